@@ -1,0 +1,65 @@
+# shellcheck shell=bash
+# shellcheck disable=SC2034  # what is set here is read by the scripts that source this
+# SPDX-License-Identifier: Apache-2.0
+# Sourced by the other scripts: where things are, and how to say that something is wrong.
+
+repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+torch_version=2.11.0
+cache=${DDPRUN_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/ddprun}
+
+say() { printf 'ddprun: %s\n' "$*" >&2; }
+die() {
+  say "$*"
+  exit 1
+}
+
+# Whether $1 is a Python whose torch is at least $torch_version and built for CUDA; prints the folder of that torch.
+# Reads torch/version.py instead of importing torch, which takes seconds.
+torch_dir_of() {
+  "$1" - "$torch_version" <<'PY' 2>/dev/null
+import importlib.util, os, re, sys
+spec = importlib.util.find_spec("torch")
+if spec is None or not spec.submodule_search_locations:
+    sys.exit(1)
+folder = list(spec.submodule_search_locations)[0]
+scope = {}
+exec(open(os.path.join(folder, "version.py")).read(), scope)
+number = lambda text: [int(n) for n in re.findall(r"\d+", text.split("+")[0])[:3]]
+if number(scope["__version__"]) < number(sys.argv[1]) or not scope.get("cuda"):
+    sys.exit(1)
+print(folder)
+PY
+}
+
+# The Python to use, in this order: $DDPRUN_PYTHON, the environment in the cache, a python3 that has its own torch.
+# Prints nothing and fails if there is none yet: deploy/setup.sh makes one.
+find_python() {
+  local candidate
+  if [ -n "${DDPRUN_PYTHON:-}" ]; then
+    torch_dir_of "$DDPRUN_PYTHON" >/dev/null && command -v "$DDPRUN_PYTHON"
+    return
+  fi
+  for candidate in "$cache/torch-$torch_version/bin/python" "$cache/tools/bin/python" python3; do
+    if command -v "$candidate" >/dev/null && torch_dir_of "$candidate" >/dev/null; then
+      command -v "$candidate"
+      return 0
+    fi
+  done
+  return 1
+}
+
+# Configures build/ and builds the targets named after the first argument (ON or OFF: with tests); all if none named.
+build() {
+  local with_tests=$1 python torch_dir target targets=()
+  shift
+  mkdir -p "$repo/build"
+  python=$(find_python) || die "no Python with torch >= $torch_version was found; run deploy/setup.sh"
+  torch_dir=$(torch_dir_of "$python")
+  cmake -S "$repo" -B "$repo/build" -G Ninja -DDDPRUN_TORCH_DIR="$torch_dir" -DDDPRUN_PYTHON="$python" \
+    -DDDPRUN_WITH_TESTS="$with_tests" >"$repo/build/configure.log" 2>&1 || {
+    cat "$repo/build/configure.log" >&2
+    die "configuring failed; the lines above say why"
+  }
+  for target in "$@"; do targets+=(--target "$target"); done
+  cmake --build "$repo/build" "${targets[@]}"
+}

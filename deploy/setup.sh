@@ -1,0 +1,108 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Installs what ddprun needs: system packages, LibTorch from the PyPI wheel into a per-user cache (4.7 GB, shared by
+# all clones), the Fashion-MNIST images. Safe to repeat; a second run takes a second or two.
+#
+#   deploy/setup.sh           what building and running need
+#   deploy/setup.sh --test    what the tests need as well
+#
+# Environment: DDPRUN_CACHE_DIR (default ~/.cache/ddprun), DDPRUN_PYTHON (a Python with torch >= 2.11 for CUDA to use
+# instead of the wheel in the cache).
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+with_tests=0
+case "${1:-}" in
+  "") ;;
+  --test) with_tests=1 ;;
+  -h | --help)
+    sed -n '3,11s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+    exit 0
+    ;;
+  *) die "unknown argument '$1'; deploy/setup.sh takes --test or nothing" ;;
+esac
+
+# Prints the packages of deploy/packages.txt that are wanted and not installed.
+missing_packages() {
+  local section="" line
+  while read -r line; do
+    case "$line" in
+      "" | "#"*) ;;
+      "["*) section=$line ;;
+      *)
+        [ "$section" = "[test]" ] && [ "$with_tests" = 0 ] && continue
+        dpkg-query -W -f '${Status}' "$line" 2>/dev/null | grep -q 'ok installed' || echo "$line"
+        ;;
+    esac
+  done <"$repo/deploy/packages.txt"
+}
+
+install_packages() {
+  command -v dpkg-query >/dev/null || die "this is not Debian or Ubuntu; install the equivalents of deploy/packages.txt"
+  local missing as_root=()
+  mapfile -t missing < <(missing_packages)
+  [ ${#missing[@]} = 0 ] && return
+  if [ "$(id -u)" != 0 ]; then
+    if command -v sudo >/dev/null && { sudo -n true 2>/dev/null || [ -t 0 ]; }; then
+      as_root=(sudo)
+    else
+      say "these packages are missing and this user can install none; ask an administrator to run"
+      die "  apt-get install --no-install-recommends ${missing[*]}"
+    fi
+  fi
+  say "installing ${#missing[@]} packages"
+  "${as_root[@]}" apt-get update -q >/dev/null || die "apt-get update failed; check the network and the package sources"
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -yq --no-install-recommends "${missing[@]}" \
+    >/dev/null || die "apt-get install failed for: ${missing[*]}"
+}
+
+# A virtual environment that is broken or half made (an interrupted run) is made anew: the stamp is written last.
+make_environment() { # PYTHON FOLDER [arguments of venv]
+  local python=$1 folder=$2
+  shift 2
+  [ -e "$folder/.ddprun-made" ] && return
+  rm -rf "$folder"
+  "$python" -m venv "$@" "$folder"
+  touch "$folder/.ddprun-made"
+}
+
+install_torch() {
+  find_python >/dev/null && return
+  [ -z "${DDPRUN_PYTHON:-}" ] ||
+    die "DDPRUN_PYTHON=$DDPRUN_PYTHON has no torch >= $torch_version for CUDA; unset it to have one installed"
+  local free
+  free=$(df -Pk "$cache" | awk 'NR == 2 { print int($4 / 1048576) }')
+  [ "$free" -ge 9 ] || die "$cache has $free GB free and LibTorch needs 9 while it installs; set DDPRUN_CACHE_DIR"
+  say "installing LibTorch $torch_version into $cache (2.5 GB to download, once)"
+  # Debian's own python3 and not some other one found first: its venv is what the packages above install.
+  make_environment /usr/bin/python3 "$cache/torch-$torch_version"
+  "$cache/torch-$torch_version/bin/python" -m pip install -q --disable-pip-version-check "torch==$torch_version" ||
+    die "pip could not install torch $torch_version; check the network, or point DDPRUN_PYTHON at a Python that has it"
+  find_python >/dev/null || die "torch $torch_version was installed but is not usable; remove $cache and try again"
+}
+
+# Into the environment in the cache; beside a user's own Python into one that sees its packages.
+install_test_tools() {
+  local python
+  python=$(find_python)
+  "$python" -c 'import numpy, pytest' 2>/dev/null && return
+  if [[ $python != "$cache"/* ]]; then
+    make_environment "$python" "$cache/tools" --system-site-packages
+    "$python" -c 'import site, sys; print("\n".join(p for p in sys.path if p))' \
+      >"$(echo "$cache"/tools/lib/python3*/site-packages)/user-python.pth"
+    python=$cache/tools/bin/python
+  fi
+  say "installing the tests' Python packages"
+  "$python" -m pip install -q --disable-pip-version-check -r "$repo/deploy/requirements-test.txt" ||
+    die "pip could not install deploy/requirements-test.txt; check the network"
+}
+
+install_packages
+mkdir -p "$cache"
+exec 9>"$cache/.lock"
+flock -w 1800 9 || die "another deploy/setup.sh has held $cache/.lock for half an hour; end it and try again"
+install_torch
+[ "$with_tests" = 0 ] || install_test_tools
+images=/usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz
+[ -r "$images" ] || die "$images is missing although its package is installed; reinstall dataset-fashion-mnist"
+say "ready: python $(find_python), LibTorch in $(torch_dir_of "$(find_python)")"
