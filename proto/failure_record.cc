@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "proto/failure_record.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "absl/strings/str_cat.h"
+
+namespace ddprun {
+namespace {
+
+// A record with a long traceback in "extraInfo" beside the message still fits; a log file passed by
+// mistake does not.
+constexpr std::size_t kRecordBytesMax = 1 << 20;
+
+std::string Cut(std::string text) {
+  if (text.size() > kFailureMessageBytesMax) {
+    std::size_t end = kFailureMessageBytesMax;
+    // Not in the middle of a UTF-8 character: the rest of it would not be valid JSON text.
+    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+    text.resize(end);
+  }
+  return text;
+}
+
+absl::Status ErrnoStatus(const std::string& what) { return absl::ErrnoToStatus(errno, what); }
+
+absl::Status WriteAll(int fd, const std::string& text, const std::string& path) {
+  std::size_t written = 0;
+  while (written < text.size()) {
+    const ssize_t n = write(fd, text.data() + written, text.size() - written);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return ErrnoStatus(absl::StrCat("cannot write failure record ", path));
+    written += static_cast<std::size_t>(n);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status WriteFailureRecord(const std::string& path, const std::string& message,
+                                long long timestamp_seconds) {
+  const nlohmann::json record = {
+      {"message",
+       {{"message", Cut(message)},
+        {"extraInfo", {{"timestamp", std::to_string(timestamp_seconds)}}}}}};
+  // A worker's message may hold any bytes, and dump() would throw on what is not UTF-8.
+  const std::string text = record.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  const std::string temporary = absl::StrCat(path, ".", getpid(), ".tmp");
+  const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  if (fd < 0) return ErrnoStatus(absl::StrCat("cannot create failure record ", temporary));
+  absl::Status status = WriteAll(fd, text, temporary);
+  if (close(fd) != 0 && status.ok())
+    status = ErrnoStatus(absl::StrCat("cannot write failure record ", temporary));
+  if (status.ok() && rename(temporary.c_str(), path.c_str()) != 0) {
+    status = ErrnoStatus(absl::StrCat("cannot rename failure record to ", path));
+  }
+  if (!status.ok()) unlink(temporary.c_str());
+  return status;
+}
+
+absl::StatusOr<std::string> ReadFailureRecord(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return absl::NotFoundError(absl::StrCat("there is no failure record at ", path));
+  std::string text(kRecordBytesMax + 1, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(in.gcount()));
+  if (text.size() > kRecordBytesMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, " is longer than a failure record may be"));
+  }
+  const auto record = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!record.is_object() || !record.contains("message")) {
+    return absl::InvalidArgumentError(absl::StrCat(path, " is not a failure record"));
+  }
+  const auto& message = record["message"];
+  if (message.is_string()) return Cut(message.get<std::string>());
+  if (message.is_object() && message.contains("message") && message["message"].is_string()) {
+    return Cut(message["message"].get<std::string>());
+  }
+  return absl::InvalidArgumentError(absl::StrCat(path, " has no text in its \"message\""));
+}
+
+}  // namespace ddprun
