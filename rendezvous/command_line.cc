@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/command_line.h"
+
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "rendezvous/limits.h"
+
+namespace ddprun {
+namespace {
+
+constexpr int kPortMax = 65535;
+
+absl::Status SetFlag(const std::string& flag, const std::string& value, ServiceCommand& command) {
+  if (flag == "--host") {
+    command.host = value;
+  } else if (flag == "--port") {
+    if (!absl::SimpleAtoi(value, &command.port) || command.port < 0 || command.port > kPortMax) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--port '", value, "' is not a port; give 1 to ", kPortMax, ", or 0 for any free one"));
+    }
+  } else {
+    command.run_id = value;
+  }
+  if (value.empty() || value.size() > kNameBytesMax) {
+    return absl::InvalidArgumentError(absl::StrCat(flag, " has a value of ", value.size(),
+                                                   " bytes; give one of 1 to ", kNameBytesMax));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+const char kServiceUsage[] =
+    "Usage: ddprun-rendezvous [--host ADDRESS] [--port PORT] [--rdzv-id NAME]\n"
+    "\n"
+    "Runs the rendezvous service alone, for runs whose first node does not host it.\n"
+    "\n"
+    "  --host ADDRESS   address of this host to listen on (127.0.0.1), or unix:/PATH\n"
+    "  --port PORT      port to listen on (29500); 0: any free one\n"
+    "  --rdzv-id NAME   the run of nodes that join without --rdzv-id; without it they are refused\n"
+    "  --version        print the version\n"
+    "  --help           print this\n";
+
+absl::StatusOr<ServiceCommand> ParseServiceCommand(const std::vector<std::string>& arguments) {
+  ServiceCommand command;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::size_t equals = arguments[i].find('=');
+    std::string flag = arguments[i].substr(0, equals);
+    if (absl::StartsWith(flag, "--")) std::replace(flag.begin(), flag.end(), '_', '-');
+    if (flag == "--help" || flag == "-h") {
+      command.action = ServiceCommand::Action::kHelp;
+      return command;
+    }
+    if (flag == "--version") {
+      command.action = ServiceCommand::Action::kVersion;
+      return command;
+    }
+    if (flag != "--host" && flag != "--port" && flag != "--rdzv-id") {
+      return absl::InvalidArgumentError(
+          absl::StrCat("unknown argument '", arguments[i], "'; see --help"));
+    }
+    if (equals == std::string::npos && i + 1 == arguments.size()) {
+      return absl::InvalidArgumentError(absl::StrCat(flag, " needs a value; see --help"));
+    }
+    const std::string value =
+        equals == std::string::npos ? arguments[++i] : arguments[i].substr(equals + 1);
+    if (absl::Status status = SetFlag(flag, value, command); !status.ok()) return status;
+  }
+  return command;
+}
+
+}  // namespace ddprun

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// The flags of ddprun-rendezvous.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace ddprun {
+
+struct ServiceCommand {
+  enum class Action { kServe, kHelp, kVersion };
+  Action action = Action::kServe;
+  std::string host = "127.0.0.1";
+  int port = 29500;
+  std::optional<std::string> run_id;
+};
+
+extern const char kServiceUsage[];
+
+// `--flag VALUE` and `--flag=VALUE`, with `-` or `_` between words. INVALID_ARGUMENT with one
+// sentence.
+absl::StatusOr<ServiceCommand> ParseServiceCommand(const std::vector<std::string>& arguments);
+
+}  // namespace ddprun

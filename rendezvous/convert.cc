@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/convert.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "proto/failure_record.h"
+#include "rendezvous/limits.h"
+
+namespace ddprun {
+namespace {
+
+using std::chrono::milliseconds;
+
+void SetDuration(milliseconds from, google::protobuf::Duration* to) {
+  to->set_seconds(from.count() / 1000);
+  to->set_nanos(static_cast<std::int32_t>(from.count() % 1000) * 1'000'000);
+}
+
+// Out of a hostile or broken message may come any number; cut it so that adding it to a time cannot
+// overflow.
+milliseconds GetDuration(const google::protobuf::Duration& from) {
+  constexpr std::int64_t kSecondsMax = 366LL * 24 * 3600;
+  const std::int64_t seconds = std::clamp<std::int64_t>(from.seconds(), -kSecondsMax, kSecondsMax);
+  return milliseconds(seconds * 1000 + from.nanos() / 1'000'000);
+}
+
+std::string Cut(std::string text, std::size_t size_max) {
+  if (text.size() > size_max) text.resize(size_max);
+  return text;
+}
+
+v1::Failure::Kind ToProto(FailureKind kind) {
+  switch (kind) {
+    case FailureKind::kWorkerExited:
+      return v1::Failure::WORKER_EXITED;
+    case FailureKind::kWorkerSignaled:
+      return v1::Failure::WORKER_SIGNALED;
+    case FailureKind::kSpawnFailed:
+      return v1::Failure::SPAWN_FAILED;
+    case FailureKind::kNodeLost:
+      return v1::Failure::NODE_LOST;
+    case FailureKind::kNodeInterrupted:
+      return v1::Failure::NODE_INTERRUPTED;
+    case FailureKind::kJoinTimeout:
+      return v1::Failure::JOIN_TIMEOUT;
+  }
+  return v1::Failure::KIND_UNSPECIFIED;
+}
+
+FailureKind FromProto(v1::Failure::Kind kind) {
+  switch (kind) {
+    case v1::Failure::WORKER_SIGNALED:
+      return FailureKind::kWorkerSignaled;
+    case v1::Failure::SPAWN_FAILED:
+      return FailureKind::kSpawnFailed;
+    case v1::Failure::NODE_LOST:
+      return FailureKind::kNodeLost;
+    case v1::Failure::NODE_INTERRUPTED:
+      return FailureKind::kNodeInterrupted;
+    case v1::Failure::JOIN_TIMEOUT:
+      return FailureKind::kJoinTimeout;
+    default:
+      return FailureKind::kWorkerExited;
+  }
+}
+
+// Strings of the wire must be UTF-8, and a worker's output need not be: what is not printable ASCII
+// and not part of a well-formed sequence becomes '?'.
+std::string Utf8(const std::string& text) {
+  std::string out;
+  out.reserve(text.size());
+  for (std::size_t i = 0; i < text.size();) {
+    const auto lead = static_cast<unsigned char>(text[i]);
+    const std::size_t length = lead < 0x80                   ? 1
+                               : lead >= 0xC2 && lead < 0xE0 ? 2
+                               : (lead & 0xF0) == 0xE0       ? 3
+                               : lead >= 0xF0 && lead < 0xF5 ? 4
+                                                             : 0;
+    bool good = length > 0 && i + length <= text.size();
+    for (std::size_t k = 1; good && k < length; ++k) {
+      good = (static_cast<unsigned char>(text[i + k]) & 0xC0) == 0x80;
+    }
+    if (good && length == 3) {
+      const auto second = static_cast<unsigned char>(text[i + 1]);
+      good = !(lead == 0xE0 && second < 0xA0) && !(lead == 0xED && second >= 0xA0);
+    }
+    if (good && length == 4) {
+      const auto second = static_cast<unsigned char>(text[i + 1]);
+      good = !(lead == 0xF0 && second < 0x90) && !(lead == 0xF4 && second >= 0x90);
+    }
+    out.append(good ? text.substr(i, length) : "?");
+    i += good ? length : 1;
+  }
+  return out;
+}
+
+void Fill(const Failure& from, v1::Failure* to) {
+  to->set_kind(ToProto(from.kind));
+  to->set_rank(from.rank);
+  to->set_local_rank(from.local_rank);
+  to->set_node_rank(from.node_rank);
+  to->set_host(Utf8(from.host));
+  to->set_pid(from.pid);
+  to->set_exit_code(from.exit_code);
+  to->set_signal(from.signal);
+  to->set_message(Utf8(Cut(from.message, kFailureMessageBytesMax)));
+  const std::size_t skip = from.last_lines.size() - std::min(from.last_lines.size(), kLastLinesMax);
+  for (std::size_t i = skip; i < from.last_lines.size(); ++i) {
+    to->add_last_lines(Utf8(Cut(from.last_lines[i], kLastLineBytesMax)));
+  }
+  SetDuration(from.age, to->mutable_age());
+}
+
+Failure Read(const v1::Failure& from) {
+  Failure to;
+  to.kind = FromProto(from.kind());
+  to.rank = from.rank();
+  to.local_rank = from.local_rank();
+  to.node_rank = from.node_rank();
+  to.host = Cut(from.host(), kNameBytesMax);
+  to.pid = from.pid();
+  to.exit_code = from.exit_code();
+  to.signal = from.signal();
+  to.message = Cut(from.message(), kFailureMessageBytesMax);
+  const int lines_max = static_cast<int>(kLastLinesMax);
+  for (int i = std::max(0, from.last_lines_size() - lines_max); i < from.last_lines_size(); ++i) {
+    to.last_lines.push_back(Cut(from.last_lines(i), kLastLineBytesMax));
+  }
+  to.age = GetDuration(from.age());
+  return to;
+}
+
+void Fill(const Verdict& from, v1::Verdict* to) {
+  to->set_success(from.success);
+  if (from.cause) Fill(*from.cause, to->mutable_cause());
+  to->set_exit_code(from.exit_code);
+  to->set_round(ToNumber(from.round));
+  to->set_restart_count(from.restart_count);
+  to->set_restarts_max(from.restarts_max);
+  to->set_world_size(from.world_size);
+  to->set_node_count(from.node_count);
+}
+
+Verdict Read(const v1::Verdict& from) {
+  Verdict to;
+  to.success = from.success();
+  if (from.has_cause()) to.cause = Read(from.cause());
+  to.exit_code = from.exit_code();
+  to.round = RoundId{from.round()};
+  to.restart_count = from.restart_count();
+  to.restarts_max = from.restarts_max();
+  to.world_size = from.world_size();
+  to.node_count = from.node_count();
+  return to;
+}
+
+void Fill(const Join& from, v1::Join* to) {
+  to->set_protocol_version(from.protocol_version);
+  to->set_software_version(Utf8(from.software_version));
+  to->set_run_id(Utf8(from.run_id));
+  to->set_node_id(Utf8(from.node_id.value));
+  to->set_host(Utf8(from.host));
+  if (from.node_rank) to->set_node_rank(*from.node_rank);
+  to->set_local_world_size(from.local_world_size);
+  to->set_nodes_min(from.nodes_min);
+  to->set_nodes_max(from.nodes_max);
+  to->set_restarts_max(from.restarts_max);
+  to->set_address(Utf8(from.address));
+  to->set_worker_port(from.worker_port);
+  SetDuration(from.join_timeout, to->mutable_join_timeout());
+}
+
+Join Read(const v1::Join& from) {
+  Join to;
+  to.protocol_version = from.protocol_version();
+  to.software_version = Cut(from.software_version(), kNameBytesMax);
+  to.run_id = from.run_id();
+  to.node_id.value = from.node_id();
+  to.host = from.host();
+  if (from.has_node_rank()) to.node_rank = from.node_rank();
+  to.local_world_size = from.local_world_size();
+  to.nodes_min = from.nodes_min();
+  to.nodes_max = from.nodes_max();
+  to.restarts_max = from.restarts_max();
+  to.address = from.address();
+  to.worker_port = from.worker_port();
+  to.join_timeout = GetDuration(from.join_timeout());
+  return to;
+}
+
+void Fill(const Start& from, v1::Start* to) {
+  to->set_round(ToNumber(from.round));
+  to->set_run_id(from.run_id);
+  to->set_node_rank(from.node_rank);
+  to->set_node_count(from.node_count);
+  to->set_rank_first(from.rank_first);
+  to->set_world_size(from.world_size);
+  to->set_master_addr(from.master_addr);
+  to->set_master_port(from.master_port);
+  to->set_restart_count(from.restart_count);
+  to->set_restarts_max(from.restarts_max);
+}
+
+Start Read(const v1::Start& from) {
+  Start to;
+  to.round = RoundId{from.round()};
+  to.run_id = from.run_id();
+  to.node_rank = from.node_rank();
+  to.node_count = from.node_count();
+  to.rank_first = from.rank_first();
+  to.world_size = from.world_size();
+  to.master_addr = from.master_addr();
+  to.master_port = from.master_port();
+  to.restart_count = from.restart_count();
+  to.restarts_max = from.restarts_max();
+  return to;
+}
+
+absl::StatusCode CodeOf(int code) {
+  const bool known = code > 0 && code <= static_cast<int>(absl::StatusCode::kUnauthenticated);
+  return known ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kUnknown;
+}
+
+template <class... Ts>
+struct Overloaded : Ts... {
+  using Ts::operator()...;
+};
+template <class... Ts>
+Overloaded(Ts...) -> Overloaded<Ts...>;
+
+}  // namespace
+
+v1::Report ToProto(const Report& report) {
+  v1::Report message;
+  std::visit(Overloaded{[&](const Join& join) { Fill(join, message.mutable_join()); },
+                        [&](const WorkerFailed& failed) {
+                          message.mutable_worker_failed()->set_round(ToNumber(failed.round));
+                          Fill(failed.failure, message.mutable_worker_failed()->mutable_failure());
+                        },
+                        [&](const NodeSucceeded& succeeded) {
+                          message.mutable_node_succeeded()->set_round(ToNumber(succeeded.round));
+                        },
+                        [&](const NodeStopped& stopped) {
+                          message.mutable_node_stopped()->set_round(ToNumber(stopped.round));
+                          message.mutable_node_stopped()->set_worker_port(stopped.worker_port);
+                        },
+                        [&](const Leave& leave) {
+                          Fill(leave.reason, message.mutable_leave()->mutable_reason());
+                          message.mutable_leave()->set_close_run(leave.close_run);
+                        }},
+             report);
+  return message;
+}
+
+absl::StatusOr<Report> FromProto(const v1::Report& message) {
+  switch (message.kind_case()) {
+    case v1::Report::kJoin:
+      return Read(message.join());
+    case v1::Report::kWorkerFailed:
+      return WorkerFailed{RoundId{message.worker_failed().round()},
+                          Read(message.worker_failed().failure())};
+    case v1::Report::kNodeSucceeded:
+      return NodeSucceeded{RoundId{message.node_succeeded().round()}};
+    case v1::Report::kNodeStopped:
+      return NodeStopped{RoundId{message.node_stopped().round()},
+                         message.node_stopped().worker_port()};
+    case v1::Report::kLeave:
+      return Leave{Read(message.leave().reason()), message.leave().close_run()};
+    case v1::Report::KIND_NOT_SET:
+      break;
+  }
+  return absl::InvalidArgumentError(
+      "a report of a kind that this version does not know; install the same ddprun on all nodes");
+}
+
+v1::Directive ToProto(const Directive& directive) {
+  v1::Directive message;
+  std::visit(
+      Overloaded{[&](const Waiting& waiting) {
+                   message.mutable_waiting()->set_reason(waiting.reason);
+                   SetDuration(waiting.remaining, message.mutable_waiting()->mutable_remaining());
+                 },
+                 [&](const Start& start) { Fill(start, message.mutable_start()); },
+                 [&](const Stop& stop) {
+                   message.mutable_stop()->set_round(ToNumber(stop.round));
+                   Fill(stop.cause, message.mutable_stop()->mutable_cause());
+                 },
+                 [&](const Finish& finish) {
+                   Fill(finish.verdict, message.mutable_finish()->mutable_verdict());
+                 },
+                 [&](const Refused& refused) {
+                   message.mutable_refused()->set_code(static_cast<int>(refused.status.code()));
+                   message.mutable_refused()->set_message(
+                       Utf8(std::string(refused.status.message())));
+                 }},
+      directive);
+  return message;
+}
+
+absl::StatusOr<Directive> FromProto(const v1::Directive& message) {
+  switch (message.kind_case()) {
+    case v1::Directive::kWaiting:
+      return Waiting{message.waiting().reason(), GetDuration(message.waiting().remaining())};
+    case v1::Directive::kStart:
+      return Read(message.start());
+    case v1::Directive::kStop:
+      return Stop{RoundId{message.stop().round()}, Read(message.stop().cause())};
+    case v1::Directive::kFinish:
+      return Finish{Read(message.finish().verdict())};
+    case v1::Directive::kRefused:
+      return Refused{absl::Status(CodeOf(message.refused().code()), message.refused().message())};
+    case v1::Directive::KIND_NOT_SET:
+      break;
+  }
+  return absl::InvalidArgumentError(
+      "a directive of a kind that this version does not know; install the same ddprun on all "
+      "nodes");
+}
+
+v1::StoreOp ToProto(StoreOp op) {
+  v1::StoreOp message;
+  message.set_verb(static_cast<v1::StoreOp::Verb>(op.verb));
+  message.set_round(ToNumber(op.round));
+  for (std::string& key : op.keys) *message.add_keys() = std::move(key);
+  for (std::string& value : op.values) *message.add_values() = std::move(value);
+  message.set_number(op.number);
+  if (op.timeout.count() != 0) SetDuration(op.timeout, message.mutable_timeout());
+  return message;
+}
+
+absl::StatusOr<StoreOp> FromProto(v1::StoreOp message) {
+  if (message.verb() <= v1::StoreOp::VERB_UNSPECIFIED || message.verb() > v1::StoreOp::Verb_MAX) {
+    return absl::InvalidArgumentError(absl::StrCat("store verb ", static_cast<int>(message.verb()),
+                                                   " is not known to this version"));
+  }
+  StoreOp op;
+  op.verb = static_cast<StoreVerb>(message.verb());
+  op.round = RoundId{message.round()};
+  op.keys.reserve(static_cast<std::size_t>(message.keys_size()));
+  for (std::string& key : *message.mutable_keys()) op.keys.push_back(std::move(key));
+  op.values.reserve(static_cast<std::size_t>(message.values_size()));
+  for (std::string& value : *message.mutable_values()) op.values.push_back(std::move(value));
+  op.number = message.number();
+  op.timeout = GetDuration(message.timeout());
+  return op;
+}
+
+v1::StoreReply ToProto(std::uint64_t id, StoreResult result) {
+  v1::StoreReply message;
+  message.set_id(id);
+  message.set_code(static_cast<int>(result.status.code()));
+  if (!result.status.ok()) message.set_message(Utf8(std::string(result.status.message())));
+  for (std::string& value : result.values) *message.add_values() = std::move(value);
+  message.set_number(result.number);
+  for (std::string& key : result.keys) *message.add_keys() = std::move(key);
+  return message;
+}
+
+StoreResult FromProto(v1::StoreReply message) {
+  StoreResult result;
+  if (message.code() != 0) result.status = absl::Status(CodeOf(message.code()), message.message());
+  result.values.reserve(static_cast<std::size_t>(message.values_size()));
+  for (std::string& value : *message.mutable_values()) result.values.push_back(std::move(value));
+  result.number = message.number();
+  result.keys.reserve(static_cast<std::size_t>(message.keys_size()));
+  for (std::string& key : *message.mutable_keys()) result.keys.push_back(std::move(key));
+  return result;
+}
+
+}  // namespace ddprun

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plain values to messages and back: the only file of the room that knows both. What comes from the
+// wire is checked here for form (INVALID_ARGUMENT), cut to the limits, and judged nowhere but in
+// the cores.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "proto/ddprun.pb.h"
+#include "rendezvous/session_types.h"
+#include "rendezvous/store_types.h"
+
+namespace ddprun {
+
+v1::Report ToProto(const Report& report);
+absl::StatusOr<Report> FromProto(const v1::Report& message);
+
+v1::Directive ToProto(const Directive& directive);
+absl::StatusOr<Directive> FromProto(const v1::Directive& message);
+
+v1::StoreOp ToProto(StoreOp op);
+absl::StatusOr<StoreOp> FromProto(v1::StoreOp message);
+
+v1::StoreReply ToProto(std::uint64_t id, StoreResult result);
+StoreResult FromProto(v1::StoreReply message);
+
+}  // namespace ddprun

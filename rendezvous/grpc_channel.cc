@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/grpc_channel.h"
+
+#include <grpc/support/log.h>
+
+#include <cstdlib>
+#include <string_view>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "rendezvous/addresses.h"
+#include "rendezvous/limits.h"
+
+namespace ddprun {
+namespace {
+
+template <typename T>
+int Milliseconds(T duration) {
+  return static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(duration).count());
+}
+
+// An address that is written in numbers is given to gRPC as such: it then asks no name server about
+// it.
+std::string GrpcTarget(const std::string& target) {
+  if (absl::StartsWith(target, "unix:")) return target;
+  const std::size_t colon = target.rfind(':');
+  if (colon == std::string::npos) return target;
+  std::string host = target.substr(0, colon);
+  if (absl::StartsWith(host, "[")) return absl::StrCat("ipv6:", target);
+  return IsNumericAddress(host) ? absl::StrCat("ipv4:", target) : absl::StrCat("dns:///", target);
+}
+
+}  // namespace
+
+void SilenceGrpc() {
+  if (std::getenv("GRPC_VERBOSITY") == nullptr) gpr_set_log_function([](gpr_log_func_args*) {});
+}
+
+void SetServerArguments(grpc::ServerBuilder& builder) {
+  // A second server on the same port must be an error, not a silent share of the connections.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.SetMaxReceiveMessageSize(static_cast<int>(kMessageBytesMax));
+  builder.SetMaxSendMessageSize(static_cast<int>(kMessageBytesMax));
+}
+
+void SetServerKeepalive(grpc::ServerBuilder& builder) {
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, Milliseconds(kKeepaliveInterval));
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Milliseconds(kKeepaliveTimeout));
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  // The clients ping as often as the server does; gRPC's default takes that for abuse and ends the
+  // connection.
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+                             Milliseconds(kKeepaliveInterval) / 2);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
+}
+
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& target) {
+  SilenceGrpc();
+  grpc::ChannelArguments arguments;
+  if (!absl::StartsWith(target, "unix:")) {
+    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, Milliseconds(kKeepaliveInterval));
+    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Milliseconds(kKeepaliveTimeout));
+    arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+    arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  }
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, Milliseconds(kConnectAttemptTimeout));
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, Milliseconds(kConnectBackoffMin));
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, Milliseconds(kConnectBackoffMax));
+  arguments.SetInt(GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, Milliseconds(kConnectBackoffMax));
+  // Nodes of a run reach each other directly, whatever http_proxy says of the world outside.
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  arguments.SetInt(GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
+  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetMaxReceiveMessageSize(static_cast<int>(kMessageBytesMax));
+  arguments.SetMaxSendMessageSize(static_cast<int>(kMessageBytesMax));
+  return grpc::CreateCustomChannel(GrpcTarget(target), grpc::InsecureChannelCredentials(),
+                                   arguments);
+}
+
+std::shared_ptr<ServiceChannel> MakeServiceChannel(const std::string& target) {
+  return std::make_shared<ServiceChannel>(target, MakeChannel(target));
+}
+
+std::string ReasonInWords(const grpc::Status& status, const std::string& target) {
+  const std::string text = status.error_message();
+  const std::string host = target.substr(0, target.rfind(':'));
+  if (absl::StrContains(text, "DNS resolution failed") || absl::StrContains(text, "C-ares")) {
+    return absl::StrCat("cannot resolve '", host, "'");
+  }
+  constexpr std::string_view kBeforeErrno = "Failed to connect to remote host: ";
+  if (const std::size_t at = text.rfind(kBeforeErrno); at != std::string::npos) {
+    return absl::AsciiStrToLower(text.substr(at + kBeforeErrno.size()));
+  }
+  if (absl::StrContains(text, "connect() timed out") || absl::StrContains(text, "FD shutdown") ||
+      absl::StrContains(text, "Timeout occurred")) {
+    return "no answer; the host is down or a firewall drops the packets";
+  }
+  if (absl::StrContains(text, "handshake") || absl::StrContains(text, "SETTINGS") ||
+      absl::StrContains(text, "Endpoint read failed") || absl::StrContains(text, "HTTP")) {
+    return "what answers there is not a ddprun rendezvous service";
+  }
+  constexpr std::string_view kBeforeReason = "last error: ";
+  const std::size_t at = text.rfind(kBeforeReason);
+  return at == std::string::npos ? text : text.substr(at + kBeforeReason.size());
+}
+
+absl::Status ToAbsl(const grpc::Status& status) {
+  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+}
+
+}  // namespace ddprun

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who may join a run, and what people are told while it forms: the part of the membership core that
+// makes sentences.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "rendezvous/membership.h"
+
+namespace ddprun {
+
+// OK, or why this node cannot be in the run: INVALID_ARGUMENT (a field out of range),
+// FAILED_PRECONDITION (another version, other rules than the run's, or the run is over),
+// ALREADY_EXISTS (its node rank or id is taken), RESOURCE_EXHAUSTED (no place is free),
+// UNIMPLEMENTED (a range of nodes). Both sides of a disagreement are named.
+absl::Status CheckJoin(const RunState& state, const Join& join);
+
+RunRules RulesOf(const Join& first);
+
+// "waiting for 1 of 2 nodes: node rank 1 has not joined".
+std::string WaitingWords(const RunState& state);
+
+// Why a round that did not fill up in time ends the run.
+Failure JoinTimeoutFailure(const RunState& state);
+
+}  // namespace ddprun

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every limit of the rendezvous room, in one place, with the reason for its size.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+
+namespace ddprun {
+
+// A key names a thing; c10d's own are under 200 bytes.
+inline constexpr std::size_t kKeyBytesMax = 1024;
+// The largest values are Gloo's address lists and object collectives of a few hundred KB.
+inline constexpr std::size_t kValueBytesMax = 4u << 20;
+inline constexpr std::size_t kMessageBytesMax = 16u << 20;
+// Per run. A world of 100 000 ranks that each set a few keys stays below.
+inline constexpr std::size_t kKeysMax = 4'000'000;
+inline constexpr std::size_t kStoreBytesMax = std::size_t{1} << 30;
+inline constexpr std::size_t kWaitersMax = 1'000'000;
+// Unanswered operations on one stream; a worker has a handful.
+inline constexpr std::size_t kStreamOpsMax = 65'536;
+// Answers that one stream's peer has not taken yet; above it the service reads no more of that
+// stream's requests.
+inline constexpr std::size_t kStreamReplyBytesMax = 64u << 20;
+inline constexpr std::size_t kRunsMax = 1024;
+inline constexpr int kNodesMax = 100'000;
+inline constexpr int kLocalWorldSizeMax = 4096;
+// Run ids, node ids, host names, addresses: DNS allows 255.
+inline constexpr std::size_t kNameBytesMax = 256;
+inline constexpr std::size_t kLastLinesMax = 20;
+inline constexpr std::size_t kLastLineBytesMax = 2048;
+// A wait without an end would hide a dead peer: longer ones are cut to this.
+inline constexpr std::chrono::hours kStoreTimeoutMax{24};
+
+inline constexpr std::chrono::seconds kJoinTimeoutDefault{600};
+// Between the verdict and the service's end: nodes that have not taken it by then read a broken
+// stream.
+inline constexpr std::chrono::seconds kFinishTimeout{5};
+// A node that answers nothing for this long is lost, although its connection has not ended.
+inline constexpr std::chrono::seconds kKeepaliveInterval{5};
+inline constexpr std::chrono::seconds kKeepaliveTimeout{10};
+// How long after a failure the nodes may take to stop their workers before they count as lost.
+inline constexpr std::chrono::seconds kStopTimeout{60};
+// Nodes that wait are told of changed words at most this often: a thousand joins must not be a
+// million messages.
+inline constexpr std::chrono::seconds kWaitingInterval{1};
+
+// Between two attempts to reach the service: the first pause, and the longest after doubling.
+inline constexpr std::chrono::milliseconds kConnectBackoffMin{20};
+inline constexpr std::chrono::milliseconds kConnectBackoffMax{1000};
+// Of one attempt to connect: a host that drops packets is then named as the reason.
+inline constexpr std::chrono::seconds kConnectAttemptTimeout{5};
+// What a caller of the store waits beyond the operation's own timeout; longer than keepalive needs
+// to find a dead peer.
+inline constexpr std::chrono::seconds kStoreAnswerSlack{20};
+// How long a client that ends waits for its last words to be taken.
+inline constexpr std::chrono::seconds kCloseTimeout{1};
+
+}  // namespace ddprun

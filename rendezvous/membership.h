@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who is in a run, and which round it is in: a pure function of state, event and time. No I/O,
+// clock, lock, log or randomness inside, so that a lost node or a late report is a line in a unit
+// test. README.md has the diagram.
+//
+// The nodes of a run agree on the number of nodes and on the restarts; the first to join sets both.
+// A round forms until all places are taken, is sealed (every node is told its rank and starts its
+// workers), and ends when all nodes succeeded or with the first failure that is received. Then
+// every node stops its workers, and either the next round forms with the nodes that are still
+// there, or the run is closed with one verdict for all.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "rendezvous/session_types.h"
+
+namespace ddprun {
+
+// One Session stream. Chosen by the caller, never used twice in a run: a node that comes back has
+// another.
+enum class LinkId : std::uint64_t {};
+
+enum class RunPhase { kForming, kSealed, kBroken, kClosed };
+
+// How far a node is with the round.
+enum class MemberPhase {
+  kWaiting,    // for the round to be sealed; in a broken round: for the next one
+  kRunning,    // was sent Start
+  kSucceeded,  // all its workers ended well
+  kStopping,   // was sent Stop and has not answered
+  kStopped,
+};
+
+struct Member {
+  Join join;
+  std::uint64_t order = 0;       // of joining, over the run
+  std::optional<int> node_rank;  // asked for, or given when first sealed; kept over rounds
+  MemberPhase phase = MemberPhase::kWaiting;
+  std::uint64_t words_told = 0;  // the last of RunState::words_version that was sent
+};
+
+// What all nodes must agree on. The first node's word counts.
+struct RunRules {
+  int nodes_min = 1;
+  int nodes_max = 1;
+  int restarts_max = 0;
+  std::chrono::milliseconds join_timeout{0};
+  std::string set_by;  // host
+};
+
+struct RunState {
+  std::string run_id;
+  RunPhase phase = RunPhase::kForming;
+  RoundId round{1};  // the one that forms, runs or broke
+  int restart_count = 0;
+  std::optional<RunRules> rules;  // absent until a node was accepted
+  std::map<LinkId, Member> members;
+  std::uint64_t joins = 0;
+  std::optional<Failure> cause;  // why the round broke; kept while the next one forms
+  bool may_restart = true;       // false once a node left without which the run cannot go on
+  TimePoint deadline{};          // forming: of joining; broken: of stopping
+  int world_size = 0;            // of the last round that was sealed
+  int node_count = 0;
+  std::optional<Verdict> verdict;  // once closed, unless the last node went before there was one
+
+  // What waiting nodes are told.
+  std::string words;
+  std::uint64_t words_version = 0;
+  std::optional<TimePoint> words_due;  // changed words that were held back go out then
+  std::optional<TimePoint> words_sent;
+};
+
+// ---- Events
+
+// A stream's first report.
+struct NodeJoined {
+  LinkId link;
+  Join join;
+};
+struct NodeReported {
+  LinkId link;
+  Report report;
+};
+// The stream ended, for whatever reason.
+struct NodeGone {
+  LinkId link;
+};
+// NextDeadline() is reached.
+struct Tick {};
+
+using MembershipEvent = std::variant<NodeJoined, NodeReported, NodeGone, Tick>;
+
+// ---- Effects, to be performed in their order
+
+struct SendDirective {
+  LinkId link;
+  Directive directive;
+};
+// After what was sent. The link is not named again.
+struct EndStream {
+  LinkId link;
+};
+// The store is emptied and belongs to this round from now on.
+struct RoundChanged {
+  RoundId round;
+};
+
+using MembershipEffect = std::variant<SendDirective, EndStream, RoundChanged>;
+
+RunState MakeRun(std::string run_id);
+
+// Events of links that are not members (refused, gone, unknown) have no effect.
+std::vector<MembershipEffect> Step(RunState& state, const MembershipEvent& event, TimePoint now);
+
+// When Step() wants a Tick, if ever.
+std::optional<TimePoint> NextDeadline(const RunState& state);
+
+// The run will not start another round, but nodes are still to be told or to take their verdict.
+bool IsEnding(const RunState& state);
+
+// Nothing is left of the run: it can be forgotten, and a node that joins under its name begins a
+// new one.
+bool IsDrained(const RunState& state);
+
+// What must hold of every state, and between the states before and after one step. INTERNAL with a
+// sentence.
+absl::Status CheckInvariants(const RunState& before, const RunState& after);
+
+}  // namespace ddprun

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/run_registry.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "rendezvous/limits.h"
+
+namespace ddprun {
+
+RunRegistry::RunRegistry(std::optional<std::string> default_run_id)
+    : default_run_id_(std::move(default_run_id)),
+      timer_([this](TimePoint now) { return Tick(now); }) {}
+
+absl::StatusOr<RunRegistry::Place> RunRegistry::Admit(const std::string& run_id,
+                                                      std::shared_ptr<DirectiveSink> sink) {
+  if (run_id.empty() && !default_run_id_) {
+    return absl::InvalidArgumentError(
+        "this rendezvous service has no default run, and the node named none; start all nodes with "
+        "the same "
+        "--rdzv-id NAME");
+  }
+  const std::string& name = run_id.empty() ? *default_run_id_ : run_id;
+  absl::MutexLock lock(&mutex_);
+  if (const auto it = runs_.find(name); it != runs_.end()) {
+    if (const auto link = it->second->Admit(sink)) return Place{it->second, *link};
+  } else if (runs_.size() >= kRunsMax) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("this rendezvous service has ", runs_.size(),
+                     " runs, its limit; wait for one to end or start another service"));
+  }
+  auto run = std::make_shared<Run>(name, [this](TimePoint deadline) { timer_.Arm(deadline); });
+  runs_.insert_or_assign(name, run);
+  const auto link = run->Admit(std::move(sink));
+  return Place{std::move(run), *link};
+}
+
+void RunRegistry::Closed(const Place& place) {
+  absl::MutexLock lock(&mutex_);
+  place.run->Closed(place.link);
+  const auto it = runs_.find(place.run->run_id());
+  if (it == runs_.end() || it->second != place.run || !place.run->drained()) return;
+  runs_.erase(it);
+  run_removed_.SignalAll();
+}
+
+std::shared_ptr<Run> RunRegistry::Find(const std::string& run_id) {
+  absl::MutexLock lock(&mutex_);
+  const auto it = runs_.find(run_id.empty() && default_run_id_ ? *default_run_id_ : run_id);
+  return it == runs_.end() ? nullptr : it->second;
+}
+
+void RunRegistry::WaitUntilDrained(std::chrono::milliseconds timeout) {
+  const absl::Time deadline = absl::Now() + absl::FromChrono(timeout);
+  absl::MutexLock lock(&mutex_);
+  while (AnyEnding()) {
+    if (run_removed_.WaitWithDeadline(&mutex_, deadline)) return;
+  }
+}
+
+std::optional<TimePoint> RunRegistry::Tick(TimePoint now) {
+  std::vector<std::shared_ptr<Run>> runs;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const auto& entry : runs_) runs.push_back(entry.second);
+  }
+  std::optional<TimePoint> next;
+  for (const auto& run : runs) {
+    const auto due = run->Tick(now);
+    if (due && (!next || *due < *next)) next = due;
+  }
+  return next;
+}
+
+bool RunRegistry::AnyEnding() {
+  return std::any_of(runs_.begin(), runs_.end(),
+                     [](const auto& entry) { return entry.second->ending(); });
+}
+
+}  // namespace ddprun

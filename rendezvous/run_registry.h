@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// The runs of a service by their names. A run begins with the first node that joins under its name
+// and is forgotten when it is over and all its streams have ended: the name is free again then.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "rendezvous/deadline_timer.h"
+#include "rendezvous/run.h"
+
+namespace ddprun {
+
+class RunRegistry {
+ public:
+  struct Place {
+    std::shared_ptr<Run> run;
+    LinkId link;
+  };
+
+  explicit RunRegistry(std::optional<std::string> default_run_id);
+
+  // Finds or makes the run and takes the stream into it; the caller then tells the run of the join.
+  // INVALID_ARGUMENT: no run id, and the service has no default. RESOURCE_EXHAUSTED: too many runs.
+  absl::StatusOr<Place> Admit(const std::string& run_id, std::shared_ptr<DirectiveSink> sink);
+
+  // A node's stream has ended for good.
+  void Closed(const Place& place);
+
+  // Null if there is no such run.
+  std::shared_ptr<Run> Find(const std::string& run_id);
+
+  // Waits until no run is over, or about to be, whose nodes are still to be told.
+  void WaitUntilDrained(std::chrono::milliseconds timeout);
+
+ private:
+  std::optional<TimePoint> Tick(TimePoint now);
+  bool AnyEnding() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const std::optional<std::string> default_run_id_;
+
+  absl::Mutex mutex_;  // taken before a run's own
+  absl::CondVar run_removed_;
+  absl::flat_hash_map<std::string, std::shared_ptr<Run>> runs_ ABSL_GUARDED_BY(mutex_);
+
+  DeadlineTimer timer_;  // last: its thread uses all of the above
+};
+
+}  // namespace ddprun

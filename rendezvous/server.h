@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rendezvous service in a process: inside node 0's ddprun, or alone in ddprun-rendezvous.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace ddprun {
+
+class RendezvousServer {
+ public:
+  struct Options {
+    std::string address;  // "10.0.0.1", "127.0.0.1", "::1", a name, or "unix:/PATH"
+    int port = 0;         // 0: any free one; not used with unix:
+    // The run that joins without an id belong to. Absent: such joins are refused, since two unnamed
+    // runs would meet.
+    std::optional<std::string> default_run_id;
+  };
+
+  // Binds that address only. ALREADY_EXISTS if the port is in use, INVALID_ARGUMENT if the address
+  // is not this host's or cannot be resolved; the message names address and port.
+  static absl::StatusOr<std::unique_ptr<RendezvousServer>> Start(Options options);
+
+  // Ends all streams and stops.
+  virtual ~RendezvousServer() = default;
+
+  virtual int port() const = 0;
+  virtual std::string target()
+      const = 0;  // for a client on this host: "ADDRESS:PORT" or "unix:/PATH"
+
+  // Waits until every node that was given a verdict has ended its stream, or the time is over.
+  virtual void WaitUntilDrained(std::chrono::milliseconds timeout) = 0;
+};
+
+}  // namespace ddprun

@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/session_client.h"
+
+#include <grpcpp/alarm.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "rendezvous/convert.h"
+#include "rendezvous/grpc_channel.h"
+#include "rendezvous/limits.h"
+#include "rendezvous/write_queue.h"
+
+namespace ddprun {
+namespace {
+
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+class SessionCore;
+
+// One try to open the stream; the one that is accepted becomes the session. Owns itself until
+// OnDone.
+class Attempt final : public grpc::ClientBidiReactor<v1::Report, v1::Directive>,
+                      public std::enable_shared_from_this<Attempt> {
+ public:
+  Attempt(std::shared_ptr<SessionCore> core, const std::shared_ptr<grpc::Channel>& channel)
+      : core_(std::move(core)),
+        stub_(v1::Rendezvous::NewStub(channel)),
+        out_([this](const v1::Report* message) { StartWrite(message); },
+             [this] {
+               StartWritesDone();
+               RemoveHold();
+             }) {}
+
+  void Begin(const Join& join) {
+    self_ = shared_from_this();
+    stub_->async()->Session(&context_, this);
+    // Reports are sent from other threads; without the hold the stream could be done under their
+    // hands.
+    AddHold();
+    StartRead(&directive_);
+    Send(join);
+    StartCall();
+  }
+
+  void Send(const Report& report) {
+    out_.Push(ToProto(report));
+    out_.Flush();
+  }
+
+  // Writes what is queued, then half-closes: the service ends the stream in answer.
+  void Close() {
+    out_.Close();
+    out_.Flush();
+  }
+
+  void Cancel() { context_.TryCancel(); }
+
+  void OnReadInitialMetadataDone(bool ok) override;
+  void OnReadDone(bool ok) override;
+  void OnWriteDone(bool ok) override { out_.OnWriteDone(ok); }
+  void OnDone(const grpc::Status& status) override;
+
+ private:
+  const std::shared_ptr<SessionCore> core_;
+  const std::unique_ptr<v1::Rendezvous::Stub> stub_;
+  grpc::ClientContext context_;
+  std::shared_ptr<Attempt> self_;
+  v1::Directive directive_;
+  WriteQueue<v1::Report> out_;
+};
+
+// What outlives a try: the deadline, the words, the handler. Kept alive by the client and by its
+// tries.
+class SessionCore final : public std::enable_shared_from_this<SessionCore> {
+ public:
+  SessionCore(std::shared_ptr<ServiceChannel> channel, Join join, milliseconds connect_timeout,
+              SessionClient::Handler handler)
+      : channel_(std::move(channel)),
+        join_(std::move(join)),
+        connect_timeout_(connect_timeout),
+        deadline_(Clock::now() + connect_timeout),
+        handler_(std::move(handler)) {}
+
+  void Begin() {
+    SetAlarm(deadline_alarm_, connect_timeout_, [](SessionCore& core) { core.GiveUp(); });
+    TryOnce();
+  }
+
+  void Send(Report report) {
+    std::shared_ptr<Attempt> attempt;
+    {
+      absl::MutexLock lock(&mutex_);
+      if (ended_ || closing_) return;
+      // Before the stream is accepted the next try might be another stream: only the join is
+      // repeated there.
+      if (!accepted_) {
+        unsent_.push_back(std::move(report));
+        return;
+      }
+      attempt = attempt_;
+    }
+    attempt->Send(report);
+  }
+
+  // Ends the stream; afterwards the handler is not called again.
+  void Close() {
+    std::shared_ptr<Attempt> attempt;
+    {
+      absl::MutexLock lock(&mutex_);
+      closing_ = true;
+      attempt = attempt_;
+      retry_alarm_.reset();
+    }
+    deadline_alarm_.Cancel();
+    if (attempt != nullptr) {
+      attempt->Close();
+      if (!WaitUntilDone(LastWords::kWanted)) {
+        attempt->Cancel();
+        WaitUntilDone(LastWords::kGivenUp);
+      }
+    }
+    // A call of the handler that is under way ends before this lock is had; later ones see the
+    // flag.
+    absl::MutexLock lock(&handler_mutex_);
+    handler_closed_ = true;
+  }
+
+  void Accepted() {
+    std::vector<Report> unsent;
+    std::shared_ptr<Attempt> attempt;
+    {
+      absl::MutexLock lock(&mutex_);
+      if (accepted_) return;
+      accepted_ = true;
+      unsent.swap(unsent_);
+      attempt = attempt_;
+      for (const Report& report : unsent) attempt->Send(report);
+    }
+    deadline_alarm_.Cancel();
+  }
+
+  void Received(Directive directive) {
+    {
+      absl::MutexLock lock(&mutex_);
+      final_ = final_ || std::holds_alternative<Finish>(directive) ||
+               std::holds_alternative<Refused>(directive);
+    }
+    Tell(std::move(directive));
+  }
+
+  void Ended(const grpc::Status& status) {
+    absl::Status end;
+    std::optional<Connecting> connecting;
+    milliseconds pause{0};
+    {
+      absl::MutexLock lock(&mutex_);
+      attempt_.reset();
+      attempt_done_.SignalAll();
+      if (ended_) return;
+      const bool again =
+          !accepted_ && !closing_ && status.error_code() == grpc::StatusCode::UNAVAILABLE;
+      const auto remaining = std::chrono::duration_cast<milliseconds>(deadline_ - Clock::now());
+      if (again && remaining.count() > 0) {
+        std::string words = ReasonInWords(status, channel_->target());
+        if (words != words_) connecting = Connecting{words, remaining};
+        words_ = std::move(words);
+        pause = std::min(backoff_, remaining);
+        backoff_ = std::min<milliseconds>(backoff_ * 2, kConnectBackoffMax);
+      } else {
+        ended_ = true;
+        end = EndStatus(status, again);
+      }
+    }
+    if (pause.count() > 0) {
+      if (connecting) Tell(*std::move(connecting));
+      TryAfter(pause);
+      return;
+    }
+    deadline_alarm_.Cancel();
+    Tell(SessionEnded{std::move(end)});
+  }
+
+ private:
+  enum class LastWords { kWanted, kGivenUp };
+
+  // False if the stream has not ended in time, or was never accepted and thus has nobody to hear
+  // last words.
+  bool WaitUntilDone(LastWords last_words) {
+    const absl::Time deadline = absl::Now() + absl::FromChrono(kCloseTimeout);
+    absl::MutexLock lock(&mutex_);
+    while (attempt_ != nullptr) {
+      if (last_words == LastWords::kWanted && !accepted_) return false;
+      if (attempt_done_.WaitWithDeadline(&mutex_, deadline)) return attempt_ == nullptr;
+    }
+    return true;
+  }
+
+  void TryOnce() {
+    // The pauses are ours; the channel's own would add to them.
+    grpc::experimental::ChannelResetConnectionBackoff(channel_->channel().get());
+    // Begun under the lock, so that Close() never meets a try that has not begun. gRPC calls
+    // nothing back inline.
+    absl::MutexLock lock(&mutex_);
+    if (ended_ || closing_) return;
+    attempt_ = std::make_shared<Attempt>(shared_from_this(), channel_->channel());
+    attempt_->Begin(join_);
+  }
+
+  void TryAfter(milliseconds pause) {
+    absl::MutexLock lock(&mutex_);
+    if (ended_ || closing_) return;
+    // A new alarm each time: the old one's callback may be still returning.
+    retry_alarm_ = std::make_unique<grpc::Alarm>();
+    SetAlarm(*retry_alarm_, pause, [](SessionCore& core) { core.TryOnce(); });
+  }
+
+  void GiveUp() {
+    std::shared_ptr<Attempt> attempt;
+    absl::Status end;
+    {
+      absl::MutexLock lock(&mutex_);
+      if (ended_ || accepted_ || closing_) return;
+      ended_ = true;
+      attempt = attempt_;
+      retry_alarm_.reset();
+      end = EndStatus(grpc::Status(grpc::StatusCode::UNAVAILABLE, ""), true);
+    }
+    if (attempt != nullptr) attempt->Cancel();
+    Tell(SessionEnded{std::move(end)});
+  }
+
+  absl::Status EndStatus(const grpc::Status& status, bool not_reached) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (final_) return absl::OkStatus();
+    const std::string& target = channel_->target();
+    if (not_reached) {
+      const std::string reason =
+          words_.empty() ? "no answer; the host is down or a firewall drops the packets" : words_;
+      return absl::DeadlineExceededError(
+          absl::StrCat("the rendezvous service at ", target, " was not reached within ",
+                       std::chrono::duration<double>(connect_timeout_).count(), " s: ", reason));
+    }
+    if (accepted_) {
+      return absl::UnavailableError(
+          absl::StrCat("the connection to the rendezvous service at ", target,
+                       " ended: ", status.ok() ? "the service closed it" : status.error_message()));
+    }
+    absl::Status refused = ToAbsl(status);
+    return absl::Status(refused.code(),
+                        absl::StrCat("what answers at ", target,
+                                     " is not a ddprun rendezvous service: ", refused.message()));
+  }
+
+  void Tell(SessionEvent event) ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&handler_mutex_);
+    if (handler_closed_) return;
+    if (std::holds_alternative<SessionEnded>(event)) handler_closed_ = true;
+    handler_(std::move(event));
+  }
+
+  // Weakly, since an alarm keeps its callback as long as it lives, and this holds the alarm.
+  void SetAlarm(grpc::Alarm& alarm, milliseconds after, void (*then)(SessionCore&)) {
+    alarm.Set(std::chrono::system_clock::now() + after, [weak = weak_from_this(), then](bool ok) {
+      const std::shared_ptr<SessionCore> self = weak.lock();
+      if (ok && self != nullptr) then(*self);
+    });
+  }
+
+  const std::shared_ptr<ServiceChannel> channel_;
+  const Join join_;
+  const milliseconds connect_timeout_;
+  const TimePoint deadline_;
+
+  absl::Mutex mutex_;  // never held while the handler is called
+  absl::CondVar attempt_done_;
+  std::shared_ptr<Attempt> attempt_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Report> unsent_ ABSL_GUARDED_BY(mutex_);
+  std::string words_ ABSL_GUARDED_BY(mutex_);
+  milliseconds backoff_ ABSL_GUARDED_BY(mutex_) = kConnectBackoffMin;
+  bool accepted_ ABSL_GUARDED_BY(mutex_) = false;
+  bool final_ ABSL_GUARDED_BY(mutex_) = false;  // Finish or Refused has come
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+  bool closing_ ABSL_GUARDED_BY(mutex_) = false;
+
+  absl::Mutex handler_mutex_;  // makes the handler's calls one at a time
+  const SessionClient::Handler handler_;
+  bool handler_closed_ ABSL_GUARDED_BY(handler_mutex_) = false;
+
+  std::unique_ptr<grpc::Alarm> retry_alarm_ ABSL_GUARDED_BY(mutex_);
+  grpc::Alarm deadline_alarm_;  // set once, before anything else can happen
+};
+
+void Attempt::OnReadInitialMetadataDone(bool ok) {
+  if (ok) core_->Accepted();
+}
+
+void Attempt::OnReadDone(bool ok) {
+  if (!ok) {
+    out_.Abandon();
+    out_.Flush();
+    return;
+  }
+  if (auto directive = FromProto(directive_); directive.ok())
+    core_->Received(*std::move(directive));
+  StartRead(&directive_);
+}
+
+void Attempt::OnDone(const grpc::Status& status) {
+  core_->Ended(status);
+  self_.reset();
+}
+
+class SessionClientImpl final : public SessionClient {
+ public:
+  explicit SessionClientImpl(std::shared_ptr<SessionCore> core) : core_(std::move(core)) {}
+  ~SessionClientImpl() override { core_->Close(); }
+  void Send(Report report) override { core_->Send(std::move(report)); }
+
+ private:
+  const std::shared_ptr<SessionCore> core_;
+};
+
+}  // namespace
+
+std::unique_ptr<SessionClient> SessionClient::Open(std::shared_ptr<ServiceChannel> channel,
+                                                   Join join, milliseconds connect_timeout,
+                                                   Handler handler) {
+  auto core = std::make_shared<SessionCore>(std::move(channel), std::move(join), connect_timeout,
+                                            std::move(handler));
+  core->Begin();
+  return std::make_unique<SessionClientImpl>(std::move(core));
+}
+
+}  // namespace ddprun

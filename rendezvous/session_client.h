@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// A node's end of the Session stream, without gRPC types, so that the agent's loop needs to know
+// none.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <variant>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "rendezvous/session_types.h"
+
+namespace ddprun {
+
+// A node's one connection to the service. The session and the agent's store proxy share it.
+// Threadsafe.
+class ServiceChannel;
+
+// `target`: "HOST:PORT" or "unix:/PATH". Does not connect yet.
+std::shared_ptr<ServiceChannel> MakeServiceChannel(const std::string& target);
+
+// The service could not be reached just now; the client goes on trying until its deadline. Sent
+// when the words change.
+struct Connecting {
+  std::string reason;  // "connection refused", "no route to host", "cannot resolve 'node-0'"
+  std::chrono::milliseconds remaining{0};
+};
+
+// The stream ended. No event follows. UNAVAILABLE: the connection broke. DEADLINE_EXCEEDED: the
+// service was not reached in time. OK: the service ended it after Finish or Refused.
+struct SessionEnded {
+  absl::Status status;
+};
+
+using SessionEvent = std::variant<Connecting, Directive, SessionEnded>;
+
+class SessionClient {
+ public:
+  // Called on a thread of gRPC's, one call at a time; must only pass the event on.
+  using Handler = std::function<void(SessionEvent)>;
+
+  // Connects, retrying with backoff until `connect_timeout` is over, sends `join`, and reports what
+  // comes.
+  static std::unique_ptr<SessionClient> Open(std::shared_ptr<ServiceChannel> channel, Join join,
+                                             std::chrono::milliseconds connect_timeout,
+                                             Handler handler);
+
+  // Ends the stream and returns when the handler will not be called again.
+  virtual ~SessionClient() = default;
+
+  // Queues a report, in order. What is queued after the stream's end is dropped: SessionEnded has
+  // said so.
+  virtual void Send(Report report) = 0;
+};
+
+// The address of this host from which `target` is reached ("10.0.0.2"), for the other nodes to
+// reach this one by: the kernel's route decides, no name service does. UNAVAILABLE if the name
+// cannot be resolved or there is no route.
+absl::StatusOr<std::string> LocalAddressTowards(const std::string& host, int port);
+
+// A TCP port that is free at `address` now. UNAVAILABLE if there is none.
+absl::StatusOr<int> FindFreePort(const std::string& address);
+
+}  // namespace ddprun

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// The Session RPC: decode a report, hand it to the run, write what the run says.
+#pragma once
+
+#include "proto/ddprun.grpc.pb.h"
+#include "rendezvous/run_registry.h"
+
+namespace ddprun {
+
+class SessionService final : public v1::Rendezvous::CallbackService {
+ public:
+  explicit SessionService(RunRegistry& registry) : registry_(registry) {}
+
+  grpc::ServerBidiReactor<v1::Report, v1::Directive>* Session(
+      grpc::CallbackServerContext* context) override;
+
+ private:
+  RunRegistry& registry_;
+};
+
+}  // namespace ddprun

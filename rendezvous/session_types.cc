@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/session_types.h"
+
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace ddprun {
+namespace {
+
+constexpr int kExitCodeOther = 1;
+constexpr int kExitCodeSignalBase = 128;
+
+std::string SignalName(int signal) {
+  const char* name = sigabbrev_np(signal);
+  return name == nullptr ? absl::StrCat("signal ", signal) : absl::StrCat("SIG", name);
+}
+
+std::string WorkerName(const Failure& failure) {
+  std::string where;
+  if (failure.local_rank >= 0) absl::StrAppend(&where, "local rank ", failure.local_rank);
+  if (!failure.host.empty())
+    absl::StrAppend(&where, where.empty() ? "" : " ", "on host ", failure.host);
+  if (failure.pid > 0) absl::StrAppend(&where, where.empty() ? "" : ", ", "pid ", failure.pid);
+  std::string name = failure.rank >= 0 ? absl::StrCat("rank ", failure.rank) : "a worker";
+  if (!where.empty()) absl::StrAppend(&name, " (", where, ")");
+  return name;
+}
+
+std::string NodeName(const Failure& failure) {
+  std::string name = failure.host.empty() ? "a node" : absl::StrCat("node ", failure.host);
+  if (failure.node_rank >= 0) absl::StrAppend(&name, " (node rank ", failure.node_rank, ")");
+  return name;
+}
+
+std::string After(std::chrono::milliseconds age) {
+  if (age.count() <= 0) return "";
+  return absl::StrFormat(" after %.1f s", static_cast<double>(age.count()) / 1000.0);
+}
+
+std::string WithMessage(std::string sentence, const std::string& message) {
+  if (!message.empty()) absl::StrAppend(&sentence, ": ", message);
+  return sentence;
+}
+
+}  // namespace
+
+int ToExitCode(const Failure& failure) {
+  switch (failure.kind) {
+    case FailureKind::kWorkerExited:
+    case FailureKind::kSpawnFailed:
+      return failure.exit_code != 0 ? failure.exit_code : kExitCodeOther;
+    case FailureKind::kWorkerSignaled:
+    case FailureKind::kNodeInterrupted:
+      return failure.signal > 0 ? kExitCodeSignalBase + failure.signal : kExitCodeOther;
+    case FailureKind::kNodeLost:
+    case FailureKind::kJoinTimeout:
+      return kExitCodeOther;
+  }
+  return kExitCodeOther;
+}
+
+std::string ToSentence(const Failure& failure) {
+  switch (failure.kind) {
+    case FailureKind::kWorkerExited:
+      return absl::StrCat(WorkerName(failure), " exited with code ", failure.exit_code,
+                          After(failure.age));
+    case FailureKind::kWorkerSignaled:
+      return absl::StrCat(WorkerName(failure), " was killed by ", SignalName(failure.signal),
+                          After(failure.age));
+    case FailureKind::kSpawnFailed:
+      return WithMessage(absl::StrCat(WorkerName(failure), " could not be started"),
+                         failure.message);
+    case FailureKind::kNodeLost:
+      return WithMessage(absl::StrCat(NodeName(failure), " was lost"), failure.message);
+    case FailureKind::kNodeInterrupted:
+      if (failure.signal <= 0) {
+        return WithMessage(absl::StrCat(NodeName(failure), " left the run"), failure.message);
+      }
+      return absl::StrCat(NodeName(failure), " was interrupted by ", SignalName(failure.signal));
+    case FailureKind::kJoinTimeout:
+      return failure.message.empty() ? "not all nodes joined in time" : failure.message;
+  }
+  return "unknown failure";
+}
+
+}  // namespace ddprun

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// What nodes and the rendezvous service say to each other, as plain values. The membership core,
+// the agent's core and the client speak these; only convert.cc knows how they look on the wire. One
+// struct for each message of proto/ddprun.proto, with the same meaning.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace ddprun {
+
+// Steady time of one process. No decision compares it with another host's.
+using TimePoint = std::chrono::steady_clock::time_point;
+using Duration = std::chrono::steady_clock::duration;
+
+// Number of a rendezvous round, from 1. A type of its own so that it is not mixed up with ranks and
+// counts.
+enum class RoundId : std::uint64_t {};
+inline constexpr RoundId kNoRound{0};
+constexpr std::uint64_t ToNumber(RoundId round) { return static_cast<std::uint64_t>(round); }
+
+// One agent process.
+struct NodeId {
+  std::string value;
+  auto operator<=>(const NodeId&) const = default;
+};
+
+enum class FailureKind {
+  kWorkerExited,
+  kWorkerSignaled,
+  kSpawnFailed,
+  kNodeLost,
+  kNodeInterrupted,
+  kJoinTimeout,
+};
+
+// Why a round broke. Defaults mean "not one worker's failure" and "not known".
+struct Failure {
+  FailureKind kind = FailureKind::kWorkerExited;
+  int rank = -1;
+  int local_rank = -1;
+  int node_rank = -1;
+  std::string host;
+  std::int64_t pid = 0;
+  int exit_code = 0;
+  int signal = 0;
+  std::string message;
+  std::vector<std::string> last_lines;
+  std::chrono::milliseconds age{0};
+  bool operator==(const Failure&) const = default;
+};
+
+// The shell's rule, in one place: an exit code as it is, 128 + a signal's number, 1 for what is
+// neither.
+int ToExitCode(const Failure& failure);
+
+// One sentence without the last lines: "rank 3 (local rank 1 on host b, pid 4711) was killed by
+// SIGKILL after 12.3 s".
+std::string ToSentence(const Failure& failure);
+
+struct Verdict {
+  bool success = false;
+  std::optional<Failure> cause;  // the first in order of receipt by the service
+  int exit_code = 0;
+  RoundId round = kNoRound;
+  int restart_count = 0;
+  int restarts_max = 0;
+  int world_size = 0;
+  int node_count = 0;
+  bool operator==(const Verdict&) const = default;
+};
+
+// ---- Reports: node to service
+// -----------------------------------------------------------------------------------
+
+struct Join {
+  unsigned protocol_version = 0;
+  std::string software_version;
+  std::string run_id;
+  NodeId node_id;
+  std::string host;
+  std::optional<int> node_rank;
+  int local_world_size = 1;
+  int nodes_min = 1;
+  int nodes_max = 1;
+  int restarts_max = 0;
+  std::string address;
+  int worker_port = 0;
+  std::chrono::milliseconds join_timeout{0};
+  bool operator==(const Join&) const = default;
+};
+
+struct WorkerFailed {
+  RoundId round = kNoRound;
+  Failure failure;
+  bool operator==(const WorkerFailed&) const = default;
+};
+
+struct NodeSucceeded {
+  RoundId round = kNoRound;
+  bool operator==(const NodeSucceeded&) const = default;
+};
+
+struct NodeStopped {
+  RoundId round = kNoRound;
+  int worker_port = 0;
+  bool operator==(const NodeStopped&) const = default;
+};
+
+struct Leave {
+  Failure reason;
+  bool close_run = false;
+  bool operator==(const Leave&) const = default;
+};
+
+using Report = std::variant<Join, WorkerFailed, NodeSucceeded, NodeStopped, Leave>;
+
+// ---- Directives: service to node
+// --------------------------------------------------------------------------------
+
+struct Waiting {
+  std::string reason;
+  std::chrono::milliseconds remaining{0};
+  bool operator==(const Waiting&) const = default;
+};
+
+struct Start {
+  RoundId round = kNoRound;
+  std::string run_id;
+  int node_rank = 0;
+  int node_count = 1;
+  int rank_first = 0;
+  int world_size = 1;
+  std::string master_addr;
+  int master_port = 0;
+  int restart_count = 0;
+  int restarts_max = 0;
+  bool operator==(const Start&) const = default;
+};
+
+struct Stop {
+  RoundId round = kNoRound;
+  Failure cause;
+  bool operator==(const Stop&) const = default;
+};
+
+struct Finish {
+  Verdict verdict;
+  bool operator==(const Finish&) const = default;
+};
+
+struct Refused {
+  absl::Status status;
+  bool operator==(const Refused&) const = default;
+};
+
+using Directive = std::variant<Waiting, Start, Stop, Finish, Refused>;
+
+}  // namespace ddprun

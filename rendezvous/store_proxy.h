@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// The store as an agent serves it to its own workers on a unix socket: every operation goes up over
+// the node's one connection, on one stream for the node, with the run and the node named by the
+// agent, never by the worker.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "rendezvous/session_client.h"
+
+namespace ddprun {
+
+class StoreProxy {
+ public:
+  struct Options {
+    std::string socket_path;  // in a folder of mode 0700; at most 107 bytes
+    std::shared_ptr<ServiceChannel> channel;
+    std::string run_id;
+    NodeId node_id;
+  };
+
+  // ALREADY_EXISTS if the path is taken, INVALID_ARGUMENT if it is too long.
+  static absl::StatusOr<std::unique_ptr<StoreProxy>> Start(Options options);
+
+  // Ends the workers' streams, removes the socket.
+  virtual ~StoreProxy() = default;
+
+  // Operations of another round are answered with ABORTED from now on, and those that wait are too.
+  virtual void SetRound(RoundId round) = 0;
+};
+
+}  // namespace ddprun

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// The Store RPC: decode an operation, hand it to the run's store, write the answers in the order in
+// which they come.
+#pragma once
+
+#include "proto/ddprun.grpc.pb.h"
+#include "rendezvous/run_registry.h"
+
+namespace ddprun {
+
+class StoreService final : public v1::Store::CallbackService {
+ public:
+  explicit StoreService(RunRegistry& registry) : registry_(registry) {}
+
+  grpc::ServerBidiReactor<v1::StoreRequest, v1::StoreReply>* Exchange(
+      grpc::CallbackServerContext* context) override;
+
+ private:
+  RunRegistry& registry_;
+};
+
+}  // namespace ddprun

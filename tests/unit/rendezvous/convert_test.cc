@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// Values survive the way over the wire, and what comes from the wire is cut and checked.
+#include "rendezvous/convert.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "proto/failure_record.h"
+#include "rendezvous/limits.h"
+
+namespace ddprun {
+namespace {
+
+Failure FullFailure(FailureKind kind) {
+  Failure failure;
+  failure.kind = kind;
+  failure.rank = 3;
+  failure.local_rank = 1;
+  failure.node_rank = 2;
+  failure.host = "host";
+  failure.pid = 1LL << 40;
+  failure.exit_code = 4;
+  failure.signal = 9;
+  failure.message = "m\xC3\xA4h";
+  failure.last_lines = {"one", "two"};
+  failure.age = std::chrono::milliseconds(12'345);
+  return failure;
+}
+
+template <typename T, typename Message>
+void ExpectRoundTrip(const T& value) {
+  Message message;
+  ASSERT_TRUE(message.ParseFromString(ToProto(value).SerializeAsString()));
+  const auto back = FromProto(message);
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_TRUE(*back == value);
+}
+
+TEST(ConvertTest, Reports) {
+  Join join;
+  join.protocol_version = 1;
+  join.software_version = "0.1";
+  join.run_id = "run";
+  join.node_id = NodeId{"id"};
+  join.host = "host";
+  join.node_rank = 0;
+  join.local_world_size = 2;
+  join.nodes_min = 3;
+  join.nodes_max = 4;
+  join.restarts_max = 5;
+  join.address = "10.0.0.1";
+  join.worker_port = 6;
+  join.join_timeout = std::chrono::milliseconds(1'500);
+  ExpectRoundTrip<Report, v1::Report>(join);
+  join.node_rank = std::nullopt;
+  ExpectRoundTrip<Report, v1::Report>(join);
+  for (const FailureKind kind :
+       {FailureKind::kWorkerExited, FailureKind::kWorkerSignaled, FailureKind::kSpawnFailed,
+        FailureKind::kNodeLost, FailureKind::kNodeInterrupted, FailureKind::kJoinTimeout}) {
+    ExpectRoundTrip<Report, v1::Report>(WorkerFailed{RoundId{7}, FullFailure(kind)});
+  }
+  ExpectRoundTrip<Report, v1::Report>(NodeSucceeded{RoundId{7}});
+  ExpectRoundTrip<Report, v1::Report>(NodeStopped{RoundId{7}, 4000});
+  ExpectRoundTrip<Report, v1::Report>(Leave{FullFailure(FailureKind::kNodeInterrupted), true});
+}
+
+TEST(ConvertTest, Directives) {
+  ExpectRoundTrip<Directive, v1::Directive>(Waiting{"words", std::chrono::milliseconds(2'001)});
+  ExpectRoundTrip<Directive, v1::Directive>(Start{RoundId{1}, "run", 2, 3, 4, 5, "addr", 6, 7, 8});
+  ExpectRoundTrip<Directive, v1::Directive>(Stop{RoundId{2}, FullFailure(FailureKind::kNodeLost)});
+  ExpectRoundTrip<Directive, v1::Directive>(Refused{absl::AlreadyExistsError("taken")});
+  Verdict verdict{.success = false,
+                  .cause = FullFailure(FailureKind::kWorkerSignaled),
+                  .exit_code = 137,
+                  .round = RoundId{3},
+                  .restart_count = 1,
+                  .restarts_max = 2,
+                  .world_size = 8,
+                  .node_count = 4};
+  ExpectRoundTrip<Directive, v1::Directive>(Finish{verdict});
+  verdict = Verdict{.success = true};
+  ExpectRoundTrip<Directive, v1::Directive>(Finish{verdict});
+}
+
+TEST(ConvertTest, StoreOperationsOfEveryVerb) {
+  for (int verb = 1; verb <= 15; ++verb) {
+    StoreOp op;
+    op.verb = static_cast<StoreVerb>(verb);
+    op.round = RoundId{9};
+    op.keys = {"k", std::string("\0\xff", 2)};
+    op.values = {std::string("\0\xff", 2), ""};
+    op.number = -5;
+    op.timeout = std::chrono::milliseconds(1'234);
+    ExpectRoundTrip<StoreOp, v1::StoreOp>(op);
+  }
+}
+
+TEST(ConvertTest, StoreResults) {
+  StoreResult result;
+  result.values = {"v", std::string("\0", 1)};
+  result.keys = {"k"};
+  result.number = 1LL << 60;
+  EXPECT_EQ(FromProto(ToProto(42, result)), result);
+  EXPECT_EQ(ToProto(42, result).id(), 42u);
+  StoreResult error;
+  error.status = absl::AbortedError("over");
+  EXPECT_EQ(FromProto(ToProto(1, error)), error);
+}
+
+TEST(ConvertTest, UnknownKindsAreInvalid) {
+  EXPECT_EQ(FromProto(v1::Report()).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(FromProto(v1::Directive()).status().code(), absl::StatusCode::kInvalidArgument);
+  v1::StoreOp op;
+  EXPECT_EQ(FromProto(op).status().code(), absl::StatusCode::kInvalidArgument);
+  op.set_verb(static_cast<v1::StoreOp::Verb>(99));
+  EXPECT_EQ(FromProto(op).status().code(), absl::StatusCode::kInvalidArgument);
+  v1::Directive refused;
+  refused.mutable_refused()->set_code(4711);
+  EXPECT_EQ(std::get<Refused>(*FromProto(refused)).status.code(), absl::StatusCode::kUnknown);
+}
+
+TEST(ConvertTest, WhatIsLongIsCutAndTheLastLinesAreKept) {
+  Failure failure;
+  failure.message = std::string(kFailureMessageBytesMax + 100, 'x');
+  for (std::size_t i = 0; i < kLastLinesMax + 5; ++i)
+    failure.last_lines.push_back(std::to_string(i));
+  failure.last_lines.back() = std::string(kLastLineBytesMax + 1, 'y');
+  const auto report = FromProto(ToProto(Report(WorkerFailed{RoundId{1}, failure})));
+  const Failure& cut = std::get<WorkerFailed>(*report).failure;
+  EXPECT_EQ(cut.message.size(), kFailureMessageBytesMax);
+  ASSERT_EQ(cut.last_lines.size(), kLastLinesMax);
+  EXPECT_EQ(cut.last_lines.front(), "5");
+  EXPECT_EQ(cut.last_lines.back().size(), kLastLineBytesMax);
+}
+
+TEST(ConvertTest, OutputThatIsNoTextStillParses) {
+  Failure failure;
+  for (const char* bytes :
+       {"\xff", "a\xC3", "\xED\xA0\x80", "\xF5\x80\x80\x80", "\xE0\x80\x80", "\xC0\x80"}) {
+    failure.last_lines.push_back(bytes);
+  }
+  failure.last_lines.push_back("\xF0\x9F\x98\x80 fine");
+  v1::Report message;
+  ASSERT_TRUE(message.ParseFromString(
+      ToProto(Report(WorkerFailed{RoundId{1}, failure})).SerializeAsString()));
+  EXPECT_EQ(message.worker_failed().failure().last_lines(6), "\xF0\x9F\x98\x80 fine");
+  EXPECT_EQ(message.worker_failed().failure().last_lines(1), "a?");
+}
+
+TEST(ConvertTest, AbsurdDurationsAreCut) {
+  v1::StoreOp op;
+  op.set_verb(v1::StoreOp::GET);
+  op.mutable_timeout()->set_seconds(std::numeric_limits<std::int64_t>::max());
+  EXPECT_LE(FromProto(op)->timeout, std::chrono::hours(24 * 367));
+}
+
+}  // namespace
+}  // namespace ddprun

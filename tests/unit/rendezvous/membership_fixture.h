@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// A run with invented nodes and an invented clock. After every step the invariants are checked.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "proto/version.h"
+#include "rendezvous/membership.h"
+
+namespace ddprun {
+
+struct JoinOptions {
+  int nodes = 2;
+  int restarts = 0;
+  int local_world_size = 1;
+  std::optional<int> node_rank;
+  std::chrono::milliseconds join_timeout{60'000};
+};
+
+inline Join MakeJoin(const std::string& host, JoinOptions options) {
+  Join join;
+  join.protocol_version = kProtocolVersion;
+  join.software_version = "0";
+  join.run_id = "run";
+  join.node_id = NodeId{"id-" + host};
+  join.host = host;
+  join.node_rank = options.node_rank;
+  join.local_world_size = options.local_world_size;
+  join.nodes_min = join.nodes_max = options.nodes;
+  join.restarts_max = options.restarts;
+  join.address = "addr-" + host;
+  join.worker_port = 4000;
+  join.join_timeout = options.join_timeout;
+  return join;
+}
+
+inline Failure ExitedWith(int exit_code) {
+  Failure failure;
+  failure.kind = FailureKind::kWorkerExited;
+  failure.rank = 0;
+  failure.local_rank = 0;
+  failure.host = "x";
+  failure.node_rank = 0;
+  failure.exit_code = exit_code;
+  return failure;
+}
+
+class TestRun {
+ public:
+  RunState state = MakeRun("run");
+  TimePoint now{std::chrono::hours(1)};
+  std::vector<MembershipEffect> effects;  // of the last step
+
+  void Do(const MembershipEvent& event) {
+    const RunState before = state;
+    effects = Step(state, event, now);
+    const absl::Status status = CheckInvariants(before, state);
+    EXPECT_TRUE(status.ok()) << status;
+  }
+
+  // Links are given in order of joining, from 1.
+  LinkId Joins(const std::string& host, JoinOptions options = {}) {
+    const LinkId link{++links_};
+    Do(NodeJoined{link, MakeJoin(host, options)});
+    return link;
+  }
+  void Reports(LinkId link, Report report) { Do(NodeReported{link, std::move(report)}); }
+  void Goes(LinkId link) { Do(NodeGone{link}); }
+  void TicksAt(TimePoint time) {
+    now = time;
+    Do(Tick{});
+  }
+
+  // What the last step sent to the link, if that was one directive of the type.
+  template <typename T>
+  std::optional<T> Sent(LinkId link) const {
+    std::optional<T> found;
+    for (const MembershipEffect& effect : effects) {
+      const auto* send = std::get_if<SendDirective>(&effect);
+      if (send == nullptr || send->link != link) continue;
+      if (const T* directive = std::get_if<T>(&send->directive)) {
+        EXPECT_FALSE(found) << "sent twice";
+        found = *directive;
+      }
+    }
+    return found;
+  }
+  bool Ended(LinkId link) const {
+    for (const MembershipEffect& effect : effects) {
+      const auto* end = std::get_if<EndStream>(&effect);
+      if (end != nullptr && end->link == link) return true;
+    }
+    return false;
+  }
+  std::optional<RoundId> ChangedRound() const {
+    for (const MembershipEffect& effect : effects) {
+      if (const auto* changed = std::get_if<RoundChanged>(&effect)) return changed->round;
+    }
+    return std::nullopt;
+  }
+  std::string RefusalOf(LinkId link) const {
+    const auto refused = Sent<Refused>(link);
+    if (!refused) return "not refused";
+    EXPECT_TRUE(Ended(link));
+    return std::string(refused->status.message());
+  }
+
+ private:
+  std::uint64_t links_ = 0;
+};
+
+}  // namespace ddprun
