@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/agent.h"
+
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "launcher/limits.h"
+#include "launcher/network.h"
+#include "launcher/temp_dir.h"
+#include "proto/version.h"
+#include "rendezvous/limits.h"
+
+namespace ddprun {
+namespace {
+
+TimePoint Now() { return std::chrono::steady_clock::now(); }
+
+NodeId MakeNodeId(const std::string& host) {
+  std::random_device random;
+  return NodeId{absl::StrFormat("%s-%d-%08x", host, getpid(), random())};
+}
+
+OwnedFd OpenSignalFd(sigset_t signals) {
+  sigaddset(&signals, SIGCHLD);
+  return OwnedFd(signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC));
+}
+
+}  // namespace
+
+Agent::Agent(Config config)
+    : config_(std::move(config)),
+      host_(HostName()),
+      console_(STDOUT_FILENO, STDERR_FILENO),
+      workers_(MakeWorkersConfig(), poller_, console_),
+      signal_fd_(OpenSignalFd(config_.end_signals)),
+      warden_fd_(config_.warden_pidfd),
+      node_id_(MakeNodeId(host_)) {}
+
+Agent::~Agent() = default;
+
+Workers::Config Agent::MakeWorkersConfig() const {
+  return {.program = config_.program,
+          .local_world_size = config_.local_world_size,
+          .cpus = config_.cpus,
+          .role = config_.options.role,
+          .host = host_,
+          .temp_dir = config_.temp_dir,
+          .log_dir = config_.options.log_dir,
+          .agent_socket = absl::StrCat(config_.temp_dir, "/agent.sock"),
+          .signal_mask = config_.worker_signal_mask};
+}
+
+int Agent::Run() {
+  poller_.Add(signal_fd_.get(), {Source::kSignal});
+  poller_.Add(warden_fd_.get(), {Source::kWarden});
+  poller_.Add(session_events_.fd(), {Source::kSession});
+  const absl::Status status = Open();
+  if (!status.ok()) {
+    Say(std::string(status.message()), Now());
+    exit_code_ = 1;
+  } else {
+    Loop();
+  }
+  Close();
+  return *exit_code_;
+}
+
+absl::Status Agent::Open() {
+  const std::string run_id = config_.options.run_id.empty() ? MakeRunId() : config_.options.run_id;
+  absl::StatusOr<Meeting> meeting = OpenMeeting(config_.options, config_.temp_dir, run_id);
+  if (!meeting.ok()) return meeting.status();
+  meeting_ = *std::move(meeting);
+  const std::optional<int>& port = config_.options.master_port;
+  const std::string address = config_.options.master_addr.value_or("127.0.0.1");
+  if (meeting_.name.empty() && port.has_value() && IsThisMachine(address) &&
+      !IsPortFree(address, *port)) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("port ", *port, " at ", address,
+                     " is in use; name another one with --master-port, or leave it out"));
+  }
+  supervisor_config_ = {.local_world_size = config_.local_world_size,
+                        .host = host_,
+                        .service = meeting_.name,
+                        .hosts_service = meeting_.server != nullptr,
+                        .join_timeout = config_.options.join_timeout,
+                        .term_timeout = config_.options.term_timeout};
+  channel_ = MakeServiceChannel(meeting_.target);
+  join_deadline_ = Now() + config_.options.join_timeout;
+  TryJoin(Now());
+  return absl::OkStatus();
+}
+
+// ---- Joining
+
+absl::StatusOr<std::string> Agent::OwnAddress() const {
+  if (!config_.options.local_addr.empty()) return config_.options.local_addr;
+  if (meeting_.name.empty()) return config_.options.master_addr.value_or("127.0.0.1");
+  return LocalAddressTowards(meeting_.host, meeting_.port);
+}
+
+absl::StatusOr<int> Agent::WorkerPort() const {
+  // The service needs no port in a run of one node: the one that was asked for is the workers'.
+  if (meeting_.name.empty() && config_.options.master_port.has_value())
+    return *config_.options.master_port;
+  absl::StatusOr<int> port = FindFreePort(address_);
+  // Free at another address than the service's, it would still confuse whoever looks at it.
+  if (port.ok() && *port == meeting_.port) port = FindFreePort(address_);
+  return port;
+}
+
+void Agent::TryJoin(TimePoint now) {
+  join_retry_.reset();
+  const auto remaining =
+      std::chrono::duration_cast<std::chrono::milliseconds>(join_deadline_ - now);
+  absl::StatusOr<std::string> address = OwnAddress();
+  absl::Status status = address.status();
+  absl::StatusOr<int> port = 0;
+  if (status.ok()) {
+    address_ = *address;
+    port = WorkerPort();
+    status = port.status();
+  }
+  if (!status.ok()) {
+    if (remaining.count() <= 0) {
+      events_.push_back(SessionEnded{absl::DeadlineExceededError(status.message())});
+    } else {
+      events_.push_back(Connecting{std::string(status.message()), remaining});
+      join_retry_ = std::min(join_deadline_, now + kResolveRetryInterval);
+    }
+    return;
+  }
+  const Options& options = config_.options;
+  Join join;
+  join.protocol_version = kProtocolVersion;
+  join.software_version = kSoftwareVersion;
+  join.run_id = options.run_id;
+  join.node_id = node_id_;
+  join.host = host_;
+  join.node_rank = options.node_rank;
+  if (options.nodes == 1) join.node_rank = 0;
+  join.local_world_size = config_.local_world_size;
+  join.nodes_min = join.nodes_max = options.nodes;
+  join.restarts_max = options.max_restarts;
+  join.address = address_;
+  join.worker_port = *port;
+  join.join_timeout = remaining;
+  session_ = SessionClient::Open(channel_, std::move(join), remaining, [this](SessionEvent event) {
+    session_events_.Post(std::move(event));
+  });
+}
+
+absl::Status Agent::ServeStore(const Start& start) {
+  if (store_proxy_ == nullptr) {
+    absl::StatusOr<std::unique_ptr<StoreProxy>> proxy =
+        StoreProxy::Start({.socket_path = absl::StrCat(config_.temp_dir, "/agent.sock"),
+                           .channel = channel_,
+                           .run_id = start.run_id,
+                           .node_id = node_id_});
+    if (!proxy.ok()) return proxy.status();
+    store_proxy_ = *std::move(proxy);
+  }
+  store_proxy_->SetRound(start.round);
+  return absl::OkStatus();
+}
+
+// ---- The loop
+
+void Agent::Loop() {
+  while (true) {
+    TimePoint now = Now();
+    Process(now);
+    if (exit_code_.has_value()) return;
+    workers_.UpdateBackpressure(now);
+    WatchConsole();
+    std::optional<TimePoint> deadline;
+    for (const std::optional<TimePoint>& candidate :
+         {NextDeadline(state_), console_.NextDeadline(now), join_retry_}) {
+      if (candidate.has_value() && (!deadline.has_value() || *candidate < *deadline))
+        deadline = candidate;
+    }
+    const std::vector<Ready> ready = poller_.Wait(deadline);
+    now = Now();
+    for (const Ready& one : ready) HandleReady(one, now);
+    if (join_retry_.has_value() && *join_retry_ <= now) TryJoin(now);
+    const std::optional<TimePoint> due = NextDeadline(state_);
+    if (due.has_value() && *due <= now) events_.push_back(DeadlinePassed{});
+  }
+}
+
+void Agent::HandleReady(const Ready& ready, TimePoint now) {
+  switch (ready.source) {
+    case Source::kSession:
+      return HandleSession();
+    case Source::kSignal:
+      return HandleSignals();
+    case Source::kWarden:
+      poller_.Remove(warden_fd_.get());
+      events_.push_back(WardenLost{});
+      return;
+    case Source::kWorkerEnd:
+    case Source::kWorkerOut:
+    case Source::kWorkerErr:
+      return workers_.OnReady(ready, now, events_);
+    case Source::kConsoleOut:
+    case Source::kConsoleErr:
+      return console_.Pump(now);
+  }
+}
+
+void Agent::HandleSignals() {
+  signalfd_siginfo info;
+  while (read(signal_fd_.get(), &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) {
+    if (info.ssi_signo == SIGCHLD) {
+      workers_.ReapOrphansOfWorkers();
+    } else {
+      events_.push_back(SignalReceived{static_cast<int>(info.ssi_signo)});
+    }
+  }
+}
+
+void Agent::HandleSession() {
+  for (SessionEvent& event : session_events_.TakeAll()) {
+    if (auto* connecting = std::get_if<Connecting>(&event)) {
+      events_.push_back(std::move(*connecting));
+    } else if (auto* ended = std::get_if<SessionEnded>(&event)) {
+      events_.push_back(std::move(*ended));
+    } else if (auto* directive = std::get_if<Directive>(&event)) {
+      std::visit([this](auto& kind) { events_.push_back(std::move(kind)); }, *directive);
+    }
+  }
+}
+
+// Effects may bring events (a worker that cannot be started), so until there are none.
+void Agent::Process(TimePoint now) {
+  while (!events_.empty()) {
+    const std::vector<Event> events = std::exchange(events_, {});
+    for (const Event& event : events) {
+      for (const Effect& effect : Step(state_, event, now, supervisor_config_))
+        Perform(effect, now);
+    }
+  }
+}
+
+void Agent::Perform(const Effect& effect, TimePoint now) {
+  if (const auto* spawn = std::get_if<SpawnRound>(&effect)) {
+    const absl::Status status = ServeStore(spawn->start);
+    if (status.ok()) {
+      workers_.Spawn(spawn->start, now, events_);
+    } else {
+      workers_.FailToSpawn(std::string(status.message()), events_);
+    }
+  } else if (std::holds_alternative<TerminateWorkers>(effect)) {
+    workers_.Signal(SIGTERM);
+    workers_.Signal(SIGCONT);  // one that is stopped could not act on it
+  } else if (std::holds_alternative<KillWorkers>(effect)) {
+    workers_.Signal(SIGKILL);
+  } else if (const auto* send = std::get_if<SendReport>(&effect)) {
+    if (session_ != nullptr) session_->Send(send->report);
+  } else if (const auto* stopped = std::get_if<ReportStopped>(&effect)) {
+    // Without a free port (there always is one) rank 0 would fail to listen, and say so.
+    session_->Send(NodeStopped{stopped->round, WorkerPort().value_or(0)});
+  } else if (const auto* note = std::get_if<PrintNote>(&effect)) {
+    Say(note->text, now);
+  } else if (const auto* end = std::get_if<End>(&effect)) {
+    for (absl::string_view line : absl::StrSplit(absl::StripSuffix(end->text, "\n"), '\n')) {
+      if (!end->text.empty()) console_.WriteLine(OutputStream::kErr, std::string(line), now);
+    }
+    exit_code_ = end->exit_code;
+  }
+}
+
+// ---- The console and the end
+
+void Agent::Say(const std::string& sentence, TimePoint now) {
+  console_.WriteLine(OutputStream::kErr, absl::StrCat("ddprun: ", sentence), now);
+}
+
+void Agent::WatchConsole() {
+  const OutputStream streams[] = {OutputStream::kOut, OutputStream::kErr};
+  const Source sources[] = {Source::kConsoleOut, Source::kConsoleErr};
+  for (int i = 0; i < 2; ++i) {
+    const int pending = console_.PendingFd(streams[i]);
+    if (pending == watched_console_fds_[i]) continue;
+    if (watched_console_fds_[i] >= 0) poller_.Remove(watched_console_fds_[i]);
+    if (pending >= 0) poller_.Add(pending, {sources[i]}, EPOLLOUT);
+    watched_console_fds_[i] = pending;
+  }
+}
+
+void Agent::Close() {
+  console_.Flush(kConsoleFlushTimeout);
+  session_.reset();
+  store_proxy_.reset();
+  channel_.reset();
+  if (meeting_.server != nullptr) {
+    if (!meeting_.name.empty()) meeting_.server->WaitUntilDrained(kFinishTimeout);
+    meeting_.server.reset();
+  }
+  RemoveTempDir(config_.temp_dir);
+}
+
+}  // namespace ddprun

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// One node's end of a run: it joins, starts the workers when told to, and reports what becomes of
+// them. One thread and one loop; gRPC's threads only post to its queue.
+#pragma once
+
+#include <csignal>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "launcher/console.h"
+#include "launcher/event_queue.h"
+#include "launcher/meeting.h"
+#include "launcher/options.h"
+#include "launcher/poller.h"
+#include "launcher/program.h"
+#include "launcher/supervisor.h"
+#include "launcher/workers.h"
+#include "rendezvous/session_client.h"
+#include "rendezvous/store_proxy.h"
+
+namespace ddprun {
+
+class Agent {
+ public:
+  struct Config {
+    Options options;
+    Program program;
+    int local_world_size = 1;
+    int cpus = 1;
+    std::string temp_dir;
+    sigset_t end_signals;
+    sigset_t worker_signal_mask;
+    int warden_pidfd = -1;
+  };
+
+  explicit Agent(Config config);
+  ~Agent();
+
+  // Until the run is over. The exit code.
+  int Run();
+
+ private:
+  Workers::Config MakeWorkersConfig() const;
+  absl::Status Open();
+  void TryJoin(TimePoint now);
+  absl::StatusOr<std::string> OwnAddress() const;
+  absl::StatusOr<int> WorkerPort() const;
+  absl::Status ServeStore(const Start& start);
+  void Loop();
+  void HandleReady(const Ready& ready, TimePoint now);
+  void HandleSignals();
+  void HandleSession();
+  void Process(TimePoint now);
+  void Perform(const Effect& effect, TimePoint now);
+  void WatchConsole();
+  void Say(const std::string& sentence, TimePoint now);
+  void Close();
+
+  const Config config_;
+  const std::string host_;
+  SupervisorConfig supervisor_config_;
+  SupervisorState state_;
+  std::vector<Event> events_;  // to be fed to the supervisor, in order
+
+  Poller poller_;
+  Console console_;
+  Workers workers_;
+  OwnedFd signal_fd_;
+  OwnedFd warden_fd_;
+  EventQueue session_events_;
+
+  // In the order of their making; Close() ends them in the reverse one, but for the server, which
+  // stays until the other nodes have taken their verdict.
+  Meeting meeting_;
+  std::shared_ptr<ServiceChannel> channel_;
+  std::unique_ptr<SessionClient> session_;
+  std::unique_ptr<StoreProxy> store_proxy_;
+
+  NodeId node_id_;
+  std::string address_;  // where the other nodes reach this one's workers
+  TimePoint join_deadline_;
+  std::optional<TimePoint> join_retry_;  // the master's name could not be resolved: again then
+  int watched_console_fds_[2] = {-1, -1};
+  std::optional<int> exit_code_;
+};
+
+}  // namespace ddprun

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cuts a worker's output into whole lines and progress segments. Pure: bytes in, pieces out.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace ddprun {
+
+class LineSplitter {
+ public:
+  struct Sink {
+    std::function<void(std::string_view line)> line;  // without its line end
+    std::function<void(std::string_view segment)>
+        progress;  // ended by '\r': the next one takes its place
+  };
+
+  LineSplitter(Sink sink, std::size_t line_bytes_max)
+      : sink_(std::move(sink)), line_bytes_max_(line_bytes_max) {}
+
+  // "\r\n" ends a line as "\n" does. A line over the limit is handed on in pieces of that size.
+  void Append(std::string_view bytes);
+
+  // The output is over: what has no line end yet is a line too.
+  void Flush();
+
+ private:
+  void EndLine();
+
+  const Sink sink_;
+  const std::size_t line_bytes_max_;
+  std::string partial_;
+  bool after_return_ =
+      false;  // the last byte was '\r': partial_ was shown as progress, and is a line if '\n' comes
+};
+
+}  // namespace ddprun

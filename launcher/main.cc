@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "launcher/agent.h"
+#include "launcher/devices.h"
+#include "launcher/options.h"
+#include "launcher/program.h"
+#include "launcher/signals.h"
+#include "launcher/temp_dir.h"
+#include "launcher/warden.h"
+
+namespace {
+
+constexpr int kExitUsage = 2;
+constexpr int kExitNotExecutable = 126;
+constexpr int kExitNotFound = 127;
+
+std::optional<std::string> GetVariable(const std::string& name) {
+  const char* value = std::getenv(name.c_str());
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
+int Fail(const absl::Status& status, int exit_code) {
+  std::fprintf(stderr, "ddprun: %s\n", std::string(status.message()).c_str());
+  return exit_code;
+}
+
+std::string OwnFolder() {
+  std::error_code error;
+  return std::filesystem::read_symlink("/proc/self/exe", error).parent_path().string();
+}
+
+// Started with a closed stdin, stdout or stderr, the next file that is opened would be taken for
+// it.
+bool OpenStandardStreams() {
+  for (int fd = open("/dev/null", O_RDWR); fd >= 0; fd = open("/dev/null", O_RDWR)) {
+    if (fd <= STDERR_FILENO) continue;
+    close(fd);
+    return true;
+  }
+  return false;
+}
+
+// Everything that can be found wrong is, before the first process is made.
+int RunDdprun(const std::vector<std::string>& arguments) {
+  auto parsed = ddprun::ParseOptions(arguments, GetVariable);
+  if (!parsed.ok()) return Fail(parsed.status(), kExitUsage);
+  if (const auto* show = std::get_if<ddprun::ShowText>(&*parsed)) {
+    return std::fputs(show->text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0 ? 0 : 1;
+  }
+  ddprun::Agent::Config config;
+  config.options = std::get<ddprun::Options>(*std::move(parsed));
+  config.cpus = ddprun::CountCpus();
+  const int gpus =
+      ddprun::CountVisibleGpus(ddprun::CountGpuDevices(), GetVariable("CUDA_VISIBLE_DEVICES"));
+  const absl::StatusOr<int> local_world_size =
+      ddprun::LocalWorldSize(config.options, gpus, config.cpus);
+  if (!local_world_size.ok()) return Fail(local_world_size.status(), 1);
+  config.local_world_size = *local_world_size;
+  absl::StatusOr<ddprun::Program> program =
+      ddprun::ResolveProgram(config.options, OwnFolder(), GetVariable);
+  if (!program.ok()) {
+    return Fail(program.status(),
+                absl::IsNotFound(program.status()) ? kExitNotFound : kExitNotExecutable);
+  }
+  config.program = *std::move(program);
+
+  // From here on no signal may end this process before it has cleaned up.
+  config.end_signals = ddprun::EndSignals();
+  config.worker_signal_mask = ddprun::BlockSignals(config.end_signals);
+  const absl::StatusOr<std::string> temp_dir = ddprun::MakeTempDir();
+  if (!temp_dir.ok()) return Fail(temp_dir.status(), 1);
+  config.temp_dir = *temp_dir;
+  const ddprun::Warden warden{.end_signals = config.end_signals, .temp_dir = config.temp_dir};
+  return ddprun::RunUnderWarden(warden, [&config](int warden_pidfd) {
+    config.warden_pidfd = warden_pidfd;
+    ddprun::Agent agent(std::move(config));
+    return agent.Run();
+  });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (!OpenStandardStreams()) return 1;
+  return RunDdprun(std::vector<std::string>(argv + 1, argv + argc));
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/meeting.h"
+
+#include <ctime>
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "launcher/limits.h"
+#include "launcher/network.h"
+
+namespace ddprun {
+namespace {
+
+absl::StatusOr<Meeting> MeetAlone(const std::string& temp_dir, const std::string& run_id) {
+  auto server =
+      RendezvousServer::Start({.address = absl::StrCat("unix:", temp_dir, "/service.sock"),
+                               .port = 0,
+                               .default_run_id = run_id});
+  if (!server.ok()) return server.status();
+  Meeting meeting;
+  meeting.target = (*server)->target();
+  meeting.server = *std::move(server);
+  return meeting;
+}
+
+Meeting MeetAt(const Endpoint& endpoint) {
+  Meeting meeting;
+  meeting.host = endpoint.host;
+  meeting.port = endpoint.port;
+  meeting.name = JoinHostPort(endpoint.host, endpoint.port);
+  meeting.target = meeting.name;
+  return meeting;
+}
+
+absl::StatusOr<Meeting> Host(Meeting meeting, const std::string& run_id) {
+  auto server = RendezvousServer::Start(
+      {.address = meeting.host, .port = meeting.port, .default_run_id = run_id});
+  if (!server.ok()) return server.status();
+  meeting.target = (*server)->target();
+  meeting.server = *std::move(server);
+  return meeting;
+}
+
+}  // namespace
+
+absl::StatusOr<Meeting> OpenMeeting(const Options& options, const std::string& temp_dir,
+                                    const std::string& own_run_id) {
+  if (options.endpoint.has_value() && !options.standalone) {
+    Meeting meeting = MeetAt(*options.endpoint);
+    if (!IsThisMachine(meeting.host)) return meeting;
+    absl::StatusOr<Meeting> hosted = Host(MeetAt(*options.endpoint), own_run_id);
+    // Another node of this machine, or a ddprun-rendezvous, was first.
+    if (absl::IsAlreadyExists(hosted.status())) return meeting;
+    return hosted;
+  }
+  if (options.nodes == 1) return MeetAlone(temp_dir, own_run_id);
+  Meeting meeting = MeetAt({*options.master_addr, options.master_port.value_or(kPortDefault)});
+  if (*options.node_rank != 0) return meeting;
+  absl::StatusOr<Meeting> hosted = Host(std::move(meeting), own_run_id);
+  if (absl::IsAlreadyExists(hosted.status())) {
+    return absl::AlreadyExistsError(
+        absl::StrCat(hosted.status().message(),
+                     "; name another one with --master-port on all nodes, or --rdzv-endpoint if a "
+                     "ddprun-rendezvous serves there"));
+  }
+  return hosted;
+}
+
+std::string MakeRunId() {
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  localtime_r(&now, &local);
+  std::random_device random;
+  return absl::StrFormat("%04d%02d%02d-%02d%02d%02d-%06x", local.tm_year + 1900, local.tm_mon + 1,
+                         local.tm_mday, local.tm_hour, local.tm_min, local.tm_sec,
+                         random() & 0xFFFFFFu);
+}
+
+}  // namespace ddprun

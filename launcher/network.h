@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+namespace ddprun {
+
+// Whether `host` (a name or an address) means this machine.
+bool IsThisMachine(const std::string& host);
+
+// Whether something could listen at this address and port now. False also where the address is not
+// this machine's.
+bool IsPortFree(const std::string& host, int port);
+
+// "10.0.0.1:29500", "[::1]:29500"
+std::string JoinHostPort(const std::string& host, int port);
+
+// This machine's name, as people know it.
+std::string HostName();
+
+}  // namespace ddprun

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command line of ddprun: torchrun's flags with torchrun's meanings. Pure: arguments and
+// variables in, values out.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace ddprun {
+
+enum class ProcPerNode { kNumber, kAuto, kGpu, kCpu };
+
+struct Endpoint {
+  std::string host;
+  int port = 0;
+  bool operator==(const Endpoint&) const = default;
+};
+
+struct Options {
+  int nodes = 1;
+  ProcPerNode proc_per_node = ProcPerNode::kNumber;
+  int proc_per_node_number = 1;
+  std::optional<int> node_rank;
+  std::optional<std::string> master_addr;
+  std::optional<int> master_port;
+  bool standalone = false;
+  int max_restarts = 0;
+  std::string log_dir;  // empty: no files
+  std::string run_id;   // empty: none was given
+  std::optional<Endpoint> endpoint;
+  std::string local_addr;  // empty: found by the route to the service
+  std::string role = "default";
+  std::chrono::milliseconds join_timeout{0};
+  std::chrono::milliseconds term_timeout{0};
+  bool module = false;
+  bool no_python = false;
+  std::vector<std::string> program;  // and its arguments, as they were given
+};
+
+// --help and --version: text for stdout, exit code 0.
+struct ShowText {
+  std::string text;
+};
+
+using GetVariable = std::function<std::optional<std::string>(const std::string& name)>;
+
+// `arguments` without argv[0]. The command line comes before PET_<NAME> variables, these before
+// defaults. Everything after the program belongs to the program. INVALID_ARGUMENT: one sentence for
+// people.
+absl::StatusOr<std::variant<Options, ShowText>> ParseOptions(
+    const std::vector<std::string>& arguments, const GetVariable& get_variable);
+
+}  // namespace ddprun

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// What workers leave behind. A process that makes itself a child subreaper inherits every
+// descendant whose parent dies, also one with a session of its own, so that it can be found and
+// ended.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <functional>
+#include <vector>
+
+namespace ddprun {
+
+// Orphans from now on become this process's children.
+void BecomeSubreaper();
+
+// Kills and reaps all children of this process, and theirs as they are inherited, until there is
+// none. SIGCHLD must be blocked in every thread. Returns those that a SIGKILL did not end in time:
+// they hang in the kernel.
+std::vector<pid_t> KillAllChildren(std::chrono::milliseconds timeout);
+
+// Reaps children that have ended, except those for which `is_known` holds: they have a reaper of
+// their own.
+void ReapOrphans(const std::function<bool(pid_t)>& is_known);
+
+}  // namespace ddprun

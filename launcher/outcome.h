@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a process ended, as a value.
+#pragma once
+
+#include <string>
+#include <variant>
+
+namespace ddprun {
+
+struct Exited {
+  int code = 0;
+  bool operator==(const Exited&) const = default;
+};
+
+struct Signaled {
+  int signal = 0;
+  bool operator==(const Signaled&) const = default;
+};
+
+// It never ran. `exit_code` is the shell's: 127 not found, 126 for all else.
+struct SpawnFailed {
+  int exit_code = 126;
+  std::string message;
+  bool operator==(const SpawnFailed&) const = default;
+};
+
+using Outcome = std::variant<Exited, Signaled, SpawnFailed>;
+
+inline bool IsSuccess(const Outcome& outcome) { return outcome == Outcome(Exited{0}); }
+
+}  // namespace ddprun

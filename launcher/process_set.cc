@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/process_set.h"
+
+#include <linux/close_range.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+
+#ifndef P_PIDFD
+#define P_PIDFD 3
+#endif
+
+namespace ddprun {
+namespace {
+
+std::vector<char*> Pointers(const std::vector<std::string>& strings) {
+  std::vector<char*> pointers;
+  pointers.reserve(strings.size() + 1);
+  for (const std::string& string : strings) pointers.push_back(const_cast<char*>(string.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+// Everything the child needs, made before it exists: it shares the parent's memory and must not
+// allocate.
+struct ChildPlan {
+  const char* path;
+  char* const* argv;
+  char* const* environ;
+  int out;
+  int err;
+  const sigset_t* signal_mask;
+  pid_t parent;
+  volatile int error;  // set by the child if exec fails
+};
+
+// Runs in the vfork child. Only system calls here; posix_spawn would do but for the parent-death
+// signal.
+[[noreturn]] void RunChild(ChildPlan& plan) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // The agent may have died before the line above.
+  if (getppid() != plan.parent) _exit(127);
+  setsid();
+  dup2(plan.out, STDOUT_FILENO);
+  dup2(plan.err, STDERR_FILENO);
+  // A worker must not hold the agent's sockets open. In this process's own table, thus not seen by
+  // the parent.
+  syscall(SYS_close_range, 3u, ~0u, CLOSE_RANGE_CLOEXEC);
+  // Handlers are reset by exec, ignored signals are not. Those that were ignored when ddprun was
+  // started (nohup) stay so.
+  signal(SIGPIPE, SIG_DFL);
+  sigprocmask(SIG_SETMASK, plan.signal_mask, nullptr);
+  execve(plan.path, plan.argv, plan.environ);
+  plan.error = errno;
+  _exit(127);
+}
+
+// Not inlined: after vfork the child runs on this frame, which the caller's variables must not
+// share.
+[[gnu::noinline]] pid_t VforkAndRun(ChildPlan& plan) {
+  const pid_t pid = vfork();
+  if (pid == 0) RunChild(plan);
+  return pid;
+}
+
+SpawnFailed ToSpawnFailed(const std::string& path, int error) {
+  return SpawnFailed{
+      error == ENOENT ? 127 : 126,
+      absl::StrCat("cannot start ", path, ": ", std::strerror(error),
+                   error == ENOEXEC ? "; a script needs a first line such as #!/bin/sh" : "")};
+}
+
+}  // namespace
+
+void ProcessSet::Spawn(const SpawnRequest& request) {
+  const std::vector<char*> argv = Pointers(request.argv);
+  const std::vector<char*> environment = Pointers(request.environ);
+  ChildPlan plan{request.path.c_str(), argv.data(),          environment.data(), request.out,
+                 request.err,          &request.signal_mask, getpid(),           0};
+  Process& process = processes_.emplace_back();
+  // No signal handler of this process may run in the child.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const pid_t pid = VforkAndRun(plan);
+  const int vfork_error = errno;
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (pid < 0) {
+    process.outcome = ToSpawnFailed(request.path, vfork_error);
+    return;
+  }
+  if (plan.error != 0) {
+    waitpid(pid, nullptr, 0);
+    process.outcome = ToSpawnFailed(request.path, plan.error);
+    return;
+  }
+  process.pid = pid;
+  process.pidfd = OwnedFd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0u)));
+  if (!process.pidfd.valid()) {
+    const int error = errno;
+    kill(-pid, SIGKILL);
+    waitpid(pid, nullptr, 0);
+    process.outcome = ToSpawnFailed(request.path, error);
+  }
+}
+
+bool ProcessSet::AnyLive() const {
+  for (const Process& process : processes_) {
+    if (!process.outcome.has_value()) return true;
+  }
+  return false;
+}
+
+bool ProcessSet::ReapIfEnded(std::size_t index) {
+  Process& process = processes_[index];
+  if (process.outcome.has_value()) return false;
+  const auto id = static_cast<id_t>(process.pidfd.get());
+  siginfo_t info{};
+  // Looked at first and reaped after: while it is a zombie its group's number is taken.
+  if (waitid(static_cast<idtype_t>(P_PIDFD), id, &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+      info.si_pid == 0) {
+    return false;
+  }
+  kill(-process.pid, SIGKILL);
+  waitid(static_cast<idtype_t>(P_PIDFD), id, &info, WEXITED | WNOHANG);
+  if (info.si_code == CLD_EXITED) {
+    process.outcome = Exited{info.si_status};
+  } else {
+    process.outcome = Signaled{info.si_status};
+  }
+  process.pidfd.Reset();
+  return true;
+}
+
+void ProcessSet::SignalGroups(int signal) {
+  for (const Process& process : processes_) {
+    if (!process.outcome.has_value()) kill(-process.pid, signal);
+  }
+}
+
+}  // namespace ddprun

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/program.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+
+namespace ddprun {
+namespace {
+
+enum class FileState { kMissing, kFolder, kNotExecutable, kExecutable };
+
+FileState StateOf(const std::string& path) {
+  struct stat info;
+  if (stat(path.c_str(), &info) != 0) return FileState::kMissing;
+  if (S_ISDIR(info.st_mode)) return FileState::kFolder;
+  return access(path.c_str(), X_OK) == 0 ? FileState::kExecutable : FileState::kNotExecutable;
+}
+
+absl::StatusOr<std::string> CheckPath(const std::string& path) {
+  switch (StateOf(path)) {
+    case FileState::kMissing:
+      return absl::NotFoundError(absl::StrCat("there is no program ", path, "; check the path"));
+    case FileState::kFolder:
+      return absl::PermissionDeniedError(
+          absl::StrCat(path, " is a folder, not a program; name a file in it"));
+    case FileState::kNotExecutable:
+      return absl::PermissionDeniedError(
+          absl::StrCat(path, " is not executable; `chmod +x ", path, "` makes it so"));
+    case FileState::kExecutable:
+      return path;
+  }
+  return absl::InternalError("unknown state of a file");
+}
+
+std::vector<std::string> PathFolders(const GetVariable& get_variable) {
+  std::vector<std::string> folders;
+  for (absl::string_view folder :
+       absl::StrSplit(get_variable("PATH").value_or("/usr/bin:/bin"), ':')) {
+    folders.emplace_back(folder.empty() ? "." : folder);
+  }
+  return folders;
+}
+
+// NOT_FOUND without words of its own if it is in none of them.
+absl::StatusOr<std::string> FindIn(const std::vector<std::string>& folders,
+                                   const std::string& name) {
+  std::string unusable;
+  for (const std::string& folder : folders) {
+    const std::string path = absl::StrCat(folder, "/", name);
+    const FileState state = StateOf(path);
+    if (state == FileState::kExecutable) return path;
+    if (state == FileState::kNotExecutable && unusable.empty()) unusable = path;
+  }
+  return unusable.empty() ? absl::NotFoundError("") : CheckPath(unusable);
+}
+
+absl::StatusOr<std::string> FindProgram(const std::string& name, const std::string& own_folder,
+                                        const GetVariable& get_variable) {
+  if (absl::StrContains(name, '/')) return CheckPath(name);
+  std::vector<std::string> folders = PathFolders(get_variable);
+  folders.insert(folders.begin(), own_folder);
+  absl::StatusOr<std::string> path = FindIn(folders, name);
+  if (!absl::IsNotFound(path.status())) return path;
+  const bool here = StateOf(name) == FileState::kExecutable;
+  return absl::NotFoundError(absl::StrCat(
+      "there is no program '", name, "' beside ddprun (", own_folder, ") nor in PATH; ",
+      here ? absl::StrCat("did you mean ./", name, "?") : "check its name"));
+}
+
+// Not beside ddprun: Python is the user's, or that of the environment which is active.
+absl::StatusOr<std::string> FindPython(const GetVariable& get_variable) {
+  const std::string name = get_variable("PYTHON_EXEC").value_or("python3");
+  absl::StatusOr<std::string> path =
+      absl::StrContains(name, '/') ? CheckPath(name) : FindIn(PathFolders(get_variable), name);
+  if (path.ok()) return path;
+  return absl::Status(path.status().code(),
+                      absl::StrCat("there is no Python to run the program with: '", name,
+                                   "' is not to be found; set PYTHON_EXEC to one"));
+}
+
+}  // namespace
+
+absl::StatusOr<Program> ResolveProgram(const Options& options, const std::string& own_folder,
+                                       const GetVariable& get_variable) {
+  const std::string& name = options.program.front();
+  const bool script = !options.module && !options.no_python && absl::EndsWith(name, ".py");
+  Program program;
+  if (!options.module && !script) {
+    absl::StatusOr<std::string> path = FindProgram(name, own_folder, get_variable);
+    if (!path.ok()) return path.status();
+    program.path = *path;
+    program.argv = options.program;
+    return program;
+  }
+  if (script) {
+    const FileState state = StateOf(name);
+    if (state == FileState::kMissing) {
+      return absl::NotFoundError(
+          absl::StrCat("there is no Python script ", name, "; check the path"));
+    }
+    if (state == FileState::kFolder || access(name.c_str(), R_OK) != 0) {
+      return absl::PermissionDeniedError(
+          absl::StrCat("the Python script ", name, " cannot be read"));
+    }
+  }
+  absl::StatusOr<std::string> python = FindPython(get_variable);
+  if (!python.ok()) return python.status();
+  program.path = *python;
+  program.argv = {*python, "-u"};
+  if (options.module) program.argv.push_back("-m");
+  program.argv.insert(program.argv.end(), options.program.begin(), options.program.end());
+  return program;
+}
+
+}  // namespace ddprun

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/signal_name.h"
+
+#include <csignal>
+#include <cstring>
+
+namespace ddprun {
+
+std::string SignalName(int signal) {
+  const char* name = sigabbrev_np(signal);
+  return name != nullptr ? std::string("SIG") + name : "signal " + std::to_string(signal);
+}
+
+}  // namespace ddprun

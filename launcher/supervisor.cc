@@ -1,0 +1,458 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/supervisor.h"
+
+#include <algorithm>
+#include <csignal>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "launcher/limits.h"
+#include "launcher/signal_name.h"
+#include "launcher/verdict.h"
+
+namespace ddprun {
+namespace {
+
+std::string Seconds(std::chrono::milliseconds time) {
+  return absl::StrCat(std::chrono::ceil<std::chrono::seconds>(time).count(), " s");
+}
+
+std::string ServiceName(const SupervisorConfig& config) {
+  return config.service.empty() ? "the rendezvous service in this process"
+                                : absl::StrCat("the rendezvous service at ", config.service);
+}
+
+// One step: the state, what is known about the moment, and the effects so far. A method per event;
+// each switches over every phase in the order of the diagram, without a default, so that a new
+// phase cannot be forgotten.
+class Stepper {
+ public:
+  Stepper(SupervisorState& state, TimePoint now, const SupervisorConfig& config)
+      : s_(state), now_(now), config_(config) {}
+
+  Effects Take() { return std::move(effects_); }
+
+  void operator()(const Connecting& event) {
+    NoteWaiting(absl::StrCat(ServiceName(config_), " is not reached yet: ", event.reason),
+                event.remaining);
+  }
+
+  void operator()(const Waiting& event) {
+    s_.joined = true;
+    NoteWaiting(event.reason, event.remaining);
+  }
+
+  void operator()(const Start& start) {
+    s_.joined = true;
+    switch (s_.phase) {
+      case Phase::kWaiting:
+        AnnounceRestart(start);
+        s_.round = start;
+        s_.failure.reset();
+        s_.stop_cause.reset();
+        s_.waiting_reason.clear();
+        s_.notice_deadline.reset();
+        s_.notice_shown = false;
+        s_.workers_live = true;
+        s_.phase = Phase::kRunning;
+        effects_.push_back(SpawnRound{start});
+        return;
+      case Phase::kRunning:
+      case Phase::kSucceeded:
+      case Phase::kStopping:
+        StopAndEnd(1, absl::StrCat(
+                          "ddprun: ", ServiceName(config_), " started round ",
+                          ToNumber(start.round), " while round ", ToNumber(RoundNow()),
+                          " is not over on this node; do both run the same version of ddprun?\n"));
+        return;
+      case Phase::kLeaving:  // crossed our Leave on the way
+      case Phase::kEnding:
+      case Phase::kEnded:
+        return;
+    }
+  }
+
+  void operator()(const Stop& stop) {
+    s_.joined = true;
+    switch (s_.phase) {
+      case Phase::kWaiting:
+        // A round that never started here has no worker to stop, but its answer is awaited.
+        effects_.push_back(ReportStopped{stop.round});
+        return;
+      case Phase::kRunning:
+        if (stop.round != RoundNow()) return;
+        s_.stop_cause = stop.cause;
+        s_.stop_asked = true;
+        s_.phase = Phase::kStopping;
+        Terminate();
+        return;
+      case Phase::kSucceeded:
+      case Phase::kStopping:
+        if (stop.round != RoundNow()) return;
+        s_.stop_cause = stop.cause;
+        s_.stop_asked = true;
+        if (!s_.workers_live) AnswerStop();
+        return;
+      case Phase::kLeaving:
+      case Phase::kEnding:
+      case Phase::kEnded:
+        return;
+    }
+  }
+
+  void operator()(const Finish& finish) {
+    s_.joined = true;
+    const Verdict& verdict = finish.verdict;
+    switch (s_.phase) {
+      case Phase::kWaiting:
+      case Phase::kRunning:
+      case Phase::kSucceeded:
+      case Phase::kStopping:
+        StopAndEnd(verdict.exit_code, VerdictText(verdict));
+        return;
+      case Phase::kLeaving:
+        StopAndEnd(verdict.success ? 0 : SignalExitCode(), VerdictText(verdict));
+        return;
+      case Phase::kEnding:
+      case Phase::kEnded:
+        return;
+    }
+  }
+
+  void operator()(const Refused& refused) {
+    switch (s_.phase) {
+      case Phase::kWaiting:
+      case Phase::kRunning:
+      case Phase::kSucceeded:
+      case Phase::kStopping:
+        StopAndEnd(1, absl::StrCat("ddprun: ", refused.status.message(), "\n"));
+        return;
+      case Phase::kLeaving:
+        StopAndEnd(SignalExitCode(), InterruptedText());
+        return;
+      case Phase::kEnding:
+      case Phase::kEnded:
+        return;
+    }
+  }
+
+  void operator()(const SessionEnded& ended) {
+    switch (s_.phase) {
+      case Phase::kWaiting:
+        StopAndEnd(1, s_.joined ? LostText(ended) : UnreachedText(ended));
+        return;
+      case Phase::kRunning:
+      case Phase::kSucceeded:
+        StopAndEnd(1, LostText(ended));
+        return;
+      case Phase::kStopping:
+        if (s_.failure.has_value()) {
+          StopAndEnd(ToExitCode(*s_.failure),
+                     LocalFailureText(*s_.failure, absl::StrCat(ServiceName(config_),
+                                                                " was lost before its verdict: ",
+                                                                ended.status.message())));
+        } else {
+          StopAndEnd(1, LostText(ended));
+        }
+        return;
+      case Phase::kLeaving:
+        StopAndEnd(SignalExitCode(), InterruptedText());
+        return;
+      case Phase::kEnding:
+      case Phase::kEnded:
+        return;
+    }
+  }
+
+  void operator()(const WorkerEnded& ended) {
+    switch (s_.phase) {
+      case Phase::kRunning:
+        if (IsSuccess(ended.outcome)) return;
+        s_.failure = ToFailure(ended);
+        s_.phase = Phase::kStopping;
+        // The report first: the other nodes stop while this one does.
+        effects_.push_back(SendReport{WorkerFailed{RoundNow(), *s_.failure}});
+        Terminate();
+        return;
+      case Phase::kStopping:  // this agent killed it: never a cause
+      case Phase::kLeaving:
+      case Phase::kEnding:
+      case Phase::kWaiting:
+      case Phase::kSucceeded:
+      case Phase::kEnded:
+        return;
+    }
+  }
+
+  void operator()(const AllGone&) {
+    if (!s_.workers_live) return;
+    s_.workers_live = false;
+    s_.kill_deadline.reset();
+    s_.give_up_deadline.reset();
+    switch (s_.phase) {
+      case Phase::kRunning:
+        s_.phase = Phase::kSucceeded;
+        effects_.push_back(SendReport{NodeSucceeded{RoundNow()}});
+        return;
+      case Phase::kStopping:
+        if (s_.stop_asked) AnswerStop();
+        return;
+      case Phase::kLeaving:
+        s_.leave_deadline = now_ + kLeaveTimeout;
+        return;
+      case Phase::kEnding:
+        EndNow();
+        return;
+      case Phase::kWaiting:
+      case Phase::kSucceeded:
+      case Phase::kEnded:
+        return;
+    }
+  }
+
+  void operator()(const SignalReceived& event) {
+    switch (s_.phase) {
+      case Phase::kWaiting:
+      case Phase::kRunning:
+      case Phase::kSucceeded:
+      case Phase::kStopping:
+        LeaveRun(event.signal);
+        if (s_.workers_live) {
+          effects_.push_back(PrintNote{absl::StrCat(
+              "got ", SignalName(event.signal), ": the workers have ",
+              Seconds(config_.term_timeout), " to end; a second signal kills them at once")});
+        }
+        return;
+      case Phase::kLeaving:
+        if (IsEcho()) return;
+        if (s_.workers_live) {
+          Kill();
+        } else {
+          StopAndEnd(SignalExitCode(), InterruptedText());
+        }
+        return;
+      case Phase::kEnding:
+        if (IsEcho()) return;
+        Kill();
+        return;
+      case Phase::kEnded:
+        return;
+    }
+  }
+
+  void operator()(const WardenLost&) {
+    switch (s_.phase) {
+      case Phase::kWaiting:
+      case Phase::kRunning:
+      case Phase::kSucceeded:
+      case Phase::kStopping:
+        LeaveRun(SIGKILL);
+        if (s_.workers_live) Kill();
+        return;
+      case Phase::kLeaving:
+      case Phase::kEnding:
+        if (s_.workers_live) Kill();
+        return;
+      case Phase::kEnded:
+        return;
+    }
+  }
+
+  void operator()(const DeadlinePassed&) {
+    if (s_.phase == Phase::kEnded) return;
+    if (IsOver(s_.notice_deadline)) {
+      s_.notice_deadline.reset();
+      ShowWaiting();
+    }
+    if (IsOver(s_.kill_deadline)) {
+      effects_.push_back(
+          PrintNote{absl::StrCat("workers that did not end within ", Seconds(config_.term_timeout),
+                                 " of SIGTERM are killed")});
+      Kill();
+    }
+    if (IsOver(s_.give_up_deadline)) GiveUp();
+    if (IsOver(s_.leave_deadline)) StopAndEnd(SignalExitCode(), InterruptedText());
+  }
+
+ private:
+  bool IsOver(const std::optional<TimePoint>& deadline) const {
+    return deadline.has_value() && *deadline <= now_;
+  }
+  bool IsEcho() const { return s_.signal.has_value() && now_ - s_.signal_time < kSignalEchoTime; }
+  RoundId RoundNow() const { return s_.round.has_value() ? s_.round->round : kNoRound; }
+  int SignalExitCode() const { return 128 + s_.signal.value_or(0); }
+
+  // -- stopping workers
+
+  void Terminate() {
+    if (!s_.workers_live || s_.kill_deadline.has_value() || s_.give_up_deadline.has_value()) return;
+    effects_.push_back(TerminateWorkers{});
+    s_.kill_deadline = now_ + config_.term_timeout;
+  }
+
+  void Kill() {
+    s_.kill_deadline.reset();
+    if (!s_.workers_live) return;
+    effects_.push_back(KillWorkers{});
+    if (!s_.give_up_deadline.has_value()) s_.give_up_deadline = now_ + kKillTimeout;
+  }
+
+  void AnswerStop() {
+    s_.stop_asked = false;
+    s_.phase = Phase::kWaiting;
+    effects_.push_back(ReportStopped{RoundNow()});
+  }
+
+  void LeaveRun(int signal) {
+    s_.signal = signal;
+    s_.signal_time = now_;
+    Leave leave;
+    leave.reason.kind = FailureKind::kNodeInterrupted;
+    leave.reason.host = config_.host;
+    leave.reason.signal = signal;
+    if (s_.round.has_value()) leave.reason.node_rank = s_.round->node_rank;
+    leave.close_run = config_.hosts_service;
+    effects_.push_back(SendReport{std::move(leave)});
+    s_.phase = Phase::kLeaving;
+    if (s_.workers_live) {
+      Terminate();
+    } else if (s_.joined) {
+      s_.leave_deadline = now_ + kLeaveTimeout;
+    } else {
+      StopAndEnd(SignalExitCode(), InterruptedText());  // nobody knows of this node yet
+    }
+  }
+
+  // -- the end
+
+  void StopAndEnd(int exit_code, std::string text) {
+    s_.end = ddprun::End{exit_code, std::move(text)};
+    s_.phase = Phase::kEnding;
+    if (s_.workers_live) {
+      Terminate();
+    } else {
+      EndNow();
+    }
+  }
+
+  void EndNow() {
+    s_.phase = Phase::kEnded;
+    s_.notice_deadline.reset();
+    s_.kill_deadline.reset();
+    s_.give_up_deadline.reset();
+    s_.leave_deadline.reset();
+    effects_.push_back(*s_.end);
+  }
+
+  void GiveUp() {
+    if (!s_.end.has_value()) s_.end = ddprun::End{s_.signal.has_value() ? SignalExitCode() : 1, ""};
+    absl::StrAppend(&s_.end->text, "ddprun: a worker has not ended ", Seconds(kKillTimeout),
+                    " after SIGKILL: it hangs in the kernel (state D in `ps`), most often in a "
+                    "file system or a "
+                    "driver; it is left behind\n");
+    EndNow();
+  }
+
+  // -- words
+
+  Failure ToFailure(const WorkerEnded& ended) const {
+    Failure failure;
+    failure.rank = s_.round->rank_first + ended.local_rank;
+    failure.local_rank = ended.local_rank;
+    failure.node_rank = s_.round->node_rank;
+    failure.host = config_.host;
+    failure.pid = ended.pid;
+    failure.message = ended.message;
+    failure.last_lines = ended.last_lines;
+    failure.age = ended.age;
+    if (const auto* exited = std::get_if<Exited>(&ended.outcome)) {
+      failure.kind = FailureKind::kWorkerExited;
+      failure.exit_code = exited->code;
+    } else if (const auto* signaled = std::get_if<Signaled>(&ended.outcome)) {
+      failure.kind = FailureKind::kWorkerSignaled;
+      failure.signal = signaled->signal;
+    } else if (const auto* unspawned = std::get_if<SpawnFailed>(&ended.outcome)) {
+      failure.kind = FailureKind::kSpawnFailed;
+      failure.exit_code = unspawned->exit_code;
+      failure.message = unspawned->message;
+    }
+    return failure;
+  }
+
+  void NoteWaiting(const std::string& reason, std::chrono::milliseconds remaining) {
+    if (s_.phase != Phase::kWaiting || reason == s_.waiting_reason) return;
+    s_.waiting_reason = reason;
+    s_.waiting_until = now_ + remaining;
+    if (s_.notice_shown) {
+      ShowWaiting();
+    } else if (!s_.notice_deadline.has_value()) {
+      s_.notice_deadline = now_ + kNoticeDelay;
+    }
+  }
+
+  void ShowWaiting() {
+    s_.notice_shown = true;
+    const auto remaining =
+        std::chrono::duration_cast<std::chrono::milliseconds>(*s_.waiting_until - now_);
+    std::string text = s_.waiting_reason;
+    if (remaining.count() > 0) absl::StrAppend(&text, " (giving up in ", Seconds(remaining), ")");
+    effects_.push_back(PrintNote{std::move(text)});
+  }
+
+  void AnnounceRestart(const Start& start) {
+    if (start.restart_count == 0 || !s_.round.has_value()) return;
+    std::string text = absl::StrCat("restart ", start.restart_count, " of ", start.restarts_max,
+                                    " as round ", ToNumber(start.round));
+    if (s_.stop_cause.has_value()) absl::StrAppend(&text, ": ", ToSentence(*s_.stop_cause));
+    effects_.push_back(PrintNote{std::move(text)});
+  }
+
+  std::string InterruptedText() const {
+    return absl::StrCat("ddprun: run ended: ddprun on ", config_.host, " got ",
+                        SignalName(s_.signal.value_or(0)), "\n  exit code: ", SignalExitCode(),
+                        "\n");
+  }
+
+  std::string UnreachedText(const SessionEnded& ended) const {
+    return absl::StrCat(
+        "ddprun: ", ServiceName(config_), " could not be reached within ",
+        Seconds(config_.join_timeout), ": ", ended.status.message(),
+        "; check that node 0 is started, that its address and port are the same on every node, and "
+        "that no firewall is in between (--join-timeout waits longer)\n");
+  }
+
+  std::string LostText(const SessionEnded& ended) const {
+    std::string out = absl::StrCat("ddprun: lost ", ServiceName(config_));
+    if (!ended.status.ok()) absl::StrAppend(&out, ": ", ended.status.message());
+    if (s_.phase == Phase::kSucceeded)
+      absl::StrAppend(&out, ", after all workers of this node had succeeded");
+    absl::StrAppend(&out,
+                    "; look at the output of ddprun on the node that hosts it\n  exit code: 1\n");
+    return out;
+  }
+
+  SupervisorState& s_;
+  const TimePoint now_;
+  const SupervisorConfig& config_;
+  Effects effects_;
+};
+
+}  // namespace
+
+Effects Step(SupervisorState& state, const Event& event, TimePoint now,
+             const SupervisorConfig& config) {
+  Stepper stepper(state, now, config);
+  std::visit(stepper, event);
+  return stepper.Take();
+}
+
+std::optional<TimePoint> NextDeadline(const SupervisorState& state) {
+  std::optional<TimePoint> next;
+  for (const auto* deadline : {&state.notice_deadline, &state.kill_deadline,
+                               &state.give_up_deadline, &state.leave_deadline}) {
+    if (deadline->has_value() && (!next.has_value() || **deadline < *next)) next = *deadline;
+  }
+  return next;
+}
+
+}  // namespace ddprun

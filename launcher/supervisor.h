@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one node's agent does when something happens: a pure function of state, event and time. No
+// I/O, clock, lock or log in here; the agent feeds events in and performs the effects in their
+// order. The diagram is in README.md.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "launcher/outcome.h"
+#include "rendezvous/session_client.h"
+#include "rendezvous/session_types.h"
+
+namespace ddprun {
+
+struct SupervisorConfig {
+  int local_world_size = 1;
+  std::string host;  // for people
+  std::string
+      service;  // "A:29500", or empty where it is inside this process and nobody else's concern
+  bool hosts_service = false;
+  std::chrono::milliseconds join_timeout{0};
+  std::chrono::milliseconds term_timeout{0};
+};
+
+enum class Phase {
+  kWaiting,    // in no round: connecting, or waiting for the other nodes
+  kRunning,    // workers run, none has failed
+  kSucceeded,  // all workers of the round ended with 0: waiting for the others
+  kStopping,   // a worker or another node failed: workers are being stopped, or are and the next
+               // word is awaited
+  kLeaving,    // this agent was told to end: workers are being stopped, then the verdict is awaited
+  kEnding,     // the exit code is known, workers are being stopped
+  kEnded,
+};
+
+// ---- Events
+// -----------------------------------------------------------------------------------------------------
+
+// One worker ended, or could not be started. `message` is its failure record, if it left one.
+struct WorkerEnded {
+  int local_rank = 0;
+  Outcome outcome;
+  std::int64_t pid = 0;
+  std::chrono::milliseconds age{0};
+  std::string message;
+  std::vector<std::string> last_lines;
+};
+
+// The last worker of the round ended, and what the workers left behind is gone too.
+struct AllGone {};
+
+struct SignalReceived {
+  int signal = 0;
+};
+
+// The warden was killed: whoever did it wants this run off the machine.
+struct WardenLost {};
+
+struct DeadlinePassed {};
+
+using Event = std::variant<Connecting, Waiting, Start, Stop, Finish, Refused, SessionEnded,
+                           WorkerEnded, AllGone, SignalReceived, WardenLost, DeadlinePassed>;
+
+// ---- Effects
+// ----------------------------------------------------------------------------------------------------
+
+struct SpawnRound {
+  Start start;
+};
+struct TerminateWorkers {};  // SIGTERM to every worker's process group
+struct KillWorkers {};       // SIGKILL to the same
+struct SendReport {
+  Report report;
+};
+// NodeStopped, for which the agent finds a free port.
+struct ReportStopped {
+  RoundId round = kNoRound;
+};
+struct PrintNote {
+  std::string text;  // one sentence for people, without "ddprun: "
+};
+// The last effect. `text` is shown as it is, if there is any.
+struct End {
+  int exit_code = 0;
+  std::string text;
+};
+
+using Effect = std::variant<SpawnRound, TerminateWorkers, KillWorkers, SendReport, ReportStopped,
+                            PrintNote, End>;
+using Effects = std::vector<Effect>;
+
+// ---- State
+// ------------------------------------------------------------------------------------------------------
+
+struct SupervisorState {
+  Phase phase = Phase::kWaiting;
+  std::optional<Start> round;  // the last one started here
+  bool workers_live = false;   // from SpawnRound to AllGone
+
+  std::optional<Failure>
+      failure;  // the first of this node's workers that failed by itself in this round
+  std::optional<Failure> stop_cause;  // why the last round broke, as the service sees it
+  bool stop_asked = false;            // Stop came and is not answered yet
+  std::optional<int> signal;          // that told this agent to end
+  TimePoint signal_time;
+  std::optional<End> end;  // decided, once the workers are gone
+
+  std::optional<TimePoint> kill_deadline;     // SIGTERM was sent: SIGKILL then
+  std::optional<TimePoint> give_up_deadline;  // SIGKILL was sent: nothing more can be done then
+  std::optional<TimePoint> leave_deadline;    // no verdict by then: end without it
+
+  bool joined = false;  // the service has answered: it knows of this node
+
+  std::string waiting_reason;                // what is waited for
+  std::optional<TimePoint> waiting_until;    // the service or the client gives up then
+  std::optional<TimePoint> notice_deadline;  // show the reason then
+  bool notice_shown = false;                 // the person knows that we wait: show changes at once
+};
+
+Effects Step(SupervisorState& state, const Event& event, TimePoint now,
+             const SupervisorConfig& config);
+
+// When Step() wants a DeadlinePassed at the latest.
+std::optional<TimePoint> NextDeadline(const SupervisorState& state);
+
+}  // namespace ddprun

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/temp_dir.h"
+
+#include <stdlib.h>
+#include <sys/un.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+
+namespace ddprun {
+namespace {
+
+constexpr char kTemplate[] = "/ddprun-XXXXXX";
+// The longest name that goes into the folder.
+constexpr std::size_t kNameBytesMax = 32;
+
+}  // namespace
+
+absl::StatusOr<std::string> MakeTempDir() {
+  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
+  for (const std::string base : {runtime != nullptr ? runtime : "", "/tmp"}) {
+    const bool fits =
+        base.size() + sizeof(kTemplate) + kNameBytesMax < sizeof(sockaddr_un::sun_path);
+    if (base.empty() || base[0] != '/' || !fits) continue;
+    std::string path = base + kTemplate;
+    if (mkdtemp(path.data()) != nullptr) return path;
+  }
+  return absl::UnavailableError(absl::StrCat(
+      "cannot make a temporary folder in $XDG_RUNTIME_DIR or /tmp: ", std::strerror(errno),
+      "; make one of them writable"));
+}
+
+void RemoveTempDir(const std::string& path) {
+  std::error_code ignored;
+  if (!path.empty()) std::filesystem::remove_all(path, ignored);
+}
+
+}  // namespace ddprun

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace ddprun {
+
+// A new folder of mode 0700 in $XDG_RUNTIME_DIR or /tmp, for sockets and failure records: short
+// enough for the path of a unix socket in it. UNAVAILABLE: one sentence.
+absl::StatusOr<std::string> MakeTempDir();
+
+// With all that is in it; a folder that is gone already is no error.
+void RemoveTempDir(const std::string& path);
+
+}  // namespace ddprun

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a person reads when a run fails: one screen, the same on every node.
+#pragma once
+
+#include <string>
+
+#include "rendezvous/session_types.h"
+
+namespace ddprun {
+
+// Empty for a success; lines with their line ends otherwise.
+std::string VerdictText(const Verdict& verdict);
+
+// The same screen where the service is gone and only this node's own failure is known.
+std::string LocalFailureText(const Failure& failure, const std::string& why_local_only);
+
+}  // namespace ddprun

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/worker_environ.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+namespace ddprun {
+namespace {
+
+// Every name that ToEnviron() can set, also those that are absent for `env`.
+std::set<std::string> ContractNames() {
+  WorkerEnv all;
+  all.error_file = all.agent_socket = "x";
+  all.round = 1;
+  all.console_is_terminal = true;
+  std::set<std::string> names;
+  for (const auto& [name, value] : ToEnviron(all)) names.insert(name);
+  return names;
+}
+
+bool Has(const std::vector<std::string>& environment, const std::string& name) {
+  return std::any_of(environment.begin(), environment.end(),
+                     [&](const std::string& entry) { return absl::StartsWith(entry, name + "="); });
+}
+
+}  // namespace
+
+std::vector<std::string> WorkerEnviron(const std::vector<std::string>& inherited,
+                                       const WorkerEnv& env, int cpus) {
+  const std::set<std::string> names = ContractNames();
+  std::vector<std::string> environment;
+  for (const std::string& entry : inherited) {
+    if (names.count(entry.substr(0, entry.find('='))) == 0) environment.push_back(entry);
+  }
+  for (const auto& [name, value] : ToEnviron(env))
+    environment.push_back(absl::StrCat(name, "=", value));
+  if (env.local_world_size > 1 && !Has(inherited, "OMP_NUM_THREADS")) {
+    environment.push_back(
+        absl::StrCat("OMP_NUM_THREADS=", std::max(1, cpus / env.local_world_size)));
+  }
+  if (!Has(inherited, "TORCH_NCCL_ASYNC_ERROR_HANDLING"))
+    environment.push_back("TORCH_NCCL_ASYNC_ERROR_HANDLING=1");
+  return environment;
+}
+
+std::vector<std::string> OwnEnviron() {
+  std::vector<std::string> entries;
+  for (char** entry = environ; *entry != nullptr; ++entry) entries.emplace_back(*entry);
+  return entries;
+}
+
+}  // namespace ddprun

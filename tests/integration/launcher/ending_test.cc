@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// However a run ends, nothing of it is left.
+#include "tests/integration/launcher/ddprun_fixture.h"
+
+namespace ddprun {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST_F(DdprunTest, SigtermEndsTheRun) {
+  for (const auto& [signal, exit_code] :
+       {std::pair{SIGTERM, 143}, {SIGINT, 130}, {SIGHUP, 129}, {SIGQUIT, 131}}) {
+    auto run = Launch({"--nproc-per-node", "2", "sh", "-c", "echo pid=$$; exec sleep 100"});
+    ASSERT_TRUE(run->WaitForText("pid=", 2));
+    const ProcessWatch worker(NumberAfter("pid=", run->out()));
+    ASSERT_TRUE(worker.found());
+    run->Signal(signal);
+    EXPECT_EQ(run->Wait(), exit_code);
+    EXPECT_TRUE(worker.WaitForEnd());
+    EXPECT_LT(run->duration(), std::chrono::seconds(8));
+  }
+}
+
+TEST_F(DdprunTest, AWorkerMayUseTheGraceToCleanUp) {
+  auto run =
+      Launch({"sh", "-c", "trap 'echo cleaned up; exit 0' TERM; echo ready; sleep 100 & wait"});
+  ASSERT_TRUE(run->WaitForText("ready"));
+  run->Signal(SIGTERM);
+  EXPECT_EQ(run->Wait(), 143);
+  EXPECT_THAT(run->out(), HasSubstr("[0] cleaned up\n"));
+}
+
+TEST_F(DdprunTest, NohupIsRespected) {
+  std::vector<std::string> arguments = {
+      "sh",
+      "-c",
+      "trap '' HUP; exec \"$@\"",
+      "sh",
+      DDPRUN_BINARY,
+      "sh",
+      "-c",
+      "echo ready; while [ ! -e " + folder_ + "/go ]; do sleep 0.01; done; exit 4"};
+  RunningProcess run(arguments, variables_);
+  ASSERT_TRUE(run.WaitForText("ready"));
+  run.Signal(SIGHUP);
+  std::ofstream(folder_ + "/go") << "x";
+  EXPECT_EQ(run.Wait(), 4);
+}
+
+TEST_F(DdprunTest, KillingDdprunLeavesNoProcess) {
+  auto run = Launch({"--nproc-per-node", "2", "sh", "-c",
+                     "[ $RANK = 0 ] || exec sleep 100; setsid sh -c 'echo far=$$; exec sleep 100' "
+                     "& echo near=$$; wait"});
+  ASSERT_TRUE(run->WaitForText("far="));
+  ASSERT_TRUE(run->WaitForText("near="));
+  const ProcessWatch near(NumberAfter("near=", run->out()));
+  const ProcessWatch far(NumberAfter("far=", run->out()));
+  ASSERT_EQ(ChildrenOf(run->pid()).size(), 1u);
+  const ProcessWatch agent(ChildrenOf(run->pid())[0]);
+  ASSERT_TRUE(near.found() && far.found() && agent.found());
+  run->Signal(SIGKILL);
+  EXPECT_EQ(run->Wait(), 137);
+  EXPECT_TRUE(near.WaitForEnd());
+  EXPECT_TRUE(far.WaitForEnd());
+  EXPECT_TRUE(agent.WaitForEnd());
+}
+
+TEST_F(DdprunTest, KillingTheAgentLeavesNoProcess) {
+  auto run =
+      Launch({"sh", "-c", "setsid sh -c 'echo far=$$; exec sleep 100' & echo near=$$; wait"});
+  ASSERT_TRUE(run->WaitForText("far="));
+  ASSERT_TRUE(run->WaitForText("near="));
+  const ProcessWatch near(NumberAfter("near=", run->out()));
+  const ProcessWatch far(NumberAfter("far=", run->out()));
+  ASSERT_TRUE(near.found() && far.found());
+  ASSERT_EQ(ChildrenOf(run->pid()).size(), 1u);
+  kill(ChildrenOf(run->pid())[0], SIGKILL);
+  EXPECT_EQ(run->Wait(), 137);
+  EXPECT_THAT(run->err(), HasSubstr("was killed by SIGKILL"));
+  EXPECT_TRUE(near.WaitForEnd());
+  EXPECT_TRUE(far.WaitForEnd());
+}
+
+TEST_F(DdprunTest, AGrandchildWithASessionOfItsOwnEndsWithTheRound) {
+  const std::string file = folder_ + "/far";
+  auto run = Launch({"--max-restarts", "1", "sh", "-c",
+                     "if [ $DDPRUN_ROUND = 2 ]; then kill -0 $(cat " + file +
+                         ") && echo alive; exit 0; fi; "
+                         "setsid sh -c 'echo $$ > " +
+                         file +
+                         "; exec sleep 100' & "
+                         "while [ ! -s " +
+                         file + " ]; do sleep 0.01; done; exit 1"});
+  EXPECT_EQ(run->Wait(), 0) << run->err();
+  EXPECT_EQ(run->out(), "");
+}
+
+TEST_F(DdprunTest, AConsoleThatIsGoneEndsNothing) {
+  const std::string worker =
+      "for i in 1 2 3 4 5; do seq 10000; done; touch " + folder_ + "/done; exit 3";
+  const std::string ddprun = std::string(DDPRUN_BINARY) + " sh -c '" + worker + "'";
+  RunningProcess run(
+      {"sh", "-c", "{ " + ddprun + "; echo $? > " + folder_ + "/code; } | head -n 1"}, variables_);
+  EXPECT_EQ(run.Wait(), 0);
+  EXPECT_EQ(Content("code"), "3\n");
+  EXPECT_EQ(run.out(), "[0] 1\n");
+  EXPECT_TRUE(std::filesystem::exists(folder_ + "/done"));
+}
+
+TEST_F(DdprunTest, EveryLineOfATalkativeWorkerArrives) {
+  auto run = Launch({"--nproc-per-node", "2", "seq", "200000"});
+  EXPECT_EQ(run->Wait(), 0);
+  EXPECT_EQ(std::count(run->out().begin(), run->out().end(), '\n'), 400000);
+  EXPECT_THAT(run->out(), HasSubstr("\n[1] 199999\n"));
+}
+
+}  // namespace
+}  // namespace ddprun

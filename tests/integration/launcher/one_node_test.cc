@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include "tests/integration/launcher/ddprun_fixture.h"
+
+namespace ddprun {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST_F(DdprunTest, SuccessIsQuiet) {
+  auto run = Launch({"--standalone", "--nproc-per-node", "2", "true"});
+  EXPECT_EQ(run->Wait(), 0);
+  EXPECT_EQ(run->out(), "");
+  EXPECT_EQ(run->err(), "");
+}
+
+TEST_F(DdprunTest, EveryWorkerKnowsItsPlace) {
+  auto run = Launch({"--nproc-per-node", "2", "--master-addr", "localhost", "--max-restarts", "3",
+                     "--rdzv-id", "job7", "--role", "trainer", "env"});
+  ASSERT_EQ(run->Wait(), 0) << run->err();
+  for (const std::string rank : {"0", "1"}) {
+    for (const std::string& variable :
+         {"RANK=" + rank, "LOCAL_RANK=" + rank, std::string("WORLD_SIZE=2"),
+          std::string("LOCAL_WORLD_SIZE=2"), std::string("GROUP_RANK=0"),
+          std::string("GROUP_WORLD_SIZE=1"), std::string("ROLE_NAME=trainer"), "ROLE_RANK=" + rank,
+          std::string("ROLE_WORLD_SIZE=2"), std::string("MASTER_ADDR=localhost"),
+          std::string("TORCHELASTIC_RESTART_COUNT=0"), std::string("TORCHELASTIC_MAX_RESTARTS=3"),
+          std::string("TORCHELASTIC_RUN_ID=job7"),
+          std::string("TORCHELASTIC_USE_AGENT_STORE=False"),
+          std::string("TORCH_NCCL_ASYNC_ERROR_HANDLING=1"), std::string("DDPRUN_ROUND=1")}) {
+      EXPECT_THAT("\n" + run->out(), HasSubstr("\n[" + rank + "] " + variable + "\n"));
+    }
+    for (const char* variable :
+         {"MASTER_PORT=", "TORCHELASTIC_ERROR_FILE=", "DDPRUN_AGENT_SOCKET=", "OMP_NUM_THREADS="}) {
+      EXPECT_THAT(run->out(), HasSubstr("[" + rank + "] " + variable));
+    }
+  }
+  EXPECT_THAT(run->out(), Not(HasSubstr("DDPRUN_CONSOLE_TERMINAL")));
+}
+
+TEST_F(DdprunTest, ExitCodes) {
+  EXPECT_EQ(Launch({"sh", "-c", "exit 7"})->Wait(), 7);
+  EXPECT_EQ(Launch({"sh", "-c", "kill -9 $$"})->Wait(), 137);
+  EXPECT_EQ(Launch({"sh", "-c", "kill -TERM $$"})->Wait(), 143);
+}
+
+TEST_F(DdprunTest, TheFirstFailingWorkersCodeWinsAndTheOthersAreStoppedAtOnce) {
+  auto run = Launch(
+      {"--nproc-per-node", "3", "sh", "-c",
+       "[ $RANK = 1 ] && { echo last words; exit 5; }; trap 'exit 9' TERM; sleep 100 & wait"});
+  EXPECT_EQ(run->Wait(), 5);
+  EXPECT_LT(run->duration(), std::chrono::seconds(8));
+  EXPECT_THAT(run->err(), HasSubstr("rank 1 (local rank 1 on host"));
+  EXPECT_THAT(run->err(), HasSubstr("exited with code 5"));
+  EXPECT_THAT(run->err(), HasSubstr("  last lines of rank 1:\n    last words\n  exit code: 5\n"));
+}
+
+TEST_F(DdprunTest, AWorkerThatIgnoresSigtermIsKilledAfterTheGrace) {
+  auto run = Launch({"--nproc-per-node", "2", "--term-timeout", "0.2", "sh", "-c",
+                     "[ $RANK = 0 ] && { while [ ! -e " + folder_ +
+                         "/ready ]; do :; done; exit 3; }; trap '' TERM; "
+                         "touch " +
+                         folder_ + "/ready; while :; do sleep 1; done"});
+  EXPECT_EQ(run->Wait(), 3);
+  EXPECT_LT(run->duration(), std::chrono::seconds(8));
+}
+
+TEST_F(DdprunTest, WhatAWorkerRecordedIsInTheVerdict) {
+  auto run =
+      Launch({"sh", "-c",
+              "echo '{\"message\": \"no data in /data\"}' > $TORCHELASTIC_ERROR_FILE; exit 1"});
+  EXPECT_EQ(run->Wait(), 1);
+  EXPECT_THAT(run->err(), HasSubstr("  what it said:\n    no data in /data\n"));
+}
+
+TEST_F(DdprunTest, RestartsUntilItWorks) {
+  const std::string count = folder_ + "/count";
+  auto run = Launch(
+      {"--max-restarts", "2", "--nproc-per-node", "2", "sh", "-c",
+       "echo round $DDPRUN_ROUND restart $TORCHELASTIC_RESTART_COUNT; [ $RANK = 1 ] && sleep 100; "
+       "echo x >> " +
+           count + "; [ $(wc -l < " + count + ") -gt 2 ] || exit 6"});
+  ASSERT_TRUE(run->WaitForText("round 3 restart 2", 2)) << run->err();
+  EXPECT_THAT(run->err(), HasSubstr("restart 1 of 2 as round 2: rank 0"));
+  EXPECT_THAT(run->err(), HasSubstr("restart 2 of 2 as round 3: rank 0"));
+  run->Signal(SIGTERM);  // rank 1 sleeps
+  EXPECT_EQ(run->Wait(), 143);
+}
+
+TEST_F(DdprunTest, RestartsAreCountedAndThenTheRunFails) {
+  auto run = Launch({"--max-restarts", "2", "sh", "-c", "exit 6"});
+  EXPECT_EQ(run->Wait(), 6);
+  EXPECT_THAT(run->err(), HasSubstr("round 3\n  restarts: 2 of 2 used\n"));
+}
+
+TEST_F(DdprunTest, ArgumentsArriveUntouched) {
+  auto run = Launch(
+      {"--nproc-per-node=2", "--", "printf", "<%s>", "$$", "${local_rank}", "--nnodes", "a b"});
+  EXPECT_EQ(run->Wait(), 0);
+  EXPECT_THAT(run->out(), HasSubstr("[1] <$$><${local_rank}><--nnodes><a b>\n"));
+}
+
+TEST_F(DdprunTest, APythonScriptIsRunByPython) {
+  std::ofstream(folder_ + "/job.py")
+      << "import os, sys\nprint('rank', os.environ['RANK'], *sys.argv[1:])\n";
+  auto run = Launch({"--nproc-per-node", "2", folder_ + "/job.py", "--lr", "1"});
+  EXPECT_EQ(run->Wait(), 0) << run->err();
+  EXPECT_THAT(run->out(), HasSubstr("[1] rank 1 --lr 1\n"));
+}
+
+TEST_F(DdprunTest, LogFolders) {
+  auto run = Launch(
+      {"--nproc-per-node", "2", "--max-restarts", "1", "--log-dir", folder_ + "/logs", "--rdzv-id",
+       "job7", "sh", "-c",
+       "echo out $RANK; echo err $RANK >&2; [ $DDPRUN_ROUND = 2 ] || [ $RANK = 1 ] || exit 1; "
+       "[ $DDPRUN_ROUND = 2 ] || sleep 100"});
+  EXPECT_EQ(run->Wait(), 0) << run->err();
+  EXPECT_EQ(Content("logs/job7/round_1/rank_0/stdout.log"), "out 0\n");
+  EXPECT_EQ(Content("logs/job7/round_2/rank_1/stdout.log"), "out 1\n");
+  EXPECT_EQ(Content("logs/job7/round_2/rank_1/stderr.log"), "err 1\n");
+}
+
+TEST_F(DdprunTest, TheChosenMasterPortIsTheWorkers) {
+  const OwnedFd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof(address);
+  ASSERT_EQ(bind(listener.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
+  ASSERT_EQ(getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
+  const std::string port = std::to_string(ntohs(address.sin_port));
+  ASSERT_EQ(listen(listener.get(), 1), 0);
+  auto taken = Launch({"--master-port", port, "true"});
+  EXPECT_EQ(taken->Wait(), 1);
+  EXPECT_EQ(taken->err(), "ddprun: port " + port +
+                              " at 127.0.0.1 is in use; name another one with --master-port, or "
+                              "leave it out\n");
+}
+
+// ---- What a person gets wrong
+
+TEST_F(DdprunTest, WrongCommandLines) {
+  struct Case {
+    std::vector<std::string> arguments;
+    int exit_code;
+    std::string sentence;
+  };
+  std::ofstream(folder_ + "/plain") << "x";
+  const Case cases[] = {
+      {{"--nodes", "2", "true"}, 2, "unknown flag --nodes"},
+      {{"--nnodes", "two", "true"}, 2, "--nnodes 'two' is not"},
+      {{"--nnodes", "2", "true"}, 2, "--master-addr"},
+      {{}, 2, "no program is named"},
+      {{"no-such-program"}, 127, "there is no program 'no-such-program'"},
+      {{folder_ + "/no.py"}, 127, "there is no Python script"},
+      {{folder_ + "/plain"}, 126, "is not executable"},
+      {{"--log-dir", "/dev/null/logs", "true"}, 126, "cannot make the log folder /dev/null/logs"},
+  };
+  for (const Case& one : cases) {
+    auto run = Launch(one.arguments);
+    EXPECT_EQ(run->Wait(), one.exit_code) << one.sentence << run->err();
+    EXPECT_EQ(run->out(), "");
+    EXPECT_THAT(run->err(), ::testing::StartsWith("ddprun: "));
+    EXPECT_THAT(run->err(), HasSubstr(one.sentence));
+  }
+}
+
+TEST_F(DdprunTest, AFileThatIsNoProgramIsNamed) {
+  std::ofstream(folder_ + "/script") << "echo no first line\n";
+  std::filesystem::permissions(folder_ + "/script", std::filesystem::perms::owner_all);
+  auto run = Launch({"--nproc-per-node", "2", folder_ + "/script"});
+  EXPECT_EQ(run->Wait(), 126);
+  EXPECT_THAT(run->err(), HasSubstr("Exec format error"));
+}
+
+}  // namespace
+}  // namespace ddprun

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/log_mux.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "rendezvous/limits.h"
+
+namespace ddprun {
+namespace {
+
+using ::testing::ElementsAre;
+
+TEST(LastLinesTest, KeepsTheLastOnesAndCutsLongOnes) {
+  LastLines lines;
+  for (std::size_t i = 0; i < kLastLinesMax + 3; ++i) lines.Add("line " + std::to_string(i));
+  EXPECT_EQ(lines.Take().size(), kLastLinesMax);
+  EXPECT_EQ(lines.Take().front(), "line 3");
+  lines.Add(std::string(kLastLineBytesMax + 1, 'x'));
+  EXPECT_EQ(lines.Take().back().size(), kLastLineBytesMax);
+}
+
+// Two workers whose console is one pipe.
+class LogMuxTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = ::testing::TempDir() + "/log_mux_test_XXXXXX";
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    folder_ = name;
+    int fds[2];
+    ASSERT_EQ(pipe2(fds, O_CLOEXEC | O_NONBLOCK), 0);
+    read_end_ = OwnedFd(fds[0]);
+    write_end_ = OwnedFd(fds[1]);
+    console_ = std::make_unique<Console>(fds[1], fds[1]);
+    mux_ = std::make_unique<LogMux>(*console_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  void StartRound(const std::string& log_folder) {
+    ends_.clear();
+    const absl::Status status =
+        mux_->StartRound({{.rank = 4, .prefix = "[4] ", .log_folder = log_folder},
+                          {.rank = 5, .prefix = "[5] ", .log_folder = ""}},
+                         ends_);
+    ASSERT_TRUE(status.ok()) << status;
+  }
+  void Say(int worker, OutputStream stream, std::string_view text) {
+    const LogMux::WriteEnds& ends = ends_[static_cast<std::size_t>(worker)];
+    const int fd = stream == OutputStream::kOut ? ends.out.get() : ends.err.get();
+    ASSERT_EQ(write(fd, text.data(), text.size()), static_cast<ssize_t>(text.size()));
+    mux_->Read(worker, stream, now_);
+  }
+  std::string Shown() const {
+    char buffer[65536];
+    const ssize_t count = read(read_end_.get(), buffer, sizeof(buffer));
+    return std::string(buffer, static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
+  }
+  static std::string Content(const std::string& path) {
+    std::ifstream file(path);
+    std::stringstream text;
+    text << file.rdbuf();
+    return text.str();
+  }
+
+  std::string folder_;
+  OwnedFd read_end_;
+  OwnedFd write_end_;
+  std::unique_ptr<Console> console_;
+  std::unique_ptr<LogMux> mux_;
+  std::vector<LogMux::WriteEnds> ends_;
+  TimePoint now_{std::chrono::seconds(1)};
+};
+
+TEST_F(LogMuxTest, LinesOfTwoWorkersAreNeverMixed) {
+  StartRound("");
+  Say(0, OutputStream::kOut, "four ");
+  Say(1, OutputStream::kOut, "five\n");
+  Say(0, OutputStream::kOut, "again\n");
+  EXPECT_EQ(Shown(), "[5] five\n[4] four again\n");
+}
+
+TEST_F(LogMuxTest, ADeadWorkersLastWordsAreReadWithoutALineEnd) {
+  StartRound("");
+  const LogMux::WriteEnds& ends = ends_[0];
+  ASSERT_EQ(write(ends.err.get(), "a\nfatal: x", 10), 10);  // and a grandchild holds the pipe open
+  mux_->Drain(0, now_);
+  EXPECT_EQ(Shown(), "[4] a\n[4] fatal: x\n");
+  EXPECT_THAT(mux_->LastLinesOf(0), ElementsAre("a", "fatal: x"));
+  EXPECT_THAT(mux_->LastLinesOf(1), ElementsAre());
+}
+
+TEST_F(LogMuxTest, FilesHaveEveryByteAndASecondRoundAppends) {
+  const std::string folder = folder_ + "/run/round_1/rank_4";
+  for (int i = 0; i < 2; ++i) {
+    StartRound(folder);
+    Say(0, OutputStream::kOut, "10%\rdone\n");
+    Say(0, OutputStream::kErr, "warning\n");
+    mux_->EndRound(now_);
+    EXPECT_TRUE(mux_->OpenPipes().empty());
+  }
+  EXPECT_EQ(Content(folder + "/stdout.log"), "10%\rdone\n10%\rdone\n");
+  EXPECT_EQ(Content(folder + "/stderr.log"), "warning\nwarning\n");
+}
+
+TEST_F(LogMuxTest, AFolderThatCannotBeMadeIsNamed) {
+  std::ofstream(folder_ + "/file") << "x";
+  const absl::Status status =
+      mux_->StartRound({{.rank = 0, .prefix = "", .log_folder = folder_ + "/file/sub"}}, ends_);
+  EXPECT_TRUE(absl::IsUnavailable(status));
+  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr(folder_ + "/file/sub"));
+}
+
+TEST_F(LogMuxTest, ThePipeLeavesWithItsWriter) {
+  StartRound("");
+  EXPECT_EQ(mux_->OpenPipes().size(), 4u);
+  ends_.clear();
+  EXPECT_FALSE(mux_->Read(0, OutputStream::kOut, now_));
+  EXPECT_EQ(mux_->OpenPipes().size(), 3u);
+}
+
+}  // namespace
+}  // namespace ddprun

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/program.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+namespace ddprun {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// A folder of its own with a few files; its sub-folder "own" is ddprun's, "path" is in PATH.
+class ProgramTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = ::testing::TempDir() + "/program_test_XXXXXX";
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    folder_ = name;
+    for (const char* sub : {"own", "path"}) std::filesystem::create_directory(folder_ + "/" + sub);
+    variables_["PATH"] = folder_ + "/path";
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string Make(const std::string& name, mode_t mode = 0755) {
+    const std::string path = folder_ + "/" + name;
+    std::ofstream(path) << "#!/bin/sh\n";
+    chmod(path.c_str(), mode);
+    return path;
+  }
+
+  absl::StatusOr<Program> Resolve(std::vector<std::string> program, bool module = false,
+                                  bool no_python = false) {
+    Options options;
+    options.program = std::move(program);
+    options.module = module;
+    options.no_python = no_python;
+    return ResolveProgram(
+        options, folder_ + "/own", [this](const std::string& name) -> std::optional<std::string> {
+          const auto found = variables_.find(name);
+          return found == variables_.end() ? std::nullopt : std::optional(found->second);
+        });
+  }
+
+  std::string folder_;
+  std::map<std::string, std::string> variables_;
+};
+
+TEST_F(ProgramTest, ABareNameIsLookedForBesideDdprunFirst) {
+  const std::string in_path = Make("path/train");
+  ASSERT_TRUE(Resolve({"train", "-x"}).ok());
+  EXPECT_EQ(Resolve({"train"})->path, in_path);
+  const std::string own = Make("own/train");
+  EXPECT_EQ(Resolve({"train"})->path, own);
+  EXPECT_THAT(Resolve({"train", "--epochs", "$$"})->argv, ElementsAre("train", "--epochs", "$$"));
+}
+
+TEST_F(ProgramTest, APathIsTakenAsItIs) {
+  const std::string path = Make("tool");
+  EXPECT_EQ(Resolve({path})->path, path);
+}
+
+TEST_F(ProgramTest, ScriptsAndModulesAreRunByPython) {
+  const std::string python = Make("path/python3");
+  const std::string script = Make("job.py", 0644);
+  EXPECT_THAT(Resolve({script, "-v"})->argv, ElementsAre(python, "-u", script, "-v"));
+  EXPECT_THAT(Resolve({"pkg.mod", "-v"}, true)->argv,
+              ElementsAre(python, "-u", "-m", "pkg.mod", "-v"));
+  variables_["PYTHON_EXEC"] = Make("other-python");
+  EXPECT_EQ(Resolve({script})->path, variables_["PYTHON_EXEC"]);
+}
+
+TEST_F(ProgramTest, NoPythonRunsTheFileItself) {
+  const std::string script = Make("job.py");
+  EXPECT_EQ(Resolve({script}, false, true)->path, script);
+}
+
+TEST_F(ProgramTest, WhatIsMissingIsNotFound) {
+  EXPECT_TRUE(absl::IsNotFound(Resolve({"nowhere"}).status()));
+  EXPECT_THAT(std::string(Resolve({"nowhere"}).status().message()), HasSubstr("'nowhere'"));
+  EXPECT_TRUE(absl::IsNotFound(Resolve({folder_ + "/nowhere"}).status()));
+  EXPECT_TRUE(absl::IsNotFound(Resolve({folder_ + "/nowhere.py"}).status()));
+  variables_["PYTHON_EXEC"] = "no-such-python";
+  EXPECT_THAT(std::string(Resolve({Make("job.py")}).status().message()), HasSubstr("PYTHON_EXEC"));
+}
+
+TEST_F(ProgramTest, WhatCannotBeExecutedIsDenied) {
+  EXPECT_TRUE(absl::IsPermissionDenied(Resolve({Make("plain", 0644)}).status()));
+  EXPECT_TRUE(absl::IsPermissionDenied(Resolve({folder_ + "/own"}).status()));
+  Make("path/plain", 0644);
+  EXPECT_TRUE(absl::IsPermissionDenied(Resolve({"plain"}).status()));
+}
+
+}  // namespace
+}  // namespace ddprun

@@ -1,0 +1,429 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/supervisor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+
+#include "launcher/limits.h"
+
+namespace ddprun {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+Start StartOf(std::uint64_t round, int restart_count = 0) {
+  Start start;
+  start.round = RoundId{round};
+  start.run_id = "run";
+  start.node_rank = 1;
+  start.node_count = 2;
+  start.rank_first = 2;
+  start.world_size = 4;
+  start.restart_count = restart_count;
+  start.restarts_max = 3;
+  return start;
+}
+
+Failure CauseElsewhere() {
+  Failure failure;
+  failure.rank = 0;
+  failure.host = "a";
+  failure.exit_code = 9;
+  return failure;
+}
+
+WorkerEnded Ended(int local_rank, Outcome outcome) {
+  WorkerEnded ended;
+  ended.local_rank = local_rank;
+  ended.outcome = std::move(outcome);
+  ended.pid = 100 + local_rank;
+  ended.last_lines = {"last words"};
+  return ended;
+}
+
+Finish FinishOf(bool success, int exit_code) {
+  Verdict verdict;
+  verdict.success = success;
+  verdict.exit_code = exit_code;
+  if (!success) verdict.cause = CauseElsewhere();
+  return Finish{verdict};
+}
+
+// One node with two workers, ranks 2 and 3, and a clock that the test moves.
+class SupervisorTest : public ::testing::Test {
+ protected:
+  Effects Feed(const Event& event) {
+    last_ = Step(state_, event, now_, config_);
+    all_.insert(all_.end(), last_.begin(), last_.end());
+    return last_;
+  }
+  template <typename T>
+  std::vector<T> Of(const Effects& effects) const {
+    std::vector<T> found;
+    for (const Effect& effect : effects) {
+      if (const T* one = std::get_if<T>(&effect)) found.push_back(*one);
+    }
+    return found;
+  }
+  template <typename T>
+  bool Last() const {
+    return !Of<T>(last_).empty();
+  }
+  template <typename T>
+  std::vector<T> Reports() const {
+    std::vector<T> found;
+    for (const SendReport& send : Of<SendReport>(all_)) {
+      if (const T* one = std::get_if<T>(&send.report)) found.push_back(*one);
+    }
+    return found;
+  }
+  End TheEnd() const {
+    const auto ends = Of<End>(all_);
+    EXPECT_EQ(ends.size(), 1u);
+    return ends.empty() ? End{-1, ""} : ends.front();
+  }
+  void Pass(milliseconds time) {
+    now_ += time;
+    Feed(DeadlinePassed{});
+  }
+
+  SupervisorConfig config_{.local_world_size = 2,
+                           .host = "b",
+                           .service = "a:29500",
+                           .join_timeout = seconds(5),
+                           .term_timeout = seconds(10)};
+  SupervisorState state_;
+  TimePoint now_{seconds(1000)};
+  Effects last_;
+  Effects all_;
+};
+
+TEST_F(SupervisorTest, AGoodRun) {
+  Feed(Waiting{"node 0 is missing", seconds(5)});
+  EXPECT_THAT(last_, IsEmpty());
+  Feed(StartOf(1));
+  ASSERT_TRUE(Last<SpawnRound>());
+  EXPECT_THAT(Feed(Ended(1, Exited{0})), IsEmpty());
+  EXPECT_THAT(Feed(Ended(0, Exited{0})), IsEmpty());
+  Feed(AllGone{});
+  ASSERT_EQ(Reports<NodeSucceeded>().size(), 1u);
+  EXPECT_EQ(Reports<NodeSucceeded>()[0].round, RoundId{1});
+  EXPECT_TRUE(Of<End>(all_).empty());
+  Feed(FinishOf(true, 0));
+  EXPECT_EQ(TheEnd().exit_code, 0);
+  EXPECT_EQ(TheEnd().text, "");
+  EXPECT_EQ(NextDeadline(state_), std::nullopt);
+}
+
+TEST_F(SupervisorTest, TheFirstFailureIsReportedBeforeTheOthersAreStopped) {
+  Feed(StartOf(1));
+  Feed(Ended(1, Signaled{SIGKILL}));
+  ASSERT_EQ(last_.size(), 2u);
+  EXPECT_TRUE(std::holds_alternative<SendReport>(last_[0]));
+  EXPECT_TRUE(std::holds_alternative<TerminateWorkers>(last_[1]));
+  ASSERT_EQ(Reports<WorkerFailed>().size(), 1u);
+  const Failure failure = Reports<WorkerFailed>()[0].failure;
+  EXPECT_EQ(failure.kind, FailureKind::kWorkerSignaled);
+  EXPECT_EQ(failure.rank, 3);
+  EXPECT_EQ(failure.local_rank, 1);
+  EXPECT_EQ(failure.node_rank, 1);
+  EXPECT_EQ(failure.host, "b");
+  EXPECT_EQ(failure.pid, 101);
+  EXPECT_THAT(failure.last_lines, ::testing::ElementsAre("last words"));
+}
+
+TEST_F(SupervisorTest, WhatTheAgentKilledIsNoCause) {
+  Feed(StartOf(1));
+  Feed(Ended(1, Exited{7}));
+  Feed(Ended(0, Signaled{SIGTERM}));
+  EXPECT_EQ(Reports<WorkerFailed>().size(), 1u);
+}
+
+TEST_F(SupervisorTest, WhatDoesNotEndIsKilledAfterTheGrace) {
+  Feed(StartOf(1));
+  Feed(Ended(1, Exited{7}));
+  EXPECT_EQ(NextDeadline(state_), now_ + seconds(10));
+  Pass(milliseconds(9999));
+  EXPECT_FALSE(Last<KillWorkers>());
+  Pass(milliseconds(1));
+  EXPECT_TRUE(Last<KillWorkers>());
+  Feed(AllGone{});
+  EXPECT_EQ(NextDeadline(state_), std::nullopt);
+}
+
+TEST_F(SupervisorTest, WhatSigkillDoesNotEndIsLeftBehindWithASentence) {
+  Feed(StartOf(1));
+  Feed(Ended(1, Exited{7}));
+  Feed(FinishOf(false, 7));
+  Pass(seconds(10));
+  EXPECT_TRUE(Of<End>(all_).empty());
+  Pass(kKillTimeout);
+  EXPECT_EQ(TheEnd().exit_code, 7);
+  EXPECT_THAT(TheEnd().text, HasSubstr("hangs in the kernel"));
+}
+
+TEST_F(SupervisorTest, AFailureElsewhereStopsTheWorkersAndTheNextRoundStarts) {
+  Feed(StartOf(1));
+  Feed(Stop{RoundId{1}, CauseElsewhere()});
+  EXPECT_TRUE(Last<TerminateWorkers>());
+  Feed(Ended(0, Signaled{SIGTERM}));
+  Feed(Ended(1, Signaled{SIGTERM}));
+  EXPECT_THAT(Reports<WorkerFailed>(), IsEmpty());
+  Feed(AllGone{});
+  ASSERT_EQ(Of<ReportStopped>(last_).size(), 1u);
+  EXPECT_EQ(Of<ReportStopped>(last_)[0].round, RoundId{1});
+  Feed(StartOf(2, 1));
+  ASSERT_TRUE(Last<SpawnRound>());
+  ASSERT_EQ(Of<PrintNote>(last_).size(), 1u);
+  EXPECT_THAT(Of<PrintNote>(last_)[0].text,
+              AllOf(HasSubstr("restart 1 of 3"), HasSubstr("rank 0")));
+  EXPECT_EQ(state_.phase, Phase::kRunning);
+}
+
+TEST_F(SupervisorTest, StopIsAnsweredOnceAlsoWhenItComesAfterTheWorkersEnd) {
+  Feed(StartOf(1));
+  Feed(Ended(0, Exited{1}));
+  Feed(AllGone{});
+  EXPECT_TRUE(Of<ReportStopped>(all_).empty());
+  Feed(Stop{RoundId{1}, CauseElsewhere()});
+  EXPECT_EQ(Of<ReportStopped>(all_).size(), 1u);
+  EXPECT_EQ(state_.phase, Phase::kWaiting);
+}
+
+TEST_F(SupervisorTest, ANodeThatSucceededAnswersStopAtOnce) {
+  Feed(StartOf(1));
+  Feed(AllGone{});
+  Feed(Stop{RoundId{1}, CauseElsewhere()});
+  EXPECT_TRUE(Last<ReportStopped>());
+  EXPECT_EQ(state_.phase, Phase::kWaiting);
+}
+
+TEST_F(SupervisorTest, FinishStopsWhatStillRunsAndGivesItsExitCode) {
+  Feed(StartOf(1));
+  Feed(FinishOf(false, 9));
+  EXPECT_TRUE(Last<TerminateWorkers>());
+  EXPECT_TRUE(Of<End>(all_).empty());
+  Feed(AllGone{});
+  EXPECT_EQ(TheEnd().exit_code, 9);
+  EXPECT_THAT(TheEnd().text, HasSubstr("rank 0"));
+}
+
+TEST_F(SupervisorTest, AWorkerThatCannotBeStartedIsAFailure) {
+  Feed(StartOf(1));
+  Feed(Ended(0, SpawnFailed{126, "cannot start x"}));
+  ASSERT_EQ(Reports<WorkerFailed>().size(), 1u);
+  EXPECT_EQ(Reports<WorkerFailed>()[0].failure.kind, FailureKind::kSpawnFailed);
+  EXPECT_EQ(Reports<WorkerFailed>()[0].failure.exit_code, 126);
+  EXPECT_EQ(Reports<WorkerFailed>()[0].failure.message, "cannot start x");
+}
+
+// ---- Signals
+
+TEST_F(SupervisorTest, ASignalLeavesTheRunAndStopsTheWorkers) {
+  config_.hosts_service = true;
+  Feed(StartOf(1));
+  Feed(SignalReceived{SIGINT});
+  ASSERT_EQ(Reports<Leave>().size(), 1u);
+  EXPECT_TRUE(Reports<Leave>()[0].close_run);
+  EXPECT_EQ(Reports<Leave>()[0].reason.kind, FailureKind::kNodeInterrupted);
+  EXPECT_EQ(Reports<Leave>()[0].reason.signal, SIGINT);
+  EXPECT_TRUE(Last<TerminateWorkers>());
+  Feed(Ended(0, Signaled{SIGTERM}));
+  EXPECT_THAT(Reports<WorkerFailed>(), IsEmpty());
+  Feed(AllGone{});
+  Feed(SessionEnded{absl::OkStatus()});
+  EXPECT_EQ(TheEnd().exit_code, 130);
+  EXPECT_THAT(TheEnd().text, HasSubstr("SIGINT"));
+}
+
+TEST_F(SupervisorTest, WithoutAVerdictALeavingNodeEndsByItself) {
+  Feed(StartOf(1));
+  Feed(SignalReceived{SIGTERM});
+  EXPECT_FALSE(Reports<Leave>()[0].close_run);
+  Feed(AllGone{});
+  EXPECT_TRUE(Of<End>(all_).empty());
+  EXPECT_EQ(NextDeadline(state_), now_ + kLeaveTimeout);
+  Pass(kLeaveTimeout);
+  EXPECT_EQ(TheEnd().exit_code, 143);
+}
+
+TEST_F(SupervisorTest, TheSecondSignalKillsButAnEchoDoesNot) {
+  Feed(StartOf(1));
+  Feed(SignalReceived{SIGINT});
+  now_ += kSignalEchoTime - milliseconds(1);
+  EXPECT_THAT(Feed(SignalReceived{SIGINT}), IsEmpty());
+  now_ += milliseconds(1);
+  Feed(SignalReceived{SIGINT});
+  EXPECT_TRUE(Last<KillWorkers>());
+}
+
+TEST_F(SupervisorTest, ASignalBeforeAnyoneKnowsOfTheNodeEndsItAtOnce) {
+  Feed(Connecting{"connection refused", seconds(5)});
+  Feed(SignalReceived{SIGINT});
+  EXPECT_EQ(TheEnd().exit_code, 130);
+}
+
+TEST_F(SupervisorTest, ALostWardenKillsAtOnce) {
+  Feed(StartOf(1));
+  Feed(WardenLost{});
+  EXPECT_TRUE(Last<KillWorkers>());
+  EXPECT_EQ(Reports<Leave>()[0].reason.signal, SIGKILL);
+  Feed(AllGone{});
+  Pass(kLeaveTimeout);
+  EXPECT_EQ(TheEnd().exit_code, 137);
+}
+
+// ---- The service goes, or says no
+
+TEST_F(SupervisorTest, ALostServiceStopsTheWorkers) {
+  Feed(StartOf(1));
+  Feed(SessionEnded{absl::UnavailableError("connection reset")});
+  EXPECT_TRUE(Last<TerminateWorkers>());
+  Feed(AllGone{});
+  EXPECT_EQ(TheEnd().exit_code, 1);
+  EXPECT_THAT(TheEnd().text, AllOf(HasSubstr("lost the rendezvous service at a:29500"),
+                                   HasSubstr("connection reset")));
+}
+
+TEST_F(SupervisorTest, ALostServiceDoesNotHideThisNodesOwnFailure) {
+  Feed(StartOf(1));
+  Feed(Ended(0, Exited{7}));
+  Feed(AllGone{});
+  Feed(SessionEnded{absl::UnavailableError("connection reset")});
+  EXPECT_EQ(TheEnd().exit_code, 7);
+  EXPECT_THAT(TheEnd().text,
+              AllOf(HasSubstr("exited with code 7"), HasSubstr("was lost before its verdict")));
+}
+
+TEST_F(SupervisorTest, AServiceThatIsNeverReachedIsNamed) {
+  Feed(Connecting{"connection refused", seconds(5)});
+  Feed(SessionEnded{absl::DeadlineExceededError("connection refused")});
+  EXPECT_EQ(TheEnd().exit_code, 1);
+  EXPECT_THAT(TheEnd().text, AllOf(HasSubstr("a:29500"), HasSubstr("within 5 s"),
+                                   HasSubstr("connection refused")));
+}
+
+TEST_F(SupervisorTest, ARefusalIsShownAsItIs) {
+  Feed(Refused{absl::FailedPreconditionError("node b was started with --nnodes 3")});
+  EXPECT_EQ(TheEnd().exit_code, 1);
+  EXPECT_EQ(TheEnd().text, "ddprun: node b was started with --nnodes 3\n");
+}
+
+// ---- What a person is told while waiting
+
+TEST_F(SupervisorTest, AQuickStartIsSilent) {
+  Feed(Connecting{"connection refused", seconds(5)});
+  now_ += kNoticeDelay - milliseconds(1);
+  Feed(StartOf(1));
+  EXPECT_TRUE(Of<PrintNote>(all_).empty());
+  EXPECT_EQ(NextDeadline(state_), std::nullopt);
+}
+
+TEST_F(SupervisorTest, ALongWaitIsExplainedAndItsChangesToo) {
+  Feed(Waiting{"1 of 2 nodes is there", seconds(5)});
+  Pass(kNoticeDelay);
+  ASSERT_EQ(Of<PrintNote>(all_).size(), 1u);
+  EXPECT_EQ(Of<PrintNote>(all_)[0].text, "1 of 2 nodes is there (giving up in 4 s)");
+  Feed(Waiting{"1 of 2 nodes is there", seconds(4)});
+  EXPECT_EQ(Of<PrintNote>(all_).size(), 1u);
+  Feed(Waiting{"something else", seconds(4)});
+  EXPECT_EQ(Of<PrintNote>(all_).size(), 2u);
+}
+
+// ---- Every phase meets every event: the phase that follows
+
+class SupervisorWalk : public SupervisorTest {
+ protected:
+  // Drives a fresh supervisor into `phase`.
+  void Enter(Phase phase) {
+    state_ = {};
+    all_.clear();
+    switch (phase) {
+      case Phase::kWaiting:
+        Feed(Waiting{"for node 0", seconds(5)});
+        break;
+      case Phase::kRunning:
+        Feed(StartOf(1));
+        break;
+      case Phase::kSucceeded:
+        Feed(StartOf(1));
+        Feed(AllGone{});
+        break;
+      case Phase::kStopping:
+        Feed(StartOf(1));
+        Feed(Ended(0, Exited{1}));
+        break;
+      case Phase::kLeaving:
+        Feed(StartOf(1));
+        Feed(SignalReceived{SIGTERM});
+        break;
+      case Phase::kEnding:
+        Feed(StartOf(1));
+        Feed(FinishOf(false, 1));
+        break;
+      case Phase::kEnded:
+        Feed(FinishOf(true, 0));
+        break;
+    }
+    ASSERT_EQ(state_.phase, phase);
+  }
+};
+
+TEST_F(SupervisorWalk, EveryPhaseMeetsEveryEvent) {
+  const Event events[] = {Connecting{"x", seconds(1)},
+                          Waiting{"x", seconds(1)},
+                          StartOf(2),
+                          Stop{RoundId{1}, CauseElsewhere()},
+                          FinishOf(false, 3),
+                          Refused{absl::InternalError("no")},
+                          SessionEnded{absl::UnavailableError("gone")},
+                          Ended(1, Exited{5}),
+                          AllGone{},
+                          SignalReceived{SIGINT},
+                          WardenLost{},
+                          DeadlinePassed{}};
+  constexpr auto W = Phase::kWaiting, R = Phase::kRunning, S = Phase::kSucceeded,
+                 T = Phase::kStopping, L = Phase::kLeaving, E = Phase::kEnding, X = Phase::kEnded;
+  struct Row {
+    Phase phase;
+    Phase next[12];
+  };
+  //                 connecting waiting start stop finish refused ended worker gone signal warden
+  //                 deadline
+  const Row rows[] = {
+      {W, {W, W, R, W, X, X, X, W, W, L, L, W}}, {R, {R, R, E, T, E, E, E, T, S, L, L, R}},
+      {S, {S, S, X, W, X, X, X, S, S, L, L, S}}, {T, {T, T, E, T, E, E, E, T, T, L, L, T}},
+      {L, {L, L, L, L, E, E, E, L, L, L, L, L}}, {E, {E, E, E, E, E, E, E, E, X, E, E, E}},
+      {X, {X, X, X, X, X, X, X, X, X, X, X, X}}};
+  for (const Row& row : rows) {
+    for (std::size_t i = 0; i < std::size(events); ++i) {
+      Enter(row.phase);
+      const Effects effects = Feed(events[i]);
+      EXPECT_EQ(state_.phase, row.next[i])
+          << "phase " << static_cast<int>(row.phase) << ", event " << i;
+      // The end is the last effect, comes once, and nothing is waited for afterwards.
+      EXPECT_EQ(Of<End>(all_).size(), state_.phase == Phase::kEnded ? 1u : 0u) << i;
+      if (!Of<End>(effects).empty()) {
+        EXPECT_TRUE(std::holds_alternative<End>(effects.back()));
+      }
+      if (state_.phase == Phase::kEnded) {
+        EXPECT_EQ(NextDeadline(state_), std::nullopt);
+      }
+      // Nothing ends before its workers.
+      if (state_.phase == Phase::kEnded) {
+        EXPECT_FALSE(state_.workers_live);
+      }
+      if (row.phase == Phase::kEnded) {
+        EXPECT_THAT(effects, IsEmpty());
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ddprun

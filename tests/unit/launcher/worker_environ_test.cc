@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/worker_environ.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace ddprun {
+namespace {
+
+using ::testing::Contains;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+WorkerEnv TwoWorkers() {
+  WorkerEnv env;
+  env.rank = 1;
+  env.world_size = env.local_world_size = 2;
+  env.master_addr = "127.0.0.1";
+  env.master_port = 1;
+  return env;
+}
+
+TEST(WorkerEnvironTest, InheritsAndReplaces) {
+  const auto environment = WorkerEnviron({"HOME=/root", "RANK=9", "RANKS=3"}, TwoWorkers(), 8);
+  EXPECT_THAT(environment, Contains("HOME=/root"));
+  EXPECT_THAT(environment, Contains("RANKS=3"));
+  EXPECT_THAT(environment, Contains("RANK=1"));
+  EXPECT_THAT(environment, Not(Contains("RANK=9")));
+}
+
+TEST(WorkerEnvironTest, AnOuterLaunchersWordsAreLeftOut) {
+  const auto environment =
+      WorkerEnviron({"DDPRUN_AGENT_SOCKET=/old", "TORCHELASTIC_ERROR_FILE=/old"}, TwoWorkers(), 8);
+  EXPECT_THAT(environment, Not(Contains(StartsWith("DDPRUN_AGENT_SOCKET"))));
+  EXPECT_THAT(environment, Not(Contains(StartsWith("TORCHELASTIC_ERROR_FILE"))));
+}
+
+TEST(WorkerEnvironTest, ThreadsAreSharedUnlessAPersonSaysOtherwise) {
+  EXPECT_THAT(WorkerEnviron({}, TwoWorkers(), 8), Contains("OMP_NUM_THREADS=4"));
+  EXPECT_THAT(WorkerEnviron({}, TwoWorkers(), 1), Contains("OMP_NUM_THREADS=1"));
+  const auto chosen = WorkerEnviron({"OMP_NUM_THREADS=3"}, TwoWorkers(), 8);
+  EXPECT_THAT(chosen, Contains("OMP_NUM_THREADS=3"));
+  EXPECT_THAT(chosen, Not(Contains("OMP_NUM_THREADS=4")));
+  EXPECT_THAT(WorkerEnviron({}, WorkerEnv{}, 8), Not(Contains(StartsWith("OMP_NUM_THREADS"))));
+}
+
+TEST(WorkerEnvironTest, NcclErrorsEndTheWorkerUnlessAPersonSaysOtherwise) {
+  EXPECT_THAT(WorkerEnviron({}, TwoWorkers(), 8), Contains("TORCH_NCCL_ASYNC_ERROR_HANDLING=1"));
+  EXPECT_THAT(WorkerEnviron({"TORCH_NCCL_ASYNC_ERROR_HANDLING=0"}, TwoWorkers(), 8),
+              Not(Contains("TORCH_NCCL_ASYNC_ERROR_HANDLING=1")));
+}
+
+}  // namespace
+}  // namespace ddprun
