@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// A real rendezvous service in the test's process, a node that has joined it, and the node's store
+// proxy.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <stdexcept>
+#include <string>
+
+#include "rendezvous/store_proxy.h"
+#include "tests/integration/rendezvous/test_node.h"
+#include "tests/integration/worker/ranks.h"
+#include "worker/rendezvous_store.h"
+
+namespace ddprun {
+
+// One run of one node in its first round, with the store reached both ways: at the service, and as
+// workers do.
+class Service {
+ public:
+  Service()
+      : server_(StartServer()), join_(MakeJoin("a", /*nodes=*/1)), node_(server_->target(), join_) {
+    const std::optional<Start> start = node_.Next<Start>();
+    if (!start) throw std::runtime_error("the round did not start");
+    round_ = start->round;
+    auto proxy = StoreProxy::Start({.socket_path = socket_path(),
+                                    .channel = node_.channel(),
+                                    .run_id = join_.run_id,
+                                    .node_id = join_.node_id});
+    if (!proxy.ok()) throw std::runtime_error(std::string(proxy.status().message()));
+    proxy_ = *std::move(proxy);
+    proxy_->SetRound(round_);
+  }
+
+  std::string socket_path() const { return folder_ / "agent.sock"; }
+  RoundId round() const { return round_; }
+  StoreProxy& proxy() { return *proxy_; }
+
+  c10::intrusive_ptr<RendezvousStore> ConnectDirectly(std::chrono::milliseconds timeout) const {
+    return Connect(server_->target(), timeout);
+  }
+  c10::intrusive_ptr<RendezvousStore> ConnectThroughProxy(std::chrono::milliseconds timeout) const {
+    return Connect("unix:" + socket_path(), timeout);
+  }
+
+  // What the agent would tell a worker. Nobody may need the port.
+  WorkerEnv EnvOf(int rank, int size) const {
+    WorkerEnv env = EnvByHand(rank, size, /*port=*/1);
+    env.agent_socket = socket_path();
+    env.run_id = join_.run_id;
+    env.round = ToNumber(round_);
+    return env;
+  }
+
+ private:
+  c10::intrusive_ptr<RendezvousStore> Connect(const std::string& target,
+                                              std::chrono::milliseconds timeout) const {
+    return RendezvousStore::Connect(
+        {.target = target, .run_id = join_.run_id, .node_id = join_.node_id.value, .round = round_},
+        timeout);
+  }
+
+  const TempDir folder_;
+  const std::unique_ptr<RendezvousServer> server_;
+  const Join join_;
+  TestNode node_;
+  RoundId round_ = kNoRound;
+  std::unique_ptr<StoreProxy> proxy_;
+};
+
+}  // namespace ddprun

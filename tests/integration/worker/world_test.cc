@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// Worlds of several ranks, as threads: over the run's store as under ddprun, and over a TCPStore as
+// by hand.
+#include "worker/world.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include <fstream>
+#include <sstream>
+
+#include "tests/integration/worker/ranks.h"
+#include "tests/integration/worker/service.h"
+#include "worker/accelerator.h"
+
+namespace ddprun {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr milliseconds kTimeout{20'000};
+
+int FreePort() { return FindFreePort("127.0.0.1").value(); }
+
+void ExpectSumsAndBroadcasts(World& world) {
+  at::Tensor sum = at::full({3}, world.rank() + 1, at::kFloat);
+  world.AllReduceSum(sum);
+  EXPECT_TRUE(at::equal(sum, at::full({3}, world.size() * (world.size() + 1) / 2, at::kFloat)));
+  at::Tensor value = at::tensor({world.rank() * 10}, at::kLong);
+  world.Broadcast(value, world.size() - 1);
+  EXPECT_EQ(value.item<int64_t>(), (world.size() - 1) * 10);
+}
+
+TEST(World, RanksMeetInTheRunsStoreUnderDdprun) {
+  std::unique_ptr<Service> service;
+  if (!IsRankProcess()) service = std::make_unique<Service>();
+  RunProcesses(
+      3, [&](int rank) { return service->EnvOf(rank, 3); },
+      [](const WorkerEnv& env) {
+        const auto world = World::Join(env, {.backend = BackendChoice::kGloo, .timeout = kTimeout});
+        EXPECT_EQ(world->backend_name(), "gloo");
+        EXPECT_EQ(world->device(), at::Device(at::kCPU));
+        ExpectSumsAndBroadcasts(*world);
+        world->Shutdown();
+      });
+}
+
+// Ranks that only a TCPStore connects.
+void InWorldByHand(int size, const std::function<void(World&)>& body) {
+  const int port = IsRankProcess() ? 0 : FreePort();
+  RunProcesses(
+      size, [&](int rank) { return EnvByHand(rank, size, port); },
+      [&](const WorkerEnv& env) {
+        const auto world = World::Join(env, {.backend = BackendChoice::kGloo, .timeout = kTimeout});
+        body(*world);
+        world->Shutdown();
+      });
+}
+
+TEST(World, RanksMeetInATcpStoreByHand) { InWorldByHand(2, ExpectSumsAndBroadcasts); }
+
+TEST(World, OneRankNeedsNoStoreAndNoLauncher) {
+  const auto world =
+      World::Join(WorkerEnv{}, {.backend = BackendChoice::kGloo, .timeout = kTimeout});
+  ExpectSumsAndBroadcasts(*world);
+  world->Shutdown();
+}
+
+TEST(World, BarrierHoldsEachRankUntilAllAreThere) {
+  InWorldByHand(3, [](World& world) {
+    world.store()->add("arrived", 1);
+    world.Barrier();
+    EXPECT_EQ(world.store()->add("arrived", 0), 3);
+  });
+}
+
+TEST(World, ATakenPortIsSaidWithItsNumber) {
+  c10d::TCPStoreOptions options;
+  options.isServer = true;
+  options.port = 0;
+  const auto other = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
+  const auto errors = RunThreads(1, [&](int) {
+    World::Join(EnvByHand(0, 2, other->getPort()),
+                {.backend = BackendChoice::kGloo, .timeout = milliseconds(500)});
+  });
+  EXPECT_THAT(errors, ElementsAre(HasSubstr("127.0.0.1:" + std::to_string(other->getPort()))));
+  EXPECT_THAT(errors, ElementsAre(HasSubstr("Choose another MASTER_PORT")));
+}
+
+TEST(World, AMasterThatDoesNotAnswerIsSaidWithItsAddress) {
+  const int port = FreePort();
+  const auto errors = RunThreads(1, [&](int) {
+    World::Join(EnvByHand(1, 2, port),
+                {.backend = BackendChoice::kGloo, .timeout = milliseconds(300)});
+  });
+  EXPECT_THAT(errors, ElementsAre(HasSubstr("rank 1 did not reach rank 0's store at 127.0.0.1:" +
+                                            std::to_string(port))));
+}
+
+TEST(World, AWorldThatDoesNotFillUpNamesWhoIsMissing) {
+  const int port = FreePort();
+  const auto errors = RunThreads(1, [&](int) {
+    World::Join(EnvByHand(0, 3, port),
+                {.backend = BackendChoice::kGloo, .timeout = milliseconds(300)});
+  });
+  EXPECT_THAT(errors, ElementsAre(HasSubstr("ranks 1, 2 of 3 did not come")));
+}
+
+TEST(World, NcclWithoutADeviceIsOneSentence) {
+  if (DriverDeviceCount() > 0) GTEST_SKIP() << "this machine has a CUDA device";
+  const auto errors =
+      RunThreads(1, [](int) { World::Join(WorkerEnv{}, {.backend = BackendChoice::kNccl}); });
+  EXPECT_THAT(
+      errors,
+      ElementsAre("--backend nccl needs a CUDA device for each of this node's 1 ranks; the driver "
+                  "shows no CUDA device to rank 0; use --backend gloo or fewer ranks a node"));
+}
+
+TEST(World, BackendNamesAreParsedAndOthersRefused) {
+  EXPECT_EQ(ParseBackend("auto"), BackendChoice::kAuto);
+  EXPECT_EQ(ParseBackend("gloo"), BackendChoice::kGloo);
+  EXPECT_EQ(ParseBackend("nccl"), BackendChoice::kNccl);
+  EXPECT_THROW(ParseBackend("mpi"), std::invalid_argument);
+}
+
+TEST(World, ARunOnTheCpuMapsNoCudaLibraryOfLibTorch) {
+  if (DriverDeviceCount() > 0) GTEST_SKIP() << "auto takes the CUDA device that this machine has";
+  const auto world =
+      World::Join(WorkerEnv{}, {.backend = BackendChoice::kAuto, .timeout = kTimeout});
+  EXPECT_EQ(world->backend_name(), "gloo");
+  ExpectSumsAndBroadcasts(*world);
+  std::stringstream maps;
+  maps << std::ifstream("/proc/self/maps").rdbuf();
+  ASSERT_THAT(maps.str(), HasSubstr("libtorch_cpu.so"));
+  EXPECT_THAT(maps.str(), testing::Not(HasSubstr("libtorch_cuda")));
+  EXPECT_THAT(maps.str(), testing::Not(HasSubstr("libnccl")));
+  world->Shutdown();
+}
+
+}  // namespace
+}  // namespace ddprun

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include <thread>
+
+#include "worker/roll_call.h"
+
+namespace ddprun {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::Each;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+struct Caller {
+  int rank;
+  int world_size;
+};
+
+// A store of rank 0's, and each caller's own client of it. A HashStore will not do: its add() wakes
+// nobody who waits.
+class Stores {
+ public:
+  c10::intrusive_ptr<c10d::Store> NewClient() const {
+    return Connect(/*server=*/false, server_->getPort());
+  }
+
+ private:
+  static c10::intrusive_ptr<c10d::TCPStore> Connect(bool server, std::uint16_t port) {
+    c10d::TCPStoreOptions options;
+    options.isServer = server;
+    options.port = port;
+    options.waitWorkers = false;
+    return c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
+  }
+
+  const c10::intrusive_ptr<c10d::TCPStore> server_ = Connect(/*server=*/true, 0);
+};
+
+// What each caller was told, all of them at once in one store; empty for one that may go on.
+std::vector<std::string> Call(const std::vector<Caller>& callers, milliseconds timeout) {
+  const Stores stores;
+  std::vector<std::string> told(callers.size());
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < callers.size(); ++i) {
+    threads.emplace_back([&, i] {
+      try {
+        CallRoll(*stores.NewClient(), callers[i].rank, callers[i].world_size, timeout);
+      } catch (const std::runtime_error& error) {
+        told[i] = error.what();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return told;
+}
+
+constexpr milliseconds kLong{20'000};
+constexpr milliseconds kShort{100};
+
+TEST(RollCall, AllHereGoOn) { EXPECT_THAT(Call({{0, 3}, {1, 3}, {2, 3}}, kLong), Each(IsEmpty())); }
+
+TEST(RollCall, OneAloneGoesOn) { EXPECT_THAT(Call({{0, 1}}, kLong), Each(IsEmpty())); }
+
+TEST(RollCall, AllHearWhoIsMissing) {
+  EXPECT_THAT(Call({{0, 4}, {2, 4}}, kShort), Each(HasSubstr("ranks 1, 3 of 4 did not come")));
+}
+
+TEST(RollCall, ManyMissingRanksAreNotAllNamed) {
+  EXPECT_THAT(Call({{0, 100}}, kShort),
+              Each(HasSubstr("ranks 1, 2, 3, 4, 5, 6, 7, 8 and 91 more of 100")));
+}
+
+TEST(RollCall, AllHearWhoseWorldSizeIsAnother) {
+  EXPECT_THAT(Call({{0, 2}, {1, 3}}, kLong),
+              Each(HasSubstr("rank 1 has WORLD_SIZE 3, rank 0 has 2")));
+}
+
+TEST(RollCall, ARankBeyondRankZerosWorldHearsIt) {
+  const auto told = Call({{0, 1}, {1, 2}}, kLong);
+  EXPECT_THAT(told[0], IsEmpty());
+  EXPECT_THAT(told[1], HasSubstr("rank 1 has WORLD_SIZE 2, rank 0 has 1"));
+}
+
+TEST(RollCall, ARankThatComesTwiceIsNamed) {
+  const Stores stores;
+  std::vector<std::string> told(2);
+  std::vector<std::thread> twins;
+  for (std::string& text : told) {
+    twins.emplace_back([&] {
+      try {
+        CallRoll(*stores.NewClient(), 1, 2, kLong);
+      } catch (const std::runtime_error& error) {
+        text = error.what();
+      }
+    });
+  }
+  // Rank 0 comes when both have been counted; before, it could not tell.
+  const auto store = stores.NewClient();
+  while (store->add("ddprun/roll_call/rank/1", 0) != 4) std::this_thread::yield();
+  EXPECT_THROW(CallRoll(*store, 0, 2, kLong), std::runtime_error);
+  for (std::thread& twin : twins) twin.join();
+  EXPECT_THAT(told, Each(HasSubstr("two processes have RANK 1")));
+}
+
+}  // namespace
+}  // namespace ddprun

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/reporter.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+namespace ddprun {
+namespace {
+
+using std::chrono::seconds;
+
+// What `use` writes through a reporter.
+template <typename Use>
+std::string Written(Reporter::Options options, Use use) {
+  char* text = nullptr;
+  std::size_t size = 0;
+  options.out = open_memstream(&text, &size);
+  {
+    Reporter reporter(options);
+    use(reporter);
+  }
+  std::fclose(options.out);
+  std::string written(text, size);
+  std::free(text);
+  return written;
+}
+
+TEST(Reporter, LineNamesEpochAndBatch) {
+  EXPECT_EQ(ToLine({.epoch = 1,
+                    .epochs = 2,
+                    .batch = 100,
+                    .batches = 469,
+                    .loss = 0.53214,
+                    .learning_rate = 0.008,
+                    .images_per_second = 411.6}),
+            "epoch 1/2 batch 100/469 loss 0.5321 lr 0.0080 img/s 412");
+}
+
+TEST(Reporter, BarShowsShareAndTimeLeft) {
+  EXPECT_EQ(ToBar(50, 100, 0.5, 800, seconds(65)),
+            "[============>           ]  50% step 50/100 loss 0.5000 800 img/s ETA 1:05");
+  EXPECT_EQ(ToBar(100, 100, 0.5, 800, seconds(0)),
+            "[========================] 100% step 100/100 loss 0.5000 800 img/s ETA 0:00");
+}
+
+TEST(Reporter, TableAlignsValues) {
+  EXPECT_EQ(ToTable({{"test accuracy", "88 %"}, {"world size", "2"}}),
+            "test accuracy  88 %\nworld size     2");
+}
+
+TEST(Reporter, WithoutABarThereAreOnlyLines) {
+  EXPECT_EQ(Written({.bar = false},
+                    [](Reporter& reporter) {
+                      EXPECT_FALSE(reporter.BarIsDue(std::chrono::steady_clock::now()));
+                      reporter.Bar("half");
+                      reporter.Line("done");
+                    }),
+            "done\n");
+}
+
+TEST(Reporter, UnderTheAgentABarIsMarkedAsTransient) {
+  EXPECT_EQ(Written({.bar = true},
+                    [](Reporter& reporter) {
+                      reporter.Bar("half");
+                      reporter.Line("done");
+                    }),
+            "half\rdone\n");
+}
+
+TEST(Reporter, AloneItWipesItsBar) {
+  EXPECT_EQ(Written({.bar = true, .erase_bar = true},
+                    [](Reporter& reporter) {
+                      reporter.Bar("half");
+                      reporter.Line("done");
+                      reporter.Bar("more");
+                    }),
+            "\x1b[2Khalf\r\x1b[2Kdone\n\x1b[2Kmore\r\x1b[2K");
+}
+
+TEST(Reporter, NextBarIsDueAfterTheInterval) {
+  Written({.bar = true}, [](Reporter& reporter) {
+    const auto before = std::chrono::steady_clock::now();
+    EXPECT_TRUE(reporter.BarIsDue(before));
+    reporter.Bar("half");
+    EXPECT_FALSE(reporter.BarIsDue(before));
+    EXPECT_TRUE(reporter.BarIsDue(std::chrono::steady_clock::now() + kBarInterval));
+  });
+}
+
+}  // namespace
+}  // namespace ddprun

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// A file that is seen whole or not at all.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+namespace ddprun {
+
+// Writes beside `path`, and takes its place at Commit(). Destroyed before, it leaves nothing
+// behind. Throws std::runtime_error that names the path and the system's reason.
+class AtomicFile {
+ public:
+  explicit AtomicFile(std::string path);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  // Does not throw, since archive writers call it from C code: the first error is kept for
+  // Commit().
+  void Write(const void* data, std::size_t size);
+
+  // Everything is on the disk, under the name, when it returns.
+  void Commit();
+
+ private:
+  [[noreturn]] void Fail(const char* what, int error) const;
+
+  const std::string path_;
+  const std::string temporary_;
+  int fd_ = -1;
+  int write_error_ = 0;
+};
+
+}  // namespace ddprun

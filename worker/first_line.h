@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// LibTorch's errors as one line for people.
+#pragma once
+
+#include <c10/util/Exception.h>
+
+#include <string>
+
+namespace ddprun {
+
+// Without the C++ frames and the lines on where in LibTorch.
+inline std::string FirstLine(const c10::Error& error) {
+  const std::string text = error.what_without_backtrace();
+  return text.substr(0, text.find('\n'));
+}
+
+}  // namespace ddprun

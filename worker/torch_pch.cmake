@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+# One precompiled header for every target that includes LibTorch: torch/torch.h alone costs half a minute a file.
+
+# The options that the header is made with and that its users must have, programs (otherwise -fPIE) as well.
+add_library(ddprun_torch_options INTERFACE)
+target_link_libraries(ddprun_torch_options INTERFACE ddprun_torch)
+# ccache needs -fpch-preprocess to see what the header stands for.
+target_compile_options(ddprun_torch_options INTERFACE -fPIC $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
+
+set(torch_pch_source ${CMAKE_CURRENT_BINARY_DIR}/torch_pch.cc)
+file(GENERATE OUTPUT ${torch_pch_source} CONTENT "// Carries the precompiled header; has nothing of its own.\n")
+add_library(ddprun_torch_pch OBJECT ${torch_pch_source})
+target_link_libraries(ddprun_torch_pch PRIVATE ddprun_warnings ddprun_torch_options)
+target_precompile_headers(ddprun_torch_pch PRIVATE
+  <torch/torch.h> <torch/csrc/distributed/c10d/ProcessGroup.hpp> <torch/csrc/distributed/c10d/Store.hpp>)
+
+function(ddprun_use_torch_pch target)
+  target_link_libraries(${target} PRIVATE ddprun_torch_options)
+  target_precompile_headers(${target} REUSE_FROM ddprun_torch_pch)
+endfunction()
