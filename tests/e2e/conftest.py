@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests share: the programs under test, how to run them with a deadline, and hosts to run them on."""
+
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+
+import pytest
+
+REPO = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("DDPRUN_BUILD_DIR", REPO / "build"))
+BIN = BUILD / "bin"
+DDPRUN = str(BIN / "ddprun")
+TRAIN = str(BIN / "train")
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
+
+SESSION = f"{os.getpid()}-{os.urandom(4).hex()}"
+
+# What a launcher would set, and what would change a run behind a test's back.
+CLEANED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "OMP_NUM_THREADS")
+
+
+def clean_environment(**more):
+    env = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in CLEANED and not name.startswith(("PET_", "TORCHELASTIC_", "DDPRUN_", "GLOO_", "NCCL_"))
+    }
+    # The tests' own Python is what a `.py` program is run with.
+    env["PATH"] = os.path.dirname(sys.executable) + os.pathsep + env["PATH"]
+    env["TEST_SESSION"] = SESSION
+    env.update(more)
+    return env
+
+
+def processes_of_this_session():
+    """(pid, command line) of every live process that carries this test session's mark in its environment."""
+    found = []
+    for entry in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            if f"TEST_SESSION={SESSION}\0".encode() in (entry / "environ").read_bytes():
+                found.append((entry.name, (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()))
+        except OSError:
+            pass
+    return found
+
+
+def run(command, timeout=120, env=None, **options):
+    """Runs to the end and returns the completed process, text captured; a run over its time fails the test."""
+    return subprocess.run(
+        [str(word) for word in command],
+        timeout=timeout,
+        env=env or clean_environment(),
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        **options,
+    )
+
+
+def start(command, env=None, **options):
+    """Starts without waiting; text captured."""
+    return subprocess.Popen(
+        [str(word) for word in command],
+        env=env or clean_environment(),
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        **options,
+    )
+
+
+def finish_all(processes, timeout=120):
+    """Waits for all; returns (exit code, output, errors) of each. One over its time ends all and fails the test."""
+    import threading
+
+    results = [None] * len(processes)
+
+    def wait(index):
+        out, err = processes[index].communicate()
+        results[index] = (processes[index].returncode, out, err)
+
+    threads = [threading.Thread(target=wait, args=(i,), daemon=True) for i in range(len(processes))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout)
+    late = [i for i, result in enumerate(results) if result is None]
+    for index in late:
+        processes[index].kill()
+    for thread in threads:
+        thread.join(10)
+    assert not late, f"processes {late} had not ended after {timeout} s: {results}"
+    return results
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+@pytest.fixture
+def port():
+    return free_port()

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several hosts on one machine: network namespaces with an address each, joined by a veth pair.
+
+A namespace is held by a process that waits on a pipe and not by a name under /run/netns, so that nothing is left
+behind however the test ends, and so that it works where /run cannot be mounted upon. A user who is not root gets the
+namespaces in a user namespace of their own where the kernel allows it.
+"""
+
+import os
+import subprocess
+
+import pytest
+
+
+class Host:
+    """One namespace; `prefix` before a command runs it there."""
+
+    def __init__(self, address):
+        self.address = address
+        self._holder = subprocess.Popen(
+            ["unshare", "--net", "sh", "-c", "echo ready; exec cat"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        if self._holder.stdout.readline().strip() != "ready":
+            raise OSError("unshare --net failed")
+        self.pid = self._holder.pid
+        self.prefix = ["nsenter", f"--net=/proc/{self.pid}/ns/net", "--"]
+
+    def run(self, *command):
+        subprocess.run([*self.prefix, *command], check=True, timeout=30)
+
+    def close(self):
+        self._holder.stdin.close()
+        self._holder.wait(timeout=30)
+
+
+@pytest.fixture
+def two_hosts():
+    """Two hosts that reach each other at 10.77.0.1 and 10.77.0.2, and nothing else."""
+    if os.geteuid() != 0:
+        pytest.skip("network namespaces need root")
+    hosts = [Host("10.77.0.1"), Host("10.77.0.2")]
+    try:
+        first, second = hosts
+        first.run("ip", "link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns", str(second.pid))
+        for host in hosts:
+            host.run("ip", "address", "add", f"{host.address}/24", "dev", "eth0")
+            host.run("ip", "link", "set", "eth0", "up")
+            host.run("ip", "link", "set", "lo", "up")
+        yield hosts
+    finally:
+        for host in hosts:
+            host.close()

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trains with PyTorch's own DistributedDataParallel what `train` trained, and compares every number.
+
+    train --max-steps 0 ... --output-dir A          (the initial parameters)
+    ddprun ... train --max-steps 20 --no-augment ... --output-dir B
+    torchrun --nproc-per-node 2 parity_ddp.py --init A/cifar_net.pth --final B/cifar_net.pth --steps 20
+
+Rank 0 prints the largest difference and exits with 1 if it is above --tolerance. The defaults are train's.
+"""
+
+import argparse
+import gzip
+import math
+import os
+import struct
+import sys
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, Dataset, DistributedSampler
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from python_models import make_model  # noqa: E402
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--init", required=True, help="cifar_net.pth of train --max-steps 0")
+    parser.add_argument("--final", required=True, help="cifar_net.pth of train --max-steps STEPS")
+    parser.add_argument("--model", default="netresdeep")
+    parser.add_argument("--shared-blocks", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument("--lr", type=float, default=0.01)
+    parser.add_argument("--warmup-epochs", type=float, default=0.1)
+    parser.add_argument("--warmup-steps", type=int, help="instead of --warmup-epochs")
+    parser.add_argument("--momentum", type=float, default=0.9)
+    parser.add_argument("--weight-decay", type=float, default=0.0005)
+    parser.add_argument("--nesterov", action="store_true")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--dataset", choices=["fashion-mnist"], default="fashion-mnist")
+    parser.add_argument("--data-dir", default="/usr/share/datasets/fashion-mnist")
+    parser.add_argument("--channels-last", action=argparse.BooleanOptionalAction, default=True)
+    # So that one list of flags does for both programs.
+    parser.add_argument("--no-augment", action="store_true", help="as it always is here")
+    parser.add_argument("--no-eval", action="store_true", help="as it always is here")
+    parser.add_argument("--tolerance", type=float, default=1e-5)
+    return parser.parse_args()
+
+
+def read_idx(folder, name):
+    path = Path(folder) / name
+    data = path.read_bytes() if path.exists() else gzip.open(f"{path}.gz").read()
+    dimensions = data[3]
+    shape = struct.unpack(f">{dimensions}I", data[4 : 4 + 4 * dimensions])
+    return torch.frombuffer(bytearray(data[4 + 4 * dimensions :]), dtype=torch.uint8).view(shape)
+
+
+class Images(Dataset):
+    """Fashion-MNIST as 3x32x32, normalised."""
+
+    def __init__(self, folder):
+        self.images = F.pad(read_idx(folder, "train-images-idx3-ubyte"), (2, 2, 2, 2))
+        self.labels = read_idx(folder, "train-labels-idx1-ubyte").long()
+
+    def __len__(self):
+        return len(self.labels)
+
+    def __getitem__(self, index):
+        image = self.images[index].float().div(255).sub(0.2860).div(0.3530)
+        return image.expand(3, 32, 32), self.labels[index]
+
+
+def learning_rate(options, warmup, step):
+    if step < warmup:
+        return options.lr * (step + 1) / warmup
+    done = (step - warmup) / max(1, options.steps - warmup)
+    return options.lr * 0.5 * (1 + math.cos(math.pi * done))
+
+
+def train(options, model):
+    optimizer = torch.optim.SGD(
+        model.parameters(),
+        lr=options.lr,
+        momentum=options.momentum,
+        weight_decay=options.weight_decay,
+        nesterov=options.nesterov,
+    )
+    data = Images(options.data_dir)
+    sampler = DistributedSampler(data, shuffle=True, seed=options.seed, drop_last=False)
+    steps_per_epoch = math.ceil(len(sampler) / options.batch_size)
+    warmup = options.warmup_steps
+    if warmup is None:
+        warmup = math.floor(options.warmup_epochs * steps_per_epoch + 0.5)
+    warmup = min(warmup, options.steps)
+    step = 0
+    epoch = 0
+    model.train()
+    while step < options.steps:
+        sampler.set_epoch(epoch)
+        for images, labels in DataLoader(data, batch_size=options.batch_size, sampler=sampler):
+            if step == options.steps:
+                break
+            if options.channels_last:
+                images = images.contiguous(memory_format=torch.channels_last)
+            for group in optimizer.param_groups:
+                group["lr"] = learning_rate(options, warmup, step)
+            optimizer.zero_grad()
+            F.cross_entropy(model(images), labels).backward()
+            optimizer.step()
+            step += 1
+        epoch += 1
+
+
+def compare(options, ours):
+    theirs = torch.load(options.final)
+    initial = torch.load(options.init)
+    if list(theirs) != list(ours):
+        sys.exit(f"{options.final}: its keys are not those of Python's model: {sorted(set(theirs) ^ set(ours))}")
+    difference = {key: (theirs[key].double() - ours[key].double()).abs().max().item() for key in ours}
+    parameters = [key for key in ours if key.endswith((".weight", ".bias"))]
+    moved = max((ours[key] - initial[key]).abs().max().item() for key in parameters)
+    worst = max(difference, key=difference.get)
+    print(
+        f"max difference {difference[worst]:.3g} (in {worst}) after {options.steps} steps of {dist.get_world_size()} "
+        f"ranks; training moved parameters by up to {moved:.3g}; tolerance {options.tolerance:g}",
+        flush=True,
+    )
+    if moved == 0 and options.steps > 0:
+        sys.exit("nothing was trained: the comparison says nothing")
+    # `not <=` so that a NaN counts as a difference.
+    return 0 if not any(not value <= options.tolerance for value in difference.values()) else 1
+
+
+def main():
+    options = parse_arguments()
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    dist.init_process_group("gloo")
+    model = make_model(options.model, options.shared_blocks)
+    model.load_state_dict(torch.load(options.init))
+    if options.channels_last:
+        model = model.to(memory_format=torch.channels_last)
+    ddp = DistributedDataParallel(model)
+    train(options, ddp)
+    code = compare(options, model.state_dict()) if dist.get_rank() == 0 else 0
+    dist.barrier()
+    dist.destroy_process_group()
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

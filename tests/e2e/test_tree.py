@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rooms and the doors between them: proto <- rendezvous <- {launcher, worker}."""
+
+import pathlib
+import re
+
+REPO = pathlib.Path(__file__).resolve().parents[2]
+MAY_INCLUDE = {
+    "proto": {"proto"},
+    "rendezvous": {"proto", "rendezvous"},
+    "launcher": {"proto", "rendezvous", "launcher"},
+    "worker": {"proto", "rendezvous", "worker"},
+}
+# The pure cores: functions of state, event and now. (<csignal> gives them names for numbers.)
+CORES = ("rendezvous/membership", "rendezvous/kv_store", "launcher/supervisor")
+IMPURE = re.compile(
+    r'#include\s*[<"](grpc|google/|torch/|ATen/|c10/|spdlog|thread|mutex|condition_variable|atomic|random|fstream|'
+    r"iostream|cstdio|unistd|sys/|fcntl|poll|absl/synchronization|absl/time/clock)|"
+    r"\b(steady_clock|system_clock)::now\("
+)
+INCLUDE = re.compile(r'^\s*#\s*include\s*"((?:proto|rendezvous|launcher|worker|tests)/[^"]+)"', re.MULTILINE)
+
+
+def sources(room):
+    return sorted(path for path in (REPO / room).rglob("*") if path.suffix in (".h", ".cc"))
+
+
+def test_every_room_has_sources_and_a_readme():
+    for room in MAY_INCLUDE:
+        assert sources(room), room
+        assert (REPO / room / "README.md").is_file(), room
+
+
+def test_rooms_include_only_what_they_may():
+    wrong = []
+    for room, allowed in MAY_INCLUDE.items():
+        for path in sources(room):
+            for included in INCLUDE.findall(path.read_text()):
+                if included.split("/")[0] not in allowed:
+                    wrong.append(f"{path.relative_to(REPO)} includes {included}")
+    assert not wrong, wrong
+
+
+def test_no_file_sees_both_torch_and_protobuf():
+    """The wheel carries protobuf headers of another version than the system's."""
+    torch = re.compile(r'#include\s*[<"](torch|ATen|c10)/')
+    wire = re.compile(r'#include\s*[<"](google/protobuf|grpc|proto/ddprun\.)')
+    for room in MAY_INCLUDE:
+        for path in sources(room):
+            text = path.read_text()
+            assert not (torch.search(text) and wire.search(text)), path
+            if room == "worker":
+                assert not wire.search(text), path
+            else:
+                assert not torch.search(text), path
+
+
+def test_cores_are_pure():
+    for core in CORES:
+        for suffix in (".h", ".cc"):
+            path = REPO / (core + suffix)
+            found = IMPURE.search(path.read_text())
+            assert not found, f"{path.relative_to(REPO)}: {found and found.group(0)}"
+
+
+def test_every_source_names_its_licence():
+    listed = [path for room in (*MAY_INCLUDE, "tests", "deploy") for path in (REPO / room).rglob("*")]
+    for path in listed:
+        if path.suffix in (".h", ".cc", ".py", ".sh", ".proto"):
+            assert "SPDX-License-Identifier: Apache-2.0" in "\n".join(path.read_text().splitlines()[:4]), path
+
+
+def test_links_of_the_readmes_lead_somewhere():
+    for readme in [REPO / "README.md", *(REPO / room / "README.md" for room in MAY_INCLUDE)]:
+        for link in re.findall(r"\]\(([^)#]+)[^)]*\)", readme.read_text()):
+            if "://" not in link:
+                assert (readme.parent / link).exists(), f"{readme.relative_to(REPO)}: {link}"

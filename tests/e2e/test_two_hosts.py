@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two hosts with addresses of their own, as in README's third line."""
+
+import re
+
+import pytest
+from conftest import BUILD, DDPRUN, finish_all, start
+from hosts import two_hosts  # noqa: F401  (a fixture)
+
+
+def run_on_both(hosts, arguments, timeout=300, nproc=1):
+    processes = [
+        start(
+            [
+                *host.prefix,
+                *[DDPRUN, "--nnodes", "2", "--node-rank", rank, "--master-addr", hosts[0].address],
+                *["--nproc-per-node", nproc, *arguments],
+            ]
+        )
+        for rank, host in enumerate(hosts)
+    ]
+    return finish_all(processes, timeout)
+
+
+def test_train_ends_with_equal_parameters_on_both(two_hosts, tmp_path):  # noqa: F811
+    results = run_on_both(
+        two_hosts,
+        ["train", "--model", "netresdeep", "--dataset", "fashion-mnist", "--max-steps", "12", "--batch-size", "32"]
+        + ["--log-every", "4", "--no-eval", "--output-dir", str(tmp_path)],
+    )
+    assert [code for code, _, _ in results] == [0, 0], results
+    sums = [re.findall(r"parameters crc32 (\S+)", out) for _, out, _ in results]
+    assert len(sums[0]) == 1 and sums[0] == sums[1], results
+    for rank, (_, out, _) in enumerate(results):
+        assert re.search(rf":{rank}\] epoch 1/\d+ batch 4/\d+ loss \d", out), out
+    assert (tmp_path / "cifar_net.pth").is_file()
+
+
+def test_nccl_unique_id_reaches_the_other_host_byte_for_byte(two_hosts):  # noqa: F811
+    """The id is a real one: ncclGetUniqueId needs no GPU."""
+    results = run_on_both(two_hosts, [str(BUILD / "tests" / "nccl_id_probe")], nproc=2)
+    assert [code for code, _, _ in results] == [0, 0], results
+    lines = re.findall(r"rank (\d) nccl-id ([0-9a-f]+) (\S+)", "".join(out for _, out, _ in results))
+    assert sorted(rank for rank, _, _ in lines) == ["0", "1", "2", "3"], results
+    assert len({(unique_id, key) for _, unique_id, key in lines}) == 1, lines
+    unique_id = lines[0][1]
+    assert len(unique_id) == 2 * 128
+    assert set(unique_id) != {"0"}
+
+
+def test_a_failure_on_one_host_ends_the_other_with_the_same_verdict(two_hosts):  # noqa: F811
+    results = run_on_both(
+        two_hosts, ["sh", "-c", 'test "$RANK" = 1 && kill -SEGV $$; exec cat /dev/zero >/dev/null'], timeout=60
+    )
+    assert [code for code, _, _ in results] == [139, 139], results
+    verdicts = {re.search(r"run failed: (.*)", err).group(1) for _, _, err in results}
+    assert len(verdicts) == 1
+    assert "rank 1" in verdicts.pop()
+
+
+def test_a_host_that_vanishes_is_noticed(two_hosts):  # noqa: F811
+    """Its link goes down: no packet says goodbye, so keepalive must tell."""
+    processes = [
+        start(
+            [
+                *host.prefix,
+                *[DDPRUN, "--nnodes", "2", "--node-rank", rank, "--master-addr", two_hosts[0].address],
+                *["sh", "-c", "echo running; exec cat /dev/zero >/dev/null"],
+            ]
+        )
+        for rank, host in enumerate(two_hosts)
+    ]
+    assert "running" in processes[1].stdout.readline()
+    two_hosts[1].run("ip", "link", "set", "eth0", "down")
+    results = finish_all(processes, 60)
+    assert [code for code, _, _ in results] == [1, 1], results
+    assert "node rank 1" in results[0][2]
+    assert "10.77.0.1" in results[1][2]
+
+
+@pytest.mark.parametrize("late", [0, 1])
+def test_either_host_may_come_first(two_hosts, late):  # noqa: F811
+    common = [DDPRUN, "--nnodes", "2", "--master-addr", two_hosts[0].address]
+    early = 1 - late
+    first = start([*two_hosts[early].prefix, *common, "--node-rank", early, "true"])
+    assert "waiting for" in (said := first.stderr.readline()) or "not reached yet" in said
+    second = start([*two_hosts[late].prefix, *common, "--node-rank", late, "true"])
+    results = finish_all([first, second], 60)
+    assert [code for code, _, _ in results] == [0, 0], results
