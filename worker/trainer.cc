@@ -185,9 +185,10 @@ void Trainer::Report(std::int64_t epoch, std::int64_t batch, std::int64_t batche
 
 void Trainer::CheckFinite(double loss, std::int64_t epoch, std::int64_t batch) const {
   if (std::isfinite(loss)) return;
-  throw TrainingError("rank " + std::to_string(world_.rank()) + ": the loss is " + Fixed(loss, 0) +
-                      " at step " + std::to_string(step_) + " (epoch " + std::to_string(epoch) +
-                      ", batch " + std::to_string(batch) + "); try a lower --lr than " +
+  throw TrainingError("rank " + std::to_string(world_.rank()) + ": the loss is " +
+                      (std::isnan(loss) ? "not a number" : "infinite") + " at step " +
+                      std::to_string(step_) + " (epoch " + std::to_string(epoch) + ", batch " +
+                      std::to_string(batch) + "); try a lower --lr than " +
                       ToText(config_, *FindSetting("lr")) +
                       ", a longer --warmup-epochs, or for netresdeep --no-shared-blocks");
 }
