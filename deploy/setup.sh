@@ -81,6 +81,18 @@ install_torch() {
   find_python >/dev/null || die "torch $torch_version was installed but is not usable; remove $cache and try again"
 }
 
+# CUDA's runtime headers include crt/*.h, which NVIDIA ships in a package of its own that torch does not ask for.
+install_cuda_headers() {
+  local python torch_dir cuda
+  python=$(find_python)
+  torch_dir=$(torch_dir_of "$python")
+  [ -z "$(find_crt "$torch_dir")" ] || return 0
+  cuda=$(sed -n "s/^cuda[^=]*= '\([0-9]*\.[0-9]*\).*/\1/p" "$torch_dir/version.py")
+  say "installing the headers of CUDA $cuda that torch does not bring"
+  "$python" -m pip install -q --disable-pip-version-check --no-deps --target "$cache/cuda-crt" "nvidia-cuda-crt==$cuda.*" ||
+    say "nvidia-cuda-crt $cuda could not be installed: train will be built without GPU support"
+}
+
 # Into the environment in the cache; beside a user's own Python into one that sees its packages.
 install_test_tools() {
   local python
@@ -102,6 +114,7 @@ mkdir -p "$cache"
 exec 9>"$cache/.lock"
 flock -w 1800 9 || die "another deploy/setup.sh has held $cache/.lock for half an hour; end it and try again"
 install_torch
+install_cuda_headers
 [ "$with_tests" = 0 ] || install_test_tools
 images=/usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz
 [ -r "$images" ] || die "$images is missing although its package is installed; reinstall dataset-fashion-mnist"
