@@ -13,9 +13,10 @@
 
 namespace ddprun {
 
-// gRPC reports every refused connection on stderr; what a person must know is in our own sentences.
-// Left alone where the user has set GRPC_VERBOSITY.
-void SilenceGrpc();
+// Before the first use of gRPC; later calls do nothing. Turns its log off, which reports every
+// refused connection on stderr, unless the user has set GRPC_VERBOSITY: what a person must know is
+// in our own sentences. And keeps its callback threads until the process ends.
+void PrepareGrpc();
 
 // For the server's side.
 void SetServerArguments(grpc::ServerBuilder& builder);

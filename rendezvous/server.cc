@@ -73,7 +73,7 @@ absl::StatusOr<std::unique_ptr<RendezvousServer>> StartOnSocket(RendezvousServer
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RendezvousServer>> RendezvousServer::Start(Options options) {
-  SilenceGrpc();
+  PrepareGrpc();
   if (absl::StartsWith(options.address, kUnixPrefix)) return StartOnSocket(std::move(options));
   auto address = CheckBindable(options.address, options.port);
   if (!address.ok()) return address.status();

@@ -59,7 +59,10 @@ class Calls {
       entry.second->answered.Notify();
     }
     waiting_.clear();
+    ended_.Notify();
   }
+
+  void WaitUntilEnded() { ended_.WaitForNotificationWithTimeout(absl::FromChrono(kCloseTimeout)); }
 
  private:
   absl::Mutex mutex_;
@@ -67,6 +70,7 @@ class Calls {
   absl::flat_hash_map<std::uint64_t, Call*> waiting_
       ABSL_GUARDED_BY(mutex_);  // on their callers' stacks
   absl::Status end_ ABSL_GUARDED_BY(mutex_);
+  absl::Notification ended_;
 };
 
 class StoreClientImpl final : public StoreClient {
@@ -88,9 +92,7 @@ class StoreClientImpl final : public StoreClient {
 
   ~StoreClientImpl() override {
     upstream_->Cancel();
-    const auto gone = upstream_->gone();
-    upstream_.reset();
-    gone->WaitForNotificationWithTimeout(absl::FromChrono(kCloseTimeout));
+    calls_->WaitUntilEnded();
   }
 
   StoreResult Call(StoreOp op) override {

@@ -8,7 +8,6 @@
 #include <memory>
 #include <string>
 
-#include "absl/synchronization/notification.h"
 #include "proto/ddprun.grpc.pb.h"
 #include "rendezvous/write_queue.h"
 
@@ -31,11 +30,6 @@ class StoreUpstream final : public grpc::ClientBidiReactor<v1::StoreRequest, v1:
 
   StoreUpstream(const std::shared_ptr<grpc::Channel>& channel, OnReply on_reply, OnEnd on_end);
 
-  // Notified when the stream is destroyed and holds the channel no more. Whoever owns the channel
-  // waits for it before letting go: the last reference to a channel joins gRPC's callback threads,
-  // so it must not be dropped on one of them.
-  std::shared_ptr<const absl::Notification> gone() const { return gone_.notification; }
-
   // Threadsafe. Push() keeps the order, Flush() writes; after the end both do nothing.
   void Push(v1::StoreRequest request) { out_.Push(std::move(request)); }
   void Flush() { out_.Flush(); }
@@ -49,12 +43,6 @@ class StoreUpstream final : public grpc::ClientBidiReactor<v1::StoreRequest, v1:
  private:
   void Begin(const Hello& hello);
 
-  struct Gone {
-    ~Gone() { notification->Notify(); }
-    const std::shared_ptr<absl::Notification> notification = std::make_shared<absl::Notification>();
-  };
-
-  Gone gone_;  // the first member, so the last to be destroyed
   const std::unique_ptr<v1::Store::Stub> stub_;
   OnReply on_reply_;
   OnEnd on_end_;
