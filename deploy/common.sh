@@ -48,11 +48,12 @@ find_python() {
   return 1
 }
 
-# The folder that has crt/host_defines.h: beside the torch in folder $1, or in the cache. Nothing if there is none.
-find_crt() {
-  local header
-  for header in "$1"/../nvidia/*/include/crt/host_defines.h "$cache"/cuda-crt/nvidia/*/include/crt/host_defines.h; do
-    [ -e "$header" ] && dirname "$(dirname "$header")" && return
+# The folder that has crt/host_defines.h and nv/target: beside the torch in folder $1, or in the cache. Nothing if there
+# is none.
+find_cuda_headers() {
+  local folder
+  for folder in "$1"/../nvidia/*/include "$cache"/cuda-headers/nvidia/*/include; do
+    [ -e "$folder/crt/host_defines.h" ] && [ -e "$folder/nv/target" ] && echo "$folder" && return
   done
   return 0
 }
@@ -65,7 +66,7 @@ build() {
   python=$(find_python) || die "no Python with torch >= $torch_version was found; run deploy/setup.sh"
   torch_dir=$(torch_dir_of "$python")
   cmake -S "$repo" -B "$repo/build" -G Ninja -DDDPRUN_TORCH_DIR="$torch_dir" -DDDPRUN_PYTHON="$python" \
-    -DDDPRUN_CUDA_CRT_DIR="$(find_crt "$torch_dir")" \
+    -DDDPRUN_CUDA_EXTRA_INCLUDE_DIR="$(find_cuda_headers "$torch_dir")" \
     -DDDPRUN_WITH_TESTS="$with_tests" >"$repo/build/configure.log" 2>&1 || {
     cat "$repo/build/configure.log" >&2
     die "configuring failed; the lines above say why"

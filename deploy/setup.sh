@@ -81,16 +81,19 @@ install_torch() {
   find_python >/dev/null || die "torch $torch_version was installed but is not usable; remove $cache and try again"
 }
 
-# CUDA's runtime headers include crt/*.h, which NVIDIA ships in a package of its own that torch does not ask for.
+# CUDA's runtime headers include crt/*.h and nv/target, which NVIDIA ships in two packages that torch does not ask for.
 install_cuda_headers() {
   local python torch_dir cuda
   python=$(find_python)
   torch_dir=$(torch_dir_of "$python")
-  [ -z "$(find_crt "$torch_dir")" ] || return 0
+  [ -z "$(find_cuda_headers "$torch_dir")" ] || return 0
   cuda=$(sed -n "s/^cuda[^=]*= '\([0-9]*\.[0-9]*\).*/\1/p" "$torch_dir/version.py")
   say "installing the headers of CUDA $cuda that torch does not bring"
-  "$python" -m pip install -q --disable-pip-version-check --no-deps --target "$cache/cuda-crt" "nvidia-cuda-crt==$cuda.*" ||
-    say "nvidia-cuda-crt $cuda could not be installed: train will be built without GPU support"
+  rm -rf "$cache/cuda-headers"
+  # One call for both: pip replaces the folder that two packages share with that of the one it installed last.
+  "$python" -m pip install -q --disable-pip-version-check --no-deps --target "$cache/cuda-headers" \
+    "nvidia-cuda-crt==$cuda.*" "nvidia-cuda-cccl==$cuda.*" && [ -n "$(find_cuda_headers "$torch_dir")" ] ||
+    say "CUDA $cuda's headers crt/ and nv/target could not be installed: train will be built without GPU support"
 }
 
 # Into the environment in the cache; beside a user's own Python into one that sees its packages.

@@ -63,13 +63,19 @@ if(EXISTS "${DDPRUN_TORCH_DIR}/lib/libtorch_cuda.so")
   find_path(DDPRUN_CUDA_INCLUDE_DIR cuda_runtime_api.h HINTS ${nvidia_include_dirs} /usr/local/cuda/include
             DOC "CUDA's headers; no toolkit is needed")
   find_path(DDPRUN_NCCL_INCLUDE_DIR nccl.h HINTS ${nvidia_include_dirs} /usr/local/cuda/include)
-  # Those headers include crt/*.h, which are in a wheel that torch does not pull; deploy/setup.sh gets it.
-  find_path(DDPRUN_CUDA_CRT_DIR crt/host_defines.h HINTS ${nvidia_include_dirs} /usr/local/cuda/include
+  # Those headers include crt/*.h and nv/target, which are in wheels that torch does not pull; deploy/setup.sh gets them.
+  find_path(DDPRUN_CUDA_EXTRA_INCLUDE_DIR crt/host_defines.h HINTS ${nvidia_include_dirs} /usr/local/cuda/include
             DOC "A folder with crt/host_defines.h, from the package nvidia-cuda-crt or a CUDA toolkit")
-  find_library(DDPRUN_CUDART_LIBRARY NAMES cudart libcudart.so.13 libcudart.so.12
+  find_path(DDPRUN_CUDA_CCCL_INCLUDE_DIR nv/target
+            HINTS "${DDPRUN_CUDA_EXTRA_INCLUDE_DIR}" ${nvidia_include_dirs} /usr/local/cuda/include
+            DOC "A folder with nv/target, from the package nvidia-cuda-cccl or a CUDA toolkit")
+  # The wheels' libraries are the ones that torch loads, though a toolkit has better names for its own.
+  find_library(DDPRUN_CUDART_LIBRARY NAMES cudart libcudart.so.13 libcudart.so.12 NAMES_PER_DIR
                HINTS ${nvidia_library_dirs} /usr/local/cuda/lib64)
-  find_library(DDPRUN_NCCL_LIBRARY NAMES nccl libnccl.so.2 HINTS ${nvidia_library_dirs} /usr/local/cuda/lib64)
-  if(DDPRUN_CUDA_INCLUDE_DIR AND DDPRUN_CUDA_CRT_DIR AND DDPRUN_NCCL_INCLUDE_DIR AND DDPRUN_CUDART_LIBRARY AND DDPRUN_NCCL_LIBRARY)
+  find_library(DDPRUN_NCCL_LIBRARY NAMES nccl libnccl.so.2 NAMES_PER_DIR
+               HINTS ${nvidia_library_dirs} /usr/local/cuda/lib64)
+  if(DDPRUN_CUDA_INCLUDE_DIR AND DDPRUN_CUDA_EXTRA_INCLUDE_DIR AND DDPRUN_CUDA_CCCL_INCLUDE_DIR AND DDPRUN_NCCL_INCLUDE_DIR
+     AND DDPRUN_CUDART_LIBRARY AND DDPRUN_NCCL_LIBRARY)
     set(DDPRUN_TORCH_HAS_CUDA ON)
   else()
     message(WARNING "LibTorch in ${DDPRUN_TORCH_DIR} has CUDA, but CUDA's or NCCL's headers or libraries were found "
@@ -79,7 +85,8 @@ endif()
 if(DDPRUN_TORCH_HAS_CUDA)
   add_library(ddprun_torch_cuda INTERFACE)
   target_include_directories(ddprun_torch_cuda SYSTEM INTERFACE
-    "${DDPRUN_CUDA_INCLUDE_DIR}" "${DDPRUN_NCCL_INCLUDE_DIR}" ${nvidia_include_dirs} "${DDPRUN_CUDA_CRT_DIR}")
+    "${DDPRUN_CUDA_INCLUDE_DIR}" "${DDPRUN_NCCL_INCLUDE_DIR}" ${nvidia_include_dirs} "${DDPRUN_CUDA_EXTRA_INCLUDE_DIR}"
+    "${DDPRUN_CUDA_CCCL_INCLUDE_DIR}")
   target_compile_definitions(ddprun_torch_cuda INTERFACE USE_C10D_NCCL)
   # Without --no-as-needed a linker that drops libraries whose symbols are not named would drop the kernels.
   target_link_libraries(ddprun_torch_cuda INTERFACE ddprun_torch -Wl,--no-as-needed
