@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The file in which a worker says why it failed, at the path in TORCHELASTIC_ERROR_FILE. The format is
-// torchelastic's (torch/distributed/elastic/multiprocessing/errors/error_handler.py), so that Python programs
-// decorated with @record are understood and our workers are understood by torchrun.
+// The file in which a worker says why it failed, at the path in TORCHELASTIC_ERROR_FILE. The format
+// is torchelastic's (torch/distributed/elastic/multiprocessing/errors/error_handler.py), so that
+// Python programs decorated with @record are understood and our workers are understood by torchrun.
 #pragma once
 
 #include <string>
@@ -14,12 +14,13 @@ namespace ddprun {
 // Longest message that is written or read; the rest is cut.
 inline constexpr std::size_t kFailureMessageBytesMax = 16 * 1024;
 
-// Writes {"message": {"message": TEXT, "extraInfo": {"timestamp": SECONDS}}} to a temporary file beside `path` and
-// renames it, so that a reader never sees half of it.
-absl::Status WriteFailureRecord(const std::string& path, const std::string& message, long long timestamp_seconds);
+// Writes {"message": {"message": TEXT, "extraInfo": {"timestamp": SECONDS}}} to a temporary file
+// beside `path` and renames it, so that a reader never sees half of it.
+absl::Status WriteFailureRecord(const std::string& path, const std::string& message,
+                                long long timestamp_seconds);
 
-// The message of such a file, also where "message" is a plain string. NOT_FOUND if there is no file,
-// INVALID_ARGUMENT if it is not of that format: the caller then goes on without it.
+// The message of such a file, also where "message" is a plain string. NOT_FOUND if there is no
+// file, INVALID_ARGUMENT if it is not of that format: the caller then goes on without it.
 absl::StatusOr<std::string> ReadFailureRecord(const std::string& path);
 
 }  // namespace ddprun

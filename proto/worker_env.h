@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an agent tells a worker through its environment: torchrun's names with torchrun's meanings, and a few of our
-// own. Agent and worker agree on nothing else but signals, the exit status, the failure record and the unix socket.
+// What an agent tells a worker through its environment: torchrun's names with torchrun's meanings,
+// and a few of our own. Agent and worker agree on nothing else but signals, the exit status, the
+// failure record and the unix socket.
 #pragma once
 
 #include <functional>
@@ -14,35 +15,37 @@
 namespace ddprun {
 
 struct WorkerEnv {
-  int rank = 0;                  // RANK
-  int local_rank = 0;            // LOCAL_RANK
-  int world_size = 1;            // WORLD_SIZE
-  int local_world_size = 1;      // LOCAL_WORLD_SIZE
-  int group_rank = 0;            // GROUP_RANK: the node's rank
-  int group_world_size = 1;      // GROUP_WORLD_SIZE: number of nodes
-  std::string role = "default";  // ROLE_NAME; ROLE_RANK and ROLE_WORLD_SIZE equal rank and world size
-  std::string master_addr;       // MASTER_ADDR
-  int master_port = 0;           // MASTER_PORT
-  int restart_count = 0;         // TORCHELASTIC_RESTART_COUNT
-  int max_restarts = 0;          // TORCHELASTIC_MAX_RESTARTS
-  std::string run_id;            // TORCHELASTIC_RUN_ID
-  std::string error_file;        // TORCHELASTIC_ERROR_FILE; empty: none
+  int rank = 0;              // RANK
+  int local_rank = 0;        // LOCAL_RANK
+  int world_size = 1;        // WORLD_SIZE
+  int local_world_size = 1;  // LOCAL_WORLD_SIZE
+  int group_rank = 0;        // GROUP_RANK: the node's rank
+  int group_world_size = 1;  // GROUP_WORLD_SIZE: number of nodes
+  std::string role =
+      "default";            // ROLE_NAME; ROLE_RANK and ROLE_WORLD_SIZE equal rank and world size
+  std::string master_addr;  // MASTER_ADDR
+  int master_port = 0;      // MASTER_PORT
+  int restart_count = 0;    // TORCHELASTIC_RESTART_COUNT
+  int max_restarts = 0;     // TORCHELASTIC_MAX_RESTARTS
+  std::string run_id;       // TORCHELASTIC_RUN_ID
+  std::string error_file;   // TORCHELASTIC_ERROR_FILE; empty: none
   // Ours. Absent where something else than ddprun started the worker.
-  std::string agent_socket;      // DDPRUN_AGENT_SOCKET: path of the agent's unix socket; empty: none
+  std::string agent_socket;  // DDPRUN_AGENT_SOCKET: path of the agent's unix socket; empty: none
   unsigned long long round = 0;  // DDPRUN_ROUND; 0: none
-  bool console_is_terminal = false;  // DDPRUN_CONSOLE_TERMINAL=1: the agent's output ends on a terminal
+  bool console_is_terminal =
+      false;  // DDPRUN_CONSOLE_TERMINAL=1: the agent's output ends on a terminal
 };
 
-// All variables of `env`, TORCHELASTIC_USE_AGENT_STORE=False among them: the agent's store speaks gRPC, so a Python
-// program's rank 0 opens a TCPStore of its own at MASTER_ADDR:MASTER_PORT.
+// All variables of `env`, TORCHELASTIC_USE_AGENT_STORE=False among them: the agent's store speaks
+// gRPC, so a Python program's rank 0 opens a TCPStore of its own at MASTER_ADDR:MASTER_PORT.
 std::vector<std::pair<std::string, std::string>> ToEnviron(const WorkerEnv& env);
 
 using GetEnv = std::function<std::optional<std::string>(const std::string& name)>;
 
-// Reads what ToEnviron() writes. Of torchrun's names RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are needed; the
-// others have defaults (LOCAL_RANK: RANK on one node), so that srun, mpirun or a person can set the four by hand.
-// With none of the four set the answer is a world of one. INVALID_ARGUMENT names the variable that is missing,
-// not a number, or out of range.
+// Reads what ToEnviron() writes. Of torchrun's names RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT
+// are needed; the others have defaults (LOCAL_RANK: RANK on one node), so that srun, mpirun or a
+// person can set the four by hand. With none of the four set the answer is a world of one.
+// INVALID_ARGUMENT names the variable that is missing, not a number, or out of range.
 absl::StatusOr<WorkerEnv> FromEnviron(const GetEnv& get_env);
 
 // FromEnviron() over this process's own environment.

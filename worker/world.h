@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This process as rank r of n: the store, the process group and the device, made from the worker's environment.
+// This process as rank r of n: the store, the process group and the device, made from the worker's
+// environment.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
@@ -18,17 +19,20 @@ enum class BackendChoice { kAuto, kGloo, kNccl };
 // "auto", "gloo" or "nccl"; throws std::invalid_argument that names the three.
 BackendChoice ParseBackend(const std::string& text);
 
-// The process group of all ranks and the device of this one. Movable nowhere: others hold references to it. Every
-// method that communicates must be called by all ranks in the same order.
+// The process group of all ranks and the device of this one. Movable nowhere: others hold
+// references to it. Every method that communicates must be called by all ranks in the same order.
 class World {
  public:
   struct Options {
-    BackendChoice backend = BackendChoice::kAuto;  // kAuto: NCCL where each local rank has a GPU of its own, else Gloo
-    std::chrono::milliseconds timeout{std::chrono::minutes(10)};  // of a collective, and of the set-up
+    BackendChoice backend =
+        BackendChoice::kAuto;  // kAuto: NCCL where each local rank has a GPU of its own, else Gloo
+    std::chrono::milliseconds timeout{
+        std::chrono::minutes(10)};  // of a collective, and of the set-up
   };
 
-  // Joins the others. Throws c10::Error or std::runtime_error with one sentence: a store that is not reached, NCCL
-  // asked for without a GPU ("--backend nccl needs a CUDA device; ..."), a world that does not complete in time.
+  // Joins the others. Throws c10::Error or std::runtime_error with one sentence: a store that is
+  // not reached, NCCL asked for without a GPU ("--backend nccl needs a CUDA device; ..."), a world
+  // that does not complete in time.
   static std::unique_ptr<World> Join(const WorkerEnv& env, Options options);
   virtual ~World() = default;
 

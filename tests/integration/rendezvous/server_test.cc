@@ -65,7 +65,8 @@ TEST(ServerTest, IPv6) {
   EXPECT_TRUE(a.Next<Start>());
 }
 
-// gRPC ended its shared threads with the last user and sometimes aborted when the next came at that moment.
+// gRPC ended its shared threads with the last user and sometimes aborted when the next came at that
+// moment.
 TEST(ServerTest, ManyOneAfterAnother) {
   for (int i = 0; i < 200; ++i) {
     auto server = StartServer();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads a saved model and images, writes the scores: for tests that compare them with another program's.
+// Reads a saved model and images, writes the scores: for tests that compare them with another
+// program's.
 //   logits_probe MODEL shared|unshared STATE.pth IMAGES.f32 LOGITS.f32
 // Images are N x 3 x 32 x 32 floats of this machine's byte order, scores N x 10.
 #include <ATen/core/grad_mode.h>
@@ -20,7 +21,8 @@ at::Tensor ReadImages(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   const std::string bytes{std::istreambuf_iterator<char>(file), {}};
   constexpr std::size_t kImageBytes = 3 * 32 * 32 * sizeof(float);
-  TORCH_CHECK(!bytes.empty() && bytes.size() % kImageBytes == 0, path, " does not hold whole images");
+  TORCH_CHECK(!bytes.empty() && bytes.size() % kImageBytes == 0, path,
+              " does not hold whole images");
   const auto count = static_cast<std::int64_t>(bytes.size() / kImageBytes);
   return at::from_blob(const_cast<char*>(bytes.data()), {count, 3, 32, 32}, at::kFloat).clone();
 }
@@ -32,7 +34,8 @@ void Run(char** arguments) {
   model->eval();
   const at::Tensor scores = model->forward(ReadImages(arguments[4])).contiguous();
   std::ofstream file(arguments[5], std::ios::binary);
-  file.write(static_cast<const char*>(scores.const_data_ptr()), static_cast<std::streamsize>(scores.nbytes()));
+  file.write(static_cast<const char*>(scores.const_data_ptr()),
+             static_cast<std::streamsize>(scores.nbytes()));
   TORCH_CHECK(file.flush(), "cannot write ", arguments[5]);
 }
 
@@ -41,7 +44,8 @@ void Run(char** arguments) {
 
 int main(int argc, char** argv) {
   if (argc != 6) {
-    std::fputs("usage: logits_probe MODEL shared|unshared STATE.pth IMAGES.f32 LOGITS.f32\n", stderr);
+    std::fputs("usage: logits_probe MODEL shared|unshared STATE.pth IMAGES.f32 LOGITS.f32\n",
+               stderr);
     return 2;
   }
   try {
