@@ -39,7 +39,6 @@ enum class Phase {
 };
 
 // ---- Events
-// -----------------------------------------------------------------------------------------------------
 
 // One worker ended, or could not be started. `message` is its failure record, if it left one.
 struct WorkerEnded {
@@ -67,7 +66,6 @@ using Event = std::variant<Connecting, Waiting, Start, Stop, Finish, Refused, Se
                            WorkerEnded, AllGone, SignalReceived, WardenLost, DeadlinePassed>;
 
 // ---- Effects
-// ----------------------------------------------------------------------------------------------------
 
 struct SpawnRound {
   Start start;
@@ -95,7 +93,6 @@ using Effect = std::variant<SpawnRound, TerminateWorkers, KillWorkers, SendRepor
 using Effects = std::vector<Effect>;
 
 // ---- State
-// ------------------------------------------------------------------------------------------------------
 
 struct SupervisorState {
   Phase phase = Phase::kWaiting;

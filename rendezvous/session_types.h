@@ -77,7 +77,6 @@ struct Verdict {
 };
 
 // ---- Reports: node to service
-// -----------------------------------------------------------------------------------
 
 struct Join {
   unsigned protocol_version = 0;
@@ -122,7 +121,6 @@ struct Leave {
 using Report = std::variant<Join, WorkerFailed, NodeSucceeded, NodeStopped, Leave>;
 
 // ---- Directives: service to node
-// --------------------------------------------------------------------------------
 
 struct Waiting {
   std::string reason;
