@@ -2,7 +2,6 @@
 #include "launcher/network.h"
 
 #include <ifaddrs.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -12,19 +11,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "launcher/owned_fd.h"
+#include "rendezvous/resolve.h"
 
 namespace ddprun {
 namespace {
-
-using AddressList = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
-
-AddressList Resolve(const std::string& host, const std::string& port) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* list = nullptr;
-  if (getaddrinfo(host.c_str(), port.c_str(), &hints, &list) != 0) list = nullptr;
-  return {list, &freeaddrinfo};
-}
 
 bool IsSameAddress(const sockaddr* a, const sockaddr* b) {
   if (a == nullptr || b == nullptr || a->sa_family != b->sa_family) return false;
@@ -43,7 +33,7 @@ bool IsThisMachine(const std::string& host) {
   ifaddrs* interfaces = nullptr;
   if (getifaddrs(&interfaces) != 0) return false;
   const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(interfaces, &freeifaddrs);
-  const AddressList addresses = Resolve(host, "0");
+  const AddrInfoPtr addresses = Resolve(host, 0, SOCK_STREAM, 0);
   for (const addrinfo* address = addresses.get(); address != nullptr; address = address->ai_next) {
     for (const ifaddrs* interface = interfaces; interface != nullptr;
          interface = interface->ifa_next) {
@@ -54,7 +44,7 @@ bool IsThisMachine(const std::string& host) {
 }
 
 bool IsPortFree(const std::string& host, int port) {
-  const AddressList addresses = Resolve(host, std::to_string(port));
+  const AddrInfoPtr addresses = Resolve(host, port, SOCK_STREAM, 0);
   if (addresses == nullptr) return false;
   const OwnedFd fd(socket(addresses->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!fd.valid()) return false;

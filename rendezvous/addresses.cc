@@ -2,7 +2,6 @@
 #include "rendezvous/addresses.h"
 
 #include <arpa/inet.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -15,6 +14,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "rendezvous/resolve.h"
 #include "rendezvous/session_client.h"
 
 namespace ddprun {
@@ -34,22 +34,11 @@ class Socket {
   const int fd_;
 };
 
-struct FreeAddrInfo {
-  void operator()(addrinfo* list) const { freeaddrinfo(list); }
-};
-using AddrInfoPtr = std::unique_ptr<addrinfo, FreeAddrInfo>;
-
-absl::StatusOr<AddrInfoPtr> Resolve(const std::string& host, int port, int type, int flags) {
-  addrinfo hints{};
-  hints.ai_socktype = type;
-  hints.ai_flags = flags | AI_NUMERICSERV;
-  addrinfo* list = nullptr;
-  const int error = getaddrinfo(host.c_str(), absl::StrCat(port).c_str(), &hints, &list);
-  if (error != 0 || list == nullptr) {
-    return absl::UnavailableError(
-        absl::StrCat("cannot resolve '", host, "': ", gai_strerror(error)));
-  }
-  return AddrInfoPtr(list);
+absl::StatusOr<AddrInfoPtr> ResolveOrSay(const std::string& host, int port, int type, int flags) {
+  int error = 0;
+  AddrInfoPtr list = Resolve(host, port, type, flags, &error);
+  if (list != nullptr) return list;
+  return absl::UnavailableError(absl::StrCat("cannot resolve '", host, "': ", gai_strerror(error)));
 }
 
 std::string ToText(const sockaddr* address, socklen_t length) {
@@ -72,7 +61,7 @@ std::string HostPort(const std::string& host, int port) {
 }
 
 absl::StatusOr<std::string> CheckBindable(const std::string& host, int port) {
-  auto list = Resolve(host, port, SOCK_STREAM, AI_PASSIVE);
+  auto list = ResolveOrSay(host, port, SOCK_STREAM, AI_PASSIVE);
   if (!list.ok()) {
     return absl::InvalidArgumentError(
         absl::StrCat("cannot listen on ", HostPort(host, port), ": ", list.status().message()));
@@ -126,7 +115,7 @@ absl::Status CheckSocketPath(const std::string& path) {
 }
 
 absl::StatusOr<std::string> LocalAddressTowards(const std::string& host, int port) {
-  auto list = Resolve(host, port, SOCK_DGRAM, 0);
+  auto list = ResolveOrSay(host, port, SOCK_DGRAM, 0);
   if (!list.ok()) return list.status();
   int error = 0;
   for (const addrinfo* entry = list->get(); entry != nullptr; entry = entry->ai_next) {
@@ -147,7 +136,7 @@ absl::StatusOr<std::string> LocalAddressTowards(const std::string& host, int por
 }
 
 absl::StatusOr<int> FindFreePort(const std::string& address) {
-  auto list = Resolve(address, 0, SOCK_STREAM, 0);
+  auto list = ResolveOrSay(address, 0, SOCK_STREAM, 0);
   if (!list.ok()) return list.status();
   const Socket probe((*list)->ai_family, SOCK_STREAM);
   sockaddr_storage local{};

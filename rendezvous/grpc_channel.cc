@@ -2,6 +2,7 @@
 #include "rendezvous/grpc_channel.h"
 
 #include <grpc/support/log.h>
+#include <sys/socket.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -13,6 +14,7 @@
 #include "absl/strings/strip.h"
 #include "rendezvous/addresses.h"
 #include "rendezvous/limits.h"
+#include "rendezvous/resolve.h"
 
 namespace ddprun {
 namespace {
@@ -30,6 +32,13 @@ std::string GrpcTarget(const std::string& target) {
   if (colon == std::string::npos) return target;
   std::string host = target.substr(0, colon);
   if (absl::StartsWith(host, "[")) return absl::StrCat("ipv6:", target);
+  // gRPC's resolver does not know it where no /etc/hosts has it.
+  if (host == "localhost") {
+    const AddrInfoPtr list = Resolve(host, 0, SOCK_STREAM, 0);
+    if (list != nullptr && list->ai_next == nullptr && list->ai_family == AF_INET) {
+      return absl::StrCat("ipv4:127.0.0.1", target.substr(colon));
+    }
+  }
   return IsNumericAddress(host) ? absl::StrCat("ipv4:", target) : absl::StrCat("dns:///", target);
 }
 

@@ -16,6 +16,12 @@ DDPRUN = str(BIN / "ddprun")
 TRAIN = str(BIN / "train")
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
 
+
+def torchrun_standalone():
+    """`torchrun --standalone` by address: that flag meets at `localhost`, which a container may not know."""
+    return [*TORCHRUN, "--nnodes=1", "--master-addr=127.0.0.1", f"--master-port={free_port()}"]
+
+
 SESSION = f"{os.getpid()}-{os.urandom(4).hex()}"
 
 # What a launcher would set, and what would change a run behind a test's back.

@@ -234,3 +234,12 @@ def test_bad_variables_without_a_launcher(name, value):
 def test_nothing_is_left_behind():
     """Runs last in this file: no process that any test above started may be alive."""
     assert not processes_of_this_session()
+
+
+def test_localhost_is_known_where_no_hosts_file_has_it(port):
+    """A bare container has an empty /etc/hosts."""
+    if os.geteuid() != 0:
+        pytest.skip("hiding /etc/hosts needs root")
+    hidden = ["unshare", "--mount", "sh", "-c", 'mount --bind /dev/null /etc/hosts && exec "$@"', "sh"]
+    done = run([*hidden, DDPRUN, "--nnodes", "1", "--rdzv-endpoint", f"localhost:{port}", "--rdzv-id", "a", "true"])
+    assert done.returncode == 0, done.stderr

@@ -5,7 +5,7 @@ import pathlib
 import sys
 
 import pytest
-from conftest import DDPRUN, TORCHRUN, clean_environment, run
+from conftest import DDPRUN, clean_environment, run, torchrun_standalone
 
 HERE = pathlib.Path(__file__).resolve().parent
 STEPS = 20
@@ -32,7 +32,7 @@ def test_twenty_steps_of_two_ranks(tmp_path, model, flags, batch_size):
         )
         assert done.returncode == 0, done.stderr
     done = run(
-        [*TORCHRUN, "--standalone", "--nproc-per-node", "2", HERE / "parity_ddp.py", *recipe]
+        [*torchrun_standalone(), "--nproc-per-node", "2", HERE / "parity_ddp.py", *recipe]
         + ["--steps", STEPS, "--init", tmp_path / "initial" / "cifar_net.pth"]
         + ["--final", tmp_path / "final" / "cifar_net.pth"],
         timeout=400,

@@ -10,7 +10,7 @@ import time
 import numpy
 import pytest
 import torch
-from conftest import DDPRUN, TORCHRUN, TRAIN, clean_environment, finish_all, free_port, run, start
+from conftest import DDPRUN, TRAIN, clean_environment, finish_all, free_port, run, start, torchrun_standalone
 
 SMALL = ["--dataset", "synthetic", "--batch-size", "16", "--max-steps", "6", "--log-every", "2", "--lr", "0.01"]
 LOSS = re.compile(r"epoch (\d+)/\d+ batch (\d+)/\d+ loss (\d+\.\d+)")
@@ -55,10 +55,10 @@ def test_under_torchrun_by_hand_and_alone_it_is_the_same_training(tmp_path):
     """Two ranks started by ddprun, by torchrun and by hand end in the same parameters."""
     by_hand_port = str(free_port())
     outputs = {name: tmp_path / name for name in ("ddprun", "torchrun", "hand")}
-    two = ["--standalone", "--nproc-per-node", "2"]
+    two = ["--nproc-per-node", "2"]
     runs = {
-        "ddprun": [[DDPRUN, *two, TRAIN]],
-        "torchrun": [[*TORCHRUN, *two, "--no-python", TRAIN]],
+        "ddprun": [[DDPRUN, "--standalone", *two, TRAIN]],
+        "torchrun": [[*torchrun_standalone(), *two, "--no-python", TRAIN]],
         "hand": [[TRAIN], [TRAIN]],
     }
     for name, commands in runs.items():
@@ -66,7 +66,7 @@ def test_under_torchrun_by_hand_and_alone_it_is_the_same_training(tmp_path):
         for rank, command in enumerate(commands):
             env = clean_environment(OMP_NUM_THREADS="1")
             if name == "hand":
-                env.update(RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="localhost", MASTER_PORT=by_hand_port)
+                env.update(RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=by_hand_port)
             processes.append(start([*command, *SMALL, "--no-eval", "--output-dir", outputs[name]], env=env))
         results = finish_all(processes)
         assert [code for code, _, _ in results] == [0] * len(commands), results

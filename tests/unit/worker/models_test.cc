@@ -36,6 +36,11 @@ struct Expected {
   std::size_t keys;  // len(model.state_dict())
 };
 
+// The test's name in ctest must not hang on where its strings lie.
+void PrintTo(const Expected& expected, std::ostream* out) {
+  *out << expected.name << (expected.shared_blocks ? "_shared" : "_separate");
+}
+
 class EveryModel : public ::testing::TestWithParam<Expected> {};
 
 TEST_P(EveryModel, HasPythonsParametersAndGivesAScoreForEachClass) {
