@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <fstream>
+#include <mutex>
 
 #include "rendezvous/journal_format.h"
 #include "tests/integration/rendezvous/journal_fixture.h"
