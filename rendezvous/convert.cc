@@ -26,8 +26,16 @@ milliseconds GetDuration(const google::protobuf::Duration& from) {
   return milliseconds(seconds * 1000 + from.nanos() / 1'000'000);
 }
 
+// Not within a character: what was cut once must come through the next conversion as it is, or a
+// journal would replay another text than the one that was acted on.
 std::string Cut(std::string text, std::size_t size_max) {
-  if (text.size() > size_max) text.resize(size_max);
+  if (text.size() <= size_max) return text;
+  std::size_t size = size_max;
+  for (int i = 0; i < 3 && size > 0; ++i) {
+    if ((static_cast<unsigned char>(text[size]) & 0xC0) != 0x80) break;
+    --size;
+  }
+  text.resize(size);
   return text;
 }
 
@@ -274,6 +282,30 @@ absl::StatusOr<Report> FromProto(const v1::Report& message) {
   return absl::InvalidArgumentError(
       "a report of a kind that this version does not know; install the same ddprun on all nodes");
 }
+
+v1::Join ToProto(const Join& join) {
+  v1::Join message;
+  Fill(join, &message);
+  return message;
+}
+
+Join FromProto(const v1::Join& message) { return Read(message); }
+
+v1::Failure ToProto(const Failure& failure) {
+  v1::Failure message;
+  Fill(failure, &message);
+  return message;
+}
+
+Failure FromProto(const v1::Failure& message) { return Read(message); }
+
+v1::Verdict ToProto(const Verdict& verdict) {
+  v1::Verdict message;
+  Fill(verdict, &message);
+  return message;
+}
+
+Verdict FromProto(const v1::Verdict& message) { return Read(message); }
 
 v1::Directive ToProto(const Directive& directive) {
   v1::Directive message;

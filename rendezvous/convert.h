@@ -14,6 +14,14 @@ namespace ddprun {
 v1::Report ToProto(const Report& report);
 absl::StatusOr<Report> FromProto(const v1::Report& message);
 
+// Of a report or a directive, or kept by themselves in a journal.
+v1::Join ToProto(const Join& join);
+Join FromProto(const v1::Join& message);
+v1::Failure ToProto(const Failure& failure);
+Failure FromProto(const v1::Failure& message);
+v1::Verdict ToProto(const Verdict& verdict);
+Verdict FromProto(const v1::Verdict& message);
+
 v1::Directive ToProto(const Directive& directive);
 absl::StatusOr<Directive> FromProto(const v1::Directive& message);
 

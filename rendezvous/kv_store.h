@@ -62,6 +62,11 @@ class KvStore {
   std::vector<Answer> Clear(RoundId round);
 
   RoundId round() const { return round_; }
+  // All that is stored, for a snapshot.
+  const absl::flat_hash_map<std::string, std::string>& values() const { return values_; }
+  const absl::flat_hash_map<std::string, std::deque<std::string>>& queues() const {
+    return queues_;
+  }
   std::size_t key_count() const { return values_.size(); }
   std::size_t waiter_count() const { return waiters_.size(); }
 

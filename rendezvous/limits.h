@@ -55,4 +55,19 @@ inline constexpr std::chrono::seconds kStoreAnswerSlack{20};
 // How long a client that ends waits for its last words to be taken.
 inline constexpr std::chrono::seconds kCloseTimeout{1};
 
+// The journal. A record holds one event, at most a message; a part of a snapshot is cut to
+// kJournalPartBytes by whoever makes it. A length above the limit can only be damage.
+inline constexpr std::size_t kJournalRecordBytesMax = std::size_t{64} << 20;
+inline constexpr std::size_t kJournalPartBytes = std::size_t{4} << 20;
+// Above this much journal, and twice the last snapshot's size, a new snapshot is wanted: replay
+// stays below a second, and what snapshots cost stays below what the records cost.
+inline constexpr std::size_t kJournalSegmentBytesMax = std::size_t{64} << 20;
+// Records that wait for the disk. More means that it does not follow.
+inline constexpr std::size_t kJournalQueueBytesMax = std::size_t{256} << 20;
+// What a crash of the machine may cost where commits do not wait for the disk (a crash of the
+// process alone costs nothing).
+inline constexpr std::chrono::milliseconds kJournalSyncInterval{100};
+// A disk that takes no record for this long does not answer.
+inline constexpr std::chrono::seconds kJournalAnswerTimeout{30};
+
 }  // namespace ddprun

@@ -44,7 +44,7 @@ def test_rooms_include_only_what_they_may():
 def test_no_file_sees_both_torch_and_protobuf():
     """The wheel carries protobuf headers of another version than the system's."""
     torch = re.compile(r'#include\s*[<"](torch|ATen|c10)/')
-    wire = re.compile(r'#include\s*[<"](google/protobuf|grpc|proto/ddprun\.)')
+    wire = re.compile(r'#include\s*[<"](google/protobuf|grpc|proto/(ddprun|journal)\.)')
     for room in MAY_INCLUDE:
         for path in sources(room):
             text = path.read_text()

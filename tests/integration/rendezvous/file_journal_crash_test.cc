@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+// The journal under what ends services: kill -9 at random moments and at every system call, and a
+// full disk. What Commit has acknowledged is there afterwards, and nothing else than what was
+// appended.
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <mutex>
+#include <random>
+
+#include "tests/integration/rendezvous/journal_fixture.h"
+
+namespace ddprun {
+namespace {
+
+using ::testing::HasSubstr;
+
+// The state of the services below: how many records there were. Each record is its number.
+int CountOf(const OpenedJournal& opened) {
+  int count = opened.parts.empty() ? 0 : std::stoi(opened.parts.front());
+  for (const std::string& record : opened.records) {
+    EXPECT_EQ(record, std::to_string(++count)) << "a record is missing or twice";
+  }
+  return count;
+}
+
+// Threads that append for ever and say after each commit how far they are. Never returns.
+[[noreturn]] void ServeUntilKilled(const std::string& folder, int acknowledge) {
+  OpenedJournal opened = OpenJournal(
+      folder, {.sync_interval = std::chrono::milliseconds(1), .segment_bytes_max = 5'000});
+  if (!opened.status.ok()) _exit(1);
+  std::mutex state;
+  int count = CountOf(opened);
+  const auto serve = [&] {
+    for (;;) {
+      std::uint64_t number = 0;
+      int mine = 0;
+      {
+        const std::lock_guard<std::mutex> lock(state);
+        mine = ++count;
+        number = opened.journal->Append(std::to_string(mine));
+        if (opened.journal->WantsSnapshot()) {
+          opened.journal->Snapshot({std::to_string(count), std::string(20'000, 's')});
+        }
+      }
+      if (!opened.journal->Commit(number).ok()) _exit(1);
+      if (write(acknowledge, &mine, sizeof mine) != sizeof mine) _exit(1);
+    }
+  };
+  std::thread second(serve);
+  std::thread third(serve);
+  serve();
+  _exit(1);
+}
+
+TEST(FileJournalCrashTest, KilledAtRandomMomentsItHasAllThatWasCommitted) {
+  JournalFolder folder;
+  std::mt19937 random(5);
+  int snapshots_seen = 0;
+  for (int round = 0; round < 200; ++round) {
+    int ends[2];
+    ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+    const pid_t child = fork();
+    if (child == 0) ServeUntilKilled(folder.path(), ends[1]);
+    close(ends[1]);
+    int acknowledged = 0;
+    const auto enough = 1 + random() % 300;
+    for (unsigned i = 0; i < enough; ++i) {
+      int more = 0;
+      ASSERT_EQ(read(ends[0], &more, sizeof more), static_cast<ssize_t>(sizeof more));
+      acknowledged = std::max(acknowledged, more);
+    }
+    kill(child, SIGKILL);
+    // What it had said before it died counts too.
+    for (int more = 0; read(ends[0], &more, sizeof more) == sizeof more;) {
+      acknowledged = std::max(acknowledged, more);
+    }
+    close(ends[0]);
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFSIGNALED(status));
+    const OpenedJournal opened = OpenJournal(folder.path());
+    ASSERT_TRUE(opened.status.ok()) << opened.status;
+    ASSERT_GE(CountOf(opened), acknowledged);
+    if (!opened.parts.empty()) ++snapshots_seen;
+    ASSERT_FALSE(HasFailure());
+  }
+  EXPECT_GT(snapshots_seen, 100);
+}
+
+// ---- Killed at every system call
+
+// Five commits with a snapshot between them. Ends by itself unless it is killed.
+[[noreturn]] void ServeOnce(const std::string& folder, int acknowledge) {
+  if (ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) _exit(2);
+  raise(SIGSTOP);
+  {
+    OpenedJournal opened = OpenJournal(folder, {.segment_bytes_max = 10});
+    if (!opened.status.ok()) _exit(1);
+    int count = CountOf(opened);
+    for (int i = 0; i < 5; ++i) {
+      const std::uint64_t number = opened.journal->Append(std::to_string(++count));
+      if (i == 2) opened.journal->Snapshot({std::to_string(count), "state"});
+      // A journal that is closed before does not begin with it.
+      if (i == 4) Eventually([&] { return opened.journal->Report().snapshots == 1; });
+      if (!opened.journal->Commit(number).ok()) _exit(1);
+      if (write(acknowledge, &count, sizeof count) != sizeof count) _exit(1);
+    }
+  }
+  _exit(0);
+}
+
+// Lets the child and its threads run for `stops` entries to and exits from system calls, then kills
+// it. False: it ended before.
+bool KillAfter(pid_t child, int stops) {
+  int status = 0;
+  if (waitpid(child, &status, 0) != child || !WIFSTOPPED(status)) return false;
+  ptrace(PTRACE_SETOPTIONS, child, nullptr, PTRACE_O_TRACECLONE | PTRACE_O_EXITKILL);
+  ptrace(PTRACE_SYSCALL, child, nullptr, nullptr);
+  for (;;) {
+    const pid_t stopped = waitpid(-1, &status, __WALL);
+    if (stopped < 0) return false;
+    if (WIFEXITED(status) || WIFSIGNALED(status)) {
+      if (stopped == child) return false;
+      continue;
+    }
+    if (stops-- == 0) break;
+    ptrace(PTRACE_SYSCALL, stopped, nullptr, nullptr);
+  }
+  kill(child, SIGKILL);
+  // The leader's end is told last.
+  while (waitpid(-1, &status, __WALL) != child || !WIFSIGNALED(status)) {
+  }
+  return true;
+}
+
+TEST(FileJournalCrashTest, KilledAtEverySystemCallItHasAllThatWasCommitted) {
+  int killed = 0;
+  bool saw_old = false;
+  bool saw_new = false;
+  for (int stops = 0;; ++stops) {
+    ASSERT_LT(stops, 5000) << "it does not end";
+    JournalFolder folder;
+    int ends[2];
+    ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+    const pid_t child = fork();
+    if (child == 0) ServeOnce(folder.path(), ends[1]);
+    close(ends[1]);
+    const bool was_killed = KillAfter(child, stops);
+    int acknowledged = 0;
+    for (int more = 0; read(ends[0], &more, sizeof more) == sizeof more;) acknowledged = more;
+    close(ends[0]);
+    const OpenedJournal opened = OpenJournal(folder.path());
+    ASSERT_TRUE(opened.status.ok()) << opened.status << " after " << stops;
+    ASSERT_GE(CountOf(opened), acknowledged) << stops;
+    ASSERT_FALSE(HasFailure()) << stops;
+    if (!was_killed && stops == 0) GTEST_SKIP() << "this user may not trace processes here";
+    if (!was_killed) {
+      ASSERT_EQ(acknowledged, 5);
+      break;
+    }
+    ++killed;
+    (opened.parts.empty() ? saw_old : saw_new) = true;
+  }
+  EXPECT_GT(killed, 60);
+  EXPECT_TRUE(saw_old);
+  EXPECT_TRUE(saw_new);
+}
+
+// ---- A full disk
+
+// A file system of that size, in a mount name space of its own: only for a process that ends soon.
+bool MountSmall(const std::string& folder, std::size_t bytes) {
+  const std::string size = "size=" + std::to_string(bytes);
+  return unshare(CLONE_NEWNS) == 0 &&
+         mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+         mount("ddprun-test", folder.c_str(), "tmpfs", 0, size.c_str()) == 0;
+}
+
+// Snapshots, where there are any, grow until there is no room for old and new together.
+void FillAndReopen(const std::string& folder, bool with_snapshots) {
+  int acknowledged = 0;
+  {
+    OpenedJournal opened = OpenJournal(folder);
+    ASSERT_TRUE(opened.status.ok()) << opened.status;
+    absl::Status status;
+    for (int count = 1; status.ok(); ++count) {
+      ASSERT_LT(count, 100'000) << "the disk never became full";
+      const std::uint64_t number = opened.journal->Append(std::to_string(count));
+      if (with_snapshots && count % 10 == 0) {
+        opened.journal->Snapshot(
+            {std::to_string(count), std::string(static_cast<std::size_t>(37 * count), 's')});
+      }
+      status = opened.journal->Commit(number);
+      if (status.ok()) acknowledged = count;
+    }
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(folder + "/journal: No space left"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("free some space there"));
+    // For ever, and in the same words.
+    EXPECT_EQ(opened.journal->Commit(opened.journal->Append("more")), status);
+    EXPECT_EQ(opened.journal->Report().error, status);
+  }
+  // Somebody makes room.
+  ASSERT_EQ(mount("none", folder.c_str(), "tmpfs", MS_REMOUNT, "size=64m"), 0);
+  const OpenedJournal next = OpenJournal(folder);
+  ASSERT_TRUE(next.status.ok()) << next.status;
+  EXPECT_EQ(CountOf(next), acknowledged);
+}
+
+TEST(FileJournalCrashTest, AFullDiskLosesNothingThatWasCommitted) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to mount a small file system";
+  constexpr std::size_t kPage = 4096;
+  for (int size = 3; size < 28; ++size) {
+    for (const bool with_snapshots : {false, true}) {
+      SCOPED_TRACE(size);
+      JournalFolder folder;
+      const pid_t child = fork();
+      if (child == 0) {
+        if (!MountSmall(folder.path(), size * kPage)) _exit(2);
+        FillAndReopen(folder.path(), with_snapshots);
+        _exit(HasFailure() ? 1 : 0);
+      }
+      int status = 0;
+      ASSERT_EQ(waitpid(child, &status, 0), child);
+      ASSERT_TRUE(WIFEXITED(status)) << status;
+      if (WEXITSTATUS(status) == 2) GTEST_SKIP() << "this user may not mount here";
+      EXPECT_EQ(WEXITSTATUS(status), 0);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ddprun

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a crash of the machine would find: the system calls of a service are watched, and nothing
+// that is acknowledged, and no file that gets its name, may still be in memory only.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <set>
+
+#include "tests/integration/rendezvous/journal_fixture.h"
+
+namespace ddprun {
+namespace {
+
+// Says each commit by one byte to a pipe.
+[[noreturn]] void Serve(const std::string& folder, int acknowledge) {
+  if (ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) _exit(2);
+  raise(SIGSTOP);
+  OpenedJournal opened = OpenJournal(folder, {.sync_on_commit = true});
+  if (!opened.status.ok()) _exit(1);
+  for (int i = 0; i < 10; ++i) {
+    std::uint64_t number = opened.journal->Append("record");
+    if (i % 3 == 2) {
+      opened.journal->Snapshot({"state"});
+      number = opened.journal->Append("what the new file gets after its snapshot");
+    }
+    if (!opened.journal->Commit(number).ok()) _exit(1);
+    if (write(acknowledge, "", 1) != 1) _exit(1);
+    const auto snapshots = static_cast<std::uint64_t>(i + 1) / 3;
+    if (!Eventually([&] { return opened.journal->Report().snapshots == snapshots; })) _exit(1);
+  }
+  _exit(0);
+}
+
+// What is in memory only, by the calls so far.
+class Memory {
+ public:
+  explicit Memory(const JournalFolder& folder) : folder_(folder) {}
+
+  void Enter(const __ptrace_syscall_info& call, pid_t thread) {
+    switch (call.entry.nr) {
+      case SYS_pwrite64:
+        dirty_.insert(PathOf(thread, call.entry.args[0]));
+        return;
+      case SYS_fdatasync:
+      case SYS_fsync:
+        // Done when it returns, which is before the same thread's next call; the others only write
+        // elsewhere.
+        dirty_.erase(PathOf(thread, call.entry.args[0]));
+        ++syncs;
+        return;
+      case SYS_renameat2:
+#ifdef SYS_rename
+      case SYS_rename:
+#endif
+        EXPECT_FALSE(dirty_.contains(folder_.File("journal.new"))) << "named before it was on disk";
+        dirty_.insert(folder_.path());
+        ++renames;
+        return;
+      case SYS_write:
+        if (PathOf(thread, call.entry.args[0]).find("pipe:") == std::string::npos) return;
+        EXPECT_FALSE(dirty_.contains(folder_.File("journal"))) << "acknowledged, not on disk";
+        EXPECT_FALSE(dirty_.contains(folder_.path())) << "acknowledged, the name not on disk";
+        ++acknowledged;
+        return;
+      default:
+        return;
+    }
+  }
+
+  int syncs = 0;
+  int renames = 0;
+  int acknowledged = 0;
+
+ private:
+  static std::string PathOf(pid_t thread, std::uint64_t fd) {
+    std::error_code error;
+    return std::filesystem::read_symlink(
+               "/proc/" + std::to_string(thread) + "/fd/" + std::to_string(fd), error)
+        .string();
+  }
+
+  const JournalFolder& folder_;
+  std::set<std::string> dirty_;
+};
+
+TEST(FileJournalPowerTest, NothingIsAcknowledgedOrNamedThatIsInMemoryOnly) {
+  JournalFolder folder;
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  const pid_t child = fork();
+  if (child == 0) Serve(folder.path(), ends[1]);
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  if (!WIFSTOPPED(status)) GTEST_SKIP() << "this user may not trace processes here";
+  ptrace(PTRACE_SETOPTIONS, child, nullptr,
+         PTRACE_O_TRACECLONE | PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL);
+  ptrace(PTRACE_SYSCALL, child, nullptr, nullptr);
+  Memory memory(folder);
+  for (;;) {
+    const pid_t stopped = waitpid(-1, &status, __WALL);
+    ASSERT_GT(stopped, 0);
+    if (!WIFSTOPPED(status)) {
+      if (stopped == child) break;
+      continue;
+    }
+    __ptrace_syscall_info call{};
+    if (WSTOPSIG(status) == (SIGTRAP | 0x80) &&
+        ptrace(PTRACE_GET_SYSCALL_INFO, stopped, sizeof call, &call) > 0 &&
+        call.op == PTRACE_SYSCALL_INFO_ENTRY) {
+      memory.Enter(call, stopped);
+    }
+    ptrace(PTRACE_SYSCALL, stopped, nullptr, nullptr);
+  }
+  close(ends[0]);
+  close(ends[1]);
+  ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  EXPECT_EQ(memory.acknowledged, 10);
+  EXPECT_EQ(memory.renames, 4) << "the first file and three snapshots";
+  EXPECT_GE(memory.syncs, 10 + 4 * 2);
+}
+
+}  // namespace
+}  // namespace ddprun
