@@ -31,6 +31,9 @@ inline constexpr std::size_t kLastLineBytesMax = 2048;
 // A wait without an end would hide a dead peer: longer ones are cut to this.
 inline constexpr std::chrono::hours kStoreTimeoutMax{24};
 
+// A file of certificates or a key; a bundle of every public authority has 200 KB.
+inline constexpr std::size_t kPemBytesMax = 1u << 20;
+
 inline constexpr std::chrono::seconds kJoinTimeoutDefault{600};
 // Between the verdict and the service's end: nodes that have not taken it by then read a broken
 // stream.
