@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "launcher/outcome.h"
-#include "launcher/owned_fd.h"
+#include "rendezvous/owned_fd.h"
 
 namespace ddprun {
 

@@ -15,6 +15,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "rendezvous/owned_fd.h"
 
 namespace ddprun {
 namespace {
@@ -24,21 +25,6 @@ namespace {
 constexpr int kDifferentDigitsMin = 8;
 constexpr char kHowToMake[] =
     "make one with `openssl rand -hex 32`, the same for all nodes of the run";
-
-// Closed with its owner.
-class File {
- public:
-  explicit File(int fd) : fd_(fd) {}
-  ~File() {
-    if (fd_ >= 0) close(fd_);
-  }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  int fd() const { return fd_; }
-
- private:
-  const int fd_;
-};
 
 int DigitValue(char digit) {
   if (digit >= '0' && digit <= '9') return digit - '0';
@@ -83,8 +69,8 @@ absl::Status MakeTokenFile(const std::string& path) {
   std::filesystem::create_directories(folder.parent_path(), ignored);
   mkdir(folder.c_str(), 0700);
   std::string made = absl::StrCat(path, ".XXXXXX");
-  const File file(mkostemp(made.data(), O_CLOEXEC));  // O_EXCL, mode 0600
-  if (file.fd() < 0) {
+  const OwnedFd file(mkostemp(made.data(), O_CLOEXEC));  // O_EXCL, mode 0600
+  if (file.get() < 0) {
     return absl::UnavailableError(absl::StrCat(
         "cannot make the token file ", path, ": ", std::strerror(errno), "; make ", folder.string(),
         " writable, or give the run's secret with DDPRUN_TOKEN or --token-file"));
@@ -99,7 +85,7 @@ absl::Status MakeTokenFile(const std::string& path) {
     text[2 * i + 1] = static_cast<unsigned char>(kDigitOf[random[i] & 15]);
   }
   text[Token::kDigits] = '\n';
-  good = good && WriteAll(file.fd(), text, Token::kDigits + 1) && fsync(file.fd()) == 0;
+  good = good && WriteAll(file.get(), text, Token::kDigits + 1) && fsync(file.get()) == 0;
   // link() fails where another process was first: then that one's secret counts.
   good = good && (link(made.c_str(), path.c_str()) == 0 || errno == EEXIST);
   const int failed_errno = errno;
@@ -151,20 +137,20 @@ std::optional<absl::StatusOr<Token>> TakeTokenVariable() {
 
 absl::StatusOr<Token> ReadTokenFile(const std::string& path) {
   // Not to be held up by a FIFO.
-  const File file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (file.fd() < 0) {
+  const OwnedFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (file.get() < 0) {
     const std::string sentence =
         absl::StrCat("cannot read the token file ", path, ": ", std::strerror(errno));
     if (errno == ENOENT) return absl::NotFoundError(sentence);
     return absl::PermissionDeniedError(sentence);
   }
   struct stat info;
-  if (fstat(file.fd(), &info) != 0) return absl::UnavailableError(path);
+  if (fstat(file.get(), &info) != 0) return absl::UnavailableError(path);
   if (absl::Status status = CheckOwner(path, info); !status.ok()) return status;
   SecretPage page;
   std::size_t size = 0;
   while (size < SecretPage::kBytes) {
-    const ssize_t count = read(file.fd(), page.data() + size, SecretPage::kBytes - size);
+    const ssize_t count = read(file.get(), page.data() + size, SecretPage::kBytes - size);
     if (count < 0) {
       return absl::UnavailableError(
           absl::StrCat("cannot read the token file ", path, ": ", std::strerror(errno)));
