@@ -75,6 +75,7 @@ FirstBytes ClassifyHello(absl::string_view record) {
     if (type != kSupportedVersions) continue;
     Cursor list(extension);
     Cursor versions(list.Counted(1));
+    if (!list.good()) return FirstBytes::kOther;
     while (versions.good() && !versions.empty()) {
       if (versions.Number(2) == kTls13Version) return FirstBytes::kTls13;
     }
