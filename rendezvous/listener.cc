@@ -191,7 +191,7 @@ class Listener::Loop {
         } else if (fd == socket_.fd.get()) {
           AcceptSome(now);
         } else {
-          OnBytes(fd, now);
+          OnBytes(fd, (events[static_cast<std::size_t>(i)].events & EPOLLRDHUP) != 0, now);
         }
       }
       {
@@ -276,12 +276,12 @@ class Listener::Loop {
     }
   }
 
-  void OnBytes(int fd, Clock::time_point now) {
+  void OnBytes(int fd, bool ended, Clock::time_point now) {
     const auto it = waiting_.find(fd);
     if (it == waiting_.end()) return;  // closed for another event of the same wait
     switch (it->second.state) {
       case State::kSilent:
-        return Listen(fd, it->second, now);
+        return Listen(fd, it->second, ended, now);
       case State::kReady:
         return;
       case State::kRefusing:
@@ -291,7 +291,7 @@ class Listener::Loop {
     }
   }
 
-  void Listen(int fd, Connection& connection, Clock::time_point now) {
+  void Listen(int fd, Connection& connection, bool ended, Clock::time_point now) {
     buffer_.resize(kFirstBytesMax);
     const ssize_t count = recv(fd, buffer_.data(), buffer_.size(), MSG_PEEK | MSG_DONTWAIT);
     if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
@@ -300,6 +300,7 @@ class Listener::Loop {
     const bool tls = options_.peers == Peers::kTls;
     switch (what) {
       case FirstBytes::kIncomplete:
+        if (ended) Close(fd);
         return;
       case FirstBytes::kOther:
         return Close(fd);
