@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "launcher/limits.h"
 #include "launcher/network.h"
+#include "rendezvous/file_limit.h"
 
 namespace ddprun {
 namespace {
@@ -37,6 +38,7 @@ Meeting MeetAt(const Endpoint& endpoint) {
 absl::StatusOr<Meeting> Host(Meeting meeting, const Security& security, const std::string& run_id) {
   auto credentials = security.ForService();
   if (!credentials.ok()) return credentials.status();
+  RaiseFileLimit();
   auto server = RendezvousServer::Start({.address = meeting.host,
                                          .port = meeting.port,
                                          .credentials = *std::move(credentials),

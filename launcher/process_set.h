@@ -3,6 +3,7 @@
 // agent's life by a parent-death signal, watched through a pidfd.
 #pragma once
 
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include <csignal>
@@ -28,6 +29,9 @@ struct SpawnRequest {
 // it.
 class ProcessSet {
  public:
+  // Processes get the limit of open files that this one has now.
+  ProcessSet() { getrlimit(RLIMIT_NOFILE, &file_limit_); }
+
   // Starts one more process. What prevented it is in the outcome of that index, at once.
   void Spawn(const SpawnRequest& request);
 
@@ -57,6 +61,7 @@ class ProcessSet {
     std::optional<Outcome> outcome;
   };
 
+  rlimit file_limit_{};
   std::vector<Process> processes_;
 };
 

@@ -342,11 +342,11 @@ class Listener::Loop {
     Leave(fd, connection, answer, now);
   }
 
-  // Says the last word and waits until the peer has had time to read it: closing with unread bytes
-  // would throw it away.
+  // Says the last word and waits until the peer has had time to read it. Closing with unread bytes
+  // would throw it away; and gRPC's client takes even an orderly end of the connection for the
+  // answer's if both come at once.
   void Leave(int fd, Connection& connection, const std::string& last_word, Clock::time_point now) {
     Say(fd, last_word);
-    shutdown(fd, SHUT_WR);
     connection.state = State::kLeaving;
     deadlines_.erase({connection.deadline, fd});
     connection.deadline = now + kLingerTimeout;

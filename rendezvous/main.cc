@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // ddprun-rendezvous: the rendezvous service alone.
 #include <sys/prctl.h>
-#include <sys/resource.h>
 
 #include <csignal>
 #include <cstdio>
@@ -15,6 +14,7 @@
 #include "proto/version.h"
 #include "rendezvous/command_line.h"
 #include "rendezvous/credentials.h"
+#include "rendezvous/file_limit.h"
 #include "rendezvous/server.h"
 
 namespace {
@@ -68,14 +68,6 @@ absl::StatusOr<ddprun::Security> OpenSecurity(
   return ddprun::Security::Open(command.security, std::move(token_variable), GetVariable);
 }
 
-// One connection a node: a run may have more of them than a shell allows files.
-void RaiseFileLimit() {
-  rlimit files{};
-  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
-  files.rlim_cur = files.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &files);
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -95,6 +87,6 @@ int main(int argc, char** argv) {
   }
   auto security = OpenSecurity(*command, std::move(token_variable));
   if (!security.ok()) return Complain(security.status(), kExitUsage);
-  RaiseFileLimit();
+  ddprun::RaiseFileLimit();
   return Serve(*command, *std::move(security));
 }

@@ -127,6 +127,13 @@ def test_own_certificates(port, tmp_path):
     assert code == 2 and "all three or none" in err, err
 
 
+def test_workers_keep_the_limit_of_files_that_the_service_raises(port):
+    """A service has a file for each node; select() in a worker cannot stand as many."""
+    command = f"{DDPRUN} --nnodes=1 --rdzv-endpoint=127.0.0.1:{port} --rdzv-id=r sh -c 'ulimit -Sn'"
+    done = run(["sh", "-c", f"ulimit -Sn 300; exec {command}"])
+    assert done.returncode == 0 and done.stdout.split()[-1] == "300", done
+
+
 def memory_of(pid):
     """All that the process can read of itself, without what is mapped from files: a core file and more."""
     with open(f"/proc/{pid}/maps") as maps, open(f"/proc/{pid}/mem", "rb") as memory:
