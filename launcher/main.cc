@@ -78,13 +78,13 @@ int RunDdprun(const std::vector<std::string>& arguments) {
   }
   config.program = *std::move(program);
   if (ddprun::UsesNetwork(config.options)) {
+    // What the certificates are made of must not end up in a core file, nor be read by a debugger
+    // of the same user's. Not inherited by the workers.
+    prctl(PR_SET_DUMPABLE, 0);
     auto security =
         ddprun::Security::Open(config.options.security, std::move(token_variable), GetVariable);
     if (!security.ok()) return Fail(security.status(), kExitUsage);
     config.security = *std::move(security);
-    // What the certificates are made of must not end up in a core file, nor be read by a debugger
-    // of the same user's. Not inherited by the workers.
-    prctl(PR_SET_DUMPABLE, 0);
   }
   token_variable.reset();
 

@@ -44,6 +44,8 @@ def main():
             service.wait(30)
     for mode, seen in times.items():
         print(f"{mode:10} {statistics.median(seen) * 1000:6.1f} ms ({min(seen) * 1000:.1f} to {max(seen) * 1000:.1f})")
+    extra = [tls - plain for plain, tls in zip(times["plain text"], times["TLS"])]
+    print(f"TLS adds   {statistics.median(extra) * 1000:6.1f} ms")
     return 0
 
 

@@ -385,13 +385,17 @@ class HostileMemberTest : public HostileTest {
 
 TEST_F(HostileMemberTest, Http2) {
   for (const Misdeed& row : Http2Misdeeds()) Try(row);
+#ifndef __SANITIZE_ADDRESS__  // which keeps what is freed
   // gRPC 1.51 makes streams faster than it can end those that are reset: some 25 KB each.
   EXPECT_LT(service_.ResidentBytes(), 640u << 20);
+#endif
 }
 
 TEST_F(HostileMemberTest, Messages) {
   for (const Misdeed& row : MessageMisdeeds()) Try(row);
+#ifndef __SANITIZE_ADDRESS__
   EXPECT_LT(service_.ResidentBytes(), 128u << 20);
+#endif
 }
 
 // A node that is in, with keys and values beyond the limits: each is answered, none is kept.
