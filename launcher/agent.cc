@@ -75,7 +75,8 @@ int Agent::Run() {
 
 absl::Status Agent::Open() {
   const std::string run_id = config_.options.run_id.empty() ? MakeRunId() : config_.options.run_id;
-  absl::StatusOr<Meeting> meeting = OpenMeeting(config_.options, config_.temp_dir, run_id);
+  absl::StatusOr<Meeting> meeting =
+      OpenMeeting(config_.options, config_.security, config_.temp_dir, run_id);
   if (!meeting.ok()) return meeting.status();
   meeting_ = *std::move(meeting);
   const std::optional<int>& port = config_.options.master_port;
@@ -92,7 +93,10 @@ absl::Status Agent::Open() {
                         .hosts_service = meeting_.server != nullptr,
                         .join_timeout = config_.options.join_timeout,
                         .term_timeout = config_.options.term_timeout};
-  channel_ = MakeServiceChannel(meeting_.target);
+  auto credentials = config_.security.ForNode(node_id_.value);
+  if (!credentials.ok()) return credentials.status();
+  config_.security.Forget();
+  channel_ = MakeServiceChannel(meeting_.target, *std::move(credentials), meeting_.host);
   join_deadline_ = Now() + config_.options.join_timeout;
   TryJoin(Now());
   return absl::OkStatus();

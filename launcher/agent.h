@@ -18,6 +18,7 @@
 #include "launcher/program.h"
 #include "launcher/supervisor.h"
 #include "launcher/workers.h"
+#include "rendezvous/credentials.h"
 #include "rendezvous/session_client.h"
 #include "rendezvous/store_proxy.h"
 
@@ -34,6 +35,7 @@ class Agent {
     sigset_t end_signals;
     sigset_t worker_signal_mask;
     int warden_pidfd = -1;
+    Security security;  // plain text where the node meets nobody
   };
 
   explicit Agent(Config config);
@@ -59,7 +61,7 @@ class Agent {
   void Say(const std::string& sentence, TimePoint now);
   void Close();
 
-  const Config config_;
+  Config config_;  // constant, but for the secret, which is forgotten
   const std::string host_;
   SupervisorConfig supervisor_config_;
   SupervisorState state_;

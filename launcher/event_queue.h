@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "launcher/owned_fd.h"
+#include "rendezvous/owned_fd.h"
 #include "rendezvous/session_client.h"
 
 namespace ddprun {

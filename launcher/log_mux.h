@@ -14,7 +14,7 @@
 #include "absl/status/status.h"
 #include "launcher/console.h"
 #include "launcher/line_splitter.h"
-#include "launcher/owned_fd.h"
+#include "rendezvous/owned_fd.h"
 
 namespace ddprun {
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -17,6 +18,7 @@
 #include "launcher/signals.h"
 #include "launcher/temp_dir.h"
 #include "launcher/warden.h"
+#include "rendezvous/credentials.h"
 
 namespace {
 
@@ -52,6 +54,8 @@ bool OpenStandardStreams() {
 
 // Everything that can be found wrong is, before the first process is made.
 int RunDdprun(const std::vector<std::string>& arguments) {
+  // First of all: from here on the environment does not have the secret.
+  auto token_variable = ddprun::TakeTokenVariable();
   auto parsed = ddprun::ParseOptions(arguments, GetVariable);
   if (!parsed.ok()) return Fail(parsed.status(), kExitUsage);
   if (const auto* show = std::get_if<ddprun::ShowText>(&*parsed)) {
@@ -73,6 +77,16 @@ int RunDdprun(const std::vector<std::string>& arguments) {
                 absl::IsNotFound(program.status()) ? kExitNotFound : kExitNotExecutable);
   }
   config.program = *std::move(program);
+  if (ddprun::UsesNetwork(config.options)) {
+    // What the certificates are made of must not end up in a core file, nor be read by a debugger
+    // of the same user's. Not inherited by the workers.
+    prctl(PR_SET_DUMPABLE, 0);
+    auto security =
+        ddprun::Security::Open(config.options.security, std::move(token_variable), GetVariable);
+    if (!security.ok()) return Fail(security.status(), kExitUsage);
+    config.security = *std::move(security);
+  }
+  token_variable.reset();
 
   // From here on no signal may end this process before it has cleaned up.
   config.end_signals = ddprun::EndSignals();
@@ -80,7 +94,9 @@ int RunDdprun(const std::vector<std::string>& arguments) {
   const absl::StatusOr<std::string> temp_dir = ddprun::MakeTempDir();
   if (!temp_dir.ok()) return Fail(temp_dir.status(), 1);
   config.temp_dir = *temp_dir;
-  const ddprun::Warden warden{.end_signals = config.end_signals, .temp_dir = config.temp_dir};
+  const ddprun::Warden warden{.end_signals = config.end_signals,
+                              .temp_dir = config.temp_dir,
+                              .forget = [&config] { config.security.Forget(); }};
   return ddprun::RunUnderWarden(warden, [&config](int warden_pidfd) {
     config.warden_pidfd = warden_pidfd;
     ddprun::Agent agent(std::move(config));

@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "launcher/limits.h"
 #include "launcher/network.h"
+#include "rendezvous/file_limit.h"
 
 namespace ddprun {
 namespace {
@@ -34,9 +35,14 @@ Meeting MeetAt(const Endpoint& endpoint) {
   return meeting;
 }
 
-absl::StatusOr<Meeting> Host(Meeting meeting, const std::string& run_id) {
-  auto server = RendezvousServer::Start(
-      {.address = meeting.host, .port = meeting.port, .default_run_id = run_id});
+absl::StatusOr<Meeting> Host(Meeting meeting, const Security& security, const std::string& run_id) {
+  auto credentials = security.ForService();
+  if (!credentials.ok()) return credentials.status();
+  RaiseFileLimit();
+  auto server = RendezvousServer::Start({.address = meeting.host,
+                                         .port = meeting.port,
+                                         .credentials = *std::move(credentials),
+                                         .default_run_id = run_id});
   if (!server.ok()) return server.status();
   meeting.target = (*server)->target();
   meeting.server = *std::move(server);
@@ -45,12 +51,12 @@ absl::StatusOr<Meeting> Host(Meeting meeting, const std::string& run_id) {
 
 }  // namespace
 
-absl::StatusOr<Meeting> OpenMeeting(const Options& options, const std::string& temp_dir,
-                                    const std::string& own_run_id) {
+absl::StatusOr<Meeting> OpenMeeting(const Options& options, const Security& security,
+                                    const std::string& temp_dir, const std::string& own_run_id) {
   if (options.endpoint.has_value() && !options.standalone) {
     Meeting meeting = MeetAt(*options.endpoint);
     if (!IsThisMachine(meeting.host)) return meeting;
-    absl::StatusOr<Meeting> hosted = Host(MeetAt(*options.endpoint), own_run_id);
+    absl::StatusOr<Meeting> hosted = Host(MeetAt(*options.endpoint), security, own_run_id);
     // Another node of this machine, or a ddprun-rendezvous, was first.
     if (absl::IsAlreadyExists(hosted.status())) return meeting;
     return hosted;
@@ -58,7 +64,7 @@ absl::StatusOr<Meeting> OpenMeeting(const Options& options, const std::string& t
   if (options.nodes == 1) return MeetAlone(temp_dir, own_run_id);
   Meeting meeting = MeetAt({*options.master_addr, options.master_port.value_or(kPortDefault)});
   if (*options.node_rank != 0) return meeting;
-  absl::StatusOr<Meeting> hosted = Host(std::move(meeting), own_run_id);
+  absl::StatusOr<Meeting> hosted = Host(std::move(meeting), security, own_run_id);
   if (absl::IsAlreadyExists(hosted.status())) {
     return absl::AlreadyExistsError(
         absl::StrCat(hosted.status().message(),

@@ -24,8 +24,8 @@ struct Meeting {
 // --rdzv-endpoint that is this machine is hosted here, unless something serves there already.
 // `own_run_id` names the run of nodes that bring no name. ALREADY_EXISTS, INVALID_ARGUMENT or
 // UNAVAILABLE: one sentence.
-absl::StatusOr<Meeting> OpenMeeting(const Options& options, const std::string& temp_dir,
-                                    const std::string& own_run_id);
+absl::StatusOr<Meeting> OpenMeeting(const Options& options, const Security& security,
+                                    const std::string& temp_dir, const std::string& own_run_id);
 
 // A name for a run that was given none: "20260131-174500-3f9a1c", so that log folders sort by time.
 std::string MakeRunId();

@@ -10,7 +10,7 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
-#include "launcher/owned_fd.h"
+#include "rendezvous/owned_fd.h"
 #include "rendezvous/resolve.h"
 
 namespace ddprun {

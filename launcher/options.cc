@@ -54,6 +54,13 @@ constexpr Flag kFlags[] = {
     {"--term-timeout", 0, "SECONDS", "between SIGTERM and SIGKILL when workers are stopped (10)"},
     {"--local-addr", 0, "ADDRESS",
      "where the other nodes reach this one (found by the route to node 0)"},
+    {"--token-file", 0, "FILE",
+     "the run's secret, the same on all nodes (DDPRUN_TOKEN, or ~/.config/ddprun/token)"},
+    {"--tls-cert", 0, "FILE",
+     "this node's own certificate, in place of the secret; with the next two"},
+    {"--tls-key", 0, "FILE", "its private key"},
+    {"--tls-ca", 0, "FILE", "who must have signed the others' certificates"},
+    {"--insecure", 0, nullptr, "plain text without a secret, on all nodes"},
     {"--role", 0, "NAME", "ROLE_NAME of the workers (default)"},
     {"--module", 'm', nullptr, "PROGRAM is a Python module, as in python3 -m"},
     {"--no-python", 0, nullptr, "run PROGRAM itself, also if it ends in .py"},
@@ -258,6 +265,17 @@ void ReadTimeouts(Reader& reader, Options& options) {
       reader.Seconds("--term-timeout", kTermTimeoutSecondsMax).value_or(kTermTimeoutDefault);
 }
 
+void ReadSecurity(Reader& reader, Options& options) {
+  SecurityOptions& security = options.security;
+  security.token_file = reader.Text("--token-file", "a file", "");
+  security.tls_cert = reader.Text("--tls-cert", "a file", "");
+  security.tls_key = reader.Text("--tls-key", "a file", "");
+  security.tls_ca = reader.Text("--tls-ca", "a file", "");
+  security.insecure = reader.Switch("--insecure");
+  const absl::Status status = CheckSecurityOptions(security);
+  if (!status.ok()) reader.FailWith(std::string(status.message()));
+}
+
 void CheckTogether(Reader& reader, const Options& options) {
   if (options.standalone && options.nodes > 1) {
     reader.FailWith(absl::StrCat("--standalone is for one node, and --nnodes is ", options.nodes,
@@ -313,6 +331,7 @@ absl::StatusOr<Options> ReadValues(const Values& values, std::vector<std::string
   }
   ReadTimeouts(reader, options);
   options.local_addr = reader.Text("--local-addr", "an address", "");
+  ReadSecurity(reader, options);
   options.role = reader.Text("--role", "a name", "default");
   options.module = reader.Switch("--module");
   options.no_python = reader.Switch("--no-python");
@@ -322,6 +341,10 @@ absl::StatusOr<Options> ReadValues(const Values& values, std::vector<std::string
 }
 
 }  // namespace
+
+bool UsesNetwork(const Options& options) {
+  return options.nodes > 1 || (options.endpoint.has_value() && !options.standalone);
+}
 
 absl::StatusOr<std::variant<Options, ShowText>> ParseOptions(
     const std::vector<std::string>& arguments, const GetVariable& get_variable) {

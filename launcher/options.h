@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "rendezvous/credentials.h"
 
 namespace ddprun {
 
@@ -38,6 +39,7 @@ struct Options {
   std::string role = "default";
   std::chrono::milliseconds join_timeout{0};
   std::chrono::milliseconds term_timeout{0};
+  SecurityOptions security;
   bool module = false;
   bool no_python = false;
   std::vector<std::string> program;  // and its arguments, as they were given
@@ -48,7 +50,8 @@ struct ShowText {
   std::string text;
 };
 
-using GetVariable = std::function<std::optional<std::string>(const std::string& name)>;
+// Whether the nodes meet over TCP: a node that meets nobody needs no secret.
+bool UsesNetwork(const Options& options);
 
 // `arguments` without argv[0]. The command line comes before PET_<NAME> variables, these before
 // defaults. Everything after the program belongs to the program. INVALID_ARGUMENT: one sentence for

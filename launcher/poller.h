@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "launcher/owned_fd.h"
+#include "rendezvous/owned_fd.h"
 #include "rendezvous/session_types.h"
 
 namespace ddprun {

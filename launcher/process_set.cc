@@ -36,6 +36,7 @@ struct ChildPlan {
   int out;
   int err;
   const sigset_t* signal_mask;
+  const rlimit* file_limit;
   pid_t parent;
   volatile int error;  // set by the child if exec fails
 };
@@ -52,6 +53,7 @@ struct ChildPlan {
   // A worker must not hold the agent's sockets open. In this process's own table, thus not seen by
   // the parent.
   syscall(SYS_close_range, 3u, ~0u, CLOSE_RANGE_CLOEXEC);
+  setrlimit(RLIMIT_NOFILE, plan.file_limit);
   // Handlers are reset by exec, ignored signals are not. Those that were ignored when ddprun was
   // started (nohup) stay so.
   signal(SIGPIPE, SIG_DFL);
@@ -81,8 +83,9 @@ SpawnFailed ToSpawnFailed(const std::string& path, int error) {
 void ProcessSet::Spawn(const SpawnRequest& request) {
   const std::vector<char*> argv = Pointers(request.argv);
   const std::vector<char*> environment = Pointers(request.environ);
-  ChildPlan plan{request.path.c_str(), argv.data(),          environment.data(), request.out,
-                 request.err,          &request.signal_mask, getpid(),           0};
+  ChildPlan plan{request.path.c_str(), argv.data(), environment.data(),
+                 request.out,          request.err, &request.signal_mask,
+                 &file_limit_,         getpid(),    0};
   Process& process = processes_.emplace_back();
   // No signal handler of this process may run in the child.
   sigset_t all;

@@ -3,6 +3,7 @@
 // agent's life by a parent-death signal, watched through a pidfd.
 #pragma once
 
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include <csignal>
@@ -11,7 +12,7 @@
 #include <vector>
 
 #include "launcher/outcome.h"
-#include "launcher/owned_fd.h"
+#include "rendezvous/owned_fd.h"
 
 namespace ddprun {
 
@@ -28,6 +29,9 @@ struct SpawnRequest {
 // it.
 class ProcessSet {
  public:
+  // Processes get the limit of open files that this one has now.
+  ProcessSet() { getrlimit(RLIMIT_NOFILE, &file_limit_); }
+
   // Starts one more process. What prevented it is in the outcome of that index, at once.
   void Spawn(const SpawnRequest& request);
 
@@ -57,6 +61,7 @@ class ProcessSet {
     std::optional<Outcome> outcome;
   };
 
+  rlimit file_limit_{};
   std::vector<Process> processes_;
 };
 

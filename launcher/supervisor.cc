@@ -414,6 +414,9 @@ class Stepper {
   }
 
   std::string UnreachedText(const SessionEnded& ended) const {
+    // Reached, and no more waiting would help: the sentence is whole.
+    if (absl::IsFailedPrecondition(ended.status))
+      return absl::StrCat("ddprun: ", ended.status.message(), "\n");
     return absl::StrCat(
         "ddprun: ", ServiceName(config_), " could not be reached within ",
         Seconds(config_.join_timeout), ": ", ended.status.message(),

@@ -56,6 +56,7 @@ int RunUnderWarden(const Warden& warden, const std::function<int(int warden_pidf
     RemoveTempDir(warden.temp_dir);
     return 1;
   }
+  if (warden.forget) warden.forget();
   const int status = WatchAgent(agent_pid, warden);
   for (const pid_t pid : KillAllChildren(kSweepTimeout)) {
     std::fprintf(stderr,

@@ -12,6 +12,8 @@ namespace ddprun {
 struct Warden {
   sigset_t end_signals;  // passed on to the agent
   std::string temp_dir;  // removed at the end, empty or not
+  // Called in the warden once the agent exists: what only the agent needs is not kept twice.
+  std::function<void()> forget;
 };
 
 // Forks, runs `agent` in the child (its answer is the exit code), and returns in the parent once

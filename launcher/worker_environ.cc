@@ -8,6 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "rendezvous/token.h"
 
 namespace ddprun {
 namespace {
@@ -32,8 +33,9 @@ bool Has(const std::vector<std::string>& environment, const std::string& name) {
 
 std::vector<std::string> WorkerEnviron(const std::vector<std::string>& inherited,
                                        const WorkerEnv& env, int cpus) {
-  const std::set<std::string> names = ContractNames();
+  std::set<std::string> names = ContractNames();
   std::vector<std::string> environment;
+  names.insert(kTokenVariable);  // taken out of this process's own already: to be sure
   for (const std::string& entry : inherited) {
     if (names.count(entry.substr(0, entry.find('='))) == 0) environment.push_back(entry);
   }

@@ -20,19 +20,7 @@
 namespace ddprun {
 namespace {
 
-class Socket {
- public:
-  Socket(int family, int type) : fd_(socket(family, type | SOCK_CLOEXEC, 0)) {}
-  ~Socket() {
-    if (fd_ >= 0) close(fd_);
-  }
-  Socket(const Socket&) = delete;
-  Socket& operator=(const Socket&) = delete;
-  int fd() const { return fd_; }
-
- private:
-  const int fd_;
-};
+OwnedFd NewSocket(int family, int type) { return OwnedFd(socket(family, type | SOCK_CLOEXEC, 0)); }
 
 absl::StatusOr<AddrInfoPtr> ResolveOrSay(const std::string& host, int port, int type, int flags) {
   int error = 0;
@@ -45,6 +33,16 @@ std::string ToText(const sockaddr* address, socklen_t length) {
   char host[NI_MAXHOST];
   if (getnameinfo(address, length, host, sizeof host, nullptr, 0, NI_NUMERICHOST) != 0) return "";
   return host;
+}
+
+// Of a bound socket; 0 if it has none.
+int PortOf(int fd) {
+  sockaddr_storage local{};
+  socklen_t length = sizeof local;
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&local), &length) != 0) return 0;
+  return ntohs(local.ss_family == AF_INET6
+                   ? reinterpret_cast<const sockaddr_in6*>(&local)->sin6_port
+                   : reinterpret_cast<const sockaddr_in*>(&local)->sin_port);
 }
 
 }  // namespace
@@ -60,20 +58,22 @@ std::string HostPort(const std::string& host, int port) {
   return bare_v6 ? absl::StrCat("[", host, "]:", port) : absl::StrCat(host, ":", port);
 }
 
-absl::StatusOr<std::string> CheckBindable(const std::string& host, int port) {
+absl::StatusOr<ListeningSocket> ListenOn(const std::string& host, int port) {
   auto list = ResolveOrSay(host, port, SOCK_STREAM, AI_PASSIVE);
   if (!list.ok()) {
     return absl::InvalidArgumentError(
         absl::StrCat("cannot listen on ", HostPort(host, port), ": ", list.status().message()));
   }
   const addrinfo& first = **list;
-  const Socket probe(first.ai_family, SOCK_STREAM);
+  OwnedFd listener = NewSocket(first.ai_family, SOCK_STREAM | SOCK_NONBLOCK);
   const int on = 1;
-  // As gRPC does it: connections of a server that has just ended must not hold up the next one.
-  setsockopt(probe.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  if (probe.fd() >= 0 && bind(probe.fd(), first.ai_addr, first.ai_addrlen) == 0 &&
-      listen(probe.fd(), 1) == 0) {
-    return ToText(first.ai_addr, first.ai_addrlen);
+  // Connections of a server that has just ended must not hold up the next one.
+  setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (listener.valid() && bind(listener.get(), first.ai_addr, first.ai_addrlen) == 0 &&
+      listen(listener.get(), SOMAXCONN) == 0) {
+    const int bound_port = PortOf(listener.get());
+    return ListeningSocket{std::move(listener), ToText(first.ai_addr, first.ai_addrlen),
+                           bound_port};
   }
   const int error = errno;
   const std::string where = absl::StrCat("cannot listen on ", HostPort(host, port), ": ");
@@ -92,6 +92,8 @@ absl::StatusOr<std::string> CheckBindable(const std::string& host, int port) {
   return absl::InvalidArgumentError(absl::StrCat(where, std::strerror(error)));
 }
 
+namespace {
+
 absl::Status CheckSocketPath(const std::string& path) {
   sockaddr_un address{};
   if (path.empty() || path.size() >= sizeof address.sun_path) {
@@ -103,15 +105,32 @@ absl::Status CheckSocketPath(const std::string& path) {
   if (lstat(path.c_str(), &info) != 0) return absl::OkStatus();
   address.sun_family = AF_UNIX;
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
-  const Socket probe(AF_UNIX, SOCK_STREAM);
+  const OwnedFd probe = NewSocket(AF_UNIX, SOCK_STREAM);
   const bool dead =
       S_ISSOCK(info.st_mode) &&
-      connect(probe.fd(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 &&
+      connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 &&
       errno == ECONNREFUSED;
-  if (dead)
-    return absl::OkStatus();  // left by a process that was killed; gRPC removes it before it binds
+  if (dead) return absl::OkStatus();  // left by a process that was killed
   return absl::AlreadyExistsError(absl::StrCat("cannot listen on the unix socket ", path,
                                                ": the path is taken; remove it or choose another"));
+}
+
+}  // namespace
+
+absl::StatusOr<ListeningSocket> ListenOnPath(const std::string& path) {
+  if (absl::Status status = CheckSocketPath(path); !status.ok()) return status;
+  unlink(path.c_str());
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  OwnedFd listener = NewSocket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK);
+  if (bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
+      listen(listener.get(), SOMAXCONN) != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("cannot listen on the unix socket ", path, ": ", std::strerror(errno),
+                     "; check that its folder exists and can be written"));
+  }
+  return ListeningSocket{std::move(listener), path, 0};
 }
 
 absl::StatusOr<std::string> LocalAddressTowards(const std::string& host, int port) {
@@ -120,12 +139,12 @@ absl::StatusOr<std::string> LocalAddressTowards(const std::string& host, int por
   int error = 0;
   for (const addrinfo* entry = list->get(); entry != nullptr; entry = entry->ai_next) {
     // Connecting a datagram socket sends nothing: it asks the kernel which way it would go.
-    const Socket probe(entry->ai_family, SOCK_DGRAM);
+    const OwnedFd probe = NewSocket(entry->ai_family, SOCK_DGRAM);
     sockaddr_storage local{};
     socklen_t length = sizeof local;
     auto* address = reinterpret_cast<sockaddr*>(&local);
-    if (connect(probe.fd(), entry->ai_addr, entry->ai_addrlen) == 0 &&
-        getsockname(probe.fd(), address, &length) == 0) {
+    if (connect(probe.get(), entry->ai_addr, entry->ai_addrlen) == 0 &&
+        getsockname(probe.get(), address, &length) == 0) {
       return ToText(address, length);
     }
     error = errno;
@@ -138,17 +157,14 @@ absl::StatusOr<std::string> LocalAddressTowards(const std::string& host, int por
 absl::StatusOr<int> FindFreePort(const std::string& address) {
   auto list = ResolveOrSay(address, 0, SOCK_STREAM, 0);
   if (!list.ok()) return list.status();
-  const Socket probe((*list)->ai_family, SOCK_STREAM);
-  sockaddr_storage local{};
-  socklen_t length = sizeof local;
-  if (bind(probe.fd(), (*list)->ai_addr, (*list)->ai_addrlen) != 0 ||
-      getsockname(probe.fd(), reinterpret_cast<sockaddr*>(&local), &length) != 0) {
+  const OwnedFd probe = NewSocket((*list)->ai_family, SOCK_STREAM);
+  const int port =
+      bind(probe.get(), (*list)->ai_addr, (*list)->ai_addrlen) == 0 ? PortOf(probe.get()) : 0;
+  if (port == 0) {
     return absl::UnavailableError(
         absl::StrCat("there is no free port at ", address, ": ", std::strerror(errno)));
   }
-  if (local.ss_family == AF_INET6)
-    return ntohs(reinterpret_cast<const sockaddr_in6*>(&local)->sin6_port);
-  return ntohs(reinterpret_cast<const sockaddr_in*>(&local)->sin_port);
+  return port;
 }
 
 }  // namespace ddprun

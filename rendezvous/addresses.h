@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "rendezvous/owned_fd.h"
 
 namespace ddprun {
 
@@ -16,13 +17,20 @@ bool IsNumericAddress(const std::string& host);
 // "10.0.0.1:29500" or "[::1]:29500".
 std::string HostPort(const std::string& host, int port);
 
-// The numeric address to bind for `host`, after trying it: ALREADY_EXISTS if the port is in use,
-// INVALID_ARGUMENT if the name cannot be resolved or is not an address of this host,
-// PERMISSION_DENIED for a port that needs privileges. gRPC says of all these only that it failed.
-absl::StatusOr<std::string> CheckBindable(const std::string& host, int port);
+// A socket that listens and does not block, and where: the numeric address and the port, or the
+// path.
+struct ListeningSocket {
+  OwnedFd fd;
+  std::string address;
+  int port = 0;
+};
 
-// OK if a unix socket can be made at the path: ALREADY_EXISTS if something is there that answers or
-// is no socket, INVALID_ARGUMENT if the path is too long.
-absl::Status CheckSocketPath(const std::string& path);
+// ALREADY_EXISTS if the port is in use, INVALID_ARGUMENT if the name cannot be resolved or is not
+// an address of this host, PERMISSION_DENIED for a port that needs privileges.
+absl::StatusOr<ListeningSocket> ListenOn(const std::string& host, int port);
+
+// ALREADY_EXISTS if something is there that answers or is no socket, INVALID_ARGUMENT if the path
+// is too long or its folder cannot be written.
+absl::StatusOr<ListeningSocket> ListenOnPath(const std::string& path);
 
 }  // namespace ddprun

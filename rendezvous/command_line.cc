@@ -12,21 +12,38 @@ namespace ddprun {
 namespace {
 
 constexpr int kPortMax = 65535;
+constexpr std::size_t kPathBytesMax = 4096;
+
+// Where the value of a flag goes; nullptr: there is no such flag, or it is not a text.
+std::string* TextOf(const std::string& flag, ServiceCommand& command) {
+  if (flag == "--host") return &command.host;
+  if (flag == "--token-file") return &command.security.token_file;
+  if (flag == "--tls-cert") return &command.security.tls_cert;
+  if (flag == "--tls-key") return &command.security.tls_key;
+  if (flag == "--tls-ca") return &command.security.tls_ca;
+  return nullptr;
+}
+
+bool IsFlag(const std::string& flag, ServiceCommand& command) {
+  return flag == "--port" || flag == "--rdzv-id" || TextOf(flag, command) != nullptr;
+}
 
 absl::Status SetFlag(const std::string& flag, const std::string& value, ServiceCommand& command) {
-  if (flag == "--host") {
-    command.host = value;
-  } else if (flag == "--port") {
+  if (flag == "--port") {
     if (!absl::SimpleAtoi(value, &command.port) || command.port < 0 || command.port > kPortMax) {
       return absl::InvalidArgumentError(absl::StrCat(
           "--port '", value, "' is not a port; give 1 to ", kPortMax, ", or 0 for any free one"));
     }
-  } else {
+  } else if (flag == "--rdzv-id") {
     command.run_id = value;
+  } else {
+    *TextOf(flag, command) = value;
   }
-  if (value.empty() || value.size() > kNameBytesMax) {
+  const std::size_t size_max =
+      flag == "--host" || flag == "--rdzv-id" ? kNameBytesMax : kPathBytesMax;
+  if (value.empty() || value.size() > size_max) {
     return absl::InvalidArgumentError(absl::StrCat(flag, " has a value of ", value.size(),
-                                                   " bytes; give one of 1 to ", kNameBytesMax));
+                                                   " bytes; give one of 1 to ", size_max));
   }
   return absl::OkStatus();
 }
@@ -34,13 +51,19 @@ absl::Status SetFlag(const std::string& flag, const std::string& value, ServiceC
 }  // namespace
 
 const char kServiceUsage[] =
-    "Usage: ddprun-rendezvous [--host ADDRESS] [--port PORT] [--rdzv-id NAME]\n"
+    "Usage: ddprun-rendezvous [--host ADDRESS] [--port PORT] [--rdzv-id NAME] [FLAGS]\n"
     "\n"
     "Runs the rendezvous service alone, for runs whose first node does not host it.\n"
     "\n"
     "  --host ADDRESS   address of this host to listen on (127.0.0.1), or unix:/PATH\n"
     "  --port PORT      port to listen on (29500); 0: any free one\n"
     "  --rdzv-id NAME   the run of nodes that join without --rdzv-id; without it they are refused\n"
+    "  --token-file FILE  the runs' secret, the same on all nodes (DDPRUN_TOKEN, or\n"
+    "                   ~/.config/ddprun/token)\n"
+    "  --tls-cert FILE  the service's own certificate, in place of the secret; with the next two\n"
+    "  --tls-key FILE   its private key\n"
+    "  --tls-ca FILE    who must have signed the nodes' certificates\n"
+    "  --insecure       plain text without a secret, on all nodes too\n"
     "  --version        print the version\n"
     "  --help           print this\n";
 
@@ -58,7 +81,11 @@ absl::StatusOr<ServiceCommand> ParseServiceCommand(const std::vector<std::string
       command.action = ServiceCommand::Action::kVersion;
       return command;
     }
-    if (flag != "--host" && flag != "--port" && flag != "--rdzv-id") {
+    if (flag == "--insecure" && equals == std::string::npos) {
+      command.security.insecure = true;
+      continue;
+    }
+    if (!IsFlag(flag, command)) {
       return absl::InvalidArgumentError(
           absl::StrCat("unknown argument '", arguments[i], "'; see --help"));
     }
@@ -69,6 +96,7 @@ absl::StatusOr<ServiceCommand> ParseServiceCommand(const std::vector<std::string
         equals == std::string::npos ? arguments[++i] : arguments[i].substr(equals + 1);
     if (absl::Status status = SetFlag(flag, value, command); !status.ok()) return status;
   }
+  if (absl::Status status = CheckSecurityOptions(command.security); !status.ok()) return status;
   return command;
 }
 

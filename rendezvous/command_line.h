@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "rendezvous/credentials.h"
 
 namespace ddprun {
 
@@ -16,6 +17,7 @@ struct ServiceCommand {
   std::string host = "127.0.0.1";
   int port = 29500;
   std::optional<std::string> run_id;
+  SecurityOptions security;
 };
 
 extern const char kServiceUsage[];

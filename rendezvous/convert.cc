@@ -3,10 +3,14 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "proto/failure_record.h"
 #include "rendezvous/limits.h"
+#include "rendezvous/printable.h"
 
 namespace ddprun {
 namespace {
@@ -37,6 +41,16 @@ std::string Cut(std::string text, std::size_t size_max) {
   }
   text.resize(size);
   return text;
+}
+
+// Names end up in sentences on a person's terminal and in logs.
+std::string Name(const std::string& text) { return Printable(Cut(text, kNameBytesMax)); }
+
+// A worker's own words may have several lines; each is shown as one, indented.
+std::string Lines(const std::string& text, std::size_t size_max) {
+  std::vector<std::string> lines = absl::StrSplit(Cut(text, size_max), '\n');
+  for (std::string& line : lines) line = Printable(line);
+  return absl::StrJoin(lines, "\n");
 }
 
 v1::Failure::Kind ToProto(FailureKind kind) {
@@ -127,14 +141,14 @@ Failure Read(const v1::Failure& from) {
   to.rank = from.rank();
   to.local_rank = from.local_rank();
   to.node_rank = from.node_rank();
-  to.host = Cut(from.host(), kNameBytesMax);
+  to.host = Name(from.host());
   to.pid = from.pid();
   to.exit_code = from.exit_code();
   to.signal = from.signal();
-  to.message = Cut(from.message(), kFailureMessageBytesMax);
+  to.message = Lines(from.message(), kFailureMessageBytesMax);
   const int lines_max = static_cast<int>(kLastLinesMax);
   for (int i = std::max(0, from.last_lines_size() - lines_max); i < from.last_lines_size(); ++i) {
-    to.last_lines.push_back(Cut(from.last_lines(i), kLastLineBytesMax));
+    to.last_lines.push_back(Printable(Cut(from.last_lines(i), kLastLineBytesMax)));
   }
   to.age = GetDuration(from.age());
   return to;
@@ -183,16 +197,17 @@ void Fill(const Join& from, v1::Join* to) {
 Join Read(const v1::Join& from) {
   Join to;
   to.protocol_version = from.protocol_version();
-  to.software_version = Cut(from.software_version(), kNameBytesMax);
-  to.run_id = from.run_id();
-  to.node_id.value = from.node_id();
-  to.host = from.host();
+  to.software_version = Name(from.software_version());
+  // Not cut: the rules refuse what is too long. One byte more than they allow is enough for that.
+  to.run_id = Printable(Cut(from.run_id(), kNameBytesMax + 1));
+  to.node_id.value = Printable(Cut(from.node_id(), kNameBytesMax + 1));
+  to.host = Printable(Cut(from.host(), kNameBytesMax + 1));
   if (from.has_node_rank()) to.node_rank = from.node_rank();
   to.local_world_size = from.local_world_size();
   to.nodes_min = from.nodes_min();
   to.nodes_max = from.nodes_max();
   to.restarts_max = from.restarts_max();
-  to.address = from.address();
+  to.address = Printable(Cut(from.address(), kNameBytesMax + 1));
   to.worker_port = from.worker_port();
   to.join_timeout = GetDuration(from.join_timeout());
   return to;
@@ -214,12 +229,12 @@ void Fill(const Start& from, v1::Start* to) {
 Start Read(const v1::Start& from) {
   Start to;
   to.round = RoundId{from.round()};
-  to.run_id = from.run_id();
+  to.run_id = Name(from.run_id());
   to.node_rank = from.node_rank();
   to.node_count = from.node_count();
   to.rank_first = from.rank_first();
   to.world_size = from.world_size();
-  to.master_addr = from.master_addr();
+  to.master_addr = Name(from.master_addr());
   to.master_port = from.master_port();
   to.restart_count = from.restart_count();
   to.restarts_max = from.restarts_max();
@@ -334,7 +349,8 @@ v1::Directive ToProto(const Directive& directive) {
 absl::StatusOr<Directive> FromProto(const v1::Directive& message) {
   switch (message.kind_case()) {
     case v1::Directive::kWaiting:
-      return Waiting{message.waiting().reason(), GetDuration(message.waiting().remaining())};
+      return Waiting{Lines(message.waiting().reason(), kFailureMessageBytesMax),
+                     GetDuration(message.waiting().remaining())};
     case v1::Directive::kStart:
       return Read(message.start());
     case v1::Directive::kStop:
@@ -342,7 +358,8 @@ absl::StatusOr<Directive> FromProto(const v1::Directive& message) {
     case v1::Directive::kFinish:
       return Finish{Read(message.finish().verdict())};
     case v1::Directive::kRefused:
-      return Refused{absl::Status(CodeOf(message.refused().code()), message.refused().message())};
+      return Refused{absl::Status(CodeOf(message.refused().code()),
+                                  Lines(message.refused().message(), kFailureMessageBytesMax))};
     case v1::Directive::KIND_NOT_SET:
       break;
   }

@@ -79,15 +79,17 @@ void PrepareGrpc() {
 }
 
 void SetServerArguments(grpc::ServerBuilder& builder) {
-  // A second server on the same port must be an error, not a silent share of the connections.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.SetMaxReceiveMessageSize(static_cast<int>(kMessageBytesMax));
   builder.SetMaxSendMessageSize(static_cast<int>(kMessageBytesMax));
+  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kHeaderBytesMax);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kStreamsPerConnectionMax);
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, Milliseconds(kHandshakeTimeout));
 }
 
 void SetServerKeepalive(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, Milliseconds(kKeepaliveInterval));
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Milliseconds(kKeepaliveTimeout));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, Milliseconds(kIdleConnectionTimeout));
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   // The clients ping as often as the server does; gRPC's default takes that for abuse and ends the
@@ -97,9 +99,43 @@ void SetServerKeepalive(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
 }
 
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& target) {
+std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> AddAcceptor(
+    grpc::ServerBuilder& builder, const std::optional<TlsCredentials>& credentials) {
+  std::shared_ptr<grpc::ServerCredentials> server_credentials = grpc::InsecureServerCredentials();
+  if (credentials.has_value()) {
+    grpc::SslServerCredentialsOptions options(
+        GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+    options.pem_root_certs = credentials->ca_pem;
+    options.pem_key_cert_pairs.push_back({credentials->key_pem, credentials->chain_pem});
+    server_credentials = grpc::SslServerCredentials(options);
+  }
+  return builder.experimental().AddExternalConnectionAcceptor(
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+      std::move(server_credentials));
+}
+
+Listener::HandOver HandOverTo(grpc::experimental::ExternalConnectionAcceptor& acceptor) {
+  return [&acceptor](int fd) {
+    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+    connection.fd = fd;
+    acceptor.HandleNewConnection(&connection);
+  };
+}
+
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& target,
+                                           const std::optional<TlsCredentials>& credentials,
+                                           const std::string& server_name) {
   PrepareGrpc();
   grpc::ChannelArguments arguments;
+  std::shared_ptr<grpc::ChannelCredentials> channel_credentials =
+      grpc::InsecureChannelCredentials();
+  if (credentials.has_value()) {
+    channel_credentials = grpc::SslCredentials({.pem_root_certs = credentials->ca_pem,
+                                                .pem_private_key = credentials->key_pem,
+                                                .pem_cert_chain = credentials->chain_pem});
+    const std::string& name = credentials->derived ? kServiceName : server_name;
+    if (!name.empty()) arguments.SetSslTargetNameOverride(name);
+  }
   if (!absl::StartsWith(target, "unix:")) {
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, Milliseconds(kKeepaliveInterval));
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Milliseconds(kKeepaliveTimeout));
@@ -117,12 +153,15 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& target) {
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetMaxReceiveMessageSize(static_cast<int>(kMessageBytesMax));
   arguments.SetMaxSendMessageSize(static_cast<int>(kMessageBytesMax));
-  return grpc::CreateCustomChannel(GrpcTarget(target), grpc::InsecureChannelCredentials(),
-                                   arguments);
+  return grpc::CreateCustomChannel(GrpcTarget(target), channel_credentials, arguments);
 }
 
-std::shared_ptr<ServiceChannel> MakeServiceChannel(const std::string& target) {
-  return std::make_shared<ServiceChannel>(target, MakeChannel(target));
+std::shared_ptr<ServiceChannel> MakeServiceChannel(const std::string& target,
+                                                   std::optional<TlsCredentials> credentials,
+                                                   const std::string& server_name) {
+  // On a unix socket the kernel says who the peer is.
+  if (absl::StartsWith(target, "unix:")) credentials.reset();
+  return std::make_shared<ServiceChannel>(target, std::move(credentials), server_name);
 }
 
 std::string ReasonInWords(const grpc::Status& status, const std::string& target) {
@@ -139,13 +178,65 @@ std::string ReasonInWords(const grpc::Status& status, const std::string& target)
       absl::StrContains(text, "Timeout occurred")) {
     return "no answer; the host is down or a firewall drops the packets";
   }
-  if (absl::StrContains(text, "handshake") || absl::StrContains(text, "SETTINGS") ||
-      absl::StrContains(text, "Endpoint read failed") || absl::StrContains(text, "HTTP")) {
+  if (absl::StrContains(text, "Socket closed") || absl::StrContains(text, "Endpoint read failed") ||
+      absl::StrContains(text, "unexpected eof") || absl::StrContains(text, "SSL_ERROR_SYSCALL")) {
+    return "it accepts connections and closes them at once; it is just ending, or does not accept "
+           "this node's certificate, or is no ddprun";
+  }
+  if (absl::StrContains(text, "handshake") || absl::StrContains(text, "SETTINGS")) {
     return "what answers there is not a ddprun rendezvous service";
   }
   constexpr std::string_view kBeforeReason = "last error: ";
   const std::size_t at = text.rfind(kBeforeReason);
   return at == std::string::npos ? text : text.substr(at + kBeforeReason.size());
+}
+
+std::optional<absl::Status> FinalReason(const grpc::Status& status, const std::string& target,
+                                        const std::optional<TlsCredentials>& credentials) {
+  const std::string text = status.error_message();
+  const std::string service = absl::StrCat("the rendezvous service at ", target);
+  const auto because = [&](absl::string_view words) {
+    return absl::FailedPreconditionError(absl::StrCat(service, words));
+  };
+  // What a Listener answers to plain text.
+  if (status.error_code() == grpc::StatusCode::UNAUTHENTICATED && !credentials.has_value()) {
+    return because(
+        " speaks TLS and this node plain text; start this node without --insecure, or that one "
+        "with it");
+  }
+  if (status.error_code() != grpc::StatusCode::UNAVAILABLE) return std::nullopt;
+  const auto no_ddprun = [&] {
+    return absl::FailedPreconditionError(
+        absl::StrCat("what answers at ", target,
+                     " is not a ddprun rendezvous service; check the address and the port"));
+  };
+  if (absl::StrContains(text, "certificate verify failed")) {
+    return because(
+        credentials.has_value() && !credentials->derived
+            ? " has a certificate that no authority in --tls-ca has signed; give the same --tls-ca "
+              "on all nodes"
+            : " has another token: copy ~/.config/ddprun/token from that host to this one (or set "
+              "DDPRUN_TOKEN on both)");
+  }
+  if (absl::StrContains(text, "is not in peer certificate")) {
+    return because(
+        " has a certificate that is not for that name; give the name that is in it as the "
+        "address, or another certificate there");
+  }
+  // What a Listener answers to TLS where it was started for plain text.
+  if (absl::StrContains(text, "alert insufficient security")) {
+    return because(" speaks plain text; start it without --insecure, or this node with it");
+  }
+  if (absl::StrContains(text, "alert protocol version")) {
+    return because(" and this node have no version of TLS in common; install the same ddprun");
+  }
+  const bool cut_off =
+      absl::StrContains(text, "unexpected eof") || absl::StrContains(text, "SSL_ERROR_SYSCALL");
+  if (absl::StrContains(text, "SSL routines") && !cut_off) return no_ddprun();
+  if (absl::StrContains(text, "http1.x server") || absl::StrContains(text, "parsing HTTP/2")) {
+    return no_ddprun();
+  }
+  return std::nullopt;
 }
 
 absl::Status ToAbsl(const grpc::Status& status) {

@@ -31,6 +31,31 @@ inline constexpr std::size_t kLastLineBytesMax = 2048;
 // A wait without an end would hide a dead peer: longer ones are cut to this.
 inline constexpr std::chrono::hours kStoreTimeoutMax{24};
 
+// Open connections of one service; fewer where the process may have fewer files (RLIMIT_NOFILE).
+inline constexpr std::size_t kConnectionsMax = 32'768;
+// Files that are left for everything else when connections are limited by RLIMIT_NOFILE.
+inline constexpr std::size_t kReservedFiles = 128;
+// Connections that wait to be heard, or for a handshake to begin: a file descriptor and 300 bytes
+// each. Above it those that have said least, longest, are closed.
+inline constexpr std::size_t kSilentConnectionsMax = 16'384;
+// Handshakes at the same time: up to 100 KB each. Others wait for one to end.
+inline constexpr std::size_t kHandshakesMax = 256;
+inline constexpr std::size_t kHandshakesPerAddressMax = 64;
+// From a connection's begin to the end of its handshake.
+inline constexpr std::chrono::seconds kHandshakeTimeout{5};
+// Between a stream's begin and its first message; the project's own clients send both at once.
+inline constexpr std::chrono::seconds kFirstMessageTimeout{10};
+// A connection without a stream: a node has one as long as it is in a run.
+inline constexpr std::chrono::seconds kIdleConnectionTimeout{60};
+// How long a peer that is sent away may take to read why.
+inline constexpr std::chrono::seconds kLingerTimeout{1};
+// A node has two streams; a simulation may share a connection between some hundred nodes.
+inline constexpr int kStreamsPerConnectionMax = 1024;
+inline constexpr int kHeaderBytesMax = 8192;
+
+// A file of certificates or a key; a bundle of every public authority has 200 KB.
+inline constexpr std::size_t kPemBytesMax = 1u << 20;
+
 inline constexpr std::chrono::seconds kJoinTimeoutDefault{600};
 // Between the verdict and the service's end: nodes that have not taken it by then read a broken
 // stream.

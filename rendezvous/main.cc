@@ -1,12 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // ddprun-rendezvous: the rendezvous service alone.
+#include <sys/prctl.h>
+
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "proto/version.h"
 #include "rendezvous/command_line.h"
+#include "rendezvous/credentials.h"
+#include "rendezvous/file_limit.h"
 #include "rendezvous/server.h"
 
 namespace {
@@ -21,14 +29,19 @@ int Complain(const absl::Status& status, int exit_code) {
 
 // The signals are blocked before the first thread is started, so that all threads have them blocked
 // and this one alone takes them.
-int Serve(const ddprun::ServiceCommand& command) {
+int Serve(const ddprun::ServiceCommand& command, ddprun::Security security) {
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  auto server = ddprun::RendezvousServer::Start(
-      {.address = command.host, .port = command.port, .default_run_id = command.run_id});
+  auto credentials = security.ForService();
+  if (!credentials.ok()) return Complain(credentials.status(), kExitFailure);
+  security.Forget();
+  auto server = ddprun::RendezvousServer::Start({.address = command.host,
+                                                 .port = command.port,
+                                                 .credentials = *std::move(credentials),
+                                                 .default_run_id = command.run_id});
   if (!server.ok()) {
     return Complain(server.status(),
                     absl::IsInvalidArgument(server.status()) ? kExitUsage : kExitFailure);
@@ -40,9 +53,26 @@ int Serve(const ddprun::ServiceCommand& command) {
   return 0;
 }
 
+std::optional<std::string> GetVariable(const std::string& name) {
+  const char* value = std::getenv(name.c_str());
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
+// What proves who this service is; nothing for a unix socket, where the kernel tells.
+absl::StatusOr<ddprun::Security> OpenSecurity(
+    const ddprun::ServiceCommand& command,
+    std::optional<absl::StatusOr<ddprun::Token>> token_variable) {
+  if (absl::StartsWith(command.host, "unix:")) return ddprun::Security();
+  // What the certificates are made of must not end up in a core file.
+  prctl(PR_SET_DUMPABLE, 0);
+  return ddprun::Security::Open(command.security, std::move(token_variable), GetVariable);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  // First of all: from here on the environment does not have the secret.
+  auto token_variable = ddprun::TakeTokenVariable();
   const auto command = ddprun::ParseServiceCommand(std::vector<std::string>(argv + 1, argv + argc));
   if (!command.ok()) return Complain(command.status(), kExitUsage);
   switch (command->action) {
@@ -53,7 +83,10 @@ int main(int argc, char** argv) {
       std::printf("ddprun-rendezvous %s\n", ddprun::kSoftwareVersion);
       return 0;
     case ddprun::ServiceCommand::Action::kServe:
-      return Serve(*command);
+      break;
   }
-  return kExitFailure;
+  auto security = OpenSecurity(*command, std::move(token_variable));
+  if (!security.ok()) return Complain(security.status(), kExitUsage);
+  ddprun::RaiseFileLimit();
+  return Serve(*command, *std::move(security));
 }

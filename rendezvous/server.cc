@@ -8,6 +8,8 @@
 #include "absl/strings/strip.h"
 #include "rendezvous/addresses.h"
 #include "rendezvous/grpc_channel.h"
+#include "rendezvous/listener.h"
+#include "rendezvous/peer_guard.h"
 #include "rendezvous/run_registry.h"
 #include "rendezvous/session_service.h"
 #include "rendezvous/store_service.h"
@@ -19,26 +21,37 @@ constexpr absl::string_view kUnixPrefix = "unix:";
 
 class RendezvousServerImpl final : public RendezvousServer {
  public:
-  explicit RendezvousServerImpl(std::optional<std::string> default_run_id)
-      : registry_(std::move(default_run_id)),
-        session_service_(registry_),
-        store_service_(registry_) {}
+  explicit RendezvousServerImpl(const RendezvousServer::Options& options)
+      : registry_(options.default_run_id),
+        guard_(options.credentials.has_value() && options.credentials->derived
+                   ? PeerGuard::NodeIds::kInCertificate
+                   : PeerGuard::NodeIds::kNotProven),
+        session_service_(registry_, guard_),
+        store_service_(registry_, guard_) {}
 
   ~RendezvousServerImpl() override {
+    guard_.SetListener(nullptr);
+    listener_.reset();
     // Nobody is waited for: those that are to hear a verdict were waited for in WaitUntilDrained().
     if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now());
   }
 
-  // `listen` is what gRPC calls an address.
-  bool Listen(const std::string& listen) {
+  // False if gRPC does not start, which needs credentials that OpenSSL cannot use.
+  bool Serve(ListeningSocket socket, const std::optional<TlsCredentials>& credentials,
+             Listener::Peers peers) {
+    port_ = socket.port;
     grpc::ServerBuilder builder;
     SetServerArguments(builder);
-    SetServerKeepalive(builder);
-    builder.AddListeningPort(listen, grpc::InsecureServerCredentials(), &port_);
+    if (peers != Listener::Peers::kSameUser) SetServerKeepalive(builder);
     builder.RegisterService(&session_service_);
     builder.RegisterService(&store_service_);
+    acceptor_ = AddAcceptor(builder, credentials);
     server_ = builder.BuildAndStart();
-    return server_ != nullptr;
+    if (server_ == nullptr) return false;
+    listener_ = std::make_unique<Listener>(std::move(socket), Listener::Options{.peers = peers},
+                                           HandOverTo(*acceptor_));
+    guard_.SetListener(listener_.get());
+    return true;
   }
 
   void set_target(std::string target) { target_ = std::move(target); }
@@ -52,41 +65,41 @@ class RendezvousServerImpl final : public RendezvousServer {
   int port_ = 0;
   std::string target_;
   RunRegistry registry_;
+  PeerGuard guard_;
   SessionService session_service_;
   StoreService store_service_;
-  std::unique_ptr<grpc::Server> server_;  // last: its streams use all of the above
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
+  std::unique_ptr<grpc::Server> server_;  // its streams use all of the above
+  std::unique_ptr<Listener> listener_;    // last: it uses the acceptor
 };
-
-absl::StatusOr<std::unique_ptr<RendezvousServer>> StartOnSocket(RendezvousServer::Options options) {
-  const std::string path(absl::StripPrefix(options.address, kUnixPrefix));
-  if (absl::Status status = CheckSocketPath(path); !status.ok()) return status;
-  auto server = std::make_unique<RendezvousServerImpl>(std::move(options.default_run_id));
-  if (!server->Listen(options.address)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("cannot listen on the unix socket ", path,
-                     "; check that its folder exists and can be written"));
-  }
-  server->set_target(options.address);
-  return server;
-}
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RendezvousServer>> RendezvousServer::Start(Options options) {
   PrepareGrpc();
-  if (absl::StartsWith(options.address, kUnixPrefix)) return StartOnSocket(std::move(options));
-  auto address = CheckBindable(options.address, options.port);
-  if (!address.ok()) return address.status();
-  auto server = std::make_unique<RendezvousServerImpl>(std::move(options.default_run_id));
-  if (!server->Listen(HostPort(*address, options.port))) {
-    return absl::AlreadyExistsError(
-        absl::StrCat("cannot listen on ", HostPort(options.address, options.port),
-                     ": another program took the port just now; try again"));
+  const bool on_path = absl::StartsWith(options.address, kUnixPrefix);
+  auto socket = on_path ? ListenOnPath(std::string(absl::StripPrefix(options.address, kUnixPrefix)))
+                        : ListenOn(options.address, options.port);
+  if (!socket.ok()) return socket.status();
+  std::string target = options.address;
+  if (on_path) {
+    options.credentials.reset();  // the kernel says who the peer is
+  } else {
+    std::string reach = socket->address;
+    if (reach == "0.0.0.0") reach = "127.0.0.1";
+    if (reach == "::") reach = "::1";
+    target = HostPort(reach, socket->port);
   }
-  std::string reach = *address;
-  if (reach == "0.0.0.0") reach = "127.0.0.1";
-  if (reach == "::") reach = "::1";
-  server->set_target(HostPort(reach, server->port()));
+  auto server = std::make_unique<RendezvousServerImpl>(options);
+  server->set_target(std::move(target));
+  const Listener::Peers peers = on_path                           ? Listener::Peers::kSameUser
+                                : options.credentials.has_value() ? Listener::Peers::kTls
+                                                                  : Listener::Peers::kPlainText;
+  if (!server->Serve(*std::move(socket), options.credentials, peers)) {
+    return absl::InternalError(
+        "gRPC cannot start a service with these certificates; check --tls-cert, --tls-key and "
+        "--tls-ca");
+  }
   return server;
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "rendezvous/credentials.h"
 
 namespace ddprun {
 
@@ -16,6 +17,9 @@ class RendezvousServer {
   struct Options {
     std::string address;  // "10.0.0.1", "127.0.0.1", "::1", a name, or "unix:/PATH"
     int port = 0;         // 0: any free one; not used with unix:
+    // How nodes and this service prove to each other who they are. Absent: plain text, which is for
+    // unix sockets and for those who asked for it by name.
+    std::optional<TlsCredentials> credentials;
     // The run that joins without an id belong to. Absent: such joins are refused, since two unnamed
     // runs would meet.
     std::optional<std::string> default_run_id;

@@ -165,8 +165,10 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
       attempt_.reset();
       attempt_done_.SignalAll();
       if (ended_) return;
-      const bool again =
-          !accepted_ && !closing_ && status.error_code() == grpc::StatusCode::UNAVAILABLE;
+      const std::optional<absl::Status> final_reason =
+          accepted_ ? std::nullopt : channel_->FinalReason(status);
+      const bool again = !accepted_ && !closing_ && !final_reason &&
+                         status.error_code() == grpc::StatusCode::UNAVAILABLE;
       const auto remaining = std::chrono::duration_cast<milliseconds>(deadline_ - Clock::now());
       if (again && remaining.count() > 0) {
         std::string words = ReasonInWords(status, channel_->target());
@@ -176,7 +178,7 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
         backoff_ = std::min<milliseconds>(backoff_ * 2, kConnectBackoffMax);
       } else {
         ended_ = true;
-        end = EndStatus(status, again);
+        end = final_reason ? *final_reason : EndStatus(status, again);
       }
     }
     if (pause.count() > 0) {

@@ -6,11 +6,13 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "rendezvous/credentials.h"
 #include "rendezvous/session_types.h"
 
 namespace ddprun {
@@ -19,8 +21,12 @@ namespace ddprun {
 // Threadsafe.
 class ServiceChannel;
 
-// `target`: "HOST:PORT" or "unix:/PATH". Does not connect yet.
-std::shared_ptr<ServiceChannel> MakeServiceChannel(const std::string& target);
+// `target`: "HOST:PORT" or "unix:/PATH". Absent credentials: plain text. `server_name`: what a
+// service's certificate must be for, where it is a user's own; empty: the target's host. Does not
+// connect yet.
+std::shared_ptr<ServiceChannel> MakeServiceChannel(
+    const std::string& target, std::optional<TlsCredentials> credentials = std::nullopt,
+    const std::string& server_name = "");
 
 // The service could not be reached just now; the client goes on trying until its deadline. Sent
 // when the words change.
@@ -30,7 +36,9 @@ struct Connecting {
 };
 
 // The stream ended. No event follows. UNAVAILABLE: the connection broke. DEADLINE_EXCEEDED: the
-// service was not reached in time. OK: the service ended it after Finish or Refused.
+// service was not reached in time. FAILED_PRECONDITION: the service was reached and the two do not
+// fit (tokens, plain text, no ddprun): the message is one whole sentence. OK: the service ended it
+// after Finish or Refused.
 struct SessionEnded {
   absl::Status status;
 };

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "rendezvous/convert.h"
+#include "rendezvous/first_message_timer.h"
 #include "rendezvous/write_queue.h"
 
 namespace ddprun {
@@ -18,8 +19,10 @@ class SessionStream final : public Reactor,
                             public DirectiveSink,
                             public std::enable_shared_from_this<SessionStream> {
  public:
-  explicit SessionStream(RunRegistry& registry)
+  SessionStream(RunRegistry& registry, PeerGuard& guard, grpc::CallbackServerContext* context)
       : registry_(registry),
+        guard_(guard),
+        context_(context),
         out_([this](const v1::Directive* message) { StartWrite(message); },
              [this] { Finish(grpc::Status::OK); }) {}
 
@@ -27,6 +30,9 @@ class SessionStream final : public Reactor,
     self_ = shared_from_this();
     // At once: it tells the client that a service is here, before there is anything to say.
     StartSendInitialMetadata();
+    first_message_.Begin(shared_from_this(), [](SessionStream& self) {
+      self.Refuse(absl::DeadlineExceededError("the stream's first report did not come in time"));
+    });
     StartRead(&report_);
   }
 
@@ -37,6 +43,7 @@ class SessionStream final : public Reactor,
 
   // Reactor. Reads come one after another; writes and reads at the same time.
   void OnReadDone(bool ok) override {
+    const bool in_time = first_message_.Came();
     if (!ok) {
       if (place_) place_->run->Gone(place_->link, std::chrono::steady_clock::now());
       out_.Close();
@@ -44,7 +51,9 @@ class SessionStream final : public Reactor,
       return;
     }
     auto report = FromProto(report_);
-    if (!report.ok()) {
+    if (!in_time) {
+      // It is being ended: nothing counts any more.
+    } else if (!report.ok()) {
       Refuse(report.status());
     } else if (place_) {
       place_->run->Reported(place_->link, *report, std::chrono::steady_clock::now());
@@ -65,6 +74,10 @@ class SessionStream final : public Reactor,
 
  private:
   void Enter(const Join& join) {
+    if (absl::Status status = guard_.CheckNodeId(*context_, join.node_id.value); !status.ok()) {
+      Refuse(std::move(status));
+      return;
+    }
     auto place = registry_.Admit(join.run_id, shared_from_this());
     if (!place.ok()) {
       Refuse(place.status());
@@ -81,7 +94,10 @@ class SessionStream final : public Reactor,
   }
 
   RunRegistry& registry_;
+  PeerGuard& guard_;
+  grpc::CallbackServerContext* const context_;  // valid until OnDone
   std::shared_ptr<SessionStream> self_;
+  FirstMessageTimer<SessionStream> first_message_;
   v1::Report report_;
   WriteQueue<v1::Directive> out_;
   std::optional<RunRegistry::Place> place_;  // set by the first report, on the reading side only
@@ -90,8 +106,9 @@ class SessionStream final : public Reactor,
 }  // namespace
 
 grpc::ServerBidiReactor<v1::Report, v1::Directive>* SessionService::Session(
-    grpc::CallbackServerContext*) {
-  auto stream = std::make_shared<SessionStream>(registry_);
+    grpc::CallbackServerContext* context) {
+  guard_.Called(*context);
+  auto stream = std::make_shared<SessionStream>(registry_, guard_, context);
   stream->Begin();
   return stream.get();
 }

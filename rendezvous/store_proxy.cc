@@ -12,6 +12,7 @@
 #include "rendezvous/addresses.h"
 #include "rendezvous/grpc_channel.h"
 #include "rendezvous/limits.h"
+#include "rendezvous/listener.h"
 #include "rendezvous/store_stream.h"
 #include "rendezvous/store_upstream.h"
 
@@ -253,22 +254,25 @@ class WorkerStream final : public StoreStream {
 class StoreProxyImpl final : public StoreProxy, private v1::Store::CallbackService {
  public:
   explicit StoreProxyImpl(Options options)
-      : socket_path_(options.socket_path),
-        switchboard_(std::make_shared<Switchboard>(std::move(options))) {}
+      : switchboard_(std::make_shared<Switchboard>(std::move(options))) {}
 
   ~StoreProxyImpl() override {
+    listener_.reset();
     if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now());
     switchboard_->Close();
   }
 
-  bool Listen() {
+  bool Serve(ListeningSocket socket) {
     grpc::ServerBuilder builder;
     SetServerArguments(builder);
-    builder.AddListeningPort(absl::StrCat("unix:", socket_path_),
-                             grpc::InsecureServerCredentials());
     builder.RegisterService(this);
+    acceptor_ = AddAcceptor(builder, std::nullopt);
     server_ = builder.BuildAndStart();
-    return server_ != nullptr;
+    if (server_ == nullptr) return false;
+    listener_ = std::make_unique<Listener>(std::move(socket),
+                                           Listener::Options{.peers = Listener::Peers::kSameUser},
+                                           HandOverTo(*acceptor_));
+    return true;
   }
 
   void SetRound(RoundId round) override { switchboard_->SetRound(round); }
@@ -281,21 +285,21 @@ class StoreProxyImpl final : public StoreProxy, private v1::Store::CallbackServi
     return stream.get();
   }
 
-  const std::string socket_path_;
   const std::shared_ptr<Switchboard> switchboard_;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
   std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<Listener> listener_;  // last: it uses the acceptor
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<StoreProxy>> StoreProxy::Start(Options options) {
-  if (absl::Status status = CheckSocketPath(options.socket_path); !status.ok()) return status;
-  const std::string path = options.socket_path;
+  PrepareGrpc();
+  auto socket = ListenOnPath(options.socket_path);
+  if (!socket.ok()) return socket.status();
   auto proxy = std::make_unique<StoreProxyImpl>(std::move(options));
-  if (!proxy->Listen()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("cannot listen on the unix socket ", path,
-                     "; check that its folder exists and can be written"));
+  if (!proxy->Serve(*std::move(socket))) {
+    return absl::InternalError("gRPC cannot start the node's store; see GRPC_VERBOSITY=debug");
   }
   return proxy;
 }

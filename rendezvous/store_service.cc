@@ -7,6 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "proto/version.h"
 #include "rendezvous/convert.h"
+#include "rendezvous/first_message_timer.h"
+#include "rendezvous/printable.h"
 #include "rendezvous/store_stream.h"
 
 namespace ddprun {
@@ -14,7 +16,17 @@ namespace {
 
 class ServiceStoreStream final : public StoreStream, public ReplySink {
  public:
-  explicit ServiceStoreStream(RunRegistry& registry) : registry_(registry) {}
+  ServiceStoreStream(RunRegistry& registry, PeerGuard& guard, grpc::CallbackServerContext* context)
+      : registry_(registry), guard_(guard), context_(context) {}
+
+  void BeginServing() {
+    first_message_.Begin(std::static_pointer_cast<ServiceStoreStream>(shared_from_this()),
+                         [](ServiceStoreStream& self) {
+                           self.EndWith({grpc::StatusCode::DEADLINE_EXCEEDED,
+                                         "the stream's first request did not come in time"});
+                         });
+    Begin();
+  }
 
   void Push(std::uint64_t id, StoreResult result) override {
     PushReply(ToProto(id, std::move(result)));
@@ -23,6 +35,7 @@ class ServiceStoreStream final : public StoreStream, public ReplySink {
 
  private:
   void OnRequest(v1::StoreRequest& request) override {
+    if (!first_message_.Came()) return;
     switch (request.kind_case()) {
       case v1::StoreRequest::kHello:
         Greet(request.hello());
@@ -43,6 +56,7 @@ class ServiceStoreStream final : public StoreStream, public ReplySink {
   }
 
   void OnPeerGone() override {
+    first_message_.Came();
     if (run_ != nullptr) run_->CancelAll(this);
   }
 
@@ -54,10 +68,16 @@ class ServiceStoreStream final : public StoreStream, public ReplySink {
                             "; install the same ddprun on all nodes")});
       return;
     }
+    if (absl::Status status = guard_.CheckNodeId(*context_, hello.node_id()); !status.ok()) {
+      EndWith({grpc::StatusCode::PERMISSION_DENIED, std::string(status.message())});
+      return;
+    }
     if (run_ == nullptr) run_ = registry_.Find(hello.run_id());
     if (run_ == nullptr) {
-      EndWith({grpc::StatusCode::NOT_FOUND, absl::StrCat("the rendezvous service knows no run '",
-                                                         hello.run_id(), "'; it may be over")});
+      EndWith(
+          {grpc::StatusCode::NOT_FOUND,
+           absl::StrCat("the rendezvous service knows no run '",
+                        Printable(hello.run_id().substr(0, kNameBytesMax)), "'; it may be over")});
     }
   }
 
@@ -75,15 +95,19 @@ class ServiceStoreStream final : public StoreStream, public ReplySink {
   }
 
   RunRegistry& registry_;
+  PeerGuard& guard_;
+  grpc::CallbackServerContext* const context_;  // valid until OnDone
+  FirstMessageTimer<ServiceStoreStream> first_message_;
   std::shared_ptr<Run> run_;  // set by the first request, on the reading side only
 };
 
 }  // namespace
 
 grpc::ServerBidiReactor<v1::StoreRequest, v1::StoreReply>* StoreService::Exchange(
-    grpc::CallbackServerContext*) {
-  auto stream = std::make_shared<ServiceStoreStream>(registry_);
-  stream->Begin();
+    grpc::CallbackServerContext* context) {
+  guard_.Called(*context);
+  auto stream = std::make_shared<ServiceStoreStream>(registry_, guard_, context);
+  stream->BeginServing();
   return stream.get();
 }
 

@@ -4,19 +4,21 @@
 #pragma once
 
 #include "proto/ddprun.grpc.pb.h"
+#include "rendezvous/peer_guard.h"
 #include "rendezvous/run_registry.h"
 
 namespace ddprun {
 
 class StoreService final : public v1::Store::CallbackService {
  public:
-  explicit StoreService(RunRegistry& registry) : registry_(registry) {}
+  StoreService(RunRegistry& registry, PeerGuard& guard) : registry_(registry), guard_(guard) {}
 
   grpc::ServerBidiReactor<v1::StoreRequest, v1::StoreReply>* Exchange(
       grpc::CallbackServerContext* context) override;
 
  private:
   RunRegistry& registry_;
+  PeerGuard& guard_;
 };
 
 }  // namespace ddprun

@@ -24,6 +24,9 @@ def torchrun_standalone():
 
 SESSION = f"{os.getpid()}-{os.urandom(4).hex()}"
 
+# The runs' secret, so that no test makes a token file in the home of whoever runs the tests.
+TOKEN = os.urandom(32).hex()
+
 # What a launcher would set, and what would change a run behind a test's back.
 CLEANED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "OMP_NUM_THREADS")
 
@@ -37,6 +40,7 @@ def clean_environment(**more):
     # The tests' own Python is what a `.py` program is run with.
     env["PATH"] = os.path.dirname(sys.executable) + os.pathsep + env["PATH"]
     env["TEST_SESSION"] = SESSION
+    env["DDPRUN_TOKEN"] = TOKEN
     env.update(more)
     return env
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/owned_fd.h"
+#include "rendezvous/owned_fd.h"
 
 namespace ddprun {
 

@@ -27,6 +27,7 @@ class DdprunTest : public ::testing::Test {
     std::filesystem::create_directory(folder_ + "/runtime");
     variables_["XDG_RUNTIME_DIR"] = folder_ + "/runtime";
     variables_["OMP_NUM_THREADS"] = "";
+    variables_["XDG_CONFIG_HOME"] = folder_ + "/config";  // for the token file
   }
 
   // Whatever a test did, ddprun must have left no temporary file.

@@ -26,7 +26,7 @@ TEST(AddressesTest, AFreePortCanBeBound) {
   const auto port = FindFreePort("127.0.0.1");
   ASSERT_TRUE(port.ok()) << port.status();
   EXPECT_GT(*port, 0);
-  EXPECT_TRUE(CheckBindable("127.0.0.1", *port).ok());
+  EXPECT_TRUE(ListenOn("127.0.0.1", *port).ok());
   EXPECT_EQ(FindFreePort("192.0.2.1").status().code(), absl::StatusCode::kUnavailable);
 }
 

@@ -75,7 +75,7 @@ class Program {
 
 TEST(ProgramTest, ServesAndEndsAtASignal) {
   for (const int signal : {SIGINT, SIGTERM}) {
-    Program program({"--host", "127.0.0.1", "--port=0", "--rdzv_id", "mine"});
+    Program program({"--host", "127.0.0.1", "--port=0", "--rdzv_id", "mine", "--insecure"});
     const std::string line = program.ReadLine();
     ASSERT_THAT(line, StartsWith("listening on 127.0.0.1:"));
     Join join = MakeJoin("a", 1);
@@ -98,7 +98,15 @@ TEST(ProgramTest, BadFlagsAreOneSentence) {
        "ddprun-rendezvous: --port '70000' is not a port; give 1 to 65535, or 0 for any free one"},
       {{"--port", "x"},
        "ddprun-rendezvous: --port 'x' is not a port; give 1 to 65535, or 0 for any free one"},
-      {{"--host", "192.0.2.1"},
+      {{"--tls-cert", "a"},
+       "ddprun-rendezvous: --tls-cert, --tls-key and --tls-ca belong together; give all three or "
+       "none"},
+      {{"--insecure", "--token-file=a"},
+       "ddprun-rendezvous: --insecure means plain text and --token-file does not; leave one of "
+       "them out"},
+      {{"--token-file", "/nonexistent"},
+       "ddprun-rendezvous: cannot read the token file /nonexistent: No such file or directory"},
+      {{"--insecure", "--host", "192.0.2.1"},
        "ddprun-rendezvous: cannot listen on 192.0.2.1:29500: that is not an address of this host; "
        "give one of its "
        "own"},
@@ -112,9 +120,9 @@ TEST(ProgramTest, BadFlagsAreOneSentence) {
 }
 
 TEST(ProgramTest, APortInUseIsAFailure) {
-  Program first({"--port", "0"});
+  Program first({"--port", "0", "--insecure"});
   const std::string line = first.ReadLine();
-  Program second({"--port", line.substr(line.rfind(':') + 1)});
+  Program second({"--insecure", "--port", line.substr(line.rfind(':') + 1)});
   EXPECT_THAT(second.ReadLine(), HasSubstr("the port is in use"));
   EXPECT_EQ(second.Wait(), 1);
 }

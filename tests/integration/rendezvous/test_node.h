@@ -83,8 +83,10 @@ inline Join MakeJoin(const std::string& name, int nodes) {
 class TestNode {
  public:
   TestNode(const std::string& target, Join join,
-           std::chrono::milliseconds connect_timeout = kEventDeadline)
-      : channel_(MakeServiceChannel(target)),
+           std::chrono::milliseconds connect_timeout = kEventDeadline,
+           std::optional<TlsCredentials> credentials = std::nullopt,
+           const std::string& server_name = "")
+      : channel_(MakeServiceChannel(target, std::move(credentials), server_name)),
         client_(SessionClient::Open(
             channel_, std::move(join), connect_timeout,
             [log = log_](SessionEvent event) { log->Add(std::move(event)); })) {}

@@ -10,7 +10,7 @@
 #include <csignal>
 
 #include "launcher/limits.h"
-#include "launcher/owned_fd.h"
+#include "rendezvous/owned_fd.h"
 
 namespace ddprun {
 namespace {

@@ -5,7 +5,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include "launcher/owned_fd.h"
+#include "rendezvous/owned_fd.h"
 
 namespace ddprun {
 namespace {

@@ -35,6 +35,11 @@ TEST(WorkerEnvironTest, AnOuterLaunchersWordsAreLeftOut) {
   EXPECT_THAT(environment, Not(Contains(StartsWith("TORCHELASTIC_ERROR_FILE"))));
 }
 
+TEST(WorkerEnvironTest, TheRunsSecretIsLeftOut) {
+  EXPECT_THAT(WorkerEnviron({"DDPRUN_TOKEN=abc", "DDPRUN_TOKENS=3"}, TwoWorkers(), 8),
+              ::testing::AllOf(Not(Contains("DDPRUN_TOKEN=abc")), Contains("DDPRUN_TOKENS=3")));
+}
+
 TEST(WorkerEnvironTest, ThreadsAreSharedUnlessAPersonSaysOtherwise) {
   EXPECT_THAT(WorkerEnviron({}, TwoWorkers(), 8), Contains("OMP_NUM_THREADS=4"));
   EXPECT_THAT(WorkerEnviron({}, TwoWorkers(), 1), Contains("OMP_NUM_THREADS=1"));

@@ -24,6 +24,7 @@ class OwnedFd {
 
   int get() const { return fd_; }
   bool valid() const { return fd_ >= 0; }
+  int Release() { return std::exchange(fd_, -1); }
   void Reset() {
     if (fd_ >= 0) close(std::exchange(fd_, -1));
   }

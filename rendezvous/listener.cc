@@ -1,0 +1,461 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/listener.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/synchronization/mutex.h"
+#include "rendezvous/first_bytes.h"
+
+namespace ddprun {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+// While connections wait for a handshake to end, which gRPC does not tell.
+constexpr milliseconds kSweepInterval{50};
+// When there are too many connections: looking at all of them takes some ms.
+constexpr milliseconds kFullSweepInterval{500};
+// After the process or the machine ran out of files: accepting again at once would only spin.
+constexpr milliseconds kAcceptPause{100};
+constexpr int kAcceptsAtOnce = 64;
+
+std::size_t ConnectionsMax() {
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur == RLIM_INFINITY)
+    return kConnectionsMax;
+  const auto limit = static_cast<std::size_t>(files.rlim_cur);
+  return std::min(kConnectionsMax, limit > 2 * kReservedFiles ? limit - kReservedFiles : limit / 2);
+}
+
+bool IsSameUser(int fd) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
+         (peer.uid == geteuid() || peer.uid == 0);
+}
+
+Handshakes::Socket Identify(int fd) {
+  Handshakes::Socket socket{.fd = fd};
+  socklen_t size = sizeof socket.cookie;
+  getsockopt(fd, SOL_SOCKET, SO_COOKIE, &socket.cookie, &size);
+  return socket;
+}
+
+// Harmless also where the number has become another file's: it is only asked who it is.
+bool IsStillOpen(const Handshakes::Socket& socket) {
+  const Handshakes::Socket now = Identify(socket.fd);
+  return now.cookie != 0 && now.cookie == socket.cookie;
+}
+
+struct PeerName {
+  std::string address;
+  std::string peer;  // "ADDRESS PORT"; empty for a unix socket
+};
+
+PeerName NameOf(const sockaddr_storage& from) {
+  char text[INET6_ADDRSTRLEN] = "";
+  in_port_t port = 0;
+  if (from.ss_family == AF_INET) {
+    const auto& v4 = reinterpret_cast<const sockaddr_in&>(from);
+    inet_ntop(AF_INET, &v4.sin_addr, text, sizeof text);
+    port = v4.sin_port;
+  } else if (from.ss_family == AF_INET6) {
+    const auto& v6 = reinterpret_cast<const sockaddr_in6&>(from);
+    inet_ntop(AF_INET6, &v6.sin6_addr, text, sizeof text);
+    port = v6.sin6_port;
+  } else {
+    return {};
+  }
+  const std::string address = absl::StrReplaceAll(text, {{"::ffff:", ""}});
+  return {address, absl::StrCat(address, " ", ntohs(port))};
+}
+
+// "ipv4:127.0.0.1:5000" or "ipv6:%5B::1%5D:5000", as gRPC writes it, to NameOf()'s form.
+std::string NameOfGrpc(absl::string_view peer) {
+  const std::string text = absl::StrReplaceAll(
+      peer, {{"ipv4:", ""}, {"ipv6:", ""}, {"%5B", ""}, {"%5D", ""}, {"[", ""}, {"]", ""}});
+  const std::size_t colon = text.rfind(':');
+  if (colon == std::string::npos) return text;
+  return absl::StrCat(text.substr(0, colon), " ", text.substr(colon + 1));
+}
+
+}  // namespace
+
+class Listener::Loop {
+ public:
+  Loop(ListeningSocket socket, Options options, HandOver hand_over)
+      : options_(options),
+        hand_over_(std::move(hand_over)),
+        socket_(std::move(socket)),
+        epoll_(epoll_create1(EPOLL_CLOEXEC)),
+        wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+        handshakes_({.connections_max = ConnectionsMax(),
+                     .handshakes_max = kHandshakesMax,
+                     .per_address_max = kHandshakesPerAddressMax,
+                     .timeout = options.handshake_timeout}),
+        connections_max_(ConnectionsMax()) {
+    Watch(socket_.fd.get(), EPOLLIN);
+    Watch(wake_.get(), EPOLLIN);
+    thread_ = std::thread([this] { Run(); });
+  }
+
+  ~Loop() {
+    {
+      absl::MutexLock lock(&mutex_);
+      stop_ = true;
+    }
+    Wake();
+    thread_.join();
+    for (const auto& entry : waiting_) close(entry.first);
+    if (options_.peers == Peers::kSameUser) unlink(socket_.address.c_str());
+  }
+
+  void Proven(absl::string_view peer) {
+    if (options_.peers == Peers::kSameUser) return;
+    const std::string name = NameOfGrpc(peer);
+    bool wake = false;
+    {
+      absl::MutexLock lock(&mutex_);
+      handshakes_.Proven(name);
+      wake = someone_ready_;
+    }
+    if (wake) Wake();
+  }
+
+ private:
+  enum class State {
+    kSilent,    // its first bytes have not all come
+    kReady,     // they have; waits until a handshake may begin
+    kRefusing,  // speaks HTTP/2 to a TLS port: is told so in HTTP/2
+    kLeaving,   // has been told why not, and may read it
+  };
+  struct Connection {
+    State state = State::kSilent;
+    PeerName name;
+    Clock::time_point deadline;
+    std::unique_ptr<PlainTextRefusal> refusal;
+  };
+  using Deadline = std::pair<Clock::time_point, int>;
+
+  void Watch(int fd, std::uint32_t events) {
+    epoll_event event{.events = events, .data = {.fd = fd}};
+    epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event);
+  }
+  void Unwatch(int fd) { epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr); }
+
+  void Wake() {
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = write(wake_.get(), &one, sizeof one);
+  }
+
+  void Run() {
+    // Signals are for the program's own threads.
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, nullptr);
+    std::vector<epoll_event> events(256);
+    while (true) {
+      const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
+                                   WaitMilliseconds(Clock::now()));
+      const Clock::time_point now = Clock::now();
+      for (int i = 0; i < count; ++i) {
+        const int fd = events[static_cast<std::size_t>(i)].data.fd;
+        if (fd == wake_.get()) {
+          std::uint64_t ignored = 0;
+          [[maybe_unused]] const ssize_t size = read(fd, &ignored, sizeof ignored);
+        } else if (fd == socket_.fd.get()) {
+          AcceptSome(now);
+        } else {
+          OnBytes(fd, (events[static_cast<std::size_t>(i)].events & EPOLLRDHUP) != 0, now);
+        }
+      }
+      {
+        absl::MutexLock lock(&mutex_);
+        if (stop_) return;
+      }
+      CloseLate(now);
+      BeginHandshakes(now);
+      if (accept_again_ && *accept_again_ <= now) {
+        accept_again_.reset();
+        Watch(socket_.fd.get(), EPOLLIN);
+      }
+    }
+  }
+
+  int WaitMilliseconds(Clock::time_point now) const {
+    std::optional<Clock::time_point> next = accept_again_;
+    const auto consider = [&next](Clock::time_point time) {
+      if (!next || time < *next) next = time;
+    };
+    if (!deadlines_.empty()) consider(deadlines_.begin()->first);
+    if (!ready_.empty()) consider(now + kSweepInterval);
+    if (!next) return -1;
+    return static_cast<int>(
+        std::max<std::int64_t>(0, std::chrono::ceil<milliseconds>(*next - now).count()));
+  }
+
+  void AcceptSome(Clock::time_point now) {
+    for (int i = 0; i < kAcceptsAtOnce; ++i) {
+      sockaddr_storage from{};
+      socklen_t size = sizeof from;
+      const int fd = accept4(socket_.fd.get(), reinterpret_cast<sockaddr*>(&from), &size,
+                             SOCK_CLOEXEC | SOCK_NONBLOCK);
+      if (fd >= 0) {
+        Take(fd, from, now);
+        continue;
+      }
+      if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+        Unwatch(socket_.fd.get());
+        accept_again_ = now + kAcceptPause;
+      }
+      if (errno != ECONNABORTED && errno != EINTR) return;
+    }
+  }
+
+  void Take(int fd, const sockaddr_storage& from, Clock::time_point now) {
+    if (options_.peers == Peers::kSameUser) {
+      if (!IsSameUser(fd)) {
+        close(fd);
+        return;
+      }
+    } else {
+      const int on = 1;
+      setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    }
+    if (waiting_.size() >= options_.silent_max || IsFull()) CloseMostSilent();
+    if (IsFull()) {
+      close(fd);
+      return;
+    }
+    const Clock::time_point deadline = now + options_.handshake_timeout;
+    waiting_.emplace(fd, Connection{.name = NameOf(from), .deadline = deadline});
+    deadlines_.emplace(deadline, fd);
+    Watch(fd, EPOLLIN | EPOLLRDHUP | EPOLLET);
+  }
+
+  bool IsFull() {
+    absl::MutexLock lock(&mutex_);
+    if (waiting_.size() + handshakes_.connections() < connections_max_) return false;
+    const Clock::time_point now = Clock::now();
+    if (now < next_full_sweep_) return true;
+    next_full_sweep_ = now + kFullSweepInterval;
+    handshakes_.Sweep(now, IsStillOpen, /*all=*/true);
+    return waiting_.size() + handshakes_.connections() >= connections_max_;
+  }
+
+  void CloseMostSilent() {
+    for (const Deadline& oldest : deadlines_) {
+      if (waiting_.at(oldest.second).state == State::kReady) continue;
+      Close(oldest.second);
+      return;
+    }
+  }
+
+  void OnBytes(int fd, bool ended, Clock::time_point now) {
+    const auto it = waiting_.find(fd);
+    if (it == waiting_.end()) return;  // closed for another event of the same wait
+    switch (it->second.state) {
+      case State::kSilent:
+        return Listen(fd, it->second, ended, now);
+      case State::kReady:
+        return;
+      case State::kRefusing:
+        return Refuse(fd, it->second, now);
+      case State::kLeaving:
+        return Drain(fd);
+    }
+  }
+
+  void Listen(int fd, Connection& connection, bool ended, Clock::time_point now) {
+    buffer_.resize(kFirstBytesMax);
+    const ssize_t count = recv(fd, buffer_.data(), buffer_.size(), MSG_PEEK | MSG_DONTWAIT);
+    if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (count <= 0) return Close(fd);
+    const FirstBytes what = Classify({buffer_.data(), static_cast<std::size_t>(count)});
+    const bool tls = options_.peers == Peers::kTls;
+    switch (what) {
+      case FirstBytes::kIncomplete:
+        if (ended) Close(fd);
+        return;
+      case FirstBytes::kOther:
+        return Close(fd);
+      case FirstBytes::kHttp2:
+        if (!tls) return SetReady(fd, connection);
+        connection.state = State::kRefusing;
+        connection.refusal = std::make_unique<PlainTextRefusal>(kNeedsTls);
+        Say(fd, connection.refusal->Begin());
+        TakePreface(fd);
+        return Refuse(fd, connection, now);
+      case FirstBytes::kTls13:
+        if (tls) return SetReady(fd, connection);
+        return Leave(fd, connection, InsufficientSecurityAlert(), now);
+      case FirstBytes::kTlsOlder:
+        return Leave(fd, connection, tls ? ProtocolVersionAlert() : InsufficientSecurityAlert(),
+                     now);
+    }
+  }
+
+  void SetReady(int fd, Connection& connection) {
+    connection.state = State::kReady;
+    auto& queue = ready_[connection.name.address];
+    queue.push_back(fd);
+  }
+
+  void TakePreface(int fd) {
+    char preface[24];
+    [[maybe_unused]] const ssize_t count = recv(fd, preface, sizeof preface, MSG_DONTWAIT);
+  }
+
+  void Refuse(int fd, Connection& connection, Clock::time_point now) {
+    std::string answer;
+    while (!connection.refusal->done()) {
+      const ssize_t count = recv(fd, buffer_.data(), buffer_.size(), MSG_DONTWAIT);
+      if (count < 0 && errno == EAGAIN) return;
+      if (count <= 0) return Close(fd);
+      answer = connection.refusal->Feed({buffer_.data(), static_cast<std::size_t>(count)});
+    }
+    Leave(fd, connection, answer, now);
+  }
+
+  // Says the last word and waits until the peer has had time to read it. Closing with unread bytes
+  // would throw it away; and gRPC's client takes even an orderly end of the connection for the
+  // answer's if both come at once.
+  void Leave(int fd, Connection& connection, const std::string& last_word, Clock::time_point now) {
+    Say(fd, last_word);
+    connection.state = State::kLeaving;
+    deadlines_.erase({connection.deadline, fd});
+    connection.deadline = now + kLingerTimeout;
+    deadlines_.emplace(connection.deadline, fd);
+    Drain(fd);
+  }
+
+  void Drain(int fd) {
+    while (true) {
+      const ssize_t count = recv(fd, buffer_.data(), buffer_.size(), MSG_DONTWAIT);
+      if (count > 0) continue;
+      if (count < 0 && errno == EAGAIN) return;
+      return Close(fd);
+    }
+  }
+
+  static void Say(int fd, const std::string& bytes) {
+    [[maybe_unused]] const ssize_t sent =
+        send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+
+  void CloseLate(Clock::time_point now) {
+    while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
+      Close(deadlines_.begin()->second);
+    }
+  }
+
+  void BeginHandshakes(Clock::time_point now) {
+    std::vector<int> begun;
+    {
+      absl::MutexLock lock(&mutex_);
+      if (!ready_.empty() && now >= next_sweep_) {
+        handshakes_.Sweep(now, IsStillOpen, handshakes_.MustSweepAll());
+        next_sweep_ = now + kSweepInterval;
+      }
+      // One from each address in turn: a crowd at one must not keep out the others.
+      for (std::size_t refused = 0; refused < ready_.size();) {
+        auto it = ready_.upper_bound(turn_);
+        if (it == ready_.end()) it = ready_.begin();
+        turn_ = it->first;
+        if (options_.peers != Peers::kSameUser && !handshakes_.MayBegin(turn_)) {
+          ++refused;
+          continue;
+        }
+        refused = 0;
+        const int fd = it->second.front();
+        it->second.pop_front();
+        if (it->second.empty()) ready_.erase(it);
+        const auto found = waiting_.find(fd);
+        if (options_.peers != Peers::kSameUser)
+          handshakes_.Began(found->second.name.peer, turn_, Identify(fd), now);
+        Forget(found);
+        begun.push_back(fd);
+      }
+      someone_ready_ = !ready_.empty();
+    }
+    for (const int fd : begun) hand_over_(fd);
+  }
+
+  void Close(int fd) {
+    const auto it = waiting_.find(fd);
+    if (it->second.state == State::kReady) {
+      auto& queue = ready_[it->second.name.address];
+      queue.erase(std::find(queue.begin(), queue.end(), fd));
+      if (queue.empty()) ready_.erase(it->second.name.address);
+    }
+    Forget(it);
+    close(fd);
+  }
+
+  void Forget(absl::flat_hash_map<int, Connection>::iterator it) {
+    Unwatch(it->first);
+    deadlines_.erase({it->second.deadline, it->first});
+    waiting_.erase(it);
+  }
+
+  static constexpr char kNeedsTls[] =
+      "this rendezvous service speaks TLS; start this node without --insecure";
+
+  const Options options_;
+  const HandOver hand_over_;
+  const ListeningSocket socket_;
+  const OwnedFd epoll_;
+  const OwnedFd wake_;
+
+  absl::Mutex mutex_;
+  Handshakes handshakes_ ABSL_GUARDED_BY(mutex_);
+  bool someone_ready_ ABSL_GUARDED_BY(mutex_) = false;
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+
+  // The thread's own.
+  const std::size_t connections_max_;
+  absl::flat_hash_map<int, Connection> waiting_;  // by descriptor
+  std::set<Deadline> deadlines_;
+  std::map<std::string, std::deque<int>> ready_;  // by address; no empty queues
+  std::string turn_;                              // the address that was served last
+  std::optional<Clock::time_point> accept_again_;
+  Clock::time_point next_sweep_;
+  Clock::time_point next_full_sweep_;
+  std::string buffer_;
+
+  std::thread thread_;  // last: it uses all of the above
+};
+
+Listener::Listener(ListeningSocket socket, Options options, HandOver hand_over)
+    : loop_(std::make_unique<Loop>(std::move(socket), options, std::move(hand_over))) {}
+
+Listener::~Listener() = default;
+
+void Listener::Proven(absl::string_view peer) { loop_->Proven(peer); }
+
+}  // namespace ddprun

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a service's streams ask about the peer behind them: whether it may call itself by a node's
+// id, and that the listener be told of its first call.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "rendezvous/listener.h"
+
+namespace ddprun {
+
+// Threadsafe.
+class PeerGuard {
+ public:
+  enum class NodeIds {
+    kInCertificate,  // derived credentials: the node's id is in its certificate
+    kNotProven,      // plain text, a unix socket, or a user's own certificates
+  };
+
+  explicit PeerGuard(NodeIds node_ids) : node_ids_(node_ids) {}
+
+  // nullptr: it ends.
+  void SetListener(Listener* listener);
+
+  // A call has begun.
+  void Called(const grpc::CallbackServerContext& context);
+
+  // PERMISSION_DENIED if the peer's certificate was made for another node.
+  absl::Status CheckNodeId(const grpc::CallbackServerContext& context,
+                           const std::string& node_id) const;
+
+ private:
+  const NodeIds node_ids_;
+  absl::Mutex mutex_;
+  Listener* listener_ ABSL_GUARDED_BY(mutex_) = nullptr;
+};
+
+}  // namespace ddprun
