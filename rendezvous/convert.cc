@@ -323,6 +323,14 @@ v1::Failure ToProto(const Failure& failure) {
 
 Failure FromProto(const v1::Failure& message) { return Read(message); }
 
+v1::Start ToProto(const Start& start) {
+  v1::Start message;
+  Fill(start, &message);
+  return message;
+}
+
+Start FromProto(const v1::Start& message) { return Read(message); }
+
 v1::Verdict ToProto(const Verdict& verdict) {
   v1::Verdict message;
   Fill(verdict, &message);

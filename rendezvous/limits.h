@@ -83,6 +83,9 @@ inline constexpr std::chrono::seconds kLastCallDefault{30};
 // Between two attempts to reach the service: the first pause, and the longest after doubling.
 inline constexpr std::chrono::milliseconds kConnectBackoffMin{20};
 inline constexpr std::chrono::milliseconds kConnectBackoffMax{1000};
+// How long a node goes on without a service that has a journal: to restart it takes a supervisor
+// seconds, and a machine minutes.
+inline constexpr std::chrono::minutes kReconnectTimeout{10};
 // Of one attempt to connect: a host that drops packets is then named as the reason.
 inline constexpr std::chrono::seconds kConnectAttemptTimeout{5};
 // What a caller of the store waits beyond the operation's own timeout; longer than keepalive needs

@@ -58,6 +58,7 @@ class Stepper {
   void Resume(LinkId link, Member& member);
   void Link(LinkId link, Member& member);
   void SetPhase(Member& member, MemberPhase phase);
+  void Count(MemberPhase phase, int more);
   void RemoveMember(const NodeId& id, Failure reason);
   std::optional<std::pair<NodeId, Failure>> TakePlace(const Join& join);
   void EndLeases();
@@ -247,6 +248,7 @@ void Stepper::Enter(LinkId link, const Join& join) {
   Member& member = state_.members[join.node_id];
   member.join = join;
   member.order = ++state_.joins;
+  Count(member.phase, 1);
   member.node_rank = join.node_rank;
   if (join.node_rank) state_.places.emplace(*join.node_rank, join.node_id);
   Link(link, member);
@@ -258,7 +260,7 @@ void Stepper::Enter(LinkId link, const Join& join) {
 // run is, and says again what it said of its round.
 void Stepper::Resume(LinkId link, Member& member) {
   if (member.link) {
-    End(*member.link);
+    if (state_.phase != RunPhase::kClosed) End(*member.link);
     state_.links.erase(*member.link);
   }
   Link(link, member);
@@ -286,11 +288,15 @@ void Stepper::Link(LinkId link, Member& member) {
 }
 
 void Stepper::SetPhase(Member& member, MemberPhase phase) {
-  if (member.phase == MemberPhase::kRunning) --state_.running;
-  if (member.phase == MemberPhase::kStopping) --state_.stopping;
+  Count(member.phase, -1);
   member.phase = phase;
-  if (member.phase == MemberPhase::kRunning) ++state_.running;
-  if (member.phase == MemberPhase::kStopping) ++state_.stopping;
+  Count(member.phase, 1);
+}
+
+void Stepper::Count(MemberPhase phase, int more) {
+  if (phase == MemberPhase::kWaiting) state_.waiting += more;
+  if (phase == MemberPhase::kRunning) state_.running += more;
+  if (phase == MemberPhase::kStopping) state_.stopping += more;
 }
 
 // A node that comes anew with the rank of one that is away is that machine's next agent, or its
@@ -316,8 +322,8 @@ void Stepper::RemoveMember(const NodeId& id, Failure reason) {
   const bool was_in_round = IsInRound(member);
   const bool was_silent_before_the_break =
       member.phase == MemberPhase::kStopping &&
-      member.heard + (member.link ? state_.rules->lease / 2 : Duration{0}) <= state_.broke;
-  SetPhase(member, MemberPhase::kWaiting);
+      member.heard + (member.link ? state_.rules->lease / 2 : Duration{0}) < state_.broke;
+  Count(member.phase, -1);
   if (member.link) state_.links.erase(*member.link);
   if (member.node_rank) {
     const auto place = state_.places.find(*member.node_rank);
@@ -364,7 +370,10 @@ void Stepper::EndLeases() {
     const auto it = state_.members.find(id);
     if (it == state_.members.end()) continue;
     const Member& member = it->second;
-    if (member.link) Refuse(*member.link, FencedForSilence(state_, member));
+    // In a closed run its stream has been ended already.
+    if (member.link && state_.phase != RunPhase::kClosed) {
+      Refuse(*member.link, FencedForSilence(state_, member));
+    }
     RemoveMember(id, LossOf(member, LostWords(state_, member)));
   }
   state_.lease_due.reset();
@@ -439,6 +448,7 @@ void Stepper::Break(Failure cause) {
   state_.phase = RunPhase::kBroken;
   state_.deadline = now_ + kStopTimeout;
   state_.broke = now_;
+  state_.words_sent.reset();
   for (auto& entry : state_.members) {
     Member& member = entry.second;
     if (!IsInRound(member)) continue;
@@ -463,6 +473,7 @@ void Stepper::FormNextRound() {
   state_.phase = RunPhase::kForming;
   state_.round = RoundId{ToNumber(state_.round) + 1};
   ++state_.restart_count;
+  state_.words_sent.reset();
   state_.deadline = now_ + state_.rules->join_timeout;
   for (auto& entry : state_.members) SetPhase(entry.second, MemberPhase::kWaiting);
   effects_.emplace_back(std::in_place_type<RoundChanged>, RoundChanged{state_.round});
@@ -546,21 +557,29 @@ Start Stepper::StartOf(const Member& member) const {
 // ones are old enough.
 void Stepper::TellWaiting(Member* newcomer) {
   if (!state_.rules || state_.phase == RunPhase::kClosed) return;
+  if (state_.waiting == 0) {
+    state_.words_due.reset();
+    return;
+  }
   const TimePoint due = state_.words_sent ? *state_.words_sent + kWaitingInterval : now_;
   const bool all = now_ >= due;
   // Finding the words costs time in the number of nodes: a large run's nodes hear those of the last
   // second.
-  if (all || state_.words.empty() || state_.members.size() <= kExactWordsNodesMax) {
+  const bool exact = all || state_.words.empty() || state_.members.size() <= kExactWordsNodesMax;
+  if (!exact) state_.words_due = due;
+  if (exact) {
     std::string words = WaitingWords(state_);
     if (words != state_.words) {
       state_.words = std::move(words);
       ++state_.words_version;
+      state_.words_due = due;
     }
   }
-  const bool changed = newcomer != nullptr && newcomer->words_told != state_.words_version;
   if (!all) {
-    if (changed && newcomer->phase == MemberPhase::kWaiting && newcomer->link) Tell(*newcomer);
-    state_.words_due = due;
+    if (newcomer != nullptr && newcomer->phase == MemberPhase::kWaiting &&
+        newcomer->words_told != state_.words_version) {
+      Tell(*newcomer);
+    }
     return;
   }
   state_.words_due.reset();
@@ -610,6 +629,19 @@ std::vector<MembershipEffect> Step(RunState& state, const MembershipEvent& event
   Stepper stepper(state, now);
   std::visit(stepper, event);
   return stepper.TakeEffects();
+}
+
+void Reindex(RunState& state) {
+  state.links.clear();
+  state.places.clear();
+  state.waiting = state.running = state.stopping = 0;
+  for (const auto& [id, member] : state.members) {
+    if (member.link) state.links.emplace(*member.link, id);
+    if (member.node_rank) state.places.emplace(*member.node_rank, id);
+    state.waiting += member.phase == MemberPhase::kWaiting;
+    state.running += member.phase == MemberPhase::kRunning;
+    state.stopping += member.phase == MemberPhase::kStopping;
+  }
 }
 
 std::optional<TimePoint> NextDeadline(const RunState& state) {

@@ -76,7 +76,8 @@ struct RunState {
   std::map<LinkId, NodeId> links;  // of the members that are not away
   std::map<int, NodeId> places;    // by node rank: who asked for it or was given it
   std::uint64_t joins = 0;
-  int running = 0;               // how many members are kRunning
+  int waiting = 0;               // how many members are kWaiting
+  int running = 0;               // how many are kRunning
   int stopping = 0;              // how many are kStopping
   std::optional<Failure> cause;  // why the round broke; kept while the next one forms
   TimePoint broke{};             // when
@@ -135,6 +136,9 @@ RunState MakeRun(std::string run_id, bool durable = false);
 
 // Events of links that are not members (refused, gone, unknown) have no effect.
 std::vector<MembershipEffect> Step(RunState& state, const MembershipEvent& event, TimePoint now);
+
+// Finds anew what follows from the members: links, places and the counts.
+void Reindex(RunState& state);
 
 // When Step() wants a Tick, if ever.
 std::optional<TimePoint> NextDeadline(const RunState& state);

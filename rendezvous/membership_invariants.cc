@@ -14,10 +14,12 @@ absl::Status Broken(const std::string& what) { return absl::InternalError(what);
 absl::Status CheckMembers(const RunState& state) {
   std::size_t linked = 0;
   std::size_t ranked = 0;
+  int waiting = 0;
   int running = 0;
   int stopping = 0;
   for (const auto& [id, member] : state.members) {
     if (id != member.join.node_id) return Broken("a member is kept under another's id");
+    waiting += member.phase == MemberPhase::kWaiting;
     running += member.phase == MemberPhase::kRunning;
     stopping += member.phase == MemberPhase::kStopping;
     if (member.link) {
@@ -39,7 +41,8 @@ absl::Status CheckMembers(const RunState& state) {
   }
   if (linked != state.links.size()) return Broken("a link without a member");
   if (ranked != state.places.size()) return Broken("a place without a member");
-  if (running != state.running || stopping != state.stopping) return Broken("miscounted members");
+  if (waiting != state.waiting || running != state.running || stopping != state.stopping)
+    return Broken("miscounted members");
   return absl::OkStatus();
 }
 
