@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <random>
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -151,11 +152,14 @@ void Agent::TryJoin(TimePoint now) {
   join.node_rank = options.node_rank;
   if (options.nodes == 1) join.node_rank = 0;
   join.local_world_size = config_.local_world_size;
-  join.nodes_min = join.nodes_max = options.nodes;
+  join.nodes_min = options.nodes_min;
+  join.nodes_max = options.nodes;
   join.restarts_max = options.max_restarts;
   join.address = address_;
   join.worker_port = *port;
   join.join_timeout = remaining;
+  join.last_call = options.last_call;
+  join.lease = options.lease;
   session_ = SessionClient::Open(channel_, std::move(join), remaining, [this](SessionEvent event) {
     session_events_.Post(std::move(event));
   });
@@ -186,7 +190,7 @@ void Agent::Loop() {
     WatchConsole();
     std::optional<TimePoint> deadline;
     for (const std::optional<TimePoint>& candidate :
-         {NextDeadline(state_), console_.NextDeadline(now), join_retry_}) {
+         {NextDeadline(state_), console_.NextDeadline(now), join_retry_, heartbeat_due_}) {
       if (candidate.has_value() && (!deadline.has_value() || *candidate < *deadline))
         deadline = candidate;
     }
@@ -194,6 +198,7 @@ void Agent::Loop() {
     now = Now();
     for (const Ready& one : ready) HandleReady(one, now);
     if (join_retry_.has_value() && *join_retry_ <= now) TryJoin(now);
+    BeatIfDue(now);
     const std::optional<TimePoint> due = NextDeadline(state_);
     if (due.has_value() && *due <= now) events_.push_back(DeadlinePassed{});
   }
@@ -202,7 +207,7 @@ void Agent::Loop() {
 void Agent::HandleReady(const Ready& ready, TimePoint now) {
   switch (ready.source) {
     case Source::kSession:
-      return HandleSession();
+      return HandleSession(now);
     case Source::kSignal:
       return HandleSignals();
     case Source::kWarden:
@@ -230,16 +235,32 @@ void Agent::HandleSignals() {
   }
 }
 
-void Agent::HandleSession() {
+void Agent::HandleSession(TimePoint now) {
   for (SessionEvent& event : session_events_.TakeAll()) {
-    if (auto* connecting = std::get_if<Connecting>(&event)) {
-      events_.push_back(std::move(*connecting));
-    } else if (auto* ended = std::get_if<SessionEnded>(&event)) {
-      events_.push_back(std::move(*ended));
-    } else if (auto* directive = std::get_if<Directive>(&event)) {
-      std::visit([this](auto& kind) { events_.push_back(std::move(kind)); }, *directive);
+    auto* directive = std::get_if<Directive>(&event);
+    if (directive == nullptr) {
+      std::visit(
+          [this](auto& kind) {
+            if constexpr (!std::is_same_v<std::decay_t<decltype(kind)>, Directive>) {
+              events_.push_back(std::move(kind));
+            }
+          },
+          event);
+      continue;
     }
+    if (const auto* accepted = std::get_if<Accepted>(directive)) {
+      heartbeat_ = accepted->heartbeat;
+      heartbeat_due_ = heartbeat_.count() > 0 ? std::optional(now + heartbeat_) : std::nullopt;
+    }
+    std::visit([this](auto& kind) { events_.push_back(std::move(kind)); }, *directive);
   }
+}
+
+// From the loop itself, so that an agent whose loop hangs counts as lost.
+void Agent::BeatIfDue(TimePoint now) {
+  if (!heartbeat_due_.has_value() || now < *heartbeat_due_) return;
+  session_->Send(Heartbeat{});
+  heartbeat_due_ = now + heartbeat_;
 }
 
 // Effects may bring events (a worker that cannot be started), so until there are none.

@@ -54,7 +54,8 @@ class Agent {
   void Loop();
   void HandleReady(const Ready& ready, TimePoint now);
   void HandleSignals();
-  void HandleSession();
+  void HandleSession(TimePoint now);
+  void BeatIfDue(TimePoint now);
   void Process(TimePoint now);
   void Perform(const Effect& effect, TimePoint now);
   void WatchConsole();
@@ -84,6 +85,8 @@ class Agent {
   NodeId node_id_;
   std::string address_;  // where the other nodes reach this one's workers
   TimePoint join_deadline_;
+  std::chrono::milliseconds heartbeat_{0};  // the longest this node may be silent; 0: for ever
+  std::optional<TimePoint> heartbeat_due_;
   std::optional<TimePoint> join_retry_;  // the master's name could not be resolved: again then
   int watched_console_fds_[2] = {-1, -1};
   std::optional<int> exit_code_;

@@ -21,6 +21,8 @@ namespace {
 
 constexpr int kRestartsMax = 1'000'000;
 constexpr double kJoinTimeoutSecondsMax = 30.0 * 24 * 3600;
+constexpr double kLastCallSecondsMax = std::chrono::seconds(kLeaseMax).count();
+constexpr double kLeaseSecondsMax = std::chrono::seconds(kLeaseMax).count();
 // The service takes a node that has not stopped within kStopTimeout out of the run, and SIGKILL
 // comes after SIGTERM.
 constexpr double kTermTimeoutSecondsMax =
@@ -36,7 +38,8 @@ struct Flag {
 };
 
 constexpr Flag kFlags[] = {
-    {"--nnodes", 0, "N", "number of nodes (1); MIN:MAX is understood where both are equal"},
+    {"--nnodes", 0, "N",
+     "number of nodes (1), or MIN:MAX for a run that starts with what is there"},
     {"--nproc-per-node", 0, "N|auto|gpu|cpu",
      "workers on this node (1); auto: one a GPU, else one a CPU"},
     {"--node-rank", 0, "R", "this node's number, 0 to N-1; node 0 hosts the rendezvous"},
@@ -49,8 +52,10 @@ constexpr Flag kFlags[] = {
     {"--rdzv-endpoint", 0, "HOST[:PORT]",
      "where the rendezvous is; hosted here if HOST is this machine (port 29400)"},
     {"--rdzv-backend", 0, "NAME", "static or c10d, for torchrun's sake: both mean ddprun's own"},
-    {"--rdzv-conf", 0, "KEY=VALUE,...", "join_timeout or timeout, in seconds"},
+    {"--rdzv-conf", 0, "KEY=VALUE,...", "join_timeout (or timeout), last_call_timeout, in seconds"},
     {"--join-timeout", 0, "SECONDS", "how long to wait for the other nodes (600)"},
+    {"--last-call", 0, "SECONDS", "with MIN:MAX: how long to wait for more than MIN nodes (30)"},
+    {"--lease", 0, "SECONDS", "a node that is not heard of for this long is lost (10)"},
     {"--term-timeout", 0, "SECONDS", "between SIGTERM and SIGKILL when workers are stopped (10)"},
     {"--local-addr", 0, "ADDRESS",
      "where the other nodes reach this one (found by the route to node 0)"},
@@ -185,13 +190,8 @@ void ReadNodes(Reader& reader, Options& options) {
     return reader.Fail(*value,
                        absl::StrCat("a number of nodes from 1 to ", kNodesMax, ", or MIN:MAX"));
   }
-  if (min != max) {
-    return reader.FailWith(
-        absl::StrCat(value->source, " ", value->text,
-                     " asks for a run that grows and shrinks, which ddprun cannot do yet; give one "
-                     "number of nodes"));
-  }
-  options.nodes = min;
+  options.nodes_min = min;
+  options.nodes = max;
 }
 
 void ReadProcPerNode(Reader& reader, Options& options) {
@@ -245,22 +245,31 @@ void ReadEndpoint(Reader& reader, Options& options) {
 
 void ReadTimeouts(Reader& reader, Options& options) {
   options.join_timeout = kJoinTimeoutDefault;
+  options.last_call = kLastCallDefault;
   if (const Value* value = reader.Find("--rdzv-conf"); value != nullptr && !value->text.empty()) {
     for (const absl::string_view pair : absl::StrSplit(value->text, ',')) {
       const std::pair<std::string, std::string> key_value =
           absl::StrSplit(pair, absl::MaxSplits('=', 1));
       const std::string key(absl::StripAsciiWhitespace(key_value.first));
-      if (key != "join_timeout" && key != "timeout") {
-        return reader.FailWith(
-            absl::StrCat(value->source, " has the key '", key,
-                         "', and ddprun knows join_timeout and timeout, in seconds"));
+      const bool join = key == "join_timeout" || key == "timeout";
+      if (!join && key != "last_call_timeout") {
+        return reader.FailWith(absl::StrCat(
+            value->source, " has the key '", key,
+            "', and ddprun knows join_timeout, timeout and last_call_timeout, in seconds"));
       }
-      options.join_timeout = reader.Seconds(
+      (join ? options.join_timeout : options.last_call) = reader.Seconds(
           {key_value.second, absl::StrCat(value->source, " ", key)}, kJoinTimeoutSecondsMax);
     }
   }
   options.join_timeout =
       reader.Seconds("--join-timeout", kJoinTimeoutSecondsMax).value_or(options.join_timeout);
+  options.last_call =
+      reader.Seconds("--last-call", kLastCallSecondsMax).value_or(options.last_call);
+  options.lease = reader.Seconds("--lease", kLeaseSecondsMax).value_or(kLeaseDefault);
+  if (options.lease < kLeaseMin) {
+    reader.FailWith(absl::StrCat("--lease ", options.lease.count(), " ms is too short; give ",
+                                 kLeaseMin.count(), " ms or more"));
+  }
   options.term_timeout =
       reader.Seconds("--term-timeout", kTermTimeoutSecondsMax).value_or(kTermTimeoutDefault);
 }

@@ -24,7 +24,8 @@ struct Endpoint {
 };
 
 struct Options {
-  int nodes = 1;
+  int nodes = 1;      // the most; what --nnodes N says
+  int nodes_min = 1;  // the least; the same unless --nnodes MIN:MAX
   ProcPerNode proc_per_node = ProcPerNode::kNumber;
   int proc_per_node_number = 1;
   std::optional<int> node_rank;
@@ -38,6 +39,8 @@ struct Options {
   std::string local_addr;  // empty: found by the route to the service
   std::string role = "default";
   std::chrono::milliseconds join_timeout{0};
+  std::chrono::milliseconds last_call{0};
+  std::chrono::milliseconds lease{0};
   std::chrono::milliseconds term_timeout{0};
   SecurityOptions security;
   bool module = false;

@@ -37,6 +37,21 @@ class Stepper {
                 event.remaining);
   }
 
+  void operator()(const Reconnecting& event) {
+    if (s_.phase == Phase::kEnding || s_.phase == Phase::kEnded) return;
+    effects_.push_back(
+        PrintNote{absl::StrCat("the connection to ", ServiceName(config_), " broke: ", event.reason,
+                               "; ", s_.workers_live ? "the workers go on, " : "",
+                               "trying again for ", Seconds(event.remaining))});
+  }
+
+  void operator()(const Reconnected&) {
+    if (s_.phase == Phase::kEnding || s_.phase == Phase::kEnded) return;
+    effects_.push_back(PrintNote{absl::StrCat("connected to ", ServiceName(config_), " again")});
+  }
+
+  void operator()(const Accepted&) { s_.joined = true; }
+
   void operator()(const Waiting& event) {
     s_.joined = true;
     NoteWaiting(event.reason, event.remaining);
@@ -44,6 +59,8 @@ class Stepper {
 
   void operator()(const Start& start) {
     s_.joined = true;
+    // Told again after the connection broke.
+    if (s_.round.has_value() && start.round == RoundNow()) return;
     switch (s_.phase) {
       case Phase::kWaiting:
         AnnounceRestart(start);

@@ -62,8 +62,9 @@ struct WardenLost {};
 
 struct DeadlinePassed {};
 
-using Event = std::variant<Connecting, Waiting, Start, Stop, Finish, Refused, SessionEnded,
-                           WorkerEnded, AllGone, SignalReceived, WardenLost, DeadlinePassed>;
+using Event = std::variant<Connecting, Reconnecting, Reconnected, Accepted, Waiting, Start, Stop,
+                           Finish, Refused, SessionEnded, WorkerEnded, AllGone, SignalReceived,
+                           WardenLost, DeadlinePassed>;
 
 // ---- Effects
 

@@ -192,6 +192,9 @@ void Fill(const Join& from, v1::Join* to) {
   to->set_address(Utf8(from.address));
   to->set_worker_port(from.worker_port);
   SetDuration(from.join_timeout, to->mutable_join_timeout());
+  SetDuration(from.last_call, to->mutable_last_call());
+  SetDuration(from.lease, to->mutable_lease());
+  to->set_resume(from.resume);
 }
 
 Join Read(const v1::Join& from) {
@@ -210,6 +213,9 @@ Join Read(const v1::Join& from) {
   to.address = Printable(Cut(from.address(), kNameBytesMax + 1));
   to.worker_port = from.worker_port();
   to.join_timeout = GetDuration(from.join_timeout());
+  to.last_call = GetDuration(from.last_call());
+  to.lease = GetDuration(from.lease());
+  to.resume = from.resume();
   return to;
 }
 
@@ -272,7 +278,8 @@ v1::Report ToProto(const Report& report) {
                         [&](const Leave& leave) {
                           Fill(leave.reason, message.mutable_leave()->mutable_reason());
                           message.mutable_leave()->set_close_run(leave.close_run);
-                        }},
+                        },
+                        [&](const Heartbeat&) { message.mutable_heartbeat(); }},
              report);
   return message;
 }
@@ -291,6 +298,8 @@ absl::StatusOr<Report> FromProto(const v1::Report& message) {
                          message.node_stopped().worker_port()};
     case v1::Report::kLeave:
       return Leave{Read(message.leave().reason()), message.leave().close_run()};
+    case v1::Report::kHeartbeat:
+      return Heartbeat{};
     case v1::Report::KIND_NOT_SET:
       break;
   }
@@ -314,6 +323,14 @@ v1::Failure ToProto(const Failure& failure) {
 
 Failure FromProto(const v1::Failure& message) { return Read(message); }
 
+v1::Start ToProto(const Start& start) {
+  v1::Start message;
+  Fill(start, &message);
+  return message;
+}
+
+Start FromProto(const v1::Start& message) { return Read(message); }
+
 v1::Verdict ToProto(const Verdict& verdict) {
   v1::Verdict message;
   Fill(verdict, &message);
@@ -325,7 +342,12 @@ Verdict FromProto(const v1::Verdict& message) { return Read(message); }
 v1::Directive ToProto(const Directive& directive) {
   v1::Directive message;
   std::visit(
-      Overloaded{[&](const Waiting& waiting) {
+      Overloaded{[&](const Accepted& accepted) {
+                   SetDuration(accepted.lease, message.mutable_accepted()->mutable_lease());
+                   SetDuration(accepted.heartbeat, message.mutable_accepted()->mutable_heartbeat());
+                   message.mutable_accepted()->set_durable(accepted.durable);
+                 },
+                 [&](const Waiting& waiting) {
                    message.mutable_waiting()->set_reason(waiting.reason);
                    SetDuration(waiting.remaining, message.mutable_waiting()->mutable_remaining());
                  },
@@ -348,6 +370,9 @@ v1::Directive ToProto(const Directive& directive) {
 
 absl::StatusOr<Directive> FromProto(const v1::Directive& message) {
   switch (message.kind_case()) {
+    case v1::Directive::kAccepted:
+      return Accepted{GetDuration(message.accepted().lease()),
+                      GetDuration(message.accepted().heartbeat()), message.accepted().durable()};
     case v1::Directive::kWaiting:
       return Waiting{Lines(message.waiting().reason(), kFailureMessageBytesMax),
                      GetDuration(message.waiting().remaining())};

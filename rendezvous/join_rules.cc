@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/join_rules.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <vector>
 
@@ -35,19 +36,32 @@ std::string Hosts(const RunState& state) {
   return JoinNames(hosts);
 }
 
-// The node ranks that nobody has. Empty if a member has no rank yet: then nobody can say which ones
+// The node ranks that nobody has, if all who are here have one: otherwise nobody can say which ones
 // will be missing.
 std::vector<std::string> MissingRanks(const RunState& state) {
-  std::vector<bool> taken(static_cast<std::size_t>(state.rules->nodes_max), false);
-  for (const auto& entry : state.members) {
-    if (!entry.second.node_rank) return {};
-    taken[static_cast<std::size_t>(*entry.second.node_rank)] = true;
+  if (state.rules->nodes_min != state.rules->nodes_max ||
+      state.places.size() < state.members.size()) {
+    return {};
   }
   std::vector<std::string> missing;
-  for (std::size_t rank = 0; rank < taken.size(); ++rank) {
-    if (!taken[rank]) missing.push_back(absl::StrCat(rank));
+  int next = 0;
+  for (const auto& entry : state.places) {
+    for (; next < entry.first; ++next) missing.push_back(absl::StrCat(next));
+    next = entry.first + 1;
   }
+  for (; next < state.rules->nodes_max; ++next) missing.push_back(absl::StrCat(next));
   return missing;
+}
+
+std::string Seconds(std::chrono::milliseconds time) {
+  return absl::StrCat(std::chrono::duration<double>(time).count(), " s");
+}
+
+std::string FirstAway(const RunState& state) {
+  for (const auto& entry : state.members) {
+    if (!entry.second.link) return entry.second.join.host;
+  }
+  return "";
 }
 
 absl::Status CheckVersion(const Join& join) {
@@ -93,10 +107,11 @@ absl::Status CheckFields(const Join& join) {
                      ", which is out of range with ", NodesFlag(join.nodes_min, join.nodes_max),
                      "; node ranks are 0 to ", join.nodes_max - 1)));
   }
-  if (status.ok() && join.nodes_min != join.nodes_max) {
-    status = absl::UnimplementedError(absl::StrCat(
-        "node ", join.host, " was started with ", NodesFlag(join.nodes_min, join.nodes_max),
-        "; this service needs a fixed number of nodes: start all nodes with the same --nnodes N"));
+  status.Update(CheckRange(join, "a join window in ms of", join.last_call.count(), 0,
+                           std::chrono::milliseconds(kLeaseMax).count()));
+  if (join.lease.count() != 0) {
+    status.Update(CheckRange(join, "a lease in ms of", join.lease.count(), kLeaseMin.count(),
+                             std::chrono::milliseconds(kLeaseMax).count()));
   }
   return status;
 }
@@ -118,24 +133,24 @@ absl::Status CheckRules(const RunRules& rules, const Join& join) {
 }
 
 absl::Status CheckPlace(const RunState& state, const Join& join) {
-  for (const auto& entry : state.members) {
-    const Member& member = entry.second;
-    if (member.join.node_id == join.node_id) {
-      return absl::AlreadyExistsError(absl::StrCat(
-          "a node with the id '", join.node_id.value, "' is in run '", state.run_id,
-          "' already (host ", member.join.host, "); each agent needs an id of its own"));
-    }
-    if (join.node_rank && member.node_rank == join.node_rank) {
-      return absl::AlreadyExistsError(absl::StrCat(
-          "node rank ", *join.node_rank, " is held by node ", member.join.host,
-          " already; start node ", join.host, " with another --node-rank, or without one"));
+  if (const auto it = state.members.find(join.node_id); it != state.members.end()) {
+    return absl::AlreadyExistsError(absl::StrCat(
+        "a node with the id '", join.node_id.value, "' is in run '", state.run_id,
+        "' already (host ", it->second.join.host, "); each agent needs an id of its own"));
+  }
+  if (join.node_rank) {
+    const auto place = state.places.find(*join.node_rank);
+    if (place != state.places.end() && state.members.at(place->second).link) {
+      return absl::AlreadyExistsError(
+          absl::StrCat("node rank ", *join.node_rank, " is held by node ",
+                       state.members.at(place->second).join.host, " already; start node ",
+                       join.host, " with another --node-rank, or without one"));
     }
   }
-  if (state.rules && static_cast<int>(state.members.size()) >= state.rules->nodes_max) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("run '", state.run_id, "' has all its ", Nodes(state.rules->nodes_max), " (",
-                     Hosts(state), "), node ", join.host,
-                     " is one too many; give another run its own --rdzv-id or a larger --nnodes"));
+  if (state.members.size() >= kMembersMax) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "run '", state.run_id, "' has ", state.members.size(), " nodes and spares, node ",
+        join.host, " is one too many; give another run its own --rdzv-id"));
   }
   return absl::OkStatus();
 }
@@ -158,21 +173,61 @@ absl::Status CheckJoin(const RunState& state, const Join& join) {
   return CheckPlace(state, join);
 }
 
+absl::Status CheckResume(const RunState& state, const Join& join) {
+  if (absl::Status status = CheckVersion(join); !status.ok()) return status;
+  if (state.members.contains(join.node_id)) return absl::OkStatus();
+  if (!state.rules) {
+    return absl::AbortedError(absl::StrCat(
+        "node ", join.host, " came back to run '", state.run_id,
+        "', of which the rendezvous service knows nothing: it was started anew and has no journal; "
+        "start the run again, with ddprun-rendezvous --journal FOLDER to outlive the service"));
+  }
+  return absl::AbortedError(
+      absl::StrCat("node ", join.host, " came back to run '", state.run_id,
+                   "' too late: its place was given up after ", Seconds(state.rules->lease),
+                   " without a word (--lease); start it again to join as a new node"));
+}
+
 RunRules RulesOf(const Join& first) {
   return RunRules{.nodes_min = first.nodes_min,
                   .nodes_max = first.nodes_max,
                   .restarts_max = first.restarts_max,
                   .join_timeout = first.join_timeout,
+                  .last_call = first.last_call,
+                  .lease = first.lease,
                   .set_by = first.host};
 }
 
 std::string WaitingWords(const RunState& state) {
+  const RunRules& rules = *state.rules;
+  const auto here = static_cast<int>(state.members.size());
   if (state.phase == RunPhase::kBroken) {
     return absl::StrCat("waiting for the other nodes to stop the workers of round ",
                         ToNumber(state.round));
   }
-  const int absent = state.rules->nodes_max - static_cast<int>(state.members.size());
-  std::string words = absl::StrCat("waiting for ", absent, " of ", Nodes(state.rules->nodes_max));
+  if (state.phase == RunPhase::kSealed) {
+    const int seats = state.start->node_count;
+    return seats == rules.nodes_max
+               ? absl::StrCat("standing by as a spare: the run has all its ", Nodes(seats),
+                              ", and this one takes the place of the first that is lost")
+               : absl::StrCat("standing by: round ", ToNumber(state.round), " runs with ",
+                              Nodes(seats), ", and this one has its place in the next");
+  }
+  if (here >= rules.nodes_min && state.links.size() < state.members.size()) {
+    return absl::StrCat("waiting for node ", FirstAway(state),
+                        ", whose connection ended, to come back");
+  }
+  if (here >= rules.nodes_min) {
+    return absl::StrCat(Nodes(here), here == 1 ? " is" : " are",
+                        " here, enough to start; waiting for up to ", rules.nodes_max - here,
+                        " more until the join window ends");
+  }
+  if (rules.nodes_min != rules.nodes_max) {
+    return absl::StrCat("waiting for ", rules.nodes_min - here, " of at least ",
+                        Nodes(rules.nodes_min));
+  }
+  std::string words =
+      absl::StrCat("waiting for ", rules.nodes_max - here, " of ", Nodes(rules.nodes_max));
   const auto missing = MissingRanks(state);
   if (missing.size() == 1) {
     absl::StrAppend(&words, ": node rank ", missing.front(), " has not joined");
@@ -182,15 +237,37 @@ std::string WaitingWords(const RunState& state) {
   return words;
 }
 
+std::string LostWords(const RunState& state, const Member& member) {
+  return member.link
+             ? absl::StrCat("it said nothing for ", Seconds(state.rules->lease),
+                            " (--lease); check that machine and its network")
+             : absl::StrCat(
+                   "its connection to the rendezvous service ended and it did not "
+                   "come back within ",
+                   Seconds(state.rules->lease), " (--lease); check that machine and its network");
+}
+
+absl::Status FencedForSilence(const RunState& state, const Member& member) {
+  return absl::AbortedError(absl::StrCat("node ", member.join.host, " said nothing for ",
+                                         Seconds(state.rules->lease),
+                                         " (--lease) and was taken out of run '", state.run_id,
+                                         "'; start it again to join as a new node"));
+}
+
+absl::Status StoppedTooLate(const RunState& state, const Member& member) {
+  return absl::DeadlineExceededError(absl::StrCat(
+      "node ", member.join.host, " did not stop its workers within ", kStopTimeout.count(),
+      " s after the failure and was taken out of run '", state.run_id, "'"));
+}
+
 Failure JoinTimeoutFailure(const RunState& state) {
-  const double seconds = std::chrono::duration<double>(state.rules->join_timeout).count();
-  const int absent = state.rules->nodes_max - static_cast<int>(state.members.size());
+  const int wanted = state.rules->nodes_min;
+  const int absent = std::max(0, wanted - static_cast<int>(state.links.size()));
   const auto missing = MissingRanks(state);
   Failure failure;
   failure.kind = FailureKind::kJoinTimeout;
-  failure.message =
-      absl::StrCat("run '", state.run_id, "': ", absent, " of ", Nodes(state.rules->nodes_max),
-                   " did not join within ", seconds, " s");
+  failure.message = absl::StrCat("run '", state.run_id, "': ", absent, " of ", Nodes(wanted),
+                                 " did not join within ", Seconds(state.rules->join_timeout));
   if (!missing.empty()) {
     absl::StrAppend(&failure.message, " (node rank", missing.size() == 1 ? " " : "s ",
                     JoinNames(missing), ")");

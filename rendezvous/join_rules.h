@@ -12,14 +12,22 @@ namespace ddprun {
 
 // OK, or why this node cannot be in the run: INVALID_ARGUMENT (a field out of range),
 // FAILED_PRECONDITION (another version, other rules than the run's, or the run is over),
-// ALREADY_EXISTS (its node rank or id is taken), RESOURCE_EXHAUSTED (no place is free),
-// UNIMPLEMENTED (a range of nodes). Both sides of a disagreement are named.
+// ALREADY_EXISTS (its node rank or id is taken), RESOURCE_EXHAUSTED (no more spares). Both sides of
+// a disagreement are named. A rank whose holder is away is free for a newcomer.
 absl::Status CheckJoin(const RunState& state, const Join& join);
+
+// OK, or why a node whose stream broke cannot come back: ABORTED, it is a member no longer.
+absl::Status CheckResume(const RunState& state, const Join& join);
 
 RunRules RulesOf(const Join& first);
 
-// "waiting for 1 of 2 nodes: node rank 1 has not joined".
+// What a node that waits is told: "waiting for 1 of 2 nodes: node rank 1 has not joined".
 std::string WaitingWords(const RunState& state);
+
+// Why a member is none any more, for the others and for itself.
+std::string LostWords(const RunState& state, const Member& member);
+absl::Status FencedForSilence(const RunState& state, const Member& member);
+absl::Status StoppedTooLate(const RunState& state, const Member& member);
 
 // Why a round that did not fill up in time ends the run.
 Failure JoinTimeoutFailure(const RunState& state);

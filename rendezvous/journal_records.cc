@@ -91,41 +91,50 @@ enum class Way { kSave, kLoad };
 template <Way way, typename Value, typename Message>
 void RulesFields(Value& value, Message& message) {
   // Does not compile with a field more or less: add it below, and to the message.
-  [[maybe_unused]] const auto& [f1, f2, f3, f4, f5] = value;
+  [[maybe_unused]] const auto& [f1, f2, f3, f4, f5, f6, f7] = value;
   DDPRUN_FIELD(nodes_min)
   DDPRUN_FIELD(nodes_max)
   DDPRUN_FIELD(restarts_max)
   DDPRUN_FIELD(join_timeout)
+  DDPRUN_FIELD(last_call)
+  DDPRUN_FIELD(lease)
   DDPRUN_FIELD(set_by)
 }
 
 template <Way way, typename Value, typename Message>
 void MemberFields(Value& value, Message& message) {
   // As above.
-  [[maybe_unused]] const auto& [f1, f2, f3, f4, f5] = value;
+  [[maybe_unused]] const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9] = value;
   DDPRUN_MESSAGE_FIELD(join)
   DDPRUN_FIELD(order)
   DDPRUN_OPTIONAL_FIELD(node_rank)
+  DDPRUN_FIELD(seated)
+  DDPRUN_FIELD(rank_first)
   DDPRUN_FIELD(phase)
+  DDPRUN_OPTIONAL_FIELD(link)
+  DDPRUN_FIELD(heard)
   DDPRUN_FIELD(words_told)
 }
 
-// But for rules and members, which are messages of their own.
+// But for rules and members, which are messages of their own, and for what follows from these.
 template <Way way, typename Value, typename Message>
 void RunFields(Value& value, Message& message) {
   // As above.
   [[maybe_unused]] const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15,
-                                f16, f17] = value;
+                                f16, f17, f18, f19, f20, f21, f22, f23, f24, f25] = value;
   DDPRUN_FIELD(run_id)
+  DDPRUN_FIELD(durable)
   DDPRUN_FIELD(phase)
   DDPRUN_FIELD(round)
   DDPRUN_FIELD(restart_count)
   DDPRUN_FIELD(joins)
   DDPRUN_OPTIONAL_MESSAGE_FIELD(cause)
+  DDPRUN_FIELD(broke)
   DDPRUN_FIELD(may_restart)
   DDPRUN_FIELD(deadline)
-  DDPRUN_FIELD(world_size)
-  DDPRUN_FIELD(node_count)
+  DDPRUN_OPTIONAL_FIELD(last_call_due)
+  DDPRUN_OPTIONAL_FIELD(lease_due)
+  DDPRUN_OPTIONAL_MESSAGE_FIELD(start)
   DDPRUN_OPTIONAL_MESSAGE_FIELD(verdict)
   DDPRUN_FIELD(words)
   DDPRUN_FIELD(words_version)
@@ -143,10 +152,8 @@ void Save(const RunSnapshot& snapshot, v1::RunSnapshot* message) {
   message->set_last_link(snapshot.last_link);
   RunFields<Way::kSave>(state, *message);
   if (state.rules) RulesFields<Way::kSave>(*state.rules, *message->mutable_rules());
-  for (const auto& [link, member] : state.members) {
-    v1::RunMember* of_member = message->add_members();
-    of_member->set_link(static_cast<std::uint64_t>(link));
-    MemberFields<Way::kSave>(member, *of_member);
+  for (const auto& entry : state.members) {
+    MemberFields<Way::kSave>(entry.second, *message->add_members());
   }
 }
 
@@ -157,8 +164,9 @@ RunSnapshot Load(const v1::RunSnapshot& message) {
   RunFields<Way::kLoad>(state, message);
   if (message.has_rules()) RulesFields<Way::kLoad>(state.rules.emplace(), message.rules());
   for (const v1::RunMember& of_member : message.members()) {
-    MemberFields<Way::kLoad>(state.members[LinkId{of_member.link()}], of_member);
+    MemberFields<Way::kLoad>(state.members[NodeId{of_member.join().node_id()}], of_member);
   }
+  Reindex(state);
   return snapshot;
 }
 

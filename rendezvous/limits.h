@@ -68,10 +68,24 @@ inline constexpr std::chrono::seconds kStopTimeout{60};
 // Nodes that wait are told of changed words at most this often: a thousand joins must not be a
 // million messages.
 inline constexpr std::chrono::seconds kWaitingInterval{1};
+// Above this, who is missing is found out once in that time and not at every join.
+inline constexpr std::size_t kExactWordsNodesMax = 64;
+// Places and spares of one run.
+inline constexpr std::size_t kMembersMax = 2 * std::size_t{kNodesMax};
+// A node that is not heard of for this long is lost. Long enough for a switch that restarts or a
+// virtual machine that moves, and far below the timeouts of collectives.
+inline constexpr std::chrono::seconds kLeaseDefault{10};
+inline constexpr std::chrono::milliseconds kLeaseMin{100};
+inline constexpr std::chrono::hours kLeaseMax{24};
+// How long a round that has its least number of nodes waits for more; torchrun's last_call_timeout.
+inline constexpr std::chrono::seconds kLastCallDefault{30};
 
 // Between two attempts to reach the service: the first pause, and the longest after doubling.
 inline constexpr std::chrono::milliseconds kConnectBackoffMin{20};
 inline constexpr std::chrono::milliseconds kConnectBackoffMax{1000};
+// How long a node goes on without a service that has a journal: to restart it takes a supervisor
+// seconds, and a machine minutes.
+inline constexpr std::chrono::minutes kReconnectTimeout{10};
 // Of one attempt to connect: a host that drops packets is then named as the reason.
 inline constexpr std::chrono::seconds kConnectAttemptTimeout{5};
 // What a caller of the store waits beyond the operation's own timeout; longer than keepalive needs

@@ -2,8 +2,8 @@
 #include "rendezvous/membership.h"
 
 #include <algorithm>
-#include <set>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "rendezvous/join_rules.h"
@@ -21,6 +21,16 @@ bool MayRestart(const RunState& state) {
   return state.may_restart && state.rules && state.restart_count < state.rules->restarts_max;
 }
 
+// Heartbeats to a lease: one may be late and one lost before the lease is over.
+constexpr int kHeartbeatsPerLease = 4;
+
+bool IsInRound(const Member& member) { return member.phase != MemberPhase::kWaiting; }
+
+// What a worker that lost its peers reports; the loss itself is then the first cause.
+bool MayBeAftermath(const Failure& cause) {
+  return cause.kind == FailureKind::kWorkerExited || cause.kind == FailureKind::kWorkerSignaled;
+}
+
 // One step: the state, the time, and the effects so far. The cases stand in the order of the
 // diagram in README.md.
 class Stepper {
@@ -36,28 +46,53 @@ class Stepper {
 
  private:
   // Reports of a member.
-  void On(LinkId link, Member& member, const Join&);
-  void On(LinkId link, Member& member, const WorkerFailed& report);
-  void On(LinkId link, Member& member, const NodeSucceeded& report);
-  void On(LinkId link, Member& member, const NodeStopped& report);
-  void On(LinkId link, Member& member, const Leave& report);
+  void On(Member& member, const Join&);
+  void On(Member& member, const WorkerFailed& report);
+  void On(Member& member, const NodeSucceeded& report);
+  void On(Member& member, const NodeStopped& report);
+  void On(Member& member, const Leave& report);
+  void On(Member&, const Heartbeat&) {}
+
+  // Members.
+  void Enter(LinkId link, const Join& join);
+  void Resume(LinkId link, Member& member);
+  void Link(LinkId link, Member& member);
+  void SetPhase(Member& member, MemberPhase phase);
+  void Count(MemberPhase phase, int more);
+  void RemoveMember(const NodeId& id, Failure reason);
+  std::optional<std::pair<NodeId, Failure>> TakePlace(const Join& join);
+  void EndLeases();
 
   // Transitions.
-  void SealIfComplete();
+  void SealIfReady();
+  std::vector<Member*> Choose();
+  void Seal(std::vector<Member*> chosen);
   void Break(Failure cause);
   void AdvanceIfStopped();
   void FormNextRound();
   void CloseWithFailure(Failure cause);
   void Close(Verdict verdict);
 
-  void RemoveMember(LinkId link, Failure reason);
-  void GiveRanks();
-  void TellWaiting();
+  void GiveRanks(std::vector<Member*>& chosen);
+  Start StartOf(const Member& member) const;
+  void TellWaiting(Member* newcomer = nullptr);
+  void Tell(Member& member);
   Verdict MakeVerdict() const;
 
+  Failure LossOf(const Member& member, std::string message) const {
+    Failure loss;
+    loss.kind = FailureKind::kNodeLost;
+    loss.host = member.join.host;
+    loss.node_rank = member.node_rank.value_or(-1);
+    loss.message = std::move(message);
+    return loss;
+  }
   void Send(LinkId link, Directive directive) {
     effects_.emplace_back(std::in_place_type<SendDirective>,
                           SendDirective{link, std::move(directive)});
+  }
+  void SendTo(const Member& member, Directive directive) {
+    if (member.link) Send(*member.link, std::move(directive));
   }
   // In place, since GCC 12 takes the move of a variant made of the small type for a use of the
   // large one's members.
@@ -75,69 +110,83 @@ class Stepper {
 // ---- Events
 
 void Stepper::operator()(const NodeJoined& event) {
-  if (absl::Status status = CheckJoin(state_, event.join); !status.ok()) {
+  const Join& join = event.join;
+  if (join.resume) {
+    const auto it = state_.members.find(join.node_id);
+    if (absl::Status status = CheckResume(state_, join); !status.ok()) {
+      Refuse(event.link, std::move(status));
+    } else {
+      Resume(event.link, it->second);
+    }
+    return;
+  }
+  if (absl::Status status = CheckJoin(state_, join); !status.ok()) {
     Refuse(event.link, std::move(status));
     return;
   }
-  if (!state_.rules) {
-    state_.rules = RulesOf(event.join);
-    state_.deadline = now_ + state_.rules->join_timeout;
-  }
-  Member member;
-  member.join = event.join;
-  member.order = ++state_.joins;
-  member.node_rank = event.join.node_rank;
-  state_.members.insert_or_assign(event.link, std::move(member));
-  if (state_.phase == RunPhase::kForming) SealIfComplete();
-  TellWaiting();
+  const std::optional<std::pair<NodeId, Failure>> replaced = TakePlace(join);
+  Enter(event.link, join);
+  if (replaced) RemoveMember(replaced->first, replaced->second);
 }
 
 void Stepper::operator()(const NodeReported& event) {
-  const auto it = state_.members.find(event.link);
-  if (it == state_.members.end()) return;
-  std::visit([&](const auto& report) { On(it->first, it->second, report); }, event.report);
+  const auto it = state_.links.find(event.link);
+  if (it == state_.links.end()) return;
+  Member& member = state_.members.at(it->second);
+  member.heard = now_;
+  std::visit([&](const auto& report) { On(member, report); }, event.report);
 }
 
 void Stepper::operator()(const NodeGone& event) {
-  const auto it = state_.members.find(event.link);
-  if (it == state_.members.end()) return;
-  Failure reason;
-  reason.kind = FailureKind::kNodeLost;
-  reason.host = it->second.join.host;
-  reason.node_rank = it->second.node_rank.value_or(-1);
-  reason.message =
-      "its connection to the rendezvous service ended without a word; check that machine and its "
-      "network";
-  RemoveMember(event.link, std::move(reason));
+  const auto it = state_.links.find(event.link);
+  if (it == state_.links.end()) return;
+  const NodeId id = it->second;
+  Member& member = state_.members.at(id);
+  state_.links.erase(it);
+  member.link.reset();
+  member.heard = now_;
+  if (state_.phase == RunPhase::kClosed || state_.rules->lease.count() == 0) {
+    RemoveMember(id, LossOf(member,
+                            "its connection to the rendezvous service ended without a word; check "
+                            "that machine and its network"));
+    return;
+  }
+  TellWaiting();
 }
 
 void Stepper::operator()(const Tick&) {
+  EndLeases();
   switch (state_.phase) {
     case RunPhase::kForming:
-      if (state_.rules && now_ >= state_.deadline) {
+      if (!state_.rules) return;
+      SealIfReady();
+      if (state_.phase == RunPhase::kForming && now_ >= state_.deadline) {
         CloseWithFailure(JoinTimeoutFailure(state_));
         return;
       }
       TellWaiting();
       return;
     case RunPhase::kBroken: {
-      if (now_ < state_.deadline) return;
-      for (auto it = state_.members.begin(); it != state_.members.end();) {
-        if (it->second.phase != MemberPhase::kStopping) {
-          ++it;
-          continue;
-        }
-        Refuse(it->first,
-               absl::DeadlineExceededError(absl::StrCat(
-                   "node ", it->second.join.host, " did not stop its workers within ",
-                   kStopTimeout.count(), " s after the failure and was taken out of run '",
-                   state_.run_id, "'")));
-        it = state_.members.erase(it);
+      if (now_ < state_.deadline) {
+        TellWaiting();
+        return;
       }
-      AdvanceIfStopped();
+      std::vector<NodeId> late;
+      for (const auto& [id, member] : state_.members) {
+        if (member.phase == MemberPhase::kStopping) late.push_back(id);
+      }
+      for (const NodeId& id : late) {
+        const Member& member = state_.members.at(id);
+        if (member.link) {
+          Refuse(*member.link, StoppedTooLate(state_, member));
+        }
+        RemoveMember(id, LossOf(member, "it did not stop its workers in time"));
+      }
       return;
     }
     case RunPhase::kSealed:
+      TellWaiting();
+      return;
     case RunPhase::kClosed:
       return;
   }
@@ -145,106 +194,274 @@ void Stepper::operator()(const Tick&) {
 
 // ---- Reports. One of another round than the current is late and means nothing any more.
 
-void Stepper::On(LinkId link, Member& member, const Join&) {
-  Failure reason;
-  reason.kind = FailureKind::kNodeLost;
-  reason.host = member.join.host;
-  reason.node_rank = member.node_rank.value_or(-1);
-  reason.message = "its agent joined twice on one connection";
+void Stepper::On(Member& member, const Join&) {
   if (state_.phase == RunPhase::kClosed) return;
-  Refuse(link,
+  Refuse(*member.link,
          absl::InvalidArgumentError("Join is the first report of a stream, and only the first"));
-  RemoveMember(link, std::move(reason));
+  RemoveMember(member.join.node_id, LossOf(member, "its agent joined twice on one connection"));
 }
 
-void Stepper::On(LinkId, Member& member, const WorkerFailed& report) {
-  if (state_.phase != RunPhase::kSealed || report.round != state_.round) return;
+void Stepper::On(Member& member, const WorkerFailed& report) {
+  if (state_.phase != RunPhase::kSealed || report.round != state_.round || !IsInRound(member))
+    return;
   Failure cause = report.failure;
   if (cause.host.empty()) cause.host = member.join.host;
   if (cause.node_rank < 0) cause.node_rank = *member.node_rank;
   Break(std::move(cause));
 }
 
-void Stepper::On(LinkId, Member& member, const NodeSucceeded& report) {
-  if (state_.phase != RunPhase::kSealed || report.round != state_.round) return;
-  member.phase = MemberPhase::kSucceeded;
-  const bool all = std::all_of(state_.members.begin(), state_.members.end(), [](const auto& entry) {
-    return entry.second.phase == MemberPhase::kSucceeded;
-  });
-  if (!all) return;
+void Stepper::On(Member& member, const NodeSucceeded& report) {
+  if (state_.phase != RunPhase::kSealed || report.round != state_.round || !IsInRound(member))
+    return;
+  SetPhase(member, MemberPhase::kSucceeded);
+  if (state_.running > 0) return;
   Verdict verdict = MakeVerdict();
   verdict.success = true;
   Close(std::move(verdict));
 }
 
-void Stepper::On(LinkId, Member& member, const NodeStopped& report) {
+void Stepper::On(Member& member, const NodeStopped& report) {
   if (state_.phase != RunPhase::kBroken || report.round != state_.round) return;
   if (member.phase != MemberPhase::kStopping) return;
-  member.phase = MemberPhase::kStopped;
+  SetPhase(member, MemberPhase::kStopped);
   if (report.worker_port > 0) member.join.worker_port = report.worker_port;
   AdvanceIfStopped();
 }
 
-void Stepper::On(LinkId link, Member& member, const Leave& report) {
+void Stepper::On(Member& member, const Leave& report) {
   if (state_.phase == RunPhase::kClosed) return;
   Failure reason = report.reason;
   if (reason.host.empty()) reason.host = member.join.host;
   if (reason.node_rank < 0) reason.node_rank = member.node_rank.value_or(-1);
   if (report.close_run) state_.may_restart = false;
-  End(link);
-  RemoveMember(link, std::move(reason));
+  End(*member.link);
+  RemoveMember(member.join.node_id, std::move(reason));
+}
+
+// ---- Members
+
+void Stepper::Enter(LinkId link, const Join& join) {
+  if (!state_.rules) {
+    state_.rules = RulesOf(join);
+    state_.deadline = now_ + state_.rules->join_timeout;
+  }
+  Member& member = state_.members[join.node_id];
+  member.join = join;
+  member.order = ++state_.joins;
+  Count(member.phase, 1);
+  member.node_rank = join.node_rank;
+  if (join.node_rank) state_.places.emplace(*join.node_rank, join.node_id);
+  Link(link, member);
+  SealIfReady();
+  TellWaiting(&member);
+}
+
+// What was under way when the stream broke may not have arrived: the node is told again where the
+// run is, and says again what it said of its round.
+void Stepper::Resume(LinkId link, Member& member) {
+  if (member.link) {
+    if (state_.phase != RunPhase::kClosed) End(*member.link);
+    state_.links.erase(*member.link);
+  }
+  Link(link, member);
+  member.words_told = 0;
+  if (state_.phase == RunPhase::kClosed) {
+    if (state_.verdict) Send(link, Finish{*state_.verdict});
+    End(link);
+    return;
+  }
+  if (member.phase == MemberPhase::kRunning) Send(link, StartOf(member));
+  if (member.phase == MemberPhase::kStopping) Send(link, Stop{state_.round, *state_.cause});
+  SealIfReady();
+  TellWaiting(&member);
+}
+
+void Stepper::Link(LinkId link, Member& member) {
+  member.link = link;
+  member.heard = now_;
+  state_.links.emplace(link, member.join.node_id);
+  const auto lease = state_.rules->lease;
+  if (lease.count() > 0 && !state_.lease_due) state_.lease_due = now_ + lease;
+  Send(link,
+       Accepted{
+           .lease = lease, .heartbeat = lease / kHeartbeatsPerLease, .durable = state_.durable});
+}
+
+void Stepper::SetPhase(Member& member, MemberPhase phase) {
+  Count(member.phase, -1);
+  member.phase = phase;
+  Count(member.phase, 1);
+}
+
+void Stepper::Count(MemberPhase phase, int more) {
+  if (phase == MemberPhase::kWaiting) state_.waiting += more;
+  if (phase == MemberPhase::kRunning) state_.running += more;
+  if (phase == MemberPhase::kStopping) state_.stopping += more;
+}
+
+// A node that comes anew with the rank of one that is away is that machine's next agent, or its
+// replacement: whoever is still there under the old one is fenced. Who is to be removed, and why.
+std::optional<std::pair<NodeId, Failure>> Stepper::TakePlace(const Join& join) {
+  if (!join.node_rank) return std::nullopt;
+  const auto place = state_.places.find(*join.node_rank);
+  if (place == state_.places.end()) return std::nullopt;
+  const NodeId id = place->second;
+  Member& holder = state_.members.at(id);
+  Failure loss = LossOf(holder, absl::StrCat("its connection had ended, and node ", join.host,
+                                             " came with its --node-rank ", *join.node_rank));
+  state_.places.erase(place);
+  holder.node_rank.reset();
+  return std::pair(id, std::move(loss));
+}
+
+// A run without any node is over, whatever restarts were left: nobody is there to wait for a
+// replacement.
+void Stepper::RemoveMember(const NodeId& id, Failure reason) {
+  const auto it = state_.members.find(id);
+  Member& member = it->second;
+  const bool was_in_round = IsInRound(member);
+  const bool was_silent_before_the_break =
+      member.phase == MemberPhase::kStopping &&
+      member.heard + (member.link ? state_.rules->lease / 2 : Duration{0}) < state_.broke;
+  Count(member.phase, -1);
+  if (member.link) state_.links.erase(*member.link);
+  if (member.node_rank) {
+    const auto place = state_.places.find(*member.node_rank);
+    if (place != state_.places.end() && place->second == id) state_.places.erase(place);
+  }
+  state_.members.erase(it);
+  switch (state_.phase) {
+    case RunPhase::kForming:
+      if (!state_.may_restart) {
+        CloseWithFailure(std::move(reason));
+      } else if (state_.members.empty()) {
+        state_.phase = RunPhase::kClosed;
+        state_.words_due.reset();
+      } else {
+        SealIfReady();
+        TellWaiting();
+      }
+      return;
+    case RunPhase::kSealed:
+      if (was_in_round) Break(std::move(reason));
+      return;
+    case RunPhase::kBroken:
+      if (was_silent_before_the_break && reason.kind == FailureKind::kNodeLost &&
+          MayBeAftermath(*state_.cause)) {
+        state_.cause = std::move(reason);
+      }
+      AdvanceIfStopped();
+      return;
+    case RunPhase::kClosed:
+      return;
+  }
+}
+
+void Stepper::EndLeases() {
+  if (!state_.lease_due || now_ < *state_.lease_due) return;
+  const auto lease = state_.rules->lease;
+  std::vector<std::pair<TimePoint, NodeId>> over;
+  for (const auto& [id, member] : state_.members) {
+    if (member.heard + lease <= now_) over.emplace_back(member.heard, id);
+  }
+  // The one that fell silent first may be why the others did.
+  std::sort(over.begin(), over.end());
+  for (const auto& [heard, id] : over) {
+    const auto it = state_.members.find(id);
+    if (it == state_.members.end()) continue;
+    const Member& member = it->second;
+    // In a closed run its stream has been ended already.
+    if (member.link && state_.phase != RunPhase::kClosed) {
+      Refuse(*member.link, FencedForSilence(state_, member));
+    }
+    RemoveMember(id, LossOf(member, LostWords(state_, member)));
+  }
+  state_.lease_due.reset();
+  for (const auto& entry : state_.members) {
+    const TimePoint due = entry.second.heard + lease;
+    state_.lease_due = state_.lease_due ? std::min(*state_.lease_due, due) : due;
+  }
 }
 
 // ---- Transitions
 
-void Stepper::SealIfComplete() {
-  if (static_cast<int>(state_.members.size()) < state_.rules->nodes_max) return;
-  GiveRanks();
-  std::vector<std::pair<LinkId, Member*>> by_rank(state_.members.size());
-  for (auto& [link, member] : state_.members) {
-    by_rank[static_cast<std::size_t>(*member.node_rank)] = {link, &member};
+void Stepper::SealIfReady() {
+  if (state_.phase != RunPhase::kForming) return;
+  const auto here = static_cast<int>(state_.members.size());
+  if (here < state_.rules->nodes_min) {
+    state_.last_call_due.reset();
+    return;
   }
+  const bool full = here >= state_.rules->nodes_max;
+  if (!state_.last_call_due) {
+    state_.last_call_due = std::min(now_ + state_.rules->last_call, state_.deadline);
+  }
+  if (!full && now_ < *state_.last_call_due) return;
+  std::vector<Member*> chosen = Choose();
+  // One that is away keeps its place until its lease is over.
+  const bool all_here = std::all_of(chosen.begin(), chosen.end(),
+                                    [](const Member* member) { return member->link.has_value(); });
+  if (all_here) Seal(std::move(chosen));
+}
+
+// Those who had a place keep it; the others take what is left in the order of joining.
+std::vector<Member*> Stepper::Choose() {
+  std::vector<Member*> members;
+  members.reserve(state_.members.size());
+  for (auto& entry : state_.members) members.push_back(&entry.second);
+  std::sort(members.begin(), members.end(), [](const Member* a, const Member* b) {
+    return std::pair(!a->seated, a->order) < std::pair(!b->seated, b->order);
+  });
+  const auto places = static_cast<std::size_t>(state_.rules->nodes_max);
+  if (members.size() > places) members.resize(places);
+  return members;
+}
+
+void Stepper::Seal(std::vector<Member*> chosen) {
+  GiveRanks(chosen);
   Start start;
   start.round = state_.round;
   start.run_id = state_.run_id;
-  start.node_count = static_cast<int>(by_rank.size());
-  start.master_addr = by_rank.front().second->join.address;
-  start.master_port = by_rank.front().second->join.worker_port;
+  start.node_count = static_cast<int>(chosen.size());
+  start.master_addr = chosen.front()->join.address;
+  start.master_port = chosen.front()->join.worker_port;
   start.restart_count = state_.restart_count;
   start.restarts_max = state_.rules->restarts_max;
   start.world_size = 0;
-  for (const auto& entry : by_rank) start.world_size += entry.second->join.local_world_size;
+  for (Member* member : chosen) {
+    member->rank_first = start.world_size;
+    start.world_size += member->join.local_world_size;
+  }
   state_.phase = RunPhase::kSealed;
   state_.cause.reset();
-  state_.world_size = start.world_size;
-  state_.node_count = start.node_count;
-  state_.words.clear();
+  state_.start = std::move(start);
   state_.words_due.reset();
-  int rank_first = 0;
-  for (auto& [link, member] : by_rank) {
-    member->phase = MemberPhase::kRunning;
-    start.node_rank = *member->node_rank;
-    start.rank_first = rank_first;
-    rank_first += member->join.local_world_size;
-    Send(link, start);
+  state_.last_call_due.reset();
+  for (Member* member : chosen) {
+    member->seated = true;
+    SetPhase(*member, MemberPhase::kRunning);
+    SendTo(*member, StartOf(*member));
   }
 }
 
 void Stepper::Break(Failure cause) {
   state_.phase = RunPhase::kBroken;
   state_.deadline = now_ + kStopTimeout;
-  for (auto& [link, member] : state_.members) {
-    member.phase = MemberPhase::kStopping;
-    Send(link, Stop{state_.round, cause});
+  state_.broke = now_;
+  state_.words_sent.reset();
+  for (auto& entry : state_.members) {
+    Member& member = entry.second;
+    if (!IsInRound(member)) continue;
+    SetPhase(member, MemberPhase::kStopping);
+    SendTo(member, Stop{state_.round, cause});
   }
   state_.cause = std::move(cause);
   AdvanceIfStopped();
+  TellWaiting();
 }
 
 void Stepper::AdvanceIfStopped() {
-  for (const auto& entry : state_.members) {
-    if (entry.second.phase == MemberPhase::kStopping) return;
-  }
+  if (state_.phase != RunPhase::kBroken || state_.stopping > 0) return;
   if (!state_.members.empty() && MayRestart(state_)) {
     FormNextRound();
   } else {
@@ -256,10 +473,11 @@ void Stepper::FormNextRound() {
   state_.phase = RunPhase::kForming;
   state_.round = RoundId{ToNumber(state_.round) + 1};
   ++state_.restart_count;
+  state_.words_sent.reset();
   state_.deadline = now_ + state_.rules->join_timeout;
-  for (auto& entry : state_.members) entry.second.phase = MemberPhase::kWaiting;
+  for (auto& entry : state_.members) SetPhase(entry.second, MemberPhase::kWaiting);
   effects_.emplace_back(std::in_place_type<RoundChanged>, RoundChanged{state_.round});
-  SealIfComplete();
+  SealIfReady();
   TellWaiting();
 }
 
@@ -271,107 +489,139 @@ void Stepper::CloseWithFailure(Failure cause) {
   Close(std::move(verdict));
 }
 
+// Members that are away may come back for the verdict until their lease is over.
 void Stepper::Close(Verdict verdict) {
   state_.phase = RunPhase::kClosed;
   state_.words.clear();
   state_.words_due.reset();
+  state_.last_call_due.reset();
   for (const auto& entry : state_.members) {
-    Send(entry.first, Finish{verdict});
-    End(entry.first);
+    if (!entry.second.link) continue;
+    SendTo(entry.second, Finish{verdict});
+    End(*entry.second.link);
   }
   state_.verdict = std::move(verdict);
 }
 
 // ---- Parts
 
-// A run without any node is over, whatever restarts were left: nobody is there to wait for a
-// replacement.
-void Stepper::RemoveMember(LinkId link, Failure reason) {
-  state_.members.erase(link);
-  switch (state_.phase) {
-    case RunPhase::kForming:
-      if (!state_.may_restart) {
-        CloseWithFailure(std::move(reason));
-      } else if (state_.members.empty()) {
-        state_.phase = RunPhase::kClosed;
-        state_.words_due.reset();
-      } else {
-        TellWaiting();
-      }
-      return;
-    case RunPhase::kSealed:
-      Break(std::move(reason));
-      return;
-    case RunPhase::kBroken:
-      AdvanceIfStopped();
-      return;
-    case RunPhase::kClosed:
-      return;
+// Sorts `chosen` by the ranks given. In a round with all places those who asked for a rank have it,
+// and those who had one keep it; the others take what is free, the lowest first, in the order in
+// which they joined. A smaller round has the ranks below its size only: whoever is above moves.
+void Stepper::GiveRanks(std::vector<Member*>& chosen) {
+  const auto size = static_cast<int>(chosen.size());
+  std::vector<Member*> by_rank(chosen.size(), nullptr);
+  const auto take = [&](Member* member, std::optional<int> rank) {
+    if (!rank || *rank >= size || by_rank[static_cast<std::size_t>(*rank)] != nullptr) return false;
+    by_rank[static_cast<std::size_t>(*rank)] = member;
+    return true;
+  };
+  std::vector<Member*> held;
+  for (Member* member : chosen) {
+    if (!take(member, member->join.node_rank)) held.push_back(member);
   }
-}
-
-// Those who asked for a rank have it, and so have those who were in an earlier round; the others
-// take what is free, the lowest first, in the order in which they joined.
-void Stepper::GiveRanks() {
-  std::set<int> free;
-  for (int rank = 0; rank < static_cast<int>(state_.members.size()); ++rank)
-    free.insert(free.end(), rank);
-  std::vector<Member*> unranked;
-  for (auto& entry : state_.members) {
-    if (entry.second.node_rank) {
-      free.erase(*entry.second.node_rank);
-    } else {
-      unranked.push_back(&entry.second);
+  std::vector<Member*> free;
+  for (Member* member : held) {
+    if (!take(member, member->node_rank)) free.push_back(member);
+  }
+  std::sort(free.begin(), free.end(),
+            [](const Member* a, const Member* b) { return a->order < b->order; });
+  auto next = by_rank.begin();
+  for (Member* member : free) {
+    next = std::find(next, by_rank.end(), nullptr);
+    *next = member;
+  }
+  state_.places.clear();
+  for (int rank = 0; rank < size; ++rank) {
+    Member* member = by_rank[static_cast<std::size_t>(rank)];
+    member->node_rank = rank;
+    state_.places.emplace(rank, member->join.node_id);
+  }
+  // What spares asked for stays asked for, where nobody has it.
+  for (auto& [id, member] : state_.members) {
+    if (member.node_rank && state_.places.try_emplace(*member.node_rank, id).first->second != id) {
+      member.node_rank.reset();
     }
   }
-  std::sort(unranked.begin(), unranked.end(),
-            [](const Member* a, const Member* b) { return a->order < b->order; });
-  for (Member* member : unranked) member->node_rank = free.extract(free.begin()).value();
+  chosen = std::move(by_rank);
+}
+
+Start Stepper::StartOf(const Member& member) const {
+  Start start = *state_.start;
+  start.node_rank = *member.node_rank;
+  start.rank_first = member.rank_first;
+  return start;
 }
 
 // A node that has just joined is told at once; the others when the words have changed and the last
 // ones are old enough.
-void Stepper::TellWaiting() {
-  if (!state_.rules || (state_.phase != RunPhase::kForming && state_.phase != RunPhase::kBroken))
+void Stepper::TellWaiting(Member* newcomer) {
+  if (!state_.rules || state_.phase == RunPhase::kClosed) return;
+  if (state_.waiting == 0) {
+    state_.words_due.reset();
     return;
-  std::string words = WaitingWords(state_);
-  if (words != state_.words) {
-    state_.words = std::move(words);
-    ++state_.words_version;
   }
   const TimePoint due = state_.words_sent ? *state_.words_sent + kWaitingInterval : now_;
   const bool all = now_ >= due;
-  const auto remaining = state_.phase == RunPhase::kForming ? Until(state_.deadline, now_)
-                                                            : state_.rules->join_timeout;
-  state_.words_due.reset();
-  for (auto& [link, member] : state_.members) {
-    if (member.phase != MemberPhase::kWaiting || member.words_told == state_.words_version)
-      continue;
-    if (!all && member.words_told != 0) {
+  // Finding the words costs time in the number of nodes: a large run's nodes hear those of the last
+  // second.
+  const bool exact = all || state_.words.empty() || state_.members.size() <= kExactWordsNodesMax;
+  if (!exact) state_.words_due = due;
+  if (exact) {
+    std::string words = WaitingWords(state_);
+    if (words != state_.words) {
+      state_.words = std::move(words);
+      ++state_.words_version;
       state_.words_due = due;
+    }
+  }
+  if (!all) {
+    if (newcomer != nullptr && newcomer->phase == MemberPhase::kWaiting &&
+        newcomer->words_told != state_.words_version) {
+      Tell(*newcomer);
+    }
+    return;
+  }
+  state_.words_due.reset();
+  for (auto& entry : state_.members) {
+    Member& member = entry.second;
+    if (member.phase != MemberPhase::kWaiting || !member.link ||
+        member.words_told == state_.words_version) {
       continue;
     }
-    if (member.words_told != 0 || !state_.words_sent) state_.words_sent = now_;
-    member.words_told = state_.words_version;
-    Send(link, Waiting{state_.words, remaining});
+    state_.words_sent = now_;
+    Tell(member);
   }
 }
 
+void Stepper::Tell(Member& member) {
+  std::chrono::milliseconds remaining{0};
+  if (state_.phase == RunPhase::kForming) {
+    remaining = Until(state_.last_call_due.value_or(state_.deadline), now_);
+  } else if (state_.phase == RunPhase::kBroken) {
+    remaining = Until(state_.deadline, now_);
+  }
+  member.words_told = state_.words_version;
+  SendTo(member, Waiting{state_.words, remaining});
+}
 Verdict Stepper::MakeVerdict() const {
   Verdict verdict;
   verdict.round = state_.round;
   verdict.restart_count = state_.restart_count;
   verdict.restarts_max = state_.rules ? state_.rules->restarts_max : 0;
-  verdict.world_size = state_.world_size;
-  verdict.node_count = state_.node_count;
+  if (state_.start) {
+    verdict.world_size = state_.start->world_size;
+    verdict.node_count = state_.start->node_count;
+  }
   return verdict;
 }
 
 }  // namespace
 
-RunState MakeRun(std::string run_id) {
+RunState MakeRun(std::string run_id, bool durable) {
   RunState state;
   state.run_id = std::move(run_id);
+  state.durable = durable;
   return state;
 }
 
@@ -381,18 +631,32 @@ std::vector<MembershipEffect> Step(RunState& state, const MembershipEvent& event
   return stepper.TakeEffects();
 }
 
-std::optional<TimePoint> NextDeadline(const RunState& state) {
-  switch (state.phase) {
-    case RunPhase::kForming:
-      if (!state.rules) return std::nullopt;
-      return state.words_due ? std::min(*state.words_due, state.deadline) : state.deadline;
-    case RunPhase::kBroken:
-      return state.deadline;
-    case RunPhase::kSealed:
-    case RunPhase::kClosed:
-      return std::nullopt;
+void Reindex(RunState& state) {
+  state.links.clear();
+  state.places.clear();
+  state.waiting = state.running = state.stopping = 0;
+  for (const auto& [id, member] : state.members) {
+    if (member.link) state.links.emplace(*member.link, id);
+    if (member.node_rank) state.places.emplace(*member.node_rank, id);
+    state.waiting += member.phase == MemberPhase::kWaiting;
+    state.running += member.phase == MemberPhase::kRunning;
+    state.stopping += member.phase == MemberPhase::kStopping;
   }
-  return std::nullopt;
+}
+
+std::optional<TimePoint> NextDeadline(const RunState& state) {
+  std::optional<TimePoint> next = state.lease_due;
+  const auto earlier = [&next](std::optional<TimePoint> other) {
+    if (other && (!next || *other < *next)) next = other;
+  };
+  if (!state.rules || state.members.empty()) return std::nullopt;
+  if (state.phase == RunPhase::kForming || state.phase == RunPhase::kBroken) {
+    earlier(state.deadline);
+  }
+  // While one that has a place is away, its lease decides.
+  if (state.links.size() == state.members.size()) earlier(state.last_call_due);
+  earlier(state.words_due);
+  return next;
 }
 
 bool IsEnding(const RunState& state) {

@@ -3,11 +3,16 @@
 // clock, lock, log or randomness inside, so that a lost node or a late report is a line in a unit
 // test. README.md has the diagram.
 //
-// The nodes of a run agree on the number of nodes and on the restarts; the first to join sets both.
-// A round forms until all places are taken, is sealed (every node is told its rank and starts its
-// workers), and ends when all nodes succeeded or with the first failure that is received. Then
-// every node stops its workers, and either the next round forms with the nodes that are still
+// The nodes of a run agree on the numbers of nodes and on the restarts; the first to join sets
+// them, and the lease and the join window. A round forms until its places are taken (or the window
+// is over with at least the least number of nodes), is sealed (every node that has a place is told
+// its ranks and starts its workers), and ends when all nodes succeeded or with the first failure.
+// Then every node stops its workers, and either the next round forms with the nodes that are still
 // there, or the run is closed with one verdict for all.
+//
+// A node is a member from its join until it leaves, is replaced, or was not heard of for a lease.
+// Its stream may break and another take its place meanwhile; the member is away in between. Members
+// beyond the places are spares and take the places of lost ones when the next round forms.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +35,7 @@ enum class RunPhase { kForming, kSealed, kBroken, kClosed };
 
 // How far a node is with the round.
 enum class MemberPhase {
-  kWaiting,    // for the round to be sealed; in a broken round: for the next one
+  kWaiting,    // for the round to be sealed; in a sealed or broken one: for the next one
   kRunning,    // was sent Start
   kSucceeded,  // all its workers ended well
   kStopping,   // was sent Stop and has not answered
@@ -41,32 +46,46 @@ struct Member {
   Join join;
   std::uint64_t order = 0;       // of joining, over the run
   std::optional<int> node_rank;  // asked for, or given when first sealed; kept over rounds
+  bool seated = false;  // has had a place in a sealed round: goes before those that have not
+  int rank_first = 0;   // in the round that it runs
   MemberPhase phase = MemberPhase::kWaiting;
+  std::optional<LinkId> link;    // absent: away
+  TimePoint heard{};             // of its last word, or of its stream's end
   std::uint64_t words_told = 0;  // the last of RunState::words_version that was sent
 };
 
-// What all nodes must agree on. The first node's word counts.
+// What all nodes must agree on (the first three), and what the first node's word decides.
 struct RunRules {
   int nodes_min = 1;
   int nodes_max = 1;
   int restarts_max = 0;
   std::chrono::milliseconds join_timeout{0};
-  std::string set_by;  // host
+  std::chrono::milliseconds last_call{0};
+  std::chrono::milliseconds lease{0};  // 0: a stream's end is its node's end
+  std::string set_by;                  // host
 };
 
 struct RunState {
   std::string run_id;
+  bool durable = false;  // told to the nodes
   RunPhase phase = RunPhase::kForming;
   RoundId round{1};  // the one that forms, runs or broke
   int restart_count = 0;
   std::optional<RunRules> rules;  // absent until a node was accepted
-  std::map<LinkId, Member> members;
+  std::map<NodeId, Member> members;
+  std::map<LinkId, NodeId> links;  // of the members that are not away
+  std::map<int, NodeId> places;    // by node rank: who asked for it or was given it
   std::uint64_t joins = 0;
+  int waiting = 0;               // how many members are kWaiting
+  int running = 0;               // how many are kRunning
+  int stopping = 0;              // how many are kStopping
   std::optional<Failure> cause;  // why the round broke; kept while the next one forms
+  TimePoint broke{};             // when
   bool may_restart = true;       // false once a node left without which the run cannot go on
   TimePoint deadline{};          // forming: of joining; broken: of stopping
-  int world_size = 0;            // of the last round that was sealed
-  int node_count = 0;
+  std::optional<TimePoint> last_call_due;  // forming, and enough nodes are here: sealed then
+  std::optional<TimePoint> lease_due;      // no member's lease is over before
+  std::optional<Start> start;              // of the last sealed round; rank 0's
   std::optional<Verdict> verdict;  // once closed, unless the last node went before there was one
 
   // What waiting nodes are told.
@@ -87,7 +106,7 @@ struct NodeReported {
   LinkId link;
   Report report;
 };
-// The stream ended, for whatever reason.
+// The stream ended, for whatever reason. The node is away, and lost when its lease is over.
 struct NodeGone {
   LinkId link;
 };
@@ -113,10 +132,13 @@ struct RoundChanged {
 
 using MembershipEffect = std::variant<SendDirective, EndStream, RoundChanged>;
 
-RunState MakeRun(std::string run_id);
+RunState MakeRun(std::string run_id, bool durable = false);
 
 // Events of links that are not members (refused, gone, unknown) have no effect.
 std::vector<MembershipEffect> Step(RunState& state, const MembershipEvent& event, TimePoint now);
+
+// Finds anew what follows from the members: links, places and the counts.
+void Reindex(RunState& state);
 
 // When Step() wants a Tick, if ever.
 std::optional<TimePoint> NextDeadline(const RunState& state);

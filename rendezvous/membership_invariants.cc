@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <set>
+#include <cstddef>
+#include <map>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -11,57 +12,102 @@ namespace {
 absl::Status Broken(const std::string& what) { return absl::InternalError(what); }
 
 absl::Status CheckMembers(const RunState& state) {
-  std::set<int> ranks;
-  std::set<std::string> ids;
-  for (const auto& entry : state.members) {
-    const Member& member = entry.second;
-    if (!ids.insert(member.join.node_id.value).second)
-      return Broken("two members have one node id");
+  std::size_t linked = 0;
+  std::size_t ranked = 0;
+  int waiting = 0;
+  int running = 0;
+  int stopping = 0;
+  for (const auto& [id, member] : state.members) {
+    if (id != member.join.node_id) return Broken("a member is kept under another's id");
+    waiting += member.phase == MemberPhase::kWaiting;
+    running += member.phase == MemberPhase::kRunning;
+    stopping += member.phase == MemberPhase::kStopping;
+    if (member.link) {
+      ++linked;
+      const auto link = state.links.find(*member.link);
+      if (link == state.links.end() || link->second != id) return Broken("a link leads elsewhere");
+    } else if (state.rules->lease.count() == 0) {
+      return Broken("a member is away in a run without leases");
+    }
     if (!member.node_rank) continue;
+    ++ranked;
     if (*member.node_rank < 0 || *member.node_rank >= state.rules->nodes_max) {
       return Broken("a node rank is out of range");
     }
-    if (!ranks.insert(*member.node_rank).second) return Broken("two members have one node rank");
-    if (member.join.node_rank && member.join.node_rank != member.node_rank) {
+    const auto place = state.places.find(*member.node_rank);
+    if (place == state.places.end() || place->second != id) {
+      return Broken("two members have one node rank, or its place is not known");
+    }
+  }
+  if (linked != state.links.size()) return Broken("a link without a member");
+  if (ranked != state.places.size()) return Broken("a place without a member");
+  if (waiting != state.waiting || running != state.running || stopping != state.stopping)
+    return Broken("miscounted members");
+  return absl::OkStatus();
+}
+
+// Ranks of nodes and of workers are those of a sealed round: unique, and without a gap.
+absl::Status CheckSeats(const RunState& state) {
+  std::map<int, const Member*> seats;
+  for (const auto& entry : state.members) {
+    const Member& member = entry.second;
+    if (member.phase == MemberPhase::kWaiting) continue;
+    if (!member.node_rank) return Broken("a member of a round has no rank");
+    seats[*member.node_rank] = &member;
+  }
+  const auto count = static_cast<int>(seats.size());
+  if (count != state.start->node_count || count < state.rules->nodes_min ||
+      count > state.rules->nodes_max) {
+    return Broken("a sealed round has too few nodes or too many");
+  }
+  int node_rank = 0;
+  int rank = 0;
+  for (const auto& [seat, member] : seats) {
+    if (seat != node_rank++ || member->rank_first != rank) return Broken("ranks have a gap");
+    rank += member->join.local_world_size;
+    if (count == state.rules->nodes_max && member->join.node_rank &&
+        *member->join.node_rank != seat) {
       return Broken("a member was given another rank than it asked for");
     }
+  }
+  return rank == state.start->world_size ? absl::OkStatus() : Broken("a wrong world size");
+}
+
+absl::Status CheckPhase(const RunState& state) {
+  for (const auto& entry : state.members) {
+    const MemberPhase phase = entry.second.phase;
+    const bool working = phase == MemberPhase::kRunning || phase == MemberPhase::kSucceeded;
+    const bool stopping = phase == MemberPhase::kStopping || phase == MemberPhase::kStopped;
+    if (state.phase == RunPhase::kForming && phase != MemberPhase::kWaiting) {
+      return Broken("a member of a forming round does not wait");
+    }
+    if (state.phase == RunPhase::kSealed && stopping)
+      return Broken("a member of a sealed round stops");
+    if (state.phase == RunPhase::kBroken && working)
+      return Broken("a member of a broken round still runs");
+  }
+  if (state.phase == RunPhase::kSealed) {
+    if (state.cause) return Broken("a sealed round has a cause");
+    if (!state.start || state.start->round != state.round) return Broken("not this round's Start");
+    return CheckSeats(state);
+  }
+  if (state.phase == RunPhase::kBroken && !state.cause)
+    return Broken("a broken round has no cause");
+  if (state.phase == RunPhase::kForming && state.rules &&
+      static_cast<int>(state.members.size()) >= state.rules->nodes_max &&
+      state.links.size() == state.members.size()) {
+    return Broken("a round with all its nodes was not sealed");
   }
   return absl::OkStatus();
 }
 
-absl::Status CheckPhase(const RunState& state) {
-  const auto count = static_cast<int>(state.members.size());
-  int world_size = 0;
-  for (const auto& entry : state.members) {
-    const Member& member = entry.second;
-    world_size += member.join.local_world_size;
-    const bool working =
-        member.phase == MemberPhase::kRunning || member.phase == MemberPhase::kSucceeded;
-    const bool stopping =
-        member.phase == MemberPhase::kStopping || member.phase == MemberPhase::kStopped;
-    if (state.phase == RunPhase::kForming && member.phase != MemberPhase::kWaiting) {
-      return Broken("a member of a forming round does not wait");
-    }
-    if (state.phase == RunPhase::kSealed && (!working || !member.node_rank)) {
-      return Broken("a member of a sealed round does not run, or has no rank");
-    }
-    if (state.phase == RunPhase::kBroken && working)
-      return Broken("a member of a broken round still runs");
-    if (state.phase == RunPhase::kSealed && stopping)
-      return Broken("a member of a sealed round stops");
-  }
-  if (state.rules && count > state.rules->nodes_max) return Broken("more members than places");
-  if (state.phase == RunPhase::kSealed &&
-      (count != state.rules->nodes_max || count != state.node_count ||
-       world_size != state.world_size)) {
-    return Broken("a sealed round's sizes do not fit its members");
-  }
-  if (state.phase == RunPhase::kForming && state.rules && count >= state.rules->nodes_max) {
-    return Broken("a round with all its nodes was not sealed");
-  }
-  if (state.phase == RunPhase::kSealed && state.cause) return Broken("a sealed round has a cause");
-  if (state.phase == RunPhase::kBroken && !state.cause)
-    return Broken("a broken round has no cause");
+// Whoever waits for others does so until a time that is known.
+absl::Status CheckDeadlines(const RunState& state) {
+  const auto next = NextDeadline(state);
+  const bool waits = state.phase == RunPhase::kForming || state.phase == RunPhase::kBroken;
+  if (waits && !state.members.empty() && !next) return Broken("a wait without a deadline");
+  const bool leased = state.rules && state.rules->lease.count() > 0 && !state.members.empty();
+  if (leased && !state.lease_due) return Broken("a lease that nobody looks at");
   return absl::OkStatus();
 }
 
@@ -92,23 +138,21 @@ absl::Status CheckProgress(const RunState& before, const RunState& after) {
   if (to != from && before.phase != RunPhase::kSealed && before.phase != RunPhase::kBroken) {
     return Broken("a round was left that had not been sealed");
   }
-  if (before.phase == RunPhase::kBroken && after.phase == RunPhase::kBroken &&
-      before.cause != after.cause) {
-    return Broken("the cause changed: the first one counts");
-  }
-  if (before.phase == RunPhase::kBroken && after.phase == RunPhase::kClosed &&
-      before.cause != after.cause) {
-    return Broken("the verdict has another cause than the broken round");
+  const bool still = after.phase == RunPhase::kBroken || after.phase == RunPhase::kClosed;
+  if (before.phase == RunPhase::kBroken && still && before.cause != after.cause &&
+      after.cause->kind != FailureKind::kNodeLost) {
+    return Broken("the cause changed, and not to a node that had fallen silent before it");
   }
   if (before.phase == RunPhase::kClosed && after.phase != RunPhase::kClosed)
     return Broken("a closed run opened");
   if (before.verdict && before.verdict != after.verdict) return Broken("the verdict changed");
   if (!before.may_restart && after.may_restart)
     return Broken("a run that may not restart may again");
-  for (const auto& [link, member] : after.members) {
-    const auto it = before.members.find(link);
-    if (it == before.members.end()) continue;
-    if (it->second.node_rank && it->second.node_rank != member.node_rank) {
+  if (!after.rules || after.rules->nodes_min != after.rules->nodes_max) return absl::OkStatus();
+  for (const auto& [id, member] : after.members) {
+    const auto it = before.members.find(id);
+    if (it == before.members.end() || !it->second.seated) continue;
+    if (it->second.node_rank != member.node_rank) {
       return Broken(absl::StrCat("node ", member.join.host, " lost its rank"));
     }
   }
@@ -121,6 +165,7 @@ absl::Status CheckInvariants(const RunState& before, const RunState& after) {
   if (!after.members.empty() && !after.rules) return Broken("members without rules");
   absl::Status status = CheckMembers(after);
   status.Update(CheckPhase(after));
+  status.Update(CheckDeadlines(after));
   status.Update(CheckVerdict(after));
   status.Update(CheckProgress(before, after));
   return status;

@@ -14,9 +14,12 @@ Run::Run(std::string run_id, ArmTimer arm_timer)
       membership_(MakeRun(run_id_)),
       store_(membership_.round) {}
 
-std::optional<LinkId> Run::Admit(std::shared_ptr<DirectiveSink> sink) {
+std::optional<LinkId> Run::Admit(std::shared_ptr<DirectiveSink> sink, bool resume) {
   absl::MutexLock lock(&mutex_);
-  if (membership_.phase == RunPhase::kClosed && membership_.members.empty()) return std::nullopt;
+  // A node that comes back may want the verdict; one that comes new need not wait for those who do
+  // not.
+  const bool nobody = resume ? membership_.members.empty() : membership_.links.empty();
+  if (membership_.phase == RunPhase::kClosed && nobody) return std::nullopt;
   const LinkId link{++last_link_};
   sessions_.emplace(link, std::move(sink));
   return link;

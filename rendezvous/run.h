@@ -49,7 +49,7 @@ class Run {
   // Membership. A link stays known until Closed(), since a stream ends some time after it was told
   // to. Admit() takes the stream in, unless nothing is left of the run: then a new run must be made
   // in its place.
-  std::optional<LinkId> Admit(std::shared_ptr<DirectiveSink> sink);
+  std::optional<LinkId> Admit(std::shared_ptr<DirectiveSink> sink, bool resume);
   void Joined(LinkId link, const Join& join, TimePoint now);
   void Reported(LinkId link, const Report& report, TimePoint now);
   void Gone(LinkId link, TimePoint now);

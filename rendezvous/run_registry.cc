@@ -14,8 +14,9 @@ RunRegistry::RunRegistry(std::optional<std::string> default_run_id)
     : default_run_id_(std::move(default_run_id)),
       timer_([this](TimePoint now) { return Tick(now); }) {}
 
-absl::StatusOr<RunRegistry::Place> RunRegistry::Admit(const std::string& run_id,
+absl::StatusOr<RunRegistry::Place> RunRegistry::Admit(const Join& join,
                                                       std::shared_ptr<DirectiveSink> sink) {
+  const std::string& run_id = join.run_id;
   if (run_id.empty() && !default_run_id_) {
     return absl::InvalidArgumentError(
         "this rendezvous service has no default run, and the node named none; start all nodes with "
@@ -25,7 +26,7 @@ absl::StatusOr<RunRegistry::Place> RunRegistry::Admit(const std::string& run_id,
   const std::string& name = run_id.empty() ? *default_run_id_ : run_id;
   absl::MutexLock lock(&mutex_);
   if (const auto it = runs_.find(name); it != runs_.end()) {
-    if (const auto link = it->second->Admit(sink)) return Place{it->second, *link};
+    if (const auto link = it->second->Admit(sink, join.resume)) return Place{it->second, *link};
   } else if (runs_.size() >= kRunsMax) {
     return absl::ResourceExhaustedError(
         absl::StrCat("this rendezvous service has ", runs_.size(),
@@ -33,7 +34,7 @@ absl::StatusOr<RunRegistry::Place> RunRegistry::Admit(const std::string& run_id,
   }
   auto run = std::make_shared<Run>(name, [this](TimePoint deadline) { timer_.Arm(deadline); });
   runs_.insert_or_assign(name, run);
-  const auto link = run->Admit(std::move(sink));
+  const auto link = run->Admit(std::move(sink), join.resume);
   return Place{std::move(run), *link};
 }
 
@@ -70,6 +71,14 @@ std::optional<TimePoint> RunRegistry::Tick(TimePoint now) {
   for (const auto& run : runs) {
     const auto due = run->Tick(now);
     if (due && (!next || *due < *next)) next = due;
+  }
+  // Members that never came back for their verdict have just been forgotten.
+  absl::MutexLock lock(&mutex_);
+  for (const auto& run : runs) {
+    const auto it = runs_.find(run->run_id());
+    if (it == runs_.end() || it->second != run || !run->drained()) continue;
+    runs_.erase(it);
+    run_removed_.SignalAll();
   }
   return next;
 }

@@ -29,7 +29,7 @@ class RunRegistry {
 
   // Finds or makes the run and takes the stream into it; the caller then tells the run of the join.
   // INVALID_ARGUMENT: no run id, and the service has no default. RESOURCE_EXHAUSTED: too many runs.
-  absl::StatusOr<Place> Admit(const std::string& run_id, std::shared_ptr<DirectiveSink> sink);
+  absl::StatusOr<Place> Admit(const Join& join, std::shared_ptr<DirectiveSink> sink);
 
   // A node's stream has ended for good.
   void Closed(const Place& place);

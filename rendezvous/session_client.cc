@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
@@ -24,6 +25,15 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 class SessionCore;
+
+bool IsOfEarlierRound(const Report& report, RoundId round) {
+  return std::visit(
+      [round](const auto& kind) {
+        if constexpr (requires { kind.round; }) return kind.round < round;
+        return false;
+      },
+      report);
+}
 
 // One try to open the stream; the one that is accepted becomes the session. Owns itself until
 // OnDone.
@@ -84,8 +94,8 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
   SessionCore(std::shared_ptr<ServiceChannel> channel, Join join, milliseconds connect_timeout,
               SessionClient::Handler handler)
       : channel_(std::move(channel)),
-        join_(std::move(join)),
         connect_timeout_(connect_timeout),
+        join_(std::move(join)),
         deadline_(Clock::now() + connect_timeout),
         handler_(std::move(handler)) {}
 
@@ -99,12 +109,10 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
     {
       absl::MutexLock lock(&mutex_);
       if (ended_ || closing_) return;
-      // Before the stream is accepted the next try might be another stream: only the join is
-      // repeated there.
-      if (!accepted_) {
-        unsent_.push_back(std::move(report));
-        return;
-      }
+      if (!std::holds_alternative<Heartbeat>(report)) said_.push_back(report);
+      // Before the stream is accepted the next try might be another stream: what was said is said
+      // there.
+      if (!accepted_) return;
       attempt = attempt_;
     }
     attempt->Send(report);
@@ -133,61 +141,68 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
     handler_closed_ = true;
   }
 
-  void Accepted() {
-    std::vector<Report> unsent;
-    std::shared_ptr<Attempt> attempt;
+  // A service answered. Reports of an earlier stream may not have arrived, and mean nothing twice.
+  void Answered() {
     {
       absl::MutexLock lock(&mutex_);
       if (accepted_) return;
-      accepted_ = true;
-      unsent.swap(unsent_);
-      attempt = attempt_;
-      for (const Report& report : unsent) attempt->Send(report);
+      accepted_ = answered_once_ = true;
+      for (const Report& report : said_) attempt_->Send(report);
     }
     deadline_alarm_.Cancel();
   }
 
   void Received(Directive directive) {
+    bool back = false;
     {
       absl::MutexLock lock(&mutex_);
       final_ = final_ || std::holds_alternative<Finish>(directive) ||
                std::holds_alternative<Refused>(directive);
+      if (const auto* accepted = std::get_if<Accepted>(&directive)) {
+        back = lease_.has_value();
+        lease_ = *accepted;
+        backoff_ = kConnectBackoffMin;
+        words_.clear();
+      } else if (const auto* start = std::get_if<Start>(&directive);
+                 start != nullptr && start->round != round_) {
+        round_ = start->round;
+        std::erase_if(said_,
+                      [&](const Report& report) { return IsOfEarlierRound(report, round_); });
+      }
     }
+    if (back) Tell(Reconnected{});
     Tell(std::move(directive));
   }
 
   void Ended(const grpc::Status& status) {
-    absl::Status end;
-    std::optional<Connecting> connecting;
-    milliseconds pause{0};
+    std::optional<SessionEvent> event;
+    std::optional<milliseconds> pause;
     {
       absl::MutexLock lock(&mutex_);
       attempt_.reset();
       attempt_done_.SignalAll();
       if (ended_) return;
+      if (accepted_ && lease_ && !final_) BeginReconnecting(status);
+      accepted_ = false;
       const std::optional<absl::Status> final_reason =
-          accepted_ ? std::nullopt : channel_->FinalReason(status);
-      const bool again = !accepted_ && !closing_ && !final_reason &&
-                         status.error_code() == grpc::StatusCode::UNAVAILABLE;
+          answered_once_ ? std::nullopt : channel_->FinalReason(status);
       const auto remaining = std::chrono::duration_cast<milliseconds>(deadline_ - Clock::now());
-      if (again && remaining.count() > 0) {
-        std::string words = ReasonInWords(status, channel_->target());
-        if (words != words_) connecting = Connecting{words, remaining};
-        words_ = std::move(words);
+      if (MayTryAgain(status) && !final_reason && remaining.count() > 0) {
+        event = WhyAgain(status, remaining);
         pause = std::min(backoff_, remaining);
         backoff_ = std::min<milliseconds>(backoff_ * 2, kConnectBackoffMax);
       } else {
         ended_ = true;
-        end = final_reason ? *final_reason : EndStatus(status, again);
+        event = SessionEnded{final_reason ? *final_reason : EndStatus(status)};
       }
     }
-    if (pause.count() > 0) {
-      if (connecting) Tell(*std::move(connecting));
-      TryAfter(pause);
+    if (pause) {
+      if (event) Tell(*std::move(event));
+      TryAfter(*pause);
       return;
     }
     deadline_alarm_.Cancel();
-    Tell(SessionEnded{std::move(end)});
+    Tell(*std::move(event));
   }
 
  private:
@@ -229,28 +244,72 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
     absl::Status end;
     {
       absl::MutexLock lock(&mutex_);
-      if (ended_ || accepted_ || closing_) return;
+      if (ended_ || answered_once_ || closing_) return;
       ended_ = true;
       attempt = attempt_;
       retry_alarm_.reset();
-      end = EndStatus(grpc::Status(grpc::StatusCode::UNAVAILABLE, ""), true);
+      end = EndStatus(grpc::Status(grpc::StatusCode::UNAVAILABLE, ""));
     }
     if (attempt != nullptr) attempt->Cancel();
     Tell(SessionEnded{std::move(end)});
   }
 
-  absl::Status EndStatus(const grpc::Status& status, bool not_reached) const
+  // The node was in the run, and its stream broke.
+  void BeginReconnecting(const grpc::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    join_.resume = true;
+    why_broken_ = status.ok() ? "the service closed it" : ReasonInWords(status, channel_->target());
+    window_ = lease_->durable ? milliseconds(kReconnectTimeout) : lease_->lease;
+    deadline_ = Clock::now() + window_;
+    words_.clear();
+  }
+
+  bool MayTryAgain(const grpc::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (final_ || closing_) return false;
+    if (!join_.resume) {
+      return !answered_once_ && status.error_code() == grpc::StatusCode::UNAVAILABLE;
+    }
+    // A service without a journal whose port is closed has ended, and the run with it.
+    return lease_->durable ||
+           !absl::StrContains(ReasonInWords(status, channel_->target()), "connection refused");
+  }
+
+  // What to say of it, if that has not been said.
+  std::optional<SessionEvent> WhyAgain(const grpc::Status& status, milliseconds remaining)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    std::string words = status.ok() ? why_broken_ : ReasonInWords(status, channel_->target());
+    if (words == words_) return std::nullopt;
+    const bool first = words_.empty();
+    words_ = words;
+    if (!join_.resume) return Connecting{std::move(words), remaining};
+    if (!first) return std::nullopt;
+    return Reconnecting{std::move(words), remaining};
+  }
+
+  absl::Status EndStatus(const grpc::Status& status) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (final_) return absl::OkStatus();
     const std::string& target = channel_->target();
-    if (not_reached) {
+    const auto seconds = [](milliseconds time) {
+      return std::chrono::duration<double>(time).count();
+    };
+    if (join_.resume) {
+      const std::string now = ReasonInWords(status, target);
+      std::string why = why_broken_;
+      if (!final_ && Clock::now() < deadline_) {
+        absl::StrAppend(&why, "; it is not there any more: ", now);
+      } else if (!status.ok()) {
+        absl::StrAppend(&why, "; coming back within ", seconds(window_), " s failed: ", now);
+      }
+      return absl::UnavailableError(
+          absl::StrCat("the connection to the rendezvous service at ", target, " ended: ", why));
+    }
+    if (!answered_once_ && status.error_code() == grpc::StatusCode::UNAVAILABLE) {
       const std::string reason =
           words_.empty() ? "no answer; the host is down or a firewall drops the packets" : words_;
-      return absl::DeadlineExceededError(
-          absl::StrCat("the rendezvous service at ", target, " was not reached within ",
-                       std::chrono::duration<double>(connect_timeout_).count(), " s: ", reason));
+      return absl::DeadlineExceededError(absl::StrCat("the rendezvous service at ", target,
+                                                      " was not reached within ",
+                                                      seconds(connect_timeout_), " s: ", reason));
     }
-    if (accepted_) {
+    if (answered_once_) {
       return absl::UnavailableError(
           absl::StrCat("the connection to the rendezvous service at ", target,
                        " ended: ", status.ok() ? "the service closed it" : status.error_message()));
@@ -277,18 +336,24 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
   }
 
   const std::shared_ptr<ServiceChannel> channel_;
-  const Join join_;
   const milliseconds connect_timeout_;
-  const TimePoint deadline_;
 
   absl::Mutex mutex_;  // never held while the handler is called
   absl::CondVar attempt_done_;
   std::shared_ptr<Attempt> attempt_ ABSL_GUARDED_BY(mutex_);
-  std::vector<Report> unsent_ ABSL_GUARDED_BY(mutex_);
+  Join join_ ABSL_GUARDED_BY(mutex_);
+  // Of the first connection, or of coming back.
+  TimePoint deadline_ ABSL_GUARDED_BY(mutex_);
+  milliseconds window_ ABSL_GUARDED_BY(mutex_){0};
+  std::vector<Report> said_ ABSL_GUARDED_BY(mutex_);  // since round_ began; a handful
+  RoundId round_ ABSL_GUARDED_BY(mutex_) = kNoRound;
+  std::optional<Accepted> lease_ ABSL_GUARDED_BY(mutex_);  // once the node was accepted
+  std::string why_broken_ ABSL_GUARDED_BY(mutex_);
   std::string words_ ABSL_GUARDED_BY(mutex_);
   milliseconds backoff_ ABSL_GUARDED_BY(mutex_) = kConnectBackoffMin;
-  bool accepted_ ABSL_GUARDED_BY(mutex_) = false;
-  bool final_ ABSL_GUARDED_BY(mutex_) = false;  // Finish or Refused has come
+  bool accepted_ ABSL_GUARDED_BY(mutex_) = false;       // this stream was answered
+  bool answered_once_ ABSL_GUARDED_BY(mutex_) = false;  // one was
+  bool final_ ABSL_GUARDED_BY(mutex_) = false;          // Finish or Refused has come
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
 
@@ -301,7 +366,7 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
 };
 
 void Attempt::OnReadInitialMetadataDone(bool ok) {
-  if (ok) core_->Accepted();
+  if (ok) core_->Answered();
 }
 
 void Attempt::OnReadDone(bool ok) {

@@ -35,7 +35,19 @@ struct Connecting {
   std::chrono::milliseconds remaining{0};
 };
 
-// The stream ended. No event follows. UNAVAILABLE: the connection broke. DEADLINE_EXCEEDED: the
+// The stream broke and another is being made; the node keeps its place meanwhile, and its workers
+// go on.
+struct Reconnecting {
+  std::string reason;
+  std::chrono::milliseconds remaining{0};  // until the client gives up
+};
+
+// The new stream is there, and what may have been lost with the old one was said again: reports by
+// the client, directives by the service.
+struct Reconnected {};
+
+// The stream ended. No event follows. UNAVAILABLE: the connection broke and could not be made
+// again, or there was nothing to come back to. DEADLINE_EXCEEDED: the
 // service was not reached in time. FAILED_PRECONDITION: the service was reached and the two do not
 // fit (tokens, plain text, no ddprun): the message is one whole sentence. OK: the service ended it
 // after Finish or Refused.
@@ -43,7 +55,7 @@ struct SessionEnded {
   absl::Status status;
 };
 
-using SessionEvent = std::variant<Connecting, Directive, SessionEnded>;
+using SessionEvent = std::variant<Connecting, Reconnecting, Reconnected, Directive, SessionEnded>;
 
 class SessionClient {
  public:
@@ -51,7 +63,10 @@ class SessionClient {
   using Handler = std::function<void(SessionEvent)>;
 
   // Connects, retrying with backoff until `connect_timeout` is over, sends `join`, and reports what
-  // comes.
+  // comes. A stream that breaks after the service had accepted the node is made again with
+  // `join.resume`: for the lease that the service gave, or for kReconnectTimeout if it is durable.
+  // With a lease of 0, or if nothing listens any more and the service is not durable, there is
+  // nothing to come back to.
   static std::unique_ptr<SessionClient> Open(std::shared_ptr<ServiceChannel> channel, Join join,
                                              std::chrono::milliseconds connect_timeout,
                                              Handler handler);

@@ -78,7 +78,7 @@ class SessionStream final : public Reactor,
       Refuse(std::move(status));
       return;
     }
-    auto place = registry_.Admit(join.run_id, shared_from_this());
+    auto place = registry_.Admit(join, shared_from_this());
     if (!place.ok()) {
       Refuse(place.status());
       return;

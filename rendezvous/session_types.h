@@ -92,7 +92,15 @@ struct Join {
   std::string address;
   int worker_port = 0;
   std::chrono::milliseconds join_timeout{0};
+  std::chrono::milliseconds last_call{0};
+  std::chrono::milliseconds lease{0};
+  bool resume = false;
   bool operator==(const Join&) const = default;
+};
+
+// "I am here": sent when there was nothing else to say for Accepted::heartbeat.
+struct Heartbeat {
+  bool operator==(const Heartbeat&) const = default;
 };
 
 struct WorkerFailed {
@@ -118,9 +126,18 @@ struct Leave {
   bool operator==(const Leave&) const = default;
 };
 
-using Report = std::variant<Join, WorkerFailed, NodeSucceeded, NodeStopped, Leave>;
+using Report = std::variant<Join, WorkerFailed, NodeSucceeded, NodeStopped, Leave, Heartbeat>;
 
 // ---- Directives: service to node
+
+// The node is in the run, or is in it again: the first directive of its stream.
+struct Accepted {
+  std::chrono::milliseconds lease{
+      0};  // a node not heard of for this long is lost; 0: the stream decides
+  std::chrono::milliseconds heartbeat{0};  // the longest the node may be silent; 0: for ever
+  bool durable = false;                    // a service that ends comes back and knows the run
+  bool operator==(const Accepted&) const = default;
+};
 
 struct Waiting {
   std::string reason;
@@ -158,6 +175,6 @@ struct Refused {
   bool operator==(const Refused&) const = default;
 };
 
-using Directive = std::variant<Waiting, Start, Stop, Finish, Refused>;
+using Directive = std::variant<Accepted, Waiting, Start, Stop, Finish, Refused>;
 
 }  // namespace ddprun

@@ -119,14 +119,17 @@ TEST(SessionFailureTest, DisagreementIsRefusedWithBothSidesNamed) {
   EXPECT_THAT(RefusalOf(c), HasSubstr("node c speaks protocol 99"));
 }
 
-TEST(SessionFailureTest, ASurplusNodeIsRefusedWhileTheRunGoesOn) {
+TEST(SessionFailureTest, ASurplusNodeStandsByWhileTheRunGoesOn) {
   auto server = StartServer();
   TestNode a(server->target(), MakeJoin("a", 1));
   ASSERT_TRUE(a.Next<Start>());
   TestNode b(server->target(), MakeJoin("b", 1));
-  EXPECT_THAT(RefusalOf(b), HasSubstr("has all its 1 node (a), node b is one too many"));
+  const auto waiting = b.Next<Waiting>();
+  ASSERT_TRUE(waiting);
+  EXPECT_THAT(waiting->reason, HasSubstr("standing by as a spare"));
   a.Send(NodeSucceeded{RoundId{1}});
   EXPECT_TRUE(a.Next<Finish>());
+  EXPECT_TRUE(b.Next<Finish>());
 }
 
 TEST(SessionFailureTest, AnUnnamedRunIsRefusedWhereThereIsNoDefault) {

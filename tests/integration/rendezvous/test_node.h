@@ -53,7 +53,8 @@ class EventLog {
  private:
   template <typename T>
   static T* GetIf(SessionEvent& event) {
-    if constexpr (std::is_same_v<T, Connecting> || std::is_same_v<T, SessionEnded>) {
+    if constexpr (std::is_same_v<T, Connecting> || std::is_same_v<T, Reconnecting> ||
+                  std::is_same_v<T, Reconnected> || std::is_same_v<T, SessionEnded>) {
       return std::get_if<T>(&event);
     } else {
       auto* directive = std::get_if<Directive>(&event);

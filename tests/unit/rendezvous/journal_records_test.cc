@@ -25,22 +25,24 @@ namespace {
 template <typename Struct>
 requires std::is_same_v<std::remove_const_t<Struct>, RunRules>
 auto Fields(Struct& rules) {
-  auto& [nodes_min, nodes_max, restarts_max, join_timeout, set_by] = rules;
-  return std::tie(nodes_min, nodes_max, restarts_max, join_timeout, set_by);
+  auto& [nodes_min, nodes_max, restarts_max, join_timeout, last_call, lease, set_by] = rules;
+  return std::tie(nodes_min, nodes_max, restarts_max, join_timeout, last_call, lease, set_by);
 }
 template <typename Struct>
 requires std::is_same_v<std::remove_const_t<Struct>, Member>
 auto Fields(Struct& member) {
-  auto& [join, order, node_rank, phase, words_told] = member;
-  return std::tie(join, order, node_rank, phase, words_told);
+  auto& [join, order, node_rank, seated, rank_first, phase, link, heard, words_told] = member;
+  return std::tie(join, order, node_rank, seated, rank_first, phase, link, heard, words_told);
 }
 template <typename Struct>
 requires std::is_same_v<std::remove_const_t<Struct>, RunState>
 auto Fields(Struct& state) {
-  auto& [run_id, phase, round, restart_count, rules, members, joins, cause, may_restart, deadline,
-         world_size, node_count, verdict, words, words_version, words_due, words_sent] = state;
-  return std::tie(run_id, phase, round, restart_count, rules, members, joins, cause, may_restart,
-                  deadline, world_size, node_count, verdict, words, words_version, words_due,
+  auto& [run_id, durable, phase, round, restart_count, rules, members, links, places, joins,
+         waiting, running, stopping, cause, broke, may_restart, deadline, last_call_due, lease_due,
+         start, verdict, words, words_version, words_due, words_sent] = state;
+  return std::tie(run_id, durable, phase, round, restart_count, rules, members, links, places,
+                  joins, waiting, running, stopping, cause, broke, may_restart, deadline,
+                  last_call_due, lease_due, start, verdict, words, words_version, words_due,
                   words_sent);
 }
 
@@ -115,9 +117,17 @@ class Anything {
   }
   void Fill(Join& to) {
     auto& [protocol_version, software_version, run_id, node_id, host, node_rank, local_world_size,
-           nodes_min, nodes_max, restarts_max, address, worker_port, join_timeout] = to;
+           nodes_min, nodes_max, restarts_max, address, worker_port, join_timeout, last_call, lease,
+           resume] = to;
     All(protocol_version, software_version, run_id, node_id, host, node_rank, local_world_size,
-        nodes_min, nodes_max, restarts_max, address, worker_port, join_timeout);
+        nodes_min, nodes_max, restarts_max, address, worker_port, join_timeout, last_call, lease,
+        resume);
+  }
+  void Fill(Start& to) {
+    auto& [round, run_id, node_rank, node_count, rank_first, world_size, master_addr, master_port,
+           restart_count, restarts_max] = to;
+    All(round, run_id, node_rank, node_count, rank_first, world_size, master_addr, master_port,
+        restart_count, restarts_max);
   }
   template <typename T>
   void Fill(std::optional<T>& to) {
@@ -127,7 +137,11 @@ class Anything {
   template <typename Key, typename T>
   void Fill(std::map<Key, T>& to) {
     to.clear();
-    for (auto i = random_() % 5; i > 0; --i) Fill(to[Key{random_()}]);
+    for (auto i = random_() % 5; i > 0; --i) {
+      Key key{};
+      Fill(key);
+      Fill(to[key]);
+    }
   }
 
  private:
@@ -160,6 +174,10 @@ TEST(JournalRecordsTest, ASnapshotHasEveryFieldOfARun) {
   for (int i = 0; i < 500; ++i) {
     RunState state;
     anything.Fill(state);
+    for (auto members = std::exchange(state.members, {}); auto& entry : members) {
+      state.members.emplace(entry.second.join.node_id, std::move(entry.second));
+    }
+    Reindex(state);
     const RunSnapshot back = BackAs(RunSnapshot{17, state});
     EXPECT_EQ(back.last_link, 17u);
     ASSERT_TRUE(Same(back.state, state));
@@ -177,7 +195,7 @@ TEST(JournalRecordsTest, EveryKindOfRecordComesBack) {
   for (const Report& report :
        {Report(join), Report(WorkerFailed{RoundId{2}, ExitedWith(3)}),
         Report(NodeSucceeded{RoundId{4}}), Report(NodeStopped{RoundId{5}, 6}),
-        Report(Leave{ExitedWith(7), true})}) {
+        Report(Leave{ExitedWith(7), true}), Report(Heartbeat{})}) {
     const auto reported =
         std::get<NodeReported>(BackAs(MembershipEvent(NodeReported{LinkId{9}, report})));
     EXPECT_EQ(reported.link, LinkId{9});

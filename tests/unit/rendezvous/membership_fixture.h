@@ -20,6 +20,10 @@ struct JoinOptions {
   int local_world_size = 1;
   std::optional<int> node_rank;
   std::chrono::milliseconds join_timeout{60'000};
+  std::optional<int> nodes_min;        // absent: `nodes`
+  std::chrono::milliseconds lease{0};  // 0: a stream's end is its node's end
+  std::chrono::milliseconds last_call{5'000};
+  bool resume = false;
 };
 
 inline Join MakeJoin(const std::string& host, JoinOptions options) {
@@ -31,11 +35,15 @@ inline Join MakeJoin(const std::string& host, JoinOptions options) {
   join.host = host;
   join.node_rank = options.node_rank;
   join.local_world_size = options.local_world_size;
-  join.nodes_min = join.nodes_max = options.nodes;
+  join.nodes_min = options.nodes_min.value_or(options.nodes);
+  join.nodes_max = options.nodes;
   join.restarts_max = options.restarts;
   join.address = "addr-" + host;
   join.worker_port = 4000;
   join.join_timeout = options.join_timeout;
+  join.last_call = options.last_call;
+  join.lease = options.lease;
+  join.resume = options.resume;
   return join;
 }
 

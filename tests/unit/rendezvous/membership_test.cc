@@ -102,7 +102,10 @@ TEST(FormingTest, BadJoinsAreRefused) {
   };
   EXPECT_THAT(refusal([](Join& join) { join.protocol_version = 2; }),
               HasSubstr("node a speaks protocol 2 (ddprun 0), the service speaks protocol 1"));
-  EXPECT_THAT(refusal([](Join& join) { join.nodes_max = 4; }), HasSubstr("--nnodes 2:4"));
+  EXPECT_THAT(refusal([](Join& join) { join.nodes_min = 3; }),
+              HasSubstr("the least number of nodes 3; it must be 1 to 2"));
+  EXPECT_THAT(refusal([](Join& join) { join.lease = milliseconds(3); }),
+              HasSubstr("a lease in ms of 3"));
   EXPECT_THAT(refusal([](Join& join) { join.nodes_min = join.nodes_max = 0; }),
               HasSubstr("--nnodes 0"));
   EXPECT_THAT(refusal([](Join& join) { join.local_world_size = 0; }),
@@ -271,12 +274,6 @@ TEST_F(SealedTest, LeavingForGoodAllowsNoRestart) {
   EXPECT_TRUE(IsEnding(run.state));
   run.Reports(a, NodeStopped{kFirst, 1});
   EXPECT_EQ(run.Sent<Finish>(a)->verdict.exit_code, 5);
-}
-
-TEST_F(SealedTest, ASurplusNodeIsRefused) {
-  Seal(0);
-  EXPECT_THAT(run.RefusalOf(run.Joins("c")),
-              HasSubstr("has all its 2 nodes (a, b), node c is one too many"));
 }
 
 // ---- Broken

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Connections that break under nodes that live, and nodes that come back too late.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/integration/rendezvous/relay.h"
+#include "tests/integration/rendezvous/test_node.h"
+
+namespace ddprun {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::HasSubstr;
+
+constexpr RoundId kFirst{1};
+constexpr RoundId kSecond{2};
+
+Join Leased(const std::string& name, milliseconds lease = seconds(30)) {
+  Join join = MakeJoin(name, 2);
+  join.lease = lease;
+  join.restarts_max = 1;
+  return join;
+}
+
+class SessionLeaseTest : public ::testing::Test {
+ protected:
+  SessionLeaseTest() : server_(StartServer()), relay_(server_->port()) {}
+
+  // Others before it are of earlier rounds, or told again.
+  static void AwaitStart(TestNode& node, RoundId round) {
+    std::optional<Start> start;
+    do {
+      start = node.Next<Start>();
+      ASSERT_TRUE(start);
+    } while (start->round != round);
+  }
+
+  std::unique_ptr<RendezvousServer> server_;
+  Relay relay_;
+};
+
+TEST_F(SessionLeaseTest, ANodeWhoseConnectionBreaksGoesOnWithItsRound) {
+  TestNode a(server_->target(), Leased("a"));
+  TestNode b(relay_.target(), Leased("b"));
+  ASSERT_TRUE(b.Next<Start>());
+  for (int i = 0; i < 5; ++i) {
+    relay_.Cut();
+    const auto reconnecting = b.Next<Reconnecting>();
+    ASSERT_TRUE(reconnecting);
+    EXPECT_GT(reconnecting->remaining, seconds(20));
+    ASSERT_TRUE(b.Next<Reconnected>());
+    ASSERT_TRUE(b.Next<Start>()) << "told again";
+  }
+  a.Send(NodeSucceeded{kFirst});
+  b.Send(NodeSucceeded{kFirst});
+  EXPECT_TRUE(a.Next<Finish>()->verdict.success);
+  EXPECT_TRUE(b.Next<Finish>()->verdict.success);
+}
+
+TEST_F(SessionLeaseTest, WhatWasSaidWhileTheConnectionWasCutArrives) {
+  TestNode a(server_->target(), Leased("a"));
+  TestNode b(relay_.target(), Leased("b"));
+  AwaitStart(a, kFirst);
+  AwaitStart(b, kFirst);
+  for (const RoundId round : {kFirst, kSecond}) {
+    Failure failure;
+    failure.kind = FailureKind::kWorkerExited;
+    failure.exit_code = 7;
+    relay_.Cut();
+    b.Send(WorkerFailed{round, failure});
+    const auto stop = a.Next<Stop>();
+    ASSERT_TRUE(stop);
+    EXPECT_EQ(stop->round, round);
+    EXPECT_EQ(stop->cause.exit_code, 7);
+    a.Send(NodeStopped{round, 4000});
+    relay_.Cut();
+    b.Send(NodeStopped{round, 4001});
+    if (round == kFirst) AwaitStart(a, kSecond);
+  }
+  const auto finish = a.Next<Finish>();
+  ASSERT_TRUE(finish);
+  EXPECT_EQ(finish->verdict.exit_code, 7);
+}
+
+TEST_F(SessionLeaseTest, ASilentNodeIsLostAndItsReturnRefused) {
+  TestNode a(server_->target(), Leased("a", seconds(2)));
+  TestNode b(server_->target(), Leased("b", seconds(2)));
+  const auto accepted = a.Next<Accepted>();
+  ASSERT_TRUE(accepted);
+  EXPECT_EQ(accepted->lease, seconds(2));
+  EXPECT_EQ(accepted->heartbeat, milliseconds(500));
+  // Nobody sends heartbeats here but the test: b does, a does not.
+  std::optional<Stop> stop;
+  while (!stop && !testing::Test::HasFatalFailure()) {
+    b.Send(Heartbeat{});
+    stop = b.Next<Stop>(milliseconds(300));
+  }
+  EXPECT_EQ(stop->cause.kind, FailureKind::kNodeLost);
+  EXPECT_EQ(stop->cause.host, "a");
+  const auto refused = a.Next<Refused>();
+  ASSERT_TRUE(refused);
+  EXPECT_THAT(std::string(refused->status.message()), HasSubstr("said nothing for 2 s"));
+}
+
+TEST_F(SessionLeaseTest, AServiceThatHasEndedIsNotWaitedFor) {
+  TestNode a(server_->target(), Leased("a"));
+  TestNode b(server_->target(), Leased("b"));
+  ASSERT_TRUE(b.Next<Start>());
+  server_.reset();
+  const auto ended = b.Next<SessionEnded>();
+  ASSERT_TRUE(ended);
+  EXPECT_EQ(ended->status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(ended->status.message()), HasSubstr("connection refused"));
+}
+
+}  // namespace
+}  // namespace ddprun
