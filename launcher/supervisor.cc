@@ -412,7 +412,7 @@ class Stepper {
     const auto remaining =
         std::chrono::duration_cast<std::chrono::milliseconds>(*s_.waiting_until - now_);
     std::string text = s_.waiting_reason;
-    if (remaining.count() > 0) absl::StrAppend(&text, " (giving up in ", Seconds(remaining), ")");
+    if (remaining.count() > 0) absl::StrAppend(&text, "; ", Seconds(remaining), " left");
     effects_.push_back(PrintNote{std::move(text)});
   }
 

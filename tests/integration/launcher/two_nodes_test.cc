@@ -111,7 +111,7 @@ TEST_F(TwoNodesTest, ALostServiceEndsTheOthers) {
 
 TEST_F(TwoNodesTest, APortInUseIsNamed) {
   auto first = LaunchNode(0, port_, "exec sleep 100");
-  ASSERT_TRUE(first->WaitForText("giving up in"));
+  ASSERT_TRUE(first->WaitForText(" s left"));
   auto other = LaunchNode(0, port_, "true");
   EXPECT_EQ(other->Wait(), 1);
   EXPECT_THAT(other->err(), HasSubstr(std::to_string(port_)));
@@ -134,7 +134,7 @@ TEST_F(TwoNodesTest, ANodeThatDoesNotComeIsNamed) {
 
 TEST_F(TwoNodesTest, NodesThatDisagreeAreTold) {
   auto first = LaunchNode(0, port_, "true", {"--join-timeout", "3"});
-  ASSERT_TRUE(first->WaitForText("giving up in"));
+  ASSERT_TRUE(first->WaitForText(" s left"));
   auto other = Launch({"--nnodes", "3", "--node-rank", "1", "--master-addr", "127.0.0.1",
                        "--master-port", std::to_string(port_), "true"});
   EXPECT_EQ(other->Wait(), 1);

@@ -328,7 +328,7 @@ TEST_F(SupervisorTest, ALongWaitIsExplainedAndItsChangesToo) {
   Feed(Waiting{"1 of 2 nodes is there", seconds(5)});
   Pass(kNoticeDelay);
   ASSERT_EQ(Of<PrintNote>(all_).size(), 1u);
-  EXPECT_EQ(Of<PrintNote>(all_)[0].text, "1 of 2 nodes is there (giving up in 4 s)");
+  EXPECT_EQ(Of<PrintNote>(all_)[0].text, "1 of 2 nodes is there; 4 s left");
   Feed(Waiting{"1 of 2 nodes is there", seconds(4)});
   EXPECT_EQ(Of<PrintNote>(all_).size(), 1u);
   Feed(Waiting{"something else", seconds(4)});
