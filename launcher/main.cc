@@ -4,9 +4,7 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -25,11 +23,6 @@ namespace {
 constexpr int kExitUsage = 2;
 constexpr int kExitNotExecutable = 126;
 constexpr int kExitNotFound = 127;
-
-std::optional<std::string> GetVariable(const std::string& name) {
-  const char* value = std::getenv(name.c_str());
-  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-}
 
 int Fail(const absl::Status& status, int exit_code) {
   std::fprintf(stderr, "ddprun: %s\n", std::string(status.message()).c_str());
@@ -56,7 +49,7 @@ bool OpenStandardStreams() {
 int RunDdprun(const std::vector<std::string>& arguments) {
   // First of all: from here on the environment does not have the secret.
   auto token_variable = ddprun::TakeTokenVariable();
-  auto parsed = ddprun::ParseOptions(arguments, GetVariable);
+  auto parsed = ddprun::ParseOptions(arguments, ddprun::ReadVariable);
   if (!parsed.ok()) return Fail(parsed.status(), kExitUsage);
   if (const auto* show = std::get_if<ddprun::ShowText>(&*parsed)) {
     return std::fputs(show->text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0 ? 0 : 1;
@@ -64,14 +57,14 @@ int RunDdprun(const std::vector<std::string>& arguments) {
   ddprun::Agent::Config config;
   config.options = std::get<ddprun::Options>(*std::move(parsed));
   config.cpus = ddprun::CountCpus();
-  const int gpus =
-      ddprun::CountVisibleGpus(ddprun::CountGpuDevices(), GetVariable("CUDA_VISIBLE_DEVICES"));
+  const int gpus = ddprun::CountVisibleGpus(ddprun::CountGpuDevices(),
+                                            ddprun::ReadVariable("CUDA_VISIBLE_DEVICES"));
   const absl::StatusOr<int> local_world_size =
       ddprun::LocalWorldSize(config.options, gpus, config.cpus);
   if (!local_world_size.ok()) return Fail(local_world_size.status(), 1);
   config.local_world_size = *local_world_size;
   absl::StatusOr<ddprun::Program> program =
-      ddprun::ResolveProgram(config.options, OwnFolder(), GetVariable);
+      ddprun::ResolveProgram(config.options, OwnFolder(), ddprun::ReadVariable);
   if (!program.ok()) {
     return Fail(program.status(),
                 absl::IsNotFound(program.status()) ? kExitNotFound : kExitNotExecutable);
@@ -81,8 +74,8 @@ int RunDdprun(const std::vector<std::string>& arguments) {
     // What the certificates are made of must not end up in a core file, nor be read by a debugger
     // of the same user's. Not inherited by the workers.
     prctl(PR_SET_DUMPABLE, 0);
-    auto security =
-        ddprun::Security::Open(config.options.security, std::move(token_variable), GetVariable);
+    auto security = ddprun::Security::Open(config.options.security, std::move(token_variable),
+                                           ddprun::ReadVariable);
     if (!security.ok()) return Fail(security.status(), kExitUsage);
     config.security = *std::move(security);
   }

@@ -10,6 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "proto/failure_record.h"
 #include "rendezvous/limits.h"
+#include "rendezvous/overloaded.h"
 #include "rendezvous/printable.h"
 
 namespace ddprun {
@@ -251,13 +252,6 @@ absl::StatusCode CodeOf(int code) {
   const bool known = code > 0 && code <= static_cast<int>(absl::StatusCode::kUnauthenticated);
   return known ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kUnknown;
 }
-
-template <class... Ts>
-struct Overloaded : Ts... {
-  using Ts::operator()...;
-};
-template <class... Ts>
-Overloaded(Ts...) -> Overloaded<Ts...>;
 
 }  // namespace
 

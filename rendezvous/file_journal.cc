@@ -29,7 +29,7 @@ constexpr std::size_t kCatchUpTurnsMax = 8;
 constexpr std::size_t kCatchUpBytes = 256 * 1024;
 
 absl::Status SyncFolder(const std::string& folder) {
-  const JournalFd fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const OwnedFd fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (fd.get() < 0 || fsync(fd.get()) != 0) {
     return JournalError("cannot bring to the disk the folder", folder, errno);
   }
@@ -50,8 +50,8 @@ struct Batch {
 
 class FileJournal final : public Journal {
  public:
-  FileJournal(std::string folder, const FileJournalOptions& options,
-              std::unique_ptr<JournalFd> lock, std::unique_ptr<JournalFile> file)
+  FileJournal(std::string folder, const FileJournalOptions& options, OwnedFd lock,
+              std::unique_ptr<JournalFile> file)
       : folder_(std::move(folder)),
         options_(options),
         lock_(std::move(lock)),
@@ -94,7 +94,7 @@ class FileJournal final : public Journal {
 
   const std::string folder_;
   const FileJournalOptions options_;
-  const std::unique_ptr<JournalFd> lock_;
+  const OwnedFd lock_;
   const std::uint64_t bytes_cut_;
 
   // Used by the writer; replaced by the keeper while it is the writer, so that the keeper may
@@ -382,22 +382,21 @@ absl::Status MakeFolder(const std::string& folder) {
       absl::StrCat("the journal needs a folder, and ", folder, " is a file; name another"));
 }
 
-absl::StatusOr<std::unique_ptr<JournalFd>> LockFolder(const std::string& folder) {
+absl::StatusOr<OwnedFd> LockFolder(const std::string& folder) {
   const std::string path = folder + "/lock";
-  auto lock = std::make_unique<JournalFd>(
-      open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (lock->get() < 0) return JournalError("cannot write the journal's lock", path, errno);
-  if (flock(lock->get(), LOCK_EX | LOCK_NB) != 0) {
+  OwnedFd lock(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (lock.get() < 0) return JournalError("cannot write the journal's lock", path, errno);
+  if (flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) return JournalError("cannot lock", path, errno);
     char text[32] = {};
-    const ssize_t count = pread(lock->get(), text, sizeof text - 1, 0);
+    const ssize_t count = pread(lock.get(), text, sizeof text - 1, 0);
     return absl::AlreadyExistsError(
         absl::StrCat("the journal in ", folder, " belongs to a service that runs (process ",
                      count > 0 ? text : "unknown", "); stop it, or name another folder"));
   }
   const std::string pid = absl::StrCat(getpid());
-  if (ftruncate(lock->get(), 0) != 0 ||
-      pwrite(lock->get(), pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size())) {
+  if (ftruncate(lock.get(), 0) != 0 ||
+      pwrite(lock.get(), pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size())) {
     return JournalError("cannot write the journal's lock", path, errno);
   }
   return lock;

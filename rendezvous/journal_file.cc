@@ -63,10 +63,6 @@ absl::StatusOr<std::uint64_t> RandomNumber() {
 
 }  // namespace
 
-JournalFd::~JournalFd() {
-  if (fd_ >= 0) close(fd_);
-}
-
 absl::Status JournalError(absl::string_view what, const std::string& path, int error_number) {
   absl::string_view advice;
   switch (error_number) {
@@ -96,7 +92,7 @@ absl::Status JournalError(absl::string_view what, const std::string& path, int e
 // The first 64 bits of the boot's UUID.
 std::uint64_t BootNumber() {
   static const std::uint64_t number = [] {
-    const JournalFd fd(open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
+    const OwnedFd fd(open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
     char text[37] = {};
     if (fd.get() < 0 || read(fd.get(), text, sizeof text - 1) < 36) return 0ull;
     std::string digits;

@@ -15,21 +15,9 @@
 #include "absl/strings/string_view.h"
 #include "rendezvous/journal.h"
 #include "rendezvous/journal_format.h"
+#include "rendezvous/owned_fd.h"
 
 namespace ddprun {
-
-// Closes its descriptor.
-class JournalFd {
- public:
-  explicit JournalFd(int fd) : fd_(fd) {}
-  ~JournalFd();
-  JournalFd(const JournalFd&) = delete;
-  JournalFd& operator=(const JournalFd&) = delete;
-  int get() const { return fd_; }
-
- private:
-  const int fd_;
-};
 
 // A sentence about a system call that failed on `path`, with a code that fits `error_number`, and
 // the next move where there is one.
@@ -68,7 +56,7 @@ class JournalFile {
   absl::Status WriteAt(std::uint64_t offset, absl::string_view bytes) const;
 
   std::string path_;
-  const JournalFd fd_;
+  const OwnedFd fd_;
   std::uint64_t salt_ = 0;
   std::uint64_t end_ = 0;
   std::uint64_t snapshot_end_ = 0;

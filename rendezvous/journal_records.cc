@@ -8,16 +8,10 @@
 #include "proto/journal.pb.h"
 #include "rendezvous/convert.h"
 #include "rendezvous/limits.h"
+#include "rendezvous/overloaded.h"
 
 namespace ddprun {
 namespace {
-
-template <class... Ts>
-struct Overloaded : Ts... {
-  using Ts::operator()...;
-};
-template <class... Ts>
-Overloaded(Ts...) -> Overloaded<Ts...>;
 
 // ---- Scalars. The messages' enums are ours plus one, since their zero is "unspecified".
 

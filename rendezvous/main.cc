@@ -4,7 +4,6 @@
 
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <optional>
 #include <string>
 #include <utility>
@@ -53,11 +52,6 @@ int Serve(const ddprun::ServiceCommand& command, ddprun::Security security) {
   return 0;
 }
 
-std::optional<std::string> GetVariable(const std::string& name) {
-  const char* value = std::getenv(name.c_str());
-  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-}
-
 // What proves who this service is; nothing for a unix socket, where the kernel tells.
 absl::StatusOr<ddprun::Security> OpenSecurity(
     const ddprun::ServiceCommand& command,
@@ -65,7 +59,7 @@ absl::StatusOr<ddprun::Security> OpenSecurity(
   if (absl::StartsWith(command.host, "unix:")) return ddprun::Security();
   // What the certificates are made of must not end up in a core file.
   prctl(PR_SET_DUMPABLE, 0);
-  return ddprun::Security::Open(command.security, std::move(token_variable), GetVariable);
+  return ddprun::Security::Open(command.security, std::move(token_variable), ddprun::ReadVariable);
 }
 
 }  // namespace

@@ -126,6 +126,11 @@ absl::StatusOr<Token> Token::Parse(absl::string_view text, const std::string& so
   return token;
 }
 
+std::optional<std::string> ReadVariable(const std::string& name) {
+  const char* value = std::getenv(name.c_str());
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
 std::optional<absl::StatusOr<Token>> TakeTokenVariable() {
   char* const text = std::getenv(kTokenVariable);
   if (text == nullptr) return std::nullopt;

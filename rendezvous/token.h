@@ -43,6 +43,9 @@ absl::StatusOr<Token> ReadTokenFile(const std::string& path);
 
 using GetVariable = std::function<std::optional<std::string>(const std::string& name)>;
 
+// A GetVariable: of this process's environment.
+std::optional<std::string> ReadVariable(const std::string& name);
+
 // ~/.config/ddprun/token, or in XDG_CONFIG_HOME. FAILED_PRECONDITION if neither is set.
 absl::StatusOr<std::string> DefaultTokenPath(const GetVariable& get_variable);
 
