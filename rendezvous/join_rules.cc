@@ -138,12 +138,13 @@ absl::Status CheckPlace(const RunState& state, const Join& join) {
         "a node with the id '", join.node_id.value, "' is in run '", state.run_id,
         "' already (host ", it->second.join.host, "); each agent needs an id of its own"));
   }
-  if (join.node_rank) {
-    const auto place = state.places.find(*join.node_rank);
-    if (place != state.places.end() && state.members.at(place->second).link) {
+  for (const auto* holders : {&state.asked, &state.places}) {
+    if (!join.node_rank) break;
+    const auto holder = holders->find(*join.node_rank);
+    if (holder != holders->end() && state.members.at(holder->second).link) {
       return absl::AlreadyExistsError(
           absl::StrCat("node rank ", *join.node_rank, " is held by node ",
-                       state.members.at(place->second).join.host, " already; start node ",
+                       state.members.at(holder->second).join.host, " already; start node ",
                        join.host, " with another --node-rank, or without one"));
     }
   }
