@@ -12,7 +12,7 @@ class StoreService final : public v1::Store::CallbackService {
  public:
   explicit StoreService(RunRegistry& registry) : registry_(registry) {}
 
-  grpc::ServerBidiReactor<v1::StoreRequest, v1::StoreReply>* Exchange(
+  grpc::ServerBidiReactor<v1::StoreRequests, v1::StoreReplies>* Exchange(
       grpc::CallbackServerContext* context) override;
 
  private:
