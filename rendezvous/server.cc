@@ -44,6 +44,10 @@ class RendezvousServerImpl final : public RendezvousServer {
   void set_target(std::string target) { target_ = std::move(target); }
   int port() const override { return port_; }
   std::string target() const override { return target_; }
+  std::uint64_t store_messages(const std::string& run_id, const std::string& node_id) override {
+    const std::shared_ptr<Run> run = registry_.Find(run_id);
+    return run == nullptr ? 0 : run->store_messages(NodeId{node_id});
+  }
   void WaitUntilDrained(std::chrono::milliseconds timeout) override {
     registry_.WaitUntilDrained(timeout);
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,6 +32,9 @@ class RendezvousServer {
   virtual int port() const = 0;
   virtual std::string target()
       const = 0;  // for a client on this host: "ADDRESS:PORT" or "unix:/PATH"
+
+  // How many messages about the store a node has sent in the run's round.
+  virtual std::uint64_t store_messages(const std::string& run_id, const std::string& node_id) = 0;
 
   // Waits until every node that was given a verdict has ended its stream, or the time is over.
   virtual void WaitUntilDrained(std::chrono::milliseconds timeout) = 0;

@@ -419,9 +419,10 @@ StoreFolder::Answers StoreFolder::Fail(const absl::Status& status) {
   return answers;
 }
 
-// A pop that was sent may have been served: the value must not be lost.
+// Only what waits: the others have no time of their own. And a pop that was sent may have been
+// served: the value must not be lost.
 bool StoreFolder::IsForgottenInTime(const Ask& ask) {
-  return !ask.sent && MayWait(ask.op.verb) &&
+  return !ask.sent && MayWait(ask.op.verb) && ask.op.timeout.count() > 0 &&
          !(ask.op.verb == StoreVerb::kQueuePop && ask.ever_sent);
 }
 

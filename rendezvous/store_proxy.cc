@@ -168,9 +168,12 @@ class Switchboard final : public std::enable_shared_from_this<Switchboard> {
       if (upstream_ == nullptr && !closed_ && failed_.ok() && folder_.HasBatch()) {
         const TimePoint now = Now();
         begin = !lost_since_ || now >= retry_at_;
-        if (begin) OpenLocked();
-        answers = folder_.Tick(now);
-        if (!begin) due = std::min(retry_at_, folder_.NextDeadline().value_or(retry_at_));
+        if (begin) {
+          OpenLocked();
+        } else {
+          answers = folder_.Tick(now);
+          due = std::min(retry_at_, folder_.NextDeadline().value_or(retry_at_));
+        }
       }
       upstream = upstream_;
     }
