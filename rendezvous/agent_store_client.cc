@@ -3,6 +3,7 @@
 
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -29,10 +30,14 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr std::size_t kReadBytes = 64 * 1024;
+// How long a read of the socket waits; for less than that poll() does.
+constexpr std::chrono::seconds kReadPatience{1};
 
 class AgentStoreClient final : public StoreClient {
  public:
   AgentStoreClient(Options options, int fd) : options_(std::move(options)), fd_(fd) {
+    const timeval patience{kReadPatience.count(), 0};
+    setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
     v1::StoreRequests greeting;
     *greeting.mutable_hello() = ToProto(StoreHello{});
     Write(ToFrame(greeting));
@@ -126,13 +131,15 @@ class AgentStoreClient final : public StoreClient {
 
   // By one thread at a time.
   absl::Status Read(Duration patience, std::vector<StoreReply>* replies) {
-    const auto limit =
-        std::chrono::ceil<milliseconds>(std::min<Duration>(patience, std::chrono::hours(1)));
-    pollfd ready{fd_, POLLIN, 0};
-    const int count = poll(&ready, 1, static_cast<int>(limit.count()));
-    if (count == 0 || (count < 0 && errno == EINTR)) return absl::OkStatus();
+    int flags = 0;  // comes back after kReadPatience
+    if (patience < kReadPatience) {
+      pollfd ready{fd_, POLLIN, 0};
+      const auto limit = std::chrono::ceil<milliseconds>(patience);
+      if (poll(&ready, 1, static_cast<int>(limit.count())) <= 0) return absl::OkStatus();
+      flags = MSG_DONTWAIT;
+    }
     const auto [to, room] = in_.Room(kReadBytes);
-    const ssize_t got = recv(fd_, to, room, MSG_DONTWAIT);
+    const ssize_t got = recv(fd_, to, room, flags);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return absl::OkStatus();
     if (got <= 0) return Gone(got == 0 ? "it was closed" : std::strerror(errno));
     in_.Taken(static_cast<std::size_t>(got));

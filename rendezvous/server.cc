@@ -8,6 +8,7 @@
 #include "absl/strings/strip.h"
 #include "rendezvous/addresses.h"
 #include "rendezvous/grpc_channel.h"
+#include "rendezvous/local_store.h"
 #include "rendezvous/run_registry.h"
 #include "rendezvous/session_service.h"
 #include "rendezvous/store_service.h"
@@ -22,11 +23,13 @@ class RendezvousServerImpl final : public RendezvousServer {
   explicit RendezvousServerImpl(std::optional<std::string> default_run_id)
       : registry_(std::move(default_run_id)),
         session_service_(registry_),
-        store_service_(registry_) {}
+        store_service_(registry_),
+        local_store_(std::make_shared<LocalStore>(registry_)) {}
 
   ~RendezvousServerImpl() override {
     // Nobody is waited for: those that are to hear a verdict were waited for in WaitUntilDrained().
     if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now());
+    local_store_->Close();
   }
 
   // `listen` is what gRPC calls an address.
@@ -44,6 +47,7 @@ class RendezvousServerImpl final : public RendezvousServer {
   void set_target(std::string target) { target_ = std::move(target); }
   int port() const override { return port_; }
   std::string target() const override { return target_; }
+  std::shared_ptr<StoreDoor> store_door() override { return local_store_; }
   std::uint64_t store_messages(const std::string& run_id, const std::string& node_id) override {
     const std::shared_ptr<Run> run = registry_.Find(run_id);
     return run == nullptr ? 0 : run->store_messages(NodeId{node_id});
@@ -58,6 +62,7 @@ class RendezvousServerImpl final : public RendezvousServer {
   RunRegistry registry_;
   SessionService session_service_;
   StoreService store_service_;
+  const std::shared_ptr<LocalStore> local_store_;
   std::unique_ptr<grpc::Server> server_;  // last: its streams use all of the above
 };
 

@@ -108,16 +108,17 @@ class ServiceStoreClient final : public StoreClient {
     StoreHello hello;
     hello.run_id = options_.run_id;
     hello.node_id = options_.node_id;
-    upstream_ = StoreUpstream::Make(
-        channel_, std::move(hello),
-        [calls = calls_](StoreBatch* batch) { return calls->TakeBatch(batch); },
-        [calls = calls_](std::vector<StoreReply> replies) { calls->Answer(std::move(replies)); },
-        [calls = calls_, target = options_.target](const StoreUpstream*,
-                                                   const grpc::Status& status) {
-          calls->End(absl::UnavailableError(absl::StrCat(
-              "the connection to the store at ", target,
-              " is gone: ", status.ok() ? "it was closed" : ReasonInWords(status, target))));
-        });
+    upstream_ = std::make_shared<StoreUpstream>(
+        channel_, options_.target, std::move(hello),
+        StoreLink::Handlers{[calls = calls_](StoreBatch* batch) { return calls->TakeBatch(batch); },
+                            [calls = calls_](std::vector<StoreReply> replies) {
+                              calls->Answer(std::move(replies));
+                            },
+                            [calls = calls_, target = options_.target](const absl::Status& status) {
+                              calls->End(absl::UnavailableError(absl::StrCat(
+                                  "the connection to the store at ", target,
+                                  " is gone: ", status.ok() ? "it was closed" : status.message())));
+                            }});
     upstream_->Begin();
   }
 

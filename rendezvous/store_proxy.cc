@@ -34,13 +34,13 @@ StoreFolder::Answer ErrorTo(StoreWorker worker, std::uint64_t id, absl::Status s
 }
 
 // Whether another stream may fare better.
-bool MayPass(grpc::StatusCode code) {
+bool MayPass(absl::StatusCode code) {
   switch (code) {
-    case grpc::StatusCode::INVALID_ARGUMENT:
-    case grpc::StatusCode::FAILED_PRECONDITION:
-    case grpc::StatusCode::PERMISSION_DENIED:
-    case grpc::StatusCode::UNAUTHENTICATED:
-    case grpc::StatusCode::UNIMPLEMENTED:
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kPermissionDenied:
+    case absl::StatusCode::kUnauthenticated:
+    case absl::StatusCode::kUnimplemented:
       return false;
     default:
       return true;
@@ -71,7 +71,7 @@ class Switchboard final : public std::enable_shared_from_this<Switchboard> {
 
   void SetRound(RoundId round) {
     StoreFolder::Answers answers;
-    std::shared_ptr<StoreUpstream> upstream;
+    std::shared_ptr<StoreLink> upstream;
     {
       absl::MutexLock lock(&mutex_);
       answers = folder_.SetRound(round);
@@ -83,7 +83,7 @@ class Switchboard final : public std::enable_shared_from_this<Switchboard> {
 
   void Fail(absl::Status status) {
     StoreFolder::Answers answers;
-    std::shared_ptr<StoreUpstream> upstream;
+    std::shared_ptr<StoreLink> upstream;
     {
       absl::MutexLock lock(&mutex_);
       failed_ = std::move(status);
@@ -96,7 +96,7 @@ class Switchboard final : public std::enable_shared_from_this<Switchboard> {
 
   void Close() {
     std::shared_ptr<WorkerSocket> socket;
-    std::shared_ptr<StoreUpstream> upstream;
+    std::shared_ptr<StoreLink> upstream;
     {
       absl::MutexLock lock(&mutex_);
       closed_ = true;
@@ -160,7 +160,7 @@ class Switchboard final : public std::enable_shared_from_this<Switchboard> {
   // What the workers have asked by now goes up together.
   std::optional<TimePoint> OnIdle() {
     StoreFolder::Answers answers;
-    std::shared_ptr<StoreUpstream> upstream;
+    std::shared_ptr<StoreLink> upstream;
     bool begin = false;
     std::optional<TimePoint> due;
     {
@@ -197,15 +197,19 @@ class Switchboard final : public std::enable_shared_from_this<Switchboard> {
     hello.node_id = options_.node_id.value;
     hello.stream = stream;
     hello.unanswered = folder_.Unanswered();
-    upstream_ = StoreUpstream::Make(
-        options_.channel->channel(), std::move(hello),
+    StoreLink::Handlers handlers{
         [self, stream](StoreBatch* batch) { return self->TakeBatch(stream, batch); },
         [self, stream](std::vector<StoreReply> replies) {
           self->OnReplies(stream, std::move(replies));
         },
-        [self, stream](const StoreUpstream*, const grpc::Status& status) {
-          self->OnUpstreamEnd(stream, status);
-        });
+        [self, stream](const absl::Status& status) { self->OnUpstreamEnd(stream, status); }};
+    if (options_.door != nullptr) {
+      upstream_ = options_.door->Open(std::move(hello), std::move(handlers));
+    } else {
+      upstream_ =
+          std::make_shared<StoreUpstream>(options_.channel->channel(), options_.channel->target(),
+                                          std::move(hello), std::move(handlers));
+    }
   }
 
   bool TakeBatch(std::uint64_t stream, StoreBatch* batch) {
@@ -217,7 +221,7 @@ class Switchboard final : public std::enable_shared_from_this<Switchboard> {
 
   void OnReplies(std::uint64_t stream, std::vector<StoreReply> replies) {
     StoreFolder::Answers answers;
-    std::shared_ptr<StoreUpstream> upstream;
+    std::shared_ptr<StoreLink> upstream;
     {
       absl::MutexLock lock(&mutex_);
       if (stream != stream_ || upstream_ == nullptr) return;
@@ -230,7 +234,7 @@ class Switchboard final : public std::enable_shared_from_this<Switchboard> {
     upstream->Flush();
   }
 
-  void OnUpstreamEnd(std::uint64_t stream, const grpc::Status& status) {
+  void OnUpstreamEnd(std::uint64_t stream, const absl::Status& status) {
     StoreFolder::Answers answers;
     std::shared_ptr<WorkerSocket> socket;
     {
@@ -241,13 +245,13 @@ class Switchboard final : public std::enable_shared_from_this<Switchboard> {
       folder_.Lost();
       const TimePoint now = Now();
       if (!lost_since_) lost_since_ = now;
-      if (MayPass(status.error_code()) && now - *lost_since_ < options_.reconnect_timeout) {
+      if (MayPass(status.code()) && now - *lost_since_ < options_.reconnect_timeout) {
         retry_at_ = std::min(now + backoff_, *lost_since_ + options_.reconnect_timeout);
         backoff_ = std::min(2 * backoff_, kConnectBackoffMax);
       } else {
         answers = folder_.Fail(absl::UnavailableError(
             absl::StrCat("the node's connection to the rendezvous service's store ended: ",
-                         ReasonInWords(status, options_.channel->target()))));
+                         status.ok() ? "it was closed" : status.message())));
         lost_since_.reset();
         backoff_ = kConnectBackoffMin;
       }
@@ -285,7 +289,7 @@ class Switchboard final : public std::enable_shared_from_this<Switchboard> {
   std::shared_ptr<WorkerSocket> socket_ ABSL_GUARDED_BY(mutex_);
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status failed_ ABSL_GUARDED_BY(mutex_);
-  std::shared_ptr<StoreUpstream> upstream_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<StoreLink> upstream_ ABSL_GUARDED_BY(mutex_);
   std::uint64_t stream_ ABSL_GUARDED_BY(mutex_) = 0;
   // Since when nothing was heard of a service that is asked, and when it is tried again.
   std::optional<TimePoint> lost_since_ ABSL_GUARDED_BY(mutex_);

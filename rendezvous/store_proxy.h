@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "rendezvous/session_client.h"
+#include "rendezvous/store_link.h"
 
 namespace ddprun {
 
@@ -19,6 +20,8 @@ class StoreProxy {
   struct Options {
     std::string socket_path;  // in a folder of mode 0700; at most 107 bytes
     std::shared_ptr<ServiceChannel> channel;
+    // Of the service, where it is in this process; the channel is then not used.
+    std::shared_ptr<StoreDoor> door;
     std::string run_id;
     NodeId node_id;
     // How long operations wait for a service that went away, before they are answered UNAVAILABLE.

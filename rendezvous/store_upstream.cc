@@ -4,23 +4,16 @@
 #include <utility>
 
 #include "rendezvous/convert.h"
+#include "rendezvous/grpc_channel.h"
 
 namespace ddprun {
 
-std::shared_ptr<StoreUpstream> StoreUpstream::Make(const std::shared_ptr<grpc::Channel>& channel,
-                                                   StoreHello hello, TakeBatch take_batch,
-                                                   OnReplies on_replies, OnEnd on_end) {
-  return std::make_shared<StoreUpstream>(channel, std::move(hello), std::move(take_batch),
-                                         std::move(on_replies), std::move(on_end));
-}
-
-StoreUpstream::StoreUpstream(const std::shared_ptr<grpc::Channel>& channel, StoreHello hello,
-                             TakeBatch take_batch, OnReplies on_replies, OnEnd on_end)
+StoreUpstream::StoreUpstream(const std::shared_ptr<grpc::Channel>& channel, std::string target,
+                             StoreHello hello, Handlers handlers)
     : stub_(v1::Store::NewStub(channel)),
+      target_(std::move(target)),
       hello_(std::move(hello)),
-      take_batch_(std::move(take_batch)),
-      on_replies_(std::move(on_replies)),
-      on_end_(std::move(on_end)),
+      handlers_(std::move(handlers)),
       out_([this](v1::StoreRequests* message) { return Fill(message); },
            [this](const v1::StoreRequests* message) { StartWrite(message); },
            [this] {
@@ -34,6 +27,7 @@ void StoreUpstream::Begin() {
   // Requests come from any thread; without the hold the stream could be done under their hands.
   AddHold();
   StartRead(&replies_);
+  begun_ = true;
   Flush();
   StartCall();
 }
@@ -42,7 +36,7 @@ bool StoreUpstream::Fill(v1::StoreRequests* message) {
   const bool greet = !std::exchange(greeted_, true);
   if (greet) *message->mutable_hello() = ToProto(hello_);
   StoreBatch batch;
-  if (!take_batch_(&batch)) return greet;
+  if (!handlers_.take_batch(&batch)) return greet;
   AddTo(message, std::move(batch));
   return true;
 }
@@ -53,16 +47,17 @@ void StoreUpstream::OnReadDone(bool ok) {
     out_.Flush();
     return;
   }
-  on_replies_(FromProto(std::move(replies_)));
+  handlers_.on_replies(FromProto(std::move(replies_)));
   replies_.Clear();
   StartRead(&replies_);
 }
 
 void StoreUpstream::OnDone(const grpc::Status& status) {
-  on_end_(this, status);
+  handlers_.on_end(status.ok() ? absl::OkStatus()
+                               : absl::Status(static_cast<absl::StatusCode>(status.error_code()),
+                                              ReasonInWords(status, target_)));
   // They hold whoever holds this stream. Whoever still flushes finds the writer ended.
-  on_replies_ = nullptr;
-  on_end_ = nullptr;
+  handlers_ = {};
   self_.reset();
 }
 

@@ -5,38 +5,30 @@
 
 #include <grpcpp/grpcpp.h>
 
-#include <functional>
+#include <atomic>
 #include <memory>
+#include <string>
 
 #include "proto/ddprun.grpc.pb.h"
 #include "rendezvous/batch_writer.h"
-#include "rendezvous/store_batch.h"
+#include "rendezvous/store_link.h"
 
 namespace ddprun {
 
-class StoreUpstream final : public grpc::ClientBidiReactor<v1::StoreRequests, v1::StoreReplies>,
+class StoreUpstream final : public StoreLink,
+                            public grpc::ClientBidiReactor<v1::StoreRequests, v1::StoreReplies>,
                             public std::enable_shared_from_this<StoreUpstream> {
  public:
-  // All are called on gRPC's threads. What there is to say now; false: nothing.
-  using TakeBatch = std::function<bool(StoreBatch*)>;
-  // One at a time; OnEnd is the last.
-  using OnReplies = std::function<void(std::vector<StoreReply>)>;
-  using OnEnd = std::function<void(const StoreUpstream*, const grpc::Status&)>;
+  // `target` is what the channel leads to, for people.
+  StoreUpstream(const std::shared_ptr<grpc::Channel>& channel, std::string target, StoreHello hello,
+                Handlers handlers);
 
-  // Does not wait for the other side. The stream keeps itself alive until OnEnd was called.
-  // Begin() writes the greeting, and what there is to say with it.
-  static std::shared_ptr<StoreUpstream> Make(const std::shared_ptr<grpc::Channel>& channel,
-                                             StoreHello hello, TakeBatch take_batch,
-                                             OnReplies on_replies, OnEnd on_end);
-  void Begin();
-
-  StoreUpstream(const std::shared_ptr<grpc::Channel>& channel, StoreHello hello,
-                TakeBatch take_batch, OnReplies on_replies, OnEnd on_end);
-
-  // There is something to say. Threadsafe; after the end it does nothing.
-  void Flush() { out_.Flush(); }
-
-  void Cancel() { context_.TryCancel(); }
+  // StoreLink. The handlers are called on gRPC's threads.
+  void Begin() override;
+  void Flush() override {
+    if (begun_) out_.Flush();
+  }
+  void Cancel() override { context_.TryCancel(); }
 
   void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override { out_.OnWriteDone(ok); }
@@ -46,12 +38,12 @@ class StoreUpstream final : public grpc::ClientBidiReactor<v1::StoreRequests, v1
   bool Fill(v1::StoreRequests* message);
 
   const std::unique_ptr<v1::Store::Stub> stub_;
-  StoreHello hello_;
+  const std::string target_;
+  const StoreHello hello_;
   bool greeted_ = false;  // on the writing side only
-  TakeBatch take_batch_;
-  OnReplies on_replies_;
-  OnEnd on_end_;
+  Handlers handlers_;
   grpc::ClientContext context_;
+  std::atomic<bool> begun_ = false;  // before, the call is not there to write on
   std::shared_ptr<StoreUpstream> self_;
   v1::StoreReplies replies_;
   BatchWriter<v1::StoreRequests> out_;

@@ -15,12 +15,14 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class StoreProxyTest : public ::testing::Test {
+// Of an agent that reaches the service over its connection, and of one whose process it is in.
+class StoreProxyTest : public ::testing::TestWithParam<bool> {
  protected:
   StoreProxyTest() : server_(StartServer()), node_(server_->target(), MakeJoin("a", 1)) {
     EXPECT_TRUE(node_.Next<Start>());
     auto proxy = StoreProxy::Start({.socket_path = dir_ / "s",
                                     .channel = node_.channel(),
+                                    .door = GetParam() ? server_->store_door() : nullptr,
                                     .run_id = "run",
                                     .node_id = NodeId{"id-a"}});
     EXPECT_TRUE(proxy.ok()) << proxy.status();
@@ -49,17 +51,17 @@ class StoreProxyTest : public ::testing::Test {
   std::unique_ptr<StoreProxy> proxy_;
 };
 
-TEST_F(StoreProxyTest, AllVerbs) { ExpectAllVerbsWork(*Connect()); }
+TEST_P(StoreProxyTest, AllVerbs) { ExpectAllVerbsWork(*Connect()); }
 
-TEST_F(StoreProxyTest, Waits) { ExpectWaitsWork(*Connect(), *Connect()); }
+TEST_P(StoreProxyTest, Waits) { ExpectWaitsWork(*Connect(), *Connect()); }
 
-TEST_F(StoreProxyTest, ConcurrentCallers) { ExpectConcurrentCallersWork(*Connect()); }
+TEST_P(StoreProxyTest, ConcurrentCallers) { ExpectConcurrentCallersWork(*Connect()); }
 
-TEST_F(StoreProxyTest, WorkersAndDirectClientsSeeOneStore) {
+TEST_P(StoreProxyTest, WorkersAndDirectClientsSeeOneStore) {
   ExpectWaitsWork(*Connect(), *ConnectDirectly());
 }
 
-TEST_F(StoreProxyTest, ARoundChangeAbortsWaitersAndLaterOperations) {
+TEST_P(StoreProxyTest, ARoundChangeAbortsWaitersAndLaterOperations) {
   auto store = Connect();
   auto waiting = std::async(std::launch::async, [&] {
     return store->Call(WithTimeout(MakeOp(StoreVerb::kGet, {"never"}), std::chrono::seconds(60)));
@@ -74,7 +76,7 @@ TEST_F(StoreProxyTest, ARoundChangeAbortsWaitersAndLaterOperations) {
 }
 
 // The pops of a worker that has gone must not take the values that others wait for.
-TEST_F(StoreProxyTest, AWorkersEndTakesItsWaitsAlong) {
+TEST_P(StoreProxyTest, AWorkersEndTakesItsWaitsAlong) {
   constexpr std::uint64_t kPops = 20'000;
   RawWorker worker(dir_ / "s");
   StoreBatch batch;
@@ -98,7 +100,7 @@ TEST_F(StoreProxyTest, AWorkersEndTakesItsWaitsAlong) {
   } while (other->Call(MakeOp(StoreVerb::kQueueLen, {"q"})).number == 0);
 }
 
-TEST_F(StoreProxyTest, AWorkerOfAnotherProtocolIsToldSo) {
+TEST_P(StoreProxyTest, AWorkerOfAnotherProtocolIsToldSo) {
   RawWorker worker(dir_ / "s");
   v1::StoreRequests greeting;
   greeting.mutable_hello()->set_protocol_version(999);
@@ -111,7 +113,7 @@ TEST_F(StoreProxyTest, AWorkerOfAnotherProtocolIsToldSo) {
 }
 
 // What is no message ends its own stream and nobody else's.
-TEST_F(StoreProxyTest, GarbageEndsItsStream) {
+TEST_P(StoreProxyTest, GarbageEndsItsStream) {
   auto other = Connect();
   for (const std::string& garbage :
        {std::string("\xff\xff\xff\xff", 4), std::string("\4\0\0\0\xff\xff\xff\xff", 8)}) {
@@ -122,7 +124,7 @@ TEST_F(StoreProxyTest, GarbageEndsItsStream) {
   EXPECT_TRUE(other->Call(MakeOp(StoreVerb::kNumKeys, {})).status.ok());
 }
 
-TEST_F(StoreProxyTest, TheServicesEndIsUnavailable) {
+TEST_P(StoreProxyTest, TheServicesEndIsUnavailable) {
   auto store = Connect();
   auto waiting = std::async(std::launch::async, [&] {
     return store->Call(WithTimeout(MakeOp(StoreVerb::kGet, {"never"}), std::chrono::seconds(60)));
@@ -132,7 +134,7 @@ TEST_F(StoreProxyTest, TheServicesEndIsUnavailable) {
   EXPECT_EQ(waiting.get().status.code(), absl::StatusCode::kUnavailable);
 }
 
-TEST_F(StoreProxyTest, TheProxysEndIsUnavailableAndRemovesTheSocket) {
+TEST_P(StoreProxyTest, TheProxysEndIsUnavailableAndRemovesTheSocket) {
   auto store = Connect();
   auto waiting = std::async(std::launch::async, [&] {
     return store->Call(WithTimeout(MakeOp(StoreVerb::kGet, {"never"}), std::chrono::seconds(60)));
@@ -143,7 +145,7 @@ TEST_F(StoreProxyTest, TheProxysEndIsUnavailableAndRemovesTheSocket) {
   EXPECT_FALSE(std::filesystem::exists(dir_ / "s"));
 }
 
-TEST_F(StoreProxyTest, ATakenOrTooLongPathIsRefused) {
+TEST_P(StoreProxyTest, ATakenOrTooLongPathIsRefused) {
   const auto start = [this](const std::string& path) {
     return StoreProxy::Start({.socket_path = path,
                               .channel = node_.channel(),
@@ -156,6 +158,10 @@ TEST_F(StoreProxyTest, ATakenOrTooLongPathIsRefused) {
   EXPECT_EQ(start(dir_ / std::string(120, 'x')), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(start(dir_ / "no/such/folder"), absl::StatusCode::kInvalidArgument);
 }
+
+INSTANTIATE_TEST_SUITE_P(Agent, StoreProxyTest, ::testing::Bool(), [](const auto& of) {
+  return of.param ? "InTheServicesProcess" : "OverItsConnection";
+});
 
 }  // namespace
 }  // namespace ddprun
