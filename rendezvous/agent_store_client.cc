@@ -23,6 +23,7 @@
 #include "rendezvous/convert.h"
 #include "rendezvous/frame.h"
 #include "rendezvous/limits.h"
+#include "rendezvous/store_codec.h"
 
 namespace ddprun {
 namespace {
@@ -44,10 +45,9 @@ class AgentStoreClient final : public StoreClient {
   }
   ~AgentStoreClient() override { close(fd_); }
 
-  StoreResult Call(StoreOp op) override {
+  StoreResult Call(const StoreOp& op) override {
     const milliseconds timeout =
         std::clamp<milliseconds>(op.timeout, milliseconds{0}, milliseconds(kStoreTimeoutMax));
-    op.round = options_.round;
     Waiting call;
     std::uint64_t id = 0;
     {
@@ -56,9 +56,7 @@ class AgentStoreClient final : public StoreClient {
       id = ++last_id_;
       calls_.emplace(id, &call);
     }
-    StoreBatch batch;
-    batch.requests.push_back({id, std::move(op)});
-    Say(std::move(batch));
+    Write(ToRequestFrame(id, options_.round, op));
     // An agent that hangs must not hang the worker too.
     const milliseconds patience = timeout + milliseconds(kStoreAnswerSlack);
     if (Wait(call, std::chrono::steady_clock::now() + patience)) return std::move(call.result);
@@ -66,9 +64,9 @@ class AgentStoreClient final : public StoreClient {
       absl::MutexLock lock(&mutex_);
       calls_.erase(id);
     }
-    batch.requests.clear();
-    batch.requests.push_back({id, std::nullopt});
-    Say(std::move(batch));
+    v1::StoreRequests cancel;
+    AddTo(&cancel, {{{id, std::nullopt}}, {}, 0});
+    Write(ToFrame(cancel));
     return {
         absl::DeadlineExceededError(absl::StrCat(
             "the store at ", options_.target, " did not answer within ", patience.count(), " ms")),
@@ -85,12 +83,6 @@ class AgentStoreClient final : public StoreClient {
     StoreResult result;
     absl::CondVar changed;  // answered, or nobody reads
   };
-
-  void Say(StoreBatch batch) {
-    v1::StoreRequests message;
-    AddTo(&message, std::move(batch));
-    Write(ToFrame(message));
-  }
 
   // What cannot be written is found out by whoever reads.
   void Write(const std::string& frame) {
@@ -145,6 +137,9 @@ class AgentStoreClient final : public StoreClient {
     in_.Taken(static_cast<std::size_t>(got));
     std::string_view frame;
     while (in_.Next(&frame)) {
+      const std::size_t before = replies->size();
+      if (ReadReplies(frame, replies)) continue;
+      replies->resize(before);
       v1::StoreReplies message;
       if (!message.ParseFromArray(frame.data(), static_cast<int>(frame.size()))) {
         return Gone("what it says is no message of the store");

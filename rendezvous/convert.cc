@@ -10,21 +10,48 @@
 #include "rendezvous/limits.h"
 
 namespace ddprun {
-namespace {
 
 using std::chrono::milliseconds;
+
+std::chrono::milliseconds ToMilliseconds(const google::protobuf::Duration& from) {
+  constexpr std::int64_t kSecondsMax = 366LL * 24 * 3600;
+  const std::int64_t seconds = std::clamp<std::int64_t>(from.seconds(), -kSecondsMax, kSecondsMax);
+  return milliseconds(seconds * 1000 + from.nanos() / 1'000'000);
+}
+
+std::string ToUtf8(const std::string& text) {
+  std::string out;
+  out.reserve(text.size());
+  for (std::size_t i = 0; i < text.size();) {
+    const auto lead = static_cast<unsigned char>(text[i]);
+    const std::size_t length = lead < 0x80                   ? 1
+                               : lead >= 0xC2 && lead < 0xE0 ? 2
+                               : (lead & 0xF0) == 0xE0       ? 3
+                               : lead >= 0xF0 && lead < 0xF5 ? 4
+                                                             : 0;
+    bool good = length > 0 && i + length <= text.size();
+    for (std::size_t k = 1; good && k < length; ++k) {
+      good = (static_cast<unsigned char>(text[i + k]) & 0xC0) == 0x80;
+    }
+    if (good && length == 3) {
+      const auto second = static_cast<unsigned char>(text[i + 1]);
+      good = !(lead == 0xE0 && second < 0xA0) && !(lead == 0xED && second >= 0xA0);
+    }
+    if (good && length == 4) {
+      const auto second = static_cast<unsigned char>(text[i + 1]);
+      good = !(lead == 0xF0 && second < 0x90) && !(lead == 0xF4 && second >= 0x90);
+    }
+    out.append(good ? text.substr(i, length) : "?");
+    i += good ? length : 1;
+  }
+  return out;
+}
+
+namespace {
 
 void SetDuration(milliseconds from, google::protobuf::Duration* to) {
   to->set_seconds(from.count() / 1000);
   to->set_nanos(static_cast<std::int32_t>(from.count() % 1000) * 1'000'000);
-}
-
-// Out of a hostile or broken message may come any number; cut it so that adding it to a time cannot
-// overflow.
-milliseconds GetDuration(const google::protobuf::Duration& from) {
-  constexpr std::int64_t kSecondsMax = 366LL * 24 * 3600;
-  const std::int64_t seconds = std::clamp<std::int64_t>(from.seconds(), -kSecondsMax, kSecondsMax);
-  return milliseconds(seconds * 1000 + from.nanos() / 1'000'000);
 }
 
 std::string Cut(std::string text, std::size_t size_max) {
@@ -67,49 +94,19 @@ FailureKind FromProto(v1::Failure::Kind kind) {
   }
 }
 
-// Strings of the wire must be UTF-8, and a worker's output need not be: what is not printable ASCII
-// and not part of a well-formed sequence becomes '?'.
-std::string Utf8(const std::string& text) {
-  std::string out;
-  out.reserve(text.size());
-  for (std::size_t i = 0; i < text.size();) {
-    const auto lead = static_cast<unsigned char>(text[i]);
-    const std::size_t length = lead < 0x80                   ? 1
-                               : lead >= 0xC2 && lead < 0xE0 ? 2
-                               : (lead & 0xF0) == 0xE0       ? 3
-                               : lead >= 0xF0 && lead < 0xF5 ? 4
-                                                             : 0;
-    bool good = length > 0 && i + length <= text.size();
-    for (std::size_t k = 1; good && k < length; ++k) {
-      good = (static_cast<unsigned char>(text[i + k]) & 0xC0) == 0x80;
-    }
-    if (good && length == 3) {
-      const auto second = static_cast<unsigned char>(text[i + 1]);
-      good = !(lead == 0xE0 && second < 0xA0) && !(lead == 0xED && second >= 0xA0);
-    }
-    if (good && length == 4) {
-      const auto second = static_cast<unsigned char>(text[i + 1]);
-      good = !(lead == 0xF0 && second < 0x90) && !(lead == 0xF4 && second >= 0x90);
-    }
-    out.append(good ? text.substr(i, length) : "?");
-    i += good ? length : 1;
-  }
-  return out;
-}
-
 void Fill(const Failure& from, v1::Failure* to) {
   to->set_kind(ToProto(from.kind));
   to->set_rank(from.rank);
   to->set_local_rank(from.local_rank);
   to->set_node_rank(from.node_rank);
-  to->set_host(Utf8(from.host));
+  to->set_host(ToUtf8(from.host));
   to->set_pid(from.pid);
   to->set_exit_code(from.exit_code);
   to->set_signal(from.signal);
-  to->set_message(Utf8(Cut(from.message, kFailureMessageBytesMax)));
+  to->set_message(ToUtf8(Cut(from.message, kFailureMessageBytesMax)));
   const std::size_t skip = from.last_lines.size() - std::min(from.last_lines.size(), kLastLinesMax);
   for (std::size_t i = skip; i < from.last_lines.size(); ++i) {
-    to->add_last_lines(Utf8(Cut(from.last_lines[i], kLastLineBytesMax)));
+    to->add_last_lines(ToUtf8(Cut(from.last_lines[i], kLastLineBytesMax)));
   }
   SetDuration(from.age, to->mutable_age());
 }
@@ -129,7 +126,7 @@ Failure Read(const v1::Failure& from) {
   for (int i = std::max(0, from.last_lines_size() - lines_max); i < from.last_lines_size(); ++i) {
     to.last_lines.push_back(Cut(from.last_lines(i), kLastLineBytesMax));
   }
-  to.age = GetDuration(from.age());
+  to.age = ToMilliseconds(from.age());
   return to;
 }
 
@@ -159,16 +156,16 @@ Verdict Read(const v1::Verdict& from) {
 
 void Fill(const Join& from, v1::Join* to) {
   to->set_protocol_version(from.protocol_version);
-  to->set_software_version(Utf8(from.software_version));
-  to->set_run_id(Utf8(from.run_id));
-  to->set_node_id(Utf8(from.node_id.value));
-  to->set_host(Utf8(from.host));
+  to->set_software_version(ToUtf8(from.software_version));
+  to->set_run_id(ToUtf8(from.run_id));
+  to->set_node_id(ToUtf8(from.node_id.value));
+  to->set_host(ToUtf8(from.host));
   if (from.node_rank) to->set_node_rank(*from.node_rank);
   to->set_local_world_size(from.local_world_size);
   to->set_nodes_min(from.nodes_min);
   to->set_nodes_max(from.nodes_max);
   to->set_restarts_max(from.restarts_max);
-  to->set_address(Utf8(from.address));
+  to->set_address(ToUtf8(from.address));
   to->set_worker_port(from.worker_port);
   SetDuration(from.join_timeout, to->mutable_join_timeout());
 }
@@ -187,7 +184,7 @@ Join Read(const v1::Join& from) {
   to.restarts_max = from.restarts_max();
   to.address = from.address();
   to.worker_port = from.worker_port();
-  to.join_timeout = GetDuration(from.join_timeout());
+  to.join_timeout = ToMilliseconds(from.join_timeout());
   return to;
 }
 
@@ -294,7 +291,7 @@ v1::Directive ToProto(const Directive& directive) {
                  [&](const Refused& refused) {
                    message.mutable_refused()->set_code(static_cast<int>(refused.status.code()));
                    message.mutable_refused()->set_message(
-                       Utf8(std::string(refused.status.message())));
+                       ToUtf8(std::string(refused.status.message())));
                  }},
       directive);
   return message;
@@ -303,7 +300,7 @@ v1::Directive ToProto(const Directive& directive) {
 absl::StatusOr<Directive> FromProto(const v1::Directive& message) {
   switch (message.kind_case()) {
     case v1::Directive::kWaiting:
-      return Waiting{message.waiting().reason(), GetDuration(message.waiting().remaining())};
+      return Waiting{message.waiting().reason(), ToMilliseconds(message.waiting().remaining())};
     case v1::Directive::kStart:
       return Read(message.start());
     case v1::Directive::kStop:
@@ -344,7 +341,7 @@ absl::StatusOr<StoreOp> FromProto(v1::StoreOp message) {
   op.values.reserve(static_cast<std::size_t>(message.values_size()));
   for (std::string& value : *message.mutable_values()) op.values.push_back(std::move(value));
   op.number = message.number();
-  op.timeout = GetDuration(message.timeout());
+  op.timeout = ToMilliseconds(message.timeout());
   return op;
 }
 
@@ -414,7 +411,7 @@ v1::StoreReply ToProto(StoreReply reply) {
   message.set_keep(reply.keep);
   message.set_forget(reply.forget);
   message.set_code(static_cast<int>(result.status.code()));
-  if (!result.status.ok()) message.set_message(Utf8(std::string(result.status.message())));
+  if (!result.status.ok()) message.set_message(ToUtf8(std::string(result.status.message())));
   for (std::string& value : result.values) *message.add_values() = std::move(value);
   message.set_number(result.number);
   for (std::string& key : result.keys) *message.add_keys() = std::move(key);

@@ -4,6 +4,8 @@
 // the cores.
 #pragma once
 
+#include <chrono>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -12,6 +14,12 @@
 #include "rendezvous/store_batch.h"
 
 namespace ddprun {
+
+// Whatever the message has: it is cut so that adding it to a time cannot overflow.
+std::chrono::milliseconds ToMilliseconds(const google::protobuf::Duration& from);
+// Strings of the wire must be UTF-8, and a worker's words need not be: what is not printable ASCII
+// and not part of a well-formed sequence becomes '?'.
+std::string ToUtf8(const std::string& text);
 
 v1::Report ToProto(const Report& report);
 absl::StatusOr<Report> FromProto(const v1::Report& message);

@@ -8,19 +8,15 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "google/protobuf/message_lite.h"
 #include "rendezvous/limits.h"
 
 namespace ddprun {
 
-std::string ToFrame(const google::protobuf::MessageLite& message);
+inline constexpr std::size_t kFrameLengthBytes = 4;
 
-// A StoreReplies with one reply, for each of `ids`: what they share is serialised once. `reply` is
-// a StoreReply without its id.
-std::vector<std::string> ToReplyFrames(const google::protobuf::MessageLite& reply,
-                                       const std::vector<std::uint64_t>& ids);
+std::string ToFrame(const google::protobuf::MessageLite& message);
 
 // Cuts what comes from a socket into messages.
 class FrameReader {

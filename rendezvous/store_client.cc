@@ -127,7 +127,8 @@ class ServiceStoreClient final : public StoreClient {
     calls_->WaitUntilEnded();
   }
 
-  StoreResult Call(StoreOp op) override {
+  StoreResult Call(const StoreOp& asked) override {
+    StoreOp op = asked;
     const milliseconds timeout =
         std::clamp<milliseconds>(op.timeout, milliseconds{0}, milliseconds(kStoreTimeoutMax));
     op.round = options_.round;

@@ -15,6 +15,7 @@
 #include "rendezvous/frame.h"
 #include "rendezvous/grpc_channel.h"
 #include "rendezvous/limits.h"
+#include "rendezvous/store_codec.h"
 #include "rendezvous/store_folder.h"
 #include "rendezvous/store_upstream.h"
 #include "rendezvous/worker_socket.h"
@@ -113,6 +114,22 @@ class Switchboard final : public std::enable_shared_from_this<Switchboard> {
   // ---- On the socket's thread
 
   bool OnMessage(StoreWorker worker, std::string_view message) {
+    StoreBatch batch;
+    StoreFolder::Answers answers;
+    if (!ReadRequests(message, &batch.requests)) {
+      batch = {};
+      if (!ReadAny(worker, message, batch, answers)) return false;
+    }
+    {
+      absl::MutexLock lock(&mutex_);
+      for (StoreRequest& request : batch.requests) SubmitLocked(worker, request, answers);
+    }
+    Send(std::move(answers));
+    return true;
+  }
+
+  bool ReadAny(StoreWorker worker, std::string_view message, StoreBatch& batch,
+               StoreFolder::Answers& answers) {
     v1::StoreRequests requests;
     if (!requests.ParseFromArray(message.data(), static_cast<int>(message.size()))) return false;
     if (requests.has_hello() && requests.hello().protocol_version() != kProtocolVersion) {
@@ -125,16 +142,10 @@ class Switchboard final : public std::enable_shared_from_this<Switchboard> {
       return false;
     }
     std::vector<StoreReply> refused;
-    StoreBatch batch = FromProto(std::move(requests), &refused);
-    StoreFolder::Answers answers;
+    batch = FromProto(std::move(requests), &refused);
     for (StoreReply& reply : refused) {
-      answers.push_back({std::move(reply.result), {{worker, reply.id}}});
+      answers.push_back(ErrorTo(worker, reply.id, std::move(reply.result.status)));
     }
-    {
-      absl::MutexLock lock(&mutex_);
-      for (StoreRequest& request : batch.requests) SubmitLocked(worker, request, answers);
-    }
-    Send(std::move(answers));
     return true;
   }
 
@@ -273,9 +284,7 @@ class Switchboard final : public std::enable_shared_from_this<Switchboard> {
     for (StoreFolder::Answer& answer : answers) {
       ids.clear();
       for (const auto& to : answer.to) ids.push_back(to.second);
-      StoreReply reply;
-      reply.result = std::move(answer.result);
-      std::vector<std::string> frames = ToReplyFrames(ToProto(std::move(reply)), ids);
+      std::vector<std::string> frames = ToReplyFrames(answer.result, ids);
       for (std::size_t i = 0; i < frames.size(); ++i) {
         socket->Send(answer.to[i].first, std::move(frames[i]));
       }
