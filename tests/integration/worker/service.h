@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A real rendezvous service in the test's process, a node that has joined it, and the node's store
-// proxy.
+// A real rendezvous service in the test's process, a node that has joined it, and the store proxies
+// of two nodes: one over a connection, one in the service's process.
 #pragma once
 
 #include <chrono>
@@ -31,6 +31,14 @@ class Service {
     if (!proxy.ok()) throw std::runtime_error(std::string(proxy.status().message()));
     proxy_ = *std::move(proxy);
     proxy_->SetRound(round_);
+    // Of a node of its own, with another way to the same keys.
+    auto other = StoreProxy::Start({.socket_path = folder_ / "other.sock",
+                                    .door = server_->store_door(),
+                                    .run_id = join_.run_id,
+                                    .node_id = NodeId{"other"}});
+    if (!other.ok()) throw std::runtime_error(std::string(other.status().message()));
+    other_proxy_ = *std::move(other);
+    other_proxy_->SetRound(round_);
   }
 
   std::string socket_path() const { return folder_ / "agent.sock"; }
@@ -42,6 +50,11 @@ class Service {
   }
   c10::intrusive_ptr<RendezvousStore> ConnectThroughProxy(std::chrono::milliseconds timeout) const {
     return Connect("unix:" + socket_path(), timeout);
+  }
+
+  c10::intrusive_ptr<RendezvousStore> ConnectThroughOtherProxy(
+      std::chrono::milliseconds timeout) const {
+    return Connect("unix:" + (folder_ / "other.sock"), timeout);
   }
 
   // What the agent would tell a worker. Nobody may need the port.
@@ -67,6 +80,7 @@ class Service {
   TestNode node_;
   RoundId round_ = kNoRound;
   std::unique_ptr<StoreProxy> proxy_;
+  std::unique_ptr<StoreProxy> other_proxy_;
 };
 
 }  // namespace ddprun
