@@ -24,23 +24,26 @@ StoreEffects StoreHub::Open(StorePeer peer, const StoreHello& hello) {
     return std::move(effects_);
   }
   if (!nodes_.contains(hello.node_id) && nodes_.size() >= static_cast<std::size_t>(kNodesMax)) {
-    effects_.push_back(StoreEnd{
-        peer, absl::ResourceExhaustedError(absl::StrCat("the run's store serves ", nodes_.size(),
-                                                        " nodes, which is its limit"))});
+    effects_.emplace_back(
+        std::in_place_type<StoreEnd>, peer,
+        absl::ResourceExhaustedError(
+            absl::StrCat("the run's store serves ", nodes_.size(), " nodes, which is its limit")));
     return std::move(effects_);
   }
   Node& node = nodes_[hello.node_id];
   if (hello.stream <= node.stream) {
-    effects_.push_back(StoreEnd{
-        peer, absl::AbortedError(absl::StrCat("stream ", hello.stream, " of node '", hello.node_id,
-                                              "' comes after its stream ", node.stream))});
+    effects_.emplace_back(
+        std::in_place_type<StoreEnd>, peer,
+        absl::AbortedError(absl::StrCat("stream ", hello.stream, " of node '", hello.node_id,
+                                        "' comes after its stream ", node.stream)));
     return std::move(effects_);
   }
   if (node.peer != kNoPeer) {
     const StorePeer old = node.peer;
     CloseStream(old);
-    effects_.push_back(StoreEnd{
-        old, absl::AbortedError("the node has opened another stream in place of this one")});
+    effects_.emplace_back(
+        std::in_place_type<StoreEnd>, old,
+        absl::AbortedError("the node has opened another stream in place of this one"));
   }
   // A node that opens a stream keeps nothing from an earlier one.
   const StorePeer last = std::exchange(node.last_peer, peer);
@@ -238,7 +241,7 @@ Settlement StoreHub::Settle(const KvStore::Answer& answer) {
     StoreReply reply;
     reply.forget = forget.number;
     reply.result.keys = std::move(forget.keys);
-    effects_.push_back(StoreSay{forget.peer, std::move(reply)});
+    effects_.emplace_back(std::in_place_type<StoreSay>, forget.peer, std::move(reply));
   }
   return settlement;
 }
@@ -289,7 +292,7 @@ void StoreHub::Say(StorePeer peer, std::uint64_t id, StoreResult result, bool ke
   reply.id = id;
   reply.result = std::move(result);
   reply.keep = keep;
-  effects_.push_back(StoreSay{peer, std::move(reply)});
+  effects_.emplace_back(std::in_place_type<StoreSay>, peer, std::move(reply));
 }
 
 }  // namespace ddprun
