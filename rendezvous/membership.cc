@@ -26,6 +26,12 @@ constexpr int kHeartbeatsPerLease = 4;
 
 bool IsInRound(const Member& member) { return member.phase != MemberPhase::kWaiting; }
 
+// The same agent asks once more, since its first stream broke before it was answered.
+bool HasJoined(const RunState& state, const Join& join) {
+  const auto it = state.members.find(join.node_id);
+  return it != state.members.end() && it->second.join == join;
+}
+
 // What a worker that lost its peers reports; the loss itself is then the first cause.
 bool MayBeAftermath(const Failure& cause) {
   return cause.kind == FailureKind::kWorkerExited || cause.kind == FailureKind::kWorkerSignaled;
@@ -119,7 +125,7 @@ class Stepper {
 
 void Stepper::operator()(const NodeJoined& event) {
   const Join& join = event.join;
-  if (join.resume) {
+  if (join.resume || HasJoined(state_, join)) {
     const auto it = state_.members.find(join.node_id);
     if (absl::Status status = CheckResume(state_, join); !status.ok()) {
       Refuse(event.link, std::move(status));

@@ -177,6 +177,14 @@ TEST_F(LeaseTest, ANodeThatComesBackInTimeKeepsItsPlace) {
   EXPECT_TRUE(run.state.verdict->success);
 }
 
+TEST_F(LeaseTest, ANodeThatWasNotAnsweredAsksAgain) {
+  Seal();
+  const LinkId again = run.Joins("b", options);
+  EXPECT_TRUE(run.Ended(b));
+  EXPECT_TRUE(run.Sent<Accepted>(again));
+  EXPECT_EQ(run.Sent<Start>(again)->node_rank, 1);
+}
+
 TEST_F(LeaseTest, ANodeThatComesBackTooLateIsFenced) {
   Seal();
   run.Goes(a);
