@@ -62,6 +62,7 @@ void Invariants::Fail(absl::string_view invariant, absl::string_view sentence) {
 }
 
 void Invariants::Stepped(const SimStep& step) {
+  Hear(step);
   if (const absl::Status status = CheckInvariants(step.before, step.after); !status.ok()) {
     Fail("membership-invariants", status.message());
   }
@@ -70,6 +71,7 @@ void Invariants::Stepped(const SimStep& step) {
   NobodyWaitsForEver(step);
   WhoWaitsIsToldWhy(step);
   JoiningDisturbsNobody(step);
+  NobodyIsInHisOwnWay(step);
   LeavingIsNotClosing(step);
   SpareTakesThePlace(step);
   OldRoundsMeanNothing(step);
@@ -106,6 +108,9 @@ void Invariants::RanksAreUniqueAndWithoutGap(const SimStep& step) {
   for (const auto& [id, member] : step.after.members) {
     if (!InRound(member)) continue;
     ++in_round;
+    if (!member.link)
+      Fail("ranks", absl::StrCat(Name(step.after.round), " is sealed without node ", id.value,
+                                 ", which is away"));
     if (!member.node_rank || !seats.emplace(*member.node_rank, &member).second) {
       Fail("ranks", absl::StrCat("node rank of ", id.value, " is absent or given twice in ",
                                  Name(step.after.round)));
@@ -260,6 +265,17 @@ void Invariants::JoiningDisturbsNobody(const SimStep& step) {
   }
 }
 
+// A node that did not hear that it was accepted, and asks again, is in the run.
+void Invariants::NobodyIsInHisOwnWay(const SimStep& step) {
+  const auto* joined = std::get_if<NodeJoined>(&step.event);
+  const Member* self = joined == nullptr ? nullptr : Find(step.before, joined->join.node_id);
+  if (self == nullptr || step.before.phase == RunPhase::kClosed) return;
+  if (!step.after.links.contains(joined->link)) {
+    Fail("nobody-is-in-his-own-way",
+         absl::StrCat("node ", self->join.node_id.value, " is refused for being in the run"));
+  }
+}
+
 // A node that leaves ends the run only if it hosts the service, if it was the last, or if no
 // restart is left for the round that breaks.
 void Invariants::LeavingIsNotClosing(const SimStep& step) {
@@ -389,7 +405,7 @@ void Invariants::LosesOnlyWhoIsLost(const SimStep& step) {
         asks && !member.link && (asks == member.node_rank || asks == member.join.node_rank);
     const bool dropped = gone != nullptr && member.link == gone->link && lease.count() == 0;
     const bool ticked = std::holds_alternative<Tick>(step.event);
-    const bool silent = ticked && lease.count() > 0 && member.heard + lease <= step.now;
+    const bool silent = ticked && lease.count() > 0 && nodes_[id].heard + lease <= step.now;
     const bool slow = ticked && step.before.phase == RunPhase::kBroken &&
                       member.phase == MemberPhase::kStopping &&
                       step.now >= step.before.broke + kStopTimeout;
@@ -401,6 +417,20 @@ void Invariants::LosesOnlyWhoIsLost(const SimStep& step) {
 }
 
 // ---- What is remembered
+
+void Invariants::Hear(const SimStep& step) {
+  if (const auto* joined = std::get_if<NodeJoined>(&step.event)) {
+    const auto link = step.after.links.find(joined->link);
+    if (link != step.after.links.end()) nodes_[link->second].heard = step.now;
+    return;
+  }
+  std::optional<LinkId> link;
+  if (const auto* reported = std::get_if<NodeReported>(&step.event)) link = reported->link;
+  if (const auto* gone = std::get_if<NodeGone>(&step.event)) link = gone->link;
+  if (!link) return;
+  if (const auto it = step.before.links.find(*link); it != step.before.links.end())
+    nodes_[it->second].heard = step.now;
+}
 
 void Invariants::Note(const SimStep& step) {
   for (const auto& entry : step.after.members) {
@@ -453,6 +483,7 @@ void Invariants::Recovered(const std::map<SimRunNumber, const RunState*>& runs) 
     }
     // What was decided and told to nobody did not happen.
     if (member) node.lost_in.reset();
+    if (member) node.heard = state.members.at(id).heard;
   }
   for (auto& [number, run] : runs_) {
     const auto it = runs.find(number);

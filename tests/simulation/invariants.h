@@ -54,6 +54,7 @@ class Invariants {
     std::optional<RoundId> live;     // the round whose workers live there
     RoundId told{0};                 // the last round that it was told to start, safely
     bool told_accepted = false;
+    TimePoint heard{};  // of its last word, by the journal's clock
   };
   struct Run {
     std::map<RoundId, std::map<NodeId, Start>> starts;
@@ -71,6 +72,7 @@ class Invariants {
   void WhoWaitsIsToldWhy(const SimStep& step);
   void FencedNodesStayOut(const NodeId& node, const Start& start);
   void JoiningDisturbsNobody(const SimStep& step);
+  void NobodyIsInHisOwnWay(const SimStep& step);
   void LeavingIsNotClosing(const SimStep& step);
   void SpareTakesThePlace(const SimStep& step);
   void OldRoundsMeanNothing(const SimStep& step);
@@ -78,6 +80,7 @@ class Invariants {
   void OneVerdictForAll(const SimStep& step);
   void LosesOnlyWhoIsLost(const SimStep& step);
 
+  void Hear(const SimStep& step);
   void Note(const SimStep& step);
   void Fail(absl::string_view invariant, absl::string_view sentence);
 
