@@ -5,6 +5,7 @@
 #include <utility>
 #include <variant>
 
+#include "rendezvous/limits.h"
 #include "rendezvous/overloaded.h"
 
 namespace ddprun {
@@ -52,6 +53,21 @@ absl::Status JournalReplayer::Apply(absl::string_view bytes) {
                  [](const RunOpened&) {}, [](const RunSnapshot&) {}},
       record->what);
   return absl::OkStatus();
+}
+
+void AddSnapshotParts(std::uint64_t number, TimePoint now, std::uint64_t last_link,
+                      const RunState& membership, StoreHub& store,
+                      std::vector<std::string>& parts) {
+  const auto add = [&](decltype(JournalRecord::what) what) {
+    parts.push_back(EncodeJournalRecord({number, now, std::move(what)}));
+  };
+  add(RunSnapshot{last_link, membership});
+  ForEachRebuildingOp(store.store(), kJournalPartBytes, [&](StoreOp op) {
+    add(StoreMutation{"", 0, std::move(op)});
+  });
+  store.ForEachAnswer([&](const std::string& node_id, std::uint64_t id, const StoreResult& result) {
+    add(StoreAnswer{node_id, id, result});
+  });
 }
 
 }  // namespace ddprun

@@ -4,6 +4,9 @@
 
 #include <cstdint>
 #include <map>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -38,5 +41,10 @@ class JournalReplayer {
   std::uint64_t last_run_ = 0;
   TimePoint last_{};
 };
+
+// The records that make the run: parts of a snapshot, and the shortest history that leads there.
+// `now` is of the journal's clock.
+void AddSnapshotParts(std::uint64_t number, TimePoint now, std::uint64_t last_link,
+                      const RunState& membership, StoreHub& store, std::vector<std::string>& parts);
 
 }  // namespace ddprun

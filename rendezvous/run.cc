@@ -291,17 +291,7 @@ void Run::Forget() {
 }
 
 void Run::AddParts(std::vector<std::string>& parts) {
-  const auto add = [&](ServiceJournal::What what) {
-    parts.push_back(EncodeJournalRecord({number_, now_, std::move(what)}));
-  };
-  add(RunSnapshot{last_link_, membership_});
-  ForEachRebuildingOp(store_.store(), kJournalPartBytes, [&](StoreOp op) {
-    add(StoreMutation{"", 0, std::move(op)});
-  });
-  store_.ForEachAnswer(
-      [&](const std::string& node_id, std::uint64_t id, const StoreResult& result) {
-        add(StoreAnswer{node_id, id, result});
-      });
+  AddSnapshotParts(number_, now_, last_link_, membership_, store_, parts);
 }
 
 }  // namespace ddprun
