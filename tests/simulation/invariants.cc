@@ -435,7 +435,12 @@ void Invariants::Hear(const SimStep& step) {
 void Invariants::Note(const SimStep& step) {
   for (const auto& entry : step.after.members) {
     Node& node = nodes_[entry.first];
+    if (node.run == step.run) continue;
+    // In a run that began when the one before was over it was told nothing.
     node.run = step.run;
+    node.told = kNoRound;
+    node.told_accepted = false;
+    node.lost_in.reset();
   }
   // A node that did not hear that it was accepted, and was lost meanwhile, joins anew.
   const auto* joined = std::get_if<NodeJoined>(&step.event);
@@ -496,10 +501,9 @@ void Invariants::Recovered(const std::map<SimRunNumber, const RunState*>& runs) 
   }
 }
 
-void Invariants::ReplayedOtherwise(SimRunNumber run, std::uint64_t record) {
+void Invariants::ReplayedOtherwise(SimRunNumber run) {
   Fail("what-was-said-is-kept",
-       absl::StrCat("run ", run, " replayed up to record ", record,
-                    " of its journal is not what it was when that was written"));
+       absl::StrCat("run ", run, " comes back from the journal otherwise than it was"));
 }
 
 void Invariants::WorkersStarted(const NodeId& node, const Start& start) {
@@ -510,6 +514,28 @@ void Invariants::WorkersStarted(const NodeId& node, const Start& start) {
 }
 
 void Invariants::WorkersGone(const NodeId& node) { nodes_[node].live.reset(); }
+
+// ---- The store
+
+void Invariants::Judge(const std::string& sentence) {
+  if (ok()) failure_ = sentence;
+}
+
+StoreInvariants::Asked Invariants::Asked(const NodeId& node, const StoreOp& op) {
+  return store_.Ask({nodes_[node].run, op.round}, op);
+}
+
+void Invariants::Answered(const StoreInvariants::Asked& asked, const StoreResult& result) {
+  Judge(store_.Answer(asked, result));
+}
+
+void Invariants::Met(const NodeId& node, const Start& start) {
+  Judge(store_.Met({nodes_[node].run, start.round}, start.world_size));
+}
+
+void Invariants::Mutated(const StoreOp& op, RoundId of_run, RoundId of_store) {
+  Judge(store_.Mutated(op.round, of_run, of_store));
+}
 
 // ---- In the end
 

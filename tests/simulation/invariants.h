@@ -12,6 +12,7 @@
 
 #include "absl/strings/string_view.h"
 #include "rendezvous/membership.h"
+#include "tests/simulation/store_invariants.h"
 
 namespace ddprun {
 
@@ -38,10 +39,15 @@ class Invariants {
   void Recovered(const std::map<SimRunNumber, const RunState*>& runs);
   void WorkersStarted(const NodeId& node, const Start& start);
   void WorkersGone(const NodeId& node);
+  // A worker of the node asks the store, is answered, and has met the others of its round.
+  StoreInvariants::Asked Asked(const NodeId& node, const StoreOp& op);
+  void Answered(const StoreInvariants::Asked& asked, const StoreResult& result);
+  void Met(const NodeId& node, const Start& start);
+  void Mutated(const StoreOp& op, RoundId of_run, RoundId of_store);
   // The faults are over, and so is the time in which all must end.
   void NotEnded(const std::string& who, const std::string& state);
   void Ended(const NodeId& node, const std::string& words);
-  void ReplayedOtherwise(SimRunNumber run, std::uint64_t record);
+  void ReplayedOtherwise(SimRunNumber run);
 
   bool ok() const { return failure_.empty(); }
   // "name-of-the-invariant: sentence"; the first that did not hold.
@@ -83,9 +89,11 @@ class Invariants {
   void Hear(const SimStep& step);
   void Note(const SimStep& step);
   void Fail(absl::string_view invariant, absl::string_view sentence);
+  void Judge(const std::string& sentence);
 
   std::map<NodeId, Node> nodes_;
   std::map<SimRunNumber, Run> runs_;
+  StoreInvariants store_;
   std::string failure_;
 };
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "rendezvous/limits.h"
 
 namespace ddprun {
 namespace {
@@ -14,6 +15,8 @@ namespace {
 constexpr std::chrono::milliseconds kTermMax{300};
 constexpr std::chrono::milliseconds kKillMax{5};
 constexpr double kIgnoresTerm = 0.03;
+// Between a worker's answer and its next question.
+constexpr std::chrono::milliseconds kPauseMax{400};
 constexpr int kPortFirst = 20'000;
 
 }  // namespace
@@ -70,21 +73,28 @@ void SimAgent::OnConnected(SimStream stream) {
 
 void SimAgent::OnMessage(SimStream stream, SimMessage message) {
   if (end_) return;
-  session_->OnMessage(stream, message);
+  if (!session_->OnMessage(stream, message) && store_ != nullptr)
+    store_->OnMessage(stream, message);
 }
 
 void SimAgent::OnClosed(SimStream stream) {
   if (end_) return;
-  session_->OnClosed(stream);
+  if (!session_->OnClosed(stream) && store_ != nullptr) store_->OnClosed(stream);
 }
 
 void SimAgent::OnSession(SessionEvent event) {
   if (end_) return;
+  if (store_ != nullptr && std::holds_alternative<Reconnected>(event)) store_->ServiceIsBack();
+  if (store_ != nullptr && std::holds_alternative<SessionEnded>(event)) {
+    store_->Fail(absl::UnavailableError("the node's session ended"));
+  }
   auto* directive = std::get_if<Directive>(&event);
   if (directive != nullptr) {
     if (const auto* accepted = std::get_if<Accepted>(directive)) {
       heartbeat_ = accepted->heartbeat;
       heartbeat_due_ = heartbeat_.count() > 0 ? std::optional(Now() + heartbeat_) : std::nullopt;
+      reconnect_timeout_ =
+          accepted->durable ? std::chrono::milliseconds(kReconnectTimeout) : accepted->lease;
     }
     std::visit([this](auto& kind) { Post(std::move(kind)); }, *directive);
   } else {
@@ -167,6 +177,7 @@ void SimAgent::Perform(const Effect& effect) {
     });
     invariants_.Ended(place_.id, end->text);
     session_->Close();
+    if (store_ != nullptr) store_->Close();
     handlers_.ended();
   }
 }
@@ -180,18 +191,72 @@ void SimAgent::Spawn(const Start& start) {
   });
   invariants_.WorkersStarted(place_.id, start);
   ++spawned_;
+  if (store_ == nullptr) {
+    store_ = std::make_unique<SimStore>(
+        clock_, network_, place_.self, place_.service, place_.id.value, node_.skew,
+        [this](StoreWorker worker, std::uint64_t, const StoreResult& result) {
+          Answer(worker, result);
+        });
+  }
+  store_->SetReconnectTimeout(reconnect_timeout_);
+  store_->SetRound(start.round);
   workers_.assign(static_cast<std::size_t>(node_.workers), Worker{});
   for (std::size_t i = 0; i < workers_.size(); ++i) {
-    workers_[i].lives = true;
-    workers_[i].ignores_term = random_.Chance(kIgnoresTerm);
-    workers_[i].since = clock_.now();
-    EndWorker(i, random_.Between(settings_.work, settings_.work + settings_.work / 4), Exited{0});
+    Worker& worker = workers_[i];
+    worker.lives = true;
+    worker.ignores_term = random_.Chance(kIgnoresTerm);
+    worker.since = clock_.now();
+    worker.id = StoreWorker{++last_worker_};
+    worker.script.emplace(start.round, start.rank_first + static_cast<int>(i), start.world_size,
+                          random_.Fork());
+    worker.end = clock_.After(
+        random_.Between(Duration(1), kPauseMax), [this, i] { Ask(i, nullptr); },
+        network_.Timers(place_.self));
+  }
+}
+
+// The next question some time after the last answer; after the last one the work itself.
+void SimAgent::Ask(std::size_t index, const StoreResult* last) {
+  Worker& worker = workers_[index];
+  if (worker.script->has_met() && !worker.met) {
+    worker.met = true;
+    invariants_.Met(place_.id, *state_.round);
+  }
+  std::optional<StoreOp> op = worker.script->Next(last);
+  if (!op) {
+    EndWorker(index, random_.Between(settings_.work, settings_.work + settings_.work / 4),
+              Exited{0});
+    return;
+  }
+  worker.asked = invariants_.Asked(place_.id, *op);
+  store_->Submit(worker.id, ++last_question_, *std::move(op));
+}
+
+void SimAgent::Answer(StoreWorker id, const StoreResult& result) {
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    Worker& worker = workers_[i];
+    if (worker.id != id || !worker.lives || !worker.asked) continue;
+    invariants_.Answered(*worker.asked, result);
+    worker.asked.reset();
+    if (worker.dying) return;
+    if (!result.status.ok() && !absl::IsNotFound(result.status)) {
+      trace_.Say(clock_.now(), [&] {
+        return absl::StrCat(place_.id.value, "'s store: ", result.status.message());
+      });
+      EndWorker(i, Duration(1), Exited{1});
+      return;
+    }
+    worker.end = clock_.After(
+        random_.Between(Duration(1), kPauseMax), [this, i, result] { Ask(i, &result); },
+        network_.Timers(place_.self));
+    return;
   }
 }
 
 void SimAgent::EndWorker(std::size_t index, Duration after, Outcome outcome) {
   Worker& worker = workers_[index];
   if (!worker.lives) return;
+  worker.dying = true;
   clock_.Cancel(worker.end);
   worker.end = clock_.After(
       after, [this, index, outcome = std::move(outcome)] { WorkerEnds(index, outcome); },
@@ -200,6 +265,7 @@ void SimAgent::EndWorker(std::size_t index, Duration after, Outcome outcome) {
 
 void SimAgent::WorkerEnds(std::size_t index, Outcome outcome) {
   workers_[index].lives = false;
+  store_->WorkerGone(workers_[index].id);
   const bool failed = !IsSuccess(outcome);
   const Start start = *state_.round;
   WorkerEnded ended;

@@ -13,8 +13,10 @@
 #include "launcher/supervisor.h"
 #include "tests/simulation/invariants.h"
 #include "tests/simulation/sim_message.h"
+#include "tests/simulation/sim_script.h"
 #include "tests/simulation/sim_session.h"
 #include "tests/simulation/sim_settings.h"
+#include "tests/simulation/sim_store.h"
 
 namespace ddprun {
 
@@ -59,7 +61,12 @@ class SimAgent final : public SimEndpoint<SimMessage> {
     bool lives = false;
     bool ignores_term = false;
     TimePoint since{};
-    SimClock::Event end;
+    SimClock::Event end;  // or its next question
+    StoreWorker id{};
+    std::optional<SimScript> script;
+    std::optional<StoreInvariants::Asked> asked;
+    bool met = false;
+    bool dying = false;
   };
 
   TimePoint Now() const { return clock_.now() + node_.skew; }
@@ -70,6 +77,8 @@ class SimAgent final : public SimEndpoint<SimMessage> {
   void Arm();
   void BeatIfDue();
   void Spawn(const Start& start);
+  void Ask(std::size_t index, const StoreResult* last);
+  void Answer(StoreWorker worker, const StoreResult& result);
   void EndWorker(std::size_t index, Duration after, Outcome outcome);
   void WorkerEnds(std::size_t index, Outcome outcome);
   void SignalWorkers(bool kill);
@@ -88,6 +97,10 @@ class SimAgent final : public SimEndpoint<SimMessage> {
   SupervisorState state_;
   std::vector<Event> events_;
   std::unique_ptr<SimSession> session_;
+  std::unique_ptr<SimStore> store_;
+  std::chrono::milliseconds reconnect_timeout_{0};
+  std::uint64_t last_worker_ = 0;
+  std::uint64_t last_question_ = 0;
   std::chrono::milliseconds heartbeat_{0};
   std::optional<TimePoint> heartbeat_due_;
   SimClock::Event timer_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What simulated processes say to each other: the session's own values, as they are before
-// convert.cc makes messages of them.
+// What simulated processes say to each other: the session's and the store's own values, as they are
+// before convert.cc makes messages of them. A status is why the service ends a stream of the store.
 #pragma once
 
 #include <functional>
@@ -10,11 +10,13 @@
 #include <vector>
 
 #include "rendezvous/session_types.h"
+#include "rendezvous/store_batch.h"
 #include "tests/simulation/sim_network.h"
 
 namespace ddprun {
 
-using SimMessage = std::variant<Report, Directive>;
+using SimMessage =
+    std::variant<Report, Directive, StoreHello, StoreBatch, std::vector<StoreReply>, absl::Status>;
 using SimRunNetwork = SimNetwork<SimMessage>;
 
 // What happened, in words, if anyone wants to know: a seed is run without, and again with it once

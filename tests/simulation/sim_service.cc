@@ -71,7 +71,8 @@ void SimService::Crashed() {
   trace_.Say(clock_.now(), [] { return "the service crashes"; });
   runs_.clear();
   places_.clear();
-  queue_.clear();
+  store_places_.clear();
+  held_.clear();
   syncing_ = false;
   armed_.reset();
   if (settings_.journal) disk_.Crash(random_);
@@ -85,13 +86,20 @@ const RunState* SimService::Find(const std::string& run_id) const {
 // ---- Streams, as session_service.cc and run_registry.cc treat them
 
 void SimService::OnMessage(SimStream stream, SimMessage message) {
-  const auto* report = std::get_if<Report>(&message);
-  if (report == nullptr) return;
-  const auto place = places_.find(stream);
-  if (place != places_.end()) {
-    StepRun(place->second.run, NodeReported{place->second.link, *report});
-  } else if (const auto* join = std::get_if<Join>(report)) {
-    Join_(stream, *join);
+  if (const auto* report = std::get_if<Report>(&message)) {
+    const auto place = places_.find(stream);
+    if (place != places_.end()) {
+      StepRun(place->second.run, NodeReported{place->second.link, *report});
+    } else if (const auto* join = std::get_if<Join>(report)) {
+      Enter(stream, *join);
+    }
+  } else if (const auto* hello = std::get_if<StoreHello>(&message)) {
+    OpenStore(stream, *hello);
+  } else if (auto* batch = std::get_if<StoreBatch>(&message)) {
+    const auto place = store_places_.find(stream);
+    if (place == store_places_.end()) return;
+    const StorePlace of = place->second;
+    QueueStore(of.run, of.run->hub.Receive(of.peer, std::move(*batch), Now()));
   }
 }
 
@@ -103,7 +111,19 @@ std::optional<LinkId> SimService::Admit(Run& run, bool resume, SimStream stream)
   return link;
 }
 
-void SimService::Join_(SimStream stream, const Join& join) {
+std::shared_ptr<SimService::Run> SimService::AddRun(SimRunNumber number, ReplayedRun from) {
+  auto run = std::make_shared<Run>(std::move(from));
+  run->number = number;
+  runs_[run->state.run_id] = run;
+  run->hub.set_on_mutation(
+      [this, of = run.get()](const std::string& node_id, std::uint64_t id, const StoreOp& op) {
+        invariants_.Mutated(op, of->state.round, of->hub.round());
+        Append(*of, {of->number, Now(), StoreMutation{node_id, id, op}});
+      });
+  return run;
+}
+
+void SimService::Enter(SimStream stream, const Join& join) {
   std::shared_ptr<Run> run;
   std::optional<LinkId> link;
   if (const auto it = runs_.find(join.run_id); it != runs_.end()) {
@@ -112,11 +132,7 @@ void SimService::Join_(SimStream stream, const Join& join) {
     if (!link) Forget(*run);
   }
   if (!link) {
-    run = std::make_shared<Run>();
-    run->number = ++last_run_;
-    run->id = join.run_id;
-    run->state = MakeRun(join.run_id, settings_.journal);
-    runs_[join.run_id] = run;
+    run = AddRun(++last_run_, ReplayedRun(MakeRun(join.run_id, settings_.journal)));
     Append(*run, {run->number, Now(), RunOpened{join.run_id}});
     link = Admit(*run, join.resume, stream);
   }
@@ -124,9 +140,65 @@ void SimService::Join_(SimStream stream, const Join& join) {
   StepRun(run, NodeJoined{*link, join});
 }
 
+// ---- Streams of the store, as store_service.cc and run.cc treat them
+
+void SimService::OpenStore(SimStream stream, const StoreHello& hello) {
+  const auto it = runs_.find(hello.run_id);
+  if (it == runs_.end()) {
+    RefuseStore(stream, absl::NotFoundError("no such run"));
+    return;
+  }
+  const std::shared_ptr<Run> run = it->second;
+  if (!run->state.members.contains(NodeId{hello.node_id})) {
+    RefuseStore(stream, absl::PermissionDeniedError("the node is not in the run"));
+    return;
+  }
+  const StorePeer peer{++run->last_peer};
+  store_places_[stream] = StorePlace{run, peer};
+  run->stores.emplace(peer, stream);
+  QueueStore(run, run->hub.Open(peer, hello));
+}
+
+void SimService::RefuseStore(SimStream stream, absl::Status status) {
+  network_.Send(process_, stream, std::move(status));
+  network_.Close(process_, stream);
+}
+
+void SimService::QueueStore(const std::shared_ptr<Run>& run, StoreEffects effects) {
+  std::map<StorePeer, std::vector<StoreReply>> replies;
+  for (StoreEffect& effect : effects) {
+    if (auto* say = std::get_if<StoreSay>(&effect))
+      replies[say->peer].push_back(std::move(say->reply));
+  }
+  for (auto& [peer, words] : replies) {
+    const auto stream = run->stores.find(peer);
+    if (stream == run->stores.end()) continue;
+    Hold([this, to = stream->second, words = std::move(words)] {
+      network_.Send(process_, to, words);
+    });
+  }
+  for (StoreEffect& effect : effects) {
+    const auto* end = std::get_if<StoreEnd>(&effect);
+    const auto stream = end == nullptr ? run->stores.end() : run->stores.find(end->peer);
+    if (stream == run->stores.end()) continue;
+    Hold([this, to = stream->second, status = end->status] { RefuseStore(to, status); });
+    store_places_.erase(stream->second);
+    run->stores.erase(stream);
+  }
+  Release();
+  Arm();
+}
+
 void SimService::OnClosed(SimStream stream) { Gone(stream); }
 
 void SimService::Gone(SimStream stream) {
+  if (const auto of_store = store_places_.find(stream); of_store != store_places_.end()) {
+    const StorePlace place = of_store->second;
+    store_places_.erase(of_store);
+    place.run->stores.erase(place.peer);
+    QueueStore(place.run, place.run->hub.Gone(place.peer, Now()));
+    return;
+  }
   const auto it = places_.find(stream);
   if (it == places_.end()) return;
   const Place place = it->second;
@@ -137,7 +209,7 @@ void SimService::Gone(SimStream stream) {
 }
 
 void SimService::ForgetIfDrained(const std::shared_ptr<Run>& run) {
-  const auto it = runs_.find(run->id);
+  const auto it = runs_.find(run->state.run_id);
   if (it == runs_.end() || it->second != run) return;
   if (!IsDrained(run->state) || !run->sessions.empty()) return;
   Forget(*run);
@@ -154,19 +226,22 @@ void SimService::StepRun(const std::shared_ptr<Run>& run, MembershipEvent event)
   const RunState before = run->state;
   std::vector<MembershipEffect> effects = Step(run->state, event, now);
   invariants_.Stepped({run->number, before, event, effects, run->state, now});
-  Queued queued;
-  queued.run = run;
+  Append(*run, {run->number, now, std::move(event)});
   for (MembershipEffect& effect : effects) {
+    if (const auto* changed = std::get_if<RoundChanged>(&effect)) {
+      QueueStore(run, run->hub.Clear(changed->round));
+      continue;
+    }
     // Who has the link may be nobody's any more by the time that it is told.
     NodeId node;
     if (const auto* send = std::get_if<SendDirective>(&effect)) {
       const auto link = run->state.links.find(send->link);
       if (link != run->state.links.end()) node = link->second;
     }
-    queued.effects.emplace_back(std::move(node), std::move(effect));
+    Hold([this, run, node = std::move(node), effect = std::move(effect)] {
+      Perform(*run, node, effect);
+    });
   }
-  queued.record = Append(*run, {run->number, now, std::move(event)});
-  if (!queued.effects.empty()) queue_.push_back(std::move(queued));
   Release();
   Arm();
 }
@@ -200,6 +275,7 @@ void SimService::Tick() {
   for (const auto& run : runs) {
     const auto due = NextDeadline(run->state);
     if (due && *due <= Now()) StepRun(run, ddprun::Tick{});
+    QueueStore(run, run->hub.Tick(Now()));
     ForgetIfDrained(run);
   }
 }
@@ -207,8 +283,9 @@ void SimService::Tick() {
 void SimService::Arm() {
   std::optional<TimePoint> next;
   for (const auto& entry : runs_) {
-    const auto due = NextDeadline(entry.second->state);
-    if (due && (!next || *due < *next)) next = due;
+    for (const auto& due : {NextDeadline(entry.second->state), entry.second->hub.NextDeadline()}) {
+      if (due && (!next || *due < *next)) next = due;
+    }
   }
   if (next == armed_) return;
   clock_.Cancel(timer_);
@@ -230,6 +307,7 @@ std::uint64_t SimService::Append(const Run& run, JournalRecord record) {
   if (!settings_.journal) return 0;
   const std::uint64_t number =
       disk_.Append({EncodeJournalRecord(std::move(record)), run.number, Fingerprint(run.state)});
+  last_record_ = number;
   if (!syncing_) Sync();
   return number;
 }
@@ -251,79 +329,60 @@ void SimService::Sync() {
 
 void SimService::TakeSnapshot() {
   std::vector<SimDisk::Record> snapshot;
-  for (const auto& [id, run] : runs_) {
-    const std::uint64_t fingerprint = Fingerprint(run->state);
-    snapshot.push_back({EncodeJournalRecord({run->number, Now(), RunOpened{id}}), run->number, 0});
-    snapshot.push_back(
-        {EncodeJournalRecord({run->number, Now(), RunSnapshot{run->last_link, run->state}}),
-         run->number, fingerprint});
+  for (const auto& entry : runs_) {
+    Run& run = *entry.second;
+    std::vector<std::string> parts;
+    AddSnapshotParts(run.number, Now(), run.last_link, run.state, run.hub, parts);
+    for (std::string& part : parts)
+      snapshot.push_back({std::move(part), run.number, Fingerprint(run.state)});
   }
   disk_.Replace(std::move(snapshot));
 }
 
+void SimService::Hold(std::function<void()> say) {
+  held_.push_back({last_record_, std::move(say)});
+}
+
 void SimService::Release() {
-  while (!queue_.empty() && queue_.front().record <= disk_.synced()) {
-    const Queued queued = std::move(queue_.front());
-    queue_.pop_front();
-    for (const auto& [node, effect] : queued.effects) Perform(*queued.run, node, effect);
+  while (!held_.empty() && (!settings_.journal || held_.front().record <= disk_.synced())) {
+    const Held held = std::move(held_.front());
+    held_.pop_front();
+    held.say();
   }
 }
 
 void SimService::Recover() {
-  TimePoint last = Steady();
-  if (!disk_.records().empty()) last = TimePoint{};
-  const std::vector<SimDisk::Record> records = disk_.records();
-  for (const SimDisk::Record& record : records) Replay(record, last);
-  journal_clock_.emplace(last, Steady());
-  std::map<SimRunNumber, const RunState*> states;
-  for (const auto& [id, run] : runs_) states[run->number] = &run->state;
-  invariants_.Recovered(states);
-  // The streams of the last process have ended.
+  JournalReplayer replayer;
+  std::map<SimRunNumber, std::uint64_t> fingerprints;
+  for (const SimDisk::Record& record : disk_.records()) {
+    if (!replayer.Apply(record.bytes).ok()) invariants_.ReplayedOtherwise(record.run);
+    fingerprints[record.run] = record.fingerprint;
+  }
+  // A journal without a time is new.
+  if (replayer.last() != TimePoint{}) journal_clock_.emplace(replayer.last(), Steady());
+  last_run_ = std::max(last_run_, replayer.last_run());
+  last_record_ = disk_.last();
   std::vector<std::shared_ptr<Run>> runs;
-  for (const auto& entry : runs_) runs.push_back(entry.second);
+  std::map<SimRunNumber, const RunState*> states;
+  for (auto& [number, replayed] : replayer.TakeRuns()) {
+    if (Fingerprint(replayed.membership) != fingerprints[number])
+      invariants_.ReplayedOtherwise(number);
+    runs.push_back(AddRun(number, std::move(replayed)));
+    states[number] = &runs.back()->state;
+  }
+  invariants_.Recovered(states);
   for (const auto& run : runs) {
+    std::vector<std::string> nodes;
+    for (const auto& [id, member] : run->state.members) {
+      if (member.phase != MemberPhase::kWaiting) nodes.push_back(id.value);
+    }
+    run->last_peer = nodes.size();
+    run->hub.Resume(nodes, Now());
+    // The streams of the last process have ended.
     const auto links = run->state.links;
     for (const auto& entry : links) StepRun(run, NodeGone{entry.first});
     ForgetIfDrained(run);
   }
-}
-
-void SimService::Replay(const SimDisk::Record& record, TimePoint& last) {
-  absl::StatusOr<JournalRecord> decoded = DecodeJournalRecord(record.bytes);
-  if (!decoded.ok()) {
-    invariants_.ReplayedOtherwise(record.run, 0);
-    return;
-  }
-  last = std::max(last, decoded->now);
-  last_run_ = std::max(last_run_, decoded->run);
-  if (auto* opened = std::get_if<RunOpened>(&decoded->what)) {
-    auto run = std::make_shared<Run>();
-    run->number = decoded->run;
-    run->id = opened->run_id;
-    run->state = MakeRun(opened->run_id, true);
-    runs_[run->id] = std::move(run);
-    return;
-  }
-  const auto it = std::find_if(runs_.begin(), runs_.end(), [&](const auto& entry) {
-    return entry.second->number == decoded->run;
-  });
-  if (it == runs_.end()) return;
-  Run& run = *it->second;
-  if (std::holds_alternative<RunForgotten>(decoded->what)) {
-    runs_.erase(it);
-    return;
-  }
-  if (auto* event = std::get_if<MembershipEvent>(&decoded->what)) {
-    if (const auto* joined = std::get_if<NodeJoined>(event)) {
-      run.last_link = std::max(run.last_link, static_cast<std::uint64_t>(joined->link));
-    }
-    Step(run.state, *event, decoded->now);
-  } else if (auto* snapshot = std::get_if<RunSnapshot>(&decoded->what)) {
-    run.last_link = snapshot->last_link;
-    run.state = std::move(snapshot->state);
-  }
-  if (Fingerprint(run.state) != record.fingerprint)
-    invariants_.ReplayedOtherwise(run.number, record.run);
 }
 
 }  // namespace ddprun

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rendezvous service on simulated time: the real cores and the real journal records; only what
-// carries them (run.cc, run_registry.cc, session_service.cc) is modelled here, by the same rules.
-// What a step decided goes out once its record is safe, in the order of the steps.
+// The rendezvous service on simulated time: the real cores, the real journal records and their
+// replay; only what carries them (run.cc, run_registry.cc and the gRPC services) is modelled, by
+// the same rules. What a step decided goes out once its record is safe, in the order of the steps.
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -12,7 +13,9 @@
 #include <vector>
 
 #include "rendezvous/journal_records.h"
+#include "rendezvous/journal_replay.h"
 #include "rendezvous/membership.h"
+#include "rendezvous/store_hub.h"
 #include "tests/simulation/invariants.h"
 #include "tests/simulation/sim_disk.h"
 #include "tests/simulation/sim_message.h"
@@ -40,27 +43,40 @@ class SimService final : public SimEndpoint<SimMessage> {
 
  private:
   struct Run {
+    explicit Run(ReplayedRun from)
+        : state(std::move(from.membership)),
+          hub(std::move(from.store)),
+          last_link(from.last_link) {}
     SimRunNumber number = 0;
-    std::string id;
     RunState state;
+    StoreHub hub;
     std::uint64_t last_link = 0;
+    std::uint64_t last_peer = 0;
     std::map<LinkId, SimStream> sessions;
+    std::map<StorePeer, SimStream> stores;
   };
   struct Place {
     std::shared_ptr<Run> run;
     LinkId link{};
   };
-  // To be done once `record` is safe.
-  struct Queued {
-    std::uint64_t record = 0;
+  struct StorePlace {
     std::shared_ptr<Run> run;
-    std::vector<std::pair<NodeId, MembershipEffect>> effects;
+    StorePeer peer{};
+  };
+  // What is not to be said before `record` is safe.
+  struct Held {
+    std::uint64_t record = 0;
+    std::function<void()> say;
   };
 
   TimePoint Now() const { return journal_clock_->ToJournal(Steady()); }
   TimePoint Steady() const { return clock_.now() + epoch_; }
   std::optional<LinkId> Admit(Run& run, bool resume, SimStream stream);
-  void Join_(SimStream stream, const Join& join);
+  std::shared_ptr<Run> AddRun(SimRunNumber number, ReplayedRun from);
+  void Enter(SimStream stream, const Join& join);
+  void OpenStore(SimStream stream, const StoreHello& hello);
+  void RefuseStore(SimStream stream, absl::Status status);
+  void QueueStore(const std::shared_ptr<Run>& run, StoreEffects effects);
   void StepRun(const std::shared_ptr<Run>& run, MembershipEvent event);
   void Gone(SimStream stream);
   void ForgetIfDrained(const std::shared_ptr<Run>& run);
@@ -73,9 +89,9 @@ class SimService final : public SimEndpoint<SimMessage> {
   void Sync();
   void TakeSnapshot();
   void Release();
+  void Hold(std::function<void()> say);
   void Perform(Run& run, const NodeId& node, const MembershipEffect& effect);
   void Recover();
-  void Replay(const SimDisk::Record& record, TimePoint& last);
 
   SimClock& clock_;
   SimRunNetwork& network_;
@@ -94,7 +110,9 @@ class SimService final : public SimEndpoint<SimMessage> {
   std::optional<JournalClock> journal_clock_;
   std::map<std::string, std::shared_ptr<Run>> runs_;
   std::map<SimStream, Place> places_;
-  std::deque<Queued> queue_;
+  std::map<SimStream, StorePlace> store_places_;
+  std::deque<Held> held_;
+  std::uint64_t last_record_ = 0;
   bool syncing_ = false;
   std::optional<TimePoint> armed_;
   SimClock::Event timer_;
