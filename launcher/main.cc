@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "launcher/agent.h"
+#include "launcher/death_notice.h"
 #include "launcher/devices.h"
+#include "launcher/network.h"
 #include "launcher/options.h"
 #include "launcher/program.h"
 #include "launcher/signals.h"
@@ -80,6 +82,10 @@ int RunDdprun(const std::vector<std::string>& arguments) {
     config.security = *std::move(security);
   }
   token_variable.reset();
+  config.node_id = ddprun::MakeNodeId(ddprun::HostName());
+  auto credentials = config.security.ForNode(config.node_id.value);
+  if (!credentials.ok()) return Fail(credentials.status(), 1);
+  config.credentials = *std::move(credentials);
 
   // From here on no signal may end this process before it has cleaned up.
   config.end_signals = ddprun::EndSignals();
@@ -89,7 +95,12 @@ int RunDdprun(const std::vector<std::string>& arguments) {
   config.temp_dir = *temp_dir;
   const ddprun::Warden warden{.end_signals = config.end_signals,
                               .temp_dir = config.temp_dir,
-                              .forget = [&config] { config.security.Forget(); }};
+                              .forget = [&config] { config.security.Forget(); },
+                              .on_agent_killed =
+                                  [&config](const std::string& how) {
+                                    ddprun::TellServiceOfDeath(config.options, config.node_id,
+                                                               config.credentials, how);
+                                  }};
   return ddprun::RunUnderWarden(warden, [&config](int warden_pidfd) {
     config.warden_pidfd = warden_pidfd;
     ddprun::Agent agent(std::move(config));

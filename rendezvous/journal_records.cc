@@ -180,6 +180,10 @@ void Save(const MembershipEvent& event, v1::JournalRecord* message) {
           [&](const NodeGone& gone) {
             message->mutable_node_gone()->set_link(static_cast<std::uint64_t>(gone.link));
           },
+          [&](const NodeLost& lost) {
+            message->mutable_node_lost()->set_node_id(lost.node_id.value);
+            message->mutable_node_lost()->set_reason(lost.reason);
+          },
           [&](const Tick&) { message->mutable_tick(); }},
       event);
 }
@@ -268,6 +272,10 @@ absl::StatusOr<JournalRecord> DecodeJournalRecord(absl::string_view bytes) {
     }
     case v1::JournalRecord::kNodeGone:
       record.what = MembershipEvent(NodeGone{LinkId{message.node_gone().link()}});
+      return record;
+    case v1::JournalRecord::kNodeLost:
+      record.what = MembershipEvent(
+          NodeLost{NodeId{message.node_lost().node_id()}, message.node_lost().reason()});
       return record;
     case v1::JournalRecord::kTick:
       record.what = MembershipEvent(Tick{});

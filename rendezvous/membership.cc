@@ -40,6 +40,7 @@ class Stepper {
   void operator()(const NodeJoined& event);
   void operator()(const NodeReported& event);
   void operator()(const NodeGone& event);
+  void operator()(const NodeLost& event);
   void operator()(const Tick&);
 
   std::vector<MembershipEffect> TakeEffects() { return std::move(effects_); }
@@ -152,6 +153,18 @@ void Stepper::operator()(const NodeGone& event) {
     return;
   }
   TellWaiting();
+}
+
+void Stepper::operator()(const NodeLost& event) {
+  const auto it = state_.members.find(event.node_id);
+  if (it == state_.members.end()) return;
+  const Member& member = it->second;
+  // Should that agent live after all, it must stop its workers. In a closed run its stream has been
+  // ended already.
+  if (member.link && state_.phase != RunPhase::kClosed) {
+    Refuse(*member.link, FencedAsDead(state_, member, event.reason));
+  }
+  RemoveMember(event.node_id, LossOf(member, event.reason));
 }
 
 void Stepper::operator()(const Tick&) {

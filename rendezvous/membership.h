@@ -110,10 +110,16 @@ struct NodeReported {
 struct NodeGone {
   LinkId link;
 };
+// Its agent is dead, as is known for certain: nothing is left to wait for. A node that is no member
+// has no effect.
+struct NodeLost {
+  NodeId node_id;
+  std::string reason;  // in words, after "node b was lost: "
+};
 // NextDeadline() is reached.
 struct Tick {};
 
-using MembershipEvent = std::variant<NodeJoined, NodeReported, NodeGone, Tick>;
+using MembershipEvent = std::variant<NodeJoined, NodeReported, NodeGone, NodeLost, Tick>;
 
 // ---- Effects, to be performed in their order
 

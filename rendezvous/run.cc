@@ -57,6 +57,17 @@ void Run::Closed(LinkId link) {
   sessions_.erase(link);
 }
 
+bool Run::Lost(const NodeId& node_id, const std::string& reason, TimePoint now) {
+  Afterwards afterwards;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!membership_.members.contains(node_id)) return false;
+    StepLocked(NodeLost{node_id, reason}, now, afterwards);
+  }
+  Perform(afterwards);
+  return true;
+}
+
 void Run::Submit(const std::shared_ptr<ReplySink>& sink, std::uint64_t id, StoreOp op,
                  TimePoint now) {
   Afterwards afterwards;

@@ -54,6 +54,8 @@ class Run {
   void Reported(LinkId link, const Report& report, TimePoint now);
   void Gone(LinkId link, TimePoint now);
   void Closed(LinkId link);
+  // False: the node is no member.
+  bool Lost(const NodeId& node_id, const std::string& reason, TimePoint now);
 
   // Store. `id` is the sink's own for the operation.
   void Submit(const std::shared_ptr<ReplySink>& sink, std::uint64_t id, StoreOp op, TimePoint now);

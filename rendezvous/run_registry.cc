@@ -41,10 +41,19 @@ absl::StatusOr<RunRegistry::Place> RunRegistry::Admit(const Join& join,
 void RunRegistry::Closed(const Place& place) {
   absl::MutexLock lock(&mutex_);
   place.run->Closed(place.link);
-  const auto it = runs_.find(place.run->run_id());
-  if (it == runs_.end() || it->second != place.run || !place.run->drained()) return;
-  runs_.erase(it);
-  run_removed_.SignalAll();
+  ForgetIfDrained(place.run);
+}
+
+absl::Status RunRegistry::Lost(const LossReport& report, TimePoint now) {
+  const std::shared_ptr<Run> run = Find(report.run_id);
+  if (run == nullptr || !run->Lost(report.node_id, report.reason, now)) {
+    return absl::NotFoundError(absl::StrCat("the rendezvous service knows no node '",
+                                            report.node_id.value, "' of run '", report.run_id,
+                                            "'; it is lost or the run is over already"));
+  }
+  absl::MutexLock lock(&mutex_);
+  ForgetIfDrained(run);
+  return absl::OkStatus();
 }
 
 std::shared_ptr<Run> RunRegistry::Find(const std::string& run_id) {
@@ -74,13 +83,15 @@ std::optional<TimePoint> RunRegistry::Tick(TimePoint now) {
   }
   // Members that never came back for their verdict have just been forgotten.
   absl::MutexLock lock(&mutex_);
-  for (const auto& run : runs) {
-    const auto it = runs_.find(run->run_id());
-    if (it == runs_.end() || it->second != run || !run->drained()) continue;
-    runs_.erase(it);
-    run_removed_.SignalAll();
-  }
+  for (const auto& run : runs) ForgetIfDrained(run);
   return next;
+}
+
+void RunRegistry::ForgetIfDrained(const std::shared_ptr<Run>& run) {
+  const auto it = runs_.find(run->run_id());
+  if (it == runs_.end() || it->second != run || !run->drained()) return;
+  runs_.erase(it);
+  run_removed_.SignalAll();
 }
 
 bool RunRegistry::AnyEnding() {

@@ -34,6 +34,9 @@ class RunRegistry {
   // A node's stream has ended for good.
   void Closed(const Place& place);
 
+  // A node's agent is dead. NOT_FOUND: there is no such run, or no such node in it.
+  absl::Status Lost(const LossReport& report, TimePoint now);
+
   // Null if there is no such run.
   std::shared_ptr<Run> Find(const std::string& run_id);
 
@@ -42,6 +45,7 @@ class RunRegistry {
 
  private:
   std::optional<TimePoint> Tick(TimePoint now);
+  void ForgetIfDrained(const std::shared_ptr<Run>& run) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool AnyEnding() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::optional<std::string> default_run_id_;

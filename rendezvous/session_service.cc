@@ -5,6 +5,8 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "proto/version.h"
 #include "rendezvous/convert.h"
 #include "rendezvous/first_message_timer.h"
 #include "rendezvous/write_queue.h"
@@ -111,6 +113,29 @@ grpc::ServerBidiReactor<v1::Report, v1::Directive>* SessionService::Session(
   auto stream = std::make_shared<SessionStream>(registry_, guard_, context);
   stream->Begin();
   return stream.get();
+}
+
+grpc::ServerUnaryReactor* SessionService::ReportLoss(grpc::CallbackServerContext* context,
+                                                     const v1::LossReport* message,
+                                                     v1::LossAnswer*) {
+  guard_.Called(*context);
+  const absl::Status status = TakeLoss(*context, FromProto(*message));
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  reactor->Finish(
+      grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message())));
+  return reactor;
+}
+
+absl::Status SessionService::TakeLoss(const grpc::CallbackServerContext& context,
+                                      const LossReport& report) {
+  if (report.protocol_version != kProtocolVersion) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the node speaks protocol ", report.protocol_version, ", the service speaks protocol ",
+        kProtocolVersion, "; install the same ddprun on all nodes"));
+  }
+  absl::Status status = guard_.CheckNodeId(context, report.node_id.value);
+  if (!status.ok()) return status;
+  return registry_.Lost(report, std::chrono::steady_clock::now());
 }
 
 }  // namespace ddprun

@@ -202,6 +202,9 @@ TEST(JournalRecordsTest, EveryKindOfRecordComesBack) {
     EXPECT_TRUE(reported.report == report);
   }
   EXPECT_EQ(std::get<NodeGone>(BackAs(MembershipEvent(NodeGone{LinkId{8}}))).link, LinkId{8});
+  const auto lost = std::get<NodeLost>(BackAs(MembershipEvent(NodeLost{NodeId{"id \xff"}, "w"})));
+  EXPECT_EQ(lost.node_id, NodeId{"id \xff"});
+  EXPECT_EQ(lost.reason, "w");
   EXPECT_TRUE(std::holds_alternative<Tick>(BackAs(MembershipEvent(Tick{}))));
 
   const StoreMutation mutation = {"node", 1ull << 63,
@@ -281,6 +284,8 @@ TEST(JournalRecordsTest, ReplayingARunGivesItsState) {
         default:
           if (below(3) == 0)
             happen(NodeGone{link});
+          else if (below(4) == 0)
+            happen(NodeLost{NodeId{"id-h" + std::to_string(links)}, "dead"});
           else
             happen(Tick{});
       }

@@ -302,7 +302,8 @@ TEST_F(SealedTest, ALostNodesPlaceIsKeptForAReplacementUntilANewDeadline) {
   run.now += seconds(1000);
   run.Goes(a);
   run.Reports(b, NodeStopped{kFirst, 5001});
-  EXPECT_EQ(run.Sent<Waiting>(b)->reason, "waiting for 1 of 2 nodes: node rank 0 has not joined");
+  EXPECT_THAT(run.Sent<Waiting>(b)->reason,
+              HasSubstr("waiting for 1 of 2 nodes: node rank 0 has not joined (round 1 ended: "));
   EXPECT_EQ(NextDeadline(run.state), run.now + seconds(60));
   const LinkId c = run.Joins("c", {.restarts = 2});
   EXPECT_EQ(run.Sent<Start>(c)->node_rank, 0);
