@@ -316,14 +316,16 @@ void Stepper::Count(MemberPhase phase, int more) {
 // replacement: whoever is still there under the old one is fenced. Who is to be removed, and why.
 std::optional<std::pair<NodeId, Failure>> Stepper::TakePlace(const Join& join) {
   if (!join.node_rank) return std::nullopt;
-  const auto place = state_.places.find(*join.node_rank);
-  if (place == state_.places.end()) return std::nullopt;
-  const NodeId id = place->second;
+  const Member* const found = HolderOf(state_, *join.node_rank);
+  if (found == nullptr) return std::nullopt;
+  const NodeId id = found->join.node_id;
   Member& holder = state_.members.at(id);
   Failure loss = LossOf(holder, absl::StrCat("its connection had ended, and node ", join.host,
                                              " came with its --node-rank ", *join.node_rank));
-  state_.places.erase(place);
-  holder.node_rank.reset();
+  if (holder.node_rank == join.node_rank) {
+    state_.places.erase(*holder.node_rank);
+    holder.node_rank.reset();
+  }
   return std::pair(id, std::move(loss));
 }
 
@@ -550,10 +552,12 @@ void Stepper::GiveRanks(std::vector<Member*>& chosen) {
     member->node_rank = rank;
     state_.places.emplace(rank, member->join.node_id);
   }
-  // What spares asked for stays asked for, where nobody has it.
+  // What spares asked for stays asked for, where nobody has it. Otherwise a spare is content with
+  // any place: two that insist on one rank could not both have it.
   for (auto& [id, member] : state_.members) {
     if (member.node_rank && state_.places.try_emplace(*member.node_rank, id).first->second != id) {
       member.node_rank.reset();
+      member.join.node_rank.reset();
     }
   }
   chosen = std::move(by_rank);
