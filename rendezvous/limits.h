@@ -51,6 +51,8 @@ inline constexpr std::chrono::seconds kIdleConnectionTimeout{60};
 inline constexpr std::chrono::seconds kLingerTimeout{1};
 // A node has two streams; a simulation may share a connection between some hundred nodes.
 inline constexpr int kStreamsPerConnectionMax = 1024;
+// Of gRPC's reflection, which holds one for each stream: a person has one tool open.
+inline constexpr int kReflectionThreadsMax = 8;
 inline constexpr int kHeaderBytesMax = 8192;
 
 // A file of certificates or a key; a bundle of every public authority has 200 KB.

@@ -109,7 +109,6 @@ class SessionStream final : public Reactor,
 
 grpc::ServerBidiReactor<v1::Report, v1::Directive>* SessionService::Session(
     grpc::CallbackServerContext* context) {
-  guard_.Called(*context);
   auto stream = std::make_shared<SessionStream>(registry_, guard_, context);
   stream->Begin();
   return stream.get();
@@ -118,7 +117,6 @@ grpc::ServerBidiReactor<v1::Report, v1::Directive>* SessionService::Session(
 grpc::ServerUnaryReactor* SessionService::ReportLoss(grpc::CallbackServerContext* context,
                                                      const v1::LossReport* message,
                                                      v1::LossAnswer*) {
-  guard_.Called(*context);
   const absl::Status status = TakeLoss(*context, FromProto(*message));
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   reactor->Finish(

@@ -105,7 +105,6 @@ class ServiceStoreStream final : public StoreStream, public ReplySink {
 
 grpc::ServerBidiReactor<v1::StoreRequest, v1::StoreReply>* StoreService::Exchange(
     grpc::CallbackServerContext* context) {
-  guard_.Called(*context);
   auto stream = std::make_shared<ServiceStoreStream>(registry_, guard_, context);
   stream->BeginServing();
   return stream.get();
