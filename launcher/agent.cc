@@ -167,6 +167,7 @@ absl::Status Agent::ServeStore(const Start& start) {
     absl::StatusOr<std::unique_ptr<StoreProxy>> proxy =
         StoreProxy::Start({.socket_path = absl::StrCat(config_.temp_dir, "/agent.sock"),
                            .channel = channel_,
+                           .door = meeting_.server ? meeting_.server->store_door() : nullptr,
                            .run_id = start.run_id,
                            .node_id = config_.node_id});
     if (!proxy.ok()) return proxy.status();

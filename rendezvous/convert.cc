@@ -9,26 +9,54 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "proto/failure_record.h"
+#include "proto/version.h"
 #include "rendezvous/limits.h"
 #include "rendezvous/overloaded.h"
 #include "rendezvous/printable.h"
 
 namespace ddprun {
-namespace {
 
 using std::chrono::milliseconds;
+
+std::chrono::milliseconds ToMilliseconds(const google::protobuf::Duration& from) {
+  constexpr std::int64_t kSecondsMax = 366LL * 24 * 3600;
+  const std::int64_t seconds = std::clamp<std::int64_t>(from.seconds(), -kSecondsMax, kSecondsMax);
+  return milliseconds(seconds * 1000 + from.nanos() / 1'000'000);
+}
+
+std::string ToUtf8(const std::string& text) {
+  std::string out;
+  out.reserve(text.size());
+  for (std::size_t i = 0; i < text.size();) {
+    const auto lead = static_cast<unsigned char>(text[i]);
+    const std::size_t length = lead < 0x80                   ? 1
+                               : lead >= 0xC2 && lead < 0xE0 ? 2
+                               : (lead & 0xF0) == 0xE0       ? 3
+                               : lead >= 0xF0 && lead < 0xF5 ? 4
+                                                             : 0;
+    bool good = length > 0 && i + length <= text.size();
+    for (std::size_t k = 1; good && k < length; ++k) {
+      good = (static_cast<unsigned char>(text[i + k]) & 0xC0) == 0x80;
+    }
+    if (good && length == 3) {
+      const auto second = static_cast<unsigned char>(text[i + 1]);
+      good = !(lead == 0xE0 && second < 0xA0) && !(lead == 0xED && second >= 0xA0);
+    }
+    if (good && length == 4) {
+      const auto second = static_cast<unsigned char>(text[i + 1]);
+      good = !(lead == 0xF0 && second < 0x90) && !(lead == 0xF4 && second >= 0x90);
+    }
+    out.append(good ? text.substr(i, length) : "?");
+    i += good ? length : 1;
+  }
+  return out;
+}
+
+namespace {
 
 void SetDuration(milliseconds from, google::protobuf::Duration* to) {
   to->set_seconds(from.count() / 1000);
   to->set_nanos(static_cast<std::int32_t>(from.count() % 1000) * 1'000'000);
-}
-
-// Out of a hostile or broken message may come any number; cut it so that adding it to a time cannot
-// overflow.
-milliseconds GetDuration(const google::protobuf::Duration& from) {
-  constexpr std::int64_t kSecondsMax = 366LL * 24 * 3600;
-  const std::int64_t seconds = std::clamp<std::int64_t>(from.seconds(), -kSecondsMax, kSecondsMax);
-  return milliseconds(seconds * 1000 + from.nanos() / 1'000'000);
 }
 
 // Not within a character: what was cut once must come through the next conversion as it is, or a
@@ -89,49 +117,19 @@ FailureKind FromProto(v1::Failure::Kind kind) {
   }
 }
 
-// Strings of the wire must be UTF-8, and a worker's output need not be: what is not printable ASCII
-// and not part of a well-formed sequence becomes '?'.
-std::string Utf8(const std::string& text) {
-  std::string out;
-  out.reserve(text.size());
-  for (std::size_t i = 0; i < text.size();) {
-    const auto lead = static_cast<unsigned char>(text[i]);
-    const std::size_t length = lead < 0x80                   ? 1
-                               : lead >= 0xC2 && lead < 0xE0 ? 2
-                               : (lead & 0xF0) == 0xE0       ? 3
-                               : lead >= 0xF0 && lead < 0xF5 ? 4
-                                                             : 0;
-    bool good = length > 0 && i + length <= text.size();
-    for (std::size_t k = 1; good && k < length; ++k) {
-      good = (static_cast<unsigned char>(text[i + k]) & 0xC0) == 0x80;
-    }
-    if (good && length == 3) {
-      const auto second = static_cast<unsigned char>(text[i + 1]);
-      good = !(lead == 0xE0 && second < 0xA0) && !(lead == 0xED && second >= 0xA0);
-    }
-    if (good && length == 4) {
-      const auto second = static_cast<unsigned char>(text[i + 1]);
-      good = !(lead == 0xF0 && second < 0x90) && !(lead == 0xF4 && second >= 0x90);
-    }
-    out.append(good ? text.substr(i, length) : "?");
-    i += good ? length : 1;
-  }
-  return out;
-}
-
 void Fill(const Failure& from, v1::Failure* to) {
   to->set_kind(ToProto(from.kind));
   to->set_rank(from.rank);
   to->set_local_rank(from.local_rank);
   to->set_node_rank(from.node_rank);
-  to->set_host(Utf8(from.host));
+  to->set_host(ToUtf8(from.host));
   to->set_pid(from.pid);
   to->set_exit_code(from.exit_code);
   to->set_signal(from.signal);
-  to->set_message(Utf8(Cut(from.message, kFailureMessageBytesMax)));
+  to->set_message(ToUtf8(Cut(from.message, kFailureMessageBytesMax)));
   const std::size_t skip = from.last_lines.size() - std::min(from.last_lines.size(), kLastLinesMax);
   for (std::size_t i = skip; i < from.last_lines.size(); ++i) {
-    to->add_last_lines(Utf8(Cut(from.last_lines[i], kLastLineBytesMax)));
+    to->add_last_lines(ToUtf8(Cut(from.last_lines[i], kLastLineBytesMax)));
   }
   SetDuration(from.age, to->mutable_age());
 }
@@ -151,7 +149,7 @@ Failure Read(const v1::Failure& from) {
   for (int i = std::max(0, from.last_lines_size() - lines_max); i < from.last_lines_size(); ++i) {
     to.last_lines.push_back(Printable(Cut(from.last_lines(i), kLastLineBytesMax)));
   }
-  to.age = GetDuration(from.age());
+  to.age = ToMilliseconds(from.age());
   return to;
 }
 
@@ -181,16 +179,16 @@ Verdict Read(const v1::Verdict& from) {
 
 void Fill(const Join& from, v1::Join* to) {
   to->set_protocol_version(from.protocol_version);
-  to->set_software_version(Utf8(from.software_version));
-  to->set_run_id(Utf8(from.run_id));
-  to->set_node_id(Utf8(from.node_id.value));
-  to->set_host(Utf8(from.host));
+  to->set_software_version(ToUtf8(from.software_version));
+  to->set_run_id(ToUtf8(from.run_id));
+  to->set_node_id(ToUtf8(from.node_id.value));
+  to->set_host(ToUtf8(from.host));
   if (from.node_rank) to->set_node_rank(*from.node_rank);
   to->set_local_world_size(from.local_world_size);
   to->set_nodes_min(from.nodes_min);
   to->set_nodes_max(from.nodes_max);
   to->set_restarts_max(from.restarts_max);
-  to->set_address(Utf8(from.address));
+  to->set_address(ToUtf8(from.address));
   to->set_worker_port(from.worker_port);
   SetDuration(from.join_timeout, to->mutable_join_timeout());
   SetDuration(from.last_call, to->mutable_last_call());
@@ -213,9 +211,9 @@ Join Read(const v1::Join& from) {
   to.restarts_max = from.restarts_max();
   to.address = Printable(Cut(from.address(), kNameBytesMax + 1));
   to.worker_port = from.worker_port();
-  to.join_timeout = GetDuration(from.join_timeout());
-  to.last_call = GetDuration(from.last_call());
-  to.lease = GetDuration(from.lease());
+  to.join_timeout = ToMilliseconds(from.join_timeout());
+  to.last_call = ToMilliseconds(from.last_call());
+  to.lease = ToMilliseconds(from.lease());
   to.resume = from.resume();
   return to;
 }
@@ -336,9 +334,9 @@ Verdict FromProto(const v1::Verdict& message) { return Read(message); }
 v1::LossReport ToProto(const LossReport& report) {
   v1::LossReport message;
   message.set_protocol_version(report.protocol_version);
-  message.set_run_id(Utf8(report.run_id));
-  message.set_node_id(Utf8(report.node_id.value));
-  message.set_reason(Utf8(Cut(report.reason, kLastLineBytesMax)));
+  message.set_run_id(ToUtf8(report.run_id));
+  message.set_node_id(ToUtf8(report.node_id.value));
+  message.set_reason(ToUtf8(Cut(report.reason, kLastLineBytesMax)));
   return message;
 }
 
@@ -375,7 +373,7 @@ v1::Directive ToProto(const Directive& directive) {
                  [&](const Refused& refused) {
                    message.mutable_refused()->set_code(static_cast<int>(refused.status.code()));
                    message.mutable_refused()->set_message(
-                       Utf8(std::string(refused.status.message())));
+                       ToUtf8(std::string(refused.status.message())));
                  }},
       directive);
   return message;
@@ -384,11 +382,11 @@ v1::Directive ToProto(const Directive& directive) {
 absl::StatusOr<Directive> FromProto(const v1::Directive& message) {
   switch (message.kind_case()) {
     case v1::Directive::kAccepted:
-      return Accepted{GetDuration(message.accepted().lease()),
-                      GetDuration(message.accepted().heartbeat()), message.accepted().durable()};
+      return Accepted{ToMilliseconds(message.accepted().lease()),
+                      ToMilliseconds(message.accepted().heartbeat()), message.accepted().durable()};
     case v1::Directive::kWaiting:
       return Waiting{Lines(message.waiting().reason(), kFailureMessageBytesMax),
-                     GetDuration(message.waiting().remaining())};
+                     ToMilliseconds(message.waiting().remaining())};
     case v1::Directive::kStart:
       return Read(message.start());
     case v1::Directive::kStop:
@@ -430,30 +428,105 @@ absl::StatusOr<StoreOp> FromProto(v1::StoreOp message) {
   op.values.reserve(static_cast<std::size_t>(message.values_size()));
   for (std::string& value : *message.mutable_values()) op.values.push_back(std::move(value));
   op.number = message.number();
-  op.timeout = GetDuration(message.timeout());
+  op.timeout = ToMilliseconds(message.timeout());
   return op;
 }
 
-v1::StoreReply ToProto(std::uint64_t id, StoreResult result) {
+v1::StoreHello ToProto(const StoreHello& hello) {
+  v1::StoreHello message;
+  message.set_protocol_version(kProtocolVersion);
+  message.set_run_id(hello.run_id);
+  message.set_node_id(hello.node_id);
+  message.set_stream(hello.stream);
+  message.mutable_unanswered()->Add(hello.unanswered.begin(), hello.unanswered.end());
+  return message;
+}
+
+StoreHello FromProto(const v1::StoreHello& message) {
+  StoreHello hello;
+  hello.run_id = message.run_id();
+  hello.node_id = Cut(message.node_id(), kNameBytesMax);
+  hello.stream = message.stream();
+  hello.unanswered.assign(message.unanswered().begin(), message.unanswered().end());
+  return hello;
+}
+
+void AddTo(v1::StoreRequests* message, StoreBatch batch) {
+  for (StoreRequest& request : batch.requests) {
+    v1::StoreRequest* to = message->add_requests();
+    to->set_id(request.id);
+    if (request.op) {
+      *to->mutable_op() = ToProto(*std::move(request.op));
+    } else {
+      to->mutable_cancel();
+    }
+  }
+  message->mutable_answered()->Add(batch.answered.begin(), batch.answered.end());
+  message->set_forgotten(batch.forgotten);
+}
+
+StoreBatch FromProto(v1::StoreRequests message, std::vector<StoreReply>* refused) {
+  StoreBatch batch;
+  batch.requests.reserve(static_cast<std::size_t>(message.requests_size()));
+  for (v1::StoreRequest& request : *message.mutable_requests()) {
+    if (request.has_cancel()) {
+      batch.requests.push_back({request.id(), std::nullopt});
+      continue;
+    }
+    absl::StatusOr<StoreOp> op = absl::InvalidArgumentError(
+        "a store request of a kind that this version does not know; install the same ddprun on all "
+        "nodes");
+    if (request.has_op()) op = FromProto(std::move(*request.mutable_op()));
+    if (op.ok()) {
+      batch.requests.push_back({request.id(), *std::move(op)});
+    } else {
+      StoreReply reply;
+      reply.id = request.id();
+      reply.result.status = op.status();
+      refused->push_back(std::move(reply));
+    }
+  }
+  batch.answered.assign(message.answered().begin(), message.answered().end());
+  batch.forgotten = message.forgotten();
+  return batch;
+}
+
+v1::StoreReply ToProto(StoreReply reply) {
+  StoreResult& result = reply.result;
   v1::StoreReply message;
-  message.set_id(id);
+  message.set_id(reply.id);
+  message.set_keep(reply.keep);
+  message.set_forget(reply.forget);
   message.set_code(static_cast<int>(result.status.code()));
-  if (!result.status.ok()) message.set_message(Utf8(std::string(result.status.message())));
+  if (!result.status.ok()) message.set_message(ToUtf8(std::string(result.status.message())));
   for (std::string& value : result.values) *message.add_values() = std::move(value);
   message.set_number(result.number);
   for (std::string& key : result.keys) *message.add_keys() = std::move(key);
   return message;
 }
 
-StoreResult FromProto(v1::StoreReply message) {
-  StoreResult result;
+StoreReply FromProto(v1::StoreReply message) {
+  StoreReply reply;
+  reply.id = message.id();
+  reply.keep = message.keep();
+  reply.forget = message.forget();
+  StoreResult& result = reply.result;
   if (message.code() != 0) result.status = absl::Status(CodeOf(message.code()), message.message());
   result.values.reserve(static_cast<std::size_t>(message.values_size()));
   for (std::string& value : *message.mutable_values()) result.values.push_back(std::move(value));
   result.number = message.number();
   result.keys.reserve(static_cast<std::size_t>(message.keys_size()));
   for (std::string& key : *message.mutable_keys()) result.keys.push_back(std::move(key));
-  return result;
+  return reply;
+}
+
+std::vector<StoreReply> FromProto(v1::StoreReplies message) {
+  std::vector<StoreReply> replies;
+  replies.reserve(static_cast<std::size_t>(message.replies_size()));
+  for (v1::StoreReply& reply : *message.mutable_replies()) {
+    replies.push_back(FromProto(std::move(reply)));
+  }
+  return replies;
 }
 
 }  // namespace ddprun

@@ -4,12 +4,22 @@
 // the cores.
 #pragma once
 
+#include <chrono>
+#include <string>
+#include <vector>
+
 #include "absl/status/statusor.h"
 #include "proto/ddprun.pb.h"
 #include "rendezvous/session_types.h"
-#include "rendezvous/store_types.h"
+#include "rendezvous/store_batch.h"
 
 namespace ddprun {
+
+// Whatever the message has: it is cut so that adding it to a time cannot overflow.
+std::chrono::milliseconds ToMilliseconds(const google::protobuf::Duration& from);
+// Strings of the wire must be UTF-8, and a worker's words need not be: what is not printable ASCII
+// and not part of a well-formed sequence becomes '?'.
+std::string ToUtf8(const std::string& text);
 
 v1::Report ToProto(const Report& report);
 absl::StatusOr<Report> FromProto(const v1::Report& message);
@@ -33,7 +43,15 @@ absl::StatusOr<Directive> FromProto(const v1::Directive& message);
 v1::StoreOp ToProto(StoreOp op);
 absl::StatusOr<StoreOp> FromProto(v1::StoreOp message);
 
-v1::StoreReply ToProto(std::uint64_t id, StoreResult result);
-StoreResult FromProto(v1::StoreReply message);
+v1::StoreHello ToProto(const StoreHello& hello);
+StoreHello FromProto(const v1::StoreHello& message);
+
+void AddTo(v1::StoreRequests* message, StoreBatch batch);
+// Requests that have not the form of one are left out, and what is wrong with each is in `refused`.
+StoreBatch FromProto(v1::StoreRequests message, std::vector<StoreReply>* refused);
+
+v1::StoreReply ToProto(StoreReply reply);
+StoreReply FromProto(v1::StoreReply message);
+std::vector<StoreReply> FromProto(v1::StoreReplies message);
 
 }  // namespace ddprun

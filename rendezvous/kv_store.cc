@@ -12,13 +12,6 @@
 namespace ddprun {
 namespace {
 
-constexpr std::size_t kKeysInSentence = 3;
-
-bool MayWait(StoreVerb verb) {
-  return verb == StoreVerb::kGet || verb == StoreVerb::kMultiGet || verb == StoreVerb::kWait ||
-         verb == StoreVerb::kQueuePop;
-}
-
 std::string Quoted(const std::string& key) { return absl::StrCat("'", absl::CHexEscape(key), "'"); }
 
 StoreResult Error(absl::Status status) {
@@ -83,51 +76,57 @@ KvStore::KvStore(RoundId round, Limits limits) : round_(round), limits_(limits) 
 
 std::vector<KvStore::Answer> KvStore::Submit(StoreTicket ticket, StoreOp op, TimePoint now) {
   answers_.clear();
-  if (op.round != round_) {
-    answers_.push_back({ticket, Error(RoundOver(op.round, round_))});
-    return std::move(answers_);
-  }
-  if (absl::Status status = CheckOp(op); !status.ok()) {
-    answers_.push_back({ticket, Error(std::move(status))});
+  if (absl::Status status = Check(op); !status.ok()) {
+    AnswerTo(ticket, std::move(op), Error(std::move(status)));
     return std::move(answers_);
   }
   if (MayWait(op.verb)) {
-    const absl::flat_hash_set<std::string> distinct(op.keys.begin(), op.keys.end());
+    const absl::flat_hash_set<absl::string_view> distinct(op.keys.begin(), op.keys.end());
     const auto missing = static_cast<std::size_t>(
         std::count_if(distinct.begin(), distinct.end(),
-                      [&](const std::string& key) { return !IsPresent(op, key); }));
+                      [&](absl::string_view key) { return !IsPresent(op, key); }));
     if (missing > 0 && op.timeout.count() > 0 && waiters_.size() < limits_.waiters_max) {
       Hold(ticket, std::move(op), missing, now);
     } else if (missing > 0 && op.timeout.count() > 0) {
-      answers_.push_back({ticket, Error(absl::ResourceExhaustedError(
-                                      absl::StrCat("the run's store holds ", limits_.waiters_max,
-                                                   " waiting operations, which is its limit")))});
+      AnswerTo(ticket, std::move(op),
+               Error(absl::ResourceExhaustedError(
+                   absl::StrCat("the run's store holds ", limits_.waiters_max,
+                                " waiting operations, which is its limit"))));
     } else if (missing > 0) {
-      answers_.push_back({ticket, TimeOver(op)});
+      StoreResult result = TimeIsOver(op);
+      AnswerTo(ticket, std::move(op), std::move(result));
     } else {
-      answers_.push_back({ticket, Perform(op)});
+      StoreResult result = Perform(op);
+      AnswerTo(ticket, std::move(op), std::move(result));
     }
     return std::move(answers_);
   }
   // Its own answer stands before those of the operations that waited for it.
-  answers_.push_back({ticket, {}});
+  answers_.push_back({ticket, {}, {}, false});
+  wrote_ = false;
   StoreResult result = Perform(op);
   answers_.front().result = std::move(result);
+  answers_.front().op = std::move(op);
+  answers_.front().wrote = wrote_;
   return std::move(answers_);
+}
+
+void KvStore::AnswerTo(StoreTicket ticket, StoreOp op, StoreResult result) {
+  answers_.push_back({ticket, std::move(result), std::move(op), false});
 }
 
 void KvStore::Cancel(StoreTicket ticket) {
   const auto it = by_ticket_.find(ticket);
-  if (it != by_ticket_.end()) Forget(it->second);
+  if (it != by_ticket_.end()) Take(it->second);
 }
 
 std::vector<KvStore::Answer> KvStore::Tick(TimePoint now) {
   answers_.clear();
   while (!by_deadline_.empty() && by_deadline_.begin()->first <= now) {
     const WaiterId id = by_deadline_.begin()->second;
-    const Waiter& waiter = waiters_.at(id);
-    answers_.push_back({waiter.ticket, TimeOver(waiter.op)});
-    Forget(id);
+    Waiter waiter = Take(id);
+    StoreResult result = TimeIsOver(waiter.op);
+    AnswerTo(waiter.ticket, std::move(waiter.op), std::move(result));
   }
   return std::move(answers_);
 }
@@ -139,9 +138,12 @@ std::optional<TimePoint> KvStore::NextDeadline() const {
 
 std::vector<KvStore::Answer> KvStore::Clear(RoundId round) {
   answers_.clear();
-  for (const auto& entry : waiters_) {
-    answers_.push_back({entry.second.ticket, Error(RoundOver(round_, round))});
+  for (auto& entry : waiters_) {
+    AnswerTo(entry.second.ticket, std::move(entry.second.op), Error(RoundOver(round_, round)));
   }
+  // A map's order is another in every process; a step must be the same in all.
+  std::sort(answers_.begin(), answers_.end(),
+            [](const Answer& a, const Answer& b) { return a.ticket < b.ticket; });
   values_.clear();
   queues_.clear();
   queued_ = 0;
@@ -154,7 +156,8 @@ std::vector<KvStore::Answer> KvStore::Clear(RoundId round) {
   return std::move(answers_);
 }
 
-absl::Status KvStore::CheckOp(const StoreOp& op) const {
+absl::Status KvStore::Check(const StoreOp& op) const {
+  if (op.round != round_) return RoundOver(op.round, round_);
   const Arity arity = ArityOf(op.verb);
   const bool pairs = op.verb == StoreVerb::kMultiSet;
   const auto wrong = [](int wanted, std::size_t given) {
@@ -329,6 +332,7 @@ StoreResult KvStore::Delete(const std::string& key) {
   if (it == values_.end()) return Number(0);
   bytes_ -= key.size() + it->second.size();
   values_.erase(it);
+  wrote_ = true;
   KeyVanished(key);
   return Number(1);
 }
@@ -354,10 +358,8 @@ StoreResult KvStore::Push(const std::string& key, std::string value) {
   const absl::btree_set<WaiterId> pop = waiters->second.pop;
   if (!values_.contains(key)) CameToBe(absl::btree_set<WaiterId>(waiters->second.wait));
   if (!pop.empty()) {
-    const WaiterId first = *pop.begin();
-    const StoreTicket ticket = waiters_.at(first).ticket;
-    Forget(first);
-    answers_.push_back({ticket, Pop(key)});
+    Waiter first = Take(*pop.begin());
+    AnswerTo(first.ticket, std::move(first.op), Pop(key));
   }
   return {};
 }
@@ -396,6 +398,7 @@ absl::Status KvStore::Put(const std::string& key, std::string value) {
 
 bool KvStore::Assign(const std::string& key, std::string value) {
   const auto it = values_.find(key);
+  wrote_ = true;
   bytes_ += value.size();
   if (it != values_.end()) {
     bytes_ -= it->second.size();
@@ -423,7 +426,7 @@ absl::Status KvStore::CheckRoom(std::size_t more_entries, std::size_t bytes_free
 
 // ---- Waiting
 
-bool KvStore::IsPresent(const StoreOp& op, const std::string& key) const {
+bool KvStore::IsPresent(const StoreOp& op, absl::string_view key) const {
   switch (op.verb) {
     case StoreVerb::kQueuePop:
       return HasQueue(key);
@@ -449,29 +452,29 @@ void KvStore::Hold(StoreTicket ticket, StoreOp op, std::size_t missing, TimePoin
   waiters_.emplace(id, Waiter{ticket, std::move(op), missing, now + timeout});
 }
 
-void KvStore::Forget(WaiterId id) {
+KvStore::Waiter KvStore::Take(WaiterId id) {
   const auto it = waiters_.find(id);
-  for (const std::string& key : it->second.op.keys) {
+  Waiter waiter = std::move(it->second);
+  waiters_.erase(it);
+  for (const std::string& key : waiter.op.keys) {
     const auto of = by_key_.find(key);
     if (of == by_key_.end()) continue;  // the key is named twice, and nobody else waits for it
-    WaitersOf(of->second, it->second.op).erase(id);
+    WaitersOf(of->second, waiter.op).erase(id);
     if (of->second.empty()) by_key_.erase(of);
   }
-  by_deadline_.erase({it->second.deadline, id});
-  by_ticket_.erase(it->second.ticket);
-  waiters_.erase(it);
+  by_deadline_.erase({waiter.deadline, id});
+  by_ticket_.erase(waiter.ticket);
+  return waiter;
 }
 
 // `ids` must not be one of by_key_'s own sets, since those that have all they waited for are taken
 // out of them.
 void KvStore::CameToBe(const absl::btree_set<WaiterId>& ids) {
   for (const WaiterId id : ids) {
-    Waiter& waiter = waiters_.at(id);
-    if (--waiter.missing > 0) continue;
-    StoreOp op = waiter.op;
-    const StoreTicket ticket = waiter.ticket;
-    Forget(id);
-    answers_.push_back({ticket, Perform(op)});
+    if (--waiters_.at(id).missing > 0) continue;
+    Waiter waiter = Take(id);
+    StoreResult result = Perform(waiter.op);
+    AnswerTo(waiter.ticket, std::move(waiter.op), std::move(result));
   }
 }
 
@@ -494,21 +497,17 @@ void KvStore::KeyVanished(const std::string& key) {
   if (!HasQueue(key)) CeasedToBe(it->second.wait);
 }
 
-StoreResult KvStore::TimeOver(const StoreOp& op) const {
+StoreResult KvStore::TimeIsOver(const StoreOp& op) const {
   if (op.verb == StoreVerb::kQueuePop && op.timeout.count() <= 0) {
     return Error(absl::NotFoundError(absl::StrCat("queue ", Quoted(op.keys[0]), " is empty")));
   }
-  std::string missing;
-  std::size_t count = 0;
+  std::vector<std::string> missing;
+  std::int64_t count = 0;
   for (const std::string& key : op.keys) {
     if (IsPresent(op, key)) continue;
-    if (++count <= kKeysInSentence) absl::StrAppend(&missing, count == 1 ? "" : ", ", Quoted(key));
+    if (++count <= static_cast<std::int64_t>(kKeysInSentence)) missing.push_back(key);
   }
-  if (count > kKeysInSentence) absl::StrAppend(&missing, " and ", count - kKeysInSentence, " more");
-  return Error(absl::DeadlineExceededError(absl::StrCat(
-      "waited ", op.timeout.count(), " ms for ", op.verb == StoreVerb::kQueuePop ? "queue " : "",
-      count > 1 ? "keys " : (op.verb == StoreVerb::kQueuePop ? "" : "key "), missing,
-      ", which nobody has set")));
+  return TimeOver(op.verb, op.timeout, std::move(missing), count);
 }
 
 }  // namespace ddprun

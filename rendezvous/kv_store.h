@@ -19,6 +19,7 @@
 
 #include "absl/container/btree_set.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/strings/string_view.h"
 #include "rendezvous/limits.h"
 #include "rendezvous/store_types.h"
 
@@ -41,10 +42,16 @@ class KvStore {
   struct Answer {
     StoreTicket ticket;
     StoreResult result;
+    StoreOp op;          // as submitted, but for its values
+    bool wrote = false;  // a key's value is another now, or the key is gone
   };
 
   explicit KvStore(RoundId round, Limits limits);
   explicit KvStore(RoundId round) : KvStore(round, Limits{}) {}
+
+  // What is wrong with `op` whatever the store holds: it belongs to another round, or has not the
+  // form of its verb, or is too large.
+  absl::Status Check(const StoreOp& op) const;
 
   // Performs `op`. The answers are those of this ticket, unless it has to wait, and of the tickets
   // that waited for what it did. Error codes are those of StoreResult.
@@ -61,6 +68,8 @@ class KvStore {
   // now on.
   std::vector<Answer> Clear(RoundId round);
 
+  // Whether there is a key of that name; a queue of that name does not count.
+  bool Contains(absl::string_view key) const { return values_.contains(key); }
   RoundId round() const { return round_; }
   // All that is stored, for a snapshot.
   const absl::flat_hash_map<std::string, std::string>& values() const { return values_; }
@@ -89,7 +98,7 @@ class KvStore {
     bool empty() const { return get.empty() && wait.empty() && pop.empty(); }
   };
 
-  absl::Status CheckOp(const StoreOp& op) const;
+  void AnswerTo(StoreTicket ticket, StoreOp op, StoreResult result);
   StoreResult Perform(StoreOp& op);
   StoreResult CompareSet(const std::string& key, const std::string& expected, std::string desired);
   StoreResult Add(const std::string& key, std::int64_t number);
@@ -107,16 +116,16 @@ class KvStore {
                          std::size_t more_bytes) const;
 
   // Waiting.
-  bool HasQueue(const std::string& key) const { return queues_.contains(key); }
-  bool IsPresent(const StoreOp& op, const std::string& key) const;
+  bool HasQueue(absl::string_view key) const { return queues_.contains(key); }
+  bool IsPresent(const StoreOp& op, absl::string_view key) const;
   absl::btree_set<WaiterId>& WaitersOf(KeyWaiters& of, const StoreOp& op) const;
   void Hold(StoreTicket ticket, StoreOp op, std::size_t missing, TimePoint now);
-  void Forget(WaiterId id);
+  Waiter Take(WaiterId id);  // it waits no more
   void CameToBe(const absl::btree_set<WaiterId>& ids);
   void CeasedToBe(const absl::btree_set<WaiterId>& ids);
   void KeyAppeared(const std::string& key);
   void KeyVanished(const std::string& key);
-  StoreResult TimeOver(const StoreOp& op) const;
+  StoreResult TimeIsOver(const StoreOp& op) const;
 
   RoundId round_;
   const Limits limits_;
@@ -133,6 +142,7 @@ class KvStore {
   absl::btree_set<std::pair<TimePoint, WaiterId>> by_deadline_;
 
   std::vector<Answer> answers_;  // of the call in progress
+  bool wrote_ = false;           // and whether it has written
 };
 
 }  // namespace ddprun

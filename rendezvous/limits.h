@@ -18,6 +18,24 @@ inline constexpr std::size_t kStoreBytesMax = std::size_t{1} << 30;
 inline constexpr std::size_t kWaitersMax = 1'000'000;
 // Unanswered operations on one stream; a worker has a handful.
 inline constexpr std::size_t kStreamOpsMax = 65'536;
+// One message of the store takes this much of what waits to be sent (one operation or answer may be
+// larger).
+inline constexpr std::size_t kStoreBatchBytes = 1u << 20;
+inline constexpr std::size_t kStoreBatchOps = 4096;
+// Answers of operations that change something, which the service remembers for a node until the
+// node has them. The node says so with its next message, and at the latest after a part of them.
+inline constexpr std::size_t kRememberedAnswersMax = 2 * kStreamOpsMax;
+inline constexpr std::size_t kRememberedBytesMax = 256u << 20;
+inline constexpr std::size_t kUnsaidAnswersMax = 1024;
+// What a node may keep of the store to answer its workers from, and all nodes of a run together.
+inline constexpr std::size_t kKeptKeysMax = 65'536;
+inline constexpr std::size_t kKeptBytesMax = 64u << 20;
+inline constexpr std::size_t kKeepersMax = 2'000'000;
+// How long a node may answer from what it keeps without having heard of the service: this long
+// after a node's stream ended, nothing that it keeps is read any more.
+inline constexpr std::chrono::seconds kKeepTrust{2};
+// Streams of workers on one agent's socket.
+inline constexpr std::size_t kWorkerStreamsMax = 16'384;
 // Answers that one stream's peer has not taken yet; above it the service reads no more of that
 // stream's requests.
 inline constexpr std::size_t kStreamReplyBytesMax = 64u << 20;

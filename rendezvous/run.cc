@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "rendezvous/limits.h"
+#include "rendezvous/printable.h"
 
 namespace ddprun {
 
@@ -68,53 +69,46 @@ bool Run::Lost(const NodeId& node_id, const std::string& reason, TimePoint now) 
   return true;
 }
 
-void Run::Submit(const std::shared_ptr<ReplySink>& sink, std::uint64_t id, StoreOp op,
-                 TimePoint now) {
+absl::StatusOr<StorePeer> Run::OpenStore(std::shared_ptr<ReplySink> sink, const StoreHello& hello) {
+  Afterwards afterwards;
+  StorePeer peer = kNoPeer;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!membership_.members.contains(NodeId{hello.node_id})) {
+      return absl::PermissionDeniedError(
+          absl::StrCat("node '", Printable(hello.node_id.substr(0, kNameBytesMax)),
+                       "' asks for the store of run '", run_id_, "' and is not in it"));
+    }
+    peer = StorePeer{++last_peer_};
+    store_streams_.emplace(peer, std::move(sink));
+    QueueLocked(store_.Open(peer, hello), afterwards);
+  }
+  Perform(afterwards);
+  return peer;
+}
+
+void Run::Receive(StorePeer peer, StoreBatch batch, TimePoint now) {
   Afterwards afterwards;
   {
     absl::MutexLock lock(&mutex_);
-    auto& waiting = waiting_[sink.get()];
-    if (id == 0 || waiting.contains(id) || waiting.size() >= kStreamOpsMax) {
-      StoreResult result;
-      result.status =
-          waiting.size() >= kStreamOpsMax
-              ? absl::ResourceExhaustedError(absl::StrCat(
-                    "this stream has ", waiting.size(), " unanswered store operations, its limit"))
-              : absl::InvalidArgumentError(
-                    absl::StrCat("store request id ", id, " is 0 or not answered yet"));
-      sink->Push(id, std::move(result));
-      afterwards.replies.push_back(sink);
-    } else {
-      const StoreTicket ticket{++last_ticket_};
-      pending_.emplace(ticket, Pending{sink, id});
-      waiting.emplace(id, ticket);
-      AnswerLocked(store_.Submit(ticket, std::move(op), now), afterwards);
-      if (pending_.contains(ticket)) afterwards.deadline = store_.NextDeadline();
-    }
+    QueueLocked(store_.Receive(peer, std::move(batch), now), afterwards);
   }
   Perform(afterwards);
 }
 
-void Run::Cancel(const ReplySink* sink, std::uint64_t id) {
-  absl::MutexLock lock(&mutex_);
-  const auto of_sink = waiting_.find(sink);
-  if (of_sink == waiting_.end()) return;
-  const auto it = of_sink->second.find(id);
-  if (it == of_sink->second.end()) return;
-  store_.Cancel(it->second);
-  pending_.erase(it->second);
-  of_sink->second.erase(it);
+void Run::StoreGone(StorePeer peer, TimePoint now) {
+  Afterwards afterwards;
+  {
+    absl::MutexLock lock(&mutex_);
+    QueueLocked(store_.Gone(peer, now), afterwards);
+    store_streams_.erase(peer);
+  }
+  Perform(afterwards);
 }
 
-void Run::CancelAll(const ReplySink* sink) {
+std::uint64_t Run::store_messages(const NodeId& node_id) {
   absl::MutexLock lock(&mutex_);
-  const auto of_sink = waiting_.find(sink);
-  if (of_sink == waiting_.end()) return;
-  for (const auto& [id, ticket] : of_sink->second) {
-    store_.Cancel(ticket);
-    pending_.erase(ticket);
-  }
-  waiting_.erase(of_sink);
+  return store_.messages(node_id.value);
 }
 
 std::optional<TimePoint> Run::Tick(TimePoint now) {
@@ -124,8 +118,9 @@ std::optional<TimePoint> Run::Tick(TimePoint now) {
     absl::MutexLock lock(&mutex_);
     const auto membership_due = NextDeadline(membership_);
     if (membership_due && *membership_due <= now) StepLocked(ddprun::Tick{}, now, afterwards);
-    AnswerLocked(store_.Tick(now), afterwards);
+    QueueLocked(store_.Tick(now), afterwards);
     next = NextDeadlineLocked();
+    store_armed_ = store_.NextDeadline();
     afterwards.deadline.reset();
   }
   Perform(afterwards);
@@ -145,7 +140,7 @@ bool Run::drained() {
 void Run::StepLocked(const MembershipEvent& event, TimePoint now, Afterwards& afterwards) {
   for (MembershipEffect& effect : Step(membership_, event, now)) {
     if (auto* changed = std::get_if<RoundChanged>(&effect)) {
-      AnswerLocked(store_.Clear(changed->round), afterwards);
+      QueueLocked(store_.Clear(changed->round), afterwards);
       continue;
     }
     auto* send = std::get_if<SendDirective>(&effect);
@@ -162,18 +157,25 @@ void Run::StepLocked(const MembershipEvent& event, TimePoint now, Afterwards& af
   afterwards.deadline = NextDeadlineLocked();
 }
 
-void Run::AnswerLocked(std::vector<KvStore::Answer> answers, Afterwards& afterwards) {
-  for (KvStore::Answer& answer : answers) {
-    const auto it = pending_.find(answer.ticket);
-    if (it == pending_.end()) continue;
-    const auto of_sink = waiting_.find(it->second.sink.get());
-    if (of_sink != waiting_.end()) of_sink->second.erase(it->second.id);
-    it->second.sink->Push(it->second.id, std::move(answer.result));
-    if (afterwards.replies.empty() || afterwards.replies.back() != it->second.sink) {
-      afterwards.replies.push_back(std::move(it->second.sink));
+void Run::QueueLocked(StoreEffects effects, Afterwards& afterwards) {
+  for (StoreEffect& effect : effects) {
+    auto* say = std::get_if<StoreSay>(&effect);
+    const auto it =
+        store_streams_.find(say != nullptr ? say->peer : std::get<StoreEnd>(effect).peer);
+    if (it == store_streams_.end()) continue;
+    if (say != nullptr) {
+      it->second->Push(std::move(say->reply));
+    } else {
+      it->second->End(std::move(std::get<StoreEnd>(effect).status));
     }
-    pending_.erase(it);
+    if (afterwards.replies.empty() || afterwards.replies.back() != it->second) {
+      afterwards.replies.push_back(it->second);
+    }
   }
+  const auto due = store_.NextDeadline();
+  if (!due || (store_armed_ && *store_armed_ <= *due)) return;
+  store_armed_ = due;
+  if (!afterwards.deadline || *due < *afterwards.deadline) afterwards.deadline = due;
 }
 
 std::optional<TimePoint> Run::NextDeadlineLocked() const {

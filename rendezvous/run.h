@@ -8,15 +8,17 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
-#include "rendezvous/kv_store.h"
 #include "rendezvous/membership.h"
+#include "rendezvous/store_hub.h"
 
 namespace ddprun {
 
@@ -30,10 +32,12 @@ class DirectiveSink {
   virtual void Flush() = 0;
 };
 
+// A stream of the store, in the same way.
 class ReplySink {
  public:
   virtual ~ReplySink() = default;
-  virtual void Push(std::uint64_t id, StoreResult result) = 0;
+  virtual void Push(StoreReply reply) = 0;
+  virtual void End(absl::Status status) = 0;
   virtual void Flush() = 0;
 };
 
@@ -57,10 +61,13 @@ class Run {
   // False: the node is no member.
   bool Lost(const NodeId& node_id, const std::string& reason, TimePoint now);
 
-  // Store. `id` is the sink's own for the operation.
-  void Submit(const std::shared_ptr<ReplySink>& sink, std::uint64_t id, StoreOp op, TimePoint now);
-  void Cancel(const ReplySink* sink, std::uint64_t id);
-  void CancelAll(const ReplySink* sink);
+  // Store. A stream is known by its number until StoreGone(). PERMISSION_DENIED: the node is not in
+  // the run.
+  absl::StatusOr<StorePeer> OpenStore(std::shared_ptr<ReplySink> sink, const StoreHello& hello);
+  void Receive(StorePeer peer, StoreBatch batch, TimePoint now);
+  void StoreGone(StorePeer peer, TimePoint now);
+  // How many messages the node's streams of the store have sent in this round.
+  std::uint64_t store_messages(const NodeId& node_id);
 
   // Time. Returns the next deadline.
   std::optional<TimePoint> Tick(TimePoint now);
@@ -69,10 +76,6 @@ class Run {
   bool drained();  // and all streams of nodes have ended
 
  private:
-  struct Pending {
-    std::shared_ptr<ReplySink> sink;
-    std::uint64_t id = 0;
-  };
   // What to do once the lock is released.
   struct Afterwards {
     std::vector<std::shared_ptr<DirectiveSink>> sessions;
@@ -82,7 +85,7 @@ class Run {
 
   void StepLocked(const MembershipEvent& event, TimePoint now, Afterwards& afterwards)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void AnswerLocked(std::vector<KvStore::Answer> answers, Afterwards& afterwards)
+  void QueueLocked(StoreEffects effects, Afterwards& afterwards)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::optional<TimePoint> NextDeadlineLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Perform(const Afterwards& afterwards) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -92,13 +95,13 @@ class Run {
 
   absl::Mutex mutex_;
   RunState membership_ ABSL_GUARDED_BY(mutex_);
-  KvStore store_ ABSL_GUARDED_BY(mutex_);
+  StoreHub store_ ABSL_GUARDED_BY(mutex_);
+  // The earliest deadline of the store that the timer was told of and that has not come yet.
+  std::optional<TimePoint> store_armed_ ABSL_GUARDED_BY(mutex_);
   std::uint64_t last_link_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::uint64_t last_ticket_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::uint64_t last_peer_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::flat_hash_map<LinkId, std::shared_ptr<DirectiveSink>> sessions_ ABSL_GUARDED_BY(mutex_);
-  absl::flat_hash_map<StoreTicket, Pending> pending_ ABSL_GUARDED_BY(mutex_);
-  absl::flat_hash_map<const ReplySink*, absl::flat_hash_map<std::uint64_t, StoreTicket>> waiting_
-      ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<StorePeer, std::shared_ptr<ReplySink>> store_streams_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace ddprun

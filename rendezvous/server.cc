@@ -11,6 +11,7 @@
 #include "rendezvous/grpc_channel.h"
 #include "rendezvous/introspection.h"
 #include "rendezvous/listener.h"
+#include "rendezvous/local_store.h"
 #include "rendezvous/peer_guard.h"
 #include "rendezvous/run_registry.h"
 #include "rendezvous/session_service.h"
@@ -29,13 +30,15 @@ class RendezvousServerImpl final : public RendezvousServer {
                    ? PeerGuard::NodeIds::kInCertificate
                    : PeerGuard::NodeIds::kNotProven),
         session_service_(registry_, guard_),
-        store_service_(registry_, guard_) {}
+        store_service_(registry_, guard_),
+        local_store_(std::make_shared<LocalStore>(registry_)) {}
 
   ~RendezvousServerImpl() override {
     guard_.SetListener(nullptr);
     listener_.reset();
     // Nobody is waited for: those that are to hear a verdict were waited for in WaitUntilDrained().
     if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now());
+    local_store_->Close();
   }
 
   // False if gRPC does not start, which needs credentials that OpenSSL cannot use.
@@ -66,6 +69,11 @@ class RendezvousServerImpl final : public RendezvousServer {
   void set_target(std::string target) { target_ = std::move(target); }
   int port() const override { return port_; }
   std::string target() const override { return target_; }
+  std::shared_ptr<StoreDoor> store_door() override { return local_store_; }
+  std::uint64_t store_messages(const std::string& run_id, const std::string& node_id) override {
+    const std::shared_ptr<Run> run = registry_.Find(run_id);
+    return run == nullptr ? 0 : run->store_messages(NodeId{node_id});
+  }
   void WaitUntilDrained(std::chrono::milliseconds timeout) override {
     registry_.WaitUntilDrained(timeout);
   }
@@ -77,6 +85,7 @@ class RendezvousServerImpl final : public RendezvousServer {
   PeerGuard guard_;
   SessionService session_service_;
   StoreService store_service_;
+  const std::shared_ptr<LocalStore> local_store_;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
   std::unique_ptr<grpc::Server> server_;  // its streams use all of the above
   std::unique_ptr<Listener> listener_;    // last: it uses the acceptor

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "rendezvous/credentials.h"
+#include "rendezvous/store_link.h"
 
 namespace ddprun {
 
@@ -35,6 +37,12 @@ class RendezvousServer {
   virtual int port() const = 0;
   virtual std::string target()
       const = 0;  // for a client on this host: "ADDRESS:PORT" or "unix:/PATH"
+
+  // The way to the store for the agent that this service shares a process with.
+  virtual std::shared_ptr<StoreDoor> store_door() = 0;
+
+  // How many messages about the store a node has sent in the run's round.
+  virtual std::uint64_t store_messages(const std::string& run_id, const std::string& node_id) = 0;
 
   // Waits until every node that was given a verdict has ended its stream, or the time is over.
   virtual void WaitUntilDrained(std::chrono::milliseconds timeout) = 0;

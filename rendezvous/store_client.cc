@@ -2,14 +2,17 @@
 #include "rendezvous/store_client.h"
 
 #include <algorithm>
+#include <deque>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
-#include "rendezvous/convert.h"
+#include "rendezvous/agent_store_client.h"
 #include "rendezvous/grpc_channel.h"
 #include "rendezvous/limits.h"
 #include "rendezvous/store_upstream.h"
@@ -42,13 +45,35 @@ class Calls {
     return waiting_.erase(id) > 0;
   }
 
-  void Answer(v1::StoreReply reply) {
+  void Say(StoreRequest request) {
     absl::MutexLock lock(&mutex_);
-    const auto it = waiting_.find(reply.id());
-    if (it == waiting_.end()) return;
-    it->second->result = FromProto(std::move(reply));
-    it->second->answered.Notify();
-    waiting_.erase(it);
+    unsent_.push_back(std::move(request));
+  }
+
+  bool TakeBatch(StoreBatch* batch) {
+    absl::MutexLock lock(&mutex_);
+    std::size_t bytes = 0;
+    while (!unsent_.empty() && bytes < kStoreBatchBytes &&
+           batch->requests.size() < kStoreBatchOps) {
+      if (const auto& op = unsent_.front().op) {
+        for (const std::string& key : op->keys) bytes += key.size();
+        for (const std::string& value : op->values) bytes += value.size();
+      }
+      batch->requests.push_back(std::move(unsent_.front()));
+      unsent_.pop_front();
+    }
+    return !batch->requests.empty();
+  }
+
+  void Answer(std::vector<StoreReply> replies) {
+    absl::MutexLock lock(&mutex_);
+    for (StoreReply& reply : replies) {
+      const auto it = waiting_.find(reply.id);
+      if (it == waiting_.end()) continue;
+      it->second->result = std::move(reply.result);
+      it->second->answered.Notify();
+      waiting_.erase(it);
+    }
   }
 
   void End(absl::Status status) {
@@ -69,33 +94,41 @@ class Calls {
   std::uint64_t last_id_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::flat_hash_map<std::uint64_t, Call*> waiting_
       ABSL_GUARDED_BY(mutex_);  // on their callers' stacks
+  std::deque<StoreRequest> unsent_ ABSL_GUARDED_BY(mutex_);
   absl::Status end_ ABSL_GUARDED_BY(mutex_);
   absl::Notification ended_;
 };
 
-class StoreClientImpl final : public StoreClient {
+class ServiceStoreClient final : public StoreClient {
  public:
-  StoreClientImpl(Options options, std::shared_ptr<grpc::Channel> channel)
+  ServiceStoreClient(Options options, std::shared_ptr<grpc::Channel> channel)
       : options_(std::move(options)),
         channel_(std::move(channel)),
         calls_(std::make_shared<Calls>()) {
-    upstream_ = StoreUpstream::Open(
-        channel_, {.run_id = options_.run_id, .node_id = options_.node_id},
-        [calls = calls_](v1::StoreReply reply) { calls->Answer(std::move(reply)); },
-        [calls = calls_, target = options_.target](const StoreUpstream*,
-                                                   const grpc::Status& status) {
-          calls->End(absl::UnavailableError(absl::StrCat(
-              "the connection to the store at ", target,
-              " is gone: ", status.ok() ? "it was closed" : ReasonInWords(status, target))));
-        });
+    StoreHello hello;
+    hello.run_id = options_.run_id;
+    hello.node_id = options_.node_id;
+    upstream_ = std::make_shared<StoreUpstream>(
+        channel_, options_.target, std::move(hello),
+        StoreLink::Handlers{[calls = calls_](StoreBatch* batch) { return calls->TakeBatch(batch); },
+                            [calls = calls_](std::vector<StoreReply> replies) {
+                              calls->Answer(std::move(replies));
+                            },
+                            [calls = calls_, target = options_.target](const absl::Status& status) {
+                              calls->End(absl::UnavailableError(absl::StrCat(
+                                  "the connection to the store at ", target,
+                                  " is gone: ", status.ok() ? "it was closed" : status.message())));
+                            }});
+    upstream_->Begin();
   }
 
-  ~StoreClientImpl() override {
+  ~ServiceStoreClient() override {
     upstream_->Cancel();
     calls_->WaitUntilEnded();
   }
 
-  StoreResult Call(StoreOp op) override {
+  StoreResult Call(const StoreOp& asked) override {
+    StoreOp op = asked;
     const milliseconds timeout =
         std::clamp<milliseconds>(op.timeout, milliseconds{0}, milliseconds(kStoreTimeoutMax));
     op.round = options_.round;
@@ -105,18 +138,12 @@ class StoreClientImpl final : public StoreClient {
       call.result.status = std::move(status);
       return std::move(call.result);
     }
-    v1::StoreRequest request;
-    request.set_id(id);
-    *request.mutable_op() = ToProto(std::move(op));
-    upstream_->Push(std::move(request));
+    calls_->Say({id, std::move(op)});
     upstream_->Flush();
     // A server that hangs must not hang the caller too.
     const auto patience = absl::FromChrono(timeout + milliseconds(kStoreAnswerSlack));
     if (!call.answered.WaitForNotificationWithTimeout(patience) && calls_->Remove(id)) {
-      request.Clear();
-      request.set_id(id);
-      request.mutable_cancel()->set_id(id);
-      upstream_->Push(std::move(request));
+      calls_->Say({id, std::nullopt});
       upstream_->Flush();
       call.result.status = absl::DeadlineExceededError(
           absl::StrCat("the store at ", options_.target, " did not answer within ",
@@ -139,14 +166,12 @@ class StoreClientImpl final : public StoreClient {
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<StoreClient>> StoreClient::Connect(Options options) {
+  if (absl::StartsWith(options.target, "unix:")) return ConnectToAgent(std::move(options));
   auto channel = MakeChannel(options.target);
   if (!channel->WaitForConnected(std::chrono::system_clock::now() + options.connect_timeout)) {
-    return absl::UnavailableError(
-        absl::StrCat("nothing answers at the store's address ", options.target, " within ",
-                     std::chrono::duration<double>(options.connect_timeout).count(),
-                     " s; check that its agent or service runs"));
+    return NobodyAnswers(options);
   }
-  return std::make_shared<StoreClientImpl>(std::move(options), std::move(channel));
+  return std::make_shared<ServiceStoreClient>(std::move(options), std::move(channel));
 }
 
 }  // namespace ddprun

@@ -1,306 +1,331 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/store_proxy.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
+#include "proto/version.h"
 #include "rendezvous/addresses.h"
+#include "rendezvous/convert.h"
+#include "rendezvous/frame.h"
 #include "rendezvous/grpc_channel.h"
 #include "rendezvous/limits.h"
-#include "rendezvous/listener.h"
-#include "rendezvous/store_stream.h"
+#include "rendezvous/store_codec.h"
+#include "rendezvous/store_folder.h"
 #include "rendezvous/store_upstream.h"
+#include "rendezvous/worker_socket.h"
 
 namespace ddprun {
 namespace {
 
-v1::StoreReply ErrorReply(std::uint64_t id, absl::StatusCode code, const std::string& message) {
-  v1::StoreReply reply;
-  reply.set_id(id);
-  reply.set_code(static_cast<int>(code));
-  reply.set_message(message);
-  return reply;
+using std::chrono::milliseconds;
+
+TimePoint Now() { return std::chrono::steady_clock::now(); }
+
+StoreFolder::Answer ErrorTo(StoreWorker worker, std::uint64_t id, absl::Status status) {
+  StoreFolder::Answer answer;
+  answer.result.status = std::move(status);
+  answer.to.emplace_back(worker, id);
+  return answer;
 }
 
-v1::StoreRequest CancelRequest(std::uint64_t id) {
-  v1::StoreRequest request;
-  request.set_id(id);
-  request.mutable_cancel()->set_id(id);
-  return request;
+// Whether another stream may fare better.
+bool MayPass(absl::StatusCode code) {
+  switch (code) {
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kPermissionDenied:
+    case absl::StatusCode::kUnauthenticated:
+    case absl::StatusCode::kUnimplemented:
+      return false;
+    default:
+      return true;
+  }
 }
 
-// Which operation came from which worker. Operations travel under numbers of the proxy's own, since
-// every worker counts from 1. As in Run, messages are queued under the lock, in the order of the
-// decisions, and written after it.
+// The folder behind a lock, between the workers' socket and the stream to the service. Effects
+// leave it after the lock is released; no order between them matters, but of what is said to the
+// service, which takes it from the folder when it can be sent.
 class Switchboard final : public std::enable_shared_from_this<Switchboard> {
  public:
   explicit Switchboard(StoreProxy::Options options) : options_(std::move(options)) {}
 
-  void Forward(const std::shared_ptr<StoreStream>& worker, v1::StoreRequest& request) {
-    std::shared_ptr<StoreUpstream> upstream;
-    {
-      absl::MutexLock lock(&mutex_);
-      auto& of_worker = waiting_[worker.get()];
-      if (request.op().round() != ToNumber(round_)) {
-        worker->PushReply(
-            ErrorReply(request.id(), absl::StatusCode::kAborted, RoundOver(request.op().round())));
-      } else if (request.id() == 0 || of_worker.contains(request.id())) {
-        worker->PushReply(ErrorReply(request.id(), absl::StatusCode::kInvalidArgument,
-                                     "the id of a store request is 0 or not answered yet"));
-      } else if (of_worker.size() >= kStreamOpsMax) {
-        worker->PushReply(ErrorReply(request.id(), absl::StatusCode::kResourceExhausted,
-                                     absl::StrCat("the worker has ", of_worker.size(),
-                                                  " unanswered store operations, its limit")));
-      } else if (!closed_) {
-        const std::uint64_t id = ++last_id_;
-        of_worker.emplace(request.id(), id);
-        pending_.emplace(id, Pending{worker, request.id(), request.op().round()});
-        request.set_id(id);
-        upstream = UpstreamLocked();
-        upstream->Push(std::move(request));
-      }
-    }
-    if (upstream != nullptr) {
-      upstream->Flush();
-    } else {
-      worker->FlushReplies();
-    }
-  }
-
-  void Cancel(const StoreStream* worker, std::uint64_t worker_id) {
-    std::shared_ptr<StoreUpstream> upstream;
-    {
-      absl::MutexLock lock(&mutex_);
-      const auto of_worker = waiting_.find(worker);
-      if (of_worker == waiting_.end()) return;
-      const auto it = of_worker->second.find(worker_id);
-      if (it == of_worker->second.end()) return;
-      CancelUpstreamLocked(it->second);
-      pending_.erase(it->second);
-      of_worker->second.erase(it);
-      upstream = upstream_;
-    }
-    if (upstream != nullptr) upstream->Flush();
-  }
-
-  void WorkerGone(const StoreStream* worker) {
-    std::shared_ptr<StoreUpstream> upstream;
-    {
-      absl::MutexLock lock(&mutex_);
-      const auto of_worker = waiting_.find(worker);
-      if (of_worker == waiting_.end()) return;
-      for (const auto& entry : of_worker->second) {
-        CancelUpstreamLocked(entry.second);
-        pending_.erase(entry.second);
-      }
-      waiting_.erase(of_worker);
-      upstream = upstream_;
-    }
-    if (upstream != nullptr) upstream->Flush();
+  absl::Status Listen() {
+    const std::shared_ptr<Switchboard> self = shared_from_this();
+    auto socket = std::make_shared<WorkerSocket>(
+        WorkerSocket::Handlers{[self](StoreWorker worker, std::string_view message) {
+                                 return self->OnMessage(worker, message);
+                               },
+                               [self](StoreWorker worker) { self->OnWorkerGone(worker); },
+                               [self] { return self->OnIdle(); }});
+    absl::Status status = socket->Listen(options_.socket_path);
+    if (!status.ok()) return status;
+    absl::MutexLock lock(&mutex_);
+    socket_ = std::move(socket);
+    return absl::OkStatus();
   }
 
   void SetRound(RoundId round) {
-    std::shared_ptr<StoreUpstream> upstream;
-    std::vector<std::shared_ptr<StoreStream>> told;
+    StoreFolder::Answers answers;
+    std::shared_ptr<StoreLink> upstream;
     {
       absl::MutexLock lock(&mutex_);
-      round_ = round;
-      std::vector<std::uint64_t> over;
-      for (const auto& [id, pending] : pending_) {
-        if (pending.round != ToNumber(round)) over.push_back(id);
-      }
-      for (const std::uint64_t id : over) {
-        const std::string message = RoundOver(pending_.at(id).round);
-        CancelUpstreamLocked(id);
-        told.push_back(AnswerLocked(id, ErrorReply(0, absl::StatusCode::kAborted, message)));
-      }
+      answers = folder_.SetRound(round);
       upstream = upstream_;
     }
-    for (const auto& worker : told) worker->FlushReplies();
+    Send(std::move(answers));
     if (upstream != nullptr) upstream->Flush();
   }
 
-  // Returns when the upstream has ended, or will at least not call back with anything that matters.
+  void Fail(absl::Status status) {
+    StoreFolder::Answers answers;
+    std::shared_ptr<StoreLink> upstream;
+    {
+      absl::MutexLock lock(&mutex_);
+      failed_ = std::move(status);
+      answers = folder_.Fail(failed_);
+      upstream = std::exchange(upstream_, nullptr);
+    }
+    Send(std::move(answers));
+    if (upstream != nullptr) upstream->Cancel();
+  }
+
   void Close() {
-    std::shared_ptr<StoreUpstream> upstream;
+    std::shared_ptr<WorkerSocket> socket;
+    std::shared_ptr<StoreLink> upstream;
     {
       absl::MutexLock lock(&mutex_);
       closed_ = true;
+      socket = std::exchange(socket_, nullptr);
       upstream = upstream_;
+      if (upstream == nullptr) upstream_ended_.Notify();
     }
-    if (upstream == nullptr) return;
-    upstream->Cancel();
+    if (socket != nullptr) socket->Stop();
+    if (upstream != nullptr) upstream->Cancel();
     upstream_ended_.WaitForNotificationWithTimeout(absl::FromChrono(kCloseTimeout));
   }
 
  private:
-  struct Pending {
-    std::shared_ptr<StoreStream> worker;
-    std::uint64_t worker_id = 0;
-    std::uint64_t round = 0;
-  };
+  // ---- On the socket's thread
 
-  std::string RoundOver(std::uint64_t round) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return absl::StrCat("the store operation belongs to round ", round,
-                        ", but the node is in round ", ToNumber(round_));
+  bool OnMessage(StoreWorker worker, std::string_view message) {
+    StoreBatch batch;
+    StoreFolder::Answers answers;
+    if (!ReadRequests(message, &batch.requests)) {
+      batch = {};
+      if (!ReadAny(worker, message, batch, answers)) return false;
+    }
+    {
+      absl::MutexLock lock(&mutex_);
+      for (StoreRequest& request : batch.requests) SubmitLocked(worker, request, answers);
+    }
+    Send(std::move(answers));
+    return true;
   }
 
-  // Opened with the first operation: a program that never asks costs nothing. Opened again after it
-  // broke.
-  std::shared_ptr<StoreUpstream> UpstreamLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (upstream_ != nullptr) return upstream_;
-    std::shared_ptr<Switchboard> self = shared_from_this();
-    upstream_ = StoreUpstream::Open(
-        options_.channel->channel(), {.run_id = options_.run_id, .node_id = options_.node_id.value},
-        [self](v1::StoreReply reply) { self->Answered(std::move(reply)); },
-        [self](const StoreUpstream* stream, const grpc::Status& status) {
-          self->UpstreamEnded(stream, status);
-        });
-    return upstream_;
+  bool ReadAny(StoreWorker worker, std::string_view message, StoreBatch& batch,
+               StoreFolder::Answers& answers) {
+    v1::StoreRequests requests;
+    if (!requests.ParseFromArray(message.data(), static_cast<int>(message.size()))) return false;
+    if (requests.has_hello() && requests.hello().protocol_version() != kProtocolVersion) {
+      // The id that belongs to no request: the worker's client takes it for the stream's end.
+      Send({ErrorTo(worker, 0,
+                    absl::FailedPreconditionError(absl::StrCat(
+                        "the worker speaks protocol ", requests.hello().protocol_version(),
+                        ", its agent speaks protocol ", kProtocolVersion,
+                        "; start the program with the ddprun that it was built with")))});
+      return false;
+    }
+    std::vector<StoreReply> refused;
+    batch = FromProto(std::move(requests), &refused);
+    for (StoreReply& reply : refused) {
+      answers.push_back(ErrorTo(worker, reply.id, std::move(reply.result.status)));
+    }
+    return true;
   }
 
-  void CancelUpstreamLocked(std::uint64_t id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (upstream_ != nullptr) upstream_->Push(CancelRequest(id));
-  }
-
-  std::shared_ptr<StoreStream> AnswerLocked(std::uint64_t id, v1::StoreReply reply)
+  void SubmitLocked(StoreWorker worker, StoreRequest& request, StoreFolder::Answers& answers)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    const auto it = pending_.find(id);
-    if (it == pending_.end()) return nullptr;
-    std::shared_ptr<StoreStream> worker = std::move(it->second.worker);
-    reply.set_id(it->second.worker_id);
-    waiting_.at(worker.get()).erase(it->second.worker_id);
-    pending_.erase(it);
-    worker->PushReply(std::move(reply));
-    return worker;
-  }
-
-  void Answered(v1::StoreReply reply) {
-    std::shared_ptr<StoreStream> worker;
-    {
-      absl::MutexLock lock(&mutex_);
-      const std::uint64_t id = reply.id();
-      worker = AnswerLocked(id, std::move(reply));
-    }
-    if (worker != nullptr) worker->FlushReplies();
-  }
-
-  void UpstreamEnded(const StoreUpstream* stream, const grpc::Status& status) {
-    std::vector<std::shared_ptr<StoreStream>> told;
-    {
-      absl::MutexLock lock(&mutex_);
-      if (upstream_.get() != stream) return;
-      upstream_.reset();
-      const std::string message =
-          absl::StrCat("the node's connection to the rendezvous service's store ended: ",
-                       ReasonInWords(status, options_.channel->target()));
-      std::vector<std::uint64_t> ids;
-      for (const auto& entry : pending_) ids.push_back(entry.first);
-      for (const std::uint64_t id : ids) {
-        told.push_back(AnswerLocked(id, ErrorReply(0, absl::StatusCode::kUnavailable, message)));
+    if (!request.op) {
+      folder_.Cancel(worker, request.id);
+    } else if (!failed_.ok()) {
+      answers.push_back(ErrorTo(worker, request.id, failed_));
+    } else {
+      if (folder_.unanswered() == 0) lost_since_.reset();
+      for (auto& answer : folder_.Submit(worker, request.id, *std::move(request.op), Now())) {
+        answers.push_back(std::move(answer));
       }
-      if (closed_) upstream_ended_.Notify();
     }
-    for (const auto& worker : told) worker->FlushReplies();
+  }
+
+  void OnWorkerGone(StoreWorker worker) {
+    absl::MutexLock lock(&mutex_);
+    folder_.WorkerGone(worker);
+  }
+
+  // What the workers have asked by now goes up together.
+  std::optional<TimePoint> OnIdle() {
+    StoreFolder::Answers answers;
+    std::shared_ptr<StoreLink> upstream;
+    bool begin = false;
+    std::optional<TimePoint> due;
+    {
+      absl::MutexLock lock(&mutex_);
+      if (upstream_ == nullptr && !closed_ && failed_.ok() && folder_.HasBatch()) {
+        const TimePoint now = Now();
+        begin = !lost_since_ || now >= retry_at_;
+        if (begin) {
+          OpenLocked();
+        } else {
+          answers = folder_.Tick(now);
+          due = std::min(retry_at_, folder_.NextDeadline().value_or(retry_at_));
+        }
+      }
+      upstream = upstream_;
+    }
+    Send(std::move(answers));
+    if (begin) {
+      upstream->Begin();
+    } else if (upstream != nullptr) {
+      upstream->Flush();
+    }
+    return due;
+  }
+
+  // ---- The stream to the service
+
+  // Opened with the first operation: a program that never asks costs nothing.
+  void OpenLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const std::shared_ptr<Switchboard> self = shared_from_this();
+    const std::uint64_t stream = ++stream_;
+    StoreHello hello;
+    hello.run_id = options_.run_id;
+    hello.node_id = options_.node_id.value;
+    hello.stream = stream;
+    hello.unanswered = folder_.Unanswered();
+    StoreLink::Handlers handlers{
+        [self, stream](StoreBatch* batch) { return self->TakeBatch(stream, batch); },
+        [self, stream](std::vector<StoreReply> replies) {
+          self->OnReplies(stream, std::move(replies));
+        },
+        [self, stream](const absl::Status& status) { self->OnUpstreamEnd(stream, status); }};
+    if (options_.door != nullptr) {
+      upstream_ = options_.door->Open(std::move(hello), std::move(handlers));
+    } else {
+      upstream_ =
+          std::make_shared<StoreUpstream>(options_.channel->channel(), options_.channel->target(),
+                                          std::move(hello), std::move(handlers));
+    }
+  }
+
+  bool TakeBatch(std::uint64_t stream, StoreBatch* batch) {
+    absl::MutexLock lock(&mutex_);
+    if (stream != stream_ || upstream_ == nullptr || !folder_.HasBatch()) return false;
+    *batch = folder_.TakeBatch(Now());
+    return true;
+  }
+
+  void OnReplies(std::uint64_t stream, std::vector<StoreReply> replies) {
+    StoreFolder::Answers answers;
+    std::shared_ptr<StoreLink> upstream;
+    {
+      absl::MutexLock lock(&mutex_);
+      if (stream != stream_ || upstream_ == nullptr) return;
+      answers = folder_.Receive(std::move(replies));
+      lost_since_.reset();
+      backoff_ = kConnectBackoffMin;
+      upstream = upstream_;
+    }
+    Send(std::move(answers));
+    upstream->Flush();
+  }
+
+  void OnUpstreamEnd(std::uint64_t stream, const absl::Status& status) {
+    StoreFolder::Answers answers;
+    std::shared_ptr<WorkerSocket> socket;
+    {
+      absl::MutexLock lock(&mutex_);
+      if (stream != stream_ || upstream_ == nullptr) return;
+      if (closed_) upstream_ended_.Notify();
+      upstream_.reset();
+      folder_.Lost();
+      const TimePoint now = Now();
+      if (!lost_since_) lost_since_ = now;
+      if (MayPass(status.code()) && now - *lost_since_ < options_.reconnect_timeout) {
+        retry_at_ = std::min(now + backoff_, *lost_since_ + options_.reconnect_timeout);
+        backoff_ = std::min(2 * backoff_, kConnectBackoffMax);
+      } else {
+        answers = folder_.Fail(absl::UnavailableError(
+            absl::StrCat("the node's connection to the rendezvous service's store ended: ",
+                         status.ok() ? "it was closed" : status.message())));
+        lost_since_.reset();
+        backoff_ = kConnectBackoffMin;
+      }
+      socket = socket_;
+    }
+    Send(std::move(answers));
+    if (socket != nullptr) socket->Wake();
+  }
+
+  void Send(StoreFolder::Answers answers) {
+    if (answers.empty()) return;
+    std::shared_ptr<WorkerSocket> socket;
+    {
+      absl::MutexLock lock(&mutex_);
+      socket = socket_;
+    }
+    if (socket == nullptr) return;
+    std::vector<std::uint64_t> ids;
+    for (StoreFolder::Answer& answer : answers) {
+      ids.clear();
+      for (const auto& to : answer.to) ids.push_back(to.second);
+      std::vector<std::string> frames = ToReplyFrames(answer.result, ids);
+      for (std::size_t i = 0; i < frames.size(); ++i) {
+        socket->Send(answer.to[i].first, std::move(frames[i]));
+      }
+    }
   }
 
   const StoreProxy::Options options_;
 
   absl::Mutex mutex_;
-  RoundId round_ ABSL_GUARDED_BY(mutex_) = kNoRound;
+  StoreFolder folder_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<WorkerSocket> socket_ ABSL_GUARDED_BY(mutex_);
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
-  std::shared_ptr<StoreUpstream> upstream_ ABSL_GUARDED_BY(mutex_);
-  std::uint64_t last_id_ ABSL_GUARDED_BY(mutex_) = 0;
-  absl::flat_hash_map<std::uint64_t, Pending> pending_
-      ABSL_GUARDED_BY(mutex_);  // by the proxy's number
-  absl::flat_hash_map<const StoreStream*, absl::flat_hash_map<std::uint64_t, std::uint64_t>>
-      waiting_ ABSL_GUARDED_BY(mutex_);
+  absl::Status failed_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<StoreLink> upstream_ ABSL_GUARDED_BY(mutex_);
+  std::uint64_t stream_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Since when nothing was heard of a service that is asked, and when it is tried again.
+  std::optional<TimePoint> lost_since_ ABSL_GUARDED_BY(mutex_);
+  TimePoint retry_at_ ABSL_GUARDED_BY(mutex_);
+  milliseconds backoff_ ABSL_GUARDED_BY(mutex_) = kConnectBackoffMin;
   absl::Notification upstream_ended_;
 };
 
-class WorkerStream final : public StoreStream {
- public:
-  explicit WorkerStream(std::shared_ptr<Switchboard> switchboard)
-      : switchboard_(std::move(switchboard)) {}
-
- private:
-  void OnRequest(v1::StoreRequest& request) override {
-    switch (request.kind_case()) {
-      case v1::StoreRequest::kHello:  // what run and node it is, the agent knows itself
-        return;
-      case v1::StoreRequest::kOp:
-        switchboard_->Forward(shared_from_this(), request);
-        return;
-      case v1::StoreRequest::kCancel:
-        switchboard_->Cancel(this, request.cancel().id());
-        return;
-      case v1::StoreRequest::KIND_NOT_SET:
-        EndWith({grpc::StatusCode::INVALID_ARGUMENT,
-                 "a store request of a kind that this version does not know"});
-        return;
-    }
-  }
-
-  void OnPeerGone() override { switchboard_->WorkerGone(this); }
-
-  const std::shared_ptr<Switchboard> switchboard_;
-};
-
-class StoreProxyImpl final : public StoreProxy, private v1::Store::CallbackService {
+class StoreProxyImpl final : public StoreProxy {
  public:
   explicit StoreProxyImpl(Options options)
       : switchboard_(std::make_shared<Switchboard>(std::move(options))) {}
+  ~StoreProxyImpl() override { switchboard_->Close(); }
 
-  ~StoreProxyImpl() override {
-    listener_.reset();
-    if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now());
-    switchboard_->Close();
-  }
-
-  bool Serve(ListeningSocket socket) {
-    grpc::ServerBuilder builder;
-    SetServerArguments(builder);
-    builder.RegisterService(this);
-    acceptor_ = AddAcceptor(builder, std::nullopt);
-    server_ = builder.BuildAndStart();
-    if (server_ == nullptr) return false;
-    listener_ = std::make_unique<Listener>(std::move(socket),
-                                           Listener::Options{.peers = Listener::Peers::kSameUser},
-                                           HandOverTo(*acceptor_));
-    return true;
-  }
-
+  absl::Status Listen() { return switchboard_->Listen(); }
   void SetRound(RoundId round) override { switchboard_->SetRound(round); }
+  void Fail(absl::Status status) override { switchboard_->Fail(std::move(status)); }
 
  private:
-  grpc::ServerBidiReactor<v1::StoreRequest, v1::StoreReply>* Exchange(
-      grpc::CallbackServerContext*) override {
-    auto stream = std::make_shared<WorkerStream>(switchboard_);
-    stream->Begin();
-    return stream.get();
-  }
-
   const std::shared_ptr<Switchboard> switchboard_;
-  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
-  std::unique_ptr<grpc::Server> server_;
-  std::unique_ptr<Listener> listener_;  // last: it uses the acceptor
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<StoreProxy>> StoreProxy::Start(Options options) {
-  PrepareGrpc();
-  auto socket = ListenOnPath(options.socket_path);
-  if (!socket.ok()) return socket.status();
   auto proxy = std::make_unique<StoreProxyImpl>(std::move(options));
-  if (!proxy->Serve(*std::move(socket))) {
-    return absl::InternalError("gRPC cannot start the node's store; see GRPC_VERBOSITY=debug");
-  }
+  if (absl::Status status = proxy->Listen(); !status.ok()) return status;
   return proxy;
 }
 

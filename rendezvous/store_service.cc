@@ -1,112 +1,186 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/store_service.h"
 
+#include <deque>
 #include <memory>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "proto/version.h"
+#include "rendezvous/batch_writer.h"
 #include "rendezvous/convert.h"
 #include "rendezvous/first_message_timer.h"
+#include "rendezvous/limits.h"
 #include "rendezvous/printable.h"
-#include "rendezvous/store_stream.h"
 
 namespace ddprun {
 namespace {
 
-class ServiceStoreStream final : public StoreStream, public ReplySink {
+using Reactor = grpc::ServerBidiReactor<v1::StoreRequests, v1::StoreReplies>;
+
+grpc::Status ToGrpc(const absl::Status& status) {
+  return {static_cast<grpc::StatusCode>(status.code()), std::string(status.message())};
+}
+
+// One stream. It owns itself from Begin() until OnDone; its run holds it too. It is not read while
+// its peer does not take its answers.
+class ServiceStoreStream final : public Reactor,
+                                 public ReplySink,
+                                 public std::enable_shared_from_this<ServiceStoreStream> {
  public:
   ServiceStoreStream(RunRegistry& registry, PeerGuard& guard, grpc::CallbackServerContext* context)
-      : registry_(registry), guard_(guard), context_(context) {}
+      : registry_(registry),
+        guard_(guard),
+        context_(context),
+        out_([this](v1::StoreReplies* message) { return Fill(message); },
+             [this](const v1::StoreReplies* message) { StartWrite(message); },
+             [this] { Finish(EndStatus()); }) {}
 
-  void BeginServing() {
-    first_message_.Begin(std::static_pointer_cast<ServiceStoreStream>(shared_from_this()),
-                         [](ServiceStoreStream& self) {
-                           self.EndWith({grpc::StatusCode::DEADLINE_EXCEEDED,
-                                         "the stream's first request did not come in time"});
-                         });
-    Begin();
+  void Begin() {
+    self_ = shared_from_this();
+    StartSendInitialMetadata();
+    first_message_.Begin(shared_from_this(), [](ServiceStoreStream& self) {
+      self.End(absl::DeadlineExceededError("the stream's first request did not come in time"));
+      self.Flush();
+    });
+    StartRead(&requests_);
   }
 
-  void Push(std::uint64_t id, StoreResult result) override {
-    PushReply(ToProto(id, std::move(result)));
+  // ReplySink
+  void Push(StoreReply reply) override {
+    v1::StoreReply message = ToProto(std::move(reply));
+    absl::MutexLock lock(&mutex_);
+    queued_bytes_ += message.ByteSizeLong();
+    queue_.push_back(std::move(message));
   }
-  void Flush() override { FlushReplies(); }
+  void End(absl::Status status) override {
+    {
+      absl::MutexLock lock(&mutex_);
+      end_status_ = ToGrpc(status);
+    }
+    out_.Close();
+  }
+  void Flush() override { out_.Flush(); }
+
+  // Reactor. Reads come one after another; writes and reads at the same time.
+  void OnReadDone(bool ok) override {
+    const bool in_time = first_message_.Came();
+    if (!ok) {
+      if (run_ != nullptr) run_->StoreGone(peer_, std::chrono::steady_clock::now());
+      out_.Abandon();
+      out_.Flush();
+      return;
+    }
+    if (in_time) OnRequests();
+    requests_.Clear();
+    {
+      absl::MutexLock lock(&mutex_);
+      if (queued_bytes_ > kStreamReplyBytesMax) {
+        reading_paused_ = true;
+        return;
+      }
+    }
+    StartRead(&requests_);
+  }
+
+  void OnWriteDone(bool ok) override {
+    out_.OnWriteDone(ok);
+    {
+      absl::MutexLock lock(&mutex_);
+      if (!reading_paused_ || (ok && queued_bytes_ > kStreamReplyBytesMax / 2)) return;
+      reading_paused_ = false;
+    }
+    StartRead(&requests_);
+  }
+
+  void OnDone() override { self_.reset(); }
 
  private:
-  void OnRequest(v1::StoreRequest& request) override {
-    if (!first_message_.Came()) return;
-    switch (request.kind_case()) {
-      case v1::StoreRequest::kHello:
-        Greet(request.hello());
+  void OnRequests() {
+    if (run_ == nullptr) {
+      const absl::Status greeted = Greet();
+      if (!greeted.ok()) {
+        End(greeted);
+        Flush();
         return;
-      case v1::StoreRequest::kOp:
-        if (run_ == nullptr) break;
-        Submit(request.id(), std::move(*request.mutable_op()));
-        return;
-      case v1::StoreRequest::kCancel:
-        if (run_ == nullptr) break;
-        run_->Cancel(this, request.cancel().id());
-        return;
-      case v1::StoreRequest::KIND_NOT_SET:
-        break;
+      }
     }
-    EndWith({grpc::StatusCode::INVALID_ARGUMENT,
-             "the first request of a store stream must be StoreHello"});
+    std::vector<StoreReply> refused;
+    StoreBatch batch = FromProto(std::move(requests_), &refused);
+    for (StoreReply& reply : refused) Push(std::move(reply));
+    run_->Receive(peer_, std::move(batch), std::chrono::steady_clock::now());
+    if (!refused.empty()) Flush();
   }
 
-  void OnPeerGone() override {
-    first_message_.Came();
-    if (run_ != nullptr) run_->CancelAll(this);
-  }
-
-  void Greet(const v1::StoreHello& hello) {
+  absl::Status Greet() {
+    if (!requests_.has_hello()) {
+      return absl::InvalidArgumentError("the first message of a store stream must have its hello");
+    }
+    const v1::StoreHello& hello = requests_.hello();
     if (hello.protocol_version() != kProtocolVersion) {
-      EndWith({grpc::StatusCode::FAILED_PRECONDITION,
-               absl::StrCat("the store's client speaks protocol ", hello.protocol_version(),
-                            ", the service speaks protocol ", kProtocolVersion,
-                            "; install the same ddprun on all nodes")});
-      return;
+      return absl::FailedPreconditionError(
+          absl::StrCat("the store's client speaks protocol ", hello.protocol_version(),
+                       ", the service speaks protocol ", kProtocolVersion,
+                       "; install the same ddprun on all nodes"));
     }
     if (absl::Status status = guard_.CheckNodeId(*context_, hello.node_id()); !status.ok()) {
-      EndWith({grpc::StatusCode::PERMISSION_DENIED, std::string(status.message())});
-      return;
+      return status;
     }
-    if (run_ == nullptr) run_ = registry_.Find(hello.run_id());
-    if (run_ == nullptr) {
-      EndWith(
-          {grpc::StatusCode::NOT_FOUND,
-           absl::StrCat("the rendezvous service knows no run '",
-                        Printable(hello.run_id().substr(0, kNameBytesMax)), "'; it may be over")});
+    std::shared_ptr<Run> run = registry_.Find(hello.run_id());
+    if (run == nullptr) {
+      return absl::NotFoundError(absl::StrCat("the rendezvous service knows no run '",
+                                              Printable(hello.run_id().substr(0, kNameBytesMax)),
+                                              "'; it may be over"));
     }
+    auto peer = run->OpenStore(shared_from_this(), FromProto(hello));
+    if (!peer.ok()) return peer.status();
+    peer_ = *peer;
+    run_ = std::move(run);
+    return absl::OkStatus();
   }
 
-  void Submit(std::uint64_t id, v1::StoreOp message) {
-    auto self = std::static_pointer_cast<ServiceStoreStream>(shared_from_this());
-    auto op = FromProto(std::move(message));
-    if (!op.ok()) {
-      StoreResult result;
-      result.status = op.status();
-      Push(id, std::move(result));
-      Flush();
-      return;
+  bool Fill(v1::StoreReplies* message) {
+    absl::MutexLock lock(&mutex_);
+    std::size_t bytes = 0;
+    while (!queue_.empty() && bytes < kStoreBatchBytes) {
+      bytes += queue_.front().ByteSizeLong();
+      *message->add_replies() = std::move(queue_.front());
+      queue_.pop_front();
     }
-    run_->Submit(self, id, *std::move(op), std::chrono::steady_clock::now());
+    queued_bytes_ -= bytes;
+    return bytes > 0;
+  }
+
+  grpc::Status EndStatus() {
+    absl::MutexLock lock(&mutex_);
+    return end_status_;
   }
 
   RunRegistry& registry_;
   PeerGuard& guard_;
   grpc::CallbackServerContext* const context_;  // valid until OnDone
+  std::shared_ptr<ServiceStoreStream> self_;
   FirstMessageTimer<ServiceStoreStream> first_message_;
-  std::shared_ptr<Run> run_;  // set by the first request, on the reading side only
+  std::shared_ptr<Run> run_;  // set by the first message, on the reading side only
+  StorePeer peer_ = kNoPeer;  // set with it
+  v1::StoreRequests requests_;
+
+  absl::Mutex mutex_;
+  std::deque<v1::StoreReply> queue_ ABSL_GUARDED_BY(mutex_);
+  std::size_t queued_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool reading_paused_ ABSL_GUARDED_BY(mutex_) = false;
+  grpc::Status end_status_ ABSL_GUARDED_BY(mutex_);
+  BatchWriter<v1::StoreReplies> out_;
 };
 
 }  // namespace
 
-grpc::ServerBidiReactor<v1::StoreRequest, v1::StoreReply>* StoreService::Exchange(
+grpc::ServerBidiReactor<v1::StoreRequests, v1::StoreReplies>* StoreService::Exchange(
     grpc::CallbackServerContext* context) {
   auto stream = std::make_shared<ServiceStoreStream>(registry_, guard_, context);
-  stream->BeginServing();
+  stream->Begin();
   return stream.get();
 }
 

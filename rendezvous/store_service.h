@@ -13,7 +13,7 @@ class StoreService final : public v1::Store::CallbackService {
  public:
   StoreService(RunRegistry& registry, PeerGuard& guard) : registry_(registry), guard_(guard) {}
 
-  grpc::ServerBidiReactor<v1::StoreRequest, v1::StoreReply>* Exchange(
+  grpc::ServerBidiReactor<v1::StoreRequests, v1::StoreReplies>* Exchange(
       grpc::CallbackServerContext* context) override;
 
  private:

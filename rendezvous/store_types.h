@@ -41,6 +41,11 @@ struct StoreOp {
   bool operator==(const StoreOp&) const = default;
 };
 
+// Whether the verb may change what the store holds.
+bool Changes(StoreVerb verb);
+// Whether it waits for what is not there.
+bool MayWait(StoreVerb verb);
+
 // Status codes: INVALID_ARGUMENT (wrong number of keys or values, a value that ADD cannot read as a
 // number), RESOURCE_EXHAUSTED (a limit of rendezvous/limits.h), DEADLINE_EXCEEDED (the wait's time
 // is over: the message names the keys that are missing), NOT_FOUND (QUEUE_POP without waiting,
@@ -53,5 +58,12 @@ struct StoreResult {
   std::vector<std::string> keys;
   bool operator==(const StoreResult&) const = default;
 };
+
+// The answer to `op` when its time is over: `keys` are some of the missing keys and `number` says
+// how many are missing.
+StoreResult TimeOver(StoreVerb verb, std::chrono::milliseconds timeout,
+                     std::vector<std::string> keys, std::int64_t number);
+// For how many of them.
+inline constexpr std::size_t kKeysInSentence = 3;
 
 }  // namespace ddprun

@@ -3,42 +3,42 @@
 
 #include <utility>
 
-#include "proto/version.h"
+#include "rendezvous/convert.h"
+#include "rendezvous/grpc_channel.h"
 
 namespace ddprun {
 
-std::shared_ptr<StoreUpstream> StoreUpstream::Open(const std::shared_ptr<grpc::Channel>& channel,
-                                                   const Hello& hello, OnReply on_reply,
-                                                   OnEnd on_end) {
-  auto stream = std::make_shared<StoreUpstream>(channel, std::move(on_reply), std::move(on_end));
-  stream->Begin(hello);
-  return stream;
-}
-
-StoreUpstream::StoreUpstream(const std::shared_ptr<grpc::Channel>& channel, OnReply on_reply,
-                             OnEnd on_end)
+StoreUpstream::StoreUpstream(const std::shared_ptr<grpc::Channel>& channel, std::string target,
+                             StoreHello hello, Handlers handlers)
     : stub_(v1::Store::NewStub(channel)),
-      on_reply_(std::move(on_reply)),
-      on_end_(std::move(on_end)),
-      out_([this](const v1::StoreRequest* message) { StartWrite(message); },
+      target_(std::move(target)),
+      hello_(std::move(hello)),
+      handlers_(std::move(handlers)),
+      out_([this](v1::StoreRequests* message) { return Fill(message); },
+           [this](const v1::StoreRequests* message) { StartWrite(message); },
            [this] {
              StartWritesDone();
              RemoveHold();
            }) {}
 
-void StoreUpstream::Begin(const Hello& hello) {
+void StoreUpstream::Begin() {
   self_ = shared_from_this();
   stub_->async()->Exchange(&context_, this);
   // Requests come from any thread; without the hold the stream could be done under their hands.
   AddHold();
-  StartRead(&reply_);
-  v1::StoreRequest request;
-  request.mutable_hello()->set_protocol_version(kProtocolVersion);
-  request.mutable_hello()->set_run_id(hello.run_id);
-  request.mutable_hello()->set_node_id(hello.node_id);
-  Push(std::move(request));
+  StartRead(&replies_);
+  begun_ = true;
   Flush();
   StartCall();
+}
+
+bool StoreUpstream::Fill(v1::StoreRequests* message) {
+  const bool greet = !std::exchange(greeted_, true);
+  if (greet) *message->mutable_hello() = ToProto(hello_);
+  StoreBatch batch;
+  if (!handlers_.take_batch(&batch)) return greet;
+  AddTo(message, std::move(batch));
+  return true;
 }
 
 void StoreUpstream::OnReadDone(bool ok) {
@@ -47,16 +47,17 @@ void StoreUpstream::OnReadDone(bool ok) {
     out_.Flush();
     return;
   }
-  on_reply_(std::move(reply_));
-  reply_.Clear();
-  StartRead(&reply_);
+  handlers_.on_replies(FromProto(std::move(replies_)));
+  replies_.Clear();
+  StartRead(&replies_);
 }
 
 void StoreUpstream::OnDone(const grpc::Status& status) {
-  on_end_(this, status);
-  // They hold whoever holds this stream.
-  on_reply_ = nullptr;
-  on_end_ = nullptr;
+  handlers_.on_end(status.ok() ? absl::OkStatus()
+                               : absl::Status(static_cast<absl::StatusCode>(status.error_code()),
+                                              ReasonInWords(status, target_)));
+  // They hold whoever holds this stream. Whoever still flushes finds the writer ended.
+  handlers_ = {};
   self_.reset();
 }
 

@@ -12,7 +12,15 @@ MAY_INCLUDE = {
     "worker": {"proto", "rendezvous", "worker"},
 }
 # The pure cores: functions of state, event and now. (<csignal> gives them names for numbers.)
-CORES = ("rendezvous/membership", "rendezvous/kv_store", "launcher/supervisor")
+CORES = (
+    "rendezvous/membership",
+    "rendezvous/kv_store",
+    "rendezvous/answer_memory",
+    "rendezvous/cache_directory",
+    "rendezvous/store_hub",
+    "rendezvous/store_folder",
+    "launcher/supervisor",
+)
 IMPURE = re.compile(
     r'#include\s*[<"](grpc|google/|torch/|ATen/|c10/|spdlog|thread|mutex|condition_variable|atomic|random|fstream|'
     r"iostream|cstdio|unistd|sys/|fcntl|poll|absl/synchronization|absl/time/clock)|"

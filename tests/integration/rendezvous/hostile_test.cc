@@ -233,18 +233,25 @@ std::string Repeat(int times, const std::function<std::string(int)>& piece) {
 }
 
 std::string StoreMessage(const std::function<void(v1::StoreRequest&)>& change) {
-  v1::StoreRequest request;
+  v1::StoreRequests message;
+  v1::StoreRequest& request = *message.add_requests();
   request.set_id(1);
   change(request);
-  return GrpcMessage(request.SerializeAsString());
+  return GrpcMessage(message.SerializeAsString());
+}
+
+std::string HelloMessage(const std::function<void(v1::StoreHello&)>& change) {
+  v1::StoreRequests message;
+  v1::StoreHello& hello = *message.mutable_hello();
+  hello.set_protocol_version(kProtocolVersion);
+  hello.set_node_id("id-bad");
+  hello.set_stream(1);
+  change(hello);
+  return GrpcMessage(message.SerializeAsString());
 }
 
 std::string Hello(const std::string& run_id) {
-  return StoreMessage([&](v1::StoreRequest& request) {
-    request.mutable_hello()->set_protocol_version(kProtocolVersion);
-    request.mutable_hello()->set_run_id(run_id);
-    request.mutable_hello()->set_node_id("id-bad");
-  });
+  return HelloMessage([&](v1::StoreHello& hello) { hello.set_run_id(run_id); });
 }
 
 std::string ChangedJoin(const std::function<void(v1::Join&)>& change) {
@@ -360,11 +367,10 @@ std::vector<Misdeed> MessageMisdeeds() {
        BeginCall(kStorePath) + StoreMessage([](v1::StoreRequest& request) {
          request.mutable_op()->set_verb(v1::StoreOp::NUM_KEYS);
        }),
-       "must be StoreHello"},
+       "must have its hello"},
       {"a store hello of another version",
-       BeginCall(kStorePath) + StoreMessage([](v1::StoreRequest& request) {
-         request.mutable_hello()->set_protocol_version(77);
-       }),
+       BeginCall(kStorePath) +
+           HelloMessage([](v1::StoreHello& hello) { hello.set_protocol_version(77); }),
        "speaks protocol 77"},
       {"noise for the store", BeginCall(kStorePath) + GrpcMessage(Noise(8192))},
   };

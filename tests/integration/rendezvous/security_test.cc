@@ -129,27 +129,29 @@ TEST(SecurityTest, AnotherNodesIdIsRefused) {
 }
 
 // How a store stream of node `claimed` ends that comes with the certificate of "id-a".
-grpc::Status StoreEnd(RendezvousServer& server, const std::string& claimed) {
+absl::Status StoreEnd(RendezvousServer& server, const std::string& claimed) {
   struct End {
     absl::Notification done;
-    grpc::Status status;
+    absl::Status status;
   };
   const auto end = std::make_shared<End>();
-  const auto stream = StoreUpstream::Open(
-      MakeChannel(server.target(), NodeOf(kOne, "id-a")), {.run_id = "none", .node_id = claimed},
-      [](v1::StoreReply) {},
-      [end](const StoreUpstream*, const grpc::Status& status) {
-        end->status = status;
-        end->done.Notify();
-      });
+  const auto stream = std::make_shared<StoreUpstream>(
+      MakeChannel(server.target(), NodeOf(kOne, "id-a")), server.target(),
+      StoreHello{.run_id = "none", .node_id = claimed, .stream = 1},
+      StoreLink::Handlers{[](StoreBatch*) { return false; }, [](std::vector<StoreReply>) {},
+                          [end](const absl::Status& status) {
+                            end->status = status;
+                            end->done.Notify();
+                          }});
+  stream->Begin();
   end->done.WaitForNotificationWithTimeout(absl::FromChrono(kEventDeadline));
   return end->status;
 }
 
 TEST(SecurityTest, AnotherNodesIdIsRefusedByTheStoreToo) {
   auto server = ServeToken();
-  EXPECT_EQ(StoreEnd(*server, "id-b").error_code(), grpc::StatusCode::PERMISSION_DENIED);
-  EXPECT_EQ(StoreEnd(*server, "id-a").error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(StoreEnd(*server, "id-b").code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(StoreEnd(*server, "id-a").code(), absl::StatusCode::kNotFound);
 }
 
 TEST(SecurityTest, OnesOwnCertificates) {

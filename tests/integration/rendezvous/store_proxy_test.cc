@@ -5,10 +5,8 @@
 
 #include <future>
 
-#include "rendezvous/convert.h"
-#include "rendezvous/grpc_channel.h"
 #include "rendezvous/store_proxy.h"
-#include "rendezvous/store_upstream.h"
+#include "tests/integration/rendezvous/raw_worker.h"
 #include "tests/integration/rendezvous/store_contract.h"
 #include "tests/integration/rendezvous/test_node.h"
 
@@ -17,12 +15,14 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class StoreProxyTest : public ::testing::Test {
+// Of an agent that reaches the service over its connection, and of one whose process it is in.
+class StoreProxyTest : public ::testing::TestWithParam<bool> {
  protected:
   StoreProxyTest() : server_(StartServer()), node_(server_->target(), MakeJoin("a", 1)) {
     EXPECT_TRUE(node_.Next<Start>());
     auto proxy = StoreProxy::Start({.socket_path = dir_ / "s",
                                     .channel = node_.channel(),
+                                    .door = GetParam() ? server_->store_door() : nullptr,
                                     .run_id = "run",
                                     .node_id = NodeId{"id-a"}});
     EXPECT_TRUE(proxy.ok()) << proxy.status();
@@ -51,17 +51,17 @@ class StoreProxyTest : public ::testing::Test {
   std::unique_ptr<StoreProxy> proxy_;
 };
 
-TEST_F(StoreProxyTest, AllVerbs) { ExpectAllVerbsWork(*Connect()); }
+TEST_P(StoreProxyTest, AllVerbs) { ExpectAllVerbsWork(*Connect()); }
 
-TEST_F(StoreProxyTest, Waits) { ExpectWaitsWork(*Connect(), *Connect()); }
+TEST_P(StoreProxyTest, Waits) { ExpectWaitsWork(*Connect(), *Connect()); }
 
-TEST_F(StoreProxyTest, ConcurrentCallers) { ExpectConcurrentCallersWork(*Connect()); }
+TEST_P(StoreProxyTest, ConcurrentCallers) { ExpectConcurrentCallersWork(*Connect()); }
 
-TEST_F(StoreProxyTest, WorkersAndDirectClientsSeeOneStore) {
+TEST_P(StoreProxyTest, WorkersAndDirectClientsSeeOneStore) {
   ExpectWaitsWork(*Connect(), *ConnectDirectly());
 }
 
-TEST_F(StoreProxyTest, ARoundChangeAbortsWaitersAndLaterOperations) {
+TEST_P(StoreProxyTest, ARoundChangeAbortsWaitersAndLaterOperations) {
   auto store = Connect();
   auto waiting = std::async(std::launch::async, [&] {
     return store->Call(WithTimeout(MakeOp(StoreVerb::kGet, {"never"}), std::chrono::seconds(60)));
@@ -76,30 +76,22 @@ TEST_F(StoreProxyTest, ARoundChangeAbortsWaitersAndLaterOperations) {
 }
 
 // The pops of a worker that has gone must not take the values that others wait for.
-TEST_F(StoreProxyTest, AWorkersEndTakesItsWaitsAlong) {
+TEST_P(StoreProxyTest, AWorkersEndTakesItsWaitsAlong) {
   constexpr std::uint64_t kPops = 20'000;
-  std::promise<void> all_wait;
-  std::promise<void> ended;
-  auto worker = StoreUpstream::Open(
-      MakeChannel("unix:" + (dir_ / "s")), {.run_id = "", .node_id = ""},
-      [&](v1::StoreReply) { all_wait.set_value(); },
-      [&](const StoreUpstream*, const grpc::Status&) { ended.set_value(); });
-  const auto send = [&worker](std::uint64_t id, StoreOp op) {
-    op.round = RoundId{1};
-    v1::StoreRequest request;
-    request.set_id(id);
-    *request.mutable_op() = ToProto(std::move(op));
-    worker->Push(std::move(request));
-  };
+  RawWorker worker(dir_ / "s");
+  StoreBatch batch;
   for (std::uint64_t id = 1; id <= kPops; ++id) {
-    send(id, WithTimeout(MakeOp(StoreVerb::kQueuePop, {"q"}), std::chrono::seconds(60)));
+    StoreOp pop = WithTimeout(MakeOp(StoreVerb::kQueuePop, {"q"}), std::chrono::seconds(60));
+    pop.round = RoundId{1};
+    batch.requests.push_back({id, std::move(pop)});
   }
   // A stream keeps its order: once this is answered, the pops before it wait in the service.
-  send(kPops + 1, MakeOp(StoreVerb::kNumKeys, {}));
-  worker->Flush();
-  all_wait.get_future().wait();
-  worker->Cancel();
-  ended.get_future().wait();
+  StoreOp last = MakeOp(StoreVerb::kNumKeys, {});
+  last.round = RoundId{1};
+  batch.requests.push_back({kPops + 1, std::move(last)});
+  worker.Say(std::move(batch));
+  EXPECT_EQ(worker.Next().id, kPops + 1);
+  worker.Close();
   auto other = Connect();
   std::uint64_t pushed = 0;
   do {
@@ -108,7 +100,31 @@ TEST_F(StoreProxyTest, AWorkersEndTakesItsWaitsAlong) {
   } while (other->Call(MakeOp(StoreVerb::kQueueLen, {"q"})).number == 0);
 }
 
-TEST_F(StoreProxyTest, TheServicesEndIsUnavailable) {
+TEST_P(StoreProxyTest, AWorkerOfAnotherProtocolIsToldSo) {
+  RawWorker worker(dir_ / "s");
+  v1::StoreRequests greeting;
+  greeting.mutable_hello()->set_protocol_version(999);
+  worker.Write(ToFrame(greeting));
+  const StoreReply reply = worker.Next();
+  EXPECT_EQ(reply.id, 0u);
+  EXPECT_EQ(reply.result.status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(reply.result.status.message()), HasSubstr("protocol 999"));
+  EXPECT_TRUE(worker.IsAtEnd());
+}
+
+// What is no message ends its own stream and nobody else's.
+TEST_P(StoreProxyTest, GarbageEndsItsStream) {
+  auto other = Connect();
+  for (const std::string& garbage :
+       {std::string("\xff\xff\xff\xff", 4), std::string("\4\0\0\0\xff\xff\xff\xff", 8)}) {
+    RawWorker worker(dir_ / "s");
+    worker.Write(garbage);
+    EXPECT_TRUE(worker.IsAtEnd());
+  }
+  EXPECT_TRUE(other->Call(MakeOp(StoreVerb::kNumKeys, {})).status.ok());
+}
+
+TEST_P(StoreProxyTest, TheServicesEndIsUnavailable) {
   auto store = Connect();
   auto waiting = std::async(std::launch::async, [&] {
     return store->Call(WithTimeout(MakeOp(StoreVerb::kGet, {"never"}), std::chrono::seconds(60)));
@@ -118,7 +134,7 @@ TEST_F(StoreProxyTest, TheServicesEndIsUnavailable) {
   EXPECT_EQ(waiting.get().status.code(), absl::StatusCode::kUnavailable);
 }
 
-TEST_F(StoreProxyTest, TheProxysEndIsUnavailableAndRemovesTheSocket) {
+TEST_P(StoreProxyTest, TheProxysEndIsUnavailableAndRemovesTheSocket) {
   auto store = Connect();
   auto waiting = std::async(std::launch::async, [&] {
     return store->Call(WithTimeout(MakeOp(StoreVerb::kGet, {"never"}), std::chrono::seconds(60)));
@@ -129,7 +145,7 @@ TEST_F(StoreProxyTest, TheProxysEndIsUnavailableAndRemovesTheSocket) {
   EXPECT_FALSE(std::filesystem::exists(dir_ / "s"));
 }
 
-TEST_F(StoreProxyTest, ATakenOrTooLongPathIsRefused) {
+TEST_P(StoreProxyTest, ATakenOrTooLongPathIsRefused) {
   const auto start = [this](const std::string& path) {
     return StoreProxy::Start({.socket_path = path,
                               .channel = node_.channel(),
@@ -142,6 +158,10 @@ TEST_F(StoreProxyTest, ATakenOrTooLongPathIsRefused) {
   EXPECT_EQ(start(dir_ / std::string(120, 'x')), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(start(dir_ / "no/such/folder"), absl::StatusCode::kInvalidArgument);
 }
+
+INSTANTIATE_TEST_SUITE_P(Agent, StoreProxyTest, ::testing::Bool(), [](const auto& of) {
+  return of.param ? "InTheServicesProcess" : "OverItsConnection";
+});
 
 }  // namespace
 }  // namespace ddprun

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A real rendezvous service in the test's process, a node that has joined it, and the node's store
-// proxy.
+// A real rendezvous service in the test's process, two nodes that have joined it, and their store
+// proxies: one over a connection, one in the service's process.
 #pragma once
 
 #include <chrono>
@@ -15,12 +15,16 @@
 
 namespace ddprun {
 
-// One run of one node in its first round, with the store reached both ways: at the service, and as
+// One run of two nodes in its first round, with the store reached both ways: at the service, and as
 // workers do.
 class Service {
  public:
   Service()
-      : server_(StartServer()), join_(MakeJoin("a", /*nodes=*/1)), node_(server_->target(), join_) {
+      : server_(StartServer()),
+        join_(MakeJoin("a", /*nodes=*/2)),
+        node_(server_->target(), join_),
+        other_join_(MakeJoin("b", /*nodes=*/2)),
+        other_node_(server_->target(), other_join_) {
     const std::optional<Start> start = node_.Next<Start>();
     if (!start) throw std::runtime_error("the round did not start");
     round_ = start->round;
@@ -31,6 +35,14 @@ class Service {
     if (!proxy.ok()) throw std::runtime_error(std::string(proxy.status().message()));
     proxy_ = *std::move(proxy);
     proxy_->SetRound(round_);
+    // The other node's, with another way to the same keys.
+    auto other = StoreProxy::Start({.socket_path = folder_ / "other.sock",
+                                    .door = server_->store_door(),
+                                    .run_id = join_.run_id,
+                                    .node_id = other_join_.node_id});
+    if (!other.ok()) throw std::runtime_error(std::string(other.status().message()));
+    other_proxy_ = *std::move(other);
+    other_proxy_->SetRound(round_);
   }
 
   std::string socket_path() const { return folder_ / "agent.sock"; }
@@ -42,6 +54,11 @@ class Service {
   }
   c10::intrusive_ptr<RendezvousStore> ConnectThroughProxy(std::chrono::milliseconds timeout) const {
     return Connect("unix:" + socket_path(), timeout);
+  }
+
+  c10::intrusive_ptr<RendezvousStore> ConnectThroughOtherProxy(
+      std::chrono::milliseconds timeout) const {
+    return Connect("unix:" + (folder_ / "other.sock"), timeout);
   }
 
   // What the agent would tell a worker. Nobody may need the port.
@@ -65,8 +82,11 @@ class Service {
   const std::unique_ptr<RendezvousServer> server_;
   const Join join_;
   TestNode node_;
+  const Join other_join_;
+  TestNode other_node_;
   RoundId round_ = kNoRound;
   std::unique_ptr<StoreProxy> proxy_;
+  std::unique_ptr<StoreProxy> other_proxy_;
 };
 
 }  // namespace ddprun

@@ -78,6 +78,19 @@ class ProxyUnderTest : public StoreUnderTest {
   Service service_;
 };
 
+// One client after the other on another node, each of which keeps what its workers read.
+class TwoNodesUnderTest : public StoreUnderTest {
+ public:
+  c10::intrusive_ptr<c10d::Store> NewClient() override {
+    return clients_++ % 2 == 0 ? service_.ConnectThroughProxy(kLong)
+                               : service_.ConnectThroughOtherProxy(kLong);
+  }
+
+ private:
+  Service service_;
+  int clients_ = 0;
+};
+
 template <class T>
 class StoreContract : public testing::Test {
  protected:
@@ -90,7 +103,8 @@ class StoreContract : public testing::Test {
 
   bool IsHashStore() const { return std::is_same_v<T, HashStoreUnderTest>; }
   bool IsOurs() const {
-    return std::is_same_v<T, ServiceUnderTest> || std::is_same_v<T, ProxyUnderTest>;
+    return std::is_same_v<T, ServiceUnderTest> || std::is_same_v<T, ProxyUnderTest> ||
+           std::is_same_v<T, TwoNodesUnderTest>;
   }
 
   T under_test_;
@@ -103,11 +117,12 @@ struct Names {
   static std::string GetName(int) {
     if (std::is_same_v<T, HashStoreUnderTest>) return "HashStore";
     if (std::is_same_v<T, TcpStoreUnderTest>) return "TCPStore";
+    if (std::is_same_v<T, TwoNodesUnderTest>) return "TwoNodes";
     return std::is_same_v<T, ServiceUnderTest> ? "Service" : "Proxy";
   }
 };
-using Stores =
-    testing::Types<HashStoreUnderTest, TcpStoreUnderTest, ServiceUnderTest, ProxyUnderTest>;
+using Stores = testing::Types<HashStoreUnderTest, TcpStoreUnderTest, ServiceUnderTest,
+                              ProxyUnderTest, TwoNodesUnderTest>;
 TYPED_TEST_SUITE(StoreContract, Stores, Names);
 
 Bytes AllBytes() {
@@ -340,6 +355,86 @@ TYPED_TEST(StoreContract, AWaitHoldsUpNoOtherThreadOfTheSameStore) {
   auto waited = std::async(std::launch::async, [this] { return this->store_->get_to_str("late"); });
   this->store_->set("late", "set by the same store");
   EXPECT_EQ(waited.get(), "set by the same store");
+}
+
+// What one has read before, another changes: no cache may stand between.
+TYPED_TEST(StoreContract, WhatWasReadBeforeIsReadAnew) {
+  this->store_->set("key", "1");
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_EQ(this->other_->add("key", 1), 2);
+    ASSERT_EQ(this->store_->get_to_str("key"), "2");
+    this->other_->append("key", Bytes{'0'});
+    ASSERT_EQ(this->store_->get_to_str("key"), "20");
+    ASSERT_EQ(this->other_->compareSet("key", "20", "30"), "30");
+    ASSERT_EQ(this->store_->get_to_str("key"), "30");
+    this->other_->multiSet({"key", "more"}, {Bytes{'4'}, Bytes{'5'}});
+    ASSERT_THAT(this->store_->multiGet({"more", "key"}), ElementsAre(Bytes{'5'}, Bytes{'4'}));
+    this->other_->set("key", "1");
+    ASSERT_EQ(this->store_->get_to_str("key"), "1");
+  }
+}
+
+TYPED_TEST(StoreContract, WhatWasThereBeforeAndIsDeletedIsMissed) {
+  for (int i = 0; i < 5; ++i) {
+    this->store_->set("key", "1");
+    this->other_->wait({"key"});
+    ASSERT_EQ(this->other_->get_to_str("key"), "1");
+    ASSERT_TRUE(this->other_->check({"key"}));
+    ASSERT_TRUE(this->store_->deleteKey("key"));
+    ASSERT_FALSE(this->other_->check({"key"}));
+    ASSERT_THROW(this->other_->wait({"key"}, kShort), c10::DistStoreError);
+  }
+}
+
+TYPED_TEST(StoreContract, ManyWaitForOneKeyAndAllGetIt) {
+  constexpr int kWaiting = 8;
+  std::vector<c10::intrusive_ptr<c10d::Store>> clients;
+  std::vector<std::future<std::string>> got;
+  for (int i = 0; i < kWaiting; ++i) clients.push_back(this->under_test_.NewClient());
+  for (auto& client : clients) {
+    client->setTimeout(kLong);
+    got.push_back(std::async(std::launch::async, [&] { return client->get_to_str("late"); }));
+  }
+  this->store_->set("late", "here");
+  for (auto& one : got) EXPECT_EQ(one.get(), "here");
+}
+
+TYPED_TEST(StoreContract, EveryAddOfManyHasItsOwnCount) {
+  constexpr int kClients = 6;
+  constexpr int kTimes = 50;
+  std::vector<c10::intrusive_ptr<c10d::Store>> clients;
+  std::vector<std::future<std::vector<int64_t>>> counts;
+  for (int i = 0; i < kClients; ++i) clients.push_back(this->under_test_.NewClient());
+  for (auto& client : clients) {
+    counts.push_back(std::async(std::launch::async, [&] {
+      std::vector<int64_t> seen;
+      for (int i = 0; i < kTimes; ++i) seen.push_back(client->add("counter", 1));
+      return seen;
+    }));
+  }
+  std::vector<int64_t> all;
+  for (auto& one : counts) {
+    for (const int64_t count : one.get()) all.push_back(count);
+  }
+  std::sort(all.begin(), all.end());
+  for (int i = 0; i < kClients * kTimes; ++i) ASSERT_EQ(all[static_cast<std::size_t>(i)], i + 1);
+}
+
+TYPED_TEST(StoreContract, EveryPushedValueIsPoppedOnce) {
+  constexpr int kValues = 100;
+  auto popping = std::async(std::launch::async, [&] {
+    std::vector<uint8_t> values;
+    for (int i = 0; i < kValues / 2; ++i) values.push_back(this->other_->queuePop("q", true)[0]);
+    return values;
+  });
+  std::vector<uint8_t> values;
+  for (int i = 0; i < kValues; ++i) {
+    this->store_->queuePush("q", Bytes{static_cast<uint8_t>(i)});
+  }
+  for (int i = 0; i < kValues / 2; ++i) values.push_back(this->store_->queuePop("q", true)[0]);
+  for (const uint8_t value : popping.get()) values.push_back(value);
+  std::sort(values.begin(), values.end());
+  for (int i = 0; i < kValues; ++i) ASSERT_EQ(values[static_cast<std::size_t>(i)], i);
 }
 
 }  // namespace

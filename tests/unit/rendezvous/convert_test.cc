@@ -109,16 +109,43 @@ TEST(ConvertTest, StoreOperationsOfEveryVerb) {
   }
 }
 
+TEST(ConvertTest, StoreBatches) {
+  StoreBatch batch;
+  batch.requests.push_back({7, StoreOp{.verb = StoreVerb::kGet, .keys = {"k"}}});
+  batch.requests.push_back({6, std::nullopt});
+  batch.answered = {3, 5};
+  batch.forgotten = 9;
+  v1::StoreRequests message;
+  AddTo(&message, batch);
+  // Of neither kind, and of a verb that is not known.
+  message.add_requests()->set_id(8);
+  message.mutable_requests(2)->clear_kind();
+  message.add_requests()->set_id(9);
+  message.mutable_requests(3)->mutable_op();
+  std::vector<StoreReply> refused;
+  EXPECT_EQ(FromProto(message, &refused), batch);
+  ASSERT_EQ(refused.size(), 2u);
+  EXPECT_EQ(refused[0].id, 8u);
+  EXPECT_EQ(refused[1].id, 9u);
+  EXPECT_EQ(refused[1].result.status.code(), absl::StatusCode::kInvalidArgument);
+
+  const StoreHello hello{"run", "node", 3, {4, 1ull << 60}};
+  EXPECT_EQ(FromProto(ToProto(hello)), hello);
+}
+
 TEST(ConvertTest, StoreResults) {
   StoreResult result;
   result.values = {"v", std::string("\0", 1)};
   result.keys = {"k"};
   result.number = 1LL << 60;
-  EXPECT_EQ(FromProto(ToProto(42, result)), result);
-  EXPECT_EQ(ToProto(42, result).id(), 42u);
-  StoreResult error;
-  error.status = absl::AbortedError("over");
-  EXPECT_EQ(FromProto(ToProto(1, error)), error);
+  StoreReply reply{42, result, /*keep=*/true, /*forget=*/0};
+  EXPECT_EQ(FromProto(ToProto(reply)), reply);
+  reply = {0, {}, false, /*forget=*/7};
+  reply.result.keys = {"k"};
+  EXPECT_EQ(FromProto(ToProto(reply)), reply);
+  reply = {1, {}, false, 0};
+  reply.result.status = absl::AbortedError("over");
+  EXPECT_EQ(FromProto(ToProto(reply)), reply);
 }
 
 TEST(ConvertTest, UnknownKindsAreInvalid) {

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "rendezvous/limits.h"
 #include "tests/unit/rendezvous/membership_fixture.h"
 
@@ -100,8 +101,10 @@ TEST(FormingTest, BadJoinsAreRefused) {
     run.Do(NodeJoined{LinkId{1}, join});
     return run.RefusalOf(LinkId{1});
   };
-  EXPECT_THAT(refusal([](Join& join) { join.protocol_version = 2; }),
-              HasSubstr("node a speaks protocol 2 (ddprun 0), the service speaks protocol 1"));
+  EXPECT_THAT(
+      refusal([](Join& join) { join.protocol_version = 99; }),
+      HasSubstr(absl::StrCat("node a speaks protocol 99 (ddprun 0), the service speaks protocol ",
+                             kProtocolVersion)));
   EXPECT_THAT(refusal([](Join& join) { join.nodes_min = 3; }),
               HasSubstr("the least number of nodes 3; it must be 1 to 2"));
   EXPECT_THAT(refusal([](Join& join) { join.lease = milliseconds(3); }),

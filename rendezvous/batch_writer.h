@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writing on a gRPC stream where only one message may be under way at a time and each message takes
+// all there is to say by then.
+#pragma once
+
+#include <functional>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+
+namespace ddprun {
+
+// Threadsafe. Flush() and OnWriteDone() are called without a lock that `fill` wants. As with
+// WriteQueue the reactor must outlive the call of `end`.
+template <typename Message>
+class BatchWriter {
+ public:
+  // Puts what there is to say into an empty message; false if there is nothing.
+  using Fill = std::function<bool(Message*)>;
+  using StartWrite = std::function<void(const Message*)>;
+  using End = std::function<void()>;
+
+  // `end` is called once, after Close() or Abandon().
+  BatchWriter(Fill fill, StartWrite start_write, End end)
+      : fill_(std::move(fill)), start_write_(std::move(start_write)), end_(std::move(end)) {}
+
+  void Flush() {
+    bool end_now = false;
+    {
+      absl::MutexLock lock(&mutex_);
+      if (writing_ || ended_) return;
+      current_.Clear();
+      if (!abandoned_ && fill_(&current_)) {
+        writing_ = true;
+      } else if (closed_) {
+        ended_ = end_now = true;
+      } else {
+        return;
+      }
+    }
+    // Not under the lock: serialising takes its time. `writing_` keeps others out.
+    if (end_now) {
+      end_();
+    } else {
+      start_write_(&current_);
+    }
+  }
+
+  // From the reactor's OnWriteDone.
+  void OnWriteDone(bool ok) {
+    {
+      absl::MutexLock lock(&mutex_);
+      writing_ = false;
+      if (!ok) abandoned_ = true;
+    }
+    Flush();
+  }
+
+  // The next Flush() writes what there is to say and then ends.
+  void Close() {
+    absl::MutexLock lock(&mutex_);
+    closed_ = true;
+  }
+
+  // As Close(), but nothing is written any more: the peer is gone.
+  void Abandon() {
+    absl::MutexLock lock(&mutex_);
+    closed_ = abandoned_ = true;
+  }
+
+ private:
+  const Fill fill_;
+  const StartWrite start_write_;
+  const End end_;
+
+  absl::Mutex mutex_;
+  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+  bool abandoned_ ABSL_GUARDED_BY(mutex_) = false;
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+  Message current_;  // owned by whoever set writing_, until OnWriteDone
+};
+
+}  // namespace ddprun

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/worker_socket.h"
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "rendezvous/limits.h"
+
+namespace ddprun {
+namespace {
+
+// What the loop's own descriptors are called in epoll; streams count from above.
+constexpr std::uint64_t kListener = 0;
+constexpr std::uint64_t kWaker = 1;
+constexpr std::uint64_t kFirstWorker = 2;
+
+constexpr std::size_t kReadBytes = 64 * 1024;
+
+void Watch(int epoll_fd, int operation, int fd, unsigned events, std::uint64_t name) {
+  epoll_event event{};
+  event.events = events;
+  event.data.u64 = name;
+  epoll_ctl(epoll_fd, operation, fd, &event);
+}
+
+// The folder that the socket is in admits nobody else; this also holds where it does.
+bool IsOwnUser(int fd) {
+  ucred peer{};
+  socklen_t size = sizeof(peer);
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return false;
+  return peer.uid == geteuid() || peer.uid == 0;
+}
+
+}  // namespace
+
+absl::Status WorkerSocket::Listen(const std::string& path) {
+  auto listener = ListenOnPath(path);
+  if (!listener.ok()) return listener.status();
+  listener_ = *std::move(listener);
+  chmod(path.c_str(), S_IRUSR | S_IWUSR);
+  epoll_ = OwnedFd(epoll_create1(EPOLL_CLOEXEC));
+  wake_ = OwnedFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!epoll_.valid() || !wake_.valid()) {
+    return absl::ResourceExhaustedError(absl::StrCat("cannot serve the unix socket ", path, " (",
+                                                     std::strerror(errno),
+                                                     "); check the limit on open files"));
+  }
+  last_worker_ = kFirstWorker;
+  Watch(epoll_.get(), EPOLL_CTL_ADD, listener_.fd.get(), EPOLLIN, kListener);
+  Watch(epoll_.get(), EPOLL_CTL_ADD, wake_.get(), EPOLLIN, kWaker);
+  thread_ = std::thread([this] { Loop(); });
+  return absl::OkStatus();
+}
+
+void WorkerSocket::Stop() {
+  if (thread_.joinable()) {
+    {
+      absl::MutexLock lock(&mutex_);
+      stopping_ = true;
+    }
+    Wake();
+    thread_.join();
+  }
+  std::vector<StoreWorker> left;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const auto& entry : streams_) left.push_back(entry.first);
+  }
+  for (const StoreWorker worker : left) Close(worker);
+  if (listener_.fd.valid()) unlink(listener_.address.c_str());
+  listener_ = {};
+  epoll_.Reset();
+  wake_.Reset();
+}
+
+void WorkerSocket::Wake() {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const auto written = write(wake_.get(), &one, sizeof(one));
+}
+
+int WorkerSocket::Patience(std::optional<TimePoint> due) const {
+  if (!due) return -1;
+  const auto rest =
+      std::chrono::ceil<std::chrono::milliseconds>(*due - std::chrono::steady_clock::now());
+  return static_cast<int>(std::clamp<std::int64_t>(rest.count(), 0, 3'600'000));
+}
+
+void WorkerSocket::Loop() {
+  std::array<epoll_event, 128> events;
+  std::optional<TimePoint> due;
+  while (true) {
+    const int count =
+        epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), Patience(due));
+    {
+      absl::MutexLock lock(&mutex_);
+      if (stopping_) return;
+    }
+    for (int i = 0; i < count; ++i) {
+      const epoll_event& event = events[static_cast<std::size_t>(i)];
+      if (event.data.u64 == kListener) {
+        Accept();
+      } else if (event.data.u64 == kWaker) {
+        std::uint64_t ignored = 0;
+        [[maybe_unused]] const auto got = read(wake_.get(), &ignored, sizeof(ignored));
+      } else {
+        OnEvent(StoreWorker{event.data.u64}, event.events);
+      }
+    }
+    due = handlers_.on_idle();
+  }
+}
+
+void WorkerSocket::Accept() {
+  const int fd = accept4(listener_.fd.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  if (fd < 0) {
+    // Out of descriptors: the next worker that goes makes room. Until then epoll would only say the
+    // same again.
+    if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+      accepting_ = false;
+      Watch(epoll_.get(), EPOLL_CTL_MOD, listener_.fd.get(), 0, kListener);
+    }
+    return;
+  }
+  absl::MutexLock lock(&mutex_);
+  if (!IsOwnUser(fd) || streams_.size() >= kWorkerStreamsMax) {
+    close(fd);
+    return;
+  }
+  const StoreWorker worker{++last_worker_};
+  streams_.emplace(worker, std::make_shared<Stream>(fd));
+  Watch(epoll_.get(), EPOLL_CTL_ADD, fd, EPOLLIN, last_worker_);
+}
+
+std::shared_ptr<WorkerSocket::Stream> WorkerSocket::Find(StoreWorker worker) {
+  absl::MutexLock lock(&mutex_);
+  const auto it = streams_.find(worker);
+  return it == streams_.end() ? nullptr : it->second;
+}
+
+void WorkerSocket::OnEvent(StoreWorker worker, unsigned events) {
+  const std::shared_ptr<Stream> stream = Find(worker);
+  if (stream == nullptr) return;
+  bool alive = true;
+  if ((events & EPOLLOUT) != 0) {
+    absl::MutexLock lock(&stream->mutex);
+    alive = WriteLocked(*stream);
+    WatchLocked(worker, *stream);
+  }
+  if (alive && (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) alive = Read(worker, *stream);
+  if (!alive) Close(worker);
+}
+
+// The descriptor is closed on this thread only, so it may be read without the lock.
+bool WorkerSocket::Read(StoreWorker worker, Stream& stream) {
+  int fd = -1;
+  {
+    absl::MutexLock lock(&stream.mutex);
+    fd = stream.fd;
+  }
+  const auto [to, room] = stream.in.Room(kReadBytes);
+  const ssize_t got = recv(fd, to, room, 0);
+  if (got < 0) return errno == EAGAIN || errno == EINTR;
+  if (got == 0) return false;
+  stream.in.Taken(static_cast<std::size_t>(got));
+  std::string_view message;
+  while (stream.in.Next(&message)) {
+    if (!handlers_.on_message(worker, message)) return false;
+  }
+  return !stream.in.too_long();
+}
+
+void WorkerSocket::Close(StoreWorker worker) {
+  std::shared_ptr<Stream> stream;
+  {
+    absl::MutexLock lock(&mutex_);
+    auto node = streams_.extract(worker);
+    if (!node) return;
+    stream = std::move(node.mapped());
+  }
+  {
+    absl::MutexLock lock(&stream->mutex);
+    close(std::exchange(stream->fd, -1));
+  }
+  handlers_.on_gone(worker);
+  if (!accepting_) {
+    accepting_ = true;
+    Watch(epoll_.get(), EPOLL_CTL_MOD, listener_.fd.get(), EPOLLIN, kListener);
+  }
+}
+
+void WorkerSocket::Send(StoreWorker worker, std::string frame) {
+  const std::shared_ptr<Stream> stream = Find(worker);
+  if (stream == nullptr) return;
+  absl::MutexLock lock(&stream->mutex);
+  if (stream->fd < 0) return;
+  const bool idle = stream->out.empty();
+  if (idle) {
+    stream->out = std::move(frame);
+  } else {
+    stream->out += frame;
+  }
+  // A stream that cannot be written has ended, which the loop reads from it.
+  if (idle && WriteLocked(*stream) && stream->out.empty()) return;
+  WatchLocked(worker, *stream);
+}
+
+bool WorkerSocket::WriteLocked(Stream& stream) {
+  while (stream.out_begin < stream.out.size()) {
+    const ssize_t sent = send(stream.fd, stream.out.data() + stream.out_begin,
+                              stream.out.size() - stream.out_begin, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0 && errno == EAGAIN) return true;
+    if (sent < 0) {
+      stream.out.clear();
+      stream.out_begin = 0;
+      return false;
+    }
+    stream.out_begin += static_cast<std::size_t>(sent);
+  }
+  stream.out.clear();
+  stream.out_begin = 0;
+  return true;
+}
+
+// A worker that does not take its answers is not read.
+void WorkerSocket::WatchLocked(StoreWorker worker, Stream& stream) {
+  const std::size_t left = stream.out.size() - stream.out_begin;
+  if (left > kStreamReplyBytesMax) stream.reading = false;
+  if (left <= kStreamReplyBytesMax / 2) stream.reading = true;
+  const unsigned events = (stream.reading ? EPOLLIN : 0u) | (left > 0 ? EPOLLOUT : 0u);
+  Watch(epoll_.get(), EPOLL_CTL_MOD, stream.fd, events, static_cast<std::uint64_t>(worker));
+}
+
+}  // namespace ddprun

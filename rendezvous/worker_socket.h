@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// The unix socket on which an agent serves the store to its workers: one thread that accepts, reads
+// and watches the clock. Only processes of the agent's own user are let in.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "rendezvous/addresses.h"
+#include "rendezvous/frame.h"
+#include "rendezvous/owned_fd.h"
+#include "rendezvous/session_types.h"
+#include "rendezvous/store_folder.h"
+
+namespace ddprun {
+
+class WorkerSocket {
+ public:
+  // Called on the socket's thread.
+  struct Handlers {
+    // False: what has come is no message; the stream is ended.
+    std::function<bool(StoreWorker, std::string_view message)> on_message;
+    std::function<void(StoreWorker)> on_gone;
+    // After all that has come at one time, and when the time has come that it returned.
+    std::function<std::optional<TimePoint>()> on_idle;
+  };
+
+  explicit WorkerSocket(Handlers handlers) : handlers_(std::move(handlers)) {}
+  ~WorkerSocket() { Stop(); }
+
+  // Errors of ListenOnPath(), and RESOURCE_EXHAUSTED.
+  absl::Status Listen(const std::string& path);
+
+  // Ends all streams, removes the socket; returns when no handler will be called again.
+  void Stop();
+
+  // Threadsafe. What is said to a stream that has ended is dropped.
+  void Send(StoreWorker worker, std::string frame);
+  // on_idle is to be called.
+  void Wake();
+
+ private:
+  // Written by any thread, read by the socket's.
+  struct Stream {
+    explicit Stream(int descriptor) : fd(descriptor) {}
+    absl::Mutex mutex;
+    int fd ABSL_GUARDED_BY(mutex);  // -1: closed
+    std::string out ABSL_GUARDED_BY(mutex);
+    std::size_t out_begin ABSL_GUARDED_BY(mutex) = 0;
+    bool reading ABSL_GUARDED_BY(mutex) = true;
+    FrameReader in;
+  };
+
+  void Loop();
+  int Patience(std::optional<TimePoint> due) const;
+  void Accept();
+  void OnEvent(StoreWorker worker, unsigned events);
+  bool Read(StoreWorker worker, Stream& stream);
+  void Close(StoreWorker worker);
+  std::shared_ptr<Stream> Find(StoreWorker worker);
+  bool WriteLocked(Stream& stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(stream.mutex);
+  void WatchLocked(StoreWorker worker, Stream& stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(stream.mutex);
+
+  const Handlers handlers_;
+  ListeningSocket listener_;
+  OwnedFd epoll_;
+  OwnedFd wake_;
+  bool accepting_ = true;  // on the socket's thread only, as is the next
+  std::uint64_t last_worker_ = 0;
+  absl::Mutex mutex_;
+  absl::flat_hash_map<StoreWorker, std::shared_ptr<Stream>> streams_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
+
+}  // namespace ddprun
