@@ -169,7 +169,8 @@ absl::Status Agent::ServeStore(const Start& start) {
                            .channel = channel_,
                            .door = meeting_.server ? meeting_.server->store_door() : nullptr,
                            .run_id = start.run_id,
-                           .node_id = config_.node_id});
+                           .node_id = config_.node_id,
+                           .reconnect_timeout = reconnect_timeout_});
     if (!proxy.ok()) return proxy.status();
     store_proxy_ = *std::move(proxy);
   }
@@ -237,6 +238,7 @@ void Agent::HandleSession(TimePoint now) {
   for (SessionEvent& event : session_events_.TakeAll()) {
     auto* directive = std::get_if<Directive>(&event);
     if (directive == nullptr) {
+      TellStore(event);
       std::visit(
           [this](auto& kind) {
             if constexpr (!std::is_same_v<std::decay_t<decltype(kind)>, Directive>) {
@@ -248,9 +250,24 @@ void Agent::HandleSession(TimePoint now) {
     }
     if (const auto* accepted = std::get_if<Accepted>(directive)) {
       heartbeat_ = accepted->heartbeat;
+      reconnect_timeout_ = accepted->durable ? kReconnectTimeout : accepted->lease;
       heartbeat_due_ = heartbeat_.count() > 0 ? std::optional(now + heartbeat_) : std::nullopt;
     }
     std::visit([this](auto& kind) { events_.push_back(std::move(kind)); }, *directive);
+  }
+}
+
+// The store's stream shares the session's connection and is watched by itself; what becomes of the
+// service is known here.
+void Agent::TellStore(const SessionEvent& event) {
+  if (store_proxy_ == nullptr) return;
+  if (std::holds_alternative<Reconnected>(event)) {
+    store_proxy_->ServiceIsBack();
+  } else if (const auto* ended = std::get_if<SessionEnded>(&event)) {
+    store_proxy_->Fail(
+        ended->status.ok()
+            ? absl::UnavailableError("the rendezvous service has ended the node's session")
+            : ended->status);
   }
 }
 

@@ -62,6 +62,7 @@ class Agent {
   void HandleReady(const Ready& ready, TimePoint now);
   void HandleSignals();
   void HandleSession(TimePoint now);
+  void TellStore(const SessionEvent& event);
   void BeatIfDue(TimePoint now);
   void Process(TimePoint now);
   void Perform(const Effect& effect, TimePoint now);
@@ -93,6 +94,7 @@ class Agent {
   TimePoint join_deadline_;
   std::chrono::milliseconds heartbeat_{0};  // the longest this node may be silent; 0: for ever
   std::optional<TimePoint> heartbeat_due_;
+  std::chrono::milliseconds reconnect_timeout_{0};  // for how long this node may come back
   std::optional<TimePoint> join_retry_;  // the master's name could not be resolved: again then
   int watched_console_fds_[2] = {-1, -1};
   std::optional<int> exit_code_;

@@ -46,6 +46,10 @@ void AnswerMemory::KeepOnly(const std::vector<std::uint64_t>& unanswered) {
   }
 }
 
+void AnswerMemory::ForEach(const std::function<void(std::uint64_t id, Remembered&)>& on_answer) {
+  for (auto& [id, answer] : answers_) on_answer(id, answer);
+}
+
 void AnswerMemory::Clear() {
   answers_.clear();
   bytes_ = 0;

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "absl/container/btree_map.h"
@@ -27,6 +28,7 @@ class AnswerMemory {
   // What is not among `unanswered` is with the node.
   void KeepOnly(const std::vector<std::uint64_t>& unanswered);
   void Clear();
+  void ForEach(const std::function<void(std::uint64_t id, Remembered& answer)>& on_answer);
 
   bool IsFull() const {
     return answers_.size() >= kRememberedAnswersMax || bytes_ >= kRememberedBytesMax;

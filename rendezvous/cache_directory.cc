@@ -34,6 +34,7 @@ bool CacheDirectory::Keep(StorePeer id, const std::vector<std::string>& keys,
 
 std::vector<Settlement> CacheDirectory::UnsettledAmong(const std::vector<std::string>& keys) const {
   std::vector<Settlement> found;
+  if (doubt_ != kSettled) found.push_back(doubt_);
   if (unsettled_.empty()) return found;
   for (const std::string& key : keys) {
     const auto it = unsettled_.find(key);
@@ -58,7 +59,7 @@ Settlement CacheDirectory::Read(const std::vector<std::string>& keys) {
 }
 
 Settlement CacheDirectory::ReadAll() {
-  std::vector<Settlement> before;
+  std::vector<Settlement> before = UnsettledAmong({});
   for (const auto& entry : unsettled_) before.push_back(entry.second);
   std::sort(before.begin(), before.end());
   before.erase(std::unique(before.begin(), before.end()), before.end());
@@ -114,6 +115,7 @@ void CacheDirectory::Advance(Settlement settlement, Settled& settled) {
       const auto of_key = unsettled_.find(key);
       if (of_key != unsettled_.end() && of_key->second == todo[i]) unsettled_.erase(of_key);
     }
+    if (todo[i] == doubt_) doubt_ = kSettled;
     settled.push_back(todo[i]);
     const std::vector<Settlement> next = std::move(it->second.next);
     open_.erase(it);
@@ -161,6 +163,19 @@ CacheDirectory::Settled CacheDirectory::Drop(StorePeer id) {
   return settled;
 }
 
+Settlement CacheDirectory::Doubt(const std::vector<StorePeer>& peers, TimePoint now) {
+  if (peers.empty()) return kSettled;
+  doubt_ = Begin({});
+  open_.at(doubt_).missing = peers.size();
+  for (const StorePeer id : peers) {
+    Peer& peer = peers_[id];
+    peer.asked.emplace_back(++peer.last_number, doubt_);
+    peer.trusts_until = now + kKeepTrust;
+    gone_.emplace_back(now + kKeepTrust, id);
+  }
+  return doubt_;
+}
+
 CacheDirectory::Settled CacheDirectory::Tick(TimePoint now) {
   Settled settled;
   while (!gone_.empty() && gone_.front().first <= now) {
@@ -196,6 +211,7 @@ CacheDirectory::Settled CacheDirectory::Clear() {
   std::sort(settled.begin(), settled.end());
   open_.clear();
   unsettled_.clear();
+  doubt_ = kSettled;
   return settled;
 }
 

@@ -79,6 +79,9 @@ class CacheDirectory {
   void Gone(StorePeer peer, TimePoint now);
   // It keeps nothing any more, since its node has begun anew.
   Settled Drop(StorePeer peer);
+  // Once, before anything else: these were keepers of nobody knows what, and their streams have
+  // ended. Until each is dropped nothing is settled. What that waits for is returned.
+  Settlement Doubt(const std::vector<StorePeer>& peers, TimePoint now);
   Settled Tick(TimePoint now);
   std::optional<TimePoint> NextDeadline() const;
   // Nobody keeps anything any more.
@@ -118,6 +121,7 @@ class CacheDirectory {
   std::uint64_t last_settlement_ = 0;
   absl::flat_hash_map<Settlement, Open> open_;
   absl::flat_hash_map<std::string, Settlement> unsettled_;  // by key: the last of its writes
+  Settlement doubt_ = kSettled;                             // open as long as there is doubt
 };
 
 }  // namespace ddprun

@@ -21,6 +21,7 @@ std::string* TextOf(const std::string& flag, ServiceCommand& command) {
   if (flag == "--tls-cert") return &command.security.tls_cert;
   if (flag == "--tls-key") return &command.security.tls_key;
   if (flag == "--tls-ca") return &command.security.tls_ca;
+  if (flag == "--journal") return &command.journal;
   return nullptr;
 }
 
@@ -63,6 +64,10 @@ const char kServiceUsage[] =
     "  --tls-cert FILE  the service's own certificate, in place of the secret; with the next two\n"
     "  --tls-key FILE   its private key\n"
     "  --tls-ca FILE    who must have signed the nodes' certificates\n"
+    "  --journal FOLDER  where accepted joins, reports and keys are written down: a service that "
+    "was\n"
+    "                   killed is started again with the same flags, and the runs never stop\n"
+    "  --journal-sync   flush the disk before each answer, to survive the machine's crash as well\n"
     "  --insecure       plain text without a secret, on all nodes too\n"
     "  --version        print the version\n"
     "  --help           print this\n";
@@ -85,6 +90,10 @@ absl::StatusOr<ServiceCommand> ParseServiceCommand(const std::vector<std::string
       command.security.insecure = true;
       continue;
     }
+    if (flag == "--journal-sync" && equals == std::string::npos) {
+      command.journal_sync = true;
+      continue;
+    }
     if (!IsFlag(flag, command)) {
       return absl::InvalidArgumentError(
           absl::StrCat("unknown argument '", arguments[i], "'; see --help"));
@@ -97,6 +106,9 @@ absl::StatusOr<ServiceCommand> ParseServiceCommand(const std::vector<std::string
     if (absl::Status status = SetFlag(flag, value, command); !status.ok()) return status;
   }
   if (absl::Status status = CheckSecurityOptions(command.security); !status.ok()) return status;
+  if (command.journal_sync && command.journal.empty()) {
+    return absl::InvalidArgumentError("--journal-sync needs --journal FOLDER; see --help");
+  }
   return command;
 }
 

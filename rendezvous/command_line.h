@@ -18,6 +18,8 @@ struct ServiceCommand {
   int port = 29500;
   std::optional<std::string> run_id;
   SecurityOptions security;
+  std::string journal;  // a folder; empty: none
+  bool journal_sync = false;
 };
 
 extern const char kServiceUsage[];

@@ -103,6 +103,8 @@ inline constexpr std::chrono::seconds kLastCallDefault{30};
 // Between two attempts to reach the service: the first pause, and the longest after doubling.
 inline constexpr std::chrono::milliseconds kConnectBackoffMin{20};
 inline constexpr std::chrono::milliseconds kConnectBackoffMax{1000};
+// And where the node is in a run: its workers may be waiting.
+inline constexpr std::chrono::milliseconds kReconnectBackoffMax{250};
 // How long a node goes on without a service that has a journal: to restart it takes a supervisor
 // seconds, and a machine minutes.
 inline constexpr std::chrono::minutes kReconnectTimeout{10};

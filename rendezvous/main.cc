@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // ddprun-rendezvous: the rendezvous service alone.
 #include <sys/prctl.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <optional>
@@ -37,10 +39,22 @@ int Serve(const ddprun::ServiceCommand& command, ddprun::Security security) {
   auto credentials = security.ForService();
   if (!credentials.ok()) return Complain(credentials.status(), kExitFailure);
   security.Forget();
+  std::atomic<bool> journal_failed = false;
+  std::optional<ddprun::JournalOptions> journal;
+  if (!command.journal.empty()) {
+    journal = {.folder = command.journal,
+               .sync = command.journal_sync,
+               .on_failure = [&](const absl::Status& status) {
+                 Complain(status, kExitFailure);
+                 journal_failed = true;
+                 kill(getpid(), SIGTERM);
+               }};
+  }
   auto server = ddprun::RendezvousServer::Start({.address = command.host,
                                                  .port = command.port,
                                                  .credentials = *std::move(credentials),
-                                                 .default_run_id = command.run_id});
+                                                 .default_run_id = command.run_id,
+                                                 .journal = std::move(journal)});
   if (!server.ok()) {
     return Complain(server.status(),
                     absl::IsInvalidArgument(server.status()) ? kExitUsage : kExitFailure);
@@ -49,7 +63,7 @@ int Serve(const ddprun::ServiceCommand& command, ddprun::Security security) {
   std::fflush(stdout);
   int signal = 0;
   sigwait(&signals, &signal);
-  return 0;
+  return journal_failed ? kExitFailure : 0;
 }
 
 // What proves who this service is; nothing for a unix socket, where the kernel tells.

@@ -2,18 +2,56 @@
 #include "rendezvous/run.h"
 
 #include <algorithm>
+#include <map>
 
 #include "absl/strings/str_cat.h"
 #include "rendezvous/limits.h"
+#include "rendezvous/overloaded.h"
 #include "rendezvous/printable.h"
 
 namespace ddprun {
 
-Run::Run(std::string run_id, ArmTimer arm_timer)
+Run::Run(std::string run_id, ArmTimer arm_timer, ServiceJournal* journal)
     : run_id_(std::move(run_id)),
       arm_timer_(std::move(arm_timer)),
-      membership_(MakeRun(run_id_)),
-      store_(membership_.round) {}
+      journal_(journal),
+      number_(journal == nullptr ? 0 : journal->NewRun(run_id_)),
+      membership_(MakeRun(run_id_, /*durable=*/journal != nullptr)),
+      store_(membership_.round) {
+  if (journal != nullptr) TellJournalOfMutations();
+}
+
+Run::Run(std::uint64_t number, ReplayedRun replayed, ArmTimer arm_timer, ServiceJournal& journal,
+         TimePoint now)
+    : run_id_(replayed.membership.run_id),
+      arm_timer_(std::move(arm_timer)),
+      journal_(&journal),
+      number_(number),
+      membership_(std::move(replayed.membership)),
+      store_(std::move(replayed.store)),
+      last_link_(replayed.last_link) {
+  TellJournalOfMutations();
+  // Only who has been in a round can have kept anything.
+  std::vector<std::string> nodes;
+  for (const auto& [id, member] : membership_.members) {
+    if (member.phase != MemberPhase::kWaiting) nodes.push_back(id.value);
+  }
+  absl::MutexLock lock(&mutex_);
+  last_peer_ = nodes.size();
+  store_.Resume(nodes, ToCores(now));
+  Afterwards nobody;
+  const std::map<LinkId, NodeId> links = membership_.links;
+  for (const auto& entry : links) StepLocked(NodeGone{entry.first}, ToCores(now), nobody);
+}
+
+void Run::TellJournalOfMutations() {
+  store_.set_on_mutation([this](const std::string& node_id, std::uint64_t id, const StoreOp& op) {
+    mutex_.AssertHeld();
+    AppendLocked(StoreMutation{node_id, id, op}, now_);
+  });
+}
+
+// ---- Membership
 
 std::optional<LinkId> Run::Admit(std::shared_ptr<DirectiveSink> sink, bool resume) {
   absl::MutexLock lock(&mutex_);
@@ -30,27 +68,27 @@ void Run::Joined(LinkId link, const Join& join, TimePoint now) {
   Afterwards afterwards;
   {
     absl::MutexLock lock(&mutex_);
-    StepLocked(NodeJoined{link, join}, now, afterwards);
+    StepLocked(NodeJoined{link, join}, ToCores(now), afterwards);
   }
-  Perform(afterwards);
+  Perform(std::move(afterwards));
 }
 
 void Run::Reported(LinkId link, const Report& report, TimePoint now) {
   Afterwards afterwards;
   {
     absl::MutexLock lock(&mutex_);
-    StepLocked(NodeReported{link, report}, now, afterwards);
+    StepLocked(NodeReported{link, report}, ToCores(now), afterwards);
   }
-  Perform(afterwards);
+  Perform(std::move(afterwards));
 }
 
 void Run::Gone(LinkId link, TimePoint now) {
   Afterwards afterwards;
   {
     absl::MutexLock lock(&mutex_);
-    StepLocked(NodeGone{link}, now, afterwards);
+    StepLocked(NodeGone{link}, ToCores(now), afterwards);
   }
-  Perform(afterwards);
+  Perform(std::move(afterwards));
 }
 
 void Run::Closed(LinkId link) {
@@ -63,11 +101,32 @@ bool Run::Lost(const NodeId& node_id, const std::string& reason, TimePoint now) 
   {
     absl::MutexLock lock(&mutex_);
     if (!membership_.members.contains(node_id)) return false;
-    StepLocked(NodeLost{node_id, reason}, now, afterwards);
+    StepLocked(NodeLost{node_id, reason}, ToCores(now), afterwards);
   }
-  Perform(afterwards);
+  Perform(std::move(afterwards));
   return true;
 }
+
+void Run::StepLocked(const MembershipEvent& event, TimePoint now, Afterwards& afterwards) {
+  if (journal_ != nullptr) AppendLocked(event, now);
+  for (MembershipEffect& effect : Step(membership_, event, now)) {
+    if (auto* changed = std::get_if<RoundChanged>(&effect)) {
+      QueueLocked(store_.Clear(changed->round), afterwards);
+      continue;
+    }
+    auto* send = std::get_if<SendDirective>(&effect);
+    const LinkId link = send != nullptr ? send->link : std::get<EndStream>(effect).link;
+    const auto it = sessions_.find(link);
+    if (it == sessions_.end()) continue;
+    ToSession word{it->second, std::nullopt};
+    if (send != nullptr) word.directive = std::move(send->directive);
+    SayLocked(std::move(word), afterwards);
+  }
+  afterwards.deadline = NextDeadlineLocked();
+  afterwards.record = last_record_;
+}
+
+// ---- The store
 
 absl::StatusOr<StorePeer> Run::OpenStore(std::shared_ptr<ReplySink> sink, const StoreHello& hello) {
   Afterwards afterwards;
@@ -83,7 +142,7 @@ absl::StatusOr<StorePeer> Run::OpenStore(std::shared_ptr<ReplySink> sink, const 
     store_streams_.emplace(peer, std::move(sink));
     QueueLocked(store_.Open(peer, hello), afterwards);
   }
-  Perform(afterwards);
+  Perform(std::move(afterwards));
   return peer;
 }
 
@@ -91,19 +150,21 @@ void Run::Receive(StorePeer peer, StoreBatch batch, TimePoint now) {
   Afterwards afterwards;
   {
     absl::MutexLock lock(&mutex_);
-    QueueLocked(store_.Receive(peer, std::move(batch), now), afterwards);
+    now_ = ToCores(now);
+    QueueLocked(store_.Receive(peer, std::move(batch), now_), afterwards);
   }
-  Perform(afterwards);
+  Perform(std::move(afterwards));
 }
 
 void Run::StoreGone(StorePeer peer, TimePoint now) {
   Afterwards afterwards;
   {
     absl::MutexLock lock(&mutex_);
-    QueueLocked(store_.Gone(peer, now), afterwards);
+    now_ = ToCores(now);
+    QueueLocked(store_.Gone(peer, now_), afterwards);
     store_streams_.erase(peer);
   }
-  Perform(afterwards);
+  Perform(std::move(afterwards));
 }
 
 std::uint64_t Run::store_messages(const NodeId& node_id) {
@@ -111,20 +172,53 @@ std::uint64_t Run::store_messages(const NodeId& node_id) {
   return store_.messages(node_id.value);
 }
 
-std::optional<TimePoint> Run::Tick(TimePoint now) {
+void Run::QueueLocked(StoreEffects effects, Afterwards& afterwards) {
+  for (StoreEffect& effect : effects) {
+    auto* say = std::get_if<StoreSay>(&effect);
+    const auto it =
+        store_streams_.find(say != nullptr ? say->peer : std::get<StoreEnd>(effect).peer);
+    if (it == store_streams_.end()) continue;
+    ToStore word{it->second, {}};
+    if (say != nullptr) {
+      word.words = std::move(say->reply);
+    } else {
+      word.words = std::move(std::get<StoreEnd>(effect).status);
+    }
+    SayLocked(std::move(word), afterwards);
+  }
+  afterwards.record = last_record_;
+  const auto due = store_.NextDeadline();
+  if (!due || (store_armed_ && *store_armed_ <= *due)) return;
+  store_armed_ = due;
+  if (!afterwards.deadline || *due < *afterwards.deadline) afterwards.deadline = due;
+}
+
+// ---- Time
+
+std::optional<TimePoint> Run::Tick(TimePoint steady) {
   Afterwards afterwards;
   std::optional<TimePoint> next;
   {
     absl::MutexLock lock(&mutex_);
+    const TimePoint now = ToCores(steady);
     const auto membership_due = NextDeadline(membership_);
     if (membership_due && *membership_due <= now) StepLocked(ddprun::Tick{}, now, afterwards);
+    now_ = now;
     QueueLocked(store_.Tick(now), afterwards);
     next = NextDeadlineLocked();
     store_armed_ = store_.NextDeadline();
     afterwards.deadline.reset();
   }
-  Perform(afterwards);
+  Perform(std::move(afterwards));
+  if (next) next = ToSteady(*next);
   return next;
+}
+
+std::optional<TimePoint> Run::NextDeadlineLocked() const {
+  const auto of_store = store_.NextDeadline();
+  const auto of_membership = NextDeadline(membership_);
+  if (!of_store) return of_membership;
+  return of_membership ? std::min(*of_store, *of_membership) : *of_store;
 }
 
 bool Run::ending() {
@@ -137,58 +231,78 @@ bool Run::drained() {
   return IsDrained(membership_) && sessions_.empty();
 }
 
-void Run::StepLocked(const MembershipEvent& event, TimePoint now, Afterwards& afterwards) {
-  for (MembershipEffect& effect : Step(membership_, event, now)) {
-    if (auto* changed = std::get_if<RoundChanged>(&effect)) {
-      QueueLocked(store_.Clear(changed->round), afterwards);
-      continue;
-    }
-    auto* send = std::get_if<SendDirective>(&effect);
-    const LinkId link = send != nullptr ? send->link : std::get<EndStream>(effect).link;
-    const auto it = sessions_.find(link);
-    if (it == sessions_.end()) continue;
-    if (send != nullptr) {
-      it->second->Push(std::move(send->directive));
-    } else {
-      it->second->End();
-    }
-    afterwards.sessions.push_back(it->second);
+// ---- Telling, and the journal
+
+void Run::SayLocked(Word word, Afterwards& afterwards) {
+  afterwards.says = true;
+  if (journal_ != nullptr) {
+    held_.push_back({last_record_, std::move(word)});
+    return;
   }
-  afterwards.deadline = NextDeadlineLocked();
+  Push(std::move(word), afterwards);
 }
 
-void Run::QueueLocked(StoreEffects effects, Afterwards& afterwards) {
-  for (StoreEffect& effect : effects) {
-    auto* say = std::get_if<StoreSay>(&effect);
-    const auto it =
-        store_streams_.find(say != nullptr ? say->peer : std::get<StoreEnd>(effect).peer);
-    if (it == store_streams_.end()) continue;
-    if (say != nullptr) {
-      it->second->Push(std::move(say->reply));
-    } else {
-      it->second->End(std::move(std::get<StoreEnd>(effect).status));
-    }
-    if (afterwards.replies.empty() || afterwards.replies.back() != it->second) {
-      afterwards.replies.push_back(it->second);
-    }
+void Run::Push(Word word, Afterwards& afterwards) {
+  std::visit(Overloaded{[&](ToSession& to) {
+                          if (to.directive) {
+                            to.sink->Push(*std::move(to.directive));
+                          } else {
+                            to.sink->End();
+                          }
+                          afterwards.sessions.push_back(std::move(to.sink));
+                        },
+                        [&](ToStore& to) {
+                          if (auto* reply = std::get_if<StoreReply>(&to.words)) {
+                            to.sink->Push(std::move(*reply));
+                          } else {
+                            to.sink->End(std::move(std::get<absl::Status>(to.words)));
+                          }
+                          if (afterwards.replies.empty() || afterwards.replies.back() != to.sink) {
+                            afterwards.replies.push_back(std::move(to.sink));
+                          }
+                        }},
+             word);
+}
+
+// What is said may show what another thread has just done, so it waits for that thread's record
+// too.
+void Run::Perform(Afterwards afterwards) {
+  if (journal_ != nullptr && afterwards.says) {
+    if (!journal_->Commit(afterwards.record)) return;
+    Release(afterwards);
   }
-  const auto due = store_.NextDeadline();
-  if (!due || (store_armed_ && *store_armed_ <= *due)) return;
-  store_armed_ = due;
-  if (!afterwards.deadline || *due < *afterwards.deadline) afterwards.deadline = due;
-}
-
-std::optional<TimePoint> Run::NextDeadlineLocked() const {
-  const auto of_store = store_.NextDeadline();
-  const auto of_membership = NextDeadline(membership_);
-  if (!of_store) return of_membership;
-  return of_membership ? std::min(*of_store, *of_membership) : *of_store;
-}
-
-void Run::Perform(const Afterwards& afterwards) {
   for (const auto& sink : afterwards.sessions) sink->Flush();
   for (const auto& sink : afterwards.replies) sink->Flush();
-  if (afterwards.deadline) arm_timer_(*afterwards.deadline);
+  if (afterwards.deadline) arm_timer_(ToSteady(*afterwards.deadline));
+  if (journal_ != nullptr && journal_->WantsSnapshot()) {
+    arm_timer_(std::chrono::steady_clock::now());
+  }
+}
+
+void Run::Release(Afterwards& afterwards) {
+  absl::MutexLock release(&release_mutex_);
+  std::vector<Word> words;
+  {
+    absl::MutexLock lock(&mutex_);
+    while (!held_.empty() && held_.front().record <= afterwards.record) {
+      words.push_back(std::move(held_.front().word));
+      held_.pop_front();
+    }
+  }
+  for (Word& word : words) Push(std::move(word), afterwards);
+}
+
+void Run::AppendLocked(ServiceJournal::What what, TimePoint now) {
+  last_record_ = journal_->Append(number_, now, std::move(what));
+}
+
+void Run::Forget() {
+  absl::MutexLock lock(&mutex_);
+  if (journal_ != nullptr) AppendLocked(RunForgotten{}, now_);
+}
+
+void Run::AddParts(std::vector<std::string>& parts) {
+  AddSnapshotParts(number_, now_, last_link_, membership_, store_, parts);
 }
 
 }  // namespace ddprun

@@ -6,18 +6,22 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "rendezvous/journal_replay.h"
 #include "rendezvous/membership.h"
+#include "rendezvous/service_journal.h"
 #include "rendezvous/store_hub.h"
 
 namespace ddprun {
@@ -46,7 +50,12 @@ class Run {
   // Called, without the lock, with each new earliest deadline.
   using ArmTimer = std::function<void(TimePoint)>;
 
-  Run(std::string run_id, ArmTimer arm_timer);
+  // Without a journal: what is accepted is told at once, and forgotten with this process.
+  Run(std::string run_id, ArmTimer arm_timer, ServiceJournal* journal = nullptr);
+  // A run that another process has left in the journal as `number`. All its nodes are away, and
+  // their leases begin now.
+  Run(std::uint64_t number, ReplayedRun replayed, ArmTimer arm_timer, ServiceJournal& journal,
+      TimePoint now);
 
   const std::string& run_id() const { return run_id_; }
 
@@ -75,23 +84,67 @@ class Run {
   bool ending();   // over but for telling the nodes
   bool drained();  // and all streams of nodes have ended
 
+  // It is not the run of its name any more.
+  void Forget();
+  // The run's part of a snapshot, which must show all runs at one point of the journal: all are
+  // locked, then all write, then the journal has it, then all are unlocked.
+  void LockForSnapshot() ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex_) { mutex_.Lock(); }
+  void AddParts(std::vector<std::string>& parts) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void UnlockAfterSnapshot() ABSL_UNLOCK_FUNCTION(mutex_) { mutex_.Unlock(); }
+
  private:
+  // Said on a stream. An absent directive ends it, and so does a status.
+  struct ToSession {
+    std::shared_ptr<DirectiveSink> sink;
+    std::optional<Directive> directive;
+  };
+  struct ToStore {
+    std::shared_ptr<ReplySink> sink;
+    std::variant<StoreReply, absl::Status> words;
+  };
+  using Word = std::variant<ToSession, ToStore>;
+  // What is not to be said before `record` is in the journal.
+  struct Held {
+    std::uint64_t record = 0;
+    Word word;
+  };
   // What to do once the lock is released.
   struct Afterwards {
     std::vector<std::shared_ptr<DirectiveSink>> sessions;
     std::vector<std::shared_ptr<ReplySink>> replies;
-    std::optional<TimePoint> deadline;
+    std::optional<TimePoint> deadline;  // of the cores' clock
+    bool says = false;
+    std::uint64_t record = 0;  // the last one when the lock was released
   };
+
+  // The cores' time: the journal's, where there is one.
+  TimePoint ToCores(TimePoint steady) const {
+    return journal_ == nullptr ? steady : journal_->ToJournal(steady);
+  }
+  TimePoint ToSteady(TimePoint cores) const {
+    return journal_ == nullptr ? cores : journal_->ToSteady(cores);
+  }
 
   void StepLocked(const MembershipEvent& event, TimePoint now, Afterwards& afterwards)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void QueueLocked(StoreEffects effects, Afterwards& afterwards)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SayLocked(Word word, Afterwards& afterwards) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Only with a journal.
+  void AppendLocked(ServiceJournal::What what, TimePoint now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TellJournalOfMutations();
   std::optional<TimePoint> NextDeadlineLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Perform(const Afterwards& afterwards) ABSL_LOCKS_EXCLUDED(mutex_);
+  static void Push(Word word, Afterwards& afterwards);
+  void Perform(Afterwards afterwards) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Release(Afterwards& afterwards) ABSL_LOCKS_EXCLUDED(mutex_);
 
   const std::string run_id_;
   const ArmTimer arm_timer_;
+  ServiceJournal* const journal_;
+  const std::uint64_t number_;  // in the journal
+
+  // Makes what is released reach the streams in its order.
+  absl::Mutex release_mutex_ ABSL_ACQUIRED_BEFORE(mutex_);
 
   absl::Mutex mutex_;
   RunState membership_ ABSL_GUARDED_BY(mutex_);
@@ -102,6 +155,9 @@ class Run {
   std::uint64_t last_peer_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::flat_hash_map<LinkId, std::shared_ptr<DirectiveSink>> sessions_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<StorePeer, std::shared_ptr<ReplySink>> store_streams_ ABSL_GUARDED_BY(mutex_);
+  TimePoint now_ ABSL_GUARDED_BY(mutex_);  // of what is being done, for the journal
+  std::uint64_t last_record_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::deque<Held> held_ ABSL_GUARDED_BY(mutex_);  // in the order of their records
 };
 
 }  // namespace ddprun

@@ -10,9 +10,24 @@
 
 namespace ddprun {
 
-RunRegistry::RunRegistry(std::optional<std::string> default_run_id)
+RunRegistry::RunRegistry(std::optional<std::string> default_run_id,
+                         std::unique_ptr<ServiceJournal> journal)
     : default_run_id_(std::move(default_run_id)),
-      timer_([this](TimePoint now) { return Tick(now); }) {}
+      journal_(std::move(journal)),
+      timer_([this](TimePoint now) { return Tick(now); }) {
+  if (journal_ == nullptr) return;
+  const TimePoint now = std::chrono::steady_clock::now();
+  {
+    absl::MutexLock lock(&mutex_);
+    for (auto& [number, replayed] : journal_->TakeRuns()) {
+      auto run = std::make_shared<Run>(
+          number, std::move(replayed), [this](TimePoint deadline) { timer_.Arm(deadline); },
+          *journal_, now);
+      runs_.insert_or_assign(run->run_id(), std::move(run));
+    }
+  }
+  timer_.Arm(now);
+}
 
 absl::StatusOr<RunRegistry::Place> RunRegistry::Admit(const Join& join,
                                                       std::shared_ptr<DirectiveSink> sink) {
@@ -32,8 +47,10 @@ absl::StatusOr<RunRegistry::Place> RunRegistry::Admit(const Join& join,
         absl::StrCat("this rendezvous service has ", runs_.size(),
                      " runs, its limit; wait for one to end or start another service"));
   }
-  auto run = std::make_shared<Run>(name, [this](TimePoint deadline) { timer_.Arm(deadline); });
-  runs_.insert_or_assign(name, run);
+  if (const auto it = runs_.find(name); it != runs_.end()) Forget(it->second);
+  auto run = std::make_shared<Run>(
+      name, [this](TimePoint deadline) { timer_.Arm(deadline); }, journal_.get());
+  runs_.emplace(name, run);
   const auto link = run->Admit(std::move(sink), join.resume);
   return Place{std::move(run), *link};
 }
@@ -82,16 +99,34 @@ std::optional<TimePoint> RunRegistry::Tick(TimePoint now) {
     if (due && (!next || *due < *next)) next = due;
   }
   // Members that never came back for their verdict have just been forgotten.
-  absl::MutexLock lock(&mutex_);
-  for (const auto& run : runs) ForgetIfDrained(run);
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const auto& run : runs) ForgetIfDrained(run);
+  }
+  if (journal_ != nullptr && journal_->WantsSnapshot()) TakeSnapshot();
   return next;
 }
 
 void RunRegistry::ForgetIfDrained(const std::shared_ptr<Run>& run) {
   const auto it = runs_.find(run->run_id());
   if (it == runs_.end() || it->second != run || !run->drained()) return;
-  runs_.erase(it);
+  Forget(run);
+}
+
+void RunRegistry::Forget(const std::shared_ptr<Run>& run) {
+  run->Forget();
+  runs_.erase(run->run_id());
   run_removed_.SignalAll();
+}
+
+// No analysis: it does not follow locks of a list. No other thread holds two runs' locks.
+void RunRegistry::TakeSnapshot() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  absl::MutexLock lock(&mutex_);
+  std::vector<std::string> parts;
+  for (const auto& entry : runs_) entry.second->LockForSnapshot();
+  for (const auto& entry : runs_) entry.second->AddParts(parts);
+  journal_->Snapshot(std::move(parts));
+  for (const auto& entry : runs_) entry.second->UnlockAfterSnapshot();
 }
 
 bool RunRegistry::AnyEnding() {

@@ -15,6 +15,7 @@
 #include "absl/synchronization/mutex.h"
 #include "rendezvous/deadline_timer.h"
 #include "rendezvous/run.h"
+#include "rendezvous/service_journal.h"
 
 namespace ddprun {
 
@@ -25,7 +26,9 @@ class RunRegistry {
     LinkId link;
   };
 
-  explicit RunRegistry(std::optional<std::string> default_run_id);
+  // With a journal, the runs that are in it are there from the beginning.
+  explicit RunRegistry(std::optional<std::string> default_run_id,
+                       std::unique_ptr<ServiceJournal> journal = nullptr);
 
   // Finds or makes the run and takes the stream into it; the caller then tells the run of the join.
   // INVALID_ARGUMENT: no run id, and the service has no default. RESOURCE_EXHAUSTED: too many runs.
@@ -45,10 +48,13 @@ class RunRegistry {
 
  private:
   std::optional<TimePoint> Tick(TimePoint now);
+  void Forget(const std::shared_ptr<Run>& run) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ForgetIfDrained(const std::shared_ptr<Run>& run) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TakeSnapshot() ABSL_LOCKS_EXCLUDED(mutex_);
   bool AnyEnding() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::optional<std::string> default_run_id_;
+  const std::unique_ptr<ServiceJournal> journal_;
 
   absl::Mutex mutex_;  // taken before a run's own
   absl::CondVar run_removed_;

@@ -8,12 +8,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "rendezvous/addresses.h"
+#include "rendezvous/file_journal.h"
 #include "rendezvous/grpc_channel.h"
 #include "rendezvous/introspection.h"
 #include "rendezvous/listener.h"
 #include "rendezvous/local_store.h"
 #include "rendezvous/peer_guard.h"
 #include "rendezvous/run_registry.h"
+#include "rendezvous/service_journal.h"
 #include "rendezvous/session_service.h"
 #include "rendezvous/store_service.h"
 
@@ -24,8 +26,9 @@ constexpr absl::string_view kUnixPrefix = "unix:";
 
 class RendezvousServerImpl final : public RendezvousServer {
  public:
-  explicit RendezvousServerImpl(const RendezvousServer::Options& options)
-      : registry_(options.default_run_id),
+  RendezvousServerImpl(const RendezvousServer::Options& options,
+                       std::unique_ptr<ServiceJournal> journal)
+      : registry_(options.default_run_id, std::move(journal)),
         guard_(options.credentials.has_value() && options.credentials->derived
                    ? PeerGuard::NodeIds::kInCertificate
                    : PeerGuard::NodeIds::kNotProven),
@@ -91,10 +94,23 @@ class RendezvousServerImpl final : public RendezvousServer {
   std::unique_ptr<Listener> listener_;    // last: it uses the acceptor
 };
 
+absl::StatusOr<std::unique_ptr<ServiceJournal>> OpenJournal(
+    const std::optional<JournalOptions>& options) {
+  if (!options) return nullptr;
+  return ServiceJournal::Start(
+      [&](const JournalReplay& replay) {
+        return OpenFileJournal(options->folder, {.sync_on_commit = options->sync}, replay);
+      },
+      options->on_failure);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RendezvousServer>> RendezvousServer::Start(Options options) {
   PrepareGrpc();
+  // Before the port: nodes are let in to what was there.
+  auto journal = OpenJournal(options.journal);
+  if (!journal.ok()) return journal.status();
   const bool on_path = absl::StartsWith(options.address, kUnixPrefix);
   auto socket = on_path ? ListenOnPath(std::string(absl::StripPrefix(options.address, kUnixPrefix)))
                         : ListenOn(options.address, options.port);
@@ -108,7 +124,7 @@ absl::StatusOr<std::unique_ptr<RendezvousServer>> RendezvousServer::Start(Option
     if (reach == "::") reach = "::1";
     target = HostPort(reach, socket->port);
   }
-  auto server = std::make_unique<RendezvousServerImpl>(options);
+  auto server = std::make_unique<RendezvousServerImpl>(options, *std::move(journal));
   server->set_target(std::move(target));
   const Listener::Peers peers = on_path                           ? Listener::Peers::kSameUser
                                 : options.credentials.has_value() ? Listener::Peers::kTls

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,6 +14,15 @@
 #include "rendezvous/store_link.h"
 
 namespace ddprun {
+
+struct JournalOptions {
+  std::string folder;
+  // A commit also survives a crash of the machine, not only of the process.
+  bool sync = false;
+  // Called once, on any thread: nothing can be written any more, nobody is told of anything, and
+  // the service must end.
+  std::function<void(absl::Status)> on_failure;
+};
 
 class RendezvousServer {
  public:
@@ -25,10 +35,14 @@ class RendezvousServer {
     // The run that joins without an id belong to. Absent: such joins are refused, since two unnamed
     // runs would meet.
     std::optional<std::string> default_run_id;
+    // Where what is accepted is written down, so that a service that is started anew goes on where
+    // this one ended, and the nodes wait for it. Absent: the runs end with the service.
+    std::optional<JournalOptions> journal;
   };
 
   // Binds that address only. ALREADY_EXISTS if the port is in use, INVALID_ARGUMENT if the address
-  // is not this host's or cannot be resolved; the message names address and port.
+  // is not this host's or cannot be resolved; the message names address and port. And the errors of
+  // OpenFileJournal().
   static absl::StatusOr<std::unique_ptr<RendezvousServer>> Start(Options options);
 
   // Ends all streams and stops.

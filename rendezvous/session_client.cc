@@ -190,7 +190,8 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
       if (MayTryAgain(status) && !final_reason && remaining.count() > 0) {
         event = WhyAgain(status, remaining);
         pause = std::min(backoff_, remaining);
-        backoff_ = std::min<milliseconds>(backoff_ * 2, kConnectBackoffMax);
+        backoff_ = std::min<milliseconds>(backoff_ * 2,
+                                          join_.resume ? kReconnectBackoffMax : kConnectBackoffMax);
       } else {
         ended_ = true;
         event = SessionEnded{final_reason ? *final_reason : EndStatus(status)};

@@ -182,11 +182,41 @@ void StoreHub::Replay(const std::string& node_id, std::uint64_t id, StoreOp op) 
   op.timeout = {};
   std::vector<KvStore::Answer> answers =
       store_.Submit(StoreTicket{++last_ticket_}, std::move(op), TimePoint{});
-  if (node_id.empty() || answers.empty()) return;
+  if (!node_id.empty() && !answers.empty()) {
+    ReplayAnswer(node_id, id, std::move(answers.front().result));
+  }
+}
+
+void StoreHub::ReplayAnswer(const std::string& node_id, std::uint64_t id, StoreResult result) {
   AnswerMemory& memory = nodes_[node_id].memory;
   // When the node has its answers is not written down; it cannot miss more than this.
   while (memory.IsFull()) memory.ForgetLowest();
-  memory.Remember(id, std::move(answers.front().result), /*held=*/false);
+  memory.Remember(id, std::move(result), /*held=*/false);
+}
+
+void StoreHub::ForEachAnswer(const std::function<void(const std::string& node_id, std::uint64_t id,
+                                                      const StoreResult&)>& on_answer) {
+  for (auto& entry : nodes_) {
+    entry.second.memory.ForEach([&](std::uint64_t id, const AnswerMemory::Remembered& answer) {
+      on_answer(entry.first, id, answer.result);
+    });
+  }
+}
+
+void StoreHub::Resume(const std::vector<std::string>& nodes, TimePoint now) {
+  std::vector<StorePeer> peers;
+  for (const std::string& node_id : nodes) {
+    peers.push_back(StorePeer{peers.size() + 1});
+    nodes_[node_id].last_peer = peers.back();
+  }
+  const Settlement doubt = directory_.Doubt(peers, now);
+  if (doubt == kSettled) return;
+  for (auto& entry : nodes_) {
+    entry.second.memory.ForEach([&](std::uint64_t id, AnswerMemory::Remembered& answer) {
+      answer.held = true;
+      held_[doubt].push_back({{kNoPeer, id}, entry.first, {}});
+    });
+  }
 }
 
 std::uint64_t StoreHub::messages(const std::string& node_id) const {

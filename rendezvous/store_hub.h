@@ -60,6 +60,14 @@ class StoreHub {
   StoreEffects Clear(RoundId round);
 
   void Replay(const std::string& node_id, std::uint64_t id, StoreOp op);
+  // The same for an answer of which the operation is not known any more.
+  void ReplayAnswer(const std::string& node_id, std::uint64_t id, StoreResult result);
+  void ForEachAnswer(const std::function<void(const std::string& node_id, std::uint64_t id,
+                                              const StoreResult&)>& on_answer);
+  // After the replay of what another process did: `nodes` may be answering from what they keep of
+  // then. So nothing is answered until each has opened a stream or kKeepTrust is over.
+  // `nodes[i]` had the stream StorePeer{i + 1}.
+  void Resume(const std::vector<std::string>& nodes, TimePoint now);
 
   RoundId round() const { return store_.round(); }
   const KvStore& store() const { return store_; }

@@ -82,6 +82,17 @@ class Switchboard final : public std::enable_shared_from_this<Switchboard> {
     if (upstream != nullptr) upstream->Flush();
   }
 
+  void ServiceIsBack() {
+    std::shared_ptr<WorkerSocket> socket;
+    {
+      absl::MutexLock lock(&mutex_);
+      open_wanted_ = true;
+      lost_since_.reset();
+      socket = socket_;
+    }
+    if (socket != nullptr) socket->Wake();
+  }
+
   void Fail(absl::Status status) {
     StoreFolder::Answers answers;
     std::shared_ptr<StoreLink> upstream;
@@ -176,7 +187,8 @@ class Switchboard final : public std::enable_shared_from_this<Switchboard> {
     std::optional<TimePoint> due;
     {
       absl::MutexLock lock(&mutex_);
-      if (upstream_ == nullptr && !closed_ && failed_.ok() && folder_.HasBatch()) {
+      const bool wanted = open_wanted_ || folder_.HasBatch();
+      if (upstream_ == nullptr && !closed_ && failed_.ok() && wanted) {
         const TimePoint now = Now();
         begin = !lost_since_ || now >= retry_at_;
         if (begin) {
@@ -201,6 +213,7 @@ class Switchboard final : public std::enable_shared_from_this<Switchboard> {
 
   // Opened with the first operation: a program that never asks costs nothing.
   void OpenLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    open_wanted_ = false;
     const std::shared_ptr<Switchboard> self = shared_from_this();
     const std::uint64_t stream = ++stream_;
     StoreHello hello;
@@ -258,7 +271,8 @@ class Switchboard final : public std::enable_shared_from_this<Switchboard> {
       if (!lost_since_) lost_since_ = now;
       if (MayPass(status.code()) && now - *lost_since_ < options_.reconnect_timeout) {
         retry_at_ = std::min(now + backoff_, *lost_since_ + options_.reconnect_timeout);
-        backoff_ = std::min(2 * backoff_, kConnectBackoffMax);
+        backoff_ = std::min(2 * backoff_, kReconnectBackoffMax);
+        open_wanted_ = true;
       } else {
         answers = folder_.Fail(absl::UnavailableError(
             absl::StrCat("the node's connection to the rendezvous service's store ended: ",
@@ -302,6 +316,7 @@ class Switchboard final : public std::enable_shared_from_this<Switchboard> {
   std::uint64_t stream_ ABSL_GUARDED_BY(mutex_) = 0;
   // Since when nothing was heard of a service that is asked, and when it is tried again.
   std::optional<TimePoint> lost_since_ ABSL_GUARDED_BY(mutex_);
+  bool open_wanted_ ABSL_GUARDED_BY(mutex_) = false;  // even if there is nothing to ask
   TimePoint retry_at_ ABSL_GUARDED_BY(mutex_);
   milliseconds backoff_ ABSL_GUARDED_BY(mutex_) = kConnectBackoffMin;
   absl::Notification upstream_ended_;
@@ -315,6 +330,7 @@ class StoreProxyImpl final : public StoreProxy {
 
   absl::Status Listen() { return switchboard_->Listen(); }
   void SetRound(RoundId round) override { switchboard_->SetRound(round); }
+  void ServiceIsBack() override { switchboard_->ServiceIsBack(); }
   void Fail(absl::Status status) override { switchboard_->Fail(std::move(status)); }
 
  private:

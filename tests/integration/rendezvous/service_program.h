@@ -2,8 +2,10 @@
 // ddprun-rendezvous in a process of its own.
 #pragma once
 
+#include <csignal>
 #include <fstream>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -29,6 +31,11 @@ class ServiceProgram {
   const std::string& target() const { return target_; }
   int port() const { return port_; }
   pid_t pid() const { return process_->pid(); }
+  void Kill() {
+    process_->Signal(SIGKILL);
+    process_->Wait();
+  }
+  RunningProcess& process() { return *process_; }
 
   std::size_t ResidentBytes() const {
     std::ifstream file("/proc/" + std::to_string(pid()) + "/statm");

@@ -52,6 +52,32 @@ TEST_F(CacheDirectoryTest, AWriteIsSettledWhenAllKeepersHaveForgotten) {
   EXPECT_EQ(directory.keepers(), 1u);
 }
 
+TEST_F(CacheDirectoryTest, WithKeepersOfNobodyKnowsWhatNothingIsSettled) {
+  const Settlement doubt = directory.Doubt({kA, kB}, kNow);
+  EXPECT_EQ(directory.Read({"k"}), doubt);
+  EXPECT_EQ(directory.ReadAll(), doubt);
+  const Settlement write = Write({"k"});
+  EXPECT_NE(write, kSettled);
+  EXPECT_THAT(forgets, IsEmpty()) << "there is no stream to say it on";
+  EXPECT_THAT(directory.Drop(kA), IsEmpty());
+  EXPECT_THAT(directory.Drop(kB), ElementsAre(doubt, write));
+  EXPECT_EQ(directory.Read({"k"}), kSettled);
+}
+
+TEST_F(CacheDirectoryTest, WhoDoesNotComeBackIsDoubtedForAsLongAsItTrusts) {
+  const Settlement doubt = directory.Doubt({kA}, kNow);
+  EXPECT_EQ(directory.NextDeadline(), kNow + kKeepTrust);
+  EXPECT_THAT(directory.Tick(kNow + kKeepTrust - std::chrono::milliseconds(1)), IsEmpty());
+  EXPECT_THAT(directory.Tick(kNow + kKeepTrust), ElementsAre(doubt));
+  EXPECT_EQ(Write({"k"}), kSettled);
+}
+
+TEST_F(CacheDirectoryTest, AnotherRoundEndsAllDoubt) {
+  const Settlement doubt = directory.Doubt({kA}, kNow);
+  EXPECT_THAT(directory.Clear(), ElementsAre(doubt));
+  EXPECT_EQ(directory.Read({"k"}), kSettled);
+}
+
 TEST_F(CacheDirectoryTest, WhoKeepsThatAKeyExistsNeedNotForgetItForAnotherValue) {
   ASSERT_TRUE(directory.Keep(kA, {"k"}, {}));
   EXPECT_EQ(Write({"k"}, Change::kValue), kSettled);

@@ -46,6 +46,48 @@ TEST(StoreHubOnceTest, OtherNodesAndClientsWithoutOneHaveIdsOfTheirOwn) {
   EXPECT_EQ(t.Do(client, 1, AddOp("n", 1)).result.number, 4);
 }
 
+// What a service that is started anew does with what the last one wrote down.
+TEST(StoreHubResumeTest, NothingIsAnsweredUntilAllHaveComeBack) {
+  TestHub t;
+  t.hub.Replay("a", 7, AddOp("n", 5));
+  t.hub.Resume({"a", "b"}, t.now);
+  t.last_peer = 2;
+  const StorePeer a = t.Open("a", 3, {7});
+  t.Say(a, 7, AddOp("n", 5));
+  t.Say(a, 8, MakeOp(V::kGet, {"n"}));
+  t.Say(a, 9, MakeOp(V::kSet, {"k"}, {"v"}));
+  EXPECT_THAT(t.Heard(a), IsEmpty()) << "b may still read what was";
+  t.Open("b", 2);
+  std::map<std::uint64_t, StoreReply> replies;
+  for (StoreReply& reply : t.Heard(a)) replies[reply.id] = reply;
+  ASSERT_EQ(replies.size(), 3u);
+  EXPECT_EQ(replies[7].result.number, 5) << "not performed again";
+  EXPECT_EQ(replies[8].result.values[0], "5");
+  EXPECT_EQ(t.Do(a, 10, MakeOp(V::kGet, {"k"})).result.values[0], "v");
+}
+
+TEST(StoreHubResumeTest, WhoDoesNotComeBackIsWaitedForAsLongAsItTrusts) {
+  TestHub t;
+  t.hub.Resume({"a", "b"}, t.now);
+  t.last_peer = 2;
+  const StorePeer a = t.Open("a", 3);
+  t.Say(a, 1, MakeOp(V::kSet, {"k"}, {"v"}));
+  EXPECT_THAT(t.Heard(a), IsEmpty());
+  t.TickAt(*t.hub.NextDeadline());
+  EXPECT_TRUE(t.Answer(a).result.status.ok());
+}
+
+TEST(StoreHubResumeTest, AnAnswerOfWhichTheOperationIsNotKnownIsGivenAgain) {
+  TestHub t;
+  StoreResult result;
+  result.values = {"popped"};
+  t.hub.ReplayAnswer("a", 4, result);
+  t.hub.Resume({"a"}, t.now);
+  t.last_peer = 1;
+  const StorePeer a = t.Open("a", 2, {4});
+  EXPECT_EQ(t.Do(a, 4, WaitingOp(V::kQueuePop, {"q"})).result.values[0], "popped");
+}
+
 TEST(StoreHubOnceTest, AnAnswerIsForgottenWhenTheNodeHasIt) {
   TestHub t;
   const StorePeer peer = t.Open("a", 1);
