@@ -32,8 +32,8 @@ void TellServiceOfDeath(const Options& options, const NodeId& node_id,
       .protocol_version = kProtocolVersion,
       .run_id = options.run_id,
       .node_id = node_id,
-      .reason = absl::StrCat("its agent was ", how,
-                             "; check dmesg there for the out-of-memory killer")};
+      .reason =
+          absl::StrCat("its agent was ", how, "; check dmesg there for the out-of-memory killer")};
   const absl::Status status =
       ReportLoss(MakeServiceChannel(name, credentials, service->host), report, kLossReportTimeout);
   if (!IsUntold(status)) return;

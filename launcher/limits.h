@@ -41,6 +41,9 @@ inline constexpr std::chrono::seconds kLossReportTimeout{3};
 // For killing and reaping what workers left behind.
 inline constexpr std::chrono::seconds kSweepTimeout{5};
 
+// Of `ddprun status`, as a probe would have it.
+inline constexpr std::chrono::seconds kStatusTimeoutDefault{5};
+
 inline constexpr int kPortDefault = 29500;          // torchrun's --master-port
 inline constexpr int kEndpointPortDefault = 29400;  // torchrun's c10d --rdzv-endpoint
 

@@ -16,6 +16,7 @@
 #include "launcher/options.h"
 #include "launcher/program.h"
 #include "launcher/signals.h"
+#include "launcher/status_command.h"
 #include "launcher/temp_dir.h"
 #include "launcher/warden.h"
 #include "rendezvous/credentials.h"
@@ -29,6 +30,10 @@ constexpr int kExitNotFound = 127;
 int Fail(const absl::Status& status, int exit_code) {
   std::fprintf(stderr, "ddprun: %s\n", std::string(status.message()).c_str());
   return exit_code;
+}
+
+int Show(const std::string& text) {
+  return std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0 ? 0 : 1;
 }
 
 std::string OwnFolder() {
@@ -47,6 +52,22 @@ bool OpenStandardStreams() {
   return false;
 }
 
+// Needs no warden: it starts nothing.
+int ShowStatus(const std::vector<std::string>& arguments) {
+  auto token_variable = ddprun::TakeTokenVariable();
+  auto parsed = ddprun::ParseStatusOptions(arguments, ddprun::ReadVariable);
+  if (!parsed.ok()) return Fail(parsed.status(), kExitUsage);
+  if (const auto* show = std::get_if<ddprun::ShowText>(&*parsed)) return Show(show->text);
+  const auto& options = std::get<ddprun::StatusOptions>(*parsed);
+  prctl(PR_SET_DUMPABLE, 0);
+  auto security =
+      ddprun::Security::Open(options.security, std::move(token_variable), ddprun::ReadVariable);
+  if (!security.ok()) return Fail(security.status(), kExitUsage);
+  const absl::StatusOr<std::string> text = ddprun::AskForStatus(options, *security);
+  if (!text.ok()) return Fail(text.status(), 1);
+  return Show(*text);
+}
+
 // Everything that can be found wrong is, before the first process is made.
 int RunDdprun(const std::vector<std::string>& arguments) {
   // First of all: from here on the environment does not have the secret.
@@ -54,7 +75,7 @@ int RunDdprun(const std::vector<std::string>& arguments) {
   auto parsed = ddprun::ParseOptions(arguments, ddprun::ReadVariable);
   if (!parsed.ok()) return Fail(parsed.status(), kExitUsage);
   if (const auto* show = std::get_if<ddprun::ShowText>(&*parsed)) {
-    return std::fputs(show->text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0 ? 0 : 1;
+    return Show(show->text);
   }
   ddprun::Agent::Config config;
   config.options = std::get<ddprun::Options>(*std::move(parsed));
@@ -112,5 +133,8 @@ int RunDdprun(const std::vector<std::string>& arguments) {
 
 int main(int argc, char** argv) {
   if (!OpenStandardStreams()) return 1;
-  return RunDdprun(std::vector<std::string>(argv + 1, argv + argc));
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (!ddprun::IsStatusCommand(arguments)) return RunDdprun(arguments);
+  arguments.erase(arguments.begin());
+  return ShowStatus(arguments);
 }

@@ -41,6 +41,9 @@ inline constexpr std::size_t kWorkerStreamsMax = 16'384;
 inline constexpr std::size_t kStreamReplyBytesMax = 64u << 20;
 inline constexpr std::size_t kRunsMax = 1024;
 inline constexpr int kNodesMax = 100'000;
+// In one answer of GetStatus: 10 000 nodes are 1 MB, and a run is locked for the few milliseconds
+// that copying them takes.
+inline constexpr std::size_t kStatusNodesMax = 16'384;
 inline constexpr int kLocalWorldSizeMax = 4096;
 // Run ids, node ids, host names, addresses: DNS allows 255.
 inline constexpr std::size_t kNameBytesMax = 256;

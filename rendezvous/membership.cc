@@ -448,7 +448,7 @@ void Stepper::Seal(std::vector<Member*> chosen) {
     start.world_size += member->join.local_world_size;
   }
   state_.phase = RunPhase::kSealed;
-  state_.cause.reset();
+  if (state_.cause) state_.last_cause = std::exchange(state_.cause, std::nullopt);
   state_.start = std::move(start);
   state_.words_due.reset();
   state_.last_call_due.reset();

@@ -126,6 +126,11 @@ void Run::StepLocked(const MembershipEvent& event, TimePoint now, Afterwards& af
   afterwards.record = last_record_;
 }
 
+RunStatus Run::Status(TimePoint now, std::size_t nodes_max) {
+  absl::MutexLock lock(&mutex_);
+  return StatusOf(membership_, ToCores(now), nodes_max);
+}
+
 // ---- The store
 
 absl::StatusOr<StorePeer> Run::OpenStore(std::shared_ptr<ReplySink> sink, const StoreHello& hello) {

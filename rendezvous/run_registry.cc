@@ -73,6 +73,30 @@ absl::Status RunRegistry::Lost(const LossReport& report, TimePoint now) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::vector<RunStatus>> RunRegistry::Status(const std::string& run_id,
+                                                           TimePoint now) {
+  std::vector<std::shared_ptr<Run>> runs;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const auto& [name, run] : runs_) {
+      if (run_id.empty() || name == run_id) runs.push_back(run);
+    }
+  }
+  if (runs.empty() && !run_id.empty()) {
+    return absl::NotFoundError(
+        absl::StrCat("the rendezvous service knows no run '", run_id, "'; it may be over"));
+  }
+  std::sort(runs.begin(), runs.end(),
+            [](const auto& a, const auto& b) { return a->run_id() < b->run_id(); });
+  std::vector<RunStatus> found;
+  std::size_t nodes_left = kStatusNodesMax;
+  for (const auto& run : runs) {
+    found.push_back(run->Status(now, nodes_left));
+    nodes_left -= found.back().nodes.size();
+  }
+  return found;
+}
+
 std::shared_ptr<Run> RunRegistry::Find(const std::string& run_id) {
   absl::MutexLock lock(&mutex_);
   const auto it = runs_.find(run_id.empty() && default_run_id_ ? *default_run_id_ : run_id);

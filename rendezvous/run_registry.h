@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
@@ -39,6 +40,10 @@ class RunRegistry {
 
   // A node's agent is dead. NOT_FOUND: there is no such run, or no such node in it.
   absl::Status Lost(const LossReport& report, TimePoint now);
+
+  // Of one run, or of all by name if `run_id` is empty; kStatusNodesMax nodes at most. NOT_FOUND:
+  // there is no such run.
+  absl::StatusOr<std::vector<RunStatus>> Status(const std::string& run_id, TimePoint now);
 
   // Null if there is no such run.
   std::shared_ptr<Run> Find(const std::string& run_id);

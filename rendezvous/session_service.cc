@@ -9,6 +9,9 @@
 #include "proto/version.h"
 #include "rendezvous/convert.h"
 #include "rendezvous/first_message_timer.h"
+#include "rendezvous/limits.h"
+#include "rendezvous/printable.h"
+#include "rendezvous/status_convert.h"
 #include "rendezvous/write_queue.h"
 
 namespace ddprun {
@@ -105,6 +108,14 @@ class SessionStream final : public Reactor,
   std::optional<RunRegistry::Place> place_;  // set by the first report, on the reading side only
 };
 
+grpc::ServerUnaryReactor* Answered(grpc::CallbackServerContext& context,
+                                   const absl::Status& status) {
+  grpc::ServerUnaryReactor* const reactor = context.DefaultReactor();
+  reactor->Finish(
+      grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message())));
+  return reactor;
+}
+
 }  // namespace
 
 grpc::ServerBidiReactor<v1::Report, v1::Directive>* SessionService::Session(
@@ -117,11 +128,19 @@ grpc::ServerBidiReactor<v1::Report, v1::Directive>* SessionService::Session(
 grpc::ServerUnaryReactor* SessionService::ReportLoss(grpc::CallbackServerContext* context,
                                                      const v1::LossReport* message,
                                                      v1::LossAnswer*) {
-  const absl::Status status = TakeLoss(*context, FromProto(*message));
-  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  reactor->Finish(
-      grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message())));
-  return reactor;
+  return Answered(*context, TakeLoss(*context, FromProto(*message)));
+}
+
+grpc::ServerUnaryReactor* SessionService::GetStatus(grpc::CallbackServerContext* context,
+                                                    const v1::StatusRequest* request,
+                                                    v1::StatusAnswer* answer) {
+  // As names are in Join.
+  const std::string run_id = Printable(request->run_id().substr(0, kNameBytesMax + 1));
+  const auto runs = registry_.Status(run_id, std::chrono::steady_clock::now());
+  if (!runs.ok()) return Answered(*context, runs.status());
+  answer->set_software_version(kSoftwareVersion);
+  for (const RunStatus& run : *runs) *answer->add_runs() = ToProto(run);
+  return Answered(*context, absl::OkStatus());
 }
 
 absl::Status SessionService::TakeLoss(const grpc::CallbackServerContext& context,

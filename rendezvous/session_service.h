@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The nodes' RPCs: decode a report, hand it to the run, write what the run says.
+// The Rendezvous RPCs: decode what is said, hand it to the run, write what the run says.
 #pragma once
 
 #include "proto/ddprun.grpc.pb.h"
@@ -17,6 +17,9 @@ class SessionService final : public v1::Rendezvous::CallbackService {
   grpc::ServerUnaryReactor* ReportLoss(grpc::CallbackServerContext* context,
                                        const v1::LossReport* message,
                                        v1::LossAnswer* answer) override;
+  grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context,
+                                      const v1::StatusRequest* request,
+                                      v1::StatusAnswer* answer) override;
 
  private:
   absl::Status TakeLoss(const grpc::CallbackServerContext& context, const LossReport& report);
