@@ -138,12 +138,14 @@ absl::Status CheckPlace(const RunState& state, const Join& join) {
         "a node with the id '", join.node_id.value, "' is in run '", state.run_id,
         "' already (host ", it->second.join.host, "); each agent needs an id of its own"));
   }
-  if (join.node_rank) {
-    const Member* const holder = HolderOf(state, *join.node_rank);
-    if (holder != nullptr && holder->link) {
-      return absl::AlreadyExistsError(absl::StrCat(
-          "node rank ", *join.node_rank, " is held by node ", holder->join.host,
-          " already; start node ", join.host, " with another --node-rank, or without one"));
+  for (const auto* holders : {&state.asked, &state.places}) {
+    if (!join.node_rank) break;
+    const auto holder = holders->find(*join.node_rank);
+    if (holder != holders->end() && state.members.at(holder->second).link) {
+      return absl::AlreadyExistsError(
+          absl::StrCat("node rank ", *join.node_rank, " is held by node ",
+                       state.members.at(holder->second).join.host, " already; start node ",
+                       join.host, " with another --node-rank, or without one"));
     }
   }
   if (state.members.size() >= kMembersMax) {
@@ -224,17 +226,6 @@ absl::Status CheckResume(const RunState& state, const Join& join) {
       absl::StrCat("node ", join.host, " came back to run '", state.run_id,
                    "' too late: its place was given up after ", Seconds(state.rules->lease),
                    " without a word (--lease); start it again to join as a new node"));
-}
-
-const Member* HolderOf(const RunState& state, int node_rank) {
-  const auto place = state.places.find(node_rank);
-  if (place != state.places.end()) return &state.members.at(place->second);
-  // Only a round with fewer nodes than there are places gives ranks that were not asked for.
-  if (!state.start || state.start->node_count >= state.rules->nodes_max) return nullptr;
-  for (const auto& entry : state.members) {
-    if (entry.second.join.node_rank == node_rank) return &entry.second;
-  }
-  return nullptr;
 }
 
 RunRules RulesOf(const Join& first) {

@@ -19,10 +19,6 @@ absl::Status CheckJoin(const RunState& state, const Join& join);
 // OK, or why a node whose stream broke cannot come back: ABORTED, it is a member no longer.
 absl::Status CheckResume(const RunState& state, const Join& join);
 
-// Who has this node rank, was promised it, or asked for it and had to move in a smaller round.
-// Null: it is free.
-const Member* HolderOf(const RunState& state, int node_rank);
-
 RunRules RulesOf(const Join& first);
 
 // What a node that waits is told: "waiting for 1 of 2 nodes: node rank 1 has not joined".

@@ -115,7 +115,7 @@ template <Way way, typename Value, typename Message>
 void RunFields(Value& value, Message& message) {
   // As above.
   [[maybe_unused]] const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15,
-                                f16, f17, f18, f19, f20, f21, f22, f23, f24, f25, f26] = value;
+                                f16, f17, f18, f19, f20, f21, f22, f23, f24, f25, f26, f27] = value;
   DDPRUN_FIELD(run_id)
   DDPRUN_FIELD(durable)
   DDPRUN_FIELD(phase)

@@ -75,6 +75,7 @@ struct RunState {
   std::map<NodeId, Member> members;
   std::map<LinkId, NodeId> links;  // of the members that are not away
   std::map<int, NodeId> places;    // by node rank: who asked for it or was given it
+  std::map<int, NodeId> asked;     // by node rank: who asked for it, whatever he was given
   std::uint64_t joins = 0;
   int waiting = 0;                    // how many members are kWaiting
   int running = 0;                    // how many are kRunning
@@ -144,7 +145,7 @@ RunState MakeRun(std::string run_id, bool durable = false);
 // Events of links that are not members (refused, gone, unknown) have no effect.
 std::vector<MembershipEffect> Step(RunState& state, const MembershipEvent& event, TimePoint now);
 
-// Finds anew what follows from the members: links, places and the counts.
+// Finds anew what follows from the members: links, places, what was asked for and the counts.
 void Reindex(RunState& state);
 
 // When Step() wants a Tick, if ever.

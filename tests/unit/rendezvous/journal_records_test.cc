@@ -37,11 +37,11 @@ auto Fields(Struct& member) {
 template <typename Struct>
 requires std::is_same_v<std::remove_const_t<Struct>, RunState>
 auto Fields(Struct& state) {
-  auto& [run_id, durable, phase, round, restart_count, rules, members, links, places, joins,
+  auto& [run_id, durable, phase, round, restart_count, rules, members, links, places, asked, joins,
          waiting, running, stopping, cause, last_cause, broke, may_restart, deadline, last_call_due,
          lease_due, start, verdict, words, words_version, words_due, words_sent] = state;
   return std::tie(run_id, durable, phase, round, restart_count, rules, members, links, places,
-                  joins, waiting, running, stopping, cause, last_cause, broke, may_restart,
+                  asked, joins, waiting, running, stopping, cause, last_cause, broke, may_restart,
                   deadline, last_call_due, lease_due, start, verdict, words, words_version,
                   words_due, words_sent);
 }

@@ -126,7 +126,8 @@ TEST(FormingTest, BadJoinsAreRefused) {
 TEST(FormingTest, OneAgentJoinsOnce) {
   TestRun run;
   run.Joins("a");
-  EXPECT_THAT(run.RefusalOf(run.Joins("a")), HasSubstr("the id 'id-a' is in run 'run' already"));
+  EXPECT_THAT(run.RefusalOf(run.Joins("a", {.local_world_size = 2})),
+              HasSubstr("the id 'id-a' is in run 'run' already"));
 }
 
 TEST(FormingTest, ANodeThatGoesFreesItsPlace) {
