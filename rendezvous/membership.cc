@@ -26,6 +26,12 @@ constexpr int kHeartbeatsPerLease = 4;
 
 bool IsInRound(const Member& member) { return member.phase != MemberPhase::kWaiting; }
 
+// The same agent asks once more, since its first stream broke before it was answered.
+bool HasJoined(const RunState& state, const Join& join) {
+  const auto it = state.members.find(join.node_id);
+  return it != state.members.end() && it->second.join == join;
+}
+
 // What a worker that lost its peers reports; the loss itself is then the first cause.
 bool MayBeAftermath(const Failure& cause) {
   return cause.kind == FailureKind::kWorkerExited || cause.kind == FailureKind::kWorkerSignaled;
@@ -40,6 +46,7 @@ class Stepper {
   void operator()(const NodeJoined& event);
   void operator()(const NodeReported& event);
   void operator()(const NodeGone& event);
+  void operator()(const NodeLost& event);
   void operator()(const Tick&);
 
   std::vector<MembershipEffect> TakeEffects() { return std::move(effects_); }
@@ -54,12 +61,20 @@ class Stepper {
   void On(Member&, const Heartbeat&) {}
 
   // Members.
-  void Enter(LinkId link, const Join& join);
+  void Enter(LinkId link, const Join& join, const Member* replaced);
   void Resume(LinkId link, Member& member);
   void Link(LinkId link, Member& member);
   void SetPhase(Member& member, MemberPhase phase);
   void Count(MemberPhase phase, int more);
+  struct Loss {
+    Failure reason;
+    bool was_in_round = false;
+    bool was_silent_before_the_break = false;
+  };
+  Loss Erase(const NodeId& id, Failure reason);
+  void React(std::vector<Loss> losses);
   void RemoveMember(const NodeId& id, Failure reason);
+  void ForgiveIfStopped();
   std::optional<std::pair<NodeId, Failure>> TakePlace(const Join& join);
   void EndLeases();
 
@@ -111,7 +126,7 @@ class Stepper {
 
 void Stepper::operator()(const NodeJoined& event) {
   const Join& join = event.join;
-  if (join.resume) {
+  if (join.resume || HasJoined(state_, join)) {
     const auto it = state_.members.find(join.node_id);
     if (absl::Status status = CheckResume(state_, join); !status.ok()) {
       Refuse(event.link, std::move(status));
@@ -125,7 +140,7 @@ void Stepper::operator()(const NodeJoined& event) {
     return;
   }
   const std::optional<std::pair<NodeId, Failure>> replaced = TakePlace(join);
-  Enter(event.link, join);
+  Enter(event.link, join, replaced ? &state_.members.at(replaced->first) : nullptr);
   if (replaced) RemoveMember(replaced->first, replaced->second);
 }
 
@@ -152,6 +167,18 @@ void Stepper::operator()(const NodeGone& event) {
     return;
   }
   TellWaiting();
+}
+
+void Stepper::operator()(const NodeLost& event) {
+  const auto it = state_.members.find(event.node_id);
+  if (it == state_.members.end()) return;
+  const Member& member = it->second;
+  // Should that agent live after all, it must stop its workers. In a closed run its stream has been
+  // ended already.
+  if (member.link && state_.phase != RunPhase::kClosed) {
+    Refuse(*member.link, FencedAsDead(state_, member, event.reason));
+  }
+  RemoveMember(event.node_id, LossOf(member, event.reason));
 }
 
 void Stepper::operator()(const Tick&) {
@@ -240,17 +267,24 @@ void Stepper::On(Member& member, const Leave& report) {
 
 // ---- Members
 
-void Stepper::Enter(LinkId link, const Join& join) {
+// Whoever replaces a node goes before those who stand by, as it did.
+void Stepper::Enter(LinkId link, const Join& join, const Member* replaced) {
   if (!state_.rules) {
     state_.rules = RulesOf(join);
     state_.deadline = now_ + state_.rules->join_timeout;
   }
   Member& member = state_.members[join.node_id];
   member.join = join;
-  member.order = ++state_.joins;
+  member.order = replaced != nullptr ? replaced->order : ++state_.joins;
+  member.seated = replaced != nullptr && replaced->seated;
   Count(member.phase, 1);
-  member.node_rank = join.node_rank;
-  if (join.node_rank) state_.places.emplace(*join.node_rank, join.node_id);
+  if (join.node_rank) {
+    // Where a round that runs has given it to another, it is free in the next.
+    if (state_.places.emplace(*join.node_rank, join.node_id).second) {
+      member.node_rank = join.node_rank;
+    }
+    state_.asked[*join.node_rank] = join.node_id;
+  }
   Link(link, member);
   SealIfReady();
   TellWaiting(&member);
@@ -303,24 +337,25 @@ void Stepper::Count(MemberPhase phase, int more) {
 // replacement: whoever is still there under the old one is fenced. Who is to be removed, and why.
 std::optional<std::pair<NodeId, Failure>> Stepper::TakePlace(const Join& join) {
   if (!join.node_rank) return std::nullopt;
+  const auto asked = state_.asked.find(*join.node_rank);
   const auto place = state_.places.find(*join.node_rank);
-  if (place == state_.places.end()) return std::nullopt;
-  const NodeId id = place->second;
-  Member& holder = state_.members.at(id);
-  Failure loss = LossOf(holder, absl::StrCat("its connection had ended, and node ", join.host,
-                                             " came with its --node-rank ", *join.node_rank));
-  state_.places.erase(place);
-  holder.node_rank.reset();
+  if (asked == state_.asked.end() && place == state_.places.end()) return std::nullopt;
+  const NodeId id = asked != state_.asked.end() ? asked->second : place->second;
+  Failure loss =
+      LossOf(state_.members.at(id), absl::StrCat("its connection had ended, and node ", join.host,
+                                                 " came with its --node-rank ", *join.node_rank));
+  if (place != state_.places.end() && place->second == id) {
+    state_.members.at(id).node_rank.reset();
+    state_.places.erase(place);
+  }
   return std::pair(id, std::move(loss));
 }
 
-// A run without any node is over, whatever restarts were left: nobody is there to wait for a
-// replacement.
-void Stepper::RemoveMember(const NodeId& id, Failure reason) {
+Stepper::Loss Stepper::Erase(const NodeId& id, Failure reason) {
   const auto it = state_.members.find(id);
   Member& member = it->second;
-  const bool was_in_round = IsInRound(member);
-  const bool was_silent_before_the_break =
+  Loss loss{std::move(reason), IsInRound(member)};
+  loss.was_silent_before_the_break =
       member.phase == MemberPhase::kStopping &&
       member.heard + (member.link ? state_.rules->lease / 2 : Duration{0}) < state_.broke;
   Count(member.phase, -1);
@@ -329,11 +364,20 @@ void Stepper::RemoveMember(const NodeId& id, Failure reason) {
     const auto place = state_.places.find(*member.node_rank);
     if (place != state_.places.end() && place->second == id) state_.places.erase(place);
   }
+  const auto asked = state_.asked.find(member.join.node_rank.value_or(-1));
+  if (asked != state_.asked.end() && asked->second == id) state_.asked.erase(asked);
   state_.members.erase(it);
+  return loss;
+}
+
+// Of all who are lost in one step, so that no round is started with one of them. A run without any
+// node is over, whatever restarts were left: nobody is there to wait for a replacement.
+void Stepper::React(std::vector<Loss> losses) {
+  if (losses.empty()) return;
   switch (state_.phase) {
     case RunPhase::kForming:
       if (!state_.may_restart) {
-        CloseWithFailure(std::move(reason));
+        CloseWithFailure(std::move(losses.front().reason));
       } else if (state_.members.empty()) {
         state_.phase = RunPhase::kClosed;
         state_.words_due.reset();
@@ -342,13 +386,18 @@ void Stepper::RemoveMember(const NodeId& id, Failure reason) {
         TellWaiting();
       }
       return;
-    case RunPhase::kSealed:
-      if (was_in_round) Break(std::move(reason));
+    case RunPhase::kSealed: {
+      const auto first = std::find_if(losses.begin(), losses.end(),
+                                      [](const Loss& loss) { return loss.was_in_round; });
+      if (first != losses.end()) Break(std::move(first->reason));
       return;
+    }
     case RunPhase::kBroken:
-      if (was_silent_before_the_break && reason.kind == FailureKind::kNodeLost &&
-          MayBeAftermath(*state_.cause)) {
-        state_.cause = std::move(reason);
+      for (Loss& loss : losses) {
+        if (loss.was_silent_before_the_break && loss.reason.kind == FailureKind::kNodeLost &&
+            MayBeAftermath(*state_.cause)) {
+          state_.cause = std::move(loss.reason);
+        }
       }
       AdvanceIfStopped();
       return;
@@ -357,8 +406,25 @@ void Stepper::RemoveMember(const NodeId& id, Failure reason) {
   }
 }
 
+void Stepper::RemoveMember(const NodeId& id, Failure reason) {
+  std::vector<Loss> losses;
+  losses.push_back(Erase(id, std::move(reason)));
+  React(std::move(losses));
+}
+
+// A service that looks at the time so late was itself stopped (a debugger, a virtual machine that
+// moves) and heard nobody meanwhile, whoever spoke. All have half a lease to be heard.
+void Stepper::ForgiveIfStopped() {
+  const auto lease = state_.rules->lease;
+  if (now_ - *state_.lease_due < lease / kHeartbeatsPerLease) return;
+  for (auto& entry : state_.members) {
+    entry.second.heard = std::max(entry.second.heard, now_ - lease / 2);
+  }
+}
+
 void Stepper::EndLeases() {
   if (!state_.lease_due || now_ < *state_.lease_due) return;
+  ForgiveIfStopped();
   const auto lease = state_.rules->lease;
   std::vector<std::pair<TimePoint, NodeId>> over;
   for (const auto& [id, member] : state_.members) {
@@ -366,16 +432,16 @@ void Stepper::EndLeases() {
   }
   // The one that fell silent first may be why the others did.
   std::sort(over.begin(), over.end());
+  std::vector<Loss> losses;
   for (const auto& [heard, id] : over) {
-    const auto it = state_.members.find(id);
-    if (it == state_.members.end()) continue;
-    const Member& member = it->second;
+    const Member& member = state_.members.at(id);
     // In a closed run its stream has been ended already.
     if (member.link && state_.phase != RunPhase::kClosed) {
       Refuse(*member.link, FencedForSilence(state_, member));
     }
-    RemoveMember(id, LossOf(member, LostWords(state_, member)));
+    losses.push_back(Erase(id, LossOf(member, LostWords(state_, member))));
   }
+  React(std::move(losses));
   state_.lease_due.reset();
   for (const auto& entry : state_.members) {
     const TimePoint due = entry.second.heard + lease;
@@ -433,7 +499,7 @@ void Stepper::Seal(std::vector<Member*> chosen) {
     start.world_size += member->join.local_world_size;
   }
   state_.phase = RunPhase::kSealed;
-  state_.cause.reset();
+  if (state_.cause) state_.last_cause = std::exchange(state_.cause, std::nullopt);
   state_.start = std::move(start);
   state_.words_due.reset();
   state_.last_call_due.reset();
@@ -634,10 +700,12 @@ std::vector<MembershipEffect> Step(RunState& state, const MembershipEvent& event
 void Reindex(RunState& state) {
   state.links.clear();
   state.places.clear();
+  state.asked.clear();
   state.waiting = state.running = state.stopping = 0;
   for (const auto& [id, member] : state.members) {
     if (member.link) state.links.emplace(*member.link, id);
     if (member.node_rank) state.places.emplace(*member.node_rank, id);
+    if (member.join.node_rank) state.asked.emplace(*member.join.node_rank, id);
     state.waiting += member.phase == MemberPhase::kWaiting;
     state.running += member.phase == MemberPhase::kRunning;
     state.stopping += member.phase == MemberPhase::kStopping;

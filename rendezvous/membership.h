@@ -75,14 +75,16 @@ struct RunState {
   std::map<NodeId, Member> members;
   std::map<LinkId, NodeId> links;  // of the members that are not away
   std::map<int, NodeId> places;    // by node rank: who asked for it or was given it
+  std::map<int, NodeId> asked;     // by node rank: who asked for it, whatever he was given
   std::uint64_t joins = 0;
-  int waiting = 0;               // how many members are kWaiting
-  int running = 0;               // how many are kRunning
-  int stopping = 0;              // how many are kStopping
-  std::optional<Failure> cause;  // why the round broke; kept while the next one forms
-  TimePoint broke{};             // when
-  bool may_restart = true;       // false once a node left without which the run cannot go on
-  TimePoint deadline{};          // forming: of joining; broken: of stopping
+  int waiting = 0;                    // how many members are kWaiting
+  int running = 0;                    // how many are kRunning
+  int stopping = 0;                   // how many are kStopping
+  std::optional<Failure> cause;       // why the round broke; kept while the next one forms
+  std::optional<Failure> last_cause;  // of the last one that broke; kept while others run
+  TimePoint broke{};                  // when
+  bool may_restart = true;            // false once a node left without which the run cannot go on
+  TimePoint deadline{};               // forming: of joining; broken: of stopping
   std::optional<TimePoint> last_call_due;  // forming, and enough nodes are here: sealed then
   std::optional<TimePoint> lease_due;      // no member's lease is over before
   std::optional<Start> start;              // of the last sealed round; rank 0's
@@ -110,10 +112,16 @@ struct NodeReported {
 struct NodeGone {
   LinkId link;
 };
+// Its agent is dead, as is known for certain: nothing is left to wait for. A node that is no member
+// has no effect.
+struct NodeLost {
+  NodeId node_id;
+  std::string reason;  // in words, after "node b was lost: "
+};
 // NextDeadline() is reached.
 struct Tick {};
 
-using MembershipEvent = std::variant<NodeJoined, NodeReported, NodeGone, Tick>;
+using MembershipEvent = std::variant<NodeJoined, NodeReported, NodeGone, NodeLost, Tick>;
 
 // ---- Effects, to be performed in their order
 
@@ -137,7 +145,7 @@ RunState MakeRun(std::string run_id, bool durable = false);
 // Events of links that are not members (refused, gone, unknown) have no effect.
 std::vector<MembershipEffect> Step(RunState& state, const MembershipEvent& event, TimePoint now);
 
-// Finds anew what follows from the members: links, places and the counts.
+// Finds anew what follows from the members: links, places, what was asked for and the counts.
 void Reindex(RunState& state);
 
 // When Step() wants a Tick, if ever.

@@ -14,6 +14,7 @@ absl::Status Broken(const std::string& what) { return absl::InternalError(what);
 absl::Status CheckMembers(const RunState& state) {
   std::size_t linked = 0;
   std::size_t ranked = 0;
+  std::size_t asking = 0;
   int waiting = 0;
   int running = 0;
   int stopping = 0;
@@ -29,6 +30,13 @@ absl::Status CheckMembers(const RunState& state) {
     } else if (state.rules->lease.count() == 0) {
       return Broken("a member is away in a run without leases");
     }
+    if (member.join.node_rank) {
+      ++asking;
+      const auto asked = state.asked.find(*member.join.node_rank);
+      if (asked == state.asked.end() || asked->second != id) {
+        return Broken("two members ask for one node rank, or it is not known that one does");
+      }
+    }
     if (!member.node_rank) continue;
     ++ranked;
     if (*member.node_rank < 0 || *member.node_rank >= state.rules->nodes_max) {
@@ -41,6 +49,7 @@ absl::Status CheckMembers(const RunState& state) {
   }
   if (linked != state.links.size()) return Broken("a link without a member");
   if (ranked != state.places.size()) return Broken("a place without a member");
+  if (asking != state.asked.size()) return Broken("a rank is asked for without a member");
   if (waiting != state.waiting || running != state.running || stopping != state.stopping)
     return Broken("miscounted members");
   return absl::OkStatus();
@@ -152,7 +161,12 @@ absl::Status CheckProgress(const RunState& before, const RunState& after) {
   for (const auto& [id, member] : after.members) {
     const auto it = before.members.find(id);
     if (it == before.members.end() || !it->second.seated) continue;
-    if (it->second.node_rank != member.node_rank) {
+    if (it->second.node_rank == member.node_rank) continue;
+    // One that stood by may have asked for it before it was given.
+    const auto place = after.places.find(it->second.node_rank.value_or(-1));
+    const bool was_asked_for = place != after.places.end() &&
+                               after.members.at(place->second).join.node_rank == place->first;
+    if (!was_asked_for || member.join.node_rank) {
       return Broken(absl::StrCat("node ", member.join.host, " lost its rank"));
     }
   }

@@ -123,16 +123,33 @@ absl::StatusOr<std::vector<ScenarioLine>> ParseScenario(const std::string& file,
   return lines;
 }
 
-absl::Status RunScenario(const std::vector<ScenarioLine>& lines, SimClock& clock,
+absl::Status RunScenario(const std::vector<ScenarioLine>& lines,
+                         const std::function<absl::Status(Duration since_start)>& pass,
                          const std::map<std::string, ScenarioVerb>& verbs) {
-  const TimePoint start = clock.now();
   for (const ScenarioLine& line : lines) {
     const auto verb = verbs.find(line.verb);
     if (verb == verbs.end()) return line.Wrong("is not a verb of this scenario");
-    if (line.at) clock.RunUntil(start + *line.at);
+    if (line.at) {
+      if (absl::Status status = pass(*line.at); !status.ok()) return status;
+    }
     if (absl::Status status = verb->second(line); !status.ok()) return status;
   }
   return absl::OkStatus();
+}
+
+std::string ToText(const ScenarioLine& line) {
+  std::string text;
+  if (line.at) {
+    absl::StrAppend(&text, "at ",
+                    std::chrono::duration_cast<std::chrono::microseconds>(*line.at).count(), "us ");
+  }
+  absl::StrAppend(&text, line.verb);
+  for (const std::string& word : line.words) absl::StrAppend(&text, " ", word);
+  for (const auto& [name, value] : line.values) {
+    const bool quote = value.find(' ') != std::string::npos;
+    absl::StrAppend(&text, " ", name, "=", quote ? "\"" : "", value, quote ? "\"" : "");
+  }
+  return text;
 }
 
 }  // namespace ddprun

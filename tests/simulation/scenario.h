@@ -21,7 +21,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "rendezvous/session_types.h"
-#include "tests/simulation/sim_clock.h"
 
 namespace ddprun {
 
@@ -49,7 +48,11 @@ absl::StatusOr<std::vector<ScenarioLine>> ParseScenario(const std::string& file,
 using ScenarioVerb = std::function<absl::Status(const ScenarioLine&)>;
 
 // Lets time pass to each line's and does what it says. Ends with the first status that is not OK.
-absl::Status RunScenario(const std::vector<ScenarioLine>& lines, SimClock& clock,
+absl::Status RunScenario(const std::vector<ScenarioLine>& lines,
+                         const std::function<absl::Status(Duration since_start)>& pass,
                          const std::map<std::string, ScenarioVerb>& verbs);
+
+// The line as text that ParseScenario() reads as this line.
+std::string ToText(const ScenarioLine& line);
 
 }  // namespace ddprun

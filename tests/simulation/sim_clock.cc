@@ -62,8 +62,8 @@ void SimClock::Continue(SimGroup group) {
   }
 }
 
-bool SimClock::RunNext() {
-  while (!due_.empty()) {
+bool SimClock::RunNextUntil(TimePoint time) {
+  while (!due_.empty() && due_.front().time <= time) {
     const Due next = due_.front();
     std::pop_heap(due_.begin(), due_.end(), std::greater<>());
     due_.pop_back();
@@ -89,18 +89,7 @@ bool SimClock::RunNext() {
 }
 
 void SimClock::RunUntil(TimePoint time) {
-  while (!due_.empty() && due_.front().time <= time) {
-    // What was cancelled must not let a later event through.
-    const Due& next = due_.front();
-    const Slot& slot = slots_[next.slot];
-    if (slot.action && slot.life == Of(slot.group).life) {
-      RunNext();
-      continue;
-    }
-    const std::uint32_t freed = next.slot;
-    std::pop_heap(due_.begin(), due_.end(), std::greater<>());
-    due_.pop_back();
-    Free(freed);
+  while (RunNextUntil(time)) {
   }
   now_ = std::max(now_, time);
 }

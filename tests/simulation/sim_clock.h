@@ -49,8 +49,9 @@ class SimClock {
   void Stop(SimGroup group);
   void Continue(SimGroup group);
 
-  // False: nothing is left to happen.
-  bool RunNext();
+  // False: nothing is left to happen (until then, inclusive).
+  bool RunNext() { return RunNextUntil(TimePoint::max()); }
+  bool RunNextUntil(TimePoint time);
   // What is due until then, inclusive; then it is that time.
   void RunUntil(TimePoint time);
   void RunFor(Duration duration) { RunUntil(now_ + duration); }

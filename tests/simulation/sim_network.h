@@ -180,6 +180,8 @@ class SimNetwork {
     std::sort(open.begin(), open.end());
     return open;
   }
+  // Of those that begin or end at it.
+  std::vector<SimStream> StreamsOf(SimProcess process) const { return Of(process).streams; }
   std::uint64_t messages() const { return messages_; }
 
  private:

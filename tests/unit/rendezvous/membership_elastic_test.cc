@@ -140,6 +140,26 @@ TEST(SpareTest, SparesHearTheVerdict) {
   EXPECT_TRUE(run.Sent<Finish>(c)->verdict.success);
 }
 
+TEST(SpareTest, ARankThatASmallerRoundDoesNotHaveIsKeptForWhoAskedForIt) {
+  TestRun run;
+  const JoinOptions any = Leased({.nodes = 3, .restarts = 5, .nodes_min = 1});
+  JoinOptions third = any;
+  third.node_rank = 2;
+  const LinkId a = run.Joins("a", any);
+  const LinkId b = run.Joins("b", third);
+  run.TicksAt(run.now + seconds(5));
+  ASSERT_EQ(run.Sent<Start>(b)->node_rank, 1) << "a round of two has no rank 2";
+  EXPECT_THAT(run.RefusalOf(run.Joins("c", third)),
+              HasSubstr("node rank 2 is held by node b already"));
+  run.Goes(b);
+  const LinkId d = run.Joins("d", third);
+  EXPECT_THAT(run.Sent<Stop>(a)->cause.message, HasSubstr("node d came with its --node-rank 2"));
+  const LinkId e = run.Joins("e", any);
+  run.Reports(a, NodeStopped{kFirst, 1});
+  EXPECT_EQ(run.Sent<Start>(d)->node_rank, 2);
+  EXPECT_EQ(run.Sent<Start>(e)->node_rank, 1);
+}
+
 // ---- Leases
 
 class LeaseTest : public ::testing::Test {
@@ -177,6 +197,14 @@ TEST_F(LeaseTest, ANodeThatComesBackInTimeKeepsItsPlace) {
   EXPECT_TRUE(run.state.verdict->success);
 }
 
+TEST_F(LeaseTest, ANodeThatWasNotAnsweredAsksAgain) {
+  Seal();
+  const LinkId again = run.Joins("b", options);
+  EXPECT_TRUE(run.Ended(b));
+  EXPECT_TRUE(run.Sent<Accepted>(again));
+  EXPECT_EQ(run.Sent<Start>(again)->node_rank, 1);
+}
+
 TEST_F(LeaseTest, ANodeThatComesBackTooLateIsFenced) {
   Seal();
   run.Goes(a);
@@ -202,6 +230,25 @@ TEST_F(LeaseTest, ASilentNodeIsTakenOutAndTold) {
   EXPECT_EQ(run.Sent<Stop>(b)->cause.host, "a");
   run.Reports(a, NodeSucceeded{kFirst});
   EXPECT_TRUE(run.effects.empty()) << "its old link means nothing";
+}
+
+TEST_F(LeaseTest, AServiceThatWasStoppedLosesNobodyWhoSpeaksAgain) {
+  Seal();
+  const TimePoint joined = run.now;
+  run.TicksAt(joined + seconds(25));
+  EXPECT_EQ(run.state.phase, RunPhase::kSealed) << "15 s too late: it was not looking";
+  run.Reports(a, Heartbeat{});
+  run.TicksAt(joined + seconds(30));
+  EXPECT_EQ(run.state.cause->host, "b") << "which had half a lease to speak";
+}
+
+TEST_F(LeaseTest, NodesLostAtOnceCostOneRound) {
+  options = Leased({.nodes = 1, .restarts = 3});
+  a = run.Joins("a", options);
+  run.Joins("spare", options);
+  run.TicksAt(run.now + seconds(10));
+  EXPECT_EQ(run.state.round, kFirst);
+  EXPECT_EQ(run.state.phase, RunPhase::kClosed);
 }
 
 TEST_F(LeaseTest, AnyWordIsASignOfLife) {
@@ -255,7 +302,9 @@ TEST_F(LeaseTest, ANodeLostAfterTheFailureIsNotItsCause) {
   run.now += seconds(1);
   run.Goes(a);
   run.Reports(b, NodeStopped{kFirst, 1});
-  TicksAfter(seconds(10));
+  run.now += seconds(9);
+  run.Reports(b, Heartbeat{});
+  TicksAfter(seconds(1));
   EXPECT_EQ(run.Sent<Finish>(b)->verdict.cause->exit_code, 7);
 }
 
@@ -324,6 +373,48 @@ TEST_F(LeaseTest, ANodeWithTheRankOfOneThatIsAwayReplacesIt) {
   run.Reports(b, NodeStopped{kFirst, 1});
   EXPECT_EQ(run.Sent<Start>(a2)->node_rank, 0);
   EXPECT_EQ(run.Sent<Start>(b)->node_rank, 1);
+}
+
+TEST_F(LeaseTest, AReplacementHasThePlaceBeforeASpare) {
+  options = Leased({.restarts = 1, .node_rank = 0});
+  a = run.Joins("a", options);
+  options.node_rank.reset();
+  b = run.Joins("b", options);
+  run.Joins("spare", options);
+  run.Goes(a);
+  options.node_rank = 0;
+  const LinkId a2 = run.Joins("a2", options);
+  run.Reports(b, NodeStopped{kFirst, 1});
+  EXPECT_EQ(run.Sent<Start>(a2)->node_rank, 0);
+  EXPECT_EQ(run.Sent<Start>(b)->node_rank, 1);
+}
+
+TEST_F(LeaseTest, ARankThatWasAskedForIsTakenFromOneThatWasGivenIt) {
+  options = Leased({.restarts = 1});
+  a = run.Joins("a", options);
+  run.Goes(a);
+  b = run.Joins("b", options);
+  options.node_rank = 1;
+  const LinkId spare = run.Joins("spare", options);
+  options.node_rank.reset();
+  a = run.Joins("a", Back(options));
+  EXPECT_EQ(run.Sent<Start>(b)->node_rank, 1);
+  run.Reports(a, Leave{});
+  run.Reports(b, NodeStopped{kFirst, 1});
+  EXPECT_EQ(run.Sent<Start>(spare)->node_rank, 1);
+  EXPECT_EQ(run.Sent<Start>(b)->node_rank, 0);
+}
+
+TEST_F(LeaseTest, ANodeThatWasGivenAnotherRankIsReplacedByTheOneThatItAskedFor) {
+  options = Leased({.nodes = 4, .restarts = 1, .node_rank = 3, .nodes_min = 1});
+  options.last_call = milliseconds(0);
+  a = run.Joins("a", options);
+  EXPECT_EQ(run.Sent<Start>(a)->node_rank, 0);
+  EXPECT_THAT(run.RefusalOf(run.Joins("b", options)), HasSubstr("node rank 3 is held by node a"));
+  run.Goes(a);
+  const LinkId a2 = run.Joins("a2", options);
+  EXPECT_EQ(run.Sent<Start>(a2)->round, kSecond);
+  EXPECT_EQ(run.state.members.size(), 1u);
 }
 
 TEST_F(LeaseTest, TheOnlyNodeOfAFormingRunCanBeReplaced) {

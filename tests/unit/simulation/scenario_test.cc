@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/simulation/sim_clock.h"
+
 namespace ddprun {
 namespace {
 
@@ -72,14 +74,32 @@ TEST(ScenarioTest, LinesHappenAtTheirTimes) {
   };
   clock.After(milliseconds(700), [&] { seen.emplace_back("timer", clock.now() - start); });
   const auto lines = ParseScenario("s.txt", "do a\nat 500ms do b\ndo c\nat 1s do d\n");
-  EXPECT_TRUE(RunScenario(*lines, clock, {{"do", note}}).ok());
+  const auto pass = [&](Duration since_start) {
+    clock.RunUntil(start + since_start);
+    return absl::OkStatus();
+  };
+  EXPECT_TRUE(RunScenario(*lines, pass, {{"do", note}}).ok());
   EXPECT_THAT(seen, ElementsAre(Pair("a", Duration(0)), Pair("b", milliseconds(500)),
                                 Pair("c", milliseconds(500)), Pair("timer", milliseconds(700)),
                                 Pair("d", milliseconds(1000))));
 }
 
+TEST(ScenarioTest, ALineAsTextReadsAsThatLine) {
+  const std::string text = "at 1500us verb word other a=1 b=\"two words\"";
+  const auto lines = ParseScenario("s.txt", text);
+  ASSERT_EQ(lines->size(), 1u);
+  EXPECT_EQ(ToText(lines->front()), text);
+}
+
+TEST(ScenarioTest, ATimeThatCannotPassEndsIt) {
+  const auto pass = [](Duration) { return absl::InternalError("broken"); };
+  const auto fine = [](const ScenarioLine&) { return absl::OkStatus(); };
+  EXPECT_EQ(RunScenario(*ParseScenario("s.txt", "at 1s do"), pass, {{"do", fine}}).message(),
+            "broken");
+}
+
 TEST(ScenarioTest, TheFirstErrorEndsIt) {
-  SimClock clock;
+  const auto pass = [](Duration) { return absl::OkStatus(); };
   int done = 0;
   const std::map<std::string, ScenarioVerb> verbs = {
       {"do",
@@ -88,10 +108,10 @@ TEST(ScenarioTest, TheFirstErrorEndsIt) {
          return absl::OkStatus();
        }},
       {"fail", [](const ScenarioLine& line) { return line.Wrong("as it should"); }}};
-  EXPECT_EQ(RunScenario(*ParseScenario("s.txt", "do\nfail\ndo"), clock, verbs).message(),
+  EXPECT_EQ(RunScenario(*ParseScenario("s.txt", "do\nfail\ndo"), pass, verbs).message(),
             "s.txt:2: fail: as it should");
   EXPECT_EQ(done, 1);
-  EXPECT_EQ(RunScenario(*ParseScenario("s.txt", "undo"), clock, verbs).message(),
+  EXPECT_EQ(RunScenario(*ParseScenario("s.txt", "undo"), pass, verbs).message(),
             "s.txt:1: undo: is not a verb of this scenario");
 }
 

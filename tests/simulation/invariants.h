@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// What must hold in every simulated run, whatever goes wrong: watches everything from above, with a
+// memory of its own, and says in one sentence what is not so. It knows what no process knows: which
+// workers live where, and what every node was told.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "rendezvous/membership.h"
+#include "tests/simulation/store_invariants.h"
+
+namespace ddprun {
+
+// One run in the service, over the service's restarts. A new run of the same name has another.
+using SimRunNumber = std::uint64_t;
+
+struct SimStep {
+  SimRunNumber run = 0;
+  const RunState& before;
+  const MembershipEvent& event;
+  const std::vector<MembershipEffect>& effects;
+  const RunState& after;
+  TimePoint now;  // of the journal's clock
+};
+
+class Invariants {
+ public:
+  // ---- What happens
+
+  void Stepped(const SimStep& step);
+  // A node is being told: what it is told must be safe by now.
+  void Told(SimRunNumber run, const NodeId& node, const Directive& directive);
+  // The service is there again, with these runs and no other.
+  void Recovered(const std::map<SimRunNumber, const RunState*>& runs);
+  void WorkersStarted(const NodeId& node, const Start& start);
+  void WorkersGone(const NodeId& node);
+  // A worker of the node asks the store, is answered, and has met the others of its round.
+  StoreInvariants::Asked Asked(const NodeId& node, const StoreOp& op);
+  void Answered(const StoreInvariants::Asked& asked, const StoreResult& result);
+  void Met(const NodeId& node, const Start& start);
+  void Mutated(const StoreOp& op, RoundId of_run, RoundId of_store);
+  // The faults are over, and so is the time in which all must end.
+  void NotEnded(const std::string& who, const std::string& state);
+  void Ended(const NodeId& node, const std::string& words);
+  void ReplayedOtherwise(SimRunNumber run);
+
+  bool ok() const { return failure_.empty(); }
+  // "name-of-the-invariant: sentence"; the first that did not hold.
+  const std::string& failure() const { return failure_; }
+
+ private:
+  struct Node {
+    SimRunNumber run = 0;
+    std::optional<RoundId> lost_in;  // not a member any more since this round
+    std::optional<RoundId> live;     // the round whose workers live there
+    RoundId told{0};                 // the last round that it was told to start, safely
+    bool told_accepted = false;
+    TimePoint heard{};  // of its last word, by the journal's clock
+  };
+  struct Run {
+    std::map<RoundId, std::map<NodeId, Start>> starts;
+    std::optional<Verdict> told_verdict;
+    RunPhase phase = RunPhase::kForming;
+    TimePoint phase_since{};
+  };
+
+  // One function for each, in the order of the README.
+  void OneLiveRound(const NodeId& node, const Start& start);
+  void RanksAreUniqueAndWithoutGap(const SimStep& step);
+  void EveryNodeRunsWhatTheRoundSays(const SimStep& step);
+  void WorkersRunWhatTheRoundSays(const NodeId& node, const Start& start);
+  void NobodyWaitsForEver(const SimStep& step);
+  void WhoWaitsIsToldWhy(const SimStep& step);
+  void FencedNodesStayOut(const NodeId& node, const Start& start);
+  void JoiningDisturbsNobody(const SimStep& step);
+  void NobodyIsInHisOwnWay(const SimStep& step);
+  void LeavingIsNotClosing(const SimStep& step);
+  void SpareTakesThePlace(const SimStep& step);
+  void OldRoundsMeanNothing(const SimStep& step);
+  void FirstCauseIsTheCause(const SimStep& step);
+  void OneVerdictForAll(const SimStep& step);
+  void LosesOnlyWhoIsLost(const SimStep& step);
+
+  void Hear(const SimStep& step);
+  void Note(const SimStep& step);
+  void Fail(absl::string_view invariant, absl::string_view sentence);
+  void Judge(const std::string& sentence);
+
+  std::map<NodeId, Node> nodes_;
+  std::map<SimRunNumber, Run> runs_;
+  StoreInvariants store_;
+  std::string failure_;
+};
+
+}  // namespace ddprun

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/simulation/plan.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "tests/simulation/sim_random.h"
+
+namespace ddprun {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr seconds kFaultsMax{60};
+constexpr seconds kLastsMax{25};
+
+class Planner {
+ public:
+  explicit Planner(std::uint64_t seed) : seed_(seed), random_(seed * 2 + 1) {}
+
+  std::vector<ScenarioLine> Plan() {
+    RunLine();
+    const Duration end = random_.Between(seconds(5), kFaultsMax);
+    StartLines(end);
+    const std::uint64_t faults = random_.Below(9);
+    for (std::uint64_t i = 0; i < faults; ++i) Fault(end);
+    if (!hosted_) At(end, "start", {"service"});
+    std::stable_sort(lines_.begin(), lines_.end(),
+                     [](const ScenarioLine& a, const ScenarioLine& b) {
+                       return a.at.value_or(Duration(0)) < b.at.value_or(Duration(0));
+                     });
+    ScenarioLine settle;
+    settle.at = std::chrono::duration_cast<std::chrono::microseconds>(end);
+    settle.verb = "settle";
+    lines_.push_back(std::move(settle));
+    return std::move(lines_);
+  }
+
+ private:
+  ScenarioLine& Add(std::string verb, std::vector<std::string> words) {
+    ScenarioLine& line = lines_.emplace_back();
+    line.verb = std::move(verb);
+    line.words = std::move(words);
+    return line;
+  }
+  ScenarioLine& At(Duration at, std::string verb, std::vector<std::string> words) {
+    ScenarioLine& line = Add(std::move(verb), std::move(words));
+    // As text has it.
+    line.at = std::chrono::duration_cast<std::chrono::microseconds>(at);
+    return line;
+  }
+  template <typename T>
+  T OneOf(std::initializer_list<T> choices) {
+    return choices.begin()[random_.Below(choices.size())];
+  }
+  std::string AnyNode() {
+    return absl::StrCat("n", random_.Below(static_cast<std::uint64_t>(nodes_)));
+  }
+  std::string AnyProcess() { return !hosted_ && random_.Chance(0.3) ? "service" : AnyNode(); }
+
+  void RunLine() {
+    nodes_max_ = 1 + static_cast<int>(random_.Below(4));
+    const int nodes_min =
+        random_.Chance(0.5) ? nodes_max_ : 1 + static_cast<int>(random_.Below(nodes_max_));
+    hosted_ = random_.Chance(0.25);
+    const bool journal = !hosted_ && random_.Chance(0.7);
+    ScenarioLine& run = Add("run", {});
+    if (hosted_) run.words.push_back("hosted");
+    if (journal) run.words.push_back("journal");
+    run.values = {{"seed", absl::StrCat(seed_)},
+                  {"nodes", absl::StrCat(nodes_min, ":", nodes_max_)},
+                  {"restarts", absl::StrCat(random_.Below(4))},
+                  {"lease", OneOf<std::string>({"0s", "1s", "3s", "10s", "10s", "30s"})},
+                  {"last-call", OneOf<std::string>({"0s", "1s", "5s", "30s"})},
+                  {"join-timeout", OneOf<std::string>({"5s", "20s", "60s"})},
+                  {"term-timeout", OneOf<std::string>({"1s", "5s", "70s"})},
+                  {"work", OneOf<std::string>({"10ms", "1s", "5s", "20s"})},
+                  {"collective", OneOf<std::string>({"0s", "100ms", "20s"})},
+                  {"snapshot-after", OneOf<std::string>({"5", "30", "100000"})}};
+    ScenarioLine& network = Add("network", {});
+    network.values = {{"delay", OneOf<std::string>({"200us", "2ms", "100ms"})},
+                      {"resend", OneOf<std::string>({"0", "0", "0.02"})},
+                      {"break", OneOf<std::string>({"0", "0", "0.002", "0.02"})},
+                      {"silence", OneOf<std::string>({"2s", "15s"})}};
+  }
+
+  void StartLines(Duration end) {
+    if (!hosted_) At(Duration(0), "start", {"service"});
+    // Some never come, and some are too many.
+    nodes_ = std::max<int>(1, nodes_max_ - 1 + static_cast<int>(random_.Below(4)));
+    const bool ranked = random_.Chance(0.4);
+    for (int i = 0; i < nodes_; ++i) {
+      const bool late = random_.Chance(0.2);
+      ScenarioLine& start =
+          At(random_.Between(Duration(0), late ? end : Duration(milliseconds(500))), "start",
+             {absl::StrCat("n", i)});
+      start.values["workers"] = absl::StrCat(1 + random_.Below(3));
+      if (ranked && i < nodes_max_) start.values["rank"] = absl::StrCat(i);
+      if (random_.Chance(0.3)) start.values["skew"] = OneOf<std::string>({"15m", "10h"});
+    }
+  }
+
+  // Everything is over by `end`.
+  void Fault(Duration end) {
+    const Duration at = random_.Between(Duration(0), end);
+    const Duration until = std::min(end, at + random_.Between(Duration(1), kLastsMax));
+    switch (random_.Below(12)) {
+      case 0:
+      case 1:
+      case 2: {
+        const std::string who = AnyProcess();
+        At(at, random_.Chance(0.3) ? "crash-machine" : "crash", {who});
+        if (who == "service" || random_.Chance(0.7)) At(until, "start", {who});
+        return;
+      }
+      case 3: {
+        const std::string who = AnyProcess();
+        At(at, "stop", {who});
+        At(until, "continue", {who});
+        return;
+      }
+      case 4:
+      case 5: {
+        const std::string who =
+            hosted_ && nodes_ > 1
+                ? absl::StrCat("n", 1 + random_.Below(static_cast<std::uint64_t>(nodes_ - 1)))
+                : AnyNode();
+        if (hosted_ && nodes_ == 1) return;
+        std::vector<std::string> path = {who, "service"};
+        if (random_.Chance(0.3)) std::swap(path[0], path[1]);
+        if (random_.Chance(0.4)) path.push_back("one-way");
+        At(at, "cut", path);
+        At(until, "heal", path);
+        return;
+      }
+      case 6:
+        At(at, "break", {random_.Chance(0.2) ? "service" : AnyNode()});
+        return;
+      case 7:
+      case 8: {
+        ScenarioLine& fail = At(at, "fail", {AnyNode()});
+        if (random_.Chance(0.5)) {
+          fail.values["code"] = absl::StrCat(1 + random_.Below(100));
+        } else {
+          fail.values["signal"] = "9";
+        }
+        return;
+      }
+      case 9:
+        At(at, "interrupt", {AnyNode()});
+        return;
+      case 10: {
+        // Everybody at once.
+        const bool with_machine = random_.Chance(0.3);
+        for (int i = 0; i < nodes_; ++i) {
+          const std::string who = absl::StrCat("n", i);
+          At(at, with_machine ? "crash-machine" : "crash", {who});
+          At(until, "start", {who});
+        }
+        return;
+      }
+      default:
+        // One that ended, or was never there.
+        At(at, "start", {AnyNode()});
+        return;
+    }
+  }
+
+  const std::uint64_t seed_;
+  SimRandom random_;
+  std::vector<ScenarioLine> lines_;
+  int nodes_max_ = 1;
+  int nodes_ = 1;
+  bool hosted_ = false;
+};
+
+}  // namespace
+
+std::vector<ScenarioLine> PlanOf(std::uint64_t seed) { return Planner(seed).Plan(); }
+
+std::string ToText(const std::vector<ScenarioLine>& plan) {
+  std::string text;
+  for (const ScenarioLine& line : plan) absl::StrAppend(&text, ToText(line), "\n");
+  return text;
+}
+
+}  // namespace ddprun

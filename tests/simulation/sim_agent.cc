@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/simulation/sim_agent.h"
+
+#include <csignal>
+#include <type_traits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "rendezvous/limits.h"
+
+namespace ddprun {
+namespace {
+
+// Of workers that do as they are told, until they have ended.
+constexpr std::chrono::milliseconds kTermMax{300};
+constexpr std::chrono::milliseconds kKillMax{5};
+constexpr double kIgnoresTerm = 0.03;
+// Between a worker's answer and its next question.
+constexpr std::chrono::milliseconds kPauseMax{400};
+constexpr int kPortFirst = 20'000;
+
+}  // namespace
+
+SimAgent::SimAgent(SimClock& clock, SimRunNetwork& network, Place place,
+                   const SimSettings& settings, const SimNodeSettings& node, SimRandom random,
+                   Invariants& invariants, SimTrace& trace, Handlers handlers)
+    : clock_(clock),
+      network_(network),
+      place_(std::move(place)),
+      settings_(settings),
+      node_(node),
+      random_(random),
+      invariants_(invariants),
+      trace_(trace),
+      handlers_(std::move(handlers)) {
+  config_ = {.local_world_size = node.workers,
+             .host = place_.host,
+             .service = "service:29500",
+             .hosts_service = settings.hosted && place_.host == "n0",
+             .join_timeout = settings.join_timeout,
+             .term_timeout = settings.term_timeout};
+}
+
+void SimAgent::Begin() {
+  network_.Start(place_.self, this);
+  Join join;
+  join.protocol_version = node_.version;
+  join.software_version = kSoftwareVersion;
+  join.run_id = "run";
+  join.node_id = place_.id;
+  join.host = place_.host;
+  join.node_rank = node_.rank;
+  join.local_world_size = node_.workers;
+  join.nodes_min = settings_.nodes_min;
+  join.nodes_max = settings_.nodes_max;
+  join.restarts_max = settings_.restarts;
+  join.address = place_.host;
+  join.worker_port = kPortFirst + static_cast<int>(random_.Below(kPortFirst));
+  join.join_timeout = settings_.join_timeout;
+  join.last_call = settings_.last_call;
+  join.lease = settings_.lease;
+  session_ = std::make_unique<SimSession>(
+      clock_, network_, place_.self, place_.service, std::move(join), settings_.join_timeout,
+      [this](SessionEvent event) { OnSession(std::move(event)); });
+  session_->Begin();
+}
+
+// ---- The loop
+
+void SimAgent::OnConnected(SimStream stream) {
+  if (!end_) session_->OnConnected(stream);
+}
+
+void SimAgent::OnMessage(SimStream stream, SimMessage message) {
+  if (end_) return;
+  if (!session_->OnMessage(stream, message) && store_ != nullptr)
+    store_->OnMessage(stream, message);
+}
+
+void SimAgent::OnClosed(SimStream stream) {
+  if (end_) return;
+  if (!session_->OnClosed(stream) && store_ != nullptr) store_->OnClosed(stream);
+}
+
+void SimAgent::OnSession(SessionEvent event) {
+  if (end_) return;
+  if (store_ != nullptr && std::holds_alternative<Reconnected>(event)) store_->ServiceIsBack();
+  if (store_ != nullptr && std::holds_alternative<SessionEnded>(event)) {
+    store_->Fail(absl::UnavailableError("the node's session ended"));
+  }
+  auto* directive = std::get_if<Directive>(&event);
+  if (directive != nullptr) {
+    if (const auto* accepted = std::get_if<Accepted>(directive)) {
+      heartbeat_ = accepted->heartbeat;
+      heartbeat_due_ = heartbeat_.count() > 0 ? std::optional(Now() + heartbeat_) : std::nullopt;
+      reconnect_timeout_ =
+          accepted->durable ? std::chrono::milliseconds(kReconnectTimeout) : accepted->lease;
+    }
+    std::visit([this](auto& kind) { Post(std::move(kind)); }, *directive);
+  } else {
+    std::visit(
+        [this](auto& kind) {
+          if constexpr (!std::is_same_v<std::decay_t<decltype(kind)>, Directive>)
+            Post(std::move(kind));
+        },
+        event);
+  }
+  Process();
+}
+
+void SimAgent::Signal(int signal) {
+  Post(SignalReceived{signal});
+  Process();
+}
+
+void SimAgent::Process() {
+  while (!events_.empty()) {
+    const std::vector<Event> events = std::exchange(events_, {});
+    for (const Event& event : events) {
+      for (const Effect& effect : Step(state_, event, Now(), config_)) Perform(effect);
+      if (end_) return;
+    }
+  }
+  Arm();
+}
+
+void SimAgent::BeatIfDue() {
+  if (!heartbeat_due_ || Now() < *heartbeat_due_) return;
+  session_->Send(Heartbeat{});
+  heartbeat_due_ = Now() + heartbeat_;
+}
+
+void SimAgent::Arm() {
+  std::optional<TimePoint> next = NextDeadline(state_);
+  if (heartbeat_due_ && (!next || *heartbeat_due_ < *next)) next = heartbeat_due_;
+  if (next == armed_) return;
+  clock_.Cancel(timer_);
+  armed_ = next;
+  if (!next) return;
+  timer_ = clock_.At(
+      *next - node_.skew,
+      [this] {
+        armed_.reset();
+        BeatIfDue();
+        const auto due = NextDeadline(state_);
+        if (due && *due <= Now()) Post(DeadlinePassed{});
+        Process();
+      },
+      network_.Timers(place_.self));
+}
+
+void SimAgent::Perform(const Effect& effect) {
+  if (const auto* spawn = std::get_if<SpawnRound>(&effect)) {
+    Spawn(spawn->start);
+  } else if (std::holds_alternative<TerminateWorkers>(effect)) {
+    SignalWorkers(/*kill=*/false);
+  } else if (std::holds_alternative<KillWorkers>(effect)) {
+    SignalWorkers(/*kill=*/true);
+  } else if (const auto* send = std::get_if<SendReport>(&effect)) {
+    trace_.Say(clock_.now(),
+               [&] { return absl::StrCat(place_.id.value, " says: ", WordsOf(send->report)); });
+    session_->Send(send->report);
+  } else if (const auto* stopped = std::get_if<ReportStopped>(&effect)) {
+    trace_.Say(clock_.now(), [&] {
+      return absl::StrCat(place_.id.value, " has stopped round ", ToNumber(stopped->round));
+    });
+    session_->Send(
+        NodeStopped{stopped->round, kPortFirst + static_cast<int>(random_.Below(kPortFirst))});
+  } else if (const auto* note = std::get_if<PrintNote>(&effect)) {
+    trace_.Say(clock_.now(),
+               [&] { return absl::StrCat(place_.id.value, " prints: ", note->text); });
+    notes_.push_back(note->text);
+  } else if (const auto* end = std::get_if<End>(&effect)) {
+    end_ = *end;
+    trace_.Say(clock_.now(), [&] {
+      return absl::StrCat(place_.id.value, " ends with ", end->exit_code, ": ", end->text);
+    });
+    invariants_.Ended(place_.id, end->text);
+    session_->Close();
+    if (store_ != nullptr) store_->Close();
+    handlers_.ended();
+  }
+}
+
+// ---- The workers
+
+void SimAgent::Spawn(const Start& start) {
+  trace_.Say(clock_.now(), [&] {
+    return absl::StrCat(place_.id.value, " starts the workers of round ", ToNumber(start.round),
+                        ", rank ", start.rank_first, " and on, of ", start.world_size);
+  });
+  invariants_.WorkersStarted(place_.id, start);
+  ++spawned_;
+  if (store_ == nullptr) {
+    store_ = std::make_unique<SimStore>(
+        clock_, network_, place_.self, place_.service, place_.id.value, node_.skew,
+        [this](StoreWorker worker, std::uint64_t, const StoreResult& result) {
+          Answer(worker, result);
+        });
+  }
+  store_->SetReconnectTimeout(reconnect_timeout_);
+  store_->SetRound(start.round);
+  workers_.assign(static_cast<std::size_t>(node_.workers), Worker{});
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    Worker& worker = workers_[i];
+    worker.lives = true;
+    worker.ignores_term = random_.Chance(kIgnoresTerm);
+    worker.since = clock_.now();
+    worker.id = StoreWorker{++last_worker_};
+    worker.script.emplace(start.round, start.rank_first + static_cast<int>(i), start.world_size,
+                          random_.Fork());
+    worker.end = clock_.After(
+        random_.Between(Duration(1), kPauseMax), [this, i] { Ask(i, nullptr); },
+        network_.Timers(place_.self));
+  }
+}
+
+// The next question some time after the last answer; after the last one the work itself.
+void SimAgent::Ask(std::size_t index, const StoreResult* last) {
+  Worker& worker = workers_[index];
+  if (worker.script->has_met() && !worker.met) {
+    worker.met = true;
+    invariants_.Met(place_.id, *state_.round);
+  }
+  std::optional<StoreOp> op = worker.script->Next(last);
+  if (!op) {
+    EndWorker(index, random_.Between(settings_.work, settings_.work + settings_.work / 4),
+              Exited{0});
+    return;
+  }
+  worker.asked = invariants_.Asked(place_.id, *op);
+  store_->Submit(worker.id, ++last_question_, *std::move(op));
+}
+
+void SimAgent::Answer(StoreWorker id, const StoreResult& result) {
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    Worker& worker = workers_[i];
+    if (worker.id != id || !worker.lives || !worker.asked) continue;
+    invariants_.Answered(*worker.asked, result);
+    worker.asked.reset();
+    if (worker.dying) return;
+    if (!result.status.ok() && !absl::IsNotFound(result.status)) {
+      trace_.Say(clock_.now(), [&] {
+        return absl::StrCat(place_.id.value, "'s store: ", result.status.message());
+      });
+      EndWorker(i, Duration(1), Exited{1});
+      return;
+    }
+    worker.end = clock_.After(
+        random_.Between(Duration(1), kPauseMax), [this, i, result] { Ask(i, &result); },
+        network_.Timers(place_.self));
+    return;
+  }
+}
+
+void SimAgent::EndWorker(std::size_t index, Duration after, Outcome outcome) {
+  Worker& worker = workers_[index];
+  if (!worker.lives) return;
+  worker.dying = true;
+  clock_.Cancel(worker.end);
+  worker.end = clock_.After(
+      after, [this, index, outcome = std::move(outcome)] { WorkerEnds(index, outcome); },
+      network_.Timers(place_.self));
+}
+
+void SimAgent::WorkerEnds(std::size_t index, Outcome outcome) {
+  workers_[index].lives = false;
+  store_->WorkerGone(workers_[index].id);
+  const bool failed = !IsSuccess(outcome);
+  const Start start = *state_.round;
+  WorkerEnded ended;
+  ended.local_rank = static_cast<int>(index);
+  ended.outcome = std::move(outcome);
+  ended.pid = 1;
+  Post(std::move(ended));
+  bool all_gone = true;
+  for (const Worker& worker : workers_) all_gone = all_gone && !worker.lives;
+  if (all_gone) {
+    invariants_.WorkersGone(place_.id);
+    Post(AllGone{});
+  }
+  Process();
+  if (failed) handlers_.workers_died(start);
+}
+
+void SimAgent::SignalWorkers(bool kill) {
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    if (!kill && workers_[i].ignores_term) continue;
+    EndWorker(i, random_.Between(Duration(1), kill ? kKillMax : kTermMax),
+              Signaled{kill ? SIGKILL : SIGTERM});
+  }
+}
+
+void SimAgent::FailWorker(int exit_code, int signal, std::optional<RoundId> round) {
+  if (!state_.workers_live || (round && state_.round->round != *round)) return;
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    if (!workers_[i].lives) continue;
+    clock_.Cancel(workers_[i].end);
+    WorkerEnds(i, signal != 0 ? Outcome(Signaled{signal}) : Outcome(Exited{exit_code}));
+    return;
+  }
+}
+
+void SimAgent::Crashed() {
+  invariants_.WorkersGone(place_.id);
+  if (state_.workers_live) handlers_.workers_died(*state_.round);
+}
+
+}  // namespace ddprun
