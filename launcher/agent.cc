@@ -24,11 +24,6 @@ namespace {
 
 TimePoint Now() { return std::chrono::steady_clock::now(); }
 
-NodeId MakeNodeId(const std::string& host) {
-  std::random_device random;
-  return NodeId{absl::StrFormat("%s-%d-%08x", host, getpid(), random())};
-}
-
 OwnedFd OpenSignalFd(sigset_t signals) {
   sigaddset(&signals, SIGCHLD);
   return OwnedFd(signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC));
@@ -36,14 +31,18 @@ OwnedFd OpenSignalFd(sigset_t signals) {
 
 }  // namespace
 
+NodeId MakeNodeId(const std::string& host) {
+  std::random_device random;
+  return NodeId{absl::StrFormat("%s-%d-%08x", host, getpid(), random())};
+}
+
 Agent::Agent(Config config)
     : config_(std::move(config)),
       host_(HostName()),
       console_(STDOUT_FILENO, STDERR_FILENO),
       workers_(MakeWorkersConfig(), poller_, console_),
       signal_fd_(OpenSignalFd(config_.end_signals)),
-      warden_fd_(config_.warden_pidfd),
-      node_id_(MakeNodeId(host_)) {}
+      warden_fd_(config_.warden_pidfd) {}
 
 Agent::~Agent() = default;
 
@@ -94,10 +93,8 @@ absl::Status Agent::Open() {
                         .hosts_service = meeting_.server != nullptr,
                         .join_timeout = config_.options.join_timeout,
                         .term_timeout = config_.options.term_timeout};
-  auto credentials = config_.security.ForNode(node_id_.value);
-  if (!credentials.ok()) return credentials.status();
   config_.security.Forget();
-  channel_ = MakeServiceChannel(meeting_.target, *std::move(credentials), meeting_.host);
+  channel_ = MakeServiceChannel(meeting_.target, config_.credentials, meeting_.host);
   join_deadline_ = Now() + config_.options.join_timeout;
   TryJoin(Now());
   return absl::OkStatus();
@@ -147,7 +144,7 @@ void Agent::TryJoin(TimePoint now) {
   join.protocol_version = kProtocolVersion;
   join.software_version = kSoftwareVersion;
   join.run_id = options.run_id;
-  join.node_id = node_id_;
+  join.node_id = config_.node_id;
   join.host = host_;
   join.node_rank = options.node_rank;
   if (options.nodes == 1) join.node_rank = 0;
@@ -172,7 +169,7 @@ absl::Status Agent::ServeStore(const Start& start) {
                            .channel = channel_,
                            .door = meeting_.server ? meeting_.server->store_door() : nullptr,
                            .run_id = start.run_id,
-                           .node_id = node_id_,
+                           .node_id = config_.node_id,
                            .reconnect_timeout = reconnect_timeout_});
     if (!proxy.ok()) return proxy.status();
     store_proxy_ = *std::move(proxy);

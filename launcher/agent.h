@@ -24,6 +24,9 @@
 
 namespace ddprun {
 
+// An id that no other agent has.
+NodeId MakeNodeId(const std::string& host);
+
 class Agent {
  public:
   struct Config {
@@ -35,7 +38,11 @@ class Agent {
     sigset_t end_signals;
     sigset_t worker_signal_mask;
     int warden_pidfd = -1;
-    Security security;  // plain text where the node meets nobody
+    NodeId node_id;
+    // The node's own, made before the warden and the agent part, since both speak for the node;
+    // absent: plain text.
+    std::optional<TlsCredentials> credentials;
+    Security security;  // for the service, where this agent hosts it
   };
 
   explicit Agent(Config config);
@@ -83,7 +90,6 @@ class Agent {
   std::unique_ptr<SessionClient> session_;
   std::unique_ptr<StoreProxy> store_proxy_;
 
-  NodeId node_id_;
   std::string address_;  // where the other nodes reach this one's workers
   TimePoint join_deadline_;
   std::chrono::milliseconds heartbeat_{0};  // the longest this node may be silent; 0: for ever

@@ -36,8 +36,13 @@ inline constexpr std::chrono::seconds kLeaveTimeout{2};
 inline constexpr std::chrono::milliseconds kSignalEchoTime{500};
 // Between two attempts to resolve the master's name.
 inline constexpr std::chrono::milliseconds kResolveRetryInterval{500};
+// How long a warden whose agent was killed tries to tell the service, before it ends.
+inline constexpr std::chrono::seconds kLossReportTimeout{3};
 // For killing and reaping what workers left behind.
 inline constexpr std::chrono::seconds kSweepTimeout{5};
+
+// Of `ddprun status`, as a probe would have it.
+inline constexpr std::chrono::seconds kStatusTimeoutDefault{5};
 
 inline constexpr int kPortDefault = 29500;          // torchrun's --master-port
 inline constexpr int kEndpointPortDefault = 29400;  // torchrun's c10d --rdzv-endpoint

@@ -10,10 +10,13 @@
 #include <vector>
 
 #include "launcher/agent.h"
+#include "launcher/death_notice.h"
 #include "launcher/devices.h"
+#include "launcher/network.h"
 #include "launcher/options.h"
 #include "launcher/program.h"
 #include "launcher/signals.h"
+#include "launcher/status_command.h"
 #include "launcher/temp_dir.h"
 #include "launcher/warden.h"
 #include "rendezvous/credentials.h"
@@ -27,6 +30,10 @@ constexpr int kExitNotFound = 127;
 int Fail(const absl::Status& status, int exit_code) {
   std::fprintf(stderr, "ddprun: %s\n", std::string(status.message()).c_str());
   return exit_code;
+}
+
+int Show(const std::string& text) {
+  return std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0 ? 0 : 1;
 }
 
 std::string OwnFolder() {
@@ -45,6 +52,22 @@ bool OpenStandardStreams() {
   return false;
 }
 
+// Needs no warden: it starts nothing.
+int ShowStatus(const std::vector<std::string>& arguments) {
+  auto token_variable = ddprun::TakeTokenVariable();
+  auto parsed = ddprun::ParseStatusOptions(arguments, ddprun::ReadVariable);
+  if (!parsed.ok()) return Fail(parsed.status(), kExitUsage);
+  if (const auto* show = std::get_if<ddprun::ShowText>(&*parsed)) return Show(show->text);
+  const auto& options = std::get<ddprun::StatusOptions>(*parsed);
+  prctl(PR_SET_DUMPABLE, 0);
+  auto security =
+      ddprun::Security::Open(options.security, std::move(token_variable), ddprun::ReadVariable);
+  if (!security.ok()) return Fail(security.status(), kExitUsage);
+  const absl::StatusOr<std::string> text = ddprun::AskForStatus(options, *security);
+  if (!text.ok()) return Fail(text.status(), 1);
+  return Show(*text);
+}
+
 // Everything that can be found wrong is, before the first process is made.
 int RunDdprun(const std::vector<std::string>& arguments) {
   // First of all: from here on the environment does not have the secret.
@@ -52,7 +75,7 @@ int RunDdprun(const std::vector<std::string>& arguments) {
   auto parsed = ddprun::ParseOptions(arguments, ddprun::ReadVariable);
   if (!parsed.ok()) return Fail(parsed.status(), kExitUsage);
   if (const auto* show = std::get_if<ddprun::ShowText>(&*parsed)) {
-    return std::fputs(show->text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0 ? 0 : 1;
+    return Show(show->text);
   }
   ddprun::Agent::Config config;
   config.options = std::get<ddprun::Options>(*std::move(parsed));
@@ -80,6 +103,10 @@ int RunDdprun(const std::vector<std::string>& arguments) {
     config.security = *std::move(security);
   }
   token_variable.reset();
+  config.node_id = ddprun::MakeNodeId(ddprun::HostName());
+  auto credentials = config.security.ForNode(config.node_id.value);
+  if (!credentials.ok()) return Fail(credentials.status(), 1);
+  config.credentials = *std::move(credentials);
 
   // From here on no signal may end this process before it has cleaned up.
   config.end_signals = ddprun::EndSignals();
@@ -89,7 +116,12 @@ int RunDdprun(const std::vector<std::string>& arguments) {
   config.temp_dir = *temp_dir;
   const ddprun::Warden warden{.end_signals = config.end_signals,
                               .temp_dir = config.temp_dir,
-                              .forget = [&config] { config.security.Forget(); }};
+                              .forget = [&config] { config.security.Forget(); },
+                              .on_agent_killed =
+                                  [&config](const std::string& how) {
+                                    ddprun::TellServiceOfDeath(config.options, config.node_id,
+                                                               config.credentials, how);
+                                  }};
   return ddprun::RunUnderWarden(warden, [&config](int warden_pidfd) {
     config.warden_pidfd = warden_pidfd;
     ddprun::Agent agent(std::move(config));
@@ -101,5 +133,8 @@ int RunDdprun(const std::vector<std::string>& arguments) {
 
 int main(int argc, char** argv) {
   if (!OpenStandardStreams()) return 1;
-  return RunDdprun(std::vector<std::string>(argv + 1, argv + argc));
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (!ddprun::IsStatusCommand(arguments)) return RunDdprun(arguments);
+  arguments.erase(arguments.begin());
+  return ShowStatus(arguments);
 }

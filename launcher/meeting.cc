@@ -74,6 +74,13 @@ absl::StatusOr<Meeting> OpenMeeting(const Options& options, const Security& secu
   return hosted;
 }
 
+std::optional<Endpoint> ServiceWithoutAgent(const Options& options) {
+  if (!UsesNetwork(options)) return std::nullopt;
+  if (options.endpoint.has_value()) return options.endpoint;
+  if (*options.node_rank == 0) return std::nullopt;
+  return Endpoint{*options.master_addr, options.master_port.value_or(kPortDefault)};
+}
+
 std::string MakeRunId() {
   const std::time_t now = std::time(nullptr);
   std::tm local{};

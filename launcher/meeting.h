@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -26,6 +27,10 @@ struct Meeting {
 // UNAVAILABLE: one sentence.
 absl::StatusOr<Meeting> OpenMeeting(const Options& options, const Security& security,
                                     const std::string& temp_dir, const std::string& own_run_id);
+
+// Where the service is that this node's warden can reach when the agent is dead. Absent where the
+// agent hosts it, as far as the options tell: at an endpoint on this machine another node may.
+std::optional<Endpoint> ServiceWithoutAgent(const Options& options);
 
 // A name for a run that was given none: "20260131-174500-3f9a1c", so that log folders sort by time.
 std::string MakeRunId();

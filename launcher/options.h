@@ -11,17 +11,12 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "launcher/flags.h"
 #include "rendezvous/credentials.h"
 
 namespace ddprun {
 
 enum class ProcPerNode { kNumber, kAuto, kGpu, kCpu };
-
-struct Endpoint {
-  std::string host;
-  int port = 0;
-  bool operator==(const Endpoint&) const = default;
-};
 
 struct Options {
   int nodes = 1;      // the most; what --nnodes N says

@@ -66,9 +66,13 @@ int RunUnderWarden(const Warden& warden, const std::function<int(int warden_pidf
   }
   RemoveTempDir(warden.temp_dir);
   if (WIFEXITED(status)) return WEXITSTATUS(status);
-  std::fprintf(stderr, "ddprun: the agent (pid %d) was killed by %s; all its workers were ended\n",
-               static_cast<int>(agent_pid), SignalName(WTERMSIG(status)).c_str());
-  return 128 + WTERMSIG(status);
+  const int number = WTERMSIG(status);
+  const std::string how =
+      "killed by signal " + std::to_string(number) + " (" + SignalName(number) + ")";
+  std::fprintf(stderr, "ddprun: the agent (pid %d) was %s; all its workers were ended\n",
+               static_cast<int>(agent_pid), how.c_str());
+  if (warden.on_agent_killed) warden.on_agent_killed(how);
+  return 128 + number;
 }
 
 }  // namespace ddprun

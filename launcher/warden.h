@@ -14,6 +14,9 @@ struct Warden {
   std::string temp_dir;  // removed at the end, empty or not
   // Called in the warden once the agent exists: what only the agent needs is not kept twice.
   std::function<void()> forget;
+  // Called when a signal has ended the agent, after its workers: the other nodes need not find out.
+  // `how`: "killed by signal 9 (SIGKILL)".
+  std::function<void(const std::string& how)> on_agent_killed;
 };
 
 // Forks, runs `agent` in the child (its answer is the exit code), and returns in the parent once

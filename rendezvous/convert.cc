@@ -331,6 +331,25 @@ v1::Verdict ToProto(const Verdict& verdict) {
 
 Verdict FromProto(const v1::Verdict& message) { return Read(message); }
 
+v1::LossReport ToProto(const LossReport& report) {
+  v1::LossReport message;
+  message.set_protocol_version(report.protocol_version);
+  message.set_run_id(ToUtf8(report.run_id));
+  message.set_node_id(ToUtf8(report.node_id.value));
+  message.set_reason(ToUtf8(Cut(report.reason, kLastLineBytesMax)));
+  return message;
+}
+
+// Names as in Join, so that they mean the same run and node.
+LossReport FromProto(const v1::LossReport& message) {
+  LossReport report;
+  report.protocol_version = message.protocol_version();
+  report.run_id = Printable(Cut(message.run_id(), kNameBytesMax + 1));
+  report.node_id.value = Printable(Cut(message.node_id(), kNameBytesMax + 1));
+  report.reason = Printable(Cut(message.reason(), kLastLineBytesMax));
+  return report;
+}
+
 v1::Directive ToProto(const Directive& directive) {
   v1::Directive message;
   std::visit(

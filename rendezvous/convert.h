@@ -34,6 +34,9 @@ Start FromProto(const v1::Start& message);
 v1::Verdict ToProto(const Verdict& verdict);
 Verdict FromProto(const v1::Verdict& message);
 
+v1::LossReport ToProto(const LossReport& report);
+LossReport FromProto(const v1::LossReport& message);
+
 v1::Directive ToProto(const Directive& directive);
 absl::StatusOr<Directive> FromProto(const v1::Directive& message);
 

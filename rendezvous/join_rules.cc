@@ -156,6 +156,45 @@ absl::Status CheckPlace(const RunState& state, const Join& join) {
   return absl::OkStatus();
 }
 
+std::string PlainWaitingWords(const RunState& state) {
+  const RunRules& rules = *state.rules;
+  const auto here = static_cast<int>(state.members.size());
+  if (state.phase == RunPhase::kBroken) {
+    return absl::StrCat("waiting for the other nodes to stop the workers of round ",
+                        ToNumber(state.round));
+  }
+  if (state.phase == RunPhase::kSealed) {
+    const int seats = state.start->node_count;
+    return seats == rules.nodes_max
+               ? absl::StrCat("standing by as a spare: the run has all its ", Nodes(seats),
+                              ", and this one takes the place of the first that is lost")
+               : absl::StrCat("standing by: round ", ToNumber(state.round), " runs with ",
+                              Nodes(seats), ", and this one has its place in the next");
+  }
+  if (here >= rules.nodes_min && state.links.size() < state.members.size()) {
+    return absl::StrCat("waiting for node ", FirstAway(state),
+                        ", whose connection ended, to come back");
+  }
+  if (here >= rules.nodes_min) {
+    return absl::StrCat(Nodes(here), here == 1 ? " is" : " are",
+                        " here, enough to start; waiting for up to ", rules.nodes_max - here,
+                        " more until the join window ends");
+  }
+  if (rules.nodes_min != rules.nodes_max) {
+    return absl::StrCat("waiting for ", rules.nodes_min - here, " of at least ",
+                        Nodes(rules.nodes_min));
+  }
+  std::string words =
+      absl::StrCat("waiting for ", rules.nodes_max - here, " of ", Nodes(rules.nodes_max));
+  const auto missing = MissingRanks(state);
+  if (missing.size() == 1) {
+    absl::StrAppend(&words, ": node rank ", missing.front(), " has not joined");
+  } else if (!missing.empty()) {
+    absl::StrAppend(&words, ": node ranks ", JoinNames(missing), " have not joined");
+  }
+  return words;
+}
+
 }  // namespace
 
 absl::Status CheckJoin(const RunState& state, const Join& join) {
@@ -200,40 +239,11 @@ RunRules RulesOf(const Join& first) {
 }
 
 std::string WaitingWords(const RunState& state) {
-  const RunRules& rules = *state.rules;
-  const auto here = static_cast<int>(state.members.size());
-  if (state.phase == RunPhase::kBroken) {
-    return absl::StrCat("waiting for the other nodes to stop the workers of round ",
-                        ToNumber(state.round));
-  }
-  if (state.phase == RunPhase::kSealed) {
-    const int seats = state.start->node_count;
-    return seats == rules.nodes_max
-               ? absl::StrCat("standing by as a spare: the run has all its ", Nodes(seats),
-                              ", and this one takes the place of the first that is lost")
-               : absl::StrCat("standing by: round ", ToNumber(state.round), " runs with ",
-                              Nodes(seats), ", and this one has its place in the next");
-  }
-  if (here >= rules.nodes_min && state.links.size() < state.members.size()) {
-    return absl::StrCat("waiting for node ", FirstAway(state),
-                        ", whose connection ended, to come back");
-  }
-  if (here >= rules.nodes_min) {
-    return absl::StrCat(Nodes(here), here == 1 ? " is" : " are",
-                        " here, enough to start; waiting for up to ", rules.nodes_max - here,
-                        " more until the join window ends");
-  }
-  if (rules.nodes_min != rules.nodes_max) {
-    return absl::StrCat("waiting for ", rules.nodes_min - here, " of at least ",
-                        Nodes(rules.nodes_min));
-  }
-  std::string words =
-      absl::StrCat("waiting for ", rules.nodes_max - here, " of ", Nodes(rules.nodes_max));
-  const auto missing = MissingRanks(state);
-  if (missing.size() == 1) {
-    absl::StrAppend(&words, ": node rank ", missing.front(), " has not joined");
-  } else if (!missing.empty()) {
-    absl::StrAppend(&words, ": node ranks ", JoinNames(missing), " have not joined");
+  std::string words = PlainWaitingWords(state);
+  // While the next round forms, whoever waits wants to know what became of the last one.
+  if (state.phase == RunPhase::kForming && state.cause) {
+    absl::StrAppend(&words, " (round ", ToNumber(state.round) - 1,
+                    " ended: ", ToSentence(*state.cause), ")");
   }
   return words;
 }
@@ -253,6 +263,12 @@ absl::Status FencedForSilence(const RunState& state, const Member& member) {
                                          Seconds(state.rules->lease),
                                          " (--lease) and was taken out of run '", state.run_id,
                                          "'; start it again to join as a new node"));
+}
+
+absl::Status FencedAsDead(const RunState& state, const Member& member, const std::string& reason) {
+  return absl::AbortedError(absl::StrCat("node ", member.join.host, " was taken out of run '",
+                                         state.run_id, "': ", reason,
+                                         "; start it again to join as a new node"));
 }
 
 absl::Status StoppedTooLate(const RunState& state, const Member& member) {

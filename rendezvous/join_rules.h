@@ -27,6 +27,7 @@ std::string WaitingWords(const RunState& state);
 // Why a member is none any more, for the others and for itself.
 std::string LostWords(const RunState& state, const Member& member);
 absl::Status FencedForSilence(const RunState& state, const Member& member);
+absl::Status FencedAsDead(const RunState& state, const Member& member, const std::string& reason);
 absl::Status StoppedTooLate(const RunState& state, const Member& member);
 
 // Why a round that did not fill up in time ends the run.

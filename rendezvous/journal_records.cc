@@ -115,7 +115,7 @@ template <Way way, typename Value, typename Message>
 void RunFields(Value& value, Message& message) {
   // As above.
   [[maybe_unused]] const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15,
-                                f16, f17, f18, f19, f20, f21, f22, f23, f24, f25, f26] = value;
+                                f16, f17, f18, f19, f20, f21, f22, f23, f24, f25, f26, f27] = value;
   DDPRUN_FIELD(run_id)
   DDPRUN_FIELD(durable)
   DDPRUN_FIELD(phase)
@@ -123,6 +123,7 @@ void RunFields(Value& value, Message& message) {
   DDPRUN_FIELD(restart_count)
   DDPRUN_FIELD(joins)
   DDPRUN_OPTIONAL_MESSAGE_FIELD(cause)
+  DDPRUN_OPTIONAL_MESSAGE_FIELD(last_cause)
   DDPRUN_FIELD(broke)
   DDPRUN_FIELD(may_restart)
   DDPRUN_FIELD(deadline)
@@ -179,6 +180,10 @@ void Save(const MembershipEvent& event, v1::JournalRecord* message) {
           },
           [&](const NodeGone& gone) {
             message->mutable_node_gone()->set_link(static_cast<std::uint64_t>(gone.link));
+          },
+          [&](const NodeLost& lost) {
+            message->mutable_node_lost()->set_node_id(lost.node_id.value);
+            message->mutable_node_lost()->set_reason(lost.reason);
           },
           [&](const Tick&) { message->mutable_tick(); }},
       event);
@@ -268,6 +273,10 @@ absl::StatusOr<JournalRecord> DecodeJournalRecord(absl::string_view bytes) {
     }
     case v1::JournalRecord::kNodeGone:
       record.what = MembershipEvent(NodeGone{LinkId{message.node_gone().link()}});
+      return record;
+    case v1::JournalRecord::kNodeLost:
+      record.what = MembershipEvent(
+          NodeLost{NodeId{message.node_lost().node_id()}, message.node_lost().reason()});
       return record;
     case v1::JournalRecord::kTick:
       record.what = MembershipEvent(Tick{});

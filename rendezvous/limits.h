@@ -41,6 +41,9 @@ inline constexpr std::size_t kWorkerStreamsMax = 16'384;
 inline constexpr std::size_t kStreamReplyBytesMax = 64u << 20;
 inline constexpr std::size_t kRunsMax = 1024;
 inline constexpr int kNodesMax = 100'000;
+// In one answer of GetStatus: 10 000 nodes are 1 MB, and a run is locked for the few milliseconds
+// that copying them takes.
+inline constexpr std::size_t kStatusNodesMax = 16'384;
 inline constexpr int kLocalWorldSizeMax = 4096;
 // Run ids, node ids, host names, addresses: DNS allows 255.
 inline constexpr std::size_t kNameBytesMax = 256;
@@ -69,6 +72,8 @@ inline constexpr std::chrono::seconds kIdleConnectionTimeout{60};
 inline constexpr std::chrono::seconds kLingerTimeout{1};
 // A node has two streams; a simulation may share a connection between some hundred nodes.
 inline constexpr int kStreamsPerConnectionMax = 1024;
+// Of gRPC's reflection, which holds one for each stream: a person has one tool open.
+inline constexpr int kReflectionThreadsMax = 8;
 inline constexpr int kHeaderBytesMax = 8192;
 
 // A file of certificates or a key; a bundle of every public authority has 200 KB.

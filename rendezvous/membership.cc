@@ -46,6 +46,7 @@ class Stepper {
   void operator()(const NodeJoined& event);
   void operator()(const NodeReported& event);
   void operator()(const NodeGone& event);
+  void operator()(const NodeLost& event);
   void operator()(const Tick&);
 
   std::vector<MembershipEffect> TakeEffects() { return std::move(effects_); }
@@ -166,6 +167,18 @@ void Stepper::operator()(const NodeGone& event) {
     return;
   }
   TellWaiting();
+}
+
+void Stepper::operator()(const NodeLost& event) {
+  const auto it = state_.members.find(event.node_id);
+  if (it == state_.members.end()) return;
+  const Member& member = it->second;
+  // Should that agent live after all, it must stop its workers. In a closed run its stream has been
+  // ended already.
+  if (member.link && state_.phase != RunPhase::kClosed) {
+    Refuse(*member.link, FencedAsDead(state_, member, event.reason));
+  }
+  RemoveMember(event.node_id, LossOf(member, event.reason));
 }
 
 void Stepper::operator()(const Tick&) {
@@ -486,7 +499,7 @@ void Stepper::Seal(std::vector<Member*> chosen) {
     start.world_size += member->join.local_world_size;
   }
   state_.phase = RunPhase::kSealed;
-  state_.cause.reset();
+  if (state_.cause) state_.last_cause = std::exchange(state_.cause, std::nullopt);
   state_.start = std::move(start);
   state_.words_due.reset();
   state_.last_call_due.reset();

@@ -77,13 +77,14 @@ struct RunState {
   std::map<int, NodeId> places;    // by node rank: who asked for it or was given it
   std::map<int, NodeId> asked;     // by node rank: who asked for it, whatever he was given
   std::uint64_t joins = 0;
-  int waiting = 0;               // how many members are kWaiting
-  int running = 0;               // how many are kRunning
-  int stopping = 0;              // how many are kStopping
-  std::optional<Failure> cause;  // why the round broke; kept while the next one forms
-  TimePoint broke{};             // when
-  bool may_restart = true;       // false once a node left without which the run cannot go on
-  TimePoint deadline{};          // forming: of joining; broken: of stopping
+  int waiting = 0;                    // how many members are kWaiting
+  int running = 0;                    // how many are kRunning
+  int stopping = 0;                   // how many are kStopping
+  std::optional<Failure> cause;       // why the round broke; kept while the next one forms
+  std::optional<Failure> last_cause;  // of the last one that broke; kept while others run
+  TimePoint broke{};                  // when
+  bool may_restart = true;            // false once a node left without which the run cannot go on
+  TimePoint deadline{};               // forming: of joining; broken: of stopping
   std::optional<TimePoint> last_call_due;  // forming, and enough nodes are here: sealed then
   std::optional<TimePoint> lease_due;      // no member's lease is over before
   std::optional<Start> start;              // of the last sealed round; rank 0's
@@ -111,10 +112,16 @@ struct NodeReported {
 struct NodeGone {
   LinkId link;
 };
+// Its agent is dead, as is known for certain: nothing is left to wait for. A node that is no member
+// has no effect.
+struct NodeLost {
+  NodeId node_id;
+  std::string reason;  // in words, after "node b was lost: "
+};
 // NextDeadline() is reached.
 struct Tick {};
 
-using MembershipEvent = std::variant<NodeJoined, NodeReported, NodeGone, Tick>;
+using MembershipEvent = std::variant<NodeJoined, NodeReported, NodeGone, NodeLost, Tick>;
 
 // ---- Effects, to be performed in their order
 

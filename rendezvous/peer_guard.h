@@ -5,6 +5,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <memory>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
@@ -27,14 +28,18 @@ class PeerGuard {
   // nullptr: it ends.
   void SetListener(Listener* listener);
 
-  // A call has begun.
-  void Called(const grpc::CallbackServerContext& context);
+  // For ServerBuilder: tells the listener of every call that begins, of whichever service.
+  std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> MakeCallWatcher();
 
   // PERMISSION_DENIED if the peer's certificate was made for another node.
   absl::Status CheckNodeId(const grpc::CallbackServerContext& context,
                            const std::string& node_id) const;
 
  private:
+  class CallWatcher;
+
+  void Called(const std::string& peer);
+
   const NodeIds node_ids_;
   absl::Mutex mutex_;
   Listener* listener_ ABSL_GUARDED_BY(mutex_) = nullptr;

@@ -96,6 +96,17 @@ void Run::Closed(LinkId link) {
   sessions_.erase(link);
 }
 
+bool Run::Lost(const NodeId& node_id, const std::string& reason, TimePoint now) {
+  Afterwards afterwards;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!membership_.members.contains(node_id)) return false;
+    StepLocked(NodeLost{node_id, reason}, ToCores(now), afterwards);
+  }
+  Perform(std::move(afterwards));
+  return true;
+}
+
 void Run::StepLocked(const MembershipEvent& event, TimePoint now, Afterwards& afterwards) {
   if (journal_ != nullptr) AppendLocked(event, now);
   for (MembershipEffect& effect : Step(membership_, event, now)) {
@@ -113,6 +124,11 @@ void Run::StepLocked(const MembershipEvent& event, TimePoint now, Afterwards& af
   }
   afterwards.deadline = NextDeadlineLocked();
   afterwards.record = last_record_;
+}
+
+RunStatus Run::Status(TimePoint now, std::size_t nodes_max) {
+  absl::MutexLock lock(&mutex_);
+  return StatusOf(membership_, ToCores(now), nodes_max);
 }
 
 // ---- The store

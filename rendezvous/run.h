@@ -21,6 +21,7 @@
 #include "absl/synchronization/mutex.h"
 #include "rendezvous/journal_replay.h"
 #include "rendezvous/membership.h"
+#include "rendezvous/run_status.h"
 #include "rendezvous/service_journal.h"
 #include "rendezvous/store_hub.h"
 
@@ -67,6 +68,8 @@ class Run {
   void Reported(LinkId link, const Report& report, TimePoint now);
   void Gone(LinkId link, TimePoint now);
   void Closed(LinkId link);
+  // False: the node is no member.
+  bool Lost(const NodeId& node_id, const std::string& reason, TimePoint now);
 
   // Store. A stream is known by its number until StoreGone(). PERMISSION_DENIED: the node is not in
   // the run.
@@ -75,6 +78,9 @@ class Run {
   void StoreGone(StorePeer peer, TimePoint now);
   // How many messages the node's streams of the store have sent in this round.
   std::uint64_t store_messages(const NodeId& node_id);
+
+  // With `nodes_max` of its nodes at most.
+  RunStatus Status(TimePoint now, std::size_t nodes_max);
 
   // Time. Returns the next deadline.
   std::optional<TimePoint> Tick(TimePoint now);

@@ -58,15 +58,43 @@ absl::StatusOr<RunRegistry::Place> RunRegistry::Admit(const Join& join,
 void RunRegistry::Closed(const Place& place) {
   absl::MutexLock lock(&mutex_);
   place.run->Closed(place.link);
-  const auto it = runs_.find(place.run->run_id());
-  if (it == runs_.end() || it->second != place.run || !place.run->drained()) return;
-  Forget(place.run);
+  ForgetIfDrained(place.run);
 }
 
-void RunRegistry::Forget(const std::shared_ptr<Run>& run) {
-  run->Forget();
-  runs_.erase(run->run_id());
-  run_removed_.SignalAll();
+absl::Status RunRegistry::Lost(const LossReport& report, TimePoint now) {
+  const std::shared_ptr<Run> run = Find(report.run_id);
+  if (run == nullptr || !run->Lost(report.node_id, report.reason, now)) {
+    return absl::NotFoundError(absl::StrCat("the rendezvous service knows no node '",
+                                            report.node_id.value, "' of run '", report.run_id,
+                                            "'; it is lost or the run is over already"));
+  }
+  absl::MutexLock lock(&mutex_);
+  ForgetIfDrained(run);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<RunStatus>> RunRegistry::Status(const std::string& run_id,
+                                                           TimePoint now) {
+  std::vector<std::shared_ptr<Run>> runs;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const auto& [name, run] : runs_) {
+      if (run_id.empty() || name == run_id) runs.push_back(run);
+    }
+  }
+  if (runs.empty() && !run_id.empty()) {
+    return absl::NotFoundError(
+        absl::StrCat("the rendezvous service knows no run '", run_id, "'; it may be over"));
+  }
+  std::sort(runs.begin(), runs.end(),
+            [](const auto& a, const auto& b) { return a->run_id() < b->run_id(); });
+  std::vector<RunStatus> found;
+  std::size_t nodes_left = kStatusNodesMax;
+  for (const auto& run : runs) {
+    found.push_back(run->Status(now, nodes_left));
+    nodes_left -= found.back().nodes.size();
+  }
+  return found;
 }
 
 std::shared_ptr<Run> RunRegistry::Find(const std::string& run_id) {
@@ -97,13 +125,22 @@ std::optional<TimePoint> RunRegistry::Tick(TimePoint now) {
   // Members that never came back for their verdict have just been forgotten.
   {
     absl::MutexLock lock(&mutex_);
-    for (const auto& run : runs) {
-      const auto it = runs_.find(run->run_id());
-      if (it != runs_.end() && it->second == run && run->drained()) Forget(run);
-    }
+    for (const auto& run : runs) ForgetIfDrained(run);
   }
   if (journal_ != nullptr && journal_->WantsSnapshot()) TakeSnapshot();
   return next;
+}
+
+void RunRegistry::ForgetIfDrained(const std::shared_ptr<Run>& run) {
+  const auto it = runs_.find(run->run_id());
+  if (it == runs_.end() || it->second != run || !run->drained()) return;
+  Forget(run);
+}
+
+void RunRegistry::Forget(const std::shared_ptr<Run>& run) {
+  run->Forget();
+  runs_.erase(run->run_id());
+  run_removed_.SignalAll();
 }
 
 // No analysis: it does not follow locks of a list. No other thread holds two runs' locks.

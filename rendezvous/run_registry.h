@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
@@ -37,6 +38,13 @@ class RunRegistry {
   // A node's stream has ended for good.
   void Closed(const Place& place);
 
+  // A node's agent is dead. NOT_FOUND: there is no such run, or no such node in it.
+  absl::Status Lost(const LossReport& report, TimePoint now);
+
+  // Of one run, or of all by name if `run_id` is empty; kStatusNodesMax nodes at most. NOT_FOUND:
+  // there is no such run.
+  absl::StatusOr<std::vector<RunStatus>> Status(const std::string& run_id, TimePoint now);
+
   // Null if there is no such run.
   std::shared_ptr<Run> Find(const std::string& run_id);
 
@@ -46,6 +54,7 @@ class RunRegistry {
  private:
   std::optional<TimePoint> Tick(TimePoint now);
   void Forget(const std::shared_ptr<Run>& run) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ForgetIfDrained(const std::shared_ptr<Run>& run) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TakeSnapshot() ABSL_LOCKS_EXCLUDED(mutex_);
   bool AnyEnding() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

@@ -2,6 +2,7 @@
 #include "rendezvous/server.h"
 
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -9,6 +10,7 @@
 #include "rendezvous/addresses.h"
 #include "rendezvous/file_journal.h"
 #include "rendezvous/grpc_channel.h"
+#include "rendezvous/introspection.h"
 #include "rendezvous/listener.h"
 #include "rendezvous/local_store.h"
 #include "rendezvous/peer_guard.h"
@@ -48,12 +50,19 @@ class RendezvousServerImpl final : public RendezvousServer {
     port_ = socket.port;
     grpc::ServerBuilder builder;
     SetServerArguments(builder);
-    if (peers != Listener::Peers::kSameUser) SetServerKeepalive(builder);
+    if (peers != Listener::Peers::kSameUser) {
+      SetServerKeepalive(builder);
+      AddHealthAndReflection(builder);
+    }
+    std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> watchers;
+    watchers.push_back(guard_.MakeCallWatcher());
+    builder.experimental().SetInterceptorCreators(std::move(watchers));
     builder.RegisterService(&session_service_);
     builder.RegisterService(&store_service_);
     acceptor_ = AddAcceptor(builder, credentials);
     server_ = builder.BuildAndStart();
     if (server_ == nullptr) return false;
+    SayServing(*server_);
     listener_ = std::make_unique<Listener>(std::move(socket), Listener::Options{.peers = peers},
                                            HandOverTo(*acceptor_));
     guard_.SetListener(listener_.get());

@@ -5,8 +5,13 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "proto/version.h"
 #include "rendezvous/convert.h"
 #include "rendezvous/first_message_timer.h"
+#include "rendezvous/limits.h"
+#include "rendezvous/printable.h"
+#include "rendezvous/status_convert.h"
 #include "rendezvous/write_queue.h"
 
 namespace ddprun {
@@ -103,14 +108,51 @@ class SessionStream final : public Reactor,
   std::optional<RunRegistry::Place> place_;  // set by the first report, on the reading side only
 };
 
+grpc::ServerUnaryReactor* Answered(grpc::CallbackServerContext& context,
+                                   const absl::Status& status) {
+  grpc::ServerUnaryReactor* const reactor = context.DefaultReactor();
+  reactor->Finish(
+      grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message())));
+  return reactor;
+}
+
 }  // namespace
 
 grpc::ServerBidiReactor<v1::Report, v1::Directive>* SessionService::Session(
     grpc::CallbackServerContext* context) {
-  guard_.Called(*context);
   auto stream = std::make_shared<SessionStream>(registry_, guard_, context);
   stream->Begin();
   return stream.get();
+}
+
+grpc::ServerUnaryReactor* SessionService::ReportLoss(grpc::CallbackServerContext* context,
+                                                     const v1::LossReport* message,
+                                                     v1::LossAnswer*) {
+  return Answered(*context, TakeLoss(*context, FromProto(*message)));
+}
+
+grpc::ServerUnaryReactor* SessionService::GetStatus(grpc::CallbackServerContext* context,
+                                                    const v1::StatusRequest* request,
+                                                    v1::StatusAnswer* answer) {
+  // As names are in Join.
+  const std::string run_id = Printable(request->run_id().substr(0, kNameBytesMax + 1));
+  const auto runs = registry_.Status(run_id, std::chrono::steady_clock::now());
+  if (!runs.ok()) return Answered(*context, runs.status());
+  answer->set_software_version(kSoftwareVersion);
+  for (const RunStatus& run : *runs) *answer->add_runs() = ToProto(run);
+  return Answered(*context, absl::OkStatus());
+}
+
+absl::Status SessionService::TakeLoss(const grpc::CallbackServerContext& context,
+                                      const LossReport& report) {
+  if (report.protocol_version != kProtocolVersion) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the node speaks protocol ", report.protocol_version, ", the service speaks protocol ",
+        kProtocolVersion, "; install the same ddprun on all nodes"));
+  }
+  absl::Status status = guard_.CheckNodeId(context, report.node_id.value);
+  if (!status.ok()) return status;
+  return registry_.Lost(report, std::chrono::steady_clock::now());
 }
 
 }  // namespace ddprun

@@ -128,6 +128,15 @@ struct Leave {
 
 using Report = std::variant<Join, WorkerFailed, NodeSucceeded, NodeStopped, Leave, Heartbeat>;
 
+// Said by a node's warden, not on the node's stream.
+struct LossReport {
+  unsigned protocol_version = 0;
+  std::string run_id;
+  NodeId node_id;
+  std::string reason;
+  bool operator==(const LossReport&) const = default;
+};
+
 // ---- Directives: service to node
 
 // The node is in the run, or is in it again: the first directive of its stream.

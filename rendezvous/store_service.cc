@@ -179,7 +179,6 @@ class ServiceStoreStream final : public Reactor,
 
 grpc::ServerBidiReactor<v1::StoreRequests, v1::StoreReplies>* StoreService::Exchange(
     grpc::CallbackServerContext* context) {
-  guard_.Called(*context);
   auto stream = std::make_shared<ServiceStoreStream>(registry_, guard_, context);
   stream->Begin();
   return stream.get();

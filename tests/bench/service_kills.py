@@ -24,7 +24,7 @@ import time
 
 PATIENCE = 60  # seconds; a wait that is not over by then fails
 SAID_AGAIN = re.compile(r"connected to .* again")
-STEP = re.compile(r"epoch \d+ batch (\d+)/")
+STEP = re.compile(r"epoch \d+/\d+ batch \d+/")
 
 
 class Node:
@@ -60,12 +60,17 @@ class Node:
                 raise AssertionError(f"an agent did not get on within {PATIENCE} s; it said: {''.join(self.err)}")
 
     def worker(self):
-        """The pid of its only child that is a worker: another program than the agent."""
-        tasks = pathlib.Path(f"/proc/{self.process.pid}/task").glob("*/children")
-        children = [int(pid) for task in tasks for pid in task.read_text().split()]
+        """The pid of its worker: the only one among its descendants that runs another program."""
+
+        def descend(pid):
+            tasks = pathlib.Path(f"/proc/{pid}/task").glob("*/children")
+            for child in [child for task in tasks for child in task.read_text().split()]:
+                yield child
+                yield from descend(child)
+
         own = os.readlink(f"/proc/{self.process.pid}/exe")
-        found = [pid for pid in children if os.readlink(f"/proc/{pid}/exe") != own]
-        assert len(found) == 1, (children, found)
+        found = [pid for pid in descend(self.process.pid) if os.readlink(f"/proc/{pid}/exe") != own]
+        assert len(found) == 1, found
         return found[0]
 
     def end(self):

@@ -12,8 +12,9 @@
 // the node that does not host the service.
 //
 // The processes are those of a run: node 0 (service and agent), node 1 (agent), a TCPStore server,
-// and the workers. Each time is the monotonic clock's; figures are medians with the least and the
-// most seen.
+// and the workers. The runs of two nodes are in plain text, with TLS between node 1 and the
+// service, and with a journal (in the folder of temporary files). Each time is the monotonic
+// clock's; figures are medians with the least and the most seen.
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -34,9 +35,11 @@
 #include <vector>
 
 #include "proto/version.h"
+#include "rendezvous/credentials.h"
 #include "rendezvous/server.h"
 #include "rendezvous/session_client.h"
 #include "rendezvous/store_proxy.h"
+#include "rendezvous/token.h"
 #include "worker/rendezvous_store.h"
 
 namespace ddprun {
@@ -45,6 +48,18 @@ namespace {
 constexpr int kWorkersMax = 1024;
 constexpr int kSamplesMax = 4096;
 constexpr std::chrono::seconds kLong{60};
+
+// Runs of two nodes, each with a service of its own on node 0.
+struct TwoNodes {
+  const char* name;
+  const char* label;
+  bool tls = false;
+  bool journal = false;
+};
+constexpr TwoNodes kTwoNodes[] = {{"two", "two nodes"},
+                                  {"tls", "two nodes, TLS", true},
+                                  {"kept", "two nodes, journal", false, true}};
+constexpr int kTwoNodesCount = 3;
 
 struct Arguments {
   int workers = 64;
@@ -57,9 +72,9 @@ struct Shared {
   pthread_barrier_t workers;   // the workers and the parent
   pthread_barrier_t everyone;  // the helpers, the workers and the parent
   int tcp_port = 0;
-  int service_port = 0;
+  int service_port[kTwoNodesCount] = {};
   int sample_count = 0;
-  std::uint64_t messages[3] = {};  // one: node 0; two: node 0, node 1
+  std::uint64_t messages[2] = {};  // one: node 0; two: node 0
   double begin[kWorkersMax] = {};
   double end[kWorkersMax] = {};
   double samples[kSamplesMax] = {};
@@ -91,14 +106,21 @@ pid_t Fork(const std::function<void()>& body) {
   std::_Exit(0);
 }
 
+// A secret of nothing: the nodes are of this process.
+Token BenchToken() {
+  return *Token::Parse("7843469c02b600dcfb2c671081addca046152efb4b2acf1e5b81a0b3da492dee",
+                       "the benchmark");
+}
+
 // ---- The nodes
 
 // A node of a run and the socket that it serves the store on.
 class Node {
  public:
   Node(const std::string& target, const std::string& run_id, const std::string& name, int nodes,
-       const std::string& socket_path, std::shared_ptr<StoreDoor> door = nullptr)
-      : channel_(MakeServiceChannel(target)) {
+       const std::string& socket_path, std::shared_ptr<StoreDoor> door = nullptr, bool tls = false)
+      : channel_(MakeServiceChannel(
+            target, tls ? std::optional(*MintNodeCredentials(BenchToken(), name)) : std::nullopt)) {
     Join join;
     join.protocol_version = kProtocolVersion;
     join.software_version = kSoftwareVersion;
@@ -154,6 +176,9 @@ class Bench {
   void Print() const;
 
   std::string Socket(const std::string& name) const { return folder_ / name; }
+  std::string SocketOf(const TwoNodes& run, int node) const {
+    return Socket(run.name + std::to_string(node));
+  }
   void All() { pthread_barrier_wait(&shared_->everyone); }
   void Workers() { pthread_barrier_wait(&shared_->workers); }
 
@@ -176,26 +201,45 @@ void Bench::HostTcpStore() {
 }
 
 void Bench::HostNode0() {
-  auto server = RendezvousServer::Start({.address = "127.0.0.1", .port = 0});
-  if (!server.ok()) Die(std::string(server.status().message()));
-  shared_->service_port = (*server)->port();
-  Node one((*server)->target(), "one", "node 0", 1, Socket("one"), (*server)->store_door());
-  Node two((*server)->target(), "two", "node 0", 2, Socket("two0"), (*server)->store_door());
+  std::vector<std::unique_ptr<RendezvousServer>> servers;
+  for (const TwoNodes& run : kTwoNodes) {
+    RendezvousServer::Options options{.address = "127.0.0.1"};
+    if (run.tls) options.credentials = *MintServiceCredentials(BenchToken());
+    if (run.journal)
+      options.journal = {folder_ / "journal", false,
+                         [](const absl::Status& status) { Die(std::string(status.message())); }};
+    auto server = RendezvousServer::Start(std::move(options));
+    if (!server.ok()) Die(std::string(server.status().message()));
+    shared_->service_port[servers.size()] = (*server)->port();
+    servers.push_back(*std::move(server));
+  }
+  RendezvousServer& first = *servers[0];
+  Node one(first.target(), "one", "node-0", 1, Socket("one"), first.store_door());
+  std::vector<std::unique_ptr<Node>> nodes;
+  for (int i = 0; i < kTwoNodesCount; ++i) {
+    RendezvousServer& server = *servers[static_cast<std::size_t>(i)];
+    nodes.push_back(std::make_unique<Node>(server.target(), kTwoNodes[i].name, "node-0", 2,
+                                           SocketOf(kTwoNodes[i], 0), server.store_door(),
+                                           kTwoNodes[i].tls));
+  }
   All();
   one.WaitForStart();
-  two.WaitForStart();
+  for (const auto& node : nodes) node->WaitForStart();
   All();
   All();
-  shared_->messages[0] = (*server)->store_messages("one", "node 0");
-  shared_->messages[1] = (*server)->store_messages("two", "node 0");
-  shared_->messages[2] = (*server)->store_messages("two", "node 1");
+  shared_->messages[0] = first.store_messages("one", "node-0");
+  shared_->messages[1] = first.store_messages("two", "node-0");
 }
 
 void Bench::HostNode1() {
   All();
-  Node node("127.0.0.1:" + std::to_string(shared_->service_port), "two", "node 1", 2,
-            Socket("two1"));
-  node.WaitForStart();
+  std::vector<std::unique_ptr<Node>> nodes;
+  for (int i = 0; i < kTwoNodesCount; ++i) {
+    nodes.push_back(std::make_unique<Node>("127.0.0.1:" + std::to_string(shared_->service_port[i]),
+                                           kTwoNodes[i].name, "node-1", 2,
+                                           SocketOf(kTwoNodes[i], 1), nullptr, kTwoNodes[i].tls));
+  }
+  for (const auto& node : nodes) node->WaitForStart();
   All();
   All();
 }
@@ -252,22 +296,26 @@ void Bench::Work(int rank) {
         {.target = "unix:" + path, .run_id = run_id, .node_id = "", .round = RoundId{1}}, kLong);
   };
   const auto one = connect(Socket("one"), "one");
-  const bool on_first = rank < arguments_.workers / 2;
-  const auto two = connect(Socket(on_first ? "two0" : "two1"), "two");
+  const int node = rank < arguments_.workers / 2 ? 0 : 1;
+  std::vector<c10::intrusive_ptr<RendezvousStore>> two;
+  for (const TwoNodes& run : kTwoNodes) two.push_back(connect(SocketOf(run, node), run.name));
   for (int repeat = 0; repeat <= arguments_.repeats; ++repeat) {
     const std::string prefix = "exchange/" + std::to_string(repeat);
     Exchange(tcp, rank, prefix, false);
     Exchange(*one, rank, prefix, false);
     Exchange(tcp, rank, prefix + "/acknowledged", true);
-    Exchange(*two, rank, prefix, false);
+    for (const auto& store : two) Exchange(*store, rank, prefix, false);
   }
   // Of the node that does not host the service.
-  const auto far = connect(Socket("two1"), "two");
+  std::vector<c10::intrusive_ptr<RendezvousStore>> far;
+  for (const TwoNodes& run : kTwoNodes) far.push_back(connect(SocketOf(run, 1), run.name));
   for (int repeat = 0; repeat < 4; ++repeat) {
     for (const bool acknowledged : {false, true}) {
-      Workers();
-      if (rank == 0) Latency(*far, acknowledged);
-      Workers();
+      for (const auto& store : far) {
+        Workers();
+        if (rank == 0) Latency(*store, acknowledged);
+        Workers();
+      }
       Workers();
       if (rank == 0 && !acknowledged) Latency(tcp, false);
       if (rank == 0 && acknowledged) {
@@ -319,7 +367,8 @@ void Bench::Print() const {
     report[name] = {{"median", median}, {"p99", p99}, {"min", least}, {"max", most}};
   }
   const auto median = [this](const std::string& name) { return Quantile(seen_.at(name), 0.5); };
-  for (const std::string nodes : {"one node", "two nodes"}) {
+  for (const std::string nodes :
+       {"one node", "two nodes", "two nodes, TLS", "two nodes, journal"}) {
     for (const std::string peer : {"TCPStore", "TCPStore, acknowledged"}) {
       const double ratio = median("exchange ms, " + nodes) / median("exchange ms, " + peer);
       std::printf("exchange, %s / %s: %.2f\n", nodes.c_str(), peer.c_str(), ratio);
@@ -328,11 +377,11 @@ void Bench::Print() const {
   }
   // The warming exchange counts too.
   const double exchanges = arguments_.repeats + 1;
-  const char* names[] = {"one node: node 0", "two nodes: node 0", "two nodes: node 1, and latency"};
-  for (int i = 0; i < 3; ++i) {
+  const char* names[] = {"one node: node 0", "two nodes: node 0"};
+  for (int i = 0; i < 2; ++i) {
     const double messages = static_cast<double>(shared_->messages[i]) / exchanges;
-    if (i < 2) std::printf("messages up per exchange, %s: %.1f\n", names[i], messages);
-    if (i < 2) report[std::string("messages up per exchange, ") + names[i]] = messages;
+    std::printf("messages up per exchange, %s: %.1f\n", names[i], messages);
+    report[std::string("messages up per exchange, ") + names[i]] = messages;
   }
   if (!arguments_.json.empty()) std::ofstream(arguments_.json) << report.dump(2) << "\n";
 }
@@ -355,13 +404,17 @@ int Bench::Run() {
     TakeExchange("exchange ms, TCPStore", repeat > 0);
     TakeExchange("exchange ms, one node", repeat > 0);
     TakeExchange("exchange ms, TCPStore, acknowledged", repeat > 0);
-    TakeExchange("exchange ms, two nodes", repeat > 0);
+    for (const TwoNodes& run : kTwoNodes) {
+      TakeExchange(std::string("exchange ms, ") + run.label, repeat > 0);
+    }
   }
   for (int repeat = 0; repeat < 4; ++repeat) {
-    TakeSamples("get us, ddprun");
+    for (const TwoNodes& run : kTwoNodes) TakeSamples(std::string("get us, ") + run.label);
     TakeSamples("get us, TCPStore");
-    TakeSamples("acknowledged set us, ddprun");
-    TakeSamples("set and get us, TCPStore");
+    for (const TwoNodes& run : kTwoNodes) {
+      TakeSamples(std::string("acknowledged set us, ") + run.label);
+    }
+    TakeSamples("acknowledged set us, TCPStore");
   }
   All();
   int worst = 0;

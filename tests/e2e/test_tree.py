@@ -13,6 +13,7 @@ MAY_INCLUDE = {
 }
 # The pure cores: functions of state, event and now. (<csignal> gives them names for numbers.)
 CORES = (
+    "rendezvous/run_status",
     "rendezvous/membership",
     "rendezvous/kv_store",
     "rendezvous/answer_memory",

@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two hosts with addresses of their own, as in README's third line."""
 
+import json
+import os
+import pathlib
 import re
+import signal
 
 import pytest
-from conftest import BUILD, DDPRUN, finish_all, start
+from conftest import BUILD, DDPRUN, finish_all, run, start
 from hosts import two_hosts  # noqa: F401  (a fixture)
 
 
@@ -76,6 +80,30 @@ def test_a_host_that_vanishes_is_noticed(two_hosts):  # noqa: F811
     assert [code for code, _, _ in results] == [1, 1], results
     assert "node rank 1" in results[0][2]
     assert "10.77.0.1" in results[1][2]
+
+
+def test_a_killed_agent_is_told_to_the_other_host(two_hosts):  # noqa: F811
+    """The lease is longer than the test's patience: only the warden's word can end the run."""
+    processes = [
+        start(
+            [
+                *host.prefix,
+                *[DDPRUN, "--nnodes", "2", "--node-rank", rank, "--master-addr", two_hosts[0].address],
+                *["--lease", "3600", "sh", "-c", "echo running; exec cat /dev/zero >/dev/null"],
+            ]
+        )
+        for rank, host in enumerate(two_hosts)
+    ]
+    for process in processes:
+        assert "running" in process.stdout.readline()
+    status = run([*two_hosts[1].prefix, DDPRUN, "status", "--master-addr", two_hosts[0].address, "--json"])
+    nodes = json.loads(status.stdout)["runs"][0]["nodes"]
+    assert [node["address"] for node in nodes] == [host.address for host in two_hosts], status
+    agent = pathlib.Path(f"/proc/{processes[1].pid}/task/{processes[1].pid}/children").read_text().split()[0]
+    os.kill(int(agent), signal.SIGKILL)
+    results = finish_all(processes, 60)
+    assert [code for code, _, _ in results] == [1, 137], results
+    assert re.search(r"\(node rank 1\) was lost: its agent was killed by signal 9 \(SIGKILL\)", results[0][2]), results
 
 
 @pytest.mark.parametrize("late", [0, 1])

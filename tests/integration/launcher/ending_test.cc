@@ -76,7 +76,7 @@ TEST_F(DdprunTest, KillingTheAgentLeavesNoProcess) {
   ASSERT_EQ(ChildrenOf(run->pid()).size(), 1u);
   kill(ChildrenOf(run->pid())[0], SIGKILL);
   EXPECT_EQ(run->Wait(), 137);
-  EXPECT_THAT(run->err(), HasSubstr("was killed by SIGKILL"));
+  EXPECT_THAT(run->err(), HasSubstr("was killed by signal 9 (SIGKILL)"));
   EXPECT_TRUE(near.WaitForEnd());
   EXPECT_TRUE(far.WaitForEnd());
 }

@@ -8,8 +8,12 @@
 #include <functional>
 #include <limits>
 
+#include "absl/strings/str_format.h"
 #include "proto/ddprun.pb.h"
+#include "rendezvous/limits.h"
+#include "rendezvous/store_proxy.h"
 #include "tests/integration/rendezvous/service_program.h"
+#include "tests/integration/rendezvous/store_contract.h"
 #include "tests/integration/rendezvous/test_node.h"
 #include "tests/testing/certificates.h"
 #include "tests/testing/hostile_peer.h"
@@ -443,6 +447,44 @@ TEST_F(HostileMemberTest, KeyBombs) {
   EXPECT_THAT(answers, HasSubstr("store verb 99"));        // not known
   EXPECT_THAT(answers, HasSubstr(BYTES("\x02\x08\x05")));  // NUM_KEYS: no number, thus 0
   ExpectServesAGoodNode("key bombs");
+}
+
+// A node that is in, and fills its run's store to the brim: a million keys of a kilobyte each.
+TEST_F(HostileMemberTest, KeyBombsToTheBrim) {
+  constexpr std::size_t kBatch = 1000;
+  constexpr std::size_t kBatchesMax = 1200;
+  const TlsCredentials credentials = *MintNodeCredentials(TokenOf(kToken), "id-bad");
+  Join join = MakeJoin("bad", 1);
+  join.run_id = "brim";
+  TestNode node(service_.target(), join, kEventDeadline, credentials);
+  ASSERT_TRUE(node.Next<Start>());
+  const TempDir folder;
+  auto proxy = StoreProxy::Start({.socket_path = folder / "s",
+                                  .channel = MakeServiceChannel(service_.target(), credentials),
+                                  .run_id = "brim",
+                                  .node_id = join.node_id});
+  ASSERT_TRUE(proxy.ok()) << proxy.status();
+  (*proxy)->SetRound(RoundId{1});
+  auto store = StoreClient::Connect(
+      {.target = "unix:" + (folder / "s"), .run_id = "", .node_id = "", .round = RoundId{1}});
+  ASSERT_TRUE(store.ok()) << store.status();
+  StoreOp set = MakeOp(StoreVerb::kMultiSet, {});
+  set.values.assign(kBatch, std::string(1000, 'v'));
+  std::size_t taken = 0;
+  absl::Status status;
+  for (std::size_t batch = 0; batch < kBatchesMax && status.ok(); ++batch) {
+    set.keys.clear();
+    for (std::size_t i = 0; i < kBatch; ++i) {
+      set.keys.push_back(absl::StrFormat("%016d", batch * kBatch + i));
+    }
+    status = (*store)->Call(set).status;
+    if (status.ok()) taken += kBatch;
+  }
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_GT(taken, 1'000'000u);
+  EXPECT_EQ((*store)->Call(MakeOp(StoreVerb::kNumKeys, {})).number, taken) << "whole or not at all";
+  EXPECT_LT(service_.ResidentBytes(), 2 * kStoreBytesMax);
+  ExpectServesAGoodNode("key bombs to the brim");
 }
 
 // The same frames where anybody may come in: a service in plain text has only gRPC to stand on.

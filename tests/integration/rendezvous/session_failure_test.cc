@@ -56,7 +56,8 @@ TEST(SessionFailureTest, AReplacementTakesTheLostNodesRank) {
   b.Send(NodeStopped{RoundId{1}, 4000});
   const auto waiting = b.Next<Waiting>();
   ASSERT_TRUE(waiting);
-  EXPECT_EQ(waiting->reason, "waiting for 1 of 2 nodes: node rank 0 has not joined");
+  EXPECT_THAT(waiting->reason, HasSubstr("waiting for 1 of 2 nodes: node rank 0 has not joined "
+                                         "(round 1 ended: node a (node rank 0) was lost: "));
   TestNode c(server->target(), join("c"));
   const auto start = c.Next<Start>();
   ASSERT_TRUE(start);

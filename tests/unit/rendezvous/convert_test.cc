@@ -82,6 +82,20 @@ TEST(ConvertTest, Directives) {
   ExpectRoundTrip<Directive, v1::Directive>(Finish{verdict});
 }
 
+TEST(ConvertTest, LossReports) {
+  const LossReport report{
+      .protocol_version = 2, .run_id = "run", .node_id = NodeId{"id"}, .reason = "words"};
+  EXPECT_EQ(FromProto(ToProto(report)), report);
+  v1::LossReport hostile;
+  hostile.set_run_id(std::string(kNameBytesMax + 9, 'r'));
+  hostile.set_node_id("a\x1b[2J");
+  hostile.set_reason(std::string(kLastLineBytesMax + 1, 'x'));
+  const LossReport cut = FromProto(hostile);
+  EXPECT_EQ(cut.run_id.size(), kNameBytesMax + 1) << "so that it is no run's";
+  EXPECT_EQ(cut.node_id.value.find('\x1b'), std::string::npos);
+  EXPECT_EQ(cut.reason.size(), kLastLineBytesMax);
+}
+
 TEST(ConvertTest, StoreOperationsOfEveryVerb) {
   for (int verb = 1; verb <= 15; ++verb) {
     StoreOp op;

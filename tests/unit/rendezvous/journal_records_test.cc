@@ -38,12 +38,12 @@ template <typename Struct>
 requires std::is_same_v<std::remove_const_t<Struct>, RunState>
 auto Fields(Struct& state) {
   auto& [run_id, durable, phase, round, restart_count, rules, members, links, places, asked, joins,
-         waiting, running, stopping, cause, broke, may_restart, deadline, last_call_due, lease_due,
-         start, verdict, words, words_version, words_due, words_sent] = state;
+         waiting, running, stopping, cause, last_cause, broke, may_restart, deadline, last_call_due,
+         lease_due, start, verdict, words, words_version, words_due, words_sent] = state;
   return std::tie(run_id, durable, phase, round, restart_count, rules, members, links, places,
-                  asked, joins, waiting, running, stopping, cause, broke, may_restart, deadline,
-                  last_call_due, lease_due, start, verdict, words, words_version, words_due,
-                  words_sent);
+                  asked, joins, waiting, running, stopping, cause, last_cause, broke, may_restart,
+                  deadline, last_call_due, lease_due, start, verdict, words, words_version,
+                  words_due, words_sent);
 }
 
 template <typename T>
@@ -202,6 +202,9 @@ TEST(JournalRecordsTest, EveryKindOfRecordComesBack) {
     EXPECT_TRUE(reported.report == report);
   }
   EXPECT_EQ(std::get<NodeGone>(BackAs(MembershipEvent(NodeGone{LinkId{8}}))).link, LinkId{8});
+  const auto lost = std::get<NodeLost>(BackAs(MembershipEvent(NodeLost{NodeId{"id \xff"}, "w"})));
+  EXPECT_EQ(lost.node_id, NodeId{"id \xff"});
+  EXPECT_EQ(lost.reason, "w");
   EXPECT_TRUE(std::holds_alternative<Tick>(BackAs(MembershipEvent(Tick{}))));
 
   const StoreMutation mutation = {"node", 1ull << 63,
@@ -281,6 +284,8 @@ TEST(JournalRecordsTest, ReplayingARunGivesItsState) {
         default:
           if (below(3) == 0)
             happen(NodeGone{link});
+          else if (below(4) == 0)
+            happen(NodeLost{NodeId{"id-h" + std::to_string(links)}, "dead"});
           else
             happen(Tick{});
       }

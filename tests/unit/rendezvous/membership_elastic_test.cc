@@ -140,6 +140,26 @@ TEST(SpareTest, SparesHearTheVerdict) {
   EXPECT_TRUE(run.Sent<Finish>(c)->verdict.success);
 }
 
+TEST(SpareTest, ARankThatASmallerRoundDoesNotHaveIsKeptForWhoAskedForIt) {
+  TestRun run;
+  const JoinOptions any = Leased({.nodes = 3, .restarts = 5, .nodes_min = 1});
+  JoinOptions third = any;
+  third.node_rank = 2;
+  const LinkId a = run.Joins("a", any);
+  const LinkId b = run.Joins("b", third);
+  run.TicksAt(run.now + seconds(5));
+  ASSERT_EQ(run.Sent<Start>(b)->node_rank, 1) << "a round of two has no rank 2";
+  EXPECT_THAT(run.RefusalOf(run.Joins("c", third)),
+              HasSubstr("node rank 2 is held by node b already"));
+  run.Goes(b);
+  const LinkId d = run.Joins("d", third);
+  EXPECT_THAT(run.Sent<Stop>(a)->cause.message, HasSubstr("node d came with its --node-rank 2"));
+  const LinkId e = run.Joins("e", any);
+  run.Reports(a, NodeStopped{kFirst, 1});
+  EXPECT_EQ(run.Sent<Start>(d)->node_rank, 2);
+  EXPECT_EQ(run.Sent<Start>(e)->node_rank, 1);
+}
+
 // ---- Leases
 
 class LeaseTest : public ::testing::Test {

@@ -111,6 +111,9 @@ class RandomHistory {
         return;
       default:
         if (Below(3) == 0) run_.Goes(AnyLink());
+        if (Below(12) == 0 && !run_.state.members.empty()) {
+          run_.Do(NodeLost{AnyMember().join.node_id, "dead"});
+        }
         return;
     }
   }

@@ -66,6 +66,16 @@ TEST(MembershipTableTest, EveryPhaseMeetsEveryEvent) {
       {"Leave for good", report(Leave{ExitedWith(3), true}), C, B, B, C},
       {"the stream ends", [](const TestRun&) -> MembershipEvent { return NodeGone{kA}; }, F, B, B,
        C},
+      {"its agent is dead",
+       [](const TestRun&) -> MembershipEvent {
+         return NodeLost{NodeId{"id-a"}, "dead"};
+       },
+       F, B, B, C},
+      {"an unknown agent is dead",
+       [](const TestRun&) -> MembershipEvent {
+         return NodeLost{NodeId{"id-?"}, "dead"};
+       },
+       F, S, B, C},
       {"an unknown stream ends",
        [](const TestRun&) -> MembershipEvent { return NodeGone{LinkId{77}}; }, F, S, B, C},
       {"an unknown stream reports",
@@ -89,7 +99,7 @@ TEST(MembershipTableTest, EveryPhaseMeetsEveryEvent) {
 
 // A tick that nobody asked for once read the rules of a run that had none.
 TEST(MembershipTableTest, NothingHappensBeforeTheFirstJoin) {
-  const std::vector<MembershipEvent> events = {Tick{}, NodeGone{kA},
+  const std::vector<MembershipEvent> events = {Tick{}, NodeGone{kA}, NodeLost{NodeId{"id-a"}, ""},
                                                NodeReported{kA, NodeSucceeded{kFirst}}};
   for (const MembershipEvent& event : events) {
     TestRun run;

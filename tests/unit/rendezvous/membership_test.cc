@@ -126,7 +126,8 @@ TEST(FormingTest, BadJoinsAreRefused) {
 TEST(FormingTest, OneAgentJoinsOnce) {
   TestRun run;
   run.Joins("a");
-  EXPECT_THAT(run.RefusalOf(run.Joins("a", {.local_world_size = 2})), HasSubstr("the id 'id-a' is in run 'run' already"));
+  EXPECT_THAT(run.RefusalOf(run.Joins("a", {.local_world_size = 2})),
+              HasSubstr("the id 'id-a' is in run 'run' already"));
 }
 
 TEST(FormingTest, ANodeThatGoesFreesItsPlace) {
@@ -305,7 +306,8 @@ TEST_F(SealedTest, ALostNodesPlaceIsKeptForAReplacementUntilANewDeadline) {
   run.now += seconds(1000);
   run.Goes(a);
   run.Reports(b, NodeStopped{kFirst, 5001});
-  EXPECT_EQ(run.Sent<Waiting>(b)->reason, "waiting for 1 of 2 nodes: node rank 0 has not joined");
+  EXPECT_THAT(run.Sent<Waiting>(b)->reason,
+              HasSubstr("waiting for 1 of 2 nodes: node rank 0 has not joined (round 1 ended: "));
   EXPECT_EQ(NextDeadline(run.state), run.now + seconds(60));
   const LinkId c = run.Joins("c", {.restarts = 2});
   EXPECT_EQ(run.Sent<Start>(c)->node_rank, 0);

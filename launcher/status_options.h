@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command line of `ddprun status`. Pure, as options.h.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "launcher/flags.h"
+#include "launcher/options.h"
+
+namespace ddprun {
+
+struct StatusOptions {
+  Endpoint service;
+  std::string run_id;  // empty: all runs
+  bool json = false;
+  std::chrono::milliseconds timeout{0};
+  SecurityOptions security;
+};
+
+// Whether these are a command line of `ddprun status`: its first word is "status". A program of
+// that name is run as `ddprun -- status`.
+bool IsStatusCommand(const std::vector<std::string>& arguments);
+
+// `arguments` after "status". INVALID_ARGUMENT: one sentence for people.
+absl::StatusOr<std::variant<StatusOptions, ShowText>> ParseStatusOptions(
+    const std::vector<std::string>& arguments, const GetVariable& get_variable);
+
+}  // namespace ddprun

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `ddprun status` prints: a few aligned lines for people, or JSON for programs (pure).
+#pragma once
+
+#include <string>
+
+#include "rendezvous/status_client.h"
+
+namespace ddprun {
+
+// `service`: "HOST:PORT", for people.
+std::string StatusText(const ServiceStatus& status, const std::string& service);
+
+// One object in one line. Names and meanings are in README.md and only grow.
+std::string StatusJson(const ServiceStatus& status, const std::string& service);
+
+}  // namespace ddprun

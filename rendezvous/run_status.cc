@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/run_status.h"
+
+#include <algorithm>
+#include <limits>
+#include <tuple>
+
+#include "rendezvous/join_rules.h"
+
+namespace ddprun {
+namespace {
+
+using std::chrono::milliseconds;
+
+milliseconds Between(TimePoint from, TimePoint to) {
+  return std::max(milliseconds{0}, std::chrono::duration_cast<milliseconds>(to - from));
+}
+
+NodeState StateOf(const RunState& state, const Member& member) {
+  if (!member.link && state.phase != RunPhase::kClosed) return NodeState::kAway;
+  switch (member.phase) {
+    case MemberPhase::kWaiting:
+      return state.phase == RunPhase::kForming ? NodeState::kWaiting : NodeState::kSpare;
+    case MemberPhase::kRunning:
+      return NodeState::kRunning;
+    case MemberPhase::kSucceeded:
+      return NodeState::kSucceeded;
+    case MemberPhase::kStopping:
+      return NodeState::kStopping;
+    case MemberPhase::kStopped:
+      return NodeState::kStopped;
+  }
+  return NodeState::kWaiting;
+}
+
+NodeStatus StatusOf(const RunState& state, const Member& member, TimePoint now) {
+  const bool in_round = member.phase != MemberPhase::kWaiting;
+  return {.node_id = member.join.node_id,
+          .host = member.join.host,
+          .address = member.join.address,
+          .node_rank = member.node_rank,
+          .state = StateOf(state, member),
+          .rank_first = in_round ? member.rank_first : 0,
+          .ranks = in_round ? member.join.local_world_size : 0,
+          .silent = Between(member.heard, now)};
+}
+
+std::vector<const Member*> InOrder(const RunState& state) {
+  std::vector<const Member*> members;
+  members.reserve(state.members.size());
+  for (const auto& entry : state.members) members.push_back(&entry.second);
+  const auto key = [](const Member* member) {
+    const bool in_round = member->phase != MemberPhase::kWaiting;
+    return std::tuple(!in_round, member->node_rank.value_or(std::numeric_limits<int>::max()),
+                      member->order);
+  };
+  std::sort(members.begin(), members.end(),
+            [&key](const Member* a, const Member* b) { return key(a) < key(b); });
+  return members;
+}
+
+std::optional<Failure> WithoutOutput(std::optional<Failure> failure) {
+  if (failure) failure->last_lines.clear();
+  return failure;
+}
+
+void FillWait(const RunState& state, TimePoint now, RunStatus& status) {
+  if (!state.rules) {
+    status.reason = "no node has joined yet";
+    return;
+  }
+  if (state.phase == RunPhase::kForming) {
+    status.reason = WaitingWords(state);
+    status.remaining = Between(now, state.last_call_due.value_or(state.deadline));
+  } else if (state.phase == RunPhase::kBroken) {
+    status.reason = WaitingWords(state);
+    status.remaining = Between(now, state.deadline);
+  }
+}
+
+}  // namespace
+
+RunStatus StatusOf(const RunState& state, TimePoint now, std::size_t nodes_max) {
+  RunStatus status;
+  status.run_id = state.run_id;
+  status.phase = state.phase;
+  status.round = state.round;
+  FillWait(state, now, status);
+  if (state.rules) {
+    status.nodes_min = state.rules->nodes_min;
+    status.nodes_max = state.rules->nodes_max;
+    status.restarts_max = state.rules->restarts_max;
+  }
+  if (state.start && state.phase != RunPhase::kForming) status.world_size = state.start->world_size;
+  status.restarts_used = state.restart_count;
+  status.last_failure = WithoutOutput(state.cause ? state.cause : state.last_cause);
+  if (state.verdict) {
+    status.verdict = state.verdict;
+    status.verdict->cause = WithoutOutput(std::move(status.verdict->cause));
+  }
+  status.node_count = static_cast<int>(state.members.size());
+  const std::vector<const Member*> members = InOrder(state);
+  const std::size_t shown = std::min(members.size(), nodes_max);
+  status.nodes.reserve(shown);
+  for (std::size_t i = 0; i < shown; ++i) {
+    status.nodes.push_back(StatusOf(state, *members[i], now));
+  }
+  return status;
+}
+
+}  // namespace ddprun

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// The whole text, as a person sees it, and the JSON, as a program does.
+#include "launcher/status_text.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+namespace ddprun {
+namespace {
+
+using std::chrono::milliseconds;
+
+NodeStatus Node(int rank, const std::string& host, NodeState state, int silent_ms) {
+  return {.node_id = NodeId{"id-" + host},
+          .host = host,
+          .address = "10.0.0." + std::to_string(rank + 1),
+          .node_rank = rank,
+          .state = state,
+          .rank_first = 4 * rank,
+          .ranks = 4,
+          .silent = milliseconds(silent_ms)};
+}
+
+RunStatus RunningRun() {
+  Failure lost;
+  lost.kind = FailureKind::kNodeLost;
+  lost.host = "b";
+  lost.node_rank = 1;
+  lost.message = "its agent was killed by signal 9 (SIGKILL)";
+  NodeStatus spare;
+  spare.host = "spare";
+  spare.address = "10.0.0.9";
+  spare.state = NodeState::kSpare;
+  return {.run_id = "job7",
+          .phase = RunPhase::kSealed,
+          .round = RoundId{2},
+          .nodes_min = 2,
+          .nodes_max = 2,
+          .world_size = 8,
+          .restarts_used = 1,
+          .restarts_max = 3,
+          .last_failure = lost,
+          .node_count = 3,
+          .nodes = {Node(0, "a", NodeState::kRunning, 240),
+                    Node(1, "node-b", NodeState::kAway, 12'000), spare}};
+}
+
+RunStatus FormingRun() {
+  return {.run_id = "next",
+          .phase = RunPhase::kForming,
+          .round = RoundId{1},
+          .reason = "waiting for 1 of 2 nodes: node rank 1 has not joined",
+          .remaining = milliseconds(28'000),
+          .nodes_min = 1,
+          .nodes_max = 2};
+}
+
+TEST(StatusTextTest, RunsOneAfterAnother) {
+  EXPECT_EQ(
+      StatusText({.software_version = "1", .runs = {RunningRun(), FormingRun()}}, "h:1"),
+      "run job7: running, round 2, world size 8, 3 nodes are here of 2, 1 of 3 restarts used\n"
+      "  last failure: node b (node rank 1) was lost: its agent was killed by signal 9 "
+      "(SIGKILL)\n"
+      "  NODE  HOST    ADDRESS   STATE    RANKS  HEARD\n"
+      "  0     a       10.0.0.1  running  0-3    0.2 s ago\n"
+      "  1     node-b  10.0.0.2  away     4-7    12.0 s ago\n"
+      "  -     spare   10.0.0.9  spare    -      0.0 s ago\n"
+      "\n"
+      "run next: forming, round 1, 0 nodes are here of 1:2, 0 of 0 restarts used\n"
+      "  waiting for 1 of 2 nodes: node rank 1 has not joined; 28.0 s left\n");
+}
+
+TEST(StatusTextTest, AnEndedRunAndNone) {
+  RunStatus over = FormingRun();
+  over.phase = RunPhase::kClosed;
+  over.reason = "";
+  over.verdict = Verdict{.success = false, .exit_code = 9};
+  over.node_count = 5;
+  EXPECT_EQ(StatusText({.software_version = "1", .runs = {over}}, "h:1"),
+            "run next: over, round 1, 0 of 0 restarts used\n"
+            "  ended with exit code 9\n"
+            "  and 5 more nodes\n");
+  EXPECT_EQ(StatusText({}, "h:1"), "the rendezvous service at h:1 has no run\n");
+}
+
+TEST(StatusJsonTest, SaysTheSame) {
+  const std::string text =
+      StatusJson({.software_version = "1", .runs = {RunningRun(), FormingRun()}}, "h:1");
+  EXPECT_EQ(text.find('\n'), text.size() - 1);
+  const auto json = nlohmann::json::parse(text);
+  EXPECT_EQ(json["service"], "h:1");
+  EXPECT_EQ(json["version"], "1");
+  const auto& run = json["runs"][0];
+  EXPECT_EQ(run["run_id"], "job7");
+  EXPECT_EQ(run["phase"], "running");
+  EXPECT_EQ(run["world_size"], 8);
+  EXPECT_EQ(run["last_failure"]["node_rank"], 1);
+  EXPECT_EQ(run["last_failure"]["exit_code"], 1);
+  EXPECT_TRUE(run["last_failure"]["rank"].is_null());
+  EXPECT_TRUE(run["verdict"].is_null());
+  EXPECT_EQ(run["nodes"][1]["state"], "away");
+  EXPECT_EQ(run["nodes"][1]["ranks"], nlohmann::json({4, 5, 6, 7}));
+  EXPECT_EQ(run["nodes"][1]["silent_ms"], 12'000);
+  EXPECT_TRUE(run["nodes"][2]["node_rank"].is_null());
+  EXPECT_EQ(json["runs"][1]["remaining_ms"], 28'000);
+  EXPECT_EQ(nlohmann::json::parse(StatusJson({}, "h:1"))["runs"].size(), 0u);
+}
+
+TEST(StatusJsonTest, NamesThatAreNoTextDoNotEndIt) {
+  RunStatus run = FormingRun();
+  run.run_id = "bad \xff";
+  EXPECT_NO_THROW(nlohmann::json::parse(StatusJson({.software_version = "1", .runs = {run}}, "")));
+}
+
+}  // namespace
+}  // namespace ddprun

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// What people are told of a run, in each of its phases.
+#include "rendezvous/run_status.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/rendezvous/membership_fixture.h"
+
+namespace ddprun {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::HasSubstr;
+
+constexpr RoundId kFirst{1};
+constexpr std::size_t kAll = 100;
+
+// Of two places, with one restart; `c` is a spare.
+class RunStatusTest : public ::testing::Test {
+ protected:
+  LinkId Join(const std::string& host, int local_world_size = 1) {
+    return run.Joins(host,
+                     {.restarts = 1, .local_world_size = local_world_size, .lease = seconds(10)});
+  }
+  RunStatus Status(std::size_t nodes_max = kAll) const {
+    return StatusOf(run.state, run.now, nodes_max);
+  }
+  std::vector<NodeState> States() const {
+    std::vector<NodeState> states;
+    for (const NodeStatus& node : Status().nodes) states.push_back(node.state);
+    return states;
+  }
+
+  TestRun run;
+};
+
+TEST_F(RunStatusTest, BeforeAnybodyHasJoined) {
+  const RunStatus status = Status();
+  EXPECT_EQ(status.run_id, "run");
+  EXPECT_EQ(status.reason, "no node has joined yet");
+  EXPECT_EQ(status.remaining, milliseconds(0));
+  EXPECT_TRUE(status.nodes.empty());
+}
+
+TEST_F(RunStatusTest, AFormingRoundSaysWhatItWaitsForAndHowLong) {
+  Join("a");
+  run.now += seconds(2);
+  const RunStatus status = Status();
+  EXPECT_EQ(status.phase, RunPhase::kForming);
+  EXPECT_EQ(status.reason, "waiting for 1 of 2 nodes");
+  EXPECT_EQ(status.remaining, seconds(58));
+  EXPECT_EQ(status.world_size, 0);
+  ASSERT_EQ(status.nodes.size(), 1u);
+  EXPECT_EQ(status.nodes[0], (NodeStatus{.node_id = NodeId{"id-a"},
+                                         .host = "a",
+                                         .address = "addr-a",
+                                         .state = NodeState::kWaiting,
+                                         .silent = seconds(2)}));
+}
+
+TEST_F(RunStatusTest, ASealedRoundHasRanksAndSparesComeLast) {
+  const LinkId a = Join("z", 2);
+  Join("y", 3);
+  Join("a");
+  const RunStatus status = Status();
+  EXPECT_EQ(status.phase, RunPhase::kSealed);
+  EXPECT_EQ(status.reason, "");
+  EXPECT_EQ(status.world_size, 5);
+  EXPECT_EQ(status.node_count, 3);
+  EXPECT_EQ(States(), (std::vector{NodeState::kRunning, NodeState::kRunning, NodeState::kSpare}));
+  EXPECT_EQ(status.nodes[1].host, "y");
+  EXPECT_EQ(status.nodes[1].rank_first, 2);
+  EXPECT_EQ(status.nodes[1].ranks, 3);
+  EXPECT_EQ(status.nodes[2].ranks, 0);
+  run.Reports(a, NodeSucceeded{kFirst});
+  EXPECT_EQ(States()[0], NodeState::kSucceeded);
+}
+
+TEST_F(RunStatusTest, OneThatIsAwayIsSilentSinceItsConnectionEnded) {
+  Join("a");
+  const LinkId b = Join("b");
+  run.now += seconds(5);
+  run.Goes(b);
+  run.now += seconds(3);
+  const NodeStatus node = Status().nodes[1];
+  EXPECT_EQ(node.state, NodeState::kAway);
+  EXPECT_EQ(node.silent, seconds(3));
+  EXPECT_EQ(node.ranks, 1) << "its workers may go on";
+}
+
+TEST_F(RunStatusTest, TheLastFailureIsKeptWithoutOutputWhileTheNextRoundRuns) {
+  const LinkId a = Join("a");
+  const LinkId b = Join("b");
+  Failure failure = ExitedWith(7);
+  failure.last_lines = {"a line of the worker's"};
+  run.Reports(b, WorkerFailed{kFirst, failure});
+  EXPECT_THAT(Status().reason, HasSubstr("to stop the workers of round 1"));
+  EXPECT_EQ(Status().remaining, seconds(60));
+  EXPECT_EQ(States(), (std::vector{NodeState::kStopping, NodeState::kStopping}));
+  run.Reports(a, NodeStopped{kFirst, 1});
+  EXPECT_EQ(States()[0], NodeState::kStopped);
+  run.Reports(b, NodeStopped{kFirst, 1});
+  const RunStatus status = Status();
+  EXPECT_EQ(status.phase, RunPhase::kSealed);
+  EXPECT_EQ(status.round, RoundId{2});
+  EXPECT_EQ(status.restarts_used, 1);
+  EXPECT_EQ(status.restarts_max, 1);
+  ASSERT_TRUE(status.last_failure);
+  EXPECT_EQ(status.last_failure->exit_code, 7);
+  EXPECT_TRUE(status.last_failure->last_lines.empty());
+}
+
+TEST_F(RunStatusTest, AClosedRunHasItsVerdict) {
+  const LinkId a = Join("a");
+  const LinkId b = Join("b");
+  for (const LinkId link : {a, b}) run.Reports(link, NodeSucceeded{kFirst});
+  run.Goes(a);
+  EXPECT_EQ(Status().phase, RunPhase::kClosed);
+  EXPECT_TRUE(Status().verdict->success);
+  EXPECT_FALSE(Status().last_failure);
+  EXPECT_EQ(States(), (std::vector{NodeState::kSucceeded}));
+}
+
+TEST_F(RunStatusTest, OfManyNodesTheFirstAreShownAndAllAreCounted) {
+  Join("a");
+  Join("b");
+  Join("c");
+  const RunStatus status = Status(1);
+  EXPECT_EQ(status.node_count, 3);
+  ASSERT_EQ(status.nodes.size(), 1u);
+  EXPECT_EQ(status.nodes[0].host, "a");
+}
+
+}  // namespace
+}  // namespace ddprun
