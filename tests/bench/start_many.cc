@@ -136,7 +136,7 @@ class Part {
     Prepare(security);
     Say(pipe);
     Hear(pipe);
-    for (const auto& agent : agents_) agent->Begin();
+    BeginAll();
     WaitForAll(Milestone::kPassedBarrier);
     Report();
     Say(pipe);
@@ -183,7 +183,18 @@ class Part {
     }
   }
 
-  // Agents say that they are there while they wait.
+  // Agents say that they are there while they wait, the first ones while the last ones begin.
+  void BeginAll() {
+    TimePoint beat = Clock::now() + kBeatInterval;
+    for (std::size_t i = 0; i < agents_.size(); ++i) {
+      agents_[i]->Begin();
+      const TimePoint now = Clock::now();
+      if (now < beat) continue;
+      for (std::size_t j = 0; j <= i; ++j) agents_[j]->BeatIfDue(now);
+      beat = Clock::now() + kBeatInterval;
+    }
+  }
+
   void WaitForAll(Milestone milestone) {
     const TimePoint deadline = Clock::now() + kPatience;
     while (!progress_.WaitFor(milestone, kBeatInterval)) {
