@@ -83,9 +83,10 @@ inline constexpr std::chrono::seconds kKeepaliveInterval{5};
 inline constexpr std::chrono::seconds kKeepaliveTimeout{10};
 // How long after a failure the nodes may take to stop their workers before they count as lost.
 inline constexpr std::chrono::seconds kStopTimeout{60};
-// Nodes that wait are told of changed words at most this often: a thousand joins must not be a
-// million messages.
+// Nodes that wait are told of changed words at most this often, and in a large run once in so many
+// of these as it has thousands of nodes: joins must not be a million messages.
 inline constexpr std::chrono::seconds kWaitingInterval{1};
+inline constexpr std::size_t kNodesPerWaitingInterval = 1000;
 // Above this, who is missing is found out once in that time and not at every join.
 inline constexpr std::size_t kExactWordsNodesMax = 64;
 // Places and spares of one run.
