@@ -70,6 +70,8 @@ inline constexpr std::chrono::seconds kLingerTimeout{1};
 // A node has two streams; a simulation may share a connection between some hundred nodes.
 inline constexpr int kStreamsPerConnectionMax = 1024;
 inline constexpr int kHeaderBytesMax = 8192;
+// Threads of a service that its streams are called back on (completion_threads.h).
+inline constexpr int kCompletionThreads = 8;
 
 // A file of certificates or a key; a bundle of every public authority has 200 KB.
 inline constexpr std::size_t kPemBytesMax = 1u << 20;

@@ -14,12 +14,12 @@ void PeerGuard::SetListener(Listener* listener) {
   listener_ = listener;
 }
 
-void PeerGuard::Called(const grpc::CallbackServerContext& context) {
+void PeerGuard::Called(const grpc::ServerContextBase& context) {
   absl::MutexLock lock(&mutex_);
   if (listener_ != nullptr) listener_->Proven(context.peer());
 }
 
-absl::Status PeerGuard::CheckNodeId(const grpc::CallbackServerContext& context,
+absl::Status PeerGuard::CheckNodeId(const grpc::ServerContextBase& context,
                                     const std::string& node_id) const {
   if (node_ids_ == NodeIds::kNotProven) return absl::OkStatus();
   const std::string expected = NodeUri(node_id);

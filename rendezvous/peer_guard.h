@@ -28,10 +28,10 @@ class PeerGuard {
   void SetListener(Listener* listener);
 
   // A call has begun.
-  void Called(const grpc::CallbackServerContext& context);
+  void Called(const grpc::ServerContextBase& context);
 
   // PERMISSION_DENIED if the peer's certificate was made for another node.
-  absl::Status CheckNodeId(const grpc::CallbackServerContext& context,
+  absl::Status CheckNodeId(const grpc::ServerContextBase& context,
                            const std::string& node_id) const;
 
  private:

@@ -3,19 +3,23 @@
 #pragma once
 
 #include "proto/ddprun.grpc.pb.h"
+#include "rendezvous/completion_threads.h"
 #include "rendezvous/peer_guard.h"
 #include "rendezvous/run_registry.h"
 
 namespace ddprun {
 
-class SessionService final : public v1::Rendezvous::CallbackService {
+class SessionService final
+    : public v1::Rendezvous::WithAsyncMethod_Session<v1::Rendezvous::Service> {
  public:
   SessionService(RunRegistry& registry, PeerGuard& guard) : registry_(registry), guard_(guard) {}
 
-  grpc::ServerBidiReactor<v1::Report, v1::Directive>* Session(
-      grpc::CallbackServerContext* context) override;
+  // Once the server is built.
+  void Serve(CompletionThreads& threads);
 
  private:
+  void Await(CompletionThreads& threads, grpc::ServerCompletionQueue& queue);
+
   RunRegistry& registry_;
   PeerGuard& guard_;
 };
