@@ -40,14 +40,14 @@ void Progress::Failed(std::string why) {
   if (failure_.empty()) failure_ = std::move(why);
 }
 
-bool Progress::WaitFor(Milestone milestone, milliseconds timeout) {
+bool Progress::WaitFor(Milestone milestone, int nodes, milliseconds timeout) {
   const auto at = static_cast<std::size_t>(milestone);
-  const auto over = [this, at]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return counts_[at] >= nodes_ || !failure_.empty();
+  const auto over = [this, at, nodes]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return counts_[at] >= nodes || !failure_.empty();
   };
   absl::MutexLock lock(&mutex_);
   mutex_.AwaitWithTimeout(absl::Condition(&over), absl::FromChrono(timeout));
-  return counts_[at] >= nodes_ && failure_.empty();
+  return counts_[at] >= nodes && failure_.empty();
 }
 
 std::string Progress::failure() {

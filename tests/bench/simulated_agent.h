@@ -37,7 +37,11 @@ class Progress {
   void Failed(std::string why);
 
   // Until all nodes are there, something failed, or `timeout` is over. True: all are there.
-  bool WaitFor(Milestone milestone, std::chrono::milliseconds timeout);
+  bool WaitFor(Milestone milestone, std::chrono::milliseconds timeout) {
+    return WaitFor(milestone, nodes_, timeout);
+  }
+  // The same for so many nodes.
+  bool WaitFor(Milestone milestone, int nodes, std::chrono::milliseconds timeout);
   std::string failure();
   int count(Milestone milestone);
   TimePoint last(Milestone milestone);

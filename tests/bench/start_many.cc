@@ -5,7 +5,7 @@
 // message takes the longer the more streams there are in a process.
 //
 //     start_many --target HOST:PORT --run-id NAME [--nodes 64] [--ranks 10] [--connections 64]
-//                [--processes 4] [--service-pid PID]
+//                [--processes 4] [--at-once N] [--service-pid PID]
 //                [--insecure | --tls-cert FILE --tls-key FILE --tls-ca FILE]
 //
 // Times are from the first agent's beginning to the last one's reaching a milestone: accepted by
@@ -13,7 +13,8 @@
 // barrier. The ranks are checked: each is given once and none is left out. Channels and
 // certificates are made before, since each node makes its own; connections are made within the
 // time. With the run's secret (DDPRUN_TOKEN) a certificate is one node's, so there are as many
-// connections as nodes.
+// connections as nodes, and their attempts to connect, each of which has five seconds, are more
+// than two cores can serve if all begin at once: --at-once.
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -55,6 +56,7 @@ struct Arguments {
   int ranks = 10;
   int connections = 64;
   int processes = 4;
+  int at_once = 1'000'000;
   SecurityOptions security;
 };
 
@@ -69,7 +71,8 @@ Arguments Parse(int argc, char** argv) {
   const std::map<std::string, int*> numbers = {{"--nodes", &arguments.nodes},
                                                {"--ranks", &arguments.ranks},
                                                {"--connections", &arguments.connections},
-                                               {"--processes", &arguments.processes}};
+                                               {"--processes", &arguments.processes},
+                                               {"--at-once", &arguments.at_once}};
   for (int i = 1; i < argc; ++i) {
     const std::string name = argv[i];
     const std::string value = i + 1 < argc ? argv[i + 1] : "";
@@ -183,16 +186,26 @@ class Part {
     }
   }
 
-  // Agents say that they are there while they wait, the first ones while the last ones begin.
+  // At most so many are on their way to being accepted at a time. Those that are here already say
+  // so while others begin.
   void BeginAll() {
     TimePoint beat = Clock::now() + kBeatInterval;
-    for (std::size_t i = 0; i < agents_.size(); ++i) {
-      agents_[i]->Begin();
-      const TimePoint now = Clock::now();
-      if (now < beat) continue;
-      for (std::size_t j = 0; j <= i; ++j) agents_[j]->BeatIfDue(now);
-      beat = Clock::now() + kBeatInterval;
+    for (int i = 0; i < static_cast<int>(agents_.size()); ++i) {
+      agents_[static_cast<std::size_t>(i)]->Begin();
+      const int accepted = i + 1 - Share(arguments_.at_once);
+      while (!progress_.WaitFor(Milestone::kAccepted, accepted, kBeatInterval)) {
+        if (!progress_.failure().empty()) Die(progress_.failure());
+        BeatIfDue(i, beat);
+      }
+      BeatIfDue(i, beat);
     }
+  }
+
+  void BeatIfDue(int begun, TimePoint& beat) {
+    const TimePoint now = Clock::now();
+    if (now < beat) return;
+    for (int i = 0; i <= begun; ++i) agents_[static_cast<std::size_t>(i)]->BeatIfDue(now);
+    beat = Clock::now() + kBeatInterval;
   }
 
   void WaitForAll(Milestone milestone) {
