@@ -63,7 +63,8 @@ Settlement CacheDirectory::ReadAll() {
   for (const auto& entry : unsettled_) before.push_back(entry.second);
   std::sort(before.begin(), before.end());
   before.erase(std::unique(before.begin(), before.end()), before.end());
-  return before.empty() ? kSettled : Begin(before);
+  if (before.empty()) return kSettled;
+  return before.size() == 1 ? before.front() : Begin(before);
 }
 
 Settlement CacheDirectory::Write(const std::vector<std::string>& keys, Change change,

@@ -75,6 +75,8 @@ inline constexpr int kStreamsPerConnectionMax = 1024;
 // Of gRPC's reflection, which holds one for each stream: a person has one tool open.
 inline constexpr int kReflectionThreadsMax = 8;
 inline constexpr int kHeaderBytesMax = 8192;
+// Threads of a service that its streams are called back on (completion_threads.h).
+inline constexpr int kCompletionThreads = 8;
 
 // A file of certificates or a key; a bundle of every public authority has 200 KB.
 inline constexpr std::size_t kPemBytesMax = 1u << 20;
@@ -88,9 +90,10 @@ inline constexpr std::chrono::seconds kKeepaliveInterval{5};
 inline constexpr std::chrono::seconds kKeepaliveTimeout{10};
 // How long after a failure the nodes may take to stop their workers before they count as lost.
 inline constexpr std::chrono::seconds kStopTimeout{60};
-// Nodes that wait are told of changed words at most this often: a thousand joins must not be a
-// million messages.
+// Nodes that wait are told of changed words at most this often, and in a large run once in so many
+// of these as it has thousands of nodes: joins must not be a million messages.
 inline constexpr std::chrono::seconds kWaitingInterval{1};
+inline constexpr std::size_t kNodesPerWaitingInterval = 1000;
 // Above this, who is missing is found out once in that time and not at every join.
 inline constexpr std::size_t kExactWordsNodesMax = 64;
 // Places and spares of one run.

@@ -14,7 +14,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <deque>
 #include <map>
 #include <optional>
 #include <set>
@@ -392,8 +391,11 @@ class Listener::Loop {
           continue;
         }
         refused = 0;
-        const int fd = it->second.front();
-        it->second.pop_front();
+        // The newest: where more come than can be served, the oldest has hardly any time left and
+        // would come to nothing in the middle of its handshake. It will be made again, and is new
+        // then.
+        const int fd = it->second.back();
+        it->second.pop_back();
         if (it->second.empty()) ready_.erase(it);
         const auto found = waiting_.find(fd);
         if (options_.peers != Peers::kSameUser)
@@ -441,8 +443,8 @@ class Listener::Loop {
   const std::size_t connections_max_;
   absl::flat_hash_map<int, Connection> waiting_;  // by descriptor
   std::set<Deadline> deadlines_;
-  std::map<std::string, std::deque<int>> ready_;  // by address; no empty queues
-  std::string turn_;                              // the address that was served last
+  std::map<std::string, std::vector<int>> ready_;  // by address, the newest last; none is empty
+  std::string turn_;                               // the address that was served last
   std::optional<Clock::time_point> accept_again_;
   Clock::time_point next_sweep_;
   Clock::time_point next_full_sweep_;

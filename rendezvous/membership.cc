@@ -627,10 +627,12 @@ void Stepper::TellWaiting(Member* newcomer) {
     state_.words_due.reset();
     return;
   }
-  const TimePoint due = state_.words_sent ? *state_.words_sent + kWaitingInterval : now_;
+  const auto intervals = static_cast<int>(1 + state_.members.size() / kNodesPerWaitingInterval);
+  const TimePoint due =
+      state_.words_sent ? *state_.words_sent + intervals * kWaitingInterval : now_;
   const bool all = now_ >= due;
   // Finding the words costs time in the number of nodes: a large run's nodes hear those of the last
-  // second.
+  // time.
   const bool exact = all || state_.words.empty() || state_.members.size() <= kExactWordsNodesMax;
   if (!exact) state_.words_due = due;
   if (exact) {

@@ -40,7 +40,7 @@ void PeerGuard::Called(const std::string& peer) {
   if (listener_ != nullptr) listener_->Proven(peer);
 }
 
-absl::Status PeerGuard::CheckNodeId(const grpc::CallbackServerContext& context,
+absl::Status PeerGuard::CheckNodeId(const grpc::ServerContextBase& context,
                                     const std::string& node_id) const {
   if (node_ids_ == NodeIds::kNotProven) return absl::OkStatus();
   const std::string expected = NodeUri(node_id);

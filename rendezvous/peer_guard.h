@@ -32,7 +32,7 @@ class PeerGuard {
   std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> MakeCallWatcher();
 
   // PERMISSION_DENIED if the peer's certificate was made for another node.
-  absl::Status CheckNodeId(const grpc::CallbackServerContext& context,
+  absl::Status CheckNodeId(const grpc::ServerContextBase& context,
                            const std::string& node_id) const;
 
  private:

@@ -55,9 +55,9 @@ void Run::TellJournalOfMutations() {
 
 std::optional<LinkId> Run::Admit(std::shared_ptr<DirectiveSink> sink, bool resume) {
   absl::MutexLock lock(&mutex_);
-  // A node that comes back may want the verdict; one that comes new need not wait for those who do
-  // not.
-  const bool nobody = resume ? membership_.members.empty() : membership_.links.empty();
+  // A node that comes back may want the verdict. One that comes new is of another run: those who
+  // are still here have their verdict, and their streams may take a while to end.
+  const bool nobody = !resume || membership_.members.empty();
   if (membership_.phase == RunPhase::kClosed && nobody) return std::nullopt;
   const LinkId link{++last_link_};
   sessions_.emplace(link, std::move(sink));

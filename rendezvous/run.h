@@ -61,8 +61,8 @@ class Run {
   const std::string& run_id() const { return run_id_; }
 
   // Membership. A link stays known until Closed(), since a stream ends some time after it was told
-  // to. Admit() takes the stream in, unless nothing is left of the run: then a new run must be made
-  // in its place.
+  // to. Admit() takes the stream in, unless the run is over for it: then a new run must be made in
+  // its place.
   std::optional<LinkId> Admit(std::shared_ptr<DirectiveSink> sink, bool resume);
   void Joined(LinkId link, const Join& join, TimePoint now);
   void Reported(LinkId link, const Report& report, TimePoint now);

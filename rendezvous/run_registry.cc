@@ -47,7 +47,11 @@ absl::StatusOr<RunRegistry::Place> RunRegistry::Admit(const Join& join,
         absl::StrCat("this rendezvous service has ", runs_.size(),
                      " runs, its limit; wait for one to end or start another service"));
   }
-  if (const auto it = runs_.find(name); it != runs_.end()) Forget(it->second);
+  if (const auto it = runs_.find(name); it != runs_.end()) {
+    const std::shared_ptr<Run> over = it->second;
+    Forget(over);
+    if (!over->drained()) replaced_.push_back(over);
+  }
   auto run = std::make_shared<Run>(
       name, [this](TimePoint deadline) { timer_.Arm(deadline); }, journal_.get());
   runs_.emplace(name, run);
@@ -115,6 +119,7 @@ std::optional<TimePoint> RunRegistry::Tick(TimePoint now) {
   std::vector<std::shared_ptr<Run>> runs;
   {
     absl::MutexLock lock(&mutex_);
+    runs = replaced_;
     for (const auto& entry : runs_) runs.push_back(entry.second);
   }
   std::optional<TimePoint> next;
@@ -132,9 +137,10 @@ std::optional<TimePoint> RunRegistry::Tick(TimePoint now) {
 }
 
 void RunRegistry::ForgetIfDrained(const std::shared_ptr<Run>& run) {
+  if (!run->drained()) return;
+  if (std::erase(replaced_, run) > 0) run_removed_.SignalAll();
   const auto it = runs_.find(run->run_id());
-  if (it == runs_.end() || it->second != run || !run->drained()) return;
-  Forget(run);
+  if (it != runs_.end() && it->second == run) Forget(run);
 }
 
 void RunRegistry::Forget(const std::shared_ptr<Run>& run) {
@@ -154,8 +160,9 @@ void RunRegistry::TakeSnapshot() ABSL_NO_THREAD_SAFETY_ANALYSIS {
 }
 
 bool RunRegistry::AnyEnding() {
-  return std::any_of(runs_.begin(), runs_.end(),
-                     [](const auto& entry) { return entry.second->ending(); });
+  return !replaced_.empty() || std::any_of(runs_.begin(), runs_.end(), [](const auto& entry) {
+    return entry.second->ending();
+  });
 }
 
 }  // namespace ddprun

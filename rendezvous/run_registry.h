@@ -64,6 +64,8 @@ class RunRegistry {
   absl::Mutex mutex_;  // taken before a run's own
   absl::CondVar run_removed_;
   absl::flat_hash_map<std::string, std::shared_ptr<Run>> runs_ ABSL_GUARDED_BY(mutex_);
+  // Over, and another run has their name; some of their nodes have not taken their verdict yet.
+  std::vector<std::shared_ptr<Run>> replaced_ ABSL_GUARDED_BY(mutex_);
 
   DeadlineTimer timer_;  // last: its thread uses all of the above
 };

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "rendezvous/addresses.h"
+#include "rendezvous/completion_threads.h"
 #include "rendezvous/file_journal.h"
 #include "rendezvous/grpc_channel.h"
 #include "rendezvous/introspection.h"
@@ -41,6 +42,7 @@ class RendezvousServerImpl final : public RendezvousServer {
     listener_.reset();
     // Nobody is waited for: those that are to hear a verdict were waited for in WaitUntilDrained().
     if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now());
+    if (threads_ != nullptr) threads_->Stop();
     local_store_->Close();
   }
 
@@ -60,8 +62,12 @@ class RendezvousServerImpl final : public RendezvousServer {
     builder.RegisterService(&session_service_);
     builder.RegisterService(&store_service_);
     acceptor_ = AddAcceptor(builder, credentials);
+    threads_ = std::make_unique<CompletionThreads>(builder);
     server_ = builder.BuildAndStart();
     if (server_ == nullptr) return false;
+    session_service_.Serve(*threads_);
+    store_service_.Serve(*threads_);
+    threads_->Start();
     SayServing(*server_);
     listener_ = std::make_unique<Listener>(std::move(socket), Listener::Options{.peers = peers},
                                            HandOverTo(*acceptor_));
@@ -90,6 +96,7 @@ class RendezvousServerImpl final : public RendezvousServer {
   StoreService store_service_;
   const std::shared_ptr<LocalStore> local_store_;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
+  std::unique_ptr<CompletionThreads> threads_;
   std::unique_ptr<grpc::Server> server_;  // its streams use all of the above
   std::unique_ptr<Listener> listener_;    // last: it uses the acceptor
 };

@@ -11,28 +11,39 @@
 #include "rendezvous/first_message_timer.h"
 #include "rendezvous/limits.h"
 #include "rendezvous/printable.h"
+#include "rendezvous/server_stream.h"
 #include "rendezvous/status_convert.h"
 #include "rendezvous/write_queue.h"
 
 namespace ddprun {
 namespace {
 
-using Reactor = grpc::ServerBidiReactor<v1::Report, v1::Directive>;
+using Stream = ServerStream<v1::Report, v1::Directive>;
 
 // One node's stream. It owns itself until OnDone; the run holds it too, to push to it.
-class SessionStream final : public Reactor,
+class SessionStream final : public Stream,
                             public DirectiveSink,
                             public std::enable_shared_from_this<SessionStream> {
  public:
-  SessionStream(RunRegistry& registry, PeerGuard& guard, grpc::CallbackServerContext* context)
-      : registry_(registry),
+  SessionStream(RunRegistry& registry, PeerGuard& guard, CompletionThreads& threads)
+      : Stream(threads),
+        registry_(registry),
         guard_(guard),
-        context_(context),
         out_([this](const v1::Directive* message) { StartWrite(message); },
              [this] { Finish(grpc::Status::OK); }) {}
 
-  void Begin() {
+  // `came`: sees to the next call.
+  void WaitForCall(SessionService& service, grpc::ServerCompletionQueue& queue,
+                   std::function<void()> came) {
     self_ = shared_from_this();
+    Stream::WaitForCall(service, &SessionService::RequestSession, queue,
+                        [this, came = std::move(came)] {
+                          came();
+                          Begin();
+                        });
+  }
+
+  void Begin() {
     // At once: it tells the client that a service is here, before there is anything to say.
     StartSendInitialMetadata();
     first_message_.Begin(shared_from_this(), [](SessionStream& self) {
@@ -46,7 +57,7 @@ class SessionStream final : public Reactor,
   void End() override { out_.Close(); }
   void Flush() override { out_.Flush(); }
 
-  // Reactor. Reads come one after another; writes and reads at the same time.
+  // Stream. Reads come one after another; writes and reads at the same time.
   void OnReadDone(bool ok) override {
     const bool in_time = first_message_.Came();
     if (!ok) {
@@ -79,7 +90,7 @@ class SessionStream final : public Reactor,
 
  private:
   void Enter(const Join& join) {
-    if (absl::Status status = guard_.CheckNodeId(*context_, join.node_id.value); !status.ok()) {
+    if (absl::Status status = guard_.CheckNodeId(context(), join.node_id.value); !status.ok()) {
       Refuse(std::move(status));
       return;
     }
@@ -100,7 +111,6 @@ class SessionStream final : public Reactor,
 
   RunRegistry& registry_;
   PeerGuard& guard_;
-  grpc::CallbackServerContext* const context_;  // valid until OnDone
   std::shared_ptr<SessionStream> self_;
   FirstMessageTimer<SessionStream> first_message_;
   v1::Report report_;
@@ -118,11 +128,13 @@ grpc::ServerUnaryReactor* Answered(grpc::CallbackServerContext& context,
 
 }  // namespace
 
-grpc::ServerBidiReactor<v1::Report, v1::Directive>* SessionService::Session(
-    grpc::CallbackServerContext* context) {
-  auto stream = std::make_shared<SessionStream>(registry_, guard_, context);
-  stream->Begin();
-  return stream.get();
+void SessionService::Serve(CompletionThreads& threads) {
+  for (const auto& queue : threads.queues()) Await(threads, *queue);
+}
+
+void SessionService::Await(CompletionThreads& threads, grpc::ServerCompletionQueue& queue) {
+  std::make_shared<SessionStream>(registry_, guard_, threads)
+      ->WaitForCall(*this, queue, [this, &threads, &queue] { Await(threads, queue); });
 }
 
 grpc::ServerUnaryReactor* SessionService::ReportLoss(grpc::CallbackServerContext* context,

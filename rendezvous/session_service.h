@@ -3,17 +3,24 @@
 #pragma once
 
 #include "proto/ddprun.grpc.pb.h"
+#include "rendezvous/completion_threads.h"
 #include "rendezvous/peer_guard.h"
 #include "rendezvous/run_registry.h"
 
 namespace ddprun {
 
-class SessionService final : public v1::Rendezvous::CallbackService {
+// The stream on queues of our own, the others on gRPC's.
+using SessionServiceBase =
+    v1::Rendezvous::WithAsyncMethod_Session<v1::Rendezvous::WithCallbackMethod_ReportLoss<
+        v1::Rendezvous::WithCallbackMethod_GetStatus<v1::Rendezvous::Service>>>;
+
+class SessionService final : public SessionServiceBase {
  public:
   SessionService(RunRegistry& registry, PeerGuard& guard) : registry_(registry), guard_(guard) {}
 
-  grpc::ServerBidiReactor<v1::Report, v1::Directive>* Session(
-      grpc::CallbackServerContext* context) override;
+  // Once the server is built.
+  void Serve(CompletionThreads& threads);
+
   grpc::ServerUnaryReactor* ReportLoss(grpc::CallbackServerContext* context,
                                        const v1::LossReport* message,
                                        v1::LossAnswer* answer) override;
@@ -22,6 +29,7 @@ class SessionService final : public v1::Rendezvous::CallbackService {
                                       v1::StatusAnswer* answer) override;
 
  private:
+  void Await(CompletionThreads& threads, grpc::ServerCompletionQueue& queue);
   absl::Status TakeLoss(const grpc::CallbackServerContext& context, const LossReport& report);
 
   RunRegistry& registry_;

@@ -14,11 +14,12 @@
 #include "rendezvous/first_message_timer.h"
 #include "rendezvous/limits.h"
 #include "rendezvous/printable.h"
+#include "rendezvous/server_stream.h"
 
 namespace ddprun {
 namespace {
 
-using Reactor = grpc::ServerBidiReactor<v1::StoreRequests, v1::StoreReplies>;
+using Stream = ServerStream<v1::StoreRequests, v1::StoreReplies>;
 
 grpc::Status ToGrpc(const absl::Status& status) {
   return {static_cast<grpc::StatusCode>(status.code()), std::string(status.message())};
@@ -26,20 +27,30 @@ grpc::Status ToGrpc(const absl::Status& status) {
 
 // One stream. It owns itself from Begin() until OnDone; its run holds it too. It is not read while
 // its peer does not take its answers.
-class ServiceStoreStream final : public Reactor,
+class ServiceStoreStream final : public Stream,
                                  public ReplySink,
                                  public std::enable_shared_from_this<ServiceStoreStream> {
  public:
-  ServiceStoreStream(RunRegistry& registry, PeerGuard& guard, grpc::CallbackServerContext* context)
-      : registry_(registry),
+  ServiceStoreStream(RunRegistry& registry, PeerGuard& guard, CompletionThreads& threads)
+      : Stream(threads),
+        registry_(registry),
         guard_(guard),
-        context_(context),
         out_([this](v1::StoreReplies* message) { return Fill(message); },
              [this](const v1::StoreReplies* message) { StartWrite(message); },
              [this] { Finish(EndStatus()); }) {}
 
-  void Begin() {
+  // `came`: sees to the next call.
+  void WaitForCall(StoreService& service, grpc::ServerCompletionQueue& queue,
+                   std::function<void()> came) {
     self_ = shared_from_this();
+    Stream::WaitForCall(service, &StoreService::RequestExchange, queue,
+                        [this, came = std::move(came)] {
+                          came();
+                          Begin();
+                        });
+  }
+
+  void Begin() {
     StartSendInitialMetadata();
     first_message_.Begin(shared_from_this(), [](ServiceStoreStream& self) {
       self.End(absl::DeadlineExceededError("the stream's first request did not come in time"));
@@ -64,7 +75,7 @@ class ServiceStoreStream final : public Reactor,
   }
   void Flush() override { out_.Flush(); }
 
-  // Reactor. Reads come one after another; writes and reads at the same time.
+  // Stream. Reads come one after another; writes and reads at the same time.
   void OnReadDone(bool ok) override {
     const bool in_time = first_message_.Came();
     if (!ok) {
@@ -125,7 +136,7 @@ class ServiceStoreStream final : public Reactor,
                        ", the service speaks protocol ", kProtocolVersion,
                        "; install the same ddprun on all nodes"));
     }
-    if (absl::Status status = guard_.CheckNodeId(*context_, hello.node_id()); !status.ok()) {
+    if (absl::Status status = guard_.CheckNodeId(context(), hello.node_id()); !status.ok()) {
       return status;
     }
     std::shared_ptr<Run> run = registry_.Find(hello.run_id());
@@ -160,7 +171,6 @@ class ServiceStoreStream final : public Reactor,
 
   RunRegistry& registry_;
   PeerGuard& guard_;
-  grpc::CallbackServerContext* const context_;  // valid until OnDone
   std::shared_ptr<ServiceStoreStream> self_;
   FirstMessageTimer<ServiceStoreStream> first_message_;
   std::shared_ptr<Run> run_;  // set by the first message, on the reading side only
@@ -177,11 +187,13 @@ class ServiceStoreStream final : public Reactor,
 
 }  // namespace
 
-grpc::ServerBidiReactor<v1::StoreRequests, v1::StoreReplies>* StoreService::Exchange(
-    grpc::CallbackServerContext* context) {
-  auto stream = std::make_shared<ServiceStoreStream>(registry_, guard_, context);
-  stream->Begin();
-  return stream.get();
+void StoreService::Serve(CompletionThreads& threads) {
+  for (const auto& queue : threads.queues()) Await(threads, *queue);
+}
+
+void StoreService::Await(CompletionThreads& threads, grpc::ServerCompletionQueue& queue) {
+  std::make_shared<ServiceStoreStream>(registry_, guard_, threads)
+      ->WaitForCall(*this, queue, [this, &threads, &queue] { Await(threads, queue); });
 }
 
 }  // namespace ddprun

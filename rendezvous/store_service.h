@@ -4,19 +4,22 @@
 #pragma once
 
 #include "proto/ddprun.grpc.pb.h"
+#include "rendezvous/completion_threads.h"
 #include "rendezvous/peer_guard.h"
 #include "rendezvous/run_registry.h"
 
 namespace ddprun {
 
-class StoreService final : public v1::Store::CallbackService {
+class StoreService final : public v1::Store::WithAsyncMethod_Exchange<v1::Store::Service> {
  public:
   StoreService(RunRegistry& registry, PeerGuard& guard) : registry_(registry), guard_(guard) {}
 
-  grpc::ServerBidiReactor<v1::StoreRequests, v1::StoreReplies>* Exchange(
-      grpc::CallbackServerContext* context) override;
+  // Once the server is built.
+  void Serve(CompletionThreads& threads);
 
  private:
+  void Await(CompletionThreads& threads, grpc::ServerCompletionQueue& queue);
+
   RunRegistry& registry_;
   PeerGuard& guard_;
 };

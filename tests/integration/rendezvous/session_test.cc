@@ -104,6 +104,20 @@ TEST(SessionTest, AFailureStopsAllNodesAndEveryoneHearsTheSameVerdict) {
   for (const Verdict& verdict : verdicts) EXPECT_EQ(verdict, verdicts[0]);
 }
 
+// Whoever starts again at once need not wait until the others have ended their streams.
+TEST(SessionTest, ANewNodeAfterTheVerdictIsOfAnotherRun) {
+  auto server = StartServer();
+  TestNode a(server->target(), MakeJoin("a", 1));
+  ASSERT_TRUE(a.Next<Start>());
+  a.Send(NodeSucceeded{RoundId{1}});
+  // Its stream has not ended: the node is slow to take its leave.
+  ASSERT_TRUE(a.Next<Finish>());
+  TestNode b(server->target(), MakeJoin("a", 1));
+  EXPECT_EQ(b.Next<Start>()->round, RoundId{1});
+  b.Send(NodeSucceeded{RoundId{1}});
+  EXPECT_TRUE(b.Next<Finish>()->verdict.success);
+}
+
 TEST(SessionTest, ARestartKeepsRanksAndTakesNewPorts) {
   auto server = StartServer();
   Join join_a = MakeJoin("a", 2);

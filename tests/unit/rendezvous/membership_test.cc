@@ -162,6 +162,19 @@ TEST(FormingTest, ChangedWordsAreHeldBackAndThenSent) {
   EXPECT_EQ(NextDeadline(run.state), *due + seconds(59));
 }
 
+TEST(FormingTest, WordsOfALargeRunAreHeldBackForLonger) {
+  TestRun run;
+  const LinkId first = run.Joins("first", {.nodes = 3000});
+  for (int i = 1; i < 2 * static_cast<int>(kNodesPerWaitingInterval); ++i) {
+    run.Joins(std::to_string(i), {.nodes = 3000});
+  }
+  EXPECT_EQ(NextDeadline(run.state), run.now + 3 * kWaitingInterval);
+  run.TicksAt(run.now + 2 * kWaitingInterval);
+  EXPECT_FALSE(run.Sent<Waiting>(first));
+  run.TicksAt(run.now + kWaitingInterval);
+  EXPECT_EQ(run.Sent<Waiting>(first)->reason, "waiting for 1000 of 3000 nodes");
+}
+
 TEST(FormingTest, TheJoinDeadlineClosesTheRun) {
   TestRun run;
   const LinkId a = run.Joins("a", {.nodes = 3, .node_rank = 1});

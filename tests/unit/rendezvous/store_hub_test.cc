@@ -85,6 +85,7 @@ TEST(StoreHubResumeTest, AnAnswerOfWhichTheOperationIsNotKnownIsGivenAgain) {
   t.hub.Resume({"a"}, t.now);
   t.last_peer = 1;
   const StorePeer a = t.Open("a", 2, {4});
+  t.Heard(a);  // it is said at once, and means nothing to a node that has not asked again yet
   EXPECT_EQ(t.Do(a, 4, WaitingOp(V::kQueuePop, {"q"})).result.values[0], "popped");
 }
 
