@@ -104,7 +104,7 @@ void SimService::OnMessage(SimStream stream, SimMessage message) {
 }
 
 std::optional<LinkId> SimService::Admit(Run& run, bool resume, SimStream stream) {
-  const bool nobody = resume ? run.state.members.empty() : run.state.links.empty();
+  const bool nobody = !resume || run.state.members.empty();
   if (run.state.phase == RunPhase::kClosed && nobody) return std::nullopt;
   const LinkId link{++run.last_link};
   run.sessions.emplace(link, stream);
