@@ -537,11 +537,21 @@ void Invariants::Mutated(const StoreOp& op, RoundId of_run, RoundId of_store) {
   Judge(store_.Mutated(op.round, of_run, of_store));
 }
 
+void Invariants::StoreIsOf(RoundId of_run, RoundId of_store) {
+  if (of_run == of_store) return;
+  Fail("rounds-are-apart",
+       absl::StrCat("the run is in ", Name(of_run), " and its store in ", Name(of_store)));
+}
+
 // ---- In the end
 
 void Invariants::NotEnded(const std::string& who, const std::string& state) {
   Fail("all-end-in-time",
        absl::StrCat("the faults are over for long, and ", who, " is still ", state));
+}
+
+void Invariants::Spins() {
+  Fail("nobody-waits-for-ever", "somebody is called again and again for a deadline that is over");
 }
 
 void Invariants::Ended(const NodeId& node, const std::string& words) {

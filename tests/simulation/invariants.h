@@ -44,9 +44,13 @@ class Invariants {
   void Answered(const StoreInvariants::Asked& asked, const StoreResult& result);
   void Met(const NodeId& node, const Start& start);
   void Mutated(const StoreOp& op, RoundId of_run, RoundId of_store);
+  // After a step, and after a replay.
+  void StoreIsOf(RoundId of_run, RoundId of_store);
   // The faults are over, and so is the time in which all must end.
   void NotEnded(const std::string& who, const std::string& state);
   void Ended(const NodeId& node, const std::string& words);
+  // Time does not pass any more.
+  void Spins();
   void ReplayedOtherwise(SimRunNumber run);
 
   bool ok() const { return failure_.empty(); }

@@ -74,9 +74,21 @@ def judge(build, path):
     linked = run(link_command(build, mutated, program), cwd=build)
     if linked.returncode != 0:
         return False, "does not link: " + linked.stderr[-2000:]
+    # Nothing of it is kept: a hundred programs would fill a disk.
+    try:
+        return play(program)
+    finally:
+        for path in (program, mutated):
+            path.unlink()
+
+
+def play(program):
     scenarios = [str(scenario) for scenario in sorted((HERE / "scenarios").glob("*.txt"))]
     for arguments in (["--seeds", str(SEEDS), "--threads", "1"], scenarios):
-        played = run([str(program), *arguments])
+        try:
+            played = run([str(program), *arguments])
+        except subprocess.TimeoutExpired:
+            return False, f"does not end within {TIMEOUT_S} s"
         if played.returncode not in (0, 1):
             return False, f"ends with {played.returncode}: {played.stderr[-500:]}"
         if played.returncode == 1:
@@ -89,10 +101,11 @@ def main():
     build = pathlib.Path(sys.argv[1]).resolve()
     paths = [path for path in sorted((HERE / "mutants").glob("*.txt")) if not sys.argv[2:] or path.stem in sys.argv[2:]]
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
-        verdicts = list(pool.map(lambda path: judge(build, path), paths))
-    for path, (caught, words) in zip(paths, verdicts):
-        print(f"{'caught' if caught else 'NOT CAUGHT'}: {path.stem}: {words}")
-    missed = sum(not caught for caught, _ in verdicts)
+        verdicts = []
+        for path, (caught, words) in zip(paths, pool.map(lambda path: judge(build, path), paths)):
+            print(f"{'caught' if caught else 'NOT CAUGHT'}: {path.stem}: {words}", flush=True)
+            verdicts.append(caught)
+    missed = verdicts.count(False)
     print(f"{len(paths) - missed} of {len(paths)} caught")
     return 1 if missed or not paths else 0
 

@@ -78,11 +78,13 @@ class Planner {
                   {"term-timeout", OneOf<std::string>({"1s", "5s", "70s"})},
                   {"work", OneOf<std::string>({"10ms", "1s", "5s", "20s"})},
                   {"collective", OneOf<std::string>({"0s", "100ms", "20s"})},
+                  {"hang", OneOf<std::string>({"0", "0.1"})},
                   {"snapshot-after", OneOf<std::string>({"5", "30", "100000"})}};
     ScenarioLine& network = Add("network", {});
     network.values = {{"delay", OneOf<std::string>({"200us", "2ms", "100ms"})},
                       {"resend", OneOf<std::string>({"0", "0", "0.02"})},
                       {"break", OneOf<std::string>({"0", "0", "0.002", "0.02"})},
+                      {"silence-min", OneOf<std::string>({"500ms", "10s"})},
                       {"silence", OneOf<std::string>({"2s", "15s"})}};
   }
 
@@ -106,7 +108,7 @@ class Planner {
   void Fault(Duration end) {
     const Duration at = random_.Between(Duration(0), end);
     const Duration until = std::min(end, at + random_.Between(Duration(1), kLastsMax));
-    switch (random_.Below(12)) {
+    switch (random_.Below(14)) {
       case 0:
       case 1:
       case 2: {
@@ -159,6 +161,20 @@ class Planner {
           At(at, with_machine ? "crash-machine" : "crash", {who});
           At(until, "start", {who});
         }
+        return;
+      }
+      case 11:
+      case 12: {
+        // The service changes while one cannot see it.
+        if (hosted_) return;
+        const std::string who = AnyNode();
+        const Duration crash = at + random_.Between(Duration(0), milliseconds(500));
+        const Duration start = crash + random_.Between(Duration(0), milliseconds(500));
+        if (start >= end) return;
+        At(at, "cut", {who, "service"});
+        At(crash, "crash", {"service"});
+        At(start, "start", {"service"});
+        At(until, "heal", {who, "service"});
         return;
       }
       default:

@@ -14,9 +14,6 @@ namespace {
 // Of workers that do as they are told, until they have ended.
 constexpr std::chrono::milliseconds kTermMax{300};
 constexpr std::chrono::milliseconds kKillMax{5};
-constexpr double kIgnoresTerm = 0.03;
-// Between a worker's answer and its next question.
-constexpr std::chrono::milliseconds kPauseMax{400};
 constexpr int kPortFirst = 20'000;
 
 }  // namespace
@@ -204,14 +201,13 @@ void SimAgent::Spawn(const Start& start) {
   for (std::size_t i = 0; i < workers_.size(); ++i) {
     Worker& worker = workers_[i];
     worker.lives = true;
-    worker.ignores_term = random_.Chance(kIgnoresTerm);
+    worker.ignores_term = random_.Chance(settings_.hang);
     worker.since = clock_.now();
     worker.id = StoreWorker{++last_worker_};
     worker.script.emplace(start.round, start.rank_first + static_cast<int>(i), start.world_size,
                           random_.Fork());
     worker.end = clock_.After(
-        random_.Between(Duration(1), kPauseMax), [this, i] { Ask(i, nullptr); },
-        network_.Timers(place_.self));
+        worker.script->Pause(), [this, i] { Ask(i, nullptr); }, network_.Timers(place_.self));
   }
 }
 
@@ -247,7 +243,7 @@ void SimAgent::Answer(StoreWorker id, const StoreResult& result) {
       return;
     }
     worker.end = clock_.After(
-        random_.Between(Duration(1), kPauseMax), [this, i, result] { Ask(i, &result); },
+        worker.script->Pause(), [this, i, result] { Ask(i, &result); },
         network_.Timers(place_.self));
     return;
   }
@@ -285,7 +281,12 @@ void SimAgent::WorkerEnds(std::size_t index, Outcome outcome) {
 
 void SimAgent::SignalWorkers(bool kill) {
   for (std::size_t i = 0; i < workers_.size(); ++i) {
-    if (!kill && workers_[i].ignores_term) continue;
+    if (!kill && workers_[i].ignores_term) {
+      // It hangs.
+      workers_[i].dying = true;
+      clock_.Cancel(workers_[i].end);
+      continue;
+    }
     EndWorker(i, random_.Between(Duration(1), kill ? kKillMax : kTermMax),
               Signaled{kill ? SIGKILL : SIGTERM});
   }

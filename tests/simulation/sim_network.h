@@ -295,6 +295,8 @@ class SimNetwork {
         return;
       case Kind::kConnected:
         of.connected = true;
+        // The other side may have given up meanwhile.
+        ReconsiderStream(stream);
         endpoint->OnConnected(stream);
         return;
       case Kind::kMessage:

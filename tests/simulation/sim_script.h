@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <string>
 
@@ -17,11 +18,12 @@ namespace ddprun {
 class SimScript {
  public:
   SimScript(RoundId round, int rank, int world_size, SimRandom random)
-      : round_(round),
-        rank_(rank),
-        world_size_(world_size),
-        random_(random),
-        turns_(1 + random_.Below(4)) {}
+      : round_(round), rank_(rank), world_size_(world_size), random_(random) {
+    constexpr std::uint64_t kTurns[] = {1, 3, 12};
+    turns_ = kTurns[random_.Below(std::size(kTurns))];
+    constexpr int kPausesMs[] = {1, 100, 400, 2000};
+    pause_max_ = std::chrono::milliseconds(kPausesMs[random_.Below(std::size(kPausesMs))]);
+  }
 
   // Given the last answer, if there was a question. Nothing: it has asked all.
   std::optional<StoreOp> Next(const StoreResult* last) {
@@ -42,14 +44,25 @@ class SimScript {
   }
   // The barrier is behind it.
   bool has_met() const { return step_ >= 4; }
+  // Until its next question.
+  Duration Pause() { return random_.Between(Duration(1), pause_max_); }
 
  private:
+  // Either it does some of everything, or it looks again and again at one key, which its node may
+  // then answer from what it keeps.
   std::optional<StoreOp> Turn() {
     if (turns_ == 0) return std::nullopt;
-    switch (turn_step_++) {
-      case 0:
-        peer_ = random_.Below(static_cast<std::uint64_t>(world_size_));
-        return Get(absl::StrCat("r", peer_));
+    if (turn_step_ == 0) {
+      peer_ = random_.Below(static_cast<std::uint64_t>(world_size_));
+      watches_ = random_.Chance(0.4);
+    }
+    const int turn_step = turn_step_++;
+    if (watches_ ? turn_step == kLooks : turn_step == 5) {
+      turn_step_ = 0;
+      --turns_;
+    }
+    if (watches_) return Get(absl::StrCat("r", peer_));
+    switch (turn_step) {
       case 1:
         return Add("count");
       case 2:
@@ -59,8 +72,6 @@ class SimScript {
       case 4:
         return Queue(StoreVerb::kQueuePop);
       default:
-        turn_step_ = 0;
-        --turns_;
         return Get(absl::StrCat("r", peer_));
     }
   }
@@ -94,11 +105,15 @@ class SimScript {
     return op;
   }
 
+  static constexpr int kLooks = 8;
+
   RoundId round_;
   int rank_;
   int world_size_;
   SimRandom random_;
-  std::uint64_t turns_;
+  std::uint64_t turns_ = 0;
+  Duration pause_max_{0};
+  bool watches_ = false;
   int step_ = 0;
   int turn_step_ = 0;
   std::uint64_t peer_ = 0;

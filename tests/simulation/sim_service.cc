@@ -104,7 +104,7 @@ void SimService::OnMessage(SimStream stream, SimMessage message) {
 }
 
 std::optional<LinkId> SimService::Admit(Run& run, bool resume, SimStream stream) {
-  const bool nobody = resume ? run.state.members.empty() : run.state.links.empty();
+  const bool nobody = !resume || run.state.members.empty();
   if (run.state.phase == RunPhase::kClosed && nobody) return std::nullopt;
   const LinkId link{++run.last_link};
   run.sessions.emplace(link, stream);
@@ -242,6 +242,7 @@ void SimService::StepRun(const std::shared_ptr<Run>& run, MembershipEvent event)
       Perform(*run, node, effect);
     });
   }
+  invariants_.StoreIsOf(run->state.round, run->hub.round());
   Release();
   Arm();
 }
@@ -368,6 +369,7 @@ void SimService::Recover() {
     if (Fingerprint(replayed.membership) != fingerprints[number])
       invariants_.ReplayedOtherwise(number);
     runs.push_back(AddRun(number, std::move(replayed)));
+    invariants_.StoreIsOf(runs.back()->state.round, runs.back()->hub.round());
     states[number] = &runs.back()->state;
   }
   invariants_.Recovered(states);

@@ -27,6 +27,8 @@ struct SimSettings {
   Duration work = std::chrono::seconds(10);
   // Workers whose peers have died fail after at most this; 0: they hang until they are stopped.
   Duration collective{0};
+  // How many of the workers hang when they are told to end.
+  double hang = 0;
   // Until the disk has what was written.
   Duration disk_max = std::chrono::milliseconds(5);
   // A snapshot is taken after this many records.

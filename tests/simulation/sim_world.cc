@@ -18,6 +18,8 @@ namespace {
 // After the last fault everything is over by then: the longest wait that there is, to come back to
 // a service with a journal, and several rounds after it.
 constexpr std::chrono::hours kSettleTimeout{1};
+// Far more than all processes have to do at once.
+constexpr int kEventsOfMomentMax = 20'000;
 
 std::string Name(Phase phase) {
   switch (phase) {
@@ -107,8 +109,16 @@ absl::Status SimWorld::Play(const std::vector<ScenarioLine>& scenario) {
       scenario, [this, start](Duration since) { return PassUntil(start + since); }, verbs);
 }
 
+bool SimWorld::RunNextUntil(TimePoint time) {
+  const TimePoint before = clock_.now();
+  if (!clock_.RunNextUntil(time)) return false;
+  events_of_moment_ = clock_.now() == before ? events_of_moment_ + 1 : 0;
+  if (events_of_moment_ > kEventsOfMomentMax) invariants_.Spins();
+  return true;
+}
+
 absl::Status SimWorld::PassUntil(TimePoint time) {
-  while (invariants_.ok() && clock_.RunNextUntil(time)) {
+  while (invariants_.ok() && RunNextUntil(time)) {
   }
   if (!invariants_.ok()) return absl::InternalError(invariants_.failure());
   clock_.RunUntil(time);
@@ -133,6 +143,7 @@ absl::Status SimWorld::Run(const ScenarioLine& line) {
   int snapshot_after = static_cast<int>(s.snapshot_after);
   status.Update(Into(line, "restarts", s.restarts));
   status.Update(Into(line, "snapshot-after", snapshot_after));
+  status.Update(Into(line, "hang", s.hang));
   s.snapshot_after = static_cast<std::uint64_t>(snapshot_after);
   status.Update(TimeInto(line, "lease", s.lease));
   status.Update(TimeInto(line, "last-call", s.last_call));
@@ -157,6 +168,7 @@ absl::Status SimWorld::Network(const ScenarioLine& line) {
   SimNetworkOptions& n = settings_.network;
   absl::Status status = TimeInto(line, "delay", n.delay_max);
   status.Update(TimeInto(line, "silence", n.silence_max));
+  status.Update(TimeInto(line, "silence-min", n.silence_min));
   status.Update(Into(line, "resend", n.resend));
   status.Update(Into(line, "break", n.break_stream));
   n.silence_min = std::min(n.silence_min, n.silence_max);
@@ -367,7 +379,7 @@ bool SimWorld::AllEnded() const {
 
 absl::Status SimWorld::Settle() {
   const TimePoint deadline = clock_.now() + kSettleTimeout;
-  while (invariants_.ok() && !AllEnded() && clock_.RunNextUntil(deadline)) {
+  while (invariants_.ok() && !AllEnded() && RunNextUntil(deadline)) {
   }
   for (const auto& [name, node] : nodes_) {
     if (network_->IsRunning(node.process))
@@ -443,7 +455,7 @@ absl::Status SimWorld::Await(const ScenarioLine& line) {
   while (true) {
     const absl::Status status = Expect(line);
     if (status.ok() || absl::IsInvalidArgument(status)) return status;
-    if (!invariants_.ok() || !clock_.RunNextUntil(deadline)) return status;
+    if (!invariants_.ok() || !RunNextUntil(deadline)) return status;
   }
 }
 

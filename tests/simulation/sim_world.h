@@ -63,6 +63,7 @@ class SimWorld {
   void AgentEnded(Node& node);
   void LetServiceEnd(TimePoint deadline);
   void WorkersDied(const Node& node, const Start& start);
+  bool RunNextUntil(TimePoint time);
   absl::Status PassUntil(TimePoint time);
   bool AllEnded() const;
   std::map<std::string, std::string> Look(const std::string& name);
@@ -77,6 +78,7 @@ class SimWorld {
   SimProcess service_process_{};
   std::unique_ptr<SimService> service_;
   std::map<std::string, Node> nodes_;
+  int events_of_moment_ = 0;
 };
 
 }  // namespace ddprun
