@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "rendezvous/join_rules.h"
 #include "rendezvous/limits.h"
+#include "rendezvous/seating.h"
 
 namespace ddprun {
 namespace {
@@ -80,7 +81,6 @@ class Stepper {
 
   // Transitions.
   void SealIfReady();
-  std::vector<Member*> Choose();
   void Seal(std::vector<Member*> chosen);
   void Break(Failure cause);
   void AdvanceIfStopped();
@@ -88,7 +88,6 @@ class Stepper {
   void CloseWithFailure(Failure cause);
   void Close(Verdict verdict);
 
-  void GiveRanks(std::vector<Member*>& chosen);
   Start StartOf(const Member& member) const;
   void TellWaiting(Member* newcomer = nullptr);
   void Tell(Member& member);
@@ -317,8 +316,10 @@ void Stepper::Link(LinkId link, Member& member) {
   const auto lease = state_.rules->lease;
   if (lease.count() > 0 && !state_.lease_due) state_.lease_due = now_ + lease;
   Send(link,
-       Accepted{
-           .lease = lease, .heartbeat = lease / kHeartbeatsPerLease, .durable = state_.durable});
+       // Without a lease a stream's end is its node's end, whoever writes it down.
+       Accepted{.lease = lease,
+                .heartbeat = lease / kHeartbeatsPerLease,
+                .durable = state_.durable && lease.count() > 0});
 }
 
 void Stepper::SetPhase(Member& member, MemberPhase phase) {
@@ -463,28 +464,15 @@ void Stepper::SealIfReady() {
     state_.last_call_due = std::min(now_ + state_.rules->last_call, state_.deadline);
   }
   if (!full && now_ < *state_.last_call_due) return;
-  std::vector<Member*> chosen = Choose();
+  std::vector<Member*> chosen = ChooseForRound(state_);
   // One that is away keeps its place until its lease is over.
   const bool all_here = std::all_of(chosen.begin(), chosen.end(),
                                     [](const Member* member) { return member->link.has_value(); });
   if (all_here) Seal(std::move(chosen));
 }
 
-// Those who had a place keep it; the others take what is left in the order of joining.
-std::vector<Member*> Stepper::Choose() {
-  std::vector<Member*> members;
-  members.reserve(state_.members.size());
-  for (auto& entry : state_.members) members.push_back(&entry.second);
-  std::sort(members.begin(), members.end(), [](const Member* a, const Member* b) {
-    return std::pair(!a->seated, a->order) < std::pair(!b->seated, b->order);
-  });
-  const auto places = static_cast<std::size_t>(state_.rules->nodes_max);
-  if (members.size() > places) members.resize(places);
-  return members;
-}
-
 void Stepper::Seal(std::vector<Member*> chosen) {
-  GiveRanks(chosen);
+  GiveRanks(state_, chosen);
   Start start;
   start.round = state_.round;
   start.run_id = state_.run_id;
@@ -570,47 +558,6 @@ void Stepper::Close(Verdict verdict) {
 }
 
 // ---- Parts
-
-// Sorts `chosen` by the ranks given. In a round with all places those who asked for a rank have it,
-// and those who had one keep it; the others take what is free, the lowest first, in the order in
-// which they joined. A smaller round has the ranks below its size only: whoever is above moves.
-void Stepper::GiveRanks(std::vector<Member*>& chosen) {
-  const auto size = static_cast<int>(chosen.size());
-  std::vector<Member*> by_rank(chosen.size(), nullptr);
-  const auto take = [&](Member* member, std::optional<int> rank) {
-    if (!rank || *rank >= size || by_rank[static_cast<std::size_t>(*rank)] != nullptr) return false;
-    by_rank[static_cast<std::size_t>(*rank)] = member;
-    return true;
-  };
-  std::vector<Member*> held;
-  for (Member* member : chosen) {
-    if (!take(member, member->join.node_rank)) held.push_back(member);
-  }
-  std::vector<Member*> free;
-  for (Member* member : held) {
-    if (!take(member, member->node_rank)) free.push_back(member);
-  }
-  std::sort(free.begin(), free.end(),
-            [](const Member* a, const Member* b) { return a->order < b->order; });
-  auto next = by_rank.begin();
-  for (Member* member : free) {
-    next = std::find(next, by_rank.end(), nullptr);
-    *next = member;
-  }
-  state_.places.clear();
-  for (int rank = 0; rank < size; ++rank) {
-    Member* member = by_rank[static_cast<std::size_t>(rank)];
-    member->node_rank = rank;
-    state_.places.emplace(rank, member->join.node_id);
-  }
-  // What spares asked for stays asked for, where nobody has it.
-  for (auto& [id, member] : state_.members) {
-    if (member.node_rank && state_.places.try_emplace(*member.node_rank, id).first->second != id) {
-      member.node_rank.reset();
-    }
-  }
-  chosen = std::move(by_rank);
-}
 
 Start Stepper::StartOf(const Member& member) const {
   Start start = *state_.start;

@@ -162,6 +162,16 @@ TEST(SpareTest, ARankThatASmallerRoundDoesNotHaveIsKeptForWhoAskedForIt) {
 
 // ---- Leases
 
+// A node without a lease is not waited for, so it must not wait for the service either.
+TEST(DurableTest, ToldToThoseWhoMayComeBack) {
+  for (const milliseconds lease : {milliseconds(0), milliseconds(500)}) {
+    TestRun run;
+    run.state.durable = true;
+    const LinkId link = run.Joins("a", {.nodes = 1, .lease = lease});
+    EXPECT_EQ(run.Sent<Accepted>(link)->durable, lease.count() > 0);
+  }
+}
+
 class LeaseTest : public ::testing::Test {
  protected:
   void Seal(int restarts = 1) {
