@@ -28,8 +28,11 @@ class PeerGuard {
   // nullptr: it ends.
   void SetListener(Listener* listener);
 
-  // For ServerBuilder: tells the listener of every call that begins, of whichever service.
+  // For ServerBuilder: tells the listener of every call that begins, of whichever service. But of
+  // the streams on completion queues of our own, whose peer gRPC 1.51 does not know yet at that
+  // time: these must say so themselves.
   std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> MakeCallWatcher();
+  void Called(const std::string& peer);
 
   // PERMISSION_DENIED if the peer's certificate was made for another node.
   absl::Status CheckNodeId(const grpc::ServerContextBase& context,
@@ -37,8 +40,6 @@ class PeerGuard {
 
  private:
   class CallWatcher;
-
-  void Called(const std::string& peer);
 
   const NodeIds node_ids_;
   absl::Mutex mutex_;

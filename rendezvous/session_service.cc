@@ -44,6 +44,7 @@ class SessionStream final : public Stream,
   }
 
   void Begin() {
+    guard_.Called(context().peer());
     // At once: it tells the client that a service is here, before there is anything to say.
     StartSendInitialMetadata();
     first_message_.Begin(shared_from_this(), [](SessionStream& self) {

@@ -51,6 +51,7 @@ class ServiceStoreStream final : public Stream,
   }
 
   void Begin() {
+    guard_.Called(context().peer());
     StartSendInitialMetadata();
     first_message_.Begin(shared_from_this(), [](ServiceStoreStream& self) {
       self.End(absl::DeadlineExceededError("the stream's first request did not come in time"));

@@ -13,6 +13,7 @@
 #include "absl/synchronization/notification.h"
 #include "proto/ddprun.grpc.pb.h"
 #include "rendezvous/grpc_channel.h"
+#include "rendezvous/limits.h"
 #include "rendezvous/store_client.h"
 #include "rendezvous/store_upstream.h"
 #include "tests/integration/rendezvous/raw_server.h"
@@ -152,6 +153,24 @@ TEST(SecurityTest, AnotherNodesIdIsRefusedByTheStoreToo) {
   auto server = ServeToken();
   EXPECT_EQ(StoreEnd(*server, "id-b").code(), absl::StatusCode::kPermissionDenied);
   EXPECT_EQ(StoreEnd(*server, "id-a").code(), absl::StatusCode::kNotFound);
+}
+
+// A handshake that has led to a stream makes room for another. If each kept its room until its time
+// is over, the last of these would wait for twice that time.
+TEST(SecurityTest, MoreNodesAtOnceThanHandshakesFromOneAddress) {
+  constexpr int kNodes = 2 * static_cast<int>(kHandshakesPerAddressMax) + 2;
+  auto server = ServeToken();
+  std::vector<std::unique_ptr<TestNode>> nodes;
+  for (int i = 0; i < kNodes; ++i) {
+    const std::string name = "n" + std::to_string(i);
+    nodes.push_back(std::make_unique<TestNode>(server->target(), MakeJoin(name, kNodes),
+                                               kEventDeadline, NodeOf(kOne, "id-" + name)));
+  }
+  const auto deadline = std::chrono::steady_clock::now() + 2 * kHandshakeTimeout;
+  for (const auto& node : nodes) {
+    const auto rest = deadline - std::chrono::steady_clock::now();
+    ASSERT_TRUE(node->Next<Start>(std::chrono::ceil<std::chrono::milliseconds>(rest)));
+  }
 }
 
 TEST(SecurityTest, OnesOwnCertificates) {
