@@ -273,7 +273,10 @@ void Run::Push(Word word, Afterwards& afterwards) {
 // too.
 void Run::Perform(Afterwards afterwards) {
   if (journal_ != nullptr && afterwards.says) {
-    if (!journal_->Commit(afterwards.record)) return;
+    if (!journal_->Commit(afterwards.record)) {
+      DropHeld();
+      return;
+    }
     Release(afterwards);
   }
   for (const auto& sink : afterwards.sessions) sink->Flush();
@@ -295,6 +298,14 @@ void Run::Release(Afterwards& afterwards) {
     }
   }
   for (Word& word : words) Push(std::move(word), afterwards);
+}
+
+// No record will ever be written again. The streams are held by what was to be said on them, and
+// the service waits for their end.
+void Run::DropHeld() {
+  std::deque<Held> never_said;
+  absl::MutexLock lock(&mutex_);
+  never_said.swap(held_);
 }
 
 void Run::AppendLocked(ServiceJournal::What what, TimePoint now) {

@@ -141,6 +141,7 @@ class Run {
   static void Push(Word word, Afterwards& afterwards);
   void Perform(Afterwards afterwards) ABSL_LOCKS_EXCLUDED(mutex_);
   void Release(Afterwards& afterwards) ABSL_LOCKS_EXCLUDED(mutex_);
+  void DropHeld() ABSL_LOCKS_EXCLUDED(mutex_);
 
   const std::string run_id_;
   const ArmTimer arm_timer_;

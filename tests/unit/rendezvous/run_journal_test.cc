@@ -195,6 +195,22 @@ TEST_F(RunJournalTest, WhenNothingCanBeWrittenNobodyIsTold) {
   EXPECT_THAT(failures, SizeIs(1));
 }
 
+// The service's end waits for its streams, which must not be held by what is never said on them.
+TEST_F(RunJournalTest, WhatIsNeverSaidHoldsNoStream) {
+  RunRegistry registry(std::nullopt, OpenDisk(disk_, [](const absl::Status&) {}));
+  const RunRegistry::Place place = Enter(registry, MakeJoin("a", {.nodes = 1}));
+  disk_.failure = absl::ResourceExhaustedError("the disk is full");
+  auto replies = std::make_shared<HeardReplies>();
+  const auto now = std::chrono::steady_clock::now();
+  const StorePeer peer = *place.run->OpenStore(replies, {"run", "id-a", 0, {}});
+  StoreBatch batch;
+  batch.requests.push_back({1, MakeOp(V::kSet, {"k"}, {"v"})});
+  place.run->Receive(peer, std::move(batch), now);
+  place.run->StoreGone(peer, now);
+  EXPECT_THAT(replies->replies, IsEmpty());
+  EXPECT_EQ(replies.use_count(), 1);
+}
+
 TEST_F(RunJournalTest, ARunThatIsOverLeavesNothing) {
   {
     RunRegistry registry(std::nullopt, OpenDisk(disk_));
