@@ -63,6 +63,8 @@ build() {
   local with_tests=$1 python torch_dir target targets=()
   shift
   mkdir -p "$repo/build"
+  # A build folder that has the tests keeps them: only what is asked for is built either way.
+  if grep -qs '^DDPRUN_WITH_TESTS:[A-Z]*=ON$' "$repo/build/CMakeCache.txt"; then with_tests=ON; fi
   python=$(find_python) || die "no Python with torch >= $torch_version was found; run deploy/setup.sh"
   torch_dir=$(torch_dir_of "$python")
   cmake -S "$repo" -B "$repo/build" -G Ninja -DDDPRUN_TORCH_DIR="$torch_dir" -DDDPRUN_PYTHON="$python" \
