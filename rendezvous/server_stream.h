@@ -36,6 +36,7 @@ class ServerStream {
   }
 
  protected:
+  virtual void Begin() = 0;  // after `came`
   virtual void OnReadDone(bool ok) = 0;
   virtual void OnWriteDone(bool ok) = 0;
   virtual void OnDone() = 0;
@@ -79,6 +80,7 @@ class ServerStream {
     if (ok) {
       ++under_way_;  // until Finish() is done
       came();
+      Begin();
     }
   }
   void MetadataDone(bool) {}

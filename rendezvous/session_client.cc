@@ -26,15 +26,6 @@ using Clock = std::chrono::steady_clock;
 
 class SessionCore;
 
-bool IsOfEarlierRound(const Report& report, RoundId round) {
-  return std::visit(
-      [round](const auto& kind) {
-        if constexpr (requires { kind.round; }) return kind.round < round;
-        return false;
-      },
-      report);
-}
-
 // One try to open the stream; the one that is accepted becomes the session. Owns itself until
 // OnDone.
 class Attempt final : public grpc::ClientBidiReactor<v1::Report, v1::Directive>,
@@ -166,8 +157,8 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
       } else if (const auto* start = std::get_if<Start>(&directive);
                  start != nullptr && start->round != round_) {
         round_ = start->round;
-        std::erase_if(said_,
-                      [&](const Report& report) { return IsOfEarlierRound(report, round_); });
+        std::erase_if(
+            said_, [&](const Report& report) { return RoundOf(report).value_or(round_) < round_; });
       }
     }
     if (back) Tell(Reconnected{});

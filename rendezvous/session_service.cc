@@ -36,14 +36,10 @@ class SessionStream final : public Stream,
   void WaitForCall(SessionService& service, grpc::ServerCompletionQueue& queue,
                    std::function<void()> came) {
     self_ = shared_from_this();
-    Stream::WaitForCall(service, &SessionService::RequestSession, queue,
-                        [this, came = std::move(came)] {
-                          came();
-                          Begin();
-                        });
+    Stream::WaitForCall(service, &SessionService::RequestSession, queue, std::move(came));
   }
 
-  void Begin() {
+  void Begin() override {
     guard_.Called(context().peer());
     // At once: it tells the client that a service is here, before there is anything to say.
     StartSendInitialMetadata();

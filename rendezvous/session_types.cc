@@ -85,4 +85,13 @@ std::string ToSentence(const Failure& failure) {
   return "unknown failure";
 }
 
+std::optional<RoundId> RoundOf(const Report& report) {
+  return std::visit(
+      [](const auto& kind) -> std::optional<RoundId> {
+        if constexpr (requires { kind.round; }) return kind.round;
+        return std::nullopt;
+      },
+      report);
+}
+
 }  // namespace ddprun

@@ -128,6 +128,9 @@ struct Leave {
 
 using Report = std::variant<Join, WorkerFailed, NodeSucceeded, NodeStopped, Leave, Heartbeat>;
 
+// The round that it is about; absent: about none.
+std::optional<RoundId> RoundOf(const Report& report);
+
 // Said by a node's warden, not on the node's stream.
 struct LossReport {
   unsigned protocol_version = 0;

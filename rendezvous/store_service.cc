@@ -43,14 +43,10 @@ class ServiceStoreStream final : public Stream,
   void WaitForCall(StoreService& service, grpc::ServerCompletionQueue& queue,
                    std::function<void()> came) {
     self_ = shared_from_this();
-    Stream::WaitForCall(service, &StoreService::RequestExchange, queue,
-                        [this, came = std::move(came)] {
-                          came();
-                          Begin();
-                        });
+    Stream::WaitForCall(service, &StoreService::RequestExchange, queue, std::move(came));
   }
 
-  void Begin() {
+  void Begin() override {
     guard_.Called(context().peer());
     StartSendInitialMetadata();
     first_message_.Begin(shared_from_this(), [](ServiceStoreStream& self) {

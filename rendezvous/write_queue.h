@@ -2,13 +2,13 @@
 // What is to be written on a gRPC stream, of which only one message may be under way at a time.
 #pragma once
 
-#include <cstddef>
 #include <deque>
 #include <functional>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "rendezvous/batch_writer.h"
 
 namespace ddprun {
 
@@ -24,84 +24,58 @@ class WriteQueue {
 
   // `end` is called once: after Close(), when all that was pushed before is written or cannot be.
   WriteQueue(StartWrite start_write, End end)
-      : start_write_(std::move(start_write)), end_(std::move(end)) {}
+      : writer_([this](Message* message) { return Pop(message); }, std::move(start_write),
+                std::move(end)) {}
 
   // What comes after Close() is dropped.
   void Push(Message message) {
     absl::MutexLock lock(&mutex_);
-    if (closed_) return;
-    bytes_ += message.ByteSizeLong();
-    queue_.push_back(std::move(message));
+    if (!closed_) queue_.push_back(std::move(message));
   }
 
-  void Flush() {
-    bool end_now = false;
-    {
-      absl::MutexLock lock(&mutex_);
-      if (writing_ || ended_) return;
-      if (!queue_.empty()) {
-        current_ = std::move(queue_.front());
-        queue_.pop_front();
-        bytes_ -= current_.ByteSizeLong();
-        writing_ = true;
-      } else if (closed_) {
-        ended_ = end_now = true;
-      } else {
-        return;
-      }
-    }
-    // Not under the lock: serialising a large message takes its time. `writing_` keeps others out.
-    if (end_now) {
-      end_();
-    } else {
-      start_write_(&current_);
-    }
-  }
+  void Flush() { writer_.Flush(); }
 
   // From the reactor's OnWriteDone.
   void OnWriteDone(bool ok) {
-    {
-      absl::MutexLock lock(&mutex_);
-      writing_ = false;
-      if (!ok) Drop();
-    }
-    Flush();
+    if (!ok) Drop();
+    writer_.OnWriteDone(ok);
   }
 
   // Nothing more will come: the next Flush() writes what is queued and then ends.
   void Close() {
-    absl::MutexLock lock(&mutex_);
-    closed_ = true;
+    {
+      absl::MutexLock lock(&mutex_);
+      closed_ = true;
+    }
+    writer_.Close();
   }
 
   // As Close(), but what is queued is not written any more: the peer is gone.
   void Abandon() {
-    absl::MutexLock lock(&mutex_);
-    closed_ = true;
     Drop();
-  }
-
-  std::size_t bytes() {
-    absl::MutexLock lock(&mutex_);
-    return bytes_;
+    writer_.Abandon();
   }
 
  private:
-  void Drop() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    queue_.clear();
-    bytes_ = 0;
+  bool Pop(Message* message) {
+    absl::MutexLock lock(&mutex_);
+    if (queue_.empty()) return false;
+    *message = std::move(queue_.front());
+    queue_.pop_front();
+    return true;
   }
 
-  const StartWrite start_write_;
-  const End end_;
+  // Nobody will read what is or comes here.
+  void Drop() {
+    absl::MutexLock lock(&mutex_);
+    closed_ = true;
+    queue_.clear();
+  }
 
-  absl::Mutex mutex_;
+  absl::Mutex mutex_;  // taken after the writer's
   std::deque<Message> queue_ ABSL_GUARDED_BY(mutex_);
-  std::size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
-  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
-  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
-  Message current_;  // owned by whoever set writing_, until OnWriteDone
+  BatchWriter<Message> writer_;
 };
 
 }  // namespace ddprun

@@ -16,29 +16,6 @@ constexpr std::chrono::seconds kLateness{31};
 
 std::string Name(RoundId round) { return absl::StrCat("round ", ToNumber(round)); }
 
-std::string Name(RunPhase phase) {
-  switch (phase) {
-    case RunPhase::kForming:
-      return "forming";
-    case RunPhase::kSealed:
-      return "sealed";
-    case RunPhase::kBroken:
-      return "broken";
-    case RunPhase::kClosed:
-      return "closed";
-  }
-  return "";
-}
-
-bool IsLate(const Report& report, RoundId round) {
-  return std::visit(
-      [round](const auto& kind) {
-        if constexpr (requires { kind.round; }) return kind.round != round;
-        return false;
-      },
-      report);
-}
-
 const Member* Find(const RunState& state, const NodeId& id) {
   const auto it = state.members.find(id);
   return it == state.members.end() ? nullptr : &it->second;
@@ -56,6 +33,20 @@ bool RestartsAreLeft(const RunState& state) {
 }
 
 }  // namespace
+
+std::string Name(RunPhase phase) {
+  switch (phase) {
+    case RunPhase::kForming:
+      return "forming";
+    case RunPhase::kSealed:
+      return "sealed";
+    case RunPhase::kBroken:
+      return "broken";
+    case RunPhase::kClosed:
+      return "closed";
+  }
+  return "";
+}
 
 void Invariants::Fail(absl::string_view invariant, absl::string_view sentence) {
   if (ok()) failure_ = absl::StrCat(invariant, ": ", sentence);
@@ -329,7 +320,9 @@ void Invariants::SpareTakesThePlace(const SimStep& step) {
 // What a node says of another round than the current changes nothing.
 void Invariants::OldRoundsMeanNothing(const SimStep& step) {
   const auto* reported = std::get_if<NodeReported>(&step.event);
-  if (reported == nullptr || !IsLate(reported->report, step.before.round)) return;
+  if (reported == nullptr ||
+      RoundOf(reported->report).value_or(step.before.round) == step.before.round)
+    return;
   const Member* was = FindByLink(step.before, reported->link);
   if (was == nullptr) return;
   const Member* is = Find(step.after, was->join.node_id);

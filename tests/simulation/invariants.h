@@ -19,6 +19,9 @@ namespace ddprun {
 // One run in the service, over the service's restarts. A new run of the same name has another.
 using SimRunNumber = std::uint64_t;
 
+// As scenarios have it.
+std::string Name(RunPhase phase);
+
 struct SimStep {
   SimRunNumber run = 0;
   const RunState& before;

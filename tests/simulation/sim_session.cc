@@ -12,15 +12,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-bool IsOfEarlierRound(const Report& report, RoundId round) {
-  return std::visit(
-      [round](const auto& kind) {
-        if constexpr (requires { kind.round; }) return kind.round < round;
-        return false;
-      },
-      report);
-}
-
 }  // namespace
 
 SimSession::SimSession(SimClock& clock, SimRunNetwork& network, SimProcess self, SimProcess service,
@@ -87,7 +78,8 @@ bool SimSession::OnMessage(SimStream stream, const SimMessage& message) {
   } else if (const auto* start = std::get_if<Start>(directive);
              start != nullptr && start->round != round_) {
     round_ = start->round;
-    std::erase_if(said_, [&](const Report& report) { return IsOfEarlierRound(report, round_); });
+    std::erase_if(said_,
+                  [&](const Report& report) { return RoundOf(report).value_or(round_) < round_; });
   }
   if (back) handler_(Reconnected{});
   handler_(*directive);

@@ -41,20 +41,6 @@ std::string Name(Phase phase) {
   return "";
 }
 
-std::string Name(RunPhase phase) {
-  switch (phase) {
-    case RunPhase::kForming:
-      return "forming";
-    case RunPhase::kSealed:
-      return "sealed";
-    case RunPhase::kBroken:
-      return "broken";
-    case RunPhase::kClosed:
-      return "closed";
-  }
-  return "";
-}
-
 absl::Status Into(const ScenarioLine& line, const char* name, int& to) {
   if (!line.values.contains(name)) return absl::OkStatus();
   const auto number = line.Number(name);

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "rendezvous/session_client.h"
 #include "tests/testing/run_process.h"
 
 namespace ddprun {
@@ -68,6 +69,18 @@ class DdprunTest : public ::testing::Test {
 
   std::string folder_;
   std::map<std::string, std::string> variables_;
+};
+
+// With a port that was free a moment ago, for nodes that meet.
+class DdprunPortTest : public DdprunTest {
+ protected:
+  void SetUp() override {
+    DdprunTest::SetUp();
+    const absl::StatusOr<int> port = FindFreePort("127.0.0.1");
+    ASSERT_TRUE(port.ok());
+    port_ = *port;
+  }
+  int port_ = 0;
 };
 
 }  // namespace ddprun

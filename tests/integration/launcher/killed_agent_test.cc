@@ -2,7 +2,6 @@
 // kill -9 of an agent: its own workers end, and the other node is told whose agent it was and how
 // it ended, long before a lease is over.
 #include "launcher/limits.h"
-#include "rendezvous/session_client.h"
 #include "tests/integration/launcher/ddprun_fixture.h"
 #include "tests/integration/rendezvous/service_program.h"
 
@@ -14,15 +13,8 @@ using ::testing::Not;
 
 constexpr char kHow[] = "was lost: its agent was killed by signal 9 (SIGKILL)";
 
-class KilledAgentTest : public DdprunTest {
+class KilledAgentTest : public DdprunPortTest {
  protected:
-  void SetUp() override {
-    DdprunTest::SetUp();
-    const absl::StatusOr<int> port = FindFreePort("127.0.0.1");
-    ASSERT_TRUE(port.ok());
-    port_ = *port;
-  }
-
   static void KillAgentOf(const RunningProcess& node) {
     ASSERT_EQ(ChildrenOf(node.pid()).size(), 1u);
     kill(ChildrenOf(node.pid())[0], SIGKILL);
@@ -30,7 +22,6 @@ class KilledAgentTest : public DdprunTest {
 
   // So that only a report can end the wait for it in time.
   const std::vector<std::string> long_lease_ = {"--lease", "3600"};
-  int port_ = 0;
 };
 
 TEST_F(KilledAgentTest, EndsTheRunWithTheCauseInWords) {

@@ -2,7 +2,6 @@
 // `ddprun status` beside a run, as a person, a program and a probe call it.
 #include <nlohmann/json.hpp>
 
-#include "rendezvous/session_client.h"
 #include "tests/integration/launcher/ddprun_fixture.h"
 
 namespace ddprun {
@@ -11,15 +10,8 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 
-class StatusTest : public DdprunTest {
+class StatusTest : public DdprunPortTest {
  protected:
-  void SetUp() override {
-    DdprunTest::SetUp();
-    const absl::StatusOr<int> port = FindFreePort("127.0.0.1");
-    ASSERT_TRUE(port.ok());
-    port_ = *port;
-  }
-
   // Ended.
   std::unique_ptr<RunningProcess> Status(std::vector<std::string> flags) const {
     flags.insert(flags.begin(),
@@ -29,8 +21,6 @@ class StatusTest : public DdprunTest {
     return process;
   }
   nlohmann::json Json() const { return nlohmann::json::parse(Status({"--json"})->out()); }
-
-  int port_ = 0;
 };
 
 TEST_F(StatusTest, OfARunThatWaitsAndRuns) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two ddprun processes on the loopback address are two nodes.
-#include "rendezvous/session_client.h"
 #include "tests/integration/launcher/ddprun_fixture.h"
 
 namespace ddprun {
@@ -8,16 +7,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class TwoNodesTest : public DdprunTest {
- protected:
-  void SetUp() override {
-    DdprunTest::SetUp();
-    const absl::StatusOr<int> port = FindFreePort("127.0.0.1");
-    ASSERT_TRUE(port.ok());
-    port_ = *port;
-  }
-  int port_ = 0;
-};
+class TwoNodesTest : public DdprunPortTest {};
 
 TEST_F(TwoNodesTest, RanksFollowNodeRanksWhateverTheOrderOfArrival) {
   const std::string script =

@@ -39,28 +39,13 @@ class ServiceRestartTest : public ::testing::Test {
     StartService(port);
   }
 
-  Join Member(const std::string& name, milliseconds lease = seconds(30)) const {
-    Join join = MakeJoin(name, 2);
-    join.lease = lease;
-    join.restarts_max = 1;
-    return join;
-  }
-  // Told again what was said before, a node may hear of its round twice.
-  static void AwaitStart(TestNode& node, RoundId round) {
-    std::optional<Start> start;
-    do {
-      start = node.Next<Start>();
-      ASSERT_TRUE(start);
-    } while (start->round != round);
-  }
-
   TempDir folder_;
   std::unique_ptr<ServiceProgram> service_;
 };
 
 TEST_F(ServiceRestartTest, TheRoundGoesOn) {
-  TestNode a(service_->target(), Member("a"));
-  TestNode b(service_->target(), Member("b"));
+  TestNode a(service_->target(), LeasedJoin("a"));
+  TestNode b(service_->target(), LeasedJoin("b"));
   AwaitStart(a, kFirst);
   AwaitStart(b, kFirst);
   for (int i = 0; i < 3; ++i) {
@@ -75,19 +60,19 @@ TEST_F(ServiceRestartTest, TheRoundGoesOn) {
 }
 
 TEST_F(ServiceRestartTest, AFormingRoundGoesOnForming) {
-  TestNode a(service_->target(), Member("a"));
+  TestNode a(service_->target(), LeasedJoin("a"));
   ASSERT_TRUE(a.Next<Accepted>());
   KillAndStart();
   ASSERT_TRUE(a.Next<Reconnected>());
   EXPECT_THAT(a.Next<Waiting>()->reason, HasSubstr("waiting for 1 of 2 nodes"));
-  TestNode b(service_->target(), Member("b"));
+  TestNode b(service_->target(), LeasedJoin("b"));
   AwaitStart(a, kFirst);
   AwaitStart(b, kFirst);
 }
 
 TEST_F(ServiceRestartTest, ARoundThatWasBreakingGoesOnBreaking) {
-  TestNode a(service_->target(), Member("a"));
-  TestNode b(service_->target(), Member("b"));
+  TestNode a(service_->target(), LeasedJoin("a"));
+  TestNode b(service_->target(), LeasedJoin("b"));
   AwaitStart(a, kFirst);
   AwaitStart(b, kFirst);
   Failure failure;
@@ -104,8 +89,8 @@ TEST_F(ServiceRestartTest, ARoundThatWasBreakingGoesOnBreaking) {
 }
 
 TEST_F(ServiceRestartTest, ALeaseBeginsAnewAndIsKept) {
-  TestNode a(service_->target(), Member("a", milliseconds(1500)));
-  auto b = std::make_unique<TestNode>(service_->target(), Member("b", milliseconds(1500)));
+  TestNode a(service_->target(), LeasedJoin("a", milliseconds(1500)));
+  auto b = std::make_unique<TestNode>(service_->target(), LeasedJoin("b", milliseconds(1500)));
   AwaitStart(a, kFirst);
   AwaitStart(*b, kFirst);
   service_->Kill();
@@ -120,8 +105,8 @@ TEST_F(ServiceRestartTest, ALeaseBeginsAnewAndIsKept) {
 
 TEST_F(ServiceRestartTest, ARunThatIsOverIsForgotten) {
   {
-    TestNode a(service_->target(), Member("a"));
-    TestNode b(service_->target(), Member("b"));
+    TestNode a(service_->target(), LeasedJoin("a"));
+    TestNode b(service_->target(), LeasedJoin("b"));
     AwaitStart(a, kFirst);
     AwaitStart(b, kFirst);
     a.Send(NodeSucceeded{kFirst});
@@ -130,7 +115,7 @@ TEST_F(ServiceRestartTest, ARunThatIsOverIsForgotten) {
     ASSERT_TRUE(b.Next<Finish>());
   }
   KillAndStart();
-  Join join = Member("c");
+  Join join = LeasedJoin("c");
   join.nodes_min = join.nodes_max = 1;
   TestNode c(service_->target(), join);
   const auto start = c.Next<Start>();
@@ -140,8 +125,8 @@ TEST_F(ServiceRestartTest, ARunThatIsOverIsForgotten) {
 
 TEST_F(ServiceRestartTest, NoAcknowledgedWriteIsLostAndNoneIsDoneTwice) {
   constexpr int kKills = 8;
-  TestNode a(service_->target(), Member("a"));
-  TestNode b(service_->target(), Member("b"));
+  TestNode a(service_->target(), LeasedJoin("a"));
+  TestNode b(service_->target(), LeasedJoin("b"));
   AwaitStart(a, kFirst);
   AwaitStart(b, kFirst);
   std::vector<std::unique_ptr<StoreProxy>> proxies;
@@ -201,7 +186,7 @@ TEST_F(ServiceRestartTest, AnotherServiceOnTheSameJournalIsRefused) {
 }
 
 TEST_F(ServiceRestartTest, AFileThatIsNoJournalIsOneSentence) {
-  TestNode a(service_->target(), Member("a"));
+  TestNode a(service_->target(), LeasedJoin("a"));
   ASSERT_TRUE(a.Next<Accepted>());
   service_->Kill();
   const std::string path = (folder_ / "journal") + "/journal";

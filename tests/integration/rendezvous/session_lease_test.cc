@@ -16,33 +16,17 @@ using ::testing::HasSubstr;
 constexpr RoundId kFirst{1};
 constexpr RoundId kSecond{2};
 
-Join Leased(const std::string& name, milliseconds lease = seconds(30)) {
-  Join join = MakeJoin(name, 2);
-  join.lease = lease;
-  join.restarts_max = 1;
-  return join;
-}
-
 class SessionLeaseTest : public ::testing::Test {
  protected:
   SessionLeaseTest() : server_(StartServer()), relay_(server_->port()) {}
-
-  // Others before it are of earlier rounds, or told again.
-  static void AwaitStart(TestNode& node, RoundId round) {
-    std::optional<Start> start;
-    do {
-      start = node.Next<Start>();
-      ASSERT_TRUE(start);
-    } while (start->round != round);
-  }
 
   std::unique_ptr<RendezvousServer> server_;
   Relay relay_;
 };
 
 TEST_F(SessionLeaseTest, ANodeWhoseConnectionBreaksGoesOnWithItsRound) {
-  TestNode a(server_->target(), Leased("a"));
-  TestNode b(relay_.target(), Leased("b"));
+  TestNode a(server_->target(), LeasedJoin("a"));
+  TestNode b(relay_.target(), LeasedJoin("b"));
   ASSERT_TRUE(b.Next<Start>());
   for (int i = 0; i < 5; ++i) {
     relay_.Cut();
@@ -59,8 +43,8 @@ TEST_F(SessionLeaseTest, ANodeWhoseConnectionBreaksGoesOnWithItsRound) {
 }
 
 TEST_F(SessionLeaseTest, WhatWasSaidWhileTheConnectionWasCutArrives) {
-  TestNode a(server_->target(), Leased("a"));
-  TestNode b(relay_.target(), Leased("b"));
+  TestNode a(server_->target(), LeasedJoin("a"));
+  TestNode b(relay_.target(), LeasedJoin("b"));
   AwaitStart(a, kFirst);
   AwaitStart(b, kFirst);
   for (const RoundId round : {kFirst, kSecond}) {
@@ -84,8 +68,8 @@ TEST_F(SessionLeaseTest, WhatWasSaidWhileTheConnectionWasCutArrives) {
 }
 
 TEST_F(SessionLeaseTest, ASilentNodeIsLostAndItsReturnRefused) {
-  TestNode a(server_->target(), Leased("a", seconds(2)));
-  TestNode b(server_->target(), Leased("b", seconds(2)));
+  TestNode a(server_->target(), LeasedJoin("a", seconds(2)));
+  TestNode b(server_->target(), LeasedJoin("b", seconds(2)));
   const auto accepted = a.Next<Accepted>();
   ASSERT_TRUE(accepted);
   EXPECT_EQ(accepted->lease, seconds(2));
@@ -104,8 +88,8 @@ TEST_F(SessionLeaseTest, ASilentNodeIsLostAndItsReturnRefused) {
 }
 
 TEST_F(SessionLeaseTest, AServiceThatHasEndedIsNotWaitedFor) {
-  TestNode a(server_->target(), Leased("a"));
-  TestNode b(server_->target(), Leased("b"));
+  TestNode a(server_->target(), LeasedJoin("a"));
+  TestNode b(server_->target(), LeasedJoin("b"));
   ASSERT_TRUE(b.Next<Start>());
   server_.reset();
   const auto ended = b.Next<SessionEnded>();

@@ -106,6 +106,24 @@ class TestNode {
   std::unique_ptr<SessionClient> client_;
 };
 
+// A node of two with a lease, which may restart once.
+inline Join LeasedJoin(const std::string& name,
+                       std::chrono::milliseconds lease = std::chrono::seconds(30)) {
+  Join join = MakeJoin(name, 2);
+  join.lease = lease;
+  join.restarts_max = 1;
+  return join;
+}
+
+// Others before it are of earlier rounds, or told again.
+inline void AwaitStart(TestNode& node, RoundId round) {
+  std::optional<Start> start;
+  do {
+    start = node.Next<Start>();
+    ASSERT_TRUE(start);
+  } while (start->round != round);
+}
+
 inline std::unique_ptr<RendezvousServer> StartServer(
     std::optional<std::string> default_run_id = "run") {
   auto server = RendezvousServer::Start(
