@@ -53,7 +53,7 @@ Workers::Config Agent::MakeWorkersConfig() const {
           .role = config_.options.role,
           .host = host_,
           .temp_dir = config_.temp_dir,
-          .log_dir = config_.options.log_dir,
+          .log_dir = config_.options.logs.log_dir,
           .agent_socket = absl::StrCat(config_.temp_dir, "/agent.sock"),
           .signal_mask = config_.worker_signal_mask};
 }
@@ -92,7 +92,7 @@ absl::Status Agent::Open() {
                         .service = meeting_.name,
                         .hosts_service = meeting_.server != nullptr,
                         .join_timeout = config_.options.join_timeout,
-                        .term_timeout = config_.options.term_timeout};
+                        .term_timeout = config_.options.stopping.term_timeout};
   config_.security.Forget();
   channel_ = MakeServiceChannel(meeting_.target, config_.credentials, meeting_.host);
   join_deadline_ = Now() + config_.options.join_timeout;
@@ -151,7 +151,7 @@ void Agent::TryJoin(TimePoint now) {
   join.local_world_size = config_.local_world_size;
   join.nodes_min = options.nodes_min;
   join.nodes_max = options.nodes;
-  join.restarts_max = options.max_restarts;
+  join.restarts_max = options.restarts.max_restarts;
   join.address = address_;
   join.worker_port = *port;
   join.join_timeout = remaining;

@@ -14,26 +14,25 @@
 namespace ddprun {
 namespace {
 
-constexpr int kRestartsMax = 1'000'000;
 constexpr double kJoinTimeoutSecondsMax = 30.0 * 24 * 3600;
 constexpr double kLastCallSecondsMax = std::chrono::seconds(kLeaseMax).count();
 constexpr double kLeaseSecondsMax = std::chrono::seconds(kLeaseMax).count();
-// The service takes a node that has not stopped within kStopTimeout out of the run, and SIGKILL
-// comes after SIGTERM.
-constexpr double kTermTimeoutSecondsMax =
-    static_cast<double>((kStopTimeout - kKillTimeout).count());
 
-const std::vector<Flag> kRunFlags = {
-    {"--nnodes", 0, "N",
-     "number of nodes (1), or MIN:MAX for a run that starts with what is there"},
+const std::vector<Flag> kWorkerFlags = {
     {"--nproc-per-node", 0, "N|auto|gpu|cpu",
      "workers on this node (1); auto: one a GPU, else one a CPU"},
+    {"--role", 0, "NAME", "ROLE_NAME of the workers (default)"},
+    {"--module", 'm', nullptr, "PROGRAM is a Python module, as in python3 -m"},
+    {"--no-python", 0, nullptr, "run PROGRAM itself, also if it ends in .py"},
+};
+
+const std::vector<Flag> kRendezvousFlags = {
+    {"--nnodes", 0, "N",
+     "number of nodes (1), or MIN:MAX for a run that starts with what is there"},
     {"--node-rank", 0, "R", "this node's number, 0 to N-1; node 0 hosts the rendezvous"},
     {"--master-addr", 0, "ADDRESS", "address of node 0"},
     {"--master-port", 0, "PORT", "port of node 0's rendezvous service (29500)"},
     {"--standalone", 0, nullptr, "this machine alone, nothing to meet"},
-    {"--max-restarts", 0, "N", "start all workers again after a failure, up to N times (0)"},
-    {"--log-dir", 0, "DIR", "keep each worker's output in DIR/RUN/round_N/rank_R"},
     {"--rdzv-id", 0, "ID", "name of the run, the same on all nodes"},
     {"--rdzv-endpoint", 0, "HOST[:PORT]",
      "where the rendezvous is; hosted here if HOST is this machine (port 29400)"},
@@ -42,17 +41,15 @@ const std::vector<Flag> kRunFlags = {
     {"--join-timeout", 0, "SECONDS", "how long to wait for the other nodes (600)"},
     {"--last-call", 0, "SECONDS", "with MIN:MAX: how long to wait for more than MIN nodes (30)"},
     {"--lease", 0, "SECONDS", "a node that is not heard of for this long is lost (10)"},
-    {"--term-timeout", 0, "SECONDS", "between SIGTERM and SIGKILL when workers are stopped (10)"},
     {"--local-addr", 0, "ADDRESS",
      "where the other nodes reach this one (found by the route to node 0)"},
-    {"--role", 0, "NAME", "ROLE_NAME of the workers (default)"},
-    {"--module", 'm', nullptr, "PROGRAM is a Python module, as in python3 -m"},
-    {"--no-python", 0, nullptr, "run PROGRAM itself, also if it ends in .py"},
 };
 
 std::vector<Flag> AllFlags() {
-  std::vector<Flag> all = kRunFlags;
-  all.insert(all.end(), kSecurityFlags.begin(), kSecurityFlags.end());
+  std::vector<Flag> all;
+  for (const FlagTopic& topic : FlagTopics()) {
+    all.insert(all.end(), topic.flags.begin(), topic.flags.end());
+  }
   return all;
 }
 
@@ -65,7 +62,9 @@ std::string HelpText() {
       "or in PATH, a path,\n"
       "a .py file, or with -m a Python module.\n`ddprun status` shows what a rendezvous service "
       "knows (ddprun status --help).\n\n";
-  absl::StrAppend(&text, FlagsHelp(AllFlags()));
+  for (const FlagTopic& topic : FlagTopics()) {
+    absl::StrAppend(&text, topic.title, ":\n", FlagsHelp(topic.flags), "\n");
+  }
   absl::StrAppend(
       &text,
       "  --version                         print the version\n"
@@ -138,8 +137,6 @@ void ReadTimeouts(Reader& reader, Options& options) {
     reader.FailWith(absl::StrCat("--lease ", options.lease.count(), " ms is too short; give ",
                                  kLeaseMin.count(), " ms or more"));
   }
-  options.term_timeout =
-      reader.Seconds("--term-timeout", kTermTimeoutSecondsMax).value_or(kTermTimeoutDefault);
 }
 
 void CheckTogether(Reader& reader, const Options& options) {
@@ -179,8 +176,9 @@ absl::StatusOr<Options> ReadValues(const Values& values, std::vector<std::string
     options.master_addr = reader.Text("--master-addr", "an address", "");
   options.master_port = reader.Integer("--master-port", 1, 65535);
   options.standalone = reader.Switch("--standalone");
-  options.max_restarts = reader.Integer("--max-restarts", 0, kRestartsMax).value_or(0);
-  options.log_dir = reader.Text("--log-dir", "a folder", "");
+  options.restarts = ReadRestartOptions(reader);
+  options.stopping = ReadStopOptions(reader);
+  options.logs = ReadLogOptions(reader);
   options.run_id = reader.Text("--rdzv-id", "a name", "");
   if (options.run_id.find('/') != std::string::npos || options.run_id == "." ||
       options.run_id == "..") {
@@ -207,6 +205,14 @@ absl::StatusOr<Options> ReadValues(const Values& values, std::vector<std::string
 }
 
 }  // namespace
+
+std::vector<FlagTopic> FlagTopics() {
+  return {
+      {"workers", "Workers", kWorkerFlags},    {"rendezvous", "Where nodes meet", kRendezvousFlags},
+      {"restarts", "Restarts", kRestartFlags}, {"stopping", "Signals and stopping", kStopFlags},
+      {"logs", "Output and logs", kLogFlags},  {"security", "Who gets in", kSecurityFlags},
+  };
+}
 
 bool UsesNetwork(const Options& options) {
   return options.nodes > 1 || (options.endpoint.has_value() && !options.standalone);

@@ -12,6 +12,9 @@
 
 #include "absl/status/statusor.h"
 #include "launcher/flags.h"
+#include "launcher/options_logs.h"
+#include "launcher/options_restarts.h"
+#include "launcher/options_stopping.h"
 #include "rendezvous/credentials.h"
 
 namespace ddprun {
@@ -27,16 +30,16 @@ struct Options {
   std::optional<std::string> master_addr;
   std::optional<int> master_port;
   bool standalone = false;
-  int max_restarts = 0;
-  std::string log_dir;  // empty: no files
-  std::string run_id;   // empty: none was given
+  std::string run_id;  // empty: none was given
   std::optional<Endpoint> endpoint;
   std::string local_addr;  // empty: found by the route to the service
   std::string role = "default";
   std::chrono::milliseconds join_timeout{0};
   std::chrono::milliseconds last_call{0};
   std::chrono::milliseconds lease{0};
-  std::chrono::milliseconds term_timeout{0};
+  RestartOptions restarts;
+  StopOptions stopping;
+  LogOptions logs;
   SecurityOptions security;
   bool module = false;
   bool no_python = false;
@@ -47,6 +50,16 @@ struct Options {
 struct ShowText {
   std::string text;
 };
+
+// The flags of one subject, as --help shows them. A new subject is a file options_<name> of its own
+// and a row in FlagTopics().
+struct FlagTopic {
+  const char* name;   // one word
+  const char* title;  // a heading
+  const std::vector<Flag>& flags;
+};
+
+std::vector<FlagTopic> FlagTopics();
 
 // Whether the nodes meet over TCP: a node that meets nobody needs no secret.
 bool UsesNetwork(const Options& options);

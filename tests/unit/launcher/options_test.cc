@@ -48,9 +48,9 @@ TEST(OptionsTest, DefaultsAreOneWorkerHere) {
   EXPECT_EQ(options.proc_per_node_number, 1);
   EXPECT_EQ(options.node_rank, std::nullopt);
   EXPECT_EQ(options.master_port, std::nullopt);
-  EXPECT_EQ(options.max_restarts, 0);
+  EXPECT_EQ(options.restarts.max_restarts, 0);
   EXPECT_EQ(options.join_timeout, kJoinTimeoutDefault);
-  EXPECT_EQ(options.term_timeout, std::chrono::seconds(10));
+  EXPECT_EQ(options.stopping.term_timeout, std::chrono::seconds(10));
   EXPECT_THAT(options.program, ElementsAre("true"));
 }
 
@@ -76,8 +76,8 @@ const FlagCase kFlagCases[] = {
      [](const Options& o) { return o.node_rank == 1; }},
     {"--master-addr", "10.0.0.1", "", [](const Options& o) { return o.master_addr == "10.0.0.1"; }},
     {"--master-port", "1234", "", [](const Options& o) { return o.master_port == 1234; }},
-    {"--max-restarts", "5", "", [](const Options& o) { return o.max_restarts == 5; }},
-    {"--log-dir", "logs", "", [](const Options& o) { return o.log_dir == "logs"; }},
+    {"--max-restarts", "5", "", [](const Options& o) { return o.restarts.max_restarts == 5; }},
+    {"--log-dir", "logs", "", [](const Options& o) { return o.logs.log_dir == "logs"; }},
     {"--rdzv-id", "job7", "", [](const Options& o) { return o.run_id == "job7"; }},
     {"--rdzv-endpoint", "h:1", "",
      [](const Options& o) {
@@ -97,7 +97,7 @@ const FlagCase kFlagCases[] = {
     {"--lease", "0.5", "",
      [](const Options& o) { return o.lease == std::chrono::milliseconds(500); }},
     {"--term-timeout", "3", "",
-     [](const Options& o) { return o.term_timeout == std::chrono::seconds(3); }},
+     [](const Options& o) { return o.stopping.term_timeout == std::chrono::seconds(3); }},
     {"--local-addr", "10.0.0.2", "", [](const Options& o) { return o.local_addr == "10.0.0.2"; }},
     {"--role", "trainer", "", [](const Options& o) { return o.role == "trainer"; }},
 };
@@ -140,8 +140,8 @@ TEST(OptionsTest, Switches) {
 
 TEST(OptionsTest, CommandLineBeforeVariableBeforeDefault) {
   const Variables variables = {{"PET_MAX_RESTARTS", "4"}};
-  EXPECT_EQ(Parsed("--max-restarts 2", variables).max_restarts, 2);
-  EXPECT_EQ(Parsed("", variables).max_restarts, 4);
+  EXPECT_EQ(Parsed("--max-restarts 2", variables).restarts.max_restarts, 2);
+  EXPECT_EQ(Parsed("", variables).restarts.max_restarts, 4);
 }
 
 TEST(OptionsTest, WhatFollowsTheProgramIsItsOwn) {

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Flags about what follows a failure: how often, and after what, workers are started again. Pure.
+#pragma once
+
+#include <vector>
+
+#include "launcher/flags.h"
+
+namespace ddprun {
+
+struct RestartOptions {
+  int max_restarts = 0;
+};
+
+extern const std::vector<Flag> kRestartFlags;
+
+RestartOptions ReadRestartOptions(Reader& reader);
+
+}  // namespace ddprun
