@@ -152,6 +152,8 @@ void Agent::TryJoin(TimePoint now) {
   join.nodes_min = options.nodes_min;
   join.nodes_max = options.nodes;
   join.restarts_max = options.restarts.max_restarts;
+  join.restart_policy = options.restarts.policy;
+  join.hosts_service = supervisor_config_.hosts_service;
   join.address = address_;
   join.worker_port = *port;
   join.join_timeout = remaining;

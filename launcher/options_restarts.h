@@ -5,11 +5,13 @@
 #include <vector>
 
 #include "launcher/flags.h"
+#include "rendezvous/session_types.h"
 
 namespace ddprun {
 
 struct RestartOptions {
   int max_restarts = 0;
+  RestartPolicy policy;
 };
 
 extern const std::vector<Flag> kRestartFlags;

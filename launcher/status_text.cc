@@ -96,7 +96,10 @@ void AppendRun(const RunStatus& run, std::string& out) {
   absl::StrAppend(&out, "run ", run.run_id, ": ", Name(run.phase), ", round ", ToNumber(run.round));
   if (run.phase == RunPhase::kSealed) absl::StrAppend(&out, ", world size ", run.world_size);
   if (run.phase != RunPhase::kClosed) absl::StrAppend(&out, ", ", Nodes(run));
-  absl::StrAppend(&out, ", ", run.restarts_used, " of ", run.restarts_max, " restarts used\n");
+  absl::StrAppend(&out, ", ", run.restarts_used - run.restarts_forgiven, " of ", run.restarts_max,
+                  " restarts used");
+  if (run.restarts_forgiven > 0) absl::StrAppend(&out, ", ", run.restarts_used, " in all");
+  absl::StrAppend(&out, "\n");
   if (!run.reason.empty()) {
     absl::StrAppend(&out, "  ", run.reason);
     if (run.remaining.count() > 0) absl::StrAppend(&out, "; ", Seconds(run.remaining), " left");
@@ -109,6 +112,13 @@ void AppendRun(const RunStatus& run, std::string& out) {
   // While the next round forms, what is waited for has it already.
   if (run.last_failure.has_value() && run.phase != RunPhase::kForming) {
     absl::StrAppend(&out, "  last failure: ", ToSentence(*run.last_failure), "\n");
+  }
+  for (const LeftOutStatus& left_out : run.left_out) {
+    absl::StrAppend(&out, "  node ", left_out.host, " is left out after ", left_out.failures,
+                    left_out.failures == 1 ? " failure" : " failures",
+                    left_out.remaining.count() > 0
+                        ? absl::StrCat(", for ", Seconds(left_out.remaining), " yet\n")
+                        : "\n");
   }
   if (!run.nodes.empty()) AppendTable(run, out);
   const int more = run.node_count - static_cast<int>(run.nodes.size());
@@ -137,9 +147,17 @@ Json ToJson(const NodeStatus& node) {
           {"silent_ms", node.silent.count()}};
 }
 
+Json ToJson(const LeftOutStatus& left_out) {
+  return {{"host", left_out.host},
+          {"failures", left_out.failures},
+          {"remaining_ms", left_out.remaining.count()}};
+}
+
 Json ToJson(const RunStatus& run) {
   Json nodes = Json::array();
   for (const NodeStatus& node : run.nodes) nodes.push_back(ToJson(node));
+  Json left_out = Json::array();
+  for (const LeftOutStatus& host : run.left_out) left_out.push_back(ToJson(host));
   Json verdict = nullptr;
   if (run.verdict.has_value()) {
     verdict = {{"success", run.verdict->success}, {"exit_code", run.verdict->exit_code}};
@@ -155,10 +173,12 @@ Json ToJson(const RunStatus& run) {
       {"world_size", run.world_size},
       {"restarts_used", run.restarts_used},
       {"restarts_max", run.restarts_max},
+      {"restarts_forgiven", run.restarts_forgiven},
       {"last_failure", run.last_failure.has_value() ? ToJson(*run.last_failure) : Json(nullptr)},
       {"verdict", std::move(verdict)},
       {"node_count", run.node_count},
-      {"nodes", std::move(nodes)}};
+      {"nodes", std::move(nodes)},
+      {"left_out", std::move(left_out)}};
 }
 
 }  // namespace

@@ -142,7 +142,8 @@ class Stepper {
       case Phase::kRunning:
       case Phase::kSucceeded:
       case Phase::kStopping:
-        StopAndEnd(1, absl::StrCat("ddprun: ", refused.status.message(), "\n"));
+        StopAndEnd(refused.exit_code > 0 ? refused.exit_code : 1,
+                   absl::StrCat("ddprun: ", refused.status.message(), "\n"));
         return;
       case Phase::kLeaving:
         StopAndEnd(SignalExitCode(), InterruptedText());
@@ -418,9 +419,14 @@ class Stepper {
 
   void AnnounceRestart(const Start& start) {
     if (start.restart_count == 0 || !s_.round.has_value()) return;
-    std::string text = absl::StrCat("restart ", start.restart_count, " of ", start.restarts_max,
-                                    " as round ", ToNumber(start.round));
+    std::string text =
+        absl::StrCat("restart ", start.restart_count - start.restarts_forgiven, " of ",
+                     start.restarts_max, " as round ", ToNumber(start.round));
+    if (start.restarts_forgiven > 0) {
+      absl::StrAppend(&text, " (", start.restart_count, " in all)");
+    }
     if (s_.stop_cause.has_value()) absl::StrAppend(&text, ": ", ToSentence(*s_.stop_cause));
+    if (!start.left_out.empty()) absl::StrAppend(&text, "; ", start.left_out);
     effects_.push_back(PrintNote{std::move(text)});
   }
 

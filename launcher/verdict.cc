@@ -44,8 +44,15 @@ std::string VerdictText(const Verdict& verdict) {
   if (verdict.round != kNoRound) absl::StrAppend(&out, ", round ", ToNumber(verdict.round));
   absl::StrAppend(&out, "\n");
   if (verdict.round != kNoRound) {
-    absl::StrAppend(&out, "  restarts: ", verdict.restart_count, " of ", verdict.restarts_max,
-                    " used\n");
+    absl::StrAppend(&out, "  restarts: ", verdict.restart_count - verdict.restarts_forgiven, " of ",
+                    verdict.restarts_max, " used");
+    if (verdict.restarts_forgiven > 0) {
+      absl::StrAppend(&out, ", ", verdict.restart_count, " in all");
+    }
+    absl::StrAppend(&out, "\n");
+  }
+  if (!verdict.not_restarted.empty()) {
+    absl::StrAppend(&out, "  not restarted: ", verdict.not_restarted, "\n");
   }
   if (verdict.cause.has_value()) absl::StrAppend(&out, DetailText(*verdict.cause));
   absl::StrAppend(&out, "  exit code: ", verdict.exit_code, "\n");

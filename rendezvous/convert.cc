@@ -13,6 +13,7 @@
 #include "rendezvous/limits.h"
 #include "rendezvous/overloaded.h"
 #include "rendezvous/printable.h"
+#include "rendezvous/restart_convert.h"
 
 namespace ddprun {
 
@@ -162,6 +163,8 @@ void Fill(const Verdict& from, v1::Verdict* to) {
   to->set_restarts_max(from.restarts_max);
   to->set_world_size(from.world_size);
   to->set_node_count(from.node_count);
+  to->set_restarts_forgiven(from.restarts_forgiven);
+  to->set_not_restarted(ToUtf8(Cut(from.not_restarted, kFailureMessageBytesMax)));
 }
 
 Verdict Read(const v1::Verdict& from) {
@@ -174,6 +177,8 @@ Verdict Read(const v1::Verdict& from) {
   to.restarts_max = from.restarts_max();
   to.world_size = from.world_size();
   to.node_count = from.node_count();
+  to.restarts_forgiven = from.restarts_forgiven();
+  to.not_restarted = Lines(from.not_restarted(), kFailureMessageBytesMax);
   return to;
 }
 
@@ -194,6 +199,8 @@ void Fill(const Join& from, v1::Join* to) {
   SetDuration(from.last_call, to->mutable_last_call());
   SetDuration(from.lease, to->mutable_lease());
   to->set_resume(from.resume);
+  *to->mutable_restart_policy() = ToProto(from.restart_policy);
+  to->set_hosts_service(from.hosts_service);
 }
 
 Join Read(const v1::Join& from) {
@@ -215,6 +222,8 @@ Join Read(const v1::Join& from) {
   to.last_call = ToMilliseconds(from.last_call());
   to.lease = ToMilliseconds(from.lease());
   to.resume = from.resume();
+  to.restart_policy = ddprun::FromProto(from.restart_policy());
+  to.hosts_service = from.hosts_service();
   return to;
 }
 
@@ -229,6 +238,8 @@ void Fill(const Start& from, v1::Start* to) {
   to->set_master_port(from.master_port);
   to->set_restart_count(from.restart_count);
   to->set_restarts_max(from.restarts_max);
+  to->set_restarts_forgiven(from.restarts_forgiven);
+  to->set_left_out(ToUtf8(Cut(from.left_out, kFailureMessageBytesMax)));
 }
 
 Start Read(const v1::Start& from) {
@@ -243,6 +254,8 @@ Start Read(const v1::Start& from) {
   to.master_port = from.master_port();
   to.restart_count = from.restart_count();
   to.restarts_max = from.restarts_max();
+  to.restarts_forgiven = from.restarts_forgiven();
+  to.left_out = Lines(from.left_out(), kFailureMessageBytesMax);
   return to;
 }
 
@@ -374,6 +387,7 @@ v1::Directive ToProto(const Directive& directive) {
                    message.mutable_refused()->set_code(static_cast<int>(refused.status.code()));
                    message.mutable_refused()->set_message(
                        ToUtf8(std::string(refused.status.message())));
+                   message.mutable_refused()->set_exit_code(refused.exit_code);
                  }},
       directive);
   return message;
@@ -395,7 +409,8 @@ absl::StatusOr<Directive> FromProto(const v1::Directive& message) {
       return Finish{Read(message.finish().verdict())};
     case v1::Directive::kRefused:
       return Refused{absl::Status(CodeOf(message.refused().code()),
-                                  Lines(message.refused().message(), kFailureMessageBytesMax))};
+                                  Lines(message.refused().message(), kFailureMessageBytesMax)),
+                     message.refused().exit_code()};
     case v1::Directive::KIND_NOT_SET:
       break;
   }

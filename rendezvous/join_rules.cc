@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "proto/version.h"
 #include "rendezvous/limits.h"
+#include "rendezvous/restart_policy.h"
 
 namespace ddprun {
 namespace {
@@ -113,6 +114,11 @@ absl::Status CheckFields(const Join& join) {
     status.Update(CheckRange(join, "a lease in ms of", join.lease.count(), kLeaseMin.count(),
                              std::chrono::milliseconds(kLeaseMax).count()));
   }
+  if (const absl::Status policy = CheckPolicy(join.restart_policy, join.restarts_max);
+      !policy.ok()) {
+    status.Update(absl::InvalidArgumentError(
+        absl::StrCat("node ", join.host, " joined with ", policy.message())));
+  }
   return status;
 }
 
@@ -128,6 +134,11 @@ absl::Status CheckRules(const RunRules& rules, const Join& join) {
         absl::StrCat("node ", join.host, " was started with --max-restarts ", join.restarts_max,
                      ", the run has --max-restarts ", rules.restarts_max, " (set by node ",
                      rules.set_by, "); start all nodes with the same --max-restarts"));
+  }
+  if (const auto differs = FindDifference(join.restart_policy, rules.restart_policy)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "node ", join.host, " was started with ", differs->a, ", the run has ", differs->b,
+        " (set by node ", rules.set_by, "); start all nodes with the same ", differs->flag));
   }
   return absl::OkStatus();
 }
@@ -170,6 +181,9 @@ std::string PlainWaitingWords(const RunState& state) {
                               ", and this one takes the place of the first that is lost")
                : absl::StrCat("standing by: round ", ToNumber(state.round), " runs with ",
                               Nodes(seats), ", and this one has its place in the next");
+  }
+  if (state.restart_due) {
+    return absl::StrCat("restart ", state.restart_count, " begins after its --restart-delay");
   }
   if (here >= rules.nodes_min && state.links.size() < state.members.size()) {
     return absl::StrCat("waiting for node ", FirstAway(state),
@@ -232,10 +246,15 @@ RunRules RulesOf(const Join& first) {
   return RunRules{.nodes_min = first.nodes_min,
                   .nodes_max = first.nodes_max,
                   .restarts_max = first.restarts_max,
+                  .restart_policy = first.restart_policy,
                   .join_timeout = first.join_timeout,
                   .last_call = first.last_call,
                   .lease = first.lease,
                   .set_by = first.host};
+}
+
+TimePoint FormingUntil(const RunState& state) {
+  return state.restart_due.value_or(state.last_call_due.value_or(state.deadline));
 }
 
 std::string WaitingWords(const RunState& state) {
@@ -243,7 +262,8 @@ std::string WaitingWords(const RunState& state) {
   // While the next round forms, whoever waits wants to know what became of the last one.
   if (state.phase == RunPhase::kForming && state.cause) {
     absl::StrAppend(&words, " (round ", ToNumber(state.round) - 1,
-                    " ended: ", ToSentence(*state.cause), ")");
+                    " ended: ", ToSentence(*state.cause), state.left_out.empty() ? "" : "; ",
+                    state.left_out, ")");
   }
   return words;
 }

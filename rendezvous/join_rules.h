@@ -21,6 +21,9 @@ absl::Status CheckResume(const RunState& state, const Join& join);
 
 RunRules RulesOf(const Join& first);
 
+// Until when a round that forms does, or waits before it does.
+TimePoint FormingUntil(const RunState& state);
+
 // What a node that waits is told: "waiting for 1 of 2 nodes: node rank 1 has not joined".
 std::string WaitingWords(const RunState& state);
 

@@ -9,6 +9,7 @@
 #include "rendezvous/convert.h"
 #include "rendezvous/limits.h"
 #include "rendezvous/overloaded.h"
+#include "rendezvous/restart_convert.h"
 
 namespace ddprun {
 namespace {
@@ -85,10 +86,11 @@ enum class Way { kSave, kLoad };
 template <Way way, typename Value, typename Message>
 void RulesFields(Value& value, Message& message) {
   // Does not compile with a field more or less: add it below, and to the message.
-  [[maybe_unused]] const auto& [f1, f2, f3, f4, f5, f6, f7] = value;
+  [[maybe_unused]] const auto& [f1, f2, f3, f4, f5, f6, f7, f8] = value;
   DDPRUN_FIELD(nodes_min)
   DDPRUN_FIELD(nodes_max)
   DDPRUN_FIELD(restarts_max)
+  DDPRUN_MESSAGE_FIELD(restart_policy)
   DDPRUN_FIELD(join_timeout)
   DDPRUN_FIELD(last_call)
   DDPRUN_FIELD(lease)
@@ -110,12 +112,33 @@ void MemberFields(Value& value, Message& message) {
   DDPRUN_FIELD(words_told)
 }
 
-// But for rules and members, which are messages of their own, and for what follows from these.
+// But for its hosts, which have names for keys, and its times.
+template <Way way, typename Value, typename Message>
+void HistoryFields(Value& value, Message& message) {
+  // As above.
+  [[maybe_unused]] const auto& [f1, f2, f3, f4, f5, f6] = value;
+  DDPRUN_FIELD(used)
+  DDPRUN_FIELD(step)
+  DDPRUN_FIELD(step_before)
+  DDPRUN_FIELD(no_progress)
+}
+
+template <Way way, typename Value, typename Message>
+void HostFields(Value& value, Message& message) {
+  // As above, but for its times.
+  [[maybe_unused]] const auto& [f1, f2, f3] = value;
+  DDPRUN_OPTIONAL_FIELD(left_out)
+  DDPRUN_FIELD(exit_code)
+}
+
+// But for rules, restarts and members, which are messages of their own, and for what follows from
+// these.
 template <Way way, typename Value, typename Message>
 void RunFields(Value& value, Message& message) {
   // As above.
   [[maybe_unused]] const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15,
-                                f16, f17, f18, f19, f20, f21, f22, f23, f24, f25, f26, f27] = value;
+                                f16, f17, f18, f19, f20, f21, f22, f23, f24, f25, f26, f27, f28,
+                                f29, f30, f31] = value;
   DDPRUN_FIELD(run_id)
   DDPRUN_FIELD(durable)
   DDPRUN_FIELD(phase)
@@ -125,9 +148,12 @@ void RunFields(Value& value, Message& message) {
   DDPRUN_OPTIONAL_MESSAGE_FIELD(cause)
   DDPRUN_OPTIONAL_MESSAGE_FIELD(last_cause)
   DDPRUN_FIELD(broke)
+  DDPRUN_FIELD(sealed)
+  DDPRUN_FIELD(left_out)
   DDPRUN_FIELD(may_restart)
   DDPRUN_FIELD(deadline)
   DDPRUN_OPTIONAL_FIELD(last_call_due)
+  DDPRUN_OPTIONAL_FIELD(restart_due)
   DDPRUN_OPTIONAL_FIELD(lease_due)
   DDPRUN_OPTIONAL_MESSAGE_FIELD(start)
   DDPRUN_OPTIONAL_MESSAGE_FIELD(verdict)
@@ -142,10 +168,34 @@ void RunFields(Value& value, Message& message) {
 #undef DDPRUN_MESSAGE_FIELD
 #undef DDPRUN_OPTIONAL_MESSAGE_FIELD
 
+void Save(const RestartHistory& history, v1::RestartHistory* message) {
+  HistoryFields<Way::kSave>(history, *message);
+  for (const TimePoint time : history.times) message->add_times(ToWire<std::int64_t>(time));
+  for (const auto& [name, host] : history.hosts) {
+    v1::HostFailures* of_host = message->add_hosts();
+    of_host->set_host(name);
+    HostFields<Way::kSave>(host, *of_host);
+    for (const TimePoint time : host.times) of_host->add_times(ToWire<std::int64_t>(time));
+  }
+}
+
+RestartHistory Load(const v1::RestartHistory& message) {
+  RestartHistory history;
+  HistoryFields<Way::kLoad>(history, message);
+  for (const auto time : message.times()) history.times.push_back(FromWire<TimePoint>(time));
+  for (const v1::HostFailures& of_host : message.hosts()) {
+    HostFailures& host = history.hosts[of_host.host()];
+    HostFields<Way::kLoad>(host, of_host);
+    for (const auto time : of_host.times()) host.times.push_back(FromWire<TimePoint>(time));
+  }
+  return history;
+}
+
 void Save(const RunSnapshot& snapshot, v1::RunSnapshot* message) {
   const RunState& state = snapshot.state;
   message->set_last_link(snapshot.last_link);
   RunFields<Way::kSave>(state, *message);
+  Save(state.restarts, message->mutable_restarts());
   if (state.rules) RulesFields<Way::kSave>(*state.rules, *message->mutable_rules());
   for (const auto& entry : state.members) {
     MemberFields<Way::kSave>(entry.second, *message->add_members());
@@ -157,6 +207,12 @@ RunSnapshot Load(const v1::RunSnapshot& message) {
   RunState& state = snapshot.state;
   snapshot.last_link = message.last_link();
   RunFields<Way::kLoad>(state, message);
+  if (message.has_restarts()) {
+    state.restarts = Load(message.restarts());
+  } else {
+    // Written by a version for which all restarts count.
+    state.restarts.used = state.restart_count;
+  }
   if (message.has_rules()) RulesFields<Way::kLoad>(state.rules.emplace(), message.rules());
   for (const v1::RunMember& of_member : message.members()) {
     MemberFields<Way::kLoad>(state.members[NodeId{of_member.join().node_id()}], of_member);

@@ -106,6 +106,20 @@ inline constexpr std::chrono::hours kLeaseMax{24};
 // How long a round that has its least number of nodes waits for more; torchrun's last_call_timeout.
 inline constexpr std::chrono::seconds kLastCallDefault{30};
 
+// Restarts that are remembered with their times, and so the most that --max-restarts can be with
+// --restart-window.
+inline constexpr int kWindowRestartsMax = 10'000;
+// Of --restart-window and its like: longer than the longest runs.
+inline constexpr std::chrono::hours kRestartTimeMax{24 * 366};
+// Of --restart-delay: a person would rather be told that the run has failed.
+inline constexpr std::chrono::hours kRestartDelayMax{1};
+inline constexpr std::size_t kExitCodeRangesMax = 64;
+inline constexpr int kNodeFailuresMax = 1000;
+// Hosts whose failures are counted. Above it the one that failed longest ago starts anew.
+inline constexpr std::size_t kFailedHostsMax = 4096;
+// Hosts that are left out, in a status.
+inline constexpr std::size_t kStatusLeftOutMax = 64;
+
 // Between two attempts to reach the service: the first pause, and the longest after doubling.
 inline constexpr std::chrono::milliseconds kConnectBackoffMin{20};
 inline constexpr std::chrono::milliseconds kConnectBackoffMax{1000};

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "rendezvous/join_rules.h"
 #include "rendezvous/limits.h"
+#include "rendezvous/run_restarts.h"
 #include "rendezvous/seating.h"
 
 namespace ddprun {
@@ -16,10 +17,6 @@ namespace {
 std::chrono::milliseconds Until(TimePoint deadline, TimePoint now) {
   return std::max(std::chrono::milliseconds{0},
                   std::chrono::duration_cast<std::chrono::milliseconds>(deadline - now));
-}
-
-bool MayRestart(const RunState& state) {
-  return state.may_restart && state.rules && state.restart_count < state.rules->restarts_max;
 }
 
 // Heartbeats to a lease: one may be late and one lost before the lease is over.
@@ -85,6 +82,7 @@ class Stepper {
   void Break(Failure cause);
   void AdvanceIfStopped();
   void FormNextRound();
+  void LeaveOutIfDue();
   void CloseWithFailure(Failure cause);
   void Close(Verdict verdict);
 
@@ -125,6 +123,11 @@ class Stepper {
 
 void Stepper::operator()(const NodeJoined& event) {
   const Join& join = event.join;
+  if (std::optional<Refused> refused = RefusalOfLeftOut(state_, join, now_)) {
+    Send(event.link, *std::move(refused));
+    End(event.link);
+    return;
+  }
   if (join.resume || HasJoined(state_, join)) {
     const auto it = state_.members.find(join.node_id);
     if (absl::Status status = CheckResume(state_, join); !status.ok()) {
@@ -272,6 +275,7 @@ void Stepper::Enter(LinkId link, const Join& join, const Member* replaced) {
     state_.rules = RulesOf(join);
     state_.deadline = now_ + state_.rules->join_timeout;
   }
+  ForgiveLeftOut(state_.restarts, join.host);
   Member& member = state_.members[join.node_id];
   member.join = join;
   member.order = replaced != nullptr ? replaced->order : ++state_.joins;
@@ -382,6 +386,7 @@ void Stepper::React(std::vector<Loss> losses) {
       } else if (state_.members.empty()) {
         state_.phase = RunPhase::kClosed;
         state_.words_due.reset();
+        state_.restart_due.reset();
       } else {
         SealIfReady();
         TellWaiting();
@@ -454,6 +459,8 @@ void Stepper::EndLeases() {
 
 void Stepper::SealIfReady() {
   if (state_.phase != RunPhase::kForming) return;
+  if (state_.restart_due && now_ < *state_.restart_due) return;
+  state_.restart_due.reset();
   const auto here = static_cast<int>(state_.members.size());
   if (here < state_.rules->nodes_min) {
     state_.last_call_due.reset();
@@ -481,12 +488,15 @@ void Stepper::Seal(std::vector<Member*> chosen) {
   start.master_port = chosen.front()->join.worker_port;
   start.restart_count = state_.restart_count;
   start.restarts_max = state_.rules->restarts_max;
+  start.restarts_forgiven = state_.restart_count - state_.restarts.used;
+  start.left_out = state_.left_out;
   start.world_size = 0;
   for (Member* member : chosen) {
     member->rank_first = start.world_size;
     start.world_size += member->join.local_world_size;
   }
   state_.phase = RunPhase::kSealed;
+  state_.sealed = now_;
   if (state_.cause) state_.last_cause = std::exchange(state_.cause, std::nullopt);
   state_.start = std::move(start);
   state_.words_due.reset();
@@ -502,6 +512,7 @@ void Stepper::Break(Failure cause) {
   state_.phase = RunPhase::kBroken;
   state_.deadline = now_ + kStopTimeout;
   state_.broke = now_;
+  EndRound(state_.restarts, state_.rules->restart_policy, now_ - state_.sealed);
   state_.words_sent.reset();
   for (auto& entry : state_.members) {
     Member& member = entry.second;
@@ -516,10 +527,10 @@ void Stepper::Break(Failure cause) {
 
 void Stepper::AdvanceIfStopped() {
   if (state_.phase != RunPhase::kBroken || state_.stopping > 0) return;
-  if (!state_.members.empty() && MayRestart(state_)) {
-    FormNextRound();
-  } else {
+  if (WhyNoNextRound(state_)) {
     CloseWithFailure(*state_.cause);
+  } else {
+    FormNextRound();
   }
 }
 
@@ -527,16 +538,48 @@ void Stepper::FormNextRound() {
   state_.phase = RunPhase::kForming;
   state_.round = RoundId{ToNumber(state_.round) + 1};
   ++state_.restart_count;
+  const RestartPolicy& policy = state_.rules->restart_policy;
+  CountRestart(state_.restarts, policy, state_.broke);
+  LeaveOutIfDue();
+  const auto delay = RestartDelay(state_.restarts, policy);
+  if (delay.count() > 0) state_.restart_due = now_ + delay;
   state_.words_sent.reset();
-  state_.deadline = now_ + state_.rules->join_timeout;
+  state_.deadline = now_ + delay + state_.rules->join_timeout;
   for (auto& entry : state_.members) SetPhase(entry.second, MemberPhase::kWaiting);
   effects_.emplace_back(std::in_place_type<RoundChanged>, RoundChanged{state_.round});
   SealIfReady();
   TellWaiting();
 }
 
+// The host whose failure broke the round, if it was one too many, with all nodes that it has.
+void Stepper::LeaveOutIfDue() {
+  const RestartPolicy& policy = state_.rules->restart_policy;
+  const Failure& cause = *state_.cause;
+  state_.left_out.clear();
+  if (!CountFailure(state_.restarts, policy, cause, state_.broke, now_)) return;
+  state_.left_out = LeftOutWords(policy, cause.host);
+  std::vector<NodeId> going;
+  for (const auto& [id, member] : state_.members) {
+    if (member.join.host == cause.host) going.push_back(id);
+  }
+  for (const NodeId& id : going) {
+    const Member& member = state_.members.at(id);
+    const std::optional<LinkId> link = member.link;
+    Join back = member.join;
+    back.resume = true;
+    Erase(id, {});
+    if (!link) continue;
+    // As it would hear if it asked.
+    if (auto refused = RefusalOfLeftOut(state_, back, now_)) Send(*link, *std::move(refused));
+    End(*link);
+  }
+}
+
 void Stepper::CloseWithFailure(Failure cause) {
   Verdict verdict = MakeVerdict();
+  if (state_.phase == RunPhase::kBroken) {
+    verdict.not_restarted = WhyNoNextRound(state_).value_or("");
+  }
   verdict.exit_code = ToExitCode(cause);
   state_.cause = cause;
   verdict.cause = std::move(cause);
@@ -549,6 +592,7 @@ void Stepper::Close(Verdict verdict) {
   state_.words.clear();
   state_.words_due.reset();
   state_.last_call_due.reset();
+  state_.restart_due.reset();
   for (const auto& entry : state_.members) {
     if (!entry.second.link) continue;
     SendTo(entry.second, Finish{verdict});
@@ -612,18 +656,22 @@ void Stepper::TellWaiting(Member* newcomer) {
 void Stepper::Tell(Member& member) {
   std::chrono::milliseconds remaining{0};
   if (state_.phase == RunPhase::kForming) {
-    remaining = Until(state_.last_call_due.value_or(state_.deadline), now_);
+    remaining = Until(FormingUntil(state_), now_);
   } else if (state_.phase == RunPhase::kBroken) {
     remaining = Until(state_.deadline, now_);
   }
   member.words_told = state_.words_version;
   SendTo(member, Waiting{state_.words, remaining});
 }
+
 Verdict Stepper::MakeVerdict() const {
   Verdict verdict;
   verdict.round = state_.round;
   verdict.restart_count = state_.restart_count;
   verdict.restarts_max = state_.rules ? state_.rules->restarts_max : 0;
+  // A round that broke is judged by what counted then.
+  verdict.restarts_forgiven =
+      RestartsForgiven(state_, state_.phase == RunPhase::kBroken ? state_.broke : now_);
   if (state_.start) {
     verdict.world_size = state_.start->world_size;
     verdict.node_count = state_.start->node_count;
@@ -670,6 +718,7 @@ std::optional<TimePoint> NextDeadline(const RunState& state) {
   if (state.phase == RunPhase::kForming || state.phase == RunPhase::kBroken) {
     earlier(state.deadline);
   }
+  if (state.phase == RunPhase::kForming) earlier(state.restart_due);
   // While one that has a place is away, its lease decides.
   if (state.links.size() == state.members.size()) earlier(state.last_call_due);
   earlier(state.words_due);
@@ -678,7 +727,7 @@ std::optional<TimePoint> NextDeadline(const RunState& state) {
 
 bool IsEnding(const RunState& state) {
   return state.phase == RunPhase::kClosed ||
-         (state.phase == RunPhase::kBroken && !MayRestart(state));
+         (state.phase == RunPhase::kBroken && WhyNoNextRound(state).has_value());
 }
 
 bool IsDrained(const RunState& state) {

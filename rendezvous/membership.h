@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "rendezvous/restart_policy.h"
 #include "rendezvous/session_types.h"
 
 namespace ddprun {
@@ -54,11 +55,12 @@ struct Member {
   std::uint64_t words_told = 0;  // the last of RunState::words_version that was sent
 };
 
-// What all nodes must agree on (the first three), and what the first node's word decides.
+// What all nodes must agree on (the first four), and what the first node's word decides.
 struct RunRules {
   int nodes_min = 1;
   int nodes_max = 1;
   int restarts_max = 0;
+  RestartPolicy restart_policy;
   std::chrono::milliseconds join_timeout{0};
   std::chrono::milliseconds last_call{0};
   std::chrono::milliseconds lease{0};  // 0: a stream's end is its node's end
@@ -69,8 +71,9 @@ struct RunState {
   std::string run_id;
   bool durable = false;  // told to the nodes
   RunPhase phase = RunPhase::kForming;
-  RoundId round{1};  // the one that forms, runs or broke
-  int restart_count = 0;
+  RoundId round{1};       // the one that forms, runs or broke
+  int restart_count = 0;  // all, whether they count against the budget or not
+  RestartHistory restarts;
   std::optional<RunRules> rules;  // absent until a node was accepted
   std::map<NodeId, Member> members;
   std::map<LinkId, NodeId> links;  // of the members that are not away
@@ -83,9 +86,12 @@ struct RunState {
   std::optional<Failure> cause;       // why the round broke; kept while the next one forms
   std::optional<Failure> last_cause;  // of the last one that broke; kept while others run
   TimePoint broke{};                  // when
+  TimePoint sealed{};                 // the last round that was
+  std::string left_out;               // who is, since the last round, in words
   bool may_restart = true;            // false once a node left without which the run cannot go on
   TimePoint deadline{};               // forming: of joining; broken: of stopping
   std::optional<TimePoint> last_call_due;  // forming, and enough nodes are here: sealed then
+  std::optional<TimePoint> restart_due;    // forming: not sealed before
   std::optional<TimePoint> lease_due;      // no member's lease is over before
   std::optional<Start> start;              // of the last sealed round; rank 0's
   std::optional<Verdict> verdict;  // once closed, unless the last node went before there was one

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "rendezvous/membership.h"
+#include "rendezvous/restart_policy.h"
 
 namespace ddprun {
 namespace {
@@ -102,7 +103,7 @@ absl::Status CheckPhase(const RunState& state) {
   }
   if (state.phase == RunPhase::kBroken && !state.cause)
     return Broken("a broken round has no cause");
-  if (state.phase == RunPhase::kForming && state.rules &&
+  if (state.phase == RunPhase::kForming && state.rules && !state.restart_due &&
       static_cast<int>(state.members.size()) >= state.rules->nodes_max &&
       state.links.size() == state.members.size()) {
     return Broken("a round with all its nodes was not sealed");
@@ -135,6 +136,35 @@ absl::Status CheckVerdict(const RunState& state) {
   return absl::OkStatus();
 }
 
+absl::Status CheckRestarts(const RunState& before, const RunState& after) {
+  if (!after.rules) return absl::OkStatus();
+  const RestartHistory& restarts = after.restarts;
+  const RestartPolicy& policy = after.rules->restart_policy;
+  if (restarts.used < 0 || restarts.used > after.restart_count ||
+      restarts.used > after.rules->restarts_max) {
+    return Broken("too many restarts, or some count that never were");
+  }
+  if (policy.window.count() > 0 && static_cast<int>(restarts.times.size()) != restarts.used) {
+    return Broken("restarts count whose time is not known");
+  }
+  if (after.restart_due && after.phase != RunPhase::kForming) {
+    return Broken("a round that is over or runs is delayed");
+  }
+  for (const auto& entry : after.members) {
+    const auto host = restarts.hosts.find(entry.second.join.host);
+    if (host != restarts.hosts.end() && host->second.left_out) {
+      return Broken(absl::StrCat("node ", host->first, " is left out and a member"));
+    }
+  }
+  if (after.restart_count > before.restart_count && before.phase == RunPhase::kBroken) {
+    const auto& cause = after.cause ? after.cause : after.last_cause;
+    if (WhyNoRestart(before.restarts, policy, after.rules->restarts_max, *cause, before.broke)) {
+      return Broken("a restart that the policy forbids");
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckProgress(const RunState& before, const RunState& after) {
   const auto from = ToNumber(before.round);
   const auto to = ToNumber(after.round);
@@ -142,8 +172,7 @@ absl::Status CheckProgress(const RunState& before, const RunState& after) {
   if (after.restart_count - before.restart_count != static_cast<int>(to - from)) {
     return Broken("restarts and rounds are not counted alike");
   }
-  if (after.rules && after.restart_count > after.rules->restarts_max)
-    return Broken("too many restarts");
+  if (absl::Status status = CheckRestarts(before, after); !status.ok()) return status;
   if (to != from && before.phase != RunPhase::kSealed && before.phase != RunPhase::kBroken) {
     return Broken("a round was left that had not been sealed");
   }

@@ -6,6 +6,8 @@
 #include <tuple>
 
 #include "rendezvous/join_rules.h"
+#include "rendezvous/limits.h"
+#include "rendezvous/run_restarts.h"
 
 namespace ddprun {
 namespace {
@@ -71,10 +73,24 @@ void FillWait(const RunState& state, TimePoint now, RunStatus& status) {
   }
   if (state.phase == RunPhase::kForming) {
     status.reason = WaitingWords(state);
-    status.remaining = Between(now, state.last_call_due.value_or(state.deadline));
+    status.remaining = Between(now, FormingUntil(state));
   } else if (state.phase == RunPhase::kBroken) {
     status.reason = WaitingWords(state);
     status.remaining = Between(now, state.deadline);
+  }
+}
+
+void FillLeftOut(const RunState& state, TimePoint now, RunStatus& status) {
+  const RestartPolicy& policy = state.rules->restart_policy;
+  for (const auto& [name, host] : state.restarts.hosts) {
+    if (status.left_out.size() >= kStatusLeftOutMax) return;
+    if (FindLeftOut(state.restarts, policy, name, now) == nullptr) continue;
+    LeftOutStatus& left_out = status.left_out.emplace_back();
+    left_out.host = name;
+    left_out.failures = static_cast<int>(host.times.size());
+    if (policy.node_cooldown.count() > 0) {
+      left_out.remaining = Between(now, *host.left_out + policy.node_cooldown);
+    }
   }
 }
 
@@ -90,6 +106,8 @@ RunStatus StatusOf(const RunState& state, TimePoint now, std::size_t nodes_max) 
     status.nodes_min = state.rules->nodes_min;
     status.nodes_max = state.rules->nodes_max;
     status.restarts_max = state.rules->restarts_max;
+    status.restarts_forgiven = RestartsForgiven(state, now);
+    FillLeftOut(state, now, status);
   }
   if (state.start && state.phase != RunPhase::kForming) status.world_size = state.start->world_size;
   status.restarts_used = state.restart_count;

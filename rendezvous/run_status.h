@@ -38,6 +38,14 @@ struct NodeStatus {
   bool operator==(const NodeStatus&) const = default;
 };
 
+// A host whose nodes may not join.
+struct LeftOutStatus {
+  std::string host;
+  int failures = 0;
+  std::chrono::milliseconds remaining{0};  // 0: as long as the run lives
+  bool operator==(const LeftOutStatus&) const = default;
+};
+
 struct RunStatus {
   std::string run_id;
   RunPhase phase = RunPhase::kForming;
@@ -49,10 +57,12 @@ struct RunStatus {
   int world_size = 0;  // of the round, once sealed
   int restarts_used = 0;
   int restarts_max = 0;
+  int restarts_forgiven = 0;            // of those used: they count no more
   std::optional<Failure> last_failure;  // the cause of the last round that broke
   std::optional<Verdict> verdict;       // once closed
   int node_count = 0;                   // spares too
   std::vector<NodeStatus> nodes;        // the first of them, by rank; spares last
+  std::vector<LeftOutStatus> left_out;  // the first of them, by name
   bool operator==(const RunStatus&) const = default;
 };
 

@@ -64,6 +64,28 @@ int ToExitCode(const Failure& failure);
 // SIGKILL after 12.3 s".
 std::string ToSentence(const Failure& failure);
 
+// Exit codes from `first` to `last`. A signal is 128 + its number, as in ToExitCode().
+struct ExitCodeRange {
+  int first = 0;
+  int last = 0;
+  bool operator==(const ExitCodeRange&) const = default;
+};
+
+// What follows a failure, apart from how many restarts there are: the same on all nodes of a run.
+// restart_policy.h acts on it.
+struct RestartPolicy {
+  std::chrono::milliseconds window{0};         // only restarts within it count; 0: all do
+  std::chrono::milliseconds reset{0};          // a round that ran this long gives all back; 0: none
+  int no_progress_max = 0;                     // rounds in a row that get no further; 0: any number
+  std::vector<ExitCodeRange> never_codes;      // not worth a restart
+  std::vector<ExitCodeRange> only_codes;       // if there are any: no other is worth one
+  int node_failures_max = 0;                   // after so many a host is left out; 0: none is
+  std::chrono::milliseconds node_cooldown{0};  // for so long; 0: as long as the run lives
+  std::chrono::milliseconds delay{0};          // before the next round
+  std::chrono::milliseconds delay_max{0};      // it is doubled up to this; 0: never
+  bool operator==(const RestartPolicy&) const = default;
+};
+
 struct Verdict {
   bool success = false;
   std::optional<Failure> cause;  // the first in order of receipt by the service
@@ -73,6 +95,8 @@ struct Verdict {
   int restarts_max = 0;
   int world_size = 0;
   int node_count = 0;
+  int restarts_forgiven = 0;  // of restart_count: they count no more
+  std::string not_restarted;  // why, where that is not plain from the numbers
   bool operator==(const Verdict&) const = default;
 };
 
@@ -95,6 +119,8 @@ struct Join {
   std::chrono::milliseconds last_call{0};
   std::chrono::milliseconds lease{0};
   bool resume = false;
+  RestartPolicy restart_policy;
+  bool hosts_service = false;  // the run cannot go on without this node
   bool operator==(const Join&) const = default;
 };
 
@@ -168,6 +194,8 @@ struct Start {
   int master_port = 0;
   int restart_count = 0;
   int restarts_max = 0;
+  int restarts_forgiven = 0;  // of restart_count: they count no more
+  std::string left_out;       // who is, since the last round, in words
   bool operator==(const Start&) const = default;
 };
 
@@ -184,6 +212,7 @@ struct Finish {
 
 struct Refused {
   absl::Status status;
+  int exit_code = 0;  // of the node's ddprun, if it is to be another than 1
   bool operator==(const Refused&) const = default;
 };
 

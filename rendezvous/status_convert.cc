@@ -63,6 +63,13 @@ v1::RunStatus ToProto(const RunStatus& status) {
   if (status.verdict) *message.mutable_verdict() = ToProto(*status.verdict);
   message.set_node_count(status.node_count);
   for (const NodeStatus& node : status.nodes) Fill(node, message.add_nodes());
+  message.set_restarts_forgiven(status.restarts_forgiven);
+  for (const LeftOutStatus& left_out : status.left_out) {
+    v1::LeftOutStatus* to = message.add_left_out();
+    to->set_host(ToUtf8(left_out.host));
+    to->set_failures(left_out.failures);
+    *to->mutable_remaining() = TimeUtil::MillisecondsToDuration(left_out.remaining.count());
+  }
   return message;
 }
 
@@ -85,6 +92,13 @@ RunStatus FromProto(const v1::RunStatus& message) {
   if (message.has_verdict()) status.verdict = FromProto(message.verdict());
   status.node_count = message.node_count();
   for (const v1::NodeStatus& node : message.nodes()) status.nodes.push_back(Read(node));
+  status.restarts_forgiven = message.restarts_forgiven();
+  for (const v1::LeftOutStatus& from : message.left_out()) {
+    status.left_out.push_back(
+        {.host = Printable(from.host()),
+         .failures = from.failures(),
+         .remaining = milliseconds(TimeUtil::DurationToMilliseconds(from.remaining()))});
+  }
   return status;
 }
 

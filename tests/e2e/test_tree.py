@@ -15,6 +15,8 @@ MAY_INCLUDE = {
 CORES = (
     "rendezvous/run_status",
     "rendezvous/membership",
+    "rendezvous/restart_policy",
+    "rendezvous/run_restarts",
     "rendezvous/kv_store",
     "rendezvous/answer_memory",
     "rendezvous/cache_directory",

@@ -28,10 +28,6 @@ const Member* FindByLink(const RunState& state, LinkId link) {
 
 bool InRound(const Member& member) { return member.phase != MemberPhase::kWaiting; }
 
-bool RestartsAreLeft(const RunState& state) {
-  return state.may_restart && state.restart_count < state.rules->restarts_max;
-}
-
 }  // namespace
 
 std::string Name(RunPhase phase) {
@@ -59,6 +55,7 @@ void Invariants::Stepped(const SimStep& step) {
   }
   RanksAreUniqueAndWithoutGap(step);
   EveryNodeRunsWhatTheRoundSays(step);
+  Judge(restarts_.Stepped({step.run, step.before, step.effects, step.after, step.now}));
   NobodyWaitsForEver(step);
   WhoWaitsIsToldWhy(step);
   JoiningDisturbsNobody(step);
@@ -156,7 +153,8 @@ void Invariants::EveryNodeRunsWhatTheRoundSays(const SimStep& step) {
     const Start& any = starts.begin()->second;
     if (any.world_size != start->world_size || any.node_count != start->node_count ||
         any.master_addr != start->master_addr || any.master_port != start->master_port ||
-        any.restart_count != start->restart_count) {
+        any.restart_count != start->restart_count ||
+        any.restarts_forgiven != start->restarts_forgiven || any.left_out != start->left_out) {
       Fail("ranks", absl::StrCat("nodes of ", Name(start->round), " are told different worlds"));
     }
   }
@@ -184,8 +182,11 @@ void Invariants::NobodyWaitsForEver(const SimStep& step) {
   run.phase = step.after.phase;
   if (!step.after.rules || step.after.members.empty()) return;
   const bool waits = run.phase == RunPhase::kForming || run.phase == RunPhase::kBroken;
-  const Duration most = run.phase == RunPhase::kBroken ? Duration(kStopTimeout)
-                                                       : Duration(step.after.rules->join_timeout);
+  const RestartPolicy& policy = step.after.rules->restart_policy;
+  const Duration most =
+      run.phase == RunPhase::kBroken
+          ? Duration(kStopTimeout)
+          : Duration(step.after.rules->join_timeout + std::max(policy.delay, policy.delay_max));
   if (waits && step.now - run.phase_since > most + kLateness) {
     Fail("nobody-waits-for-ever",
          absl::StrCat(Name(step.after.round), " is ", Name(run.phase), " for longer than ",
@@ -267,8 +268,8 @@ void Invariants::NobodyIsInHisOwnWay(const SimStep& step) {
   }
 }
 
-// A node that leaves ends the run only if it hosts the service, if it was the last, or if no
-// restart is left for the round that breaks.
+// A node that leaves ends the run only if it hosts the service, if it was the last, or if the round
+// breaks for it: then restart-policy judges.
 void Invariants::LeavingIsNotClosing(const SimStep& step) {
   const auto* reported = std::get_if<NodeReported>(&step.event);
   const auto* leave = reported == nullptr ? nullptr : std::get_if<Leave>(&reported->report);
@@ -280,7 +281,7 @@ void Invariants::LeavingIsNotClosing(const SimStep& step) {
     return;
   const bool breaks = step.before.phase == RunPhase::kBroken ||
                       (step.before.phase == RunPhase::kSealed && InRound(*leaver));
-  if (breaks && !RestartsAreLeft(step.before)) return;
+  if (breaks) return;
   if (!step.before.may_restart) return;
   Fail("leaving-is-not-closing",
        absl::StrCat("node ", leaver->join.node_id.value, " leaves, and the run is closed for ",
@@ -402,7 +403,8 @@ void Invariants::LosesOnlyWhoIsLost(const SimStep& step) {
     const bool slow = ticked && step.before.phase == RunPhase::kBroken &&
                       member.phase == MemberPhase::kStopping &&
                       step.now >= step.before.broke + kStopTimeout;
-    if (!left && !replaced && !dropped && !silent && !slow) {
+    const bool left_out = restarts_.IsLeftOut(step.run, member.join.host, step.now);
+    if (!left && !replaced && !dropped && !silent && !slow && !left_out) {
       Fail("loses-only-who-is-lost",
            absl::StrCat("node ", id.value, " is taken out of the run for no reason"));
     }
@@ -490,6 +492,7 @@ void Invariants::Recovered(const std::map<SimRunNumber, const RunState*>& runs) 
     std::erase_if(run.starts, [&](const auto& of) { return of.first > it->second->round; });
     if (it->second->phase == RunPhase::kForming) run.starts.erase(it->second->round);
     run.told_verdict = it->second->verdict;
+    restarts_.Recovered(number, *it->second);
     run.phase_since = TimePoint{};
   }
 }

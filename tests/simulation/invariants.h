@@ -12,6 +12,7 @@
 
 #include "absl/strings/string_view.h"
 #include "rendezvous/membership.h"
+#include "tests/simulation/restart_invariants.h"
 #include "tests/simulation/store_invariants.h"
 
 namespace ddprun {
@@ -100,6 +101,7 @@ class Invariants {
 
   std::map<NodeId, Node> nodes_;
   std::map<SimRunNumber, Run> runs_;
+  RestartInvariants restarts_;
   StoreInvariants store_;
   std::string failure_;
 };

@@ -80,12 +80,36 @@ class Planner {
                   {"collective", OneOf<std::string>({"0s", "100ms", "20s"})},
                   {"hang", OneOf<std::string>({"0", "0.1"})},
                   {"snapshot-after", OneOf<std::string>({"5", "30", "100000"})}};
+    if (random_.Chance(0.5)) {
+      run.values["restarts"] = absl::StrCat(1 + random_.Below(6));
+      run.values["flags"] = Flags();
+    }
     ScenarioLine& network = Add("network", {});
     network.values = {{"delay", OneOf<std::string>({"200us", "2ms", "100ms"})},
                       {"resend", OneOf<std::string>({"0", "0", "0.02"})},
                       {"break", OneOf<std::string>({"0", "0", "0.002", "0.02"})},
                       {"silence-min", OneOf<std::string>({"500ms", "10s"})},
                       {"silence", OneOf<std::string>({"2s", "15s"})}};
+  }
+
+  // What follows a failure. Those that are not worth a restart are among those of Fault().
+  std::string Flags() {
+    std::string flags;
+    const auto add = [&](double chance, const char* flag,
+                         std::initializer_list<const char*> values) {
+      const char* value = OneOf(values);
+      if (random_.Chance(chance)) absl::StrAppend(&flags, flag, " ", value, " ");
+    };
+    add(0.5, "--restart-window", {"2", "10", "60"});
+    add(0.3, "--restart-reset", {"1", "5"});
+    add(0.2, "--no-progress-restarts", {"1", "2", "4"});
+    add(0.2, "--no-restart-exit-codes", {"1-30", "SIGKILL", "none"});
+    add(0.1, "--restart-exit-codes", {"1-70", "SIGKILL,1"});
+    add(0.3, "--restart-delay", {"0.1", "0.5:3", "20"});
+    const bool leaves_out = random_.Chance(0.5);
+    add(leaves_out ? 1 : 0, "--node-failures-max", {"1", "2", "3"});
+    add(leaves_out ? 0.5 : 0, "--node-cooldown", {"1", "5", "30"});
+    return flags;
   }
 
   void StartLines(Duration end) {

@@ -51,6 +51,8 @@ void SimAgent::Begin() {
   join.nodes_min = settings_.nodes_min;
   join.nodes_max = settings_.nodes_max;
   join.restarts_max = settings_.restarts;
+  join.restart_policy = settings_.restart_policy;
+  join.hosts_service = config_.hosts_service;
   join.address = place_.host;
   join.worker_port = kPortFirst + static_cast<int>(random_.Below(kPortFirst));
   join.join_timeout = settings_.join_timeout;

@@ -31,6 +31,13 @@ std::uint64_t Fingerprint(const RunState& state) {
           Number(state.deadline), Number(state.broke), Number(state.last_call_due),
           Number(state.lease_due), state.rules.has_value(), state.cause.has_value(),
           state.verdict.has_value(), state.start.has_value());
+  const RestartHistory& restarts = state.restarts;
+  sum = Mix(sum, restarts.used, restarts.no_progress, restarts.step_before, restarts.times.size(),
+            Number(state.sealed), Number(state.restart_due), state.left_out.size());
+  for (const TimePoint time : restarts.times) sum = Mix(sum, Number(time));
+  for (const auto& [name, host] : restarts.hosts) {
+    sum = Mix(sum, name.size(), host.times.size(), Number(host.left_out), host.exit_code);
+  }
   for (const auto& [id, member] : state.members) {
     for (const char letter : id.value) sum = Mix(sum, letter);
     sum = Mix(sum, member.order, member.node_rank.value_or(-1), member.seated, member.rank_first,

@@ -17,6 +17,7 @@ struct SimSettings {
   int nodes_min = 1;
   int nodes_max = 1;
   int restarts = 0;
+  RestartPolicy restart_policy;
   std::chrono::milliseconds lease{10'000};
   std::chrono::milliseconds last_call{5'000};
   std::chrono::milliseconds join_timeout{60'000};

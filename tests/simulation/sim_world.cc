@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "launcher/options_restarts.h"
 #include "rendezvous/limits.h"
 
 namespace ddprun {
@@ -60,6 +61,19 @@ absl::Status TimeInto(const ScenarioLine& line, const char* name, Time& to) {
   const auto time = line.Time(name);
   if (time.ok()) to = std::chrono::duration_cast<Time>(*time);
   return time.status();
+}
+
+// As on a command line: "--restart-window 60 --node-failures-max 2".
+absl::Status PolicyInto(const ScenarioLine& line, RestartPolicy& to) {
+  const auto flags = line.values.find("flags");
+  if (flags == line.values.end()) return absl::OkStatus();
+  const std::vector<std::string> words = absl::StrSplit(flags->second, ' ', absl::SkipEmpty());
+  if (words.size() % 2 != 0) return line.Wrong("flags wants pairs of a flag and its value");
+  Values values;
+  for (std::size_t i = 0; i < words.size(); i += 2) values[words[i]] = {words[i + 1], words[i]};
+  Reader reader(values);
+  to = ReadRestartOptions(reader).policy;
+  return reader.status();
 }
 
 }  // namespace
@@ -128,6 +142,7 @@ absl::Status SimWorld::Run(const ScenarioLine& line) {
   }
   int snapshot_after = static_cast<int>(s.snapshot_after);
   status.Update(Into(line, "restarts", s.restarts));
+  status.Update(PolicyInto(line, s.restart_policy));
   status.Update(Into(line, "snapshot-after", snapshot_after));
   status.Update(Into(line, "hang", s.hang));
   s.snapshot_after = static_cast<std::uint64_t>(snapshot_after);
@@ -388,6 +403,7 @@ std::map<std::string, std::string> SimWorld::Look(const std::string& name) {
     if (run == nullptr) return seen;
     seen["round"] = absl::StrCat(ToNumber(run->round));
     seen["restarts"] = absl::StrCat(run->restart_count);
+    seen["used"] = absl::StrCat(run->restarts.used);
     seen["members"] = absl::StrCat(run->members.size());
     seen["away"] = absl::StrCat(run->members.size() - run->links.size());
     seen["spares"] = absl::StrCat(run->phase == RunPhase::kSealed ? run->waiting : 0);
@@ -413,6 +429,7 @@ std::map<std::string, std::string> SimWorld::Look(const std::string& name) {
     seen["rank"] = absl::StrCat(state.round->node_rank);
     seen["first"] = absl::StrCat(state.round->rank_first);
     seen["world"] = absl::StrCat(state.round->world_size);
+    seen["restarts"] = absl::StrCat(state.round->restart_count);
     seen["master"] = state.round->master_addr;
   }
   return seen;

@@ -77,6 +77,26 @@ const FlagCase kFlagCases[] = {
     {"--master-addr", "10.0.0.1", "", [](const Options& o) { return o.master_addr == "10.0.0.1"; }},
     {"--master-port", "1234", "", [](const Options& o) { return o.master_port == 1234; }},
     {"--max-restarts", "5", "", [](const Options& o) { return o.restarts.max_restarts == 5; }},
+    {"--restart-window", "60", "",
+     [](const Options& o) { return o.restarts.policy.window == std::chrono::seconds(60); }},
+    {"--restart-reset", "1.5", "",
+     [](const Options& o) { return o.restarts.policy.reset == std::chrono::milliseconds(1500); }},
+    {"--no-progress-restarts", "3", "",
+     [](const Options& o) { return o.restarts.policy.no_progress_max == 3; }},
+    {"--no-restart-exit-codes", "2", "",
+     [](const Options& o) {
+       return o.restarts.policy.never_codes == std::vector<ExitCodeRange>{{2, 2}};
+     }},
+    {"--restart-exit-codes", "SIGKILL", "",
+     [](const Options& o) {
+       return o.restarts.policy.only_codes == std::vector<ExitCodeRange>{{137, 137}};
+     }},
+    {"--restart-delay", "2", "",
+     [](const Options& o) { return o.restarts.policy.delay == std::chrono::seconds(2); }},
+    {"--node-failures-max", "3", "",
+     [](const Options& o) { return o.restarts.policy.node_failures_max == 3; }},
+    {"--node-cooldown", "600", "--node-failures-max 2",
+     [](const Options& o) { return o.restarts.policy.node_cooldown == std::chrono::minutes(10); }},
     {"--log-dir", "logs", "", [](const Options& o) { return o.logs.log_dir == "logs"; }},
     {"--rdzv-id", "job7", "", [](const Options& o) { return o.run_id == "job7"; }},
     {"--rdzv-endpoint", "h:1", "",

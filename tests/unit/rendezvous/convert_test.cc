@@ -51,6 +51,16 @@ TEST(ConvertTest, Reports) {
   join.address = "10.0.0.1";
   join.worker_port = 6;
   join.join_timeout = std::chrono::milliseconds(1'500);
+  join.restart_policy = {.window = std::chrono::milliseconds(1),
+                         .reset = std::chrono::milliseconds(2'002),
+                         .no_progress_max = 3,
+                         .never_codes = {{4, 4}, {77, 80}},
+                         .only_codes = {{128, 255}},
+                         .node_failures_max = 5,
+                         .node_cooldown = std::chrono::milliseconds(6),
+                         .delay = std::chrono::milliseconds(7),
+                         .delay_max = std::chrono::milliseconds(8)};
+  join.hosts_service = true;
   ExpectRoundTrip<Report, v1::Report>(join);
   join.node_rank = std::nullopt;
   ExpectRoundTrip<Report, v1::Report>(join);
@@ -66,9 +76,10 @@ TEST(ConvertTest, Reports) {
 
 TEST(ConvertTest, Directives) {
   ExpectRoundTrip<Directive, v1::Directive>(Waiting{"words", std::chrono::milliseconds(2'001)});
-  ExpectRoundTrip<Directive, v1::Directive>(Start{RoundId{1}, "run", 2, 3, 4, 5, "addr", 6, 7, 8});
+  ExpectRoundTrip<Directive, v1::Directive>(
+      Start{RoundId{1}, "run", 2, 3, 4, 5, "addr", 6, 7, 8, 9, "b"});
   ExpectRoundTrip<Directive, v1::Directive>(Stop{RoundId{2}, FullFailure(FailureKind::kNodeLost)});
-  ExpectRoundTrip<Directive, v1::Directive>(Refused{absl::AlreadyExistsError("taken")});
+  ExpectRoundTrip<Directive, v1::Directive>(Refused{absl::AlreadyExistsError("taken"), 9});
   Verdict verdict{.success = false,
                   .cause = FullFailure(FailureKind::kWorkerSignaled),
                   .exit_code = 137,
@@ -76,7 +87,9 @@ TEST(ConvertTest, Directives) {
                   .restart_count = 1,
                   .restarts_max = 2,
                   .world_size = 8,
-                  .node_count = 4};
+                  .node_count = 4,
+                  .restarts_forgiven = 5,
+                  .not_restarted = "words"};
   ExpectRoundTrip<Directive, v1::Directive>(Finish{verdict});
   verdict = Verdict{.success = true};
   ExpectRoundTrip<Directive, v1::Directive>(Finish{verdict});

@@ -13,6 +13,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "proto/journal.pb.h"
 #include "rendezvous/convert.h"
 #include "rendezvous/limits.h"
 #include "tests/unit/rendezvous/membership_fixture.h"
@@ -25,8 +26,22 @@ namespace {
 template <typename Struct>
 requires std::is_same_v<std::remove_const_t<Struct>, RunRules>
 auto Fields(Struct& rules) {
-  auto& [nodes_min, nodes_max, restarts_max, join_timeout, last_call, lease, set_by] = rules;
-  return std::tie(nodes_min, nodes_max, restarts_max, join_timeout, last_call, lease, set_by);
+  auto& [nodes_min, nodes_max, restarts_max, restart_policy, join_timeout, last_call, lease,
+         set_by] = rules;
+  return std::tie(nodes_min, nodes_max, restarts_max, restart_policy, join_timeout, last_call,
+                  lease, set_by);
+}
+template <typename Struct>
+requires std::is_same_v<std::remove_const_t<Struct>, HostFailures>
+auto Fields(Struct& host) {
+  auto& [times, left_out, exit_code] = host;
+  return std::tie(times, left_out, exit_code);
+}
+template <typename Struct>
+requires std::is_same_v<std::remove_const_t<Struct>, RestartHistory>
+auto Fields(Struct& history) {
+  auto& [used, times, step, step_before, no_progress, hosts] = history;
+  return std::tie(used, times, step, step_before, no_progress, hosts);
 }
 template <typename Struct>
 requires std::is_same_v<std::remove_const_t<Struct>, Member>
@@ -37,13 +52,14 @@ auto Fields(Struct& member) {
 template <typename Struct>
 requires std::is_same_v<std::remove_const_t<Struct>, RunState>
 auto Fields(Struct& state) {
-  auto& [run_id, durable, phase, round, restart_count, rules, members, links, places, asked, joins,
-         waiting, running, stopping, cause, last_cause, broke, may_restart, deadline, last_call_due,
-         lease_due, start, verdict, words, words_version, words_due, words_sent] = state;
-  return std::tie(run_id, durable, phase, round, restart_count, rules, members, links, places,
-                  asked, joins, waiting, running, stopping, cause, last_cause, broke, may_restart,
-                  deadline, last_call_due, lease_due, start, verdict, words, words_version,
-                  words_due, words_sent);
+  auto& [run_id, durable, phase, round, restart_count, restarts, rules, members, links, places,
+         asked, joins, waiting, running, stopping, cause, last_cause, broke, sealed, left_out,
+         may_restart, deadline, last_call_due, restart_due, lease_due, start, verdict, words,
+         words_version, words_due, words_sent] = state;
+  return std::tie(run_id, durable, phase, round, restart_count, restarts, rules, members, links,
+                  places, asked, joins, waiting, running, stopping, cause, last_cause, broke,
+                  sealed, left_out, may_restart, deadline, last_call_due, restart_due, lease_due,
+                  start, verdict, words, words_version, words_due, words_sent);
 }
 
 template <typename T>
@@ -111,28 +127,44 @@ class Anything {
         lines[1], age);
   }
   void Fill(Verdict& to) {
-    auto& [success, cause, exit_code, round, restart_count, restarts_max, world_size, node_count] =
-        to;
-    All(success, cause, exit_code, round, restart_count, restarts_max, world_size, node_count);
+    auto& [success, cause, exit_code, round, restart_count, restarts_max, world_size, node_count,
+           restarts_forgiven, not_restarted] = to;
+    All(success, cause, exit_code, round, restart_count, restarts_max, world_size, node_count,
+        restarts_forgiven, not_restarted);
   }
   void Fill(Join& to) {
     auto& [protocol_version, software_version, run_id, node_id, host, node_rank, local_world_size,
            nodes_min, nodes_max, restarts_max, address, worker_port, join_timeout, last_call, lease,
-           resume] = to;
+           resume, restart_policy, hosts_service] = to;
     All(protocol_version, software_version, run_id, node_id, host, node_rank, local_world_size,
         nodes_min, nodes_max, restarts_max, address, worker_port, join_timeout, last_call, lease,
-        resume);
+        resume, restart_policy, hosts_service);
+  }
+  void Fill(ExitCodeRange& to) {
+    auto& [first, last] = to;
+    All(first, last);
+  }
+  void Fill(RestartPolicy& to) {
+    auto& [window, reset, no_progress_max, never_codes, only_codes, node_failures_max,
+           node_cooldown, delay, delay_max] = to;
+    All(window, reset, no_progress_max, never_codes, only_codes, node_failures_max, node_cooldown,
+        delay, delay_max);
   }
   void Fill(Start& to) {
     auto& [round, run_id, node_rank, node_count, rank_first, world_size, master_addr, master_port,
-           restart_count, restarts_max] = to;
+           restart_count, restarts_max, restarts_forgiven, left_out] = to;
     All(round, run_id, node_rank, node_count, rank_first, world_size, master_addr, master_port,
-        restart_count, restarts_max);
+        restart_count, restarts_max, restarts_forgiven, left_out);
   }
   template <typename T>
   void Fill(std::optional<T>& to) {
     to.reset();
     if (random_() % 4 != 0) Fill(to.emplace());
+  }
+  template <typename T>
+  void Fill(std::vector<T>& to) {
+    to.resize(random_() % 4);
+    for (T& one : to) Fill(one);
   }
   template <typename Key, typename T>
   void Fill(std::map<Key, T>& to) {
@@ -183,6 +215,26 @@ TEST(JournalRecordsTest, ASnapshotHasEveryFieldOfARun) {
     ASSERT_TRUE(Same(back.state, state));
   }
   EXPECT_TRUE(Same(BackAs(RunSnapshot{0, MakeRun("")}).state, MakeRun("")));
+}
+
+// All restarts count in a run that began when there was no other rule.
+TEST(JournalRecordsTest, ASnapshotOfAnOlderVersionIsRead) {
+  v1::JournalRecord old;
+  old.set_run(1);
+  v1::RunSnapshot& snapshot = *old.mutable_run_snapshot();
+  snapshot.set_run_id("run");
+  snapshot.set_phase(v1::RunSnapshot::PHASE_SEALED);
+  snapshot.set_round(4);
+  snapshot.set_restart_count(3);
+  snapshot.set_may_restart(true);
+  snapshot.mutable_rules()->set_nodes_max(2);
+  snapshot.mutable_rules()->set_restarts_max(5);
+  const auto record = DecodeJournalRecord(old.SerializeAsString());
+  ASSERT_TRUE(record.ok()) << record.status();
+  const RunState state = std::get<RunSnapshot>(record->what).state;
+  EXPECT_EQ(state.restart_count, 3);
+  EXPECT_EQ(state.restarts.used, 3);
+  EXPECT_EQ(state.rules->restart_policy, RestartPolicy{});
 }
 
 TEST(JournalRecordsTest, EveryKindOfRecordComesBack) {

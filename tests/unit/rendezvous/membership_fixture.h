@@ -24,6 +24,8 @@ struct JoinOptions {
   std::chrono::milliseconds lease{0};  // 0: a stream's end is its node's end
   std::chrono::milliseconds last_call{5'000};
   bool resume = false;
+  RestartPolicy policy;
+  bool hosts_service = false;
 };
 
 inline Join MakeJoin(const std::string& host, JoinOptions options) {
@@ -44,6 +46,8 @@ inline Join MakeJoin(const std::string& host, JoinOptions options) {
   join.last_call = options.last_call;
   join.lease = options.lease;
   join.resume = options.resume;
+  join.restart_policy = options.policy;
+  join.hosts_service = options.hosts_service;
   return join;
 }
 

@@ -46,6 +46,15 @@ class RandomHistory {
     nodes_min_ = Below(2) == 0 ? nodes_ : 1 + Below(nodes_);
     restarts_ = Below(4);
     lease_ = std::chrono::milliseconds(Below(2) == 0 ? 0 : 500);
+    policy_ = {};
+    if (Below(2) == 0) return;
+    policy_.window = std::chrono::milliseconds(Below(3000));
+    policy_.reset = std::chrono::milliseconds(Below(2) * 2000);
+    policy_.no_progress_max = Below(4);
+    if (Below(2) == 0) policy_.never_codes = {{100, 150}};
+    policy_.node_failures_max = Below(3);
+    policy_.node_cooldown = std::chrono::milliseconds(Below(2) * 1000);
+    policy_.delay = std::chrono::milliseconds(Below(2) * 300);
   }
 
   // Mostly a member, now and then one that has gone.
@@ -75,7 +84,8 @@ class RandomHistory {
                             .local_world_size = 1 + Below(3),
                             .nodes_min = nodes_min_,
                             .lease = lease_,
-                            .last_call = std::chrono::milliseconds(Below(300))};
+                            .last_call = std::chrono::milliseconds(Below(300)),
+                            .policy = policy_};
         if (Below(3) == 0 && !run_.state.members.empty()) {
           options.resume = Below(4) != 0;
           run_.Joins(AnyMember().join.host, options);
@@ -143,6 +153,7 @@ class RandomHistory {
   int nodes_ = 2;
   int nodes_min_ = 2;
   std::chrono::milliseconds lease_{0};
+  RestartPolicy policy_;
   int restarts_ = 1;
   int hosts_ = 0;
   std::map<RoundId, Failure> causes_;

@@ -22,6 +22,7 @@ RunStatus Full() {
           .world_size = 4,
           .restarts_used = 5,
           .restarts_max = 6,
+          .restarts_forgiven = 3,
           .last_failure = failure,
           .verdict = Verdict{.success = false, .cause = failure, .exit_code = 7},
           .node_count = 8,
@@ -33,7 +34,9 @@ RunStatus Full() {
                      .rank_first = 2,
                      .ranks = 2,
                      .silent = std::chrono::milliseconds(2'001)},
-                    {.node_id = NodeId{"spare"}, .state = NodeState::kSpare}}};
+                    {.node_id = NodeId{"spare"}, .state = NodeState::kSpare}},
+          .left_out = {{.host = "c", .failures = 2, .remaining = std::chrono::milliseconds(9)},
+                       {.host = "d", .failures = 1}}};
 }
 
 RunStatus ThereAndBack(const RunStatus& status) {
@@ -66,11 +69,13 @@ TEST(StatusConvertTest, WhatIsUnknownOrHostileIsReadAsSomething) {
   message.set_run_id("a\x1b[2Jb");
   message.add_nodes()->set_state(static_cast<v1::NodeStatus::State>(99));
   message.mutable_nodes(0)->set_host("h\x1b]0;t\x07");
+  message.add_left_out()->set_host("h\x1b]0;t\x07");
   const RunStatus status = FromProto(message);
   EXPECT_EQ(status.phase, RunPhase::kForming);
   EXPECT_EQ(status.run_id.find('\x1b'), std::string::npos);
   EXPECT_EQ(status.nodes[0].state, NodeState::kWaiting);
   EXPECT_EQ(status.nodes[0].host.find('\x1b'), std::string::npos);
+  EXPECT_EQ(status.left_out[0].host.find('\x1b'), std::string::npos);
 }
 
 }  // namespace
