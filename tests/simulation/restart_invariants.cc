@@ -115,10 +115,15 @@ std::string RestartInvariants::JudgeRestart(const Step& step, Run& run, RoundId 
   const auto& cause = step.after.cause ? step.after.cause : step.after.last_cause;
   if (!cause) return "restart-policy: a round follows another that had no failure";
   Round& round = run.rounds[ended];
-  // With the nodes of the host that may have been left out in this step.
+  // With the nodes that are left out in this step, which one that was lost in it is not.
   RunState then = step.after;
-  for (const auto& [id, member] : step.before.members) {
-    if (member.join.host == cause->host) then.members.emplace(id, member);
+  for (const MembershipEffect& effect : step.effects) {
+    const auto* send = std::get_if<SendDirective>(&effect);
+    if (send == nullptr || !std::holds_alternative<Refused>(send->directive)) continue;
+    const auto link = step.before.links.find(send->link);
+    if (link == step.before.links.end()) continue;
+    const Member& member = step.before.members.at(link->second);
+    if (member.join.host == cause->host) then.members.emplace(link->second, member);
   }
   if (const auto why = WhyNot(then, run, ended, *cause)) {
     return absl::StrCat("restart-policy: round ", ToNumber(ended), " is followed by another, and ",
