@@ -75,8 +75,7 @@ int Agent::Run() {
 
 absl::Status Agent::Open() {
   const std::string run_id = config_.options.run_id.empty() ? MakeRunId() : config_.options.run_id;
-  absl::StatusOr<Meeting> meeting =
-      OpenMeeting(config_.options, config_.security, config_.temp_dir, run_id);
+  absl::StatusOr<Meeting> meeting = OpenMeeting(config_.options, config_.security, run_id);
   if (!meeting.ok()) return meeting.status();
   meeting_ = *std::move(meeting);
   const std::optional<int>& port = config_.options.master_port;
@@ -94,7 +93,9 @@ absl::Status Agent::Open() {
                         .join_timeout = config_.options.join_timeout,
                         .term_timeout = config_.options.stopping.term_timeout};
   config_.security.Forget();
-  channel_ = MakeServiceChannel(meeting_.target, config_.credentials, meeting_.host);
+  if (meeting_.server == nullptr) {
+    channel_ = MakeServiceChannel(meeting_.target, config_.credentials, meeting_.host);
+  }
   join_deadline_ = Now() + config_.options.join_timeout;
   TryJoin(Now());
   return absl::OkStatus();
@@ -157,9 +158,12 @@ void Agent::TryJoin(TimePoint now) {
   join.join_timeout = remaining;
   join.last_call = options.last_call;
   join.lease = options.lease;
-  session_ = SessionClient::Open(channel_, std::move(join), remaining, [this](SessionEvent event) {
+  SessionClient::Handler handler = [this](SessionEvent event) {
     session_events_.Post(std::move(event));
-  });
+  };
+  session_ = meeting_.server != nullptr
+                 ? meeting_.server->OpenSession(join, std::move(handler))
+                 : SessionClient::Open(channel_, std::move(join), remaining, std::move(handler));
 }
 
 absl::Status Agent::ServeStore(const Start& start) {
