@@ -49,7 +49,7 @@ Agent::~Agent() = default;
 Workers::Config Agent::MakeWorkersConfig() const {
   return {.program = config_.program,
           .local_world_size = config_.local_world_size,
-          .cpus = config_.cpus,
+          .places = config_.places,
           .role = config_.options.role,
           .host = host_,
           .temp_dir = config_.temp_dir,
@@ -293,7 +293,7 @@ void Agent::Perform(const Effect& effect, TimePoint now) {
   if (const auto* spawn = std::get_if<SpawnRound>(&effect)) {
     const absl::Status status = ServeStore(spawn->start);
     if (status.ok()) {
-      workers_.Spawn(spawn->start, now, events_);
+      workers_.Spawn(spawn->start, {}, now, events_);
     } else {
       workers_.FailToSpawn(std::string(status.message()), events_);
     }

@@ -33,7 +33,7 @@ class Agent {
     Options options;
     Program program;
     int local_world_size = 1;
-    int cpus = 1;
+    std::vector<Place> places;  // of the workers, by local rank
     std::string temp_dir;
     sigset_t end_signals;
     sigset_t worker_signal_mask;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many workers a node has room for.
+// What this node has for its workers: CPUs and GPUs, and how many workers that makes.
 #pragma once
 
 #include <functional>
@@ -8,7 +8,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "launcher/gpus.h"
 #include "launcher/options.h"
+#include "launcher/placement.h"
+#include "launcher/topology.h"
 
 namespace ddprun {
 
@@ -16,14 +19,21 @@ namespace ddprun {
 // CUDA is needed.
 int CountGpuDevices();
 
-// CPUs that this process may run on.
-int CountCpus();
+// The same devices with their ids and NUMA nodes, from /proc/driver/nvidia/gpus and /sys below
+// `root` ("" for this machine). Where these say nothing of one, its node is -1.
+std::vector<Gpu> ReadGpus(const std::string& root, int devices);
 
-// Of `devices`, those that CUDA_VISIBLE_DEVICES leaves to a program. Its list ends at the first
-// entry below 0, as in CUDA; devices of MIG count one each.
-int CountVisibleGpus(int devices, const std::optional<std::string>& cuda_visible_devices);
+// CPUs that this process may run on.
+CpuSet AllowedCpus();
+
+// Physical cores among these CPUs, by /sys below `root`; where that says nothing each CPU is one.
+int CountCores(const std::string& root, const CpuSet& cpus);
 
 // The number for --nproc-per-node. NOT_FOUND: gpu was asked for and there is none.
 absl::StatusOr<int> LocalWorldSize(const Options& options, int gpus, int cpus);
+
+// This machine, as far as these options ask about it. NOT_FOUND, UNAVAILABLE: --numa-binding needs
+// more than can be known here; one sentence for people.
+absl::StatusOr<Machine> ReadMachine(const Options& options, const GetVariable& get_variable);
 
 }  // namespace ddprun
