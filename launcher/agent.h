@@ -57,6 +57,7 @@ class Agent {
   void TryJoin(TimePoint now);
   absl::StatusOr<std::string> OwnAddress() const;
   absl::StatusOr<int> WorkerPort() const;
+  std::vector<std::string> NetworkVariables(const Start& start) const;
   absl::Status ServeStore(const Start& start);
   void Loop();
   void HandleReady(const Ready& ready, TimePoint now);
