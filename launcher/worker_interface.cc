@@ -2,6 +2,8 @@
 #include "launcher/worker_interface.h"
 
 #include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <fstream>
@@ -29,6 +31,13 @@ bool FileNamesInterfaces(const std::string& path) {
   return false;
 }
 
+bool IsLoopbackAddress(const sockaddr* address) {
+  if (address->sa_family == AF_INET6) {
+    return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
+  }
+  return ntohl(reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr) >> 24 == 127;
+}
+
 }  // namespace
 
 std::optional<WorkerInterface> InterfaceOf(const std::string& address) {
@@ -39,6 +48,10 @@ std::optional<WorkerInterface> InterfaceOf(const std::string& address) {
   for (const addrinfo* entry = addresses.get(); entry != nullptr; entry = entry->ai_next) {
     for (const ifaddrs* one = interfaces; one != nullptr; one = one->ifa_next) {
       if (IsSameAddress(entry->ai_addr, one->ifa_addr)) {
+        // Hosts that route by themselves (BGP) have their address there; told `lo`, Gloo and NCCL
+        // would take 127.0.0.1, which is first.
+        const bool loopback = (one->ifa_flags & IFF_LOOPBACK) != 0;
+        if (loopback && !IsLoopbackAddress(one->ifa_addr)) return std::nullopt;
         return WorkerInterface{one->ifa_name, one->ifa_addr->sa_family == AF_INET6};
       }
     }

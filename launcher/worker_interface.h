@@ -18,7 +18,8 @@ struct WorkerInterface {
   bool ipv6 = false;  // of the address
 };
 
-// The interface of this machine that has the address (or name). Absent: none has, as behind NAT.
+// The interface of this machine that has the address (or name). Absent: none has, as
+// behind NAT, or one that says nothing about the way to others.
 std::optional<WorkerInterface> InterfaceOf(const std::string& address);
 
 // Whether a file of NCCL's own (NCCL_CONF_FILE, ~/.nccl.conf, /etc/nccl.conf) names interfaces: a

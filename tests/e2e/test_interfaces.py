@@ -94,3 +94,14 @@ def test_without_it_gloo_takes_the_address_of_the_hosts_name(multihomed, script)
     said = "".join(out + err for _, out, err in results)
     assert "sum 3.0" not in said
     assert "Network is unreachable" in said, said
+
+
+def test_an_address_of_a_host_that_routes_by_itself_means_no_interface(multihomed):
+    """It is on `lo`, where Gloo would find 127.0.0.1 first."""
+    for number, host in enumerate(multihomed):
+        host.run("ip", "address", "add", f"10.99.0.{number + 1}/32", "dev", "lo")
+        other = 2 - number
+        host.run(*f"ip route add 10.99.0.{other}/32 via 10.77.1.{other} src 10.99.0.{number + 1}".split())
+    results = run_on_both(multihomed, "10.99.0.1", ["sh", "-c", "echo told .$GLOO_SOCKET_IFNAME$NCCL_SOCKET_IFNAME."])
+    assert [code for code, _, _ in results] == [0, 0], results
+    assert all("told .." in out for _, out, _ in results), results
