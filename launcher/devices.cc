@@ -2,7 +2,6 @@
 #include "launcher/devices.h"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -16,22 +15,15 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "launcher/cpu_quota.h"
 #include "launcher/hwloc_topology.h"
 #include "launcher/int_ranges.h"
 #include "launcher/limits.h"
-#include "rendezvous/owned_fd.h"
+#include "launcher/small_file.h"
 
 namespace ddprun {
 namespace {
-
-int CountEntries(const char* path, const std::function<bool(absl::string_view)>& counts) {
-  DIR* folder = opendir(path);
-  if (folder == nullptr) return 0;
-  int count = 0;
-  while (const dirent* entry = readdir(folder)) count += counts(entry->d_name) ? 1 : 0;
-  closedir(folder);
-  return count;
-}
 
 std::vector<std::string> SortedEntries(const std::string& path) {
   std::vector<std::string> names;
@@ -45,14 +37,6 @@ std::vector<std::string> SortedEntries(const std::string& path) {
   return names;
 }
 
-// Of a small file of the kernel's; "" where it cannot be read.
-std::string ReadText(const std::string& path) {
-  const OwnedFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  char buffer[4096];
-  const ssize_t size = fd.valid() ? read(fd.get(), buffer, sizeof(buffer)) : 0;
-  return size > 0 ? std::string(buffer, static_cast<std::size_t>(size)) : "";
-}
-
 // "Name:  value" lines.
 std::map<std::string, std::string> ParseFacts(const std::string& text) {
   std::map<std::string, std::string> facts;
@@ -64,45 +48,64 @@ std::map<std::string, std::string> ParseFacts(const std::string& text) {
   return facts;
 }
 
+// By the numbers of /dev/nvidia0 and so on. A job's cgroup may leave the files of all GPUs in
+// place and refuse some of them (Slurm's ConstrainDevices), which access() tells without waking
+// them up.
+std::set<int> UsableGpuMinors(const std::string& root) {
+  std::set<int> minors;
+  for (const std::string& name : SortedEntries(root + "/dev")) {
+    absl::string_view digits = name;
+    int minor = 0;
+    if (absl::ConsumePrefix(&digits, "nvidia") && !digits.empty() &&
+        std::all_of(digits.begin(), digits.end(), absl::ascii_isdigit) &&
+        absl::SimpleAtoi(digits, &minor) &&
+        access(absl::StrCat(root, "/dev/", name).c_str(), R_OK | W_OK) == 0) {
+      minors.insert(minor);
+    }
+  }
+  return minors;
+}
+
+constexpr char kGpuFolder[] = "/proc/driver/nvidia/gpus/";
 constexpr std::size_t kWordBits = 8 * sizeof(unsigned long);
 
 }  // namespace
 
-int CountGpuDevices() {
-  const int nodes = CountEntries("/dev", [](absl::string_view name) {
-    return absl::StartsWith(name, "nvidia") && name.size() > 6 &&
-           std::all_of(name.begin() + 6, name.end(), absl::ascii_isdigit);
-  });
-  if (nodes > 0) return nodes;
-  return CountEntries("/proc/driver/nvidia/gpus",
-                      [](absl::string_view name) { return name[0] != '.'; });
+int CountGpuDevices(const std::string& root) {
+  const std::size_t devices = UsableGpuMinors(root).size();
+  return static_cast<int>(devices > 0 ? devices : SortedEntries(root + kGpuFolder).size());
 }
 
-std::vector<Gpu> ReadGpus(const std::string& root, int devices) {
+std::vector<Gpu> ReadGpus(const std::string& root) {
+  const std::set<int> minors = UsableGpuMinors(root);
   std::vector<Gpu> gpus;
-  const std::string folder = absl::StrCat(root, "/proc/driver/nvidia/gpus/");
   // In the order of their places on the bus, which is the one of nvidia-smi.
-  for (const std::string& place : SortedEntries(folder)) {
+  for (const std::string& place : SortedEntries(root + kGpuFolder)) {
     const std::map<std::string, std::string> facts =
-        ParseFacts(ReadText(absl::StrCat(folder, place, "/information")));
-    Gpu gpu{.uuid = "", .node = 0};
-    // A GPU that nobody has woken up shows question marks.
-    if (const auto found = facts.find("GPU UUID");
-        found != facts.end() && !absl::StrContains(found->second, '?')) {
-      gpu.uuid = found->second;
+        ParseFacts(ReadSmallFile(absl::StrCat(root, kGpuFolder, place, "/information")));
+    const auto fact = [&](const char* name) {
+      const auto found = facts.find(name);
+      return found == facts.end() ? std::string() : found->second;
+    };
+    int minor = -1;
+    if (!minors.empty() &&
+        !(absl::SimpleAtoi(fact("Device Minor"), &minor) && minors.count(minor) > 0)) {
+      continue;
     }
+    Gpu gpu{.uuid = fact("GPU UUID"), .node = 0};
+    // A GPU that nobody has woken up shows question marks.
+    if (absl::StrContains(gpu.uuid, '?')) gpu.uuid.clear();
     // -1 where the firmware does not say, as with a single node: there is a first one, as torchrun
     // has it too.
     const std::string node =
-        ReadText(absl::StrCat(root, "/sys/bus/pci/devices/", place, "/numa_node"));
+        ReadSmallFile(absl::StrCat(root, "/sys/bus/pci/devices/", place, "/numa_node"));
     if (!absl::SimpleAtoi(absl::StripAsciiWhitespace(node), &gpu.node)) gpu.node = 0;
     gpu.node = std::max(gpu.node, 0);
     gpus.push_back(std::move(gpu));
   }
-  // A container may see all of the machine's in /proc and some in /dev: which ones is not known.
-  if (gpus.size() != static_cast<std::size_t>(devices)) {
-    gpus.assign(static_cast<std::size_t>(devices), Gpu{.uuid = "", .node = -1});
-  }
+  // A driver of another kind, or a container without its /proc: that there are GPUs is all that is
+  // known.
+  if (gpus.size() < minors.size()) gpus.assign(minors.size(), Gpu{.uuid = "", .node = -1});
   return gpus;
 }
 
@@ -127,7 +130,7 @@ CpuSet AllowedCpus() {
 
 int CountCores(const std::string& root, const CpuSet& cpus) {
   const std::string folder = absl::StrCat(root, "/sys/devices/system/cpu/");
-  if (absl::StartsWith(ReadText(absl::StrCat(folder, "smt/active")), "0")) {
+  if (absl::StartsWith(ReadSmallFile(absl::StrCat(folder, "smt/active")), "0")) {
     return static_cast<int>(cpus.size());
   }
   std::set<int> seen;
@@ -135,8 +138,8 @@ int CountCores(const std::string& root, const CpuSet& cpus) {
   for (const int cpu : cpus) {
     if (!seen.insert(cpu).second) continue;
     ++cores;
-    const auto siblings =
-        ParseRanges(ReadText(absl::StrCat(folder, "cpu", cpu, "/topology/thread_siblings_list")));
+    const auto siblings = ParseRanges(
+        ReadSmallFile(absl::StrCat(folder, "cpu", cpu, "/topology/thread_siblings_list")));
     if (siblings.has_value()) seen.insert(siblings->begin(), siblings->end());
   }
   return cores;
@@ -168,11 +171,10 @@ absl::StatusOr<Machine> ReadMachine(const Options& options, const GetVariable& g
   machine.cpus = static_cast<int>(cpus.size());
   machine.cores = machine.cpus;
   machine.cuda_visible_devices = get_variable("CUDA_VISIBLE_DEVICES");
-  const int devices = CountGpuDevices();
   if (binds || !affinity.gpus.empty()) {
-    machine.gpus = ReadGpus("", devices);
+    machine.gpus = ReadGpus("");
   } else {
-    machine.gpus.resize(static_cast<std::size_t>(devices));
+    machine.gpus.resize(static_cast<std::size_t>(CountGpuDevices("")));
   }
   if (binds) {
     absl::StatusOr<Topology> topology = ReadTopology(cpus);
@@ -181,8 +183,10 @@ absl::StatusOr<Machine> ReadMachine(const Options& options, const GetVariable& g
                           absl::StrCat("--numa-binding needs ", topology.status().message()));
     }
     machine.topology = *std::move(topology);
-  } else if (options.proc_per_node != ProcPerNode::kNumber || options.proc_per_node_number > 1) {
+  }
+  if (options.proc_per_node != ProcPerNode::kNumber || options.proc_per_node_number > 1) {
     machine.cores = CountCores("", cpus);
+    machine.cpu_quota = ReadCpuQuota("");
   }
   return machine;
 }

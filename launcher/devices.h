@@ -15,18 +15,19 @@
 
 namespace ddprun {
 
-// NVIDIA devices that this machine shows: /dev/nvidia0 and so on, else /proc/driver/nvidia/gpus. No
-// CUDA is needed.
-int CountGpuDevices();
+// In what follows `root` is the folder that /dev, /proc and /sys are in: "" for this machine.
 
-// The same devices with their ids and NUMA nodes, from /proc/driver/nvidia/gpus and /sys below
-// `root` ("" for this machine). Where these say nothing of one, its node is -1.
-std::vector<Gpu> ReadGpus(const std::string& root, int devices);
+// NVIDIA devices that may be used here: /dev/nvidia0 and so on, else /proc/driver/nvidia/gpus. No
+// CUDA is needed.
+int CountGpuDevices(const std::string& root);
+
+// The same devices with their ids and NUMA nodes. Where these are not known the node is -1.
+std::vector<Gpu> ReadGpus(const std::string& root);
 
 // CPUs that this process may run on.
 CpuSet AllowedCpus();
 
-// Physical cores among these CPUs, by /sys below `root`; where that says nothing each CPU is one.
+// Physical cores among these CPUs; where nothing is said of one it is a core.
 int CountCores(const std::string& root, const CpuSet& cpus);
 
 // The number for --nproc-per-node. NOT_FOUND: gpu was asked for and there is none.

@@ -83,6 +83,8 @@ std::vector<std::string> VisibleGpus(int devices,
     if (entry.empty() || entry[0] == '-' || entry == "NoDevFiles" || entry == "void" ||
         entry == "none")
       break;
+    const std::optional<std::size_t> index = AsIndex(entry);
+    if (index.has_value() && *index >= static_cast<std::size_t>(devices)) break;
     visible.emplace_back(entry);
   }
   return visible;

@@ -18,7 +18,7 @@ struct Gpu {
 };
 
 // What CUDA_VISIBLE_DEVICES leaves to a program of `devices` GPUs, as entries of that variable. Its
-// list ends at the first entry below 0, as in CUDA; devices of MIG count one each.
+// list ends at the first number that no device has, as in CUDA; devices of MIG count one each.
 std::vector<std::string> VisibleGpus(int devices,
                                      const std::optional<std::string>& cuda_visible_devices);
 

@@ -98,6 +98,18 @@ absl::Status Bind(const Options& options, const Machine& machine,
   return absl::OkStatus();
 }
 
+// More threads than a container has time for would wait for each other. One worker alone asks the
+// system itself, which knows what it is bound to.
+void LimitThreads(const Machine& machine, std::vector<Place>& places) {
+  for (Place& place : places) {
+    if (machine.cpu_quota.has_value()) {
+      const double share = *machine.cpu_quota / static_cast<double>(places.size());
+      place.threads = static_cast<int>(std::min<double>(place.threads, share));
+    }
+    place.threads = places.size() == 1 ? 0 : std::max(1, place.threads);
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<Place>> PlaceWorkers(const Options& options, const Machine& machine) {
@@ -114,15 +126,14 @@ absl::StatusOr<std::vector<Place>> PlaceWorkers(const Options& options, const Ma
   std::vector<Place> places(static_cast<std::size_t>(*workers));
   for (Place& place : places) {
     place.local_rank_is_zero = affinity.virtual_local_rank;
-    place.threads = std::max(1, machine.cores / *workers);
+    place.threads = machine.cores / *workers;
   }
   absl::Status status = ShareGpus(affinity, machine, *chosen, places);
   if (status.ok() && affinity.numa_binding != NumaBinding::kNone) {
     status = Bind(options, machine, *chosen, places);
   }
   if (!status.ok()) return status;
-  // One worker alone asks the system itself, which knows what it is bound to.
-  if (*workers == 1) places[0].threads = 0;
+  LimitThreads(machine, places);
   return places;
 }
 

@@ -15,8 +15,9 @@ namespace ddprun {
 
 // What the decision is made from.
 struct Machine {
-  int cpus = 1;           // that this process may run on
-  int cores = 1;          // physical ones among them
+  int cpus = 1;                     // that this process may run on
+  int cores = 1;                    // physical ones among them
+  std::optional<double> cpu_quota;  // in CPUs, where a container has one
   std::vector<Gpu> gpus;  // all that this machine shows; their ids and nodes only where asked for
   std::optional<std::string> cuda_visible_devices;
   Topology topology;  // only with --numa-binding

@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "launcher/cpu_quota.h"
+
 namespace ddprun {
 namespace {
 
@@ -23,10 +25,11 @@ class DevicesInAFolderTest : public ::testing::Test {
     std::filesystem::create_directories(std::filesystem::path(root_ + path).parent_path());
     std::ofstream(root_ + path) << text;
   }
-  void WriteGpu(const std::string& place, const std::string& uuid, const std::string& node) const {
+  void WriteGpu(const std::string& place, const std::string& uuid, const std::string& node,
+                int minor) const {
     Write("/proc/driver/nvidia/gpus/" + place + "/information",
           "Model: \t\t NVIDIA H200\nIRQ:   \t\t 43\nGPU UUID: \t " + uuid + "\nBus Location: \t " +
-              place + "\nDevice Minor: \t 0\n");
+              place + "\nDevice Minor: \t " + std::to_string(minor) + "\n");
     Write("/sys/bus/pci/devices/" + place + "/numa_node", node + "\n");
   }
 
@@ -34,9 +37,9 @@ class DevicesInAFolderTest : public ::testing::Test {
 };
 
 TEST_F(DevicesInAFolderTest, GpusAreReadInTheOrderOfTheBus) {
-  WriteGpu("0000:c1:00.0", "GPU-b", "1");
-  WriteGpu("0000:07:00.0", "GPU-a", "0");
-  const std::vector<Gpu> gpus = ReadGpus(root_, 2);
+  WriteGpu("0000:c1:00.0", "GPU-b", "1", 1);
+  WriteGpu("0000:07:00.0", "GPU-a", "0", 0);
+  const std::vector<Gpu> gpus = ReadGpus(root_);
   ASSERT_EQ(gpus.size(), 2u);
   EXPECT_EQ(gpus[0].uuid, "GPU-a");
   EXPECT_EQ(gpus[0].node, 0);
@@ -45,20 +48,57 @@ TEST_F(DevicesInAFolderTest, GpusAreReadInTheOrderOfTheBus) {
 }
 
 TEST_F(DevicesInAFolderTest, AGpuWhoseNodeTheFirmwareDoesNotSayIsAtTheFirst) {
-  WriteGpu("0000:07:00.0", "GPU-" + std::string(8, '?'), "-1");
-  const std::vector<Gpu> gpus = ReadGpus(root_, 1);
+  WriteGpu("0000:07:00.0", "GPU-" + std::string(8, '?'), "-1", 0);
+  const std::vector<Gpu> gpus = ReadGpus(root_);
   ASSERT_EQ(gpus.size(), 1u);
   EXPECT_EQ(gpus[0].node, 0);
   EXPECT_EQ(gpus[0].uuid, "");
 }
 
-TEST_F(DevicesInAFolderTest, WhichGpusAContainerHasOfMoreIsNotKnown) {
-  WriteGpu("0000:07:00.0", "GPU-a", "0");
-  WriteGpu("0000:c1:00.0", "GPU-b", "1");
-  const std::vector<Gpu> gpus = ReadGpus(root_, 1);
+TEST_F(DevicesInAFolderTest, OfAllGpusInProcThoseCountThatHaveADevice) {
+  WriteGpu("0000:07:00.0", "GPU-a", "0", 0);
+  WriteGpu("0000:c1:00.0", "GPU-b", "1", 1);
+  EXPECT_EQ(CountGpuDevices(root_), 2);
+  Write("/dev/nvidia1", "");
+  Write("/dev/nvidiactl", "");
+  Write("/dev/nvidia-uvm", "");
+  EXPECT_EQ(CountGpuDevices(root_), 1);
+  const std::vector<Gpu> gpus = ReadGpus(root_);
   ASSERT_EQ(gpus.size(), 1u);
-  EXPECT_EQ(gpus[0].uuid, "");
-  EXPECT_EQ(gpus[0].node, -1);
+  EXPECT_EQ(gpus[0].uuid, "GPU-b");
+}
+
+TEST_F(DevicesInAFolderTest, OfADeviceThatProcDoesNotShowNothingIsKnown) {
+  Write("/dev/nvidia0", "");
+  ASSERT_EQ(ReadGpus(root_).size(), 1u);
+  EXPECT_EQ(ReadGpus(root_)[0].uuid, "");
+  EXPECT_EQ(ReadGpus(root_)[0].node, -1);
+}
+
+TEST_F(DevicesInAFolderTest, NoQuotaIsNoLimit) {
+  EXPECT_EQ(ReadCpuQuota(root_), std::nullopt);
+  Write("/proc/self/cgroup", "0::/\n");
+  Write("/sys/fs/cgroup/cpu.max", "max 100000\n");
+  EXPECT_EQ(ReadCpuQuota(root_), std::nullopt);
+}
+
+TEST_F(DevicesInAFolderTest, TheLeastQuotaAboveTheProcessCounts) {
+  Write("/proc/self/cgroup", "0::/pod/container\n");
+  Write("/sys/fs/cgroup/pod/container/cpu.max", "max 100000\n");
+  Write("/sys/fs/cgroup/pod/cpu.max", "350000 100000\n");
+  EXPECT_EQ(ReadCpuQuota(root_), 3.5);
+  Write("/sys/fs/cgroup/pod/container/cpu.max", "100000 50000\n");
+  EXPECT_EQ(ReadCpuQuota(root_), 2.0);
+}
+
+TEST_F(DevicesInAFolderTest, TheQuotaOfCgroupVersion1) {
+  Write("/proc/self/cgroup", "9:cpuset:/x\n4:cpu,cpuacct:/docker/a\n0::/\n");
+  Write("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n");
+  Write("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
+  EXPECT_EQ(ReadCpuQuota(root_), std::nullopt);
+  // In a container the path is that of the host, and what is mounted is the container's own.
+  Write("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "400000\n");
+  EXPECT_EQ(ReadCpuQuota(root_), 4.0);
 }
 
 TEST_F(DevicesInAFolderTest, ThreadsOfOneCoreCountOnce) {

@@ -31,6 +31,7 @@ TEST(GpusTest, CudaVisibleDevicesLimitsWhatIsThere) {
   EXPECT_THAT(VisibleGpus(8, "0,3"), ElementsAre("0", "3"));
   EXPECT_THAT(VisibleGpus(8, "GPU-1a, GPU-2b"), ElementsAre("GPU-1a", "GPU-2b"));
   EXPECT_THAT(VisibleGpus(8, "0,-1,1"), ElementsAre("0"));
+  EXPECT_THAT(VisibleGpus(2, "1,2,0"), ElementsAre("1"));
   EXPECT_THAT(VisibleGpus(8, ""), IsEmpty());
   EXPECT_THAT(VisibleGpus(8, "-1"), IsEmpty());
   EXPECT_THAT(VisibleGpus(0, "0,1"), IsEmpty());
