@@ -16,6 +16,7 @@
 #include "launcher/limits.h"
 #include "launcher/network.h"
 #include "launcher/temp_dir.h"
+#include "launcher/worker_interface.h"
 #include "proto/version.h"
 #include "rendezvous/limits.h"
 
@@ -49,7 +50,7 @@ Agent::~Agent() = default;
 Workers::Config Agent::MakeWorkersConfig() const {
   return {.program = config_.program,
           .local_world_size = config_.local_world_size,
-          .cpus = config_.cpus,
+          .places = config_.places,
           .role = config_.options.role,
           .host = host_,
           .temp_dir = config_.temp_dir,
@@ -117,6 +118,15 @@ absl::StatusOr<int> Agent::WorkerPort() const {
   // Free at another address than the service's, it would still confuse whoever looks at it.
   if (port.ok() && *port == meeting_.port) port = FindFreePort(address_);
   return port;
+}
+
+std::vector<std::string> Agent::NetworkVariables(const Start& start) const {
+  // The workers of one node find each other by themselves, and programs that join several runs of
+  // one node each have networks of their own.
+  if (start.node_count == 1) return {};
+  const std::optional<WorkerInterface> interface = InterfaceOf(address_);
+  if (!interface.has_value()) return {};
+  return InterfaceVariables(*interface, ReadVariable, NcclConfNamesInterfaces(ReadVariable));
 }
 
 void Agent::TryJoin(TimePoint now) {
@@ -297,7 +307,7 @@ void Agent::Perform(const Effect& effect, TimePoint now) {
   if (const auto* spawn = std::get_if<SpawnRound>(&effect)) {
     const absl::Status status = ServeStore(spawn->start);
     if (status.ok()) {
-      workers_.Spawn(spawn->start, now, events_);
+      workers_.Spawn(spawn->start, NetworkVariables(spawn->start), now, events_);
     } else {
       workers_.FailToSpawn(std::string(status.message()), events_);
     }

@@ -33,7 +33,7 @@ class Agent {
     Options options;
     Program program;
     int local_world_size = 1;
-    int cpus = 1;
+    std::vector<Place> places;  // of the workers, by local rank
     std::string temp_dir;
     sigset_t end_signals;
     sigset_t worker_signal_mask;
@@ -57,6 +57,7 @@ class Agent {
   void TryJoin(TimePoint now);
   absl::StatusOr<std::string> OwnAddress() const;
   absl::StatusOr<int> WorkerPort() const;
+  std::vector<std::string> NetworkVariables(const Start& start) const;
   absl::Status ServeStore(const Start& start);
   void Loop();
   void HandleReady(const Ready& ready, TimePoint now);

@@ -41,6 +41,13 @@ inline constexpr std::chrono::seconds kLossReportTimeout{3};
 // For killing and reaping what workers left behind.
 inline constexpr std::chrono::seconds kSweepTimeout{5};
 
+// A machine has far fewer; a list of them must not grow without end.
+inline constexpr int kGpusMax = 1024;
+// A configuration file of NCCL's is a few lines; of a longer one the rest is not looked at.
+inline constexpr std::size_t kNcclConfBytesMax = 64u << 10;
+// Numbers of CPUs are below this: the kernel's own largest configuration has 8192.
+inline constexpr int kCpusMax = 1 << 16;
+
 // Of `ddprun status`, as a probe would have it.
 inline constexpr std::chrono::seconds kStatusTimeoutDefault{5};
 

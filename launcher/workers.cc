@@ -18,7 +18,8 @@ Source SourceOf(OutputStream stream) {
 
 }  // namespace
 
-void Workers::Spawn(const Start& start, TimePoint now, std::vector<Event>& events) {
+void Workers::Spawn(const Start& start, const std::vector<std::string>& network, TimePoint now,
+                    std::vector<Event>& events) {
   start_ = start;
   started_ = now;
   std::vector<LogMux::WriteEnds> write_ends;
@@ -53,7 +54,10 @@ void Workers::Spawn(const Start& start, TimePoint now, std::vector<Event>& event
     env.rank = start.rank_first + local_rank;
     env.local_rank = local_rank;
     env.error_file = ErrorFile(start, local_rank);
-    request.environ = WorkerEnviron(inherited, env, config_.cpus);
+    const Place& place = config_.places[static_cast<std::size_t>(local_rank)];
+    request.environ = WorkerEnviron(inherited, env, place, network);
+    request.cpus = place.cpus;
+    request.memory_nodes = place.memory_nodes;
     request.out = write_ends[static_cast<std::size_t>(local_rank)].out.get();
     request.err = write_ends[static_cast<std::size_t>(local_rank)].err.get();
     processes_.Spawn(request);

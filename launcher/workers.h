@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "launcher/log_mux.h"
+#include "launcher/placement.h"
 #include "launcher/poller.h"
 #include "launcher/process_set.h"
 #include "launcher/program.h"
@@ -21,7 +22,7 @@ class Workers {
   struct Config {
     Program program;
     int local_world_size = 1;
-    int cpus = 1;
+    std::vector<Place> places;  // by local rank
     std::string role;
     std::string host;
     std::string temp_dir;
@@ -33,9 +34,10 @@ class Workers {
   Workers(Config config, Poller& poller, Console& console)
       : config_(std::move(config)), poller_(poller), console_(console), log_mux_(console) {}
 
-  // Starts the round's workers. What comes of it at once (a program that cannot be started) is
-  // appended to `events`.
-  void Spawn(const Start& start, TimePoint now, std::vector<Event>& events);
+  // Starts the round's workers; `network` are variables for them, NAME=VALUE. What comes of it at
+  // once (a program that cannot be started) is appended to `events`.
+  void Spawn(const Start& start, const std::vector<std::string>& network, TimePoint now,
+             std::vector<Event>& events);
 
   // None of the round's workers starts, for one reason.
   void FailToSpawn(const std::string& reason, std::vector<Event>& events);
