@@ -42,7 +42,7 @@ Agent::Agent(Config config)
       console_(STDOUT_FILENO, STDERR_FILENO),
       workers_(MakeWorkersConfig(), poller_, console_),
       signal_fd_(OpenSignalFd(config_.end_signals)),
-      warden_fd_(config_.warden_pidfd) {}
+      guard_fds_(config_.guard_pidfds.begin(), config_.guard_pidfds.end()) {}
 
 Agent::~Agent() = default;
 
@@ -60,7 +60,7 @@ Workers::Config Agent::MakeWorkersConfig() const {
 
 int Agent::Run() {
   poller_.Add(signal_fd_.get(), {Source::kSignal});
-  poller_.Add(warden_fd_.get(), {Source::kWarden});
+  for (const OwnedFd& guard : guard_fds_) poller_.Add(guard.get(), {Source::kWarden});
   poller_.Add(session_events_.fd(), {Source::kSession});
   const absl::Status status = Open();
   if (!status.ok()) {
@@ -210,7 +210,7 @@ void Agent::HandleReady(const Ready& ready, TimePoint now) {
     case Source::kSignal:
       return HandleSignals();
     case Source::kWarden:
-      poller_.Remove(warden_fd_.get());
+      for (const OwnedFd& guard : guard_fds_) poller_.Remove(guard.get());
       events_.push_back(WardenLost{});
       return;
     case Source::kWorkerEnd:

@@ -37,7 +37,7 @@ class Agent {
     std::string temp_dir;
     sigset_t end_signals;
     sigset_t worker_signal_mask;
-    int warden_pidfd = -1;
+    std::vector<int> guard_pidfds;  // of the warden and the keeper
     NodeId node_id;
     // The node's own, made before the warden and the agent part, since both speak for the node;
     // absent: plain text.
@@ -80,7 +80,7 @@ class Agent {
   Console console_;
   Workers workers_;
   OwnedFd signal_fd_;
-  OwnedFd warden_fd_;
+  std::vector<OwnedFd> guard_fds_;
   EventQueue session_events_;
 
   // In the order of their making; Close() ends them in the reverse one, but for the server, which

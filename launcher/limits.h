@@ -38,6 +38,8 @@ inline constexpr std::chrono::milliseconds kSignalEchoTime{500};
 inline constexpr std::chrono::milliseconds kResolveRetryInterval{500};
 // How long a warden whose agent was killed tries to tell the service, before it ends.
 inline constexpr std::chrono::seconds kLossReportTimeout{3};
+// How long an agent whose warden or keeper was killed has to end by itself, which it does at once.
+inline constexpr std::chrono::milliseconds kGuardTimeout{400};
 // For killing and reaping what workers left behind.
 inline constexpr std::chrono::seconds kSweepTimeout{5};
 
