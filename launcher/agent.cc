@@ -55,7 +55,8 @@ Workers::Config Agent::MakeWorkersConfig() const {
           .temp_dir = config_.temp_dir,
           .log_dir = config_.options.logs.log_dir,
           .agent_socket = absl::StrCat(config_.temp_dir, "/agent.sock"),
-          .signal_mask = config_.worker_signal_mask};
+          .signal_mask = config_.worker_signal_mask,
+          .cgroup = config_.cgroup};
 }
 
 int Agent::Run() {
@@ -301,7 +302,7 @@ void Agent::Perform(const Effect& effect, TimePoint now) {
     workers_.Signal(SIGTERM);
     workers_.Signal(SIGCONT);  // one that is stopped could not act on it
   } else if (std::holds_alternative<KillWorkers>(effect)) {
-    workers_.Signal(SIGKILL);
+    workers_.Kill();
   } else if (const auto* send = std::get_if<SendReport>(&effect)) {
     if (session_ != nullptr) session_->Send(send->report);
   } else if (const auto* stopped = std::get_if<ReportStopped>(&effect)) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "launcher/cgroup.h"
 #include "launcher/console.h"
 #include "launcher/event_queue.h"
 #include "launcher/meeting.h"
@@ -37,7 +38,8 @@ class Agent {
     std::string temp_dir;
     sigset_t end_signals;
     sigset_t worker_signal_mask;
-    std::vector<int> guard_pidfds;  // of the warden and the keeper
+    const RunCgroup* cgroup = nullptr;  // outlives the agent; may be none
+    std::vector<int> guard_pidfds;      // of the warden and the keeper
     NodeId node_id;
     // The node's own, made before the warden and the agent part, since both speak for the node;
     // absent: plain text.

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "launcher/agent.h"
+#include "launcher/cgroup.h"
 #include "launcher/death_notice.h"
 #include "launcher/devices.h"
 #include "launcher/network.h"
@@ -123,9 +124,13 @@ int RunDdprun(const std::vector<std::string>& arguments, absl::Span<char> comman
   const absl::StatusOr<std::string> temp_dir = ddprun::MakeTempDir();
   if (!temp_dir.ok()) return Fail(temp_dir.status(), 1);
   config.temp_dir = *temp_dir;
+  const ddprun::RunCgroup cgroup =
+      ddprun::RunCgroup::Make(ddprun::OwnCgroup(), config.node_id.value);
+  config.cgroup = &cgroup;
   const ddprun::Warden warden{.passed_signals = config.end_signals,
                               .temp_dir = config.temp_dir,
                               .command_line = command_line,
+                              .cgroup = &cgroup,
                               .forget = [&config] { config.security.Forget(); },
                               .on_agent_killed =
                                   [&config](const std::string& how) {

@@ -23,6 +23,7 @@ struct SpawnRequest {
   int out = -1;
   int err = -1;
   sigset_t signal_mask;  // the worker starts with it
+  int cgroup = -1;       // a folder: it starts in there, where the kernel allows it
 };
 
 // The calling thread must live as long as the agent: the kernel binds the parent-death signal to

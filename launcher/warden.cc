@@ -66,6 +66,7 @@ std::optional<int> Watch(pid_t child, std::optional<pid_t> parent, const sigset_
 }
 
 void EndAllBelow(const Warden& warden) {
+  if (warden.cgroup != nullptr) warden.cgroup->Kill();
   for (const pid_t pid : KillAllChildren(kSweepTimeout)) {
     std::fprintf(stderr,
                  "ddprun: process %d does not end after SIGKILL: it hangs in the kernel and is "
@@ -73,6 +74,7 @@ void EndAllBelow(const Warden& warden) {
                  static_cast<int>(pid));
   }
   RemoveTempDir(warden.temp_dir);
+  if (warden.cgroup != nullptr) warden.cgroup->Remove();
 }
 
 // The exit code for a guarded process's end, after all below it has been ended.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "launcher/cgroup.h"
 
 namespace ddprun {
 
@@ -19,6 +20,7 @@ struct Warden {
   // The memory of the command line, as main() got it: the keeper writes another one there, so that
   // a `pkill -9 ddprun` (or -f) does not take all three at once.
   absl::Span<char> command_line;
+  const RunCgroup* cgroup = nullptr;  // emptied and removed at the end
   // Called in the warden and the keeper once the agent exists: what only the agent needs is not
   // kept thrice.
   std::function<void()> forget;

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/workers.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "launcher/limits.h"
@@ -46,9 +49,14 @@ void Workers::Spawn(const Start& start, TimePoint now, std::vector<Event>& event
                        .environ = {},
                        .out = -1,
                        .err = -1,
-                       .signal_mask = config_.signal_mask};
+                       .signal_mask = config_.signal_mask,
+                       .cgroup = -1};
   processes_.Clear();
   round_live_ = true;
+  if (config_.cgroup != nullptr) round_cgroup_ = config_.cgroup->MakeRound(start.round);
+  const OwnedFd cgroup(
+      round_cgroup_.empty() ? -1 : open(round_cgroup_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  request.cgroup = cgroup.get();
   for (int local_rank = 0; local_rank < config_.local_world_size; ++local_rank) {
     env.rank = start.rank_first + local_rank;
     env.local_rank = local_rank;
@@ -95,6 +103,7 @@ void Workers::OnReady(const Ready& ready, TimePoint now, std::vector<Event>& eve
 
 void Workers::FinishIfAllGone(TimePoint now, std::vector<Event>& events) {
   if (!round_live_ || processes_.AnyLive()) return;
+  KillCgroup(round_cgroup_);
   // Whatever the workers have left behind, also in sessions of its own, is this process's child by
   // now: no process of a round may live into the next one.
   for (const pid_t pid : KillAllChildren(kSweepTimeout)) {
@@ -106,8 +115,14 @@ void Workers::FinishIfAllGone(TimePoint now, std::vector<Event>& events) {
   }
   SetReading(false);
   log_mux_.EndRound(now);
+  RemoveCgroup(std::exchange(round_cgroup_, ""));
   round_live_ = false;
   events.push_back(AllGone{});
+}
+
+void Workers::Kill() {
+  Signal(SIGKILL);
+  KillCgroup(round_cgroup_);
 }
 
 void Workers::ReapOrphansOfWorkers() {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/cgroup.h"
 #include "launcher/log_mux.h"
 #include "launcher/poller.h"
 #include "launcher/process_set.h"
@@ -25,9 +26,10 @@ class Workers {
     std::string role;
     std::string host;
     std::string temp_dir;
-    std::string log_dir;       // empty: no files
-    std::string agent_socket;  // empty: no store for the workers
-    sigset_t signal_mask;      // the workers start with it
+    std::string log_dir;                // empty: no files
+    std::string agent_socket;           // empty: no store for the workers
+    sigset_t signal_mask;               // the workers start with it
+    const RunCgroup* cgroup = nullptr;  // that the rounds' own are made in
   };
 
   Workers(Config config, Poller& poller, Console& console)
@@ -41,6 +43,12 @@ class Workers {
   void FailToSpawn(const std::string& reason, std::vector<Event>& events);
 
   void Signal(int signal) { processes_.SignalGroups(signal); }
+
+  // SIGKILL to all, and to whatever else is in the round's cgroup.
+  void Kill();
+
+  // The folder of the round's cgroup, in which all of its processes are; empty: there is none.
+  const std::string& cgroup() const { return round_cgroup_; }
 
   // Something of worker `ready.worker` is ready. Ends are appended to `events`.
   void OnReady(const Ready& ready, TimePoint now, std::vector<Event>& events);
@@ -64,6 +72,7 @@ class Workers {
   Console& console_;
   LogMux log_mux_;
   ProcessSet processes_;
+  std::string round_cgroup_;  // from Spawn() to AllGone
   Start start_;
   TimePoint started_;
   bool round_live_ = false;  // from Spawn() to AllGone
