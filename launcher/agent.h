@@ -37,6 +37,7 @@ class Agent {
     int cpus = 1;
     std::string temp_dir;
     sigset_t end_signals;
+    sigset_t forwarded_signals;
     sigset_t worker_signal_mask;
     const RunCgroup* cgroup = nullptr;  // outlives the agent; may be none
     std::vector<int> guard_pidfds;      // of the warden and the keeper
@@ -62,7 +63,7 @@ class Agent {
   absl::Status ServeStore(const Start& start);
   void Loop();
   void HandleReady(const Ready& ready, TimePoint now);
-  void HandleSignals();
+  void HandleSignals(TimePoint now);
   void HandleSession(TimePoint now);
   void TellStore(const SessionEvent& event);
   void BeatIfDue(TimePoint now);

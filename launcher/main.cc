@@ -119,15 +119,17 @@ int RunDdprun(const std::vector<std::string>& arguments, absl::Span<char> comman
   config.credentials = *std::move(credentials);
 
   // From here on no signal may end this process before it has cleaned up.
-  config.end_signals = ddprun::EndSignals();
-  config.worker_signal_mask = ddprun::BlockSignals(config.end_signals);
+  config.end_signals = ddprun::NotIgnored(config.options.stopping.end_signals);
+  config.forwarded_signals = ddprun::NotIgnored(config.options.stopping.forwarded_signals);
+  const sigset_t signals = ddprun::Union(config.end_signals, config.forwarded_signals);
+  config.worker_signal_mask = ddprun::BlockSignals(signals);
   const absl::StatusOr<std::string> temp_dir = ddprun::MakeTempDir();
   if (!temp_dir.ok()) return Fail(temp_dir.status(), 1);
   config.temp_dir = *temp_dir;
   const ddprun::RunCgroup cgroup =
       ddprun::RunCgroup::Make(ddprun::OwnCgroup(), config.node_id.value);
   config.cgroup = &cgroup;
-  const ddprun::Warden warden{.passed_signals = config.end_signals,
+  const ddprun::Warden warden{.passed_signals = signals,
                               .temp_dir = config.temp_dir,
                               .command_line = command_line,
                               .cgroup = &cgroup,

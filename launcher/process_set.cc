@@ -176,4 +176,10 @@ void ProcessSet::SignalGroups(int signal) {
   }
 }
 
+void ProcessSet::SignalProcesses(int signal) {
+  for (const Process& process : processes_) {
+    if (!process.outcome.has_value()) kill(process.pid, signal);
+  }
+}
+
 }  // namespace ddprun

@@ -54,6 +54,8 @@ class ProcessSet {
   // To the process group of every process that is not reaped: its number cannot have been given to
   // another one.
   void SignalGroups(int signal);
+  // To those processes alone.
+  void SignalProcesses(int signal);
 
  private:
   struct Process {

@@ -17,6 +17,7 @@
 #include "launcher/limits.h"
 #include "launcher/orphans.h"
 #include "launcher/signal_name.h"
+#include "launcher/stuck_process.h"
 #include "launcher/temp_dir.h"
 
 namespace ddprun {
@@ -65,13 +66,15 @@ std::optional<int> Watch(pid_t child, std::optional<pid_t> parent, const sigset_
   }
 }
 
-void EndAllBelow(const Warden& warden) {
+// `child`: the wait status of the process that was guarded, if it has ended. If it did so by itself
+// it has named what hangs.
+void EndAllBelow(const Warden& warden, std::optional<int> child) {
+  const bool named = child.has_value() && WIFEXITED(*child);
+  const std::chrono::seconds timeout = named ? kLastSweepTimeout : kSweepTimeout;
   if (warden.cgroup != nullptr) warden.cgroup->Kill();
-  for (const pid_t pid : KillAllChildren(kSweepTimeout)) {
-    std::fprintf(stderr,
-                 "ddprun: process %d does not end after SIGKILL: it hangs in the kernel and is "
-                 "left behind\n",
-                 static_cast<int>(pid));
+  for (const pid_t pid : KillAllChildren(timeout)) {
+    if (!named)
+      std::fprintf(stderr, "ddprun: %s\n", ToText(LookAtStuckProcess(pid), timeout).c_str());
   }
   RemoveTempDir(warden.temp_dir);
   if (warden.cgroup != nullptr) warden.cgroup->Remove();
@@ -117,7 +120,7 @@ int RunKeeper(pid_t warden_pid, const Warden& warden, const AgentBody& agent) {
   TakeName("keeper", warden.command_line);
   if (warden.forget) warden.forget();
   const std::optional<int> status = Watch(agent_pid, warden_pid, warden.passed_signals);
-  EndAllBelow(warden);
+  EndAllBelow(warden, status);
   // Nobody takes the exit code of a keeper without a warden.
   return status.has_value() ? AnswerFor("agent", agent_pid, *status, warden) : 128 + SIGKILL;
 }
@@ -133,7 +136,7 @@ int RunUnderWarden(const Warden& warden, const AgentBody& agent) {
   if (warden.forget) warden.forget();
   // Whoever started the warden may go.
   const std::optional<int> status = Watch(keeper_pid, std::nullopt, warden.passed_signals);
-  EndAllBelow(warden);
+  EndAllBelow(warden, status);
   return AnswerFor("keeper", keeper_pid, *status, warden);
 }
 

@@ -7,8 +7,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "launcher/limits.h"
 #include "launcher/orphans.h"
+#include "launcher/stuck_process.h"
 #include "launcher/worker_environ.h"
 #include "proto/failure_record.h"
 
@@ -52,6 +54,7 @@ void Workers::Spawn(const Start& start, TimePoint now, std::vector<Event>& event
                        .signal_mask = config_.signal_mask,
                        .cgroup = -1};
   processes_.Clear();
+  held_.clear();
   round_live_ = true;
   if (config_.cgroup != nullptr) round_cgroup_ = config_.cgroup->MakeRound(start.round);
   const OwnedFd cgroup(
@@ -94,10 +97,19 @@ void Workers::OnReady(const Ready& ready, TimePoint now, std::vector<Event>& eve
     log_mux_.Read(ready.worker, stream, now);  // a closed pipe leaves the poller by itself
     return;
   }
-  const auto index = static_cast<std::size_t>(ready.worker);
-  if (!processes_.ReapIfEnded(index)) return;
-  log_mux_.Drain(ready.worker, now);
-  events.push_back(MakeEnded(ready.worker, now));
+  ReapWorker(ready.worker, now, events);
+}
+
+void Workers::ReapWorker(int local_rank, TimePoint now, std::vector<Event>& events) {
+  const auto index = static_cast<std::size_t>(local_rank);
+  if (!processes_.ReapIfEnded(index)) {
+    // Its pidfd stays readable: out of the poller, or the loop would spin until the debugger's end.
+    if (held_.insert(local_rank).second) poller_.Remove(processes_.pidfd(index));
+    return;
+  }
+  held_.erase(local_rank);
+  log_mux_.Drain(local_rank, now);
+  events.push_back(MakeEnded(local_rank, now));
   FinishIfAllGone(now, events);
 }
 
@@ -106,13 +118,7 @@ void Workers::FinishIfAllGone(TimePoint now, std::vector<Event>& events) {
   KillCgroup(round_cgroup_);
   // Whatever the workers have left behind, also in sessions of its own, is this process's child by
   // now: no process of a round may live into the next one.
-  for (const pid_t pid : KillAllChildren(kSweepTimeout)) {
-    console_.WriteLine(OutputStream::kErr,
-                       absl::StrCat("ddprun: process ", pid,
-                                    ", left by a worker, does not end after SIGKILL: it hangs "
-                                    "in the kernel and is left behind"),
-                       now);
-  }
+  for (const pid_t pid : KillAllChildren(kSweepTimeout)) SayStuck(pid, kSweepTimeout, now);
   SetReading(false);
   log_mux_.EndRound(now);
   RemoveCgroup(std::exchange(round_cgroup_, ""));
@@ -125,7 +131,21 @@ void Workers::Kill() {
   KillCgroup(round_cgroup_);
 }
 
-void Workers::ReapOrphansOfWorkers() {
+void Workers::ReportStuck(TimePoint now) {
+  for (std::size_t i = 0; i < processes_.size(); ++i) {
+    if (!processes_.outcome(i).has_value()) SayStuck(processes_.pid(i), kKillTimeout, now);
+  }
+}
+
+void Workers::SayStuck(pid_t pid, std::chrono::seconds after_kill, TimePoint now) {
+  const std::string text = ToText(LookAtStuckProcess(pid), after_kill);
+  for (const absl::string_view line : absl::StrSplit(absl::StrCat("ddprun: ", text), '\n')) {
+    console_.WriteLine(OutputStream::kErr, std::string(line), now);
+  }
+}
+
+void Workers::OnChildEnded(TimePoint now, std::vector<Event>& events) {
+  for (const int local_rank : std::set<int>(held_)) ReapWorker(local_rank, now, events);
   ReapOrphans([this](pid_t pid) {
     for (std::size_t i = 0; i < processes_.size(); ++i) {
       if (processes_.pid(i) == pid && !processes_.outcome(i).has_value()) return true;

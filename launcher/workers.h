@@ -4,6 +4,7 @@
 #pragma once
 
 #include <csignal>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,10 @@ class Workers {
 
   void Signal(int signal) { processes_.SignalGroups(signal); }
 
+  // To each worker alone and not to its group: a helper of its own (a data loader's process, a
+  // shell's child) has no handler for it and would be ended by it.
+  void Forward(int signal) { processes_.SignalProcesses(signal); }
+
   // SIGKILL to all, and to whatever else is in the round's cgroup.
   void Kill();
 
@@ -53,8 +58,11 @@ class Workers {
   // Something of worker `ready.worker` is ready. Ends are appended to `events`.
   void OnReady(const Ready& ready, TimePoint now, std::vector<Event>& events);
 
-  // SIGCHLD: an orphan of a worker may have ended.
-  void ReapOrphansOfWorkers();
+  // SIGCHLD: an orphan of a worker may have ended, or a debugger let go of a dead worker.
+  void OnChildEnded(TimePoint now, std::vector<Event>& events);
+
+  // SIGKILL was long ago: says which workers are still there, and why.
+  void ReportStuck(TimePoint now);
 
   // Reads pipes only while the console keeps up.
   void UpdateBackpressure(TimePoint now);
@@ -64,6 +72,8 @@ class Workers {
   std::string ErrorFile(const Start& start, int local_rank) const;
   std::string LogFolder(const Start& start, int local_rank) const;
   WorkerEnded MakeEnded(int local_rank, TimePoint now) const;
+  void ReapWorker(int local_rank, TimePoint now, std::vector<Event>& events);
+  void SayStuck(pid_t pid, std::chrono::seconds after_kill, TimePoint now);
   void FinishIfAllGone(TimePoint now, std::vector<Event>& events);
   void SetReading(bool reading);
 
@@ -75,6 +85,7 @@ class Workers {
   std::string round_cgroup_;  // from Spawn() to AllGone
   Start start_;
   TimePoint started_;
+  std::set<int> held_;       // dead, but traced by a process that has not taken its end yet
   bool round_live_ = false;  // from Spawn() to AllGone
   bool reading_ = false;     // the pipes are in the poller
 };

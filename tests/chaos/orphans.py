@@ -31,6 +31,7 @@ import random
 import shlex
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -108,10 +109,11 @@ class Run:
         path = os.path.join(self.folder.name, "ready")
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.listener.bind(path)
+        self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         self.listener.settimeout(READY_S)
         self.shapes = [shape for shape in SHAPES if rng.random() < 0.4]
         self.launcher = subprocess.Popen(
-            [*command_of(options.launcher, shlex.split(options.flags)), sys.executable, "-IS",
+            [*shlex.split(options.prefix), *command_of(options.launcher, shlex.split(options.flags)), sys.executable, "-IS",
              str(HERE / "untidy_worker.py"), path, *self.shapes],
             env=dict(os.environ, **{MARK: self.mark, "XDG_RUNTIME_DIR": self.folder.name}),
             stdin=subprocess.DEVNULL,
@@ -119,12 +121,16 @@ class Run:
             stderr=subprocess.DEVNULL,
             process_group=0,
         )
-        workers = [json.loads(self.listener.recv(4096)) for _ in range(WORKERS)]
-        self.workers = [worker["pid"] for worker in workers]
+        self.workers = [self.sender() for _ in range(WORKERS)]
         # From the workers' parent up to the process that was started here.
-        self.chain = [workers[0]["parent"]]
+        self.chain = [stat_of(self.workers[0])[2]]
         while self.chain[-1] != self.launcher.pid:
             self.chain.append(stat_of(self.chain[-1])[2])
+
+    def sender(self):
+        """The pid, as it is here, of a worker that says it is ready."""
+        _, ancillary, _, _ = self.listener.recvmsg(1, socket.CMSG_SPACE(struct.calcsize("3i")))
+        return struct.unpack("3i", ancillary[0][2])[0]
 
     def strike(self, victim):
         agent, warden = self.chain[0], self.launcher.pid
@@ -193,6 +199,7 @@ def main():
     parser.add_argument("--launcher", choices=sorted(VICTIMS), default="ddprun")
     parser.add_argument("--victims", help="in turn; default: all but everything")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--prefix", default="", help="before the launcher, as `unshare -fp --kill-child --mount-proc`")
     parser.add_argument("--flags", default="", help="more flags for the launcher")
     parser.add_argument("--json", type=pathlib.Path)
     options = parser.parse_args()
