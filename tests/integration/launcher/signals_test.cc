@@ -39,7 +39,7 @@ TEST_F(SignalsTest, AForwardedOneReachesEachWorkerAndEndsNothing) {
 
 TEST_F(SignalsTest, AForwardedOneDoesNotReachTheWorkersOwnProcesses) {
   auto run = Launch({"--forward-signals", "USR1", "sh", "-c",
-                     "sh -c 'echo helper=$$; exec sleep 100' & trap 'echo told' USR1; "
+                     "trap 'echo told' USR1; sh -c 'echo helper=$$; exec sleep 100' & "
                      "while :; do wait; done"});
   ASSERT_TRUE(run->WaitForText("helper="));
   const pid_t helper = NumberAfter("helper=", run->out());
