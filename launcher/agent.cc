@@ -15,6 +15,7 @@
 #include "absl/strings/strip.h"
 #include "launcher/limits.h"
 #include "launcher/network.h"
+#include "launcher/signals.h"
 #include "launcher/temp_dir.h"
 #include "launcher/worker_interface.h"
 #include "proto/version.h"
@@ -25,7 +26,8 @@ namespace {
 
 TimePoint Now() { return std::chrono::steady_clock::now(); }
 
-OwnedFd OpenSignalFd(sigset_t signals) {
+OwnedFd OpenSignalFd(const sigset_t& end_signals, const sigset_t& forwarded_signals) {
+  sigset_t signals = Union(end_signals, forwarded_signals);
   sigaddset(&signals, SIGCHLD);
   return OwnedFd(signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC));
 }
@@ -42,8 +44,8 @@ Agent::Agent(Config config)
       host_(HostName()),
       console_(STDOUT_FILENO, STDERR_FILENO),
       workers_(MakeWorkersConfig(), poller_, console_),
-      signal_fd_(OpenSignalFd(config_.end_signals)),
-      warden_fd_(config_.warden_pidfd) {}
+      signal_fd_(OpenSignalFd(config_.end_signals, config_.forwarded_signals)),
+      guard_fds_(config_.guard_pidfds.begin(), config_.guard_pidfds.end()) {}
 
 Agent::~Agent() = default;
 
@@ -56,12 +58,13 @@ Workers::Config Agent::MakeWorkersConfig() const {
           .temp_dir = config_.temp_dir,
           .log_dir = config_.options.logs.log_dir,
           .agent_socket = absl::StrCat(config_.temp_dir, "/agent.sock"),
-          .signal_mask = config_.worker_signal_mask};
+          .signal_mask = config_.worker_signal_mask,
+          .cgroup = config_.cgroup};
 }
 
 int Agent::Run() {
   poller_.Add(signal_fd_.get(), {Source::kSignal});
-  poller_.Add(warden_fd_.get(), {Source::kWarden});
+  for (const OwnedFd& guard : guard_fds_) poller_.Add(guard.get(), {Source::kWarden});
   poller_.Add(session_events_.fd(), {Source::kSession});
   const absl::Status status = Open();
   if (!status.ok()) {
@@ -92,7 +95,8 @@ absl::Status Agent::Open() {
                         .service = meeting_.name,
                         .hosts_service = meeting_.server != nullptr,
                         .join_timeout = config_.options.join_timeout,
-                        .term_timeout = config_.options.stopping.term_timeout};
+                        .shutdown_timeout = config_.options.stopping.shutdown_timeout,
+                        .restart_timeout = config_.options.stopping.restart_timeout};
   config_.security.Forget();
   if (meeting_.server == nullptr) {
     channel_ = MakeServiceChannel(meeting_.target, config_.credentials, meeting_.host);
@@ -168,6 +172,7 @@ void Agent::TryJoin(TimePoint now) {
   join.join_timeout = remaining;
   join.last_call = options.last_call;
   join.lease = options.lease;
+  join.stop_timeout = StopTimeout(options.stopping);
   SessionClient::Handler handler = [this](SessionEvent event) {
     session_events_.Post(std::move(event));
   };
@@ -222,9 +227,9 @@ void Agent::HandleReady(const Ready& ready, TimePoint now) {
     case Source::kSession:
       return HandleSession(now);
     case Source::kSignal:
-      return HandleSignals();
+      return HandleSignals(now);
     case Source::kWarden:
-      poller_.Remove(warden_fd_.get());
+      for (const OwnedFd& guard : guard_fds_) poller_.Remove(guard.get());
       events_.push_back(WardenLost{});
       return;
     case Source::kWorkerEnd:
@@ -237,13 +242,16 @@ void Agent::HandleReady(const Ready& ready, TimePoint now) {
   }
 }
 
-void Agent::HandleSignals() {
+void Agent::HandleSignals(TimePoint now) {
   signalfd_siginfo info;
   while (read(signal_fd_.get(), &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) {
-    if (info.ssi_signo == SIGCHLD) {
-      workers_.ReapOrphansOfWorkers();
+    const int number = static_cast<int>(info.ssi_signo);
+    if (number == SIGCHLD) {
+      workers_.OnChildEnded(now, events_);
+    } else if (sigismember(&config_.forwarded_signals, number) == 1) {
+      workers_.Forward(number);
     } else {
-      events_.push_back(SignalReceived{static_cast<int>(info.ssi_signo)});
+      events_.push_back(SignalReceived{number});
     }
   }
 }
@@ -315,12 +323,14 @@ void Agent::Perform(const Effect& effect, TimePoint now) {
     workers_.Signal(SIGTERM);
     workers_.Signal(SIGCONT);  // one that is stopped could not act on it
   } else if (std::holds_alternative<KillWorkers>(effect)) {
-    workers_.Signal(SIGKILL);
+    workers_.Kill();
   } else if (const auto* send = std::get_if<SendReport>(&effect)) {
     if (session_ != nullptr) session_->Send(send->report);
   } else if (const auto* stopped = std::get_if<ReportStopped>(&effect)) {
     // Without a free port (there always is one) rank 0 would fail to listen, and say so.
     session_->Send(NodeStopped{stopped->round, WorkerPort().value_or(0)});
+  } else if (std::holds_alternative<ReportStuck>(effect)) {
+    workers_.ReportStuck(now);
   } else if (const auto* note = std::get_if<PrintNote>(&effect)) {
     Say(note->text, now);
   } else if (const auto* end = std::get_if<End>(&effect)) {

@@ -2,12 +2,14 @@
 #include "launcher/process_set.h"
 
 #include <linux/close_range.h>
+#include <linux/sched.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -80,6 +82,31 @@ struct ChildPlan {
   return pid;
 }
 
+// The same, with the child in that cgroup from its first moment: to move it there later makes the
+// kernel wait for all processors, up to 6 ms. -1: the kernel does not do it, for whatever reason.
+[[gnu::noinline]] pid_t CloneAndRun(ChildPlan& plan, int cgroup) {
+  [[maybe_unused]] clone_args arguments{};
+  arguments.flags = CLONE_VM | CLONE_VFORK | CLONE_INTO_CGROUP;
+  arguments.exit_signal = SIGCHLD;
+  arguments.cgroup = static_cast<std::uint64_t>(cgroup);
+  // In place: the child would overwrite the return address of a function that made the call.
+  long pid = -1;
+#if defined(__x86_64__)
+  asm volatile("syscall"
+               : "=a"(pid)
+               : "a"(static_cast<long>(SYS_clone3)), "D"(&arguments), "S"(sizeof(arguments))
+               : "rcx", "r11", "memory");
+#elif defined(__aarch64__)
+  register long number asm("x8") = SYS_clone3;
+  register long first asm("x0") = reinterpret_cast<long>(&arguments);
+  register long second asm("x1") = sizeof(arguments);
+  asm volatile("svc 0" : "+r"(first) : "r"(number), "r"(second) : "memory");
+  pid = first;
+#endif
+  if (pid == 0) RunChild(plan);
+  return pid < 0 ? -1 : static_cast<pid_t>(pid);
+}
+
 SpawnFailed ToSpawnFailed(const std::string& path, int error) {
   return SpawnFailed{
       error == ENOENT ? 127 : 126,
@@ -116,7 +143,8 @@ void ProcessSet::Spawn(const SpawnRequest& request) {
   sigset_t before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  const pid_t pid = VforkAndRun(plan);
+  pid_t pid = request.cgroup < 0 ? -1 : CloneAndRun(plan, request.cgroup);
+  if (pid < 0) pid = VforkAndRun(plan);
   const int vfork_error = errno;
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (pid < 0) {
@@ -170,6 +198,12 @@ bool ProcessSet::ReapIfEnded(std::size_t index) {
 void ProcessSet::SignalGroups(int signal) {
   for (const Process& process : processes_) {
     if (!process.outcome.has_value()) kill(-process.pid, signal);
+  }
+}
+
+void ProcessSet::SignalProcesses(int signal) {
+  for (const Process& process : processes_) {
+    if (!process.outcome.has_value()) kill(process.pid, signal);
   }
 }
 

@@ -26,6 +26,7 @@ struct SpawnRequest {
   CpuSet cpus;                    // it is bound to them; empty: as this process
   std::vector<int> memory_nodes;  // and to these
   sigset_t signal_mask;           // the worker starts with it
+  int cgroup = -1;                // a folder: it starts in there, where the kernel allows it
 };
 
 // The calling thread must live as long as the agent: the kernel binds the parent-death signal to
@@ -56,6 +57,8 @@ class ProcessSet {
   // To the process group of every process that is not reaped: its number cannot have been given to
   // another one.
   void SignalGroups(int signal);
+  // To those processes alone.
+  void SignalProcesses(int signal);
 
  private:
   struct Process {
