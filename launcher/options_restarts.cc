@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/options_restarts.h"
 
-#include <algorithm>
-#include <csignal>
-#include <cstring>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "launcher/signal_name.h"
 #include "rendezvous/limits.h"
 
 namespace ddprun {
@@ -25,22 +24,11 @@ constexpr double kDelaySecondsMax = std::chrono::seconds(kRestartDelayMax).count
 // Others are left to the user: 1 and 2 are what programs end with for any reason.
 const std::vector<ExitCodeRange> kNeverDefault = {{126, 127}};
 
-// "SIGSEGV" or "segv".
-int SignalOf(absl::string_view text) {
-  std::string name = absl::AsciiStrToUpper(text);
-  if (name.rfind("SIG", 0) == 0) name.erase(0, 3);
-  for (int signal = 1; signal < NSIG; ++signal) {
-    const char* known = sigabbrev_np(signal);
-    if (known != nullptr && name == known) return signal;
-  }
-  return 0;
-}
-
 bool ReadCode(absl::string_view text, int& code) {
   if (absl::SimpleAtoi(text, &code)) return code >= 1 && code <= kExitCodeMax;
-  const int signal = SignalOf(text);
-  code = kSignalBase + signal;
-  return signal != 0;
+  const std::optional<int> signal = SignalNumber(std::string(text));
+  code = kSignalBase + signal.value_or(0);
+  return signal.has_value();
 }
 
 bool ReadRange(absl::string_view text, ExitCodeRange& range) {

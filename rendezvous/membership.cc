@@ -19,6 +19,15 @@ std::chrono::milliseconds Until(TimePoint deadline, TimePoint now) {
                   std::chrono::duration_cast<std::chrono::milliseconds>(deadline - now));
 }
 
+// The nodes of a round wait for the one that may take longest.
+Duration StopTimeoutOf(const RunState& state) {
+  Duration longest = kStopTimeout;
+  for (const auto& entry : state.members) {
+    longest = std::max<Duration>(longest, entry.second.join.stop_timeout);
+  }
+  return longest;
+}
+
 // Heartbeats to a lease: one may be late and one lost before the lease is over.
 constexpr int kHeartbeatsPerLease = 4;
 
@@ -308,7 +317,8 @@ void Stepper::Resume(LinkId link, Member& member) {
     return;
   }
   if (member.phase == MemberPhase::kRunning) Send(link, StartOf(member));
-  if (member.phase == MemberPhase::kStopping) Send(link, Stop{state_.round, *state_.cause});
+  if (member.phase == MemberPhase::kStopping)
+    Send(link, Stop{state_.round, *state_.cause, IsEnding(state_)});
   SealIfReady();
   TellWaiting(&member);
 }
@@ -510,17 +520,18 @@ void Stepper::Seal(std::vector<Member*> chosen) {
 
 void Stepper::Break(Failure cause) {
   state_.phase = RunPhase::kBroken;
-  state_.deadline = now_ + kStopTimeout;
+  state_.deadline = now_ + StopTimeoutOf(state_);
   state_.broke = now_;
   EndRound(state_.restarts, state_.rules->restart_policy, now_ - state_.sealed);
   state_.words_sent.reset();
+  state_.cause = std::move(cause);
+  const bool last = IsEnding(state_);
   for (auto& entry : state_.members) {
     Member& member = entry.second;
     if (!IsInRound(member)) continue;
     SetPhase(member, MemberPhase::kStopping);
-    SendTo(member, Stop{state_.round, cause});
+    SendTo(member, Stop{state_.round, *state_.cause, last});
   }
-  state_.cause = std::move(cause);
   AdvanceIfStopped();
   TellWaiting();
 }

@@ -119,6 +119,7 @@ struct Join {
   std::chrono::milliseconds last_call{0};
   std::chrono::milliseconds lease{0};
   bool resume = false;
+  std::chrono::milliseconds stop_timeout{0};
   RestartPolicy restart_policy;
   bool hosts_service = false;  // the run cannot go on without this node
   bool operator==(const Join&) const = default;
@@ -202,6 +203,7 @@ struct Start {
 struct Stop {
   RoundId round = kNoRound;
   Failure cause;
+  bool last = false;  // no round follows
   bool operator==(const Stop&) const = default;
 };
 
