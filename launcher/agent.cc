@@ -164,6 +164,7 @@ void Agent::TryJoin(TimePoint now) {
 
 absl::Status Agent::ServeStore(const Start& start) {
   if (store_proxy_ == nullptr) {
+  join.hosts_service = meeting_.server != nullptr;
     absl::StatusOr<std::unique_ptr<StoreProxy>> proxy =
         StoreProxy::Start({.socket_path = absl::StrCat(config_.temp_dir, "/agent.sock"),
                            .channel = channel_,
@@ -342,7 +343,6 @@ void Agent::Close() {
   channel_.reset();
   if (meeting_.server != nullptr) {
     if (!meeting_.name.empty()) meeting_.server->WaitUntilDrained(kFinishTimeout);
-    meeting_.server.reset();
   }
   RemoveTempDir(config_.temp_dir);
 }

@@ -41,6 +41,9 @@ inline constexpr std::chrono::seconds kLossReportTimeout{3};
 // For killing and reaping what workers left behind.
 inline constexpr std::chrono::seconds kSweepTimeout{5};
 
+// Runs of this machine alone that a command looks for, to name them.
+inline constexpr std::size_t kLocalServicesMax = 16;
+
 // Of `ddprun status`, as a probe would have it.
 inline constexpr std::chrono::seconds kStatusTimeoutDefault{5};
 

@@ -10,13 +10,14 @@
 #include <vector>
 
 #include "launcher/agent.h"
+#include "launcher/ctl_command.h"
 #include "launcher/death_notice.h"
 #include "launcher/devices.h"
 #include "launcher/network.h"
 #include "launcher/options.h"
 #include "launcher/program.h"
 #include "launcher/signals.h"
-#include "launcher/status_command.h"
+#include "launcher/status_options.h"
 #include "launcher/temp_dir.h"
 #include "launcher/warden.h"
 #include "rendezvous/credentials.h"
@@ -50,22 +51,6 @@ bool OpenStandardStreams() {
     return true;
   }
   return false;
-}
-
-// Needs no warden: it starts nothing.
-int ShowStatus(const std::vector<std::string>& arguments) {
-  auto token_variable = ddprun::TakeTokenVariable();
-  auto parsed = ddprun::ParseStatusOptions(arguments, ddprun::ReadVariable);
-  if (!parsed.ok()) return Fail(parsed.status(), kExitUsage);
-  if (const auto* show = std::get_if<ddprun::ShowText>(&*parsed)) return Show(show->text);
-  const auto& options = std::get<ddprun::StatusOptions>(*parsed);
-  prctl(PR_SET_DUMPABLE, 0);
-  auto security =
-      ddprun::Security::Open(options.security, std::move(token_variable), ddprun::ReadVariable);
-  if (!security.ok()) return Fail(security.status(), kExitUsage);
-  const absl::StatusOr<std::string> text = ddprun::AskForStatus(options, *security);
-  if (!text.ok()) return Fail(text.status(), 1);
-  return Show(*text);
 }
 
 // Everything that can be found wrong is, before the first process is made.
@@ -133,8 +118,8 @@ int RunDdprun(const std::vector<std::string>& arguments) {
 
 int main(int argc, char** argv) {
   if (!OpenStandardStreams()) return 1;
-  std::vector<std::string> arguments(argv + 1, argv + argc);
-  if (!ddprun::IsStatusCommand(arguments)) return RunDdprun(arguments);
-  arguments.erase(arguments.begin());
-  return ShowStatus(arguments);
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  // Needs no warden: it starts nothing.
+  if (ddprun::IsStatusCommand(arguments)) return ddprun::RunCtl(arguments, "ddprun");
+  return RunDdprun(arguments);
 }

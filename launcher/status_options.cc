@@ -39,22 +39,6 @@ std::string HelpText() {
       "  ddprun status --rdzv-endpoint head:29400 --rdzv-id job7\n");
 }
 
-absl::Status FindService(Reader& reader, StatusOptions& options) {
-  const std::optional<Endpoint> endpoint = reader.Endpoint("--rdzv-endpoint", kEndpointPortDefault);
-  const std::string address = reader.Text("--master-addr", "an address", "");
-  const int port = reader.Integer("--master-port", 1, 65535).value_or(kPortDefault);
-  if (!reader.status().ok()) return reader.status();
-  if (endpoint.has_value()) {
-    options.service = *endpoint;
-  } else if (!address.empty()) {
-    options.service = {address, port};
-  } else {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "which rendezvous service? give --rdzv-endpoint HOST[:PORT], or --master-addr", kSeeHelp));
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 bool IsStatusCommand(const std::vector<std::string>& arguments) {
@@ -62,7 +46,8 @@ bool IsStatusCommand(const std::vector<std::string>& arguments) {
 }
 
 absl::StatusOr<std::variant<StatusOptions, ShowText>> ParseStatusOptions(
-    const std::vector<std::string>& arguments, const GetVariable& get_variable) {
+    const std::vector<std::string>& arguments, const GetVariable& get_variable,
+    const std::vector<std::string>& local) {
   absl::StatusOr<ParsedFlags> flags = ParseFlags(StatusFlags(), arguments, get_variable);
   if (!flags.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(flags.status().message(), kSeeHelp));
@@ -76,7 +61,9 @@ absl::StatusOr<std::variant<StatusOptions, ShowText>> ParseStatusOptions(
   }
   Reader reader(flags->values);
   StatusOptions options;
-  if (absl::Status status = FindService(reader, options); !status.ok()) return status;
+  absl::StatusOr<ServiceAddress> service = ReadServiceAddress(reader, local, kSeeHelp);
+  if (!service.ok()) return service.status();
+  options.service = *std::move(service);
   options.run_id = reader.Text("--rdzv-id", "a name", "");
   options.json = reader.Switch("--json");
   options.timeout = reader.Seconds("--timeout", kTimeoutSecondsMax).value_or(kStatusTimeoutDefault);

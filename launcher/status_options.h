@@ -10,11 +10,12 @@
 #include "absl/status/statusor.h"
 #include "launcher/flags.h"
 #include "launcher/options.h"
+#include "launcher/service_flags.h"
 
 namespace ddprun {
 
 struct StatusOptions {
-  Endpoint service;
+  ServiceAddress service;
   std::string run_id;  // empty: all runs
   bool json = false;
   std::chrono::milliseconds timeout{0};
@@ -25,8 +26,10 @@ struct StatusOptions {
 // that name is run as `ddprun -- status`.
 bool IsStatusCommand(const std::vector<std::string>& arguments);
 
-// `arguments` after "status". INVALID_ARGUMENT: one sentence for people.
+// `arguments` after "status"; `local` as in service_flags.h. INVALID_ARGUMENT: one sentence for
+// people.
 absl::StatusOr<std::variant<StatusOptions, ShowText>> ParseStatusOptions(
-    const std::vector<std::string>& arguments, const GetVariable& get_variable);
+    const std::vector<std::string>& arguments, const GetVariable& get_variable,
+    const std::vector<std::string>& local);
 
 }  // namespace ddprun

@@ -64,26 +64,6 @@ std::string Rank(const NodeStatus& node) {
 
 using Row = std::array<std::string, 6>;
 
-void AppendTable(const RunStatus& run, std::string& out) {
-  std::vector<Row> rows = {{"NODE", "HOST", "ADDRESS", "STATE", "RANKS", "HEARD"}};
-  for (const NodeStatus& node : run.nodes) {
-    rows.push_back({Rank(node), node.host, node.address, Name(node.state), Ranks(node),
-                    absl::StrCat(Seconds(node.silent), " ago")});
-  }
-  std::array<std::size_t, 6> widths{};
-  for (const Row& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  for (const Row& row : rows) {
-    std::string line = "  ";
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      absl::StrAppend(&line, row[i]);
-      if (i + 1 < row.size()) line.append(widths[i] + 2 - row[i].size(), ' ');
-    }
-    absl::StrAppend(&out, line, "\n");
-  }
-}
-
 std::string Nodes(const RunStatus& run) {
   const std::string wanted = run.nodes_min == run.nodes_max
                                  ? absl::StrCat(run.nodes_max)
@@ -106,11 +86,6 @@ void AppendRun(const RunStatus& run, std::string& out) {
     absl::StrAppend(&out, "  ended with exit code ", run.verdict->exit_code,
                     run.verdict->success ? ": all workers succeeded\n" : "\n");
   }
-  // While the next round forms, what is waited for has it already.
-  if (run.last_failure.has_value() && run.phase != RunPhase::kForming) {
-    absl::StrAppend(&out, "  last failure: ", ToSentence(*run.last_failure), "\n");
-  }
-  if (!run.nodes.empty()) AppendTable(run, out);
   const int more = run.node_count - static_cast<int>(run.nodes.size());
   if (more > 0) absl::StrAppend(&out, "  and ", more, " more nodes\n");
 }

@@ -101,13 +101,14 @@ class Stepper {
         s_.stop_cause = stop.cause;
         s_.stop_asked = true;
         s_.phase = Phase::kStopping;
-        Terminate();
+        StopWorkers(stop);
         return;
       case Phase::kSucceeded:
       case Phase::kStopping:
         if (stop.round != RoundNow()) return;
         s_.stop_cause = stop.cause;
         s_.stop_asked = true;
+        if (IsAtOnce(stop)) Kill();
         if (!s_.workers_live) AnswerStop();
         return;
       case Phase::kLeaving:
@@ -300,6 +301,19 @@ class Stepper {
   int SignalExitCode() const { return 128 + s_.signal.value_or(0); }
 
   // -- stopping workers
+
+  // Somebody does not want to wait.
+  static bool IsAtOnce(const Stop& stop) {
+    return stop.cause.kind == FailureKind::kRunStopped && stop.cause.signal == SIGKILL;
+  }
+
+  void StopWorkers(const Stop& stop) {
+    if (IsAtOnce(stop)) {
+      Kill();
+    } else {
+      Terminate();
+    }
+  }
 
   void Terminate() {
     if (!s_.workers_live || s_.kill_deadline.has_value() || s_.give_up_deadline.has_value()) return;

@@ -39,7 +39,12 @@ std::string DetailText(const Failure& failure) {
 
 std::string VerdictText(const Verdict& verdict) {
   if (verdict.success) return "";
-  std::string out = "ddprun: run failed";
+  if (verdict.cause.has_value() && verdict.cause->kind == FailureKind::kNodeDrained) {
+    return absl::StrCat("ddprun: this node has left the run: ", ToSentence(*verdict.cause),
+                        "\n  exit code: ", verdict.exit_code, "\n");
+  }
+  const bool stopped = verdict.cause.has_value() && verdict.cause->kind == FailureKind::kRunStopped;
+  std::string out = stopped ? "ddprun: run ended" : "ddprun: run failed";
   if (verdict.cause.has_value()) absl::StrAppend(&out, ": ", ToSentence(*verdict.cause));
   if (verdict.round != kNoRound) absl::StrAppend(&out, ", round ", ToNumber(verdict.round));
   absl::StrAppend(&out, "\n");

@@ -71,6 +71,12 @@ void Workers::Spawn(const Start& start, TimePoint now, std::vector<Event>& event
   FinishIfAllGone(now, events);
 }
 
+std::optional<pid_t> Workers::pid(int local_rank) const {
+  const auto index = static_cast<std::size_t>(local_rank);
+  if (index >= processes_.size() || processes_.pid(index) <= 0) return std::nullopt;
+  return processes_.pid(index);
+}
+
 void Workers::FailToSpawn(const std::string& reason, std::vector<Event>& events) {
   WorkerEnded ended;
   ended.outcome = SpawnFailed{126, reason};

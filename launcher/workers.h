@@ -4,6 +4,7 @@
 #pragma once
 
 #include <csignal>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,9 @@ class Workers {
 
   // None of the round's workers starts, for one reason.
   void FailToSpawn(const std::string& reason, std::vector<Event>& events);
+
+  // Absent: it could not be started.
+  std::optional<pid_t> pid(int local_rank) const;
 
   void Signal(int signal) { processes_.SignalGroups(signal); }
 

@@ -96,6 +96,10 @@ v1::Failure::Kind ToProto(FailureKind kind) {
       return v1::Failure::NODE_INTERRUPTED;
     case FailureKind::kJoinTimeout:
       return v1::Failure::JOIN_TIMEOUT;
+    case FailureKind::kRunStopped:
+      return v1::Failure::RUN_STOPPED;
+    case FailureKind::kNodeDrained:
+      return v1::Failure::NODE_DRAINED;
   }
   return v1::Failure::KIND_UNSPECIFIED;
 }
@@ -112,6 +116,10 @@ FailureKind FromProto(v1::Failure::Kind kind) {
       return FailureKind::kNodeInterrupted;
     case v1::Failure::JOIN_TIMEOUT:
       return FailureKind::kJoinTimeout;
+    case v1::Failure::RUN_STOPPED:
+      return FailureKind::kRunStopped;
+    case v1::Failure::NODE_DRAINED:
+      return FailureKind::kNodeDrained;
     default:
       return FailureKind::kWorkerExited;
   }
@@ -194,6 +202,7 @@ void Fill(const Join& from, v1::Join* to) {
   SetDuration(from.last_call, to->mutable_last_call());
   SetDuration(from.lease, to->mutable_lease());
   to->set_resume(from.resume);
+  to->set_hosts_service(from.hosts_service);
 }
 
 Join Read(const v1::Join& from) {
@@ -215,6 +224,7 @@ Join Read(const v1::Join& from) {
   to.last_call = ToMilliseconds(from.last_call());
   to.lease = ToMilliseconds(from.lease());
   to.resume = from.resume();
+  to.hosts_service = from.hosts_service();
   return to;
 }
 

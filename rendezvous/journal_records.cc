@@ -98,12 +98,13 @@ void RulesFields(Value& value, Message& message) {
 template <Way way, typename Value, typename Message>
 void MemberFields(Value& value, Message& message) {
   // As above.
-  [[maybe_unused]] const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9] = value;
+  [[maybe_unused]] const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10] = value;
   DDPRUN_MESSAGE_FIELD(join)
   DDPRUN_FIELD(order)
   DDPRUN_OPTIONAL_FIELD(node_rank)
   DDPRUN_FIELD(seated)
   DDPRUN_FIELD(rank_first)
+  DDPRUN_FIELD(drained_by)
   DDPRUN_FIELD(phase)
   DDPRUN_OPTIONAL_FIELD(link)
   DDPRUN_FIELD(heard)
@@ -184,6 +185,15 @@ void Save(const MembershipEvent& event, v1::JournalRecord* message) {
           [&](const NodeLost& lost) {
             message->mutable_node_lost()->set_node_id(lost.node_id.value);
             message->mutable_node_lost()->set_reason(lost.reason);
+          },
+          [&](const RunStopped& stopped) {
+            message->mutable_run_stopped()->set_by(stopped.by);
+            message->mutable_run_stopped()->set_now(stopped.now);
+          },
+          [&](const NodeDrained& drained) {
+            message->mutable_node_drained()->set_node_id(drained.node_id.value);
+            message->mutable_node_drained()->set_by(drained.by);
+            message->mutable_node_drained()->set_at_next_round(drained.at_next_round);
           },
           [&](const Tick&) { message->mutable_tick(); }},
       event);
@@ -277,6 +287,15 @@ absl::StatusOr<JournalRecord> DecodeJournalRecord(absl::string_view bytes) {
     case v1::JournalRecord::kNodeLost:
       record.what = MembershipEvent(
           NodeLost{NodeId{message.node_lost().node_id()}, message.node_lost().reason()});
+      return record;
+    case v1::JournalRecord::kRunStopped:
+      record.what =
+          MembershipEvent(RunStopped{message.run_stopped().by(), message.run_stopped().now()});
+      return record;
+    case v1::JournalRecord::kNodeDrained:
+      record.what = MembershipEvent(NodeDrained{NodeId{message.node_drained().node_id()},
+                                                message.node_drained().by(),
+                                                message.node_drained().at_next_round()});
       return record;
     case v1::JournalRecord::kTick:
       record.what = MembershipEvent(Tick{});

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "rendezvous/join_rules.h"
 #include "rendezvous/limits.h"
+#include "rendezvous/operator_rules.h"
 #include "rendezvous/seating.h"
 
 namespace ddprun {
@@ -60,6 +61,8 @@ class Stepper {
   void On(Member& member, const NodeStopped& report);
   void On(Member& member, const Leave& report);
   void On(Member&, const Heartbeat&) {}
+  void operator()(const RunStopped& event);
+  void operator()(const NodeDrained& event);
 
   // Members.
   void Enter(LinkId link, const Join& join, const Member* replaced);
@@ -90,6 +93,8 @@ class Stepper {
 
   Start StartOf(const Member& member) const;
   void TellWaiting(Member* newcomer = nullptr);
+  void LetGo(const NodeId& id, const Failure& reason);
+  void LetDrainedGo();
   void Tell(Member& member);
   Verdict MakeVerdict() const;
 
@@ -210,6 +215,47 @@ void Stepper::operator()(const Tick&) {
       }
       return;
     }
+void Stepper::operator()(const RunStopped& event) {
+  if (state_.phase == RunPhase::kClosed || !state_.rules) return;
+  Failure cause = StopFailure(event.by, event.now);
+  // What was ending anyway ends for its own reason.
+  const bool decides = state_.phase != RunPhase::kBroken || MayRestart(state_) ||
+                       state_.cause->kind == FailureKind::kRunStopped;
+  state_.may_restart = false;
+  switch (state_.phase) {
+    case RunPhase::kForming:
+      CloseWithFailure(std::move(cause));
+      return;
+    case RunPhase::kSealed:
+      Break(std::move(cause));
+      return;
+    case RunPhase::kBroken:
+      for (const auto& entry : state_.members) {
+        if (entry.second.phase == MemberPhase::kStopping) {
+          SendTo(entry.second, Stop{state_.round, cause});
+        }
+      }
+      if (decides) state_.cause = std::move(cause);
+      return;
+    case RunPhase::kClosed:
+      return;
+  }
+}
+
+void Stepper::operator()(const NodeDrained& event) {
+  const auto it = state_.members.find(event.node_id);
+  if (it == state_.members.end() || state_.phase == RunPhase::kClosed) return;
+  Member& member = it->second;
+  Failure reason = DrainFailure(member, event.by);
+  if (!IsInRound(member)) {
+    LetGo(event.node_id, reason);
+    React({Loss{std::move(reason)}});
+    return;
+  }
+  member.drained_by = event.by;
+  if (state_.phase == RunPhase::kSealed && !event.at_next_round) Break(std::move(reason));
+}
+
     case RunPhase::kSealed:
       TellWaiting();
       return;
@@ -405,6 +451,29 @@ void Stepper::React(std::vector<Loss> losses) {
     case RunPhase::kClosed:
       return;
   }
+// Told in a verdict of its own: the run goes on.
+void Stepper::LetGo(const NodeId& id, const Failure& reason) {
+  const Member& member = state_.members.at(id);
+  if (member.link) {
+    Verdict verdict = MakeVerdict();
+    verdict.cause = reason;
+    Send(*member.link, Finish{std::move(verdict)});
+    End(*member.link);
+  }
+  Erase(id, reason);
+}
+
+void Stepper::LetDrainedGo() {
+  std::vector<NodeId> going;
+  for (const auto& [id, member] : state_.members) {
+    if (!member.drained_by.empty()) going.push_back(id);
+  }
+  for (const NodeId& id : going) {
+    const Member& member = state_.members.at(id);
+    LetGo(id, DrainFailure(member, member.drained_by));
+  }
+}
+
 }
 
 void Stepper::RemoveMember(const NodeId& id, Failure reason) {
@@ -555,6 +624,7 @@ void Stepper::Close(Verdict verdict) {
     End(*entry.second.link);
   }
   state_.verdict = std::move(verdict);
+  if (MayRestart(state_)) LetDrainedGo();
 }
 
 // ---- Parts

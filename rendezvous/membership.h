@@ -46,8 +46,9 @@ struct Member {
   Join join;
   std::uint64_t order = 0;       // of joining, over the run
   std::optional<int> node_rank;  // asked for, or given when first sealed; kept over rounds
-  bool seated = false;  // has had a place in a sealed round: goes before those that have not
-  int rank_first = 0;   // in the round that it runs
+  bool seated = false;     // has had a place in a sealed round: goes before those that have not
+  int rank_first = 0;      // in the round that it runs
+  std::string drained_by;  // who asked it to leave when its round ends; empty: nobody did
   MemberPhase phase = MemberPhase::kWaiting;
   std::optional<LinkId> link;    // absent: away
   TimePoint heard{};             // of its last word, or of its stream's end
@@ -118,10 +119,23 @@ struct NodeLost {
   NodeId node_id;
   std::string reason;  // in words, after "node b was lost: "
 };
+// Somebody wants the run to end. In a closed run without effect.
+struct RunStopped {
+  std::string by;    // a host
+  bool now = false;  // without a grace for the workers
+};
+// Somebody wants a member to leave, which PlanDrain() (operator_rules.h) has found possible. Its
+// round ends for all, and the next one has no place for it; no restart is used.
+struct NodeDrained {
+  NodeId node_id;
+  std::string by;
+  bool at_next_round = false;  // the round is not ended for it
+};
 // NextDeadline() is reached.
 struct Tick {};
 
-using MembershipEvent = std::variant<NodeJoined, NodeReported, NodeGone, NodeLost, Tick>;
+using MembershipEvent =
+    std::variant<NodeJoined, NodeReported, NodeGone, NodeLost, RunStopped, NodeDrained, Tick>;
 
 // ---- Effects, to be performed in their order
 

@@ -109,6 +109,34 @@ bool Run::Lost(const NodeId& node_id, const std::string& reason, TimePoint now) 
 
 void Run::StepLocked(const MembershipEvent& event, TimePoint now, Afterwards& afterwards) {
   if (journal_ != nullptr) AppendLocked(event, now);
+absl::StatusOr<std::string> Run::Stop(const StopRequest& request, TimePoint now) {
+  Afterwards afterwards;
+  absl::StatusOr<std::string> sentence;
+  {
+    absl::MutexLock lock(&mutex_);
+    sentence = PlanStop(membership_, request);
+    if (!sentence.ok()) return sentence;
+    StepLocked(RunStopped{request.by, request.now}, ToCores(now), afterwards);
+  }
+  Perform(std::move(afterwards));
+  return sentence;
+}
+
+absl::StatusOr<std::string> Run::Drain(const DrainRequest& request, TimePoint now) {
+  Afterwards afterwards;
+  absl::StatusOr<DrainPlan> plan;
+  {
+    absl::MutexLock lock(&mutex_);
+    plan = PlanDrain(membership_, request);
+    if (!plan.ok()) return plan.status();
+    if (request.dry_run) return plan->sentence;
+    StepLocked(NodeDrained{plan->node_id, request.by, request.at_next_round}, ToCores(now),
+               afterwards);
+  }
+  Perform(std::move(afterwards));
+  return plan->sentence;
+}
+
   for (MembershipEffect& effect : Step(membership_, event, now)) {
     if (auto* changed = std::get_if<RoundChanged>(&effect)) {
       QueueLocked(store_.Clear(changed->round), afterwards);

@@ -21,6 +21,7 @@
 #include "absl/synchronization/mutex.h"
 #include "rendezvous/journal_replay.h"
 #include "rendezvous/membership.h"
+#include "rendezvous/operator_rules.h"
 #include "rendezvous/run_status.h"
 #include "rendezvous/service_journal.h"
 #include "rendezvous/store_hub.h"
@@ -80,6 +81,10 @@ class Run {
   std::uint64_t store_messages(const NodeId& node_id);
 
   // With `nodes_max` of its nodes at most.
+  // What somebody asked for (operator_rules.h): a sentence of what happens, or why it does not.
+  absl::StatusOr<std::string> Stop(const StopRequest& request, TimePoint now);
+  absl::StatusOr<std::string> Drain(const DrainRequest& request, TimePoint now);
+
   RunStatus Status(TimePoint now, std::size_t nodes_max);
 
   // Time. Returns the next deadline.

@@ -46,6 +46,14 @@ class RunRegistry {
   absl::StatusOr<std::vector<RunStatus>> Status(const std::string& run_id, TimePoint now);
 
   // Null if there is no such run.
+  // What somebody asks of a run, which may be the only one if `run_id` is empty: what happens now,
+  // in a sentence. Errors: those of operator_rules.h. NOT_FOUND: there is no run of that name, or
+  // none at all. INVALID_ARGUMENT: no name, and there are several.
+  absl::StatusOr<std::string> Stop(const std::string& run_id, const StopRequest& request,
+                                   TimePoint now);
+  absl::StatusOr<std::string> Drain(const std::string& run_id, const DrainRequest& request,
+                                    TimePoint now);
+
   std::shared_ptr<Run> Find(const std::string& run_id);
 
   // Waits until no run is over, or about to be, whose nodes are still to be told.
@@ -53,6 +61,7 @@ class RunRegistry {
 
  private:
   std::optional<TimePoint> Tick(TimePoint now);
+  absl::StatusOr<std::shared_ptr<Run>> FindForOperator(const std::string& run_id);
   void Forget(const std::shared_ptr<Run>& run) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ForgetIfDrained(const std::shared_ptr<Run>& run) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TakeSnapshot() ABSL_LOCKS_EXCLUDED(mutex_);

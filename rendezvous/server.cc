@@ -9,6 +9,7 @@
 #include "absl/strings/strip.h"
 #include "rendezvous/addresses.h"
 #include "rendezvous/completion_threads.h"
+#include "rendezvous/control_service.h"
 #include "rendezvous/file_journal.h"
 #include "rendezvous/grpc_channel.h"
 #include "rendezvous/introspection.h"
@@ -35,6 +36,7 @@ class RendezvousServerImpl final : public RendezvousServer {
                    : PeerGuard::NodeIds::kNotProven),
         session_service_(registry_, guard_),
         store_service_(registry_, guard_),
+        control_service_(registry_),
         local_store_(std::make_shared<LocalStore>(registry_)) {}
 
   ~RendezvousServerImpl() override {
@@ -61,6 +63,7 @@ class RendezvousServerImpl final : public RendezvousServer {
     builder.experimental().SetInterceptorCreators(std::move(watchers));
     builder.RegisterService(&session_service_);
     builder.RegisterService(&store_service_);
+    builder.RegisterService(&control_service_);
     acceptor_ = AddAcceptor(builder, credentials);
     threads_ = std::make_unique<CompletionThreads>(builder);
     server_ = builder.BuildAndStart();
@@ -98,6 +101,7 @@ class RendezvousServerImpl final : public RendezvousServer {
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
   std::unique_ptr<CompletionThreads> threads_;
   std::unique_ptr<grpc::Server> server_;  // its streams use all of the above
+  ControlService control_service_;
   std::unique_ptr<Listener> listener_;    // last: it uses the acceptor
 };
 

@@ -53,9 +53,11 @@ int ToExitCode(const Failure& failure) {
       return failure.exit_code != 0 ? failure.exit_code : kExitCodeOther;
     case FailureKind::kWorkerSignaled:
     case FailureKind::kNodeInterrupted:
+    case FailureKind::kRunStopped:
       return failure.signal > 0 ? kExitCodeSignalBase + failure.signal : kExitCodeOther;
     case FailureKind::kNodeLost:
     case FailureKind::kJoinTimeout:
+    case FailureKind::kNodeDrained:
       return kExitCodeOther;
   }
   return kExitCodeOther;
@@ -81,6 +83,11 @@ std::string ToSentence(const Failure& failure) {
       return absl::StrCat(NodeName(failure), " was interrupted by ", SignalName(failure.signal));
     case FailureKind::kJoinTimeout:
       return failure.message.empty() ? "not all nodes joined in time" : failure.message;
+    case FailureKind::kRunStopped:
+      return failure.message.empty() ? "the run was stopped" : failure.message;
+    case FailureKind::kNodeDrained:
+      return absl::StrCat(NodeName(failure), " was ",
+                          failure.message.empty() ? "drained" : failure.message);
   }
   return "unknown failure";
 }

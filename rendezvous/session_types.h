@@ -38,6 +38,8 @@ enum class FailureKind {
   kNodeLost,
   kNodeInterrupted,
   kJoinTimeout,
+  kRunStopped,   // somebody asked for it; `signal` is what the workers get
+  kNodeDrained,  // somebody asked the node to leave: no failure, but an end of its round
 };
 
 // Why a round broke. Defaults mean "not one worker's failure" and "not known".
@@ -95,6 +97,7 @@ struct Join {
   std::chrono::milliseconds last_call{0};
   std::chrono::milliseconds lease{0};
   bool resume = false;
+  bool hosts_service = false;
   bool operator==(const Join&) const = default;
 };
 

@@ -346,6 +346,14 @@ void Invariants::FirstCauseIsTheCause(const SimStep& step) {
     return;
   }
   const Failure& cause = *step.after.cause;
+  if (std::holds_alternative<RunStopped>(step.event) ||
+      std::holds_alternative<NodeDrained>(step.event)) {
+    const bool drained = std::holds_alternative<NodeDrained>(step.event);
+    if (cause.kind != (drained ? FailureKind::kNodeDrained : FailureKind::kRunStopped)) {
+      Fail("first-cause", "somebody's word breaks a round, and the cause is another");
+    }
+    return;
+  }
   const auto* reported = std::get_if<NodeReported>(&step.event);
   const auto* failed = reported == nullptr ? nullptr : std::get_if<WorkerFailed>(&reported->report);
   if (failed != nullptr) {
@@ -369,6 +377,8 @@ void Invariants::OneVerdictForAll(const SimStep& step) {
     const auto* send = std::get_if<SendDirective>(&effect);
     const auto* finish = send == nullptr ? nullptr : std::get_if<Finish>(&send->directive);
     if (finish == nullptr) continue;
+    // Who leaves as he was asked to is told so, and the run goes on.
+    if (finish->verdict.cause && finish->verdict.cause->kind == FailureKind::kNodeDrained) continue;
     if (!run.told_verdict) run.told_verdict = finish->verdict;
     if (!(*run.told_verdict == finish->verdict))
       Fail("one-verdict-for-all", "two nodes are told different verdicts");
@@ -402,7 +412,9 @@ void Invariants::LosesOnlyWhoIsLost(const SimStep& step) {
     const bool slow = ticked && step.before.phase == RunPhase::kBroken &&
                       member.phase == MemberPhase::kStopping &&
                       step.now >= step.before.broke + kStopTimeout;
-    if (!left && !replaced && !dropped && !silent && !slow) {
+    const auto* asked = std::get_if<NodeDrained>(&step.event);
+    const bool drained = (asked != nullptr && asked->node_id == id) || !member.drained_by.empty();
+    if (!left && !replaced && !dropped && !silent && !slow && !drained) {
       Fail("loses-only-who-is-lost",
            absl::StrCat("node ", id.value, " is taken out of the run for no reason"));
     }

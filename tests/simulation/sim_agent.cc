@@ -56,6 +56,7 @@ void SimAgent::Begin() {
   join.join_timeout = settings_.join_timeout;
   join.last_call = settings_.last_call;
   join.lease = settings_.lease;
+  join.hosts_service = config_.hosts_service;
   session_ = std::make_unique<SimSession>(
       clock_, network_, place_.self, place_.service, std::move(join), settings_.join_timeout,
       [this](SessionEvent event) { OnSession(std::move(event)); });

@@ -31,8 +31,10 @@ auto Fields(Struct& rules) {
 template <typename Struct>
 requires std::is_same_v<std::remove_const_t<Struct>, Member>
 auto Fields(Struct& member) {
-  auto& [join, order, node_rank, seated, rank_first, phase, link, heard, words_told] = member;
-  return std::tie(join, order, node_rank, seated, rank_first, phase, link, heard, words_told);
+  auto& [join, order, node_rank, seated, rank_first, drained_by, phase, link, heard, words_told] =
+      member;
+  return std::tie(join, order, node_rank, seated, rank_first, drained_by, phase, link, heard,
+                  words_told);
 }
 template <typename Struct>
 requires std::is_same_v<std::remove_const_t<Struct>, RunState>
@@ -118,10 +120,10 @@ class Anything {
   void Fill(Join& to) {
     auto& [protocol_version, software_version, run_id, node_id, host, node_rank, local_world_size,
            nodes_min, nodes_max, restarts_max, address, worker_port, join_timeout, last_call, lease,
-           resume] = to;
+           resume, hosts_service] = to;
     All(protocol_version, software_version, run_id, node_id, host, node_rank, local_world_size,
         nodes_min, nodes_max, restarts_max, address, worker_port, join_timeout, last_call, lease,
-        resume);
+        resume, hosts_service);
   }
   void Fill(Start& to) {
     auto& [round, run_id, node_rank, node_count, rank_first, world_size, master_addr, master_port,
@@ -205,6 +207,11 @@ TEST(JournalRecordsTest, EveryKindOfRecordComesBack) {
   const auto lost = std::get<NodeLost>(BackAs(MembershipEvent(NodeLost{NodeId{"id \xff"}, "w"})));
   EXPECT_EQ(lost.node_id, NodeId{"id \xff"});
   EXPECT_EQ(lost.reason, "w");
+  const auto stopped = std::get<RunStopped>(BackAs(MembershipEvent(RunStopped{"desk", true})));
+  EXPECT_TRUE(stopped.by == "desk" && stopped.now);
+  const auto drained =
+      std::get<NodeDrained>(BackAs(MembershipEvent(NodeDrained{NodeId{"id"}, "desk", true})));
+  EXPECT_TRUE(drained.node_id == NodeId{"id"} && drained.by == "desk" && drained.at_next_round);
   EXPECT_TRUE(std::holds_alternative<Tick>(BackAs(MembershipEvent(Tick{}))));
 
   const StoreMutation mutation = {"node", 1ull << 63,
