@@ -18,6 +18,8 @@ struct StatusOptions {
   ServiceAddress service;
   std::string run_id;  // empty: all runs
   bool json = false;
+  bool watch = false;
+  std::chrono::milliseconds interval{0};
   std::chrono::milliseconds timeout{0};
   SecurityOptions security;
 };

@@ -431,6 +431,11 @@ class Stepper {
   }
 
   void AnnounceRestart(const Start& start) {
+    if (s_.stop_cause.has_value() && s_.stop_cause->kind == FailureKind::kNodeDrained) {
+      effects_.push_back(PrintNote{
+          absl::StrCat("round ", ToNumber(start.round), " begins: ", ToSentence(*s_.stop_cause))});
+      return;
+    }
     if (start.restart_count == 0 || !s_.round.has_value()) return;
     std::string text = absl::StrCat("restart ", start.restart_count, " of ", start.restarts_max,
                                     " as round ", ToNumber(start.round));
