@@ -74,11 +74,18 @@ int Agent::Run() {
 }
 
 absl::Status Agent::Open() {
+  const ObserveOptions& observe = config_.options.observe;
+  if (absl::Status status = observer_.Open(observe, config_.node_id, host_); !status.ok()) {
+    return status;
+  }
   const std::string run_id = config_.options.run_id.empty() ? MakeRunId() : config_.options.run_id;
   absl::StatusOr<Meeting> meeting =
-      OpenMeeting(config_.options, config_.security, config_.temp_dir, run_id);
+      OpenMeeting(config_.options, config_.security, config_.temp_dir, run_id, observer_.watcher());
   if (!meeting.ok()) return meeting.status();
   meeting_ = *std::move(meeting);
+  if (absl::Status status = observer_.Serve(observe, meeting_.server.get()); !status.ok()) {
+    return status;
+  }
   const std::optional<int>& port = config_.options.master_port;
   const std::string address = config_.options.master_addr.value_or("127.0.0.1");
   if (meeting_.name.empty() && port.has_value() && IsThisMachine(address) &&
@@ -157,6 +164,7 @@ void Agent::TryJoin(TimePoint now) {
   join.join_timeout = remaining;
   join.last_call = options.last_call;
   join.lease = options.lease;
+  join.hosts_service = meeting_.server != nullptr;
   session_ = SessionClient::Open(channel_, std::move(join), remaining, [this](SessionEvent event) {
     session_events_.Post(std::move(event));
   });
@@ -164,7 +172,6 @@ void Agent::TryJoin(TimePoint now) {
 
 absl::Status Agent::ServeStore(const Start& start) {
   if (store_proxy_ == nullptr) {
-  join.hosts_service = meeting_.server != nullptr;
     absl::StatusOr<std::unique_ptr<StoreProxy>> proxy =
         StoreProxy::Start({.socket_path = absl::StrCat(config_.temp_dir, "/agent.sock"),
                            .channel = channel_,
@@ -284,6 +291,7 @@ void Agent::Process(TimePoint now) {
   while (!events_.empty()) {
     const std::vector<Event> events = std::exchange(events_, {});
     for (const Event& event : events) {
+      observer_.OnEvent(event, state_);
       for (const Effect& effect : Step(state_, event, now, supervisor_config_))
         Perform(effect, now);
     }
@@ -295,6 +303,9 @@ void Agent::Perform(const Effect& effect, TimePoint now) {
     const absl::Status status = ServeStore(spawn->start);
     if (status.ok()) {
       workers_.Spawn(spawn->start, now, events_);
+      for (int i = 0; i < config_.local_world_size; ++i) {
+        if (const auto pid = workers_.pid(i)) observer_.OnStarted(spawn->start, i, *pid);
+      }
     } else {
       workers_.FailToSpawn(std::string(status.message()), events_);
     }
@@ -315,6 +326,7 @@ void Agent::Perform(const Effect& effect, TimePoint now) {
       if (!end->text.empty()) console_.WriteLine(OutputStream::kErr, std::string(line), now);
     }
     exit_code_ = end->exit_code;
+    observer_.OnEnd(end->exit_code);
   }
 }
 
@@ -344,6 +356,8 @@ void Agent::Close() {
   if (meeting_.server != nullptr) {
     if (!meeting_.name.empty()) meeting_.server->WaitUntilDrained(kFinishTimeout);
   }
+  observer_.Close();
+  meeting_.server.reset();
   RemoveTempDir(config_.temp_dir);
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "launcher/agent_observer.h"
 #include "launcher/console.h"
 #include "launcher/event_queue.h"
 #include "launcher/meeting.h"
@@ -82,6 +83,7 @@ class Agent {
   OwnedFd signal_fd_;
   OwnedFd warden_fd_;
   EventQueue session_events_;
+  AgentObserver observer_;  // before the service, which it watches
 
   // In the order of their making; Close() ends them in the reverse one, but for the server, which
   // stays until the other nodes have taken their verdict.

@@ -47,6 +47,10 @@ inline constexpr std::size_t kLocalServicesMax = 16;
 // Of `ddprun status`, as a probe would have it.
 inline constexpr std::chrono::seconds kStatusTimeoutDefault{5};
 
+// Of --watch: between two looks, and for an answer, which a person who wants to end waits for.
+inline constexpr std::chrono::seconds kWatchIntervalDefault{1};
+inline constexpr std::chrono::milliseconds kWatchTimeoutMax{1000};
+
 inline constexpr int kPortDefault = 29500;          // torchrun's --master-port
 inline constexpr int kEndpointPortDefault = 29400;  // torchrun's c10d --rdzv-endpoint
 

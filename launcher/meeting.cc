@@ -14,11 +14,13 @@
 namespace ddprun {
 namespace {
 
-absl::StatusOr<Meeting> MeetAlone(const std::string& temp_dir, const std::string& run_id) {
+absl::StatusOr<Meeting> MeetAlone(const std::string& temp_dir, const std::string& run_id,
+                                  RunWatcher* watcher) {
   auto server =
       RendezvousServer::Start({.address = absl::StrCat("unix:", temp_dir, "/service.sock"),
                                .port = 0,
-                               .default_run_id = run_id});
+                               .default_run_id = run_id,
+                               .watcher = watcher});
   if (!server.ok()) return server.status();
   Meeting meeting;
   meeting.target = (*server)->target();
@@ -35,14 +37,16 @@ Meeting MeetAt(const Endpoint& endpoint) {
   return meeting;
 }
 
-absl::StatusOr<Meeting> Host(Meeting meeting, const Security& security, const std::string& run_id) {
+absl::StatusOr<Meeting> Host(Meeting meeting, const Security& security, const std::string& run_id,
+                             RunWatcher* watcher) {
   auto credentials = security.ForService();
   if (!credentials.ok()) return credentials.status();
   RaiseFileLimit();
   auto server = RendezvousServer::Start({.address = meeting.host,
                                          .port = meeting.port,
                                          .credentials = *std::move(credentials),
-                                         .default_run_id = run_id});
+                                         .default_run_id = run_id,
+                                         .watcher = watcher});
   if (!server.ok()) return server.status();
   meeting.target = (*server)->target();
   meeting.server = *std::move(server);
@@ -52,19 +56,20 @@ absl::StatusOr<Meeting> Host(Meeting meeting, const Security& security, const st
 }  // namespace
 
 absl::StatusOr<Meeting> OpenMeeting(const Options& options, const Security& security,
-                                    const std::string& temp_dir, const std::string& own_run_id) {
+                                    const std::string& temp_dir, const std::string& own_run_id,
+                                    RunWatcher* watcher) {
   if (options.endpoint.has_value() && !options.standalone) {
     Meeting meeting = MeetAt(*options.endpoint);
     if (!IsThisMachine(meeting.host)) return meeting;
-    absl::StatusOr<Meeting> hosted = Host(MeetAt(*options.endpoint), security, own_run_id);
+    absl::StatusOr<Meeting> hosted = Host(MeetAt(*options.endpoint), security, own_run_id, watcher);
     // Another node of this machine, or a ddprun-rendezvous, was first.
     if (absl::IsAlreadyExists(hosted.status())) return meeting;
     return hosted;
   }
-  if (options.nodes == 1) return MeetAlone(temp_dir, own_run_id);
+  if (options.nodes == 1) return MeetAlone(temp_dir, own_run_id, watcher);
   Meeting meeting = MeetAt({*options.master_addr, options.master_port.value_or(kPortDefault)});
   if (*options.node_rank != 0) return meeting;
-  absl::StatusOr<Meeting> hosted = Host(std::move(meeting), security, own_run_id);
+  absl::StatusOr<Meeting> hosted = Host(std::move(meeting), security, own_run_id, watcher);
   if (absl::IsAlreadyExists(hosted.status())) {
     return absl::AlreadyExistsError(
         absl::StrCat(hosted.status().message(),

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "launcher/flags.h"
 #include "launcher/options_logs.h"
+#include "launcher/options_observe.h"
 #include "launcher/options_restarts.h"
 #include "launcher/options_stopping.h"
 #include "rendezvous/credentials.h"
@@ -40,6 +41,7 @@ struct Options {
   RestartOptions restarts;
   StopOptions stopping;
   LogOptions logs;
+  ObserveOptions observe;
   SecurityOptions security;
   bool module = false;
   bool no_python = false;

@@ -122,6 +122,17 @@ inline constexpr std::chrono::seconds kStoreAnswerSlack{20};
 // How long a client that ends waits for its last words to be taken.
 inline constexpr std::chrono::seconds kCloseTimeout{1};
 
+// Events that wait for their file; what comes above it is dropped and counted.
+inline constexpr std::size_t kEventLogBytesMax = 4u << 20;
+// How long the end of a process waits for the event log's file to take the last ones.
+inline constexpr std::chrono::seconds kEventLogCloseTimeout{1};
+// Names of runs that metrics are counted of.
+inline constexpr std::size_t kCountedRunsMax = 1024;
+// Nodes that metrics tell one by one; above it they are only counted.
+inline constexpr std::size_t kMetricsNodesMax = 4096;
+// A scrape at a time is what there is; another may wait for its turn.
+inline constexpr std::size_t kMetricsThreads = 2;
+
 // The journal. A record holds one event, at most a message; a part of a snapshot is cut to
 // kJournalPartBytes by whoever makes it. A length above the limit can only be damage.
 inline constexpr std::size_t kJournalRecordBytesMax = std::size_t{64} << 20;

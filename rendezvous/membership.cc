@@ -19,8 +19,14 @@ std::chrono::milliseconds Until(TimePoint deadline, TimePoint now) {
                   std::chrono::duration_cast<std::chrono::milliseconds>(deadline - now));
 }
 
+// That somebody leaves as he was asked to is no failure.
+bool IsUncounted(const std::optional<Failure>& cause) {
+  return cause && cause->kind == FailureKind::kNodeDrained;
+}
+
 bool MayRestart(const RunState& state) {
-  return state.may_restart && state.rules && state.restart_count < state.rules->restarts_max;
+  if (!state.may_restart || !state.rules) return false;
+  return IsUncounted(state.cause) || state.restart_count < state.rules->restarts_max;
 }
 
 // Heartbeats to a lease: one may be late and one lost before the lease is over.
@@ -32,6 +38,12 @@ bool IsInRound(const Member& member) { return member.phase != MemberPhase::kWait
 bool HasJoined(const RunState& state, const Join& join) {
   const auto it = state.members.find(join.node_id);
   return it != state.members.end() && it->second.join == join;
+}
+
+// Of a node that is a member no more.
+NoteKind KindOf(const Failure& why) {
+  if (why.kind == FailureKind::kNodeDrained) return NoteKind::kNodeDrained;
+  return why.kind == FailureKind::kNodeInterrupted ? NoteKind::kNodeLeft : NoteKind::kNodeLost;
 }
 
 // What a worker that lost its peers reports; the loss itself is then the first cause.
@@ -49,6 +61,8 @@ class Stepper {
   void operator()(const NodeReported& event);
   void operator()(const NodeGone& event);
   void operator()(const NodeLost& event);
+  void operator()(const RunStopped& event);
+  void operator()(const NodeDrained& event);
   void operator()(const Tick&);
 
   std::vector<MembershipEffect> TakeEffects() { return std::move(effects_); }
@@ -61,8 +75,6 @@ class Stepper {
   void On(Member& member, const NodeStopped& report);
   void On(Member& member, const Leave& report);
   void On(Member&, const Heartbeat&) {}
-  void operator()(const RunStopped& event);
-  void operator()(const NodeDrained& event);
 
   // Members.
   void Enter(LinkId link, const Join& join, const Member* replaced);
@@ -81,6 +93,8 @@ class Stepper {
   void ForgiveIfStopped();
   std::optional<std::pair<NodeId, Failure>> TakePlace(const Join& join);
   void EndLeases();
+  void LetGo(const NodeId& id, const Failure& reason);
+  void LetDrainedGo();
 
   // Transitions.
   void SealIfReady();
@@ -93,8 +107,6 @@ class Stepper {
 
   Start StartOf(const Member& member) const;
   void TellWaiting(Member* newcomer = nullptr);
-  void LetGo(const NodeId& id, const Failure& reason);
-  void LetDrainedGo();
   void Tell(Member& member);
   Verdict MakeVerdict() const;
 
@@ -121,6 +133,20 @@ class Stepper {
     End(link);
   }
 
+  // What those who watch are told.
+  Noted& Note(NoteKind kind, const Member* member = nullptr) {
+    Noted note;
+    note.kind = kind;
+    note.round = state_.round;
+    note.restart_count = state_.restart_count;
+    if (member != nullptr) {
+      note.node_id = member->join.node_id;
+      note.host = member->join.host;
+      note.node_rank = member->node_rank;
+    }
+    return std::get<Noted>(effects_.emplace_back(std::in_place_type<Noted>, std::move(note)));
+  }
+
   RunState& state_;
   const TimePoint now_;
   std::vector<MembershipEffect> effects_;
@@ -140,6 +166,9 @@ void Stepper::operator()(const NodeJoined& event) {
     return;
   }
   if (absl::Status status = CheckJoin(state_, join); !status.ok()) {
+    Noted& note = Note(NoteKind::kNodeRefused);
+    note.host = join.host;
+    note.words = std::string(status.message());
     Refuse(event.link, std::move(status));
     return;
   }
@@ -164,6 +193,7 @@ void Stepper::operator()(const NodeGone& event) {
   state_.links.erase(it);
   member.link.reset();
   member.heard = now_;
+  if (state_.phase != RunPhase::kClosed) Note(NoteKind::kNodeAway, &member);
   if (state_.phase == RunPhase::kClosed || state_.rules->lease.count() == 0) {
     RemoveMember(id, LossOf(member,
                             "its connection to the rendezvous service ended without a word; check "
@@ -185,36 +215,6 @@ void Stepper::operator()(const NodeLost& event) {
   RemoveMember(event.node_id, LossOf(member, event.reason));
 }
 
-void Stepper::operator()(const Tick&) {
-  EndLeases();
-  switch (state_.phase) {
-    case RunPhase::kForming:
-      if (!state_.rules) return;
-      SealIfReady();
-      if (state_.phase == RunPhase::kForming && now_ >= state_.deadline) {
-        CloseWithFailure(JoinTimeoutFailure(state_));
-        return;
-      }
-      TellWaiting();
-      return;
-    case RunPhase::kBroken: {
-      if (now_ < state_.deadline) {
-        TellWaiting();
-        return;
-      }
-      std::vector<NodeId> late;
-      for (const auto& [id, member] : state_.members) {
-        if (member.phase == MemberPhase::kStopping) late.push_back(id);
-      }
-      for (const NodeId& id : late) {
-        const Member& member = state_.members.at(id);
-        if (member.link) {
-          Refuse(*member.link, StoppedTooLate(state_, member));
-        }
-        RemoveMember(id, LossOf(member, "it did not stop its workers in time"));
-      }
-      return;
-    }
 void Stepper::operator()(const RunStopped& event) {
   if (state_.phase == RunPhase::kClosed || !state_.rules) return;
   Failure cause = StopFailure(event.by, event.now);
@@ -256,6 +256,36 @@ void Stepper::operator()(const NodeDrained& event) {
   if (state_.phase == RunPhase::kSealed && !event.at_next_round) Break(std::move(reason));
 }
 
+void Stepper::operator()(const Tick&) {
+  EndLeases();
+  switch (state_.phase) {
+    case RunPhase::kForming:
+      if (!state_.rules) return;
+      SealIfReady();
+      if (state_.phase == RunPhase::kForming && now_ >= state_.deadline) {
+        CloseWithFailure(JoinTimeoutFailure(state_));
+        return;
+      }
+      TellWaiting();
+      return;
+    case RunPhase::kBroken: {
+      if (now_ < state_.deadline) {
+        TellWaiting();
+        return;
+      }
+      std::vector<NodeId> late;
+      for (const auto& [id, member] : state_.members) {
+        if (member.phase == MemberPhase::kStopping) late.push_back(id);
+      }
+      for (const NodeId& id : late) {
+        const Member& member = state_.members.at(id);
+        if (member.link) {
+          Refuse(*member.link, StoppedTooLate(state_, member));
+        }
+        RemoveMember(id, LossOf(member, "it did not stop its workers in time"));
+      }
+      return;
+    }
     case RunPhase::kSealed:
       TellWaiting();
       return;
@@ -286,6 +316,7 @@ void Stepper::On(Member& member, const NodeSucceeded& report) {
   if (state_.phase != RunPhase::kSealed || report.round != state_.round || !IsInRound(member))
     return;
   SetPhase(member, MemberPhase::kSucceeded);
+  Note(NoteKind::kNodeSucceeded, &member);
   if (state_.running > 0) return;
   Verdict verdict = MakeVerdict();
   verdict.success = true;
@@ -331,6 +362,7 @@ void Stepper::Enter(LinkId link, const Join& join, const Member* replaced) {
     state_.asked[*join.node_rank] = join.node_id;
   }
   Link(link, member);
+  Note(NoteKind::kNodeJoined, &member);
   SealIfReady();
   TellWaiting(&member);
 }
@@ -343,6 +375,7 @@ void Stepper::Resume(LinkId link, Member& member) {
     state_.links.erase(*member.link);
   }
   Link(link, member);
+  Note(NoteKind::kNodeReturned, &member);
   member.words_told = 0;
   if (state_.phase == RunPhase::kClosed) {
     if (state_.verdict) Send(link, Finish{*state_.verdict});
@@ -401,6 +434,7 @@ std::optional<std::pair<NodeId, Failure>> Stepper::TakePlace(const Join& join) {
 Stepper::Loss Stepper::Erase(const NodeId& id, Failure reason) {
   const auto it = state_.members.find(id);
   Member& member = it->second;
+  if (state_.phase != RunPhase::kClosed) Note(KindOf(reason), &member).why = reason;
   Loss loss{std::move(reason), IsInRound(member)};
   loss.was_silent_before_the_break =
       member.phase == MemberPhase::kStopping &&
@@ -415,6 +449,29 @@ Stepper::Loss Stepper::Erase(const NodeId& id, Failure reason) {
   if (asked != state_.asked.end() && asked->second == id) state_.asked.erase(asked);
   state_.members.erase(it);
   return loss;
+}
+
+// Told in a verdict of its own: the run goes on.
+void Stepper::LetGo(const NodeId& id, const Failure& reason) {
+  const Member& member = state_.members.at(id);
+  if (member.link) {
+    Verdict verdict = MakeVerdict();
+    verdict.cause = reason;
+    Send(*member.link, Finish{std::move(verdict)});
+    End(*member.link);
+  }
+  Erase(id, reason);
+}
+
+void Stepper::LetDrainedGo() {
+  std::vector<NodeId> going;
+  for (const auto& [id, member] : state_.members) {
+    if (!member.drained_by.empty()) going.push_back(id);
+  }
+  for (const NodeId& id : going) {
+    const Member& member = state_.members.at(id);
+    LetGo(id, DrainFailure(member, member.drained_by));
+  }
 }
 
 // Of all who are lost in one step, so that no round is started with one of them. A run without any
@@ -451,29 +508,6 @@ void Stepper::React(std::vector<Loss> losses) {
     case RunPhase::kClosed:
       return;
   }
-// Told in a verdict of its own: the run goes on.
-void Stepper::LetGo(const NodeId& id, const Failure& reason) {
-  const Member& member = state_.members.at(id);
-  if (member.link) {
-    Verdict verdict = MakeVerdict();
-    verdict.cause = reason;
-    Send(*member.link, Finish{std::move(verdict)});
-    End(*member.link);
-  }
-  Erase(id, reason);
-}
-
-void Stepper::LetDrainedGo() {
-  std::vector<NodeId> going;
-  for (const auto& [id, member] : state_.members) {
-    if (!member.drained_by.empty()) going.push_back(id);
-  }
-  for (const NodeId& id : going) {
-    const Member& member = state_.members.at(id);
-    LetGo(id, DrainFailure(member, member.drained_by));
-  }
-}
-
 }
 
 void Stepper::RemoveMember(const NodeId& id, Failure reason) {
@@ -528,7 +562,8 @@ void Stepper::SealIfReady() {
     state_.last_call_due.reset();
     return;
   }
-  const bool full = here >= state_.rules->nodes_max;
+  // Nobody is awaited in the place of one that was asked to leave.
+  const bool full = here >= state_.rules->nodes_max || IsUncounted(state_.cause);
   if (!state_.last_call_due) {
     state_.last_call_due = std::min(now_ + state_.rules->last_call, state_.deadline);
   }
@@ -556,6 +591,9 @@ void Stepper::Seal(std::vector<Member*> chosen) {
     start.world_size += member->join.local_world_size;
   }
   state_.phase = RunPhase::kSealed;
+  Noted& note = Note(NoteKind::kRoundStarted);
+  note.node_count = start.node_count;
+  note.world_size = start.world_size;
   if (state_.cause) state_.last_cause = std::exchange(state_.cause, std::nullopt);
   state_.start = std::move(start);
   state_.words_due.reset();
@@ -569,6 +607,7 @@ void Stepper::Seal(std::vector<Member*> chosen) {
 
 void Stepper::Break(Failure cause) {
   state_.phase = RunPhase::kBroken;
+  Note(NoteKind::kRoundBroken).why = cause;
   state_.deadline = now_ + kStopTimeout;
   state_.broke = now_;
   state_.words_sent.reset();
@@ -585,6 +624,7 @@ void Stepper::Break(Failure cause) {
 
 void Stepper::AdvanceIfStopped() {
   if (state_.phase != RunPhase::kBroken || state_.stopping > 0) return;
+  if (MayRestart(state_)) LetDrainedGo();
   if (!state_.members.empty() && MayRestart(state_)) {
     FormNextRound();
   } else {
@@ -595,7 +635,8 @@ void Stepper::AdvanceIfStopped() {
 void Stepper::FormNextRound() {
   state_.phase = RunPhase::kForming;
   state_.round = RoundId{ToNumber(state_.round) + 1};
-  ++state_.restart_count;
+  if (!IsUncounted(state_.cause)) ++state_.restart_count;
+  Note(NoteKind::kRestart).why = state_.cause;
   state_.words_sent.reset();
   state_.deadline = now_ + state_.rules->join_timeout;
   for (auto& entry : state_.members) SetPhase(entry.second, MemberPhase::kWaiting);
@@ -615,6 +656,11 @@ void Stepper::CloseWithFailure(Failure cause) {
 // Members that are away may come back for the verdict until their lease is over.
 void Stepper::Close(Verdict verdict) {
   state_.phase = RunPhase::kClosed;
+  Noted& note = Note(NoteKind::kRunFinished);
+  note.why = verdict.cause;
+  note.exit_code = verdict.exit_code;
+  note.node_count = verdict.node_count;
+  note.world_size = verdict.world_size;
   state_.words.clear();
   state_.words_due.reset();
   state_.last_call_due.reset();
@@ -624,7 +670,6 @@ void Stepper::Close(Verdict verdict) {
     End(*entry.second.link);
   }
   state_.verdict = std::move(verdict);
-  if (MayRestart(state_)) LetDrainedGo();
 }
 
 // ---- Parts

@@ -152,7 +152,38 @@ struct RoundChanged {
   RoundId round;
 };
 
-using MembershipEffect = std::variant<SendDirective, EndStream, RoundChanged>;
+// For those who watch: nothing depends on it.
+enum class NoteKind {
+  kNodeJoined,
+  kNodeReturned,  // with another stream
+  kNodeAway,      // its stream ended
+  kNodeLost,      // `why`
+  kNodeLeft,      // `why`
+  kNodeDrained,   // `why`
+  kNodeRefused,   // `words`
+  kNodeSucceeded,
+  kRoundStarted,
+  kRoundBroken,  // `why`
+  kRestart,      // the next round forms
+  kRunFinished,  // `why`, unless it is a success
+};
+struct Noted {
+  NoteKind kind = NoteKind::kNodeJoined;
+  RoundId round = kNoRound;
+  // Of notes about a node.
+  NodeId node_id;
+  std::string host;
+  std::optional<int> node_rank;
+  std::optional<Failure> why;
+  std::string words;
+  int exit_code = 0;  // kRunFinished
+  // Of the round: kRoundStarted and kRunFinished.
+  int node_count = 0;
+  int world_size = 0;
+  int restart_count = 0;
+};
+
+using MembershipEffect = std::variant<SendDirective, EndStream, RoundChanged, Noted>;
 
 RunState MakeRun(std::string run_id, bool durable = false);
 

@@ -47,17 +47,26 @@ class ReplySink {
   virtual void Flush() = 0;
 };
 
+// Whoever watches runs: the event log, the metrics.
+class RunWatcher {
+ public:
+  virtual ~RunWatcher() = default;
+  // Called under the run's lock, in the order of what happens; must only take it down.
+  virtual void OnNote(const std::string& run_id, const Noted& note) = 0;
+};
+
 class Run {
  public:
   // Called, without the lock, with each new earliest deadline.
   using ArmTimer = std::function<void(TimePoint)>;
 
   // Without a journal: what is accepted is told at once, and forgotten with this process.
-  Run(std::string run_id, ArmTimer arm_timer, ServiceJournal* journal = nullptr);
+  Run(std::string run_id, ArmTimer arm_timer, ServiceJournal* journal = nullptr,
+      RunWatcher* watcher = nullptr);
   // A run that another process has left in the journal as `number`. All its nodes are away, and
   // their leases begin now.
   Run(std::uint64_t number, ReplayedRun replayed, ArmTimer arm_timer, ServiceJournal& journal,
-      TimePoint now);
+      TimePoint now, RunWatcher* watcher = nullptr);
 
   const std::string& run_id() const { return run_id_; }
 
@@ -72,6 +81,10 @@ class Run {
   // False: the node is no member.
   bool Lost(const NodeId& node_id, const std::string& reason, TimePoint now);
 
+  // What somebody asked for (operator_rules.h): a sentence of what happens, or why it does not.
+  absl::StatusOr<std::string> Stop(const StopRequest& request, TimePoint now);
+  absl::StatusOr<std::string> Drain(const DrainRequest& request, TimePoint now);
+
   // Store. A stream is known by its number until StoreGone(). PERMISSION_DENIED: the node is not in
   // the run.
   absl::StatusOr<StorePeer> OpenStore(std::shared_ptr<ReplySink> sink, const StoreHello& hello);
@@ -81,10 +94,6 @@ class Run {
   std::uint64_t store_messages(const NodeId& node_id);
 
   // With `nodes_max` of its nodes at most.
-  // What somebody asked for (operator_rules.h): a sentence of what happens, or why it does not.
-  absl::StatusOr<std::string> Stop(const StopRequest& request, TimePoint now);
-  absl::StatusOr<std::string> Drain(const DrainRequest& request, TimePoint now);
-
   RunStatus Status(TimePoint now, std::size_t nodes_max);
 
   // Time. Returns the next deadline.
@@ -150,6 +159,7 @@ class Run {
 
   const std::string run_id_;
   const ArmTimer arm_timer_;
+  RunWatcher* const watcher_;  // null: nobody
   ServiceJournal* const journal_;
   const std::uint64_t number_;  // in the journal
 

@@ -18,9 +18,10 @@ constexpr std::size_t kNamesInSentence = 8;
 }  // namespace
 
 RunRegistry::RunRegistry(std::optional<std::string> default_run_id,
-                         std::unique_ptr<ServiceJournal> journal)
+                         std::unique_ptr<ServiceJournal> journal, RunWatcher* watcher)
     : default_run_id_(std::move(default_run_id)),
       journal_(std::move(journal)),
+      watcher_(watcher),
       timer_([this](TimePoint now) { return Tick(now); }) {
   if (journal_ == nullptr) return;
   const TimePoint now = std::chrono::steady_clock::now();
@@ -29,7 +30,7 @@ RunRegistry::RunRegistry(std::optional<std::string> default_run_id,
     for (auto& [number, replayed] : journal_->TakeRuns()) {
       auto run = std::make_shared<Run>(
           number, std::move(replayed), [this](TimePoint deadline) { timer_.Arm(deadline); },
-          *journal_, now);
+          *journal_, now, watcher_);
       runs_.insert_or_assign(run->run_id(), std::move(run));
     }
   }
@@ -60,7 +61,7 @@ absl::StatusOr<RunRegistry::Place> RunRegistry::Admit(const Join& join,
     if (!over->drained()) replaced_.push_back(over);
   }
   auto run = std::make_shared<Run>(
-      name, [this](TimePoint deadline) { timer_.Arm(deadline); }, journal_.get());
+      name, [this](TimePoint deadline) { timer_.Arm(deadline); }, journal_.get(), watcher_);
   runs_.emplace(name, run);
   const auto link = run->Admit(std::move(sink), join.resume);
   return Place{std::move(run), *link};
@@ -108,7 +109,6 @@ absl::StatusOr<std::vector<RunStatus>> RunRegistry::Status(const std::string& ru
   return found;
 }
 
-std::shared_ptr<Run> RunRegistry::Find(const std::string& run_id) {
 absl::StatusOr<std::shared_ptr<Run>> RunRegistry::FindForOperator(const std::string& run_id) {
   absl::MutexLock lock(&mutex_);
   if (run_id.empty() && runs_.size() == 1) return runs_.begin()->second;
@@ -151,6 +151,7 @@ absl::StatusOr<std::string> RunRegistry::Drain(const std::string& run_id,
   return sentence;
 }
 
+std::shared_ptr<Run> RunRegistry::Find(const std::string& run_id) {
   absl::MutexLock lock(&mutex_);
   const auto it = runs_.find(run_id.empty() && default_run_id_ ? *default_run_id_ : run_id);
   return it == runs_.end() ? nullptr : it->second;

@@ -29,7 +29,8 @@ class RunRegistry {
 
   // With a journal, the runs that are in it are there from the beginning.
   explicit RunRegistry(std::optional<std::string> default_run_id,
-                       std::unique_ptr<ServiceJournal> journal = nullptr);
+                       std::unique_ptr<ServiceJournal> journal = nullptr,
+                       RunWatcher* watcher = nullptr);
 
   // Finds or makes the run and takes the stream into it; the caller then tells the run of the join.
   // INVALID_ARGUMENT: no run id, and the service has no default. RESOURCE_EXHAUSTED: too many runs.
@@ -45,7 +46,6 @@ class RunRegistry {
   // there is no such run.
   absl::StatusOr<std::vector<RunStatus>> Status(const std::string& run_id, TimePoint now);
 
-  // Null if there is no such run.
   // What somebody asks of a run, which may be the only one if `run_id` is empty: what happens now,
   // in a sentence. Errors: those of operator_rules.h. NOT_FOUND: there is no run of that name, or
   // none at all. INVALID_ARGUMENT: no name, and there are several.
@@ -54,14 +54,15 @@ class RunRegistry {
   absl::StatusOr<std::string> Drain(const std::string& run_id, const DrainRequest& request,
                                     TimePoint now);
 
+  // Null if there is no such run.
   std::shared_ptr<Run> Find(const std::string& run_id);
 
   // Waits until no run is over, or about to be, whose nodes are still to be told.
   void WaitUntilDrained(std::chrono::milliseconds timeout);
 
  private:
-  std::optional<TimePoint> Tick(TimePoint now);
   absl::StatusOr<std::shared_ptr<Run>> FindForOperator(const std::string& run_id);
+  std::optional<TimePoint> Tick(TimePoint now);
   void Forget(const std::shared_ptr<Run>& run) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ForgetIfDrained(const std::shared_ptr<Run>& run) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TakeSnapshot() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -69,6 +70,7 @@ class RunRegistry {
 
   const std::optional<std::string> default_run_id_;
   const std::unique_ptr<ServiceJournal> journal_;
+  RunWatcher* const watcher_;
 
   absl::Mutex mutex_;  // taken before a run's own
   absl::CondVar run_removed_;

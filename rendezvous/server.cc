@@ -30,7 +30,7 @@ class RendezvousServerImpl final : public RendezvousServer {
  public:
   RendezvousServerImpl(const RendezvousServer::Options& options,
                        std::unique_ptr<ServiceJournal> journal)
-      : registry_(options.default_run_id, std::move(journal)),
+      : registry_(options.default_run_id, std::move(journal), options.watcher),
         guard_(options.credentials.has_value() && options.credentials->derived
                    ? PeerGuard::NodeIds::kInCertificate
                    : PeerGuard::NodeIds::kNotProven),
@@ -86,6 +86,10 @@ class RendezvousServerImpl final : public RendezvousServer {
     const std::shared_ptr<Run> run = registry_.Find(run_id);
     return run == nullptr ? 0 : run->store_messages(NodeId{node_id});
   }
+  std::vector<RunStatus> Status() override {
+    auto status = registry_.Status("", std::chrono::steady_clock::now());
+    return status.ok() ? *std::move(status) : std::vector<RunStatus>();
+  }
   void WaitUntilDrained(std::chrono::milliseconds timeout) override {
     registry_.WaitUntilDrained(timeout);
   }
@@ -97,11 +101,11 @@ class RendezvousServerImpl final : public RendezvousServer {
   PeerGuard guard_;
   SessionService session_service_;
   StoreService store_service_;
+  ControlService control_service_;
   const std::shared_ptr<LocalStore> local_store_;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
   std::unique_ptr<CompletionThreads> threads_;
   std::unique_ptr<grpc::Server> server_;  // its streams use all of the above
-  ControlService control_service_;
   std::unique_ptr<Listener> listener_;    // last: it uses the acceptor
 };
 
