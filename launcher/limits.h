@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 
 namespace ddprun {
 
@@ -18,6 +19,10 @@ inline constexpr std::size_t kConsoleBufferBytesMax = 4u << 20;
 inline constexpr std::chrono::seconds kConsoleStallTimeout{5};
 // How long the end of a run waits for the console to take the last lines.
 inline constexpr std::chrono::seconds kConsoleFlushTimeout{2};
+inline constexpr std::uint64_t kLogRotateBytesMin = 1u << 10;
+inline constexpr std::uint64_t kLogRotateBytesMax = std::uint64_t{1} << 50;
+inline constexpr int kLogRotateFilesMax = 1'000'000;
+
 // Read from one pipe at a time, so that one talkative worker does not starve the loop.
 inline constexpr std::size_t kPipeReadBytes = 64u << 10;
 // Read from a dead worker's pipe: more than any pipe holds, and an end where a grandchild still
