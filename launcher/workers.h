@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "launcher/log_mux.h"
+#include "launcher/log_plan.h"
+#include "launcher/options_logs.h"
 #include "launcher/poller.h"
 #include "launcher/process_set.h"
 #include "launcher/program.h"
@@ -25,13 +27,16 @@ class Workers {
     std::string role;
     std::string host;
     std::string temp_dir;
-    std::string log_dir;       // empty: no files
+    LogOptions logs;
     std::string agent_socket;  // empty: no store for the workers
     sigset_t signal_mask;      // the workers start with it
   };
 
   Workers(Config config, Poller& poller, Console& console)
-      : config_(std::move(config)), poller_(poller), console_(console), log_mux_(console) {}
+      : config_(std::move(config)),
+        poller_(poller),
+        console_(console),
+        log_mux_(console, config_.logs.fold) {}
 
   // Starts the round's workers. What comes of it at once (a program that cannot be started) is
   // appended to `events`.
@@ -48,16 +53,14 @@ class Workers {
   // SIGCHLD: an orphan of a worker may have ended.
   void ReapOrphansOfWorkers();
 
-  // Reads pipes only while the console keeps up.
-  void UpdateBackpressure(TimePoint now);
+  // The workers' output, for what it is to be shown at a time and in order.
+  LogMux& logs() { return log_mux_; }
 
  private:
-  std::vector<LogMux::Worker> LogWorkers(const Start& start) const;
-  std::string ErrorFile(const Start& start, int local_rank) const;
-  std::string LogFolder(const Start& start, int local_rank) const;
+  absl::Status StartLogs(std::vector<LogMux::WriteEnds>& write_ends);
+  std::string ErrorFile(int local_rank) const;
   WorkerEnded MakeEnded(int local_rank, TimePoint now) const;
   void FinishIfAllGone(TimePoint now, std::vector<Event>& events);
-  void SetReading(bool reading);
 
   const Config config_;
   Poller& poller_;
@@ -65,9 +68,10 @@ class Workers {
   LogMux log_mux_;
   ProcessSet processes_;
   Start start_;
+  LogRound log_round_;
+  LogPlan log_plan_;
   TimePoint started_;
   bool round_live_ = false;  // from Spawn() to AllGone
-  bool reading_ = false;     // the pipes are in the poller
 };
 
 }  // namespace ddprun

@@ -23,6 +23,7 @@ CORES = (
     "launcher/supervisor",
     "launcher/line_folder",
     "launcher/line_splitter",
+    "launcher/log_plan",
     "launcher/log_rotation",
     "launcher/log_specs",
 )
