@@ -12,7 +12,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "launcher/ctl_options.h"
-#include "launcher/local_services.h"
 #include "launcher/network.h"
 #include "launcher/status_command.h"
 #include "launcher/status_options.h"
@@ -46,7 +45,7 @@ absl::StatusOr<Security> OpenSecurity(const ServiceAddress& service, const Secur
 
 int ShowStatus(const std::vector<std::string>& arguments, const std::string& program,
                TokenVariable token) {
-  auto parsed = ParseStatusOptions(arguments, ReadVariable, FindLocalServices());
+  auto parsed = ParseStatusOptions(arguments, ReadVariable);
   if (!parsed.ok()) return Fail(program, parsed.status(), kExitUsage);
   if (const auto* show = std::get_if<ShowText>(&*parsed)) return Show(show->text);
   const auto& options = std::get<StatusOptions>(*parsed);
@@ -88,7 +87,7 @@ int RunCtl(const std::vector<std::string>& arguments, const std::string& program
   if (IsStatusCommand(arguments)) {
     return ShowStatus({arguments.begin() + 1, arguments.end()}, program, std::move(token));
   }
-  auto parsed = ParseCtlOptions(arguments, ReadVariable, FindLocalServices());
+  auto parsed = ParseCtlOptions(arguments, ReadVariable);
   if (!parsed.ok()) return Fail(program, parsed.status(), kExitUsage);
   if (const auto* show = std::get_if<ShowText>(&*parsed)) return Show(show->text);
   const auto& options = std::get<CtlOptions>(*parsed);

@@ -86,7 +86,6 @@ absl::StatusOr<ParsedFlags> ParseMixed(const std::vector<Flag>& flags,
 }
 
 absl::StatusOr<CtlOptions> ReadOptions(const CommandInfo& info, const ParsedFlags& flags,
-                                       const std::vector<std::string>& local,
                                        const std::string& see_help) {
   Reader reader(flags.values);
   CtlOptions options;
@@ -109,7 +108,7 @@ absl::StatusOr<CtlOptions> ReadOptions(const CommandInfo& info, const ParsedFlag
     options.node = flags.rest.front();
   }
   if (!reader.status().ok()) return reader.status();
-  absl::StatusOr<ServiceAddress> service = ReadServiceAddress(reader, local, see_help);
+  absl::StatusOr<ServiceAddress> service = ReadServiceAddress(reader, see_help);
   if (!service.ok()) return service.status();
   options.service = *std::move(service);
   return options;
@@ -118,8 +117,7 @@ absl::StatusOr<CtlOptions> ReadOptions(const CommandInfo& info, const ParsedFlag
 }  // namespace
 
 absl::StatusOr<std::variant<CtlOptions, ShowText>> ParseCtlOptions(
-    const std::vector<std::string>& arguments, const GetVariable& get_variable,
-    const std::vector<std::string>& local) {
+    const std::vector<std::string>& arguments, const GetVariable& get_variable) {
   const std::string word = arguments.empty() ? "--help" : arguments.front();
   if (word == "--help" || word == "-h") return ShowText{Overview()};
   if (word == "--version") return ShowText{absl::StrCat("ddpctl ", kSoftwareVersion, "\n")};
@@ -132,7 +130,7 @@ absl::StatusOr<std::variant<CtlOptions, ShowText>> ParseCtlOptions(
       return absl::InvalidArgumentError(absl::StrCat(flags.status().message(), see_help));
     }
     if (flags->help) return ShowText{HelpText(info)};
-    absl::StatusOr<CtlOptions> options = ReadOptions(info, *flags, local, see_help);
+    absl::StatusOr<CtlOptions> options = ReadOptions(info, *flags, see_help);
     if (!options.ok()) return options.status();
     return *std::move(options);
   }

@@ -28,9 +28,8 @@ struct CtlOptions {
   bool dry_run = false;
 };
 
-// `local`: as in service_flags.h.
+// INVALID_ARGUMENT: one sentence for people.
 absl::StatusOr<std::variant<CtlOptions, ShowText>> ParseCtlOptions(
-    const std::vector<std::string>& arguments, const GetVariable& get_variable,
-    const std::vector<std::string>& local);
+    const std::vector<std::string>& arguments, const GetVariable& get_variable);
 
 }  // namespace ddprun

@@ -3,7 +3,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "launcher/limits.h"
 
 namespace ddprun {
@@ -17,8 +16,7 @@ const std::vector<Flag> kServiceFlags = {
     {"--rdzv-endpoint", 0, "HOST[:PORT]", "where the rendezvous service is (port 29400)"},
     {"--master-addr", 0, "ADDRESS", "or, of runs that were started with it: node 0"},
     {"--master-port", 0, "PORT", "and its port (29500)"},
-    {"--socket", 0, "PATH",
-     "or, of a run of this machine alone: its service.sock (your only run, if you have one)"},
+    {"--socket", 0, "PATH", "or, of a ddprun-rendezvous on this machine with --host unix:PATH"},
     {"--rdzv-id", 0, "ID", "this run only; all of the service without it"},
     {"--timeout", 0, "SECONDS", "how long to wait for an answer (5)"},
 };
@@ -30,9 +28,7 @@ std::string TargetOf(const ServiceAddress& service) {
   return absl::StrCat(v6 ? "[" : "", endpoint.host, v6 ? "]:" : ":", endpoint.port);
 }
 
-absl::StatusOr<ServiceAddress> ReadServiceAddress(Reader& reader,
-                                                  const std::vector<std::string>& local,
-                                                  const std::string& see_help) {
+absl::StatusOr<ServiceAddress> ReadServiceAddress(Reader& reader, const std::string& see_help) {
   const std::optional<Endpoint> endpoint = reader.Endpoint("--rdzv-endpoint", kEndpointPortDefault);
   const std::string address = reader.Text("--master-addr", "an address", "");
   const int port = reader.Integer("--master-port", 1, 65535).value_or(kPortDefault);
@@ -41,12 +37,6 @@ absl::StatusOr<ServiceAddress> ReadServiceAddress(Reader& reader,
   if (!socket.empty()) return ServiceAddress{.endpoint = {}, .socket = socket};
   if (endpoint.has_value()) return ServiceAddress{.endpoint = *endpoint, .socket = ""};
   if (!address.empty()) return ServiceAddress{.endpoint = {address, port}, .socket = ""};
-  if (local.size() == 1) return ServiceAddress{.endpoint = {}, .socket = local.front()};
-  if (!local.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "you have ", local.size(), " runs on this machine; which one? give --socket with one of ",
-        absl::StrJoin(local, ", "), see_help));
-  }
   return absl::InvalidArgumentError(absl::StrCat(
       "which rendezvous service? give --rdzv-endpoint HOST[:PORT], or --master-addr", see_help));
 }

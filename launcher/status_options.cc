@@ -42,8 +42,7 @@ bool IsStatusCommand(const std::vector<std::string>& arguments) {
 }
 
 absl::StatusOr<std::variant<StatusOptions, ShowText>> ParseStatusOptions(
-    const std::vector<std::string>& arguments, const GetVariable& get_variable,
-    const std::vector<std::string>& local) {
+    const std::vector<std::string>& arguments, const GetVariable& get_variable) {
   absl::StatusOr<ParsedFlags> flags = ParseFlags(StatusFlags(), arguments, get_variable);
   if (!flags.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(flags.status().message(), kSeeHelp));
@@ -57,7 +56,7 @@ absl::StatusOr<std::variant<StatusOptions, ShowText>> ParseStatusOptions(
   }
   Reader reader(flags->values);
   StatusOptions options;
-  absl::StatusOr<ServiceAddress> service = ReadServiceAddress(reader, local, kSeeHelp);
+  absl::StatusOr<ServiceAddress> service = ReadServiceAddress(reader, kSeeHelp);
   if (!service.ok()) return service.status();
   options.service = *std::move(service);
   options.run_id = reader.Text("--rdzv-id", "a name", "");

@@ -28,10 +28,9 @@ struct StatusOptions {
 // that name is run as `ddprun -- status`.
 bool IsStatusCommand(const std::vector<std::string>& arguments);
 
-// `arguments` after "status"; `local` as in service_flags.h. INVALID_ARGUMENT: one sentence for
+// `arguments` after "status". INVALID_ARGUMENT: one sentence for
 // people.
 absl::StatusOr<std::variant<StatusOptions, ShowText>> ParseStatusOptions(
-    const std::vector<std::string>& arguments, const GetVariable& get_variable,
-    const std::vector<std::string>& local);
+    const std::vector<std::string>& arguments, const GetVariable& get_variable);
 
 }  // namespace ddprun

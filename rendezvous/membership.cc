@@ -24,6 +24,15 @@ bool IsUncounted(const std::optional<Failure>& cause) {
   return cause && cause->kind == FailureKind::kNodeDrained;
 }
 
+// The nodes of a round wait for the one that may take longest.
+Duration StopTimeoutOf(const RunState& state) {
+  Duration longest = kStopTimeout;
+  for (const auto& entry : state.members) {
+    longest = std::max<Duration>(longest, entry.second.join.stop_timeout);
+  }
+  return longest;
+}
+
 bool MayRestart(const RunState& state) {
   if (!state.may_restart || !state.rules) return false;
   return IsUncounted(state.cause) || state.restart_count < state.rules->restarts_max;
@@ -99,7 +108,7 @@ class Stepper {
   // Transitions.
   void SealIfReady();
   void Seal(std::vector<Member*> chosen);
-  void Break(Failure cause);
+  void Break(const Failure& cause);
   void AdvanceIfStopped();
   void FormNextRound();
   void CloseWithFailure(Failure cause);
@@ -227,12 +236,12 @@ void Stepper::operator()(const RunStopped& event) {
       CloseWithFailure(std::move(cause));
       return;
     case RunPhase::kSealed:
-      Break(std::move(cause));
+      Break(cause);
       return;
     case RunPhase::kBroken:
       for (const auto& entry : state_.members) {
         if (entry.second.phase == MemberPhase::kStopping) {
-          SendTo(entry.second, Stop{state_.round, cause});
+          SendTo(entry.second, Stop{state_.round, cause, /*last=*/true});
         }
       }
       if (decides) state_.cause = std::move(cause);
@@ -253,7 +262,7 @@ void Stepper::operator()(const NodeDrained& event) {
     return;
   }
   member.drained_by = event.by;
-  if (state_.phase == RunPhase::kSealed && !event.at_next_round) Break(std::move(reason));
+  if (state_.phase == RunPhase::kSealed && !event.at_next_round) Break(reason);
 }
 
 void Stepper::operator()(const Tick&) {
@@ -309,7 +318,7 @@ void Stepper::On(Member& member, const WorkerFailed& report) {
   Failure cause = report.failure;
   if (cause.host.empty()) cause.host = member.join.host;
   if (cause.node_rank < 0) cause.node_rank = *member.node_rank;
-  Break(std::move(cause));
+  Break(cause);
 }
 
 void Stepper::On(Member& member, const NodeSucceeded& report) {
@@ -383,7 +392,8 @@ void Stepper::Resume(LinkId link, Member& member) {
     return;
   }
   if (member.phase == MemberPhase::kRunning) Send(link, StartOf(member));
-  if (member.phase == MemberPhase::kStopping) Send(link, Stop{state_.round, *state_.cause});
+  if (member.phase == MemberPhase::kStopping)
+    Send(link, Stop{state_.round, *state_.cause, !MayRestart(state_)});
   SealIfReady();
   TellWaiting(&member);
 }
@@ -493,7 +503,7 @@ void Stepper::React(std::vector<Loss> losses) {
     case RunPhase::kSealed: {
       const auto first = std::find_if(losses.begin(), losses.end(),
                                       [](const Loss& loss) { return loss.was_in_round; });
-      if (first != losses.end()) Break(std::move(first->reason));
+      if (first != losses.end()) Break(first->reason);
       return;
     }
     case RunPhase::kBroken:
@@ -605,19 +615,20 @@ void Stepper::Seal(std::vector<Member*> chosen) {
   }
 }
 
-void Stepper::Break(Failure cause) {
+void Stepper::Break(const Failure& cause) {
   state_.phase = RunPhase::kBroken;
   Note(NoteKind::kRoundBroken).why = cause;
-  state_.deadline = now_ + kStopTimeout;
+  state_.deadline = now_ + StopTimeoutOf(state_);
   state_.broke = now_;
   state_.words_sent.reset();
+  state_.cause = cause;
+  const bool last = !MayRestart(state_);
   for (auto& entry : state_.members) {
     Member& member = entry.second;
     if (!IsInRound(member)) continue;
     SetPhase(member, MemberPhase::kStopping);
-    SendTo(member, Stop{state_.round, cause});
+    SendTo(member, Stop{state_.round, cause, last});
   }
-  state_.cause = std::move(cause);
   AdvanceIfStopped();
   TellWaiting();
 }

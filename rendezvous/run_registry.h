@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -53,6 +54,9 @@ class RunRegistry {
                                    TimePoint now);
   absl::StatusOr<std::string> Drain(const std::string& run_id, const DrainRequest& request,
                                     TimePoint now);
+
+  // How many messages about the store a node has sent in the run's round.
+  std::uint64_t StoreMessages(const std::string& run_id, const NodeId& node_id);
 
   // Null if there is no such run.
   std::shared_ptr<Run> Find(const std::string& run_id);

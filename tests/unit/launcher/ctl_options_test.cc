@@ -10,19 +10,19 @@ namespace {
 using ::testing::HasSubstr;
 using Arguments = std::vector<std::string>;
 
-auto Parse(const Arguments& arguments, const Arguments& local = {}) {
+auto Parse(const Arguments& arguments) {
   const auto none = [](const std::string&) -> std::optional<std::string> { return std::nullopt; };
-  return ParseCtlOptions(arguments, none, local);
+  return ParseCtlOptions(arguments, none);
 }
 
-CtlOptions Parsed(const Arguments& arguments, const Arguments& local = {}) {
-  const auto parsed = Parse(arguments, local);
+CtlOptions Parsed(const Arguments& arguments) {
+  const auto parsed = Parse(arguments);
   EXPECT_TRUE(parsed.ok()) << parsed.status();
   return parsed.ok() ? std::get<CtlOptions>(*parsed) : CtlOptions{};
 }
 
-std::string Error(const Arguments& arguments, const Arguments& local = {}) {
-  const auto parsed = Parse(arguments, local);
+std::string Error(const Arguments& arguments) {
+  const auto parsed = Parse(arguments);
   EXPECT_TRUE(absl::IsInvalidArgument(parsed.status()));
   return std::string(parsed.status().message());
 }
@@ -37,20 +37,17 @@ TEST(CtlOptionsTest, FlagsStandBeforeAndAfterTheNode) {
   EXPECT_TRUE(options.force && options.dry_run && !options.at_next_round);
 }
 
-TEST(CtlOptionsTest, TheOnlyRunOfThisMachineIsMeant) {
-  EXPECT_EQ(TargetOf(Parsed({"stop", "--now"}, {"/run/a/service.sock"}).service),
-            "unix:/run/a/service.sock");
-  EXPECT_EQ(TargetOf(Parsed({"stop", "--master-addr", "::1"}, {"/run/a"}).service), "[::1]:29500");
-  EXPECT_EQ(TargetOf(Parsed({"stop", "--socket", "/b"}, {"/run/a"}).service), "unix:/b");
-  EXPECT_THAT(Error({"stop"}, {"/run/a", "/run/b"}), HasSubstr("one of /run/a, /run/b"));
+TEST(CtlOptionsTest, WhereTheServiceIs) {
+  EXPECT_EQ(TargetOf(Parsed({"stop", "--master-addr", "::1"}).service), "[::1]:29500");
+  EXPECT_EQ(TargetOf(Parsed({"stop", "--now", "--socket", "/b"}).service), "unix:/b");
   EXPECT_THAT(Error({"stop"}), HasSubstr("which rendezvous service?"));
 }
 
 TEST(CtlOptionsTest, WhatItDoesNotKnow) {
   EXPECT_THAT(Error({"halt"}), HasSubstr("does not know 'halt'"));
-  EXPECT_THAT(Error({"stop", "job"}, {"/a"}), HasSubstr("does not know 'job'"));
-  EXPECT_THAT(Error({"stop", "--force"}, {"/a"}), HasSubstr("does not know '--force'"));
-  EXPECT_THAT(Error({"drain"}, {"/a"}), HasSubstr("needs NODE"));
+  EXPECT_THAT(Error({"stop", "job", "--socket", "/a"}), HasSubstr("does not know 'job'"));
+  EXPECT_THAT(Error({"stop", "--force"}), HasSubstr("does not know '--force'"));
+  EXPECT_THAT(Error({"drain", "--socket", "/a"}), HasSubstr("needs NODE"));
   EXPECT_THAT(std::get<ShowText>(*Parse({})).text, HasSubstr("Usage: ddpctl COMMAND"));
   EXPECT_THAT(std::get<ShowText>(*Parse({"drain", "-h"})).text, HasSubstr("ddpctl drain NODE"));
 }

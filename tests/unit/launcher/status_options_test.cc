@@ -20,7 +20,7 @@ auto Parse(const Arguments& arguments, const Variables& variables = {}) {
     const auto found = variables.find(name);
     return found == variables.end() ? std::nullopt : std::optional(found->second);
   };
-  return ParseStatusOptions(arguments, get, /*local=*/{});
+  return ParseStatusOptions(arguments, get);
 }
 
 StatusOptions Parsed(const Arguments& arguments, const Variables& variables = {}) {
