@@ -9,7 +9,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "launcher/spelling.h"
 
 namespace ddprun {
 namespace {
@@ -59,10 +61,7 @@ absl::StatusOr<ParsedFlags> ParseFlags(absl::Span<const Flag> flags,
   std::map<std::string, std::string> texts;
   std::map<std::string, bool> switches;
   for (const Flag& flag : flags) {
-    const std::string other =
-        "--" + absl::StrReplaceAll(std::string(flag.name).substr(2), {{"-", "_"}});
     std::string names = flag.name;
-    if (other != flag.name) absl::StrAppend(&names, ",", other);
     if (flag.letter != 0) absl::StrAppend(&names, ",-", std::string(1, flag.letter));
     if (flag.value == nullptr) {
       app.add_flag(names, switches[flag.name]);
@@ -71,7 +70,8 @@ absl::StatusOr<ParsedFlags> ParseFlags(absl::Span<const Flag> flags,
           ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
     }
   }
-  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // as CLI11 wants it
+  std::vector<std::string> reversed = CanonicalArguments(flags, arguments);
+  std::reverse(reversed.begin(), reversed.end());  // as CLI11 wants it
   try {
     app.parse(reversed);
   } catch (const CLI::ParseError& error) {
@@ -139,6 +139,15 @@ std::chrono::milliseconds Reader::Seconds(const Value& value, double max) {
       std::max<std::int64_t>(1, static_cast<std::int64_t>(seconds * 1000)));
 }
 
+std::string Reader::Choice(const char* flag, const std::vector<std::string>& choices,
+                           const std::string& otherwise) {
+  const Value* value = Find(flag);
+  if (value == nullptr) return otherwise;
+  if (std::find(choices.begin(), choices.end(), value->text) == choices.end())
+    Fail(*value, absl::StrJoin(choices, ", "));
+  return value->text;
+}
+
 void Reader::Fail(const Value& value, const std::string& needed) {
   FailWith(absl::StrCat(value.source, " '", value.text, "' is not ", needed));
 }
@@ -170,7 +179,7 @@ std::optional<ddprun::Endpoint> Reader::Endpoint(const char* flag, int port_defa
   ddprun::Endpoint endpoint{host, port_default};
   if (!port.empty())
     well_formed =
-        absl::SimpleAtoi(port, &endpoint.port) && endpoint.port > 0 && endpoint.port < 65536;
+        absl::SimpleAtoi(port, &endpoint.port) && endpoint.port >= 0 && endpoint.port < 65536;
   if (!well_formed || host.empty()) {
     Fail(*value, "HOST or HOST:PORT (an IPv6 address with a port in brackets: [::1]:29400)");
     return std::nullopt;

@@ -67,7 +67,11 @@ class Reader {
   std::optional<std::chrono::milliseconds> Seconds(const char* flag, double max);
   std::chrono::milliseconds Seconds(const Value& value, double max);
 
-  // "host", "host:port", "[v6]", "[v6]:port", or a bare IPv6 address.
+  // One of `choices`; `otherwise` where the flag is not given.
+  std::string Choice(const char* flag, const std::vector<std::string>& choices,
+                     const std::string& otherwise);
+
+  // "host", "host:port", "[v6]", "[v6]:port", or a bare IPv6 address. Port 0 is any free one.
   std::optional<ddprun::Endpoint> Endpoint(const char* flag, int port_default);
   // Of kSecurityFlags.
   SecurityOptions Security();

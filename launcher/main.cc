@@ -52,6 +52,15 @@ bool OpenStandardStreams() {
   return false;
 }
 
+// Notes only for those who ask, in torchrun's way.
+void SayBeforehand(const ddprun::Options& options) {
+  const std::string level = ddprun::ReadVariable("LOGLEVEL").value_or("WARNING");
+  for (const std::string& warning : options.warnings)
+    std::fprintf(stderr, "ddprun: %s\n", warning.c_str());
+  if (level != "INFO" && level != "DEBUG") return;
+  for (const std::string& note : options.notes) std::fprintf(stderr, "ddprun: %s\n", note.c_str());
+}
+
 // Needs no warden: it starts nothing.
 int ShowStatus(const std::vector<std::string>& arguments) {
   auto token_variable = ddprun::TakeTokenVariable();
@@ -79,6 +88,7 @@ int RunDdprun(const std::vector<std::string>& arguments) {
   }
   ddprun::Agent::Config config;
   config.options = std::get<ddprun::Options>(*std::move(parsed));
+  SayBeforehand(config.options);
   config.cpus = ddprun::CountCpus();
   const int gpus = ddprun::CountVisibleGpus(ddprun::CountGpuDevices(),
                                             ddprun::ReadVariable("CUDA_VISIBLE_DEVICES"));

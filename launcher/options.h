@@ -15,6 +15,7 @@
 #include "launcher/options_logs.h"
 #include "launcher/options_restarts.h"
 #include "launcher/options_stopping.h"
+#include "launcher/options_torchrun.h"
 #include "rendezvous/credentials.h"
 
 namespace ddprun {
@@ -30,7 +31,8 @@ struct Options {
   std::optional<std::string> master_addr;
   std::optional<int> master_port;
   bool standalone = false;
-  std::string run_id;  // empty: none was given
+  std::optional<bool> is_host;  // absent: whoever has the endpoint's address
+  std::string run_id;           // empty: none was given
   std::optional<Endpoint> endpoint;
   std::string local_addr;  // empty: found by the route to the service
   std::string role = "default";
@@ -41,9 +43,15 @@ struct Options {
   StopOptions stopping;
   LogOptions logs;
   SecurityOptions security;
+  TorchrunOptions torchrun;
   bool module = false;
   bool no_python = false;
+  bool run_path = false;
   std::vector<std::string> program;  // and its arguments, as they were given
+  // What a person should hear before the run starts, and what is only for those who ask
+  // (LOGLEVEL=INFO, --dry-run): flags that have no effect.
+  std::vector<std::string> warnings;
+  std::vector<std::string> notes;
 };
 
 // --help and --version: text for stdout, exit code 0.

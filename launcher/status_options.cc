@@ -44,6 +44,9 @@ absl::Status FindService(Reader& reader, StatusOptions& options) {
   const std::string address = reader.Text("--master-addr", "an address", "");
   const int port = reader.Integer("--master-port", 1, 65535).value_or(kPortDefault);
   if (!reader.status().ok()) return reader.status();
+  if (endpoint.has_value() && endpoint->port == 0) {
+    return absl::InvalidArgumentError("--rdzv-endpoint needs the port of the service, not 0");
+  }
   if (endpoint.has_value()) {
     options.service = *endpoint;
   } else if (!address.empty()) {

@@ -42,7 +42,7 @@ void Workers::Spawn(const Start& start, TimePoint now, std::vector<Event>& event
 
   const std::vector<std::string> inherited = OwnEnviron();
   SpawnRequest request{.path = config_.program.path,
-                       .argv = config_.program.argv,
+                       .argv = {},
                        .environ = {},
                        .out = -1,
                        .err = -1,
@@ -53,6 +53,7 @@ void Workers::Spawn(const Start& start, TimePoint now, std::vector<Event>& event
     env.rank = start.rank_first + local_rank;
     env.local_rank = local_rank;
     env.error_file = ErrorFile(start, local_rank);
+    request.argv = ArgumentsOf(config_.program, local_rank);
     request.environ = WorkerEnviron(inherited, env, config_.cpus);
     request.out = write_ends[static_cast<std::size_t>(local_rank)].out.get();
     request.err = write_ends[static_cast<std::size_t>(local_rank)].err.get();
