@@ -50,8 +50,7 @@ std::string FlagsHelp(absl::Span<const Flag> flags) {
 }
 
 absl::StatusOr<ParsedFlags> ParseFlags(absl::Span<const Flag> flags,
-                                       const std::vector<std::string>& arguments,
-                                       const GetVariable& get_variable) {
+                                       const std::vector<std::string>& arguments) {
   ParsedFlags parsed;
   CLI::App app;
   app.set_help_flag("");
@@ -79,15 +78,20 @@ absl::StatusOr<ParsedFlags> ParseFlags(absl::Span<const Flag> flags,
   }
   parsed.rest = app.remaining();
   for (const Flag& flag : flags) {
-    const std::string variable = VariableName(flag.name);
-    if (app.count(flag.name) > 0) {
-      parsed.values[flag.name] = {
-          flag.value == nullptr ? (switches[flag.name] ? "1" : "0") : texts[flag.name], flag.name};
-    } else if (std::optional<std::string> text = get_variable(variable); text.has_value()) {
-      parsed.values[flag.name] = {*text, variable};
-    }
+    if (app.count(flag.name) == 0) continue;
+    parsed.values[flag.name] = {
+        flag.value == nullptr ? (switches[flag.name] ? "1" : "0") : texts[flag.name], flag.name};
   }
   return parsed;
+}
+
+void AddVariables(absl::Span<const Flag> flags, const GetVariable& get_variable, Values& values) {
+  for (const Flag& flag : flags) {
+    if (values.count(flag.name) != 0) continue;
+    const std::string variable = VariableName(flag.name);
+    std::optional<std::string> text = get_variable(variable);
+    if (text.has_value()) values[flag.name] = {*std::move(text), variable};
+  }
 }
 
 const Value* Reader::Find(const char* flag) const {

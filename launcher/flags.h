@@ -40,10 +40,12 @@ struct ParsedFlags {
   bool version = false;
 };
 
-// INVALID_ARGUMENT: what is written cannot be read as flags.
+// What the command line says. INVALID_ARGUMENT: what is written cannot be read as flags.
 absl::StatusOr<ParsedFlags> ParseFlags(absl::Span<const Flag> flags,
-                                       const std::vector<std::string>& arguments,
-                                       const GetVariable& get_variable);
+                                       const std::vector<std::string>& arguments);
+
+// PET_<NAME> variables for the flags that have no value yet.
+void AddVariables(absl::Span<const Flag> flags, const GetVariable& get_variable, Values& values);
 
 // A line for each, as --help shows them.
 std::string FlagsHelp(absl::Span<const Flag> flags);

@@ -15,6 +15,7 @@
 #include "launcher/network.h"
 #include "launcher/options.h"
 #include "launcher/program.h"
+#include "launcher/settings_files.h"
 #include "launcher/signals.h"
 #include "launcher/status_command.h"
 #include "launcher/temp_dir.h"
@@ -81,13 +82,16 @@ int ShowStatus(const std::vector<std::string>& arguments) {
 int RunDdprun(const std::vector<std::string>& arguments) {
   // First of all: from here on the environment does not have the secret.
   auto token_variable = ddprun::TakeTokenVariable();
-  auto parsed = ddprun::ParseOptions(arguments, ddprun::ReadVariable);
+  auto parsed = ddprun::ParseOptions(arguments, ddprun::ReadVariable, ddprun::ReadSettingsFile);
   if (!parsed.ok()) return Fail(parsed.status(), kExitUsage);
   if (const auto* show = std::get_if<ddprun::ShowText>(&*parsed)) {
     return Show(show->text);
   }
   ddprun::Agent::Config config;
   config.options = std::get<ddprun::Options>(*std::move(parsed));
+  ddprun::SetVariables(config.options.variables);
+  if (!token_variable.has_value() && !config.options.token_env_file.empty())
+    token_variable = ddprun::ReadTokenOfEnvFile(config.options.token_env_file);
   SayBeforehand(config.options);
   config.cpus = ddprun::CountCpus();
   const int gpus = ddprun::CountVisibleGpus(ddprun::CountGpuDevices(),

@@ -51,14 +51,6 @@ const std::vector<Flag> kRendezvousFlags = {
      "where the other nodes reach this one (found by the route to node 0)"},
 };
 
-std::vector<Flag> AllFlags() {
-  std::vector<Flag> all;
-  for (const FlagTopic& topic : FlagTopics()) {
-    all.insert(all.end(), topic.flags.begin(), topic.flags.end());
-  }
-  return all;
-}
-
 std::string HelpText() {
   std::string text =
       "Usage: ddprun [FLAGS] PROGRAM [ARGUMENTS...]\n\n"
@@ -268,7 +260,16 @@ std::vector<FlagTopic> FlagTopics() {
       {"logs", "Output and logs", kLogFlags},
       {"security", "Who gets in", kSecurityFlags},
       {"torchrun", "For torchrun's sake", kTorchrunFlags},
+      {"settings", "Settings in files", kSettingsFlags},
   };
+}
+
+std::vector<Flag> AllFlags() {
+  std::vector<Flag> all;
+  for (const FlagTopic& topic : FlagTopics()) {
+    all.insert(all.end(), topic.flags.begin(), topic.flags.end());
+  }
+  return all;
 }
 
 bool UsesNetwork(const Options& options) {
@@ -276,8 +277,10 @@ bool UsesNetwork(const Options& options) {
 }
 
 absl::StatusOr<std::variant<Options, ShowText>> ParseOptions(
-    const std::vector<std::string>& arguments, const GetVariable& get_variable) {
-  absl::StatusOr<ParsedFlags> flags = ParseFlags(AllFlags(), arguments, get_variable);
+    const std::vector<std::string>& arguments, const GetVariable& get_variable,
+    const ReadFile& read_file) {
+  const std::vector<Flag> all = AllFlags();
+  absl::StatusOr<ParsedFlags> flags = ParseFlags(all, arguments);
   if (!flags.ok()) return Invalid(absl::StrCat(flags.status().message(), "; see ddprun --help"));
   if (flags->help) return ShowText{HelpText()};
   if (flags->version) return ShowText{absl::StrCat("ddprun ", kSoftwareVersion, "\n")};
@@ -288,8 +291,14 @@ absl::StatusOr<std::variant<Options, ShowText>> ParseOptions(
   } else if (!program.empty() && program.front().size() > 1 && program.front()[0] == '-') {
     return Invalid(UnknownFlag(program.front()));
   }
-  absl::StatusOr<Options> options = ReadValues(flags->values, std::move(program));
+  absl::StatusOr<Settings> settings =
+      GatherSettings(all, std::move(flags->values), get_variable, read_file);
+  if (!settings.ok()) return settings.status();
+  if (program.empty()) program = std::move(settings->program);
+  absl::StatusOr<Options> options = ReadValues(settings->values, std::move(program));
   if (!options.ok()) return options.status();
+  options->variables = std::move(settings->variables);
+  options->token_env_file = std::move(settings->token_env_file);
   if (std::string warning = WorldOfOneWarning(*options, get_variable); !warning.empty())
     options->warnings.push_back(std::move(warning));
   return *std::move(options);

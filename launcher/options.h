@@ -16,6 +16,7 @@
 #include "launcher/options_restarts.h"
 #include "launcher/options_stopping.h"
 #include "launcher/options_torchrun.h"
+#include "launcher/settings.h"
 #include "rendezvous/credentials.h"
 
 namespace ddprun {
@@ -47,6 +48,8 @@ struct Options {
   bool module = false;
   bool no_python = false;
   bool run_path = false;
+  std::vector<std::pair<std::string, std::string>> variables;  // of files, to be set
+  std::string token_env_file;        // the .env file that has the run's secret; empty: none
   std::vector<std::string> program;  // and its arguments, as they were given
   // What a person should hear before the run starts, and what is only for those who ask
   // (LOGLEVEL=INFO, --dry-run): flags that have no effect.
@@ -69,13 +72,16 @@ struct FlagTopic {
 
 std::vector<FlagTopic> FlagTopics();
 
+std::vector<Flag> AllFlags();  // of all topics
+
 // Whether the nodes meet over TCP: a node that meets nobody needs no secret.
 bool UsesNetwork(const Options& options);
 
 // `arguments` without argv[0]. The command line comes before PET_<NAME> variables, these before
-// defaults. Everything after the program belongs to the program. INVALID_ARGUMENT: one sentence for
-// people.
+// files (settings.h) and defaults. Everything after the program belongs to the program. Errors: one
+// sentence for people.
 absl::StatusOr<std::variant<Options, ShowText>> ParseOptions(
-    const std::vector<std::string>& arguments, const GetVariable& get_variable);
+    const std::vector<std::string>& arguments, const GetVariable& get_variable,
+    const ReadFile& read_file = NoFiles);
 
 }  // namespace ddprun

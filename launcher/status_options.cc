@@ -66,7 +66,7 @@ bool IsStatusCommand(const std::vector<std::string>& arguments) {
 
 absl::StatusOr<std::variant<StatusOptions, ShowText>> ParseStatusOptions(
     const std::vector<std::string>& arguments, const GetVariable& get_variable) {
-  absl::StatusOr<ParsedFlags> flags = ParseFlags(StatusFlags(), arguments, get_variable);
+  absl::StatusOr<ParsedFlags> flags = ParseFlags(StatusFlags(), arguments);
   if (!flags.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(flags.status().message(), kSeeHelp));
   }
@@ -77,6 +77,7 @@ absl::StatusOr<std::variant<StatusOptions, ShowText>> ParseStatusOptions(
         absl::StrCat("ddprun status does not know '", flags->rest.front(),
                      "'; to run a program of the name status: ddprun -- status", kSeeHelp));
   }
+  AddVariables(StatusFlags(), get_variable, flags->values);
   Reader reader(flags->values);
   StatusOptions options;
   if (absl::Status status = FindService(reader, options); !status.ok()) return status;
