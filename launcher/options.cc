@@ -51,29 +51,6 @@ const std::vector<Flag> kRendezvousFlags = {
      "where the other nodes reach this one (found by the route to node 0)"},
 };
 
-std::string HelpText() {
-  std::string text =
-      "Usage: ddprun [FLAGS] PROGRAM [ARGUMENTS...]\n\n"
-      "Starts PROGRAM as the workers of a distributed run, keeps watch over them on every node, "
-      "and ends with the\n"
-      "exit code of the first one that failed. PROGRAM: `train` or another program beside ddprun "
-      "or in PATH, a path,\n"
-      "a .py file, or with -m a Python module.\n`ddprun status` shows what a rendezvous service "
-      "knows (ddprun status --help).\n\n";
-  for (const FlagTopic& topic : FlagTopics()) {
-    absl::StrAppend(&text, topic.title, ":\n", FlagsHelp(topic.flags), "\n");
-  }
-  absl::StrAppend(
-      &text,
-      "  --version                         print the version\n"
-      "  -h, --help                        print this\n\n"
-      "Flags may be spelled with _ for -. A variable PET_<NAME>, as PET_NNODES, is a flag's "
-      "default.\n\n"
-      "  ddprun --standalone --nproc-per-node 2 train --epochs 1\n"
-      "  ddprun --nnodes 2 --node-rank 0 --master-addr 10.0.0.1 --nproc-per-node gpu train\n");
-  return text;
-}
-
 absl::Status Invalid(const std::string& sentence) { return absl::InvalidArgumentError(sentence); }
 
 void ReadNodes(Reader& reader, Options& options) {
@@ -260,7 +237,7 @@ std::vector<FlagTopic> FlagTopics() {
       {"logs", "Output and logs", kLogFlags},
       {"security", "Who gets in", kSecurityFlags},
       {"torchrun", "For torchrun's sake", kTorchrunFlags},
-      {"settings", "Settings in files", kSettingsFlags},
+      {"settings", "Settings in files, completion, manual", kSettingsFlags},
   };
 }
 
@@ -282,8 +259,19 @@ absl::StatusOr<std::variant<Options, ShowText>> ParseOptions(
   const std::vector<Flag> all = AllFlags();
   absl::StatusOr<ParsedFlags> flags = ParseFlags(all, arguments);
   if (!flags.ok()) return Invalid(absl::StrCat(flags.status().message(), "; see ddprun --help"));
-  if (flags->help) return ShowText{HelpText()};
+  if (flags->help) {
+    absl::StatusOr<std::string> text =
+        HelpText(FlagTopics(), flags->rest.empty() ? "" : flags->rest.front());
+    if (!text.ok()) return text.status();
+    return ShowText{*std::move(text)};
+  }
   if (flags->version) return ShowText{absl::StrCat("ddprun ", kSoftwareVersion, "\n")};
+  if (const auto shell = flags->values.find("--print-completion"); shell != flags->values.end()) {
+    absl::StatusOr<std::string> text = CompletionScript(FlagTopics(), shell->second.text);
+    if (!text.ok()) return text.status();
+    return ShowText{*std::move(text)};
+  }
+  if (flags->values.count("--print-man") != 0) return ShowText{ManPage(FlagTopics())};
 
   std::vector<std::string> program = std::move(flags->rest);
   if (!program.empty() && program.front() == "--") {

@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "launcher/flags.h"
+#include "launcher/help_text.h"
 #include "launcher/options_logs.h"
 #include "launcher/options_restarts.h"
 #include "launcher/options_stopping.h"
@@ -57,19 +58,12 @@ struct Options {
   std::vector<std::string> notes;
 };
 
-// --help and --version: text for stdout, exit code 0.
+// --help, --version and the like: text for stdout, exit code 0.
 struct ShowText {
   std::string text;
 };
 
-// The flags of one subject, as --help shows them. A new subject is a file options_<name> of its own
-// and a row in FlagTopics().
-struct FlagTopic {
-  const char* name;   // one word
-  const char* title;  // a heading
-  const std::vector<Flag>& flags;
-};
-
+// A new subject is a file options_<name> of its own and a row here.
 std::vector<FlagTopic> FlagTopics();
 
 std::vector<Flag> AllFlags();  // of all topics

@@ -21,6 +21,8 @@ struct StatusOptions {
   SecurityOptions security;
 };
 
+std::vector<Flag> StatusFlags();
+
 // Whether these are a command line of `ddprun status`: its first word is "status". A program of
 // that name is run as `ddprun -- status`.
 bool IsStatusCommand(const std::vector<std::string>& arguments);
