@@ -12,6 +12,7 @@
 #include "launcher/agent.h"
 #include "launcher/death_notice.h"
 #include "launcher/devices.h"
+#include "launcher/dry_run.h"
 #include "launcher/network.h"
 #include "launcher/options.h"
 #include "launcher/program.h"
@@ -20,6 +21,7 @@
 #include "launcher/status_command.h"
 #include "launcher/temp_dir.h"
 #include "launcher/warden.h"
+#include "launcher/worker_environ.h"
 #include "rendezvous/credentials.h"
 
 namespace {
@@ -78,6 +80,19 @@ int ShowStatus(const std::vector<std::string>& arguments) {
   return Show(*text);
 }
 
+int ShowDryRun(const ddprun::Agent::Config& config, bool has_token_variable) {
+  const std::optional<ddprun::Endpoint>& endpoint = config.options.endpoint;
+  return Show(ddprun::DryRunText(
+      {.options = config.options,
+       .program = config.program,
+       .local_world_size = config.local_world_size,
+       .cpus = config.cpus,
+       .host = ddprun::HostName(),
+       .endpoint_is_here = endpoint.has_value() && ddprun::IsThisMachine(endpoint->host),
+       .secret = ddprun::SecretInWords(config.options, has_token_variable, ddprun::ReadVariable),
+       .inherited = ddprun::OwnEnviron()}));
+}
+
 // Everything that can be found wrong is, before the first process is made.
 int RunDdprun(const std::vector<std::string>& arguments) {
   // First of all: from here on the environment does not have the secret.
@@ -90,7 +105,8 @@ int RunDdprun(const std::vector<std::string>& arguments) {
   ddprun::Agent::Config config;
   config.options = std::get<ddprun::Options>(*std::move(parsed));
   ddprun::SetVariables(config.options.variables);
-  if (!token_variable.has_value() && !config.options.token_env_file.empty())
+  if (!token_variable.has_value() && !config.options.token_env_file.empty() &&
+      !config.options.dry_run)
     token_variable = ddprun::ReadTokenOfEnvFile(config.options.token_env_file);
   SayBeforehand(config.options);
   config.cpus = ddprun::CountCpus();
@@ -107,6 +123,7 @@ int RunDdprun(const std::vector<std::string>& arguments) {
                 absl::IsNotFound(program.status()) ? kExitNotFound : kExitNotExecutable);
   }
   config.program = *std::move(program);
+  if (config.options.dry_run) return ShowDryRun(config, token_variable.has_value());
   if (ddprun::UsesNetwork(config.options)) {
     // What the certificates are made of must not end up in a core file, nor be read by a debugger
     // of the same user's. Not inherited by the workers.

@@ -219,6 +219,7 @@ absl::StatusOr<Options> ReadValues(const Values& values, std::vector<std::string
   options.torchrun = ReadTorchrunOptions(reader);
   options.notes.insert(options.notes.end(), options.torchrun.notes.begin(),
                        options.torchrun.notes.end());
+  options.dry_run = reader.Switch("--dry-run");
   if (options.standalone) StandAlone(reader, options);
   ResolvePortZero(reader, options);
   CheckTogether(reader, options);
@@ -237,7 +238,7 @@ std::vector<FlagTopic> FlagTopics() {
       {"logs", "Output and logs", kLogFlags},
       {"security", "Who gets in", kSecurityFlags},
       {"torchrun", "For torchrun's sake", kTorchrunFlags},
-      {"settings", "Settings in files, completion, manual", kSettingsFlags},
+      {"settings", "Settings in files, dry run, completion, manual", kSettingsFlags},
   };
 }
 

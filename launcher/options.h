@@ -50,7 +50,8 @@ struct Options {
   bool no_python = false;
   bool run_path = false;
   std::vector<std::pair<std::string, std::string>> variables;  // of files, to be set
-  std::string token_env_file;        // the .env file that has the run's secret; empty: none
+  std::string token_env_file;  // the .env file that has the run's secret; empty: none
+  bool dry_run = false;
   std::vector<std::string> program;  // and its arguments, as they were given
   // What a person should hear before the run starts, and what is only for those who ask
   // (LOGLEVEL=INFO, --dry-run): flags that have no effect.

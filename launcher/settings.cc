@@ -113,6 +113,8 @@ const std::vector<Flag> kSettingsFlags = {
     {"--config", 0, "FILE",
      "flags in YAML: KEY: VALUE, program: [...], env: {...}; the command line comes before it"},
     {"--env-file", 0, "FILE", "variables, KEY=VALUE lines, where the environment has not set them"},
+    {"--dry-run", 0, nullptr,
+     "show what would run where and with which environment; start nothing"},
     {"--print-completion", 0, "bash|zsh|fish|tcsh",
      "print what completes ddprun's command lines in that shell"},
     {"--print-man", 0, nullptr, "print the manual page"},
