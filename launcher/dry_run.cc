@@ -8,9 +8,11 @@
 #include <set>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "absl/types/span.h"
 #include "launcher/limits.h"
 #include "launcher/network.h"
 #include "launcher/worker_environ.h"
@@ -18,12 +20,17 @@
 namespace ddprun {
 namespace {
 
+// Set where a person has not (network.h).
+constexpr const char* kInterfaceNames[] = {"NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"};
+constexpr absl::Span<const char* const> kInterfaces(kInterfaceNames);
 constexpr char kUnknownPath[] = "\x01";  // of a file in the folder that each run makes
 
 std::string Line(const std::string& what, const std::string& text) {
   return absl::StrCat("  ", what, std::string(what.size() < 12 ? 12 - what.size() : 1, ' '), text,
                       "\n");
 }
+
+int LocalWorldSize(const DryRun& dry_run) { return static_cast<int>(dry_run.places.size()); }
 
 bool KnowsRanks(const Options& options) {
   return options.nodes == 1 ||
@@ -45,7 +52,7 @@ std::string Nodes(const Options& options) {
 }
 
 std::string Workers(const DryRun& dry_run) {
-  const int count = dry_run.local_world_size;
+  const int count = LocalWorldSize(dry_run);
   if (!KnowsRanks(dry_run.options))
     return absl::StrCat(count, " here; their ranks are known when the nodes have met");
   const int first = NodeRank(dry_run.options) * count;
@@ -74,7 +81,7 @@ WorkerEnv EnvOf(const DryRun& dry_run, int local_rank) {
   const Options& options = dry_run.options;
   WorkerEnv env;
   env.local_rank = local_rank;
-  env.local_world_size = dry_run.local_world_size;
+  env.local_world_size = LocalWorldSize(dry_run);
   env.group_rank = NodeRank(options);
   env.rank = env.group_rank * env.local_world_size + local_rank;
   env.group_world_size = options.nodes;
@@ -98,6 +105,8 @@ std::map<std::string, std::string> Unknown(const Options& options) {
   if (options.nodes > 1 || !options.master_port.has_value())
     unknown["MASTER_PORT"] = "a port that is free on rank 0's node";
   if (options.run_id.empty()) unknown["TORCHELASTIC_RUN_ID"] = "a name with the time of the start";
+  for (const char* name : kInterfaces)
+    unknown[name] = "the interface that reaches the rendezvous, unless that is lo";
   if (options.nodes > 1) unknown["MASTER_ADDR"] = "the address of rank 0's node";
   if (KnowsRanks(options)) return unknown;
   for (const char* name :
@@ -107,12 +116,23 @@ std::map<std::string, std::string> Unknown(const Options& options) {
   return unknown;
 }
 
+std::vector<std::string> EnvironmentOf(const DryRun& dry_run, int local_rank) {
+  std::vector<std::string> network;
+  for (const char* name :
+       UsesNetwork(dry_run.options) ? kInterfaces : absl::Span<const char* const>()) {
+    const bool own = std::any_of(
+        dry_run.inherited.begin(), dry_run.inherited.end(),
+        [&](const std::string& entry) { return absl::StartsWith(entry, absl::StrCat(name, "=")); });
+    if (!own) network.push_back(absl::StrCat(name, "="));
+  }
+  return WorkerEnviron(dry_run.inherited, EnvOf(dry_run, local_rank),
+                       dry_run.places[static_cast<std::size_t>(local_rank)], network);
+}
+
 // What the first and the last worker have that ddprun itself has not.
 std::string Environment(const DryRun& dry_run) {
-  std::vector<std::string> first =
-      WorkerEnviron(dry_run.inherited, EnvOf(dry_run, 0), dry_run.cpus);
-  const std::vector<std::string> last =
-      WorkerEnviron(dry_run.inherited, EnvOf(dry_run, dry_run.local_world_size - 1), dry_run.cpus);
+  const std::vector<std::string> first = EnvironmentOf(dry_run, 0);
+  const std::vector<std::string> last = EnvironmentOf(dry_run, LocalWorldSize(dry_run) - 1);
   const std::set<std::string> own(dry_run.inherited.begin(), dry_run.inherited.end());
   std::map<std::string, std::string> of_last;
   for (const std::string& entry : last) {

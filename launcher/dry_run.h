@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "launcher/options.h"
+#include "launcher/placement.h"
 #include "launcher/program.h"
 
 namespace ddprun {
@@ -14,8 +15,7 @@ namespace ddprun {
 struct DryRun {
   Options options;
   Program program;
-  int local_world_size = 1;
-  int cpus = 1;
+  std::vector<Place> places;  // of the workers, by local rank
   std::string host;
   bool endpoint_is_here = false;       // of --rdzv-endpoint
   std::string secret;                  // where it comes from, in words

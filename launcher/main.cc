@@ -4,17 +4,22 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include "launcher/agent.h"
+#include "launcher/cgroup.h"
+#include "launcher/command.h"
 #include "launcher/death_notice.h"
 #include "launcher/devices.h"
 #include "launcher/dry_run.h"
 #include "launcher/network.h"
 #include "launcher/options.h"
+#include "launcher/placement.h"
 #include "launcher/program.h"
 #include "launcher/settings_files.h"
 #include "launcher/signals.h"
@@ -26,18 +31,8 @@
 
 namespace {
 
-constexpr int kExitUsage = 2;
-constexpr int kExitNotExecutable = 126;
-constexpr int kExitNotFound = 127;
-
-int Fail(const absl::Status& status, int exit_code) {
-  std::fprintf(stderr, "ddprun: %s\n", std::string(status.message()).c_str());
-  return exit_code;
-}
-
-int Show(const std::string& text) {
-  return std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0 ? 0 : 1;
-}
+using ddprun::Fail;
+using ddprun::Show;
 
 std::string OwnFolder() {
   std::error_code error;
@@ -64,20 +59,11 @@ void SayBeforehand(const ddprun::Options& options) {
   for (const std::string& note : options.notes) std::fprintf(stderr, "ddprun: %s\n", note.c_str());
 }
 
-// Needs no warden: it starts nothing.
-int ShowStatus(const std::vector<std::string>& arguments) {
-  auto token_variable = ddprun::TakeTokenVariable();
-  auto parsed = ddprun::ParseStatusOptions(arguments, ddprun::ReadVariable);
-  if (!parsed.ok()) return Fail(parsed.status(), kExitUsage);
-  if (const auto* show = std::get_if<ddprun::ShowText>(&*parsed)) return Show(show->text);
-  const auto& options = std::get<ddprun::StatusOptions>(*parsed);
-  prctl(PR_SET_DUMPABLE, 0);
-  auto security =
-      ddprun::Security::Open(options.security, std::move(token_variable), ddprun::ReadVariable);
-  if (!security.ok()) return Fail(security.status(), kExitUsage);
-  const absl::StatusOr<std::string> text = ddprun::AskForStatus(options, *security);
-  if (!text.ok()) return Fail(text.status(), 1);
-  return Show(*text);
+// The arguments' memory, which is one piece.
+absl::Span<char> CommandLine(int argc, char** argv) {
+  if (argc == 0) return {};
+  const char* end = argv[argc - 1] + std::strlen(argv[argc - 1]);
+  return {argv[0], static_cast<std::size_t>(end - argv[0])};
 }
 
 int ShowDryRun(const ddprun::Agent::Config& config, bool has_token_variable) {
@@ -85,8 +71,7 @@ int ShowDryRun(const ddprun::Agent::Config& config, bool has_token_variable) {
   return Show(ddprun::DryRunText(
       {.options = config.options,
        .program = config.program,
-       .local_world_size = config.local_world_size,
-       .cpus = config.cpus,
+       .places = config.places,
        .host = ddprun::HostName(),
        .endpoint_is_here = endpoint.has_value() && ddprun::IsThisMachine(endpoint->host),
        .secret = ddprun::SecretInWords(config.options, has_token_variable, ddprun::ReadVariable),
@@ -94,11 +79,11 @@ int ShowDryRun(const ddprun::Agent::Config& config, bool has_token_variable) {
 }
 
 // Everything that can be found wrong is, before the first process is made.
-int RunDdprun(const std::vector<std::string>& arguments) {
+int RunDdprun(const std::vector<std::string>& arguments, absl::Span<char> command_line) {
   // First of all: from here on the environment does not have the secret.
   auto token_variable = ddprun::TakeTokenVariable();
   auto parsed = ddprun::ParseOptions(arguments, ddprun::ReadVariable, ddprun::ReadSettingsFile);
-  if (!parsed.ok()) return Fail(parsed.status(), kExitUsage);
+  if (!parsed.ok()) return Fail(parsed.status(), ddprun::kExitUsage);
   if (const auto* show = std::get_if<ddprun::ShowText>(&*parsed)) {
     return Show(show->text);
   }
@@ -109,18 +94,17 @@ int RunDdprun(const std::vector<std::string>& arguments) {
       !config.options.dry_run)
     token_variable = ddprun::ReadTokenOfEnvFile(config.options.token_env_file);
   SayBeforehand(config.options);
-  config.cpus = ddprun::CountCpus();
-  const int gpus = ddprun::CountVisibleGpus(ddprun::CountGpuDevices(),
-                                            ddprun::ReadVariable("CUDA_VISIBLE_DEVICES"));
-  const absl::StatusOr<int> local_world_size =
-      ddprun::LocalWorldSize(config.options, gpus, config.cpus);
-  if (!local_world_size.ok()) return Fail(local_world_size.status(), 1);
-  config.local_world_size = *local_world_size;
+  const auto machine = ddprun::ReadMachine(config.options, ddprun::ReadVariable);
+  if (!machine.ok()) return Fail(machine.status(), 1);
+  auto places = ddprun::PlaceWorkers(config.options, *machine);
+  if (!places.ok()) return Fail(places.status(), 1);
+  config.places = *std::move(places);
+  config.local_world_size = static_cast<int>(config.places.size());
   absl::StatusOr<ddprun::Program> program =
       ddprun::ResolveProgram(config.options, OwnFolder(), ddprun::ReadVariable);
   if (!program.ok()) {
-    return Fail(program.status(),
-                absl::IsNotFound(program.status()) ? kExitNotFound : kExitNotExecutable);
+    return Fail(program.status(), absl::IsNotFound(program.status()) ? ddprun::kExitNotFound
+                                                                     : ddprun::kExitNotExecutable);
   }
   config.program = *std::move(program);
   if (config.options.dry_run) return ShowDryRun(config, token_variable.has_value());
@@ -130,7 +114,7 @@ int RunDdprun(const std::vector<std::string>& arguments) {
     prctl(PR_SET_DUMPABLE, 0);
     auto security = ddprun::Security::Open(config.options.security, std::move(token_variable),
                                            ddprun::ReadVariable);
-    if (!security.ok()) return Fail(security.status(), kExitUsage);
+    if (!security.ok()) return Fail(security.status(), ddprun::kExitUsage);
     config.security = *std::move(security);
   }
   token_variable.reset();
@@ -140,32 +124,53 @@ int RunDdprun(const std::vector<std::string>& arguments) {
   config.credentials = *std::move(credentials);
 
   // From here on no signal may end this process before it has cleaned up.
-  config.end_signals = ddprun::EndSignals();
-  config.worker_signal_mask = ddprun::BlockSignals(config.end_signals);
+  config.end_signals = ddprun::NotIgnored(config.options.stopping.end_signals);
+  config.forwarded_signals = ddprun::NotIgnored(config.options.stopping.forwarded_signals);
+  const sigset_t signals = ddprun::Union(config.end_signals, config.forwarded_signals);
+  config.worker_signal_mask = ddprun::BlockSignals(signals);
   const absl::StatusOr<std::string> temp_dir = ddprun::MakeTempDir();
   if (!temp_dir.ok()) return Fail(temp_dir.status(), 1);
   config.temp_dir = *temp_dir;
-  const ddprun::Warden warden{.end_signals = config.end_signals,
+  const ddprun::RunCgroup cgroup =
+      ddprun::RunCgroup::Make(ddprun::OwnCgroup(), config.node_id.value);
+  config.cgroup = &cgroup;
+  const ddprun::Warden warden{.passed_signals = signals,
                               .temp_dir = config.temp_dir,
+                              .command_line = command_line,
+                              .cgroup = &cgroup,
                               .forget = [&config] { config.security.Forget(); },
                               .on_agent_killed =
                                   [&config](const std::string& how) {
                                     ddprun::TellServiceOfDeath(config.options, config.node_id,
                                                                config.credentials, how);
                                   }};
-  return ddprun::RunUnderWarden(warden, [&config](int warden_pidfd) {
-    config.warden_pidfd = warden_pidfd;
+  return ddprun::RunUnderWarden(warden, [&config](std::vector<int> guard_pidfds) {
+    config.guard_pidfds = std::move(guard_pidfds);
     ddprun::Agent agent(std::move(config));
     return agent.Run();
   });
 }
+
+struct Command {
+  const char* name;
+  int (*run)(const std::vector<std::string>& arguments);  // after the name
+};
+
+// SubCommands() (help_text.h) says what they are for. A program of such a name is run as
+// `ddprun -- NAME`.
+constexpr Command kCommands[] = {
+    {"status", ddprun::StatusCommand},
+};
 
 }  // namespace
 
 int main(int argc, char** argv) {
   if (!OpenStandardStreams()) return 1;
   std::vector<std::string> arguments(argv + 1, argv + argc);
-  if (!ddprun::IsStatusCommand(arguments)) return RunDdprun(arguments);
-  arguments.erase(arguments.begin());
-  return ShowStatus(arguments);
+  for (const Command& command : kCommands) {
+    if (arguments.empty() || arguments.front() != command.name) continue;
+    arguments.erase(arguments.begin());
+    return command.run(arguments);
+  }
+  return RunDdprun(arguments, CommandLine(argc, argv));
 }

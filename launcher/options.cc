@@ -51,6 +51,22 @@ const std::vector<Flag> kRendezvousFlags = {
      "where the other nodes reach this one (found by the route to node 0)"},
 };
 
+// What torchrun reads beside PET_*: after that, before the default.
+constexpr struct {
+  const char* flag;
+  const char* variable;
+} kOtherVariables[] = {
+    {"--signals-to-handle", "TORCHELASTIC_SIGNALS_TO_HANDLE"},
+    {"--shutdown-timeout", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"},
+};
+
+void ReadOtherVariables(const GetVariable& get_variable, Values& values) {
+  for (const auto& [flag, variable] : kOtherVariables) {
+    std::optional<std::string> text = get_variable(variable);
+    if (text.has_value()) values.try_emplace(flag, Value{*std::move(text), variable});
+  }
+}
+
 absl::Status Invalid(const std::string& sentence) { return absl::InvalidArgumentError(sentence); }
 
 void ReadNodes(Reader& reader, Options& options) {
@@ -203,6 +219,7 @@ absl::StatusOr<Options> ReadValues(const Values& values, std::vector<std::string
   ReadProcPerNode(reader, options);
   ReadMaster(reader, options);
   options.standalone = reader.Switch("--standalone");
+  options.affinity = ReadAffinityOptions(reader);
   options.restarts = ReadRestartOptions(reader);
   options.stopping = ReadStopOptions(reader);
   options.logs = ReadLogOptions(reader);
@@ -232,6 +249,7 @@ absl::StatusOr<Options> ReadValues(const Values& values, std::vector<std::string
 std::vector<FlagTopic> FlagTopics() {
   return {
       {"workers", "Workers", kWorkerFlags},
+      {"affinity", "CPUs and GPUs of the workers", kAffinityFlags},
       {"rendezvous", "Where nodes meet", kRendezvousFlags},
       {"restarts", "Restarts", kRestartFlags},
       {"stopping", "Signals and stopping", kStopFlags},
@@ -284,6 +302,8 @@ absl::StatusOr<std::variant<Options, ShowText>> ParseOptions(
       GatherSettings(all, std::move(flags->values), get_variable, read_file);
   if (!settings.ok()) return settings.status();
   if (program.empty()) program = std::move(settings->program);
+  AddLogVariables(get_variable, settings->values);
+  ReadOtherVariables(get_variable, settings->values);
   absl::StatusOr<Options> options = ReadValues(settings->values, std::move(program));
   if (!options.ok()) return options.status();
   options->variables = std::move(settings->variables);

@@ -60,10 +60,6 @@ std::vector<Flag> StatusFlags() {
   return flags;
 }
 
-bool IsStatusCommand(const std::vector<std::string>& arguments) {
-  return !arguments.empty() && arguments.front() == "status";
-}
-
 absl::StatusOr<std::variant<StatusOptions, ShowText>> ParseStatusOptions(
     const std::vector<std::string>& arguments, const GetVariable& get_variable) {
   absl::StatusOr<ParsedFlags> flags = ParseFlags(StatusFlags(), arguments);

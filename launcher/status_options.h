@@ -23,10 +23,6 @@ struct StatusOptions {
 
 std::vector<Flag> StatusFlags();
 
-// Whether these are a command line of `ddprun status`: its first word is "status". A program of
-// that name is run as `ddprun -- status`.
-bool IsStatusCommand(const std::vector<std::string>& arguments);
-
 // `arguments` after "status". INVALID_ARGUMENT: one sentence for people.
 absl::StatusOr<std::variant<StatusOptions, ShowText>> ParseStatusOptions(
     const std::vector<std::string>& arguments, const GetVariable& get_variable);

@@ -13,10 +13,11 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 std::string Text(const std::string& flags, int local_world_size) {
+  std::vector<Place> places(static_cast<std::size_t>(local_world_size));
+  for (Place& place : places) place.threads = 2;
   return DryRunText({.options = ParsedLine(flags),
                      .program = {"/bin/prog", {"prog", "a b", "--x=${local_rank}"}},
-                     .local_world_size = local_world_size,
-                     .cpus = 8,
+                     .places = places,
                      .host = "here",
                      .secret = "the file t",
                      .inherited = {"HOME=/root", "RANK=7"}});
