@@ -17,6 +17,7 @@
 #include "launcher/network.h"
 #include "launcher/signals.h"
 #include "launcher/temp_dir.h"
+#include "launcher/worker_interface.h"
 #include "proto/version.h"
 #include "rendezvous/limits.h"
 
@@ -25,10 +26,13 @@ namespace {
 
 TimePoint Now() { return std::chrono::steady_clock::now(); }
 
-OwnedFd OpenSignalFd(const sigset_t& end_signals, const sigset_t& forwarded_signals) {
-  sigset_t signals = Union(end_signals, forwarded_signals);
-  sigaddset(&signals, SIGCHLD);
+OwnedFd OpenSignalFd(const sigset_t& signals) {
   return OwnedFd(signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC));
+}
+
+sigset_t WithChildSignal(sigset_t signals) {
+  sigaddset(&signals, SIGCHLD);
+  return signals;
 }
 
 }  // namespace
@@ -43,7 +47,8 @@ Agent::Agent(Config config)
       host_(HostName()),
       console_(STDOUT_FILENO, STDERR_FILENO),
       workers_(MakeWorkersConfig(), poller_, console_),
-      signal_fd_(OpenSignalFd(config_.end_signals, config_.forwarded_signals)),
+      signal_fd_(
+          OpenSignalFd(WithChildSignal(Union(config_.end_signals, config_.forwarded_signals)))),
       guard_fds_(config_.guard_pidfds.begin(), config_.guard_pidfds.end()) {}
 
 Agent::~Agent() = default;
@@ -51,11 +56,11 @@ Agent::~Agent() = default;
 Workers::Config Agent::MakeWorkersConfig() const {
   return {.program = config_.program,
           .local_world_size = config_.local_world_size,
-          .cpus = config_.cpus,
+          .places = config_.places,
           .role = config_.options.role,
           .host = host_,
           .temp_dir = config_.temp_dir,
-          .log_dir = config_.options.logs.log_dir,
+          .logs = config_.options.logs,
           .agent_socket = absl::StrCat(config_.temp_dir, "/agent.sock"),
           .signal_mask = config_.worker_signal_mask,
           .cgroup = config_.cgroup};
@@ -65,9 +70,10 @@ int Agent::Run() {
   poller_.Add(signal_fd_.get(), {Source::kSignal});
   for (const OwnedFd& guard : guard_fds_) poller_.Add(guard.get(), {Source::kWarden});
   poller_.Add(session_events_.fd(), {Source::kSession});
+  poller_.Add(workers_.logs().notice_fd(), {Source::kLogNotice});
   const absl::Status status = Open();
   if (!status.ok()) {
-    Say(std::string(status.message()), Now());
+    Say(std::string(status.message()));
     exit_code_ = 1;
   } else {
     Loop();
@@ -78,8 +84,7 @@ int Agent::Run() {
 
 absl::Status Agent::Open() {
   const std::string run_id = config_.options.run_id.empty() ? MakeRunId() : config_.options.run_id;
-  absl::StatusOr<Meeting> meeting =
-      OpenMeeting(config_.options, config_.security, config_.temp_dir, run_id);
+  absl::StatusOr<Meeting> meeting = OpenMeeting(config_.options, config_.security, run_id);
   if (!meeting.ok()) return meeting.status();
   meeting_ = *std::move(meeting);
   const std::optional<int>& port = config_.options.master_port;
@@ -98,7 +103,9 @@ absl::Status Agent::Open() {
                         .shutdown_timeout = config_.options.stopping.shutdown_timeout,
                         .restart_timeout = config_.options.stopping.restart_timeout};
   config_.security.Forget();
-  channel_ = MakeServiceChannel(meeting_.target, config_.credentials, meeting_.host);
+  if (meeting_.server == nullptr) {
+    channel_ = MakeServiceChannel(meeting_.target, config_.credentials, meeting_.host);
+  }
   join_deadline_ = Now() + config_.options.join_timeout;
   TryJoin(Now());
   return absl::OkStatus();
@@ -120,6 +127,15 @@ absl::StatusOr<int> Agent::WorkerPort() const {
   // Free at another address than the service's, it would still confuse whoever looks at it.
   if (port.ok() && *port == meeting_.port) port = FindFreePort(address_);
   return port;
+}
+
+std::vector<std::string> Agent::NetworkVariables(const Start& start) const {
+  // The workers of one node find each other by themselves, and programs that join several runs of
+  // one node each have networks of their own.
+  if (start.node_count == 1) return {};
+  const std::optional<WorkerInterface> interface = InterfaceOf(address_);
+  if (!interface.has_value()) return {};
+  return InterfaceVariables(*interface, ReadVariable, NcclConfNamesInterfaces(ReadVariable));
 }
 
 void Agent::TryJoin(TimePoint now) {
@@ -162,9 +178,12 @@ void Agent::TryJoin(TimePoint now) {
   join.last_call = options.last_call;
   join.lease = options.lease;
   join.stop_timeout = StopTimeout(options.stopping);
-  session_ = SessionClient::Open(channel_, std::move(join), remaining, [this](SessionEvent event) {
+  SessionClient::Handler handler = [this](SessionEvent event) {
     session_events_.Post(std::move(event));
-  });
+  };
+  session_ = meeting_.server != nullptr
+                 ? meeting_.server->OpenSession(join, std::move(handler))
+                 : SessionClient::Open(channel_, std::move(join), remaining, std::move(handler));
 }
 
 absl::Status Agent::ServeStore(const Start& start) {
@@ -190,11 +209,11 @@ void Agent::Loop() {
     TimePoint now = Now();
     Process(now);
     if (exit_code_.has_value()) return;
-    workers_.UpdateBackpressure(now);
+    console_.Pump();
     WatchConsole();
     std::optional<TimePoint> deadline;
     for (const std::optional<TimePoint>& candidate :
-         {NextDeadline(state_), console_.NextDeadline(now), join_retry_, heartbeat_due_}) {
+         {NextDeadline(state_), workers_.logs().NextDeadline(), join_retry_, heartbeat_due_}) {
       if (candidate.has_value() && (!deadline.has_value() || *candidate < *deadline))
         deadline = candidate;
     }
@@ -202,6 +221,7 @@ void Agent::Loop() {
     now = Now();
     for (const Ready& one : ready) HandleReady(one, now);
     if (join_retry_.has_value() && *join_retry_ <= now) TryJoin(now);
+    workers_.logs().OnDeadline(now);
     BeatIfDue(now);
     const std::optional<TimePoint> due = NextDeadline(state_);
     if (due.has_value() && *due <= now) events_.push_back(DeadlinePassed{});
@@ -224,7 +244,9 @@ void Agent::HandleReady(const Ready& ready, TimePoint now) {
       return workers_.OnReady(ready, now, events_);
     case Source::kConsoleOut:
     case Source::kConsoleErr:
-      return console_.Pump(now);
+      return;  // each turn of the loop writes what it can
+    case Source::kLogNotice:
+      return workers_.logs().ShowNotices();
   }
 }
 
@@ -301,7 +323,7 @@ void Agent::Perform(const Effect& effect, TimePoint now) {
   if (const auto* spawn = std::get_if<SpawnRound>(&effect)) {
     const absl::Status status = ServeStore(spawn->start);
     if (status.ok()) {
-      workers_.Spawn(spawn->start, now, events_);
+      workers_.Spawn(spawn->start, NetworkVariables(spawn->start), now, events_);
     } else {
       workers_.FailToSpawn(std::string(status.message()), events_);
     }
@@ -316,12 +338,13 @@ void Agent::Perform(const Effect& effect, TimePoint now) {
     // Without a free port (there always is one) rank 0 would fail to listen, and say so.
     session_->Send(NodeStopped{stopped->round, WorkerPort().value_or(0)});
   } else if (std::holds_alternative<ReportStuck>(effect)) {
-    workers_.ReportStuck(now);
+    workers_.ReportStuck();
   } else if (const auto* note = std::get_if<PrintNote>(&effect)) {
-    Say(note->text, now);
+    Say(note->text);
   } else if (const auto* end = std::get_if<End>(&effect)) {
+    workers_.logs().ShowAll();  // what was said before a death comes before the verdict
     for (absl::string_view line : absl::StrSplit(absl::StripSuffix(end->text, "\n"), '\n')) {
-      if (!end->text.empty()) console_.WriteLine(OutputStream::kErr, std::string(line), now);
+      if (!end->text.empty()) console_.WriteLine(OutputStream::kErr, std::string(line));
     }
     exit_code_ = end->exit_code;
   }
@@ -329,8 +352,8 @@ void Agent::Perform(const Effect& effect, TimePoint now) {
 
 // ---- The console and the end
 
-void Agent::Say(const std::string& sentence, TimePoint now) {
-  console_.WriteLine(OutputStream::kErr, absl::StrCat("ddprun: ", sentence), now);
+void Agent::Say(const std::string& sentence) {
+  console_.WriteLine(OutputStream::kErr, absl::StrCat("ddprun: ", sentence));
 }
 
 void Agent::WatchConsole() {
@@ -346,7 +369,7 @@ void Agent::WatchConsole() {
 }
 
 void Agent::Close() {
-  console_.Flush(kConsoleFlushTimeout);
+  console_.Pump();
   session_.reset();
   store_proxy_.reset();
   channel_.reset();
@@ -354,6 +377,10 @@ void Agent::Close() {
     if (!meeting_.name.empty()) meeting_.server->WaitUntilDrained(kFinishTimeout);
     meeting_.server.reset();
   }
+  // Last of all: a slow reader or disk keeps no other node waiting.
+  workers_.logs().FinishFiles();
+  const OwnedFd impatience = OpenSignalFd(config_.end_signals);
+  console_.Flush(kConsoleStallTimeout, kConsoleFlushTimeout, impatience.get());
   RemoveTempDir(config_.temp_dir);
 }
 

@@ -34,7 +34,7 @@ class Agent {
     Options options;
     Program program;
     int local_world_size = 1;
-    int cpus = 1;
+    std::vector<Place> places;  // of the workers, by local rank
     std::string temp_dir;
     sigset_t end_signals;
     sigset_t forwarded_signals;
@@ -60,6 +60,7 @@ class Agent {
   void TryJoin(TimePoint now);
   absl::StatusOr<std::string> OwnAddress() const;
   absl::StatusOr<int> WorkerPort() const;
+  std::vector<std::string> NetworkVariables(const Start& start) const;
   absl::Status ServeStore(const Start& start);
   void Loop();
   void HandleReady(const Ready& ready, TimePoint now);
@@ -70,7 +71,7 @@ class Agent {
   void Process(TimePoint now);
   void Perform(const Effect& effect, TimePoint now);
   void WatchConsole();
-  void Say(const std::string& sentence, TimePoint now);
+  void Say(const std::string& sentence);
   void Close();
 
   Config config_;  // constant, but for the secret, which is forgotten

@@ -17,6 +17,7 @@
 #include "launcher/devices.h"
 #include "launcher/network.h"
 #include "launcher/options.h"
+#include "launcher/placement.h"
 #include "launcher/program.h"
 #include "launcher/signals.h"
 #include "launcher/status_command.h"
@@ -89,13 +90,12 @@ int RunDdprun(const std::vector<std::string>& arguments, absl::Span<char> comman
   }
   ddprun::Agent::Config config;
   config.options = std::get<ddprun::Options>(*std::move(parsed));
-  config.cpus = ddprun::CountCpus();
-  const int gpus = ddprun::CountVisibleGpus(ddprun::CountGpuDevices(),
-                                            ddprun::ReadVariable("CUDA_VISIBLE_DEVICES"));
-  const absl::StatusOr<int> local_world_size =
-      ddprun::LocalWorldSize(config.options, gpus, config.cpus);
-  if (!local_world_size.ok()) return Fail(local_world_size.status(), 1);
-  config.local_world_size = *local_world_size;
+  const auto machine = ddprun::ReadMachine(config.options, ddprun::ReadVariable);
+  if (!machine.ok()) return Fail(machine.status(), 1);
+  auto places = ddprun::PlaceWorkers(config.options, *machine);
+  if (!places.ok()) return Fail(places.status(), 1);
+  config.places = *std::move(places);
+  config.local_world_size = static_cast<int>(config.places.size());
   absl::StatusOr<ddprun::Program> program =
       ddprun::ResolveProgram(config.options, OwnFolder(), ddprun::ReadVariable);
   if (!program.ok()) {

@@ -192,6 +192,7 @@ absl::StatusOr<Options> ReadValues(const Values& values, std::vector<std::string
     options.master_addr = reader.Text("--master-addr", "an address", "");
   options.master_port = reader.Integer("--master-port", 1, 65535);
   options.standalone = reader.Switch("--standalone");
+  options.affinity = ReadAffinityOptions(reader);
   options.restarts = ReadRestartOptions(reader);
   options.stopping = ReadStopOptions(reader);
   options.logs = ReadLogOptions(reader);
@@ -224,9 +225,13 @@ absl::StatusOr<Options> ReadValues(const Values& values, std::vector<std::string
 
 std::vector<FlagTopic> FlagTopics() {
   return {
-      {"workers", "Workers", kWorkerFlags},    {"rendezvous", "Where nodes meet", kRendezvousFlags},
-      {"restarts", "Restarts", kRestartFlags}, {"stopping", "Signals and stopping", kStopFlags},
-      {"logs", "Output and logs", kLogFlags},  {"security", "Who gets in", kSecurityFlags},
+      {"workers", "Workers", kWorkerFlags},
+      {"affinity", "CPUs and GPUs of the workers", kAffinityFlags},
+      {"rendezvous", "Where nodes meet", kRendezvousFlags},
+      {"restarts", "Restarts", kRestartFlags},
+      {"stopping", "Signals and stopping", kStopFlags},
+      {"logs", "Output and logs", kLogFlags},
+      {"security", "Who gets in", kSecurityFlags},
   };
 }
 
@@ -238,6 +243,7 @@ absl::StatusOr<std::variant<Options, ShowText>> ParseOptions(
     const std::vector<std::string>& arguments, const GetVariable& get_variable) {
   absl::StatusOr<ParsedFlags> flags = ParseFlags(AllFlags(), arguments, get_variable);
   if (!flags.ok()) return Invalid(absl::StrCat(flags.status().message(), "; see ddprun --help"));
+  AddLogVariables(get_variable, flags->values);
   if (flags->help) return ShowText{HelpText()};
   if (flags->version) return ShowText{absl::StrCat("ddprun ", kSoftwareVersion, "\n")};
 

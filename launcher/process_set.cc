@@ -13,6 +13,8 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "launcher/cpu_binding.h"
+#include "launcher/int_ranges.h"
 
 #ifndef P_PIDFD
 #define P_PIDFD 3
@@ -37,10 +39,12 @@ struct ChildPlan {
   char* const* environ;
   int out;
   int err;
+  const CpuBinding* binding;
   const sigset_t* signal_mask;
   const rlimit* file_limit;
   pid_t parent;
-  volatile int error;  // set by the child if exec fails
+  volatile int error;     // set by the child if exec fails
+  volatile bool unbound;  // it is the binding that failed
 };
 
 // Runs in the vfork child. Only system calls here; posix_spawn would do but for the parent-death
@@ -56,6 +60,11 @@ struct ChildPlan {
   // the parent.
   syscall(SYS_close_range, 3u, ~0u, CLOSE_RANGE_CLOEXEC);
   setrlimit(RLIMIT_NOFILE, plan.file_limit);
+  if (!plan.binding->Apply()) {
+    plan.unbound = true;
+    plan.error = errno;
+    _exit(127);
+  }
   // Handlers are reset by exec, ignored signals are not. Those that were ignored when ddprun was
   // started (nohup) stay so.
   signal(SIGPIPE, SIG_DFL);
@@ -105,14 +114,29 @@ SpawnFailed ToSpawnFailed(const std::string& path, int error) {
                    error == ENOEXEC ? "; a script needs a first line such as #!/bin/sh" : "")};
 }
 
+SpawnFailed ToBindFailed(const CpuSet& cpus, int error) {
+  return SpawnFailed{
+      126, absl::StrCat("cannot bind a worker to CPUs ", RangesText(cpus), ": ",
+                        std::strerror(error), "; were they taken away since ddprun was started?")};
+}
+
 }  // namespace
 
 void ProcessSet::Spawn(const SpawnRequest& request) {
   const std::vector<char*> argv = Pointers(request.argv);
   const std::vector<char*> environment = Pointers(request.environ);
-  ChildPlan plan{request.path.c_str(), argv.data(), environment.data(),
-                 request.out,          request.err, &request.signal_mask,
-                 &file_limit_,         getpid(),    0};
+  const CpuBinding binding(request.cpus, request.memory_nodes);
+  ChildPlan plan{.path = request.path.c_str(),
+                 .argv = argv.data(),
+                 .environ = environment.data(),
+                 .out = request.out,
+                 .err = request.err,
+                 .binding = &binding,
+                 .signal_mask = &request.signal_mask,
+                 .file_limit = &file_limit_,
+                 .parent = getpid(),
+                 .error = 0,
+                 .unbound = false};
   Process& process = processes_.emplace_back();
   // No signal handler of this process may run in the child.
   sigset_t all;
@@ -129,7 +153,8 @@ void ProcessSet::Spawn(const SpawnRequest& request) {
   }
   if (plan.error != 0) {
     waitpid(pid, nullptr, 0);
-    process.outcome = ToSpawnFailed(request.path, plan.error);
+    process.outcome = plan.unbound ? ToBindFailed(request.cpus, plan.error)
+                                   : ToSpawnFailed(request.path, plan.error);
     return;
   }
   process.pid = pid;
