@@ -86,6 +86,9 @@ inline constexpr int kCpusMax = 1 << 16;
 // Of `ddprun status`, as a probe would have it.
 inline constexpr std::chrono::seconds kStatusTimeoutDefault{5};
 
+// Of a file of --config or --env-file.
+inline constexpr std::size_t kSettingsFileBytesMax = 1u << 20;
+
 inline constexpr int kPortDefault = 29500;          // torchrun's --master-port
 inline constexpr int kEndpointPortDefault = 29400;  // torchrun's c10d --rdzv-endpoint
 

@@ -49,7 +49,7 @@ void Workers::Spawn(const Start& start, const std::vector<std::string>& network,
 
   const std::vector<std::string> inherited = OwnEnviron();
   SpawnRequest request{.path = config_.program.path,
-                       .argv = config_.program.argv,
+                       .argv = {},
                        .environ = {},
                        .out = -1,
                        .err = -1,
@@ -67,6 +67,7 @@ void Workers::Spawn(const Start& start, const std::vector<std::string>& network,
     env.local_rank = local_rank;
     env.error_file = ErrorFile(local_rank);
     const Place& place = config_.places[static_cast<std::size_t>(local_rank)];
+    request.argv = ArgumentsOf(config_.program, local_rank);
     request.environ = WorkerEnviron(inherited, env, place, network);
     request.cpus = place.cpus;
     request.memory_nodes = place.memory_nodes;
