@@ -26,10 +26,13 @@ namespace {
 
 TimePoint Now() { return std::chrono::steady_clock::now(); }
 
-OwnedFd OpenSignalFd(const sigset_t& end_signals, const sigset_t& forwarded_signals) {
-  sigset_t signals = Union(end_signals, forwarded_signals);
-  sigaddset(&signals, SIGCHLD);
+OwnedFd OpenSignalFd(const sigset_t& signals) {
   return OwnedFd(signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC));
+}
+
+sigset_t WithChildSignal(sigset_t signals) {
+  sigaddset(&signals, SIGCHLD);
+  return signals;
 }
 
 }  // namespace
@@ -44,7 +47,8 @@ Agent::Agent(Config config)
       host_(HostName()),
       console_(STDOUT_FILENO, STDERR_FILENO),
       workers_(MakeWorkersConfig(), poller_, console_),
-      signal_fd_(OpenSignalFd(config_.end_signals, config_.forwarded_signals)),
+      signal_fd_(OpenSignalFd(
+          WithChildSignal(Union(config_.end_signals, config_.forwarded_signals)))),
       guard_fds_(config_.guard_pidfds.begin(), config_.guard_pidfds.end()) {}
 
 Agent::~Agent() = default;
@@ -56,7 +60,7 @@ Workers::Config Agent::MakeWorkersConfig() const {
           .role = config_.options.role,
           .host = host_,
           .temp_dir = config_.temp_dir,
-          .log_dir = config_.options.logs.log_dir,
+          .logs = config_.options.logs,
           .agent_socket = absl::StrCat(config_.temp_dir, "/agent.sock"),
           .signal_mask = config_.worker_signal_mask,
           .cgroup = config_.cgroup};
@@ -66,9 +70,10 @@ int Agent::Run() {
   poller_.Add(signal_fd_.get(), {Source::kSignal});
   for (const OwnedFd& guard : guard_fds_) poller_.Add(guard.get(), {Source::kWarden});
   poller_.Add(session_events_.fd(), {Source::kSession});
+  poller_.Add(workers_.logs().notice_fd(), {Source::kLogNotice});
   const absl::Status status = Open();
   if (!status.ok()) {
-    Say(std::string(status.message()), Now());
+    Say(std::string(status.message()));
     exit_code_ = 1;
   } else {
     Loop();
@@ -204,11 +209,11 @@ void Agent::Loop() {
     TimePoint now = Now();
     Process(now);
     if (exit_code_.has_value()) return;
-    workers_.UpdateBackpressure(now);
+    console_.Pump();
     WatchConsole();
     std::optional<TimePoint> deadline;
     for (const std::optional<TimePoint>& candidate :
-         {NextDeadline(state_), console_.NextDeadline(now), join_retry_, heartbeat_due_}) {
+         {NextDeadline(state_), workers_.logs().NextDeadline(), join_retry_, heartbeat_due_}) {
       if (candidate.has_value() && (!deadline.has_value() || *candidate < *deadline))
         deadline = candidate;
     }
@@ -216,6 +221,7 @@ void Agent::Loop() {
     now = Now();
     for (const Ready& one : ready) HandleReady(one, now);
     if (join_retry_.has_value() && *join_retry_ <= now) TryJoin(now);
+    workers_.logs().OnDeadline(now);
     BeatIfDue(now);
     const std::optional<TimePoint> due = NextDeadline(state_);
     if (due.has_value() && *due <= now) events_.push_back(DeadlinePassed{});
@@ -238,7 +244,9 @@ void Agent::HandleReady(const Ready& ready, TimePoint now) {
       return workers_.OnReady(ready, now, events_);
     case Source::kConsoleOut:
     case Source::kConsoleErr:
-      return console_.Pump(now);
+      return;  // each turn of the loop writes what it can
+    case Source::kLogNotice:
+      return workers_.logs().ShowNotices();
   }
 }
 
@@ -330,12 +338,13 @@ void Agent::Perform(const Effect& effect, TimePoint now) {
     // Without a free port (there always is one) rank 0 would fail to listen, and say so.
     session_->Send(NodeStopped{stopped->round, WorkerPort().value_or(0)});
   } else if (std::holds_alternative<ReportStuck>(effect)) {
-    workers_.ReportStuck(now);
+    workers_.ReportStuck();
   } else if (const auto* note = std::get_if<PrintNote>(&effect)) {
-    Say(note->text, now);
+    Say(note->text);
   } else if (const auto* end = std::get_if<End>(&effect)) {
+    workers_.logs().ShowAll();  // what was said before a death comes before the verdict
     for (absl::string_view line : absl::StrSplit(absl::StripSuffix(end->text, "\n"), '\n')) {
-      if (!end->text.empty()) console_.WriteLine(OutputStream::kErr, std::string(line), now);
+      if (!end->text.empty()) console_.WriteLine(OutputStream::kErr, std::string(line));
     }
     exit_code_ = end->exit_code;
   }
@@ -343,8 +352,8 @@ void Agent::Perform(const Effect& effect, TimePoint now) {
 
 // ---- The console and the end
 
-void Agent::Say(const std::string& sentence, TimePoint now) {
-  console_.WriteLine(OutputStream::kErr, absl::StrCat("ddprun: ", sentence), now);
+void Agent::Say(const std::string& sentence) {
+  console_.WriteLine(OutputStream::kErr, absl::StrCat("ddprun: ", sentence));
 }
 
 void Agent::WatchConsole() {
@@ -360,7 +369,7 @@ void Agent::WatchConsole() {
 }
 
 void Agent::Close() {
-  console_.Flush(kConsoleFlushTimeout);
+  console_.Pump();
   session_.reset();
   store_proxy_.reset();
   channel_.reset();
@@ -368,6 +377,10 @@ void Agent::Close() {
     if (!meeting_.name.empty()) meeting_.server->WaitUntilDrained(kFinishTimeout);
     meeting_.server.reset();
   }
+  // Last of all: a slow reader or disk keeps no other node waiting.
+  workers_.logs().FinishFiles();
+  const OwnedFd impatience = OpenSignalFd(config_.end_signals);
+  console_.Flush(kConsoleStallTimeout, kConsoleFlushTimeout, impatience.get());
   RemoveTempDir(config_.temp_dir);
 }
 

@@ -71,7 +71,7 @@ class Agent {
   void Process(TimePoint now);
   void Perform(const Effect& effect, TimePoint now);
   void WatchConsole();
-  void Say(const std::string& sentence, TimePoint now);
+  void Say(const std::string& sentence);
   void Close();
 
   Config config_;  // constant, but for the secret, which is forgotten

@@ -243,6 +243,7 @@ absl::StatusOr<std::variant<Options, ShowText>> ParseOptions(
     const std::vector<std::string>& arguments, const GetVariable& get_variable) {
   absl::StatusOr<ParsedFlags> flags = ParseFlags(AllFlags(), arguments, get_variable);
   if (!flags.ok()) return Invalid(absl::StrCat(flags.status().message(), "; see ddprun --help"));
+  AddLogVariables(get_variable, flags->values);
   if (flags->help) return ShowText{HelpText()};
   if (flags->version) return ShowText{absl::StrCat("ddprun ", kSoftwareVersion, "\n")};
 

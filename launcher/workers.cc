@@ -11,6 +11,7 @@
 #include "launcher/limits.h"
 #include "launcher/orphans.h"
 #include "launcher/stuck_process.h"
+#include "launcher/temp_dir.h"
 #include "launcher/worker_environ.h"
 #include "proto/failure_record.h"
 
@@ -28,7 +29,7 @@ void Workers::Spawn(const Start& start, const std::vector<std::string>& network,
   start_ = start;
   started_ = now;
   std::vector<LogMux::WriteEnds> write_ends;
-  const absl::Status status = log_mux_.StartRound(LogWorkers(start), write_ends);
+  const absl::Status status = StartLogs(write_ends);
   if (!status.ok()) return FailToSpawn(std::string(status.message()), events);
 
   WorkerEnv env;
@@ -64,7 +65,7 @@ void Workers::Spawn(const Start& start, const std::vector<std::string>& network,
   for (int local_rank = 0; local_rank < config_.local_world_size; ++local_rank) {
     env.rank = start.rank_first + local_rank;
     env.local_rank = local_rank;
-    env.error_file = ErrorFile(start, local_rank);
+    env.error_file = ErrorFile(local_rank);
     const Place& place = config_.places[static_cast<std::size_t>(local_rank)];
     request.environ = WorkerEnviron(inherited, env, place, network);
     request.cpus = place.cpus;
@@ -74,7 +75,8 @@ void Workers::Spawn(const Start& start, const std::vector<std::string>& network,
     processes_.Spawn(request);
   }
   write_ends.clear();  // so that a pipe ends with the worker
-  SetReading(true);
+  for (const LogMux::Pipe& pipe : log_mux_.OpenPipes())
+    poller_.Add(pipe.fd, {SourceOf(pipe.stream), pipe.worker});
   for (int local_rank = 0; local_rank < config_.local_world_size; ++local_rank) {
     const auto index = static_cast<std::size_t>(local_rank);
     if (processes_.outcome(index).has_value()) {
@@ -122,9 +124,8 @@ void Workers::FinishIfAllGone(TimePoint now, std::vector<Event>& events) {
   KillCgroup(round_cgroup_);
   // Whatever the workers have left behind, also in sessions of its own, is this process's child by
   // now: no process of a round may live into the next one.
-  for (const pid_t pid : KillAllChildren(kSweepTimeout)) SayStuck(pid, kSweepTimeout, now);
-  SetReading(false);
-  log_mux_.EndRound(now);
+  for (const pid_t pid : KillAllChildren(kSweepTimeout)) SayStuck(pid, kSweepTimeout);
+  log_mux_.EndRound(now);  // closed pipes leave the poller by themselves
   RemoveCgroup(std::exchange(round_cgroup_, ""));
   round_live_ = false;
   events.push_back(AllGone{});
@@ -135,16 +136,16 @@ void Workers::Kill() {
   KillCgroup(round_cgroup_);
 }
 
-void Workers::ReportStuck(TimePoint now) {
+void Workers::ReportStuck() {
   for (std::size_t i = 0; i < processes_.size(); ++i) {
-    if (!processes_.outcome(i).has_value()) SayStuck(processes_.pid(i), kKillTimeout, now);
+    if (!processes_.outcome(i).has_value()) SayStuck(processes_.pid(i), kKillTimeout);
   }
 }
 
-void Workers::SayStuck(pid_t pid, std::chrono::seconds after_kill, TimePoint now) {
+void Workers::SayStuck(pid_t pid, std::chrono::seconds after_kill) {
   const std::string text = ToText(LookAtStuckProcess(pid), after_kill);
   for (const absl::string_view line : absl::StrSplit(absl::StrCat("ddprun: ", text), '\n')) {
-    console_.WriteLine(OutputStream::kErr, std::string(line), now);
+    console_.WriteLine(OutputStream::kErr, std::string(line));
   }
 }
 
@@ -158,45 +159,40 @@ void Workers::OnChildEnded(TimePoint now, std::vector<Event>& events) {
   });
 }
 
-void Workers::UpdateBackpressure(TimePoint now) {
-  if (round_live_) SetReading(!console_.IsFull(now));
-}
+// ---- Output
 
-void Workers::SetReading(bool reading) {
-  if (reading == reading_) return;
-  reading_ = reading;
-  for (const LogMux::Pipe& pipe : log_mux_.OpenPipes()) {
-    if (reading) {
-      poller_.Add(pipe.fd, {SourceOf(pipe.stream), pipe.worker});
-    } else {
-      poller_.Remove(pipe.fd);
+absl::Status Workers::StartLogs(std::vector<LogMux::WriteEnds>& write_ends) {
+  log_round_.run_id = start_.run_id;
+  log_round_.host = config_.host;
+  log_round_.role = config_.role;
+  log_round_.round = ToNumber(start_.round);
+  log_round_.node_rank = start_.node_rank;
+  log_round_.node_count = start_.node_count;
+  log_round_.rank_first = start_.rank_first;
+  log_round_.local_world_size = config_.local_world_size;
+  if (log_round_.log_dir.empty()) {
+    if (NeedsTemporaryLogDir(config_.logs)) {
+      absl::StatusOr<std::string> folder = MakeLogDir();
+      if (!folder.ok()) return folder.status();
+      log_round_.log_dir = *folder;
+      console_.WriteLine(OutputStream::kErr,
+                         absl::StrCat("ddprun: logs are in ", RunLogFolder(log_round_)));
+    } else if (!WantsNoFiles(config_.logs)) {
+      log_round_.log_dir = config_.logs.log_dir;
+      log_round_.log_dir_is_chosen = true;
     }
   }
+  log_plan_ = PlanLogs(config_.logs, log_round_);
+  if (log_round_.log_dir_is_chosen)
+    console_.SetHint(absl::StrCat("all are in ", RunLogFolder(log_round_)));
+  return log_mux_.StartRound(log_plan_, write_ends);
 }
 
-std::vector<LogMux::Worker> Workers::LogWorkers(const Start& start) const {
-  std::vector<LogMux::Worker> workers;
-  for (int local_rank = 0; local_rank < config_.local_world_size; ++local_rank) {
-    const int rank = start.rank_first + local_rank;
-    const std::string name =
-        start.node_count > 1 ? absl::StrCat(config_.host, ":", rank) : absl::StrCat(rank);
-    workers.push_back({.rank = rank,
-                       .prefix = absl::StrCat("[", name, "] "),
-                       .log_folder = LogFolder(start, local_rank)});
-  }
-  return workers;
-}
-
-std::string Workers::LogFolder(const Start& start, int local_rank) const {
-  if (config_.log_dir.empty()) return "";
-  return absl::StrCat(config_.log_dir, "/", start.run_id, "/round_", ToNumber(start.round),
-                      "/rank_", start.rank_first + local_rank);
-}
-
-std::string Workers::ErrorFile(const Start& start, int local_rank) const {
-  if (!config_.log_dir.empty()) return absl::StrCat(LogFolder(start, local_rank), "/error.json");
-  return absl::StrCat(config_.temp_dir, "/error_", ToNumber(start.round), "_",
-                      start.rank_first + local_rank, ".json");
+std::string Workers::ErrorFile(int local_rank) const {
+  const WorkerPlan& plan = log_plan_.workers[static_cast<std::size_t>(local_rank)];
+  if (!plan.out.file.empty() || !plan.err.file.empty())
+    return absl::StrCat(RankLogFolder(log_round_, local_rank), "/error.json");
+  return absl::StrCat(config_.temp_dir, "/error_", ToNumber(start_.round), "_", plan.rank, ".json");
 }
 
 WorkerEnded Workers::MakeEnded(int local_rank, TimePoint now) const {
@@ -209,7 +205,7 @@ WorkerEnded Workers::MakeEnded(int local_rank, TimePoint now) const {
   if (IsSuccess(ended.outcome)) return ended;
   ended.last_lines = log_mux_.LastLinesOf(local_rank);
   // A worker without a record, or with one that nobody can read, has said nothing.
-  ended.message = ReadFailureRecord(ErrorFile(start_, local_rank)).value_or("");
+  ended.message = ReadFailureRecord(ErrorFile(local_rank)).value_or("");
   return ended;
 }
 

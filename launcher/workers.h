@@ -10,6 +10,8 @@
 
 #include "launcher/cgroup.h"
 #include "launcher/log_mux.h"
+#include "launcher/log_plan.h"
+#include "launcher/options_logs.h"
 #include "launcher/placement.h"
 #include "launcher/poller.h"
 #include "launcher/process_set.h"
@@ -28,14 +30,17 @@ class Workers {
     std::string role;
     std::string host;
     std::string temp_dir;
-    std::string log_dir;                // empty: no files
+    LogOptions logs;
     std::string agent_socket;           // empty: no store for the workers
     sigset_t signal_mask;               // the workers start with it
     const RunCgroup* cgroup = nullptr;  // that the rounds' own are made in
   };
 
   Workers(Config config, Poller& poller, Console& console)
-      : config_(std::move(config)), poller_(poller), console_(console), log_mux_(console) {}
+      : config_(std::move(config)),
+        poller_(poller),
+        console_(console),
+        log_mux_(console, config_.logs.fold) {}
 
   // Starts the round's workers; `network` are variables for them, NAME=VALUE. What comes of it at
   // once (a program that cannot be started) is appended to `events`.
@@ -64,20 +69,18 @@ class Workers {
   void OnChildEnded(TimePoint now, std::vector<Event>& events);
 
   // SIGKILL was long ago: says which workers are still there, and why.
-  void ReportStuck(TimePoint now);
+  void ReportStuck();
 
-  // Reads pipes only while the console keeps up.
-  void UpdateBackpressure(TimePoint now);
+  // The workers' output, for what it is to be shown at a time and in order.
+  LogMux& logs() { return log_mux_; }
 
  private:
-  std::vector<LogMux::Worker> LogWorkers(const Start& start) const;
-  std::string ErrorFile(const Start& start, int local_rank) const;
-  std::string LogFolder(const Start& start, int local_rank) const;
+  absl::Status StartLogs(std::vector<LogMux::WriteEnds>& write_ends);
+  std::string ErrorFile(int local_rank) const;
   WorkerEnded MakeEnded(int local_rank, TimePoint now) const;
   void ReapWorker(int local_rank, TimePoint now, std::vector<Event>& events);
-  void SayStuck(pid_t pid, std::chrono::seconds after_kill, TimePoint now);
+  void SayStuck(pid_t pid, std::chrono::seconds after_kill);
   void FinishIfAllGone(TimePoint now, std::vector<Event>& events);
-  void SetReading(bool reading);
 
   const Config config_;
   Poller& poller_;
@@ -86,10 +89,11 @@ class Workers {
   ProcessSet processes_;
   std::string round_cgroup_;  // from Spawn() to AllGone
   Start start_;
+  LogRound log_round_;
+  LogPlan log_plan_;
   TimePoint started_;
   std::set<int> held_;       // dead, but traced by a process that has not taken its end yet
   bool round_live_ = false;  // from Spawn() to AllGone
-  bool reading_ = false;     // the pipes are in the poller
 };
 
 }  // namespace ddprun
