@@ -47,8 +47,8 @@ Agent::Agent(Config config)
       host_(HostName()),
       console_(STDOUT_FILENO, STDERR_FILENO),
       workers_(MakeWorkersConfig(), poller_, console_),
-      signal_fd_(OpenSignalFd(
-          WithChildSignal(Union(config_.end_signals, config_.forwarded_signals)))),
+      signal_fd_(
+          OpenSignalFd(WithChildSignal(Union(config_.end_signals, config_.forwarded_signals)))),
       guard_fds_(config_.guard_pidfds.begin(), config_.guard_pidfds.end()) {}
 
 Agent::~Agent() = default;
