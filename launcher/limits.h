@@ -45,6 +45,9 @@ inline constexpr std::chrono::milliseconds kFoldWindow{200};
 inline constexpr std::size_t kFoldBytesMax = 4u << 20;
 inline constexpr std::size_t kFoldLinesMax = 4096;
 
+// What a worker can say while the agent does something else. With more, the pipes of a large node
+// would use up what its user may have in all (/proc/sys/fs/pipe-user-pages-soft).
+inline constexpr std::size_t kPipeBytes = 256u << 10;
 // Read from one pipe at a time, so that one talkative worker does not starve the loop.
 inline constexpr std::size_t kPipeReadBytes = 64u << 10;
 // Read from a dead worker's pipe: more than any pipe holds, and an end where a grandchild still
