@@ -68,6 +68,7 @@ class Agent {
   void Perform(const Effect& effect, TimePoint now);
   void WatchConsole();
   void Say(const std::string& sentence, TimePoint now);
+  void ShowEnd(const End& end, TimePoint now);
   void Close();
 
   Config config_;  // constant, but for the secret, which is forgotten

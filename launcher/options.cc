@@ -179,6 +179,7 @@ absl::StatusOr<Options> ReadValues(const Values& values, std::vector<std::string
   options.restarts = ReadRestartOptions(reader);
   options.stopping = ReadStopOptions(reader);
   options.logs = ReadLogOptions(reader);
+  options.verdict = ReadVerdictOptions(reader);
   options.run_id = reader.Text("--rdzv-id", "a name", "");
   if (options.run_id.find('/') != std::string::npos || options.run_id == "." ||
       options.run_id == "..") {
@@ -208,9 +209,13 @@ absl::StatusOr<Options> ReadValues(const Values& values, std::vector<std::string
 
 std::vector<FlagTopic> FlagTopics() {
   return {
-      {"workers", "Workers", kWorkerFlags},    {"rendezvous", "Where nodes meet", kRendezvousFlags},
-      {"restarts", "Restarts", kRestartFlags}, {"stopping", "Signals and stopping", kStopFlags},
-      {"logs", "Output and logs", kLogFlags},  {"security", "Who gets in", kSecurityFlags},
+      {"workers", "Workers", kWorkerFlags},
+      {"rendezvous", "Where nodes meet", kRendezvousFlags},
+      {"restarts", "Restarts", kRestartFlags},
+      {"stopping", "Signals and stopping", kStopFlags},
+      {"logs", "Output and logs", kLogFlags},
+      {"verdict", "The verdict", kVerdictFlags},
+      {"security", "Who gets in", kSecurityFlags},
   };
 }
 

@@ -15,6 +15,7 @@
 #include "launcher/options_logs.h"
 #include "launcher/options_restarts.h"
 #include "launcher/options_stopping.h"
+#include "launcher/options_verdict.h"
 #include "rendezvous/credentials.h"
 
 namespace ddprun {
@@ -40,6 +41,7 @@ struct Options {
   RestartOptions restarts;
   StopOptions stopping;
   LogOptions logs;
+  VerdictOptions verdict;
   SecurityOptions security;
   bool module = false;
   bool no_python = false;

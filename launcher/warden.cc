@@ -11,8 +11,8 @@
 
 #include "launcher/limits.h"
 #include "launcher/orphans.h"
-#include "launcher/signal_name.h"
 #include "launcher/temp_dir.h"
+#include "rendezvous/signal_name.h"
 
 namespace ddprun {
 namespace {

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/workers.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "launcher/core_file.h"
 #include "launcher/limits.h"
 #include "launcher/orphans.h"
 #include "launcher/worker_environ.h"
 #include "proto/failure_record.h"
+#include "rendezvous/first_cause.h"
 
 namespace ddprun {
 namespace {
@@ -48,6 +53,9 @@ void Workers::Spawn(const Start& start, TimePoint now, std::vector<Event>& event
                        .err = -1,
                        .signal_mask = config_.signal_mask};
   processes_.Clear();
+  stopped_.assign(static_cast<std::size_t>(config_.local_world_size), false);
+  was_failing_ = stopped_;
+  oom_watch_.Begin();
   round_live_ = true;
   for (int local_rank = 0; local_rank < config_.local_world_size; ++local_rank) {
     env.rank = start.rank_first + local_rank;
@@ -65,7 +73,7 @@ void Workers::Spawn(const Start& start, TimePoint now, std::vector<Event>& event
     if (processes_.outcome(index).has_value()) {
       events.push_back(MakeEnded(local_rank, now));
     } else {
-      poller_.Add(processes_.pidfd(index), {Source::kWorkerEnd, local_rank});
+      ends_.Add(processes_.pidfd(index), {Source::kWorkerEnd, local_rank});
     }
   }
   FinishIfAllGone(now, events);
@@ -86,11 +94,48 @@ void Workers::OnReady(const Ready& ready, TimePoint now, std::vector<Event>& eve
     log_mux_.Read(ready.worker, stream, now);  // a closed pipe leaves the poller by itself
     return;
   }
-  const auto index = static_cast<std::size_t>(ready.worker);
-  if (!processes_.ReapIfEnded(index)) return;
-  log_mux_.Drain(ready.worker, now);
-  events.push_back(MakeEnded(ready.worker, now));
+  TakeEnded(now, events);
+}
+
+void Workers::TakeEnded(TimePoint now, std::vector<Event>& events) {
+  bool any = true;
+  while (any) {
+    any = false;
+    for (const Ready& ready : ends_.Wait(TimePoint{})) {
+      const auto index = static_cast<std::size_t>(ready.worker);
+      std::optional<OomKill> oom;
+      const std::optional<Outcome> outcome = processes_.Look(index);
+      const auto* signaled = outcome.has_value() ? std::get_if<Signaled>(&*outcome) : nullptr;
+      if (signaled != nullptr && signaled->signal == SIGKILL && !stopped_[index]) {
+        oom = oom_watch_.Explain(processes_.pid(index));
+      }
+      if (!processes_.ReapIfEnded(index)) continue;
+      any = true;
+      log_mux_.Drain(ready.worker, now);
+      WorkerEnded ended = MakeEnded(ready.worker, now);
+      ended.oom = oom;
+      events.push_back(std::move(ended));
+    }
+  }
   FinishIfAllGone(now, events);
+}
+
+void Workers::Signal(int signal, TimePoint now, std::vector<Event>& events) {
+  if (!round_live_) return;
+  TakeEnded(now, events);
+  for (std::size_t i = 0; i < processes_.size(); ++i) {
+    if (processes_.outcome(i).has_value() || stopped_[i] || was_failing_[i]) continue;
+    was_failing_[i] = HasSaidThatItFailed(static_cast<int>(i));
+    stopped_[i] = !was_failing_[i];
+  }
+  processes_.SignalGroups(signal);
+}
+
+// A program that has failed may take long to end (Python's interpreter tears down what a peer is
+// waiting for), longer than its peers take to fail for want of it.
+bool Workers::HasSaidThatItFailed(int local_rank) const {
+  return access(ErrorFile(start_, local_rank).c_str(), F_OK) == 0 ||
+         EndsInTraceback(log_mux_.LastLinesOf(local_rank));
 }
 
 void Workers::FinishIfAllGone(TimePoint now, std::vector<Event>& events) {
@@ -168,9 +213,18 @@ WorkerEnded Workers::MakeEnded(int local_rank, TimePoint now) const {
   ended.pid = processes_.pid(index);
   ended.age = std::chrono::duration_cast<std::chrono::milliseconds>(now - started_);
   if (IsSuccess(ended.outcome)) return ended;
+  ended.stopped = stopped_[index];
   ended.last_lines = log_mux_.LastLinesOf(local_rank);
   // A worker without a record, or with one that nobody can read, has said nothing.
-  ended.message = ReadFailureRecord(ErrorFile(start_, local_rank)).value_or("");
+  FailureRecord record = ReadFailureRecord(ErrorFile(start_, local_rank)).value_or(FailureRecord{});
+  ended.message = std::move(record.message);
+  ended.traceback = std::move(record.traceback);
+  const auto* signaled = std::get_if<Signaled>(&ended.outcome);
+  // Ended by this agent on its way out: the code that a program which failed by itself has.
+  if (signaled != nullptr && was_failing_[index]) ended.outcome = Exited{1};
+  if (signaled != nullptr && signaled->core_dumped) {
+    ended.core_file = FindCoreOf(static_cast<pid_t>(ended.pid), signaled->signal);
+  }
   return ended;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "launcher/log_mux.h"
+#include "launcher/oom_watch.h"
 #include "launcher/poller.h"
 #include "launcher/process_set.h"
 #include "launcher/program.h"
@@ -40,7 +41,11 @@ class Workers {
   // None of the round's workers starts, for one reason.
   void FailToSpawn(const std::string& reason, std::vector<Event>& events);
 
-  void Signal(int signal) { processes_.SignalGroups(signal); }
+  // Whoever has ended before is told as such first: what ends now is this agent's doing.
+  void Signal(int signal, TimePoint now, std::vector<Event>& events);
+
+  // Readable when a worker has ended: Source::kWorkerEnd.
+  int ends_fd() const { return ends_.fd(); }
 
   // Something of worker `ready.worker` is ready. Ends are appended to `events`.
   void OnReady(const Ready& ready, TimePoint now, std::vector<Event>& events);
@@ -56,6 +61,8 @@ class Workers {
   std::string ErrorFile(const Start& start, int local_rank) const;
   std::string LogFolder(const Start& start, int local_rank) const;
   WorkerEnded MakeEnded(int local_rank, TimePoint now) const;
+  void TakeEnded(TimePoint now, std::vector<Event>& events);
+  bool HasSaidThatItFailed(int local_rank) const;
   void FinishIfAllGone(TimePoint now, std::vector<Event>& events);
   void SetReading(bool reading);
 
@@ -64,6 +71,14 @@ class Workers {
   Console& console_;
   LogMux log_mux_;
   ProcessSet processes_;
+  // Of the workers' pidfds alone. The kernel hands ready ones out in the order in which they became
+  // so, thus the dead in their order of dying.
+  Poller ends_;
+  // By local rank: this agent's signal reached it while it was well.
+  std::vector<bool> stopped_;
+  // Likewise: it had failed before that signal, and was only slow to end.
+  std::vector<bool> was_failing_;
+  OomWatch oom_watch_;
   Start start_;
   TimePoint started_;
   bool round_live_ = false;  // from Spawn() to AllGone
