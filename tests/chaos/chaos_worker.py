@@ -39,13 +39,14 @@ def wait_for_the_death_of(rank):
     deadline = time.monotonic() + MEETING_TIMEOUT_S
     while time.monotonic() < deadline:
         try:
-            state = pathlib.Path(f"/proc/{written.read_text()}/stat").read_text().rpartition(")")[2].split()[0]
+            process = pathlib.Path(f"/proc/{written.read_text()}")
+            state = (process / "stat").read_text().rpartition(")")[2].split()[0]
+            # The first thread may be dead while others have not yet come to their end.
+            if state in "ZX" and len(os.listdir(process / "task")) <= 1:
+                return
         except OSError:
             if written.exists():
                 return  # reaped
-            continue
-        if state in "ZX":
-            return
 
 
 def use_up_memory():
