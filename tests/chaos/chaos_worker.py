@@ -115,7 +115,9 @@ def connect(address):
 
 def meet(listener):
     """Where each rank listens: rank 0 collects and tells it."""
-    master = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
+    # torchrun's own store has that port.
+    taken = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    master = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]) + taken)
     port = listener.getsockname()[1]
     if RANK != 0:
         connection = connect(master)

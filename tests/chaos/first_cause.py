@@ -284,6 +284,35 @@ def run_out_of_memory(options, score, chance):
         cgroup.close()
 
 
+# ---- The same for torchrun, which says something at its end only, each node for itself
+
+
+def run_under_torchrun(options, seen, entry):
+    with tempfile.TemporaryDirectory(prefix="first-cause-") as name:
+        folder = pathlib.Path(name)
+        (folder / "plan.json").write_text(json.dumps([entry]))
+        (folder / "truth").mkdir()
+        env = dict(os.environ, CHAOS_PLAN=str(folder / "plan.json"), CHAOS_TRUTH=str(folder / "truth"), OMP_NUM_THREADS="1")
+        port = free_port()
+        nodes = []
+        for rank in range(2):
+            command = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", f"--node-rank={rank}"]
+            command += ["--master-addr=127.0.0.1", f"--master-port={port}", f"--nproc-per-node={WORKERS_PER_NODE}", WORKER]
+            with (folder / f"stderr.{rank}").open("w") as errors:
+                nodes.append(subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors))
+        wait_for_all(nodes, ROUND_TIMEOUT_S)
+        ranks = right_ranks(entry, folder / "truth", 0)
+        right = []
+        for rank in range(2):
+            text = (folder / f"stderr.{rank}").read_text()
+            named = re.search(r"Root Cause \(first observed failure\):.*?\n *rank *: (\d+) ", text, re.S)
+            right.append(named is not None and int(named.group(1)) in ranks)
+        its_node = entry["ranks"][0] // WORKERS_PER_NODE
+        seen["runs"] += 1
+        seen["right on the node of the failed rank"] += right[its_node]
+        seen["right on the other node"] += right[1 - its_node]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--injections", type=int, default=300)
@@ -291,10 +320,17 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--build", default=os.environ.get("DDPRUN_BUILD_DIR", str(HERE.parents[1] / "build")))
     parser.add_argument("--keep", help="a folder for what was said in rounds that were judged wrongly")
+    parser.add_argument("--torchrun", type=int, default=0, metavar="N", help="N runs of two nodes under torchrun instead")
     options = parser.parse_args()
     options.ddprun = str(pathlib.Path(options.build) / "bin" / "ddprun")
     options.token = os.urandom(32).hex()
     chance = random.Random(options.seed)
+    if options.torchrun:
+        seen = collections.Counter()
+        for entry in plan_of(options.torchrun, 2, chance):
+            run_under_torchrun(options, seen, {**entry, "step": max(1, entry["step"])})
+        print(", ".join(f"{what}: {count}" for what, count in seen.items()))
+        return 0
     score = Score()
     own = max(2, options.injections // 10)
     for index in range(own):
