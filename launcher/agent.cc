@@ -15,9 +15,11 @@
 #include "absl/strings/strip.h"
 #include "launcher/limits.h"
 #include "launcher/network.h"
+#include "launcher/signals.h"
 #include "launcher/temp_dir.h"
 #include "launcher/verdict_json.h"
 #include "launcher/whole_file.h"
+#include "launcher/worker_interface.h"
 #include "proto/version.h"
 #include "rendezvous/limits.h"
 
@@ -26,9 +28,13 @@ namespace {
 
 TimePoint Now() { return std::chrono::steady_clock::now(); }
 
-OwnedFd OpenSignalFd(sigset_t signals) {
-  sigaddset(&signals, SIGCHLD);
+OwnedFd OpenSignalFd(const sigset_t& signals) {
   return OwnedFd(signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC));
+}
+
+sigset_t WithChildSignal(sigset_t signals) {
+  sigaddset(&signals, SIGCHLD);
+  return signals;
 }
 
 }  // namespace
@@ -43,31 +49,34 @@ Agent::Agent(Config config)
       host_(HostName()),
       console_(STDOUT_FILENO, STDERR_FILENO),
       workers_(MakeWorkersConfig(), poller_, console_),
-      signal_fd_(OpenSignalFd(config_.end_signals)),
-      warden_fd_(config_.warden_pidfd) {}
+      signal_fd_(
+          OpenSignalFd(WithChildSignal(Union(config_.end_signals, config_.forwarded_signals)))),
+      guard_fds_(config_.guard_pidfds.begin(), config_.guard_pidfds.end()) {}
 
 Agent::~Agent() = default;
 
 Workers::Config Agent::MakeWorkersConfig() const {
   return {.program = config_.program,
           .local_world_size = config_.local_world_size,
-          .cpus = config_.cpus,
+          .places = config_.places,
           .role = config_.options.role,
           .host = host_,
           .temp_dir = config_.temp_dir,
-          .log_dir = config_.options.logs.log_dir,
+          .logs = config_.options.logs,
           .agent_socket = absl::StrCat(config_.temp_dir, "/agent.sock"),
-          .signal_mask = config_.worker_signal_mask};
+          .signal_mask = config_.worker_signal_mask,
+          .cgroup = config_.cgroup};
 }
 
 int Agent::Run() {
   poller_.Add(signal_fd_.get(), {Source::kSignal});
-  poller_.Add(warden_fd_.get(), {Source::kWarden});
+  for (const OwnedFd& guard : guard_fds_) poller_.Add(guard.get(), {Source::kWarden});
   poller_.Add(session_events_.fd(), {Source::kSession});
   poller_.Add(workers_.ends_fd(), {Source::kWorkerEnd});
+  poller_.Add(workers_.logs().notice_fd(), {Source::kLogNotice});
   const absl::Status status = Open();
   if (!status.ok()) {
-    ShowEnd(End{1, absl::StrCat("ddprun: ", status.message(), "\n"), std::nullopt}, Now());
+    ShowEnd(End{1, absl::StrCat("ddprun: ", status.message(), "\n"), std::nullopt});
     exit_code_ = 1;
   } else {
     Loop();
@@ -78,8 +87,7 @@ int Agent::Run() {
 
 absl::Status Agent::Open() {
   const std::string run_id = config_.options.run_id.empty() ? MakeRunId() : config_.options.run_id;
-  absl::StatusOr<Meeting> meeting =
-      OpenMeeting(config_.options, config_.security, config_.temp_dir, run_id);
+  absl::StatusOr<Meeting> meeting = OpenMeeting(config_.options, config_.security, run_id);
   if (!meeting.ok()) return meeting.status();
   meeting_ = *std::move(meeting);
   const std::optional<int>& port = config_.options.master_port;
@@ -95,9 +103,12 @@ absl::Status Agent::Open() {
                         .service = meeting_.name,
                         .hosts_service = meeting_.server != nullptr,
                         .join_timeout = config_.options.join_timeout,
-                        .term_timeout = config_.options.stopping.term_timeout};
+                        .shutdown_timeout = config_.options.stopping.shutdown_timeout,
+                        .restart_timeout = config_.options.stopping.restart_timeout};
   config_.security.Forget();
-  channel_ = MakeServiceChannel(meeting_.target, config_.credentials, meeting_.host);
+  if (meeting_.server == nullptr) {
+    channel_ = MakeServiceChannel(meeting_.target, config_.credentials, meeting_.host);
+  }
   join_deadline_ = Now() + config_.options.join_timeout;
   TryJoin(Now());
   return absl::OkStatus();
@@ -119,6 +130,15 @@ absl::StatusOr<int> Agent::WorkerPort() const {
   // Free at another address than the service's, it would still confuse whoever looks at it.
   if (port.ok() && *port == meeting_.port) port = FindFreePort(address_);
   return port;
+}
+
+std::vector<std::string> Agent::NetworkVariables(const Start& start) const {
+  // The workers of one node find each other by themselves, and programs that join several runs of
+  // one node each have networks of their own.
+  if (start.node_count == 1) return {};
+  const std::optional<WorkerInterface> interface = InterfaceOf(address_);
+  if (!interface.has_value()) return {};
+  return InterfaceVariables(*interface, ReadVariable, NcclConfNamesInterfaces(ReadVariable));
 }
 
 void Agent::TryJoin(TimePoint now) {
@@ -160,9 +180,13 @@ void Agent::TryJoin(TimePoint now) {
   join.join_timeout = remaining;
   join.last_call = options.last_call;
   join.lease = options.lease;
-  session_ = SessionClient::Open(channel_, std::move(join), remaining, [this](SessionEvent event) {
+  join.stop_timeout = StopTimeout(options.stopping);
+  SessionClient::Handler handler = [this](SessionEvent event) {
     session_events_.Post(std::move(event));
-  });
+  };
+  session_ = meeting_.server != nullptr
+                 ? meeting_.server->OpenSession(join, std::move(handler))
+                 : SessionClient::Open(channel_, std::move(join), remaining, std::move(handler));
 }
 
 absl::Status Agent::ServeStore(const Start& start) {
@@ -188,11 +212,11 @@ void Agent::Loop() {
     TimePoint now = Now();
     Process(now);
     if (exit_code_.has_value()) return;
-    workers_.UpdateBackpressure(now);
+    console_.Pump();
     WatchConsole();
     std::optional<TimePoint> deadline;
     for (const std::optional<TimePoint>& candidate :
-         {NextDeadline(state_), console_.NextDeadline(now), join_retry_, heartbeat_due_}) {
+         {NextDeadline(state_), workers_.logs().NextDeadline(), join_retry_, heartbeat_due_}) {
       if (candidate.has_value() && (!deadline.has_value() || *candidate < *deadline))
         deadline = candidate;
     }
@@ -200,6 +224,7 @@ void Agent::Loop() {
     now = Now();
     for (const Ready& one : ready) HandleReady(one, now);
     if (join_retry_.has_value() && *join_retry_ <= now) TryJoin(now);
+    workers_.logs().OnDeadline(now);
     BeatIfDue(now);
     const std::optional<TimePoint> due = NextDeadline(state_);
     if (due.has_value() && *due <= now) events_.push_back(DeadlinePassed{});
@@ -211,9 +236,9 @@ void Agent::HandleReady(const Ready& ready, TimePoint now) {
     case Source::kSession:
       return HandleSession(now);
     case Source::kSignal:
-      return HandleSignals();
+      return HandleSignals(now);
     case Source::kWarden:
-      poller_.Remove(warden_fd_.get());
+      for (const OwnedFd& guard : guard_fds_) poller_.Remove(guard.get());
       events_.push_back(WardenLost{});
       return;
     case Source::kWorkerEnd:
@@ -222,17 +247,22 @@ void Agent::HandleReady(const Ready& ready, TimePoint now) {
       return workers_.OnReady(ready, now, events_);
     case Source::kConsoleOut:
     case Source::kConsoleErr:
-      return console_.Pump(now);
+      return;  // each turn of the loop writes what it can
+    case Source::kLogNotice:
+      return workers_.logs().ShowNotices();
   }
 }
 
-void Agent::HandleSignals() {
+void Agent::HandleSignals(TimePoint now) {
   signalfd_siginfo info;
   while (read(signal_fd_.get(), &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) {
-    if (info.ssi_signo == SIGCHLD) {
-      workers_.ReapOrphansOfWorkers();
+    const int number = static_cast<int>(info.ssi_signo);
+    if (number == SIGCHLD) {
+      workers_.OnChildEnded(now, events_);
+    } else if (sigismember(&config_.forwarded_signals, number) == 1) {
+      workers_.Forward(number);
     } else {
-      events_.push_back(SignalReceived{static_cast<int>(info.ssi_signo)});
+      events_.push_back(SignalReceived{number});
     }
   }
 }
@@ -296,7 +326,7 @@ void Agent::Perform(const Effect& effect, TimePoint now) {
   if (const auto* spawn = std::get_if<SpawnRound>(&effect)) {
     const absl::Status status = ServeStore(spawn->start);
     if (status.ok()) {
-      workers_.Spawn(spawn->start, now, events_);
+      workers_.Spawn(spawn->start, NetworkVariables(spawn->start), now, events_);
     } else {
       workers_.FailToSpawn(std::string(status.message()), events_);
     }
@@ -304,27 +334,30 @@ void Agent::Perform(const Effect& effect, TimePoint now) {
     workers_.Signal(SIGTERM, now, events_);
     workers_.Signal(SIGCONT, now, events_);  // one that is stopped could not act on it
   } else if (std::holds_alternative<KillWorkers>(effect)) {
-    workers_.Signal(SIGKILL, now, events_);
+    workers_.Kill(now, events_);
   } else if (const auto* send = std::get_if<SendReport>(&effect)) {
     if (session_ != nullptr) session_->Send(send->report);
   } else if (const auto* stopped = std::get_if<ReportStopped>(&effect)) {
     // Without a free port (there always is one) rank 0 would fail to listen, and say so.
     session_->Send(NodeStopped{stopped->round, WorkerPort().value_or(0), stopped->ends});
+  } else if (std::holds_alternative<ReportStuck>(effect)) {
+    workers_.ReportStuck();
   } else if (const auto* note = std::get_if<PrintNote>(&effect)) {
-    Say(note->text, now);
+    Say(note->text);
   } else if (const auto* end = std::get_if<End>(&effect)) {
-    ShowEnd(*end, now);
+    workers_.logs().ShowAll();  // what was said before a death comes before the verdict
+    ShowEnd(*end);
     exit_code_ = end->exit_code;
   }
 }
 
 // ---- The console and the end
 
-void Agent::Say(const std::string& sentence, TimePoint now) {
-  console_.WriteLine(OutputStream::kErr, absl::StrCat("ddprun: ", sentence), now);
+void Agent::Say(const std::string& sentence) {
+  console_.WriteLine(OutputStream::kErr, absl::StrCat("ddprun: ", sentence));
 }
 
-void Agent::ShowEnd(const End& end, TimePoint now) {
+void Agent::ShowEnd(const End& end) {
   const VerdictOptions& options = config_.options.verdict;
   std::string text = end.text;
   if (options.form == VerdictForm::kJson || !options.file.empty()) {
@@ -338,11 +371,11 @@ void Agent::ShowEnd(const End& end, TimePoint now) {
     if (options.form == VerdictForm::kJson && !text.empty()) text = json;
     if (!options.file.empty()) {
       const absl::Status status = WriteWholeFile(options.file, json + "\n");
-      if (!status.ok()) Say(std::string(status.message()), now);
+      if (!status.ok()) Say(std::string(status.message()));
     }
   }
   for (absl::string_view line : absl::StrSplit(absl::StripSuffix(text, "\n"), '\n')) {
-    if (!text.empty()) console_.WriteLine(OutputStream::kErr, std::string(line), now);
+    if (!text.empty()) console_.WriteLine(OutputStream::kErr, std::string(line));
   }
 }
 
@@ -359,7 +392,7 @@ void Agent::WatchConsole() {
 }
 
 void Agent::Close() {
-  console_.Flush(kConsoleFlushTimeout);
+  console_.Pump();
   session_.reset();
   store_proxy_.reset();
   channel_.reset();
@@ -367,6 +400,10 @@ void Agent::Close() {
     if (!meeting_.name.empty()) meeting_.server->WaitUntilDrained(kFinishTimeout);
     meeting_.server.reset();
   }
+  // Last of all: a slow reader or disk keeps no other node waiting.
+  workers_.logs().FinishFiles();
+  const OwnedFd impatience = OpenSignalFd(config_.end_signals);
+  console_.Flush(kConsoleStallTimeout, kConsoleFlushTimeout, impatience.get());
   RemoveTempDir(config_.temp_dir);
 }
 

@@ -4,29 +4,60 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 
 namespace ddprun {
 
 // A longer line is shown in pieces: a worker that never ends its line must not fill the agent's
 // memory.
-inline constexpr std::size_t kLineBytesMax = 64u << 10;
-// What waits for a slow console. Beyond it the workers' pipes are not read, so that nothing is
-// lost.
+inline constexpr std::size_t kLineBytesMax = 1u << 20;
+// What waits for a slow console: in memory, then in a temporary file that lasts a pager's reader or
+// a slow `| gzip` for long, then not at all. The workers are never held up.
 inline constexpr std::size_t kConsoleBufferBytesMax = 4u << 20;
-// A console that takes nothing for this long (a paused pager, Ctrl-S) no longer holds the workers
-// up.
-inline constexpr std::chrono::seconds kConsoleStallTimeout{5};
-// How long the end of a run waits for the console to take the last lines.
-inline constexpr std::chrono::seconds kConsoleFlushTimeout{2};
+inline constexpr std::uint64_t kConsoleSpillBytesMax = 1u << 30;
+// Beyond both, for the agent's own words.
+inline constexpr std::size_t kConsoleReserveBytes = 1u << 20;
+// Written to the console at once where so much comes in one turn of the loop.
+inline constexpr std::size_t kConsoleBatchBytes = 64u << 10;
+// The end of a run waits for the console's reader as long as it takes something at least this
+// often,
+inline constexpr std::chrono::seconds kConsoleStallTimeout{3};
+// but not for ever. A signal ends it, too.
+inline constexpr std::chrono::minutes kConsoleFlushTimeout{10};
+
+// What waits for a disk that is slow or full, of all log files of a node together.
+inline constexpr std::size_t kLogQueueBytesMax = 64u << 20;
+inline constexpr std::chrono::seconds kLogRetryInterval{1};
+// A disk that does not answer in this time is not waited for when a round starts: below the lease.
+inline constexpr std::chrono::seconds kLogOpenTimeout{2};
+// The end of a run waits for a disk that writes nothing for this long,
+inline constexpr std::chrono::seconds kLogStallTimeout{3};
+// and for one that is slow.
+inline constexpr std::chrono::minutes kLogFlushTimeout{2};
+inline constexpr std::uint64_t kLogRotateBytesMin = 1u << 10;
+inline constexpr std::uint64_t kLogRotateBytesMax = std::uint64_t{1} << 50;
+inline constexpr int kLogRotateFilesMax = 1'000'000;
+inline constexpr std::size_t kLinePrefixBytesMax = 256;
+
+// How long a line waits for its like from other workers: longer than they differ in saying it after
+// a collective, too short to be noticed.
+inline constexpr std::chrono::milliseconds kFoldWindow{200};
+inline constexpr std::size_t kFoldBytesMax = 4u << 20;
+inline constexpr std::size_t kFoldLinesMax = 4096;
+
 // Read from one pipe at a time, so that one talkative worker does not starve the loop.
 inline constexpr std::size_t kPipeReadBytes = 64u << 10;
 // Read from a dead worker's pipe: more than any pipe holds, and an end where a grandchild still
 // writes.
 inline constexpr std::size_t kPipeDrainBytesMax = 2u << 20;
 
-inline constexpr std::chrono::seconds kTermTimeoutDefault{10};
+// torchrun's: what has the time to write a checkpoint there has it here.
+inline constexpr std::chrono::seconds kTermTimeoutDefault{30};
+inline constexpr std::chrono::hours kTermTimeoutMax{24};
 // What SIGKILL does not end in this time hangs in the kernel.
 inline constexpr std::chrono::seconds kKillTimeout{10};
+// Of a process that hangs in the kernel: what is deeper is the same for all.
+inline constexpr int kKernelStackLinesMax = 12;
 // A person who waits this long wants to know for what; a quick start stays silent.
 inline constexpr std::chrono::seconds kNoticeDelay{1};
 // Between telling the service that this node goes and its verdict.
@@ -44,8 +75,19 @@ inline constexpr std::size_t kKernelLogRecordBytes = 8192;
 inline constexpr int kKernelLogRecordsMax = 10'000;
 // Of a traceback and of several lines that a worker said, on the screen; JSON has all.
 inline constexpr std::size_t kShownLinesMax = 24;
+// How long an agent whose warden or keeper was killed has to end by itself, which it does at once.
+inline constexpr std::chrono::milliseconds kGuardTimeout{400};
 // For killing and reaping what workers left behind.
 inline constexpr std::chrono::seconds kSweepTimeout{5};
+// The same by the guards of an agent that has ended by itself, and has named what it could not end.
+inline constexpr std::chrono::seconds kLastSweepTimeout{1};
+
+// A machine has far fewer; a list of them must not grow without end.
+inline constexpr int kGpusMax = 1024;
+// A configuration file of NCCL's is a few lines; of a longer one the rest is not looked at.
+inline constexpr std::size_t kNcclConfBytesMax = 64u << 10;
+// Numbers of CPUs are below this: the kernel's own largest configuration has 8192.
+inline constexpr int kCpusMax = 1 << 16;
 
 // Of `ddprun status`, as a probe would have it.
 inline constexpr std::chrono::seconds kStatusTimeoutDefault{5};

@@ -76,6 +76,22 @@ std::string HelpText() {
   return text;
 }
 
+// What torchrun reads beside PET_*: after that, before the default.
+constexpr struct {
+  const char* flag;
+  const char* variable;
+} kOtherVariables[] = {
+    {"--signals-to-handle", "TORCHELASTIC_SIGNALS_TO_HANDLE"},
+    {"--shutdown-timeout", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"},
+};
+
+void ReadOtherVariables(const GetVariable& get_variable, Values& values) {
+  for (const auto& [flag, variable] : kOtherVariables) {
+    std::optional<std::string> text = get_variable(variable);
+    if (text.has_value()) values.try_emplace(flag, Value{*std::move(text), variable});
+  }
+}
+
 absl::Status Invalid(const std::string& sentence) { return absl::InvalidArgumentError(sentence); }
 
 void ReadNodes(Reader& reader, Options& options) {
@@ -176,6 +192,7 @@ absl::StatusOr<Options> ReadValues(const Values& values, std::vector<std::string
     options.master_addr = reader.Text("--master-addr", "an address", "");
   options.master_port = reader.Integer("--master-port", 1, 65535);
   options.standalone = reader.Switch("--standalone");
+  options.affinity = ReadAffinityOptions(reader);
   options.restarts = ReadRestartOptions(reader);
   options.stopping = ReadStopOptions(reader);
   options.logs = ReadLogOptions(reader);
@@ -210,6 +227,7 @@ absl::StatusOr<Options> ReadValues(const Values& values, std::vector<std::string
 std::vector<FlagTopic> FlagTopics() {
   return {
       {"workers", "Workers", kWorkerFlags},
+      {"affinity", "CPUs and GPUs of the workers", kAffinityFlags},
       {"rendezvous", "Where nodes meet", kRendezvousFlags},
       {"restarts", "Restarts", kRestartFlags},
       {"stopping", "Signals and stopping", kStopFlags},
@@ -227,6 +245,7 @@ absl::StatusOr<std::variant<Options, ShowText>> ParseOptions(
     const std::vector<std::string>& arguments, const GetVariable& get_variable) {
   absl::StatusOr<ParsedFlags> flags = ParseFlags(AllFlags(), arguments, get_variable);
   if (!flags.ok()) return Invalid(absl::StrCat(flags.status().message(), "; see ddprun --help"));
+  AddLogVariables(get_variable, flags->values);
   if (flags->help) return ShowText{HelpText()};
   if (flags->version) return ShowText{absl::StrCat("ddprun ", kSoftwareVersion, "\n")};
 
@@ -236,6 +255,7 @@ absl::StatusOr<std::variant<Options, ShowText>> ParseOptions(
   } else if (!program.empty() && program.front().size() > 1 && program.front()[0] == '-') {
     return Invalid(absl::StrCat("unknown flag ", program.front(), "; see ddprun --help"));
   }
+  ReadOtherVariables(get_variable, flags->values);
   absl::StatusOr<Options> options = ReadValues(flags->values, std::move(program));
   if (!options.ok()) return options.status();
   return *std::move(options);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "launcher/outcome.h"
+#include "launcher/topology.h"
 #include "rendezvous/owned_fd.h"
 
 namespace ddprun {
@@ -22,7 +23,10 @@ struct SpawnRequest {
   std::vector<std::string> environ;  // NAME=VALUE
   int out = -1;
   int err = -1;
-  sigset_t signal_mask;  // the worker starts with it
+  CpuSet cpus;                    // it is bound to them; empty: as this process
+  std::vector<int> memory_nodes;  // and to these
+  sigset_t signal_mask;           // the worker starts with it
+  int cgroup = -1;                // a folder: it starts in there, where the kernel allows it
 };
 
 // The calling thread must live as long as the agent: the kernel binds the parent-death signal to
@@ -56,6 +60,8 @@ class ProcessSet {
   // To the process group of every process that is not reaped: its number cannot have been given to
   // another one.
   void SignalGroups(int signal);
+  // To those processes alone.
+  void SignalProcesses(int signal);
 
  private:
   struct Process {

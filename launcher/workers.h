@@ -4,11 +4,16 @@
 #pragma once
 
 #include <csignal>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "launcher/cgroup.h"
 #include "launcher/log_mux.h"
+#include "launcher/log_plan.h"
 #include "launcher/oom_watch.h"
+#include "launcher/options_logs.h"
+#include "launcher/placement.h"
 #include "launcher/poller.h"
 #include "launcher/process_set.h"
 #include "launcher/program.h"
@@ -22,21 +27,26 @@ class Workers {
   struct Config {
     Program program;
     int local_world_size = 1;
-    int cpus = 1;
+    std::vector<Place> places;  // by local rank
     std::string role;
     std::string host;
     std::string temp_dir;
-    std::string log_dir;       // empty: no files
-    std::string agent_socket;  // empty: no store for the workers
-    sigset_t signal_mask;      // the workers start with it
+    LogOptions logs;
+    std::string agent_socket;           // empty: no store for the workers
+    sigset_t signal_mask;               // the workers start with it
+    const RunCgroup* cgroup = nullptr;  // that the rounds' own are made in
   };
 
   Workers(Config config, Poller& poller, Console& console)
-      : config_(std::move(config)), poller_(poller), console_(console), log_mux_(console) {}
+      : config_(std::move(config)),
+        poller_(poller),
+        console_(console),
+        log_mux_(console, config_.logs.fold) {}
 
-  // Starts the round's workers. What comes of it at once (a program that cannot be started) is
-  // appended to `events`.
-  void Spawn(const Start& start, TimePoint now, std::vector<Event>& events);
+  // Starts the round's workers; `network` are variables for them, NAME=VALUE. What comes of it at
+  // once (a program that cannot be started) is appended to `events`.
+  void Spawn(const Start& start, const std::vector<std::string>& network, TimePoint now,
+             std::vector<Event>& events);
 
   // None of the round's workers starts, for one reason.
   void FailToSpawn(const std::string& reason, std::vector<Event>& events);
@@ -47,30 +57,44 @@ class Workers {
   // Readable when a worker has ended: Source::kWorkerEnd.
   int ends_fd() const { return ends_.fd(); }
 
+  // To each worker alone and not to its group: a helper of its own (a data loader's process, a
+  // shell's child) has no handler for it and would be ended by it.
+  void Forward(int signal) { processes_.SignalProcesses(signal); }
+
+  // SIGKILL to all, and to whatever else is in the round's cgroup.
+  void Kill(TimePoint now, std::vector<Event>& events);
+
+  // The folder of the round's cgroup, in which all of its processes are; empty: there is none.
+  const std::string& cgroup() const { return round_cgroup_; }
+
   // Something of worker `ready.worker` is ready. Ends are appended to `events`.
   void OnReady(const Ready& ready, TimePoint now, std::vector<Event>& events);
 
-  // SIGCHLD: an orphan of a worker may have ended.
-  void ReapOrphansOfWorkers();
+  // SIGCHLD: an orphan of a worker may have ended, or a debugger let go of a dead worker.
+  void OnChildEnded(TimePoint now, std::vector<Event>& events);
 
-  // Reads pipes only while the console keeps up.
-  void UpdateBackpressure(TimePoint now);
+  // SIGKILL was long ago: says which workers are still there, and why.
+  void ReportStuck();
+
+  // The workers' output, for what it is to be shown at a time and in order.
+  LogMux& logs() { return log_mux_; }
 
  private:
-  std::vector<LogMux::Worker> LogWorkers(const Start& start) const;
-  std::string ErrorFile(const Start& start, int local_rank) const;
-  std::string LogFolder(const Start& start, int local_rank) const;
+  absl::Status StartLogs(std::vector<LogMux::WriteEnds>& write_ends);
+  std::string ErrorFile(int local_rank) const;
   WorkerEnded MakeEnded(int local_rank, TimePoint now) const;
   void TakeEnded(TimePoint now, std::vector<Event>& events);
+  bool ReapWorker(int local_rank, TimePoint now, std::vector<Event>& events);
   bool HasSaidThatItFailed(int local_rank) const;
+  void SayStuck(pid_t pid, std::chrono::seconds after_kill);
   void FinishIfAllGone(TimePoint now, std::vector<Event>& events);
-  void SetReading(bool reading);
 
   const Config config_;
   Poller& poller_;
   Console& console_;
   LogMux log_mux_;
   ProcessSet processes_;
+  std::string round_cgroup_;  // from Spawn() to AllGone
   // Of the workers' pidfds alone. The kernel hands ready ones out in the order in which they became
   // so, thus the dead in their order of dying.
   Poller ends_;
@@ -80,9 +104,11 @@ class Workers {
   std::vector<bool> was_failing_;
   OomWatch oom_watch_;
   Start start_;
+  LogRound log_round_;
+  LogPlan log_plan_;
   TimePoint started_;
+  std::set<int> held_;       // dead, but traced by a process that has not taken its end yet
   bool round_live_ = false;  // from Spawn() to AllGone
-  bool reading_ = false;     // the pipes are in the poller
 };
 
 }  // namespace ddprun

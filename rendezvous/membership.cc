@@ -20,6 +20,15 @@ std::chrono::milliseconds Until(TimePoint deadline, TimePoint now) {
                   std::chrono::duration_cast<std::chrono::milliseconds>(deadline - now));
 }
 
+// The nodes of a round wait for the one that may take longest.
+Duration StopTimeoutOf(const RunState& state) {
+  Duration longest = kStopTimeout;
+  for (const auto& entry : state.members) {
+    longest = std::max<Duration>(longest, entry.second.join.stop_timeout);
+  }
+  return longest;
+}
+
 bool MayRestart(const RunState& state) {
   return state.may_restart && state.rules && state.restart_count < state.rules->restarts_max;
 }
@@ -325,7 +334,8 @@ void Stepper::Resume(LinkId link, Member& member) {
     return;
   }
   if (member.phase == MemberPhase::kRunning) Send(link, StartOf(member));
-  if (member.phase == MemberPhase::kStopping) Send(link, Stop{state_.round, *state_.cause});
+  if (member.phase == MemberPhase::kStopping)
+    Send(link, Stop{state_.round, *state_.cause, !MayRestart(state_)});
   SealIfReady();
   TellWaiting(&member);
 }
@@ -531,14 +541,14 @@ void Stepper::Seal(std::vector<Member*> chosen) {
 
 void Stepper::Break(Failure cause) {
   state_.phase = RunPhase::kBroken;
-  state_.deadline = now_ + kStopTimeout;
+  state_.deadline = now_ + StopTimeoutOf(state_);
   state_.broke = now_;
   state_.words_sent.reset();
   for (auto& entry : state_.members) {
     Member& member = entry.second;
     if (!IsInRound(member)) continue;
     SetPhase(member, MemberPhase::kStopping);
-    SendTo(member, Stop{state_.round, cause});
+    SendTo(member, Stop{state_.round, cause, !MayRestart(state_)});
   }
   state_.cause = std::move(cause);
   AdvanceIfStopped();
@@ -548,7 +558,8 @@ void Stepper::Break(Failure cause) {
 // The cause is another than was told when the round broke: all who were told are told again.
 void Stepper::Correct(Failure cause) {
   for (const auto& entry : state_.members) {
-    if (IsInRound(entry.second)) SendTo(entry.second, Stop{state_.round, cause});
+    if (IsInRound(entry.second))
+      SendTo(entry.second, Stop{state_.round, cause, !MayRestart(state_)});
   }
   state_.cause = std::move(cause);
 }

@@ -224,8 +224,10 @@ def wait_until_running(pid):
     deadline = time.monotonic() + ROUND_TIMEOUT_S
     while time.monotonic() < deadline:
         with contextlib.suppress(OSError):
-            agent = (children_of(pid) or [0])[0]
-            if agent and len(workers := children_of(agent)) == WORKERS_PER_NODE:
+            agent = pid
+            while len(workers := children_of(agent)) == 1:  # the agent's guards
+                agent = workers[0]
+            if len(workers) == WORKERS_PER_NODE:
                 # Beside the standard three: two connections of the ring, its listener, and one to rank 0.
                 if all(len(os.listdir(f"/proc/{worker}/fd")) >= 7 for worker in workers):
                     return agent

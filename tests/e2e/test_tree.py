@@ -21,6 +21,11 @@ CORES = (
     "rendezvous/store_hub",
     "rendezvous/store_folder",
     "launcher/supervisor",
+    "launcher/line_folder",
+    "launcher/line_splitter",
+    "launcher/log_plan",
+    "launcher/log_rotation",
+    "launcher/log_specs",
 )
 IMPURE = re.compile(
     r'#include\s*[<"](grpc|google/|torch/|ATen/|c10/|spdlog|thread|mutex|condition_variable|atomic|random|fstream|'
