@@ -72,6 +72,12 @@ inline constexpr std::chrono::milliseconds kSignalEchoTime{500};
 inline constexpr std::chrono::milliseconds kResolveRetryInterval{500};
 // How long a warden whose agent was killed tries to tell the service, before it ends.
 inline constexpr std::chrono::seconds kLossReportTimeout{3};
+// A record of the kernel's log (the kernel's own limit), and how many are looked at when a worker
+// was killed: a log that is flooded must not hold the agent up.
+inline constexpr std::size_t kKernelLogRecordBytes = 8192;
+inline constexpr int kKernelLogRecordsMax = 10'000;
+// Of a traceback and of several lines that a worker said, on the screen; JSON has all.
+inline constexpr std::size_t kShownLinesMax = 24;
 // How long an agent whose warden or keeper was killed has to end by itself, which it does at once.
 inline constexpr std::chrono::milliseconds kGuardTimeout{400};
 // For killing and reaping what workers left behind.

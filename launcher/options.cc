@@ -223,6 +223,7 @@ absl::StatusOr<Options> ReadValues(const Values& values, std::vector<std::string
   options.restarts = ReadRestartOptions(reader);
   options.stopping = ReadStopOptions(reader);
   options.logs = ReadLogOptions(reader);
+  options.verdict = ReadVerdictOptions(reader);
   ReadRunId(reader, options);
   options.endpoint = reader.Endpoint("--rdzv-endpoint", kEndpointPortDefault);
   CheckBackend(reader);
@@ -254,6 +255,7 @@ std::vector<FlagTopic> FlagTopics() {
       {"restarts", "Restarts", kRestartFlags},
       {"stopping", "Signals and stopping", kStopFlags},
       {"logs", "Output and logs", kLogFlags},
+      {"verdict", "The verdict", kVerdictFlags},
       {"security", "Who gets in", kSecurityFlags},
       {"torchrun", "For torchrun's sake", kTorchrunFlags},
       {"settings", "Settings in files, dry run, completion, manual", kSettingsFlags},

@@ -18,6 +18,7 @@
 #include "launcher/options_restarts.h"
 #include "launcher/options_stopping.h"
 #include "launcher/options_torchrun.h"
+#include "launcher/options_verdict.h"
 #include "launcher/settings.h"
 #include "rendezvous/credentials.h"
 
@@ -46,6 +47,7 @@ struct Options {
   RestartOptions restarts;
   StopOptions stopping;
   LogOptions logs;
+  VerdictOptions verdict;
   SecurityOptions security;
   TorchrunOptions torchrun;
   bool module = false;

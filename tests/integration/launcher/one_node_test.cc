@@ -55,7 +55,8 @@ TEST_F(DdprunTest, TheFirstFailingWorkersCodeWinsAndTheOthersAreStoppedAtOnce) {
   EXPECT_LT(run->duration(), std::chrono::seconds(8));
   EXPECT_THAT(run->err(), HasSubstr("rank 1 (local rank 1 on host"));
   EXPECT_THAT(run->err(), HasSubstr("exited with code 5"));
-  EXPECT_THAT(run->err(), HasSubstr("  last lines of rank 1:\n    last words\n  exit code: 5\n"));
+  EXPECT_THAT(run->err(), HasSubstr("  last lines of rank 1:\n    last words\n  the others:\n    "
+                                    "ranks 0, 2 were stopped by ddprun\n  exit code: 5\n"));
 }
 
 TEST_F(DdprunTest, AWorkerThatIgnoresSigtermIsKilledAfterTheGrace) {
