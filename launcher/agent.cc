@@ -17,6 +17,8 @@
 #include "launcher/network.h"
 #include "launcher/signals.h"
 #include "launcher/temp_dir.h"
+#include "launcher/verdict_json.h"
+#include "launcher/whole_file.h"
 #include "launcher/worker_interface.h"
 #include "proto/version.h"
 #include "rendezvous/limits.h"
@@ -70,10 +72,11 @@ int Agent::Run() {
   poller_.Add(signal_fd_.get(), {Source::kSignal});
   for (const OwnedFd& guard : guard_fds_) poller_.Add(guard.get(), {Source::kWarden});
   poller_.Add(session_events_.fd(), {Source::kSession});
+  poller_.Add(workers_.ends_fd(), {Source::kWorkerEnd});
   poller_.Add(workers_.logs().notice_fd(), {Source::kLogNotice});
   const absl::Status status = Open();
   if (!status.ok()) {
-    Say(std::string(status.message()));
+    ShowEnd(End{1, absl::StrCat("ddprun: ", status.message(), "\n"), std::nullopt});
     exit_code_ = 1;
   } else {
     Loop();
@@ -341,24 +344,22 @@ void Agent::Perform(const Effect& effect, TimePoint now) {
       workers_.FailToSpawn(std::string(status.message()), events_);
     }
   } else if (std::holds_alternative<TerminateWorkers>(effect)) {
-    workers_.Signal(SIGTERM);
-    workers_.Signal(SIGCONT);  // one that is stopped could not act on it
+    workers_.Signal(SIGTERM, now, events_);
+    workers_.Signal(SIGCONT, now, events_);  // one that is stopped could not act on it
   } else if (std::holds_alternative<KillWorkers>(effect)) {
-    workers_.Kill();
+    workers_.Kill(now, events_);
   } else if (const auto* send = std::get_if<SendReport>(&effect)) {
     if (session_ != nullptr) session_->Send(send->report);
   } else if (const auto* stopped = std::get_if<ReportStopped>(&effect)) {
     // Without a free port (there always is one) rank 0 would fail to listen, and say so.
-    session_->Send(NodeStopped{stopped->round, WorkerPort().value_or(0)});
+    session_->Send(NodeStopped{stopped->round, WorkerPort().value_or(0), stopped->ends});
   } else if (std::holds_alternative<ReportStuck>(effect)) {
     workers_.ReportStuck();
   } else if (const auto* note = std::get_if<PrintNote>(&effect)) {
     Say(note->text);
   } else if (const auto* end = std::get_if<End>(&effect)) {
     workers_.logs().ShowAll();  // what was said before a death comes before the verdict
-    for (absl::string_view line : absl::StrSplit(absl::StripSuffix(end->text, "\n"), '\n')) {
-      if (!end->text.empty()) console_.WriteLine(OutputStream::kErr, std::string(line));
-    }
+    ShowEnd(*end);
     exit_code_ = end->exit_code;
     observer_.OnEnd(end->exit_code);
   }
@@ -368,6 +369,28 @@ void Agent::Perform(const Effect& effect, TimePoint now) {
 
 void Agent::Say(const std::string& sentence) {
   console_.WriteLine(OutputStream::kErr, absl::StrCat("ddprun: ", sentence));
+}
+
+void Agent::ShowEnd(const End& end) {
+  const VerdictOptions& options = config_.options.verdict;
+  std::string text = end.text;
+  if (options.form == VerdictForm::kJson || !options.file.empty()) {
+    const RunEnd whole{
+        .run_id = state_.round.has_value() ? state_.round->run_id : config_.options.run_id,
+        .host = host_,
+        .exit_code = end.exit_code,
+        .text = end.text,
+        .verdict = end.verdict};
+    const std::string json = VerdictJson(whole);
+    if (options.form == VerdictForm::kJson && !text.empty()) text = json;
+    if (!options.file.empty()) {
+      const absl::Status status = WriteWholeFile(options.file, json + "\n");
+      if (!status.ok()) Say(std::string(status.message()));
+    }
+  }
+  for (absl::string_view line : absl::StrSplit(absl::StripSuffix(text, "\n"), '\n')) {
+    if (!text.empty()) console_.WriteLine(OutputStream::kErr, std::string(line));
+  }
 }
 
 void Agent::WatchConsole() {

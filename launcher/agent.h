@@ -73,6 +73,7 @@ class Agent {
   void Perform(const Effect& effect, TimePoint now);
   void WatchConsole();
   void Say(const std::string& sentence);
+  void ShowEnd(const End& end);
   void Close();
 
   Config config_;  // constant, but for the secret, which is forgotten

@@ -4,8 +4,8 @@
 #include <type_traits>
 #include <utility>
 
-#include "launcher/signal_name.h"
 #include "rendezvous/overloaded.h"
+#include "rendezvous/signal_name.h"
 
 namespace ddprun {
 namespace {

@@ -84,7 +84,7 @@ absl::StatusOr<std::string> Ask(const CtlOptions& options,
 int RunCtl(const std::vector<std::string>& arguments, const std::string& program) {
   // First of all: from here on the environment does not have the secret.
   TokenVariable token = TakeTokenVariable();
-  if (IsStatusCommand(arguments)) {
+  if (!arguments.empty() && arguments.front() == "status") {
     return ShowStatus({arguments.begin() + 1, arguments.end()}, program, std::move(token));
   }
   auto parsed = ParseCtlOptions(arguments, ReadVariable);
@@ -98,6 +98,11 @@ int RunCtl(const std::vector<std::string>& arguments, const std::string& program
   const absl::StatusOr<std::string> sentence = Ask(options, *channel);
   if (!sentence.ok()) return Fail(program, sentence.status(), kExitFailure);
   return Show(absl::StrCat(*sentence, "\n"));
+}
+
+int StatusCommand(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "status");
+  return RunCtl(arguments, "ddprun");
 }
 
 }  // namespace ddprun

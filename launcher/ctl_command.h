@@ -10,4 +10,7 @@ namespace ddprun {
 // `arguments` from the command's name on. `program`: for messages. The exit code.
 int RunCtl(const std::vector<std::string>& arguments, const std::string& program);
 
+// `ddprun status`: `arguments` after its name.
+int StatusCommand(std::vector<std::string> arguments);
+
 }  // namespace ddprun

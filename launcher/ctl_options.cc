@@ -70,9 +70,8 @@ absl::StatusOr<ParsedFlags> ParseMixed(const std::vector<Flag>& flags,
                                        std::vector<std::string> arguments,
                                        const GetVariable& get_variable) {
   ParsedFlags all;
-  const GetVariable none = [](const std::string&) { return std::nullopt; };
   for (bool first = true; first || !arguments.empty(); first = false) {
-    absl::StatusOr<ParsedFlags> part = ParseFlags(flags, arguments, first ? get_variable : none);
+    absl::StatusOr<ParsedFlags> part = ParseFlags(flags, arguments);
     if (!part.ok()) return part.status();
     for (auto& [name, value] : part->values) all.values[name] = std::move(value);
     all.help = all.help || part->help;
@@ -82,6 +81,7 @@ absl::StatusOr<ParsedFlags> ParseMixed(const std::vector<Flag>& flags,
     all.rest.push_back(arguments.front());
     arguments.erase(arguments.begin());
   }
+  AddVariables(flags, get_variable, all.values);
   return all;
 }
 

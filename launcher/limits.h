@@ -45,6 +45,9 @@ inline constexpr std::chrono::milliseconds kFoldWindow{200};
 inline constexpr std::size_t kFoldBytesMax = 4u << 20;
 inline constexpr std::size_t kFoldLinesMax = 4096;
 
+// What a worker can say while the agent does something else. With more, the pipes of a large node
+// would use up what its user may have in all (/proc/sys/fs/pipe-user-pages-soft).
+inline constexpr std::size_t kPipeBytes = 256u << 10;
 // Read from one pipe at a time, so that one talkative worker does not starve the loop.
 inline constexpr std::size_t kPipeReadBytes = 64u << 10;
 // Read from a dead worker's pipe: more than any pipe holds, and an end where a grandchild still
@@ -69,6 +72,12 @@ inline constexpr std::chrono::milliseconds kSignalEchoTime{500};
 inline constexpr std::chrono::milliseconds kResolveRetryInterval{500};
 // How long a warden whose agent was killed tries to tell the service, before it ends.
 inline constexpr std::chrono::seconds kLossReportTimeout{3};
+// A record of the kernel's log (the kernel's own limit), and how many are looked at when a worker
+// was killed: a log that is flooded must not hold the agent up.
+inline constexpr std::size_t kKernelLogRecordBytes = 8192;
+inline constexpr int kKernelLogRecordsMax = 10'000;
+// Of a traceback and of several lines that a worker said, on the screen; JSON has all.
+inline constexpr std::size_t kShownLinesMax = 24;
 // How long an agent whose warden or keeper was killed has to end by itself, which it does at once.
 inline constexpr std::chrono::milliseconds kGuardTimeout{400};
 // For killing and reaping what workers left behind.
@@ -89,6 +98,9 @@ inline constexpr std::chrono::seconds kStatusTimeoutDefault{5};
 // Of --watch: between two looks, and for an answer, which a person who wants to end waits for.
 inline constexpr std::chrono::seconds kWatchIntervalDefault{1};
 inline constexpr std::chrono::milliseconds kWatchTimeoutMax{1000};
+
+// Of a file of --config or --env-file.
+inline constexpr std::size_t kSettingsFileBytesMax = 1u << 20;
 
 inline constexpr int kPortDefault = 29500;          // torchrun's --master-port
 inline constexpr int kEndpointPortDefault = 29400;  // torchrun's c10d --rdzv-endpoint

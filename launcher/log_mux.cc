@@ -95,6 +95,7 @@ absl::Status LogMux::OpenChannel(Source& source, OutputStream stream, OwnedFd& w
   write_end = OwnedFd(fds[1]);
   // Only the reading end: the worker's end must behave as any program expects.
   fcntl(fds[0], F_SETFL, O_NONBLOCK);
+  fcntl(fds[0], F_SETPIPE_SZ, static_cast<int>(kPipeBytes));  // else it is as large as any
   LineSplitter::Sink sink;
   sink.line = [this, &source, stream](std::string_view line) { OnLine(source, stream, line); };
   sink.progress = [this, &source, stream](std::string_view segment) {

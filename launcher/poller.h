@@ -45,6 +45,9 @@ class Poller {
     epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event);
   }
 
+  // Readable when one of them is ready: a poller can be watched by another.
+  int fd() const { return epoll_.get(); }
+
   void Remove(int fd) { epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr); }
 
   // Empty once the deadline is reached.

@@ -2,18 +2,21 @@
 #include "launcher/workers.h"
 
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "launcher/core_file.h"
 #include "launcher/limits.h"
 #include "launcher/orphans.h"
 #include "launcher/stuck_process.h"
 #include "launcher/temp_dir.h"
 #include "launcher/worker_environ.h"
 #include "proto/failure_record.h"
+#include "rendezvous/first_cause.h"
 
 namespace ddprun {
 namespace {
@@ -49,7 +52,7 @@ void Workers::Spawn(const Start& start, const std::vector<std::string>& network,
 
   const std::vector<std::string> inherited = OwnEnviron();
   SpawnRequest request{.path = config_.program.path,
-                       .argv = config_.program.argv,
+                       .argv = {},
                        .environ = {},
                        .out = -1,
                        .err = -1,
@@ -57,6 +60,9 @@ void Workers::Spawn(const Start& start, const std::vector<std::string>& network,
                        .cgroup = -1};
   processes_.Clear();
   held_.clear();
+  stopped_.assign(static_cast<std::size_t>(config_.local_world_size), false);
+  was_failing_ = stopped_;
+  oom_watch_.Begin();
   round_live_ = true;
   if (config_.cgroup != nullptr) round_cgroup_ = config_.cgroup->MakeRound(start.round);
   const OwnedFd cgroup(
@@ -67,6 +73,7 @@ void Workers::Spawn(const Start& start, const std::vector<std::string>& network,
     env.local_rank = local_rank;
     env.error_file = ErrorFile(local_rank);
     const Place& place = config_.places[static_cast<std::size_t>(local_rank)];
+    request.argv = ArgumentsOf(config_.program, local_rank);
     request.environ = WorkerEnviron(inherited, env, place, network);
     request.cpus = place.cpus;
     request.memory_nodes = place.memory_nodes;
@@ -82,7 +89,7 @@ void Workers::Spawn(const Start& start, const std::vector<std::string>& network,
     if (processes_.outcome(index).has_value()) {
       events.push_back(MakeEnded(local_rank, now));
     } else {
-      poller_.Add(processes_.pidfd(index), {Source::kWorkerEnd, local_rank});
+      ends_.Add(processes_.pidfd(index), {Source::kWorkerEnd, local_rank});
     }
   }
   FinishIfAllGone(now, events);
@@ -109,20 +116,57 @@ void Workers::OnReady(const Ready& ready, TimePoint now, std::vector<Event>& eve
     log_mux_.Read(ready.worker, stream, now);  // a closed pipe leaves the poller by itself
     return;
   }
-  ReapWorker(ready.worker, now, events);
+  TakeEnded(now, events);
 }
 
-void Workers::ReapWorker(int local_rank, TimePoint now, std::vector<Event>& events) {
+void Workers::TakeEnded(TimePoint now, std::vector<Event>& events) {
+  bool any = true;
+  while (any) {
+    any = false;
+    for (const Ready& ready : ends_.Wait(TimePoint{})) {
+      any = ReapWorker(ready.worker, now, events) || any;
+    }
+  }
+  FinishIfAllGone(now, events);
+}
+
+bool Workers::ReapWorker(int local_rank, TimePoint now, std::vector<Event>& events) {
   const auto index = static_cast<std::size_t>(local_rank);
+  std::optional<OomKill> oom;
+  const std::optional<Outcome> outcome = processes_.Look(index);
+  const auto* signaled = outcome.has_value() ? std::get_if<Signaled>(&*outcome) : nullptr;
+  if (signaled != nullptr && signaled->signal == SIGKILL && !stopped_[index]) {
+    oom = oom_watch_.Explain(processes_.pid(index));
+  }
   if (!processes_.ReapIfEnded(index)) {
     // Its pidfd stays readable: out of the poller, or the loop would spin until the debugger's end.
-    if (held_.insert(local_rank).second) poller_.Remove(processes_.pidfd(index));
-    return;
+    if (held_.insert(local_rank).second) ends_.Remove(processes_.pidfd(index));
+    return false;
   }
   held_.erase(local_rank);
   log_mux_.Drain(local_rank, now);
-  events.push_back(MakeEnded(local_rank, now));
-  FinishIfAllGone(now, events);
+  WorkerEnded ended = MakeEnded(local_rank, now);
+  ended.oom = oom;
+  events.push_back(std::move(ended));
+  return true;
+}
+
+void Workers::Signal(int signal, TimePoint now, std::vector<Event>& events) {
+  if (!round_live_) return;
+  TakeEnded(now, events);
+  for (std::size_t i = 0; i < processes_.size(); ++i) {
+    if (processes_.outcome(i).has_value() || stopped_[i] || was_failing_[i]) continue;
+    was_failing_[i] = HasSaidThatItFailed(static_cast<int>(i));
+    stopped_[i] = !was_failing_[i];
+  }
+  processes_.SignalGroups(signal);
+}
+
+// A program that has failed may take long to end (Python's interpreter tears down what a peer is
+// waiting for), longer than its peers take to fail for want of it.
+bool Workers::HasSaidThatItFailed(int local_rank) const {
+  return access(ErrorFile(local_rank).c_str(), F_OK) == 0 ||
+         EndsInTraceback(log_mux_.LastLinesOf(local_rank));
 }
 
 void Workers::FinishIfAllGone(TimePoint now, std::vector<Event>& events) {
@@ -137,8 +181,8 @@ void Workers::FinishIfAllGone(TimePoint now, std::vector<Event>& events) {
   events.push_back(AllGone{});
 }
 
-void Workers::Kill() {
-  Signal(SIGKILL);
+void Workers::Kill(TimePoint now, std::vector<Event>& events) {
+  Signal(SIGKILL, now, events);
   KillCgroup(round_cgroup_);
 }
 
@@ -157,6 +201,7 @@ void Workers::SayStuck(pid_t pid, std::chrono::seconds after_kill) {
 
 void Workers::OnChildEnded(TimePoint now, std::vector<Event>& events) {
   for (const int local_rank : std::set<int>(held_)) ReapWorker(local_rank, now, events);
+  FinishIfAllGone(now, events);
   ReapOrphans([this](pid_t pid) {
     for (std::size_t i = 0; i < processes_.size(); ++i) {
       if (processes_.pid(i) == pid && !processes_.outcome(i).has_value()) return true;
@@ -209,9 +254,18 @@ WorkerEnded Workers::MakeEnded(int local_rank, TimePoint now) const {
   ended.pid = processes_.pid(index);
   ended.age = std::chrono::duration_cast<std::chrono::milliseconds>(now - started_);
   if (IsSuccess(ended.outcome)) return ended;
+  ended.stopped = stopped_[index];
   ended.last_lines = log_mux_.LastLinesOf(local_rank);
   // A worker without a record, or with one that nobody can read, has said nothing.
-  ended.message = ReadFailureRecord(ErrorFile(local_rank)).value_or("");
+  FailureRecord record = ReadFailureRecord(ErrorFile(local_rank)).value_or(FailureRecord{});
+  ended.message = std::move(record.message);
+  ended.traceback = std::move(record.traceback);
+  const auto* signaled = std::get_if<Signaled>(&ended.outcome);
+  // Ended by this agent on its way out: the code that a program which failed by itself has.
+  if (signaled != nullptr && was_failing_[index]) ended.outcome = Exited{1};
+  if (signaled != nullptr && signaled->core_dumped) {
+    ended.core_file = FindCoreOf(static_cast<pid_t>(ended.pid), signaled->signal);
+  }
   return ended;
 }
 

@@ -12,6 +12,7 @@
 #include "launcher/cgroup.h"
 #include "launcher/log_mux.h"
 #include "launcher/log_plan.h"
+#include "launcher/oom_watch.h"
 #include "launcher/options_logs.h"
 #include "launcher/placement.h"
 #include "launcher/poller.h"
@@ -54,14 +55,18 @@ class Workers {
   // Absent: it could not be started.
   std::optional<pid_t> pid(int local_rank) const;
 
-  void Signal(int signal) { processes_.SignalGroups(signal); }
+  // Whoever has ended before is told as such first: what ends now is this agent's doing.
+  void Signal(int signal, TimePoint now, std::vector<Event>& events);
+
+  // Readable when a worker has ended: Source::kWorkerEnd.
+  int ends_fd() const { return ends_.fd(); }
 
   // To each worker alone and not to its group: a helper of its own (a data loader's process, a
   // shell's child) has no handler for it and would be ended by it.
   void Forward(int signal) { processes_.SignalProcesses(signal); }
 
   // SIGKILL to all, and to whatever else is in the round's cgroup.
-  void Kill();
+  void Kill(TimePoint now, std::vector<Event>& events);
 
   // The folder of the round's cgroup, in which all of its processes are; empty: there is none.
   const std::string& cgroup() const { return round_cgroup_; }
@@ -82,7 +87,9 @@ class Workers {
   absl::Status StartLogs(std::vector<LogMux::WriteEnds>& write_ends);
   std::string ErrorFile(int local_rank) const;
   WorkerEnded MakeEnded(int local_rank, TimePoint now) const;
-  void ReapWorker(int local_rank, TimePoint now, std::vector<Event>& events);
+  void TakeEnded(TimePoint now, std::vector<Event>& events);
+  bool ReapWorker(int local_rank, TimePoint now, std::vector<Event>& events);
+  bool HasSaidThatItFailed(int local_rank) const;
   void SayStuck(pid_t pid, std::chrono::seconds after_kill);
   void FinishIfAllGone(TimePoint now, std::vector<Event>& events);
 
@@ -92,6 +99,14 @@ class Workers {
   LogMux log_mux_;
   ProcessSet processes_;
   std::string round_cgroup_;  // from Spawn() to AllGone
+  // Of the workers' pidfds alone. The kernel hands ready ones out in the order in which they became
+  // so, thus the dead in their order of dying.
+  Poller ends_;
+  // By local rank: this agent's signal reached it while it was well.
+  std::vector<bool> stopped_;
+  // Likewise: it had failed before that signal, and was only slow to end.
+  std::vector<bool> was_failing_;
+  OomWatch oom_watch_;
   Start start_;
   LogRound log_round_;
   LogPlan log_plan_;
