@@ -17,6 +17,8 @@
 #include "launcher/network.h"
 #include "launcher/signals.h"
 #include "launcher/temp_dir.h"
+#include "launcher/verdict_json.h"
+#include "launcher/whole_file.h"
 #include "launcher/worker_interface.h"
 #include "proto/version.h"
 #include "rendezvous/limits.h"
@@ -26,10 +28,13 @@ namespace {
 
 TimePoint Now() { return std::chrono::steady_clock::now(); }
 
-OwnedFd OpenSignalFd(const sigset_t& end_signals, const sigset_t& forwarded_signals) {
-  sigset_t signals = Union(end_signals, forwarded_signals);
-  sigaddset(&signals, SIGCHLD);
+OwnedFd OpenSignalFd(const sigset_t& signals) {
   return OwnedFd(signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC));
+}
+
+sigset_t WithChildSignal(sigset_t signals) {
+  sigaddset(&signals, SIGCHLD);
+  return signals;
 }
 
 }  // namespace
@@ -44,7 +49,8 @@ Agent::Agent(Config config)
       host_(HostName()),
       console_(STDOUT_FILENO, STDERR_FILENO),
       workers_(MakeWorkersConfig(), poller_, console_),
-      signal_fd_(OpenSignalFd(config_.end_signals, config_.forwarded_signals)),
+      signal_fd_(
+          OpenSignalFd(WithChildSignal(Union(config_.end_signals, config_.forwarded_signals)))),
       guard_fds_(config_.guard_pidfds.begin(), config_.guard_pidfds.end()) {}
 
 Agent::~Agent() = default;
@@ -56,7 +62,7 @@ Workers::Config Agent::MakeWorkersConfig() const {
           .role = config_.options.role,
           .host = host_,
           .temp_dir = config_.temp_dir,
-          .log_dir = config_.options.logs.log_dir,
+          .logs = config_.options.logs,
           .agent_socket = absl::StrCat(config_.temp_dir, "/agent.sock"),
           .signal_mask = config_.worker_signal_mask,
           .cgroup = config_.cgroup};
@@ -66,9 +72,11 @@ int Agent::Run() {
   poller_.Add(signal_fd_.get(), {Source::kSignal});
   for (const OwnedFd& guard : guard_fds_) poller_.Add(guard.get(), {Source::kWarden});
   poller_.Add(session_events_.fd(), {Source::kSession});
+  poller_.Add(workers_.ends_fd(), {Source::kWorkerEnd});
+  poller_.Add(workers_.logs().notice_fd(), {Source::kLogNotice});
   const absl::Status status = Open();
   if (!status.ok()) {
-    Say(std::string(status.message()), Now());
+    ShowEnd(End{1, absl::StrCat("ddprun: ", status.message(), "\n"), std::nullopt});
     exit_code_ = 1;
   } else {
     Loop();
@@ -78,10 +86,18 @@ int Agent::Run() {
 }
 
 absl::Status Agent::Open() {
+  const ObserveOptions& observe = config_.options.observe;
+  if (absl::Status status = observer_.Open(observe, config_.node_id, host_); !status.ok()) {
+    return status;
+  }
   const std::string run_id = config_.options.run_id.empty() ? MakeRunId() : config_.options.run_id;
-  absl::StatusOr<Meeting> meeting = OpenMeeting(config_.options, config_.security, run_id);
+  absl::StatusOr<Meeting> meeting =
+      OpenMeeting(config_.options, config_.security, run_id, observer_.watcher());
   if (!meeting.ok()) return meeting.status();
   meeting_ = *std::move(meeting);
+  if (absl::Status status = observer_.Serve(observe, meeting_.server.get()); !status.ok()) {
+    return status;
+  }
   const std::optional<int>& port = config_.options.master_port;
   const std::string address = config_.options.master_addr.value_or("127.0.0.1");
   if (meeting_.name.empty() && port.has_value() && IsThisMachine(address) &&
@@ -174,6 +190,7 @@ void Agent::TryJoin(TimePoint now) {
   join.join_timeout = remaining;
   join.last_call = options.last_call;
   join.lease = options.lease;
+  join.hosts_service = meeting_.server != nullptr;
   join.stop_timeout = StopTimeout(options.stopping);
   SessionClient::Handler handler = [this](SessionEvent event) {
     session_events_.Post(std::move(event));
@@ -206,11 +223,11 @@ void Agent::Loop() {
     TimePoint now = Now();
     Process(now);
     if (exit_code_.has_value()) return;
-    workers_.UpdateBackpressure(now);
+    console_.Pump();
     WatchConsole();
     std::optional<TimePoint> deadline;
     for (const std::optional<TimePoint>& candidate :
-         {NextDeadline(state_), console_.NextDeadline(now), join_retry_, heartbeat_due_}) {
+         {NextDeadline(state_), workers_.logs().NextDeadline(), join_retry_, heartbeat_due_}) {
       if (candidate.has_value() && (!deadline.has_value() || *candidate < *deadline))
         deadline = candidate;
     }
@@ -218,6 +235,7 @@ void Agent::Loop() {
     now = Now();
     for (const Ready& one : ready) HandleReady(one, now);
     if (join_retry_.has_value() && *join_retry_ <= now) TryJoin(now);
+    workers_.logs().OnDeadline(now);
     BeatIfDue(now);
     const std::optional<TimePoint> due = NextDeadline(state_);
     if (due.has_value() && *due <= now) events_.push_back(DeadlinePassed{});
@@ -240,7 +258,9 @@ void Agent::HandleReady(const Ready& ready, TimePoint now) {
       return workers_.OnReady(ready, now, events_);
     case Source::kConsoleOut:
     case Source::kConsoleErr:
-      return console_.Pump(now);
+      return;  // each turn of the loop writes what it can
+    case Source::kLogNotice:
+      return workers_.logs().ShowNotices();
   }
 }
 
@@ -307,6 +327,7 @@ void Agent::Process(TimePoint now) {
   while (!events_.empty()) {
     const std::vector<Event> events = std::exchange(events_, {});
     for (const Event& event : events) {
+      observer_.OnEvent(event, state_);
       for (const Effect& effect : Step(state_, event, now, supervisor_config_))
         Perform(effect, now);
     }
@@ -318,35 +339,60 @@ void Agent::Perform(const Effect& effect, TimePoint now) {
     const absl::Status status = ServeStore(spawn->start);
     if (status.ok()) {
       workers_.Spawn(spawn->start, NetworkVariables(spawn->start), now, events_);
+      for (int i = 0; i < config_.local_world_size; ++i) {
+        if (const auto pid = workers_.pid(i)) observer_.OnStarted(spawn->start, i, *pid);
+      }
     } else {
       workers_.FailToSpawn(std::string(status.message()), events_);
     }
   } else if (std::holds_alternative<TerminateWorkers>(effect)) {
-    workers_.Signal(SIGTERM);
-    workers_.Signal(SIGCONT);  // one that is stopped could not act on it
+    workers_.Signal(SIGTERM, now, events_);
+    workers_.Signal(SIGCONT, now, events_);  // one that is stopped could not act on it
   } else if (std::holds_alternative<KillWorkers>(effect)) {
-    workers_.Kill();
+    workers_.Kill(now, events_);
   } else if (const auto* send = std::get_if<SendReport>(&effect)) {
     if (session_ != nullptr) session_->Send(send->report);
   } else if (const auto* stopped = std::get_if<ReportStopped>(&effect)) {
     // Without a free port (there always is one) rank 0 would fail to listen, and say so.
-    session_->Send(NodeStopped{stopped->round, WorkerPort().value_or(0)});
+    session_->Send(NodeStopped{stopped->round, WorkerPort().value_or(0), stopped->ends});
   } else if (std::holds_alternative<ReportStuck>(effect)) {
-    workers_.ReportStuck(now);
+    workers_.ReportStuck();
   } else if (const auto* note = std::get_if<PrintNote>(&effect)) {
-    Say(note->text, now);
+    Say(note->text);
   } else if (const auto* end = std::get_if<End>(&effect)) {
-    for (absl::string_view line : absl::StrSplit(absl::StripSuffix(end->text, "\n"), '\n')) {
-      if (!end->text.empty()) console_.WriteLine(OutputStream::kErr, std::string(line), now);
-    }
+    workers_.logs().ShowAll();  // what was said before a death comes before the verdict
+    ShowEnd(*end);
     exit_code_ = end->exit_code;
+    observer_.OnEnd(end->exit_code);
   }
 }
 
 // ---- The console and the end
 
-void Agent::Say(const std::string& sentence, TimePoint now) {
-  console_.WriteLine(OutputStream::kErr, absl::StrCat("ddprun: ", sentence), now);
+void Agent::Say(const std::string& sentence) {
+  console_.WriteLine(OutputStream::kErr, absl::StrCat("ddprun: ", sentence));
+}
+
+void Agent::ShowEnd(const End& end) {
+  const VerdictOptions& options = config_.options.verdict;
+  std::string text = end.text;
+  if (options.form == VerdictForm::kJson || !options.file.empty()) {
+    const RunEnd whole{
+        .run_id = state_.round.has_value() ? state_.round->run_id : config_.options.run_id,
+        .host = host_,
+        .exit_code = end.exit_code,
+        .text = end.text,
+        .verdict = end.verdict};
+    const std::string json = VerdictJson(whole);
+    if (options.form == VerdictForm::kJson && !text.empty()) text = json;
+    if (!options.file.empty()) {
+      const absl::Status status = WriteWholeFile(options.file, json + "\n");
+      if (!status.ok()) Say(std::string(status.message()));
+    }
+  }
+  for (absl::string_view line : absl::StrSplit(absl::StripSuffix(text, "\n"), '\n')) {
+    if (!text.empty()) console_.WriteLine(OutputStream::kErr, std::string(line));
+  }
 }
 
 void Agent::WatchConsole() {
@@ -362,14 +408,18 @@ void Agent::WatchConsole() {
 }
 
 void Agent::Close() {
-  console_.Flush(kConsoleFlushTimeout);
+  console_.Pump();
   session_.reset();
   store_proxy_.reset();
   channel_.reset();
   if (meeting_.server != nullptr) {
     if (!meeting_.name.empty()) meeting_.server->WaitUntilDrained(kFinishTimeout);
-    meeting_.server.reset();
   }
+  observer_.Close();
+  // Last of all: a slow reader or disk keeps no other node waiting.
+  workers_.logs().FinishFiles();
+  const OwnedFd impatience = OpenSignalFd(config_.end_signals);
+  console_.Flush(kConsoleStallTimeout, kConsoleFlushTimeout, impatience.get());
   RemoveTempDir(config_.temp_dir);
 }
 

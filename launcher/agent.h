@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "launcher/agent_observer.h"
 #include "launcher/cgroup.h"
 #include "launcher/console.h"
 #include "launcher/event_queue.h"
@@ -71,7 +72,8 @@ class Agent {
   void Process(TimePoint now);
   void Perform(const Effect& effect, TimePoint now);
   void WatchConsole();
-  void Say(const std::string& sentence, TimePoint now);
+  void Say(const std::string& sentence);
+  void ShowEnd(const End& end);
   void Close();
 
   Config config_;  // constant, but for the secret, which is forgotten
@@ -86,6 +88,7 @@ class Agent {
   OwnedFd signal_fd_;
   std::vector<OwnedFd> guard_fds_;
   EventQueue session_events_;
+  AgentObserver observer_;  // before the service, which it watches
 
   // In the order of their making; Close() ends them in the reverse one, but for the server, which
   // stays until the other nodes have taken their verdict.

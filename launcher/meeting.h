@@ -22,10 +22,10 @@ struct Meeting {
 
 // One node without an endpoint meets itself inside its process. Node 0 hosts at --master-addr. An
 // --rdzv-endpoint that is this machine is hosted here, unless something serves there already.
-// `own_run_id` names the run of nodes that bring no name. ALREADY_EXISTS, INVALID_ARGUMENT or
-// UNAVAILABLE: one sentence.
+// `watcher` is told of a service here. `own_run_id` names the run of nodes that bring no name.
+// ALREADY_EXISTS, INVALID_ARGUMENT or UNAVAILABLE: one sentence.
 absl::StatusOr<Meeting> OpenMeeting(const Options& options, const Security& security,
-                                    const std::string& own_run_id);
+                                    const std::string& own_run_id, RunWatcher* watcher = nullptr);
 
 // Where the service is that this node's warden can reach when the agent is dead. Absent where the
 // agent hosts it, as far as the options tell: at an endpoint on this machine another node may.

@@ -8,8 +8,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "launcher/signal_name.h"
 #include "rendezvous/limits.h"
+#include "rendezvous/signal_name.h"
 
 namespace ddprun {
 namespace {

@@ -23,7 +23,8 @@ enum class Source : std::uint32_t {
   kWorkerOut,
   kWorkerErr,
   kConsoleOut,
-  kConsoleErr
+  kConsoleErr,
+  kLogNotice
 };
 
 struct Ready {
@@ -43,6 +44,9 @@ class Poller {
         (static_cast<std::uint64_t>(ready.source) << 32) | static_cast<std::uint32_t>(ready.worker);
     epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event);
   }
+
+  // Readable when one of them is ready: a poller can be watched by another.
+  int fd() const { return epoll_.get(); }
 
   void Remove(int fd) { epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr); }
 

@@ -12,15 +12,21 @@
 
 namespace ddprun {
 
-absl::StatusOr<std::string> AskForStatus(const StatusOptions& options, const Security& security) {
-  // A certificate as a node has one, of nobody in any run.
-  auto credentials = security.ForNode(absl::StrCat("status-", HostName(), "-", getpid()));
+absl::StatusOr<std::shared_ptr<ServiceChannel>> OpenServiceChannel(const ServiceAddress& service,
+                                                                   const Security& security,
+                                                                   const std::string& what) {
+  if (!service.socket.empty()) return MakeServiceChannel(TargetOf(service));
+  auto credentials = security.ForNode(absl::StrCat(what, "-", HostName(), "-", getpid()));
   if (!credentials.ok()) return credentials.status();
-  const std::string service = JoinHostPort(options.service.host, options.service.port);
-  const absl::StatusOr<ServiceStatus> status =
-      GetStatus(MakeServiceChannel(service, *std::move(credentials), options.service.host),
-                options.run_id, options.timeout);
+  return MakeServiceChannel(TargetOf(service), *std::move(credentials), service.endpoint.host);
+}
+
+absl::StatusOr<std::string> AskForStatus(const StatusOptions& options, const Security& security) {
+  const auto channel = OpenServiceChannel(options.service, security, "status");
+  if (!channel.ok()) return channel.status();
+  const absl::StatusOr<ServiceStatus> status = GetStatus(*channel, options.run_id, options.timeout);
   if (!status.ok()) return status.status();
+  const std::string service = TargetOf(options.service);
   return options.json ? StatusJson(*status, service) : StatusText(*status, service);
 }
 

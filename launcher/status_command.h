@@ -2,13 +2,21 @@
 // `ddprun status`: asks a rendezvous service once, and prints the answer.
 #pragma once
 
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "launcher/status_options.h"
 #include "rendezvous/credentials.h"
+#include "rendezvous/session_client.h"
 
 namespace ddprun {
+
+// A connection with a certificate as a node has one, of nobody in any run; without, to a socket.
+absl::StatusOr<std::shared_ptr<ServiceChannel>> OpenServiceChannel(const ServiceAddress& service,
+                                                                   const Security& security,
+                                                                   const std::string& what);
 
 // The text for stdout. Errors: as GetStatus() (rendezvous/status_client.h).
 absl::StatusOr<std::string> AskForStatus(const StatusOptions& options, const Security& security);

@@ -11,7 +11,22 @@ namespace ddprun {
 namespace {
 
 constexpr char kSeeHelp[] = "; see ddprun status --help";
-constexpr double kTimeoutSecondsMax = 3600;
+constexpr double kWatchIntervalSecondsMax = 3600;
+
+std::string StatusHelp() {
+  return absl::StrCat(
+      "Usage: ddprun status --rdzv-endpoint HOST[:PORT] [FLAGS]\n\n"
+      "Shows the runs of a rendezvous service: their nodes and ranks, how far they are, what they "
+      "wait for and why\n"
+      "the last round ended. Exit codes: 0; 1 where the service is not reached or knows no such "
+      "run; 2 for a wrong\n"
+      "command line.\n\n",
+      FlagsHelp(StatusFlags()),
+      "  -h, --help                        print this\n\n"
+      "  ddprun status --rdzv-endpoint head:29400 --rdzv-id job7\n");
+}
+
+}  // namespace
 
 std::vector<Flag> StatusFlags() {
   std::vector<Flag> flags = {
@@ -26,60 +41,34 @@ std::vector<Flag> StatusFlags() {
   return flags;
 }
 
-std::string HelpText() {
-  return absl::StrCat(
-      "Usage: ddprun status --rdzv-endpoint HOST[:PORT] [FLAGS]\n\n"
-      "Shows the runs of a rendezvous service: their nodes and ranks, how far they are, what they "
-      "wait for and why\n"
-      "the last round ended. Exit codes: 0; 1 where the service is not reached or knows no such "
-      "run; 2 for a wrong\n"
-      "command line.\n\n",
-      FlagsHelp(StatusFlags()),
-      "  -h, --help                        print this\n\n"
-      "  ddprun status --rdzv-endpoint head:29400 --rdzv-id job7\n");
-}
-
-absl::Status FindService(Reader& reader, StatusOptions& options) {
-  const std::optional<Endpoint> endpoint = reader.Endpoint("--rdzv-endpoint", kEndpointPortDefault);
-  const std::string address = reader.Text("--master-addr", "an address", "");
-  const int port = reader.Integer("--master-port", 1, 65535).value_or(kPortDefault);
-  if (!reader.status().ok()) return reader.status();
-  if (endpoint.has_value()) {
-    options.service = *endpoint;
-  } else if (!address.empty()) {
-    options.service = {address, port};
-  } else {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "which rendezvous service? give --rdzv-endpoint HOST[:PORT], or --master-addr", kSeeHelp));
-  }
-  return absl::OkStatus();
-}
-
-}  // namespace
-
-bool IsStatusCommand(const std::vector<std::string>& arguments) {
-  return !arguments.empty() && arguments.front() == "status";
-}
-
 absl::StatusOr<std::variant<StatusOptions, ShowText>> ParseStatusOptions(
     const std::vector<std::string>& arguments, const GetVariable& get_variable) {
-  absl::StatusOr<ParsedFlags> flags = ParseFlags(StatusFlags(), arguments, get_variable);
+  absl::StatusOr<ParsedFlags> flags = ParseFlags(StatusFlags(), arguments);
   if (!flags.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(flags.status().message(), kSeeHelp));
   }
-  if (flags->help) return ShowText{HelpText()};
+  if (flags->help) return ShowText{StatusHelp()};
   if (flags->version) return ShowText{absl::StrCat("ddprun ", kSoftwareVersion, "\n")};
   if (!flags->rest.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("ddprun status does not know '", flags->rest.front(),
                      "'; to run a program of the name status: ddprun -- status", kSeeHelp));
   }
+  AddVariables(StatusFlags(), get_variable, flags->values);
   Reader reader(flags->values);
   StatusOptions options;
-  if (absl::Status status = FindService(reader, options); !status.ok()) return status;
+  absl::StatusOr<ServiceAddress> service = ReadServiceAddress(reader, kSeeHelp);
+  if (!service.ok()) return service.status();
+  options.service = *std::move(service);
   options.run_id = reader.Text("--rdzv-id", "a name", "");
   options.json = reader.Switch("--json");
-  options.timeout = reader.Seconds("--timeout", kTimeoutSecondsMax).value_or(kStatusTimeoutDefault);
+  options.watch = reader.Switch("--watch");
+  options.interval =
+      reader.Seconds("--interval", kWatchIntervalSecondsMax).value_or(kWatchIntervalDefault);
+  if (options.json && options.watch) {
+    reader.FailWith("--json and --watch contradict each other; leave one of them out");
+  }
+  options.timeout = ReadServiceTimeout(reader);
   options.security = reader.Security();
   if (!reader.status().ok()) return reader.status();
   return options;

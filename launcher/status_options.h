@@ -10,22 +10,24 @@
 #include "absl/status/statusor.h"
 #include "launcher/flags.h"
 #include "launcher/options.h"
+#include "launcher/service_flags.h"
 
 namespace ddprun {
 
 struct StatusOptions {
-  Endpoint service;
+  ServiceAddress service;
   std::string run_id;  // empty: all runs
   bool json = false;
+  bool watch = false;
+  std::chrono::milliseconds interval{0};
   std::chrono::milliseconds timeout{0};
   SecurityOptions security;
 };
 
-// Whether these are a command line of `ddprun status`: its first word is "status". A program of
-// that name is run as `ddprun -- status`.
-bool IsStatusCommand(const std::vector<std::string>& arguments);
+std::vector<Flag> StatusFlags();
 
-// `arguments` after "status". INVALID_ARGUMENT: one sentence for people.
+// `arguments` after "status". INVALID_ARGUMENT: one sentence for
+// people.
 absl::StatusOr<std::variant<StatusOptions, ShowText>> ParseStatusOptions(
     const std::vector<std::string>& arguments, const GetVariable& get_variable);
 

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "launcher/signal_name.h"
+#include "rendezvous/signal_name.h"
 
 namespace ddprun {
 namespace {
@@ -64,26 +64,6 @@ std::string Rank(const NodeStatus& node) {
 
 using Row = std::array<std::string, 6>;
 
-void AppendTable(const RunStatus& run, std::string& out) {
-  std::vector<Row> rows = {{"NODE", "HOST", "ADDRESS", "STATE", "RANKS", "HEARD"}};
-  for (const NodeStatus& node : run.nodes) {
-    rows.push_back({Rank(node), node.host, node.address, Name(node.state), Ranks(node),
-                    absl::StrCat(Seconds(node.silent), " ago")});
-  }
-  std::array<std::size_t, 6> widths{};
-  for (const Row& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  for (const Row& row : rows) {
-    std::string line = "  ";
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      absl::StrAppend(&line, row[i]);
-      if (i + 1 < row.size()) line.append(widths[i] + 2 - row[i].size(), ' ');
-    }
-    absl::StrAppend(&out, line, "\n");
-  }
-}
-
 std::string Nodes(const RunStatus& run) {
   const std::string wanted = run.nodes_min == run.nodes_max
                                  ? absl::StrCat(run.nodes_max)
@@ -93,34 +73,12 @@ std::string Nodes(const RunStatus& run) {
 }
 
 void AppendRun(const RunStatus& run, std::string& out) {
-  absl::StrAppend(&out, "run ", run.run_id, ": ", Name(run.phase), ", round ", ToNumber(run.round));
-  if (run.phase == RunPhase::kSealed) absl::StrAppend(&out, ", world size ", run.world_size);
-  if (run.phase != RunPhase::kClosed) absl::StrAppend(&out, ", ", Nodes(run));
-  absl::StrAppend(&out, ", ", run.restarts_used - run.restarts_forgiven, " of ", run.restarts_max,
-                  " restarts used");
-  if (run.restarts_forgiven > 0) absl::StrAppend(&out, ", ", run.restarts_used, " in all");
-  absl::StrAppend(&out, "\n");
-  if (!run.reason.empty()) {
-    absl::StrAppend(&out, "  ", run.reason);
-    if (run.remaining.count() > 0) absl::StrAppend(&out, "; ", Seconds(run.remaining), " left");
-    absl::StrAppend(&out, "\n");
+  for (const std::string& line : RunLines(run)) absl::StrAppend(&out, line, "\n");
+  std::vector<const NodeStatus*> nodes;
+  for (const NodeStatus& node : run.nodes) nodes.push_back(&node);
+  if (!nodes.empty()) {
+    for (const std::string& line : NodeLines(nodes)) absl::StrAppend(&out, line, "\n");
   }
-  if (run.verdict.has_value()) {
-    absl::StrAppend(&out, "  ended with exit code ", run.verdict->exit_code,
-                    run.verdict->success ? ": all workers succeeded\n" : "\n");
-  }
-  // While the next round forms, what is waited for has it already.
-  if (run.last_failure.has_value() && run.phase != RunPhase::kForming) {
-    absl::StrAppend(&out, "  last failure: ", ToSentence(*run.last_failure), "\n");
-  }
-  for (const LeftOutStatus& left_out : run.left_out) {
-    absl::StrAppend(&out, "  node ", left_out.host, " is left out after ", left_out.failures,
-                    left_out.failures == 1 ? " failure" : " failures",
-                    left_out.remaining.count() > 0
-                        ? absl::StrCat(", for ", Seconds(left_out.remaining), " yet\n")
-                        : "\n");
-  }
-  if (!run.nodes.empty()) AppendTable(run, out);
   const int more = run.node_count - static_cast<int>(run.nodes.size());
   if (more > 0) absl::StrAppend(&out, "  and ", more, " more nodes\n");
 }
@@ -182,6 +140,63 @@ Json ToJson(const RunStatus& run) {
 }
 
 }  // namespace
+
+const char* StateName(NodeState state) { return Name(state); }
+
+std::vector<std::string> RunLines(const RunStatus& run) {
+  std::string first =
+      absl::StrCat("run ", run.run_id, ": ", Name(run.phase), ", round ", ToNumber(run.round));
+  if (run.phase == RunPhase::kSealed) absl::StrAppend(&first, ", world size ", run.world_size);
+  if (run.phase != RunPhase::kClosed) absl::StrAppend(&first, ", ", Nodes(run));
+  absl::StrAppend(&first, ", ", run.restarts_used - run.restarts_forgiven, " of ", run.restarts_max,
+                  " restarts used");
+  if (run.restarts_forgiven > 0) absl::StrAppend(&first, ", ", run.restarts_used, " in all");
+  std::vector<std::string> lines = {std::move(first)};
+  if (!run.reason.empty()) {
+    lines.push_back(absl::StrCat("  ", run.reason));
+    if (run.remaining.count() > 0) {
+      absl::StrAppend(&lines.back(), "; ", Seconds(run.remaining), " left");
+    }
+  }
+  if (run.verdict.has_value()) {
+    lines.push_back(absl::StrCat("  ended with exit code ", run.verdict->exit_code,
+                                 run.verdict->success ? ": all workers succeeded" : ""));
+  }
+  // While the next round forms, what is waited for has it already.
+  if (run.last_failure.has_value() && run.phase != RunPhase::kForming) {
+    lines.push_back(absl::StrCat("  last failure: ", ToSentence(*run.last_failure)));
+  }
+  for (const LeftOutStatus& left_out : run.left_out) {
+    lines.push_back(absl::StrCat("  node ", left_out.host, " is left out after ", left_out.failures,
+                                 left_out.failures == 1 ? " failure" : " failures"));
+    if (left_out.remaining.count() > 0) {
+      absl::StrAppend(&lines.back(), ", for ", Seconds(left_out.remaining), " yet");
+    }
+  }
+  return lines;
+}
+
+std::vector<std::string> NodeLines(const std::vector<const NodeStatus*>& nodes) {
+  std::vector<Row> rows = {{"NODE", "HOST", "ADDRESS", "STATE", "RANKS", "HEARD"}};
+  for (const NodeStatus* node : nodes) {
+    rows.push_back({Rank(*node), node->host, node->address, Name(node->state), Ranks(*node),
+                    absl::StrCat(Seconds(node->silent), " ago")});
+  }
+  std::array<std::size_t, 6> widths{};
+  for (const Row& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::vector<std::string> lines;
+  for (const Row& row : rows) {
+    std::string line = "  ";
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      absl::StrAppend(&line, row[i]);
+      if (i + 1 < row.size()) line.append(widths[i] + 2 - row[i].size(), ' ');
+    }
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
 
 std::string StatusText(const ServiceStatus& status, const std::string& service) {
   if (status.runs.empty()) {

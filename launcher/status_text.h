@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "rendezvous/status_client.h"
 
@@ -10,6 +11,12 @@ namespace ddprun {
 
 // `service`: "HOST:PORT", for people.
 std::string StatusText(const ServiceStatus& status, const std::string& service);
+
+// Parts of it. What a person calls a node's state; a run without its nodes; a table of nodes with
+// its heading.
+const char* StateName(NodeState state);
+std::vector<std::string> RunLines(const RunStatus& run);
+std::vector<std::string> NodeLines(const std::vector<const NodeStatus*>& nodes);
 
 // One object in one line. Names and meanings are in README.md and only grow.
 std::string StatusJson(const ServiceStatus& status, const std::string& service);

@@ -22,11 +22,14 @@ std::string* TextOf(const std::string& flag, ServiceCommand& command) {
   if (flag == "--tls-key") return &command.security.tls_key;
   if (flag == "--tls-ca") return &command.security.tls_ca;
   if (flag == "--journal") return &command.journal;
+  if (flag == "--event-log") return &command.event_log;
+  if (flag == "--metrics-addr") return &command.metrics_addr;
   return nullptr;
 }
 
 bool IsFlag(const std::string& flag, ServiceCommand& command) {
-  return flag == "--port" || flag == "--rdzv-id" || TextOf(flag, command) != nullptr;
+  return flag == "--port" || flag == "--metrics-port" || flag == "--rdzv-id" ||
+         TextOf(flag, command) != nullptr;
 }
 
 absl::Status SetFlag(const std::string& flag, const std::string& value, ServiceCommand& command) {
@@ -34,6 +37,12 @@ absl::Status SetFlag(const std::string& flag, const std::string& value, ServiceC
     if (!absl::SimpleAtoi(value, &command.port) || command.port < 0 || command.port > kPortMax) {
       return absl::InvalidArgumentError(absl::StrCat(
           "--port '", value, "' is not a port; give 1 to ", kPortMax, ", or 0 for any free one"));
+    }
+  } else if (flag == "--metrics-port") {
+    if (!absl::SimpleAtoi(value, &command.metrics_port) || command.metrics_port < 1 ||
+        command.metrics_port > kPortMax) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--metrics-port '", value, "' is not a port; give 1 to ", kPortMax));
     }
   } else if (flag == "--rdzv-id") {
     command.run_id = value;
@@ -68,6 +77,9 @@ const char kServiceUsage[] =
     "was\n"
     "                   killed is started again with the same flags, and the runs never stop\n"
     "  --journal-sync   flush the disk before each answer, to survive the machine's crash as well\n"
+    "  --event-log FILE  what happens in all runs, as lines of JSON; -: stdout\n"
+    "  --metrics-port PORT  serve metrics for Prometheus at http://ADDRESS:PORT/metrics\n"
+    "  --metrics-addr ADDRESS  of this host (127.0.0.1)\n"
     "  --insecure       plain text without a secret, on all nodes too\n"
     "  --version        print the version\n"
     "  --help           print this\n";

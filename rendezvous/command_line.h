@@ -20,6 +20,9 @@ struct ServiceCommand {
   SecurityOptions security;
   std::string journal;  // a folder; empty: none
   bool journal_sync = false;
+  std::string event_log;  // a file or "-"; empty: none
+  int metrics_port = 0;   // 0: no metrics
+  std::string metrics_addr = "127.0.0.1";
 };
 
 extern const char kServiceUsage[];

@@ -83,6 +83,13 @@ enum class Way { kSave, kLoad };
     value.name = FromProto(message.name());                           \
   }
 
+#define DDPRUN_REPEATED_MESSAGE_FIELD(name)                                      \
+  if constexpr (way == Way::kSave) {                                             \
+    for (const auto& one : value.name) *message.add_##name() = ToProto(one);     \
+  } else {                                                                       \
+    for (const auto& one : message.name()) value.name.push_back(FromProto(one)); \
+  }
+
 template <Way way, typename Value, typename Message>
 void RulesFields(Value& value, Message& message) {
   // Does not compile with a field more or less: add it below, and to the message.
@@ -100,12 +107,13 @@ void RulesFields(Value& value, Message& message) {
 template <Way way, typename Value, typename Message>
 void MemberFields(Value& value, Message& message) {
   // As above.
-  [[maybe_unused]] const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9] = value;
+  [[maybe_unused]] const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10] = value;
   DDPRUN_MESSAGE_FIELD(join)
   DDPRUN_FIELD(order)
   DDPRUN_OPTIONAL_FIELD(node_rank)
   DDPRUN_FIELD(seated)
   DDPRUN_FIELD(rank_first)
+  DDPRUN_FIELD(drained_by)
   DDPRUN_FIELD(phase)
   DDPRUN_OPTIONAL_FIELD(link)
   DDPRUN_FIELD(heard)
@@ -138,7 +146,7 @@ void RunFields(Value& value, Message& message) {
   // As above.
   [[maybe_unused]] const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15,
                                 f16, f17, f18, f19, f20, f21, f22, f23, f24, f25, f26, f27, f28,
-                                f29, f30, f31] = value;
+                                f29, f30, f31, f32] = value;
   DDPRUN_FIELD(run_id)
   DDPRUN_FIELD(durable)
   DDPRUN_FIELD(phase)
@@ -150,6 +158,7 @@ void RunFields(Value& value, Message& message) {
   DDPRUN_FIELD(broke)
   DDPRUN_FIELD(sealed)
   DDPRUN_FIELD(left_out)
+  DDPRUN_REPEATED_MESSAGE_FIELD(victims)
   DDPRUN_FIELD(may_restart)
   DDPRUN_FIELD(deadline)
   DDPRUN_OPTIONAL_FIELD(last_call_due)
@@ -167,6 +176,7 @@ void RunFields(Value& value, Message& message) {
 #undef DDPRUN_OPTIONAL_FIELD
 #undef DDPRUN_MESSAGE_FIELD
 #undef DDPRUN_OPTIONAL_MESSAGE_FIELD
+#undef DDPRUN_REPEATED_MESSAGE_FIELD
 
 void Save(const RestartHistory& history, v1::RestartHistory* message) {
   HistoryFields<Way::kSave>(history, *message);
@@ -240,6 +250,15 @@ void Save(const MembershipEvent& event, v1::JournalRecord* message) {
           [&](const NodeLost& lost) {
             message->mutable_node_lost()->set_node_id(lost.node_id.value);
             message->mutable_node_lost()->set_reason(lost.reason);
+          },
+          [&](const RunStopped& stopped) {
+            message->mutable_run_stopped()->set_by(stopped.by);
+            message->mutable_run_stopped()->set_now(stopped.now);
+          },
+          [&](const NodeDrained& drained) {
+            message->mutable_node_drained()->set_node_id(drained.node_id.value);
+            message->mutable_node_drained()->set_by(drained.by);
+            message->mutable_node_drained()->set_at_next_round(drained.at_next_round);
           },
           [&](const Tick&) { message->mutable_tick(); }},
       event);
@@ -333,6 +352,15 @@ absl::StatusOr<JournalRecord> DecodeJournalRecord(absl::string_view bytes) {
     case v1::JournalRecord::kNodeLost:
       record.what = MembershipEvent(
           NodeLost{NodeId{message.node_lost().node_id()}, message.node_lost().reason()});
+      return record;
+    case v1::JournalRecord::kRunStopped:
+      record.what =
+          MembershipEvent(RunStopped{message.run_stopped().by(), message.run_stopped().now()});
+      return record;
+    case v1::JournalRecord::kNodeDrained:
+      record.what = MembershipEvent(NodeDrained{NodeId{message.node_drained().node_id()},
+                                                message.node_drained().by(),
+                                                message.node_drained().at_next_round()});
       return record;
     case v1::JournalRecord::kTick:
       record.what = MembershipEvent(Tick{});

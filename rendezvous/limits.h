@@ -49,6 +49,18 @@ inline constexpr int kLocalWorldSizeMax = 4096;
 inline constexpr std::size_t kNameBytesMax = 256;
 inline constexpr std::size_t kLastLinesMax = 20;
 inline constexpr std::size_t kLastLineBytesMax = 2048;
+// Ways in which the workers of one round end; more are told as one.
+inline constexpr std::size_t kVictimWaysMax = 16;
+// Of one way in a verdict: the ranges of ranks and the hosts that a person reads before the rest is
+// a number.
+inline constexpr std::size_t kVictimRangesShown = 16;
+inline constexpr std::size_t kVictimHostsShown = 8;
+// And in the service, where they grow together as nodes answer.
+inline constexpr std::size_t kVictimRangesMax = 65'536;
+// Of a traceback; its end says most.
+inline constexpr std::size_t kTracebackBytesMax = 16u << 10;
+// A path.
+inline constexpr std::size_t kPathBytesMax = 4096;
 // A wait without an end would hide a dead peer: longer ones are cut to this.
 inline constexpr std::chrono::hours kStoreTimeoutMax{24};
 
@@ -137,6 +149,17 @@ inline constexpr std::chrono::seconds kConnectAttemptTimeout{5};
 inline constexpr std::chrono::seconds kStoreAnswerSlack{20};
 // How long a client that ends waits for its last words to be taken.
 inline constexpr std::chrono::seconds kCloseTimeout{1};
+
+// Events that wait for their file; what comes above it is dropped and counted.
+inline constexpr std::size_t kEventLogBytesMax = 4u << 20;
+// How long the end of a process waits for the event log's file to take the last ones.
+inline constexpr std::chrono::seconds kEventLogCloseTimeout{1};
+// Names of runs that metrics are counted of.
+inline constexpr std::size_t kCountedRunsMax = 1024;
+// Nodes that metrics tell one by one; above it they are only counted.
+inline constexpr std::size_t kMetricsNodesMax = 4096;
+// A scrape at a time is what there is; another may wait for its turn.
+inline constexpr std::size_t kMetricsThreads = 2;
 
 // The journal. A record holds one event, at most a message; a part of a snapshot is cut to
 // kJournalPartBytes by whoever makes it. A length above the limit can only be damage.

@@ -10,8 +10,9 @@ namespace {
 
 class LocalServer final : public RendezvousServer {
  public:
-  explicit LocalServer(const std::string& run_id)
-      : registry_(run_id), local_store_(std::make_shared<LocalStore>(registry_)) {}
+  LocalServer(const std::string& run_id, RunWatcher* watcher)
+      : registry_(run_id, nullptr, watcher),
+        local_store_(std::make_shared<LocalStore>(registry_)) {}
   ~LocalServer() override { local_store_->Close(); }
 
   int port() const override { return 0; }
@@ -24,6 +25,10 @@ class LocalServer final : public RendezvousServer {
   std::uint64_t store_messages(const std::string& run_id, const std::string& node_id) override {
     return registry_.StoreMessages(run_id, NodeId{node_id});
   }
+  std::vector<RunStatus> Status() override {
+    auto status = registry_.Status("", std::chrono::steady_clock::now());
+    return status.ok() ? *std::move(status) : std::vector<RunStatus>();
+  }
   void WaitUntilDrained(std::chrono::milliseconds timeout) override {
     registry_.WaitUntilDrained(timeout);
   }
@@ -35,8 +40,8 @@ class LocalServer final : public RendezvousServer {
 
 }  // namespace
 
-std::unique_ptr<RendezvousServer> MakeLocalServer(const std::string& run_id) {
-  return std::make_unique<LocalServer>(run_id);
+std::unique_ptr<RendezvousServer> MakeLocalServer(const std::string& run_id, RunWatcher* watcher) {
+  return std::make_unique<LocalServer>(run_id, watcher);
 }
 
 }  // namespace ddprun

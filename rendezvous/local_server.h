@@ -11,6 +11,7 @@
 namespace ddprun {
 
 // `run_id` names the run of a node that brings no name.
-std::unique_ptr<RendezvousServer> MakeLocalServer(const std::string& run_id);
+std::unique_ptr<RendezvousServer> MakeLocalServer(const std::string& run_id,
+                                                  RunWatcher* watcher = nullptr);
 
 }  // namespace ddprun

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <csignal>
 #include <cstdio>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -15,7 +16,10 @@
 #include "proto/version.h"
 #include "rendezvous/command_line.h"
 #include "rendezvous/credentials.h"
+#include "rendezvous/event_log.h"
 #include "rendezvous/file_limit.h"
+#include "rendezvous/metrics.h"
+#include "rendezvous/run_observer.h"
 #include "rendezvous/server.h"
 
 namespace {
@@ -50,14 +54,33 @@ int Serve(const ddprun::ServiceCommand& command, ddprun::Security security) {
                  kill(getpid(), SIGTERM);
                }};
   }
+  std::unique_ptr<ddprun::EventLog> log;
+  if (!command.event_log.empty()) {
+    auto opened = ddprun::EventLog::Open(command.event_log);
+    if (!opened.ok()) return Complain(opened.status(), kExitFailure);
+    log = *std::move(opened);
+  }
+  ddprun::RunObserver observer(std::move(log));
   auto server = ddprun::RendezvousServer::Start({.address = command.host,
                                                  .port = command.port,
                                                  .credentials = *std::move(credentials),
                                                  .default_run_id = command.run_id,
-                                                 .journal = std::move(journal)});
+                                                 .journal = std::move(journal),
+                                                 .watcher = &observer});
   if (!server.ok()) {
     return Complain(server.status(),
                     absl::IsInvalidArgument(server.status()) ? kExitUsage : kExitFailure);
+  }
+  std::unique_ptr<ddprun::MetricsExporter> metrics;
+  if (command.metrics_port > 0) {
+    auto started = ddprun::StartMetricsExporter(
+        command.metrics_addr, command.metrics_port, [&observer, service = server->get()] {
+          auto series = ddprun::ServiceMetrics(service->Status(), observer.Counters());
+          for (auto& more : ddprun::ProcessMetrics()) series.push_back(std::move(more));
+          return series;
+        });
+    if (!started.ok()) return Complain(started.status(), kExitFailure);
+    metrics = *std::move(started);
   }
   std::printf("listening on %s\n", (*server)->target().c_str());
   std::fflush(stdout);

@@ -6,10 +6,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "rendezvous/first_cause.h"
 #include "rendezvous/join_rules.h"
 #include "rendezvous/limits.h"
+#include "rendezvous/operator_rules.h"
 #include "rendezvous/run_restarts.h"
 #include "rendezvous/seating.h"
+#include "rendezvous/victims.h"
 
 namespace ddprun {
 namespace {
@@ -18,6 +21,9 @@ std::chrono::milliseconds Until(TimePoint deadline, TimePoint now) {
   return std::max(std::chrono::milliseconds{0},
                   std::chrono::duration_cast<std::chrono::milliseconds>(deadline - now));
 }
+
+// That somebody leaves as he was asked to is no failure.
+bool IsUncounted(const std::optional<Failure>& cause) { return cause && !IsFailure(*cause); }
 
 // The nodes of a round wait for the one that may take longest.
 Duration StopTimeoutOf(const RunState& state) {
@@ -28,6 +34,8 @@ Duration StopTimeoutOf(const RunState& state) {
   return longest;
 }
 
+bool MayRestart(const RunState& state) { return !WhyNoNextRound(state).has_value(); }
+
 // Heartbeats to a lease: one may be late and one lost before the lease is over.
 constexpr int kHeartbeatsPerLease = 4;
 
@@ -37,6 +45,12 @@ bool IsInRound(const Member& member) { return member.phase != MemberPhase::kWait
 bool HasJoined(const RunState& state, const Join& join) {
   const auto it = state.members.find(join.node_id);
   return it != state.members.end() && it->second.join == join;
+}
+
+// Of a node that is a member no more.
+NoteKind KindOf(const Failure& why) {
+  if (why.kind == FailureKind::kNodeDrained) return NoteKind::kNodeDrained;
+  return why.kind == FailureKind::kNodeInterrupted ? NoteKind::kNodeLeft : NoteKind::kNodeLost;
 }
 
 // What a worker that lost its peers reports; the loss itself is then the first cause.
@@ -54,6 +68,8 @@ class Stepper {
   void operator()(const NodeReported& event);
   void operator()(const NodeGone& event);
   void operator()(const NodeLost& event);
+  void operator()(const RunStopped& event);
+  void operator()(const NodeDrained& event);
   void operator()(const Tick&);
 
   std::vector<MembershipEffect> TakeEffects() { return std::move(effects_); }
@@ -77,20 +93,26 @@ class Stepper {
     Failure reason;
     bool was_in_round = false;
     bool was_silent_before_the_break = false;
+    bool was_dead_before_it_stopped = false;
   };
   Loss Erase(const NodeId& id, Failure reason);
   void React(std::vector<Loss> losses);
   void RemoveMember(const NodeId& id, Failure reason);
+  bool IsTheCause(const Loss& loss) const;
   void ForgiveIfStopped();
   std::optional<std::pair<NodeId, Failure>> TakePlace(const Join& join);
   void EndLeases();
+  void LetGo(const NodeId& id, const Failure& reason);
+  void LetDrainedGo();
 
   // Transitions.
   void SealIfReady();
   void Seal(std::vector<Member*> chosen);
-  void Break(Failure cause);
+  void Break(const Failure& cause);
+  void Correct(Failure cause);
   void AdvanceIfStopped();
   void FormNextRound();
+  std::chrono::milliseconds CountRestartIfFailed();
   void LeaveOutIfDue();
   void CloseWithFailure(Failure cause);
   void Close(Verdict verdict);
@@ -123,6 +145,20 @@ class Stepper {
     End(link);
   }
 
+  // What those who watch are told.
+  Noted& Note(NoteKind kind, const Member* member = nullptr) {
+    Noted note;
+    note.kind = kind;
+    note.round = state_.round;
+    note.restart_count = state_.restart_count;
+    if (member != nullptr) {
+      note.node_id = member->join.node_id;
+      note.host = member->join.host;
+      note.node_rank = member->node_rank;
+    }
+    return std::get<Noted>(effects_.emplace_back(std::in_place_type<Noted>, std::move(note)));
+  }
+
   RunState& state_;
   const TimePoint now_;
   std::vector<MembershipEffect> effects_;
@@ -133,6 +169,9 @@ class Stepper {
 void Stepper::operator()(const NodeJoined& event) {
   const Join& join = event.join;
   if (std::optional<Refused> refused = RefusalOfLeftOut(state_, join, now_)) {
+    Noted& note = Note(NoteKind::kNodeRefused);
+    note.host = join.host;
+    note.words = std::string(refused->status.message());
     Send(event.link, *std::move(refused));
     End(event.link);
     return;
@@ -147,6 +186,9 @@ void Stepper::operator()(const NodeJoined& event) {
     return;
   }
   if (absl::Status status = CheckJoin(state_, join); !status.ok()) {
+    Noted& note = Note(NoteKind::kNodeRefused);
+    note.host = join.host;
+    note.words = std::string(status.message());
     Refuse(event.link, std::move(status));
     return;
   }
@@ -171,6 +213,7 @@ void Stepper::operator()(const NodeGone& event) {
   state_.links.erase(it);
   member.link.reset();
   member.heard = now_;
+  if (state_.phase != RunPhase::kClosed) Note(NoteKind::kNodeAway, &member);
   if (state_.phase == RunPhase::kClosed || state_.rules->lease.count() == 0) {
     RemoveMember(id, LossOf(member,
                             "its connection to the rendezvous service ended without a word; check "
@@ -189,7 +232,53 @@ void Stepper::operator()(const NodeLost& event) {
   if (member.link && state_.phase != RunPhase::kClosed) {
     Refuse(*member.link, FencedAsDead(state_, member, event.reason));
   }
-  RemoveMember(event.node_id, LossOf(member, event.reason));
+  const bool stopping = member.phase == MemberPhase::kStopping;
+  Loss loss = Erase(event.node_id, LossOf(member, event.reason));
+  loss.was_dead_before_it_stopped = stopping;
+  std::vector<Loss> losses;
+  losses.push_back(std::move(loss));
+  React(std::move(losses));
+}
+
+void Stepper::operator()(const RunStopped& event) {
+  if (state_.phase == RunPhase::kClosed || !state_.rules) return;
+  Failure cause = StopFailure(event.by, event.now);
+  // What was ending anyway ends for its own reason.
+  const bool decides = state_.phase != RunPhase::kBroken || MayRestart(state_) ||
+                       state_.cause->kind == FailureKind::kRunStopped;
+  state_.may_restart = false;
+  switch (state_.phase) {
+    case RunPhase::kForming:
+      CloseWithFailure(std::move(cause));
+      return;
+    case RunPhase::kSealed:
+      Break(cause);
+      return;
+    case RunPhase::kBroken:
+      for (const auto& entry : state_.members) {
+        if (entry.second.phase == MemberPhase::kStopping) {
+          SendTo(entry.second, Stop{state_.round, cause, /*last=*/true});
+        }
+      }
+      if (decides) state_.cause = std::move(cause);
+      return;
+    case RunPhase::kClosed:
+      return;
+  }
+}
+
+void Stepper::operator()(const NodeDrained& event) {
+  const auto it = state_.members.find(event.node_id);
+  if (it == state_.members.end() || state_.phase == RunPhase::kClosed) return;
+  Member& member = it->second;
+  Failure reason = DrainFailure(member, event.by);
+  if (!IsInRound(member)) {
+    LetGo(event.node_id, reason);
+    React({Loss{std::move(reason)}});
+    return;
+  }
+  member.drained_by = event.by;
+  if (state_.phase == RunPhase::kSealed && !event.at_next_round) Break(reason);
 }
 
 void Stepper::operator()(const Tick&) {
@@ -240,18 +329,24 @@ void Stepper::On(Member& member, const Join&) {
 }
 
 void Stepper::On(Member& member, const WorkerFailed& report) {
-  if (state_.phase != RunPhase::kSealed || report.round != state_.round || !IsInRound(member))
-    return;
+  const bool breaks = state_.phase == RunPhase::kSealed && IsInRound(member);
+  const bool stops = state_.phase == RunPhase::kBroken && member.phase == MemberPhase::kStopping;
+  if ((!breaks && !stops) || report.round != state_.round) return;
   Failure cause = report.failure;
   if (cause.host.empty()) cause.host = member.join.host;
   if (cause.node_rank < 0) cause.node_rank = *member.node_rank;
-  Break(std::move(cause));
+  if (breaks) {
+    Break(cause);
+  } else if (TakesThePlaceOf(cause, *state_.cause)) {
+    Correct(std::move(cause));
+  }
 }
 
 void Stepper::On(Member& member, const NodeSucceeded& report) {
   if (state_.phase != RunPhase::kSealed || report.round != state_.round || !IsInRound(member))
     return;
   SetPhase(member, MemberPhase::kSucceeded);
+  Note(NoteKind::kNodeSucceeded, &member);
   if (state_.running > 0) return;
   Verdict verdict = MakeVerdict();
   verdict.success = true;
@@ -263,6 +358,12 @@ void Stepper::On(Member& member, const NodeStopped& report) {
   if (member.phase != MemberPhase::kStopping) return;
   SetPhase(member, MemberPhase::kStopped);
   if (report.worker_port > 0) member.join.worker_port = report.worker_port;
+  const int size = member.join.local_world_size;
+  for (const WorkerEnds& ends : report.ends) {
+    if (ends.first < 0 || ends.count <= 0 || ends.count > size - ends.first) continue;
+    const int first = member.rank_first + ends.first;
+    AddVictims(ends.kind, ends.code, {first, first + ends.count - 1}, state_.victims);
+  }
   AdvanceIfStopped();
 }
 
@@ -298,6 +399,7 @@ void Stepper::Enter(LinkId link, const Join& join, const Member* replaced) {
     state_.asked[*join.node_rank] = join.node_id;
   }
   Link(link, member);
+  Note(NoteKind::kNodeJoined, &member);
   SealIfReady();
   TellWaiting(&member);
 }
@@ -310,6 +412,7 @@ void Stepper::Resume(LinkId link, Member& member) {
     state_.links.erase(*member.link);
   }
   Link(link, member);
+  Note(NoteKind::kNodeReturned, &member);
   member.words_told = 0;
   if (state_.phase == RunPhase::kClosed) {
     if (state_.verdict) Send(link, Finish{*state_.verdict});
@@ -369,11 +472,17 @@ std::optional<std::pair<NodeId, Failure>> Stepper::TakePlace(const Join& join) {
 Stepper::Loss Stepper::Erase(const NodeId& id, Failure reason) {
   const auto it = state_.members.find(id);
   Member& member = it->second;
+  if (state_.phase != RunPhase::kClosed) Note(KindOf(reason), &member).why = reason;
   Loss loss{std::move(reason), IsInRound(member)};
   loss.was_silent_before_the_break =
       member.phase == MemberPhase::kStopping &&
       member.heard + (member.link ? state_.rules->lease / 2 : Duration{0}) < state_.broke;
   Count(member.phase, -1);
+  if (IsInRound(member) && member.phase != MemberPhase::kStopped) {
+    const int first = member.rank_first;
+    AddLostNode(member.join.host, {first, first + member.join.local_world_size - 1},
+                state_.victims);
+  }
   if (member.link) state_.links.erase(*member.link);
   if (member.node_rank) {
     const auto place = state_.places.find(*member.node_rank);
@@ -383,6 +492,29 @@ Stepper::Loss Stepper::Erase(const NodeId& id, Failure reason) {
   if (asked != state_.asked.end() && asked->second == id) state_.asked.erase(asked);
   state_.members.erase(it);
   return loss;
+}
+
+// Told in a verdict of its own: the run goes on.
+void Stepper::LetGo(const NodeId& id, const Failure& reason) {
+  const Member& member = state_.members.at(id);
+  if (member.link) {
+    Verdict verdict = MakeVerdict();
+    verdict.cause = reason;
+    Send(*member.link, Finish{std::move(verdict)});
+    End(*member.link);
+  }
+  Erase(id, reason);
+}
+
+void Stepper::LetDrainedGo() {
+  std::vector<NodeId> going;
+  for (const auto& [id, member] : state_.members) {
+    if (!member.drained_by.empty()) going.push_back(id);
+  }
+  for (const NodeId& id : going) {
+    const Member& member = state_.members.at(id);
+    LetGo(id, DrainFailure(member, member.drained_by));
+  }
 }
 
 // Of all who are lost in one step, so that no round is started with one of them. A run without any
@@ -405,21 +537,26 @@ void Stepper::React(std::vector<Loss> losses) {
     case RunPhase::kSealed: {
       const auto first = std::find_if(losses.begin(), losses.end(),
                                       [](const Loss& loss) { return loss.was_in_round; });
-      if (first != losses.end()) Break(std::move(first->reason));
+      if (first != losses.end()) Break(first->reason);
       return;
     }
     case RunPhase::kBroken:
       for (Loss& loss : losses) {
-        if (loss.was_silent_before_the_break && loss.reason.kind == FailureKind::kNodeLost &&
-            MayBeAftermath(*state_.cause)) {
-          state_.cause = std::move(loss.reason);
-        }
+        if (IsTheCause(loss)) Correct(std::move(loss.reason));
       }
       AdvanceIfStopped();
       return;
     case RunPhase::kClosed:
       return;
   }
+}
+
+// Of a round that has broken. One whose agent died was not stopped by anyone: its peers' failures
+// follow from that. Not so the death of one whose workers were gone already.
+bool Stepper::IsTheCause(const Loss& loss) const {
+  if (loss.reason.kind != FailureKind::kNodeLost) return false;
+  return (loss.was_silent_before_the_break && MayBeAftermath(*state_.cause)) ||
+         (loss.was_dead_before_it_stopped && TakesThePlaceOf(loss.reason, *state_.cause));
 }
 
 void Stepper::RemoveMember(const NodeId& id, Failure reason) {
@@ -476,7 +613,8 @@ void Stepper::SealIfReady() {
     state_.last_call_due.reset();
     return;
   }
-  const bool full = here >= state_.rules->nodes_max;
+  // Nobody is awaited in the place of one that was asked to leave.
+  const bool full = here >= state_.rules->nodes_max || IsUncounted(state_.cause);
   if (!state_.last_call_due) {
     state_.last_call_due = std::min(now_ + state_.rules->last_call, state_.deadline);
   }
@@ -507,6 +645,9 @@ void Stepper::Seal(std::vector<Member*> chosen) {
   }
   state_.phase = RunPhase::kSealed;
   state_.sealed = now_;
+  Noted& note = Note(NoteKind::kRoundStarted);
+  note.node_count = start.node_count;
+  note.world_size = start.world_size;
   if (state_.cause) state_.last_cause = std::exchange(state_.cause, std::nullopt);
   state_.start = std::move(start);
   state_.words_due.reset();
@@ -518,26 +659,38 @@ void Stepper::Seal(std::vector<Member*> chosen) {
   }
 }
 
-void Stepper::Break(Failure cause) {
+void Stepper::Break(const Failure& cause) {
   state_.phase = RunPhase::kBroken;
+  Note(NoteKind::kRoundBroken).why = cause;
   state_.deadline = now_ + StopTimeoutOf(state_);
   state_.broke = now_;
-  EndRound(state_.restarts, state_.rules->restart_policy, now_ - state_.sealed);
+  EndRound(state_.restarts, state_.rules->restart_policy, cause, now_ - state_.sealed);
   state_.words_sent.reset();
-  state_.cause = std::move(cause);
-  const bool last = IsEnding(state_);
+  state_.cause = cause;
+  const bool last = !MayRestart(state_);
   for (auto& entry : state_.members) {
     Member& member = entry.second;
     if (!IsInRound(member)) continue;
     SetPhase(member, MemberPhase::kStopping);
-    SendTo(member, Stop{state_.round, *state_.cause, last});
+    SendTo(member, Stop{state_.round, cause, last});
   }
   AdvanceIfStopped();
   TellWaiting();
 }
 
+// The cause is another than was told when the round broke: all who were told are told again.
+void Stepper::Correct(Failure cause) {
+  state_.cause = std::move(cause);
+  const bool last = !MayRestart(state_);
+  for (const auto& entry : state_.members) {
+    if (IsInRound(entry.second)) SendTo(entry.second, Stop{state_.round, *state_.cause, last});
+  }
+}
+
 void Stepper::AdvanceIfStopped() {
   if (state_.phase != RunPhase::kBroken || state_.stopping > 0) return;
+  // Whoever is let go has no place in the next round: without it there may be none.
+  if (MayRestart(state_)) LetDrainedGo();
   if (WhyNoNextRound(state_)) {
     CloseWithFailure(*state_.cause);
   } else {
@@ -548,12 +701,10 @@ void Stepper::AdvanceIfStopped() {
 void Stepper::FormNextRound() {
   state_.phase = RunPhase::kForming;
   state_.round = RoundId{ToNumber(state_.round) + 1};
-  ++state_.restart_count;
-  const RestartPolicy& policy = state_.rules->restart_policy;
-  CountRestart(state_.restarts, policy, state_.broke);
-  LeaveOutIfDue();
-  const auto delay = RestartDelay(state_.restarts, policy);
-  if (delay.count() > 0) state_.restart_due = now_ + delay;
+  if (!IsUncounted(state_.cause)) ++state_.restart_count;
+  Note(NoteKind::kRestart).why = state_.cause;
+  state_.victims.clear();
+  const std::chrono::milliseconds delay = CountRestartIfFailed();
   state_.words_sent.reset();
   state_.deadline = now_ + delay + state_.rules->join_timeout;
   for (auto& entry : state_.members) SetPhase(entry.second, MemberPhase::kWaiting);
@@ -562,11 +713,23 @@ void Stepper::FormNextRound() {
   TellWaiting();
 }
 
+// That a node leaves as it was asked to is no failure, and nothing follows from it. Returns how
+// long the next round waits.
+std::chrono::milliseconds Stepper::CountRestartIfFailed() {
+  state_.left_out.clear();
+  if (IsUncounted(state_.cause)) return {};
+  const RestartPolicy& policy = state_.rules->restart_policy;
+  CountRestart(state_.restarts, policy, state_.broke);
+  LeaveOutIfDue();
+  const auto delay = RestartDelay(state_.restarts, policy);
+  if (delay.count() > 0) state_.restart_due = now_ + delay;
+  return delay;
+}
+
 // The host whose failure broke the round, if it was one too many, with all nodes that it has.
 void Stepper::LeaveOutIfDue() {
   const RestartPolicy& policy = state_.rules->restart_policy;
   const Failure& cause = *state_.cause;
-  state_.left_out.clear();
   if (!CountFailure(state_.restarts, policy, cause, state_.broke, now_)) return;
   state_.left_out = LeftOutWords(policy, cause.host);
   std::vector<NodeId> going;
@@ -578,7 +741,7 @@ void Stepper::LeaveOutIfDue() {
     const std::optional<LinkId> link = member.link;
     Join back = member.join;
     back.resume = true;
-    Erase(id, {});
+    Erase(id, LossOf(member, state_.left_out));
     if (!link) continue;
     // As it would hear if it asked.
     if (auto refused = RefusalOfLeftOut(state_, back, now_)) Send(*link, *std::move(refused));
@@ -592,6 +755,7 @@ void Stepper::CloseWithFailure(Failure cause) {
     verdict.not_restarted = WhyNoNextRound(state_).value_or("");
   }
   verdict.exit_code = ToExitCode(cause);
+  verdict.victims = ToShow(state_.victims, cause.rank);
   state_.cause = cause;
   verdict.cause = std::move(cause);
   Close(std::move(verdict));
@@ -600,6 +764,11 @@ void Stepper::CloseWithFailure(Failure cause) {
 // Members that are away may come back for the verdict until their lease is over.
 void Stepper::Close(Verdict verdict) {
   state_.phase = RunPhase::kClosed;
+  Noted& note = Note(NoteKind::kRunFinished);
+  note.why = verdict.cause;
+  note.exit_code = verdict.exit_code;
+  note.node_count = verdict.node_count;
+  note.world_size = verdict.world_size;
   state_.words.clear();
   state_.words_due.reset();
   state_.last_call_due.reset();

@@ -47,8 +47,9 @@ struct Member {
   Join join;
   std::uint64_t order = 0;       // of joining, over the run
   std::optional<int> node_rank;  // asked for, or given when first sealed; kept over rounds
-  bool seated = false;  // has had a place in a sealed round: goes before those that have not
-  int rank_first = 0;   // in the round that it runs
+  bool seated = false;     // has had a place in a sealed round: goes before those that have not
+  int rank_first = 0;      // in the round that it runs
+  std::string drained_by;  // who asked it to leave when its round ends; empty: nobody did
   MemberPhase phase = MemberPhase::kWaiting;
   std::optional<LinkId> link;    // absent: away
   TimePoint heard{};             // of its last word, or of its stream's end
@@ -86,6 +87,7 @@ struct RunState {
   std::optional<Failure> cause;       // why the round broke; kept while the next one forms
   std::optional<Failure> last_cause;  // of the last one that broke; kept while others run
   TimePoint broke{};                  // when
+  std::vector<Victims> victims;       // how its workers ended, as far as their nodes have said
   TimePoint sealed{};                 // the last round that was
   std::string left_out;               // who is, since the last round, in words
   bool may_restart = true;            // false once a node left without which the run cannot go on
@@ -124,10 +126,23 @@ struct NodeLost {
   NodeId node_id;
   std::string reason;  // in words, after "node b was lost: "
 };
+// Somebody wants the run to end. In a closed run without effect.
+struct RunStopped {
+  std::string by;    // a host
+  bool now = false;  // without a grace for the workers
+};
+// Somebody wants a member to leave, which PlanDrain() (operator_rules.h) has found possible. Its
+// round ends for all, and the next one has no place for it; no restart is used.
+struct NodeDrained {
+  NodeId node_id;
+  std::string by;
+  bool at_next_round = false;  // the round is not ended for it
+};
 // NextDeadline() is reached.
 struct Tick {};
 
-using MembershipEvent = std::variant<NodeJoined, NodeReported, NodeGone, NodeLost, Tick>;
+using MembershipEvent =
+    std::variant<NodeJoined, NodeReported, NodeGone, NodeLost, RunStopped, NodeDrained, Tick>;
 
 // ---- Effects, to be performed in their order
 
@@ -144,7 +159,38 @@ struct RoundChanged {
   RoundId round;
 };
 
-using MembershipEffect = std::variant<SendDirective, EndStream, RoundChanged>;
+// For those who watch: nothing depends on it.
+enum class NoteKind {
+  kNodeJoined,
+  kNodeReturned,  // with another stream
+  kNodeAway,      // its stream ended
+  kNodeLost,      // `why`
+  kNodeLeft,      // `why`
+  kNodeDrained,   // `why`
+  kNodeRefused,   // `words`
+  kNodeSucceeded,
+  kRoundStarted,
+  kRoundBroken,  // `why`
+  kRestart,      // the next round forms
+  kRunFinished,  // `why`, unless it is a success
+};
+struct Noted {
+  NoteKind kind = NoteKind::kNodeJoined;
+  RoundId round = kNoRound;
+  // Of notes about a node.
+  NodeId node_id;
+  std::string host;
+  std::optional<int> node_rank;
+  std::optional<Failure> why;
+  std::string words;
+  int exit_code = 0;  // kRunFinished
+  // Of the round: kRoundStarted and kRunFinished.
+  int node_count = 0;
+  int world_size = 0;
+  int restart_count = 0;
+};
+
+using MembershipEffect = std::variant<SendDirective, EndStream, RoundChanged, Noted>;
 
 RunState MakeRun(std::string run_id, bool durable = false);
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "rendezvous/first_cause.h"
 #include "rendezvous/membership.h"
 #include "rendezvous/restart_policy.h"
 
@@ -169,7 +170,11 @@ absl::Status CheckProgress(const RunState& before, const RunState& after) {
   const auto from = ToNumber(before.round);
   const auto to = ToNumber(after.round);
   if (to != from && to != from + 1) return Broken("the round went back or was skipped");
-  if (after.restart_count - before.restart_count != static_cast<int>(to - from)) {
+  // A round that ended since somebody left as he was asked to is no restart.
+  const auto& ended_by = after.cause ? after.cause : after.last_cause;
+  const bool drained = ended_by && ended_by->kind == FailureKind::kNodeDrained;
+  const int restarts = to != from && !drained ? 1 : 0;
+  if (after.restart_count - before.restart_count != restarts) {
     return Broken("restarts and rounds are not counted alike");
   }
   if (absl::Status status = CheckRestarts(before, after); !status.ok()) return status;
@@ -178,8 +183,10 @@ absl::Status CheckProgress(const RunState& before, const RunState& after) {
   }
   const bool still = after.phase == RunPhase::kBroken || after.phase == RunPhase::kClosed;
   if (before.phase == RunPhase::kBroken && still && before.cause != after.cause &&
-      after.cause->kind != FailureKind::kNodeLost) {
-    return Broken("the cause changed, and not to a node that had fallen silent before it");
+      after.cause->kind != FailureKind::kNodeLost &&
+      after.cause->kind != FailureKind::kRunStopped &&
+      !TakesThePlaceOf(*after.cause, *before.cause)) {
+    return Broken("the cause changed, and not to what explains it");
   }
   if (before.phase == RunPhase::kClosed && after.phase != RunPhase::kClosed)
     return Broken("a closed run opened");

@@ -41,8 +41,15 @@ bool IsWorkersEnd(const Failure& cause) {
 
 // A node that somebody told to leave has not failed, and one that never came has no name.
 bool IsHostsFailure(const Failure& cause) {
-  return cause.kind != FailureKind::kNodeInterrupted && cause.kind != FailureKind::kJoinTimeout &&
-         !cause.host.empty();
+  switch (cause.kind) {
+    case FailureKind::kNodeInterrupted:
+    case FailureKind::kNodeDrained:
+    case FailureKind::kRunStopped:
+    case FailureKind::kJoinTimeout:
+      return false;
+    default:
+      return !cause.host.empty();
+  }
 }
 
 bool Counts(const RestartPolicy& policy, TimePoint time, TimePoint now) {
@@ -95,10 +102,15 @@ void Progressed(RestartHistory& history, std::int64_t step) {
   history.step = std::max(history.step, step);
 }
 
-void EndRound(RestartHistory& history, const RestartPolicy& policy, Duration ran) {
+void EndRound(RestartHistory& history, const RestartPolicy& policy, const Failure& cause,
+              Duration ran) {
   const bool further = history.step > history.step_before;
   const bool ran_long = policy.reset.count() > 0 && ran >= policy.reset;
-  history.no_progress = further || ran_long ? 0 : history.no_progress + 1;
+  if (further || ran_long) {
+    history.no_progress = 0;
+  } else if (IsFailure(cause)) {
+    ++history.no_progress;
+  }
   // Steps alone give nothing back: --max-restarts means what it says until another rule is asked
   // for.
   if (ran_long || (further && policy.no_progress_max > 0)) {
@@ -115,6 +127,7 @@ int RestartsUsed(const RestartHistory& history, const RestartPolicy& policy, Tim
 
 std::optional<std::string> WhyNoRestart(const RestartHistory& history, const RestartPolicy& policy,
                                         int restarts_max, const Failure& cause, TimePoint now) {
+  if (!IsFailure(cause)) return std::nullopt;
   if (restarts_max == 0) return "";
   if (std::string why = WhyNotWorthIt(policy, cause); !why.empty()) return why;
   if (policy.no_progress_max > 0 && history.no_progress >= policy.no_progress_max) {

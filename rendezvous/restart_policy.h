@@ -36,13 +36,17 @@ struct RestartHistory {
   bool operator==(const RestartHistory&) const = default;
 };
 
+// That a node leaves as it was asked to is none: the next round follows, and nothing is counted.
+inline bool IsFailure(const Failure& cause) { return cause.kind != FailureKind::kNodeDrained; }
+
 // ---- The budget
 
 // A worker has reported that it is at this step.
 void Progressed(RestartHistory& history, std::int64_t step);
 
-// A round broke after its workers had run that long.
-void EndRound(RestartHistory& history, const RestartPolicy& policy, Duration ran);
+// A round broke for this after its workers had run that long.
+void EndRound(RestartHistory& history, const RestartPolicy& policy, const Failure& cause,
+              Duration ran);
 
 // How many restarts count at that time.
 int RestartsUsed(const RestartHistory& history, const RestartPolicy& policy, TimePoint now);

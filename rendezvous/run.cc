@@ -11,9 +11,10 @@
 
 namespace ddprun {
 
-Run::Run(std::string run_id, ArmTimer arm_timer, ServiceJournal* journal)
+Run::Run(std::string run_id, ArmTimer arm_timer, ServiceJournal* journal, RunWatcher* watcher)
     : run_id_(std::move(run_id)),
       arm_timer_(std::move(arm_timer)),
+      watcher_(watcher),
       journal_(journal),
       number_(journal == nullptr ? 0 : journal->NewRun(run_id_)),
       membership_(MakeRun(run_id_, /*durable=*/journal != nullptr)),
@@ -22,9 +23,10 @@ Run::Run(std::string run_id, ArmTimer arm_timer, ServiceJournal* journal)
 }
 
 Run::Run(std::uint64_t number, ReplayedRun replayed, ArmTimer arm_timer, ServiceJournal& journal,
-         TimePoint now)
+         TimePoint now, RunWatcher* watcher)
     : run_id_(replayed.membership.run_id),
       arm_timer_(std::move(arm_timer)),
+      watcher_(watcher),
       journal_(&journal),
       number_(number),
       membership_(std::move(replayed.membership)),
@@ -107,11 +109,43 @@ bool Run::Lost(const NodeId& node_id, const std::string& reason, TimePoint now) 
   return true;
 }
 
+absl::StatusOr<std::string> Run::Stop(const StopRequest& request, TimePoint now) {
+  Afterwards afterwards;
+  absl::StatusOr<std::string> sentence;
+  {
+    absl::MutexLock lock(&mutex_);
+    sentence = PlanStop(membership_, request);
+    if (!sentence.ok()) return sentence;
+    StepLocked(RunStopped{request.by, request.now}, ToCores(now), afterwards);
+  }
+  Perform(std::move(afterwards));
+  return sentence;
+}
+
+absl::StatusOr<std::string> Run::Drain(const DrainRequest& request, TimePoint now) {
+  Afterwards afterwards;
+  absl::StatusOr<DrainPlan> plan;
+  {
+    absl::MutexLock lock(&mutex_);
+    plan = PlanDrain(membership_, request);
+    if (!plan.ok()) return plan.status();
+    if (request.dry_run) return plan->sentence;
+    StepLocked(NodeDrained{plan->node_id, request.by, request.at_next_round}, ToCores(now),
+               afterwards);
+  }
+  Perform(std::move(afterwards));
+  return plan->sentence;
+}
+
 void Run::StepLocked(const MembershipEvent& event, TimePoint now, Afterwards& afterwards) {
   if (journal_ != nullptr) AppendLocked(event, now);
   for (MembershipEffect& effect : Step(membership_, event, now)) {
     if (auto* changed = std::get_if<RoundChanged>(&effect)) {
       QueueLocked(store_.Clear(changed->round), afterwards);
+      continue;
+    }
+    if (const auto* note = std::get_if<Noted>(&effect)) {
+      if (watcher_ != nullptr) watcher_->OnNote(run_id_, *note);
       continue;
     }
     auto* send = std::get_if<SendDirective>(&effect);

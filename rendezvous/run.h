@@ -21,6 +21,7 @@
 #include "absl/synchronization/mutex.h"
 #include "rendezvous/journal_replay.h"
 #include "rendezvous/membership.h"
+#include "rendezvous/operator_rules.h"
 #include "rendezvous/run_status.h"
 #include "rendezvous/service_journal.h"
 #include "rendezvous/store_hub.h"
@@ -46,17 +47,26 @@ class ReplySink {
   virtual void Flush() = 0;
 };
 
+// Whoever watches runs: the event log, the metrics.
+class RunWatcher {
+ public:
+  virtual ~RunWatcher() = default;
+  // Called under the run's lock, in the order of what happens; must only take it down.
+  virtual void OnNote(const std::string& run_id, const Noted& note) = 0;
+};
+
 class Run {
  public:
   // Called, without the lock, with each new earliest deadline.
   using ArmTimer = std::function<void(TimePoint)>;
 
   // Without a journal: what is accepted is told at once, and forgotten with this process.
-  Run(std::string run_id, ArmTimer arm_timer, ServiceJournal* journal = nullptr);
+  Run(std::string run_id, ArmTimer arm_timer, ServiceJournal* journal = nullptr,
+      RunWatcher* watcher = nullptr);
   // A run that another process has left in the journal as `number`. All its nodes are away, and
   // their leases begin now.
   Run(std::uint64_t number, ReplayedRun replayed, ArmTimer arm_timer, ServiceJournal& journal,
-      TimePoint now);
+      TimePoint now, RunWatcher* watcher = nullptr);
 
   const std::string& run_id() const { return run_id_; }
 
@@ -70,6 +80,10 @@ class Run {
   void Closed(LinkId link);
   // False: the node is no member.
   bool Lost(const NodeId& node_id, const std::string& reason, TimePoint now);
+
+  // What somebody asked for (operator_rules.h): a sentence of what happens, or why it does not.
+  absl::StatusOr<std::string> Stop(const StopRequest& request, TimePoint now);
+  absl::StatusOr<std::string> Drain(const DrainRequest& request, TimePoint now);
 
   // Store. A stream is known by its number until StoreGone(). PERMISSION_DENIED: the node is not in
   // the run.
@@ -145,6 +159,7 @@ class Run {
 
   const std::string run_id_;
   const ArmTimer arm_timer_;
+  RunWatcher* const watcher_;  // null: nobody
   ServiceJournal* const journal_;
   const std::uint64_t number_;  // in the journal
 

@@ -5,15 +5,23 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "rendezvous/limits.h"
 
 namespace ddprun {
+namespace {
+
+// The rest can be had from GetStatus.
+constexpr std::size_t kNamesInSentence = 8;
+
+}  // namespace
 
 RunRegistry::RunRegistry(std::optional<std::string> default_run_id,
-                         std::unique_ptr<ServiceJournal> journal)
+                         std::unique_ptr<ServiceJournal> journal, RunWatcher* watcher)
     : default_run_id_(std::move(default_run_id)),
       journal_(std::move(journal)),
+      watcher_(watcher),
       timer_([this](TimePoint now) { return Tick(now); }) {
   if (journal_ == nullptr) return;
   const TimePoint now = std::chrono::steady_clock::now();
@@ -22,7 +30,7 @@ RunRegistry::RunRegistry(std::optional<std::string> default_run_id,
     for (auto& [number, replayed] : journal_->TakeRuns()) {
       auto run = std::make_shared<Run>(
           number, std::move(replayed), [this](TimePoint deadline) { timer_.Arm(deadline); },
-          *journal_, now);
+          *journal_, now, watcher_);
       runs_.insert_or_assign(run->run_id(), std::move(run));
     }
   }
@@ -53,7 +61,7 @@ absl::StatusOr<RunRegistry::Place> RunRegistry::Admit(const Join& join,
     if (!over->drained()) replaced_.push_back(over);
   }
   auto run = std::make_shared<Run>(
-      name, [this](TimePoint deadline) { timer_.Arm(deadline); }, journal_.get());
+      name, [this](TimePoint deadline) { timer_.Arm(deadline); }, journal_.get(), watcher_);
   runs_.emplace(name, run);
   const auto link = run->Admit(std::move(sink), join.resume);
   return Place{std::move(run), *link};
@@ -99,6 +107,48 @@ absl::StatusOr<std::vector<RunStatus>> RunRegistry::Status(const std::string& ru
     nodes_left -= found.back().nodes.size();
   }
   return found;
+}
+
+absl::StatusOr<std::shared_ptr<Run>> RunRegistry::FindForOperator(const std::string& run_id) {
+  absl::MutexLock lock(&mutex_);
+  if (run_id.empty() && runs_.size() == 1) return runs_.begin()->second;
+  const auto it = runs_.find(run_id);
+  if (it != runs_.end()) return it->second;
+  if (!run_id.empty()) {
+    return absl::NotFoundError(
+        absl::StrCat("the rendezvous service knows no run '", run_id, "'; it may be over"));
+  }
+  if (runs_.empty()) {
+    return absl::NotFoundError("the rendezvous service has no run; it may be over");
+  }
+  std::vector<std::string> names;
+  for (const auto& entry : runs_) names.push_back(entry.first);
+  std::sort(names.begin(), names.end());
+  names.resize(std::min(names.size(), kNamesInSentence));
+  return absl::InvalidArgumentError(
+      absl::StrCat("the rendezvous service has ", runs_.size(),
+                   " runs; name one of them with --rdzv-id: ", absl::StrJoin(names, ", ")));
+}
+
+absl::StatusOr<std::string> RunRegistry::Stop(const std::string& run_id, const StopRequest& request,
+                                              TimePoint now) {
+  const auto run = FindForOperator(run_id);
+  if (!run.ok()) return run.status();
+  auto sentence = (*run)->Stop(request, now);
+  absl::MutexLock lock(&mutex_);
+  ForgetIfDrained(*run);
+  return sentence;
+}
+
+absl::StatusOr<std::string> RunRegistry::Drain(const std::string& run_id,
+                                               const DrainRequest& request, TimePoint now) {
+  const auto run = FindForOperator(run_id);
+  if (!run.ok()) return run.status();
+  auto sentence = (*run)->Drain(request, now);
+  // Where a node was away, nobody else tells of its leaving.
+  absl::MutexLock lock(&mutex_);
+  ForgetIfDrained(*run);
+  return sentence;
 }
 
 std::shared_ptr<Run> RunRegistry::Find(const std::string& run_id) {

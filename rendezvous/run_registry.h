@@ -30,7 +30,8 @@ class RunRegistry {
 
   // With a journal, the runs that are in it are there from the beginning.
   explicit RunRegistry(std::optional<std::string> default_run_id,
-                       std::unique_ptr<ServiceJournal> journal = nullptr);
+                       std::unique_ptr<ServiceJournal> journal = nullptr,
+                       RunWatcher* watcher = nullptr);
 
   // Finds or makes the run and takes the stream into it; the caller then tells the run of the join.
   // INVALID_ARGUMENT: no run id, and the service has no default. RESOURCE_EXHAUSTED: too many runs.
@@ -46,6 +47,14 @@ class RunRegistry {
   // there is no such run.
   absl::StatusOr<std::vector<RunStatus>> Status(const std::string& run_id, TimePoint now);
 
+  // What somebody asks of a run, which may be the only one if `run_id` is empty: what happens now,
+  // in a sentence. Errors: those of operator_rules.h. NOT_FOUND: there is no run of that name, or
+  // none at all. INVALID_ARGUMENT: no name, and there are several.
+  absl::StatusOr<std::string> Stop(const std::string& run_id, const StopRequest& request,
+                                   TimePoint now);
+  absl::StatusOr<std::string> Drain(const std::string& run_id, const DrainRequest& request,
+                                    TimePoint now);
+
   // How many messages about the store a node has sent in the run's round.
   std::uint64_t StoreMessages(const std::string& run_id, const NodeId& node_id);
 
@@ -56,6 +65,7 @@ class RunRegistry {
   void WaitUntilDrained(std::chrono::milliseconds timeout);
 
  private:
+  absl::StatusOr<std::shared_ptr<Run>> FindForOperator(const std::string& run_id);
   std::optional<TimePoint> Tick(TimePoint now);
   void Forget(const std::shared_ptr<Run>& run) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ForgetIfDrained(const std::shared_ptr<Run>& run) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -64,6 +74,7 @@ class RunRegistry {
 
   const std::optional<std::string> default_run_id_;
   const std::unique_ptr<ServiceJournal> journal_;
+  RunWatcher* const watcher_;
 
   absl::Mutex mutex_;  // taken before a run's own
   absl::CondVar run_removed_;

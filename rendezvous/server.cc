@@ -9,6 +9,7 @@
 #include "absl/strings/strip.h"
 #include "rendezvous/addresses.h"
 #include "rendezvous/completion_threads.h"
+#include "rendezvous/control_service.h"
 #include "rendezvous/file_journal.h"
 #include "rendezvous/grpc_channel.h"
 #include "rendezvous/introspection.h"
@@ -30,12 +31,13 @@ class RendezvousServerImpl final : public RendezvousServer {
  public:
   RendezvousServerImpl(const RendezvousServer::Options& options,
                        std::unique_ptr<ServiceJournal> journal)
-      : registry_(options.default_run_id, std::move(journal)),
+      : registry_(options.default_run_id, std::move(journal), options.watcher),
         guard_(options.credentials.has_value() && options.credentials->derived
                    ? PeerGuard::NodeIds::kInCertificate
                    : PeerGuard::NodeIds::kNotProven),
         session_service_(registry_, guard_),
         store_service_(registry_, guard_),
+        control_service_(registry_),
         local_store_(std::make_shared<LocalStore>(registry_)) {}
 
   ~RendezvousServerImpl() override {
@@ -62,6 +64,7 @@ class RendezvousServerImpl final : public RendezvousServer {
     builder.experimental().SetInterceptorCreators(std::move(watchers));
     builder.RegisterService(&session_service_);
     builder.RegisterService(&store_service_);
+    builder.RegisterService(&control_service_);
     acceptor_ = AddAcceptor(builder, credentials);
     threads_ = std::make_unique<CompletionThreads>(builder);
     server_ = builder.BuildAndStart();
@@ -87,6 +90,10 @@ class RendezvousServerImpl final : public RendezvousServer {
   std::uint64_t store_messages(const std::string& run_id, const std::string& node_id) override {
     return registry_.StoreMessages(run_id, NodeId{node_id});
   }
+  std::vector<RunStatus> Status() override {
+    auto status = registry_.Status("", std::chrono::steady_clock::now());
+    return status.ok() ? *std::move(status) : std::vector<RunStatus>();
+  }
   void WaitUntilDrained(std::chrono::milliseconds timeout) override {
     registry_.WaitUntilDrained(timeout);
   }
@@ -98,6 +105,7 @@ class RendezvousServerImpl final : public RendezvousServer {
   PeerGuard guard_;
   SessionService session_service_;
   StoreService store_service_;
+  ControlService control_service_;
   const std::shared_ptr<LocalStore> local_store_;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
   std::unique_ptr<CompletionThreads> threads_;

@@ -8,13 +8,17 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "rendezvous/credentials.h"
+#include "rendezvous/run_status.h"
 #include "rendezvous/session_client.h"
 #include "rendezvous/store_link.h"
 
 namespace ddprun {
+
+class RunWatcher;  // run.h
 
 struct JournalOptions {
   std::string folder;
@@ -39,6 +43,8 @@ class RendezvousServer {
     // Where what is accepted is written down, so that a service that is started anew goes on where
     // this one ended, and the nodes wait for it. Absent: the runs end with the service.
     std::optional<JournalOptions> journal;
+    // Is told what happens; outlives the server. Null: nobody is.
+    RunWatcher* watcher = nullptr;
   };
 
   // Binds that address only. ALREADY_EXISTS if the port is in use, INVALID_ARGUMENT if the address
@@ -63,6 +69,9 @@ class RendezvousServer {
 
   // How many messages about the store a node has sent in the run's round.
   virtual std::uint64_t store_messages(const std::string& run_id, const std::string& node_id) = 0;
+
+  // Of all runs, as GetStatus answers.
+  virtual std::vector<RunStatus> Status() = 0;
 
   // Waits until every node that was given a verdict has ended its stream, or the time is over.
   virtual void WaitUntilDrained(std::chrono::milliseconds timeout) = 0;

@@ -17,12 +17,21 @@ CORES = (
     "rendezvous/membership",
     "rendezvous/restart_policy",
     "rendezvous/run_restarts",
+    "rendezvous/operator_rules",
+    "rendezvous/run_event",
     "rendezvous/kv_store",
     "rendezvous/answer_memory",
     "rendezvous/cache_directory",
     "rendezvous/store_hub",
     "rendezvous/store_folder",
+    "launcher/agent_events",
+    "launcher/status_screen",
     "launcher/supervisor",
+    "launcher/line_folder",
+    "launcher/line_splitter",
+    "launcher/log_plan",
+    "launcher/log_rotation",
+    "launcher/log_specs",
 )
 IMPURE = re.compile(
     r'#include\s*[<"](grpc|google/|torch/|ATen/|c10/|spdlog|thread|mutex|condition_variable|atomic|random|fstream|'

@@ -64,6 +64,7 @@ void Invariants::Stepped(const SimStep& step) {
   SpareTakesThePlace(step);
   OldRoundsMeanNothing(step);
   FirstCauseIsTheCause(step);
+  VictimsAreNoCause(step);
   LosesOnlyWhoIsLost(step);
   Note(step);
   OneVerdictForAll(step);
@@ -347,6 +348,14 @@ void Invariants::FirstCauseIsTheCause(const SimStep& step) {
     return;
   }
   const Failure& cause = *step.after.cause;
+  if (std::holds_alternative<RunStopped>(step.event) ||
+      std::holds_alternative<NodeDrained>(step.event)) {
+    const bool drained = std::holds_alternative<NodeDrained>(step.event);
+    if (cause.kind != (drained ? FailureKind::kNodeDrained : FailureKind::kRunStopped)) {
+      Fail("first-cause", "somebody's word breaks a round, and the cause is another");
+    }
+    return;
+  }
   const auto* reported = std::get_if<NodeReported>(&step.event);
   const auto* failed = reported == nullptr ? nullptr : std::get_if<WorkerFailed>(&reported->report);
   if (failed != nullptr) {
@@ -363,6 +372,40 @@ void Invariants::FirstCauseIsTheCause(const SimStep& step) {
        absl::StrCat(Name(step.before.round), " breaks, and nobody failed, left or was lost"));
 }
 
+// A worker whose collective has lost a peer is not what a round is said to have broken of, if one
+// that failed by itself was reported by a node that had not stopped. Among equals it is the first.
+void Invariants::VictimsAreNoCause(const SimStep& step) {
+  Run& run = runs_[step.run];
+  const auto* reported = std::get_if<NodeReported>(&step.event);
+  const auto* failed = reported == nullptr ? nullptr : std::get_if<WorkerFailed>(&reported->report);
+  const Member* member = failed == nullptr ? nullptr : FindByLink(step.before, reported->link);
+  const bool in_time = member != nullptr && InRound(*member) &&
+                       member->phase != MemberPhase::kStopped && failed->round == step.before.round;
+  if (in_time) {
+    const bool is_symptom = failed->failure.message == kBrokenCollectiveWords;
+    std::optional<Failure>& first = is_symptom ? run.first_symptom : run.first_origin;
+    if (!first) first = failed->failure;
+  }
+  const bool was_open =
+      step.before.phase == RunPhase::kSealed || step.before.phase == RunPhase::kBroken;
+  const bool ends =
+      was_open && (step.after.round != step.before.round || step.after.phase == RunPhase::kClosed);
+  if (!ends) return;
+  const std::optional<Failure> expected = run.first_origin ? run.first_origin : run.first_symptom;
+  run.first_origin.reset();
+  run.first_symptom.reset();
+  // In one step the next round may be sealed.
+  const auto& cause = step.after.cause ? step.after.cause : step.after.last_cause;
+  if (!cause || cause->rank < 0 || !expected) return;
+  if (step.after.verdict && step.after.verdict->success) return;
+  if (cause->kind != expected->kind || cause->rank != expected->rank ||
+      cause->exit_code != expected->exit_code || cause->signal != expected->signal) {
+    Fail("victims-are-no-cause",
+         absl::StrCat(Name(step.before.round), " is said to have broken since ", ToSentence(*cause),
+                      ", and not since ", ToSentence(*expected)));
+  }
+}
+
 // All nodes are told one verdict.
 void Invariants::OneVerdictForAll(const SimStep& step) {
   Run& run = runs_[step.run];
@@ -370,6 +413,8 @@ void Invariants::OneVerdictForAll(const SimStep& step) {
     const auto* send = std::get_if<SendDirective>(&effect);
     const auto* finish = send == nullptr ? nullptr : std::get_if<Finish>(&send->directive);
     if (finish == nullptr) continue;
+    // Who leaves as he was asked to is told so, and the run goes on.
+    if (finish->verdict.cause && finish->verdict.cause->kind == FailureKind::kNodeDrained) continue;
     if (!run.told_verdict) run.told_verdict = finish->verdict;
     if (!(*run.told_verdict == finish->verdict))
       Fail("one-verdict-for-all", "two nodes are told different verdicts");
@@ -404,7 +449,9 @@ void Invariants::LosesOnlyWhoIsLost(const SimStep& step) {
                       member.phase == MemberPhase::kStopping &&
                       step.now >= step.before.broke + kStopTimeout;
     const bool left_out = restarts_.IsLeftOut(step.run, member.join.host, step.now);
-    if (!left && !replaced && !dropped && !silent && !slow && !left_out) {
+    const auto* asked = std::get_if<NodeDrained>(&step.event);
+    const bool drained = (asked != nullptr && asked->node_id == id) || !member.drained_by.empty();
+    if (!left && !replaced && !dropped && !silent && !slow && !left_out && !drained) {
       Fail("loses-only-who-is-lost",
            absl::StrCat("node ", id.value, " is taken out of the run for no reason"));
     }
@@ -493,6 +540,13 @@ void Invariants::Recovered(const std::map<SimRunNumber, const RunState*>& runs) 
     if (it->second->phase == RunPhase::kForming) run.starts.erase(it->second->round);
     run.told_verdict = it->second->verdict;
     restarts_.Recovered(number, *it->second);
+    // What was reported and not written down did not happen.
+    run.first_origin.reset();
+    run.first_symptom.reset();
+    if (it->second->phase == RunPhase::kBroken && it->second->cause->rank >= 0) {
+      const bool is_symptom = it->second->cause->message == kBrokenCollectiveWords;
+      (is_symptom ? run.first_symptom : run.first_origin) = *it->second->cause;
+    }
     run.phase_since = TimePoint{};
   }
 }

@@ -132,7 +132,7 @@ class Planner {
   void Fault(Duration end) {
     const Duration at = random_.Between(Duration(0), end);
     const Duration until = std::min(end, at + random_.Between(Duration(1), kLastsMax));
-    switch (random_.Below(14)) {
+    switch (random_.Below(16)) {
       case 0:
       case 1:
       case 2: {
@@ -199,6 +199,21 @@ class Planner {
         At(crash, "crash", {"service"});
         At(start, "start", {"service"});
         At(until, "heal", {who, "service"});
+        return;
+      }
+      case 13: {
+        if (random_.Chance(0.3)) {
+          At(at, "ctl-stop",
+             random_.Chance(0.5) ? std::vector<std::string>{"now"} : std::vector<std::string>{});
+          return;
+        }
+        [[fallthrough]];
+      }
+      case 14: {
+        std::vector<std::string> words = {AnyNode()};
+        if (random_.Chance(0.5)) words.push_back("force");
+        if (random_.Chance(0.2)) words.push_back("at-next-round");
+        At(at, "drain", std::move(words));
         return;
       }
       default:

@@ -16,9 +16,11 @@ bool In(const std::vector<ExitCodeRange>& codes, int code) {
   return false;
 }
 
-bool IsWorkers(const Failure& cause) {
-  return cause.kind != FailureKind::kNodeLost && cause.kind != FailureKind::kNodeInterrupted &&
-         cause.kind != FailureKind::kJoinTimeout;
+bool IsWorkers(const Failure& cause) { return cause.rank >= 0; }
+
+// What ends a round by somebody's wish is answered with another one that counts for nothing.
+bool IsWish(const std::optional<Failure>& cause) {
+  return cause && cause->kind == FailureKind::kNodeDrained;
 }
 
 bool IsHosts(const Failure& cause) {
@@ -37,7 +39,7 @@ int RestartInvariants::Counted(const Run& run, RoundId upto, TimePoint at) {
     if (round > upto) break;
     const RestartPolicy& policy = run.policy;
     if (policy.reset.count() > 0 && of.broke - of.sealed >= policy.reset) count = 0;
-    if (!of.cause) continue;
+    if (!of.cause || IsWish(of.cause)) continue;
     if (policy.window.count() == 0 || at < of.broke + policy.window) ++count;
   }
   return count;
@@ -61,6 +63,7 @@ int RestartInvariants::FailuresOf(const Run& run, const std::string& host, Round
 std::optional<std::string> RestartInvariants::WhyNot(const RunState& state, const Run& run,
                                                      RoundId ended, const Failure& cause) {
   const RestartPolicy& policy = run.policy;
+  if (IsWish(cause)) return std::nullopt;
   const TimePoint broke = run.rounds.at(ended).broke;
   const int code = ToExitCode(cause);
   if (IsWorkers(cause) && In(policy.never_codes, code)) return "its exit code is not worth one";
@@ -74,6 +77,7 @@ std::optional<std::string> RestartInvariants::WhyNot(const RunState& state, cons
     for (const auto& [round, of] : run.rounds) {
       if (round > ended) break;
       const bool ran_long = policy.reset.count() > 0 && of.broke - of.sealed >= policy.reset;
+      if (IsWish(of.cause) && !ran_long) continue;
       in_a_row = ran_long ? 0 : in_a_row + 1;
     }
     if (in_a_row >= policy.no_progress_max) return "no progress was made";
@@ -180,15 +184,21 @@ std::string RestartInvariants::JudgeStarts(const Step& step, const Run& run) con
     const auto* send = std::get_if<SendDirective>(&effect);
     const auto* start = send == nullptr ? nullptr : std::get_if<Start>(&send->directive);
     if (start == nullptr) continue;
-    const int restarts = static_cast<int>(ToNumber(start->round)) - 1;
+    int restarts = 0;
+    auto last = run.rounds.end();  // that failed
+    bool delayed = false;
+    for (auto it = run.rounds.begin(); it != run.rounds.end() && it->first < start->round; ++it) {
+      delayed = !IsWish(it->second.cause);
+      if (!delayed) continue;
+      ++restarts;
+      last = it;
+    }
     if (start->restart_count != restarts) {
       return absl::StrCat("restart-policy: restart ", restarts, " is told as ",
                           start->restart_count);
     }
     if (restarts == 0) continue;
-    const auto last = run.rounds.find(Before(start->round));
-    if (last == run.rounds.end()) continue;
-    const int counted = Counted(run, last->first, last->second.broke);
+    const int counted = Counted(run, Before(start->round), last->second.broke);
     if (start->restart_count - start->restarts_forgiven != counted) {
       return absl::StrCat("restart-policy: ", counted, " restarts count, and a node is told ",
                           start->restart_count - start->restarts_forgiven);
@@ -197,7 +207,8 @@ std::string RestartInvariants::JudgeStarts(const Step& step, const Run& run) con
     for (int i = 1; i < counted && delay < run.policy.delay_max; ++i) delay *= 2;
     if (run.policy.delay_max.count() > 0) delay = std::min(delay, Duration(run.policy.delay_max));
     const auto round = run.rounds.find(start->round);
-    if (round != run.rounds.end() && round->second.sealed < last->second.restarted + delay) {
+    if (delayed && round != run.rounds.end() &&
+        round->second.sealed < last->second.restarted + delay) {
       return absl::StrCat("restart-policy: round ", ToNumber(start->round),
                           " starts before its --restart-delay is over");
     }

@@ -42,7 +42,7 @@ std::uint64_t Fingerprint(const RunState& state) {
     for (const char letter : id.value) sum = Mix(sum, letter);
     sum = Mix(sum, member.order, member.node_rank.value_or(-1), member.seated, member.rank_first,
               member.phase, member.link.value_or(LinkId{0}), Number(member.heard),
-              member.join.worker_port);
+              member.join.worker_port, member.drained_by.size());
   }
   if (state.start) sum = Mix(sum, state.start->world_size, state.start->master_port);
   if (state.cause) sum = Mix(sum, state.cause->kind, state.cause->rank, state.cause->exit_code);
@@ -88,6 +88,29 @@ void SimService::Crashed() {
 const RunState* SimService::Find(const std::string& run_id) const {
   const auto it = runs_.find(run_id);
   return it == runs_.end() ? nullptr : &it->second->state;
+}
+
+// ---- What somebody asks for
+
+void SimService::StopRun(bool now) {
+  const auto runs = runs_;
+  for (const auto& entry : runs) {
+    if (PlanStop(entry.second->state, {.by = "somebody", .now = now}).ok()) {
+      StepRun(entry.second, RunStopped{"somebody", now});
+      ForgetIfDrained(entry.second);
+    }
+  }
+}
+
+void SimService::DrainNode(const DrainRequest& request) {
+  const auto runs = runs_;
+  for (const auto& entry : runs) {
+    const auto plan = PlanDrain(entry.second->state, request);
+    if (plan.ok()) {
+      StepRun(entry.second, NodeDrained{plan->node_id, request.by, request.at_next_round});
+      ForgetIfDrained(entry.second);
+    }
+  }
 }
 
 // ---- Streams, as session_service.cc and run_registry.cc treat them

@@ -15,6 +15,7 @@
 #include "rendezvous/journal_records.h"
 #include "rendezvous/journal_replay.h"
 #include "rendezvous/membership.h"
+#include "rendezvous/operator_rules.h"
 #include "rendezvous/store_hub.h"
 #include "tests/simulation/invariants.h"
 #include "tests/simulation/sim_disk.h"
@@ -34,6 +35,9 @@ class SimService final : public SimEndpoint<SimMessage> {
   void Crashed();
 
   // The run that has this name now.
+  // Somebody asks, as control_service.cc and run.cc treat it; what is refused does nothing.
+  void StopRun(bool now);
+  void DrainNode(const DrainRequest& request);
   const RunState* Find(const std::string& run_id) const;
   std::uint64_t steps() const { return steps_; }
 

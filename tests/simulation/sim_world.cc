@@ -101,6 +101,8 @@ absl::Status SimWorld::Play(const std::vector<ScenarioLine>& scenario) {
       {"break", with_world([this](L line) { return Break(line); })},
       {"fail", with_world([this](L line) { return Fail(line); })},
       {"interrupt", with_world([this](L line) { return Interrupt(line); })},
+      {"ctl-stop", with_world([this](L line) { return CtlStop(line); })},
+      {"drain", with_world([this](L line) { return Drain(line); })},
       {"settle", with_world([this](L) { return Settle(); })},
       {"expect", with_world([this](L line) { return Expect(line); })},
       {"await", with_world([this](L line) { return Await(line); })},
@@ -266,7 +268,7 @@ void SimWorld::WorkersDied(const Node& node, const Start& start) {
     clock_.After(
         random_->Between(std::chrono::milliseconds(1), settings_.collective),
         [other, life, round = start.round] {
-          if (other->lives == life) other->agent->FailWorker(/*exit_code=*/1, /*signal=*/0, round);
+          if (other->lives == life) other->agent->BreakCollective(round);
         },
         network_->Timers(other->process));
   }
@@ -366,6 +368,31 @@ absl::Status SimWorld::Interrupt(const ScenarioLine& line) {
   Node& node = Find(*name);
   if (network_->IsRunning(node.process) && !network_->IsStopped(node.process))
     node.agent->Signal(SIGTERM);
+  return absl::OkStatus();
+}
+
+// Somebody asks for it, and the service hears it at once, if it is there.
+absl::Status SimWorld::CtlStop(const ScenarioLine& line) {
+  if (!network_->IsRunning(service_process_) || network_->IsStopped(service_process_)) {
+    return absl::OkStatus();
+  }
+  service_->StopRun(!line.words.empty() && line.words[0] == "now");
+  return absl::OkStatus();
+}
+
+absl::Status SimWorld::Drain(const ScenarioLine& line) {
+  const auto name = line.Word(0);
+  if (!name.ok()) return name.status();
+  if (!network_->IsRunning(service_process_) || network_->IsStopped(service_process_)) {
+    return absl::OkStatus();
+  }
+  const auto has = [&](const char* word) {
+    return std::find(line.words.begin(), line.words.end(), word) != line.words.end();
+  };
+  service_->DrainNode({.by = "somebody",
+                       .node = *name,
+                       .force = has("force"),
+                       .at_next_round = has("at-next-round")});
   return absl::OkStatus();
 }
 

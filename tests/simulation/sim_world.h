@@ -50,6 +50,8 @@ class SimWorld {
   absl::Status Break(const ScenarioLine& line);
   absl::Status Fail(const ScenarioLine& line);
   absl::Status Interrupt(const ScenarioLine& line);
+  absl::Status CtlStop(const ScenarioLine& line);
+  absl::Status Drain(const ScenarioLine& line);
   absl::Status Settle();
   absl::Status Expect(const ScenarioLine& line);
   absl::Status Await(const ScenarioLine& line);

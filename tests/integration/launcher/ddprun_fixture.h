@@ -42,6 +42,14 @@ class DdprunTest : public ::testing::Test {
     return std::make_unique<RunningProcess>(std::move(arguments), variables_);
   }
 
+  // Ended.
+  std::unique_ptr<RunningProcess> Ctl(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.begin(), DDPCTL_BINARY);
+    auto process = std::make_unique<RunningProcess>(std::move(arguments), variables_);
+    process->Wait();
+    return process;
+  }
+
   // One node of two on this machine, with its own flags before the worker's shell script.
   std::unique_ptr<RunningProcess> LaunchNode(int node_rank, int port, const std::string& script,
                                              std::vector<std::string> flags = {}) const {

@@ -46,16 +46,18 @@ auto Fields(Struct& history) {
 template <typename Struct>
 requires std::is_same_v<std::remove_const_t<Struct>, Member>
 auto Fields(Struct& member) {
-  auto& [join, order, node_rank, seated, rank_first, phase, link, heard, words_told] = member;
-  return std::tie(join, order, node_rank, seated, rank_first, phase, link, heard, words_told);
+  auto& [join, order, node_rank, seated, rank_first, drained_by, phase, link, heard, words_told] =
+      member;
+  return std::tie(join, order, node_rank, seated, rank_first, drained_by, phase, link, heard,
+                  words_told);
 }
 template <typename Struct>
 requires std::is_same_v<std::remove_const_t<Struct>, RunState>
 auto Fields(Struct& state) {
   auto& [run_id, durable, phase, round, restart_count, restarts, rules, members, links, places,
-         asked, joins, waiting, running, stopping, cause, last_cause, broke, sealed, left_out,
-         may_restart, deadline, last_call_due, restart_due, lease_due, start, verdict, words,
-         words_version, words_due, words_sent] = state;
+         asked, joins, waiting, running, stopping, cause, last_cause, broke, victims, sealed,
+         left_out, may_restart, deadline, last_call_due, restart_due, lease_due, start, verdict,
+         words, words_version, words_due, words_sent] = state;
   return std::tie(run_id, durable, phase, round, restart_count, restarts, rules, members, links,
                   places, asked, joins, waiting, running, stopping, cause, last_cause, broke,
                   sealed, left_out, may_restart, deadline, last_call_due, restart_due, lease_due,
@@ -102,7 +104,7 @@ class Anything {
       to = static_cast<T>(random_() % 4);
     } else if constexpr (std::is_same_v<T, MemberPhase>) {
       to = static_cast<T>(random_() % 5);
-    } else if constexpr (std::is_same_v<T, FailureKind>) {
+    } else if constexpr (std::is_same_v<T, FailureKind> || std::is_same_v<T, EndKind>) {
       to = static_cast<T>(random_() % 6);
     } else if constexpr (std::is_integral_v<T> || std::is_enum_v<T>) {
       to = static_cast<T>(random_());
@@ -120,17 +122,30 @@ class Anything {
     to = std::chrono::milliseconds(random_() % 1'000'000'000);
   }
   void Fill(Failure& to) {
-    auto& [kind, rank, local_rank, node_rank, host, pid, exit_code, signal, message, lines, age] =
-        to;
+    auto& [kind, rank, local_rank, node_rank, host, pid, exit_code, signal, message, lines, age,
+           oom, core_file, traceback] = to;
     lines.resize(2);
     All(kind, rank, local_rank, node_rank, host, pid, exit_code, signal, message, lines[0],
-        lines[1], age);
+        lines[1], age, oom, core_file, traceback);
+  }
+  void Fill(OomKill& to) {
+    auto& [used_bytes, limit_bytes, of_cgroup] = to;
+    All(used_bytes, limit_bytes, of_cgroup);
+  }
+  void Fill(std::vector<Victims>& to) {
+    to.resize(2);
+    for (auto& [kind, code, count, ranges, hosts] : to) {
+      ranges.resize(2);
+      hosts.resize(1);
+      All(kind, code, count, ranges[0].first, ranges[0].last, ranges[1].first, ranges[1].last,
+          hosts[0]);
+    }
   }
   void Fill(Verdict& to) {
     auto& [success, cause, exit_code, round, restart_count, restarts_max, world_size, node_count,
-           restarts_forgiven, not_restarted] = to;
+           victims, restarts_forgiven, not_restarted] = to;
     All(success, cause, exit_code, round, restart_count, restarts_max, world_size, node_count,
-        restarts_forgiven, not_restarted);
+        victims, restarts_forgiven, not_restarted);
   }
   void Fill(Join& to) {
     auto& [protocol_version, software_version, run_id, node_id, host, node_rank, local_world_size,
@@ -257,6 +272,11 @@ TEST(JournalRecordsTest, EveryKindOfRecordComesBack) {
   const auto lost = std::get<NodeLost>(BackAs(MembershipEvent(NodeLost{NodeId{"id \xff"}, "w"})));
   EXPECT_EQ(lost.node_id, NodeId{"id \xff"});
   EXPECT_EQ(lost.reason, "w");
+  const auto stopped = std::get<RunStopped>(BackAs(MembershipEvent(RunStopped{"desk", true})));
+  EXPECT_TRUE(stopped.by == "desk" && stopped.now);
+  const auto drained =
+      std::get<NodeDrained>(BackAs(MembershipEvent(NodeDrained{NodeId{"id"}, "desk", true})));
+  EXPECT_TRUE(drained.node_id == NodeId{"id"} && drained.by == "desk" && drained.at_next_round);
   EXPECT_TRUE(std::holds_alternative<Tick>(BackAs(MembershipEvent(Tick{}))));
 
   const StoreMutation mutation = {"node", 1ull << 63,

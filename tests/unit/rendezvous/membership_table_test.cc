@@ -76,6 +76,26 @@ TEST(MembershipTableTest, EveryPhaseMeetsEveryEvent) {
          return NodeLost{NodeId{"id-?"}, "dead"};
        },
        F, S, B, C},
+      {"somebody stops the run",
+       [](const TestRun&) -> MembershipEvent {
+         return RunStopped{"desk", false};
+       },
+       C, B, B, C},
+      {"a node is drained",
+       [](const TestRun&) -> MembershipEvent {
+         return NodeDrained{NodeId{"id-a"}, "desk", false};
+       },
+       F, B, B, C},
+      {"a node is to leave with the next round",
+       [](const TestRun&) -> MembershipEvent {
+         return NodeDrained{NodeId{"id-a"}, "desk", true};
+       },
+       F, S, B, C},
+      {"an unknown node is drained",
+       [](const TestRun&) -> MembershipEvent {
+         return NodeDrained{NodeId{"id-?"}, "desk", false};
+       },
+       F, S, B, C},
       {"an unknown stream ends",
        [](const TestRun&) -> MembershipEvent { return NodeGone{LinkId{77}}; }, F, S, B, C},
       {"an unknown stream reports",
@@ -99,8 +119,9 @@ TEST(MembershipTableTest, EveryPhaseMeetsEveryEvent) {
 
 // A tick that nobody asked for once read the rules of a run that had none.
 TEST(MembershipTableTest, NothingHappensBeforeTheFirstJoin) {
-  const std::vector<MembershipEvent> events = {Tick{}, NodeGone{kA}, NodeLost{NodeId{"id-a"}, ""},
-                                               NodeReported{kA, NodeSucceeded{kFirst}}};
+  const std::vector<MembershipEvent> events = {
+      RunStopped{"desk", true},     NodeDrained{NodeId{"id-a"}, "desk"},    Tick{}, NodeGone{kA},
+      NodeLost{NodeId{"id-a"}, ""}, NodeReported{kA, NodeSucceeded{kFirst}}};
   for (const MembershipEvent& event : events) {
     TestRun run;
     run.Do(event);

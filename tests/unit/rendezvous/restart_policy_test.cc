@@ -72,9 +72,9 @@ TEST(RestartBudgetTest, ARoundThatRanLongGivesAllBack) {
   const RestartPolicy policy{.window = std::chrono::hours(1), .reset = seconds(10)};
   RestartHistory history;
   CountRestart(history, policy, kStart);
-  EndRound(history, policy, milliseconds(9'999));
+  EndRound(history, policy, Exit(1), milliseconds(9'999));
   EXPECT_EQ(RestartsUsed(history, policy, kStart), 1);
-  EndRound(history, policy, seconds(10));
+  EndRound(history, policy, Exit(1), seconds(10));
   EXPECT_EQ(RestartsUsed(history, policy, kStart), 0);
   EXPECT_EQ(history.no_progress, 0);
 }
@@ -83,7 +83,7 @@ TEST(RestartBudgetTest, WithoutTheFlagNoRoundGivesAnythingBack) {
   RestartHistory history;
   CountRestart(history, {}, kStart);
   Progressed(history, 1'000'000);
-  EndRound(history, {}, std::chrono::hours(24 * 365));
+  EndRound(history, {}, Exit(1), std::chrono::hours(24 * 365));
   EXPECT_EQ(RestartsUsed(history, {}, kStart), 1);
 }
 
@@ -92,7 +92,7 @@ TEST(ProgressTest, ARoundThatGotFurtherThanAnyBeforeGivesAllBack) {
   RestartHistory history;
   const auto round = [&](std::initializer_list<std::int64_t> steps) {
     for (const std::int64_t step : steps) Progressed(history, step);
-    EndRound(history, policy, seconds(1));
+    EndRound(history, policy, Exit(1), seconds(1));
     CountRestart(history, policy, kStart);
   };
   round({0, 5, 10, 7});
@@ -114,7 +114,7 @@ TEST(ProgressTest, RoundsWithoutProgressEndTheRunEarly) {
   RestartHistory history;
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(WhyNoRestart(history, policy, 100, Exit(1), kStart), std::nullopt);
-    EndRound(history, policy, std::chrono::hours(1));
+    EndRound(history, policy, Exit(1), std::chrono::hours(1));
   }
   EXPECT_EQ(WhyNoRestart(history, policy, 100, Exit(1), kStart),
             "3 rounds in a row have made no progress (--no-progress-restarts 3)");
@@ -123,10 +123,21 @@ TEST(ProgressTest, RoundsWithoutProgressEndTheRunEarly) {
 TEST(ProgressTest, WhatRanLongHasMadeProgressForThoseWhoReportNone) {
   const RestartPolicy policy{.reset = seconds(60), .no_progress_max = 1};
   RestartHistory history;
-  EndRound(history, policy, seconds(60));
+  EndRound(history, policy, Exit(1), seconds(60));
   EXPECT_EQ(WhyNoRestart(history, policy, 1, Exit(1), kStart), std::nullopt);
-  EndRound(history, policy, seconds(59));
+  EndRound(history, policy, Exit(1), seconds(59));
   EXPECT_THAT(*WhyNoRestart(history, policy, 1, Exit(1), kStart), HasSubstr("1 round has made"));
+}
+
+TEST(ProgressTest, ANodeThatLeavesAsItWasAskedToIsNoFailure) {
+  const RestartPolicy policy{
+      .no_progress_max = 1, .never_codes = {{1, 255}}, .node_failures_max = 1};
+  const Failure drained = OfKind(FailureKind::kNodeDrained);
+  RestartHistory history;
+  EndRound(history, policy, drained, seconds(1));
+  EXPECT_EQ(history.no_progress, 0);
+  EXPECT_EQ(WhyNoRestart(history, policy, 0, drained, kStart), std::nullopt) << "none is needed";
+  EXPECT_FALSE(WouldLeaveOut(history, policy, drained, kStart));
 }
 
 TEST(RestartDelayTest, DoublesUpToItsMost) {

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// The Control RPCs: what a person asks of a run.
+#pragma once
+
+#include "proto/ddprun.grpc.pb.h"
+#include "rendezvous/run_registry.h"
+
+namespace ddprun {
+
+class ControlService final : public v1::Control::CallbackService {
+ public:
+  explicit ControlService(RunRegistry& registry) : registry_(registry) {}
+
+  grpc::ServerUnaryReactor* StopRun(grpc::CallbackServerContext* context,
+                                    const v1::StopRunRequest* request,
+                                    v1::StopRunAnswer* answer) override;
+  grpc::ServerUnaryReactor* DrainNode(grpc::CallbackServerContext* context,
+                                      const v1::DrainNodeRequest* request,
+                                      v1::DrainNodeAnswer* answer) override;
+
+ private:
+  RunRegistry& registry_;
+};
+
+}  // namespace ddprun

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/run_observer.h"
+
+#include <chrono>
+
+#include "rendezvous/limits.h"
+
+namespace ddprun {
+namespace {
+
+const char* Name(FailureKind kind) {
+  switch (kind) {
+    case FailureKind::kWorkerExited:
+      return "worker_exited";
+    case FailureKind::kWorkerSignaled:
+      return "worker_signaled";
+    case FailureKind::kSpawnFailed:
+      return "spawn_failed";
+    case FailureKind::kNodeLost:
+      return "node_lost";
+    case FailureKind::kNodeInterrupted:
+      return "node_interrupted";
+    case FailureKind::kJoinTimeout:
+      return "join_timeout";
+    case FailureKind::kRunStopped:
+      return "run_stopped";
+    case FailureKind::kNodeDrained:
+      return "node_drained";
+  }
+  return "";
+}
+
+void Count(const Noted& note, TimePoint now, RunCounters& counters) {
+  switch (note.kind) {
+    case NoteKind::kNodeJoined:
+      ++counters.nodes_joined;
+      if (counters.forming == TimePoint{}) counters.forming = now;
+      return;
+    case NoteKind::kNodeLost:
+      ++counters.nodes_lost;
+      return;
+    case NoteKind::kNodeDrained:
+      ++counters.nodes_drained;
+      return;
+    case NoteKind::kRoundStarted:
+      ++counters.rounds;
+      ++counters.rendezvous_count;
+      counters.rendezvous_seconds += std::chrono::duration<double>(now - counters.forming).count();
+      return;
+    case NoteKind::kRoundBroken:
+      ++counters.failures[Name(note.why->kind)];
+      if (note.why->rank >= 0) ++counters.worker_exits[ToExitCode(*note.why)];
+      return;
+    case NoteKind::kRestart:
+      counters.forming = now;
+      if (note.why->kind != FailureKind::kNodeDrained) ++counters.restarts;
+      return;
+    case NoteKind::kRunFinished:
+      ++counters.finished;
+      counters.forming = TimePoint{};
+      return;
+    case NoteKind::kNodeReturned:
+    case NoteKind::kNodeAway:
+    case NoteKind::kNodeLeft:
+    case NoteKind::kNodeRefused:
+    case NoteKind::kNodeSucceeded:
+      return;
+  }
+}
+
+}  // namespace
+
+void RunObserver::OnNote(const std::string& run_id, const Noted& note) {
+  if (log_ != nullptr) log_->Write(EventOf(run_id, note));
+  absl::MutexLock lock(&mutex_);
+  // A service that lives for years has had more runs than anybody wants to be told of.
+  if (!counters_.contains(run_id) && counters_.size() >= kCountedRunsMax) return;
+  Count(note, std::chrono::steady_clock::now(), counters_[run_id]);
+}
+
+std::map<std::string, RunCounters> RunObserver::Counters() {
+  absl::MutexLock lock(&mutex_);
+  return counters_;
+}
+
+}  // namespace ddprun

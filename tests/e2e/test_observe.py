@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What programs see of a run: events as lines of JSON, and metrics that a real Prometheus scrapes."""
+
+import json
+import pathlib
+import shutil
+import subprocess
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+
+import pytest
+
+from conftest import BIN, DDPRUN, clean_environment, finish_all, free_port, run, start
+
+DEADLINE_S = 60
+
+
+def wait_for(what, question):
+    """The first true answer; one that never comes fails the test."""
+    deadline = time.monotonic() + DEADLINE_S
+    while True:
+        answer = question()
+        if answer:
+            return answer
+        assert time.monotonic() < deadline, f"{what} did not come within {DEADLINE_S} s"
+        time.sleep(0.05)
+
+
+def get(url):
+    try:
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return answer.read().decode()
+    except (urllib.error.URLError, ConnectionError):
+        return ""
+
+
+def events(path):
+    return [json.loads(line) for line in pathlib.Path(path).read_text().splitlines()]
+
+
+def test_events_of_a_node_and_of_the_whole_run(tmp_path, port):
+    service = start(
+        [BIN / "ddprun-rendezvous", "--port", port, "--rdzv-id", "job", "--event-log", tmp_path / "service"]
+    )
+    assert "listening" in service.stdout.readline()
+    nodes = [
+        start(
+            [DDPRUN, "--nnodes", 2, "--rdzv-endpoint", f"127.0.0.1:{port}", "--node-rank", rank, "--max-restarts", 1]
+            + ["--event-log", tmp_path / f"node{rank}", "sh", "-c"]
+            + ["[ $RANK = 1 ] && [ $TORCHELASTIC_RESTART_COUNT = 0 ] && exit 7; sleep 0.1"]
+        )
+        for rank in range(2)
+    ]
+    assert [code for code, _, _ in finish_all(nodes)] == [0, 0]
+    service.terminate()
+    service.communicate(timeout=30)
+
+    whole = events(tmp_path / "service")
+    names = [event["event"] for event in whole]
+    assert names[:2] == ["node.joined"] * 2
+    assert [name for name in names if not name.startswith("node.")] == [
+        "round.started", "round.broken", "restart", "round.started", "run.finished",
+    ]
+    broken = next(event for event in whole if event["event"] == "round.broken")
+    assert broken["exit_code"] == 7 and broken["cause_rank"] == 1 and broken["run"] == "job"
+
+    node = events(tmp_path / "node1")
+    ended = [event for event in node if event["event"] == "worker.ended"]
+    assert [event["name"].rsplit(".")[-1] for event in ended] == ["FAILED", "SUCCEEDED"]
+    assert ended[0]["exit_code"] == 7 and ended[0]["rank"] == 1 and ended[0]["round"] == 1
+    started = [event for event in node if event["event"] == "worker.started"]
+    assert [event["pid"] for event in started] == [event["pid"] for event in ended]
+    assert node[0]["event"] == "agent.started" and node[-1]["event"] == "agent.ended"
+    times = [event["monotonic"] for event in node]
+    assert times == sorted(times)
+
+
+def test_a_full_disk_stops_nothing():
+    ended = run([DDPRUN, "--standalone", "--event-log", "/dev/full", "true"], timeout=60)
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_metrics_as_a_scraper_sees_them(tmp_path):
+    metrics = free_port()
+    node = start(
+        [DDPRUN, "--standalone", "--rdzv-id", "job", "--nproc-per-node", 2, "--metrics-port", metrics, "sleep", "100"]
+    )
+    url = f"http://127.0.0.1:{metrics}/metrics"
+    text = wait_for("a scrape", lambda: (page := get(url)) and "ddprun_agent_workers 2" in page and page)
+    assert 'ddprun_run_phase{run="job",phase="running"} 1' in text
+    assert 'ddprun_run_world_size{run="job"} 2' in text
+    assert 'ddprun_run_rounds_total{run="job"} 1' in text
+    assert 'ddprun_run_rendezvous_seconds_count{run="job"} 1' in text
+    assert "ddprun_build_info" in text and "process_resident_memory_bytes" in text
+    if shutil.which("promtool"):
+        checked = subprocess.run(["promtool", "check", "metrics"], input=text, text=True, capture_output=True)
+        assert checked.returncode == 0 and not checked.stderr, checked.stdout + checked.stderr
+    node.terminate()
+    assert finish_all([node])[0][0] == 143
+
+
+def test_a_port_in_use_is_one_sentence():
+    metrics = free_port()
+    first = start([DDPRUN, "--standalone", "--metrics-port", metrics, "sleep", "100"])
+    wait_for("a scrape", lambda: get(f"http://127.0.0.1:{metrics}/metrics"))
+    second = run([DDPRUN, "--standalone", "--metrics-port", metrics, "true"], timeout=60)
+    assert second.returncode == 1
+    assert "cannot serve metrics at" in second.stderr and len(second.stderr.splitlines()) == 1
+    first.terminate()
+    finish_all([first])
+
+
+@pytest.mark.skipif(not shutil.which("prometheus"), reason="the package prometheus is not installed")
+def test_a_real_prometheus_scrapes_it(tmp_path):
+    metrics, own = free_port(), free_port()
+    node = start(
+        [DDPRUN, "--standalone", "--rdzv-id", "job", "--nproc-per-node", 2, "--metrics-port", metrics, "sleep", "100"]
+    )
+    (tmp_path / "prometheus.yml").write_text(
+        "global: {scrape_interval: 200ms, scrape_timeout: 200ms}\n"
+        f"scrape_configs: [{{job_name: ddprun, static_configs: [{{targets: ['127.0.0.1:{metrics}']}}]}}]\n"
+    )
+    prometheus = subprocess.Popen(
+        ["prometheus", f"--config.file={tmp_path}/prometheus.yml", f"--storage.tsdb.path={tmp_path}/data"]
+        + [f"--web.listen-address=127.0.0.1:{own}"],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=clean_environment(),
+    )
+    try:
+        def ask(query):
+            page = get(f"http://127.0.0.1:{own}/api/v1/query?" + urllib.parse.urlencode({"query": query}))
+            return page and [found["value"][1] for found in json.loads(page)["data"]["result"]]
+
+        assert wait_for("a sample", lambda: ask('ddprun_run_world_size{run="job"}')) == ["2"]
+        assert ask('ddprun_run_phase{phase="running"}') == ["1"]
+        assert ask('up{job="ddprun"}') == ["1"]
+        assert ask('sum(ddprun_run_nodes)') == ["1"]
+    finally:
+        prometheus.terminate()
+        prometheus.wait(timeout=30)
+        node.terminate()
+        finish_all([node])
