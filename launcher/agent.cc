@@ -38,8 +38,8 @@ NodeId MakeNodeId(const std::string& host) {
 
 Agent::Agent(Config config)
     : config_(std::move(config)),
-      host_(HostName()),
-      console_(STDOUT_FILENO, STDERR_FILENO),
+      host_(config_.host.empty() ? HostName() : config_.host),
+      console_(STDOUT_FILENO, STDERR_FILENO, config_.lifeline.has_value()),
       workers_(MakeWorkersConfig(), poller_, console_),
       signal_fd_(OpenSignalFd(config_.end_signals)),
       warden_fd_(config_.warden_pidfd) {}
@@ -62,6 +62,10 @@ int Agent::Run() {
   poller_.Add(signal_fd_.get(), {Source::kSignal});
   poller_.Add(warden_fd_.get(), {Source::kWarden});
   poller_.Add(session_events_.fd(), {Source::kSession});
+  if (config_.lifeline.has_value()) {
+    poller_.Add(config_.lifeline->fd(), {Source::kLifeline});
+    HandleLifeline(false);
+  }
   const absl::Status status = Open();
   if (!status.ok()) {
     Say(std::string(status.message()), Now());
@@ -79,6 +83,7 @@ absl::Status Agent::Open() {
       OpenMeeting(config_.options, config_.security, config_.temp_dir, run_id);
   if (!meeting.ok()) return meeting.status();
   meeting_ = *std::move(meeting);
+  if (meeting_.server != nullptr && !meeting_.name.empty()) TellHead(Serving{meeting_.port});
   const std::optional<int>& port = config_.options.master_port;
   const std::string address = config_.options.master_addr.value_or("127.0.0.1");
   if (meeting_.name.empty() && port.has_value() && IsThisMachine(address) &&
@@ -209,6 +214,8 @@ void Agent::HandleReady(const Ready& ready, TimePoint now) {
       return HandleSession(now);
     case Source::kSignal:
       return HandleSignals();
+    case Source::kLifeline:
+      return HandleLifeline(true);
     case Source::kWarden:
       poller_.Remove(warden_fd_.get());
       events_.push_back(WardenLost{});
@@ -234,6 +241,19 @@ void Agent::HandleSignals() {
   }
 }
 
+void Agent::HandleLifeline(bool readable) {
+  bool ended = false;
+  for (const PassSignal& passed : config_.lifeline->TakeSignals(readable, ended))
+    events_.push_back(SignalReceived{passed.signal});
+  if (!ended) return;
+  poller_.Remove(config_.lifeline->fd());
+  events_.push_back(LifelineLost{});
+}
+
+void Agent::TellHead(const NodeWord& word) {
+  if (config_.lifeline.has_value()) console_.WriteWord(ToLine(word), Now());
+}
+
 void Agent::HandleSession(TimePoint now) {
   for (SessionEvent& event : session_events_.TakeAll()) {
     auto* directive = std::get_if<Directive>(&event);
@@ -251,6 +271,7 @@ void Agent::HandleSession(TimePoint now) {
     if (const auto* accepted = std::get_if<Accepted>(directive)) {
       heartbeat_ = accepted->heartbeat;
       reconnect_timeout_ = accepted->durable ? kReconnectTimeout : accepted->lease;
+      TellHead(Joined{});
       heartbeat_due_ = heartbeat_.count() > 0 ? std::optional(now + heartbeat_) : std::nullopt;
     }
     std::visit([this](auto& kind) { events_.push_back(std::move(kind)); }, *directive);
@@ -310,6 +331,12 @@ void Agent::Perform(const Effect& effect, TimePoint now) {
   } else if (const auto* note = std::get_if<PrintNote>(&effect)) {
     Say(note->text, now);
   } else if (const auto* end = std::get_if<End>(&effect)) {
+    if (config_.lifeline.has_value()) {
+      // All nodes have the same to say; the head says it once.
+      if (!end->text.empty()) TellHead(NodeVerdict{end->text.substr(0, kVerdictBytesMax)});
+      exit_code_ = end->exit_code;
+      return;
+    }
     for (absl::string_view line : absl::StrSplit(absl::StripSuffix(end->text, "\n"), '\n')) {
       if (!end->text.empty()) console_.WriteLine(OutputStream::kErr, std::string(line), now);
     }

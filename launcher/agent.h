@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "launcher/console.h"
 #include "launcher/event_queue.h"
+#include "launcher/lifeline.h"
 #include "launcher/meeting.h"
 #include "launcher/options.h"
 #include "launcher/poller.h"
@@ -38,6 +39,9 @@ class Agent {
     sigset_t end_signals;
     sigset_t worker_signal_mask;
     int warden_pidfd = -1;
+    // Of a node that the head of a run has started.
+    std::optional<Lifeline> lifeline;
+    std::string host;  // this node's name; empty: the machine's
     NodeId node_id;
     // The node's own, made before the warden and the agent part, since both speak for the node;
     // absent: plain text.
@@ -61,6 +65,8 @@ class Agent {
   void Loop();
   void HandleReady(const Ready& ready, TimePoint now);
   void HandleSignals();
+  void HandleLifeline(bool readable);
+  void TellHead(const NodeWord& word);
   void HandleSession(TimePoint now);
   void TellStore(const SessionEvent& event);
   void BeatIfDue(TimePoint now);

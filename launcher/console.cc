@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "launcher/lifeline_words.h"
 #include "launcher/limits.h"
 
 namespace ddprun {
@@ -52,7 +53,8 @@ Console::Sink Console::OpenSink(int fd) {
   return sink;
 }
 
-Console::Console(int out, int err) : out_(OpenSink(out)), err_(OpenSink(err)) {
+Console::Console(int out, int err, bool marked)
+    : marked_(marked), out_(OpenSink(out)), err_(OpenSink(err)) {
   const bool out_terminal = isatty(out) == 1;
   const bool err_terminal = isatty(err) == 1;
   both_terminals_ = out_terminal && err_terminal;
@@ -70,6 +72,10 @@ Console::~Console() {
 }
 
 void Console::WriteLine(OutputStream stream, std::string_view line, TimePoint now) {
+  if (marked_) {
+    const std::string text = MarkLine(stream == OutputStream::kErr, {line.data(), line.size()});
+    return Append(out_, absl::StrCat(text, "\n"), now);
+  }
   Sink& sink = SinkOf(stream);
   const bool redraw = !status_.empty() && (&sink == status_stream_ || both_terminals_);
   std::string text;
@@ -79,6 +85,10 @@ void Console::WriteLine(OutputStream stream, std::string_view line, TimePoint no
   text += '\n';
   Append(sink, text, now);
   if (redraw) Append(*status_stream_, FittingStatus(), now);
+}
+
+void Console::WriteWord(std::string_view marked_line, TimePoint now) {
+  Append(out_, absl::StrCat(absl::string_view(marked_line.data(), marked_line.size()), "\n"), now);
 }
 
 void Console::SetStatus(std::string_view text, TimePoint now) {

@@ -18,13 +18,18 @@ class Console {
  public:
   // Takes over nothing: `out` and `err` stay open and keep their mode, which they share with other
   // processes.
-  Console(int out, int err);
+  // `marked`: both streams go to `out`, for the head of the run, which parts them again
+  // (lifeline_words.h).
+  Console(int out, int err, bool marked = false);
   ~Console();
   Console(const Console&) = delete;
   Console& operator=(const Console&) = delete;
 
   // `line` has no line end. Lines keep their order within a stream.
   void WriteLine(OutputStream stream, std::string_view line, TimePoint now);
+
+  // A word of this node's to the head of the run. Only where the console is marked.
+  void WriteWord(std::string_view marked_line, TimePoint now);
 
   // Shows `text` as the terminal's last line until the next status or until it is cleared;
   // elsewhere does nothing.
@@ -69,6 +74,7 @@ class Console {
   void PumpSink(Sink& sink, TimePoint now);
   std::string FittingStatus() const;
 
+  const bool marked_;
   Sink out_;
   Sink err_;
   Sink* status_stream_ = nullptr;  // the one that is a terminal, stderr first

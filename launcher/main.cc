@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <string>
 #include <variant>
@@ -12,6 +13,8 @@
 #include "launcher/agent.h"
 #include "launcher/death_notice.h"
 #include "launcher/devices.h"
+#include "launcher/hosts_command.h"
+#include "launcher/lifeline.h"
 #include "launcher/network.h"
 #include "launcher/options.h"
 #include "launcher/program.h"
@@ -36,10 +39,12 @@ int Show(const std::string& text) {
   return std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0 ? 0 : 1;
 }
 
-std::string OwnFolder() {
+std::filesystem::path OwnPath() {
   std::error_code error;
-  return std::filesystem::read_symlink("/proc/self/exe", error).parent_path().string();
+  return std::filesystem::read_symlink("/proc/self/exe", error);
 }
+
+std::string OwnFolder() { return OwnPath().parent_path().string(); }
 
 // Started with a closed stdin, stdout or stderr, the next file that is opened would be taken for
 // it.
@@ -68,10 +73,16 @@ int ShowStatus(const std::vector<std::string>& arguments) {
   return Show(*text);
 }
 
+// Of a node that the head of a run has started.
+struct Started {
+  std::optional<ddprun::Lifeline> lifeline;  // absent: a person has started this ddprun
+  std::string host;
+  bool serve_at_any_port = false;
+};
+
 // Everything that can be found wrong is, before the first process is made.
-int RunDdprun(const std::vector<std::string>& arguments) {
-  // First of all: from here on the environment does not have the secret.
-  auto token_variable = ddprun::TakeTokenVariable();
+int RunDdprun(const std::vector<std::string>& arguments,
+              std::optional<absl::StatusOr<ddprun::Token>> token_variable, Started started) {
   auto parsed = ddprun::ParseOptions(arguments, ddprun::ReadVariable);
   if (!parsed.ok()) return Fail(parsed.status(), kExitUsage);
   if (const auto* show = std::get_if<ddprun::ShowText>(&*parsed)) {
@@ -79,6 +90,12 @@ int RunDdprun(const std::vector<std::string>& arguments) {
   }
   ddprun::Agent::Config config;
   config.options = std::get<ddprun::Options>(*std::move(parsed));
+  if (config.options.hosts.asked()) {
+    return ddprun::RunHosts(config.options, OwnPath(), std::move(token_variable),
+                            ddprun::ReadVariable);
+  }
+  if (started.serve_at_any_port) config.options.master_port = 0;
+  if (started.host != "localhost") config.host = started.host;
   config.cpus = ddprun::CountCpus();
   const int gpus = ddprun::CountVisibleGpus(ddprun::CountGpuDevices(),
                                             ddprun::ReadVariable("CUDA_VISIBLE_DEVICES"));
@@ -114,19 +131,39 @@ int RunDdprun(const std::vector<std::string>& arguments) {
   const absl::StatusOr<std::string> temp_dir = ddprun::MakeTempDir();
   if (!temp_dir.ok()) return Fail(temp_dir.status(), 1);
   config.temp_dir = *temp_dir;
-  const ddprun::Warden warden{.end_signals = config.end_signals,
-                              .temp_dir = config.temp_dir,
-                              .forget = [&config] { config.security.Forget(); },
-                              .on_agent_killed =
-                                  [&config](const std::string& how) {
-                                    ddprun::TellServiceOfDeath(config.options, config.node_id,
-                                                               config.credentials, how);
-                                  }};
-  return ddprun::RunUnderWarden(warden, [&config](int warden_pidfd) {
+  const ddprun::Warden warden{
+      .end_signals = config.end_signals,
+      .lifeline = started.lifeline.has_value() ? started.lifeline->fd() : -1,
+      .temp_dir = config.temp_dir,
+      .forget = [&config] { config.security.Forget(); },
+      .on_agent_killed =
+          [&config](const std::string& how) {
+            ddprun::TellServiceOfDeath(config.options, config.node_id, config.credentials, how);
+          }};
+  return ddprun::RunUnderWarden(warden, [&config, &started](int warden_pidfd) {
+    config.lifeline = std::move(started.lifeline);
     config.warden_pidfd = warden_pidfd;
     ddprun::Agent agent(std::move(config));
     return agent.Run();
   });
+}
+
+// `ddprun --lifeline`: stdin says what to do.
+int RunForHead() {
+  // The head's secret counts, not this machine's.
+  ddprun::TakeTokenVariable();
+  ddprun::Lifeline lifeline = ddprun::Lifeline::TakeStdin();
+  absl::StatusOr<ddprun::Orders> orders = lifeline.AwaitOrders();
+  if (absl::IsCancelled(orders.status())) return 1;
+  if (!orders.ok()) return Fail(orders.status(), kExitUsage);
+  std::optional<absl::StatusOr<ddprun::Token>> token;
+  if (!orders->token.empty()) token = ddprun::Token::Parse(orders->token, "the head's secret");
+  explicit_bzero(orders->token.data(), orders->token.size());
+  const absl::Status status = ddprun::FollowOrders(*orders);
+  if (!status.ok()) return Fail(status, 1);
+  return RunDdprun(
+      orders->arguments, std::move(token),
+      {.lifeline = std::move(lifeline), .host = orders->host, .serve_at_any_port = orders->serve});
 }
 
 }  // namespace
@@ -134,7 +171,12 @@ int RunDdprun(const std::vector<std::string>& arguments) {
 int main(int argc, char** argv) {
   if (!OpenStandardStreams()) return 1;
   std::vector<std::string> arguments(argv + 1, argv + argc);
-  if (!ddprun::IsStatusCommand(arguments)) return RunDdprun(arguments);
+  if (arguments == std::vector<std::string>{ddprun::kLifelineFlag}) return RunForHead();
+  if (!ddprun::IsStatusCommand(arguments)) {
+    // First of all: from here on the environment does not have the secret.
+    auto token_variable = ddprun::TakeTokenVariable();
+    return RunDdprun(arguments, std::move(token_variable), {});
+  }
   arguments.erase(arguments.begin());
   return ShowStatus(arguments);
 }

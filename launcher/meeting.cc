@@ -45,6 +45,10 @@ absl::StatusOr<Meeting> Host(Meeting meeting, const Security& security, const st
                                          .default_run_id = run_id});
   if (!server.ok()) return server.status();
   meeting.target = (*server)->target();
+  if (meeting.port == 0) {
+    meeting.port = (*server)->port();
+    meeting.name = JoinHostPort(meeting.host, meeting.port);
+  }
   meeting.server = *std::move(server);
   return meeting;
 }

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "launcher/limits.h"
+#include "launcher/slurm.h"
 #include "proto/version.h"
 #include "rendezvous/limits.h"
 
@@ -72,6 +73,7 @@ std::string HelpText() {
       "Flags may be spelled with _ for -. A variable PET_<NAME>, as PET_NNODES, is a flag's "
       "default.\n\n"
       "  ddprun --standalone --nproc-per-node 2 train --epochs 1\n"
+      "  ddprun -H node1:8,node2:8 train\n"
       "  ddprun --nnodes 2 --node-rank 0 --master-addr 10.0.0.1 --nproc-per-node gpu train\n");
   return text;
 }
@@ -148,7 +150,7 @@ void CheckTogether(Reader& reader, const Options& options) {
     reader.FailWith(absl::StrCat("--node-rank ", *options.node_rank, " is not below --nnodes ",
                                  options.nodes, "; nodes are numbered from 0"));
   }
-  if (options.nodes > 1 && !options.endpoint.has_value()) {
+  if (options.nodes > 1 && !options.endpoint.has_value() && !options.hosts.asked()) {
     if (!options.master_addr.has_value()) {
       reader.FailWith(
           absl::StrCat("--nnodes ", options.nodes,
@@ -165,7 +167,8 @@ void CheckTogether(Reader& reader, const Options& options) {
   if (options.program.empty()) reader.FailWith("no program is named; see ddprun --help");
 }
 
-absl::StatusOr<Options> ReadValues(const Values& values, std::vector<std::string> program) {
+absl::StatusOr<Options> ReadValues(const Values& values, std::vector<std::string> program,
+                                   const GetVariable& get_variable) {
   Reader reader(values);
   Options options;
   options.program = std::move(program);
@@ -199,6 +202,8 @@ absl::StatusOr<Options> ReadValues(const Values& values, std::vector<std::string
   options.role = reader.Text("--role", "a name", "default");
   options.module = reader.Switch("--module");
   options.no_python = reader.Switch("--no-python");
+  options.hosts = ReadHostOptions(reader, values);
+  FollowSlurmStep(get_variable, reader, options);
   CheckTogether(reader, options);
   if (!reader.status().ok()) return reader.status();
   return options;
@@ -208,9 +213,13 @@ absl::StatusOr<Options> ReadValues(const Values& values, std::vector<std::string
 
 std::vector<FlagTopic> FlagTopics() {
   return {
-      {"workers", "Workers", kWorkerFlags},    {"rendezvous", "Where nodes meet", kRendezvousFlags},
-      {"restarts", "Restarts", kRestartFlags}, {"stopping", "Signals and stopping", kStopFlags},
-      {"logs", "Output and logs", kLogFlags},  {"security", "Who gets in", kSecurityFlags},
+      {"workers", "Workers", kWorkerFlags},
+      {"rendezvous", "Where nodes meet", kRendezvousFlags},
+      {"hosts", "All nodes by one command", kHostFlags},
+      {"restarts", "Restarts", kRestartFlags},
+      {"stopping", "Signals and stopping", kStopFlags},
+      {"logs", "Output and logs", kLogFlags},
+      {"security", "Who gets in", kSecurityFlags},
   };
 }
 
@@ -231,7 +240,7 @@ absl::StatusOr<std::variant<Options, ShowText>> ParseOptions(
   } else if (!program.empty() && program.front().size() > 1 && program.front()[0] == '-') {
     return Invalid(absl::StrCat("unknown flag ", program.front(), "; see ddprun --help"));
   }
-  absl::StatusOr<Options> options = ReadValues(flags->values, std::move(program));
+  absl::StatusOr<Options> options = ReadValues(flags->values, std::move(program), get_variable);
   if (!options.ok()) return options.status();
   return *std::move(options);
 }

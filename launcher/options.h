@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "launcher/flags.h"
+#include "launcher/options_hosts.h"
 #include "launcher/options_logs.h"
 #include "launcher/options_restarts.h"
 #include "launcher/options_stopping.h"
@@ -41,6 +42,7 @@ struct Options {
   StopOptions stopping;
   LogOptions logs;
   SecurityOptions security;
+  HostOptions hosts;
   bool module = false;
   bool no_python = false;
   std::vector<std::string> program;  // and its arguments, as they were given

@@ -23,7 +23,8 @@ enum class Source : std::uint32_t {
   kWorkerOut,
   kWorkerErr,
   kConsoleOut,
-  kConsoleErr
+  kConsoleErr,
+  kLifeline
 };
 
 struct Ready {

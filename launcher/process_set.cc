@@ -33,21 +33,24 @@ struct ChildPlan {
   const char* path;
   char* const* argv;
   char* const* environ;
+  int in;
   int out;
   int err;
   const sigset_t* signal_mask;
   const rlimit* file_limit;
   pid_t parent;
+  int death_signal;
   volatile int error;  // set by the child if exec fails
 };
 
 // Runs in the vfork child. Only system calls here; posix_spawn would do but for the parent-death
 // signal.
 [[noreturn]] void RunChild(ChildPlan& plan) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  prctl(PR_SET_PDEATHSIG, plan.death_signal);
   // The agent may have died before the line above.
   if (getppid() != plan.parent) _exit(127);
   setsid();
+  if (plan.in >= 0) dup2(plan.in, STDIN_FILENO);
   dup2(plan.out, STDOUT_FILENO);
   dup2(plan.err, STDERR_FILENO);
   // A worker must not hold the agent's sockets open. In this process's own table, thus not seen by
@@ -83,9 +86,17 @@ SpawnFailed ToSpawnFailed(const std::string& path, int error) {
 void ProcessSet::Spawn(const SpawnRequest& request) {
   const std::vector<char*> argv = Pointers(request.argv);
   const std::vector<char*> environment = Pointers(request.environ);
-  ChildPlan plan{request.path.c_str(), argv.data(), environment.data(),
-                 request.out,          request.err, &request.signal_mask,
-                 &file_limit_,         getpid(),    0};
+  ChildPlan plan{request.path.c_str(),
+                 argv.data(),
+                 environment.data(),
+                 request.in,
+                 request.out,
+                 request.err,
+                 &request.signal_mask,
+                 &file_limit_,
+                 getpid(),
+                 request.death_signal,
+                 0};
   Process& process = processes_.emplace_back();
   // No signal handler of this process may run in the child.
   sigset_t all;

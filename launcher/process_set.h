@@ -20,9 +20,11 @@ struct SpawnRequest {
   std::string path;  // absolute, or relative to the working folder; PATH is not searched
   std::vector<std::string> argv;
   std::vector<std::string> environ;  // NAME=VALUE
+  int in = -1;                       // -1: the agent's own
   int out = -1;
   int err = -1;
-  sigset_t signal_mask;  // the worker starts with it
+  sigset_t signal_mask;        // the worker starts with it
+  int death_signal = SIGKILL;  // that it gets when the agent dies
 };
 
 // The calling thread must live as long as the agent: the kernel binds the parent-death signal to

@@ -11,6 +11,7 @@ namespace ddprun {
 
 struct Warden {
   sigset_t end_signals;  // passed on to the agent
+  int lifeline = -1;     // its end must end the agent; -1: there is none
   std::string temp_dir;  // removed at the end, empty or not
   // Called in the warden once the agent exists: what only the agent needs is not kept twice.
   std::function<void()> forget;

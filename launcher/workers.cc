@@ -44,6 +44,7 @@ void Workers::Spawn(const Start& start, TimePoint now, std::vector<Event>& event
   SpawnRequest request{.path = config_.program.path,
                        .argv = config_.program.argv,
                        .environ = {},
+                       .in = -1,
                        .out = -1,
                        .err = -1,
                        .signal_mask = config_.signal_mask};
