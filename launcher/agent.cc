@@ -15,7 +15,9 @@
 #include "absl/strings/strip.h"
 #include "launcher/limits.h"
 #include "launcher/network.h"
+#include "launcher/signals.h"
 #include "launcher/temp_dir.h"
+#include "launcher/worker_interface.h"
 #include "proto/version.h"
 #include "rendezvous/limits.h"
 
@@ -24,7 +26,8 @@ namespace {
 
 TimePoint Now() { return std::chrono::steady_clock::now(); }
 
-OwnedFd OpenSignalFd(sigset_t signals) {
+OwnedFd OpenSignalFd(const sigset_t& end_signals, const sigset_t& forwarded_signals) {
+  sigset_t signals = Union(end_signals, forwarded_signals);
   sigaddset(&signals, SIGCHLD);
   return OwnedFd(signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC));
 }
@@ -41,26 +44,27 @@ Agent::Agent(Config config)
       host_(config_.host.empty() ? HostName() : config_.host),
       console_(STDOUT_FILENO, STDERR_FILENO, config_.lifeline.has_value()),
       workers_(MakeWorkersConfig(), poller_, console_),
-      signal_fd_(OpenSignalFd(config_.end_signals)),
-      warden_fd_(config_.warden_pidfd) {}
+      signal_fd_(OpenSignalFd(config_.end_signals, config_.forwarded_signals)),
+      guard_fds_(config_.guard_pidfds.begin(), config_.guard_pidfds.end()) {}
 
 Agent::~Agent() = default;
 
 Workers::Config Agent::MakeWorkersConfig() const {
   return {.program = config_.program,
           .local_world_size = config_.local_world_size,
-          .cpus = config_.cpus,
+          .places = config_.places,
           .role = config_.options.role,
           .host = host_,
           .temp_dir = config_.temp_dir,
           .log_dir = config_.options.logs.log_dir,
           .agent_socket = absl::StrCat(config_.temp_dir, "/agent.sock"),
-          .signal_mask = config_.worker_signal_mask};
+          .signal_mask = config_.worker_signal_mask,
+          .cgroup = config_.cgroup};
 }
 
 int Agent::Run() {
   poller_.Add(signal_fd_.get(), {Source::kSignal});
-  poller_.Add(warden_fd_.get(), {Source::kWarden});
+  for (const OwnedFd& guard : guard_fds_) poller_.Add(guard.get(), {Source::kWarden});
   poller_.Add(session_events_.fd(), {Source::kSession});
   if (config_.lifeline.has_value()) {
     poller_.Add(config_.lifeline->fd(), {Source::kLifeline});
@@ -79,8 +83,7 @@ int Agent::Run() {
 
 absl::Status Agent::Open() {
   const std::string run_id = config_.options.run_id.empty() ? MakeRunId() : config_.options.run_id;
-  absl::StatusOr<Meeting> meeting =
-      OpenMeeting(config_.options, config_.security, config_.temp_dir, run_id);
+  absl::StatusOr<Meeting> meeting = OpenMeeting(config_.options, config_.security, run_id);
   if (!meeting.ok()) return meeting.status();
   meeting_ = *std::move(meeting);
   if (meeting_.server != nullptr && !meeting_.name.empty()) TellHead(Serving{meeting_.port});
@@ -97,9 +100,12 @@ absl::Status Agent::Open() {
                         .service = meeting_.name,
                         .hosts_service = meeting_.server != nullptr,
                         .join_timeout = config_.options.join_timeout,
-                        .term_timeout = config_.options.stopping.term_timeout};
+                        .shutdown_timeout = config_.options.stopping.shutdown_timeout,
+                        .restart_timeout = config_.options.stopping.restart_timeout};
   config_.security.Forget();
-  channel_ = MakeServiceChannel(meeting_.target, config_.credentials, meeting_.host);
+  if (meeting_.server == nullptr) {
+    channel_ = MakeServiceChannel(meeting_.target, config_.credentials, meeting_.host);
+  }
   join_deadline_ = Now() + config_.options.join_timeout;
   TryJoin(Now());
   return absl::OkStatus();
@@ -121,6 +127,15 @@ absl::StatusOr<int> Agent::WorkerPort() const {
   // Free at another address than the service's, it would still confuse whoever looks at it.
   if (port.ok() && *port == meeting_.port) port = FindFreePort(address_);
   return port;
+}
+
+std::vector<std::string> Agent::NetworkVariables(const Start& start) const {
+  // The workers of one node find each other by themselves, and programs that join several runs of
+  // one node each have networks of their own.
+  if (start.node_count == 1) return {};
+  const std::optional<WorkerInterface> interface = InterfaceOf(address_);
+  if (!interface.has_value()) return {};
+  return InterfaceVariables(*interface, ReadVariable, NcclConfNamesInterfaces(ReadVariable));
 }
 
 void Agent::TryJoin(TimePoint now) {
@@ -162,9 +177,13 @@ void Agent::TryJoin(TimePoint now) {
   join.join_timeout = remaining;
   join.last_call = options.last_call;
   join.lease = options.lease;
-  session_ = SessionClient::Open(channel_, std::move(join), remaining, [this](SessionEvent event) {
+  join.stop_timeout = StopTimeout(options.stopping);
+  SessionClient::Handler handler = [this](SessionEvent event) {
     session_events_.Post(std::move(event));
-  });
+  };
+  session_ = meeting_.server != nullptr
+                 ? meeting_.server->OpenSession(join, std::move(handler))
+                 : SessionClient::Open(channel_, std::move(join), remaining, std::move(handler));
 }
 
 absl::Status Agent::ServeStore(const Start& start) {
@@ -213,11 +232,11 @@ void Agent::HandleReady(const Ready& ready, TimePoint now) {
     case Source::kSession:
       return HandleSession(now);
     case Source::kSignal:
-      return HandleSignals();
+      return HandleSignals(now);
     case Source::kLifeline:
       return HandleLifeline(true);
     case Source::kWarden:
-      poller_.Remove(warden_fd_.get());
+      for (const OwnedFd& guard : guard_fds_) poller_.Remove(guard.get());
       events_.push_back(WardenLost{});
       return;
     case Source::kWorkerEnd:
@@ -230,21 +249,30 @@ void Agent::HandleReady(const Ready& ready, TimePoint now) {
   }
 }
 
-void Agent::HandleSignals() {
+void Agent::HandleSignals(TimePoint now) {
   signalfd_siginfo info;
   while (read(signal_fd_.get(), &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) {
-    if (info.ssi_signo == SIGCHLD) {
-      workers_.ReapOrphansOfWorkers();
+    const int number = static_cast<int>(info.ssi_signo);
+    if (number == SIGCHLD) {
+      workers_.OnChildEnded(now, events_);
     } else {
-      events_.push_back(SignalReceived{static_cast<int>(info.ssi_signo)});
+      TakeSignal(number);
     }
+  }
+}
+
+void Agent::TakeSignal(int number) {
+  if (sigismember(&config_.forwarded_signals, number) == 1) {
+    workers_.Forward(number);
+  } else {
+    events_.push_back(SignalReceived{number});
   }
 }
 
 void Agent::HandleLifeline(bool readable) {
   bool ended = false;
   for (const PassSignal& passed : config_.lifeline->TakeSignals(readable, ended))
-    events_.push_back(SignalReceived{passed.signal});
+    TakeSignal(passed.signal);
   if (!ended) return;
   poller_.Remove(config_.lifeline->fd());
   events_.push_back(LifelineLost{});
@@ -314,7 +342,7 @@ void Agent::Perform(const Effect& effect, TimePoint now) {
   if (const auto* spawn = std::get_if<SpawnRound>(&effect)) {
     const absl::Status status = ServeStore(spawn->start);
     if (status.ok()) {
-      workers_.Spawn(spawn->start, now, events_);
+      workers_.Spawn(spawn->start, NetworkVariables(spawn->start), now, events_);
     } else {
       workers_.FailToSpawn(std::string(status.message()), events_);
     }
@@ -322,12 +350,14 @@ void Agent::Perform(const Effect& effect, TimePoint now) {
     workers_.Signal(SIGTERM);
     workers_.Signal(SIGCONT);  // one that is stopped could not act on it
   } else if (std::holds_alternative<KillWorkers>(effect)) {
-    workers_.Signal(SIGKILL);
+    workers_.Kill();
   } else if (const auto* send = std::get_if<SendReport>(&effect)) {
     if (session_ != nullptr) session_->Send(send->report);
   } else if (const auto* stopped = std::get_if<ReportStopped>(&effect)) {
     // Without a free port (there always is one) rank 0 would fail to listen, and say so.
     session_->Send(NodeStopped{stopped->round, WorkerPort().value_or(0)});
+  } else if (std::holds_alternative<ReportStuck>(effect)) {
+    workers_.ReportStuck(now);
   } else if (const auto* note = std::get_if<PrintNote>(&effect)) {
     Say(note->text, now);
   } else if (const auto* end = std::get_if<End>(&effect)) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "launcher/cgroup.h"
 #include "launcher/console.h"
 #include "launcher/event_queue.h"
 #include "launcher/lifeline.h"
@@ -34,11 +35,13 @@ class Agent {
     Options options;
     Program program;
     int local_world_size = 1;
-    int cpus = 1;
+    std::vector<Place> places;  // of the workers, by local rank
     std::string temp_dir;
     sigset_t end_signals;
+    sigset_t forwarded_signals;
     sigset_t worker_signal_mask;
-    int warden_pidfd = -1;
+    const RunCgroup* cgroup = nullptr;  // outlives the agent; may be none
+    std::vector<int> guard_pidfds;      // of the warden and the keeper
     // Of a node that the head of a run has started.
     std::optional<Lifeline> lifeline;
     std::string host;  // this node's name; empty: the machine's
@@ -61,10 +64,12 @@ class Agent {
   void TryJoin(TimePoint now);
   absl::StatusOr<std::string> OwnAddress() const;
   absl::StatusOr<int> WorkerPort() const;
+  std::vector<std::string> NetworkVariables(const Start& start) const;
   absl::Status ServeStore(const Start& start);
   void Loop();
   void HandleReady(const Ready& ready, TimePoint now);
-  void HandleSignals();
+  void HandleSignals(TimePoint now);
+  void TakeSignal(int number);
   void HandleLifeline(bool readable);
   void TellHead(const NodeWord& word);
   void HandleSession(TimePoint now);
@@ -86,7 +91,7 @@ class Agent {
   Console console_;
   Workers workers_;
   OwnedFd signal_fd_;
-  OwnedFd warden_fd_;
+  std::vector<OwnedFd> guard_fds_;
   EventQueue session_events_;
 
   // In the order of their making; Close() ends them in the reverse one, but for the server, which

@@ -114,9 +114,10 @@ int RunHosts(const Options& options, const std::string& own_path,
   config.head.addresses = HostAddresses(*plan);
   config.head.plan = *std::move(plan);
   config.head.join_timeout = options.join_timeout;
-  config.head.term_timeout = options.stopping.term_timeout;
-  config.end_signals = EndSignals();
-  config.signal_mask = BlockSignals(config.end_signals);
+  config.head.term_timeout = options.stopping.shutdown_timeout;
+  config.end_signals = NotIgnored(options.stopping.end_signals);
+  config.forwarded_signals = NotIgnored(options.stopping.forwarded_signals);
+  config.signal_mask = BlockSignals(Union(config.end_signals, config.forwarded_signals));
   RaiseFileLimit();
   HostsRun run(std::move(config));
   return run.Run();

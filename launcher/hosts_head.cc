@@ -87,6 +87,7 @@ class HeadStepper {
   }
 
   void operator()(const HeadSignaled& event) {
+    if (!event.ends) return Forward(event.signal);
     if (s_.signals > 0 && now_ - s_.signal_time < kSignalEchoTime) return;
     if (s_.signals++ == 0) {
       s_.signal = event.signal;
@@ -368,6 +369,13 @@ class HeadStepper {
     StopBy(Stop::kAskNext, verdict ? config_.term_timeout + kKillTimeout + kHostsVerdictTimeout
                            : told  ? config_.term_timeout + kHostsVerdictTimeout
                                    : std::chrono::milliseconds(0));
+  }
+
+  void Forward(int signal) {
+    for (int link = 0; link < Links(); ++link) {
+      const bool begun = Node(Link(link).nodes.front()).phase == NodePhase::kRunning;
+      if (s_.live[Index(link)] && begun) effects_.emplace_back(SendSignal{link, signal});
+    }
   }
 
   void PassOn(int signal) {

@@ -50,6 +50,7 @@ struct LinkEnded {
 
 struct HeadSignaled {
   int signal = 0;
+  bool ends = true;  // else it is the workers' and changes nothing here
 };
 
 struct HeadDeadlinePassed {};

@@ -15,12 +15,18 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "launcher/limits.h"
+#include "launcher/signals.h"
 #include "launcher/worker_environ.h"
 
 namespace ddprun {
 namespace {
 
 TimePoint Now() { return std::chrono::steady_clock::now(); }
+
+OwnedFd OpenSignalFd(const sigset_t& end_signals, const sigset_t& forwarded_signals) {
+  const sigset_t signals = Union(end_signals, forwarded_signals);
+  return OwnedFd(signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC));
+}
 
 // Looked for where a shell would; a path stays as it is.
 std::string FindCommand(const std::string& name) {
@@ -39,7 +45,7 @@ std::string FindCommand(const std::string& name) {
 HostsRun::HostsRun(Config config)
     : config_(std::move(config)),
       console_(STDOUT_FILENO, STDERR_FILENO),
-      signal_fd_(signalfd(-1, &config_.end_signals, SFD_NONBLOCK | SFD_CLOEXEC)),
+      signal_fd_(OpenSignalFd(config_.end_signals, config_.forwarded_signals)),
       carriers_(config_.head.plan.links.size()),
       read_buffer_(kPipeReadBytes, '\0') {}
 
@@ -291,7 +297,9 @@ void HostsRun::HandleReady(const Ready& ready) {
 void HostsRun::HandleSignals() {
   signalfd_siginfo info;
   while (read(signal_fd_.get(), &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info)))
-    Feed(HeadSignaled{static_cast<int>(info.ssi_signo)});
+    Feed(HeadSignaled{
+        .signal = static_cast<int>(info.ssi_signo),
+        .ends = sigismember(&config_.end_signals, static_cast<int>(info.ssi_signo)) == 1});
 }
 
 // The nodes' pipes are read only while the console keeps up: their output waits where it is made.

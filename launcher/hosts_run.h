@@ -25,6 +25,7 @@ class HostsRun {
   struct Config {
     HeadConfig head;
     sigset_t end_signals;
+    sigset_t forwarded_signals;
     sigset_t signal_mask;  // what is started begins with it
   };
 

@@ -24,9 +24,13 @@ inline constexpr std::size_t kPipeReadBytes = 64u << 10;
 // writes.
 inline constexpr std::size_t kPipeDrainBytesMax = 2u << 20;
 
-inline constexpr std::chrono::seconds kTermTimeoutDefault{10};
+// torchrun's: what has the time to write a checkpoint there has it here.
+inline constexpr std::chrono::seconds kTermTimeoutDefault{30};
+inline constexpr std::chrono::hours kTermTimeoutMax{24};
 // What SIGKILL does not end in this time hangs in the kernel.
 inline constexpr std::chrono::seconds kKillTimeout{10};
+// Of a process that hangs in the kernel: what is deeper is the same for all.
+inline constexpr int kKernelStackLinesMax = 12;
 // A person who waits this long wants to know for what; a quick start stays silent.
 inline constexpr std::chrono::seconds kNoticeDelay{1};
 // Between telling the service that this node goes and its verdict.
@@ -38,8 +42,19 @@ inline constexpr std::chrono::milliseconds kSignalEchoTime{500};
 inline constexpr std::chrono::milliseconds kResolveRetryInterval{500};
 // How long a warden whose agent was killed tries to tell the service, before it ends.
 inline constexpr std::chrono::seconds kLossReportTimeout{3};
+// How long an agent whose warden or keeper was killed has to end by itself, which it does at once.
+inline constexpr std::chrono::milliseconds kGuardTimeout{400};
 // For killing and reaping what workers left behind.
 inline constexpr std::chrono::seconds kSweepTimeout{5};
+// The same by the guards of an agent that has ended by itself, and has named what it could not end.
+inline constexpr std::chrono::seconds kLastSweepTimeout{1};
+
+// A machine has far fewer; a list of them must not grow without end.
+inline constexpr int kGpusMax = 1024;
+// A configuration file of NCCL's is a few lines; of a longer one the rest is not looked at.
+inline constexpr std::size_t kNcclConfBytesMax = 64u << 10;
+// Numbers of CPUs are below this: the kernel's own largest configuration has 8192.
+inline constexpr int kCpusMax = 1 << 16;
 
 // Of `ddprun status`, as a probe would have it.
 inline constexpr std::chrono::seconds kStatusTimeoutDefault{5};
@@ -74,8 +89,10 @@ inline constexpr std::size_t kHostfileBytesMax = 8u << 20;
 inline constexpr std::chrono::milliseconds kLifelineGrace{500};
 // For telling the others that this node goes, when nobody reads its verdict.
 inline constexpr std::chrono::milliseconds kLifelineLeaveTimeout{100};
-// An agent that has not acted on its lifeline's end by then (it is stopped, it hangs) is killed.
-inline constexpr std::chrono::milliseconds kLifelineWardenTimeout{800};
+// An agent that has not acted on its lifeline's end by then (it is stopped, it hangs) is killed by
+// the keeper, and a keeper that has not by the warden.
+inline constexpr std::chrono::milliseconds kLifelineKeeperTimeout{750};
+inline constexpr std::chrono::milliseconds kLifelineWardenTimeout{850};
 
 inline constexpr int kPortDefault = 29500;          // torchrun's --master-port
 inline constexpr int kEndpointPortDefault = 29400;  // torchrun's c10d --rdzv-endpoint

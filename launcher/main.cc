@@ -7,16 +7,19 @@
 #include <cstring>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include "launcher/agent.h"
+#include "launcher/cgroup.h"
 #include "launcher/death_notice.h"
 #include "launcher/devices.h"
 #include "launcher/hosts_command.h"
 #include "launcher/lifeline.h"
 #include "launcher/network.h"
 #include "launcher/options.h"
+#include "launcher/placement.h"
 #include "launcher/program.h"
 #include "launcher/signals.h"
 #include "launcher/status_command.h"
@@ -57,6 +60,13 @@ bool OpenStandardStreams() {
   return false;
 }
 
+// The arguments' memory, which is one piece.
+absl::Span<char> CommandLine(int argc, char** argv) {
+  if (argc == 0) return {};
+  const char* end = argv[argc - 1] + std::strlen(argv[argc - 1]);
+  return {argv[0], static_cast<std::size_t>(end - argv[0])};
+}
+
 // Needs no warden: it starts nothing.
 int ShowStatus(const std::vector<std::string>& arguments) {
   auto token_variable = ddprun::TakeTokenVariable();
@@ -81,7 +91,7 @@ struct Started {
 };
 
 // Everything that can be found wrong is, before the first process is made.
-int RunDdprun(const std::vector<std::string>& arguments,
+int RunDdprun(const std::vector<std::string>& arguments, absl::Span<char> command_line,
               std::optional<absl::StatusOr<ddprun::Token>> token_variable, Started started) {
   auto parsed = ddprun::ParseOptions(arguments, ddprun::ReadVariable);
   if (!parsed.ok()) return Fail(parsed.status(), kExitUsage);
@@ -96,13 +106,12 @@ int RunDdprun(const std::vector<std::string>& arguments,
   }
   if (started.serve_at_any_port) config.options.master_port = 0;
   if (started.host != "localhost") config.host = started.host;
-  config.cpus = ddprun::CountCpus();
-  const int gpus = ddprun::CountVisibleGpus(ddprun::CountGpuDevices(),
-                                            ddprun::ReadVariable("CUDA_VISIBLE_DEVICES"));
-  const absl::StatusOr<int> local_world_size =
-      ddprun::LocalWorldSize(config.options, gpus, config.cpus);
-  if (!local_world_size.ok()) return Fail(local_world_size.status(), 1);
-  config.local_world_size = *local_world_size;
+  const auto machine = ddprun::ReadMachine(config.options, ddprun::ReadVariable);
+  if (!machine.ok()) return Fail(machine.status(), 1);
+  auto places = ddprun::PlaceWorkers(config.options, *machine);
+  if (!places.ok()) return Fail(places.status(), 1);
+  config.places = *std::move(places);
+  config.local_world_size = static_cast<int>(config.places.size());
   absl::StatusOr<ddprun::Program> program =
       ddprun::ResolveProgram(config.options, OwnFolder(), ddprun::ReadVariable);
   if (!program.ok()) {
@@ -126,30 +135,37 @@ int RunDdprun(const std::vector<std::string>& arguments,
   config.credentials = *std::move(credentials);
 
   // From here on no signal may end this process before it has cleaned up.
-  config.end_signals = ddprun::EndSignals();
-  config.worker_signal_mask = ddprun::BlockSignals(config.end_signals);
+  config.end_signals = ddprun::NotIgnored(config.options.stopping.end_signals);
+  config.forwarded_signals = ddprun::NotIgnored(config.options.stopping.forwarded_signals);
+  const sigset_t signals = ddprun::Union(config.end_signals, config.forwarded_signals);
+  config.worker_signal_mask = ddprun::BlockSignals(signals);
   const absl::StatusOr<std::string> temp_dir = ddprun::MakeTempDir();
   if (!temp_dir.ok()) return Fail(temp_dir.status(), 1);
   config.temp_dir = *temp_dir;
+  const ddprun::RunCgroup cgroup =
+      ddprun::RunCgroup::Make(ddprun::OwnCgroup(), config.node_id.value);
+  config.cgroup = &cgroup;
   const ddprun::Warden warden{
-      .end_signals = config.end_signals,
+      .passed_signals = signals,
       .lifeline = started.lifeline.has_value() ? started.lifeline->fd() : -1,
       .temp_dir = config.temp_dir,
+      .command_line = command_line,
+      .cgroup = &cgroup,
       .forget = [&config] { config.security.Forget(); },
       .on_agent_killed =
           [&config](const std::string& how) {
             ddprun::TellServiceOfDeath(config.options, config.node_id, config.credentials, how);
           }};
-  return ddprun::RunUnderWarden(warden, [&config, &started](int warden_pidfd) {
+  return ddprun::RunUnderWarden(warden, [&config, &started](std::vector<int> guard_pidfds) {
     config.lifeline = std::move(started.lifeline);
-    config.warden_pidfd = warden_pidfd;
+    config.guard_pidfds = std::move(guard_pidfds);
     ddprun::Agent agent(std::move(config));
     return agent.Run();
   });
 }
 
 // `ddprun --lifeline`: stdin says what to do.
-int RunForHead() {
+int RunForHead(absl::Span<char> command_line) {
   // The head's secret counts, not this machine's.
   ddprun::TakeTokenVariable();
   ddprun::Lifeline lifeline = ddprun::Lifeline::TakeStdin();
@@ -162,7 +178,7 @@ int RunForHead() {
   const absl::Status status = ddprun::FollowOrders(*orders);
   if (!status.ok()) return Fail(status, 1);
   return RunDdprun(
-      orders->arguments, std::move(token),
+      orders->arguments, command_line, std::move(token),
       {.lifeline = std::move(lifeline), .host = orders->host, .serve_at_any_port = orders->serve});
 }
 
@@ -171,11 +187,12 @@ int RunForHead() {
 int main(int argc, char** argv) {
   if (!OpenStandardStreams()) return 1;
   std::vector<std::string> arguments(argv + 1, argv + argc);
-  if (arguments == std::vector<std::string>{ddprun::kLifelineFlag}) return RunForHead();
+  if (arguments == std::vector<std::string>{ddprun::kLifelineFlag})
+    return RunForHead(CommandLine(argc, argv));
   if (!ddprun::IsStatusCommand(arguments)) {
     // First of all: from here on the environment does not have the secret.
     auto token_variable = ddprun::TakeTokenVariable();
-    return RunDdprun(arguments, std::move(token_variable), {});
+    return RunDdprun(arguments, CommandLine(argc, argv), std::move(token_variable), {});
   }
   arguments.erase(arguments.begin());
   return ShowStatus(arguments);

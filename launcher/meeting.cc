@@ -10,19 +10,14 @@
 #include "launcher/limits.h"
 #include "launcher/network.h"
 #include "rendezvous/file_limit.h"
+#include "rendezvous/local_server.h"
 
 namespace ddprun {
 namespace {
 
-absl::StatusOr<Meeting> MeetAlone(const std::string& temp_dir, const std::string& run_id) {
-  auto server =
-      RendezvousServer::Start({.address = absl::StrCat("unix:", temp_dir, "/service.sock"),
-                               .port = 0,
-                               .default_run_id = run_id});
-  if (!server.ok()) return server.status();
+Meeting MeetAlone(const std::string& run_id) {
   Meeting meeting;
-  meeting.target = (*server)->target();
-  meeting.server = *std::move(server);
+  meeting.server = MakeLocalServer(run_id);
   return meeting;
 }
 
@@ -44,10 +39,9 @@ absl::StatusOr<Meeting> Host(Meeting meeting, const Security& security, const st
                                          .credentials = *std::move(credentials),
                                          .default_run_id = run_id});
   if (!server.ok()) return server.status();
-  meeting.target = (*server)->target();
   if (meeting.port == 0) {
     meeting.port = (*server)->port();
-    meeting.name = JoinHostPort(meeting.host, meeting.port);
+    meeting.name = meeting.target = JoinHostPort(meeting.host, meeting.port);
   }
   meeting.server = *std::move(server);
   return meeting;
@@ -56,7 +50,7 @@ absl::StatusOr<Meeting> Host(Meeting meeting, const Security& security, const st
 }  // namespace
 
 absl::StatusOr<Meeting> OpenMeeting(const Options& options, const Security& security,
-                                    const std::string& temp_dir, const std::string& own_run_id) {
+                                    const std::string& own_run_id) {
   if (options.endpoint.has_value() && !options.standalone) {
     Meeting meeting = MeetAt(*options.endpoint);
     if (!IsThisMachine(meeting.host)) return meeting;
@@ -65,7 +59,7 @@ absl::StatusOr<Meeting> OpenMeeting(const Options& options, const Security& secu
     if (absl::IsAlreadyExists(hosted.status())) return meeting;
     return hosted;
   }
-  if (options.nodes == 1) return MeetAlone(temp_dir, own_run_id);
+  if (options.nodes == 1) return MeetAlone(own_run_id);
   Meeting meeting = MeetAt({*options.master_addr, options.master_port.value_or(kPortDefault)});
   if (*options.node_rank != 0) return meeting;
   absl::StatusOr<Meeting> hosted = Host(std::move(meeting), security, own_run_id);

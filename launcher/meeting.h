@@ -14,19 +14,18 @@ namespace ddprun {
 
 struct Meeting {
   std::unique_ptr<RendezvousServer> server;  // absent: it is elsewhere
-  std::string target;                        // for ServiceChannel
+  std::string target;                        // for ServiceChannel, where it is elsewhere
   std::string name;  // for people: "10.0.0.1:29500"; empty for a run of one node
   std::string host;  // that other nodes know; empty for a run of one node
   int port = 0;
 };
 
-// One node without an endpoint meets itself on a unix socket in `temp_dir`. Node 0 hosts at
-// --master-addr. An
+// One node without an endpoint meets itself inside its process. Node 0 hosts at --master-addr. An
 // --rdzv-endpoint that is this machine is hosted here, unless something serves there already.
 // `own_run_id` names the run of nodes that bring no name. ALREADY_EXISTS, INVALID_ARGUMENT or
 // UNAVAILABLE: one sentence.
 absl::StatusOr<Meeting> OpenMeeting(const Options& options, const Security& security,
-                                    const std::string& temp_dir, const std::string& own_run_id);
+                                    const std::string& own_run_id);
 
 // Where the service is that this node's warden can reach when the agent is dead. Absent where the
 // agent hosts it, as far as the options tell: at an endpoint on this machine another node may.

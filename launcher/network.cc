@@ -14,7 +14,6 @@
 #include "rendezvous/resolve.h"
 
 namespace ddprun {
-namespace {
 
 bool IsSameAddress(const sockaddr* a, const sockaddr* b) {
   if (a == nullptr || b == nullptr || a->sa_family != b->sa_family) return false;
@@ -26,8 +25,6 @@ bool IsSameAddress(const sockaddr* a, const sockaddr* b) {
   return std::memcmp(&reinterpret_cast<const sockaddr_in6*>(a)->sin6_addr,
                      &reinterpret_cast<const sockaddr_in6*>(b)->sin6_addr, sizeof(in6_addr)) == 0;
 }
-
-}  // namespace
 
 bool IsThisMachine(const std::string& host) {
   ifaddrs* interfaces = nullptr;

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/socket.h>
+
 #include <string>
 
 namespace ddprun {
+
+// Of two addresses with any port. Null is like nothing.
+bool IsSameAddress(const sockaddr* a, const sockaddr* b);
 
 // Whether `host` (a name or an address) means this machine.
 bool IsThisMachine(const std::string& host);

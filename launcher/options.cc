@@ -78,6 +78,22 @@ std::string HelpText() {
   return text;
 }
 
+// What torchrun reads beside PET_*: after that, before the default.
+constexpr struct {
+  const char* flag;
+  const char* variable;
+} kOtherVariables[] = {
+    {"--signals-to-handle", "TORCHELASTIC_SIGNALS_TO_HANDLE"},
+    {"--shutdown-timeout", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"},
+};
+
+void ReadOtherVariables(const GetVariable& get_variable, Values& values) {
+  for (const auto& [flag, variable] : kOtherVariables) {
+    std::optional<std::string> text = get_variable(variable);
+    if (text.has_value()) values.try_emplace(flag, Value{*std::move(text), variable});
+  }
+}
+
 absl::Status Invalid(const std::string& sentence) { return absl::InvalidArgumentError(sentence); }
 
 void ReadNodes(Reader& reader, Options& options) {
@@ -179,6 +195,7 @@ absl::StatusOr<Options> ReadValues(const Values& values, std::vector<std::string
     options.master_addr = reader.Text("--master-addr", "an address", "");
   options.master_port = reader.Integer("--master-port", 1, 65535);
   options.standalone = reader.Switch("--standalone");
+  options.affinity = ReadAffinityOptions(reader);
   options.restarts = ReadRestartOptions(reader);
   options.stopping = ReadStopOptions(reader);
   options.logs = ReadLogOptions(reader);
@@ -214,6 +231,7 @@ absl::StatusOr<Options> ReadValues(const Values& values, std::vector<std::string
 std::vector<FlagTopic> FlagTopics() {
   return {
       {"workers", "Workers", kWorkerFlags},
+      {"affinity", "CPUs and GPUs of the workers", kAffinityFlags},
       {"rendezvous", "Where nodes meet", kRendezvousFlags},
       {"hosts", "All nodes by one command", kHostFlags},
       {"restarts", "Restarts", kRestartFlags},
@@ -240,6 +258,7 @@ absl::StatusOr<std::variant<Options, ShowText>> ParseOptions(
   } else if (!program.empty() && program.front().size() > 1 && program.front()[0] == '-') {
     return Invalid(absl::StrCat("unknown flag ", program.front(), "; see ddprun --help"));
   }
+  ReadOtherVariables(get_variable, flags->values);
   absl::StatusOr<Options> options = ReadValues(flags->values, std::move(program), get_variable);
   if (!options.ok()) return options.status();
   return *std::move(options);

@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "launcher/flags.h"
+#include "launcher/options_affinity.h"
 #include "launcher/options_hosts.h"
 #include "launcher/options_logs.h"
 #include "launcher/options_restarts.h"
@@ -38,6 +39,7 @@ struct Options {
   std::chrono::milliseconds join_timeout{0};
   std::chrono::milliseconds last_call{0};
   std::chrono::milliseconds lease{0};
+  AffinityOptions affinity;
   RestartOptions restarts;
   StopOptions stopping;
   LogOptions logs;

@@ -10,11 +10,17 @@
 namespace ddprun {
 
 struct StopOptions {
-  std::chrono::milliseconds term_timeout{0};
+  std::vector<int> end_signals;                   // that tell ddprun to end the run
+  std::vector<int> forwarded_signals;             // passed on to the workers, and nothing else
+  std::chrono::milliseconds shutdown_timeout{0};  // between SIGTERM and SIGKILL at the run's end
+  std::chrono::milliseconds restart_timeout{0};   // before another round
 };
 
 extern const std::vector<Flag> kStopFlags;
 
 StopOptions ReadStopOptions(Reader& reader);
+
+// How long a node with these may take from the word to stop to its last process's end.
+std::chrono::milliseconds StopTimeout(const StopOptions& options);
 
 }  // namespace ddprun

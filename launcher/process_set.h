@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "launcher/outcome.h"
+#include "launcher/topology.h"
 #include "rendezvous/owned_fd.h"
 
 namespace ddprun {
@@ -23,8 +24,11 @@ struct SpawnRequest {
   int in = -1;                       // -1: the agent's own
   int out = -1;
   int err = -1;
-  sigset_t signal_mask;        // the worker starts with it
-  int death_signal = SIGKILL;  // that it gets when the agent dies
+  CpuSet cpus;                    // it is bound to them; empty: as this process
+  std::vector<int> memory_nodes;  // and to these
+  sigset_t signal_mask;           // the worker starts with it
+  int cgroup = -1;                // a folder: it starts in there, where the kernel allows it
+  int death_signal = SIGKILL;     // that it gets when the agent dies
 };
 
 // The calling thread must live as long as the agent: the kernel binds the parent-death signal to
@@ -55,6 +59,8 @@ class ProcessSet {
   // To the process group of every process that is not reaped: its number cannot have been given to
   // another one.
   void SignalGroups(int signal);
+  // To those processes alone.
+  void SignalProcesses(int signal);
 
  private:
   struct Process {

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/signals.h"
 
-#include <initializer_list>
-
 namespace ddprun {
 
-sigset_t EndSignals() {
+sigset_t NotIgnored(const std::vector<int>& numbers) {
   sigset_t set;
   sigemptyset(&set);
-  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
+  for (const int number : numbers) {
     struct sigaction action {};
     // A blocked signal is queued even where it is ignored, so it must be left out here.
     if (sigaction(number, nullptr, &action) == 0 && action.sa_handler != SIG_IGN)
@@ -17,9 +15,15 @@ sigset_t EndSignals() {
   return set;
 }
 
-sigset_t BlockSignals(const sigset_t& end_signals) {
+sigset_t Union(const sigset_t& a, const sigset_t& b) {
+  sigset_t both;
+  sigorset(&both, &a, &b);
+  return both;
+}
+
+sigset_t BlockSignals(const sigset_t& signals) {
   signal(SIGPIPE, SIG_IGN);
-  sigset_t blocked = end_signals;
+  sigset_t blocked = signals;
   sigaddset(&blocked, SIGCHLD);
   sigset_t before;
   sigemptyset(&before);

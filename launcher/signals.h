@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which signals tell ddprun to end, and how a process learns of them without a handler.
+// How ddprun learns of signals without a handler.
 #pragma once
 
 #include <csignal>
+#include <vector>
 
 namespace ddprun {
 
-// SIGINT, SIGTERM, SIGHUP and SIGQUIT, but for those that were ignored when ddprun was started:
-// `nohup ddprun ...` goes on when its terminal goes. Read before anything changes a disposition.
-sigset_t EndSignals();
+// Those of them that were not ignored when ddprun was started: `nohup ddprun ...` goes on when its
+// terminal goes. Read before anything changes a disposition.
+sigset_t NotIgnored(const std::vector<int>& numbers);
 
-// Blocks EndSignals() and SIGCHLD in this thread and those it starts, ignores SIGPIPE, and returns
-// the mask of before, which is the workers'.
-sigset_t BlockSignals(const sigset_t& end_signals);
+sigset_t Union(const sigset_t& a, const sigset_t& b);
+
+// Blocks these and SIGCHLD in this thread and those it starts, ignores SIGPIPE, and returns the
+// mask of before, which is the workers'.
+sigset_t BlockSignals(const sigset_t& signals);
 
 }  // namespace ddprun

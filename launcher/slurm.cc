@@ -49,10 +49,7 @@ void FollowSlurmStep(const GetVariable& get_variable, const Reader& reader, Opti
   const std::optional<SlurmStep> step = ReadSlurmStep(get_variable);
   if (!step.has_value()) return;
   if (reader.Find("--nnodes") == nullptr) {
-    if (options.endpoint.has_value() || options.master_addr.has_value() ||
-        options.node_rank.has_value()) {
-      return;
-    }
+    if (options.endpoint.has_value() || options.node_rank.has_value()) return;
     options.nodes = options.nodes_min = step->nodes;
   }
   if (options.nodes != step->nodes || options.nodes_min != step->nodes) return;

@@ -101,13 +101,14 @@ class Stepper {
         s_.stop_cause = stop.cause;
         s_.stop_asked = true;
         s_.phase = Phase::kStopping;
-        Terminate();
+        Terminate({.another_round = !stop.last});
         return;
       case Phase::kSucceeded:
       case Phase::kStopping:
         if (stop.round != RoundNow()) return;
         s_.stop_cause = stop.cause;
         s_.stop_asked = true;
+        Terminate({.another_round = !stop.last});  // of its own failure the node knew less
         if (!s_.workers_live) AnswerStop();
         return;
       case Phase::kLeaving:
@@ -189,7 +190,7 @@ class Stepper {
         s_.phase = Phase::kStopping;
         // The report first: the other nodes stop while this one does.
         effects_.push_back(SendReport{WorkerFailed{RoundNow(), *s_.failure}});
-        Terminate();
+        Terminate({.another_round = s_.round->restart_count < s_.round->restarts_max});
         return;
       case Phase::kStopping:  // this agent killed it: never a cause
       case Phase::kLeaving:
@@ -237,7 +238,7 @@ class Stepper {
         if (s_.workers_live) {
           effects_.push_back(PrintNote{absl::StrCat(
               "got ", SignalName(event.signal), ": the workers have ",
-              Seconds(config_.term_timeout), " to end; a second signal kills them at once")});
+              Seconds(config_.shutdown_timeout), " to end; a second signal kills them at once")});
         }
         return;
       case Phase::kLeaving:
@@ -305,9 +306,8 @@ class Stepper {
       ShowWaiting();
     }
     if (IsOver(s_.kill_deadline)) {
-      effects_.push_back(
-          PrintNote{absl::StrCat("workers that did not end within ", Seconds(config_.term_timeout),
-                                 " of SIGTERM are killed")});
+      effects_.push_back(PrintNote{absl::StrCat("workers that did not end within ",
+                                                Seconds(Grace()), " of SIGTERM are killed")});
       Kill();
     }
     if (IsOver(s_.give_up_deadline)) GiveUp();
@@ -327,10 +327,24 @@ class Stepper {
 
   // -- stopping workers
 
-  void Terminate() {
-    if (!s_.workers_live || s_.kill_deadline.has_value() || s_.give_up_deadline.has_value()) return;
-    effects_.push_back(TerminateWorkers{});
-    s_.kill_deadline = now_ + config_.term_timeout;
+  struct Why {
+    bool another_round = false;
+  };
+
+  std::chrono::milliseconds Grace() const {
+    const auto grace = s_.another_round ? config_.restart_timeout : config_.shutdown_timeout;
+    return s_.hurried ? std::min<std::chrono::milliseconds>(grace, kLifelineGrace) : grace;
+  }
+
+  // Again once the reason has changed: the workers have the time for that from the first SIGTERM.
+  void Terminate(Why why) {
+    if (!s_.workers_live || s_.give_up_deadline.has_value()) return;
+    s_.another_round = why.another_round;
+    if (!s_.kill_deadline.has_value()) {
+      effects_.push_back(TerminateWorkers{});
+      s_.term_time = now_;
+    }
+    s_.kill_deadline = s_.term_time + Grace();
   }
 
   void Kill() {
@@ -362,7 +376,7 @@ class Stepper {
     effects_.push_back(SendReport{std::move(leave)});
     s_.phase = Phase::kLeaving;
     if (s_.workers_live) {
-      Terminate();
+      Terminate({});
     } else if (s_.joined) {
       s_.leave_deadline = now_ + LeaveTimeout();
     } else {
@@ -376,7 +390,7 @@ class Stepper {
     s_.end = ddprun::End{exit_code, std::move(text)};
     s_.phase = Phase::kEnding;
     if (s_.workers_live) {
-      Terminate();
+      Terminate({});
     } else {
       EndNow();
     }
@@ -393,10 +407,7 @@ class Stepper {
 
   void GiveUp() {
     if (!s_.end.has_value()) s_.end = ddprun::End{s_.signal.has_value() ? SignalExitCode() : 1, ""};
-    absl::StrAppend(&s_.end->text, "ddprun: a worker has not ended ", Seconds(kKillTimeout),
-                    " after SIGKILL: it hangs in the kernel (state D in `ps`), most often in a "
-                    "file system or a "
-                    "driver; it is left behind\n");
+    effects_.push_back(ReportStuck{});
     EndNow();
   }
 

@@ -24,7 +24,8 @@ struct SupervisorConfig {
       service;  // "A:29500", or empty where it is inside this process and nobody else's concern
   bool hosts_service = false;
   std::chrono::milliseconds join_timeout{0};
-  std::chrono::milliseconds term_timeout{0};
+  std::chrono::milliseconds shutdown_timeout{0};  // from SIGTERM to SIGKILL at the run's end
+  std::chrono::milliseconds restart_timeout{0};   // the same before another round
 };
 
 enum class Phase {
@@ -83,6 +84,7 @@ struct SendReport {
 struct ReportStopped {
   RoundId round = kNoRound;
 };
+struct ReportStuck {};  // name those of the workers that SIGKILL did not end
 struct PrintNote {
   std::string text;  // one sentence for people, without "ddprun: "
 };
@@ -93,7 +95,7 @@ struct End {
 };
 
 using Effect = std::variant<SpawnRound, TerminateWorkers, KillWorkers, SendReport, ReportStopped,
-                            PrintNote, End>;
+                            ReportStuck, PrintNote, End>;
 using Effects = std::vector<Effect>;
 
 // ---- State
@@ -111,6 +113,8 @@ struct SupervisorState {
   TimePoint signal_time;
   std::optional<End> end;  // decided, once the workers are gone
 
+  bool another_round = false;  // the workers are being stopped for one, as far as is known
+  TimePoint term_time;         // of the last SIGTERM
   std::optional<TimePoint> kill_deadline;     // SIGTERM was sent: SIGKILL then
   std::optional<TimePoint> give_up_deadline;  // SIGKILL was sent: nothing more can be done then
   std::optional<TimePoint> leave_deadline;    // no verdict by then: end without it

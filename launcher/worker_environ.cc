@@ -32,19 +32,26 @@ bool Has(const std::vector<std::string>& environment, const std::string& name) {
 }  // namespace
 
 std::vector<std::string> WorkerEnviron(const std::vector<std::string>& inherited,
-                                       const WorkerEnv& env, int cpus) {
+                                       const WorkerEnv& env, const Place& place,
+                                       const std::vector<std::string>& network) {
   std::set<std::string> names = ContractNames();
   std::vector<std::string> environment;
+  if (place.cuda_visible_devices.has_value()) names.insert("CUDA_VISIBLE_DEVICES");
   names.insert(kTokenVariable);  // taken out of this process's own already: to be sure
   for (const std::string& entry : inherited) {
     if (names.count(entry.substr(0, entry.find('='))) == 0) environment.push_back(entry);
   }
-  for (const auto& [name, value] : ToEnviron(env))
+  WorkerEnv seen = env;
+  if (place.local_rank_is_zero) seen.local_rank = 0;
+  for (const auto& [name, value] : ToEnviron(seen))
     environment.push_back(absl::StrCat(name, "=", value));
-  if (env.local_world_size > 1 && !Has(inherited, "OMP_NUM_THREADS")) {
-    environment.push_back(
-        absl::StrCat("OMP_NUM_THREADS=", std::max(1, cpus / env.local_world_size)));
+  if (place.cuda_visible_devices.has_value()) {
+    environment.push_back(absl::StrCat("CUDA_VISIBLE_DEVICES=", *place.cuda_visible_devices));
   }
+  if (place.threads > 0 && !Has(inherited, "OMP_NUM_THREADS")) {
+    environment.push_back(absl::StrCat("OMP_NUM_THREADS=", place.threads));
+  }
+  environment.insert(environment.end(), network.begin(), network.end());
   if (!Has(inherited, "TORCH_NCCL_ASYNC_ERROR_HANDLING"))
     environment.push_back("TORCH_NCCL_ASYNC_ERROR_HANDLING=1");
   return environment;

@@ -6,16 +6,18 @@
 #include <string>
 #include <vector>
 
-#include "launcher/options.h"
+#include "launcher/placement.h"
 #include "proto/worker_env.h"
 
 namespace ddprun {
 
 // `inherited`: NAME=VALUE. What an outer ddprun or torchrun has set for its own workers is replaced
-// or left out. OMP_NUM_THREADS, where it is not set and a node has several workers, is their share
-// of `cpus`; and TORCH_NCCL_ASYNC_ERROR_HANDLING is 1 where it is not set.
+// or left out. What `place` has for the worker comes next: its GPUs, LOCAL_RANK=0 if that is asked
+// for, and OMP_NUM_THREADS where that is not set. Then `network`, NAME=VALUE, and
+// TORCH_NCCL_ASYNC_ERROR_HANDLING=1 where it is not set.
 std::vector<std::string> WorkerEnviron(const std::vector<std::string>& inherited,
-                                       const WorkerEnv& env, int cpus);
+                                       const WorkerEnv& env, const Place& place,
+                                       const std::vector<std::string>& network);
 
 // This process's own variables.
 std::vector<std::string> OwnEnviron();

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/workers.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "launcher/limits.h"
 #include "launcher/orphans.h"
+#include "launcher/stuck_process.h"
 #include "launcher/worker_environ.h"
 #include "proto/failure_record.h"
 
@@ -18,7 +23,8 @@ Source SourceOf(OutputStream stream) {
 
 }  // namespace
 
-void Workers::Spawn(const Start& start, TimePoint now, std::vector<Event>& events) {
+void Workers::Spawn(const Start& start, const std::vector<std::string>& network, TimePoint now,
+                    std::vector<Event>& events) {
   start_ = start;
   started_ = now;
   std::vector<LogMux::WriteEnds> write_ends;
@@ -47,14 +53,23 @@ void Workers::Spawn(const Start& start, TimePoint now, std::vector<Event>& event
                        .in = -1,
                        .out = -1,
                        .err = -1,
-                       .signal_mask = config_.signal_mask};
+                       .signal_mask = config_.signal_mask,
+                       .cgroup = -1};
   processes_.Clear();
+  held_.clear();
   round_live_ = true;
+  if (config_.cgroup != nullptr) round_cgroup_ = config_.cgroup->MakeRound(start.round);
+  const OwnedFd cgroup(
+      round_cgroup_.empty() ? -1 : open(round_cgroup_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  request.cgroup = cgroup.get();
   for (int local_rank = 0; local_rank < config_.local_world_size; ++local_rank) {
     env.rank = start.rank_first + local_rank;
     env.local_rank = local_rank;
     env.error_file = ErrorFile(start, local_rank);
-    request.environ = WorkerEnviron(inherited, env, config_.cpus);
+    const Place& place = config_.places[static_cast<std::size_t>(local_rank)];
+    request.environ = WorkerEnviron(inherited, env, place, network);
+    request.cpus = place.cpus;
+    request.memory_nodes = place.memory_nodes;
     request.out = write_ends[static_cast<std::size_t>(local_rank)].out.get();
     request.err = write_ends[static_cast<std::size_t>(local_rank)].err.get();
     processes_.Spawn(request);
@@ -87,31 +102,55 @@ void Workers::OnReady(const Ready& ready, TimePoint now, std::vector<Event>& eve
     log_mux_.Read(ready.worker, stream, now);  // a closed pipe leaves the poller by itself
     return;
   }
-  const auto index = static_cast<std::size_t>(ready.worker);
-  if (!processes_.ReapIfEnded(index)) return;
-  log_mux_.Drain(ready.worker, now);
-  events.push_back(MakeEnded(ready.worker, now));
+  ReapWorker(ready.worker, now, events);
+}
+
+void Workers::ReapWorker(int local_rank, TimePoint now, std::vector<Event>& events) {
+  const auto index = static_cast<std::size_t>(local_rank);
+  if (!processes_.ReapIfEnded(index)) {
+    // Its pidfd stays readable: out of the poller, or the loop would spin until the debugger's end.
+    if (held_.insert(local_rank).second) poller_.Remove(processes_.pidfd(index));
+    return;
+  }
+  held_.erase(local_rank);
+  log_mux_.Drain(local_rank, now);
+  events.push_back(MakeEnded(local_rank, now));
   FinishIfAllGone(now, events);
 }
 
 void Workers::FinishIfAllGone(TimePoint now, std::vector<Event>& events) {
   if (!round_live_ || processes_.AnyLive()) return;
+  KillCgroup(round_cgroup_);
   // Whatever the workers have left behind, also in sessions of its own, is this process's child by
   // now: no process of a round may live into the next one.
-  for (const pid_t pid : KillAllChildren(kSweepTimeout)) {
-    console_.WriteLine(OutputStream::kErr,
-                       absl::StrCat("ddprun: process ", pid,
-                                    ", left by a worker, does not end after SIGKILL: it hangs "
-                                    "in the kernel and is left behind"),
-                       now);
-  }
+  for (const pid_t pid : KillAllChildren(kSweepTimeout)) SayStuck(pid, kSweepTimeout, now);
   SetReading(false);
   log_mux_.EndRound(now);
+  RemoveCgroup(std::exchange(round_cgroup_, ""));
   round_live_ = false;
   events.push_back(AllGone{});
 }
 
-void Workers::ReapOrphansOfWorkers() {
+void Workers::Kill() {
+  Signal(SIGKILL);
+  KillCgroup(round_cgroup_);
+}
+
+void Workers::ReportStuck(TimePoint now) {
+  for (std::size_t i = 0; i < processes_.size(); ++i) {
+    if (!processes_.outcome(i).has_value()) SayStuck(processes_.pid(i), kKillTimeout, now);
+  }
+}
+
+void Workers::SayStuck(pid_t pid, std::chrono::seconds after_kill, TimePoint now) {
+  const std::string text = ToText(LookAtStuckProcess(pid), after_kill);
+  for (const absl::string_view line : absl::StrSplit(absl::StrCat("ddprun: ", text), '\n')) {
+    console_.WriteLine(OutputStream::kErr, std::string(line), now);
+  }
+}
+
+void Workers::OnChildEnded(TimePoint now, std::vector<Event>& events) {
+  for (const int local_rank : std::set<int>(held_)) ReapWorker(local_rank, now, events);
   ReapOrphans([this](pid_t pid) {
     for (std::size_t i = 0; i < processes_.size(); ++i) {
       if (processes_.pid(i) == pid && !processes_.outcome(i).has_value()) return true;

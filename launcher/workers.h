@@ -4,10 +4,13 @@
 #pragma once
 
 #include <csignal>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "launcher/cgroup.h"
 #include "launcher/log_mux.h"
+#include "launcher/placement.h"
 #include "launcher/poller.h"
 #include "launcher/process_set.h"
 #include "launcher/program.h"
@@ -21,32 +24,47 @@ class Workers {
   struct Config {
     Program program;
     int local_world_size = 1;
-    int cpus = 1;
+    std::vector<Place> places;  // by local rank
     std::string role;
     std::string host;
     std::string temp_dir;
-    std::string log_dir;       // empty: no files
-    std::string agent_socket;  // empty: no store for the workers
-    sigset_t signal_mask;      // the workers start with it
+    std::string log_dir;                // empty: no files
+    std::string agent_socket;           // empty: no store for the workers
+    sigset_t signal_mask;               // the workers start with it
+    const RunCgroup* cgroup = nullptr;  // that the rounds' own are made in
   };
 
   Workers(Config config, Poller& poller, Console& console)
       : config_(std::move(config)), poller_(poller), console_(console), log_mux_(console) {}
 
-  // Starts the round's workers. What comes of it at once (a program that cannot be started) is
-  // appended to `events`.
-  void Spawn(const Start& start, TimePoint now, std::vector<Event>& events);
+  // Starts the round's workers; `network` are variables for them, NAME=VALUE. What comes of it at
+  // once (a program that cannot be started) is appended to `events`.
+  void Spawn(const Start& start, const std::vector<std::string>& network, TimePoint now,
+             std::vector<Event>& events);
 
   // None of the round's workers starts, for one reason.
   void FailToSpawn(const std::string& reason, std::vector<Event>& events);
 
   void Signal(int signal) { processes_.SignalGroups(signal); }
 
+  // To each worker alone and not to its group: a helper of its own (a data loader's process, a
+  // shell's child) has no handler for it and would be ended by it.
+  void Forward(int signal) { processes_.SignalProcesses(signal); }
+
+  // SIGKILL to all, and to whatever else is in the round's cgroup.
+  void Kill();
+
+  // The folder of the round's cgroup, in which all of its processes are; empty: there is none.
+  const std::string& cgroup() const { return round_cgroup_; }
+
   // Something of worker `ready.worker` is ready. Ends are appended to `events`.
   void OnReady(const Ready& ready, TimePoint now, std::vector<Event>& events);
 
-  // SIGCHLD: an orphan of a worker may have ended.
-  void ReapOrphansOfWorkers();
+  // SIGCHLD: an orphan of a worker may have ended, or a debugger let go of a dead worker.
+  void OnChildEnded(TimePoint now, std::vector<Event>& events);
+
+  // SIGKILL was long ago: says which workers are still there, and why.
+  void ReportStuck(TimePoint now);
 
   // Reads pipes only while the console keeps up.
   void UpdateBackpressure(TimePoint now);
@@ -56,6 +74,8 @@ class Workers {
   std::string ErrorFile(const Start& start, int local_rank) const;
   std::string LogFolder(const Start& start, int local_rank) const;
   WorkerEnded MakeEnded(int local_rank, TimePoint now) const;
+  void ReapWorker(int local_rank, TimePoint now, std::vector<Event>& events);
+  void SayStuck(pid_t pid, std::chrono::seconds after_kill, TimePoint now);
   void FinishIfAllGone(TimePoint now, std::vector<Event>& events);
   void SetReading(bool reading);
 
@@ -64,8 +84,10 @@ class Workers {
   Console& console_;
   LogMux log_mux_;
   ProcessSet processes_;
+  std::string round_cgroup_;  // from Spawn() to AllGone
   Start start_;
   TimePoint started_;
+  std::set<int> held_;       // dead, but traced by a process that has not taken its end yet
   bool round_live_ = false;  // from Spawn() to AllGone
   bool reading_ = false;     // the pipes are in the poller
 };

@@ -194,6 +194,7 @@ void Fill(const Join& from, v1::Join* to) {
   SetDuration(from.last_call, to->mutable_last_call());
   SetDuration(from.lease, to->mutable_lease());
   to->set_resume(from.resume);
+  SetDuration(from.stop_timeout, to->mutable_stop_timeout());
 }
 
 Join Read(const v1::Join& from) {
@@ -215,6 +216,7 @@ Join Read(const v1::Join& from) {
   to.last_call = ToMilliseconds(from.last_call());
   to.lease = ToMilliseconds(from.lease());
   to.resume = from.resume();
+  to.stop_timeout = ToMilliseconds(from.stop_timeout());
   return to;
 }
 
@@ -366,6 +368,7 @@ v1::Directive ToProto(const Directive& directive) {
                  [&](const Stop& stop) {
                    message.mutable_stop()->set_round(ToNumber(stop.round));
                    Fill(stop.cause, message.mutable_stop()->mutable_cause());
+                   message.mutable_stop()->set_last(stop.last);
                  },
                  [&](const Finish& finish) {
                    Fill(finish.verdict, message.mutable_finish()->mutable_verdict());
@@ -390,7 +393,8 @@ absl::StatusOr<Directive> FromProto(const v1::Directive& message) {
     case v1::Directive::kStart:
       return Read(message.start());
     case v1::Directive::kStop:
-      return Stop{RoundId{message.stop().round()}, Read(message.stop().cause())};
+      return Stop{RoundId{message.stop().round()}, Read(message.stop().cause()),
+                  message.stop().last()};
     case v1::Directive::kFinish:
       return Finish{Read(message.finish().verdict())};
     case v1::Directive::kRefused:

@@ -113,6 +113,8 @@ absl::Status CheckFields(const Join& join) {
     status.Update(CheckRange(join, "a lease in ms of", join.lease.count(), kLeaseMin.count(),
                              std::chrono::milliseconds(kLeaseMax).count()));
   }
+  status.Update(CheckRange(join, "a time to stop in ms of", join.stop_timeout.count(), 0,
+                           std::chrono::milliseconds(kStopTimeoutMax).count()));
   return status;
 }
 
@@ -273,8 +275,9 @@ absl::Status FencedAsDead(const RunState& state, const Member& member, const std
 
 absl::Status StoppedTooLate(const RunState& state, const Member& member) {
   return absl::DeadlineExceededError(absl::StrCat(
-      "node ", member.join.host, " did not stop its workers within ", kStopTimeout.count(),
-      " s after the failure and was taken out of run '", state.run_id, "'"));
+      "node ", member.join.host, " did not stop its workers within ",
+      Seconds(std::chrono::ceil<std::chrono::milliseconds>(state.deadline - state.broke)),
+      " after the failure and was taken out of run '", state.run_id, "'"));
 }
 
 Failure JoinTimeoutFailure(const RunState& state) {

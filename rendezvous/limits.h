@@ -88,8 +88,10 @@ inline constexpr std::chrono::seconds kFinishTimeout{5};
 // A node that answers nothing for this long is lost, although its connection has not ended.
 inline constexpr std::chrono::seconds kKeepaliveInterval{5};
 inline constexpr std::chrono::seconds kKeepaliveTimeout{10};
-// How long after a failure the nodes may take to stop their workers before they count as lost.
+// How long after a failure the nodes may take to stop their workers before they count as lost; a
+// node whose workers have more time (a checkpoint on SIGTERM) says so when it joins.
 inline constexpr std::chrono::seconds kStopTimeout{60};
+inline constexpr std::chrono::hours kStopTimeoutMax{25};
 // Nodes that wait are told of changed words at most this often, and in a large run once in so many
 // of these as it has thousands of nodes: joins must not be a million messages.
 inline constexpr std::chrono::seconds kWaitingInterval{1};

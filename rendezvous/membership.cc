@@ -18,6 +18,15 @@ std::chrono::milliseconds Until(TimePoint deadline, TimePoint now) {
                   std::chrono::duration_cast<std::chrono::milliseconds>(deadline - now));
 }
 
+// The nodes of a round wait for the one that may take longest.
+Duration StopTimeoutOf(const RunState& state) {
+  Duration longest = kStopTimeout;
+  for (const auto& entry : state.members) {
+    longest = std::max<Duration>(longest, entry.second.join.stop_timeout);
+  }
+  return longest;
+}
+
 bool MayRestart(const RunState& state) {
   return state.may_restart && state.rules && state.restart_count < state.rules->restarts_max;
 }
@@ -304,7 +313,8 @@ void Stepper::Resume(LinkId link, Member& member) {
     return;
   }
   if (member.phase == MemberPhase::kRunning) Send(link, StartOf(member));
-  if (member.phase == MemberPhase::kStopping) Send(link, Stop{state_.round, *state_.cause});
+  if (member.phase == MemberPhase::kStopping)
+    Send(link, Stop{state_.round, *state_.cause, !MayRestart(state_)});
   SealIfReady();
   TellWaiting(&member);
 }
@@ -500,14 +510,14 @@ void Stepper::Seal(std::vector<Member*> chosen) {
 
 void Stepper::Break(Failure cause) {
   state_.phase = RunPhase::kBroken;
-  state_.deadline = now_ + kStopTimeout;
+  state_.deadline = now_ + StopTimeoutOf(state_);
   state_.broke = now_;
   state_.words_sent.reset();
   for (auto& entry : state_.members) {
     Member& member = entry.second;
     if (!IsInRound(member)) continue;
     SetPhase(member, MemberPhase::kStopping);
-    SendTo(member, Stop{state_.round, cause});
+    SendTo(member, Stop{state_.round, cause, !MayRestart(state_)});
   }
   state_.cause = std::move(cause);
   AdvanceIfStopped();

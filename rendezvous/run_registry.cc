@@ -107,6 +107,11 @@ std::shared_ptr<Run> RunRegistry::Find(const std::string& run_id) {
   return it == runs_.end() ? nullptr : it->second;
 }
 
+std::uint64_t RunRegistry::StoreMessages(const std::string& run_id, const NodeId& node_id) {
+  const std::shared_ptr<Run> run = Find(run_id);
+  return run == nullptr ? 0 : run->store_messages(node_id);
+}
+
 void RunRegistry::WaitUntilDrained(std::chrono::milliseconds timeout) {
   const absl::Time deadline = absl::Now() + absl::FromChrono(timeout);
   absl::MutexLock lock(&mutex_);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -44,6 +45,9 @@ class RunRegistry {
   // Of one run, or of all by name if `run_id` is empty; kStatusNodesMax nodes at most. NOT_FOUND:
   // there is no such run.
   absl::StatusOr<std::vector<RunStatus>> Status(const std::string& run_id, TimePoint now);
+
+  // How many messages about the store a node has sent in the run's round.
+  std::uint64_t StoreMessages(const std::string& run_id, const NodeId& node_id);
 
   // Null if there is no such run.
   std::shared_ptr<Run> Find(const std::string& run_id);

@@ -13,6 +13,7 @@
 #include "rendezvous/grpc_channel.h"
 #include "rendezvous/introspection.h"
 #include "rendezvous/listener.h"
+#include "rendezvous/local_session.h"
 #include "rendezvous/local_store.h"
 #include "rendezvous/peer_guard.h"
 #include "rendezvous/run_registry.h"
@@ -78,10 +79,13 @@ class RendezvousServerImpl final : public RendezvousServer {
   void set_target(std::string target) { target_ = std::move(target); }
   int port() const override { return port_; }
   std::string target() const override { return target_; }
+  std::unique_ptr<SessionClient> OpenSession(const Join& join,
+                                             SessionClient::Handler handler) override {
+    return OpenLocalSession(registry_, join, std::move(handler));
+  }
   std::shared_ptr<StoreDoor> store_door() override { return local_store_; }
   std::uint64_t store_messages(const std::string& run_id, const std::string& node_id) override {
-    const std::shared_ptr<Run> run = registry_.Find(run_id);
-    return run == nullptr ? 0 : run->store_messages(NodeId{node_id});
+    return registry_.StoreMessages(run_id, NodeId{node_id});
   }
   void WaitUntilDrained(std::chrono::milliseconds timeout) override {
     registry_.WaitUntilDrained(timeout);

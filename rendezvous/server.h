@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "rendezvous/credentials.h"
+#include "rendezvous/session_client.h"
 #include "rendezvous/store_link.h"
 
 namespace ddprun {
@@ -51,6 +52,11 @@ class RendezvousServer {
   virtual int port() const = 0;
   virtual std::string target()
       const = 0;  // for a client on this host: "ADDRESS:PORT" or "unix:/PATH"
+
+  // The session of the agent that this service shares a process with. It must end before the
+  // service does.
+  virtual std::unique_ptr<SessionClient> OpenSession(const Join& join,
+                                                     SessionClient::Handler handler) = 0;
 
   // The way to the store for the agent that this service shares a process with.
   virtual std::shared_ptr<StoreDoor> store_door() = 0;

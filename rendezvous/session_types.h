@@ -95,6 +95,7 @@ struct Join {
   std::chrono::milliseconds last_call{0};
   std::chrono::milliseconds lease{0};
   bool resume = false;
+  std::chrono::milliseconds stop_timeout{0};
   bool operator==(const Join&) const = default;
 };
 
@@ -174,6 +175,7 @@ struct Start {
 struct Stop {
   RoundId round = kNoRound;
   Failure cause;
+  bool last = false;  // no round follows
   bool operator==(const Stop&) const = default;
 };
 

@@ -26,6 +26,11 @@ def free_port():
         return listener.getsockname()[1]
 
 
+def only_child(pid):
+    (child,) = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return int(child)
+
+
 def once(ddprun, env):
     """Seconds from the kill to the other node's end."""
     common = [ddprun, "--nnodes=2", "--master-addr=127.0.0.1", f"--master-port={free_port()}"]
@@ -41,10 +46,9 @@ def once(ddprun, env):
     ]
     for node in nodes:
         node.stdout.readline()
-    warden = nodes[1].pid
-    agent = pathlib.Path(f"/proc/{warden}/task/{warden}/children").read_text().split()[0]
+    agent = only_child(only_child(nodes[1].pid))  # warden, keeper, agent
     begin = time.monotonic()
-    os.kill(int(agent), 9)
+    os.kill(agent, 9)
     nodes[0].wait(60)
     took = time.monotonic() - begin
     nodes[1].wait(60)

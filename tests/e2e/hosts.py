@@ -13,20 +13,21 @@ import pytest
 
 
 class Host:
-    """One namespace; `prefix` before a command runs it there."""
+    """One namespace, or several of different `kinds`; `prefix` before a command runs it there."""
 
-    def __init__(self, address):
+    def __init__(self, address, kinds=("net",)):
         self.address = address
         self._holder = subprocess.Popen(
-            ["unshare", "--net", "sh", "-c", "echo ready; exec cat"],
+            ["unshare", *[f"--{kind}" for kind in kinds], "sh", "-c", "echo ready; exec cat"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
         if self._holder.stdout.readline().strip() != "ready":
-            raise OSError("unshare --net failed")
+            raise OSError(f"unshare of {kinds} failed")
         self.pid = self._holder.pid
-        self.prefix = ["nsenter", f"--net=/proc/{self.pid}/ns/net", "--"]
+        files = {"net": "net", "uts": "uts", "mount": "mnt"}
+        self.prefix = ["nsenter", *[f"--{kind}=/proc/{self.pid}/ns/{files[kind]}" for kind in kinds], "--"]
 
     def run(self, *command):
         subprocess.run([*self.prefix, *command], check=True, timeout=30)

@@ -21,6 +21,12 @@ CORES = (
     "rendezvous/store_hub",
     "rendezvous/store_folder",
     "launcher/supervisor",
+    "launcher/hosts_advice",
+    "launcher/hosts_head",
+    "launcher/hosts_list",
+    "launcher/hosts_plan",
+    "launcher/lifeline_words",
+    "launcher/slurm",
 )
 IMPURE = re.compile(
     r'#include\s*[<"](grpc|google/|torch/|ATen/|c10/|spdlog|thread|mutex|condition_variable|atomic|random|fstream|'

@@ -35,7 +35,8 @@ SimAgent::SimAgent(SimClock& clock, SimRunNetwork& network, Place place,
              .service = "service:29500",
              .hosts_service = settings.hosted && place_.host == "n0",
              .join_timeout = settings.join_timeout,
-             .term_timeout = settings.term_timeout};
+             .shutdown_timeout = settings.term_timeout,
+             .restart_timeout = settings.term_timeout};
 }
 
 void SimAgent::Begin() {

@@ -67,6 +67,15 @@ class DdprunTest : public ::testing::Test {
                                    : static_cast<pid_t>(std::stoi(text.substr(at + label.size())));
   }
 
+  // Warden, keeper, agent. -1: it is not so.
+  static pid_t KeeperOf(const RunningProcess& run) { return OnlyChildOf(run.pid()); }
+  static pid_t AgentOf(const RunningProcess& run) { return OnlyChildOf(KeeperOf(run)); }
+  static pid_t OnlyChildOf(pid_t pid) {
+    const std::vector<pid_t> children = ChildrenOf(pid);
+    EXPECT_EQ(children.size(), 1u);
+    return children.size() == 1 ? children[0] : -1;
+  }
+
   std::string folder_;
   std::map<std::string, std::string> variables_;
 };

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // However a run ends, nothing of it is left.
+#include <optional>
+
 #include "tests/integration/launcher/ddprun_fixture.h"
 
 namespace ddprun {
@@ -55,8 +57,7 @@ TEST_F(DdprunTest, KillingDdprunLeavesNoProcess) {
   ASSERT_TRUE(run->WaitForText("near="));
   const ProcessWatch near(NumberAfter("near=", run->out()));
   const ProcessWatch far(NumberAfter("far=", run->out()));
-  ASSERT_EQ(ChildrenOf(run->pid()).size(), 1u);
-  const ProcessWatch agent(ChildrenOf(run->pid())[0]);
+  const ProcessWatch agent(AgentOf(*run));
   ASSERT_TRUE(near.found() && far.found() && agent.found());
   run->Signal(SIGKILL);
   EXPECT_EQ(run->Wait(), 137);
@@ -73,12 +74,82 @@ TEST_F(DdprunTest, KillingTheAgentLeavesNoProcess) {
   const ProcessWatch near(NumberAfter("near=", run->out()));
   const ProcessWatch far(NumberAfter("far=", run->out()));
   ASSERT_TRUE(near.found() && far.found());
-  ASSERT_EQ(ChildrenOf(run->pid()).size(), 1u);
-  kill(ChildrenOf(run->pid())[0], SIGKILL);
+  kill(AgentOf(*run), SIGKILL);
   EXPECT_EQ(run->Wait(), 137);
   EXPECT_THAT(run->err(), HasSubstr("was killed by signal 9 (SIGKILL)"));
   EXPECT_TRUE(near.WaitForEnd());
   EXPECT_TRUE(far.WaitForEnd());
+}
+
+// A run with a worker, and a process that has left it for a session of its own; and who guards it.
+class GuardsTest : public DdprunTest {
+ protected:
+  void SetUp() override {
+    DdprunTest::SetUp();
+    run_ = Launch({"sh", "-c", "setsid sh -c 'echo far=$$; exec sleep 100' & echo near=$$; wait"});
+    ASSERT_TRUE(run_->WaitForText("far=") && run_->WaitForText("near="));
+    near_.emplace(NumberAfter("near=", run_->out()));
+    far_.emplace(NumberAfter("far=", run_->out()));
+    keeper_pid_ = KeeperOf(*run_);
+    agent_pid_ = AgentOf(*run_);
+    keeper_.emplace(keeper_pid_);
+    agent_.emplace(agent_pid_);
+    ASSERT_TRUE(near_->found() && far_->found() && keeper_->found() && agent_->found());
+  }
+
+  void ExpectNothingLeft() const {
+    EXPECT_TRUE(near_->WaitForEnd());
+    EXPECT_TRUE(far_->WaitForEnd());
+    EXPECT_TRUE(agent_->WaitForEnd());
+    EXPECT_TRUE(keeper_->WaitForEnd());
+  }
+
+  std::unique_ptr<RunningProcess> run_;
+  pid_t keeper_pid_ = -1;
+  pid_t agent_pid_ = -1;
+  std::optional<ProcessWatch> near_, far_, keeper_, agent_;
+};
+
+TEST_F(GuardsTest, KillingTheKeeperLeavesNoProcess) {
+  kill(keeper_pid_, SIGKILL);
+  EXPECT_EQ(run_->Wait(), 137);
+  EXPECT_THAT(run_->err(), HasSubstr("ddprun: the keeper (pid "));
+  ExpectNothingLeft();
+}
+
+TEST_F(GuardsTest, KillingWardenAndAgentAtOnceLeavesNoProcess) {
+  run_->Signal(SIGKILL);
+  kill(agent_pid_, SIGKILL);
+  EXPECT_EQ(run_->Wait(), 137);
+  ExpectNothingLeft();
+}
+
+TEST_F(GuardsTest, KillingKeeperAndAgentAtOnceLeavesNoProcess) {
+  kill(keeper_pid_, SIGKILL);
+  kill(agent_pid_, SIGKILL);
+  EXPECT_EQ(run_->Wait(), 137);
+  ExpectNothingLeft();
+}
+
+TEST_F(GuardsTest, AStoppedAgentDoesNotOutliveTheWarden) {
+  kill(agent_pid_, SIGSTOP);
+  run_->Signal(SIGKILL);
+  EXPECT_EQ(run_->Wait(), 137);
+  ExpectNothingLeft();
+}
+
+TEST_F(GuardsTest, TheKeeperIsNotCalledDdprun) {
+  const auto content = [](const std::string& path) {
+    std::ifstream file(path);
+    std::string text;
+    std::getline(file, text);
+    return text;
+  };
+  const std::string folder = "/proc/" + std::to_string(keeper_pid_);
+  EXPECT_EQ(content(folder + "/comm"), "keeper");
+  EXPECT_EQ(content(folder + "/cmdline").find("ddprun"), std::string::npos);
+  run_->Signal(SIGTERM);
+  EXPECT_EQ(run_->Wait(), 143);
 }
 
 TEST_F(DdprunTest, AGrandchildWithASessionOfItsOwnEndsWithTheRound) {

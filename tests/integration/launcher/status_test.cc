@@ -56,8 +56,7 @@ TEST_F(StatusTest, AfterAnAgentWasKilled) {
   auto first = LaunchNode(0, port_, "echo ready; exec sleep 100", flags);
   auto second = LaunchNode(1, port_, "echo ready; exec sleep 100", flags);
   ASSERT_TRUE(first->WaitForText("ready") && second->WaitForText("ready"));
-  ASSERT_EQ(ChildrenOf(second->pid()).size(), 1u);
-  kill(ChildrenOf(second->pid())[0], SIGKILL);
+  kill(AgentOf(*second), SIGKILL);
   ASSERT_TRUE(first->WaitForText("was lost")) << "the next round waits";
   const auto run = Json()["runs"][0];
   EXPECT_EQ(run["phase"], "forming");

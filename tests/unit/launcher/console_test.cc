@@ -53,6 +53,17 @@ TEST_F(ConsoleTest, WritesEachStreamWhereItBelongs) {
   EXPECT_EQ(err_.Take(), "two\n");
 }
 
+TEST_F(ConsoleTest, MarkedLinesGoOneWayInTheirOrder) {
+  Console marked(out_.write_end.get(), err_.write_end.get(), true);
+  marked.WriteLine(OutputStream::kOut, "[0] one", now_);
+  marked.WriteLine(OutputStream::kErr, "[0] two", now_);
+  marked.WriteWord("\x1ewjoined", now_);
+  EXPECT_EQ(out_.Take(),
+            "[0] one\n\x1e"
+            "e[0] two\n\x1ewjoined\n");
+  EXPECT_EQ(err_.Take(), "");
+}
+
 TEST_F(ConsoleTest, ProgressIsNotShownWhereNoTerminalIs) {
   EXPECT_FALSE(console_.IsTerminal());
   console_.SetStatus("10%", now_);

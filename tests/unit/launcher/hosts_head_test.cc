@@ -293,10 +293,10 @@ TEST(HostsHead, TheFirstNodesLossIsTheCause) {
 TEST(HostsHead, SignalsArePassedOnAndEndWhatDoesNotListen) {
   Head head(2);
   head.AllRun();
-  EXPECT_THAT(head.Do(HeadSignaled{SIGINT}), ElementsAre("signal 0 2", "signal 1 2"));
-  EXPECT_THAT(head.Do(HeadSignaled{SIGINT}), IsEmpty());  // an echo
+  EXPECT_THAT(head.Do(HeadSignaled{.signal = SIGINT}), ElementsAre("signal 0 2", "signal 1 2"));
+  EXPECT_THAT(head.Do(HeadSignaled{.signal = SIGINT}), IsEmpty());  // an echo
   head.now_ += kSignalEchoTime;
-  EXPECT_THAT(head.Do(HeadSignaled{SIGINT}), ElementsAre("signal 0 2", "signal 1 2"));
+  EXPECT_THAT(head.Do(HeadSignaled{.signal = SIGINT}), ElementsAre("signal 0 2", "signal 1 2"));
   EXPECT_THAT(head.WaitForDeadline(), ElementsAre("close 0", "close 1"));
   head.Do(LinkEnded{0, Exited{130}});
   EXPECT_THAT(head.Do(LinkEnded{1, Exited{130}}), ElementsAre("end 130"));
@@ -307,7 +307,7 @@ TEST(HostsHead, ASignalBeforeTheStartEndsAll) {
   Head head(2);
   head.Do(HeadBegins{});
   head.Do(NodeSaid{0, Greeting()});
-  EXPECT_THAT(head.Do(HeadSignaled{SIGTERM}), ElementsAre("close 0", "close 1", "kill 1 15"));
+  EXPECT_THAT(head.Do(HeadSignaled{.signal = SIGTERM}), ElementsAre("close 0", "close 1", "kill 1 15"));
   head.Do(LinkEnded{1, Signaled{SIGTERM}});
   EXPECT_THAT(head.Do(LinkEnded{0, Exited{1}}), ElementsAre("end 143"));
 }

@@ -50,7 +50,6 @@ TEST(OptionsTest, DefaultsAreOneWorkerHere) {
   EXPECT_EQ(options.master_port, std::nullopt);
   EXPECT_EQ(options.restarts.max_restarts, 0);
   EXPECT_EQ(options.join_timeout, kJoinTimeoutDefault);
-  EXPECT_EQ(options.stopping.term_timeout, std::chrono::seconds(10));
   EXPECT_THAT(options.program, ElementsAre("true"));
 }
 
@@ -97,7 +96,7 @@ const FlagCase kFlagCases[] = {
     {"--lease", "0.5", "",
      [](const Options& o) { return o.lease == std::chrono::milliseconds(500); }},
     {"--term-timeout", "3", "",
-     [](const Options& o) { return o.stopping.term_timeout == std::chrono::seconds(3); }},
+     [](const Options& o) { return o.stopping.shutdown_timeout == std::chrono::seconds(3); }},
     {"--local-addr", "10.0.0.2", "", [](const Options& o) { return o.local_addr == "10.0.0.2"; }},
     {"--role", "trainer", "", [](const Options& o) { return o.role == "trainer"; }},
 };
@@ -210,7 +209,7 @@ TEST(OptionsTest, ErrorsNameTheFlagAndTheValue) {
   EXPECT_THAT(Error("--rdzv-conf timeout"), HasSubstr("--rdzv-conf timeout '' is not"));
   EXPECT_THAT(Error("--join-timeout 0"), HasSubstr("--join-timeout '0' is not"));
   EXPECT_THAT(Error("--join-timeout nan"), HasSubstr("--join-timeout 'nan' is not"));
-  EXPECT_THAT(Error("--term-timeout 3600"), HasSubstr("up to 50"));
+  EXPECT_THAT(Error("--term-timeout 90000"), HasSubstr("up to 86400"));
   EXPECT_THAT(Error("--rdzv-id a/b"), HasSubstr("--rdzv-id 'a/b'"));
   EXPECT_THAT(Error("", {{"PET_NNODES", "x"}}), HasSubstr("PET_NNODES 'x'"));
   EXPECT_THAT(Error("", {{"PET_STANDALONE", "maybe"}}), HasSubstr("PET_STANDALONE 'maybe'"));

@@ -51,6 +51,7 @@ TEST(ConvertTest, Reports) {
   join.address = "10.0.0.1";
   join.worker_port = 6;
   join.join_timeout = std::chrono::milliseconds(1'500);
+  join.stop_timeout = std::chrono::minutes(31);
   ExpectRoundTrip<Report, v1::Report>(join);
   join.node_rank = std::nullopt;
   ExpectRoundTrip<Report, v1::Report>(join);
@@ -67,7 +68,10 @@ TEST(ConvertTest, Reports) {
 TEST(ConvertTest, Directives) {
   ExpectRoundTrip<Directive, v1::Directive>(Waiting{"words", std::chrono::milliseconds(2'001)});
   ExpectRoundTrip<Directive, v1::Directive>(Start{RoundId{1}, "run", 2, 3, 4, 5, "addr", 6, 7, 8});
-  ExpectRoundTrip<Directive, v1::Directive>(Stop{RoundId{2}, FullFailure(FailureKind::kNodeLost)});
+  for (const bool last : {false, true}) {
+    ExpectRoundTrip<Directive, v1::Directive>(
+        Stop{RoundId{2}, FullFailure(FailureKind::kNodeLost), last});
+  }
   ExpectRoundTrip<Directive, v1::Directive>(Refused{absl::AlreadyExistsError("taken")});
   Verdict verdict{.success = false,
                   .cause = FullFailure(FailureKind::kWorkerSignaled),

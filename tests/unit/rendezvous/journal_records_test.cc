@@ -118,10 +118,10 @@ class Anything {
   void Fill(Join& to) {
     auto& [protocol_version, software_version, run_id, node_id, host, node_rank, local_world_size,
            nodes_min, nodes_max, restarts_max, address, worker_port, join_timeout, last_call, lease,
-           resume] = to;
+           resume, stop_timeout] = to;
     All(protocol_version, software_version, run_id, node_id, host, node_rank, local_world_size,
         nodes_min, nodes_max, restarts_max, address, worker_port, join_timeout, last_call, lease,
-        resume);
+        resume, stop_timeout);
   }
   void Fill(Start& to) {
     auto& [round, run_id, node_rank, node_count, rank_first, world_size, master_addr, master_port,

@@ -24,6 +24,7 @@ struct JoinOptions {
   std::chrono::milliseconds lease{0};  // 0: a stream's end is its node's end
   std::chrono::milliseconds last_call{5'000};
   bool resume = false;
+  std::chrono::milliseconds stop_timeout{0};
 };
 
 inline Join MakeJoin(const std::string& host, JoinOptions options) {
@@ -44,6 +45,7 @@ inline Join MakeJoin(const std::string& host, JoinOptions options) {
   join.last_call = options.last_call;
   join.lease = options.lease;
   join.resume = options.resume;
+  join.stop_timeout = options.stop_timeout;
   return join;
 }
 

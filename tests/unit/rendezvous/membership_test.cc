@@ -359,6 +359,30 @@ TEST_F(SealedTest, ANodeThatDoesNotStopIsTakenOut) {
   EXPECT_TRUE(run.effects.empty()) << "it is no member any more";
 }
 
+TEST_F(SealedTest, ANodeMayAskForMoreTimeToStop) {
+  a = run.Joins("a", {.restarts = 1, .stop_timeout = std::chrono::minutes(31)});
+  b = run.Joins("b", {.restarts = 1});
+  run.Reports(b, WorkerFailed{kFirst, ExitedWith(7)});
+  EXPECT_EQ(NextDeadline(run.state), run.now + std::chrono::minutes(31));
+  run.Reports(b, NodeStopped{kFirst, 5000});
+  run.TicksAt(*NextDeadline(run.state));
+  EXPECT_THAT(run.RefusalOf(a), HasSubstr("node a did not stop its workers within 1860 s"));
+}
+
+TEST_F(SealedTest, ATimeToStopBeyondReasonIsRefused) {
+  const LinkId c = run.Joins("c", {.stop_timeout = std::chrono::hours(26)});
+  EXPECT_THAT(run.RefusalOf(c), HasSubstr("a time to stop"));
+}
+
+TEST_F(SealedTest, TheNodesAreToldWhetherARoundFollows) {
+  for (const int restarts : {0, 1}) {
+    run = TestRun();
+    Seal(restarts);
+    run.Reports(b, WorkerFailed{kFirst, ExitedWith(7)});
+    EXPECT_EQ(run.Sent<Stop>(a)->last, restarts == 0);
+  }
+}
+
 TEST_F(SealedTest, NodesLostWhileStoppingDoNotHoldUpTheOthers) {
   Seal(0);
   run.Reports(b, WorkerFailed{kFirst, ExitedWith(7)});

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// The GPUs that workers may use: names and numbers as CUDA_VISIBLE_DEVICES and --gpus have them.
+// Pure.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace ddprun {
+
+// In the order of nvidia-smi, which is CUDA's too where the GPUs are of one kind.
+struct Gpu {
+  std::string uuid;  // "GPU-..."; empty: not known
+  int node = 0;      // NUMA node; -1: not known
+};
+
+// What CUDA_VISIBLE_DEVICES leaves to a program of `devices` GPUs, as entries of that variable. Its
+// list ends at the first number that no device has, as in CUDA; devices of MIG count one each.
+std::vector<std::string> VisibleGpus(int devices,
+                                     const std::optional<std::string>& cuda_visible_devices);
+
+// Of the visible entries those that --gpus names: a number counts the visible ones from 0, as
+// programs number them; an id (or its beginning) names one of them. Nothing `wanted` is all of
+// them. NOT_FOUND: one sentence for people.
+absl::StatusOr<std::vector<std::string>> ChooseGpus(const std::vector<std::string>& visible,
+                                                    const std::vector<std::string>& wanted,
+                                                    const std::vector<Gpu>& gpus);
+
+// The NUMA node of an entry. NOT_FOUND: it says not enough about which GPU it is.
+absl::StatusOr<int> NodeOfGpu(const std::string& entry, const std::vector<Gpu>& gpus);
+
+}  // namespace ddprun

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/options_stopping.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <map>
+
+#include "absl/strings/str_split.h"
+#include "launcher/options.h"
+
+namespace ddprun {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::minutes;
+using std::chrono::seconds;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+using Variables = std::map<std::string, std::string>;
+
+absl::StatusOr<StopOptions> Read(const std::string& flags, const Variables& variables = {}) {
+  std::vector<std::string> arguments = absl::StrSplit(flags, ' ', absl::SkipEmpty());
+  arguments.push_back("true");
+  auto parsed = ParseOptions(arguments, [&](const std::string& name) -> std::optional<std::string> {
+    const auto found = variables.find(name);
+    if (found == variables.end()) return std::nullopt;
+    return found->second;
+  });
+  if (!parsed.ok()) return parsed.status();
+  return std::get<Options>(*parsed).stopping;
+}
+
+StopOptions Good(const std::string& flags, const Variables& variables = {}) {
+  const auto options = Read(flags, variables);
+  EXPECT_TRUE(options.ok()) << options.status();
+  return options.value_or(StopOptions{});
+}
+
+std::string Error(const std::string& flags) {
+  const auto options = Read(flags);
+  EXPECT_TRUE(absl::IsInvalidArgument(options.status())) << flags;
+  return std::string(options.status().message());
+}
+
+TEST(OptionsStoppingTest, TheDefaultsAreTorchruns) {
+  const StopOptions options = Good("");
+  EXPECT_THAT(options.end_signals, ElementsAre(SIGTERM, SIGINT, SIGHUP, SIGQUIT));
+  EXPECT_THAT(options.forwarded_signals, IsEmpty());
+  EXPECT_EQ(options.shutdown_timeout, seconds(30));
+  EXPECT_EQ(options.restart_timeout, seconds(30));
+}
+
+TEST(OptionsStoppingTest, SignalsByName) {
+  const StopOptions options =
+      Good("--signals-to-handle SIGTERM,usr1,TERM --forward-signals=SIGWINCH,USR2");
+  EXPECT_THAT(options.end_signals, ElementsAre(SIGTERM, SIGUSR1));
+  EXPECT_THAT(options.forwarded_signals, ElementsAre(SIGWINCH, SIGUSR2));
+}
+
+TEST(OptionsStoppingTest, TorchrunsVariablesComeAfterPet) {
+  const Variables both = {{"PET_SIGNALS_TO_HANDLE", "SIGINT"},
+                          {"TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGHUP"},
+                          {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "7"}};
+  EXPECT_THAT(Good("", both).end_signals, ElementsAre(SIGINT));
+  EXPECT_EQ(Good("", both).shutdown_timeout, seconds(7));
+  EXPECT_EQ(Good("--shutdown-timeout 2", both).shutdown_timeout, seconds(2));
+  EXPECT_THAT(Good("", {{"TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGHUP"}}).end_signals,
+              ElementsAre(SIGHUP));
+}
+
+TEST(OptionsStoppingTest, WhatCannotBeHandledIsRefusedWithTheReason) {
+  EXPECT_THAT(Error("--signals-to-handle SIGKILL"),
+              HasSubstr("--signals-to-handle has SIGKILL, and the kernel lets no process handle"));
+  EXPECT_THAT(Error("--forward-signals SIGSTOP"), HasSubstr("--forward-signals has SIGSTOP"));
+  EXPECT_THAT(Error("--forward-signals SIGCHLD"), HasSubstr("its own processes"));
+  EXPECT_THAT(Error("--signals-to-handle SIGSEGV"), HasSubstr("a fault in the process itself"));
+  EXPECT_THAT(Error("--signals-to-handle SIGPIPE"), HasSubstr("which ends nothing"));
+  EXPECT_THAT(Error("--signals-to-handle 15"), HasSubstr("has '15', which is no signal's name"));
+  EXPECT_THAT(Error("--signals-to-handle SIGTERM,"), HasSubstr("has '', which is no signal's"));
+  EXPECT_THAT(Error("--signals-to-handle="), HasSubstr("no signal's name"));
+  EXPECT_THAT(Error("--forward-signals SIGTERM"),
+              HasSubstr("which ends the run; take it out of --signals-to-handle"));
+}
+
+TEST(OptionsStoppingTest, EachTimeHasItsOwnFlagAndOneForBoth) {
+  StopOptions options = Good("--term-timeout 4");
+  EXPECT_EQ(options.shutdown_timeout, seconds(4));
+  EXPECT_EQ(options.restart_timeout, seconds(4));
+  options = Good("--term-timeout 4 --shutdown-timeout 1800");
+  EXPECT_EQ(options.shutdown_timeout, minutes(30));
+  EXPECT_EQ(options.restart_timeout, seconds(4));
+  options = Good("--restart-timeout 0.5 --term-timeout 4");
+  EXPECT_EQ(options.restart_timeout, milliseconds(500));
+  EXPECT_EQ(options.shutdown_timeout, seconds(4));
+  // The name that says more wins, wherever it stands.
+  options = Good("--term-timeout 4", {{"TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "9"}});
+  EXPECT_EQ(options.shutdown_timeout, seconds(9));
+  EXPECT_THAT(Error("--shutdown-timeout 0"), HasSubstr("a number of seconds above 0"));
+  EXPECT_THAT(Error("--restart-timeout 90000"), HasSubstr("up to 86400"));
+}
+
+TEST(OptionsStoppingTest, TheServiceIsAskedForAllOfTheTimeThatItTakes) {
+  EXPECT_GT(StopTimeout(Good("--shutdown-timeout 1800")), minutes(30));
+  EXPECT_GT(StopTimeout(Good("--restart-timeout 1800")), minutes(30));
+  EXPECT_LT(StopTimeout(Good("--term-timeout 1")), seconds(60));
+}
+
+}  // namespace
+}  // namespace ddprun
