@@ -147,7 +147,8 @@ std::string WhyLost(const std::string& host, Transport transport, const Outcome&
                         "; its workers end by themselves within a second of noticing; check the "
                         "network and the machine");
   }
-  if (transport == Transport::kDirect) {
+  const bool by_ssh = transport == Transport::kSsh && std::holds_alternative<Exited>(outcome);
+  if (transport == Transport::kDirect || by_ssh) {
     return absl::StrCat("ddprun on ", host, " ", HowEnded(outcome), Saying(words));
   }
   return absl::StrCat("ddprun on ", host, ", or ", CarrierName(transport), " to it, ",

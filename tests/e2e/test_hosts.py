@@ -184,39 +184,51 @@ def parents(pid):
 
 
 def wardens_and_agents(ssh_hosts):  # noqa: F811
-    every = pids(ssh_hosts, r"ddprun --lifeline *$")
-    every = [pid for pid in every if os.readlink(f"/proc/{pid}/exe") == DDPRUN]
-    agents = [pid for pid in every if parents(pid) in every]
-    return [pid for pid in every if pid not in agents], agents
+    """A warden's child is a keeper, and its child the agent."""
+    every = [pid for pid in pids(ssh_hosts, r"ddprun --lifeline|^keeper") if os.readlink(f"/proc/{pid}/exe") == DDPRUN]
+    wardens = [pid for pid in every if parents(pid) not in every]
+    keepers = [pid for pid in every if parents(pid) in wardens]
+    return wardens, keepers, [pid for pid in every if parents(pid) in keepers]
 
 
-VICTIMS = ("head", "ssh", "ssh of the second host", "login", "agent", "warden", "warden and agent", "head and an agent that is stopped")
+VICTIMS = (
+    "head",
+    "ssh",
+    "ssh of the second host",
+    "login",
+    "agent",
+    "keeper",
+    "warden",
+    "warden and agent",
+    "head and an agent that is stopped",
+    "head and a keeper that is stopped",
+)
 
 
 @pytest.mark.parametrize("victim", VICTIMS)
 def test_nothing_is_alive_a_second_after_a_kill(ssh_hosts, victim):  # noqa: F811
     """Workers that ignore SIGTERM, one with a session of its own."""
     script = 'trap "" TERM; echo running; setsid sleep 600 & exec sleep 600'
-    if victim == "warden and agent":  # what launcher/README.md does not promise: the child of a session of its own
-        script = 'trap "" TERM; echo running; exec sleep 600'
     process = start(head(ssh_hosts, "10.78.0.2,10.78.0.3", "sh", "-c", script), env=environment(ssh_hosts))
     for _ in range(2):
         assert "running" in process.stdout.readline()
-    wardens, agents = wardens_and_agents(ssh_hosts)
-    assert len(wardens) == 2 and len(agents) == 2, ssh_hosts.processes()
+    wardens, keepers, agents = wardens_and_agents(ssh_hosts)
+    assert len(wardens) == len(keepers) == len(agents) == 2, ssh_hosts.processes()
     clients = pids(ssh_hosts, r"^(\S*/)?ssh -F")
     assert len(clients) == 2, ssh_hosts.processes()
-    if victim == "head and an agent that is stopped":
-        os.kill(agents[0], signal.SIGSTOP)
+    if "stopped" in victim:
+        os.kill((agents if "agent" in victim else keepers)[0], signal.SIGSTOP)
     doomed = {
         "head": [process.pid],
         "ssh": clients,
         "ssh of the second host": clients[1:],
         "login": pids(ssh_hosts, r"^sshd: "),
         "agent": agents,
+        "keeper": keepers,
         "warden": wardens,
         "warden and agent": wardens + agents,
         "head and an agent that is stopped": [process.pid],
+        "head and a keeper that is stopped": [process.pid],
     }[victim]
     for pid in doomed:
         os.kill(pid, signal.SIGKILL)

@@ -246,9 +246,8 @@ TEST(HostsHead, ANodeThatNeverJoinedStopsTheOthersAtOnce) {
   EXPECT_THAT(head.Do(LinkEnded{1, Exited{127}}), ElementsAre("signal 0 15"));
   head.Do(NodeSaid{0, NodeVerdict{"interrupted\n"}});
   EXPECT_THAT(head.Do(LinkEnded{0, Exited{143}}), ElementsAre("end 127"));
-  EXPECT_THAT(
-      head.end_->text,
-      HasSubstr("ddprun on b, or ssh to it, ended with exit code 127: there is no program"));
+  EXPECT_THAT(head.end_->text,
+              HasSubstr("ddprun on b ended with exit code 127: there is no program"));
 }
 
 TEST(HostsHead, ANodeThatIsLostLeavesTheOthersTimeForTheirVerdict) {
@@ -307,7 +306,8 @@ TEST(HostsHead, ASignalBeforeTheStartEndsAll) {
   Head head(2);
   head.Do(HeadBegins{});
   head.Do(NodeSaid{0, Greeting()});
-  EXPECT_THAT(head.Do(HeadSignaled{.signal = SIGTERM}), ElementsAre("close 0", "close 1", "kill 1 15"));
+  EXPECT_THAT(head.Do(HeadSignaled{.signal = SIGTERM}),
+              ElementsAre("close 0", "close 1", "kill 1 15"));
   head.Do(LinkEnded{1, Signaled{SIGTERM}});
   EXPECT_THAT(head.Do(LinkEnded{0, Exited{1}}), ElementsAre("end 143"));
 }
