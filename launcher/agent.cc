@@ -17,6 +17,8 @@
 #include "launcher/network.h"
 #include "launcher/signals.h"
 #include "launcher/temp_dir.h"
+#include "launcher/verdict_json.h"
+#include "launcher/whole_file.h"
 #include "launcher/worker_interface.h"
 #include "proto/version.h"
 #include "rendezvous/limits.h"
@@ -26,10 +28,13 @@ namespace {
 
 TimePoint Now() { return std::chrono::steady_clock::now(); }
 
-OwnedFd OpenSignalFd(const sigset_t& end_signals, const sigset_t& forwarded_signals) {
-  sigset_t signals = Union(end_signals, forwarded_signals);
-  sigaddset(&signals, SIGCHLD);
+OwnedFd OpenSignalFd(const sigset_t& signals) {
   return OwnedFd(signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC));
+}
+
+sigset_t WithChildSignal(sigset_t signals) {
+  sigaddset(&signals, SIGCHLD);
+  return signals;
 }
 
 }  // namespace
@@ -42,9 +47,11 @@ NodeId MakeNodeId(const std::string& host) {
 Agent::Agent(Config config)
     : config_(std::move(config)),
       host_(config_.host.empty() ? HostName() : config_.host),
-      console_(STDOUT_FILENO, STDERR_FILENO, config_.lifeline.has_value()),
+      console_(STDOUT_FILENO, STDERR_FILENO,
+               config_.lifeline.has_value() ? Console::Form::kMarked : Console::Form::kPlain),
       workers_(MakeWorkersConfig(), poller_, console_),
-      signal_fd_(OpenSignalFd(config_.end_signals, config_.forwarded_signals)),
+      signal_fd_(
+          OpenSignalFd(WithChildSignal(Union(config_.end_signals, config_.forwarded_signals)))),
       guard_fds_(config_.guard_pidfds.begin(), config_.guard_pidfds.end()) {}
 
 Agent::~Agent() = default;
@@ -56,7 +63,7 @@ Workers::Config Agent::MakeWorkersConfig() const {
           .role = config_.options.role,
           .host = host_,
           .temp_dir = config_.temp_dir,
-          .log_dir = config_.options.logs.log_dir,
+          .logs = config_.options.logs,
           .agent_socket = absl::StrCat(config_.temp_dir, "/agent.sock"),
           .signal_mask = config_.worker_signal_mask,
           .cgroup = config_.cgroup};
@@ -66,13 +73,15 @@ int Agent::Run() {
   poller_.Add(signal_fd_.get(), {Source::kSignal});
   for (const OwnedFd& guard : guard_fds_) poller_.Add(guard.get(), {Source::kWarden});
   poller_.Add(session_events_.fd(), {Source::kSession});
+  poller_.Add(workers_.ends_fd(), {Source::kWorkerEnd});
+  poller_.Add(workers_.logs().notice_fd(), {Source::kLogNotice});
   if (config_.lifeline.has_value()) {
     poller_.Add(config_.lifeline->fd(), {Source::kLifeline});
     HandleLifeline(false);
   }
   const absl::Status status = Open();
   if (!status.ok()) {
-    Say(std::string(status.message()), Now());
+    ShowEnd(End{1, absl::StrCat("ddprun: ", status.message(), "\n"), std::nullopt});
     exit_code_ = 1;
   } else {
     Loop();
@@ -209,11 +218,11 @@ void Agent::Loop() {
     TimePoint now = Now();
     Process(now);
     if (exit_code_.has_value()) return;
-    workers_.UpdateBackpressure(now);
+    console_.Pump();
     WatchConsole();
     std::optional<TimePoint> deadline;
     for (const std::optional<TimePoint>& candidate :
-         {NextDeadline(state_), console_.NextDeadline(now), join_retry_, heartbeat_due_}) {
+         {NextDeadline(state_), workers_.logs().NextDeadline(), join_retry_, heartbeat_due_}) {
       if (candidate.has_value() && (!deadline.has_value() || *candidate < *deadline))
         deadline = candidate;
     }
@@ -221,6 +230,7 @@ void Agent::Loop() {
     now = Now();
     for (const Ready& one : ready) HandleReady(one, now);
     if (join_retry_.has_value() && *join_retry_ <= now) TryJoin(now);
+    workers_.logs().OnDeadline(now);
     BeatIfDue(now);
     const std::optional<TimePoint> due = NextDeadline(state_);
     if (due.has_value() && *due <= now) events_.push_back(DeadlinePassed{});
@@ -245,7 +255,9 @@ void Agent::HandleReady(const Ready& ready, TimePoint now) {
       return workers_.OnReady(ready, now, events_);
     case Source::kConsoleOut:
     case Source::kConsoleErr:
-      return console_.Pump(now);
+      return;  // each turn of the loop writes what it can
+    case Source::kLogNotice:
+      return workers_.logs().ShowNotices();
   }
 }
 
@@ -279,7 +291,7 @@ void Agent::HandleLifeline(bool readable) {
 }
 
 void Agent::TellHead(const NodeWord& word) {
-  if (config_.lifeline.has_value()) console_.WriteWord(ToLine(word), Now());
+  if (config_.lifeline.has_value()) console_.WriteWord(ToLine(word));
 }
 
 void Agent::HandleSession(TimePoint now) {
@@ -347,37 +359,57 @@ void Agent::Perform(const Effect& effect, TimePoint now) {
       workers_.FailToSpawn(std::string(status.message()), events_);
     }
   } else if (std::holds_alternative<TerminateWorkers>(effect)) {
-    workers_.Signal(SIGTERM);
-    workers_.Signal(SIGCONT);  // one that is stopped could not act on it
+    workers_.Signal(SIGTERM, now, events_);
+    workers_.Signal(SIGCONT, now, events_);  // one that is stopped could not act on it
   } else if (std::holds_alternative<KillWorkers>(effect)) {
-    workers_.Kill();
+    workers_.Kill(now, events_);
   } else if (const auto* send = std::get_if<SendReport>(&effect)) {
     if (session_ != nullptr) session_->Send(send->report);
   } else if (const auto* stopped = std::get_if<ReportStopped>(&effect)) {
     // Without a free port (there always is one) rank 0 would fail to listen, and say so.
-    session_->Send(NodeStopped{stopped->round, WorkerPort().value_or(0)});
+    session_->Send(NodeStopped{stopped->round, WorkerPort().value_or(0), stopped->ends});
   } else if (std::holds_alternative<ReportStuck>(effect)) {
-    workers_.ReportStuck(now);
+    workers_.ReportStuck();
   } else if (const auto* note = std::get_if<PrintNote>(&effect)) {
-    Say(note->text, now);
+    Say(note->text);
   } else if (const auto* end = std::get_if<End>(&effect)) {
-    if (config_.lifeline.has_value()) {
-      // All nodes have the same to say; the head says it once.
-      if (!end->text.empty()) TellHead(NodeVerdict{end->text.substr(0, kVerdictBytesMax)});
-      exit_code_ = end->exit_code;
-      return;
-    }
-    for (absl::string_view line : absl::StrSplit(absl::StripSuffix(end->text, "\n"), '\n')) {
-      if (!end->text.empty()) console_.WriteLine(OutputStream::kErr, std::string(line), now);
-    }
+    workers_.logs().ShowAll();  // what was said before a death comes before the verdict
+    ShowEnd(*end);
     exit_code_ = end->exit_code;
   }
 }
 
 // ---- The console and the end
 
-void Agent::Say(const std::string& sentence, TimePoint now) {
-  console_.WriteLine(OutputStream::kErr, absl::StrCat("ddprun: ", sentence), now);
+void Agent::Say(const std::string& sentence) {
+  console_.WriteLine(OutputStream::kErr, absl::StrCat("ddprun: ", sentence));
+}
+
+void Agent::ShowEnd(const End& end) {
+  const VerdictOptions& options = config_.options.verdict;
+  std::string text = end.text;
+  if (options.form == VerdictForm::kJson || !options.file.empty()) {
+    const RunEnd whole{
+        .run_id = state_.round.has_value() ? state_.round->run_id : config_.options.run_id,
+        .host = host_,
+        .exit_code = end.exit_code,
+        .text = end.text,
+        .verdict = end.verdict};
+    const std::string json = VerdictJson(whole);
+    if (options.form == VerdictForm::kJson && !text.empty()) text = json;
+    if (!options.file.empty()) {
+      const absl::Status status = WriteWholeFile(options.file, json + "\n");
+      if (!status.ok()) Say(std::string(status.message()));
+    }
+  }
+  if (config_.lifeline.has_value()) {
+    // All nodes have the same to say; the head says it once.
+    if (!text.empty()) TellHead(NodeVerdict{text.substr(0, kVerdictBytesMax)});
+    return;
+  }
+  for (absl::string_view line : absl::StrSplit(absl::StripSuffix(text, "\n"), '\n')) {
+    if (!text.empty()) console_.WriteLine(OutputStream::kErr, std::string(line));
+  }
 }
 
 void Agent::WatchConsole() {
@@ -393,7 +425,7 @@ void Agent::WatchConsole() {
 }
 
 void Agent::Close() {
-  console_.Flush(kConsoleFlushTimeout);
+  console_.Pump();
   session_.reset();
   store_proxy_.reset();
   channel_.reset();
@@ -401,6 +433,10 @@ void Agent::Close() {
     if (!meeting_.name.empty()) meeting_.server->WaitUntilDrained(kFinishTimeout);
     meeting_.server.reset();
   }
+  // Last of all: a slow reader or disk keeps no other node waiting.
+  workers_.logs().FinishFiles();
+  const OwnedFd impatience = OpenSignalFd(config_.end_signals);
+  console_.Flush(kConsoleStallTimeout, kConsoleFlushTimeout, impatience.get());
   RemoveTempDir(config_.temp_dir);
 }
 

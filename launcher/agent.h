@@ -78,7 +78,8 @@ class Agent {
   void Process(TimePoint now);
   void Perform(const Effect& effect, TimePoint now);
   void WatchConsole();
-  void Say(const std::string& sentence, TimePoint now);
+  void Say(const std::string& sentence);
+  void ShowEnd(const End& end);
   void Close();
 
   Config config_;  // constant, but for the secret, which is forgotten

@@ -61,9 +61,10 @@ bool IsPopulated(const std::string& path) {
   return absl::StrContains(Content(path + "/cgroup.events"), "populated 1");
 }
 
-// The kernel says when the last one has ended.
+// The kernel says when the last one has ended. Not long: one that hangs in the kernel would hold up
+// every start.
 void WaitUntilEmpty(const std::string& path) {
-  const Clock::time_point deadline = Clock::now() + kSweepTimeout;
+  const Clock::time_point deadline = Clock::now() + kLastSweepTimeout;
   const OwnedFd events(open((path + "/cgroup.events").c_str(), O_RDONLY | O_CLOEXEC));
   while (events.valid() && IsPopulated(path)) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <climits>
 #include <initializer_list>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -29,16 +30,21 @@ bool CanWriteNow(int fd) {
 
 }  // namespace
 
-Console::Sink Console::OpenSink(int fd) {
-  Sink sink;
+void Console::Open(Sink& sink, int fd) {
   sink.fd = fd;
   struct stat info;
   if (fstat(fd, &info) != 0) {
     sink.closed = true;
-    return sink;
+    return;
   }
   if (S_ISREG(info.st_mode)) {
-    sink.nonblocking = true;  // a file never waits for a reader
+    struct stat other;
+    const bool same_as_out = &sink == &err_ && out_.file >= 0 && fstat(out_.fd, &other) == 0 &&
+                             other.st_dev == info.st_dev && other.st_ino == info.st_ino;
+    // Of one file both streams keep their order, and neither writes over the other.
+    sink.file = same_as_out ? out_.file
+                            : files_.Add(std::make_unique<LogFile>(
+                                  &sink == &out_ ? "stdout" : "stderr", LogFile::Borrowed{fd}));
   } else if (S_ISFIFO(info.st_mode) || S_ISCHR(info.st_mode)) {
     // O_NONBLOCK on the inherited descriptor would change it for the shell and everyone else who
     // shares it.
@@ -50,11 +56,20 @@ Console::Sink Console::OpenSink(int fd) {
       sink.nonblocking = true;
     }
   }
-  return sink;
 }
 
-Console::Console(int out, int err, bool marked)
-    : marked_(marked), out_(OpenSink(out)), err_(OpenSink(err)) {
+Console::Console(int out, int err, const SpillBuffer::Limits& limits)
+    : Console(out, err, limits, Form::kPlain) {}
+
+Console::Console(int out, int err, Form form) : Console(out, err, kLimits, form) {}
+
+Console::Console(int out, int err, const SpillBuffer::Limits& limits, Form form)
+    : form_(form),
+      files_({.queue_bytes_max = kLogQueueBytesMax, .retry_interval = kLogRetryInterval}),
+      out_(limits),
+      err_(limits) {
+  Open(out_, out);
+  Open(err_, err);
   const bool out_terminal = isatty(out) == 1;
   const bool err_terminal = isatty(err) == 1;
   both_terminals_ = out_terminal && err_terminal;
@@ -71,38 +86,55 @@ Console::~Console() {
   }
 }
 
-void Console::WriteLine(OutputStream stream, std::string_view line, TimePoint now) {
-  if (marked_) {
-    const std::string text = MarkLine(stream == OutputStream::kErr, {line.data(), line.size()});
-    return Append(out_, absl::StrCat(text, "\n"), now);
-  }
+void Console::WriteLine(OutputStream stream, std::string_view line) {
+  Write(stream, "", line, /*own=*/true);
+}
+
+void Console::WriteWorkerLine(OutputStream stream, std::string_view prefix, std::string_view line) {
+  Write(stream, prefix, line, /*own=*/false);
+}
+
+void Console::Write(OutputStream stream, std::string_view prefix, std::string_view line, bool own) {
+  if (form_ == Form::kMarked)
+    return WriteMarked(stream,
+                       absl::StrCat(absl::string_view(prefix.data(), prefix.size()),
+                                    absl::string_view(line.data(), line.size())),
+                       own);
   Sink& sink = SinkOf(stream);
+  if (sink.closed) return;
   const bool redraw = !status_.empty() && (&sink == status_stream_ || both_terminals_);
-  std::string text;
-  text.reserve(line.size() + 1);
-  if (redraw) text += kEraseLine;
-  text += line;
-  text += '\n';
-  Append(sink, text, now);
-  if (redraw) Append(*status_stream_, FittingStatus(), now);
+  line_.clear();
+  if (redraw) line_ += kEraseLine;
+  line_ += prefix;
+  line_ += line;
+  line_ += '\n';
+  if (redraw && &sink == status_stream_) line_ += FittingStatus();
+  Append(sink, line_, own);
+  if (redraw && &sink != status_stream_) Append(*status_stream_, FittingStatus(), own);
 }
 
-void Console::WriteWord(std::string_view marked_line, TimePoint now) {
-  Append(out_, absl::StrCat(absl::string_view(marked_line.data(), marked_line.size()), "\n"), now);
+void Console::WriteMarked(OutputStream stream, const std::string& line, bool own) {
+  Append(out_, absl::StrCat(MarkLine(stream == OutputStream::kErr, line), "\n"), own);
 }
 
-void Console::SetStatus(std::string_view text, TimePoint now) {
+void Console::WriteWord(std::string_view marked_line) {
+  Append(out_, absl::StrCat(absl::string_view(marked_line.data(), marked_line.size()), "\n"),
+         /*own=*/true);
+}
+
+void Console::SetStatus(std::string_view text) {
   if (status_stream_ == nullptr) return;
   status_ = text;
   // A status is only worth showing now: a terminal that lags behind gets the next one.
-  if (status_stream_->PendingBytes() == 0)
-    Append(*status_stream_, absl::StrCat(kEraseLine, FittingStatus()), now);
+  PumpSink(*status_stream_);
+  if (status_stream_->buffer.size() == 0)
+    Append(*status_stream_, absl::StrCat(kEraseLine, FittingStatus()), /*own=*/true);
 }
 
-void Console::ClearStatus(TimePoint now) {
+void Console::ClearStatus() {
   if (status_.empty()) return;
   status_.clear();
-  Append(*status_stream_, kEraseLine, now);
+  Append(*status_stream_, kEraseLine, /*own=*/true);
 }
 
 std::string Console::FittingStatus() const {
@@ -119,101 +151,96 @@ std::string Console::FittingStatus() const {
   return status_.substr(0, bytes);
 }
 
-bool Console::IsStalled(const Sink& sink, TimePoint now) const {
-  return sink.PendingBytes() > 0 && now - sink.progress_time >= kConsoleStallTimeout;
-}
-
-bool Console::IsFull(TimePoint now) const {
-  const auto full = [&](const Sink& sink) {
-    return sink.PendingBytes() >= kConsoleBufferBytesMax && !IsStalled(sink, now);
-  };
-  return full(out_) || full(err_);
-}
-
-void Console::Append(Sink& sink, std::string_view text, TimePoint now) {
+void Console::Append(Sink& sink, std::string_view text, bool own) {
   if (sink.closed) return;
-  if (sink.PendingBytes() == 0) sink.progress_time = now;
-  if (sink.PendingBytes() >= kConsoleBufferBytesMax && IsStalled(sink, now)) {
-    ++sink.dropped_lines;
-    return;
+  if (sink.file >= 0) return files_.Append(sink.file, text);
+  if (sink.dropped_lines > 0) {
+    if (!own && sink.buffer.size() > sink.resume_bytes) {
+      ++sink.dropped_lines;
+      return;
+    }
+    NoteDropped(sink);
   }
-  sink.buffer += text;
-  PumpSink(sink, now);
+  if (!sink.buffer.Append(text, own)) {
+    // Not again for each line that fits: the reader would find more gaps than lines.
+    sink.resume_bytes = sink.buffer.size() / 2;
+    ++sink.dropped_lines;
+  } else if (sink.buffer.size() >= kConsoleBatchBytes && !sink.full) {
+    PumpSink(sink);
+  }
 }
 
-void Console::PumpSink(Sink& sink, TimePoint now) {
-  while (sink.PendingBytes() > 0 && !sink.closed) {
-    std::size_t bytes = sink.PendingBytes();
+void Console::NoteDropped(Sink& sink) {
+  const std::string note = absl::StrCat(
+      "ddprun: ", sink.dropped_lines, sink.dropped_lines == 1 ? " line is" : " lines are",
+      " not shown here: the console was too slow (", hint_, ")\n");
+  if (sink.buffer.Append(note, /*use_reserve=*/true)) sink.dropped_lines = 0;
+}
+
+void Console::PumpSink(Sink& sink) {
+  sink.full = false;
+  while (!sink.closed) {
+    std::string_view next = sink.buffer.Front();
+    if (next.empty() && sink.dropped_lines > 0) {
+      NoteDropped(sink);
+      next = sink.buffer.Front();
+    }
+    if (next.empty()) return;
     if (!sink.nonblocking) {
       if (!CanWriteNow(sink.fd)) break;
-      bytes = std::min<std::size_t>(bytes, PIPE_BUF);
+      next = next.substr(0, PIPE_BUF);
     }
-    const ssize_t written = write(sink.fd, sink.buffer.data() + sink.written, bytes);
+    const ssize_t written = write(sink.fd, next.data(), next.size());
     if (written > 0) {
-      sink.written += static_cast<std::size_t>(written);
-      sink.progress_time = now;
+      sink.buffer.Pop(static_cast<std::size_t>(written));
     } else if (written < 0 && errno == EINTR) {
       continue;
     } else if (written < 0 && errno == EAGAIN) {
       break;
     } else {
-      // The reader is gone, or the disk is full: the run goes on without a console.
+      // The reader is gone: the run goes on without a console.
       sink.closed = true;
-      sink.buffer.clear();
-      sink.written = 0;
+      sink.buffer.Clear();
       return;
     }
   }
-  // What was written is cut off only when it is most of the buffer: each byte is moved at most
-  // once.
-  if (sink.written * 2 >= sink.buffer.size()) {
-    sink.buffer.erase(0, sink.written);
-    sink.written = 0;
-  }
-  if (sink.PendingBytes() == 0 && sink.dropped_lines > 0) {
-    const std::uint64_t dropped = std::exchange(sink.dropped_lines, 0);
-    Append(sink,
-           absl::StrCat("ddprun: ", dropped, " lines are not shown: the console took nothing for ",
-                        kConsoleStallTimeout.count(), " s (--log-dir keeps all)\n"),
-           now);
-  }
+  sink.full = true;
 }
 
-void Console::Pump(TimePoint now) {
-  PumpSink(out_, now);
-  PumpSink(err_, now);
+void Console::Pump() {
+  PumpSink(out_);
+  PumpSink(err_);
 }
 
 int Console::PendingFd(OutputStream stream) const {
-  const Sink& sink = stream == OutputStream::kOut ? out_ : err_;
-  return sink.PendingBytes() == 0 || sink.closed ? -1 : sink.fd;
+  const Sink& sink = SinkOf(stream);
+  return sink.buffer.size() == 0 || sink.closed ? -1 : sink.fd;
 }
 
-std::optional<TimePoint> Console::NextDeadline(TimePoint now) const {
-  std::optional<TimePoint> next;
-  for (const Sink* sink : {&out_, &err_}) {
-    if (sink->PendingBytes() < kConsoleBufferBytesMax) continue;
-    const TimePoint deadline = sink->progress_time + kConsoleStallTimeout;
-    if (deadline > now && (!next.has_value() || deadline < *next)) next = deadline;
-  }
-  return next;
-}
-
-void Console::Flush(std::chrono::milliseconds timeout) {
-  TimePoint now = std::chrono::steady_clock::now();
-  const TimePoint deadline = now + timeout;
-  for (Pump(now); now < deadline; Pump(now)) {
-    pollfd fds[2];
+void Console::Flush(std::chrono::milliseconds stall_timeout, std::chrono::milliseconds timeout,
+                    int interrupt_fd) {
+  const auto now = [] { return std::chrono::steady_clock::now(); };
+  const auto end = now() + timeout;
+  auto deadline = std::min(now() + stall_timeout, end);
+  while (true) {
+    const std::uint64_t before = out_.buffer.size() + err_.buffer.size();
+    Pump();
+    if (out_.buffer.size() + err_.buffer.size() != before)
+      deadline = std::min(now() + stall_timeout, end);
+    pollfd fds[3];
     nfds_t count = 0;
     for (OutputStream stream : {OutputStream::kOut, OutputStream::kErr}) {
       if (PendingFd(stream) >= 0)
         fds[count++] = pollfd{.fd = PendingFd(stream), .events = POLLOUT, .revents = 0};
     }
-    if (count == 0) return;
-    const auto remaining = std::chrono::ceil<std::chrono::milliseconds>(deadline - now);
-    poll(fds, count, static_cast<int>(remaining.count()));
-    now = std::chrono::steady_clock::now();
+    if (count == 0) break;
+    fds[count] = pollfd{.fd = interrupt_fd, .events = POLLIN, .revents = 0};
+    const auto remaining = std::chrono::ceil<std::chrono::milliseconds>(deadline - now());
+    if (remaining.count() <= 0) return;
+    poll(fds, count + 1, static_cast<int>(remaining.count()));
+    if (fds[count].revents != 0) return;
   }
+  files_.Flush(stall_timeout, timeout);
 }
 
 }  // namespace ddprun

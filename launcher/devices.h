@@ -2,7 +2,6 @@
 // What this node has for its workers: CPUs and GPUs, and how many workers that makes.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>

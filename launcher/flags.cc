@@ -9,7 +9,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "launcher/spelling.h"
 
 namespace ddprun {
 namespace {
@@ -48,8 +50,7 @@ std::string FlagsHelp(absl::Span<const Flag> flags) {
 }
 
 absl::StatusOr<ParsedFlags> ParseFlags(absl::Span<const Flag> flags,
-                                       const std::vector<std::string>& arguments,
-                                       const GetVariable& get_variable) {
+                                       const std::vector<std::string>& arguments) {
   ParsedFlags parsed;
   CLI::App app;
   app.set_help_flag("");
@@ -59,10 +60,7 @@ absl::StatusOr<ParsedFlags> ParseFlags(absl::Span<const Flag> flags,
   std::map<std::string, std::string> texts;
   std::map<std::string, bool> switches;
   for (const Flag& flag : flags) {
-    const std::string other =
-        "--" + absl::StrReplaceAll(std::string(flag.name).substr(2), {{"-", "_"}});
     std::string names = flag.name;
-    if (other != flag.name) absl::StrAppend(&names, ",", other);
     if (flag.letter != 0) absl::StrAppend(&names, ",-", std::string(1, flag.letter));
     if (flag.value == nullptr) {
       app.add_flag(names, switches[flag.name]);
@@ -75,7 +73,8 @@ absl::StatusOr<ParsedFlags> ParseFlags(absl::Span<const Flag> flags,
       }
     }
   }
-  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // as CLI11 wants it
+  std::vector<std::string> reversed = CanonicalArguments(flags, arguments);
+  std::reverse(reversed.begin(), reversed.end());  // as CLI11 wants it
   try {
     app.parse(reversed);
   } catch (const CLI::ParseError& error) {
@@ -83,15 +82,20 @@ absl::StatusOr<ParsedFlags> ParseFlags(absl::Span<const Flag> flags,
   }
   parsed.rest = app.remaining();
   for (const Flag& flag : flags) {
-    const std::string variable = VariableName(flag.name);
-    if (app.count(flag.name) > 0) {
-      parsed.values[flag.name] = {
-          flag.value == nullptr ? (switches[flag.name] ? "1" : "0") : texts[flag.name], flag.name};
-    } else if (std::optional<std::string> text = get_variable(variable); text.has_value()) {
-      parsed.values[flag.name] = {*text, variable};
-    }
+    if (app.count(flag.name) == 0) continue;
+    parsed.values[flag.name] = {
+        flag.value == nullptr ? (switches[flag.name] ? "1" : "0") : texts[flag.name], flag.name};
   }
   return parsed;
+}
+
+void AddVariables(absl::Span<const Flag> flags, const GetVariable& get_variable, Values& values) {
+  for (const Flag& flag : flags) {
+    if (values.count(flag.name) != 0) continue;
+    const std::string variable = VariableName(flag.name);
+    std::optional<std::string> text = get_variable(variable);
+    if (text.has_value()) values[flag.name] = {*std::move(text), variable};
+  }
 }
 
 const Value* Reader::Find(const char* flag) const {
@@ -143,6 +147,15 @@ std::chrono::milliseconds Reader::Seconds(const Value& value, double max) {
       std::max<std::int64_t>(1, static_cast<std::int64_t>(seconds * 1000)));
 }
 
+std::string Reader::Choice(const char* flag, const std::vector<std::string>& choices,
+                           const std::string& otherwise) {
+  const Value* value = Find(flag);
+  if (value == nullptr) return otherwise;
+  if (std::find(choices.begin(), choices.end(), value->text) == choices.end())
+    Fail(*value, absl::StrJoin(choices, ", "));
+  return value->text;
+}
+
 void Reader::Fail(const Value& value, const std::string& needed) {
   FailWith(absl::StrCat(value.source, " '", value.text, "' is not ", needed));
 }
@@ -174,7 +187,7 @@ std::optional<ddprun::Endpoint> Reader::Endpoint(const char* flag, int port_defa
   ddprun::Endpoint endpoint{host, port_default};
   if (!port.empty())
     well_formed =
-        absl::SimpleAtoi(port, &endpoint.port) && endpoint.port > 0 && endpoint.port < 65536;
+        absl::SimpleAtoi(port, &endpoint.port) && endpoint.port >= 0 && endpoint.port < 65536;
   if (!well_formed || host.empty()) {
     Fail(*value, "HOST or HOST:PORT (an IPv6 address with a port in brackets: [::1]:29400)");
     return std::nullopt;

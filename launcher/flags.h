@@ -43,10 +43,12 @@ struct ParsedFlags {
   bool version = false;
 };
 
-// INVALID_ARGUMENT: what is written cannot be read as flags.
+// What the command line says. INVALID_ARGUMENT: what is written cannot be read as flags.
 absl::StatusOr<ParsedFlags> ParseFlags(absl::Span<const Flag> flags,
-                                       const std::vector<std::string>& arguments,
-                                       const GetVariable& get_variable);
+                                       const std::vector<std::string>& arguments);
+
+// PET_<NAME> variables for the flags that have no value yet.
+void AddVariables(absl::Span<const Flag> flags, const GetVariable& get_variable, Values& values);
 
 // A line for each, as --help shows them.
 std::string FlagsHelp(absl::Span<const Flag> flags);
@@ -70,7 +72,11 @@ class Reader {
   std::optional<std::chrono::milliseconds> Seconds(const char* flag, double max);
   std::chrono::milliseconds Seconds(const Value& value, double max);
 
-  // "host", "host:port", "[v6]", "[v6]:port", or a bare IPv6 address.
+  // One of `choices`; `otherwise` where the flag is not given.
+  std::string Choice(const char* flag, const std::vector<std::string>& choices,
+                     const std::string& otherwise);
+
+  // "host", "host:port", "[v6]", "[v6]:port", or a bare IPv6 address. Port 0 is any free one.
   std::optional<ddprun::Endpoint> Endpoint(const char* flag, int port_default);
   // Of kSecurityFlags.
   SecurityOptions Security();

@@ -8,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
-#include "launcher/signal_name.h"
 #include "proto/version.h"
+#include "rendezvous/signal_name.h"
 
 namespace ddprun {
 namespace {

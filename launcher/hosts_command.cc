@@ -4,7 +4,6 @@
 #include <sys/prctl.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -12,6 +11,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "launcher/command.h"
 #include "launcher/hosts_run.h"
 #include "launcher/limits.h"
 #include "launcher/meeting.h"
@@ -25,13 +25,7 @@
 namespace ddprun {
 namespace {
 
-constexpr int kExitUsage = 2;
 constexpr int kSshPort = 22;
-
-int Fail(const absl::Status& status, int exit_code) {
-  std::fprintf(stderr, "ddprun: %s\n", std::string(status.message()).c_str());
-  return exit_code;
-}
 
 absl::StatusOr<std::vector<HostEntry>> ReadHostfile(const std::string& path) {
   std::ifstream file(path);
@@ -105,11 +99,14 @@ absl::StatusOr<HostsPlan> PlanHosts(const Options& options, const std::string& o
 int RunHosts(const Options& options, const std::string& own_path,
              std::optional<absl::StatusOr<Token>> variable, const GetVariable& get_variable) {
   prctl(PR_SET_DUMPABLE, 0);  // it holds the secret until the nodes have it
-  absl::StatusOr<std::string> token = FindToken(options, std::move(variable), get_variable);
+  // A dry run makes no secret where there is none yet.
+  absl::StatusOr<std::string> token =
+      options.dry_run ? std::string() : FindToken(options, std::move(variable), get_variable);
   if (!token.ok()) return Fail(token.status(), kExitUsage);
   absl::StatusOr<HostsPlan> plan = PlanHosts(options, own_path, *token, get_variable);
   explicit_bzero(token->data(), token->size());
   if (!plan.ok()) return Fail(plan.status(), kExitUsage);
+  if (options.dry_run) return Show(HostsPlanText(*plan));
   HostsRun::Config config;
   config.head.addresses = HostAddresses(*plan);
   config.head.plan = *std::move(plan);

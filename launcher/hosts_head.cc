@@ -11,8 +11,8 @@
 #include "absl/strings/strip.h"
 #include "launcher/hosts_advice.h"
 #include "launcher/limits.h"
-#include "launcher/signal_name.h"
 #include "proto/version.h"
+#include "rendezvous/signal_name.h"
 
 namespace ddprun {
 namespace {

@@ -23,8 +23,7 @@ namespace {
 
 TimePoint Now() { return std::chrono::steady_clock::now(); }
 
-OwnedFd OpenSignalFd(const sigset_t& end_signals, const sigset_t& forwarded_signals) {
-  const sigset_t signals = Union(end_signals, forwarded_signals);
+OwnedFd OpenSignalFd(const sigset_t& signals) {
   return OwnedFd(signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC));
 }
 
@@ -45,7 +44,7 @@ std::string FindCommand(const std::string& name) {
 HostsRun::HostsRun(Config config)
     : config_(std::move(config)),
       console_(STDOUT_FILENO, STDERR_FILENO),
-      signal_fd_(OpenSignalFd(config_.end_signals, config_.forwarded_signals)),
+      signal_fd_(OpenSignalFd(Union(config_.end_signals, config_.forwarded_signals))),
       carriers_(config_.head.plan.links.size()),
       read_buffer_(kPipeReadBytes, '\0') {}
 
@@ -54,12 +53,8 @@ int HostsRun::Run() {
   now_ = Now();
   Feed(HeadBegins{});
   while (!end_.has_value()) {
-    UpdateBackpressure();
     WatchConsole();
-    std::optional<TimePoint> deadline = NextHeadDeadline(state_);
-    const std::optional<TimePoint> console = console_.NextDeadline(now_);
-    if (console.has_value() && (!deadline.has_value() || *console < *deadline)) deadline = console;
-    const std::vector<Ready> ready = poller_.Wait(deadline);
+    const std::vector<Ready> ready = poller_.Wait(NextHeadDeadline(state_));
     now_ = Now();
     for (const Ready& one : ready) HandleReady(one);
     const std::optional<TimePoint> due = NextHeadDeadline(state_);
@@ -102,7 +97,7 @@ void HostsRun::Perform(const HeadEffect& effect) {
     if (carrier.process.has_value() && !processes_.outcome(*carrier.process).has_value())
       kill(-processes_.pid(*carrier.process), end_link->signal);
   } else if (const auto* show = std::get_if<ShowLine>(&effect)) {
-    console_.WriteLine(OutputStream::kErr, show->line, now_);
+    console_.WriteLine(OutputStream::kErr, show->line);
   } else if (const auto* end = std::get_if<EndHead>(&effect)) {
     end_ = *end;
   }
@@ -159,7 +154,6 @@ void HostsRun::Start(const StartLink& start) {
     return Feed(LinkEnded{number, *processes_.outcome(*carrier.process)});
   }
   poller_.Add(processes_.pidfd(*carrier.process), {Source::kWorkerEnd, number});
-  if (!reading_) return;
   poller_.Add(carrier.out.get(), {Source::kWorkerOut, number});
   poller_.Add(carrier.err.get(), {Source::kWorkerErr, number});
 }
@@ -208,7 +202,7 @@ void HostsRun::HandleEnd(int link) {
   carrier.err_lines->Flush();
   if (carrier.waits_to_send) poller_.Remove(carrier.in.get());
   for (OwnedFd* pipe : {&carrier.out, &carrier.err}) {
-    if (pipe->valid() && reading_) poller_.Remove(pipe->get());
+    if (pipe->valid()) poller_.Remove(pipe->get());
   }
   const Outcome outcome = *processes_.outcome(process);
   carrier = Carrier();
@@ -233,7 +227,7 @@ void HostsRun::ReadPipe(int link, OutputStream stream, std::size_t bytes_max) {
     } else if (count < 0 && errno == EAGAIN) {
       return;
     } else {
-      if (reading_) poller_.Remove(pipe.get());
+      poller_.Remove(pipe.get());
       pipe.Reset();
     }
   }
@@ -255,8 +249,8 @@ void HostsRun::OnOutLine(int link, std::string_view line) {
   if (!is_there || (output->is_error && absl::StartsWith(output->text, "ddprun: "))) {
     return Feed(NodeNoted{node, std::string(output->text)});
   }
-  console_.WriteLine(output->is_error ? OutputStream::kErr : OutputStream::kOut,
-                     {output->text.data(), output->text.size()}, now_);
+  console_.WriteWorkerLine(output->is_error ? OutputStream::kErr : OutputStream::kOut, "",
+                           {output->text.data(), output->text.size()});
 }
 
 // Nothing of ddprun's that runs: that comes on stdout, marked.
@@ -287,9 +281,10 @@ void HostsRun::HandleReady(const Ready& ready) {
       return Pump(ready.worker);
     case Source::kConsoleOut:
     case Source::kConsoleErr:
-      return console_.Pump(now_);
+      return console_.Pump();
     case Source::kSession:
     case Source::kWarden:
+    case Source::kLogNotice:
       return;  // an agent's
   }
 }
@@ -300,26 +295,6 @@ void HostsRun::HandleSignals() {
     Feed(HeadSignaled{
         .signal = static_cast<int>(info.ssi_signo),
         .ends = sigismember(&config_.end_signals, static_cast<int>(info.ssi_signo)) == 1});
-}
-
-// The nodes' pipes are read only while the console keeps up: their output waits where it is made.
-void HostsRun::UpdateBackpressure() {
-  const bool reading = !console_.IsFull(now_);
-  if (reading == reading_) return;
-  reading_ = reading;
-  for (std::size_t i = 0; i < carriers_.size(); ++i) {
-    const int link = static_cast<int>(i);
-    for (const OutputStream stream : {OutputStream::kOut, OutputStream::kErr}) {
-      const OwnedFd& pipe = stream == OutputStream::kOut ? carriers_[i].out : carriers_[i].err;
-      if (!pipe.valid()) continue;
-      if (reading) {
-        poller_.Add(pipe.get(),
-                    {stream == OutputStream::kOut ? Source::kWorkerOut : Source::kWorkerErr, link});
-      } else {
-        poller_.Remove(pipe.get());
-      }
-    }
-  }
 }
 
 void HostsRun::WatchConsole() {
@@ -338,10 +313,10 @@ void HostsRun::Close() {
   processes_.SignalGroups(SIGKILL);
   for (absl::string_view line : absl::StrSplit(absl::StripSuffix(end_->text, "\n"), '\n')) {
     if (!end_->text.empty()) {
-      console_.WriteLine(OutputStream::kErr, {line.data(), line.size()}, now_);
+      console_.WriteLine(OutputStream::kErr, {line.data(), line.size()});
     }
   }
-  console_.Flush(kConsoleFlushTimeout);
+  console_.Flush(kConsoleStallTimeout, kConsoleFlushTimeout, signal_fd_.get());
 }
 
 }  // namespace ddprun

@@ -60,7 +60,6 @@ class HostsRun {
   void HandleEnd(int link);
   void OnOutLine(int link, std::string_view line);
   void OnErrLine(int link, std::string_view line);
-  void UpdateBackpressure();
   void WatchConsole();
   void Close();
 
@@ -73,7 +72,6 @@ class HostsRun {
   std::vector<Carrier> carriers_;  // by link
   std::deque<HeadEvent> events_;
   bool feeding_ = false;
-  bool reading_ = true;
   TimePoint now_;
   std::string read_buffer_;
   int watched_console_fds_[2] = {-1, -1};

@@ -4,20 +4,50 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 
 namespace ddprun {
 
 // A longer line is shown in pieces: a worker that never ends its line must not fill the agent's
 // memory.
-inline constexpr std::size_t kLineBytesMax = 64u << 10;
-// What waits for a slow console. Beyond it the workers' pipes are not read, so that nothing is
-// lost.
+inline constexpr std::size_t kLineBytesMax = 1u << 20;
+// What waits for a slow console: in memory, then in a temporary file that lasts a pager's reader or
+// a slow `| gzip` for long, then not at all. The workers are never held up.
 inline constexpr std::size_t kConsoleBufferBytesMax = 4u << 20;
-// A console that takes nothing for this long (a paused pager, Ctrl-S) no longer holds the workers
-// up.
-inline constexpr std::chrono::seconds kConsoleStallTimeout{5};
-// How long the end of a run waits for the console to take the last lines.
-inline constexpr std::chrono::seconds kConsoleFlushTimeout{2};
+inline constexpr std::uint64_t kConsoleSpillBytesMax = 1u << 30;
+// Beyond both, for the agent's own words.
+inline constexpr std::size_t kConsoleReserveBytes = 1u << 20;
+// Written to the console at once where so much comes in one turn of the loop.
+inline constexpr std::size_t kConsoleBatchBytes = 64u << 10;
+// The end of a run waits for the console's reader as long as it takes something at least this
+// often,
+inline constexpr std::chrono::seconds kConsoleStallTimeout{3};
+// but not for ever. A signal ends it, too.
+inline constexpr std::chrono::minutes kConsoleFlushTimeout{10};
+
+// What waits for a disk that is slow or full, of all log files of a node together.
+inline constexpr std::size_t kLogQueueBytesMax = 64u << 20;
+inline constexpr std::chrono::seconds kLogRetryInterval{1};
+// A disk that does not answer in this time is not waited for when a round starts: below the lease.
+inline constexpr std::chrono::seconds kLogOpenTimeout{2};
+// The end of a run waits for a disk that writes nothing for this long,
+inline constexpr std::chrono::seconds kLogStallTimeout{3};
+// and for one that is slow.
+inline constexpr std::chrono::minutes kLogFlushTimeout{2};
+inline constexpr std::uint64_t kLogRotateBytesMin = 1u << 10;
+inline constexpr std::uint64_t kLogRotateBytesMax = std::uint64_t{1} << 50;
+inline constexpr int kLogRotateFilesMax = 1'000'000;
+inline constexpr std::size_t kLinePrefixBytesMax = 256;
+
+// How long a line waits for its like from other workers: longer than they differ in saying it after
+// a collective, too short to be noticed.
+inline constexpr std::chrono::milliseconds kFoldWindow{200};
+inline constexpr std::size_t kFoldBytesMax = 4u << 20;
+inline constexpr std::size_t kFoldLinesMax = 4096;
+
+// What a worker can say while the agent does something else. With more, the pipes of a large node
+// would use up what its user may have in all (/proc/sys/fs/pipe-user-pages-soft).
+inline constexpr std::size_t kPipeBytes = 256u << 10;
 // Read from one pipe at a time, so that one talkative worker does not starve the loop.
 inline constexpr std::size_t kPipeReadBytes = 64u << 10;
 // Read from a dead worker's pipe: more than any pipe holds, and an end where a grandchild still
@@ -42,6 +72,12 @@ inline constexpr std::chrono::milliseconds kSignalEchoTime{500};
 inline constexpr std::chrono::milliseconds kResolveRetryInterval{500};
 // How long a warden whose agent was killed tries to tell the service, before it ends.
 inline constexpr std::chrono::seconds kLossReportTimeout{3};
+// A record of the kernel's log (the kernel's own limit), and how many are looked at when a worker
+// was killed: a log that is flooded must not hold the agent up.
+inline constexpr std::size_t kKernelLogRecordBytes = 8192;
+inline constexpr int kKernelLogRecordsMax = 10'000;
+// Of a traceback and of several lines that a worker said, on the screen; JSON has all.
+inline constexpr std::size_t kShownLinesMax = 24;
 // How long an agent whose warden or keeper was killed has to end by itself, which it does at once.
 inline constexpr std::chrono::milliseconds kGuardTimeout{400};
 // For killing and reaping what workers left behind.
@@ -59,6 +95,8 @@ inline constexpr int kCpusMax = 1 << 16;
 // Of `ddprun status`, as a probe would have it.
 inline constexpr std::chrono::seconds kStatusTimeoutDefault{5};
 
+// Of a file of --config or --env-file.
+inline constexpr std::size_t kSettingsFileBytesMax = 1u << 20;
 // ---- All nodes by one command (ddprun -H)
 
 // ssh gives a host up that does not answer by then.

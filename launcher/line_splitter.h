@@ -27,6 +27,8 @@ class LineSplitter {
   void Flush();
 
  private:
+  void AppendText(std::string_view text);        // without a line end
+  void AppendSegment(std::string_view segment);  // without a return
   void EndLine();
 
   const Sink sink_;

@@ -7,53 +7,80 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
-#include <system_error>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "launcher/limits.h"
 #include "rendezvous/limits.h"
 
 namespace ddprun {
-namespace {
-
-const char* FileName(OutputStream stream) {
-  return stream == OutputStream::kOut ? "stdout.log" : "stderr.log";
-}
-
-}  // namespace
 
 void LastLines::Add(std::string_view line) {
-  if (lines_.size() == kLastLinesMax) lines_.pop_front();
-  lines_.emplace_back(line.substr(0, kLastLineBytesMax));
+  line = line.substr(0, kLastLineBytesMax);
+  if (ring_.size() < kLastLinesMax) {
+    ring_.emplace_back(line);
+  } else {
+    ring_[oldest_].assign(line);
+    oldest_ = (oldest_ + 1) % kLastLinesMax;
+  }
 }
 
-absl::Status LogMux::StartRound(const std::vector<Worker>& workers,
-                                std::vector<WriteEnds>& write_ends) {
+std::vector<std::string> LastLines::Take() const {
+  std::vector<std::string> lines(ring_.begin() + static_cast<std::ptrdiff_t>(oldest_), ring_.end());
+  lines.insert(lines.end(), ring_.begin(), ring_.begin() + static_cast<std::ptrdiff_t>(oldest_));
+  return lines;
+}
+
+// ---- The round
+
+LogMux::LogMux(Console& console, LogFold fold)
+    : console_(console),
+      fold_(fold),
+      writer_({.queue_bytes_max = kLogQueueBytesMax, .retry_interval = kLogRetryInterval}),
+      folder_({.window = kFoldWindow, .bytes_max = kFoldBytesMax, .lines_max = kFoldLinesMax}) {}
+
+absl::Status LogMux::StartRound(const LogPlan& plan, std::vector<WriteEnds>& write_ends) {
   sources_.clear();
   write_ends.clear();
   status_rank_ = -1;
   read_buffer_.resize(kPipeReadBytes);
-  for (const Worker& worker : workers) {
+  for (const WorkerPlan& worker : plan.workers) {
     sources_.push_back(std::make_unique<Source>());
     Source& source = *sources_.back();
-    source.worker = worker;
-    if (!worker.log_folder.empty()) {
-      std::error_code error;
-      std::filesystem::create_directories(worker.log_folder, error);
-      if (error) {
-        return absl::UnavailableError(absl::StrCat("cannot make the log folder ", worker.log_folder,
-                                                   ": ", error.message(),
-                                                   "; name another one with --log-dir"));
-      }
-    }
+    source.index = static_cast<int>(sources_.size()) - 1;
+    source.plan = worker;
+    source.out.file = AddFile(worker.out.file, plan.rotation);
+    source.err.file = AddFile(worker.err.file, plan.rotation);
     WriteEnds ends;
     absl::Status status = OpenChannel(source, OutputStream::kOut, ends.out);
     if (status.ok()) status = OpenChannel(source, OutputStream::kErr, ends.err);
-    if (!status.ok()) return status;
+    if (!status.ok()) {
+      CloseFiles();
+      return status;
+    }
     write_ends.push_back(std::move(ends));
   }
-  return absl::OkStatus();
+  out_filter_ = {plan.out_filter.texts, AddFile(plan.out_filter.file, plan.rotation)};
+  err_filter_ = {plan.err_filter.texts, AddFile(plan.err_filter.file, plan.rotation)};
+  StartFolding(plan);
+  const absl::Status status = writer_.WaitUntilOpen(kLogOpenTimeout);
+  if (status.ok()) return status;
+  CloseFiles();
+  return absl::UnavailableError(
+      absl::StrCat(status.message(), "; name another folder with --log-dir"));
+}
+
+int LogMux::AddFile(const std::string& path, const LogRotation& rotation) {
+  return path.empty() ? -1 : writer_.Add(std::make_unique<LogFile>(path, rotation));
+}
+
+void LogMux::CloseFiles() {
+  for (const std::unique_ptr<Source>& source : sources_) {
+    for (Channel* channel : {&source->out, &source->err})
+      writer_.Close(std::exchange(channel->file, -1));
+  }
+  for (Filter* filter : {&out_filter_, &err_filter_})
+    writer_.Close(std::exchange(filter->file, -1));
 }
 
 absl::Status LogMux::OpenChannel(Source& source, OutputStream stream, OwnedFd& write_end) {
@@ -61,26 +88,19 @@ absl::Status LogMux::OpenChannel(Source& source, OutputStream stream, OwnedFd& w
   int fds[2];
   if (pipe2(fds, O_CLOEXEC) != 0) {
     return absl::UnavailableError(absl::StrCat("cannot make a pipe for the output of rank ",
-                                               source.worker.rank, ": ", std::strerror(errno),
+                                               source.plan.rank, ": ", std::strerror(errno),
                                                "; see `ulimit -n`"));
   }
   channel.pipe = OwnedFd(fds[0]);
   write_end = OwnedFd(fds[1]);
   // Only the reading end: the worker's end must behave as any program expects.
   fcntl(fds[0], F_SETFL, O_NONBLOCK);
-  if (!source.worker.log_folder.empty()) {
-    const std::string path = absl::StrCat(source.worker.log_folder, "/", FileName(stream));
-    // Appending: a second run of the same id must not destroy the first one's log.
-    channel.file = OwnedFd(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
-    if (!channel.file.valid()) {
-      return absl::UnavailableError(absl::StrCat("cannot open the log file ", path, ": ",
-                                                 std::strerror(errno),
-                                                 "; name another folder with --log-dir"));
-    }
-  }
+  fcntl(fds[0], F_SETPIPE_SZ, static_cast<int>(kPipeBytes));  // else it is as large as any
   LineSplitter::Sink sink;
   sink.line = [this, &source, stream](std::string_view line) { OnLine(source, stream, line); };
-  sink.progress = [this, &source](std::string_view segment) { OnProgress(source, segment); };
+  sink.progress = [this, &source, stream](std::string_view segment) {
+    OnProgress(source, stream, segment);
+  };
   channel.splitter = std::make_unique<LineSplitter>(std::move(sink), kLineBytesMax);
   return absl::OkStatus();
 }
@@ -101,17 +121,23 @@ std::vector<LogMux::Pipe> LogMux::OpenPipes() const {
   return pipes;
 }
 
+// ---- Reading
+
 bool LogMux::Read(int worker, OutputStream stream, TimePoint now) {
-  ReadInto(*sources_[static_cast<std::size_t>(worker)], stream, kPipeReadBytes, now);
-  return ChannelOf(worker, stream).pipe.valid();
+  Source& source = *sources_[static_cast<std::size_t>(worker)];
+  if (ReadInto(source, stream, kPipeReadBytes, now)) return true;
+  if (!source.out.pipe.valid() && !source.err.pipe.valid()) EndWorker(source, now);
+  return false;
 }
 
 void LogMux::Drain(int worker, TimePoint now) {
+  Source& source = *sources_[static_cast<std::size_t>(worker)];
   for (OutputStream stream : {OutputStream::kOut, OutputStream::kErr}) {
-    ReadInto(*sources_[static_cast<std::size_t>(worker)], stream, kPipeDrainBytesMax, now);
+    ReadInto(source, stream, kPipeDrainBytesMax, now);
     Channel& channel = ChannelOf(worker, stream);
     if (channel.pipe.valid()) channel.splitter->Flush();  // its last words may lack a line end
   }
+  EndWorker(source, now);
 }
 
 bool LogMux::ReadInto(Source& source, OutputStream stream, std::size_t bytes_max, TimePoint now) {
@@ -128,7 +154,7 @@ bool LogMux::ReadInto(Source& source, OutputStream stream, std::size_t bytes_max
       return false;
     }
     const std::string_view bytes(read_buffer_.data(), static_cast<std::size_t>(count));
-    WriteFile(source, channel, bytes, now);
+    if (channel.file >= 0) writer_.Append(channel.file, bytes);
     channel.splitter->Append(bytes);
     bytes_max -= bytes.size();
   }
@@ -139,12 +165,12 @@ void LogMux::EndRound(TimePoint now) {
   now_ = now;
   for (std::size_t i = 0; i < sources_.size(); ++i) {
     Drain(static_cast<int>(i), now);
-    for (Channel* channel : {&sources_[i]->out, &sources_[i]->err}) {
-      channel->pipe.Reset();
-      channel->file.Reset();
-    }
+    sources_[i]->out.pipe.Reset();
+    sources_[i]->err.pipe.Reset();
   }
-  console_.ClearStatus(now);
+  ShowAll();
+  CloseFiles();
+  console_.ClearStatus();
   status_rank_ = -1;
 }
 
@@ -153,35 +179,96 @@ std::vector<std::string> LogMux::LastLinesOf(int worker) const {
 }
 
 void LogMux::OnLine(Source& source, OutputStream stream, std::string_view line) {
-  if (source.worker.rank == status_rank_) {
-    status_rank_ = -1;
-    console_.ClearStatus(now_);
-  }
-  console_.WriteLine(stream, source.worker.prefix + std::string(line), now_);
   source.last_lines.Add(line);
+  const StreamPlan& plan = source.plan.Of(stream);
+  const Filter& filter = stream == OutputStream::kOut ? out_filter_ : err_filter_;
+  if (plan.filtered && std::any_of(filter.texts.begin(), filter.texts.end(), [&](const auto& text) {
+        return line.find(text) != std::string_view::npos;
+      })) {
+    writer_.Append(filter.file, source.plan.prefix + std::string(line) + "\n");
+  }
+  if (!plan.on_console) return;
+  if (source.plan.rank == status_rank_) {
+    status_rank_ = -1;
+    console_.ClearStatus();
+  }
+  if (folding_ && Folds(stream)) {
+    Show(folder_.Add(source.index, stream, line, now_));
+  } else {
+    console_.WriteWorkerLine(stream, source.plan.prefix, line);
+  }
 }
 
-void LogMux::OnProgress(Source& source, std::string_view segment) {
-  if (status_rank_ >= 0 && source.worker.rank > status_rank_) return;
-  status_rank_ = source.worker.rank;
-  console_.SetStatus(source.worker.prefix + std::string(segment), now_);
+void LogMux::OnProgress(Source& source, OutputStream stream, std::string_view segment) {
+  if (!source.plan.Of(stream).on_console) return;
+  if (status_rank_ >= 0 && source.plan.rank > status_rank_) return;
+  status_rank_ = source.plan.rank;
+  console_.SetStatus(source.plan.prefix + std::string(segment));
 }
 
-void LogMux::WriteFile(Source& source, Channel& channel, std::string_view bytes, TimePoint now) {
-  if (!channel.file.valid() || channel.file_failed) return;
-  while (!bytes.empty()) {
-    const ssize_t written = write(channel.file.get(), bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) {
-      channel.file_failed = true;
-      console_.WriteLine(OutputStream::kErr,
-                         absl::StrCat("ddprun: the log of rank ", source.worker.rank, " in ",
-                                      source.worker.log_folder,
-                                      " ends here: ", std::strerror(errno), "; the run goes on"),
-                         now);
-      return;
+// ---- Equal lines
+
+bool LogMux::Folds(OutputStream stream) const {
+  return fold_ == LogFold::kAlways || (fold_ == LogFold::kAuto && console_.IsTerminal(stream));
+}
+
+void LogMux::StartFolding(const LogPlan& plan) {
+  fold_prefix_ = plan.fold_prefix;
+  folding_ = plan.workers.size() > 1 && (Folds(OutputStream::kOut) || Folds(OutputStream::kErr));
+  folder_.Start(static_cast<int>(plan.workers.size()));
+  for (const std::unique_ptr<Source>& source : sources_) {
+    const bool heard = (source->plan.out.on_console && Folds(OutputStream::kOut)) ||
+                       (source->plan.err.on_console && Folds(OutputStream::kErr));
+    if (!heard) folder_.EndWorker(source->index, now_);
+  }
+}
+
+void LogMux::EndWorker(const Source& source, TimePoint now) {
+  Show(folder_.EndWorker(source.index, now));
+}
+
+void LogMux::Show(const LineFolder::Groups& groups) {
+  for (const LineFolder::Group& group : groups) {
+    const Source& first = *sources_[static_cast<std::size_t>(group.workers.front())];
+    if (group.workers.size() == 1) {
+      console_.WriteWorkerLine(group.stream, first.plan.prefix, group.text);
+      continue;
     }
-    bytes.remove_prefix(static_cast<std::size_t>(written));
+    std::vector<int> ranks;
+    for (const int worker : group.workers)
+      ranks.push_back(sources_[static_cast<std::size_t>(worker)]->plan.rank);
+    console_.WriteWorkerLine(
+        group.stream, absl::StrCat(fold_prefix_, "ranks ", RankRanges(ranks), ": "), group.text);
+  }
+}
+
+std::optional<TimePoint> LogMux::NextDeadline() const { return folder_.NextDeadline(); }
+void LogMux::OnDeadline(TimePoint now) { Show(folder_.Expire(now)); }
+void LogMux::ShowAll() { Show(folder_.Flush()); }
+
+// ---- Files
+
+void LogMux::ShowNotices() {
+  for (const std::string& notice : writer_.TakeNotices())
+    console_.WriteLine(OutputStream::kErr, absl::StrCat("ddprun: ", notice));
+}
+
+void LogMux::FinishFiles() {
+  const bool complete = writer_.Flush(kLogStallTimeout, kLogFlushTimeout);
+  ShowNotices();
+  if (!complete) {
+    console_.WriteLine(OutputStream::kErr,
+                       absl::StrCat("ddprun: ", writer_.waiting_bytes(),
+                                    " bytes of the workers' output are not in the log files: the "
+                                    "disk does not take them"));
+  }
+  const std::uint64_t lost = writer_.lost_lines();
+  if (lost > 0) {
+    console_.WriteLine(
+        OutputStream::kErr,
+        absl::StrCat("ddprun: ", lost, lost == 1 ? " line is" : " lines are",
+                     " missing in the log files: the disk was too slow or full; each file says "
+                     "where"));
   }
 }
 

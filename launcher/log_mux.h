@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a node's workers say: from their pipes to the console line by line, to files where asked
 // for, and the last lines of each kept for the verdict. The agent owns the pipes, so a worker that
-// is killed loses nothing it wrote.
+// is killed loses nothing it wrote; they are read whatever becomes of console and disk, so a worker
+// never waits for either.
 #pragma once
 
-#include <deque>
-#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "launcher/console.h"
+#include "launcher/line_folder.h"
 #include "launcher/line_splitter.h"
+#include "launcher/log_plan.h"
+#include "launcher/log_writer.h"
 #include "rendezvous/owned_fd.h"
 
 namespace ddprun {
@@ -22,20 +25,15 @@ namespace ddprun {
 class LastLines {
  public:
   void Add(std::string_view line);
-  std::vector<std::string> Take() const { return {lines_.begin(), lines_.end()}; }
+  std::vector<std::string> Take() const;
 
  private:
-  std::deque<std::string> lines_;
+  std::vector<std::string> ring_;
+  std::size_t oldest_ = 0;  // once the ring is full
 };
 
 class LogMux {
  public:
-  struct Worker {
-    int rank = 0;
-    std::string prefix;      // of each line on the console: "[0] " or "[node-a:0] "
-    std::string log_folder;  // empty: no files
-  };
-
   // A pipe to be read: the agent waits for it and calls Read().
   struct Pipe {
     int fd = -1;
@@ -49,11 +47,11 @@ class LogMux {
     OwnedFd err;
   };
 
-  explicit LogMux(Console& console) : console_(console) {}
+  LogMux(Console& console, LogFold fold);
 
   // Forgets the workers of the round before. UNAVAILABLE if pipes or files cannot be made: the
   // message says why.
-  absl::Status StartRound(const std::vector<Worker>& workers, std::vector<WriteEnds>& write_ends);
+  absl::Status StartRound(const LogPlan& plan, std::vector<WriteEnds>& write_ends);
 
   std::vector<Pipe> OpenPipes() const;
 
@@ -69,28 +67,56 @@ class LogMux {
 
   std::vector<std::string> LastLinesOf(int worker) const;
 
+  // Lines that wait for their like from other workers: when they do so no longer, and showing them.
+  std::optional<TimePoint> NextDeadline() const;
+  void OnDeadline(TimePoint now);
+  void ShowAll();
+
+  // Readable when there is something about the files that people should know.
+  int notice_fd() const { return writer_.notice_fd(); }
+  void ShowNotices();
+
+  // The run is over: waits until the files have everything, but not for a disk that does not work.
+  void FinishFiles();
+
  private:
   struct Channel {
     OwnedFd pipe;
-    OwnedFd file;
-    bool file_failed = false;
+    int file = -1;  // the writer's number
     std::unique_ptr<LineSplitter> splitter;
   };
   struct Source {
-    Worker worker;
+    int index = 0;
+    WorkerPlan plan;
     Channel out;
     Channel err;
     LastLines last_lines;
   };
+  struct Filter {
+    std::vector<std::string> texts;
+    int file = -1;
+  };
 
   Channel& ChannelOf(int worker, OutputStream stream);
+  int AddFile(const std::string& path, const LogRotation& rotation);
   absl::Status OpenChannel(Source& source, OutputStream stream, OwnedFd& write_end);
+  void StartFolding(const LogPlan& plan);
+  void CloseFiles();
   bool ReadInto(Source& source, OutputStream stream, std::size_t bytes_max, TimePoint now);
+  void EndWorker(const Source& source, TimePoint now);
   void OnLine(Source& source, OutputStream stream, std::string_view line);
-  void OnProgress(Source& source, std::string_view segment);
-  void WriteFile(Source& source, Channel& channel, std::string_view bytes, TimePoint now);
+  void OnProgress(Source& source, OutputStream stream, std::string_view segment);
+  bool Folds(OutputStream stream) const;
+  void Show(const LineFolder::Groups& groups);
 
   Console& console_;
+  const LogFold fold_;
+  LogWriter writer_;
+  LineFolder folder_;
+  bool folding_ = false;  // there are several workers, and a stream whose lines are folded
+  std::string fold_prefix_;
+  Filter out_filter_;
+  Filter err_filter_;
   std::vector<std::unique_ptr<Source>>
       sources_;           // by local rank; their addresses are held by the splitters
   int status_rank_ = -1;  // whose progress the terminal shows: the lowest rank that shows any

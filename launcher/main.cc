@@ -13,34 +13,28 @@
 
 #include "launcher/agent.h"
 #include "launcher/cgroup.h"
+#include "launcher/command.h"
 #include "launcher/death_notice.h"
 #include "launcher/devices.h"
+#include "launcher/dry_run.h"
 #include "launcher/hosts_command.h"
 #include "launcher/lifeline.h"
 #include "launcher/network.h"
 #include "launcher/options.h"
 #include "launcher/placement.h"
 #include "launcher/program.h"
+#include "launcher/settings_files.h"
 #include "launcher/signals.h"
 #include "launcher/status_command.h"
 #include "launcher/temp_dir.h"
 #include "launcher/warden.h"
+#include "launcher/worker_environ.h"
 #include "rendezvous/credentials.h"
 
 namespace {
 
-constexpr int kExitUsage = 2;
-constexpr int kExitNotExecutable = 126;
-constexpr int kExitNotFound = 127;
-
-int Fail(const absl::Status& status, int exit_code) {
-  std::fprintf(stderr, "ddprun: %s\n", std::string(status.message()).c_str());
-  return exit_code;
-}
-
-int Show(const std::string& text) {
-  return std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0 ? 0 : 1;
-}
+using ddprun::Fail;
+using ddprun::Show;
 
 std::filesystem::path OwnPath() {
   std::error_code error;
@@ -60,6 +54,15 @@ bool OpenStandardStreams() {
   return false;
 }
 
+// Notes only for those who ask, in torchrun's way.
+void SayBeforehand(const ddprun::Options& options) {
+  const std::string level = ddprun::ReadVariable("LOGLEVEL").value_or("WARNING");
+  for (const std::string& warning : options.warnings)
+    std::fprintf(stderr, "ddprun: %s\n", warning.c_str());
+  if (level != "INFO" && level != "DEBUG") return;
+  for (const std::string& note : options.notes) std::fprintf(stderr, "ddprun: %s\n", note.c_str());
+}
+
 // The arguments' memory, which is one piece.
 absl::Span<char> CommandLine(int argc, char** argv) {
   if (argc == 0) return {};
@@ -67,20 +70,16 @@ absl::Span<char> CommandLine(int argc, char** argv) {
   return {argv[0], static_cast<std::size_t>(end - argv[0])};
 }
 
-// Needs no warden: it starts nothing.
-int ShowStatus(const std::vector<std::string>& arguments) {
-  auto token_variable = ddprun::TakeTokenVariable();
-  auto parsed = ddprun::ParseStatusOptions(arguments, ddprun::ReadVariable);
-  if (!parsed.ok()) return Fail(parsed.status(), kExitUsage);
-  if (const auto* show = std::get_if<ddprun::ShowText>(&*parsed)) return Show(show->text);
-  const auto& options = std::get<ddprun::StatusOptions>(*parsed);
-  prctl(PR_SET_DUMPABLE, 0);
-  auto security =
-      ddprun::Security::Open(options.security, std::move(token_variable), ddprun::ReadVariable);
-  if (!security.ok()) return Fail(security.status(), kExitUsage);
-  const absl::StatusOr<std::string> text = ddprun::AskForStatus(options, *security);
-  if (!text.ok()) return Fail(text.status(), 1);
-  return Show(*text);
+int ShowDryRun(const ddprun::Agent::Config& config, bool has_token_variable) {
+  const std::optional<ddprun::Endpoint>& endpoint = config.options.endpoint;
+  return Show(ddprun::DryRunText(
+      {.options = config.options,
+       .program = config.program,
+       .places = config.places,
+       .host = ddprun::HostName(),
+       .endpoint_is_here = endpoint.has_value() && ddprun::IsThisMachine(endpoint->host),
+       .secret = ddprun::SecretInWords(config.options, has_token_variable, ddprun::ReadVariable),
+       .inherited = ddprun::OwnEnviron()}));
 }
 
 // Of a node that the head of a run has started.
@@ -93,13 +92,18 @@ struct Started {
 // Everything that can be found wrong is, before the first process is made.
 int RunDdprun(const std::vector<std::string>& arguments, absl::Span<char> command_line,
               std::optional<absl::StatusOr<ddprun::Token>> token_variable, Started started) {
-  auto parsed = ddprun::ParseOptions(arguments, ddprun::ReadVariable);
-  if (!parsed.ok()) return Fail(parsed.status(), kExitUsage);
+  auto parsed = ddprun::ParseOptions(arguments, ddprun::ReadVariable, ddprun::ReadSettingsFile);
+  if (!parsed.ok()) return Fail(parsed.status(), ddprun::kExitUsage);
   if (const auto* show = std::get_if<ddprun::ShowText>(&*parsed)) {
     return Show(show->text);
   }
   ddprun::Agent::Config config;
   config.options = std::get<ddprun::Options>(*std::move(parsed));
+  ddprun::SetVariables(config.options.variables);
+  if (!token_variable.has_value() && !config.options.token_env_file.empty() &&
+      !config.options.dry_run)
+    token_variable = ddprun::ReadTokenOfEnvFile(config.options.token_env_file);
+  SayBeforehand(config.options);
   if (config.options.hosts.asked()) {
     return ddprun::RunHosts(config.options, OwnPath(), std::move(token_variable),
                             ddprun::ReadVariable);
@@ -115,17 +119,18 @@ int RunDdprun(const std::vector<std::string>& arguments, absl::Span<char> comman
   absl::StatusOr<ddprun::Program> program =
       ddprun::ResolveProgram(config.options, OwnFolder(), ddprun::ReadVariable);
   if (!program.ok()) {
-    return Fail(program.status(),
-                absl::IsNotFound(program.status()) ? kExitNotFound : kExitNotExecutable);
+    return Fail(program.status(), absl::IsNotFound(program.status()) ? ddprun::kExitNotFound
+                                                                     : ddprun::kExitNotExecutable);
   }
   config.program = *std::move(program);
+  if (config.options.dry_run) return ShowDryRun(config, token_variable.has_value());
   if (ddprun::UsesNetwork(config.options)) {
     // What the certificates are made of must not end up in a core file, nor be read by a debugger
     // of the same user's. Not inherited by the workers.
     prctl(PR_SET_DUMPABLE, 0);
     auto security = ddprun::Security::Open(config.options.security, std::move(token_variable),
                                            ddprun::ReadVariable);
-    if (!security.ok()) return Fail(security.status(), kExitUsage);
+    if (!security.ok()) return Fail(security.status(), ddprun::kExitUsage);
     config.security = *std::move(security);
   }
   token_variable.reset();
@@ -171,7 +176,7 @@ int RunForHead(absl::Span<char> command_line) {
   ddprun::Lifeline lifeline = ddprun::Lifeline::TakeStdin();
   absl::StatusOr<ddprun::Orders> orders = lifeline.AwaitOrders();
   if (absl::IsCancelled(orders.status())) return 1;
-  if (!orders.ok()) return Fail(orders.status(), kExitUsage);
+  if (!orders.ok()) return Fail(orders.status(), ddprun::kExitUsage);
   std::optional<absl::StatusOr<ddprun::Token>> token;
   if (!orders->token.empty()) token = ddprun::Token::Parse(orders->token, "the head's secret");
   explicit_bzero(orders->token.data(), orders->token.size());
@@ -182,6 +187,17 @@ int RunForHead(absl::Span<char> command_line) {
       {.lifeline = std::move(lifeline), .host = orders->host, .serve_at_any_port = orders->serve});
 }
 
+struct Command {
+  const char* name;
+  int (*run)(const std::vector<std::string>& arguments);  // after the name
+};
+
+// SubCommands() (help_text.h) says what they are for. A program of such a name is run as
+// `ddprun -- NAME`.
+constexpr Command kCommands[] = {
+    {"status", ddprun::StatusCommand},
+};
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -189,11 +205,12 @@ int main(int argc, char** argv) {
   std::vector<std::string> arguments(argv + 1, argv + argc);
   if (arguments == std::vector<std::string>{ddprun::kLifelineFlag})
     return RunForHead(CommandLine(argc, argv));
-  if (!ddprun::IsStatusCommand(arguments)) {
-    // First of all: from here on the environment does not have the secret.
-    auto token_variable = ddprun::TakeTokenVariable();
-    return RunDdprun(arguments, CommandLine(argc, argv), std::move(token_variable), {});
+  for (const Command& command : kCommands) {
+    if (arguments.empty() || arguments.front() != command.name) continue;
+    arguments.erase(arguments.begin());
+    return command.run(arguments);
   }
-  arguments.erase(arguments.begin());
-  return ShowStatus(arguments);
+  // First of all: from here on the environment does not have the secret.
+  auto token_variable = ddprun::TakeTokenVariable();
+  return RunDdprun(arguments, CommandLine(argc, argv), std::move(token_variable), {});
 }

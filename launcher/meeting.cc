@@ -30,11 +30,17 @@ Meeting MeetAt(const Endpoint& endpoint) {
   return meeting;
 }
 
-absl::StatusOr<Meeting> Host(Meeting meeting, const Security& security, const std::string& run_id) {
+// All of this machine's: for a node that is told to host (is_host=true) at an address that is no
+// interface's, as that of a Kubernetes service is.
+std::string AnyAddress() { return IsPortFree("::", 0) ? "::" : "0.0.0.0"; }
+
+// `address`: to listen at; other nodes may know another one.
+absl::StatusOr<Meeting> Host(Meeting meeting, const Security& security, const std::string& run_id,
+                             const std::string& address) {
   auto credentials = security.ForService();
   if (!credentials.ok()) return credentials.status();
   RaiseFileLimit();
-  auto server = RendezvousServer::Start({.address = meeting.host,
+  auto server = RendezvousServer::Start({.address = address,
                                          .port = meeting.port,
                                          .credentials = *std::move(credentials),
                                          .default_run_id = run_id});
@@ -53,8 +59,10 @@ absl::StatusOr<Meeting> OpenMeeting(const Options& options, const Security& secu
                                     const std::string& own_run_id) {
   if (options.endpoint.has_value() && !options.standalone) {
     Meeting meeting = MeetAt(*options.endpoint);
-    if (!IsThisMachine(meeting.host)) return meeting;
-    absl::StatusOr<Meeting> hosted = Host(MeetAt(*options.endpoint), security, own_run_id);
+    const bool is_address_here = IsThisMachine(meeting.host);
+    if (!options.is_host.value_or(is_address_here)) return meeting;
+    absl::StatusOr<Meeting> hosted = Host(MeetAt(*options.endpoint), security, own_run_id,
+                                          is_address_here ? meeting.host : AnyAddress());
     // Another node of this machine, or a ddprun-rendezvous, was first.
     if (absl::IsAlreadyExists(hosted.status())) return meeting;
     return hosted;
@@ -62,7 +70,8 @@ absl::StatusOr<Meeting> OpenMeeting(const Options& options, const Security& secu
   if (options.nodes == 1) return MeetAlone(own_run_id);
   Meeting meeting = MeetAt({*options.master_addr, options.master_port.value_or(kPortDefault)});
   if (*options.node_rank != 0) return meeting;
-  absl::StatusOr<Meeting> hosted = Host(std::move(meeting), security, own_run_id);
+  absl::StatusOr<Meeting> hosted =
+      Host(std::move(meeting), security, own_run_id, *options.master_addr);
   if (absl::IsAlreadyExists(hosted.status())) {
     return absl::AlreadyExistsError(
         absl::StrCat(hosted.status().message(),

@@ -3,12 +3,15 @@
 
 #include <utility>
 
-#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "launcher/limits.h"
+#include "launcher/rdzv_conf.h"
 #include "launcher/slurm.h"
+#include "launcher/spelling.h"
+#include "launcher/surroundings.h"
 #include "proto/version.h"
 #include "rendezvous/limits.h"
 
@@ -25,6 +28,8 @@ const std::vector<Flag> kWorkerFlags = {
     {"--role", 0, "NAME", "ROLE_NAME of the workers (default)"},
     {"--module", 'm', nullptr, "PROGRAM is a Python module, as in python3 -m"},
     {"--no-python", 0, nullptr, "run PROGRAM itself, also if it ends in .py"},
+    {"--run-path", 0, nullptr,
+     "run the script PROGRAM by Python's runpy.run_path: its folder is not in sys.path"},
 };
 
 const std::vector<Flag> kRendezvousFlags = {
@@ -38,45 +43,14 @@ const std::vector<Flag> kRendezvousFlags = {
     {"--rdzv-endpoint", 0, "HOST[:PORT]",
      "where the rendezvous is; hosted here if HOST is this machine (port 29400)"},
     {"--rdzv-backend", 0, "NAME", "static or c10d, for torchrun's sake: both mean ddprun's own"},
-    {"--rdzv-conf", 0, "KEY=VALUE,...", "join_timeout (or timeout), last_call_timeout, in seconds"},
+    {"--rdzv-conf", 0, "KEY=VALUE,...",
+     "torchrun's settings: join_timeout, last_call_timeout, keep_alive_interval, is_host"},
     {"--join-timeout", 0, "SECONDS", "how long to wait for the other nodes (600)"},
     {"--last-call", 0, "SECONDS", "with MIN:MAX: how long to wait for more than MIN nodes (30)"},
     {"--lease", 0, "SECONDS", "a node that is not heard of for this long is lost (10)"},
     {"--local-addr", 0, "ADDRESS",
      "where the other nodes reach this one (found by the route to node 0)"},
 };
-
-std::vector<Flag> AllFlags() {
-  std::vector<Flag> all;
-  for (const FlagTopic& topic : FlagTopics()) {
-    all.insert(all.end(), topic.flags.begin(), topic.flags.end());
-  }
-  return all;
-}
-
-std::string HelpText() {
-  std::string text =
-      "Usage: ddprun [FLAGS] PROGRAM [ARGUMENTS...]\n\n"
-      "Starts PROGRAM as the workers of a distributed run, keeps watch over them on every node, "
-      "and ends with the\n"
-      "exit code of the first one that failed. PROGRAM: `train` or another program beside ddprun "
-      "or in PATH, a path,\n"
-      "a .py file, or with -m a Python module.\n`ddprun status` shows what a rendezvous service "
-      "knows (ddprun status --help).\n\n";
-  for (const FlagTopic& topic : FlagTopics()) {
-    absl::StrAppend(&text, topic.title, ":\n", FlagsHelp(topic.flags), "\n");
-  }
-  absl::StrAppend(
-      &text,
-      "  --version                         print the version\n"
-      "  -h, --help                        print this\n\n"
-      "Flags may be spelled with _ for -. A variable PET_<NAME>, as PET_NNODES, is a flag's "
-      "default.\n\n"
-      "  ddprun --standalone --nproc-per-node 2 train --epochs 1\n"
-      "  ddprun -H node1:8,node2:8 train\n"
-      "  ddprun --nnodes 2 --node-rank 0 --master-addr 10.0.0.1 --nproc-per-node gpu train\n");
-  return text;
-}
 
 // What torchrun reads beside PET_*: after that, before the default.
 constexpr struct {
@@ -124,44 +98,92 @@ void ReadProcPerNode(Reader& reader, Options& options) {
              options.proc_per_node_number < 1 ||
              options.proc_per_node_number > kLocalWorldSizeMax) {
     reader.Fail(*value, absl::StrCat("a number of workers from 1 to ", kLocalWorldSizeMax,
-                                     ", auto, gpu or cpu"));
+                                     ", auto, gpu or cpu; devices of another kind are not "
+                                     "counted here: give their number"));
   }
 }
 
+// What --rdzv-conf says, and the flags of ddprun's own that come before it.
 void ReadTimeouts(Reader& reader, Options& options) {
-  options.join_timeout = kJoinTimeoutDefault;
-  options.last_call = kLastCallDefault;
-  if (const Value* value = reader.Find("--rdzv-conf"); value != nullptr && !value->text.empty()) {
-    for (const absl::string_view pair : absl::StrSplit(value->text, ',')) {
-      const std::pair<std::string, std::string> key_value =
-          absl::StrSplit(pair, absl::MaxSplits('=', 1));
-      const std::string key(absl::StripAsciiWhitespace(key_value.first));
-      const bool join = key == "join_timeout" || key == "timeout";
-      if (!join && key != "last_call_timeout") {
-        return reader.FailWith(absl::StrCat(
-            value->source, " has the key '", key,
-            "', and ddprun knows join_timeout, timeout and last_call_timeout, in seconds"));
-      }
-      (join ? options.join_timeout : options.last_call) = reader.Seconds(
-          {key_value.second, absl::StrCat(value->source, " ", key)}, kJoinTimeoutSecondsMax);
-    }
-  }
-  options.join_timeout =
-      reader.Seconds("--join-timeout", kJoinTimeoutSecondsMax).value_or(options.join_timeout);
-  options.last_call =
-      reader.Seconds("--last-call", kLastCallSecondsMax).value_or(options.last_call);
-  options.lease = reader.Seconds("--lease", kLeaseSecondsMax).value_or(kLeaseDefault);
+  RdzvConf conf = ReadRdzvConf(reader);
+  options.join_timeout = reader.Seconds("--join-timeout", kJoinTimeoutSecondsMax)
+                             .value_or(conf.join_timeout.value_or(kJoinTimeoutDefault));
+  options.last_call = reader.Seconds("--last-call", kLastCallSecondsMax)
+                          .value_or(conf.last_call.value_or(kLastCallDefault));
+  options.lease =
+      reader.Seconds("--lease", kLeaseSecondsMax).value_or(conf.lease.value_or(kLeaseDefault));
   if (options.lease < kLeaseMin) {
     reader.FailWith(absl::StrCat("--lease ", options.lease.count(), " ms is too short; give ",
                                  kLeaseMin.count(), " ms or more"));
   }
+  options.is_host = conf.is_host;
+  options.notes = std::move(conf.notes);
 }
 
-void CheckTogether(Reader& reader, const Options& options) {
-  if (options.standalone && options.nodes > 1) {
+void CheckBackend(Reader& reader) {
+  const Value* backend = reader.Find("--rdzv-backend");
+  if (backend == nullptr || backend->text == "static" || backend->text == "c10d") return;
+  if (absl::StartsWith(backend->text, "etcd")) {
+    return reader.FailWith(absl::StrCat(
+        backend->source, " ", backend->text,
+        " is not needed: for a rendezvous that outlives every node run `ddprun-rendezvous --host "
+        "ADDRESS --journal FOLDER` and give --rdzv-endpoint ADDRESS on all nodes"));
+  }
+  reader.FailWith(
+      absl::StrCat(backend->source, " '", backend->text,
+                   "' is not known: ddprun has a rendezvous service of its own and takes static "
+                   "and c10d as names for it"));
+}
+
+void ReadMaster(Reader& reader, Options& options) {
+  options.node_rank = reader.Integer("--node-rank", 0, kNodesMax - 1);
+  if (reader.Find("--master-addr") != nullptr) {
+    std::string address = reader.Text("--master-addr", "an address", "");
+    // As torchrun wants an IPv6 address to be written.
+    if (absl::StartsWith(address, "[") && absl::EndsWith(address, "]"))
+      address = address.substr(1, address.size() - 2);
+    options.master_addr = std::move(address);
+  }
+  options.master_port = reader.Integer("--master-port", 0, 65535);
+}
+
+void ReadRunId(Reader& reader, Options& options) {
+  options.run_id = reader.Text("--rdzv-id", "a name", "");
+  if (options.run_id.find('/') != std::string::npos || options.run_id == "." ||
+      options.run_id == "..") {
+    reader.Fail(*reader.Find("--rdzv-id"),
+                "a name without '/', which it must be as it also names a log folder");
+  }
+  // What torchrun calls a run that nobody named; two of them would meet.
+  if (options.run_id == "none") options.run_id.clear();
+}
+
+// --standalone comes before all that says where to meet, also before variables that a cluster set.
+void StandAlone(Reader& reader, Options& options) {
+  if (options.nodes_min > 1) {
     reader.FailWith(absl::StrCat("--standalone is for one node, and --nnodes is ", options.nodes,
                                  "; leave one of them out"));
   }
+  options.nodes = 1;
+  options.endpoint.reset();
+  options.run_id.clear();
+  options.is_host.reset();
+}
+
+// A port of 0 is any free one: of use where nobody else has to know it.
+void ResolvePortZero(Reader& reader, Options& options) {
+  const bool endpoint = options.endpoint.has_value() && options.endpoint->port == 0;
+  if (!endpoint && options.master_port != 0) return;
+  if (options.nodes > 1) {
+    reader.FailWith(absl::StrCat(endpoint ? "--rdzv-endpoint" : "--master-port",
+                                 " with port 0 is any free port, which other nodes cannot know; "
+                                 "give a number from 1 to 65535"));
+  }
+  if (endpoint) options.endpoint.reset();
+  if (options.master_port == 0) options.master_port.reset();
+}
+
+void CheckTogether(Reader& reader, const Options& options) {
   if (options.node_rank.has_value() && *options.node_rank >= options.nodes) {
     reader.FailWith(absl::StrCat("--node-rank ", *options.node_rank, " is not below --nnodes ",
                                  options.nodes, "; nodes are numbered from 0"));
@@ -177,10 +199,17 @@ void CheckTogether(Reader& reader, const Options& options) {
                                    options.nodes - 1, ", another one on each node"));
     }
   }
-  if (options.module && options.no_python) {
+  if (options.module && options.no_python && !options.run_path) {
     reader.FailWith("--module and --no-python contradict each other; leave one of them out");
   }
   if (options.program.empty()) reader.FailWith("no program is named; see ddprun --help");
+}
+
+std::string UnknownFlag(const std::string& argument) {
+  const std::string name = argument.substr(0, argument.find('='));
+  std::vector<std::string> names;
+  for (const Flag& flag : AllFlags()) names.emplace_back(flag.name);
+  return absl::StrCat("unknown flag ", name, DidYouMean(name, names), "; see ddprun --help");
 }
 
 absl::StatusOr<Options> ReadValues(const Values& values, std::vector<std::string> program,
@@ -190,29 +219,16 @@ absl::StatusOr<Options> ReadValues(const Values& values, std::vector<std::string
   options.program = std::move(program);
   ReadNodes(reader, options);
   ReadProcPerNode(reader, options);
-  options.node_rank = reader.Integer("--node-rank", 0, kNodesMax - 1);
-  if (reader.Find("--master-addr") != nullptr)
-    options.master_addr = reader.Text("--master-addr", "an address", "");
-  options.master_port = reader.Integer("--master-port", 1, 65535);
+  ReadMaster(reader, options);
   options.standalone = reader.Switch("--standalone");
   options.affinity = ReadAffinityOptions(reader);
   options.restarts = ReadRestartOptions(reader);
   options.stopping = ReadStopOptions(reader);
   options.logs = ReadLogOptions(reader);
-  options.run_id = reader.Text("--rdzv-id", "a name", "");
-  if (options.run_id.find('/') != std::string::npos || options.run_id == "." ||
-      options.run_id == "..") {
-    reader.Fail(*reader.Find("--rdzv-id"),
-                "a name without '/', which it must be as it also names a log folder");
-  }
+  options.verdict = ReadVerdictOptions(reader);
+  ReadRunId(reader, options);
   options.endpoint = reader.Endpoint("--rdzv-endpoint", kEndpointPortDefault);
-  const Value* backend = reader.Find("--rdzv-backend");
-  if (backend != nullptr && backend->text != "static" && backend->text != "c10d") {
-    reader.FailWith(absl::StrCat(
-        backend->source, " '", backend->text,
-        "' is not known: ddprun has a rendezvous service of its own and takes static and "
-        "c10d as names for it"));
-  }
+  CheckBackend(reader);
   ReadTimeouts(reader, options);
   options.local_addr = reader.Text("--local-addr", "an address", "");
   options.security = reader.Security();
@@ -220,6 +236,13 @@ absl::StatusOr<Options> ReadValues(const Values& values, std::vector<std::string
   options.module = reader.Switch("--module");
   options.no_python = reader.Switch("--no-python");
   options.hosts = ReadHostOptions(reader, values);
+  options.run_path = reader.Switch("--run-path");
+  options.torchrun = ReadTorchrunOptions(reader);
+  options.notes.insert(options.notes.end(), options.torchrun.notes.begin(),
+                       options.torchrun.notes.end());
+  options.dry_run = reader.Switch("--dry-run");
+  if (options.standalone) StandAlone(reader, options);
+  ResolvePortZero(reader, options);
   FollowSlurmStep(get_variable, reader, options);
   CheckTogether(reader, options);
   if (!reader.status().ok()) return reader.status();
@@ -237,8 +260,19 @@ std::vector<FlagTopic> FlagTopics() {
       {"restarts", "Restarts", kRestartFlags},
       {"stopping", "Signals and stopping", kStopFlags},
       {"logs", "Output and logs", kLogFlags},
+      {"verdict", "The verdict", kVerdictFlags},
       {"security", "Who gets in", kSecurityFlags},
+      {"torchrun", "For torchrun's sake", kTorchrunFlags},
+      {"settings", "Settings in files, dry run, completion, manual", kSettingsFlags},
   };
+}
+
+std::vector<Flag> AllFlags() {
+  std::vector<Flag> all;
+  for (const FlagTopic& topic : FlagTopics()) {
+    all.insert(all.end(), topic.flags.begin(), topic.flags.end());
+  }
+  return all;
 }
 
 bool UsesNetwork(const Options& options) {
@@ -246,21 +280,43 @@ bool UsesNetwork(const Options& options) {
 }
 
 absl::StatusOr<std::variant<Options, ShowText>> ParseOptions(
-    const std::vector<std::string>& arguments, const GetVariable& get_variable) {
-  absl::StatusOr<ParsedFlags> flags = ParseFlags(AllFlags(), arguments, get_variable);
+    const std::vector<std::string>& arguments, const GetVariable& get_variable,
+    const ReadFile& read_file) {
+  const std::vector<Flag> all = AllFlags();
+  absl::StatusOr<ParsedFlags> flags = ParseFlags(all, arguments);
   if (!flags.ok()) return Invalid(absl::StrCat(flags.status().message(), "; see ddprun --help"));
-  if (flags->help) return ShowText{HelpText()};
+  if (flags->help) {
+    absl::StatusOr<std::string> text =
+        HelpText(FlagTopics(), flags->rest.empty() ? "" : flags->rest.front());
+    if (!text.ok()) return text.status();
+    return ShowText{*std::move(text)};
+  }
   if (flags->version) return ShowText{absl::StrCat("ddprun ", kSoftwareVersion, "\n")};
+  if (const auto shell = flags->values.find("--print-completion"); shell != flags->values.end()) {
+    absl::StatusOr<std::string> text = CompletionScript(FlagTopics(), shell->second.text);
+    if (!text.ok()) return text.status();
+    return ShowText{*std::move(text)};
+  }
+  if (flags->values.count("--print-man") != 0) return ShowText{ManPage(FlagTopics())};
 
   std::vector<std::string> program = std::move(flags->rest);
   if (!program.empty() && program.front() == "--") {
     program.erase(program.begin());
   } else if (!program.empty() && program.front().size() > 1 && program.front()[0] == '-') {
-    return Invalid(absl::StrCat("unknown flag ", program.front(), "; see ddprun --help"));
+    return Invalid(UnknownFlag(program.front()));
   }
-  ReadOtherVariables(get_variable, flags->values);
-  absl::StatusOr<Options> options = ReadValues(flags->values, std::move(program), get_variable);
+  absl::StatusOr<Settings> settings =
+      GatherSettings(all, std::move(flags->values), get_variable, read_file);
+  if (!settings.ok()) return settings.status();
+  if (program.empty()) program = std::move(settings->program);
+  AddLogVariables(get_variable, settings->values);
+  ReadOtherVariables(get_variable, settings->values);
+  absl::StatusOr<Options> options = ReadValues(settings->values, std::move(program), get_variable);
   if (!options.ok()) return options.status();
+  options->variables = std::move(settings->variables);
+  options->token_env_file = std::move(settings->token_env_file);
+  if (std::string warning = WorldOfOneWarning(*options, get_variable); !warning.empty())
+    options->warnings.push_back(std::move(warning));
   return *std::move(options);
 }
 

@@ -12,11 +12,15 @@
 
 #include "absl/status/statusor.h"
 #include "launcher/flags.h"
+#include "launcher/help_text.h"
 #include "launcher/options_affinity.h"
 #include "launcher/options_hosts.h"
 #include "launcher/options_logs.h"
 #include "launcher/options_restarts.h"
 #include "launcher/options_stopping.h"
+#include "launcher/options_torchrun.h"
+#include "launcher/options_verdict.h"
+#include "launcher/settings.h"
 #include "rendezvous/credentials.h"
 
 namespace ddprun {
@@ -32,7 +36,8 @@ struct Options {
   std::optional<std::string> master_addr;
   std::optional<int> master_port;
   bool standalone = false;
-  std::string run_id;  // empty: none was given
+  std::optional<bool> is_host;  // absent: whoever has the endpoint's address
+  std::string run_id;           // empty: none was given
   std::optional<Endpoint> endpoint;
   std::string local_addr;  // empty: found by the route to the service
   std::string role = "default";
@@ -43,35 +48,41 @@ struct Options {
   RestartOptions restarts;
   StopOptions stopping;
   LogOptions logs;
+  VerdictOptions verdict;
   SecurityOptions security;
   HostOptions hosts;
+  TorchrunOptions torchrun;
   bool module = false;
   bool no_python = false;
+  bool run_path = false;
+  std::vector<std::pair<std::string, std::string>> variables;  // of files, to be set
+  std::string token_env_file;  // the .env file that has the run's secret; empty: none
+  bool dry_run = false;
   std::vector<std::string> program;  // and its arguments, as they were given
+  // What a person should hear before the run starts, and what is only for those who ask
+  // (LOGLEVEL=INFO, --dry-run): flags that have no effect.
+  std::vector<std::string> warnings;
+  std::vector<std::string> notes;
 };
 
-// --help and --version: text for stdout, exit code 0.
+// --help, --version and the like: text for stdout, exit code 0.
 struct ShowText {
   std::string text;
 };
 
-// The flags of one subject, as --help shows them. A new subject is a file options_<name> of its own
-// and a row in FlagTopics().
-struct FlagTopic {
-  const char* name;   // one word
-  const char* title;  // a heading
-  const std::vector<Flag>& flags;
-};
-
+// A new subject is a file options_<name> of its own and a row here.
 std::vector<FlagTopic> FlagTopics();
+
+std::vector<Flag> AllFlags();  // of all topics
 
 // Whether the nodes meet over TCP: a node that meets nobody needs no secret.
 bool UsesNetwork(const Options& options);
 
 // `arguments` without argv[0]. The command line comes before PET_<NAME> variables, these before
-// defaults. Everything after the program belongs to the program. INVALID_ARGUMENT: one sentence for
-// people.
+// files (settings.h) and defaults. Everything after the program belongs to the program. Errors: one
+// sentence for people.
 absl::StatusOr<std::variant<Options, ShowText>> ParseOptions(
-    const std::vector<std::string>& arguments, const GetVariable& get_variable);
+    const std::vector<std::string>& arguments, const GetVariable& get_variable,
+    const ReadFile& read_file = NoFiles);
 
 }  // namespace ddprun

@@ -16,13 +16,13 @@ constexpr const char* kHeadFlags[] = {"--nnodes",      "--node-rank",   "--nproc
                                       "--master-addr", "--master-port", "--rdzv-endpoint",
                                       "--rdzv-id",     "--standalone",  "--token-file"};
 
-// Files that the head has read: what they say is in the other values.
-constexpr const char* kReadFlags[] = {"--config", "--env-file"};
+// What the head has done: what files say is in the other values.
+constexpr const char* kDoneFlags[] = {"--config", "--env-file", "--dry-run"};
 
 bool IsForwarded(const std::string& flag) {
   const auto is_flag = [&](const char* other) { return flag == other; };
   return std::none_of(std::begin(kHeadFlags), std::end(kHeadFlags), is_flag) &&
-         std::none_of(std::begin(kReadFlags), std::end(kReadFlags), is_flag) &&
+         std::none_of(std::begin(kDoneFlags), std::end(kDoneFlags), is_flag) &&
          std::none_of(kHostFlags.begin(), kHostFlags.end(),
                       [&](const Flag& other) { return flag == other.name; });
 }

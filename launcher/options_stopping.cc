@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "launcher/limits.h"
-#include "launcher/signal_name.h"
+#include "rendezvous/signal_name.h"
 
 namespace ddprun {
 namespace {

@@ -14,6 +14,7 @@ struct Exited {
 
 struct Signaled {
   int signal = 0;
+  bool core_dumped = false;
   bool operator==(const Signaled&) const = default;
 };
 

@@ -24,6 +24,7 @@ enum class Source : std::uint32_t {
   kWorkerErr,
   kConsoleOut,
   kConsoleErr,
+  kLogNotice,
   kLifeline
 };
 
@@ -44,6 +45,9 @@ class Poller {
         (static_cast<std::uint64_t>(ready.source) << 32) | static_cast<std::uint32_t>(ready.worker);
     epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event);
   }
+
+  // Readable when one of them is ready: a poller can be watched by another.
+  int fd() const { return epoll_.get(); }
 
   void Remove(int fd) { epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr); }
 

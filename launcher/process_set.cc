@@ -179,23 +179,30 @@ bool ProcessSet::AnyLive() const {
   return false;
 }
 
+std::optional<Outcome> ProcessSet::Look(std::size_t index) const {
+  const Process& process = processes_[index];
+  if (process.outcome.has_value()) return process.outcome;
+  const auto id = static_cast<id_t>(process.pidfd.get());
+  siginfo_t info{};
+  if (waitid(static_cast<idtype_t>(P_PIDFD), id, &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+      info.si_pid == 0) {
+    return std::nullopt;
+  }
+  if (info.si_code == CLD_EXITED) return Exited{info.si_status};
+  return Signaled{info.si_status, info.si_code == CLD_DUMPED};
+}
+
 bool ProcessSet::ReapIfEnded(std::size_t index) {
   Process& process = processes_[index];
   if (process.outcome.has_value()) return false;
-  const auto id = static_cast<id_t>(process.pidfd.get());
-  siginfo_t info{};
   // Looked at first and reaped after: while it is a zombie its group's number is taken.
-  if (waitid(static_cast<idtype_t>(P_PIDFD), id, &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
-      info.si_pid == 0) {
-    return false;
-  }
+  const std::optional<Outcome> outcome = Look(index);
+  if (!outcome.has_value()) return false;
   kill(-process.pid, SIGKILL);
-  waitid(static_cast<idtype_t>(P_PIDFD), id, &info, WEXITED | WNOHANG);
-  if (info.si_code == CLD_EXITED) {
-    process.outcome = Exited{info.si_status};
-  } else {
-    process.outcome = Signaled{info.si_status};
-  }
+  siginfo_t info{};
+  waitid(static_cast<idtype_t>(P_PIDFD), static_cast<id_t>(process.pidfd.get()), &info,
+         WEXITED | WNOHANG);
+  process.outcome = outcome;
   process.pidfd.Reset();
   return true;
 }

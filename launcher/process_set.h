@@ -52,6 +52,9 @@ class ProcessSet {
     return processes_[index].outcome;
   }
 
+  // How it ended, if it has: it is still a zombie and can be looked at.
+  std::optional<Outcome> Look(std::size_t index) const;
+
   // If the process has ended: kills what is left of its process group, reaps it, and sets its
   // outcome.
   bool ReapIfEnded(std::size_t index);

@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 
 namespace ddprun {
@@ -18,6 +19,18 @@ FileState StateOf(const std::string& path) {
   if (stat(path.c_str(), &info) != 0) return FileState::kMissing;
   if (S_ISDIR(info.st_mode)) return FileState::kFolder;
   return access(path.c_str(), X_OK) == 0 ? FileState::kExecutable : FileState::kNotExecutable;
+}
+
+// What --run-path does under torchrun: the script is __main__, and sys.path has not its folder.
+constexpr char kRunPath[] =
+    "import runpy, sys; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')";
+
+bool IsPython(const std::string& name) {
+  for (const char* ending : {".py", ".pyc", ".pyz"}) {
+    if (absl::EndsWith(name, ending)) return true;
+  }
+  return absl::StrContains(name, '/') && StateOf(name) == FileState::kFolder &&
+         StateOf(absl::StrCat(name, "/__main__.py")) != FileState::kMissing;
 }
 
 absl::StatusOr<std::string> CheckPath(const std::string& path) {
@@ -84,10 +97,18 @@ absl::StatusOr<std::string> FindPython(const GetVariable& get_variable) {
 
 }  // namespace
 
+std::vector<std::string> ArgumentsOf(const Program& program, int local_rank) {
+  std::vector<std::string> argv = program.argv;
+  for (std::size_t i = 1; i < argv.size(); ++i) {
+    argv[i] = absl::StrReplaceAll(argv[i], {{"${local_rank}", absl::StrCat(local_rank)}});
+  }
+  return argv;
+}
+
 absl::StatusOr<Program> ResolveProgram(const Options& options, const std::string& own_folder,
                                        const GetVariable& get_variable) {
   const std::string& name = options.program.front();
-  const bool script = !options.module && !options.no_python && absl::EndsWith(name, ".py");
+  const bool script = options.run_path || (!options.module && !options.no_python && IsPython(name));
   Program program;
   if (!options.module && !script) {
     absl::StatusOr<std::string> path = FindProgram(name, own_folder, get_variable);
@@ -102,7 +123,7 @@ absl::StatusOr<Program> ResolveProgram(const Options& options, const std::string
       return absl::NotFoundError(
           absl::StrCat("there is no Python script ", name, "; check the path"));
     }
-    if (state == FileState::kFolder || access(name.c_str(), R_OK) != 0) {
+    if (state == FileState::kFolder ? !IsPython(name) : access(name.c_str(), R_OK) != 0) {
       return absl::PermissionDeniedError(
           absl::StrCat("the Python script ", name, " cannot be read"));
     }
@@ -111,7 +132,11 @@ absl::StatusOr<Program> ResolveProgram(const Options& options, const std::string
   if (!python.ok()) return python.status();
   program.path = *python;
   program.argv = {*python, "-u"};
-  if (options.module) program.argv.push_back("-m");
+  if (options.run_path) {
+    program.argv.insert(program.argv.end(), {"-c", kRunPath});
+  } else if (options.module) {
+    program.argv.push_back("-m");
+  }
   program.argv.insert(program.argv.end(), options.program.begin(), options.program.end());
   return program;
 }

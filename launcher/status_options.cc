@@ -13,20 +13,7 @@ namespace {
 constexpr char kSeeHelp[] = "; see ddprun status --help";
 constexpr double kTimeoutSecondsMax = 3600;
 
-std::vector<Flag> StatusFlags() {
-  std::vector<Flag> flags = {
-      {"--rdzv-endpoint", 0, "HOST[:PORT]", "where the rendezvous service is (port 29400)"},
-      {"--master-addr", 0, "ADDRESS", "or, of runs that were started with it: node 0"},
-      {"--master-port", 0, "PORT", "and its port (29500)"},
-      {"--rdzv-id", 0, "ID", "this run only; all of the service without it"},
-      {"--json", 0, nullptr, "for programs"},
-      {"--timeout", 0, "SECONDS", "how long to wait for an answer (5)"},
-  };
-  flags.insert(flags.end(), kSecurityFlags.begin(), kSecurityFlags.end());
-  return flags;
-}
-
-std::string HelpText() {
+std::string StatusHelp() {
   return absl::StrCat(
       "Usage: ddprun status --rdzv-endpoint HOST[:PORT] [FLAGS]\n\n"
       "Shows the runs of a rendezvous service: their nodes and ranks, how far they are, what they "
@@ -44,6 +31,9 @@ absl::Status FindService(Reader& reader, StatusOptions& options) {
   const std::string address = reader.Text("--master-addr", "an address", "");
   const int port = reader.Integer("--master-port", 1, 65535).value_or(kPortDefault);
   if (!reader.status().ok()) return reader.status();
+  if (endpoint.has_value() && endpoint->port == 0) {
+    return absl::InvalidArgumentError("--rdzv-endpoint needs the port of the service, not 0");
+  }
   if (endpoint.has_value()) {
     options.service = *endpoint;
   } else if (!address.empty()) {
@@ -57,23 +47,33 @@ absl::Status FindService(Reader& reader, StatusOptions& options) {
 
 }  // namespace
 
-bool IsStatusCommand(const std::vector<std::string>& arguments) {
-  return !arguments.empty() && arguments.front() == "status";
+std::vector<Flag> StatusFlags() {
+  std::vector<Flag> flags = {
+      {"--rdzv-endpoint", 0, "HOST[:PORT]", "where the rendezvous service is (port 29400)"},
+      {"--master-addr", 0, "ADDRESS", "or, of runs that were started with it: node 0"},
+      {"--master-port", 0, "PORT", "and its port (29500)"},
+      {"--rdzv-id", 0, "ID", "this run only; all of the service without it"},
+      {"--json", 0, nullptr, "for programs"},
+      {"--timeout", 0, "SECONDS", "how long to wait for an answer (5)"},
+  };
+  flags.insert(flags.end(), kSecurityFlags.begin(), kSecurityFlags.end());
+  return flags;
 }
 
 absl::StatusOr<std::variant<StatusOptions, ShowText>> ParseStatusOptions(
     const std::vector<std::string>& arguments, const GetVariable& get_variable) {
-  absl::StatusOr<ParsedFlags> flags = ParseFlags(StatusFlags(), arguments, get_variable);
+  absl::StatusOr<ParsedFlags> flags = ParseFlags(StatusFlags(), arguments);
   if (!flags.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(flags.status().message(), kSeeHelp));
   }
-  if (flags->help) return ShowText{HelpText()};
+  if (flags->help) return ShowText{StatusHelp()};
   if (flags->version) return ShowText{absl::StrCat("ddprun ", kSoftwareVersion, "\n")};
   if (!flags->rest.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("ddprun status does not know '", flags->rest.front(),
                      "'; to run a program of the name status: ddprun -- status", kSeeHelp));
   }
+  AddVariables(StatusFlags(), get_variable, flags->values);
   Reader reader(flags->values);
   StatusOptions options;
   if (absl::Status status = FindService(reader, options); !status.ok()) return status;

@@ -21,9 +21,7 @@ struct StatusOptions {
   SecurityOptions security;
 };
 
-// Whether these are a command line of `ddprun status`: its first word is "status". A program of
-// that name is run as `ddprun -- status`.
-bool IsStatusCommand(const std::vector<std::string>& arguments);
+std::vector<Flag> StatusFlags();
 
 // `arguments` after "status". INVALID_ARGUMENT: one sentence for people.
 absl::StatusOr<std::variant<StatusOptions, ShowText>> ParseStatusOptions(

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "launcher/signal_name.h"
+#include "rendezvous/signal_name.h"
 
 namespace ddprun {
 namespace {

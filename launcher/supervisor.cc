@@ -7,8 +7,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "launcher/limits.h"
-#include "launcher/signal_name.h"
 #include "launcher/verdict.h"
+#include "rendezvous/first_cause.h"
+#include "rendezvous/signal_name.h"
+#include "rendezvous/victims.h"
 
 namespace ddprun {
 namespace {
@@ -66,6 +68,7 @@ class Stepper {
         AnnounceRestart(start);
         s_.round = start;
         s_.failure.reset();
+        s_.ends.clear();
         s_.stop_cause.reset();
         s_.waiting_reason.clear();
         s_.notice_deadline.reset();
@@ -93,8 +96,12 @@ class Stepper {
     s_.joined = true;
     switch (s_.phase) {
       case Phase::kWaiting:
+        if (s_.round.has_value() && stop.round == RoundNow()) {
+          s_.stop_cause = stop.cause;  // answered already: the service knows better now
+          return;
+        }
         // A round that never started here has no worker to stop, but its answer is awaited.
-        effects_.push_back(ReportStopped{stop.round});
+        effects_.push_back(ReportStopped{stop.round, {}});
         return;
       case Phase::kRunning:
         if (stop.round != RoundNow()) return;
@@ -126,10 +133,10 @@ class Stepper {
       case Phase::kRunning:
       case Phase::kSucceeded:
       case Phase::kStopping:
-        StopAndEnd(verdict.exit_code, VerdictText(verdict));
+        StopAndEnd(verdict.exit_code, VerdictText(verdict), verdict);
         return;
       case Phase::kLeaving:
-        StopAndEnd(verdict.success ? 0 : SignalExitCode(), VerdictText(verdict));
+        StopAndEnd(verdict.success ? 0 : SignalExitCode(), VerdictText(verdict), verdict);
         return;
       case Phase::kEnding:
       case Phase::kEnded:
@@ -168,7 +175,8 @@ class Stepper {
           StopAndEnd(ToExitCode(*s_.failure),
                      LocalFailureText(*s_.failure, absl::StrCat(ServiceName(config_),
                                                                 " was lost before its verdict: ",
-                                                                ended.status.message())));
+                                                                ended.status.message())),
+                     LocalVerdict());
         } else {
           StopAndEnd(1, LostText(ended));
         }
@@ -183,6 +191,7 @@ class Stepper {
   }
 
   void operator()(const WorkerEnded& ended) {
+    NoteEnd(ended);
     switch (s_.phase) {
       case Phase::kRunning:
         if (IsSuccess(ended.outcome)) return;
@@ -192,7 +201,16 @@ class Stepper {
         effects_.push_back(SendReport{WorkerFailed{RoundNow(), *s_.failure}});
         Terminate({.another_round = s_.round->restart_count < s_.round->restarts_max});
         return;
-      case Phase::kStopping:  // this agent killed it: never a cause
+      case Phase::kStopping: {
+        if (IsSuccess(ended.outcome) || ended.stopped) return;
+        // It failed before this agent's signal: what was heard of first may follow from it. What
+        // cannot be the cause need not be said, it is among the ends.
+        Failure failure = ToFailure(ended);
+        if (s_.failure.has_value() && !TakesThePlaceOf(failure, *s_.failure)) return;
+        s_.failure = std::move(failure);
+        effects_.push_back(SendReport{WorkerFailed{RoundNow(), *s_.failure}});
+        return;
+      }
       case Phase::kLeaving:
       case Phase::kEnding:
       case Phase::kWaiting:
@@ -357,7 +375,7 @@ class Stepper {
   void AnswerStop() {
     s_.stop_asked = false;
     s_.phase = Phase::kWaiting;
-    effects_.push_back(ReportStopped{RoundNow()});
+    effects_.push_back(ReportStopped{RoundNow(), Folded(s_.ends)});
   }
 
   void LeaveRun(int signal) {
@@ -386,8 +404,8 @@ class Stepper {
 
   // -- the end
 
-  void StopAndEnd(int exit_code, std::string text) {
-    s_.end = ddprun::End{exit_code, std::move(text)};
+  void StopAndEnd(int exit_code, std::string text, std::optional<Verdict> verdict = std::nullopt) {
+    s_.end = ddprun::End{exit_code, std::move(text), std::move(verdict)};
     s_.phase = Phase::kEnding;
     if (s_.workers_live) {
       Terminate({});
@@ -413,6 +431,43 @@ class Stepper {
 
   // -- words
 
+  void NoteEnd(const WorkerEnded& ended) {
+    WorkerEnds end{.first = ended.local_rank};
+    if (IsSuccess(ended.outcome)) {
+      end.kind = EndKind::kSucceeded;
+    } else if (ended.stopped) {
+      end.kind = EndKind::kStopped;
+    } else if (const auto* exited = std::get_if<Exited>(&ended.outcome)) {
+      end.kind = EndKind::kExited;
+      end.code = exited->code;
+    } else if (const auto* signaled = std::get_if<Signaled>(&ended.outcome)) {
+      end.kind = EndKind::kSignaled;
+      end.code = signaled->signal;
+    } else if (const auto* unspawned = std::get_if<SpawnFailed>(&ended.outcome)) {
+      end.kind = EndKind::kNotStarted;
+      end.code = unspawned->exit_code;
+    }
+    s_.ends.push_back(end);
+  }
+
+  // Where the service is gone: what this node knows.
+  Verdict LocalVerdict() const {
+    Verdict verdict;
+    verdict.cause = s_.failure;
+    verdict.exit_code = ToExitCode(*s_.failure);
+    verdict.round = s_.round->round;
+    verdict.restart_count = s_.round->restart_count;
+    verdict.restarts_max = s_.round->restarts_max;
+    verdict.world_size = s_.round->world_size;
+    verdict.node_count = s_.round->node_count;
+    for (const WorkerEnds& end : s_.ends) {
+      const int rank = s_.round->rank_first + end.first;
+      AddVictims(end.kind, end.code, {rank, rank}, verdict.victims);
+    }
+    verdict.victims = ToShow(verdict.victims, s_.failure->rank);
+    return verdict;
+  }
+
   Failure ToFailure(const WorkerEnded& ended) const {
     Failure failure;
     failure.rank = s_.round->rank_first + ended.local_rank;
@@ -423,6 +478,9 @@ class Stepper {
     failure.message = ended.message;
     failure.last_lines = ended.last_lines;
     failure.age = ended.age;
+    failure.traceback = ended.traceback;
+    failure.oom = ended.oom;
+    failure.core_file = ended.core_file;
     if (const auto* exited = std::get_if<Exited>(&ended.outcome)) {
       failure.kind = FailureKind::kWorkerExited;
       failure.exit_code = exited->code;

@@ -41,7 +41,8 @@ enum class Phase {
 
 // ---- Events
 
-// One worker ended, or could not be started. `message` is its failure record, if it left one.
+// One worker ended, or could not be started. `message` and `traceback` are its failure record, if
+// it left one.
 struct WorkerEnded {
   int local_rank = 0;
   Outcome outcome;
@@ -49,6 +50,11 @@ struct WorkerEnded {
   std::chrono::milliseconds age{0};
   std::string message;
   std::vector<std::string> last_lines;
+  // It was well when this agent sent it a signal: not a cause of anything.
+  bool stopped = false;
+  std::string traceback;
+  std::optional<OomKill> oom;
+  std::string core_file;
 };
 
 // The last worker of the round ended, and what the workers left behind is gone too.
@@ -83,6 +89,7 @@ struct SendReport {
 // NodeStopped, for which the agent finds a free port.
 struct ReportStopped {
   RoundId round = kNoRound;
+  std::vector<WorkerEnds> ends;
 };
 struct ReportStuck {};  // name those of the workers that SIGKILL did not end
 struct PrintNote {
@@ -92,6 +99,7 @@ struct PrintNote {
 struct End {
   int exit_code = 0;
   std::string text;
+  std::optional<Verdict> verdict;  // absent: the run's end is not known here
 };
 
 using Effect = std::variant<SpawnRound, TerminateWorkers, KillWorkers, SendReport, ReportStopped,
@@ -105,8 +113,9 @@ struct SupervisorState {
   std::optional<Start> round;  // the last one started here
   bool workers_live = false;   // from SpawnRound to AllGone
 
-  std::optional<Failure>
-      failure;  // the first of this node's workers that failed by itself in this round
+  // The first of this node's workers that failed by itself in this round, as first_cause.h has it.
+  std::optional<Failure> failure;
+  std::vector<WorkerEnds> ends;  // of this round's workers, one by one in their order of ending
   std::optional<Failure> stop_cause;  // why the last round broke, as the service sees it
   bool stop_asked = false;            // Stop came and is not answered yet
   std::optional<int> signal;          // that told this agent to end

@@ -34,6 +34,15 @@ absl::StatusOr<std::string> MakeTempDir() {
       "; make one of them writable"));
 }
 
+absl::StatusOr<std::string> MakeLogDir() {
+  const char* chosen = std::getenv("TMPDIR");
+  std::string path = chosen != nullptr && chosen[0] == '/' ? chosen : "/tmp";
+  path += "/ddprun-logs-XXXXXX";
+  if (mkdtemp(path.data()) != nullptr) return path;
+  return absl::UnavailableError(absl::StrCat("cannot make a folder for logs, ", path, ": ",
+                                             std::strerror(errno), "; name one with --log-dir"));
+}
+
 void RemoveTempDir(const std::string& path) {
   std::error_code ignored;
   if (!path.empty()) std::filesystem::remove_all(path, ignored);

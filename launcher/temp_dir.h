@@ -11,6 +11,10 @@ namespace ddprun {
 // enough for the path of a unix socket in it. UNAVAILABLE: one sentence.
 absl::StatusOr<std::string> MakeTempDir();
 
+// A new folder of mode 0700 in $TMPDIR or /tmp for logs that are wanted and have no folder; it
+// stays. UNAVAILABLE: one sentence.
+absl::StatusOr<std::string> MakeLogDir();
+
 // With all that is in it; a folder that is gone already is no error.
 void RemoveTempDir(const std::string& path);
 

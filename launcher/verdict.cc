@@ -1,36 +1,90 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/verdict.h"
 
+#include <algorithm>
 #include <csignal>
+#include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "launcher/limits.h"
+#include "rendezvous/victims.h"
 
 namespace ddprun {
 namespace {
 
-void AppendIndented(const std::string& text, std::string& out) {
-  for (absl::string_view line : absl::StrSplit(absl::StripSuffix(text, "\n"), '\n')) {
-    absl::StrAppend(&out, "    ", line, "\n");
+using Lines = std::vector<std::string>;
+
+Lines LinesOf(const std::string& text) {
+  return absl::StrSplit(absl::StripSuffix(text, "\n"), '\n');
+}
+
+// One screen: the begin says what it is and the end says most.
+void AppendIndented(const Lines& lines, std::string& out) {
+  constexpr std::size_t kHead = 4;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    if (i == kHead && lines.size() > kShownLinesMax) {
+      const std::size_t skipped = lines.size() - kShownLinesMax;
+      absl::StrAppend(&out, "    ... ", skipped, " lines, see --verdict-file\n");
+      i += skipped;
+    }
+    absl::StrAppend(&out, "    ", lines[i], "\n");
   }
 }
 
-std::string DetailText(const Failure& failure) {
+// Whether the worker's output has the traceback too, as Python prints it.
+bool IsAmong(const std::string& traceback, const Lines& last_lines) {
+  const Lines lines = LinesOf(traceback);
+  return std::all_of(lines.begin(), lines.end(), [&last_lines](const std::string& line) {
+    return std::any_of(last_lines.begin(), last_lines.end(),
+                       [&line](const std::string& shown) { return absl::EndsWith(shown, line); });
+  });
+}
+
+std::string WordsText(const Failure& failure) {
   std::string out;
-  if (!failure.message.empty() && failure.rank >= 0 && failure.kind != FailureKind::kSpawnFailed) {
-    absl::StrAppend(&out, "  what it said:\n");
-    AppendIndented(failure.message, out);
+  const bool has_words =
+      !failure.message.empty() && failure.rank >= 0 && failure.kind != FailureKind::kSpawnFailed;
+  if (!failure.traceback.empty() && !IsAmong(failure.traceback, failure.last_lines)) {
+    out = "  what it said:\n";
+    AppendIndented(LinesOf(failure.traceback), out);
+  } else if (has_words) {
+    out = "  what it said:\n";
+    AppendIndented(LinesOf(failure.message), out);
   }
   if (!failure.last_lines.empty()) {
     absl::StrAppend(&out, "  last lines of rank ", failure.rank, ":\n");
     for (const std::string& line : failure.last_lines) absl::StrAppend(&out, "    ", line, "\n");
   }
-  if (failure.kind == FailureKind::kWorkerSignaled && failure.signal == SIGKILL) {
+  return out;
+}
+
+std::string DetailText(const Failure& failure) {
+  std::string out = WordsText(failure);
+  if (!failure.core_file.empty()) {
+    absl::StrAppend(&out, "  core on ", failure.host, ": ", failure.core_file, "\n");
+  }
+  if (failure.oom.has_value()) {
+    absl::StrAppend(&out, failure.oom->of_cgroup
+                              ? "  give the job more memory, or use less: fewer loader processes, "
+                                "smaller batches\n"
+                              : "  the machine has no more memory: use less of it\n");
+  } else if (failure.kind == FailureKind::kWorkerSignaled && failure.signal == SIGKILL) {
     absl::StrAppend(&out,
                     "  ddprun did not send this SIGKILL: if no person did, look for the kernel's "
                     "out-of-memory killer with `dmesg` on ",
                     failure.host, "\n");
+  }
+  return out;
+}
+
+std::string AftermathText(const std::vector<Victims>& victims) {
+  std::string out;
+  for (const Victims& way : victims) {
+    absl::StrAppend(&out, out.empty() ? "  the others:\n" : "", "    ", RanksOf(way), " ",
+                    WayOf(way), "\n");
   }
   return out;
 }
@@ -48,6 +102,7 @@ std::string VerdictText(const Verdict& verdict) {
                     " used\n");
   }
   if (verdict.cause.has_value()) absl::StrAppend(&out, DetailText(*verdict.cause));
+  absl::StrAppend(&out, AftermathText(verdict.victims));
   absl::StrAppend(&out, "  exit code: ", verdict.exit_code, "\n");
   return out;
 }

@@ -19,10 +19,10 @@
 #include "absl/strings/str_cat.h"
 #include "launcher/limits.h"
 #include "launcher/orphans.h"
-#include "launcher/signal_name.h"
 #include "launcher/stuck_process.h"
 #include "launcher/temp_dir.h"
 #include "rendezvous/owned_fd.h"
+#include "rendezvous/signal_name.h"
 
 namespace ddprun {
 namespace {

@@ -10,6 +10,9 @@
 
 #include "launcher/cgroup.h"
 #include "launcher/log_mux.h"
+#include "launcher/log_plan.h"
+#include "launcher/oom_watch.h"
+#include "launcher/options_logs.h"
 #include "launcher/placement.h"
 #include "launcher/poller.h"
 #include "launcher/process_set.h"
@@ -28,14 +31,17 @@ class Workers {
     std::string role;
     std::string host;
     std::string temp_dir;
-    std::string log_dir;                // empty: no files
+    LogOptions logs;
     std::string agent_socket;           // empty: no store for the workers
     sigset_t signal_mask;               // the workers start with it
     const RunCgroup* cgroup = nullptr;  // that the rounds' own are made in
   };
 
   Workers(Config config, Poller& poller, Console& console)
-      : config_(std::move(config)), poller_(poller), console_(console), log_mux_(console) {}
+      : config_(std::move(config)),
+        poller_(poller),
+        console_(console),
+        log_mux_(console, config_.logs.fold) {}
 
   // Starts the round's workers; `network` are variables for them, NAME=VALUE. What comes of it at
   // once (a program that cannot be started) is appended to `events`.
@@ -45,14 +51,18 @@ class Workers {
   // None of the round's workers starts, for one reason.
   void FailToSpawn(const std::string& reason, std::vector<Event>& events);
 
-  void Signal(int signal) { processes_.SignalGroups(signal); }
+  // Whoever has ended before is told as such first: what ends now is this agent's doing.
+  void Signal(int signal, TimePoint now, std::vector<Event>& events);
+
+  // Readable when a worker has ended: Source::kWorkerEnd.
+  int ends_fd() const { return ends_.fd(); }
 
   // To each worker alone and not to its group: a helper of its own (a data loader's process, a
   // shell's child) has no handler for it and would be ended by it.
   void Forward(int signal) { processes_.SignalProcesses(signal); }
 
   // SIGKILL to all, and to whatever else is in the round's cgroup.
-  void Kill();
+  void Kill(TimePoint now, std::vector<Event>& events);
 
   // The folder of the round's cgroup, in which all of its processes are; empty: there is none.
   const std::string& cgroup() const { return round_cgroup_; }
@@ -64,20 +74,20 @@ class Workers {
   void OnChildEnded(TimePoint now, std::vector<Event>& events);
 
   // SIGKILL was long ago: says which workers are still there, and why.
-  void ReportStuck(TimePoint now);
+  void ReportStuck();
 
-  // Reads pipes only while the console keeps up.
-  void UpdateBackpressure(TimePoint now);
+  // The workers' output, for what it is to be shown at a time and in order.
+  LogMux& logs() { return log_mux_; }
 
  private:
-  std::vector<LogMux::Worker> LogWorkers(const Start& start) const;
-  std::string ErrorFile(const Start& start, int local_rank) const;
-  std::string LogFolder(const Start& start, int local_rank) const;
+  absl::Status StartLogs(std::vector<LogMux::WriteEnds>& write_ends);
+  std::string ErrorFile(int local_rank) const;
   WorkerEnded MakeEnded(int local_rank, TimePoint now) const;
-  void ReapWorker(int local_rank, TimePoint now, std::vector<Event>& events);
-  void SayStuck(pid_t pid, std::chrono::seconds after_kill, TimePoint now);
+  void TakeEnded(TimePoint now, std::vector<Event>& events);
+  bool ReapWorker(int local_rank, TimePoint now, std::vector<Event>& events);
+  bool HasSaidThatItFailed(int local_rank) const;
+  void SayStuck(pid_t pid, std::chrono::seconds after_kill);
   void FinishIfAllGone(TimePoint now, std::vector<Event>& events);
-  void SetReading(bool reading);
 
   const Config config_;
   Poller& poller_;
@@ -85,11 +95,20 @@ class Workers {
   LogMux log_mux_;
   ProcessSet processes_;
   std::string round_cgroup_;  // from Spawn() to AllGone
+  // Of the workers' pidfds alone. The kernel hands ready ones out in the order in which they became
+  // so, thus the dead in their order of dying.
+  Poller ends_;
+  // By local rank: this agent's signal reached it while it was well.
+  std::vector<bool> stopped_;
+  // Likewise: it had failed before that signal, and was only slow to end.
+  std::vector<bool> was_failing_;
+  OomWatch oom_watch_;
   Start start_;
+  LogRound log_round_;
+  LogPlan log_plan_;
   TimePoint started_;
   std::set<int> held_;       // dead, but traced by a process that has not taken its end yet
   bool round_live_ = false;  // from Spawn() to AllGone
-  bool reading_ = false;     // the pipes are in the poller
 };
 
 }  // namespace ddprun

@@ -2,14 +2,13 @@
 #include "proto/failure_record.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "absl/strings/str_cat.h"
 
@@ -30,6 +29,13 @@ std::string Cut(std::string text) {
   return text;
 }
 
+// The end of a traceback says most: whole lines of it.
+std::string LastPart(const std::string& text) {
+  if (text.size() <= kFailureMessageBytesMax) return text;
+  const std::size_t end_of_line = text.find('\n', text.size() - kFailureMessageBytesMax);
+  return end_of_line == std::string::npos ? Cut(text) : text.substr(end_of_line + 1);
+}
+
 absl::Status ErrnoStatus(const std::string& what) { return absl::ErrnoToStatus(errno, what); }
 
 absl::Status WriteAll(int fd, const std::string& text, const std::string& path) {
@@ -41,6 +47,35 @@ absl::Status WriteAll(int fd, const std::string& text, const std::string& path) 
     written += static_cast<std::size_t>(n);
   }
   return absl::OkStatus();
+}
+
+// A worker may have put anything at that path: a pipe would be waited for.
+absl::StatusOr<std::string> ReadSmallFile(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (fd < 0) return absl::NotFoundError(absl::StrCat("there is no failure record at ", path));
+  struct stat about {};
+  std::string text;
+  absl::Status status;
+  if (fstat(fd, &about) != 0 || !S_ISREG(about.st_mode)) {
+    status = absl::InvalidArgumentError(absl::StrCat(path, " is not a file"));
+  } else {
+    text.resize(kRecordBytesMax + 1);
+    std::size_t size = 0;
+    while (size < text.size()) {
+      const ssize_t n = read(fd, text.data() + size, text.size() - size);
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) break;
+      size += static_cast<std::size_t>(n);
+    }
+    text.resize(size);
+    if (size > kRecordBytesMax) {
+      status =
+          absl::InvalidArgumentError(absl::StrCat(path, " is longer than a failure record may be"));
+    }
+  }
+  close(fd);
+  if (!status.ok()) return status;
+  return text;
 }
 
 }  // namespace
@@ -66,26 +101,25 @@ absl::Status WriteFailureRecord(const std::string& path, const std::string& mess
   return status;
 }
 
-absl::StatusOr<std::string> ReadFailureRecord(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return absl::NotFoundError(absl::StrCat("there is no failure record at ", path));
-  std::string text(kRecordBytesMax + 1, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(in.gcount()));
-  if (text.size() > kRecordBytesMax) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, " is longer than a failure record may be"));
-  }
-  const auto record = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+absl::StatusOr<FailureRecord> ReadFailureRecord(const std::string& path) {
+  absl::StatusOr<std::string> text = ReadSmallFile(path);
+  if (!text.ok()) return text.status();
+  const auto record = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
   if (!record.is_object() || !record.contains("message")) {
     return absl::InvalidArgumentError(absl::StrCat(path, " is not a failure record"));
   }
   const auto& message = record["message"];
-  if (message.is_string()) return Cut(message.get<std::string>());
-  if (message.is_object() && message.contains("message") && message["message"].is_string()) {
-    return Cut(message["message"].get<std::string>());
+  if (message.is_string()) return FailureRecord{Cut(message.get<std::string>()), ""};
+  if (!message.is_object() || !message.contains("message") || !message["message"].is_string()) {
+    return absl::InvalidArgumentError(absl::StrCat(path, " has no text in its \"message\""));
   }
-  return absl::InvalidArgumentError(absl::StrCat(path, " has no text in its \"message\""));
+  FailureRecord read{Cut(message["message"].get<std::string>()), ""};
+  const auto extra = message.find("extraInfo");
+  if (extra != message.end() && extra->is_object() && extra->contains("py_callstack") &&
+      (*extra)["py_callstack"].is_string()) {
+    read.traceback = LastPart((*extra)["py_callstack"].get<std::string>());
+  }
+  return read;
 }
 
 }  // namespace ddprun

@@ -19,8 +19,14 @@ inline constexpr std::size_t kFailureMessageBytesMax = 16 * 1024;
 absl::Status WriteFailureRecord(const std::string& path, const std::string& message,
                                 long long timestamp_seconds);
 
-// The message of such a file, also where "message" is a plain string. NOT_FOUND if there is no
-// file, INVALID_ARGUMENT if it is not of that format: the caller then goes on without it.
-absl::StatusOr<std::string> ReadFailureRecord(const std::string& path);
+struct FailureRecord {
+  std::string message;    // one sentence or several lines
+  std::string traceback;  // of @record: message.extraInfo.py_callstack, its last part; may be empty
+};
+
+// Of such a file, also where "message" is a plain string. NOT_FOUND if there is no file,
+// INVALID_ARGUMENT if it is not of that format, or no file at all: the caller then goes on without
+// it.
+absl::StatusOr<FailureRecord> ReadFailureRecord(const std::string& path);
 
 }  // namespace ddprun

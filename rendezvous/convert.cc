@@ -132,6 +132,25 @@ void Fill(const Failure& from, v1::Failure* to) {
     to->add_last_lines(ToUtf8(Cut(from.last_lines[i], kLastLineBytesMax)));
   }
   SetDuration(from.age, to->mutable_age());
+  if (from.oom) {
+    to->mutable_oom()->set_used_bytes(from.oom->used_bytes);
+    to->mutable_oom()->set_limit_bytes(from.oom->limit_bytes);
+    to->mutable_oom()->set_of_cgroup(from.oom->of_cgroup);
+  }
+  to->set_core_file(ToUtf8(Cut(from.core_file, kPathBytesMax)));
+  to->set_traceback(ToUtf8(Cut(from.traceback, kTracebackBytesMax)));
+}
+
+v1::WorkerEnds::Kind ToProto(EndKind kind) {
+  // Ours plus one, since their zero is "unspecified".
+  static_assert(static_cast<int>(EndKind::kExited) + 1 == v1::WorkerEnds::EXITED);
+  static_assert(static_cast<int>(EndKind::kSucceeded) + 1 == v1::WorkerEnds::SUCCEEDED);
+  return static_cast<v1::WorkerEnds::Kind>(static_cast<int>(kind) + 1);
+}
+
+EndKind FromProto(v1::WorkerEnds::Kind kind) {
+  const bool known = v1::WorkerEnds::Kind_IsValid(kind) && kind > 0;
+  return known ? static_cast<EndKind>(static_cast<int>(kind) - 1) : EndKind::kStopped;
 }
 
 Failure Read(const v1::Failure& from) {
@@ -150,6 +169,56 @@ Failure Read(const v1::Failure& from) {
     to.last_lines.push_back(Printable(Cut(from.last_lines(i), kLastLineBytesMax)));
   }
   to.age = ToMilliseconds(from.age());
+  if (from.has_oom()) {
+    to.oom = OomKill{from.oom().used_bytes(), from.oom().limit_bytes(), from.oom().of_cgroup()};
+  }
+  to.core_file = Printable(Cut(from.core_file(), kPathBytesMax));
+  to.traceback = Lines(from.traceback(), kTracebackBytesMax);
+  return to;
+}
+
+void Fill(const NodeStopped& from, v1::NodeStopped* to) {
+  to->set_round(ToNumber(from.round));
+  to->set_worker_port(from.worker_port);
+  for (const WorkerEnds& ends : from.ends) {
+    v1::WorkerEnds* message = to->add_ends();
+    message->set_kind(ToProto(ends.kind));
+    message->set_code(ends.code);
+    message->set_first(ends.first);
+    message->set_count(ends.count);
+  }
+}
+
+NodeStopped Read(const v1::NodeStopped& from) {
+  NodeStopped to{RoundId{from.round()}, from.worker_port(), {}};
+  const int count = std::min(from.ends_size(), kLocalWorldSizeMax);
+  for (int i = 0; i < count; ++i) {
+    const v1::WorkerEnds& ends = from.ends(i);
+    to.ends.push_back({FromProto(ends.kind()), ends.code(), ends.first(), ends.count()});
+  }
+  return to;
+}
+
+void Fill(const Victims& from, v1::Victims* to) {
+  to->set_kind(ToProto(from.kind));
+  to->set_code(from.code);
+  to->set_count(from.count);
+  for (const RankRange& range : from.ranges) {
+    to->add_ranges(range.first);
+    to->add_ranges(range.last);
+  }
+  for (const std::string& host : from.hosts) to->add_hosts(ToUtf8(host));
+}
+
+Victims Read(const v1::Victims& from) {
+  Victims to;
+  to.kind = FromProto(from.kind());
+  to.code = from.code();
+  to.count = from.count();
+  const int bounds = std::min(from.ranges_size(), static_cast<int>(2 * kVictimRangesMax));
+  for (int i = 0; i + 1 < bounds; i += 2) to.ranges.push_back({from.ranges(i), from.ranges(i + 1)});
+  const int hosts = std::min(from.hosts_size(), static_cast<int>(kVictimHostsShown));
+  for (int i = 0; i < hosts; ++i) to.hosts.push_back(Name(from.hosts(i)));
   return to;
 }
 
@@ -162,6 +231,7 @@ void Fill(const Verdict& from, v1::Verdict* to) {
   to->set_restarts_max(from.restarts_max);
   to->set_world_size(from.world_size);
   to->set_node_count(from.node_count);
+  for (const Victims& victims : from.victims) Fill(victims, to->add_victims());
 }
 
 Verdict Read(const v1::Verdict& from) {
@@ -174,6 +244,8 @@ Verdict Read(const v1::Verdict& from) {
   to.restarts_max = from.restarts_max();
   to.world_size = from.world_size();
   to.node_count = from.node_count();
+  const int ways = std::min(from.victims_size(), static_cast<int>(kVictimWaysMax));
+  for (int i = 0; i < ways; ++i) to.victims.push_back(Read(from.victims(i)));
   return to;
 }
 
@@ -257,24 +329,22 @@ absl::StatusCode CodeOf(int code) {
 
 v1::Report ToProto(const Report& report) {
   v1::Report message;
-  std::visit(Overloaded{[&](const Join& join) { Fill(join, message.mutable_join()); },
-                        [&](const WorkerFailed& failed) {
-                          message.mutable_worker_failed()->set_round(ToNumber(failed.round));
-                          Fill(failed.failure, message.mutable_worker_failed()->mutable_failure());
-                        },
-                        [&](const NodeSucceeded& succeeded) {
-                          message.mutable_node_succeeded()->set_round(ToNumber(succeeded.round));
-                        },
-                        [&](const NodeStopped& stopped) {
-                          message.mutable_node_stopped()->set_round(ToNumber(stopped.round));
-                          message.mutable_node_stopped()->set_worker_port(stopped.worker_port);
-                        },
-                        [&](const Leave& leave) {
-                          Fill(leave.reason, message.mutable_leave()->mutable_reason());
-                          message.mutable_leave()->set_close_run(leave.close_run);
-                        },
-                        [&](const Heartbeat&) { message.mutable_heartbeat(); }},
-             report);
+  std::visit(
+      Overloaded{[&](const Join& join) { Fill(join, message.mutable_join()); },
+                 [&](const WorkerFailed& failed) {
+                   message.mutable_worker_failed()->set_round(ToNumber(failed.round));
+                   Fill(failed.failure, message.mutable_worker_failed()->mutable_failure());
+                 },
+                 [&](const NodeSucceeded& succeeded) {
+                   message.mutable_node_succeeded()->set_round(ToNumber(succeeded.round));
+                 },
+                 [&](const NodeStopped& stopped) { Fill(stopped, message.mutable_node_stopped()); },
+                 [&](const Leave& leave) {
+                   Fill(leave.reason, message.mutable_leave()->mutable_reason());
+                   message.mutable_leave()->set_close_run(leave.close_run);
+                 },
+                 [&](const Heartbeat&) { message.mutable_heartbeat(); }},
+      report);
   return message;
 }
 
@@ -288,8 +358,7 @@ absl::StatusOr<Report> FromProto(const v1::Report& message) {
     case v1::Report::kNodeSucceeded:
       return NodeSucceeded{RoundId{message.node_succeeded().round()}};
     case v1::Report::kNodeStopped:
-      return NodeStopped{RoundId{message.node_stopped().round()},
-                         message.node_stopped().worker_port()};
+      return Read(message.node_stopped());
     case v1::Report::kLeave:
       return Leave{Read(message.leave().reason()), message.leave().close_run()};
     case v1::Report::kHeartbeat:
@@ -316,6 +385,14 @@ v1::Failure ToProto(const Failure& failure) {
 }
 
 Failure FromProto(const v1::Failure& message) { return Read(message); }
+
+v1::Victims ToProto(const Victims& victims) {
+  v1::Victims message;
+  Fill(victims, &message);
+  return message;
+}
+
+Victims FromProto(const v1::Victims& message) { return Read(message); }
 
 v1::Start ToProto(const Start& start) {
   v1::Start message;

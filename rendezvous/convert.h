@@ -29,6 +29,8 @@ v1::Join ToProto(const Join& join);
 Join FromProto(const v1::Join& message);
 v1::Failure ToProto(const Failure& failure);
 Failure FromProto(const v1::Failure& message);
+v1::Victims ToProto(const Victims& victims);
+Victims FromProto(const v1::Victims& message);
 v1::Start ToProto(const Start& start);
 Start FromProto(const v1::Start& message);
 v1::Verdict ToProto(const Verdict& verdict);

@@ -82,6 +82,13 @@ enum class Way { kSave, kLoad };
     value.name = FromProto(message.name());                           \
   }
 
+#define DDPRUN_REPEATED_MESSAGE_FIELD(name)                                      \
+  if constexpr (way == Way::kSave) {                                             \
+    for (const auto& one : value.name) *message.add_##name() = ToProto(one);     \
+  } else {                                                                       \
+    for (const auto& one : message.name()) value.name.push_back(FromProto(one)); \
+  }
+
 template <Way way, typename Value, typename Message>
 void RulesFields(Value& value, Message& message) {
   // Does not compile with a field more or less: add it below, and to the message.
@@ -115,7 +122,8 @@ template <Way way, typename Value, typename Message>
 void RunFields(Value& value, Message& message) {
   // As above.
   [[maybe_unused]] const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15,
-                                f16, f17, f18, f19, f20, f21, f22, f23, f24, f25, f26, f27] = value;
+                                f16, f17, f18, f19, f20, f21, f22, f23, f24, f25, f26, f27, f28] =
+      value;
   DDPRUN_FIELD(run_id)
   DDPRUN_FIELD(durable)
   DDPRUN_FIELD(phase)
@@ -125,6 +133,7 @@ void RunFields(Value& value, Message& message) {
   DDPRUN_OPTIONAL_MESSAGE_FIELD(cause)
   DDPRUN_OPTIONAL_MESSAGE_FIELD(last_cause)
   DDPRUN_FIELD(broke)
+  DDPRUN_REPEATED_MESSAGE_FIELD(victims)
   DDPRUN_FIELD(may_restart)
   DDPRUN_FIELD(deadline)
   DDPRUN_OPTIONAL_FIELD(last_call_due)
@@ -141,6 +150,7 @@ void RunFields(Value& value, Message& message) {
 #undef DDPRUN_OPTIONAL_FIELD
 #undef DDPRUN_MESSAGE_FIELD
 #undef DDPRUN_OPTIONAL_MESSAGE_FIELD
+#undef DDPRUN_REPEATED_MESSAGE_FIELD
 
 void Save(const RunSnapshot& snapshot, v1::RunSnapshot* message) {
   const RunState& state = snapshot.state;

@@ -49,6 +49,18 @@ inline constexpr int kLocalWorldSizeMax = 4096;
 inline constexpr std::size_t kNameBytesMax = 256;
 inline constexpr std::size_t kLastLinesMax = 20;
 inline constexpr std::size_t kLastLineBytesMax = 2048;
+// Ways in which the workers of one round end; more are told as one.
+inline constexpr std::size_t kVictimWaysMax = 16;
+// Of one way in a verdict: the ranges of ranks and the hosts that a person reads before the rest is
+// a number.
+inline constexpr std::size_t kVictimRangesShown = 16;
+inline constexpr std::size_t kVictimHostsShown = 8;
+// And in the service, where they grow together as nodes answer.
+inline constexpr std::size_t kVictimRangesMax = 65'536;
+// Of a traceback; its end says most.
+inline constexpr std::size_t kTracebackBytesMax = 16u << 10;
+// A path.
+inline constexpr std::size_t kPathBytesMax = 4096;
 // A wait without an end would hide a dead peer: longer ones are cut to this.
 inline constexpr std::chrono::hours kStoreTimeoutMax{24};
 

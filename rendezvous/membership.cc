@@ -6,9 +6,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "rendezvous/first_cause.h"
 #include "rendezvous/join_rules.h"
 #include "rendezvous/limits.h"
 #include "rendezvous/seating.h"
+#include "rendezvous/victims.h"
 
 namespace ddprun {
 namespace {
@@ -80,10 +82,12 @@ class Stepper {
     Failure reason;
     bool was_in_round = false;
     bool was_silent_before_the_break = false;
+    bool was_dead_before_it_stopped = false;
   };
   Loss Erase(const NodeId& id, Failure reason);
   void React(std::vector<Loss> losses);
   void RemoveMember(const NodeId& id, Failure reason);
+  bool IsTheCause(const Loss& loss) const;
   void ForgiveIfStopped();
   std::optional<std::pair<NodeId, Failure>> TakePlace(const Join& join);
   void EndLeases();
@@ -92,6 +96,7 @@ class Stepper {
   void SealIfReady();
   void Seal(std::vector<Member*> chosen);
   void Break(Failure cause);
+  void Correct(Failure cause);
   void AdvanceIfStopped();
   void FormNextRound();
   void CloseWithFailure(Failure cause);
@@ -186,7 +191,12 @@ void Stepper::operator()(const NodeLost& event) {
   if (member.link && state_.phase != RunPhase::kClosed) {
     Refuse(*member.link, FencedAsDead(state_, member, event.reason));
   }
-  RemoveMember(event.node_id, LossOf(member, event.reason));
+  const bool stopping = member.phase == MemberPhase::kStopping;
+  Loss loss = Erase(event.node_id, LossOf(member, event.reason));
+  loss.was_dead_before_it_stopped = stopping;
+  std::vector<Loss> losses;
+  losses.push_back(std::move(loss));
+  React(std::move(losses));
 }
 
 void Stepper::operator()(const Tick&) {
@@ -237,12 +247,17 @@ void Stepper::On(Member& member, const Join&) {
 }
 
 void Stepper::On(Member& member, const WorkerFailed& report) {
-  if (state_.phase != RunPhase::kSealed || report.round != state_.round || !IsInRound(member))
-    return;
+  const bool breaks = state_.phase == RunPhase::kSealed && IsInRound(member);
+  const bool stops = state_.phase == RunPhase::kBroken && member.phase == MemberPhase::kStopping;
+  if ((!breaks && !stops) || report.round != state_.round) return;
   Failure cause = report.failure;
   if (cause.host.empty()) cause.host = member.join.host;
   if (cause.node_rank < 0) cause.node_rank = *member.node_rank;
-  Break(std::move(cause));
+  if (breaks) {
+    Break(std::move(cause));
+  } else if (TakesThePlaceOf(cause, *state_.cause)) {
+    Correct(std::move(cause));
+  }
 }
 
 void Stepper::On(Member& member, const NodeSucceeded& report) {
@@ -260,6 +275,12 @@ void Stepper::On(Member& member, const NodeStopped& report) {
   if (member.phase != MemberPhase::kStopping) return;
   SetPhase(member, MemberPhase::kStopped);
   if (report.worker_port > 0) member.join.worker_port = report.worker_port;
+  const int size = member.join.local_world_size;
+  for (const WorkerEnds& ends : report.ends) {
+    if (ends.first < 0 || ends.count <= 0 || ends.count > size - ends.first) continue;
+    const int first = member.rank_first + ends.first;
+    AddVictims(ends.kind, ends.code, {first, first + ends.count - 1}, state_.victims);
+  }
   AdvanceIfStopped();
 }
 
@@ -370,6 +391,11 @@ Stepper::Loss Stepper::Erase(const NodeId& id, Failure reason) {
       member.phase == MemberPhase::kStopping &&
       member.heard + (member.link ? state_.rules->lease / 2 : Duration{0}) < state_.broke;
   Count(member.phase, -1);
+  if (IsInRound(member) && member.phase != MemberPhase::kStopped) {
+    const int first = member.rank_first;
+    AddLostNode(member.join.host, {first, first + member.join.local_world_size - 1},
+                state_.victims);
+  }
   if (member.link) state_.links.erase(*member.link);
   if (member.node_rank) {
     const auto place = state_.places.find(*member.node_rank);
@@ -405,16 +431,21 @@ void Stepper::React(std::vector<Loss> losses) {
     }
     case RunPhase::kBroken:
       for (Loss& loss : losses) {
-        if (loss.was_silent_before_the_break && loss.reason.kind == FailureKind::kNodeLost &&
-            MayBeAftermath(*state_.cause)) {
-          state_.cause = std::move(loss.reason);
-        }
+        if (IsTheCause(loss)) Correct(std::move(loss.reason));
       }
       AdvanceIfStopped();
       return;
     case RunPhase::kClosed:
       return;
   }
+}
+
+// Of a round that has broken. One whose agent died was not stopped by anyone: its peers' failures
+// follow from that. Not so the death of one whose workers were gone already.
+bool Stepper::IsTheCause(const Loss& loss) const {
+  if (loss.reason.kind != FailureKind::kNodeLost) return false;
+  return (loss.was_silent_before_the_break && MayBeAftermath(*state_.cause)) ||
+         (loss.was_dead_before_it_stopped && TakesThePlaceOf(loss.reason, *state_.cause));
 }
 
 void Stepper::RemoveMember(const NodeId& id, Failure reason) {
@@ -524,6 +555,15 @@ void Stepper::Break(Failure cause) {
   TellWaiting();
 }
 
+// The cause is another than was told when the round broke: all who were told are told again.
+void Stepper::Correct(Failure cause) {
+  for (const auto& entry : state_.members) {
+    if (IsInRound(entry.second))
+      SendTo(entry.second, Stop{state_.round, cause, !MayRestart(state_)});
+  }
+  state_.cause = std::move(cause);
+}
+
 void Stepper::AdvanceIfStopped() {
   if (state_.phase != RunPhase::kBroken || state_.stopping > 0) return;
   if (!state_.members.empty() && MayRestart(state_)) {
@@ -537,6 +577,7 @@ void Stepper::FormNextRound() {
   state_.phase = RunPhase::kForming;
   state_.round = RoundId{ToNumber(state_.round) + 1};
   ++state_.restart_count;
+  state_.victims.clear();
   state_.words_sent.reset();
   state_.deadline = now_ + state_.rules->join_timeout;
   for (auto& entry : state_.members) SetPhase(entry.second, MemberPhase::kWaiting);
@@ -548,6 +589,7 @@ void Stepper::FormNextRound() {
 void Stepper::CloseWithFailure(Failure cause) {
   Verdict verdict = MakeVerdict();
   verdict.exit_code = ToExitCode(cause);
+  verdict.victims = ToShow(state_.victims, cause.rank);
   state_.cause = cause;
   verdict.cause = std::move(cause);
   Close(std::move(verdict));

@@ -83,6 +83,7 @@ struct RunState {
   std::optional<Failure> cause;       // why the round broke; kept while the next one forms
   std::optional<Failure> last_cause;  // of the last one that broke; kept while others run
   TimePoint broke{};                  // when
+  std::vector<Victims> victims;       // how its workers ended, as far as their nodes have said
   bool may_restart = true;            // false once a node left without which the run cannot go on
   TimePoint deadline{};               // forming: of joining; broken: of stopping
   std::optional<TimePoint> last_call_due;  // forming, and enough nodes are here: sealed then

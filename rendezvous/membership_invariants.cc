@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "rendezvous/first_cause.h"
 #include "rendezvous/membership.h"
 
 namespace ddprun {
@@ -149,8 +150,9 @@ absl::Status CheckProgress(const RunState& before, const RunState& after) {
   }
   const bool still = after.phase == RunPhase::kBroken || after.phase == RunPhase::kClosed;
   if (before.phase == RunPhase::kBroken && still && before.cause != after.cause &&
-      after.cause->kind != FailureKind::kNodeLost) {
-    return Broken("the cause changed, and not to a node that had fallen silent before it");
+      after.cause->kind != FailureKind::kNodeLost &&
+      !TakesThePlaceOf(*after.cause, *before.cause)) {
+    return Broken("the cause changed, and not to what explains it");
   }
   if (before.phase == RunPhase::kClosed && after.phase != RunPhase::kClosed)
     return Broken("a closed run opened");

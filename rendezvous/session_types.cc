@@ -1,21 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/session_types.h"
 
-#include <cstring>
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "rendezvous/signal_name.h"
 
 namespace ddprun {
 namespace {
 
 constexpr int kExitCodeOther = 1;
 constexpr int kExitCodeSignalBase = 128;
-
-std::string SignalName(int signal) {
-  const char* name = sigabbrev_np(signal);
-  return name == nullptr ? absl::StrCat("signal ", signal) : absl::StrCat("SIG", name);
-}
 
 std::string WorkerName(const Failure& failure) {
   std::string where;
@@ -37,6 +31,27 @@ std::string NodeName(const Failure& failure) {
 std::string After(std::chrono::milliseconds age) {
   if (age.count() <= 0) return "";
   return absl::StrFormat(" after %.1f s", static_cast<double>(age.count()) / 1000.0);
+}
+
+std::string Gigabytes(std::int64_t bytes) {
+  constexpr double kMiB = 1 << 20;
+  const double mib = static_cast<double>(bytes) / kMiB;
+  return mib < 1024 ? absl::StrFormat("%.0f MiB", mib) : absl::StrFormat("%.1f GiB", mib / 1024);
+}
+
+std::string Killer(const Failure& failure) {
+  if (!failure.oom) return SignalName(failure.signal);
+  std::string text =
+      absl::StrCat("the kernel's out-of-memory killer (", SignalName(failure.signal), ")");
+  if (failure.oom->used_bytes > 0) {
+    absl::StrAppend(&text, " at ", Gigabytes(failure.oom->used_bytes));
+  }
+  if (failure.oom->limit_bytes > 0) {
+    absl::StrAppend(&text, failure.oom->used_bytes > 0 ? " of " : " at ",
+                    failure.oom->of_cgroup ? "its cgroup's limit of " : "the machine's ",
+                    Gigabytes(failure.oom->limit_bytes));
+  }
+  return text;
 }
 
 std::string WithMessage(std::string sentence, const std::string& message) {
@@ -67,7 +82,7 @@ std::string ToSentence(const Failure& failure) {
       return absl::StrCat(WorkerName(failure), " exited with code ", failure.exit_code,
                           After(failure.age));
     case FailureKind::kWorkerSignaled:
-      return absl::StrCat(WorkerName(failure), " was killed by ", SignalName(failure.signal),
+      return absl::StrCat(WorkerName(failure), " was killed by ", Killer(failure),
                           After(failure.age));
     case FailureKind::kSpawnFailed:
       return WithMessage(absl::StrCat(WorkerName(failure), " could not be started"),

@@ -40,6 +40,14 @@ enum class FailureKind {
   kJoinTimeout,
 };
 
+// The kernel killed a worker for want of memory. Bytes of 0 are not known.
+struct OomKill {
+  std::int64_t used_bytes = 0;
+  std::int64_t limit_bytes = 0;  // of its cgroup, else of the machine
+  bool of_cgroup = false;
+  bool operator==(const OomKill&) const = default;
+};
+
 // Why a round broke. Defaults mean "not one worker's failure" and "not known".
 struct Failure {
   FailureKind kind = FailureKind::kWorkerExited;
@@ -53,6 +61,9 @@ struct Failure {
   std::string message;
   std::vector<std::string> last_lines;
   std::chrono::milliseconds age{0};
+  std::optional<OomKill> oom;  // of a SIGKILL
+  std::string core_file;       // where it is, or what to call to see it; empty: there is none
+  std::string traceback;       // of Python, which ends with `message`
   bool operator==(const Failure&) const = default;
 };
 
@@ -64,15 +75,35 @@ int ToExitCode(const Failure& failure);
 // SIGKILL after 12.3 s".
 std::string ToSentence(const Failure& failure);
 
+// How a worker of a round that broke ended. kStopped and kLost are not its own doing.
+enum class EndKind { kExited, kSignaled, kNotStarted, kLost, kStopped, kSucceeded };
+
+struct RankRange {
+  int first = 0;
+  int last = 0;
+  bool operator==(const RankRange&) const = default;
+};
+
+// All workers of a round that ended in one way, but for its cause.
+struct Victims {
+  EndKind kind = EndKind::kStopped;
+  int code = 0;  // of exit, or the signal
+  int count = 0;
+  std::vector<RankRange> ranges;   // sorted, apart; in a verdict the first few
+  std::vector<std::string> hosts;  // of kLost: the first few
+  bool operator==(const Victims&) const = default;
+};
+
 struct Verdict {
   bool success = false;
-  std::optional<Failure> cause;  // the first in order of receipt by the service
+  std::optional<Failure> cause;  // the first, as first_cause.h has it
   int exit_code = 0;
   RoundId round = kNoRound;
   int restart_count = 0;
   int restarts_max = 0;
   int world_size = 0;
   int node_count = 0;
+  std::vector<Victims> victims;
   bool operator==(const Verdict&) const = default;
 };
 
@@ -115,9 +146,19 @@ struct NodeSucceeded {
   bool operator==(const NodeSucceeded&) const = default;
 };
 
+// Workers of a node with consecutive local ranks that ended alike.
+struct WorkerEnds {
+  EndKind kind = EndKind::kStopped;
+  int code = 0;
+  int first = 0;
+  int count = 1;
+  bool operator==(const WorkerEnds&) const = default;
+};
+
 struct NodeStopped {
   RoundId round = kNoRound;
   int worker_port = 0;
+  std::vector<WorkerEnds> ends;
   bool operator==(const NodeStopped&) const = default;
 };
 

@@ -27,6 +27,11 @@ CORES = (
     "launcher/hosts_plan",
     "launcher/lifeline_words",
     "launcher/slurm",
+    "launcher/line_folder",
+    "launcher/line_splitter",
+    "launcher/log_plan",
+    "launcher/log_rotation",
+    "launcher/log_specs",
 )
 IMPURE = re.compile(
     r'#include\s*[<"](grpc|google/|torch/|ATen/|c10/|spdlog|thread|mutex|condition_variable|atomic|random|fstream|'

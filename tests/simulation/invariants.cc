@@ -67,6 +67,7 @@ void Invariants::Stepped(const SimStep& step) {
   SpareTakesThePlace(step);
   OldRoundsMeanNothing(step);
   FirstCauseIsTheCause(step);
+  VictimsAreNoCause(step);
   LosesOnlyWhoIsLost(step);
   Note(step);
   OneVerdictForAll(step);
@@ -362,6 +363,40 @@ void Invariants::FirstCauseIsTheCause(const SimStep& step) {
        absl::StrCat(Name(step.before.round), " breaks, and nobody failed, left or was lost"));
 }
 
+// A worker whose collective has lost a peer is not what a round is said to have broken of, if one
+// that failed by itself was reported by a node that had not stopped. Among equals it is the first.
+void Invariants::VictimsAreNoCause(const SimStep& step) {
+  Run& run = runs_[step.run];
+  const auto* reported = std::get_if<NodeReported>(&step.event);
+  const auto* failed = reported == nullptr ? nullptr : std::get_if<WorkerFailed>(&reported->report);
+  const Member* member = failed == nullptr ? nullptr : FindByLink(step.before, reported->link);
+  const bool in_time = member != nullptr && InRound(*member) &&
+                       member->phase != MemberPhase::kStopped && failed->round == step.before.round;
+  if (in_time) {
+    const bool is_symptom = failed->failure.message == kBrokenCollectiveWords;
+    std::optional<Failure>& first = is_symptom ? run.first_symptom : run.first_origin;
+    if (!first) first = failed->failure;
+  }
+  const bool was_open =
+      step.before.phase == RunPhase::kSealed || step.before.phase == RunPhase::kBroken;
+  const bool ends =
+      was_open && (step.after.round != step.before.round || step.after.phase == RunPhase::kClosed);
+  if (!ends) return;
+  const std::optional<Failure> expected = run.first_origin ? run.first_origin : run.first_symptom;
+  run.first_origin.reset();
+  run.first_symptom.reset();
+  // In one step the next round may be sealed.
+  const auto& cause = step.after.cause ? step.after.cause : step.after.last_cause;
+  if (!cause || cause->rank < 0 || !expected) return;
+  if (step.after.verdict && step.after.verdict->success) return;
+  if (cause->kind != expected->kind || cause->rank != expected->rank ||
+      cause->exit_code != expected->exit_code || cause->signal != expected->signal) {
+    Fail("victims-are-no-cause",
+         absl::StrCat(Name(step.before.round), " is said to have broken since ", ToSentence(*cause),
+                      ", and not since ", ToSentence(*expected)));
+  }
+}
+
 // All nodes are told one verdict.
 void Invariants::OneVerdictForAll(const SimStep& step) {
   Run& run = runs_[step.run];
@@ -490,6 +525,13 @@ void Invariants::Recovered(const std::map<SimRunNumber, const RunState*>& runs) 
     std::erase_if(run.starts, [&](const auto& of) { return of.first > it->second->round; });
     if (it->second->phase == RunPhase::kForming) run.starts.erase(it->second->round);
     run.told_verdict = it->second->verdict;
+    // What was reported and not written down did not happen.
+    run.first_origin.reset();
+    run.first_symptom.reset();
+    if (it->second->phase == RunPhase::kBroken && it->second->cause->rank >= 0) {
+      const bool is_symptom = it->second->cause->message == kBrokenCollectiveWords;
+      (is_symptom ? run.first_symptom : run.first_origin) = *it->second->cause;
+    }
     run.phase_since = TimePoint{};
   }
 }

@@ -19,6 +19,10 @@ namespace ddprun {
 // One run in the service, over the service's restarts. A new run of the same name has another.
 using SimRunNumber = std::uint64_t;
 
+// What a simulated worker says whose collective has lost a peer, as Gloo's do.
+inline constexpr absl::string_view kBrokenCollectiveWords =
+    "RuntimeError: [gloo/transport/tcp/pair.cc:534] Connection closed by peer";
+
 // As scenarios have it.
 std::string Name(RunPhase phase);
 
@@ -72,6 +76,9 @@ class Invariants {
   struct Run {
     std::map<RoundId, std::map<NodeId, Start>> starts;
     std::optional<Verdict> told_verdict;
+    // Of the round that runs or stops: the first failure of each nature that was reported in time.
+    std::optional<Failure> first_origin;
+    std::optional<Failure> first_symptom;
     RunPhase phase = RunPhase::kForming;
     TimePoint phase_since{};
   };
@@ -90,6 +97,7 @@ class Invariants {
   void SpareTakesThePlace(const SimStep& step);
   void OldRoundsMeanNothing(const SimStep& step);
   void FirstCauseIsTheCause(const SimStep& step);
+  void VictimsAreNoCause(const SimStep& step);
   void OneVerdictForAll(const SimStep& step);
   void LosesOnlyWhoIsLost(const SimStep& step);
 

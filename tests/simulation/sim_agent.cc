@@ -162,8 +162,8 @@ void SimAgent::Perform(const Effect& effect) {
     trace_.Say(clock_.now(), [&] {
       return absl::StrCat(place_.id.value, " has stopped round ", ToNumber(stopped->round));
     });
-    session_->Send(
-        NodeStopped{stopped->round, kPortFirst + static_cast<int>(random_.Below(kPortFirst))});
+    session_->Send(NodeStopped{
+        stopped->round, kPortFirst + static_cast<int>(random_.Below(kPortFirst)), stopped->ends});
   } else if (const auto* note = std::get_if<PrintNote>(&effect)) {
     trace_.Say(clock_.now(),
                [&] { return absl::StrCat(place_.id.value, " prints: ", note->text); });
@@ -260,7 +260,7 @@ void SimAgent::EndWorker(std::size_t index, Duration after, Outcome outcome) {
       network_.Timers(place_.self));
 }
 
-void SimAgent::WorkerEnds(std::size_t index, Outcome outcome) {
+void SimAgent::WorkerEnds(std::size_t index, Outcome outcome, std::string message) {
   workers_[index].lives = false;
   store_->WorkerGone(workers_[index].id);
   const bool failed = !IsSuccess(outcome);
@@ -269,6 +269,8 @@ void SimAgent::WorkerEnds(std::size_t index, Outcome outcome) {
   ended.local_rank = static_cast<int>(index);
   ended.outcome = std::move(outcome);
   ended.pid = 1;
+  ended.message = std::move(message);
+  ended.stopped = workers_[index].stopped;
   Post(std::move(ended));
   bool all_gone = true;
   for (const Worker& worker : workers_) all_gone = all_gone && !worker.lives;
@@ -282,6 +284,7 @@ void SimAgent::WorkerEnds(std::size_t index, Outcome outcome) {
 
 void SimAgent::SignalWorkers(bool kill) {
   for (std::size_t i = 0; i < workers_.size(); ++i) {
+    workers_[i].stopped = true;
     if (!kill && workers_[i].ignores_term) {
       // It hangs.
       workers_[i].dying = true;
@@ -293,14 +296,25 @@ void SimAgent::SignalWorkers(bool kill) {
   }
 }
 
-void SimAgent::FailWorker(int exit_code, int signal, std::optional<RoundId> round) {
-  if (!state_.workers_live || (round && state_.round->round != *round)) return;
-  for (std::size_t i = 0; i < workers_.size(); ++i) {
-    if (!workers_[i].lives) continue;
-    clock_.Cancel(workers_[i].end);
-    WorkerEnds(i, signal != 0 ? Outcome(Signaled{signal}) : Outcome(Exited{exit_code}));
-    return;
+std::optional<std::size_t> SimAgent::AnyWorker() const {
+  for (std::size_t i = 0; state_.workers_live && i < workers_.size(); ++i) {
+    if (workers_[i].lives) return i;
   }
+  return std::nullopt;
+}
+
+void SimAgent::FailWorker(int exit_code, int signal) {
+  const auto worker = AnyWorker();
+  if (!worker) return;
+  clock_.Cancel(workers_[*worker].end);
+  WorkerEnds(*worker, signal != 0 ? Outcome(Signaled{signal}) : Outcome(Exited{exit_code}));
+}
+
+void SimAgent::BreakCollective(RoundId round) {
+  const auto worker = AnyWorker();
+  if (!worker || state_.round->round != round) return;
+  clock_.Cancel(workers_[*worker].end);
+  WorkerEnds(*worker, Exited{1}, std::string(kBrokenCollectiveWords));
 }
 
 void SimAgent::Crashed() {

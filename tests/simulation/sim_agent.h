@@ -39,8 +39,10 @@ class SimAgent final : public SimEndpoint<SimMessage> {
 
   void Begin();
   void Signal(int signal);
-  // One of its workers ends, if any lives; those of `round` only, if one is named.
-  void FailWorker(int exit_code, int signal, std::optional<RoundId> round = std::nullopt);
+  // One of its workers ends by itself, if any lives.
+  void FailWorker(int exit_code, int signal);
+  // One of its workers of that round fails, as its collective has lost a peer.
+  void BreakCollective(RoundId round);
   // The process or its machine has crashed: its workers die with it.
   void Crashed();
 
@@ -67,6 +69,7 @@ class SimAgent final : public SimEndpoint<SimMessage> {
     std::optional<StoreInvariants::Asked> asked;
     bool met = false;
     bool dying = false;
+    bool stopped = false;  // the agent's signal has reached it
   };
 
   TimePoint Now() const { return clock_.now() + node_.skew; }
@@ -80,7 +83,8 @@ class SimAgent final : public SimEndpoint<SimMessage> {
   void Ask(std::size_t index, const StoreResult* last);
   void Answer(StoreWorker worker, const StoreResult& result);
   void EndWorker(std::size_t index, Duration after, Outcome outcome);
-  void WorkerEnds(std::size_t index, Outcome outcome);
+  void WorkerEnds(std::size_t index, Outcome outcome, std::string message = "");
+  std::optional<std::size_t> AnyWorker() const;
   void SignalWorkers(bool kill);
 
   SimClock& clock_;

@@ -251,7 +251,7 @@ void SimWorld::WorkersDied(const Node& node, const Start& start) {
     clock_.After(
         random_->Between(std::chrono::milliseconds(1), settings_.collective),
         [other, life, round = start.round] {
-          if (other->lives == life) other->agent->FailWorker(/*exit_code=*/1, /*signal=*/0, round);
+          if (other->lives == life) other->agent->BreakCollective(round);
         },
         network_->Timers(other->process));
   }

@@ -36,7 +36,9 @@ TEST_F(TwoNodesTest, AFailureOnOneNodeStopsTheOtherAtOnceWithTheSameVerdict) {
   EXPECT_EQ(second->Wait(), 9);
   EXPECT_LT(first->duration(), std::chrono::seconds(8));
   EXPECT_THAT(first->err(), HasSubstr("ddprun: run failed: rank 1 (local rank 0 on host"));
-  EXPECT_THAT(first->err(), HasSubstr("    broken\n  exit code: 9\n"));
+  EXPECT_THAT(
+      first->err(),
+      HasSubstr("    broken\n  the others:\n    rank 0 was stopped by ddprun\n  exit code: 9\n"));
   EXPECT_EQ(first->err(), second->err());
 }
 

@@ -9,14 +9,12 @@
 
 #include <csignal>
 
-#include "launcher/limits.h"
 #include "rendezvous/owned_fd.h"
 
 namespace ddprun {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::StartsWith;
 
 struct Pipe {
   Pipe() {
@@ -38,26 +36,41 @@ struct Pipe {
   OwnedFd write_end;
 };
 
+constexpr std::size_t kMega = 1u << 20;
+
 class ConsoleTest : public ::testing::Test {
  protected:
+  // Reads all that comes until nothing waits.
+  std::string TakeAll() {
+    std::string text;
+    do {
+      console_.Pump();
+      text += out_.Take();
+    } while (console_.PendingFd(OutputStream::kOut) >= 0);
+    return text + out_.Take();
+  }
+
   Pipe out_;
   Pipe err_;
-  Console console_{out_.write_end.get(), err_.write_end.get()};
-  TimePoint now_{std::chrono::seconds(100)};
+  Console console_{out_.write_end.get(),
+                   err_.write_end.get(),
+                   {.memory_bytes = kMega, .file_bytes = 2 * kMega, .reserve_bytes = kMega}};
 };
 
 TEST_F(ConsoleTest, WritesEachStreamWhereItBelongs) {
-  console_.WriteLine(OutputStream::kOut, "one", now_);
-  console_.WriteLine(OutputStream::kErr, "two", now_);
+  console_.WriteLine(OutputStream::kOut, "one");
+  console_.WriteWorkerLine(OutputStream::kErr, "[0] ", "two");
+  console_.Pump();
   EXPECT_EQ(out_.Take(), "one\n");
-  EXPECT_EQ(err_.Take(), "two\n");
+  EXPECT_EQ(err_.Take(), "[0] two\n");
 }
 
 TEST_F(ConsoleTest, MarkedLinesGoOneWayInTheirOrder) {
-  Console marked(out_.write_end.get(), err_.write_end.get(), true);
-  marked.WriteLine(OutputStream::kOut, "[0] one", now_);
-  marked.WriteLine(OutputStream::kErr, "[0] two", now_);
-  marked.WriteWord("\x1ewjoined", now_);
+  Console marked(out_.write_end.get(), err_.write_end.get(), Console::Form::kMarked);
+  marked.WriteWorkerLine(OutputStream::kOut, "[0] ", "one");
+  marked.WriteWorkerLine(OutputStream::kErr, "[0] ", "two");
+  marked.WriteWord("\x1ewjoined");
+  marked.Pump();
   EXPECT_EQ(out_.Take(),
             "[0] one\n\x1e"
             "e[0] two\n\x1ewjoined\n");
@@ -66,52 +79,89 @@ TEST_F(ConsoleTest, MarkedLinesGoOneWayInTheirOrder) {
 
 TEST_F(ConsoleTest, ProgressIsNotShownWhereNoTerminalIs) {
   EXPECT_FALSE(console_.IsTerminal());
-  console_.SetStatus("10%", now_);
-  console_.ClearStatus(now_);
+  EXPECT_FALSE(console_.IsTerminal(OutputStream::kOut));
+  console_.SetStatus("10%");
+  console_.ClearStatus();
+  console_.Pump();
   EXPECT_EQ(out_.Take() + err_.Take(), "");
 }
 
-TEST_F(ConsoleTest, ASlowReaderLosesNothingAndBlocksNobody) {
+TEST_F(ConsoleTest, ASlowReaderLosesNothingThatMemoryAndFileHold) {
   const std::string line(999, 'x');
-  std::size_t lines = 0;
-  for (; !console_.IsFull(now_); ++lines) console_.WriteLine(OutputStream::kOut, line, now_);
-  EXPECT_GE(lines * 1000, kConsoleBufferBytesMax);
+  for (std::size_t lines = 0; lines < 3000; ++lines)
+    console_.WriteWorkerLine(OutputStream::kOut, "", line);
   EXPECT_EQ(console_.PendingFd(OutputStream::kErr), -1);
-  std::size_t bytes = 0;
-  while (console_.PendingFd(OutputStream::kOut) >= 0) {
-    bytes += out_.Take().size();
-    console_.Pump(now_);
-  }
-  EXPECT_EQ(bytes + out_.Take().size(), lines * 1000);
+  EXPECT_EQ(TakeAll().size(), 3'000'000u);
 }
 
-TEST_F(ConsoleTest, AReaderThatStandsStillNoLongerHoldsTheWorkersUp) {
-  const std::string line(9999, 'x');
-  while (!console_.IsFull(now_)) console_.WriteLine(OutputStream::kOut, line, now_);
-  ASSERT_TRUE(console_.NextDeadline(now_).has_value());
-  now_ = *console_.NextDeadline(now_);
-  EXPECT_FALSE(console_.IsFull(now_));
-  EXPECT_EQ(console_.NextDeadline(now_), std::nullopt);
-  console_.WriteLine(OutputStream::kOut, "dropped", now_);
-  console_.WriteLine(OutputStream::kOut, "dropped", now_);
-  std::string text;
-  while (console_.PendingFd(OutputStream::kOut) >= 0) {
-    text += out_.Take();
-    console_.Pump(now_);
-  }
-  text += out_.Take();
-  EXPECT_EQ(text.find("dropped"), std::string::npos);
-  EXPECT_THAT(text.substr(text.size() - 200), HasSubstr("2 lines are not shown"));
+TEST_F(ConsoleTest, WhatIsTooMuchIsLeftOutCountedAndSaidInItsPlace) {
+  console_.SetHint("all are in DIR");
+  constexpr int kLines = 5000;
+  for (int i = 0; i < kLines; ++i)
+    console_.WriteWorkerLine(OutputStream::kOut, "", std::string(999, 'x'));
+  console_.WriteLine(OutputStream::kOut, "ddprun: the verdict");
+  const std::string text = TakeAll();
+  const std::size_t at = text.find("ddprun: ");
+  ASSERT_EQ(at % 1000, 0u);
+  const std::size_t left_out = kLines - at / 1000;
+  EXPECT_GT(left_out, 0u);
+  EXPECT_EQ(text.substr(at), "ddprun: " + std::to_string(left_out) +
+                                 " lines are not shown here: the console was too slow (all are in "
+                                 "DIR)\nddprun: the verdict\n");
+}
+
+TEST_F(ConsoleTest, AReaderThatComesBackGetsWhatIsSaidThen) {
+  for (int i = 0; i < 5000; ++i)
+    console_.WriteWorkerLine(OutputStream::kOut, "", std::string(999, 'x'));
+  EXPECT_THAT(TakeAll(), HasSubstr(" lines are not shown here"));
+  console_.WriteWorkerLine(OutputStream::kOut, "", "again");
+  EXPECT_EQ(TakeAll(), "again\n");
 }
 
 TEST_F(ConsoleTest, AReaderThatIsGoneEndsNothing) {
   signal(SIGPIPE, SIG_IGN);
   out_.read_end.Reset();
-  console_.WriteLine(OutputStream::kOut, "one", now_);
-  console_.WriteLine(OutputStream::kOut, "two", now_);
+  console_.WriteLine(OutputStream::kOut, "one");
+  console_.Pump();
+  console_.WriteLine(OutputStream::kOut, "two");
   EXPECT_EQ(console_.PendingFd(OutputStream::kOut), -1);
-  console_.WriteLine(OutputStream::kErr, "three", now_);
+  console_.WriteLine(OutputStream::kErr, "three");
+  console_.Pump();
   EXPECT_EQ(err_.Take(), "three\n");
+}
+
+// Both streams into one file, as with `> log 2>&1`, or each for itself.
+TEST(ConsoleFileTest, AFileGetsAllInOrder) {
+  std::string path = ::testing::TempDir() + "/console_test_XXXXXX";
+  const OwnedFd file(mkstemp(path.data()));
+  ASSERT_TRUE(file.valid());
+  unlink(path.c_str());
+  const OwnedFd same(dup(file.get()));
+  Console console(file.get(), same.get());
+  std::string said;
+  for (int i = 0; i < 1000; ++i) {
+    const std::string line = std::to_string(i);
+    console.WriteWorkerLine(i % 2 == 0 ? OutputStream::kOut : OutputStream::kErr, "", line);
+    said += line + "\n";
+  }
+  EXPECT_EQ(console.PendingFd(OutputStream::kOut), -1);
+  console.Flush(std::chrono::seconds(30), std::chrono::seconds(30), -1);
+  std::string text(said.size() + 1, ' ');
+  const ssize_t count = pread(file.get(), text.data(), text.size(), 0);
+  EXPECT_EQ(text.substr(0, static_cast<std::size_t>(count)), said);
+}
+
+TEST(ConsoleFlushTest, AReaderThatStandsStillOrASignalEndsTheWait) {
+  const Pipe out;
+  const Pipe err;
+  const Pipe interrupt;
+  Console console(out.write_end.get(), err.write_end.get());
+  console.WriteWorkerLine(OutputStream::kOut, "", std::string(200'000, 'x'));
+  console.Flush(std::chrono::milliseconds(1), std::chrono::hours(1), interrupt.read_end.get());
+  EXPECT_GE(console.PendingFd(OutputStream::kOut), 0);
+  ASSERT_EQ(write(interrupt.write_end.get(), "x", 1), 1);
+  console.Flush(std::chrono::hours(1), std::chrono::hours(1), interrupt.read_end.get());
+  EXPECT_GE(console.PendingFd(OutputStream::kOut), 0);
 }
 
 TEST(ConsoleTerminalTest, TheStatusStaysBelowTheLines) {
@@ -127,17 +177,21 @@ TEST(ConsoleTerminalTest, TheStatusStaysBelowTheLines) {
     const ssize_t count = read(master, buffer, sizeof(buffer));
     return std::string(buffer, static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
   };
-  const TimePoint now{std::chrono::seconds(100)};
   Console console(terminal, terminal);
+  const auto shown = [&] {
+    console.Pump();
+    return take();
+  };
   EXPECT_TRUE(console.IsTerminal());
-  console.SetStatus("0123456789abc", now);
-  EXPECT_EQ(take(), "\r\x1b[K0123456789");  // one column is left free, or the line would wrap
-  console.WriteLine(OutputStream::kOut, "a line", now);
-  EXPECT_EQ(take(), "\r\x1b[Ka line\r\n0123456789");
-  console.ClearStatus(now);
-  EXPECT_EQ(take(), "\r\x1b[K");
-  console.WriteLine(OutputStream::kErr, "more", now);
-  EXPECT_EQ(take(), "more\r\n");
+  EXPECT_TRUE(console.IsTerminal(OutputStream::kOut));
+  console.SetStatus("0123456789abc");
+  EXPECT_EQ(shown(), "\r\x1b[K0123456789");  // one column is left free, or the line would wrap
+  console.WriteLine(OutputStream::kOut, "a line");
+  EXPECT_EQ(shown(), "\r\x1b[Ka line\r\n0123456789");
+  console.ClearStatus();
+  EXPECT_EQ(shown(), "\r\x1b[K");
+  console.WriteLine(OutputStream::kErr, "more");
+  EXPECT_EQ(shown(), "more\r\n");
 }
 
 }  // namespace

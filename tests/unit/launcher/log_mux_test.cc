@@ -10,6 +10,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "launcher/limits.h"
 #include "rendezvous/limits.h"
 
 namespace ddprun {
@@ -38,17 +39,27 @@ class LogMuxTest : public ::testing::Test {
     read_end_ = OwnedFd(fds[0]);
     write_end_ = OwnedFd(fds[1]);
     console_ = std::make_unique<Console>(fds[1], fds[1]);
-    mux_ = std::make_unique<LogMux>(*console_);
+    mux_ = std::make_unique<LogMux>(*console_, LogFold::kNever);
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  void StartRound(const std::string& log_folder) {
+  static LogPlan TwoWorkers() {
+    LogPlan plan;
+    plan.workers = {{.rank = 4, .prefix = "[4] "}, {.rank = 5, .prefix = "[5] "}};
+    return plan;
+  }
+  void Start(const LogPlan& plan) {
     ends_.clear();
-    const absl::Status status =
-        mux_->StartRound({{.rank = 4, .prefix = "[4] ", .log_folder = log_folder},
-                          {.rank = 5, .prefix = "[5] ", .log_folder = ""}},
-                         ends_);
+    const absl::Status status = mux_->StartRound(plan, ends_);
     ASSERT_TRUE(status.ok()) << status;
+  }
+  void StartRound(const std::string& log_folder) {
+    LogPlan plan = TwoWorkers();
+    if (!log_folder.empty()) {
+      plan.workers[0].out.file = log_folder + "/stdout.log";
+      plan.workers[0].err.file = log_folder + "/stderr.log";
+    }
+    Start(plan);
   }
   void Say(int worker, OutputStream stream, std::string_view text) {
     const LogMux::WriteEnds& ends = ends_[static_cast<std::size_t>(worker)];
@@ -58,6 +69,7 @@ class LogMuxTest : public ::testing::Test {
   }
   std::string Shown() const {
     char buffer[65536];
+    console_->Pump();
     const ssize_t count = read(read_end_.get(), buffer, sizeof(buffer));
     return std::string(buffer, static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
   }
@@ -104,16 +116,73 @@ TEST_F(LogMuxTest, FilesHaveEveryByteAndASecondRoundAppends) {
     mux_->EndRound(now_);
     EXPECT_TRUE(mux_->OpenPipes().empty());
   }
+  mux_->FinishFiles();
   EXPECT_EQ(Content(folder + "/stdout.log"), "10%\rdone\n10%\rdone\n");
   EXPECT_EQ(Content(folder + "/stderr.log"), "warning\nwarning\n");
 }
 
 TEST_F(LogMuxTest, AFolderThatCannotBeMadeIsNamed) {
   std::ofstream(folder_ + "/file") << "x";
-  const absl::Status status =
-      mux_->StartRound({{.rank = 0, .prefix = "", .log_folder = folder_ + "/file/sub"}}, ends_);
+  LogPlan plan = TwoWorkers();
+  plan.workers[0].out.file = folder_ + "/file/sub/stdout.log";
+  const absl::Status status = mux_->StartRound(plan, ends_);
   EXPECT_TRUE(absl::IsUnavailable(status));
   EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr(folder_ + "/file/sub"));
+}
+
+TEST_F(LogMuxTest, WhatIsNotShownIsKeptForTheVerdict) {
+  LogPlan plan = TwoWorkers();
+  plan.workers[0].out.on_console = false;
+  plan.workers[0].out.file = folder_ + "/stdout.log";
+  Start(plan);
+  Say(0, OutputStream::kOut, "to the file\n");
+  Say(0, OutputStream::kErr, "to the console\n");
+  EXPECT_EQ(Shown(), "[4] to the console\n");
+  EXPECT_THAT(mux_->LastLinesOf(0), ElementsAre("to the file", "to the console"));
+}
+
+TEST_F(LogMuxTest, LinesWithATextGoToAFileOfTheirOwnToo) {
+  LogPlan plan = TwoWorkers();
+  plan.out_filter = {{"loss", "acc"}, folder_ + "/filtered_stdout.log"};
+  plan.workers[0].out.filtered = plan.workers[1].out.filtered = true;
+  Start(plan);
+  Say(0, OutputStream::kOut, "loss 1\nother\n");
+  Say(1, OutputStream::kOut, "the acc\r\n");
+  Say(1, OutputStream::kErr, "loss on stderr\n");
+  mux_->EndRound(now_);
+  mux_->FinishFiles();
+  EXPECT_EQ(Content(folder_ + "/filtered_stdout.log"), "[4] loss 1\n[5] the acc\n");
+}
+
+TEST_F(LogMuxTest, EqualLinesAreFoldedOnTheConsoleAlone) {
+  mux_ = std::make_unique<LogMux>(*console_, LogFold::kAlways);
+  LogPlan plan = TwoWorkers();
+  plan.fold_prefix = "node-a:";
+  plan.workers[0].out.file = folder_ + "/stdout.log";
+  Start(plan);
+  Say(0, OutputStream::kOut, "epoch 1\n");
+  EXPECT_EQ(Shown(), "");
+  EXPECT_EQ(mux_->NextDeadline(), now_ + kFoldWindow);
+  Say(1, OutputStream::kOut, "epoch 1\n");
+  EXPECT_EQ(Shown(), "node-a:ranks 4-5: epoch 1\n");
+  Say(1, OutputStream::kOut, "alone\n");
+  EXPECT_EQ(Shown(), "");
+  mux_->OnDeadline(now_ + kFoldWindow);
+  EXPECT_EQ(Shown(), "[5] alone\n");
+  Say(1, OutputStream::kErr, "last words\n");
+  mux_->EndRound(now_);
+  EXPECT_EQ(Shown(), "[5] last words\n");
+  mux_->FinishFiles();
+  EXPECT_EQ(Content(folder_ + "/stdout.log"), "epoch 1\n");
+}
+
+TEST_F(LogMuxTest, AWorkerThatIsNotShownIsNotWaitedFor) {
+  mux_ = std::make_unique<LogMux>(*console_, LogFold::kAlways);
+  LogPlan plan = TwoWorkers();
+  plan.workers[1].out.on_console = plan.workers[1].err.on_console = false;
+  Start(plan);
+  Say(0, OutputStream::kOut, "at once\n");
+  EXPECT_EQ(Shown(), "[4] at once\n");
 }
 
 TEST_F(LogMuxTest, ThePipeLeavesWithItsWriter) {

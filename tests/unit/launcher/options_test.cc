@@ -172,7 +172,7 @@ TEST(OptionsTest, Endpoints) {
   EXPECT_EQ(Parsed("--rdzv-endpoint [::1]:7").endpoint, (Endpoint{"::1", 7}));
   EXPECT_EQ(Parsed("--rdzv-endpoint [fe80::2]").endpoint, (Endpoint{"fe80::2", 29400}));
   EXPECT_EQ(Parsed("--rdzv-endpoint fe80::2").endpoint, (Endpoint{"fe80::2", 29400}));
-  for (const char* bad : {"h:", ":5", "h:0", "h:65536", "h:x", "[::1", "[::1]x", "[::1]:"}) {
+  for (const char* bad : {"h:", ":5", "h:65536", "h:x", "[::1", "[::1]x", "[::1]:"}) {
     EXPECT_THAT(Error(std::string("--rdzv-endpoint ") + bad), HasSubstr("--rdzv-endpoint")) << bad;
   }
 }
@@ -202,9 +202,7 @@ TEST(OptionsTest, ErrorsNameTheFlagAndTheValue) {
               HasSubstr("--node-rank 2 is not below --nnodes 2"));
   EXPECT_THAT(Error("--master-port 70000"), HasSubstr("--master-port '70000' is not"));
   EXPECT_THAT(Error("--max-restarts -3"), HasSubstr("--max-restarts '-3' is not"));
-  EXPECT_THAT(Error("--rdzv-backend etcd"), AllOf(HasSubstr("etcd"), HasSubstr("c10d")));
-  EXPECT_THAT(Error("--rdzv-conf read_timeout=3"),
-              AllOf(HasSubstr("read_timeout"), HasSubstr("join_timeout")));
+  EXPECT_THAT(Error("--rdzv-backend etcd"), AllOf(HasSubstr("etcd"), HasSubstr("--journal")));
   EXPECT_THAT(Error("--lease 0.01"), HasSubstr("--lease 10 ms is too short; give 100 ms"));
   EXPECT_THAT(Error("--rdzv-conf timeout"), HasSubstr("--rdzv-conf timeout '' is not"));
   EXPECT_THAT(Error("--join-timeout 0"), HasSubstr("--join-timeout '0' is not"));

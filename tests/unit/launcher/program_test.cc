@@ -41,6 +41,10 @@ class ProgramTest : public ::testing::Test {
     options.program = std::move(program);
     options.module = module;
     options.no_python = no_python;
+    return Resolve(options);
+  }
+
+  absl::StatusOr<Program> Resolve(const Options& options) {
     return ResolveProgram(
         options, folder_ + "/own", [this](const std::string& name) -> std::optional<std::string> {
           const auto found = variables_.find(name);
@@ -74,6 +78,32 @@ TEST_F(ProgramTest, ScriptsAndModulesAreRunByPython) {
               ElementsAre(python, "-u", "-m", "pkg.mod", "-v"));
   variables_["PYTHON_EXEC"] = Make("other-python");
   EXPECT_EQ(Resolve({script})->path, variables_["PYTHON_EXEC"]);
+}
+
+TEST_F(ProgramTest, RunPathIsWhatRunpyDoes) {
+  const std::string python = Make("path/python3");
+  const std::string script = Make("job.py", 0644);
+  Options options;
+  options.run_path = options.no_python = true;
+  options.program = {script, "-v"};
+  EXPECT_THAT(Resolve(options)->argv,
+              ElementsAre(python, "-u", "-c", HasSubstr("runpy.run_path("), script, "-v"));
+}
+
+TEST_F(ProgramTest, WhatElsePythonRuns) {
+  Make("path/python3");
+  const std::string archive = Make("app.pyz", 0644);
+  EXPECT_EQ(Resolve({archive})->argv.back(), archive);
+  Make("own/__main__.py", 0644);
+  EXPECT_EQ(Resolve({folder_ + "/own"})->argv.back(), folder_ + "/own");
+}
+
+TEST(ProgramArgumentsTest, TheLocalRankIsFilledInAndNothingElse) {
+  const Program program{"/bin/x",
+                        {"${local_rank}", "--gpu=${local_rank}", "$$", "$local_rank",
+                         "${LOCAL_RANK}", "a${local_rank}b${local_rank}"}};
+  EXPECT_THAT(ArgumentsOf(program, 11), ElementsAre("${local_rank}", "--gpu=11", "$$",
+                                                    "$local_rank", "${LOCAL_RANK}", "a11b11"));
 }
 
 TEST_F(ProgramTest, NoPythonRunsTheFileItself) {

@@ -34,15 +34,6 @@ std::string Error(const Arguments& arguments) {
   return std::string(parsed.status().message());
 }
 
-TEST(StatusOptionsTest, OnlyTheFirstWordMakesTheCommand) {
-  EXPECT_TRUE(IsStatusCommand({"status"}));
-  EXPECT_TRUE(IsStatusCommand({"status", "--json"}));
-  EXPECT_FALSE(IsStatusCommand({}));
-  EXPECT_FALSE(IsStatusCommand({"--nnodes", "1", "status"}));
-  EXPECT_FALSE(IsStatusCommand({"--", "status"}));
-  EXPECT_FALSE(IsStatusCommand({"./status"}));
-}
-
 TEST(StatusOptionsTest, WhereTheServiceIs) {
   EXPECT_EQ(Parsed({"--rdzv-endpoint", "head"}).service, (Endpoint{"head", 29400}));
   EXPECT_EQ(Parsed({"--rdzv_endpoint=[::1]:7"}).service, (Endpoint{"::1", 7}));

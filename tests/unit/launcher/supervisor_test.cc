@@ -46,6 +46,13 @@ WorkerEnded Ended(int local_rank, Outcome outcome) {
   return ended;
 }
 
+// By this agent.
+WorkerEnded Stopped(int local_rank) {
+  WorkerEnded ended = Ended(local_rank, Signaled{SIGTERM});
+  ended.stopped = true;
+  return ended;
+}
+
 Finish FinishOf(bool success, int exit_code) {
   Verdict verdict;
   verdict.success = success;
@@ -176,7 +183,7 @@ TEST_F(SupervisorTest, WithoutRestartsLeftAFailureIsTheEnd) {
 TEST_F(SupervisorTest, WhatTheAgentKilledIsNoCause) {
   Feed(StartOf(1));
   Feed(Ended(1, Exited{7}));
-  Feed(Ended(0, Signaled{SIGTERM}));
+  Feed(Stopped(0));
   EXPECT_EQ(Reports<WorkerFailed>().size(), 1u);
 }
 
@@ -207,8 +214,8 @@ TEST_F(SupervisorTest, AFailureElsewhereStopsTheWorkersAndTheNextRoundStarts) {
   Feed(StartOf(1));
   Feed(Stop{RoundId{1}, CauseElsewhere()});
   EXPECT_TRUE(Last<TerminateWorkers>());
-  Feed(Ended(0, Signaled{SIGTERM}));
-  Feed(Ended(1, Signaled{SIGTERM}));
+  Feed(Stopped(0));
+  Feed(Stopped(1));
   EXPECT_THAT(Reports<WorkerFailed>(), IsEmpty());
   Feed(AllGone{});
   ASSERT_EQ(Of<ReportStopped>(last_).size(), 1u);
@@ -269,7 +276,7 @@ TEST_F(SupervisorTest, ASignalLeavesTheRunAndStopsTheWorkers) {
   EXPECT_EQ(Reports<Leave>()[0].reason.kind, FailureKind::kNodeInterrupted);
   EXPECT_EQ(Reports<Leave>()[0].reason.signal, SIGINT);
   EXPECT_TRUE(Last<TerminateWorkers>());
-  Feed(Ended(0, Signaled{SIGTERM}));
+  Feed(Stopped(0));
   EXPECT_THAT(Reports<WorkerFailed>(), IsEmpty());
   Feed(AllGone{});
   Feed(SessionEnded{absl::OkStatus()});
@@ -485,6 +492,83 @@ TEST_F(SupervisorWalk, EveryPhaseMeetsEveryEvent) {
       }
     }
   }
+}
+
+// ---- Who is a cause
+
+WorkerEnded LostItsPeer(int local_rank) {
+  WorkerEnded ended = Ended(local_rank, Exited{1});
+  ended.last_lines = {"RuntimeError: Connection closed by peer"};
+  return ended;
+}
+
+TEST_F(SupervisorTest, AWorkerThatDiedBeforeItsSignalIsReportedIfItMayBeTheCause) {
+  Feed(StartOf(1));
+  Feed(LostItsPeer(0));
+  Feed(Ended(1, Signaled{SIGSEGV}));
+  ASSERT_EQ(Reports<WorkerFailed>().size(), 2u);
+  EXPECT_EQ(Reports<WorkerFailed>()[1].failure.rank, 3);
+  EXPECT_EQ(state_.failure->signal, SIGSEGV);
+}
+
+TEST_F(SupervisorTest, WhatCannotBeTheCauseIsNotReported) {
+  Feed(StartOf(1));
+  Feed(Ended(0, Signaled{SIGSEGV}));
+  Feed(LostItsPeer(1));
+  EXPECT_EQ(Reports<WorkerFailed>().size(), 1u);
+}
+
+TEST_F(SupervisorTest, WhatThisAgentStoppedIsNotReported) {
+  Feed(StartOf(1));
+  Feed(LostItsPeer(0));
+  Feed(Stopped(1));
+  EXPECT_EQ(Reports<WorkerFailed>().size(), 1u);
+}
+
+// Stop of another node's failure and an own worker's death in one turn of the loop.
+TEST_F(SupervisorTest, AWorkerThatDiedBeforeStopCameIsReported) {
+  Feed(StartOf(1));
+  Feed(Stop{RoundId{1}, CauseElsewhere()});
+  Feed(Ended(0, Signaled{SIGSEGV}));
+  EXPECT_EQ(Reports<WorkerFailed>().size(), 1u);
+}
+
+TEST_F(SupervisorTest, HowAllEndedIsSaidWithNodeStopped) {
+  Feed(StartOf(1));
+  Feed(Ended(1, Exited{7}));
+  Feed(Stop{RoundId{1}, CauseElsewhere()});
+  Feed(Stopped(0));
+  Feed(AllGone{});
+  const auto stopped = Of<ReportStopped>(last_);
+  ASSERT_EQ(stopped.size(), 1u);
+  EXPECT_EQ(stopped[0].ends,
+            (std::vector<WorkerEnds>{{EndKind::kStopped, 0, 0, 1}, {EndKind::kExited, 7, 1, 1}}));
+}
+
+TEST_F(SupervisorTest, ACauseThatIsCorrectedAfterTheAnswerIsTheOneThatIsTold) {
+  Feed(StartOf(1));
+  Feed(Stop{RoundId{1}, CauseElsewhere()});
+  Feed(Stopped(0));
+  Feed(Stopped(1));
+  Feed(AllGone{});
+  Failure better = CauseElsewhere();
+  better.rank = 1;
+  EXPECT_THAT(Feed(Stop{RoundId{1}, better}), IsEmpty());
+  Feed(StartOf(2, 1));
+  const auto notes = Of<PrintNote>(last_);
+  ASSERT_EQ(notes.size(), 1u);
+  EXPECT_THAT(notes[0].text, HasSubstr("rank 1 (on host a) exited with code 9"));
+}
+
+TEST_F(SupervisorTest, WithoutTheServiceTheVerdictIsThisNodes) {
+  Feed(StartOf(1));
+  Feed(Ended(0, Exited{7}));
+  Feed(SessionEnded{absl::UnavailableError("gone")});
+  Feed(Stopped(1));
+  Feed(AllGone{});
+  ASSERT_TRUE(TheEnd().verdict);
+  EXPECT_EQ(TheEnd().verdict->exit_code, 7);
+  EXPECT_EQ(TheEnd().verdict->cause->rank, 2);
 }
 
 }  // namespace

@@ -57,6 +57,51 @@ TEST(VerdictTest, OneScreen) {
             "  exit code: 137\n");
 }
 
+TEST(VerdictTest, AnOutOfMemoryKillHasItsNumbers) {
+  Failure failure = KilledRankOne();
+  failure.oom = OomKill{std::int64_t{15} << 29, std::int64_t{8} << 30, true};
+  const std::string text = VerdictText(FailedRun(failure, 137, RoundId{1}));
+  EXPECT_THAT(text,
+              HasSubstr("was killed by the kernel's out-of-memory killer (SIGKILL) at 7.5 GiB "
+                        "of its cgroup's limit of 8.0 GiB after 12.3 s"));
+  EXPECT_THAT(text, HasSubstr("give the job more memory"));
+  EXPECT_THAT(text, Not(HasSubstr("dmesg")));
+}
+
+TEST(VerdictTest, TheOthersAndTheCore) {
+  Failure failure = KilledRankOne();
+  failure.signal = SIGSEGV;
+  failure.core_file = "/work/core.4711";
+  Verdict verdict = FailedRun(failure, 139, RoundId{1});
+  verdict.victims = {{EndKind::kExited, 1, 1, {{3, 3}}, {}},
+                     {EndKind::kStopped, 0, 13, {{0, 0}, {4, 15}}, {}}};
+  EXPECT_THAT(VerdictText(verdict), HasSubstr("  core on b: /work/core.4711\n"
+                                              "  the others:\n"
+                                              "    rank 3 exited with code 1\n"
+                                              "    ranks 0, 4-15 were stopped by ddprun\n"
+                                              "  exit code: 139\n"));
+}
+
+TEST(VerdictTest, ATracebackIsShownOnceAndStaysOnTheScreen) {
+  Failure failure = KilledRankOne();
+  failure.kind = FailureKind::kWorkerExited;
+  failure.exit_code = 1;
+  failure.message = "ValueError: no";
+  failure.traceback = "Traceback (most recent call last):\n  x\nValueError: no\n";
+  failure.last_lines = {"[rank1]: Traceback (most recent call last):", "[rank1]:   x",
+                        "[rank1]: ValueError: no"};
+  EXPECT_THAT(VerdictText(FailedRun(failure, 1)),
+              HasSubstr("  what it said:\n    ValueError: no\n  last lines of rank 1:\n"));
+  failure.last_lines = {"step 1"};
+  EXPECT_THAT(VerdictText(FailedRun(failure, 1)),
+              HasSubstr("  what it said:\n    Traceback (most recent call last):\n      x\n"));
+  failure.traceback = "Traceback (most recent call last):\n";
+  for (int i = 0; i < 200; ++i) failure.traceback += "  frame " + std::to_string(i) + "\n";
+  const std::string text = VerdictText(FailedRun(failure, 1));
+  EXPECT_THAT(text, HasSubstr("    ... 177 lines, see --verdict-file\n      frame 180\n"));
+  EXPECT_THAT(text, HasSubstr("      frame 199\n"));
+}
+
 TEST(VerdictTest, WhatTheWorkerSaidKeepsItsLines) {
   Failure failure = KilledRankOne();
   failure.kind = FailureKind::kWorkerExited;

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -31,7 +32,7 @@ TEST_F(FailureRecordTest, WhatIsWrittenIsReadAndNothingElseIsLeft) {
   ASSERT_TRUE(WriteFailureRecord(Path(), message, 1234).ok());
   const auto read = ReadFailureRecord(Path());
   ASSERT_TRUE(read.ok()) << read.status();
-  EXPECT_EQ(*read, message);
+  EXPECT_EQ(read->message, message);
   std::size_t files = 0;
   for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(dir_)) ++files;
   EXPECT_EQ(files, 1u);
@@ -46,9 +47,15 @@ TEST_F(FailureRecordTest, TheFormatIsTorchelastics) {
 
 TEST_F(FailureRecordTest, PythonsRecordIsUnderstood) {
   Put(R"({"message": {"message": "ValueError: no", "extraInfo": {"py_callstack": "Traceback", "timestamp": "1"}}})");
-  EXPECT_EQ(*ReadFailureRecord(Path()), "ValueError: no");
+  EXPECT_EQ(ReadFailureRecord(Path())->message, "ValueError: no");
+  EXPECT_EQ(ReadFailureRecord(Path())->traceback, "Traceback");
   Put(R"({"message": "plain"})");
-  EXPECT_EQ(*ReadFailureRecord(Path()), "plain");
+  EXPECT_EQ(ReadFailureRecord(Path())->message, "plain");
+  // The agent's own copy (error_handler.py, override_error_code_in_rootcause_data), and an older
+  // one.
+  Put(R"({"message": {"message": "m", "errorCode": 7, "extraInfo": "text"}, "timestamp": 1})");
+  EXPECT_EQ(ReadFailureRecord(Path())->message, "m");
+  EXPECT_EQ(ReadFailureRecord(Path())->traceback, "");
 }
 
 TEST_F(FailureRecordTest, WhatIsNotARecordIsSaidToBeNone) {
@@ -67,18 +74,35 @@ TEST_F(FailureRecordTest, ALongMessageIsCutBetweenCharacters) {
   std::string message(kFailureMessageBytesMax - 1, 'x');
   message += "\xC3\xA9tail";
   ASSERT_TRUE(WriteFailureRecord(Path(), message, 1).ok());
-  EXPECT_EQ(*ReadFailureRecord(Path()), std::string(kFailureMessageBytesMax - 1, 'x'));
+  EXPECT_EQ(ReadFailureRecord(Path())->message, std::string(kFailureMessageBytesMax - 1, 'x'));
 }
 
 TEST_F(FailureRecordTest, BytesThatAreNoTextDoNotStopTheRecord) {
   ASSERT_TRUE(WriteFailureRecord(Path(), "bad \xff byte", 1).ok());
-  EXPECT_EQ(*ReadFailureRecord(Path()), "bad \xEF\xBF\xBD byte");
+  EXPECT_EQ(ReadFailureRecord(Path())->message, "bad \xEF\xBF\xBD byte");
 }
 
 TEST_F(FailureRecordTest, AFolderThatIsNotThereIsAnErrorWithItsName) {
   const absl::Status status = WriteFailureRecord(Path("no/such/file"), "text", 1);
   EXPECT_FALSE(status.ok());
   EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("no/such/file"));
+}
+
+TEST_F(FailureRecordTest, WhatIsNoFileIsNotWaitedFor) {
+  ASSERT_EQ(mkfifo(Path().c_str(), 0600), 0);
+  EXPECT_EQ(ReadFailureRecord(Path()).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ReadFailureRecord(dir_.string()).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(FailureRecordTest, OfALongTracebackTheEndIsKept) {
+  std::string frames;
+  for (int i = 0; i < 2000; ++i) frames += "frame " + std::to_string(i) + "\\n";
+  Put(R"({"message": {"message": "m", "extraInfo": {"py_callstack": ")" + frames + R"("}}})");
+  const auto record = ReadFailureRecord(Path());
+  ASSERT_TRUE(record.ok()) << record.status();
+  EXPECT_LE(record->traceback.size(), kFailureMessageBytesMax);
+  EXPECT_EQ(record->traceback.substr(0, 6), "frame ");
+  EXPECT_NE(record->traceback.find("frame 1999"), std::string::npos);
 }
 
 }  // namespace

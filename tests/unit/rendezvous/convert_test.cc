@@ -24,6 +24,9 @@ Failure FullFailure(FailureKind kind) {
   failure.message = "m\xC3\xA4h";
   failure.last_lines = {"one", "two"};
   failure.age = std::chrono::milliseconds(12'345);
+  failure.oom = OomKill{1LL << 40, 1LL << 41, true};
+  failure.core_file = "/tmp/core.7";
+  failure.traceback = "Traceback (most recent call last):\nm\xC3\xA4h";
   return failure;
 }
 
@@ -61,7 +64,13 @@ TEST(ConvertTest, Reports) {
     ExpectRoundTrip<Report, v1::Report>(WorkerFailed{RoundId{7}, FullFailure(kind)});
   }
   ExpectRoundTrip<Report, v1::Report>(NodeSucceeded{RoundId{7}});
-  ExpectRoundTrip<Report, v1::Report>(NodeStopped{RoundId{7}, 4000});
+  ExpectRoundTrip<Report, v1::Report>(NodeStopped{RoundId{7}, 4000, {}});
+  NodeStopped stopped{RoundId{7}, 4000, {}};
+  for (const EndKind kind : {EndKind::kExited, EndKind::kSignaled, EndKind::kNotStarted,
+                             EndKind::kLost, EndKind::kStopped, EndKind::kSucceeded}) {
+    stopped.ends.push_back({kind, 3, 4, 5});
+  }
+  ExpectRoundTrip<Report, v1::Report>(stopped);
   ExpectRoundTrip<Report, v1::Report>(Leave{FullFailure(FailureKind::kNodeInterrupted), true});
 }
 
@@ -80,7 +89,9 @@ TEST(ConvertTest, Directives) {
                   .restart_count = 1,
                   .restarts_max = 2,
                   .world_size = 8,
-                  .node_count = 4};
+                  .node_count = 4,
+                  .victims = {{EndKind::kExited, 1, 3, {{0, 1}, {4, 4}}, {}},
+                              {EndKind::kLost, 0, 2, {{2, 3}}, {"host"}}}};
   ExpectRoundTrip<Directive, v1::Directive>(Finish{verdict});
   verdict = Verdict{.success = true};
   ExpectRoundTrip<Directive, v1::Directive>(Finish{verdict});

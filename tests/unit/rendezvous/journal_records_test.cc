@@ -38,12 +38,13 @@ template <typename Struct>
 requires std::is_same_v<std::remove_const_t<Struct>, RunState>
 auto Fields(Struct& state) {
   auto& [run_id, durable, phase, round, restart_count, rules, members, links, places, asked, joins,
-         waiting, running, stopping, cause, last_cause, broke, may_restart, deadline, last_call_due,
-         lease_due, start, verdict, words, words_version, words_due, words_sent] = state;
+         waiting, running, stopping, cause, last_cause, broke, victims, may_restart, deadline,
+         last_call_due, lease_due, start, verdict, words, words_version, words_due, words_sent] =
+      state;
   return std::tie(run_id, durable, phase, round, restart_count, rules, members, links, places,
-                  asked, joins, waiting, running, stopping, cause, last_cause, broke, may_restart,
-                  deadline, last_call_due, lease_due, start, verdict, words, words_version,
-                  words_due, words_sent);
+                  asked, joins, waiting, running, stopping, cause, last_cause, broke, victims,
+                  may_restart, deadline, last_call_due, lease_due, start, verdict, words,
+                  words_version, words_due, words_sent);
 }
 
 template <typename T>
@@ -86,7 +87,7 @@ class Anything {
       to = static_cast<T>(random_() % 4);
     } else if constexpr (std::is_same_v<T, MemberPhase>) {
       to = static_cast<T>(random_() % 5);
-    } else if constexpr (std::is_same_v<T, FailureKind>) {
+    } else if constexpr (std::is_same_v<T, FailureKind> || std::is_same_v<T, EndKind>) {
       to = static_cast<T>(random_() % 6);
     } else if constexpr (std::is_integral_v<T> || std::is_enum_v<T>) {
       to = static_cast<T>(random_());
@@ -104,16 +105,30 @@ class Anything {
     to = std::chrono::milliseconds(random_() % 1'000'000'000);
   }
   void Fill(Failure& to) {
-    auto& [kind, rank, local_rank, node_rank, host, pid, exit_code, signal, message, lines, age] =
-        to;
+    auto& [kind, rank, local_rank, node_rank, host, pid, exit_code, signal, message, lines, age,
+           oom, core_file, traceback] = to;
     lines.resize(2);
     All(kind, rank, local_rank, node_rank, host, pid, exit_code, signal, message, lines[0],
-        lines[1], age);
+        lines[1], age, oom, core_file, traceback);
+  }
+  void Fill(OomKill& to) {
+    auto& [used_bytes, limit_bytes, of_cgroup] = to;
+    All(used_bytes, limit_bytes, of_cgroup);
+  }
+  void Fill(std::vector<Victims>& to) {
+    to.resize(2);
+    for (auto& [kind, code, count, ranges, hosts] : to) {
+      ranges.resize(2);
+      hosts.resize(1);
+      All(kind, code, count, ranges[0].first, ranges[0].last, ranges[1].first, ranges[1].last,
+          hosts[0]);
+    }
   }
   void Fill(Verdict& to) {
-    auto& [success, cause, exit_code, round, restart_count, restarts_max, world_size, node_count] =
-        to;
-    All(success, cause, exit_code, round, restart_count, restarts_max, world_size, node_count);
+    auto& [success, cause, exit_code, round, restart_count, restarts_max, world_size, node_count,
+           victims] = to;
+    All(success, cause, exit_code, round, restart_count, restarts_max, world_size, node_count,
+        victims);
   }
   void Fill(Join& to) {
     auto& [protocol_version, software_version, run_id, node_id, host, node_rank, local_world_size,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/signal_name.h"
+#include "rendezvous/signal_name.h"
 
 #include <csignal>
 #include <cstring>

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/verdict_json.h"
+
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/strip.h"
+#include "rendezvous/signal_name.h"
+#include "rendezvous/victims.h"
+
+namespace ddprun {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json KnownOrNull(std::int64_t number) { return number < 0 ? Json(nullptr) : Json(number); }
+
+Json TextOrNull(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
+
+const char* NameOf(FailureKind kind) {
+  switch (kind) {
+    case FailureKind::kWorkerExited:
+      return "worker_exited";
+    case FailureKind::kWorkerSignaled:
+      return "worker_signaled";
+    case FailureKind::kSpawnFailed:
+      return "spawn_failed";
+    case FailureKind::kNodeLost:
+      return "node_lost";
+    case FailureKind::kNodeInterrupted:
+      return "node_interrupted";
+    case FailureKind::kJoinTimeout:
+      return "join_timeout";
+  }
+  return "";
+}
+
+const char* NameOf(EndKind kind) {
+  switch (kind) {
+    case EndKind::kExited:
+      return "exited";
+    case EndKind::kSignaled:
+      return "signaled";
+    case EndKind::kNotStarted:
+      return "not_started";
+    case EndKind::kLost:
+      return "lost";
+    case EndKind::kStopped:
+      return "stopped";
+    case EndKind::kSucceeded:
+      return "succeeded";
+  }
+  return "";
+}
+
+Json ToJson(const OomKill& oom) {
+  return {{"used_bytes", oom.used_bytes > 0 ? Json(oom.used_bytes) : Json(nullptr)},
+          {"limit_bytes", oom.limit_bytes > 0 ? Json(oom.limit_bytes) : Json(nullptr)},
+          {"limit_of", oom.of_cgroup ? "cgroup" : "machine"}};
+}
+
+Json ToJson(const Failure& failure) {
+  return {{"kind", NameOf(failure.kind)},
+          {"sentence", ToSentence(failure)},
+          {"rank", KnownOrNull(failure.rank)},
+          {"local_rank", KnownOrNull(failure.local_rank)},
+          {"node_rank", KnownOrNull(failure.node_rank)},
+          {"host", TextOrNull(failure.host)},
+          {"pid", failure.pid > 0 ? Json(failure.pid) : Json(nullptr)},
+          {"age_seconds", static_cast<double>(failure.age.count()) / 1000.0},
+          {"exit_code", ToExitCode(failure)},
+          {"signal", failure.signal > 0 ? Json(SignalName(failure.signal)) : Json(nullptr)},
+          {"oom", failure.oom.has_value() ? ToJson(*failure.oom) : Json(nullptr)},
+          {"core", TextOrNull(failure.core_file)},
+          {"message", TextOrNull(failure.message)},
+          {"traceback", TextOrNull(failure.traceback)},
+          {"last_lines", failure.last_lines}};
+}
+
+Json ToJson(const Victims& victims) {
+  Json ranges = Json::array();
+  for (const RankRange& range : victims.ranges) ranges.push_back({range.first, range.last});
+  const bool by_code = victims.kind == EndKind::kExited || victims.kind == EndKind::kNotStarted;
+  return {{"how", NameOf(victims.kind)},
+          {"exit_code", by_code && victims.code >= 0 ? Json(victims.code) : Json(nullptr)},
+          {"signal",
+           victims.kind == EndKind::kSignaled ? Json(SignalName(victims.code)) : Json(nullptr)},
+          {"count", victims.count},
+          {"ranks", std::move(ranges)},
+          {"hosts", victims.hosts},
+          {"sentence", RanksOf(victims) + " " + WayOf(victims)}};
+}
+
+}  // namespace
+
+std::string VerdictJson(const RunEnd& end) {
+  Json json = {{"success", end.exit_code == 0},
+               {"exit_code", end.exit_code},
+               {"run_id", TextOrNull(end.run_id)},
+               {"reported_by", end.host}};
+  Json cause = nullptr;
+  Json victims = Json::array();
+  if (end.verdict.has_value()) {
+    const Verdict& verdict = *end.verdict;
+    json["round"] = verdict.round == kNoRound ? Json(nullptr) : Json(ToNumber(verdict.round));
+    json["restarts_used"] = verdict.restart_count;
+    json["restarts_max"] = verdict.restarts_max;
+    json["world_size"] = verdict.world_size;
+    json["node_count"] = verdict.node_count;
+    if (verdict.cause.has_value()) cause = ToJson(*verdict.cause);
+    for (const Victims& way : verdict.victims) victims.push_back(ToJson(way));
+  }
+  json["cause"] = std::move(cause);
+  json["others"] = std::move(victims);
+  json["text"] = std::string(absl::StripSuffix(end.text, "\n"));
+  // What workers and hosts say may hold any bytes.
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace ddprun

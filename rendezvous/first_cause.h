@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which failure of a round is its first cause. The order in which the service hears of failures is
+// nearly that in which they happened, but not always: when a worker dies, its peers' collectives
+// break within microseconds, and where the dead one's agent is slow to look, or its machine busy, a
+// peer's report arrives first. So, while a round is being stopped, a failure that is an origin by
+// its nature takes the place of one that is a symptom by its nature; among equals the first
+// received stays. Pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "rendezvous/session_types.h"
+
+namespace ddprun {
+
+enum class Nature {
+  kOrigin,   // nothing that another worker did explains it
+  kSymptom,  // its own words say that a peer was gone
+};
+
+Nature NatureOf(const Failure& failure);
+
+// A worker's output ends with a Python traceback: it has failed, though it may take a while to end.
+bool EndsInTraceback(const std::vector<std::string>& last_lines);
+
+// `later` was received after `cause`, of the same round.
+bool TakesThePlaceOf(const Failure& later, const Failure& cause);
+
+}  // namespace ddprun

@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the workers say: torchrun's flags beside torchrun, a terminal that nobody reads, a disk that is full."""
+
+import os
+import pty
+import re
+import select
+import shutil
+import subprocess
+import time
+
+import pytest
+from conftest import DDPRUN, clean_environment, run, torchrun_standalone
+
+WORKER = "echo out $LOCAL_RANK; echo apple, $LOCAL_RANK; echo err $LOCAL_RANK >&2"
+PREFIX = "[${role_name}${local_rank}/${rank}]:"
+DEADLINE = 60
+
+
+def wait_for(condition, what):
+    end = time.monotonic() + DEADLINE
+    while not condition():
+        assert time.monotonic() < end, f"{what} did not happen within {DEADLINE} s"
+        time.sleep(0.01)
+
+
+def log_files(folder):
+    """Content by (local rank, file name), and of the filtered files by (None, file name); empty ones left out."""
+    found = {}
+    for path in folder.rglob("*.log"):
+        rank = re.fullmatch(r"(?:rank_)?(\d+)", path.parent.name)
+        if path.stat().st_size > 0:
+            found[int(rank[1]) if rank else None, path.name] = path.read_text()
+    return found
+
+
+def plain(lines):
+    """Sorted lines without prefixes: torchrun puts none before what is not tee'd."""
+    return sorted(re.sub(r"^\[[^]]*\]:?", "", line) for line in lines.splitlines() if "*****" not in line and line)
+
+
+def both(tmp_path, *flags, **variables):
+    """(console, files) of two workers under torchrun and under ddprun."""
+    seen = {}
+    for name, command in (("torchrun", torchrun_standalone()), ("ddprun", [DDPRUN])):
+        folder = tmp_path / name
+        done = run(
+            [*command, "--nproc-per-node=2", f"--log-dir={folder}", *flags, "--no-python", "sh", "-c", WORKER],
+            env=clean_environment(OMP_NUM_THREADS="1", TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE=PREFIX, **variables),
+        )
+        assert done.returncode == 0, done.stderr
+        seen[name] = (done, log_files(folder))
+    return seen["torchrun"], seen["ddprun"]
+
+
+def test_tee_and_filters_as_under_torchrun(tmp_path):
+    (theirs, their_files), (ours, our_files) = both(
+        tmp_path, "--tee=3", "--duplicate-stdout-filters=apple,,,none", "--duplicate-stderr-filters=err 1"
+    )
+    assert sorted(ours.stdout.splitlines()) == sorted(theirs.stdout.splitlines())
+    assert "[default1/1]:out 1" in ours.stdout
+    assert sorted(ours.stderr.splitlines()) == sorted(theirs.stderr.splitlines())
+    assert our_files.keys() == their_files.keys()
+    for key, text in their_files.items():
+        assert sorted(our_files[key].splitlines()) == sorted(text.splitlines()), key
+    assert (None, "filtered_stdout.log") in our_files
+
+
+def test_mappings_and_redirects_as_under_torchrun(tmp_path):
+    (theirs, their_files), (ours, our_files) = both(tmp_path, "-r", "0:3,1:1", PET_TEE="1:2")
+    assert plain(ours.stdout) == plain(theirs.stdout) == []
+    assert plain(ours.stderr) == plain(theirs.stderr) == ["err 1"]
+    assert our_files == their_files
+
+
+def test_the_console_shows_the_same_ranks(tmp_path):
+    (theirs, _), (ours, our_files) = both(tmp_path, "--local-ranks-filter=1", "--tee=0:3")
+    assert plain(ours.stdout) == plain(theirs.stdout) == ["apple, 1", "out 1"]
+    assert plain(ours.stderr) == plain(theirs.stderr) == ["err 1"]
+    # torchrun has files of tee'd streams alone; a folder that was named has all here.
+    assert our_files[0, "stderr.log"] == "err 0\n"
+    assert our_files[1, "stderr.log"] == "err 1\n"
+
+
+def test_local_ranks_of_ten_and_more(tmp_path):
+    done = run([DDPRUN, "--nproc-per-node=12", f"--log-dir={tmp_path}", "-r", "3", "-t", "11:1", "sh", "-c", WORKER])
+    assert done.returncode == 0
+    assert done.stdout == "[11] out 11\n[11] apple, 11\n"
+
+
+class Terminal:
+    """ddprun on a terminal of its own."""
+
+    def __init__(self, command):
+        self.master, terminal = pty.openpty()
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=terminal, stderr=terminal, env=clean_environment()
+        )
+        os.close(terminal)
+
+    def read(self):
+        """All that comes until the end."""
+        text = b""
+        end = time.monotonic() + DEADLINE
+        while time.monotonic() < end:
+            if select.select([self.master], [], [], 1)[0]:
+                try:
+                    text += os.read(self.master, 1 << 16)
+                except OSError:  # the other side is closed
+                    break
+        os.close(self.master)
+        self.process.wait(DEADLINE)
+        return text.decode()
+
+
+def test_equal_lines_are_folded_on_a_terminal():
+    # Each says it again and again, so that some of them fall together however busy the machine is.
+    worker = "for i in $(seq 300); do echo step $i; done"
+    text = Terminal([DDPRUN, "--nproc-per-node=4", "sh", "-c", worker]).read()
+    assert re.search(r"^ranks \d[\d,-]+: step \d+\r$", text, re.M), text[:500]
+    said = {rank: [] for rank in range(4)}
+    for ranks, step in re.findall(r"^(?:\[|ranks )([\d,-]+)(?:\]|:) step (\d+)\r$", text, re.M):
+        for part in ranks.split(","):
+            first, _, last = part.partition("-")
+            for rank in range(int(first), int(last or first) + 1):
+                said[rank].append(int(step))
+    for rank in range(4):
+        assert said[rank] == list(range(1, 301)), rank
+
+
+def test_one_worker_on_a_terminal_and_several_elsewhere_are_shown_as_they_are():
+    assert Terminal([DDPRUN, "echo", "alone"]).read() == "[0] alone\r\n"
+    done = run([DDPRUN, "--nproc-per-node=2", "echo", "same"])
+    assert sorted(done.stdout.splitlines()) == ["[0] same", "[1] same"]
+
+
+def test_a_terminal_that_nobody_reads_holds_no_worker_up(tmp_path):
+    done = tmp_path / "done"
+    terminal = Terminal([DDPRUN, "sh", "-c", f"seq 500000; touch {done}; echo the end"])
+    wait_for(done.exists, "the worker's end")
+    text = terminal.read()
+    assert text.count("\n") == 500001
+    assert text.endswith("[0] the end\r\n")
+
+
+def test_a_console_that_is_a_full_disk_ends_nothing():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [DDPRUN, "sh", "-c", "seq 100000; exit 3"], stdout=full, stderr=subprocess.PIPE, env=clean_environment(),
+            timeout=DEADLINE,
+        )
+    assert done.returncode == 3
+    assert b"exit code: 3" in done.stderr
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 1 MiB."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a small disk")
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", folder])
+    if mounted.returncode != 0:
+        pytest.skip(f"no disk can be mounted here: {mounted.stderr}")
+    yield folder
+    assert run(["umount", folder]).returncode == 0
+
+
+def test_a_full_disk_is_said_once_and_used_again_when_there_is_room(small_disk, tmp_path):
+    filler = small_disk / "filler"
+    with filler.open("wb") as file:
+        file.write(b"x" * 900_000)
+    go = tmp_path / "go"
+    worker = f"seq 100000; while [ ! -e {go} ]; do sleep 0.01; done; echo more"
+    command = [DDPRUN, f"--log-dir={small_disk}", "--rdzv-id=r", "--nproc-per-node=2", "sh", "-c", worker]
+    with (tmp_path / "out").open("w") as out, (tmp_path / "err").open("w") as err:
+        process = subprocess.Popen(command, stdout=out, stderr=err, env=clean_environment())
+    try:
+        said = "No space left on device; the run goes on"
+        wait_for(lambda: said in (tmp_path / "err").read_text(), "the sentence about the disk")
+        filler.unlink()
+        run(["mount", "-o", "remount,size=8m", small_disk])
+        wait_for(lambda: "are written again" in (tmp_path / "err").read_text(), "the word that it is over")
+        go.touch()
+        assert process.wait(DEADLINE) == 0
+    finally:
+        process.kill()
+        process.wait()
+    errors = (tmp_path / "err").read_text()
+    assert errors.count("No space left") == 1, errors
+    expected = "".join(f"{i}\n" for i in range(1, 100001)) + "more\n"
+    for rank in (0, 1):
+        assert (small_disk / "r" / "round_1" / f"rank_{rank}" / "stdout.log").read_text() == expected
+    assert (tmp_path / "out").read_text().count("\n") == 200002
+
+
+def test_a_disk_that_stays_full_ends_nothing(small_disk):
+    with (small_disk / "filler").open("wb") as file:
+        file.write(b"x" * 900_000)
+    done = run([DDPRUN, f"--log-dir={small_disk}", "sh", "-c", "seq 100000; exit 7"])
+    assert done.returncode == 7
+    assert done.stdout.count("\n") == 100000
+    assert done.stderr.count("No space left") == 1
+    assert "bytes of the workers' output are not in the log files" in done.stderr
+
+
+@pytest.mark.skipif(shutil.which("gzip") is None, reason="needs gzip")
+def test_a_slow_reader_loses_nothing(tmp_path):
+    """`| gzip` and its like are slower than the workers; what they have not taken waits for them."""
+    archive = tmp_path / "log.gz"
+    with archive.open("wb") as file:
+        zipper = subprocess.Popen(["gzip", "-9"], stdin=subprocess.PIPE, stdout=file)
+    process = subprocess.Popen(
+        [DDPRUN, "--nproc-per-node=4", "seq", "1000000"], stdout=zipper.stdin, env=clean_environment()
+    )
+    zipper.stdin.close()
+    assert process.wait(DEADLINE * 2) == 0
+    assert zipper.wait(DEADLINE * 2) == 0
+    lines = subprocess.run(["gzip", "-dc", archive], stdout=subprocess.PIPE, check=True).stdout.count(b"\n")
+    assert lines == 4_000_000

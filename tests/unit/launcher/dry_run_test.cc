@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/dry_run.h"
+
+#include <gmock/gmock.h>
+
+#include "tests/unit/launcher/options_fixture.h"
+
+namespace ddprun {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::string Text(const std::string& flags, int local_world_size) {
+  std::vector<Place> places(static_cast<std::size_t>(local_world_size));
+  for (Place& place : places) place.threads = 2;
+  return DryRunText({.options = ParsedLine(flags),
+                     .program = {"/bin/prog", {"prog", "a b", "--x=${local_rank}"}},
+                     .places = places,
+                     .host = "here",
+                     .secret = "the file t",
+                     .inherited = {"HOME=/root", "RANK=7"}});
+}
+
+TEST(DryRunTest, OneNode) {
+  EXPECT_THAT(Text("--master-port 1234 --rdzv-id job --role r", 4),
+              AllOf(HasSubstr("/bin/prog 'a b' '--x=${local_rank}'\n"),
+                    HasSubstr("4 here: ranks 0 to 3 of 4\n"), HasSubstr("1, this one alone"),
+                    HasSubstr("no network"), HasSubstr("    RANK=0 to 3\n"),
+                    HasSubstr("    WORLD_SIZE=4\n"), HasSubstr("    OMP_NUM_THREADS=2\n"),
+                    HasSubstr("    MASTER_PORT=1234\n"), HasSubstr("    ROLE_NAME=r\n"),
+                    HasSubstr("    TORCHELASTIC_RUN_ID=job\n"), Not(HasSubstr("HOME=")),
+                    Not(HasSubstr("RANK=7"))));
+}
+
+TEST(DryRunTest, ANodeWhoseRanksAreKnown) {
+  EXPECT_THAT(Text("--nnodes 3 --node-rank 1 --master-addr a", 2),
+              AllOf(HasSubstr("2 here: ranks 2 to 3 of 6, if every node has as many\n"),
+                    HasSubstr("3; this one is node 1"), HasSubstr("a:29500, hosted by node 0"),
+                    HasSubstr("    GROUP_RANK=1\n"), HasSubstr("    MASTER_PORT=<a port that"),
+                    HasSubstr("the file t")));
+}
+
+TEST(DryRunTest, WhatIsNotKnownIsSaid) {
+  const std::string text = Text("--nnodes 2:4 --rdzv-endpoint h:1", 2);
+  EXPECT_THAT(text,
+              AllOf(HasSubstr("2 to 4; which one this is"), HasSubstr("h:1, hosted elsewhere"),
+                    HasSubstr("    RANK=<known when the nodes have met>\n"),
+                    HasSubstr("    LOCAL_RANK=0 to 1\n")));
+}
+
+TEST(DryRunTest, TheSecretsSource) {
+  const auto source = [](const std::string& flags, bool has_variable = false) {
+    return SecretInWords(ParsedLine(flags), has_variable, From({{"HOME", "/nowhere"}}));
+  };
+  const std::string two = "--nnodes 2 --rdzv-endpoint h ";
+  EXPECT_EQ(source(""), "none is needed");
+  EXPECT_EQ(source(two + "--insecure"), "none: plain text (--insecure)");
+  EXPECT_EQ(source(two + "--token-file t"), "the file t");
+  EXPECT_EQ(source(two, true), "DDPRUN_TOKEN of the environment");
+  EXPECT_EQ(source(two), "the file /nowhere/.config/ddprun/token, which would be made");
+}
+
+TEST(DryRunTest, WordsAsAShellTakesThemBack) {
+  EXPECT_EQ(ShellQuoted("--lr=0.1"), "--lr=0.1");
+  EXPECT_EQ(ShellQuoted(""), "''");
+  EXPECT_EQ(ShellQuoted("it's $5"), "'it'\\''s $5'");
+}
+
+}  // namespace
+}  // namespace ddprun

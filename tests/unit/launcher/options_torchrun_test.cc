@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// torchrun's flags that mean something else here, or nothing.
+#include "launcher/options_torchrun.h"
+
+#include <gmock/gmock.h>
+
+#include "rendezvous/limits.h"
+#include "tests/unit/launcher/options_fixture.h"
+
+namespace ddprun {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+TEST(OptionsTorchrunTest, FlagsWithoutEffectAreTakenAndNoted) {
+  const Options options = ParsedLine(
+      "--monitor-interval 0.5 --start_method=fork --event-log-handler console --use-env");
+  EXPECT_THAT(options.notes, ElementsAre(HasSubstr("--monitor-interval"),
+                                         HasSubstr("--start-method"), HasSubstr("--use-env")));
+  EXPECT_EQ(options.torchrun.event_log_handler, "console");
+  EXPECT_EQ(ParsedLine("").torchrun.event_log_handler, "null");
+  EXPECT_THAT(ParsedLine("").notes, IsEmpty());
+  EXPECT_EQ(ParsedLine("", {{"PET_EVENT_LOG_HANDLER", "console"}}).torchrun.event_log_handler,
+            "console");
+}
+
+TEST(OptionsTorchrunTest, TheirValuesAreStillChecked) {
+  EXPECT_THAT(LineError("--monitor-interval 0"), HasSubstr("--monitor-interval '0' is not"));
+  EXPECT_THAT(LineError("--start-method thread"),
+              HasSubstr("'thread' is not spawn, fork, forkserver"));
+  EXPECT_THAT(LineError("--event-log-handler kafka"), HasSubstr("'kafka' is not null, console"));
+}
+
+TEST(OptionsTorchrunTest, WhatCannotBeIsSaidInASentence) {
+  EXPECT_THAT(LineError("--logs-specs mine"),
+              AllOf(HasSubstr("--logs-specs 'mine'"), HasSubstr("Python class")));
+  for (const char* backend : {"etcd", "etcd-v2"}) {
+    EXPECT_THAT(LineError(std::string("--rdzv-backend ") + backend),
+                AllOf(HasSubstr(backend), HasSubstr("--journal")));
+  }
+  EXPECT_THAT(LineError("--rdzv-backend mpi"), AllOf(HasSubstr("'mpi'"), HasSubstr("c10d")));
+  EXPECT_THAT(LineError("--nproc-per-node xpu"),
+              AllOf(HasSubstr("'xpu'"), HasSubstr("give their number")));
+}
+
+TEST(OptionsTorchrunTest, EverySpellingOfAFlag) {
+  for (const char* flag : {"--nproc-per-node", "--nproc_per_node", "--nproc-per_node", "--nproc"}) {
+    EXPECT_EQ(ParsedLine(std::string(flag) + " 3").proc_per_node_number, 3) << flag;
+    EXPECT_EQ(ParsedLine(std::string(flag) + "=3").proc_per_node_number, 3) << flag;
+  }
+  EXPECT_EQ(ParsedLine("--max_restart 2").restarts.max_restarts, 2);
+  // The beginning of several is none of them.
+  EXPECT_THAT(LineError("--rdzv x"), HasSubstr("unknown flag --rdzv"));
+  EXPECT_THAT(LineError("--nproc-per-nod-e 2"), HasSubstr("did you mean --nproc-per-node?"));
+  // Of the program's arguments none is changed, nor is a flag's value.
+  const auto parsed = ParseOptions({"--role", "--nproc", "prog", "--nproc_per_node"}, From({}));
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_THAT(std::get<Options>(*parsed).program, ElementsAre("prog", "--nproc_per_node"));
+}
+
+TEST(OptionsTorchrunTest, ARunThatNobodyNamedIsNotCalledNone) {
+  EXPECT_EQ(ParsedLine("--rdzv-id none").run_id, "");
+  EXPECT_EQ(ParsedLine("--rdzv-id nonesuch").run_id, "nonesuch");
+}
+
+TEST(OptionsTorchrunTest, StandaloneComesBeforeWhatSaysWhereToMeet) {
+  const Options options = ParsedLine(
+      "--standalone --nnodes 1:4 --rdzv-endpoint h:1 --rdzv-id job --rdzv-conf is_host=1");
+  EXPECT_EQ(options.nodes, 1);
+  EXPECT_EQ(options.endpoint, std::nullopt);
+  EXPECT_EQ(options.run_id, "");
+  EXPECT_EQ(options.is_host, std::nullopt);
+  EXPECT_THAT(LineError("--standalone --nnodes 2"), HasSubstr("--standalone is for one node"));
+}
+
+TEST(OptionsTorchrunTest, PortZeroIsAnyFreeOneForANodeAlone) {
+  EXPECT_EQ(ParsedLine("--rdzv-backend c10d --rdzv-endpoint localhost:0").endpoint, std::nullopt);
+  EXPECT_EQ(ParsedLine("--master-port 0").master_port, std::nullopt);
+  EXPECT_THAT(LineError("--nnodes 2 --rdzv-endpoint h:0"),
+              HasSubstr("--rdzv-endpoint with port 0"));
+  EXPECT_THAT(LineError("--nnodes 2 --node-rank 0 --master-addr h --master-port 0"),
+              HasSubstr("--master-port with port 0"));
+}
+
+TEST(OptionsTorchrunTest, BracketsOfAMasterAddressAreNotOfTheAddress) {
+  EXPECT_EQ(ParsedLine("--master-addr [::1]").master_addr, "::1");
+}
+
+TEST(OptionsTorchrunTest, RunPathComesBeforeNoPython) {
+  EXPECT_TRUE(ParsedLine("--run-path --no-python").run_path);
+  EXPECT_TRUE(ParsedLine("--run_path --module").run_path);
+}
+
+}  // namespace
+}  // namespace ddprun

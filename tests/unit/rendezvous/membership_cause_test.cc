@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which failure a broken round's verdict names, and whom it calls victims.
+#include <gtest/gtest.h>
+
+#include <csignal>
+
+#include "rendezvous/membership.h"
+#include "rendezvous/victims.h"
+#include "tests/unit/rendezvous/membership_fixture.h"
+
+namespace ddprun {
+namespace {
+
+constexpr RoundId kFirst{1};
+
+Failure Symptom(int rank) {
+  Failure failure = ExitedWith(1);
+  failure.rank = rank;
+  failure.last_lines = {"RuntimeError: Connection closed by peer"};
+  return failure;
+}
+
+Failure Origin(int rank, int signal) {
+  Failure failure = ExitedWith(0);
+  failure.kind = FailureKind::kWorkerSignaled;
+  failure.rank = rank;
+  failure.signal = signal;
+  return failure;
+}
+
+class CauseTest : public ::testing::Test {
+ protected:
+  void Seal(int restarts = 0) {
+    const JoinOptions options{
+        .nodes = 3, .restarts = restarts, .local_world_size = 2, .lease = std::chrono::hours(1)};
+    a = run.Joins("a", options);
+    b = run.Joins("b", options);
+    c = run.Joins("c", options);
+    ASSERT_EQ(run.state.phase, RunPhase::kSealed);
+  }
+  void Stops(LinkId link, std::vector<WorkerEnds> ends = {}) {
+    run.Reports(link, NodeStopped{kFirst, 1, std::move(ends)});
+  }
+  TestRun run;
+  LinkId a{}, b{}, c{};
+};
+
+TEST_F(CauseTest, AnOriginTakesThePlaceOfASymptomAndAllAreTold) {
+  Seal();
+  run.Reports(a, WorkerFailed{kFirst, Symptom(0)});
+  EXPECT_EQ(run.Sent<Stop>(b)->cause.rank, 0);
+  Stops(c);
+  run.Reports(b, WorkerFailed{kFirst, Origin(3, SIGSEGV)});
+  for (const LinkId link : {a, b, c}) EXPECT_EQ(run.Sent<Stop>(link)->cause.rank, 3);
+  Stops(a);
+  Stops(b);
+  for (const LinkId link : {a, b, c}) {
+    ASSERT_TRUE(run.Sent<Finish>(link));
+    EXPECT_EQ(run.Sent<Finish>(link)->verdict.cause->rank, 3);
+    EXPECT_EQ(run.Sent<Finish>(link)->verdict.exit_code, 128 + SIGSEGV);
+  }
+}
+
+TEST_F(CauseTest, AmongEqualsTheFirstStays) {
+  Seal();
+  run.Reports(a, WorkerFailed{kFirst, Symptom(0)});
+  run.Reports(b, WorkerFailed{kFirst, Symptom(2)});
+  EXPECT_TRUE(run.effects.empty());
+  run.Reports(b, WorkerFailed{kFirst, Origin(2, SIGSEGV)});
+  run.Reports(c, WorkerFailed{kFirst, Origin(4, SIGKILL)});
+  EXPECT_TRUE(run.effects.empty());
+  EXPECT_EQ(run.state.cause->rank, 2);
+}
+
+TEST_F(CauseTest, WhatFailsAfterItsNodeHasStoppedMeansNothing) {
+  Seal();
+  run.Reports(a, WorkerFailed{kFirst, Symptom(0)});
+  Stops(b);
+  run.Reports(b, WorkerFailed{kFirst, Origin(2, SIGSEGV)});
+  EXPECT_EQ(run.state.cause->rank, 0);
+}
+
+TEST_F(CauseTest, AKilledAgentExplainsItsPeersFailures) {
+  Seal();
+  run.Reports(a, WorkerFailed{kFirst, Symptom(0)});
+  run.Do(NodeLost{NodeId{"id-b"}, "its agent was killed by signal 9 (SIGKILL)"});
+  EXPECT_EQ(run.Sent<Stop>(a)->cause.host, "b");
+  Stops(a);
+  Stops(c);
+  EXPECT_EQ(run.Sent<Finish>(a)->verdict.cause->kind, FailureKind::kNodeLost);
+}
+
+TEST_F(CauseTest, AnAgentKilledAfterItsWorkersWereStoppedExplainsNothing) {
+  Seal();
+  run.Reports(a, WorkerFailed{kFirst, Symptom(0)});
+  Stops(b);
+  run.Do(NodeLost{NodeId{"id-b"}, "its agent was killed by signal 9 (SIGKILL)"});
+  EXPECT_EQ(run.state.cause->rank, 0);
+}
+
+TEST_F(CauseTest, TheVerdictHasTheVictims) {
+  Seal();
+  run.Reports(b, WorkerFailed{kFirst, Origin(3, SIGSEGV)});
+  Stops(a, {{EndKind::kExited, 1, 0, 1}, {EndKind::kStopped, 0, 1, 1}});
+  Stops(b, {{EndKind::kStopped, 0, 0, 1}, {EndKind::kSignaled, SIGSEGV, 1, 1}});
+  run.Do(NodeLost{NodeId{"id-c"}, "its agent was killed"});
+  const auto finish = run.Sent<Finish>(a);
+  ASSERT_TRUE(finish);
+  std::string text;
+  for (const Victims& way : finish->verdict.victims) text += RanksOf(way) + " " + WayOf(way) + "\n";
+  EXPECT_EQ(text,
+            "rank 0 exited with code 1\n"
+            "ranks 4-5 were lost with node c\n"
+            "ranks 1-2 were stopped by ddprun\n");
+}
+
+TEST_F(CauseTest, EndsOfWorkersThatTheNodeHasNotAreNobodys) {
+  Seal();
+  run.Reports(b, WorkerFailed{kFirst, Origin(3, SIGSEGV)});
+  Stops(a, {{EndKind::kExited, 1, -1, 1},
+            {EndKind::kExited, 1, 0, 3},
+            {EndKind::kExited, 1, 2, 1},
+            {EndKind::kExited, 1, 1, 0},
+            {EndKind::kExited, 1, 1, 2147483647}});
+  EXPECT_TRUE(run.state.victims.empty());
+}
+
+TEST_F(CauseTest, ANewRoundHasVictimsOfItsOwn) {
+  Seal(/*restarts=*/1);
+  run.Reports(b, WorkerFailed{kFirst, Origin(3, SIGSEGV)});
+  for (const LinkId link : {a, b, c}) Stops(link, {{EndKind::kStopped, 0, 0, 2}});
+  ASSERT_EQ(run.state.phase, RunPhase::kSealed);
+  EXPECT_TRUE(run.state.victims.empty());
+}
+
+}  // namespace
+}  // namespace ddprun
