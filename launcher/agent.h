@@ -14,6 +14,7 @@
 #include "launcher/cgroup.h"
 #include "launcher/console.h"
 #include "launcher/event_queue.h"
+#include "launcher/lifeline.h"
 #include "launcher/meeting.h"
 #include "launcher/options.h"
 #include "launcher/poller.h"
@@ -42,6 +43,9 @@ class Agent {
     sigset_t worker_signal_mask;
     const RunCgroup* cgroup = nullptr;  // outlives the agent; may be none
     std::vector<int> guard_pidfds;      // of the warden and the keeper
+    // Of a node that the head of a run has started.
+    std::optional<Lifeline> lifeline;
+    std::string host;  // this node's name; empty: the machine's
     NodeId node_id;
     // The node's own, made before the warden and the agent part, since both speak for the node;
     // absent: plain text.
@@ -66,6 +70,9 @@ class Agent {
   void Loop();
   void HandleReady(const Ready& ready, TimePoint now);
   void HandleSignals(TimePoint now);
+  void TakeSignal(int number);
+  void HandleLifeline(bool readable);
+  void TellHead(const NodeWord& word);
   void HandleSession(TimePoint now);
   void TellStore(const SessionEvent& event);
   void BeatIfDue(TimePoint now);

@@ -54,3 +54,26 @@ def two_hosts():
     finally:
         for host in hosts:
             host.close()
+
+
+@pytest.fixture
+def three_hosts():
+    """Three hosts on one network, 10.78.0.1 to 10.78.0.3; the first one is its switch too."""
+    if os.geteuid() != 0:
+        pytest.skip("network namespaces need root")
+    hosts = [Host(f"10.78.0.{number}") for number in (1, 2, 3)]
+    try:
+        first = hosts[0]
+        first.run("ip", "link", "add", "eth0", "type", "bridge")
+        for number, host in enumerate(hosts):
+            if host is not first:
+                peer = f"port{number}"
+                first.run("ip", "link", "add", peer, "type", "veth", "peer", "name", "eth0", "netns", str(host.pid))
+                first.run("ip", "link", "set", peer, "master", "eth0", "up")
+            host.run("ip", "address", "add", f"{host.address}/24", "dev", "eth0")
+            host.run("ip", "link", "set", "eth0", "up")
+            host.run("ip", "link", "set", "lo", "up")
+        yield hosts
+    finally:
+        for host in hosts:
+            host.close()
