@@ -3,13 +3,13 @@
 
 import os
 import pathlib
+import random
 import shutil
 import socket
 import subprocess
 import time
 
 import pytest
-from conftest import free_port
 
 SBIN = os.environ["PATH"] + ":/usr/sbin:/sbin"
 DAEMONS = {name: shutil.which(name, path=SBIN) for name in ("munged", "slurmctld", "slurmd", "srun", "salloc", "sinfo")}
@@ -43,6 +43,18 @@ NodeName=n1 NodeHostname={host} NodeAddr={address} Port={first_port} CPUs={cpus}
 NodeName=n2 NodeHostname={host} NodeAddr={address} Port={second_port} CPUs={cpus} State=UNKNOWN
 PartitionName=all Nodes=n1,n2 Default=YES State=UP OverSubscribe=YES
 """
+
+
+def free_port():
+    """Free, and not of those that the kernel gives to whoever connects before the daemon binds it."""
+    for port in random.sample(range(20000, 32000), 100):
+        with socket.socket() as listener:
+            try:
+                listener.bind(("", port))
+                return port
+            except OSError:
+                continue
+    raise OSError("none of a hundred ports is free")
 
 
 class SlurmCluster:
