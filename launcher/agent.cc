@@ -228,7 +228,7 @@ void Agent::Loop() {
     Process(now);
     if (exit_code_.has_value()) return;
     console_.Pump();
-    WatchConsole();
+    console_watch_.Update(console_, poller_);
     std::optional<TimePoint> deadline;
     for (const std::optional<TimePoint>& candidate :
          {NextDeadline(state_), workers_.logs().NextDeadline(), join_retry_, heartbeat_due_}) {
@@ -423,18 +423,6 @@ void Agent::ShowEnd(const End& end) {
   }
   for (absl::string_view line : absl::StrSplit(absl::StripSuffix(text, "\n"), '\n')) {
     if (!text.empty()) console_.WriteLine(OutputStream::kErr, std::string(line));
-  }
-}
-
-void Agent::WatchConsole() {
-  const OutputStream streams[] = {OutputStream::kOut, OutputStream::kErr};
-  const Source sources[] = {Source::kConsoleOut, Source::kConsoleErr};
-  for (int i = 0; i < 2; ++i) {
-    const int pending = console_.PendingFd(streams[i]);
-    if (pending == watched_console_fds_[i]) continue;
-    if (watched_console_fds_[i] >= 0) poller_.Remove(watched_console_fds_[i]);
-    if (pending >= 0) poller_.Add(pending, {sources[i]}, EPOLLOUT);
-    watched_console_fds_[i] = pending;
   }
 }
 

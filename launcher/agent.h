@@ -13,6 +13,7 @@
 #include "launcher/agent_observer.h"
 #include "launcher/cgroup.h"
 #include "launcher/console.h"
+#include "launcher/console_watch.h"
 #include "launcher/event_queue.h"
 #include "launcher/lifeline.h"
 #include "launcher/meeting.h"
@@ -78,7 +79,6 @@ class Agent {
   void BeatIfDue(TimePoint now);
   void Process(TimePoint now);
   void Perform(const Effect& effect, TimePoint now);
-  void WatchConsole();
   void Say(const std::string& sentence);
   void ShowEnd(const End& end);
   void Close();
@@ -110,7 +110,7 @@ class Agent {
   std::optional<TimePoint> heartbeat_due_;
   std::chrono::milliseconds reconnect_timeout_{0};  // for how long this node may come back
   std::optional<TimePoint> join_retry_;  // the master's name could not be resolved: again then
-  int watched_console_fds_[2] = {-1, -1};
+  ConsoleWatch console_watch_;
   std::optional<int> exit_code_;
 };
 

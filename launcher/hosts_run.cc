@@ -53,7 +53,7 @@ int HostsRun::Run() {
   now_ = Now();
   Feed(HeadBegins{});
   while (!end_.has_value()) {
-    WatchConsole();
+    console_watch_.Update(console_, poller_);
     const std::vector<Ready> ready = poller_.Wait(NextHeadDeadline(state_));
     now_ = Now();
     for (const Ready& one : ready) HandleReady(one);
@@ -233,14 +233,18 @@ void HostsRun::ReadPipe(int link, OutputStream stream, std::size_t bytes_max) {
   }
 }
 
-void HostsRun::OnOutLine(int link, std::string_view line) {
+int HostsRun::TakeNode(int link, absl::string_view& line) const {
   const HostLink& plan = config_.head.plan.links[static_cast<std::size_t>(link)];
-  absl::string_view text(line.data(), line.size());
-  int node = plan.nodes.front();
   if (plan.transport == Transport::kSrun) {
-    const std::optional<int> label = TakeLabel(text);
-    if (label.has_value() && *label < static_cast<int>(plan.nodes.size())) node = *label;
+    const std::optional<int> label = TakeLabel(line);
+    if (label.has_value() && *label < static_cast<int>(plan.nodes.size())) return *label;
   }
+  return plan.nodes.front();
+}
+
+void HostsRun::OnOutLine(int link, std::string_view line) {
+  absl::string_view text(line.data(), line.size());
+  const int node = TakeNode(link, text);
   const auto parsed = ParseLine(text);
   if (const auto* word = std::get_if<NodeWord>(&parsed)) return Feed(NodeSaid{node, *word});
   const auto* output = std::get_if<OutputLine>(&parsed);
@@ -255,13 +259,8 @@ void HostsRun::OnOutLine(int link, std::string_view line) {
 
 // Nothing of ddprun's that runs: that comes on stdout, marked.
 void HostsRun::OnErrLine(int link, std::string_view line) {
-  const HostLink& plan = config_.head.plan.links[static_cast<std::size_t>(link)];
   absl::string_view text(line.data(), line.size());
-  int node = plan.nodes.front();
-  if (plan.transport == Transport::kSrun) {
-    const std::optional<int> label = TakeLabel(text);
-    if (label.has_value() && *label < static_cast<int>(plan.nodes.size())) node = *label;
-  }
+  const int node = TakeNode(link, text);
   Feed(NodeNoted{node, std::string(text)});
 }
 
@@ -295,18 +294,6 @@ void HostsRun::HandleSignals() {
     Feed(HeadSignaled{
         .signal = static_cast<int>(info.ssi_signo),
         .ends = sigismember(&config_.end_signals, static_cast<int>(info.ssi_signo)) == 1});
-}
-
-void HostsRun::WatchConsole() {
-  const OutputStream streams[] = {OutputStream::kOut, OutputStream::kErr};
-  const Source sources[] = {Source::kConsoleOut, Source::kConsoleErr};
-  for (int i = 0; i < 2; ++i) {
-    const int pending = console_.PendingFd(streams[i]);
-    if (pending == watched_console_fds_[i]) continue;
-    if (watched_console_fds_[i] >= 0) poller_.Remove(watched_console_fds_[i]);
-    if (pending >= 0) poller_.Add(pending, {sources[i]}, EPOLLOUT);
-    watched_console_fds_[i] = pending;
-  }
 }
 
 void HostsRun::Close() {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "launcher/console.h"
+#include "launcher/console_watch.h"
 #include "launcher/hosts_head.h"
 #include "launcher/line_splitter.h"
 #include "launcher/poller.h"
@@ -60,7 +61,8 @@ class HostsRun {
   void HandleEnd(int link);
   void OnOutLine(int link, std::string_view line);
   void OnErrLine(int link, std::string_view line);
-  void WatchConsole();
+  // Whose line it is; srun's label is taken off.
+  int TakeNode(int link, absl::string_view& line) const;
   void Close();
 
   Config config_;
@@ -74,7 +76,7 @@ class HostsRun {
   bool feeding_ = false;
   TimePoint now_;
   std::string read_buffer_;
-  int watched_console_fds_[2] = {-1, -1};
+  ConsoleWatch console_watch_;
   std::optional<EndHead> end_;
 };
 

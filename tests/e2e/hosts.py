@@ -6,6 +6,7 @@ behind however the test ends, and so that it works where /run cannot be mounted 
 namespaces in a user namespace of their own where the kernel allows it.
 """
 
+import contextlib
 import os
 import subprocess
 
@@ -37,11 +38,9 @@ class Host:
         self._holder.wait(timeout=30)
 
 
-@pytest.fixture
-def two_hosts():
+@contextlib.contextmanager
+def joined_hosts():
     """Two hosts that reach each other at 10.77.0.1 and 10.77.0.2, and nothing else."""
-    if os.geteuid() != 0:
-        pytest.skip("network namespaces need root")
     hosts = [Host("10.77.0.1"), Host("10.77.0.2")]
     try:
         first, second = hosts
@@ -54,6 +53,14 @@ def two_hosts():
     finally:
         for host in hosts:
             host.close()
+
+
+@pytest.fixture
+def two_hosts():
+    if os.geteuid() != 0:
+        pytest.skip("network namespaces need root")
+    with joined_hosts() as hosts:
+        yield hosts
 
 
 @pytest.fixture
