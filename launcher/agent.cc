@@ -46,8 +46,9 @@ NodeId MakeNodeId(const std::string& host) {
 
 Agent::Agent(Config config)
     : config_(std::move(config)),
-      host_(HostName()),
-      console_(STDOUT_FILENO, STDERR_FILENO),
+      host_(config_.host.empty() ? HostName() : config_.host),
+      console_(STDOUT_FILENO, STDERR_FILENO,
+               config_.lifeline.has_value() ? Console::Form::kMarked : Console::Form::kPlain),
       workers_(MakeWorkersConfig(), poller_, console_),
       signal_fd_(
           OpenSignalFd(WithChildSignal(Union(config_.end_signals, config_.forwarded_signals)))),
@@ -74,6 +75,10 @@ int Agent::Run() {
   poller_.Add(session_events_.fd(), {Source::kSession});
   poller_.Add(workers_.ends_fd(), {Source::kWorkerEnd});
   poller_.Add(workers_.logs().notice_fd(), {Source::kLogNotice});
+  if (config_.lifeline.has_value()) {
+    poller_.Add(config_.lifeline->fd(), {Source::kLifeline});
+    HandleLifeline(false);
+  }
   const absl::Status status = Open();
   if (!status.ok()) {
     ShowEnd(End{1, absl::StrCat("ddprun: ", status.message(), "\n"), std::nullopt});
@@ -98,6 +103,7 @@ absl::Status Agent::Open() {
   if (absl::Status status = observer_.Serve(observe, meeting_.server.get()); !status.ok()) {
     return status;
   }
+  if (meeting_.server != nullptr && !meeting_.name.empty()) TellHead(Serving{meeting_.port});
   const std::optional<int>& port = config_.options.master_port;
   const std::string address = config_.options.master_addr.value_or("127.0.0.1");
   if (meeting_.name.empty() && port.has_value() && IsThisMachine(address) &&
@@ -224,7 +230,7 @@ void Agent::Loop() {
     Process(now);
     if (exit_code_.has_value()) return;
     console_.Pump();
-    WatchConsole();
+    console_watch_.Update(console_, poller_);
     std::optional<TimePoint> deadline;
     for (const std::optional<TimePoint>& candidate :
          {NextDeadline(state_), workers_.logs().NextDeadline(), join_retry_, heartbeat_due_}) {
@@ -248,6 +254,8 @@ void Agent::HandleReady(const Ready& ready, TimePoint now) {
       return HandleSession(now);
     case Source::kSignal:
       return HandleSignals(now);
+    case Source::kLifeline:
+      return HandleLifeline(true);
     case Source::kWarden:
       for (const OwnedFd& guard : guard_fds_) poller_.Remove(guard.get());
       events_.push_back(WardenLost{});
@@ -270,12 +278,31 @@ void Agent::HandleSignals(TimePoint now) {
     const int number = static_cast<int>(info.ssi_signo);
     if (number == SIGCHLD) {
       workers_.OnChildEnded(now, events_);
-    } else if (sigismember(&config_.forwarded_signals, number) == 1) {
-      workers_.Forward(number);
     } else {
-      events_.push_back(SignalReceived{number});
+      TakeSignal(number);
     }
   }
+}
+
+void Agent::TakeSignal(int number) {
+  if (sigismember(&config_.forwarded_signals, number) == 1) {
+    workers_.Forward(number);
+  } else {
+    events_.push_back(SignalReceived{number});
+  }
+}
+
+void Agent::HandleLifeline(bool readable) {
+  bool ended = false;
+  for (const PassSignal& passed : config_.lifeline->TakeSignals(readable, ended))
+    TakeSignal(passed.signal);
+  if (!ended) return;
+  poller_.Remove(config_.lifeline->fd());
+  events_.push_back(LifelineLost{});
+}
+
+void Agent::TellHead(const NodeWord& word) {
+  if (config_.lifeline.has_value()) console_.WriteWord(ToLine(word));
 }
 
 void Agent::HandleSession(TimePoint now) {
@@ -295,6 +322,7 @@ void Agent::HandleSession(TimePoint now) {
     if (const auto* accepted = std::get_if<Accepted>(directive)) {
       heartbeat_ = accepted->heartbeat;
       reconnect_timeout_ = accepted->durable ? kReconnectTimeout : accepted->lease;
+      TellHead(Joined{});
       heartbeat_due_ = heartbeat_.count() > 0 ? std::optional(now + heartbeat_) : std::nullopt;
     }
     std::visit([this](auto& kind) { events_.push_back(std::move(kind)); }, *directive);
@@ -390,20 +418,13 @@ void Agent::ShowEnd(const End& end) {
       if (!status.ok()) Say(std::string(status.message()));
     }
   }
+  if (config_.lifeline.has_value()) {
+    // All nodes have the same to say; the head says it once.
+    if (!text.empty()) TellHead(NodeVerdict{text.substr(0, kVerdictBytesMax)});
+    return;
+  }
   for (absl::string_view line : absl::StrSplit(absl::StripSuffix(text, "\n"), '\n')) {
     if (!text.empty()) console_.WriteLine(OutputStream::kErr, std::string(line));
-  }
-}
-
-void Agent::WatchConsole() {
-  const OutputStream streams[] = {OutputStream::kOut, OutputStream::kErr};
-  const Source sources[] = {Source::kConsoleOut, Source::kConsoleErr};
-  for (int i = 0; i < 2; ++i) {
-    const int pending = console_.PendingFd(streams[i]);
-    if (pending == watched_console_fds_[i]) continue;
-    if (watched_console_fds_[i] >= 0) poller_.Remove(watched_console_fds_[i]);
-    if (pending >= 0) poller_.Add(pending, {sources[i]}, EPOLLOUT);
-    watched_console_fds_[i] = pending;
   }
 }
 

@@ -13,7 +13,9 @@
 #include "launcher/agent_observer.h"
 #include "launcher/cgroup.h"
 #include "launcher/console.h"
+#include "launcher/console_watch.h"
 #include "launcher/event_queue.h"
+#include "launcher/lifeline.h"
 #include "launcher/meeting.h"
 #include "launcher/options.h"
 #include "launcher/poller.h"
@@ -42,6 +44,9 @@ class Agent {
     sigset_t worker_signal_mask;
     const RunCgroup* cgroup = nullptr;  // outlives the agent; may be none
     std::vector<int> guard_pidfds;      // of the warden and the keeper
+    // Of a node that the head of a run has started.
+    std::optional<Lifeline> lifeline;
+    std::string host;  // this node's name; empty: the machine's
     NodeId node_id;
     // The node's own, made before the warden and the agent part, since both speak for the node;
     // absent: plain text.
@@ -66,12 +71,14 @@ class Agent {
   void Loop();
   void HandleReady(const Ready& ready, TimePoint now);
   void HandleSignals(TimePoint now);
+  void TakeSignal(int number);
+  void HandleLifeline(bool readable);
+  void TellHead(const NodeWord& word);
   void HandleSession(TimePoint now);
   void TellStore(const SessionEvent& event);
   void BeatIfDue(TimePoint now);
   void Process(TimePoint now);
   void Perform(const Effect& effect, TimePoint now);
-  void WatchConsole();
   void Say(const std::string& sentence);
   void ShowEnd(const End& end);
   void Close();
@@ -103,7 +110,7 @@ class Agent {
   std::optional<TimePoint> heartbeat_due_;
   std::chrono::milliseconds reconnect_timeout_{0};  // for how long this node may come back
   std::optional<TimePoint> join_retry_;  // the master's name could not be resolved: again then
-  int watched_console_fds_[2] = {-1, -1};
+  ConsoleWatch console_watch_;
   std::optional<int> exit_code_;
 };
 

@@ -126,6 +126,7 @@ std::optional<RunEvent> EventOf(const Event& event, const SupervisorState& state
             return signal;
           },
           [](const WardenLost&) -> Maybe { return Named("warden.lost"); },
+          [](const LifelineLost&) -> Maybe { return Named("lifeline.lost"); },
           [](const DeadlinePassed&) -> Maybe { return std::nullopt; },
       },
       event);

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "launcher/lifeline_words.h"
 #include "launcher/limits.h"
 
 namespace ddprun {
@@ -58,7 +59,13 @@ void Console::Open(Sink& sink, int fd) {
 }
 
 Console::Console(int out, int err, const SpillBuffer::Limits& limits)
-    : files_({.queue_bytes_max = kLogQueueBytesMax, .retry_interval = kLogRetryInterval}),
+    : Console(out, err, limits, Form::kPlain) {}
+
+Console::Console(int out, int err, Form form) : Console(out, err, kLimits, form) {}
+
+Console::Console(int out, int err, const SpillBuffer::Limits& limits, Form form)
+    : form_(form),
+      files_({.queue_bytes_max = kLogQueueBytesMax, .retry_interval = kLogRetryInterval}),
       out_(limits),
       err_(limits) {
   Open(out_, out);
@@ -88,6 +95,11 @@ void Console::WriteWorkerLine(OutputStream stream, std::string_view prefix, std:
 }
 
 void Console::Write(OutputStream stream, std::string_view prefix, std::string_view line, bool own) {
+  if (form_ == Form::kMarked)
+    return WriteMarked(stream,
+                       absl::StrCat(absl::string_view(prefix.data(), prefix.size()),
+                                    absl::string_view(line.data(), line.size())),
+                       own);
   Sink& sink = SinkOf(stream);
   if (sink.closed) return;
   const bool redraw = !status_.empty() && (&sink == status_stream_ || both_terminals_);
@@ -99,6 +111,15 @@ void Console::Write(OutputStream stream, std::string_view prefix, std::string_vi
   if (redraw && &sink == status_stream_) line_ += FittingStatus();
   Append(sink, line_, own);
   if (redraw && &sink != status_stream_) Append(*status_stream_, FittingStatus(), own);
+}
+
+void Console::WriteMarked(OutputStream stream, const std::string& line, bool own) {
+  Append(out_, absl::StrCat(MarkLine(stream == OutputStream::kErr, line), "\n"), own);
+}
+
+void Console::WriteWord(std::string_view marked_line) {
+  Append(out_, absl::StrCat(absl::string_view(marked_line.data(), marked_line.size()), "\n"),
+         /*own=*/true);
 }
 
 void Console::SetStatus(std::string_view text) {

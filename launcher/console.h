@@ -22,9 +22,14 @@ class Console {
                                                .file_bytes = kConsoleSpillBytesMax,
                                                .reserve_bytes = kConsoleReserveBytes};
 
+  // kMarked: both streams go to `out`, for the head of the run, which parts them again
+  // (lifeline_words.h).
+  enum class Form { kPlain, kMarked };
+
   // Takes over nothing: `out` and `err` stay open and keep their mode, which they share with other
   // processes.
   Console(int out, int err, const SpillBuffer::Limits& limits = kLimits);
+  Console(int out, int err, Form form);
   ~Console();
   Console(const Console&) = delete;
   Console& operator=(const Console&) = delete;
@@ -35,6 +40,9 @@ class Console {
   // A worker's. Where too much waits for the reader it is left out and counted; the reader finds
   // the number in its place.
   void WriteWorkerLine(OutputStream stream, std::string_view prefix, std::string_view line);
+
+  // A word of this node's to the head of the run. Only where the console is marked.
+  void WriteWord(std::string_view marked_line);
 
   // Shows `text` as the terminal's last line until the next status or until it is cleared;
   // elsewhere does nothing.
@@ -60,6 +68,8 @@ class Console {
   }
 
  private:
+  Console(int out, int err, const SpillBuffer::Limits& limits, Form form);
+
   struct Sink {
     explicit Sink(const SpillBuffer::Limits& limits) : buffer(limits) {}
 
@@ -80,11 +90,13 @@ class Console {
     return stream == OutputStream::kOut ? out_ : err_;
   }
   void Write(OutputStream stream, std::string_view prefix, std::string_view line, bool own);
+  void WriteMarked(OutputStream stream, const std::string& line, bool own);
   void Append(Sink& sink, std::string_view text, bool own);
   void NoteDropped(Sink& sink);
   void PumpSink(Sink& sink);
   std::string FittingStatus() const;
 
+  const Form form_;
   LogWriter files_;
   Sink out_;
   Sink err_;

@@ -65,8 +65,12 @@ absl::StatusOr<ParsedFlags> ParseFlags(absl::Span<const Flag> flags,
     if (flag.value == nullptr) {
       app.add_flag(names, switches[flag.name]);
     } else {
-      app.add_option(names, texts[flag.name])
-          ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+      CLI::Option* option = app.add_option(names, texts[flag.name]);
+      if (flag.repeats) {
+        option->join(kRepeatSeparator);
+      } else {
+        option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+      }
     }
   }
   std::vector<std::string> reversed = CanonicalArguments(flags, arguments);

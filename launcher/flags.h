@@ -22,7 +22,10 @@ struct Flag {
   char letter;        // of a short form, or 0
   const char* value;  // for --help; nullptr: a switch
   const char* help;
+  bool repeats = false;  // each mention counts: the texts are joined by kRepeatSeparator
 };
+
+inline constexpr char kRepeatSeparator = '\n';
 
 // Of both ddprun and ddprun status: where the rendezvous is, and who may ask.
 extern const std::vector<Flag> kSecurityFlags;

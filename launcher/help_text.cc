@@ -27,6 +27,7 @@ constexpr char kSpellings[] =
 
 constexpr char kExamples[] =
     "  ddprun --standalone --nproc-per-node 2 train --epochs 1\n"
+    "  ddprun -H node1:8,node2:8 train\n"
     "  ddprun --nnodes 2 --node-rank 0 --master-addr 10.0.0.1 --nproc-per-node gpu train\n";
 
 constexpr const char* kMostUsed[] = {

@@ -101,6 +101,40 @@ inline constexpr std::chrono::milliseconds kWatchTimeoutMax{1000};
 
 // Of a file of --config or --env-file.
 inline constexpr std::size_t kSettingsFileBytesMax = 1u << 20;
+// ---- All nodes by one command (ddprun -H)
+
+// ssh gives a host up that does not answer by then.
+inline constexpr std::chrono::seconds kSshConnectTimeout{10};
+// ssh ends a connection that is silently dead after kSshAliveCount of these.
+inline constexpr std::chrono::seconds kSshAliveInterval{5};
+inline constexpr int kSshAliveCount = 3;
+// Logging in costs this machine a process and some cryptography a host.
+inline constexpr int kHostsStartingMax = 64;
+// A person who waits this long for hosts wants to know for which; ssh alone takes most of a second.
+inline constexpr std::chrono::seconds kHostsNoticeDelay{5};
+// The nodes' own verdict is better than the head's: it has this long to come once a node is gone.
+inline constexpr std::chrono::seconds kHostsVerdictTimeout{2};
+// Between a node's being told, or having lost its lifeline, and the end of what carries it.
+inline constexpr std::chrono::seconds kHostEndTimeout{5};
+// Of one host's words before its ddprun speaks, kept for the sentence that says what went wrong.
+inline constexpr std::size_t kHostWordsMax = 20;
+// A line of a node is a worker's with a prefix, or an escaped verdict.
+inline constexpr std::size_t kHostLineBytesMax = 1u << 20;
+inline constexpr std::size_t kVerdictBytesMax = 128u << 10;
+// Sentences of nodes that are remembered, so that what all say is shown once.
+inline constexpr std::size_t kNotesRememberedMax = 1024;
+// The setup of a node that it reads from its stdin.
+inline constexpr std::size_t kSetupBytesMax = 8u << 20;
+inline constexpr std::size_t kHostfileBytesMax = 8u << 20;
+// A node whose head is gone ends its workers: SIGTERM, and SIGKILL after this long. Short, since
+// the head may have been killed to have everything off the machines.
+inline constexpr std::chrono::milliseconds kLifelineGrace{500};
+// For telling the others that this node goes, when nobody reads its verdict.
+inline constexpr std::chrono::milliseconds kLifelineLeaveTimeout{100};
+// An agent that has not acted on its lifeline's end by then (it is stopped, it hangs) is killed by
+// the keeper, and a keeper that has not by the warden.
+inline constexpr std::chrono::milliseconds kLifelineKeeperTimeout{750};
+inline constexpr std::chrono::milliseconds kLifelineWardenTimeout{850};
 
 inline constexpr int kPortDefault = 29500;          // torchrun's --master-port
 inline constexpr int kEndpointPortDefault = 29400;  // torchrun's c10d --rdzv-endpoint

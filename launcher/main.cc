@@ -18,6 +18,8 @@
 #include "launcher/death_notice.h"
 #include "launcher/devices.h"
 #include "launcher/dry_run.h"
+#include "launcher/hosts_command.h"
+#include "launcher/lifeline.h"
 #include "launcher/network.h"
 #include "launcher/options.h"
 #include "launcher/placement.h"
@@ -35,10 +37,12 @@ namespace {
 using ddprun::Fail;
 using ddprun::Show;
 
-std::string OwnFolder() {
+std::filesystem::path OwnPath() {
   std::error_code error;
-  return std::filesystem::read_symlink("/proc/self/exe", error).parent_path().string();
+  return std::filesystem::read_symlink("/proc/self/exe", error);
 }
+
+std::string OwnFolder() { return OwnPath().parent_path().string(); }
 
 // Started with a closed stdin, stdout or stderr, the next file that is opened would be taken for
 // it.
@@ -79,10 +83,16 @@ int ShowDryRun(const ddprun::Agent::Config& config, bool has_token_variable) {
        .inherited = ddprun::OwnEnviron()}));
 }
 
+// Of a node that the head of a run has started.
+struct Started {
+  std::optional<ddprun::Lifeline> lifeline;  // absent: a person has started this ddprun
+  std::string host;
+  bool serve_at_any_port = false;
+};
+
 // Everything that can be found wrong is, before the first process is made.
-int RunDdprun(const std::vector<std::string>& arguments, absl::Span<char> command_line) {
-  // First of all: from here on the environment does not have the secret.
-  auto token_variable = ddprun::TakeTokenVariable();
+int RunDdprun(const std::vector<std::string>& arguments, absl::Span<char> command_line,
+              std::optional<absl::StatusOr<ddprun::Token>> token_variable, Started started) {
   auto parsed = ddprun::ParseOptions(arguments, ddprun::ReadVariable, ddprun::ReadSettingsFile);
   if (!parsed.ok()) return Fail(parsed.status(), ddprun::kExitUsage);
   if (const auto* show = std::get_if<ddprun::ShowText>(&*parsed)) {
@@ -95,6 +105,12 @@ int RunDdprun(const std::vector<std::string>& arguments, absl::Span<char> comman
       !config.options.dry_run)
     token_variable = ddprun::ReadTokenOfEnvFile(config.options.token_env_file);
   SayBeforehand(config.options);
+  if (config.options.hosts.asked()) {
+    return ddprun::RunHosts(config.options, OwnPath(), std::move(token_variable),
+                            ddprun::ReadVariable);
+  }
+  if (started.serve_at_any_port) config.options.master_port = 0;
+  if (started.host != "localhost") config.host = started.host;
   const auto machine = ddprun::ReadMachine(config.options, ddprun::ReadVariable);
   if (!machine.ok()) return Fail(machine.status(), 1);
   auto places = ddprun::PlaceWorkers(config.options, *machine);
@@ -135,21 +151,41 @@ int RunDdprun(const std::vector<std::string>& arguments, absl::Span<char> comman
   const ddprun::RunCgroup cgroup =
       ddprun::RunCgroup::Make(ddprun::OwnCgroup(), config.node_id.value);
   config.cgroup = &cgroup;
-  const ddprun::Warden warden{.passed_signals = signals,
-                              .temp_dir = config.temp_dir,
-                              .command_line = command_line,
-                              .cgroup = &cgroup,
-                              .forget = [&config] { config.security.Forget(); },
-                              .on_agent_killed =
-                                  [&config](const std::string& how) {
-                                    ddprun::TellServiceOfDeath(config.options, config.node_id,
-                                                               config.credentials, how);
-                                  }};
-  return ddprun::RunUnderWarden(warden, [&config](std::vector<int> guard_pidfds) {
+  const ddprun::Warden warden{
+      .passed_signals = signals,
+      .lifeline = started.lifeline.has_value() ? started.lifeline->fd() : -1,
+      .temp_dir = config.temp_dir,
+      .command_line = command_line,
+      .cgroup = &cgroup,
+      .forget = [&config] { config.security.Forget(); },
+      .on_agent_killed =
+          [&config](const std::string& how) {
+            ddprun::TellServiceOfDeath(config.options, config.node_id, config.credentials, how);
+          }};
+  return ddprun::RunUnderWarden(warden, [&config, &started](std::vector<int> guard_pidfds) {
+    config.lifeline = std::move(started.lifeline);
     config.guard_pidfds = std::move(guard_pidfds);
     ddprun::Agent agent(std::move(config));
     return agent.Run();
   });
+}
+
+// `ddprun --lifeline`: stdin says what to do.
+int RunForHead(absl::Span<char> command_line) {
+  // The head's secret counts, not this machine's.
+  ddprun::TakeTokenVariable();
+  ddprun::Lifeline lifeline = ddprun::Lifeline::TakeStdin();
+  absl::StatusOr<ddprun::Orders> orders = lifeline.AwaitOrders();
+  if (absl::IsCancelled(orders.status())) return 1;
+  if (!orders.ok()) return Fail(orders.status(), ddprun::kExitUsage);
+  std::optional<absl::StatusOr<ddprun::Token>> token;
+  if (!orders->token.empty()) token = ddprun::Token::Parse(orders->token, "the head's secret");
+  explicit_bzero(orders->token.data(), orders->token.size());
+  const absl::Status status = ddprun::FollowOrders(*orders);
+  if (!status.ok()) return Fail(status, 1);
+  return RunDdprun(
+      orders->arguments, command_line, std::move(token),
+      {.lifeline = std::move(lifeline), .host = orders->host, .serve_at_any_port = orders->serve});
 }
 
 struct Command {
@@ -168,10 +204,14 @@ constexpr Command kCommands[] = {
 int main(int argc, char** argv) {
   if (!OpenStandardStreams()) return 1;
   std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (arguments == std::vector<std::string>{ddprun::kLifelineFlag})
+    return RunForHead(CommandLine(argc, argv));
   for (const Command& command : kCommands) {
     if (arguments.empty() || arguments.front() != command.name) continue;
     arguments.erase(arguments.begin());
     return command.run(arguments);
   }
-  return RunDdprun(arguments, CommandLine(argc, argv));
+  // First of all: from here on the environment does not have the secret.
+  auto token_variable = ddprun::TakeTokenVariable();
+  return RunDdprun(arguments, CommandLine(argc, argv), std::move(token_variable), {});
 }

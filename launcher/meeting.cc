@@ -46,6 +46,10 @@ absl::StatusOr<Meeting> Host(Meeting meeting, const Security& security, const st
                                          .default_run_id = run_id,
                                          .watcher = watcher});
   if (!server.ok()) return server.status();
+  if (meeting.port == 0) {
+    meeting.port = (*server)->port();
+    meeting.name = meeting.target = JoinHostPort(meeting.host, meeting.port);
+  }
   meeting.server = *std::move(server);
   return meeting;
 }

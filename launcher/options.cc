@@ -9,6 +9,7 @@
 #include "absl/strings/str_split.h"
 #include "launcher/limits.h"
 #include "launcher/rdzv_conf.h"
+#include "launcher/slurm.h"
 #include "launcher/spelling.h"
 #include "launcher/surroundings.h"
 #include "proto/version.h"
@@ -187,7 +188,7 @@ void CheckTogether(Reader& reader, const Options& options) {
     reader.FailWith(absl::StrCat("--node-rank ", *options.node_rank, " is not below --nnodes ",
                                  options.nodes, "; nodes are numbered from 0"));
   }
-  if (options.nodes > 1 && !options.endpoint.has_value()) {
+  if (options.nodes > 1 && !options.endpoint.has_value() && !options.hosts.asked()) {
     if (!options.master_addr.has_value()) {
       reader.FailWith(
           absl::StrCat("--nnodes ", options.nodes,
@@ -211,7 +212,8 @@ std::string UnknownFlag(const std::string& argument) {
   return absl::StrCat("unknown flag ", name, DidYouMean(name, names), "; see ddprun --help");
 }
 
-absl::StatusOr<Options> ReadValues(const Values& values, std::vector<std::string> program) {
+absl::StatusOr<Options> ReadValues(const Values& values, std::vector<std::string> program,
+                                   const GetVariable& get_variable) {
   Reader reader(values);
   Options options;
   options.program = std::move(program);
@@ -234,6 +236,7 @@ absl::StatusOr<Options> ReadValues(const Values& values, std::vector<std::string
   options.role = reader.Text("--role", "a name", "default");
   options.module = reader.Switch("--module");
   options.no_python = reader.Switch("--no-python");
+  options.hosts = ReadHostOptions(reader, values);
   options.run_path = reader.Switch("--run-path");
   options.torchrun = ReadTorchrunOptions(reader);
   options.notes.insert(options.notes.end(), options.torchrun.notes.begin(),
@@ -241,6 +244,7 @@ absl::StatusOr<Options> ReadValues(const Values& values, std::vector<std::string
   options.dry_run = reader.Switch("--dry-run");
   if (options.standalone) StandAlone(reader, options);
   ResolvePortZero(reader, options);
+  FollowSlurmStep(get_variable, reader, options);
   CheckTogether(reader, options);
   if (!reader.status().ok()) return reader.status();
   return options;
@@ -253,6 +257,7 @@ std::vector<FlagTopic> FlagTopics() {
       {"workers", "Workers", kWorkerFlags},
       {"affinity", "CPUs and GPUs of the workers", kAffinityFlags},
       {"rendezvous", "Where nodes meet", kRendezvousFlags},
+      {"hosts", "All nodes by one command", kHostFlags},
       {"restarts", "Restarts", kRestartFlags},
       {"stopping", "Signals and stopping", kStopFlags},
       {"logs", "Output and logs", kLogFlags},
@@ -308,7 +313,7 @@ absl::StatusOr<std::variant<Options, ShowText>> ParseOptions(
   if (program.empty()) program = std::move(settings->program);
   AddLogVariables(get_variable, settings->values);
   ReadOtherVariables(get_variable, settings->values);
-  absl::StatusOr<Options> options = ReadValues(settings->values, std::move(program));
+  absl::StatusOr<Options> options = ReadValues(settings->values, std::move(program), get_variable);
   if (!options.ok()) return options.status();
   options->variables = std::move(settings->variables);
   options->token_env_file = std::move(settings->token_env_file);

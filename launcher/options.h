@@ -14,6 +14,7 @@
 #include "launcher/flags.h"
 #include "launcher/help_text.h"
 #include "launcher/options_affinity.h"
+#include "launcher/options_hosts.h"
 #include "launcher/options_logs.h"
 #include "launcher/options_observe.h"
 #include "launcher/options_restarts.h"
@@ -51,6 +52,7 @@ struct Options {
   ObserveOptions observe;
   VerdictOptions verdict;
   SecurityOptions security;
+  HostOptions hosts;
   TorchrunOptions torchrun;
   bool module = false;
   bool no_python = false;

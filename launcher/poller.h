@@ -24,7 +24,8 @@ enum class Source : std::uint32_t {
   kWorkerErr,
   kConsoleOut,
   kConsoleErr,
-  kLogNotice
+  kLogNotice,
+  kLifeline
 };
 
 struct Ready {

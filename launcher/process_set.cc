@@ -37,12 +37,14 @@ struct ChildPlan {
   const char* path;
   char* const* argv;
   char* const* environ;
+  int in;
   int out;
   int err;
   const CpuBinding* binding;
   const sigset_t* signal_mask;
   const rlimit* file_limit;
   pid_t parent;
+  int death_signal;
   volatile int error;     // set by the child if exec fails
   volatile bool unbound;  // it is the binding that failed
 };
@@ -50,10 +52,11 @@ struct ChildPlan {
 // Runs in the vfork child. Only system calls here; posix_spawn would do but for the parent-death
 // signal.
 [[noreturn]] void RunChild(ChildPlan& plan) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  prctl(PR_SET_PDEATHSIG, plan.death_signal);
   // The agent may have died before the line above.
   if (getppid() != plan.parent) _exit(127);
   setsid();
+  if (plan.in >= 0) dup2(plan.in, STDIN_FILENO);
   dup2(plan.out, STDOUT_FILENO);
   dup2(plan.err, STDERR_FILENO);
   // A worker must not hold the agent's sockets open. In this process's own table, thus not seen by
@@ -129,12 +132,14 @@ void ProcessSet::Spawn(const SpawnRequest& request) {
   ChildPlan plan{.path = request.path.c_str(),
                  .argv = argv.data(),
                  .environ = environment.data(),
+                 .in = request.in,
                  .out = request.out,
                  .err = request.err,
                  .binding = &binding,
                  .signal_mask = &request.signal_mask,
                  .file_limit = &file_limit_,
                  .parent = getpid(),
+                 .death_signal = request.death_signal,
                  .error = 0,
                  .unbound = false};
   Process& process = processes_.emplace_back();

@@ -21,12 +21,14 @@ struct SpawnRequest {
   std::string path;  // absolute, or relative to the working folder; PATH is not searched
   std::vector<std::string> argv;
   std::vector<std::string> environ;  // NAME=VALUE
+  int in = -1;                       // -1: the agent's own
   int out = -1;
   int err = -1;
   CpuSet cpus;                    // it is bound to them; empty: as this process
   std::vector<int> memory_nodes;  // and to these
   sigset_t signal_mask;           // the worker starts with it
   int cgroup = -1;                // a folder: it starts in there, where the kernel allows it
+  int death_signal = SIGKILL;     // that it gets when the agent dies
 };
 
 // The calling thread must live as long as the agent: the kernel binds the parent-death signal to

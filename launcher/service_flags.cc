@@ -35,6 +35,9 @@ absl::StatusOr<ServiceAddress> ReadServiceAddress(Reader& reader, const std::str
   const std::string socket = reader.Text("--socket", "a path", "");
   if (!reader.status().ok()) return reader.status();
   if (!socket.empty()) return ServiceAddress{.endpoint = {}, .socket = socket};
+  if (endpoint.has_value() && endpoint->port == 0) {
+    return absl::InvalidArgumentError("--rdzv-endpoint needs the port of the service, not 0");
+  }
   if (endpoint.has_value()) return ServiceAddress{.endpoint = *endpoint, .socket = ""};
   if (!address.empty()) return ServiceAddress{.endpoint = {address, port}, .socket = ""};
   return absl::InvalidArgumentError(absl::StrCat(

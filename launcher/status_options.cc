@@ -29,14 +29,10 @@ std::string StatusHelp() {
 }  // namespace
 
 std::vector<Flag> StatusFlags() {
-  std::vector<Flag> flags = {
-      {"--rdzv-endpoint", 0, "HOST[:PORT]", "where the rendezvous service is (port 29400)"},
-      {"--master-addr", 0, "ADDRESS", "or, of runs that were started with it: node 0"},
-      {"--master-port", 0, "PORT", "and its port (29500)"},
-      {"--rdzv-id", 0, "ID", "this run only; all of the service without it"},
-      {"--json", 0, nullptr, "for programs"},
-      {"--timeout", 0, "SECONDS", "how long to wait for an answer (5)"},
-  };
+  std::vector<Flag> flags = kServiceFlags;
+  flags.push_back({"--json", 0, nullptr, "for programs"});
+  flags.push_back({"--watch", 0, nullptr, "again and again, on a screen; q ends it"});
+  flags.push_back({"--interval", 0, "SECONDS", "between two looks (1)"});
   flags.insert(flags.end(), kSecurityFlags.begin(), kSecurityFlags.end());
   return flags;
 }

@@ -236,7 +236,7 @@ class Stepper {
         if (s_.stop_asked) AnswerStop();
         return;
       case Phase::kLeaving:
-        s_.leave_deadline = now_ + kLeaveTimeout;
+        s_.leave_deadline = now_ + LeaveTimeout();
         return;
       case Phase::kEnding:
         EndNow();
@@ -296,6 +296,29 @@ class Stepper {
     }
   }
 
+  // As if its terminal had gone, but that the time is short: the head may have been killed to have
+  // everything off the machines.
+  void operator()(const LifelineLost&) {
+    s_.hurried = true;
+    switch (s_.phase) {
+      case Phase::kWaiting:
+      case Phase::kRunning:
+      case Phase::kSucceeded:
+      case Phase::kStopping:
+        LeaveRun(SIGHUP);
+        break;
+      case Phase::kLeaving:
+      case Phase::kEnding:
+        break;
+      case Phase::kEnded:
+        return;
+    }
+    if (s_.kill_deadline.has_value())
+      s_.kill_deadline = std::min(*s_.kill_deadline, now_ + kLifelineGrace);
+    if (s_.leave_deadline.has_value())
+      s_.leave_deadline = std::min(*s_.leave_deadline, now_ + LeaveTimeout());
+  }
+
   void operator()(const DeadlinePassed&) {
     if (s_.phase == Phase::kEnded) return;
     if (IsOver(s_.notice_deadline)) {
@@ -317,6 +340,9 @@ class Stepper {
   }
   bool IsEcho() const { return s_.signal.has_value() && now_ - s_.signal_time < kSignalEchoTime; }
   RoundId RoundNow() const { return s_.round.has_value() ? s_.round->round : kNoRound; }
+  std::chrono::milliseconds LeaveTimeout() const {
+    return s_.hurried ? std::chrono::milliseconds(kLifelineLeaveTimeout) : kLeaveTimeout;
+  }
   int SignalExitCode() const { return 128 + s_.signal.value_or(0); }
 
   // -- stopping workers
@@ -326,7 +352,8 @@ class Stepper {
   };
 
   std::chrono::milliseconds Grace() const {
-    return s_.another_round ? config_.restart_timeout : config_.shutdown_timeout;
+    const auto grace = s_.another_round ? config_.restart_timeout : config_.shutdown_timeout;
+    return s_.hurried ? std::min<std::chrono::milliseconds>(grace, kLifelineGrace) : grace;
   }
 
   void StopWorkers(const Stop& stop) {
@@ -368,7 +395,11 @@ class Stepper {
     Leave leave;
     leave.reason.kind = FailureKind::kNodeInterrupted;
     leave.reason.host = config_.host;
-    leave.reason.signal = signal;
+    if (s_.hurried) {
+      leave.reason.message = "its connection to the ddprun that started it ended";
+    } else {
+      leave.reason.signal = signal;
+    }
     if (s_.round.has_value()) leave.reason.node_rank = s_.round->node_rank;
     leave.close_run = config_.hosts_service;
     effects_.push_back(SendReport{std::move(leave)});
@@ -376,7 +407,7 @@ class Stepper {
     if (s_.workers_live) {
       Terminate({});
     } else if (s_.joined) {
-      s_.leave_deadline = now_ + kLeaveTimeout;
+      s_.leave_deadline = now_ + LeaveTimeout();
     } else {
       StopAndEnd(SignalExitCode(), InterruptedText());  // nobody knows of this node yet
     }

@@ -67,11 +67,14 @@ struct SignalReceived {
 // The warden was killed: whoever did it wants this run off the machine.
 struct WardenLost {};
 
+// The head of the run that started this node is gone: nobody is left who would see it end.
+struct LifelineLost {};
+
 struct DeadlinePassed {};
 
 using Event = std::variant<Connecting, Reconnecting, Reconnected, Accepted, Waiting, Start, Stop,
                            Finish, Refused, SessionEnded, WorkerEnded, AllGone, SignalReceived,
-                           WardenLost, DeadlinePassed>;
+                           WardenLost, LifelineLost, DeadlinePassed>;
 
 // ---- Effects
 
@@ -124,6 +127,8 @@ struct SupervisorState {
   std::optional<TimePoint> kill_deadline;     // SIGTERM was sent: SIGKILL then
   std::optional<TimePoint> give_up_deadline;  // SIGKILL was sent: nothing more can be done then
   std::optional<TimePoint> leave_deadline;    // no verdict by then: end without it
+
+  bool hurried = false;  // the lifeline is lost: nothing is waited for long
 
   bool joined = false;  // the service has answered: it knows of this node
 

@@ -16,28 +16,6 @@ Json KnownOrNull(std::int64_t number) { return number < 0 ? Json(nullptr) : Json
 
 Json TextOrNull(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
 
-const char* NameOf(FailureKind kind) {
-  switch (kind) {
-    case FailureKind::kWorkerExited:
-      return "worker_exited";
-    case FailureKind::kWorkerSignaled:
-      return "worker_signaled";
-    case FailureKind::kSpawnFailed:
-      return "spawn_failed";
-    case FailureKind::kNodeLost:
-      return "node_lost";
-    case FailureKind::kNodeInterrupted:
-      return "node_interrupted";
-    case FailureKind::kJoinTimeout:
-      return "join_timeout";
-    case FailureKind::kRunStopped:
-      return "run_stopped";
-    case FailureKind::kNodeDrained:
-      return "node_drained";
-  }
-  return "";
-}
-
 const char* NameOf(EndKind kind) {
   switch (kind) {
     case EndKind::kExited:
@@ -63,7 +41,7 @@ Json ToJson(const OomKill& oom) {
 }
 
 Json ToJson(const Failure& failure) {
-  return {{"kind", NameOf(failure.kind)},
+  return {{"kind", CodeName(failure.kind)},
           {"sentence", ToSentence(failure)},
           {"rank", KnownOrNull(failure.rank)},
           {"local_rank", KnownOrNull(failure.local_rank)},

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/warden.h"
 
+#include <poll.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -9,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <optional>
@@ -18,12 +21,14 @@
 #include "launcher/orphans.h"
 #include "launcher/stuck_process.h"
 #include "launcher/temp_dir.h"
+#include "rendezvous/owned_fd.h"
 #include "rendezvous/signal_name.h"
 
 namespace ddprun {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+constexpr Clock::time_point kNever = Clock::time_point::max();
 using AgentBody = std::function<int(std::vector<int>)>;
 
 int PidfdOpen(pid_t pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0u)); }
@@ -38,30 +43,74 @@ int RunAgent(pid_t keeper_pid, int warden_pidfd, const AgentBody& agent) {
   return agent({warden_pidfd, keeper_pidfd});
 }
 
-// Waits for a signal to this process until the deadline, if there is one. -1: none came.
-int WaitForSignal(const sigset_t& awaited, std::optional<Clock::time_point> deadline) {
-  if (!deadline.has_value()) return sigwaitinfo(&awaited, nullptr);
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(*deadline - Clock::now()).count();
-  const timespec limit{static_cast<time_t>(left / 1000),
-                       static_cast<long>(left % 1000) * 1'000'000};
-  return left <= 0 ? -1 : sigtimedwait(&awaited, nullptr, &limit);
+// A signal of `awaited`, or -1 when the lifeline has ended or the deadline is over. The lifeline is
+// the agent's to read; its end can be seen without.
+int WaitForSignal(const sigset_t& awaited, int lifeline, Clock::time_point deadline) {
+  if (lifeline < 0 && deadline == kNever) return sigwaitinfo(&awaited, nullptr);
+  const OwnedFd signals(signalfd(-1, &awaited, SFD_CLOEXEC | SFD_NONBLOCK));
+  pollfd fds[2] = {{.fd = signals.get(), .events = POLLIN, .revents = 0},
+                   {.fd = lifeline, .events = POLLRDHUP, .revents = 0}};
+  int timeout_ms = -1;
+  if (deadline != kNever) {
+    const auto remaining =
+        std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    timeout_ms = static_cast<int>(std::max<std::int64_t>(0, remaining));
+  }
+  poll(fds, 2, timeout_ms);
+  signalfd_siginfo info;
+  if (read(signals.get(), &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info)))
+    return static_cast<int>(info.ssi_signo);
+  return -1;
 }
+
+// The end of a lifeline, as a guard sees it: a child that does not act on it (it is stopped, it
+// hangs) is killed.
+class LifelineWatch {
+ public:
+  LifelineWatch(int lifeline, std::chrono::milliseconds patience)
+      : lifeline_(lifeline), patience_(patience) {}
+
+  // Waits once, and not beyond `deadline`. A signal of `awaited`, or -1.
+  int Wait(const sigset_t& awaited, pid_t child, Clock::time_point deadline) {
+    const int number = WaitForSignal(awaited, lifeline_, std::min(deadline, deadline_));
+    if (number >= 0) return number;
+    if (Clock::now() >= deadline_) {
+      kill(child, SIGKILL);
+      deadline_ = kNever;
+    } else if (lifeline_ >= 0 && HasEnded()) {
+      deadline_ = Clock::now() + patience_;
+      lifeline_ = -1;
+    }
+    return -1;
+  }
+
+ private:
+  bool HasEnded() const {
+    pollfd fd{.fd = lifeline_, .events = POLLRDHUP, .revents = 0};
+    return poll(&fd, 1, 0) == 1;
+  }
+
+  int lifeline_;
+  const std::chrono::milliseconds patience_;
+  Clock::time_point deadline_ = kNever;
+};
 
 // Waits for the child's end and passes signals on. Its wait status. Absent: the parent, if one is
 // to be looked at, is gone, and the child, which notices that by itself, has not ended in time.
-std::optional<int> Watch(pid_t child, std::optional<pid_t> parent, const sigset_t& passed) {
+std::optional<int> Watch(pid_t child, std::optional<pid_t> parent, const sigset_t& passed,
+                         LifelineWatch lifeline) {
   sigset_t awaited = passed;
   sigaddset(&awaited, SIGCHLD);
-  std::optional<Clock::time_point> deadline;
+  Clock::time_point deadline = kNever;
   while (true) {
     int status = 0;
     const pid_t pid = waitpid(-1, &status, WNOHANG);
     if (pid == child) return status;
     if (pid > 0) continue;
-    if (!deadline.has_value() && parent.has_value() && getppid() != *parent)
+    if (deadline == kNever && parent.has_value() && getppid() != *parent)
       deadline = Clock::now() + kGuardTimeout;
-    if (deadline.has_value() && Clock::now() >= *deadline) return std::nullopt;
-    const int number = WaitForSignal(awaited, deadline);
+    if (Clock::now() >= deadline) return std::nullopt;
+    const int number = lifeline.Wait(awaited, child, deadline);
     if (number > 0 && number != SIGCHLD) kill(child, number);
   }
 }
@@ -119,7 +168,8 @@ int RunKeeper(pid_t warden_pid, const Warden& warden, const AgentBody& agent) {
   if (agent_pid < 0) return FailToFork("agent", warden);
   TakeName("keeper", warden.command_line);
   if (warden.forget) warden.forget();
-  const std::optional<int> status = Watch(agent_pid, warden_pid, warden.passed_signals);
+  const std::optional<int> status = Watch(agent_pid, warden_pid, warden.passed_signals,
+                                          LifelineWatch(warden.lifeline, kLifelineKeeperTimeout));
   EndAllBelow(warden, status);
   // Nobody takes the exit code of a keeper without a warden.
   return status.has_value() ? AnswerFor("agent", agent_pid, *status, warden) : 128 + SIGKILL;
@@ -135,7 +185,8 @@ int RunUnderWarden(const Warden& warden, const AgentBody& agent) {
   if (keeper_pid < 0) return FailToFork("keeper", warden);
   if (warden.forget) warden.forget();
   // Whoever started the warden may go.
-  const std::optional<int> status = Watch(keeper_pid, std::nullopt, warden.passed_signals);
+  const std::optional<int> status = Watch(keeper_pid, std::nullopt, warden.passed_signals,
+                                          LifelineWatch(warden.lifeline, kLifelineWardenTimeout));
   EndAllBelow(warden, status);
   return AnswerFor("keeper", keeper_pid, *status, warden);
 }

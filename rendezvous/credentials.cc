@@ -228,6 +228,24 @@ absl::Status CheckSecurityOptions(const SecurityOptions& options) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::optional<Token>> OpenToken(const SecurityOptions& options,
+                                               std::optional<absl::StatusOr<Token>> variable,
+                                               const GetVariable& get_variable) {
+  if (options.insecure || !options.tls_cert.empty()) return std::optional<Token>();
+  absl::StatusOr<Token> token = absl::UnknownError("");
+  if (variable.has_value()) {
+    token = *std::move(variable);
+  } else if (!options.token_file.empty()) {
+    token = ReadTokenFile(options.token_file);
+  } else {
+    const absl::StatusOr<std::string> path = DefaultTokenPath(get_variable);
+    if (!path.ok()) return path.status();
+    token = ReadOrMakeTokenFile(*path);
+  }
+  if (!token.ok()) return token.status();
+  return std::optional<Token>(*std::move(token));
+}
+
 absl::StatusOr<Security> Security::Open(const SecurityOptions& options,
                                         std::optional<absl::StatusOr<Token>> variable,
                                         const GetVariable& get_variable) {
@@ -240,16 +258,8 @@ absl::StatusOr<Security> Security::Open(const SecurityOptions& options,
     security.own_ = *std::move(own);
     return security;
   }
-  absl::StatusOr<Token> token = absl::UnknownError("");
-  if (variable.has_value()) {
-    token = *std::move(variable);
-  } else if (!options.token_file.empty()) {
-    token = ReadTokenFile(options.token_file);
-  } else {
-    const absl::StatusOr<std::string> path = DefaultTokenPath(get_variable);
-    if (!path.ok()) return path.status();
-    token = ReadOrMakeTokenFile(*path);
-  }
+  absl::StatusOr<std::optional<Token>> token =
+      OpenToken(options, std::move(variable), get_variable);
   if (!token.ok()) return token.status();
   security.token_ = *std::move(token);
   return security;

@@ -52,6 +52,12 @@ struct SecurityOptions {
 // INVALID_ARGUMENT if they contradict each other.
 absl::Status CheckSecurityOptions(const SecurityOptions& options);
 
+// The secret as the options say, read or made; nullopt where none is used (plain text, the user's
+// own certificates). `variable`: what TakeTokenVariable() gave.
+absl::StatusOr<std::optional<Token>> OpenToken(const SecurityOptions& options,
+                                               std::optional<absl::StatusOr<Token>> variable,
+                                               const GetVariable& get_variable);
+
 // What credentials are made of: nothing (plain text), the user's files, or the secret.
 class Security {
  public:

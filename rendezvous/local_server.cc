@@ -1,47 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/local_server.h"
 
-#include "rendezvous/local_session.h"
-#include "rendezvous/local_store.h"
-#include "rendezvous/run_registry.h"
+#include "rendezvous/registry_server.h"
 
 namespace ddprun {
 namespace {
 
-class LocalServer final : public RendezvousServer {
+class LocalServer final : public RegistryServer {
  public:
-  LocalServer(const std::string& run_id, RunWatcher* watcher)
-      : registry_(run_id, nullptr, watcher),
-        local_store_(std::make_shared<LocalStore>(registry_)) {}
-  ~LocalServer() override { local_store_->Close(); }
+  using RegistryServer::RegistryServer;
 
   int port() const override { return 0; }
   std::string target() const override { return ""; }
-  std::unique_ptr<SessionClient> OpenSession(const Join& join,
-                                             SessionClient::Handler handler) override {
-    return OpenLocalSession(registry_, join, std::move(handler));
-  }
-  std::shared_ptr<StoreDoor> store_door() override { return local_store_; }
-  std::uint64_t store_messages(const std::string& run_id, const std::string& node_id) override {
-    return registry_.StoreMessages(run_id, NodeId{node_id});
-  }
-  std::vector<RunStatus> Status() override {
-    auto status = registry_.Status("", std::chrono::steady_clock::now());
-    return status.ok() ? *std::move(status) : std::vector<RunStatus>();
-  }
-  void WaitUntilDrained(std::chrono::milliseconds timeout) override {
-    registry_.WaitUntilDrained(timeout);
-  }
-
- private:
-  RunRegistry registry_;
-  const std::shared_ptr<LocalStore> local_store_;
 };
 
 }  // namespace
 
 std::unique_ptr<RendezvousServer> MakeLocalServer(const std::string& run_id, RunWatcher* watcher) {
-  return std::make_unique<LocalServer>(run_id, watcher);
+  return std::make_unique<LocalServer>(run_id, nullptr, watcher);
 }
 
 }  // namespace ddprun

@@ -8,28 +8,6 @@
 namespace ddprun {
 namespace {
 
-const char* Name(FailureKind kind) {
-  switch (kind) {
-    case FailureKind::kWorkerExited:
-      return "worker_exited";
-    case FailureKind::kWorkerSignaled:
-      return "worker_signaled";
-    case FailureKind::kSpawnFailed:
-      return "spawn_failed";
-    case FailureKind::kNodeLost:
-      return "node_lost";
-    case FailureKind::kNodeInterrupted:
-      return "node_interrupted";
-    case FailureKind::kJoinTimeout:
-      return "join_timeout";
-    case FailureKind::kRunStopped:
-      return "run_stopped";
-    case FailureKind::kNodeDrained:
-      return "node_drained";
-  }
-  return "";
-}
-
 void Count(const Noted& note, TimePoint now, RunCounters& counters) {
   switch (note.kind) {
     case NoteKind::kNodeJoined:
@@ -48,7 +26,7 @@ void Count(const Noted& note, TimePoint now, RunCounters& counters) {
       counters.rendezvous_seconds += std::chrono::duration<double>(now - counters.forming).count();
       return;
     case NoteKind::kRoundBroken:
-      ++counters.failures[Name(note.why->kind)];
+      ++counters.failures[CodeName(note.why->kind)];
       if (note.why->rank >= 0) ++counters.worker_exits[ToExitCode(*note.why)];
       return;
     case NoteKind::kRestart:

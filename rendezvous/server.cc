@@ -14,10 +14,8 @@
 #include "rendezvous/grpc_channel.h"
 #include "rendezvous/introspection.h"
 #include "rendezvous/listener.h"
-#include "rendezvous/local_session.h"
-#include "rendezvous/local_store.h"
 #include "rendezvous/peer_guard.h"
-#include "rendezvous/run_registry.h"
+#include "rendezvous/registry_server.h"
 #include "rendezvous/service_journal.h"
 #include "rendezvous/session_service.h"
 #include "rendezvous/store_service.h"
@@ -27,18 +25,17 @@ namespace {
 
 constexpr absl::string_view kUnixPrefix = "unix:";
 
-class RendezvousServerImpl final : public RendezvousServer {
+class RendezvousServerImpl final : public RegistryServer {
  public:
   RendezvousServerImpl(const RendezvousServer::Options& options,
                        std::unique_ptr<ServiceJournal> journal)
-      : registry_(options.default_run_id, std::move(journal), options.watcher),
+      : RegistryServer(options.default_run_id, std::move(journal), options.watcher),
         guard_(options.credentials.has_value() && options.credentials->derived
                    ? PeerGuard::NodeIds::kInCertificate
                    : PeerGuard::NodeIds::kNotProven),
-        session_service_(registry_, guard_),
-        store_service_(registry_, guard_),
-        control_service_(registry_),
-        local_store_(std::make_shared<LocalStore>(registry_)) {}
+        session_service_(registry(), guard_),
+        store_service_(registry(), guard_),
+        control_service_(registry()) {}
 
   ~RendezvousServerImpl() override {
     guard_.SetListener(nullptr);
@@ -46,7 +43,6 @@ class RendezvousServerImpl final : public RendezvousServer {
     // Nobody is waited for: those that are to hear a verdict were waited for in WaitUntilDrained().
     if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now());
     if (threads_ != nullptr) threads_->Stop();
-    local_store_->Close();
   }
 
   // False if gRPC does not start, which needs credentials that OpenSSL cannot use.
@@ -82,31 +78,14 @@ class RendezvousServerImpl final : public RendezvousServer {
   void set_target(std::string target) { target_ = std::move(target); }
   int port() const override { return port_; }
   std::string target() const override { return target_; }
-  std::unique_ptr<SessionClient> OpenSession(const Join& join,
-                                             SessionClient::Handler handler) override {
-    return OpenLocalSession(registry_, join, std::move(handler));
-  }
-  std::shared_ptr<StoreDoor> store_door() override { return local_store_; }
-  std::uint64_t store_messages(const std::string& run_id, const std::string& node_id) override {
-    return registry_.StoreMessages(run_id, NodeId{node_id});
-  }
-  std::vector<RunStatus> Status() override {
-    auto status = registry_.Status("", std::chrono::steady_clock::now());
-    return status.ok() ? *std::move(status) : std::vector<RunStatus>();
-  }
-  void WaitUntilDrained(std::chrono::milliseconds timeout) override {
-    registry_.WaitUntilDrained(timeout);
-  }
 
  private:
   int port_ = 0;
   std::string target_;
-  RunRegistry registry_;
   PeerGuard guard_;
   SessionService session_service_;
   StoreService store_service_;
   ControlService control_service_;
-  const std::shared_ptr<LocalStore> local_store_;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
   std::unique_ptr<CompletionThreads> threads_;
   std::unique_ptr<grpc::Server> server_;  // its streams use all of the above

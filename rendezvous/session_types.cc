@@ -61,6 +61,28 @@ std::string WithMessage(std::string sentence, const std::string& message) {
 
 }  // namespace
 
+const char* CodeName(FailureKind kind) {
+  switch (kind) {
+    case FailureKind::kWorkerExited:
+      return "worker_exited";
+    case FailureKind::kWorkerSignaled:
+      return "worker_signaled";
+    case FailureKind::kSpawnFailed:
+      return "spawn_failed";
+    case FailureKind::kNodeLost:
+      return "node_lost";
+    case FailureKind::kNodeInterrupted:
+      return "node_interrupted";
+    case FailureKind::kJoinTimeout:
+      return "join_timeout";
+    case FailureKind::kRunStopped:
+      return "run_stopped";
+    case FailureKind::kNodeDrained:
+      return "node_drained";
+  }
+  return "";
+}
+
 int ToExitCode(const Failure& failure) {
   switch (failure.kind) {
     case FailureKind::kWorkerExited:

@@ -73,6 +73,9 @@ struct Failure {
 // neither.
 int ToExitCode(const Failure& failure);
 
+// As programs know it, in the verdict's JSON and the metrics: "worker_exited".
+const char* CodeName(FailureKind kind);
+
 // One sentence without the last lines: "rank 3 (local rank 1 on host b, pid 4711) was killed by
 // SIGKILL after 12.3 s".
 std::string ToSentence(const Failure& failure);

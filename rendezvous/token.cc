@@ -20,6 +20,8 @@
 namespace ddprun {
 namespace {
 
+constexpr char kDigitOf[] = "0123456789abcdef";
+
 // Of 64 random digits fewer than this many different ones are less likely than a broken machine:
 // someone typed them.
 constexpr int kDifferentDigitsMin = 8;
@@ -75,7 +77,6 @@ absl::Status MakeTokenFile(const std::string& path) {
         "cannot make the token file ", path, ": ", std::strerror(errno), "; make ", folder.string(),
         " writable, or give the run's secret with DDPRUN_TOKEN or --token-file"));
   }
-  static constexpr char kDigitOf[] = "0123456789abcdef";
   SecretPage page;
   unsigned char* const random = page.data();
   unsigned char* const text = page.data() + Token::kBytes;
@@ -124,6 +125,16 @@ absl::StatusOr<Token> Token::Parse(absl::string_view text, const std::string& so
         absl::StrCat(source, " is not random enough to be a secret; ", kHowToMake));
   }
   return token;
+}
+
+std::string ToDigits(const Token& token) {
+  std::string digits;
+  digits.reserve(Token::kDigits);
+  for (std::size_t i = 0; i < Token::kBytes; ++i) {
+    digits += kDigitOf[token.bytes()[i] >> 4];
+    digits += kDigitOf[token.bytes()[i] & 15];
+  }
+  return digits;
 }
 
 std::optional<std::string> ReadVariable(const std::string& name) {

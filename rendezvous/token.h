@@ -32,6 +32,9 @@ class Token {
   SecretPage page_;  // the first kBytes of it
 };
 
+// As Parse() reads it. The caller wipes it.
+std::string ToDigits(const Token& token);
+
 // Takes DDPRUN_TOKEN out of this process: its text is wiped where it stands, which is also what
 // /proc/PID/environ shows, and no child inherits it. Before the first thread. Absent: it was not
 // set.

@@ -85,20 +85,10 @@ def places_of(nodes):
     if nodes != 2 or os.geteuid() != 0:
         yield [[] for _ in range(nodes)], "127.0.0.1"
         return
-    from hosts import Host
+    from hosts import joined_hosts
 
-    hosts = [Host("10.77.0.1"), Host("10.77.0.2")]
-    try:
-        first, second = hosts
-        first.run("ip", "link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns", str(second.pid))
-        for host in hosts:
-            host.run("ip", "address", "add", f"{host.address}/24", "dev", "eth0")
-            host.run("ip", "link", "set", "eth0", "up")
-            host.run("ip", "link", "set", "lo", "up")
-        yield [host.prefix for host in hosts], first.address
-    finally:
-        for host in hosts:
-            host.close()
+    with joined_hosts() as hosts:
+        yield [host.prefix for host in hosts], hosts[0].address
 
 
 def free_port():

@@ -114,6 +114,14 @@ def free_port():
         return listener.getsockname()[1]
 
 
+def agent_of(warden):
+    """The agent's process id: the child of the keeper, which is the child of what a person started."""
+    pid = warden
+    for _ in ("keeper", "agent"):
+        pid = int(pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
+    return pid
+
+
 @pytest.fixture
 def port():
     return free_port()

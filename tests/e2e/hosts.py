@@ -6,6 +6,7 @@ behind however the test ends, and so that it works where /run cannot be mounted 
 namespaces in a user namespace of their own where the kernel allows it.
 """
 
+import contextlib
 import os
 import subprocess
 
@@ -37,16 +38,45 @@ class Host:
         self._holder.wait(timeout=30)
 
 
-@pytest.fixture
-def two_hosts():
+@contextlib.contextmanager
+def joined_hosts():
     """Two hosts that reach each other at 10.77.0.1 and 10.77.0.2, and nothing else."""
-    if os.geteuid() != 0:
-        pytest.skip("network namespaces need root")
     hosts = [Host("10.77.0.1"), Host("10.77.0.2")]
     try:
         first, second = hosts
         first.run("ip", "link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns", str(second.pid))
         for host in hosts:
+            host.run("ip", "address", "add", f"{host.address}/24", "dev", "eth0")
+            host.run("ip", "link", "set", "eth0", "up")
+            host.run("ip", "link", "set", "lo", "up")
+        yield hosts
+    finally:
+        for host in hosts:
+            host.close()
+
+
+@pytest.fixture
+def two_hosts():
+    if os.geteuid() != 0:
+        pytest.skip("network namespaces need root")
+    with joined_hosts() as hosts:
+        yield hosts
+
+
+@pytest.fixture
+def three_hosts():
+    """Three hosts on one network, 10.78.0.1 to 10.78.0.3; the first one is its switch too."""
+    if os.geteuid() != 0:
+        pytest.skip("network namespaces need root")
+    hosts = [Host(f"10.78.0.{number}") for number in (1, 2, 3)]
+    try:
+        first = hosts[0]
+        first.run("ip", "link", "add", "eth0", "type", "bridge")
+        for number, host in enumerate(hosts):
+            if host is not first:
+                peer = f"port{number}"
+                first.run("ip", "link", "add", peer, "type", "veth", "peer", "name", "eth0", "netns", str(host.pid))
+                first.run("ip", "link", "set", peer, "master", "eth0", "up")
             host.run("ip", "address", "add", f"{host.address}/24", "dev", "eth0")
             host.run("ip", "link", "set", "eth0", "up")
             host.run("ip", "link", "set", "lo", "up")

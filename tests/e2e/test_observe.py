@@ -85,7 +85,7 @@ def test_a_full_disk_stops_nothing():
 def test_metrics_as_a_scraper_sees_them(tmp_path):
     metrics = free_port()
     node = start(
-        [DDPRUN, "--standalone", "--rdzv-id", "job", "--nproc-per-node", 2, "--metrics-port", metrics, "sleep", "100"]
+        [DDPRUN, "--rdzv-id", "job", "--nproc-per-node", 2, "--metrics-port", metrics, "sleep", "100"]
     )
     url = f"http://127.0.0.1:{metrics}/metrics"
     text = wait_for("a scrape", lambda: (page := get(url)) and "ddprun_agent_workers 2" in page and page)
@@ -116,7 +116,7 @@ def test_a_port_in_use_is_one_sentence():
 def test_a_real_prometheus_scrapes_it(tmp_path):
     metrics, own = free_port(), free_port()
     node = start(
-        [DDPRUN, "--standalone", "--rdzv-id", "job", "--nproc-per-node", 2, "--metrics-port", metrics, "sleep", "100"]
+        [DDPRUN, "--rdzv-id", "job", "--nproc-per-node", 2, "--metrics-port", metrics, "sleep", "100"]
     )
     (tmp_path / "prometheus.yml").write_text(
         "global: {scrape_interval: 200ms, scrape_timeout: 200ms}\n"

@@ -11,7 +11,7 @@ import time
 
 import pytest
 from conftest import BUILD, DDPRUN, REPO, SESSION, TOKEN
-from conftest import clean_environment, finish_all, processes_of_this_session, run, start
+from conftest import agent_of, clean_environment, finish_all, processes_of_this_session, run, start
 
 sys.path.insert(0, str(REPO / "tests" / "bench"))
 import slow_connections  # noqa: E402
@@ -216,8 +216,8 @@ def test_a_crashing_agent_leaves_no_core(port, tmp_path):
     command = f"{DDPRUN} --nnodes=2 --node-rank=0 --master-addr=127.0.0.1 --master-port={port} true"
     first = start(["sh", "-c", f"ulimit -c unlimited; cd {tmp_path}; exec {command}"])
     assert "waiting" in first.stderr.readline()
-    agent = pathlib.Path(f"/proc/{first.pid}/task/{first.pid}/children").read_text().split()[0]
-    os.kill(int(agent), 6)
+    agent = agent_of(first.pid)
+    os.kill(agent, 6)
     code, _, err = finish_all([first])[0]
     assert code == 134 and not os.listdir(tmp_path), (code, err, os.listdir(tmp_path))
 

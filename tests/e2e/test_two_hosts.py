@@ -3,12 +3,11 @@
 
 import json
 import os
-import pathlib
 import re
 import signal
 
 import pytest
-from conftest import BUILD, DDPRUN, finish_all, run, start
+from conftest import BUILD, DDPRUN, agent_of, finish_all, run, start
 from hosts import two_hosts  # noqa: F401  (a fixture)
 
 
@@ -99,8 +98,8 @@ def test_a_killed_agent_is_told_to_the_other_host(two_hosts):  # noqa: F811
     status = run([*two_hosts[1].prefix, DDPRUN, "status", "--master-addr", two_hosts[0].address, "--json"])
     nodes = json.loads(status.stdout)["runs"][0]["nodes"]
     assert [node["address"] for node in nodes] == [host.address for host in two_hosts], status
-    agent = pathlib.Path(f"/proc/{processes[1].pid}/task/{processes[1].pid}/children").read_text().split()[0]
-    os.kill(int(agent), signal.SIGKILL)
+    agent = agent_of(processes[1].pid)
+    os.kill(agent, signal.SIGKILL)
     results = finish_all(processes, 60)
     assert [code for code, _, _ in results] == [1, 137], results
     assert re.search(r"\(node rank 1\) was lost: its agent was killed by signal 9 \(SIGKILL\)", results[0][2]), results

@@ -477,7 +477,9 @@ void Invariants::Hear(const SimStep& step) {
 void Invariants::Note(const SimStep& step) {
   for (const auto& entry : step.after.members) {
     Node& node = nodes_[entry.first];
-    if (node.run == step.run) continue;
+    // A run that is over keeps its members until they have their verdict, also one that is in the
+    // next run already.
+    if (step.run <= node.run) continue;
     // In a run that began when the one before was over it was told nothing.
     node.run = step.run;
     node.told = kNoRound;

@@ -13,6 +13,7 @@
 #include "rendezvous/event_log.h"
 #include "rendezvous/limits.h"
 #include "rendezvous/metrics.h"
+#include "rendezvous/owned_fd.h"
 
 namespace ddprun {
 namespace {

@@ -65,6 +65,18 @@ TEST_F(ConsoleTest, WritesEachStreamWhereItBelongs) {
   EXPECT_EQ(err_.Take(), "[0] two\n");
 }
 
+TEST_F(ConsoleTest, MarkedLinesGoOneWayInTheirOrder) {
+  Console marked(out_.write_end.get(), err_.write_end.get(), Console::Form::kMarked);
+  marked.WriteWorkerLine(OutputStream::kOut, "[0] ", "one");
+  marked.WriteWorkerLine(OutputStream::kErr, "[0] ", "two");
+  marked.WriteWord("\x1ewjoined");
+  marked.Pump();
+  EXPECT_EQ(out_.Take(),
+            "[0] one\n\x1e"
+            "e[0] two\n\x1ewjoined\n");
+  EXPECT_EQ(err_.Take(), "");
+}
+
 TEST_F(ConsoleTest, ProgressIsNotShownWhereNoTerminalIs) {
   EXPECT_FALSE(console_.IsTerminal());
   EXPECT_FALSE(console_.IsTerminal(OutputStream::kOut));

@@ -321,6 +321,31 @@ TEST_F(SupervisorTest, ALostWardenKillsAtOnce) {
   EXPECT_EQ(TheEnd().exit_code, 137);
 }
 
+TEST_F(SupervisorTest, ALostLifelineLeavesLittleTime) {
+  Feed(StartOf(1));
+  Feed(LifelineLost{});
+  EXPECT_TRUE(Last<TerminateWorkers>());
+  ASSERT_EQ(Reports<Leave>().size(), 1u);
+  EXPECT_EQ(Reports<Leave>()[0].reason.signal, 0);
+  EXPECT_THAT(Reports<Leave>()[0].reason.message, HasSubstr("the ddprun that started it"));
+  Pass(kLifelineGrace - milliseconds(1));
+  EXPECT_FALSE(Last<KillWorkers>());
+  Pass(milliseconds(1));
+  EXPECT_TRUE(Last<KillWorkers>());
+  Feed(AllGone{});
+  Pass(kLifelineLeaveTimeout);
+  EXPECT_EQ(TheEnd().exit_code, 128 + SIGHUP);
+}
+
+TEST_F(SupervisorTest, ALostLifelineHurriesWorkersThatAreBeingStopped) {
+  Feed(StartOf(1));
+  Feed(SignalReceived{SIGINT});
+  now_ += seconds(1);
+  Feed(LifelineLost{});
+  Pass(kLifelineGrace);
+  EXPECT_TRUE(Last<KillWorkers>());
+}
+
 // ---- The service goes, or says no
 
 TEST_F(SupervisorTest, ALostServiceStopsTheWorkers) {
@@ -429,20 +454,21 @@ TEST_F(SupervisorWalk, EveryPhaseMeetsEveryEvent) {
                           AllGone{},
                           SignalReceived{SIGINT},
                           WardenLost{},
+                          LifelineLost{},
                           DeadlinePassed{}};
   constexpr auto W = Phase::kWaiting, R = Phase::kRunning, S = Phase::kSucceeded,
                  T = Phase::kStopping, L = Phase::kLeaving, E = Phase::kEnding, X = Phase::kEnded;
   struct Row {
     Phase phase;
-    Phase next[12];
+    Phase next[13];
   };
   //                 connecting waiting start stop finish refused ended worker gone signal warden
-  //                 deadline
+  //                 lifeline deadline
   const Row rows[] = {
-      {W, {W, W, R, W, X, X, X, W, W, L, L, W}}, {R, {R, R, E, T, E, E, E, T, S, L, L, R}},
-      {S, {S, S, X, W, X, X, X, S, S, L, L, S}}, {T, {T, T, E, T, E, E, E, T, T, L, L, T}},
-      {L, {L, L, L, L, E, E, E, L, L, L, L, L}}, {E, {E, E, E, E, E, E, E, E, X, E, E, E}},
-      {X, {X, X, X, X, X, X, X, X, X, X, X, X}}};
+      {W, {W, W, R, W, X, X, X, W, W, L, L, L, W}}, {R, {R, R, E, T, E, E, E, T, S, L, L, L, R}},
+      {S, {S, S, X, W, X, X, X, S, S, L, L, L, S}}, {T, {T, T, E, T, E, E, E, T, T, L, L, L, T}},
+      {L, {L, L, L, L, E, E, E, L, L, L, L, L, L}}, {E, {E, E, E, E, E, E, E, E, X, E, E, E, E}},
+      {X, {X, X, X, X, X, X, X, X, X, X, X, X, X}}};
   for (const Row& row : rows) {
     for (std::size_t i = 0; i < std::size(events); ++i) {
       Enter(row.phase);

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// What went wrong between the head and a host, from what ssh and shells say, as a sentence with the
+// next move. Pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "launcher/hosts_plan.h"
+#include "launcher/outcome.h"
+
+namespace ddprun {
+
+// `words`: what was said before ddprun on the host spoke, oldest first. `command`: what was run.
+std::string WhyNotStarted(const std::string& host, Transport transport, const Outcome& outcome,
+                          const std::vector<std::string>& words,
+                          const std::vector<std::string>& command);
+
+// The node ran, and what carried it ended without its verdict.
+std::string WhyLost(const std::string& host, Transport transport, const Outcome& outcome,
+                    const std::vector<std::string>& words);
+
+// ddprun there speaks other words.
+std::string WhyRefused(const std::string& host, const Hello& hello);
+
+// The exit code of a node by the end of what carried it: ssh's own failure is no verdict.
+int NodeExitCode(Transport transport, const Outcome& outcome);
+
+}  // namespace ddprun

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// `ddprun -H`: from the options to the head's loop.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "launcher/hosts_plan.h"
+#include "launcher/options.h"
+#include "rendezvous/token.h"
+
+namespace ddprun {
+
+// Reads what the options name (a hostfile, Slurm's variables) and plans. `token`: the secret in
+// digits, empty where there is none. One sentence for people.
+absl::StatusOr<HostsPlan> PlanHosts(const Options& options, const std::string& own_path,
+                                    const std::string& token, const GetVariable& get_variable);
+
+// The whole of it; the exit code. `variable`: what TakeTokenVariable() gave.
+int RunHosts(const Options& options, const std::string& own_path,
+             std::optional<absl::StatusOr<Token>> variable, const GetVariable& get_variable);
+
+}  // namespace ddprun

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/hosts_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace ddprun {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+const std::vector<HostEntry> kTwo = {{"a", 2}, {"b", std::nullopt}};
+
+HostsFacts Facts() {
+  return {.own_path = "/opt/ddprun",
+          .folder = "/work",
+          .run_id = "made-up",
+          .token = "5ec7e7",
+          .environment = {"PATH=/bin", "HOME=/root", "SLURM_PROCID=0", "PET_HOSTS=a", "LR=0.1"},
+          .is_this_machine = [](const std::string& host) { return host == "here"; }};
+}
+
+Options Parse(std::vector<std::string> arguments) {
+  arguments.insert(arguments.end(), {"train", "--epochs", "1"});
+  auto options = ParseOptions(arguments, [](const std::string&) { return std::nullopt; });
+  EXPECT_TRUE(options.ok()) << options.status();
+  return options.ok() ? std::get<Options>(*std::move(options)) : Options();
+}
+
+HostsPlan Plan(std::vector<std::string> arguments, const std::vector<HostEntry>& hosts = kTwo) {
+  absl::StatusOr<HostsPlan> plan = MakeHostsPlan(Parse(std::move(arguments)), hosts, Facts());
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  return plan.ok() ? *std::move(plan) : HostsPlan();
+}
+
+TEST(HostsPlan, TheCommandLineOfAHostHasSimpleWordsAndNoSecret) {
+  const HostsPlan plan = Plan({"-H", "a,b"});
+  ASSERT_EQ(plan.links.size(), 2u);
+  EXPECT_EQ(plan.links[0].transport, Transport::kSsh);
+  const std::vector<std::string>& command = plan.links[0].commands[0];
+  EXPECT_EQ(command.front(), "ssh");
+  EXPECT_THAT(command, Contains("BatchMode=yes"));
+  EXPECT_THAT(std::vector<std::string>(command.end() - 3, command.end()),
+              ElementsAre("a", "/opt/ddprun", "--lifeline"));
+  EXPECT_EQ(plan.links[0].commands[1].end()[-2], "ddprun");  // else the one in PATH
+  for (const std::string& word : command) EXPECT_THAT(word, Not(HasSubstr("5ec7e7")));
+  EXPECT_EQ(plan.links[0].setup.token, "5ec7e7");
+  EXPECT_THAT(HostsPlanText(plan), Not(HasSubstr("5ec7e7")));
+}
+
+TEST(HostsPlan, SlotsAreWorkersUnlessTheFlagSaysFewer) {
+  EXPECT_THAT(Plan({"-H", "a"}).nproc, ElementsAre("2", "1"));
+  EXPECT_THAT(Plan({"-H", "a", "--nproc-per-node", "2"}).nproc, ElementsAre("2", "2"));
+  EXPECT_THAT(Plan({"-H", "a", "--nproc-per-node", "gpu"}).nproc, ElementsAre("gpu", "gpu"));
+  const auto plan = MakeHostsPlan(Parse({"-H", "a", "--nproc-per-node", "3"}), kTwo, Facts());
+  EXPECT_THAT(std::string(plan.status().message()), HasSubstr("more than the 2 slots of a"));
+}
+
+TEST(HostsPlan, OtherFlagsGoAlongFromWhereverTheyCame) {
+  const HostsPlan plan = Plan({"-H", "a", "--max_restarts", "3", "--module", "--token-file", "t",
+                               "--rsh", "ssh -p 22", "--log-dir=logs"});
+  EXPECT_THAT(plan.links[0].setup.arguments,
+              ElementsAre("--log-dir=logs", "--max-restarts=3", "--module=1", "--nproc-per-node=2",
+                          "--rdzv-id=made-up", "--", "train", "--epochs", "1"));
+}
+
+TEST(HostsPlan, ThisMachineNeedsNoSsh) {
+  const HostsPlan plan = Plan({"-H", "here"}, {{"here", 2}});
+  EXPECT_EQ(plan.links[0].transport, Transport::kDirect);
+  EXPECT_THAT(plan.links[0].commands, ElementsAre(ElementsAre("/opt/ddprun", "--lifeline")));
+}
+
+TEST(HostsPlan, AnRshThatIsSshKeepsItsOptionsBeforeOurs) {
+  const HostsPlan ssh = Plan({"-H", "a", "--rsh", "/usr/bin/ssh -p 2222"});
+  EXPECT_EQ(ssh.links[0].transport, Transport::kSsh);
+  EXPECT_EQ(ssh.links[0].commands[0][2], "exec /usr/bin/ssh -p 2222 \"$@\"");
+  EXPECT_THAT(ssh.links[0].commands[0], Contains("BatchMode=yes"));
+  const HostsPlan other = Plan({"-H", "a", "--rsh", "docker exec -i"});
+  EXPECT_EQ(other.links[0].transport, Transport::kRsh);
+  EXPECT_THAT(other.links[0].commands[0], Not(Contains("BatchMode=yes")));
+}
+
+TEST(HostsPlan, SrunCarriesAllNodesAndNoMoreThanAreWanted) {
+  const HostsPlan plan = Plan({"--srun", "--nnodes", "1"});
+  ASSERT_EQ(plan.links.size(), 1u);
+  EXPECT_THAT(plan.links[0].nodes, ElementsAre(0));
+  EXPECT_THAT(plan.links[0].commands[0], Contains("--ntasks=1"));
+  EXPECT_EQ(plan.links[0].setup.node, std::nullopt);
+}
+
+TEST(HostsPlan, MoreNodesThanHostsCannotBe) {
+  const auto plan = MakeHostsPlan(Parse({"-H", "a", "--nnodes", "3"}), kTwo, Facts());
+  EXPECT_THAT(std::string(plan.status().message()), HasSubstr("more than the 2 hosts"));
+  EXPECT_EQ(Plan({"-H", "a", "--nnodes", "1:5"}).nodes_max, 2);
+}
+
+TEST(HostsPlan, TheEnvironmentGoesAlongButForWhatNamesThisMachine) {
+  EXPECT_THAT(EnvironmentForHosts(Facts().environment, {}), ElementsAre("PATH=/bin", "LR=0.1"));
+  EXPECT_THAT(EnvironmentForHosts(Facts().environment, {"HOME", "LR=0.2"}),
+              ElementsAre("PATH=/bin", "HOME=/root", "LR=0.1", "LR=0.2"));
+  EXPECT_THAT(EnvironmentForHosts({"BASH_FUNC_x%%=() { :; }", "XDG_RUNTIME_DIR=/run/user/0"}, {}),
+              ElementsAre());
+}
+
+TEST(HostsPlan, QuotesWhatAShellWouldRead) {
+  EXPECT_EQ(ShellQuote("/opt/ddprun-1.0"), "/opt/ddprun-1.0");
+  EXPECT_EQ(ShellQuote("a b"), "'a b'");
+  EXPECT_EQ(ShellQuote("it's"), "'it'\\''s'");
+  EXPECT_EQ(ShellQuote(""), "''");
+}
+
+TEST(HostsPlan, ShowsWhoRunsWhatWhere) {
+  const std::string text = HostsPlanText(Plan({"-H", "a", "--nnodes", "1"}));
+  EXPECT_THAT(text, HasSubstr("node 0  a  --nproc-per-node 2  ssh"));
+  EXPECT_THAT(text, HasSubstr("spare  b"));
+  EXPECT_THAT(text, HasSubstr("there, in /work: ddprun"));
+}
+
+}  // namespace
+}  // namespace ddprun

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/slurm.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+namespace ddprun {
+namespace {
+
+using Variables = std::map<std::string, std::string>;
+
+GetVariable From(const Variables& variables) {
+  return [variables](const std::string& name) -> std::optional<std::string> {
+    const auto found = variables.find(name);
+    return found == variables.end() ? std::nullopt : std::optional(found->second);
+  };
+}
+
+const Variables kStep = {{"SLURM_JOB_ID", "17"},
+                         {"SLURM_STEP_ID", "2"},
+                         {"SLURM_STEP_NUM_TASKS", "4"},
+                         {"SLURM_PROCID", "3"},
+                         {"SLURM_STEP_NODELIST", "n[08-09,1]"}};
+
+TEST(Slurm, AStepOfSeveralTasksIsARun) {
+  const std::optional<SlurmStep> step = ReadSlurmStep(From(kStep));
+  ASSERT_TRUE(step.has_value());
+  EXPECT_EQ(step->nodes, 4);
+  EXPECT_EQ(step->node_rank, 3);
+  EXPECT_EQ(step->master_addr, "n08");
+  EXPECT_EQ(step->run_id, "slurm-17.2");
+}
+
+TEST(Slurm, StepsDoNotShareAPort) {
+  Variables other = kStep;
+  other["SLURM_STEP_ID"] = "3";
+  EXPECT_NE(ReadSlurmStep(From(kStep))->master_port, ReadSlurmStep(From(other))->master_port);
+  other["SLURM_PROCID"] = "0";
+  Variables same = other;
+  same["SLURM_PROCID"] = "1";
+  EXPECT_EQ(ReadSlurmStep(From(same))->master_port, ReadSlurmStep(From(other))->master_port);
+}
+
+TEST(Slurm, ABatchScriptOrASingleTaskIsNoRunOfSeveralNodes) {
+  Variables batch = kStep;
+  batch.erase("SLURM_STEP_ID");
+  EXPECT_FALSE(ReadSlurmStep(From(batch)).has_value());
+  Variables single = kStep;
+  single["SLURM_STEP_NUM_TASKS"] = "1";
+  single["SLURM_PROCID"] = "0";
+  EXPECT_FALSE(ReadSlurmStep(From(single)).has_value());
+  EXPECT_FALSE(ReadSlurmStep(From({})).has_value());
+  Variables odd = kStep;
+  odd["SLURM_PROCID"] = "x";
+  EXPECT_FALSE(ReadSlurmStep(From(odd)).has_value());
+}
+
+Options ParseInStep(const std::vector<std::string>& arguments) {
+  auto options = ParseOptions(arguments, From(kStep));
+  EXPECT_TRUE(options.ok()) << options.status();
+  return options.ok() ? std::get<Options>(*std::move(options)) : Options();
+}
+
+TEST(Slurm, TheStepSaysWhatTheFlagsDoNot) {
+  const Options all = ParseInStep({"train"});
+  EXPECT_EQ(all.nodes, 4);
+  EXPECT_EQ(all.node_rank, 3);
+  EXPECT_EQ(all.master_addr, "n08");
+  EXPECT_EQ(all.run_id, "slurm-17.2");
+  const Options some = ParseInStep({"--nnodes", "4", "--rdzv-endpoint", "h:1", "train"});
+  EXPECT_EQ(some.node_rank, 3);
+  EXPECT_FALSE(some.master_addr.has_value());
+  const Options port = ParseInStep({"--master-port", "7", "train"});
+  EXPECT_EQ(port.master_port, 7);
+}
+
+TEST(Slurm, FlagsComeBeforeTheStep) {
+  EXPECT_EQ(ParseInStep({"--standalone", "train"}).nodes, 1);
+  EXPECT_EQ(ParseInStep({"--nnodes", "1", "train"}).node_rank, std::nullopt);
+  EXPECT_EQ(
+      ParseInStep({"--nnodes", "4", "--node-rank", "1", "--master-addr", "x", "train"}).node_rank,
+      1);
+  EXPECT_EQ(ParseInStep({"--rdzv-endpoint", "h:1", "train"}).nodes, 1);
+  // Ranks come as the nodes do where their number is open.
+  EXPECT_EQ(ParseInStep({"--nnodes", "1:4", "--rdzv-endpoint", "h:1", "train"}).node_rank,
+            std::nullopt);
+}
+
+TEST(Slurm, AnAllocationNamesItsHosts) {
+  const auto hosts = ReadSlurmAllocation(From({{"SLURM_JOB_NODELIST", "n[1-2]"}}));
+  ASSERT_TRUE(hosts.ok());
+  EXPECT_THAT(*hosts,
+              testing::ElementsAre(HostEntry{"n1", std::nullopt}, HostEntry{"n2", std::nullopt}));
+  EXPECT_THAT(std::string(ReadSlurmAllocation(From({})).status().message()),
+              testing::HasSubstr("salloc or sbatch"));
+}
+
+}  // namespace
+}  // namespace ddprun
