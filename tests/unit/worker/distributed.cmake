@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-ddprun_add_gtest(NAME unit_worker_distributed LABEL unit
+ddprun_add_gtest(NAME unit_worker_distributed TORCH LABEL unit
   SOURCES
     distributed_ordered_dict_pickle_test.cc
     distributed_roll_call_test.cc
     distributed_state_dict_test.cc
     distributed_world_store_test.cc
   LIBS ddprun_worker_distributed ddprun_rendezvous_client)
-ddprun_use_torch_pch(unit_worker_distributed)
