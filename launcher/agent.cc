@@ -197,6 +197,7 @@ void Agent::TryJoin(TimePoint now) {
   join.last_call = options.last_call;
   join.lease = options.lease;
   join.hosts_service = meeting_.server != nullptr;
+  join.role = options.role;
   join.stop_timeout = StopTimeout(options.stopping);
   SessionClient::Handler handler = [this](SessionEvent event) {
     session_events_.Post(std::move(event));

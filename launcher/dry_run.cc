@@ -87,6 +87,8 @@ WorkerEnv EnvOf(const DryRun& dry_run, int local_rank) {
   env.group_world_size = options.nodes;
   env.world_size = options.nodes * env.local_world_size;
   env.role = options.role;
+  env.role_rank = env.rank;
+  env.role_world_size = env.world_size;
   env.master_addr = options.master_addr.value_or("127.0.0.1");
   env.master_port = options.nodes == 1 ? options.master_port.value_or(1) : 1;
   env.max_restarts = options.restarts.max_restarts;

@@ -41,6 +41,7 @@ void Workers::Spawn(const Start& start, const std::vector<std::string>& network,
   env.group_rank = start.node_rank;
   env.group_world_size = start.node_count;
   env.role = config_.role;
+  env.role_world_size = start.role_world_size;
   env.master_addr = start.master_addr;
   env.master_port = start.master_port;
   env.restart_count = start.restart_count;
@@ -72,6 +73,7 @@ void Workers::Spawn(const Start& start, const std::vector<std::string>& network,
   for (int local_rank = 0; local_rank < config_.local_world_size; ++local_rank) {
     env.rank = start.rank_first + local_rank;
     env.local_rank = local_rank;
+    env.role_rank = start.role_rank_first + local_rank;
     env.error_file = ErrorFile(local_rank);
     const Place& place = config_.places[static_cast<std::size_t>(local_rank)];
     request.argv = ArgumentsOf(config_.program, local_rank);

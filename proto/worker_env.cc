@@ -98,8 +98,8 @@ std::vector<std::pair<std::string, std::string>> ToEnviron(const WorkerEnv& env)
       {"GROUP_RANK", absl::StrCat(env.group_rank)},
       {"GROUP_WORLD_SIZE", absl::StrCat(env.group_world_size)},
       {"ROLE_NAME", env.role},
-      {"ROLE_RANK", absl::StrCat(env.rank)},
-      {"ROLE_WORLD_SIZE", absl::StrCat(env.world_size)},
+      {"ROLE_RANK", absl::StrCat(env.role_rank)},
+      {"ROLE_WORLD_SIZE", absl::StrCat(env.role_world_size)},
       {"MASTER_ADDR", env.master_addr},
       {"MASTER_PORT", absl::StrCat(env.master_port)},
       {"TORCHELASTIC_RESTART_COUNT", absl::StrCat(env.restart_count)},
@@ -140,6 +140,8 @@ absl::StatusOr<WorkerEnv> FromEnviron(const GetEnv& get_env) {
     }
   }
   env.role = reader.Text("ROLE_NAME", "default");
+  env.role_rank = reader.Int("ROLE_RANK", env.rank, 0, kIntMax);
+  env.role_world_size = reader.Int("ROLE_WORLD_SIZE", env.world_size, 1, kIntMax);
   env.restart_count = reader.Int("TORCHELASTIC_RESTART_COUNT", 0, 0, kIntMax);
   env.max_restarts = reader.Int("TORCHELASTIC_MAX_RESTARTS", 0, 0, kIntMax);
   env.run_id = reader.Text("TORCHELASTIC_RUN_ID", "");

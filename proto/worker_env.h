@@ -15,20 +15,21 @@
 namespace ddprun {
 
 struct WorkerEnv {
-  int rank = 0;              // RANK
-  int local_rank = 0;        // LOCAL_RANK
-  int world_size = 1;        // WORLD_SIZE
-  int local_world_size = 1;  // LOCAL_WORLD_SIZE
-  int group_rank = 0;        // GROUP_RANK: the node's rank
-  int group_world_size = 1;  // GROUP_WORLD_SIZE: number of nodes
-  std::string role =
-      "default";            // ROLE_NAME; ROLE_RANK and ROLE_WORLD_SIZE equal rank and world size
-  std::string master_addr;  // MASTER_ADDR
-  int master_port = 0;      // MASTER_PORT
-  int restart_count = 0;    // TORCHELASTIC_RESTART_COUNT
-  int max_restarts = 0;     // TORCHELASTIC_MAX_RESTARTS
-  std::string run_id;       // TORCHELASTIC_RUN_ID
-  std::string error_file;   // TORCHELASTIC_ERROR_FILE; empty: none
+  int rank = 0;                  // RANK
+  int local_rank = 0;            // LOCAL_RANK
+  int world_size = 1;            // WORLD_SIZE
+  int local_world_size = 1;      // LOCAL_WORLD_SIZE
+  int group_rank = 0;            // GROUP_RANK: the node's rank
+  int group_world_size = 1;      // GROUP_WORLD_SIZE: number of nodes
+  std::string role = "default";  // ROLE_NAME
+  int role_rank = 0;             // ROLE_RANK: among the workers of that role
+  int role_world_size = 1;       // ROLE_WORLD_SIZE
+  std::string master_addr;       // MASTER_ADDR
+  int master_port = 0;           // MASTER_PORT
+  int restart_count = 0;         // TORCHELASTIC_RESTART_COUNT
+  int max_restarts = 0;          // TORCHELASTIC_MAX_RESTARTS
+  std::string run_id;            // TORCHELASTIC_RUN_ID
+  std::string error_file;        // TORCHELASTIC_ERROR_FILE; empty: none
   // Ours. Absent where something else than ddprun started the worker.
   std::string agent_socket;  // DDPRUN_AGENT_SOCKET: path of the agent's unix socket; empty: none
   unsigned long long round = 0;  // DDPRUN_ROUND; 0: none

@@ -282,6 +282,7 @@ void Fill(const Join& from, v1::Join* to) {
   SetDuration(from.stop_timeout, to->mutable_stop_timeout());
   *to->mutable_restart_policy() = ToProto(from.restart_policy);
   to->set_hosts_service(from.hosts_service);
+  to->set_role(ToUtf8(from.role));
 }
 
 Join Read(const v1::Join& from) {
@@ -306,6 +307,7 @@ Join Read(const v1::Join& from) {
   to.stop_timeout = ToMilliseconds(from.stop_timeout());
   to.restart_policy = ddprun::FromProto(from.restart_policy());
   to.hosts_service = from.hosts_service();
+  to.role = Printable(Cut(from.role(), kNameBytesMax + 1));
   return to;
 }
 
@@ -322,6 +324,8 @@ void Fill(const Start& from, v1::Start* to) {
   to->set_restarts_max(from.restarts_max);
   to->set_restarts_forgiven(from.restarts_forgiven);
   to->set_left_out(ToUtf8(Cut(from.left_out, kFailureMessageBytesMax)));
+  to->set_role_rank_first(from.role_rank_first);
+  to->set_role_world_size(from.role_world_size);
 }
 
 Start Read(const v1::Start& from) {
@@ -338,6 +342,8 @@ Start Read(const v1::Start& from) {
   to.restarts_max = from.restarts_max();
   to.restarts_forgiven = from.restarts_forgiven();
   to.left_out = Lines(from.left_out(), kFailureMessageBytesMax);
+  to.role_rank_first = from.role_rank_first();
+  to.role_world_size = from.role_world_size();
   return to;
 }
 

@@ -107,12 +107,14 @@ void RulesFields(Value& value, Message& message) {
 template <Way way, typename Value, typename Message>
 void MemberFields(Value& value, Message& message) {
   // As above.
-  [[maybe_unused]] const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10] = value;
+  [[maybe_unused]] const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12] = value;
   DDPRUN_MESSAGE_FIELD(join)
   DDPRUN_FIELD(order)
   DDPRUN_OPTIONAL_FIELD(node_rank)
   DDPRUN_FIELD(seated)
   DDPRUN_FIELD(rank_first)
+  DDPRUN_FIELD(role_rank_first)
+  DDPRUN_FIELD(role_world_size)
   DDPRUN_FIELD(drained_by)
   DDPRUN_FIELD(phase)
   DDPRUN_OPTIONAL_FIELD(link)
@@ -342,8 +344,10 @@ absl::StatusOr<JournalRecord> DecodeJournalRecord(absl::string_view bytes) {
     case v1::JournalRecord::kNodeReported: {
       auto report = FromProto(message.node_reported().report());
       if (!report.ok()) return Unknown(report.status().message());
-      record.what =
-          MembershipEvent(NodeReported{LinkId{message.node_reported().link()}, *std::move(report)});
+      // Member by member: g++ 12 takes the move of a whole one for a use of what is not set.
+      auto& reported = record.what.emplace<MembershipEvent>().emplace<NodeReported>();
+      reported.link = LinkId{message.node_reported().link()};
+      reported.report = *std::move(report);
       return record;
     }
     case v1::JournalRecord::kNodeGone:

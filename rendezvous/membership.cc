@@ -643,6 +643,7 @@ void Stepper::Seal(std::vector<Member*> chosen) {
     member->rank_first = start.world_size;
     start.world_size += member->join.local_world_size;
   }
+  GiveRoleRanks(chosen);
   state_.phase = RunPhase::kSealed;
   state_.sealed = now_;
   Noted& note = Note(NoteKind::kRoundStarted);
@@ -787,6 +788,8 @@ Start Stepper::StartOf(const Member& member) const {
   Start start = *state_.start;
   start.node_rank = *member.node_rank;
   start.rank_first = member.rank_first;
+  start.role_rank_first = member.role_rank_first;
+  start.role_world_size = member.role_world_size;
   return start;
 }
 

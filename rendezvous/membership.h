@@ -47,8 +47,10 @@ struct Member {
   Join join;
   std::uint64_t order = 0;       // of joining, over the run
   std::optional<int> node_rank;  // asked for, or given when first sealed; kept over rounds
-  bool seated = false;     // has had a place in a sealed round: goes before those that have not
-  int rank_first = 0;      // in the round that it runs
+  bool seated = false;      // has had a place in a sealed round: goes before those that have not
+  int rank_first = 0;       // in the round that it runs
+  int role_rank_first = 0;  // the same among the workers of its role
+  int role_world_size = 0;
   std::string drained_by;  // who asked it to leave when its round ends; empty: nobody did
   MemberPhase phase = MemberPhase::kWaiting;
   std::optional<LinkId> link;    // absent: away

@@ -73,13 +73,21 @@ absl::Status CheckSeats(const RunState& state) {
   }
   int node_rank = 0;
   int rank = 0;
+  std::map<std::string, int> role_ranks;
   for (const auto& [seat, member] : seats) {
     if (seat != node_rank++ || member->rank_first != rank) return Broken("ranks have a gap");
     rank += member->join.local_world_size;
+    int& role_rank = role_ranks[member->join.role];
+    if (member->role_rank_first != role_rank) return Broken("ranks of a role have a gap");
+    role_rank += member->join.local_world_size;
     if (count == state.rules->nodes_max && member->join.node_rank &&
         *member->join.node_rank != seat) {
       return Broken("a member was given another rank than it asked for");
     }
+  }
+  for (const auto& [seat, member] : seats) {
+    if (member->role_world_size != role_ranks[member->join.role])
+      return Broken("a wrong world size of a role");
   }
   return rank == state.start->world_size ? absl::OkStatus() : Broken("a wrong world size");
 }

@@ -2,6 +2,8 @@
 #include "rendezvous/seating.h"
 
 #include <algorithm>
+#include <map>
+#include <string>
 #include <utility>
 
 namespace ddprun {
@@ -54,6 +56,16 @@ void GiveRanks(RunState& state, std::vector<Member*>& chosen) {
     }
   }
   chosen = std::move(by_rank);
+}
+
+void GiveRoleRanks(const std::vector<Member*>& chosen) {
+  std::map<std::string, int> sizes;
+  for (Member* member : chosen) {
+    int& size = sizes[member->join.role];
+    member->role_rank_first = size;
+    size += member->join.local_world_size;
+  }
+  for (Member* member : chosen) member->role_world_size = sizes[member->join.role];
 }
 
 }  // namespace ddprun

@@ -18,4 +18,7 @@ std::vector<Member*> ChooseForRound(RunState& state);
 // whoever is above moves.
 void GiveRanks(RunState& state, std::vector<Member*>& chosen);
 
+// Counts the workers of `chosen`, sorted by rank, among those of their role.
+void GiveRoleRanks(const std::vector<Member*>& chosen);
+
 }  // namespace ddprun

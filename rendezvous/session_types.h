@@ -158,6 +158,7 @@ struct Join {
   std::chrono::milliseconds stop_timeout{0};
   RestartPolicy restart_policy;
   bool hosts_service = false;  // the run cannot go on without this node
+  std::string role;            // its workers are also counted among those of the same role
   bool operator==(const Join&) const = default;
 };
 
@@ -243,6 +244,8 @@ struct Start {
   int restarts_max = 0;
   int restarts_forgiven = 0;  // of restart_count: they count no more
   std::string left_out;       // who is, since the last round, in words
+  int role_rank_first = 0;    // as rank_first, among the workers of the node's role
+  int role_world_size = 1;    // of that role
   bool operator==(const Start&) const = default;
 };
 

@@ -37,6 +37,8 @@ WorkerEnv FullEnv() {
   env.group_rank = 2;
   env.group_world_size = 4;
   env.role = "trainer";
+  env.role_rank = 3;
+  env.role_world_size = 4;
   env.master_addr = "10.0.0.1";
   env.master_port = 29501;
   env.restart_count = 1;
@@ -60,8 +62,8 @@ TEST(WorkerEnvTest, WhatIsWrittenIsRead) {
 TEST(WorkerEnvTest, TorchrunsNamesAreThere) {
   const Environ environ = Write(FullEnv());
   EXPECT_THAT(environ, Contains(Pair("RANK", "5")));
-  EXPECT_THAT(environ, Contains(Pair("ROLE_RANK", "5")));
-  EXPECT_THAT(environ, Contains(Pair("ROLE_WORLD_SIZE", "8")));
+  EXPECT_THAT(environ, Contains(Pair("ROLE_RANK", "3")));
+  EXPECT_THAT(environ, Contains(Pair("ROLE_WORLD_SIZE", "4")));
   EXPECT_THAT(environ, Contains(Pair("GROUP_WORLD_SIZE", "4")));
   EXPECT_THAT(environ, Contains(Pair("TORCHELASTIC_RUN_ID", "run 1")));
   EXPECT_THAT(environ, Contains(Pair("TORCHELASTIC_USE_AGENT_STORE", "False")));

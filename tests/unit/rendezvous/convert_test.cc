@@ -65,6 +65,7 @@ TEST(ConvertTest, Reports) {
                          .delay = std::chrono::milliseconds(7),
                          .delay_max = std::chrono::milliseconds(8)};
   join.hosts_service = true;
+  join.role = "trainer";
   ExpectRoundTrip<Report, v1::Report>(join);
   join.node_rank = std::nullopt;
   ExpectRoundTrip<Report, v1::Report>(join);

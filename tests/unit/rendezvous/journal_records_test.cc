@@ -46,10 +46,10 @@ auto Fields(Struct& history) {
 template <typename Struct>
 requires std::is_same_v<std::remove_const_t<Struct>, Member>
 auto Fields(Struct& member) {
-  auto& [join, order, node_rank, seated, rank_first, drained_by, phase, link, heard, words_told] =
-      member;
-  return std::tie(join, order, node_rank, seated, rank_first, drained_by, phase, link, heard,
-                  words_told);
+  auto& [join, order, node_rank, seated, rank_first, role_rank_first, role_world_size, drained_by,
+         phase, link, heard, words_told] = member;
+  return std::tie(join, order, node_rank, seated, rank_first, role_rank_first, role_world_size,
+                  drained_by, phase, link, heard, words_told);
 }
 template <typename Struct>
 requires std::is_same_v<std::remove_const_t<Struct>, RunState>
@@ -150,10 +150,10 @@ class Anything {
   void Fill(Join& to) {
     auto& [protocol_version, software_version, run_id, node_id, host, node_rank, local_world_size,
            nodes_min, nodes_max, restarts_max, address, worker_port, join_timeout, last_call, lease,
-           resume, stop_timeout, restart_policy, hosts_service] = to;
+           resume, stop_timeout, restart_policy, hosts_service, role] = to;
     All(protocol_version, software_version, run_id, node_id, host, node_rank, local_world_size,
         nodes_min, nodes_max, restarts_max, address, worker_port, join_timeout, last_call, lease,
-        resume, stop_timeout, restart_policy, hosts_service);
+        resume, stop_timeout, restart_policy, hosts_service, role);
   }
   void Fill(ExitCodeRange& to) {
     auto& [first, last] = to;
@@ -167,9 +167,10 @@ class Anything {
   }
   void Fill(Start& to) {
     auto& [round, run_id, node_rank, node_count, rank_first, world_size, master_addr, master_port,
-           restart_count, restarts_max, restarts_forgiven, left_out] = to;
+           restart_count, restarts_max, restarts_forgiven, left_out, role_rank_first,
+           role_world_size] = to;
     All(round, run_id, node_rank, node_count, rank_first, world_size, master_addr, master_port,
-        restart_count, restarts_max, restarts_forgiven, left_out);
+        restart_count, restarts_max, restarts_forgiven, left_out, role_rank_first, role_world_size);
   }
   template <typename T>
   void Fill(std::optional<T>& to) {

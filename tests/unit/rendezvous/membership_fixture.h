@@ -27,6 +27,7 @@ struct JoinOptions {
   std::chrono::milliseconds stop_timeout{0};
   RestartPolicy policy;
   bool hosts_service = false;
+  std::string role;
 };
 
 inline Join MakeJoin(const std::string& host, JoinOptions options) {
@@ -50,6 +51,7 @@ inline Join MakeJoin(const std::string& host, JoinOptions options) {
   join.stop_timeout = options.stop_timeout;
   join.restart_policy = options.policy;
   join.hosts_service = options.hosts_service;
+  join.role = options.role;
   return join;
 }
 

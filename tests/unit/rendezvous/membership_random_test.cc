@@ -85,7 +85,8 @@ class RandomHistory {
                             .nodes_min = nodes_min_,
                             .lease = lease_,
                             .last_call = std::chrono::milliseconds(Below(300)),
-                            .policy = policy_};
+                            .policy = policy_,
+                            .role = Below(2) == 0 ? "a" : "b"};
         if (Below(3) == 0 && !run_.state.members.empty()) {
           options.resume = Below(4) != 0;
           run_.Joins(AnyMember().join.host, options);

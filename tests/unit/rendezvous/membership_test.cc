@@ -41,13 +41,29 @@ TEST(FormingTest, ACompleteRoundIsSealedAtOnce) {
                        .rank_first = 0,
                        .world_size = 5,
                        .master_addr = "addr-a",
-                       .master_port = 4000};
+                       .master_port = 4000,
+                       .role_world_size = 5};
   EXPECT_EQ(*run.Sent<Start>(a), expected);
   Start for_b = expected;
   for_b.node_rank = 1;
-  for_b.rank_first = 2;
+  for_b.rank_first = for_b.role_rank_first = 2;
   EXPECT_EQ(*run.Sent<Start>(b), for_b);
   EXPECT_EQ(NextDeadline(run.state), std::nullopt);
+}
+
+TEST(FormingTest, WorkersAreAlsoCountedByTheirRole) {
+  TestRun run;
+  const LinkId a = run.Joins("a", {.nodes = 3, .local_world_size = 2, .role = "actor"});
+  const LinkId b = run.Joins("b", {.nodes = 3, .local_world_size = 3, .role = "learner"});
+  const LinkId c = run.Joins("c", {.nodes = 3, .local_world_size = 4, .role = "actor"});
+  const auto first_and_size = [&](LinkId link) {
+    const Start start = *run.Sent<Start>(link);
+    return std::pair(start.role_rank_first, start.role_world_size);
+  };
+  EXPECT_EQ(first_and_size(a), std::pair(0, 6));
+  EXPECT_EQ(first_and_size(b), std::pair(0, 3));
+  EXPECT_EQ(first_and_size(c), std::pair(2, 6));
+  EXPECT_EQ(run.Sent<Start>(c)->rank_first, 5);
 }
 
 TEST(FormingTest, RanksThatWereAskedForAreGivenAndOthersFillUpInOrder) {
