@@ -374,8 +374,8 @@ void Agent::Perform(const Effect& effect, TimePoint now) {
     } else {
       workers_.FailToSpawn(std::string(status.message()), events_);
     }
-  } else if (std::holds_alternative<TerminateWorkers>(effect)) {
-    workers_.Signal(SIGTERM, now, events_);
+  } else if (const auto* terminate = std::get_if<TerminateWorkers>(&effect)) {
+    workers_.Signal(terminate->signal, now, events_);
     workers_.Signal(SIGCONT, now, events_);  // one that is stopped could not act on it
   } else if (std::holds_alternative<KillWorkers>(effect)) {
     workers_.Kill(now, events_);

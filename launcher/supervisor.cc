@@ -254,7 +254,9 @@ class Stepper {
       case Phase::kRunning:
       case Phase::kSucceeded:
       case Phase::kStopping:
-        LeaveRun(event.signal);
+        // A program that was written for torchrun has a handler of that very signal: an interrupt
+        // is Python's KeyboardInterrupt, SIGUSR1 a scheduler's word to write a checkpoint.
+        LeaveRun(event.signal, event.signal);
         if (s_.workers_live) {
           effects_.push_back(PrintNote{absl::StrCat(
               "got ", SignalName(event.signal), ": the workers have ",
@@ -326,8 +328,9 @@ class Stepper {
       ShowWaiting();
     }
     if (IsOver(s_.kill_deadline)) {
-      effects_.push_back(PrintNote{absl::StrCat("workers that did not end within ",
-                                                Seconds(Grace()), " of SIGTERM are killed")});
+      effects_.push_back(
+          PrintNote{absl::StrCat("workers that did not end within ", Seconds(Grace()), " of ",
+                                 SignalName(s_.term_signal), " are killed")});
       Kill();
     }
     if (IsOver(s_.give_up_deadline)) GiveUp();
@@ -349,6 +352,7 @@ class Stepper {
 
   struct Why {
     bool another_round = false;
+    int signal = SIGTERM;
   };
 
   std::chrono::milliseconds Grace() const {
@@ -365,12 +369,13 @@ class Stepper {
     }
   }
 
-  // Again once the reason has changed: the workers have the time for that from the first SIGTERM.
+  // Again once the reason has changed: the workers have the time for that from the first signal.
   void Terminate(Why why) {
     if (!s_.workers_live || s_.give_up_deadline.has_value()) return;
     s_.another_round = why.another_round;
     if (!s_.kill_deadline.has_value()) {
-      effects_.push_back(TerminateWorkers{});
+      effects_.push_back(TerminateWorkers{why.signal});
+      s_.term_signal = why.signal;
       s_.term_time = now_;
     }
     s_.kill_deadline = s_.term_time + Grace();
@@ -389,7 +394,8 @@ class Stepper {
     effects_.push_back(ReportStopped{RoundNow(), Folded(s_.ends)});
   }
 
-  void LeaveRun(int signal) {
+  // `signal` is why this agent ends, `to_workers` what they are asked to end with.
+  void LeaveRun(int signal, int to_workers = SIGTERM) {
     s_.signal = signal;
     s_.signal_time = now_;
     Leave leave;
@@ -405,7 +411,7 @@ class Stepper {
     effects_.push_back(SendReport{std::move(leave)});
     s_.phase = Phase::kLeaving;
     if (s_.workers_live) {
-      Terminate({});
+      Terminate({.signal = to_workers});
     } else if (s_.joined) {
       s_.leave_deadline = now_ + LeaveTimeout();
     } else {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -81,8 +82,10 @@ using Event = std::variant<Connecting, Reconnecting, Reconnected, Accepted, Wait
 struct SpawnRound {
   Start start;
 };
-struct TerminateWorkers {};  // SIGTERM to every worker's process group
-struct KillWorkers {};       // SIGKILL to the same
+struct TerminateWorkers {  // `signal` to every worker's process group
+  int signal = SIGTERM;
+};
+struct KillWorkers {};  // SIGKILL to the same
 struct SendReport {
   Report report;
 };
@@ -123,8 +126,9 @@ struct SupervisorState {
   std::optional<End> end;  // decided, once the workers are gone
 
   bool another_round = false;  // the workers are being stopped for one, as far as is known
-  TimePoint term_time;         // of the last SIGTERM
-  std::optional<TimePoint> kill_deadline;     // SIGTERM was sent: SIGKILL then
+  int term_signal = 0;         // what the workers were asked to end with
+  TimePoint term_time;         // of its sending
+  std::optional<TimePoint> kill_deadline;     // they were asked to end: SIGKILL then
   std::optional<TimePoint> give_up_deadline;  // SIGKILL was sent: nothing more can be done then
   std::optional<TimePoint> leave_deadline;    // no verdict by then: end without it
 

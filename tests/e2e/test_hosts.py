@@ -151,7 +151,7 @@ def test_a_run_of_fewer_nodes_goes_on_without_a_host(ssh_hosts):  # noqa: F811
     assert "[10.78.0.2:0] 0 of 2" in result.stdout and "[10.78.0.3:1] 1 of 2" in result.stdout, result
 
 
-STUBBORN = 'trap "echo polite" TERM; echo running; while :; do sleep 0.1; done'
+STUBBORN = 'trap "echo polite" INT TERM; echo running; while :; do sleep 0.1; done'
 
 
 def test_one_interrupt_is_polite_and_the_second_is_now(ssh_hosts):  # noqa: F811

@@ -213,7 +213,8 @@ TEST_F(SupervisorTest, WhatSigkillDoesNotEndIsNamedAndLeftBehind) {
 TEST_F(SupervisorTest, AFailureElsewhereStopsTheWorkersAndTheNextRoundStarts) {
   Feed(StartOf(1));
   Feed(Stop{RoundId{1}, CauseElsewhere()});
-  EXPECT_TRUE(Last<TerminateWorkers>());
+  ASSERT_EQ(Of<TerminateWorkers>(last_).size(), 1u);
+  EXPECT_EQ(Of<TerminateWorkers>(last_)[0].signal, SIGTERM);
   Feed(Stopped(0));
   Feed(Stopped(1));
   EXPECT_THAT(Reports<WorkerFailed>(), IsEmpty());
@@ -275,7 +276,8 @@ TEST_F(SupervisorTest, ASignalLeavesTheRunAndStopsTheWorkers) {
   EXPECT_TRUE(Reports<Leave>()[0].close_run);
   EXPECT_EQ(Reports<Leave>()[0].reason.kind, FailureKind::kNodeInterrupted);
   EXPECT_EQ(Reports<Leave>()[0].reason.signal, SIGINT);
-  EXPECT_TRUE(Last<TerminateWorkers>());
+  ASSERT_EQ(Of<TerminateWorkers>(last_).size(), 1u);
+  EXPECT_EQ(Of<TerminateWorkers>(last_)[0].signal, SIGINT) << "as torchrun's workers get it";
   Feed(Stopped(0));
   EXPECT_THAT(Reports<WorkerFailed>(), IsEmpty());
   Feed(AllGone{});
