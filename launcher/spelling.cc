@@ -69,6 +69,7 @@ std::vector<std::string> CanonicalArguments(absl::Span<const Flag> flags,
       const Flag* flag = FindLetter(flags, argument[1]);
       if (flag == nullptr) break;
       if (flag->value != nullptr && argument.size() == 2) ++i;
+      if (flag->value != nullptr && argument.size() > 2 && argument[2] == '=') argument.erase(2, 1);
       continue;
     }
     const std::size_t end = std::min(argument.find('='), argument.size());

@@ -45,6 +45,7 @@ TEST(LogOptionsTest, ShortFormsAsTorchrunHasThem) {
   EXPECT_TRUE(options.tee.Has(12, OutputStream::kErr));
   EXPECT_FALSE(options.tee.Has(1, OutputStream::kErr));
   EXPECT_TRUE(Parse({"-t3"})->tee.Has(0, OutputStream::kErr));
+  EXPECT_TRUE(Parse({"-t=3"})->tee.Has(0, OutputStream::kErr));
 }
 
 TEST(LogOptionsTest, AllOthers) {
