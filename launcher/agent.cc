@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <ctime>
 #include <random>
 #include <type_traits>
 #include <utility>
@@ -17,9 +18,11 @@
 #include "launcher/network.h"
 #include "launcher/signals.h"
 #include "launcher/temp_dir.h"
+#include "launcher/verdict.h"
 #include "launcher/verdict_json.h"
 #include "launcher/whole_file.h"
 #include "launcher/worker_interface.h"
+#include "proto/failure_record.h"
 #include "proto/version.h"
 #include "rendezvous/limits.h"
 
@@ -427,6 +430,16 @@ void Agent::ShowEnd(const End& end) {
   for (absl::string_view line : absl::StrSplit(absl::StripSuffix(text, "\n"), '\n')) {
     if (!text.empty()) console_.WriteLine(OutputStream::kErr, std::string(line));
   }
+  LeaveRecord(end);
+}
+
+// As torchrun does for whoever started it: the first cause is this process's own failure.
+void Agent::LeaveRecord(const End& end) {
+  const std::string& file = config_.options.verdict.record_file;
+  if (file.empty() || !end.verdict.has_value() || !end.verdict->cause.has_value()) return;
+  const absl::Status status = WriteFailureRecord(file, RecordOf(*end.verdict->cause),
+                                                 static_cast<long long>(std::time(nullptr)));
+  if (!status.ok()) Say(std::string(status.message()));
 }
 
 void Agent::Close() {

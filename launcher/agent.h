@@ -81,6 +81,7 @@ class Agent {
   void Perform(const Effect& effect, TimePoint now);
   void Say(const std::string& sentence);
   void ShowEnd(const End& end);
+  void LeaveRecord(const End& end);
   void Close();
 
   Config config_;  // constant, but for the secret, which is forgotten

@@ -315,6 +315,7 @@ absl::StatusOr<std::variant<Options, ShowText>> ParseOptions(
   ReadOtherVariables(get_variable, settings->values);
   absl::StatusOr<Options> options = ReadValues(settings->values, std::move(program), get_variable);
   if (!options.ok()) return options.status();
+  options->verdict.record_file = get_variable("TORCHELASTIC_ERROR_FILE").value_or("");
   options->variables = std::move(settings->variables);
   options->token_env_file = std::move(settings->token_env_file);
   if (std::string warning = WorldOfOneWarning(*options, get_variable); !warning.empty())

@@ -14,6 +14,8 @@ enum class VerdictForm { kText, kJson };
 struct VerdictOptions {
   VerdictForm form = VerdictForm::kText;  // on stderr
   std::string file;                       // as JSON; empty: none
+  // TORCHELASTIC_ERROR_FILE, whose reader started this ddprun: its failure record; empty: none.
+  std::string record_file;
 };
 
 extern const std::vector<Flag> kVerdictFlags;

@@ -124,4 +124,11 @@ std::string LocalFailureText(const Failure& failure, const std::string& why_loca
                       why_local_only, "\n  exit code: ", ToExitCode(failure), "\n");
 }
 
+FailureRecord RecordOf(const Failure& failure) {
+  FailureRecord record{.message = failure.message, .traceback = failure.traceback};
+  if (record.message.empty()) record.message = ToSentence(failure);
+  record.error_code = failure.signal != 0 ? -failure.signal : ToExitCode(failure);
+  return record;
+}
+
 }  // namespace ddprun

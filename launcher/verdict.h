@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "proto/failure_record.h"
 #include "rendezvous/session_types.h"
 
 namespace ddprun {
@@ -13,5 +14,8 @@ std::string VerdictText(const Verdict& verdict);
 
 // The same screen where the service is gone and only this node's own failure is known.
 std::string LocalFailureText(const Failure& failure, const std::string& why_local_only);
+
+// The failure as a worker's own record has it, with torchrun's error code.
+FailureRecord RecordOf(const Failure& failure);
 
 }  // namespace ddprun

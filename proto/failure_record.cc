@@ -80,14 +80,15 @@ absl::StatusOr<std::string> ReadSmallFile(const std::string& path) {
 
 }  // namespace
 
-absl::Status WriteFailureRecord(const std::string& path, const std::string& message,
+absl::Status WriteFailureRecord(const std::string& path, const FailureRecord& record,
                                 long long timestamp_seconds) {
-  const nlohmann::json record = {
-      {"message",
-       {{"message", Cut(message)},
-        {"extraInfo", {{"timestamp", std::to_string(timestamp_seconds)}}}}}};
+  nlohmann::json message = {{"message", Cut(record.message)},
+                            {"extraInfo", {{"timestamp", std::to_string(timestamp_seconds)}}}};
+  if (!record.traceback.empty()) message["extraInfo"]["py_callstack"] = LastPart(record.traceback);
+  if (record.error_code.has_value()) message["errorCode"] = *record.error_code;
   // A worker's message may hold any bytes, and dump() would throw on what is not UTF-8.
-  const std::string text = record.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  const std::string text = nlohmann::json{{"message", message}}.dump(
+      -1, ' ', false, nlohmann::json::error_handler_t::replace);
   const std::string temporary = absl::StrCat(path, ".", getpid(), ".tmp");
   const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   if (fd < 0) return ErrnoStatus(absl::StrCat("cannot create failure record ", temporary));
@@ -109,11 +110,12 @@ absl::StatusOr<FailureRecord> ReadFailureRecord(const std::string& path) {
     return absl::InvalidArgumentError(absl::StrCat(path, " is not a failure record"));
   }
   const auto& message = record["message"];
-  if (message.is_string()) return FailureRecord{Cut(message.get<std::string>()), ""};
+  if (message.is_string())
+    return FailureRecord{.message = Cut(message.get<std::string>()), .traceback = ""};
   if (!message.is_object() || !message.contains("message") || !message["message"].is_string()) {
     return absl::InvalidArgumentError(absl::StrCat(path, " has no text in its \"message\""));
   }
-  FailureRecord read{Cut(message["message"].get<std::string>()), ""};
+  FailureRecord read{.message = Cut(message["message"].get<std::string>()), .traceback = ""};
   const auto extra = message.find("extraInfo");
   if (extra != message.end() && extra->is_object() && extra->contains("py_callstack") &&
       (*extra)["py_callstack"].is_string()) {

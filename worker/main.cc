@@ -69,7 +69,8 @@ int Fail(const std::string& error_file, const std::string& sentence, int code) {
   std::fprintf(stderr, "train: %s\n", sentence.c_str());
   if (error_file.empty()) return code;
   const absl::Status written =
-      WriteFailureRecord(error_file, sentence, static_cast<long long>(std::time(nullptr)));
+      WriteFailureRecord(error_file, {.message = sentence, .traceback = ""},
+                         static_cast<long long>(std::time(nullptr)));
   if (!written.ok()) std::fprintf(stderr, "train: %s\n", std::string(written.message()).c_str());
   return code;
 }

@@ -23,6 +23,16 @@ TEST(OptionsVerdictTest, Values) {
   EXPECT_EQ(Parse({"--verdict=text", "--verdict_file", "v.json"})->file, "v.json");
 }
 
+TEST(OptionsVerdictTest, TheRecordOfALauncherIsWhereItsOwnIsAwaited) {
+  const auto get_variable = [](const std::string& name) {
+    return name == "TORCHELASTIC_ERROR_FILE" ? std::optional<std::string>("/e.json") : std::nullopt;
+  };
+  const auto parsed = ParseOptions({"true"}, get_variable);
+  ASSERT_TRUE(parsed.ok());
+  EXPECT_EQ(std::get<Options>(*parsed).verdict.record_file, "/e.json");
+  EXPECT_EQ(Parse({})->record_file, "");
+}
+
 TEST(OptionsVerdictTest, WhatIsNotUnderstoodIsAnError) {
   EXPECT_THAT(std::string(Parse({"--verdict", "yaml"}).status().message()),
               ::testing::HasSubstr("text or json"));

@@ -129,5 +129,19 @@ TEST(VerdictTest, WithoutTheServiceTheNodeSpeaksForItself) {
   EXPECT_THAT(text, HasSubstr("  the service was lost\n  exit code: 137\n"));
 }
 
+TEST(VerdictTest, AFailureIsARecordForWhoeverStartedDdprun) {
+  Failure failure;
+  failure.kind = FailureKind::kWorkerExited;
+  failure.exit_code = 7;
+  failure.message = "ValueError: no";
+  failure.traceback = "Traceback";
+  EXPECT_EQ(RecordOf(failure).message, "ValueError: no");
+  EXPECT_EQ(RecordOf(failure).traceback, "Traceback");
+  EXPECT_EQ(RecordOf(failure).error_code, 7);
+  failure = Failure{.kind = FailureKind::kWorkerSignaled, .rank = 3, .signal = SIGSEGV};
+  EXPECT_EQ(RecordOf(failure).error_code, -SIGSEGV);
+  EXPECT_EQ(RecordOf(failure).message, ToSentence(failure));
+}
+
 }  // namespace
 }  // namespace ddprun

@@ -8,6 +8,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 namespace ddprun {
 namespace {
@@ -29,7 +30,7 @@ class FailureRecordTest : public ::testing::Test {
 
 TEST_F(FailureRecordTest, WhatIsWrittenIsReadAndNothingElseIsLeft) {
   const std::string message = "CUDA error: \"out of memory\"\nline two\t\\ \xC3\xA9";
-  ASSERT_TRUE(WriteFailureRecord(Path(), message, 1234).ok());
+  ASSERT_TRUE(WriteFailureRecord(Path(), {.message = message, .traceback = ""}, 1234).ok());
   const auto read = ReadFailureRecord(Path());
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->message, message);
@@ -39,7 +40,7 @@ TEST_F(FailureRecordTest, WhatIsWrittenIsReadAndNothingElseIsLeft) {
 }
 
 TEST_F(FailureRecordTest, TheFormatIsTorchelastics) {
-  ASSERT_TRUE(WriteFailureRecord(Path(), "text", 1234).ok());
+  ASSERT_TRUE(WriteFailureRecord(Path(), {.message = "text", .traceback = ""}, 1234).ok());
   std::ifstream in(Path());
   const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
   EXPECT_EQ(text, R"({"message":{"extraInfo":{"timestamp":"1234"},"message":"text"}})");
@@ -70,20 +71,30 @@ TEST_F(FailureRecordTest, WhatIsNotARecordIsSaidToBeNone) {
   EXPECT_EQ(ReadFailureRecord(Path()).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
+TEST_F(FailureRecordTest, TracebackAndErrorCodeAreWhereTorchelasticHasThem) {
+  ASSERT_TRUE(WriteFailureRecord(Path(), {"no", "Traceback", -11}, 1).ok());
+  EXPECT_EQ(ReadFailureRecord(Path())->traceback, "Traceback");
+  std::ifstream file(Path());
+  std::stringstream text;
+  text << file.rdbuf();
+  EXPECT_THAT(text.str(), ::testing::HasSubstr(R"("errorCode":-11)"));
+}
+
 TEST_F(FailureRecordTest, ALongMessageIsCutBetweenCharacters) {
   std::string message(kFailureMessageBytesMax - 1, 'x');
   message += "\xC3\xA9tail";
-  ASSERT_TRUE(WriteFailureRecord(Path(), message, 1).ok());
+  ASSERT_TRUE(WriteFailureRecord(Path(), {.message = message, .traceback = ""}, 1).ok());
   EXPECT_EQ(ReadFailureRecord(Path())->message, std::string(kFailureMessageBytesMax - 1, 'x'));
 }
 
 TEST_F(FailureRecordTest, BytesThatAreNoTextDoNotStopTheRecord) {
-  ASSERT_TRUE(WriteFailureRecord(Path(), "bad \xff byte", 1).ok());
+  ASSERT_TRUE(WriteFailureRecord(Path(), {.message = "bad \xff byte", .traceback = ""}, 1).ok());
   EXPECT_EQ(ReadFailureRecord(Path())->message, "bad \xEF\xBF\xBD byte");
 }
 
 TEST_F(FailureRecordTest, AFolderThatIsNotThereIsAnErrorWithItsName) {
-  const absl::Status status = WriteFailureRecord(Path("no/such/file"), "text", 1);
+  const absl::Status status =
+      WriteFailureRecord(Path("no/such/file"), {.message = "text", .traceback = ""}, 1);
   EXPECT_FALSE(status.ok());
   EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("no/such/file"));
 }
