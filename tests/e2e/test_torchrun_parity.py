@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a Python worker finds under torchrun and under ddprun, field by field: flags, variables, and all that a process
+inherits. What is not the same is a row of launcher/TORCHRUN.md, and each row is a difference that is really there."""
+
+import re
+
+import pytest
+from conftest import REPO, clean_environment, processes_of_this_session
+from side_by_side import Runs, differences, fields
+from torchrun_cases import CASES, STATED
+from torchrun_covers import FLAGS, LATER_FLAGS, READ, SET, WRONG, case_named, names_torchrun_flags
+
+LETTERS = {"--redirects": "-r", "--tee": "-t", "--module": "-m"}
+# What all workers of a round must agree on, or they do not meet.
+OF_ALL = (
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "WORLD_SIZE",
+    "TORCHELASTIC_RUN_ID",
+    "TORCHELASTIC_RESTART_COUNT",
+    "DDPRUN_ROUND",
+)
+TEXT = (REPO / "launcher" / "TORCHRUN.md").read_text()
+PAGE = " ".join(TEXT.split())
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory, request):
+    runs = Runs(tmp_path_factory.mktemp("runs"))
+    parameters = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
+    runs.announce(given["case"] for given in parameters if "case" in given)
+    yield runs
+    runs.close()
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_workers_find_the_same(runs, case):
+    ours, theirs = runs(case)
+    nodes = len(case.nodes)
+    assert theirs.codes == [0] * nodes, theirs.errors
+    assert ours.codes == [0] * nodes, ours.errors
+    if case.workers is not None:
+        assert sorted(ours.workers) == list(range(case.workers))
+    for name, value in case.expected.items():
+        found = {repr(fields(w, s).get(name)) for s in (ours, theirs) for ws in s.workers.values() for w in ws}
+        assert found == {repr(value)}, name
+    assert {len(workers) for workers in ours.workers.values()} == {case.starts}
+    for start in range(case.starts):
+        alike = [tuple(ws[start]["environment"].get(name) for name in OF_ALL) for ws in ours.workers.values()]
+        assert len(set(alike)) == 1, alike
+    surprises = [
+        difference
+        for difference in differences(ours, theirs)
+        if case.compares(difference.field) and not any(stated.covers(difference) for stated in STATED)
+    ]
+    assert not surprises, "\n".join(map(str, surprises))
+
+
+def test_a_restart_has_another_port(runs):
+    """torchrun's workers find the keys of the round before in their store."""
+    ours, theirs = runs(case_named("a restart of two nodes"))
+    ports = [{worker["environment"]["MASTER_PORT"] for worker in seen.workers[0]} for seen in (ours, theirs)]
+    assert [len(of_side) for of_side in ports] == [2, 1]
+
+
+def test_every_stated_difference_is_on_the_page_and_there(runs):
+    found = [d for case in CASES for d in differences(*runs(case)) if case.compares(d.field)]
+    for stated in STATED:
+        assert stated.words in PAGE, f"launcher/TORCHRUN.md does not say: {stated.words}"
+        if stated.everywhere:
+            assert any(stated.covers(difference) for difference in found), f"nothing differs so: {stated.field}"
+
+
+def test_every_flag_of_torchrun_has_a_case():
+    assert names_torchrun_flags() == set(FLAGS), "torchrun's own list of flags against torchrun_covers.py"
+    assert not FLAGS.keys() & LATER_FLAGS.keys()
+
+
+@pytest.mark.parametrize("flag", [*FLAGS, *LATER_FLAGS])
+def test_the_cover_of_a_flag_is_there(flag):
+    covers = {**FLAGS, **LATER_FLAGS}[flag]
+    assert f"`{flag}`" in PAGE, f"launcher/TORCHRUN.md has no row of {flag}"
+    assert covers
+    for cover in covers:
+        if "::" in cover:
+            has_test(cover, flag)
+        else:
+            case = case_named(cover)
+            variable = "PET_" + flag.lstrip("-").replace("-", "_").upper()
+            said = [*case.meet, *case.flags, *(word for node in case.nodes for word in node)]
+            names = (flag, LETTERS.get(flag, flag))
+            assert variable in case.variables or any(word.split("=")[0] in names for word in said), cover
+
+
+@pytest.mark.parametrize("variable", [*SET, *READ])
+def test_the_cover_of_a_variable_is_there(variable):
+    assert f"`{variable}`" in PAGE, f"launcher/TORCHRUN.md has no row of {variable}"
+    for cover in {**SET, **READ}[variable]:
+        if "::" in cover:
+            has_test(cover, variable)
+        elif variable in READ:
+            assert any(
+                name.startswith(variable.replace("<FLAG>", "").rstrip("*")) for name in case_named(cover).variables
+            ), cover
+        else:
+            case_named(cover)
+
+
+def has_test(cover, subject):
+    """`test_x.py::test_y` is there and says the name of what it covers."""
+    file, test = cover.split("::")
+    text = (REPO / "tests" / "e2e" / file).read_text()
+    assert f"def {test}(" in text, f"{subject}: there is no {cover}"
+    # In the text of the file: a test may take its flags from a table beside it.
+    said = subject.replace("<FLAG>", "")
+    assert any(name in text for name in (said, f'"{LETTERS.get(said, said)}"')), f"{file} does not say {subject}"
+
+
+def rows(heading):
+    """The first column of the tables under a heading of the page."""
+    section = TEXT.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    cells = [line.split("|")[1].strip() for line in section.splitlines() if line.startswith("|")]
+    return [cell for cell in cells if cell not in ("", "variable", "torchrun") and set(cell) != {"-"}]
+
+
+def test_the_page_says_nothing_that_nobody_checks():
+    for row in rows("Where torchrun is wrong"):
+        assert sum(row.startswith(begin) for begin in WRONG) == 1, f"torchrun_covers.py has no cover of: {row}"
+    assert len(rows("Where torchrun is wrong")) == len(WRONG)
+    for begin, covers in WRONG.items():
+        for cover in covers:
+            has_test(cover, "") if "::" in cover else case_named(cover)
+    stated = [name for name in ("DDPRUN_TOKEN",) if any(re.fullmatch(s.field, f"environment.{name}") for s in STATED)]
+    for heading, known in (("Variables that workers find", [*SET, *stated]), ("Variables that are read", READ)):
+        assert set(re.findall(r"`([^`]+)`", " ".join(rows(heading)))) == set(known), heading
+
+
+def test_every_variable_that_workers_find_has_a_case(runs):
+    """Those of the workers that their launcher was not started with, or with another value."""
+    found = set()
+    for case in CASES:
+        if case.before:
+            continue  # a shell sets variables of its own
+        for side in runs(case):
+            given = clean_environment(**case.variables)
+            for workers in side.workers.values():
+                environment = workers[0]["environment"]
+                found |= {
+                    name
+                    for name, value in environment.items()
+                    if given.get(name) != value and "FOLDER" not in given.get(name, "")
+                }
+    assert found == set(SET), "what launchers set against torchrun_covers.py"
+
+
+def test_nothing_is_left_behind():
+    assert not processes_of_this_session()
