@@ -179,6 +179,7 @@ CASES = [
             "NCCL_SOCKET_IFNAME": "lo",
             "TORCHELASTIC_TIMER_FILE": "FOLDER/timer",
             "TORCHELASTIC_ETCD_BINARY_PATH": "/nowhere/etcd",
+            "TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT": "9",
             "TORCH_WORKER_SERVER_SOCKET": "FOLDER/socket",
             "EMPTY": "",
             "ODD": "a=b\nc",

@@ -93,6 +93,7 @@ READ = {
     "TORCH_ELASTIC_WORKER_IDENTICAL": ["workers alike"],
     "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": ["a store of the workers' own"],
     "TORCHELASTIC_ETCD_BINARY_PATH": ["variables of a person"],
+    "TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT": ["variables of a person"],
     "TORCH_WORKER_SERVER_SOCKET": ["variables of a person"],
     "USE_LIBUV": ["variables of a person"],
     "TORCH_NCCL_*": ["variables of a person"],
