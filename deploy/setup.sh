@@ -22,19 +22,15 @@ case "${1:-}" in
   *) die "unknown argument '$1'; deploy/setup.sh takes --test or nothing" ;;
 esac
 
-# Prints the packages of deploy/packages.txt that are wanted and not installed.
+# Prints the packages of section $1 of deploy/packages.txt.
+packages_of() { sed -n "/^\[$1\]\$/,/^\[/{/^[^#[]/p}" "$repo/deploy/packages.txt"; }
+
+# Prints the packages that are wanted and not installed.
 missing_packages() {
-  local section="" line
-  while read -r line; do
-    case "$line" in
-      "" | "#"*) ;;
-      "["*) section=$line ;;
-      *)
-        [ "$section" = "[test]" ] && [ "$with_tests" = 0 ] && continue
-        dpkg-query -W -f '${Status}' "$line" 2>/dev/null | grep -q 'ok installed' || echo "$line"
-        ;;
-    esac
-  done <"$repo/deploy/packages.txt"
+  local package
+  for package in $(packages_of build) $([ "$with_tests" = 0 ] || packages_of test); do
+    dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || echo "$package"
+  done
 }
 
 install_packages() {
@@ -54,6 +50,19 @@ install_packages() {
   "${as_root[@]}" apt-get update -q >/dev/null || die "apt-get update failed; check the network and the package sources"
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -yq --no-install-recommends "${missing[@]}" \
     >/dev/null || die "apt-get install failed for: ${missing[*]}"
+}
+
+# Without their libraries, scripts and users: for programs that stand alone.
+unpack_test_programs() {
+  local package folder
+  for package in $(packages_of test-unpacked); do
+    [ -e "$cache/programs/.$package" ] && continue
+    say "unpacking the package $package into $cache/programs"
+    folder=$(mktemp -d)
+    (cd "$folder" && apt-get download -q "$package" >/dev/null 2>&1) && dpkg -x "$folder"/*.deb "$cache/programs" &&
+      touch "$cache/programs/.$package" || say "$package could not be had: tests that need it are skipped"
+    rm -rf "$folder"
+  done
 }
 
 # A virtual environment that is broken or half made (an interrupted run) is made anew: the stamp is written last.
@@ -118,7 +127,10 @@ exec 9>"$cache/.lock"
 flock -w 1800 9 || die "another deploy/setup.sh has held $cache/.lock for half an hour; end it and try again"
 install_torch
 install_cuda_headers
-[ "$with_tests" = 0 ] || install_test_tools
+if [ "$with_tests" = 1 ]; then
+  install_test_tools
+  unpack_test_programs
+fi
 images=/usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz
 [ -r "$images" ] || die "$images is missing although its package is installed; reinstall dataset-fashion-mnist"
 say "ready: python $(find_python), LibTorch in $(torch_dir_of "$(find_python)")"

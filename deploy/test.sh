@@ -6,4 +6,5 @@ set -euo pipefail
 
 "$repo/deploy/setup.sh" --test
 build ON
+export PATH="$PATH:$cache/programs/usr/bin"
 exec ctest --test-dir "$repo/build" --output-on-failure --no-tests=error "$@"

@@ -159,6 +159,10 @@ std::string RestartInvariants::JudgeEnd(const Step& step, const Run& run) const 
   }
   if (!step.after.may_restart || step.after.members.empty()) return "";
   const Failure& cause = *step.after.cause;
+  if (!run.rounds.contains(step.after.round)) {
+    return absl::StrCat("restart-policy: round ", ToNumber(step.after.round),
+                        " ends, and was broken in the step that sealed it");
+  }
   if (WhyNot(step.after, run, step.after.round, cause)) return "";
   return absl::StrCat("restart-policy: the run ends with round ", ToNumber(step.after.round),
                       ", and a restart was left for: ", ToSentence(cause));

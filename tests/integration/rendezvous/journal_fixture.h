@@ -6,20 +6,15 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
-#include <chrono>
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "rendezvous/file_journal.h"
+#include "tests/testing/eventually.h"
 
 namespace ddprun {
-
-// Generous: only a test that fails waits for it.
-inline constexpr std::chrono::seconds kJournalTestDeadline{30};
 
 class JournalFolder {
  public:
@@ -61,16 +56,6 @@ inline OpenedJournal OpenJournal(const std::string& folder,
   opened.status = journal.status();
   if (journal.ok()) opened.journal = *std::move(journal);
   return opened;
-}
-
-// Waits for the event, not for a time. False: the deadline came first.
-inline bool Eventually(const std::function<bool()>& happened) {
-  const auto deadline = std::chrono::steady_clock::now() + kJournalTestDeadline;
-  while (!happened()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return true;
 }
 
 }  // namespace ddprun
