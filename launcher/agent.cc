@@ -53,6 +53,7 @@ Agent::Agent(Config config)
       console_(STDOUT_FILENO, STDERR_FILENO,
                config_.lifeline.has_value() ? Console::Form::kMarked : Console::Form::kPlain),
       workers_(MakeWorkersConfig(), poller_, console_),
+      watch_(config_.options.hangs, workers_, poller_, console_),
       signal_fd_(
           OpenSignalFd(WithChildSignal(Union(config_.end_signals, config_.forwarded_signals)))),
       guard_fds_(config_.guard_pidfds.begin(), config_.guard_pidfds.end()) {}
@@ -237,7 +238,8 @@ void Agent::Loop() {
     console_watch_.Update(console_, poller_);
     std::optional<TimePoint> deadline;
     for (const std::optional<TimePoint>& candidate :
-         {NextDeadline(state_), workers_.logs().NextDeadline(), join_retry_, heartbeat_due_}) {
+         {NextDeadline(state_), workers_.logs().NextDeadline(), watch_.NextDeadline(), join_retry_,
+          heartbeat_due_}) {
       if (candidate.has_value() && (!deadline.has_value() || *candidate < *deadline))
         deadline = candidate;
     }
@@ -246,6 +248,7 @@ void Agent::Loop() {
     for (const Ready& one : ready) HandleReady(one, now);
     if (join_retry_.has_value() && *join_retry_ <= now) TryJoin(now);
     workers_.logs().OnDeadline(now);
+    watch_.OnTurn(now, state_.phase == Phase::kRunning, events_);
     BeatIfDue(now);
     const std::optional<TimePoint> due = NextDeadline(state_);
     if (due.has_value() && *due <= now) events_.push_back(DeadlinePassed{});
@@ -264,10 +267,16 @@ void Agent::HandleReady(const Ready& ready, TimePoint now) {
       for (const OwnedFd& guard : guard_fds_) poller_.Remove(guard.get());
       events_.push_back(WardenLost{});
       return;
-    case Source::kWorkerEnd:
     case Source::kWorkerOut:
     case Source::kWorkerErr:
+      watch_.OnReady(ready, now);
       return workers_.OnReady(ready, now, events_);
+    case Source::kWorkerEnd:
+      return workers_.OnReady(ready, now, events_);
+    case Source::kWorkerProgress:
+      return watch_.OnReady(ready, now);
+    case Source::kStacks:
+      return;  // each turn of the loop takes what there is
     case Source::kConsoleOut:
     case Source::kConsoleErr:
       return;  // each turn of the loop writes what it can
@@ -349,9 +358,11 @@ void Agent::TellStore(const SessionEvent& event) {
 
 // From the loop itself, so that an agent whose loop hangs counts as lost.
 void Agent::BeatIfDue(TimePoint now) {
-  if (!heartbeat_due_.has_value() || now < *heartbeat_due_) return;
-  session_->Send(Heartbeat{});
-  heartbeat_due_ = now + heartbeat_;
+  std::optional<Heartbeat> heartbeat = watch_.TakeHeartbeat(now);
+  const bool due = heartbeat_due_.has_value() && now >= *heartbeat_due_;
+  if (session_ == nullptr || (!heartbeat.has_value() && !due)) return;
+  session_->Send(std::move(heartbeat).value_or(Heartbeat{}));
+  if (heartbeat_due_.has_value()) heartbeat_due_ = now + heartbeat_;
 }
 
 // Effects may bring events (a worker that cannot be started), so until there are none.
@@ -359,6 +370,7 @@ void Agent::Process(TimePoint now) {
   while (!events_.empty()) {
     const std::vector<Event> events = std::exchange(events_, {});
     for (const Event& event : events) {
+      if (watch_.Holds(event, now)) continue;
       observer_.OnEvent(event, state_);
       for (const Effect& effect : Step(state_, event, now, supervisor_config_))
         Perform(effect, now);
@@ -374,6 +386,7 @@ void Agent::Perform(const Effect& effect, TimePoint now) {
       for (int i = 0; i < config_.local_world_size; ++i) {
         if (const auto pid = workers_.pid(i)) observer_.OnStarted(spawn->start, i, *pid);
       }
+      watch_.Begin(spawn->start, now);
     } else {
       workers_.FailToSpawn(std::string(status.message()), events_);
     }
@@ -382,6 +395,8 @@ void Agent::Perform(const Effect& effect, TimePoint now) {
     workers_.Signal(SIGCONT, now, events_);  // one that is stopped could not act on it
   } else if (std::holds_alternative<KillWorkers>(effect)) {
     workers_.Kill(now, events_);
+  } else if (const auto* kill = std::get_if<KillWorker>(&effect)) {
+    workers_.KillOne(kill->local_rank, now, events_);
   } else if (const auto* send = std::get_if<SendReport>(&effect)) {
     if (session_ != nullptr) session_->Send(send->report);
   } else if (const auto* stopped = std::get_if<ReportStopped>(&effect)) {

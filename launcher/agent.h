@@ -21,6 +21,7 @@
 #include "launcher/poller.h"
 #include "launcher/program.h"
 #include "launcher/supervisor.h"
+#include "launcher/worker_watch.h"
 #include "launcher/workers.h"
 #include "rendezvous/credentials.h"
 #include "rendezvous/session_client.h"
@@ -93,6 +94,7 @@ class Agent {
   Poller poller_;
   Console console_;
   Workers workers_;
+  WorkerWatch watch_;
   OwnedFd signal_fd_;
   std::vector<OwnedFd> guard_fds_;
   EventQueue session_events_;

@@ -55,6 +55,16 @@ RunEvent Ended(const WorkerEnded& ended, const SupervisorState& state) {
   return event;
 }
 
+RunEvent Hung(const WorkerHung& hung, const SupervisorState& state) {
+  RunEvent event = Named("worker.hung");
+  if (state.round) Place(*state.round, hung.local_rank, event);
+  event.fields.emplace_back("pid", hung.pid);
+  event.fields.emplace_back("seconds", std::int64_t{hung.hang.silent.count() / 1000});
+  if (hung.hang.step >= 0) event.fields.emplace_back("step", hung.hang.step);
+  if (!hung.hang.section.empty()) event.fields.emplace_back("section", hung.hang.section);
+  return event;
+}
+
 RunEvent WithReason(const char* name, const std::string& reason) {
   RunEvent event = Named(name);
   event.fields.emplace_back("reason", reason);
@@ -115,6 +125,7 @@ std::optional<RunEvent> EventOf(const Event& event, const SupervisorState& state
             return WithReason("service.ended", std::string(ended.status.message()));
           },
           [&](const WorkerEnded& ended) -> Maybe { return Ended(ended, state); },
+          [&](const WorkerHung& hung) -> Maybe { return Hung(hung, state); },
           [&](const AllGone&) -> Maybe {
             RunEvent gone = Named("workers.gone");
             if (state.round) gone.round = state.round->round;

@@ -284,6 +284,8 @@ void HostsRun::HandleReady(const Ready& ready) {
     case Source::kSession:
     case Source::kWarden:
     case Source::kLogNotice:
+    case Source::kWorkerProgress:
+    case Source::kStacks:
       return;  // an agent's
   }
 }

@@ -78,6 +78,22 @@ inline constexpr std::size_t kKernelLogRecordBytes = 8192;
 inline constexpr int kKernelLogRecordsMax = 10'000;
 // Of a traceback and of several lines that a worker said, on the screen; JSON has all.
 inline constexpr std::size_t kShownLinesMax = 24;
+// Of a hung worker's stacks on a node: threads, frames of each, and bytes in all; and the time that
+// looking at them may take: to read the symbols of a LibTorch takes a second or two.
+inline constexpr std::size_t kStackThreadsMax = 64;
+inline constexpr std::size_t kStackFramesMax = 64;
+inline constexpr std::size_t kStacksBytesMax = 4u << 20;
+inline constexpr std::chrono::seconds kStacksTimeout{15};
+// For those who tell of their progress: above PyTorch's own 10 minutes for a collective, so that
+// what it says of one comes first, and long for a checkpoint or an evaluation that says nothing.
+inline constexpr std::chrono::minutes kHangTimeoutDefault{30};
+inline constexpr std::chrono::hours kHangTimeoutMax{24 * 7};
+// Between two looks at the clock while workers are watched. An agent that finds itself late by
+// kHangLateMax was stopped, or its machine was, and the workers with it: that time does not count.
+inline constexpr std::chrono::seconds kHangLookInterval{1};
+inline constexpr std::chrono::seconds kHangLateMax{2};
+// Messages that are read of a worker in one turn of the loop.
+inline constexpr int kProgressMessagesMax = 64;
 // How long an agent whose warden or keeper was killed has to end by itself, which it does at once.
 inline constexpr std::chrono::milliseconds kGuardTimeout{400};
 // For killing and reaping what workers left behind.

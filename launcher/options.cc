@@ -224,6 +224,7 @@ absl::StatusOr<Options> ReadValues(const Values& values, std::vector<std::string
   options.affinity = ReadAffinityOptions(reader);
   options.restarts = ReadRestartOptions(reader);
   options.stopping = ReadStopOptions(reader);
+  options.hangs = ReadHangOptions(reader);
   options.logs = ReadLogOptions(reader);
   options.observe = ReadObserveOptions(reader);
   options.verdict = ReadVerdictOptions(reader);
@@ -260,6 +261,7 @@ std::vector<FlagTopic> FlagTopics() {
       {"hosts", "All nodes by one command", kHostFlags},
       {"restarts", "Restarts", kRestartFlags},
       {"stopping", "Signals and stopping", kStopFlags},
+      {"hangs", "Workers that do not go on", kHangFlags},
       {"logs", "Output and logs", kLogFlags},
       {"observe", "Events and metrics", kObserveFlags},
       {"verdict", "The verdict", kVerdictFlags},

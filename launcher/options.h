@@ -14,6 +14,7 @@
 #include "launcher/flags.h"
 #include "launcher/help_text.h"
 #include "launcher/options_affinity.h"
+#include "launcher/options_hangs.h"
 #include "launcher/options_hosts.h"
 #include "launcher/options_logs.h"
 #include "launcher/options_observe.h"
@@ -48,6 +49,7 @@ struct Options {
   AffinityOptions affinity;
   RestartOptions restarts;
   StopOptions stopping;
+  HangOptions hangs;
   LogOptions logs;
   ObserveOptions observe;
   VerdictOptions verdict;

@@ -78,7 +78,8 @@ const std::vector<Flag> kRestartFlags = {
     {"--restart-window", 0, "SECONDS", "only restarts of the last SECONDS count as one of the N"},
     {"--restart-reset", 0, "SECONDS", "workers that ran this long give all N restarts back"},
     {"--no-progress-restarts", 0, "N",
-     "progress gives all restarts back, and N failures in a row without any end the run"},
+     "a step further than ever gives all restarts back, N failures in a row without one end the "
+     "run"},
     {"--no-restart-exit-codes", 0, "LIST",
      "ends that are not worth a restart, as 2,77-80,SIGSEGV (126-127)"},
     {"--restart-exit-codes", 0, "LIST", "the only ends of workers that are worth a restart"},

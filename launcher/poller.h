@@ -25,7 +25,9 @@ enum class Source : std::uint32_t {
   kConsoleOut,
   kConsoleErr,
   kLogNotice,
-  kLifeline
+  kLifeline,
+  kWorkerProgress,
+  kStacks
 };
 
 struct Ready {

@@ -53,6 +53,9 @@ struct ChildPlan {
 // signal.
 [[noreturn]] void RunChild(ChildPlan& plan) {
   prctl(PR_SET_PDEATHSIG, plan.death_signal);
+  // Where Yama lets a process be traced by its ancestors only (the default of many distributions):
+  // the agent's other children may look at its stacks, too. It holds over exec.
+  prctl(PR_SET_PTRACER, plan.parent);
   // The agent may have died before the line above.
   if (getppid() != plan.parent) _exit(127);
   setsid();
@@ -211,6 +214,10 @@ void ProcessSet::SignalGroups(int signal) {
   for (const Process& process : processes_) {
     if (!process.outcome.has_value()) kill(-process.pid, signal);
   }
+}
+
+void ProcessSet::SignalGroup(std::size_t index, int signal) {
+  if (!processes_[index].outcome.has_value()) kill(-processes_[index].pid, signal);
 }
 
 void ProcessSet::SignalProcesses(int signal) {

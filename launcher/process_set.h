@@ -62,6 +62,7 @@ class ProcessSet {
   // To the process group of every process that is not reaped: its number cannot have been given to
   // another one.
   void SignalGroups(int signal);
+  void SignalGroup(std::size_t index, int signal);  // likewise, to one
   // To those processes alone.
   void SignalProcesses(int signal);
 

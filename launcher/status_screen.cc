@@ -11,8 +11,9 @@
 namespace ddprun {
 namespace {
 
-// Lines of a run that are not nodes: its own, what is waited for, why the last round broke.
-constexpr int kLinesOfRunMax = 4;
+// Lines of a run that are not nodes: its own, what is waited for, its progress, why the last round
+// broke.
+constexpr int kLinesOfRunMax = 5;
 
 // Who is shown first.
 int Worst(NodeState state) {

@@ -2,8 +2,9 @@
 #include "launcher/status_text.h"
 
 #include <algorithm>
-#include <array>
+#include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -62,7 +63,45 @@ std::string Rank(const NodeStatus& node) {
   return node.node_rank.has_value() ? absl::StrCat(*node.node_rank) : "-";
 }
 
-using Row = std::array<std::string, 6>;
+std::string Rate(const Progress& progress) {
+  if (progress.rate <= 0) return "";
+  return absl::StrFormat(progress.rate < 10 ? "%.2f %s/s" : "%.0f %s/s", progress.rate,
+                         progress.rate_unit.empty() ? "steps" : progress.rate_unit);
+}
+
+std::string ProgressLine(const RunStatus& run) {
+  const Progress& progress = *run.progress;
+  std::string line;
+  const auto add = [&line](const std::string& words) {
+    if (!words.empty()) absl::StrAppend(&line, line.empty() ? "  " : ", ", words);
+  };
+  if (progress.step >= 0) add(absl::StrCat("step ", progress.step));
+  if (progress.epoch >= 0) add(absl::StrCat("epoch ", progress.epoch));
+  add(Rate(progress));
+  if (line.empty()) add(progress.section);
+  return absl::StrCat(line.empty() ? "  progress" : line, ", ", Seconds(run.progress_age), " ago");
+}
+
+// Columns of progress are there if any node tells of it.
+bool AnyProgress(const std::vector<const NodeStatus*>& nodes) {
+  return std::any_of(nodes.begin(), nodes.end(),
+                     [](const NodeStatus* node) { return node->progress.has_value(); });
+}
+
+using Row = std::vector<std::string>;
+
+void AddProgress(const NodeStatus& node, Row& row) {
+  if (!node.progress) {
+    row.insert(row.end(), {"-", "-", "-", "-"});
+    return;
+  }
+  const Progress& progress = *node.progress;
+  const auto dash = [](std::string text) { return text.empty() ? "-" : text; };
+  row.push_back(progress.step >= 0 ? absl::StrCat(progress.step) : "-");
+  row.push_back(dash(Rate(progress)));
+  row.push_back(dash(progress.section));
+  row.push_back(absl::StrCat(Seconds(node.progress_age), " ago"));
+}
 
 std::string Nodes(const RunStatus& run) {
   const std::string wanted = run.nodes_min == run.nodes_max
@@ -93,6 +132,17 @@ Json ToJson(const Failure& failure) {
           {"signal", failure.signal > 0 ? Json(SignalName(failure.signal)) : Json(nullptr)}};
 }
 
+Json ToJson(const std::optional<Progress>& progress, std::chrono::milliseconds age) {
+  if (!progress) return nullptr;
+  const auto known = [](std::int64_t number) { return number >= 0 ? Json(number) : Json(nullptr); };
+  return {{"step", known(progress->step)},
+          {"epoch", known(progress->epoch)},
+          {"rate", progress->rate > 0 ? Json(progress->rate) : Json(nullptr)},
+          {"rate_unit", progress->rate_unit},
+          {"section", progress->section},
+          {"age_ms", age.count()}};
+}
+
 Json ToJson(const NodeStatus& node) {
   Json ranks = Json::array();
   for (int i = 0; i < node.ranks; ++i) ranks.push_back(node.rank_first + i);
@@ -102,7 +152,8 @@ Json ToJson(const NodeStatus& node) {
           {"address", node.address},
           {"state", Name(node.state)},
           {"ranks", std::move(ranks)},
-          {"silent_ms", node.silent.count()}};
+          {"silent_ms", node.silent.count()},
+          {"progress", ToJson(node.progress, node.progress_age)}};
 }
 
 Json ToJson(const LeftOutStatus& left_out) {
@@ -136,7 +187,8 @@ Json ToJson(const RunStatus& run) {
       {"verdict", std::move(verdict)},
       {"node_count", run.node_count},
       {"nodes", std::move(nodes)},
-      {"left_out", std::move(left_out)}};
+      {"left_out", std::move(left_out)},
+      {"progress", ToJson(run.progress, run.progress_age)}};
 }
 
 }  // namespace
@@ -158,6 +210,7 @@ std::vector<std::string> RunLines(const RunStatus& run) {
       absl::StrAppend(&lines.back(), "; ", Seconds(run.remaining), " left");
     }
   }
+  if (run.progress.has_value()) lines.push_back(ProgressLine(run));
   if (run.verdict.has_value()) {
     lines.push_back(absl::StrCat("  ended with exit code ", run.verdict->exit_code,
                                  run.verdict->success ? ": all workers succeeded" : ""));
@@ -178,11 +231,14 @@ std::vector<std::string> RunLines(const RunStatus& run) {
 
 std::vector<std::string> NodeLines(const std::vector<const NodeStatus*>& nodes) {
   std::vector<Row> rows = {{"NODE", "HOST", "ADDRESS", "STATE", "RANKS", "HEARD"}};
+  const bool progress = AnyProgress(nodes);
+  if (progress) rows[0].insert(rows[0].end(), {"STEP", "RATE", "DOING", "CHANGED"});
   for (const NodeStatus* node : nodes) {
     rows.push_back({Rank(*node), node->host, node->address, Name(node->state), Ranks(*node),
                     absl::StrCat(Seconds(node->silent), " ago")});
+    if (progress) AddProgress(*node, rows.back());
   }
-  std::array<std::size_t, 6> widths{};
+  std::vector<std::size_t> widths(rows[0].size(), 0);
   for (const Row& row : rows) {
     for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
   }

@@ -200,8 +200,7 @@ class Stepper {
         s_.phase = Phase::kStopping;
         // The report first: the other nodes stop while this one does.
         effects_.push_back(SendReport{WorkerFailed{RoundNow(), *s_.failure}});
-        Terminate({.another_round = s_.round->restart_count - s_.round->restarts_forgiven <
-                                    s_.round->restarts_max});
+        Terminate({.another_round = MayFollow()});
         return;
       case Phase::kStopping: {
         if (IsSuccess(ended.outcome) || ended.stopped) return;
@@ -217,6 +216,25 @@ class Stepper {
       case Phase::kEnding:
       case Phase::kWaiting:
       case Phase::kSucceeded:
+      case Phase::kEnded:
+        return;
+    }
+  }
+
+  void operator()(const WorkerHung& hung) {
+    switch (s_.phase) {
+      case Phase::kRunning:
+        s_.failure = ToFailure(hung);
+        s_.phase = Phase::kStopping;
+        effects_.push_back(SendReport{WorkerFailed{RoundNow(), *s_.failure}});
+        Terminate({.another_round = MayFollow()});
+        effects_.push_back(KillWorker{hung.local_rank});
+        return;
+      case Phase::kStopping:  // it was seen to fail, or another one, while its stacks were read
+      case Phase::kWaiting:
+      case Phase::kSucceeded:
+      case Phase::kLeaving:
+      case Phase::kEnding:
       case Phase::kEnded:
         return;
     }
@@ -345,6 +363,10 @@ class Stepper {
   RoundId RoundNow() const { return s_.round.has_value() ? s_.round->round : kNoRound; }
   std::chrono::milliseconds LeaveTimeout() const {
     return s_.hurried ? std::chrono::milliseconds(kLifelineLeaveTimeout) : kLeaveTimeout;
+  }
+  // As far as is known before the service says so.
+  bool MayFollow() const {
+    return s_.round->restart_count - s_.round->restarts_forgiven < s_.round->restarts_max;
   }
   int SignalExitCode() const { return 128 + s_.signal.value_or(0); }
 
@@ -509,6 +531,20 @@ class Stepper {
       failure.exit_code = unspawned->exit_code;
       failure.message = unspawned->message;
     }
+    return failure;
+  }
+
+  Failure ToFailure(const WorkerHung& hung) const {
+    Failure failure;
+    failure.kind = FailureKind::kWorkerHung;
+    failure.rank = s_.round->rank_first + hung.local_rank;
+    failure.local_rank = hung.local_rank;
+    failure.node_rank = s_.round->node_rank;
+    failure.host = config_.host;
+    failure.pid = hung.pid;
+    failure.age = hung.age;
+    failure.hang = hung.hang;
+    failure.last_lines = hung.last_lines;
     return failure;
   }
 

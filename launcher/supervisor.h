@@ -58,6 +58,15 @@ struct WorkerEnded {
   std::string core_file;
 };
 
+// A worker lives and does not go on; its stacks have been read.
+struct WorkerHung {
+  int local_rank = 0;
+  std::int64_t pid = 0;
+  std::chrono::milliseconds age{0};
+  Hang hang;
+  std::vector<std::string> last_lines;
+};
+
 // The last worker of the round ended, and what the workers left behind is gone too.
 struct AllGone {};
 
@@ -74,8 +83,8 @@ struct LifelineLost {};
 struct DeadlinePassed {};
 
 using Event = std::variant<Connecting, Reconnecting, Reconnected, Accepted, Waiting, Start, Stop,
-                           Finish, Refused, SessionEnded, WorkerEnded, AllGone, SignalReceived,
-                           WardenLost, LifelineLost, DeadlinePassed>;
+                           Finish, Refused, SessionEnded, WorkerEnded, WorkerHung, AllGone,
+                           SignalReceived, WardenLost, LifelineLost, DeadlinePassed>;
 
 // ---- Effects
 
@@ -86,6 +95,9 @@ struct TerminateWorkers {  // `signal` to every worker's process group
   int signal = SIGTERM;
 };
 struct KillWorkers {};  // SIGKILL to the same
+struct KillWorker {     // SIGKILL to one of them: it does not hear a SIGTERM
+  int local_rank = 0;
+};
 struct SendReport {
   Report report;
 };
@@ -105,8 +117,8 @@ struct End {
   std::optional<Verdict> verdict;  // absent: the run's end is not known here
 };
 
-using Effect = std::variant<SpawnRound, TerminateWorkers, KillWorkers, SendReport, ReportStopped,
-                            ReportStuck, PrintNote, End>;
+using Effect = std::variant<SpawnRound, TerminateWorkers, KillWorkers, KillWorker, SendReport,
+                            ReportStopped, ReportStuck, PrintNote, End>;
 using Effects = std::vector<Effect>;
 
 // ---- State

@@ -61,8 +61,22 @@ std::string WordsText(const Failure& failure) {
   return out;
 }
 
+std::string StackText(const Failure& failure) {
+  if (!failure.hang || failure.hang->stack.empty()) return "";
+  const Lines& stack = failure.hang->stack;
+  std::string out = absl::StrCat("  where rank ", failure.rank, " was:\n");
+  for (std::size_t i = 0; i < std::min(stack.size(), kShownLinesMax); ++i) {
+    absl::StrAppend(&out, "  ", stack[i], "\n");
+  }
+  if (stack.size() > kShownLinesMax) {
+    absl::StrAppend(&out, "    ... ", stack.size() - kShownLinesMax,
+                    " lines, see --verdict-file\n");
+  }
+  return out;
+}
+
 std::string DetailText(const Failure& failure) {
-  std::string out = WordsText(failure);
+  std::string out = StackText(failure) + WordsText(failure);
   if (!failure.core_file.empty()) {
     absl::StrAppend(&out, "  core on ", failure.host, ": ", failure.core_file, "\n");
   }

@@ -40,6 +40,27 @@ Json ToJson(const OomKill& oom) {
           {"limit_of", oom.of_cgroup ? "cgroup" : "machine"}};
 }
 
+const char* NameOf(HangKind kind) {
+  switch (kind) {
+    case HangKind::kNoProgress:
+      return "progress";
+    case HangKind::kNoStart:
+      return "start";
+    case HangKind::kNoOutput:
+      return "output";
+  }
+  return "";
+}
+
+Json ToJson(const Hang& hang) {
+  return {{"no", NameOf(hang.kind)},
+          {"silent_seconds", static_cast<double>(hang.silent.count()) / 1000.0},
+          {"step", KnownOrNull(hang.step)},
+          {"section", TextOrNull(hang.section)},
+          {"others_step", KnownOrNull(hang.others_step)},
+          {"stack", hang.stack}};
+}
+
 Json ToJson(const Failure& failure) {
   return {{"kind", CodeName(failure.kind)},
           {"sentence", ToSentence(failure)},
@@ -55,7 +76,8 @@ Json ToJson(const Failure& failure) {
           {"core", TextOrNull(failure.core_file)},
           {"message", TextOrNull(failure.message)},
           {"traceback", TextOrNull(failure.traceback)},
-          {"last_lines", failure.last_lines}};
+          {"last_lines", failure.last_lines},
+          {"hang", failure.hang.has_value() ? ToJson(*failure.hang) : Json(nullptr)}};
 }
 
 Json ToJson(const Victims& victims) {

@@ -16,7 +16,7 @@ namespace {
 // Every name that ToEnviron() can set, also those that are absent for `env`.
 std::set<std::string> ContractNames() {
   WorkerEnv all;
-  all.error_file = all.agent_socket = "x";
+  all.error_file = all.agent_socket = all.notify_socket = "x";
   all.round = 1;
   all.console_is_terminal = true;
   std::set<std::string> names;

@@ -50,6 +50,15 @@ void Workers::Spawn(const Start& start, const std::vector<std::string>& network,
   env.agent_socket = config_.agent_socket;
   env.round = ToNumber(start.round);
   env.console_is_terminal = console_.IsTerminal();
+  // Without such a socket, which few need, the run goes on.
+  const absl::Status progress =
+      progress_.Open(config_.temp_dir, env.round, config_.local_world_size);
+  if (!progress.ok()) {
+    progress_.Close();
+    console_.WriteLine(
+        OutputStream::kErr,
+        absl::StrCat("ddprun: the workers' progress is not heard: ", progress.message()));
+  }
 
   const std::vector<std::string> inherited = OwnEnviron();
   SpawnRequest request{.path = config_.program.path,
@@ -75,6 +84,10 @@ void Workers::Spawn(const Start& start, const std::vector<std::string>& network,
     env.local_rank = local_rank;
     env.role_rank = start.role_rank_first + local_rank;
     env.error_file = ErrorFile(local_rank);
+    if (progress.ok()) {
+      env.notify_socket = progress_.path(local_rank);
+      poller_.Add(progress_.fd(local_rank), {Source::kWorkerProgress, local_rank});
+    }
     const Place& place = config_.places[static_cast<std::size_t>(local_rank)];
     request.argv = ArgumentsOf(config_.program, local_rank);
     request.environ = WorkerEnviron(inherited, env, place, network);
@@ -102,6 +115,17 @@ std::optional<pid_t> Workers::pid(int local_rank) const {
   const auto index = static_cast<std::size_t>(local_rank);
   if (index >= processes_.size() || processes_.pid(index) <= 0) return std::nullopt;
   return processes_.pid(index);
+}
+
+bool Workers::IsLive(int local_rank) const {
+  return pid(local_rank).has_value() &&
+         !processes_.outcome(static_cast<std::size_t>(local_rank)).has_value();
+}
+
+std::string Workers::StacksFile(int local_rank) const {
+  const WorkerPlan& plan = log_plan_.workers[static_cast<std::size_t>(local_rank)];
+  if (plan.out.file.empty() && plan.err.file.empty()) return "";
+  return absl::StrCat(RankLogFolder(log_round_, local_rank), "/stacks.txt");
 }
 
 void Workers::FailToSpawn(const std::string& reason, std::vector<Event>& events) {
@@ -180,6 +204,7 @@ void Workers::FinishIfAllGone(TimePoint now, std::vector<Event>& events) {
   for (const pid_t pid : KillAllChildren(kSweepTimeout)) SayStuck(pid, kSweepTimeout);
   log_mux_.EndRound(now);  // closed pipes leave the poller by themselves
   RemoveCgroup(std::exchange(round_cgroup_, ""));
+  progress_.Close();
   round_live_ = false;
   events.push_back(AllGone{});
 }
@@ -187,6 +212,15 @@ void Workers::FinishIfAllGone(TimePoint now, std::vector<Event>& events) {
 void Workers::Kill(TimePoint now, std::vector<Event>& events) {
   Signal(SIGKILL, now, events);
   KillCgroup(round_cgroup_);
+}
+
+void Workers::KillOne(int local_rank, TimePoint now, std::vector<Event>& events) {
+  if (!round_live_) return;
+  TakeEnded(now, events);
+  if (!IsLive(local_rank)) return;
+  const auto index = static_cast<std::size_t>(local_rank);
+  stopped_[index] = !was_failing_[index];
+  processes_.SignalGroup(index, SIGKILL);
 }
 
 void Workers::ReportStuck() {

@@ -18,6 +18,7 @@
 #include "launcher/poller.h"
 #include "launcher/process_set.h"
 #include "launcher/program.h"
+#include "launcher/progress_sockets.h"
 #include "launcher/supervisor.h"
 
 namespace ddprun {
@@ -54,6 +55,21 @@ class Workers {
 
   // Absent: it could not be started.
   std::optional<pid_t> pid(int local_rank) const;
+
+  // Of the round.
+  int size() const { return static_cast<int>(processes_.size()); }
+  bool IsLive(int local_rank) const;
+  std::chrono::milliseconds AgeAt(TimePoint now) const {
+    return std::chrono::duration_cast<std::chrono::milliseconds>(now - started_);
+  }
+  // Where the stacks of one that hangs are kept; empty: the round has no files.
+  std::string StacksFile(int local_rank) const;
+
+  // Where they tell of their progress: Source::kWorkerProgress.
+  ProgressSockets& progress() { return progress_; }
+
+  // SIGKILL to one worker's process group.
+  void KillOne(int local_rank, TimePoint now, std::vector<Event>& events);
 
   // Whoever has ended before is told as such first: what ends now is this agent's doing.
   void Signal(int signal, TimePoint now, std::vector<Event>& events);
@@ -98,6 +114,7 @@ class Workers {
   Console& console_;
   LogMux log_mux_;
   ProcessSet processes_;
+  ProgressSockets progress_;
   std::string round_cgroup_;  // from Spawn() to AllGone
   // Of the workers' pidfds alone. The kernel hands ready ones out in the order in which they became
   // so, thus the dead in their order of dying.

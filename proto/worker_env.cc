@@ -6,6 +6,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "proto/progress_message.h"
 
 namespace ddprun {
 namespace {
@@ -109,6 +110,7 @@ std::vector<std::pair<std::string, std::string>> ToEnviron(const WorkerEnv& env)
   };
   if (!env.error_file.empty()) out.emplace_back("TORCHELASTIC_ERROR_FILE", env.error_file);
   if (!env.agent_socket.empty()) out.emplace_back("DDPRUN_AGENT_SOCKET", env.agent_socket);
+  if (!env.notify_socket.empty()) out.emplace_back(kNotifySocketVariable, env.notify_socket);
   if (env.round != 0) out.emplace_back("DDPRUN_ROUND", absl::StrCat(env.round));
   if (env.console_is_terminal) out.emplace_back("DDPRUN_CONSOLE_TERMINAL", "1");
   return out;
@@ -147,6 +149,7 @@ absl::StatusOr<WorkerEnv> FromEnviron(const GetEnv& get_env) {
   env.run_id = reader.Text("TORCHELASTIC_RUN_ID", "");
   env.error_file = reader.Text("TORCHELASTIC_ERROR_FILE", "");
   env.agent_socket = reader.Text("DDPRUN_AGENT_SOCKET", "");
+  env.notify_socket = reader.Text(kNotifySocketVariable, "");
   env.round = reader.Unsigned("DDPRUN_ROUND");
   env.console_is_terminal = reader.Text("DDPRUN_CONSOLE_TERMINAL", "") == "1";
   if (!reader.status().ok()) return reader.status();

@@ -32,6 +32,8 @@ struct WorkerEnv {
   std::string error_file;        // TORCHELASTIC_ERROR_FILE; empty: none
   // Ours. Absent where something else than ddprun started the worker.
   std::string agent_socket;  // DDPRUN_AGENT_SOCKET: path of the agent's unix socket; empty: none
+  std::string
+      notify_socket;  // DDPRUN_NOTIFY_SOCKET: where it tells of its progress; empty: nowhere
   unsigned long long round = 0;  // DDPRUN_ROUND; 0: none
   bool console_is_terminal =
       false;  // DDPRUN_CONSOLE_TERMINAL=1: the agent's output ends on a terminal

@@ -2,6 +2,7 @@
 #include "rendezvous/convert.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -101,6 +102,8 @@ v1::Failure::Kind ToProto(FailureKind kind) {
       return v1::Failure::RUN_STOPPED;
     case FailureKind::kNodeDrained:
       return v1::Failure::NODE_DRAINED;
+    case FailureKind::kWorkerHung:
+      return v1::Failure::WORKER_HUNG;
   }
   return v1::Failure::KIND_UNSPECIFIED;
 }
@@ -121,9 +124,41 @@ FailureKind FromProto(v1::Failure::Kind kind) {
       return FailureKind::kRunStopped;
     case v1::Failure::NODE_DRAINED:
       return FailureKind::kNodeDrained;
+    case v1::Failure::WORKER_HUNG:
+      return FailureKind::kWorkerHung;
     default:
       return FailureKind::kWorkerExited;
   }
+}
+
+static_assert(static_cast<int>(HangKind::kNoProgress) + 1 == v1::Hang::NO_PROGRESS);
+static_assert(static_cast<int>(HangKind::kNoOutput) + 1 == v1::Hang::NO_OUTPUT);
+
+void Fill(const Hang& from, v1::Hang* to) {
+  to->set_kind(static_cast<v1::Hang::Kind>(static_cast<int>(from.kind) + 1));
+  SetDuration(from.silent, to->mutable_silent());
+  if (from.step >= 0) to->set_step(from.step);
+  to->set_section(ToUtf8(Cut(from.section, kSectionBytesMax)));
+  if (from.others_step >= 0) to->set_others_step(from.others_step);
+  for (std::size_t i = 0; i < std::min(from.stack.size(), kStackLinesMax); ++i) {
+    to->add_stack(ToUtf8(Cut(from.stack[i], kStackLineBytesMax)));
+  }
+}
+
+Hang Read(const v1::Hang& from) {
+  Hang to;
+  if (v1::Hang::Kind_IsValid(from.kind()) && from.kind() > 0) {
+    to.kind = static_cast<HangKind>(static_cast<int>(from.kind()) - 1);
+  }
+  to.silent = ToMilliseconds(from.silent());
+  to.step = from.has_step() ? std::max<std::int64_t>(from.step(), -1) : -1;
+  to.section = Printable(Cut(from.section(), kSectionBytesMax));
+  to.others_step = from.has_others_step() ? std::max<std::int64_t>(from.others_step(), -1) : -1;
+  const int lines = std::min(from.stack_size(), static_cast<int>(kStackLinesMax));
+  for (int i = 0; i < lines; ++i) {
+    to.stack.push_back(Printable(Cut(from.stack(i), kStackLineBytesMax)));
+  }
+  return to;
 }
 
 void Fill(const Failure& from, v1::Failure* to) {
@@ -148,6 +183,21 @@ void Fill(const Failure& from, v1::Failure* to) {
   }
   to->set_core_file(ToUtf8(Cut(from.core_file, kPathBytesMax)));
   to->set_traceback(ToUtf8(Cut(from.traceback, kTracebackBytesMax)));
+  if (from.hang) Fill(*from.hang, to->mutable_hang());
+}
+
+void Fill(const Heartbeat& from, v1::Heartbeat* to) {
+  if (from.progress_round == kNoRound) return;
+  to->set_round(ToNumber(from.progress_round));
+  *to->mutable_progress() = ddprun::ToProto(from.progress);
+}
+
+Heartbeat Read(const v1::Heartbeat& from) {
+  Heartbeat to;
+  if (from.round() == 0) return to;
+  to.progress_round = RoundId{from.round()};
+  to.progress = ddprun::FromProto(from.progress());
+  return to;
 }
 
 v1::WorkerEnds::Kind ToProto(EndKind kind) {
@@ -183,6 +233,7 @@ Failure Read(const v1::Failure& from) {
   }
   to.core_file = Printable(Cut(from.core_file(), kPathBytesMax));
   to.traceback = Lines(from.traceback(), kTracebackBytesMax);
+  if (from.has_hang()) to.hang = Read(from.hang());
   return to;
 }
 
@@ -354,6 +405,26 @@ absl::StatusCode CodeOf(int code) {
 
 }  // namespace
 
+v1::Progress ToProto(const Progress& progress) {
+  v1::Progress message;
+  if (progress.step >= 0) message.set_step(progress.step);
+  if (progress.epoch >= 0) message.set_epoch(progress.epoch);
+  message.set_rate(progress.rate);
+  message.set_rate_unit(ToUtf8(Cut(progress.rate_unit, kRateUnitBytesMax)));
+  message.set_section(ToUtf8(Cut(progress.section, kSectionBytesMax)));
+  return message;
+}
+
+Progress FromProto(const v1::Progress& message) {
+  Progress progress;
+  if (message.has_step()) progress.step = std::max<std::int64_t>(message.step(), -1);
+  if (message.has_epoch()) progress.epoch = std::max<std::int64_t>(message.epoch(), -1);
+  progress.rate = std::isfinite(message.rate()) ? std::max(message.rate(), 0.0) : 0;
+  progress.rate_unit = Printable(Cut(message.rate_unit(), kRateUnitBytesMax));
+  progress.section = Printable(Cut(message.section(), kSectionBytesMax));
+  return progress;
+}
+
 v1::Report ToProto(const Report& report) {
   v1::Report message;
   std::visit(
@@ -370,7 +441,7 @@ v1::Report ToProto(const Report& report) {
                    Fill(leave.reason, message.mutable_leave()->mutable_reason());
                    message.mutable_leave()->set_close_run(leave.close_run);
                  },
-                 [&](const Heartbeat&) { message.mutable_heartbeat(); }},
+                 [&](const Heartbeat& heartbeat) { Fill(heartbeat, message.mutable_heartbeat()); }},
       report);
   return message;
 }
@@ -389,7 +460,7 @@ absl::StatusOr<Report> FromProto(const v1::Report& message) {
     case v1::Report::kLeave:
       return Leave{Read(message.leave().reason()), message.leave().close_run()};
     case v1::Report::kHeartbeat:
-      return Heartbeat{};
+      return Read(message.heartbeat());
     case v1::Report::KIND_NOT_SET:
       break;
   }

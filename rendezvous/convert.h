@@ -27,6 +27,8 @@ absl::StatusOr<Report> FromProto(const v1::Report& message);
 // Of a report or a directive, or kept by themselves in a journal.
 v1::Join ToProto(const Join& join);
 Join FromProto(const v1::Join& message);
+v1::Progress ToProto(const Progress& progress);
+Progress FromProto(const v1::Progress& message);
 v1::Failure ToProto(const Failure& failure);
 Failure FromProto(const v1::Failure& message);
 v1::Victims ToProto(const Victims& victims);

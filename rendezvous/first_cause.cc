@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,38 @@ constexpr std::array<absl::string_view, 24> kPeerIsGone = {
     // Our own store: kv_store.cc, store_folder.cc.
     "the store operation belongs to round",
     "the rendezvous service could not be reached",
+};
+
+// c10d's collectives, NCCL's and Gloo's, in small letters.
+constexpr std::array<absl::string_view, 28> kCollectives = {
+    "all_reduce",
+    "allreduce",
+    "reduce",
+    "broadcast",
+    "barrier",
+    "all_gather",
+    "allgather",
+    "gather",
+    "scatter",
+    "reduce_scatter",
+    "reducescatter",
+    "all_to_all",
+    "alltoall",
+    "send",
+    "recv",
+    "isend",
+    "irecv",
+    "sendrecv",
+    "allreduce_coalesced",
+    "all_reduce_coalesced",
+    "all_gather_into_tensor",
+    "reduce_scatter_tensor",
+    "all_to_all_single",
+    "monitored_barrier",
+    "allgather_coalesced",
+    "batch_isend_irecv",
+    "wait",
+    "sync",
 };
 
 constexpr absl::string_view kTraceback = "Traceback (most recent call last)";
@@ -121,6 +154,7 @@ Nature NatureOf(const Failure& failure) {
     case FailureKind::kJoinTimeout:
     case FailureKind::kRunStopped:
     case FailureKind::kNodeDrained:
+    case FailureKind::kWorkerHung:
       return Nature::kOrigin;
   }
   return Nature::kOrigin;
@@ -146,7 +180,35 @@ bool EndsInTraceback(const std::vector<std::string>& last_lines) {
   return in_traceback && had_exception;
 }
 
+bool WaitsForPeers(absl::string_view section) {
+  const std::string small = absl::AsciiStrToLower(section);
+  const std::vector<absl::string_view> words =
+      absl::StrSplit(small, absl::ByAnyChar(" \t,;:+/|()[]<>.-"), absl::SkipEmpty());
+  return std::any_of(words.begin(), words.end(), [](absl::string_view word) {
+    return std::find(kCollectives.begin(), kCollectives.end(), word) != kCollectives.end();
+  });
+}
+
+static bool IsBehind(std::int64_t step_a, absl::string_view section_a, std::int64_t step_b,
+                     absl::string_view section_b) {
+  if (step_a >= 0 && step_b >= 0 && step_a != step_b) return step_a < step_b;
+  return !WaitsForPeers(section_a) && WaitsForPeers(section_b);
+}
+
+bool IsBehind(const Progress& a, const Progress& b) {
+  return IsBehind(a.step, a.section, b.step, b.section);
+}
+
+void LearnFrom(const Failure& other, Failure& cause) {
+  if (!cause.hang || !other.hang) return;
+  cause.hang->others_step =
+      std::max({cause.hang->others_step, other.hang->step, other.hang->others_step});
+}
+
 bool TakesThePlaceOf(const Failure& later, const Failure& cause) {
+  if (later.hang && cause.hang) {
+    return IsBehind(later.hang->step, later.hang->section, cause.hang->step, cause.hang->section);
+  }
   return NatureOf(cause) == Nature::kSymptom && NatureOf(later) == Nature::kOrigin;
 }
 

@@ -59,6 +59,16 @@ inline constexpr std::size_t kVictimHostsShown = 8;
 inline constexpr std::size_t kVictimRangesMax = 65'536;
 // Of a traceback; its end says most.
 inline constexpr std::size_t kTracebackBytesMax = 16u << 10;
+// Of what a worker says of its progress: names that a person has chosen.
+inline constexpr std::size_t kSectionBytesMax = 128;
+inline constexpr std::size_t kRateUnitBytesMax = 32;
+// A node tells of its workers' progress at most this often, and in a run of more nodes than that
+// once in as many seconds as it has thousands: they share one service.
+inline constexpr std::chrono::seconds kProgressInterval{1};
+inline constexpr int kNodesPerProgressInterval = 1000;
+// Of a hung worker's native stacks, in a verdict; the node itself shows and keeps more.
+inline constexpr std::size_t kStackLinesMax = 64;
+inline constexpr std::size_t kStackLineBytesMax = 512;
 // A path.
 inline constexpr std::size_t kPathBytesMax = 4096;
 // A wait without an end would hide a dead peer: longer ones are cut to this.

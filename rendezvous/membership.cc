@@ -55,7 +55,8 @@ NoteKind KindOf(const Failure& why) {
 
 // What a worker that lost its peers reports; the loss itself is then the first cause.
 bool MayBeAftermath(const Failure& cause) {
-  return cause.kind == FailureKind::kWorkerExited || cause.kind == FailureKind::kWorkerSignaled;
+  return cause.kind == FailureKind::kWorkerExited || cause.kind == FailureKind::kWorkerSignaled ||
+         cause.kind == FailureKind::kWorkerHung;
 }
 
 // One step: the state, the time, and the effects so far. The cases stand in the order of the
@@ -81,7 +82,7 @@ class Stepper {
   void On(Member& member, const NodeSucceeded& report);
   void On(Member& member, const NodeStopped& report);
   void On(Member& member, const Leave& report);
-  void On(Member&, const Heartbeat&) {}
+  void On(Member& member, const Heartbeat& report);
 
   // Members.
   void Enter(LinkId link, const Join& join, const Member* replaced);
@@ -338,7 +339,17 @@ void Stepper::On(Member& member, const WorkerFailed& report) {
   if (breaks) {
     Break(cause);
   } else if (TakesThePlaceOf(cause, *state_.cause)) {
+    LearnFrom(*state_.cause, cause);
     Correct(std::move(cause));
+  } else {
+    LearnFrom(cause, *state_.cause);
+  }
+}
+
+void Stepper::On(Member& member, const Heartbeat& report) {
+  if (state_.phase != RunPhase::kSealed || !IsInRound(member)) return;
+  if (report.progress_round == state_.round && report.progress.step >= 0) {
+    Progressed(state_.restarts, report.progress.step);
   }
 }
 

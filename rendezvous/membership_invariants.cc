@@ -174,6 +174,13 @@ absl::Status CheckRestarts(const RunState& before, const RunState& after) {
   return absl::OkStatus();
 }
 
+// But for what was learnt of the others.
+bool IsSameHang(Failure before, const Failure& after) {
+  if (!before.hang || !after.hang) return false;
+  before.hang->others_step = after.hang->others_step;
+  return before == after;
+}
+
 absl::Status CheckProgress(const RunState& before, const RunState& after) {
   const auto from = ToNumber(before.round);
   const auto to = ToNumber(after.round);
@@ -193,7 +200,7 @@ absl::Status CheckProgress(const RunState& before, const RunState& after) {
   if (before.phase == RunPhase::kBroken && still && before.cause != after.cause &&
       after.cause->kind != FailureKind::kNodeLost &&
       after.cause->kind != FailureKind::kRunStopped &&
-      !TakesThePlaceOf(*after.cause, *before.cause)) {
+      !TakesThePlaceOf(*after.cause, *before.cause) && !IsSameHang(*before.cause, *after.cause)) {
     return Broken("the cause changed, and not to what explains it");
   }
   if (before.phase == RunPhase::kClosed && after.phase != RunPhase::kClosed)

@@ -53,6 +53,33 @@ class Families {
   std::vector<MetricSeries> all_;
 };
 
+// Of the runs whose workers tell of it.
+void AddProgress(const std::vector<RunStatus>& runs, Families& families) {
+  MetricSeries step{"ddprun_run_step", "Step that the slowest worker is in.", Type::kGauge, {}};
+  MetricSeries epoch{"ddprun_run_epoch", "Epoch that the slowest worker is in.", Type::kGauge, {}};
+  MetricSeries rate{
+      "ddprun_run_rate", "What all workers together do in a second, by unit.", Type::kGauge, {}};
+  MetricSeries age{"ddprun_run_progress_age_seconds",
+                   "Time since any worker told of its progress.",
+                   Type::kGauge,
+                   {}};
+  for (const RunStatus& run : runs) {
+    if (!run.progress) continue;
+    const std::vector<std::pair<std::string, std::string>> labels = {{"run", run.run_id}};
+    const Progress& progress = *run.progress;
+    if (progress.step >= 0) step.samples.push_back({labels, static_cast<double>(progress.step)});
+    if (progress.epoch >= 0) epoch.samples.push_back({labels, static_cast<double>(progress.epoch)});
+    if (progress.rate > 0) {
+      rate.samples.push_back({{{"run", run.run_id}, {"unit", progress.rate_unit}}, progress.rate});
+    }
+    age.samples.push_back({labels, static_cast<double>(run.progress_age.count()) / 1000.0});
+  }
+  for (MetricSeries* series : {&step, &epoch, &rate, &age}) {
+    MetricSeries& to = families.Add(series->name.c_str(), series->help.c_str());
+    to.samples = std::move(series->samples);
+  }
+}
+
 void AddRuns(const std::vector<RunStatus>& runs, Families& families) {
   const auto each = [&](const char* name, const char* help, auto value) {
     MetricSeries& series = families.Add(name, help);
@@ -75,6 +102,7 @@ void AddRuns(const std::vector<RunStatus>& runs, Families& families) {
        [](const RunStatus& run) { return run.nodes_min; });
   each("ddprun_run_nodes_max", "Nodes that the run takes.",
        [](const RunStatus& run) { return run.nodes_max; });
+  AddProgress(runs, families);
   each("ddprun_run_restarts_max", "Restarts that the run may use.",
        [](const RunStatus& run) { return run.restarts_max; });
 }
@@ -85,6 +113,12 @@ void AddNodes(const std::vector<RunStatus>& runs, Families& families) {
       "ddprun_node_up", "1 if the node is connected, 0 while it is away.", Type::kGauge, {}};
   MetricSeries silence{
       "ddprun_node_silence_seconds", "Time since the node's last word.", Type::kGauge, {}};
+  MetricSeries step{
+      "ddprun_node_step", "Step that the node's slowest worker is in.", Type::kGauge, {}};
+  MetricSeries age{"ddprun_node_progress_age_seconds",
+                   "Time since the progress of the node's workers changed.",
+                   Type::kGauge,
+                   {}};
   std::size_t shown = 0;
   for (const RunStatus& run : runs) {
     std::map<NodeState, int> counts;
@@ -97,13 +131,17 @@ void AddNodes(const std::vector<RunStatus>& runs, Families& families) {
           {"run", run.run_id}, {"node", rank}, {"host", node.host}};
       up.samples.push_back({labels, node.state == NodeState::kAway ? 0.0 : 1.0});
       silence.samples.push_back({labels, static_cast<double>(node.silent.count()) / 1000.0});
+      if (!node.progress) continue;
+      age.samples.push_back({labels, static_cast<double>(node.progress_age.count()) / 1000.0});
+      if (node.progress->step < 0) continue;
+      step.samples.push_back({labels, static_cast<double>(node.progress->step)});
     }
     for (const auto& [state, name] : kStates) {
       nodes.samples.push_back(
           {{{"run", run.run_id}, {"state", name}}, static_cast<double>(counts[state])});
     }
   }
-  for (MetricSeries* series : {&nodes, &up, &silence}) {
+  for (MetricSeries* series : {&nodes, &up, &silence, &step, &age}) {
     MetricSeries& to = families.Add(series->name.c_str(), series->help.c_str());
     to.samples = std::move(series->samples);
   }

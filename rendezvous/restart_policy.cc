@@ -36,7 +36,7 @@ bool Contains(const std::vector<ExitCodeRange>& codes, int code) {
 // told to leave says nothing about the program.
 bool IsWorkersEnd(const Failure& cause) {
   return cause.kind == FailureKind::kWorkerExited || cause.kind == FailureKind::kWorkerSignaled ||
-         cause.kind == FailureKind::kSpawnFailed;
+         cause.kind == FailureKind::kSpawnFailed || cause.kind == FailureKind::kWorkerHung;
 }
 
 // A node that somebody told to leave has not failed, and one that never came has no name.

@@ -79,9 +79,23 @@ void Run::Reported(LinkId link, const Report& report, TimePoint now) {
   Afterwards afterwards;
   {
     absl::MutexLock lock(&mutex_);
+    TakeProgressLocked(link, report, ToCores(now));
     StepLocked(NodeReported{link, report}, ToCores(now), afterwards);
   }
   Perform(std::move(afterwards));
+}
+
+void Run::TakeProgressLocked(LinkId link, const Report& report, TimePoint now) {
+  const auto* heartbeat = std::get_if<Heartbeat>(&report);
+  if (heartbeat == nullptr || heartbeat->progress_round == kNoRound) return;
+  const auto node = membership_.links.find(link);
+  if (node == membership_.links.end()) return;
+  progress_[node->second] = {heartbeat->progress_round, heartbeat->progress, now};
+  if (progress_.size() <= membership_.members.size()) return;
+  std::erase_if(progress_, [this](const auto& entry) {
+    mutex_.AssertHeld();
+    return !membership_.members.contains(entry.first);
+  });
 }
 
 void Run::Gone(LinkId link, TimePoint now) {
@@ -162,7 +176,7 @@ void Run::StepLocked(const MembershipEvent& event, TimePoint now, Afterwards& af
 
 RunStatus Run::Status(TimePoint now, std::size_t nodes_max) {
   absl::MutexLock lock(&mutex_);
-  return StatusOf(membership_, ToCores(now), nodes_max);
+  return StatusOf(membership_, ToCores(now), nodes_max, progress_);
 }
 
 // ---- The store

@@ -143,6 +143,8 @@ class Run {
     return journal_ == nullptr ? cores : journal_->ToSteady(cores);
   }
 
+  void TakeProgressLocked(LinkId link, const Report& report, TimePoint now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void StepLocked(const MembershipEvent& event, TimePoint now, Afterwards& afterwards)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void QueueLocked(StoreEffects effects, Afterwards& afterwards)
@@ -168,6 +170,8 @@ class Run {
 
   absl::Mutex mutex_;
   RunState membership_ ABSL_GUARDED_BY(mutex_);
+  // For people: nothing is decided by it, and another service hears it again within a second.
+  ToldProgresses progress_ ABSL_GUARDED_BY(mutex_);
   StoreHub store_ ABSL_GUARDED_BY(mutex_);
   // The earliest deadline of the store that the timer was told of and that has not come yet.
   std::optional<TimePoint> store_armed_ ABSL_GUARDED_BY(mutex_);

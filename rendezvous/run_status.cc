@@ -5,6 +5,7 @@
 #include <limits>
 #include <tuple>
 
+#include "rendezvous/first_cause.h"
 #include "rendezvous/join_rules.h"
 #include "rendezvous/limits.h"
 #include "rendezvous/run_restarts.h"
@@ -94,9 +95,49 @@ void FillLeftOut(const RunState& state, TimePoint now, RunStatus& status) {
   }
 }
 
+// Progress of another round says nothing about this one.
+const ToldProgress* FindTold(const RunState& state, const Member& member,
+                             const ToldProgresses& told) {
+  if (state.phase != RunPhase::kSealed || member.phase == MemberPhase::kWaiting) return nullptr;
+  const auto it = told.find(member.join.node_id);
+  return it != told.end() && it->second.round == state.round ? &it->second : nullptr;
+}
+
+void FillProgress(const RunState& state, TimePoint now, const ToldProgresses& told,
+                  RunStatus& status) {
+  std::vector<const Progress*> all;
+  TimePoint last{};
+  for (const auto& entry : state.members) {
+    const ToldProgress* one = FindTold(state, entry.second, told);
+    if (one == nullptr) continue;
+    all.push_back(&one->progress);
+    last = std::max(last, one->told);
+  }
+  if (all.empty()) return;
+  status.progress = Together(all);
+  status.progress_age = Between(last, now);
+}
+
 }  // namespace
 
-RunStatus StatusOf(const RunState& state, TimePoint now, std::size_t nodes_max) {
+Progress Together(const std::vector<const Progress*>& all) {
+  if (all.empty()) return {};
+  const Progress* behind = all.front();
+  for (const Progress* one : all) {
+    const bool says_more = behind->step < 0 && one->step >= 0;
+    if (says_more || IsBehind(*one, *behind)) behind = one;
+  }
+  Progress together = *behind;
+  together.rate = 0;
+  for (const Progress* one : all) {
+    if (together.rate_unit.empty()) together.rate_unit = one->rate_unit;
+    if (one->rate_unit == together.rate_unit) together.rate += one->rate;
+  }
+  return together;
+}
+
+RunStatus StatusOf(const RunState& state, TimePoint now, std::size_t nodes_max,
+                   const ToldProgresses& told) {
   RunStatus status;
   status.run_id = state.run_id;
   status.phase = state.phase;
@@ -121,8 +162,13 @@ RunStatus StatusOf(const RunState& state, TimePoint now, std::size_t nodes_max) 
   const std::size_t shown = std::min(members.size(), nodes_max);
   status.nodes.reserve(shown);
   for (std::size_t i = 0; i < shown; ++i) {
-    status.nodes.push_back(StatusOf(state, *members[i], now));
+    NodeStatus& node = status.nodes.emplace_back(StatusOf(state, *members[i], now));
+    if (const ToldProgress* one = FindTold(state, *members[i], told)) {
+      node.progress = one->progress;
+      node.progress_age = Between(one->told, now);
+    }
   }
+  FillProgress(state, now, told, status);
   return status;
 }
 

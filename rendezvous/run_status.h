@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -35,6 +36,9 @@ struct NodeStatus {
   int ranks = 0;
   // Since its last word or, if it is away, since its connection ended.
   std::chrono::milliseconds silent{0};
+  // Of its workers in this round, where they tell of any, and the time since it last changed.
+  std::optional<Progress> progress;
+  std::chrono::milliseconds progress_age{0};
   bool operator==(const NodeStatus&) const = default;
 };
 
@@ -63,10 +67,25 @@ struct RunStatus {
   int node_count = 0;                   // spares too
   std::vector<NodeStatus> nodes;        // the first of them, by rank; spares last
   std::vector<LeftOutStatus> left_out;  // the first of them, by name
+  // Of all its nodes together, where they tell of any, and the time since any of them did.
+  std::optional<Progress> progress;
+  std::chrono::milliseconds progress_age{0};
   bool operator==(const RunStatus&) const = default;
 };
 
+// What a node has said of its workers, and when.
+struct ToldProgress {
+  RoundId round = kNoRound;
+  Progress progress;
+  TimePoint told{};
+};
+using ToldProgresses = std::map<NodeId, ToldProgress>;
+
+// Of several workers or nodes: the least step, and where that one is; the rates' sum, of one unit.
+Progress Together(const std::vector<const Progress*>& all);
+
 // Without the last lines of workers' output, which are for the nodes of the run.
-RunStatus StatusOf(const RunState& state, TimePoint now, std::size_t nodes_max);
+RunStatus StatusOf(const RunState& state, TimePoint now, std::size_t nodes_max,
+                   const ToldProgresses& told = {});
 
 }  // namespace ddprun

@@ -10,6 +10,7 @@ namespace {
 
 constexpr int kExitCodeOther = 1;
 constexpr int kExitCodeSignalBase = 128;
+constexpr int kExitCodeHung = 124;  // timeout(1)'s
 
 std::string WorkerName(const Failure& failure) {
   std::string where;
@@ -54,6 +55,33 @@ std::string Killer(const Failure& failure) {
   return text;
 }
 
+std::string HangSentence(const Failure& failure) {
+  const Hang hang = failure.hang.value_or(Hang{});
+  const auto what = [&hang] {
+    switch (hang.kind) {
+      case HangKind::kNoProgress:
+        return " made no progress for ";
+      case HangKind::kNoStart:
+        return " has told of no progress since its start, for ";
+      case HangKind::kNoOutput:
+        return " had no output for ";
+    }
+    return "";
+  };
+  std::string text =
+      absl::StrCat(WorkerName(failure), what(),
+                   absl::StrFormat("%.1f s", static_cast<double>(hang.silent.count()) / 1000.0));
+  if (hang.step >= 0) absl::StrAppend(&text, ": it is in step ", hang.step);
+  if (!hang.section.empty()) {
+    absl::StrAppend(&text, hang.step >= 0 ? absl::StrCat(" (", hang.section, ")")
+                                          : absl::StrCat(": it is in ", hang.section));
+  }
+  if (hang.step >= 0 && hang.others_step > hang.step) {
+    absl::StrAppend(&text, ", others wait in step ", hang.others_step);
+  }
+  return text;
+}
+
 std::string WithMessage(std::string sentence, const std::string& message) {
   if (!message.empty()) absl::StrAppend(&sentence, ": ", message);
   return sentence;
@@ -79,6 +107,8 @@ const char* CodeName(FailureKind kind) {
       return "run_stopped";
     case FailureKind::kNodeDrained:
       return "node_drained";
+    case FailureKind::kWorkerHung:
+      return "worker_hung";
   }
   return "";
 }
@@ -92,6 +122,8 @@ int ToExitCode(const Failure& failure) {
     case FailureKind::kNodeInterrupted:
     case FailureKind::kRunStopped:
       return failure.signal > 0 ? kExitCodeSignalBase + failure.signal : kExitCodeOther;
+    case FailureKind::kWorkerHung:
+      return kExitCodeHung;
     case FailureKind::kNodeLost:
     case FailureKind::kJoinTimeout:
     case FailureKind::kNodeDrained:
@@ -125,6 +157,8 @@ std::string ToSentence(const Failure& failure) {
     case FailureKind::kNodeDrained:
       return absl::StrCat(NodeName(failure), " was ",
                           failure.message.empty() ? "drained" : failure.message);
+    case FailureKind::kWorkerHung:
+      return HangSentence(failure);
   }
   return "unknown failure";
 }

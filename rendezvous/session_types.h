@@ -40,6 +40,25 @@ enum class FailureKind {
   kJoinTimeout,
   kRunStopped,   // somebody asked for it; `signal` is what the workers get
   kNodeDrained,  // somebody asked the node to leave: no failure, but an end of its round
+  kWorkerHung,   // it lived, and made no progress
+};
+
+// What a hung worker did not do.
+enum class HangKind {
+  kNoProgress,  // it has told of its progress before
+  kNoStart,     // it has never told of any
+  kNoOutput,    // neither of its streams had a byte
+};
+
+// A worker that lived and did not go on.
+struct Hang {
+  HangKind kind = HangKind::kNoProgress;
+  std::chrono::milliseconds silent{0};
+  std::int64_t step = -1;  // that it is in, as far as it said; -1: it did not
+  std::string section;
+  std::int64_t others_step = -1;   // the furthest that another worker is in that waits too
+  std::vector<std::string> stack;  // of its threads, a frame a line: the first ones
+  bool operator==(const Hang&) const = default;
 };
 
 // The kernel killed a worker for want of memory. Bytes of 0 are not known.
@@ -66,6 +85,7 @@ struct Failure {
   std::optional<OomKill> oom;  // of a SIGKILL
   std::string core_file;       // where it is, or what to call to see it; empty: there is none
   std::string traceback;       // of Python, which ends with `message`
+  std::optional<Hang> hang;    // of kWorkerHung
   bool operator==(const Failure&) const = default;
 };
 
@@ -162,8 +182,21 @@ struct Join {
   bool operator==(const Join&) const = default;
 };
 
-// "I am here": sent when there was nothing else to say for Accepted::heartbeat.
+// How far a worker is, by its own words; of a node, or a run: its workers together.
+struct Progress {
+  std::int64_t step = -1;   // that it is in; of several the least; -1: it did not say
+  std::int64_t epoch = -1;  // likewise
+  double rate = 0;          // of something a second; of several the sum; 0: it did not say
+  std::string rate_unit;    // "images"
+  std::string section;      // what it does; of several: of the one that is furthest behind
+  bool operator==(const Progress&) const = default;
+};
+
+// "I am here": sent when there was nothing else to say for Accepted::heartbeat, and when the
+// workers' progress has changed.
 struct Heartbeat {
+  RoundId progress_round = kNoRound;  // of `progress`; kNoRound: none is said
+  Progress progress;
   bool operator==(const Heartbeat&) const = default;
 };
 

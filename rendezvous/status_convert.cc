@@ -27,6 +27,9 @@ void Fill(const NodeStatus& from, v1::NodeStatus* to) {
   to->set_rank_first(from.rank_first);
   to->set_ranks(from.ranks);
   *to->mutable_silent() = TimeUtil::MillisecondsToDuration(from.silent.count());
+  if (!from.progress) return;
+  *to->mutable_progress() = ToProto(*from.progress);
+  *to->mutable_progress_age() = TimeUtil::MillisecondsToDuration(from.progress_age.count());
 }
 
 NodeStatus Read(const v1::NodeStatus& from) {
@@ -42,6 +45,8 @@ NodeStatus Read(const v1::NodeStatus& from) {
   to.rank_first = from.rank_first();
   to.ranks = from.ranks();
   to.silent = milliseconds(TimeUtil::DurationToMilliseconds(from.silent()));
+  if (from.has_progress()) to.progress = FromProto(from.progress());
+  to.progress_age = milliseconds(TimeUtil::DurationToMilliseconds(from.progress_age()));
   return to;
 }
 
@@ -64,6 +69,10 @@ v1::RunStatus ToProto(const RunStatus& status) {
   message.set_node_count(status.node_count);
   for (const NodeStatus& node : status.nodes) Fill(node, message.add_nodes());
   message.set_restarts_forgiven(status.restarts_forgiven);
+  if (status.progress) {
+    *message.mutable_progress() = ToProto(*status.progress);
+    *message.mutable_progress_age() = TimeUtil::MillisecondsToDuration(status.progress_age.count());
+  }
   for (const LeftOutStatus& left_out : status.left_out) {
     v1::LeftOutStatus* to = message.add_left_out();
     to->set_host(ToUtf8(left_out.host));
@@ -93,6 +102,8 @@ RunStatus FromProto(const v1::RunStatus& message) {
   status.node_count = message.node_count();
   for (const v1::NodeStatus& node : message.nodes()) status.nodes.push_back(Read(node));
   status.restarts_forgiven = message.restarts_forgiven();
+  if (message.has_progress()) status.progress = FromProto(message.progress());
+  status.progress_age = milliseconds(TimeUtil::DurationToMilliseconds(message.progress_age()));
   for (const v1::LeftOutStatus& from : message.left_out()) {
     status.left_out.push_back(
         {.host = Printable(from.host()),

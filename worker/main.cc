@@ -18,6 +18,7 @@
 #include "proto/worker_env.h"
 #include "worker/command_line.h"
 #include "worker/dataset.h"
+#include "worker/progress_sender.h"
 #include "worker/reporter.h"
 #include "worker/trainer.h"
 #include "worker/world.h"
@@ -47,6 +48,10 @@ void Train(const Config& config, const WorkerEnv& env,
            std::chrono::steady_clock::time_point start) {
   ShareCores(env.local_world_size);
   const BackendChoice backend = ParseBackend(config.backend);
+  ProgressSender progress(env.notify_socket);
+  ProgressMessage begun;
+  begun.section = "init";
+  progress.Say(begun);
   // Before joining: a rank whose files are missing says so at once, and the others are not kept
   // waiting for it.
   if (env.rank == 0) PrepareOutputDirectory(config.output_dir);
@@ -56,7 +61,7 @@ void Train(const Config& config, const WorkerEnv& env,
   const std::unique_ptr<World> world = World::Join(env, {.backend = backend, .timeout = timeout});
   Reporter reporter(ReporterOptions(env));
   {
-    Trainer trainer(config, data, *world, reporter, start);
+    Trainer trainer(config, data, *world, reporter, progress, start);
     trainer.Run();
   }
   world->Shutdown();

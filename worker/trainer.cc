@@ -19,6 +19,9 @@
 namespace ddprun {
 namespace {
 
+// What a person sees as "now", and long enough for a few steps.
+constexpr std::chrono::seconds kRateInterval{1};
+
 std::string Fixed(double value, int digits) {
   char text[64];
   std::snprintf(text, sizeof text, "%.*f", digits, value);
@@ -77,11 +80,12 @@ void PrepareOutputDirectory(const std::string& path) {
 }
 
 Trainer::Trainer(const Config& config, const Dataset& data, World& world, Reporter& reporter,
-                 Time program_start)
+                 ProgressSender& progress, Time program_start)
     : config_(config),
       data_(data),
       world_(world),
       reporter_(reporter),
+      progress_(progress),
       program_start_(program_start),
       channels_last_(true),
       length_(TrainingLength(config, data.train.size(), world.size())),
@@ -95,20 +99,24 @@ Trainer::Trainer(const Config& config, const Dataset& data, World& world, Report
 
 void Trainer::Run() {
   model_->train();
+  Enter("barrier");
   world_.Barrier();
-  training_start_ = line_time_ = std::chrono::steady_clock::now();
+  training_start_ = line_time_ = rate_time_ = std::chrono::steady_clock::now();
   for (std::int64_t epoch = 0; epoch < length_.epochs; ++epoch) TrainEpoch(epoch);
   world_.Synchronize();
   training_time_ = std::chrono::steady_clock::now() - training_start_;
 
+  Enter("broadcast");
   BroadcastBuffers(world_, *model_);
   CheckRanksAgree();
   Evaluation evaluation;
   if (config_.eval) {
+    Enter("evaluate");
     evaluation = Evaluate(world_, *model_, data_,
                           {.batch_size = config_.eval_batch_size, .channels_last = channels_last_});
   }
   if (world_.rank() != 0) return;
+  Enter("checkpoint");
   const std::string model_file = std::filesystem::path(config_.output_dir) / kModelFileName;
   SaveStateDict(*model_, model_file);
   ShowTable(evaluation, model_file);
@@ -129,6 +137,7 @@ void Trainer::TrainEpoch(std::int64_t epoch) {
                  .rank = rank});
   const std::int64_t batches = std::min(length_.steps_per_epoch, length_.steps - step_);
   for (std::int64_t i = 1; i <= batches; ++i) {
+    TellStep(epoch + 1);
     const auto batch = loader.Next();
     TORCH_INTERNAL_ASSERT(
         batch.has_value());  // steps_per_epoch is the loader's own number of batches
@@ -143,12 +152,37 @@ at::Tensor Trainer::Step(const Batch& batch) {
   for (auto& group : optimizer_->param_groups()) group.options().set_lr(schedule_.RateAt(step_));
   const at::Tensor images = batch.images.to(world_.device(), /*non_blocking=*/true);
   const at::Tensor labels = batch.labels.to(world_.device(), /*non_blocking=*/true);
+  Enter("forward");
   ddp_->ZeroGrad();
   const at::Tensor scores = ddp_->Forward([&] { return model_->forward(images); });
   at::Tensor loss = at::cross_entropy_loss(scores, labels);
+  Enter("backward, all_reduce");
   loss.backward();
+  Enter("optimizer");
   optimizer_->step();
   return loss.detach();
+}
+
+void Trainer::Enter(const char* section) {
+  ProgressMessage message;
+  message.section = section;
+  progress_.Say(message);
+}
+
+void Trainer::TellStep(std::int64_t epoch) {
+  ProgressMessage message;
+  message.step = step_ + 1;
+  message.epoch = epoch;
+  message.section = "data";
+  const auto now = std::chrono::steady_clock::now();
+  if (now - rate_time_ >= kRateInterval) {
+    const std::chrono::duration<double> passed = now - rate_time_;
+    message.rate = static_cast<double>(images_ - rate_images_) / passed.count();
+    message.unit = "images";
+    rate_time_ = now;
+    rate_images_ = images_;
+  }
+  progress_.Say(message);
 }
 
 void Trainer::Report(std::int64_t epoch, std::int64_t batch, std::int64_t batches,

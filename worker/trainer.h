@@ -16,6 +16,7 @@
 #include "worker/evaluate.h"
 #include "worker/loader.h"
 #include "worker/models.h"
+#include "worker/progress_sender.h"
 #include "worker/reporter.h"
 #include "worker/schedule.h"
 #include "worker/world.h"
@@ -49,7 +50,7 @@ class Trainer {
   // All must outlive the trainer. `program_start` is what the table's total time counts from. Makes
   // the model, which becomes rank 0's on all ranks.
   Trainer(const Config& config, const Dataset& data, World& world, Reporter& reporter,
-          Time program_start);
+          ProgressSender& progress, Time program_start);
 
   // Trains, checks that all ranks have the same model, evaluates, and on rank 0 writes the model
   // and shows the table. Throws TrainingError (a loss that is not finite, ranks that differ),
@@ -60,6 +61,8 @@ class Trainer {
  private:
   void TrainEpoch(std::int64_t epoch);
   at::Tensor Step(const Batch& batch);
+  void Enter(const char* section);
+  void TellStep(std::int64_t epoch);
   void Report(std::int64_t epoch, std::int64_t batch, std::int64_t batches, const at::Tensor& loss);
   void CheckFinite(double loss, std::int64_t epoch, std::int64_t batch) const;
   void CheckRanksAgree();
@@ -69,6 +72,7 @@ class Trainer {
   const Dataset& data_;
   World& world_;
   Reporter& reporter_;
+  ProgressSender& progress_;
   const Time program_start_;
   const bool channels_last_;
   const Length length_;
@@ -83,6 +87,9 @@ class Trainer {
   std::int64_t images_ = 0;  // of this rank
   Time training_start_{};
   std::chrono::duration<double> training_time_{};
+  // Of the rate that was told last.
+  Time rate_time_{};
+  std::int64_t rate_images_ = 0;
   // Of the latest line.
   Time line_time_{};
   std::int64_t line_images_ = 0;

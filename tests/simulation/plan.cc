@@ -166,6 +166,9 @@ class Planner {
         return;
       case 7:
       case 8: {
+        if (random_.Chance(0.5)) {
+          At(at, "progress", {AnyNode()}).values["step"] = absl::StrCat(random_.Below(20));
+        }
         ScenarioLine& fail = At(at, "fail", {AnyNode()});
         if (random_.Chance(0.5)) {
           fail.values["code"] = absl::StrCat(1 + random_.Below(100));

@@ -31,6 +31,22 @@ RoundId Before(RoundId round) { return RoundId{ToNumber(round) - 1}; }
 
 }  // namespace
 
+// A step that no round before it had reached.
+bool RestartInvariants::GotFurther(const Run& run, RoundId round) {
+  std::int64_t before = -1;
+  for (const auto& [number, of] : run.rounds) {
+    if (number < round) before = std::max(before, of.step);
+  }
+  return run.rounds.at(round).step > before;
+}
+
+bool RestartInvariants::GivesBack(const Run& run, RoundId round) {
+  const RestartPolicy& policy = run.policy;
+  const Round& of = run.rounds.at(round);
+  const bool ran_long = policy.reset.count() > 0 && of.broke - of.sealed >= policy.reset;
+  return ran_long || (policy.no_progress_max > 0 && GotFurther(run, round));
+}
+
 // Of the restarts that followed the rounds up to that one, those that count at that time: the ones
 // after the last round that ran long enough, itself included, and within the window.
 int RestartInvariants::Counted(const Run& run, RoundId upto, TimePoint at) {
@@ -38,7 +54,7 @@ int RestartInvariants::Counted(const Run& run, RoundId upto, TimePoint at) {
   for (const auto& [round, of] : run.rounds) {
     if (round > upto) break;
     const RestartPolicy& policy = run.policy;
-    if (policy.reset.count() > 0 && of.broke - of.sealed >= policy.reset) count = 0;
+    if (GivesBack(run, round)) count = 0;
     if (!of.cause || IsWish(of.cause)) continue;
     if (policy.window.count() == 0 || at < of.broke + policy.window) ++count;
   }
@@ -76,9 +92,9 @@ std::optional<std::string> RestartInvariants::WhyNot(const RunState& state, cons
     int in_a_row = 0;
     for (const auto& [round, of] : run.rounds) {
       if (round > ended) break;
-      const bool ran_long = policy.reset.count() > 0 && of.broke - of.sealed >= policy.reset;
-      if (IsWish(of.cause) && !ran_long) continue;
-      in_a_row = ran_long ? 0 : in_a_row + 1;
+      const bool progress = GivesBack(run, round);
+      if (IsWish(of.cause) && !progress) continue;
+      in_a_row = progress ? 0 : in_a_row + 1;
     }
     if (in_a_row >= policy.no_progress_max) return "no progress was made";
   }
@@ -110,6 +126,10 @@ std::string RestartInvariants::Stepped(const Step& step) {
   if (wrong.empty()) wrong = JudgeEnd(step, run);
   if (step.after.phase == RunPhase::kSealed && (!sealed || round_ends)) {
     run.rounds[step.after.round].sealed = step.now;
+  }
+  if (step.after.phase == RunPhase::kSealed) {
+    std::int64_t& furthest = run.rounds[step.after.round].step;
+    furthest = std::max(furthest, step.after.restarts.step);
   }
   if (wrong.empty()) wrong = JudgeStarts(step, run);
   return wrong;
@@ -236,8 +256,11 @@ void RestartInvariants::Recovered(std::uint64_t number, const RunState& state) {
   std::erase_if(run.rounds, [&](const auto& of) {
     return of.first > state.round || (of.first == state.round && state.phase == RunPhase::kForming);
   });
-  if (const auto it = run.rounds.find(state.round); it != run.rounds.end())
+  if (const auto it = run.rounds.find(state.round); it != run.rounds.end()) {
     it->second.cause.reset();
+    // Nobody waited for a heartbeat to be written down.
+    if (state.phase == RunPhase::kSealed) it->second.step = state.restarts.step;
+  }
   std::erase_if(run.left_out, [&](const auto& of) {
     const auto host = state.restarts.hosts.find(of.first);
     return host == state.restarts.hosts.end() || !host->second.left_out;

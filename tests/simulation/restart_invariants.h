@@ -32,6 +32,7 @@ class RestartInvariants {
  private:
   struct Round {
     TimePoint sealed{};
+    std::int64_t step = -1;  // the furthest that was reported in it
     TimePoint broke{};
     TimePoint restarted{};
     std::optional<Failure> cause;  // once another round has followed
@@ -50,6 +51,8 @@ class RestartInvariants {
 
   static std::optional<std::string> WhyNot(const RunState& state, const Run& run, RoundId ended,
                                            const Failure& cause);
+  static bool GivesBack(const Run& run, RoundId round);
+  static bool GotFurther(const Run& run, RoundId round);
   static int Counted(const Run& run, RoundId upto, TimePoint at);
   static int FailuresOf(const Run& run, const std::string& host, RoundId upto, TimePoint at);
 

@@ -313,6 +313,14 @@ void SimAgent::FailWorker(int exit_code, int signal) {
   WorkerEnds(*worker, signal != 0 ? Outcome(Signaled{signal}) : Outcome(Exited{exit_code}));
 }
 
+void SimAgent::TellProgress(std::int64_t step) {
+  if (!AnyWorker() || state_.phase != Phase::kRunning) return;
+  Heartbeat heartbeat;
+  heartbeat.progress_round = state_.round->round;
+  heartbeat.progress.step = step;
+  session_->Send(heartbeat);
+}
+
 void SimAgent::BreakCollective(RoundId round) {
   const auto worker = AnyWorker();
   if (!worker || state_.round->round != round) return;

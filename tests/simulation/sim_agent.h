@@ -41,6 +41,8 @@ class SimAgent final : public SimEndpoint<SimMessage> {
   void Signal(int signal);
   // One of its workers ends by itself, if any lives.
   void FailWorker(int exit_code, int signal);
+  // Its workers tell that they are in that step, if any lives.
+  void TellProgress(std::int64_t step);
   // One of its workers of that round fails, as its collective has lost a peer.
   void BreakCollective(RoundId round);
   // The process or its machine has crashed: its workers die with it.

@@ -100,6 +100,7 @@ absl::Status SimWorld::Play(const std::vector<ScenarioLine>& scenario) {
       {"heal", with_world([this](L line) { return Cut(line, false); })},
       {"break", with_world([this](L line) { return Break(line); })},
       {"fail", with_world([this](L line) { return Fail(line); })},
+      {"progress", with_world([this](L line) { return TellProgress(line); })},
       {"interrupt", with_world([this](L line) { return Interrupt(line); })},
       {"ctl-stop", with_world([this](L line) { return CtlStop(line); })},
       {"drain", with_world([this](L line) { return Drain(line); })},
@@ -358,6 +359,18 @@ absl::Status SimWorld::Fail(const ScenarioLine& line) {
   Node& node = Find(*name);
   if (status.ok() && network_->IsRunning(node.process) && !network_->IsStopped(node.process)) {
     node.agent->FailWorker(code, signal);
+  }
+  return status;
+}
+
+absl::Status SimWorld::TellProgress(const ScenarioLine& line) {
+  const auto name = line.Word(0);
+  if (!name.ok()) return name.status();
+  int step = 0;
+  const absl::Status status = Into(line, "step", step);
+  Node& node = Find(*name);
+  if (status.ok() && network_->IsRunning(node.process) && !network_->IsStopped(node.process)) {
+    node.agent->TellProgress(step);
   }
   return status;
 }

@@ -49,6 +49,7 @@ class SimWorld {
   absl::Status Cut(const ScenarioLine& line, bool cut);
   absl::Status Break(const ScenarioLine& line);
   absl::Status Fail(const ScenarioLine& line);
+  absl::Status TellProgress(const ScenarioLine& line);
   absl::Status Interrupt(const ScenarioLine& line);
   absl::Status CtlStop(const ScenarioLine& line);
   absl::Status Drain(const ScenarioLine& line);

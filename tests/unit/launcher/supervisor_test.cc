@@ -457,20 +457,23 @@ TEST_F(SupervisorWalk, EveryPhaseMeetsEveryEvent) {
                           SignalReceived{SIGINT},
                           WardenLost{},
                           LifelineLost{},
-                          DeadlinePassed{}};
+                          DeadlinePassed{},
+                          WorkerHung{.local_rank = 1, .pid = 101}};
   constexpr auto W = Phase::kWaiting, R = Phase::kRunning, S = Phase::kSucceeded,
                  T = Phase::kStopping, L = Phase::kLeaving, E = Phase::kEnding, X = Phase::kEnded;
   struct Row {
     Phase phase;
-    Phase next[13];
+    Phase next[14];
   };
   //                 connecting waiting start stop finish refused ended worker gone signal warden
-  //                 lifeline deadline
-  const Row rows[] = {
-      {W, {W, W, R, W, X, X, X, W, W, L, L, L, W}}, {R, {R, R, E, T, E, E, E, T, S, L, L, L, R}},
-      {S, {S, S, X, W, X, X, X, S, S, L, L, L, S}}, {T, {T, T, E, T, E, E, E, T, T, L, L, L, T}},
-      {L, {L, L, L, L, E, E, E, L, L, L, L, L, L}}, {E, {E, E, E, E, E, E, E, E, X, E, E, E, E}},
-      {X, {X, X, X, X, X, X, X, X, X, X, X, X, X}}};
+  //                 lifeline deadline hung
+  const Row rows[] = {{W, {W, W, R, W, X, X, X, W, W, L, L, L, W, W}},
+                      {R, {R, R, E, T, E, E, E, T, S, L, L, L, R, T}},
+                      {S, {S, S, X, W, X, X, X, S, S, L, L, L, S, S}},
+                      {T, {T, T, E, T, E, E, E, T, T, L, L, L, T, T}},
+                      {L, {L, L, L, L, E, E, E, L, L, L, L, L, L, L}},
+                      {E, {E, E, E, E, E, E, E, E, X, E, E, E, E, E}},
+                      {X, {X, X, X, X, X, X, X, X, X, X, X, X, X, X}}};
   for (const Row& row : rows) {
     for (std::size_t i = 0; i < std::size(events); ++i) {
       Enter(row.phase);
@@ -494,6 +497,27 @@ TEST_F(SupervisorWalk, EveryPhaseMeetsEveryEvent) {
       }
     }
   }
+}
+
+TEST_F(SupervisorTest, AWorkerThatHangsIsReportedAndKilledWhileTheOthersMayEndThemselves) {
+  Feed(StartOf(1));
+  WorkerHung hung{.local_rank = 1, .pid = 101, .age = seconds(40)};
+  hung.hang.step = 17;
+  hung.hang.stack = {"  thread 101"};
+  Feed(hung);
+  ASSERT_EQ(last_.size(), 3u);
+  EXPECT_TRUE(std::holds_alternative<SendReport>(last_[0]));
+  EXPECT_TRUE(std::holds_alternative<TerminateWorkers>(last_[1]));
+  EXPECT_EQ(std::get<KillWorker>(last_[2]).local_rank, 1);
+  const Failure failure = Reports<WorkerFailed>()[0].failure;
+  EXPECT_EQ(failure.kind, FailureKind::kWorkerHung);
+  EXPECT_EQ(failure.rank, 3);
+  EXPECT_EQ(failure.host, "b");
+  EXPECT_EQ(failure.pid, 101);
+  EXPECT_EQ(failure.age, seconds(40));
+  EXPECT_EQ(failure.hang, hung.hang);
+  Feed(Stopped(1));
+  EXPECT_EQ(Reports<WorkerFailed>().size(), 1u) << "its death is no failure of its own";
 }
 
 // ---- Who is a cause

@@ -27,6 +27,12 @@ Failure FullFailure(FailureKind kind) {
   failure.oom = OomKill{1LL << 40, 1LL << 41, true};
   failure.core_file = "/tmp/core.7";
   failure.traceback = "Traceback (most recent call last):\nm\xC3\xA4h";
+  failure.hang = Hang{.kind = HangKind::kNoOutput,
+                      .silent = std::chrono::milliseconds(30'001),
+                      .step = 0,
+                      .section = "d\xC3\xA4ta",
+                      .others_step = 1LL << 40,
+                      .stack = {"thread 1", "  #0 f()"}};
   return failure;
 }
 
@@ -71,9 +77,13 @@ TEST(ConvertTest, Reports) {
   ExpectRoundTrip<Report, v1::Report>(join);
   for (const FailureKind kind :
        {FailureKind::kWorkerExited, FailureKind::kWorkerSignaled, FailureKind::kSpawnFailed,
-        FailureKind::kNodeLost, FailureKind::kNodeInterrupted, FailureKind::kJoinTimeout}) {
+        FailureKind::kNodeLost, FailureKind::kNodeInterrupted, FailureKind::kJoinTimeout,
+        FailureKind::kWorkerHung}) {
     ExpectRoundTrip<Report, v1::Report>(WorkerFailed{RoundId{7}, FullFailure(kind)});
   }
+  ExpectRoundTrip<Report, v1::Report>(Heartbeat{});
+  ExpectRoundTrip<Report, v1::Report>(
+      Heartbeat{RoundId{7}, {1LL << 40, 0, 310.5, "images", "d\xC3\xA4ta"}});
   ExpectRoundTrip<Report, v1::Report>(NodeSucceeded{RoundId{7}});
   ExpectRoundTrip<Report, v1::Report>(NodeStopped{RoundId{7}, 4000, {}});
   NodeStopped stopped{RoundId{7}, 4000, {}};

@@ -113,5 +113,15 @@ TEST(FirstCauseTest, AnOutputThatEndsInATraceback) {
       {"Traceback (most recent call last):", "  x", "ValueError: no", "trying again"}));
 }
 
+TEST(FirstCauseTest, SectionsThatWaitForPeers) {
+  for (const char* section : {"all_reduce", "all_reduce 4711", "backward, all_reduce", "barrier",
+                              "AllReduce", "nccl:broadcast", "allgather"}) {
+    EXPECT_TRUE(WaitsForPeers(section)) << section;
+  }
+  for (const char* section : {"", "data", "checkpoint", "forward", "preparing all_reduced data"}) {
+    EXPECT_FALSE(WaitsForPeers(section)) << section;
+  }
+}
+
 }  // namespace
 }  // namespace ddprun

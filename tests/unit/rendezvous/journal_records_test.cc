@@ -123,10 +123,18 @@ class Anything {
   }
   void Fill(Failure& to) {
     auto& [kind, rank, local_rank, node_rank, host, pid, exit_code, signal, message, lines, age,
-           oom, core_file, traceback] = to;
+           oom, core_file, traceback, hang] = to;
     lines.resize(2);
     All(kind, rank, local_rank, node_rank, host, pid, exit_code, signal, message, lines[0],
-        lines[1], age, oom, core_file, traceback);
+        lines[1], age, oom, core_file, traceback, hang);
+  }
+  void Fill(Hang& to) {
+    auto& [kind, silent, step, section, others_step, stack] = to;
+    stack.resize(2);
+    kind = static_cast<HangKind>(random_() % 3);
+    step = static_cast<std::int64_t>(random_());
+    others_step = static_cast<std::int64_t>(random_());
+    All(silent, section, stack[0], stack[1]);
   }
   void Fill(OomKill& to) {
     auto& [used_bytes, limit_bytes, of_cgroup] = to;
@@ -263,7 +271,8 @@ TEST(JournalRecordsTest, EveryKindOfRecordComesBack) {
   for (const Report& report :
        {Report(join), Report(WorkerFailed{RoundId{2}, ExitedWith(3)}),
         Report(NodeSucceeded{RoundId{4}}), Report(NodeStopped{RoundId{5}, 6}),
-        Report(Leave{ExitedWith(7), true}), Report(Heartbeat{})}) {
+        Report(Leave{ExitedWith(7), true}), Report(Heartbeat{}),
+        Report(Heartbeat{RoundId{3}, {7, 1, 310.5, "images", "data"}})}) {
     const auto reported =
         std::get<NodeReported>(BackAs(MembershipEvent(NodeReported{LinkId{9}, report})));
     EXPECT_EQ(reported.link, LinkId{9});

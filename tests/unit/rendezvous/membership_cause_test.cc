@@ -72,6 +72,39 @@ TEST_F(CauseTest, AmongEqualsTheFirstStays) {
   EXPECT_EQ(run.state.cause->rank, 2);
 }
 
+Failure Hung(int rank, std::int64_t step, const std::string& section) {
+  Failure failure = ExitedWith(0);
+  failure.kind = FailureKind::kWorkerHung;
+  failure.rank = rank;
+  failure.hang = Hang{.silent = std::chrono::seconds(30), .step = step, .section = section};
+  return failure;
+}
+
+TEST_F(CauseTest, OfAllThatHangTheOneThatIsBehindIsTheCause) {
+  Seal();
+  run.Reports(a, WorkerFailed{kFirst, Hung(0, 18, "all_reduce")});
+  EXPECT_EQ(run.Sent<Stop>(c)->cause.rank, 0);
+  run.Reports(c, WorkerFailed{kFirst, Hung(5, 17, "data")});
+  EXPECT_EQ(run.Sent<Stop>(b)->cause.rank, 5);
+  EXPECT_EQ(run.Sent<Stop>(b)->cause.hang->others_step, 18);
+  run.Reports(b, WorkerFailed{kFirst, Hung(3, 19, "all_reduce")});
+  EXPECT_TRUE(run.effects.empty());
+  for (const LinkId link : {a, b, c}) Stops(link);
+  const Verdict verdict = run.Sent<Finish>(a)->verdict;
+  EXPECT_EQ(verdict.cause->rank, 5);
+  EXPECT_EQ(verdict.cause->hang->others_step, 19);
+  EXPECT_EQ(verdict.exit_code, 124);
+}
+
+TEST_F(CauseTest, InOneStepTheOneThatWaitsForNobodyIsTheCause) {
+  Seal();
+  run.Reports(a, WorkerFailed{kFirst, Hung(0, 18, "backward, all_reduce")});
+  run.Reports(b, WorkerFailed{kFirst, Hung(2, 18, "barrier")});
+  EXPECT_EQ(run.state.cause->rank, 0);
+  run.Reports(c, WorkerFailed{kFirst, Hung(4, 18, "data")});
+  EXPECT_EQ(run.state.cause->rank, 4);
+}
+
 TEST_F(CauseTest, WhatFailsAfterItsNodeHasStoppedMeansNothing) {
   Seal();
   run.Reports(a, WorkerFailed{kFirst, Symptom(0)});

@@ -113,6 +113,40 @@ TEST(NoProgressTest, EndsTheRunBeforeTheBudgetDoes) {
   EXPECT_THAT(nodes.VerdictOf("a").not_restarted, HasSubstr("2 rounds in a row"));
 }
 
+TEST(NoProgressTest, AStepThatNoRoundHadReachedIsProgress) {
+  Nodes nodes({.restarts = 2, .policy = {.no_progress_max = 2}}, {"a", "b"});
+  const auto at = [&nodes](const char* host, std::int64_t step) {
+    Heartbeat heartbeat;
+    heartbeat.progress_round = nodes.run.state.round;
+    heartbeat.progress.step = step;
+    nodes.run.Reports(nodes.links.at(host), heartbeat);
+  };
+  for (int step = 10; step < 60; step += 10) {
+    at("b", step);
+    nodes.Fails("a");
+    ASSERT_EQ(nodes.run.state.phase, RunPhase::kSealed) << step;
+  }
+  at("a", 50);
+  nodes.Fails("a");
+  ASSERT_EQ(nodes.run.state.phase, RunPhase::kSealed);
+  at("a", 49);
+  nodes.Fails("a");
+  EXPECT_EQ(nodes.run.state.phase, RunPhase::kClosed);
+}
+
+TEST(NoProgressTest, StepsOfAnotherRoundOrOfASpareMeanNothing) {
+  Nodes nodes({.restarts = 5, .policy = {.no_progress_max = 1}}, {"a", "b", "c"});
+  Heartbeat heartbeat;
+  heartbeat.progress.step = 7;
+  heartbeat.progress_round = RoundId{2};
+  nodes.run.Reports(nodes.links.at("a"), heartbeat);
+  heartbeat.progress_round = RoundId{1};
+  nodes.run.Reports(nodes.links.at("c"), heartbeat);
+  EXPECT_EQ(nodes.run.state.restarts.step, RestartHistory::kNoStep);
+  nodes.run.Reports(nodes.links.at("b"), heartbeat);
+  EXPECT_EQ(nodes.run.state.restarts.step, 7);
+}
+
 // ---- Which failures
 
 TEST(ExitCodesTest, AFailureThatIsNotWorthItEndsTheRunForAll) {

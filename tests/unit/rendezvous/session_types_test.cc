@@ -48,6 +48,25 @@ TEST(FailureTest, NoFailureHasExitCodeZero) {
   }
 }
 
+TEST(FailureTest, AHungWorkerSaysWhereItIsAndWhereTheOthersWait) {
+  Failure failure = OfWorker(FailureKind::kWorkerHung);
+  EXPECT_EQ(ToExitCode(failure), 124) << "timeout(1)'s";
+  failure.hang = Hang{.silent = std::chrono::milliseconds(30'020)};
+  const std::string who = "rank 3 (local rank 1 on host b, pid 4711)";
+  EXPECT_EQ(ToSentence(failure), who + " made no progress for 30.0 s");
+  failure.hang->section = "data";
+  EXPECT_EQ(ToSentence(failure), who + " made no progress for 30.0 s: it is in data");
+  failure.hang->step = 17;
+  failure.hang->others_step = 17;
+  EXPECT_EQ(ToSentence(failure), who + " made no progress for 30.0 s: it is in step 17 (data)");
+  failure.hang->others_step = 18;
+  EXPECT_EQ(ToSentence(failure), who +
+                                     " made no progress for 30.0 s: it is in step 17 (data), "
+                                     "others wait in step 18");
+  failure.hang = Hang{.kind = HangKind::kNoOutput, .silent = std::chrono::seconds(5)};
+  EXPECT_EQ(ToSentence(failure), who + " had no output for 5.0 s");
+}
+
 TEST(FailureTest, SentencesNameTheSubjectAndTheFact) {
   Failure failure = OfWorker(FailureKind::kWorkerSignaled);
   failure.signal = SIGKILL;

@@ -33,10 +33,14 @@ RunStatus Full() {
                      .state = NodeState::kAway,
                      .rank_first = 2,
                      .ranks = 2,
-                     .silent = std::chrono::milliseconds(2'001)},
+                     .silent = std::chrono::milliseconds(2'001),
+                     .progress = Progress{7, 1, 310.5, "images", "data"},
+                     .progress_age = std::chrono::milliseconds(11)},
                     {.node_id = NodeId{"spare"}, .state = NodeState::kSpare}},
           .left_out = {{.host = "c", .failures = 2, .remaining = std::chrono::milliseconds(9)},
-                       {.host = "d", .failures = 1}}};
+                       {.host = "d", .failures = 1}},
+          .progress = Progress{7, -1, 621, "images", "all_reduce"},
+          .progress_age = std::chrono::milliseconds(10)};
 }
 
 RunStatus ThereAndBack(const RunStatus& status) {

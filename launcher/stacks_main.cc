@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+// ddprun-stacks PID FILE ...: the stacks of all threads of each process, to stdout and appended to
+// FILE (unless that is empty). Each thread is stopped for as long as its frames are read, and goes
+// on. ddprun calls it for workers that hang, and kills it when its time is over; so it begins with
+// what is quick and certain, and what may take long comes last.
+#include <cxxabi.h>
+#include <elfutils/libdwfl.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "launcher/limits.h"
+#include "launcher/stacks_words.h"
+
+namespace ddprun {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string Join(std::initializer_list<std::string> parts) {
+  std::string all;
+  for (const std::string& part : parts) all += part;
+  return all;
+}
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream in(path);
+  std::string text((std::istreambuf_iterator<char>(in)), {});
+  while (!text.empty() && (text.back() == '\n' || text.back() == '\0')) text.pop_back();
+  return text;
+}
+
+std::string ProcPath(pid_t pid, pid_t tid, const char* name) {
+  return Join({"/proc/", std::to_string(pid), "/task/", std::to_string(tid), "/", name});
+}
+
+char StateOf(pid_t pid, pid_t tid) {
+  const std::string stat = ReadFile(ProcPath(pid, tid, "stat"));
+  const std::size_t end = stat.rfind(')');
+  return end == std::string::npos || end + 2 >= stat.size() ? '?' : stat[end + 2];
+}
+
+std::string WaitPoint(pid_t pid, pid_t tid) {
+  const std::string name = ReadFile(ProcPath(pid, tid, "wchan"));
+  return name.empty() || name == "0" ? "" : Join({", in the kernel in ", name});
+}
+
+std::vector<pid_t> ThreadsOf(pid_t pid) {
+  std::vector<pid_t> threads;
+  std::error_code error;
+  const std::string folder = Join({"/proc/", std::to_string(pid), "/task"});
+  for (auto it = fs::directory_iterator(folder, error); !error && it != fs::directory_iterator();
+       it.increment(error)) {
+    threads.push_back(static_cast<pid_t>(std::atoi(it->path().filename().c_str())));
+  }
+  // The first one is the process's own: it says most.
+  std::sort(threads.begin(), threads.end());
+  return threads;
+}
+
+std::string Demangled(const char* name) {
+  int status = 0;
+  char* text = abi::__cxa_demangle(name, nullptr, nullptr, &status);
+  std::string result = status == 0 && text != nullptr ? text : name;
+  std::free(text);
+  return result;
+}
+
+struct FrameWriter {
+  Dwfl* dwfl;
+  std::vector<std::string>* lines;
+  std::size_t count = 0;
+};
+
+std::string FrameText(Dwfl* dwfl, Dwarf_Addr address, bool is_call) {
+  const Dwarf_Addr at = is_call ? address - 1 : address;
+  char hex[32];
+  std::snprintf(hex, sizeof hex, "0x%llx", static_cast<unsigned long long>(address));
+  Dwfl_Module* module = dwfl_addrmodule(dwfl, at);
+  if (module == nullptr) return hex;
+  std::string text;
+  if (const char* name = dwfl_module_addrname(module, at)) text = Demangled(name);
+  if (Dwfl_Line* line = dwfl_module_getsrc(module, at)) {
+    int number = 0;
+    if (const char* file = dwfl_lineinfo(line, nullptr, &number, nullptr, nullptr, nullptr)) {
+      text += Join({text.empty() ? "" : " at ", file, ":", std::to_string(number)});
+    }
+  }
+  const char* file =
+      dwfl_module_info(module, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr);
+  if (text.empty()) text = hex;
+  if (file != nullptr) text += Join({" (", fs::path(file).filename(), ")"});
+  return text;
+}
+
+int WriteFrame(Dwfl_Frame* frame, void* argument) {
+  auto& writer = *static_cast<FrameWriter*>(argument);
+  Dwarf_Addr address = 0;
+  bool is_activation = false;
+  if (!dwfl_frame_pc(frame, &address, &is_activation)) return DWARF_CB_ABORT;
+  if (address == 0) return DWARF_CB_ABORT;
+  writer.lines->push_back(Join({"    #", std::to_string(writer.count), " ",
+                                FrameText(writer.dwfl, address, !is_activation)}));
+  return ++writer.count < kStackFramesMax ? DWARF_CB_OK : DWARF_CB_ABORT;
+}
+
+std::string WhyNotTraced(int error) {
+  std::string text = Join({"    native frames cannot be read: ", std::strerror(error)});
+  if (error == EPERM || error == EACCES) {
+    const std::string scope = ReadFile("/proc/sys/kernel/yama/ptrace_scope");
+    text += scope.empty() || scope == "0"
+                ? "; the right to trace it is missing (CAP_SYS_PTRACE, --cap-add in a container)"
+                : Join({"; kernel.yama.ptrace_scope is ", scope, ", with 0 or 1 it can be traced"});
+  }
+  return text;
+}
+
+// Of a process that has been attached to.
+void AddThreads(Dwfl* dwfl, pid_t pid, std::vector<std::string>& lines) {
+  const std::vector<pid_t> threads = ThreadsOf(pid);
+  for (std::size_t i = 0; i < threads.size(); ++i) {
+    if (i >= kStackThreadsMax) {
+      lines.push_back(Join({"  and ", std::to_string(threads.size() - i), " more threads"}));
+      return;
+    }
+    const pid_t tid = threads[i];
+    const char state = StateOf(pid, tid);
+    lines.push_back(
+        Join({"  thread ", std::to_string(tid), " (", ReadFile(ProcPath(pid, tid, "comm")),
+              "), state ", std::string(1, state), WaitPoint(pid, tid)}));
+    // To stop it would be to wait for the kernel.
+    if (state == 'D' || state == 'Z') continue;
+    FrameWriter writer{dwfl, &lines};
+    if (dwfl_getthread_frames(dwfl, tid, WriteFrame, &writer) < 0 && writer.count == 0) {
+      const std::string why = dwfl_errmsg(-1);
+      lines.push_back(why == std::strerror(EPERM) ? WhyNotTraced(EPERM) : "    " + why);
+    }
+  }
+}
+
+std::vector<std::string> NativeStacks(pid_t pid) {
+  static char* debug_path = nullptr;
+  static const Dwfl_Callbacks callbacks = {.find_elf = dwfl_linux_proc_find_elf,
+                                           .find_debuginfo = dwfl_standard_find_debuginfo,
+                                           .section_address = nullptr,
+                                           .debuginfo_path = &debug_path};
+  std::vector<std::string> lines;
+  Dwfl* dwfl = dwfl_begin(&callbacks);
+  if (dwfl == nullptr) return {Join({"  ", dwfl_errmsg(-1)})};
+  int error = dwfl_linux_proc_report(dwfl, pid);
+  if (error == 0) dwfl_report_end(dwfl, nullptr, nullptr);
+  if (error == 0) error = dwfl_linux_proc_attach(dwfl, pid, /*assume_ptrace_stopped=*/false);
+  if (error == 0) {
+    AddThreads(dwfl, pid, lines);
+  } else {
+    lines.push_back(error > 0 ? WhyNotTraced(error) : Join({"  ", dwfl_errmsg(-1)}));
+    for (const pid_t tid : ThreadsOf(pid)) {
+      lines.push_back(Join({"  thread ", std::to_string(tid), ", state ",
+                            std::string(1, StateOf(pid, tid)), WaitPoint(pid, tid)}));
+      if (lines.size() > kStackThreadsMax) break;
+    }
+  }
+  dwfl_end(dwfl);
+  return lines;
+}
+
+bool IsPython(pid_t pid) {
+  std::error_code error;
+  const fs::path path = fs::read_symlink(Join({"/proc/", std::to_string(pid), "/exe"}), error);
+  return !error && path.filename().string().rfind("python", 0) == 0;
+}
+
+// What `py-spy dump` says, where it is installed.
+std::vector<std::string> PythonStacks(pid_t pid) {
+  std::array<int, 2> ends{};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) return {};
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+  std::string number = std::to_string(pid);
+  std::array<std::string, 4> words = {"py-spy", "dump", "--pid", number};
+  std::array<char*, 5> argv = {words[0].data(), words[1].data(), words[2].data(), words[3].data(),
+                               nullptr};
+  pid_t child = 0;
+  const int error = posix_spawnp(&child, "py-spy", &actions, nullptr, argv.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  close(ends[1]);
+  std::string text;
+  if (error == 0) {
+    std::array<char, 4096> buffer;
+    ssize_t size = 0;
+    while ((size = read(ends[0], buffer.data(), buffer.size())) > 0) {
+      if (text.size() < kStacksBytesMax) text.append(buffer.data(), static_cast<std::size_t>(size));
+    }
+    waitpid(child, nullptr, 0);
+  }
+  close(ends[0]);
+  if (text.empty()) return {"  Python's own frames need py-spy in PATH (pip install py-spy)"};
+  std::vector<std::string> lines;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    if (end > begin) lines.push_back("  " + text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return lines;
+}
+
+void AppendTo(const std::string& file, const std::string& text) {
+  std::ofstream(file, std::ios::app) << text;
+}
+
+int Main(const std::vector<std::string>& arguments) {
+  // Whoever asked is gone: nobody is to be stopped any more.
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // What is known here must do: symbols from a server would take minutes.
+  unsetenv("DEBUGINFOD_URLS");
+  if (arguments.size() < 2 || arguments.size() % 2 != 0) {
+    std::fputs("usage: ddprun-stacks PID FILE ...; FILE may be ''\n", stderr);
+    return 2;
+  }
+  std::vector<std::string> texts;
+  for (std::size_t i = 0; i < arguments.size(); i += 2) {
+    const auto pid = static_cast<pid_t>(std::atoi(arguments[i].c_str()));
+    std::vector<std::string> lines;
+    if (IsPython(pid)) lines = PythonStacks(pid);
+    for (std::string& line : NativeStacks(pid)) lines.push_back(std::move(line));
+    std::string text = Join({kStacksProcessPrefix, std::to_string(pid), "\n"});
+    for (const std::string& line : lines) text += line + "\n";
+    std::fputs(text.c_str(), stdout);
+    std::fflush(stdout);
+    texts.push_back(std::move(text));
+  }
+  // A folder on a disk that hangs comes after everything else.
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    if (!arguments[2 * i + 1].empty()) AppendTo(arguments[2 * i + 1], texts[i]);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace ddprun
+
+int main(int argc, char** argv) { return ddprun::Main({argv + 1, argv + argc}); }

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who hangs, since when, and which of several is the one that the others wait for.
+#include "launcher/hang_watch.h"
+
+#include <gtest/gtest.h>
+
+#include "launcher/limits.h"
+
+namespace ddprun {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+ProgressMessage At(std::int64_t step, const std::string& section) {
+  ProgressMessage message;
+  message.step = step;
+  message.section = section;
+  return message;
+}
+
+// Two workers, and a clock that the test moves.
+class HangWatchTest : public ::testing::Test {
+ protected:
+  void Begin(HangOptions options, int workers = 2) {
+    watch_.emplace(options);
+    watch_->Start(workers, now_);
+  }
+  // Looks whenever it is wanted. The first that is found.
+  std::optional<HungWorker> Pass(Duration time) {
+    const TimePoint end = now_ + time;
+    while (watch_->NextLook().has_value() && *watch_->NextLook() <= end) {
+      now_ = *watch_->NextLook();
+      if (auto found = watch_->Look(now_)) return found;
+    }
+    now_ = end;
+    return watch_->Look(now_);
+  }
+  // The agent does not run in that time.
+  std::optional<HungWorker> Sleep(Duration time) {
+    now_ += time;
+    return watch_->Look(now_);
+  }
+
+  std::optional<HangWatch> watch_;
+  TimePoint now_{seconds(1000)};
+};
+
+TEST_F(HangWatchTest, WhoeverTellsNothingIsNotWatchedAndWakesNobody) {
+  Begin({.hang_timeout = seconds(10)});
+  EXPECT_FALSE(watch_->NextLook().has_value());
+  EXPECT_FALSE(Pass(std::chrono::hours(100)).has_value());
+  watch_->Told(0, At(1, "data"), now_);
+  EXPECT_TRUE(watch_->NextLook().has_value());
+}
+
+TEST_F(HangWatchTest, WithoutALimitNobodyHangs) {
+  Begin({});
+  watch_->Told(0, At(1, "data"), now_);
+  EXPECT_FALSE(watch_->NextLook().has_value());
+  EXPECT_FALSE(Pass(std::chrono::hours(100)).has_value());
+}
+
+TEST_F(HangWatchTest, OneThatStopsTellingIsNamedOnceWithWhereItIs) {
+  Begin({.hang_timeout = seconds(10)}, 1);
+  watch_->Told(0, At(17, "data"), now_);
+  EXPECT_FALSE(Pass(milliseconds(9'900)).has_value());
+  const auto found = Pass(seconds(2));
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->local_rank, 0);
+  EXPECT_EQ(found->hang.kind, HangKind::kNoProgress);
+  EXPECT_EQ(found->hang.step, 17);
+  EXPECT_EQ(found->hang.section, "data");
+  EXPECT_GE(found->hang.silent, seconds(10));
+  EXPECT_LE(found->hang.silent, seconds(11)) << "a tenth of the limit too much";
+  EXPECT_FALSE(Pass(seconds(100)).has_value());
+  watch_->Told(0, {}, now_);
+  EXPECT_FALSE(Pass(seconds(9)).has_value());
+  EXPECT_TRUE(Pass(seconds(2)).has_value()) << "it went on, and hangs again";
+}
+
+TEST_F(HangWatchTest, AnyMessageIsASignOfLife) {
+  Begin({.hang_timeout = seconds(10)}, 1);
+  watch_->Told(0, At(17, "checkpoint"), now_);
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_FALSE(Pass(seconds(9)).has_value());
+    watch_->Told(0, {}, now_);
+  }
+  EXPECT_EQ(watch_->Together()->step, 17);
+}
+
+TEST_F(HangWatchTest, TheOneInTheEarliestStepIsTheCause) {
+  Begin({.hang_timeout = seconds(10)}, 3);
+  watch_->Told(0, At(18, "all_reduce"), now_);
+  watch_->Told(2, At(18, "all_reduce"), now_);
+  Pass(milliseconds(1'500));
+  watch_->Told(1, At(17, "data"), now_);  // it hangs less long than the others
+  const auto found = Pass(seconds(12));
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->local_rank, 1);
+  EXPECT_EQ(found->hang.others_step, 18);
+  EXPECT_FALSE(Pass(seconds(60)).has_value()) << "its victims are not named as well";
+}
+
+TEST_F(HangWatchTest, InOneStepTheOneThatWaitsForNobodyIsTheCause) {
+  Begin({.hang_timeout = seconds(10)});
+  watch_->Told(0, At(18, "backward, all_reduce"), now_);
+  watch_->Told(1, At(18, "data"), now_);
+  EXPECT_EQ(Pass(seconds(12))->local_rank, 1);
+}
+
+TEST_F(HangWatchTest, OneThatGoesOnIsNotBlamed) {
+  Begin({.hang_timeout = seconds(10)});
+  watch_->Told(0, At(1, "data"), now_);
+  watch_->Told(1, At(18, "data"), now_);
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_FALSE(Pass(milliseconds(2'400)).has_value());
+    watch_->Told(0, At(1, "data"), now_);
+  }
+  EXPECT_EQ(Pass(seconds(2))->local_rank, 1);
+}
+
+TEST_F(HangWatchTest, TheDeadDoNotHang) {
+  Begin({.hang_timeout = seconds(10)});
+  watch_->Told(0, At(1, "data"), now_);
+  watch_->Told(1, At(1, "data"), now_);
+  watch_->Gone(0);
+  EXPECT_EQ(Pass(seconds(11))->local_rank, 1);
+  watch_->End();
+  EXPECT_FALSE(watch_->NextLook().has_value());
+}
+
+TEST_F(HangWatchTest, WithAnInitTimeoutTheFirstWordIsWaitedFor) {
+  Begin({.hang_timeout = seconds(10), .init_timeout = seconds(60)});
+  watch_->Told(0, At(1, "data"), now_);
+  for (int i = 0; i < 11; ++i) {
+    EXPECT_FALSE(Pass(seconds(5)).has_value());
+    watch_->Told(0, {}, now_);
+  }
+  const auto found = Pass(seconds(6));
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->local_rank, 1);
+  EXPECT_EQ(found->hang.kind, HangKind::kNoStart);
+  EXPECT_EQ(found->hang.step, -1);
+}
+
+TEST_F(HangWatchTest, OutputIsASignOfLifeOnlyWhereItIsAskedFor) {
+  Begin({.heartbeat_timeout = seconds(10)}, 1);
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_FALSE(Pass(seconds(9)).has_value());
+    watch_->Wrote(0, now_);
+  }
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_FALSE(Pass(seconds(9)).has_value());
+    watch_->Told(0, At(i, "quiet"), now_);
+  }
+  const auto found = Pass(seconds(11));
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->hang.kind, HangKind::kNoOutput);
+
+  Begin({.hang_timeout = seconds(10)}, 1);
+  watch_->Told(0, At(1, "data"), now_);
+  Pass(seconds(8));
+  watch_->Wrote(0, now_);
+  EXPECT_TRUE(Pass(seconds(3)).has_value()) << "a thread that writes may not be the one that works";
+}
+
+TEST_F(HangWatchTest, TimeInWhichTheAgentItselfDidNotRunCountsAgainstNobody) {
+  Begin({.hang_timeout = seconds(10), .heartbeat_timeout = seconds(10)}, 1);
+  watch_->Told(0, At(1, "data"), now_);
+  Pass(seconds(5));
+  EXPECT_FALSE(Sleep(std::chrono::hours(8)).has_value());
+  EXPECT_FALSE(Pass(milliseconds(3'900)).has_value());
+  EXPECT_TRUE(Pass(seconds(3)).has_value());
+}
+
+TEST_F(HangWatchTest, ALookThatIsLateByLittleIsNoExcuse) {
+  Begin({.hang_timeout = seconds(10)}, 1);
+  watch_->Told(0, At(1, "data"), now_);
+  std::optional<HungWorker> found;
+  for (int i = 0; i < 6 && !found; ++i) found = Sleep(kHangLateMax);
+  EXPECT_TRUE(found.has_value());
+}
+
+TEST_F(HangWatchTest, OfWorkersThatAnotherNodeMissesTheFurthestBehind) {
+  Begin({}, 3);
+  watch_->Told(0, At(18, "all_reduce"), now_);
+  watch_->Told(1, At(17, "all_reduce"), now_);
+  Pass(seconds(4));
+  watch_->Told(2, At(3, "data"), now_);
+  EXPECT_FALSE(watch_->FindSilent(seconds(5), now_).has_value());
+  EXPECT_EQ(watch_->FindSilent(seconds(3), now_)->local_rank, 1);
+}
+
+TEST_F(HangWatchTest, OneThatWasFoundMayGoOn) {
+  Begin({.hang_timeout = seconds(10), .heartbeat_timeout = seconds(30)}, 1);
+  watch_->Told(0, At(17, "data"), now_);
+  const auto found = Pass(seconds(12));
+  ASSERT_TRUE(found.has_value());
+  EXPECT_TRUE(watch_->StillHangs(*found));
+  watch_->Wrote(0, now_);
+  EXPECT_TRUE(watch_->StillHangs(*found)) << "another thread writes";
+  EXPECT_FALSE(Pass(seconds(15)).has_value()) << "and it is not named again for that";
+  watch_->Told(0, {}, now_);
+  EXPECT_FALSE(watch_->StillHangs(*found));
+}
+
+TEST_F(HangWatchTest, ANodeIsAsFarAsItsSlowestWorkerAndAsFastAsAll) {
+  Begin({});
+  EXPECT_FALSE(watch_->Together().has_value());
+  ProgressMessage first = At(18, "all_reduce");
+  first.rate = 100;
+  first.unit = "images";
+  ProgressMessage second = At(17, "data");
+  second.rate = 50;
+  second.unit = "images";
+  second.epoch = 2;
+  watch_->Told(0, first, now_);
+  watch_->Told(1, second, now_);
+  EXPECT_EQ(*watch_->Together(), (Progress{17, 2, 150, "images", "data"}));
+}
+
+}  // namespace
+}  // namespace ddprun

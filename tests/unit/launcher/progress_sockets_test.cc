@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/progress_sockets.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <cstring>
+#include <filesystem>
+
+namespace ddprun {
+namespace {
+
+class ProgressSocketsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = ::testing::TempDir() + "/progress_XXXXXX";
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    folder_ = name;
+    ASSERT_TRUE(sockets_.Open(folder_, 1, 2).ok());
+  }
+  void TearDown() override {
+    sockets_.Close();
+    EXPECT_TRUE(std::filesystem::is_empty(folder_));
+    std::filesystem::remove(folder_);
+  }
+  bool Tell(int worker, const std::string& words) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::strcpy(address.sun_path, sockets_.path(worker).c_str());
+    const OwnedFd fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    return sendto(fd.get(), words.data(), words.size(), MSG_DONTWAIT,
+                  reinterpret_cast<sockaddr*>(&address),
+                  sizeof(address)) == static_cast<ssize_t>(words.size());
+  }
+
+  std::string folder_;
+  ProgressSockets sockets_;
+};
+
+TEST_F(ProgressSocketsTest, EachWorkerIsHeardApartAndItsWordsTogether) {
+  EXPECT_FALSE(sockets_.Read(0).has_value());
+  EXPECT_TRUE(Tell(1, "STEP=1\nSECTION=data"));
+  EXPECT_TRUE(Tell(1, "STEP=2"));
+  EXPECT_FALSE(sockets_.Read(0).has_value());
+  const auto said = sockets_.Read(1);
+  ASSERT_TRUE(said.has_value());
+  EXPECT_EQ(said->step, 2);
+  EXPECT_EQ(said->section, "data");
+  EXPECT_FALSE(sockets_.Read(1).has_value());
+}
+
+TEST_F(ProgressSocketsTest, AnEmptyMessageIsOneToo) {
+  EXPECT_TRUE(Tell(0, ""));
+  EXPECT_TRUE(sockets_.Read(0).has_value());
+}
+
+TEST_F(ProgressSocketsTest, AnotherRoundHasOtherSockets) {
+  const std::string old = sockets_.path(0);
+  ASSERT_TRUE(sockets_.Open(folder_, 2, 1).ok());
+  EXPECT_NE(sockets_.path(0), old);
+  EXPECT_FALSE(std::filesystem::exists(old));
+}
+
+TEST_F(ProgressSocketsTest, AFolderThatIsNotThereIsASentence) {
+  EXPECT_NE(sockets_.Open(folder_ + "/none", 1, 1).message().find("cannot make the socket"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace ddprun

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/stacks.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace ddprun {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+TEST(StacksTest, EachProcessHasItsLines) {
+  const Stacks stacks = ParseStacks(
+      "=== process 12\n  thread 12 (a), state S\n    #0 f (libc.so.6)\n=== process 13\n=== process "
+      "14\n  thread");
+  EXPECT_THAT(stacks.at(12), ElementsAre("  thread 12 (a), state S", "    #0 f (libc.so.6)"));
+  EXPECT_THAT(stacks.at(13), IsEmpty());
+  EXPECT_THAT(stacks.at(14), ElementsAre("  thread")) << "what was cut is kept";
+}
+
+TEST(StacksTest, WordsOfNobodyAreLeftOut) {
+  EXPECT_THAT(ParseStacks("hello\n=== process x\n  thread 1\n"), IsEmpty());
+}
+
+}  // namespace
+}  // namespace ddprun
