@@ -76,6 +76,8 @@ void Run::Joined(LinkId link, const Join& join, TimePoint now) {
 }
 
 void Run::Reported(LinkId link, const Report& report, TimePoint now) {
+  // Not for the membership core or the journal: nothing depends on it.
+  if (const auto* lines = std::get_if<LogLines>(&report)) return ReceiveLines(link, *lines);
   Afterwards afterwards;
   {
     absl::MutexLock lock(&mutex_);
@@ -146,6 +148,7 @@ void Run::StepLocked(const MembershipEvent& event, TimePoint now, Afterwards& af
     }
     if (const auto* note = std::get_if<Noted>(&effect)) {
       if (watcher_ != nullptr) watcher_->OnNote(run_id_, *note);
+      HearNoteLocked(*note, afterwards);
       continue;
     }
     auto* send = std::get_if<SendDirective>(&effect);
@@ -156,6 +159,7 @@ void Run::StepLocked(const MembershipEvent& event, TimePoint now, Afterwards& af
     if (send != nullptr) word.directive = std::move(send->directive);
     SayLocked(std::move(word), afterwards);
   }
+  FinishWatchesLocked(afterwards);
   afterwards.deadline = NextDeadlineLocked();
   afterwards.record = last_record_;
 }
@@ -315,6 +319,7 @@ void Run::Perform(Afterwards afterwards) {
   }
   for (const auto& sink : afterwards.sessions) sink->Flush();
   for (const auto& sink : afterwards.replies) sink->Flush();
+  for (const auto& watcher : afterwards.watchers) watcher->Wake();
   if (afterwards.deadline) arm_timer_(ToSteady(*afterwards.deadline));
   if (journal_ != nullptr && journal_->WantsSnapshot()) {
     arm_timer_(std::chrono::steady_clock::now());
@@ -347,6 +352,7 @@ void Run::AppendLocked(ServiceJournal::What what, TimePoint now) {
 }
 
 void Run::Forget() {
+  EndWatches();
   absl::MutexLock lock(&mutex_);
   if (journal_ != nullptr) AppendLocked(RunForgotten{}, now_);
 }
