@@ -10,6 +10,15 @@
 #include "rendezvous/printable.h"
 
 namespace ddprun {
+namespace {
+
+std::size_t OperationsIn(const StoreBatch& batch) {
+  return static_cast<std::size_t>(
+      std::count_if(batch.requests.begin(), batch.requests.end(),
+                    [](const StoreRequest& request) { return request.op.has_value(); }));
+}
+
+}  // namespace
 
 Run::Run(std::string run_id, ArmTimer arm_timer, ServiceJournal* journal, RunWatcher* watcher)
     : run_id_(std::move(run_id)),
@@ -194,6 +203,7 @@ void Run::Receive(StorePeer peer, StoreBatch batch, TimePoint now) {
   {
     absl::MutexLock lock(&mutex_);
     now_ = ToCores(now);
+    if (watcher_ != nullptr) watcher_->OnStoreOperations(run_id_, OperationsIn(batch));
     QueueLocked(store_.Receive(peer, std::move(batch), now_), afterwards);
   }
   Perform(std::move(afterwards));
