@@ -25,6 +25,7 @@
 #include "proto/failure_record.h"
 #include "proto/version.h"
 #include "rendezvous/limits.h"
+#include "rendezvous/overloaded.h"
 
 namespace ddprun {
 namespace {
@@ -338,13 +339,18 @@ void Agent::HandleSession(TimePoint now) {
       TellHead(Joined{});
       heartbeat_due_ = heartbeat_.count() > 0 ? std::optional(now + heartbeat_) : std::nullopt;
     }
-    std::visit([this](auto& kind) { events_.push_back(std::move(kind)); }, *directive);
+    LogFeed& feed = workers_.logs().feed();
+    std::visit(Overloaded{[&](LogWatches& watches) { feed.SetWatches(watches.watches); },
+                          [&](LogsTaken& taken) { feed.Taken(taken); },
+                          [this](auto& kind) { events_.push_back(std::move(kind)); }},
+               *directive);
   }
 }
 
 // The store's stream shares the session's connection and is watched by itself; what becomes of the
 // service is known here.
 void Agent::TellStore(const SessionEvent& event) {
+  if (std::holds_alternative<Reconnecting>(event)) workers_.logs().feed().Pause();
   if (store_proxy_ == nullptr) return;
   if (std::holds_alternative<Reconnected>(event)) {
     store_proxy_->ServiceIsBack();
@@ -365,9 +371,20 @@ void Agent::BeatIfDue(TimePoint now) {
   if (heartbeat_due_.has_value()) heartbeat_due_ = now + heartbeat_;
 }
 
+// Before what the workers' ends are answered with: who listens has their last lines before he hears
+// of the round's end.
+void Agent::SayLines() {
+  if (session_ == nullptr) return;
+  for (LogLines& lines : workers_.logs().feed().Take(/*all=*/!workers_.round_live())) {
+    session_->Send(std::move(lines));
+  }
+}
+
 // Effects may bring events (a worker that cannot be started), so until there are none.
 void Agent::Process(TimePoint now) {
-  while (!events_.empty()) {
+  while (true) {
+    SayLines();
+    if (events_.empty()) return;
     const std::vector<Event> events = std::exchange(events_, {});
     for (const Event& event : events) {
       if (watch_.Holds(event, now)) continue;

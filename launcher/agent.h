@@ -78,6 +78,7 @@ class Agent {
   void HandleSession(TimePoint now);
   void TellStore(const SessionEvent& event);
   void BeatIfDue(TimePoint now);
+  void SayLines();
   void Process(TimePoint now);
   void Perform(const Effect& effect, TimePoint now);
   void Say(const std::string& sentence);

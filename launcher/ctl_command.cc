@@ -12,6 +12,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "launcher/ctl_options.h"
+#include "launcher/logs_command.h"
+#include "launcher/logs_text.h"
 #include "launcher/network.h"
 #include "launcher/status_command.h"
 #include "launcher/status_options.h"
@@ -67,6 +69,8 @@ absl::StatusOr<std::string> Ask(const CtlOptions& options,
   switch (options.command) {
     case CtlOptions::Command::kStop:
       return StopRun(channel, options.run_id, {.by = by, .now = options.now}, options.timeout);
+    case CtlOptions::Command::kLogs:
+      break;  // ShowLogs()
     case CtlOptions::Command::kDrain:
       return DrainNode(channel, options.run_id,
                        {.by = by,
@@ -77,6 +81,20 @@ absl::StatusOr<std::string> Ask(const CtlOptions& options,
                        options.timeout);
   }
   return absl::InternalError("no such command");
+}
+
+// The watch begins before the run is stopped: a service that ends with it tells of the end first.
+int StopAndWait(const CtlOptions& options, const std::shared_ptr<ServiceChannel>& channel,
+                const std::string& program) {
+  absl::StatusOr<EndWatch> watch = WatchEnd(options, channel);
+  if (!watch.ok()) return Fail(program, watch.status(), kExitFailure);
+  const absl::StatusOr<std::string> sentence = Ask(options, channel);
+  if (!sentence.ok()) return Fail(program, sentence.status(), kExitFailure);
+  if (Show(absl::StrCat(*sentence, "\n")) != 0) return kExitFailure;
+  const absl::StatusOr<RunOver> end = WaitForEnd(options, *watch);
+  if (!end.ok()) return Fail(program, end.status(), kExitFailure);
+  Show(absl::StrCat(EndSentence(watch->run_id, *end), "\n"));
+  return end->verdict ? end->verdict->exit_code : kExitFailure;
 }
 
 }  // namespace
@@ -95,6 +113,8 @@ int RunCtl(const std::vector<std::string>& arguments, const std::string& program
   if (!security.ok()) return Fail(program, security.status(), kExitUsage);
   auto channel = OpenServiceChannel(options.service, *security, "ctl");
   if (!channel.ok()) return Fail(program, channel.status(), kExitFailure);
+  if (options.command == CtlOptions::Command::kLogs) return ShowLogs(options, *channel);
+  if (options.wait) return StopAndWait(options, *channel, program);
   const absl::StatusOr<std::string> sentence = Ask(options, *channel);
   if (!sentence.ok()) return Fail(program, sentence.status(), kExitFailure);
   return Show(absl::StrCat(*sentence, "\n"));

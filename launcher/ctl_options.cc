@@ -4,12 +4,18 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "launcher/int_ranges.h"
+#include "launcher/limits.h"
 #include "proto/version.h"
+#include "rendezvous/limits.h"
 
 namespace ddprun {
 namespace {
 
 using Command = CtlOptions::Command;
+
+constexpr double kStopWaitSecondsMax = 24.0 * 3600;
 
 struct CommandInfo {
   const char* name;
@@ -26,7 +32,9 @@ const std::vector<CommandInfo>& Commands() {
        "",
        "Ends a run on all its nodes: the workers get SIGTERM and their grace, and every ddprun "
        "ends with exit code\n143 (137 with --now) and the words \"stopped by ddpctl from HOST\".",
-       {{"--now", 0, nullptr, "SIGKILL at once; also after a stop that takes too long"}}},
+       {{"--now", 0, nullptr, "SIGKILL at once; also after a stop that takes too long"},
+        {"--wait", 0, nullptr, "until the run has ended; the exit code is the run's"},
+        {"--wait-timeout", 0, "SECONDS", "for so long at most (120), then 1"}}},
       {"drain",
        Command::kDrain,
        " NODE",
@@ -38,6 +46,19 @@ const std::vector<CommandInfo>& Commands() {
        {{"--force", 0, nullptr, "also if the run must then wait for another node"},
         {"--at-next-round", 0, nullptr, "it stays until its round ends by itself"},
         {"--dry-run", 0, nullptr, "only say what would happen"}}},
+      {"logs",
+       Command::kLogs,
+       " [RUN]",
+       "Shows what the workers of all nodes say: the last lines of each, and with -f those that "
+       "come, over restarts and\nuntil the run ends. Each has the prefix that it has on its node's "
+       "console. Nothing waits for who reads slowly:\nlines are left out then, and their number is "
+       "said. RUN is the same as --rdzv-id.",
+       {{"--follow", 'f', nullptr, "what is said from now on, too"},
+        {"--lines", 'n', "N", "of each worker, of those said before (10); agents keep 32 to 64 KB"},
+        {"--rank", 0, "LIST", "of these workers only: 0-3,8"},
+        {"--node", 0, "LIST", "of these nodes only: node ranks, hosts or node ids"},
+        {"--stdout", 0, nullptr, "of that stream only"},
+        {"--stderr", 0, nullptr, "likewise"}}},
   };
   return commands;
 }
@@ -47,7 +68,8 @@ std::string Overview() {
          "Looks after runs of ddprun through their rendezvous service.\n\n"
          "  status            nodes, ranks, how far everybody is, and why the last round ended\n"
          "  stop              end a run on all its nodes\n"
-         "  drain NODE        let one node leave\n\n"
+         "  drain NODE        let one node leave\n"
+         "  logs [RUN]        what the workers say; -f: as they say it\n\n"
          "ddpctl COMMAND --help tells the rest. Exit codes: 0; 1 where it could not be done; 2 for "
          "a wrong command line.\n";
 }
@@ -85,6 +107,44 @@ absl::StatusOr<ParsedFlags> ParseMixed(const std::vector<Flag>& flags,
   return all;
 }
 
+// Of rising numbers.
+std::vector<RankRange> ToRanges(const std::vector<int>& numbers) {
+  std::vector<RankRange> ranges;
+  for (const int number : numbers) {
+    if (!ranges.empty() && number == ranges.back().last + 1) {
+      ranges.back().last = number;
+    } else {
+      ranges.push_back({number, number});
+    }
+  }
+  return ranges;
+}
+
+void ReadLogs(Reader& reader, CtlOptions& options) {
+  LogWatch& watch = options.watch;
+  watch.follow = reader.Switch("--follow");
+  watch.lines = reader.Integer("--lines", 0, kWatchLinesMax).value_or(kLogsLinesDefault);
+  if (const Value* value = reader.Find("--rank"); value != nullptr) {
+    const auto ranks = ParseRanges(value->text);
+    if (!ranks.has_value() || ranks->empty()) {
+      reader.Fail(*value, "ranks, as in 0-3,8");
+    } else {
+      watch.ranks = ToRanges(*ranks);
+      if (watch.ranks.size() > kWatchNamesMax) reader.Fail(*value, "fewer ranges");
+    }
+  }
+  if (const Value* value = reader.Find("--node"); value != nullptr) {
+    options.nodes = absl::StrSplit(value->text, ',', absl::SkipWhitespace());
+    if (options.nodes.empty() || options.nodes.size() > kWatchNamesMax) {
+      reader.Fail(*value, "node ranks, hosts or node ids, as in 0,node-b");
+    }
+  }
+  const bool out = reader.Switch("--stdout");
+  const bool err = reader.Switch("--stderr");
+  watch.without_stdout = err && !out;
+  watch.without_stderr = out && !err;
+}
+
 absl::StatusOr<CtlOptions> ReadOptions(const CommandInfo& info, const ParsedFlags& flags,
                                        const std::string& see_help) {
   Reader reader(flags.values);
@@ -93,17 +153,29 @@ absl::StatusOr<CtlOptions> ReadOptions(const CommandInfo& info, const ParsedFlag
   options.run_id = reader.Text("--rdzv-id", "a name", "");
   options.timeout = ReadServiceTimeout(reader);
   options.now = reader.Switch("--now");
+  options.wait = reader.Switch("--wait");
+  options.wait_timeout =
+      reader.Seconds("--wait-timeout", kStopWaitSecondsMax).value_or(kStopWaitDefault);
+  if (info.command == Command::kLogs) ReadLogs(reader, options);
   options.force = reader.Switch("--force");
   options.at_next_round = reader.Switch("--at-next-round");
   options.dry_run = reader.Switch("--dry-run");
   options.security = reader.Security();
   const std::size_t wanted = info.positional[0] != '\0' ? 1 : 0;
-  if (flags.rest.size() > wanted) {
+  if (info.command == Command::kLogs && flags.rest.empty()) {
+    // The only run, or --rdzv-id's.
+  } else if (flags.rest.size() > wanted) {
     reader.FailWith(
         absl::StrCat("ddpctl ", info.name, " does not know '", flags.rest[wanted], "'", see_help));
   } else if (flags.rest.size() < wanted) {
     reader.FailWith(absl::StrCat("ddpctl ", info.name, " needs", info.positional,
                                  ": its node rank, host or node id", see_help));
+  } else if (info.command == Command::kLogs) {
+    if (!options.run_id.empty() && options.run_id != flags.rest.front()) {
+      reader.FailWith(absl::StrCat("ddpctl logs is asked for run '", flags.rest.front(),
+                                   "' and --rdzv-id for '", options.run_id, "'; name one"));
+    }
+    options.run_id = flags.rest.front();
   } else if (wanted > 0) {
     options.node = flags.rest.front();
   }

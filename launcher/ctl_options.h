@@ -11,18 +11,23 @@
 #include "absl/status/statusor.h"
 #include "launcher/options.h"
 #include "launcher/service_flags.h"
+#include "rendezvous/session_types.h"
 
 namespace ddprun {
 
 struct CtlOptions {
-  enum class Command { kStop, kDrain };
+  enum class Command { kStop, kDrain, kLogs };
   Command command = Command::kStop;
   ServiceAddress service;
   std::string run_id;  // empty: the only one
   std::chrono::milliseconds timeout{0};
   SecurityOptions security;
-  bool now = false;  // of stop
-  std::string node;  // of drain, as are the following
+  bool now = false;  // of stop, as are the following
+  bool wait = false;
+  std::chrono::milliseconds wait_timeout{0};
+  LogWatch watch;                  // of logs
+  std::vector<std::string> nodes;  // of logs; none: all
+  std::string node;                // of drain, as are the following
   bool force = false;
   bool at_next_round = false;
   bool dry_run = false;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/hosts_advice.h"
 
+#include <algorithm>
 #include <type_traits>
 
 #include "absl/strings/ascii.h"
@@ -94,6 +95,14 @@ std::string Saying(const std::vector<std::string>& words) {
   return last.empty() ? "" : absl::StrCat(": ", last);
 }
 
+// The shell on this machine that runs the user's --rsh, and not one on the host, says so: it was to
+// become that command (ThroughShell in hosts_plan.cc).
+bool IsOfOwnShell(const std::vector<std::string>& words) {
+  return std::any_of(words.begin(), words.end(), [](const std::string& word) {
+    return absl::StartsWith(word, "ddprun: ") && absl::StrContains(word, "exec: ");
+  });
+}
+
 const char* CarrierName(Transport transport) {
   switch (transport) {
     case Transport::kDirect:
@@ -110,11 +119,22 @@ const char* CarrierName(Transport transport) {
 
 }  // namespace
 
-std::string WhyNotStarted(const std::string& host, Transport transport, const Outcome& outcome,
-                          const std::vector<std::string>& words,
-                          const std::vector<std::string>& command) {
+std::string WhyNotStarted(const std::string& host, const HostLink& link, std::size_t attempt,
+                          const Outcome& outcome, const std::vector<std::string>& words) {
+  const Transport transport = link.transport;
   if (std::holds_alternative<SpawnFailed>(outcome)) {
     return absl::StrCat(host, ": ", HowEnded(outcome));
+  }
+  const bool by_shell = transport == Transport::kRsh || transport == Transport::kSsh;
+  if (IsExit(outcome, 127) && by_shell && IsOfOwnShell(words)) {
+    return absl::StrCat(host, ": the --rsh command is not there on this machine", Saying(words),
+                        "; check its name, or give its path");
+  }
+  if (IsExit(outcome, 127) && !link.launch_agent.empty()) {
+    return absl::StrCat(host, " does not find what --launch-agent names, '", link.launch_agent, "'",
+                        Saying(words),
+                        "; give the path of ddprun there, or leave the flag out if that is the "
+                        "path it has here or ddprun is in the PATH there");
   }
   if (IsExit(outcome, 127)) {
     return absl::StrCat(host,
@@ -133,7 +153,7 @@ std::string WhyNotStarted(const std::string& host, Transport transport, const Ou
   }
   return absl::StrCat(host, ": ", CarrierName(transport), " ", HowEnded(outcome),
                       " before ddprun there said a word", Saying(words), "; try it by hand: ",
-                      absl::StrJoin(command, " ",
+                      absl::StrJoin(link.commands[attempt], " ",
                                     [](std::string* out, const std::string& word) {
                                       absl::StrAppend(out, ShellQuote(word));
                                     }),

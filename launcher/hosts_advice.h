@@ -11,10 +11,10 @@
 
 namespace ddprun {
 
-// `words`: what was said before ddprun on the host spoke, oldest first. `command`: what was run.
-std::string WhyNotStarted(const std::string& host, Transport transport, const Outcome& outcome,
-                          const std::vector<std::string>& words,
-                          const std::vector<std::string>& command);
+// `words`: what was said before ddprun on the host spoke, oldest first. `attempt`: which of the
+// link's commands was run.
+std::string WhyNotStarted(const std::string& host, const HostLink& link, std::size_t attempt,
+                          const Outcome& outcome, const std::vector<std::string>& words);
 
 // The node ran, and what carried it ended without its verdict.
 std::string WhyLost(const std::string& host, Transport transport, const Outcome& outcome,

@@ -330,9 +330,9 @@ class HeadStepper {
     const std::vector<std::string> words(node.words.begin(), node.words.end());
     switch (node.phase) {
       case NodePhase::kStarting:
-        return Drop(number, WhyNotStarted(
-                                Name(number), transport, ended.outcome, words,
-                                Link(ended.link).commands[Index(s_.attempts[Index(ended.link)])]));
+        return Drop(number,
+                    WhyNotStarted(Name(number), Link(ended.link),
+                                  Index(s_.attempts[Index(ended.link)]), ended.outcome, words));
       case NodePhase::kReady:
         return Drop(number, WhyLost(Name(number), transport, ended.outcome, words));
       case NodePhase::kRunning:

@@ -81,7 +81,11 @@ std::vector<Words> AgentCommands(const Options& options, const HostsFacts& facts
 
 HostLink LinkTo(int node, const std::string& name, const Options& options,
                 const HostsFacts& facts) {
-  HostLink link{.transport = Transport::kSsh, .nodes = {node}, .commands = {}, .setup = {}};
+  HostLink link{.transport = Transport::kSsh,
+                .nodes = {node},
+                .commands = {},
+                .launch_agent = options.hosts.launch_agent,
+                .setup = {}};
   Words before;
   if (facts.is_this_machine(name)) {
     link.transport = Transport::kDirect;
@@ -113,7 +117,11 @@ HostLink LinkTo(int node, const std::string& name, const Options& options,
 }
 
 HostLink LinkOfSrun(std::size_t count, const Options& options, const HostsFacts& facts) {
-  HostLink link{.transport = Transport::kSrun, .nodes = {}, .commands = {}, .setup = {}};
+  HostLink link{.transport = Transport::kSrun,
+                .nodes = {},
+                .commands = {},
+                .launch_agent = options.hosts.launch_agent,
+                .setup = {}};
   for (std::size_t i = 0; i < count; ++i) link.nodes.push_back(static_cast<int>(i));
   const Words before = {"srun", absl::StrCat("--nodes=", count), absl::StrCat("--ntasks=", count),
                         "--ntasks-per-node=1",

@@ -26,6 +26,7 @@ struct HostLink {
   std::vector<int> nodes;
   // The first; if ddprun is not there (exit code 127) the next.
   std::vector<std::vector<std::string>> commands;
+  std::string launch_agent = {};  // as a person named it; empty: nobody did
   Setup setup;
 };
 

@@ -39,6 +39,14 @@ inline constexpr std::uint64_t kLogRotateBytesMax = std::uint64_t{1} << 50;
 inline constexpr int kLogRotateFilesMax = 1'000'000;
 inline constexpr std::size_t kLinePrefixBytesMax = 256;
 
+// For `ddpctl logs`. Of each worker the newest lines that fit are kept, whether or not anybody asks
+// (a tenth of what the pipes of that worker may hold); a longer line is cut.
+inline constexpr std::size_t kLogTailBytesMax = 64u << 10;
+inline constexpr std::size_t kLogLineBytesMax = 16u << 10;
+// What waits for one who listens slowly, beyond what is under way to him (kLogWindowBytes): above
+// it lines are left out.
+inline constexpr std::size_t kLogPendingBytesMax = 256u << 10;
+
 // How long a line waits for its like from other workers: longer than they differ in saying it after
 // a collective, too short to be noticed.
 inline constexpr std::chrono::milliseconds kFoldWindow{200};
@@ -114,6 +122,13 @@ inline constexpr std::chrono::seconds kStatusTimeoutDefault{5};
 // Of --watch: between two looks, and for an answer, which a person who wants to end waits for.
 inline constexpr std::chrono::seconds kWatchIntervalDefault{1};
 inline constexpr std::chrono::milliseconds kWatchTimeoutMax{1000};
+
+// Of `ddpctl logs`, as tail has it; and what it keeps to put the nodes' answers in order, before it
+// shows them as they come.
+inline constexpr int kLogsLinesDefault = 10;
+inline constexpr std::size_t kLogsHeldBytesMax = 64u << 20;
+// Of `ddpctl stop --wait`: the grace that workers have by default, twice, and some.
+inline constexpr std::chrono::seconds kStopWaitDefault{120};
 
 // Of a file of --config or --env-file.
 inline constexpr std::size_t kSettingsFileBytesMax = 1u << 20;

@@ -37,13 +37,19 @@ LogMux::LogMux(Console& console, LogFold fold)
     : console_(console),
       fold_(fold),
       writer_({.queue_bytes_max = kLogQueueBytesMax, .retry_interval = kLogRetryInterval}),
-      folder_({.window = kFoldWindow, .bytes_max = kFoldBytesMax, .lines_max = kFoldLinesMax}) {}
+      folder_({.window = kFoldWindow, .bytes_max = kFoldBytesMax, .lines_max = kFoldLinesMax}),
+      feed_({.tail_bytes = kLogTailBytesMax,
+             .line_bytes = kLogLineBytesMax,
+             .pending_bytes = kLogPendingBytesMax,
+             .window_bytes = kLogWindowBytes,
+             .batch_bytes = kLogBatchBytes}) {}
 
 absl::Status LogMux::StartRound(const LogPlan& plan, std::vector<WriteEnds>& write_ends) {
   sources_.clear();
   write_ends.clear();
   status_rank_ = -1;
   read_buffer_.resize(kPipeReadBytes);
+  feed_.StartRound(plan.round, static_cast<int>(plan.workers.size()));
   for (const WorkerPlan& worker : plan.workers) {
     sources_.push_back(std::make_unique<Source>());
     Source& source = *sources_.back();
@@ -180,6 +186,7 @@ std::vector<std::string> LogMux::LastLinesOf(int worker) const {
 
 void LogMux::OnLine(Source& source, OutputStream stream, std::string_view line) {
   source.last_lines.Add(line);
+  feed_.Add(source.index, source.plan.rank, stream, source.plan.prefix, line);
   const StreamPlan& plan = source.plan.Of(stream);
   const Filter& filter = stream == OutputStream::kOut ? out_filter_ : err_filter_;
   if (plan.filtered && std::any_of(filter.texts.begin(), filter.texts.end(), [&](const auto& text) {

@@ -15,6 +15,7 @@
 #include "launcher/console.h"
 #include "launcher/line_folder.h"
 #include "launcher/line_splitter.h"
+#include "launcher/log_feed.h"
 #include "launcher/log_plan.h"
 #include "launcher/log_writer.h"
 #include "rendezvous/owned_fd.h"
@@ -67,6 +68,9 @@ class LogMux {
 
   std::vector<std::string> LastLinesOf(int worker) const;
 
+  // For those who ask the service what the workers say.
+  LogFeed& feed() { return feed_; }
+
   // Lines that wait for their like from other workers: when they do so no longer, and showing them.
   std::optional<TimePoint> NextDeadline() const;
   void OnDeadline(TimePoint now);
@@ -113,6 +117,7 @@ class LogMux {
   const LogFold fold_;
   LogWriter writer_;
   LineFolder folder_;
+  LogFeed feed_;
   bool folding_ = false;  // there are several workers, and a stream whose lines are folded
   std::string fold_prefix_;
   Filter out_filter_;

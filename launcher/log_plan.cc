@@ -78,6 +78,7 @@ std::string RankLogFolder(const LogRound& round, int local_rank) {
 
 LogPlan PlanLogs(const LogOptions& options, const LogRound& round) {
   LogPlan plan;
+  plan.round = round.round;
   for (int local_rank = 0; local_rank < round.local_world_size; ++local_rank) {
     WorkerPlan worker;
     worker.rank = round.rank_first + local_rank;

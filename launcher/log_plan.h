@@ -3,6 +3,7 @@
 // the round in, names out.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,7 @@ struct FilterPlan {
 };
 
 struct LogPlan {
+  std::uint64_t round = 0;
   std::vector<WorkerPlan> workers;  // by local rank
   FilterPlan out_filter;
   FilterPlan err_filter;

@@ -240,6 +240,9 @@ absl::StatusOr<Options> ReadValues(const Values& values, std::vector<std::string
   options.hosts = ReadHostOptions(reader, values);
   options.run_path = reader.Switch("--run-path");
   options.torchrun = ReadTorchrunOptions(reader);
+  if (options.torchrun.event_log_handler == "console" && options.observe.event_log.empty()) {
+    options.observe.event_log = kEventLogStderr;
+  }
   options.notes.insert(options.notes.end(), options.torchrun.notes.begin(),
                        options.torchrun.notes.end());
   options.dry_run = reader.Switch("--dry-run");

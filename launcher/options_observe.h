@@ -10,6 +10,9 @@
 
 namespace ddprun {
 
+// Where torchrun's console handler writes.
+inline constexpr char kEventLogStderr[] = "/dev/stderr";
+
 struct ObserveOptions {
   std::string event_log;  // a file or "-"; empty: none
   std::optional<int> metrics_port;

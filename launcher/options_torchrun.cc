@@ -22,7 +22,7 @@ void ReadLogsSpecs(Reader& reader) {
 const std::vector<Flag> kTorchrunFlags = {
     {"--monitor-interval", 0, "SECONDS", "no effect: the kernel tells of a worker's end at once"},
     {"--start-method", 0, "spawn|fork|forkserver", "no effect: it is of Python functions"},
-    {"--event-log-handler", 0, "null|console", "where torchrun's events go (null)"},
+    {"--event-log-handler", 0, "null|console", "console: as --event-log /dev/stderr (null)"},
     {"--logs-specs", 0, "NAME", "refused: it names a Python class"},
     {"--use-env", 0, nullptr,
      "no effect: workers always have LOCAL_RANK; where a program wants it as an argument, write "

@@ -11,8 +11,8 @@
 namespace ddprun {
 
 struct TorchrunOptions {
-  std::string event_log_handler = "null";
-  std::vector<std::string> notes;  // on what has no effect
+  std::string event_log_handler = "null";  // console: events go to stderr, as torchrun's do
+  std::vector<std::string> notes;          // on what has no effect
 };
 
 extern const std::vector<Flag> kTorchrunFlags;

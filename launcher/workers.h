@@ -96,6 +96,9 @@ class Workers {
   // SIGKILL was long ago: says which workers are still there, and why.
   void ReportStuck();
 
+  // From Spawn() until nothing of the round is left.
+  bool round_live() const { return round_live_; }
+
   // The workers' output, for what it is to be shown at a time and in order.
   LogMux& logs() { return log_mux_; }
 

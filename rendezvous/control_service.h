@@ -4,12 +4,13 @@
 
 #include "proto/ddprun.grpc.pb.h"
 #include "rendezvous/run_registry.h"
+#include "rendezvous/watch_service.h"
 
 namespace ddprun {
 
 class ControlService final : public v1::Control::CallbackService {
  public:
-  explicit ControlService(RunRegistry& registry) : registry_(registry) {}
+  explicit ControlService(RunRegistry& registry) : registry_(registry), watches_(registry) {}
 
   grpc::ServerUnaryReactor* StopRun(grpc::CallbackServerContext* context,
                                     const v1::StopRunRequest* request,
@@ -17,9 +18,16 @@ class ControlService final : public v1::Control::CallbackService {
   grpc::ServerUnaryReactor* DrainNode(grpc::CallbackServerContext* context,
                                       const v1::DrainNodeRequest* request,
                                       v1::DrainNodeAnswer* answer) override;
+  grpc::ServerWriteReactor<v1::RunNews>* WatchRun(grpc::CallbackServerContext*,
+                                                  const v1::WatchRunRequest* request) override {
+    return watches_.Watch(*request);
+  }
+
+  WatchService& watches() { return watches_; }
 
  private:
   RunRegistry& registry_;
+  WatchService watches_;
 };
 
 }  // namespace ddprun

@@ -12,6 +12,7 @@
 #include "proto/failure_record.h"
 #include "proto/version.h"
 #include "rendezvous/limits.h"
+#include "rendezvous/log_convert.h"
 #include "rendezvous/overloaded.h"
 #include "rendezvous/printable.h"
 #include "rendezvous/restart_convert.h"
@@ -441,7 +442,8 @@ v1::Report ToProto(const Report& report) {
                    Fill(leave.reason, message.mutable_leave()->mutable_reason());
                    message.mutable_leave()->set_close_run(leave.close_run);
                  },
-                 [&](const Heartbeat& heartbeat) { Fill(heartbeat, message.mutable_heartbeat()); }},
+                 [&](const Heartbeat& heartbeat) { Fill(heartbeat, message.mutable_heartbeat()); },
+                 [&](const LogLines& lines) { *message.mutable_log_lines() = ToProto(lines); }},
       report);
   return message;
 }
@@ -461,6 +463,8 @@ absl::StatusOr<Report> FromProto(const v1::Report& message) {
       return Leave{Read(message.leave().reason()), message.leave().close_run()};
     case v1::Report::kHeartbeat:
       return Read(message.heartbeat());
+    case v1::Report::kLogLines:
+      return ddprun::FromProto(message.log_lines());
     case v1::Report::KIND_NOT_SET:
       break;
   }
@@ -530,30 +534,35 @@ LossReport FromProto(const v1::LossReport& message) {
 v1::Directive ToProto(const Directive& directive) {
   v1::Directive message;
   std::visit(
-      Overloaded{[&](const Accepted& accepted) {
-                   SetDuration(accepted.lease, message.mutable_accepted()->mutable_lease());
-                   SetDuration(accepted.heartbeat, message.mutable_accepted()->mutable_heartbeat());
-                   message.mutable_accepted()->set_durable(accepted.durable);
-                 },
-                 [&](const Waiting& waiting) {
-                   message.mutable_waiting()->set_reason(waiting.reason);
-                   SetDuration(waiting.remaining, message.mutable_waiting()->mutable_remaining());
-                 },
-                 [&](const Start& start) { Fill(start, message.mutable_start()); },
-                 [&](const Stop& stop) {
-                   message.mutable_stop()->set_round(ToNumber(stop.round));
-                   Fill(stop.cause, message.mutable_stop()->mutable_cause());
-                   message.mutable_stop()->set_last(stop.last);
-                 },
-                 [&](const Finish& finish) {
-                   Fill(finish.verdict, message.mutable_finish()->mutable_verdict());
-                 },
-                 [&](const Refused& refused) {
-                   message.mutable_refused()->set_code(static_cast<int>(refused.status.code()));
-                   message.mutable_refused()->set_message(
-                       ToUtf8(std::string(refused.status.message())));
-                   message.mutable_refused()->set_exit_code(refused.exit_code);
-                 }},
+      Overloaded{
+          [&](const Accepted& accepted) {
+            SetDuration(accepted.lease, message.mutable_accepted()->mutable_lease());
+            SetDuration(accepted.heartbeat, message.mutable_accepted()->mutable_heartbeat());
+            message.mutable_accepted()->set_durable(accepted.durable);
+          },
+          [&](const Waiting& waiting) {
+            message.mutable_waiting()->set_reason(waiting.reason);
+            SetDuration(waiting.remaining, message.mutable_waiting()->mutable_remaining());
+          },
+          [&](const Start& start) { Fill(start, message.mutable_start()); },
+          [&](const Stop& stop) {
+            message.mutable_stop()->set_round(ToNumber(stop.round));
+            Fill(stop.cause, message.mutable_stop()->mutable_cause());
+            message.mutable_stop()->set_last(stop.last);
+          },
+          [&](const Finish& finish) {
+            Fill(finish.verdict, message.mutable_finish()->mutable_verdict());
+          },
+          [&](const Refused& refused) {
+            message.mutable_refused()->set_code(static_cast<int>(refused.status.code()));
+            message.mutable_refused()->set_message(ToUtf8(std::string(refused.status.message())));
+            message.mutable_refused()->set_exit_code(refused.exit_code);
+          },
+          [&](const LogWatches& watches) { *message.mutable_log_watches() = ToProto(watches); },
+          [&](const LogsTaken& taken) {
+            message.mutable_logs_taken()->set_watch(taken.watch);
+            message.mutable_logs_taken()->set_number(taken.number);
+          }},
       directive);
   return message;
 }
@@ -577,6 +586,10 @@ absl::StatusOr<Directive> FromProto(const v1::Directive& message) {
       return Refused{absl::Status(CodeOf(message.refused().code()),
                                   Lines(message.refused().message(), kFailureMessageBytesMax)),
                      message.refused().exit_code()};
+    case v1::Directive::kLogWatches:
+      return ddprun::FromProto(message.log_watches());
+    case v1::Directive::kLogsTaken:
+      return LogsTaken{message.logs_taken().watch(), message.logs_taken().number()};
     case v1::Directive::KIND_NOT_SET:
       break;
   }

@@ -102,9 +102,14 @@ void EventLog::WriteUntilClosed(const std::shared_ptr<Shared>& shared) {
 }
 
 absl::StatusOr<std::unique_ptr<EventLog>> EventLog::Open(const std::string& path) {
-  OwnedFd file(path == "-" ? fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3)
-                           : open(path.c_str(),
-                                  O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0644));
+  // A stream of this process as it is: it may be a socket, which cannot be opened, or a file that
+  // others write to at their own place.
+  const int own = path == "-" || path == "/dev/stdout" ? STDOUT_FILENO
+                  : path == "/dev/stderr"              ? STDERR_FILENO
+                                                       : -1;
+  OwnedFd file(
+      own >= 0 ? fcntl(own, F_DUPFD_CLOEXEC, 3)
+               : open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0644));
   if (!file.valid()) {
     return absl::UnavailableError(absl::StrCat("cannot open the event log ", path, ": ",
                                                std::strerror(errno),

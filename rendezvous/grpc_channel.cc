@@ -168,6 +168,15 @@ std::shared_ptr<ServiceChannel> MakeServiceChannel(const std::string& target,
   return std::make_shared<ServiceChannel>(target, std::move(credentials), server_name);
 }
 
+bool IsCutOff(const grpc::Status& status) {
+  const std::string text = status.error_message();
+  return absl::StrContains(text, "Socket closed") ||
+         absl::StrContains(text, "Endpoint read failed") ||
+         absl::StrContains(text, "unexpected eof") ||
+         absl::StrContains(text, "SSL_ERROR_SYSCALL") ||
+         absl::StrContains(text, "Connection reset by peer");
+}
+
 std::string ReasonInWords(const grpc::Status& status, const std::string& target) {
   const std::string text = status.error_message();
   const std::string host = target.substr(0, target.rfind(':'));
@@ -182,8 +191,7 @@ std::string ReasonInWords(const grpc::Status& status, const std::string& target)
       absl::StrContains(text, "Timeout occurred")) {
     return "no answer; the host is down or a firewall drops the packets";
   }
-  if (absl::StrContains(text, "Socket closed") || absl::StrContains(text, "Endpoint read failed") ||
-      absl::StrContains(text, "unexpected eof") || absl::StrContains(text, "SSL_ERROR_SYSCALL")) {
+  if (IsCutOff(status)) {
     return "it accepts connections and closes them at once; it is just ending, or does not accept "
            "this node's certificate, or is no ddprun";
   }

@@ -42,6 +42,10 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& target,
 // ipv4:127.0.0.1:1: Failed to connect to remote host: Connection refused".
 std::string ReasonInWords(const grpc::Status& status, const std::string& target);
 
+// The peer took the connection and closed it without a word. A service that is just ending does so,
+// and is not there any more a moment later.
+bool IsCutOff(const grpc::Status& status);
+
 // A sentence if trying again cannot help until a person has changed something: another token, plain
 // text on one side, or no ddprun at all.
 std::optional<absl::Status> FinalReason(const grpc::Status& status, const std::string& target,

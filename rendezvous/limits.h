@@ -160,6 +160,23 @@ inline constexpr std::chrono::seconds kStoreAnswerSlack{20};
 // How long a client that ends waits for its last words to be taken.
 inline constexpr std::chrono::seconds kCloseTimeout{1};
 
+// Who may watch one run at a time: each costs every node what its workers say once more.
+inline constexpr std::size_t kWatchesMax = 16;
+// What waits for one of them in the service, of all nodes together: above it lines are left out.
+inline constexpr std::size_t kWatchBytesMax = 8u << 20;
+// Of a node for one of them, said and not taken yet; and of that in one message. Its session must
+// not be late for it.
+inline constexpr std::size_t kLogWindowBytes = 64u << 10;
+inline constexpr std::size_t kLogBatchBytes = 16u << 10;
+// What a line costs beyond its text, for the sums above.
+inline constexpr std::size_t kLogLineOverhead = 32;
+// Lines of each worker that may be asked for; no agent keeps as many.
+inline constexpr int kWatchLinesMax = 100'000;
+// Ranges of ranks, and names of nodes, that one of them may name.
+inline constexpr std::size_t kWatchNamesMax = 4096;
+// How long a service that ends waits for those who watch to take their last news.
+inline constexpr std::chrono::seconds kWatchEndTimeout{1};
+
 // Events that wait for their file; what comes above it is dropped and counted.
 inline constexpr std::size_t kEventLogBytesMax = 4u << 20;
 // How long the end of a process waits for the event log's file to take the last ones.

@@ -12,9 +12,9 @@
 
 namespace ddprun {
 
-// One call, which ends within `timeout`. UNAVAILABLE: the service is not there, with the reason in
-// words; DEADLINE_EXCEEDED: it did not answer. The others are the service's (proto/ddprun.proto):
-// it was reached, and there was nothing to do.
+// Ends within `timeout`; one that is cut off is tried again. UNAVAILABLE: the service is not there,
+// with the reason in words; DEADLINE_EXCEEDED: it did not answer. The others are the service's
+// (proto/ddprun.proto): it was reached, and there was nothing to do.
 absl::Status ReportLoss(const std::shared_ptr<ServiceChannel>& channel, const LossReport& report,
                         std::chrono::milliseconds timeout);
 

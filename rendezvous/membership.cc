@@ -83,6 +83,7 @@ class Stepper {
   void On(Member& member, const NodeStopped& report);
   void On(Member& member, const Leave& report);
   void On(Member& member, const Heartbeat& report);
+  void On(Member&, const LogLines&) {}  // for the run's log desk, which has taken it
 
   // Members.
   void Enter(LinkId link, const Join& join, const Member* replaced);

@@ -164,6 +164,9 @@ void AddCounters(const std::map<std::string, RunCounters>& counters, Families& f
        [](const RunCounters& c) { return c.nodes_lost; });
   each("ddprun_run_nodes_drained_total", "Nodes that have left as they were asked to.",
        [](const RunCounters& c) { return c.nodes_drained; });
+  each("ddprun_store_operations_total",
+       "Operations of the store that nodes have sent; what they answered themselves is not in it.",
+       [](const RunCounters& c) { return c.store_operations; });
   each("ddprun_runs_finished_total", "Runs of that name that have ended.",
        [](const RunCounters& c) { return c.finished; });
   MetricSeries& failures = families.Add("ddprun_run_rounds_broken_total",

@@ -10,6 +10,15 @@
 #include "rendezvous/printable.h"
 
 namespace ddprun {
+namespace {
+
+std::size_t OperationsIn(const StoreBatch& batch) {
+  return static_cast<std::size_t>(
+      std::count_if(batch.requests.begin(), batch.requests.end(),
+                    [](const StoreRequest& request) { return request.op.has_value(); }));
+}
+
+}  // namespace
 
 Run::Run(std::string run_id, ArmTimer arm_timer, ServiceJournal* journal, RunWatcher* watcher)
     : run_id_(std::move(run_id)),
@@ -76,6 +85,8 @@ void Run::Joined(LinkId link, const Join& join, TimePoint now) {
 }
 
 void Run::Reported(LinkId link, const Report& report, TimePoint now) {
+  // Not for the membership core or the journal: nothing depends on it.
+  if (const auto* lines = std::get_if<LogLines>(&report)) return ReceiveLines(link, *lines);
   Afterwards afterwards;
   {
     absl::MutexLock lock(&mutex_);
@@ -160,6 +171,7 @@ void Run::StepLocked(const MembershipEvent& event, TimePoint now, Afterwards& af
     }
     if (const auto* note = std::get_if<Noted>(&effect)) {
       if (watcher_ != nullptr) watcher_->OnNote(run_id_, *note);
+      HearNoteLocked(*note, afterwards);
       continue;
     }
     auto* send = std::get_if<SendDirective>(&effect);
@@ -170,6 +182,7 @@ void Run::StepLocked(const MembershipEvent& event, TimePoint now, Afterwards& af
     if (send != nullptr) word.directive = std::move(send->directive);
     SayLocked(std::move(word), afterwards);
   }
+  FinishWatchesLocked(afterwards);
   afterwards.deadline = NextDeadlineLocked();
   afterwards.record = last_record_;
 }
@@ -204,6 +217,7 @@ void Run::Receive(StorePeer peer, StoreBatch batch, TimePoint now) {
   {
     absl::MutexLock lock(&mutex_);
     now_ = ToCores(now);
+    if (watcher_ != nullptr) watcher_->OnStoreOperations(run_id_, OperationsIn(batch));
     QueueLocked(store_.Receive(peer, std::move(batch), now_), afterwards);
   }
   Perform(std::move(afterwards));
@@ -329,6 +343,7 @@ void Run::Perform(Afterwards afterwards) {
   }
   for (const auto& sink : afterwards.sessions) sink->Flush();
   for (const auto& sink : afterwards.replies) sink->Flush();
+  for (const auto& watcher : afterwards.watchers) watcher->Wake();
   if (afterwards.deadline) arm_timer_(ToSteady(*afterwards.deadline));
   if (journal_ != nullptr && journal_->WantsSnapshot()) {
     arm_timer_(std::chrono::steady_clock::now());
@@ -361,6 +376,7 @@ void Run::AppendLocked(ServiceJournal::What what, TimePoint now) {
 }
 
 void Run::Forget() {
+  EndWatches();
   absl::MutexLock lock(&mutex_);
   if (journal_ != nullptr) AppendLocked(RunForgotten{}, now_);
 }

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,6 +21,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "rendezvous/journal_replay.h"
+#include "rendezvous/log_desk.h"
 #include "rendezvous/membership.h"
 #include "rendezvous/operator_rules.h"
 #include "rendezvous/run_status.h"
@@ -47,12 +49,21 @@ class ReplySink {
   virtual void Flush() = 0;
 };
 
+// Somebody who watches one run (ddpctl). Wake() is called without a lock: there is news to take.
+class NewsSink {
+ public:
+  virtual ~NewsSink() = default;
+  virtual void Wake() = 0;
+};
+
 // Whoever watches runs: the event log, the metrics.
 class RunWatcher {
  public:
   virtual ~RunWatcher() = default;
   // Called under the run's lock, in the order of what happens; must only take it down.
   virtual void OnNote(const std::string& run_id, const Noted& note) = 0;
+  // Likewise: operations of the store that nodes have sent.
+  virtual void OnStoreOperations(const std::string& run_id, std::size_t count) = 0;
 };
 
 class Run {
@@ -84,6 +95,14 @@ class Run {
   // What somebody asked for (operator_rules.h): a sentence of what happens, or why it does not.
   absl::StatusOr<std::string> Stop(const StopRequest& request, TimePoint now);
   absl::StatusOr<std::string> Drain(const DrainRequest& request, TimePoint now);
+
+  // Those who watch (run_logs.cc). RESOURCE_EXHAUSTED: too many do; NOT_FOUND: no such node.
+  absl::StatusOr<WatchId> OpenWatch(std::shared_ptr<NewsSink> sink, const RunQuestion& question);
+  void CloseWatch(WatchId id);
+  // Absent: there is none; if `over`, nor will there be.
+  std::optional<RunNews> TakeNews(WatchId id, bool& over);
+  // The run will tell nothing any more.
+  void EndWatches();
 
   // Store. A stream is known by its number until StoreGone(). PERMISSION_DENIED: the node is not in
   // the run.
@@ -130,6 +149,7 @@ class Run {
   struct Afterwards {
     std::vector<std::shared_ptr<DirectiveSink>> sessions;
     std::vector<std::shared_ptr<ReplySink>> replies;
+    std::vector<std::shared_ptr<NewsSink>> watchers;
     std::optional<TimePoint> deadline;  // of the cores' clock
     bool says = false;
     std::uint64_t record = 0;  // the last one when the lock was released
@@ -148,6 +168,12 @@ class Run {
   void StepLocked(const MembershipEvent& event, TimePoint now, Afterwards& afterwards)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void QueueLocked(StoreEffects effects, Afterwards& afterwards)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ReceiveLines(LinkId link, LogLines lines);
+  void HearNoteLocked(const Noted& note, Afterwards& afterwards)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void FinishWatchesLocked(Afterwards& afterwards) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void PerformLocked(LogDesk::Effects effects, Afterwards& afterwards)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SayLocked(Word word, Afterwards& afterwards) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Only with a journal.
@@ -179,6 +205,8 @@ class Run {
   std::uint64_t last_peer_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::flat_hash_map<LinkId, std::shared_ptr<DirectiveSink>> sessions_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<StorePeer, std::shared_ptr<ReplySink>> store_streams_ ABSL_GUARDED_BY(mutex_);
+  LogDesk desk_ ABSL_GUARDED_BY(mutex_);
+  std::map<WatchId, std::shared_ptr<NewsSink>> watchers_ ABSL_GUARDED_BY(mutex_);
   TimePoint now_ ABSL_GUARDED_BY(mutex_);  // of what is being done, for the journal
   std::uint64_t last_record_ ABSL_GUARDED_BY(mutex_) = 0;
   std::deque<Held> held_ ABSL_GUARDED_BY(mutex_);  // in the order of their records

@@ -51,9 +51,19 @@ void Count(const Noted& note, TimePoint now, RunCounters& counters) {
 void RunObserver::OnNote(const std::string& run_id, const Noted& note) {
   if (log_ != nullptr) log_->Write(EventOf(run_id, note));
   absl::MutexLock lock(&mutex_);
-  // A service that lives for years has had more runs than anybody wants to be told of.
-  if (!counters_.contains(run_id) && counters_.size() >= kCountedRunsMax) return;
-  Count(note, std::chrono::steady_clock::now(), counters_[run_id]);
+  if (RunCounters* counters = CountersOf(run_id)) {
+    Count(note, std::chrono::steady_clock::now(), *counters);
+  }
+}
+
+void RunObserver::OnStoreOperations(const std::string& run_id, std::size_t count) {
+  absl::MutexLock lock(&mutex_);
+  if (RunCounters* counters = CountersOf(run_id)) counters->store_operations += count;
+}
+
+RunCounters* RunObserver::CountersOf(const std::string& run_id) {
+  if (!counters_.contains(run_id) && counters_.size() >= kCountedRunsMax) return nullptr;
+  return &counters_[run_id];
 }
 
 std::map<std::string, RunCounters> RunObserver::Counters() {

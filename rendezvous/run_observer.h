@@ -23,6 +23,7 @@ struct RunCounters {
   std::uint64_t nodes_drained = 0;
   std::map<std::string, std::uint64_t> failures;  // rounds that broke, by kind
   std::map<int, std::uint64_t> worker_exits;      // of the workers that broke them, by exit code
+  std::uint64_t store_operations = 0;             // as nodes have sent them
   std::uint64_t finished = 0;                     // runs of that name
   double rendezvous_seconds = 0;                  // of the rounds, from their forming
   std::uint64_t rendezvous_count = 0;
@@ -36,10 +37,14 @@ class RunObserver final : public RunWatcher {
   explicit RunObserver(std::unique_ptr<EventLog> log) : log_(std::move(log)) {}
 
   void OnNote(const std::string& run_id, const Noted& note) override;
+  void OnStoreOperations(const std::string& run_id, std::size_t count) override;
 
   std::map<std::string, RunCounters> Counters();
 
  private:
+  // Null: a service that lives for years has had more runs than anybody wants to be told of.
+  RunCounters* CountersOf(const std::string& run_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
   const std::unique_ptr<EventLog> log_;
   absl::Mutex mutex_;
   std::map<std::string, RunCounters> counters_ ABSL_GUARDED_BY(mutex_);

@@ -55,6 +55,9 @@ class RunRegistry {
   absl::StatusOr<std::string> Drain(const std::string& run_id, const DrainRequest& request,
                                     TimePoint now);
 
+  // The run that is meant, for somebody who wants to watch it; errors as above.
+  absl::StatusOr<std::shared_ptr<Run>> FindForOperator(const std::string& run_id);
+
   // How many messages about the store a node has sent in the run's round.
   std::uint64_t StoreMessages(const std::string& run_id, const NodeId& node_id);
 
@@ -65,7 +68,6 @@ class RunRegistry {
   void WaitUntilDrained(std::chrono::milliseconds timeout);
 
  private:
-  absl::StatusOr<std::shared_ptr<Run>> FindForOperator(const std::string& run_id);
   std::optional<TimePoint> Tick(TimePoint now);
   void Forget(const std::shared_ptr<Run>& run) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ForgetIfDrained(const std::shared_ptr<Run>& run) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

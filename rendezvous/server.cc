@@ -13,6 +13,7 @@
 #include "rendezvous/file_journal.h"
 #include "rendezvous/grpc_channel.h"
 #include "rendezvous/introspection.h"
+#include "rendezvous/limits.h"
 #include "rendezvous/listener.h"
 #include "rendezvous/peer_guard.h"
 #include "rendezvous/registry_server.h"
@@ -40,7 +41,9 @@ class RendezvousServerImpl final : public RegistryServer {
   ~RendezvousServerImpl() override {
     guard_.SetListener(nullptr);
     listener_.reset();
-    // Nobody is waited for: those that are to hear a verdict were waited for in WaitUntilDrained().
+    if (server_ != nullptr) control_service_.watches().End(kWatchEndTimeout);
+    // Nobody else is waited for: those that are to hear a verdict were waited for in
+    // WaitUntilDrained().
     if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now());
     if (threads_ != nullptr) threads_->Stop();
   }

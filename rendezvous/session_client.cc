@@ -100,7 +100,10 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
     {
       absl::MutexLock lock(&mutex_);
       if (ended_ || closing_) return;
-      if (!std::holds_alternative<Heartbeat>(report)) said_.push_back(report);
+      // Lines are numbered: the service says how far it has them, and what was lost is counted.
+      if (!std::holds_alternative<Heartbeat>(report) && !std::holds_alternative<LogLines>(report)) {
+        said_.push_back(report);
+      }
       // Before the stream is accepted the next try might be another stream: what was said is said
       // there.
       if (!accepted_) return;

@@ -233,7 +233,28 @@ struct Leave {
   bool operator==(const Leave&) const = default;
 };
 
-using Report = std::variant<Join, WorkerFailed, NodeSucceeded, NodeStopped, Leave, Heartbeat>;
+// A whole line of a worker's, of any bytes.
+struct LogLine {
+  int rank = 0;
+  std::uint64_t round = 0;
+  bool is_stderr = false;
+  std::string prefix;  // as on the node's own console
+  std::string text;
+  bool operator==(const LogLine&) const = default;
+};
+
+// What the node's workers have said, for one of LogWatches. Not for the membership core.
+struct LogLines {
+  std::uint64_t watch = 0;
+  std::uint64_t number = 0;    // counts from 1 in a watch of the node
+  std::uint64_t left_out = 0;  // lines before these
+  std::vector<LogLine> lines;
+  bool tail_end = false;  // what was said before somebody asked ends here
+  bool operator==(const LogLines&) const = default;
+};
+
+using Report =
+    std::variant<Join, WorkerFailed, NodeSucceeded, NodeStopped, Leave, Heartbeat, LogLines>;
 
 // The round that it is about; absent: about none.
 std::optional<RoundId> RoundOf(const Report& report);
@@ -300,6 +321,34 @@ struct Refused {
   bool operator==(const Refused&) const = default;
 };
 
-using Directive = std::variant<Accepted, Waiting, Start, Stop, Finish, Refused>;
+// Somebody wants to hear what the node's workers say.
+struct LogWatch {
+  std::uint64_t id = 0;
+  int lines = 0;                 // of each worker, of those that were said before
+  bool follow = false;           // and then what they say
+  std::vector<RankRange> ranks;  // none: all
+  bool without_stdout = false;
+  bool without_stderr = false;
+  // The node's stream is another one than the watch began on, and the service has the LogLines up
+  // to this number.
+  bool resumed = false;
+  std::uint64_t received = 0;
+  bool operator==(const LogWatch&) const = default;
+};
+
+// All who do. Who is not named any more does not any more.
+struct LogWatches {
+  std::vector<LogWatch> watches;
+  bool operator==(const LogWatches&) const = default;
+};
+
+struct LogsTaken {
+  std::uint64_t watch = 0;
+  std::uint64_t number = 0;  // of LogLines; and all before
+  bool operator==(const LogsTaken&) const = default;
+};
+
+using Directive =
+    std::variant<Accepted, Waiting, Start, Stop, Finish, Refused, LogWatches, LogsTaken>;
 
 }  // namespace ddprun

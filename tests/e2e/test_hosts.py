@@ -100,7 +100,7 @@ def test_the_secret_is_in_nobodys_command_line_or_environment(ssh_hosts):  # noq
         ("other key", r"10\.78\.0\.3 cannot be reached by ssh: .*; its key is not the one known here: .*ssh-keygen -R"),
         ("password", r"10\.78\.0\.3 cannot be reached by ssh: .*Permission denied.*ssh-copy-id 10\.78\.0\.3"),
         ("no name", r"no-such-host cannot be reached by ssh: .*Could not resolve.*check the name"),
-        ("no ddprun", r"10\.78\.0\.[23] has no ddprun.*install it there, or name it with --launch-agent"),
+        ("no ddprun", r"10\.78\.0\.[23] does not find what --launch-agent names, '/no/ddprun': .*give the path"),
         ("other program", r"10\.78\.0\.[23]: ssh ended with exit code 2 before ddprun there said a word: .*unknown"),
         ("no folder", r"ddprun on 10\.78\.0\.2 ended with exit code 1: the working folder /gone cannot be entered"),
         ("no program", r"ddprun on 10\.78\.0\.2 ended with exit code 127: there is no program 'nosuch'"),

@@ -97,7 +97,15 @@ void SimAgent::OnSession(SessionEvent event) {
       reconnect_timeout_ =
           accepted->durable ? std::chrono::milliseconds(kReconnectTimeout) : accepted->lease;
     }
-    std::visit([this](auto& kind) { Post(std::move(kind)); }, *directive);
+    std::visit(
+        [this](auto& kind) {
+          using Kind = std::decay_t<decltype(kind)>;
+          // Nobody watches a simulated run.
+          if constexpr (!std::is_same_v<Kind, LogWatches> && !std::is_same_v<Kind, LogsTaken>) {
+            Post(std::move(kind));
+          }
+        },
+        *directive);
   } else {
     std::visit(
         [this](auto& kind) {

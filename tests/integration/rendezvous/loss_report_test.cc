@@ -4,7 +4,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
+#include <thread>
+
+#include "rendezvous/addresses.h"
 #include "rendezvous/grpc_channel.h"
 #include "tests/integration/rendezvous/test_node.h"
 
@@ -107,6 +111,22 @@ TEST(LossReportUnreachedTest, SaysWhy) {
   ASSERT_TRUE(port.ok());
   const absl::Status status = ReportLoss(MakeServiceChannel("127.0.0.1:" + std::to_string(*port)),
                                          LossOf("id"), std::chrono::seconds(5));
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(status.message(), "connection refused");
+}
+
+// Its last connections were taken, and are closed with the process.
+TEST(LossReportUnreachedTest, AServiceThatIsJustEndingHasEnded) {
+  auto listening = ListenOn("127.0.0.1", 0);
+  ASSERT_TRUE(listening.ok());
+  const std::string target = HostPort("127.0.0.1", listening->port);
+  std::thread ending([&] {
+    const OwnedFd last(accept(listening->fd.get(), nullptr, nullptr));
+    EXPECT_TRUE(last.valid());
+    listening->fd.Reset();
+  });
+  const absl::Status status = ReportLoss(MakeServiceChannel(target), LossOf("id"), kEventDeadline);
+  ending.join();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(status.message(), "connection refused");
 }

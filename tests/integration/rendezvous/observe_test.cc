@@ -112,6 +112,8 @@ TEST(MetricsTest, OfARun) {
   observer.OnNote("job", note);
   note.kind = NoteKind::kRestart;
   observer.OnNote("job", note);
+  observer.OnStoreOperations("job", 3);
+  observer.OnStoreOperations("job", 2);
   const auto all = ServiceMetrics({run}, observer.Counters());
   for (const MetricSeries& series : all) {
     EXPECT_THAT(series.name, ::testing::StartsWith("ddprun_"));
@@ -124,6 +126,7 @@ TEST(MetricsTest, OfARun) {
   EXPECT_EQ(Find(all, "ddprun_node_up")->samples[1].value, 0);
   EXPECT_EQ(Find(all, "ddprun_run_round")->samples[0].value, 3);
   EXPECT_EQ(Find(all, "ddprun_run_restarts_total")->samples[0].value, 1);
+  EXPECT_EQ(Find(all, "ddprun_store_operations_total")->samples[0].value, 5);
   EXPECT_EQ(Find(all, "ddprun_run_worker_failures_total")->samples[0].labels[1].second, "7");
 }
 

@@ -7,6 +7,7 @@
 namespace ddprun {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Arguments = std::vector<std::string>;
 
@@ -41,6 +42,32 @@ TEST(CtlOptionsTest, WhereTheServiceIs) {
   EXPECT_EQ(TargetOf(Parsed({"stop", "--master-addr", "::1"}).service), "[::1]:29500");
   EXPECT_EQ(TargetOf(Parsed({"stop", "--now", "--socket", "/b"}).service), "unix:/b");
   EXPECT_THAT(Error({"stop"}), HasSubstr("which rendezvous service?"));
+}
+
+TEST(CtlOptionsTest, WhichLines) {
+  const CtlOptions options = Parsed({"logs", "job7", "-f", "-n", "3", "--rank", "0-3,8", "--node",
+                                     "0,node-b", "--stderr", "--socket", "/a"});
+  EXPECT_EQ(options.command, CtlOptions::Command::kLogs);
+  EXPECT_EQ(options.run_id, "job7");
+  EXPECT_TRUE(options.watch.follow && options.watch.without_stdout);
+  EXPECT_FALSE(options.watch.without_stderr);
+  EXPECT_EQ(options.watch.lines, 3);
+  EXPECT_THAT(options.watch.ranks, ElementsAre(RankRange{0, 3}, RankRange{8, 8}));
+  EXPECT_THAT(options.nodes, ElementsAre("0", "node-b"));
+  const CtlOptions plain = Parsed({"logs", "--socket", "/a"});
+  EXPECT_EQ(plain.watch.lines, 10);
+  EXPECT_TRUE(plain.run_id.empty() && !plain.watch.follow && !plain.watch.without_stdout);
+  EXPECT_THAT(Error({"logs", "a", "--rdzv-id", "b", "--socket", "/a"}), HasSubstr("name one"));
+  EXPECT_THAT(Error({"logs", "a", "b", "--socket", "/a"}), HasSubstr("does not know 'b'"));
+  EXPECT_THAT(Error({"logs", "--rank", "x", "--socket", "/a"}), HasSubstr("--rank 'x' is not"));
+  EXPECT_THAT(Error({"logs", "-n", "-1", "--socket", "/a"}), HasSubstr("--lines"));
+}
+
+TEST(CtlOptionsTest, StopWaitsWhereItIsAskedTo) {
+  EXPECT_FALSE(Parsed({"stop", "--socket", "/a"}).wait);
+  const CtlOptions options = Parsed({"stop", "--wait", "--wait-timeout", "7", "--socket", "/a"});
+  EXPECT_TRUE(options.wait);
+  EXPECT_EQ(options.wait_timeout, std::chrono::seconds(7));
 }
 
 TEST(CtlOptionsTest, WhatItDoesNotKnow) {

@@ -13,7 +13,11 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 std::string Ssh(const std::vector<std::string>& words, int code = 255) {
-  return WhyNotStarted("n1", Transport::kSsh, Exited{code}, words, {"ssh", "n1", "a b"});
+  const HostLink link{.transport = Transport::kSsh,
+                      .nodes = {0},
+                      .commands = {{"ssh", "n1", "first"}, {"ssh", "n1", "a b"}},
+                      .setup = {}};
+  return WhyNotStarted("n1", link, 1, Exited{code}, words);
 }
 
 TEST(HostsAdvice, NamesTheHostTheFactAndTheNextMove) {
@@ -33,6 +37,26 @@ TEST(HostsAdvice, OtherEndsShowTheCommand) {
   EXPECT_THAT(Ssh({"ddprun: unknown flag --lifeline"}, 2),
               AllOf(HasSubstr("exit code 2"), HasSubstr(": unknown flag --lifeline;"),
                     HasSubstr("ssh n1 'a b'"), HasSubstr("another version")));
+}
+
+// The remote shell says 127 of whatever it does not find.
+TEST(HostsAdvice, WhatIsNotThereIsWhatWasAskedFor) {
+  EXPECT_THAT(Ssh({"bash: line 1: ddprun: command not found"}, 127),
+              HasSubstr("n1 has no ddprun, neither at the path it has here nor in the PATH that "
+                        "ssh finds there"));
+  HostLink link{.transport = Transport::kSsh,
+                .nodes = {0},
+                .commands = {{"ssh", "n1", "/opt/ddprun", "--lifeline"}},
+                .launch_agent = "/opt/ddprun",
+                .setup = {}};
+  EXPECT_THAT(WhyNotStarted("n1", link, 0, Exited{127}, {"sh: 1: /opt/ddprun: not found"}),
+              AllOf(HasSubstr("n1 does not find what --launch-agent names, '/opt/ddprun': sh: 1:"),
+                    HasSubstr("give the path of ddprun there")));
+  link.transport = Transport::kRsh;
+  EXPECT_THAT(WhyNotStarted("n1", link, 0, Exited{127}, {"ddprun: 1: exec: pdsh: not found"}),
+              HasSubstr("the --rsh command is not there on this machine: 1: exec: pdsh: not"));
+  EXPECT_THAT(WhyNotStarted("n1", link, 0, Exited{127}, {"sh: 1: /opt/ddprun: not found"}),
+              HasSubstr("--launch-agent names"));
 }
 
 TEST(HostsAdvice, SshsOwnFailureIsNoExitCodeOfANode) {

@@ -27,6 +27,13 @@ TEST(OptionsTorchrunTest, FlagsWithoutEffectAreTakenAndNoted) {
             "console");
 }
 
+TEST(OptionsTorchrunTest, TheConsoleHandlerIsAnEventLogOnStderr) {
+  EXPECT_EQ(ParsedLine("--event-log-handler console").observe.event_log, "/dev/stderr");
+  EXPECT_EQ(ParsedLine("--event-log-handler console --event-log f").observe.event_log, "f");
+  EXPECT_EQ(ParsedLine("--event-log-handler null").observe.event_log, "");
+  EXPECT_EQ(ParsedLine("--event-log-handler dynamic_rendezvous").observe.event_log, "");
+}
+
 TEST(OptionsTorchrunTest, TheirValuesAreStillChecked) {
   EXPECT_THAT(LineError("--monitor-interval 0"), HasSubstr("--monitor-interval '0' is not"));
   EXPECT_THAT(LineError("--start-method thread"),

@@ -7,6 +7,7 @@
 
 #include "proto/failure_record.h"
 #include "rendezvous/limits.h"
+#include "rendezvous/log_convert.h"
 
 namespace ddprun {
 namespace {
@@ -119,6 +120,33 @@ TEST(ConvertTest, Directives) {
   ExpectRoundTrip<Directive, v1::Directive>(Finish{verdict});
   verdict = Verdict{.success = true};
   ExpectRoundTrip<Directive, v1::Directive>(Finish{verdict});
+}
+
+// Of any bytes: what a program prints need not be text.
+TEST(ConvertTest, LinesOfWorkers) {
+  LogLines lines{.watch = 1, .number = 2, .left_out = 3, .lines = {}, .tail_end = true};
+  lines.lines.push_back({4, 5, true, "[h:4] ", std::string("\xff\x00\xc3 \x1b[31m", 9)});
+  lines.lines.push_back({});
+  ExpectRoundTrip<Report, v1::Report>(lines);
+  const LogWatch watch{.id = 1,
+                       .lines = 2,
+                       .follow = true,
+                       .ranks = {{0, 3}, {8, 8}},
+                       .without_stdout = true,
+                       .without_stderr = true,
+                       .resumed = true,
+                       .received = 9};
+  ExpectRoundTrip<Directive, v1::Directive>(LogWatches{{watch, LogWatch{.id = 2}}});
+  ExpectRoundTrip<Directive, v1::Directive>(LogWatches{});
+  ExpectRoundTrip<Directive, v1::Directive>(LogsTaken{1, 2});
+  const RunQuestion question{.output = true, .watch = watch, .nodes = {"0", "b"}};
+  EXPECT_EQ(FromProto(ToProto(question, "job")), question);
+  ExpectRoundTrip<RunNews, v1::RunNews>(WatchBegun{"job", {"a"}, {"b", "c"}});
+  ExpectRoundTrip<RunNews, v1::RunNews>(WorkerLines{"b (node rank 1)", 1, lines});
+  ExpectRoundTrip<RunNews, v1::RunNews>(RunWords{"round 2 begins"});
+  ExpectRoundTrip<RunNews, v1::RunNews>(TailsEnd{});
+  ExpectRoundTrip<RunNews, v1::RunNews>(RunOver{});
+  ExpectRoundTrip<RunNews, v1::RunNews>(RunOver{Verdict{.success = true}});
 }
 
 TEST(ConvertTest, LossReports) {

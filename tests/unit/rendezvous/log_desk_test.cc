@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/log_desk.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "rendezvous/limits.h"
+
+namespace ddprun {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr LinkId kLinkA{1};
+constexpr LinkId kLinkB{2};
+
+LogDesk::Node A() { return {NodeId{"id-a"}, "a", 0, kLinkA}; }
+LogDesk::Node B() { return {NodeId{"id-b"}, "b", 1, kLinkB}; }
+
+RunQuestion Question(bool follow) {
+  RunQuestion question;
+  question.output = true;
+  question.watch.lines = 10;
+  question.watch.follow = follow;
+  return question;
+}
+
+LogLines Lines(std::uint64_t number, const std::string& text, bool tail_end = false) {
+  LogLines lines{.watch = 1, .number = number, .left_out = 0, .lines = {}, .tail_end = tail_end};
+  if (!text.empty()) lines.lines.push_back({0, 1, false, "[0] ", text});
+  return lines;
+}
+
+// What a reader who takes all there is gets.
+std::vector<RunNews> TakeAll(LogDesk& desk, WatchId watch, bool* over = nullptr,
+                             std::vector<std::pair<LinkId, Directive>>* told = nullptr) {
+  std::vector<RunNews> all;
+  while (true) {
+    LogDesk::Taken taken = desk.Take(watch);
+    if (told != nullptr) {
+      for (auto& directive : taken.effects.directives) told->push_back(std::move(directive));
+    }
+    if (!taken.news.has_value()) {
+      if (over != nullptr) *over = taken.over;
+      return all;
+    }
+    all.push_back(*std::move(taken.news));
+  }
+}
+
+const LogWatches& WatchesOf(const std::pair<LinkId, Directive>& told) {
+  return std::get<LogWatches>(told.second);
+}
+
+TEST(LogDeskTest, WhatWasSaidBeforeEndsWhenAllNodesHaveAnswered) {
+  LogDesk desk;
+  LogDesk::Effects effects;
+  const WatchId watch = desk.Open("job", Question(false), {A(), B()}, effects);
+  ASSERT_THAT(effects.directives, SizeIs(2));
+  EXPECT_EQ(WatchesOf(effects.directives[0]).watches[0].lines, 10);
+  EXPECT_THAT(TakeAll(desk, watch),
+              ElementsAre(RunNews(WatchBegun{"job", {"a (node rank 0)", "b (node rank 1)"}, {}})));
+  desk.Receive(kLinkA, Lines(1, "hello", true));
+  bool over = true;
+  EXPECT_THAT(TakeAll(desk, watch, &over), SizeIs(1));
+  EXPECT_FALSE(over);
+  desk.Receive(kLinkB, Lines(1, "", true));
+  const std::vector<RunNews> rest = TakeAll(desk, watch, &over);
+  EXPECT_EQ(rest.back(), RunNews(TailsEnd{}));
+  EXPECT_TRUE(over);
+  // Both nodes have forgotten it by themselves.
+  EXPECT_THAT(desk.Close(watch).directives, IsEmpty());
+}
+
+TEST(LogDeskTest, ANodeThatIsGoneIsNotWaitedFor) {
+  LogDesk desk;
+  LogDesk::Effects effects;
+  LogDesk::Node away = B();
+  away.link.reset();
+  LogDesk::Node third{NodeId{"id-c"}, "c", 2, LinkId{3}};
+  const WatchId watch = desk.Open("job", Question(false), {A(), away, third}, effects);
+  EXPECT_THAT(std::get<WatchBegun>(TakeAll(desk, watch)[0]).away, ElementsAre("b (node rank 1)"));
+  desk.Receive(kLinkA, Lines(1, "", true));
+  bool over = false;
+  TakeAll(desk, watch, &over);
+  EXPECT_FALSE(over);
+  desk.Gone(third.id);
+  EXPECT_THAT(TakeAll(desk, watch, &over), ElementsAre(RunNews(TailsEnd{})));
+  EXPECT_TRUE(over);
+}
+
+TEST(LogDeskTest, LinesAreTakenWhenTheReaderHasTakenThem) {
+  LogDesk desk;
+  LogDesk::Effects effects;
+  const WatchId watch = desk.Open("job", Question(true), {A()}, effects);
+  TakeAll(desk, watch);
+  EXPECT_THAT(desk.Receive(kLinkA, Lines(1, "hello", true)).directives, IsEmpty());
+  std::vector<std::pair<LinkId, Directive>> told;
+  TakeAll(desk, watch, nullptr, &told);
+  ASSERT_THAT(told, SizeIs(1));
+  EXPECT_EQ(told[0].second, Directive(LogsTaken{1, 1}));
+}
+
+TEST(LogDeskTest, AReaderWhoTakesNothingLosesLinesAndIsToldHowMany) {
+  LogDesk desk;
+  LogDesk::Effects effects;
+  const WatchId watch = desk.Open("job", Question(true), {A()}, effects);
+  const std::string long_line(1u << 20, 'x');
+  std::uint64_t number = 0;
+  for (std::size_t bytes = 0; bytes < 2 * kWatchBytesMax; bytes += long_line.size()) {
+    LogDesk::Effects none = desk.Receive(kLinkA, Lines(++number, long_line));
+    EXPECT_THAT(none.directives, IsEmpty());  // the node waits: it has a window of its own
+  }
+  desk.Finish(std::nullopt);
+  bool over = false;
+  std::vector<std::pair<LinkId, Directive>> told;
+  const std::vector<RunNews> all = TakeAll(desk, watch, &over, &told);
+  EXPECT_TRUE(over);
+  EXPECT_EQ(std::get<LogsTaken>(told.back().second).number, number);
+  std::uint64_t shown = 0;
+  std::uint64_t left_out = 0;
+  for (const RunNews& news : all) {
+    const auto* said = std::get_if<WorkerLines>(&news);
+    if (said == nullptr) continue;
+    shown += said->lines.lines.size();
+    left_out += said->lines.left_out;
+  }
+  EXPECT_GT(left_out, 0u);
+  EXPECT_EQ(shown + left_out, number);
+  EXPECT_EQ(all.back(), RunNews(RunOver{}));
+}
+
+TEST(LogDeskTest, ANodeThatComesBackIsToldHowFarItWasHeard) {
+  LogDesk desk;
+  LogDesk::Effects effects;
+  desk.Open("job", Question(true), {A(), B()}, effects);
+  desk.Receive(kLinkA, Lines(7, "hello"));
+  desk.Gone(A().id);
+  LogDesk::Node again = A();
+  again.link = LinkId{9};
+  const LogDesk::Effects back = desk.Here(again);
+  ASSERT_THAT(back.directives, SizeIs(1));
+  EXPECT_EQ(back.directives[0].first, LinkId{9});
+  const LogWatch& told = WatchesOf(back.directives[0]).watches[0];
+  EXPECT_TRUE(told.resumed);
+  EXPECT_EQ(told.received, 7u);
+  // Nothing has changed: nothing is said.
+  EXPECT_THAT(desk.Here(again).directives, IsEmpty());
+}
+
+TEST(LogDeskTest, OneWhoGoesIsTakenFromTheList) {
+  LogDesk desk;
+  LogDesk::Effects effects;
+  const WatchId first = desk.Open("job", Question(true), {A()}, effects);
+  const WatchId second = desk.Open("job", Question(true), {A()}, effects);
+  const LogDesk::Effects one_less = desk.Close(first);
+  ASSERT_THAT(one_less.directives, SizeIs(1));
+  EXPECT_THAT(WatchesOf(one_less.directives[0]).watches, SizeIs(1));
+  const LogDesk::Effects none_left = desk.Close(second);
+  ASSERT_THAT(none_left.directives, SizeIs(1));
+  EXPECT_THAT(WatchesOf(none_left.directives[0]).watches, IsEmpty());
+  EXPECT_TRUE(desk.empty());
+}
+
+TEST(LogDeskTest, OnlyTheNodesThatAreNamedAreAsked) {
+  for (const char* name : {"1", "b", "id-b"}) {
+    LogDesk desk;
+    LogDesk::Effects effects;
+    RunQuestion question = Question(true);
+    question.nodes = {name};
+    desk.Open("job", question, {A(), B()}, effects);
+    ASSERT_THAT(effects.directives, SizeIs(1)) << name;
+    EXPECT_EQ(effects.directives[0].first, kLinkB);
+    // A node that takes the rank later is asked then.
+    LogDesk::Node other{NodeId{"id-c"}, "c", 1, LinkId{3}};
+    EXPECT_THAT(desk.Here(other).directives, SizeIs(std::string(name) == "1" ? 1 : 0)) << name;
+  }
+}
+
+TEST(LogDeskTest, WhoWantsTheEndAloneHearsNothingElse) {
+  LogDesk desk;
+  LogDesk::Effects effects;
+  RunQuestion question;
+  question.watch.follow = true;
+  const WatchId watch = desk.Open("job", question, {A()}, effects);
+  EXPECT_THAT(effects.directives, IsEmpty());
+  Verdict verdict;
+  verdict.exit_code = 7;
+  desk.Finish(verdict);
+  desk.Finish(verdict);  // nothing the second time
+  bool over = false;
+  const std::vector<RunNews> all = TakeAll(desk, watch, &over);
+  ASSERT_THAT(all, SizeIs(2));
+  EXPECT_EQ(all[1], RunNews(RunOver{verdict}));
+  EXPECT_TRUE(over);
+}
+
+}  // namespace
+}  // namespace ddprun
