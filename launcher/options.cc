@@ -202,6 +202,11 @@ void CheckTogether(Reader& reader, const Options& options) {
   if (options.module && options.no_python && !options.run_path) {
     reader.FailWith("--module and --no-python contradict each other; leave one of them out");
   }
+  if (options.doctor.has_value()) {
+    if (options.dry_run && !options.hosts.asked())
+      reader.FailWith("ddprun doctor starts nothing in any case; leave --dry-run out");
+    return;
+  }
   if (options.program.empty()) reader.FailWith("no program is named; see ddprun --help");
 }
 
@@ -213,10 +218,11 @@ std::string UnknownFlag(const std::string& argument) {
 }
 
 absl::StatusOr<Options> ReadValues(const Values& values, std::vector<std::string> program,
-                                   const GetVariable& get_variable) {
+                                   const GetVariable& get_variable, Purpose purpose) {
   Reader reader(values);
   Options options;
   options.program = std::move(program);
+  if (purpose == Purpose::kDoctor) options.doctor = ReadDoctorOptions(reader);
   ReadNodes(reader, options);
   ReadProcPerNode(reader, options);
   ReadMaster(reader, options);
@@ -250,7 +256,22 @@ absl::StatusOr<Options> ReadValues(const Values& values, std::vector<std::string
   return options;
 }
 
+// Of a run's flags those that say where the nodes are and who gets in.
+std::vector<Flag> MeetingFlags() {
+  std::vector<Flag> flags = kRendezvousFlags;
+  for (const std::vector<Flag>* more : {&kHostFlags, &kSecurityFlags})
+    flags.insert(flags.end(), more->begin(), more->end());
+  return flags;
+}
+
 }  // namespace
+
+std::vector<Flag> FlagsOfDoctor() {
+  std::vector<Flag> flags = kDoctorFlags;
+  const std::vector<Flag> more = MeetingFlags();
+  flags.insert(flags.end(), more.begin(), more.end());
+  return flags;
+}
 
 std::vector<FlagTopic> FlagTopics() {
   return {
@@ -283,10 +304,12 @@ bool UsesNetwork(const Options& options) {
 
 absl::StatusOr<std::variant<Options, ShowText>> ParseOptions(
     const std::vector<std::string>& arguments, const GetVariable& get_variable,
-    const ReadFile& read_file) {
-  const std::vector<Flag> all = AllFlags();
+    const ReadFile& read_file, Purpose purpose) {
+  std::vector<Flag> all = AllFlags();
+  if (purpose == Purpose::kDoctor) all.insert(all.end(), kDoctorFlags.begin(), kDoctorFlags.end());
   absl::StatusOr<ParsedFlags> flags = ParseFlags(all, arguments);
   if (!flags.ok()) return Invalid(absl::StrCat(flags.status().message(), "; see ddprun --help"));
+  if (flags->help && purpose == Purpose::kDoctor) return ShowText{DoctorHelp(MeetingFlags())};
   if (flags->help) {
     absl::StatusOr<std::string> text =
         HelpText(FlagTopics(), flags->rest.empty() ? "" : flags->rest.front());
@@ -313,7 +336,8 @@ absl::StatusOr<std::variant<Options, ShowText>> ParseOptions(
   if (program.empty()) program = std::move(settings->program);
   AddLogVariables(get_variable, settings->values);
   ReadOtherVariables(get_variable, settings->values);
-  absl::StatusOr<Options> options = ReadValues(settings->values, std::move(program), get_variable);
+  absl::StatusOr<Options> options =
+      ReadValues(settings->values, std::move(program), get_variable, purpose);
   if (!options.ok()) return options.status();
   options->variables = std::move(settings->variables);
   options->token_env_file = std::move(settings->token_env_file);
