@@ -239,37 +239,45 @@ class Doctor {
       exchange_->Set("doctor/report", ToWords(report)).IgnoreError();
       return report;
     }
-    absl::StatusOr<DoctorReport> report = status;
     if (status.ok()) {
-      // What the others need, one after the other, if each of them is late.
-      const absl::StatusOr<std::string> words =
-          exchange_->Get("doctor/report", 3 * kDoctorStepTimeout);
-      report = words.ok() ? ParseDoctorReport(*words) : words.status();
+      const absl::StatusOr<DoctorReport> report = AwaitReport();
+      if (report.ok()) return *report;
+      status = report.status();
     }
-    if (report.ok()) return *report;
-    checkup_.meeting_error = absl::StrCat("they had come, and then: ", report.status().message());
+    checkup_.meeting_error = absl::StrCat("they had come, and then: ", status.message());
     checkup_.nodes = {facts_};
     return MakeReport();
   }
 
+  absl::StatusOr<DoctorReport> AwaitReport() {
+    // Node 0 may have to wait for others first.
+    const absl::StatusOr<std::string> words =
+        exchange_->Get("doctor/report", 3 * kDoctorStepTimeout);
+    if (!words.ok()) return words.status();
+    return ParseDoctorReport(*words);
+  }
+
+  absl::Status GatherFrom(int index, std::string& who) {
+    const absl::StatusOr<NodeFacts> facts = FactsOf(index);
+    if (!facts.ok()) return facts.status();
+    who = absl::StrCat("node ", facts->node, " (", facts->host, ")");
+    checkup_.nodes.push_back(*facts);
+    const absl::StatusOr<std::string> words =
+        exchange_->Get(Key("pairs", index), kDoctorStepTimeout);
+    if (!words.ok()) return words.status();
+    const absl::StatusOr<std::vector<PairFacts>> pairs = ParsePairFacts(*words);
+    if (!pairs.ok()) return pairs.status();
+    checkup_.pairs.insert(checkup_.pairs.end(), pairs->begin(), pairs->end());
+    return absl::OkStatus();
+  }
+
   void Gather() {
     for (int index = 0; index < exchange_->count(); ++index) {
-      absl::StatusOr<NodeFacts> facts = FactsOf(index);
-      absl::StatusOr<std::vector<PairFacts>> pairs = facts.status();
-      if (facts.ok()) {
-        const absl::StatusOr<std::string> words =
-            exchange_->Get(Key("pairs", index), kDoctorStepTimeout);
-        pairs = words.ok() ? ParsePairFacts(*words) : words.status();
-      }
-      if (!pairs.ok()) {
-        checkup_.silences.push_back(absl::StrCat(
-            facts.ok() ? absl::StrCat("node ", facts->node, " (", facts->host, ")")
-                       : std::string("one of the nodes"),
-            " came and then failed: ", pairs.status().message(), "; look at what it says"));
-      } else {
-        checkup_.pairs.insert(checkup_.pairs.end(), pairs->begin(), pairs->end());
-      }
-      if (facts.ok()) checkup_.nodes.push_back(*std::move(facts));
+      std::string who = "one of the nodes";
+      const absl::Status status = GatherFrom(index, who);
+      if (status.ok()) continue;
+      checkup_.silences.push_back(
+          absl::StrCat(who, " came and then failed: ", status.message(), "; look at what it says"));
     }
     std::sort(checkup_.nodes.begin(), checkup_.nodes.end(),
               [](const NodeFacts& a, const NodeFacts& b) { return a.node < b.node; });

@@ -122,8 +122,6 @@ bool CanMakeCgroup() {
 void CollectKernel(NodeFacts& facts) {
   utsname name{};
   if (uname(&name) == 0) facts.kernel = name.release;
-  facts.boot_id =
-      std::string(absl::StripAsciiWhitespace(ReadSmallFile("/proc/sys/kernel/random/boot_id")));
   facts.ptrace_scope =
       static_cast<int>(NumberIn("/proc/sys/kernel/yama/ptrace_scope").value_or(kNoNumber));
   for (const absl::string_view line : absl::StrSplit(ReadSmallFile("/proc/self/status"), '\n')) {

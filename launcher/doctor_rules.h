@@ -29,7 +29,6 @@ struct NodeFacts {
   std::string host;
   std::string address;  // where the others reach it; empty: not known
   std::string version;  // of ddprun
-  std::string boot_id;  // of the machine: two nodes may be on one
   bool hosts_service = false;
 
   // Where the others' probes go.

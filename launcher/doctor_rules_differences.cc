@@ -66,13 +66,16 @@ void CheckMaps(const Checkup& checkup, const char* check,
                const std::map<std::string, std::string> NodeFacts::*member,
                std::vector<Finding>& findings) {
   std::set<std::string> names;
+  std::vector<NodeFacts> nodes;
   for (const NodeFacts& node : checkup.nodes) {
     for (const auto& entry : node.*member) names.insert(entry.first);
+    // One that was not asked says nothing.
+    if (check != std::string("python") || !(node.*member).empty()) nodes.push_back(node);
   }
   for (const std::string& name : names) {
     // NCCL itself refuses a communicator of several versions.
     const bool nccl = absl::StrContains(name, "NCCL") || absl::StrContains(name, "nccl");
-    const NodesByValue values = Sort(checkup.nodes, [&](const NodeFacts& node) {
+    const NodesByValue values = Sort(nodes, [&](const NodeFacts& node) {
       const auto it = (node.*member).find(name);
       return it == (node.*member).end() ? std::string() : it->second;
     });

@@ -162,7 +162,8 @@ void CollectGpus(NodeFacts& facts) {
 }
 
 constexpr char kAskPackages[] =
-    "import importlib.metadata as m\n"
+    "import importlib.metadata as m, platform\n"
+    "print('python', platform.python_version())\n"
     "for d in m.distributions():\n"
     "  n = (d.metadata['Name'] or '').lower()\n"
     "  if n in ('torch', 'numpy') or n.startswith('nvidia-nccl'): print(n, d.version)\n";

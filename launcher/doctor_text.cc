@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
@@ -92,7 +93,8 @@ std::string DoctorText(const Checkup& checkup, const std::vector<Finding>& findi
     return line;
   };
   std::string text = NodeLines(checkup);
-  absl::StrAppend(&text, row("CHECK", "NODES", ""), "\n");
+  if (!alone)
+    absl::StrAppend(&text, absl::StripTrailingAsciiWhitespace(row("CHECK", "NODES", "")), "\n");
   std::string before;
   for (const Finding& finding : findings) {
     const std::vector<std::string> lines = Wrap(finding.text, kColumns - indent);

@@ -11,8 +11,8 @@ namespace ddprun {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(InterfaceFacts, name, mtu, up, loopback)
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
-    NodeFacts, node, host, address, version, boot_id, hosts_service, probe_port, probe_key,
-    interface, interface_ipv6, interfaces, default_routes, name_address, name_seconds, master_addr,
+    NodeFacts, node, host, address, version, hosts_service, probe_port, probe_key, interface,
+    interface_ipv6, interfaces, default_routes, name_address, name_seconds, master_addr,
     master_resolved, gloo_socket_ifname, nccl_socket_ifname, service_port, service_port_holder,
     ephemeral_ports, nofile, nofile_hard, memlock, processes, processes_left, rdma, shm_bytes,
     shm_free, memory_free, memory_limit, cpu_quota, cpus, workers, workers_error, kernel,

@@ -210,11 +210,15 @@ void CheckTogether(Reader& reader, const Options& options) {
   if (options.program.empty()) reader.FailWith("no program is named; see ddprun --help");
 }
 
-std::string UnknownFlag(const std::string& argument) {
+std::string SeeHelp(Purpose purpose) {
+  return purpose == Purpose::kDoctor ? "; see ddprun doctor --help" : "; see ddprun --help";
+}
+
+std::string UnknownFlag(const std::string& argument, absl::Span<const Flag> all, Purpose purpose) {
   const std::string name = argument.substr(0, argument.find('='));
   std::vector<std::string> names;
-  for (const Flag& flag : AllFlags()) names.emplace_back(flag.name);
-  return absl::StrCat("unknown flag ", name, DidYouMean(name, names), "; see ddprun --help");
+  for (const Flag& flag : all) names.emplace_back(flag.name);
+  return absl::StrCat("unknown flag ", name, DidYouMean(name, names), SeeHelp(purpose));
 }
 
 absl::StatusOr<Options> ReadValues(const Values& values, std::vector<std::string> program,
@@ -308,7 +312,7 @@ absl::StatusOr<std::variant<Options, ShowText>> ParseOptions(
   std::vector<Flag> all = AllFlags();
   if (purpose == Purpose::kDoctor) all.insert(all.end(), kDoctorFlags.begin(), kDoctorFlags.end());
   absl::StatusOr<ParsedFlags> flags = ParseFlags(all, arguments);
-  if (!flags.ok()) return Invalid(absl::StrCat(flags.status().message(), "; see ddprun --help"));
+  if (!flags.ok()) return Invalid(absl::StrCat(flags.status().message(), SeeHelp(purpose)));
   if (flags->help && purpose == Purpose::kDoctor) return ShowText{DoctorHelp(MeetingFlags())};
   if (flags->help) {
     absl::StatusOr<std::string> text =
@@ -328,7 +332,7 @@ absl::StatusOr<std::variant<Options, ShowText>> ParseOptions(
   if (!program.empty() && program.front() == "--") {
     program.erase(program.begin());
   } else if (!program.empty() && program.front().size() > 1 && program.front()[0] == '-') {
-    return Invalid(UnknownFlag(program.front()));
+    return Invalid(UnknownFlag(program.front(), all, purpose));
   }
   absl::StatusOr<Settings> settings =
       GatherSettings(all, std::move(flags->values), get_variable, read_file);
