@@ -141,7 +141,7 @@ class Doctor {
     if (!security.ok()) {
       facts_.secret_error = std::string(security.status().message());
       CollectNetworkFacts(options_, facts_);
-      return security.status();
+      return absl::FailedPreconditionError("this node's secret cannot be used (see below)");
     }
     absl::StatusOr<Meeting> meeting = Meet(*security);
     if (!meeting.ok()) {

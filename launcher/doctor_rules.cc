@@ -43,8 +43,10 @@ std::vector<Finding> Fold(std::vector<Finding> findings) {
     finding.nodes.erase(std::unique(finding.nodes.begin(), finding.nodes.end()),
                         finding.nodes.end());
   }
+  // Of one check the worst first.
   std::stable_sort(folded.begin(), folded.end(), [](const Finding& a, const Finding& b) {
-    return Order(a.check) < Order(b.check);
+    if (Order(a.check) != Order(b.check)) return Order(a.check) < Order(b.check);
+    return a.health > b.health;
   });
   return folded;
 }

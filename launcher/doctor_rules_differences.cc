@@ -16,13 +16,27 @@ namespace {
 constexpr std::size_t kNamesShown = 12;
 constexpr std::size_t kValueShown = 60;
 
-using NodesByValue = std::map<std::string, std::vector<int>>;
+struct Group {
+  std::string value;
+  std::vector<int> nodes;
+};
+using Groups = std::vector<Group>;
 
-NodesByValue Sort(const std::vector<NodeFacts>& nodes,
-                  const std::function<std::string(const NodeFacts&)>& value_of) {
-  NodesByValue sorted;
-  for (const NodeFacts& node : nodes) sorted[value_of(node)].push_back(node.node);
-  return sorted;
+// Nodes with the same value, in the order of their first ones.
+Groups Sort(const std::vector<NodeFacts>& nodes,
+            const std::function<std::string(const NodeFacts&)>& value_of) {
+  Groups groups;
+  for (const NodeFacts& node : nodes) {
+    const std::string value = value_of(node);
+    const auto same = std::find_if(groups.begin(), groups.end(),
+                                   [&](const Group& group) { return group.value == value; });
+    if (same == groups.end()) {
+      groups.push_back({value, {node.node}});
+    } else {
+      same->nodes.push_back(node.node);
+    }
+  }
+  return groups;
 }
 
 std::vector<int> AllNodes(const Checkup& checkup) {
@@ -31,8 +45,8 @@ std::vector<int> AllNodes(const Checkup& checkup) {
   return nodes;
 }
 
-// "2.26 on node 0, 2.27 on node 1, none on node 2".
-std::string InWords(const NodesByValue& values, const char* nothing) {
+// "2.27 on nodes 0-1, none on node 2".
+std::string InWords(const Groups& values, const char* nothing) {
   std::vector<std::string> parts;
   for (const auto& [value, nodes] : values) {
     std::string shown = value.empty() ? nothing : value;
@@ -50,15 +64,15 @@ struct Versions {
   const char* advice;
 };
 
-void CheckSame(const Checkup& checkup, const Versions& versions, const NodesByValue& values,
+void CheckSame(const Checkup& checkup, const Versions& versions, const Groups& values,
                std::vector<Finding>& findings) {
   if (values.size() > 1) {
     findings.push_back({versions.check, versions.health, AllNodes(checkup),
                         absl::StrCat(versions.what, " differs: ", InWords(values, "none"), "; ",
                                      versions.advice)});
-  } else if (!values.begin()->first.empty()) {
+  } else if (!values.front().value.empty()) {
     findings.push_back({versions.check, Health::kOk, AllNodes(checkup),
-                        absl::StrCat(versions.what, " ", values.begin()->first)});
+                        absl::StrCat(versions.what, " ", values.front().value)});
   }
 }
 
@@ -75,7 +89,7 @@ void CheckMaps(const Checkup& checkup, const char* check,
   for (const std::string& name : names) {
     // NCCL itself refuses a communicator of several versions.
     const bool nccl = absl::StrContains(name, "NCCL") || absl::StrContains(name, "nccl");
-    const NodesByValue values = Sort(nodes, [&](const NodeFacts& node) {
+    const Groups values = Sort(nodes, [&](const NodeFacts& node) {
       const auto it = (node.*member).find(name);
       return it == (node.*member).end() ? std::string() : it->second;
     });
@@ -106,7 +120,7 @@ void CheckEnvironment(const Checkup& checkup, std::vector<Finding>& findings) {
   std::vector<std::string> others;
   bool same = true;
   for (const std::string& name : names) {
-    const NodesByValue values = Sort(checkup.nodes, [&](const NodeFacts& node) {
+    const Groups values = Sort(checkup.nodes, [&](const NodeFacts& node) {
       const auto it = node.environment.find(name);
       // Set to nothing is something else than not set.
       if (it == node.environment.end()) return std::string();
@@ -119,7 +133,7 @@ void CheckEnvironment(const Checkup& checkup, std::vector<Finding>& findings) {
       continue;
     }
     const bool secret = std::any_of(values.begin(), values.end(), [](const auto& entry) {
-      return !entry.first.empty() && entry.first.front() == kHashMark;
+      return !entry.value.empty() && entry.value.front() == kHashMark;
     });
     findings.push_back(
         {"environment", Health::kWarning, AllNodes(checkup),
@@ -141,14 +155,13 @@ void CheckEnvironment(const Checkup& checkup, std::vector<Finding>& findings) {
 
 void CheckProgram(const Checkup& checkup, std::vector<Finding>& findings) {
   if (checkup.nodes.size() > 1) {
-    const NodesByValue folders =
-        Sort(checkup.nodes, [](const NodeFacts& node) { return node.folder; });
+    const Groups folders = Sort(checkup.nodes, [](const NodeFacts& node) { return node.folder; });
     const Health health = folders.size() > 1 ? Health::kWarning : Health::kOk;
     findings.push_back({"folder", health, AllNodes(checkup),
                         folders.size() > 1
                             ? absl::StrCat("the working folder differs: ", InWords(folders, "none"),
                                            "; relative paths mean other files there")
-                            : folders.begin()->first});
+                            : folders.front().value});
   }
   bool found = true;
   for (const NodeFacts& node : checkup.nodes) {
@@ -157,7 +170,7 @@ void CheckProgram(const Checkup& checkup, std::vector<Finding>& findings) {
     findings.push_back({"program", Health::kFail, {node.node}, node.program_error});
   }
   if (!found || checkup.nodes.empty() || checkup.nodes.front().program.empty()) return;
-  const NodesByValue hashes =
+  const Groups hashes =
       Sort(checkup.nodes, [](const NodeFacts& node) { return node.program_hash; });
   if (hashes.size() == 1) {
     findings.push_back(
@@ -167,7 +180,7 @@ void CheckProgram(const Checkup& checkup, std::vector<Finding>& findings) {
     return;
   }
   std::vector<std::string> groups;
-  for (const auto& entry : hashes) groups.push_back(NodesInWords(entry.second));
+  for (const auto& entry : hashes) groups.push_back(NodesInWords(entry.nodes));
   findings.push_back({"program", Health::kFail, AllNodes(checkup),
                       absl::StrCat(checkup.nodes.front().program, " is another file on ",
                                    absl::StrJoin(groups, ", on "),
@@ -185,8 +198,7 @@ void DiagnoseDifferences(const Checkup& checkup, std::vector<Finding>& findings)
              .advice = "install one version on all nodes"},
             Sort(checkup.nodes, [](const NodeFacts& node) { return node.version; }), findings);
   if (checkup.nodes.size() > 1) {
-    const NodesByValue drivers =
-        Sort(checkup.nodes, [](const NodeFacts& node) { return node.driver; });
+    const Groups drivers = Sort(checkup.nodes, [](const NodeFacts& node) { return node.driver; });
     if (drivers.size() > 1) {
       CheckSame(checkup,
                 {.check = "gpu",
@@ -195,7 +207,7 @@ void DiagnoseDifferences(const Checkup& checkup, std::vector<Finding>& findings)
                  .advice = "install one version on all nodes"},
                 drivers, findings);
     }
-    const NodesByValue gpus = Sort(checkup.nodes, [](const NodeFacts& node) {
+    const Groups gpus = Sort(checkup.nodes, [](const NodeFacts& node) {
       return absl::StrCat(
           node.gpus,
           node.gpu_models.empty() ? "" : absl::StrCat(" of ", absl::StrJoin(node.gpu_models, "/")));

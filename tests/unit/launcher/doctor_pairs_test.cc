@@ -28,7 +28,9 @@ TEST(DoctorPairs, OfManyNodesEachHasThreePeersAndIsTriedFromAnother) {
       for (const int peer : peers) EXPECT_NE(peer, index);
       reached.insert(peers.begin(), peers.end());
       EXPECT_THAT(peers, testing::Contains(RingPeer(index, count)));
-      if (index != 0) EXPECT_THAT(peers, testing::Contains(0));
+      if (index != 0) {
+        EXPECT_THAT(peers, testing::Contains(0));
+      }
     }
     EXPECT_EQ(static_cast<int>(reached.size()), count);
   }

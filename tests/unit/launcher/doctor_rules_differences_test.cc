@@ -38,7 +38,7 @@ TEST(DoctorDifferences, NcclRefusesOtherVersionsAndTheRestOnlyMayFail) {
   checkup.nodes[0].libraries = {{"LibTorch", "2.11.0"}};
   checkup.nodes[1].libraries = {};
   EXPECT_THAT(Only(checkup, "libraries", Health::kWarning),
-              HasSubstr("LibTorch differs: none on node 1, 2.11.0 on node 0"));
+              HasSubstr("LibTorch differs: 2.11.0 on node 0, none on node 1"));
 }
 
 TEST(DoctorDifferences, OnlyPythonsThatWereAskedAreCompared) {
@@ -47,7 +47,7 @@ TEST(DoctorDifferences, OnlyPythonsThatWereAskedAreCompared) {
   EXPECT_THAT(Complaints(checkup), IsEmpty());
   checkup.nodes[1].packages = {{"python", "3.11.2"}};
   EXPECT_THAT(Only(checkup, "python", Health::kWarning),
-              HasSubstr("torch differs: none on node 1"));
+              HasSubstr("torch differs: 2.11.0 on node 0, none on node 1"));
 }
 
 TEST(DoctorDifferences, DriversAndGpus) {
@@ -89,7 +89,7 @@ TEST(DoctorDifferences, FoldersAndPrograms) {
   Checkup checkup = SoundCheckup(2);
   checkup.nodes[1].folder = "/home/me";
   EXPECT_THAT(Only(checkup, "folder", Health::kWarning),
-              HasSubstr("/home/me on node 1, /work on node 0"));
+              HasSubstr("/work on node 0, /home/me on node 1"));
   checkup = SoundCheckup(2);
   for (NodeFacts& node : checkup.nodes) node.program = "train";
   checkup.nodes[0].program_hash = "aa";

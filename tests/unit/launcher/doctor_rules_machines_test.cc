@@ -10,7 +10,6 @@
 namespace ddprun {
 namespace {
 
-using testing::AllOf;
 using testing::HasSubstr;
 
 struct Case {
@@ -134,7 +133,7 @@ INSTANTIATE_TEST_SUITE_P(
                          "gpu",
                          Health::kWarning,
                          {"580.95.05", "--gpus all"}}),
-    [](const auto& info) { return info.param.name; });
+    [](const auto& one) { return one.param.name; });
 
 TEST(DoctorMachines, WhatIsAllowedIsNoComplaint) {
   Checkup checkup = SoundCheckup(1);

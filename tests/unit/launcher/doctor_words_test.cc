@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/str_split.h"
 #include "launcher/doctor_text.h"
 #include "launcher/limits.h"
 #include "tests/unit/launcher/doctor_fixture.h"

@@ -46,7 +46,7 @@ TEST(OptionsDoctor, TakesTheFlagsOfTheRunAndItsOwn) {
 }
 
 TEST(OptionsDoctor, ARunDoesNotHaveThem) {
-  EXPECT_THAT(std::string(ParseLine("--json").status().message()),
+  EXPECT_THAT(std::string(ParseLine("--json", Variables()).status().message()),
               HasSubstr("unknown flag --json"));
   EXPECT_FALSE(ParsedLine("").doctor.has_value());
 }
