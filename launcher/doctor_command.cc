@@ -123,7 +123,9 @@ class Doctor {
   }
 
   void Print(const DoctorReport& report) {
-    const std::string& text = options_.doctor->json ? report.json : report.text;
+    const bool json = options_.doctor->json;
+    if (json && report.json.empty()) return Note("the JSON is too large to be sent: node 0 has it");
+    const std::string& text = json ? report.json : report.text;
     if (!watch_.has_value()) {
       Show(text);
       return;
@@ -235,7 +237,6 @@ class Doctor {
     if (status.ok() && exchange_->index() == 0) {
       Gather();
       const DoctorReport report = MakeReport();
-      // One that is too large to be sent is this node's alone to show.
       exchange_->Set("doctor/report", ToWords(report)).IgnoreError();
       return report;
     }
@@ -279,6 +280,9 @@ class Doctor {
       checkup_.silences.push_back(
           absl::StrCat(who, " came and then failed: ", status.message(), "; look at what it says"));
     }
+    // More than the least of --nnodes MIN:MAX.
+    checkup_.nodes_wanted =
+        std::max(checkup_.nodes_wanted, static_cast<int>(checkup_.nodes.size()));
     std::sort(checkup_.nodes.begin(), checkup_.nodes.end(),
               [](const NodeFacts& a, const NodeFacts& b) { return a.node < b.node; });
   }

@@ -118,7 +118,11 @@ absl::Status DoctorExchange::AwaitStart() {
     }
     if (now >= notice) {
       notice = deadline;
-      if (config_.on_waiting) config_.on_waiting(reason_);
+      const std::string reason = reason_;
+      lock.unlock();
+      if (config_.on_waiting) config_.on_waiting(reason);
+      lock.lock();
+      continue;
     }
     said_.wait_until(lock, std::min(notice, deadline));
   }

@@ -132,7 +132,8 @@ void CheckAddress(const NodeFacts& node, bool several, std::vector<Finding>& fin
   }
   if (findings.size() > before || !several) return;
   std::string text = node.interface.empty()
-                         ? absl::StrCat(node.address, " leads to no other machine")
+                         ? absl::StrCat("no interface has the address ", node.address,
+                                        "; workers choose one by themselves")
                          : absl::StrCat(node.interface, " leads to the others; workers get ");
   if (!node.interface.empty()) {
     absl::StrAppend(

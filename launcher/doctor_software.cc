@@ -5,6 +5,7 @@
 #include <spawn.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -205,6 +206,12 @@ std::optional<std::string> OutputOf(std::vector<std::string> words,
     }
     said.append(bytes, static_cast<std::size_t>(count));
   }
+  // One that has closed its stdout may go on all the same.
+  const OwnedFd end(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  pollfd ended{.fd = end.get(), .events = POLLIN, .revents = 0};
+  const auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+  whole = whole && poll(&ended, 1, std::max(0, static_cast<int>(left.count()))) > 0;
   if (!whole) kill(pid, SIGKILL);
   int status = 0;
   if (waitpid(pid, &status, 0) != pid || status != 0 || !whole) return std::nullopt;

@@ -19,6 +19,7 @@ constexpr std::size_t kCheckColumns = 12;
 constexpr std::size_t kNodesColumnsMin = 5;
 constexpr std::size_t kNodesColumnsMax = 16;
 constexpr std::size_t kVerdictColumns = 5;
+constexpr std::size_t kRangesShown = 30;
 // In the list above the table; the rest is counted.
 constexpr std::size_t kNodesListed = 16;
 
@@ -49,7 +50,18 @@ std::vector<std::string> Wrap(absl::string_view text, std::size_t columns) {
 
 std::string Nodes(const Checkup& checkup, const Finding& finding) {
   if (finding.nodes.empty() || finding.nodes.size() == checkup.nodes.size()) return "all";
-  return RangesText(finding.nodes);
+  const std::string ranges = RangesText(finding.nodes);
+  return ranges.size() <= kNodesColumnsMax ? ranges : absl::StrCat(finding.nodes.size(), " nodes");
+}
+
+// With the numbers that do not fit into their column.
+std::string TextOf(const Checkup& checkup, const Finding& finding) {
+  const bool fits = finding.nodes.empty() || finding.nodes.size() == checkup.nodes.size() ||
+                    RangesText(finding.nodes).size() <= kNodesColumnsMax;
+  if (fits) return finding.text;
+  std::string ranges = RangesText(finding.nodes);
+  if (ranges.size() > kRangesShown) ranges = ranges.substr(0, kRangesShown) + "...";
+  return absl::StrCat(ranges, ": ", finding.text);
 }
 
 std::string Counted(int count, const char* one, const char* many) {
@@ -83,7 +95,6 @@ std::string DoctorText(const Checkup& checkup, const std::vector<Finding>& findi
   for (const Finding& finding : findings) {
     nodes_columns = std::max(nodes_columns, Nodes(checkup, finding).size());
   }
-  nodes_columns = std::min(nodes_columns, kNodesColumnsMax);
   const bool alone = checkup.nodes_wanted == 1;
   const std::size_t indent = kCheckColumns + 1 + (alone ? 0 : nodes_columns + 1) + kVerdictColumns;
   const auto row = [&](absl::string_view check, absl::string_view nodes, absl::string_view word) {
@@ -97,7 +108,7 @@ std::string DoctorText(const Checkup& checkup, const std::vector<Finding>& findi
     absl::StrAppend(&text, absl::StripTrailingAsciiWhitespace(row("CHECK", "NODES", "")), "\n");
   std::string before;
   for (const Finding& finding : findings) {
-    const std::vector<std::string> lines = Wrap(finding.text, kColumns - indent);
+    const std::vector<std::string> lines = Wrap(TextOf(checkup, finding), kColumns - indent);
     absl::StrAppend(&text,
                     row(finding.check == before ? "" : finding.check, Nodes(checkup, finding),
                         Word(finding.health)),

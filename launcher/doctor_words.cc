@@ -57,7 +57,13 @@ std::string ToWords(const NodeFacts& facts) {
 
 std::string ToWords(const std::vector<PairFacts>& pairs) { return Dump(pairs); }
 
-std::string ToWords(const DoctorReport& report) { return Dump(report); }
+std::string ToWords(const DoctorReport& report) {
+  std::string words = Dump(report);
+  if (words.size() <= kReportBytesMax) return words;
+  DoctorReport fewer = report;
+  fewer.json.clear();
+  return Dump(fewer);
+}
 
 absl::StatusOr<NodeFacts> ParseNodeFacts(const std::string& words) {
   return Parse<NodeFacts>(words, "what was found out");

@@ -22,9 +22,10 @@ absl::StatusOr<std::vector<PairFacts>> ParsePairFacts(const std::string& words);
 struct DoctorReport {
   int exit_code = 0;
   std::string text;
-  std::string json;
+  std::string json;  // of thousands of nodes: node 0 alone has it
 };
 
+// At most kReportBytesMax: JSON that does not fit is left out.
 std::string ToWords(const DoctorReport& report);
 absl::StatusOr<DoctorReport> ParseDoctorReport(const std::string& words);
 

@@ -3,12 +3,11 @@
 
 import json
 import os
-import socket
 import stat
 import subprocess
+import sys
 import time
 
-import pytest
 from conftest import BIN, DDPRUN, clean_environment, finish_all, run, start
 from hosts import three_hosts, two_hosts  # noqa: F401  (fixtures)
 from ssh_hosts import ssh_hosts  # noqa: F401  (a fixture)
@@ -24,16 +23,13 @@ def flags(nodes, rank, *more, master="10.77.0.1"):
 
 def examine(hosts, *more, before=([], [], []), envs=None, master="10.77.0.1", program=()):
     """Runs it on all hosts at once with --json; ([exit code of each], what they say), which is the same on all."""
-    results = finish_all(
-        [
-            start(
-                [*host.prefix, *before[rank], DDPRUN, "doctor", *flags(len(hosts), rank, "--json", *more, master=master)]
-                + (["--", *program] if program else []),
-                env=envs[rank] if envs else None,
-            )
-            for rank, host in enumerate(hosts)
-        ]
-    )
+
+    def begin(rank, host):
+        call = ["doctor", *flags(len(hosts), rank, "--json", *more, master=master)]
+        ending = ["--", *program] if program else []
+        return start([*host.prefix, *before[rank], DDPRUN, *call, *ending], env=envs[rank] if envs else None)
+
+    results = finish_all([begin(rank, host) for rank, host in enumerate(hosts)])
     assert len({out for _, out, _ in results}) == 1, results
     return [code for code, _, _ in results], json.loads(results[0][1])
 
@@ -42,7 +38,8 @@ def complaints(report, check=None):
     return [
         (found["check"], found["verdict"], found["nodes"], found["text"])
         for found in report["findings"]
-        if found["verdict"] != "ok" and (found["check"] == check or (check is None and found["check"] not in OF_THE_MACHINE))
+        if found["verdict"] != "ok"
+        and (found["check"] == check or (check is None and found["check"] not in OF_THE_MACHINE))
     ]
 
 
@@ -67,8 +64,11 @@ def test_sound_nodes_agree_and_all_is_measured(two_hosts):  # noqa: F811
     codes, report = examine(two_hosts, program=("true",))
     assert codes == [0, 0] and complaints(report) == [], report
     assert text_of(report, "nodes") == ["all 2 came"]
-    assert text_of(report, "address") == ["eth0 leads to the others; workers get NCCL_SOCKET_IFNAME==eth0, GLOO_SOCKET_IFNAME=eth0"]
-    assert [(node["address"], node["interface"]) for node in report["nodes"]] == [("10.77.0.1", "eth0"), ("10.77.0.2", "eth0")]
+    assert text_of(report, "address") == [
+        "eth0 leads to the others; workers get NCCL_SOCKET_IFNAME==eth0, GLOO_SOCKET_IFNAME=eth0"
+    ]
+    ends = [(node["address"], node["interface"]) for node in report["nodes"]]
+    assert ends == [("10.77.0.1", "eth0"), ("10.77.0.2", "eth0")]
     assert [(pair["from"], pair["to"]) for pair in report["pairs"]] == [(0, 1), (1, 0)]
     for pair in report["pairs"]:
         assert 0 < pair["round_trip_seconds"] < 1 and pair["bytes_per_second"] > 1e6, pair
@@ -166,7 +166,10 @@ def test_a_program_that_is_not_the_same_file(two_hosts, tmp_path):  # noqa: F811
 def test_a_node_that_does_not_come_is_named_and_the_rest_is_shown(three_hosts):  # noqa: F811
     results = finish_all(
         [
-            start([*three_hosts[rank].prefix, DDPRUN, "doctor", *flags(3, rank, "--json", "--timeout", "2", master="10.78.0.1")])
+            start(
+                [*three_hosts[rank].prefix, DDPRUN, "doctor"]
+                + flags(3, rank, "--json", "--timeout", "2", master="10.78.0.1")
+            )
             for rank in (0, 2)
         ]
     )
@@ -234,24 +237,60 @@ def test_a_port_that_another_program_has(two_hosts):  # noqa: F811
         holder.wait(timeout=30)
 
 
+def test_a_run_that_is_going_on_is_found_and_left_as_it_is(two_hosts):  # noqa: F811
+    program = ["sh", "-c", "echo ran $RANK"]
+    first = start([*two_hosts[0].prefix, DDPRUN, *flags(2, 0), *program])
+    assert "waiting for 1 of 2 nodes" in first.stderr.readline()
+    codes, report = examine(two_hosts)
+    check, verdict, nodes, text = only_complaint(report, "port")
+    assert (codes, verdict, nodes) == ([1, 1], "fail", [0]) and "29500 is in use by ddprun (pid" in text
+    assert len(report["pairs"]) == 2 and complaints(report, "connections") == []
+    second = start([*two_hosts[1].prefix, DDPRUN, *flags(2, 1), *program])
+    results = finish_all([first, second])
+    assert [(code, out.split("] ")[1]) for code, out, _ in results] == [(0, "ran 0\n"), (0, "ran 1\n")], results
+
+
+def test_nodes_above_the_least_number_are_looked_at_too(three_hosts):  # noqa: F811
+    results = finish_all(
+        [
+            start([*host.prefix, DDPRUN, "doctor", "--nnodes", "1:3", "--rdzv-endpoint", "10.78.0.1:29500", "--json"])
+            for host in three_hosts
+        ]
+    )
+    report = json.loads(results[0][1])
+    assert [code for code, _, _ in results] == [0, 0, 0] and complaints(report) == [], results
+    assert text_of(report, "nodes") == ["all 3 came"] and len(report["pairs"]) == 6
+
+
+def test_what_a_python_has_installed(two_hosts):  # noqa: F811
+    codes, report = examine(two_hosts, "--python", sys.executable)
+    assert codes == [0, 0] and complaints(report) == [], report
+    version = ".".join(str(number) for number in sys.version_info[:3])
+    assert f"python {version}" in text_of(report, "python")
+    assert [text for text in text_of(report, "python") if text.startswith("torch ")], report
+    codes, report = examine(two_hosts, "--python", "/no/such/python")
+    assert "no answer of /no/such/python" in text_of(report, "python")[0]
+
+
 def test_a_service_that_runs_by_itself_is_used_and_left_as_it_was(two_hosts):  # noqa: F811
     service = start([*two_hosts[0].prefix, BIN / "ddprun-rendezvous", "--host", "10.77.0.1", "--port", "29400"])
+    endpoint = ["--rdzv-endpoint", "10.77.0.1:29400"]
     try:
         deadline = time.monotonic() + 60
-        while subprocess.run([*two_hosts[0].prefix, "python3", "-c", "import socket; socket.create_connection(('10.77.0.1', 29400))"], capture_output=True).returncode:
+        while run([*two_hosts[0].prefix, DDPCTL, "status", *endpoint]).returncode != 0:
             assert time.monotonic() < deadline
             time.sleep(0.05)
         for _ in range(2):  # the same name again: nothing of the first is in the way
             results = finish_all(
                 [
-                    start([*host.prefix, DDPRUN, "doctor", "--nnodes", "2", "--rdzv-endpoint", "10.77.0.1:29400", "--rdzv-id", "job", "--json"])
+                    start([*host.prefix, DDPRUN, "doctor", "--nnodes", "2", *endpoint, "--rdzv-id", "job", "--json"])
                     for host in two_hosts
                 ]
             )
             assert [code for code, _, _ in results] == [0, 0], results
             report = json.loads(results[0][1])
             assert complaints(report) == [] and len(report["pairs"]) == 2, report
-        status = run([*two_hosts[0].prefix, DDPCTL, "status", "--rdzv-endpoint", "10.77.0.1:29400"])
+        status = run([*two_hosts[0].prefix, DDPCTL, "status", *endpoint])
         assert "job:" not in status.stdout.replace("doctor-job", ""), status
     finally:
         service.terminate()
@@ -274,10 +313,8 @@ def test_it_ends_with_its_head(ssh_hosts):  # noqa: F811
     """A node of it that waits for another one goes when the head goes."""
     env = clean_environment()
     env["PATH"] = f"{ssh_hosts.path}:{env['PATH']}"
-    head = start(
-        [*ssh_hosts.hosts[0].prefix, DDPRUN, "doctor", "-H", "10.78.0.2,10.78.0.3", "--rdzv-endpoint", "10.78.0.2:29477", "--rdzv-conf", "is_host=false", "--timeout", "100"],
-        env=env,
-    )
+    nobody = ["--rdzv-endpoint", "10.78.0.2:29477", "--rdzv-conf", "is_host=false", "--timeout", "100"]
+    head = start([*ssh_hosts.hosts[0].prefix, DDPRUN, "doctor", "-H", "10.78.0.2,10.78.0.3", *nobody], env=env)
     line = head.stderr.readline()
     assert "node 0 is not reached at 10.78.0.2:29477" in line, line
     begin = time.monotonic()

@@ -66,6 +66,10 @@ TEST(DoctorWords, PairsAndReports) {
   ASSERT_TRUE(report.ok());
   EXPECT_EQ(report->exit_code, 1);
   EXPECT_EQ(report->text, "text");
+  EXPECT_EQ(report->json, "json");
+  const DoctorReport large{1, "text", std::string(kReportBytesMax, 'x')};
+  EXPECT_LE(ToWords(large).size(), kReportBytesMax);
+  EXPECT_EQ(ParseDoctorReport(ToWords(large))->text, "text");
 }
 
 TEST(DoctorText, LinesFitAndSayWhoAndWhat) {
@@ -79,6 +83,16 @@ TEST(DoctorText, LinesFitAndSayWhoAndWhat) {
   EXPECT_THAT(text, HasSubstr("\nnofile       1-2   warn workers may open 256 files"));
   EXPECT_THAT(text, HasSubstr("\nshm          2     FAIL /dev/shm has 1 MiB free of 1 MiB"));
   EXPECT_THAT(text, HasSubstr("\n1 FAIL, 1 warning\n"));
+}
+
+TEST(DoctorText, ManyNumbersFitToo) {
+  Checkup checkup = SoundCheckup(200);
+  for (std::size_t node = 0; node < 200; node += 2) checkup.nodes[node].nofile = 256;
+  const std::string text = DoctorText(checkup, Diagnose(checkup));
+  for (const absl::string_view line : absl::StrSplit(text, '\n'))
+    EXPECT_LE(line.size(), 80u) << line;
+  EXPECT_THAT(text, HasSubstr("  and 184 more\n"));
+  EXPECT_THAT(text, HasSubstr("\nnofile       100 nodes warn 0,2,4,6,8,10,"));
 }
 
 TEST(DoctorText, OneMachineNeedsNoNumbers) {
