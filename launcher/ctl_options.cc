@@ -69,7 +69,8 @@ std::string Overview() {
          "  status            nodes, ranks, how far everybody is, and why the last round ended\n"
          "  stop              end a run on all its nodes\n"
          "  drain NODE        let one node leave\n"
-         "  logs [RUN]        what the workers say; -f: as they say it\n\n"
+         "  logs [RUN]        what the workers say; -f: as they say it\n"
+         "  doctor            what would go wrong between the nodes of a run: ddprun doctor\n\n"
          "ddpctl COMMAND --help tells the rest. Exit codes: 0; 1 where it could not be done; 2 for "
          "a wrong command line.\n";
 }

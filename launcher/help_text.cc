@@ -74,6 +74,7 @@ std::string FullHelp(absl::Span<const FlagTopic> topics) {
 const std::vector<SubCommand>& SubCommands() {
   static const std::vector<SubCommand> commands = {
       {"status", "what a rendezvous service knows (ddprun status --help)", StatusFlags()},
+      {"doctor", "what would go wrong between these nodes (ddprun doctor --help)", FlagsOfDoctor()},
   };
   return commands;
 }

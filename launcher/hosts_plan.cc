@@ -30,13 +30,6 @@ constexpr const char* kOwnVariables[] = {
     // This job step.
     "SLURM_*", "SLURMD_*", "SRUN_*", "PMI_*", "PMIX_*", "OMPI_*"};
 
-bool IsOwn(absl::string_view name) {
-  return std::any_of(
-      std::begin(kOwnVariables), std::end(kOwnVariables), [&](absl::string_view own) {
-        return absl::ConsumeSuffix(&own, "*") ? absl::StartsWith(name, own) : name == own;
-      });
-}
-
 absl::string_view NameOf(absl::string_view entry) { return entry.substr(0, entry.find('=')); }
 
 std::string FirstWordsLastPart(const std::string& command) {
@@ -181,6 +174,8 @@ Setup MakeSetup(const HostLink& link, const Options& options, const HostsPlan& p
   setup.environment = EnvironmentForHosts(inherits ? std::vector<std::string>() : facts.environment,
                                           options.hosts.exports);
   setup.arguments = NodeArguments(options, facts, plan.nproc[first]);
+  if (plan.doctor_nodes > 0)
+    setup.arguments.insert(setup.arguments.begin(), absl::StrCat(kDoctorFlag, plan.doctor_nodes));
   return setup;
 }
 
@@ -212,6 +207,11 @@ absl::StatusOr<HostsPlan> MakeHostsPlan(const Options& options, const std::vecto
         " that are given; give more, or leave it out"));
   }
   plan.nodes_max = std::min(plan.nodes_max, count);
+  if (options.doctor.has_value()) {
+    // Those that answer are looked at.
+    plan.doctor_nodes = plan.nodes_min;
+    plan.nodes_min = 1;
+  }
   plan.endpoint = options.endpoint;
   plan.master_addr = options.master_addr.value_or("");
   plan.master_port = options.master_port.value_or(0);
@@ -235,6 +235,13 @@ absl::StatusOr<HostsPlan> MakeHostsPlan(const Options& options, const std::vecto
   return plan;
 }
 
+bool NamesThisMachine(absl::string_view name) {
+  return std::any_of(
+      std::begin(kOwnVariables), std::end(kOwnVariables), [&](absl::string_view own) {
+        return absl::ConsumeSuffix(&own, "*") ? absl::StartsWith(name, own) : name == own;
+      });
+}
+
 std::vector<std::string> EnvironmentForHosts(const std::vector<std::string>& environment,
                                              const std::vector<std::string>& exports) {
   std::vector<std::string> entries;
@@ -243,7 +250,8 @@ std::vector<std::string> EnvironmentForHosts(const std::vector<std::string>& env
     const bool asked = std::any_of(exports.begin(), exports.end(),
                                    [&](const std::string& other) { return other == name; });
     // A bash function is no variable for another shell.
-    if (asked || (!IsOwn(name) && !absl::StrContains(name, "%%"))) entries.push_back(entry);
+    if (asked || (!NamesThisMachine(name) && !absl::StrContains(name, "%%")))
+      entries.push_back(entry);
   }
   for (const std::string& entry : exports) {
     if (absl::StrContains(entry, '=')) entries.push_back(entry);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "launcher/lifeline_words.h"
 #include "launcher/options.h"
 
@@ -17,6 +18,10 @@ namespace ddprun {
 // What the nodes' ddprun is called with: all else comes over its stdin, so that no shell on the way
 // quotes it, no `ps` shows it and no limit of a command line holds it.
 inline constexpr char kLifelineFlag[] = "--lifeline";
+
+// Among their arguments, with the number of nodes there should be: they are those of `ddprun
+// doctor`.
+inline constexpr char kDoctorFlag[] = "--doctor=";
 
 enum class Transport { kDirect, kSsh, kRsh, kSrun };
 
@@ -36,6 +41,7 @@ struct HostsPlan {
   std::vector<HostLink> links;
   int nodes_min = 1;
   int nodes_max = 1;                 // what is above it stands by
+  int doctor_nodes = 0;              // that `ddprun doctor` should find; 0: this is a run
   std::optional<Endpoint> endpoint;  // a service that the user runs; absent: in the first node
   std::string master_addr;           // as the user gave it; empty: found
   int master_port = 0;               // 0: any
@@ -60,6 +66,9 @@ absl::StatusOr<HostsPlan> MakeHostsPlan(const Options& options, const std::vecto
 // NAME=VALUE or as names of what is kept here.
 std::vector<std::string> EnvironmentForHosts(const std::vector<std::string>& environment,
                                              const std::vector<std::string>& exports);
+
+// Whether a variable of that name is left out there: it differs between hosts by its nature.
+bool NamesThisMachine(absl::string_view name);
 
 // For a shell: 'as it is' where it needs to be quoted.
 std::string ShellQuote(const std::string& word);

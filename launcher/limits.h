@@ -167,6 +167,38 @@ inline constexpr std::chrono::milliseconds kLifelineLeaveTimeout{100};
 inline constexpr std::chrono::milliseconds kLifelineKeeperTimeout{750};
 inline constexpr std::chrono::milliseconds kLifelineWardenTimeout{850};
 
+// ---- ddprun doctor
+
+// For the other nodes to come: a person starts them one after the other.
+inline constexpr std::chrono::seconds kDoctorTimeoutDefault{10};
+// All facts of a node are a few kilobytes; its environment is cut to fit.
+inline constexpr std::size_t kFactsBytesMax = 256u << 10;
+inline constexpr std::size_t kFactVariablesMax = 1024;
+inline constexpr std::size_t kFactValueBytesMax = 256;
+// What is said by all nodes, as node 0 sends it to the others.
+inline constexpr std::size_t kReportBytesMax = 2u << 20;
+// For the others' facts, and again for what they have measured, once all have come.
+inline constexpr std::chrono::seconds kDoctorStepTimeout{10};
+// For the service to end this node's part: everything has been said by then.
+inline constexpr std::chrono::seconds kDoctorLeaveTimeout{3};
+// Below this number each node connects to each other one.
+inline constexpr int kProbeAllNodesMax = 16;
+// A connection between hosts takes milliseconds, or a second where the first packet is lost.
+inline constexpr std::chrono::milliseconds kProbeConnectTimeout{2500};
+inline constexpr std::chrono::seconds kProbeAnswerTimeout{2};
+// Questions to each node: enough for a median, done in a millisecond.
+inline constexpr int kProbeQuestions = 21;
+// Long enough for TCP to find its speed within a building, too short to disturb others.
+inline constexpr std::chrono::milliseconds kProbeSendTime{200};
+inline constexpr std::size_t kProbeBlockBytes = 256u << 10;
+// Each node has few that connect to it, but for node 0, to which all do.
+inline constexpr std::size_t kProbeConnectionsMax = 16'384;
+// For the program of --python to say what it has installed.
+inline constexpr std::chrono::seconds kPythonTimeout{10};
+inline constexpr std::size_t kPythonBytesMax = 64u << 10;
+// A library in which a version is looked for, or a program that is hashed; the rest is left out.
+inline constexpr std::uint64_t kHashedBytesMax = std::uint64_t{1} << 30;
+
 inline constexpr int kPortDefault = 29500;          // torchrun's --master-port
 inline constexpr int kEndpointPortDefault = 29400;  // torchrun's c10d --rdzv-endpoint
 

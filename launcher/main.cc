@@ -11,12 +11,15 @@
 #include <variant>
 #include <vector>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/strip.h"
 #include "launcher/agent.h"
 #include "launcher/cgroup.h"
 #include "launcher/command.h"
 #include "launcher/ctl_command.h"
 #include "launcher/death_notice.h"
 #include "launcher/devices.h"
+#include "launcher/doctor_command.h"
 #include "launcher/dry_run.h"
 #include "launcher/hosts_command.h"
 #include "launcher/lifeline.h"
@@ -88,12 +91,29 @@ struct Started {
   std::optional<ddprun::Lifeline> lifeline;  // absent: a person has started this ddprun
   std::string host;
   bool serve_at_any_port = false;
+  std::optional<int> doctor_nodes;  // it is for `ddprun doctor`, which should find so many
 };
+
+// Among what the head gives its nodes, all of which stands before "--" as --NAME=VALUE.
+std::optional<int> TakeDoctorNodes(std::vector<std::string>& arguments) {
+  for (auto argument = arguments.begin(); argument != arguments.end() && *argument != "--";
+       ++argument) {
+    absl::string_view number = *argument;
+    int nodes = 0;
+    if (!absl::ConsumePrefix(&number, ddprun::kDoctorFlag) || !absl::SimpleAtoi(number, &nodes))
+      continue;
+    arguments.erase(argument);
+    return nodes;
+  }
+  return std::nullopt;
+}
 
 // Everything that can be found wrong is, before the first process is made.
 int RunDdprun(const std::vector<std::string>& arguments, absl::Span<char> command_line,
               std::optional<absl::StatusOr<ddprun::Token>> token_variable, Started started) {
-  auto parsed = ddprun::ParseOptions(arguments, ddprun::ReadVariable, ddprun::ReadSettingsFile);
+  auto parsed = ddprun::ParseOptions(
+      arguments, ddprun::ReadVariable, ddprun::ReadSettingsFile,
+      started.doctor_nodes.has_value() ? ddprun::Purpose::kDoctor : ddprun::Purpose::kRun);
   if (!parsed.ok()) return Fail(parsed.status(), ddprun::kExitUsage);
   if (const auto* show = std::get_if<ddprun::ShowText>(&*parsed)) {
     return Show(show->text);
@@ -111,6 +131,14 @@ int RunDdprun(const std::vector<std::string>& arguments, absl::Span<char> comman
   }
   if (started.serve_at_any_port) config.options.master_port = 0;
   if (started.host != "localhost") config.host = started.host;
+  if (config.options.doctor.has_value()) {
+    config.options.doctor->nodes_wanted = *started.doctor_nodes;
+    return ddprun::RunDoctor({.options = std::move(config.options),
+                              .own_folder = OwnFolder(),
+                              .token_variable = std::move(token_variable),
+                              .lifeline = std::move(started.lifeline),
+                              .host = started.host});
+  }
   const auto machine = ddprun::ReadMachine(config.options, ddprun::ReadVariable);
   if (!machine.ok()) return Fail(machine.status(), 1);
   auto places = ddprun::PlaceWorkers(config.options, *machine);
@@ -183,9 +211,12 @@ int RunForHead(absl::Span<char> command_line) {
   explicit_bzero(orders->token.data(), orders->token.size());
   const absl::Status status = ddprun::FollowOrders(*orders);
   if (!status.ok()) return Fail(status, 1);
-  return RunDdprun(
-      orders->arguments, command_line, std::move(token),
-      {.lifeline = std::move(lifeline), .host = orders->host, .serve_at_any_port = orders->serve});
+  const std::optional<int> doctor_nodes = TakeDoctorNodes(orders->arguments);
+  return RunDdprun(orders->arguments, command_line, std::move(token),
+                   {.lifeline = std::move(lifeline),
+                    .host = orders->host,
+                    .serve_at_any_port = orders->serve,
+                    .doctor_nodes = doctor_nodes});
 }
 
 struct Command {
@@ -213,5 +244,11 @@ int main(int argc, char** argv) {
   }
   // First of all: from here on the environment does not have the secret.
   auto token_variable = ddprun::TakeTokenVariable();
-  return RunDdprun(arguments, CommandLine(argc, argv), std::move(token_variable), {});
+  Started by_person;
+  if (!arguments.empty() && arguments.front() == "doctor") {
+    arguments.erase(arguments.begin());
+    by_person.doctor_nodes = 0;
+  }
+  return RunDdprun(arguments, CommandLine(argc, argv), std::move(token_variable),
+                   std::move(by_person));
 }

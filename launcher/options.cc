@@ -202,21 +202,31 @@ void CheckTogether(Reader& reader, const Options& options) {
   if (options.module && options.no_python && !options.run_path) {
     reader.FailWith("--module and --no-python contradict each other; leave one of them out");
   }
+  if (options.doctor.has_value()) {
+    if (options.dry_run && !options.hosts.asked())
+      reader.FailWith("ddprun doctor starts nothing in any case; leave --dry-run out");
+    return;
+  }
   if (options.program.empty()) reader.FailWith("no program is named; see ddprun --help");
 }
 
-std::string UnknownFlag(const std::string& argument) {
+std::string SeeHelp(Purpose purpose) {
+  return purpose == Purpose::kDoctor ? "; see ddprun doctor --help" : "; see ddprun --help";
+}
+
+std::string UnknownFlag(const std::string& argument, absl::Span<const Flag> all, Purpose purpose) {
   const std::string name = argument.substr(0, argument.find('='));
   std::vector<std::string> names;
-  for (const Flag& flag : AllFlags()) names.emplace_back(flag.name);
-  return absl::StrCat("unknown flag ", name, DidYouMean(name, names), "; see ddprun --help");
+  for (const Flag& flag : all) names.emplace_back(flag.name);
+  return absl::StrCat("unknown flag ", name, DidYouMean(name, names), SeeHelp(purpose));
 }
 
 absl::StatusOr<Options> ReadValues(const Values& values, std::vector<std::string> program,
-                                   const GetVariable& get_variable) {
+                                   const GetVariable& get_variable, Purpose purpose) {
   Reader reader(values);
   Options options;
   options.program = std::move(program);
+  if (purpose == Purpose::kDoctor) options.doctor = ReadDoctorOptions(reader);
   ReadNodes(reader, options);
   ReadProcPerNode(reader, options);
   ReadMaster(reader, options);
@@ -254,7 +264,22 @@ absl::StatusOr<Options> ReadValues(const Values& values, std::vector<std::string
   return options;
 }
 
+// Of a run's flags those that say where the nodes are and who gets in.
+std::vector<Flag> MeetingFlags() {
+  std::vector<Flag> flags = kRendezvousFlags;
+  for (const std::vector<Flag>* more : {&kHostFlags, &kSecurityFlags})
+    flags.insert(flags.end(), more->begin(), more->end());
+  return flags;
+}
+
 }  // namespace
+
+std::vector<Flag> FlagsOfDoctor() {
+  std::vector<Flag> flags = kDoctorFlags;
+  const std::vector<Flag> more = MeetingFlags();
+  flags.insert(flags.end(), more.begin(), more.end());
+  return flags;
+}
 
 std::vector<FlagTopic> FlagTopics() {
   return {
@@ -288,10 +313,12 @@ bool UsesNetwork(const Options& options) {
 
 absl::StatusOr<std::variant<Options, ShowText>> ParseOptions(
     const std::vector<std::string>& arguments, const GetVariable& get_variable,
-    const ReadFile& read_file) {
-  const std::vector<Flag> all = AllFlags();
+    const ReadFile& read_file, Purpose purpose) {
+  std::vector<Flag> all = AllFlags();
+  if (purpose == Purpose::kDoctor) all.insert(all.end(), kDoctorFlags.begin(), kDoctorFlags.end());
   absl::StatusOr<ParsedFlags> flags = ParseFlags(all, arguments);
-  if (!flags.ok()) return Invalid(absl::StrCat(flags.status().message(), "; see ddprun --help"));
+  if (!flags.ok()) return Invalid(absl::StrCat(flags.status().message(), SeeHelp(purpose)));
+  if (flags->help && purpose == Purpose::kDoctor) return ShowText{DoctorHelp(MeetingFlags())};
   if (flags->help) {
     absl::StatusOr<std::string> text =
         HelpText(FlagTopics(), flags->rest.empty() ? "" : flags->rest.front());
@@ -310,7 +337,7 @@ absl::StatusOr<std::variant<Options, ShowText>> ParseOptions(
   if (!program.empty() && program.front() == "--") {
     program.erase(program.begin());
   } else if (!program.empty() && program.front().size() > 1 && program.front()[0] == '-') {
-    return Invalid(UnknownFlag(program.front()));
+    return Invalid(UnknownFlag(program.front(), all, purpose));
   }
   absl::StatusOr<Settings> settings =
       GatherSettings(all, std::move(flags->values), get_variable, read_file);
@@ -318,7 +345,8 @@ absl::StatusOr<std::variant<Options, ShowText>> ParseOptions(
   if (program.empty()) program = std::move(settings->program);
   AddLogVariables(get_variable, settings->values);
   ReadOtherVariables(get_variable, settings->values);
-  absl::StatusOr<Options> options = ReadValues(settings->values, std::move(program), get_variable);
+  absl::StatusOr<Options> options =
+      ReadValues(settings->values, std::move(program), get_variable, purpose);
   if (!options.ok()) return options.status();
   options->verdict.record_file = get_variable("TORCHELASTIC_ERROR_FILE").value_or("");
   options->variables = std::move(settings->variables);

@@ -14,6 +14,7 @@
 #include "launcher/flags.h"
 #include "launcher/help_text.h"
 #include "launcher/options_affinity.h"
+#include "launcher/options_doctor.h"
 #include "launcher/options_hangs.h"
 #include "launcher/options_hosts.h"
 #include "launcher/options_logs.h"
@@ -55,6 +56,7 @@ struct Options {
   VerdictOptions verdict;
   SecurityOptions security;
   HostOptions hosts;
+  std::optional<DoctorOptions> doctor;  // `ddprun doctor`: nothing is started
   TorchrunOptions torchrun;
   bool module = false;
   bool no_python = false;
@@ -74,6 +76,10 @@ struct ShowText {
   std::string text;
 };
 
+// What the flags are for: a run, or `ddprun doctor`, which has some of its own and needs no
+// program.
+enum class Purpose { kRun, kDoctor };
+
 // A new subject is a file options_<name> of its own and a row here.
 std::vector<FlagTopic> FlagTopics();
 
@@ -87,6 +93,9 @@ bool UsesNetwork(const Options& options);
 // sentence for people.
 absl::StatusOr<std::variant<Options, ShowText>> ParseOptions(
     const std::vector<std::string>& arguments, const GetVariable& get_variable,
-    const ReadFile& read_file = NoFiles);
+    const ReadFile& read_file = NoFiles, Purpose purpose = Purpose::kRun);
+
+// For completion and help: kDoctorFlags, and of a run's those that say where the nodes are.
+std::vector<Flag> FlagsOfDoctor();
 
 }  // namespace ddprun
