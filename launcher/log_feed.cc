@@ -126,7 +126,8 @@ void LogFeed::SetWatches(const std::vector<LogWatch>& wanted) {
       continue;
     }
     Watch watch = std::move(it->second);
-    if (watch.paused) Resume(watch, one.received);
+    if (watch.paused) Forget(watch, one.received);
+    watch.paused = false;
     watches_.emplace(one.id, std::move(watch));
   }
 }
@@ -134,6 +135,7 @@ void LogFeed::SetWatches(const std::vector<LogWatch>& wanted) {
 LogFeed::Watch LogFeed::Begin(const LogWatch& wanted) const {
   Watch watch;
   watch.wanted = wanted;
+  watch.number = wanted.received;
   std::map<std::uint64_t, LogLine> lines;
   // One that has it already, and of which this node knows nothing more, goes on from here.
   if (!wanted.resumed) {
@@ -152,32 +154,22 @@ LogFeed::Watch LogFeed::Begin(const LogWatch& wanted) const {
 void LogFeed::Taken(const LogsTaken& taken) {
   const auto it = watches_.find(taken.watch);
   if (it == watches_.end()) return;
-  Watch& watch = it->second;
-  while (!watch.under_way.empty() && watch.under_way.front().number <= taken.number) {
+  Forget(it->second, taken.number);
+}
+
+void LogFeed::Forget(Watch& watch, std::uint64_t number) {
+  while (!watch.under_way.empty() && watch.under_way.front().message.number <= number) {
     watch.under_way_bytes -= watch.under_way.front().bytes;
     watch.under_way.pop_front();
+    if (watch.again > 0) --watch.again;
   }
 }
 
 void LogFeed::Pause() {
-  for (auto& entry : watches_) entry.second.paused = true;
-}
-
-void LogFeed::Resume(Watch& watch, std::uint64_t received) const {
-  watch.paused = false;
-  std::uint64_t lost = 0;
-  for (const UnderWay& message : watch.under_way) {
-    if (message.number > received) lost += message.lines;
+  for (auto& entry : watches_) {
+    entry.second.paused = true;
+    entry.second.again = entry.second.under_way.size();
   }
-  watch.under_way.clear();
-  watch.under_way_bytes = 0;
-  if (watch.pending.empty()) {
-    watch.left_out += lost;
-  } else {
-    watch.pending.front().left_out += lost;
-  }
-  // It may have been lost, and somebody waits for it; the second time it says nothing.
-  if (watch.tail_said) watch.pending.push_front({{}, 0, true, 0});
 }
 
 // ---- Messages
@@ -186,7 +178,11 @@ std::vector<LogLines> LogFeed::Take(bool all) {
   std::vector<LogLines> messages;
   for (auto it = watches_.begin(); it != watches_.end();) {
     Watch& watch = it->second;
-    while (!watch.paused && (!watch.pending.empty() || watch.left_out > 0) &&
+    const bool may_speak = all || !watch.paused;
+    for (; may_speak && watch.again > 0; --watch.again) {
+      messages.push_back(watch.under_way[watch.under_way.size() - watch.again].message);
+    }
+    while (may_speak && (!watch.pending.empty() || watch.left_out > 0) &&
            (all || watch.under_way_bytes < limits_.window_bytes)) {
       messages.push_back(NextMessage(watch));
     }
@@ -201,18 +197,15 @@ LogLines LogFeed::NextMessage(Watch& watch) const {
   message.watch = watch.wanted.id;
   message.number = ++watch.number;
   std::size_t bytes = kLogLineOverhead;
-  std::uint64_t lines = 0;
   while (!watch.pending.empty() && bytes < limits_.batch_bytes) {
     Pending& next = watch.pending.front();
     if (next.left_out > 0) {
       if (!message.lines.empty()) break;  // what is left out stands before a message's lines
       message.left_out = next.left_out;
-      lines += next.left_out;
     }
     const bool tail_end = next.tail_end;
     if (!tail_end) {
       bytes += next.bytes;
-      ++lines;
       watch.pending_bytes -= next.bytes;
       message.lines.push_back(std::move(next.line));
     }
@@ -224,10 +217,9 @@ LogLines LogFeed::NextMessage(Watch& watch) const {
   }
   if (message.lines.empty() && !message.tail_end && watch.pending.empty()) {
     message.left_out += std::exchange(watch.left_out, 0);
-    lines += message.left_out;
   }
   watch.under_way_bytes += bytes;
-  watch.under_way.push_back({message.number, bytes, lines});
+  watch.under_way.push_back({message, bytes});
   return message;
 }
 

@@ -41,7 +41,8 @@ class LogFeed {
   // What the service says.
   void SetWatches(const std::vector<LogWatch>& wanted);
   void Taken(const LogsTaken& taken);
-  // The connection broke: what was under way may not have arrived, and waits for the next one.
+  // The connection broke: what was under way may not have arrived, and is said again on the next
+  // one. The service knows by its number what it has.
   void Pause();
 
   // What is to be said now. `all`: also what has no place in a window, since no worker runs and the
@@ -68,9 +69,8 @@ class LogFeed {
     std::size_t bytes = 0;
   };
   struct UnderWay {
-    std::uint64_t number = 0;
+    LogLines message;
     std::size_t bytes = 0;
-    std::uint64_t lines = 0;
   };
   struct Watch {
     LogWatch wanted;
@@ -81,11 +81,12 @@ class LogFeed {
     std::uint64_t left_out = 0;  // lines behind all that wait
     std::deque<UnderWay> under_way;
     std::size_t under_way_bytes = 0;
+    std::size_t again = 0;  // the first so many of under_way are to be said once more
     bool tail_said = false;
   };
 
   Watch Begin(const LogWatch& wanted) const;
-  void Resume(Watch& watch, std::uint64_t received) const;
+  static void Forget(Watch& watch, std::uint64_t number);
   void Append(Watch& watch, const LogLine& line) const;
   LogLines NextMessage(Watch& watch) const;
 

@@ -127,6 +127,7 @@ LogDesk::Effects LogDesk::Receive(LinkId link, LogLines lines) {
   const Node& node = nodes_.at(from->second);
   Watch& watch = it->second;
   Progress& progress = watch.progress[node.id];
+  if (lines.number <= progress.received) return effects;  // said again on another connection
   progress.received = lines.number;
   if (lines.tail_end) progress.tail_ended = true;
   const std::size_t bytes = BytesOf(lines);

@@ -100,8 +100,10 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
     {
       absl::MutexLock lock(&mutex_);
       if (ended_ || closing_) return;
-      // Lines are numbered: the service says how far it has them, and what was lost is counted.
-      if (!std::holds_alternative<Heartbeat>(report) && !std::holds_alternative<LogLines>(report)) {
+      // Lines are said again by whoever keeps them; here only what waits for the next stream is, in
+      // its place before what the workers' ends are reported with.
+      const bool lines = std::holds_alternative<LogLines>(report);
+      if (!std::holds_alternative<Heartbeat>(report) && !(lines && accepted_)) {
         said_.push_back(report);
       }
       // Before the stream is accepted the next try might be another stream: what was said is said
@@ -142,6 +144,8 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
       if (accepted_) return;
       accepted_ = answered_once_ = true;
       for (const Report& report : said_) attempt_->Send(report);
+      std::erase_if(said_,
+                    [](const Report& report) { return std::holds_alternative<LogLines>(report); });
     }
     deadline_alarm_.Cancel();
   }

@@ -3,6 +3,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -227,6 +228,74 @@ def test_a_node_without_a_connection_is_named(tmp_path):
     nodes[1].communicate(timeout=DEADLINE_S)
     server.terminate()
     server.communicate(timeout=DEADLINE_S)
+
+
+class Relay:
+    """Carries connections to a port until it is told to cut them all; new ones are carried again."""
+
+    def __init__(self, to):
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self.to = to
+        self.sockets = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        while True:
+            try:
+                near, _ = self.listener.accept()
+                far = socket.create_connection(("127.0.0.1", self.to))
+            except OSError:
+                return
+            self.sockets += [near, far]
+            for one, other in ((near, far), (far, near)):
+                threading.Thread(target=self._carry, args=(one, other), daemon=True).start()
+
+    @staticmethod
+    def _carry(one, other):
+        try:
+            while data := one.recv(65536):
+                other.sendall(data)
+        except OSError:
+            pass
+
+    def cut(self):
+        for one in self.sockets:
+            one.shutdown(socket.SHUT_RDWR)
+            one.close()
+        self.sockets = []
+
+
+def test_a_connection_that_breaks_and_comes_back(tmp_path):
+    """What is said meanwhile comes later; nothing is missing and nothing is there twice."""
+    port = free_port()
+    server = start([BIN / "ddprun-rendezvous", "--port", port])
+    assert "listening" in server.stdout.readline()
+    relay = Relay(port)
+    script = (
+        "echo ready; i=0; "
+        f"while [ ! -e {tmp_path}/end ]; do i=$((i+1)); echo line $i; sleep 0.01; done; echo last $i"
+    )
+    nodes = [node(port, 0, script), node(relay.port, 1, script)]
+    for one in nodes:
+        read_until(one, "ready")
+    follower = Follower(port, "--node", "1")
+    follower.wait_for("line")
+    relay.cut()
+    follower.wait_for("(node rank 1) ended; its lines come once it is back")
+    follower.wait_for("(node rank 1) is back")
+    (tmp_path / "end").touch()
+    lines = follower.end()
+    assert lines[-1] == "ddpctl: run job ended: all workers succeeded", lines[-3:]
+    said = [line.split("] ")[1] for line in lines if line.startswith("[") and "ready" not in line]
+    numbers = [int(text.split()[1]) for text in said if text.startswith("line")]
+    assert said[-1].startswith("last "), lines[-5:]
+    # From the first on, which is of what was said before.
+    assert numbers == list(range(numbers[0], int(said[-1].split()[1]) + 1)), lines
+    assert [code for code, _, _ in finish_all(nodes)] == [0, 0]
+    server.terminate()
+    server.communicate(timeout=DEADLINE_S)
+    relay.listener.close()
 
 
 def test_where_there_is_no_service_to_ask():

@@ -158,21 +158,44 @@ TEST_F(LogFeedTest, AtARoundsEndAllThatWaitsIsSaid) {
   EXPECT_EQ(Take(/*all=*/true).lines.back().text, "line 14");
 }
 
-TEST_F(LogFeedTest, WhatABrokenConnectionLostIsCounted) {
+TEST_F(LogFeedTest, WhatABrokenConnectionLostIsSaidAgain) {
   feed_.SetWatches({Watch(0, true)});
+  Take();
+  Say(0, "heard");
   const std::uint64_t heard = Take().number;
   Say(0, "lost");
-  EXPECT_EQ(Take().lines.size(), 1u);
+  const std::uint64_t lost = Take().number;
   feed_.Pause();
   Say(0, "meanwhile");
-  EXPECT_THAT(feed_.Take(true), IsEmpty());
+  EXPECT_THAT(feed_.Take(false), IsEmpty());
   LogWatch again = Watch(0, true);
   again.resumed = true;
   again.received = heard;
   feed_.SetWatches({again});
-  const LogLines said = Take();
-  EXPECT_THAT(Texts(said), ElementsAre("[4] meanwhile"));
-  EXPECT_EQ(said.left_out, 1u);
+  const std::vector<LogLines> said = feed_.Take(false);
+  EXPECT_THAT(Texts(Joined(said)), ElementsAre("[4] lost", "[4] meanwhile"));
+  EXPECT_EQ(said[0].number, lost) << "the service may have it after all";
+  EXPECT_THAT(feed_.Take(false), IsEmpty());
+}
+
+// The report of the workers' ends waits for the next connection, and their last words before it.
+TEST_F(LogFeedTest, ARoundThatEndsWithoutAConnection) {
+  feed_.SetWatches({Watch(0, true)});
+  const std::uint64_t heard = Take().number;
+  Say(0, "lost");
+  Take();
+  feed_.Pause();
+  Say(0, "last");
+  const LogLines said = Take(/*all=*/true);
+  EXPECT_THAT(Texts(said), ElementsAre("[4] lost", "[4] last"));
+  EXPECT_THAT(feed_.Take(true), IsEmpty());
+  // That connection was lost as well.
+  feed_.Pause();
+  LogWatch again = Watch(0, true);
+  again.resumed = true;
+  again.received = heard;
+  feed_.SetWatches({again});
+  EXPECT_THAT(Texts(Take()), ElementsAre("[4] lost", "[4] last"));
 }
 
 TEST_F(LogFeedTest, OneWhoIsNamedNoMoreAfterABreakIsForgotten) {

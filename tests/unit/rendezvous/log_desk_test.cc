@@ -146,6 +146,10 @@ TEST(LogDeskTest, ANodeThatComesBackIsToldHowFarItWasHeard) {
   const LogWatch& told = WatchesOf(back.directives[0]).watches[0];
   EXPECT_TRUE(told.resumed);
   EXPECT_EQ(told.received, 7u);
+  // What it says again is not shown twice.
+  LogDesk::Effects again_said = desk.Receive(LinkId{9}, Lines(7, "hello"));
+  EXPECT_THAT(again_said.awake, IsEmpty());
+  EXPECT_THAT(desk.Receive(LinkId{9}, Lines(8, "more")).awake, SizeIs(1));
   // Nothing has changed: nothing is said.
   EXPECT_THAT(desk.Here(again).directives, IsEmpty());
 }
