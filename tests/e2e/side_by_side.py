@@ -161,11 +161,9 @@ def differences(ours, theirs):
     """What is not the same for the workers of both sides; a field that one of them has not is None there."""
     assert sorted(ours.workers) == sorted(theirs.workers), (sorted(ours.workers), theirs.errors, ours.errors)
     found = []
-    for rank, (our_workers, their_workers) in enumerate(
-        zip(*([s.workers[r] for r in sorted(s.workers)] for s in (ours, theirs)))
-    ):
-        assert len(our_workers) == len(their_workers), f"rank {rank}"
-        for number, (our, their) in enumerate(zip(our_workers, their_workers)):
+    for rank in sorted(ours.workers):
+        assert len(ours.workers[rank]) == len(theirs.workers[rank]), f"rank {rank}"
+        for number, (our, their) in enumerate(zip(ours.workers[rank], theirs.workers[rank])):
             our, their = fields(our, ours), fields(their, theirs)
             where = f"rank {rank}, start {number}"
             found += [
