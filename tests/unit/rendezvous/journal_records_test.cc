@@ -132,8 +132,8 @@ class Anything {
     auto& [kind, silent, step, section, others_step, stack] = to;
     stack.resize(2);
     kind = static_cast<HangKind>(random_() % 3);
-    step = static_cast<std::int64_t>(random_());
-    others_step = static_cast<std::int64_t>(random_());
+    step = static_cast<std::int64_t>(random_() % 1'000'000);
+    others_step = static_cast<std::int64_t>(random_() % 1'000'000);
     All(silent, section, stack[0], stack[1]);
   }
   void Fill(OomKill& to) {
