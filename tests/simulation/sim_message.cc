@@ -38,6 +38,7 @@ std::string WordsOf(const Report& report) {
                         },
                         [](const Leave&) { return std::string("Leave"); },
                         [](const Heartbeat&) { return std::string("Heartbeat"); },
+                        [](const LogLines&) { return std::string("LogLines"); },
                     },
                     report);
 }
@@ -61,6 +62,8 @@ std::string WordsOf(const Directive& directive) {
           [](const Refused& refused) {
             return absl::StrCat("Refused: ", refused.status.message());
           },
+          [](const LogWatches&) { return std::string("LogWatches"); },
+          [](const LogsTaken&) { return std::string("LogsTaken"); },
       },
       directive);
 }
