@@ -26,21 +26,21 @@ constexpr milliseconds kStoreTimeout{120'000};
 
 }  // namespace
 
-// ---- Progress
+// ---- AgentsProgress
 
-void Progress::Reached(Milestone milestone, TimePoint now) {
+void AgentsProgress::Reached(Milestone milestone, TimePoint now) {
   const auto at = static_cast<std::size_t>(milestone);
   absl::MutexLock lock(&mutex_);
   ++counts_[at];
   last_[at] = std::max(last_[at], now);
 }
 
-void Progress::Failed(std::string why) {
+void AgentsProgress::Failed(std::string why) {
   absl::MutexLock lock(&mutex_);
   if (failure_.empty()) failure_ = std::move(why);
 }
 
-bool Progress::WaitFor(Milestone milestone, int nodes, milliseconds timeout) {
+bool AgentsProgress::WaitFor(Milestone milestone, int nodes, milliseconds timeout) {
   const auto at = static_cast<std::size_t>(milestone);
   const auto over = [this, at, nodes]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return counts_[at] >= nodes || !failure_.empty();
@@ -50,24 +50,24 @@ bool Progress::WaitFor(Milestone milestone, int nodes, milliseconds timeout) {
   return counts_[at] >= nodes && failure_.empty();
 }
 
-std::string Progress::failure() {
+std::string AgentsProgress::failure() {
   absl::MutexLock lock(&mutex_);
   return failure_;
 }
 
-int Progress::count(Milestone milestone) {
+int AgentsProgress::count(Milestone milestone) {
   absl::MutexLock lock(&mutex_);
   return counts_[static_cast<std::size_t>(milestone)];
 }
 
-TimePoint Progress::last(Milestone milestone) {
+TimePoint AgentsProgress::last(Milestone milestone) {
   absl::MutexLock lock(&mutex_);
   return last_[static_cast<std::size_t>(milestone)];
 }
 
 // ---- The session
 
-SimulatedAgent::SimulatedAgent(Options options, Progress& progress)
+SimulatedAgent::SimulatedAgent(Options options, AgentsProgress& progress)
     : options_(std::move(options)), progress_(progress) {}
 
 std::string SimulatedAgent::NameOf(int index) { return absl::StrCat("simulated-", index); }

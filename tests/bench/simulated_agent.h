@@ -28,9 +28,9 @@ enum class Milestone : std::size_t { kAccepted, kStarted, kHaveId, kPassedBarrie
 inline constexpr std::size_t kMilestones = 5;
 
 // Counts nodes at milestones and keeps when the last of them came. Threadsafe.
-class Progress {
+class AgentsProgress {
  public:
-  explicit Progress(int nodes) : nodes_(nodes) {}
+  explicit AgentsProgress(int nodes) : nodes_(nodes) {}
 
   void Reached(Milestone milestone, TimePoint now);
   // The first one counts.
@@ -67,7 +67,7 @@ class SimulatedAgent {
     std::chrono::seconds patience{120};
   };
 
-  SimulatedAgent(Options options, Progress& progress);
+  SimulatedAgent(Options options, AgentsProgress& progress);
 
   // Joins. The rest follows from what the service says.
   void Begin();
@@ -105,7 +105,7 @@ class SimulatedAgent {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Options options_;
-  Progress& progress_;
+  AgentsProgress& progress_;
   std::unique_ptr<SessionClient> session_;
 
   absl::Mutex mutex_;

@@ -239,7 +239,7 @@ class Part {
 
   const Arguments& arguments_;
   const int index_;
-  Progress progress_;
+  AgentsProgress progress_;
   PartResult* const result_;
   NodeResult* const nodes_;  // of all processes
   Agents agents_;
