@@ -35,7 +35,8 @@ TEST(SessionTest, OneNodeStartsAndSucceeds) {
                            .run_id = "run",
                            .world_size = 4,
                            .master_addr = "127.0.0.1",
-                           .master_port = 4000}));
+                           .master_port = 4000,
+                           .role_world_size = 4}));
   a.Send(NodeSucceeded{start->round});
   const auto finish = a.Next<Finish>();
   ASSERT_TRUE(finish);
