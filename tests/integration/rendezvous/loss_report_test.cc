@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <thread>
@@ -121,6 +122,8 @@ TEST(LossReportUnreachedTest, AServiceThatIsJustEndingHasEnded) {
   ASSERT_TRUE(listening.ok());
   const std::string target = HostPort("127.0.0.1", listening->port);
   std::thread ending([&] {
+    pollfd asked{.fd = listening->fd.get(), .events = POLLIN, .revents = 0};
+    EXPECT_EQ(poll(&asked, 1, static_cast<int>(kEventDeadline / std::chrono::milliseconds(1))), 1);
     const OwnedFd last(accept(listening->fd.get(), nullptr, nullptr));
     EXPECT_TRUE(last.valid());
     listening->fd.Reset();
