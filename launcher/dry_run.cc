@@ -16,6 +16,7 @@
 #include "launcher/limits.h"
 #include "launcher/network.h"
 #include "launcher/worker_environ.h"
+#include "proto/progress_message.h"
 
 namespace ddprun {
 namespace {
@@ -93,7 +94,7 @@ WorkerEnv EnvOf(const DryRun& dry_run, int local_rank) {
   env.master_port = options.nodes == 1 ? options.master_port.value_or(1) : 1;
   env.max_restarts = options.restarts.max_restarts;
   env.run_id = options.run_id;
-  env.error_file = env.agent_socket = kUnknownPath;
+  env.error_file = env.agent_socket = env.notify_socket = kUnknownPath;
   env.round = 1;
   env.console_is_terminal = isatty(STDERR_FILENO) == 1;
   return env;
@@ -103,7 +104,8 @@ WorkerEnv EnvOf(const DryRun& dry_run, int local_rank) {
 std::map<std::string, std::string> Unknown(const Options& options) {
   std::map<std::string, std::string> unknown = {
       {"TORCHELASTIC_ERROR_FILE", "a file that is made for each worker"},
-      {"DDPRUN_AGENT_SOCKET", "a socket that is made for each run"}};
+      {"DDPRUN_AGENT_SOCKET", "a socket that is made for each run"},
+      {kNotifySocketVariable, "a socket that is made for each worker"}};
   if (options.nodes > 1 || !options.master_port.has_value())
     unknown["MASTER_PORT"] = "a port that is free on rank 0's node";
   if (options.run_id.empty()) unknown["TORCHELASTIC_RUN_ID"] = "a name with the time of the start";

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "launcher/core_file.h"
+#include "launcher/ending_process.h"
 #include "launcher/limits.h"
 #include "launcher/orphans.h"
 #include "launcher/stuck_process.h"
@@ -73,6 +74,8 @@ void Workers::Spawn(const Start& start, const std::vector<std::string>& network,
   held_.clear();
   stopped_.assign(static_cast<std::size_t>(config_.local_world_size), false);
   was_failing_ = stopped_;
+  was_ending_ = stopped_;
+  sent_signals_.clear();
   oom_watch_.Begin();
   round_live_ = true;
   if (config_.cgroup != nullptr) round_cgroup_ = config_.cgroup->MakeRound(start.round);
@@ -162,7 +165,7 @@ bool Workers::ReapWorker(int local_rank, TimePoint now, std::vector<Event>& even
   std::optional<OomKill> oom;
   const std::optional<Outcome> outcome = processes_.Look(index);
   const auto* signaled = outcome.has_value() ? std::get_if<Signaled>(&*outcome) : nullptr;
-  if (signaled != nullptr && signaled->signal == SIGKILL && !stopped_[index]) {
+  if (signaled != nullptr && signaled->signal == SIGKILL && !WasStopped(index, *outcome)) {
     oom = oom_watch_.Explain(processes_.pid(index));
   }
   if (!processes_.ReapIfEnded(index)) {
@@ -184,9 +187,18 @@ void Workers::Signal(int signal, TimePoint now, std::vector<Event>& events) {
   for (std::size_t i = 0; i < processes_.size(); ++i) {
     if (processes_.outcome(i).has_value() || stopped_[i] || was_failing_[i]) continue;
     was_failing_[i] = HasSaidThatItFailed(static_cast<int>(i));
+    was_ending_[i] = IsEnding(processes_.pid(i));
     stopped_[i] = !was_failing_[i];
   }
+  sent_signals_.insert(signal);
   processes_.SignalGroups(signal);
+}
+
+bool Workers::WasStopped(std::size_t index, const Outcome& outcome) const {
+  if (!stopped_[index] || !was_ending_[index]) return stopped_[index];
+  // One whose first thread alone had gone ends with the signal like the others.
+  const auto* signaled = std::get_if<Signaled>(&outcome);
+  return signaled != nullptr && sent_signals_.contains(signaled->signal);
 }
 
 // A program that has failed may take long to end (Python's interpreter tears down what a peer is
@@ -220,6 +232,7 @@ void Workers::KillOne(int local_rank, TimePoint now, std::vector<Event>& events)
   if (!IsLive(local_rank)) return;
   const auto index = static_cast<std::size_t>(local_rank);
   stopped_[index] = !was_failing_[index];
+  sent_signals_.insert(SIGKILL);
   processes_.SignalGroup(index, SIGKILL);
 }
 
@@ -291,7 +304,7 @@ WorkerEnded Workers::MakeEnded(int local_rank, TimePoint now) const {
   ended.pid = processes_.pid(index);
   ended.age = std::chrono::duration_cast<std::chrono::milliseconds>(now - started_);
   if (IsSuccess(ended.outcome)) return ended;
-  ended.stopped = stopped_[index];
+  ended.stopped = WasStopped(index, ended.outcome);
   ended.last_lines = log_mux_.LastLinesOf(local_rank);
   // A worker without a record, or with one that nobody can read, has said nothing.
   FailureRecord record = ReadFailureRecord(ErrorFile(local_rank)).value_or(FailureRecord{});

@@ -109,6 +109,7 @@ class Workers {
   void TakeEnded(TimePoint now, std::vector<Event>& events);
   bool ReapWorker(int local_rank, TimePoint now, std::vector<Event>& events);
   bool HasSaidThatItFailed(int local_rank) const;
+  bool WasStopped(std::size_t index, const Outcome& outcome) const;
   void SayStuck(pid_t pid, std::chrono::seconds after_kill);
   void FinishIfAllGone(TimePoint now, std::vector<Event>& events);
 
@@ -126,6 +127,9 @@ class Workers {
   std::vector<bool> stopped_;
   // Likewise: it had failed before that signal, and was only slow to end.
   std::vector<bool> was_failing_;
+  // Likewise: the kernel was ending it already, which may take longer than its peers' failure.
+  std::vector<bool> was_ending_;
+  std::set<int> sent_signals_;  // in this round, to groups
   OomWatch oom_watch_;
   Start start_;
   LogRound log_round_;

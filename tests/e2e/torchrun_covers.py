@@ -68,6 +68,7 @@ SET = {
     "GLOO_SOCKET_IFNAME": ["two nodes", "test_interfaces.py::test_gloo_works_with_nothing_set"],
     "NCCL_SOCKET_IFNAME": ["two nodes", "test_interfaces.py::test_gloo_works_with_nothing_set"],
     "DDPRUN_AGENT_SOCKET": ["one worker"],
+    "DDPRUN_NOTIFY_SOCKET": ["one worker"],
     "DDPRUN_ROUND": ["one worker"],
 }
 

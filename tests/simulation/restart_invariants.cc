@@ -143,7 +143,10 @@ std::string RestartInvariants::JudgeRestart(const Step& step, Run& run, RoundId 
   RunState then = step.after;
   for (const MembershipEffect& effect : step.effects) {
     const auto* send = std::get_if<SendDirective>(&effect);
-    if (send == nullptr || !std::holds_alternative<Refused>(send->directive)) continue;
+    const auto* refused = send == nullptr ? nullptr : std::get_if<Refused>(&send->directive);
+    if (refused == nullptr || !absl::StrContains(refused->status.message(), "is left out after")) {
+      continue;
+    }
     const auto link = step.before.links.find(send->link);
     if (link == step.before.links.end()) continue;
     const Member& member = step.before.members.at(link->second);

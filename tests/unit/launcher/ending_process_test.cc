@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/ending_process.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "rendezvous/owned_fd.h"
+
+namespace ddprun {
+namespace {
+
+TEST(EndingProcessTest, TheFlagsSayIt) {
+  EXPECT_FALSE(SaysEnding("7 (python3) S 1 7 7 0 -1 4194304 100 0 0 0 1 2"));
+  EXPECT_TRUE(SaysEnding("7 (python3) R 1 7 7 0 -1 4194308 100 0 0 0 1 2")) << "its files go";
+  EXPECT_TRUE(SaysEnding("7 (python3) D 1 7 7 0 -1 4194816 100 0 0 0 1 2"))
+      << "its core is written";
+  EXPECT_TRUE(SaysEnding("7 (a) S 0 (b) Z 1 7 7 0 -1 4 100")) << "a name may have anything in it";
+}
+
+TEST(EndingProcessTest, WhatIsNoSuchTextSaysNothing) {
+  for (const char* text :
+       {"", "7", "7 (python3) ", "7 (python3) S 1 7 7 0 -1", "7 (x) S 1 7 7 0 -1 many 1"})
+    EXPECT_FALSE(SaysEnding(text)) << text;
+}
+
+TEST(EndingProcessTest, OneThatLivesAndOneThatIsDead) {
+  EXPECT_FALSE(IsEnding(getpid()));
+  const pid_t child = fork();
+  if (child == 0) _exit(0);
+  const OwnedFd ended(static_cast<int>(syscall(SYS_pidfd_open, child, 0)));
+  pollfd dead{.fd = ended.get(), .events = POLLIN, .revents = 0};
+  EXPECT_EQ(poll(&dead, 1, 30'000), 1);
+  EXPECT_TRUE(IsEnding(child)) << "nobody has taken its end yet";
+  EXPECT_EQ(waitpid(child, nullptr, 0), child);
+  EXPECT_FALSE(IsEnding(child));
+}
+
+}  // namespace
+}  // namespace ddprun
