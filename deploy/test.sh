@@ -7,4 +7,4 @@ set -euo pipefail
 "$repo/deploy/setup.sh" --test
 build ON
 export PATH="$PATH:$cache/programs/usr/bin"
-exec ctest --test-dir "$repo/build" --output-on-failure --no-tests=error "$@"
+exec ctest --test-dir "$repo/build" --output-on-failure --no-tests=error --parallel "$(nproc)" "$@"
