@@ -37,16 +37,23 @@ def wait_for_the_death_of(rank):
     """Only that is an order that nobody can doubt: a process may be preempted between its last line and its end."""
     written = pathlib.Path(os.environ["CHAOS_TRUTH"], f"{RESTART}.{rank}")
     deadline = time.monotonic() + MEETING_TIMEOUT_S
+    pid = ""
     while time.monotonic() < deadline:
         try:
-            process = pathlib.Path(f"/proc/{written.read_text()}")
+            # Apart from what follows: that it has not written yet is not that it is gone.
+            pid = pid or written.read_text()
+        except OSError:
+            continue
+        if not pid:
+            continue
+        process = pathlib.Path(f"/proc/{pid}")
+        try:
             state = (process / "stat").read_text().rpartition(")")[2].split()[0]
             # The first thread may be dead while others have not yet come to their end.
             if state in "ZX" and len(os.listdir(process / "task")) <= 1:
                 return
         except OSError:
-            if written.exists():
-                return  # reaped
+            return  # reaped
 
 
 def use_up_memory():
