@@ -7,8 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "launcher/env_file.h"
 #include "launcher/spelling.h"
+#include "rendezvous/env_file.h"
 #include "rendezvous/token.h"
 
 namespace ddprun {

@@ -48,18 +48,21 @@ std::vector<std::string> Wrap(absl::string_view text, std::size_t columns) {
   return lines;
 }
 
+bool IsOfAll(const Checkup& checkup, const Finding& finding) {
+  return finding.nodes.empty() || finding.nodes.size() == checkup.nodes.size();
+}
+
 std::string Nodes(const Checkup& checkup, const Finding& finding) {
-  if (finding.nodes.empty() || finding.nodes.size() == checkup.nodes.size()) return "all";
+  if (IsOfAll(checkup, finding)) return "all";
   const std::string ranges = RangesText(finding.nodes);
   return ranges.size() <= kNodesColumnsMax ? ranges : absl::StrCat(finding.nodes.size(), " nodes");
 }
 
 // With the numbers that do not fit into their column.
 std::string TextOf(const Checkup& checkup, const Finding& finding) {
-  const bool fits = finding.nodes.empty() || finding.nodes.size() == checkup.nodes.size() ||
-                    RangesText(finding.nodes).size() <= kNodesColumnsMax;
-  if (fits) return finding.text;
+  if (IsOfAll(checkup, finding)) return finding.text;
   std::string ranges = RangesText(finding.nodes);
+  if (ranges.size() <= kNodesColumnsMax) return finding.text;
   if (ranges.size() > kRangesShown) ranges = ranges.substr(0, kRangesShown) + "...";
   return absl::StrCat(ranges, ": ", finding.text);
 }

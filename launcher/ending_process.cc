@@ -2,14 +2,12 @@
 #include "launcher/ending_process.h"
 
 #include <cstdint>
-#include <fstream>
-#include <iterator>
-#include <string>
 #include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "launcher/small_file.h"
 
 namespace ddprun {
 namespace {
@@ -31,9 +29,6 @@ bool SaysEnding(absl::string_view stat) {
          (flags & (kExiting | kDumpsCore)) != 0;
 }
 
-bool IsEnding(pid_t pid) {
-  std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
-  return SaysEnding(std::string(std::istreambuf_iterator<char>(file), {}));
-}
+bool IsEnding(pid_t pid) { return SaysEnding(ReadSmallFile(absl::StrCat("/proc/", pid, "/stat"))); }
 
 }  // namespace ddprun

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "launcher/config_file.h"
-#include "launcher/env_file.h"
+#include "rendezvous/env_file.h"
 
 namespace ddprun {
 namespace {

@@ -10,8 +10,8 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "launcher/env_file.h"
 #include "launcher/limits.h"
+#include "rendezvous/env_file.h"
 #include "rendezvous/owned_fd.h"
 
 namespace ddprun {

@@ -507,16 +507,23 @@ class Stepper {
     return verdict;
   }
 
-  Failure ToFailure(const WorkerEnded& ended) const {
+  // Of a WorkerEnded or a WorkerHung: who it was, and what is known of either.
+  template <typename Event>
+  Failure FailureOfWorker(const Event& event) const {
     Failure failure;
-    failure.rank = s_.round->rank_first + ended.local_rank;
-    failure.local_rank = ended.local_rank;
+    failure.rank = s_.round->rank_first + event.local_rank;
+    failure.local_rank = event.local_rank;
     failure.node_rank = s_.round->node_rank;
     failure.host = config_.host;
-    failure.pid = ended.pid;
+    failure.pid = event.pid;
+    failure.age = event.age;
+    failure.last_lines = event.last_lines;
+    return failure;
+  }
+
+  Failure ToFailure(const WorkerEnded& ended) const {
+    Failure failure = FailureOfWorker(ended);
     failure.message = ended.message;
-    failure.last_lines = ended.last_lines;
-    failure.age = ended.age;
     failure.traceback = ended.traceback;
     failure.oom = ended.oom;
     failure.core_file = ended.core_file;
@@ -535,16 +542,9 @@ class Stepper {
   }
 
   Failure ToFailure(const WorkerHung& hung) const {
-    Failure failure;
+    Failure failure = FailureOfWorker(hung);
     failure.kind = FailureKind::kWorkerHung;
-    failure.rank = s_.round->rank_first + hung.local_rank;
-    failure.local_rank = hung.local_rank;
-    failure.node_rank = s_.round->node_rank;
-    failure.host = config_.host;
-    failure.pid = hung.pid;
-    failure.age = hung.age;
     failure.hang = hung.hang;
-    failure.last_lines = hung.last_lines;
     return failure;
   }
 

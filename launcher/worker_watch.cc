@@ -27,6 +27,7 @@ void WorkerWatch::End() {
   watch_.End();
   found_.reset();
   reader_.reset();
+  heard_ = false;
   told_.reset();
   examined_ = false;
 }
@@ -35,6 +36,7 @@ void WorkerWatch::OnReady(const Ready& ready, TimePoint now) {
   if (ready.source != Source::kWorkerProgress) return watch_.Wrote(ready.worker, now);
   if (const auto message = workers_.progress().Read(ready.worker)) {
     watch_.Told(ready.worker, *message, now);
+    heard_ = true;
   }
 }
 
@@ -63,7 +65,7 @@ std::optional<TimePoint> WorkerWatch::NextDeadline() const {
     if (other.has_value() && (!next.has_value() || *other < *next)) next = other;
   };
   if (reader_ != nullptr) consider(reader_->deadline());
-  if (watch_.Together() != told_) consider(next_tell_);
+  if (heard_) consider(next_tell_);
   return next;
 }
 
@@ -155,7 +157,8 @@ Failure WorkerWatch::Describe(const HungWorker& hung) const {
 }
 
 std::optional<Heartbeat> WorkerWatch::TakeHeartbeat(TimePoint now) {
-  if (now < next_tell_) return std::nullopt;
+  if (!heard_ || now < next_tell_) return std::nullopt;
+  heard_ = false;
   const std::optional<Progress> progress = watch_.Together();
   if (!progress.has_value() || progress == told_) return std::nullopt;
   told_ = progress;

@@ -59,6 +59,7 @@ class WorkerWatch {
   bool examined_ = false;                // the stacks of this round's workers have been read
   std::unique_ptr<StackReader> reader_;  // null: nothing is being read
 
+  bool heard_ = false;            // something that the service may not have been told
   std::optional<Progress> told_;  // the service, last
   TimePoint next_tell_{};         // not before
 };

@@ -6,6 +6,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "proto/foreign_launcher.h"
 #include "proto/progress_message.h"
 
 namespace ddprun {
@@ -88,35 +89,25 @@ class EnvReader {
 
 bool IsSet(const std::optional<std::string>& value) { return value && !value->empty(); }
 
-}  // namespace
-
-std::vector<std::pair<std::string, std::string>> ToEnviron(const WorkerEnv& env) {
-  std::vector<std::pair<std::string, std::string>> out = {
-      {"RANK", absl::StrCat(env.rank)},
-      {"LOCAL_RANK", absl::StrCat(env.local_rank)},
-      {"WORLD_SIZE", absl::StrCat(env.world_size)},
-      {"LOCAL_WORLD_SIZE", absl::StrCat(env.local_world_size)},
-      {"GROUP_RANK", absl::StrCat(env.group_rank)},
-      {"GROUP_WORLD_SIZE", absl::StrCat(env.group_world_size)},
-      {"ROLE_NAME", env.role},
-      {"ROLE_RANK", absl::StrCat(env.role_rank)},
-      {"ROLE_WORLD_SIZE", absl::StrCat(env.role_world_size)},
-      {"MASTER_ADDR", env.master_addr},
-      {"MASTER_PORT", absl::StrCat(env.master_port)},
-      {"TORCHELASTIC_RESTART_COUNT", absl::StrCat(env.restart_count)},
-      {"TORCHELASTIC_MAX_RESTARTS", absl::StrCat(env.max_restarts)},
-      {"TORCHELASTIC_RUN_ID", env.run_id},
-      {"TORCHELASTIC_USE_AGENT_STORE", "False"},
-  };
-  if (!env.error_file.empty()) out.emplace_back("TORCHELASTIC_ERROR_FILE", env.error_file);
-  if (!env.agent_socket.empty()) out.emplace_back("DDPRUN_AGENT_SOCKET", env.agent_socket);
-  if (!env.notify_socket.empty()) out.emplace_back(kNotifySocketVariable, env.notify_socket);
-  if (env.round != 0) out.emplace_back("DDPRUN_ROUND", absl::StrCat(env.round));
-  if (env.console_is_terminal) out.emplace_back("DDPRUN_CONSOLE_TERMINAL", "1");
-  return out;
+// What is wrong between what mpirun or srun says and what is set beside it; empty: nothing.
+std::string Disagreement(const GetEnv& get_env, const ForeignLauncher& launcher) {
+  const std::string started = absl::StrCat(launcher.name, " has started ", launcher.world_size,
+                                           launcher.world_size == 1 ? " process" : " processes");
+  const std::string size = get_env("WORLD_SIZE").value_or("");
+  if (!size.empty() && size != absl::StrCat(launcher.world_size)) {
+    return absl::StrCat("WORLD_SIZE is ", size, ", but ", started,
+                        "; unset WORLD_SIZE, or start as many");
+  }
+  if (launcher.variables.count("MASTER_ADDR") == 0 && !IsSet(get_env("MASTER_ADDR"))) {
+    return absl::StrCat(started,
+                        " on several hosts, and MASTER_ADDR is not set; set it to rank 0's host on "
+                        "all ranks (mpirun -x MASTER_ADDR=HOST, or -genv MASTER_ADDR HOST)");
+  }
+  return "";
 }
 
-absl::StatusOr<WorkerEnv> FromEnviron(const GetEnv& get_env) {
+// FromEnviron() without mpirun and srun.
+absl::StatusOr<WorkerEnv> FromOwnEnviron(const GetEnv& get_env) {
   constexpr int kIntMax = std::numeric_limits<int>::max();
   EnvReader reader(get_env);
   WorkerEnv env;
@@ -154,6 +145,49 @@ absl::StatusOr<WorkerEnv> FromEnviron(const GetEnv& get_env) {
   env.console_is_terminal = reader.Text("DDPRUN_CONSOLE_TERMINAL", "") == "1";
   if (!reader.status().ok()) return reader.status();
   return env;
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, std::string>> ToEnviron(const WorkerEnv& env) {
+  std::vector<std::pair<std::string, std::string>> out = {
+      {"RANK", absl::StrCat(env.rank)},
+      {"LOCAL_RANK", absl::StrCat(env.local_rank)},
+      {"WORLD_SIZE", absl::StrCat(env.world_size)},
+      {"LOCAL_WORLD_SIZE", absl::StrCat(env.local_world_size)},
+      {"GROUP_RANK", absl::StrCat(env.group_rank)},
+      {"GROUP_WORLD_SIZE", absl::StrCat(env.group_world_size)},
+      {"ROLE_NAME", env.role},
+      {"ROLE_RANK", absl::StrCat(env.role_rank)},
+      {"ROLE_WORLD_SIZE", absl::StrCat(env.role_world_size)},
+      {"MASTER_ADDR", env.master_addr},
+      {"MASTER_PORT", absl::StrCat(env.master_port)},
+      {"TORCHELASTIC_RESTART_COUNT", absl::StrCat(env.restart_count)},
+      {"TORCHELASTIC_MAX_RESTARTS", absl::StrCat(env.max_restarts)},
+      {"TORCHELASTIC_RUN_ID", env.run_id},
+      {"TORCHELASTIC_USE_AGENT_STORE", "False"},
+  };
+  if (!env.error_file.empty()) out.emplace_back("TORCHELASTIC_ERROR_FILE", env.error_file);
+  if (!env.agent_socket.empty()) out.emplace_back("DDPRUN_AGENT_SOCKET", env.agent_socket);
+  if (!env.notify_socket.empty()) out.emplace_back(kNotifySocketVariable, env.notify_socket);
+  if (env.round != 0) out.emplace_back("DDPRUN_ROUND", absl::StrCat(env.round));
+  if (env.console_is_terminal) out.emplace_back("DDPRUN_CONSOLE_TERMINAL", "1");
+  return out;
+}
+
+absl::StatusOr<WorkerEnv> FromEnviron(const GetEnv& get_env) {
+  // Whoever has set RANK has decided who this process is, whatever has started that one.
+  if (IsSet(get_env("RANK"))) return FromOwnEnviron(get_env);
+  const std::optional<ForeignLauncher> launcher = FindForeignLauncher(get_env);
+  if (!launcher) return FromOwnEnviron(get_env);
+  if (const std::string wrong = Disagreement(get_env, *launcher); !wrong.empty())
+    return absl::InvalidArgumentError(wrong);
+  return FromOwnEnviron([&](const std::string& name) -> std::optional<std::string> {
+    if (const auto set = get_env(name); IsSet(set)) return set;
+    const auto known = launcher->variables.find(name);
+    if (known == launcher->variables.end()) return std::nullopt;
+    return known->second;
+  });
 }
 
 absl::StatusOr<WorkerEnv> FromProcessEnviron() {

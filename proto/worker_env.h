@@ -46,9 +46,10 @@ std::vector<std::pair<std::string, std::string>> ToEnviron(const WorkerEnv& env)
 using GetEnv = std::function<std::optional<std::string>(const std::string& name)>;
 
 // Reads what ToEnviron() writes. Of torchrun's names RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT
-// are needed; the others have defaults (LOCAL_RANK: RANK on one node), so that srun, mpirun or a
-// person can set the four by hand. With none of the four set the answer is a world of one.
-// INVALID_ARGUMENT names the variable that is missing, not a number, or out of range.
+// are needed; the others have defaults (LOCAL_RANK: RANK on one node), so that a person can set the
+// four by hand. Where RANK is not set and mpirun or srun has started this process, what is not set
+// is as they say (foreign_launcher.h). Else, with none of the four set, the answer is a world of
+// one. INVALID_ARGUMENT names the variable that is missing, not a number, or out of range.
 absl::StatusOr<WorkerEnv> FromEnviron(const GetEnv& get_env);
 
 // FromEnviron() over this process's own environment.

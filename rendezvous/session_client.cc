@@ -374,6 +374,9 @@ void Attempt::OnReadDone(bool ok) {
     out_.Flush();
     return;
   }
+  // gRPC may tell of the first message before it tells of the metadata that came before it. Who
+  // answers that message with last words and closes would otherwise not have them sent.
+  core_->Answered();
   if (auto directive = FromProto(directive_); directive.ok())
     core_->Received(*std::move(directive));
   StartRead(&directive_);

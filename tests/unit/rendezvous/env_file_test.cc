@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/env_file.h"
+#include "rendezvous/env_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
