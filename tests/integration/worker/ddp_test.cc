@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/ddp.h"
+#include "worker/distributed/ddp.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
 #include "tests/integration/worker/ranks.h"
+#include "tests/integration/worker/seeded.h"
 #include "tests/integration/worker/service.h"
 
 namespace ddprun {
@@ -28,17 +29,6 @@ struct NetImpl : torch::nn::Module {
   torch::nn::Linear head{nullptr};
 };
 TORCH_MODULE(Net);
-
-// Numbers that all ranks can make for each other.
-at::Generator GeneratorOf(int seed) {
-  return at::detail::createCPUGenerator(static_cast<uint64_t>(seed));
-}
-
-void Fill(torch::nn::Module& module, int seed) {
-  const torch::NoGradGuard no_grad;
-  auto generator = GeneratorOf(seed);
-  for (at::Tensor& parameter : module.parameters()) parameter.normal_(0, 0.3, generator);
-}
 
 at::Tensor BatchOf(int rank, int step) {
   return at::randn({5, 2, 4, 4}, GeneratorOf(1000 + 10 * step + rank), at::TensorOptions());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads a saved model and images, writes the scores: for tests that compare them with another
 // program's.
-//   logits_probe MODEL shared|unshared STATE.pth IMAGES.f32 LOGITS.f32
+//   logits_probe MODEL shared|unshared STATE.pth IMAGES.f32 LOGITS.f32 [STEM]
 // Images are N x 3 x 32 x 32 floats of this machine's byte order, scores N x 10.
 #include <ATen/core/grad_mode.h>
 
@@ -10,9 +10,10 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <vector>
 
-#include "worker/models.h"
-#include "worker/state_dict.h"
+#include "worker/files/state_dict.h"
+#include "worker/models/models.h"
 
 namespace ddprun {
 namespace {
@@ -27,9 +28,10 @@ at::Tensor ReadImages(const std::string& path) {
   return at::from_blob(const_cast<char*>(bytes.data()), {count, 3, 32, 32}, at::kFloat).clone();
 }
 
-void Run(char** arguments) {
+void Run(const std::vector<std::string>& arguments) {
   const at::NoGradGuard no_grad;
-  auto model = MakeModel(arguments[1], {.shared_blocks = std::string(arguments[2]) == "shared"});
+  auto model = MakeModel(arguments[1], {.shared_blocks = arguments[2] == "shared",
+                                        .stem = arguments.size() > 6 ? arguments[6] : "cifar"});
   LoadStateDict(*model, arguments[3]);
   model->eval();
   const at::Tensor scores = model->forward(ReadImages(arguments[4])).contiguous();
@@ -43,13 +45,13 @@ void Run(char** arguments) {
 }  // namespace ddprun
 
 int main(int argc, char** argv) {
-  if (argc != 6) {
-    std::fputs("usage: logits_probe MODEL shared|unshared STATE.pth IMAGES.f32 LOGITS.f32\n",
+  if (argc != 6 && argc != 7) {
+    std::fputs("usage: logits_probe MODEL shared|unshared STATE.pth IMAGES.f32 LOGITS.f32 [STEM]\n",
                stderr);
     return 2;
   }
   try {
-    ddprun::Run(argv);
+    ddprun::Run({argv, argv + argc});
   } catch (const std::exception& error) {
     std::fprintf(stderr, "logits_probe: %s\n", error.what());
     return 1;

@@ -6,8 +6,8 @@
 #include <exception>
 
 #include "proto/worker_env.h"
-#include "worker/accelerator.h"
-#include "worker/world_store.h"
+#include "worker/distributed/accelerator.h"
+#include "worker/distributed/world_store.h"
 
 namespace ddprun {
 namespace {

@@ -11,7 +11,7 @@
 #include "rendezvous/store_proxy.h"
 #include "tests/integration/rendezvous/test_node.h"
 #include "tests/integration/worker/ranks.h"
-#include "worker/rendezvous_store.h"
+#include "worker/distributed/rendezvous_store.h"
 
 namespace ddprun {
 

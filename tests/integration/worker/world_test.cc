@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Worlds of several ranks, as threads: over the run's store as under ddprun, and over a TCPStore as
 // by hand.
-#include "worker/world.h"
+#include "worker/distributed/world.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 
 #include "tests/integration/worker/ranks.h"
 #include "tests/integration/worker/service.h"
-#include "worker/accelerator.h"
+#include "worker/distributed/accelerator.h"
 
 namespace ddprun {
 namespace {
@@ -74,6 +74,21 @@ TEST(World, BarrierHoldsEachRankUntilAllAreThere) {
     world.store()->add("arrived", 1);
     world.Barrier();
     EXPECT_EQ(world.store()->add("arrived", 0), 3);
+  });
+}
+
+TEST(World, SubgroupsOfOneNameDoNotMix) {
+  InWorldByHand(4, [](World& world) {
+    const int first = world.rank() / 2 * 2;
+    World& neighbours = world.Subgroup("neighbours", {first, first + 1});
+    World& alike = world.Subgroup("alike", {world.rank() % 2, world.rank() % 2 + 2});
+    EXPECT_EQ(neighbours.rank(), world.rank() % 2);
+    EXPECT_EQ(alike.rank(), world.rank() / 2);
+    at::Tensor sum = at::full({1}, world.rank(), at::kLong);
+    neighbours.AllReduceSum(sum);
+    EXPECT_EQ(sum.item<int64_t>(), 2 * first + 1);
+    ExpectSumsAndBroadcasts(alike);
+    ExpectSumsAndBroadcasts(world);
   });
 }
 

@@ -5,4 +5,4 @@ ddprun_add_gtest(NAME unit_worker_distributed TORCH LABEL unit
     distributed_roll_call_test.cc
     distributed_state_dict_test.cc
     distributed_world_store_test.cc
-  LIBS ddprun_worker_distributed ddprun_rendezvous_client)
+  LIBS ddprun_worker_distributed ddprun_worker_files)

@@ -4,7 +4,7 @@
 
 #include <stdexcept>
 
-#include "worker/ordered_dict_pickle.h"
+#include "worker/files/ordered_dict_pickle.h"
 
 namespace ddprun {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <thread>
 
-#include "worker/roll_call.h"
+#include "worker/distributed/roll_call.h"
 
 namespace ddprun {
 namespace {
@@ -39,6 +39,33 @@ class Stores {
 
   const c10::intrusive_ptr<c10d::TCPStore> server_ = Connect(/*server=*/true, 0);
 };
+
+// A world as it is without a launcher: the store is gone as soon as rank 0 has its answer.
+std::vector<std::string> CallWhereRankZeroServes(const std::vector<Caller>& others, int world_size,
+                                                 milliseconds timeout) {
+  auto stores = std::make_unique<Stores>();
+  std::vector<c10::intrusive_ptr<c10d::Store>> clients;
+  for (std::size_t i = 0; i < others.size(); ++i) clients.push_back(stores->NewClient());
+  std::vector<std::string> told(others.size());
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < others.size(); ++i) {
+    threads.emplace_back([&, i] {
+      try {
+        CallRoll(*clients[i], others[i].rank, others[i].world_size, timeout);
+      } catch (const std::exception& error) {
+        told[i] = error.what();
+      }
+    });
+  }
+  const auto own = stores->NewClient();
+  // Rank 0 comes last: it judges at once.
+  for (const Caller& caller : others)
+    own->wait({"ddprun/roll_call/rank/" + std::to_string(caller.rank)}, timeout);
+  EXPECT_THROW(CallRoll(*own, 0, world_size, timeout), std::runtime_error);
+  stores.reset();
+  for (std::thread& thread : threads) thread.join();
+  return told;
+}
 
 // What each caller was told, all of them at once in one store; empty for one that may go on.
 std::vector<std::string> Call(const std::vector<Caller>& callers, milliseconds timeout) {
@@ -77,6 +104,13 @@ TEST(RollCall, ManyMissingRanksAreNotAllNamed) {
 TEST(RollCall, AllHearWhoseWorldSizeIsAnother) {
   EXPECT_THAT(Call({{0, 2}, {1, 3}}, kLong),
               Each(HasSubstr("rank 1 has WORLD_SIZE 3, rank 0 has 2")));
+}
+
+TEST(RollCall, RankZeroDoesNotTakeTheStoreAwayBeforeAllHaveHeard) {
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_THAT(CallWhereRankZeroServes({{1, 3}, {2, 3}}, 2, kLong),
+                Each(HasSubstr("rank 1 has WORLD_SIZE 3, rank 0 has 2")));
+  }
 }
 
 TEST(RollCall, ARankBeyondRankZerosWorldHearsIt) {

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
-#include "worker/network_address.h"
-#include "worker/world_store.h"
+#include "worker/distributed/network_address.h"
+#include "worker/distributed/world_store.h"
 
 namespace ddprun {
 namespace {

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/models.h"
+#include "worker/models/models.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <map>
 #include <set>
 
-#include "worker/unique_tensors.h"
+#include "worker/base/unique_tensors.h"
 
 namespace ddprun {
 namespace {
@@ -30,7 +31,7 @@ std::int64_t Count(const std::vector<at::Tensor>& tensors) {
 
 struct Expected {
   std::string name;
-  bool shared_blocks;
+  ModelOptions options;
   std::int64_t
       parameters;    // sum(p.numel() for p in model.parameters()) of tests/e2e/python_models.py
   std::size_t keys;  // len(model.state_dict())
@@ -38,14 +39,15 @@ struct Expected {
 
 // The test's name in ctest must not hang on where its strings lie.
 void PrintTo(const Expected& expected, std::ostream* out) {
-  *out << expected.name << (expected.shared_blocks ? "_shared" : "_separate");
+  *out << expected.name << (expected.options.shared_blocks ? "_shared_" : "_separate_")
+       << expected.options.stem;
 }
 
 class EveryModel : public ::testing::TestWithParam<Expected> {};
 
 TEST_P(EveryModel, HasPythonsParametersAndGivesAScoreForEachClass) {
   const auto& expected = GetParam();
-  const auto model = MakeModel(expected.name, {.shared_blocks = expected.shared_blocks});
+  const auto model = MakeModel(expected.name, expected.options);
   EXPECT_EQ(Count(UniqueParameters(*model)), expected.parameters);
   EXPECT_EQ(Keys(*model).size(), expected.keys);
   model->eval();
@@ -53,16 +55,76 @@ TEST_P(EveryModel, HasPythonsParametersAndGivesAScoreForEachClass) {
   EXPECT_EQ(model->forward(at::randn({2, 3, 32, 32})).sizes(), (std::vector<std::int64_t>{2, 10}));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, EveryModel,
-                         ::testing::Values(Expected{"netresdeep", true, 76074, 66},
-                                           Expected{"netresdeep", false, 159594, 66},
-                                           Expected{"resnet18", true, 11173962, 122},
-                                           Expected{"resnet34", true, 21282122, 218},
-                                           Expected{"resnet50", true, 23520842, 320}));
+// What a pipeline relies on.
+TEST_P(EveryModel, EveryTensorIsInExactlyOnePart) {
+  const auto model = MakeModel(GetParam().name, GetParam().options);
+  auto tensors = model->named_parameters().pairs();
+  for (const auto& buffer : model->named_buffers().pairs()) tensors.push_back(buffer);
+  std::map<const void*, std::set<std::string>> parts_of;
+  std::set<std::string> named;
+  for (const ModelPart& part : model->Parts()) {
+    for (const std::string& module : part.modules) {
+      for (const auto& [key, tensor] : tensors) {
+        if (!key.starts_with(module + ".")) continue;
+        named.insert(key);
+        parts_of[tensor.unsafeGetTensorImpl()].insert(part.name);
+      }
+    }
+  }
+  EXPECT_EQ(named, Keys(*model));
+  for (const auto& [tensor, parts] : parts_of) EXPECT_EQ(parts.size(), 1u) << *parts.begin();
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, EveryModel,
+    ::testing::Values(Expected{"linear", {}, 30730, 2}, Expected{"simple-cnn", {}, 62006, 10},
+                      Expected{"netresdeep", {}, 76074, 66},
+                      Expected{"netresdeep", {.shared_blocks = false}, 159594, 66},
+                      Expected{"resnet18", {}, 11173962, 122},
+                      Expected{"resnet34", {}, 21282122, 218},
+                      Expected{"resnet50", {}, 23520842, 320},
+                      // torchvision's numbers (11689512 and 25557032) with ten classes.
+                      Expected{"resnet18", {.stem = "imagenet"}, 11689512 - 990 * 513, 122},
+                      Expected{"resnet50", {.stem = "imagenet"}, 25557032 - 990 * 2049, 320}));
 
 TEST(Models, EveryNameInTheTableIsTested) {
-  EXPECT_THAT(ModelNames(),
-              ::testing::ElementsAre("netresdeep", "resnet18", "resnet34", "resnet50"));
+  EXPECT_THAT(ModelNames(), ::testing::ElementsAre("linear", "simple-cnn", "netresdeep", "resnet18",
+                                                   "resnet34", "resnet50"));
+}
+
+TEST(Models, TakeImagesOfOtherSizesAndChannels) {
+  torch::NoGradGuard no_grad;
+  const auto shape = [](const std::string& name, const ModelOptions& options) {
+    const auto model = MakeModel(name, options);
+    model->eval();
+    return model->forward(at::randn({2, options.in_channels, options.height, options.width}))
+        .sizes()
+        .vec();
+  };
+  const std::vector<std::int64_t> scores = {2, 7};
+  EXPECT_EQ(shape("linear", {.in_channels = 1, .height = 1, .width = 20, .classes = 7}), scores);
+  for (const char* name : {"simple-cnn", "netresdeep", "resnet18"}) {
+    EXPECT_EQ(shape(name, {.in_channels = 1, .height = 28, .width = 36, .classes = 7}), scores);
+  }
+  EXPECT_EQ(shape("resnet18", {.height = 64, .width = 64, .classes = 7, .stem = "imagenet"}),
+            scores);
+  EXPECT_EQ(shape("simple-cnn", {.height = 16, .width = 16, .classes = 7}), scores);
+}
+
+TEST(Models, ImagesThatAreTooSmallAreNamed) {
+  const auto message = [](const std::string& name, std::int64_t height, std::int64_t width) {
+    try {
+      MakeModel(name, {.height = height, .width = width});
+    } catch (const std::invalid_argument& error) {
+      return std::string(error.what());
+    }
+    return std::string("nothing was thrown");
+  };
+  EXPECT_EQ(message("simple-cnn", 8, 8),
+            "--model simple-cnn takes images of at least 16x16 pixels, but the data set's have "
+            "8x8; choose another --model or a larger --input-size");
+  EXPECT_THAT(message("netresdeep", 1, 20),
+              HasSubstr("at least 4x4 pixels, but the data set's have 1x20"));
 }
 
 TEST(Models, UnknownNameIsAnsweredWithTheKnownOnes) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/reporter.h"
+#include "worker/metrics/reporter.h"
 
 #include <gtest/gtest.h>
 
@@ -38,10 +38,23 @@ TEST(Reporter, LineNamesEpochAndBatch) {
 }
 
 TEST(Reporter, BarShowsShareAndTimeLeft) {
-  EXPECT_EQ(ToBar(50, 100, 0.5, 800, seconds(65)),
-            "[============>           ]  50% step 50/100 loss 0.5000 800 img/s ETA 1:05");
-  EXPECT_EQ(ToBar(100, 100, 0.5, 800, seconds(0)),
+  EXPECT_EQ(
+      ToBar({.step = 50, .steps = 100, .loss = 0.5, .images_per_second = 800, .left = seconds(65)}),
+      "[============>           ]  50% step 50/100 loss 0.5000 800 img/s ETA 1:05");
+  EXPECT_EQ(ToBar({.step = 100, .steps = 100, .loss = 0.5, .images_per_second = 800}),
             "[========================] 100% step 100/100 loss 0.5000 800 img/s ETA 0:00");
+}
+
+TEST(Reporter, BarShowsAccuracyAndAWaitForDataThatIsWorthAWord) {
+  EXPECT_EQ(ToBar({.step = 6,
+                   .steps = 100,
+                   .loss = 0.5,
+                   .accuracy = 0.912,
+                   .images_per_second = 800,
+                   .data_wait = 0.121,
+                   .left = seconds(3 * 3600 + 7 * 60 + 5)}),
+            "[=>                      ]   6% step 6/100 loss 0.5000 acc 91.2% 800 img/s waiting "
+            "for data 12% ETA 3:07:05");
 }
 
 TEST(Reporter, TableAlignsValues) {

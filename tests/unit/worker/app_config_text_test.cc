@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/config/config_text.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/worker/temp_files.h"
+#include "worker/config/config_file.h"
+
+namespace ddprun {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::string TextOf(const Config& config) {
+  return ToConfigText(config, [](const Setting& setting) { return setting.choices; });
+}
+
+TEST(ConfigText, IsReadBack) {
+  Config config;
+  config.model = "resnet50";
+  config.max_steps = 7;
+  config.lr = 0.125;
+  config.nesterov = true;
+  config.data_dir = "/a folder/with \"quotes\": and # signs";
+  config.output_dir = "12";
+  const TempFiles files;
+  Config read;
+  ReadConfigFile(read, files.Write("c.yaml", TextOf(config)));
+  for (const Setting& setting : Settings())
+    EXPECT_EQ(ToText(read, setting), ToText(config, setting)) << setting.key;
+}
+
+TEST(ConfigText, WhatIsNotSetIsAComment) {
+  EXPECT_THAT(TextOf(Config{}), HasSubstr("\n# max_steps:"));
+  Config config;
+  config.max_steps = 0;
+  EXPECT_THAT(TextOf(config), HasSubstr("\nmax_steps: 0 "));
+}
+
+TEST(ConfigText, AWordThatYamlTakesForATruthValueIsQuoted) {
+  EXPECT_THAT(TextOf(Config{}), HasSubstr("\namp: \"off\" "));
+  EXPECT_THAT(TextOf(Config{}), Not(HasSubstr("\"cosine\"")));
+}
+
+TEST(ConfigText, NamesTheChoices) {
+  EXPECT_THAT(TextOf(Config{}), HasSubstr("# mixed precision (off, bf16, fp16)\n"));
+}
+
+}  // namespace
+}  // namespace ddprun

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/checkpoint/stop_signal.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace ddprun {
+namespace {
+
+// How a process ends that does this.
+template <typename Body>
+int StatusOf(Body body) {
+  const pid_t child = fork();
+  if (child == 0) {
+    body();
+    _exit(0);
+  }
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  return status;
+}
+
+TEST(StopSignalTest, TheFirstOneAsksAndALaterOneEnds_RealTime) {
+  for (const int signal : {SIGTERM, SIGINT}) {
+    EXPECT_EQ(StatusOf([signal] {
+                const StopSignal stop;
+                if (StopSignal::Received() != 0) _exit(1);
+                raise(signal);
+                if (StopSignal::Received() != signal) _exit(2);
+              }),
+              0);
+    const int status = StatusOf([signal] {
+      const StopSignal stop;
+      raise(signal);
+      StopSignal::Heard();
+      const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+      while (std::chrono::steady_clock::now() < end) {
+        usleep(10'000);
+        raise(signal);
+      }
+    });
+    EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == signal) << status;
+  }
+}
+
+// From Slurm and from the agent, or from a terminal and the agent.
+TEST(StopSignalTest, TheSameOneFromTwoSidesAsksOnce) {
+  EXPECT_EQ(StatusOf([] {
+              const StopSignal stop;
+              raise(SIGTERM);
+              raise(SIGTERM);
+              raise(SIGINT);
+              if (StopSignal::Received() != SIGTERM) _exit(1);
+            }),
+            0);
+}
+
+TEST(StopSignalTest, AfterwardsTheyDoWhatTheyDidBefore) {
+  const int status = StatusOf([] {
+    { const StopSignal stop; }
+    raise(SIGTERM);
+  });
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM) << status;
+}
+
+TEST(StopSignalTest, WhoHasHeardItIsNotEnded) {
+  EXPECT_EQ(StatusOf([] {
+              const StopSignal stop;
+              raise(SIGTERM);
+              StopSignal::Heard();
+              if (alarm(0) != 0) _exit(1);
+            }),
+            0);
+}
+
+TEST(StopSignalTest, WhoDoesNotHearItIsEnded_RealTime) {
+  const int status = StatusOf([] {
+    const StopSignal stop;
+    StopSignal::SetPatience(std::chrono::milliseconds(1));
+    raise(SIGTERM);
+    for (;;) pause();
+  });
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGTERM) << status;
+}
+
+}  // namespace
+}  // namespace ddprun

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/checkpoint/checkpoint_writer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <filesystem>
+
+#include "tests/unit/worker/small_snapshot.h"
+#include "tests/unit/worker/temp_files.h"
+
+namespace ddprun {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr std::chrono::seconds kLimit{60};
+
+CheckpointWriter::Report SaveAndWait(CheckpointWriter& writer, std::int64_t step) {
+  EXPECT_TRUE(writer.Save(step, SmallSnapshot(step)));
+  EXPECT_TRUE(writer.WaitUntilSaved(kLimit));
+  const auto reports = writer.TakeReports();
+  EXPECT_EQ(reports.size(), 1u);
+  return reports.empty() ? CheckpointWriter::Report{} : reports.front();
+}
+
+TEST(CheckpointWriterTest, SavesAndKeepsTheNewest) {
+  const TempFiles files;
+  CheckpointWriter writer({.folder = files.folder(), .training = "t", .keep = 2});
+  for (const std::int64_t step : {1, 2, 3, 10}) {
+    const auto report = SaveAndWait(writer, step);
+    EXPECT_EQ(report.error, "");
+    EXPECT_EQ(report.step, step);
+    EXPECT_EQ(report.path, files.Path(CheckpointName(step)));
+    EXPECT_EQ(report.bytes, std::filesystem::file_size(report.path));
+    ExpectStep(ReadCheckpoint(report.path), step);
+  }
+  EXPECT_EQ(ListCheckpoints(files.folder()).size(), 2u);
+  EXPECT_EQ(writer.TakeReports().size(), 0u);
+  EXPECT_EQ(writer.put_off(), 0);
+}
+
+TEST(CheckpointWriterTest, WhatIsChangedAfterTheCopyIsNotSaved) {
+  const TempFiles files;
+  CheckpointWriter writer({.folder = files.folder(), .training = "t"});
+  at::Tensor weight = at::ones({4 << 20});
+  ASSERT_TRUE(writer.Save(1, {.tensors = {{"w", weight}}}));
+  writer.WaitUntilCopied();
+  weight.zero_();
+  EXPECT_EQ(writer.WaitUntilCopied().count(), 0);
+  ASSERT_TRUE(writer.WaitUntilSaved(kLimit));
+  const Snapshot read = ReadCheckpoint(files.Path(CheckpointName(1)));
+  EXPECT_TRUE(at::equal(read.tensors.front().second, at::ones({4 << 20})));
+}
+
+TEST(CheckpointWriterTest, OneSaveAtATime) {
+  const TempFiles files;
+  CheckpointWriter writer({.folder = files.folder(), .training = "t"});
+  // Large enough to be still on its way when the next call comes.
+  ASSERT_TRUE(writer.Save(1, {.tensors = {{"w", at::ones({16 << 20})}}}));
+  EXPECT_FALSE(writer.Save(2, SmallSnapshot(2)));
+  EXPECT_EQ(writer.put_off(), 1);
+  ASSERT_TRUE(writer.WaitUntilSaved(kLimit));
+  EXPECT_TRUE(writer.Save(3, SmallSnapshot(3)));
+  ASSERT_TRUE(writer.WaitUntilSaved(kLimit));
+  EXPECT_FALSE(std::filesystem::exists(files.Path(CheckpointName(2))));
+  EXPECT_EQ(writer.TakeReports().size(), 2u);
+}
+
+TEST(CheckpointWriterTest, TheEndWaitsForTheSaveUnderWay) {
+  const TempFiles files;
+  {
+    CheckpointWriter writer({.folder = files.folder(), .training = "t"});
+    ASSERT_TRUE(writer.Save(1, SmallSnapshot(1)));
+  }
+  ExpectStep(ReadCheckpoint(files.Path(CheckpointName(1))), 1);
+}
+
+TEST(CheckpointWriterTest, AFailedSaveIsNamedAndTheNextIsTried) {
+  const TempFiles files;
+  const std::string folder = files.Path("a");
+  std::filesystem::create_directory(folder);
+  CheckpointWriter writer({.folder = folder, .training = "t"});
+  EXPECT_EQ(SaveAndWait(writer, 1).error, "");
+  std::filesystem::rename(folder, files.Path("away"));
+  const std::string error = SaveAndWait(writer, 2).error;
+  EXPECT_THAT(error, HasSubstr("checkpoint of step 2 is not saved: cannot create " + folder));
+  EXPECT_THAT(error, HasSubstr("No such file or directory; training goes on"));
+  std::filesystem::rename(files.Path("away"), folder);
+  EXPECT_EQ(SaveAndWait(writer, 3).error, "");
+  ExpectStep(ReadCheckpoint(folder + "/" + CheckpointName(1)), 1);
+}
+
+TEST(CheckpointWriterTest, WhatCannotBeSavedIsNamed) {
+  const TempFiles files;
+  CheckpointWriter writer({.folder = files.folder(), .training = "t"});
+  ASSERT_TRUE(writer.Save(1, {.tensors = {{"z", at::ones({2}, at::kComplexFloat)}}}));
+  writer.WaitUntilCopied();
+  ASSERT_TRUE(writer.WaitUntilSaved(kLimit));
+  EXPECT_THAT(writer.TakeReports().at(0).error, HasSubstr("'z'"));
+}
+
+}  // namespace
+}  // namespace ddprun

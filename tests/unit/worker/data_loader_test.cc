@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/data/loader.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <set>
+
+#include "tests/unit/worker/temp_files.h"
+#include "worker/data/stored_images.h"
+
+namespace ddprun {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr std::int64_t kCount = 100;
+
+// Image i is all of byte i, and its label is i % 10.
+LabelledImages Numbered() {
+  return {
+      at::arange(kCount, at::kByte).view({kCount, 1, 1, 1}).expand({kCount, 1, 8, 8}).contiguous(),
+      at::arange(kCount, at::kLong) % 10};
+}
+
+std::vector<Batch> Rest(Loader& loader) {
+  std::vector<Batch> batches;
+  while (auto batch = loader.Next()) batches.push_back(std::move(*batch));
+  return batches;
+}
+
+class LoaderTest : public ::testing::TestWithParam<std::int64_t> {
+ protected:
+  std::vector<Batch> All(const std::vector<std::int64_t>& indices, std::int64_t batch_size,
+                         LoaderOptions options = {}) {
+    options.threads = GetParam();
+    Loader loader(set_, indices, batch_size, options);
+    return Rest(loader);
+  }
+
+  std::vector<Batch> Planned(const EpochPlan::Options& plan, LoaderOptions options = {}) {
+    options.threads = GetParam();
+    Loader loader(set_, EpochPlan(plan), options);
+    return Rest(loader);
+  }
+
+  const StoredImages set_{{Numbered()}, {.shape = {3, 8, 8}, .mean = {0, 0, 0}, .std = {1, 1, 1}}};
+};
+
+// A batch may be shared by several threads.
+INSTANTIATE_TEST_SUITE_P(Threads, LoaderTest, ::testing::Values(1, 2, 7));
+
+TEST_P(LoaderTest, GivesTheIndicesInOrderAndAShortLastBatch) {
+  std::vector<std::int64_t> indices;
+  for (std::int64_t i = 0; i < 250; ++i) indices.push_back((i * 37) % kCount);
+  const auto batches = All(indices, 80);
+  ASSERT_EQ(batches.size(), 4u);
+  EXPECT_EQ(batches[3].labels.size(0), 10);
+  std::size_t position = 0;
+  for (const auto& batch : batches) {
+    for (std::int64_t i = 0; i < batch.labels.size(0); ++i, ++position) {
+      EXPECT_EQ(std::lround(batch.images[i][2][4][4].item<double>() * 255), indices[position]);
+      EXPECT_EQ(batch.labels[i].item<std::int64_t>(), indices[position] % 10);
+    }
+  }
+  EXPECT_EQ(position, indices.size());
+}
+
+TEST_P(LoaderTest, GivesAPlansBatches) {
+  const EpochPlan::Options options{.size = kCount, .shard = {1, 2}, .batch_size = 7, .seed = 5};
+  const EpochPlan plan(options);
+  const auto batches = Planned(options);
+  ASSERT_EQ(batches.size(), static_cast<std::size_t>(plan.batches()));
+  for (std::int64_t i = 0; i < plan.batches(); ++i) {
+    const auto samples = plan.Samples(i);
+    const Batch& batch = batches[static_cast<std::size_t>(i)];
+    ASSERT_EQ(batch.labels.size(0), static_cast<std::int64_t>(samples.size()));
+    for (std::int64_t k = 0; k < batch.labels.size(0); ++k) {
+      EXPECT_EQ(std::lround(batch.images[k][0][0][0].item<double>() * 255),
+                samples[static_cast<std::size_t>(k)].index);
+    }
+  }
+}
+
+TEST_P(LoaderTest, ARankWithoutASampleGetsOneThatDoesNotCount) {
+  const EpochPlan::Options options{.size = kCount, .shard = {3, 4}, .consumed = kCount - 2};
+  const auto batches = Planned(options);
+  ASSERT_EQ(batches.size(), 1u);
+  ASSERT_TRUE(EpochPlan(options).Samples(0).empty());
+  ASSERT_EQ(batches[0].images.size(0), 1);
+  EXPECT_EQ(std::lround(batches[0].images[0][0][0][0].item<double>() * 255),
+            EpochPlan(options).First(0).index);
+}
+
+TEST_P(LoaderTest, EndsAtOnceWithoutIndices) { EXPECT_TRUE(All({}, 4).empty()); }
+
+TEST_P(LoaderTest, StaysAtTheEnd) {
+  Loader loader(set_, {1}, 4, {.threads = GetParam()});
+  EXPECT_TRUE(loader.Next().has_value());
+  EXPECT_FALSE(loader.Next().has_value());
+  EXPECT_FALSE(loader.Next().has_value());
+}
+
+TEST_P(LoaderTest, MayBeLeftInTheMiddleOrAtOnce) {
+  const std::vector<std::int64_t> many(10'000, 7);
+  for (int taken = 0; taken < 20; ++taken) {
+    Loader loader(set_, many, 1 + taken % 3, {.threads = GetParam()});
+    for (int i = 0; i < taken; ++i) EXPECT_TRUE(loader.Next().has_value());
+  }
+}
+
+TEST_P(LoaderTest, AugmentsTheSameWayEachTimeAndAnotherInTheNextEpoch) {
+  const std::vector<std::int64_t> indices(32, 99);
+  LoaderOptions options{.augment = true, .seed = 4, .epoch = 1};
+  const at::Tensor first = All(indices, 32, options)[0].images;
+  EXPECT_TRUE(first.equal(All(indices, 32, options)[0].images));
+  options.epoch = 2;
+  EXPECT_FALSE(first.equal(All(indices, 32, options)[0].images));
+}
+
+TEST_P(LoaderTest, BatchSizeDoesNotChangeTheAugmentation) {
+  const std::vector<std::int64_t> indices(32, 99);
+  const auto whole = All(indices, 32, {.augment = true});
+  const auto halves = All(indices, 16, {.augment = true});
+  EXPECT_TRUE(whole[0].images.equal(at::cat({halves[0].images, halves[1].images})));
+}
+
+// Of one sample, however many ranks there are and whichever has it.
+TEST_P(LoaderTest, TheNumberOfRanksDoesNotChangeTheAugmentation) {
+  const LoaderOptions loading{.augment = true, .seed = 3, .epoch = 2};
+  std::vector<at::Tensor> by_index(kCount);
+  for (const int world : {1, 3}) {
+    for (int rank = 0; rank < world; ++rank) {
+      const EpochPlan::Options options{
+          .size = kCount, .shard = {rank, world}, .batch_size = 5, .seed = 3, .epoch = 2};
+      const EpochPlan plan(options);
+      const auto batches = Planned(options, loading);
+      for (std::int64_t i = 0; i < plan.batches(); ++i) {
+        const auto samples = plan.Samples(i);
+        for (std::size_t k = 0; k < samples.size(); ++k) {
+          const at::Tensor image =
+              batches[static_cast<std::size_t>(i)].images[static_cast<std::int64_t>(k)];
+          at::Tensor& known = by_index[static_cast<std::size_t>(samples[k].index)];
+          if (world == 1) {
+            known = image;
+          } else {
+            EXPECT_TRUE(image.equal(known));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(LoaderTest, ChannelsLastBatchesHaveThatLayout) {
+  const auto batch = All({1, 2, 3}, 3, {.channels_last = true})[0];
+  EXPECT_TRUE(batch.images.is_contiguous(at::MemoryFormat::ChannelsLast));
+  EXPECT_TRUE(batch.images.equal(All({1, 2, 3}, 3)[0].images));
+}
+
+TEST_P(LoaderTest, MemoryIsUsedAgainWhenNobodyHoldsIt) {
+  Loader loader(set_, std::vector<std::int64_t>(1000, 7), 10, {.threads = GetParam()});
+  std::set<const void*> seen;
+  at::Tensor kept;
+  while (auto batch = loader.Next()) {
+    seen.insert(batch->images.const_data_ptr());
+    if (!kept.defined()) kept = batch->images.narrow(0, 3, 2);  // a view holds the whole
+    ASSERT_NE(batch->images.const_data_ptr() == kept.storage().data(), seen.size() > 1);
+  }
+  EXPECT_LE(seen.size(), kBatchesAheadMax + 3);
+  EXPECT_EQ(std::lround(kept[1][0][0][0].item<double>() * 255), 7);
+}
+
+// Fails for one of its samples, as a damaged file does.
+class Faulty : public SampleSet {
+ public:
+  explicit Faulty(std::int64_t bad) : bad_(bad) {}
+  std::int64_t size() const override { return kCount; }
+  std::int64_t Label(std::int64_t) const override { return 0; }
+  SampleShape shape() const override { return {1, 1, 1}; }
+  void Write(std::int64_t index, const Draw*, bool, float* out) const override {
+    if (index == bad_) throw DataError("sample " + std::to_string(index) + " is damaged");
+    *out = static_cast<float>(index);
+  }
+
+ private:
+  const std::int64_t bad_;
+};
+
+TEST_P(LoaderTest, AFaultComesWhenItsBatchIsDueAndStays) {
+  const Faulty set(57);
+  std::vector<std::int64_t> indices;
+  for (std::int64_t i = 0; i < kCount; ++i) indices.push_back(i);
+  Loader loader(set, indices, 10, {.threads = GetParam()});
+  for (int i = 0; i < 5; ++i) {
+    const auto batch = loader.Next();
+    ASSERT_TRUE(batch.has_value());
+    EXPECT_EQ(batch->images[9].item<float>(), static_cast<float>(10 * i + 9));
+  }
+  EXPECT_THAT(MessageOf<DataError>([&] { loader.Next(); }), HasSubstr("sample 57"));
+  EXPECT_THAT(MessageOf<DataError>([&] { loader.Next(); }), HasSubstr("sample 57"));
+}
+
+// A set whose samples come when the test says so.
+class Gated : public Faulty {
+ public:
+  Gated() : Faulty(-1) {}
+  void Write(std::int64_t index, const Draw* draw, bool last, float* out) const override {
+    open_.wait(false);
+    Faulty::Write(index, draw, last, out);
+  }
+  void Open() {
+    open_ = true;
+    open_.notify_all();
+  }
+
+ private:
+  std::atomic<bool> open_ = false;
+};
+
+TEST_P(LoaderTest, TellsHowLongItWaited) {
+  Gated set;
+  Loader loader(set, {1, 2}, 1, {.threads = GetParam()});
+  constexpr std::chrono::milliseconds kWait{20};
+  std::thread opener([&] {
+    std::this_thread::sleep_for(kWait);  // what is measured
+    set.Open();
+  });
+  const auto begin = std::chrono::steady_clock::now();
+  const auto batch = loader.Next();
+  const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
+  opener.join();
+  EXPECT_GT(batch->waited_seconds, 0);
+  EXPECT_LE(batch->waited_seconds, passed.count());
+}
+
+}  // namespace
+}  // namespace ddprun

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/export/initial_weights.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "tests/unit/worker/temp_files.h"
+#include "worker/files/safetensors.h"
+#include "worker/files/state_dict.h"
+
+namespace ddprun {
+namespace {
+
+using ::testing::HasSubstr;
+
+const ModelOptions kSmall = {.height = 16, .width = 16, .classes = 3};
+
+std::shared_ptr<ImageModel> Make(std::int64_t seed, ModelOptions options = kSmall) {
+  torch::manual_seed(static_cast<std::uint64_t>(seed));
+  return MakeModel("simple-cnn", options);
+}
+
+Config From(const std::string& path) {
+  Config config;
+  config.model = "simple-cnn";
+  config.init_from = path;
+  return config;
+}
+
+bool Same(const ImageModel& a, const ImageModel& b, const std::string& name) {
+  return at::equal(a.named_parameters()[name], b.named_parameters()[name]);
+}
+
+TEST(InitialWeights, ComeFromEitherFormat) {
+  const TempFiles files;
+  const auto given = Make(1);
+  SaveStateDict(*given, files.Path("a.pth"));
+  WriteSafetensors(files.Path("b.safetensors"), StateDict(*given));
+  for (const char* name : {"a.pth", "b.safetensors"}) {
+    const auto model = Make(2);
+    EXPECT_EQ(LoadInitialWeights(*model, From(files.Path(name))),
+              "starting from the weights in " + files.Path(name));
+    for (const auto& item : given->named_parameters())
+      EXPECT_TRUE(Same(*model, *given, item.key())) << item.key();
+  }
+}
+
+TEST(InitialWeights, AHeadOfOtherClassesStaysAsItIs) {
+  const TempFiles files;
+  ModelOptions other = kSmall;
+  other.classes = 5;
+  const auto given = Make(1, other);
+  SaveStateDict(*given, files.Path("a.pth"));
+  const auto model = Make(2);
+  const auto fresh = Make(2);
+  EXPECT_THAT(LoadInitialWeights(*model, From(files.Path("a.pth"))),
+              HasSubstr(", but fc3, which is for 5 classes there, from random ones"));
+  EXPECT_TRUE(Same(*model, *fresh, "fc3.weight"));
+  EXPECT_TRUE(Same(*model, *fresh, "fc3.bias"));
+  EXPECT_TRUE(Same(*model, *given, "fc2.weight"));
+}
+
+TEST(InitialWeights, WhatDoesNotFitChangesNothing) {
+  const TempFiles files;
+  NamedTensors state = StateDict(*Make(1));
+  std::erase_if(state, [](const auto& item) { return item.first == "fc2.bias"; });
+  WriteSafetensors(files.Path("a.safetensors"), state);
+  const auto model = Make(2);
+  EXPECT_EQ(MessageOf<std::runtime_error>(
+                [&] { LoadInitialWeights(*model, From(files.Path("a.safetensors"))); }),
+            "--init-from " + files.Path("a.safetensors") +
+                " does not fit the model; missing: fc2.bias; check --model and --stem");
+  EXPECT_TRUE(Same(*model, *Make(2), "conv1.weight"));
+}
+
+TEST(InitialWeights, HalfPrecisionIsRead) {
+  const TempFiles files;
+  NamedTensors state;
+  for (const auto& [name, tensor] : StateDict(*Make(1)))
+    state.emplace_back(name, tensor.detach().to(at::kHalf));
+  WriteSafetensors(files.Path("a.safetensors"), state);
+  const auto model = Make(2);
+  LoadInitialWeights(*model, From(files.Path("a.safetensors")));
+  const at::Tensor weight = model->named_parameters()["fc1.weight"];
+  EXPECT_EQ(weight.scalar_type(), at::kFloat);
+  EXPECT_TRUE(
+      at::equal(weight, Make(1)->named_parameters()["fc1.weight"].to(at::kHalf).to(at::kFloat)));
+}
+
+}  // namespace
+}  // namespace ddprun

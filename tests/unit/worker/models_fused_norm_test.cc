@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// Batch norm with its tail in one pass, beside LibTorch's operations one after the other: the same
+// bits.
+#include "worker/models/fused_norm.h"
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <cmath>
+#include <string>
+#include <tuple>
+
+#include "worker/models/batch_norm.h"
+
+namespace ddprun {
+namespace {
+
+using norm::Tail;
+
+constexpr auto kChannelsLast = at::MemoryFormat::ChannelsLast;
+
+// ATen's number of threads, put back at the end.
+class Threads {
+ public:
+  explicit Threads(int threads) { at::set_num_threads(threads); }
+  ~Threads() { at::set_num_threads(before_); }
+
+ private:
+  const int before_ = at::get_num_threads();
+};
+
+struct Outcome {
+  at::Tensor out, x_gradient, shortcut_gradient, weight_gradient, bias_gradient, mean, variance;
+};
+
+template <typename Module>
+Outcome Train(Module& module,
+              const std::function<at::Tensor(const at::Tensor&, const at::Tensor&)>& run,
+              const at::Tensor& x, const at::Tensor& shortcut, const at::Tensor& gradient) {
+  const at::Tensor input = x.clone().requires_grad_();
+  const at::Tensor added = shortcut.clone().requires_grad_();
+  const at::Tensor out = run(input, added);
+  out.backward(gradient);
+  return {out.detach(),        input.grad(),         added.grad(),       module->weight.grad(),
+          module->bias.grad(), module->running_mean, module->running_var};
+}
+
+void SetWeights(torch::nn::BatchNorm2dImpl& module) {
+  const torch::NoGradGuard no_grad;
+  torch::manual_seed(11);
+  module.weight.copy_(at::randn_like(module.weight));
+  module.bias.copy_(at::randn_like(module.bias));
+}
+
+void ExpectSameBits(const at::Tensor& ours, const at::Tensor& theirs, const char* what) {
+  ASSERT_EQ(ours.defined(), theirs.defined()) << what;
+  if (!ours.defined()) return;
+  EXPECT_TRUE(at::equal(ours, theirs)) << what << ": " << (ours - theirs).abs().max().item<double>()
+                                       << " of " << theirs.abs().max().item<double>();
+}
+
+struct Shape {
+  std::int64_t images, channels, side;
+};
+
+class FusedNormTest : public testing::TestWithParam<std::tuple<Tail, Shape, int>> {};
+
+TEST_P(FusedNormTest, HasLibTorchsBits) {
+  const auto [tail, shape, threads] = GetParam();
+  const Threads with(threads);
+  torch::manual_seed(7);
+  const auto images = [shape = shape] {
+    return at::randn({shape.images, shape.channels, shape.side, shape.side})
+        .contiguous(kChannelsLast);
+  };
+  const at::Tensor x = images() * 2 + 0.5;
+  const at::Tensor shortcut = images();
+  const at::Tensor gradient = images();
+  BatchNorm ours(shape.channels);
+  torch::nn::BatchNorm2d theirs(shape.channels);
+  SetWeights(*ours);
+  SetWeights(*theirs);
+  const NormState state{ours->weight, ours->bias, ours->running_mean, ours->running_var, 0.1, 1e-5};
+  ASSERT_TRUE(CanFuseNorm(x, shortcut, state));
+
+  const Outcome fused = Train(
+      ours,
+      [&, tail = tail](const at::Tensor& input, const at::Tensor& added) {
+        if (tail == Tail::kRelu) return ours->Relu(input);
+        return tail == Tail::kReluAdd ? ours->ReluAdd(input, added) : ours->AddRelu(input, added);
+      },
+      x, shortcut, gradient);
+  const Outcome expected = Train(
+      theirs,
+      [&, tail = tail](const at::Tensor& input, const at::Tensor& added) {
+        const at::Tensor normed = theirs->forward(input);
+        if (tail == Tail::kRelu) return normed.relu();
+        return tail == Tail::kReluAdd ? normed.relu().add(added) : normed.add(added).relu();
+      },
+      x, shortcut, gradient);
+  ExpectSameBits(fused.out, expected.out, "out");
+  ExpectSameBits(fused.mean, expected.mean, "running mean");
+  ExpectSameBits(fused.variance, expected.variance, "running variance");
+  ExpectSameBits(fused.x_gradient, expected.x_gradient, "gradient of x");
+  ExpectSameBits(fused.shortcut_gradient, expected.shortcut_gradient, "gradient of the shortcut");
+  ExpectSameBits(fused.weight_gradient, expected.weight_gradient, "gradient of the weight");
+  ExpectSameBits(fused.bias_gradient, expected.bias_gradient, "gradient of the bias");
+  EXPECT_EQ(ours->num_batches_tracked.item<std::int64_t>(), 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, FusedNormTest,
+    testing::Combine(testing::Values(Tail::kRelu, Tail::kReluAdd, Tail::kAddRelu),
+                     testing::Values(Shape{8, 32, 16}, Shape{3, 64, 7}, Shape{2, 16, 1},
+                                     Shape{5, 13, 3}, Shape{4, 512, 4}),
+                     testing::Values(1, 2, 3)));
+
+TEST(FusedNormTest, OtherImagesGoTheLongWay) {
+  BatchNorm module(16);
+  const NormState state{module->weight,      module->bias, module->running_mean,
+                        module->running_var, 0.1,          1e-5};
+  const at::Tensor x = at::randn({2, 16, 3, 3}).contiguous(kChannelsLast);
+  EXPECT_TRUE(CanFuseNorm(x, {}, state));
+  EXPECT_FALSE(CanFuseNorm(x.contiguous(), {}, state));
+  EXPECT_FALSE(CanFuseNorm(x.to(at::kBFloat16), {}, state));
+  EXPECT_FALSE(CanFuseNorm(x, x.contiguous(), state));
+  EXPECT_FALSE(CanFuseNorm(x, x.narrow(0, 0, 1), state));  // would be broadcast
+  torch::nn::BatchNorm2d plain(16);
+  const at::Tensor planes = x.contiguous();
+  EXPECT_TRUE(at::equal(module->AddRelu(planes, planes), (plain->forward(planes) + planes).relu()));
+  EXPECT_TRUE(at::equal(module->ReluAdd(planes, planes), plain->forward(planes).relu() + planes));
+  EXPECT_TRUE(at::equal(module->Relu(planes), plain->forward(planes).relu()));
+}
+
+TEST(FusedNormTest, EvaluationUsesRunningStatistics) {
+  BatchNorm ours(16);
+  torch::nn::BatchNorm2d theirs(16);
+  SetWeights(*ours);
+  SetWeights(*theirs);
+  ours->eval();
+  theirs->eval();
+  const at::Tensor x = at::randn({2, 16, 3, 3}).contiguous(kChannelsLast);
+  EXPECT_TRUE(at::equal(ours->AddRelu(x, x), (theirs->forward(x) + x).relu()));
+  EXPECT_TRUE(at::equal(ours->running_mean, at::zeros({16})));
+}
+
+TEST(FusedNormTest, NotANumberStaysOne) {
+  BatchNorm module(16);
+  at::Tensor x = at::randn({2, 16, 3, 3}).contiguous(kChannelsLast);
+  x[0][3][1][1] = std::nan("");
+  const at::Tensor out = module->Relu(x);
+  EXPECT_TRUE(out.select(1, 3).isnan().all().item<bool>());
+  EXPECT_FALSE(out.select(1, 2).isnan().any().item<bool>());
+}
+
+}  // namespace
+}  // namespace ddprun

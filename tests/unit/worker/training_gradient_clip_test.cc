@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/training/gradient_clip.h"
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <cmath>
+
+namespace ddprun {
+namespace {
+
+TEST(GradientClip, IsLibTorchs) {
+  torch::manual_seed(1);
+  std::vector<at::Tensor> ours, parameters;
+  for (const std::int64_t size : {3, 50, 1}) {
+    at::Tensor parameter = at::zeros({size}).requires_grad_();
+    parameter.mutable_grad() = at::randn({size});
+    ours.push_back(parameter.grad().clone());
+    parameters.push_back(parameter);
+  }
+  const double norm = std::sqrt(SquaredNorm(ours));
+  EXPECT_NEAR(torch::nn::utils::clip_grad_norm_(parameters, 0.5), norm, 1e-5);
+  ClipToNorm(ours, norm, 0.5);
+  for (std::size_t i = 0; i < ours.size(); ++i)
+    EXPECT_TRUE(at::allclose(ours[i], parameters[i].grad(), 1e-5, 1e-7));
+  EXPECT_NEAR(std::sqrt(SquaredNorm(ours)), 0.5, 1e-5);
+}
+
+TEST(GradientClip, ShortOnesAreLeft) {
+  const std::vector<at::Tensor> gradients{at::ones({4})};
+  ClipToNorm(gradients, 2, 3);
+  EXPECT_TRUE(gradients[0].equal(at::ones({4})));
+  EXPECT_EQ(SquaredNorm({}), 0);
+}
+
+}  // namespace
+}  // namespace ddprun

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/training/precision.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "worker/config/config.h"
+
+namespace ddprun {
+namespace {
+
+TEST(AutocastType, Fp16OnACpuIsRefusedInASentence) {
+  EXPECT_EQ(AutocastType("off", at::kCPU), std::nullopt);
+  EXPECT_EQ(AutocastType("bf16", at::kCPU), at::kBFloat16);
+  EXPECT_EQ(AutocastType("fp16", at::Device(at::kCUDA, 0)), at::kHalf);
+  try {
+    AutocastType("fp16", at::kCPU);
+    FAIL() << "fp16 on a CPU was taken";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(),
+                testing::AllOf(testing::HasSubstr("--amp fp16"), testing::HasSubstr("--amp bf16")));
+  }
+}
+
+TEST(Autocast, LastsAsLongAsItsScope) {
+  const at::Tensor a = at::ones({4, 4});
+  {
+    const Autocast autocast(at::kCPU, at::kBFloat16);
+    EXPECT_EQ(at::mm(a, a).scalar_type(), at::kBFloat16);
+  }
+  EXPECT_EQ(at::mm(a, a).scalar_type(), at::kFloat);
+  const Autocast off(at::kCPU, std::nullopt);
+  EXPECT_EQ(at::mm(a, a).scalar_type(), at::kFloat);
+}
+
+// A cast of a weight that outlived its step would hide the step's change.
+TEST(Autocast, SeesAWeightThatHasChangedBetweenScopes) {
+  const at::Tensor weight = at::ones({2, 2}).requires_grad_();
+  const auto product = [&] {
+    const Autocast autocast(at::kCPU, at::kBFloat16);
+    return at::mm(at::ones({2, 2}), weight).sum().item<float>();
+  };
+  EXPECT_EQ(product(), 8);
+  {
+    const torch::NoGradGuard no_grad;
+    at::Tensor(weight).mul_(2);
+  }
+  EXPECT_EQ(product(), 16);
+}
+
+}  // namespace
+}  // namespace ddprun

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/training/summary.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+namespace ddprun {
+namespace {
+
+TEST(Summary, JsonHasTheAccuracyOnlyIfThereIsOne) {
+  Summary summary{.steps = 4, .images = 100, .training_seconds = 2, .backend = "gloo"};
+  const auto without = nlohmann::json::parse(ToJson(summary));
+  EXPECT_EQ(without["images_per_second"], 50);
+  EXPECT_EQ(without["steps"], 4);
+  EXPECT_FALSE(without.contains("test_accuracy"));
+  summary.evaluation = Evaluation{.images = 10, .correct = 9, .loss = 0.5};
+  const auto with = nlohmann::json::parse(ToJson(summary));
+  EXPECT_EQ(with["test_accuracy"], 0.9);
+  EXPECT_EQ(with["test_loss"], 0.5);
+}
+
+TEST(Summary, ALossThatIsNoNumberIsStillJson) {
+  const Summary summary{.loss = std::nan("")};
+  EXPECT_TRUE(nlohmann::json::parse(ToJson(summary))["loss"].is_null());
+}
+
+TEST(Summary, TheTableTellsHowLongStepsWaited) {
+  const Summary summary{
+      .steps = 25, .training_seconds = 10, .data_wait_seconds = 1, .gradient_wait_seconds = 0.5};
+  EXPECT_THAT(ToTable(summary), testing::HasSubstr("waited for data       10.00 %\n"
+                                                   "waited for gradients  5.00 %"));
+  EXPECT_THAT(ToTable(summary), testing::HasSubstr("10.0 s (25 steps, 2.5 a second)"));
+}
+
+TEST(Summary, WhatOfTheAveragingWasHiddenIsToldWhereThereWasSome) {
+  Summary summary{.steps = 25};
+  EXPECT_THAT(ToTable(summary), testing::Not(testing::HasSubstr("hidden")));
+  EXPECT_FALSE(nlohmann::json::parse(ToJson(summary)).contains("gradients_hidden_share"));
+  summary.gradients = {.averaging_seconds = 4, .waited_seconds = 1, .bytes = 300};
+  EXPECT_THAT(ToTable(summary), testing::HasSubstr("hidden averaging  75.00 % of it"));
+  const auto json = nlohmann::json::parse(ToJson(summary));
+  EXPECT_EQ(json["gradients_hidden_share"], 0.75);
+  EXPECT_EQ(json["gradient_bytes"], 300);
+}
+
+TEST(Summary, TheBestAccuracyIsToldIfItIsNotTheLast) {
+  Summary summary{.evaluation = Evaluation{.images = 10, .correct = 9, .loss = 0.5},
+                  .best_accuracy = 0.9};
+  EXPECT_THAT(ToTable(summary), testing::Not(testing::HasSubstr("best accuracy")));
+  summary.best_accuracy = 0.95;
+  EXPECT_THAT(ToTable(summary), testing::ContainsRegex("best accuracy +95.00 %"));
+}
+
+}  // namespace
+}  // namespace ddprun

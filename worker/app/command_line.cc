@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/app/command_line.h"
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <utility>
+
+#include "proto/version.h"
+#include "worker/app/commands.h"
+#include "worker/config/config_file.h"
+#include "worker/config/config_text.h"
+#include "worker/data/dataset.h"
+#include "worker/models/models.h"
+
+namespace ddprun {
+namespace {
+
+// --batch_size=64 becomes --batch-size=64; what comes after the `=` is the user's.
+std::string WithDashes(std::string argument) {
+  if (argument.rfind("--", 0) != 0) return argument;
+  const auto end =
+      argument.begin() + static_cast<std::ptrdiff_t>(std::min(argument.find('='), argument.size()));
+  std::replace(argument.begin(), end, '_', '-');
+  return argument;
+}
+
+std::string TypeName(const Setting& setting) {
+  if (std::holds_alternative<std::string Config::*>(setting.member)) return "TEXT";
+  return std::holds_alternative<double Config::*>(setting.member) ? "NUMBER" : "INTEGER";
+}
+
+std::string Joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (const auto& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+// Of models and data sets only their own tables know the names.
+std::vector<std::string> Choices(const Setting& setting) {
+  if (setting.key == "model") return ModelNames();
+  if (setting.key == "dataset") return DatasetNames();
+  return setting.choices;
+}
+
+void CheckChoices(const Config& config) {
+  for (const auto& setting : Settings()) {
+    const std::vector<std::string> choices = Choices(setting);
+    const std::string value = ToText(config, setting);
+    if (choices.empty() || std::find(choices.begin(), choices.end(), value) != choices.end())
+      continue;
+    throw UsageError("--" + setting.key + " '" + value + "' is not known; choose one of " +
+                     Joined(choices));
+  }
+}
+
+std::string Help(const Setting& setting) {
+  const std::vector<std::string> choices = Choices(setting);
+  return choices.empty() ? setting.help : setting.help + " (" + Joined(choices) + ")";
+}
+
+// The texts are taken from the option after parsing: they go over the config file, which is read in
+// between. Of an option given twice the last counts, so that a script can add to a command.
+CLI::Option* AddSetting(CLI::App& app, const Setting& setting) {
+  const std::string flag = "--" + setting.key;
+  const std::string standard = ToText(Config{}, setting);
+  CLI::Option* option = nullptr;
+  if (std::holds_alternative<bool Config::*>(setting.member)) {
+    const std::string help = Help(setting) + (standard == "true" ? " [on]" : " [off]");
+    option = app.add_flag(flag + ",!--no-" + setting.key, help);
+  } else {
+    const std::string help = Help(setting);
+    option = app.add_option(flag, help);
+    option->type_name(TypeName(setting) + (standard.empty() ? "" : " [" + standard + "]"))
+        ->expected(1);
+  }
+  return option->group(setting.group)->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+}
+
+std::string OtherCommands() {
+  std::string text;
+  for (const Command& command : Commands()) {
+    if (command.name.empty()) continue;
+    text += (text.empty() ? "Other commands (train COMMAND --help says more):\n" : "\n");
+    text += "  " + command.name + std::string(12 - command.name.size(), ' ') + command.help;
+  }
+  return text;
+}
+
+}  // namespace
+
+SettingFlags::SettingFlags(CLI::App& app) {
+  app.get_formatter()->column_width(34);
+  app.add_option("--config", config_file_, "YAML file of settings; the command line goes over it")
+      ->type_name("FILE");
+  for (const auto& setting : Settings()) options_.emplace_back(&setting, AddSetting(app, setting));
+}
+
+void SettingFlags::Apply(Config& config) const {
+  if (!config_file_.empty()) ReadConfigFile(config, config_file_);
+  for (const auto& [setting, option] : options_) {
+    if (option->count() > 0)
+      SetFromText(config, *setting, option->results().back(), "--" + setting->key);
+  }
+  Validate(config);
+  CheckChoices(config);
+}
+
+std::optional<Information> ParseWith(CLI::App& app, const std::vector<std::string>& arguments) {
+  std::vector<std::string> reversed;  // as CLI11 wants them
+  for (const auto& argument : arguments) reversed.insert(reversed.begin(), WithDashes(argument));
+  try {
+    app.parse(reversed);
+  } catch (const CLI::CallForHelp&) {
+    return Information{app.help()};
+  } catch (const CLI::ParseError& error) {
+    throw UsageError(std::string(error.what()) + "; see " + app.get_name() + " --help");
+  }
+  return std::nullopt;
+}
+
+std::variant<Config, Information> ParseCommandLine(const std::vector<std::string>& arguments) {
+  CLI::App app(
+      "Trains a network on images, data-parallel over all ranks that ddprun, torchrun, srun or a "
+      "person starts.\n"
+      "A run of two on this machine: ddprun --standalone --nproc-per-node 2 train --dataset "
+      "fashion-mnist",
+      "train");
+  app.footer(OtherCommands());
+  bool version = false;
+  app.add_flag("--version", version, "print the version");
+  bool print_config = false;
+  app.add_flag("--print-config", print_config,
+               "print all settings as a file for --config, and train nothing");
+  const SettingFlags settings(app);
+  if (auto help = ParseWith(app, arguments)) return *std::move(help);
+  if (version) return Information{std::string("train (ddprun) ") + kSoftwareVersion + "\n"};
+  Config config;
+  settings.Apply(config);
+  if (print_config) return Information{ToConfigText(config, Choices)};
+  return config;
+}
+
+}  // namespace ddprun

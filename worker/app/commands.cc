@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/app/commands.h"
+
+#include <stdexcept>
+
+#include "worker/app/compare_command.h"
+#include "worker/app/eval_command.h"
+#include "worker/app/export_command.h"
+#include "worker/app/plot_command.h"
+#include "worker/app/train_command.h"
+
+namespace ddprun {
+
+const std::vector<Command>& Commands() {
+  static const std::vector<Command> commands = {
+      {"", "train a model", RunTrain},
+      {"eval", "measure a trained model's accuracy", RunEval},
+      {"export", "write a trained model for other programs", RunExport},
+      {"compare", "train plain, data-parallel and as a pipeline, and show all three", RunCompare},
+      {"plot", "draw loss and accuracy of runs to a picture", RunPlot},
+  };
+  return commands;
+}
+
+Invocation Invoke(const std::vector<std::string>& arguments,
+                  std::chrono::steady_clock::time_point program_start) {
+  for (const Command& command : Commands()) {
+    if (command.name.empty() || arguments.empty() || arguments[0] != command.name) continue;
+    return {&command, {{arguments.begin() + 1, arguments.end()}, program_start}};
+  }
+  return {&Commands().front(), {arguments, program_start}};
+}
+
+WorkerEnv Environment() {
+  auto env = FromProcessEnviron();
+  if (!env.ok()) throw std::runtime_error(std::string(env.status().message()));
+  return *std::move(env);
+}
+
+}  // namespace ddprun

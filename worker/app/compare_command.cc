@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/app/compare_command.h"
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <variant>
+
+#include "worker/app/child_process.h"
+#include "worker/app/command_line.h"
+#include "worker/app/comparison.h"
+#include "worker/files/atomic_file.h"
+#include "worker/training/summary.h"
+#include "worker/training/trainer.h"
+
+namespace ddprun {
+namespace {
+
+constexpr std::int64_t kStandardRanks = 2;
+constexpr double kStandardLimit = 24 * 3600;  // seconds
+constexpr double kLimitMax = 1e8;
+constexpr int kUsageExitCode = 2;
+constexpr char kLogFileName[] = "output.log";
+
+struct Options {
+  std::string json_file;
+  double limit = kStandardLimit;  // seconds that one run may take
+  std::vector<std::string> settings;
+};
+
+std::variant<Options, Information> ParseOptions(const std::vector<std::string>& arguments) {
+  Options options;
+  CLI::App app(
+      "Trains the same work three times, plain in one process, data-parallel, and as a pipeline, "
+      "and prints a table of the three. Starts the ranks that it needs (--world-size, 2 if not "
+      "given) with the ddprun beside it.",
+      "train compare");
+  app.add_option("--json", options.json_file, "write the figures to this file, too")
+      ->type_name("FILE");
+  app.add_option("--time-limit", options.limit, "seconds that one of the runs may take")
+      ->type_name("NUMBER [86400]")
+      ->check(CLI::Range(0.001, kLimitMax));
+  app.footer(
+      "All other settings are those of `train` (train --help); --batch-size is that of one "
+      "data-parallel rank.");
+  app.allow_extras();
+  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // as CLI11 wants them
+  try {
+    app.parse(reversed);
+  } catch (const CLI::CallForHelp&) {
+    return Information{app.help()};
+  } catch (const CLI::ParseError& error) {
+    throw UsageError(std::string(error.what()) + "; see train compare --help");
+  }
+  options.settings = app.remaining();
+  return options;
+}
+
+std::filesystem::path ProgramFolder() {
+  return std::filesystem::read_symlink("/proc/self/exe").parent_path();
+}
+
+std::vector<std::string> CommandOf(const ComparedRun& run) {
+  const std::filesystem::path folder = ProgramFolder();
+  std::vector<std::string> command;
+  if (run.ranks > 1) {
+    const std::filesystem::path launcher = folder / "ddprun";
+    if (access(launcher.c_str(), X_OK) != 0) {
+      throw std::runtime_error("train compare needs ddprun beside it to start ranks, and " +
+                               launcher.string() + " is not there; build or install it");
+    }
+    command = {launcher, "--standalone", "--nproc-per-node", std::to_string(run.ranks)};
+  }
+  command.push_back(folder / "train");
+  command.insert(command.end(), run.settings.begin(), run.settings.end());
+  return command;
+}
+
+// What the run said that it ended for: the last line of `train: ...` that it wrote.
+std::string LastWords(const std::filesystem::path& log) {
+  constexpr std::string_view kMark = "train: ";
+  std::ifstream file(log);
+  std::string line;
+  std::string words;
+  while (std::getline(file, line)) {
+    const auto place = line.find(kMark);
+    if (place != std::string::npos) words = line.substr(place + kMark.size());
+  }
+  return words;
+}
+
+std::map<std::string, double> ReadSummary(const std::filesystem::path& path) {
+  std::map<std::string, double> numbers;
+  std::ifstream file(path);
+  const auto json = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) throw std::runtime_error(path.string() + " cannot be read as JSON");
+  for (const auto& [key, value] : json.items()) {
+    if (value.is_number() && key != "world_size") numbers[key] = value.get<double>();
+  }
+  return numbers;
+}
+
+// A run that refuses what it was asked for (a model that cannot be split) is a result as well; the
+// others stay comparable. Throws std::runtime_error for any other end.
+ComparedResult Execute(const ComparedRun& run, const std::filesystem::path& folder, double limit) {
+  ComparedResult result{.name = run.name, .ranks = run.ranks};
+  PrepareFolder("--output-dir", folder);
+  const std::filesystem::path log = folder / kLogFileName;
+  const std::filesystem::path summary = folder / kSummaryFileName;
+  std::filesystem::remove(summary);  // of an earlier comparison
+  ChildProcess child(CommandOf(run), log);
+  if (!child.Wait(std::chrono::milliseconds(static_cast<std::int64_t>(limit * 1000)))) {
+    throw std::runtime_error("the " + run.name + " run has not ended within " +
+                             std::to_string(static_cast<std::int64_t>(limit)) +
+                             " s; raise --time-limit, or see " + log.string());
+  }
+  const std::string words = LastWords(log);
+  if (child.exit_code() == kUsageExitCode && !words.empty()) {
+    result.error = words;
+  } else if (child.exit_code() != 0) {
+    throw std::runtime_error("the " + run.name + " run ended with " +
+                             std::to_string(child.exit_code()) +
+                             (words.empty() ? "" : " (" + words + ")") + "; see " + log.string());
+  } else {
+    result.numbers = ReadSummary(summary);
+  }
+  return result;
+}
+
+int RanksOf(const Config& config) {
+  const std::int64_t ranks = config.world_size.value_or(kStandardRanks);
+  constexpr std::int64_t kRanksMax = 1024;  // on one machine
+  if (ranks < 2 || ranks > kRanksMax) {
+    throw UsageError("train compare: --world-size must be from 2 to " + std::to_string(kRanksMax) +
+                     ", but is " + std::to_string(ranks));
+  }
+  return static_cast<int>(ranks);
+}
+
+}  // namespace
+
+void RunCompare(const CommandContext& context) {
+  const auto parsed = ParseOptions(context.arguments);
+  if (const auto* information = std::get_if<Information>(&parsed)) {
+    std::fputs(information->text.c_str(), stdout);
+    return;
+  }
+  const auto& options = std::get<Options>(parsed);
+  const auto settings = ParseCommandLine(options.settings);
+  if (const auto* information = std::get_if<Information>(&settings)) {
+    std::fputs(information->text.c_str(), stdout);
+    return;
+  }
+  if (Environment().world_size > 1)
+    throw UsageError("train compare starts its ranks by itself; run it without a launcher");
+  const auto& config = std::get<Config>(settings);
+  const auto runs = ComparedRuns(config, RanksOf(config));
+  std::vector<ComparedResult> results;
+  for (const ComparedRun& run : runs) {
+    std::fprintf(stderr, "%s: %d %s ...\n", run.name.c_str(), run.ranks,
+                 run.ranks == 1 ? "process" : "ranks");
+    const std::filesystem::path folder = std::filesystem::path(config.output_dir) / run.name;
+    results.push_back(Execute(run, folder, options.limit));
+  }
+  std::fputs(ToTable(results).c_str(), stdout);
+  if (options.json_file.empty()) return;
+  const std::string json = ToJson(results);
+  AtomicFile file(options.json_file);
+  file.Write(json.data(), json.size());
+  file.Commit();
+}
+
+}  // namespace ddprun

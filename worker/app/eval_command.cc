@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/app/eval_command.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "worker/app/launch.h"
+#include "worker/app/model_arguments.h"
+#include "worker/app/setup.h"
+#include "worker/base/text.h"
+#include "worker/distributed/world.h"
+#include "worker/training/data_parallel_runner.h"
+#include "worker/training/evaluate.h"
+
+namespace ddprun {
+namespace {
+
+std::string SizesOf(const ModelInput& input) {
+  return std::to_string(input.channels) + "x" + std::to_string(input.height) + "x" +
+         std::to_string(input.width) + " and " + std::to_string(input.classes) + " classes";
+}
+
+// A checkpoint says what it was trained on; another data set may have other images of that kind.
+void CheckFits(const ModelFile& file, const ModelInput& data, const std::string& dataset) {
+  if (!file.input || SizesOf(*file.input) == SizesOf(data)) return;
+  throw UsageError(file.path + " is for images of " + SizesOf(*file.input) + ", but --dataset " +
+                   dataset + " has " + SizesOf(data) + "; choose the data set it was trained on");
+}
+
+void Evaluate(const ModelArguments& arguments, const WorkerEnv& env) {
+  const Config& config = arguments.config();
+  ShareCores(env.local_world_size);
+  const Dataset data = OpenDataset(config);
+  const ModelInput input = ModelArguments::InputOf(data);
+  CheckFits(arguments.file(), input, config.dataset);
+  const auto model = MakeModelOf(arguments.file(), config, input);
+  if (config.channels_last) UseChannelsLast(*model);
+  const auto timeout = std::chrono::milliseconds(static_cast<std::int64_t>(config.timeout * 1000));
+  const auto world =
+      World::Join(env, {.backend = ParseBackend(config.backend), .timeout = timeout});
+  model->to(world->device());
+  Reporter reporter(ReporterOptions(env));
+  {
+    DataParallelRunner runner(*world, *model, {});
+    runner.Evaluate();
+    const Evaluation result = ddprun::Evaluate(*world, runner, data,
+                                               {.batch_size = config.eval_batch_size,
+                                                .channels_last = config.channels_last,
+                                                .threads = config.loader_threads});
+    if (world->rank() == 0) {
+      reporter.Line(ToTable({{"model", Describe(arguments.file())},
+                             {"data set", config.dataset},
+                             {"test accuracy", Fixed(100 * result.accuracy(), 2) + " % (" +
+                                                   std::to_string(result.correct) + " of " +
+                                                   std::to_string(result.images) + " images)"},
+                             {"test loss", Fixed(result.loss, 4)},
+                             {"world size", std::to_string(world->size())}}));
+    }
+  }
+  world->Shutdown();
+}
+
+}  // namespace
+
+void RunEval(const CommandContext& context) {
+  CLI::App app(
+      "Measures a trained model's accuracy and loss on the test images, alone or as ranks.\n"
+      "ddprun --standalone --nproc-per-node 2 train eval run/checkpoints",
+      "train eval");
+  ModelArguments arguments(app);
+  if (const auto help = ParseWith(app, context.arguments)) {
+    std::fputs(help->text.c_str(), stdout);
+    return;
+  }
+  std::vector<std::string> command = {"eval"};
+  command.insert(command.end(), context.arguments.begin(), context.arguments.end());
+  const WorkerEnv env = Launch(arguments.Given(), command);
+  arguments.Open([&env](const std::string& line) {
+    if (env.rank == 0) std::fprintf(stderr, "train: %s\n", line.c_str());
+  });
+  Evaluate(arguments, env);
+}
+
+}  // namespace ddprun

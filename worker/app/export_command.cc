@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/app/export_command.h"
+
+#include <ATen/Functions.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "worker/app/model_arguments.h"
+#include "worker/app/setup.h"
+#include "worker/export/hugging_face.h"
+#include "worker/export/torchscript.h"
+#include "worker/files/state_dict.h"
+
+namespace ddprun {
+namespace {
+
+void TellOnStderr(const std::string& line) { std::fprintf(stderr, "train: %s\n", line.c_str()); }
+
+// Returns how to open it.
+std::string Write(const std::string& format, ImageModel& model, const Config& config,
+                  const ModelInput& input, const std::string& output) {
+  if (format == "hf") return SaveForTransformers(model, config, input, output);
+  if (format == "torchscript") {
+    SaveTorchScript(model, at::zeros({2, input.channels, input.height, input.width}), output);
+    return "torch.jit.load(\"" + output + "\")";
+  }
+  SaveStateDict(model, output);
+  return "torch.load(\"" + output + "\")";
+}
+
+}  // namespace
+
+void RunExport(const CommandContext& context) {
+  CLI::App app(
+      "Writes a trained model for other programs.\n"
+      "train export run/checkpoints --format hf --output my-model",
+      "train export");
+  ModelArguments arguments(app);
+  std::string format, output;
+  app.add_option("--format", format,
+                 "pth: a state dict for torch.load; hf: a folder for transformers' "
+                 "from_pretrained; torchscript: a program for torch.jit.load")
+      ->required()
+      ->check(CLI::IsMember({"pth", "hf", "torchscript"}));
+  app.add_option("--output", output, "the file to write; for hf a folder")
+      ->required()
+      ->type_name("PATH");
+  if (const auto help = ParseWith(app, context.arguments)) {
+    std::fputs(help->text.c_str(), stdout);
+    return;
+  }
+  arguments.Open(TellOnStderr);
+  const Config& config = arguments.config();
+  const ModelInput input = arguments.file().input ? *arguments.file().input
+                                                  : ModelArguments::InputOf(OpenDataset(config));
+  const auto model = MakeModelOf(arguments.file(), config, input);
+  const std::string opening = Write(format, *model, config, input, output);
+  std::printf("%s: %s is in %s; in Python: %s\n", format.c_str(),
+              Describe(arguments.file()).c_str(), output.c_str(), opening.c_str());
+}
+
+}  // namespace ddprun

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/app/model_arguments.h"
+
+#include <CLI/CLI.hpp>
+
+namespace ddprun {
+
+ModelArguments::ModelArguments(CLI::App& app) : settings_(app) {
+  app.add_option("model", path_,
+                 "a checkpoint, a folder of checkpoints, or a .pth or .safetensors file; the last "
+                 "two need --model and what else differs from the defaults")
+      ->required()
+      ->type_name("FILE");
+  app.add_flag("--no-ema", without_average_,
+               "take the weights themselves, not their moving average");
+}
+
+void ModelArguments::Open(const Tell& tell) {
+  file_ = ReadModelFile(path_, {.averaged = !without_average_, .tell = tell});
+  if (file_.config) config_ = *file_.config;
+  settings_.Apply(config_);
+}
+
+Config ModelArguments::Given() const {
+  Config config;
+  settings_.Apply(config);
+  return config;
+}
+
+ModelInput ModelArguments::InputOf(const Dataset& data) {
+  return {.channels = data.shape().channels,
+          .height = data.shape().height,
+          .width = data.shape().width,
+          .classes = data.classes,
+          .mean = data.mean,
+          .std = data.std};
+}
+
+std::string Describe(const ModelFile& file) {
+  if (!file.step) return file.path;
+  return file.path + " (step " + std::to_string(*file.step) +
+         (file.averaged ? ", moving average)" : ")");
+}
+
+}  // namespace ddprun

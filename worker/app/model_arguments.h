@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `train eval` and `train export` have in common: a model file, and settings that go over
+// those it was trained with.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "worker/app/command_line.h"
+#include "worker/config/config.h"
+#include "worker/data/dataset.h"
+#include "worker/export/model_file.h"
+
+namespace CLI {
+class App;
+}
+
+namespace ddprun {
+
+class ModelArguments {
+ public:
+  // Adds the model file, --no-ema and all settings to `app`, which must outlive this.
+  explicit ModelArguments(CLI::App& app);
+
+  // After ParseWith(). Throws UsageError, or as ReadModelFile() does. Reads the file.
+  void Open(const Tell& tell);
+
+  // What the command line and --config say, without the model file's own settings; before Open().
+  Config Given() const;
+
+  const Config& config() const { return config_; }
+  const ModelFile& file() const { return file_; }
+
+  // What the data set gives to a model; by it a .pth file, which does not know what it was trained
+  // on, becomes a model.
+  static ModelInput InputOf(const Dataset& data);
+
+ private:
+  SettingFlags settings_;
+  std::string path_;
+  bool without_average_ = false;
+  Config config_;
+  ModelFile file_;
+};
+
+// "checkpoints/step-000000100.safetensors (step 100, moving average)".
+std::string Describe(const ModelFile& file);
+
+}  // namespace ddprun

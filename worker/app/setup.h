@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the commands that run as a rank have in common.
+#pragma once
+
+#include "proto/worker_env.h"
+#include "worker/config/config.h"
+#include "worker/data/dataset.h"
+#include "worker/metrics/reporter.h"
+
+namespace ddprun {
+
+// The ranks of a node share its cores. Whoever sets OMP_NUM_THREADS (ddprun and torchrun do) has
+// decided already.
+void ShareCores(int local_world_size);
+
+Reporter::Options ReporterOptions(const WorkerEnv& env);
+
+// The data set that `config` names. Throws as OpenDataset() does.
+Dataset OpenDataset(const Config& config);
+
+}  // namespace ddprun

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/app/train_command.h"
+
+#include <cstdio>
+#include <memory>
+#include <variant>
+
+#include "worker/app/command_line.h"
+#include "worker/app/launch.h"
+#include "worker/app/setup.h"
+#include "worker/data/dataset.h"
+#include "worker/distributed/progress_sender.h"
+#include "worker/distributed/world.h"
+#include "worker/metrics/reporter.h"
+#include "worker/training/trainer.h"
+
+namespace ddprun {
+namespace {
+
+void Train(const Config& config, const WorkerEnv& env,
+           std::chrono::steady_clock::time_point start) {
+  ShareCores(env.local_world_size);
+  const BackendChoice backend = ParseBackend(config.backend);
+  ProgressSender progress(env.notify_socket);
+  ProgressMessage begun;
+  begun.section = "init";
+  progress.Say(begun);
+  // Before joining: a rank whose files are missing says so at once, and the others are not kept
+  // waiting for it.
+  if (env.rank == 0) PrepareFolder("--output-dir", config.output_dir);
+  if (env.rank == 0 && SavesCheckpoints(config))
+    PrepareFolder("--checkpoint-dir", CheckpointFolder(config));
+  const Dataset data = OpenDataset(config);
+  const auto timeout = std::chrono::milliseconds(static_cast<std::int64_t>(config.timeout * 1000));
+  const std::unique_ptr<World> world = World::Join(env, {.backend = backend, .timeout = timeout});
+  Reporter reporter(ReporterOptions(env));
+  {
+    Trainer trainer(config, data, *world, reporter, progress, start);
+    trainer.Run();
+  }
+  world->Shutdown();
+}
+
+}  // namespace
+
+void RunTrain(const CommandContext& context) {
+  const auto parsed = ParseCommandLine(context.arguments);
+  if (const auto* information = std::get_if<Information>(&parsed)) {
+    std::fputs(information->text.c_str(), stdout);
+    return;
+  }
+  const Config& config = std::get<Config>(parsed);
+  Train(config, Launch(config, context.arguments), context.program_start);
+}
+
+}  // namespace ddprun

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// Before a function of plain loops: one copy of it for each kind of CPU, chosen when the program is
+// loaded.
+#pragma once
+
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define DDPRUN_FOR_EACH_CPU \
+  __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define DDPRUN_FOR_EACH_CPU
+#endif

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// A checkpoint as a file: a safetensors file, which any tool opens, in which every bit is covered
+// by a checksum. Its metadata are
+//   format   "ddprun-checkpoint-1"
+//   ddprun   what the checkpoint is of, as JSON (Snapshot::about)
+//   crc32c   {"NAME": "8 hexadecimal digits"} of every tensor's bytes, as JSON
+// and its last tensor `checksum` (U8, 4, little-endian) is the CRC-32C of all that comes before the
+// tensors' bytes.
+#pragma once
+
+#include <cstddef>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string>
+
+#include "worker/files/named_tensors.h"
+
+namespace ddprun {
+
+// The file is damaged, of another format or cannot be read: one sentence that names it.
+struct CheckpointError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// What a checkpoint holds. Of tensors by convention "model/NAME", "optimizer/NAME/STATE",
+// "ema/NAME", "random/RANK".
+struct Snapshot {
+  NamedTensors tensors;
+  nlohmann::json about = nlohmann::json::object();
+};
+
+// The bytes of a checkpoint's file. To be filled again and again: the memory is kept.
+class CheckpointImage {
+ public:
+  // Copies the tensors, of any device and strides. Uses only the calling thread, and of ATen's
+  // threads none for tensors on the CPU that are contiguous or channels-last. Throws
+  // std::invalid_argument for what a safetensors file cannot hold, and for a tensor "checksum".
+  void Fill(const Snapshot& snapshot);
+
+  const char* bytes() const { return static_cast<const char*>(memory_.const_data_ptr()); }
+  std::size_t size() const { return size_; }
+
+ private:
+  at::Tensor memory_;
+  std::size_t size_ = 0;
+};
+
+// The tensors are views of the file (see SafetensorsFile), all of them checked, by several threads.
+// Throws CheckpointError.
+Snapshot ReadCheckpoint(const std::string& path);
+
+}  // namespace ddprun

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// The folder of a training's checkpoints:
+//   step-000001234.safetensors   the checkpoint after so many steps
+//   training.json                which training they are of: {"training": "16 hexadecimal digits"}
+// A training that starts anew in a folder takes a new name first, so that after a crash it does not
+// go on from what another one left there. Only rank 0 touches the folder.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "worker/checkpoint/checkpoint_file.h"
+
+namespace ddprun {
+
+// In Snapshot::about: the training's name.
+inline constexpr char kTrainingKey[] = "training";
+
+// Says one sentence to a person.
+using Tell = std::function<void(const std::string&)>;
+
+// "step-000001234.safetensors".
+std::string CheckpointName(std::int64_t step);
+
+struct CheckpointEntry {
+  std::int64_t step = 0;
+  std::string path;
+};
+
+// The newest first. Empty if the folder is not there or cannot be read.
+std::vector<CheckpointEntry> ListCheckpoints(const std::string& folder);
+
+struct FoundCheckpoint {
+  std::string path;
+  Snapshot snapshot;
+};
+
+// The newest good one; of this training only, if one is named. One that is damaged is told and
+// passed over. Does not throw.
+std::optional<FoundCheckpoint> FindNewest(const std::string& folder,
+                                          const std::optional<std::string>& training,
+                                          const Tell& tell);
+
+// The file itself, or the newest good one of a folder: of the training that it is the folder of, or
+// else of any. Throws CheckpointError.
+FoundCheckpoint OpenCheckpoint(const std::string& path_or_folder, const Tell& tell);
+
+// What training.json says; empty if it says nothing.
+std::string CurrentTraining(const std::string& folder);
+
+// Writes training.json. Throws std::runtime_error that names the file and the system's reason.
+void SetCurrentTraining(const std::string& folder, const std::string& training);
+
+// 64 random bits.
+std::string NewTrainingName();
+
+// Keeps a folder small. Remembers which files it has found good, as to read them costs time.
+class CheckpointRetention {
+ public:
+  CheckpointRetention(std::string folder, std::string training, std::int64_t keep)
+      : folder_(std::move(folder)), training_(std::move(training)), keep_(keep) {}
+
+  // That file is whole, and of this training: it has just been written or read.
+  void IsGood(const std::string& path) { good_[path] = true; }
+
+  // Keeps the newest so many good checkpoints of this training and deletes all others; nothing as
+  // long as there are fewer. Does not throw: what cannot be deleted stays.
+  void Apply();
+
+  // Deletes what writers that are no more left half-written.
+  void RemoveStaleTemporaries() const;
+
+ private:
+  bool Good(const std::string& path);
+
+  const std::string folder_;
+  const std::string training_;
+  const std::int64_t keep_;
+  std::map<std::string, bool> good_;
+};
+
+}  // namespace ddprun

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Saves checkpoints while training goes on. Parameters and optimizer state stay as they are from
+// one optimizer step to the next, so they are copied by a thread of its own while forward and
+// backward run; who is about to change them waits until that is done, which is all that training
+// may feel of a save.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "worker/checkpoint/checkpoint_file.h"
+#include "worker/checkpoint/checkpoint_folder.h"
+
+namespace ddprun {
+
+class CheckpointWriter {
+ public:
+  struct Options {
+    std::string folder;
+    std::string training;     // see checkpoint_folder.h
+    std::string loaded_from;  // the checkpoint that is known to be good; may be empty
+    std::int64_t keep = 2;
+  };
+
+  // How a save ended.
+  struct Report {
+    std::int64_t step = 0;
+    std::string path;
+    std::string error;  // one sentence; empty if the checkpoint is on the disk
+    std::size_t bytes = 0;
+    std::chrono::duration<double> copying{};
+    std::chrono::duration<double> writing{};
+  };
+
+  explicit CheckpointWriter(Options options);
+  // Waits for the save that is under way.
+  ~CheckpointWriter();
+  CheckpointWriter(const CheckpointWriter&) = delete;
+  CheckpointWriter& operator=(const CheckpointWriter&) = delete;
+
+  // Begins to save and returns at once. What forward or anything else but the optimizer changes
+  // (batch norm's buffers) must be given as a copy; all other tensors must stay as they are until
+  // WaitUntilCopied(). False, and nothing is done, while the save before is under way: the caller
+  // tries again after the next step. That is counted in put_off().
+  bool Save(std::int64_t step, Snapshot snapshot);
+
+  // Before the tensors of a Save() change. Returns how long it had to wait: 0 if there was nothing
+  // to wait for.
+  std::chrono::duration<double> WaitUntilCopied();
+
+  // Until the save under way has ended. False if it had not in that time.
+  bool WaitUntilSaved(std::chrono::milliseconds limit);
+
+  // Of the saves that have ended since the last call.
+  std::vector<Report> TakeReports();
+
+  std::int64_t put_off() const { return put_off_; }
+
+ private:
+  struct Order {
+    std::int64_t step = 0;
+    Snapshot snapshot;
+  };
+
+  void Run();
+  Report Carry(Order order);
+  void Write(const std::string& path);
+
+  const Options options_;
+  CheckpointRetention retention_;  // the thread's own, as the next
+  CheckpointImage image_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<Order> order_;
+  bool copying_ = false;
+  bool saving_ = false;
+  bool ending_ = false;
+  std::vector<Report> reports_;
+  std::atomic<bool> any_report_ = false;  // asked after each step
+
+  std::int64_t put_off_ = 0;  // the caller's
+  std::thread thread_;
+};
+
+}  // namespace ddprun

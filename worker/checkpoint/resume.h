@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// What --resume means: where a training begins, decided by rank 0 for all.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "worker/checkpoint/checkpoint_folder.h"
+
+namespace ddprun {
+
+struct ResumeOptions {
+  std::string resume;      // auto, restart, never, or a file or folder of checkpoints
+  bool restarted = false;  // the launcher has restarted the workers
+  std::string folder;      // of this training's checkpoints
+  bool saving = false;     // it will write checkpoints there: the folder is there
+};
+
+struct ResumePoint {
+  std::string training;                       // its name from here on, see checkpoint_folder.h
+  std::optional<FoundCheckpoint> checkpoint;  // none: from the beginning
+};
+
+// auto      the newest good checkpoint of the folder's training, or else of any that is there
+// restart   the same, of this very training, but only after a restart
+// never     nothing
+// PATH      that one; after a restart what this training has saved since
+// What starts anew in a folder with checkpoints of an earlier training says so: they are deleted
+// when as many new ones are there as are to be kept. Throws CheckpointError (a PATH that is not
+// good) and std::runtime_error (training.json cannot be written).
+ResumePoint DecideResume(const ResumeOptions& options, const Tell& tell);
+
+// Why a checkpoint cannot go on as this training, as the end of a sentence that begins with the
+// checkpoint: "is of --model resnet18, but this training is of --model linear". Empty if it can.
+// Both are Snapshot::about; what counts is what parameters, optimizer state and the order of
+// samples are made of. The number of ranks, the batch size and the learning rate may be others.
+std::string Misfit(const nlohmann::json& checkpoint, const nlohmann::json& training);
+
+}  // namespace ddprun

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/config/config.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <sstream>
+#include <type_traits>
+
+namespace ddprun {
+namespace {
+
+constexpr char kModel[] = "Model and data";
+constexpr char kTraining[] = "Training";
+constexpr char kPipeline[] = "Model parallelism";
+constexpr char kCheckpoints[] = "Checkpoints";
+constexpr char kRun[] = "Run";
+
+template <typename Number>
+bool ParseNumber(const std::string& text, Number& out) {
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, out);
+  return error == std::errc() && rest == end;
+}
+
+[[noreturn]] void Fail(const std::string& source, const char* expected, const std::string& text) {
+  throw UsageError(source + ": must be " + expected + ", but is '" + text + "'");
+}
+
+void Set(std::string& value, const std::string& text, const std::string& source) {
+  if (text.empty()) Fail(source, "a text", text);
+  value = text;
+}
+
+void Set(bool& value, const std::string& text, const std::string& source) {
+  if (text != "true" && text != "false") Fail(source, "true or false", text);
+  value = text == "true";
+}
+
+void Set(double& value, const std::string& text, const std::string& source) {
+  if (!ParseNumber(text, value) || !std::isfinite(value)) Fail(source, "a number", text);
+}
+
+void Set(std::int64_t& value, const std::string& text, const std::string& source) {
+  if (!ParseNumber(text, value)) Fail(source, "a whole number", text);
+}
+
+void Set(std::uint64_t& value, const std::string& text, const std::string& source) {
+  if (!ParseNumber(text, value)) Fail(source, "a whole number from 0", text);
+}
+
+void Set(std::optional<std::int64_t>& value, const std::string& text, const std::string& source) {
+  std::int64_t number = 0;
+  Set(number, text, source);
+  value = number;
+}
+
+void Require(bool holds, const std::string& sentence) {
+  if (!holds) throw UsageError(sentence);
+}
+
+std::string Number(double value) {
+  std::ostringstream text;
+  text << value;
+  return text.str();
+}
+
+// What a number may be. The words are those of the sentence: "--lr must be above 0".
+struct Range {
+  const char* key;
+  const char* words;
+  std::function<bool(double)> holds;
+  const char* advice = "";
+};
+
+const std::vector<Range>& Ranges() {
+  const auto at_least = [](double least) { return [least](double x) { return x >= least; }; };
+  const auto positive = [](double x) { return x > 0; };
+  const auto share = [](double x) { return x >= 0 && x < 1; };
+  static constexpr char kAtLeast1[] = "be at least 1";
+  static constexpr char kAbove0[] = "be above 0";
+  static constexpr char kNotNegative[] = "not be negative";
+  static constexpr char kShare[] = "be from 0 up to but not including 1";
+  static const std::vector<Range> ranges = {
+      {"samples", kAtLeast1, at_least(1)},
+      {"input-size", kAtLeast1, at_least(1)},
+      {"num-classes", "be at least 2", at_least(2)},
+      {"loader-threads", "be from 1 to 256", [](double x) { return x >= 1 && x <= 256; }},
+      {"batch-size", kAtLeast1, at_least(1)},
+      {"epochs", kAbove0, positive, "; pass --max-steps 0 to train nothing"},
+      {"max-steps", kNotNegative, at_least(0)},
+      {"lr", kAbove0, positive},
+      {"warmup-epochs", kNotNegative, at_least(0)},
+      {"warmup-steps", kNotNegative, at_least(0)},
+      {"step-epochs", kAbove0, positive},
+      {"step-gamma", "be above 0 and at most 1", [](double x) { return x > 0 && x <= 1; }},
+      {"momentum", kShare, share},
+      {"weight-decay", kNotNegative, at_least(0)},
+      {"beta1", kShare, share},
+      {"beta2", kShare, share},
+      {"adam-eps", kAbove0, positive},
+      {"label-smoothing", kShare, share},
+      {"accumulate", kAtLeast1, at_least(1)},
+      {"clip-norm", kNotNegative, at_least(0)},
+      {"ema-decay", kShare, share},
+      {"target-accuracy", "be from 0 to 100", [](double x) { return x >= 0 && x <= 100; }},
+      {"eval-every", kNotNegative, at_least(0)},
+      {"pipeline", kAtLeast1, at_least(1)},
+      {"micro-batches", kNotNegative, at_least(0)},
+      {"checkpoint-every", kNotNegative, at_least(0)},
+      {"checkpoint-seconds", kNotNegative, at_least(0)},
+      {"checkpoint-keep", "be at least 2", at_least(2)},
+      {"eval-batch-size", kAtLeast1, at_least(1)},
+      {"log-every", kAtLeast1, at_least(1)},
+      {"profile-first-step", kAtLeast1, at_least(1)},
+      {"profile-steps", kAtLeast1, at_least(1)},
+      {"timeout", "be above 0 and below 1e8 seconds", [](double x) { return x > 0 && x < 1e8; }},
+      {"world-size", kAtLeast1, at_least(1)},
+  };
+  return ranges;
+}
+
+void Check(const Range& range, const std::string& value) {
+  if (value.empty() || range.holds(std::stod(value))) return;
+  throw UsageError(std::string("--") + range.key + " must " + range.words + ", but is " + value +
+                   range.advice);
+}
+
+}  // namespace
+
+const std::vector<Setting>& Settings() {
+  static const std::vector<Setting> settings = {
+      {"model", &Config::model, kModel, "the network to train"},
+      {"shared-blocks", &Config::shared_blocks, kModel,
+       "netresdeep: its ten blocks are one block used ten times (as in the original)"},
+      {"stem",
+       &Config::stem,
+       kModel,
+       "ResNets: 3x3 for images of 32x32, or 7x7 and a pool for those of 224x224",
+       {"cifar", "imagenet"}},
+      {"sync-batch-norm", &Config::sync_batch_norm, kModel,
+       "batch norm's statistics are those of all ranks' batches"},
+      {"init-from", &Config::init_from, kModel,
+       "weights to start from: a .pth or .safetensors file, or a folder that transformers wrote"},
+      {"dataset", &Config::dataset, kModel, "the images"},
+      {"data-dir", &Config::data_dir, kModel,
+       "folder of the data set's files; each data set has a default"},
+      {"augment", &Config::augment, kModel,
+       "shift (by up to 4 pixels) and mirror training images at random"},
+      {"samples", &Config::samples, kModel,
+       "synthetic and random: how many to train with; a quarter more to test with"},
+      {"input-size", &Config::input_size, kModel,
+       "pixels of a side that an image is brought to; with --dataset random the width of a row"},
+      {"num-classes", &Config::num_classes, kModel,
+       "synthetic and random: how many classes; 10 and 2 if not set"},
+      {"loader-threads", &Config::loader_threads, kModel, "threads of one rank that make batches"},
+      {"batch-size", &Config::batch_size, kTraining, "images in a batch of one rank"},
+      {"epochs", &Config::epochs, kTraining, "passes over the training images; may be a fraction"},
+      {"max-steps", &Config::max_steps, kTraining,
+       "end after so many steps; 0 trains nothing and writes the initial parameters"},
+      {"optimizer", &Config::optimizer, kTraining, "what applies the gradients", {"sgd", "adamw"}},
+      {"lr", &Config::lr, kTraining, "peak learning rate"},
+      {"schedule",
+       &Config::schedule,
+       kTraining,
+       "how the learning rate goes after the warm-up",
+       {"cosine", "step", "one-cycle", "linear", "constant"}},
+      {"warmup-epochs", &Config::warmup_epochs, kTraining,
+       "epochs in which the learning rate rises, before it falls as the schedule says"},
+      {"warmup-steps", &Config::warmup_steps, kTraining,
+       "the same in steps; wins over warmup-epochs"},
+      {"step-epochs", &Config::step_epochs, kTraining,
+       "schedule step: epochs between two falls of the learning rate"},
+      {"step-gamma", &Config::step_gamma, kTraining,
+       "schedule step: what the learning rate is multiplied with"},
+      {"momentum", &Config::momentum, kTraining, "of SGD"},
+      {"weight-decay", &Config::weight_decay, kTraining, "of the optimizer"},
+      {"nesterov", &Config::nesterov, kTraining, "SGD uses Nesterov's momentum"},
+      {"beta1", &Config::beta1, kTraining, "AdamW: decay of the gradients' mean"},
+      {"beta2", &Config::beta2, kTraining, "AdamW: decay of the squared gradients' mean"},
+      {"adam-eps", &Config::adam_eps, kTraining, "AdamW: added to the denominator"},
+      {"label-smoothing", &Config::label_smoothing, kTraining,
+       "share of a label that is spread over all classes"},
+      {"accumulate", &Config::accumulate, kTraining,
+       "batches whose gradients are added up before one step is made of them"},
+      {"clip-norm", &Config::clip_norm, kTraining,
+       "gradients whose norm is greater are made as small; 0 for never"},
+      {"ema-decay", &Config::ema_decay, kTraining,
+       "evaluate and write a moving average of the weights with this decay; 0 for none"},
+      {"amp", &Config::amp, kTraining, "mixed precision", {"off", "bf16", "fp16"}},
+      {"compress",
+       &Config::compress,
+       kTraining,
+       "how gradients travel between ranks",
+       {"off", "bf16", "fp16"}},
+      {"channels-last", &Config::channels_last, kTraining, "keep images pixel by pixel"},
+      {"deterministic", &Config::deterministic, kTraining,
+       "only operations that give the same bits each time, or an error"},
+      {"target-accuracy", &Config::target_accuracy, kTraining,
+       "end as soon as an evaluation reaches this per cent; 0 for never"},
+      {"eval-every", &Config::eval_every, kTraining,
+       "epochs between two evaluations; 0 for one at the end; may be a fraction"},
+      {"seed", &Config::seed, kTraining,
+       "of initial parameters, order of the images and augmentation"},
+      {"pipeline", &Config::pipeline, kPipeline,
+       "split the model into so many stages; more ranks are data-parallel on top"},
+      {"micro-batches", &Config::micro_batches, kPipeline,
+       "parts of a batch that follow each other through the stages; 0 for four a stage"},
+      {"pipeline-schedule",
+       &Config::pipeline_schedule,
+       kPipeline,
+       "order of forward and backward",
+       {"1f1b", "gpipe"}},
+      {"checkpoint-dir", &Config::checkpoint_dir, kCheckpoints,
+       "folder of the checkpoints; checkpoints in --output-dir if not set"},
+      {"checkpoint-every", &Config::checkpoint_every, kCheckpoints,
+       "steps between two checkpoints; 0 for none by steps"},
+      {"checkpoint-seconds", &Config::checkpoint_seconds, kCheckpoints,
+       "seconds between two checkpoints; 0 for none by time"},
+      {"checkpoint-keep", &Config::checkpoint_keep, kCheckpoints,
+       "how many of the newest checkpoints are kept, at least 2"},
+      {"resume", &Config::resume, kCheckpoints,
+       "go on from the newest good checkpoint (auto), only when the launcher has restarted the "
+       "workers (restart), never, or from this file"},
+      {"output-dir", &Config::output_dir, kRun,
+       "folder for cifar_net.pth and all else that is written; made if it is not there"},
+      {"eval", &Config::eval, kRun, "measure the accuracy on the test images at the end"},
+      {"eval-batch-size", &Config::eval_batch_size, kRun, "images in a batch of the evaluation"},
+      {"log-every", &Config::log_every, kRun, "batches between two lines of a rank"},
+      {"log-samples", &Config::log_samples, kRun,
+       "write samples-RANK.jsonl into --output-dir: which images each step was made of"},
+      {"metrics", &Config::metrics, kRun, "write metrics.jsonl into --output-dir"},
+      {"tensorboard", &Config::tensorboard, kRun,
+       "write TensorBoard's event files into tensorboard in --output-dir"},
+      {"profile", &Config::profile, kRun,
+       "write trace.json, which Perfetto opens, into --output-dir, and show where the time went"},
+      {"profile-first-step", &Config::profile_first_step, kRun, "the first step in the trace"},
+      {"profile-steps", &Config::profile_steps, kRun, "how many steps are in the trace"},
+      {"backend",
+       &Config::backend,
+       kRun,
+       "auto takes NCCL where each rank has a GPU, else Gloo",
+       {"auto", "gloo", "nccl"}},
+      {"timeout", &Config::timeout, kRun, "seconds to wait for other ranks before giving up"},
+      {"world-size", &Config::world_size, kRun,
+       "started by hand: run so many ranks on this machine; else checked against WORLD_SIZE"},
+      {"env-file", &Config::env_file, kRun,
+       "file of RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT for those that are not set; none is "
+       "read unless named"},
+  };
+  return settings;
+}
+
+const Setting* FindSetting(const std::string& key) {
+  std::string dashed = key;
+  std::replace(dashed.begin(), dashed.end(), '_', '-');
+  for (const auto& setting : Settings()) {
+    if (setting.key == dashed) return &setting;
+  }
+  return nullptr;
+}
+
+void SetFromText(Config& config, const Setting& setting, const std::string& text,
+                 const std::string& source) {
+  std::visit([&](auto member) { Set(config.*member, text, source); }, setting.member);
+}
+
+std::string ToText(const Config& config, const Setting& setting) {
+  return std::visit(
+      [&](auto member) -> std::string {
+        const auto& value = config.*member;
+        using Value = std::decay_t<decltype(value)>;
+        if constexpr (std::is_same_v<Value, std::string>) {
+          return value;
+        } else if constexpr (std::is_same_v<Value, bool>) {
+          return value ? "true" : "false";
+        } else if constexpr (std::is_same_v<Value, std::optional<std::int64_t>>) {
+          return value ? std::to_string(*value) : "";
+        } else if constexpr (std::is_same_v<Value, double>) {
+          return Number(value);
+        } else {
+          return std::to_string(value);
+        }
+      },
+      setting.member);
+}
+
+void Validate(const Config& config) {
+  for (const Range& range : Ranges()) Check(range, ToText(config, *FindSetting(range.key)));
+  Require(!config.nesterov || config.momentum > 0,
+          "--nesterov needs a momentum above 0; set --momentum 0.9");
+  Require(!config.nesterov || config.optimizer == "sgd",
+          "--nesterov is SGD's; take --optimizer sgd or leave it out");
+}
+
+}  // namespace ddprun

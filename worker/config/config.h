@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a person may choose about a training: one struct, and one table from which the YAML file and
+// the command line both come. A new setting is a member and a line of the table.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace ddprun {
+
+struct Config {
+  // Model and data
+  std::string model = "netresdeep";
+  bool shared_blocks = true;
+  std::string stem = "cifar";  // of the ResNets
+  bool sync_batch_norm = false;
+  std::string init_from;  // file of weights
+  std::string dataset = "cifar10";
+  std::string data_dir;
+  bool augment = true;
+  std::int64_t samples = 4096;   // synthetic: in the training set; a quarter in the test set
+  std::int64_t input_size = 32;  // pixels of a side; for linear the width of a row
+  std::optional<std::int64_t> num_classes;  // made up; none: 10 of synthetic, 2 of random
+  std::int64_t loader_threads = 1;          // of one rank
+
+  // Training
+  std::int64_t batch_size = 64;  // of one rank
+  double epochs = 1;             // may be a fraction: 0.5 is half of the images
+  std::optional<std::int64_t> max_steps;
+  std::string optimizer = "sgd";
+  double lr = 0.01;
+  std::string schedule = "cosine";
+  double warmup_epochs = 0.1;
+  std::optional<std::int64_t> warmup_steps;  // instead of warmup_epochs
+  double step_epochs = 30;
+  double step_gamma = 0.1;
+  double momentum = 0.9;
+  double weight_decay = 0.0005;
+  bool nesterov = false;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double adam_eps = 1e-8;
+  double label_smoothing = 0;
+  std::int64_t accumulate = 1;  // batches a step
+  double clip_norm = 0;         // 0: not clipped
+  double ema_decay = 0;         // 0: no average
+  std::string amp = "off";
+  std::string compress = "off";
+  bool channels_last = true;
+  bool deterministic = false;
+  double target_accuracy = 0;  // per cent; 0: not asked for
+  double eval_every = 0;       // epochs; 0: at the end only
+  std::uint64_t seed = 0;
+
+  // Model parallelism
+  std::int64_t pipeline = 1;       // stages
+  std::int64_t micro_batches = 0;  // of one batch; 0: four a stage
+  std::string pipeline_schedule = "1f1b";
+
+  // Checkpoints
+  std::string checkpoint_dir;         // empty: checkpoints in output_dir
+  std::int64_t checkpoint_every = 0;  // steps; 0: not by steps
+  double checkpoint_seconds = 0;      // 0: not by time
+  std::int64_t checkpoint_keep = 2;
+  std::string resume = "restart";
+
+  // Run
+  std::string output_dir = ".";
+  bool eval = true;
+  std::int64_t eval_batch_size = 250;
+  std::int64_t log_every = 50;
+  bool log_samples = false;
+  bool metrics = true;
+  bool tensorboard = false;
+  bool profile = false;
+  std::int64_t profile_first_step = 10;
+  std::int64_t profile_steps = 10;
+  std::string backend = "auto";
+  double timeout = 600;  // seconds
+  std::optional<std::int64_t> world_size;
+  std::string env_file;
+};
+
+// What the person asked for cannot be done as asked: one sentence. The program ends with 2.
+struct UsageError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+struct Setting {
+  using Member =
+      std::variant<std::string Config::*, bool Config::*, double Config::*, std::int64_t Config::*,
+                   std::uint64_t Config::*, std::optional<std::int64_t> Config::*>;
+  std::string key;  // as in YAML; on the command line with two dashes before it
+  Member member;
+  std::string group;
+  std::string help;
+  std::vector<std::string> choices = {};  // empty: any that its type allows
+};
+
+const std::vector<Setting>& Settings();
+
+// Null if there is none of that name. `_` and `-` are the same in it.
+const Setting* FindSetting(const std::string& key);
+
+// Throws UsageError "SOURCE: must be a number, but is 'abc'": `source` says where `text` stands.
+void SetFromText(Config& config, const Setting& setting, const std::string& text,
+                 const std::string& source);
+
+// As it would be written on the command line; empty where it is not set.
+std::string ToText(const Config& config, const Setting& setting);
+
+// Throws UsageError if a value is out of its range or two do not fit together. Names of models and
+// data sets are checked by who knows them.
+void Validate(const Config& config);
+
+}  // namespace ddprun

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Labelled samples, and the data sets there are, by name. A new one is a file of its own and a line
+// in dataset.cc.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace ddprun {
+
+// One sentence: the file, what is wrong with it, and what to do.
+struct DataError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// What a random variation of a sample is a function of. The position is that in the epoch's order
+// over all ranks, so that a sample is varied the same way whichever rank gets it.
+struct Draw {
+  std::uint64_t seed = 0;
+  std::uint64_t epoch = 0;
+  std::uint64_t position = 0;
+};
+
+// What a model sees of one sample.
+struct SampleShape {
+  std::int64_t channels = 0;
+  std::int64_t height = 0;
+  std::int64_t width = 0;
+
+  std::int64_t numel() const { return channels * height * width; }
+};
+
+// A set for training or for testing. Constant after construction: any thread may use it.
+class SampleSet {
+ public:
+  virtual ~SampleSet() = default;
+
+  virtual std::int64_t size() const = 0;
+  virtual std::int64_t Label(std::int64_t index) const = 0;  // in [0, classes)
+  virtual SampleShape shape() const = 0;
+
+  // Sample `index`, normalised, varied as `draw` says if it is not null, to `out`, which takes
+  // shape().numel() floats: planes one after another, or with `channels_last` the channels of one
+  // pixel side by side. Throws DataError if it is in a file that is damaged.
+  virtual void Write(std::int64_t index, const Draw* draw, bool channels_last,
+                     float* out) const = 0;
+};
+
+struct Dataset {
+  std::shared_ptr<const SampleSet> train;
+  std::shared_ptr<const SampleSet> test;
+  std::int64_t classes = 0;
+  std::vector<float> mean;  // of each channel, for values in [0, 1]
+  std::vector<float> std;
+
+  SampleShape shape() const { return train->shape(); }
+};
+
+// Of the settings by the same names; `input_size` is a side in pixels, or the width of a row.
+struct DatasetOptions {
+  std::string directory;         // empty: the data set's own default
+  std::uint64_t seed = 0;        // of what is made up
+  std::int64_t samples = 4096;   // made up, for training; a quarter as many for testing
+  std::int64_t input_size = 32;  // made up, or of what is cut out of files of any size
+  std::optional<std::int64_t> classes = std::nullopt;  // made up; none: the data set's own default
+};
+
+// Throws std::invalid_argument that lists the names there are, or DataError.
+Dataset OpenDataset(const std::string& name, const DatasetOptions& options);
+
+std::vector<std::string> DatasetNames();
+
+}  // namespace ddprun

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// JPEG (libjpeg) and PNG (libpng) to red, green and blue bytes. Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+#include <vector>
+
+namespace ddprun {
+
+// More is taken for a decompression bomb before a byte of it is decoded: that of Pillow, 1 GiB / 4
+// / 3.
+inline constexpr std::int64_t kImagePixelsMax = 89'478'485;
+
+// One clause: why it is not an image.
+struct ImageError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+struct ImageSize {
+  std::int64_t height = 0;
+  std::int64_t width = 0;
+};
+
+struct RgbImage {
+  ImageSize size;
+  std::vector<std::uint8_t> pixels;  // height x width x 3
+};
+
+// What an image is by its header, and whether that is a size to be decoded. Throws ImageError.
+ImageSize ReadImageSize(std::span<const std::uint8_t> file);
+
+// A JPEG may be decoded at a half, a quarter or an eighth of its size, which is faster:
+// `denominator` is 1, 2, 4 or 8. A PNG is always decoded in full. Transparency is dropped; grey,
+// CMYK and palettes become colours. Throws ImageError if the file is cut off or damaged.
+RgbImage DecodeImage(std::span<const std::uint8_t> file, int denominator);
+
+}  // namespace ddprun

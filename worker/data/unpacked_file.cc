@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/data/unpacked_file.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include "worker/data/dataset.h"
+#include "worker/data/random.h"
+#include "worker/files/atomic_file.h"
+
+namespace ddprun {
+namespace {
+
+constexpr std::size_t kChunkBytes = 1u << 20;
+constexpr std::chrono::milliseconds kLockInterval{2};
+
+struct Gzip {
+  std::string path;
+  std::int64_t size;  // unpacked
+  std::string next_move;
+
+  [[noreturn]] void Fail(const std::string& fact) const {
+    throw DataError(path + ": " + fact + "; " + next_move);
+  }
+};
+
+void Unpack(const Gzip& gzip, const std::function<void(const std::uint8_t*, std::size_t)>& write) {
+  struct Close {
+    void operator()(gzFile_s* file) const { gzclose(file); }
+  };
+  const std::unique_ptr<gzFile_s, Close> file(gzopen(gzip.path.c_str(), "rb"));
+  if (!file) gzip.Fail(std::strerror(errno));
+  gzbuffer(file.get(), 256 * 1024);
+  std::vector<std::uint8_t> chunk(kChunkBytes);
+  std::int64_t done = 0;
+  while (true) {
+    const int got = gzread(file.get(), chunk.data(), static_cast<unsigned>(chunk.size()));
+    if (got < 0) {
+      int code = 0;
+      const char* text = gzerror(file.get(), &code);
+      gzip.Fail(std::string("cannot be decompressed (") +
+                (code == Z_ERRNO ? std::strerror(errno) : text) + ")");
+    }
+    if (got == 0) break;
+    done += got;
+    if (done > gzip.size) gzip.Fail("goes on after what its header claims, it is damaged");
+    write(chunk.data(), static_cast<std::size_t>(got));
+  }
+  if (done != gzip.size) {
+    gzip.Fail("is too short, with " + std::to_string(done) + " of the " +
+              std::to_string(gzip.size) + " bytes that its header claims");
+  }
+}
+
+std::uint64_t Hash(const std::string& text) {
+  std::uint64_t hash = 0;
+  for (const char c : text) hash = SplitMix64(hash ^ static_cast<unsigned char>(c)).Next();
+  return hash;
+}
+
+std::string Hex(std::uint64_t number) {
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(number));
+  return text;
+}
+
+// Of one file at one path: the copies' common name, and what is added for its present content.
+struct CopyName {
+  std::string stem;
+  std::string version;
+};
+
+CopyName NameOf(const Gzip& gzip) {
+  std::error_code error;
+  const auto canonical = std::filesystem::canonical(gzip.path, error);
+  struct stat status {};
+  if (error || stat(gzip.path.c_str(), &status) != 0) gzip.Fail(std::strerror(errno));
+  return {Hex(Hash(canonical.string())),
+          Hex(Hash(std::to_string(status.st_size) + " " + std::to_string(status.st_mtim.tv_sec) +
+                   " " + std::to_string(status.st_mtim.tv_nsec)))};
+}
+
+// Of this user alone: what others could write is not mapped.
+bool MakeOwnFolder(const std::string& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(std::filesystem::path(folder).parent_path(), error);
+  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return false;
+  struct stat status {};
+  return lstat(folder.c_str(), &status) == 0 && S_ISDIR(status.st_mode) &&
+         status.st_uid == geteuid() && (status.st_mode & 0022) == 0;
+}
+
+// Held until it is destroyed, or until the process ends.
+class FolderLock {
+ public:
+  explicit FolderLock(const std::string& path)
+      : fd_(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600)) {}
+  ~FolderLock() {
+    if (fd_ >= 0) close(fd_);
+  }
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+
+  bool Take() {
+    const auto deadline = std::chrono::steady_clock::now() + kUnpackWaitMax;
+    while (fd_ >= 0) {
+      if (flock(fd_, LOCK_EX | LOCK_NB) == 0) return true;
+      if (errno != EWOULDBLOCK && errno != EINTR) return false;
+      if (std::chrono::steady_clock::now() > deadline) return false;
+      std::this_thread::sleep_for(kLockInterval);
+    }
+    return false;
+  }
+
+ private:
+  const int fd_;
+};
+
+std::optional<FileBytes> MapCopy(const std::string& copy, const Gzip& gzip) {
+  if (access(copy.c_str(), R_OK) != 0) return std::nullopt;
+  FileBytes bytes = MapFile(copy, "remove it");
+  if (bytes.size != gzip.size) return std::nullopt;
+  return bytes;
+}
+
+// What an earlier content of the file, or a process that was killed, has left.
+void RemoveOthers(const std::string& folder, const CopyName& name) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    const std::string file = entry.path().filename();
+    if (file.rfind(name.stem + "-", 0) == 0) std::filesystem::remove(entry.path(), error);
+  }
+}
+
+// Null if the folder cannot be used. Throws std::runtime_error if it is full.
+std::optional<FileBytes> MapShared(const std::string& folder, const CopyName& name,
+                                   const Gzip& gzip) {
+  const std::string stem = folder + "/" + name.stem;
+  const std::string copy = stem + "-" + name.version;
+  if (!MakeOwnFolder(folder)) return std::nullopt;
+  if (auto bytes = MapCopy(copy, gzip)) return bytes;
+  FolderLock lock(stem + ".lock");
+  if (!lock.Take()) return std::nullopt;
+  if (auto bytes = MapCopy(copy, gzip)) return bytes;  // another rank has made it meanwhile
+  RemoveOthers(folder, name);
+  AtomicFile file(copy);
+  Unpack(gzip, [&](const std::uint8_t* data, std::size_t size) { file.Write(data, size); });
+  file.Commit();
+  return MapCopy(copy, gzip);
+}
+
+}  // namespace
+
+FileBytes MapUnpacked(const std::string& path, std::int64_t size, const std::string& next_move) {
+  const Gzip gzip{path, size, next_move};
+  const CopyName name = NameOf(gzip);
+  const std::string folders[] = {DataDirectoryDefault() + "/unpacked",
+                                 "/dev/shm/ddprun-data-" + std::to_string(geteuid())};
+  for (const auto& folder : folders) {
+    try {
+      if (auto bytes = MapShared(folder, name, gzip)) return *bytes;
+    } catch (const DataError&) {
+      throw;
+    } catch (const std::runtime_error&) {
+      // Full, or not to be written to: the next one.
+    }
+  }
+  const OwnBytes own = AllocateBytes(size);
+  std::uint8_t* out = own.data.get();
+  Unpack(gzip, [&](const std::uint8_t* data, std::size_t count) {
+    std::memcpy(out, data, count);
+    out += count;
+  });
+  return {own.data, own.size};
+}
+
+}  // namespace ddprun

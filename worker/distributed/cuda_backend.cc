@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// The only file that sees CUDA and NCCL; built into libddprun_cuda.so.
+#include <ATen/cuda/CUDAContext.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+#include <nvtx3/nvToolsExt.h>
+#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+
+#include "worker/distributed/accelerator.h"
+
+namespace ddprun {
+namespace {
+
+// CUDA and NCCL both count 1000 * major + ..., in different ways.
+std::string CudaVersion(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+std::string NcclVersion(int version) {
+  return std::to_string(version / 10000) + "." + std::to_string(version % 10000 / 100) + "." +
+         std::to_string(version % 100);
+}
+
+class CudaAccelerator : public Accelerator {
+ public:
+  int DeviceCount() const override { return c10::cuda::device_count(); }
+
+  void SetDevice(int device) override {
+    c10::cuda::set_device(static_cast<c10::DeviceIndex>(device));
+  }
+
+  c10::intrusive_ptr<c10d::Backend> MakeNccl(const c10::intrusive_ptr<c10d::Store>& store,
+                                             const GroupOptions& group) override {
+    auto options = c10d::ProcessGroupNCCL::Options::create();
+    options->timeout = group.timeout;
+    options->group_name = group.group_name;
+    auto backend = c10::make_intrusive<c10d::ProcessGroupNCCL>(store, group.rank, group.size,
+                                                               std::move(options));
+    // Tells NCCL which device a barrier or an ID exchange is for; else it guesses from the rank.
+    backend->setBoundDeviceId(at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(group.device)));
+    return backend;
+  }
+
+  void Synchronize(int device) override {
+    const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device));
+    c10::cuda::device_synchronize();
+  }
+
+  void PushRange(const char* name) override { nvtxRangePushA(name); }
+  void PopRange() override { nvtxRangePop(); }
+
+  std::string Versions() const override {
+    int driver = 0;
+    if (cudaDriverGetVersion(&driver) != cudaSuccess) driver = 0;
+    int nccl = 0;
+    TORCH_CHECK(ncclGetVersion(&nccl) == ncclSuccess, "NCCL does not tell its version");
+    return "CUDA " + CudaVersion(CUDART_VERSION) + ", " +
+           (driver == 0 ? "no driver" : "driver " + CudaVersion(driver)) + ", NCCL " +
+           NcclVersion(nccl);
+  }
+
+  std::vector<uint8_t> NcclUniqueId() const override {
+    ncclUniqueId id;
+    const ncclResult_t result = ncclGetUniqueId(&id);
+    TORCH_CHECK(result == ncclSuccess, "ncclGetUniqueId failed: ", ncclGetErrorString(result));
+    return {id.internal, id.internal + sizeof(id.internal)};
+  }
+};
+
+}  // namespace
+}  // namespace ddprun
+
+extern "C" __attribute__((visibility("default"))) ddprun::Accelerator* ddprun_accelerator(
+    int interface) {
+  static ddprun::CudaAccelerator accelerator;
+  return interface == ddprun::kAcceleratorInterface ? &accelerator : nullptr;
+}

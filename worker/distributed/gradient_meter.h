@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// How much of the averaging of gradients is hidden behind backward.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <mutex>
+
+namespace ddprun {
+
+struct GradientTraffic {
+  double averaging_seconds = 0;  // while at least one bucket was on its way
+  double waited_seconds = 0;     // of these, after this rank's last gradient was there
+  std::int64_t bytes = 0;        // that this rank gave to be averaged, as they travelled
+
+  double hidden_share() const {
+    return averaging_seconds > 0 ? 1 - waited_seconds / averaging_seconds : 0;
+  }
+};
+
+// Thread-safe. Begin() and End() once for each bucket.
+class GradientMeter {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // `last`: of this backward; from now on this rank has nothing else to do.
+  void Begin(std::int64_t bytes, bool last, Clock::time_point now = Clock::now()) {
+    const std::lock_guard lock(mutex_);
+    traffic_.bytes += bytes;
+    if (on_their_way_++ == 0) busy_since_ = now;
+    if (last) idle_since_ = now;
+    last_seen_ = last;
+  }
+
+  void End(Clock::time_point now = Clock::now()) {
+    const std::lock_guard lock(mutex_);
+    if (--on_their_way_ > 0) return;
+    traffic_.averaging_seconds += Seconds(now - busy_since_);
+    if (last_seen_) traffic_.waited_seconds += Seconds(now - idle_since_);
+  }
+
+  GradientTraffic Read() const {
+    const std::lock_guard lock(mutex_);
+    return traffic_;
+  }
+
+ private:
+  static double Seconds(Clock::duration time) {
+    return std::chrono::duration<double>(time).count();
+  }
+
+  mutable std::mutex mutex_;
+  GradientTraffic traffic_;
+  int on_their_way_ = 0;
+  bool last_seen_ = false;
+  Clock::time_point busy_since_{};
+  Clock::time_point idle_since_{};
+};
+
+}  // namespace ddprun

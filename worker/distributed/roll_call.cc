@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/distributed/roll_call.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace ddprun {
+namespace {
+
+constexpr const char* kVerdictKey = "ddprun/roll_call/verdict";
+constexpr const char* kHeardKey = "ddprun/roll_call/heard";
+constexpr const char* kAllHere = "all here: ";
+// The others wait this much longer than rank 0, which says who is missing.
+constexpr std::chrono::seconds kVerdictGrace{5};
+// How many ranks beyond its own world rank 0 looks for, whoever says that there are so many.
+constexpr int kBeyondMax = 4096;
+
+std::string RankKey(int rank) { return "ddprun/roll_call/rank/" + std::to_string(rank); }
+
+// Adds, so that a second process of the same rank doubles the number.
+void Present(c10d::Store& store, int rank, int world_size) { store.add(RankKey(rank), world_size); }
+
+std::string MissingRanks(c10d::Store& store, const std::vector<std::string>& keys) {
+  constexpr int kNamedMax = 8;
+  std::string list;
+  int missing = 0;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    if (store.check({keys[i]})) continue;
+    if (missing++ < kNamedMax) list += (list.empty() ? "" : ", ") + std::to_string(i);
+  }
+  if (missing > kNamedMax) list += " and " + std::to_string(missing - kNamedMax) + " more";
+  return (missing == 1 ? "rank " : "ranks ") + list;
+}
+
+// What a rank's number says if it is not the world's size; empty if all is well.
+std::string Complaint(int rank, long long number, int world_size) {
+  if (number == world_size) return "";
+  if (number == 2LL * world_size) {
+    return "two processes have RANK " + std::to_string(rank) + "; give each its own";
+  }
+  return "rank " + std::to_string(rank) + " has WORLD_SIZE " + std::to_string(number) +
+         ", rank 0 has " + std::to_string(world_size) + "; start all ranks with the same";
+}
+
+// Rank 0's part: waits for all, and says what all are to believe.
+std::string Judge(c10d::Store& store, int world_size, std::chrono::milliseconds timeout) {
+  std::vector<std::string> keys;
+  for (int rank = 0; rank < world_size; ++rank) keys.push_back(RankKey(rank));
+  try {
+    store.wait(keys, timeout);
+  } catch (const c10::DistStoreError&) {
+    return MissingRanks(store, keys) + " of " + std::to_string(world_size) +
+           " did not come within " +
+           std::to_string(std::chrono::duration_cast<std::chrono::seconds>(timeout).count()) +
+           " s; is every rank started, with the same WORLD_SIZE?";
+  }
+  const std::vector<std::vector<uint8_t>> numbers = store.multiGet(keys);
+  for (int rank = 0; rank < world_size; ++rank) {
+    const auto& bytes = numbers[static_cast<std::size_t>(rank)];
+    const std::string complaint =
+        Complaint(rank, std::stoll(std::string(bytes.begin(), bytes.end())), world_size);
+    if (!complaint.empty()) return complaint;
+  }
+  return kAllHere + std::to_string(world_size);
+}
+
+long long NumberOf(c10d::Store& store, int rank) {
+  if (!store.check({RankKey(rank)})) return 0;
+  return std::stoll(store.get_to_str(RankKey(rank)));
+}
+
+// How many processes but rank 0 have come; a rank that came twice is two, and one that believes in
+// a larger world has brothers beyond this one.
+int PresentOthers(c10d::Store& store, int world_size) {
+  int present = 0;
+  long long end = world_size;
+  for (int rank = 1; rank < end; ++rank) {
+    const long long number = NumberOf(store, rank);
+    if (number == 0) continue;
+    present += number == 2LL * world_size ? 2 : 1;
+    if (number != 2LL * world_size)
+      end = std::max(end, std::min<long long>(number, 1LL * world_size + kBeyondMax));
+  }
+  return present;
+}
+
+// Rank 0 may be who serves the store, so it does not leave with a verdict that others have not
+// read. By a counter and by looking: no store has a wait for a number.
+void AwaitHeard(c10d::Store& store, int world_size) {
+  const int present = PresentOthers(store, world_size);
+  const auto deadline = std::chrono::steady_clock::now() + kVerdictGrace;
+  while (store.add(kHeardKey, 0) < present && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+}
+
+std::string AwaitVerdict(c10d::Store& store, int rank, std::chrono::milliseconds timeout) {
+  try {
+    store.wait({kVerdictKey}, timeout + kVerdictGrace);
+  } catch (const c10::DistNetworkError&) {
+    throw std::runtime_error("rank " + std::to_string(rank) +
+                             " lost rank 0 while it waited for all to join; see what rank 0 says");
+  } catch (const c10::DistStoreError&) {
+    throw std::runtime_error(
+        "rank " + std::to_string(rank) + " waited " +
+        std::to_string(std::chrono::duration_cast<std::chrono::seconds>(timeout).count()) +
+        " s for rank 0 to join; is it started?");
+  }
+  return store.get_to_str(kVerdictKey);
+}
+
+}  // namespace
+
+void CallRoll(c10d::Store& store, int rank, int world_size, std::chrono::milliseconds timeout) {
+  Present(store, rank, world_size);
+  std::string verdict;
+  if (rank == 0) {
+    verdict = Judge(store, world_size, timeout);
+    store.set(kVerdictKey, verdict);
+    if (verdict.rfind(kAllHere, 0) != 0) AwaitHeard(store, world_size);
+  } else {
+    verdict = AwaitVerdict(store, rank, timeout);
+    if (verdict.rfind(kAllHere, 0) != 0) store.add(kHeardKey, 1);
+  }
+  if (verdict == kAllHere + std::to_string(world_size)) return;
+  // A rank beyond rank 0's world hears a verdict that is about the others only.
+  if (verdict.rfind(kAllHere, 0) == 0) {
+    verdict = "rank " + std::to_string(rank) + " has WORLD_SIZE " + std::to_string(world_size) +
+              ", rank 0 has " + verdict.substr(std::string(kAllHere).size()) +
+              "; start all ranks with the same";
+  }
+  throw std::runtime_error("the world is not complete: " + verdict);
+}
+
+}  // namespace ddprun

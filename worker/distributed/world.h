@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// This process as rank r of n: the store, the process group and the device, made from the worker's
+// environment.
+#pragma once
+
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "proto/worker_env.h"
+
+namespace ddprun {
+
+enum class BackendChoice { kAuto, kGloo, kNccl };
+
+// "auto", "gloo" or "nccl"; throws std::invalid_argument that names the three.
+BackendChoice ParseBackend(const std::string& text);
+
+// The process group of all ranks and the device of this one. Movable nowhere: others hold
+// references to it. Every method that communicates must be called by all ranks in the same order.
+class World {
+ public:
+  static constexpr std::chrono::milliseconds kDefaultTimeout = std::chrono::minutes(10);
+
+  struct Options {
+    BackendChoice backend =
+        BackendChoice::kAuto;  // kAuto: NCCL where each local rank has a GPU of its own, else Gloo
+    std::chrono::milliseconds timeout = kDefaultTimeout;  // of a collective, and of the set-up
+  };
+
+  // Joins the others. Throws c10::Error or std::runtime_error with one sentence: a store that is
+  // not reached, NCCL asked for without a GPU ("--backend nccl needs a CUDA device; ..."), a world
+  // that does not complete in time.
+  static std::unique_ptr<World> Join(const WorkerEnv& env, Options options);
+  virtual ~World() = default;
+
+  const WorkerEnv& env() const { return env_; }
+  int rank() const { return env_.rank; }
+  int size() const { return env_.world_size; }
+  // Of a collective.
+  std::chrono::milliseconds timeout() const { return timeout_; }
+  virtual at::Device device() const = 0;
+  virtual const std::string& backend_name() const = 0;  // "gloo" or "nccl"
+  virtual const c10::intrusive_ptr<c10d::ProcessGroup>& group() const = 0;
+  virtual const c10::intrusive_ptr<c10d::Store>& store() const = 0;
+
+  // In place, over all ranks; any dtype that the backend knows; the tensor must be on device().
+  virtual void AllReduceSum(at::Tensor& tensor) = 0;
+  virtual void Broadcast(at::Tensor& tensor, int root) = 0;
+  virtual void Barrier() = 0;
+  // Waits until the device has done what was queued: before a time is read.
+  virtual void Synchronize() = 0;
+
+  // Some of the ranks as a world of their own, with this one among them: numbered in the order of
+  // `ranks`, same backend, device and timeout. Called by all of them with the same `name`, once.
+  // Lives as long as this world, whose Shutdown() is also its own.
+  virtual World& Subgroup(const std::string& name, const std::vector<int>& ranks) = 0;
+
+  // Leaves the group cleanly; nothing may communicate afterwards.
+  virtual void Shutdown() = 0;
+
+ protected:
+  explicit World(WorkerEnv env, std::chrono::milliseconds timeout = kDefaultTimeout)
+      : env_(std::move(env)), timeout_(timeout) {}
+
+ private:
+  const WorkerEnv env_;
+  const std::chrono::milliseconds timeout_;
+};
+
+}  // namespace ddprun

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/distributed/world_store.h"
+
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include <cstdlib>
+#include <stdexcept>
+#include <string_view>
+
+#include "worker/base/first_line.h"
+#include "worker/base/quiet_log.h"
+#include "worker/distributed/rendezvous_store.h"
+
+namespace ddprun {
+namespace {
+
+// torchrun's agent serves the store for its workers and says so by this variable.
+bool AgentServesTcpStore() {
+  const char* value = std::getenv("TORCHELASTIC_USE_AGENT_STORE");
+  return value != nullptr && std::string_view(value) == "True";
+}
+
+c10::intrusive_ptr<c10d::Store> OpenAgentStore(const WorkerEnv& env,
+                                               std::chrono::milliseconds timeout) {
+  return RendezvousStore::Connect({.target = "unix:" + env.agent_socket,
+                                   .run_id = env.run_id,
+                                   .round = static_cast<RoundId>(env.round)},
+                                  timeout);
+}
+
+c10::intrusive_ptr<c10d::Store> OpenTcpStore(const WorkerEnv& env,
+                                             std::chrono::milliseconds timeout) {
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<std::uint16_t>(env.master_port);
+  options.isServer = env.rank == 0 && !AgentServesTcpStore();
+  options.numWorkers = env.world_size;
+  options.waitWorkers = false;  // the roll call waits, and can say who is missing
+  options.timeout = timeout;
+  const std::string endpoint = env.master_addr + ":" + std::to_string(env.master_port);
+  const QuietLog quiet;
+  try {
+    return c10::make_intrusive<c10d::TCPStore>(env.master_addr, options);
+  } catch (const c10::Error& error) {
+    if (options.isServer) {
+      throw std::runtime_error(
+          "rank 0 cannot serve the store at " + endpoint +
+          " (MASTER_ADDR:MASTER_PORT); is the port taken? Choose another MASTER_PORT on all ranks. "
+          "LibTorch says: " +
+          FirstLine(error));
+    }
+    throw std::runtime_error(
+        "rank " + std::to_string(env.rank) + " did not reach rank 0's store at " + endpoint +
+        " (MASTER_ADDR:MASTER_PORT) within " +
+        std::to_string(std::chrono::duration_cast<std::chrono::seconds>(timeout).count()) +
+        " s; does rank 0 run, and is the port open? LibTorch says: " + FirstLine(error));
+  }
+}
+
+}  // namespace
+
+c10::intrusive_ptr<c10d::Store> OpenWorldStore(const WorkerEnv& env,
+                                               std::chrono::milliseconds timeout) {
+  if (!env.agent_socket.empty()) return OpenAgentStore(env, timeout);
+  if (env.world_size == 1) {
+    auto store = c10::make_intrusive<c10d::HashStore>();
+    store->setTimeout(timeout);
+    return store;
+  }
+  return OpenTcpStore(env, timeout);
+}
+
+c10::intrusive_ptr<c10d::Store> DefaultGroupStore(const c10::intrusive_ptr<c10d::Store>& store,
+                                                  const std::string& device) {
+  // distributed_c10d.py, in this order: init_process_group(), then _new_process_group_helper()
+  // twice. The slashes are doubled because PrefixStore adds one of its own.
+  auto default_group = c10::make_intrusive<c10d::PrefixStore>("default_pg", store);
+  auto group = c10::make_intrusive<c10d::PrefixStore>("0/", std::move(default_group));
+  return c10::make_intrusive<c10d::PrefixStore>(device + "/", std::move(group));
+}
+
+}  // namespace ddprun

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/export/model_file.h"
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string_view>
+
+#include "worker/checkpoint/checkpoint_file.h"
+#include "worker/export/transformers_names.h"
+#include "worker/files/safetensors.h"
+#include "worker/files/state_dict.h"
+
+namespace ddprun {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The prefixes of a checkpoint's tensors (worker/checkpoint).
+constexpr std::string_view kModelPrefix = "model/";
+constexpr std::string_view kAveragePrefix = "ema/";
+
+bool IsZip(const std::string& path) {
+  char magic[2] = {};
+  std::ifstream(path, std::ios::binary).read(magic, sizeof magic);
+  return magic[0] == 'P' && magic[1] == 'K';
+}
+
+bool IsCheckpoint(const SafetensorsFile& file) {
+  const auto format = file.metadata().find("format");
+  return format != file.metadata().end() && format->second.starts_with("ddprun-checkpoint-");
+}
+
+Config ConfigFrom(const nlohmann::json& about, const std::string& path) {
+  Config config;
+  for (const auto& [key, value] : about.at("config").items()) {
+    const Setting* setting = FindSetting(key);
+    const std::string text = value.get<std::string>();
+    // A setting of a newer version says nothing about the model; an empty text is one not set.
+    if (setting != nullptr && !text.empty()) SetFromText(config, *setting, text, path + ": " + key);
+  }
+  return config;
+}
+
+ModelInput InputFrom(const nlohmann::json& data) {
+  ModelInput input;
+  data.at("channels").get_to(input.channels);
+  data.at("height").get_to(input.height);
+  data.at("width").get_to(input.width);
+  data.at("classes").get_to(input.classes);
+  data.at("mean").get_to(input.mean);
+  data.at("std").get_to(input.std);
+  input.class_names = data.value("class_names", std::vector<std::string>{});
+  return input;
+}
+
+// Names and tensors under `prefix`, without it.
+std::map<std::string, at::Tensor> Under(std::string_view prefix, const NamedTensors& tensors) {
+  std::map<std::string, at::Tensor> found;
+  for (const auto& [name, tensor] : tensors) {
+    if (name.starts_with(prefix)) found.emplace(name.substr(prefix.size()), tensor);
+  }
+  return found;
+}
+
+ModelFile FromCheckpoint(const std::string& path, const Snapshot& snapshot,
+                         ModelFileOptions options) {
+  ModelFile model{.path = path};
+  try {
+    model.config = ConfigFrom(snapshot.about, path);
+    model.input = InputFrom(snapshot.about.at("data"));
+    model.step = snapshot.about.at("step").get<std::int64_t>();
+  } catch (const nlohmann::json::exception& error) {
+    throw std::runtime_error(path + " does not say what its model is (" + error.what() + ")");
+  }
+  auto tensors = Under(kModelPrefix, snapshot.tensors);
+  if (options.averaged) {
+    // Buffers are not averaged: they stay the model's own.
+    for (auto& [name, tensor] : Under(kAveragePrefix, snapshot.tensors)) {
+      tensors[name] = tensor;
+      model.averaged = true;
+    }
+  }
+  model.tensors.assign(tensors.begin(), tensors.end());
+  return model;
+}
+
+// transformers' ResNet can be told to differ from torchvision's where the names do not show it.
+void CheckTransformersConfig(const std::string& folder) {
+  const std::string path = std::filesystem::path(folder) / "config.json";
+  std::ifstream file(path);
+  if (!file) return;
+  const nlohmann::json config = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
+  if (!config.is_object()) throw std::runtime_error(path + " is not a JSON object");
+  const auto require = [&](const char* key, const nlohmann::json& needed) {
+    if (config.value(key, needed) == needed) return;
+    throw std::runtime_error(path + ": " + key + " is " + config[key].dump() +
+                             ", but the models here are as with " + needed.dump());
+  };
+  require("downsample_in_first_stage", false);
+  require("downsample_in_bottleneck", false);
+  require("hidden_act", "relu");
+}
+
+// "model.fc.weight" in a folder that SaveForTransformers() wrote.
+constexpr std::string_view kWrapperPrefix = "model.";
+
+}  // namespace
+
+ModelOptions ModelOptionsOf(const Config& config, const ModelInput& input) {
+  return {.in_channels = input.channels,
+          .height = input.height,
+          .width = input.width,
+          .classes = input.classes,
+          .shared_blocks = config.shared_blocks,
+          .stem = config.stem};
+}
+
+ModelFile ReadModelFile(const std::string& path, ModelFileOptions options) {
+  if (!fs::exists(path)) throw std::runtime_error(path + " is not there");
+  std::string name = path;
+  if (fs::is_directory(path)) {
+    name = fs::path(path) / "model.safetensors";
+    if (!fs::exists(name)) {
+      const FoundCheckpoint found = OpenCheckpoint(path, options.tell);
+      return FromCheckpoint(found.path, found.snapshot, options);
+    }
+  }
+  if (IsZip(name)) return {.path = path, .tensors = ReadStateDict(name)};
+  const SafetensorsFile file(name);
+  if (IsCheckpoint(file)) return FromCheckpoint(path, ReadCheckpoint(name), options);
+  return {.path = path, .tensors = file.tensors()};
+}
+
+NamedTensors TensorsFor(const ImageModel& model, const ModelFile& file) {
+  std::map<std::string, at::Tensor> given(file.tensors.begin(), file.tensors.end());
+  const bool of_transformers = given.contains("resnet.embedder.embedder.convolution.weight");
+  if (of_transformers && fs::is_directory(file.path)) CheckTransformersConfig(file.path);
+  for (const auto& [name, tensor] : StateDict(model)) {
+    const std::string theirs = of_transformers ? TransformersName(name).value_or(name)
+                                               : std::string(kWrapperPrefix) + name;
+    if (auto entry = given.extract(theirs)) {
+      entry.key() = name;
+      given.insert(std::move(entry));
+    }
+  }
+  return {given.begin(), given.end()};
+}
+
+std::shared_ptr<ImageModel> MakeModelOf(const ModelFile& file, const Config& config,
+                                        const ModelInput& input) {
+  auto model = MakeModel(config.model, ModelOptionsOf(config, input));
+  LoadTensors(*model, TensorsFor(*model, file), file.path);
+  model->eval();
+  return model;
+}
+
+}  // namespace ddprun

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/files/state_dict.h"
+
+#include <ATen/core/Dict.h>
+#include <caffe2/serialize/inline_container.h>
+#include <torch/csrc/autograd/grad_mode.h>
+#include <torch/csrc/jit/serialization/pickler.h>
+#include <torch/csrc/jit/serialization/unpickler.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <stdexcept>
+#include <unordered_map>
+
+#include "worker/base/first_line.h"
+#include "worker/files/atomic_file.h"
+#include "worker/files/ordered_dict_pickle.h"
+
+namespace ddprun {
+namespace {
+
+using Dictionary = c10::Dict<std::string, at::Tensor>;
+
+void Collect(const torch::nn::Module& module, const std::string& prefix, NamedTensors& state) {
+  for (const auto& item : module.named_parameters(/*recurse=*/false)) {
+    state.emplace_back(prefix + item.key(), item.value());
+  }
+  for (const auto& item : module.named_buffers(/*recurse=*/false)) {
+    state.emplace_back(prefix + item.key(), item.value());
+  }
+  for (const auto& child : module.named_children()) {
+    Collect(*child.value(), prefix + child.key() + ".", state);
+  }
+}
+
+// On the CPU, contiguous, and not a piece of a larger storage, of which all would be written.
+// Tensors that are one and the same stay so.
+Dictionary ToPortable(const NamedTensors& state) {
+  Dictionary dictionary;
+  std::unordered_map<const void*, at::Tensor> done;
+  for (const auto& [name, tensor] : state) {
+    at::Tensor& portable = done[tensor.unsafeGetTensorImpl()];
+    if (!portable.defined()) {
+      portable = tensor.detach().to(at::kCPU).contiguous();
+      if (portable.storage().nbytes() != portable.nbytes()) portable = portable.clone();
+    }
+    dictionary.insert(name, portable);
+  }
+  return dictionary;
+}
+
+// Names a storage's record in the archive "data/0", "data/1", ...; a storage seen again keeps its
+// name.
+class StorageNames {
+ public:
+  std::string NameOf(const at::Tensor& tensor) {
+    const auto [entry, is_new] =
+        numbers_.try_emplace(tensor.storage().unsafeGetStorageImpl(), storages_.size());
+    if (is_new) storages_.push_back(tensor.storage());
+    return std::to_string(entry->second);
+  }
+  const std::vector<at::Storage>& storages() const { return storages_; }
+
+ private:
+  std::unordered_map<const void*, std::size_t> numbers_;
+  std::vector<at::Storage> storages_;
+};
+
+void WriteArchive(const Dictionary& dictionary, AtomicFile& file) {
+  std::string pickle;
+  StorageNames names;
+  // Without tags: torch.load's default refuses the call that would restore a TorchScript type.
+  torch::jit::Pickler pickler(
+      [&](const char* data, std::size_t size) { pickle.append(data, size); }, nullptr, nullptr,
+      nullptr, [&](const at::Tensor& tensor) { return names.NameOf(tensor); },
+      /*tag_aggregates=*/false);
+  pickler.protocol();
+  pickler.pushIValue(c10::IValue(dictionary));
+  pickler.stop();
+  caffe2::serialize::PyTorchStreamWriter writer([&](const void* data, std::size_t size) {
+    file.Write(data, size);
+    return size;
+  });
+  writer.writeRecord("data.pkl", pickle.data(), pickle.size());
+  writer.writeRecord("byteorder", "little", std::strlen("little"));
+  for (std::size_t i = 0; i < names.storages().size(); ++i) {
+    const at::Storage& storage = names.storages()[i];
+    writer.writeRecord("data/" + std::to_string(i), storage.data(), storage.nbytes());
+  }
+  writer.writeEndOfFile();
+}
+
+c10::IValue ReadPickle(const std::string& path) {
+  caffe2::serialize::PyTorchStreamReader reader(path);
+  const auto [bytes, size] = reader.getRecord("data.pkl");
+  const std::string pickle =
+      WithPlainDict(std::string(static_cast<const char*>(bytes.get()), size));
+  std::size_t position = 0;
+  const auto read = [&](char* buffer, std::size_t wanted) {
+    const std::size_t count = pickle.copy(buffer, wanted, position);
+    position += count;
+    return count;
+  };
+  const auto read_record = [&](const std::string& name) {
+    return std::get<0>(reader.getRecord("data/" + name));
+  };
+  torch::jit::Unpickler unpickler(read, nullptr, nullptr, read_record, at::Device(at::kCPU));
+  c10::IValue value = unpickler.parse_ivalue();
+  return value.isTuple() ? value.toTupleRef().elements().back() : value;  // see WithPlainDict()
+}
+
+}  // namespace
+
+NamedTensors ReadStateDict(const std::string& path) {
+  if (!std::filesystem::exists(path)) throw std::runtime_error(path + " is not there");
+  c10::IValue value;
+  try {
+    value = ReadPickle(path);
+  } catch (const c10::Error& error) {
+    throw std::runtime_error(path +
+                             " is not a state dict that torch.save wrote: " + FirstLine(error));
+  } catch (const std::runtime_error& error) {
+    throw std::runtime_error(path + " is not a state dict that torch.save wrote: " + error.what());
+  }
+  if (!value.isGenericDict()) {
+    throw std::runtime_error(path + " holds no dict; save model.state_dict(), not the model");
+  }
+  NamedTensors tensors;
+  for (const auto& item : value.toGenericDict()) {
+    if (!item.key().isString() || !item.value().isTensor()) {
+      throw std::runtime_error(
+          path + " holds something else than names and tensors; save model.state_dict()");
+    }
+    tensors.emplace_back(item.key().toStringRef(), item.value().toTensor());
+  }
+  return tensors;
+}
+
+namespace {
+
+std::string NameSome(const std::vector<std::string>& names) {
+  constexpr std::size_t kNamedMax = 5;
+  std::string list;
+  for (std::size_t i = 0; i < names.size() && i < kNamedMax; ++i)
+    list += (i == 0 ? "" : ", ") + names[i];
+  if (names.size() > kNamedMax)
+    list += " and " + std::to_string(names.size() - kNamedMax) + " more";
+  return list;
+}
+
+// All that does not fit, so that it is repaired in one go; empty if everything fits.
+std::string Misfits(const NamedTensors& state,
+                    const std::unordered_map<std::string, at::Tensor>& tensors) {
+  std::vector<std::string> missing, shapes, unexpected;
+  std::unordered_map<std::string, bool> known;
+  for (const auto& [name, tensor] : state) {
+    known[name] = true;
+    const auto found = tensors.find(name);
+    if (found == tensors.end()) {
+      missing.push_back(name);
+    } else if (found->second.sizes() != tensor.sizes()) {
+      shapes.push_back(
+          c10::str(name, " is ", found->second.sizes(), " instead of ", tensor.sizes()));
+    }
+  }
+  for (const auto& [name, tensor] : tensors) {
+    if (!known.contains(name)) unexpected.push_back(name);
+  }
+  std::sort(unexpected.begin(), unexpected.end());
+  std::string text;
+  if (!missing.empty()) text += "; missing: " + NameSome(missing);
+  if (!unexpected.empty()) text += "; unexpected: " + NameSome(unexpected);
+  if (!shapes.empty()) text += "; of another shape: " + NameSome(shapes);
+  return text;
+}
+
+}  // namespace
+
+NamedTensors StateDict(const torch::nn::Module& module) {
+  NamedTensors state;
+  Collect(module, "", state);
+  return state;
+}
+
+void SaveStateDict(const torch::nn::Module& module, const std::string& path) {
+  SaveStateDict(StateDict(module), path);
+}
+
+void SaveStateDict(const NamedTensors& state, const std::string& path) {
+  const Dictionary dictionary = ToPortable(state);
+  AtomicFile file(path);
+  try {
+    WriteArchive(dictionary, file);
+  } catch (const c10::Error& error) {
+    throw std::runtime_error(path + " cannot be written: " + FirstLine(error));
+  }
+  file.Commit();
+}
+
+void LoadTensors(torch::nn::Module& module, const NamedTensors& tensors,
+                 const std::string& source) {
+  const NamedTensors state = StateDict(module);
+  const std::unordered_map<std::string, at::Tensor> by_name(tensors.begin(), tensors.end());
+  const std::string misfits = Misfits(state, by_name);
+  if (!misfits.empty()) throw std::runtime_error(source + " does not fit the model" + misfits);
+  const torch::NoGradGuard no_grad;
+  for (const auto& [name, tensor] : state) at::Tensor(tensor).copy_(by_name.at(name));
+}
+
+void LoadStateDict(torch::nn::Module& module, const std::string& path) {
+  LoadTensors(module, ReadStateDict(path), path);
+}
+
+}  // namespace ddprun

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/metrics/append_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+namespace ddprun {
+
+AppendFile::~AppendFile() {
+  if (fd_ >= 0) close(fd_);
+}
+
+int AppendFile::Open(const std::string& path, std::uint64_t kept_bytes) {
+  path_ = path;
+  fd_ = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  if (fd_ < 0) return errno;
+  struct stat status {};
+  if (fstat(fd_, &status) != 0) return errno;
+  const auto present = static_cast<std::uint64_t>(status.st_size);
+  size_ = std::min(kept_bytes, present);
+  if (size_ == present) return 0;
+  return ftruncate(fd_, static_cast<off_t>(size_)) == 0 ? 0 : errno;
+}
+
+void AppendFile::Add(std::string_view record) {
+  if (fd_ >= 0 && pending_.size() + record.size() <= kPendingBytes) pending_ += record;
+}
+
+int AppendFile::Flush() {
+  std::size_t done = 0;
+  while (done < pending_.size()) {
+    const ssize_t written = pwrite(fd_, pending_.data() + done, pending_.size() - done,
+                                   static_cast<off_t>(size_ + done));
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) {
+      const int error = errno;
+      // A reader shall not meet the half of a record that did fit. If even that fails, the next try
+      // writes over it.
+      [[maybe_unused]] const int cut = ftruncate(fd_, static_cast<off_t>(size_));
+      return error;
+    }
+    done += static_cast<std::size_t>(written);
+  }
+  size_ += done;
+  pending_.clear();
+  return 0;
+}
+
+}  // namespace ddprun

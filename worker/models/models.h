@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// The models that can be trained, by name. A new one is a file of its own and a line in models.cc.
+#pragma once
+
+#include <torch/nn/module.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace ddprun {
+
+// A piece of a model that takes what the piece before gives. Where one ends a pipeline may cut.
+struct ModelPart {
+  std::string name;
+  // Those of the model's children (names as "layer1.0") whose parameters and buffers it uses. No
+  // child belongs to two parts: a module that is used at several places is in one part with all.
+  std::vector<std::string> modules;
+  std::function<at::Tensor(const at::Tensor&)> forward;
+};
+
+// Takes images (N x C x height x width) and gives one score for each class (N x classes). Modules
+// carry the names of the Python original, so that the state dict loads there.
+class ImageModel : public torch::nn::Module {
+ public:
+  // The whole model in order. Valid as long as the model.
+  virtual std::vector<ModelPart> Parts() = 0;
+
+  // Each part on what the one before gave.
+  at::Tensor forward(at::Tensor images);
+
+ private:
+  std::vector<ModelPart> parts_;  // made by the first forward
+};
+
+struct ModelOptions {
+  std::int64_t in_channels = 3;
+  std::int64_t height = 32;
+  std::int64_t width = 32;
+  std::int64_t classes = 10;
+  bool shared_blocks = true;   // netresdeep only
+  std::string stem = "cifar";  // resnets only: "cifar" or "imagenet"
+};
+
+// Throws std::invalid_argument that lists the names there are, or says that the model cannot take
+// such images.
+std::shared_ptr<ImageModel> MakeModel(const std::string& name, const ModelOptions& options);
+
+std::vector<std::string> ModelNames();
+
+// For a model that cannot take smaller images. Throws std::invalid_argument with one sentence.
+void RequireImageSize(const std::string& model, const ModelOptions& options, std::int64_t side_min);
+
+// Convolutions' weights for images kept pixel by pixel (channels-last). Must come before the
+// reducer is built: it takes the parameters' strides as they are then.
+void UseChannelsLast(torch::nn::Module& module);
+
+}  // namespace ddprun

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// One stage of a pipeline: runs its actions (actions.h) on one batch after the other, with its
+// neighbours at the other ends of two links.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <vector>
+
+#include "worker/pipeline/actions.h"
+#include "worker/pipeline/stage_link.h"
+
+namespace ddprun {
+
+class Stage {
+ public:
+  enum class Activity { kForward, kBackward, kWaiting };
+
+  struct Options {
+    int index = 0;
+    int stages = 1;
+    PipelineSchedule schedule = PipelineSchedule::kOneForwardOneBackward;
+    int micro_batches = 1;
+    // This stage's parts of the model.
+    std::function<at::Tensor(const at::Tensor&)> forward;
+    // Mean loss of scores and labels; used on the last stage only.
+    std::function<at::Tensor(const at::Tensor&, const at::Tensor&)> loss;
+    // Told of each change, for progress and profile.
+    std::function<void(Activity)> enter = [](Activity) {};
+  };
+
+  struct Batch {
+    std::int64_t samples = 0;
+    at::Tensor images;  // samples x ...; looked at on the first stage only
+    at::Tensor labels;  // samples; on the last stage only
+    double factor = 1;  // what the mean loss is multiplied with before backward
+    // Called before the last micro-batch's backward: that one may pass its gradients on.
+    std::function<void()> before_last_backward = [] {};
+  };
+
+  // The links must outlive the stage; null where there is no neighbour.
+  Stage(Options options, StageLink* previous, StageLink* next)
+      : options_(std::move(options)), previous_(previous), next_(next) {}
+
+  // Adds the batch's gradients to those of the parameters. On the last stage the mean loss,
+  // detached; undefined on the others. Throws what the links and the model's functions throw.
+  at::Tensor Train(const Batch& batch);
+
+  // The scores of all samples on the last stage, without gradients; undefined on the others.
+  at::Tensor Scores(std::int64_t samples, const at::Tensor& images);
+
+  bool is_first() const { return previous_ == nullptr; }
+  bool is_last() const { return next_ == nullptr; }
+
+ private:
+  class Pass;
+
+  const Options options_;
+  StageLink* const previous_;
+  StageLink* const next_;
+};
+
+}  // namespace ddprun

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/training/evaluate.h"
+
+#include <torch/nn/functional/loss.h>
+
+#include "worker/base/unique_tensors.h"
+#include "worker/data/loader.h"
+#include "worker/data/sampler.h"
+
+namespace ddprun {
+
+void BroadcastBuffers(World& world, const torch::nn::Module& module) {
+  if (world.size() == 1) return;
+  for (auto& buffer : UniqueBuffers(module)) world.Broadcast(buffer, 0);
+}
+
+Evaluation Evaluate(World& world, StepRunner& runner, const Dataset& set,
+                    EvaluationOptions options) {
+  const torch::NoGradGuard no_grad;
+  Loader loader(*set.test, EvaluationIndices(set.test->size(), runner.shard()), options.batch_size,
+                {.channels_last = options.channels_last,
+                 .pinned = world.device().is_cuda(),
+                 .threads = options.threads});
+  // On the device until the end: asking for a number of each batch would make the device wait.
+  const auto on_device = at::TensorOptions(world.device());
+  at::Tensor loss = at::zeros({1}, on_device.dtype(at::kDouble));
+  at::Tensor counts = at::zeros({2}, on_device.dtype(at::kLong));  // images, correct ones
+  while (auto batch = loader.Next()) {
+    const at::Tensor labels = batch->labels.to(world.device(), /*non_blocking=*/true);
+    const at::Tensor scores =
+        runner.Scores(batch->images.to(world.device(), /*non_blocking=*/true));
+    if (!runner.HasScores()) continue;
+    loss += at::cross_entropy_loss(scores.to(at::kFloat), labels, {}, at::Reduction::Sum)
+                .to(at::kDouble);
+    counts[0] += labels.size(0);
+    counts[1] += (scores.argmax(1) == labels).sum();
+  }
+  world.AllReduceSum(loss);
+  world.AllReduceSum(counts);
+  Evaluation result;
+  result.images = counts[0].item<std::int64_t>();
+  result.correct = counts[1].item<std::int64_t>();
+  result.loss = loss.item<double>() / static_cast<double>(result.images);
+  return result;
+}
+
+}  // namespace ddprun

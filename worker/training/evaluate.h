@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "worker/data/dataset.h"
+#include "worker/distributed/world.h"
+#include "worker/training/step_runner.h"
+
+namespace ddprun {
+
+struct Evaluation {
+  std::int64_t images = 0;
+  std::int64_t correct = 0;
+  double loss = 0;  // mean over all images
+
+  double accuracy() const {
+    return images == 0 ? 0.0 : static_cast<double>(correct) / static_cast<double>(images);
+  }
+};
+
+struct EvaluationOptions {
+  std::int64_t batch_size = 1;
+  bool channels_last = false;
+  std::int64_t threads = 1;  // that make batches
+};
+
+// Over the test images of `set`, each exactly once over all ranks; every rank gets the same answer.
+// The runner must be in evaluation mode, and is left in it.
+Evaluation Evaluate(World& world, StepRunner& runner, const Dataset& set,
+                    EvaluationOptions options);
+
+// Makes rank 0's buffers every rank's. All ranks must call it.
+void BroadcastBuffers(World& world, const torch::nn::Module& module);
+
+}  // namespace ddprun

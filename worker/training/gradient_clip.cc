@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/training/gradient_clip.h"
+
+#include <ATen/ops/_foreach_mul.h>
+#include <ATen/ops/_foreach_norm.h>
+#include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/stack.h>
+#include <torch/csrc/autograd/grad_mode.h>
+
+namespace ddprun {
+
+double SquaredNorm(const std::vector<at::Tensor>& gradients) {
+  if (gradients.empty()) return 0;
+  const torch::NoGradGuard no_grad;
+  const double norm =
+      at::linalg_vector_norm(at::stack(at::_foreach_norm(gradients))).item<double>();
+  return norm * norm;
+}
+
+void ClipToNorm(const std::vector<at::Tensor>& gradients, double norm, double max_norm) {
+  // In floats, as there.
+  const float factor = static_cast<float>(max_norm) / (static_cast<float>(norm) + 1e-6f);
+  if (factor >= 1) return;
+  const torch::NoGradGuard no_grad;
+  at::_foreach_mul_(gradients, factor);
+}
+
+}  // namespace ddprun

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// What applies gradients to parameters: SGD and AdamW with PyTorch's arithmetic, in one pass over
+// memory, and with a state that a checkpoint can hold.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "worker/config/config.h"
+#include "worker/files/state_dict.h"
+
+namespace ddprun {
+
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+
+  // One step with this learning rate. A parameter without a gradient is left as it is, its state
+  // as well.
+  virtual void Step(double rate) = 0;
+
+  // What the next step depends on, beside parameters and gradients: "NAME/momentum_buffer", or
+  // "NAME/exp_avg", "NAME/exp_avg_sq" and "NAME/step", for the parameter NAME: Python's words. The
+  // optimizer's own tensors, not copies; they are there from the beginning, so that values read
+  // from a checkpoint can be copied into them.
+  NamedTensors State() const;
+
+ protected:
+  explicit Optimizer(NamedTensors parameters) : parameters_(std::move(parameters)) {}
+
+  // A tensor of zeros as `like`, under NAME/`suffix` of each parameter.
+  std::vector<at::Tensor> MakeState(const std::string& suffix);
+
+  const NamedTensors parameters_;
+  NamedTensors state_;
+};
+
+// "sgd": torch.optim.SGD without dampening; "adamw": torch.optim.AdamW without amsgrad; the numbers
+// are `config`'s. `parameters` (each once) must be where they stay: on their device and in their
+// memory format.
+std::unique_ptr<Optimizer> MakeOptimizer(const Config& config, NamedTensors parameters);
+
+}  // namespace ddprun

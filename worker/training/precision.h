@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// In which numbers a step computes: mixed precision (torch.autocast) and determinism.
+#pragma once
+
+#include <c10/core/Device.h>
+#include <c10/core/ScalarType.h>
+
+#include <optional>
+#include <string>
+
+namespace ddprun {
+
+// "off", "bf16" or "fp16" on `device`. Throws UsageError for fp16 on a CPU, whose kernels take
+// longer in it than in fp32.
+std::optional<at::ScalarType> AutocastType(const std::string& amp, at::Device device);
+
+// torch.autocast(device.type, dtype=type) for as long as it lives; nothing without a type. For the
+// thread that makes it.
+class Autocast {
+ public:
+  Autocast(at::Device device, std::optional<at::ScalarType> type);
+  ~Autocast();
+  Autocast(const Autocast&) = delete;
+  Autocast& operator=(const Autocast&) = delete;
+
+ private:
+  const at::DeviceType device_;
+  const bool on_;
+  const bool was_enabled_;
+  const at::ScalarType old_type_;
+};
+
+// torch.use_deterministic_algorithms(True): an operation that cannot give the same bits each time
+// is an error. Of the whole process.
+void UseDeterministicAlgorithms();
+
+}  // namespace ddprun

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// The learning rate of every step: a rise to the peak, then down as the kind says.
+#pragma once
+
+#include <cstdint>
+
+namespace ddprun {
+
+struct Schedule {
+  enum class Kind {
+    kCosine,    // half a cosine down towards zero
+    kStep,      // `gamma` times as much after every `step_length` steps (StepLR)
+    kOneCycle,  // OneCycleLR of PyTorch: from peak/25 to the peak and down to peak/250 000, both
+                // as half cosines; the warm-up is its first part
+    kLinear,    // straight down towards zero
+    kConstant,
+  };
+  static constexpr double kOneCycleStart = 1.0 / 25;
+  static constexpr double kOneCycleEnd = kOneCycleStart / 1e4;
+
+  Kind kind = Kind::kCosine;
+  double peak_rate = 0;
+  std::int64_t warmup_steps = 0;
+  std::int64_t total_steps = 0;
+  std::int64_t step_length = 1;
+  double gamma = 0.1;
+
+  // Of `step` counted from 0. Step 0 of a linear warm-up has already a share of the peak, and the
+  // last step has not yet reached zero: no step is without effect.
+  double RateAt(std::int64_t step) const;
+};
+
+}  // namespace ddprun

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/training/summary.h"
+
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "worker/base/text.h"
+#include "worker/metrics/reporter.h"
+
+namespace ddprun {
+std::string ToTable(const Summary& summary) {
+  std::vector<std::pair<std::string, std::string>> rows;
+  if (summary.evaluation) {
+    const Evaluation& evaluation = *summary.evaluation;
+    rows.emplace_back("test accuracy", Percent(evaluation.accuracy()) + " (" +
+                                           std::to_string(evaluation.correct) + " of " +
+                                           std::to_string(evaluation.images) + " images, loss " +
+                                           Fixed(evaluation.loss, 4) + ")");
+  }
+  // Where only one was made, or the last was the best, it is the row above.
+  if (summary.evaluation && summary.best_accuracy > summary.evaluation->accuracy())
+    rows.emplace_back("best accuracy", Percent(summary.best_accuracy));
+  rows.emplace_back("images a second", Fixed(summary.images_per_second(), 0) + " (all ranks)");
+  rows.emplace_back("training time", Fixed(summary.training_seconds, 1) + " s (" +
+                                         std::to_string(summary.steps) + " steps, " +
+                                         Fixed(summary.steps_per_second(), 1) + " a second)");
+  if (summary.training_seconds > 0) {
+    rows.emplace_back("waited for data",
+                      Percent(summary.data_wait_seconds / summary.training_seconds));
+    rows.emplace_back("waited for gradients",
+                      Percent(summary.gradient_wait_seconds / summary.training_seconds));
+  }
+  if (summary.gradients.averaging_seconds > 0)
+    rows.emplace_back("hidden averaging",
+                      Percent(summary.gradients.hidden_share()) + " of it went on behind backward");
+  rows.emplace_back("total time", Fixed(summary.total_seconds, 1) + " s");
+  rows.emplace_back("world size", std::to_string(summary.world_size));
+  rows.emplace_back("backend", summary.backend);
+  rows.emplace_back("model", summary.model_file);
+  return ToTable(rows);
+}
+
+std::string ToJson(const Summary& summary) {
+  nlohmann::json json{{"images_per_second", summary.images_per_second()},
+                      {"steps_per_second", summary.steps_per_second()},
+                      {"training_seconds", summary.training_seconds},
+                      {"total_seconds", summary.total_seconds},
+                      {"first_step_seconds", summary.first_step_seconds},
+                      {"first_step_time", summary.first_step_time},
+                      {"data_wait_seconds", summary.data_wait_seconds},
+                      {"gradient_wait_seconds", summary.gradient_wait_seconds},
+                      {"steps", summary.steps},
+                      {"images", summary.images},
+                      {"loss", summary.loss},
+                      {"best_accuracy", summary.best_accuracy},
+                      {"world_size", summary.world_size},
+                      {"backend", summary.backend},
+                      {"model_file", summary.model_file}};
+  if (summary.gradients.averaging_seconds > 0) {
+    json["gradients_hidden_share"] = summary.gradients.hidden_share();
+    json["gradient_bytes"] = summary.gradients.bytes;
+  }
+  if (summary.evaluation) {
+    json["test_accuracy"] = summary.evaluation->accuracy();
+    json["test_loss"] = summary.evaluation->loss;
+  }
+  return json.dump(2) + "\n";
+}
+
+}  // namespace ddprun

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a training came to: a table for people, summary.json for programs.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "worker/distributed/gradient_meter.h"
+#include "worker/training/evaluate.h"
+
+namespace ddprun {
+
+inline constexpr char kSummaryFileName[] = "summary.json";
+
+struct Summary {
+  std::optional<Evaluation> evaluation;  // of the written model
+  double best_accuracy = 0;              // of all evaluations, a share
+  double loss = 0;                       // of rank 0's last batch
+  std::int64_t steps = 0;                // of this program's run
+  std::int64_t images = 0;               // of all ranks in these steps
+  double training_seconds = 0;
+  double total_seconds = 0;          // since the program started
+  double first_step_seconds = 0;     // from there to the end of the first step
+  double first_step_time = 0;        // that moment, in seconds since 1970
+  double data_wait_seconds = 0;      // how long rank 0's steps waited for batches
+  double gradient_wait_seconds = 0;  // and, after their backward, for the other ranks
+  GradientTraffic gradients;         // of rank 0
+  int world_size = 1;
+  std::string backend;
+  std::string model_file;
+
+  double steps_per_second() const {
+    return training_seconds > 0 ? static_cast<double>(steps) / training_seconds : 0;
+  }
+  double images_per_second() const {
+    return training_seconds > 0 ? static_cast<double>(images) / training_seconds : 0;
+  }
+};
+
+std::string ToTable(const Summary& summary);
+
+// Keys as the members; "gradients_hidden_share" and "gradient_bytes" are there if other ranks are,
+// "test_accuracy" and "test_loss" are there if it was evaluated.
+std::string ToJson(const Summary& summary);
+
+}  // namespace ddprun

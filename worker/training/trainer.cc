@@ -1,0 +1,467 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/training/trainer.h"
+
+#include <torch/utils.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <utility>
+
+#include "worker/base/text.h"
+#include "worker/base/unique_tensors.h"
+#include "worker/export/initial_weights.h"
+#include "worker/files/atomic_file.h"
+#include "worker/files/state_dict.h"
+#include "worker/metrics/gather.h"
+#include "worker/models/batch_norm.h"
+#include "worker/training/checksum.h"
+#include "worker/training/gradient_clip.h"
+#include "worker/training/make_runner.h"
+#include "worker/training/pipeline_plan.h"
+#include "worker/training/precision.h"
+
+namespace ddprun {
+namespace {
+
+// What a person sees as "now", and long enough for a few steps.
+constexpr std::chrono::seconds kRateInterval{1};
+
+double SecondsSince(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+std::shared_ptr<ImageModel> PrepareModel(const Config& config, const Dataset& data, World& world,
+                                         Reporter& reporter) {
+  torch::manual_seed(config.seed);
+  auto model = MakeModel(config.model, {.in_channels = data.shape().channels,
+                                        .height = data.shape().height,
+                                        .width = data.shape().width,
+                                        .classes = data.classes,
+                                        .shared_blocks = config.shared_blocks,
+                                        .stem = config.stem});
+  // Rank 0's become every rank's.
+  if (world.rank() == 0 && !config.init_from.empty())
+    reporter.Line(LoadInitialWeights(*model, config));
+  if (config.sync_batch_norm && DataParallelSize(config, world.size()) > 1)
+    SynchronizeBatchNorm(*model, [&world](at::Tensor& values) { world.AllReduceSum(values); });
+  if (config.channels_last) UseChannelsLast(*model);
+  model->to(world.device());
+  return model;
+}
+
+std::vector<at::Tensor> Gradients(const NamedTensors& parameters) {
+  std::vector<at::Tensor> gradients;
+  for (const auto& [name, parameter] : parameters) {
+    if (parameter.grad().defined()) gradients.push_back(parameter.grad());
+  }
+  return gradients;
+}
+
+// The words that a person reads beside a rank that hangs. A collective's say that it waits for
+// others.
+const char* WordsOf(StepSection section) {
+  switch (section) {
+    case StepSection::kData:
+      return "data";
+    case StepSection::kForward:
+      return "forward";
+    case StepSection::kBackward:
+      return "backward, all_reduce";
+    case StepSection::kGradients:
+      return "all_reduce";
+    case StepSection::kOptimizer:
+      return "optimizer";
+    case StepSection::kEvaluation:
+      return "evaluate";
+    case StepSection::kCheckpoint:
+      return "checkpoint";
+    case StepSection::kOther:
+      return "other";
+  }
+  return "other";
+}
+
+}  // namespace
+
+void PrepareFolder(const std::string& option, const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error)
+    throw UsageError(option + " " + path + " cannot be made: " + error.message() +
+                     "; choose another folder");
+  if (access(path.c_str(), W_OK | X_OK) != 0) {
+    throw UsageError(option + " " + path +
+                     " cannot be written to; change its permissions or choose another folder");
+  }
+}
+
+Trainer::Trainer(const Config& config, const Dataset& data, World& world, Reporter& reporter,
+                 ProgressSender& progress, Time program_start)
+    : config_(config),
+      data_(data),
+      world_(world),
+      reporter_(reporter),
+      progress_(progress),
+      program_start_(program_start),
+      length_(TrainingLength(config, data.train->size(), DataParallelSize(config, world.size()))),
+      schedule_(MakeSchedule(config, length_)),
+      model_(PrepareModel(config, data, world, reporter)),
+      runner_(
+          MakeStepRunner(config, data, world, *model_, reporter,
+                         StepOptions{.label_smoothing = config.label_smoothing,
+                                     .autocast = AutocastType(config.amp, world.device()),
+                                     .gradients = ParseGradientFormat(config.compress),
+                                     .enter = [this](StepSection section) { Enter(section); }})),
+      parameters_(runner_->Parameters()),
+      optimizer_(MakeOptimizer(config, parameters_)),
+      scaler_(config.amp == "fp16") {
+  if (config_.ema_decay > 0) average_.emplace(parameters_, config_.ema_decay);
+  checkpoints_.emplace(config_, data_, world_, reporter_,
+                       TrainingCheckpoints::Parts{.model = *model_,
+                                                  .runner = *runner_,
+                                                  .optimizer = *optimizer_,
+                                                  .scaler = scaler_,
+                                                  .average = average_ ? &*average_ : nullptr});
+}
+
+void Trainer::Run() {
+  runner_->Train();
+  Begin();
+  Say("barrier");
+  world_.Barrier();
+  StartMetrics();
+  training_start_ = line_time_ = rate_time_ = std::chrono::steady_clock::now();
+  while (!Done()) TrainEpoch();
+  world_.Synchronize();
+  summary_.training_seconds = SecondsSince(training_start_);
+  summary_.gradient_wait_seconds =
+      std::chrono::duration<double>((clock_.totals() - set_up_)[StepSection::kGradients]).count();
+  summary_.gradients = runner_->traffic();
+  ShowProfile();
+  Say("checkpoint");
+  checkpoints_->Finish({position_, reached_target_});
+
+  runner_->Evaluate();
+  CheckRanksAgree();
+  if (config_.eval && !evaluation_) evaluation_ = EvaluateNow();
+  if (average_) average_->Swap();
+  runner_->GatherModel();
+  if (world_.rank() == 0) WriteResults();
+  if (average_) average_->Swap();
+}
+
+// Where a checkpoint says, if there is one to go on from.
+void Trainer::Begin() {
+  Say("checkpoint");
+  const TrainingCheckpoints::Place place = checkpoints_->Resume();
+  position_ = place.position;
+  reached_target_ = place.reached_target;
+  plan_step_ = position_.epoch * length_.steps_per_epoch;
+  if (config_.log_samples)
+    sample_log_.emplace(SampleLog::Options{.output_dir = config_.output_dir,
+                                           .rank = world_.rank(),
+                                           .world_size = world_.size(),
+                                           .steps = position_.step});
+}
+
+void Trainer::TrainEpoch() {
+  const EpochPlan plan({.size = data_.train->size(),
+                        .shard = runner_->shard(),
+                        .batch_size = config_.batch_size,
+                        .seed = config_.seed,
+                        .epoch = static_cast<std::uint64_t>(position_.epoch),
+                        .consumed = position_.consumed});
+  Loader loader(*data_.train, plan,
+                {.augment = config_.augment,
+                 .channels_last = config_.channels_last,
+                 .pinned = world_.device().is_cuda(),
+                 .seed = config_.seed,
+                 .epoch = static_cast<std::uint64_t>(position_.epoch),
+                 .threads = config_.loader_threads});
+  const std::int64_t left = StepsOf(config_, plan.batches());
+  // After a change of the number of ranks an epoch may be cut into other steps than the schedule's.
+  const std::int64_t before = length_.steps_per_epoch - left;
+  plan_step_ = position_.epoch * length_.steps_per_epoch + before;
+  const std::int64_t steps_of_epoch =
+      std::min(length_.steps_per_epoch, length_.steps - position_.epoch * length_.steps_per_epoch);
+  for (std::int64_t i = 0; i < left && !Done(); ++i) {
+    if (profiler_) profiler_->BeginStep(position_.step + 1);
+    TellStep();
+    checkpoints_->BeginStep(position_);
+    const std::int64_t first = i * config_.accumulate;
+    const std::int64_t count = std::min(config_.accumulate, plan.batches() - first);
+    const StepResult result = Step(loader, plan, first, count);
+    position_.consumed = plan.ConsumedAfter(first + count - 1);
+    AfterStep(result, before + i + 1, steps_of_epoch);
+    EvaluateIfDue();
+    if (position_.consumed == data_.train->size()) {
+      ++position_.epoch;
+      position_.consumed = 0;
+    }
+    Enter(StepSection::kCheckpoint);
+    checkpoints_->EndStep({position_, reached_target_});
+  }
+}
+
+Trainer::StepResult Trainer::Step(Loader& loader, const EpochPlan& plan, std::int64_t first,
+                                  std::int64_t count) {
+  std::int64_t samples = 0;  // of all ranks
+  for (std::int64_t i = 0; i < count; ++i) samples += plan.GlobalSize(first + i);
+  StepResult result;
+  std::int64_t own = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    Enter(StepSection::kData);
+    const auto batch = loader.Next();
+    TORCH_INTERNAL_ASSERT(batch.has_value());  // the loader has the plan's number of batches
+    summary_.data_wait_seconds += batch->waited_seconds;
+    // A rank that nothing is left for goes along with a sample that does not count.
+    const std::vector<Sample> seen = plan.Samples(first + i);
+    if (sample_log_) sample_log_->Add(position_.step + 1, position_.epoch + 1, seen);
+    const auto size = static_cast<std::int64_t>(seen.size());
+    const double weight =
+        static_cast<double>(size * runner_->shard().world_size) / static_cast<double>(samples);
+    const at::Tensor loss =
+        runner_->Run({.images = batch->images.to(world_.device(), /*non_blocking=*/true),
+                      .labels = batch->labels.to(world_.device(), /*non_blocking=*/true),
+                      .weight = weight},
+                     scaler_.scale(), /*first=*/i == 0, /*last=*/i + 1 == count);
+    own += size;
+    const at::Tensor share = weight == 1 ? loss : loss * weight;
+    result.loss = i == 0 ? share : result.loss + share;
+  }
+  images_ += own;
+  result.samples = samples;
+  summary_.images += samples;
+  // To ask a GPU for a number means to wait for it, so there the loss is looked at when it is
+  // shown.
+  if (result.loss.is_cpu()) loss_ = result.loss.item<double>();
+  if (result.loss.is_cpu() && !scaler_.enabled()) CheckFinite(loss_);
+  Enter(StepSection::kOptimizer);
+  ApplyGradients();
+  return result;
+}
+
+// With fp16 an overflow leaves a step out.
+void Trainer::ApplyGradients() {
+  const std::vector<at::Tensor> gradients = scaler_.enabled() || config_.clip_norm > 0
+                                                ? Gradients(parameters_)
+                                                : std::vector<at::Tensor>{};
+  if (scaler_.enabled()) {
+    const bool finite = runner_->SumOverModel(scaler_.Unscale(gradients) ? 0 : 1) == 0;
+    scaler_.Update(finite);
+    if (!finite) return;
+  }
+  if (config_.clip_norm > 0) {
+    gradient_norm_ = std::sqrt(runner_->SumOverModel(SquaredNorm(gradients)));
+    ClipToNorm(gradients, gradient_norm_, config_.clip_norm);
+  }
+  checkpoints_->BeforeUpdate();
+  optimizer_->Step(schedule_.RateAt(plan_step_));
+  if (average_) average_->Update();
+}
+
+void Trainer::AfterStep(const StepResult& result, std::int64_t step_of_epoch,
+                        std::int64_t steps_of_epoch) {
+  const bool line_due = step_of_epoch % config_.log_every == 0 || step_of_epoch == steps_of_epoch;
+  if (line_due && !result.loss.is_cpu()) {
+    loss_ = result.loss.item<double>();
+    if (!scaler_.enabled()) CheckFinite(loss_);
+  }
+  if (scaler_.enabled() && scaler_.scale() < 1) CheckFinite(std::nan(""));
+  ++position_.step;
+  ++plan_step_;
+  ++summary_.steps;
+  evaluation_.reset();
+  if (summary_.steps == 1) {
+    world_.Synchronize();
+    summary_.first_step_seconds = SecondsSince(program_start_);
+    summary_.first_step_time =
+        std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  }
+  Say(WordsOf(StepSection::kOther));
+  clock_.EndStep();
+  if (profiler_) profiler_->EndStep(position_.step);
+  if (line_due) Report(loss_, step_of_epoch, steps_of_epoch);
+  if (log_) log_->AddStep(result.loss, result.samples);
+  if (line_due && log_) {
+    log_->WriteTraining({position_.step, EpochsDone()}, schedule_.RateAt(plan_step_ - 1),
+                        config_.clip_norm > 0 ? std::optional(gradient_norm_) : std::nullopt);
+  }
+  if (reporter_.BarIsDue(std::chrono::steady_clock::now()) && !Done()) ShowBar();
+}
+
+void Trainer::EvaluateIfDue() {
+  const std::int64_t interval = EvaluationInterval(config_, length_);
+  if (interval == 0 || plan_step_ % interval != 0) return;
+  const auto begun = std::chrono::steady_clock::now();
+  evaluation_ = EvaluateNow();
+  if (world_.rank() == 0) {
+    reporter_.Line("epoch " + std::to_string(position_.epoch + 1) + " step " +
+                   std::to_string(position_.step) + " test accuracy " +
+                   Percent(evaluation_->accuracy()) + " loss " + Fixed(evaluation_->loss, 4));
+  }
+  reached_target_ =
+      config_.target_accuracy > 0 && 100 * evaluation_->accuracy() >= config_.target_accuracy;
+  runner_->Train();
+  // Speeds are those of training.
+  const auto spent = std::chrono::steady_clock::now() - begun;
+  training_start_ += spent;
+  line_time_ += spent;
+  rate_time_ += spent;
+  if (log_) log_->LeaveOut(spent);
+}
+
+Evaluation Trainer::EvaluateNow() {
+  Enter(StepSection::kEvaluation);
+  checkpoints_->BeforeUpdate();  // of the average
+  if (average_) average_->Swap();
+  runner_->Evaluate();
+  const Evaluation evaluation = Evaluate(world_, *runner_, data_,
+                                         {.batch_size = config_.eval_batch_size,
+                                          .channels_last = config_.channels_last,
+                                          .threads = config_.loader_threads});
+  if (average_) average_->Swap();
+  summary_.best_accuracy = std::max(summary_.best_accuracy, evaluation.accuracy());
+  latest_accuracy_ = evaluation.accuracy();
+  Enter(StepSection::kOther);
+  if (log_) log_->WriteTest({position_.step, EpochsDone()}, evaluation);
+  return evaluation;
+}
+
+void Trainer::Enter(StepSection section) {
+  clock_.Enter(section);
+  Say(WordsOf(section));
+}
+
+void Trainer::Say(const char* section) {
+  ProgressMessage message;
+  message.section = section;
+  progress_.Say(message);
+}
+
+void Trainer::TellStep() {
+  ProgressMessage message;
+  message.step = position_.step + 1;
+  message.epoch = position_.epoch + 1;
+  message.section = "data";
+  const auto now = std::chrono::steady_clock::now();
+  if (now - rate_time_ >= kRateInterval) {
+    const std::chrono::duration<double> passed = now - rate_time_;
+    message.rate = static_cast<double>(images_ - rate_images_) / passed.count();
+    message.unit = "images";
+    rate_time_ = now;
+    rate_images_ = images_;
+  }
+  progress_.Say(message);
+}
+
+void Trainer::Report(double loss, std::int64_t step_of_epoch, std::int64_t steps_of_epoch) {
+  const auto now = std::chrono::steady_clock::now();
+  const std::chrono::duration<double> passed = now - line_time_;
+  const double speed = static_cast<double>(images_ - line_images_) / passed.count();
+  reporter_.Line(ToLine({.epoch = position_.epoch + 1,
+                         .epochs = length_.epochs,
+                         .batch = step_of_epoch,
+                         .batches = steps_of_epoch,
+                         .loss = loss,
+                         .learning_rate = schedule_.RateAt(plan_step_ - 1),
+                         .images_per_second = speed}));
+  line_time_ = now;
+  line_images_ = images_;
+}
+
+void Trainer::ShowBar() {
+  const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - training_start_;
+  const auto done = static_cast<double>(summary_.steps);
+  const auto left = passed / done * static_cast<double>(length_.steps - plan_step_);
+  reporter_.Bar(ToBar({.step = plan_step_,
+                       .steps = length_.steps,
+                       .loss = loss_,
+                       .accuracy = latest_accuracy_,
+                       .images_per_second = static_cast<double>(summary_.images) / passed.count(),
+                       .data_wait = (clock_.totals() - set_up_).Share(StepSection::kData),
+                       .left = left}));
+}
+
+// When the steps are about to begin: where the run goes on from is known.
+void Trainer::StartMetrics() {
+  if (config_.profile) {
+    const std::filesystem::path folder(config_.output_dir);
+    profiler_.emplace(world_, clock_,
+                      Profiler::Options{.first_step = config_.profile_first_step,
+                                        .steps = config_.profile_steps,
+                                        .file = folder / kTraceFileName,
+                                        .say = [this](const auto& text) { reporter_.Line(text); }});
+  }
+  ShowSectionsInNvtx(world_, clock_);
+  Enter(StepSection::kOther);
+  set_up_ = clock_.totals();
+  if (world_.rank() == 0 && (config_.metrics || config_.tensorboard))
+    log_.emplace(config_, clock_, position_.step);
+}
+
+void Trainer::ShowProfile() {
+  if (!profiler_) return;
+  profiler_->Finish();
+  const auto ranks = GatherTimes(world_, clock_.totals() - set_up_);
+  if (world_.rank() == 0) reporter_.Line(TimeTable(ranks));
+}
+
+double Trainer::EpochsDone() const {
+  return static_cast<double>(position_.epoch) +
+         static_cast<double>(position_.consumed) / static_cast<double>(data_.train->size());
+}
+
+void Trainer::CheckFinite(double loss) const {
+  if (std::isfinite(loss)) return;
+  throw TrainingError("rank " + std::to_string(world_.rank()) + ": the loss is " +
+                      (std::isnan(loss) ? "not a number" : "infinite") + " at step " +
+                      std::to_string(position_.step + 1) + " (epoch " +
+                      std::to_string(position_.epoch + 1) + "); try a lower --lr than " +
+                      ToText(config_, *FindSetting("lr")) +
+                      ", a longer --warmup-epochs, or for netresdeep --no-shared-blocks");
+}
+
+void Trainer::CheckRanksAgree() {
+  const std::uint32_t own = Checksum(runner_->State());
+  reporter_.Line("parameters crc32 " + ChecksumText(own));
+  if (world_.size() == 1) return;
+  const std::vector<std::uint32_t> all = GatherChecksums(world_, own);
+  // Ranks that are so many apart hold the same part of the model.
+  const auto stages = static_cast<std::size_t>(world_.size() / runner_->shard().world_size);
+  std::string differing;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank] != all[rank % stages])
+      differing += (differing.empty() ? "" : ", ") + std::to_string(rank);
+  }
+  if (!differing.empty()) {
+    throw TrainingError(
+        "the parameters of rank " + differing +
+        " are not those of rank 0 after training; check these machines' memory and libraries");
+  }
+  if (world_.rank() != 0) return;
+  reporter_.Line(stages == 1 ? "parameters equal on all ranks: crc32 " + ChecksumText(own)
+                             : "parameters equal on all ranks of each stage");
+}
+
+void Trainer::WriteResults() {
+  Say("checkpoint");
+  const std::filesystem::path folder(config_.output_dir);
+  SaveStateDict(*model_, folder / kModelFileName);
+  summary_.evaluation = evaluation_;
+  summary_.loss = loss_;
+  summary_.total_seconds = SecondsSince(program_start_);
+  summary_.world_size = world_.size();
+  summary_.backend = world_.backend_name();
+  summary_.model_file = folder / kModelFileName;
+  const std::string json = ToJson(summary_);
+  AtomicFile file(folder / kSummaryFileName);
+  file.Write(json.data(), json.size());
+  file.Commit();
+  reporter_.Line(ToTable(summary_));
+}
+
+}  // namespace ddprun

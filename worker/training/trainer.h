@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// One training, from initial parameters to the written model, as one of the world's ranks.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+
+#include "worker/config/config.h"
+#include "worker/data/dataset.h"
+#include "worker/data/epoch_plan.h"
+#include "worker/data/loader.h"
+#include "worker/distributed/progress_sender.h"
+#include "worker/distributed/world.h"
+#include "worker/metrics/profiler.h"
+#include "worker/metrics/reporter.h"
+#include "worker/metrics/step_clock.h"
+#include "worker/models/models.h"
+#include "worker/training/evaluate.h"
+#include "worker/training/grad_scaler.h"
+#include "worker/training/length.h"
+#include "worker/training/optimizer.h"
+#include "worker/training/sample_log.h"
+#include "worker/training/step_runner.h"
+#include "worker/training/summary.h"
+#include "worker/training/training_checkpoints.h"
+#include "worker/training/training_log.h"
+#include "worker/training/weight_average.h"
+
+namespace ddprun {
+
+inline constexpr char kModelFileName[] = "cifar_net.pth";
+
+// The training cannot go on: one sentence with what to try.
+struct TrainingError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// Makes the folder that `option` (--output-dir) names, if it is not there, and makes sure that it
+// can be written to, so that a training does not end with nothing. Throws UsageError.
+void PrepareFolder(const std::string& option, const std::string& path);
+
+class Trainer {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  // All must outlive the trainer. `program_start` is what the table's total time counts from. Makes
+  // the model, which becomes rank 0's on all ranks.
+  Trainer(const Config& config, const Dataset& data, World& world, Reporter& reporter,
+          ProgressSender& progress, Time program_start);
+
+  // Trains, checks that all ranks have the same model, evaluates, and on rank 0 writes the model
+  // and the summary and shows the table. Throws TrainingError (a loss that is not finite, ranks
+  // that differ), c10::Error (a collective that failed, because another rank has ended), UsageError
+  // (a checkpoint of another training), Stopped (by a signal, and it is saved) and
+  // std::runtime_error (the model cannot be written, a checkpoint cannot be read).
+  void Run();
+
+ private:
+  // What one step has seen.
+  struct StepResult {
+    at::Tensor loss;           // mean over this rank's samples, on the device
+    std::int64_t samples = 0;  // of all ranks
+  };
+
+  bool Done() const { return plan_step_ >= length_.steps || reached_target_; }
+  void Begin();
+  void TrainEpoch();
+  StepResult Step(Loader& loader, const EpochPlan& plan, std::int64_t first, std::int64_t count);
+  void ApplyGradients();
+  void AfterStep(const StepResult& result, std::int64_t step_of_epoch, std::int64_t steps_of_epoch);
+  void EvaluateIfDue();
+  Evaluation EvaluateNow();
+
+  void Enter(StepSection section);
+  void Say(const char* section);
+  void TellStep();
+  void Report(double loss, std::int64_t step_of_epoch, std::int64_t steps_of_epoch);
+  void ShowBar();
+  void StartMetrics();
+  void ShowProfile();
+  double EpochsDone() const;
+  void CheckFinite(double loss) const;
+  void CheckRanksAgree();
+  void WriteResults();
+
+  const Config& config_;
+  const Dataset& data_;
+  World& world_;
+  Reporter& reporter_;
+  ProgressSender& progress_;
+  const Time program_start_;
+  const Length length_;
+  const Schedule schedule_;
+
+  StepClock clock_;  // before who enters sections
+  std::shared_ptr<ImageModel> model_;
+  std::unique_ptr<StepRunner> runner_;
+  const NamedTensors parameters_;
+  const std::unique_ptr<Optimizer> optimizer_;
+  GradScaler scaler_;
+  std::optional<WeightAverage> average_;
+  std::optional<TrainingCheckpoints> checkpoints_;
+  std::optional<SampleLog> sample_log_;
+
+  TrainingPosition position_;
+  // Where in the schedule we are: position_.step, unless the number of ranks or the batch size has
+  // changed since the beginning.
+  std::int64_t plan_step_ = 0;
+  bool reached_target_ = false;
+  std::optional<Evaluation> evaluation_;  // of the model as it is
+  Summary summary_;
+
+  std::int64_t images_ = 0;  // of this rank
+  Time training_start_{};
+  double loss_ = 0;  // the latest that was looked at
+  double gradient_norm_ = 0;
+  // Of the rate that was told last.
+  Time rate_time_{};
+  std::int64_t rate_images_ = 0;
+  // Of the latest line.
+  Time line_time_{};
+  std::int64_t line_images_ = 0;
+
+  std::optional<TrainingLog> log_;  // on rank 0
+  std::optional<Profiler> profiler_;
+  std::optional<double> latest_accuracy_;
+  SectionTimes set_up_;  // before the first step
+};
+
+}  // namespace ddprun

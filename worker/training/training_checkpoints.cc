@@ -1,0 +1,379 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/training/training_checkpoints.h"
+
+#include <ATen/Functions.h>
+#include <signal.h>
+#include <torch/csrc/autograd/grad_mode.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "proto/version.h"
+#include "worker/base/stopped.h"
+#include "worker/base/unique_tensors.h"
+#include "worker/checkpoint/resume.h"
+#include "worker/files/state_dict.h"
+#include "worker/training/random_state.h"
+
+namespace ddprun {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Json = nlohmann::json;
+
+constexpr char kRandom[] = "random/";
+constexpr char kAverage[] = "ema/";
+// A step that takes so many times as long as the one before is taken for one that hangs.
+constexpr int kPatienceSteps = 3;
+
+// Rank 0's text on all ranks.
+std::string BroadcastText(World& world, std::string text) {
+  if (world.size() == 1) return text;
+  at::Tensor length = at::full({1}, static_cast<std::int64_t>(text.size()), at::kLong);
+  length = length.to(world.device());
+  world.Broadcast(length, 0);
+  text.resize(static_cast<std::size_t>(length.cpu().item<std::int64_t>()));
+  at::Tensor bytes = at::empty({static_cast<std::int64_t>(text.size())}, at::kByte);
+  std::copy(text.begin(), text.end(), bytes.data_ptr<std::uint8_t>());
+  bytes = bytes.to(world.device());
+  world.Broadcast(bytes, 0);
+  const at::Tensor own = bytes.cpu();
+  const auto* begin = own.const_data_ptr<std::uint8_t>();
+  return {begin, begin + own.numel()};
+}
+
+Json ConfigOf(const Config& config) {
+  Json json = Json::object();
+  for (const Setting& setting : Settings()) json[setting.key] = ToText(config, setting);
+  return json;
+}
+
+Json DataOf(const Dataset& data) {
+  return {{"classes", data.classes},
+          {"channels", data.shape().channels},
+          {"height", data.shape().height},
+          {"width", data.shape().width},
+          {"images", data.train->size()},
+          {"mean", data.mean},
+          {"std", data.std}};
+}
+
+bool Restarted(const WorkerEnv& env) { return env.restart_count > 0 || env.round > 1; }
+
+}  // namespace
+
+bool SavesCheckpoints(const Config& config) {
+  return config.checkpoint_every > 0 || config.checkpoint_seconds > 0 ||
+         !config.checkpoint_dir.empty();
+}
+
+std::string CheckpointFolder(const Config& config) {
+  return config.checkpoint_dir.empty()
+             ? (std::filesystem::path(config.output_dir) / "checkpoints").string()
+             : config.checkpoint_dir;
+}
+
+TrainingCheckpoints::TrainingCheckpoints(const Config& config, const Dataset& data, World& world,
+                                         Reporter& reporter, Parts parts)
+    : config_(config),
+      data_(data),
+      world_(world),
+      reporter_(reporter),
+      parts_(parts),
+      saving_(SavesCheckpoints(config)),
+      folder_(CheckpointFolder(config)),
+      vote_(world) {
+  if (saving_) signal_.emplace();
+}
+
+TrainingCheckpoints::~TrainingCheckpoints() = default;
+
+TrainingCheckpoints::Place TrainingCheckpoints::Resume() {
+  // Rank 0's finding, or what is wrong with it, for all.
+  Json finding = Json::object();
+  ResumePoint point;
+  if (world_.rank() == 0) {
+    try {
+      point = DecideResume({.resume = config_.resume,
+                            .restarted = Restarted(world_.env()),
+                            .folder = folder_,
+                            .saving = saving_},
+                           [this](const std::string& text) { reporter_.Line(text); });
+      if (point.checkpoint) {
+        finding["about"] = point.checkpoint->snapshot.about;
+        finding["path"] = point.checkpoint->path;
+        CheckFits(point.checkpoint->snapshot);
+      }
+    } catch (const UsageError& error) {
+      finding["usage"] = error.what();
+    } catch (const std::exception& error) {
+      finding["error"] = error.what();
+    }
+  }
+  finding = Json::parse(BroadcastText(world_, finding.dump()));
+  if (finding.contains("usage")) throw UsageError(finding["usage"].get<std::string>());
+  if (finding.contains("error")) throw std::runtime_error(finding["error"].get<std::string>());
+  if (world_.rank() == 0 && saving_) {
+    writer_ = std::make_unique<CheckpointWriter>(
+        CheckpointWriter::Options{.folder = folder_,
+                                  .training = point.training,
+                                  .loaded_from = point.checkpoint ? point.checkpoint->path : "",
+                                  .keep = config_.checkpoint_keep});
+    training_ = point.training;
+  }
+  save_time_ = step_time_ = Clock::now();
+  if (!finding.contains("about")) return {};
+  const std::optional<Snapshot> same = ReadToo(finding);
+  const Place place = Load(point.checkpoint ? &point.checkpoint->snapshot
+                           : same           ? &*same
+                                            : nullptr,
+                           finding["about"]);
+  if (world_.rank() == 0) {
+    if (std::filesystem::path(point.checkpoint->path).parent_path() == folder_)
+      good_step_ = place.position.step;
+    reporter_.Line("goes on from " + finding["path"].get<std::string>() + ": epoch " +
+                   std::to_string(place.position.epoch + 1) + " after " +
+                   std::to_string(place.position.consumed) + " of " +
+                   std::to_string(data_.train->size()) + " images, step " +
+                   std::to_string(place.position.step));
+  }
+  return place;
+}
+
+// On rank 0, before the others hear of it: what does not fit is everybody's error.
+void TrainingCheckpoints::CheckFits(const Snapshot& snapshot) const {
+  const std::string misfit =
+      Misfit(snapshot.about, {{"config", ConfigOf(config_)}, {"data", DataOf(data_)}});
+  const std::string next = "; pass the same settings, another --checkpoint-dir or --resume never";
+  if (!misfit.empty()) throw UsageError("the checkpoint to go on from " + misfit + next);
+  const std::unordered_map<std::string, at::Tensor> read(snapshot.tensors.begin(),
+                                                         snapshot.tensors.end());
+  for (const auto& [name, tensor] : OwnTensors()) {
+    const auto found = read.find(name);
+    // An average that is asked for only now begins with the weights.
+    if (found == read.end() && name.starts_with(kAverage)) continue;
+    if (found == read.end() || found->second.sizes() != tensor.sizes())
+      throw UsageError("the checkpoint to go on from has no " + name + " as this training's" +
+                       next);
+  }
+}
+
+std::optional<Snapshot> TrainingCheckpoints::ReadToo(const Json& finding) const {
+  if (world_.rank() == 0) return std::nullopt;
+  try {
+    Snapshot snapshot = ReadCheckpoint(finding.at("path").get<std::string>());
+    // Under the same path another machine may have another file. This says of which training, and
+    // after which step.
+    if (snapshot.about == finding.at("about")) return snapshot;
+  } catch (const CheckpointError&) {
+  }
+  return std::nullopt;
+}
+
+void TrainingCheckpoints::CopyIn(const Snapshot& snapshot) {
+  const NamedTensors own_tensors = OwnTensors();
+  const std::unordered_map<std::string, at::Tensor> own(own_tensors.begin(), own_tensors.end());
+  const torch::NoGradGuard no_grad;
+  std::unordered_set<std::string> done;
+  for (const auto& [name, values] : snapshot.tensors) {
+    const auto mine = own.find(name);
+    if (mine == own.end()) continue;
+    mine->second.detach().copy_(values);
+    done.insert(name);
+  }
+  BeginAverage(own_tensors, done);
+}
+
+// One after the other, as ranks that share a model need different ones.
+void TrainingCheckpoints::CopyInFromRankZero(const Snapshot* snapshot) {
+  Json list = Json::array();
+  if (snapshot != nullptr) {
+    for (const auto& [name, tensor] : snapshot->tensors) {
+      if (name.starts_with(kRandom)) continue;
+      list.push_back({name, tensor.sizes().vec(), static_cast<int>(tensor.scalar_type())});
+    }
+  }
+  list = Json::parse(BroadcastText(world_, list.dump()));
+  const NamedTensors own_tensors = OwnTensors();
+  std::unordered_map<std::string, at::Tensor> own(own_tensors.begin(), own_tensors.end());
+  std::unordered_map<std::string, at::Tensor> read;
+  if (snapshot != nullptr) read.insert(snapshot->tensors.begin(), snapshot->tensors.end());
+  const torch::NoGradGuard no_grad;
+  std::unordered_set<std::string> done;
+  for (const Json& entry : list) {
+    const std::string name = entry.at(0).get<std::string>();
+    at::Tensor values = read[name];
+    const auto type = static_cast<at::ScalarType>(entry.at(2).get<int>());
+    values = values.defined() ? values.to(world_.device())
+                              : at::empty(entry.at(1).get<std::vector<std::int64_t>>(),
+                                          at::TensorOptions(type).device(world_.device()));
+    world_.Broadcast(values, 0);
+    const auto mine = own.find(name);
+    if (mine != own.end()) mine->second.detach().copy_(values);
+    done.insert(name);
+  }
+  BeginAverage(own_tensors, done);
+}
+
+// One that is asked for only now begins with the weights.
+void TrainingCheckpoints::BeginAverage(const NamedTensors& own,
+                                       const std::unordered_set<std::string>& done) {
+  const std::unordered_map<std::string, at::Tensor> by_name(own.begin(), own.end());
+  for (const auto& [name, tensor] : own) {
+    if (!name.starts_with(kAverage) || done.contains(name)) continue;
+    at::Tensor(tensor).copy_(by_name.at("model/" + name.substr(sizeof kAverage - 1)).detach());
+  }
+}
+
+TrainingCheckpoints::Place TrainingCheckpoints::Load(const Snapshot* snapshot, const Json& about) {
+  at::Tensor readers = at::tensor({snapshot == nullptr ? 0 : 1}, at::kLong).to(world_.device());
+  world_.AllReduceSum(readers);
+  if (readers.item<std::int64_t>() == world_.size())
+    CopyIn(*snapshot);
+  else
+    CopyInFromRankZero(world_.rank() == 0 ? snapshot : nullptr);
+  const Json& scaler = about.at("scaler");
+  parts_.scaler.Restore(
+      {.scale = scaler.at("scale").get<double>(),
+       .steps_since_growth = scaler.at("steps_since_growth").get<std::int64_t>()});
+  const Place place{.position = {.step = about.at("step").get<std::int64_t>(),
+                                 .epoch = about.at("epoch").get<std::int64_t>(),
+                                 .consumed = about.at("consumed").get<std::int64_t>()},
+                    .reached_target = about.at("reached_target").get<bool>()};
+  if (about.at("world_size").get<int>() != world_.size()) {
+    ReseedRandom(world_, config_.seed, place.position.step);
+    return place;
+  }
+  at::Tensor states = GatherRandomStates(world_);  // of the right shape
+  if (snapshot != nullptr) {
+    for (const auto& [name, tensor] : snapshot->tensors) {
+      if (name.starts_with(kRandom))
+        states[std::stoll(name.substr(sizeof kRandom - 1))].copy_(tensor);
+    }
+  }
+  if (world_.size() > 1) {
+    at::Tensor shared = states.to(world_.device());
+    world_.Broadcast(shared, 0);
+    states = shared.cpu();
+  }
+  RestoreRandomState(world_, states);
+  return place;
+}
+
+NamedTensors TrainingCheckpoints::OwnTensors() const {
+  const TensorSet held = SetOf(parts_.runner.State());
+  NamedTensors tensors;
+  for (const auto& [name, tensor] : StateDict(parts_.model)) {
+    if (held.contains(tensor.unsafeGetTensorImpl())) tensors.emplace_back("model/" + name, tensor);
+  }
+  for (const auto& [name, tensor] : parts_.optimizer.State())
+    tensors.emplace_back("optimizer/" + name, tensor);
+  if (parts_.average == nullptr) return tensors;
+  for (const auto& [name, tensor] : parts_.average->State())
+    tensors.emplace_back(kAverage + name, tensor);
+  return tensors;
+}
+
+Json TrainingCheckpoints::About(const Place& place) const {
+  const GradScaler::State scaler = parts_.scaler.state();
+  return {{"version", kSoftwareVersion},
+          {kTrainingKey, training_},
+          {"step", place.position.step},
+          {"epoch", place.position.epoch},
+          {"consumed", place.position.consumed},
+          {"reached_target", place.reached_target},
+          {"world_size", world_.size()},
+          {"batch_size", config_.batch_size},
+          {"scaler", {{"scale", scaler.scale}, {"steps_since_growth", scaler.steps_since_growth}}},
+          {"config", ConfigOf(config_)},
+          {"data", DataOf(data_)}};
+}
+
+// Whether the step after `position` ends with a save.
+bool TrainingCheckpoints::Due(const TrainingPosition& position) const {
+  if (put_off_) return true;
+  if (config_.checkpoint_every > 0 && (position.step + 1) % config_.checkpoint_every == 0)
+    return true;
+  const std::chrono::duration<double> passed = Clock::now() - save_time_;
+  return config_.checkpoint_seconds > 0 && passed.count() >= config_.checkpoint_seconds;
+}
+
+void TrainingCheckpoints::BeginStep(const TrainingPosition& position) {
+  if (!saving_) return;
+  vote_.Begin({.save = world_.rank() == 0 && Due(position), .stop = StopSignal::Received()});
+}
+
+void TrainingCheckpoints::BeforeUpdate() {
+  if (writer_) stall_seconds_ += writer_->WaitUntilCopied().count();
+}
+
+void TrainingCheckpoints::EndStep(const Place& place) {
+  if (!saving_) return;
+  const StepVote::Wishes wishes = vote_.End();
+  if (wishes.stop != 0) Stop(place, wishes.stop);
+  if (wishes.save) Save(place);
+  TellReports();
+  const Clock::time_point now = Clock::now();
+  StopSignal::SetPatience(kPatienceSteps * (now - step_time_) + StopSignal::kPatienceMin);
+  step_time_ = now;
+}
+
+void TrainingCheckpoints::Save(const Place& place) {
+  const Clock::time_point begin = Clock::now();
+  const at::Tensor random = GatherRandomStates(world_);
+  NamedTensors all = parts_.runner.Gather(OwnTensors());
+  if (!writer_ || good_step_ == place.position.step) return;
+  Snapshot snapshot{std::move(all), About(place)};
+  // Forward changes these while the others are copied.
+  const TensorSet buffers = SetOf(parts_.model.buffers());
+  for (auto& [name, tensor] : snapshot.tensors) {
+    if (buffers.contains(tensor.unsafeGetTensorImpl())) tensor = tensor.clone();
+  }
+  for (std::int64_t rank = 0; rank < random.size(0); ++rank)
+    snapshot.tensors.emplace_back(kRandom + std::to_string(rank), random[rank].clone());
+  put_off_ = !writer_->Save(place.position.step, std::move(snapshot));
+  stall_seconds_ += std::chrono::duration<double>(Clock::now() - begin).count();
+  if (put_off_) return;
+  save_time_ = Clock::now();
+  ++saves_;
+}
+
+void TrainingCheckpoints::TellReports() {
+  if (!writer_) return;
+  for (const CheckpointWriter::Report& report : writer_->TakeReports()) {
+    if (report.error.empty()) {
+      good_step_ = report.step;
+    } else {
+      reporter_.Line(report.error);
+    }
+  }
+}
+
+void TrainingCheckpoints::Finish(const Place& place) {
+  if (!saving_) return;
+  if (writer_) writer_->WaitUntilSaved(kSaveLimit);
+  TellReports();
+  Save(place);
+  if (writer_) writer_->WaitUntilSaved(kSaveLimit);
+  TellReports();
+}
+
+void TrainingCheckpoints::Stop(const Place& place, int signal) {
+  StopSignal::Heard();
+  Finish(place);
+  const std::string name = signal == SIGTERM ? "SIGTERM" : "SIGINT";
+  std::string sentence = "rank " + std::to_string(world_.rank()) + ": ended by " + name +
+                         " after step " + std::to_string(place.position.step);
+  const auto newest =
+      world_.rank() == 0 ? ListCheckpoints(folder_) : std::vector<CheckpointEntry>{};
+  if (!newest.empty() && newest.front().step == place.position.step)
+    sentence += "; " + newest.front().path + " holds it, pass --resume auto to go on";
+  // Nobody leaves while another is still waiting for it.
+  world_.Shutdown();
+  throw Stopped(signal, sentence);
+}
+
+}  // namespace ddprun

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// A training's checkpoints: where it begins (--resume), when one is saved, and what is in it. Rank
+// 0 finds and writes files. The others read what it has found where they can, and are sent it where
+// one of them cannot. All ranks must call the same.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_set>
+
+#include "worker/checkpoint/checkpoint_writer.h"
+#include "worker/checkpoint/stop_signal.h"
+#include "worker/config/config.h"
+#include "worker/data/dataset.h"
+#include "worker/distributed/step_vote.h"
+#include "worker/distributed/world.h"
+#include "worker/metrics/reporter.h"
+#include "worker/models/models.h"
+#include "worker/training/grad_scaler.h"
+#include "worker/training/length.h"
+#include "worker/training/optimizer.h"
+#include "worker/training/step_runner.h"
+#include "worker/training/weight_average.h"
+
+namespace ddprun {
+
+// Whether this training saves any.
+bool SavesCheckpoints(const Config& config);
+// --checkpoint-dir, or checkpoints in --output-dir.
+std::string CheckpointFolder(const Config& config);
+
+class TrainingCheckpoints {
+ public:
+  // What a checkpoint is made of and read into. All must outlive this object.
+  struct Parts {
+    ImageModel& model;
+    StepRunner& runner;
+    Optimizer& optimizer;
+    GradScaler& scaler;
+    WeightAverage* average = nullptr;  // null: none is kept
+  };
+  struct Place {
+    TrainingPosition position;
+    bool reached_target = false;
+  };
+
+  // How long the end of a training waits for its last checkpoint.
+  static constexpr std::chrono::seconds kSaveLimit{600};
+
+  TrainingCheckpoints(const Config& config, const Dataset& data, World& world, Reporter& reporter,
+                      Parts parts);
+  ~TrainingCheckpoints();
+
+  // Puts what the checkpoint holds, that --resume says, into the parts of all ranks. Where there is
+  // none, the beginning. Throws the same on all ranks: UsageError (it is of another training),
+  // std::runtime_error (it cannot be read).
+  Place Resume();
+
+  // At the beginning of the step after `position`.
+  void BeginStep(const TrainingPosition& position);
+  // Before parameters, optimizer state or average change.
+  void BeforeUpdate();
+  // At the end of a step. Throws Stopped if a signal has asked for the end and it is saved.
+  void EndStep(const Place& place);
+  // At the end of the training: its checkpoint is on the disk when this returns.
+  void Finish(const Place& place);
+
+  // How long steps have waited for copies, and saves there were, on rank 0.
+  double stall_seconds() const { return stall_seconds_; }
+  std::int64_t saves() const { return saves_; }
+
+ private:
+  void CheckFits(const Snapshot& snapshot) const;
+  // On other ranks than 0: the checkpoint that it has found, if this rank can read the same.
+  std::optional<Snapshot> ReadToo(const nlohmann::json& finding) const;
+  // With what this rank has read, which rank 0 always has.
+  Place Load(const Snapshot* snapshot, const nlohmann::json& about);
+  // What all have read; what rank 0 alone, or not all, have.
+  void CopyIn(const Snapshot& snapshot);
+  void CopyInFromRankZero(const Snapshot* snapshot);
+  void BeginAverage(const NamedTensors& own, const std::unordered_set<std::string>& done);
+  // What this rank holds of the model, of optimizer state and average.
+  NamedTensors OwnTensors() const;
+  nlohmann::json About(const Place& place) const;
+  bool Due(const TrainingPosition& position) const;
+  void Save(const Place& place);
+  void TellReports();
+  [[noreturn]] void Stop(const Place& place, int signal);
+
+  const Config& config_;
+  const Dataset& data_;
+  World& world_;
+  Reporter& reporter_;
+  const Parts parts_;
+  const bool saving_;
+  const std::string folder_;
+
+  std::string training_;  // rank 0's, as the next
+  std::unique_ptr<CheckpointWriter> writer_;
+  std::optional<StopSignal> signal_;
+  StepVote vote_;
+  bool put_off_ = false;         // one is due since a step before
+  std::int64_t good_step_ = -1;  // of the latest checkpoint in the folder
+  std::int64_t saves_ = 0;
+  double stall_seconds_ = 0;
+  std::chrono::steady_clock::time_point save_time_{};
+  std::chrono::steady_clock::time_point step_time_{};
+};
+
+}  // namespace ddprun

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/training/weight_average.h"
+
+#include <ATen/ops/_foreach_lerp.h>
+#include <torch/csrc/autograd/grad_mode.h>
+
+namespace ddprun {
+
+WeightAverage::WeightAverage(NamedTensors parameters, double decay)
+    : parameters_(std::move(parameters)), decay_(decay) {
+  for (const auto& [name, parameter] : parameters_) {
+    weights_.push_back(parameter.detach());
+    averages_.push_back(parameter.detach().clone());
+  }
+}
+
+void WeightAverage::Update() {
+  const torch::NoGradGuard no_grad;
+  at::_foreach_lerp_(averages_, weights_, 1 - decay_);
+}
+
+NamedTensors WeightAverage::State() const {
+  NamedTensors state;
+  for (std::size_t i = 0; i < averages_.size(); ++i)
+    state.emplace_back(parameters_[i].first, averages_[i]);
+  return state;
+}
+
+void WeightAverage::Swap() {
+  const torch::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < averages_.size(); ++i) {
+    const at::Tensor weight = weights_[i].clone();
+    weights_[i].copy_(averages_[i]);
+    averages_[i].copy_(weight);
+  }
+}
+
+}  // namespace ddprun
