@@ -6,6 +6,7 @@ import pathlib
 import socket
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -82,6 +83,15 @@ def start(command, env=None, **options):
         stdin=subprocess.DEVNULL,
         **options,
     )
+
+
+def wait_for(what, question, timeout=60):
+    """The first true answer, within so many seconds; one that never comes fails the test."""
+    deadline = time.monotonic() + timeout
+    while not (answer := question()):
+        assert time.monotonic() < deadline, f"{what} did not come within {timeout} s"
+        time.sleep(0.01)
+    return answer
 
 
 def finish_all(processes, timeout=120):

@@ -9,6 +9,7 @@ Rank 0 prints the largest difference and exits with 1 if it is above --tolerance
 """
 
 import argparse
+import contextlib
 import gc
 import gzip
 import math
@@ -21,6 +22,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -41,6 +43,13 @@ def parse_arguments():
     parser.add_argument("--momentum", type=float, default=0.9)
     parser.add_argument("--weight-decay", type=float, default=0.0005)
     parser.add_argument("--nesterov", action="store_true")
+    parser.add_argument("--optimizer", choices=["sgd", "adamw"], default="sgd")
+    parser.add_argument("--schedule", choices=["cosine", "one-cycle", "linear", "constant"], default="cosine")
+    parser.add_argument("--label-smoothing", type=float, default=0)
+    parser.add_argument("--accumulate", type=int, default=1)
+    parser.add_argument("--clip-norm", type=float, default=0)
+    parser.add_argument("--ema-decay", type=float, default=0)
+    parser.add_argument("--amp", choices=["off", "bf16"], default="off")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--dataset", choices=["fashion-mnist"], default="fashion-mnist")
     parser.add_argument("--data-dir", default="/usr/share/datasets/fashion-mnist")
@@ -75,45 +84,79 @@ class Images(Dataset):
         return image.expand(3, 32, 32), self.labels[index]
 
 
-def learning_rate(options, warmup, step):
-    if step < warmup:
-        return options.lr * (step + 1) / warmup
-    done = (step - warmup) / max(1, options.steps - warmup)
-    return options.lr * 0.5 * (1 + math.cos(math.pi * done))
+def learning_rates(options, warmup):
+    """Of every step; one-cycle and linear as torch.optim.lr_scheduler has them."""
+    if options.schedule == "one-cycle":
+        optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1)
+        schedule = torch.optim.lr_scheduler.OneCycleLR(
+            optimizer, options.lr, total_steps=options.steps, cycle_momentum=False
+        )
+        rates = []
+        for _ in range(options.steps):
+            rates.append(schedule.get_last_lr()[0])
+            optimizer.step()
+            if len(rates) < options.steps:
+                schedule.step()
+        return rates
+    falls = {
+        "cosine": lambda done: 0.5 * (1 + math.cos(math.pi * done)),
+        "linear": lambda done: 1 - done,
+        "constant": lambda done: 1,
+    }[options.schedule]
+    length = max(1, options.steps - warmup)
+    rising = [options.lr * (step + 1) / warmup for step in range(warmup)]
+    return rising + [options.lr * falls((step - warmup) / length) for step in range(warmup, options.steps)]
 
 
-def train(options, model):
-    optimizer = torch.optim.SGD(
+def make_optimizer(options, model):
+    if options.optimizer == "adamw":
+        return torch.optim.AdamW(model.parameters(), lr=options.lr, weight_decay=options.weight_decay, fused=True)
+    return torch.optim.SGD(
         model.parameters(),
         lr=options.lr,
         momentum=options.momentum,
         weight_decay=options.weight_decay,
         nesterov=options.nesterov,
     )
+
+
+def batches(options):
+    """Of all epochs."""
     data = Images(options.data_dir)
     sampler = DistributedSampler(data, shuffle=True, seed=options.seed, drop_last=False)
-    steps_per_epoch = math.ceil(len(sampler) / options.batch_size)
-    warmup = options.warmup_steps
-    if warmup is None:
-        warmup = math.floor(options.warmup_epochs * steps_per_epoch + 0.5)
-    warmup = min(warmup, options.steps)
-    step = 0
     epoch = 0
-    model.train()
-    while step < options.steps:
+    while True:
         sampler.set_epoch(epoch)
         for images, labels in DataLoader(data, batch_size=options.batch_size, sampler=sampler):
-            if step == options.steps:
-                break
-            if options.channels_last:
-                images = images.contiguous(memory_format=torch.channels_last)
-            for group in optimizer.param_groups:
-                group["lr"] = learning_rate(options, warmup, step)
-            optimizer.zero_grad()
-            F.cross_entropy(model(images), labels).backward()
-            optimizer.step()
-            step += 1
+            yield images.contiguous(memory_format=torch.channels_last) if options.channels_last else images, labels
         epoch += 1
+
+
+def train(options, model, average):
+    optimizer = make_optimizer(options, model)
+    warmup = options.warmup_steps
+    if warmup is None:
+        epoch = math.ceil(60000 / dist.get_world_size() / options.batch_size / options.accumulate)
+        warmup = math.floor(options.warmup_epochs * epoch + 0.5)
+    rates = learning_rates(options, min(warmup, options.steps))
+    source = batches(options)
+    model.train()
+    for step in range(options.steps):
+        for group in optimizer.param_groups:
+            group["lr"] = rates[step]
+        optimizer.zero_grad()
+        for i in range(options.accumulate):
+            images, labels = next(source)
+            last = i + 1 == options.accumulate
+            with contextlib.nullcontext() if last else model.no_sync():
+                with torch.autocast("cpu", torch.bfloat16, enabled=options.amp == "bf16"):
+                    loss = F.cross_entropy(model(images), labels, label_smoothing=options.label_smoothing)
+                (loss / options.accumulate).backward()
+        if options.clip_norm:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), options.clip_norm)
+        optimizer.step()
+        if average:
+            average.update_parameters(model.module)
 
 
 def compare(options, ours):
@@ -145,8 +188,16 @@ def main():
     if options.channels_last:
         model = model.to(memory_format=torch.channels_last)
     ddp = DistributedDataParallel(model)
-    train(options, ddp)
-    code = compare(options, model.state_dict()) if dist.get_rank() == 0 else 0
+    average = None
+    if options.ema_decay:
+        average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(options.ema_decay))
+        # AveragedModel's first update copies; here the average begins with the initial weights, as in train.
+        average.n_averaged.fill_(1)
+    train(options, ddp, average)
+    result = model.state_dict()
+    if average:
+        result.update((name, value) for name, value in average.module.named_parameters())
+    code = compare(options, result) if dist.get_rank() == 0 else 0
     dist.barrier()
     # See all_reduce_and_ddp.py: torch 2.11 aborts now and then if a DDP model is left to the interpreter's end.
     del ddp

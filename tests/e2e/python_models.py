@@ -6,6 +6,36 @@ import torch.nn.functional as F
 from torch import nn
 
 
+class Linear(nn.Module):
+    def __init__(self, values=3 * 32 * 32, classes=10):
+        super().__init__()
+        self.fc = nn.Linear(values, classes)
+
+    def forward(self, x):
+        return self.fc(x.flatten(1))
+
+
+class SimpleCnn(nn.Module):
+    """PyTorch's CIFAR-10 tutorial."""
+
+    def __init__(self, classes=10, in_channels=3):
+        super().__init__()
+        self.conv1 = nn.Conv2d(in_channels, 6, 5)
+        self.pool = nn.MaxPool2d(2, 2)
+        self.conv2 = nn.Conv2d(6, 16, 5)
+        self.fc1 = nn.Linear(16 * 5 * 5, 120)
+        self.fc2 = nn.Linear(120, 84)
+        self.fc3 = nn.Linear(84, classes)
+
+    def forward(self, x):
+        x = self.pool(F.relu(self.conv1(x)))
+        x = self.pool(F.relu(self.conv2(x)))
+        x = torch.flatten(x, 1)
+        x = F.relu(self.fc1(x))
+        x = F.relu(self.fc2(x))
+        return self.fc3(x)
+
+
 class ResBlock(nn.Module):
     def __init__(self, channels):
         super().__init__()
@@ -88,11 +118,12 @@ class Bottleneck(nn.Module):
 
 
 class ResNet(nn.Module):
-    """torchvision's ResNet with a 3x3 convolution of stride 1 and no max-pool as stem."""
+    """torchvision's ResNet; the stem "cifar" is a 3x3 convolution of stride 1 without a max-pool."""
 
-    def __init__(self, block, depths, classes=10, in_channels=3):
+    def __init__(self, block, depths, classes=10, in_channels=3, stem="cifar"):
         super().__init__()
-        self.conv1 = conv(in_channels, 64, 3)
+        self.conv1 = conv(in_channels, 64, 7, 2) if stem == "imagenet" else conv(in_channels, 64, 3)
+        self.maxpool = nn.MaxPool2d(3, 2, padding=1) if stem == "imagenet" else nn.Identity()
         self.bn1 = nn.BatchNorm2d(64)
         inputs = 64
         for i, depth in enumerate(depths):
@@ -107,13 +138,17 @@ class ResNet(nn.Module):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
     def forward(self, x):
-        out = torch.relu(self.bn1(self.conv1(x)))
+        out = self.maxpool(torch.relu(self.bn1(self.conv1(x))))
         for layer in (self.layer1, self.layer2, self.layer3, self.layer4):
             out = layer(out)
         return self.fc(F.adaptive_avg_pool2d(out, 1).flatten(1))
 
 
-def make_model(name, shared_blocks=True, classes=10):
+def make_model(name, shared_blocks=True, classes=10, stem="cifar"):
+    if name == "linear":
+        return Linear(classes=classes)
+    if name == "simple-cnn":
+        return SimpleCnn(classes=classes)
     if name == "netresdeep":
         return NetResDeep(classes=classes, shared_blocks=shared_blocks)
     block, depths = {
@@ -121,4 +156,4 @@ def make_model(name, shared_blocks=True, classes=10):
         "resnet34": (BasicBlock, (3, 4, 6, 3)),
         "resnet50": (Bottleneck, (3, 4, 6, 3)),
     }[name]
-    return ResNet(block, depths, classes=classes)
+    return ResNet(block, depths, classes=classes, stem=stem)

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real Slurm cluster of two nodes on this machine, with a folder, keys and ports of the test's own."""
+"""A real Slurm cluster of two nodes on this machine, with a folder, keys and ports of the test's own.
+
+Slurm is the installed one, or that of Debian's packages unpacked into the cache (deploy/packages.txt, [test-unpacked]),
+whose programs have to be told where their libraries and each other are.
+"""
 
 import os
 import pathlib
@@ -12,8 +16,22 @@ import time
 import pytest
 
 SBIN = os.environ["PATH"] + ":/usr/sbin:/sbin"
-DAEMONS = {name: shutil.which(name, path=SBIN) for name in ("munged", "slurmctld", "slurmd", "srun", "salloc", "sinfo")}
+PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "salloc", "sbatch", "scancel", "scontrol", "sinfo", "squeue")
+# The packages' own names have a suffix; an installation has links without it.
+DAEMONS = {name: shutil.which(name, path=SBIN) or shutil.which(f"{name}-wlm", path=SBIN) for name in PROGRAMS}
+UNPACKED = next((pathlib.Path(path).parents[2] for path in [DAEMONS["slurmctld"]] if path and path.endswith("-wlm")), None)
 
+
+def libraries():
+    """Where the unpacked programs find theirs; empty for installed ones."""
+    if UNPACKED is None:
+        return {}
+    folders = [*UNPACKED.glob("usr/lib/*/slurm-wlm"), *UNPACKED.glob("usr/lib/*-linux-*"), *UNPACKED.glob("lib/*-linux-*")]
+    return {"LD_LIBRARY_PATH": os.pathsep.join(map(str, folders))}
+
+
+
+# A job that is queued again begins when what its first attempt was allowed to do is over: after cred_expire, else minutes.
 CONF = """
 ClusterName=test
 SlurmctldHost={host}({address})
@@ -21,7 +39,7 @@ SlurmctldPort={controller_port}
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
-AuthInfo=socket={folder}/munge.sock
+AuthInfo=socket={folder}/munge.sock,cred_expire=5
 CredType=cred/munge
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool.%n
@@ -73,16 +91,19 @@ class SlurmCluster:
             second_port=free_port(),
             cpus=os.cpu_count(),
         )
+        if UNPACKED is not None:
+            conf += f"PluginDir={next(UNPACKED.glob('usr/lib/*/slurm-wlm'))}\n"
         (folder / "slurm.conf").write_text(conf)
         (folder / "state").mkdir()
-        self.environment = {"SLURM_CONF": str(folder / "slurm.conf")}
+        self.environment = {"SLURM_CONF": str(folder / "slurm.conf"), **libraries()}
         munge = ["--force", f"--key-file={key}", f"--socket={folder}/munge.sock", f"--pid-file={folder}/munged.pid"]
         self._start("munged", "--foreground", *munge, f"--log-file={folder}/munged.log", f"--seed-file={folder}/seed")
         self._wait(lambda: (folder / "munge.sock").exists(), "munged")
         self._start("slurmctld", "-D")
         for name in ("n1", "n2"):
             (folder / f"spool.{name}").mkdir()
-            self._start("slurmd", "-D", "-N", name)
+            step_daemon = ["-d", str(UNPACKED / "usr/sbin/slurmstepd-wlm")] if UNPACKED else []
+            self._start("slurmd", "-D", "-N", name, *step_daemon)
         self._wait(lambda: self._sinfo() == ["idle", "idle"], "the nodes")
 
     def _start(self, name, *arguments):

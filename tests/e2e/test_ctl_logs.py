@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from conftest import BIN, DDPRUN, agent_of, clean_environment, finish_all, free_port, run, start
+from conftest import BIN, DDPRUN, agent_of, clean_environment, finish_all, free_port, run, start, wait_for
 
 DDPCTL = BIN / "ddpctl"
 DEADLINE_S = 60
@@ -143,13 +143,13 @@ def test_a_reader_that_does_not_read_holds_nobody_up(tmp_path):
     )
     alone = node(port, 0, script, "--redirects", "3", "--log-dir", tmp_path / "logs", nodes=1)
     log = tmp_path / "logs/job/round_1/rank_0/stdout.log"
-    wait_for(lambda: log.exists() and "ready" in log.read_text())
+    wait_for("the worker's log", lambda: log.exists() and "ready" in log.read_text())
     follower = start([DDPCTL, "logs", "-f", *service(port)])
     read_until(follower, "ready")
     os.kill(follower.pid, signal.SIGSTOP)
     (tmp_path / "go").touch()
     # The worker gets on although nobody reads.
-    wait_for(lambda: log.read_bytes().endswith(b"done\n"))
+    wait_for("the worker's last line", lambda: log.read_bytes().endswith(b"done\n"))
     os.kill(follower.pid, signal.SIGCONT)
     (tmp_path / "end").touch()
     out, err = follower.communicate(timeout=DEADLINE_S)
@@ -162,13 +162,6 @@ def test_a_reader_that_does_not_read_holds_nobody_up(tmp_path):
     done = sum(line == "[0] done" for line in lines)
     assert len(shown) + done + left_out == total + 1
     assert finish_all([alone])[0][0] == 0
-
-
-def wait_for(question):
-    deadline = time.monotonic() + DEADLINE_S
-    while not question():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_bytes_that_are_no_text_come_through():
@@ -219,7 +212,7 @@ def test_a_node_without_a_connection_is_named(tmp_path):
     def shown():
         return run([DDPCTL, "logs", *service(port)], timeout=60)
 
-    wait_for(lambda: "no connection" in shown().stdout)
+    wait_for("word of the lost node", lambda: "no connection" in shown().stdout)
     answer = shown()
     assert "(node rank 1) has no connection to the service now" in answer.stdout and answer.returncode == 0
     assert "ready" in answer.stdout

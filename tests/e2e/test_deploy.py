@@ -4,7 +4,7 @@
 import os
 
 import pytest
-from conftest import REPO, clean_environment, run
+from conftest import REPO, TRAIN, clean_environment, run
 
 SETUP = REPO / "deploy" / "setup.sh"
 FETCH = REPO / "deploy" / "fetch-data.sh"
@@ -82,3 +82,52 @@ def test_a_damaged_cifar10_is_refused(tmp_path, by_hand):
     assert "sha256" in done.stderr
     assert archive.exists()  # a user's own file is left for the user to judge
     assert sorted(path.name for path in data.iterdir()) == ([archive.name] if by_hand else [])
+
+
+def test_a_data_set_that_cannot_be_fetched_is_named(tmp_path):
+    done = run([FETCH, "--dataset", "imagenet", tmp_path])
+    assert done.returncode == 1
+    assert "imagenet" in done.stderr and "cifar100" in done.stderr
+
+
+def test_a_part_of_cifar100_is_gone_on_with(tmp_path):
+    """The archive stands for the real one, so the checksum's program is one that takes it for good when it is whole."""
+    source, data, tools = tmp_path / "cifar-100-binary", tmp_path / "data", tmp_path / "tools"
+    for folder in (source, data, tools):
+        folder.mkdir()
+    (source / "train.bin").write_bytes(os.urandom(100_000))
+    archive = tmp_path / "served.tar.gz"
+    assert run(["tar", "-czf", archive, "-C", tmp_path, source.name]).returncode == 0
+    whole = archive.read_bytes()
+    fake(tools, "md5sum", f'read -r sum file; [ "$sum" = 03b5dce01913d631647c71ecec9e9cb8 ] && cmp -s "$file" {archive}\n')
+    (data / "cifar-100-binary.tar.gz.part").write_bytes(whole[:30_000])
+    # A server of which only the rest can be had.
+    rest = tmp_path / "rest.tar.gz"
+    rest.write_bytes(b"\0" * 30_000 + whole[30_000:])
+    env = clean_environment(PATH=f"{tools}:/usr/bin:/bin", DDPRUN_CIFAR100_URL=f"file://{rest}")
+    done = run([FETCH, "--dataset", "cifar100", data], env=env)
+    assert done.returncode == 0, done.stderr
+    assert (data / "cifar-100-binary" / "train.bin").read_bytes() == (source / "train.bin").read_bytes()
+    assert not list(data.glob("*.part*"))
+    again = run([FETCH, "--dataset=cifar100", data], env=env)
+    assert again.returncode == 0 and "already" in again.stderr
+
+
+def test_a_damaged_cifar100_is_not_unpacked(tmp_path):
+    served = tmp_path / "served.tar.gz"
+    served.write_bytes(b"not what it says")
+    done = run([FETCH, "--dataset", "cifar100", tmp_path / "data"], env=clean_environment(DDPRUN_CIFAR100_URL=f"file://{served}"))
+    assert done.returncode == 1
+    assert "md5" in done.stderr
+    assert list((tmp_path / "data").iterdir()) == []
+
+
+@pytest.mark.skipif(not os.path.exists(TRAIN), reason="built without LibTorch")
+def test_config_yaml_is_what_train_prints():
+    """Every setting is in it, with its default and what it is for; `train --print-config` makes it anew."""
+    text = (REPO / "deploy" / "config.yaml").read_text()
+    done = run([TRAIN, "--print-config"])
+    assert done.returncode == 0, done.stderr
+    assert text.split("\n\n", 1)[1] == done.stdout
+    again = run([TRAIN, "--config", REPO / "deploy" / "config.yaml", "--print-config"])
+    assert again.stdout == done.stdout, again

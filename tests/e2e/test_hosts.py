@@ -8,7 +8,7 @@ import signal
 import time
 
 import pytest
-from conftest import BIN, DDPRUN, TOKEN, clean_environment, finish_all, run, start
+from conftest import BIN, DDPRUN, TOKEN, clean_environment, finish_all, run, start, wait_for
 from ssh_hosts import ssh_hosts  # noqa: F401  (a fixture)
 from hosts import three_hosts  # noqa: F401  (a fixture)
 
@@ -22,14 +22,6 @@ def environment(ssh_hosts, **more):  # noqa: F811
 def head(ssh_hosts, hosts, *arguments):  # noqa: F811
     """The command of a head on the first host."""
     return [*ssh_hosts.hosts[0].prefix, DDPRUN, "-H", hosts, *arguments]
-
-
-def wait_until(condition, what, timeout=60):
-    deadline = time.monotonic() + timeout
-    while not (answer := condition()):
-        assert time.monotonic() < deadline, what
-        time.sleep(0.01)
-    return answer
 
 
 SHOW = 'printf "%s|" "$RANK" "$WORLD_SIZE" "$LOCAL_RANK" "$MASTER_ADDR" "$PWD" "$FOO" "$@"; echo'
@@ -137,7 +129,7 @@ def test_what_goes_wrong_is_one_sentence_and_ends_all(ssh_hosts, tmp_path, troub
     assert result.returncode == (127 if trouble == "no program" else 1), result
     assert re.search("ddprun: run failed: " + words, result.stderr), result.stderr
     assert result.stderr.count("run failed") == 1 and "began" not in result.stdout, result
-    wait_until(lambda: not ssh_hosts.processes(), ssh_hosts.processes, 10)
+    wait_for("the end of all on the hosts", lambda: not ssh_hosts.processes(), 10)
 
 
 def test_a_run_of_fewer_nodes_goes_on_without_a_host(ssh_hosts):  # noqa: F811
@@ -167,12 +159,12 @@ def test_one_interrupt_is_polite_and_the_second_is_now(ssh_hosts):  # noqa: F811
         process.send_signal(signal.SIGINT)
         return process.poll() is not None
 
-    wait_until(end, "a second SIGINT has not ended the run")
+    wait_for("the end of the run after a second SIGINT", end)
     [(code, _, err)] = finish_all([process], 60)
     assert code == 128 + signal.SIGINT and time.monotonic() - began < 8, err  # --term-timeout is 10 s
     assert err.count("ddprun: run ended: ddprun got SIGINT") == 1, err
     assert err.count("a second signal kills them at once") == 1, err
-    wait_until(lambda: not ssh_hosts.processes(), ssh_hosts.processes, 10)
+    wait_for("the end of all on the hosts", lambda: not ssh_hosts.processes(), 10)
 
 
 def pids(ssh_hosts, pattern):  # noqa: F811
@@ -235,9 +227,13 @@ def test_nothing_is_alive_a_second_after_a_kill(ssh_hosts, victim):  # noqa: F81
     if "second" in victim:  # the rest ends by the run's own rules, within --term-timeout
         [(code, _, err)] = finish_all([process], 60)
         assert code == 1 and "run failed" in err and "10.78.0.3" in err, err
-        wait_until(lambda: not ssh_hosts.processes(), ssh_hosts.processes, 5)
+        wait_for("the end of all on the hosts", lambda: not ssh_hosts.processes(), 5)
         return
-    wait_until(lambda: not pids(ssh_hosts, "sleep 600|ddprun|ssh -F"), ssh_hosts.processes, 1 if "ssh" not in victim else 5)
+    wait_for(
+        "the end of all on the hosts",
+        lambda: not pids(ssh_hosts, "sleep 600|ddprun|ssh -F"),
+        1 if "ssh" not in victim else 5,
+    )
     [(code, _, err)] = finish_all([process], 30)
     assert code != 0, err
 

@@ -10,18 +10,11 @@ import subprocess
 import time
 
 import pytest
-from conftest import DDPRUN, clean_environment, run, torchrun_standalone
+from conftest import DDPRUN, clean_environment, run, torchrun_standalone, wait_for
 
 WORKER = "echo out $LOCAL_RANK; echo apple, $LOCAL_RANK; echo err $LOCAL_RANK >&2"
 PREFIX = "[${role_name}${local_rank}/${rank}]:"
 DEADLINE = 60
-
-
-def wait_for(condition, what):
-    end = time.monotonic() + DEADLINE
-    while not condition():
-        assert time.monotonic() < end, f"{what} did not happen within {DEADLINE} s"
-        time.sleep(0.01)
 
 
 def log_files(folder):
@@ -137,7 +130,7 @@ def test_one_worker_on_a_terminal_and_several_elsewhere_are_shown_as_they_are():
 def test_a_terminal_that_nobody_reads_holds_no_worker_up(tmp_path):
     done = tmp_path / "done"
     terminal = Terminal([DDPRUN, "sh", "-c", f"seq 500000; touch {done}; echo the end"])
-    wait_for(done.exists, "the worker's end")
+    wait_for("the worker's end", done.exists)
     text = terminal.read()
     assert text.count("\n") == 500001
     assert text.endswith("[0] the end\r\n")
@@ -178,10 +171,10 @@ def test_a_full_disk_is_said_once_and_used_again_when_there_is_room(small_disk, 
         process = subprocess.Popen(command, stdout=out, stderr=err, env=clean_environment())
     try:
         said = "No space left on device; the run goes on"
-        wait_for(lambda: said in (tmp_path / "err").read_text(), "the sentence about the disk")
+        wait_for("the sentence about the disk", lambda: said in (tmp_path / "err").read_text())
         filler.unlink()
         run(["mount", "-o", "remount,size=8m", small_disk])
-        wait_for(lambda: "are written again" in (tmp_path / "err").read_text(), "the word that it is over")
+        wait_for("the word that it is over", lambda: "are written again" in (tmp_path / "err").read_text())
         go.touch()
         assert process.wait(DEADLINE) == 0
     finally:

@@ -5,27 +5,13 @@ import json
 import pathlib
 import shutil
 import subprocess
-import time
 import urllib.error
 import urllib.parse
 import urllib.request
 
 import pytest
 
-from conftest import BIN, DDPRUN, clean_environment, finish_all, free_port, run, start
-
-DEADLINE_S = 60
-
-
-def wait_for(what, question):
-    """The first true answer; one that never comes fails the test."""
-    deadline = time.monotonic() + DEADLINE_S
-    while True:
-        answer = question()
-        if answer:
-            return answer
-        assert time.monotonic() < deadline, f"{what} did not come within {DEADLINE_S} s"
-        time.sleep(0.05)
+from conftest import BIN, DDPRUN, clean_environment, finish_all, free_port, run, start, wait_for
 
 
 def get(url):

@@ -10,7 +10,17 @@ from python_models import make_model
 
 @pytest.mark.parametrize(
     ("model", "flags"),
-    [("netresdeep", []), ("netresdeep", ["--no-shared-blocks"]), ("resnet18", []), ("resnet34", []), ("resnet50", [])],
+    [
+        ("linear", []),
+        ("simple-cnn", []),
+        ("netresdeep", []),
+        ("netresdeep", ["--no-shared-blocks"]),
+        ("resnet18", []),
+        ("resnet18", ["--stem", "imagenet"]),
+        ("resnet34", []),
+        ("resnet50", []),
+        ("resnet50", ["--stem", "imagenet"]),
+    ],
 )
 def test_python_gives_the_same_logits(tmp_path, model, flags):
     done = run(
@@ -24,7 +34,9 @@ def test_python_gives_the_same_logits(tmp_path, model, flags):
     state = torch.load(saved)  # the defaults: weights_only=True
     assert isinstance(state, dict)
 
-    python_model = make_model(model, shared_blocks="--no-shared-blocks" not in flags)
+    python_model = make_model(
+        model, shared_blocks="--no-shared-blocks" not in flags, stem="imagenet" if "imagenet" in flags else "cifar"
+    )
     python_model.load_state_dict(state)  # strict: every key, and no other
     python_model.eval()
     images = torch.randn(8, 3, 32, 32, generator=torch.Generator().manual_seed(3))
@@ -33,8 +45,8 @@ def test_python_gives_the_same_logits(tmp_path, model, flags):
         expected = python_model(images).numpy()
 
     done = run(
-        [BUILD / "tests" / "logits_probe", model, "unshared" if flags else "shared", saved]
-        + [tmp_path / "images.f32", tmp_path / "logits.f32"]
+        [BUILD / "tests" / "logits_probe", model, "unshared" if "--no-shared-blocks" in flags else "shared", saved]
+        + [tmp_path / "images.f32", tmp_path / "logits.f32", *flags[1:]]
     )
     assert done.returncode == 0, done.stderr
     logits = numpy.fromfile(tmp_path / "logits.f32", dtype=numpy.float32).reshape(expected.shape)

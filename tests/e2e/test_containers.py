@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""deploy/'s image without a Docker: its entry point between two hosts, and what its Dockerfile says."""
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+from conftest import BIN, REPO, TRAIN, clean_environment, finish_all, run, start
+from hosts import two_hosts  # noqa: F401  (a fixture)
+
+ENTRY = REPO / "deploy" / "entrypoint.sh"
+DOCKERFILE = REPO / "deploy" / "Dockerfile"
+TOKEN = "0123456789abcdef" * 4
+
+
+def packages(section):
+    text = (REPO / "deploy" / "packages.txt").read_text()
+    part = re.search(rf"^\[{section}\]\n(.*?)(?=^\[|\Z)", text, re.MULTILINE | re.DOTALL).group(1)
+    return part.split()
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    """Runs the entry point beside a `ddprun` that only says how it was called."""
+    fake = tmp_path / "bin"
+    fake.mkdir()
+    for name in ("ddprun", "train"):
+        (fake / name).write_text(f'#!/bin/sh\necho "{name} $*"\nenv | grep -E "^(RANK|WORLD_SIZE|MASTER_|DDPRUN_TOKEN)" || true\n')
+        (fake / name).chmod(0o755)
+
+    def call(*arguments, **variables):
+        env = clean_environment(PATH=f"{fake}:/usr/bin:/bin", HOME=str(tmp_path), DDPRUN_SECRET_FILE=str(tmp_path / "secret"))
+        del env["DDPRUN_TOKEN"]
+        env.update(variables)
+        return run([ENTRY, *arguments], env=env)
+
+    return call
+
+
+SEVERAL = {"WORLD_SIZE": "2", "RANK": "1", "MASTER_ADDR": "10.0.0.1", "DDPRUN_TOKEN": TOKEN}
+
+
+def test_the_variables_become_flags_and_are_gone(recorded):
+    done = recorded("--lr", "0.1", "two words", **SEVERAL)
+    assert done.returncode == 0, done.stderr
+    command, *variables = done.stdout.splitlines()
+    assert command == (
+        "ddprun --nnodes 2 --node-rank 1 --master-addr 10.0.0.1 --master-port 29500 --nproc-per-node auto"
+        " train --lr 0.1 two words"
+    )
+    assert variables == [f"DDPRUN_TOKEN={TOKEN}"]
+    done = recorded(MASTER_PORT="4000", NPROC_PER_NODE="3", **SEVERAL)
+    assert "--master-port 4000 --nproc-per-node 3 train" in done.stdout, done
+
+
+@pytest.mark.parametrize("variables", [{}, {"WORLD_SIZE": "1", "RANK": "0", "MASTER_ADDR": "here"}])
+def test_one_container_is_a_run(recorded, variables):
+    done = recorded("--epochs", "2", **variables)
+    assert done.stdout == "ddprun --standalone --nproc-per-node auto train --epochs 2\n", done
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"WORLD_SIZE": "two"}, ["WORLD_SIZE='two'", "whole number"]),
+        ({"WORLD_SIZE": "0"}, ["WORLD_SIZE=0", "1 to"]),
+        ({"WORLD_SIZE": None}, ["RANK is 1", "WORLD_SIZE"]),
+        ({"RANK": None}, ["RANK is not set", "-e RANK=0"]),
+        ({"RANK": "2"}, ["RANK=2", "0 to 1"]),
+        ({"RANK": "-1"}, ["RANK='-1'", "whole number"]),
+        ({"MASTER_ADDR": None}, ["MASTER_ADDR is not set"]),
+        ({"MASTER_PORT": "http"}, ["MASTER_PORT='http'"]),
+        ({"MASTER_PORT": "70000"}, ["MASTER_PORT=70000", "65535"]),
+        ({"DDPRUN_TOKEN": None}, ["DDPRUN_TOKEN", "openssl rand -hex 32", "DDPRUN_INSECURE"]),
+    ],
+)
+def test_what_is_missing_or_wrong_is_one_sentence(recorded, change, says):
+    done = recorded(**{name: value for name, value in {**SEVERAL, **change}.items() if value is not None})
+    assert done.returncode == 2 and done.stdout == "", done
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    for words in says:
+        assert words in done.stderr
+
+
+def test_the_secret_may_be_a_file_or_none(recorded, tmp_path):
+    without = {name: value for name, value in SEVERAL.items() if name != "DDPRUN_TOKEN"}
+    assert " --insecure " in recorded(**without, DDPRUN_INSECURE="1").stdout
+    (tmp_path / "secret").write_text(TOKEN + "\n")
+    done = recorded(**without)
+    assert done.stdout.splitlines()[1:] == [f"DDPRUN_TOKEN={TOKEN}"], done
+
+
+def test_help_tells_of_the_variables_and_of_train(recorded):
+    done = recorded("--help")
+    assert done.returncode == 0
+    for words in ("WORLD_SIZE", "RANK", "MASTER_ADDR", "MASTER_PORT", "29500", "DDPRUN_TOKEN", "NPROC_PER_NODE", "train --help"):
+        assert words in done.stdout, done
+
+
+@pytest.mark.skipif(not os.path.exists(TRAIN), reason="built without LibTorch")
+def test_two_containers_train_one_model(two_hosts, tmp_path):  # noqa: F811
+    """Each is process 1 of its own process namespace, as in a container."""
+    processes = []
+    for rank, host in enumerate(two_hosts):
+        env = clean_environment(
+            PATH=f"{BIN}:/usr/bin:/bin", WORLD_SIZE="2", RANK=str(rank), MASTER_ADDR="10.77.0.1", NPROC_PER_NODE="1"
+        )
+        container = [*host.prefix, "unshare", "--pid", "--fork", "--kill-child", "--mount-proc", ENTRY]
+        work = ["--dataset", "synthetic", "--batch-size", "16", "--max-steps", "4", "--log-every", "1", "--no-eval"]
+        processes.append(start([*container, *work, "--output-dir", tmp_path / str(rank)], env=env))
+    results = finish_all(processes)
+    assert [code for code, _, _ in results] == [0, 0], results
+    for _, out, _ in results:
+        assert len(re.findall(r"batch \d+/\d+ loss", out)) == 4, results
+    assert (tmp_path / "0" / "cifar_net.pth").is_file()
+    assert not (tmp_path / "1" / "cifar_net.pth").exists()
+
+
+# ---- The Dockerfile ---------------------------------------------------------------------------------------------
+
+
+def instructions():
+    """(word, rest) of each instruction, its lines joined."""
+    lines = [line for line in DOCKERFILE.read_text().splitlines() if not line.lstrip().startswith("#")]
+    joined = re.sub(r"\\\n\s*", " ", "\n".join(lines))
+    return [tuple(line.split(None, 1)) for line in joined.splitlines() if line.strip()]
+
+
+def stages():
+    found = []
+    for word, rest in instructions():
+        if word == "FROM":
+            found.append([])
+        if found:
+            found[-1].append((word, rest))
+    return found
+
+
+def test_the_dockerfile_copies_what_is_there_and_what_is_sent():
+    allowed = re.findall(r"^!(.+)$", (REPO / "deploy" / "Dockerfile.dockerignore").read_text(), re.MULTILINE)
+    copied = [rest.split() for word, rest in instructions() if word == "COPY" and not rest.startswith("--from=")]
+    assert copied
+    for *sources, _ in copied:
+        for source in sources:
+            assert (REPO / source).exists(), source
+            assert source.split("/")[0] in allowed, f"{source} is not sent to the builder"
+
+
+def test_all_that_building_includes_is_copied():
+    """What CMakeLists.txt adds, but the tests."""
+    copied = {source for word, rest in instructions() if word == "COPY" for source in rest.split()[:-1]}
+    added = set(re.findall(r"add_subdirectory\((\w+)\)", (REPO / "CMakeLists.txt").read_text())) - {"tests"}
+    assert added <= copied
+
+
+def test_the_dockerfile_is_as_images_should_be():
+    words = [word for word, _ in instructions()]
+    assert "ADD" not in words, "ADD fetches and unpacks by itself; COPY does not"
+    assert not re.search(r"https?://|curl |wget ", DOCKERFILE.read_text()), "what is fetched is fetched by setup.sh"
+    for image in re.findall(r"^FROM (\S+)", DOCKERFILE.read_text(), re.MULTILINE):
+        name = re.sub(r"\$\{DEBIAN\}", re.search(r"^ARG DEBIAN=(\S+)", DOCKERFILE.read_text(), re.MULTILINE).group(1), image)
+        assert re.fullmatch(r"debian:\d+-slim", name), name
+    final = stages()[-1]
+    users = [rest for word, rest in final if word == "USER"]
+    assert users and users[-1] not in ("root", "0")
+    assert [rest for word, rest in final if word == "ENTRYPOINT"] == ['["/opt/ddprun/bin/entrypoint.sh"]']
+    assert os.access(ENTRY, os.X_OK)
+    # Packages are named in packages.txt and nowhere else.
+    installed = [rest for _, rest in final if "apt-get install" in rest]
+    assert len(installed) == 1 and "packages.txt" in installed[0] and r"\[runtime\]" in installed[0]
+    assert "rm -rf /var/lib/apt/lists/*" in installed[0]
+
+
+@pytest.mark.skipif(shutil.which("dpkg-query") is None, reason="not Debian")
+def test_the_image_has_every_library_of_the_system_that_the_programs_load():
+    def dpkg(*arguments):
+        return subprocess.run(["dpkg-query", *arguments], capture_output=True, text=True, check=True).stdout
+
+    def owner_of(library):
+        """/lib is /usr/lib, and a package may name either."""
+        real = os.path.realpath(library)
+        for path in (library, real, real.removeprefix("/usr"), f"/usr{library}"):
+            with contextlib.suppress(subprocess.CalledProcessError):
+                return dpkg("-S", path).split(":")[0]
+        raise AssertionError(f"no package has {library}")
+
+    there, todo = set(), packages("runtime") + ["libc6", "libstdc++6", "libgcc-s1"]
+    while todo:
+        name = todo.pop()
+        if name in there:
+            continue
+        there.add(name)
+        with contextlib.suppress(subprocess.CalledProcessError):  # not installed here
+            todo += [re.match(r"[^ (:|]+", one.strip()).group() for one in dpkg("-W", "-f", "${Depends}", name).split(",") if one.strip()]
+    for program in [*BIN.glob("ddp*"), *BIN.glob("train")]:
+        loaded = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
+        for library in re.findall(r"=> (/(?:usr/)?lib\S+)", loaded):
+            owner = owner_of(library)
+            assert owner in there, f"{program.name} loads {library} of {owner}, which [runtime] does not bring"
