@@ -40,7 +40,7 @@
 #include "rendezvous/session_client.h"
 #include "rendezvous/store_proxy.h"
 #include "rendezvous/token.h"
-#include "worker/rendezvous_store.h"
+#include "worker/distributed/rendezvous_store.h"
 
 namespace ddprun {
 namespace {
