@@ -52,17 +52,25 @@ install_packages() {
     >/dev/null || die "apt-get install failed for: ${missing[*]}"
 }
 
-# Without their libraries, scripts and users: for programs that stand alone.
+# Without what they depend on, their scripts and users: a program's libraries are named beside it or come with [build].
 unpack_test_programs() {
-  local package folder
+  local package folder wanted=()
   for package in $(packages_of test-unpacked); do
-    [ -e "$cache/programs/.$package" ] && continue
-    say "unpacking the package $package into $cache/programs"
-    folder=$(mktemp -d)
-    (cd "$folder" && apt-get download -q "$package" >/dev/null 2>&1) && dpkg -x "$folder"/*.deb "$cache/programs" &&
-      touch "$cache/programs/.$package" || say "$package could not be had: tests that need it are skipped"
-    rm -rf "$folder"
+    [ -e "$cache/programs/.$package" ] || wanted+=("$package")
   done
+  [ ${#wanted[@]} -gt 0 ] || return 0
+  say "unpacking packages into $cache/programs: ${wanted[*]}"
+  folder=$(mktemp -d)
+  # One call for all, as each reads all lists of packages; if one of them cannot be had, one for each.
+  (cd "$folder" && apt-get download -q "${wanted[@]}" >/dev/null 2>&1) ||
+    for package in "${wanted[@]}"; do
+      (cd "$folder" && apt-get download -q "$package" >/dev/null 2>&1) || true
+    done
+  for package in "${wanted[@]}"; do
+    dpkg -x "$folder/$package"_*.deb "$cache/programs" 2>/dev/null && touch "$cache/programs/.$package" ||
+      say "$package could not be had: tests that need it are skipped"
+  done
+  rm -rf "$folder"
 }
 
 # A virtual environment that is broken or half made (an interrupted run) is made anew: the stamp is written last.
@@ -109,7 +117,8 @@ install_cuda_headers() {
 install_test_tools() {
   local python
   python=$(find_python)
-  "$python" -c 'import numpy, pytest' 2>/dev/null && return
+  "$python" -c 'import importlib.util as i; exit(not all(map(i.find_spec, ("numpy", "PIL", "pytest", "safetensors",
+    "tensorboard", "transformers"))))' && return
   if [[ $python != "$cache"/* ]]; then
     make_environment "$python" "$cache/tools" --system-site-packages
     "$python" -c 'import site, sys; print("\n".join(p for p in sys.path if p))' \

@@ -6,5 +6,5 @@ set -euo pipefail
 
 "$repo/deploy/setup.sh" --test
 build ON
-export PATH="$PATH:$cache/programs/usr/bin"
+export PATH="$PATH:$cache/programs/usr/bin:$cache/programs/usr/sbin"
 exec ctest --test-dir "$repo/build" --output-on-failure --no-tests=error --parallel "$(nproc)" "$@"
