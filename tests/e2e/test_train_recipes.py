@@ -65,7 +65,8 @@ def test_training_ends_at_the_target_accuracy(tmp_path):
 
 def test_deterministic_training_repeats_itself(tmp_path):
     recipe = ["--model", "resnet18", "--dataset", "synthetic", "--batch-size", "4", "--max-steps", "3", "--no-eval"]
-    _, first = train(tmp_path / "first", 2, *recipe, "--deterministic")
+    summary, first = train(tmp_path / "first", 2, *recipe, "--deterministic")
+    assert summary["deterministic"] is True
     _, second = train(tmp_path / "second", 2, *recipe, "--deterministic")
     assert largest_difference(first, second) == 0
 

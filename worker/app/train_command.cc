@@ -12,6 +12,7 @@
 #include "worker/distributed/progress_sender.h"
 #include "worker/distributed/world.h"
 #include "worker/metrics/reporter.h"
+#include "worker/training/precision.h"
 #include "worker/training/trainer.h"
 
 namespace ddprun {
@@ -20,6 +21,10 @@ namespace {
 void Train(const Config& config, const WorkerEnv& env,
            std::chrono::steady_clock::time_point start) {
   ShareCores(env.local_world_size);
+  if (config.deterministic)
+    UseDeterministicAlgorithms();
+  else
+    UseFastestKernels();
   const BackendChoice backend = ParseBackend(config.backend);
   ProgressSender progress(env.notify_socket);
   ProgressMessage begun;

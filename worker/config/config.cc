@@ -198,6 +198,11 @@ const std::vector<Setting>& Settings() {
       {"channels-last", &Config::channels_last, kTraining, "keep images pixel by pixel"},
       {"deterministic", &Config::deterministic, kTraining,
        "only operations that give the same bits each time, or an error"},
+      {"cuda-graph", &Config::cuda_graph, kTraining,
+       "on a GPU the whole step is recorded once and started by one call"},
+      {"device-data", &Config::device_data, kTraining,
+       "on a GPU training images of one size lie in its memory, if they take at most half of it, "
+       "and are varied there"},
       {"target-accuracy", &Config::target_accuracy, kTraining,
        "end as soon as an evaluation reaches this per cent; 0 for never"},
       {"eval-every", &Config::eval_every, kTraining,

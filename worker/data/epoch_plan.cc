@@ -56,11 +56,19 @@ std::int64_t EpochPlan::GlobalSize(std::int64_t batch) const {
   return ConsumedAfter(batch) - (batch == 0 ? options_.consumed : ConsumedAfter(batch - 1));
 }
 
+std::int64_t EpochPlan::OwnSize(std::int64_t batch) const {
+  // Every world_size-th from the rank-th on.
+  const auto [rank, world_size] = options_.shard;
+  return (GlobalSize(batch) + world_size - 1 - rank) / world_size;
+}
+
+std::int64_t EpochPlan::OwnLimit() const { return options_.size / options_.shard.world_size + 1; }
+
 std::vector<Sample> EpochPlan::Samples(std::int64_t batch) const {
   const std::int64_t* order = order_.const_data_ptr<std::int64_t>();
   const std::int64_t end = ConsumedAfter(batch);
   std::vector<Sample> samples;
-  samples.reserve(static_cast<std::size_t>(GlobalSize(batch) / options_.shard.world_size + 1));
+  samples.reserve(static_cast<std::size_t>(OwnSize(batch)));
   for (std::int64_t position = end - GlobalSize(batch) + options_.shard.rank; position < end;
        position += options_.shard.world_size) {
     samples.push_back({order[position], position});

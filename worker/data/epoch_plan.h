@@ -50,6 +50,12 @@ class EpochPlan {
   // Samples of all ranks in a batch.
   std::int64_t GlobalSize(std::int64_t batch) const;
 
+  // Samples of this rank in it.
+  std::int64_t OwnSize(std::int64_t batch) const;
+
+  // No epoch gives this rank more of them, First() for an empty batch among them.
+  std::int64_t OwnLimit() const;
+
   // Of the whole epoch, over all ranks, when this batch is done.
   std::int64_t ConsumedAfter(std::int64_t batch) const;
 

@@ -44,6 +44,9 @@ class StoredImages : public SampleSet {
   SampleShape shape() const override { return options_.shape; }
   void Write(std::int64_t index, const Draw* draw, bool channels_last, float* out) const override;
 
+  const std::vector<LabelledImages>& parts() const { return parts_; }
+  const Options& options() const { return options_; }
+
   // As placed.
   void WritePlaced(std::int64_t index, const Placement& placement, bool channels_last,
                    float* out) const;

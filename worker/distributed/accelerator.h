@@ -9,6 +9,8 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -16,7 +18,20 @@ namespace ddprun {
 
 // Counted up with every change of Accelerator: a module of another build is refused instead of
 // crashing.
-inline constexpr int kAcceleratorInterface = 2;
+inline constexpr int kAcceleratorInterface = 3;
+
+// Work that a device does again and again by itself (a CUDA graph).
+class StepGraph {
+ public:
+  virtual ~StepGraph() = default;
+
+  // Records what `work` queues on the calling thread's stream, and on others that wait for it, and
+  // does none of it. Once. Throws c10::Error if something cannot be recorded; the device's state is
+  // not defined then.
+  virtual void Capture(const std::function<void()>& work) = 0;
+  // Queues it all, after what the calling thread has queued.
+  virtual void Replay() = 0;
+};
 
 class Accelerator {
  public:
@@ -40,6 +55,18 @@ class Accelerator {
   // communicator.
   virtual c10::intrusive_ptr<c10d::Backend> MakeNccl(const c10::intrusive_ptr<c10d::Store>& store,
                                                      const GroupOptions& options) = 0;
+
+  // Gives the calling thread a stream of its own on `device`, on which a graph can be captured.
+  // Before the model is made: backward runs where forward did.
+  virtual void UseOwnStream(int device) = 0;
+  virtual std::unique_ptr<StepGraph> MakeGraph() = 0;
+
+  // That an allocation may still take.
+  virtual std::int64_t FreeBytes(int device) = 0;
+
+  // 0: let be; 1: warn; 2: throw c10::Error when the host is about to wait for a device. Of the
+  // whole process (torch.cuda.set_sync_debug_mode).
+  virtual void OnWait(int mode) = 0;
 
   // Waits until the device has done all that was queued. Throws c10::Error.
   virtual void Synchronize(int device) = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The only file that sees CUDA and NCCL; built into libddprun_cuda.so.
 #include <ATen/cuda/CUDAContext.h>
+#include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
@@ -24,6 +25,31 @@ std::string NcclVersion(int version) {
          std::to_string(version % 100);
 }
 
+class CudaStepGraph : public StepGraph {
+ public:
+  void Capture(const std::function<void()>& work) override {
+    // What other threads do meanwhile (a loader's pinned memory, NCCL's watchdog) is not ours, and
+    // backward's thread queues on the stream that is captured.
+    graph_.capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
+    try {
+      work();
+    } catch (...) {
+      try {
+        graph_.capture_end();
+      } catch (const c10::Error&) {
+        // It says that the capture failed; why is being thrown.
+      }
+      throw;
+    }
+    graph_.capture_end();
+  }
+
+  void Replay() override { graph_.replay(); }
+
+ private:
+  at::cuda::CUDAGraph graph_;
+};
+
 class CudaAccelerator : public Accelerator {
  public:
   int DeviceCount() const override { return c10::cuda::device_count(); }
@@ -42,6 +68,28 @@ class CudaAccelerator : public Accelerator {
     // Tells NCCL which device a barrier or an ID exchange is for; else it guesses from the rank.
     backend->setBoundDeviceId(at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(group.device)));
     return backend;
+  }
+
+  void UseOwnStream(int device) override {
+    c10::cuda::setCurrentCUDAStream(c10::cuda::getStreamFromPool(
+        /*isHighPriority=*/false, static_cast<c10::DeviceIndex>(device)));
+  }
+
+  std::unique_ptr<StepGraph> MakeGraph() override { return std::make_unique<CudaStepGraph>(); }
+
+  std::int64_t FreeBytes(int device) override {
+    const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device));
+    std::size_t free = 0;
+    std::size_t total = 0;
+    C10_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+    return static_cast<std::int64_t>(free);
+  }
+
+  void OnWait(int mode) override {
+    using Mode = c10::cuda::SyncDebugMode;
+    c10::cuda::warning_state().set_sync_debug_mode(mode == 2   ? Mode::L_ERROR
+                                                   : mode == 1 ? Mode::L_WARN
+                                                               : Mode::L_DISABLED);
   }
 
   void Synchronize(int device) override {

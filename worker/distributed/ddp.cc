@@ -166,14 +166,15 @@ DistributedDataParallel::DistributedDataParallel(World& world, torch::nn::Module
   for (const at::Tensor& buffer : UniqueBuffers(module_)) state.push_back(buffer);
   if (world_.size() > 1 && !SameBytesOnAllRanks(world_, state))
     BroadcastFromRankZero(world_, std::move(state));
-  MakeReducer();
+  if (world_.size() > 1) MakeReducer();
 }
 
 DistributedDataParallel::~DistributedDataParallel() = default;
 
 at::Tensor DistributedDataParallel::Forward(const std::function<at::Tensor()>& forward,
                                             bool synchronize) {
-  if (!module_.is_training() || !at::GradMode::is_enabled() || !synchronize) return forward();
+  if (!reducer_ || !module_.is_training() || !at::GradMode::is_enabled() || !synchronize)
+    return forward();
   reducer_->prepare_for_forward();
   if (!buckets_rebuilt_) {
     buckets_rebuilt_ = reducer_->rebuild_buckets();
@@ -189,9 +190,8 @@ at::Tensor DistributedDataParallel::Forward(const std::function<at::Tensor()>& f
 }
 
 void DistributedDataParallel::MakeReducer() {
-  const bool several = world_.size() > 1;
   const bool full = options_.format == GradientFormat::kFull;
-  if (several && full && options_.shared_memory)
+  if (full && options_.shared_memory)
     shared_average_ = MakeSharedAverage(world_, parameters_, meter_);
   const std::int64_t bucket_bytes =
       shared_average_ ? std::max(options_.shared_bucket_bytes, SmallestSharedBucket(parameters_))
@@ -220,7 +220,7 @@ void DistributedDataParallel::MakeReducer() {
   if (shared_average_) {
     shared_average_->Adopt(*reducer_);
     reducer_->register_comm_hook(std::make_unique<SharedHook>(shared_average_));
-  } else if (several && (!full || world_.device().is_cpu())) {
+  } else if (!full || world_.device().is_cpu()) {
     reducer_->register_comm_hook(MakeGroupHook(world_, options_.format, meter_));
   }
   // Otherwise the reducer's own all-reduce, which divides a gradient while it puts it into its

@@ -6,7 +6,7 @@
 // first one of 1 MiB, rebuilt once in the order in which gradients came; gradients are views into
 // the buckets; buffers (batch norm's running statistics) are rank 0's before every forward in
 // training. Where all ranks share a machine, the buckets are smaller, lie in memory that all have
-// mapped and are averaged there instead of being sent.
+// mapped and are averaged there instead of being sent. A world of one has no buckets.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -80,7 +80,7 @@ class DistributedDataParallel {
   std::vector<at::Tensor> parameters_;  // those that need gradients, in the module's order
   const std::shared_ptr<GradientMeter> meter_ = std::make_shared<GradientMeter>();
   std::shared_ptr<SharedAverage> shared_average_;
-  std::unique_ptr<c10d::Reducer> reducer_;
+  std::unique_ptr<c10d::Reducer> reducer_;  // null in a world of one
   bool buckets_rebuilt_ = false;
 };
 

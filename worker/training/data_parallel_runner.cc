@@ -42,7 +42,8 @@ at::Tensor DataParallelRunner::Run(const Batch& batch, double scale, bool first,
   }
   options_.enter(StepSection::kBackward);
   const double factor = batch.weight * scale;
-  const at::Tensor scaled = factor == 1 ? loss : loss * factor;
+  at::Tensor scaled = factor == 1 ? loss : loss * factor;
+  if (batch.scale.defined()) scaled = scaled * batch.scale;
   if (last) OnGradientsComputed(scaled, [this] { options_.enter(StepSection::kGradients); });
   scaled.backward();
   return loss.detach();

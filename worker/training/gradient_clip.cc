@@ -3,7 +3,9 @@
 
 #include <ATen/ops/_foreach_mul.h>
 #include <ATen/ops/_foreach_norm.h>
+#include <ATen/ops/clamp_max.h>
 #include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/reciprocal.h>
 #include <ATen/ops/stack.h>
 #include <torch/csrc/autograd/grad_mode.h>
 
@@ -23,6 +25,13 @@ void ClipToNorm(const std::vector<at::Tensor>& gradients, double norm, double ma
   if (factor >= 1) return;
   const torch::NoGradGuard no_grad;
   at::_foreach_mul_(gradients, factor);
+}
+
+at::Tensor ClipOnDevice(const std::vector<at::Tensor>& gradients, double max_norm) {
+  const torch::NoGradGuard no_grad;
+  const at::Tensor norm = at::linalg_vector_norm(at::stack(at::_foreach_norm(gradients)));
+  at::_foreach_mul_(gradients, ((norm + 1e-6f).reciprocal() * max_norm).clamp_max(1));
+  return norm;
 }
 
 }  // namespace ddprun

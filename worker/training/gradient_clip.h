@@ -14,4 +14,8 @@ double SquaredNorm(const std::vector<at::Tensor>& gradients);
 // Multiplies the gradients with max_norm / (norm + 1e-6) where that is below 1.
 void ClipToNorm(const std::vector<at::Tensor>& gradients, double norm, double max_norm);
 
+// Both in one, of which the host hears nothing: returns the norm before, a float scalar on the
+// gradients' device, which is not waited for.
+at::Tensor ClipOnDevice(const std::vector<at::Tensor>& gradients, double max_norm);
+
 }  // namespace ddprun

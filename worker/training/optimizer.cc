@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/training/optimizer.h"
 
+#include <ATen/ops/_foreach_add.h>
+#include <ATen/ops/_foreach_sub.h>
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/_fused_sgd.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/grad_mode.h>
+
+#include <optional>
 
 #include "worker/training/sgd_kernel.h"
 
@@ -22,6 +26,18 @@ bool SameBlock(const at::Tensor& a, const at::Tensor& b) {
 bool TakesKernel(const at::Tensor& parameter, const at::Tensor& gradient) {
   return parameter.is_cpu() && parameter.scalar_type() == at::kFloat &&
          gradient.scalar_type() == at::kFloat && SameBlock(parameter, gradient);
+}
+
+// A parameter's gradient in the order in which the parameter lies in memory, as the kernels that
+// take many tensors want it.
+at::Tensor GradientLike(const at::Tensor& parameter) {
+  const at::Tensor gradient = parameter.grad();
+  if (SameBlock(parameter, gradient)) return gradient;
+  return at::empty_like(parameter.detach()).copy_(gradient);
+}
+
+std::optional<at::Tensor> IfDefined(const at::Tensor& tensor) {
+  return tensor.defined() ? std::optional(tensor) : std::nullopt;
 }
 
 class Sgd : public Optimizer {
@@ -52,6 +68,22 @@ class Sgd : public Optimizer {
         FewPasses(parameter, gradient, velocity, rate);
       }
     }
+  }
+
+  void StepOnDevice(const at::Tensor& rate, const at::Tensor& skip) override {
+    const torch::NoGradGuard no_grad;
+    std::vector<at::Tensor> parameters, gradients, velocities;
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      const at::Tensor& parameter = parameters_[i].second;
+      if (!parameter.grad().defined()) continue;
+      parameters.push_back(parameter);
+      gradients.push_back(GradientLike(parameter));
+      if (momentum_ > 0) velocities.push_back(velocities_[i]);
+    }
+    if (parameters.empty()) return;
+    at::_fused_sgd_(parameters, gradients, velocities, weight_decay_, momentum_, rate,
+                    /*dampening=*/0, nesterov_, /*maximize=*/false, /*is_first_step=*/false,
+                    /*grad_scale=*/{}, IfDefined(skip));
   }
 
  private:
@@ -96,25 +128,48 @@ class AdamW : public Optimizer {
 
   void Step(double rate) override {
     const torch::NoGradGuard no_grad;
-    std::vector<at::Tensor> parameters, gradients, means, squares, steps;
-    for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      const at::Tensor& parameter = parameters_[i].second;
-      at::Tensor gradient = parameter.grad();
-      if (!gradient.defined()) continue;
-      if (!SameBlock(parameter, gradient)) gradient = at::empty_like(parameter).copy_(gradient);
-      steps_[i].add_(1);
-      parameters.push_back(parameter);
-      gradients.push_back(gradient);
-      means.push_back(means_[i]);
-      squares.push_back(squares_[i]);
-      steps.push_back(steps_[i]);
-    }
-    if (parameters.empty()) return;
-    at::_fused_adamw_(parameters, gradients, means, squares, /*max_exp_avg_sqs=*/{}, steps, rate,
-                      beta1_, beta2_, weight_decay_, eps_, /*amsgrad=*/false, /*maximize=*/false);
+    Lists lists = Gather();
+    if (lists.parameters.empty()) return;
+    at::_foreach_add_(lists.steps, 1);
+    at::_fused_adamw_(lists.parameters, lists.gradients, lists.means, lists.squares,
+                      /*max_exp_avg_sqs=*/{}, lists.steps, rate, beta1_, beta2_, weight_decay_,
+                      eps_, /*amsgrad=*/false, /*maximize=*/false);
+  }
+
+  void StepOnDevice(const at::Tensor& rate, const at::Tensor& skip) override {
+    const torch::NoGradGuard no_grad;
+    Lists lists = Gather();
+    if (lists.parameters.empty()) return;
+    at::_foreach_add_(lists.steps, 1);
+    at::_fused_adamw_(lists.parameters, lists.gradients, lists.means, lists.squares,
+                      /*max_exp_avg_sqs=*/{}, lists.steps, rate, beta1_, beta2_, weight_decay_,
+                      eps_, /*amsgrad=*/false, /*maximize=*/false, /*grad_scale=*/{},
+                      IfDefined(skip));
+    // A step that was left out is not counted.
+    if (skip.defined())
+      at::_foreach_sub_(lists.steps, std::vector<at::Tensor>(lists.steps.size(), skip));
   }
 
  private:
+  struct Lists {
+    std::vector<at::Tensor> parameters, gradients, means, squares, steps;
+  };
+
+  // Of the parameters that have a gradient.
+  Lists Gather() const {
+    Lists lists;
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      const at::Tensor& parameter = parameters_[i].second;
+      if (!parameter.grad().defined()) continue;
+      lists.parameters.push_back(parameter);
+      lists.gradients.push_back(GradientLike(parameter));
+      lists.means.push_back(means_[i]);
+      lists.squares.push_back(squares_[i]);
+      lists.steps.push_back(steps_[i]);
+    }
+    return lists;
+  }
+
   const double beta1_;
   const double beta2_;
   const double eps_;

@@ -24,6 +24,12 @@ class Optimizer {
   // as well.
   virtual void Step(double rate) = 0;
 
+  // One step of which the host knows nothing: with a rate that lies on the parameters' device (a
+  // float scalar), and none where `skip` (another; undefined for 0) is 1. Asks nothing of the
+  // device, and does the same whenever it is called, so that a graph can be captured of it.
+  // The numbers are those of Step() but for roundings.
+  virtual void StepOnDevice(const at::Tensor& rate, const at::Tensor& skip) = 0;
+
   // What the next step depends on, beside parameters and gradients: "NAME/momentum_buffer", or
   // "NAME/exp_avg", "NAME/exp_avg_sq" and "NAME/step", for the parameter NAME: Python's words. The
   // optimizer's own tensors, not copies; they are there from the beginning, so that values read

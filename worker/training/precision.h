@@ -34,4 +34,8 @@ class Autocast {
 // is an error. Of the whole process.
 void UseDeterministicAlgorithms();
 
+// cuDNN measures its kernels for each shape and takes the fastest (torch.backends.cudnn.benchmark).
+// Of the whole process; not with UseDeterministicAlgorithms().
+void UseFastestKernels();
+
 }  // namespace ddprun

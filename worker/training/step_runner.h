@@ -33,6 +33,9 @@ class StepRunner {
     // What the mean loss of these samples is multiplied with, so that the mean of that over the
     // data-parallel ranks, summed over a step's batches, is the mean over all of its samples.
     double weight = 1;
+    // A scalar on the device that the loss is multiplied with as well; undefined for none. Only
+    // where the rank has the whole model.
+    at::Tensor scale = {};
   };
 
   virtual ~StepRunner() = default;

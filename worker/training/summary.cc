@@ -56,6 +56,9 @@ std::string ToJson(const Summary& summary) {
                       {"best_accuracy", summary.best_accuracy},
                       {"world_size", summary.world_size},
                       {"backend", summary.backend},
+                      {"device", summary.device},
+                      {"cuda_graph", summary.cuda_graph},
+                      {"deterministic", summary.deterministic},
                       {"model_file", summary.model_file}};
   if (summary.gradients.averaging_seconds > 0) {
     json["gradients_hidden_share"] = summary.gradients.hidden_share();

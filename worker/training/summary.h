@@ -28,6 +28,9 @@ struct Summary {
   GradientTraffic gradients;         // of rank 0
   int world_size = 1;
   std::string backend;
+  std::string device;          // of rank 0: "cpu", "cuda:0"
+  bool cuda_graph = false;     // steps were replays of one
+  bool deterministic = false;  // what LibTorch was told
   std::string model_file;
 
   double steps_per_second() const {

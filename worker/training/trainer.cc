@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/training/trainer.h"
 
+#include <ATen/Context.h>
 #include <torch/utils.h>
 #include <unistd.h>
 
@@ -12,14 +13,15 @@
 
 #include "worker/base/text.h"
 #include "worker/base/unique_tensors.h"
+#include "worker/distributed/accelerator.h"
 #include "worker/export/initial_weights.h"
 #include "worker/files/atomic_file.h"
 #include "worker/files/state_dict.h"
 #include "worker/metrics/gather.h"
 #include "worker/models/batch_norm.h"
 #include "worker/training/checksum.h"
-#include "worker/training/gradient_clip.h"
 #include "worker/training/make_runner.h"
+#include "worker/training/make_step.h"
 #include "worker/training/pipeline_plan.h"
 #include "worker/training/precision.h"
 
@@ -35,6 +37,7 @@ double SecondsSince(std::chrono::steady_clock::time_point start) {
 
 std::shared_ptr<ImageModel> PrepareModel(const Config& config, const Dataset& data, World& world,
                                          Reporter& reporter) {
+  if (IsDeviceStep(config, world)) LoadAccelerator().UseOwnStream(world.device().index());
   torch::manual_seed(config.seed);
   auto model = MakeModel(config.model, {.in_channels = data.shape().channels,
                                         .height = data.shape().height,
@@ -50,14 +53,6 @@ std::shared_ptr<ImageModel> PrepareModel(const Config& config, const Dataset& da
   if (config.channels_last) UseChannelsLast(*model);
   model->to(world.device());
   return model;
-}
-
-std::vector<at::Tensor> Gradients(const NamedTensors& parameters) {
-  std::vector<at::Tensor> gradients;
-  for (const auto& [name, parameter] : parameters) {
-    if (parameter.grad().defined()) gradients.push_back(parameter.grad());
-  }
-  return gradients;
 }
 
 // The words that a person reads beside a rank that hangs. A collective's say that it waits for
@@ -125,6 +120,24 @@ Trainer::Trainer(const Config& config, const Dataset& data, World& world, Report
                                                   .optimizer = *optimizer_,
                                                   .scaler = scaler_,
                                                   .average = average_ ? &*average_ : nullptr});
+  const auto say = [this](const std::string& text) {
+    if (world_.rank() == 0) reporter_.Line(text);
+  };
+  step_ = MakeTrainingStep({.config = config_,
+                            .data = data_,
+                            .world = world_,
+                            .runner = *runner_,
+                            .parameters = parameters_,
+                            .optimizer = *optimizer_,
+                            .scaler = scaler_,
+                            .average = average_ ? &*average_ : nullptr,
+                            .on_loss =
+                                [this](const at::Tensor& loss) {
+                                  if (loss.is_cpu()) LookAt(loss);
+                                },
+                            .before_update = [this] { checkpoints_->BeforeUpdate(); },
+                            .enter = [this](StepSection section) { Enter(section); }},
+                           say);
 }
 
 void Trainer::Run() {
@@ -174,13 +187,7 @@ void Trainer::TrainEpoch() {
                         .seed = config_.seed,
                         .epoch = static_cast<std::uint64_t>(position_.epoch),
                         .consumed = position_.consumed});
-  Loader loader(*data_.train, plan,
-                {.augment = config_.augment,
-                 .channels_last = config_.channels_last,
-                 .pinned = world_.device().is_cuda(),
-                 .seed = config_.seed,
-                 .epoch = static_cast<std::uint64_t>(position_.epoch),
-                 .threads = config_.loader_threads});
+  step_->BeginEpoch(plan, static_cast<std::uint64_t>(position_.epoch));
   const std::int64_t left = StepsOf(config_, plan.batches());
   // After a change of the number of ranks an epoch may be cut into other steps than the schedule's.
   const std::int64_t before = length_.steps_per_epoch - left;
@@ -193,7 +200,13 @@ void Trainer::TrainEpoch() {
     checkpoints_->BeginStep(position_);
     const std::int64_t first = i * config_.accumulate;
     const std::int64_t count = std::min(config_.accumulate, plan.batches() - first);
-    const StepResult result = Step(loader, plan, first, count);
+    for (std::int64_t batch = first; sample_log_ && batch < first + count; ++batch)
+      sample_log_->Add(position_.step + 1, position_.epoch + 1, plan.Samples(batch));
+    const TrainingStep::Result result =
+        step_->Make({.first = first, .count = count}, schedule_.RateAt(plan_step_));
+    images_ += result.own_samples;
+    summary_.images += result.samples;
+    summary_.data_wait_seconds += result.data_wait_seconds;
     position_.consumed = plan.ConsumedAfter(first + count - 1);
     AfterStep(result, before + i + 1, steps_of_epoch);
     EvaluateIfDue();
@@ -206,71 +219,17 @@ void Trainer::TrainEpoch() {
   }
 }
 
-Trainer::StepResult Trainer::Step(Loader& loader, const EpochPlan& plan, std::int64_t first,
-                                  std::int64_t count) {
-  std::int64_t samples = 0;  // of all ranks
-  for (std::int64_t i = 0; i < count; ++i) samples += plan.GlobalSize(first + i);
-  StepResult result;
-  std::int64_t own = 0;
-  for (std::int64_t i = 0; i < count; ++i) {
-    Enter(StepSection::kData);
-    const auto batch = loader.Next();
-    TORCH_INTERNAL_ASSERT(batch.has_value());  // the loader has the plan's number of batches
-    summary_.data_wait_seconds += batch->waited_seconds;
-    // A rank that nothing is left for goes along with a sample that does not count.
-    const std::vector<Sample> seen = plan.Samples(first + i);
-    if (sample_log_) sample_log_->Add(position_.step + 1, position_.epoch + 1, seen);
-    const auto size = static_cast<std::int64_t>(seen.size());
-    const double weight =
-        static_cast<double>(size * runner_->shard().world_size) / static_cast<double>(samples);
-    const at::Tensor loss =
-        runner_->Run({.images = batch->images.to(world_.device(), /*non_blocking=*/true),
-                      .labels = batch->labels.to(world_.device(), /*non_blocking=*/true),
-                      .weight = weight},
-                     scaler_.scale(), /*first=*/i == 0, /*last=*/i + 1 == count);
-    own += size;
-    const at::Tensor share = weight == 1 ? loss : loss * weight;
-    result.loss = i == 0 ? share : result.loss + share;
-  }
-  images_ += own;
-  result.samples = samples;
-  summary_.images += samples;
-  // To ask a GPU for a number means to wait for it, so there the loss is looked at when it is
-  // shown.
-  if (result.loss.is_cpu()) loss_ = result.loss.item<double>();
-  if (result.loss.is_cpu() && !scaler_.enabled()) CheckFinite(loss_);
-  Enter(StepSection::kOptimizer);
-  ApplyGradients();
-  return result;
+// To ask a GPU for a number means to wait for it, so there a loss is looked at when it is shown.
+void Trainer::LookAt(const at::Tensor& loss) {
+  loss_ = loss.item<double>();
+  if (!scaler_.enabled()) CheckFinite(loss_);
 }
 
-// With fp16 an overflow leaves a step out.
-void Trainer::ApplyGradients() {
-  const std::vector<at::Tensor> gradients = scaler_.enabled() || config_.clip_norm > 0
-                                                ? Gradients(parameters_)
-                                                : std::vector<at::Tensor>{};
-  if (scaler_.enabled()) {
-    const bool finite = runner_->SumOverModel(scaler_.Unscale(gradients) ? 0 : 1) == 0;
-    scaler_.Update(finite);
-    if (!finite) return;
-  }
-  if (config_.clip_norm > 0) {
-    gradient_norm_ = std::sqrt(runner_->SumOverModel(SquaredNorm(gradients)));
-    ClipToNorm(gradients, gradient_norm_, config_.clip_norm);
-  }
-  checkpoints_->BeforeUpdate();
-  optimizer_->Step(schedule_.RateAt(plan_step_));
-  if (average_) average_->Update();
-}
-
-void Trainer::AfterStep(const StepResult& result, std::int64_t step_of_epoch,
+void Trainer::AfterStep(const TrainingStep::Result& result, std::int64_t step_of_epoch,
                         std::int64_t steps_of_epoch) {
   const bool line_due = step_of_epoch % config_.log_every == 0 || step_of_epoch == steps_of_epoch;
-  if (line_due && !result.loss.is_cpu()) {
-    loss_ = result.loss.item<double>();
-    if (!scaler_.enabled()) CheckFinite(loss_);
-  }
-  if (scaler_.enabled() && scaler_.scale() < 1) CheckFinite(std::nan(""));
+  if (line_due && !result.loss.is_cpu()) LookAt(result.loss);
+  if (line_due && scaler_.enabled() && scaler_.scale() < 1) CheckFinite(std::nan(""));
   ++position_.step;
   ++plan_step_;
   ++summary_.steps;
@@ -287,8 +246,9 @@ void Trainer::AfterStep(const StepResult& result, std::int64_t step_of_epoch,
   if (line_due) Report(loss_, step_of_epoch, steps_of_epoch);
   if (log_) log_->AddStep(result.loss, result.samples);
   if (line_due && log_) {
-    log_->WriteTraining({position_.step, EpochsDone()}, schedule_.RateAt(plan_step_ - 1),
-                        config_.clip_norm > 0 ? std::optional(gradient_norm_) : std::nullopt);
+    log_->WriteTraining(
+        {position_.step, EpochsDone()}, schedule_.RateAt(plan_step_ - 1),
+        config_.clip_norm > 0 ? std::optional(step_->gradient_norm()) : std::nullopt);
   }
   if (reporter_.BarIsDue(std::chrono::steady_clock::now()) && !Done()) ShowBar();
 }
@@ -456,6 +416,9 @@ void Trainer::WriteResults() {
   summary_.total_seconds = SecondsSince(program_start_);
   summary_.world_size = world_.size();
   summary_.backend = world_.backend_name();
+  summary_.device = world_.device().str();
+  summary_.cuda_graph = step_->is_graph();
+  summary_.deterministic = at::globalContext().deterministicAlgorithms();
   summary_.model_file = folder / kModelFileName;
   const std::string json = ToJson(summary_);
   AtomicFile file(folder / kSummaryFileName);

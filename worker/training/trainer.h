@@ -11,7 +11,6 @@
 #include "worker/config/config.h"
 #include "worker/data/dataset.h"
 #include "worker/data/epoch_plan.h"
-#include "worker/data/loader.h"
 #include "worker/distributed/progress_sender.h"
 #include "worker/distributed/world.h"
 #include "worker/metrics/profiler.h"
@@ -27,6 +26,7 @@
 #include "worker/training/summary.h"
 #include "worker/training/training_checkpoints.h"
 #include "worker/training/training_log.h"
+#include "worker/training/training_step.h"
 #include "worker/training/weight_average.h"
 
 namespace ddprun {
@@ -59,18 +59,12 @@ class Trainer {
   void Run();
 
  private:
-  // What one step has seen.
-  struct StepResult {
-    at::Tensor loss;           // mean over this rank's samples, on the device
-    std::int64_t samples = 0;  // of all ranks
-  };
-
   bool Done() const { return plan_step_ >= length_.steps || reached_target_; }
   void Begin();
   void TrainEpoch();
-  StepResult Step(Loader& loader, const EpochPlan& plan, std::int64_t first, std::int64_t count);
-  void ApplyGradients();
-  void AfterStep(const StepResult& result, std::int64_t step_of_epoch, std::int64_t steps_of_epoch);
+  void LookAt(const at::Tensor& loss);
+  void AfterStep(const TrainingStep::Result& result, std::int64_t step_of_epoch,
+                 std::int64_t steps_of_epoch);
   void EvaluateIfDue();
   Evaluation EvaluateNow();
 
@@ -103,6 +97,7 @@ class Trainer {
   GradScaler scaler_;
   std::optional<WeightAverage> average_;
   std::optional<TrainingCheckpoints> checkpoints_;
+  std::unique_ptr<TrainingStep> step_;
   std::optional<SampleLog> sample_log_;
 
   TrainingPosition position_;
@@ -116,7 +111,6 @@ class Trainer {
   std::int64_t images_ = 0;  // of this rank
   Time training_start_{};
   double loss_ = 0;  // the latest that was looked at
-  double gradient_norm_ = 0;
   // Of the rate that was told last.
   Time rate_time_{};
   std::int64_t rate_images_ = 0;

@@ -307,6 +307,8 @@ void TrainingCheckpoints::BeginStep(const TrainingPosition& position) {
 }
 
 void TrainingCheckpoints::BeforeUpdate() {
+  // Of what lies on a device Save() has made copies there.
+  if (world_.device().is_cuda()) return;
   if (writer_) stall_seconds_ += writer_->WaitUntilCopied().count();
 }
 
@@ -327,11 +329,14 @@ void TrainingCheckpoints::Save(const Place& place) {
   NamedTensors all = parts_.runner.Gather(OwnTensors());
   if (!writer_ || good_step_ == place.position.step) return;
   Snapshot snapshot{std::move(all), About(place)};
-  // Forward changes these while the others are copied.
+  // Forward changes buffers while the others are copied. A device makes copies sooner than the host
+  // fetches them, and the writer's thread does not know when this one's stream has come so far.
   const TensorSet buffers = SetOf(parts_.model.buffers());
   for (auto& [name, tensor] : snapshot.tensors) {
-    if (buffers.contains(tensor.unsafeGetTensorImpl())) tensor = tensor.clone();
+    if (tensor.is_cuda() || buffers.contains(tensor.unsafeGetTensorImpl()))
+      tensor = tensor.detach().clone();
   }
+  world_.Synchronize();
   for (std::int64_t rank = 0; rank < random.size(0); ++rank)
     snapshot.tensors.emplace_back(kRandom + std::to_string(rank), random[rank].clone());
   put_off_ = !writer_->Save(place.position.step, std::move(snapshot));

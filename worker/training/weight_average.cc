@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/training/weight_average.h"
 
+#include <ATen/ops/_foreach_add.h>
 #include <ATen/ops/_foreach_lerp.h>
+#include <ATen/ops/_foreach_mul.h>
+#include <ATen/ops/_foreach_sub.h>
 #include <torch/csrc/autograd/grad_mode.h>
 
 namespace ddprun {
@@ -17,6 +20,13 @@ WeightAverage::WeightAverage(NamedTensors parameters, double decay)
 void WeightAverage::Update() {
   const torch::NoGradGuard no_grad;
   at::_foreach_lerp_(averages_, weights_, 1 - decay_);
+}
+
+void WeightAverage::UpdateUnless(const at::Tensor& skip) {
+  const torch::NoGradGuard no_grad;
+  const std::vector<at::Tensor> steps = at::_foreach_sub(weights_, averages_);
+  at::_foreach_mul_(steps, (1 - skip) * (1 - decay_));
+  at::_foreach_add_(averages_, steps);
 }
 
 NamedTensors WeightAverage::State() const {

@@ -15,6 +15,8 @@ class WeightAverage {
 
   // After each step: average = decay * average + (1 - decay) * parameter.
   void Update();
+  // The same, except where `skip` (a float scalar on the device, not waited for) is 1.
+  void UpdateUnless(const at::Tensor& skip);
 
   // Under the parameters' names; its own tensors, for a checkpoint to write or copy into.
   NamedTensors State() const;

@@ -163,5 +163,25 @@ TEST(EpochPlan, EverySampleIsSeenExactlyOnceWhateverInterrupts) {
   }
 }
 
+TEST(EpochPlan, KnowsTheSizesWithoutTheSamples) {
+  for (const std::int64_t size : {7, 16, 33, 100}) {
+    for (const int ranks : {1, 2, 3}) {
+      for (const std::int64_t consumed : {std::int64_t{0}, size / 2, size - 1}) {
+        for (int rank = 0; rank < ranks; ++rank) {
+          const EpochPlan plan(
+              {.size = size, .shard = {rank, ranks}, .batch_size = 4, .consumed = consumed});
+          std::int64_t own = 0;
+          for (std::int64_t batch = 0; batch < plan.batches(); ++batch) {
+            const auto samples = static_cast<std::int64_t>(plan.Samples(batch).size());
+            EXPECT_EQ(plan.OwnSize(batch), samples);
+            own += std::max<std::int64_t>(samples, 1);
+          }
+          EXPECT_LE(own, plan.OwnLimit());
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace ddprun

@@ -33,5 +33,18 @@ TEST(GradientClip, ShortOnesAreLeft) {
   EXPECT_EQ(SquaredNorm({}), 0);
 }
 
+TEST(GradientClip, OnADeviceIsTheSame) {
+  for (const double max_norm : {0.5, 3.0, 100.0}) {
+    torch::manual_seed(1);
+    const std::vector<at::Tensor> host{at::randn({50}), at::randn({3, 4})};
+    const std::vector<at::Tensor> device{host[0].clone(), host[1].clone()};
+    const double norm = std::sqrt(SquaredNorm(host));
+    ClipToNorm(host, norm, max_norm);
+    EXPECT_NEAR(ClipOnDevice(device, max_norm).item<double>(), norm, 1e-5);
+    for (std::size_t i = 0; i < host.size(); ++i)
+      EXPECT_TRUE(at::allclose(device[i], host[i], 1e-6, 1e-7)) << max_norm;
+  }
+}
+
 }  // namespace
 }  // namespace ddprun

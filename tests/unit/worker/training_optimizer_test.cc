@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <cmath>
 #include <tuple>
 
 namespace ddprun {
@@ -102,6 +103,46 @@ TEST(AdamW, IsLibTorchs) {
   }
   EXPECT_LT(LargestDifference(ours, theirs), 2e-6);
 }
+
+class OnDeviceTest : public testing::TestWithParam<Config> {};
+
+TEST_P(OnDeviceTest, TheStepsAreThoseOfTheHost) {
+  auto ours = Parameters();
+  auto theirs = Parameters();
+  const auto on_device = MakeOptimizer(GetParam(), Named(ours));
+  const auto on_host = MakeOptimizer(GetParam(), Named(theirs));
+  for (int step = 0; step < kSteps; ++step) {
+    SetGradients(ours, theirs, step);
+    on_device->StepOnDevice(at::tensor(Rate(step), at::kFloat), {});
+    on_host->Step(Rate(step));
+  }
+  EXPECT_LT(LargestDifference(ours, theirs), 2e-6);
+}
+
+TEST_P(OnDeviceTest, AStepThatIsSkippedChangesNothing) {
+  auto skipping = Parameters();
+  auto other = Parameters();
+  const auto one = MakeOptimizer(GetParam(), Named(skipping));
+  const auto two = MakeOptimizer(GetParam(), Named(other));
+  const at::Tensor rate = at::tensor(0.1f);
+  for (int step = 0; step < 3; ++step) {
+    SetGradients(skipping, other, 0);
+    one->StepOnDevice(rate, at::zeros({}));
+    two->StepOnDevice(rate, {});
+    for (auto& parameter : skipping)
+      parameter.mutable_grad() = at::full_like(parameter.detach(), std::nanf(""));
+    one->StepOnDevice(rate, at::ones({}));
+  }
+  EXPECT_EQ(LargestDifference(skipping, other), 0);
+  const NamedTensors state = one->State();
+  for (std::size_t i = 0; i < state.size(); ++i)
+    EXPECT_TRUE(at::equal(state[i].second, two->State()[i].second)) << state[i].first;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, OnDeviceTest,
+                         testing::Values(Config{.momentum = 0},
+                                         Config{.momentum = 0.9, .nesterov = true},
+                                         Config{.optimizer = "adamw"}));
 
 // What a checkpoint does: another optimizer with the state copied in goes on as the first.
 TEST(OptimizerState, IsAllThatTheNextStepNeeds) {

@@ -19,6 +19,19 @@ TEST(WeightAverage, FollowsTheWeights) {
   EXPECT_EQ(average.State()[0].first, "w");
 }
 
+TEST(WeightAverage, CanLeaveAStepOutOnTheDevice) {
+  const at::Tensor weight = at::zeros({3}).requires_grad_();
+  WeightAverage average({{"w", weight}}, 0.75);
+  {
+    const torch::NoGradGuard no_grad;
+    weight.fill_(1);
+  }
+  average.UpdateUnless(at::ones({}));
+  EXPECT_TRUE(average.State()[0].second.equal(at::zeros({3})));
+  average.UpdateUnless(at::zeros({}));
+  EXPECT_TRUE(average.State()[0].second.equal(at::full({3}, 0.25)));
+}
+
 TEST(WeightAverage, SwapsInPlaceAndBack) {
   at::Tensor weight = at::zeros({2}).requires_grad_();
   WeightAverage average({{"w", weight}}, 0.5);

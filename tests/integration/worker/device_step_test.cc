@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// A step of which the host knows nothing gives the numbers of a step that the host leads: with
+// every setting, over the ends of epochs, over ranks, with a set on the device and with a loader's
+// batches, and whether its steps are queued or replayed. The device is the CPU here; tests/gpu has
+// the same with CUDA graphs.
+#include "worker/training/device_step.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "tests/integration/worker/ranks.h"
+#include "tests/integration/worker/service.h"
+#include "tests/testing/trained_steps.h"
+
+namespace ddprun {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kTimeout{60'000};
+
+// Does again what was captured.
+class Repetition : public StepGraph {
+ public:
+  void Capture(const std::function<void()>& work) override {
+    ASSERT_FALSE(work_) << "captured twice";
+    work_ = work;
+  }
+  void Replay() override {
+    ++replays_;
+    work_();
+  }
+  static inline int replays_ = 0;
+
+ private:
+  std::function<void()> work_;
+};
+
+Trained Train(How how, const Config& config, World& world, bool resident,
+              std::int64_t consumed = 0) {
+  return TrainBy(
+      how, config, world, resident, [] { return std::make_unique<Repetition>(); }, consumed);
+}
+
+class DeviceSteps : public testing::TestWithParam<std::tuple<Recipe, bool>> {};
+
+TEST_P(DeviceSteps, AreThoseOfTheHost) {
+  const auto& [recipe, resident] = GetParam();
+  const Config config = SmallTraining(recipe.config);
+  const auto world = World::Join(WorkerEnv{}, {.backend = BackendChoice::kGloo});
+  const Trained host = Train(How::kHost, config, *world, resident);
+  ExpectAlike(Train(How::kQueued, config, *world, resident), host);
+  Repetition::replays_ = 0;
+  ExpectAlike(Train(How::kReplayed, config, *world, resident), host);
+  // All but the first ones and the last of each epoch.
+  const int steps = static_cast<int>(EpochPlan::BatchesOf(config.samples, 1, config.batch_size));
+  if (config.accumulate == 1)
+    EXPECT_EQ(Repetition::replays_, kEpochs * (steps - 1) - DeviceStep::kWarmUpAlone);
+  else
+    EXPECT_GT(Repetition::replays_, 0);
+  world->Shutdown();
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, DeviceSteps,
+    testing::Combine(
+        testing::Values(Recipe{"Plain", {}}, Recipe{"AdamW", {.optimizer = "adamw"}},
+                        Recipe{"Accumulated", {.nesterov = true, .accumulate = 3}},
+                        Recipe{"ClippedAndAveraged", {.clip_norm = 0.5, .ema_decay = 0.9}},
+                        Recipe{"PlanesAsTheyAre", {.augment = false, .channels_last = false}}),
+        testing::Bool()),
+    RecipeName<testing::TestParamInfo<DeviceSteps::ParamType>>);
+
+TEST(DeviceStep, GoesOnInTheMiddleOfAnEpoch) {
+  const Config config = SmallTraining();
+  const auto world = World::Join(WorkerEnv{}, {.backend = BackendChoice::kGloo});
+  // What is left begins with a batch that is not full.
+  const Trained host = Train(How::kHost, config, *world, true, /*consumed=*/95);
+  ExpectAlike(Train(How::kReplayed, config, *world, true, 95), host);
+  ExpectAlike(Train(How::kReplayed, config, *world, false, 95), host);
+  world->Shutdown();
+}
+
+TEST(DeviceStep, OfTwoRanksIsThatOfTheHost) {
+  std::unique_ptr<Service> service;
+  if (!IsRankProcess()) service = std::make_unique<Service>();
+  RunProcesses(
+      2, [&](int rank) { return service->EnvOf(rank, 2); },
+      [](const WorkerEnv& env) {
+        const auto world = World::Join(env, {.backend = BackendChoice::kGloo, .timeout = kTimeout});
+        const Config config = SmallTraining({.accumulate = 2});
+        const Trained host = Train(How::kHost, config, *world, true);
+        ExpectAlike(Train(How::kReplayed, config, *world, true), host);
+        // Of an epoch of 100 the last sample is rank 0's alone.
+        ExpectAlike(Train(How::kReplayed, config, *world, true, 99),
+                    Train(How::kHost, config, *world, true, 99));
+        world->Shutdown();
+      });
+}
+
+TEST(DeviceStep, AnOverflowLeavesAStepOut) {
+  Config config = SmallTraining({.ema_decay = 0.5});
+  config.amp = "fp16";  // the scale; a CPU computes in floats all the same
+  const auto world = World::Join(WorkerEnv{}, {.backend = BackendChoice::kGloo});
+  ExpectAlike(Train(How::kReplayed, config, *world, true), Train(How::kHost, config, *world, true));
+  world->Shutdown();
+}
+
+}  // namespace
+}  // namespace ddprun

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// A small training by its steps alone, led by the host or left to a device: what they come to, to
+// be compared.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <ostream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "worker/data/dataset.h"
+#include "worker/models/models.h"
+#include "worker/training/data_parallel_runner.h"
+#include "worker/training/device_step.h"
+#include "worker/training/host_step.h"
+#include "worker/training/precision.h"
+
+namespace ddprun {
+
+inline constexpr int kEpochs = 3;
+
+enum class How { kHost, kQueued, kReplayed };
+
+struct Trained {
+  std::vector<at::Tensor> parameters;
+  std::vector<double> losses;
+  std::int64_t samples = 0;
+};
+
+// A setting with a name, for tests of several.
+struct Recipe {
+  const char* name;
+  Config config;
+};
+
+template <typename Info>
+std::string RecipeName(const Info& info) {
+  const auto& [recipe, resident] = info.param;
+  return std::string(recipe.name) + (resident ? "OnDevice" : "Loaded");
+}
+
+inline void PrintTo(const Recipe& recipe, std::ostream* out) { *out << recipe.name; }
+
+inline Config SmallTraining(const Config& base = {}) {
+  Config config = base;
+  config.model = "simple-cnn";
+  config.dataset = "synthetic";
+  config.samples = 100;
+  config.batch_size = 8;
+  config.input_size = 16;
+  return config;
+}
+
+// `make_graph` is called for kReplayed; `consumed` samples of the first epoch are left out;
+// `before_step` is called with the number of each step, counted from 0, and with -1 after
+// the last. Numbers are asked for then, but for gradients' norms.
+inline Trained TrainBy(How how, const Config& config, World& world, bool resident,
+                       const std::function<std::unique_ptr<StepGraph>()>& make_graph,
+                       std::int64_t consumed = 0,
+                       const std::function<void(std::int64_t step)>& before_step = {}) {
+  const Dataset data = OpenDataset(
+      config.dataset, {.seed = 1, .samples = config.samples, .input_size = config.input_size});
+  torch::manual_seed(5);
+  auto model = MakeModel(config.model, {.height = config.input_size, .width = config.input_size});
+  UseChannelsLast(*model);
+  model->to(world.device());
+  model->train();
+  const bool on_gpu = world.device().is_cuda();
+  DataParallelRunner runner(
+      world, *model,
+      {.autocast = on_gpu ? AutocastType(config.amp, world.device()) : std::nullopt});
+  const NamedTensors parameters = runner.Parameters();
+  const auto optimizer = MakeOptimizer(config, parameters);
+  GradScaler scaler(config.amp == "fp16");
+  // Of floats only such a one overflows.
+  if (!on_gpu) scaler.Restore({.scale = 3e38});
+  std::optional<WeightAverage> average;
+  if (config.ema_decay > 0) average.emplace(parameters, config.ema_decay);
+  const StepParts parts{.config = config,
+                        .data = data,
+                        .world = world,
+                        .runner = runner,
+                        .parameters = parameters,
+                        .optimizer = *optimizer,
+                        .scaler = scaler,
+                        .average = average ? &*average : nullptr,
+                        .on_loss = [](const at::Tensor&) {},
+                        .before_update = [] {},
+                        .enter = [](StepSection) {}};
+  std::unique_ptr<TrainingStep> step;
+  if (how == How::kHost) {
+    step = std::make_unique<HostStep>(parts);
+  } else {
+    std::unique_ptr<BatchFeed> feed;
+    if (resident) {
+      feed = std::make_unique<ResidentFeed>(config, dynamic_cast<const StoredImages&>(*data.train),
+                                            world.device());
+    } else {
+      feed = std::make_unique<LoaderFeed>(config, *data.train, world);
+    }
+    step = std::make_unique<DeviceStep>(parts, std::move(feed),
+                                        how == How::kReplayed ? make_graph() : nullptr);
+  }
+  Trained trained;
+  std::vector<at::Tensor> losses;
+  for (int epoch = 0; epoch < kEpochs; ++epoch) {
+    const auto number = static_cast<std::uint64_t>(epoch);
+    const EpochPlan plan({.size = data.train->size(),
+                          .shard = runner.shard(),
+                          .batch_size = config.batch_size,
+                          .seed = config.seed,
+                          .epoch = number,
+                          .consumed = epoch == 0 ? consumed : 0});
+    step->BeginEpoch(plan, number);
+    for (std::int64_t first = 0; first < plan.batches(); first += config.accumulate) {
+      const std::int64_t count = std::min(config.accumulate, plan.batches() - first);
+      const double rate = 0.05 / (1.0 + static_cast<double>(losses.size()));
+      if (before_step) before_step(static_cast<std::int64_t>(losses.size()));
+      const auto result = step->Make({.first = first, .count = count}, rate);
+      losses.push_back(result.loss);
+      trained.samples += result.samples;
+      if (config.clip_norm > 0) trained.losses.push_back(step->gradient_norm());
+    }
+  }
+  if (before_step) before_step(-1);
+  for (const at::Tensor& loss : losses) trained.losses.push_back(loss.item<double>());
+  for (const auto& [name, parameter] : parameters)
+    trained.parameters.push_back(parameter.detach().clone());
+  if (!average) return trained;
+  for (const auto& [name, tensor] : average->State()) trained.parameters.push_back(tensor.clone());
+  return trained;
+}
+
+inline void ExpectAlike(const Trained& a, const Trained& b) {
+  ASSERT_EQ(a.losses.size(), b.losses.size());
+  EXPECT_EQ(a.samples, b.samples);
+  for (std::size_t i = 0; i < a.losses.size(); ++i)
+    EXPECT_NEAR(a.losses[i], b.losses[i], 1e-4) << "step " << i;
+  ASSERT_EQ(a.parameters.size(), b.parameters.size());
+  for (std::size_t i = 0; i < a.parameters.size(); ++i)
+    EXPECT_TRUE(at::allclose(a.parameters[i], b.parameters[i], 1e-3, 1e-5)) << "tensor " << i;
+}
+
+}  // namespace ddprun

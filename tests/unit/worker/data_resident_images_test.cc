@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Batches made by operations on tensors are those that the loader makes byte by byte.
+#include "worker/data/resident_images.h"
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "worker/data/augment.h"
+
+namespace ddprun {
+namespace {
+
+constexpr SampleShape kShape{3, 12, 10};
+constexpr std::uint64_t kSeed = 7;
+
+// Two parts, as the files of CIFAR-10 are.
+StoredImages MadeUp(std::int64_t channels, std::int64_t height, std::int64_t width,
+                    bool varied = true) {
+  torch::manual_seed(1);
+  const auto part = [&](std::int64_t count) {
+    return LabelledImages{at::randint(256, {count, channels, height, width}, at::kByte),
+                          at::randint(10, {count}, at::kLong)};
+  };
+  return {
+      {part(40), part(24)},
+      {.shape = kShape, .mean = {0.4f, 0.5f, 0.6f}, .std = {0.2f, 0.25f, 0.3f}, .varied = varied}};
+}
+
+std::vector<Sample> SomeSamples(const StoredImages& set) {
+  std::vector<Sample> samples;
+  for (std::int64_t i = 0; i < set.size(); ++i) samples.push_back({(i * 37) % set.size(), i});
+  return samples;
+}
+
+void ExpectAsWritten(const StoredImages& set, bool augment) {
+  const std::vector<Sample> samples = SomeSamples(set);
+  const ResidentImages resident(set, at::kCPU);
+  const auto batch =
+      resident.Make(resident.Rows(samples, {.augment = augment, .seed = kSeed, .epoch = 2}));
+  ASSERT_EQ(batch.images.size(0), set.size());
+  EXPECT_TRUE(batch.images.is_contiguous(at::MemoryFormat::ChannelsLast));
+  at::Tensor expected = at::empty({kShape.channels, kShape.height, kShape.width});
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    const auto row = static_cast<std::int64_t>(i);
+    const Draw draw{kSeed, 2, static_cast<std::uint64_t>(samples[i].position)};
+    set.Write(samples[i].index, augment ? &draw : nullptr, /*channels_last=*/false,
+              expected.data_ptr<float>());
+    EXPECT_TRUE(at::equal(batch.images[row], expected)) << "sample " << i;
+    EXPECT_EQ(batch.labels[row].item<std::int64_t>(), set.Label(samples[i].index));
+  }
+}
+
+TEST(ResidentImages, AreThoseOfTheSet) { ExpectAsWritten(MadeUp(3, 12, 10), /*augment=*/false); }
+
+TEST(ResidentImages, AreCutAndMirroredAlike) {
+  ExpectAsWritten(MadeUp(3, 12, 10), /*augment=*/true);
+}
+
+TEST(ResidentImages, GreyOnesAreOnEveryChannelAndSmallOnesInTheMiddle) {
+  ExpectAsWritten(MadeUp(1, 9, 6), /*augment=*/true);
+}
+
+TEST(ResidentImages, ASetThatIsNotVariedIsNot) {
+  ExpectAsWritten(MadeUp(3, 12, 10, /*varied=*/false), /*augment=*/true);
+}
+
+TEST(ResidentImages, TakeTheMemoryThatTheySay) {
+  const StoredImages set = MadeUp(3, 12, 10);
+  EXPECT_EQ(ResidentImages::BytesOf(set), 64 * ((12 + 8) * (10 + 8) * 3 + 8));
+}
+
+}  // namespace
+}  // namespace ddprun

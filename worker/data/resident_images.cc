@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/data/resident_images.h"
+
+#include <ATen/Functions.h>
+#include <ATen/TensorIndexing.h>
+#include <torch/csrc/autograd/grad_mode.h>
+
+#include <utility>
+
+namespace ddprun {
+
+std::int64_t ResidentImages::BytesOf(const StoredImages& set) {
+  const SampleShape shape = set.shape();
+  const std::int64_t pixels =
+      (shape.height + 2 * kCropPadding) * (shape.width + 2 * kCropPadding) * shape.channels;
+  return set.size() * (pixels + static_cast<std::int64_t>(sizeof(std::int64_t)));
+}
+
+ResidentImages::ResidentImages(const StoredImages& set, at::Device device)
+    : options_(set.options()) {
+  const torch::NoGradGuard no_grad;
+  const auto [channels, height, width] = options_.shape;
+  const auto on_device = at::TensorOptions(device);
+  padded_ = at::zeros({set.size(), height + 2 * kCropPadding, width + 2 * kCropPadding, channels},
+                      on_device.dtype(at::kByte));
+  std::vector<at::Tensor> labels;
+  std::int64_t begin = 0;
+  for (const LabelledImages& part : set.parts()) {
+    const std::int64_t rows = part.images.size(2);
+    const std::int64_t columns = part.images.size(3);
+    // Smaller ones stand in the middle, grey ones on every channel.
+    padded_.narrow(0, begin, part.size())
+        .narrow(1, kCropPadding + (height - rows) / 2, rows)
+        .narrow(2, kCropPadding + (width - columns) / 2, columns)
+        .copy_(part.images.to(device).permute({0, 2, 3, 1}));
+    labels.push_back(part.labels);
+    begin += part.size();
+  }
+  labels_ = at::cat(labels).to(device);
+  mean_ = at::tensor(options_.mean).to(device);
+  std_ = at::tensor(options_.std).to(device);
+  // As a tensor, since ATen divides by a number of the host's by multiplying with its inverse.
+  white_ = at::full({1}, 255.0f, on_device.dtype(at::kFloat));
+  down_ = at::arange(height, on_device.dtype(at::kInt));
+  right_ = at::arange(width, on_device.dtype(at::kInt));
+}
+
+at::Tensor ResidentImages::Rows(const std::vector<Sample>& samples, const EpochDraw& draw) const {
+  const auto count = static_cast<std::int64_t>(samples.size());
+  at::Tensor rows = at::empty({count, kColumns}, at::kInt);
+  auto* row = rows.data_ptr<std::int32_t>();
+  for (const Sample& sample : samples) {
+    Placement placement;
+    if (draw.augment && options_.varied)
+      placement =
+          RandomPlacement({draw.seed, draw.epoch, static_cast<std::uint64_t>(sample.position)});
+    const std::int64_t left = kCropPadding + placement.shift_x;
+    row[0] = static_cast<std::int32_t>(sample.index);
+    row[1] = static_cast<std::int32_t>(kCropPadding + placement.shift_y);
+    row[2] = static_cast<std::int32_t>(placement.mirrored ? left + options_.shape.width - 1 : left);
+    row[3] = placement.mirrored ? -1 : 1;
+    row += kColumns;
+  }
+  return rows;
+}
+
+ResidentImages::Batch ResidentImages::Make(const at::Tensor& rows) const {
+  const torch::NoGradGuard no_grad;
+  const at::Tensor index = rows.select(1, 0);
+  const at::Tensor y = rows.narrow(1, 1, 1) + down_;                                     // N x H
+  const at::Tensor x = at::addcmul(rows.narrow(1, 2, 1), rows.narrow(1, 3, 1), right_);  // N x W
+  at::Tensor images =
+      at::indexing::get_item(padded_, {index.view({-1, 1, 1}), y.unsqueeze(2), x.unsqueeze(1)})
+          .to(at::kFloat);
+  images.div_(white_).sub_(mean_).div_(std_);
+  return {images.permute({0, 3, 1, 2}), labels_.index_select(0, index)};
+}
+
+}  // namespace ddprun

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// A training set that lies in a device's memory as bytes, and batches that are made there: cut out,
+// mirrored and normalised by a few operations on tensors, without a byte from the host. The numbers
+// are those of StoredImages::Write(), bit by bit.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "worker/data/epoch_plan.h"
+#include "worker/data/stored_images.h"
+
+namespace ddprun {
+
+// Which samples an epoch's batches are made of, and how each is varied.
+struct EpochDraw {
+  bool augment = false;
+  std::uint64_t seed = 0;
+  std::uint64_t epoch = 0;
+};
+
+class ResidentImages {
+ public:
+  // What one sample is made by: its index, the row and the column of the padded image that its
+  // first row and column come from, and 1, or -1 where columns go backwards.
+  static constexpr std::int64_t kColumns = 4;
+
+  struct Batch {
+    at::Tensor images;  // float, N x C x H x W, channels last in memory
+    at::Tensor labels;  // int64, N
+  };
+
+  // That the set takes on a device.
+  static std::int64_t BytesOf(const StoredImages& set);
+
+  // Copies the set. Throws c10::Error if the device has no room for it.
+  ResidentImages(const StoredImages& set, at::Device device);
+
+  // int32, N x kColumns, on the CPU.
+  at::Tensor Rows(const std::vector<Sample>& samples, const EpochDraw& draw) const;
+
+  // Of rows on the device. Asks nothing of the device, so that a graph can be captured of it.
+  Batch Make(const at::Tensor& rows) const;
+
+ private:
+  const StoredImages::Options options_;
+  at::Tensor padded_;  // uint8, N x (H + 2 * kCropPadding) x (W + 2 * kCropPadding) x C
+  at::Tensor labels_;  // int64
+  at::Tensor mean_;    // float, C
+  at::Tensor std_;
+  at::Tensor white_;  // 255
+  at::Tensor down_;   // int32, 0 ... H - 1
+  at::Tensor right_;  // int32, 0 ... W - 1
+};
+
+}  // namespace ddprun
