@@ -62,8 +62,7 @@ inline Config SmallTraining(const Config& base = {}) {
 // `before_step` is called with the number of each step, counted from 0, and with -1 after
 // the last. Numbers are asked for then, but for gradients' norms.
 inline Trained TrainBy(How how, const Config& config, World& world, bool resident,
-                       const std::function<std::unique_ptr<StepGraph>()>& make_graph,
-                       std::int64_t consumed = 0,
+                       const DeviceStep::MakeGraph& make_graph, std::int64_t consumed = 0,
                        const std::function<void(std::int64_t step)>& before_step = {}) {
   const Dataset data = OpenDataset(
       config.dataset, {.seed = 1, .samples = config.samples, .input_size = config.input_size});
@@ -106,7 +105,7 @@ inline Trained TrainBy(How how, const Config& config, World& world, bool residen
       feed = std::make_unique<LoaderFeed>(config, *data.train, world);
     }
     step = std::make_unique<DeviceStep>(parts, std::move(feed),
-                                        how == How::kReplayed ? make_graph() : nullptr);
+                                        how == How::kReplayed ? make_graph : nullptr);
   }
   Trained trained;
   std::vector<at::Tensor> losses;
@@ -119,6 +118,7 @@ inline Trained TrainBy(How how, const Config& config, World& world, bool residen
                           .epoch = number,
                           .consumed = epoch == 0 ? consumed : 0});
     step->BeginEpoch(plan, number);
+    if (epoch == 1) step->ForwardChanged();  // which changes no number
     for (std::int64_t first = 0; first < plan.batches(); first += config.accumulate) {
       const std::int64_t count = std::min(config.accumulate, plan.batches() - first);
       const double rate = 0.05 / (1.0 + static_cast<double>(losses.size()));

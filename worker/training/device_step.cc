@@ -13,13 +13,12 @@
 
 namespace ddprun {
 
-DeviceStep::DeviceStep(StepParts parts, std::unique_ptr<BatchFeed> feed,
-                       std::unique_ptr<StepGraph> graph)
+DeviceStep::DeviceStep(StepParts parts, std::unique_ptr<BatchFeed> feed, MakeGraph make_graph)
     : parts_(std::move(parts)),
       feed_(std::move(feed)),
-      graph_(std::move(graph)),
-      warm_up_(parts_.world.size() == 1 ? kWarmUpAlone : kWarmUpOfSeveral),
-      rate_(at::zeros({}, at::TensorOptions(parts_.world.device()).dtype(at::kFloat))) {
+      make_graph_(std::move(make_graph)),
+      rate_(at::zeros({}, at::TensorOptions(parts_.world.device()).dtype(at::kFloat))),
+      warm_up_(parts_.world.size() == 1 ? kWarmUpAlone : kWarmUpOfSeveral) {
   parts_.scaler.KeepOn(parts_.world.device());
 }
 
@@ -39,7 +38,7 @@ TrainingStep::Result DeviceStep::Make(const StepBatches& batches, double rate) {
   parts_.before_update();
   rate_.fill_(rate);
   if (TakesGraph(batches, shares)) {
-    if (!captured_) CaptureWith(shares);
+    if (!graph_) CaptureWith(shares);
     parts_.enter(StepSection::kForward);
     graph_->Replay();
     latest_ = graph_outcome_;
@@ -48,13 +47,13 @@ TrainingStep::Result DeviceStep::Make(const StepBatches& batches, double rate) {
   } else {
     latest_ = Queue(shares);
     result.loss = latest_.loss;
+    --warm_up_;
   }
-  ++steps_;
   return result;
 }
 
 bool DeviceStep::TakesGraph(const StepBatches& batches, const StepShares& shares) const {
-  if (!graph_ || (steps_ < warm_up_ && !captured_)) return false;
+  if (!make_graph_ || (!graph_ && warm_up_ > 0)) return false;
   const Config& config = parts_.config;
   return batches.count == config.accumulate &&
          shares.samples == batches.count * config.batch_size * parts_.runner.shard().world_size &&
@@ -64,13 +63,22 @@ bool DeviceStep::TakesGraph(const StepBatches& batches, const StepShares& shares
 
 void DeviceStep::CaptureWith(const StepShares& shares) {
   parts_.world.Synchronize();
+  std::unique_ptr<StepGraph> graph = make_graph_();
   try {
-    graph_->Capture([this, shares] { graph_outcome_ = Queue(shares); });
+    graph->Capture([this, shares] { graph_outcome_ = Queue(shares); });
   } catch (const c10::Error& error) {
     throw std::runtime_error("the step cannot be captured as a CUDA graph: " + FirstLine(error) +
                              "; pass --no-cuda-graph");
   }
-  captured_ = true;
+  graph_ = std::move(graph);
+}
+
+void DeviceStep::ForwardChanged() {
+  if (!graph_) return;
+  parts_.world.Synchronize();
+  latest_ = graph_outcome_ = {};
+  graph_.reset();
+  warm_up_ = kWarmUpAgain;
 }
 
 DeviceStep::Outcome DeviceStep::Queue(const StepShares& shares) {

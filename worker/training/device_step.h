@@ -22,15 +22,20 @@ class DeviceStep : public TrainingStep {
   // iterations, which cannot be captured.
   static constexpr std::int64_t kWarmUpAlone = 3;
   static constexpr std::int64_t kWarmUpOfSeveral = 11;
+  // And after the model's forward has changed.
+  static constexpr std::int64_t kWarmUpAgain = 1;
 
-  // Without a graph each step is queued operation by operation.
-  DeviceStep(StepParts parts, std::unique_ptr<BatchFeed> feed, std::unique_ptr<StepGraph> graph);
+  using MakeGraph = std::function<std::unique_ptr<StepGraph>()>;
+
+  // Without `make_graph` each step is queued operation by operation.
+  DeviceStep(StepParts parts, std::unique_ptr<BatchFeed> feed, MakeGraph make_graph);
 
   void BeginEpoch(const EpochPlan& plan, std::uint64_t epoch) override;
   // Also throws std::runtime_error if the step cannot be captured.
   Result Make(const StepBatches& batches, double rate) override;
+  void ForwardChanged() override;
   double gradient_norm() const override;
-  bool is_graph() const override { return captured_; }
+  bool is_graph() const override { return graph_ != nullptr; }
 
  private:
   // What a step leaves on the device.
@@ -46,13 +51,12 @@ class DeviceStep : public TrainingStep {
 
   const StepParts parts_;
   const std::unique_ptr<BatchFeed> feed_;
-  const std::unique_ptr<StepGraph> graph_;
-  const std::int64_t warm_up_;
+  const MakeGraph make_graph_;
   const at::Tensor rate_;  // float scalar
   const EpochPlan* plan_ = nullptr;
-  std::int64_t steps_ = 0;
-  bool captured_ = false;
-  Outcome graph_outcome_;  // which each replay writes anew
+  std::int64_t warm_up_;              // steps that are left of it
+  std::unique_ptr<StepGraph> graph_;  // null until one is captured
+  Outcome graph_outcome_;             // which each replay writes anew
   Outcome latest_;
 };
 

@@ -46,8 +46,9 @@ std::unique_ptr<TrainingStep> MakeTrainingStep(StepParts parts,
   say(std::string("training images ") + (resident ? "lie on the GPU" : "come from the host") +
       "; the step is " + (why_not.empty() ? "one CUDA graph" : "no CUDA graph: " + why_not));
   std::unique_ptr<BatchFeed> feed = MakeFeed(parts, resident);
-  return std::make_unique<DeviceStep>(std::move(parts), std::move(feed),
-                                      why_not.empty() ? accelerator.MakeGraph() : nullptr);
+  DeviceStep::MakeGraph make_graph;
+  if (why_not.empty()) make_graph = [&accelerator] { return accelerator.MakeGraph(); };
+  return std::make_unique<DeviceStep>(std::move(parts), std::move(feed), std::move(make_graph));
 }
 
 }  // namespace ddprun

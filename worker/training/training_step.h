@@ -63,6 +63,9 @@ class TrainingStep {
   // ended, DataError.
   virtual Result Make(const StepBatches& batches, double rate) = 0;
 
+  // The model's forward is made of other operations from now on than before.
+  virtual void ForwardChanged() {}
+
   // Of the latest step, where --clip-norm asks for it. Waits for the device.
   virtual double gradient_norm() const = 0;
 
