@@ -25,23 +25,25 @@ BUILD = pathlib.Path(os.environ.get("DDPRUN_BUILD_DIR", REPO / "build"))
 INTERVAL_MS = 10_000
 
 
-def torch_figures(folder, saves, batch):
+def torch_figures(folder, saves, batch, device="cpu"):
     import torch
 
     sys.path.insert(0, str(REPO / "tests" / "e2e"))
     from python_models import make_model
 
     torch.set_num_threads(1)
-    model = make_model("resnet18").to(memory_format=torch.channels_last)
+    model = make_model("resnet18").to(device, memory_format=torch.channels_last)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    images = torch.randn(batch, 3, 32, 32).contiguous(memory_format=torch.channels_last)
-    labels = torch.randint(10, (batch,))
+    images = torch.randn(batch, 3, 32, 32).to(device, memory_format=torch.channels_last)
+    labels = torch.randint(10, (batch,)).to(device)
 
     def step():
         begin = time.perf_counter()
         optimizer.zero_grad()
         torch.nn.functional.cross_entropy(model(images), labels).backward()
         optimizer.step()
+        if device == "cuda":
+            torch.cuda.synchronize()
         return 1000 * (time.perf_counter() - begin)
 
     def save(path):
@@ -89,10 +91,11 @@ def main():
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--folder", help="where the checkpoints go: the disk that is measured")
     parser.add_argument("--json", help="write all figures there")
-    parser.add_argument("--torch", metavar="FOLDER", help=argparse.SUPPRESS)
+    parser.add_argument("--torch", metavar="FOLDER", help="torch's figures alone, as JSON, with checkpoints in FOLDER")
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"], help="of --torch")
     options = parser.parse_args()
     if options.torch:
-        print(json.dumps(torch_figures(options.torch, options.saves, options.batch)))
+        print(json.dumps(torch_figures(options.torch, options.saves, options.batch, options.device)))
         return
     figures = {"ddprun": [], "torch": []}
     for _ in range(options.repeats):

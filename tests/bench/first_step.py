@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""From the command to the end of the first optimizer step on rank 0, two ranks: `ddprun train` beside torchrun and Python.
+"""From the command to the end of the first optimizer step on rank 0: `ddprun train` beside torchrun and Python.
 
-    tests/bench/first_step.py [--repeats 10] [--model netresdeep] [--batch-size 64] [--json FILE]
+    tests/bench/first_step.py [--repeats 10] [--ranks 2] [--model netresdeep] [--batch-size 64] [--dataset fashion-mnist]
+                              [--train-flags "..."] [--peer-flags "..."] [--json FILE]
 
 train says when its first step ended in summary.json ("first_step_time"), the Python peer on its output; both by the
 system's clock. Medians with the least and the most seen, in turn in one run, and the median of the ratios of runs that
@@ -36,24 +37,28 @@ def run(command):
 
 
 def ours(options, folder):
-    command = [BUILD / "bin" / "ddprun", "--standalone", "--nproc-per-node", 2, "train", "--model", options.model]
-    command += ["--batch-size", options.batch_size, "--dataset", "fashion-mnist", "--max-steps", 1, "--no-eval"]
-    begin, _ = run([*command, "--output-dir", folder])
+    command = [BUILD / "bin" / "ddprun", "--standalone", "--nproc-per-node", options.ranks, "train"]
+    command += ["--model", options.model, "--batch-size", options.batch_size, "--dataset", options.dataset]
+    begin, _ = run([*command, "--max-steps", 1, "--no-eval", "--output-dir", folder, *options.train_flags])
     return json.loads((pathlib.Path(folder) / "summary.json").read_text())["first_step_time"] - begin
 
 
 def python(options):
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", 2, "--master-addr=127.0.0.1"]
-    command += [HERE / "train_peer.py", "--model", options.model, "--batch-size", options.batch_size, "--marks", 1]
-    begin, output = run(command)
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", options.ranks]
+    command += ["--master-addr=127.0.0.1", HERE / "train_peer.py", "--model", options.model]
+    begin, output = run([*command, "--batch-size", options.batch_size, "--marks", 1, *options.peer_flags])
     return float(output.split("steps 1 at ")[1].split()[0]) - begin
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=10)
+    parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--model", default="netresdeep")
     parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument("--dataset", default="fashion-mnist", help="of train; the peer makes its images up")
+    parser.add_argument("--train-flags", default=[], type=str.split, help="more flags of train")
+    parser.add_argument("--peer-flags", default=[], type=str.split, help="more flags of train_peer.py")
     parser.add_argument("--json", type=pathlib.Path)
     options = parser.parse_args()
     seen = {"ddprun": [], "torchrun": []}

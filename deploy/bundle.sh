@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# One tarball of at most 64 MB that runs on another Linux of the same kind of processor, with glibc 2.36 or newer and torch
+# 2.11 installed: ddprun, ddpctl, ddprun-rendezvous, train, and the libraries that are neither LibTorch's nor the C and C++
+# runtime's. Its README.md says how it is used.
+#
+#   deploy/bundle.sh [--output FILE]    default: build/ddprun-VERSION-linux-PROCESSOR.tar.gz; .tar.xz is smaller
+#   --tests                 with gpu_test, for tests/gpu/run.sh (needs what deploy/setup.sh --test installs)
+#   --with-fashion-mnist    with the images of Fashion-MNIST (30 MB), for a machine that has no network
+#   --build FOLDER          packs what is built there; sets nothing up and builds nothing
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+folder='' output='' tests=OFF pack=()
+while [ $# -gt 0 ]; do
+  case "$1" in
+    -h | --help)
+      sed -n '3,10s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+      exit 0
+      ;;
+    --tests) tests=ON ;;
+    --with-fashion-mnist) pack+=("$1") ;;
+    --output | --build)
+      [ $# -ge 2 ] || die "$1 needs a path after it"
+      if [ "$1" = --output ]; then output=$2; else folder=$2; fi
+      shift
+      ;;
+    *) die "unknown argument '$1'; see deploy/bundle.sh --help" ;;
+  esac
+  shift
+done
+
+if [ -z "$folder" ]; then
+  folder=$repo/build
+  targets=(ddprun ddpctl ddprun-rendezvous ddprun-stacks train)
+  if [ "$tests" = ON ]; then
+    "$repo/deploy/setup.sh" --test
+    targets+=(gpu_test)
+  else
+    "$repo/deploy/setup.sh"
+  fi
+  build "$tests" "${targets[@]}"
+elif [ "$tests" = ON ] && [ ! -e "$folder/tests/gpu_test" ]; then
+  die "$folder has no tests/gpu_test; build the target gpu_test there, or leave --tests out"
+fi
+version=$(sed -n 's/^project(ddprun VERSION \([^ ]*\).*/\1/p' "$repo/CMakeLists.txt")
+exec python3 "$repo/deploy/pack_bundle.py" "$folder" "${output:-$folder/ddprun-$version-linux-$(uname -m).tar.gz}" "${pack[@]}"

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tests/gpu/run.sh where there is no GPU: what it prints, what it skips and why, and how it judges figures."""
+
+import contextlib
+import ctypes
+import json
+import os
+import re
+import signal
+import sys
+
+import pytest
+from bundles import TORCH, bare_environment, bundle, tarball  # noqa: F401  (fixtures)
+from conftest import BUILD, REPO, processes_of_this_session, run, start, wait_for
+
+GPU = REPO / "tests" / "gpu"
+sys.path.insert(0, str(GPU))
+import judging  # noqa: E402
+
+EXPECTATIONS = json.loads((GPU / "expectations.json").read_text())
+
+
+def has_gpu():
+    with contextlib.suppress(OSError):
+        driver, count = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
+        return driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0 and count.value > 0
+    return False
+
+
+def environment(**more):
+    """python3 is the one with torch."""
+    return bare_environment(PATH=f"{os.path.dirname(sys.executable)}:/usr/bin:/bin", **more)
+
+
+def script(folder, *flags, env=None, timeout=280):
+    done = run([folder / "tests" / "gpu" / "run.sh", *flags], env=env or environment(), timeout=timeout)
+    return done, json.loads(done.stdout) if done.stdout.startswith("{") else None
+
+
+def names(folder):
+    return run([folder / "tests" / "gpu" / "run.sh", "--list"], env=environment()).stdout.split()
+
+
+def assert_all_skipped(told, words):
+    assert told["checks"]
+    for name, check in told["checks"].items():
+        assert check["status"] == "skipped" and re.search(words, check["reason"]), (name, check)
+        assert f"{name}: {check['reason']}" in told["skipped"]
+    for expectation in told["expectations"]:
+        assert expectation["status"] == "not yet measured" and expectation["reason"], expectation
+
+
+# ---- Without a GPU -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(has_gpu(), reason="this machine has a GPU")
+def test_without_a_gpu_each_check_is_skipped_with_the_reason(bundle):  # noqa: F811
+    done, told = script(bundle)
+    assert done.returncode == 0, done.stderr
+    assert list(told["checks"]) == names(bundle)
+    assert_all_skipped(told, "no GPU|is for CUDA None")
+    assert len(told["expectations"]) == len(EXPECTATIONS)
+    for expectation in told["expectations"]:
+        for key in ("name", "command", "target", "compare", "unit", "how"):
+            assert expectation[key] not in (None, ""), expectation
+    assert told["machine"]["torch"]["version"].startswith("2.11.") and told["bundle"]["torch"] == "2.11"
+    assert told["machine"]["gpus"] == [] and told["machine"]["devices"] == 0
+    for name in told["checks"]:
+        assert f"skipped {name}: " in done.stderr
+
+
+def test_without_torch_that_is_the_reason(bundle):  # noqa: F811
+    done, told = script(bundle, env=bare_environment())
+    assert done.returncode == 0, done.stderr
+    assert_all_skipped(told, "has no torch; give --torch")
+
+
+def test_the_torch_folder_names_the_python(bundle, tarball):  # noqa: F811
+    done, told = script(REPO, "--bundle", tarball, "--torch", TORCH, "--only", "gpu_test", env=bare_environment())
+    assert done.returncode == 0, done.stderr
+    assert told["machine"]["torch"]["folder"] == str(TORCH) and list(told["checks"]) == ["gpu_test"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (["--only", "all"], "there is no check all"),
+        (["--limit", "1"], "--limit must be more than"),
+        (["--torch", "/usr"], "--torch /usr is not the folder of a torch package"),
+        (["--bundle", "/usr"], "has no bundle.json"),
+        (["--bundle", "/nowhere"], "cannot be unpacked"),
+        (["--colour"], "--colour"),
+    ],
+)
+def test_bad_arguments(bundle, flags, says):  # noqa: F811
+    done, told = script(bundle, *flags)
+    assert done.returncode == 2 and told is None and says in done.stderr, done
+
+
+# ---- A rehearsal on the CPU ----------------------------------------------------------------------------------------------
+
+# Not: what needs a compiler for torch.compile, or minutes of a CPU.
+REHEARSED = ["nccl_world_of_one", "two_ranks_one_gpu", "resnet18_speed", "netresdeep_speed", "first_step", "augmentation",
+             "save_stall"]
+
+
+def test_the_checks_run_and_leave_their_figures(bundle):  # noqa: F811
+    """With a few steps on the CPU; the figures mean nothing and are not judged."""
+    done, told = script(bundle, "--rehearse", "--limit", "270", "--only", ",".join(["graph_equals_eager", "gpu_test", *REHEARSED]))
+    assert done.returncode == 0, done.stderr
+    checks = told["checks"]
+    assert {name: check["status"] for name, check in checks.items() if name in REHEARSED} == dict.fromkeys(
+        [name for name in names(bundle) if name in REHEARSED], "passed"), done.stderr
+    assert checks["graph_equals_eager"]["status"] == "skipped" and "GPU" in checks["graph_equals_eager"]["reason"]
+    seen = {name: check.get("rehearsed") for name, check in checks.items()}
+    if (BUILD / "tests" / "gpu_test").exists():
+        assert checks["gpu_test"]["status"] == "passed" and seen["gpu_test"]["failed"] == 0
+        assert has_gpu() or "needs 1 GPU" in str(seen["gpu_test"]["skipped_because"])
+    else:  # built without CUDA
+        assert "has no gpu_test" in checks["gpu_test"]["reason"]
+    assert seen["two_ranks_one_gpu"]["world_size"] == 2
+    for name in ("resnet18_speed", "netresdeep_speed"):
+        assert seen[name]["best"]["eager_step"] > 0 and seen[name]["best"]["python_eager"] > 0
+        assert "needs a GPU" in checks[name]["missing"]["over_eager"]
+    assert seen["first_step"]["train_s"] > 0 and seen["first_step"]["python_s"] > 0
+    assert isinstance(seen["augmentation"]["share"], float) and isinstance(seen["save_stall"]["stall_ms"], float)
+    assert seen["save_stall"]["python_stall_ms"] > 0
+    assert {one["status"] for one in told["expectations"]} == {"not yet measured"}
+
+
+def test_what_the_limit_leaves_out_is_said(bundle):  # noqa: F811
+    done, told = script(bundle, "--rehearse", "--limit", "6")
+    assert done.returncode == 0, done.stderr
+    assert_all_skipped(told, "of the limit were left")
+
+
+def test_sigterm_still_prints_what_is_known(bundle):  # noqa: F811
+    flags = ["--rehearse", "--only", "gpu_test,nccl_world_of_one,resnet18_speed"]
+    process = start([bundle / "tests" / "gpu" / "run.sh", *flags], env=environment())
+    said = ""
+    while "resnet18_speed ..." not in said:
+        line = process.stderr.readline()
+        assert line, said
+        said += line
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=60)
+    told = json.loads(out)
+    assert process.returncode == 0, said + err
+    assert told["checks"]["nccl_world_of_one"]["status"] == "passed"
+    assert told["checks"]["resnet18_speed"] == {"status": "skipped", "reason": "ended by SIGTERM"}
+    wait_for("the end of all it had started", lambda: not processes_of_this_session())
+
+
+def test_a_test_that_fails_is_told_by_name_and_by_the_exit_code(bundle):  # noqa: F811
+    program = bundle / "libexec" / "gpu_test"
+    program.unlink(missing_ok=True)
+    program.write_text("#!/bin/sh\necho '[  FAILED  ] Accelerator.Works (3 ms)'\nexit 1\n")
+    program.chmod(0o755)
+    done, told = script(bundle, "--rehearse", "--only", "gpu_test")
+    assert done.returncode == 1
+    assert told["checks"]["gpu_test"]["status"] == "failed"
+    assert "Accelerator.Works" in told["checks"]["gpu_test"]["reason"]
+
+
+# ---- Judging -------------------------------------------------------------------------------------------------------------
+
+
+def expectation(name):
+    (found,) = [one for one in EXPECTATIONS if one["name"] == name]
+    return found
+
+
+def checked(check, figure, value):
+    """Results with that figure alone, given as `a.b`."""
+    figures = value
+    for part in reversed(figure.split(".")):
+        figures = {part: figures}
+    return {check: {"status": "passed", "figures": figures}}
+
+
+@pytest.mark.parametrize("one", EXPECTATIONS, ids=lambda one: one["name"])
+def test_each_expectation_is_met_and_missed_by_its_figure(one):
+    better, worse = (one["target"] + 1e-9, one["target"] - 1e-6) if one["compare"] == ">=" else (one["target"], one["target"] + 1e-6)
+    for value, status in ((better, "met"), (worse, "missed")):
+        results = checked(one["check"], one["figure"], value)
+        judged = judging.judge(one, results, "NVIDIA H200")
+        assert (judged["status"], judged["measured"]) == (status, value)
+        assert judged["command"] == f"tests/gpu/run.sh --only {one['check']}"
+        assert judging.exit_code(results, [judged]) == (1 if one["hard"] and status == "missed" else 0)
+
+
+def test_the_expectations_are_of_checks_that_there_are(bundle):  # noqa: F811
+    assert {one["check"] for one in EXPECTATIONS} <= set(names(bundle))
+    assert len({one["name"] for one in EXPECTATIONS}) == len(EXPECTATIONS)
+    assert {one["status"] for one in EXPECTATIONS} == {"not yet measured"}
+
+
+def test_a_target_for_one_kind_of_gpu_is_judged_on_that_alone():
+    one = expectation("images a second of ResNet-18")
+    results = checked(one["check"], one["figure"], 20_000)
+    assert judging.judge(one, results, "NVIDIA H200")["status"] == "missed"
+    judged = judging.judge(one, results, "NVIDIA T4")
+    assert judged["status"] == "not yet measured" and judged["measured"] == 20_000 and "T4" in judged["reason"]
+
+
+def test_a_figure_that_is_not_there_has_the_reason():
+    one = expectation("ResNet-18 beside PyTorch eager")
+    reasons = {
+        "the check resnet18_speed was not asked for": {},
+        "no GPU": {"resnet18_speed": {"status": "skipped", "reason": "no GPU"}},
+        "the check resnet18_speed failed: it broke": {"resnet18_speed": {"status": "failed", "reason": "it broke", "figures": {}}},
+        "no --cuda-graph": {"resnet18_speed": {"status": "passed", "figures": {"best": {"eager_step": 3}},
+                                               "missing": {"over_eager": "no --cuda-graph"}}},
+    }
+    for reason, results in reasons.items():
+        judged = judging.judge(one, results, "NVIDIA H200")
+        assert judged["status"] == "not yet measured" and judged["reason"] == reason, judged
+        assert judging.exit_code(results, [judged]) == (1 if "failed" in reason else 0)
+
+
+def test_figures_of_a_check_that_was_cut_short_still_count():
+    one = expectation("the graph step of the eager step at batch 128")
+    results = {one["check"]: {"status": "skipped", "reason": "its time was up", "figures": {"batch_128": {"graph_step_of_eager_step": 0.6}}}}
+    assert judging.judge(one, results, None)["status"] == "met"

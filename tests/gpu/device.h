@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a test of gpu_test says that it needs what this machine does not have.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "worker/distributed/accelerator.h"
+
+namespace ddprun {
+
+// Why a test that needs so many GPUs cannot run here; empty if it can. Asks the driver alone: on a
+// machine without one nothing of CUDA is loaded.
+inline std::string WhyNotHere(int devices) {
+  const int count = DriverDeviceCount();
+  if (count >= devices) return "";
+  return "needs " + std::to_string(devices) + (devices == 1 ? " GPU" : " GPUs") +
+         ", and the driver shows " + (count == 0 ? "none" : std::to_string(count));
+}
+
+}  // namespace ddprun
+
+// First in a test: skips it, with the reason, where there are fewer GPUs.
+#define DDPRUN_NEEDS_GPUS(devices)                                           \
+  if (const std::string why = ::ddprun::WhyNotHere(devices); !why.empty()) { \
+    GTEST_SKIP() << why;                                                     \
+  }                                                                          \
+  static_assert(true, "takes the semicolon")

@@ -1,0 +1,51 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The GPU tests and benchmarks, from a bundle (deploy/bundle.sh --tests) and a Python with torch 2.11 for CUDA 13: no
+# compiler and nothing else is needed. Prints one JSON document on standard output, all else on standard error. Ends with
+# 0 if what ran is as it must be, also if nothing could run, and with 1 if a test failed or a hard expectation was missed.
+#
+#   tests/gpu/run.sh [--bundle FOLDER_OR_TARBALL] [--torch FOLDER] [--quick] [--limit SECONDS] [--only NAME,...]
+#                    [--data-dir FOLDER] [--list] [--rehearse]
+#
+#   --bundle    default: the bundle that this script is in, else the newest build/ddprun-*.tar.?z
+#   --torch     the folder of the torch package; default: that of python3
+#   --quick     each measured once instead of three times
+#   --limit     so long at most (540 s); the most important comes first
+#   --data-dir  where Fashion-MNIST or CIFAR-10 is
+#   --rehearse  all on the CPU with a few steps: shows that the script works; its figures mean nothing
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+
+die() {
+  echo "run.sh: $*" >&2
+  exit 2
+}
+
+torch=
+take=0
+for word in "$@"; do
+  case $word in
+    -h | --help)
+      sed -n '3,16s/^# \{0,1\}//p' "$0"
+      exit 0
+      ;;
+    --torch=*) torch=${word#--torch=} ;;
+    --torch) take=1 ;;
+    *) if [ $take = 1 ]; then torch=$word take=0; fi ;;
+  esac
+done
+
+# The Python of the environment that the torch lies in knows all of its packages; else any python3 is lent the folder.
+python=$(command -v python3) || python=
+if [ -n "$torch" ]; then
+  [ -e "$torch/lib/libtorch_cpu.so" ] || die "--torch $torch is not the folder of a torch package: it has no lib/libtorch_cpu.so"
+  torch=$(cd "$torch" && pwd)
+  if [ -x "$torch/../../../../bin/python3" ]; then
+    python=$torch/../../../../bin/python3
+  else
+    PYTHONPATH=$(dirname "$torch")${PYTHONPATH:+:$PYTHONPATH}
+    export PYTHONPATH
+  fi
+fi
+[ -n "$python" ] || die "there is no python3 in PATH; name the folder of a torch package in its environment with --torch"
+PYTHONDONTWRITEBYTECODE=1 exec "$python" "$here/gpu_checks.py" "$@"

@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How fast train is on a GPU, beside Python in the same run. Each check takes the Workbench and leaves figures there.
+
+Programs are measured in turn, repeat by repeat; figures are medians, and what counts is the median of the ratios of what
+followed each other. train is started anew for each of its measurements, and its figure is that of the steps after the
+first window, by the times in metrics.jsonl. The Python peers stay and are asked for windows of as many steps.
+"""
+
+import contextlib
+import json
+import statistics
+import sys
+
+from training_checks import cifar10_folder, fashion_mnist_folder, made_up
+from workbench import BENCH, Expired, Failure, Peer, Skip, windows
+
+# About how many images a window should have: half a second at the speed aimed at.
+WINDOW_IMAGES = {"resnet18": 40_000, "netresdeep": 100_000}
+MEASURED_WINDOWS = 4
+CIFAR_IMAGES = 50_000
+RESNET_BATCHES = (128, 512, 1024)
+NETRESDEEP_BATCH = 64
+AUGMENTED_BATCH = 512
+LEAST_S = 25  # of a check's time must be left for another batch
+
+
+def half_precision(bench):
+    return ["--amp", "off" if bench.rehearsal else "bf16", "--channels-last"]
+
+
+def steps_of_window(bench, model, batch):
+    return 1 if bench.rehearsal else max(8, WINDOW_IMAGES[model] // batch)
+
+
+def repeats_of(bench):
+    return 1 if bench.rehearsal or bench.quick else 3
+
+
+def batch_of(bench, batch):
+    return 2 if bench.rehearsal else batch
+
+
+def speed_of(folder, batch):
+    """Images a second from the first line to the last."""
+    lines = windows(folder)
+    if len(lines) < 3:
+        raise Failure(f"{folder}/metrics.jsonl has {len(lines)} lines of training and not the 3 that a measurement takes")
+    return (lines[-1]["step"] - lines[0]["step"]) * batch / (lines[-1]["time"] - lines[0]["time"])
+
+
+def train_speed(bench, model, batch, graph, *flags):
+    every = steps_of_window(bench, model, batch)
+    images = 64 if bench.rehearsal else CIFAR_IMAGES
+    work = made_up(bench, (1 + MEASURED_WINDOWS) * every, every, batch)
+    work[work.index("--samples") + 1] = images
+    with bench.train("--model", model, *half_precision(bench), *work, *flags, graph=graph) as folder:
+        return speed_of(folder, batch)
+
+
+def peer_of(bench, model, batch, *flags):
+    return Peer(bench, "--model", model, "--batch-size", batch, *half_precision(bench), *flags)
+
+
+def peer_speed(bench, peer, model, batch):
+    steps = MEASURED_WINDOWS * steps_of_window(bench, model, batch)
+    return steps * batch / peer.seconds_for(steps)
+
+
+def median_ratio(above, below):
+    return statistics.median(a / b for a, b in zip(above, below))
+
+
+def in_turn(programs, repeats):
+    """{name: [figure of each repeat]} of {name: function}."""
+    seen = {name: [] for name in programs}
+    for _ in range(repeats):
+        for name, measure in programs.items():
+            seen[name].append(measure())
+    return seen
+
+
+def beside_eager(bench, model, batch):
+    """Figures of one batch size: train with a graph (where it can), without, and Python's eager step."""
+    programs = {"eager_step": lambda: train_speed(bench, model, batch, False)}
+    if bench.can_graph():
+        programs = {"graph": lambda: train_speed(bench, model, batch, True), **programs}
+    with peer_of(bench, model, batch) as peer:
+        peer.wait_until_ready()
+        peer_speed(bench, peer, model, batch)  # warms it up
+        programs["python_eager"] = lambda: peer_speed(bench, peer, model, batch)
+        seen = in_turn(programs, repeats_of(bench))
+    figures = {"batch": batch, **{name: statistics.median(values) for name, values in seen.items()}, "seen": seen}
+    figures["eager_step_over_eager"] = median_ratio(seen["eager_step"], seen["python_eager"])
+    if "graph" in seen:
+        figures["over_eager"] = median_ratio(seen["graph"], seen["python_eager"])
+        figures["graph_step_of_eager_step"] = median_ratio(seen["eager_step"], seen["graph"])
+    return figures
+
+
+def note_no_graph(bench):
+    if not bench.can_graph():
+        for figure in ("graph", "over_eager", "graph_step_of_eager_step", "over_compiled"):
+            bench.missing[figure] = bench.why_no_graph()
+
+
+def resnet18_speed(bench):
+    note_no_graph(bench)
+    batches = RESNET_BATCHES[:1] if bench.rehearsal else RESNET_BATCHES
+    for batch in batches:
+        if bench.figures and bench.left() < LEAST_S:
+            bench.missing[f"batch_{batch}"] = f"{bench.left():.0f} s were left"
+            continue
+        bench.figures[f"batch_{batch}"] = beside_eager(bench, "resnet18", batch_of(bench, batch))
+        seen = [one for name, one in bench.figures.items() if name.startswith("batch_")]
+        bench.figures["best"] = max(seen, key=lambda one: one.get("graph", one["eager_step"]))
+
+
+def netresdeep_speed(bench):
+    note_no_graph(bench)
+    bench.figures["best"] = beside_eager(bench, "netresdeep", batch_of(bench, NETRESDEEP_BATCH))
+
+
+def resnet18_compiled(bench):
+    """At the batch where train was the fastest, if resnet18_speed has found it."""
+    note_no_graph(bench)
+    batch = bench.fastest_batch or batch_of(bench, RESNET_BATCHES[1])
+    with peer_of(bench, "resnet18", batch, "--compile", "default" if bench.rehearsal else "max-autotune") as peer:
+        try:
+            peer.wait_until_ready()
+        except Expired:
+            raise Expired("torch.compile had not finished its first steps in time") from None
+        peer_speed(bench, peer, "resnet18", batch)
+        programs = {
+            "train": lambda: train_speed(bench, "resnet18", batch, bench.can_graph()),
+            "compiled": lambda: peer_speed(bench, peer, "resnet18", batch),
+        }
+        seen = in_turn(programs, repeats_of(bench))
+    bench.figures |= {"batch": batch, **{name: statistics.median(values) for name, values in seen.items()}, "seen": seen}
+    bench.figures["over_compiled" if bench.can_graph() else "eager_step_over_compiled"] = median_ratio(
+        seen["train"], seen["compiled"])
+
+
+def augmentation(bench):
+    batch = batch_of(bench, AUGMENTED_BATCH)
+    programs = {
+        flag: (lambda flag=flag: train_speed(bench, "resnet18", batch, bench.can_graph(), f"--{flag}"))
+        for flag in ("augment", "no-augment")
+    }
+    seen = in_turn(programs, repeats_of(bench))
+    share = statistics.median(1 - a / b for a, b in zip(seen["augment"], seen["no-augment"]))
+    bench.figures |= {"share": share, "batch": batch, "seen": seen}
+
+
+def first_step(bench):
+    report = bench.work / "first_step.json"
+    train = [*bench.device_flags(bench.can_graph(), "nccl"), *half_precision(bench)]
+    peer = ["--device", bench.device, *half_precision(bench)]
+    bench.run_well([
+        sys.executable, BENCH / "first_step.py", "--repeats", 1 if bench.rehearsal or bench.quick else 3, "--ranks", 1,
+        "--dataset", "synthetic", "--train-flags=" + " ".join(train), "--peer-flags=" + " ".join(peer), "--json", report,
+    ])
+    told = json.loads(report.read_text())
+    bench.figures |= {
+        "of_python": statistics.median(1 / ratio for ratio in told["ratios"]),
+        "train_s": statistics.median(told["seconds"]["ddprun"]),
+        "python_s": statistics.median(told["seconds"]["torchrun"]),
+        "seen": told["seconds"],
+    }
+
+
+def save_stall(bench):
+    """A save after each second window: the windows after one are longer by what it holds training up."""
+    batch, every = batch_of(bench, 128), 1 if bench.rehearsal else 20
+    # All steps in one epoch, whose end would be in a window too.
+    work = made_up(bench, 13 * every, every, batch)
+    work[work.index("--samples") + 1] = 14 * every * batch
+    flags = ["--model", "resnet18", *work, "--checkpoint-every", 2 * every]
+    with bench.train(*flags, graph=bench.can_graph()) as folder:
+        lines = windows(folder)
+    seconds = {b["step"]: b["time"] - a["time"] for a, b in zip(lines, lines[1:])}
+    saving = [time for step, time in seconds.items() if step // every % 2 == 1 and step > 2 * every]
+    others = [time for step, time in seconds.items() if step // every % 2 == 0 and step > 2 * every]
+    bench.figures |= {"stall_ms": 1000 * (statistics.median(saving) - statistics.median(others)),
+                      "seen": {"with_save_s": saving, "without_s": others}}
+    peer = [sys.executable, BENCH / "checkpoint_cost.py", "--torch", bench.work, "--device", bench.device, "--batch", batch]
+    with contextlib.suppress(Failure, Expired):  # the peer's figure is for comparison only
+        bench.figures["python_stall_ms"] = json.loads(bench.run_well([*peer, "--saves", 3]))["stall_ms"]
+
+
+def data_set_of_speedrun(bench):
+    """CIFAR-10, else what stands in for it: (name, folder)."""
+    with contextlib.suppress(Skip):
+        return "cifar10", cifar10_folder(bench)
+    return "fashion-mnist", fashion_mnist_folder(bench)
+
+
+def speedrun_beside(bench, seeds, *flags):
+    """What tests/bench/speedrun.py has seen: {"train": [{figure: value} of each seed], "PyTorch": [...]}."""
+    report = bench.work / "speedrun.json"
+    train = [*bench.choose("cuda_graph", True), *bench.choose("device_data", True)]
+    command = [sys.executable, BENCH / "speedrun.py", "--seeds", seeds, "--train-flags=" + " ".join(train), "--json", report]
+    bench.run_well([*command, *flags])
+    return json.loads(report.read_text())["seen"]
+
+
+def speedrun_ratio(seen, figure):
+    return median_ratio(*([run[figure] for run in seen[name]] for name in ("train", "PyTorch")))
+
+
+def speedrun(bench):
+    """Beside eager PyTorch, whose command is the shorter one, and beside torch.compile, whose timer leaves compiling out."""
+    if not bench.knows("recipe"):
+        raise Skip("the train of this bundle has no --recipe")
+    if not (BENCH / "speedrun.py").exists():
+        raise Skip("this bundle has no tests/bench/speedrun.py, which runs the recipe in PyTorch beside it")
+    dataset, data = data_set_of_speedrun(bench)
+    small = ["--epochs", 0.1, "--width", 0.25, "--batch-size", 500] if bench.rehearsal else []
+    flags = ["--dataset", dataset, *(["--data-dir", data] if data else []), *small]
+    few = 1 if bench.rehearsal or bench.quick else 3
+    eager = speedrun_beside(bench, few, *flags)
+    bench.figures |= {
+        "dataset": dataset,
+        "accuracy": statistics.mean(run["accuracy"] for run in eager["train"]) / 100,
+        "command_of_python": speedrun_ratio(eager, "command"),
+        "training_of_python_eager": speedrun_ratio(eager, "timer"),
+        "seen": eager,
+    }
+    if dataset == "cifar10":
+        bench.figures["cifar10_accuracy"] = bench.figures["accuracy"]
+    else:
+        bench.missing["cifar10_accuracy"] = f"CIFAR-10 is not at hand; {dataset} was taken"
+    if bench.rehearsal:
+        return
+    bench.missing["training_of_python"] = "the recipe with torch.compile was not done in time"
+    compiled = speedrun_beside(bench, 1, *flags, "--peer-flags=--compile")
+    del bench.missing["training_of_python"]
+    bench.figures |= {"training_of_python": speedrun_ratio(compiled, "timer"), "seen_compiled": compiled}

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of what a GPU must do rightly. Each takes the Workbench, leaves figures there, and raises Failure if it is wrong."""
+
+import os
+import pathlib
+import re
+
+from workbench import Failure, Skip, summary, windows
+
+FASHION_MNIST = ("/usr/share/datasets/fashion-mnist",)
+CACHE = pathlib.Path(os.environ.get("DDPRUN_CACHE_DIR") or pathlib.Path.home() / ".cache" / "ddprun")
+
+
+def made_up(bench, steps, every, batch):
+    samples = 256 if bench.rehearsal else 4096
+    return ["--dataset", "synthetic", "--samples", samples, "--batch-size", batch, "--epochs", 1000, "--max-steps", steps,
+            "--log-every", every, "--warmup-steps", 10, "--no-eval"]
+
+
+def learnt_quickly(bench, batch):
+    """On CPUs, with 2 ranks of 16 images, the loss of the last of six windows of 10 steps was a fifth of the first's."""
+    every, batch = (1, 2) if bench.rehearsal else (25, batch)
+    return ["--model", "resnet18", "--lr", 0.01, *made_up(bench, 6 * every, every, batch)]
+
+
+def data_folder(bench, name, file, places):
+    """The folder with `file`, of a data set; Skip if there is none."""
+    folders = [pathlib.Path(place) for place in places]
+    if bench.data_dir:
+        folders = [bench.data_dir, bench.data_dir / name]
+    for folder in [*folders, bench.bundle / "data" / name]:
+        if any((folder / one).exists() for one in (file, file.removesuffix(".gz"))):
+            return folder
+    raise Skip(f"{name} is not at hand: {file} is in none of {', '.join(map(str, folders))}; name its folder with --data-dir")
+
+
+def fashion_mnist_folder(bench):
+    return data_folder(bench, "fashion-mnist", "train-images-idx3-ubyte.gz", FASHION_MNIST)
+
+
+def cifar10_folder(bench):
+    return data_folder(bench, "cifar10", "cifar-10-batches-bin/data_batch_1.bin", (CACHE / "data",))
+
+
+def note_losses(bench, folder, ranks):
+    """The loss of the last window of the first one's; Failure unless it was learnt."""
+    seen = [line["loss/train"] for line in windows(folder)]
+    told = summary(folder)
+    bench.figures |= {"loss_ratio": seen[-1] / seen[0], "backend": told["backend"], "world_size": told["world_size"]}
+    if told["world_size"] != ranks:
+        raise Failure(f"{ranks} ranks were asked for, and {told['world_size']} trained")
+
+
+def gpu_test(bench):
+    program = bench.bundle / "libexec" / "gpu_test"
+    if not program.exists():
+        raise Skip("this bundle has no gpu_test; deploy/bundle.sh --tests packs it")
+    libraries = ":".join(filter(None, (bench.environment.get("LD_LIBRARY_PATH"), bench.torch_libraries)))
+    code, out, err = bench.run([program, "--gtest_color=no"], {"LD_LIBRARY_PATH": libraries})
+    counted = {word: int(number) for word, number in re.findall(r"^\[\s*(PASSED|SKIPPED|FAILED)\s*\] (\d+) test", out, re.MULTILINE)}
+    failed = sorted(set(re.findall(r"^\[  FAILED  \] (\w+\.\w+)", out, re.MULTILINE)))
+    skipped = re.findall(r"(?s)Skipped\n(.*?)\n\n?\[  SKIPPED \] (\w+\.\w+)", out)
+    bench.figures |= {"passed": counted.get("PASSED", 0), "failed": len(failed), "skipped": counted.get("SKIPPED", 0),
+                      "skipped_because": {name: why.strip() for why, name in skipped}}
+    if failed or code != 0:
+        raise Failure(f"gpu_test ended with {code}; failed: {', '.join(failed) or 'none by name'}: {(err or out)[-2000:].strip()}")
+
+
+def nccl_world_of_one(bench):
+    with bench.train(*learnt_quickly(bench, 64), graph=bench.can_graph()) as folder:
+        note_losses(bench, folder, 1)
+    if not bench.rehearsal and bench.figures["backend"] != "nccl":
+        raise Failure(f"--backend nccl was asked for, and {bench.figures['backend']} was used")
+
+
+def graph_equals_eager(bench):
+    if not bench.can_graph():
+        raise Skip(bench.why_no_graph())
+    steps, losses = 30, {}
+    for graph in (True, False):
+        flags = ["--model", "resnet18", "--deterministic", *made_up(bench, steps, 1, 64)]
+        with bench.train(*flags, graph=graph) as folder:
+            losses[graph] = [line["loss/train"] for line in windows(folder)]
+    if len(losses[True]) != steps or len(losses[False]) != steps:
+        raise Failure(f"{steps} losses were expected, and {[len(one) for one in losses.values()]} were written")
+    differences = [abs(a - b) / max(abs(b), 1e-9) for a, b in zip(losses[True], losses[False])]
+    bench.figures |= {"largest_difference": max(differences), "bitwise": losses[True] == losses[False]}
+
+
+def two_ranks_one_gpu(bench):
+    if not bench.rehearsal and not bench.knows("device"):
+        raise Skip("the train of this bundle has no --device, so several ranks on one GPU cannot be asked for")
+    with bench.train(*learnt_quickly(bench, 32), ranks=2, backend="gloo") as folder:
+        note_losses(bench, folder, 2)
+
+
+def fashion_mnist(bench):
+    data = fashion_mnist_folder(bench)
+    config = bench.bundle / "configs" / "netresdeep-fashion-mnist.yaml"
+    # One rank with the images of the configuration's two.
+    size = ["--batch-size", 8, "--max-steps", 10] if bench.rehearsal else ["--batch-size", 64]
+    flags = ["--config", config, "--data-dir", data, *size]
+    with bench.train(*flags, graph=bench.can_graph()) as folder:
+        told = summary(folder)
+        bench.figures |= {name: told[name] for name in ("test_accuracy", "training_seconds", "total_seconds", "steps")}
