@@ -55,8 +55,7 @@ def gpu_test(bench):
     program = bench.bundle / "libexec" / "gpu_test"
     if not program.exists():
         raise Skip("this bundle has no gpu_test; deploy/bundle.sh --tests packs it")
-    libraries = ":".join(filter(None, (bench.environment.get("LD_LIBRARY_PATH"), bench.torch_libraries)))
-    code, out, err = bench.run([program, "--gtest_color=no"], {"LD_LIBRARY_PATH": libraries})
+    code, out, err = bench.run([program, "--gtest_color=no"], bench.with_torch_libraries())
     counted = {word: int(number) for word, number in re.findall(r"^\[\s*(PASSED|SKIPPED|FAILED)\s*\] (\d+) test", out, re.MULTILINE)}
     failed = sorted(set(re.findall(r"^\[  FAILED  \] (\w+\.\w+)", out, re.MULTILINE)))
     skipped = re.findall(r"(?s)Skipped\n(.*?)\n\n?\[  SKIPPED \] (\w+\.\w+)", out)

@@ -88,6 +88,10 @@ class Workbench:
             list(map(str, command)), env=self.environment, start_new_session=True, text=True, errors="replace", **options
         )
 
+    def with_torch_libraries(self):
+        """The environment's part that a program of the bundle needs which looks for LibTorch by itself."""
+        return {"LD_LIBRARY_PATH": ":".join(filter(None, (self.environment.get("LD_LIBRARY_PATH"), self.torch_libraries)))}
+
     def run(self, command, more_environment=None):
         """(exit code, its output, its errors); Expired if it is not done at the deadline."""
         environment = {**self.environment, **(more_environment or {})}
