@@ -115,13 +115,14 @@ def test_the_checks_run_and_leave_their_figures(bundle):  # noqa: F811
     seen = {name: check.get("rehearsed") for name, check in checks.items()}
     if (BUILD / "tests" / "gpu_test").exists():
         assert checks["gpu_test"]["status"] == "passed" and seen["gpu_test"]["failed"] == 0
-        assert has_gpu() or "needs 1 GPU" in str(seen["gpu_test"]["skipped_because"])
+        assert has_gpu() or "gpu_test, Accelerator.AWorldOfOneReducesToItself: needs 1 GPU, and the driver shows none" in told["skipped"]
     else:  # built without CUDA
         assert "has no gpu_test" in checks["gpu_test"]["reason"]
     assert seen["two_ranks_one_gpu"]["world_size"] == 2
     for name in ("resnet18_speed", "netresdeep_speed"):
         assert seen[name]["best"]["eager_step"] > 0 and seen[name]["best"]["python_eager"] > 0
         assert "needs a GPU" in checks[name]["missing"]["over_eager"]
+    assert "resnet18_speed, over_eager: a CUDA graph needs a GPU" in told["skipped"]
     assert seen["first_step"]["train_s"] > 0 and seen["first_step"]["python_s"] > 0
     assert isinstance(seen["augmentation"]["share"], float) and isinstance(seen["save_stall"]["stall_ms"], float)
     assert seen["save_stall"]["python_stall_ms"] > 0
