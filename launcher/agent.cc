@@ -385,8 +385,8 @@ void Agent::Process(TimePoint now) {
   while (true) {
     SayLines();
     if (events_.empty()) return;
-    const std::vector<Event> events = std::exchange(events_, {});
-    for (const Event& event : events) {
+    std::vector<Event> events = std::exchange(events_, {});
+    for (Event& event : events) {
       if (watch_.Holds(event, now)) continue;
       observer_.OnEvent(event, state_);
       for (const Effect& effect : Step(state_, event, now, supervisor_config_))

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "launcher/limits.h"
+#include "rendezvous/collectives.h"
 #include "rendezvous/first_cause.h"
 #include "rendezvous/run_status.h"
 
@@ -39,6 +40,8 @@ void HangWatch::End() {
 void HangWatch::Told(int local_rank, const ProgressMessage& message, TimePoint now) {
   if (static_cast<std::size_t>(local_rank) >= workers_.size()) return;
   Worker& worker = workers_[static_cast<std::size_t>(local_rank)];
+  worker.place = message.place;
+  if (!message.goes_on) return;
   worker.told = true;
   worker.reported.reset();
   worker.progress_at = now;
@@ -107,6 +110,19 @@ std::optional<HungWorker> HangWatch::FindSilent(milliseconds at_least, TimePoint
     found.hang.others_step = std::max(found.hang.others_step, step);
   }
   return found;
+}
+
+std::vector<RanksInPlace> HangWatch::Places(int rank_first) const {
+  const bool any = std::any_of(workers_.begin(), workers_.end(), [](const Worker& worker) {
+    return worker.place.has_value() && worker.place->waits.has_value();
+  });
+  std::vector<RanksInPlace> places;
+  for (std::size_t i = 0; any && i < workers_.size(); ++i) {
+    const Worker& worker = workers_[i];
+    if (!worker.place.has_value() && !worker.lives) continue;
+    AddPlace(rank_first + static_cast<int>(i), worker.place.value_or(CollectivePlace{}), places);
+  }
+  return places;
 }
 
 bool HangWatch::StillHangs(const HungWorker& found) const {
@@ -182,11 +198,15 @@ HungWorker HangWatch::Describe(int local_rank, HangKind kind, TimePoint now) con
 }
 
 std::optional<int> HangWatch::FurthestBehind(const std::vector<int>& local_ranks) const {
+  const auto is_behind = [](const Worker& a, const Worker& b) {
+    if (IsBehind(a.progress, b.progress)) return true;
+    if (IsBehind(b.progress, a.progress)) return false;
+    return a.place && b.place && IsBehind(*a.place, *b.place);
+  };
   std::optional<int> behind;
   for (const int local_rank : local_ranks) {
-    const Progress& progress = workers_[static_cast<std::size_t>(local_rank)].progress;
-    if (!behind.has_value() ||
-        IsBehind(progress, workers_[static_cast<std::size_t>(*behind)].progress)) {
+    if (!behind.has_value() || is_behind(workers_[static_cast<std::size_t>(local_rank)],
+                                         workers_[static_cast<std::size_t>(*behind)])) {
       behind = local_rank;
     }
   }

@@ -43,6 +43,10 @@ class HangWatch {
   // Look(), since another node's worker was found to hang.
   std::optional<HungWorker> FindSilent(std::chrono::milliseconds at_least, TimePoint now) const;
 
+  // Where the round's workers wait for each other, by their ranks. One that lives and has not told
+  // is there too. Empty: nobody waits.
+  std::vector<RanksInPlace> Places(int rank_first) const;
+
   // Nothing has become of it since.
   bool StillHangs(const HungWorker& found) const;
 
@@ -57,6 +61,7 @@ class HangWatch {
     TimePoint progress_at{};  // or of the start
     TimePoint output_at{};
     Progress progress;
+    std::optional<CollectivePlace> place;  // since then
   };
   using Limit = std::chrono::milliseconds;
 

@@ -78,8 +78,12 @@ std::optional<ProgressMessage> ProgressSockets::Read(int worker) {
     const ssize_t size = recvmsg(fd(worker), &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (size < 0) break;
     if (!IsOwnUser(header)) continue;
-    if (!all.has_value()) all.emplace();
-    Merge(ParseProgress({text.data(), static_cast<std::size_t>(size)}), *all);
+    ProgressMessage message = ParseProgress({text.data(), static_cast<std::size_t>(size)});
+    if (all.has_value()) {
+      Merge(message, *all);
+    } else {
+      all = std::move(message);
+    }
   }
   return all;
 }

@@ -518,6 +518,7 @@ class Stepper {
     failure.pid = event.pid;
     failure.age = event.age;
     failure.last_lines = event.last_lines;
+    failure.places = event.places;
     return failure;
   }
 

@@ -56,6 +56,7 @@ struct WorkerEnded {
   std::string traceback;
   std::optional<OomKill> oom;
   std::string core_file;
+  std::vector<RanksInPlace> places;  // where this node's workers wait, if they do
 };
 
 // A worker lives and does not go on; its stacks have been read.
@@ -65,6 +66,7 @@ struct WorkerHung {
   std::chrono::milliseconds age{0};
   Hang hang;
   std::vector<std::string> last_lines;
+  std::vector<RanksInPlace> places;  // as of WorkerEnded
 };
 
 // The last worker of the round ended, and what the workers left behind is gone too.

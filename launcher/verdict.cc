@@ -10,6 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "launcher/limits.h"
+#include "rendezvous/collectives.h"
 #include "rendezvous/victims.h"
 
 namespace ddprun {
@@ -76,7 +77,10 @@ std::string StackText(const Failure& failure) {
 }
 
 std::string DetailText(const Failure& failure) {
-  std::string out = StackText(failure) + WordsText(failure);
+  std::string out;
+  if (const std::string where = ToSentence(failure.places); !where.empty())
+    absl::StrAppend(&out, "  collectives: ", where, "\n");
+  absl::StrAppend(&out, StackText(failure), WordsText(failure));
   if (!failure.core_file.empty()) {
     absl::StrAppend(&out, "  core on ", failure.host, ": ", failure.core_file, "\n");
   }

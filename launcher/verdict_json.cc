@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/strip.h"
+#include "rendezvous/collectives.h"
 #include "rendezvous/signal_name.h"
 #include "rendezvous/victims.h"
 
@@ -61,6 +62,28 @@ Json ToJson(const Hang& hang) {
           {"stack", hang.stack}};
 }
 
+Json ToJson(const Collective& collective) {
+  return {{"group", TextOrNull(collective.group)},
+          {"number", collective.number > 0 ? Json(collective.number) : Json(nullptr)},
+          {"name", TextOrNull(collective.name)},
+          {"bytes", KnownOrNull(collective.bytes)},
+          {"dtype", TextOrNull(collective.dtype)}};
+}
+
+Json ToJson(const std::vector<RanksInPlace>& places) {
+  Json list = Json::array();
+  for (const RanksInPlace& entry : places) {
+    Json ranges = Json::array();
+    for (const RankRange& range : entry.ranks) ranges.push_back({range.first, range.last});
+    Json last = Json::array();
+    for (const Collective& collective : entry.place.last) last.push_back(ToJson(collective));
+    list.push_back({{"ranks", std::move(ranges)},
+                    {"waits", entry.place.waits ? ToJson(*entry.place.waits) : Json(nullptr)},
+                    {"last", std::move(last)}});
+  }
+  return {{"sentence", TextOrNull(ToSentence(places))}, {"places", std::move(list)}};
+}
+
 Json ToJson(const Failure& failure) {
   return {{"kind", CodeName(failure.kind)},
           {"sentence", ToSentence(failure)},
@@ -77,7 +100,8 @@ Json ToJson(const Failure& failure) {
           {"message", TextOrNull(failure.message)},
           {"traceback", TextOrNull(failure.traceback)},
           {"last_lines", failure.last_lines},
-          {"hang", failure.hang.has_value() ? ToJson(*failure.hang) : Json(nullptr)}};
+          {"hang", failure.hang.has_value() ? ToJson(*failure.hang) : Json(nullptr)},
+          {"collectives", failure.places.empty() ? Json(nullptr) : ToJson(failure.places)}};
 }
 
 Json ToJson(const Victims& victims) {

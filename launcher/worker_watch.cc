@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "rendezvous/collectives.h"
 #include "rendezvous/limits.h"
 
 namespace ddprun {
@@ -40,8 +41,12 @@ void WorkerWatch::OnReady(const Ready& ready, TimePoint now) {
   }
 }
 
-bool WorkerWatch::Holds(const Event& event, TimePoint now) {
-  if (const auto* ended = std::get_if<WorkerEnded>(&event)) watch_.Gone(ended->local_rank);
+bool WorkerWatch::Holds(Event& event, TimePoint now) {
+  if (auto* ended = std::get_if<WorkerEnded>(&event)) {
+    watch_.Gone(ended->local_rank);
+    if (!IsSuccess(ended->outcome) && !ended->stopped)
+      ended->places = watch_.Places(start_.rank_first);
+  }
   if (std::holds_alternative<AllGone>(event)) End();
   const auto* stop = std::get_if<Stop>(&event);
   if (stop == nullptr || stop->cause.kind != FailureKind::kWorkerHung || !stop->cause.hang ||
@@ -102,6 +107,8 @@ void WorkerWatch::ReadStacks(TimePoint now) {
 void WorkerWatch::Finish(Stacks stacks, TimePoint now, std::vector<Event>& events) {
   reader_.reset();
   HungWorker found = *std::exchange(found_, std::nullopt);
+  std::vector<RanksInPlace> places = watch_.Places(start_.rank_first);
+  if (const std::string where = ToSentence(places); !where.empty()) Say(where);
   Show(stacks);
   if (!watch_.StillHangs(found)) {
     if (workers_.IsLive(found.local_rank)) {
@@ -119,6 +126,7 @@ void WorkerWatch::Finish(Stacks stacks, TimePoint now, std::vector<Event>& event
   hung.last_lines = workers_.logs().LastLinesOf(found.local_rank);
   hung.hang = std::move(found.hang);
   hung.hang.stack = std::move(stacks[static_cast<pid_t>(hung.pid)]);
+  hung.places = std::move(places);
   if (hung.hang.stack.size() > kStackLinesMax) hung.hang.stack.resize(kStackLinesMax);
   events.push_back(std::move(hung));
 }

@@ -28,9 +28,10 @@ class WorkerWatch {
   // Of Source::kWorkerProgress, kWorkerOut and kWorkerErr.
   void OnReady(const Ready& ready, TimePoint now);
 
-  // Before the supervisor sees the event. True: it will be among the events again once the stacks
-  // are read, since what it makes the supervisor do would end those who have them.
-  bool Holds(const Event& event, TimePoint now);
+  // Before the supervisor sees the event, which learns where the workers wait. True: it will be
+  // among the events again once the stacks are read, since what it makes the supervisor do would
+  // end those who have them.
+  bool Holds(Event& event, TimePoint now);
 
   std::optional<TimePoint> NextDeadline() const;
   // Also when Source::kStacks is ready. Nobody is looked for in a round that is being stopped.

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "proto/progress_message.h"
 
+#include <algorithm>
 #include <cmath>
+#include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -26,6 +29,56 @@ std::string Name(absl::string_view text) {
   return std::string(text.substr(0, kProgressNameBytesMax));
 }
 
+// One word, for a line of words.
+std::string Word(absl::string_view text) {
+  std::string word(text.substr(0, kCollectiveNameBytesMax));
+  for (char& c : word) {
+    if (absl::ascii_isspace(static_cast<unsigned char>(c))) c = '_';
+  }
+  return word.empty() ? "-" : word;
+}
+
+std::string Known(absl::string_view word) {
+  return word == "-" ? "" : std::string(word.substr(0, kCollectiveNameBytesMax));
+}
+
+std::vector<absl::string_view> Words(absl::string_view text) {
+  return absl::StrSplit(text, ' ', absl::SkipEmpty());
+}
+
+// NUMBER NAME BYTES TYPE GROUP.
+std::optional<Collective> Waiting(absl::string_view text) {
+  const std::vector<absl::string_view> words = Words(text);
+  if (words.size() != 5 || !Count(words[0])) return std::nullopt;
+  return Collective{.group = Known(words[4]),
+                    .number = *Count(words[0]),
+                    .name = Known(words[1]),
+                    .bytes = Count(words[2]).value_or(-1),
+                    .dtype = Known(words[3])};
+}
+
+// NUMBER NAME GROUP.
+std::optional<Collective> Done(absl::string_view text) {
+  const std::vector<absl::string_view> words = Words(text);
+  if (words.size() != 3 || !Count(words[0])) return std::nullopt;
+  return Collective{.group = Known(words[2]), .number = *Count(words[0]), .name = Known(words[1])};
+}
+
+std::string ToText(const CollectivePlace& place) {
+  std::string text = "WAITS=";
+  if (const auto& waits = place.waits) {
+    absl::StrAppend(&text, waits->number, " ", Word(waits->name), " ",
+                    waits->bytes < 0 ? "-" : absl::StrCat(waits->bytes), " ", Word(waits->dtype),
+                    " ", Word(waits->group));
+  }
+  absl::StrAppend(&text, "\n");
+  for (std::size_t i = 0; i < std::min(place.last.size(), kCollectiveGroupsMax); ++i) {
+    const Collective& last = place.last[i];
+    absl::StrAppend(&text, "LAST=", last.number, " ", Word(last.name), " ", Word(last.group), "\n");
+  }
+  return text;
+}
+
 template <typename T>
 void MergeOne(const std::optional<T>& later, std::optional<T>& field) {
   if (later.has_value()) field = later;
@@ -43,18 +96,31 @@ std::string ToText(const ProgressMessage& message) {
   add("RATE", message.rate);
   add("UNIT", message.unit);
   add("SECTION", message.section);
+  if (message.place.has_value()) text += ToText(*message.place);
   return text;
 }
 
 ProgressMessage ParseProgress(std::string_view text) {
   ProgressMessage message;
+  bool other_words = false;
   const absl::string_view whole(text.data(), text.size());
   for (const absl::string_view line : absl::StrSplit(whole, '\n')) {
     const std::size_t equals = line.find('=');
     if (equals == line.npos) continue;
     const absl::string_view key = line.substr(0, equals);
     const absl::string_view value = line.substr(equals + 1);
-    if (key == "STEP") {
+    if (key == "WAITS" || key == "LAST") {
+      if (!message.place.has_value()) message.place.emplace();
+    } else {
+      other_words = true;
+    }
+    if (key == "WAITS") {
+      message.place->waits = Waiting(value);
+    } else if (key == "LAST") {
+      const std::optional<Collective> last = Done(value);
+      if (last && message.place->last.size() < kCollectiveGroupsMax)
+        message.place->last.push_back(*last);
+    } else if (key == "STEP") {
       MergeOne(Count(value), message.step);
     } else if (key == "EPOCH") {
       MergeOne(Count(value), message.epoch);
@@ -66,6 +132,7 @@ ProgressMessage ParseProgress(std::string_view text) {
       message.section = Name(value);
     }
   }
+  message.goes_on = other_words || !message.place.has_value();
   return message;
 }
 
@@ -75,6 +142,8 @@ void Merge(const ProgressMessage& later, ProgressMessage& message) {
   MergeOne(later.rate, message.rate);
   MergeOne(later.unit, message.unit);
   MergeOne(later.section, message.section);
+  message.place = later.place;
+  message.goes_on = message.goes_on || later.goes_on;
 }
 
 }  // namespace ddprun

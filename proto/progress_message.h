@@ -7,14 +7,20 @@
 //   UNIT=images
 //   SECTION=data    what it does: a name of its own choice; a collective's (all_reduce, barrier)
 //                   means that it waits for others
-// A line that is not there leaves the last word on it as it was. Other keys mean nothing yet. Any
-// message, also an empty one, says that the worker goes on.
+//   WAITS=57 all_reduce 4194304 float32 0   the collective that it is in: number, name, bytes and
+//                   type (both "-" if not known), process group; nothing: in none
+//   LAST=56 all_reduce 0   the last that was done; a line for each process group
+// A line that is not there leaves the last word on it as it was, but for WAITS and LAST, which hold
+// until the next message. Other keys mean nothing yet. Any message, also an empty one, says that
+// the worker goes on, unless it has WAITS or LAST and nothing else.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+
+#include "proto/collective.h"
 
 namespace ddprun {
 
@@ -30,6 +36,8 @@ struct ProgressMessage {
   std::optional<double> rate;
   std::optional<std::string> unit;
   std::optional<std::string> section;
+  std::optional<CollectivePlace> place;
+  bool goes_on = true;  // false: it only says where it waits
   bool operator==(const ProgressMessage&) const = default;
 };
 

@@ -162,6 +162,45 @@ Hang Read(const v1::Hang& from) {
   return to;
 }
 
+void Fill(const Collective& from, v1::Collective* to) {
+  to->set_group(ToUtf8(Cut(from.group, kCollectiveNameBytesMax)));
+  to->set_number(from.number);
+  to->set_name(ToUtf8(Cut(from.name, kCollectiveNameBytesMax)));
+  if (from.bytes >= 0) to->set_bytes(from.bytes);
+  to->set_dtype(ToUtf8(Cut(from.dtype, kCollectiveNameBytesMax)));
+}
+
+Collective Read(const v1::Collective& from) {
+  return {.group = Printable(Cut(from.group(), kCollectiveNameBytesMax)),
+          .number = std::max<std::int64_t>(from.number(), 0),
+          .name = Printable(Cut(from.name(), kCollectiveNameBytesMax)),
+          .bytes = from.has_bytes() ? std::max<std::int64_t>(from.bytes(), -1) : -1,
+          .dtype = Printable(Cut(from.dtype(), kCollectiveNameBytesMax))};
+}
+
+void Fill(const RanksInPlace& from, v1::RanksInPlace* to) {
+  for (const RankRange& range : from.ranks) {
+    to->add_ranges(range.first);
+    to->add_ranges(range.last);
+  }
+  if (from.place.waits) Fill(*from.place.waits, to->mutable_waits());
+  for (const Collective& last : from.place.last) Fill(last, to->add_last());
+}
+
+RanksInPlace Read(const v1::RanksInPlace& from) {
+  RanksInPlace to;
+  const int numbers = std::min(from.ranges_size(), 2 * static_cast<int>(kVictimRangesShown));
+  for (int i = 0; i + 1 < numbers; i += 2) {
+    // One that is no range, or of more ranks than a run can have, says nothing.
+    if (from.ranges(i) < 0 || from.ranges(i + 1) < from.ranges(i)) continue;
+    to.ranks.push_back({from.ranges(i), from.ranges(i + 1)});
+  }
+  if (from.has_waits()) to.place.waits = Read(from.waits());
+  const int groups = std::min(from.last_size(), static_cast<int>(kCollectiveGroupsMax));
+  for (int i = 0; i < groups; ++i) to.place.last.push_back(Read(from.last(i)));
+  return to;
+}
+
 void Fill(const Failure& from, v1::Failure* to) {
   to->set_kind(ToProto(from.kind));
   to->set_rank(from.rank);
@@ -185,6 +224,9 @@ void Fill(const Failure& from, v1::Failure* to) {
   to->set_core_file(ToUtf8(Cut(from.core_file, kPathBytesMax)));
   to->set_traceback(ToUtf8(Cut(from.traceback, kTracebackBytesMax)));
   if (from.hang) Fill(*from.hang, to->mutable_hang());
+  for (std::size_t i = 0; i < std::min(from.places.size(), kCollectivePlacesMax); ++i) {
+    Fill(from.places[i], to->add_places());
+  }
 }
 
 void Fill(const Heartbeat& from, v1::Heartbeat* to) {
@@ -235,6 +277,8 @@ Failure Read(const v1::Failure& from) {
   to.core_file = Printable(Cut(from.core_file(), kPathBytesMax));
   to.traceback = Lines(from.traceback(), kTracebackBytesMax);
   if (from.has_hang()) to.hang = Read(from.hang());
+  const int places = std::min(from.places_size(), static_cast<int>(kCollectivePlacesMax));
+  for (int i = 0; i < places; ++i) to.places.push_back(Read(from.places(i)));
   return to;
 }
 

@@ -13,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "rendezvous/collectives.h"
 
 namespace ddprun {
 namespace {
@@ -199,16 +200,35 @@ bool IsBehind(const Progress& a, const Progress& b) {
   return IsBehind(a.step, a.section, b.step, b.section);
 }
 
+static const CollectivePlace* PlaceOf(const Failure& failure) {
+  for (const RanksInPlace& entry : failure.places) {
+    for (const RankRange& range : entry.ranks) {
+      if (range.first <= failure.rank && failure.rank <= range.last) return &entry.place;
+    }
+  }
+  return nullptr;
+}
+
+// Of two hung workers.
+static bool IsBehind(const Failure& a, const Failure& b) {
+  const Hang& ours = *a.hang;
+  const Hang& theirs = *b.hang;
+  if (IsBehind(ours.step, ours.section, theirs.step, theirs.section)) return true;
+  if (IsBehind(theirs.step, theirs.section, ours.step, ours.section)) return false;
+  const CollectivePlace* place = PlaceOf(a);
+  const CollectivePlace* other = PlaceOf(b);
+  return place != nullptr && other != nullptr && IsBehind(*place, *other);
+}
+
 void LearnFrom(const Failure& other, Failure& cause) {
+  MergePlaces(other.places, cause.places);
   if (!cause.hang || !other.hang) return;
   cause.hang->others_step =
       std::max({cause.hang->others_step, other.hang->step, other.hang->others_step});
 }
 
 bool TakesThePlaceOf(const Failure& later, const Failure& cause) {
-  if (later.hang && cause.hang) {
-    return IsBehind(later.hang->step, later.hang->section, cause.hang->step, cause.hang->section);
-  }
+  if (later.hang && cause.hang) return IsBehind(later, cause);
   return NatureOf(cause) == Nature::kSymptom && NatureOf(later) == Nature::kOrigin;
 }
 

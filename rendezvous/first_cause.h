@@ -35,7 +35,7 @@ bool WaitsForPeers(absl::string_view section);
 // others.
 bool IsBehind(const Progress& a, const Progress& b);
 
-// Of two hung workers one is the cause: what the other one's report adds to what is known of it.
+// One of the two is the cause: what the other one's report adds to what is known of it.
 void LearnFrom(const Failure& other, Failure& cause);
 
 // `later` was received after `cause`, of the same round.

@@ -53,6 +53,8 @@ inline constexpr std::size_t kLastLineBytesMax = 2048;
 inline constexpr std::size_t kVictimWaysMax = 16;
 // Of one way in a verdict: the ranges of ranks and the hosts that a person reads before the rest is
 // a number.
+// Places among the collectives that ranks of one round are told to be in.
+inline constexpr std::size_t kCollectivePlacesMax = 16;
 inline constexpr std::size_t kVictimRangesShown = 16;
 inline constexpr std::size_t kVictimHostsShown = 8;
 // And in the service, where they grow together as nodes answer.

@@ -175,9 +175,9 @@ absl::Status CheckRestarts(const RunState& before, const RunState& after) {
 }
 
 // But for what was learnt of the others.
-bool IsSameHang(Failure before, const Failure& after) {
-  if (!before.hang || !after.hang) return false;
-  before.hang->others_step = after.hang->others_step;
+bool IsSameFailure(Failure before, const Failure& after) {
+  if (before.hang && after.hang) before.hang->others_step = after.hang->others_step;
+  before.places = after.places;
   return before == after;
 }
 
@@ -200,7 +200,8 @@ absl::Status CheckProgress(const RunState& before, const RunState& after) {
   if (before.phase == RunPhase::kBroken && still && before.cause != after.cause &&
       after.cause->kind != FailureKind::kNodeLost &&
       after.cause->kind != FailureKind::kRunStopped &&
-      !TakesThePlaceOf(*after.cause, *before.cause) && !IsSameHang(*before.cause, *after.cause)) {
+      !TakesThePlaceOf(*after.cause, *before.cause) &&
+      !IsSameFailure(*before.cause, *after.cause)) {
     return Broken("the cause changed, and not to what explains it");
   }
   if (before.phase == RunPhase::kClosed && after.phase != RunPhase::kClosed)

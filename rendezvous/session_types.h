@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "proto/collective.h"
 
 namespace ddprun {
 
@@ -69,6 +70,19 @@ struct OomKill {
   bool operator==(const OomKill&) const = default;
 };
 
+struct RankRange {
+  int first = 0;
+  int last = 0;
+  bool operator==(const RankRange&) const = default;
+};
+
+// Ranks that are in the same place among the collectives (collectives.h).
+struct RanksInPlace {
+  std::vector<RankRange> ranks;  // sorted, apart
+  CollectivePlace place;
+  bool operator==(const RanksInPlace&) const = default;
+};
+
 // Why a round broke. Defaults mean "not one worker's failure" and "not known".
 struct Failure {
   FailureKind kind = FailureKind::kWorkerExited;
@@ -82,10 +96,11 @@ struct Failure {
   std::string message;
   std::vector<std::string> last_lines;
   std::chrono::milliseconds age{0};
-  std::optional<OomKill> oom;  // of a SIGKILL
-  std::string core_file;       // where it is, or what to call to see it; empty: there is none
-  std::string traceback;       // of Python, which ends with `message`
-  std::optional<Hang> hang;    // of kWorkerHung
+  std::optional<OomKill> oom;        // of a SIGKILL
+  std::string core_file;             // where it is, or what to call to see it; empty: there is none
+  std::string traceback;             // of Python, which ends with `message`
+  std::optional<Hang> hang;          // of kWorkerHung
+  std::vector<RanksInPlace> places;  // of the ranks that have told where they wait
   bool operator==(const Failure&) const = default;
 };
 
@@ -124,12 +139,6 @@ struct RestartPolicy {
 
 // How a worker of a round that broke ended. kStopped and kLost are not its own doing.
 enum class EndKind { kExited, kSignaled, kNotStarted, kLost, kStopped, kSucceeded };
-
-struct RankRange {
-  int first = 0;
-  int last = 0;
-  bool operator==(const RankRange&) const = default;
-};
 
 // All workers of a round that ended in one way, but for its cause.
 struct Victims {

@@ -192,6 +192,58 @@ TEST_F(HangWatchTest, OfWorkersThatAnotherNodeMissesTheFurthestBehind) {
   EXPECT_EQ(watch_->FindSilent(seconds(3), now_)->local_rank, 1);
 }
 
+ProgressMessage WaitsIn(std::int64_t number) {
+  return ParseProgress("WAITS=" + std::to_string(number) + " all_reduce 4 float32 0\nLAST=" +
+                       std::to_string(number - 1) + " all_reduce 0");
+}
+
+TEST_F(HangWatchTest, WhereItWaitsIsNoSignOfLife) {
+  Begin({.hang_timeout = seconds(10)}, 1);
+  watch_->Told(0, WaitsIn(57), now_);
+  EXPECT_FALSE(watch_->NextLook().has_value()) << "it has not told of any progress";
+  watch_->Told(0, At(17, "all_reduce"), now_);
+  Pass(seconds(9));
+  watch_->Told(0, WaitsIn(57), now_);
+  EXPECT_TRUE(Pass(seconds(2)).has_value());
+}
+
+TEST_F(HangWatchTest, OfTwoInOneSectionTheOneThatHasNotBegunTheOthersCollectiveIsBehind) {
+  Begin({.hang_timeout = seconds(10)}, 3);
+  for (const int rank : {0, 1, 2}) watch_->Told(rank, At(17, "all_reduce"), now_);
+  Pass(seconds(1));
+  watch_->Told(0, WaitsIn(57), now_);
+  watch_->Told(1, ParseProgress("WAITS=\nLAST=56 all_reduce 0"), now_);
+  watch_->Told(2, WaitsIn(57), now_);
+  const auto found = Pass(seconds(20));
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->local_rank, 1);
+  const std::vector<RanksInPlace> places = watch_->Places(/*rank_first=*/8);
+  ASSERT_EQ(places.size(), 2u);
+  EXPECT_EQ(places[0].ranks, (std::vector<RankRange>{{8, 8}, {10, 10}}));
+  EXPECT_EQ(places[0].place, *WaitsIn(57).place);
+  EXPECT_EQ(places[1].ranks, (std::vector<RankRange>{{9, 9}}));
+}
+
+TEST_F(HangWatchTest, PlacesAreThoseOfWhoHasNotGoneOnSince) {
+  Begin({.hang_timeout = seconds(10)}, 4);
+  for (const int rank : {0, 1, 2, 3}) watch_->Told(rank, At(17, "all_reduce"), now_);
+  EXPECT_TRUE(watch_->Places(0).empty());
+  watch_->Told(0, WaitsIn(57), now_);
+  watch_->Told(1, WaitsIn(57), now_);
+  watch_->Told(2, WaitsIn(57), now_);
+  watch_->Gone(0);  // its collective's time was over
+  watch_->Gone(3);
+  watch_->Told(2, At(18, "data"), now_);
+  const std::vector<RanksInPlace> places = watch_->Places(0);
+  ASSERT_EQ(places.size(), 2u);
+  EXPECT_EQ(places[0].ranks, (std::vector<RankRange>{{0, 1}}));
+  EXPECT_EQ(places[1].ranks, (std::vector<RankRange>{{2, 2}})) << "it lives, and does not wait";
+  EXPECT_EQ(places[1].place, CollectivePlace{});
+  watch_->Told(1, At(18, "data"), now_);
+  watch_->Told(0, At(18, "data"), now_);
+  EXPECT_TRUE(watch_->Places(0).empty()) << "nobody waits any more";
+}
+
 TEST_F(HangWatchTest, OneThatWasFoundMayGoOn) {
   Begin({.hang_timeout = seconds(10), .heartbeat_timeout = seconds(30)}, 1);
   watch_->Told(0, At(17, "data"), now_);

@@ -44,6 +44,25 @@ TEST(VerdictJsonTest, WhatIsKnownIsThereAndWhatIsNotIsNull) {
   EXPECT_EQ(json["others"][0]["sentence"], "ranks 0-1, 4 exited with code 1");
 }
 
+TEST(VerdictJsonTest, WhereTheRanksWait) {
+  Failure cause;
+  cause.places = {{{{0, 1}}, {Collective{"0", 57, "all_reduce", 64, "float32"}, {{"0", 56, "a"}}}},
+                  {{{2, 2}}, {}}};
+  const auto json = Parsed({.verdict = Verdict{.cause = cause}})["cause"]["collectives"];
+  EXPECT_EQ(json["sentence"],
+            "ranks 0-1 wait in all_reduce 57 (64 bytes float32); rank 2 has told of no collective");
+  EXPECT_EQ(json["places"][0]["ranks"], (nlohmann::json{{0, 1}}));
+  EXPECT_EQ(json["places"][0]["waits"], (nlohmann::json{{"group", "0"},
+                                                        {"number", 57},
+                                                        {"name", "all_reduce"},
+                                                        {"bytes", 64},
+                                                        {"dtype", "float32"}}));
+  EXPECT_EQ(json["places"][0]["last"][0]["number"], 56);
+  EXPECT_TRUE(json["places"][0]["last"][0]["bytes"].is_null());
+  EXPECT_TRUE(json["places"][1]["waits"].is_null());
+  EXPECT_TRUE(Parsed({.verdict = Verdict{.cause = Failure{}}})["cause"]["collectives"].is_null());
+}
+
 TEST(VerdictJsonTest, AnEndWithoutAVerdictHasItsText) {
   const auto json = Parsed({.host = "a", .exit_code = 1, .text = "ddprun: no service\n"});
   EXPECT_EQ(json["success"], false);

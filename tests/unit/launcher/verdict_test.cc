@@ -57,6 +57,17 @@ TEST(VerdictTest, OneScreen) {
             "  exit code: 137\n");
 }
 
+TEST(VerdictTest, WhoWaitsForWhomComesFirst) {
+  Failure failure = KilledRankOne();
+  failure.places = {{{{0, 0}, {2, 3}}, {Collective{"0", 57, "all_reduce", 4 << 20, "float32"}, {}}},
+                    {{{1, 1}}, {std::nullopt, {{"0", 56, "all_reduce"}}}}};
+  EXPECT_THAT(VerdictText(FailedRun(failure, 137)),
+              HasSubstr("after 12.3 s\n"
+                        "  collectives: ranks 0, 2-3 wait in all_reduce 57 (4 MiB float32); rank 1 "
+                        "has not begun it: its last was all_reduce 56\n"
+                        "  last lines of rank 1:\n"));
+}
+
 TEST(VerdictTest, AnOutOfMemoryKillHasItsNumbers) {
   Failure failure = KilledRankOne();
   failure.oom = OomKill{std::int64_t{15} << 29, std::int64_t{8} << 30, true};

@@ -17,6 +17,47 @@ TEST(ProgressMessageTest, EveryFieldComesBack) {
   EXPECT_EQ(ParseProgress(ToText({})), ProgressMessage{});
 }
 
+TEST(ProgressMessageTest, WhereItWaitsComesBackAndIsNoSignOfLife) {
+  ProgressMessage message;
+  message.goes_on = false;
+  message.place.emplace();
+  message.place->waits = Collective{"0", 57, "all_reduce", 4194304, "float32"};
+  message.place->last = {{"0", 56, "all_reduce"}, {"ddprun/group/pipeline/0", 3, "broadcast"}};
+  EXPECT_EQ(ParseProgress(ToText(message)), message);
+  message.place->waits = Collective{"0", 0, "recv"};
+  EXPECT_EQ(ParseProgress(ToText(message)), message);
+  message.place = CollectivePlace{};
+  EXPECT_EQ(ParseProgress(ToText(message)), message);
+  message.goes_on = true;
+  message.step = 3;
+  EXPECT_EQ(ParseProgress(ToText(message)), message);
+  EXPECT_TRUE(ParseProgress("").goes_on);
+  EXPECT_EQ(ToText(ParseProgress("WAITS=1 all_reduce 4 a\tb 0")), "WAITS=1 all_reduce 4 a_b 0\n");
+}
+
+TEST(ProgressMessageTest, APlaceThatCannotBeReadIsNone) {
+  for (const char* text :
+       {"WAITS=x all_reduce 4 f 0", "WAITS=1 all_reduce 4 f", "WAITS=1 2 3 4 5 6", "LAST=1 x",
+        "LAST=-1 all_reduce 0", "WAITS=-2 a 4 f 0"}) {
+    const ProgressMessage message = ParseProgress(text);
+    EXPECT_EQ(message.place, CollectivePlace{}) << text;
+    EXPECT_FALSE(message.goes_on) << text;
+  }
+  std::string many;
+  for (int i = 0; i < 100; ++i) many += "LAST=1 " + std::string(200, 'n') + " g\n";
+  const CollectivePlace place = *ParseProgress(many).place;
+  EXPECT_EQ(place.last.size(), kCollectiveGroupsMax);
+  EXPECT_EQ(place.last[0].name.size(), kCollectiveNameBytesMax);
+}
+
+TEST(ProgressMessageTest, APlaceHoldsUntilTheNextMessage) {
+  ProgressMessage message = ParseProgress("WAITS=1 all_reduce 4 float32 0");
+  Merge(ParseProgress("STEP=2"), message);
+  EXPECT_EQ(message, ParseProgress("STEP=2"));
+  Merge(ParseProgress("WAITS="), message);
+  EXPECT_EQ(message, ParseProgress("STEP=2\nWAITS="));
+}
+
 TEST(ProgressMessageTest, IsWrittenByHandInOneLine) {
   EXPECT_EQ(ParseProgress("STEP=7").step, 7);
   EXPECT_EQ(ParseProgress("WATCHDOG=1\nSTEP=7\nnoise\n").step, 7);

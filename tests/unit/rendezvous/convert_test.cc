@@ -28,6 +28,9 @@ Failure FullFailure(FailureKind kind) {
   failure.oom = OomKill{1LL << 40, 1LL << 41, true};
   failure.core_file = "/tmp/core.7";
   failure.traceback = "Traceback (most recent call last):\nm\xC3\xA4h";
+  failure.places = {
+      {{{0, 1}, {3, 3}}, {Collective{"0", 57, "all_reduce", 4194304, "float32"}, {}}},
+      {{{2, 2}}, {std::nullopt, {{"0", 56, "all_reduce"}, {"stage", 3, "broadcast"}}}}};
   failure.hang = Hang{.kind = HangKind::kNoOutput,
                       .silent = std::chrono::milliseconds(30'001),
                       .step = 0,

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a worker is among c10d's collectives, as its flight recorder has it and as it tells its
+// agent (progress_message.h).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ddprun {
+
+// Of a worker: it has few process groups.
+inline constexpr std::size_t kCollectiveGroupsMax = 4;
+// Longer names of groups and collectives are cut.
+inline constexpr std::size_t kCollectiveNameBytesMax = 48;
+
+struct Collective {
+  std::string group;        // the process group's name; "0" is that of all ranks
+  std::int64_t number = 0;  // counts from 1 in its group, on all ranks alike; 0: it has none (send)
+  std::string name;         // "all_reduce"
+  std::int64_t bytes = -1;  // of its input; -1: not said
+  std::string dtype;        // "float32"; empty: not said
+  bool operator==(const Collective&) const = default;
+};
+
+struct CollectivePlace {
+  std::optional<Collective> waits;  // has begun and is not done: the oldest one; absent: none
+  std::vector<Collective> last;     // of each group the last that was done
+  bool operator==(const CollectivePlace&) const = default;
+};
+
+}  // namespace ddprun

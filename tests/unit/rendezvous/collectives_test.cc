@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who waits for whom, and how that is said.
+#include "rendezvous/collectives.h"
+
+#include <gtest/gtest.h>
+
+#include "rendezvous/first_cause.h"
+#include "rendezvous/limits.h"
+
+namespace ddprun {
+namespace {
+
+CollectivePlace WaitsIn(std::int64_t number, const std::string& name = "all_reduce") {
+  return {Collective{"0", number, name, 4 << 20, "float32"}, {{"0", number - 1, "all_reduce"}}};
+}
+
+CollectivePlace Did(std::int64_t number) { return {std::nullopt, {{"0", number, "all_reduce"}}}; }
+
+std::string Sentence(const std::vector<CollectivePlace>& by_rank) {
+  std::vector<RanksInPlace> places;
+  for (std::size_t i = 0; i < by_rank.size(); ++i)
+    AddPlace(static_cast<int>(i), by_rank[i], places);
+  return ToSentence(places);
+}
+
+TEST(CollectivesTest, TheOddOneOutIsNamed) {
+  EXPECT_EQ(Sentence({WaitsIn(57), WaitsIn(57), Did(56), WaitsIn(57)}),
+            "ranks 0-1, 3 wait in all_reduce 57 (4 MiB float32); "
+            "rank 2 has not begun it: its last was all_reduce 56");
+  EXPECT_EQ(Sentence({Did(56), WaitsIn(57), Did(56), Did(57)}),
+            "rank 1 waits in all_reduce 57 (4 MiB float32); "
+            "ranks 0, 2 have not begun it: their last was all_reduce 56; "
+            "rank 3 is past it: its last was all_reduce 57");
+}
+
+TEST(CollectivesTest, RanksInDifferentCollectivesAreNamedWithBoth) {
+  EXPECT_EQ(Sentence({WaitsIn(57), WaitsIn(57), WaitsIn(57, "broadcast")}),
+            "ranks 0-1 wait in all_reduce 57 (4 MiB float32); "
+            "rank 2 waits in broadcast 57 (4 MiB float32)");
+}
+
+TEST(CollectivesTest, WhoSaysNothingOrIsInAnotherGroupIsNamedAsSuch) {
+  CollectivePlace stage{Collective{"stage", 3, "broadcast", 12}, {}};
+  EXPECT_EQ(Sentence({stage, stage, CollectivePlace{}, Did(5)}),
+            "ranks 0-1 wait in broadcast 3 (12 bytes) of group stage; "
+            "rank 2 has told of no collective; rank 3 has begun none of that group");
+  EXPECT_EQ(Sentence({{Collective{"0", 0, "recv"}, {}}, Did(5)}),
+            "rank 0 waits in recv; rank 1 does not wait: its last was all_reduce 5");
+}
+
+TEST(CollectivesTest, NothingIsSaidWhereNobodyWaits) {
+  EXPECT_EQ(Sentence({}), "");
+  EXPECT_EQ(Sentence({Did(5), CollectivePlace{}}), "");
+}
+
+TEST(CollectivesTest, PlacesOfAllNodesComeTogetherAndAreLimited) {
+  std::vector<RanksInPlace> ours;
+  std::vector<RanksInPlace> theirs;
+  for (int rank = 0; rank < 8; ++rank) AddPlace(rank, WaitsIn(9), ours);
+  for (int rank = 8; rank < 16; ++rank) AddPlace(rank, rank == 12 ? Did(8) : WaitsIn(9), theirs);
+  MergePlaces(theirs, ours);
+  MergePlaces(theirs, ours);  // told again
+  EXPECT_EQ(ToSentence(ours),
+            "ranks 0-11, 13-15 wait in all_reduce 9 (4 MiB float32); "
+            "rank 12 has not begun it: its last was all_reduce 8");
+  for (int rank = 0; rank < 1000; ++rank) AddPlace(rank, Did(rank + 100), ours);
+  EXPECT_EQ(ours.size(), kCollectivePlacesMax);
+  std::vector<RanksInPlace> gaps;
+  for (int rank = 0; rank < 1000; rank += 2) AddPlace(rank, Did(1), gaps);
+  EXPECT_EQ(gaps[0].ranks.size(), kVictimRangesShown);
+}
+
+TEST(CollectivesTest, BehindIsWhoHasNotBegunWhatTheOtherWaitsIn) {
+  EXPECT_TRUE(IsBehind(Did(56), WaitsIn(57)));
+  EXPECT_TRUE(IsBehind(WaitsIn(56), WaitsIn(57)));
+  EXPECT_TRUE(IsBehind(CollectivePlace{}, WaitsIn(57)));
+  EXPECT_FALSE(IsBehind(WaitsIn(57), Did(56)));
+  EXPECT_FALSE(IsBehind(WaitsIn(57), WaitsIn(57)));
+  EXPECT_FALSE(IsBehind(Did(57), WaitsIn(57)));
+  EXPECT_FALSE(IsBehind(Did(56), Did(57)));
+}
+
+Failure HungIn(int rank, const CollectivePlace& place) {
+  Failure failure;
+  failure.kind = FailureKind::kWorkerHung;
+  failure.rank = rank;
+  failure.hang = Hang{.step = 17};
+  AddPlace(rank, place, failure.places);
+  return failure;
+}
+
+TEST(CollectivesTest, OfTwoHungWorkersInOneStepTheOneThatIsWaitedForIsTheCause) {
+  const Failure waits = HungIn(0, WaitsIn(57));
+  Failure behind = HungIn(1, Did(56));
+  EXPECT_TRUE(TakesThePlaceOf(behind, waits));
+  EXPECT_FALSE(TakesThePlaceOf(waits, behind));
+  LearnFrom(waits, behind);
+  EXPECT_EQ(ToSentence(behind.places),
+            "rank 0 waits in all_reduce 57 (4 MiB float32); "
+            "rank 1 has not begun it: its last was all_reduce 56");
+}
+
+}  // namespace
+}  // namespace ddprun
