@@ -20,7 +20,7 @@ namespace {
 void Train(const Config& config, const WorkerEnv& env,
            std::chrono::steady_clock::time_point start) {
   ShareCores(env.local_world_size);
-  const BackendChoice backend = ParseBackend(config.backend);
+  const World::Options options = WorldOptions(config);
   ProgressSender progress(env.notify_socket);
   ProgressMessage begun;
   begun.section = "init";
@@ -31,9 +31,10 @@ void Train(const Config& config, const WorkerEnv& env,
   if (env.rank == 0 && SavesCheckpoints(config))
     PrepareFolder("--checkpoint-dir", CheckpointFolder(config));
   const Dataset data = OpenDataset(config);
-  const auto timeout = std::chrono::milliseconds(static_cast<std::int64_t>(config.timeout * 1000));
-  const std::unique_ptr<World> world = World::Join(env, {.backend = backend, .timeout = timeout});
+  const std::unique_ptr<World> world = World::Join(env, options);
+  // With NCCL the communicator is being made from here on; the model is made beside it.
   Reporter reporter(ReporterOptions(env));
+  if (env.local_rank == 0 && !world->device_note().empty()) reporter.Line(world->device_note());
   {
     Trainer trainer(config, data, *world, reporter, progress, start);
     trainer.Run();

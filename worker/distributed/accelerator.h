@@ -16,7 +16,7 @@ namespace ddprun {
 
 // Counted up with every change of Accelerator: a module of another build is refused instead of
 // crashing.
-inline constexpr int kAcceleratorInterface = 2;
+inline constexpr int kAcceleratorInterface = 3;
 
 class Accelerator {
  public:
@@ -36,10 +36,19 @@ class Accelerator {
   // Makes `device` this process's: before a tensor or a group is made on it. Throws c10::Error.
   virtual void SetDevice(int device) = 0;
 
-  // ProcessGroupNCCL. The unique ID goes through `store` when the first collective makes the
-  // communicator.
+  // ProcessGroupNCCL, on streams of high priority. The unique ID goes through `store` when the
+  // first collective makes the communicator, or Connect() does.
   virtual c10::intrusive_ptr<c10d::Backend> MakeNccl(const c10::intrusive_ptr<c10d::Store>& store,
                                                      const GroupOptions& options) = 0;
+
+  // Makes the communicator of a group that MakeNccl() made, and its connections, by one small
+  // all-reduce, which all ranks take part in; returns when that is done. Throws c10::Error.
+  virtual void Connect(const c10::intrusive_ptr<c10d::Backend>& nccl, int device,
+                       std::chrono::milliseconds timeout) = 0;
+
+  // c10d::dump_nccl_trace_json(), as flight_record.h reads it. From any thread; blocks where CUDA
+  // does.
+  virtual std::string FlightRecord() = 0;
 
   // Waits until the device has done all that was queued. Throws c10::Error.
   virtual void Synchronize(int device) = 0;
