@@ -9,13 +9,21 @@
 #include "worker/app/launch.h"
 #include "worker/app/setup.h"
 #include "worker/data/dataset.h"
+#include "worker/distributed/flight_record.h"
 #include "worker/distributed/progress_sender.h"
+#include "worker/distributed/stall_reporter.h"
 #include "worker/distributed/world.h"
 #include "worker/metrics/reporter.h"
 #include "worker/training/trainer.h"
 
 namespace ddprun {
 namespace {
+
+// Before the trainer, as a rank that gives up takes it down: its collectives count as done then.
+struct StopsReports {
+  StallReporter& stalls;
+  ~StopsReports() { stalls.Stop(); }
+};
 
 void Train(const Config& config, const WorkerEnv& env,
            std::chrono::steady_clock::time_point start) {
@@ -35,8 +43,11 @@ void Train(const Config& config, const WorkerEnv& env,
   // With NCCL the communicator is being made from here on; the model is made beside it.
   Reporter reporter(ReporterOptions(env));
   if (env.local_rank == 0 && !world->device_note().empty()) reporter.Line(world->device_note());
+  const bool nccl = world->backend_name() == "nccl";
+  StallReporter stalls(progress, [nccl] { return PlaceNow(nccl); });
   {
     Trainer trainer(config, data, *world, reporter, progress, start);
+    const StopsReports stops{stalls};
     trainer.Run();
   }
   world->Shutdown();
