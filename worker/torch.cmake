@@ -59,7 +59,7 @@ foreach(dir ${nvidia_library_dirs} "${DDPRUN_TORCH_DIR}/lib")
 endforeach()
 
 set(DDPRUN_TORCH_HAS_CUDA OFF)
-if(EXISTS "${DDPRUN_TORCH_DIR}/lib/libtorch_cuda.so")
+if(DDPRUN_WITH_CUDA AND EXISTS "${DDPRUN_TORCH_DIR}/lib/libtorch_cuda.so")
   find_path(DDPRUN_CUDA_INCLUDE_DIR cuda_runtime_api.h HINTS ${nvidia_include_dirs} /usr/local/cuda/include
             DOC "CUDA's headers; no toolkit is needed")
   find_path(DDPRUN_NCCL_INCLUDE_DIR nccl.h HINTS ${nvidia_include_dirs} /usr/local/cuda/include)

@@ -152,6 +152,8 @@ needs_train = pytest.mark.skipif(not os.path.exists(TRAIN), reason="built withou
         (["--epochs", "two"], ["--epochs", "two"]),
         (["--config", "/nonexistent.yaml"], ["/nonexistent.yaml"]),
         (["--backend", "mpi"], ["mpi", "gloo"]),
+        (["--device", "tpu"], ["tpu", "cuda"]),
+        (["--collective-timeout", "-1"], ["collective-timeout", "from 0"]),
     ],
 )
 def test_train_arguments(arguments, says):
@@ -164,6 +166,20 @@ def test_nccl_without_a_gpu():
         pytest.skip("this machine has a GPU")
     done = run([TRAIN, "--backend", "nccl", "--dataset", "synthetic", "--max-steps", "1"])
     assert_one_sentence(done, 1, "nccl", "CUDA", "--backend gloo")
+
+
+@needs_train
+def test_cuda_without_a_gpu():
+    if any(pathlib.Path("/dev").glob("nvidia[0-9]*")):
+        pytest.skip("this machine has a GPU")
+    done = run([TRAIN, "--device", "cuda", "--dataset", "synthetic", "--max-steps", "1"])
+    assert_one_sentence(done, 1, "--device cuda", "no CUDA device", "--device cpu")
+
+
+@needs_train
+def test_nccl_on_the_cpu():
+    done = run([TRAIN, "--device", "cpu", "--backend", "nccl", "--dataset", "synthetic", "--max-steps", "1"])
+    assert_one_sentence(done, 1, "--backend nccl", "--device is cpu", "--backend gloo")
 
 
 def idx(magic, *dimensions, data=b""):

@@ -2,11 +2,14 @@
 """Progress of Python programs and of `train`, and hangs as a person meets them."""
 
 import json
+import os
+import re
 import subprocess
 
 import pytest
 
 from conftest import BIN, DDPRUN, TRAIN, clean_environment, finish_all, run, start, wait_for
+from test_data import make_image_folder
 
 DEADLINE_S = 120
 
@@ -41,6 +44,16 @@ for step in range(10**9):
     time.sleep(0.02)
 """
 
+WAITING = TELL + """
+import threading
+progress(STEP=3, SECTION="work")
+if os.environ["RANK"] == "1":
+    progress(WAITS="", LAST="56 all_reduce 0")
+else:
+    progress(WAITS="57 all_reduce 4194304 float32 0", LAST="56 all_reduce 0")
+threading.Event().wait()
+"""
+
 
 def status(port):
     answer = run([BIN / "ddpctl", "status", "--json", "--rdzv-endpoint", f"127.0.0.1:{port}"])
@@ -58,6 +71,20 @@ def test_a_python_loop_is_named_with_its_stack(tmp_path):
     stack = "\n".join(cause["hang"]["stack"])
     assert "thread" in stack and "#0 " in stack, stack
     assert "py-spy" in stack or "forward_for_ever" in stack, stack
+
+
+def test_who_waits_for_whom_is_said_of_any_program_that_tells(tmp_path):
+    program = tmp_path / "waiting.py"
+    program.write_text(WAITING)
+    done = run([DDPRUN, "--nproc-per-node", 4, "--hang-timeout", 2, "--verdict-file", tmp_path / "verdict", program])
+    assert done.returncode == 124, done.stderr
+    cause = json.loads((tmp_path / "verdict").read_text())["cause"]
+    assert cause["rank"] == 1, cause
+    sentence = (
+        "ranks 0, 2-3 wait in all_reduce 57 (4 MiB float32); rank 1 has not begun it: its last was all_reduce 56"
+    )
+    assert cause["collectives"]["sentence"] == sentence
+    assert f"  collectives: {sentence}\n" in done.stderr, done.stderr
 
 
 def test_status_shows_what_a_python_program_tells(tmp_path, port):
@@ -97,3 +124,46 @@ def test_train_tells_of_its_progress(tmp_path, port):
     finally:
         job.terminate()
         finish_all([job])
+
+
+def with_an_image_that_never_comes(tmp_path, *flags):
+    """Three ranks, one of which gets the image that is a pipe without a writer; (how it ended, the verdict's cause)."""
+    make_image_folder(tmp_path / "data", of_each=12)
+    stuck = tmp_path / "data" / "train" / "dog" / "7.png"
+    stuck.unlink()
+    os.mkfifo(stuck)
+    done = run(
+        [DDPRUN, "--nproc-per-node", 3, "--verdict-file", tmp_path / "verdict", *flags, "--dataset", "imagefolder"]
+        + ["--data-dir", tmp_path / "data", "--input-size", 32, "--batch-size", 4, "--epochs", 1, "--compress", "bf16"]
+        + ["--output-dir", tmp_path / "out"],
+        timeout=DEADLINE_S,
+    )
+    return done, json.loads((tmp_path / "verdict").read_text())["cause"]
+
+
+# Of the others one may be a collective further: a broadcast's root does not wait for those that get it.
+ONE_HAS_NOT_BEGUN = r"ranks? .+ waits? in \w+ \d+ \(.+ \w+\); .*rank (\d) has not begun it: its last was \w+ \d+.*"
+
+
+@pytest.mark.skipif(not (BIN / "train").exists(), reason="built without LibTorch")
+def test_a_rank_that_hangs_is_named_with_the_collective_that_the_others_wait_in(tmp_path):
+    done, cause = with_an_image_that_never_comes(tmp_path, "--hang-timeout", 5, TRAIN)
+    assert done.returncode == 124, done.stderr
+    assert cause["kind"] == "worker_hung"
+    assert cause["hang"]["section"] == "data", cause
+    sentence = re.fullmatch(ONE_HAS_NOT_BEGUN, cause["collectives"]["sentence"])
+    assert sentence, cause["collectives"]
+    assert int(sentence[1]) == cause["rank"]
+    waiting = [place for place in cause["collectives"]["places"] if place["waits"]]
+    assert sum(last - first + 1 for place in waiting for first, last in place["ranks"]) == 2
+    assert f"  collectives: {sentence[0]}\n" in done.stderr
+
+
+@pytest.mark.skipif(not (BIN / "train").exists(), reason="built without LibTorch")
+def test_a_collective_whose_time_is_over_names_the_rank_that_has_not_begun_it(tmp_path):
+    done, cause = with_an_image_that_never_comes(tmp_path, TRAIN, "--collective-timeout", 6)
+    assert done.returncode == 1, done.stderr
+    assert cause["kind"] == "worker_exited"
+    sentence = re.fullmatch(ONE_HAS_NOT_BEGUN, cause["collectives"]["sentence"])
+    assert sentence, cause["collectives"]
+    assert int(sentence[1]) != cause["rank"], "the rank that gave up is one of those that waited"

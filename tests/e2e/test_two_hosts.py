@@ -51,6 +51,27 @@ def test_nccl_unique_id_reaches_the_other_host_byte_for_byte(two_hosts):  # noqa
     assert set(unique_id) != {"0"}
 
 
+def test_nccl_ids_of_several_roots_reach_both_hosts_anew_after_a_restart(two_hosts):  # noqa: F811
+    """As for more than 128 ranks, of which ProcessGroupNCCL makes every 128th a root."""
+    probe = str(BUILD / "tests" / "nccl_id_probe")
+    # The first round fails once all have what they want.
+    once = f'{probe} 3 | sed "s/^/round $DDPRUN_ROUND /" && test "$TORCHELASTIC_RESTART_COUNT" = 1'
+    results = run_on_both(two_hosts, ["--max-restarts", "1", "sh", "-c", once], nproc=2)
+    assert [code for code, _, _ in results] == [0, 0], results
+    lines = re.findall(
+        r"round (\d) rank (\d) nccl-id ([0-9a-f]{256}) \S+UniqueNCCLID:(\d)", "".join(out for _, out, _ in results)
+    )
+    ids = {}
+    for round_, rank, unique_id, root in lines:
+        ids.setdefault((round_, root), {})[rank] = unique_id
+    assert {(round_, root) for round_, root in ids if round_ == "2"} == {("2", "0"), ("2", "1"), ("2", "2")}, lines
+    assert all(len(set(of_ranks.values())) == 1 for of_ranks in ids.values()), lines
+    assert all(sorted(ids["2", root]) == ["0", "1", "2", "3"] for root in "012"), lines
+    first = {unique_id for (round_, _), of_ranks in ids.items() if round_ == "1" for unique_id in of_ranks.values()}
+    assert first, lines
+    assert not first & {unique_id for root in "012" for unique_id in ids["2", root].values()}, lines
+
+
 def test_a_failure_on_one_host_ends_the_other_with_the_same_verdict(two_hosts):  # noqa: F811
     results = run_on_both(
         two_hosts, ["sh", "-c", 'test "$RANK" = 1 && kill -SEGV $$; exec cat /dev/zero >/dev/null'], timeout=60

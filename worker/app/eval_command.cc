@@ -35,9 +35,7 @@ void Evaluate(const ModelArguments& arguments, const WorkerEnv& env) {
   CheckFits(arguments.file(), input, config.dataset);
   const auto model = MakeModelOf(arguments.file(), config, input);
   if (config.channels_last) UseChannelsLast(*model);
-  const auto timeout = std::chrono::milliseconds(static_cast<std::int64_t>(config.timeout * 1000));
-  const auto world =
-      World::Join(env, {.backend = ParseBackend(config.backend), .timeout = timeout});
+  const auto world = World::Join(env, WorldOptions(config));
   model->to(world->device());
   Reporter reporter(ReporterOptions(env));
   {

@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <thread>
 
@@ -20,6 +22,16 @@ Reporter::Options ReporterOptions(const WorkerEnv& env) {
   const bool alone = env.agent_socket.empty();
   const bool terminal = alone ? isatty(STDOUT_FILENO) == 1 : env.console_is_terminal;
   return {.bar = env.rank == 0 && terminal, .erase_bar = alone};
+}
+
+World::Options WorldOptions(const Config& config) {
+  const auto milliseconds = [](double seconds) {
+    return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
+  };
+  return {.backend = ParseBackend(config.backend),
+          .device = ParseDevice(config.device),
+          .timeout = milliseconds(config.timeout),
+          .step_timeout = milliseconds(config.collective_timeout)};
 }
 
 Dataset OpenDataset(const Config& config) {

@@ -5,6 +5,7 @@
 #include "proto/worker_env.h"
 #include "worker/config/config.h"
 #include "worker/data/dataset.h"
+#include "worker/distributed/world.h"
 #include "worker/metrics/reporter.h"
 
 namespace ddprun {
@@ -14,6 +15,9 @@ namespace ddprun {
 void ShareCores(int local_world_size);
 
 Reporter::Options ReporterOptions(const WorkerEnv& env);
+
+// How this rank joins the others, as `config` has it. Throws std::invalid_argument.
+World::Options WorldOptions(const Config& config);
 
 // The data set that `config` names. Throws as OpenDataset() does.
 Dataset OpenDataset(const Config& config);

@@ -9,7 +9,9 @@
 #include "worker/app/launch.h"
 #include "worker/app/setup.h"
 #include "worker/data/dataset.h"
+#include "worker/distributed/flight_record.h"
 #include "worker/distributed/progress_sender.h"
+#include "worker/distributed/stall_reporter.h"
 #include "worker/distributed/world.h"
 #include "worker/metrics/reporter.h"
 #include "worker/training/precision.h"
@@ -18,6 +20,12 @@
 namespace ddprun {
 namespace {
 
+// Before the trainer, as a rank that gives up takes it down: its collectives count as done then.
+struct StopsReports {
+  StallReporter& stalls;
+  ~StopsReports() { stalls.Stop(); }
+};
+
 void Train(const Config& config, const WorkerEnv& env,
            std::chrono::steady_clock::time_point start) {
   ShareCores(env.local_world_size);
@@ -25,7 +33,7 @@ void Train(const Config& config, const WorkerEnv& env,
     UseDeterministicAlgorithms();
   else
     UseFastestKernels();
-  const BackendChoice backend = ParseBackend(config.backend);
+  const World::Options options = WorldOptions(config);
   ProgressSender progress(env.notify_socket);
   ProgressMessage begun;
   begun.section = "init";
@@ -36,11 +44,15 @@ void Train(const Config& config, const WorkerEnv& env,
   if (env.rank == 0 && SavesCheckpoints(config))
     PrepareFolder("--checkpoint-dir", CheckpointFolder(config));
   const Dataset data = OpenDataset(config);
-  const auto timeout = std::chrono::milliseconds(static_cast<std::int64_t>(config.timeout * 1000));
-  const std::unique_ptr<World> world = World::Join(env, {.backend = backend, .timeout = timeout});
+  const std::unique_ptr<World> world = World::Join(env, options);
+  // With NCCL the communicator is being made from here on; the model is made beside it.
   Reporter reporter(ReporterOptions(env));
+  if (env.local_rank == 0 && !world->device_note().empty()) reporter.Line(world->device_note());
+  const bool nccl = world->backend_name() == "nccl";
+  StallReporter stalls(progress, [nccl] { return PlaceNow(nccl); });
   {
     Trainer trainer(config, data, *world, reporter, progress, start);
+    const StopsReports stops{stalls};
     trainer.Run();
   }
   world->Shutdown();

@@ -81,8 +81,10 @@ struct Config {
   bool profile = false;
   std::int64_t profile_first_step = 10;
   std::int64_t profile_steps = 10;
+  std::string device = "auto";
   std::string backend = "auto";
-  double timeout = 600;  // seconds
+  double timeout = 600;           // seconds
+  double collective_timeout = 0;  // seconds; 0: 60 with NCCL, else timeout
   std::optional<std::int64_t> world_size;
   std::string env_file;
 };

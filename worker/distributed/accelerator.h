@@ -18,7 +18,7 @@ namespace ddprun {
 
 // Counted up with every change of Accelerator: a module of another build is refused instead of
 // crashing.
-inline constexpr int kAcceleratorInterface = 3;
+inline constexpr int kAcceleratorInterface = 4;
 
 // Work that a device does again and again by itself (a CUDA graph).
 class StepGraph {
@@ -51,8 +51,8 @@ class Accelerator {
   // Makes `device` this process's: before a tensor or a group is made on it. Throws c10::Error.
   virtual void SetDevice(int device) = 0;
 
-  // ProcessGroupNCCL. The unique ID goes through `store` when the first collective makes the
-  // communicator.
+  // ProcessGroupNCCL, on streams of high priority. The unique ID goes through `store` when the
+  // first collective makes the communicator, or Connect() does.
   virtual c10::intrusive_ptr<c10d::Backend> MakeNccl(const c10::intrusive_ptr<c10d::Store>& store,
                                                      const GroupOptions& options) = 0;
 
@@ -67,6 +67,15 @@ class Accelerator {
   // 0: let be; 1: warn; 2: throw c10::Error when the host is about to wait for a device. Of the
   // whole process (torch.cuda.set_sync_debug_mode).
   virtual void OnWait(int mode) = 0;
+
+  // Makes the communicator of a group that MakeNccl() made, and its connections, by one small
+  // all-reduce, which all ranks take part in; returns when that is done. Throws c10::Error.
+  virtual void Connect(const c10::intrusive_ptr<c10d::Backend>& nccl, int device,
+                       std::chrono::milliseconds timeout) = 0;
+
+  // c10d::dump_nccl_trace_json(), as flight_record.h reads it. From any thread; blocks where CUDA
+  // does.
+  virtual std::string FlightRecord() = 0;
 
   // Waits until the device has done all that was queued. Throws c10::Error.
   virtual void Synchronize(int device) = 0;

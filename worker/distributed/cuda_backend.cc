@@ -2,8 +2,10 @@
 // The only file that sees CUDA and NCCL; built into libddprun_cuda.so.
 #include <ATen/cuda/CUDAContext.h>
 #include <ATen/cuda/CUDAGraph.h>
+#include <ATen/ops/zeros.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGraphsC10Utils.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <cuda_runtime_api.h>
 #include <nccl.h>
@@ -60,7 +62,8 @@ class CudaAccelerator : public Accelerator {
 
   c10::intrusive_ptr<c10d::Backend> MakeNccl(const c10::intrusive_ptr<c10d::Store>& store,
                                              const GroupOptions& group) override {
-    auto options = c10d::ProcessGroupNCCL::Options::create();
+    // The reduction behind backward must not wait until the kernels of backward leave it room.
+    auto options = c10d::ProcessGroupNCCL::Options::create(/*is_high_priority_stream=*/true);
     options->timeout = group.timeout;
     options->group_name = group.group_name;
     auto backend = c10::make_intrusive<c10d::ProcessGroupNCCL>(store, group.rank, group.size,
@@ -90,6 +93,26 @@ class CudaAccelerator : public Accelerator {
     c10::cuda::warning_state().set_sync_debug_mode(mode == 2   ? Mode::L_ERROR
                                                    : mode == 1 ? Mode::L_WARN
                                                                : Mode::L_DISABLED);
+  }
+
+  void Connect(const c10::intrusive_ptr<c10d::Backend>& nccl, int device,
+               std::chrono::milliseconds timeout) override {
+    const at::Device on(at::kCUDA, static_cast<c10::DeviceIndex>(device));
+    const c10::cuda::CUDAGuard guard(on);  // the calling thread has another current device
+    nccl->eagerConnectSingleDevice(on);
+    // The communicator alone has no connections yet: NCCL makes them with the first collective.
+    std::vector<at::Tensor> tensors{at::zeros({1}, at::TensorOptions(on).dtype(at::kFloat))};
+    c10d::AllreduceOptions options;
+    options.timeout = timeout;
+    nccl->allreduce(tensors, options)->wait();
+    c10::cuda::device_synchronize();
+  }
+
+  std::string FlightRecord() override {
+    // It asks events whether they are over, which must not spoil a graph that the main thread is
+    // capturing just now.
+    const c10::cuda::CUDAStreamCaptureModeGuard guard(cudaStreamCaptureModeThreadLocal);
+    return c10d::dump_nccl_trace_json(/*includeCollectives=*/true, /*onlyActive=*/false);
   }
 
   void Synchronize(int device) override {

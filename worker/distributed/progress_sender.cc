@@ -38,6 +38,7 @@ ProgressSender::~ProgressSender() {
 void ProgressSender::Say(const ProgressMessage& message) {
   if (socket_ < 0) return;
   const std::lock_guard<std::mutex> lock(mutex_);
+  ++words_;
   Merge(message, said_);
   if (unsent_) return;  // the thread sends it with what it has
   const Clock::time_point now = Clock::now();
@@ -52,6 +53,19 @@ void ProgressSender::Say(const ProgressMessage& message) {
   } else {
     thread_ = std::thread([this] { SendLateWords(); });
   }
+}
+
+bool ProgressSender::SayPlace(const CollectivePlace& place, std::uint64_t words) {
+  if (socket_ < 0) return false;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (words_ != words) return false;
+  // Later it would say that the rank goes on.
+  if (unsent_) SendLocked(Clock::now());
+  if (unsent_) return false;
+  ProgressMessage message;
+  message.place = place;
+  const std::string text = ToText(message);
+  return send(socket_, text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
 }
 
 void ProgressSender::SendLocked(Clock::time_point now) {

@@ -4,8 +4,10 @@
 // when that time is over, also if nothing more is said, since it tells where a worker hangs.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -28,6 +30,14 @@ class ProgressSender {
   // From any thread.
   void Say(const ProgressMessage& message);
 
+  // Somebody may be listening.
+  bool is_heard() const { return socket_ >= 0; }
+  // How often Say() was called.
+  std::uint64_t words() const { return words_; }
+  // Where it waits, which is no sign of life; at once. Not if Say() was called since `words` was
+  // asked for, or the agent does not take it now: false.
+  bool SayPlace(const CollectivePlace& place, std::uint64_t words);
+
  private:
   using Clock = std::chrono::steady_clock;
 
@@ -40,6 +50,7 @@ class ProgressSender {
   ProgressMessage said_;  // all of it, so that a message that is lost costs nothing
   bool unsent_ = false;
   bool ending_ = false;
+  std::atomic<std::uint64_t> words_{0};
   Clock::time_point next_{};  // not sent before
   std::thread thread_;        // of late words, once there are any
 };

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <optional>
 #include <stdexcept>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
@@ -10,8 +11,10 @@
 
 #include "worker/base/quiet_log.h"
 #include "worker/distributed/accelerator.h"
+#include "worker/distributed/nccl_settings.h"
 #include "worker/distributed/network_address.h"
 #include "worker/distributed/roll_call.h"
+#include "worker/distributed/warm_up.h"
 #include "worker/distributed/world_store.h"
 
 namespace ddprun {
@@ -43,7 +46,7 @@ c10::intrusive_ptr<c10d::Backend> MakeGloo(const WorkerEnv& env,
   return c10::make_intrusive<Gloo>(store, env.rank, env.world_size, std::move(options));
 }
 
-c10::intrusive_ptr<c10d::Backend> MakeNccl(const WorkerEnv& env,
+c10::intrusive_ptr<c10d::Backend> MakeNccl(const WorkerEnv& env, int device,
                                            const c10::intrusive_ptr<c10d::Store>& store,
                                            std::chrono::milliseconds timeout,
                                            const std::string& group_name) {
@@ -53,54 +56,68 @@ c10::intrusive_ptr<c10d::Backend> MakeNccl(const WorkerEnv& env,
     if (!interface.empty())
       setenv("NCCL_SOCKET_IFNAME", ("=" + interface).c_str(), /*overwrite=*/0);
   }
+  const auto set = [](const std::string& name) -> std::optional<std::string> {
+    const char* value = std::getenv(name.c_str());
+    return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+  };
+  for (const auto& [name, value] : NcclDefaults(set))
+    setenv(name.c_str(), value.c_str(), /*overwrite=*/0);
   return LoadAccelerator().MakeNccl(store, {.rank = env.rank,
                                             .size = env.world_size,
-                                            .device = env.local_rank,
+                                            .device = device,
                                             .timeout = timeout,
                                             .group_name = group_name});
 }
 
-std::string Devices(int count) {
-  return count == 0 ? "no CUDA device"
-                    : std::to_string(count) + (count == 1 ? " CUDA device" : " CUDA devices");
-}
-
-// Whether kAuto takes NCCL: a driver alone is not enough, the module must open and CUDA must see
-// the devices too.
-bool NcclIsThere(const WorkerEnv& env) {
-  if (DriverDeviceCount() < env.local_world_size)
-    return false;  // asked first: it loads nothing of LibTorch's CUDA
+// How many CUDA devices this process has. For kAuto a driver alone is not enough: the module must
+// open and CUDA must see the devices too.
+int CountDevices(const WorkerEnv& env, const World::Options& options) {
+  if (options.device == DeviceChoice::kCpu) return 0;
+  const bool automatic = options.device == DeviceChoice::kAuto;
+  if (automatic && options.backend == BackendChoice::kGloo) return 0;
+  const int shown = DriverDeviceCount();  // asked first: it loads nothing of LibTorch's CUDA
+  if (shown == 0 || (automatic && shown < env.local_world_size)) return shown;
   try {
-    return LoadAccelerator().DeviceCount() >= env.local_world_size;
+    return std::min(shown, LoadAccelerator().DeviceCount());
   } catch (const std::runtime_error&) {
-    return false;  // a build for CPUs on a machine with GPUs
+    if (automatic && options.backend == BackendChoice::kAuto)
+      return 0;  // a build for CPUs on a machine with GPUs
+    throw;
   }
-}
-
-bool WantsNccl(const WorkerEnv& env, BackendChoice choice) {
-  if (choice == BackendChoice::kGloo) return false;
-  if (choice == BackendChoice::kAuto) return NcclIsThere(env);
-  const int devices = DriverDeviceCount();
-  if (devices >= env.local_world_size) return true;
-  throw std::runtime_error("--backend nccl needs a CUDA device for each of this node's " +
-                           std::to_string(env.local_world_size) + " ranks; the driver shows " +
-                           Devices(devices) + " to rank " + std::to_string(env.rank) +
-                           "; use --backend gloo or fewer ranks a node");
 }
 
 // Says which backend this rank takes and checks that rank 0 takes the same: with --backend auto a
 // node whose GPU fell out would choose Gloo and wait for NCCL's ranks until the time is over.
-void AgreeOnBackend(c10d::Store& store, const WorkerEnv& env, const std::string& name) {
+void AgreeOnBackend(c10d::Store& store, const WorkerEnv& env, const RankDevice& device) {
+  // Gloo's messages from a GPU's tensors are those from a CPU's, but the models would not be alike.
+  const std::string name = device.nccl ? "nccl" : device.cuda >= 0 ? "gloo on its GPU" : "gloo";
   constexpr const char* kKey = "ddprun/backend";
   if (env.rank == 0) store.set(kKey, name);
   const std::string wanted = store.get_to_str(kKey);
   if (wanted == name) return;
   throw std::runtime_error("rank " + std::to_string(env.rank) + " would use " + name +
                            ", rank 0 uses " + wanted +
-                           "; give all ranks the same --backend, or each node enough CUDA devices");
+                           "; give all ranks the same --backend and --device, or each node "
+                           "enough CUDA devices");
 }
 
-std::string BackendName(bool nccl) { return nccl ? "nccl" : "gloo"; }
+std::string BackendName(const RankDevice& device) { return device.nccl ? "nccl" : "gloo"; }
+
+at::Device DeviceOf(const RankDevice& device) {
+  if (device.cuda < 0) return {at::kCPU};
+  return {at::kCUDA, static_cast<c10::DeviceIndex>(device.cuda)};
+}
+
+struct Timeouts {
+  std::chrono::milliseconds set_up{0};
+  std::chrono::milliseconds step{0};
+};
+
+Timeouts TimeoutsOf(const World::Options& options, bool nccl) {
+  if (options.step_timeout.count() > 0) return {options.timeout, options.step_timeout};
+  return {options.timeout,
+          nccl ? std::min(options.timeout, World::kNcclStepTimeout) : options.timeout};
+}
 
 class GroupWorld : public World {
  public:
@@ -110,47 +127,71 @@ class GroupWorld : public World {
   };
 
   // `store` is where its ranks meet; `group_store` what only this group's backend uses of it.
-  GroupWorld(const WorkerEnv& env, std::chrono::milliseconds timeout, bool nccl, Name name,
+  GroupWorld(const WorkerEnv& env, Timeouts timeouts, const RankDevice& device, Name name,
              c10::intrusive_ptr<c10d::Store> store,
              const c10::intrusive_ptr<c10d::Store>& group_store)
-      : World(env, timeout),
-        nccl_(nccl),
-        device_(nccl ? at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(env.local_rank))
-                     : at::Device(at::kCPU)),
-        name_(BackendName(nccl)),
+      : World(env, timeouts.set_up),
+        timeouts_(timeouts),
+        chosen_(device),
+        device_(DeviceOf(device)),
+        name_(BackendName(device)),
         store_(std::move(store)) {
     // The device is made current first: NCCL and the allocator take the current one.
-    if (nccl) LoadAccelerator().SetDevice(env.local_rank);
-    backend_ = nccl ? MakeNccl(env, group_store, timeout, name.group)
-                    : MakeGloo(env, group_store, timeout, name.group);
+    if (device_.is_cuda()) LoadAccelerator().SetDevice(device.cuda);
+    backend_ = device.nccl ? MakeNccl(env, device.cuda, group_store, timeouts.set_up, name.group)
+                           : MakeGloo(env, group_store, timeouts.set_up, name.group);
     backend_->setSequenceNumberForGroup();
     group_ = c10::make_intrusive<c10d::ProcessGroup>(group_store, env.rank, env.world_size);
-    const BackendType type = nccl ? BackendType::NCCL : BackendType::GLOO;
+    const BackendType type = device.nccl ? BackendType::NCCL : BackendType::GLOO;
     group_->setDefaultBackend(type);
+    // First, since the group hands its own on to the backend, also none.
+    if (device.nccl) group_->setBoundDeviceId(device_);
     group_->setBackend(device_.type(), type, backend_);
+    // Gloo's barrier is of a CPU's tensor.
+    if (!device.nccl && device_.is_cuda()) group_->setBackend(at::kCPU, type, backend_);
     group_->setGroupName(name.group);
     group_->setGroupDesc(name.description);
-    if (nccl) group_->setBoundDeviceId(device_);
+  }
+
+  // Once, before the group is used.
+  void Connect() {
+    if (!chosen_.nccl) return;
+    warm_up_.emplace("NCCL's communicator of all ranks", timeouts_.set_up,
+                     [backend = backend_, device = chosen_.cuda, timeout = timeouts_.set_up] {
+                       LoadAccelerator().Connect(backend, device, timeout);
+                     });
   }
 
   at::Device device() const override { return device_; }
   const std::string& backend_name() const override { return name_; }
-  const c10::intrusive_ptr<c10d::ProcessGroup>& group() const override { return group_; }
+  const std::string& device_note() const override { return chosen_.note; }
+  const c10::intrusive_ptr<c10d::ProcessGroup>& group() const override {
+    if (warm_up_) warm_up_->Wait();
+    return group_;
+  }
   const c10::intrusive_ptr<c10d::Store>& store() const override { return store_; }
 
   void AllReduceSum(at::Tensor& tensor) override {
     std::vector<at::Tensor> tensors{tensor};
-    group_->allreduce(tensors)->wait();
+    group()->allreduce(tensors)->wait();
   }
 
   void Broadcast(at::Tensor& tensor, int root) override {
     std::vector<at::Tensor> tensors{tensor};
     c10d::BroadcastOptions options;
     options.rootRank = root;
-    group_->broadcast(tensors, options)->wait();
+    group()->broadcast(tensors, options)->wait();
   }
 
-  void Barrier() override { group_->barrier()->wait(); }
+  void Barrier() override { group()->barrier()->wait(); }
+
+  void ExpectPeersSoon(bool soon) override {
+    const auto timeout = soon ? timeouts_.step : timeouts_.set_up;
+    if (timeout == timeout_now_) return;
+    timeout_now_ = timeout;
+    backend_->setTimeout(timeout);
+    for (const auto& subgroup : subgroups_) subgroup->ExpectPeersSoon(soon);
+  }
 
   void Synchronize() override {
     if (device_.is_cuda()) LoadAccelerator().Synchronize(device_.index());
@@ -165,8 +206,9 @@ class GroupWorld : public World {
     // Ranks of other groups of the same kind have the same name for theirs, and other keys.
     const std::string prefix = "ddprun/group/" + name + "/" + std::to_string(ranks.front());
     const auto store = c10::make_intrusive<c10d::PrefixStore>(prefix, store_);
+    group();  // two communicators at a time are made in another order on another rank
     subgroups_.push_back(
-        std::make_unique<GroupWorld>(env, timeout(), nccl_, Name{prefix, name}, store, store));
+        std::make_unique<GroupWorld>(env, timeouts_, chosen_, Name{prefix, name}, store, store));
     return *subgroups_.back();
   }
 
@@ -180,35 +222,36 @@ class GroupWorld : public World {
   }
 
  private:
-  const bool nccl_;
+  const Timeouts timeouts_;
+  const RankDevice chosen_;
   const at::Device device_;
   const std::string name_;
   const c10::intrusive_ptr<c10d::Store> store_;
   c10::intrusive_ptr<c10d::Backend> backend_;
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
+  // Null: there is nothing to wait for. Shared by all who only look at the world.
+  mutable std::optional<WarmUp> warm_up_;
+  std::chrono::milliseconds timeout_now_ = timeouts_.set_up;
   std::vector<std::unique_ptr<World>> subgroups_;
 };
 
 }  // namespace
 
-BackendChoice ParseBackend(const std::string& text) {
-  if (text == "auto") return BackendChoice::kAuto;
-  if (text == "gloo") return BackendChoice::kGloo;
-  if (text == "nccl") return BackendChoice::kNccl;
-  throw std::invalid_argument("backend \"" + text + "\" is not known; use auto, gloo or nccl");
-}
-
 std::unique_ptr<World> World::Join(const WorkerEnv& env, Options options) {
-  const bool nccl = WantsNccl(env, options.backend);
+  const RankDevice device =
+      ChooseDevice(env, options.backend, options.device, CountDevices(env, options));
   const auto store = OpenWorldStore(env, options.timeout);
   {
     const QuietLog quiet;  // the sentence says what there is to say
     CallRoll(*store, env.rank, env.world_size, options.timeout);
-    AgreeOnBackend(*store, env, BackendName(nccl));
+    AgreeOnBackend(*store, env, device);
   }
-  return std::make_unique<GroupWorld>(env, options.timeout, nccl,
-                                      GroupWorld::Name{kGroupName, kGroupDescription}, store,
-                                      DefaultGroupStore(store, nccl ? "cuda" : "cpu"));
+  auto world =
+      std::make_unique<GroupWorld>(env, TimeoutsOf(options, device.nccl), device,
+                                   GroupWorld::Name{kGroupName, kGroupDescription}, store,
+                                   DefaultGroupStore(store, device.cuda >= 0 ? "cuda" : "cpu"));
+  world->Connect();
+  return world;
 }
 
 }  // namespace ddprun

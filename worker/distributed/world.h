@@ -12,13 +12,9 @@
 #include <vector>
 
 #include "proto/worker_env.h"
+#include "worker/distributed/rank_device.h"
 
 namespace ddprun {
-
-enum class BackendChoice { kAuto, kGloo, kNccl };
-
-// "auto", "gloo" or "nccl"; throws std::invalid_argument that names the three.
-BackendChoice ParseBackend(const std::string& text);
 
 // The process group of all ranks and the device of this one. Movable nowhere: others hold
 // references to it. Every method that communicates must be called by all ranks in the same order.
@@ -26,13 +22,20 @@ class World {
  public:
   static constexpr std::chrono::milliseconds kDefaultTimeout = std::chrono::minutes(10);
 
+  // Of a collective of NCCL's in a training step, if nothing else is said.
+  static constexpr std::chrono::milliseconds kNcclStepTimeout = std::chrono::seconds(60);
+
   struct Options {
-    BackendChoice backend =
-        BackendChoice::kAuto;  // kAuto: NCCL where each local rank has a GPU of its own, else Gloo
+    BackendChoice backend = BackendChoice::kAuto;
+    DeviceChoice device = DeviceChoice::kAuto;
     std::chrono::milliseconds timeout = kDefaultTimeout;  // of a collective, and of the set-up
+    // Of a collective in a training step, see ExpectPeersSoon(). 0: kNcclStepTimeout with NCCL, but
+    // not above `timeout`, which it is with Gloo.
+    std::chrono::milliseconds step_timeout{0};
   };
 
-  // Joins the others. Throws c10::Error or std::runtime_error with one sentence: a store that is
+  // Joins the others. With NCCL a thread goes on to make the communicator; what needs the group
+  // waits for it. Throws c10::Error or std::runtime_error with one sentence: a store that is
   // not reached, NCCL asked for without a GPU ("--backend nccl needs a CUDA device; ..."), a world
   // that does not complete in time.
   static std::unique_ptr<World> Join(const WorkerEnv& env, Options options);
@@ -45,6 +48,9 @@ class World {
   std::chrono::milliseconds timeout() const { return timeout_; }
   virtual at::Device device() const = 0;
   virtual const std::string& backend_name() const = 0;  // "gloo" or "nccl"
+  // One line for a person about the device, where ranks share one; else empty.
+  virtual const std::string& device_note() const = 0;
+  // Throws what went wrong when the communicator was made.
   virtual const c10::intrusive_ptr<c10d::ProcessGroup>& group() const = 0;
   virtual const c10::intrusive_ptr<c10d::Store>& store() const = 0;
 
@@ -52,6 +58,9 @@ class World {
   virtual void AllReduceSum(at::Tensor& tensor) = 0;
   virtual void Broadcast(at::Tensor& tensor, int root) = 0;
   virtual void Barrier() = 0;
+  // Collectives begun from now on: within a step, in which the ranks are together, or in what may
+  // take one of them longer than others (evaluation, a file). Cheap, and of this rank alone.
+  virtual void ExpectPeersSoon(bool soon) = 0;
   // Waits until the device has done what was queued: before a time is read.
   virtual void Synchronize() = 0;
 

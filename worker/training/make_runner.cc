@@ -32,6 +32,11 @@ std::unique_ptr<StepRunner> MakeStepRunner(const Config& config, const Dataset& 
   const PipelinePlan plan = MakePipelinePlan(config, world.size());
   if (plan.stages == 1)
     return std::make_unique<DataParallelRunner>(world, model, std::move(options));
+  if (world.size() > 1 && world.device().is_cuda() && world.backend_name() == "gloo") {
+    throw UsageError(
+        "--pipeline over several ranks on GPUs needs NCCL, as Gloo cannot send from a GPU; use "
+        "--device cpu, or --backend nccl with a GPU for each rank");
+  }
   const SampleShape shape = data.shape();
   const auto cuts =
       ChooseCuts(config, plan, world, model, {shape.channels, shape.height, shape.width});

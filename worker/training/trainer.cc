@@ -79,6 +79,12 @@ const char* WordsOf(StepSection section) {
   return "other";
 }
 
+// In what else there is one rank may be busy for longer than the others.
+bool IsWithinStep(StepSection section) {
+  return section != StepSection::kEvaluation && section != StepSection::kCheckpoint &&
+         section != StepSection::kOther;
+}
+
 }  // namespace
 
 void PrepareFolder(const std::string& option, const std::string& path) {
@@ -293,6 +299,7 @@ Evaluation Trainer::EvaluateNow() {
 
 void Trainer::Enter(StepSection section) {
   clock_.Enter(section);
+  world_.ExpectPeersSoon(IsWithinStep(section));
   Say(WordsOf(section));
 }
 

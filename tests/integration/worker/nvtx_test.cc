@@ -17,11 +17,13 @@ class WorldOn : public World {
   explicit WorldOn(at::Device device) : World(WorkerEnv{}), device_(device) {}
   at::Device device() const override { return device_; }
   const std::string& backend_name() const override { return name_; }
+  const std::string& device_note() const override { return note_; }
   const c10::intrusive_ptr<c10d::ProcessGroup>& group() const override { return group_; }
   const c10::intrusive_ptr<c10d::Store>& store() const override { return store_; }
   void AllReduceSum(at::Tensor&) override {}
   void Broadcast(at::Tensor&, int) override {}
   void Barrier() override {}
+  void ExpectPeersSoon(bool) override {}
   void Synchronize() override {}
   World& Subgroup(const std::string&, const std::vector<int>&) override { return *this; }
   void Shutdown() override {}
@@ -29,6 +31,7 @@ class WorldOn : public World {
  private:
   const at::Device device_;
   const std::string name_ = "none";
+  const std::string note_;
   const c10::intrusive_ptr<c10d::ProcessGroup> group_;
   const c10::intrusive_ptr<c10d::Store> store_;
 };

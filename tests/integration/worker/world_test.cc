@@ -92,6 +92,29 @@ TEST(World, SubgroupsOfOneNameDoNotMix) {
   });
 }
 
+TEST(World, WithinAStepAPeerIsWaitedForOnlyBriefly) {
+  const int port = IsRankProcess() ? 0 : FreePort();
+  RunProcesses(
+      2, [&](int rank) { return EnvByHand(rank, 2, port); },
+      [](const WorkerEnv& env) {
+        const auto world = World::Join(env, {.backend = BackendChoice::kGloo,
+                                             .timeout = kTimeout,
+                                             .step_timeout = milliseconds(300)});
+        ExpectSumsAndBroadcasts(*world);
+        if (world->rank() == 1) {  // is busy with something else
+          world->store()->wait({"gave up"});
+          world->store()->set("heard", "1");  // which is not answered
+          return;
+        }
+        world->ExpectPeersSoon(true);
+        at::Tensor sum = at::ones({3});
+        EXPECT_THAT([&] { world->AllReduceSum(sum); },
+                    testing::ThrowsMessage<std::exception>(HasSubstr("Timed out waiting 300ms")));
+        world->store()->set("gave up", "1");
+        world->store()->wait({"heard"});  // since rank 0 serves the store
+      });
+}
+
 TEST(World, ATakenPortIsSaidWithItsNumber) {
   c10d::TCPStoreOptions options;
   options.isServer = true;

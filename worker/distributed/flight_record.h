@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where this process is among its collectives, out of c10d's flight recorders: Gloo's groups write
+// theirs into one, NCCL's into another.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "proto/collective.h"
+
+namespace ddprun {
+
+// Of what c10d::dump_fr_trace_json() and c10d::dump_nccl_trace_json() give, version 2. What cannot
+// be read is as if it were not there. Pure.
+CollectivePlace PlaceIn(const std::vector<std::string>& records);
+
+// Of this process now; from any thread. `with_nccl`: the module of accelerator.h is open. May take
+// tens of milliseconds, and blocks where CUDA does.
+CollectivePlace PlaceNow(bool with_nccl);
+
+}  // namespace ddprun
