@@ -154,7 +154,8 @@ INSTANTIATE_TEST_SUITE_P(Formats, MuonTest,
                          testing::Values(at::MemoryFormat::Contiguous,
                                          at::MemoryFormat::ChannelsLast),
                          [](const auto& tested) {
-                           return tested.param == at::MemoryFormat::Contiguous ? "planes" : "pixels";
+                           return tested.param == at::MemoryFormat::Contiguous ? "planes"
+                                                                               : "pixels";
                          });
 
 TEST(Muon, ARateOnTheDeviceIsTheSameStep) {
