@@ -3,6 +3,7 @@
 
 import torch
 import torch.nn.functional as F
+from python_speedrun import Airbench
 from torch import nn
 
 
@@ -151,6 +152,8 @@ def make_model(name, shared_blocks=True, classes=10, stem="cifar"):
         return SimpleCnn(classes=classes)
     if name == "netresdeep":
         return NetResDeep(classes=classes, shared_blocks=shared_blocks)
+    if name == "airbench":
+        return Airbench(classes=classes)
     block, depths = {
         "resnet18": (BasicBlock, (2, 2, 2, 2)),
         "resnet34": (BasicBlock, (3, 4, 6, 3)),

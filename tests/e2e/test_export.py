@@ -26,6 +26,7 @@ MODELS = [
     ("simple-cnn", []),
     ("netresdeep", []),
     ("netresdeep", ["--no-shared-blocks"]),
+    ("airbench", []),
     ("resnet18", []),
     ("resnet34", []),
     ("resnet50", []),

@@ -41,7 +41,7 @@ double MedianMicroseconds(int calls, const std::function<void()>& work,
 at::Tensor RowsOf(const ResidentImages& images, std::int64_t batch) {
   std::vector<Sample> samples;
   for (std::int64_t i = 0; i < batch; ++i) samples.push_back({(i * 7919) % kImages, i});
-  return images.Rows(samples, {.augment = true});
+  return images.Rows(samples, Draw{});
 }
 
 double OnTheGpu(const ResidentImages& images, const at::Tensor& rows) {
@@ -61,7 +61,7 @@ TEST(BatchSpeed, OfImagesInTheDevicesMemory) {
   const StoredImages set(
       {{at::randint(256, {kImages, 3, 32, 32}, at::kByte), at::randint(10, {kImages}, at::kLong)}},
       {.shape = {3, 32, 32}, .mean = {0.49f, 0.48f, 0.45f}, .std = {0.25f, 0.24f, 0.26f}});
-  const ResidentImages images(set, device);
+  const ResidentImages images(set, {}, device);
   for (const std::int64_t batch : {128, 512, 1024}) {
     const at::Tensor rows = RowsOf(images, batch).to(device);
     const double time = gpu ? OnTheGpu(images, rows)

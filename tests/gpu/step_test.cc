@@ -58,11 +58,12 @@ TEST_P(GpuSteps, WaitForNothing) {
 INSTANTIATE_TEST_SUITE_P(
     All, GpuSteps,
     testing::Combine(
-        testing::Values(
-            Recipe{"Plain", {}}, Recipe{"AdamWInBFloat16", {.optimizer = "adamw", .amp = "bf16"}},
-            Recipe{"AveragedInHalf", {.nesterov = true, .ema_decay = 0.9, .amp = "fp16"}},
-            Recipe{"Accumulated", {.label_smoothing = 0.1, .accumulate = 2}},
-            Recipe{"PlanesAsTheyAre", {.channels_last = false}}),
+        testing::Values(Recipe{"Plain", {}}, Recipe{"Muon", {.optimizer = "muon"}},
+                        Recipe{"AdamWInBFloat16", {.optimizer = "adamw", .amp = "bf16"}},
+                        Recipe{"AveragedInHalf",
+                               {.nesterov = true, .ema_decay = 0.9, .amp = "fp16"}},
+                        Recipe{"Accumulated", {.label_smoothing = 0.1, .accumulate = 2}},
+                        Recipe{"PlanesAsTheyAre", {.channels_last = false}}),
         testing::Bool()),
     RecipeName<testing::TestParamInfo<GpuSteps::ParamType>>);
 

@@ -10,6 +10,7 @@
 #include "worker/app/commands.h"
 #include "worker/config/config_file.h"
 #include "worker/config/config_text.h"
+#include "worker/config/recipe.h"
 #include "worker/data/dataset.h"
 #include "worker/models/models.h"
 
@@ -47,8 +48,8 @@ void CheckChoices(const Config& config) {
   for (const auto& setting : Settings()) {
     const std::vector<std::string> choices = Choices(setting);
     const std::string value = ToText(config, setting);
-    if (choices.empty() || std::find(choices.begin(), choices.end(), value) != choices.end())
-      continue;
+    const bool free = choices.empty() || value.empty();  // a recipe may be none
+    if (free || std::find(choices.begin(), choices.end(), value) != choices.end()) continue;
     throw UsageError("--" + setting.key + " '" + value + "' is not known; choose one of " +
                      Joined(choices));
   }
@@ -96,7 +97,18 @@ SettingFlags::SettingFlags(CLI::App& app) {
   for (const auto& setting : Settings()) options_.emplace_back(&setting, AddSetting(app, setting));
 }
 
+// The recipe's settings lie below those of the file, also where the file is what names it.
+std::string SettingFlags::Recipe() const {
+  for (const auto& [setting, option] : options_) {
+    if (setting->key == "recipe" && option->count() > 0) return option->results().back();
+  }
+  Config file;
+  if (!config_file_.empty()) ReadConfigFile(file, config_file_);
+  return file.recipe;
+}
+
 void SettingFlags::Apply(Config& config) const {
+  ApplyRecipe(config, Recipe());
   if (!config_file_.empty()) ReadConfigFile(config, config_file_);
   for (const auto& [setting, option] : options_) {
     if (option->count() > 0)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line of `train`: settings over those of a --config file over the defaults.
+// The command line of `train`: settings over those of a --config file over a recipe's over the
+// defaults.
 #pragma once
 
 #include <optional>
@@ -30,11 +31,13 @@ class SettingFlags {
   SettingFlags(const SettingFlags&) = delete;
   SettingFlags& operator=(const SettingFlags&) = delete;
 
-  // After ParseWith(): sets what the --config file says, then what the command line says, and
-  // validates all. Throws UsageError.
+  // After ParseWith(): sets what the recipe says, then the --config file, then the command line,
+  // and validates all. Throws UsageError.
   void Apply(Config& config) const;
 
  private:
+  std::string Recipe() const;
+
   std::string config_file_;
   std::vector<std::pair<const Setting*, CLI::Option*>> options_;
 };

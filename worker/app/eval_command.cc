@@ -44,7 +44,8 @@ void Evaluate(const ModelArguments& arguments, const WorkerEnv& env) {
     const Evaluation result = ddprun::Evaluate(*world, runner, data,
                                                {.batch_size = config.eval_batch_size,
                                                 .channels_last = config.channels_last,
-                                                .threads = config.loader_threads});
+                                                .threads = config.loader_threads,
+                                                .views = ParseTestViews(config.tta)});
     if (world->rank() == 0) {
       reporter.Line(ToTable({{"model", Describe(arguments.file())},
                              {"data set", config.dataset},

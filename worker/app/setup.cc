@@ -35,11 +35,22 @@ World::Options WorldOptions(const Config& config) {
 }
 
 Dataset OpenDataset(const Config& config) {
-  return OpenDataset(config.dataset, {.directory = config.data_dir,
-                                      .seed = config.seed,
-                                      .samples = config.samples,
-                                      .input_size = config.input_size,
-                                      .classes = config.num_classes});
+  Dataset data = OpenDataset(config.dataset, {.directory = config.data_dir,
+                                              .seed = config.seed,
+                                              .samples = config.samples,
+                                              .input_size = config.input_size,
+                                              .classes = config.num_classes});
+  const std::int64_t side = std::min(data.shape().height, data.shape().width);
+  if (config.augment && config.padding_mode == "reflect" && config.crop_padding >= side)
+    throw UsageError("--crop-padding " + std::to_string(config.crop_padding) +
+                     " with --padding-mode reflect needs images of more pixels a side than the " +
+                     std::to_string(side) + " of --dataset " + config.dataset +
+                     "; take a smaller padding or --padding-mode zero");
+  if (config.tta == "mirror-translate" && side < 2)
+    throw UsageError(
+        "--tta mirror-translate needs images of at least 2x2 pixels, which --dataset " +
+        config.dataset + " has not; take --tta off");
+  return data;
 }
 
 }  // namespace ddprun

@@ -9,9 +9,12 @@
 #include <sstream>
 #include <type_traits>
 
+#include "worker/config/recipe.h"
+
 namespace ddprun {
 namespace {
 
+constexpr char kRecipe[] = "Recipe";
 constexpr char kModel[] = "Model and data";
 constexpr char kTraining[] = "Training";
 constexpr char kPipeline[] = "Model parallelism";
@@ -84,6 +87,9 @@ const std::vector<Range>& Ranges() {
   static constexpr char kNotNegative[] = "not be negative";
   static constexpr char kShare[] = "be from 0 up to but not including 1";
   static const std::vector<Range> ranges = {
+      {"width", "be from 0.1 to 16", [](double x) { return x >= 0.1 && x <= 16; }},
+      {"whiten-epochs", kNotNegative, at_least(0)},
+      {"crop-padding", "be from 0 to 1024", [](double x) { return x >= 0 && x <= 1024; }},
       {"samples", kAtLeast1, at_least(1)},
       {"input-size", kAtLeast1, at_least(1)},
       {"num-classes", "be at least 2", at_least(2)},
@@ -101,6 +107,9 @@ const std::vector<Range>& Ranges() {
       {"beta1", kShare, share},
       {"beta2", kShare, share},
       {"adam-eps", kAbove0, positive},
+      {"muon-momentum", kShare, share},
+      {"head-lr", kAbove0, positive},
+      {"bias-lr", kAbove0, positive},
       {"label-smoothing", kShare, share},
       {"accumulate", kAtLeast1, at_least(1)},
       {"clip-norm", kNotNegative, at_least(0)},
@@ -134,6 +143,10 @@ void Check(const Range& range, const std::string& value) {
 
 const std::vector<Setting>& Settings() {
   static const std::vector<Setting> settings = {
+      {"recipe", &Config::recipe, kRecipe,
+       "settings that belong together, taken for defaults; a --config file and the command line go "
+       "over them",
+       RecipeNames()},
       {"model", &Config::model, kModel, "the network to train"},
       {"shared-blocks", &Config::shared_blocks, kModel,
        "netresdeep: its ten blocks are one block used ten times (as in the original)"},
@@ -142,6 +155,9 @@ const std::vector<Setting>& Settings() {
        kModel,
        "ResNets: 3x3 for images of 32x32, or 7x7 and a pool for those of 224x224",
        {"cifar", "imagenet"}},
+      {"width", &Config::width, kModel, "airbench: its channels are so many times as many"},
+      {"whiten-epochs", &Config::whiten_epochs, kModel,
+       "airbench: epochs in which the biases of its whitening are trained"},
       {"sync-batch-norm", &Config::sync_batch_norm, kModel,
        "batch norm's statistics are those of all ranks' batches"},
       {"init-from", &Config::init_from, kModel,
@@ -149,8 +165,20 @@ const std::vector<Setting>& Settings() {
       {"dataset", &Config::dataset, kModel, "the images"},
       {"data-dir", &Config::data_dir, kModel,
        "folder of the data set's files; each data set has a default"},
-      {"augment", &Config::augment, kModel,
-       "shift (by up to 4 pixels) and mirror training images at random"},
+      {"augment", &Config::augment, kModel, "shift and mirror training images at random"},
+      {"crop-padding", &Config::crop_padding, kModel,
+       "augment: pixels by which images of one size are shifted at most"},
+      {"padding-mode",
+       &Config::padding_mode,
+       kModel,
+       "augment: what comes in at the edges of an image that is shifted",
+       {"zero", "reflect"}},
+      {"flip",
+       &Config::flip,
+       kModel,
+       "augment: mirror each image at random in each epoch, or at random in the first and then "
+       "every other time",
+       {"random", "alternating", "off"}},
       {"samples", &Config::samples, kModel,
        "synthetic and random: how many to train with; a quarter more to test with"},
       {"input-size", &Config::input_size, kModel,
@@ -162,7 +190,11 @@ const std::vector<Setting>& Settings() {
       {"epochs", &Config::epochs, kTraining, "passes over the training images; may be a fraction"},
       {"max-steps", &Config::max_steps, kTraining,
        "end after so many steps; 0 trains nothing and writes the initial parameters"},
-      {"optimizer", &Config::optimizer, kTraining, "what applies the gradients", {"sgd", "adamw"}},
+      {"optimizer",
+       &Config::optimizer,
+       kTraining,
+       "what applies the gradients",
+       {"sgd", "adamw", "muon"}},
       {"lr", &Config::lr, kTraining, "peak learning rate"},
       {"schedule",
        &Config::schedule,
@@ -177,12 +209,17 @@ const std::vector<Setting>& Settings() {
        "schedule step: epochs between two falls of the learning rate"},
       {"step-gamma", &Config::step_gamma, kTraining,
        "schedule step: what the learning rate is multiplied with"},
-      {"momentum", &Config::momentum, kTraining, "of SGD"},
-      {"weight-decay", &Config::weight_decay, kTraining, "of the optimizer"},
+      {"momentum", &Config::momentum, kTraining, "of SGD, also in Muon for all but filters"},
+      {"weight-decay", &Config::weight_decay, kTraining,
+       "of the optimizer; Muon: of head and biases, the share that a step at the full rate takes"},
       {"nesterov", &Config::nesterov, kTraining, "SGD uses Nesterov's momentum"},
       {"beta1", &Config::beta1, kTraining, "AdamW: decay of the gradients' mean"},
       {"beta2", &Config::beta2, kTraining, "AdamW: decay of the squared gradients' mean"},
       {"adam-eps", &Config::adam_eps, kTraining, "AdamW: added to the denominator"},
+      {"muon-momentum", &Config::muon_momentum, kTraining, "Muon: of convolutions' filters"},
+      {"head-lr", &Config::head_lr, kTraining,
+       "Muon: peak learning rate of linear layers' weights, for the sum over a step's images"},
+      {"bias-lr", &Config::bias_lr, kTraining, "Muon: the same of biases and batch norms' weights"},
       {"label-smoothing", &Config::label_smoothing, kTraining,
        "share of a label that is spread over all classes"},
       {"accumulate", &Config::accumulate, kTraining,
@@ -191,7 +228,11 @@ const std::vector<Setting>& Settings() {
        "gradients whose norm is greater are made as small; 0 for never"},
       {"ema-decay", &Config::ema_decay, kTraining,
        "evaluate and write a moving average of the weights with this decay; 0 for none"},
-      {"amp", &Config::amp, kTraining, "mixed precision", {"off", "bf16", "fp16"}},
+      {"amp",
+       &Config::amp,
+       kTraining,
+       "mixed precision; auto is bf16 on a GPU and off on a CPU",
+       {"off", "auto", "bf16", "fp16"}},
       {"compress",
        &Config::compress,
        kTraining,
@@ -235,6 +276,11 @@ const std::vector<Setting>& Settings() {
        "folder for cifar_net.pth and all else that is written; made if it is not there"},
       {"eval", &Config::eval, kRun, "measure the accuracy on the test images at the end"},
       {"eval-batch-size", &Config::eval_batch_size, kRun, "images in a batch of the evaluation"},
+      {"tta",
+       &Config::tta,
+       kRun,
+       "evaluate each test image also mirrored, and also shifted by a pixel",
+       {"off", "mirror", "mirror-translate"}},
       {"log-every", &Config::log_every, kRun, "batches between two lines of a rank"},
       {"log-samples", &Config::log_samples, kRun,
        "write samples-RANK.jsonl into --output-dir: which images each step was made of"},
@@ -307,7 +353,7 @@ void Validate(const Config& config) {
   Require(!config.nesterov || config.momentum > 0,
           "--nesterov needs a momentum above 0; set --momentum 0.9");
   Require(!config.nesterov || config.optimizer == "sgd",
-          "--nesterov is SGD's; take --optimizer sgd or leave it out");
+          "--nesterov is SGD's; take --optimizer sgd or leave it out (muon has it always)");
 }
 
 }  // namespace ddprun

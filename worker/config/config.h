@@ -13,15 +13,22 @@
 namespace ddprun {
 
 struct Config {
+  std::string recipe;  // whose settings are the defaults (recipe.h); empty: none's
+
   // Model and data
   std::string model = "netresdeep";
   bool shared_blocks = true;
   std::string stem = "cifar";  // of the ResNets
+  double width = 1;            // of airbench
+  double whiten_epochs = 3;    // of airbench
   bool sync_batch_norm = false;
   std::string init_from;  // file of weights
   std::string dataset = "cifar10";
   std::string data_dir;
   bool augment = true;
+  std::int64_t crop_padding = 4;  // pixels
+  std::string padding_mode = "zero";
+  std::string flip = "random";
   std::int64_t samples = 4096;   // synthetic: in the training set; a quarter in the test set
   std::int64_t input_size = 32;  // pixels of a side; for linear the width of a row
   std::optional<std::int64_t> num_classes;  // made up; none: 10 of synthetic, 2 of random
@@ -44,6 +51,9 @@ struct Config {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double adam_eps = 1e-8;
+  double muon_momentum = 0.6;
+  double head_lr = 0.001;
+  double bias_lr = 0.001;
   double label_smoothing = 0;
   std::int64_t accumulate = 1;  // batches a step
   double clip_norm = 0;         // 0: not clipped
@@ -74,6 +84,7 @@ struct Config {
   std::string output_dir = ".";
   bool eval = true;
   std::int64_t eval_batch_size = 250;
+  std::string tta = "off";
   std::int64_t log_every = 50;
   bool log_samples = false;
   bool metrics = true;

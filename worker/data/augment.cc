@@ -1,18 +1,58 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/data/augment.h"
 
+#include <stdexcept>
+
 #include "worker/data/random.h"
 
 namespace ddprun {
+namespace {
+
+// So that an image's coin is none of the numbers that place images.
+constexpr std::uint64_t kFlipStream = 0x666c6970;
+
+}  // namespace
 
 Placement RandomPlacement(const Draw& draw) {
   SplitMix64 random({draw.seed, draw.epoch, draw.position});
-  constexpr auto kShifts = static_cast<std::uint32_t>(2 * kCropPadding + 1);
+  const std::int64_t padding = draw.options.padding;
+  const auto shifts = static_cast<std::uint32_t>(2 * padding + 1);
   Placement placement;
-  placement.shift_y = static_cast<std::int64_t>(random.Below(kShifts)) - kCropPadding;
-  placement.shift_x = static_cast<std::int64_t>(random.Below(kShifts)) - kCropPadding;
-  placement.mirrored = random.Below(2) == 1;
+  placement.shift_y = static_cast<std::int64_t>(random.Below(shifts)) - padding;
+  placement.shift_x = static_cast<std::int64_t>(random.Below(shifts)) - padding;
+  placement.mirrored = Mirrored(draw, random.Below(2) == 1);
   return placement;
+}
+
+bool AlternatingFlip(const Draw& draw) {
+  const bool at_first = SplitMix64({draw.seed, kFlipStream, draw.index}).Below(2) == 1;
+  return at_first != (draw.epoch % 2 == 1);
+}
+
+bool Mirrored(const Draw& draw, bool coin) {
+  switch (draw.options.flip) {
+    case Flip::kRandom:
+      return coin;
+    case Flip::kAlternating:
+      return AlternatingFlip(draw);
+    case Flip::kOff:
+      return false;
+  }
+  return false;
+}
+
+Padding ParsePadding(const std::string& text) {
+  if (text == "zero") return Padding::kZero;
+  if (text == "reflect") return Padding::kReflect;
+  throw std::invalid_argument("padding '" + text + "' is not known; choose zero or reflect");
+}
+
+Flip ParseFlip(const std::string& text) {
+  if (text == "random") return Flip::kRandom;
+  if (text == "alternating") return Flip::kAlternating;
+  if (text == "off") return Flip::kOff;
+  throw std::invalid_argument("flip '" + text +
+                              "' is not known; choose random, alternating or off");
 }
 
 }  // namespace ddprun

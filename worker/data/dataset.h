@@ -17,12 +17,31 @@ struct DataError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// What lies around an image that is cut out of its padded self: bytes of zero, as black as the
+// images' own background, or the image itself, mirrored at its outermost rows and columns.
+enum class Padding { kZero, kReflect };
+
+enum class Flip {
+  kRandom,       // a coin for each image in each epoch
+  kAlternating,  // a coin for each image in the first epoch, then each time the other way round
+  kOff,
+};
+
+// How training images are varied.
+struct AugmentOptions {
+  std::int64_t padding = 4;  // pixels on each side; with kReflect fewer than the image has
+  Padding mode = Padding::kZero;
+  Flip flip = Flip::kRandom;
+};
+
 // What a random variation of a sample is a function of. The position is that in the epoch's order
 // over all ranks, so that a sample is varied the same way whichever rank gets it.
 struct Draw {
   std::uint64_t seed = 0;
   std::uint64_t epoch = 0;
   std::uint64_t position = 0;
+  std::uint64_t index = 0;  // of the sample in its set
+  AugmentOptions options = {};
 };
 
 // What a model sees of one sample.

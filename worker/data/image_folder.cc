@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/data/image_folder.h"
+#include "worker/data/augment.h"
 
 #include <algorithm>
 #include <array>
@@ -123,7 +124,7 @@ View TestView(ImageSize size, ImageSize decoded, std::int64_t side) {
 
 CropBox RandomCrop(ImageSize size, const Draw& draw) {
   SplitMix64 random({draw.seed, draw.epoch, draw.position});
-  const bool mirrored = random.Below(2) == 1;
+  const bool mirrored = Mirrored(draw, random.Below(2) == 1);
   const auto height = static_cast<double>(size.height);
   const auto width = static_cast<double>(size.width);
   for (int i = 0; i < kCropAttempts; ++i) {

@@ -163,7 +163,11 @@ void Loader::Fill(const Slot& slot, std::int64_t first, std::int64_t last) const
   const std::int64_t floats = set_.shape().numel();
   for (std::int64_t i = first; i < last; ++i) {
     const Sample& sample = slot.samples[static_cast<std::size_t>(i)];
-    const Draw draw{options_.seed, options_.epoch, static_cast<std::uint64_t>(sample.position)};
+    const Draw draw{.seed = options_.seed,
+                    .epoch = options_.epoch,
+                    .position = static_cast<std::uint64_t>(sample.position),
+                    .index = static_cast<std::uint64_t>(sample.index),
+                    .options = options_.variation};
     set_.Write(sample.index, options_.augment ? &draw : nullptr, options_.channels_last,
                images + i * floats);
     labels[i] = set_.Label(sample.index);

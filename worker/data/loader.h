@@ -35,6 +35,7 @@ struct Batch {
 
 struct LoaderOptions {
   bool augment = false;
+  AugmentOptions variation = {};  // where `augment` is set
   bool channels_last = false;
   bool pinned =
       false;  // page-locked memory, from which a copy to a CUDA device needs not be waited for

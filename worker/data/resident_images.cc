@@ -9,30 +9,48 @@
 
 namespace ddprun {
 
-std::int64_t ResidentImages::BytesOf(const StoredImages& set) {
+namespace {
+
+// Which of `size` rows lie in the padded ones' places, where they are mirrored at the outermost.
+at::Tensor Reflected(std::int64_t size, std::int64_t padding, at::Device device) {
+  const at::Tensor places =
+      at::arange(-padding, size + padding, at::TensorOptions(device).dtype(at::kLong));
+  return (size - 1) - ((size - 1) - places.abs()).abs();
+}
+
+}  // namespace
+
+std::int64_t ResidentImages::BytesOf(const StoredImages& set, const AugmentOptions& variation) {
   const SampleShape shape = set.shape();
-  const std::int64_t pixels =
-      (shape.height + 2 * kCropPadding) * (shape.width + 2 * kCropPadding) * shape.channels;
+  const std::int64_t pixels = (shape.height + 2 * variation.padding) *
+                              (shape.width + 2 * variation.padding) * shape.channels;
   return set.size() * (pixels + static_cast<std::int64_t>(sizeof(std::int64_t)));
 }
 
-ResidentImages::ResidentImages(const StoredImages& set, at::Device device)
-    : options_(set.options()) {
+ResidentImages::ResidentImages(const StoredImages& set, const AugmentOptions& variation,
+                               at::Device device)
+    : options_(set.options()), variation_(variation) {
   const torch::NoGradGuard no_grad;
   const auto [channels, height, width] = options_.shape;
+  const std::int64_t padding = variation_.padding;
   const auto on_device = at::TensorOptions(device);
-  padded_ = at::zeros({set.size(), height + 2 * kCropPadding, width + 2 * kCropPadding, channels},
+  padded_ = at::zeros({set.size(), height + 2 * padding, width + 2 * padding, channels},
                       on_device.dtype(at::kByte));
   std::vector<at::Tensor> labels;
   std::int64_t begin = 0;
   for (const LabelledImages& part : set.parts()) {
     const std::int64_t rows = part.images.size(2);
     const std::int64_t columns = part.images.size(3);
+    const at::Tensor places = padded_.narrow(0, begin, part.size());
     // Smaller ones stand in the middle, grey ones on every channel.
-    padded_.narrow(0, begin, part.size())
-        .narrow(1, kCropPadding + (height - rows) / 2, rows)
-        .narrow(2, kCropPadding + (width - columns) / 2, columns)
+    const at::Tensor shown = places.narrow(1, padding, height).narrow(2, padding, width);
+    shown.narrow(1, (height - rows) / 2, rows)
+        .narrow(2, (width - columns) / 2, columns)
         .copy_(part.images.to(device).permute({0, 2, 3, 1}));
+    if (variation_.mode == Padding::kReflect) {
+      places.copy_(shown.index_select(1, Reflected(height, padding, device))
+                       .index_select(2, Reflected(width, padding, device)));
+    }
     labels.push_back(part.labels);
     begin += part.size();
   }
@@ -45,18 +63,23 @@ ResidentImages::ResidentImages(const StoredImages& set, at::Device device)
   right_ = at::arange(width, on_device.dtype(at::kInt));
 }
 
-at::Tensor ResidentImages::Rows(const std::vector<Sample>& samples, const EpochDraw& draw) const {
+at::Tensor ResidentImages::Rows(const std::vector<Sample>& samples,
+                                const std::optional<Draw>& draw) const {
   const auto count = static_cast<std::int64_t>(samples.size());
   at::Tensor rows = at::empty({count, kColumns}, at::kInt);
   auto* row = rows.data_ptr<std::int32_t>();
   for (const Sample& sample : samples) {
     Placement placement;
-    if (draw.augment && options_.varied)
-      placement =
-          RandomPlacement({draw.seed, draw.epoch, static_cast<std::uint64_t>(sample.position)});
-    const std::int64_t left = kCropPadding + placement.shift_x;
+    if (draw && options_.varied) {
+      placement = RandomPlacement({.seed = draw->seed,
+                                   .epoch = draw->epoch,
+                                   .position = static_cast<std::uint64_t>(sample.position),
+                                   .index = static_cast<std::uint64_t>(sample.index),
+                                   .options = variation_});
+    }
+    const std::int64_t left = variation_.padding + placement.shift_x;
     row[0] = static_cast<std::int32_t>(sample.index);
-    row[1] = static_cast<std::int32_t>(kCropPadding + placement.shift_y);
+    row[1] = static_cast<std::int32_t>(variation_.padding + placement.shift_y);
     row[2] = static_cast<std::int32_t>(placement.mirrored ? left + options_.shape.width - 1 : left);
     row[3] = placement.mirrored ? -1 : 1;
     row += kColumns;

@@ -7,19 +7,13 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "worker/data/epoch_plan.h"
 #include "worker/data/stored_images.h"
 
 namespace ddprun {
-
-// Which samples an epoch's batches are made of, and how each is varied.
-struct EpochDraw {
-  bool augment = false;
-  std::uint64_t seed = 0;
-  std::uint64_t epoch = 0;
-};
 
 class ResidentImages {
  public:
@@ -33,20 +27,22 @@ class ResidentImages {
   };
 
   // That the set takes on a device.
-  static std::int64_t BytesOf(const StoredImages& set);
+  static std::int64_t BytesOf(const StoredImages& set, const AugmentOptions& variation);
 
   // Copies the set. Throws c10::Error if the device has no room for it.
-  ResidentImages(const StoredImages& set, at::Device device);
+  ResidentImages(const StoredImages& set, const AugmentOptions& variation, at::Device device);
 
-  // int32, N x kColumns, on the CPU.
-  at::Tensor Rows(const std::vector<Sample>& samples, const EpochDraw& draw) const;
+  // int32, N x kColumns, on the CPU: as they are, or varied by `draw`, whose position and index are
+  // those of each sample.
+  at::Tensor Rows(const std::vector<Sample>& samples, const std::optional<Draw>& draw) const;
 
   // Of rows on the device. Asks nothing of the device, so that a graph can be captured of it.
   Batch Make(const at::Tensor& rows) const;
 
  private:
   const StoredImages::Options options_;
-  at::Tensor padded_;  // uint8, N x (H + 2 * kCropPadding) x (W + 2 * kCropPadding) x C
+  const AugmentOptions variation_;
+  at::Tensor padded_;  // uint8, N x (H + 2 * padding) x (W + 2 * padding) x C
   at::Tensor labels_;  // int64
   at::Tensor mean_;    // float, C
   at::Tensor std_;

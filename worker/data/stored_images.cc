@@ -24,6 +24,12 @@ std::uint8_t* Scratch(std::int64_t bytes) {
   return scratch.data();
 }
 
+// At the outermost of `size` pixels, which are not repeated: -1 is 1, `size` is size - 2.
+std::int64_t Reflected(std::int64_t at, std::int64_t size) {
+  if (at < 0) return -at;
+  return at < size ? at : 2 * (size - 1) - at;
+}
+
 }  // namespace
 
 void CheckLabels(const LabelledImages& set, std::int64_t classes, const std::string& source) {
@@ -70,22 +76,23 @@ const std::uint8_t* StoredImages::Pixels(std::int64_t index) const {
 
 void StoredImages::Write(std::int64_t index, const Draw* draw, bool channels_last,
                          float* out) const {
-  WritePlaced(index, draw && options_.varied ? RandomPlacement(*draw) : Placement{}, channels_last,
-              out);
+  const bool varied = draw && options_.varied;
+  WritePlaced(index, varied ? RandomPlacement(*draw) : Placement{}, channels_last, out,
+              varied ? draw->options.mode : Padding::kZero);
 }
 
 void StoredImages::WritePlaced(std::int64_t index, const Placement& placement, bool channels_last,
-                               float* out) const {
+                               float* out, Padding padding) const {
   const std::uint8_t* pixels = Pixels(index);
+  const Cut cut{placement, padding};
   if (channels_last && options_.shape.channels > 1) {
-    WritePixels(pixels, placement, out);
+    WritePixels(pixels, cut, out);
   } else {
-    WritePlanes(pixels, placement, out);
+    WritePlanes(pixels, cut, out);
   }
 }
 
-void StoredImages::WritePlanes(const std::uint8_t* pixels, const Placement& placement,
-                               float* out) const {
+void StoredImages::WritePlanes(const std::uint8_t* pixels, const Cut& cut, float* out) const {
   const auto [channels, height, width] = options_.shape;
   const std::int64_t block = std::clamp<std::int64_t>(kBlockBytes / width, 1, height);
   std::uint8_t* const rows = Scratch(block * width);
@@ -94,15 +101,14 @@ void StoredImages::WritePlanes(const std::uint8_t* pixels, const Placement& plac
     const auto channel = static_cast<std::size_t>(c);
     for (std::int64_t y = 0; y < height; y += block) {
       const std::int64_t count = std::min(block, height - y);
-      for (std::int64_t i = 0; i < count; ++i) CopyRow(plane, y + i, placement, rows + i * width);
+      for (std::int64_t i = 0; i < count; ++i) CopyRow(plane, y + i, cut, rows + i * width);
       NormalisePlane(rows, options_.mean[channel], options_.std[channel], count * width, out);
       out += count * width;
     }
   }
 }
 
-void StoredImages::WritePixels(const std::uint8_t* pixels, const Placement& placement,
-                               float* out) const {
+void StoredImages::WritePixels(const std::uint8_t* pixels, const Cut& cut, float* out) const {
   const auto [channels, height, width] = options_.shape;
   const std::int64_t stored_plane = stored_height_ * stored_width_;
   const std::int64_t block = PixelRowsAtATime(options_.shape);
@@ -112,7 +118,7 @@ void StoredImages::WritePixels(const std::uint8_t* pixels, const Placement& plac
     const std::int64_t count = std::min(block, height - y);
     for (std::int64_t c = 0; c < stored_channels_; ++c) {
       for (std::int64_t i = 0; i < count; ++i) {
-        CopyRow(pixels + c * stored_plane, y + i, placement, rows + (c * block + i) * width);
+        CopyRow(pixels + c * stored_plane, y + i, cut, rows + (c * block + i) * width);
       }
     }
     if (channels == 3) {
@@ -131,8 +137,36 @@ void StoredImages::WritePixels(const std::uint8_t* pixels, const Placement& plac
 }
 
 // One row of what the model sees.
-void StoredImages::CopyRow(const std::uint8_t* plane, std::int64_t y, const Placement& placement,
+void StoredImages::CopyRow(const std::uint8_t* plane, std::int64_t y, const Cut& cut,
                            std::uint8_t* out) const {
+  const bool moved = cut.placement.shift_y != 0 || cut.placement.shift_x != 0;
+  if (moved && cut.padding == Padding::kReflect) {
+    CopyRowReflected(plane, y, cut.placement, out);
+  } else {
+    CopyRowInZeros(plane, y, cut.placement, out);
+  }
+}
+
+void StoredImages::CopyRowReflected(const std::uint8_t* plane, std::int64_t y,
+                                    const Placement& placement, std::uint8_t* out) const {
+  const std::int64_t width = options_.shape.width;
+  const std::int64_t shift = placement.shift_x;
+  // Of the image with its frame, if it is shown in one.
+  thread_local std::vector<std::uint8_t> rows;
+  if (rows.size() < static_cast<std::size_t>(2 * width)) rows.resize(2 * width);
+  std::uint8_t* const whole = rows.data();
+  std::uint8_t* const cut = placement.mirrored ? whole + width : out;
+  CopyRowInZeros(plane, Reflected(y + placement.shift_y, options_.shape.height), {}, whole);
+  const std::int64_t first = std::max<std::int64_t>(0, -shift);
+  const std::int64_t last = std::min(width, width - shift);
+  for (std::int64_t x = 0; x < first; ++x) cut[x] = whole[Reflected(x + shift, width)];
+  std::memcpy(cut + first, whole + first + shift, static_cast<std::size_t>(last - first));
+  for (std::int64_t x = last; x < width; ++x) cut[x] = whole[Reflected(x + shift, width)];
+  if (placement.mirrored) Mirror(cut, width, out);
+}
+
+void StoredImages::CopyRowInZeros(const std::uint8_t* plane, std::int64_t y,
+                                  const Placement& placement, std::uint8_t* out) const {
   const std::int64_t width = options_.shape.width;
   const std::int64_t from_y = y + placement.shift_y - (options_.shape.height - stored_height_) / 2;
   if (from_y < 0 || from_y >= stored_height_) {

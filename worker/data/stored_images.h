@@ -47,9 +47,9 @@ class StoredImages : public SampleSet {
   const std::vector<LabelledImages>& parts() const { return parts_; }
   const Options& options() const { return options_; }
 
-  // As placed.
-  void WritePlaced(std::int64_t index, const Placement& placement, bool channels_last,
-                   float* out) const;
+  // As placed. With Padding::kReflect the shifts must be smaller than the image's sides.
+  void WritePlaced(std::int64_t index, const Placement& placement, bool channels_last, float* out,
+                   Padding padding = Padding::kZero) const;
 
  private:
   struct Place {
@@ -58,10 +58,17 @@ class StoredImages : public SampleSet {
   };
   Place Find(std::int64_t index) const;
   const std::uint8_t* Pixels(std::int64_t index) const;
-  void WritePlanes(const std::uint8_t* pixels, const Placement& placement, float* out) const;
-  void WritePixels(const std::uint8_t* pixels, const Placement& placement, float* out) const;
-  void CopyRow(const std::uint8_t* plane, std::int64_t y, const Placement& placement,
-               std::uint8_t* out) const;
+  struct Cut {
+    Placement placement;
+    Padding padding = Padding::kZero;
+  };
+  void WritePlanes(const std::uint8_t* pixels, const Cut& cut, float* out) const;
+  void WritePixels(const std::uint8_t* pixels, const Cut& cut, float* out) const;
+  void CopyRow(const std::uint8_t* plane, std::int64_t y, const Cut& cut, std::uint8_t* out) const;
+  void CopyRowInZeros(const std::uint8_t* plane, std::int64_t y, const Placement& placement,
+                      std::uint8_t* out) const;
+  void CopyRowReflected(const std::uint8_t* plane, std::int64_t y, const Placement& placement,
+                        std::uint8_t* out) const;
 
   const std::vector<LabelledImages> parts_;
   const Options options_;

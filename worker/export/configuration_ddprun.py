@@ -11,6 +11,7 @@ class DdprunConfig(PretrainedConfig):
         self,
         model_name="netresdeep",
         shared_blocks=True,
+        width=1.0,
         num_channels=3,
         image_height=32,
         image_width=32,
@@ -18,6 +19,7 @@ class DdprunConfig(PretrainedConfig):
     ):
         self.model_name = model_name
         self.shared_blocks = shared_blocks
+        self.width = width
         self.num_channels = num_channels
         self.image_height = image_height
         self.image_width = image_width

@@ -77,6 +77,7 @@ Json OwnConfig(const Config& config, const ModelInput& input) {
             {"dtype", "float32"},
             {"model_name", config.model},
             {"shared_blocks", config.shared_blocks},
+            {"width", config.width},
             {"num_channels", input.channels},
             {"image_height", input.height},
             {"image_width", input.width}};

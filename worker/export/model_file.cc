@@ -115,7 +115,9 @@ ModelOptions ModelOptionsOf(const Config& config, const ModelInput& input) {
           .width = input.width,
           .classes = input.classes,
           .shared_blocks = config.shared_blocks,
-          .stem = config.stem};
+          .stem = config.stem,
+          .widening = config.width,
+          .whiten_epochs = config.whiten_epochs};
 }
 
 ModelFile ReadModelFile(const std::string& path, ModelFileOptions options) {

@@ -60,6 +60,41 @@ class NetResDeep(nn.Module):
         return self.fc2(F.relu(self.fc1(F.max_pool2d(x, 2).flatten(1))))
 
 
+class ConvGroup(nn.Module):
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, padding=1, bias=False)
+        self.norm1 = nn.BatchNorm2d(outputs, eps=1e-12, momentum=0.4)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
+        self.norm2 = nn.BatchNorm2d(outputs, eps=1e-12, momentum=0.4)
+
+    def forward(self, x):
+        x = F.gelu(self.norm1(F.max_pool2d(self.conv1(x), 2)))
+        return F.gelu(self.norm2(self.conv2(x)))
+
+
+class Airbench(nn.Module):
+    """CifarNet of github.com/KellerJordan/cifar10-airbench."""
+
+    def __init__(self, config):
+        super().__init__()
+        narrow, wide = (max(1, int(channels * config.width + 0.5)) for channels in (64, 256))
+        whitened = 8 * config.num_channels
+        self.whiten = nn.Conv2d(config.num_channels, whitened, 2)
+        self.layers = nn.Sequential(
+            nn.GELU(),
+            ConvGroup(whitened, narrow),
+            ConvGroup(narrow, wide),
+            ConvGroup(wide, wide),
+            nn.AdaptiveMaxPool2d(1),
+        )
+        self.head = nn.Linear(wide, config.num_labels, bias=False)
+
+    def forward(self, x):
+        x = self.layers(self.whiten(x)).flatten(1)
+        return self.head(x) / x.size(1)
+
+
 def conv(inputs, outputs, kernel, stride=1):
     return nn.Conv2d(inputs, outputs, kernel, stride=stride, padding=kernel // 2, bias=False)
 
@@ -120,6 +155,7 @@ MODELS = {
     "linear": Linear,
     "simple-cnn": SimpleCnn,
     "netresdeep": NetResDeep,
+    "airbench": Airbench,
     "resnet18": lambda config: ResNet(config, bottleneck=False, depths=(2, 2, 2, 2)),
     "resnet34": lambda config: ResNet(config, bottleneck=False, depths=(3, 4, 6, 3)),
     "resnet50": lambda config: ResNet(config, bottleneck=True, depths=(3, 4, 6, 3)),

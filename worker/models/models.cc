@@ -13,6 +13,7 @@
   MODEL("linear", MakeLinear)         \
   MODEL("simple-cnn", MakeSimpleCnn)  \
   MODEL("netresdeep", MakeNetResDeep) \
+  MODEL("airbench", MakeAirbench)     \
   MODEL("resnet18", MakeResNet18)     \
   MODEL("resnet34", MakeResNet34)     \
   MODEL("resnet50", MakeResNet50)

@@ -31,6 +31,19 @@ class ImageModel : public torch::nn::Module {
   // Each part on what the one before gave.
   at::Tensor forward(at::Tensor images);
 
+  // How many of the training set's first images the model's initial parameters depend on. Before
+  // training LookAt() is given them (N x C x height x width, normalised, in their order, in any
+  // number of batches).
+  virtual std::int64_t looks_at() const { return 0; }
+  virtual void LookAt(const at::Tensor& images) { static_cast<void>(images); }
+
+  // Told before each step how many epochs of the training are done. True: from now on forward is
+  // made of other operations than before, and what was recorded of it (a CUDA graph) is stale.
+  virtual bool Advance(double epochs) {
+    static_cast<void>(epochs);
+    return false;
+  }
+
  private:
   std::vector<ModelPart> parts_;  // made by the first forward
 };
@@ -42,6 +55,8 @@ struct ModelOptions {
   std::int64_t classes = 10;
   bool shared_blocks = true;   // netresdeep only
   std::string stem = "cifar";  // resnets only: "cifar" or "imagenet"
+  double widening = 1;         // airbench only: of its channels
+  double whiten_epochs = 3;    // airbench only
 };
 
 // Throws std::invalid_argument that lists the names there are, or says that the model cannot take

@@ -12,12 +12,13 @@ namespace ddprun {
 ResidentFeed::ResidentFeed(const Config& config, const StoredImages& set, at::Device device)
     : config_(config),
       device_(device),
-      images_(set, device),
+      images_(set, VariationOf(config), device),
       cursor_(at::zeros({}, at::TensorOptions(device).dtype(at::kLong))) {}
 
-bool ResidentFeed::Fits(const SampleSet& set, std::int64_t free_bytes) {
+bool ResidentFeed::Fits(const Config& config, const SampleSet& set, std::int64_t free_bytes) {
   const auto* stored = dynamic_cast<const StoredImages*>(&set);
-  return stored != nullptr && ResidentImages::BytesOf(*stored) <= free_bytes / 2;
+  return stored != nullptr &&
+         ResidentImages::BytesOf(*stored, VariationOf(config)) <= free_bytes / 2;
 }
 
 void ResidentFeed::BeginEpoch(const EpochPlan& plan, std::uint64_t epoch) {
@@ -30,8 +31,9 @@ void ResidentFeed::BeginEpoch(const EpochPlan& plan, std::uint64_t epoch) {
     // A rank that nothing is left for goes along with a sample that does not count.
     if (own.empty()) samples.push_back(plan.First(batch));
   }
-  const at::Tensor rows =
-      images_.Rows(samples, {.augment = config_.augment, .seed = config_.seed, .epoch = epoch});
+  std::optional<Draw> draw;
+  if (config_.augment) draw = Draw{.seed = config_.seed, .epoch = epoch};
+  const at::Tensor rows = images_.Rows(samples, draw);
   host_rows_ = device_.is_cuda() ? rows.pin_memory() : rows;
   // A graph reads where the first epoch's rows lay.
   if (!rows_.defined()) {

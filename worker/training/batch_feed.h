@@ -42,7 +42,7 @@ class ResidentFeed : public BatchFeed {
   ResidentFeed(const Config& config, const StoredImages& set, at::Device device);
 
   // Whether `set` can lie on a device that has so much memory left: at most half of it is taken.
-  static bool Fits(const SampleSet& set, std::int64_t free_bytes);
+  static bool Fits(const Config& config, const SampleSet& set, std::int64_t free_bytes);
 
   void BeginEpoch(const EpochPlan& plan, std::uint64_t epoch) override;
   double Load(const StepBatches& batches, const std::vector<std::int64_t>& sizes) override;

@@ -14,6 +14,23 @@ void BroadcastBuffers(World& world, const torch::nn::Module& module) {
   for (auto& buffer : UniqueBuffers(module)) world.Broadcast(buffer, 0);
 }
 
+namespace {
+
+// The views' scores by their weights; undefined where the runner has none.
+at::Tensor ScoresOf(StepRunner& runner, const at::Tensor& images, TestViews views) {
+  at::Tensor sum;
+  for (const WeightedView& view : ViewsOf(images, views)) {
+    const at::Tensor scores = runner.Scores(view.images);
+    if (!runner.HasScores()) continue;
+    if (view.weight == 1) return scores.to(at::kFloat);
+    const at::Tensor share = scores.to(at::kFloat) * view.weight;
+    sum = sum.defined() ? sum.add_(share) : share;
+  }
+  return sum;
+}
+
+}  // namespace
+
 Evaluation Evaluate(World& world, StepRunner& runner, const Dataset& set,
                     EvaluationOptions options) {
   const torch::NoGradGuard no_grad;
@@ -28,10 +45,9 @@ Evaluation Evaluate(World& world, StepRunner& runner, const Dataset& set,
   while (auto batch = loader.Next()) {
     const at::Tensor labels = batch->labels.to(world.device(), /*non_blocking=*/true);
     const at::Tensor scores =
-        runner.Scores(batch->images.to(world.device(), /*non_blocking=*/true));
+        ScoresOf(runner, batch->images.to(world.device(), /*non_blocking=*/true), options.views);
     if (!runner.HasScores()) continue;
-    loss += at::cross_entropy_loss(scores.to(at::kFloat), labels, {}, at::Reduction::Sum)
-                .to(at::kDouble);
+    loss += at::cross_entropy_loss(scores, labels, {}, at::Reduction::Sum).to(at::kDouble);
     counts[0] += labels.size(0);
     counts[1] += (scores.argmax(1) == labels).sum();
   }

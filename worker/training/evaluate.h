@@ -4,6 +4,7 @@
 #include "worker/data/dataset.h"
 #include "worker/distributed/world.h"
 #include "worker/training/step_runner.h"
+#include "worker/training/test_views.h"
 
 namespace ddprun {
 
@@ -21,6 +22,7 @@ struct EvaluationOptions {
   std::int64_t batch_size = 1;
   bool channels_last = false;
   std::int64_t threads = 1;  // that make batches
+  TestViews views = TestViews::kPlain;
 };
 
 // Over the test images of `set`, each exactly once over all ranks; every rank gets the same answer.

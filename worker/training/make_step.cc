@@ -41,7 +41,7 @@ std::unique_ptr<TrainingStep> MakeTrainingStep(StepParts parts,
   const at::Device device = parts.world.device();
   const bool resident =
       parts.config.device_data &&
-      ResidentFeed::Fits(*parts.data.train, accelerator.FreeBytes(device.index()));
+      ResidentFeed::Fits(parts.config, *parts.data.train, accelerator.FreeBytes(device.index()));
   const std::string why_not = WhyNoGraph(parts.config, parts.world);
   say(std::string("training images ") + (resident ? "lie on the GPU" : "come from the host") +
       "; the step is " + (why_not.empty() ? "one CUDA graph" : "no CUDA graph: " + why_not));

@@ -12,6 +12,7 @@
 
 #include <optional>
 
+#include "worker/training/muon.h"
 #include "worker/training/sgd_kernel.h"
 
 namespace ddprun {
@@ -192,7 +193,9 @@ std::vector<at::Tensor> Optimizer::MakeState(const std::string& suffix) {
   return made;
 }
 
-std::unique_ptr<Optimizer> MakeOptimizer(const Config& config, NamedTensors parameters) {
+std::unique_ptr<Optimizer> MakeOptimizer(const Config& config, NamedTensors parameters,
+                                         const StepSize& size) {
+  if (config.optimizer == "muon") return MakeMuon(config, std::move(parameters), size);
   if (config.optimizer == "adamw") return std::make_unique<AdamW>(config, std::move(parameters));
   return std::make_unique<Sgd>(config, std::move(parameters));
 }

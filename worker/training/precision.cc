@@ -11,6 +11,7 @@
 namespace ddprun {
 
 std::optional<at::ScalarType> AutocastType(const std::string& amp, at::Device device) {
+  if (amp == "auto") return device.is_cuda() ? std::optional(at::kBFloat16) : std::nullopt;
   if (amp == "off") return std::nullopt;
   if (amp == "bf16") return at::kBFloat16;
   if (!device.is_cuda())

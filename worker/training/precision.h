@@ -10,8 +10,8 @@
 
 namespace ddprun {
 
-// "off", "bf16" or "fp16" on `device`. Throws UsageError for fp16 on a CPU, whose kernels take
-// longer in it than in fp32.
+// "off", "auto", "bf16" or "fp16" on `device`. "auto" is bf16 on a GPU and off on a CPU, many of
+// which take longer in it than in fp32. Throws UsageError for fp16 on a CPU, where all do.
 std::optional<at::ScalarType> AutocastType(const std::string& amp, at::Device device);
 
 // torch.autocast(device.type, dtype=type) for as long as it lives; nothing without a type. For the

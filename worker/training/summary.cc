@@ -45,6 +45,7 @@ std::string ToJson(const Summary& summary) {
   nlohmann::json json{{"images_per_second", summary.images_per_second()},
                       {"steps_per_second", summary.steps_per_second()},
                       {"training_seconds", summary.training_seconds},
+                      {"evaluation_seconds", summary.evaluation_seconds},
                       {"total_seconds", summary.total_seconds},
                       {"first_step_seconds", summary.first_step_seconds},
                       {"first_step_time", summary.first_step_time},

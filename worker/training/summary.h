@@ -20,6 +20,7 @@ struct Summary {
   std::int64_t steps = 0;                // of this program's run
   std::int64_t images = 0;               // of all ranks in these steps
   double training_seconds = 0;
+  double evaluation_seconds = 0;     // of the last one
   double total_seconds = 0;          // since the program started
   double first_step_seconds = 0;     // from there to the end of the first step
   double first_step_time = 0;        // that moment, in seconds since 1970

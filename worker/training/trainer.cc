@@ -20,6 +20,7 @@
 #include "worker/metrics/gather.h"
 #include "worker/models/batch_norm.h"
 #include "worker/training/checksum.h"
+#include "worker/training/look_at_images.h"
 #include "worker/training/make_runner.h"
 #include "worker/training/make_step.h"
 #include "worker/training/pipeline_plan.h"
@@ -44,7 +45,10 @@ std::shared_ptr<ImageModel> PrepareModel(const Config& config, const Dataset& da
                                         .width = data.shape().width,
                                         .classes = data.classes,
                                         .shared_blocks = config.shared_blocks,
-                                        .stem = config.stem});
+                                        .stem = config.stem,
+                                        .widening = config.width,
+                                        .whiten_epochs = config.whiten_epochs});
+  if (config.init_from.empty()) LookAtImages(*model, *data.train, config);
   // Rank 0's become every rank's.
   if (world.rank() == 0 && !config.init_from.empty())
     reporter.Line(LoadInitialWeights(*model, config));
@@ -52,6 +56,9 @@ std::shared_ptr<ImageModel> PrepareModel(const Config& config, const Dataset& da
     SynchronizeBatchNorm(*model, [&world](at::Tensor& values) { world.AllReduceSum(values); });
   if (config.channels_last) UseChannelsLast(*model);
   model->to(world.device());
+  if (config.amp == "auto" && world.rank() == 0)
+    reporter.Line(std::string("--amp auto is ") +
+                  (AutocastType(config.amp, world.device()) ? "bf16 on a GPU" : "off on a CPU"));
   return model;
 }
 
@@ -117,7 +124,10 @@ Trainer::Trainer(const Config& config, const Dataset& data, World& world, Report
                                      .gradients = ParseGradientFormat(config.compress),
                                      .enter = [this](StepSection section) { Enter(section); }})),
       parameters_(runner_->Parameters()),
-      optimizer_(MakeOptimizer(config, parameters_)),
+      optimizer_(MakeOptimizer(
+          config, parameters_,
+          {.steps_per_epoch = length_.steps_per_epoch,
+           .images = config.batch_size * config.accumulate * runner_->shard().world_size})),
       scaler_(config.amp == "fp16") {
   if (config_.ema_decay > 0) average_.emplace(parameters_, config_.ema_decay);
   checkpoints_.emplace(config_, data_, world_, reporter_,
@@ -204,6 +214,9 @@ void Trainer::TrainEpoch() {
     if (profiler_) profiler_->BeginStep(position_.step + 1);
     TellStep();
     checkpoints_->BeginStep(position_);
+    if (model_->Advance(static_cast<double>(plan_step_) /
+                        static_cast<double>(length_.steps_per_epoch)))
+      step_->ForwardChanged();
     const std::int64_t first = i * config_.accumulate;
     const std::int64_t count = std::min(config_.accumulate, plan.batches() - first);
     for (std::int64_t batch = first; sample_log_ && batch < first + count; ++batch)
@@ -281,6 +294,7 @@ void Trainer::EvaluateIfDue() {
 }
 
 Evaluation Trainer::EvaluateNow() {
+  const auto begun = std::chrono::steady_clock::now();
   Enter(StepSection::kEvaluation);
   checkpoints_->BeforeUpdate();  // of the average
   if (average_) average_->Swap();
@@ -288,8 +302,10 @@ Evaluation Trainer::EvaluateNow() {
   const Evaluation evaluation = Evaluate(world_, *runner_, data_,
                                          {.batch_size = config_.eval_batch_size,
                                           .channels_last = config_.channels_last,
-                                          .threads = config_.loader_threads});
+                                          .threads = config_.loader_threads,
+                                          .views = ParseTestViews(config_.tta)});
   if (average_) average_->Swap();
+  summary_.evaluation_seconds = SecondsSince(begun);
   summary_.best_accuracy = std::max(summary_.best_accuracy, evaluation.accuracy());
   latest_accuracy_ = evaluation.accuracy();
   Enter(StepSection::kOther);

@@ -3,6 +3,8 @@
 
 #include <numeric>
 
+#include "worker/data/augment.h"
+
 namespace ddprun {
 
 std::int64_t StepShares::OwnSum() const {
@@ -22,8 +24,15 @@ StepShares SharesOf(const EpochPlan& plan, const StepBatches& batches, int data_
   return shares;
 }
 
+AugmentOptions VariationOf(const Config& config) {
+  return {.padding = config.crop_padding,
+          .mode = ParsePadding(config.padding_mode),
+          .flip = ParseFlip(config.flip)};
+}
+
 LoaderOptions LoaderOptionsOf(const Config& config, const World& world, std::uint64_t epoch) {
   return {.augment = config.augment,
+          .variation = VariationOf(config),
           .channels_last = config.channels_last,
           .pinned = world.device().is_cuda(),
           .seed = config.seed,

@@ -84,6 +84,9 @@ struct StepShares {
 };
 StepShares SharesOf(const EpochPlan& plan, const StepBatches& batches, int data_parallel_size);
 
+// How --augment varies images.
+AugmentOptions VariationOf(const Config& config);
+
 // Of the epoch's loader.
 LoaderOptions LoaderOptionsOf(const Config& config, const World& world, std::uint64_t epoch);
 

@@ -1,2 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-ddprun_add_gtest(NAME unit_worker_app TORCH LABEL unit SOURCES app_config_text_test.cc app_launch_test.cc LIBS ddprun_worker_app)
+ddprun_add_gtest(NAME unit_worker_app TORCH LABEL unit
+  SOURCES
+    app_config_text_test.cc
+    app_launch_test.cc
+    config_recipe_test.cc
+  LIBS ddprun_worker_app)

@@ -15,6 +15,7 @@ namespace ddprun {
 namespace {
 
 constexpr std::int64_t kSide = 32;
+constexpr std::int64_t kPadding = 4;
 
 // Two coloured images of random bytes.
 LabelledImages Coloured() {
@@ -35,25 +36,26 @@ StoredImages Stored(const LabelledImages& set) {
   return {{set}, {.shape = {3, kSide, kSide}, .mean = kMean, .std = kStd}};
 }
 
-at::Tensor Written(const LabelledImages& set, std::int64_t index, const Placement& placement) {
+at::Tensor Written(const LabelledImages& set, std::int64_t index, const Placement& placement,
+                   Padding padding = Padding::kZero) {
   at::Tensor out = at::empty({3, kSide, kSide});
-  Stored(set).WritePlaced(index, placement, /*channels_last=*/false, out.data_ptr<float>());
+  Stored(set).WritePlaced(index, placement, /*channels_last=*/false, out.data_ptr<float>(),
+                          padding);
   return out;
 }
 
-at::Tensor WrittenByPixel(const LabelledImages& set, std::int64_t index,
-                          const Placement& placement) {
+at::Tensor WrittenByPixel(const LabelledImages& set, std::int64_t index, const Placement& placement,
+                          Padding padding = Padding::kZero) {
   at::Tensor out = at::empty({kSide, kSide, 3});
-  Stored(set).WritePlaced(index, placement, /*channels_last=*/true, out.data_ptr<float>());
+  Stored(set).WritePlaced(index, placement, /*channels_last=*/true, out.data_ptr<float>(), padding);
   return out.permute({2, 0, 1});
 }
 
 // What torchvision's RandomCrop(32, padding=4) and hflip do, in tensor operations.
 at::Tensor Reference(const at::Tensor& bytes, const Placement& placement) {
-  const at::Tensor padded =
-      at::constant_pad_nd(bytes, {kCropPadding, kCropPadding, kCropPadding, kCropPadding});
-  const at::Tensor cut = padded.narrow(1, kCropPadding + placement.shift_y, kSide)
-                             .narrow(2, kCropPadding + placement.shift_x, kSide);
+  const at::Tensor padded = at::constant_pad_nd(bytes, {kPadding, kPadding, kPadding, kPadding});
+  const at::Tensor cut = padded.narrow(1, kPadding + placement.shift_y, kSide)
+                             .narrow(2, kPadding + placement.shift_x, kSide);
   return Normalised(placement.mirrored ? cut.flip({2}) : cut);
 }
 
@@ -64,8 +66,8 @@ TEST(StoredImages, NormalisesExactlyAsPython) {
 
 TEST(StoredImages, CutsAndMirrorsAtEveryPlacement) {
   const auto set = Coloured();
-  for (std::int64_t y = -kCropPadding; y <= kCropPadding; ++y) {
-    for (std::int64_t x = -kCropPadding; x <= kCropPadding; ++x) {
+  for (std::int64_t y = -kPadding; y <= kPadding; ++y) {
+    for (std::int64_t x = -kPadding; x <= kPadding; ++x) {
       for (const bool mirrored : {false, true}) {
         const Placement placement{y, x, mirrored};
         const at::Tensor expected = Reference(set.images[0], placement);
@@ -73,6 +75,37 @@ TEST(StoredImages, CutsAndMirrorsAtEveryPlacement) {
             << "shift " << y << ", " << x << (mirrored ? ", mirrored" : "");
         EXPECT_TRUE(WrittenByPixel(set, 0, placement).equal(expected))
             << "shift " << y << ", " << x << (mirrored ? ", mirrored" : "");
+      }
+    }
+  }
+}
+
+// torch's "reflect" around the image as it is shown: a small one with its frame.
+at::Tensor Reflected(const at::Tensor& shown, const Placement& placement) {
+  const at::Tensor padded =
+      at::reflection_pad2d(shown.to(at::kFloat), {kPadding, kPadding, kPadding, kPadding});
+  const at::Tensor cut = padded.narrow(1, kPadding + placement.shift_y, kSide)
+                             .narrow(2, kPadding + placement.shift_x, kSide);
+  return Normalised((placement.mirrored ? cut.flip({2}) : cut).to(at::kByte));
+}
+
+TEST(StoredImages, ReflectsThemselvesAtEveryPlacement) {
+  const auto set = Coloured();
+  const LabelledImages small{at::randint(0, 256, {1, 1, 28, 28}, at::kByte),
+                             at::zeros({1}, at::kLong)};
+  const at::Tensor framed =
+      at::constant_pad_nd(small.images[0], {2, 2, 2, 2}).expand({3, kSide, kSide});
+  for (std::int64_t y = -kPadding; y <= kPadding; ++y) {
+    for (std::int64_t x = -kPadding; x <= kPadding; ++x) {
+      for (const bool mirrored : {false, true}) {
+        const Placement at{y, x, mirrored};
+        const at::Tensor expected = Reflected(set.images[1], at);
+        const at::Tensor small_expected = Reflected(framed, at);
+        EXPECT_TRUE(Written(set, 1, at, Padding::kReflect).equal(expected)) << y << ", " << x;
+        EXPECT_TRUE(WrittenByPixel(set, 1, at, Padding::kReflect).equal(expected))
+            << y << ", " << x;
+        EXPECT_TRUE(Written(small, 0, at, Padding::kReflect).equal(small_expected));
+        EXPECT_TRUE(WrittenByPixel(small, 0, at, Padding::kReflect).equal(small_expected));
       }
     }
   }
@@ -91,7 +124,7 @@ TEST(StoredImages, ShowsASmallImageInTheMiddle) {
                              at::zeros({1}, at::kLong)};
   const at::Tensor padded =
       at::constant_pad_nd(small.images[0], {2, 2, 2, 2}).expand({3, kSide, kSide});
-  for (std::int64_t shift = -kCropPadding; shift <= kCropPadding; ++shift) {
+  for (std::int64_t shift = -kPadding; shift <= kPadding; ++shift) {
     for (const bool mirrored : {false, true}) {
       const Placement placement{-shift, shift, mirrored};
       EXPECT_TRUE(Written(small, 0, placement).equal(Reference(padded, placement)));
@@ -138,6 +171,15 @@ TEST(StoredImages, ADrawVariesThemUnlessTheyAreNotToBe) {
   EXPECT_TRUE(written(false).equal(Normalised(images.images[1])));
 }
 
+TEST(StoredImages, ADrawSaysWhatLiesAround) {
+  const auto images = Coloured();
+  Draw draw{.seed = 1, .epoch = 2, .options = {.mode = Padding::kReflect}};
+  while (RandomPlacement(draw).shift_y == 0) ++draw.position;
+  at::Tensor out = at::empty({3, kSide, kSide});
+  Stored(images).Write(1, &draw, /*channels_last=*/false, out.data_ptr<float>());
+  EXPECT_TRUE(out.equal(Reflected(images.images[1], RandomPlacement(draw))));
+}
+
 TEST(CheckLabels, NamesTheFirstThatIsOut) {
   const LabelledImages set{at::zeros({3, 1, 2, 2}, at::kByte), at::tensor({0, 4, 5}, at::kLong)};
   EXPECT_NO_THROW(CheckLabels(set, 6, "file"));
@@ -173,6 +215,70 @@ TEST(RandomPlacement, TakesEveryPlaceAboutEquallyOften) {
     EXPECT_GT(count, 120);
     EXPECT_LT(count, 280);
   }
+}
+
+// Trainings of earlier versions go on from their checkpoints as they began.
+TEST(RandomPlacement, IsWhatItAlwaysWas) {
+  EXPECT_EQ(AsTuple(RandomPlacement({.seed = 0, .epoch = 0, .position = 0})),
+            std::make_tuple(std::int64_t{-3}, std::int64_t{-4}, true));
+  EXPECT_EQ(AsTuple(RandomPlacement({.seed = 1, .epoch = 2, .position = 3, .index = 9})),
+            std::make_tuple(std::int64_t{-4}, std::int64_t{3}, false));
+  EXPECT_EQ(AsTuple(RandomPlacement({.seed = 7, .epoch = 1, .position = 59999})),
+            std::make_tuple(std::int64_t{2}, std::int64_t{1}, false));
+}
+
+TEST(RandomPlacement, GoesAsFarAsItsPadding) {
+  for (const std::int64_t padding : {0, 2}) {
+    std::map<std::int64_t, int> counts;
+    for (std::uint64_t i = 0; i < 400; ++i) {
+      const Placement placement = RandomPlacement({.position = i, .options = {.padding = padding}});
+      ++counts[placement.shift_y];
+      ++counts[placement.shift_x];
+    }
+    EXPECT_EQ(counts.size(), static_cast<std::size_t>(2 * padding + 1));
+    EXPECT_EQ(counts.begin()->first, -padding);
+  }
+}
+
+TEST(Flip, AlternatingTurnsEachImageRoundInEachEpoch) {
+  int mirrored = 0;
+  for (std::uint64_t index = 0; index < 1000; ++index) {
+    const auto at = [&](std::uint64_t epoch) {
+      // Wherever in the epoch's order it comes.
+      return RandomPlacement({.seed = 3,
+                              .epoch = epoch,
+                              .position = (index * 7 + epoch) % 1000,
+                              .index = index,
+                              .options = {.flip = Flip::kAlternating}})
+          .mirrored;
+    };
+    mirrored += at(0) ? 1 : 0;
+    EXPECT_NE(at(0), at(1));
+    EXPECT_EQ(at(0), at(2));
+    EXPECT_NE(at(2), at(3));
+  }
+  EXPECT_GT(mirrored, 430);
+  EXPECT_LT(mirrored, 570);
+}
+
+TEST(Flip, OffMirrorsNothingAndMovesNothingElse) {
+  for (std::uint64_t i = 0; i < 64; ++i) {
+    const Placement off = RandomPlacement({.position = i, .options = {.flip = Flip::kOff}});
+    const Placement random = RandomPlacement({.position = i});
+    EXPECT_FALSE(off.mirrored);
+    EXPECT_EQ(off.shift_y, random.shift_y);
+    EXPECT_EQ(off.shift_x, random.shift_x);
+  }
+}
+
+TEST(Augment, NamesAreParsed) {
+  EXPECT_EQ(ParsePadding("zero"), Padding::kZero);
+  EXPECT_EQ(ParsePadding("reflect"), Padding::kReflect);
+  EXPECT_EQ(ParseFlip("random"), Flip::kRandom);
+  EXPECT_EQ(ParseFlip("alternating"), Flip::kAlternating);
+  EXPECT_EQ(ParseFlip("off"), Flip::kOff);
+  EXPECT_THROW(ParsePadding("wrap"), std::invalid_argument);
+  EXPECT_THROW(ParseFlip("always"), std::invalid_argument);
 }
 
 }  // namespace

@@ -32,17 +32,22 @@ std::vector<Sample> SomeSamples(const StoredImages& set) {
   return samples;
 }
 
-void ExpectAsWritten(const StoredImages& set, bool augment) {
+void ExpectAsWritten(const StoredImages& set, bool augment, const AugmentOptions& variation = {}) {
   const std::vector<Sample> samples = SomeSamples(set);
-  const ResidentImages resident(set, at::kCPU);
-  const auto batch =
-      resident.Make(resident.Rows(samples, {.augment = augment, .seed = kSeed, .epoch = 2}));
+  const ResidentImages resident(set, variation, at::kCPU);
+  std::optional<Draw> all;
+  if (augment) all = Draw{.seed = kSeed, .epoch = 2};
+  const auto batch = resident.Make(resident.Rows(samples, all));
   ASSERT_EQ(batch.images.size(0), set.size());
   EXPECT_TRUE(batch.images.is_contiguous(at::MemoryFormat::ChannelsLast));
   at::Tensor expected = at::empty({kShape.channels, kShape.height, kShape.width});
   for (std::size_t i = 0; i < samples.size(); ++i) {
     const auto row = static_cast<std::int64_t>(i);
-    const Draw draw{kSeed, 2, static_cast<std::uint64_t>(samples[i].position)};
+    const Draw draw{.seed = kSeed,
+                    .epoch = 2,
+                    .position = static_cast<std::uint64_t>(samples[i].position),
+                    .index = static_cast<std::uint64_t>(samples[i].index),
+                    .options = variation};
     set.Write(samples[i].index, augment ? &draw : nullptr, /*channels_last=*/false,
               expected.data_ptr<float>());
     EXPECT_TRUE(at::equal(batch.images[row], expected)) << "sample " << i;
@@ -56,6 +61,13 @@ TEST(ResidentImages, AreCutAndMirroredAlike) {
   ExpectAsWritten(MadeUp(3, 12, 10), /*augment=*/true);
 }
 
+TEST(ResidentImages, AreReflectedAtTheirEdges) {
+  ExpectAsWritten(MadeUp(3, 12, 10), /*augment=*/true,
+                  {.padding = 2, .mode = Padding::kReflect, .flip = Flip::kAlternating});
+  // Those in a frame with their frame.
+  ExpectAsWritten(MadeUp(1, 9, 6), /*augment=*/true, {.padding = 9, .mode = Padding::kReflect});
+}
+
 TEST(ResidentImages, GreyOnesAreOnEveryChannelAndSmallOnesInTheMiddle) {
   ExpectAsWritten(MadeUp(1, 9, 6), /*augment=*/true);
 }
@@ -66,7 +78,8 @@ TEST(ResidentImages, ASetThatIsNotVariedIsNot) {
 
 TEST(ResidentImages, TakeTheMemoryThatTheySay) {
   const StoredImages set = MadeUp(3, 12, 10);
-  EXPECT_EQ(ResidentImages::BytesOf(set), 64 * ((12 + 8) * (10 + 8) * 3 + 8));
+  EXPECT_EQ(ResidentImages::BytesOf(set, {}), 64 * ((12 + 8) * (10 + 8) * 3 + 8));
+  EXPECT_EQ(ResidentImages::BytesOf(set, {.padding = 0}), 64 * (12 * 10 * 3 + 8));
 }
 
 }  // namespace

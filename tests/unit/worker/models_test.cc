@@ -80,6 +80,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Expected{"linear", {}, 30730, 2}, Expected{"simple-cnn", {}, 62006, 10},
                       Expected{"netresdeep", {}, 76074, 66},
                       Expected{"netresdeep", {.shared_blocks = false}, 159594, 66},
+                      Expected{"airbench", {}, 1972792, 39},
                       Expected{"resnet18", {}, 11173962, 122},
                       Expected{"resnet34", {}, 21282122, 218},
                       Expected{"resnet50", {}, 23520842, 320},
@@ -88,8 +89,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Expected{"resnet50", {.stem = "imagenet"}, 25557032 - 990 * 2049, 320}));
 
 TEST(Models, EveryNameInTheTableIsTested) {
-  EXPECT_THAT(ModelNames(), ::testing::ElementsAre("linear", "simple-cnn", "netresdeep", "resnet18",
-                                                   "resnet34", "resnet50"));
+  EXPECT_THAT(ModelNames(), ::testing::ElementsAre("linear", "simple-cnn", "netresdeep", "airbench",
+                                                   "resnet18", "resnet34", "resnet50"));
 }
 
 TEST(Models, TakeImagesOfOtherSizesAndChannels) {
@@ -133,7 +134,7 @@ TEST(Models, UnknownNameIsAnsweredWithTheKnownOnes) {
     FAIL() << "nothing was thrown";
   } catch (const std::invalid_argument& error) {
     EXPECT_THAT(error.what(), HasSubstr("resnet19"));
-    EXPECT_THAT(error.what(), HasSubstr("netresdeep, resnet18, resnet34, resnet50"));
+    EXPECT_THAT(error.what(), HasSubstr("netresdeep, airbench, resnet18, resnet34, resnet50"));
   }
 }
 

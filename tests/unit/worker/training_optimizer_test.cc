@@ -142,7 +142,8 @@ TEST_P(OnDeviceTest, AStepThatIsSkippedChangesNothing) {
 INSTANTIATE_TEST_SUITE_P(All, OnDeviceTest,
                          testing::Values(Config{.momentum = 0},
                                          Config{.momentum = 0.9, .nesterov = true},
-                                         Config{.optimizer = "adamw"}));
+                                         Config{.optimizer = "adamw"},
+                                         Config{.optimizer = "muon"}));
 
 // What a checkpoint does: another optimizer with the state copied in goes on as the first.
 TEST(OptimizerState, IsAllThatTheNextStepNeeds) {

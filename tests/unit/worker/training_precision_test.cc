@@ -23,6 +23,11 @@ TEST(AutocastType, Fp16OnACpuIsRefusedInASentence) {
   }
 }
 
+TEST(AutocastType, AutoIsBf16OnAGpuAlone) {
+  EXPECT_EQ(AutocastType("auto", at::kCPU), std::nullopt);
+  EXPECT_EQ(AutocastType("auto", at::Device(at::kCUDA, 0)), at::kBFloat16);
+}
+
 TEST(Autocast, LastsAsLongAsItsScope) {
   const at::Tensor a = at::ones({4, 4});
   {
