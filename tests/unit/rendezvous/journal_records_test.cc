@@ -123,10 +123,25 @@ class Anything {
   }
   void Fill(Failure& to) {
     auto& [kind, rank, local_rank, node_rank, host, pid, exit_code, signal, message, lines, age,
-           oom, core_file, traceback, hang] = to;
+           oom, core_file, traceback, hang, places] = to;
     lines.resize(2);
+    places.resize(2);
     All(kind, rank, local_rank, node_rank, host, pid, exit_code, signal, message, lines[0],
-        lines[1], age, oom, core_file, traceback, hang);
+        lines[1], age, oom, core_file, traceback, hang, places[0], places[1]);
+  }
+  void Fill(RanksInPlace& to) {
+    auto& [ranks, place] = to;
+    auto& [waits, last] = place;
+    const int first = static_cast<int>(random_() % 1000);
+    ranks = {{first, first + static_cast<int>(random_() % 8)}};
+    last.resize(2);
+    All(waits, last[0], last[1]);
+  }
+  void Fill(Collective& to) {
+    auto& [group, number, name, bytes, dtype] = to;
+    number = static_cast<std::int64_t>(random_() % 1'000'000);
+    bytes = static_cast<std::int64_t>(random_() % 1'000'000);
+    All(group, name, dtype);
   }
   void Fill(Hang& to) {
     auto& [kind, silent, step, section, others_step, stack] = to;
