@@ -7,10 +7,14 @@ namespaces in a user namespace of their own where the kernel allows it.
 """
 
 import contextlib
+import json
 import os
 import subprocess
 
 import pytest
+from conftest import wait_for
+
+LINK_S = 20
 
 
 class Host:
@@ -33,6 +37,15 @@ class Host:
     def run(self, *command):
         subprocess.run([*self.prefix, *command], check=True, timeout=30)
 
+    def await_link(self):
+        """Until eth0 runs, which is a moment after both ends are up: NCCL does not see it before."""
+
+        def runs():
+            told = subprocess.run([*self.prefix, "ip", "-j", "link", "show", "eth0"], capture_output=True, text=True, timeout=30)
+            return [link for link in json.loads(told.stdout or "[]") if link.get("operstate") == "UP"]
+
+        wait_for("a link that is up", runs, LINK_S)
+
     def close(self):
         self._holder.stdin.close()
         self._holder.wait(timeout=30)
@@ -49,6 +62,8 @@ def joined_hosts():
             host.run("ip", "address", "add", f"{host.address}/24", "dev", "eth0")
             host.run("ip", "link", "set", "eth0", "up")
             host.run("ip", "link", "set", "lo", "up")
+        for host in hosts:
+            host.await_link()
         yield hosts
     finally:
         for host in hosts:
@@ -80,6 +95,8 @@ def three_hosts():
             host.run("ip", "address", "add", f"{host.address}/24", "dev", "eth0")
             host.run("ip", "link", "set", "eth0", "up")
             host.run("ip", "link", "set", "lo", "up")
+        for host in hosts:
+            host.await_link()
         yield hosts
     finally:
         for host in hosts:
