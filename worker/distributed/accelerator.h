@@ -18,7 +18,7 @@ namespace ddprun {
 
 // Counted up with every change of Accelerator: a module of another build is refused instead of
 // crashing.
-inline constexpr int kAcceleratorInterface = 4;
+inline constexpr int kAcceleratorInterface = 5;
 
 // Work that a device does again and again by itself (a CUDA graph).
 class StepGraph {
@@ -31,6 +31,14 @@ class StepGraph {
   virtual void Capture(const std::function<void()>& work) = 0;
   // Queues it all, after what the calling thread has queued.
   virtual void Replay() = 0;
+};
+
+// A place in what a thread has queued on its stream.
+class StreamMark {
+ public:
+  virtual ~StreamMark() = default;
+  // Whether the device has come so far. Does not wait.
+  virtual bool Passed() const = 0;
 };
 
 class Accelerator {
@@ -60,6 +68,8 @@ class Accelerator {
   // Before the model is made: backward runs where forward did.
   virtual void UseOwnStream(int device) = 0;
   virtual std::unique_ptr<StepGraph> MakeGraph() = 0;
+  // After all that the calling thread has queued so far.
+  virtual std::unique_ptr<StreamMark> MakeMark() = 0;
 
   // That an allocation may still take.
   virtual std::int64_t FreeBytes(int device) = 0;

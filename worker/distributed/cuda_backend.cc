@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The only file that sees CUDA and NCCL; built into libddprun_cuda.so.
 #include <ATen/cuda/CUDAContext.h>
+#include <ATen/cuda/CUDAEvent.h>
 #include <ATen/cuda/CUDAGraph.h>
 #include <ATen/ops/zeros.h>
 #include <c10/cuda/CUDAException.h>
@@ -52,6 +53,15 @@ class CudaStepGraph : public StepGraph {
   at::cuda::CUDAGraph graph_;
 };
 
+class CudaStreamMark : public StreamMark {
+ public:
+  CudaStreamMark() { event_.record(); }
+  bool Passed() const override { return event_.query(); }
+
+ private:
+  at::cuda::CUDAEvent event_{cudaEventDisableTiming};
+};
+
 class CudaAccelerator : public Accelerator {
  public:
   int DeviceCount() const override { return c10::cuda::device_count(); }
@@ -79,6 +89,7 @@ class CudaAccelerator : public Accelerator {
   }
 
   std::unique_ptr<StepGraph> MakeGraph() override { return std::make_unique<CudaStepGraph>(); }
+  std::unique_ptr<StreamMark> MakeMark() override { return std::make_unique<CudaStreamMark>(); }
 
   std::int64_t FreeBytes(int device) override {
     const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device));

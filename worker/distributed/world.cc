@@ -130,7 +130,7 @@ class GroupWorld : public World {
   GroupWorld(const WorkerEnv& env, Timeouts timeouts, const RankDevice& device, Name name,
              c10::intrusive_ptr<c10d::Store> store,
              const c10::intrusive_ptr<c10d::Store>& group_store)
-      : World(env, timeouts.set_up),
+      : World(env, timeouts.set_up, timeouts.step),
         timeouts_(timeouts),
         chosen_(device),
         device_(DeviceOf(device)),

@@ -46,6 +46,8 @@ class World {
   int size() const { return env_.world_size; }
   // Of a collective.
   std::chrono::milliseconds timeout() const { return timeout_; }
+  // Of one within a training step.
+  std::chrono::milliseconds step_timeout() const { return step_timeout_; }
   virtual at::Device device() const = 0;
   virtual const std::string& backend_name() const = 0;  // "gloo" or "nccl"
   // One line for a person about the device, where ranks share one; else empty.
@@ -73,12 +75,14 @@ class World {
   virtual void Shutdown() = 0;
 
  protected:
-  explicit World(WorkerEnv env, std::chrono::milliseconds timeout = kDefaultTimeout)
-      : env_(std::move(env)), timeout_(timeout) {}
+  explicit World(WorkerEnv env, std::chrono::milliseconds timeout = kDefaultTimeout,
+                 std::chrono::milliseconds step_timeout = kDefaultTimeout)
+      : env_(std::move(env)), timeout_(timeout), step_timeout_(step_timeout) {}
 
  private:
   const WorkerEnv env_;
   const std::chrono::milliseconds timeout_;
+  const std::chrono::milliseconds step_timeout_;
 };
 
 }  // namespace ddprun

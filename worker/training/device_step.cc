@@ -13,10 +13,12 @@
 
 namespace ddprun {
 
-DeviceStep::DeviceStep(StepParts parts, std::unique_ptr<BatchFeed> feed, MakeGraph make_graph)
+DeviceStep::DeviceStep(StepParts parts, std::unique_ptr<BatchFeed> feed, MakeGraph make_graph,
+                       std::optional<Pace> pace)
     : parts_(std::move(parts)),
       feed_(std::move(feed)),
       make_graph_(std::move(make_graph)),
+      pace_(std::move(pace)),
       rate_(at::zeros({}, at::TensorOptions(parts_.world.device()).dtype(at::kFloat))),
       warm_up_(parts_.world.size() == 1 ? kWarmUpAlone : kWarmUpOfSeveral) {
   parts_.scaler.KeepOn(parts_.world.device());
@@ -49,6 +51,7 @@ TrainingStep::Result DeviceStep::Make(const StepBatches& batches, double rate) {
     result.loss = latest_.loss;
     --warm_up_;
   }
+  if (pace_) pace_->EndStep();
   return result;
 }
 

@@ -9,9 +9,11 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "worker/distributed/accelerator.h"
 #include "worker/training/batch_feed.h"
+#include "worker/training/pace.h"
 #include "worker/training/training_step.h"
 
 namespace ddprun {
@@ -27,11 +29,13 @@ class DeviceStep : public TrainingStep {
 
   using MakeGraph = std::function<std::unique_ptr<StepGraph>()>;
 
-  // Without `make_graph` each step is queued operation by operation.
-  DeviceStep(StepParts parts, std::unique_ptr<BatchFeed> feed, MakeGraph make_graph);
+  // Without `make_graph` each step is queued operation by operation. Without `pace` nobody watches
+  // whether the device goes on.
+  DeviceStep(StepParts parts, std::unique_ptr<BatchFeed> feed, MakeGraph make_graph,
+             std::optional<Pace> pace = std::nullopt);
 
   void BeginEpoch(const EpochPlan& plan, std::uint64_t epoch) override;
-  // Also throws std::runtime_error if the step cannot be captured.
+  // Also throws std::runtime_error if the step cannot be captured, or an earlier one does not end.
   Result Make(const StepBatches& batches, double rate) override;
   void ForwardChanged() override;
   double gradient_norm() const override;
@@ -52,6 +56,7 @@ class DeviceStep : public TrainingStep {
   const StepParts parts_;
   const std::unique_ptr<BatchFeed> feed_;
   const MakeGraph make_graph_;
+  std::optional<Pace> pace_;
   const at::Tensor rate_;  // float scalar
   const EpochPlan* plan_ = nullptr;
   std::int64_t warm_up_;              // steps that are left of it

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/training/make_step.h"
 
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "worker/distributed/accelerator.h"
 #include "worker/training/device_step.h"
 #include "worker/training/host_step.h"
+#include "worker/training/pace.h"
 #include "worker/training/pipeline_plan.h"
 
 namespace ddprun {
@@ -28,6 +31,14 @@ std::unique_ptr<BatchFeed> MakeFeed(const StepParts& parts, bool resident) {
                                         parts.world.device());
 }
 
+// NCCL's watchdog does not see the all-reduce that a graph replays. What waits in a kernel for a
+// rank that does not come ends when the communicator is aborted.
+Pace PaceOf(World& world) {
+  return {[] { return LoadAccelerator().MakeMark(); }, world.step_timeout(),
+          [&world] { world.group()->getDefaultBackend()->abort(); },
+          "rank " + std::to_string(world.rank())};
+}
+
 }  // namespace
 
 bool IsDeviceStep(const Config& config, const World& world) {
@@ -48,7 +59,10 @@ std::unique_ptr<TrainingStep> MakeTrainingStep(StepParts parts,
   std::unique_ptr<BatchFeed> feed = MakeFeed(parts, resident);
   DeviceStep::MakeGraph make_graph;
   if (why_not.empty()) make_graph = [&accelerator] { return accelerator.MakeGraph(); };
-  return std::make_unique<DeviceStep>(std::move(parts), std::move(feed), std::move(make_graph));
+  std::optional<Pace> pace;
+  if (make_graph && parts.world.size() > 1) pace.emplace(PaceOf(parts.world));
+  return std::make_unique<DeviceStep>(std::move(parts), std::move(feed), std::move(make_graph),
+                                      std::move(pace));
 }
 
 }  // namespace ddprun

@@ -6,6 +6,7 @@ ddprun_add_gtest(NAME unit_worker_training TORCH LABEL unit
     training_length_test.cc
     training_muon_test.cc
     training_optimizer_test.cc
+    training_pace_test.cc
     training_precision_test.cc
     training_sample_log_test.cc
     training_schedule_test.cc

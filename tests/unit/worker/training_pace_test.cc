@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/training/pace.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace ddprun {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::HasSubstr;
+
+// A device that ends as many of its steps as it is told to.
+class Device {
+ public:
+  std::unique_ptr<StreamMark> MakeMark() { return std::make_unique<Mark>(*this, ++queued_); }
+
+  int queued_ = 0;
+  int ended_ = 0;
+  int looks_ = 0;
+  int ends_at_look_ = 0;  // ends all that is queued at this one
+
+ private:
+  class Mark : public StreamMark {
+   public:
+    Mark(Device& device, int step) : device_(device), step_(step) {}
+    bool Passed() const override {
+      if (++device_.looks_ == device_.ends_at_look_) device_.ended_ = device_.queued_;
+      return step_ <= device_.ended_;
+    }
+
+   private:
+    Device& device_;
+    const int step_;
+  };
+};
+
+constexpr int kAhead = static_cast<int>(Pace::kStepsAhead);
+
+TEST(Pace, DoesNotAskBeforeTheHostIsFarAhead) {
+  Device device;
+  Pace pace([&] { return device.MakeMark(); }, milliseconds(0), [] { FAIL(); }, "rank 1");
+  for (int i = 0; i < kAhead; ++i) pace.EndStep();
+  EXPECT_EQ(device.looks_, 0);
+}
+
+TEST(Pace, WaitsForTheOldestStepOnly) {
+  Device device;
+  Pace pace([&] { return device.MakeMark(); }, milliseconds(60'000), [] { FAIL(); }, "rank 1");
+  for (int i = 0; i < kAhead; ++i) pace.EndStep();
+  device.ended_ = 1;
+  pace.EndStep();
+  EXPECT_EQ(device.looks_, 1);
+  device.ends_at_look_ = 5;
+  pace.EndStep();
+  EXPECT_EQ(device.looks_, 5);
+  EXPECT_EQ(device.ended_, device.queued_);
+}
+
+TEST(Pace, GivesUpOnAStepThatDoesNotEnd) {
+  Device device;
+  int given_up = 0;
+  Pace pace([&] { return device.MakeMark(); }, milliseconds(5), [&] { ++given_up; }, "rank 1");
+  for (int i = 0; i < kAhead; ++i) pace.EndStep();
+  try {
+    pace.EndStep();
+    ADD_FAILURE() << "a device that hangs was waited for";
+  } catch (const std::runtime_error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("rank 1: a step on the GPU has not ended within 0 s"));
+    EXPECT_THAT(error.what(), HasSubstr("--collective-timeout"));
+  }
+  EXPECT_EQ(given_up, 1);
+}
+
+}  // namespace
+}  // namespace ddprun
