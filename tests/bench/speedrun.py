@@ -3,12 +3,13 @@
 """`train --recipe speedrun` beside the same recipe in PyTorch (speedrun_peer.py), in turn, one seed after the other.
 
     tests/bench/speedrun.py [--dataset cifar10|fashion-mnist] [--data-dir DIR] [--seeds 3] [--epochs 8] [--width 1]
-                            [--batch-size 2000] [--train-flags "..."] [--peer-flags "--compile"] [--json FILE]
+                            [--batch-size 2000] [--whiten-epochs 3] [--train-flags "..."] [--peer-flags "--compile"] [--json FILE]
 
 Accuracy is with six views of each test image. training: seconds of the steps alone. evaluation: of the six views of all
 test images, with the reading of the images in `train`, from the device in Python. timer: both together, which is what
 airbench's own timer counts but for the whitening (milliseconds). command: from the command to its end, with everything.
-On two cores without a GPU: --dataset fashion-mnist --width 0.25 --epochs 1 --batch-size 500 takes minutes. Run it with the
+On two cores without a GPU: --dataset fashion-mnist --width 0.25 --epochs 1 --whiten-epochs 0.4 --batch-size 500 takes
+minutes. Run it with the
 Python that has torch (deploy/setup.sh prints it).
 """
 
@@ -46,7 +47,7 @@ def figures(result, seconds):
 
 def common(options, seed):
     flags = ["--dataset", options.dataset, "--seed", seed, "--epochs", options.epochs, "--width", options.width]
-    flags += ["--batch-size", options.batch_size]
+    flags += ["--batch-size", options.batch_size, "--whiten-epochs", options.whiten_epochs]
     return flags + (["--data-dir", options.data_dir] if options.data_dir else [])
 
 
@@ -65,8 +66,8 @@ def show(name, seen):
     cells = []
     for figure in FIGURES:
         values = [run[figure] for run in seen]
-        spread = f"{min(values):.2f} to {max(values):.2f}" if len(values) > 1 else ""
-        cells.append(f"{figure} {statistics.mean(values):.2f} {'%' if figure == 'accuracy' else 's'} ({spread})")
+        unit = "%" if figure == "accuracy" else "s"
+        cells.append(f"{figure} {statistics.mean(values):.2f} {unit} ({min(values):.2f} to {max(values):.2f})")
     print(f"{name:7} {', '.join(cells)}", flush=True)
 
 
@@ -76,6 +77,7 @@ def main():
     parser.add_argument("--data-dir")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--epochs", type=float, default=8)
+    parser.add_argument("--whiten-epochs", type=float, default=3)
     parser.add_argument("--width", type=float, default=1)
     parser.add_argument("--batch-size", type=int, default=2000)
     parser.add_argument("--train-flags", default="", type=str.split, help="more flags of train")

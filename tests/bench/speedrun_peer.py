@@ -41,6 +41,7 @@ def parse_arguments():
     parser.add_argument("--train-images", type=int, help="only so many, the first ones")
     parser.add_argument("--epochs", type=float, default=8)
     parser.add_argument("--batch-size", type=int, default=2000)
+    parser.add_argument("--whiten-epochs", type=float, default=3)
     parser.add_argument("--width", type=float, default=1)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--precision", choices=["half", "bf16", "float32"], help="bf16 on a GPU if not given, else float32")
@@ -94,7 +95,7 @@ def train(options, model, forward, images, labels):
     per_epoch = len(images) // options.batch_size
     steps = max(1, math.floor(options.epochs * per_epoch + 0.5))
     matrices = torch.bfloat16 if device.type == "cuda" else torch.float32
-    optimizer = SpeedrunOptimizer(model, steps, per_epoch, options.batch_size, dtype=matrices, scale=scale)
+    optimizer = SpeedrunOptimizer(model, steps, per_epoch, options.batch_size, options.whiten_epochs, matrices, scale)
     padded = F.pad(images, (2, 2, 2, 2), mode="reflect").contiguous(memory_format=torch.channels_last)
     mirrored = torch.rand(len(images), device=device) < 0.5
     model.train()

@@ -94,7 +94,7 @@ class SpeedrunOptimizer:
     """Muon and SGD with the recipe's rates, which are for a sum over the batch. The gradients are of a mean, times `scale`."""
 
     def __init__(self, model, steps, steps_per_epoch, batch, whiten_epochs=3, dtype=torch.float32, scale=1):
-        self.steps, self.whiten_steps, self.step_count = steps, whiten_epochs * steps_per_epoch, 0
+        self.steps, self.whiten_steps, self.step_count = steps, round(whiten_epochs * steps_per_epoch), 0
         parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
         filters = [p for p in parameters.values() if p.dim() == 4]
         norms = [p for name, p in parameters.items() if "norm" in name]
@@ -114,7 +114,7 @@ class SpeedrunOptimizer:
 
     def step(self):
         left = 1 - self.step_count / self.steps
-        self.sgd.param_groups[0]["lr"] = self.sgd.param_groups[0]["peak"] * (1 - self.step_count / self.whiten_steps)
+        self.sgd.param_groups[0]["lr"] = self.sgd.param_groups[0]["peak"] * (1 - self.step_count / max(1, self.whiten_steps))
         for group in self.sgd.param_groups[1:] + self.muon.param_groups:
             group["lr"] = group["peak"] * left
         self.sgd.step()
