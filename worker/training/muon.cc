@@ -10,7 +10,6 @@
 #include <ATen/ops/addcmul.h>
 #include <ATen/ops/baddbmm.h>
 #include <ATen/ops/bmm.h>
-#include <ATen/ops/empty_like.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/ones_like.h>
@@ -21,7 +20,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <optional>
 #include <utility>
 
 #include "worker/models/whitening.h"
@@ -68,13 +66,6 @@ struct Slot {
   at::Tensor velocity;
   Shape shape;
 };
-
-// Where the gradient lies otherwise, a copy that lies as the parameter does.
-at::Tensor GradientOf(const at::Tensor& parameter) {
-  const at::Tensor& gradient = parameter.grad();
-  if (gradient.strides() == parameter.strides()) return gradient;
-  return at::empty_like(parameter).copy_(gradient);
-}
 
 class Muon : public Optimizer {
  public:
@@ -141,13 +132,13 @@ class Muon : public Optimizer {
       for (std::size_t i = 0; i < parameters.size(); ++i) {
         if (!parameters[i].grad().defined()) continue;
         moved.push_back(parameters[i]);
-        gradients.push_back(GradientOf(parameters[i]));
+        gradients.push_back(GradientLike(parameters[i]));
         if (momentum > 0) moving.push_back(velocities[i]);
       }
       if (moved.empty()) return;
       at::_fused_sgd_(moved, gradients, moving, decay, momentum, rate, /*dampening=*/0,
                       /*nesterov=*/momentum > 0, /*maximize=*/false, /*is_first_step=*/false,
-                      /*grad_scale=*/{}, skip.defined() ? std::optional(skip) : std::nullopt);
+                      /*grad_scale=*/{}, IfDefined(skip));
     }
   };
 
@@ -171,7 +162,7 @@ class Muon : public Optimizer {
     for (const Slot& slot : all) {
       if (!slot.parameter.grad().defined()) continue;
       weights.push_back(slot.parameter);
-      gradients.push_back(GradientOf(slot.parameter));
+      gradients.push_back(GradientLike(slot.parameter));
       velocities.push_back(slot.velocity);
       lengths.emplace_back(std::sqrt(static_cast<double>(slot.parameter.size(0))));
       shapes.push_back(slot.shape);

@@ -10,8 +10,6 @@
 #include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/grad_mode.h>
 
-#include <optional>
-
 #include "worker/training/muon.h"
 #include "worker/training/sgd_kernel.h"
 
@@ -27,18 +25,6 @@ bool SameBlock(const at::Tensor& a, const at::Tensor& b) {
 bool TakesKernel(const at::Tensor& parameter, const at::Tensor& gradient) {
   return parameter.is_cpu() && parameter.scalar_type() == at::kFloat &&
          gradient.scalar_type() == at::kFloat && SameBlock(parameter, gradient);
-}
-
-// A parameter's gradient in the order in which the parameter lies in memory, as the kernels that
-// take many tensors want it.
-at::Tensor GradientLike(const at::Tensor& parameter) {
-  const at::Tensor gradient = parameter.grad();
-  if (SameBlock(parameter, gradient)) return gradient;
-  return at::empty_like(parameter.detach()).copy_(gradient);
-}
-
-std::optional<at::Tensor> IfDefined(const at::Tensor& tensor) {
-  return tensor.defined() ? std::optional(tensor) : std::nullopt;
 }
 
 class Sgd : public Optimizer {
@@ -181,6 +167,16 @@ class AdamW : public Optimizer {
 };
 
 }  // namespace
+
+at::Tensor GradientLike(const at::Tensor& parameter) {
+  const at::Tensor gradient = parameter.grad();
+  if (SameBlock(parameter, gradient)) return gradient;
+  return at::empty_like(parameter.detach()).copy_(gradient);
+}
+
+std::optional<at::Tensor> IfDefined(const at::Tensor& tensor) {
+  return tensor.defined() ? std::optional(tensor) : std::nullopt;
+}
 
 NamedTensors Optimizer::State() const { return state_; }
 

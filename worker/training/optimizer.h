@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,6 +46,13 @@ class Optimizer {
   const NamedTensors parameters_;
   NamedTensors state_;
 };
+
+// A parameter's gradient in the order in which the parameter lies in memory, as the kernels that
+// take many tensors want it: a copy where it lies in another.
+at::Tensor GradientLike(const at::Tensor& parameter);
+
+// As ATen takes what may be left out.
+std::optional<at::Tensor> IfDefined(const at::Tensor& tensor);
 
 // What a rate or a length depends on that is set in other units.
 struct StepSize {
