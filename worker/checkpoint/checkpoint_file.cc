@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "worker/files/bounded_json.h"
 #include "worker/files/crc32c.h"
 #include "worker/files/safetensors.h"
 
@@ -138,11 +139,13 @@ std::vector<std::uint32_t> SumUp(const NamedTensors& tensors) {
   return sums;
 }
 
+constexpr JsonLimits kLimits{.depth = 16};
+
 Snapshot Check(const SafetensorsFile& file) {
   CheckHeader(file);
-  Snapshot snapshot{file.tensors(), Json::parse(Text(file.metadata(), kAboutKey))};
+  Snapshot snapshot{file.tensors(), ParseBoundedJson(Text(file.metadata(), kAboutKey), kLimits)};
   snapshot.tensors.pop_back();
-  const Json expected = Json::parse(Text(file.metadata(), kChecksumsKey));
+  const Json expected = ParseBoundedJson(Text(file.metadata(), kChecksumsKey), kLimits);
   const std::vector<std::uint32_t> sums = SumUp(snapshot.tensors);
   for (std::size_t i = 0; i < sums.size(); ++i) {
     const std::string& name = snapshot.tensors[i].first;
@@ -183,6 +186,9 @@ Snapshot ReadCheckpoint(const std::string& path) {
     throw CheckpointError("checkpoint " + path + " is damaged or none: " + error.what());
   } catch (const SafetensorsError& error) {
     throw CheckpointError(error.what());
+  } catch (const JsonError& error) {
+    throw CheckpointError("checkpoint " + path + " is damaged or none: its metadata " +
+                          error.what());
   } catch (const Json::exception&) {
     throw CheckpointError("checkpoint " + path +
                           " is damaged or none: its metadata are not what they must be");

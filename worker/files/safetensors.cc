@@ -15,11 +15,11 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
-#include <set>
 #include <string_view>
 #include <utility>
 
 #include "worker/files/atomic_file.h"
+#include "worker/files/bounded_json.h"
 
 namespace ddprun {
 namespace {
@@ -98,26 +98,14 @@ void Require(bool holds, const std::string& sentence) {
   if (!holds) throw SafetensorsError(sentence);
 }
 
-// Names that come twice would hide one of the two.
 Json ParseHeader(std::string_view text) {
-  std::vector<std::set<std::string>> names;
-  std::string twice;
-  const auto watch = [&](int, Json::parse_event_t event, Json& value) {
-    if (event == Json::parse_event_t::object_start) names.emplace_back();
-    if (event == Json::parse_event_t::object_end) names.pop_back();
-    if (event == Json::parse_event_t::key && !names.back().insert(value.get<std::string>()).second)
-      twice = value.get<std::string>();
-    return true;
-  };
-  Json header;
   try {
-    header = Json::parse(text, watch);
-  } catch (const Json::exception&) {
-    throw SafetensorsError("its header is not JSON");
+    Json header = ParseBoundedJson(text);
+    Require(header.is_object(), "its header is not a JSON object");
+    return header;
+  } catch (const JsonError& error) {
+    throw SafetensorsError(std::string("its header ") + error.what());
   }
-  Require(header.is_object(), "its header is not a JSON object");
-  Require(twice.empty(), "'" + twice + "' is in its header twice");
-  return header;
 }
 
 at::ScalarType ParseType(const Json& entry, const std::string& name) {

@@ -5,7 +5,6 @@
 #include <caffe2/serialize/inline_container.h>
 #include <torch/csrc/autograd/grad_mode.h>
 #include <torch/csrc/jit/serialization/pickler.h>
-#include <torch/csrc/jit/serialization/unpickler.h>
 
 #include <algorithm>
 #include <cstring>
@@ -15,7 +14,7 @@
 
 #include "worker/base/first_line.h"
 #include "worker/files/atomic_file.h"
-#include "worker/files/ordered_dict_pickle.h"
+#include "worker/files/torch_archive.h"
 
 namespace ddprun {
 namespace {
@@ -91,50 +90,18 @@ void WriteArchive(const Dictionary& dictionary, AtomicFile& file) {
   writer.writeEndOfFile();
 }
 
-c10::IValue ReadPickle(const std::string& path) {
-  caffe2::serialize::PyTorchStreamReader reader(path);
-  const auto [bytes, size] = reader.getRecord("data.pkl");
-  const std::string pickle =
-      WithPlainDict(std::string(static_cast<const char*>(bytes.get()), size));
-  std::size_t position = 0;
-  const auto read = [&](char* buffer, std::size_t wanted) {
-    const std::size_t count = pickle.copy(buffer, wanted, position);
-    position += count;
-    return count;
-  };
-  const auto read_record = [&](const std::string& name) {
-    return std::get<0>(reader.getRecord("data/" + name));
-  };
-  torch::jit::Unpickler unpickler(read, nullptr, nullptr, read_record, at::Device(at::kCPU));
-  c10::IValue value = unpickler.parse_ivalue();
-  return value.isTuple() ? value.toTupleRef().elements().back() : value;  // see WithPlainDict()
-}
-
 }  // namespace
 
 NamedTensors ReadStateDict(const std::string& path) {
   if (!std::filesystem::exists(path)) throw std::runtime_error(path + " is not there");
-  c10::IValue value;
+  const std::string sentence = path + " is not a state dict that torch.save wrote: ";
   try {
-    value = ReadPickle(path);
+    return ReadTorchArchive(path);
   } catch (const c10::Error& error) {
-    throw std::runtime_error(path +
-                             " is not a state dict that torch.save wrote: " + FirstLine(error));
+    throw std::runtime_error(sentence + FirstLine(error));
   } catch (const std::runtime_error& error) {
-    throw std::runtime_error(path + " is not a state dict that torch.save wrote: " + error.what());
+    throw std::runtime_error(sentence + error.what());
   }
-  if (!value.isGenericDict()) {
-    throw std::runtime_error(path + " holds no dict; save model.state_dict(), not the model");
-  }
-  NamedTensors tensors;
-  for (const auto& item : value.toGenericDict()) {
-    if (!item.key().isString() || !item.value().isTensor()) {
-      throw std::runtime_error(
-          path + " holds something else than names and tensors; save model.state_dict()");
-    }
-    tensors.emplace_back(item.key().toStringRef(), item.value().toTensor());
-  }
-  return tensors;
 }
 
 namespace {

@@ -3,11 +3,9 @@ ddprun_add_gtest(NAME unit_worker_distributed TORCH LABEL unit
   SOURCES
     distributed_flight_record_test.cc
     distributed_nccl_settings_test.cc
-    distributed_ordered_dict_pickle_test.cc
     distributed_rank_device_test.cc
     distributed_roll_call_test.cc
     distributed_stall_reporter_test.cc
-    distributed_state_dict_test.cc
     distributed_warm_up_test.cc
     distributed_world_store_test.cc
   LIBS ddprun_worker_distributed ddprun_worker_files)

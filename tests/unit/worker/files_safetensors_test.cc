@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "tests/unit/worker/temp_files.h"
+#include "worker/files/bounded_json.h"
 #include "worker/files/safetensors.h"
 
 namespace ddprun {
@@ -117,11 +118,20 @@ TEST(SafetensorsTest, DamageIsNamed) {
   EXPECT_THAT(ReasonAgainst(FileOf("{}", 0).substr(0, 9)), HasSubstr("would be of 2 bytes"));
   EXPECT_THAT(ReasonAgainst(FileOf("{", 0)), HasSubstr("not JSON"));
   EXPECT_THAT(ReasonAgainst(FileOf("[]", 0)), HasSubstr("not a JSON object"));
-  EXPECT_THAT(ReasonAgainst(FileOf("{" + a + "," + a + "}", 8)), HasSubstr("'a' is in its"));
+  EXPECT_THAT(ReasonAgainst(FileOf("{" + a + "," + a + "}", 8)), HasSubstr("has 'a' twice"));
   EXPECT_THAT(ReasonAgainst(FileOf("{" + a + "}", 7)), HasSubstr("cut off: 1 bytes"));
   EXPECT_THAT(ReasonAgainst(FileOf("{" + a + "}", 9)), HasSubstr("1 bytes at its end"));
   EXPECT_THAT(ReasonAgainst(FileOf(R"({"__metadata__":{"a":1}})", 0)), HasSubstr("'a' of its"));
   EXPECT_THAT(ReasonAgainst(FileOf(R"({"__metadata__":[]})", 0)), HasSubstr("metadata"));
+}
+
+// Two bytes of JSON take a hundred of memory.
+TEST(SafetensorsTest, AHeaderThatWouldTakeGigabytesIsRefused) {
+  std::string values = R"({"__metadata__":[0)";
+  for (std::size_t i = 0; i < JsonLimits{}.values; ++i) values += ",0";
+  EXPECT_THAT(ReasonAgainst(FileOf(values + "]}", 0)), HasSubstr("more than 2000000 values"));
+  EXPECT_THAT(ReasonAgainst(FileOf("{\"a\":" + std::string(1'000'000, '['), 0)),
+              HasSubstr("is nested deeper than 3 levels"));
 }
 
 TEST(SafetensorsTest, TensorsThatDoNotFitAreNamed) {
