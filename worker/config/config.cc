@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <functional>
+#include <iomanip>
 #include <limits>
 #include <sstream>
 #include <type_traits>
@@ -64,11 +65,23 @@ void Require(bool holds, const std::string& sentence) {
   if (!holds) throw UsageError(sentence);
 }
 
+// The shortest text that is read as the same number; as people write it where that is so.
 std::string Number(double value) {
-  std::ostringstream text;
-  text << value;
-  return text.str();
+  std::string text;
+  for (const int digits : {6, 15, std::numeric_limits<double>::max_digits10}) {
+    std::ostringstream stream;
+    stream << std::setprecision(digits) << value;
+    text = stream.str();
+    double read = 0;
+    if (ParseNumber(text, read) && read == value) break;
+  }
+  return text;
 }
+
+// Epochs, images and the like are multiplied with each other: a product of two fits 64 bits.
+constexpr double kNumberMax = 1e9;
+// Steps are only counted and compared.
+constexpr double kStepsMax = 1e15;
 
 // What a number may be. The words are those of the sentence: "--lr must be above 0".
 struct Range {
@@ -76,6 +89,7 @@ struct Range {
   const char* words;
   std::function<bool(double)> holds;
   const char* advice = "";
+  double most = std::numeric_limits<double>::infinity();
 };
 
 const std::vector<Range>& Ranges() {
@@ -88,19 +102,19 @@ const std::vector<Range>& Ranges() {
   static constexpr char kShare[] = "be from 0 up to but not including 1";
   static const std::vector<Range> ranges = {
       {"width", "be from 0.1 to 16", [](double x) { return x >= 0.1 && x <= 16; }},
-      {"whiten-epochs", kNotNegative, at_least(0)},
+      {"whiten-epochs", kNotNegative, at_least(0), "", kNumberMax},
       {"crop-padding", "be from 0 to 1024", [](double x) { return x >= 0 && x <= 1024; }},
-      {"samples", kAtLeast1, at_least(1)},
-      {"input-size", kAtLeast1, at_least(1)},
-      {"num-classes", "be at least 2", at_least(2)},
+      {"samples", kAtLeast1, at_least(1), "", kNumberMax},
+      {"input-size", kAtLeast1, at_least(1), "", kNumberMax},
+      {"num-classes", "be at least 2", at_least(2), "", kNumberMax},
       {"loader-threads", "be from 1 to 256", [](double x) { return x >= 1 && x <= 256; }},
-      {"batch-size", kAtLeast1, at_least(1)},
-      {"epochs", kAbove0, positive, "; pass --max-steps 0 to train nothing"},
-      {"max-steps", kNotNegative, at_least(0)},
+      {"batch-size", kAtLeast1, at_least(1), "", kNumberMax},
+      {"epochs", kAbove0, positive, "; pass --max-steps 0 to train nothing", kNumberMax},
+      {"max-steps", kNotNegative, at_least(0), "", kStepsMax},
       {"lr", kAbove0, positive},
-      {"warmup-epochs", kNotNegative, at_least(0)},
-      {"warmup-steps", kNotNegative, at_least(0)},
-      {"step-epochs", kAbove0, positive},
+      {"warmup-epochs", kNotNegative, at_least(0), "", kNumberMax},
+      {"warmup-steps", kNotNegative, at_least(0), "", kStepsMax},
+      {"step-epochs", kAbove0, positive, "", kNumberMax},
       {"step-gamma", "be above 0 and at most 1", [](double x) { return x > 0 && x <= 1; }},
       {"momentum", kShare, share},
       {"weight-decay", kNotNegative, at_least(0)},
@@ -111,30 +125,35 @@ const std::vector<Range>& Ranges() {
       {"head-lr", kAbove0, positive},
       {"bias-lr", kAbove0, positive},
       {"label-smoothing", kShare, share},
-      {"accumulate", kAtLeast1, at_least(1)},
+      {"accumulate", kAtLeast1, at_least(1), "", kNumberMax},
       {"clip-norm", kNotNegative, at_least(0)},
       {"ema-decay", kShare, share},
       {"target-accuracy", "be from 0 to 100", [](double x) { return x >= 0 && x <= 100; }},
-      {"eval-every", kNotNegative, at_least(0)},
-      {"pipeline", kAtLeast1, at_least(1)},
-      {"micro-batches", kNotNegative, at_least(0)},
-      {"checkpoint-every", kNotNegative, at_least(0)},
-      {"checkpoint-seconds", kNotNegative, at_least(0)},
-      {"checkpoint-keep", "be at least 2", at_least(2)},
-      {"eval-batch-size", kAtLeast1, at_least(1)},
-      {"log-every", kAtLeast1, at_least(1)},
-      {"profile-first-step", kAtLeast1, at_least(1)},
-      {"profile-steps", kAtLeast1, at_least(1)},
+      {"eval-every", kNotNegative, at_least(0), "", kNumberMax},
+      {"pipeline", kAtLeast1, at_least(1), "", kNumberMax},
+      {"micro-batches", kNotNegative, at_least(0), "", kNumberMax},
+      {"checkpoint-every", kNotNegative, at_least(0), "", kStepsMax},
+      {"checkpoint-seconds", kNotNegative, at_least(0), "", kNumberMax},
+      {"checkpoint-keep", "be at least 2", at_least(2), "", kNumberMax},
+      {"eval-batch-size", kAtLeast1, at_least(1), "", kNumberMax},
+      {"log-every", kAtLeast1, at_least(1), "", kStepsMax},
+      {"profile-first-step", kAtLeast1, at_least(1), "", kStepsMax},
+      {"profile-steps", kAtLeast1, at_least(1), "", kStepsMax},
       {"timeout", "be above 0 and below 1e8 seconds", [](double x) { return x > 0 && x < 1e8; }},
       {"collective-timeout", "be from 0 up to but not including 1e8 seconds",
        [](double x) { return x >= 0 && x < 1e8; }},
-      {"world-size", kAtLeast1, at_least(1)},
+      {"world-size", kAtLeast1, at_least(1), "", kNumberMax},
   };
   return ranges;
 }
 
 void Check(const Range& range, const std::string& value) {
-  if (value.empty() || range.holds(std::stod(value))) return;
+  if (value.empty()) return;
+  const double number = std::stod(value);
+  if (number > range.most)
+    throw UsageError(std::string("--") + range.key + " must be at most " + Number(range.most) +
+                     ", but is " + value);
+  if (range.holds(number)) return;
   throw UsageError(std::string("--") + range.key + " must " + range.words + ", but is " + value +
                    range.advice);
 }
@@ -350,6 +369,11 @@ std::string ToText(const Config& config, const Setting& setting) {
 
 void Validate(const Config& config) {
   for (const Range& range : Ranges()) Check(range, ToText(config, *FindSetting(range.key)));
+  Require(
+      static_cast<double>(config.batch_size) * static_cast<double>(config.accumulate) <= kNumberMax,
+      "--batch-size " + std::to_string(config.batch_size) + " times --accumulate " +
+          std::to_string(config.accumulate) + " must be at most " + Number(kNumberMax) +
+          " images a step; choose a smaller --accumulate");
   Require(!config.nesterov || config.momentum > 0,
           "--nesterov needs a momentum above 0; set --momentum 0.9");
   Require(!config.nesterov || config.optimizer == "sgd",

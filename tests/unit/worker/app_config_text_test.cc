@@ -32,6 +32,21 @@ TEST(ConfigText, IsReadBack) {
     EXPECT_EQ(ToText(read, setting), ToText(config, setting)) << setting.key;
 }
 
+TEST(ConfigText, NumbersKeepAllTheirDigits) {
+  Config config;
+  config.lr = 0.1 + 0.2;
+  config.weight_decay = 0.00012345678;
+  config.epochs = 1234567.5;
+  const TempFiles files;
+  Config read;
+  ReadConfigFile(read, files.Write("c.yaml", TextOf(config)));
+  EXPECT_EQ(read.lr, config.lr);
+  EXPECT_EQ(read.weight_decay, config.weight_decay);
+  EXPECT_EQ(read.epochs, config.epochs);
+  EXPECT_THAT(TextOf(config), HasSubstr("\nepochs: 1234567.5 "));
+  EXPECT_THAT(TextOf(config), HasSubstr("\nmomentum: 0.9 "));
+}
+
 TEST(ConfigText, WhatIsNotSetIsAComment) {
   EXPECT_THAT(TextOf(Config{}), HasSubstr("\n# max_steps:"));
   Config config;

@@ -117,6 +117,23 @@ TEST(CommandLine, RangesAreChecked) {
   EXPECT_THAT(UsageMessage({"--timeout", "0"}), HasSubstr("timeout"));
 }
 
+// What is multiplied with the steps of an epoch, or with the ranks, fits 64 bits.
+TEST(CommandLine, LengthsTooLargeToCountAreRefused) {
+  EXPECT_THAT(UsageMessage({"--epochs", "1e16"}),
+              HasSubstr("--epochs must be at most 1e+09, but is 1e+16"));
+  for (const char* flag : {"--warmup-epochs", "--step-epochs", "--eval-every", "--whiten-epochs",
+                           "--checkpoint-seconds"})
+    EXPECT_THAT(UsageMessage({flag, "2e9"}), HasSubstr("must be at most 1e+09")) << flag;
+  for (const char* flag : {"--batch-size", "--eval-batch-size", "--samples", "--input-size",
+                           "--num-classes", "--accumulate", "--micro-batches", "--world-size"})
+    EXPECT_THAT(UsageMessage({flag, "9223372036854775807"}), HasSubstr("must be at most 1e+09"))
+        << flag;
+  EXPECT_THAT(UsageMessage({"--max-steps", "9223372036854775807"}),
+              HasSubstr("--max-steps must be at most 1e+15"));
+  EXPECT_THAT(UsageMessage({"--batch-size", "100000", "--accumulate", "100000"}),
+              HasSubstr("--batch-size 100000 times --accumulate 100000"));
+}
+
 std::string FileMessage(const std::string& text) {
   const TempFiles files;
   return UsageMessage({"--config", files.Write("c.yaml", text)});
