@@ -23,6 +23,7 @@ constexpr std::uint32_t kImagesMagic = 0x00000803;
 constexpr std::uint32_t kLabelsMagic = 0x00000801;
 constexpr std::int64_t kSideMax = 4096;
 constexpr std::int64_t kBytesMax = std::int64_t{4} << 30;
+constexpr std::int64_t kImagesMax = 50'000'000;  // a label takes 8 bytes of memory
 constexpr unsigned kReadBytesMax = 1u << 20;
 constexpr std::int64_t kImagesHeaderBytes = 16;
 constexpr std::int64_t kStatisticsImages = 1000;
@@ -108,7 +109,8 @@ at::Tensor MapImages(const std::string& path) {
   const std::int64_t count = reader.Number("number of images");
   const std::int64_t height = reader.Number("height");
   const std::int64_t width = reader.Number("width");
-  const bool sane = count > 0 && height > 0 && width > 0 && height <= kSideMax && width <= kSideMax;
+  const bool sane = count > 0 && count <= kImagesMax && height > 0 && width > 0 &&
+                    height <= kSideMax && width <= kSideMax;
   if (!sane || count * height * width > kBytesMax) {
     Fail(path, "claims " + std::to_string(count) + " images of " + std::to_string(height) + "x" +
                    std::to_string(width) + ", which cannot be");
@@ -125,11 +127,16 @@ at::Tensor MapImages(const std::string& path) {
                    {height * width, height * width, width, 1});
 }
 
-at::Tensor ReadLabels(const std::string& path) {
+// Takes no more memory than the labels of these images: a few bytes of gzip can claim gigabytes.
+at::Tensor ReadLabels(const std::string& path, const std::string& images_path,
+                      std::int64_t images) {
   IdxReader reader(path);
   reader.Magic(kLabelsMagic, "labels");
   const std::int64_t count = reader.Number("number of labels");
-  if (count <= 0 || count > kBytesMax) Fail(path, "claims " + std::to_string(count) + " labels");
+  if (count != images) {
+    Fail(path, "holds " + std::to_string(count) + " labels for the " + std::to_string(images) +
+                   " images of " + images_path);
+  }
   at::Tensor labels = at::empty({count}, at::kByte);
   reader.Body(labels.data_ptr<std::uint8_t>(), count, std::to_string(count) + " labels");
   return labels.to(at::kLong);
@@ -176,11 +183,8 @@ Dataset Shown(LabelledImages train, LabelledImages test, std::int64_t classes, f
 
 LabelledImages ReadIdxPair(const std::string& images_path, const std::string& labels_path,
                            std::int64_t classes) {
-  LabelledImages set{MapImages(images_path), ReadLabels(labels_path)};
-  if (set.images.size(0) != set.size()) {
-    Fail(labels_path, "holds " + std::to_string(set.size()) + " labels for the " +
-                          std::to_string(set.images.size(0)) + " images of " + images_path);
-  }
+  LabelledImages set{.images = MapImages(images_path), .labels = {}};
+  set.labels = ReadLabels(labels_path, images_path, set.images.size(0));
   CheckLabels(set, classes, labels_path);
   return set;
 }

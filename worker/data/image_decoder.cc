@@ -55,14 +55,23 @@ void OnMessage(j_common_ptr info, int level) {
   if (level < 0 && damaged) OnError(info);
 }
 
+void OnProgress(j_common_ptr info) {
+  if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= kJpegScansMax) return;
+  auto* errors = reinterpret_cast<JpegErrors*>(info->err);
+  std::snprintf(errors->text, sizeof errors->text, "more than %d scans", kJpegScansMax);
+  std::longjmp(errors->back, 1);
+}
+
 struct JpegReader {
   jpeg_decompress_struct info{};
   JpegErrors errors{};
+  jpeg_progress_mgr progress{};
 
   JpegReader() {
     info.err = jpeg_std_error(&errors.manager);
     errors.manager.error_exit = OnError;
     errors.manager.emit_message = OnMessage;
+    progress.progress_monitor = OnProgress;
   }
   ~JpegReader() { jpeg_destroy_decompress(&info); }
   JpegReader(const JpegReader&) = delete;
@@ -73,6 +82,7 @@ struct JpegReader {
   bool ReadHeader(const std::uint8_t* data, std::size_t size) {
     if (setjmp(errors.back) != 0) return false;
     jpeg_create_decompress(&info);
+    info.progress = &progress;
     jpeg_mem_src(&info, data, size);
     jpeg_read_header(&info, TRUE);
     return true;

@@ -13,6 +13,10 @@ namespace ddprun {
 // / 3.
 inline constexpr std::int64_t kImagePixelsMax = 89'478'485;
 
+// Scans of a progressive JPEG. Encoders write 10 or so; each costs a pass over the whole image, and
+// an empty one has a few bytes.
+inline constexpr int kJpegScansMax = 64;
+
 // One clause: why it is not an image.
 struct ImageError : std::runtime_error {
   using std::runtime_error::runtime_error;

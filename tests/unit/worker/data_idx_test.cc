@@ -128,6 +128,11 @@ TEST_F(Idx, FaultsAreToldWithTheFile) {
               HasSubstr("/labels: is too short, with 1 of the 2"));
   EXPECT_THAT(Fault(Images(2, 4), Labels({1, 2, 3})),
               AllOf(HasSubstr("/labels"), HasSubstr("3 labels for the 2")));
+  // Before a byte of them is read, and memory for them taken.
+  EXPECT_THAT(Fault(Images(2, 4), Number(2049) + Number(0xf0000000)),
+              HasSubstr("4026531840 labels for the 2"));
+  EXPECT_THAT(Fault(Number(2051) + Number(50'000'001) + Number(1) + Number(1), labels),
+              HasSubstr("claims 50000001 images"));
   EXPECT_THAT(Fault(Images(2, 4), Labels({1, 11})),
               AllOf(HasSubstr("/labels"), HasSubstr("label 11 of image 1")));
 }

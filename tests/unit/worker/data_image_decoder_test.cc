@@ -62,6 +62,18 @@ TEST(ImageDecoder, AJpegIsDecodedSmallerIfAsked) {
   }
 }
 
+// Each scan costs a pass over the whole image, and a few bytes of the file.
+TEST(ImageDecoder, AJpegOfTooManyScansIsRefused) {
+  EXPECT_EQ(DecodeImage(Bytes(ProgressiveJpeg({16, 24}, kJpegScansMax)), 1).size.width, 24);
+  std::string file = ProgressiveJpeg({16, 24}, kJpegScansMax);
+  // Its last scan, from the start of its header to the end of the image, once more.
+  const std::size_t last = file.rfind("\xff\xda");
+  ASSERT_NE(last, std::string::npos);
+  const std::string scan = file.substr(last, file.size() - 2 - last);
+  file.insert(last, scan);
+  EXPECT_THAT(Fault(file), HasSubstr("is damaged (more than 64 scans)"));
+}
+
 TEST(ImageDecoder, GreyAndTransparentOnesBecomeColours) {
   const std::string grey(6 * 5, '\x55');
   const auto* pixels = reinterpret_cast<const std::uint8_t*>(grey.data());

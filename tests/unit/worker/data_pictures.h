@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 // It needs <cstdio> before it.
 #include <jpeglib.h>
@@ -47,9 +48,9 @@ inline std::string Png(const RgbImage& image) {
   return Png(image.pixels.data(), image.size, PNG_FORMAT_RGB);
 }
 
-// `components` of `space` a pixel.
+// `components` of `space` a pixel. `scans` is the script of a progressive file; empty: baseline.
 inline std::string Jpeg(const std::uint8_t* pixels, ImageSize size, int components,
-                        J_COLOR_SPACE space) {
+                        J_COLOR_SPACE space, const std::vector<jpeg_scan_info>& scans = {}) {
   jpeg_compress_struct info{};
   jpeg_error_mgr errors{};
   info.err = jpeg_std_error(&errors);
@@ -63,6 +64,10 @@ inline std::string Jpeg(const std::uint8_t* pixels, ImageSize size, int componen
   info.in_color_space = space;
   jpeg_set_defaults(&info);
   jpeg_set_quality(&info, 95, TRUE);
+  if (!scans.empty()) {
+    info.scan_info = scans.data();
+    info.num_scans = static_cast<int>(scans.size());
+  }
   jpeg_start_compress(&info, TRUE);
   while (info.next_scanline < info.image_height) {
     auto* row = const_cast<JSAMPROW>(pixels + info.next_scanline * size.width * components);
@@ -73,6 +78,19 @@ inline std::string Jpeg(const std::uint8_t* pixels, ImageSize size, int componen
   std::string file(reinterpret_cast<char*>(out), bytes);
   std::free(out);
   return file;
+}
+
+// A grey progressive image of `scans` scans, from 1 to 64: one for each coefficient, and one for
+// the rest.
+inline std::string ProgressiveJpeg(ImageSize size, int scans) {
+  const auto scan = [](int first, int last) {
+    return jpeg_scan_info{
+        .comps_in_scan = 1, .component_index = {0}, .Ss = first, .Se = last, .Ah = 0, .Al = 0};
+  };
+  std::vector<jpeg_scan_info> script{scan(0, 0)};
+  for (int i = 1; i < scans; ++i) script.push_back(scan(i, i == scans - 1 ? 63 : i));
+  const std::vector<std::uint8_t> pixels(static_cast<std::size_t>(size.height * size.width), 0x55);
+  return Jpeg(pixels.data(), size, 1, JCS_GRAYSCALE, script);
 }
 
 inline std::string Jpeg(const RgbImage& image) {
