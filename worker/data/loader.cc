@@ -113,7 +113,8 @@ void Loader::Run() {
     if (stopping_) return;
     const std::int64_t first = slot->begun;
     const auto all = static_cast<std::int64_t>(slot->samples.size());
-    const std::int64_t last = std::min(all, first + kSamplesAtATime);
+    const std::int64_t share = (all + options_.threads - 1) / options_.threads;
+    const std::int64_t last = std::min(all, first + std::min(share, kSamplesAtATimeMax));
     slot->begun = last;
     lock.unlock();
     std::exception_ptr error;

@@ -23,9 +23,9 @@ namespace ddprun {
 // hold memory.
 inline constexpr std::size_t kBatchesAheadMax = 3;
 
-// What a thread takes at a time: all of them work on one batch, so that the first one is there
-// soon.
-inline constexpr std::int64_t kSamplesAtATime = 32;
+// Samples that a thread takes at a time, at most: all threads work on one batch, so that the first
+// batch is there soon, and so that any number of threads finds work.
+inline constexpr std::int64_t kSamplesAtATimeMax = 32;
 
 struct Batch {
   at::Tensor images;          // float, N x C x H x W

@@ -98,6 +98,42 @@ TEST_P(LoaderTest, ARankWithoutASampleGetsOneThatDoesNotCount) {
 
 TEST_P(LoaderTest, EndsAtOnceWithoutIndices) { EXPECT_TRUE(All({}, 4).empty()); }
 
+// Holds every thread that writes a sample until all have come, or the deadline has.
+class MeetingSet : public SampleSet {
+ public:
+  explicit MeetingSet(int expected) : expected_(expected) {}
+  std::int64_t size() const override { return 1000; }
+  SampleShape shape() const override { return {1, 1, 1}; }
+  std::int64_t Label(std::int64_t) const override { return 0; }
+  void Write(std::int64_t, const Draw*, bool, float* out) const override {
+    *out = 0;
+    std::unique_lock lock(mutex_);
+    most_ = std::max(most_, ++present_);
+    all_came_.notify_all();
+    all_came_.wait_for(lock, std::chrono::seconds(20), [this] { return most_ >= expected_; });
+    --present_;
+  }
+  int most() const {
+    const std::lock_guard lock(mutex_);
+    return most_;
+  }
+
+ private:
+  const int expected_;
+  mutable std::mutex mutex_;
+  mutable std::condition_variable all_came_;
+  mutable int present_ = 0;
+  mutable int most_ = 0;
+};
+
+TEST(Loader, AllThreadsWorkOnSmallBatchesToo) {
+  constexpr int kThreads = 12;
+  const MeetingSet set(kThreads);
+  Loader loader(set, std::vector<std::int64_t>(24), 8, {.threads = kThreads});
+  EXPECT_TRUE(loader.Next().has_value());
+  EXPECT_EQ(set.most(), kThreads);
+}
+
 TEST_P(LoaderTest, StaysAtTheEnd) {
   Loader loader(set_, {1}, 4, {.threads = GetParam()});
   EXPECT_TRUE(loader.Next().has_value());
