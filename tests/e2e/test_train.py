@@ -157,3 +157,12 @@ def test_resnets_learn(tmp_path, model):
     losses = [float(loss) for line in done.stdout.splitlines() if line.startswith("[0]") for _, _, loss in LOSS.findall(line)]
     assert len(losses) == 8
     assert min(losses[4:]) < losses[0]
+
+
+def test_an_overflow_in_the_last_update_is_not_written(tmp_path):
+    """The loss of a step is computed before its update: only the parameters show what the last one did."""
+    diverging = ["--model", "linear", "--dataset", "random", "--max-steps", "1", "--lr", "1e300", "--warmup-epochs", "0"]
+    done = run([TRAIN, *diverging, "--schedule", "constant", "--output-dir", tmp_path])
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "parameters are not finite after step 1; try a lower --lr than 1e+300" in done.stderr
+    assert not (tmp_path / "cifar_net.pth").exists()

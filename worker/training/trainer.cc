@@ -2,6 +2,7 @@
 #include "worker/training/trainer.h"
 
 #include <ATen/Context.h>
+#include <ATen/Functions.h>
 #include <torch/utils.h>
 #include <unistd.h>
 
@@ -170,6 +171,7 @@ void Trainer::Run() {
       std::chrono::duration<double>((clock_.totals() - set_up_)[StepSection::kGradients]).count();
   summary_.gradients = runner_->traffic();
   ShowProfile();
+  CheckParametersFinite();
   Say("checkpoint");
   checkpoints_->Finish({position_, reached_target_});
 
@@ -400,11 +402,23 @@ double Trainer::EpochsDone() const {
 
 void Trainer::CheckFinite(double loss) const {
   if (std::isfinite(loss)) return;
-  throw TrainingError("rank " + std::to_string(world_.rank()) + ": the loss is " +
-                      (std::isnan(loss) ? "not a number" : "infinite") + " at step " +
-                      std::to_string(position_.step + 1) + " (epoch " +
-                      std::to_string(position_.epoch + 1) + "); try a lower --lr than " +
-                      ToText(config_, *FindSetting("lr")) +
+  Diverged(std::string("the loss is ") + (std::isnan(loss) ? "not a number" : "infinite") +
+           " at step " + std::to_string(position_.step + 1) + " (epoch " +
+           std::to_string(position_.epoch + 1) + ")");
+}
+
+// A loss is computed before its step's update, so no loss shows what the last update did.
+void Trainer::CheckParametersFinite() const {
+  if (position_.step == 0) return;
+  for (const at::Tensor& values : runner_->State()) {
+    if (!at::isfinite(values).all().item<bool>())
+      Diverged("parameters are not finite after step " + std::to_string(position_.step));
+  }
+}
+
+void Trainer::Diverged(const std::string& fact) const {
+  throw TrainingError("rank " + std::to_string(world_.rank()) + ": " + fact +
+                      "; try a lower --lr than " + ToText(config_, *FindSetting("lr")) +
                       ", a longer --warmup-epochs, or for netresdeep --no-shared-blocks");
 }
 

@@ -77,6 +77,8 @@ class Trainer {
   void ShowProfile();
   double EpochsDone() const;
   void CheckFinite(double loss) const;
+  void CheckParametersFinite() const;
+  [[noreturn]] void Diverged(const std::string& fact) const;
   void CheckRanksAgree();
   void WriteResults();
 
