@@ -31,11 +31,11 @@ done
 case "$dataset" in
   cifar10)
     title=CIFAR-10 archive=cifar-10-binary.tar.gz unpacked=cifar-10-batches-bin url=${DDPRUN_CIFAR10_URL:-}
-    kind=sha256 sum=c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd
+    sum=c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd
     ;;
   cifar100)
     title=CIFAR-100 archive=cifar-100-binary.tar.gz unpacked=cifar-100-binary url=${DDPRUN_CIFAR100_URL:-}
-    kind=md5 sum=03b5dce01913d631647c71ecec9e9cb8
+    sum=58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec
     ;;
   *) die "--dataset $dataset cannot be fetched; choose cifar10 or cifar100" ;;
 esac
@@ -43,7 +43,7 @@ url=${url:-https://www.cs.toronto.edu/~kriz/$archive}
 mkdir -p "$folder" || die "cannot make the folder $folder; name another one"
 part=$folder/$archive.part
 
-is_good() { echo "$sum  $1" | "${kind}sum" --check --status; }
+is_good() { echo "$sum  $1" | sha256sum --check --status; }
 
 fetch() { # goes on with what is in $part
   curl --fail --location --silent --show-error --connect-timeout 20 --max-time 3600 --continue-at - --output "$part" "$url"
@@ -76,12 +76,12 @@ if [ -e "$folder/$unpacked/.complete" ]; then
   exit 0
 fi
 if [ -e "$folder/$archive" ]; then
-  is_good "$folder/$archive" || die "$folder/$archive is damaged (its $kind is wrong); remove it and run this again"
+  is_good "$folder/$archive" || die "$folder/$archive is damaged (its sha256 is wrong); remove it and run this again"
 else
   download
   is_good "$part" || {
     rm -f "$part"
-    die "what came from $url is not $title ($kind differs); try again later"
+    die "what came from $url is not $title (its sha256 differs); try again later"
   }
   mv "$part" "$folder/$archive"
 fi

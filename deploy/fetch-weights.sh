@@ -4,8 +4,8 @@
 #
 #   deploy/fetch-weights.sh [DIR [MODEL...]]     default: ~/.cache/ddprun/weights, resnet18 resnet34 resnet50
 #
-# DIR may be a folder that all nodes share. A MODEL may also be the name of a file: the first eight digits of its SHA-256
-# stand in it (resnet18-f37072fd.pth), and are checked. Safe to repeat; a download that broke off goes on where it was.
+# DIR may be a folder that all nodes share. A MODEL may also be FILE:SHA256, another file of the same server with its 64
+# digits: a file is taken only if its SHA-256 is the expected one. Safe to repeat; a download that broke off goes on.
 #
 # Environment: FETCH_BASE_URL, a mirror that has the same files (default https://download.pytorch.org/models).
 set -euo pipefail
@@ -23,49 +23,50 @@ folder=${1:-$cache/weights}
 shift $(($# > 0 ? 1 : 0))
 [ $# -gt 0 ] || set -- resnet18 resnet34 resnet50
 
-# torchvision's files: torchvision/models/resnet.py, IMAGENET1K_V1.
+# Prints FILE:SHA256. torchvision's files: torchvision/models/resnet.py, IMAGENET1K_V1. Their names have eight digits of
+# the sum, which another file can have too.
 file_of() { # MODEL
   case "$1" in
-    resnet18) echo resnet18-f37072fd.pth ;;
-    resnet34) echo resnet34-b627a593.pth ;;
-    resnet50) echo resnet50-0676ba61.pth ;;
-    *) [[ $1 =~ ^[A-Za-z0-9_.]+-[0-9a-f]{8}\.pth$ ]] && echo "$1" ;;
+    resnet18) echo resnet18-f37072fd.pth:f37072fd47e89c5e827621c5baffa7500819f7896bbacec160b1a16c560e07ec ;;
+    resnet34) echo resnet34-b627a593.pth:b627a593bcbe140c234610266fe4f8ae95ea42fc881d091c9b6052e6b1d0590f ;;
+    resnet50) echo resnet50-0676ba61.pth:0676ba61b6795bbe1773cffd859882e5e297624d384b6993f7c9e683e722fb8a ;;
+    *) [[ $1 =~ ^[A-Za-z0-9_][A-Za-z0-9_.-]*:[0-9a-f]{64}$ ]] && echo "$1" ;;
   esac
 }
 
-is_good() { # PATH FILE
-  local sum digits=${2%.pth}
-  [ -e "$1" ] && sum=$(sha256sum "$1") && [ "${sum:0:8}" = "${digits: -8}" ]
+is_good() { # PATH SHA256
+  local sum
+  [ -e "$1" ] && sum=$(sha256sum "$1") && [ "${sum%% *}" = "$2" ]
 }
 
-download() { # FILE PART
-  local flags=(--fail --location --silent --show-error --connect-timeout 20 --max-time 3600 --output "$2") code=0
-  if [ -s "$2" ]; then
+download() { # FILE SHA256 PART
+  local flags=(--fail --location --silent --show-error --connect-timeout 20 --max-time 3600 --output "$3") code=0
+  if [ -s "$3" ]; then
     curl "${flags[@]}" --continue-at - "$base_url/$1" || code=$?
-    is_good "$2" "$1" && return
+    is_good "$3" "$2" && return
     # 0: it was a part of something else. 22, 33, 36: the server has nothing to go on with, or does not do that.
     case $code in
-      0 | 22 | 33 | 36) rm -f "$2" ;;
+      0 | 22 | 33 | 36) rm -f "$3" ;;
       *) return $code ;;
     esac
   fi
   curl "${flags[@]}" "$base_url/$1"
 }
 
-fetch() { # FILE
+fetch() { # FILE SHA256
   local path=$folder/$1 part=$folder/.$1.part
   local by_hand="get $base_url/$1 on another machine, put it at $path, and run this again"
   if [ -e "$path" ]; then
-    is_good "$path" "$1" || die "$path is damaged (its sha256 does not begin as its name says); remove it and run this again"
+    is_good "$path" "$2" || die "$path is damaged (its sha256 is not $2); remove it and run this again"
     return
   fi
-  if ! is_good "$part" "$1"; then
+  if ! is_good "$part" "$2"; then
     command -v curl >/dev/null || die "curl is not installed; install it (apt-get install curl), or $by_hand"
     say "fetching $base_url/$1"
-    download "$1" "$part" || die "$base_url/$1 could not be fetched; run this again to go on, or $by_hand"
-    is_good "$part" "$1" || {
+    download "$1" "$2" "$part" || die "$base_url/$1 could not be fetched; run this again to go on, or $by_hand"
+    is_good "$part" "$2" || {
       rm -f "$part"
-      die "what came from $base_url/$1 is damaged (its sha256 does not begin as its name says); try again later, or $by_hand"
+      die "what came from $base_url/$1 is damaged (its sha256 is not $2); try again later, or $by_hand"
     }
   fi
   mv "$part" "$path"
@@ -74,13 +75,13 @@ fetch() { # FILE
 files=()
 for model in "$@"; do
   files+=("$(file_of "$model")") ||
-    die "no weights are known for '$model'; name resnet18, resnet34, resnet50 or a file like resnet18-f37072fd.pth"
+    die "no weights are known for '$model'; name resnet18, resnet34, resnet50 or a file with its sum, FILE:SHA256"
 done
 mkdir -p "$folder" || die "cannot make the folder $folder; name another one"
 # Of several nodes that share the folder one fetches.
 exec 9>"$folder/.lock" || die "cannot write to $folder; name another folder"
 flock -w 7200 9 || die "another deploy/fetch-weights.sh has held $folder/.lock for two hours; end it and try again"
 for file in "${files[@]}"; do
-  fetch "$file"
-  say "ready: train --init-from $folder/$file"
+  fetch "${file%%:*}" "${file#*:}"
+  say "ready: train --init-from $folder/${file%%:*}"
 done

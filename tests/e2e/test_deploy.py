@@ -99,7 +99,7 @@ def test_a_part_of_cifar100_is_gone_on_with(tmp_path):
     archive = tmp_path / "served.tar.gz"
     assert run(["tar", "-czf", archive, "-C", tmp_path, source.name]).returncode == 0
     whole = archive.read_bytes()
-    fake(tools, "md5sum", f'read -r sum file; [ "$sum" = 03b5dce01913d631647c71ecec9e9cb8 ] && cmp -s "$file" {archive}\n')
+    fake(tools, "sha256sum", f'read -r sum file; [ "$sum" = 58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec ] && cmp -s "$file" {archive}\n')
     (data / "cifar-100-binary.tar.gz.part").write_bytes(whole[:30_000])
     # A server of which only the rest can be had.
     rest = tmp_path / "rest.tar.gz"
@@ -118,7 +118,7 @@ def test_a_damaged_cifar100_is_not_unpacked(tmp_path):
     served.write_bytes(b"not what it says")
     done = run([FETCH, "--dataset", "cifar100", tmp_path / "data"], env=clean_environment(DDPRUN_CIFAR100_URL=f"file://{served}"))
     assert done.returncode == 1
-    assert "md5" in done.stderr
+    assert "sha256" in done.stderr
     assert list((tmp_path / "data").iterdir()) == []
 
 

@@ -13,7 +13,8 @@ from conftest import REPO, clean_environment, run
 
 FETCH = REPO / "deploy" / "fetch-weights.sh"
 CONTENT = os.urandom(300_000)
-NAME = f"tiny-{hashlib.sha256(CONTENT).hexdigest()[:8]}.pth"
+SUM = hashlib.sha256(CONTENT).hexdigest()
+NAME = f"tiny-{SUM[:8]}.pth"
 
 pytestmark = pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 
@@ -61,6 +62,7 @@ def mirror():
 
 def fetch(server, folder, *names):
     base = f"http://127.0.0.1:{server.server_port}/mirror"
+    names = [f"{NAME}:{SUM}" if name == NAME else name for name in names]
     return run([FETCH, folder, *names], env=clean_environment(FETCH_BASE_URL=base, no_proxy="127.0.0.1"))
 
 
@@ -109,6 +111,19 @@ def test_a_part_of_another_file_does_not_stay(mirror, tmp_path):
     assert (tmp_path / NAME).read_bytes() == CONTENT
 
 
+def test_eight_digits_that_are_right_are_not_enough(mirror, tmp_path):
+    """A mirror can make a file whose SHA-256 begins as its name says."""
+    done = run([FETCH, tmp_path, f"{NAME}:{SUM[:8]}{'0' * 56}"], env=clean_environment(FETCH_BASE_URL=f"http://127.0.0.1:{mirror.server_port}/mirror", no_proxy="127.0.0.1"))
+    assert done.returncode == 1 and "sha256" in done.stderr, done
+    assert visible(tmp_path) == []
+
+
+def test_the_known_files_have_whole_sums():
+    text = FETCH.read_text()
+    for name, digits in re.findall(r"(resnet\d+)-([0-9a-f]{8})\.pth:", text):
+        assert re.search(rf"{name}-{digits}\.pth:{digits}[0-9a-f]{{56}} ", text), name
+
+
 def test_a_users_own_damaged_file_is_left_to_the_user(mirror, tmp_path):
     (tmp_path / NAME).write_bytes(b"mine")
     done = fetch(mirror, tmp_path, NAME)
@@ -123,7 +138,7 @@ def test_what_a_mirror_has_not_says_where_to_put_it(mirror, tmp_path):
     assert [path for path, _ in mirror.asked] == ["/mirror/resnet18-f37072fd.pth"]
 
 
-@pytest.mark.parametrize("name", ["resnet19", "resnet18.pth", "../x-00000000.pth"])
+@pytest.mark.parametrize("name", ["resnet19", "resnet18.pth", "tiny-00000000.pth", "tiny.pth:0123abcd", f"../x:{SUM}", f".x:{SUM}"])
 def test_a_model_without_weights_is_named(mirror, tmp_path, name):
     done = fetch(mirror, tmp_path / "new", name)
     assert done.returncode == 1 and name in done.stderr and "resnet18" in done.stderr
