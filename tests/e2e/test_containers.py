@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 
 import pytest
 from conftest import BIN, REPO, TRAIN, clean_environment, finish_all, run, start
@@ -32,10 +33,15 @@ def recorded(tmp_path):
         (fake / name).chmod(0o755)
 
     def call(*arguments, **variables):
-        env = clean_environment(PATH=f"{fake}:/usr/bin:/bin", HOME=str(tmp_path), DDPRUN_SECRET_FILE=str(tmp_path / "secret"))
+        env = clean_environment(
+            PATH=f"{fake}:/usr/bin:/bin",
+            HOME=str(tmp_path),
+            DDPRUN_SECRET_FILE=str(tmp_path / "secret"),
+            DDPRUN_DEVICES=str(tmp_path),
+        )
         del env["DDPRUN_TOKEN"]
         env.update(variables)
-        return run([ENTRY, *arguments], env=env)
+        return run([ENTRY, *arguments], env=env, cwd=tmp_path)
 
     return call
 
@@ -48,7 +54,7 @@ def test_the_variables_become_flags_and_are_gone(recorded):
     assert done.returncode == 0, done.stderr
     command, *variables = done.stdout.splitlines()
     assert command == (
-        "ddprun --nnodes 2 --node-rank 1 --master-addr 10.0.0.1 --master-port 29500 --nproc-per-node auto"
+        "ddprun --nnodes 2 --node-rank 1 --master-addr 10.0.0.1 --master-port 29500 --nproc-per-node 1"
         " train --lr 0.1 two words"
     )
     assert variables == [f"DDPRUN_TOKEN={TOKEN}"]
@@ -59,7 +65,74 @@ def test_the_variables_become_flags_and_are_gone(recorded):
 @pytest.mark.parametrize("variables", [{}, {"WORLD_SIZE": "1", "RANK": "0", "MASTER_ADDR": "here"}])
 def test_one_container_is_a_run(recorded, variables):
     done = recorded("--epochs", "2", **variables)
-    assert done.stdout == "ddprun --standalone --nproc-per-node auto train --epochs 2\n", done
+    assert done.stdout == "ddprun --standalone --nproc-per-node 1 train --epochs 2\n", done
+
+
+def test_a_container_with_gpus_has_a_worker_for_each(recorded, tmp_path):
+    """Without them it is one process, however many CPUs the host has."""
+    (tmp_path / "nvidiactl").touch()
+    assert "--nproc-per-node 1 " in recorded().stdout
+    (tmp_path / "nvidia0").touch()
+    assert "--nproc-per-node gpu " in recorded().stdout
+
+
+def test_the_secrets_advice_pasted_on_two_hosts_makes_one_secret(recorded):
+    """One line makes it and prints the line for the others."""
+    done = recorded(**{name: value for name, value in SEVERAL.items() if name != "DDPRUN_TOKEN"})
+    line = re.search(r"`(export DDPRUN_TOKEN=.*?)`", done.stderr).group(1)
+    first = run(["bash", "-c", f'{line}; echo "$DDPRUN_TOKEN"'])
+    other_line, secret = first.stdout.splitlines()
+    assert re.fullmatch("[0-9a-f]{64}", secret), first
+    assert run(["bash", "-c", f'{other_line}; echo "$DDPRUN_TOKEN"']).stdout == secret + "\n"
+    help_line = re.search(r"^ *(export DDPRUN_TOKEN=.*)$", recorded("--help").stdout, re.MULTILINE).group(1)
+    assert help_line == line
+
+
+def test_container_0_behind_a_published_port_listens_on_its_own_addresses(recorded):
+    """MASTER_ADDR is the host's address, which no interface of the container has."""
+    elsewhere = {**SEVERAL, "MASTER_ADDR": "192.0.2.7", "MASTER_PORT": "4000"}
+    first = recorded(**{**elsewhere, "RANK": "0"})
+    assert "--rdzv-endpoint 192.0.2.7:4000 --rdzv-conf is_host=true " in first.stdout, first
+    assert "must be published (-p 4000:4000)" in first.stderr, first
+    other = recorded(**{**elsewhere, "RANK": "1"})
+    assert "--master-addr 192.0.2.7 --master-port 4000 " in other.stdout and other.stderr == "", other
+    here = recorded(**{**SEVERAL, "RANK": "0", "MASTER_ADDR": "127.0.0.1"})
+    assert "--master-addr 127.0.0.1 " in here.stdout and here.stderr == "", here
+    six = recorded(**{**SEVERAL, "RANK": "0", "MASTER_ADDR": "2001:db8::7"})
+    assert "--rdzv-endpoint [2001:db8::7]:29500 " in six.stdout, six
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
+def test_a_folder_of_roots_is_named_with_what_to_do(recorded, tmp_path):
+    """As docker makes the folder of -v where it is not there."""
+    folder = tmp_path / "out"
+    folder.mkdir()
+    tmp_path.chmod(0o755)
+    done = run(["setpriv", "--reuid=1000", "--regid=1000", "--clear-groups", "--", ENTRY], cwd=folder, env=clean_environment())
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done
+    for words in (f"{folder} cannot be written by user 1000", "mkdir -p out", '--user "$(id -u):$(id -g)"'):
+        assert words in done.stderr
+
+
+def test_the_image_can_fetch_what_its_messages_name(recorded, tmp_path):
+    """The scripts, and what they need, are in the image; a message about missing data names how they are run."""
+    final = stages()[-1]
+    copied = [rest.split() for word, rest in final if word == "COPY"]
+    for script in ("fetch-data.sh", "fetch-weights.sh", "common.sh"):
+        assert any(f"deploy/{script}" in words and words[-1] == "/opt/ddprun/deploy/" for words in copied), script
+    assert {"curl", "ca-certificates"} <= set(packages("runtime"))
+    missing = tmp_path / "missing.tar.gz"
+    done = recorded("fetch-data", DDPRUN_CIFAR10_URL=f"file://{missing}")
+    assert done.returncode == 1 and f"put it at {tmp_path}/cache/data/cifar-10-binary.tar.gz" in done.stderr, done
+    done = recorded("fetch-weights", tmp_path / "weights", "resnet19")
+    assert done.returncode == 1 and "resnet19" in done.stderr, done
+
+
+@pytest.mark.skipif(not os.path.exists(TRAIN), reason="built without LibTorch")
+def test_missing_data_in_a_container_say_how_a_container_gets_them(tmp_path):
+    done = run([ENTRY, "--dataset", "cifar10"], env=clean_environment(PATH=f"{BIN}:/usr/bin:/bin"), cwd=tmp_path)
+    assert done.returncode != 0 and "docker run" in done.stderr + done.stdout and "fetch-data" in done.stderr + done.stdout, done
+    assert "deploy/fetch-data.sh" not in done.stderr + done.stdout, done
 
 
 @pytest.mark.parametrize(
@@ -119,6 +192,52 @@ def test_two_containers_train_one_model(two_hosts, tmp_path):  # noqa: F811
     assert not (tmp_path / "1" / "cifar_net.pth").exists()
 
 
+FORWARDER = """
+import socket, sys, threading
+
+def pump(source, sink):
+    while data := source.recv(65536):
+        sink.sendall(data)
+    sink.shutdown(socket.SHUT_WR)
+
+listener = socket.create_server((sys.argv[1], int(sys.argv[2])))
+print("ready", flush=True)
+while True:
+    near, _ = listener.accept()
+    try:
+        far = socket.create_connection((sys.argv[3], int(sys.argv[2])))
+    except OSError:
+        near.close()  # nothing listens yet
+        continue
+    for pair in ((near, far), (far, near)):
+        threading.Thread(target=pump, args=pair, daemon=True).start()
+"""
+
+
+def test_container_0_is_reached_at_an_address_that_only_its_host_has(two_hosts, tmp_path):  # noqa: F811
+    """As with docker run -p: connections to 10.77.0.9 are forwarded to the container at 10.77.0.1."""
+    shutil.copy(BIN / "ddprun", tmp_path)
+    (tmp_path / "train").write_text('#!/bin/sh\necho "$RANK of $WORLD_SIZE"\n')
+    (tmp_path / "train").chmod(0o755)
+    first, second = two_hosts
+    second.run("ip", "address", "add", "10.77.0.9/32", "dev", "lo")
+    first.run("ip", "route", "add", "10.77.0.9", "via", "10.77.0.2")
+    forwarder = start([*second.prefix, sys.executable, "-c", FORWARDER, "10.77.0.9", "29500", "10.77.0.1"])
+    try:
+        assert forwarder.stdout.readline() == "ready\n"
+        processes = []
+        for rank, host in enumerate(two_hosts):
+            env = clean_environment(PATH=f"{tmp_path}:/usr/bin:/bin", WORLD_SIZE="2", RANK=str(rank), MASTER_ADDR="10.77.0.9")
+            processes.append(start([*host.prefix, ENTRY], env=env, cwd=tmp_path))
+        results = finish_all(processes, 60)
+    finally:
+        forwarder.kill()
+        forwarder.communicate()
+    assert [code for code, _, _ in results] == [0, 0], results
+    assert ["0 of 2" in results[0][1], "1 of 2" in results[1][1]] == [True, True], results
+    assert "must be published" in results[0][2] and results[1][2] == "", results
+
+
 # ---- The Dockerfile ---------------------------------------------------------------------------------------------
 
 
@@ -145,7 +264,7 @@ def test_the_dockerfile_copies_what_is_there_and_what_is_sent():
     assert copied
     for *sources, _ in copied:
         for source in sources:
-            assert (REPO / source).exists(), source
+            assert list(REPO.glob(source)), source
             assert source.split("/")[0] in allowed, f"{source} is not sent to the builder"
 
 
@@ -162,7 +281,7 @@ def test_the_dockerfile_is_as_images_should_be():
     assert not re.search(r"https?://|curl |wget ", DOCKERFILE.read_text()), "what is fetched is fetched by setup.sh"
     for image in re.findall(r"^FROM (\S+)", DOCKERFILE.read_text(), re.MULTILINE):
         name = re.sub(r"\$\{DEBIAN\}", re.search(r"^ARG DEBIAN=(\S+)", DOCKERFILE.read_text(), re.MULTILINE).group(1), image)
-        assert re.fullmatch(r"debian:\d+-slim", name), name
+        assert re.fullmatch(r"debian:\d+-slim(@sha256:[0-9a-f]{64})?", name), name
     final = stages()[-1]
     users = [rest for word, rest in final if word == "USER"]
     assert users and users[-1] not in ("root", "0")

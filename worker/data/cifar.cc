@@ -3,7 +3,9 @@
 
 #include <ATen/Functions.h>
 
+#include <cstdlib>
 #include <filesystem>
+#include <string>
 #include <utility>
 
 #include "worker/data/file_bytes.h"
@@ -14,7 +16,16 @@ namespace {
 constexpr std::int64_t kSide = 32;
 constexpr std::int64_t kChannels = 3;
 constexpr std::int64_t kPixelBytes = kChannels * kSide * kSide;
-constexpr char kNextMove[] = "run deploy/fetch-data.sh or pass --data-dir";
+
+// An image has no clone of the repository: its entry point says what to run there.
+const std::string& NextMove() {
+  static const std::string text = [] {
+    const char* const fetch = std::getenv("DDPRUN_FETCH_DATA");
+    return std::string("run ") + (fetch == nullptr ? "deploy/fetch-data.sh" : fetch) +
+           " or pass --data-dir";
+  }();
+  return text;
+}
 
 std::shared_ptr<const SampleSet> MapFiles(const std::vector<std::filesystem::path>& paths,
                                           const CifarFormat& format, const Dataset& set) {
@@ -37,11 +48,11 @@ std::filesystem::path Folder(const DatasetOptions& options, const char* inner_na
 
 LabelledImages MapCifarFile(const std::string& path, const CifarFormat& format) {
   const std::int64_t record = format.label_bytes + kPixelBytes;
-  const FileBytes file = MapFile(path, kNextMove);
+  const FileBytes file = MapFile(path, NextMove());
   if (file.size == 0 || file.size % record != 0) {
     throw DataError(path + ": " + std::to_string(file.size) + " bytes are not a whole number of " +
                     format.name + " records of " + std::to_string(record) +
-                    " bytes, the file is cut off or something else; " + kNextMove);
+                    " bytes, the file is cut off or something else; " + NextMove());
   }
   const std::int64_t count = file.size / record;
   LabelledImages part{file.View(format.label_bytes, {count, kChannels, kSide, kSide},
