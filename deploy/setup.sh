@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Installs what ddprun needs: system packages, LibTorch from the PyPI wheel into a per-user cache (4.7 GB, shared by
-# all clones), the Fashion-MNIST images. Safe to repeat; a second run takes a second or two.
+# all clones), the Fashion-MNIST images. Safe to repeat; a second run takes a second or two. Of Python's packages only the
+# files are taken whose SHA-256 stands in deploy/requirements-*.txt (deploy/lock.py writes those).
 #
 #   deploy/setup.sh           what building and running need
 #   deploy/setup.sh --test    what the tests need as well
@@ -16,7 +17,7 @@ case "${1:-}" in
   "") ;;
   --test) with_tests=1 ;;
   -h | --help)
-    sed -n '3,11s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+    sed -n '3,12s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
     exit 0
     ;;
   *) die "unknown argument '$1'; deploy/setup.sh takes --test or nothing" ;;
@@ -83,6 +84,14 @@ make_environment() { # PYTHON FOLDER [arguments of venv]
   touch "$folder/.ddprun-made"
 }
 
+# Each file of pip's must have a SHA-256 that the list has; what a package depends on is in the lists too.
+install_locked() { # PYTHON LIST [arguments of pip install]
+  local python=$1 list=$2
+  shift 2
+  "$python" -m pip install -q --disable-pip-version-check --require-hashes --only-binary :all: --no-deps "$@" \
+    -r "$repo/deploy/$list"
+}
+
 install_torch() {
   find_python >/dev/null && return
   [ -z "${DDPRUN_PYTHON:-}" ] ||
@@ -93,8 +102,9 @@ install_torch() {
   say "installing LibTorch $torch_version into $cache (2.5 GB to download, once)"
   # Debian's own python3 and not some other one found first: its venv is what the packages above install.
   make_environment /usr/bin/python3 "$cache/torch-$torch_version"
-  "$cache/torch-$torch_version/bin/python" -m pip install -q --disable-pip-version-check "torch==$torch_version" ||
-    die "pip could not install torch $torch_version; check the network, or point DDPRUN_PYTHON at a Python that has it"
+  install_locked "$cache/torch-$torch_version/bin/python" requirements-torch.txt ||
+    die "pip could not install torch $torch_version (its lines above say why); check the network, or point DDPRUN_PYTHON" \
+      "at a Python that has it"
   find_python >/dev/null || die "torch $torch_version was installed but is not usable; remove $cache and try again"
 }
 
@@ -105,11 +115,17 @@ install_cuda_headers() {
   torch_dir=$(torch_dir_of "$python")
   [ -z "$(find_cuda_headers "$torch_dir")" ] || return 0
   cuda=$(sed -n "s/^cuda[^=]*= '\([0-9]*\.[0-9]*\).*/\1/p" "$torch_dir/version.py")
+  if ! grep -q "^nvidia-cuda-crt==$cuda\." "$repo/deploy/requirements-cuda-headers.txt"; then
+    say "$python has torch for CUDA $cuda, of which deploy/requirements-cuda-headers.txt has no headers: train will be" \
+      "built without GPU support, unless you install them: pip install --no-deps --target $cache/cuda-headers" \
+      "nvidia-cuda-crt==$cuda.* nvidia-cuda-cccl==$cuda.*"
+    return
+  fi
   say "installing the headers of CUDA $cuda that torch does not bring"
   rm -rf "$cache/cuda-headers"
   # One call for both: pip replaces the folder that two packages share with that of the one it installed last.
-  "$python" -m pip install -q --disable-pip-version-check --no-deps --target "$cache/cuda-headers" \
-    "nvidia-cuda-crt==$cuda.*" "nvidia-cuda-cccl==$cuda.*" && [ -n "$(find_cuda_headers "$torch_dir")" ] ||
+  install_locked "$python" requirements-cuda-headers.txt --target "$cache/cuda-headers" &&
+    [ -n "$(find_cuda_headers "$torch_dir")" ] ||
     say "CUDA $cuda's headers crt/ and nv/target could not be installed: train will be built without GPU support"
 }
 
@@ -126,8 +142,8 @@ install_test_tools() {
     python=$cache/tools/bin/python
   fi
   say "installing the tests' Python packages"
-  "$python" -m pip install -q --disable-pip-version-check -r "$repo/deploy/requirements-test.txt" ||
-    die "pip could not install deploy/requirements-test.txt; check the network"
+  install_locked "$python" requirements-test.txt ||
+    die "pip could not install deploy/requirements-test.txt (its lines above say why); check the network"
 }
 
 install_packages
