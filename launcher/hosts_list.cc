@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "launcher/limits.h"
 #include "rendezvous/limits.h"
 
 namespace ddprun {
@@ -17,8 +19,15 @@ namespace {
 
 constexpr std::size_t kRangeDigitsMax = 9;
 
+// What a sentence shows of the text that it is about, at its begin and its end.
+constexpr std::size_t kShownBytes = 100;
+
 absl::Status Invalid(const std::string& source, absl::string_view sentence) {
-  return absl::InvalidArgumentError(absl::StrCat(source, " ", sentence));
+  if (sentence.size() <= 3 * kShownBytes)
+    return absl::InvalidArgumentError(absl::StrCat(source, " ", sentence));
+  return absl::InvalidArgumentError(
+      absl::StrCat(source, " ", sentence.substr(0, kShownBytes), "[...]",
+                   sentence.substr(sentence.size() - 2 * kShownBytes)));
 }
 
 absl::Status TooMany(const std::string& source) {
@@ -45,7 +54,8 @@ bool AllDigits(absl::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), absl::ascii_isdigit);
 }
 
-// The numbers of one pair of brackets, with their leading zeros: "01-03,7".
+// The numbers of one pair of brackets, with their leading zeros: "01-03,7". Never more than
+// kNodesMax.
 absl::StatusOr<std::vector<std::string>> ExpandNumbers(absl::string_view text,
                                                        const std::string& source) {
   std::vector<std::string> numbers;
@@ -61,7 +71,7 @@ absl::StatusOr<std::vector<std::string>> ExpandNumbers(absl::string_view text,
       return Invalid(source,
                      absl::StrCat("has '[", text, "]', which is no range; write it as [01-04,7]"));
     }
-    if (to - from >= kNodesMax) return TooMany(source);
+    if (to - from >= kNodesMax - static_cast<int>(numbers.size())) return TooMany(source);
     for (int number = from; number <= to; ++number) {
       numbers.push_back(absl::StrFormat("%0*d", static_cast<int>(ends.first.size()), number));
     }
@@ -73,10 +83,19 @@ absl::StatusOr<std::vector<std::string>> ExpandNumbers(absl::string_view text,
 absl::StatusOr<std::vector<std::string>> ExpandName(absl::string_view text,
                                                     const std::string& source) {
   std::vector<std::string> names = {""};
-  while (!text.empty()) {
+  for (int ranges = 0; !text.empty(); ++ranges) {
     const std::size_t open = text.find('[');
-    for (std::string& name : names) absl::StrAppend(&name, text.substr(0, open));
+    const absl::string_view plain = text.substr(0, open);
+    if (names.front().size() + plain.size() > kNameBytesMax) {
+      return Invalid(source, absl::StrCat("has a name of more than ", kNameBytesMax,
+                                          " characters; write one host a line"));
+    }
+    for (std::string& name : names) absl::StrAppend(&name, plain);
     if (open == absl::string_view::npos) break;
+    if (ranges == kHostNameRangesMax) {
+      return Invalid(source, absl::StrCat("has a name with more than ", kHostNameRangesMax,
+                                          " ranges; write its hosts one by one"));
+    }
     const std::size_t close = text.find(']', open);
     if (close == absl::string_view::npos) {
       return Invalid(source, absl::StrCat("has '", text, "', where a ] is missing"));
@@ -97,6 +116,10 @@ absl::StatusOr<std::vector<std::string>> ExpandName(absl::string_view text,
 }
 
 absl::Status CheckName(const std::string& name, const std::string& source) {
+  if (name.size() > kNameBytesMax) {
+    return Invalid(source, absl::StrCat("has a name of more than ", kNameBytesMax,
+                                        " characters; write one host a line"));
+  }
   const auto odd = [](char c) {
     return !absl::ascii_isalnum(c) && !absl::StrContains(".-_:@%", c);
   };
@@ -150,19 +173,46 @@ absl::StatusOr<HostEntry> ParseMention(absl::string_view text, const std::string
   return entry;
 }
 
-absl::Status Add(const HostEntry& mention, const std::string& source,
-                 std::vector<HostEntry>& hosts) {
+// The hosts so far, in the order of their first mention.
+class HostTable {
+ public:
+  // The entry of that name, made where there is none; nullptr where there are kNodesMax of them.
+  HostEntry* Find(const std::string& name, bool& is_new) {
+    const auto [place, inserted] = places_.try_emplace(name, hosts_.size());
+    is_new = inserted;
+    if (!inserted) return &hosts_[place->second];
+    if (hosts_.size() == static_cast<std::size_t>(kNodesMax)) return nullptr;
+    return &hosts_.emplace_back(HostEntry{name, std::nullopt});
+  }
+
+  // One sentence where the text is more than a list of kNodesMax hosts can need.
+  absl::Status Count(std::size_t mentions, const std::string& source) {
+    mentions_ += mentions;
+    return mentions_ <= kHostMentionsMax ? absl::OkStatus() : TooMany(source);
+  }
+
+  bool empty() const { return hosts_.empty(); }
+  std::vector<HostEntry> Take() { return std::move(hosts_); }
+
+ private:
+  std::vector<HostEntry> hosts_;
+  absl::flat_hash_map<std::string, std::size_t> places_;
+  std::size_t mentions_ = 0;
+};
+
+absl::Status Add(const HostEntry& mention, const std::string& source, HostTable& hosts) {
   absl::StatusOr<std::vector<std::string>> names = absl::StrContains(mention.name, '[')
                                                        ? ExpandName(mention.name, source)
                                                        : std::vector<std::string>{mention.name};
   if (!names.ok()) return names.status();
+  if (absl::Status status = hosts.Count(names->size(), source); !status.ok()) return status;
   for (const std::string& name : *names) {
     if (absl::Status status = CheckName(name, source); !status.ok()) return status;
-    const auto known = std::find_if(hosts.begin(), hosts.end(),
-                                    [&](const HostEntry& host) { return host.name == name; });
-    if (known == hosts.end()) {
-      if (hosts.size() == static_cast<std::size_t>(kNodesMax)) return TooMany(source);
-      hosts.push_back({name, mention.slots});
+    bool is_new = false;
+    HostEntry* const known = hosts.Find(name, is_new);
+    if (known == nullptr) return TooMany(source);
+    if (is_new) {
+      known->slots = mention.slots;
     } else {
       known->slots = known->slots.value_or(1) + mention.slots.value_or(1);
       if (*known->slots > kLocalWorldSizeMax) {
@@ -174,8 +224,7 @@ absl::Status Add(const HostEntry& mention, const std::string& source,
   return absl::OkStatus();
 }
 
-absl::Status AddLine(absl::string_view line, const std::string& source,
-                     std::vector<HostEntry>& hosts) {
+absl::Status AddLine(absl::string_view line, const std::string& source, HostTable& hosts) {
   const std::vector<absl::string_view> words =
       absl::StrSplit(line, absl::ByAnyChar(" \t\r"), absl::SkipEmpty());
   if (words.empty()) return absl::OkStatus();
@@ -200,7 +249,7 @@ absl::Status AddLine(absl::string_view line, const std::string& source,
 
 absl::StatusOr<std::vector<HostEntry>> ParseHosts(absl::string_view text,
                                                   const std::string& source) {
-  std::vector<HostEntry> hosts;
+  HostTable hosts;
   for (const std::string& part : SplitAtCommas(text)) {
     const absl::string_view word = absl::StripAsciiWhitespace(part);
     if (word.empty()) return Invalid(source, absl::StrCat("'", text, "' has an empty name in it"));
@@ -208,12 +257,12 @@ absl::StatusOr<std::vector<HostEntry>> ParseHosts(absl::string_view text,
     if (!mention.ok()) return mention.status();
     if (absl::Status status = Add(*mention, source, hosts); !status.ok()) return status;
   }
-  return hosts;
+  return hosts.Take();
 }
 
 absl::StatusOr<std::vector<HostEntry>> ParseHostfile(absl::string_view text,
                                                      const std::string& source) {
-  std::vector<HostEntry> hosts;
+  HostTable hosts;
   int number = 0;
   for (absl::string_view line : absl::StrSplit(text, '\n')) {
     line = line.substr(0, line.find('#'));
@@ -221,7 +270,7 @@ absl::StatusOr<std::vector<HostEntry>> ParseHostfile(absl::string_view text,
     if (!status.ok()) return status;
   }
   if (hosts.empty()) return Invalid(source, "names no host; a line is: HOST slots=N");
-  return hosts;
+  return hosts.Take();
 }
 
 absl::StatusOr<std::vector<std::string>> ExpandHostlist(absl::string_view text,

@@ -8,6 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "launcher/limits.h"
 
 namespace ddprun {
 namespace {
@@ -57,7 +58,8 @@ std::optional<std::vector<int>> ParseRanges(absl::string_view text) {
   if (text.empty()) return numbers;
   for (const absl::string_view part : absl::StrSplit(text, ',')) {
     const std::optional<std::vector<int>> range = ParseRange(absl::StripAsciiWhitespace(part));
-    if (!range.has_value()) return std::nullopt;
+    if (!range.has_value() || numbers.size() + range->size() > kRangeNumbersMax)
+      return std::nullopt;
     numbers.insert(numbers.end(), range->begin(), range->end());
   }
   return numbers;

@@ -18,7 +18,7 @@ std::string RangesText(const std::vector<int>& numbers);
 std::optional<std::vector<int>> ParseRange(absl::string_view text);
 
 // Ranges with commas between them, in the order of writing; "" is no number. A final newline is
-// none either, as files of /sys have one.
+// none either, as files of /sys have one. Absent too: more than kRangeNumbersMax numbers.
 std::optional<std::vector<int>> ParseRanges(absl::string_view text);
 
 }  // namespace ddprun

@@ -149,14 +149,23 @@ inline constexpr std::chrono::seconds kHostsVerdictTimeout{2};
 inline constexpr std::chrono::seconds kHostEndTimeout{5};
 // Of one host's words before its ddprun speaks, kept for the sentence that says what went wrong.
 inline constexpr std::size_t kHostWordsMax = 20;
-// A line of a node is a worker's with a prefix, or an escaped verdict.
-inline constexpr std::size_t kHostLineBytesMax = 1u << 20;
+// A line of a node: the longest of a worker's with its mark, srun's label and a prefix that may
+// name thousands of ranks; or an escaped verdict.
+inline constexpr std::size_t kHostLineBytesMax = kLineBytesMax + (64u << 10);
 inline constexpr std::size_t kVerdictBytesMax = 128u << 10;
 // Sentences of nodes that are remembered, so that what all say is shown once.
 inline constexpr std::size_t kNotesRememberedMax = 1024;
 // The setup of a node that it reads from its stdin.
 inline constexpr std::size_t kSetupBytesMax = 8u << 20;
 inline constexpr std::size_t kHostfileBytesMax = 8u << 20;
+// Hosts that a list names in all, each mention counted: 1 000 000 take a tenth of a second, and a
+// short text of ranges could name billions.
+inline constexpr std::size_t kHostMentionsMax = 1'000'000;
+// Ranges in one name: clusters number racks, chassis and nodes.
+inline constexpr int kHostNameRangesMax = 8;
+// Numbers that a list of ranges ("0-3,8") names in all: above any machine's CPUs, any node's GPUs
+// and any world's ranks.
+inline constexpr std::size_t kRangeNumbersMax = 2'000'000;
 // A node whose head is gone ends its workers: SIGTERM, and SIGKILL after this long. Short, since
 // the head may have been killed to have everything off the machines.
 inline constexpr std::chrono::milliseconds kLifelineGrace{500};

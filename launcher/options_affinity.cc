@@ -30,6 +30,10 @@ void ReadGpus(Reader& reader, AffinityOptions& options) {
   if (value == nullptr) return;
   for (absl::string_view entry : absl::StrSplit(value->text, ',')) {
     entry = absl::StripAsciiWhitespace(entry);
+    if (options.gpus.size() > static_cast<std::size_t>(kGpusMax)) {
+      return reader.FailWith(
+          absl::StrCat(value->source, " names more than ", kGpusMax, " GPUs; name each once"));
+    }
     if (absl::StartsWith(entry, "GPU-") || absl::StartsWith(entry, "MIG-")) {
       options.gpus.emplace_back(entry);
     } else if (const auto range = ParseRange(entry);

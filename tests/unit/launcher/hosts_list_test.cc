@@ -4,6 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+
+#include "absl/strings/str_cat.h"
+#include "rendezvous/limits.h"
+
 namespace ddprun {
 namespace {
 
@@ -58,6 +63,45 @@ TEST(HostsList, SaysWhatIsWrong) {
   EXPECT_THAT(Error("-oProxyCommand=x"), HasSubstr("no name of a host"));
   EXPECT_THAT(Error("a@-x"), HasSubstr("no name of a host"));
   EXPECT_THAT(Error("a;b"), HasSubstr("no name of a host"));
+}
+
+// Each of these is a few kilobytes that would name billions of hosts.
+TEST(HostsList, ShortTextsOfRangesAreRefusedQuicklyAndInOneSentence) {
+  std::string ranges = "n[0-99999";
+  for (int i = 0; i < 2400; ++i) ranges += ",0-99999";
+  std::string brackets = "n";
+  for (int i = 0; i < 4000; ++i) brackets += "[1-2]";
+  std::string ones = "n[0-9999]";
+  for (int i = 0; i < 4000; ++i) ones += "[1]";
+  std::string lines;
+  for (int i = 0; i < 2400; ++i) lines += "n[0-99999]\n";
+  const auto begin = std::chrono::steady_clock::now();
+  const std::pair<std::string, std::string> texts[] = {
+      {ranges + "]", "names more than 100000 hosts"},
+      {brackets, "with more than 8 ranges"},
+      {ones, "with more than 8 ranges"},
+      {lines, "names more than 100000 hosts"},
+      {"n[0-99999]" + std::string(20'000, 'x'), "a name of more than 256 characters"},
+      {std::string(20'000, 'x'), "a name of more than 256 characters"},
+  };
+  for (const auto& [text, sentence] : texts) {
+    const absl::Status status = ParseHostfile(text, "hosts.txt").status();
+    EXPECT_THAT(std::string(status.message()), HasSubstr(sentence));
+    EXPECT_LT(status.message().size(), 200u);
+  }
+  EXPECT_THAT(Error(ranges + "]"), HasSubstr("names more than 100000 hosts"));
+  EXPECT_FALSE(ExpandHostlist(ranges + "]", "L").ok());
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+}
+
+TEST(HostsList, AHundredThousandHostsOneByOneAreReadInMuchLessThanAMinute) {
+  std::string lines;
+  for (int i = 0; i < kNodesMax; ++i) lines += absl::StrCat("host", i, "\n");
+  const auto begin = std::chrono::steady_clock::now();
+  const absl::StatusOr<std::vector<HostEntry>> hosts = ParseHostfile(lines, "hosts.txt");
+  ASSERT_TRUE(hosts.ok()) << hosts.status();
+  EXPECT_EQ(hosts->size(), static_cast<std::size_t>(kNodesMax));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
 }
 
 TEST(HostsList, ReadsTheHostfilesOfOtherLaunchers) {

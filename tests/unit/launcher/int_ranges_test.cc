@@ -27,5 +27,11 @@ TEST(IntRangesTest, WhatIsNoList) {
   }
 }
 
+TEST(IntRangesTest, AShortTextCannotNameBillions) {
+  std::string text = "0-999999";
+  for (int i = 0; i < 2400; ++i) text += ",0-999999";
+  EXPECT_EQ(ParseRanges(text), std::nullopt);
+}
+
 }  // namespace
 }  // namespace ddprun

@@ -52,6 +52,9 @@ TEST(OptionsAffinityTest, ListsOfGpus) {
     EXPECT_THAT(Error("--gpus", text), HasSubstr("is not a list of GPUs")) << text;
   }
   EXPECT_THAT(Error("--gpus", "0-2,1"), HasSubstr("names 1 twice"));
+  std::string many = "0-1023";
+  for (int i = 0; i < 100'000; ++i) many += ",0-1023";
+  EXPECT_EQ(Error("--gpus", many), "--gpus names more than 1024 GPUs; name each once");
 }
 
 TEST(OptionsAffinityTest, GpusOfAWorker) {
