@@ -55,8 +55,9 @@ void FollowSlurmStep(const GetVariable& get_variable, const Reader& reader, Opti
   if (options.nodes != step->nodes || options.nodes_min != step->nodes) return;
   if (!options.node_rank.has_value()) options.node_rank = step->node_rank;
   if (options.run_id.empty()) options.run_id = step->run_id;
-  if (options.endpoint.has_value() || options.master_addr.has_value()) return;
-  options.master_addr = step->master_addr;
+  if (options.endpoint.has_value()) return;
+  if (!options.master_addr.has_value()) options.master_addr = step->master_addr;
+  // Also for a --master-addr: two jobs on one node must not meet at one port.
   if (!options.master_port.has_value()) options.master_port = step->master_port;
 }
 

@@ -24,9 +24,9 @@ struct SlurmStep {
 // Absent: this is no job step, or one of a single task, or its variables cannot be read.
 std::optional<SlurmStep> ReadSlurmStep(const GetVariable& get_variable);
 
-// What the flags leave open, as the step says: without --nnodes, an endpoint or a rank each task is a
-// node of one run; with --nnodes of as many nodes as there are tasks, what is missing of the rank and
-// the address. --standalone, --nnodes 1 and -H are left alone.
+// What the flags leave open, as the step says: without --nnodes, an endpoint or a rank each task is
+// a node of one run; with --nnodes of as many nodes as there are tasks, what is missing of the rank
+// and the address. --standalone, --nnodes 1 and -H are left alone.
 void FollowSlurmStep(const GetVariable& get_variable, const Reader& reader, Options& options);
 
 // The hosts of the allocation that this process is in. FAILED_PRECONDITION: it is in none.

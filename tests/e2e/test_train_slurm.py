@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """`sbatch deploy/train.slurm` on a real Slurm of two nodes: to the end, and through an interruption."""
 
+import contextlib
+import glob
 import os
 import pathlib
 import re
+import socket
 
 import pytest
 from conftest import BIN, REPO, TRAIN, clean_environment, run, wait_for
@@ -87,6 +90,31 @@ def test_a_job_trains_on_both_nodes(submit):
     assert (job.output / "cifar_net.pth").is_file()
 
 
+def test_jobs_that_share_a_node_have_ports_of_their_own(submit):
+    """While something else has torchrun's port, and each of the ports that the jobs' numbers give."""
+    with contextlib.ExitStack() as held:
+        hold(held, 29500)
+        first = submit("--max-steps", "3")
+        hold(held, 20000 + (int(first.number) + 1) * 31 % 10000)
+        second = submit("--max-steps", "3")
+        for job in (first, second):
+            job.wait_until("COMPLETED")
+            assert len(re.findall(r"batch \d+/\d+ loss", job.log())) == 6, job.log()
+
+
+def hold(stack, port):
+    """What has it already holds it as well."""
+    with contextlib.suppress(OSError):
+        stack.enter_context(socket.create_server(("127.0.0.1", port)))
+
+
+@pytest.mark.skipif(bool(glob.glob("/dev/nvidia[0-9]*")), reason="this machine has a GPU")
+def test_a_job_that_requires_gpus_does_not_train_without(submit):
+    job = submit("--max-steps", "3", REQUIRE_GPU="1", NPROC_PER_NODE="")
+    job.wait_until("FAILED")
+    assert "GPU" in job.log() and "batch" not in job.log(), job.log()
+
+
 def test_a_job_that_cannot_begin_says_why(submit, tmp_path):
     job = submit("--max-steps", "3", DDPRUN_BIN=str(tmp_path / "nowhere"))
     job.wait_until("FAILED")
@@ -130,5 +158,9 @@ def test_the_script_asks_for_what_its_text_says():
     assert options["ntasks-per-node"] == "1" and "requeue" in options and options["signal"] == "B:USR1@120"
     # Slurm stops reading at the first line that is no comment.
     head = text[: text.index("set -euo pipefail")]
+    # Every variable that it reads is named there, and each that is named is read.
+    named = set(re.findall(r"^#   ([A-Z_]+) ", head, re.MULTILINE)) | {"FETCH_DATA"}
+    read = {name for name in re.findall(r"\$\{?([A-Z][A-Z_]+)", text[len(head) :]) if not name.startswith("SLURM_")}
+    assert read - {"REPO", "DDPRUN_TOKEN"} == named
     assert text.count("\n#SBATCH") == head.count("\n#SBATCH") and os.access(SCRIPT, os.X_OK)
     assert pathlib.Path(REPO / "deploy" / "config.yaml").is_file()

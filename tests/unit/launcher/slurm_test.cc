@@ -74,6 +74,10 @@ TEST(Slurm, TheStepSaysWhatTheFlagsDoNot) {
   EXPECT_FALSE(some.master_addr.has_value());
   const Options port = ParseInStep({"--master-port", "7", "train"});
   EXPECT_EQ(port.master_port, 7);
+  // Jobs that share a node must not meet at one port.
+  const Options address = ParseInStep({"--master-addr", "x", "train"});
+  EXPECT_EQ(address.master_addr, "x");
+  EXPECT_EQ(address.master_port, all.master_port);
 }
 
 TEST(Slurm, FlagsComeBeforeTheStep) {
