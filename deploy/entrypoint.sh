@@ -53,6 +53,9 @@ number() {
   ((10#$2 >= $3 && 10#$2 <= $4)) || die "$1=$2 is out of range: it must be $3 to $4"
 }
 
+# ddprun's sentences name these instead of its flags.
+export DDPRUN_FLAG_NAMES="--nnodes=WORLD_SIZE --node-rank=RANK --master-addr=MASTER_ADDR --master-port=MASTER_PORT
+ --rdzv-endpoint=MASTER_ADDR --nproc-per-node=NPROC_PER_NODE --join-timeout=PET_JOIN_TIMEOUT --insecure=DDPRUN_INSECURE=1"
 # The message about data that are missing says how a container gets them.
 export DDPRUN_FETCH_DATA="docker run --rm -v \"\$PWD/out:/work\" ddprun fetch-data"
 

@@ -16,6 +16,7 @@
 #include "absl/strings/strip.h"
 #include "launcher/limits.h"
 #include "launcher/network.h"
+#include "launcher/renamed_flags.h"
 #include "launcher/signals.h"
 #include "launcher/temp_dir.h"
 #include "launcher/verdict.h"
@@ -434,7 +435,7 @@ void Agent::Perform(const Effect& effect, TimePoint now) {
 // ---- The console and the end
 
 void Agent::Say(const std::string& sentence) {
-  console_.WriteLine(OutputStream::kErr, absl::StrCat("ddprun: ", sentence));
+  console_.WriteLine(OutputStream::kErr, absl::StrCat("ddprun: ", ForUsers(sentence)));
 }
 
 void Agent::ShowEnd(const End& end) {
@@ -460,7 +461,7 @@ void Agent::ShowEnd(const End& end) {
     return;
   }
   for (absl::string_view line : absl::StrSplit(absl::StripSuffix(text, "\n"), '\n')) {
-    if (!text.empty()) console_.WriteLine(OutputStream::kErr, std::string(line));
+    if (!text.empty()) console_.WriteLine(OutputStream::kErr, ForUsers(line));
   }
   LeaveRecord(end);
 }

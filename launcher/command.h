@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "launcher/renamed_flags.h"
 
 namespace ddprun {
 
@@ -14,7 +15,7 @@ inline constexpr int kExitNotExecutable = 126;
 inline constexpr int kExitNotFound = 127;
 
 inline int Fail(const absl::Status& status, int exit_code) {
-  std::fprintf(stderr, "ddprun: %s\n", std::string(status.message()).c_str());
+  std::fprintf(stderr, "ddprun: %s\n", ForUsers(status.message()).c_str());
   return exit_code;
 }
 

@@ -214,11 +214,19 @@ while True:
 """
 
 
-def test_container_0_is_reached_at_an_address_that_only_its_host_has(two_hosts, tmp_path):  # noqa: F811
+@pytest.fixture
+def programs(tmp_path):
+    """A folder with this build's ddprun and a `train` that only says who it is."""
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    shutil.copy(BIN / "ddprun", folder)
+    (folder / "train").write_text('#!/bin/sh\necho "$RANK of $WORLD_SIZE"\n')
+    (folder / "train").chmod(0o755)
+    return folder
+
+
+def test_container_0_is_reached_at_an_address_that_only_its_host_has(two_hosts, programs, tmp_path):  # noqa: F811
     """As with docker run -p: connections to 10.77.0.9 are forwarded to the container at 10.77.0.1."""
-    shutil.copy(BIN / "ddprun", tmp_path)
-    (tmp_path / "train").write_text('#!/bin/sh\necho "$RANK of $WORLD_SIZE"\n')
-    (tmp_path / "train").chmod(0o755)
     first, second = two_hosts
     second.run("ip", "address", "add", "10.77.0.9/32", "dev", "lo")
     first.run("ip", "route", "add", "10.77.0.9", "via", "10.77.0.2")
@@ -227,7 +235,7 @@ def test_container_0_is_reached_at_an_address_that_only_its_host_has(two_hosts, 
         assert forwarder.stdout.readline() == "ready\n"
         processes = []
         for rank, host in enumerate(two_hosts):
-            env = clean_environment(PATH=f"{tmp_path}:/usr/bin:/bin", WORLD_SIZE="2", RANK=str(rank), MASTER_ADDR="10.77.0.9")
+            env = clean_environment(PATH=f"{programs}:/usr/bin:/bin", WORLD_SIZE="2", RANK=str(rank), MASTER_ADDR="10.77.0.9")
             processes.append(start([*host.prefix, ENTRY], env=env, cwd=tmp_path))
         results = finish_all(processes, 60)
     finally:
@@ -236,6 +244,34 @@ def test_container_0_is_reached_at_an_address_that_only_its_host_has(two_hosts, 
     assert [code for code, _, _ in results] == [0, 0], results
     assert ["0 of 2" in results[0][1], "1 of 2" in results[1][1]] == [True, True], results
     assert "must be published" in results[0][2] and results[1][2] == "", results
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"MASTER_PORT": "80000"}, ["MASTER_PORT"]),
+        ({"RANK": "0", "MASTER_ADDR": "10.77.0.1"}, ["in use", "another one with MASTER_PORT on all nodes"]),
+        ({"NPROC_PER_NODE": "none"}, ["NPROC_PER_NODE"]),
+        ({"PET_JOIN_TIMEOUT": "1"}, ["PET_JOIN_TIMEOUT"]),
+    ],
+)
+def test_sentences_name_the_variables_that_people_set(two_hosts, programs, tmp_path, change, says):  # noqa: F811
+    """Those of ddprun itself, which has flags of other names."""
+    env = {**SEVERAL, "MASTER_ADDR": "10.77.0.2", "PET_JOIN_TIMEOUT": "2", **change}
+    hold = "import socket; s = socket.create_server(('10.77.0.1', 29500)); print('ready', flush=True); s.accept()"
+    holder = start([*two_hosts[0].prefix, sys.executable, "-c", hold])
+    try:
+        assert holder.stdout.readline() == "ready\n"
+        command = [*two_hosts[0].prefix, ENTRY]
+        done = run(command, env=clean_environment(PATH=f"{programs}:/usr/bin:/bin", **env), cwd=tmp_path)
+    finally:
+        holder.kill()
+        holder.communicate()
+    assert done.returncode != 0, done
+    for words in says:
+        assert words in done.stderr, done
+    for flag in ("--nnodes", "--node-rank", "--master-", "--rdzv-", "--nproc", "--join-timeout"):
+        assert flag not in done.stderr, done
 
 
 # ---- The Dockerfile ---------------------------------------------------------------------------------------------
