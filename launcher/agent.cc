@@ -458,6 +458,12 @@ void Agent::ShowEnd(const End& end) {
   if (config_.lifeline.has_value()) {
     // All nodes have the same to say; the head says it once.
     if (!text.empty()) TellHead(NodeVerdict{text.substr(0, kVerdictBytesMax)});
+    if (end.exit_code == 0 && end.verdict.has_value() && end.verdict->success) {
+      TellHead(Finished{.run_id = config_.options.run_id,
+                        .round = static_cast<long long>(ToNumber(end.verdict->round)),
+                        .nodes = end.verdict->node_count,
+                        .world_size = end.verdict->world_size});
+    }
     return;
   }
   for (absl::string_view line : absl::StrSplit(absl::StripSuffix(text, "\n"), '\n')) {

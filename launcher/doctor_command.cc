@@ -102,7 +102,7 @@ class Doctor {
     const DoctorReport report = alone ? MakeReport() : Agree();
     // Under -H all nodes say the same, and the first one says it.
     if (alone || !watch_.has_value() || exchange_->index() == 0) Print(report);
-    if (watch_.has_value()) Tell(NodeVerdict{});
+    Tell(report.exit_code == 0 ? NodeWord(Finished{.run_id = options_.run_id}) : NodeVerdict{});
     exchange_.reset();
     return report.exit_code;
   }

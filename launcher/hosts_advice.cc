@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "proto/version.h"
+#include "rendezvous/printable.h"
 #include "rendezvous/signal_name.h"
 
 namespace ddprun {
@@ -175,8 +176,14 @@ std::string WhyLost(const std::string& host, Transport transport, const Outcome&
                       HowEnded(outcome), Saying(words));
 }
 
+std::string WhyUnproven(const std::string& host, const std::vector<std::string>& words) {
+  return absl::StrCat("ddprun on ", host,
+                      " ended with exit code 0 and did not report that the run had finished",
+                      Saying(words), "; check what --launch-agent, --rsh or ssh starts there");
+}
+
 std::string WhyRefused(const std::string& host, const Hello& hello) {
-  return absl::StrCat(host, " has ddprun ", hello.version, " (protocol ", hello.protocol,
+  return absl::StrCat(host, " has ddprun ", Printable(hello.version), " (protocol ", hello.protocol,
                       ") and this is ", kSoftwareVersion, " (protocol ", kProtocolVersion,
                       "); install the same there, or name it with --launch-agent");
 }

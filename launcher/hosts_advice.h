@@ -20,6 +20,10 @@ std::string WhyNotStarted(const std::string& host, const HostLink& link, std::si
 std::string WhyLost(const std::string& host, Transport transport, const Outcome& outcome,
                     const std::vector<std::string>& words);
 
+// The node ended with exit code 0, and had not reported that the run was finished. `words`: what
+// it printed before.
+std::string WhyUnproven(const std::string& host, const std::vector<std::string>& words);
+
 // ddprun there speaks other words.
 std::string WhyRefused(const std::string& host, const Hello& hello);
 

@@ -66,19 +66,10 @@ std::vector<std::string> HostAddresses(const HostsPlan& plan) {
   return addresses;
 }
 
-absl::StatusOr<std::string> FindToken(const Options& options,
-                                      std::optional<absl::StatusOr<Token>> variable,
-                                      const GetVariable& get_variable) {
-  absl::StatusOr<std::optional<Token>> token =
-      OpenToken(options.security, std::move(variable), get_variable);
-  if (!token.ok()) return token.status();
-  return token->has_value() ? ToDigits(**token) : "";
-}
-
 }  // namespace
 
 absl::StatusOr<HostsPlan> PlanHosts(const Options& options, const std::string& own_path,
-                                    const std::string& token, const GetVariable& get_variable) {
+                                    const GetVariable& get_variable) {
   absl::StatusOr<std::vector<HostEntry>> hosts = FindHosts(options, get_variable);
   if (!hosts.ok()) return hosts.status();
   std::error_code error;
@@ -91,7 +82,6 @@ absl::StatusOr<HostsPlan> PlanHosts(const Options& options, const std::string& o
                        {.own_path = own_path,
                         .folder = same ? shell_folder : folder,
                         .run_id = MakeRunId(),
-                        .token = token,
                         .environment = OwnEnviron(),
                         .is_this_machine = IsThisMachine});
 }
@@ -100,14 +90,16 @@ int RunHosts(const Options& options, const std::string& own_path,
              std::optional<absl::StatusOr<Token>> variable, const GetVariable& get_variable) {
   prctl(PR_SET_DUMPABLE, 0);  // it holds the secret until the nodes have it
   // A dry run makes no secret where there is none yet.
-  absl::StatusOr<std::string> token =
-      options.dry_run ? std::string() : FindToken(options, std::move(variable), get_variable);
-  if (!token.ok()) return Fail(token.status(), kExitUsage);
-  absl::StatusOr<HostsPlan> plan = PlanHosts(options, own_path, *token, get_variable);
-  explicit_bzero(token->data(), token->size());
+  HostsRun::Config config;
+  if (!options.dry_run) {
+    absl::StatusOr<std::optional<Token>> token =
+        OpenToken(options.security, std::move(variable), get_variable);
+    if (!token.ok()) return Fail(token.status(), kExitUsage);
+    config.token = *std::move(token);
+  }
+  absl::StatusOr<HostsPlan> plan = PlanHosts(options, own_path, get_variable);
   if (!plan.ok()) return Fail(plan.status(), kExitUsage);
   if (options.dry_run) return Show(HostsPlanText(*plan));
-  HostsRun::Config config;
   config.head.addresses = HostAddresses(*plan);
   config.head.plan = *std::move(plan);
   config.head.join_timeout = options.join_timeout;
@@ -115,8 +107,9 @@ int RunHosts(const Options& options, const std::string& own_path,
   config.end_signals = NotIgnored(options.stopping.end_signals);
   config.forwarded_signals = NotIgnored(options.stopping.forwarded_signals);
   config.signal_mask = BlockSignals(Union(config.end_signals, config.forwarded_signals));
-  RaiseFileLimit();
   HostsRun run(std::move(config));
+  // After HostsRun has taken down the limit that the nodes of this machine are started with.
+  RaiseFileLimit();
   return run.Run();
 }
 

@@ -12,10 +12,9 @@
 
 namespace ddprun {
 
-// Reads what the options name (a hostfile, Slurm's variables) and plans. `token`: the secret in
-// digits, empty where there is none. One sentence for people.
+// Reads what the options name (a hostfile, Slurm's variables) and plans. One sentence for people.
 absl::StatusOr<HostsPlan> PlanHosts(const Options& options, const std::string& own_path,
-                                    const std::string& token, const GetVariable& get_variable);
+                                    const GetVariable& get_variable);
 
 // The whole of it; the exit code. `variable`: what TakeTokenVariable() gave.
 int RunHosts(const Options& options, const std::string& own_path,

@@ -10,9 +10,10 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "launcher/hosts_advice.h"
+#include "launcher/hosts_verdict.h"
 #include "launcher/limits.h"
 #include "proto/version.h"
-#include "rendezvous/signal_name.h"
+#include "rendezvous/printable.h"
 
 namespace ddprun {
 namespace {
@@ -21,10 +22,6 @@ using Stop = HeadState::Stop;
 
 bool IsLoopback(const std::string& address) {
   return absl::StartsWith(address, "127.") || address == "::1" || address == "localhost";
-}
-
-std::string FailureText(const std::string& sentence, int exit_code) {
-  return absl::StrCat("ddprun: run failed: ", sentence, "\n  exit code: ", exit_code, "\n");
 }
 
 // One step: the state, what is known about the moment, and the effects so far.
@@ -55,15 +52,21 @@ class HeadStepper {
     } else if (const auto* verdict = std::get_if<NodeVerdict>(&said.word)) {
       node.verdict = verdict->text;
       node.stopped_by_head = s_.phase == HeadPhase::kStopping;
+    } else if (const auto* finished = std::get_if<Finished>(&said.word)) {
+      // Only a node that was told to begin knows the run and can have finished it.
+      if (node.phase == NodePhase::kRunning && finished->run_id == plan_.run_id)
+        node.finished = *finished;
     }
   }
 
   void operator()(const NodeNoted& noted) {
     HeadNode& node = Node(noted.node);
-    node.words.push_back(noted.line);
+    // Another machine's bytes: they must not move this terminal's cursor or forge a line.
+    const std::string line = Printable(noted.line);
+    node.words.push_back(line);
     if (node.words.size() > kHostWordsMax) node.words.pop_front();
     // What a login shell or ssh says on the way matters if the way fails, and is told then.
-    if (node.hello.has_value()) Show(noted.node, noted.line);
+    if (node.hello.has_value()) Show(noted.node, line);
   }
 
   void operator()(const LinkEnded& ended) {
@@ -95,7 +98,7 @@ class HeadStepper {
     }
     switch (s_.phase) {
       case HeadPhase::kGathering:
-        return GiveUp(EndHead{128 + event.signal, InterruptedText()});
+        return GiveUp(EndHead{128 + event.signal, InterruptedText(*s_.signal)});
       case HeadPhase::kMeeting:
       case HeadPhase::kRunning:
       case HeadPhase::kStopping:
@@ -233,6 +236,13 @@ class HeadStepper {
     for (int number = 0; number < Nodes() && !all_told; ++number) {
       HeadNode& node = Node(number);
       if (node.phase != NodePhase::kReady) continue;
+      if (!node.node_rank.has_value() && port == 0 && !plan_.endpoint.has_value()) {
+        // A run of one node has no service at which a spare could stand by.
+        node.phase = NodePhase::kEnded;
+        node.dismissed = true;
+        effects_.emplace_back(CloseLifeline{LinkOf(number)});
+        continue;
+      }
       SendTo(number, GoFor(number, port));
       if (Link(LinkOf(number)).transport == Transport::kSrun) {
         for (HeadNode& other : s_.nodes) other.phase = NodePhase::kRunning;
@@ -337,11 +347,13 @@ class HeadStepper {
         return Drop(number, WhyLost(Name(number), transport, ended.outcome, words));
       case NodePhase::kRunning:
         node.phase = NodePhase::kEnded;
-        if (IsSuccess(ended.outcome) || node.verdict.has_value() ||
-            s_.phase == HeadPhase::kStopping || s_.signals > 0) {
+        if (EndedWell(node) || node.verdict.has_value() || s_.phase == HeadPhase::kStopping ||
+            s_.signals > 0) {
           return;
         }
-        node.sentence = WhyLost(Name(number), transport, ended.outcome, words);
+        node.sentence = IsSuccess(ended.outcome)
+                            ? WhyUnproven(Name(number), words)
+                            : WhyLost(Name(number), transport, ended.outcome, words);
         if (!s_.first_lost.has_value()) s_.first_lost = number;
         return;
       case NodePhase::kWaiting:
@@ -358,8 +370,7 @@ class HeadStepper {
     bool told = true;
     bool verdict = false;
     for (const HeadNode& node : s_.nodes) {
-      if (node.phase != NodePhase::kEnded || !node.outcome.has_value() || IsSuccess(*node.outcome))
-        continue;
+      if (node.phase != NodePhase::kEnded || !node.outcome.has_value() || EndedWell(node)) continue;
       ++failed;
       told = told && node.joined;
       verdict = verdict || node.verdict.has_value();
@@ -470,53 +481,7 @@ class HeadStepper {
     s_.stop_deadline.reset();
     s_.notice_deadline.reset();
     s_.gather_deadline.reset();
-    effects_.emplace_back(Verdict());
-  }
-
-  // The first node has the service, so its verdict is the run's; unless it was lost itself, or the
-  // head ended it.
-  EndHead Verdict() {
-    if (s_.failure.has_value()) return *s_.failure;
-    const HeadNode& first = Node(*s_.first_node);
-    if (first.outcome.has_value() && IsSuccess(*first.outcome)) return EndHead{0, ""};
-    const int best = BestVerdict();
-    if (best >= 0) {
-      const int exit_code = ExitCodeOf(best);
-      const bool interrupted = s_.signal.has_value() && exit_code == 128 + *s_.signal;
-      if (!interrupted) return EndHead{exit_code, *Node(best).verdict};
-    }
-    if (s_.signal.has_value()) return EndHead{128 + *s_.signal, InterruptedText()};
-    if (s_.first_lost.has_value()) {
-      const int exit_code = std::max(1, ExitCodeOf(*s_.first_lost));
-      return EndHead{exit_code, FailureText(Node(*s_.first_lost).sentence, exit_code)};
-    }
-    return EndHead{1, FailureText("nodes did not end when they were told to; look for ddprun on "
-                                  "the hosts",
-                                  1)};
-  }
-
-  // Or -1.
-  int BestVerdict() {
-    const bool first_lost = s_.first_lost == s_.first_node;
-    if (first_lost) return -1;
-    if (Node(*s_.first_node).verdict.has_value() && !Node(*s_.first_node).stopped_by_head)
-      return *s_.first_node;
-    if (s_.first_lost.has_value()) return -1;
-    for (int number = 0; number < Nodes(); ++number) {
-      if (Node(number).verdict.has_value()) return number;
-    }
-    return -1;
-  }
-
-  int ExitCodeOf(int number) {
-    const HeadNode& node = Node(number);
-    return node.outcome.has_value() ? NodeExitCode(Link(LinkOf(number)).transport, *node.outcome)
-                                    : 1;
-  }
-
-  std::string InterruptedText() const {
-    return absl::StrCat("ddprun: run ended: ddprun got ", SignalName(*s_.signal),
-                        ", and has stopped all nodes\n  exit code: ", 128 + *s_.signal, "\n");
+    effects_.emplace_back(VerdictOfNodes(s_, config_));
   }
 
   HeadState& s_;

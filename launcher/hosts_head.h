@@ -120,11 +120,12 @@ struct HeadNode {
   NodePhase phase = NodePhase::kWaiting;
   std::optional<Hello> hello;
   std::optional<int> node_rank;
-  bool spare = false;
+  bool dismissed = false;         // the run has no use for it
   std::deque<std::string> words;  // before its ddprun spoke: the transport's
   bool joined = false;
   std::optional<std::string> verdict;
-  bool stopped_by_head = false;  // it was told to stop before its verdict came
+  bool stopped_by_head = false;      // it was told to stop before its verdict came
+  std::optional<Finished> finished;  // it reported the end of a run that succeeded
   std::optional<Outcome> outcome;
   std::string sentence;  // why it did not take part, or was lost; else empty
 };

@@ -151,11 +151,10 @@ absl::StatusOr<std::string> NodeProcPerNode(const Options& options, const HostEn
 }
 
 // ddprun's arguments on a node, but for what the head finds out last (Go).
-Words NodeArguments(const Options& options, const HostsFacts& facts, const std::string& nproc) {
+Words NodeArguments(const Options& options, const std::string& run_id, const std::string& nproc) {
   Words arguments = options.hosts.forwarded;
   arguments.push_back(absl::StrCat("--nproc-per-node=", nproc));
-  arguments.push_back(
-      absl::StrCat("--rdzv-id=", options.run_id.empty() ? facts.run_id : options.run_id));
+  arguments.push_back(absl::StrCat("--rdzv-id=", run_id));
   arguments.push_back("--");
   Append(arguments, options.program);
   return arguments;
@@ -168,12 +167,11 @@ Setup MakeSetup(const HostLink& link, const Options& options, const HostsPlan& p
   if (link.transport != Transport::kSrun) setup.node = link.nodes.front();
   setup.names = plan.names;
   setup.folder = options.hosts.wdir.empty() ? facts.folder : options.hosts.wdir;
-  setup.token = facts.token;
   // The others inherit it from here, or srun brings it.
   const bool inherits = link.transport == Transport::kDirect || link.transport == Transport::kSrun;
   setup.environment = EnvironmentForHosts(inherits ? std::vector<std::string>() : facts.environment,
                                           options.hosts.exports);
-  setup.arguments = NodeArguments(options, facts, plan.nproc[first]);
+  setup.arguments = NodeArguments(options, plan.run_id, plan.nproc[first]);
   if (plan.doctor_nodes > 0)
     setup.arguments.insert(setup.arguments.begin(), absl::StrCat(kDoctorFlag, plan.doctor_nodes));
   return setup;
@@ -198,6 +196,7 @@ const char* TransportName(Transport transport) {
 absl::StatusOr<HostsPlan> MakeHostsPlan(const Options& options, const std::vector<HostEntry>& hosts,
                                         const HostsFacts& facts) {
   HostsPlan plan;
+  plan.run_id = options.run_id.empty() ? facts.run_id : options.run_id;
   const int count = static_cast<int>(hosts.size());
   plan.nodes_max = options.hosts.has_nnodes ? options.nodes : count;
   plan.nodes_min = options.hosts.has_nnodes ? options.nodes_min : count;

@@ -36,6 +36,7 @@ struct HostLink {
 };
 
 struct HostsPlan {
+  std::string run_id;
   std::vector<std::string> names;  // of the nodes, as they were given
   std::vector<std::string> nproc;  // of each, as --nproc-per-node has it
   std::vector<HostLink> links;
@@ -52,7 +53,6 @@ struct HostsFacts {
   std::string own_path;  // of ddprun
   std::string folder;    // the working folder
   std::string run_id;    // of a run that was given none
-  std::string token;     // the secret in digits; empty: none
   std::vector<std::string> environment;
   std::function<bool(const std::string& host)> is_this_machine;
 };

@@ -17,6 +17,8 @@
 #include "launcher/limits.h"
 #include "launcher/signals.h"
 #include "launcher/worker_environ.h"
+#include "rendezvous/env_file.h"
+#include "rendezvous/printable.h"
 
 namespace ddprun {
 namespace {
@@ -74,6 +76,7 @@ void HostsRun::Feed(HeadEvent event) {
     events_.pop_front();
     for (const HeadEffect& effect : StepHead(state_, next, now_, config_.head)) Perform(effect);
   }
+  if (state_.phase != HeadPhase::kGathering) config_.token.reset();
   feeding_ = false;
 }
 
@@ -81,10 +84,9 @@ void HostsRun::Perform(const HeadEffect& effect) {
   if (const auto* start = std::get_if<StartLink>(&effect)) {
     Start(*start);
   } else if (const auto* setup = std::get_if<SendSetup>(&effect)) {
-    Setup& text = config_.head.plan.links[static_cast<std::size_t>(setup->link)].setup;
-    Send(setup->link, ToWords(text));
-    explicit_bzero(text.token.data(), text.token.size());
-    text.token.clear();
+    if (config_.token.has_value()) Send(setup->link, ToWords(*config_.token));
+    Send(setup->link,
+         ToWords(config_.head.plan.links[static_cast<std::size_t>(setup->link)].setup));
   } else if (const auto* go = std::get_if<SendGo>(&effect)) {
     Send(go->link, ToWords(go->go));
   } else if (const auto* signal = std::get_if<SendSignal>(&effect)) {
@@ -161,24 +163,30 @@ void HostsRun::Start(const StartLink& start) {
 void HostsRun::Send(int link, std::string text) {
   Carrier& carrier = CarrierOf(link);
   if (!carrier.in.valid() || carrier.closing) return;
-  carrier.unsent += text;
-  explicit_bzero(text.data(), text.size());  // it may hold the secret
+  std::string all;
+  all.reserve(carrier.unsent.size() - carrier.sent + text.size());
+  all.append(carrier.unsent, carrier.sent).append(text);
+  Wipe(carrier.unsent);
+  Wipe(text);
+  carrier.unsent = std::move(all);
+  carrier.sent = 0;
   Pump(link);
 }
 
 void HostsRun::Pump(int link) {
   Carrier& carrier = CarrierOf(link);
-  while (carrier.in.valid() && !carrier.unsent.empty()) {
-    const ssize_t count = write(carrier.in.get(), carrier.unsent.data(), carrier.unsent.size());
+  while (carrier.in.valid() && carrier.sent < carrier.unsent.size()) {
+    char* const next = carrier.unsent.data() + carrier.sent;
+    const std::size_t left = carrier.unsent.size() - carrier.sent;
+    const ssize_t count = write(carrier.in.get(), next, left);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && errno == EAGAIN) break;
-    const std::size_t sent = count < 0
-                                 ? carrier.unsent.size()
-                                 : static_cast<std::size_t>(count);  // it is gone: its end tells
-    explicit_bzero(carrier.unsent.data(), sent);
-    carrier.unsent.erase(0, sent);
+    // A process that is gone takes nothing more: its end is reported.
+    const std::size_t taken = count < 0 ? left : static_cast<std::size_t>(count);
+    explicit_bzero(next, taken);
+    carrier.sent += taken;
   }
-  const bool waits = carrier.in.valid() && !carrier.unsent.empty();
+  const bool waits = carrier.in.valid() && carrier.sent < carrier.unsent.size();
   if (waits != carrier.waits_to_send) {
     carrier.waits_to_send = waits;
     if (waits) {
@@ -205,6 +213,7 @@ void HostsRun::HandleEnd(int link) {
     if (pipe->valid()) poller_.Remove(pipe->get());
   }
   const Outcome outcome = *processes_.outcome(process);
+  Wipe(carrier.unsent);
   carrier = Carrier();
   Feed(LinkEnded{link, outcome});
 }
@@ -301,9 +310,8 @@ void HostsRun::HandleSignals() {
 void HostsRun::Close() {
   processes_.SignalGroups(SIGKILL);
   for (absl::string_view line : absl::StrSplit(absl::StripSuffix(end_->text, "\n"), '\n')) {
-    if (!end_->text.empty()) {
-      console_.WriteLine(OutputStream::kErr, {line.data(), line.size()});
-    }
+    // A verdict comes from another machine.
+    if (!end_->text.empty()) console_.WriteLine(OutputStream::kErr, Printable(line));
   }
   console_.Flush(kConsoleStallTimeout, kConsoleFlushTimeout, signal_fd_.get());
 }

@@ -18,6 +18,7 @@
 #include "launcher/poller.h"
 #include "launcher/process_set.h"
 #include "rendezvous/owned_fd.h"
+#include "rendezvous/token.h"
 
 namespace ddprun {
 
@@ -25,6 +26,7 @@ class HostsRun {
  public:
   struct Config {
     HeadConfig head;
+    std::optional<Token> token;  // the run's secret: until the nodes have it
     sigset_t end_signals;
     sigset_t forwarded_signals;
     sigset_t signal_mask;  // what is started begins with it
@@ -43,7 +45,9 @@ class HostsRun {
     OwnedFd err;
     std::unique_ptr<LineSplitter> out_lines;
     std::unique_ptr<LineSplitter> err_lines;
+    // What the process has not taken yet, from `sent` on. It may hold the secret: see Append().
     std::string unsent;
+    std::size_t sent = 0;
     bool closing = false;  // the lifeline, once all is sent
     bool waits_to_send = false;
   };
@@ -53,6 +57,7 @@ class HostsRun {
   void Perform(const HeadEffect& effect);
   void Start(const StartLink& start);
   absl::Status OpenPipes(Carrier& carrier, SpawnRequest& request, std::vector<OwnedFd>& child_ends);
+  // Wipes `text`.
   void Send(int link, std::string text);
   void Pump(int link);
   void HandleReady(const Ready& ready);

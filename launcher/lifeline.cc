@@ -17,6 +17,7 @@
 #include "launcher/hosts_list.h"
 #include "launcher/limits.h"
 #include "proto/version.h"
+#include "rendezvous/env_file.h"
 #include "rendezvous/token.h"
 
 namespace ddprun {
@@ -95,7 +96,13 @@ bool Lifeline::ReadMore() {
   while (true) {
     const ssize_t count = read(fd_.get(), bytes, sizeof(bytes));
     if (count > 0) {
-      buffer_.append(bytes, static_cast<std::size_t>(count));
+      const auto size = static_cast<std::size_t>(count);
+      std::string all;  // a text that grows by itself would leave the secret behind
+      all.reserve(buffer_.size() - taken_ + size);
+      all.append(buffer_, taken_).append(bytes, size);
+      Wipe(buffer_);
+      buffer_ = std::move(all);
+      taken_ = 0;
       explicit_bzero(bytes, sizeof(bytes));
       return true;
     }
@@ -105,11 +112,11 @@ bool Lifeline::ReadMore() {
 }
 
 bool Lifeline::TakeLine(std::string& line) {
-  const std::size_t end = buffer_.find('\n');
+  const std::size_t end = buffer_.find('\n', taken_);
   if (end == std::string::npos) return false;
-  line.assign(buffer_, 0, end);
-  explicit_bzero(buffer_.data(), end);  // it may be the secret
-  buffer_.erase(0, end + 1);
+  line.assign(buffer_, taken_, end - taken_);
+  explicit_bzero(buffer_.data() + taken_, end - taken_);  // it may be the secret
+  taken_ = end + 1;
   return true;
 }
 
@@ -130,7 +137,7 @@ absl::StatusOr<Orders> Lifeline::AwaitOrders() {
       const Go& go = *reader.go();
       if (go.node < 0 || go.node == *number) return MakeOrders(reader.setup(), go, *number);
     }
-    if (bytes + buffer_.size() > kSetupBytesMax) {
+    if (bytes + buffer_.size() - taken_ > kSetupBytesMax) {
       return absl::InvalidArgumentError(
           "the environment that is to be taken over is too large; export less");
     }

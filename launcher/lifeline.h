@@ -43,7 +43,8 @@ class Lifeline {
   bool TakeLine(std::string& line);
 
   OwnedFd fd_;
-  std::string buffer_;
+  std::string buffer_;  // what was read and not taken begins at taken_; it may hold the secret
+  std::size_t taken_ = 0;
 };
 
 // Enters the folder and takes the environment over, but for the secret. FAILED_PRECONDITION: the

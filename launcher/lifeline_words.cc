@@ -9,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "rendezvous/env_file.h"
 
 namespace ddprun {
 namespace {
@@ -64,12 +65,20 @@ std::optional<NodeWord> ParseNodeWord(absl::string_view line) {
     }
   } else if (fields[0] == "serving" && fields.size() == 2) {
     Serving serving;
-    if (absl::SimpleAtoi(fields[1], &serving.port)) return serving;
+    if (absl::SimpleAtoi(fields[1], &serving.port) && serving.port > 0 && serving.port <= 65535)
+      return serving;
   } else if (fields[0] == "joined" && fields.size() == 1) {
     return Joined{};
   } else if (fields[0] == "verdict" && fields.size() == 2) {
     NodeVerdict verdict;
     if (UnescapeField(fields[1], verdict.text)) return verdict;
+  } else if (fields[0] == "finished" && fields.size() == 5) {
+    Finished finished;
+    if (UnescapeField(fields[1], finished.run_id) && absl::SimpleAtoi(fields[2], &finished.round) &&
+        absl::SimpleAtoi(fields[3], &finished.nodes) &&
+        absl::SimpleAtoi(fields[4], &finished.world_size)) {
+      return finished;
+    }
   }
   return std::nullopt;
 }
@@ -94,9 +103,18 @@ std::string ToWords(const Setup& setup) {
   if (setup.node.has_value()) Append(out, "node", absl::StrCat(*setup.node));
   for (const std::string& name : setup.names) Append(out, "name", name);
   if (!setup.folder.empty()) Append(out, "folder", setup.folder);
-  if (!setup.token.empty()) Append(out, "token", setup.token);
   for (const std::string& entry : setup.environment) Append(out, "env", entry);
   for (const std::string& argument : setup.arguments) Append(out, "arg", argument);
+  return out;
+}
+
+std::string ToWords(const Token& token) {
+  constexpr absl::string_view kWord = "token ";
+  std::string digits = ToDigits(token);
+  std::string out;
+  out.reserve(kWord.size() + digits.size() + 1);  // one piece of memory, to be wiped
+  out.append(kWord.data(), kWord.size()).append(digits).push_back('\n');
+  Wipe(digits);
   return out;
 }
 
@@ -166,6 +184,9 @@ std::string ToLine(const NodeWord& word) {
     line += "joined";
   } else if (const auto* verdict = std::get_if<NodeVerdict>(&word)) {
     absl::StrAppend(&line, "verdict ", Field(verdict->text));
+  } else if (const auto* finished = std::get_if<Finished>(&word)) {
+    absl::StrAppend(&line, "finished ", Field(finished->run_id), " ", finished->round, " ",
+                    finished->nodes, " ", finished->world_size);
   }
   return line;
 }

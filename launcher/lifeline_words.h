@@ -11,11 +11,12 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "rendezvous/token.h"
 
 namespace ddprun {
 
 // Of the words below. A node with another one is refused with both versions named.
-inline constexpr int kLifelineVersion = 1;
+inline constexpr int kLifelineVersion = 2;
 
 // ---- Head to node
 
@@ -45,7 +46,10 @@ struct PassSignal {
   bool operator==(const PassSignal&) const = default;
 };
 
+// Without the secret: that follows by itself, so that no text with it is left behind.
 std::string ToWords(const Setup& setup);
+// The caller wipes it.
+std::string ToWords(const Token& token);
 std::string ToWords(const Go& go);
 std::string ToWords(const PassSignal& signal);
 
@@ -95,7 +99,17 @@ struct NodeVerdict {
   bool operator==(const NodeVerdict&) const = default;
 };
 
-using NodeWord = std::variant<Hello, Serving, Joined, NodeVerdict>;
+// The service has told the node that the run succeeded, and what it was. Nodes of one run say the
+// same; an exit code of 0 alone proves nothing.
+struct Finished {
+  std::string run_id;
+  long long round = 0;
+  int nodes = 0;
+  int world_size = 0;
+  bool operator==(const Finished&) const = default;
+};
+
+using NodeWord = std::variant<Hello, Serving, Joined, NodeVerdict, Finished>;
 
 // One line without its end, to be written to stdout.
 std::string ToLine(const NodeWord& word);

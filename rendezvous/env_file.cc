@@ -43,6 +43,8 @@ bool IsEndOrComment(absl::string_view rest) {
 absl::StatusOr<std::string> Quoted(absl::string_view text) {
   const char quote = text.front();
   std::string value;
+  // It may be the secret, of which a text that grows would leave pieces behind.
+  value.reserve(text.size());
   for (std::size_t i = 1; i < text.size(); ++i) {
     if (text[i] == quote) {
       if (IsEndOrComment(text.substr(i + 1))) return value;

@@ -26,10 +26,17 @@ Hello Greeting(const std::string& own = "", const std::string& head = "") {
           .own_address = own};
 }
 
+constexpr char kRunId[] = "run-1";
+
+Finished Success(int nodes = 2) {
+  return {.run_id = kRunId, .round = 1, .nodes = nodes, .world_size = nodes};
+}
+
 // A head and the effects of its last step, as short words.
 class Head {
  public:
   explicit Head(int nodes, int nodes_min = 0, Transport transport = Transport::kSsh) {
+    config_.plan.run_id = kRunId;
     config_.plan.nodes_max = nodes;
     config_.plan.nodes_min = nodes_min == 0 ? nodes : nodes_min;
     for (int node = 0; node < nodes; ++node) {
@@ -219,6 +226,19 @@ TEST(HostsHead, HostsThatDoNotAnswerAreGivenUp) {
   EXPECT_THAT(head.end_->text, HasSubstr("ddprun on b has not answered in time"));
 }
 
+TEST(HostsHead, ARunOfOneNodeRunsOnceThoughMoreHostsAreGiven) {
+  Head head(2, 1);
+  head.config_.plan.nodes_max = 1;
+  head.Do(HeadBegins{});
+  head.Do(NodeSaid{0, Greeting()});
+  EXPECT_THAT(head.Do(NodeSaid{1, Greeting()}),
+              ElementsAre("setup 0", "setup 1", "go 0", "close 1"));
+  head.Do(LinkEnded{1, Exited{1}});
+  EXPECT_EQ(NextHeadDeadline(head.state_), std::nullopt);
+  head.Do(NodeSaid{0, Success(1)});
+  EXPECT_THAT(head.Do(LinkEnded{0, Exited{0}}), ElementsAre("end 0"));
+}
+
 TEST(HostsHead, TheFirstNodesVerdictIsTheRuns) {
   Head head(2);
   head.AllRun();
@@ -232,9 +252,92 @@ TEST(HostsHead, TheFirstNodesVerdictIsTheRuns) {
 TEST(HostsHead, SuccessSaysNothing) {
   Head head(2);
   head.AllRun();
+  head.Do(NodeSaid{0, Success()});
   head.Do(LinkEnded{0, Exited{0}});
+  head.Do(NodeSaid{1, Success()});
   EXPECT_THAT(head.Do(LinkEnded{1, Exited{0}}), ElementsAre("end 0"));
   EXPECT_EQ(head.end_->text, "");
+}
+
+// A wrapper, another program or a hostile host may end with 0 at any point.
+TEST(HostsHead, AnExitCodeOfZeroAloneIsNoSuccess) {
+  for (const int liar : {0, 1}) {
+    for (const int steps : {0, 1, 2}) {
+      Head head(2);
+      head.AllSayHello();
+      if (steps > 0 || liar == 1) head.Do(NodeSaid{0, Serving{29500}});
+      if (steps > 1) head.Do(NodeSaid{liar, Joined{}});
+      head.Do(NodeNoted{liar, "done"});
+      head.Do(LinkEnded{liar, Exited{0}});
+      if (!head.end_.has_value()) head.Do(LinkEnded{1 - liar, Exited{143}});
+      ASSERT_TRUE(head.end_.has_value());
+      EXPECT_EQ(head.end_->exit_code, 1);
+      EXPECT_THAT(head.end_->text,
+                  HasSubstr(std::string("ddprun on ") + (liar == 0 ? "a" : "b") +
+                            " ended with exit code 0 and did not report that the run had "
+                            "finished: done; check what"));
+    }
+  }
+}
+
+TEST(HostsHead, ALiarsSuccessNeedsTheOthers) {
+  Head head(2);
+  head.AllRun();
+  head.Do(NodeSaid{1, Success()});
+  head.Do(LinkEnded{1, Exited{0}});
+  EXPECT_EQ(NextHeadDeadline(head.state_), std::nullopt);  // it may be the first of two
+  head.Do(NodeSaid{0, NodeVerdict{"node b did not succeed\n"}});
+  EXPECT_THAT(head.Do(LinkEnded{0, Exited{1}}), ElementsAre("end 1"));
+  EXPECT_EQ(head.end_->text, "node b did not succeed\n");
+}
+
+TEST(HostsHead, NodesThatReportDifferentEndsHaveNotFinishedOneRun) {
+  Head head(2);
+  head.AllRun();
+  head.Do(NodeSaid{0, Success()});
+  head.Do(LinkEnded{0, Exited{0}});
+  head.Do(NodeSaid{1, Success(1)});
+  head.Do(LinkEnded{1, Exited{0}});
+  EXPECT_EQ(head.end_->exit_code, 1);
+  EXPECT_THAT(head.end_->text, HasSubstr("a and b reported different ends of the run"));
+}
+
+TEST(HostsHead, AnotherRunsSuccessAndOneBeforeTheBeginAreNone) {
+  Head head(1);
+  head.Do(HeadBegins{});
+  head.Do(NodeSaid{0, Success(1)});
+  head.Do(NodeSaid{0, Greeting()});
+  Finished other = Success(1);
+  other.run_id = "yesterday";
+  head.Do(NodeSaid{0, other});
+  EXPECT_THAT(head.Do(LinkEnded{0, Exited{0}}), ElementsAre("end 1"));
+}
+
+TEST(HostsHead, AConnectionThatEndsWithTheRunCostsNoSuccess) {
+  Head head(2);
+  head.AllRun();
+  head.Do(LinkEnded{1, Exited{255}});
+  head.Do(NodeSaid{0, Success()});
+  EXPECT_THAT(head.Do(LinkEnded{0, Exited{0}}), ElementsAre("end 0"));
+}
+
+TEST(HostsHead, ANodeThatWasLetGoIsMissedByNobody) {
+  Head head(2, 1);
+  head.AllRun();
+  head.Do(NodeSaid{1, NodeVerdict{"drained\n"}});
+  head.Do(LinkEnded{1, Exited{0}});
+  EXPECT_EQ(NextHeadDeadline(head.state_), std::nullopt);
+  head.Do(NodeSaid{0, Success(1)});
+  EXPECT_THAT(head.Do(LinkEnded{0, Exited{0}}), ElementsAre("end 0"));
+}
+
+TEST(HostsHead, AnotherMachinesBytesReachTheTerminalWithoutEscapes) {
+  Head head(2);
+  head.Do(HeadBegins{});
+  head.Do(NodeSaid{0, Greeting()});
+  head.Do(NodeSaid{1, Greeting()});
+  EXPECT_THAT(head.Do(NodeNoted{1, "a\x1b]0;title\a\x1b[2Jb\rc"}),
+              ElementsAre("[b] a?]0;title?b?c"));
 }
 
 TEST(HostsHead, ANodeThatNeverJoinedStopsTheOthersAtOnce) {
@@ -277,6 +380,7 @@ TEST(HostsHead, AnElasticRunGoesOnWithoutALostNode) {
   head.AllRun();
   head.Do(LinkEnded{1, Exited{255}});
   EXPECT_EQ(NextHeadDeadline(head.state_), std::nullopt);
+  head.Do(NodeSaid{0, Success(1)});
   EXPECT_THAT(head.Do(LinkEnded{0, Exited{0}}), ElementsAre("end 0"));
 }
 

@@ -26,15 +26,15 @@ TEST(LifelineWords, ASetupArrivesByteForByte) {
   const ddprun::Setup sent{.node = 3,
                            .names = {"a", "b c"},
                            .folder = "/data/" + EveryByte(),
-                           .token = "00ff",
                            .environment = {"A=" + EveryByte(), "B="},
                            .arguments = {"--nnodes=2", "", "\n", EveryByte()}};
-  SetupReader reader = Read(ToWords(sent));
+  const std::string digits = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+  SetupReader reader = Read(ToWords(*Token::Parse(digits, "it")) + ToWords(sent));
   EXPECT_FALSE(reader.go().has_value());
   EXPECT_EQ(reader.setup().node, sent.node);
   EXPECT_EQ(reader.setup().names, sent.names);
   EXPECT_EQ(reader.setup().folder, sent.folder);
-  EXPECT_EQ(reader.setup().token, sent.token);
+  EXPECT_EQ(reader.setup().token, digits);
   EXPECT_EQ(reader.setup().environment, sent.environment);
   EXPECT_EQ(reader.setup().arguments, sent.arguments);
 }
@@ -64,7 +64,8 @@ TEST(LifelineWords, ASignalIsPassedOn) {
 
 TEST(LifelineWords, WordsOfANodeAreNoWorkersLines) {
   const NodeWord words[] = {Hello{1, 2, "0.1.0", "10.0.0.1", ""}, Serving{29500}, Joined{},
-                            NodeVerdict{"ddprun: run failed: x\n  last lines:\n    - y \x1e\n"}};
+                            NodeVerdict{"ddprun: run failed: x\n  last lines:\n    - y \x1e\n"},
+                            Finished{"a run", 3, 2, 16}};
   for (const NodeWord& word : words) {
     const std::string line = ToLine(word);
     EXPECT_EQ(line.find('\n'), std::string::npos);

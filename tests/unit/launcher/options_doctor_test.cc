@@ -72,7 +72,6 @@ TEST(OptionsDoctor, OneCommandForAllHostsGoesOnWithThoseThatAnswer) {
                     {.own_path = "/ddprun",
                      .folder = "/",
                      .run_id = "x",
-                     .token = "",
                      .environment = {},
                      .is_this_machine = [](const std::string&) { return false; }});
   ASSERT_TRUE(plan.ok()) << plan.status();
