@@ -26,7 +26,7 @@ constexpr char kDigitOf[] = "0123456789abcdef";
 // someone typed them.
 constexpr int kDifferentDigitsMin = 8;
 constexpr char kHowToMake[] =
-    "make one with `openssl rand -hex 32`, the same for all nodes of the run";
+    "run `openssl rand -hex 32` once, and give what it prints to all nodes of the run";
 
 int DigitValue(char digit) {
   if (digit >= '0' && digit <= '9') return digit - '0';

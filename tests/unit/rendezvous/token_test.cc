@@ -60,6 +60,8 @@ TEST(TokenTest, WeakerOnesAreRefusedWithoutBeingShown) {
       {std::string(kGood) + "0", "it has 65 characters"},
       {"x" + std::string(kGood).substr(1), "no hexadecimal digit, at place 1"},
       {std::string(64, '0'), "not random enough"},
+      // Run on each node, the command would make as many secrets.
+      {std::string(64, '0'), "once, and give what it prints to all nodes"},
       {"0123456" + std::string(57, '0'), "not random enough"},
   };
   for (const auto& [text, words] : cases) {
