@@ -33,7 +33,7 @@ void Train(const Config& config, const WorkerEnv& env,
     UseDeterministicAlgorithms();
   else
     UseFastestKernels();
-  const World::Options options = WorldOptions(config);
+  World::Options options = WorldOptions(config);
   ProgressSender progress(env.notify_socket);
   ProgressMessage begun;
   begun.section = "init";
@@ -44,6 +44,7 @@ void Train(const Config& config, const WorkerEnv& env,
   if (env.rank == 0 && SavesCheckpoints(config))
     PrepareFolder("--checkpoint-dir", CheckpointFolder(config));
   const Dataset data = OpenDataset(config);
+  options.facts = FactsOf(config, data);
   const std::unique_ptr<World> world = World::Join(env, options);
   // With NCCL the communicator is being made from here on; the model is made beside it.
   Reporter reporter(ReporterOptions(env));
