@@ -15,6 +15,7 @@
 #include "worker/base/stopped.h"
 #include "worker/base/unique_tensors.h"
 #include "worker/checkpoint/resume.h"
+#include "worker/config/agreement.h"
 #include "worker/files/state_dict.h"
 #include "worker/training/random_state.h"
 
@@ -99,6 +100,8 @@ TrainingCheckpoints::Place TrainingCheckpoints::Resume() {
     try {
       point = DecideResume({.resume = config_.resume,
                             .restarted = Restarted(world_.env()),
+                            .run = world_.env().run_id,
+                            .settings = TrainingSettings(config_),
                             .folder = folder_,
                             .saving = saving_},
                            [this](const std::string& text) { reporter_.Line(text); });
