@@ -40,7 +40,10 @@ void Train(const Config& config, const WorkerEnv& env,
   progress.Say(begun);
   // Before joining: a rank whose files are missing says so at once, and the others are not kept
   // waiting for it.
-  if (env.rank == 0) PrepareFolder("--output-dir", config.output_dir);
+  if (env.rank == 0) {
+    PrepareFolder("--output-dir", config.output_dir);
+    PrepareResults(config.output_dir);
+  }
   if (env.rank == 0 && SavesCheckpoints(config))
     PrepareFolder("--checkpoint-dir", CheckpointFolder(config));
   const Dataset data = OpenDataset(config);

@@ -4,7 +4,6 @@
 #include <ATen/Context.h>
 #include <ATen/Functions.h>
 #include <torch/utils.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -94,18 +93,6 @@ bool IsWithinStep(StepSection section) {
 }
 
 }  // namespace
-
-void PrepareFolder(const std::string& option, const std::string& path) {
-  std::error_code error;
-  std::filesystem::create_directories(path, error);
-  if (error)
-    throw UsageError(option + " " + path + " cannot be made: " + error.message() +
-                     "; choose another folder");
-  if (access(path.c_str(), W_OK | X_OK) != 0) {
-    throw UsageError(option + " " + path +
-                     " cannot be written to; change its permissions or choose another folder");
-  }
-}
 
 Trainer::Trainer(const Config& config, const Dataset& data, World& world, Reporter& reporter,
                  ProgressSender& progress, Time program_start)

@@ -21,6 +21,7 @@
 #include "worker/training/grad_scaler.h"
 #include "worker/training/length.h"
 #include "worker/training/optimizer.h"
+#include "worker/training/output_folder.h"
 #include "worker/training/sample_log.h"
 #include "worker/training/step_runner.h"
 #include "worker/training/summary.h"
@@ -31,16 +32,10 @@
 
 namespace ddprun {
 
-inline constexpr char kModelFileName[] = "cifar_net.pth";
-
 // The training cannot go on: one sentence with what to try.
 struct TrainingError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
-
-// Makes the folder that `option` (--output-dir) names, if it is not there, and makes sure that it
-// can be written to, so that a training does not end with nothing. Throws UsageError.
-void PrepareFolder(const std::string& option, const std::string& path);
 
 class Trainer {
  public:
