@@ -2,12 +2,15 @@
 #include "worker/app/train_command.h"
 
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <variant>
+#include <vector>
 
 #include "worker/app/command_line.h"
 #include "worker/app/launch.h"
 #include "worker/app/setup.h"
+#include "worker/checkpoint/folder_lock.h"
 #include "worker/data/dataset.h"
 #include "worker/distributed/flight_record.h"
 #include "worker/distributed/progress_sender.h"
@@ -26,6 +29,28 @@ struct StopsReports {
   ~StopsReports() { stalls.Stop(); }
 };
 
+using FolderLocks = std::vector<std::unique_ptr<FolderLock>>;
+
+// Makes the folders that rank 0 writes to, and keeps other trainings out of them.
+FolderLocks TakeFolders(const Config& config, const WorkerEnv& env) {
+  PrepareFolder("--output-dir", config.output_dir);
+  PrepareResults(config.output_dir);
+  std::vector<std::string> folders = {config.output_dir};
+  if (SavesCheckpoints(config)) {
+    PrepareFolder("--checkpoint-dir", CheckpointFolder(config));
+    std::error_code error;
+    if (!std::filesystem::equivalent(config.output_dir, CheckpointFolder(config), error))
+      folders.push_back(CheckpointFolder(config));
+  }
+  FolderLocks locks;
+  for (const std::string& folder : folders) {
+    locks.push_back(std::make_unique<FolderLock>(
+        folder, FolderLock::Options{.run = env.run_id, .restarted = Restarted(env)},
+        [](const std::string& line) { std::fprintf(stderr, "train: %s\n", line.c_str()); }));
+  }
+  return locks;
+}
+
 void Train(const Config& config, const WorkerEnv& env,
            std::chrono::steady_clock::time_point start) {
   ShareCores(env.local_world_size);
@@ -40,12 +65,7 @@ void Train(const Config& config, const WorkerEnv& env,
   progress.Say(begun);
   // Before joining: a rank whose files are missing says so at once, and the others are not kept
   // waiting for it.
-  if (env.rank == 0) {
-    PrepareFolder("--output-dir", config.output_dir);
-    PrepareResults(config.output_dir);
-  }
-  if (env.rank == 0 && SavesCheckpoints(config))
-    PrepareFolder("--checkpoint-dir", CheckpointFolder(config));
+  const FolderLocks locks = env.rank == 0 ? TakeFolders(config, env) : FolderLocks{};
   const Dataset data = OpenDataset(config);
   options.facts = FactsOf(config, data);
   const std::unique_ptr<World> world = World::Join(env, options);

@@ -62,14 +62,14 @@ Json DataOf(const Dataset& data) {
           {"std", data.std}};
 }
 
-bool Restarted(const WorkerEnv& env) { return env.restart_count > 0 || env.round > 1; }
-
 }  // namespace
 
 bool SavesCheckpoints(const Config& config) {
   return config.checkpoint_every > 0 || config.checkpoint_seconds > 0 ||
          !config.checkpoint_dir.empty();
 }
+
+bool Restarted(const WorkerEnv& env) { return env.restart_count > 0 || env.round > 1; }
 
 std::string CheckpointFolder(const Config& config) {
   return config.checkpoint_dir.empty()
