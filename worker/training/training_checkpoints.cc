@@ -2,6 +2,7 @@
 #include "worker/training/training_checkpoints.h"
 
 #include <ATen/Functions.h>
+#include <c10/util/Exception.h>
 #include <signal.h>
 #include <torch/csrc/autograd/grad_mode.h>
 
@@ -12,6 +13,7 @@
 #include <utility>
 
 #include "proto/version.h"
+#include "worker/base/first_line.h"
 #include "worker/base/stopped.h"
 #include "worker/base/unique_tensors.h"
 #include "worker/checkpoint/resume.h"
@@ -29,6 +31,8 @@ constexpr char kRandom[] = "random/";
 constexpr char kAverage[] = "ema/";
 // A step that takes so many times as long as the one before is taken for one that hangs.
 constexpr int kPatienceSteps = 3;
+
+constexpr char kGoesOn[] = "; training goes on, and the next one is tried";
 
 // Rank 0's text on all ranks.
 std::string BroadcastText(World& world, std::string text) {
@@ -62,6 +66,21 @@ Json DataOf(const Dataset& data) {
           {"std", data.std}};
 }
 
+// In place. Forward changes buffers while the others are copied. A device makes copies sooner than
+// the host fetches them, and the writer's thread does not know when this one's stream has come so
+// far; a device that has no memory left is waited for.
+void CopyWhatChanges(NamedTensors& tensors, const TensorSet& buffers) {
+  for (auto& [name, tensor] : tensors) {
+    if (!tensor.is_cuda() && !buffers.contains(tensor.unsafeGetTensorImpl())) continue;
+    try {
+      tensor = tensor.detach().clone();
+    } catch (const c10::OutOfMemoryError&) {
+      if (!tensor.is_cuda()) throw;
+      tensor = tensor.detach().cpu();
+    }
+  }
+}
+
 }  // namespace
 
 bool SavesCheckpoints(const Config& config) {
@@ -75,6 +94,14 @@ std::string CheckpointFolder(const Config& config) {
   return config.checkpoint_dir.empty()
              ? (std::filesystem::path(config.output_dir) / "checkpoints").string()
              : config.checkpoint_dir;
+}
+
+std::optional<GradScaler::State> SavedScale(const Json& about) {
+  if (about.at("config").value("amp", "") != "fp16") return std::nullopt;
+  const Json& scaler = about.at("scaler");
+  return GradScaler::State{
+      .scale = scaler.at("scale").get<double>(),
+      .steps_since_growth = scaler.at("steps_since_growth").get<std::int64_t>()};
 }
 
 TrainingCheckpoints::TrainingCheckpoints(const Config& config, const Dataset& data, World& world,
@@ -238,10 +265,7 @@ TrainingCheckpoints::Place TrainingCheckpoints::Load(const Snapshot* snapshot, c
     CopyIn(*snapshot);
   else
     CopyInFromRankZero(world_.rank() == 0 ? snapshot : nullptr);
-  const Json& scaler = about.at("scaler");
-  parts_.scaler.Restore(
-      {.scale = scaler.at("scale").get<double>(),
-       .steps_since_growth = scaler.at("steps_since_growth").get<std::int64_t>()});
+  if (const auto scale = SavedScale(about)) parts_.scaler.Restore(*scale);
   const Place place{.position = {.step = about.at("step").get<std::int64_t>(),
                                  .epoch = about.at("epoch").get<std::int64_t>(),
                                  .consumed = about.at("consumed").get<std::int64_t>()},
@@ -320,7 +344,7 @@ void TrainingCheckpoints::EndStep(const Place& place) {
   const StepVote::Wishes wishes = vote_.End();
   if (wishes.stop != 0) Stop(place, wishes.stop);
   if (wishes.save) Save(place);
-  TellReports();
+  TellReports(kGoesOn);
   const Clock::time_point now = Clock::now();
   StopSignal::SetPatience(kPatienceSteps * (now - step_time_) + StopSignal::kPatienceMin);
   step_time_ = now;
@@ -331,31 +355,34 @@ void TrainingCheckpoints::Save(const Place& place) {
   const at::Tensor random = GatherRandomStates(world_);
   NamedTensors all = parts_.runner.Gather(OwnTensors());
   if (!writer_ || good_step_ == place.position.step) return;
-  Snapshot snapshot{std::move(all), About(place)};
-  // Forward changes buffers while the others are copied. A device makes copies sooner than the host
-  // fetches them, and the writer's thread does not know when this one's stream has come so far.
-  const TensorSet buffers = SetOf(parts_.model.buffers());
-  for (auto& [name, tensor] : snapshot.tensors) {
-    if (tensor.is_cuda() || buffers.contains(tensor.unsafeGetTensorImpl()))
-      tensor = tensor.detach().clone();
+  try {
+    Snapshot snapshot{std::move(all), About(place)};
+    CopyWhatChanges(snapshot.tensors, SetOf(parts_.model.buffers()));
+    world_.Synchronize();
+    for (std::int64_t rank = 0; rank < random.size(0); ++rank)
+      snapshot.tensors.emplace_back(kRandom + std::to_string(rank), random[rank].clone());
+    put_off_ = !writer_->Save(place.position.step, std::move(snapshot));
+  } catch (const std::exception& error) {
+    // Most likely memory: what the training itself needs is there already.
+    put_off_ = false;
+    save_time_ = Clock::now();
+    reporter_.Line("checkpoint of step " + std::to_string(place.position.step) +
+                   " is not saved: " + FirstLine(error));
+    return;
   }
-  world_.Synchronize();
-  for (std::int64_t rank = 0; rank < random.size(0); ++rank)
-    snapshot.tensors.emplace_back(kRandom + std::to_string(rank), random[rank].clone());
-  put_off_ = !writer_->Save(place.position.step, std::move(snapshot));
   stall_seconds_ += std::chrono::duration<double>(Clock::now() - begin).count();
   if (put_off_) return;
   save_time_ = Clock::now();
   ++saves_;
 }
 
-void TrainingCheckpoints::TellReports() {
+void TrainingCheckpoints::TellReports(const char* next) {
   if (!writer_) return;
   for (const CheckpointWriter::Report& report : writer_->TakeReports()) {
     if (report.error.empty()) {
       good_step_ = report.step;
     } else {
-      reporter_.Line(report.error);
+      reporter_.Line(report.error + next);
     }
   }
 }
@@ -363,10 +390,10 @@ void TrainingCheckpoints::TellReports() {
 void TrainingCheckpoints::Finish(const Place& place) {
   if (!saving_) return;
   if (writer_) writer_->WaitUntilSaved(kSaveLimit);
-  TellReports();
+  TellReports("");
   Save(place);
   if (writer_) writer_->WaitUntilSaved(kSaveLimit);
-  TellReports();
+  TellReports("");
 }
 
 void TrainingCheckpoints::Stop(const Place& place, int signal) {

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <unordered_set>
@@ -32,6 +33,10 @@ bool SavesCheckpoints(const Config& config);
 bool Restarted(const WorkerEnv& env);
 // --checkpoint-dir, or checkpoints in --output-dir.
 std::string CheckpointFolder(const Config& config);
+
+// The scale of fp16's gradients in a checkpoint (Snapshot::about). None if its training did not
+// scale: it has saved 1, with which small gradients vanish.
+std::optional<GradScaler::State> SavedScale(const nlohmann::json& about);
 
 class TrainingCheckpoints {
  public:
@@ -88,7 +93,8 @@ class TrainingCheckpoints {
   nlohmann::json About(const Place& place) const;
   bool Due(const TrainingPosition& position) const;
   void Save(const Place& place);
-  void TellReports();
+  // `next`: what becomes of a save that has failed, as the end of its sentence.
+  void TellReports(const char* next);
   [[noreturn]] void Stop(const Place& place, int signal);
 
   const Config& config_;

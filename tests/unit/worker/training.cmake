@@ -2,6 +2,7 @@
 ddprun_add_gtest(NAME unit_worker_training TORCH LABEL unit
   SOURCES
     training_grad_scaler_test.cc
+    training_checkpoints_test.cc
     training_gradient_clip_test.cc
     training_length_test.cc
     training_muon_test.cc
