@@ -53,7 +53,8 @@ void Evaluate(const ModelArguments& arguments, const WorkerEnv& env) {
                                                {.batch_size = config.eval_batch_size,
                                                 .channels_last = config.channels_last,
                                                 .threads = config.loader_threads,
-                                                .views = ParseTestViews(config.tta)});
+                                                .views = ParseTestViews(config.tta)})
+                                  .value();
     if (world->rank() == 0) {
       reporter.Line(ToTable({{"model", Describe(arguments.file())},
                              {"data set", config.dataset},

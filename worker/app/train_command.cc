@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <variant>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "worker/app/launch.h"
 #include "worker/app/setup.h"
 #include "worker/checkpoint/folder_lock.h"
+#include "worker/checkpoint/stop_signal.h"
 #include "worker/data/dataset.h"
 #include "worker/distributed/flight_record.h"
 #include "worker/distributed/progress_sender.h"
@@ -73,6 +75,10 @@ void Train(const Config& config, const WorkerEnv& env,
   Reporter reporter(ReporterOptions(env));
   if (env.local_rank == 0 && !world->device_note().empty()) reporter.Line(world->device_note());
   const bool nccl = world->backend_name() == "nccl";
+  // Until here a signal ends this rank at once, as there is nothing to save; from here on until all
+  // ranks are done.
+  std::optional<StopSignal> signals;
+  if (SavesCheckpoints(config)) signals.emplace();
   StallReporter stalls(progress, [nccl] { return PlaceNow(nccl); });
   {
     Trainer trainer(config, data, *world, reporter, progress, start);

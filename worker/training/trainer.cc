@@ -151,7 +151,12 @@ void Trainer::Run() {
   world_.Barrier();
   StartMetrics();
   training_start_ = line_time_ = rate_time_ = std::chrono::steady_clock::now();
+  if (evaluation_due_) {
+    EvaluateAndReport();
+    checkpoints_->StopIfAsked(Place());
+  }
   while (!Done()) TrainEpoch();
+  checkpoints_->EndSteps();
   world_.Synchronize();
   summary_.training_seconds = SecondsSince(training_start_);
   summary_.gradient_wait_seconds =
@@ -160,11 +165,11 @@ void Trainer::Run() {
   ShowProfile();
   CheckParametersFinite();
   Say("checkpoint");
-  checkpoints_->Finish({position_, reached_target_});
+  checkpoints_->Finish(Place());
 
   runner_->Evaluate();
   CheckRanksAgree();
-  if (config_.eval && !evaluation_) evaluation_ = EvaluateNow();
+  if (config_.eval && !evaluation_) EvaluateAtTheEnd();
   if (average_) average_->Swap();
   runner_->GatherModel();
   if (world_.rank() == 0) WriteResults();
@@ -177,6 +182,7 @@ void Trainer::Begin() {
   const TrainingCheckpoints::Place place = checkpoints_->Resume();
   position_ = place.position;
   reached_target_ = place.reached_target;
+  evaluation_due_ = place.evaluation_due;
   plan_step_ = position_.epoch * length_.steps_per_epoch;
   if (config_.log_samples)
     sample_log_.emplace(SampleLog::Options{.output_dir = config_.output_dir,
@@ -223,7 +229,7 @@ void Trainer::TrainEpoch() {
       position_.consumed = 0;
     }
     Enter(StepSection::kCheckpoint);
-    checkpoints_->EndStep({position_, reached_target_});
+    checkpoints_->EndStep(Place());
   }
 }
 
@@ -264,15 +270,20 @@ void Trainer::AfterStep(const TrainingStep::Result& result, std::int64_t step_of
 void Trainer::EvaluateIfDue() {
   const std::int64_t interval = EvaluationInterval(config_, length_);
   if (interval == 0 || plan_step_ % interval != 0) return;
+  EvaluateAndReport();
+}
+
+void Trainer::EvaluateAndReport() {
   const auto begun = std::chrono::steady_clock::now();
   evaluation_ = EvaluateNow();
-  if (world_.rank() == 0) {
+  evaluation_due_ = !evaluation_;
+  if (evaluation_ && world_.rank() == 0) {
     reporter_.Line("epoch " + std::to_string(position_.epoch + 1) + " step " +
                    std::to_string(position_.step) + " test accuracy " +
                    Percent(evaluation_->accuracy()) + " loss " + Fixed(evaluation_->loss, 4));
   }
-  reached_target_ =
-      config_.target_accuracy > 0 && 100 * evaluation_->accuracy() >= config_.target_accuracy;
+  reached_target_ = evaluation_ && config_.target_accuracy > 0 &&
+                    100 * evaluation_->accuracy() >= config_.target_accuracy;
   runner_->Train();
   // Speeds are those of training.
   const auto spent = std::chrono::steady_clock::now() - begun;
@@ -282,23 +293,32 @@ void Trainer::EvaluateIfDue() {
   if (log_) log_->LeaveOut(spent);
 }
 
-Evaluation Trainer::EvaluateNow() {
+void Trainer::EvaluateAtTheEnd() {
+  evaluation_ = EvaluateNow();
+  if (!evaluation_) checkpoints_->StopIfAsked(Place());
+}
+
+std::optional<Evaluation> Trainer::EvaluateNow() {
   const auto begun = std::chrono::steady_clock::now();
   Enter(StepSection::kEvaluation);
   checkpoints_->BeforeUpdate();  // of the average
   if (average_) average_->Swap();
   runner_->Evaluate();
-  const Evaluation evaluation = Evaluate(world_, *runner_, data_,
-                                         {.batch_size = config_.eval_batch_size,
-                                          .channels_last = config_.channels_last,
-                                          .threads = config_.loader_threads,
-                                          .views = ParseTestViews(config_.tta)});
+  const std::optional<Evaluation> evaluation =
+      Evaluate(world_, *runner_, data_,
+               {.batch_size = config_.eval_batch_size,
+                .channels_last = config_.channels_last,
+                .threads = config_.loader_threads,
+                .views = ParseTestViews(config_.tta),
+                .go_on = [this] { return checkpoints_->EvaluationGoesOn(); }});
+  checkpoints_->EndEvaluation();
   if (average_) average_->Swap();
   summary_.evaluation_seconds = SecondsSince(begun);
-  summary_.best_accuracy = std::max(summary_.best_accuracy, evaluation.accuracy());
-  latest_accuracy_ = evaluation.accuracy();
   Enter(StepSection::kOther);
-  if (log_) log_->WriteTest({position_.step, EpochsDone()}, evaluation);
+  if (!evaluation) return std::nullopt;
+  summary_.best_accuracy = std::max(summary_.best_accuracy, evaluation->accuracy());
+  latest_accuracy_ = evaluation->accuracy();
+  if (log_) log_->WriteTest({position_.step, EpochsDone()}, *evaluation);
   return evaluation;
 }
 

@@ -61,7 +61,11 @@ class Trainer {
   void AfterStep(const TrainingStep::Result& result, std::int64_t step_of_epoch,
                  std::int64_t steps_of_epoch);
   void EvaluateIfDue();
-  Evaluation EvaluateNow();
+  void EvaluateAndReport();
+  void EvaluateAtTheEnd();
+  // Nothing if a signal has broken it off.
+  std::optional<Evaluation> EvaluateNow();
+  TrainingCheckpoints::Place Place() const { return {position_, reached_target_, evaluation_due_}; }
 
   void Enter(StepSection section);
   void Say(const char* section);
@@ -102,6 +106,7 @@ class Trainer {
   // changed since the beginning.
   std::int64_t plan_step_ = 0;
   bool reached_target_ = false;
+  bool evaluation_due_ = false;           // one after the latest step was broken off
   std::optional<Evaluation> evaluation_;  // of the model as it is
   Summary summary_;
 

@@ -3,7 +3,6 @@
 
 #include <ATen/Functions.h>
 #include <c10/util/Exception.h>
-#include <signal.h>
 #include <torch/csrc/autograd/grad_mode.h>
 
 #include <algorithm>
@@ -13,6 +12,7 @@
 #include <utility>
 
 #include "proto/version.h"
+#include "rendezvous/signal_name.h"
 #include "worker/base/first_line.h"
 #include "worker/base/stopped.h"
 #include "worker/base/unique_tensors.h"
@@ -29,8 +29,9 @@ using Json = nlohmann::json;
 
 constexpr char kRandom[] = "random/";
 constexpr char kAverage[] = "ema/";
-// A step that takes so many times as long as the one before is taken for one that hangs.
-constexpr int kPatienceSteps = 3;
+// A batch of an evaluation that takes so many times as long as the one before is taken for one that
+// hangs.
+constexpr int kPatienceBatches = 3;
 
 constexpr char kGoesOn[] = "; training goes on, and the next one is tried";
 
@@ -113,9 +114,8 @@ TrainingCheckpoints::TrainingCheckpoints(const Config& config, const Dataset& da
       parts_(parts),
       saving_(SavesCheckpoints(config)),
       folder_(CheckpointFolder(config)),
-      vote_(world) {
-  if (saving_) signal_.emplace();
-}
+      vote_(world),
+      evaluation_vote_(world) {}
 
 TrainingCheckpoints::~TrainingCheckpoints() = default;
 
@@ -269,7 +269,8 @@ TrainingCheckpoints::Place TrainingCheckpoints::Load(const Snapshot* snapshot, c
   const Place place{.position = {.step = about.at("step").get<std::int64_t>(),
                                  .epoch = about.at("epoch").get<std::int64_t>(),
                                  .consumed = about.at("consumed").get<std::int64_t>()},
-                    .reached_target = about.at("reached_target").get<bool>()};
+                    .reached_target = about.at("reached_target").get<bool>(),
+                    .evaluation_due = about.value("evaluation_due", false)};
   if (about.at("world_size").get<int>() != world_.size()) {
     ReseedRandom(world_, config_.seed, place.position.step);
     return place;
@@ -312,6 +313,7 @@ Json TrainingCheckpoints::About(const Place& place) const {
           {"epoch", place.position.epoch},
           {"consumed", place.position.consumed},
           {"reached_target", place.reached_target},
+          {"evaluation_due", place.evaluation_due},
           {"world_size", world_.size()},
           {"batch_size", config_.batch_size},
           {"scaler", {{"scale", scaler.scale}, {"steps_since_growth", scaler.steps_since_growth}}},
@@ -339,15 +341,54 @@ void TrainingCheckpoints::BeforeUpdate() {
   if (writer_) stall_seconds_ += writer_->WaitUntilCopied().count();
 }
 
+bool TrainingCheckpoints::EvaluationGoesOn() {
+  if (!saving_) return true;
+  const Clock::time_point now = Clock::now();
+  if (evaluation_time_ == Clock::time_point{}) {
+    evaluation_time_ = now;
+    StopSignal::Progress(StopSignal::kPatienceMax);  // nothing is known of its batches yet
+  } else {
+    stop_ = evaluation_vote_.End().stop;  // of the batch before
+    StopSignal::Progress(kPatienceBatches * (now - batch_time_) + StopSignal::kPatienceMin);
+  }
+  batch_time_ = now;
+  if (stop_ != 0) return false;
+  evaluation_vote_.Begin({.stop = StopSignal::Received()});
+  return true;
+}
+
+void TrainingCheckpoints::EndEvaluation() {
+  if (!saving_ || evaluation_time_ == Clock::time_point{}) return;
+  if (stop_ == 0) stop_ = evaluation_vote_.End().stop;
+  step_time_ += Clock::now() - evaluation_time_;  // which is no part of the step
+  evaluation_time_ = {};
+  StopSignal::Progress(patience_.Get());
+}
+
 void TrainingCheckpoints::EndStep(const Place& place) {
   if (!saving_) return;
-  const StepVote::Wishes wishes = vote_.End();
-  if (wishes.stop != 0) Stop(place, wishes.stop);
+  StepVote::Wishes wishes = vote_.End();
+  if (world_.size() == 1) wishes.stop = StopSignal::Received();
+  if (wishes.stop != 0) stop_ = wishes.stop;
+  StopIfAsked(place);
+  // A save may hold up rank 0, and with it the others, until the next step ends. So may what an
+  // epoch begins with.
+  const bool slow = wishes.save || place.position.consumed == 0;
+  if (slow) StopSignal::Progress(StopSignal::kPatienceMax);
   if (wishes.save) Save(place);
   TellReports(kGoesOn);
   const Clock::time_point now = Clock::now();
-  StopSignal::SetPatience(kPatienceSteps * (now - step_time_) + StopSignal::kPatienceMin);
+  patience_.Add(now - step_time_);
   step_time_ = now;
+  if (!slow) StopSignal::Progress(patience_.Get());
+}
+
+void TrainingCheckpoints::StopIfAsked(const Place& place) {
+  if (stop_ != 0) Stop(place, stop_);
+}
+
+void TrainingCheckpoints::EndSteps() {
+  if (saving_) StopSignal::Heard();
 }
 
 void TrainingCheckpoints::Save(const Place& place) {
@@ -399,13 +440,15 @@ void TrainingCheckpoints::Finish(const Place& place) {
 void TrainingCheckpoints::Stop(const Place& place, int signal) {
   StopSignal::Heard();
   Finish(place);
-  const std::string name = signal == SIGTERM ? "SIGTERM" : "SIGINT";
-  std::string sentence = "rank " + std::to_string(world_.rank()) + ": ended by " + name +
-                         " after step " + std::to_string(place.position.step);
-  const auto newest =
-      world_.rank() == 0 ? ListCheckpoints(folder_) : std::vector<CheckpointEntry>{};
-  if (!newest.empty() && newest.front().step == place.position.step)
-    sentence += "; " + newest.front().path + " holds it, pass --resume auto to go on";
+  std::string sentence = "rank " + std::to_string(world_.rank()) + ": ended by " +
+                         SignalName(signal) + " after step " + std::to_string(place.position.step);
+  if (world_.rank() == 0) {
+    sentence += good_step_ == place.position.step
+                    ? "; " +
+                          (std::filesystem::path(folder_) / CheckpointName(good_step_)).string() +
+                          " holds it, pass --resume auto to go on"
+                    : "; it is not saved";
+  }
   // Nobody leaves while another is still waiting for it.
   world_.Shutdown();
   throw Stopped(signal, sentence);
