@@ -183,7 +183,17 @@ void Trainer::Begin() {
   position_ = place.position;
   reached_target_ = place.reached_target;
   evaluation_due_ = place.evaluation_due;
-  plan_step_ = position_.epoch * length_.steps_per_epoch;
+  const std::int64_t images = data_.train->size();
+  const int ranks = DataParallelSize(config_, world_.size());
+  length_ = TrainingLength(config_, images, ranks, position_);
+  schedule_ = MakeSchedule(config_, length_);
+  plan_step_ = StepInPlan(config_, length_, images, ranks, position_);
+  if (position_.step > 0 && Done() && world_.rank() == 0) {
+    reporter_.Line("the training is complete at step " + std::to_string(position_.step) +
+                   (config_.max_steps ? " of --max-steps " + std::to_string(*config_.max_steps)
+                                      : " of --epochs " + ToText(config_, *FindSetting("epochs"))) +
+                   ": no step is left");
+  }
   if (config_.log_samples)
     sample_log_.emplace(SampleLog::Options{.output_dir = config_.output_dir,
                                            .rank = world_.rank(),
@@ -217,7 +227,7 @@ void Trainer::TrainEpoch() {
     for (std::int64_t batch = first; sample_log_ && batch < first + count; ++batch)
       sample_log_->Add(position_.step + 1, position_.epoch + 1, plan.Samples(batch));
     const TrainingStep::Result result =
-        step_->Make({.first = first, .count = count}, schedule_.RateAt(plan_step_));
+        step_->Make({.first = first, .count = count}, RateAt(plan_step_));
     images_ += result.own_samples;
     summary_.images += result.samples;
     summary_.data_wait_seconds += result.data_wait_seconds;
@@ -261,7 +271,7 @@ void Trainer::AfterStep(const TrainingStep::Result& result, std::int64_t step_of
   if (log_) log_->AddStep(result.loss, result.samples);
   if (line_due && log_) {
     log_->WriteTraining(
-        {position_.step, EpochsDone()}, schedule_.RateAt(plan_step_ - 1),
+        {position_.step, EpochsDone()}, RateAt(plan_step_ - 1),
         config_.clip_norm > 0 ? std::optional(step_->gradient_norm()) : std::nullopt);
   }
   if (reporter_.BarIsDue(std::chrono::steady_clock::now()) && !Done()) ShowBar();
@@ -359,7 +369,7 @@ void Trainer::Report(double loss, std::int64_t step_of_epoch, std::int64_t steps
                          .batch = step_of_epoch,
                          .batches = steps_of_epoch,
                          .loss = loss,
-                         .learning_rate = schedule_.RateAt(plan_step_ - 1),
+                         .learning_rate = RateAt(plan_step_ - 1),
                          .images_per_second = speed}));
   line_time_ = now;
   line_images_ = images_;

@@ -66,6 +66,10 @@ class Trainer {
   // Nothing if a signal has broken it off.
   std::optional<Evaluation> EvaluateNow();
   TrainingCheckpoints::Place Place() const { return {position_, reached_target_, evaluation_due_}; }
+  // Of the step after so many of this training's plan.
+  double RateAt(std::int64_t plan_step) const {
+    return schedule_.RateAt(plan_step + length_.made_more);
+  }
 
   void Enter(StepSection section);
   void Say(const char* section);
@@ -87,8 +91,8 @@ class Trainer {
   Reporter& reporter_;
   ProgressSender& progress_;
   const Time program_start_;
-  const Length length_;
-  const Schedule schedule_;
+  Length length_;  // Begin() says where it begins
+  Schedule schedule_;
 
   StepClock clock_;  // before who enters sections
   std::shared_ptr<ImageModel> model_;
