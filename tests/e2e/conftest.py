@@ -132,6 +132,12 @@ def agent_of(warden):
     return pid
 
 
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path_factory, monkeypatch):
+    """What a program writes where it is started (--output-dir's default) is not in the way of another test's."""
+    monkeypatch.chdir(tmp_path_factory.mktemp("started-here"))
+
+
 @pytest.fixture
 def port():
     return free_port()

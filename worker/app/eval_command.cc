@@ -8,7 +8,9 @@
 #include "worker/app/model_arguments.h"
 #include "worker/app/setup.h"
 #include "worker/base/text.h"
+#include "worker/base/unique_tensors.h"
 #include "worker/distributed/world.h"
+#include "worker/training/checksum.h"
 #include "worker/training/data_parallel_runner.h"
 #include "worker/training/evaluate.h"
 
@@ -35,7 +37,13 @@ void Evaluate(const ModelArguments& arguments, const WorkerEnv& env) {
   CheckFits(arguments.file(), input, config.dataset);
   const auto model = MakeModelOf(arguments.file(), config, input);
   if (config.channels_last) UseChannelsLast(*model);
-  const auto world = World::Join(env, WorldOptions(config));
+  World::Options options = WorldOptions(config);
+  options.facts = FactsOf(config, data);
+  // Each rank reads the model's file itself: a host may have an older one under that name.
+  std::vector<at::Tensor> state = UniqueParameters(*model);
+  for (const at::Tensor& buffer : UniqueBuffers(*model)) state.push_back(buffer);
+  options.facts.emplace_back("the checksum of the model", ChecksumText(Checksum(state)));
+  const auto world = World::Join(env, options);
   model->to(world->device());
   Reporter reporter(ReporterOptions(env));
   {
@@ -45,7 +53,8 @@ void Evaluate(const ModelArguments& arguments, const WorkerEnv& env) {
                                                {.batch_size = config.eval_batch_size,
                                                 .channels_last = config.channels_last,
                                                 .threads = config.loader_threads,
-                                                .views = ParseTestViews(config.tta)});
+                                                .views = ParseTestViews(config.tta)})
+                                  .value();
     if (world->rank() == 0) {
       reporter.Line(ToTable({{"model", Describe(arguments.file())},
                              {"data set", config.dataset},

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program `train`. The only place where an exception becomes a failure record, a sentence and
 // an exit code.
-#include <c10/util/Exception.h>
-
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -14,6 +12,7 @@
 
 #include "proto/failure_record.h"
 #include "worker/app/commands.h"
+#include "worker/base/first_line.h"
 #include "worker/base/stopped.h"
 #include "worker/config/config.h"
 #include "worker/memory/huge_page_allocator.h"
@@ -24,9 +23,6 @@ namespace {
 constexpr int kSuccess = 0;
 constexpr int kFailure = 1;
 constexpr int kUsage = 2;
-
-// c10's messages go on for lines: where in LibTorch, and the frames that led there.
-std::string FirstLine(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 int Fail(const std::string& error_file, const std::string& sentence, int code) {
   std::fprintf(stderr, "train: %s\n", sentence.c_str());
@@ -52,10 +48,8 @@ int Main(const std::vector<std::string>& arguments) {
     return Fail(error_file, error.what(), kUsage);
   } catch (const Stopped& stopped) {
     return Fail(error_file, stopped.what(), 128 + stopped.signal);
-  } catch (const c10::Error& error) {
-    return Fail(error_file, FirstLine(error.what_without_backtrace()), kFailure);
   } catch (const std::exception& error) {
-    return Fail(error_file, FirstLine(error.what()), kFailure);
+    return Fail(error_file, FirstLine(error), kFailure);
   }
 }
 

@@ -9,6 +9,11 @@
 #include <cstdint>
 #include <cstdlib>
 #include <thread>
+#include <utility>
+
+#include "proto/version.h"
+#include "worker/config/agreement.h"
+#include "worker/training/training_checkpoints.h"
 
 namespace ddprun {
 
@@ -22,6 +27,22 @@ Reporter::Options ReporterOptions(const WorkerEnv& env) {
   const bool alone = env.agent_socket.empty();
   const bool terminal = alone ? isatty(STDOUT_FILENO) == 1 : env.console_is_terminal;
   return {.bar = env.rank == 0 && terminal, .erase_bar = alone};
+}
+
+SharedFacts FactsOf(const Config& config, const Dataset& data) {
+  SharedFacts facts = {{"the version of train", kSoftwareVersion}};
+  for (auto& setting : SharedSettings(config)) facts.push_back(std::move(setting));
+  facts.emplace_back("saving of checkpoints", SavesCheckpoints(config) ? "enabled" : "disabled");
+  const auto add = [&facts](const char* name, std::int64_t number) {
+    facts.emplace_back(name, std::to_string(number));
+  };
+  add("the number of training images", data.train->size());
+  add("the number of test images", data.test->size());
+  add("the number of classes", data.classes);
+  add("the number of channels", data.shape().channels);
+  add("the height of images", data.shape().height);
+  add("the width of images", data.shape().width);
+  return facts;
 }
 
 World::Options WorldOptions(const Config& config) {

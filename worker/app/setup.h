@@ -16,6 +16,10 @@ void ShareCores(int local_world_size);
 
 Reporter::Options ReporterOptions(const WorkerEnv& env);
 
+// What all ranks must have alike, before they join: this program's version, settings, and what the
+// data set is like, which a host may have another copy of.
+SharedFacts FactsOf(const Config& config, const Dataset& data);
+
 // How this rank joins the others, as `config` has it. Throws std::invalid_argument.
 World::Options WorldOptions(const Config& config);
 

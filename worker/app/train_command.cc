@@ -2,12 +2,17 @@
 #include "worker/app/train_command.h"
 
 #include <cstdio>
+#include <filesystem>
 #include <memory>
+#include <optional>
 #include <variant>
+#include <vector>
 
 #include "worker/app/command_line.h"
 #include "worker/app/launch.h"
 #include "worker/app/setup.h"
+#include "worker/checkpoint/folder_lock.h"
+#include "worker/checkpoint/stop_signal.h"
 #include "worker/data/dataset.h"
 #include "worker/distributed/flight_record.h"
 #include "worker/distributed/progress_sender.h"
@@ -26,6 +31,28 @@ struct StopsReports {
   ~StopsReports() { stalls.Stop(); }
 };
 
+using FolderLocks = std::vector<std::unique_ptr<FolderLock>>;
+
+// Makes the folders that rank 0 writes to, and keeps other trainings out of them.
+FolderLocks TakeFolders(const Config& config, const WorkerEnv& env) {
+  PrepareFolder("--output-dir", config.output_dir);
+  PrepareResults(config.output_dir);
+  std::vector<std::string> folders = {config.output_dir};
+  if (SavesCheckpoints(config)) {
+    PrepareFolder("--checkpoint-dir", CheckpointFolder(config));
+    std::error_code error;
+    if (!std::filesystem::equivalent(config.output_dir, CheckpointFolder(config), error))
+      folders.push_back(CheckpointFolder(config));
+  }
+  FolderLocks locks;
+  for (const std::string& folder : folders) {
+    locks.push_back(std::make_unique<FolderLock>(
+        folder, FolderLock::Options{.run = env.run_id, .restarted = Restarted(env)},
+        [](const std::string& line) { std::fprintf(stderr, "train: %s\n", line.c_str()); }));
+  }
+  return locks;
+}
+
 void Train(const Config& config, const WorkerEnv& env,
            std::chrono::steady_clock::time_point start) {
   ShareCores(env.local_world_size);
@@ -33,22 +60,25 @@ void Train(const Config& config, const WorkerEnv& env,
     UseDeterministicAlgorithms();
   else
     UseFastestKernels();
-  const World::Options options = WorldOptions(config);
+  World::Options options = WorldOptions(config);
   ProgressSender progress(env.notify_socket);
   ProgressMessage begun;
   begun.section = "init";
   progress.Say(begun);
   // Before joining: a rank whose files are missing says so at once, and the others are not kept
   // waiting for it.
-  if (env.rank == 0) PrepareFolder("--output-dir", config.output_dir);
-  if (env.rank == 0 && SavesCheckpoints(config))
-    PrepareFolder("--checkpoint-dir", CheckpointFolder(config));
+  const FolderLocks locks = env.rank == 0 ? TakeFolders(config, env) : FolderLocks{};
   const Dataset data = OpenDataset(config);
+  options.facts = FactsOf(config, data);
   const std::unique_ptr<World> world = World::Join(env, options);
   // With NCCL the communicator is being made from here on; the model is made beside it.
   Reporter reporter(ReporterOptions(env));
   if (env.local_rank == 0 && !world->device_note().empty()) reporter.Line(world->device_note());
   const bool nccl = world->backend_name() == "nccl";
+  // Until here a signal ends this rank at once, as there is nothing to save; from here on until all
+  // ranks are done.
+  std::optional<StopSignal> signals;
+  if (SavesCheckpoints(config)) signals.emplace();
   StallReporter stalls(progress, [nccl] { return PlaceNow(nccl); });
   {
     Trainer trainer(config, data, *world, reporter, progress, start);

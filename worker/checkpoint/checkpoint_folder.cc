@@ -25,6 +25,7 @@ using Json = nlohmann::json;
 constexpr std::string_view kPrefix = "step-";
 constexpr std::string_view kSuffix = ".safetensors";
 constexpr char kTrainingFile[] = "training.json";
+constexpr char kRunKey[] = "run";
 constexpr std::size_t kTrainingFileBytesMax = 4096;
 
 template <typename Number>
@@ -113,19 +114,23 @@ FoundCheckpoint OpenCheckpoint(const std::string& path_or_folder, const Tell& te
                         "; name another folder or a file");
 }
 
-std::string CurrentTraining(const std::string& folder) {
+FolderOwner CurrentOwner(const std::string& folder) {
   std::string text(kTrainingFileBytesMax, '\0');
   std::ifstream file(fs::path(folder) / kTrainingFile, std::ios::binary);
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(std::max<std::streamsize>(0, file.gcount())));
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || !json.contains(kTrainingKey)) return "";
-  const Json& name = json.at(kTrainingKey);
-  return name.is_string() ? name.get<std::string>() : "";
+  const auto text_of = [&json](const char* key) {
+    const bool there = json.is_object() && json.contains(key) && json.at(key).is_string();
+    return there ? json.at(key).get<std::string>() : "";
+  };
+  return {.training = text_of(kTrainingKey), .run = text_of(kRunKey)};
 }
 
-void SetCurrentTraining(const std::string& folder, const std::string& training) {
-  const std::string text = Json{{kTrainingKey, training}}.dump() + "\n";
+std::string CurrentTraining(const std::string& folder) { return CurrentOwner(folder).training; }
+
+void SetCurrentOwner(const std::string& folder, const FolderOwner& owner) {
+  const std::string text = Json{{kTrainingKey, owner.training}, {kRunKey, owner.run}}.dump() + "\n";
   AtomicFile file(fs::path(folder) / kTrainingFile);
   file.Write(text.data(), text.size());
   file.Commit();

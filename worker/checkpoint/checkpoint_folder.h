@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The folder of a training's checkpoints:
 //   step-000001234.safetensors   the checkpoint after so many steps
-//   training.json                which training they are of: {"training": "16 hexadecimal digits"}
+//   training.json                which training they are of, and which run wrote there last:
+//                                {"training": "16 hexadecimal digits", "run":
+//                                "TORCHELASTIC_RUN_ID"}
 // A training that starts anew in a folder takes a new name first, so that after a crash it does not
 // go on from what another one left there. Only rank 0 touches the folder.
 #pragma once
@@ -49,11 +51,19 @@ std::optional<FoundCheckpoint> FindNewest(const std::string& folder,
 // else of any. Throws CheckpointError.
 FoundCheckpoint OpenCheckpoint(const std::string& path_or_folder, const Tell& tell);
 
-// What training.json says; empty if it says nothing.
+// What training.json says.
+struct FolderOwner {
+  std::string training;
+  std::string run;  // the launcher's name for it
+  bool operator==(const FolderOwner&) const = default;
+};
+
+// Empty if training.json says nothing.
+FolderOwner CurrentOwner(const std::string& folder);
 std::string CurrentTraining(const std::string& folder);
 
 // Writes training.json. Throws std::runtime_error that names the file and the system's reason.
-void SetCurrentTraining(const std::string& folder, const std::string& training);
+void SetCurrentOwner(const std::string& folder, const FolderOwner& owner);
 
 // 64 random bits.
 std::string NewTrainingName();

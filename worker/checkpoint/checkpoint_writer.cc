@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "worker/base/first_line.h"
 #include "worker/files/atomic_file.h"
 
 namespace ddprun {
@@ -99,9 +100,8 @@ CheckpointWriter::Report CheckpointWriter::Carry(Order order) {
     report.writing = Clock::now() - copied;
     report.bytes = image_.size();
   } catch (const std::exception& error) {
-    report.error = "checkpoint of step " + std::to_string(order.step) +
-                   " is not saved: " + error.what() +
-                   "; training goes on, and the next one is tried";
+    report.error =
+        "checkpoint of step " + std::to_string(order.step) + " is not saved: " + FirstLine(error);
   }
   return report;
 }

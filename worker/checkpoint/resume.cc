@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/checkpoint/resume.h"
 
+#include <set>
 #include <utility>
 
 namespace ddprun {
@@ -14,23 +15,51 @@ std::optional<FoundCheckpoint> OfTraining(const std::string& folder, const std::
   return FindNewest(folder, training, tell);
 }
 
+bool HasSettings(const Snapshot& snapshot, const Json& settings) {
+  const Json config = snapshot.about.value("config", Json::object());
+  for (const auto& [key, value] : settings.items()) {
+    if (!config.contains(key) || config.at(key) != value) return false;
+  }
+  return true;
+}
+
+// What this very run has saved before the launcher restarted its workers. Two runs may have the
+// same name (a job that is queued again, torchrun's "none"), so the settings count as well.
+std::optional<FoundCheckpoint> OwnCheckpoint(const ResumeOptions& options, const Tell& tell) {
+  if (!options.restarted || !options.saving) return std::nullopt;
+  const FolderOwner owner = CurrentOwner(options.folder);
+  if (owner.run != options.run) return std::nullopt;
+  auto found = OfTraining(options.folder, owner.training, tell);
+  if (!found || !HasSettings(found->snapshot, options.settings)) return std::nullopt;
+  return found;
+}
+
+void TakeFolder(const ResumeOptions& options, const std::string& training) {
+  const FolderOwner owner{.training = training, .run = options.run};
+  if (options.saving && owner != CurrentOwner(options.folder))
+    SetCurrentOwner(options.folder, owner);
+}
+
 ResumePoint Anew(const ResumeOptions& options, const Tell& tell) {
   const auto earlier = ListCheckpoints(options.folder);
-  if (options.saving && !earlier.empty()) {
+  if (options.resume == "auto" && !earlier.empty()) {
+    tell("no checkpoint in " + options.folder + " is good, the newest of step " +
+         std::to_string(earlier.front().step) + "; training begins anew" +
+         (options.saving ? ", and its checkpoints will replace them" : ""));
+  } else if (options.saving && !earlier.empty()) {
     tell(options.folder + " holds checkpoints of an earlier training, the newest of step " +
          std::to_string(earlier.front().step) +
          "; they will give way to those of this one; to go on from them pass --resume auto");
   }
   ResumePoint point{.training = NewTrainingName()};
-  if (options.saving) SetCurrentTraining(options.folder, point.training);
+  TakeFolder(options, point.training);
   return point;
 }
 
 // Of a checkpoint of another training than the folder's the folder becomes that one's.
 ResumePoint From(const ResumeOptions& options, FoundCheckpoint found) {
   ResumePoint point{.training = found.snapshot.about.value(kTrainingKey, "")};
-  if (options.saving && point.training != CurrentTraining(options.folder))
-    SetCurrentTraining(options.folder, point.training);
+  TakeFolder(options, point.training);
   point.checkpoint = std::move(found);
   return point;
 }
@@ -39,7 +68,7 @@ ResumePoint FromPath(const ResumeOptions& options, const Tell& tell) {
   FoundCheckpoint found = OpenCheckpoint(options.resume, tell);
   // A name of its own, as what the other training saved later is not of this one.
   ResumePoint point{.training = NewTrainingName()};
-  if (options.saving) SetCurrentTraining(options.folder, point.training);
+  TakeFolder(options, point.training);
   point.checkpoint = std::move(found);
   return point;
 }
@@ -77,17 +106,19 @@ std::string ValueOf(const Json& about, const Condition& condition) {
 }  // namespace
 
 ResumePoint DecideResume(const ResumeOptions& options, const Tell& tell) {
-  const bool by_path =
-      options.resume != "auto" && options.resume != "restart" && options.resume != "never";
-  if (options.resume != "never" && (options.restarted || options.resume == "auto")) {
-    if (auto found = OfTraining(options.folder, CurrentTraining(options.folder), tell))
-      return From(options, *std::move(found));
-  }
+  // A damaged file is met again where the folder is searched twice.
+  std::set<std::string> told;
+  const Tell tell_once = [&](const std::string& text) {
+    if (told.insert(text).second) tell(text);
+  };
+  if (options.resume == "never") return Anew(options, tell_once);
   if (options.resume == "auto") {
-    if (auto found = FindNewest(options.folder, std::nullopt, tell))
-      return From(options, *std::move(found));
+    auto found = OfTraining(options.folder, CurrentTraining(options.folder), tell_once);
+    if (!found) found = FindNewest(options.folder, std::nullopt, tell_once);
+    return found ? From(options, *std::move(found)) : Anew(options, tell_once);
   }
-  return by_path ? FromPath(options, tell) : Anew(options, tell);
+  if (auto found = OwnCheckpoint(options, tell_once)) return From(options, *std::move(found));
+  return options.resume == "restart" ? Anew(options, tell_once) : FromPath(options, tell_once);
 }
 
 std::string Misfit(const Json& checkpoint, const Json& training) {

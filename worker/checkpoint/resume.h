@@ -11,10 +11,13 @@
 namespace ddprun {
 
 struct ResumeOptions {
-  std::string resume;      // auto, restart, never, or a file or folder of checkpoints
-  bool restarted = false;  // the launcher has restarted the workers
-  std::string folder;      // of this training's checkpoints
-  bool saving = false;     // it will write checkpoints there: the folder is there
+  std::string resume;       // auto, restart, never, or a file or folder of checkpoints
+  bool restarted = false;   // the launcher has restarted the workers
+  std::string run;          // the launcher's name for the run; empty: it has given none
+  nlohmann::json settings;  // what defines the training: an object, compared with "config" in
+                            // Snapshot::about
+  std::string folder;       // of this training's checkpoints
+  bool saving = false;      // it will write checkpoints there: the folder is there
 };
 
 struct ResumePoint {
@@ -23,9 +26,9 @@ struct ResumePoint {
 };
 
 // auto      the newest good checkpoint of the folder's training, or else of any that is there
-// restart   the same, of this very training, but only after a restart
+// restart   after a restart, the newest good one that this run has saved with these settings
 // never     nothing
-// PATH      that one; after a restart what this training has saved since
+// PATH      that one; after a restart what this run has saved since
 // What starts anew in a folder with checkpoints of an earlier training says so: they are deleted
 // when as many new ones are there as are to be kept. Throws CheckpointError (a PATH that is not
 // good) and std::runtime_error (training.json cannot be written).

@@ -9,25 +9,46 @@
 #include <atomic>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 
 namespace ddprun {
 namespace {
 
 // Lock-free, as signal handlers need it.
 std::atomic<int> received{0};
+std::atomic<bool> heard{false};
 std::atomic<unsigned> patience_seconds{2};
 std::atomic<std::int64_t> received_at{0};  // milliseconds; 0: none was
-static_assert(std::atomic<int>::is_always_lock_free && std::atomic<unsigned>::is_always_lock_free &&
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free &&
+              std::atomic<unsigned>::is_always_lock_free &&
               std::atomic<std::int64_t>::is_always_lock_free);
 
-struct sigaction old_term;
-struct sigaction old_interrupt;
+struct Handled {
+  int signal;
+  const char* last_words;
+  struct sigaction old;
+};
+#define DDPRUN_LAST_WORDS(name)                                     \
+  "train: ended by " name                                           \
+  " while it waited for other ranks or for a step's end; what came" \
+  " after the latest checkpoint is not saved\n"
+Handled handled[] = {
+    {SIGTERM, DDPRUN_LAST_WORDS("SIGTERM"), {}},
+    {SIGINT, DDPRUN_LAST_WORDS("SIGINT"), {}},
+    {SIGHUP, DDPRUN_LAST_WORDS("SIGHUP"), {}},
+    {SIGQUIT, DDPRUN_LAST_WORDS("SIGQUIT"), {}},
+};
+#undef DDPRUN_LAST_WORDS
 struct sigaction old_alarm;
 
 std::int64_t Milliseconds() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
   return now.tv_sec * 1000 + now.tv_nsec / 1'000'000;
+}
+
+void ArmAlarm() {
+  if (!heard.load()) alarm(patience_seconds.load());
 }
 
 void Ask(int signal) {
@@ -37,14 +58,22 @@ void Ask(int signal) {
   std::int64_t first = 0;
   if (received_at.compare_exchange_strong(first, now)) {
     received.store(signal);
-    alarm(patience_seconds.load());
+    ArmAlarm();
   } else if (now - first >= StopSignal::kRepeatMin.count()) {
     ::signal(signal, SIG_DFL);
     raise(signal);  // comes when this handler is left
   }
 }
 
-void GiveUp(int) { _exit(128 + received.load()); }
+void GiveUp(int) {
+  const int signal = received.load();
+  for (const Handled& one : handled) {
+    if (one.signal != signal) continue;
+    [[maybe_unused]] const ssize_t written =
+        write(STDERR_FILENO, one.last_words, std::strlen(one.last_words));
+  }
+  _exit(128 + signal);
+}
 
 void Set(int signal, void (*handler)(int), int flags, struct sigaction* old) {
   struct sigaction action {};
@@ -59,28 +88,35 @@ void Set(int signal, void (*handler)(int), int flags, struct sigaction* old) {
 StopSignal::StopSignal() {
   received.store(0);
   received_at.store(0);
+  heard.store(false);
   patience_seconds.store(static_cast<unsigned>(kPatienceMin.count()));
   Set(SIGALRM, GiveUp, 0, &old_alarm);
-  Set(SIGTERM, Ask, SA_RESTART, &old_term);
-  Set(SIGINT, Ask, SA_RESTART, &old_interrupt);
+  for (Handled& one : handled) {
+    Set(one.signal, Ask, SA_RESTART, &one.old);
+    if (one.signal == SIGHUP && one.old.sa_handler == SIG_IGN)
+      sigaction(one.signal, &one.old, nullptr);
+  }
 }
 
 StopSignal::~StopSignal() {
-  sigaction(SIGTERM, &old_term, nullptr);
-  sigaction(SIGINT, &old_interrupt, nullptr);
+  for (const Handled& one : handled) sigaction(one.signal, &one.old, nullptr);
   alarm(0);
   sigaction(SIGALRM, &old_alarm, nullptr);
 }
 
 int StopSignal::Received() { return received.load(std::memory_order_relaxed); }
 
-void StopSignal::SetPatience(std::chrono::duration<double> patience) {
+void StopSignal::Progress(std::chrono::duration<double> patience) {
   const double seconds =
       std::clamp(std::ceil(patience.count()), static_cast<double>(kPatienceMin.count()),
                  static_cast<double>(kPatienceMax.count()));
   patience_seconds.store(static_cast<unsigned>(seconds), std::memory_order_relaxed);
+  if (Received() != 0) ArmAlarm();
 }
 
-void StopSignal::Heard() { alarm(0); }
+void StopSignal::Heard() {
+  heard.store(true);
+  alarm(0);
+}
 
 }  // namespace ddprun

@@ -13,7 +13,8 @@
 namespace ddprun {
 
 // In `options.directory` or its sub-folder cifar-10-batches-bin, as the archive unpacks:
-// data_batch_1.bin to data_batch_5.bin and test_batch.bin. Throws DataError.
+// data_batch_1.bin to data_batch_5.bin and test_batch.bin. Throws DataError, also for a file that
+// ends between two records where the others tell how many there should be.
 Dataset OpenCifar10(const DatasetOptions& options);
 
 // In `options.directory` or its sub-folder cifar-100-binary: train.bin and test.bin. The classes

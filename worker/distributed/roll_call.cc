@@ -4,6 +4,7 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -20,7 +21,23 @@ constexpr std::chrono::seconds kVerdictGrace{5};
 // How many ranks beyond its own world rank 0 looks for, whoever says that there are so many.
 constexpr int kBeyondMax = 4096;
 
+constexpr const char* kIncomplete = "the world is not complete: ";
+// How many ranks' facts rank 0 reads at a time; one's are some kilobytes.
+constexpr int kFactsAtATime = 64;
+
 std::string RankKey(int rank) { return "ddprun/roll_call/rank/" + std::to_string(rank); }
+
+std::string FactsKey(int rank) { return "ddprun/roll_call/facts/" + std::to_string(rank); }
+
+// Paths need not be UTF-8.
+std::string ToText(const SharedFacts& facts) {
+  using Json = nlohmann::json;
+  return Json(facts).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+SharedFacts ParseFacts(const std::string& text) {
+  return nlohmann::json::parse(text).get<SharedFacts>();
+}
 
 // Adds, so that a second process of the same rank doubles the number.
 void Present(c10d::Store& store, int rank, int world_size) { store.add(RankKey(rank), world_size); }
@@ -47,14 +64,33 @@ std::string Complaint(int rank, long long number, int world_size) {
          ", rank 0 has " + std::to_string(world_size) + "; start all ranks with the same";
 }
 
+// Of all ranks, once they are here; empty if all have rank 0's facts.
+std::string FactsThatDiffer(c10d::Store& store, int world_size, const SharedFacts& own) {
+  const std::string own_text = ToText(own);
+  for (int begin = 1; begin < world_size; begin += kFactsAtATime) {
+    std::vector<std::string> keys;
+    for (int rank = begin; rank < std::min(world_size, begin + kFactsAtATime); ++rank)
+      keys.push_back(FactsKey(rank));
+    const auto texts = store.multiGet(keys);
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      const std::string text(texts[i].begin(), texts[i].end());
+      if (text == own_text) continue;
+      const std::string sentence = Disagreement(own, begin + static_cast<int>(i), ParseFacts(text));
+      if (!sentence.empty()) return sentence;
+    }
+  }
+  return "";
+}
+
 // Rank 0's part: waits for all, and says what all are to believe.
-std::string Judge(c10d::Store& store, int world_size, std::chrono::milliseconds timeout) {
+std::string Judge(c10d::Store& store, int world_size, std::chrono::milliseconds timeout,
+                  const SharedFacts& facts) {
   std::vector<std::string> keys;
   for (int rank = 0; rank < world_size; ++rank) keys.push_back(RankKey(rank));
   try {
     store.wait(keys, timeout);
   } catch (const c10::DistStoreError&) {
-    return MissingRanks(store, keys) + " of " + std::to_string(world_size) +
+    return kIncomplete + MissingRanks(store, keys) + " of " + std::to_string(world_size) +
            " did not come within " +
            std::to_string(std::chrono::duration_cast<std::chrono::seconds>(timeout).count()) +
            " s; is every rank started, with the same WORLD_SIZE?";
@@ -64,7 +100,12 @@ std::string Judge(c10d::Store& store, int world_size, std::chrono::milliseconds 
     const auto& bytes = numbers[static_cast<std::size_t>(rank)];
     const std::string complaint =
         Complaint(rank, std::stoll(std::string(bytes.begin(), bytes.end())), world_size);
-    if (!complaint.empty()) return complaint;
+    if (!complaint.empty()) return kIncomplete + complaint;
+  }
+  const std::string difference = FactsThatDiffer(store, world_size, facts);
+  if (!difference.empty()) {
+    return "the ranks do not agree: " + difference +
+           "; start all ranks with the same settings and the same data";
   }
   return kAllHere + std::to_string(world_size);
 }
@@ -115,11 +156,40 @@ std::string AwaitVerdict(c10d::Store& store, int rank, std::chrono::milliseconds
 
 }  // namespace
 
-void CallRoll(c10d::Store& store, int rank, int world_size, std::chrono::milliseconds timeout) {
+std::string Disagreement(const SharedFacts& rank_zero, int rank, const SharedFacts& facts) {
+  constexpr int kNamedMax = 3;
+  const auto value_of = [](const SharedFacts& of, const std::string& name) -> std::string {
+    const auto found =
+        std::find_if(of.begin(), of.end(), [&](const auto& fact) { return fact.first == name; });
+    if (found == of.end()) return "unknown";
+    return found->second.empty() ? "not set" : found->second;
+  };
+  SharedFacts all = rank_zero;  // and what this one does not know
+  for (const auto& fact : facts) {
+    const auto same = [&](const auto& known) { return known.first == fact.first; };
+    if (std::none_of(rank_zero.begin(), rank_zero.end(), same)) all.push_back(fact);
+  }
+  std::string text;
+  int differing = 0;
+  for (const auto& [name, value] : all) {
+    const std::string theirs = value_of(facts, name);
+    const std::string ours = value_of(rank_zero, name);
+    if (theirs == ours || ++differing > kNamedMax) continue;
+    text += (differing == 1 ? "" : ", ") + name + " is " + theirs + " on rank " +
+            std::to_string(rank) + ", but " + ours + " on rank 0";
+  }
+  if (differing > kNamedMax) text += ", and " + std::to_string(differing - kNamedMax) + " more";
+  return text;
+}
+
+void CallRoll(c10d::Store& store, int rank, int world_size, std::chrono::milliseconds timeout,
+              const SharedFacts& facts) {
+  // Before the rank counts as present.
+  if (rank != 0) store.set(FactsKey(rank), ToText(facts));
   Present(store, rank, world_size);
   std::string verdict;
   if (rank == 0) {
-    verdict = Judge(store, world_size, timeout);
+    verdict = Judge(store, world_size, timeout, facts);
     store.set(kVerdictKey, verdict);
     if (verdict.rfind(kAllHere, 0) != 0) AwaitHeard(store, world_size);
   } else {
@@ -129,11 +199,11 @@ void CallRoll(c10d::Store& store, int rank, int world_size, std::chrono::millise
   if (verdict == kAllHere + std::to_string(world_size)) return;
   // A rank beyond rank 0's world hears a verdict that is about the others only.
   if (verdict.rfind(kAllHere, 0) == 0) {
-    verdict = "rank " + std::to_string(rank) + " has WORLD_SIZE " + std::to_string(world_size) +
-              ", rank 0 has " + verdict.substr(std::string(kAllHere).size()) +
-              "; start all ranks with the same";
+    verdict = kIncomplete + ("rank " + std::to_string(rank)) + " has WORLD_SIZE " +
+              std::to_string(world_size) + ", rank 0 has " +
+              verdict.substr(std::string(kAllHere).size()) + "; start all ranks with the same";
   }
-  throw std::runtime_error("the world is not complete: " + verdict);
+  throw std::runtime_error(verdict);
 }
 
 }  // namespace ddprun

@@ -1,17 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// Before a process group is built: is everybody here, once, and of one mind about the size of the
-// world? Backends only time out on that, each in its own words.
+// Before a process group is built: is every rank here, once, with the same WORLD_SIZE and the same
+// settings? Backends would only time out on that, each in its own words, or train with different
+// settings.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <chrono>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace ddprun {
 
+// What all ranks must have alike, by name: ("--lr", "0.01"). An empty value is one that is not set.
+using SharedFacts = std::vector<std::pair<std::string, std::string>>;
+
 // Returns when ranks 0 to world_size - 1 have called it. Throws std::runtime_error on every rank
-// that is there, with the same sentence: who did not come in time, who came twice, or whose
-// WORLD_SIZE is another.
-void CallRoll(c10d::Store& store, int rank, int world_size, std::chrono::milliseconds timeout);
+// that is there, with the same sentence: which rank did not come in time, came twice, or has
+// another WORLD_SIZE or another fact than rank 0.
+void CallRoll(c10d::Store& store, int rank, int world_size, std::chrono::milliseconds timeout,
+              const SharedFacts& facts = {});
+
+// How a rank's facts differ from rank 0's: "--lr is 0.2 on rank 3, but 0.1 on rank 0", the first
+// few of them. Empty if they do not. Pure.
+std::string Disagreement(const SharedFacts& rank_zero, int rank, const SharedFacts& facts);
 
 }  // namespace ddprun

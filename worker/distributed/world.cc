@@ -13,7 +13,6 @@
 #include "worker/distributed/accelerator.h"
 #include "worker/distributed/nccl_settings.h"
 #include "worker/distributed/network_address.h"
-#include "worker/distributed/roll_call.h"
 #include "worker/distributed/warm_up.h"
 #include "worker/distributed/world_store.h"
 
@@ -243,7 +242,7 @@ std::unique_ptr<World> World::Join(const WorkerEnv& env, Options options) {
   const auto store = OpenWorldStore(env, options.timeout);
   {
     const QuietLog quiet;  // the sentence says what there is to say
-    CallRoll(*store, env.rank, env.world_size, options.timeout);
+    CallRoll(*store, env.rank, env.world_size, options.timeout, options.facts);
     AgreeOnBackend(*store, env, device);
   }
   auto world =

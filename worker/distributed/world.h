@@ -13,6 +13,7 @@
 
 #include "proto/worker_env.h"
 #include "worker/distributed/rank_device.h"
+#include "worker/distributed/roll_call.h"
 
 namespace ddprun {
 
@@ -32,12 +33,13 @@ class World {
     // Of a collective in a training step, see ExpectPeersSoon(). 0: kNcclStepTimeout with NCCL, but
     // not above `timeout`, which it is with Gloo.
     std::chrono::milliseconds step_timeout{0};
+    SharedFacts facts = {};  // that all ranks must have alike
   };
 
   // Joins the others. With NCCL a thread goes on to make the communicator; what needs the group
   // waits for it. Throws c10::Error or std::runtime_error with one sentence: a store that is
   // not reached, NCCL asked for without a GPU ("--backend nccl needs a CUDA device; ..."), a world
-  // that does not complete in time.
+  // that does not complete in time or whose ranks do not have the same facts.
   static std::unique_ptr<World> Join(const WorkerEnv& env, Options options);
   virtual ~World() = default;
 

@@ -7,7 +7,9 @@
 
 #include <cstdlib>
 #include <stdexcept>
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include "worker/base/first_line.h"
 #include "worker/base/quiet_log.h"
@@ -41,7 +43,11 @@ c10::intrusive_ptr<c10d::Store> OpenTcpStore(const WorkerEnv& env,
   const std::string endpoint = env.master_addr + ":" + std::to_string(env.master_port);
   const QuietLog quiet;
   try {
-    return c10::make_intrusive<c10d::TCPStore>(env.master_addr, options);
+    auto store = c10::make_intrusive<c10d::TCPStore>(env.master_addr, options);
+    if (!AgentServesTcpStore()) return store;
+    // torchrun's agent keeps one store over all restarts of its workers.
+    return c10::make_intrusive<c10d::PrefixStore>(
+        "ddprun/attempt_" + std::to_string(env.restart_count), std::move(store));
   } catch (const c10::Error& error) {
     if (options.isServer) {
       throw std::runtime_error(

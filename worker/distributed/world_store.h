@@ -11,7 +11,8 @@
 namespace ddprun {
 
 // Under ddprun: the service's, through the agent's unix socket. Under torchrun, srun, mpirun or by
-// hand: a TCPStore at MASTER_ADDR:MASTER_PORT, which rank 0 serves (unless torchrun's agent does).
+// hand: a TCPStore at MASTER_ADDR:MASTER_PORT, which rank 0 serves unless torchrun's agent does;
+// that one outlives a restart of the workers, so its keys get the restart count as a prefix.
 // Alone: one in memory. Throws std::runtime_error with one sentence if the port is taken or nobody
 // answers in time.
 c10::intrusive_ptr<c10d::Store> OpenWorldStore(const WorkerEnv& env,

@@ -23,19 +23,13 @@ at::MemoryFormat Format(bool channels_last) {
   return channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
 }
 
-std::string FirstLineOf(const std::exception& error) {
-  if (const auto* c10_error = dynamic_cast<const c10::Error*>(&error)) return FirstLine(*c10_error);
-  const std::string text = error.what();
-  return text.substr(0, text.find('\n'));
-}
-
 }  // namespace
 
 std::runtime_error NeighbourError(const std::string& name, const std::string& doing,
                                   const std::exception& error) {
   return std::runtime_error(name + " did not " + doing +
                             "; see what it said last, or raise --timeout if it was only slow (" +
-                            FirstLineOf(error) + ")");
+                            FirstLine(error) + ")");
 }
 
 void RankLink::StartSend(const at::Tensor& tensor, std::int64_t shape_key) {

@@ -29,10 +29,15 @@ at::Tensor ScoresOf(StepRunner& runner, const at::Tensor& images, TestViews view
   return sum;
 }
 
+// How many batches every rank has at least; some have one more.
+std::int64_t CommonBatches(std::int64_t images, const Shard& shard, std::int64_t batch_size) {
+  return (images / shard.world_size + batch_size - 1) / batch_size;
+}
+
 }  // namespace
 
-Evaluation Evaluate(World& world, StepRunner& runner, const Dataset& set,
-                    EvaluationOptions options) {
+std::optional<Evaluation> Evaluate(World& world, StepRunner& runner, const Dataset& set,
+                                   const EvaluationOptions& options) {
   const torch::NoGradGuard no_grad;
   Loader loader(*set.test, EvaluationIndices(set.test->size(), runner.shard()), options.batch_size,
                 {.channels_last = options.channels_last,
@@ -42,7 +47,10 @@ Evaluation Evaluate(World& world, StepRunner& runner, const Dataset& set,
   const auto on_device = at::TensorOptions(world.device());
   at::Tensor loss = at::zeros({1}, on_device.dtype(at::kDouble));
   at::Tensor counts = at::zeros({2}, on_device.dtype(at::kLong));  // images, correct ones
+  std::int64_t batches = 0;
+  const std::int64_t common = CommonBatches(set.test->size(), runner.shard(), options.batch_size);
   while (auto batch = loader.Next()) {
+    if (batches++ < common && options.go_on && !options.go_on()) return std::nullopt;
     const at::Tensor labels = batch->labels.to(world.device(), /*non_blocking=*/true);
     const at::Tensor scores =
         ScoresOf(runner, batch->images.to(world.device(), /*non_blocking=*/true), options.views);

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
+#include <optional>
+
 #include "worker/data/dataset.h"
 #include "worker/distributed/world.h"
 #include "worker/training/step_runner.h"
@@ -23,12 +26,15 @@ struct EvaluationOptions {
   bool channels_last = false;
   std::int64_t threads = 1;  // that make batches
   TestViews views = TestViews::kPlain;
+  // Asked before each batch that all ranks have, so equally often on all; its answer must be the
+  // same on all. False breaks the evaluation off. May be empty.
+  std::function<bool()> go_on = {};
 };
 
 // Over the test images of `set`, each exactly once over all ranks; every rank gets the same answer.
-// The runner must be in evaluation mode, and is left in it.
-Evaluation Evaluate(World& world, StepRunner& runner, const Dataset& set,
-                    EvaluationOptions options);
+// Nothing if it was broken off. The runner must be in evaluation mode, and is left in it.
+std::optional<Evaluation> Evaluate(World& world, StepRunner& runner, const Dataset& set,
+                                   const EvaluationOptions& options);
 
 // Makes rank 0's buffers every rank's. All ranks must call it.
 void BroadcastBuffers(World& world, const torch::nn::Module& module);

@@ -26,14 +26,31 @@ Schedule::Kind KindOf(const std::string& name) {
 
 }  // namespace
 
-Length TrainingLength(const Config& config, std::int64_t train_images, int world_size) {
+Length TrainingLength(const Config& config, std::int64_t train_images, int world_size,
+                      const TrainingPosition& position) {
   Length length;
   length.steps_per_epoch =
       StepsOf(config, EpochPlan::BatchesOf(train_images, world_size, config.batch_size));
   length.steps = std::max<std::int64_t>(1, StepsIn(config.epochs, length));
-  if (config.max_steps) length.steps = std::min(length.steps, *config.max_steps);
-  length.epochs = (length.steps + length.steps_per_epoch - 1) / length.steps_per_epoch;
+  if (config.max_steps) {
+    const std::int64_t made_more =
+        position.step - StepInPlan(config, length, train_images, world_size, position);
+    if (*config.max_steps - made_more <= length.steps) {
+      length.steps = *config.max_steps - made_more;
+      length.made_more = made_more;
+    }
+  }
+  length.epochs = (std::max<std::int64_t>(0, length.steps) + length.steps_per_epoch - 1) /
+                  length.steps_per_epoch;
   return length;
+}
+
+std::int64_t StepInPlan(const Config& config, const Length& length, std::int64_t train_images,
+                        int world_size, const TrainingPosition& position) {
+  // An epoch may have been cut into other steps before: what is left of it counts.
+  const std::int64_t left = StepsOf(config, EpochPlan::BatchesOf(train_images - position.consumed,
+                                                                 world_size, config.batch_size));
+  return (position.epoch + 1) * length.steps_per_epoch - left;
 }
 
 std::int64_t StepsOf(const Config& config, std::int64_t batches) {
@@ -41,16 +58,16 @@ std::int64_t StepsOf(const Config& config, std::int64_t batches) {
 }
 
 Schedule MakeSchedule(const Config& config, const Length& length) {
+  const std::int64_t total = length.steps + length.made_more;
   Schedule schedule{.kind = KindOf(config.schedule),
                     .peak_rate = config.lr,
                     .warmup_steps = StepsIn(config.warmup_epochs, length),
-                    .total_steps = length.steps,
+                    .total_steps = total,
                     .step_length = std::max<std::int64_t>(1, StepsIn(config.step_epochs, length)),
                     .gamma = config.step_gamma};
   if (schedule.kind == Schedule::Kind::kOneCycle)
-    schedule.warmup_steps = std::llround(kOneCycleRise * static_cast<double>(length.steps));
-  schedule.warmup_steps =
-      std::min(config.warmup_steps.value_or(schedule.warmup_steps), length.steps);
+    schedule.warmup_steps = std::llround(kOneCycleRise * static_cast<double>(total));
+  schedule.warmup_steps = std::min(config.warmup_steps.value_or(schedule.warmup_steps), total);
   return schedule;
 }
 

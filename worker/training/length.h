@@ -23,8 +23,18 @@ struct Length {
   std::int64_t steps_per_epoch = 0;
   std::int64_t steps = 0;
   std::int64_t epochs = 0;  // those begun
+  // Steps that were made more (or fewer) than as many images take with the number of ranks and the
+  // batch size of now, where --max-steps ends the training: it counts steps, whatever their size.
+  std::int64_t made_more = 0;
 };
-Length TrainingLength(const Config& config, std::int64_t train_images, int world_size);
+// Of a training that goes on from `position`.
+Length TrainingLength(const Config& config, std::int64_t train_images, int world_size,
+                      const TrainingPosition& position = {});
+
+// Where in its length a training at `position` is: in steps of the number of ranks and the batch
+// size of now.
+std::int64_t StepInPlan(const Config& config, const Length& length, std::int64_t train_images,
+                        int world_size, const TrainingPosition& position);
 
 // Steps that an epoch of `batches` batches takes, or what is left of it.
 std::int64_t StepsOf(const Config& config, std::int64_t batches);

@@ -4,7 +4,6 @@
 #include <ATen/Context.h>
 #include <ATen/Functions.h>
 #include <torch/utils.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -95,18 +94,6 @@ bool IsWithinStep(StepSection section) {
 
 }  // namespace
 
-void PrepareFolder(const std::string& option, const std::string& path) {
-  std::error_code error;
-  std::filesystem::create_directories(path, error);
-  if (error)
-    throw UsageError(option + " " + path + " cannot be made: " + error.message() +
-                     "; choose another folder");
-  if (access(path.c_str(), W_OK | X_OK) != 0) {
-    throw UsageError(option + " " + path +
-                     " cannot be written to; change its permissions or choose another folder");
-  }
-}
-
 Trainer::Trainer(const Config& config, const Dataset& data, World& world, Reporter& reporter,
                  ProgressSender& progress, Time program_start)
     : config_(config),
@@ -164,7 +151,12 @@ void Trainer::Run() {
   world_.Barrier();
   StartMetrics();
   training_start_ = line_time_ = rate_time_ = std::chrono::steady_clock::now();
+  if (evaluation_due_) {
+    EvaluateAndReport();
+    checkpoints_->StopIfAsked(Place());
+  }
   while (!Done()) TrainEpoch();
+  checkpoints_->EndSteps();
   world_.Synchronize();
   summary_.training_seconds = SecondsSince(training_start_);
   summary_.gradient_wait_seconds =
@@ -173,11 +165,11 @@ void Trainer::Run() {
   ShowProfile();
   CheckParametersFinite();
   Say("checkpoint");
-  checkpoints_->Finish({position_, reached_target_});
+  checkpoints_->Finish(Place());
 
   runner_->Evaluate();
   CheckRanksAgree();
-  if (config_.eval && !evaluation_) evaluation_ = EvaluateNow();
+  if (config_.eval && !evaluation_) EvaluateAtTheEnd();
   if (average_) average_->Swap();
   runner_->GatherModel();
   if (world_.rank() == 0) WriteResults();
@@ -190,7 +182,18 @@ void Trainer::Begin() {
   const TrainingCheckpoints::Place place = checkpoints_->Resume();
   position_ = place.position;
   reached_target_ = place.reached_target;
-  plan_step_ = position_.epoch * length_.steps_per_epoch;
+  evaluation_due_ = place.evaluation_due;
+  const std::int64_t images = data_.train->size();
+  const int ranks = DataParallelSize(config_, world_.size());
+  length_ = TrainingLength(config_, images, ranks, position_);
+  schedule_ = MakeSchedule(config_, length_);
+  plan_step_ = StepInPlan(config_, length_, images, ranks, position_);
+  if (position_.step > 0 && Done() && world_.rank() == 0) {
+    reporter_.Line("the training is complete at step " + std::to_string(position_.step) +
+                   (config_.max_steps ? " of --max-steps " + std::to_string(*config_.max_steps)
+                                      : " of --epochs " + ToText(config_, *FindSetting("epochs"))) +
+                   ": no step is left");
+  }
   if (config_.log_samples)
     sample_log_.emplace(SampleLog::Options{.output_dir = config_.output_dir,
                                            .rank = world_.rank(),
@@ -224,7 +227,7 @@ void Trainer::TrainEpoch() {
     for (std::int64_t batch = first; sample_log_ && batch < first + count; ++batch)
       sample_log_->Add(position_.step + 1, position_.epoch + 1, plan.Samples(batch));
     const TrainingStep::Result result =
-        step_->Make({.first = first, .count = count}, schedule_.RateAt(plan_step_));
+        step_->Make({.first = first, .count = count}, RateAt(plan_step_));
     images_ += result.own_samples;
     summary_.images += result.samples;
     summary_.data_wait_seconds += result.data_wait_seconds;
@@ -236,7 +239,7 @@ void Trainer::TrainEpoch() {
       position_.consumed = 0;
     }
     Enter(StepSection::kCheckpoint);
-    checkpoints_->EndStep({position_, reached_target_});
+    checkpoints_->EndStep(Place());
   }
 }
 
@@ -268,7 +271,7 @@ void Trainer::AfterStep(const TrainingStep::Result& result, std::int64_t step_of
   if (log_) log_->AddStep(result.loss, result.samples);
   if (line_due && log_) {
     log_->WriteTraining(
-        {position_.step, EpochsDone()}, schedule_.RateAt(plan_step_ - 1),
+        {position_.step, EpochsDone()}, RateAt(plan_step_ - 1),
         config_.clip_norm > 0 ? std::optional(step_->gradient_norm()) : std::nullopt);
   }
   if (reporter_.BarIsDue(std::chrono::steady_clock::now()) && !Done()) ShowBar();
@@ -277,15 +280,20 @@ void Trainer::AfterStep(const TrainingStep::Result& result, std::int64_t step_of
 void Trainer::EvaluateIfDue() {
   const std::int64_t interval = EvaluationInterval(config_, length_);
   if (interval == 0 || plan_step_ % interval != 0) return;
+  EvaluateAndReport();
+}
+
+void Trainer::EvaluateAndReport() {
   const auto begun = std::chrono::steady_clock::now();
   evaluation_ = EvaluateNow();
-  if (world_.rank() == 0) {
+  evaluation_due_ = !evaluation_;
+  if (evaluation_ && world_.rank() == 0) {
     reporter_.Line("epoch " + std::to_string(position_.epoch + 1) + " step " +
                    std::to_string(position_.step) + " test accuracy " +
                    Percent(evaluation_->accuracy()) + " loss " + Fixed(evaluation_->loss, 4));
   }
-  reached_target_ =
-      config_.target_accuracy > 0 && 100 * evaluation_->accuracy() >= config_.target_accuracy;
+  reached_target_ = evaluation_ && config_.target_accuracy > 0 &&
+                    100 * evaluation_->accuracy() >= config_.target_accuracy;
   runner_->Train();
   // Speeds are those of training.
   const auto spent = std::chrono::steady_clock::now() - begun;
@@ -295,23 +303,32 @@ void Trainer::EvaluateIfDue() {
   if (log_) log_->LeaveOut(spent);
 }
 
-Evaluation Trainer::EvaluateNow() {
+void Trainer::EvaluateAtTheEnd() {
+  evaluation_ = EvaluateNow();
+  if (!evaluation_) checkpoints_->StopIfAsked(Place());
+}
+
+std::optional<Evaluation> Trainer::EvaluateNow() {
   const auto begun = std::chrono::steady_clock::now();
   Enter(StepSection::kEvaluation);
   checkpoints_->BeforeUpdate();  // of the average
   if (average_) average_->Swap();
   runner_->Evaluate();
-  const Evaluation evaluation = Evaluate(world_, *runner_, data_,
-                                         {.batch_size = config_.eval_batch_size,
-                                          .channels_last = config_.channels_last,
-                                          .threads = config_.loader_threads,
-                                          .views = ParseTestViews(config_.tta)});
+  const std::optional<Evaluation> evaluation =
+      Evaluate(world_, *runner_, data_,
+               {.batch_size = config_.eval_batch_size,
+                .channels_last = config_.channels_last,
+                .threads = config_.loader_threads,
+                .views = ParseTestViews(config_.tta),
+                .go_on = [this] { return checkpoints_->EvaluationGoesOn(); }});
+  checkpoints_->EndEvaluation();
   if (average_) average_->Swap();
   summary_.evaluation_seconds = SecondsSince(begun);
-  summary_.best_accuracy = std::max(summary_.best_accuracy, evaluation.accuracy());
-  latest_accuracy_ = evaluation.accuracy();
   Enter(StepSection::kOther);
-  if (log_) log_->WriteTest({position_.step, EpochsDone()}, evaluation);
+  if (!evaluation) return std::nullopt;
+  summary_.best_accuracy = std::max(summary_.best_accuracy, evaluation->accuracy());
+  latest_accuracy_ = evaluation->accuracy();
+  if (log_) log_->WriteTest({position_.step, EpochsDone()}, *evaluation);
   return evaluation;
 }
 
@@ -352,7 +369,7 @@ void Trainer::Report(double loss, std::int64_t step_of_epoch, std::int64_t steps
                          .batch = step_of_epoch,
                          .batches = steps_of_epoch,
                          .loss = loss,
-                         .learning_rate = schedule_.RateAt(plan_step_ - 1),
+                         .learning_rate = RateAt(plan_step_ - 1),
                          .images_per_second = speed}));
   line_time_ = now;
   line_images_ = images_;

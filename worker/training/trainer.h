@@ -21,6 +21,7 @@
 #include "worker/training/grad_scaler.h"
 #include "worker/training/length.h"
 #include "worker/training/optimizer.h"
+#include "worker/training/output_folder.h"
 #include "worker/training/sample_log.h"
 #include "worker/training/step_runner.h"
 #include "worker/training/summary.h"
@@ -31,16 +32,10 @@
 
 namespace ddprun {
 
-inline constexpr char kModelFileName[] = "cifar_net.pth";
-
 // The training cannot go on: one sentence with what to try.
 struct TrainingError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
-
-// Makes the folder that `option` (--output-dir) names, if it is not there, and makes sure that it
-// can be written to, so that a training does not end with nothing. Throws UsageError.
-void PrepareFolder(const std::string& option, const std::string& path);
 
 class Trainer {
  public:
@@ -66,7 +61,15 @@ class Trainer {
   void AfterStep(const TrainingStep::Result& result, std::int64_t step_of_epoch,
                  std::int64_t steps_of_epoch);
   void EvaluateIfDue();
-  Evaluation EvaluateNow();
+  void EvaluateAndReport();
+  void EvaluateAtTheEnd();
+  // Nothing if a signal has broken it off.
+  std::optional<Evaluation> EvaluateNow();
+  TrainingCheckpoints::Place Place() const { return {position_, reached_target_, evaluation_due_}; }
+  // Of the step after so many of this training's plan.
+  double RateAt(std::int64_t plan_step) const {
+    return schedule_.RateAt(plan_step + length_.made_more);
+  }
 
   void Enter(StepSection section);
   void Say(const char* section);
@@ -88,8 +91,8 @@ class Trainer {
   Reporter& reporter_;
   ProgressSender& progress_;
   const Time program_start_;
-  const Length length_;
-  const Schedule schedule_;
+  Length length_;  // Begin() says where it begins
+  Schedule schedule_;
 
   StepClock clock_;  // before who enters sections
   std::shared_ptr<ImageModel> model_;
@@ -107,6 +110,7 @@ class Trainer {
   // changed since the beginning.
   std::int64_t plan_step_ = 0;
   bool reached_target_ = false;
+  bool evaluation_due_ = false;           // one after the latest step was broken off
   std::optional<Evaluation> evaluation_;  // of the model as it is
   Summary summary_;
 

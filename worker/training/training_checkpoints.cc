@@ -2,7 +2,7 @@
 #include "worker/training/training_checkpoints.h"
 
 #include <ATen/Functions.h>
-#include <signal.h>
+#include <c10/util/Exception.h>
 #include <torch/csrc/autograd/grad_mode.h>
 
 #include <algorithm>
@@ -12,9 +12,12 @@
 #include <utility>
 
 #include "proto/version.h"
+#include "rendezvous/signal_name.h"
+#include "worker/base/first_line.h"
 #include "worker/base/stopped.h"
 #include "worker/base/unique_tensors.h"
 #include "worker/checkpoint/resume.h"
+#include "worker/config/agreement.h"
 #include "worker/files/state_dict.h"
 #include "worker/training/random_state.h"
 
@@ -26,8 +29,11 @@ using Json = nlohmann::json;
 
 constexpr char kRandom[] = "random/";
 constexpr char kAverage[] = "ema/";
-// A step that takes so many times as long as the one before is taken for one that hangs.
-constexpr int kPatienceSteps = 3;
+// A batch of an evaluation that takes so many times as long as the one before is taken for one that
+// hangs.
+constexpr int kPatienceBatches = 3;
+
+constexpr char kGoesOn[] = "; training goes on, and the next one is tried";
 
 // Rank 0's text on all ranks.
 std::string BroadcastText(World& world, std::string text) {
@@ -61,7 +67,20 @@ Json DataOf(const Dataset& data) {
           {"std", data.std}};
 }
 
-bool Restarted(const WorkerEnv& env) { return env.restart_count > 0 || env.round > 1; }
+// In place. Forward changes buffers while the others are copied. A device makes copies sooner than
+// the host fetches them, and the writer's thread does not know when this one's stream has come so
+// far; a device that has no memory left is waited for.
+void CopyWhatChanges(NamedTensors& tensors, const TensorSet& buffers) {
+  for (auto& [name, tensor] : tensors) {
+    if (!tensor.is_cuda() && !buffers.contains(tensor.unsafeGetTensorImpl())) continue;
+    try {
+      tensor = tensor.detach().clone();
+    } catch (const c10::OutOfMemoryError&) {
+      if (!tensor.is_cuda()) throw;
+      tensor = tensor.detach().cpu();
+    }
+  }
+}
 
 }  // namespace
 
@@ -70,10 +89,20 @@ bool SavesCheckpoints(const Config& config) {
          !config.checkpoint_dir.empty();
 }
 
+bool Restarted(const WorkerEnv& env) { return env.restart_count > 0 || env.round > 1; }
+
 std::string CheckpointFolder(const Config& config) {
   return config.checkpoint_dir.empty()
              ? (std::filesystem::path(config.output_dir) / "checkpoints").string()
              : config.checkpoint_dir;
+}
+
+std::optional<GradScaler::State> SavedScale(const Json& about) {
+  if (about.at("config").value("amp", "") != "fp16") return std::nullopt;
+  const Json& scaler = about.at("scaler");
+  return GradScaler::State{
+      .scale = scaler.at("scale").get<double>(),
+      .steps_since_growth = scaler.at("steps_since_growth").get<std::int64_t>()};
 }
 
 TrainingCheckpoints::TrainingCheckpoints(const Config& config, const Dataset& data, World& world,
@@ -85,9 +114,8 @@ TrainingCheckpoints::TrainingCheckpoints(const Config& config, const Dataset& da
       parts_(parts),
       saving_(SavesCheckpoints(config)),
       folder_(CheckpointFolder(config)),
-      vote_(world) {
-  if (saving_) signal_.emplace();
-}
+      vote_(world),
+      evaluation_vote_(world) {}
 
 TrainingCheckpoints::~TrainingCheckpoints() = default;
 
@@ -99,6 +127,8 @@ TrainingCheckpoints::Place TrainingCheckpoints::Resume() {
     try {
       point = DecideResume({.resume = config_.resume,
                             .restarted = Restarted(world_.env()),
+                            .run = world_.env().run_id,
+                            .settings = TrainingSettings(config_),
                             .folder = folder_,
                             .saving = saving_},
                            [this](const std::string& text) { reporter_.Line(text); });
@@ -235,14 +265,12 @@ TrainingCheckpoints::Place TrainingCheckpoints::Load(const Snapshot* snapshot, c
     CopyIn(*snapshot);
   else
     CopyInFromRankZero(world_.rank() == 0 ? snapshot : nullptr);
-  const Json& scaler = about.at("scaler");
-  parts_.scaler.Restore(
-      {.scale = scaler.at("scale").get<double>(),
-       .steps_since_growth = scaler.at("steps_since_growth").get<std::int64_t>()});
+  if (const auto scale = SavedScale(about)) parts_.scaler.Restore(*scale);
   const Place place{.position = {.step = about.at("step").get<std::int64_t>(),
                                  .epoch = about.at("epoch").get<std::int64_t>(),
                                  .consumed = about.at("consumed").get<std::int64_t>()},
-                    .reached_target = about.at("reached_target").get<bool>()};
+                    .reached_target = about.at("reached_target").get<bool>(),
+                    .evaluation_due = about.value("evaluation_due", false)};
   if (about.at("world_size").get<int>() != world_.size()) {
     ReseedRandom(world_, config_.seed, place.position.step);
     return place;
@@ -285,6 +313,7 @@ Json TrainingCheckpoints::About(const Place& place) const {
           {"epoch", place.position.epoch},
           {"consumed", place.position.consumed},
           {"reached_target", place.reached_target},
+          {"evaluation_due", place.evaluation_due},
           {"world_size", world_.size()},
           {"batch_size", config_.batch_size},
           {"scaler", {{"scale", scaler.scale}, {"steps_since_growth", scaler.steps_since_growth}}},
@@ -312,15 +341,54 @@ void TrainingCheckpoints::BeforeUpdate() {
   if (writer_) stall_seconds_ += writer_->WaitUntilCopied().count();
 }
 
+bool TrainingCheckpoints::EvaluationGoesOn() {
+  if (!saving_) return true;
+  const Clock::time_point now = Clock::now();
+  if (evaluation_time_ == Clock::time_point{}) {
+    evaluation_time_ = now;
+    StopSignal::Progress(StopSignal::kPatienceMax);  // nothing is known of its batches yet
+  } else {
+    stop_ = evaluation_vote_.End().stop;  // of the batch before
+    StopSignal::Progress(kPatienceBatches * (now - batch_time_) + StopSignal::kPatienceMin);
+  }
+  batch_time_ = now;
+  if (stop_ != 0) return false;
+  evaluation_vote_.Begin({.stop = StopSignal::Received()});
+  return true;
+}
+
+void TrainingCheckpoints::EndEvaluation() {
+  if (!saving_ || evaluation_time_ == Clock::time_point{}) return;
+  if (stop_ == 0) stop_ = evaluation_vote_.End().stop;
+  step_time_ += Clock::now() - evaluation_time_;  // which is no part of the step
+  evaluation_time_ = {};
+  StopSignal::Progress(patience_.Get());
+}
+
 void TrainingCheckpoints::EndStep(const Place& place) {
   if (!saving_) return;
-  const StepVote::Wishes wishes = vote_.End();
-  if (wishes.stop != 0) Stop(place, wishes.stop);
+  StepVote::Wishes wishes = vote_.End();
+  if (world_.size() == 1) wishes.stop = StopSignal::Received();
+  if (wishes.stop != 0) stop_ = wishes.stop;
+  StopIfAsked(place);
+  // A save may hold up rank 0, and with it the others, until the next step ends. So may what an
+  // epoch begins with.
+  const bool slow = wishes.save || place.position.consumed == 0;
+  if (slow) StopSignal::Progress(StopSignal::kPatienceMax);
   if (wishes.save) Save(place);
-  TellReports();
+  TellReports(kGoesOn);
   const Clock::time_point now = Clock::now();
-  StopSignal::SetPatience(kPatienceSteps * (now - step_time_) + StopSignal::kPatienceMin);
+  patience_.Add(now - step_time_);
   step_time_ = now;
+  if (!slow) StopSignal::Progress(patience_.Get());
+}
+
+void TrainingCheckpoints::StopIfAsked(const Place& place) {
+  if (stop_ != 0) Stop(place, stop_);
+}
+
+void TrainingCheckpoints::EndSteps() {
+  if (saving_) StopSignal::Heard();
 }
 
 void TrainingCheckpoints::Save(const Place& place) {
@@ -328,31 +396,34 @@ void TrainingCheckpoints::Save(const Place& place) {
   const at::Tensor random = GatherRandomStates(world_);
   NamedTensors all = parts_.runner.Gather(OwnTensors());
   if (!writer_ || good_step_ == place.position.step) return;
-  Snapshot snapshot{std::move(all), About(place)};
-  // Forward changes buffers while the others are copied. A device makes copies sooner than the host
-  // fetches them, and the writer's thread does not know when this one's stream has come so far.
-  const TensorSet buffers = SetOf(parts_.model.buffers());
-  for (auto& [name, tensor] : snapshot.tensors) {
-    if (tensor.is_cuda() || buffers.contains(tensor.unsafeGetTensorImpl()))
-      tensor = tensor.detach().clone();
+  try {
+    Snapshot snapshot{std::move(all), About(place)};
+    CopyWhatChanges(snapshot.tensors, SetOf(parts_.model.buffers()));
+    world_.Synchronize();
+    for (std::int64_t rank = 0; rank < random.size(0); ++rank)
+      snapshot.tensors.emplace_back(kRandom + std::to_string(rank), random[rank].clone());
+    put_off_ = !writer_->Save(place.position.step, std::move(snapshot));
+  } catch (const std::exception& error) {
+    // Most likely memory: what the training itself needs is there already.
+    put_off_ = false;
+    save_time_ = Clock::now();
+    reporter_.Line("checkpoint of step " + std::to_string(place.position.step) +
+                   " is not saved: " + FirstLine(error));
+    return;
   }
-  world_.Synchronize();
-  for (std::int64_t rank = 0; rank < random.size(0); ++rank)
-    snapshot.tensors.emplace_back(kRandom + std::to_string(rank), random[rank].clone());
-  put_off_ = !writer_->Save(place.position.step, std::move(snapshot));
   stall_seconds_ += std::chrono::duration<double>(Clock::now() - begin).count();
   if (put_off_) return;
   save_time_ = Clock::now();
   ++saves_;
 }
 
-void TrainingCheckpoints::TellReports() {
+void TrainingCheckpoints::TellReports(const char* next) {
   if (!writer_) return;
   for (const CheckpointWriter::Report& report : writer_->TakeReports()) {
     if (report.error.empty()) {
       good_step_ = report.step;
     } else {
-      reporter_.Line(report.error);
+      reporter_.Line(report.error + next);
     }
   }
 }
@@ -360,22 +431,24 @@ void TrainingCheckpoints::TellReports() {
 void TrainingCheckpoints::Finish(const Place& place) {
   if (!saving_) return;
   if (writer_) writer_->WaitUntilSaved(kSaveLimit);
-  TellReports();
+  TellReports("");
   Save(place);
   if (writer_) writer_->WaitUntilSaved(kSaveLimit);
-  TellReports();
+  TellReports("");
 }
 
 void TrainingCheckpoints::Stop(const Place& place, int signal) {
   StopSignal::Heard();
   Finish(place);
-  const std::string name = signal == SIGTERM ? "SIGTERM" : "SIGINT";
-  std::string sentence = "rank " + std::to_string(world_.rank()) + ": ended by " + name +
-                         " after step " + std::to_string(place.position.step);
-  const auto newest =
-      world_.rank() == 0 ? ListCheckpoints(folder_) : std::vector<CheckpointEntry>{};
-  if (!newest.empty() && newest.front().step == place.position.step)
-    sentence += "; " + newest.front().path + " holds it, pass --resume auto to go on";
+  std::string sentence = "rank " + std::to_string(world_.rank()) + ": ended by " +
+                         SignalName(signal) + " after step " + std::to_string(place.position.step);
+  if (world_.rank() == 0) {
+    sentence += good_step_ == place.position.step
+                    ? "; " +
+                          (std::filesystem::path(folder_) / CheckpointName(good_step_)).string() +
+                          " holds it, pass --resume auto to go on"
+                    : "; it is not saved";
+  }
   // Nobody leaves while another is still waiting for it.
   world_.Shutdown();
   throw Stopped(signal, sentence);

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <unordered_set>
@@ -21,6 +22,7 @@
 #include "worker/training/grad_scaler.h"
 #include "worker/training/length.h"
 #include "worker/training/optimizer.h"
+#include "worker/training/step_patience.h"
 #include "worker/training/step_runner.h"
 #include "worker/training/weight_average.h"
 
@@ -28,8 +30,14 @@ namespace ddprun {
 
 // Whether this training saves any.
 bool SavesCheckpoints(const Config& config);
+// Whether the launcher has started these workers in place of others.
+bool Restarted(const WorkerEnv& env);
 // --checkpoint-dir, or checkpoints in --output-dir.
 std::string CheckpointFolder(const Config& config);
+
+// The scale of fp16's gradients in a checkpoint (Snapshot::about). None if its training did not
+// scale: it has saved 1, with which small gradients vanish.
+std::optional<GradScaler::State> SavedScale(const nlohmann::json& about);
 
 class TrainingCheckpoints {
  public:
@@ -44,6 +52,7 @@ class TrainingCheckpoints {
   struct Place {
     TrainingPosition position;
     bool reached_target = false;
+    bool evaluation_due = false;  // the evaluation after this step was broken off
   };
 
   // How long the end of a training waits for its last checkpoint.
@@ -62,8 +71,16 @@ class TrainingCheckpoints {
   void BeginStep(const TrainingPosition& position);
   // Before parameters, optimizer state or average change.
   void BeforeUpdate();
+  // During an evaluation, before each of its batches: false on all ranks if a signal has asked one
+  // of them for the end. EndEvaluation() follows in any case.
+  bool EvaluationGoesOn();
+  void EndEvaluation();
   // At the end of a step. Throws Stopped if a signal has asked for the end and it is saved.
   void EndStep(const Place& place);
+  // After an evaluation that does not belong to a step. Throws Stopped as EndStep() does.
+  void StopIfAsked(const Place& place);
+  // After the last step: from here on no signal ends this rank before it has saved.
+  void EndSteps();
   // At the end of the training: its checkpoint is on the disk when this returns.
   void Finish(const Place& place);
 
@@ -86,7 +103,8 @@ class TrainingCheckpoints {
   nlohmann::json About(const Place& place) const;
   bool Due(const TrainingPosition& position) const;
   void Save(const Place& place);
-  void TellReports();
+  // `next`: what becomes of a save that has failed, as the end of its sentence.
+  void TellReports(const char* next);
   [[noreturn]] void Stop(const Place& place, int signal);
 
   const Config& config_;
@@ -99,14 +117,19 @@ class TrainingCheckpoints {
 
   std::string training_;  // rank 0's, as the next
   std::unique_ptr<CheckpointWriter> writer_;
-  std::optional<StopSignal> signal_;
   StepVote vote_;
+  StepVote evaluation_vote_;
+  int stop_ = 0;                 // the signal that has ended an evaluation, the same on all ranks
   bool put_off_ = false;         // one is due since a step before
   std::int64_t good_step_ = -1;  // of the latest checkpoint in the folder
   std::int64_t saves_ = 0;
   double stall_seconds_ = 0;
   std::chrono::steady_clock::time_point save_time_{};
   std::chrono::steady_clock::time_point step_time_{};
+  // Of an evaluation, and of its latest batch; 0: none is under way.
+  std::chrono::steady_clock::time_point evaluation_time_{};
+  std::chrono::steady_clock::time_point batch_time_{};
+  StepPatience patience_;
 };
 
 }  // namespace ddprun

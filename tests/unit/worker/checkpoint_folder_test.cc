@@ -77,7 +77,7 @@ TEST(CheckpointFolderTest, OnlyOfTheTrainingThatIsAskedFor) {
   ExpectStep(FindNewest(files.folder(), "new", kNobody)->snapshot, 1);
   EXPECT_FALSE(FindNewest(files.folder(), "other", kNobody));
   ExpectStep(OpenCheckpoint(files.folder(), kNobody).snapshot, 7);
-  SetCurrentTraining(files.folder(), "new");
+  SetCurrentOwner(files.folder(), {.training = "new"});
   ExpectStep(OpenCheckpoint(files.folder(), kNobody).snapshot, 1);
   ExpectStep(OpenCheckpoint(files.Path(CheckpointName(7)), kNobody).snapshot, 7);
 }
@@ -85,7 +85,7 @@ TEST(CheckpointFolderTest, OnlyOfTheTrainingThatIsAskedFor) {
 TEST(CheckpointFolderTest, RemembersTheTraining) {
   const TempFiles files;
   EXPECT_EQ(CurrentTraining(files.folder()), "");
-  SetCurrentTraining(files.folder(), "0123456789abcdef");
+  SetCurrentOwner(files.folder(), {.training = "0123456789abcdef"});
   EXPECT_EQ(CurrentTraining(files.folder()), "0123456789abcdef");
   for (const char* text : {"", "{", "[]", "{\"training\": 1}", "{\"a\": \"b\"}"}) {
     files.Write("training.json", text);

@@ -10,9 +10,11 @@
 namespace ddprun {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 class ResumeTest : public ::testing::Test {
  protected:
@@ -44,7 +46,7 @@ TEST_F(ResumeTest, AnEmptyFolderIsABeginning) {
 
 TEST_F(ResumeTest, ARestartGoesOnWithItsOwnTrainingOnly) {
   WriteSmall(files_.folder(), 9, "old");
-  SetCurrentTraining(files_.folder(), "old");
+  SetCurrentOwner(files_.folder(), {.training = "old"});
   const ResumePoint first = Decide("restart", false);
   EXPECT_EQ(StepOf(first), -1);
   EXPECT_NE(first.training, "old");
@@ -57,20 +59,75 @@ TEST_F(ResumeTest, ARestartGoesOnWithItsOwnTrainingOnly) {
   EXPECT_EQ(StepOf(Decide("restart", false)), -1);
 }
 
+// Whatever ended before it could take the folder, or saves nothing.
+TEST_F(ResumeTest, ARestartLeavesTheCheckpointsOfAnotherRunAlone) {
+  const nlohmann::json settings = {{"lr", "0.1"}};
+  SetCurrentOwner(files_.folder(), {.training = "t", .run = "job7"});
+  WriteSmall(files_.folder(), 9, "t", {{"lr", "0.1"}, {"log-every", "50"}});
+  const auto step = [&](ResumeOptions options) {
+    SetCurrentOwner(files_.folder(), {.training = "t", .run = "job7"});
+    options.restarted = true;
+    options.folder = files_.folder();
+    const ResumePoint point = DecideResume(options, [](const std::string&) {});
+    return point.checkpoint ? point.checkpoint->snapshot.about.value("step", std::int64_t{-2}) : -1;
+  };
+  const nlohmann::json others = {{"lr", "0.2"}};
+  const nlohmann::json more = {{"lr", "0.1"}, {"new-setting", "on"}};
+  for (const char* resume : {"restart", "never", "auto"}) {
+    const bool asked = std::string(resume) == "auto";
+    const auto options = [&](const char* run, const nlohmann::json& of, bool saving) {
+      return ResumeOptions{.resume = resume, .run = run, .settings = of, .saving = saving};
+    };
+    EXPECT_EQ(step(options("job7", settings, true)), std::string(resume) == "never" ? -1 : 9);
+    EXPECT_EQ(step(options("job8", settings, true)), asked ? 9 : -1) << resume;
+    EXPECT_EQ(step(options("job7", others, true)), asked ? 9 : -1) << resume;
+    EXPECT_EQ(step(options("job7", more, true)), asked ? 9 : -1) << resume;
+    EXPECT_EQ(step(options("job7", settings, false)), asked ? 9 : -1) << resume;
+  }
+  const TempFiles other;
+  const std::string path = WriteSmall(other.folder(), 50, "other");
+  EXPECT_EQ(step({.resume = path, .run = "job7", .settings = settings, .saving = true}), 9);
+  EXPECT_EQ(step({.resume = path, .run = "job8", .settings = settings, .saving = true}), 50);
+  EXPECT_EQ(step({.resume = path, .run = "job7", .settings = others, .saving = true}), 50);
+}
+
+TEST_F(ResumeTest, TheFolderKnowsWhichRunWroteThereLast) {
+  const ResumeOptions options{
+      .resume = "auto", .run = "job7", .folder = files_.folder(), .saving = true};
+  const ResumePoint first = DecideResume(options, [](const std::string&) {});
+  EXPECT_EQ(CurrentOwner(files_.folder()),
+            (FolderOwner{.training = first.training, .run = "job7"}));
+  WriteSmall(files_.folder(), 9, "older");
+  DecideResume(options, [](const std::string&) {});
+  EXPECT_EQ(CurrentOwner(files_.folder()), (FolderOwner{.training = "older", .run = "job7"}));
+}
+
+TEST_F(ResumeTest, AutoSaysThatNoneIsGoodAndNamesEachOnce) {
+  SetCurrentOwner(files_.folder(), {.training = "t"});
+  const std::string path = WriteSmall(files_.folder(), 9, "t");
+  std::filesystem::resize_file(path, std::filesystem::file_size(path) - 1);
+  EXPECT_EQ(StepOf(Decide("auto", false)), -1);
+  EXPECT_THAT(
+      told_,
+      ElementsAre(AllOf(HasSubstr(path), HasSubstr("passed over")),
+                  AllOf(HasSubstr("no checkpoint in " + files_.folder() + " is good"),
+                        HasSubstr("training begins anew"), Not(HasSubstr("--resume auto")))));
+}
+
 TEST_F(ResumeTest, AutoTakesTheFoldersTrainingOrElseAny) {
   WriteSmall(files_.folder(), 9, "old");
-  SetCurrentTraining(files_.folder(), "new");
+  SetCurrentOwner(files_.folder(), {.training = "new"});
   const ResumePoint any = Decide("auto", false);
   EXPECT_EQ(StepOf(any), 9);
   EXPECT_EQ(any.training, "old");
   WriteSmall(files_.folder(), 3, "new");
-  SetCurrentTraining(files_.folder(), "new");
+  SetCurrentOwner(files_.folder(), {.training = "new"});
   EXPECT_EQ(StepOf(Decide("auto", false)), 3);
 }
 
 TEST_F(ResumeTest, NeverIsNeverAlsoAfterARestart) {
   WriteSmall(files_.folder(), 9, "t");
-  SetCurrentTraining(files_.folder(), "t");
+  SetCurrentOwner(files_.folder(), {.training = "t"});
   EXPECT_EQ(StepOf(Decide("never", true)), -1);
 }
 

@@ -23,7 +23,7 @@ int StatusOf(Body body) {
 }
 
 TEST(StopSignalTest, TheFirstOneAsksAndALaterOneEnds_RealTime) {
-  for (const int signal : {SIGTERM, SIGINT}) {
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT}) {
     EXPECT_EQ(StatusOf([signal] {
                 const StopSignal stop;
                 if (StopSignal::Received() != 0) _exit(1);
@@ -75,10 +75,45 @@ TEST(StopSignalTest, WhoHasHeardItIsNotEnded) {
             0);
 }
 
+// A rank whose peers told it to save, and to which the signal comes while it does so.
+TEST(StopSignalTest, AFirstOneThatComesWhenItIsHeardIsNotTimed) {
+  EXPECT_EQ(StatusOf([] {
+              const StopSignal stop;
+              StopSignal::Heard();
+              raise(SIGTERM);
+              StopSignal::Progress(StopSignal::kPatienceMin);
+              if (alarm(0) != 0 || StopSignal::Received() != SIGTERM) _exit(1);
+            }),
+            0);
+}
+
+TEST(StopSignalTest, ProgressGivesItTimeAgain) {
+  EXPECT_EQ(StatusOf([] {
+              const StopSignal stop;
+              StopSignal::Progress(StopSignal::kPatienceMax);
+              if (alarm(0) != 0) _exit(1);  // none has come
+              raise(SIGTERM);
+              if (alarm(1) < 20) _exit(2);
+              StopSignal::Progress(StopSignal::kPatienceMax);
+              if (alarm(0) < 20) _exit(3);
+            }),
+            0);
+}
+
+TEST(StopSignalTest, AnIgnoredHangUpStaysIgnored) {
+  EXPECT_EQ(StatusOf([] {
+              signal(SIGHUP, SIG_IGN);
+              const StopSignal stop;
+              raise(SIGHUP);
+              if (StopSignal::Received() != 0) _exit(1);
+            }),
+            0);
+}
+
 TEST(StopSignalTest, WhoDoesNotHearItIsEnded_RealTime) {
   const int status = StatusOf([] {
     const StopSignal stop;
-    StopSignal::SetPatience(std::chrono::milliseconds(1));
+    StopSignal::Progress(std::chrono::milliseconds(1));
     raise(SIGTERM);
     for (;;) pause();
   });

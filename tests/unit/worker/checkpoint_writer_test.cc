@@ -86,7 +86,7 @@ TEST(CheckpointWriterTest, AFailedSaveIsNamedAndTheNextIsTried) {
   std::filesystem::rename(folder, files.Path("away"));
   const std::string error = SaveAndWait(writer, 2).error;
   EXPECT_THAT(error, HasSubstr("checkpoint of step 2 is not saved: cannot create " + folder));
-  EXPECT_THAT(error, HasSubstr("No such file or directory; training goes on"));
+  EXPECT_THAT(error, HasSubstr("No such file or directory"));
   std::filesystem::rename(files.Path("away"), folder);
   EXPECT_EQ(SaveAndWait(writer, 3).error, "");
   ExpectStep(ReadCheckpoint(folder + "/" + CheckpointName(1)), 1);

@@ -86,6 +86,30 @@ TEST(Cifar10, CutOffFileIsToldByItsSize) {
               AllOf(HasSubstr("data_batch_3.bin"), HasSubstr("3000 bytes"), HasSubstr("3073")));
 }
 
+TEST(Cifar10, AFileCutOffBetweenRecordsIsToldByTheNumberOfThem) {
+  const TempFiles files;
+  WriteAll(files, "");
+  files.Write("data_batch_4.bin", Record(1, 1));
+  EXPECT_THAT(MessageOf<DataError>([&] { OpenCifar10({.directory = files.folder()}); }),
+              AllOf(HasSubstr("data_batch_4.bin has 1 images, but data_batch_1.bin has 2"),
+                    HasSubstr("cut off")));
+}
+
+TEST(Cifar10, ATestFileCutOffBetweenRecordsIsToldByTheArchives) {
+  const TempFiles files;
+  WriteAll(files, "");
+  // Holes of zeros: images of class 0 that take no room on the disk.
+  for (int i = 1; i <= 5; ++i) {
+    std::filesystem::resize_file(files.Path("data_batch_" + std::to_string(i) + ".bin"),
+                                 10'000 * 3073);
+  }
+  std::filesystem::resize_file(files.Path("test_batch.bin"), 9'999 * 3073);
+  EXPECT_THAT(MessageOf<DataError>([&] { OpenCifar10({.directory = files.folder()}); }),
+              HasSubstr("test_batch.bin has 9999 images, but CIFAR-10's has 10000"));
+  std::filesystem::resize_file(files.Path("test_batch.bin"), 10'000 * 3073);
+  EXPECT_EQ(OpenCifar10({.directory = files.folder()}).test->size(), 10'000);
+}
+
 TEST(Cifar10, EmptyFileIsAFault) {
   const TempFiles files;
   EXPECT_THAT(MessageOf<DataError>([&] { MapCifarFile(files.Write("a.bin", ""), kCifar10); }),

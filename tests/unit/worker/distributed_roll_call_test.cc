@@ -18,6 +18,7 @@ using testing::IsEmpty;
 struct Caller {
   int rank;
   int world_size;
+  SharedFacts facts = {};
 };
 
 // A store of rank 0's, and each caller's own client of it. A HashStore will not do: its add() wakes
@@ -75,7 +76,8 @@ std::vector<std::string> Call(const std::vector<Caller>& callers, milliseconds t
   for (std::size_t i = 0; i < callers.size(); ++i) {
     threads.emplace_back([&, i] {
       try {
-        CallRoll(*stores.NewClient(), callers[i].rank, callers[i].world_size, timeout);
+        CallRoll(*stores.NewClient(), callers[i].rank, callers[i].world_size, timeout,
+                 callers[i].facts);
       } catch (const std::runtime_error& error) {
         told[i] = error.what();
       }
@@ -117,6 +119,35 @@ TEST(RollCall, ARankBeyondRankZerosWorldHearsIt) {
   const auto told = Call({{0, 1}, {1, 2}}, kLong);
   EXPECT_THAT(told[0], IsEmpty());
   EXPECT_THAT(told[1], HasSubstr("rank 1 has WORLD_SIZE 2, rank 0 has 1"));
+}
+
+TEST(RollCall, ASettingThatDiffersIsNamedWithBothValuesToAll) {
+  const SharedFacts facts = {{"--lr", "0.1"}, {"--seed", "0"}, {"--max-steps", ""}};
+  const SharedFacts other = {{"--lr", "0.1"}, {"--seed", "5"}, {"--max-steps", ""}};
+  EXPECT_THAT(Call({{0, 3, facts}, {1, 3, facts}, {2, 3, facts}}, kLong), Each(IsEmpty()));
+  EXPECT_THAT(Call({{0, 3, facts}, {1, 3, facts}, {2, 3, other}}, kLong),
+              Each(testing::StrEq("the ranks do not agree: --seed is 5 on rank 2, but 0 on rank 0; "
+                                  "start all ranks with the same settings and the same data")));
+}
+
+TEST(RollCall, ManyRanksFactsAreCompared) {
+  constexpr int kRanks = 70;  // more than are read at a time
+  std::vector<Caller> callers;
+  for (int rank = 0; rank < kRanks; ++rank)
+    callers.push_back({rank, kRanks, {{"--lr", rank == 67 ? "0.2" : "0.1"}}});
+  EXPECT_THAT(Call(callers, kLong), Each(HasSubstr("--lr is 0.2 on rank 67, but 0.1 on rank 0")));
+}
+
+TEST(RollCall, DisagreementNamesTheFirstFewAndWhatOneDoesNotKnow) {
+  EXPECT_EQ(Disagreement({{"a", "1"}}, 1, {{"a", "1"}}), "");
+  EXPECT_EQ(Disagreement({{"a", "1"}, {"b", ""}}, 1, {{"b", "2"}}),
+            "a is unknown on rank 1, but 1 on rank 0, b is 2 on rank 1, but not set on rank 0");
+  EXPECT_EQ(Disagreement({}, 1, {{"new", "x"}}), "new is x on rank 1, but unknown on rank 0");
+  const SharedFacts ours = {{"a", "1"}, {"b", "1"}, {"c", "1"}, {"d", "1"}, {"e", "1"}};
+  const SharedFacts theirs = {{"a", "2"}, {"b", "2"}, {"c", "2"}, {"d", "2"}, {"e", "2"}};
+  EXPECT_THAT(Disagreement(ours, 1, theirs),
+              testing::AllOf(HasSubstr("c is 2"), testing::Not(HasSubstr("d is")),
+                             HasSubstr(", and 2 more")));
 }
 
 TEST(RollCall, ARankThatComesTwiceIsNamed) {

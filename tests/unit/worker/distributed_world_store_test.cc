@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <stdlib.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "worker/distributed/network_address.h"
 #include "worker/distributed/world_store.h"
@@ -21,6 +23,26 @@ TEST(WorldStore, AWorldOfOneKeepsItsKeysInMemory) {
   EXPECT_EQ(store->getTimeout(), std::chrono::seconds(3));
   store->set("key", "1");
   EXPECT_EQ(store->get_to_str("key"), "1");
+}
+
+// torchrun's agent serves one TCPStore for all attempts.
+TEST(WorldStore, ARestartUnderTorchrunFindsNoKeysOfTheAttemptBefore) {
+  c10d::TCPStoreOptions options;
+  options.isServer = true;
+  options.waitWorkers = false;
+  const auto agents = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
+  setenv("TORCHELASTIC_USE_AGENT_STORE", "True", /*overwrite=*/1);
+  WorkerEnv env;
+  env.world_size = 2;
+  env.master_addr = "127.0.0.1";
+  env.master_port = agents->getPort();
+  const std::chrono::seconds timeout(20);
+  OpenWorldStore(env, timeout)->set("key", "first");
+  env.restart_count = 1;
+  const auto restarted = OpenWorldStore(env, timeout);
+  EXPECT_FALSE(restarted->check({"key"}));
+  unsetenv("TORCHELASTIC_USE_AGENT_STORE");
+  EXPECT_EQ(agents->get_to_str("ddprun/attempt_0/key"), "first");
 }
 
 TEST(NetworkAddress, TheRouteDecides) {

@@ -13,11 +13,12 @@
 
 namespace ddprun {
 
-inline Snapshot SmallSnapshot(std::int64_t step, const std::string& training = "t") {
+inline Snapshot SmallSnapshot(std::int64_t step, const std::string& training = "t",
+                              const nlohmann::json& config = nlohmann::json::object()) {
   return {.tensors = {{"model/weight", at::full({2, 3}, static_cast<double>(step), at::kFloat)},
                       {"model/steps", at::full({}, step, at::kLong)},
                       {"random/0", at::full({5}, 7, at::kByte)}},
-          .about = {{"step", step}, {kTrainingKey, training}}};
+          .about = {{"step", step}, {kTrainingKey, training}, {"config", config}}};
 }
 
 inline void ExpectStep(const Snapshot& snapshot, std::int64_t step) {
@@ -32,9 +33,10 @@ inline void ExpectStep(const Snapshot& snapshot, std::int64_t step) {
 
 // As a writer does, in the foreground. Returns the path.
 inline std::string WriteSmall(const std::string& folder, std::int64_t step,
-                              const std::string& training = "t") {
+                              const std::string& training = "t",
+                              const nlohmann::json& config = nlohmann::json::object()) {
   CheckpointImage image;
-  image.Fill(SmallSnapshot(step, training));
+  image.Fill(SmallSnapshot(step, training, config));
   const std::string path = folder + "/" + CheckpointName(step);
   AtomicFile file(path);
   file.Write(image.bytes(), image.size());

@@ -28,6 +28,27 @@ TEST(PrepareFolder, AFileInItsPlaceIsAFault) {
               AllOf(HasSubstr(path), HasSubstr("--output-dir")));
 }
 
+TEST(PrepareFolder, LeavesNothingBehind) {
+  const TempFiles files;
+  PrepareFolder("--output-dir", files.folder());
+  EXPECT_TRUE(std::filesystem::is_empty(files.folder()));
+}
+
+// access() says yes to root.
+TEST(PrepareFolder, OneThatTakesNoFileIsAFault) {
+  EXPECT_THAT(MessageOf<UsageError>([] { PrepareFolder("--output-dir", "/proc/self"); }),
+              AllOf(HasSubstr("--output-dir /proc/self cannot be written to: "),
+                    HasSubstr("choose another folder")));
+}
+
+TEST(PrepareResults, AFolderInTheirPlaceIsAFault) {
+  const TempFiles files;
+  PrepareResults(files.folder());
+  files.Write("cifar_net.pth/inside", "x");
+  EXPECT_THAT(MessageOf<UsageError>([&] { PrepareResults(files.folder()); }),
+              AllOf(HasSubstr("cifar_net.pth"), HasSubstr("is a folder")));
+}
+
 TEST(Checksum, IsOfTheNumbersInTheirOrder) {
   const at::Tensor a = at::randn({2, 3, 4, 4});
   const at::Tensor b = at::randn({5});

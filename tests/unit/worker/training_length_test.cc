@@ -28,6 +28,39 @@ TEST(TrainingLength, MaxStepsCutsItShort) {
   EXPECT_EQ(TrainingLength({.max_steps = 0}, 100, 1).epochs, 0);
 }
 
+// 12 steps of two ranks' 20 images, then one rank with 10 images a step: 40 of an epoch's 100 are
+// left after 3 steps of a second epoch.
+TEST(TrainingLength, MaxStepsCountsStepsWhateverTheirSizeWas) {
+  Config config{.batch_size = 10, .epochs = 4, .lr = 1, .warmup_epochs = 0};
+  const TrainingPosition position{.step = 8, .epoch = 1, .consumed = 60};
+  config.max_steps = 12;
+  for (const int ranks : {1, 2, 4}) {
+    const Length length = TrainingLength(config, 100, ranks, position);
+    const std::int64_t now = StepInPlan(config, length, 100, ranks, position);
+    EXPECT_EQ(length.steps - now, 4) << ranks;
+    const Schedule schedule = MakeSchedule(config, length);
+    EXPECT_EQ(schedule.total_steps, 12);
+    EXPECT_DOUBLE_EQ(schedule.RateAt(now + length.made_more), schedule.RateAt(8));
+  }
+  config.max_steps = 8;
+  const Length none = TrainingLength(config, 100, 1, position);
+  EXPECT_EQ(none.steps, StepInPlan(config, none, 100, 1, position));
+  config.max_steps = 5;
+  const Length passed = TrainingLength(config, 100, 1, position);
+  EXPECT_LT(passed.steps, StepInPlan(config, passed, 100, 1, position));
+}
+
+TEST(TrainingLength, EpochsEndATrainingThatMaxStepsDoesNot) {
+  Config config{.batch_size = 10, .epochs = 2};
+  const TrainingPosition position{.step = 8, .epoch = 1, .consumed = 60};
+  for (const auto max_steps : {std::optional<std::int64_t>(), std::optional<std::int64_t>(13)}) {
+    config.max_steps = max_steps;
+    const Length length = TrainingLength(config, 100, 1, position);
+    EXPECT_EQ(length.steps - StepInPlan(config, length, 100, 1, position), 4);
+    EXPECT_EQ(MakeSchedule(config, length).total_steps, 20);
+  }
+}
+
 TEST(MakeSchedule, WarmUpIsCountedInEpochsOrSteps) {
   Config config{.batch_size = 10, .epochs = 2, .lr = 0.3, .warmup_epochs = 0.5};
   const Length length = TrainingLength(config, 100, 1);

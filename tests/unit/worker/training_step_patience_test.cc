@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/training/step_patience.h"
+
+#include <gtest/gtest.h>
+
+namespace ddprun {
+namespace {
+
+using Seconds = StepPatience::Seconds;
+
+TEST(StepPatienceTest, IsThreeTimesTheLongestOfTheLatestSteps) {
+  StepPatience patience;
+  EXPECT_EQ(patience.Get(), Seconds(2));
+  patience.Add(Seconds(1));
+  EXPECT_EQ(patience.Get(), Seconds(5));
+  // On a GPU only every 16th step waits for what is queued, the others take no time.
+  for (int step = 0; step < 31; ++step) patience.Add(Seconds(0));
+  EXPECT_EQ(patience.Get(), Seconds(5));
+}
+
+TEST(StepPatienceTest, ForgetsALongOne) {
+  StepPatience patience;
+  patience.Add(Seconds(100));
+  for (int step = 0; step < 64; ++step) patience.Add(Seconds(1));
+  EXPECT_EQ(patience.Get(), Seconds(5));
+}
+
+}  // namespace
+}  // namespace ddprun

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which settings all ranks of a run must share, and which of them define what is trained. Every
+// setting of the table in config.cc has a line here. Pure.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "worker/config/config.h"
+
+namespace ddprun {
+
+enum class Agreement {
+  kTraining,  // the same on all ranks, and part of what a training is: after a restart, checkpoints
+              // with another value are another training's
+  kRun,       // the same on all ranks: they would wait for each other in vain, or do different work
+  kOwn,       // each rank may have its own
+};
+
+// kRun for a setting that the table does not know, which a test finds.
+Agreement AgreementOf(const Setting& setting);
+
+// The settings that agreement.cc lists, in its order.
+std::vector<std::string> AgreementKeys();
+
+// What all ranks must share, by name and value: ("--lr", "0.01").
+std::vector<std::pair<std::string, std::string>> SharedSettings(const Config& config);
+
+// Settings of kTraining by their keys, as text.
+std::map<std::string, std::string> TrainingSettings(const Config& config);
+
+}  // namespace ddprun
