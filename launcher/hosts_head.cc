@@ -343,8 +343,12 @@ class HeadStepper {
         return Drop(number,
                     WhyNotStarted(Name(number), Link(ended.link),
                                   Index(s_.attempts[Index(ended.link)]), ended.outcome, words));
-      case NodePhase::kReady:
-        return Drop(number, WhyLost(Name(number), transport, ended.outcome, words));
+      case NodePhase::kReady: {
+        const bool others_began = s_.phase != HeadPhase::kGathering;
+        Drop(number, WhyLost(Name(number), transport, ended.outcome, words));
+        if (others_began && !s_.first_lost.has_value()) s_.first_lost = number;
+        return;
+      }
       case NodePhase::kRunning:
         node.phase = NodePhase::kEnded;
         if (EndedWell(node) || node.verdict.has_value() || s_.phase == HeadPhase::kStopping ||

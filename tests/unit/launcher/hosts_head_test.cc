@@ -280,6 +280,15 @@ TEST(HostsHead, AnExitCodeOfZeroAloneIsNoSuccess) {
   }
 }
 
+TEST(HostsHead, ANodeThatEndsWhileTheServiceIsOpenedIsTheCause) {
+  Head head(2);
+  head.AllSayHello();
+  EXPECT_THAT(head.Do(LinkEnded{1, Exited{0}}), ElementsAre("signal 0 15"));
+  head.Do(NodeSaid{0, NodeVerdict{"interrupted\n"}});
+  EXPECT_THAT(head.Do(LinkEnded{0, Exited{143}}), ElementsAre("end 1"));
+  EXPECT_THAT(head.end_->text, HasSubstr("ddprun on b ended with exit code 0"));
+}
+
 TEST(HostsHead, ALiarsSuccessNeedsTheOthers) {
   Head head(2);
   head.AllRun();
