@@ -18,29 +18,46 @@ constexpr char kTemplate[] = "/ddprun-XXXXXX";
 // The longest name that goes into the folder.
 constexpr std::size_t kNameBytesMax = 32;
 
+// Of a variable that names a folder by its whole path; "" otherwise.
+std::string FolderIn(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value != nullptr && value[0] == '/' ? value : "";
+}
+
+bool FitsSocket(const std::string& base) {
+  return base.size() + sizeof(kTemplate) + kNameBytesMax < sizeof(sockaddr_un::sun_path);
+}
+
 }  // namespace
 
+// /tmp before TMPDIR, which may be a shared file system that has no sockets.
 absl::StatusOr<std::string> MakeTempDir() {
-  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
-  for (const std::string base : {runtime != nullptr ? runtime : "", "/tmp"}) {
-    const bool fits =
-        base.size() + sizeof(kTemplate) + kNameBytesMax < sizeof(sockaddr_un::sun_path);
-    if (base.empty() || base[0] != '/' || !fits) continue;
+  std::string reasons;
+  for (const std::string& base :
+       {FolderIn("XDG_RUNTIME_DIR"), std::string("/tmp"), FolderIn("TMPDIR"),
+        std::string("/var/tmp"), std::string("/dev/shm")}) {
+    if (base.empty()) continue;
     std::string path = base + kTemplate;
-    if (mkdtemp(path.data()) != nullptr) return path;
+    const bool fits = FitsSocket(base);
+    if (fits && mkdtemp(path.data()) != nullptr) return path;
+    absl::StrAppend(&reasons, reasons.empty() ? "" : ", ", base, " (",
+                    fits ? std::strerror(errno) : "too long for the path of a socket", ")");
   }
-  return absl::UnavailableError(absl::StrCat(
-      "cannot make a temporary folder in $XDG_RUNTIME_DIR or /tmp: ", std::strerror(errno),
-      "; make one of them writable"));
+  return absl::UnavailableError(absl::StrCat("cannot make a folder for sockets in any of ", reasons,
+                                             "; set TMPDIR to a folder that can be written"));
 }
 
 absl::StatusOr<std::string> MakeLogDir() {
-  const char* chosen = std::getenv("TMPDIR");
-  std::string path = chosen != nullptr && chosen[0] == '/' ? chosen : "/tmp";
-  path += "/ddprun-logs-XXXXXX";
-  if (mkdtemp(path.data()) != nullptr) return path;
-  return absl::UnavailableError(absl::StrCat("cannot make a folder for logs, ", path, ": ",
-                                             std::strerror(errno), "; name one with --log-dir"));
+  std::string reasons;
+  for (const std::string& base :
+       {FolderIn("TMPDIR"), std::string("/tmp"), std::string("/var/tmp")}) {
+    if (base.empty()) continue;
+    std::string path = base + "/ddprun-logs-XXXXXX";
+    if (mkdtemp(path.data()) != nullptr) return path;
+    absl::StrAppend(&reasons, reasons.empty() ? "" : ", ", base, " (", std::strerror(errno), ")");
+  }
+  return absl::UnavailableError(absl::StrCat("cannot make a folder for logs in any of ", reasons,
+                                             "; name one with --log-dir"));
 }
 
 void RemoveTempDir(const std::string& path) {

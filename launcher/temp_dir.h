@@ -7,12 +7,13 @@
 
 namespace ddprun {
 
-// A new folder of mode 0700 in $XDG_RUNTIME_DIR or /tmp, for sockets and failure records: short
-// enough for the path of a unix socket in it. UNAVAILABLE: one sentence.
+// A new folder of mode 0700 for sockets and failure records, in the first of $XDG_RUNTIME_DIR,
+// /tmp, $TMPDIR, /var/tmp and /dev/shm that can be written and is short enough for the path of a
+// unix socket in it. UNAVAILABLE: one sentence.
 absl::StatusOr<std::string> MakeTempDir();
 
-// A new folder of mode 0700 in $TMPDIR or /tmp for logs that are wanted and have no folder; it
-// stays. UNAVAILABLE: one sentence.
+// A new folder of mode 0700 in $TMPDIR, /tmp or /var/tmp for logs that are wanted and have no
+// folder; it stays. UNAVAILABLE: one sentence.
 absl::StatusOr<std::string> MakeLogDir();
 
 // With all that is in it; a folder that is gone already is no error.
