@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/log_plan.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 
 namespace ddprun {
@@ -10,6 +12,12 @@ constexpr OutputStream kStreams[] = {OutputStream::kOut, OutputStream::kErr};
 
 const char* StreamName(OutputStream stream) {
   return stream == OutputStream::kOut ? "stdout" : "stderr";
+}
+
+// The run's name comes from the service. No name leads out of the log folder.
+std::string FolderName(std::string run_id) {
+  std::replace(run_id.begin(), run_id.end(), '/', '_');
+  return run_id.empty() || run_id == "." || run_id == ".." ? "_" + run_id : run_id;
 }
 
 std::string RoundLogFolder(const LogRound& round) {
@@ -69,7 +77,7 @@ bool NeedsTemporaryLogDir(const LogOptions& options) {
 }
 
 std::string RunLogFolder(const LogRound& round) {
-  return absl::StrCat(round.log_dir, "/", round.run_id);
+  return absl::StrCat(round.log_dir, "/", FolderName(round.run_id));
 }
 
 std::string RankLogFolder(const LogRound& round, int local_rank) {

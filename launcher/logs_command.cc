@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/logs_command.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -52,7 +54,7 @@ int ShowLogs(const CtlOptions& options, const std::shared_ptr<ServiceChannel>& c
   const RunQuestion question{.output = true, .watch = options.watch, .nodes = options.nodes};
   const auto watch = RunWatch::Open(channel, options.run_id, question);
   const TimePoint deadline = Now() + options.timeout;
-  LogsText text(options.watch.follow, kLogsHeldBytesMax);
+  LogsText text(options.watch.follow, kLogsHeldBytesMax, isatty(STDOUT_FILENO) == 1);
   std::string run_id;
   while (true) {
     const bool begun = !run_id.empty();

@@ -6,12 +6,21 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
 #include "rendezvous/overloaded.h"
+#include "rendezvous/printable.h"
 
 namespace ddprun {
 namespace {
 
-std::string Line(const LogLine& line) { return absl::StrCat(line.prefix, line.text, "\n"); }
+// Of a progress bar, which ends in returns, the last state.
+absl::string_view LastState(absl::string_view text) {
+  while (absl::ConsumeSuffix(&text, "\r")) {
+  }
+  const std::size_t at = text.rfind('\r');
+  return at == absl::string_view::npos ? text : text.substr(at + 1);
+}
 
 std::string LeftOut(const WorkerLines& said) {
   const std::uint64_t count = said.lines.left_out;
@@ -21,6 +30,14 @@ std::string LeftOut(const WorkerLines& said) {
 }
 
 }  // namespace
+
+// A member of the run may send anything: no line end of its own, and no escape sequence to a
+// person's terminal.
+std::string LogsText::Line(const LogLine& line) const {
+  const std::string prefix = Printable(line.prefix);
+  if (terminal_) return absl::StrCat(prefix, Printable(LastState(line.text)), "\n");
+  return absl::StrCat(prefix, absl::StrReplaceAll(line.text, {{"\n", "?"}}), "\n");
+}
 
 std::string EndSentence(const std::string& run_id, const RunOver& end) {
   if (!end.verdict) return absl::StrCat("run ", run_id, " is over: its last node has left");

@@ -17,8 +17,10 @@ namespace ddprun {
 
 class LogsText {
  public:
-  // Of `bytes_max` more than that is not held, but shown as it is.
-  LogsText(bool follow, std::size_t bytes_max) : follow_(follow), bytes_max_(bytes_max) {}
+  // Of `bytes_max` more than that is not held, but shown as it is. To a terminal lines go without
+  // control characters, to anything else with every byte but line ends.
+  LogsText(bool follow, std::size_t bytes_max, bool terminal = false)
+      : follow_(follow), bytes_max_(bytes_max), terminal_(terminal) {}
 
   // What is to be printed now.
   std::string On(const RunNews& news);
@@ -38,10 +40,12 @@ class LogsText {
 
   std::string OnBegun(const WatchBegun& begun);
   std::string OnLines(const WorkerLines& said);
+  std::string Line(const LogLine& line) const;
   std::string Release();
 
   const bool follow_;
   const std::size_t bytes_max_;
+  const bool terminal_;
   bool waiting_ = true;  // for what was said before
   bool shown_any_ = false;
   std::set<std::string> unanswered_;  // nodes

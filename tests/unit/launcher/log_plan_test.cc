@@ -46,6 +46,19 @@ TEST(LogPlanTest, AChosenFolderHasEveryStream) {
   EXPECT_TRUE(plan.workers[0].out.on_console);
 }
 
+TEST(LogPlanTest, NoNameOfARunLeadsOutOfTheFolder) {
+  const auto folder = [](const std::string& run_id) {
+    LogRound round = TwoWorkers();
+    round.run_id = run_id;
+    return PlanLogs(With("0", "0"), round).workers[0].out.file;
+  };
+  EXPECT_EQ(folder("../../etc/x"), "/logs/.._.._etc_x/round_3/rank_4/stdout.log");
+  EXPECT_EQ(folder("/etc"), "/logs/_etc/round_3/rank_4/stdout.log");
+  EXPECT_EQ(folder(".."), "/logs/_../round_3/rank_4/stdout.log");
+  EXPECT_EQ(folder("."), "/logs/_./round_3/rank_4/stdout.log");
+  EXPECT_EQ(folder(""), "/logs/_/round_3/rank_4/stdout.log");
+}
+
 TEST(LogPlanTest, ATemporaryOneHasWhatWasAskedFor) {
   LogRound round = TwoWorkers();
   round.log_dir_is_chosen = false;

@@ -43,6 +43,22 @@ TEST(LogsTextTest, WhatIsSaidMeanwhileComesAfterIt) {
   EXPECT_EQ(text.On(Said(1, 2, "now")), "[1] now\n");
 }
 
+TEST(LogsTextTest, AMemberForgesNoLineAndMovesNoCursor) {
+  const auto shown = [](bool terminal, const std::string& prefix, const std::string& words) {
+    LogsText text(/*follow=*/true, kBytesMax, terminal);
+    text.On(TailsEnd{});
+    WorkerLines said;
+    said.lines.lines.push_back({0, 1, false, prefix, words});
+    return text.On(said);
+  };
+  EXPECT_EQ(shown(true, "[0] ", "a\n[1] forged\x1b[2J\x1b]0;title\x07"),
+            "[0] a?[1] forged?]0;title?\n");
+  EXPECT_EQ(shown(true, "[0]\x1b[1A\n[1] ", "text"), "[0]?[1] text\n");
+  EXPECT_EQ(shown(true, "[0] ", "\r 10%\r 20%\r"), "[0]  20%\n");
+  // A program that reads gets the bytes, in lines that are the run's own.
+  EXPECT_EQ(shown(false, "[0]\n[1] ", "\x1b[31mred\nforged"), "[0]?[1] \x1b[31mred?forged\n");
+}
+
 TEST(LogsTextTest, WhatIsLeftOutIsSaidInItsPlace) {
   LogsText text(/*follow=*/true, kBytesMax);
   text.On(TailsEnd{});
