@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/program.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -8,6 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "rendezvous/owned_fd.h"
 
 namespace ddprun {
 namespace {
@@ -47,6 +50,37 @@ absl::StatusOr<std::string> CheckPath(const std::string& path) {
       return path;
   }
   return absl::InternalError("unknown state of a file");
+}
+
+// The line after "#!", as far as the kernel reads it; empty where there is none.
+std::string FirstLineOfScript(const std::string& path) {
+  char bytes[256];
+  const OwnedFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  const ssize_t size = file.valid() ? read(file.get(), bytes, sizeof bytes) : 0;
+  absl::string_view text(bytes, size > 0 ? static_cast<std::size_t>(size) : 0);
+  if (!absl::ConsumePrefix(&text, "#!")) return "";
+  return std::string(text.substr(0, text.find('\n')));
+}
+
+// The kernel calls a script whose interpreter is not there "No such file", as if it meant the
+// script.
+absl::Status CheckInterpreter(const std::string& path) {
+  const std::string line = FirstLineOfScript(path);
+  const bool crlf = absl::EndsWith(line, "\r");
+  const std::vector<absl::string_view> words =
+      absl::StrSplit(absl::StripSuffix(line, "\r"), absl::ByAnyChar(" \t"), absl::SkipEmpty());
+  if (words.empty()) return absl::OkStatus();
+  const std::string interpreter(words.front());
+  const bool is_env = absl::EndsWith(interpreter, "/env");
+  if (crlf && (is_env || words.size() == 1)) {
+    return absl::NotFoundError(absl::StrCat(
+        path, " has Windows line ends, so its interpreter ", is_env ? words.back() : words.front(),
+        " is not found; `sed -i 's/\\r$//' ", path, "` mends it"));
+  }
+  if (StateOf(interpreter) != FileState::kMissing) return absl::OkStatus();
+  return absl::NotFoundError(absl::StrCat(path, " names the interpreter ", interpreter,
+                                          " in its first line, and there is no such file; mend "
+                                          "that line"));
 }
 
 std::vector<std::string> PathFolders(const GetVariable& get_variable) {
@@ -113,6 +147,7 @@ absl::StatusOr<Program> ResolveProgram(const Options& options, const std::string
   if (!options.module && !script) {
     absl::StatusOr<std::string> path = FindProgram(name, own_folder, get_variable);
     if (!path.ok()) return path.status();
+    if (absl::Status status = CheckInterpreter(*path); !status.ok()) return status;
     program.path = *path;
     program.argv = options.program;
     return program;

@@ -56,6 +56,30 @@ class ProgramTest : public ::testing::Test {
   std::map<std::string, std::string> variables_;
 };
 
+TEST_F(ProgramTest, AnInterpreterThatIsNotThereIsNamed) {
+  const std::string script = Make("path/script");
+  const auto says = [&](const std::string& line) {
+    std::ofstream(script) << line;
+    const absl::StatusOr<Program> program = Resolve({script});
+    EXPECT_TRUE(program.ok() || absl::IsNotFound(program.status())) << program.status();
+    return std::string(program.status().message());
+  };
+  EXPECT_EQ(says("#!/bin/sh\r\nexit 0\r\n"),
+            script +
+                " has Windows line ends, so its interpreter /bin/sh is not found; "
+                "`sed -i 's/\\r$//' " +
+                script + "` mends it");
+  EXPECT_THAT(says("#!/usr/bin/env python3\r\n"), HasSubstr("its interpreter python3 is not"));
+  EXPECT_THAT(says("#! /no/such/shell -e\n"),
+              HasSubstr("names the interpreter /no/such/shell in its first line"));
+  EXPECT_EQ(says("#!/bin/sh -e\n"), "");
+  EXPECT_EQ(says("#!/bin/sh"), "");
+  EXPECT_EQ(says("#!\n"), "");
+  EXPECT_EQ(says("\x7f"
+                 "ELF"),
+            "");
+}
+
 TEST_F(ProgramTest, ABareNameIsLookedForBesideDdprunFirst) {
   const std::string in_path = Make("path/train");
   ASSERT_TRUE(Resolve({"train", "-x"}).ok());
