@@ -27,6 +27,7 @@
 #include "proto/version.h"
 #include "rendezvous/limits.h"
 #include "rendezvous/overloaded.h"
+#include "rendezvous/own_address.h"
 
 namespace ddprun {
 namespace {
@@ -139,7 +140,7 @@ absl::Status Agent::Open() {
 absl::StatusOr<std::string> Agent::OwnAddress() const {
   if (!config_.options.local_addr.empty()) return config_.options.local_addr;
   if (meeting_.name.empty()) return config_.options.master_addr.value_or("127.0.0.1");
-  return LocalAddressTowards(meeting_.host, meeting_.port);
+  return AdvertisedAddress(meeting_.host, meeting_.port);
 }
 
 absl::StatusOr<int> Agent::WorkerPort() const {

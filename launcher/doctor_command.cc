@@ -30,6 +30,7 @@
 #include "launcher/limits.h"
 #include "launcher/meeting.h"
 #include "launcher/network.h"
+#include "rendezvous/own_address.h"
 
 namespace ddprun {
 namespace {
@@ -154,7 +155,7 @@ class Doctor {
     auto credentials = security->ForNode(node_id.value);
     if (!credentials.ok()) return credentials.status();
     const absl::StatusOr<std::string> address =
-        options_.local_addr.empty() ? LocalAddressTowards(meeting->host, meeting->port)
+        options_.local_addr.empty() ? AdvertisedAddress(meeting->host, meeting->port)
                                     : options_.local_addr;
     facts_.address = address.value_or("");
     CollectNetworkFacts(options_, facts_);

@@ -81,11 +81,11 @@ void CheckName(const NodeFacts& node, bool several, std::vector<Finding>& findin
       node.master_addr != "localhost") {
     findings.push_back(
         {"address",
-         Health::kFail,
+         Health::kWarning,
          {node.node},
          absl::StrCat("--master-addr ", node.master_addr, " is ", node.master_resolved,
-                      " here (an entry of /etc/hosts, as Debian makes it), so no other node "
-                      "reaches the service; give the address instead of the name")});
+                      " here (an entry of /etc/hosts, as Debian makes it), so the service listens "
+                      "on all interfaces; give the address instead of the name to choose one")});
   }
   if (node.name_seconds > kNameSecondsMax) {
     findings.push_back({"address",

@@ -11,6 +11,7 @@
 #include "launcher/network.h"
 #include "rendezvous/file_limit.h"
 #include "rendezvous/local_server.h"
+#include "rendezvous/own_address.h"
 
 namespace ddprun {
 namespace {
@@ -33,6 +34,11 @@ Meeting MeetAt(const Endpoint& endpoint) {
 // All of this machine's: for a node that is told to host (is_host=true) at an address that is no
 // interface's, as that of a Kubernetes service is.
 std::string AnyAddress() { return IsPortFree("::", 0) ? "::" : "0.0.0.0"; }
+
+// Where to listen for nodes that know this machine as `host`.
+std::string AddressToListenAt(const std::string& host) {
+  return IsOwnNameOnLoopback(host) ? AnyAddress() : host;
+}
 
 // `address`: to listen at; other nodes may know another one.
 absl::StatusOr<Meeting> Host(Meeting meeting, const Security& security, const std::string& run_id,
@@ -62,8 +68,9 @@ absl::StatusOr<Meeting> OpenMeeting(const Options& options, const Security& secu
     Meeting meeting = MeetAt(*options.endpoint);
     const bool is_address_here = IsThisMachine(meeting.host);
     if (!options.is_host.value_or(is_address_here)) return meeting;
-    absl::StatusOr<Meeting> hosted = Host(MeetAt(*options.endpoint), security, own_run_id,
-                                          is_address_here ? meeting.host : AnyAddress(), watcher);
+    absl::StatusOr<Meeting> hosted =
+        Host(MeetAt(*options.endpoint), security, own_run_id,
+             is_address_here ? AddressToListenAt(meeting.host) : AnyAddress(), watcher);
     // Another node of this machine, or a ddprun-rendezvous, was first.
     if (absl::IsAlreadyExists(hosted.status())) return meeting;
     return hosted;
@@ -71,8 +78,8 @@ absl::StatusOr<Meeting> OpenMeeting(const Options& options, const Security& secu
   if (options.nodes == 1) return MeetAlone(own_run_id, watcher);
   Meeting meeting = MeetAt({*options.master_addr, options.master_port.value_or(kPortDefault)});
   if (*options.node_rank != 0) return meeting;
-  absl::StatusOr<Meeting> hosted =
-      Host(std::move(meeting), security, own_run_id, *options.master_addr, watcher);
+  absl::StatusOr<Meeting> hosted = Host(std::move(meeting), security, own_run_id,
+                                        AddressToListenAt(*options.master_addr), watcher);
   if (absl::IsAlreadyExists(hosted.status())) {
     return absl::AlreadyExistsError(
         absl::StrCat(hosted.status().message(),

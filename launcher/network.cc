@@ -26,12 +26,25 @@ bool IsSameAddress(const sockaddr* a, const sockaddr* b) {
                      &reinterpret_cast<const sockaddr_in6*>(b)->sin6_addr, sizeof(in6_addr)) == 0;
 }
 
+namespace {
+
+bool IsLoopback(const sockaddr* address) {
+  if (address->sa_family == AF_INET6)
+    return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
+  return address->sa_family == AF_INET &&
+         ntohl(reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr) >> 24 == 127;
+}
+
+}  // namespace
+
 bool IsThisMachine(const std::string& host) {
   ifaddrs* interfaces = nullptr;
   if (getifaddrs(&interfaces) != 0) return false;
   const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(interfaces, &freeifaddrs);
   const AddrInfoPtr addresses = Resolve(host, 0, SOCK_STREAM, 0);
   for (const addrinfo* address = addresses.get(); address != nullptr; address = address->ai_next) {
+    // All of 127.0.0.0/8, of which the interface has one.
+    if (IsLoopback(address->ai_addr)) return true;
     for (const ifaddrs* interface = interfaces; interface != nullptr;
          interface = interface->ifa_next) {
       if (IsSameAddress(address->ai_addr, interface->ifa_addr)) return true;

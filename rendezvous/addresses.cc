@@ -2,6 +2,8 @@
 #include "rendezvous/addresses.h"
 
 #include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -14,6 +16,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "rendezvous/own_address.h"
 #include "rendezvous/resolve.h"
 #include "rendezvous/session_client.h"
 
@@ -33,6 +36,19 @@ std::string ToText(const sockaddr* address, socklen_t length) {
   char host[NI_MAXHOST];
   if (getnameinfo(address, length, host, sizeof host, nullptr, 0, NI_NUMERICHOST) != 0) return "";
   return host;
+}
+
+bool IsLoopback(const sockaddr* address) {
+  if (address->sa_family == AF_INET6)
+    return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
+  return address->sa_family == AF_INET &&
+         ntohl(reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr) >> 24 == 127;
+}
+
+bool IsLinkLocal(const sockaddr* address) {
+  if (address->sa_family == AF_INET6)
+    return IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
+  return ntohl(reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr) >> 16 == 0xA9FE;
 }
 
 // Of a bound socket; 0 if it has none.
@@ -152,6 +168,42 @@ absl::StatusOr<std::string> LocalAddressTowards(const std::string& host, int por
   return absl::UnavailableError(absl::StrCat("there is no way from this host to ",
                                              HostPort(host, port), ": ", std::strerror(error),
                                              "; check the address and the network"));
+}
+
+bool IsOwnNameOnLoopback(const std::string& host) {
+  if (host == "localhost" || IsNumericAddress(host)) return false;
+  const AddrInfoPtr list = Resolve(host, 0, SOCK_STREAM, 0);
+  for (const addrinfo* entry = list.get(); entry != nullptr; entry = entry->ai_next) {
+    if (!IsLoopback(entry->ai_addr)) return false;
+  }
+  return list != nullptr;
+}
+
+absl::StatusOr<std::string> OutwardAddress() {
+  // An address set aside for documentation stands for "any other network"; nothing is sent to it.
+  absl::StatusOr<std::string> routed = LocalAddressTowards("192.0.2.1", 9);
+  if (routed.ok()) return routed;
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return routed;
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, &freeifaddrs);
+  for (const int family : {AF_INET, AF_INET6}) {
+    const socklen_t length = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+    for (const ifaddrs* one = list; one != nullptr; one = one->ifa_next) {
+      const bool usable = one->ifa_addr != nullptr && one->ifa_addr->sa_family == family &&
+                          (one->ifa_flags & IFF_UP) != 0 && (one->ifa_flags & IFF_LOOPBACK) == 0;
+      // A link-local address means nothing without its interface.
+      if (usable && !IsLinkLocal(one->ifa_addr)) return ToText(one->ifa_addr, length);
+    }
+  }
+  return routed;
+}
+
+absl::StatusOr<std::string> AdvertisedAddress(const std::string& host, int port) {
+  if (IsOwnNameOnLoopback(host)) {
+    absl::StatusOr<std::string> outward = OutwardAddress();
+    if (outward.ok()) return outward;
+  }
+  return LocalAddressTowards(host, port);
 }
 
 absl::StatusOr<int> FindFreePort(const std::string& address) {

@@ -68,18 +68,24 @@ struct CallbackThreads final : grpc::ClientBidiReactor<v1::Report, v1::Directive
 }  // namespace
 
 void PrepareGrpc() {
-  // Both are made once and never destroyed: a static's destructor would run while gRPC's threads
-  // still do.
-  static const bool log_set = [] {
+  // Made once and never destroyed: a static's destructor would run while gRPC's threads still do.
+  // Marked as used, so that leak checkers find what it points to.
+  [[gnu::used]] static CallbackThreads* const threads = [] {
     // Debian's and Ubuntu's abseil is built to look for lock cycles on every lock; a store
     // operation takes a dozen.
     absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
     if (std::getenv("GRPC_VERBOSITY") == nullptr) gpr_set_log_function(LogBrokenInvariantsOnly);
-    return true;
+    // gRPC's own resolver asks /etc/hosts and DNS alone; the system's also asks what nsswitch.conf
+    // names (mDNS, LDAP, systemd), as ssh does. gRPC reads the variable once, and no worker
+    // inherits it.
+    constexpr char kResolver[] = "GRPC_DNS_RESOLVER";
+    const bool is_ours = std::getenv(kResolver) == nullptr;
+    if (is_ours) setenv(kResolver, "native", 1);
+    auto* const made = new CallbackThreads;
+    if (is_ours) unsetenv(kResolver);
+    return made;
   }();
-  // Marked as used, so that leak checkers find what it points to.
-  [[gnu::used]] static CallbackThreads* const threads = new CallbackThreads;
-  (void)log_set;
+  (void)threads;
 }
 
 void SetServerArguments(grpc::ServerBuilder& builder) {

@@ -37,6 +37,12 @@ class Host:
     def run(self, *command):
         subprocess.run([*self.prefix, *command], check=True, timeout=30)
 
+    def put_file(self, path, text, folder):
+        """A file of this host alone in place of the machine's (kind "mount"); `folder` keeps the text."""
+        own = folder / f"{self.address}-{os.path.basename(path)}"
+        own.write_text(text)
+        self.run("mount", "--bind", str(own), path)
+
     def await_link(self):
         """Until eth0 runs, which is a moment after both ends are up: NCCL does not see it before."""
 
@@ -52,9 +58,9 @@ class Host:
 
 
 @contextlib.contextmanager
-def joined_hosts():
+def joined_hosts(kinds=("net",)):
     """Two hosts that reach each other at 10.77.0.1 and 10.77.0.2, and nothing else."""
-    hosts = [Host("10.77.0.1"), Host("10.77.0.2")]
+    hosts = [Host("10.77.0.1", kinds), Host("10.77.0.2", kinds)]
     try:
         first, second = hosts
         first.run("ip", "link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns", str(second.pid))
@@ -75,6 +81,17 @@ def two_hosts():
     if os.geteuid() != 0:
         pytest.skip("network namespaces need root")
     with joined_hosts() as hosts:
+        yield hosts
+
+
+@pytest.fixture
+def two_named_hosts():
+    """The same, with files and a host name of their own: node0 and node1."""
+    if os.geteuid() != 0:
+        pytest.skip("network namespaces need root")
+    with joined_hosts(("net", "mount", "uts")) as hosts:
+        for number, host in enumerate(hosts):
+            host.run("sh", "-c", f"echo node{number} > /proc/sys/kernel/hostname")
         yield hosts
 
 
