@@ -197,6 +197,13 @@ std::string ReasonInWords(const grpc::Status& status, const std::string& target)
       absl::StrContains(text, "Timeout occurred")) {
     return "no answer; the host is down or a firewall drops the packets";
   }
+  // gRPC counts the connection itself as a part of these.
+  if (absl::StrContains(text, "Handshake timed out") ||
+      absl::StrContains(text, "andshaker shutdown") ||
+      absl::StrContains(text, "timed out before receiving SETTINGS")) {
+    return "no answer; the host is down, a firewall drops the packets, or what listens there is "
+           "something else";
+  }
   if (IsCutOff(status)) {
     return "it accepts connections and closes them at once; it is just ending, or does not accept "
            "this node's certificate, or is no ddprun";

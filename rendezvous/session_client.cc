@@ -256,7 +256,7 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
   // The node was in the run, and its stream broke.
   void BeginReconnecting(const grpc::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     join_.resume = true;
-    why_broken_ = status.ok() ? "the service closed it" : ReasonInWords(status, channel_->target());
+    why_broken_ = status.ok() ? "the service closed it" : WhyItEnded(status);
     window_ = lease_->durable ? milliseconds(kReconnectTimeout) : lease_->lease;
     deadline_ = Clock::now() + window_;
     words_.clear();
@@ -272,10 +272,17 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
            !absl::StrContains(ReasonInWords(status, channel_->target()), "connection refused");
   }
 
+  // A service that has answered once is a ddprun that takes this node's certificate.
+  std::string WhyItEnded(const grpc::Status& status) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (answered_once_ && IsCutOff(status))
+      return "it was closed without a word, as when the service is killed";
+    return ReasonInWords(status, channel_->target());
+  }
+
   // What to say of it, if that has not been said.
   std::optional<SessionEvent> WhyAgain(const grpc::Status& status, milliseconds remaining)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    std::string words = status.ok() ? why_broken_ : ReasonInWords(status, channel_->target());
+    std::string words = status.ok() ? why_broken_ : WhyItEnded(status);
     if (words == words_) return std::nullopt;
     const bool first = words_.empty();
     words_ = words;
@@ -291,7 +298,7 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
       return std::chrono::duration<double>(time).count();
     };
     if (join_.resume) {
-      const std::string now = ReasonInWords(status, target);
+      const std::string now = WhyItEnded(status);
       std::string why = why_broken_;
       if (!final_ && Clock::now() < deadline_) {
         absl::StrAppend(&why, "; it is not there any more: ", now);
