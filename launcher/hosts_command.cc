@@ -3,11 +3,7 @@
 
 #include <sys/prctl.h>
 
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -19,6 +15,7 @@
 #include "launcher/signals.h"
 #include "launcher/slurm.h"
 #include "launcher/worker_environ.h"
+#include "proto/input_file.h"
 #include "rendezvous/file_limit.h"
 #include "rendezvous/session_client.h"
 
@@ -28,16 +25,12 @@ namespace {
 constexpr int kSshPort = 22;
 
 absl::StatusOr<std::vector<HostEntry>> ReadHostfile(const std::string& path) {
-  std::ifstream file(path);
-  std::string text(std::istreambuf_iterator<char>(file), {});
-  if (!file.is_open() || file.bad()) {
-    return absl::NotFoundError(
-        absl::StrCat("cannot read the hostfile ", path, ": ", std::strerror(errno)));
+  const absl::StatusOr<InputFile> file = ReadInput(path, kHostfileBytesMax);
+  if (!file.ok()) {
+    return absl::Status(file.status().code(), absl::StrCat("cannot read the hostfile ", path, ": ",
+                                                           file.status().message()));
   }
-  if (text.size() > kHostfileBytesMax) {
-    return absl::InvalidArgumentError(absl::StrCat("the hostfile ", path, " is too large"));
-  }
-  return ParseHostfile(text, absl::StrCat("the hostfile ", path));
+  return ParseHostfile(file->text, absl::StrCat("the hostfile ", path));
 }
 
 absl::StatusOr<std::vector<HostEntry>> FindHosts(const Options& options,

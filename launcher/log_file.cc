@@ -28,7 +28,9 @@ absl::Status LogFile::Open() {
         absl::StrCat("cannot make the log folder ", folder, ": ", error.message()));
   }
   // Appending: a second run of the same id must not destroy the first one's log.
-  file_ = OwnedFd(open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  // A link that somebody else has put there is an error.
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW;
+  file_ = OwnedFd(open(path_.c_str(), kFlags, 0644));
   if (!file_.valid()) {
     return absl::UnavailableError(
         absl::StrCat("cannot open the log file ", path_, ": ", std::strerror(errno)));

@@ -25,6 +25,7 @@
 #include "launcher/lifeline.h"
 #include "launcher/network.h"
 #include "launcher/options.h"
+#include "launcher/output_checks.h"
 #include "launcher/placement.h"
 #include "launcher/program.h"
 #include "launcher/settings_files.h"
@@ -153,6 +154,8 @@ int RunDdprun(const std::vector<std::string>& arguments, absl::Span<char> comman
   }
   config.program = *std::move(program);
   if (config.options.dry_run) return ShowDryRun(config, token_variable.has_value());
+  const absl::Status outputs = ddprun::CheckOutputs(config.options);
+  if (!outputs.ok()) return Fail(outputs, ddprun::kExitUsage);
   if (ddprun::UsesNetwork(config.options)) {
     // What the certificates are made of must not end up in a core file, nor be read by a debugger
     // of the same user's. Not inherited by the workers.

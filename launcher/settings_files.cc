@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/settings_files.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstdlib>
@@ -11,43 +9,37 @@
 
 #include "absl/strings/str_cat.h"
 #include "launcher/limits.h"
+#include "proto/input_file.h"
 #include "rendezvous/env_file.h"
-#include "rendezvous/owned_fd.h"
 
 namespace ddprun {
 namespace {
 
-absl::Status CannotRead(const std::string& path, int error) {
-  const std::string sentence = absl::StrCat("cannot read ", path, ": ", std::strerror(error));
-  return error == ENOENT ? absl::NotFoundError(sentence) : absl::PermissionDeniedError(sentence);
+absl::Status CannotRead(const std::string& path, const absl::Status& reason) {
+  const std::string sentence = absl::StrCat("cannot read ", path, ": ", reason.message());
+  if (!absl::IsInvalidArgument(reason)) return absl::Status(reason.code(), sentence);
+  return absl::InvalidArgumentError(absl::StrCat(sentence, "; is it a file of settings?"));
 }
 
 }  // namespace
 
 absl::StatusOr<std::string> ReadSettingsFile(const std::string& path) {
-  const OwnedFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file.valid()) return CannotRead(path, errno);
-  // One more than is allowed, in one piece: a secret in it is not left behind by a text that grows.
-  std::string text(kSettingsFileBytesMax + 1, '\0');
-  std::size_t size = 0;
-  while (size < text.size()) {
-    const ssize_t count = read(file.get(), text.data() + size, text.size() - size);
-    if (count < 0) return CannotRead(path, errno);
-    if (count == 0) break;
-    size += static_cast<std::size_t>(count);
-  }
-  if (size > kSettingsFileBytesMax) {
-    return absl::InvalidArgumentError(absl::StrCat(path, " has more than ", kSettingsFileBytesMax,
-                                                   " bytes; is it a file of settings?"));
-  }
-  text.resize(size);
-  return text;
+  absl::StatusOr<InputFile> file = ReadInput(path, kSettingsFileBytesMax);
+  if (!file.ok()) return CannotRead(path, file.status());
+  return std::move(file->text);
 }
 
 absl::StatusOr<Token> ReadTokenOfEnvFile(const std::string& path) {
   struct stat info;
-  if (stat(path.c_str(), &info) != 0) return CannotRead(path, errno);
-  if (S_ISREG(info.st_mode) && (info.st_mode & 077) != 0) {
+  if (stat(path.c_str(), &info) != 0)
+    return CannotRead(path, absl::NotFoundError(std::strerror(errno)));
+  if (!S_ISREG(info.st_mode)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, " has ", kTokenVariable,
+                     " and is not a regular file; put the secret in a file of mode 0600, or set ",
+                     kTokenVariable));
+  }
+  if ((info.st_mode & 077) != 0) {
     return absl::PermissionDeniedError(
         absl::StrCat(path, " has ", kTokenVariable,
                      " and can be read by others; take that away with `chmod 600 ", path, "`"));

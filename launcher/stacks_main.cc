@@ -221,8 +221,13 @@ std::vector<std::string> PythonStacks(pid_t pid) {
   return lines;
 }
 
+// A name of ddprun's own: a link in its place is not followed.
 void AppendTo(const std::string& file, const std::string& text) {
-  std::ofstream(file, std::ios::app) << text;
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+  std::FILE* const stream = fdopen(open(file.c_str(), kFlags, 0644), "a");
+  if (stream == nullptr) return;
+  std::fputs(text.c_str(), stream);
+  std::fclose(stream);
 }
 
 int Main(const std::vector<std::string>& arguments) {

@@ -6,11 +6,10 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "proto/output_file.h"
 
 namespace ddprun {
 namespace {
@@ -34,19 +33,6 @@ std::string LastPart(const std::string& text) {
   if (text.size() <= kFailureMessageBytesMax) return text;
   const std::size_t end_of_line = text.find('\n', text.size() - kFailureMessageBytesMax);
   return end_of_line == std::string::npos ? Cut(text) : text.substr(end_of_line + 1);
-}
-
-absl::Status ErrnoStatus(const std::string& what) { return absl::ErrnoToStatus(errno, what); }
-
-absl::Status WriteAll(int fd, const std::string& text, const std::string& path) {
-  std::size_t written = 0;
-  while (written < text.size()) {
-    const ssize_t n = write(fd, text.data() + written, text.size() - written);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return ErrnoStatus(absl::StrCat("cannot write failure record ", path));
-    written += static_cast<std::size_t>(n);
-  }
-  return absl::OkStatus();
 }
 
 // A worker may have put anything at that path: a pipe would be waited for.
@@ -89,17 +75,7 @@ absl::Status WriteFailureRecord(const std::string& path, const FailureRecord& re
   // A worker's message may hold any bytes, and dump() would throw on what is not UTF-8.
   const std::string text = nlohmann::json{{"message", message}}.dump(
       -1, ' ', false, nlohmann::json::error_handler_t::replace);
-  const std::string temporary = absl::StrCat(path, ".", getpid(), ".tmp");
-  const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  if (fd < 0) return ErrnoStatus(absl::StrCat("cannot create failure record ", temporary));
-  absl::Status status = WriteAll(fd, text, temporary);
-  if (close(fd) != 0 && status.ok())
-    status = ErrnoStatus(absl::StrCat("cannot write failure record ", temporary));
-  if (status.ok() && rename(temporary.c_str(), path.c_str()) != 0) {
-    status = ErrnoStatus(absl::StrCat("cannot rename failure record to ", path));
-  }
-  if (!status.ok()) unlink(temporary.c_str());
-  return status;
+  return WriteWholeFile(path, text, 0600);
 }
 
 absl::StatusOr<FailureRecord> ReadFailureRecord(const std::string& path) {

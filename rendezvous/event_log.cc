@@ -18,6 +18,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "proto/output_file.h"
 #include "rendezvous/limits.h"
 #include "rendezvous/owned_fd.h"
 
@@ -102,17 +103,18 @@ void EventLog::WriteUntilClosed(const std::shared_ptr<Shared>& shared) {
 }
 
 absl::StatusOr<std::unique_ptr<EventLog>> EventLog::Open(const std::string& path) {
-  // A stream of this process as it is: it may be a socket, which cannot be opened, or a file that
-  // others write to at their own place.
-  const int own = path == "-" || path == "/dev/stdout" ? STDOUT_FILENO
-                  : path == "/dev/stderr"              ? STDERR_FILENO
-                                                       : -1;
-  OwnedFd file(
-      own >= 0 ? fcntl(own, F_DUPFD_CLOEXEC, 3)
-               : open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0644));
+  const int own = path == "-" ? STDOUT_FILENO : OwnDescriptor(path);
+  const absl::StatusOr<std::string> end = FollowLinks(path);
+  constexpr int kFlags =
+      O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW;
+  OwnedFd file(own >= 0   ? fcntl(own, F_DUPFD_CLOEXEC, STDERR_FILENO + 1)
+               : end.ok() ? open(end->c_str(), kFlags, 0644)
+                          : -1);
   if (!file.valid()) {
-    return absl::UnavailableError(absl::StrCat("cannot open the event log ", path, ": ",
-                                               std::strerror(errno),
+    const std::string reason = !end.ok()        ? std::string(end.status().message())
+                               : errno == ENXIO ? "it is a FIFO that nothing reads from"
+                                                : std::strerror(errno);
+    return absl::UnavailableError(absl::StrCat("cannot open the event log ", path, ": ", reason,
                                                "; name another file with --event-log"));
   }
   return std::unique_ptr<EventLog>(new EventLog(std::make_shared<Shared>(std::move(file))));

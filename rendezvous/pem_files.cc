@@ -5,22 +5,17 @@
 #include <openssl/pem.h>
 #include <openssl/x509.h>
 
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <memory>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "proto/input_file.h"
 #include "rendezvous/limits.h"
 
 namespace ddprun {
 namespace {
 
-struct CloseFile {
-  void operator()(std::FILE* file) const { std::fclose(file); }
-};
 struct FreeCertificate {
   void operator()(X509* certificate) const { X509_free(certificate); }
 };
@@ -34,20 +29,14 @@ using CertificatePtr = std::unique_ptr<X509, FreeCertificate>;
 using BioPtr = std::unique_ptr<BIO, FreeBio>;
 
 absl::StatusOr<std::string> ReadText(const std::string& flag, const std::string& path) {
-  const std::unique_ptr<std::FILE, CloseFile> file(std::fopen(path.c_str(), "rbe"));
-  std::string text(kPemBytesMax + 1, '\0');
-  std::size_t size = 0;
-  if (file != nullptr) size = std::fread(text.data(), 1, text.size(), file.get());
-  if (file == nullptr || std::ferror(file.get()) != 0) {
-    return absl::NotFoundError(
-        absl::StrCat(flag, ": cannot read ", path, ": ", std::strerror(errno)));
-  }
-  if (size > kPemBytesMax) {
+  absl::StatusOr<InputFile> file = ReadInput(path, kPemBytesMax);
+  if (file.ok()) return std::move(file->text);
+  if (absl::IsInvalidArgument(file.status())) {
     return absl::InvalidArgumentError(
         absl::StrCat(flag, ": ", path, " has more than ", kPemBytesMax, " bytes"));
   }
-  text.resize(size);
-  return text;
+  return absl::NotFoundError(
+      absl::StrCat(flag, ": cannot read ", path, ": ", file.status().message()));
 }
 
 std::vector<CertificatePtr> Certificates(const std::string& pem) {

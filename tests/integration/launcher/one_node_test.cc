@@ -158,7 +158,7 @@ TEST_F(DdprunTest, WrongCommandLines) {
       {{"no-such-program"}, 127, "there is no program 'no-such-program'"},
       {{folder_ + "/no.py"}, 127, "there is no Python script"},
       {{folder_ + "/plain"}, 126, "is not executable"},
-      {{"--log-dir", "/dev/null/logs", "true"}, 126, "cannot make the log folder /dev/null/logs"},
+      {{"--log-dir", "/dev/null/logs", "true"}, 2, "cannot make the log folder /dev/null/logs"},
   };
   for (const Case& one : cases) {
     auto run = Launch(one.arguments);

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "proto/input_file.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "proto/output_file.h"
+
+namespace ddprun {
+namespace {
+
+absl::Status Reason(int error) {
+  const char* text = std::strerror(error);
+  return error == ENOENT ? absl::NotFoundError(text) : absl::PermissionDeniedError(text);
+}
+
+// Descriptors are closed by the caller. A stream of this process may be a socket, which cannot be
+// opened.
+int OpenInput(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  const int own = OwnDescriptor(path);
+  if (fd >= 0 || errno != ENXIO || own < 0) return fd;
+  return fcntl(own, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+}
+
+// Waits until there is something to read, or the end. A FIFO that nothing has opened for writing
+// yet is waited for too.
+absl::Status AwaitInput(int fd) {
+  const int timeout_ms =
+      isatty(fd) != 0 ? -1 : static_cast<int>(std::chrono::milliseconds(kInputTimeout).count());
+  pollfd ready{fd, POLLIN, 0};
+  int count = 0;
+  do {
+    count = poll(&ready, 1, timeout_ms);
+  } while (count < 0 && errno == EINTR);
+  if (count > 0) return absl::OkStatus();
+  return absl::DeadlineExceededError(
+      absl::StrCat("nothing was written to it for ", kInputTimeout.count(), " s"));
+}
+
+absl::Status ReadAll(int fd, bool is_regular, std::string& text) {
+  std::size_t size = 0;
+  while (size < text.size()) {
+    if (!is_regular) {
+      if (absl::Status status = AwaitInput(fd); !status.ok()) return status;
+    }
+    const ssize_t count = read(fd, text.data() + size, text.size() - size);
+    if (count < 0 && (errno == EINTR || (errno == EAGAIN && !is_regular))) continue;
+    if (count < 0) return Reason(errno);
+    if (count == 0) break;
+    size += static_cast<std::size_t>(count);
+  }
+  if (size == text.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("it has more than ", size - 1, " bytes"));
+  }
+  text.resize(size);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<InputFile> ReadInput(const std::string& path, std::size_t bytes_max) {
+  const int fd = OpenInput(path);
+  if (fd < 0) return Reason(errno);
+  struct stat info {};
+  InputFile file;
+  file.is_regular = fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
+  file.text.resize(bytes_max + 1);
+  const absl::Status status =
+      S_ISDIR(info.st_mode) ? Reason(EISDIR) : ReadAll(fd, file.is_regular, file.text);
+  close(fd);
+  if (!status.ok()) return status;
+  return file;
+}
+
+}  // namespace ddprun
