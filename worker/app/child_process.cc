@@ -40,7 +40,7 @@ std::runtime_error Failed(const std::string& what) {
 }  // namespace
 
 ChildProcess::ChildProcess(const std::vector<std::string>& command, const std::string& log) {
-  const int file = open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  const int file = open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
   if (file < 0) throw Failed(log + " cannot be written");
   std::vector<std::string> words = command;
   std::vector<char*> arguments;

@@ -2,6 +2,7 @@
 #include "worker/files/atomic_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -10,36 +11,59 @@
 #include <stdexcept>
 #include <utility>
 
+#include "proto/output_file.h"
+#include "worker/files/user_path.h"
+
 namespace ddprun {
 
+namespace {
+
+bool IsPlain(const std::string& path) {
+  struct stat info {};
+  if (OwnDescriptor(path) >= 0) return false;
+  return lstat(path.c_str(), &info) != 0 || S_ISREG(info.st_mode) || S_ISLNK(info.st_mode);
+}
+
+}  // namespace
+
+std::string UserPath(const std::string& path) {
+  absl::StatusOr<std::string> end = FollowLinks(path);
+  if (end.ok()) return *std::move(end);
+  throw std::runtime_error("cannot write " + path + ": " + std::string(end.status().message()));
+}
+
+// Without a temporary file what is at `path` is written to as it is.
 AtomicFile::AtomicFile(std::string path)
-    : path_(std::move(path)), temporary_(path_ + ".tmp." + std::to_string(getpid())) {
-  fd_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (fd_ < 0) Fail("create", errno);
+    : path_(std::move(path)),
+      temporary_(IsPlain(path_) ? path_ + ".tmp." + std::to_string(getpid()) : "") {
+  if (!temporary_.empty()) {
+    fd_ = CreateOwnFile(temporary_, 0666);
+    if (fd_ < 0) Fail("create", errno);
+    return;
+  }
+  const absl::StatusOr<OutputTarget> target = OpenOutput(path_);
+  if (!target.ok())
+    throw std::runtime_error("cannot write " + path_ + ": " +
+                             std::string(target.status().message()));
+  fd_ = target->fd;
 }
 
 AtomicFile::~AtomicFile() {
   if (fd_ < 0) return;
   close(fd_);
-  unlink(temporary_.c_str());
+  if (!temporary_.empty()) unlink(temporary_.c_str());
 }
 
 void AtomicFile::Write(const void* data, std::size_t size) {
-  const char* next = static_cast<const char*>(data);
-  while (size > 0 && write_error_ == 0) {
-    const ssize_t written = write(fd_, next, size);
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) {
-      write_error_ = errno;
-      return;
-    }
-    next += written;
-    size -= static_cast<std::size_t>(written);
-  }
+  if (write_error_ == 0) write_error_ = WriteAll(fd_, static_cast<const char*>(data), size);
 }
 
 void AtomicFile::Commit() {
   if (write_error_ != 0) Fail("write", write_error_);
+  if (temporary_.empty()) {
+    if (close(std::exchange(fd_, -1)) != 0) Fail("write", errno);
+    return;
+  }
   // The order matters: first the bytes, then the name, then the folder that holds the name.
   if (fsync(fd_) != 0) Fail("sync", errno);
   if (rename(temporary_.c_str(), path_.c_str()) != 0) Fail("rename", errno);

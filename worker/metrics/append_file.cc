@@ -16,7 +16,7 @@ AppendFile::~AppendFile() {
 
 int AppendFile::Open(const std::string& path, std::uint64_t kept_bytes) {
   path_ = path;
-  fd_ = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  fd_ = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
   if (fd_ < 0) return errno;
   struct stat status {};
   if (fstat(fd_, &status) != 0) return errno;
