@@ -104,8 +104,12 @@ inline constexpr std::chrono::seconds kHangLateMax{2};
 inline constexpr int kProgressMessagesMax = 64;
 // How long an agent whose warden or keeper was killed has to end by itself, which it does at once.
 inline constexpr std::chrono::milliseconds kGuardTimeout{400};
+// By how much the times that a file server gives its files may be behind this machine's clock.
+inline constexpr std::chrono::seconds kFileClockErrorMax{5};
 // For killing and reaping what workers left behind.
 inline constexpr std::chrono::seconds kSweepTimeout{5};
+// Between two looks for what is left while the agent does other things.
+inline constexpr std::chrono::milliseconds kSweepInterval{50};
 // The same by the guards of an agent that has ended by itself, and has named what it could not end.
 inline constexpr std::chrono::seconds kLastSweepTimeout{1};
 

@@ -3,6 +3,7 @@
 // watch and stop.
 #pragma once
 
+#include <chrono>
 #include <csignal>
 #include <optional>
 #include <set>
@@ -105,6 +106,7 @@ class Workers {
  private:
   absl::Status StartLogs(std::vector<LogMux::WriteEnds>& write_ends);
   std::string ErrorFile(int local_rank) const;
+  void RemoveOldRecord(const std::string& path);
   WorkerEnded MakeEnded(int local_rank, TimePoint now) const;
   void TakeEnded(TimePoint now, std::vector<Event>& events);
   bool ReapWorker(int local_rank, TimePoint now, std::vector<Event>& events);
@@ -135,6 +137,8 @@ class Workers {
   LogRound log_round_;
   LogPlan log_plan_;
   TimePoint started_;
+  std::chrono::system_clock::time_point
+      started_on_wall_;      // what files of this round are newer than
   std::set<int> held_;       // dead, but traced by a process that has not taken its end yet
   bool round_live_ = false;  // from Spawn() to AllGone
 };
