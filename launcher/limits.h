@@ -92,6 +92,8 @@ inline constexpr std::size_t kStackThreadsMax = 64;
 inline constexpr std::size_t kStackFramesMax = 64;
 inline constexpr std::size_t kStacksBytesMax = 4u << 20;
 inline constexpr std::chrono::seconds kStacksTimeout{15};
+// A round's Stop that waits for the stacks is acted on after this long, whatever becomes of them.
+inline constexpr std::chrono::seconds kStopHeldMax{20};
 // For those who tell of their progress: above PyTorch's own 10 minutes for a collective, so that
 // what it says of one comes first, and long for a checkpoint or an evaluation that says nothing.
 inline constexpr std::chrono::minutes kHangTimeoutDefault{30};
