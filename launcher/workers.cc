@@ -214,15 +214,32 @@ bool Workers::HasSaidThatItFailed(int local_rank) const {
 
 void Workers::FinishIfAllGone(TimePoint now, std::vector<Event>& events) {
   if (!round_live_ || processes_.AnyLive()) return;
-  KillCgroup(round_cgroup_);
+  if (!sweep_deadline_.has_value()) {
+    KillCgroup(round_cgroup_);
+    sweep_deadline_ = now + kSweepTimeout;
+  }
   // Whatever the workers have left behind, also in sessions of its own, is this process's child by
-  // now: no process of a round may live into the next one.
-  for (const pid_t pid : KillAllChildren(kSweepTimeout)) SayStuck(pid, kSweepTimeout);
+  // now: no process of a round may live into the next one. The loop is not held up meanwhile: one
+  // that hangs in the kernel takes longer to give up than a lease may be.
+  const std::optional<std::vector<pid_t>> left = KillChildrenOnce();
+  if (left.has_value() && now < *sweep_deadline_) {
+    next_sweep_ = now + kSweepInterval;
+    return;
+  }
+  if (left.has_value()) {
+    for (const pid_t pid : *left) SayStuck(pid, kSweepTimeout);
+  }
+  sweep_deadline_.reset();
+  next_sweep_.reset();
   log_mux_.EndRound(now);  // closed pipes leave the poller by themselves
   RemoveCgroup(std::exchange(round_cgroup_, ""));
   progress_.Close();
   round_live_ = false;
   events.push_back(AllGone{});
+}
+
+void Workers::OnDeadline(TimePoint now, std::vector<Event>& events) {
+  if (next_sweep_.has_value() && *next_sweep_ <= now) FinishIfAllGone(now, events);
 }
 
 void Workers::Kill(TimePoint now, std::vector<Event>& events) {
