@@ -127,6 +127,7 @@ MembershipStep::Loss MembershipStep::Erase(const NodeId& id, Failure reason) {
       member.phase == MemberPhase::kStopping &&
       member.heard + (member.link ? state_.rules->lease / 2 : Duration{0}) < state_.broke;
   Count(member.phase, -1);
+  if (member.leaving) --state_.leaving;
   if (IsInRound(member) && member.phase != MemberPhase::kStopped) {
     const int first = member.rank_first;
     AddLostNode(member.join.host, {first, first + member.join.local_world_size - 1},
@@ -143,27 +144,36 @@ MembershipStep::Loss MembershipStep::Erase(const NodeId& id, Failure reason) {
   return loss;
 }
 
-// Told in a verdict of its own: the run goes on.
-void MembershipStep::LetGo(const NodeId& id, const Failure& reason) {
+// Told in a verdict of its own: the run goes on, or ends for another reason.
+MembershipStep::Loss MembershipStep::LetGo(const NodeId& id, const Failure& reason) {
   const Member& member = state_.members.at(id);
   if (member.link) {
     Verdict verdict = MakeVerdict();
     verdict.cause = reason;
+    if (IsFailure(reason)) verdict.exit_code = ToExitCode(reason);
     Send(*member.link, Finish{std::move(verdict)});
     End(*member.link);
   }
-  Erase(id, reason);
+  return Erase(id, reason);
 }
 
-void MembershipStep::LetDrainedGo() {
-  std::vector<NodeId> going;
+void MembershipStep::LeaveNow(const NodeId& id) {
+  std::vector<Loss> losses;
+  losses.push_back(LetGo(id, Failure(*state_.members.at(id).leaving)));
+  React(std::move(losses));
+}
+
+// Those that were asked to leave, and those that have said that they leave.
+void MembershipStep::LetLeaversGo() {
+  std::vector<std::pair<NodeId, Failure>> going;
   for (const auto& [id, member] : state_.members) {
-    if (!member.drained_by.empty()) going.push_back(id);
+    if (member.leaving) {
+      going.emplace_back(id, *member.leaving);
+    } else if (!member.drained_by.empty()) {
+      going.emplace_back(id, DrainFailure(member, member.drained_by));
+    }
   }
-  for (const NodeId& id : going) {
-    const Member& member = state_.members.at(id);
-    LetGo(id, DrainFailure(member, member.drained_by));
-  }
+  for (const auto& [id, reason] : going) LetGo(id, reason);
 }
 
 // Of all who are lost in one step, so that no round is started with one of them. A run without any

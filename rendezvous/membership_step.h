@@ -66,8 +66,9 @@ class MembershipStep {
   void ForgiveIfStopped();
   std::optional<std::pair<NodeId, Failure>> TakePlace(const Join& join);
   void EndLeases();
-  void LetGo(const NodeId& id, const Failure& reason);
-  void LetDrainedGo();
+  Loss LetGo(const NodeId& id, const Failure& reason);
+  void LeaveNow(const NodeId& id);
+  void LetLeaversGo();
 
   // Transitions.
   void SealIfReady();
@@ -78,6 +79,7 @@ class MembershipStep {
   void FormNextRound();
   std::chrono::milliseconds CountRestartIfFailed();
   void LeaveOutIfDue();
+  void EndRun(Failure cause);
   void CloseWithFailure(Failure cause);
   void Close(Verdict verdict);
 
