@@ -72,7 +72,9 @@ void MembershipStep::operator()(const NodeGone& event) {
   member.link.reset();
   member.heard = now_;
   if (state_.phase != RunPhase::kClosed) Note(NoteKind::kNodeAway, &member);
-  if (state_.phase == RunPhase::kClosed || state_.rules->lease.count() == 0) {
+  // Where there is a lease, a member of a closed run whose stream ends before it has said that it
+  // has the verdict may come back for it.
+  if (state_.rules->lease.count() == 0) {
     RemoveMember(id, LossOf(member,
                             "its connection to the rendezvous service ended without a word; check "
                             "that machine and its network"));
@@ -85,9 +87,10 @@ void MembershipStep::operator()(const NodeLost& event) {
   const auto it = state_.members.find(event.node_id);
   if (it == state_.members.end()) return;
   const Member& member = it->second;
-  // Should that agent live after all, it must stop its workers. In a closed run its stream has been
-  // ended already.
-  if (member.link && state_.phase != RunPhase::kClosed) {
+  // Should that agent live after all, it must stop its workers.
+  if (state_.phase == RunPhase::kClosed) {
+    EndIfOpen(member);
+  } else if (member.link) {
     Refuse(*member.link, FencedAsDead(state_, member, event.reason));
   }
   const bool stopping = member.phase == MemberPhase::kStopping;
@@ -215,7 +218,12 @@ void MembershipStep::On(Member& member, const NodeStopped& report) {
 }
 
 void MembershipStep::On(Member& member, const Leave& report) {
-  if (state_.phase == RunPhase::kClosed) return;
+  if (state_.phase == RunPhase::kClosed) {
+    // It has the verdict.
+    EndIfOpen(member);
+    RemoveMember(member.join.node_id, report.reason);
+    return;
+  }
   Failure reason = report.reason;
   if (reason.host.empty()) reason.host = member.join.host;
   if (reason.node_rank < 0) reason.node_rank = member.node_rank.value_or(-1);

@@ -57,7 +57,7 @@ void MembershipStep::Enter(LinkId link, const Join& join, const Member* replaced
 // run is, and says again what it said of its round.
 void MembershipStep::Resume(LinkId link, Member& member) {
   if (member.link) {
-    if (state_.phase != RunPhase::kClosed) End(*member.link);
+    EndIfOpen(member);
     state_.links.erase(*member.link);
   }
   Link(link, member);
@@ -65,7 +65,6 @@ void MembershipStep::Resume(LinkId link, Member& member) {
   member.words_told = 0;
   if (state_.phase == RunPhase::kClosed) {
     if (state_.verdict) Send(link, Finish{*state_.verdict});
-    End(link);
     return;
   }
   if (member.phase == MemberPhase::kRunning) Send(link, StartOf(member));
@@ -86,6 +85,13 @@ void MembershipStep::Link(LinkId link, Member& member) {
        Accepted{.lease = lease,
                 .heartbeat = lease / kHeartbeatsPerLease,
                 .durable = state_.durable && lease.count() > 0});
+}
+
+// Without a lease the streams of a run's nodes end with the run, else when the node has the
+// verdict.
+void MembershipStep::EndIfOpen(const Member& member) {
+  const bool ended = state_.phase == RunPhase::kClosed && state_.rules->lease.count() == 0;
+  if (member.link && !ended) End(*member.link);
 }
 
 void MembershipStep::SetPhase(Member& member, MemberPhase phase) {
@@ -247,8 +253,9 @@ void MembershipStep::EndLeases() {
   std::vector<Loss> losses;
   for (const auto& [heard, id] : over) {
     const Member& member = state_.members.at(id);
-    // In a closed run its stream has been ended already.
-    if (member.link && state_.phase != RunPhase::kClosed) {
+    if (state_.phase == RunPhase::kClosed) {
+      EndIfOpen(member);
+    } else if (member.link) {
       Refuse(*member.link, FencedForSilence(state_, member));
     }
     losses.push_back(Erase(id, LossOf(member, LostWords(state_, member))));

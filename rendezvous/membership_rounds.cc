@@ -222,7 +222,8 @@ void MembershipStep::CloseWithFailure(Failure cause) {
   Close(std::move(verdict));
 }
 
-// Members that are away may come back for the verdict until their lease is over.
+// Members that are away, or whose streams break before they have said that they have the verdict,
+// may come back for it until their lease is over.
 void MembershipStep::Close(Verdict verdict) {
   state_.phase = RunPhase::kClosed;
   Noted& note = Note(NoteKind::kRunFinished);
@@ -237,7 +238,7 @@ void MembershipStep::Close(Verdict verdict) {
   for (const auto& entry : state_.members) {
     if (!entry.second.link) continue;
     SendTo(entry.second, Finish{verdict});
-    End(*entry.second.link);
+    if (state_.rules->lease.count() == 0) End(*entry.second.link);
   }
   state_.verdict = std::move(verdict);
 }

@@ -51,6 +51,7 @@ class MembershipStep {
   void Enter(LinkId link, const Join& join, const Member* replaced);
   void Resume(LinkId link, Member& member);
   void Link(LinkId link, Member& member);
+  void EndIfOpen(const Member& member);
   void SetPhase(Member& member, MemberPhase phase);
   void Count(MemberPhase phase, int more);
   struct Loss {

@@ -67,6 +67,7 @@ void Invariants::Stepped(const SimStep& step) {
   VictimsAreNoCause(step);
   LosesOnlyWhoIsLost(step);
   TheHostLeavesLast(step);
+  TheVerdictIsKeptUntilItIsTaken(step);
   Note(step);
   OneVerdictForAll(step);
 }
@@ -484,6 +485,18 @@ void Invariants::TheHostLeavesLast(const SimStep& step) {
       Fail("the-host-leaves-last",
            absl::StrCat("node ", id.value, " hosts the service and is let go before the others"));
     }
+  }
+}
+
+// A stream may break while Finish is on its way: the node comes back for it.
+void Invariants::TheVerdictIsKeptUntilItIsTaken(const SimStep& step) {
+  const auto* gone = std::get_if<NodeGone>(&step.event);
+  if (gone == nullptr || step.before.phase != RunPhase::kClosed) return;
+  const Member* member = FindByLink(step.before, gone->link);
+  if (member == nullptr || step.before.rules->lease.count() == 0) return;
+  if (Find(step.after, member->join.node_id) == nullptr) {
+    Fail("the-verdict-is-kept-until-it-is-taken",
+         absl::StrCat("node ", member->join.node_id.value, " is forgotten as its stream ends"));
   }
 }
 

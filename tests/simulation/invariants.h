@@ -102,6 +102,7 @@ class Invariants {
   void OneVerdictForAll(const SimStep& step);
   void LosesOnlyWhoIsLost(const SimStep& step);
   void TheHostLeavesLast(const SimStep& step);
+  void TheVerdictIsKeptUntilItIsTaken(const SimStep& step);
 
   void Hear(const SimStep& step);
   void Note(const SimStep& step);
