@@ -18,6 +18,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -221,8 +222,14 @@ std::vector<std::string> PythonStacks(pid_t pid) {
   return lines;
 }
 
+// An earlier run with the same id and log folder may have left its own there.
 void AppendTo(const std::string& file, const std::string& text) {
-  std::ofstream(file, std::ios::app) << text;
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  std::array<char, 64> when{};
+  std::strftime(when.data(), when.size(), "=== read at %Y-%m-%dT%H:%M:%SZ\n", &utc);
+  std::ofstream(file, std::ios::app) << when.data() << text;
 }
 
 int Main(const std::vector<std::string>& arguments) {
