@@ -241,8 +241,8 @@ void Agent::Loop() {
     console_watch_.Update(console_, poller_);
     std::optional<TimePoint> deadline;
     for (const std::optional<TimePoint>& candidate :
-         {NextDeadline(state_), workers_.logs().NextDeadline(), watch_.NextDeadline(), join_retry_,
-          heartbeat_due_}) {
+         {NextDeadline(state_), workers_.NextDeadline(), workers_.logs().NextDeadline(),
+          watch_.NextDeadline(), join_retry_, heartbeat_due_}) {
       if (candidate.has_value() && (!deadline.has_value() || *candidate < *deadline))
         deadline = candidate;
     }
@@ -250,6 +250,7 @@ void Agent::Loop() {
     now = Now();
     for (const Ready& one : ready) HandleReady(one, now);
     if (join_retry_.has_value() && *join_retry_ <= now) TryJoin(now);
+    workers_.OnDeadline(now, events_);
     workers_.logs().OnDeadline(now);
     watch_.OnTurn(now, state_.phase == Phase::kRunning, events_);
     BeatIfDue(now);

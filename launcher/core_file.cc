@@ -4,6 +4,7 @@
 #include <glob.h>
 #include <sys/stat.h>
 
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <system_error>
@@ -12,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "launcher/limits.h"
 
 namespace ddprun {
 namespace {
@@ -70,6 +72,8 @@ std::string FindCore(const CoreQuestion& question) {
   const std::string pattern = CorePathPattern(question);
   if (pattern.empty()) return "";
   glob_t found{};
+  const std::time_t oldest =
+      std::chrono::system_clock::to_time_t(question.started - kFileClockErrorMax);
   std::string newest;
   timespec newest_time{};
   if (glob(pattern.c_str(), 0, nullptr, &found) == 0) {
@@ -77,6 +81,7 @@ std::string FindCore(const CoreQuestion& question) {
       struct stat about {};
       if (stat(found.gl_pathv[i], &about) != 0 || !S_ISREG(about.st_mode)) continue;
       const timespec& time = about.st_mtim;
+      if (time.tv_sec < oldest) continue;
       if (newest.empty() || time.tv_sec > newest_time.tv_sec ||
           (time.tv_sec == newest_time.tv_sec && time.tv_nsec > newest_time.tv_nsec)) {
         newest = found.gl_pathv[i];
@@ -88,13 +93,14 @@ std::string FindCore(const CoreQuestion& question) {
   return newest;
 }
 
-std::string FindCoreOf(pid_t pid, int signal) {
+std::string FindCoreOf(pid_t pid, int signal, std::chrono::system_clock::time_point started) {
   std::error_code error;
   return FindCore({.pattern = FirstLineOf("/proc/sys/kernel/core_pattern"),
                    .uses_pid = FirstLineOf("/proc/sys/kernel/core_uses_pid") == "1",
                    .folder = std::filesystem::current_path(error).string(),
                    .pid = pid,
-                   .signal = signal});
+                   .signal = signal,
+                   .started = started});
 }
 
 }  // namespace ddprun

@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <string>
 
 namespace ddprun {
@@ -14,6 +15,8 @@ struct CoreQuestion {
   std::string folder;     // where the process ran
   pid_t pid = 0;
   int signal = 0;
+  // The process was started then: an older file is another process's core.
+  std::chrono::system_clock::time_point started{};
 };
 
 // The path that the pattern gives, with `*` for what nobody knows any more (pure). Empty: it goes
@@ -25,6 +28,6 @@ std::string CorePathPattern(const CoreQuestion& question);
 std::string FindCore(const CoreQuestion& question);
 
 // The same for a worker of this process.
-std::string FindCoreOf(pid_t pid, int signal);
+std::string FindCoreOf(pid_t pid, int signal, std::chrono::system_clock::time_point started);
 
 }  // namespace ddprun

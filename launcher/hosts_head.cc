@@ -102,6 +102,9 @@ class HeadStepper {
       case HeadPhase::kMeeting:
       case HeadPhase::kRunning:
       case HeadPhase::kStopping:
+        // The nodes that were told to stop take a signal for a second one, which kills their
+        // workers.
+        if (s_.signals == 1 && s_.told_to_stop) return;
         PassOn(event.signal);
         // The nodes do what is asked of them in their own time; these are for one that does not.
         if (s_.signals == 1) {
@@ -451,6 +454,7 @@ class HeadStepper {
     for (int link = 0; link < Links(); ++link) {
       if (!s_.live[Index(link)]) continue;
       if (stop == Stop::kAskNext) TellToStop(link, SIGTERM);
+      s_.told_to_stop = s_.told_to_stop || stop == Stop::kAskNext;
       if (stop == Stop::kCloseNext) effects_.emplace_back(CloseLifeline{link});
       if (stop == Stop::kKillNext) effects_.emplace_back(EndLink{link, SIGKILL});
     }

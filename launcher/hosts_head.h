@@ -140,6 +140,7 @@ struct HeadState {
   std::optional<int> signal;      // the first that was got
   int signals = 0;
   TimePoint signal_time;
+  bool told_to_stop = false;       // the head itself has told the nodes to stop
   std::optional<EndHead> failure;  // the head's own verdict: no node has a better one
   std::optional<TimePoint> gather_deadline;
   std::optional<TimePoint> notice_deadline;

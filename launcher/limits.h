@@ -92,6 +92,8 @@ inline constexpr std::size_t kStackThreadsMax = 64;
 inline constexpr std::size_t kStackFramesMax = 64;
 inline constexpr std::size_t kStacksBytesMax = 4u << 20;
 inline constexpr std::chrono::seconds kStacksTimeout{15};
+// A round's Stop that waits for the stacks is acted on after this long, whatever becomes of them.
+inline constexpr std::chrono::seconds kStopHeldMax{20};
 // For those who tell of their progress: above PyTorch's own 10 minutes for a collective, so that
 // what it says of one comes first, and long for a checkpoint or an evaluation that says nothing.
 inline constexpr std::chrono::minutes kHangTimeoutDefault{30};
@@ -104,8 +106,12 @@ inline constexpr std::chrono::seconds kHangLateMax{2};
 inline constexpr int kProgressMessagesMax = 64;
 // How long an agent whose warden or keeper was killed has to end by itself, which it does at once.
 inline constexpr std::chrono::milliseconds kGuardTimeout{400};
+// By how much the times that a file server gives its files may be behind this machine's clock.
+inline constexpr std::chrono::seconds kFileClockErrorMax{5};
 // For killing and reaping what workers left behind.
 inline constexpr std::chrono::seconds kSweepTimeout{5};
+// Between two looks for what is left while the agent does other things.
+inline constexpr std::chrono::milliseconds kSweepInterval{50};
 // The same by the guards of an agent that has ended by itself, and has named what it could not end.
 inline constexpr std::chrono::seconds kLastSweepTimeout{1};
 

@@ -237,6 +237,7 @@ constexpr Command kCommands[] = {
 
 int main(int argc, char** argv) {
   if (!OpenStandardStreams()) return 1;
+  ddprun::RestoreChildSignal();
   std::vector<std::string> arguments(argv + 1, argv + argc);
   if (arguments == std::vector<std::string>{ddprun::kLifelineFlag})
     return RunForHead(CommandLine(argc, argv));

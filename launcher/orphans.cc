@@ -13,6 +13,9 @@
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <utility>
+
+#include "launcher/limits.h"
 
 namespace ddprun {
 namespace {
@@ -74,17 +77,23 @@ void BecomeSubreaper() { prctl(PR_SET_CHILD_SUBREAPER, 1); }
 
 std::vector<pid_t> KillAllChildren(std::chrono::milliseconds timeout) {
   const Clock::time_point deadline = Clock::now() + timeout;
-  // A child's end may be an inherited one's beginning, thus looked for again each time.
-  while (ReapEnded()) {
-    const std::vector<pid_t> children = Children();
-    for (const pid_t pid : children) kill(pid, SIGKILL);
+  while (true) {
+    // A child's end may be an inherited one's beginning, thus looked for again each time.
+    std::optional<std::vector<pid_t>> children = KillChildrenOnce();
+    if (!children.has_value()) return {};
     const Clock::time_point now = Clock::now();
-    if (now >= deadline) return children;
+    if (now >= deadline) return *std::move(children);
     // One may have been inherited between the look and the wait without a SIGCHLD: a bound on each
     // wait.
-    WaitForChild(std::min<Clock::duration>(deadline - now, std::chrono::milliseconds(50)));
+    WaitForChild(std::min<Clock::duration>(deadline - now, kSweepInterval));
   }
-  return {};
+}
+
+std::optional<std::vector<pid_t>> KillChildrenOnce() {
+  if (!ReapEnded()) return std::nullopt;
+  std::vector<pid_t> children = Children();
+  for (const pid_t pid : children) kill(pid, SIGKILL);
+  return children;
 }
 
 void ReapOrphans(const std::function<bool(pid_t)>& is_known) {

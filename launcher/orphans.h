@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <vector>
 
 namespace ddprun {
@@ -19,6 +20,10 @@ void BecomeSubreaper();
 // none. SIGCHLD must be blocked in every thread. Returns those that a SIGKILL did not end in time:
 // they hang in the kernel.
 std::vector<pid_t> KillAllChildren(std::chrono::milliseconds timeout);
+
+// One step of that, without waiting: reaps the children that have ended and sends SIGKILL to the
+// others, which are returned. Each of them that ends raises SIGCHLD. Absent: there is no child.
+std::optional<std::vector<pid_t>> KillChildrenOnce();
 
 // Reaps children that have ended, except those for which `is_known` holds: they have a reaper of
 // their own.

@@ -21,6 +21,8 @@ sigset_t Union(const sigset_t& a, const sigset_t& b) {
   return both;
 }
 
+void RestoreChildSignal() { signal(SIGCHLD, SIG_DFL); }
+
 sigset_t BlockSignals(const sigset_t& signals) {
   signal(SIGPIPE, SIG_IGN);
   sigset_t blocked = signals;

@@ -13,6 +13,10 @@ sigset_t NotIgnored(const std::vector<int>& numbers);
 
 sigset_t Union(const sigset_t& a, const sigset_t& b);
 
+// A ddprun that was started with SIGCHLD ignored would never see a process of its own end, nor
+// would its workers theirs. First of all in main().
+void RestoreChildSignal();
+
 // Blocks these and SIGCHLD in this thread and those it starts, ignores SIGPIPE, and returns the
 // mask of before, which is the workers'.
 sigset_t BlockSignals(const sigset_t& signals);

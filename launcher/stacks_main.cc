@@ -18,6 +18,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -221,11 +222,18 @@ std::vector<std::string> PythonStacks(pid_t pid) {
   return lines;
 }
 
-// A name of ddprun's own: a link in its place is not followed.
+// The name is ddprun's own: a link in its place is not followed. An earlier run with the same id and
+// log folder may have left its stacks there, hence the time.
 void AppendTo(const std::string& file, const std::string& text) {
   constexpr int kFlags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
   std::FILE* const stream = fdopen(open(file.c_str(), kFlags, 0644), "a");
   if (stream == nullptr) return;
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  std::array<char, 64> when{};
+  std::strftime(when.data(), when.size(), "=== read at %Y-%m-%dT%H:%M:%SZ\n", &utc);
+  std::fputs(when.data(), stream);
   std::fputs(text.c_str(), stream);
   std::fclose(stream);
 }

@@ -119,6 +119,14 @@ class Stepper {
         if (!s_.workers_live) AnswerStop();
         return;
       case Phase::kLeaving:
+        // The workers are being stopped already, unless somebody does not want to wait.
+        if (WantsKill(stop)) Kill();
+        if (stop.round != RoundNow()) {
+          effects_.push_back(ReportStopped{stop.round, {}});  // it never started here
+        } else if (!s_.workers_live) {
+          ReportEnds();
+        }
+        return;
       case Phase::kEnding:
       case Phase::kEnded:
         return;
@@ -136,7 +144,7 @@ class Stepper {
         StopAndEnd(verdict.exit_code, VerdictText(verdict), verdict);
         return;
       case Phase::kLeaving:
-        StopAndEnd(verdict.success ? 0 : SignalExitCode(), VerdictText(verdict), verdict);
+        EndAsLeft(verdict);
         return;
       case Phase::kEnding:
       case Phase::kEnded:
@@ -254,7 +262,8 @@ class Stepper {
         if (s_.stop_asked) AnswerStop();
         return;
       case Phase::kLeaving:
-        s_.leave_deadline = now_ + LeaveTimeout();
+        ReportEnds();
+        AwaitVerdict();
         return;
       case Phase::kEnding:
         EndNow();
@@ -283,6 +292,8 @@ class Stepper {
         return;
       case Phase::kLeaving:
         if (IsEcho()) return;
+        // Whoever hosts the service stops waiting for the other nodes, too.
+        if (config_.hosts_service) SendLeave(/*at_once=*/true);
         if (s_.workers_live) {
           Kill();
         } else {
@@ -290,6 +301,10 @@ class Stepper {
         }
         return;
       case Phase::kEnding:
+        if (!s_.signal.has_value()) {
+          NoteSignal(event.signal);
+          return;
+        }
         if (IsEcho()) return;
         Kill();
         return;
@@ -304,7 +319,7 @@ class Stepper {
       case Phase::kRunning:
       case Phase::kSucceeded:
       case Phase::kStopping:
-        LeaveRun(SIGKILL);
+        LeaveRun(SIGKILL, SIGTERM, /*at_once=*/true);
         if (s_.workers_live) Kill();
         return;
       case Phase::kLeaving:
@@ -325,7 +340,7 @@ class Stepper {
       case Phase::kRunning:
       case Phase::kSucceeded:
       case Phase::kStopping:
-        LeaveRun(SIGHUP);
+        LeaveRun(SIGHUP, SIGTERM, /*at_once=*/true);
         break;
       case Phase::kLeaving:
       case Phase::kEnding:
@@ -335,8 +350,7 @@ class Stepper {
     }
     if (s_.kill_deadline.has_value())
       s_.kill_deadline = std::min(*s_.kill_deadline, now_ + kLifelineGrace);
-    if (s_.leave_deadline.has_value())
-      s_.leave_deadline = std::min(*s_.leave_deadline, now_ + LeaveTimeout());
+    if (s_.phase == Phase::kLeaving && !s_.workers_live) AwaitVerdict();
   }
 
   void operator()(const DeadlinePassed&) {
@@ -352,7 +366,10 @@ class Stepper {
       Kill();
     }
     if (IsOver(s_.give_up_deadline)) GiveUp();
-    if (IsOver(s_.leave_deadline)) StopAndEnd(SignalExitCode(), InterruptedText());
+    if (IsOver(s_.leave_deadline)) {
+      SendLeave(/*at_once=*/true);
+      StopAndEnd(SignalExitCode(), InterruptedText());
+    }
   }
 
  private:
@@ -363,6 +380,9 @@ class Stepper {
   RoundId RoundNow() const { return s_.round.has_value() ? s_.round->round : kNoRound; }
   std::chrono::milliseconds LeaveTimeout() const {
     return s_.hurried ? std::chrono::milliseconds(kLifelineLeaveTimeout) : kLeaveTimeout;
+  }
+  static bool WantsKill(const Stop& stop) {
+    return stop.cause.kind == FailureKind::kRunStopped && stop.cause.signal == SIGKILL;
   }
   // As far as is known before the service says so.
   bool MayFollow() const {
@@ -384,7 +404,7 @@ class Stepper {
 
   void StopWorkers(const Stop& stop) {
     // Somebody does not want to wait.
-    if (stop.cause.kind == FailureKind::kRunStopped && stop.cause.signal == SIGKILL) {
+    if (WantsKill(stop)) {
       Kill();
     } else {
       Terminate({.another_round = !stop.last});
@@ -413,32 +433,80 @@ class Stepper {
   void AnswerStop() {
     s_.stop_asked = false;
     s_.phase = Phase::kWaiting;
-    effects_.push_back(ReportStopped{RoundNow(), Folded(s_.ends)});
+    ReportEnds();
   }
 
+  void ReportEnds() { effects_.push_back(ReportStopped{RoundNow(), Folded(s_.ends)}); }
+
+  // -- leaving
+
   // `signal` is why this agent ends, `to_workers` what they are asked to end with.
-  void LeaveRun(int signal, int to_workers = SIGTERM) {
+  void LeaveRun(int signal, int to_workers, bool at_once = false) {
     s_.signal = signal;
     s_.signal_time = now_;
+    SendLeave(at_once);
+    s_.phase = Phase::kLeaving;
+    if (s_.workers_live) {
+      Terminate({.signal = to_workers});
+    } else if (s_.joined) {
+      AwaitVerdict();
+    } else {
+      StopAndEnd(SignalExitCode(), InterruptedText());  // nobody knows of this node yet
+    }
+  }
+
+  void SendLeave(bool at_once) {
     Leave leave;
     leave.reason.kind = FailureKind::kNodeInterrupted;
     leave.reason.host = config_.host;
     if (s_.hurried) {
       leave.reason.message = "its connection to the ddprun that started it ended";
     } else {
-      leave.reason.signal = signal;
+      leave.reason.signal = s_.signal.value_or(0);
     }
     if (s_.round.has_value()) leave.reason.node_rank = s_.round->node_rank;
     leave.close_run = config_.hosts_service;
+    leave.at_once = at_once;
     effects_.push_back(SendReport{std::move(leave)});
-    s_.phase = Phase::kLeaving;
-    if (s_.workers_live) {
-      Terminate({.signal = to_workers});
-    } else if (s_.joined) {
+  }
+
+  // This node's workers have ended, and the service has been told. The node that hosts it is the
+  // last to go: the service's own deadline for the other nodes' workers bounds that wait.
+  void AwaitVerdict() {
+    if (!config_.hosts_service || s_.hurried) {
       s_.leave_deadline = now_ + LeaveTimeout();
-    } else {
-      StopAndEnd(SignalExitCode(), InterruptedText());  // nobody knows of this node yet
+      return;
     }
+    s_.waiting_reason =
+        "this node's workers have ended; waiting for the workers of the other nodes (a second "
+        "signal ends the run at once)";
+    s_.waiting_until = now_;
+    s_.notice_deadline = now_ + kNoticeDelay;
+  }
+
+  // The run is ending already, and the workers have their time for that: a first signal is no
+  // reason to cut it short.
+  void NoteSignal(int signal) {
+    s_.signal = signal;
+    s_.signal_time = now_;
+    if (!s_.kill_deadline.has_value()) return;
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(*s_.kill_deadline - now_);
+    effects_.push_back(PrintNote{
+        absl::StrCat("got ", SignalName(signal), ": the run is ending already, the workers have ",
+                     Seconds(left), " left; a second signal kills them at once")});
+  }
+
+  // The service has answered that this node leaves.
+  void EndAsLeft(Verdict verdict) {
+    if (verdict.success) return StopAndEnd(0, VerdictText(verdict), std::move(verdict));
+    verdict.exit_code = SignalExitCode();
+    const bool is_own = verdict.cause.has_value() &&
+                        verdict.cause->kind == FailureKind::kNodeInterrupted &&
+                        verdict.cause->host == config_.host;
+    std::string text = VerdictText(verdict);
+    if (is_own) text = config_.hosts_service ? InterruptedText() : LeftText(*verdict.cause);
+    StopAndEnd(SignalExitCode(), std::move(text), std::move(verdict));
   }
 
   // -- the end
@@ -463,6 +531,7 @@ class Stepper {
   }
 
   void GiveUp() {
+    if (s_.phase == Phase::kLeaving) SendLeave(/*at_once=*/true);
     if (!s_.end.has_value()) s_.end = ddprun::End{s_.signal.has_value() ? SignalExitCode() : 1, ""};
     effects_.push_back(ReportStuck{});
     EndNow();
@@ -591,6 +660,11 @@ class Stepper {
     return absl::StrCat("ddprun: run ended: ddprun on ", config_.host, " got ",
                         SignalName(s_.signal.value_or(0)), "\n  exit code: ", SignalExitCode(),
                         "\n");
+  }
+
+  std::string LeftText(const Failure& reason) const {
+    return absl::StrCat("ddprun: this node has left the run: ", ToSentence(reason),
+                        "\n  exit code: ", SignalExitCode(), "\n");
   }
 
   std::string UnreachedText(const SessionEnded& ended) const {

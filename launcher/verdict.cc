@@ -115,7 +115,9 @@ std::string VerdictText(const Verdict& verdict) {
     return absl::StrCat("ddprun: this node has left the run: ", ToSentence(*verdict.cause),
                         "\n  exit code: ", verdict.exit_code, "\n");
   }
-  const bool stopped = verdict.cause.has_value() && verdict.cause->kind == FailureKind::kRunStopped;
+  const bool stopped =
+      verdict.cause.has_value() && (verdict.cause->kind == FailureKind::kRunStopped ||
+                                    verdict.cause->kind == FailureKind::kNodeInterrupted);
   std::string out = stopped ? "ddprun: run ended" : "ddprun: run failed";
   if (verdict.cause.has_value()) absl::StrAppend(&out, ": ", ToSentence(*verdict.cause));
   if (verdict.round != kNoRound) absl::StrAppend(&out, ", round ", ToNumber(verdict.round));

@@ -6,11 +6,14 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "launcher/limits.h"
 #include "rendezvous/collectives.h"
 #include "rendezvous/limits.h"
 
 namespace ddprun {
 namespace {
+
+constexpr TimePoint kAtOnce{};
 
 Duration TellInterval(int node_count) {
   return kProgressInterval * std::max(1, node_count / kNodesPerProgressInterval);
@@ -61,6 +64,7 @@ bool WorkerWatch::Holds(Event& event, TimePoint now) {
     ReadStacks(now);
   }
   held_ = *stop;
+  held_until_ = now + kStopHeldMax;
   return true;
 }
 
@@ -70,6 +74,7 @@ std::optional<TimePoint> WorkerWatch::NextDeadline() const {
     if (other.has_value() && (!next.has_value() || *other < *next)) next = other;
   };
   if (reader_ != nullptr) consider(reader_->deadline());
+  if (held_.has_value()) consider(found_.has_value() && reader_ != nullptr ? held_until_ : kAtOnce);
   if (heard_) consider(next_tell_);
   return next;
 }
@@ -80,7 +85,7 @@ void WorkerWatch::OnTurn(TimePoint now, bool round_runs, std::vector<Event>& eve
     if (reader_ != nullptr) stacks = reader_->Take(now);
     if (stacks.has_value()) Finish(*std::move(stacks), now, events);
   }
-  if (held_.has_value() && !found_.has_value()) {
+  if (held_.has_value() && (!found_.has_value() || now >= *held_until_)) {
     events.push_back(*std::exchange(held_, std::nullopt));
   }
   if (found_.has_value() || !round_runs) return;

@@ -56,7 +56,8 @@ class WorkerWatch {
 
   Start start_;
   std::optional<HungWorker> found_;      // its stacks are being read
-  std::optional<Stop> held_;             // until they are
+  std::optional<Stop> held_;             // until they are,
+  std::optional<TimePoint> held_until_;  // or until then
   bool examined_ = false;                // the stacks of this round's workers have been read
   std::unique_ptr<StackReader> reader_;  // null: nothing is being read
 

@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -32,6 +34,8 @@ void Workers::Spawn(const Start& start, const std::vector<std::string>& network,
                     std::vector<Event>& events) {
   start_ = start;
   started_ = now;
+  started_on_wall_ = std::chrono::system_clock::now();
+  processes_.Clear();  // a round that cannot start has none, and not those of the last one
   std::vector<LogMux::WriteEnds> write_ends;
   const absl::Status status = StartLogs(write_ends);
   if (!status.ok()) return FailToSpawn(std::string(status.message()), events);
@@ -70,7 +74,6 @@ void Workers::Spawn(const Start& start, const std::vector<std::string>& network,
                        .err = -1,
                        .signal_mask = config_.signal_mask,
                        .cgroup = -1};
-  processes_.Clear();
   held_.clear();
   stopped_.assign(static_cast<std::size_t>(config_.local_world_size), false);
   was_failing_ = stopped_;
@@ -87,6 +90,7 @@ void Workers::Spawn(const Start& start, const std::vector<std::string>& network,
     env.local_rank = local_rank;
     env.role_rank = start.role_rank_first + local_rank;
     env.error_file = ErrorFile(local_rank);
+    RemoveOldRecord(env.error_file);
     if (progress.ok()) {
       env.notify_socket = progress_.path(local_rank);
       poller_.Add(progress_.fd(local_rank), {Source::kWorkerProgress, local_rank});
@@ -210,15 +214,32 @@ bool Workers::HasSaidThatItFailed(int local_rank) const {
 
 void Workers::FinishIfAllGone(TimePoint now, std::vector<Event>& events) {
   if (!round_live_ || processes_.AnyLive()) return;
-  KillCgroup(round_cgroup_);
+  if (!sweep_deadline_.has_value()) {
+    KillCgroup(round_cgroup_);
+    sweep_deadline_ = now + kSweepTimeout;
+  }
   // Whatever the workers have left behind, also in sessions of its own, is this process's child by
-  // now: no process of a round may live into the next one.
-  for (const pid_t pid : KillAllChildren(kSweepTimeout)) SayStuck(pid, kSweepTimeout);
+  // now: no process of a round may live into the next one. The loop is not held up meanwhile: one
+  // that hangs in the kernel takes longer to give up than a lease may be.
+  const std::optional<std::vector<pid_t>> left = KillChildrenOnce();
+  if (left.has_value() && now < *sweep_deadline_) {
+    next_sweep_ = now + kSweepInterval;
+    return;
+  }
+  if (left.has_value()) {
+    for (const pid_t pid : *left) SayStuck(pid, kSweepTimeout);
+  }
+  sweep_deadline_.reset();
+  next_sweep_.reset();
   log_mux_.EndRound(now);  // closed pipes leave the poller by themselves
   RemoveCgroup(std::exchange(round_cgroup_, ""));
   progress_.Close();
   round_live_ = false;
   events.push_back(AllGone{});
+}
+
+void Workers::OnDeadline(TimePoint now, std::vector<Event>& events) {
+  if (next_sweep_.has_value() && *next_sweep_ <= now) FinishIfAllGone(now, events);
 }
 
 void Workers::Kill(TimePoint now, std::vector<Event>& events) {
@@ -296,6 +317,16 @@ std::string Workers::ErrorFile(int local_rank) const {
   return absl::StrCat(config_.temp_dir, "/error_", ToNumber(start_.round), "_", plan.rank, ".json");
 }
 
+// An earlier run with the same id and log folder may have left one, which would be taken for this
+// worker's.
+void Workers::RemoveOldRecord(const std::string& path) {
+  if (unlink(path.c_str()) == 0 || errno == ENOENT) return;
+  console_.WriteLine(OutputStream::kErr,
+                     absl::StrCat("ddprun: the failure record ", path,
+                                  " of an earlier run cannot be removed (", std::strerror(errno),
+                                  ") and may be shown as this run's; use another --log-dir"));
+}
+
 WorkerEnded Workers::MakeEnded(int local_rank, TimePoint now) const {
   const auto index = static_cast<std::size_t>(local_rank);
   WorkerEnded ended;
@@ -314,7 +345,7 @@ WorkerEnded Workers::MakeEnded(int local_rank, TimePoint now) const {
   // Ended by this agent on its way out: the code that a program which failed by itself has.
   if (signaled != nullptr && was_failing_[index]) ended.outcome = Exited{1};
   if (signaled != nullptr && signaled->core_dumped) {
-    ended.core_file = FindCoreOf(static_cast<pid_t>(ended.pid), signaled->signal);
+    ended.core_file = FindCoreOf(static_cast<pid_t>(ended.pid), signaled->signal, started_on_wall_);
   }
   return ended;
 }

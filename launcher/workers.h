@@ -3,6 +3,7 @@
 // watch and stop.
 #pragma once
 
+#include <chrono>
 #include <csignal>
 #include <optional>
 #include <set>
@@ -93,6 +94,10 @@ class Workers {
   // SIGCHLD: an orphan of a worker may have ended, or a debugger let go of a dead worker.
   void OnChildEnded(TimePoint now, std::vector<Event>& events);
 
+  // When OnDeadline() is to be called, if ever.
+  std::optional<TimePoint> NextDeadline() const { return next_sweep_; }
+  void OnDeadline(TimePoint now, std::vector<Event>& events);
+
   // SIGKILL was long ago: says which workers are still there, and why.
   void ReportStuck();
 
@@ -105,6 +110,7 @@ class Workers {
  private:
   absl::Status StartLogs(std::vector<LogMux::WriteEnds>& write_ends);
   std::string ErrorFile(int local_rank) const;
+  void RemoveOldRecord(const std::string& path);
   WorkerEnded MakeEnded(int local_rank, TimePoint now) const;
   void TakeEnded(TimePoint now, std::vector<Event>& events);
   bool ReapWorker(int local_rank, TimePoint now, std::vector<Event>& events);
@@ -135,8 +141,14 @@ class Workers {
   LogRound log_round_;
   LogPlan log_plan_;
   TimePoint started_;
+  std::chrono::system_clock::time_point
+      started_on_wall_;      // what files of this round are newer than
   std::set<int> held_;       // dead, but traced by a process that has not taken its end yet
   bool round_live_ = false;  // from Spawn() to AllGone
+  // All workers have ended, and what they left behind is being killed: until then at the latest,
+  std::optional<TimePoint> sweep_deadline_;
+  // and looked at again then.
+  std::optional<TimePoint> next_sweep_;
 };
 
 }  // namespace ddprun

@@ -485,6 +485,7 @@ v1::Report ToProto(const Report& report) {
                  [&](const Leave& leave) {
                    Fill(leave.reason, message.mutable_leave()->mutable_reason());
                    message.mutable_leave()->set_close_run(leave.close_run);
+                   message.mutable_leave()->set_at_once(leave.at_once);
                  },
                  [&](const Heartbeat& heartbeat) { Fill(heartbeat, message.mutable_heartbeat()); },
                  [&](const LogLines& lines) { *message.mutable_log_lines() = ToProto(lines); }},
@@ -504,7 +505,8 @@ absl::StatusOr<Report> FromProto(const v1::Report& message) {
     case v1::Report::kNodeStopped:
       return Read(message.node_stopped());
     case v1::Report::kLeave:
-      return Leave{Read(message.leave().reason()), message.leave().close_run()};
+      return Leave{Read(message.leave().reason()), message.leave().close_run(),
+                   message.leave().at_once()};
     case v1::Report::kHeartbeat:
       return Read(message.heartbeat());
     case v1::Report::kLogLines:

@@ -107,7 +107,7 @@ void RulesFields(Value& value, Message& message) {
 template <Way way, typename Value, typename Message>
 void MemberFields(Value& value, Message& message) {
   // As above.
-  [[maybe_unused]] const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12] = value;
+  [[maybe_unused]] const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13] = value;
   DDPRUN_MESSAGE_FIELD(join)
   DDPRUN_FIELD(order)
   DDPRUN_OPTIONAL_FIELD(node_rank)
@@ -116,6 +116,7 @@ void MemberFields(Value& value, Message& message) {
   DDPRUN_FIELD(role_rank_first)
   DDPRUN_FIELD(role_world_size)
   DDPRUN_FIELD(drained_by)
+  DDPRUN_OPTIONAL_MESSAGE_FIELD(leaving)
   DDPRUN_FIELD(phase)
   DDPRUN_OPTIONAL_FIELD(link)
   DDPRUN_FIELD(heard)
@@ -148,7 +149,7 @@ void RunFields(Value& value, Message& message) {
   // As above.
   [[maybe_unused]] const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15,
                                 f16, f17, f18, f19, f20, f21, f22, f23, f24, f25, f26, f27, f28,
-                                f29, f30, f31, f32] = value;
+                                f29, f30, f31, f32, f33] = value;
   DDPRUN_FIELD(run_id)
   DDPRUN_FIELD(durable)
   DDPRUN_FIELD(phase)

@@ -39,12 +39,16 @@ class LocalSession final : public DirectiveSink, public std::enable_shared_from_
 
   // The handler is not called after it.
   void Close() {
+    bool finished = false;
     {
       absl::MutexLock lock(&mutex_);
       ended_ = true;
       mutex_.Await(absl::Condition(this, &LocalSession::IsIdle));
+      finished = finished_;
     }
     if (!place_) return;
+    // Nothing can be lost on the way: what the node was told it has.
+    if (finished) place_->run->Reported(place_->link, Leave{}, Now());
     place_->run->Gone(place_->link, Now());
     registry_.Closed(*place_);
   }
@@ -52,6 +56,7 @@ class LocalSession final : public DirectiveSink, public std::enable_shared_from_
   // DirectiveSink
   void Push(Directive directive) override {
     absl::MutexLock lock(&mutex_);
+    finished_ = finished_ || std::holds_alternative<Finish>(directive);
     events_.emplace_back(std::move(directive));
   }
   void End() override {
@@ -86,7 +91,8 @@ class LocalSession final : public DirectiveSink, public std::enable_shared_from_
 
   absl::Mutex mutex_;
   bool carrying_ ABSL_GUARDED_BY(mutex_) = false;
-  bool ended_ ABSL_GUARDED_BY(mutex_) = false;  // nothing is told any more
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;     // nothing is told any more
+  bool finished_ ABSL_GUARDED_BY(mutex_) = false;  // Finish was told
   std::vector<SessionEvent> events_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -72,7 +72,9 @@ void MembershipStep::operator()(const NodeGone& event) {
   member.link.reset();
   member.heard = now_;
   if (state_.phase != RunPhase::kClosed) Note(NoteKind::kNodeAway, &member);
-  if (state_.phase == RunPhase::kClosed || state_.rules->lease.count() == 0) {
+  // Where there is a lease, a member of a closed run whose stream ends before it has said that it
+  // has the verdict may come back for it.
+  if (state_.rules->lease.count() == 0) {
     RemoveMember(id, LossOf(member,
                             "its connection to the rendezvous service ended without a word; check "
                             "that machine and its network"));
@@ -85,9 +87,10 @@ void MembershipStep::operator()(const NodeLost& event) {
   const auto it = state_.members.find(event.node_id);
   if (it == state_.members.end()) return;
   const Member& member = it->second;
-  // Should that agent live after all, it must stop its workers. In a closed run its stream has been
-  // ended already.
-  if (member.link && state_.phase != RunPhase::kClosed) {
+  // Should that agent live after all, it must stop its workers.
+  if (state_.phase == RunPhase::kClosed) {
+    EndIfOpen(member);
+  } else if (member.link) {
     Refuse(*member.link, FencedAsDead(state_, member, event.reason));
   }
   const bool stopping = member.phase == MemberPhase::kStopping;
@@ -100,29 +103,7 @@ void MembershipStep::operator()(const NodeLost& event) {
 
 void MembershipStep::operator()(const RunStopped& event) {
   if (state_.phase == RunPhase::kClosed || !state_.rules) return;
-  Failure cause = StopFailure(event.by, event.now);
-  // What was ending anyway ends for its own reason.
-  const bool decides = state_.phase != RunPhase::kBroken || MayRestart(state_) ||
-                       state_.cause->kind == FailureKind::kRunStopped;
-  state_.may_restart = false;
-  switch (state_.phase) {
-    case RunPhase::kForming:
-      CloseWithFailure(std::move(cause));
-      return;
-    case RunPhase::kSealed:
-      Break(cause);
-      return;
-    case RunPhase::kBroken:
-      for (const auto& entry : state_.members) {
-        if (entry.second.phase == MemberPhase::kStopping) {
-          SendTo(entry.second, Stop{state_.round, cause, /*last=*/true});
-        }
-      }
-      if (decides) state_.cause = std::move(cause);
-      return;
-    case RunPhase::kClosed:
-      return;
-  }
+  EndRun(StopFailure(event.by, event.now));
 }
 
 void MembershipStep::operator()(const NodeDrained& event) {
@@ -232,17 +213,40 @@ void MembershipStep::On(Member& member, const NodeStopped& report) {
     const int first = member.rank_first + ends.first;
     AddVictims(ends.kind, ends.code, {first, first + ends.count - 1}, state_.victims);
   }
+  if (member.leaving && !member.join.hosts_service) return LeaveNow(member.join.node_id);
   AdvanceIfStopped();
 }
 
 void MembershipStep::On(Member& member, const Leave& report) {
-  if (state_.phase == RunPhase::kClosed) return;
+  if (state_.phase == RunPhase::kClosed) {
+    // It has the verdict.
+    EndIfOpen(member);
+    RemoveMember(member.join.node_id, report.reason);
+    return;
+  }
   Failure reason = report.reason;
   if (reason.host.empty()) reason.host = member.join.host;
   if (reason.node_rank < 0) reason.node_rank = member.node_rank.value_or(-1);
-  if (report.close_run) state_.may_restart = false;
-  End(*member.link);
-  RemoveMember(member.join.node_id, std::move(reason));
+  if (!member.leaving) {
+    member.leaving = reason;
+    ++state_.leaving;
+  }
+  if (report.close_run) {
+    EndRun(std::move(reason));
+    if (report.at_once && state_.phase != RunPhase::kClosed) CloseWithFailure(*state_.cause);
+    return;
+  }
+  // The others stop at once; it is heard of again when its own workers have ended.
+  const bool has_workers = member.phase == MemberPhase::kRunning ||
+                           member.phase == MemberPhase::kSucceeded ||
+                           member.phase == MemberPhase::kStopping;
+  if (report.at_once || !has_workers) {
+    LeaveNow(member.join.node_id);
+  } else if (state_.phase == RunPhase::kSealed) {
+    Break(reason);
+  } else {
+    AdvanceIfStopped();
+  }
 }
 
 RunState MakeRun(std::string run_id, bool durable) {
@@ -262,7 +266,7 @@ void Reindex(RunState& state) {
   state.links.clear();
   state.places.clear();
   state.asked.clear();
-  state.waiting = state.running = state.stopping = 0;
+  state.waiting = state.running = state.stopping = state.leaving = 0;
   for (const auto& [id, member] : state.members) {
     if (member.link) state.links.emplace(*member.link, id);
     if (member.node_rank) state.places.emplace(*member.node_rank, id);
@@ -270,6 +274,7 @@ void Reindex(RunState& state) {
     state.waiting += member.phase == MemberPhase::kWaiting;
     state.running += member.phase == MemberPhase::kRunning;
     state.stopping += member.phase == MemberPhase::kStopping;
+    state.leaving += member.leaving.has_value();
   }
 }
 

@@ -52,6 +52,9 @@ struct Member {
   int role_rank_first = 0;  // the same among the workers of its role
   int role_world_size = 0;
   std::string drained_by;  // who asked it to leave when its round ends; empty: nobody did
+  // It has sent Leave, and its workers have not ended yet. A node that hosts the service stays a
+  // member until the run is closed, so that it is the last to go.
+  std::optional<Failure> leaving;
   MemberPhase phase = MemberPhase::kWaiting;
   std::optional<LinkId> link;    // absent: away
   TimePoint heard{};             // of its last word, or of its stream's end
@@ -86,6 +89,7 @@ struct RunState {
   int waiting = 0;                    // how many members are kWaiting
   int running = 0;                    // how many are kRunning
   int stopping = 0;                   // how many are kStopping
+  int leaving = 0;                    // how many have sent Leave
   std::optional<Failure> cause;       // why the round broke; kept while the next one forms
   std::optional<Failure> last_cause;  // of the last one that broke; kept while others run
   TimePoint broke{};                  // when

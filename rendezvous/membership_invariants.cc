@@ -20,11 +20,13 @@ absl::Status CheckMembers(const RunState& state) {
   int waiting = 0;
   int running = 0;
   int stopping = 0;
+  int leaving = 0;
   for (const auto& [id, member] : state.members) {
     if (id != member.join.node_id) return Broken("a member is kept under another's id");
     waiting += member.phase == MemberPhase::kWaiting;
     running += member.phase == MemberPhase::kRunning;
     stopping += member.phase == MemberPhase::kStopping;
+    leaving += member.leaving.has_value();
     if (member.link) {
       ++linked;
       const auto link = state.links.find(*member.link);
@@ -52,7 +54,8 @@ absl::Status CheckMembers(const RunState& state) {
   if (linked != state.links.size()) return Broken("a link without a member");
   if (ranked != state.places.size()) return Broken("a place without a member");
   if (asking != state.asked.size()) return Broken("a rank is asked for without a member");
-  if (waiting != state.waiting || running != state.running || stopping != state.stopping)
+  if (waiting != state.waiting || running != state.running || stopping != state.stopping ||
+      leaving != state.leaving)
     return Broken("miscounted members");
   return absl::OkStatus();
 }
@@ -105,6 +108,8 @@ absl::Status CheckPhase(const RunState& state) {
     if (state.phase == RunPhase::kBroken && working)
       return Broken("a member of a broken round still runs");
   }
+  if ((state.phase == RunPhase::kForming || state.phase == RunPhase::kSealed) && state.leaving > 0)
+    return Broken("a node that leaves is in a round that goes on");
   if (state.phase == RunPhase::kSealed) {
     if (state.cause) return Broken("a sealed round has a cause");
     if (!state.start || state.start->round != state.round) return Broken("not this round's Start");
@@ -200,6 +205,7 @@ absl::Status CheckProgress(const RunState& before, const RunState& after) {
   if (before.phase == RunPhase::kBroken && still && before.cause != after.cause &&
       after.cause->kind != FailureKind::kNodeLost &&
       after.cause->kind != FailureKind::kRunStopped &&
+      after.cause->kind != FailureKind::kNodeInterrupted &&
       !TakesThePlaceOf(*after.cause, *before.cause) &&
       !IsSameFailure(*before.cause, *after.cause)) {
     return Broken("the cause changed, and not to what explains it");

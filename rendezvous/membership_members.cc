@@ -57,7 +57,7 @@ void MembershipStep::Enter(LinkId link, const Join& join, const Member* replaced
 // run is, and says again what it said of its round.
 void MembershipStep::Resume(LinkId link, Member& member) {
   if (member.link) {
-    if (state_.phase != RunPhase::kClosed) End(*member.link);
+    EndIfOpen(member);
     state_.links.erase(*member.link);
   }
   Link(link, member);
@@ -65,7 +65,6 @@ void MembershipStep::Resume(LinkId link, Member& member) {
   member.words_told = 0;
   if (state_.phase == RunPhase::kClosed) {
     if (state_.verdict) Send(link, Finish{*state_.verdict});
-    End(link);
     return;
   }
   if (member.phase == MemberPhase::kRunning) Send(link, StartOf(member));
@@ -86,6 +85,13 @@ void MembershipStep::Link(LinkId link, Member& member) {
        Accepted{.lease = lease,
                 .heartbeat = lease / kHeartbeatsPerLease,
                 .durable = state_.durable && lease.count() > 0});
+}
+
+// Without a lease the streams of a run's nodes end with the run, else when the node has the
+// verdict.
+void MembershipStep::EndIfOpen(const Member& member) {
+  const bool ended = state_.phase == RunPhase::kClosed && state_.rules->lease.count() == 0;
+  if (member.link && !ended) End(*member.link);
 }
 
 void MembershipStep::SetPhase(Member& member, MemberPhase phase) {
@@ -127,6 +133,7 @@ MembershipStep::Loss MembershipStep::Erase(const NodeId& id, Failure reason) {
       member.phase == MemberPhase::kStopping &&
       member.heard + (member.link ? state_.rules->lease / 2 : Duration{0}) < state_.broke;
   Count(member.phase, -1);
+  if (member.leaving) --state_.leaving;
   if (IsInRound(member) && member.phase != MemberPhase::kStopped) {
     const int first = member.rank_first;
     AddLostNode(member.join.host, {first, first + member.join.local_world_size - 1},
@@ -143,27 +150,36 @@ MembershipStep::Loss MembershipStep::Erase(const NodeId& id, Failure reason) {
   return loss;
 }
 
-// Told in a verdict of its own: the run goes on.
-void MembershipStep::LetGo(const NodeId& id, const Failure& reason) {
+// Told in a verdict of its own: the run goes on, or ends for another reason.
+MembershipStep::Loss MembershipStep::LetGo(const NodeId& id, const Failure& reason) {
   const Member& member = state_.members.at(id);
   if (member.link) {
     Verdict verdict = MakeVerdict();
     verdict.cause = reason;
+    if (IsFailure(reason)) verdict.exit_code = ToExitCode(reason);
     Send(*member.link, Finish{std::move(verdict)});
     End(*member.link);
   }
-  Erase(id, reason);
+  return Erase(id, reason);
 }
 
-void MembershipStep::LetDrainedGo() {
-  std::vector<NodeId> going;
+void MembershipStep::LeaveNow(const NodeId& id) {
+  std::vector<Loss> losses;
+  losses.push_back(LetGo(id, Failure(*state_.members.at(id).leaving)));
+  React(std::move(losses));
+}
+
+// Those that were asked to leave, and those that have said that they leave.
+void MembershipStep::LetLeaversGo() {
+  std::vector<std::pair<NodeId, Failure>> going;
   for (const auto& [id, member] : state_.members) {
-    if (!member.drained_by.empty()) going.push_back(id);
+    if (member.leaving) {
+      going.emplace_back(id, *member.leaving);
+    } else if (!member.drained_by.empty()) {
+      going.emplace_back(id, DrainFailure(member, member.drained_by));
+    }
   }
-  for (const NodeId& id : going) {
-    const Member& member = state_.members.at(id);
-    LetGo(id, DrainFailure(member, member.drained_by));
-  }
+  for (const auto& [id, reason] : going) LetGo(id, reason);
 }
 
 // Of all who are lost in one step, so that no round is started with one of them. A run without any
@@ -237,8 +253,9 @@ void MembershipStep::EndLeases() {
   std::vector<Loss> losses;
   for (const auto& [heard, id] : over) {
     const Member& member = state_.members.at(id);
-    // In a closed run its stream has been ended already.
-    if (member.link && state_.phase != RunPhase::kClosed) {
+    if (state_.phase == RunPhase::kClosed) {
+      EndIfOpen(member);
+    } else if (member.link) {
       Refuse(*member.link, FencedForSilence(state_, member));
     }
     losses.push_back(Erase(id, LossOf(member, LostWords(state_, member))));

@@ -118,9 +118,12 @@ void MembershipStep::Correct(Failure cause) {
 }
 
 void MembershipStep::AdvanceIfStopped() {
-  if (state_.phase != RunPhase::kBroken || state_.stopping > 0) return;
+  if (state_.phase != RunPhase::kBroken) return;
+  // All are awaited where the run ends. The next round does not wait for the workers of nodes that
+  // leave.
+  if (state_.stopping > 0 && (!MayRestart(state_) || state_.stopping > state_.leaving)) return;
   // Whoever is let go has no place in the next round: without it there may be none.
-  if (MayRestart(state_)) LetDrainedGo();
+  if (MayRestart(state_)) LetLeaversGo();
   if (WhyNoNextRound(state_)) {
     CloseWithFailure(*state_.cause);
   } else {
@@ -179,6 +182,34 @@ void MembershipStep::LeaveOutIfDue() {
   }
 }
 
+// For a reason that lies outside the round: no other round follows.
+void MembershipStep::EndRun(Failure cause) {
+  // What was ending anyway ends for its own reason. Of an operator's requests the last one counts.
+  const bool is_request = cause.kind == FailureKind::kRunStopped;
+  const bool decides = state_.phase != RunPhase::kBroken || MayRestart(state_) ||
+                       (is_request && state_.cause->kind == FailureKind::kRunStopped);
+  state_.may_restart = false;
+  switch (state_.phase) {
+    case RunPhase::kForming:
+      CloseWithFailure(std::move(cause));
+      return;
+    case RunPhase::kSealed:
+      Break(cause);
+      return;
+    case RunPhase::kBroken:
+      if (!decides && !is_request) return;
+      for (const auto& entry : state_.members) {
+        if (entry.second.phase == MemberPhase::kStopping) {
+          SendTo(entry.second, Stop{state_.round, cause, /*last=*/true});
+        }
+      }
+      if (decides) state_.cause = std::move(cause);
+      return;
+    case RunPhase::kClosed:
+      return;
+  }
+}
+
 void MembershipStep::CloseWithFailure(Failure cause) {
   Verdict verdict = MakeVerdict();
   if (state_.phase == RunPhase::kBroken) {
@@ -191,7 +222,8 @@ void MembershipStep::CloseWithFailure(Failure cause) {
   Close(std::move(verdict));
 }
 
-// Members that are away may come back for the verdict until their lease is over.
+// Members that are away, or whose streams break before they have said that they have the verdict,
+// may come back for it until their lease is over.
 void MembershipStep::Close(Verdict verdict) {
   state_.phase = RunPhase::kClosed;
   Noted& note = Note(NoteKind::kRunFinished);
@@ -206,7 +238,7 @@ void MembershipStep::Close(Verdict verdict) {
   for (const auto& entry : state_.members) {
     if (!entry.second.link) continue;
     SendTo(entry.second, Finish{verdict});
-    End(*entry.second.link);
+    if (state_.rules->lease.count() == 0) End(*entry.second.link);
   }
   state_.verdict = std::move(verdict);
 }

@@ -51,6 +51,7 @@ class MembershipStep {
   void Enter(LinkId link, const Join& join, const Member* replaced);
   void Resume(LinkId link, Member& member);
   void Link(LinkId link, Member& member);
+  void EndIfOpen(const Member& member);
   void SetPhase(Member& member, MemberPhase phase);
   void Count(MemberPhase phase, int more);
   struct Loss {
@@ -66,8 +67,9 @@ class MembershipStep {
   void ForgiveIfStopped();
   std::optional<std::pair<NodeId, Failure>> TakePlace(const Join& join);
   void EndLeases();
-  void LetGo(const NodeId& id, const Failure& reason);
-  void LetDrainedGo();
+  Loss LetGo(const NodeId& id, const Failure& reason);
+  void LeaveNow(const NodeId& id);
+  void LetLeaversGo();
 
   // Transitions.
   void SealIfReady();
@@ -78,6 +80,7 @@ class MembershipStep {
   void FormNextRound();
   std::chrono::milliseconds CountRestartIfFailed();
   void LeaveOutIfDue();
+  void EndRun(Failure cause);
   void CloseWithFailure(Failure cause);
   void Close(Verdict verdict);
 

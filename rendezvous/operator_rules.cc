@@ -62,7 +62,7 @@ Others OthersThan(const RunState& state, const Member& node) {
   Others others;
   for (const auto& entry : state.members) {
     const Member& member = entry.second;
-    if (&member == &node || !member.drained_by.empty()) continue;
+    if (&member == &node || member.leaving || !member.drained_by.empty()) continue;
     ++others.count;
     if (member.phase != MemberPhase::kWaiting) continue;
     if (others.spare == nullptr || member.order < others.spare->order) others.spare = &member;
@@ -104,6 +104,10 @@ absl::StatusOr<DrainPlan> PlanDrain(const RunState& state, const DrainRequest& r
   if (!node.drained_by.empty()) {
     return absl::FailedPreconditionError(absl::StrCat(
         NameOf(node), " leaves already, as ddpctl on ", node.drained_by, " asked it to"));
+  }
+  if (node.leaving) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(NameOf(node), " leaves already, once its workers have ended"));
   }
   if (node.join.hosts_service) {
     return absl::FailedPreconditionError(absl::StrCat(

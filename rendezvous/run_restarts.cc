@@ -6,7 +6,8 @@
 namespace ddprun {
 
 std::optional<std::string> WhyNoNextRound(const RunState& state) {
-  if (!state.may_restart || state.members.empty()) return "";
+  // Without a node that stays there is nobody to restart.
+  if (!state.may_restart || static_cast<int>(state.members.size()) == state.leaving) return "";
   const RestartPolicy& policy = state.rules->restart_policy;
   const Failure& cause = *state.cause;
   auto why = WhyNoRestart(state.restarts, policy, state.rules->restarts_max, cause, state.broke);
@@ -15,7 +16,7 @@ std::optional<std::string> WhyNoNextRound(const RunState& state) {
   int left = 0;
   for (const auto& entry : state.members) {
     const Join& join = entry.second.join;
-    if (join.host != cause.host) ++left;
+    if (join.host != cause.host && !entry.second.leaving) ++left;
     hosts_service = hosts_service || (join.host == cause.host && join.hosts_service);
   }
   if (hosts_service) {

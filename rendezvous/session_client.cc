@@ -152,6 +152,7 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
 
   void Received(Directive directive) {
     bool back = false;
+    if (std::holds_alternative<Finish>(directive)) SayThatItIsTaken();
     {
       absl::MutexLock lock(&mutex_);
       final_ = final_ || std::holds_alternative<Finish>(directive) ||
@@ -206,6 +207,16 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
 
  private:
   enum class LastWords { kWanted, kGivenUp };
+
+  // The service keeps the verdict for this node until it knows that the node has it.
+  void SayThatItIsTaken() {
+    std::shared_ptr<Attempt> attempt;
+    {
+      absl::MutexLock lock(&mutex_);
+      attempt = attempt_;
+    }
+    if (attempt != nullptr) attempt->Send(Leave{});
+  }
 
   // False if the stream has not ended in time, or was never accepted and thus has nobody to hear
   // last words.

@@ -236,9 +236,11 @@ struct NodeStopped {
   bool operator==(const NodeStopped&) const = default;
 };
 
+// The node stops its workers by itself and then sends NodeStopped. The service answers with Finish.
 struct Leave {
   Failure reason;
   bool close_run = false;
+  bool at_once = false;  // neither its workers nor those of other nodes are waited for
   bool operator==(const Leave&) const = default;
 };
 

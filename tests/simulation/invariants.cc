@@ -66,6 +66,8 @@ void Invariants::Stepped(const SimStep& step) {
   FirstCauseIsTheCause(step);
   VictimsAreNoCause(step);
   LosesOnlyWhoIsLost(step);
+  TheHostLeavesLast(step);
+  TheVerdictIsKeptUntilItIsTaken(step);
   Note(step);
   OneVerdictForAll(step);
 }
@@ -365,6 +367,9 @@ void Invariants::FirstCauseIsTheCause(const SimStep& step) {
     }
     return;
   }
+  const auto* leave = reported == nullptr ? nullptr : std::get_if<Leave>(&reported->report);
+  if (leave != nullptr && cause.kind == leave->reason.kind && cause.signal == leave->reason.signal)
+    return;
   for (const auto& [id, member] : step.before.members) {
     if (Find(step.after, id) == nullptr && InRound(member)) return;
   }
@@ -413,8 +418,10 @@ void Invariants::OneVerdictForAll(const SimStep& step) {
     const auto* send = std::get_if<SendDirective>(&effect);
     const auto* finish = send == nullptr ? nullptr : std::get_if<Finish>(&send->directive);
     if (finish == nullptr) continue;
-    // Who leaves as he was asked to is told so, and the run goes on.
+    // A node that leaves is told so, and the run goes on or ends for another reason.
     if (finish->verdict.cause && finish->verdict.cause->kind == FailureKind::kNodeDrained) continue;
+    const Member* leaver = FindByLink(step.before, send->link);
+    if (leaver != nullptr && Find(step.after, leaver->join.node_id) == nullptr) continue;
     if (!run.told_verdict) run.told_verdict = finish->verdict;
     if (!(*run.told_verdict == finish->verdict))
       Fail("one-verdict-for-all", "two nodes are told different verdicts");
@@ -451,10 +458,45 @@ void Invariants::LosesOnlyWhoIsLost(const SimStep& step) {
     const bool left_out = restarts_.IsLeftOut(step.run, member.join.host, step.now);
     const auto* asked = std::get_if<NodeDrained>(&step.event);
     const bool drained = (asked != nullptr && asked->node_id == id) || !member.drained_by.empty();
+    // A node that has said so is let go when its workers have ended, or when the next round forms.
+    if (member.leaving) continue;
     if (!left && !replaced && !dropped && !silent && !slow && !left_out && !drained) {
       Fail("loses-only-who-is-lost",
            absl::StrCat("node ", id.value, " is taken out of the run for no reason"));
     }
+  }
+}
+
+// The service goes with the node that hosts it. A run is closed once the workers of all nodes have
+// ended, and nobody lets that node go before, unless it does not wait.
+void Invariants::TheHostLeavesLast(const SimStep& step) {
+  const auto* reported = std::get_if<NodeReported>(&step.event);
+  const auto* leave = reported == nullptr ? nullptr : std::get_if<Leave>(&reported->report);
+  if (step.before.phase == RunPhase::kClosed || (leave != nullptr && leave->at_once)) return;
+  const bool closes = step.after.phase == RunPhase::kClosed;
+  for (const auto& [id, member] : step.before.members) {
+    const Member* after = Find(step.after, id);
+    if (closes && after != nullptr && after->phase == MemberPhase::kStopping) {
+      Fail("the-host-leaves-last", absl::StrCat("the run is closed while workers of node ",
+                                                id.value, " are being stopped"));
+    }
+    if (!closes && after == nullptr && member.leaving && member.join.hosts_service &&
+        reported != nullptr) {
+      Fail("the-host-leaves-last",
+           absl::StrCat("node ", id.value, " hosts the service and is let go before the others"));
+    }
+  }
+}
+
+// A stream may break while Finish is on its way: the node comes back for it.
+void Invariants::TheVerdictIsKeptUntilItIsTaken(const SimStep& step) {
+  const auto* gone = std::get_if<NodeGone>(&step.event);
+  if (gone == nullptr || step.before.phase != RunPhase::kClosed) return;
+  const Member* member = FindByLink(step.before, gone->link);
+  if (member == nullptr || step.before.rules->lease.count() == 0) return;
+  if (Find(step.after, member->join.node_id) == nullptr) {
+    Fail("the-verdict-is-kept-until-it-is-taken",
+         absl::StrCat("node ", member->join.node_id.value, " is forgotten as its stream ends"));
   }
 }
 

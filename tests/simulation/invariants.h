@@ -101,6 +101,8 @@ class Invariants {
   void VictimsAreNoCause(const SimStep& step);
   void OneVerdictForAll(const SimStep& step);
   void LosesOnlyWhoIsLost(const SimStep& step);
+  void TheHostLeavesLast(const SimStep& step);
+  void TheVerdictIsKeptUntilItIsTaken(const SimStep& step);
 
   void Hear(const SimStep& step);
   void Note(const SimStep& step);

@@ -70,6 +70,7 @@ bool SimSession::OnMessage(SimStream stream, const SimMessage& message) {
   if (stream_ != stream || directive == nullptr || ended_) return stream_ == stream;
   final_ = final_ || std::holds_alternative<Finish>(*directive) ||
            std::holds_alternative<Refused>(*directive);
+  if (std::holds_alternative<Finish>(*directive)) network_.Send(self_, stream, Report(Leave{}));
   bool back = false;
   if (const auto* accepted = std::get_if<Accepted>(directive)) {
     back = lease_.has_value();

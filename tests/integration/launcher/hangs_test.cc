@@ -46,6 +46,7 @@ TEST_F(HangsTest, ADeadlockIsNamedWithTheFunctionsOfBothThreads) {
     EXPECT_THAT(said, HasSubstr("TakeLeftThenRight"));
     EXPECT_THAT(said, HasSubstr("TakeRightThenLeft"));
   }
+  EXPECT_THAT(Content("logs/r/round_1/rank_0/stacks.txt"), HasSubstr("=== read at 20"));
 }
 
 TEST_F(HangsTest, ABusyLoopIsNamedWithItsFunctionAndTheWorkersThatWaitForItAreNot) {

@@ -70,6 +70,21 @@ TEST_F(SignalsTest, AnIgnoredOneStaysIgnoredAlsoIfItIsNamed) {
   EXPECT_EQ(run.Wait(), 143);
 }
 
+// As a daemon may leave it behind; the kernel then reaps children, and nobody hears of their ends.
+TEST_F(SignalsTest, SigchldThatIsIgnoredIsNotInherited) {
+  const std::vector<std::pair<std::vector<std::string>, int>> workers = {
+      {{"grep", "SigIgn", "/proc/self/status"}, 0}, {{"sh", "-c", "exit 4"}, 4}};
+  for (const auto& [worker, exit_code] : workers) {
+    const auto before = signal(SIGCHLD, SIG_IGN);
+    auto run = Launch(worker);
+    signal(SIGCHLD, before);
+    EXPECT_EQ(run->Wait(), exit_code) << run->err();
+    if (exit_code != 0) continue;
+    const std::string mask = run->out().substr(run->out().find('\t') + 1);
+    EXPECT_EQ(std::stoull(mask, nullptr, 16) & (1ull << (SIGCHLD - 1)), 0u) << run->out();
+  }
+}
+
 TEST_F(SignalsTest, TheTimeAtTheEndIsNotTheOneBeforeARestart_RealTime) {
   // Deaf to SIGTERM. Rank 1 breaks round 1, so rank 0 has the time before a restart; in round 2
   // nothing breaks, and it has the time at the end.

@@ -107,6 +107,31 @@ TEST_F(StuckTest, AWorkerThatHangsInTheKernelIsNamedAndNotWaitedFor_RealTime) {
   std::filesystem::remove(mount_point);
 }
 
+TEST_F(StuckTest, AnOrphanThatHangsInTheKernelDoesNotCostTheNodeItsLease_RealTime) {
+  const absl::StatusOr<int> port = FindFreePort("127.0.0.1");
+  ASSERT_TRUE(port.ok());
+  const std::string mount_point = folder_ + "/silent";
+  std::filesystem::create_directory(mount_point);
+  ASSERT_EQ(mkfifo((folder_ + "/go").c_str(), 0600), 0);
+  {
+    const SilentFileSystem silent(mount_point);
+    if (!silent.mounted()) GTEST_SKIP() << "no file system can be mounted here";
+    // Well below the time that is given to orphans.
+    const std::vector<std::string> flags = {"--lease", "2", "--term-timeout", "1"};
+    auto first = LaunchNode(0, *port, "echo ready; exec sleep 100", flags);
+    auto second = LaunchNode(
+        1, *port, "setsid cat " + mount_point + "/file & read line < " + folder_ + "/go; exit 5",
+        flags);
+    ASSERT_TRUE(silent.WaitForRequest());
+    std::ofstream(folder_ + "/go") << "x\n";
+    EXPECT_EQ(first->Wait(), 5);
+    EXPECT_THAT(first->err(), ::testing::Not(HasSubstr("was lost")));
+    EXPECT_EQ(second->Wait(), 5);
+    EXPECT_THAT(second->err(), HasSubstr("(cat) has not ended 5 s after SIGKILL"));
+  }
+  std::filesystem::remove(mount_point);
+}
+
 TEST_F(StuckTest, ADeadWorkerThatADebuggerHoldsCostsNoTimeAndIsReapedLater_RealTime) {
   ASSERT_EQ(mkfifo((folder_ + "/go").c_str(), 0600), 0);
   auto run = Launch({"sh", "-c", "echo pid=$$; read line < " + folder_ + "/go; exit 7"});

@@ -47,6 +47,8 @@ class Relay {
   std::string target() const { return "127.0.0.1:" + std::to_string(port_); }
   // What is under way in either direction is lost.
   void Cut() { Order(kCut); }
+  // What the service sends is swallowed, or is carried again.
+  void LoseAnswers(bool lose) { lose_answers_ = lose; }
   int cuts() const { return cuts_; }  // of a connection that was there
 
  private:
@@ -81,8 +83,8 @@ class Relay {
         continue;
       }
       for (std::size_t i = pairs_.size(); i-- > 0;) {
-        const bool alive =
-            Pass(watched[2 + 2 * i], pairs_[i].second) && Pass(watched[3 + 2 * i], pairs_[i].first);
+        const bool alive = Pass(watched[2 + 2 * i], pairs_[i].second, false) &&
+                           Pass(watched[3 + 2 * i], pairs_[i].first, lose_answers_);
         if (alive) continue;
         ClosePair(pairs_[i]);
         pairs_.erase(pairs_.begin() + static_cast<std::ptrdiff_t>(i));
@@ -104,11 +106,12 @@ class Relay {
     pairs_.emplace_back(from, to);
   }
 
-  static bool Pass(const pollfd& from, int to) {
+  static bool Pass(const pollfd& from, int to, bool lose) {
     if (from.revents == 0) return true;
     std::array<char, 65536> bytes;
     const ssize_t got = recv(from.fd, bytes.data(), bytes.size(), 0);
     if (got <= 0) return false;
+    if (lose) return true;
     ssize_t sent = 0;
     while (sent < got) {
       const ssize_t part =
@@ -129,6 +132,7 @@ class Relay {
   const int wake_fd_;
   int port_ = 0;
   std::atomic<int> cuts_ = 0;
+  std::atomic<bool> lose_answers_ = false;
   std::vector<std::pair<int, int>> pairs_;  // on the thread only
   std::thread thread_;
 };

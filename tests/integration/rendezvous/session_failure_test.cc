@@ -78,7 +78,7 @@ TEST(SessionFailureTest, LeavingForGoodEndsTheRunWithItsReason) {
   reason.kind = FailureKind::kNodeInterrupted;
   reason.signal = 2;
   a.Send(Leave{reason, /*close_run=*/true});
-  a.Close();
+  a.Send(NodeStopped{RoundId{1}, 4000});
   const auto stop = b.Next<Stop>();
   ASSERT_TRUE(stop);
   EXPECT_EQ(stop->cause.kind, FailureKind::kNodeInterrupted);

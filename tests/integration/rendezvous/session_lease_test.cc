@@ -42,6 +42,25 @@ TEST_F(SessionLeaseTest, ANodeWhoseConnectionBreaksGoesOnWithItsRound) {
   EXPECT_TRUE(b.Next<Finish>()->verdict.success);
 }
 
+TEST_F(SessionLeaseTest, AVerdictThatIsLostOnItsWayIsSentAgain) {
+  TestNode a(server_->target(), LeasedJoin("a"));
+  TestNode b(relay_.target(), LeasedJoin("b"));
+  AwaitStart(a, kFirst);
+  AwaitStart(b, kFirst);
+  b.Send(NodeSucceeded{kFirst});
+  relay_.LoseAnswers(true);
+  a.Send(NodeSucceeded{kFirst});
+  ASSERT_TRUE(a.Next<Finish>());
+  relay_.LoseAnswers(false);
+  relay_.Cut();
+  ASSERT_TRUE(b.Next<Reconnecting>());
+  const auto finish = b.Next<Finish>();
+  ASSERT_TRUE(finish);
+  EXPECT_TRUE(finish->verdict.success);
+  EXPECT_TRUE(b.Next<SessionEnded>()->status.ok());
+  server_->WaitUntilDrained(kEventDeadline);
+}
+
 TEST_F(SessionLeaseTest, WhatWasSaidWhileTheConnectionWasCutArrives) {
   TestNode a(server_->target(), LeasedJoin("a"));
   TestNode b(relay_.target(), LeasedJoin("b"));

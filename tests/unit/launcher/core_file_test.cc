@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 
@@ -32,6 +33,19 @@ TEST(CoreFileTest, OnlyACoreThatIsThereIsNamed) {
   EXPECT_EQ(FindCore(question), "");
   std::ofstream(folder + "/core.train.7") << "x";
   EXPECT_EQ(FindCore(question), folder + "/core.train.7");
+  std::filesystem::remove_all(folder);
+}
+
+TEST(CoreFileTest, ACoreThatIsOlderThanTheProcessIsAnothers) {
+  using std::chrono::hours;
+  std::string folder = (std::filesystem::temp_directory_path() / "ddprun-core-XXXXXX").string();
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  std::ofstream(folder + "/core.7") << "x";
+  CoreQuestion question{.pattern = "core.%p", .folder = folder, .pid = 7};
+  question.started = std::chrono::system_clock::now() + hours(1);
+  EXPECT_EQ(FindCore(question), "");
+  question.started -= hours(2);
+  EXPECT_EQ(FindCore(question), folder + "/core.7");
   std::filesystem::remove_all(folder);
 }
 

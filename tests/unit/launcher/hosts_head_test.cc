@@ -415,6 +415,18 @@ TEST(HostsHead, SignalsArePassedOnAndEndWhatDoesNotListen) {
   EXPECT_THAT(head.end_->text, HasSubstr("run ended: ddprun got SIGINT"));
 }
 
+TEST(HostsHead, AFirstSignalIsNoSecondOneForNodesThatWereToldToStop) {
+  Head head(2);
+  head.AllSayHello();
+  head.Do(NodeSaid{0, Serving{1}});
+  head.Do(NodeSaid{0, Joined{}});
+  EXPECT_THAT(head.Do(LinkEnded{1, Exited{127}}), ElementsAre("signal 0 15"));
+  head.now_ += seconds(1);
+  EXPECT_THAT(head.Do(HeadSignaled{.signal = SIGINT}), IsEmpty());
+  head.now_ += kSignalEchoTime;
+  EXPECT_THAT(head.Do(HeadSignaled{.signal = SIGINT}), ElementsAre("signal 0 2"));
+}
+
 TEST(HostsHead, ASignalBeforeTheStartEndsAll) {
   Head head(2);
   head.Do(HeadBegins{});

@@ -96,7 +96,10 @@ TEST(ConvertTest, Reports) {
     stopped.ends.push_back({kind, 3, 4, 5});
   }
   ExpectRoundTrip<Report, v1::Report>(stopped);
-  ExpectRoundTrip<Report, v1::Report>(Leave{FullFailure(FailureKind::kNodeInterrupted), true});
+  ExpectRoundTrip<Report, v1::Report>(
+      Leave{FullFailure(FailureKind::kNodeInterrupted), true, false});
+  ExpectRoundTrip<Report, v1::Report>(
+      Leave{FullFailure(FailureKind::kNodeInterrupted), false, true});
 }
 
 TEST(ConvertTest, Directives) {

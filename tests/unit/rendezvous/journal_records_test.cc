@@ -47,17 +47,17 @@ template <typename Struct>
 requires std::is_same_v<std::remove_const_t<Struct>, Member>
 auto Fields(Struct& member) {
   auto& [join, order, node_rank, seated, rank_first, role_rank_first, role_world_size, drained_by,
-         phase, link, heard, words_told] = member;
+         leaving, phase, link, heard, words_told] = member;
   return std::tie(join, order, node_rank, seated, rank_first, role_rank_first, role_world_size,
-                  drained_by, phase, link, heard, words_told);
+                  drained_by, leaving, phase, link, heard, words_told);
 }
 template <typename Struct>
 requires std::is_same_v<std::remove_const_t<Struct>, RunState>
 auto Fields(Struct& state) {
   auto& [run_id, durable, phase, round, restart_count, restarts, rules, members, links, places,
-         asked, joins, waiting, running, stopping, cause, last_cause, broke, victims, sealed,
-         left_out, may_restart, deadline, last_call_due, restart_due, lease_due, start, verdict,
-         words, words_version, words_due, words_sent] = state;
+         asked, joins, waiting, running, stopping, leaving, cause, last_cause, broke, victims,
+         sealed, left_out, may_restart, deadline, last_call_due, restart_due, lease_due, start,
+         verdict, words, words_version, words_due, words_sent] = state;
   return std::tie(run_id, durable, phase, round, restart_count, restarts, rules, members, links,
                   places, asked, joins, waiting, running, stopping, cause, last_cause, broke,
                   sealed, left_out, may_restart, deadline, last_call_due, restart_due, lease_due,
@@ -286,7 +286,7 @@ TEST(JournalRecordsTest, EveryKindOfRecordComesBack) {
   for (const Report& report :
        {Report(join), Report(WorkerFailed{RoundId{2}, ExitedWith(3)}),
         Report(NodeSucceeded{RoundId{4}}), Report(NodeStopped{RoundId{5}, 6}),
-        Report(Leave{ExitedWith(7), true}), Report(Heartbeat{}),
+        Report(Leave{ExitedWith(7), true, true}), Report(Heartbeat{}),
         Report(Heartbeat{RoundId{3}, {7, 1, 310.5, "images", "data"}})}) {
     const auto reported =
         std::get<NodeReported>(BackAs(MembershipEvent(NodeReported{LinkId{9}, report})));

@@ -327,8 +327,25 @@ TEST_F(LeaseTest, TheVerdictIsKeptForThoseThatAreAway) {
   EXPECT_FALSE(IsDrained(run.state));
   const LinkId again = run.Joins("a", Back(options));
   EXPECT_TRUE(run.Sent<Finish>(again)->verdict.success);
+  run.Reports(again, Leave{});
   EXPECT_TRUE(run.Ended(again));
-  run.Goes(again);
+  run.TicksAt(*NextDeadline(run.state));
+  EXPECT_TRUE(IsDrained(run.state));
+}
+
+TEST_F(LeaseTest, AVerdictThatWasLostOnItsWayIsToldAgain) {
+  Seal(0);
+  run.Reports(a, NodeSucceeded{kFirst});
+  run.Reports(b, NodeSucceeded{kFirst});
+  EXPECT_TRUE(run.Sent<Finish>(a) && run.Sent<Finish>(b));
+  run.Reports(a, Leave{});
+  EXPECT_TRUE(run.Ended(a));
+  run.Goes(b);
+  EXPECT_FALSE(IsDrained(run.state));
+  const LinkId again = run.Joins("b", Back(options));
+  EXPECT_TRUE(run.Sent<Finish>(again)->verdict.success);
+  run.Reports(again, Leave{});
+  EXPECT_TRUE(run.Ended(again));
   EXPECT_TRUE(IsDrained(run.state));
 }
 

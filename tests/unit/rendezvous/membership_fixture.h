@@ -66,6 +66,13 @@ inline Failure ExitedWith(int exit_code) {
   return failure;
 }
 
+inline Failure InterruptedBy(int signal) {
+  Failure failure;
+  failure.kind = FailureKind::kNodeInterrupted;
+  failure.signal = signal;
+  return failure;
+}
+
 class TestRun {
  public:
   RunState state = MakeRun("run");

@@ -113,7 +113,7 @@ class RandomHistory {
       case 11:
       case 12:
         if (Below(8) == 0) {
-          run_.Reports(AnyLink(), Leave{ExitedWith(2), Below(4) == 0});
+          run_.Reports(AnyLink(), Leave{InterruptedBy(2), Below(4) == 0, Below(4) == 0});
         } else if (Below(3) == 0) {
           run_.Reports(AnyLink(), Heartbeat{});
         } else {
@@ -142,7 +142,8 @@ class RandomHistory {
       EXPECT_FALSE(ended_.contains(send->link)) << "something was sent after the end";
       if (const auto* stop = std::get_if<Stop>(&send->directive)) {
         const auto [it, is_new] = causes_.emplace(stop->round, stop->cause);
-        EXPECT_TRUE(it->second == stop->cause || stop->cause.kind == FailureKind::kNodeLost)
+        EXPECT_TRUE(it->second == stop->cause || stop->cause.kind == FailureKind::kNodeLost ||
+                    stop->cause.kind == FailureKind::kNodeInterrupted)
             << "two causes for one round";
       }
       if (std::holds_alternative<Finish>(send->directive)) ++verdicts;

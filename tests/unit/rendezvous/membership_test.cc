@@ -295,16 +295,112 @@ TEST_F(SealedTest, LeavingNamesTheReason) {
   reason.kind = FailureKind::kNodeInterrupted;
   reason.signal = 2;
   run.Reports(b, Leave{reason, false});
-  EXPECT_TRUE(run.Ended(b));
   EXPECT_EQ(run.Sent<Stop>(a)->cause.signal, 2);
+  run.Reports(b, NodeStopped{kFirst, 1});
+  EXPECT_EQ(run.Sent<Finish>(b)->verdict.cause->signal, 2);
+  EXPECT_EQ(run.Sent<Finish>(b)->verdict.exit_code, 130);
+  EXPECT_TRUE(run.Ended(b));
   run.Reports(a, NodeStopped{kFirst, 1});
   EXPECT_EQ(run.state.phase, RunPhase::kForming) << "others may take its place";
+}
+
+TEST_F(SealedTest, TheNextRoundDoesNotWaitForTheWorkersOfANodeThatLeaves) {
+  Seal(3);
+  run.Reports(b, Leave{ExitedWith(5), false});
+  EXPECT_EQ(run.state.phase, RunPhase::kBroken);
+  run.Reports(a, NodeStopped{kFirst, 1});
+  EXPECT_EQ(run.Sent<Finish>(b)->verdict.exit_code, 5);
+  EXPECT_TRUE(run.Ended(b));
+  EXPECT_EQ(run.state.phase, RunPhase::kForming);
+}
+
+TEST_F(SealedTest, TheEndOfTheRunWaitsForTheWorkersOfANodeThatLeaves) {
+  Seal(0);
+  run.Reports(b, Leave{ExitedWith(5), false});
+  run.Reports(a, NodeStopped{kFirst, 1});
+  EXPECT_FALSE(run.Sent<Finish>(a));
+  run.Reports(b, NodeStopped{kFirst, 1});
+  EXPECT_EQ(run.Sent<Finish>(b)->verdict.exit_code, 5);
+  EXPECT_EQ(run.Sent<Finish>(a)->verdict.exit_code, 5);
+}
+
+TEST_F(SealedTest, ANodeThatLeavesAtOnceIsNotWaitedFor) {
+  Seal(0);
+  run.Reports(b, Leave{ExitedWith(5), false, true});
+  EXPECT_TRUE(run.Sent<Finish>(b));
+  EXPECT_TRUE(run.Ended(b));
+  run.Reports(a, NodeStopped{kFirst, 1});
+  EXPECT_EQ(run.Sent<Finish>(a)->verdict.exit_code, 5);
+}
+
+// ---- The node that hosts the service
+
+class HostedTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    a = run.Joins("a", {.restarts = 3, .hosts_service = true});
+    b = run.Joins("b", {.restarts = 3});
+    ASSERT_EQ(run.state.phase, RunPhase::kSealed);
+  }
+  TestRun run;
+  LinkId a{};
+  LinkId b{};
+  const Failure interrupt = InterruptedBy(2);
+};
+
+TEST_F(HostedTest, TheHostLeavesLast) {
+  run.Reports(a, Leave{interrupt, true});
+  EXPECT_EQ(run.Sent<Stop>(b)->cause.signal, 2);
+  EXPECT_TRUE(run.Sent<Stop>(b)->last);
+  run.Reports(a, NodeStopped{kFirst, 1});
+  EXPECT_FALSE(run.Ended(a)) << "b's workers have not ended";
+  EXPECT_EQ(NextDeadline(run.state), run.now + kStopTimeout);
+  run.Reports(b, NodeStopped{kFirst, 1});
+  EXPECT_EQ(run.Sent<Finish>(a)->verdict.exit_code, 130);
+  EXPECT_EQ(run.Sent<Finish>(b)->verdict.exit_code, 130);
+  EXPECT_EQ(run.Sent<Finish>(b)->verdict.cause->host, "a");
+  EXPECT_TRUE(run.Ended(a) && run.Ended(b));
+}
+
+TEST_F(HostedTest, TheHostLeavesLastAlsoWhereAllWereToldToEnd) {
+  run.Reports(b, Leave{interrupt, false});
+  run.Reports(a, Leave{interrupt, true});
+  run.Reports(a, NodeStopped{kFirst, 1});
+  EXPECT_FALSE(run.Ended(a));
+  run.Reports(b, NodeStopped{kFirst, 1});
+  EXPECT_EQ(run.Sent<Finish>(b)->verdict.cause->host, "b");
+  EXPECT_EQ(run.Sent<Finish>(a)->verdict.exit_code, 130);
+}
+
+TEST_F(HostedTest, AHostThatLeavesWhileARoundIsStoppedEndsTheRun) {
+  run.Reports(b, WorkerFailed{kFirst, ExitedWith(7)});
+  EXPECT_FALSE(run.Sent<Stop>(a)->last);
+  run.Reports(a, Leave{interrupt, true});
+  EXPECT_TRUE(run.Sent<Stop>(b)->last) << "b's workers have the time of the end";
+  run.Reports(a, NodeStopped{kFirst, 1});
+  run.Reports(b, NodeStopped{kFirst, 1});
+  EXPECT_EQ(run.Sent<Finish>(b)->verdict.exit_code, 130);
+}
+
+TEST_F(HostedTest, AHostThatDoesNotWaitTellsTheOthersFirst) {
+  run.Reports(a, Leave{interrupt, true});
+  run.Reports(a, Leave{interrupt, true, true});
+  EXPECT_EQ(run.Sent<Finish>(b)->verdict.exit_code, 130);
+  EXPECT_TRUE(run.Ended(a) && run.Ended(b));
+}
+
+TEST_F(HostedTest, ALeaveThatIsRepeatedOnANewStreamChangesNothing) {
+  run.Reports(a, Leave{interrupt, true});
+  run.Reports(a, Leave{interrupt, true});
+  EXPECT_TRUE(run.effects.empty());
+  EXPECT_EQ(run.state.phase, RunPhase::kBroken);
 }
 
 TEST_F(SealedTest, LeavingForGoodAllowsNoRestart) {
   Seal(3);
   run.Reports(b, Leave{ExitedWith(5), true});
   EXPECT_TRUE(IsEnding(run.state));
+  run.Reports(b, NodeStopped{kFirst, 1});
   run.Reports(a, NodeStopped{kFirst, 1});
   EXPECT_EQ(run.Sent<Finish>(a)->verdict.exit_code, 5);
 }
