@@ -3,6 +3,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -34,6 +35,7 @@
 #include "launcher/warden.h"
 #include "launcher/worker_environ.h"
 #include "rendezvous/credentials.h"
+#include "rendezvous/errno_text.h"
 
 namespace {
 
@@ -55,6 +57,7 @@ bool OpenStandardStreams() {
     close(fd);
     return true;
   }
+  std::fprintf(stderr, "ddprun: cannot open /dev/null: %s\n", ddprun::ErrnoText(errno).c_str());
   return false;
 }
 

@@ -23,6 +23,7 @@ sigset_t Union(const sigset_t& a, const sigset_t& b) {
 
 sigset_t BlockSignals(const sigset_t& signals) {
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);
   sigset_t blocked = signals;
   sigaddset(&blocked, SIGCHLD);
   sigset_t before;

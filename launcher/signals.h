@@ -13,8 +13,9 @@ sigset_t NotIgnored(const std::vector<int>& numbers);
 
 sigset_t Union(const sigset_t& a, const sigset_t& b);
 
-// Blocks these and SIGCHLD in this thread and those it starts, ignores SIGPIPE, and returns the
-// mask of before, which is the workers'.
+// Blocks these and SIGCHLD in this thread and those it starts, ignores SIGPIPE and SIGXFSZ (a file
+// at the limit of `ulimit -f` is a full disk), and returns the mask of before, which is the
+// workers'.
 sigset_t BlockSignals(const sigset_t& signals);
 
 }  // namespace ddprun
