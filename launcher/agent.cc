@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <ctime>
 #include <random>
 #include <type_traits>
@@ -14,6 +15,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "launcher/disk_limits.h"
 #include "launcher/limits.h"
 #include "launcher/network.h"
 #include "launcher/renamed_flags.h"
@@ -25,6 +27,8 @@
 #include "proto/failure_record.h"
 #include "proto/output_file.h"
 #include "proto/version.h"
+#include "rendezvous/bounded_call.h"
+#include "rendezvous/errno_text.h"
 #include "rendezvous/limits.h"
 #include "rendezvous/overloaded.h"
 #include "rendezvous/own_address.h"
@@ -76,17 +80,24 @@ Workers::Config Agent::MakeWorkersConfig() const {
           .cgroup = config_.cgroup};
 }
 
+absl::Status Agent::WatchSources() {
+  bool all = poller_.Add(signal_fd_.get(), {Source::kSignal}) &&
+             poller_.Add(session_events_.fd(), {Source::kSession}) &&
+             poller_.Add(workers_.ends_fd(), {Source::kWorkerEnd}) &&
+             poller_.Add(workers_.logs().notice_fd(), {Source::kLogNotice}) &&
+             poller_.Add(console_.notice_fd(), {Source::kLogNotice});
+  for (const OwnedFd& guard : guard_fds_) all = all && poller_.Add(guard.get(), {Source::kWarden});
+  if (config_.lifeline.has_value())
+    all = all && poller_.Add(config_.lifeline->fd(), {Source::kLifeline});
+  if (all) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("cannot watch signals and workers: ", ErrnoText(errno)));
+}
+
 int Agent::Run() {
-  poller_.Add(signal_fd_.get(), {Source::kSignal});
-  for (const OwnedFd& guard : guard_fds_) poller_.Add(guard.get(), {Source::kWarden});
-  poller_.Add(session_events_.fd(), {Source::kSession});
-  poller_.Add(workers_.ends_fd(), {Source::kWorkerEnd});
-  poller_.Add(workers_.logs().notice_fd(), {Source::kLogNotice});
-  if (config_.lifeline.has_value()) {
-    poller_.Add(config_.lifeline->fd(), {Source::kLifeline});
-    HandleLifeline(false);
-  }
-  const absl::Status status = Open();
+  absl::Status status = WatchSources();
+  if (status.ok() && config_.lifeline.has_value()) HandleLifeline(false);
+  if (status.ok()) status = Open();
   if (!status.ok()) {
     ShowEnd(End{1, absl::StrCat("ddprun: ", status.message(), "\n"), std::nullopt});
     exit_code_ = 1;
@@ -99,7 +110,9 @@ int Agent::Run() {
 
 absl::Status Agent::Open() {
   const ObserveOptions& observe = config_.options.observe;
-  if (absl::Status status = observer_.Open(observe, config_.node_id, host_); !status.ok()) {
+  if (absl::Status status =
+          observer_.Open(observe, config_.node_id, host_, workers_.logs().NoticeSink());
+      !status.ok()) {
     return status;
   }
   const std::string run_id = config_.options.run_id.empty() ? MakeRunId() : config_.options.run_id;
@@ -159,7 +172,10 @@ std::vector<std::string> Agent::NetworkVariables(const Start& start) const {
   if (start.node_count == 1) return {};
   const std::optional<WorkerInterface> interface = InterfaceOf(address_);
   if (!interface.has_value()) return {};
-  return InterfaceVariables(*interface, ReadVariable, NcclConfNamesInterfaces(ReadVariable));
+  // It reads a file in the home folder, which may be a file server's.
+  const auto named = CallWithDeadline<bool>(kDiskAnswerTimeout,
+                                            [] { return NcclConfNamesInterfaces(ReadVariable); });
+  return InterfaceVariables(*interface, ReadVariable, named.value_or(false));
 }
 
 void Agent::TryJoin(TimePoint now) {
@@ -215,7 +231,10 @@ void Agent::TryJoin(TimePoint now) {
 }
 
 absl::Status Agent::ServeStore(const Start& start) {
-  if (store_proxy_ == nullptr) {
+  if (absl::Status status = RestoreTempDir(config_.temp_dir); !status.ok()) return status;
+  if (store_proxy_ != nullptr) {
+    if (absl::Status status = store_proxy_->EnsureListening(); !status.ok()) return status;
+  } else {
     absl::StatusOr<std::unique_ptr<StoreProxy>> proxy =
         StoreProxy::Start({.socket_path = absl::StrCat(config_.temp_dir, "/agent.sock"),
                            .channel = channel_,
@@ -285,7 +304,8 @@ void Agent::HandleReady(const Ready& ready, TimePoint now) {
     case Source::kConsoleErr:
       return;  // each turn of the loop writes what it can
     case Source::kLogNotice:
-      return workers_.logs().ShowNotices();
+      workers_.logs().ShowNotices();
+      return console_.ShowNotices();
   }
 }
 
@@ -341,6 +361,8 @@ void Agent::HandleSession(TimePoint now) {
       reconnect_timeout_ = accepted->durable ? kReconnectTimeout : accepted->lease;
       TellHead(Joined{});
       heartbeat_due_ = heartbeat_.count() > 0 ? std::optional(now + heartbeat_) : std::nullopt;
+      if (heartbeat_.count() > 0)
+        workers_.SetDiskPatience(std::min<std::chrono::milliseconds>(kLogOpenTimeout, heartbeat_));
     }
     LogFeed& feed = workers_.logs().feed();
     std::visit(Overloaded{[&](LogWatches& watches) { feed.SetWatches(watches.watches); },
@@ -453,8 +475,8 @@ void Agent::ShowEnd(const End& end) {
     const std::string json = VerdictJson(whole);
     if (options.form == VerdictForm::kJson && !text.empty()) text = json;
     if (!options.file.empty()) {
-      const absl::Status status = WriteWholeFile(options.file, json + "\n");
-      if (!status.ok()) Say(std::string(status.message()));
+      SayIfNotWritten(options.file,
+                      [file = options.file, json] { return WriteWholeFile(file, json + "\n"); });
     }
   }
   if (config_.lifeline.has_value()) {
@@ -478,9 +500,20 @@ void Agent::ShowEnd(const End& end) {
 void Agent::LeaveRecord(const End& end) {
   const std::string& file = config_.options.verdict.record_file;
   if (file.empty() || !end.verdict.has_value() || !end.verdict->cause.has_value()) return;
-  const absl::Status status = WriteFailureRecord(file, RecordOf(*end.verdict->cause),
-                                                 static_cast<long long>(std::time(nullptr)));
-  if (!status.ok()) Say(std::string(status.message()));
+  SayIfNotWritten(file, [file, record = RecordOf(*end.verdict->cause)] {
+    return WriteFailureRecord(file, record, static_cast<long long>(std::time(nullptr)));
+  });
+}
+
+// The run is over, and a disk that hangs must not keep the node from ending.
+void Agent::SayIfNotWritten(const std::string& path, std::function<absl::Status()> write) {
+  const auto status = CallWithDeadline<absl::Status>(kVerdictFileTimeout, std::move(write));
+  if (!status.has_value()) {
+    Say(absl::StrCat("cannot write ", path, ": its disk has not answered for ",
+                     kVerdictFileTimeout.count(), " s; check that disk"));
+  } else if (!status->ok()) {
+    Say(std::string(status->message()));
+  }
 }
 
 void Agent::Close() {
@@ -492,9 +525,9 @@ void Agent::Close() {
     if (!meeting_.name.empty()) meeting_.server->WaitUntilDrained(kFinishTimeout);
   }
   observer_.Close();
-  // Last of all: a slow reader or disk keeps no other node waiting.
-  workers_.logs().FinishFiles();
+  // Last of all: a slow reader or disk keeps no other node waiting, and a signal ends the wait.
   const OwnedFd impatience = OpenSignalFd(config_.end_signals);
+  workers_.logs().FinishFiles(impatience.get());
   console_.Flush(kConsoleStallTimeout, kConsoleFlushTimeout, impatience.get());
   RemoveTempDir(config_.temp_dir);
 }

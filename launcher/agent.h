@@ -4,6 +4,7 @@
 #pragma once
 
 #include <csignal>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -63,6 +64,7 @@ class Agent {
 
  private:
   Workers::Config MakeWorkersConfig() const;
+  absl::Status WatchSources();
   absl::Status Open();
   void TryJoin(TimePoint now);
   absl::StatusOr<std::string> OwnAddress() const;
@@ -84,6 +86,7 @@ class Agent {
   void Say(const std::string& sentence);
   void ShowEnd(const End& end);
   void LeaveRecord(const End& end);
+  void SayIfNotWritten(const std::string& path, std::function<absl::Status()> write);
   void Close();
 
   Config config_;  // constant, but for the secret, which is forgotten

@@ -20,11 +20,11 @@ int ExitCodeOf(const Outcome& outcome) {
 }  // namespace
 
 absl::Status AgentObserver::Open(const ObserveOptions& options, const NodeId& node_id,
-                                 const std::string& host) {
+                                 const std::string& host, EventLog::Notify notify) {
   node_id_ = node_id;
   host_ = host;
   if (!options.event_log.empty()) {
-    auto log = EventLog::Open(options.event_log);
+    auto log = EventLog::Open(options.event_log, std::move(notify));
     if (!log.ok()) return log.status();
     log_ = *std::move(log);
     RunEvent started;

@@ -28,7 +28,9 @@ class AgentObserver {
   AgentObserver() = default;
 
   // UNAVAILABLE: a file or a port cannot be opened, in one sentence.
-  absl::Status Open(const ObserveOptions& options, const NodeId& node_id, const std::string& host);
+  // `notify`: for what becomes of the event log later.
+  absl::Status Open(const ObserveOptions& options, const NodeId& node_id, const std::string& host,
+                    EventLog::Notify notify);
 
   // For the service in this process; null if nobody asked.
   RunWatcher* watcher() { return service_.get(); }

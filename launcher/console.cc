@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "launcher/disk_limits.h"
 #include "launcher/lifeline_words.h"
 #include "launcher/limits.h"
 
@@ -65,7 +66,9 @@ Console::Console(int out, int err, Form form) : Console(out, err, kLimits, form)
 
 Console::Console(int out, int err, const SpillBuffer::Limits& limits, Form form)
     : form_(form),
-      files_({.queue_bytes_max = kLogQueueBytesMax, .retry_interval = kLogRetryInterval}),
+      files_({.queue_bytes_max = kLogQueueBytesMax,
+              .retry_interval = kLogRetryInterval,
+              .subject = "the output files"}),
       out_(limits),
       err_(limits) {
   Open(out_, out);
@@ -217,8 +220,44 @@ int Console::PendingFd(OutputStream stream) const {
   return sink.buffer.size() == 0 || sink.closed ? -1 : sink.fd;
 }
 
+void Console::ShowNotices() {
+  for (const std::string& notice : files_.TakeNotices())
+    WriteLine(OutputStream::kErr, absl::StrCat("ddprun: ", notice));
+}
+
 void Console::Flush(std::chrono::milliseconds stall_timeout, std::chrono::milliseconds timeout,
                     int interrupt_fd) {
+  FlushStreams(stall_timeout, timeout, interrupt_fd);
+  const bool complete = files_.Flush(stall_timeout, timeout, interrupt_fd);
+  SayWhatFilesLack(complete);
+  // Only these sentences wait by now.
+  FlushStreams(stall_timeout, stall_timeout, interrupt_fd);
+}
+
+// In stderr, which may be on a disk that has room.
+void Console::SayWhatFilesLack(bool complete) {
+  ShowNotices();
+  const std::uint64_t waiting = files_.waiting_bytes();
+  if (!complete && waiting > 0) {
+    WriteLine(OutputStream::kErr,
+              absl::StrCat("ddprun: ", waiting,
+                           " bytes of the output are not in the file that stdout or stderr is: "
+                           "the disk does not take them"));
+  }
+  const std::uint64_t lost = files_.lost_lines();
+  if (lost > 0) {
+    WriteLine(OutputStream::kErr,
+              absl::StrCat("ddprun: ", lost, lost == 1 ? " line is" : " lines are",
+                           " missing in the file that stdout or stderr is: the disk was too slow "
+                           "or full; the file says where"));
+  }
+  // Where stderr is a file of another disk.
+  if ((!complete || lost > 0) && err_.file >= 0 && err_.file != out_.file)
+    files_.Flush(kConsoleNoticeTimeout, kConsoleNoticeTimeout);
+}
+
+void Console::FlushStreams(std::chrono::milliseconds stall_timeout,
+                           std::chrono::milliseconds timeout, int interrupt_fd) {
   const auto now = [] { return std::chrono::steady_clock::now(); };
   const auto end = now() + timeout;
   auto deadline = std::min(now() + stall_timeout, end);
@@ -233,14 +272,13 @@ void Console::Flush(std::chrono::milliseconds stall_timeout, std::chrono::millis
       if (PendingFd(stream) >= 0)
         fds[count++] = pollfd{.fd = PendingFd(stream), .events = POLLOUT, .revents = 0};
     }
-    if (count == 0) break;
+    if (count == 0) return;
     fds[count] = pollfd{.fd = interrupt_fd, .events = POLLIN, .revents = 0};
     const auto remaining = std::chrono::ceil<std::chrono::milliseconds>(deadline - now());
     if (remaining.count() <= 0) return;
     poll(fds, count + 1, static_cast<int>(remaining.count()));
     if (fds[count].revents != 0) return;
   }
-  files_.Flush(stall_timeout, timeout);
 }
 
 }  // namespace ddprun

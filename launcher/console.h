@@ -52,13 +52,19 @@ class Console {
   // Where lines are that are left out here: "all are in DIR".
   void SetHint(std::string hint) { hint_ = std::move(hint); }
 
+  // Where stdout or stderr is a file: readable when its disk refuses what is written, and
+  // ShowNotices() then says so on stderr.
+  int notice_fd() const { return files_.notice_fd(); }
+  void ShowNotices();
+
   // Writes what can be written without waiting.
   void Pump();
   // File descriptors to wait on for writing; -1: nothing waits.
   int PendingFd(OutputStream stream) const;
 
-  // Waits while the reader takes something: until nothing is left, `stall_timeout` has gone by
-  // without that, or `timeout` in all, or `interrupt_fd` is readable (-1: nothing interrupts).
+  // Waits while the reader, or the disk, takes something: until nothing is left, `stall_timeout`
+  // has gone by without that, or `timeout` in all, or `interrupt_fd` is readable (-1: nothing
+  // interrupts). What a file lacks then is said on stderr.
   void Flush(std::chrono::milliseconds stall_timeout, std::chrono::milliseconds timeout,
              int interrupt_fd);
 
@@ -95,6 +101,9 @@ class Console {
   void NoteDropped(Sink& sink);
   void PumpSink(Sink& sink);
   std::string FittingStatus() const;
+  void FlushStreams(std::chrono::milliseconds stall_timeout, std::chrono::milliseconds timeout,
+                    int interrupt_fd);
+  void SayWhatFilesLack(bool complete);
 
   const Form form_;
   LogWriter files_;

@@ -19,8 +19,8 @@ class ConsoleWatch {
   static void UpdateOne(int pending, Source source, int& watched, Poller& poller) {
     if (pending == watched) return;
     if (watched >= 0) poller.Remove(watched);
-    if (pending >= 0) poller.Add(pending, {source}, EPOLLOUT);
-    watched = pending;
+    // One that cannot be watched is tried again before the next wait.
+    watched = pending >= 0 && poller.Add(pending, {source}, EPOLLOUT) ? pending : -1;
   }
 
   int out_ = -1;  // -1: nothing waits

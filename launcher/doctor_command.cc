@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
@@ -47,6 +48,7 @@ class LifelineWatch {
         thread_([this] { Watch(); }) {}
   ~LifelineWatch() {
     const std::uint64_t one = 1;
+    stopping_ = true;
     [[maybe_unused]] const ssize_t written = write(stop_.get(), &one, sizeof(one));
     thread_.join();
   }
@@ -55,10 +57,10 @@ class LifelineWatch {
 
  private:
   void Watch() {
-    while (true) {
+    while (!stopping_) {
       pollfd polled[] = {{.fd = stop_.get(), .events = POLLIN, .revents = 0},
                          {.fd = lifeline_.fd(), .events = POLLIN, .revents = 0}};
-      poll(polled, 2, -1);
+      poll(polled, 2, stop_.valid() ? -1 : 50);  // no descriptor was left for it
       if (polled[0].revents != 0) return;
       if (polled[1].revents == 0) continue;
       bool ended = false;
@@ -71,6 +73,7 @@ class LifelineWatch {
 
   Lifeline lifeline_;
   const OwnedFd stop_;
+  std::atomic<bool> stopping_{false};
   std::thread thread_;
 };
 

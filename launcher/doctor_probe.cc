@@ -33,6 +33,7 @@ using Clock = std::chrono::steady_clock;
 // the wall clock in nanoseconds, and what follows kTakeData until the end of the peer's writing is
 // counted; both numbers have 8 bytes, the highest first.
 constexpr std::size_t kKeyBytes = 32;
+constexpr std::chrono::milliseconds kAcceptPause{50};
 constexpr char kAskTime = 't';
 constexpr char kTakeData = 'd';
 
@@ -215,6 +216,7 @@ absl::StatusOr<std::unique_ptr<ProbeServer>> ProbeServer::Start(const std::strin
                                         : reinterpret_cast<const sockaddr_in&>(bound).sin_port);
   server->key_ = MakeKey();
   server->stop_ = OwnedFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!server->stop_.valid()) return failure(std::strerror(errno));
   server->thread_ = std::thread([probe = server.get()] { probe->Serve(); });
   return server;
 }
@@ -241,6 +243,10 @@ void ProbeServer::Serve() {
     }
     if (polled[1].revents == 0) continue;
     OwnedFd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!fd.valid() && (errno == EMFILE || errno == ENFILE)) {
+      // The listener stays readable, and accepting again at once would only spin.
+      std::this_thread::sleep_for(kAcceptPause);
+    }
     if (!fd.valid() || connections.size() >= kProbeConnectionsMax) continue;
     SetNoDelay(fd.get());
     connections.push_back({.fd = std::move(fd), .key = {}});

@@ -7,7 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
+#include <csignal>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -18,6 +18,7 @@
 #include "launcher/signals.h"
 #include "launcher/worker_environ.h"
 #include "rendezvous/env_file.h"
+#include "rendezvous/errno_text.h"
 #include "rendezvous/printable.h"
 
 namespace ddprun {
@@ -51,7 +52,13 @@ HostsRun::HostsRun(Config config)
       read_buffer_(kPipeReadBytes, '\0') {}
 
 int HostsRun::Run() {
-  poller_.Add(signal_fd_.get(), {Source::kSignal});
+  if (!poller_.Add(signal_fd_.get(), {Source::kSignal}) ||
+      !poller_.Add(console_.notice_fd(), {Source::kLogNotice})) {
+    console_.WriteLine(OutputStream::kErr,
+                       absl::StrCat("ddprun: cannot watch signals: ", ErrnoText(errno)));
+    console_.Flush(kConsoleStallTimeout, kConsoleFlushTimeout, -1);
+    return 1;
+  }
   now_ = Now();
   Feed(HeadBegins{});
   while (!end_.has_value()) {
@@ -112,8 +119,7 @@ absl::Status HostsRun::OpenPipes(Carrier& carrier, SpawnRequest& request,
   int fds[3][2];
   for (int i = 0; i < 3; ++i) {
     if (pipe2(fds[i], O_CLOEXEC) != 0) {
-      return absl::UnavailableError(
-          absl::StrCat("cannot make a pipe: ", std::strerror(errno), "; see `ulimit -n`"));
+      return absl::UnavailableError(absl::StrCat("cannot make a pipe: ", ErrnoText(errno)));
     }
     const int own = i == 0 ? fds[i][1] : fds[i][0];
     const int other = i == 0 ? fds[i][0] : fds[i][1];
@@ -155,9 +161,15 @@ void HostsRun::Start(const StartLink& start) {
   if (processes_.outcome(*carrier.process).has_value()) {
     return Feed(LinkEnded{number, *processes_.outcome(*carrier.process)});
   }
-  poller_.Add(processes_.pidfd(*carrier.process), {Source::kWorkerEnd, number});
-  poller_.Add(carrier.out.get(), {Source::kWorkerOut, number});
-  poller_.Add(carrier.err.get(), {Source::kWorkerErr, number});
+  if (poller_.Add(processes_.pidfd(*carrier.process), {Source::kWorkerEnd, number}) &&
+      poller_.Add(carrier.out.get(), {Source::kWorkerOut, number}) &&
+      poller_.Add(carrier.err.get(), {Source::kWorkerErr, number})) {
+    return;
+  }
+  const std::string why = absl::StrCat("it cannot be watched: ", ErrnoText(errno));
+  processes_.SignalGroup(*carrier.process, SIGKILL);
+  carrier = Carrier();
+  Feed(LinkEnded{number, SpawnFailed{126, why}});
 }
 
 void HostsRun::Send(int link, std::string text) {
@@ -190,7 +202,8 @@ void HostsRun::Pump(int link) {
   if (waits != carrier.waits_to_send) {
     carrier.waits_to_send = waits;
     if (waits) {
-      poller_.Add(carrier.in.get(), {Source::kLifeline, link}, EPOLLOUT);
+      // One that cannot be watched is gone for this process: its end tells.
+      if (!poller_.Add(carrier.in.get(), {Source::kLifeline, link}, EPOLLOUT)) carrier.in.Reset();
     } else if (carrier.in.valid()) {
       poller_.Remove(carrier.in.get());
     }
@@ -290,9 +303,10 @@ void HostsRun::HandleReady(const Ready& ready) {
     case Source::kConsoleOut:
     case Source::kConsoleErr:
       return console_.Pump();
+    case Source::kLogNotice:
+      return console_.ShowNotices();
     case Source::kSession:
     case Source::kWarden:
-    case Source::kLogNotice:
     case Source::kWorkerProgress:
     case Source::kStacks:
       return;  // an agent's

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -15,6 +14,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "launcher/log_rotation.h"
+#include "rendezvous/errno_text.h"
 
 namespace ddprun {
 
@@ -27,13 +27,23 @@ absl::Status LogFile::Open() {
     return absl::UnavailableError(
         absl::StrCat("cannot make the log folder ", folder, ": ", error.message()));
   }
+  if (!replaces_) return OpenToWrite();
+  if (unlink(path_.c_str()) != 0 && errno != ENOENT) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot remove an earlier run's ", path_, ": ", ErrnoText(errno)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LogFile::OpenToWrite() {
+  if (fd_ >= 0) return absl::OkStatus();
   // Appending: a second run of the same id must not destroy the first one's log.
   // A link that somebody else has put there is an error.
   constexpr int kFlags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW;
   file_ = OwnedFd(open(path_.c_str(), kFlags, 0644));
   if (!file_.valid()) {
     return absl::UnavailableError(
-        absl::StrCat("cannot open the log file ", path_, ": ", std::strerror(errno)));
+        absl::StrCat("cannot open the log file ", path_, ": ", ErrnoText(errno)));
   }
   fd_ = file_.get();
   struct stat info {};
@@ -66,11 +76,12 @@ void LogFile::FindAside() {
 absl::Status LogFile::Write(std::string_view bytes, std::size_t& written) {
   written = 0;
   if (absl::Status status = Open(); !status.ok()) return status;
+  replaces_ = false;
   while (written < bytes.size()) {
     const std::string_view rest = bytes.substr(written);
     const RotationStep step = NextRotationStep(rest, size_, at_line_start_, rotation_.bytes);
     if (step.rotate_first) PutAside();
-    if (absl::Status status = Open(); !status.ok()) return status;
+    if (absl::Status status = OpenToWrite(); !status.ok()) return status;
     std::size_t count = 0;
     const absl::Status status = WriteAll(rest.substr(0, step.bytes), count);
     written += count;
@@ -87,7 +98,7 @@ absl::Status LogFile::WriteAll(std::string_view bytes, std::size_t& written) {
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) {
       return absl::UnavailableError(
-          absl::StrCat("cannot write ", path_, ": ", std::strerror(count < 0 ? errno : ENOSPC)));
+          absl::StrCat("cannot write ", path_, ": ", ErrnoText(count < 0 ? errno : ENOSPC)));
     }
     written += static_cast<std::size_t>(count);
   }

@@ -24,6 +24,10 @@ class LogFile {
     int fd = -1;
   };
   LogFile(std::string name, Borrowed borrowed) : path_(std::move(name)), fd_(borrowed.fd) {}
+  // A file of which only what this process writes is of interest: Open() removes what an earlier
+  // process has left under that name, and Write() makes the file.
+  struct Replaced {};
+  LogFile(std::string path, Replaced) : path_(std::move(path)), replaces_(true) {}
 
   const std::string& path() const { return path_; }
 
@@ -36,12 +40,14 @@ class LogFile {
   absl::Status Write(std::string_view bytes, std::size_t& written);
 
  private:
+  absl::Status OpenToWrite();
   absl::Status WriteAll(std::string_view bytes, std::size_t& written);
   void FindAside();
   void PutAside();
 
   const std::string path_;
   LogRotation rotation_;
+  bool replaces_ = false;  // what is there is still to be removed
   OwnedFd file_;
   int fd_ = -1;  // file_'s, or another's
   std::uint64_t size_ = 0;

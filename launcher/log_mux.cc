@@ -6,11 +6,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "launcher/limits.h"
+#include "rendezvous/errno_text.h"
 #include "rendezvous/limits.h"
 
 namespace ddprun {
@@ -44,7 +43,8 @@ LogMux::LogMux(Console& console, LogFold fold)
              .window_bytes = kLogWindowBytes,
              .batch_bytes = kLogBatchBytes}) {}
 
-absl::Status LogMux::StartRound(const LogPlan& plan, std::vector<WriteEnds>& write_ends) {
+absl::Status LogMux::StartRound(const LogPlan& plan, std::vector<WriteEnds>& write_ends,
+                                std::chrono::milliseconds open_timeout) {
   sources_.clear();
   write_ends.clear();
   status_rank_ = -1;
@@ -57,6 +57,10 @@ absl::Status LogMux::StartRound(const LogPlan& plan, std::vector<WriteEnds>& wri
     source.plan = worker;
     source.out.file = AddFile(worker.out.file, plan.rotation);
     source.err.file = AddFile(worker.err.file, plan.rotation);
+    if (!worker.record_file.empty()) {
+      source.record =
+          writer_.Add(std::make_unique<LogFile>(worker.record_file, LogFile::Replaced{}));
+    }
     WriteEnds ends;
     absl::Status status = OpenChannel(source, OutputStream::kOut, ends.out);
     if (status.ok()) status = OpenChannel(source, OutputStream::kErr, ends.err);
@@ -69,7 +73,7 @@ absl::Status LogMux::StartRound(const LogPlan& plan, std::vector<WriteEnds>& wri
   out_filter_ = {plan.out_filter.texts, AddFile(plan.out_filter.file, plan.rotation)};
   err_filter_ = {plan.err_filter.texts, AddFile(plan.err_filter.file, plan.rotation)};
   StartFolding(plan);
-  const absl::Status status = writer_.WaitUntilOpen(kLogOpenTimeout);
+  const absl::Status status = writer_.WaitUntilOpen(open_timeout);
   if (status.ok()) return status;
   CloseFiles();
   return absl::UnavailableError(
@@ -84,6 +88,7 @@ void LogMux::CloseFiles() {
   for (const std::unique_ptr<Source>& source : sources_) {
     for (Channel* channel : {&source->out, &source->err})
       writer_.Close(std::exchange(channel->file, -1));
+    writer_.Close(std::exchange(source->record, -1));
   }
   for (Filter* filter : {&out_filter_, &err_filter_})
     writer_.Close(std::exchange(filter->file, -1));
@@ -94,8 +99,7 @@ absl::Status LogMux::OpenChannel(Source& source, OutputStream stream, OwnedFd& w
   int fds[2];
   if (pipe2(fds, O_CLOEXEC) != 0) {
     return absl::UnavailableError(absl::StrCat("cannot make a pipe for the output of rank ",
-                                               source.plan.rank, ": ", std::strerror(errno),
-                                               "; see `ulimit -n`"));
+                                               source.plan.rank, ": ", ErrnoText(errno)));
   }
   channel.pipe = OwnedFd(fds[0]);
   write_end = OwnedFd(fds[1]);
@@ -260,8 +264,13 @@ void LogMux::ShowNotices() {
     console_.WriteLine(OutputStream::kErr, absl::StrCat("ddprun: ", notice));
 }
 
-void LogMux::FinishFiles() {
-  const bool complete = writer_.Flush(kLogStallTimeout, kLogFlushTimeout);
+void LogMux::KeepRecord(int worker, std::string_view record) {
+  const int file = sources_[static_cast<std::size_t>(worker)]->record;
+  if (file >= 0) writer_.Append(file, record);
+}
+
+void LogMux::FinishFiles(int interrupt_fd) {
+  const bool complete = writer_.Flush(kLogStallTimeout, kLogFlushTimeout, interrupt_fd);
   ShowNotices();
   if (!complete) {
     console_.WriteLine(OutputStream::kErr,

@@ -5,6 +5,8 @@
 // never waits for either.
 #pragma once
 
+#include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "launcher/console.h"
+#include "launcher/limits.h"
 #include "launcher/line_folder.h"
 #include "launcher/line_splitter.h"
 #include "launcher/log_feed.h"
@@ -50,9 +53,14 @@ class LogMux {
 
   LogMux(Console& console, LogFold fold);
 
-  // Forgets the workers of the round before. UNAVAILABLE if pipes or files cannot be made: the
-  // message says why.
-  absl::Status StartRound(const LogPlan& plan, std::vector<WriteEnds>& write_ends);
+  // Forgets the workers of the round before, and removes failure records that an earlier run has
+  // left in its folders. A disk that does not answer is waited for until `open_timeout` is over.
+  // UNAVAILABLE if pipes or files cannot be made: the message says why.
+  absl::Status StartRound(const LogPlan& plan, std::vector<WriteEnds>& write_ends,
+                          std::chrono::milliseconds open_timeout = kLogOpenTimeout);
+
+  // Leaves a worker's failure record beside its log files, if it has any.
+  void KeepRecord(int worker, std::string_view record);
 
   std::vector<Pipe> OpenPipes() const;
 
@@ -79,9 +87,11 @@ class LogMux {
   // Readable when there is something about the files that people should know.
   int notice_fd() const { return writer_.notice_fd(); }
   void ShowNotices();
+  std::function<void(const std::string&)> NoticeSink() const { return writer_.NoticeSink(); }
 
-  // The run is over: waits until the files have everything, but not for a disk that does not work.
-  void FinishFiles();
+  // The run is over: waits until the files have everything, but not for a disk that does not work,
+  // nor longer than `interrupt_fd` is not readable (-1: nothing interrupts).
+  void FinishFiles(int interrupt_fd = -1);
 
  private:
   struct Channel {
@@ -95,6 +105,7 @@ class LogMux {
     Channel out;
     Channel err;
     LastLines last_lines;
+    int record = -1;  // the writer's number of error.json
   };
   struct Filter {
     std::vector<std::string> texts;

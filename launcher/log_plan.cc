@@ -93,6 +93,8 @@ LogPlan PlanLogs(const LogOptions& options, const LogRound& round) {
     worker.prefix = Prefix(options, round, local_rank);
     for (const OutputStream stream : kStreams)
       worker.Of(stream) = PlanStream(options, round, local_rank, stream);
+    if (!worker.out.file.empty() || !worker.err.file.empty())
+      worker.record_file = absl::StrCat(RankLogFolder(round, local_rank), "/error.json");
     plan.workers.push_back(std::move(worker));
   }
   plan.out_filter = PlanFilter(options.out_filters, round, OutputStream::kOut);

@@ -23,6 +23,7 @@ struct WorkerPlan {
   std::string prefix;  // of each line on the console: "[0] " or "[node-a:0] "
   StreamPlan out;
   StreamPlan err;
+  std::string record_file;  // beside its log files: why it failed; empty: it has no log files
 
   StreamPlan& Of(OutputStream stream) { return stream == OutputStream::kOut ? out : err; }
   const StreamPlan& Of(OutputStream stream) const {

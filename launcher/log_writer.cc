@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/log_writer.h"
 
+#include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -20,9 +21,19 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// How soon a Flush() that waits for the disk sees that it is interrupted.
+constexpr std::chrono::milliseconds kInterruptInterval{50};
+
+bool IsReadable(int fd) {
+  pollfd one{.fd = fd, .events = POLLIN, .revents = 0};
+  return fd >= 0 && poll(&one, 1, 0) == 1;
+}
+
 }  // namespace
 
 class LogWriter::Core : public std::enable_shared_from_this<LogWriter::Core> {
+  using Lock = std::unique_lock<std::mutex>;
+
  public:
   explicit Core(const Limits& limits)
       : limits_(limits), notice_fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {}
@@ -31,8 +42,13 @@ class LogWriter::Core : public std::enable_shared_from_this<LogWriter::Core> {
   absl::Status WaitUntilOpen(std::chrono::milliseconds timeout);
   void Append(int number, std::string_view bytes);
   void Close(int number);
-  bool Flush(std::chrono::milliseconds stall_timeout, std::chrono::milliseconds timeout);
+  bool Flush(std::chrono::milliseconds stall_timeout, std::chrono::milliseconds timeout,
+             int interrupt_fd);
   void Stop();
+  void AddNotice(const std::string& sentence) {
+    const Lock lock(mutex_);
+    Note(sentence);
+  }
   std::vector<std::string> TakeNotices();
   std::uint64_t lost_lines();
   std::uint64_t waiting_bytes();
@@ -52,8 +68,6 @@ class LogWriter::Core : public std::enable_shared_from_this<LogWriter::Core> {
       return !opened.has_value() || !waiting.empty() || !refused.empty() || closing;
     }
   };
-  using Lock = std::unique_lock<std::mutex>;
-
   void Run();
   void Serve(Lock& lock, int number);
   void Note(std::string sentence);
@@ -110,7 +124,7 @@ absl::Status LogWriter::Core::WaitUntilOpen(std::chrono::milliseconds timeout) {
     if (!entry.closing && entry.opened.has_value() && !entry.opened->ok()) return *entry.opened;
   }
   if (!open) {
-    Note(absl::StrCat("the disk of the log files has not answered for ", timeout.count(),
+    Note(absl::StrCat("the disk of ", limits_.subject, " has not answered for ", timeout.count(),
                       " ms; the run goes on, and up to ", limits_.queue_bytes_max >> 20,
                       " MiB of output wait for it"));
   }
@@ -128,9 +142,9 @@ void LogWriter::Core::Append(int number, std::string_view bytes) {
   entry.gap.Admit(bytes, has_room, entry.waiting);
   queued_bytes_ += entry.waiting.size() - waiting_before;
   if (!has_room && !losing_) {
-    Note(
-        "the disk of the log files is too slow or full: lines are missing in them from now on, "
-        "each file says where; the run goes on");
+    Note(absl::StrCat("the disk of ", limits_.subject,
+                      " is too slow or full: lines are missing from now on, each file says where; "
+                      "the run goes on"));
   }
   losing_ = !has_room;
   work_.notify_one();
@@ -150,9 +164,11 @@ void LogWriter::Core::Close(int number) {
 }
 
 bool LogWriter::Core::Flush(std::chrono::milliseconds stall_timeout,
-                            std::chrono::milliseconds timeout) {
+                            std::chrono::milliseconds timeout, int interrupt_fd) {
   Lock lock(mutex_);
   const Clock::time_point end = Clock::now() + timeout;
+  Clock::time_point deadline = std::min(end, Clock::now() + stall_timeout);
+  std::uint64_t written_before = written_bytes_;
   const auto idle = [this] {
     for (const auto& [number, entry] : entries_) {
       if (entry.HasWork()) return false;
@@ -160,11 +176,12 @@ bool LogWriter::Core::Flush(std::chrono::milliseconds stall_timeout,
     return queued_bytes_ == 0;
   };
   while (!idle()) {
-    const std::uint64_t written_before = written_bytes_;
-    const Clock::time_point deadline = std::min(end, Clock::now() + stall_timeout);
-    const bool moved = done_.wait_until(lock, deadline,
-                                        [&] { return idle() || written_bytes_ != written_before; });
-    if (!moved) return false;
+    const Clock::time_point now = Clock::now();
+    if (written_bytes_ != written_before) deadline = std::min(end, now + stall_timeout);
+    written_before = written_bytes_;
+    if (now >= deadline || IsReadable(interrupt_fd)) return false;
+    done_.wait_until(lock, std::min(deadline, now + kInterruptInterval),
+                     [&] { return idle() || written_bytes_ != written_before; });
   }
   return true;
 }
@@ -256,7 +273,7 @@ void LogWriter::Core::Serve(Lock& lock, int number) {
     if (!first_attempt) NoteRefusal(status);
   } else if (refused_ && written > 0) {
     refused_ = false;
-    Note("the log files are written again");
+    Note(absl::StrCat(limits_.subject, " are written again"));
   }
   if (!entry.closing || !entry.refused.empty() || !entry.waiting.empty()) return;
   // Closing a file can take its time, too.
@@ -284,8 +301,12 @@ absl::Status LogWriter::WaitUntilOpen(std::chrono::milliseconds timeout) {
 }
 void LogWriter::Append(int file, std::string_view bytes) { core_->Append(file, bytes); }
 void LogWriter::Close(int file) { core_->Close(file); }
-bool LogWriter::Flush(std::chrono::milliseconds stall_timeout, std::chrono::milliseconds timeout) {
-  return core_->Flush(stall_timeout, timeout);
+bool LogWriter::Flush(std::chrono::milliseconds stall_timeout, std::chrono::milliseconds timeout,
+                      int interrupt_fd) {
+  return core_->Flush(stall_timeout, timeout, interrupt_fd);
+}
+std::function<void(const std::string&)> LogWriter::NoticeSink() const {
+  return [core = core_](const std::string& sentence) { core->AddNotice(sentence); };
 }
 int LogWriter::notice_fd() const { return core_->notice_fd(); }
 std::vector<std::string> LogWriter::TakeNotices() { return core_->TakeNotices(); }

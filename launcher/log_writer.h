@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -22,6 +23,7 @@ class LogWriter {
   struct Limits {
     std::size_t queue_bytes_max = 0;              // of all files together
     std::chrono::milliseconds retry_interval{0};  // after the disk has refused
+    const char* subject = "the log files";        // of the sentences in TakeNotices()
   };
 
   // The thread begins with the first file.
@@ -44,9 +46,14 @@ class LogWriter {
   // Closed once all that waits is written.
   void Close(int file);
 
-  // False: `stall_timeout` has gone by without a byte written, or `timeout` in all; the rest still
-  // waits.
-  bool Flush(std::chrono::milliseconds stall_timeout, std::chrono::milliseconds timeout);
+  // False: `stall_timeout` has gone by without a byte written, or `timeout` in all, or
+  // `interrupt_fd` is readable (-1: nothing interrupts); the rest still waits.
+  bool Flush(std::chrono::milliseconds stall_timeout, std::chrono::milliseconds timeout,
+             int interrupt_fd = -1);
+
+  // For sentences of others, from any thread: they are shown like this object's own, and dropped
+  // once it is gone.
+  std::function<void(const std::string&)> NoticeSink() const;
 
   // Readable while there are sentences.
   int notice_fd() const;

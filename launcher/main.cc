@@ -3,6 +3,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -35,6 +36,7 @@
 #include "launcher/warden.h"
 #include "launcher/worker_environ.h"
 #include "rendezvous/credentials.h"
+#include "rendezvous/errno_text.h"
 
 namespace {
 
@@ -56,6 +58,7 @@ bool OpenStandardStreams() {
     close(fd);
     return true;
   }
+  std::fprintf(stderr, "ddprun: cannot open /dev/null: %s\n", ddprun::ErrnoText(errno).c_str());
   return false;
 }
 

@@ -6,10 +6,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "rendezvous/errno_text.h"
 #include "rendezvous/owned_fd.h"
 #include "rendezvous/resolve.h"
 
@@ -57,7 +59,7 @@ bool IsPortFree(const std::string& host, int port) {
   const AddrInfoPtr addresses = Resolve(host, port, SOCK_STREAM, 0);
   if (addresses == nullptr) return false;
   const OwnedFd fd(socket(addresses->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!fd.valid()) return false;
+  if (!fd.valid()) return IsOutOfDescriptors(errno);  // whoever takes the port says it better
   // As servers do: connections of an earlier one that are still being closed do not count.
   const int yes = 1;
   setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));

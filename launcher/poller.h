@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -40,12 +41,18 @@ class Poller {
  public:
   Poller() : epoll_(epoll_create1(EPOLL_CLOEXEC)) {}
 
-  void Add(int fd, Ready ready, std::uint32_t events = EPOLLIN) {
+  // False: it cannot be watched, and errno says why. A descriptor that is not there could not be
+  // made for want of descriptors.
+  [[nodiscard]] bool Add(int fd, Ready ready, std::uint32_t events = EPOLLIN) {
+    if (fd < 0 || !epoll_.valid()) {
+      errno = EMFILE;
+      return false;
+    }
     epoll_event event{};
     event.events = events;
     event.data.u64 =
         (static_cast<std::uint64_t>(ready.source) << 32) | static_cast<std::uint32_t>(ready.worker);
-    epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event);
+    return epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
   }
 
   // Readable when one of them is ready: a poller can be watched by another.

@@ -10,11 +10,11 @@
 
 #include <cerrno>
 #include <cstdint>
-#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "launcher/cpu_binding.h"
 #include "launcher/int_ranges.h"
+#include "rendezvous/errno_text.h"
 
 #ifndef P_PIDFD
 #define P_PIDFD 3
@@ -74,6 +74,7 @@ struct ChildPlan {
   // Handlers are reset by exec, ignored signals are not. Those that were ignored when ddprun was
   // started (nohup) stay so.
   signal(SIGPIPE, SIG_DFL);
+  signal(SIGXFSZ, SIG_DFL);
   sigprocmask(SIG_SETMASK, plan.signal_mask, nullptr);
   execve(plan.path, plan.argv, plan.environ);
   plan.error = errno;
@@ -116,14 +117,14 @@ struct ChildPlan {
 SpawnFailed ToSpawnFailed(const std::string& path, int error) {
   return SpawnFailed{
       error == ENOENT ? 127 : 126,
-      absl::StrCat("cannot start ", path, ": ", std::strerror(error),
+      absl::StrCat("cannot start ", path, ": ", ErrnoText(error),
                    error == ENOEXEC ? "; a script needs a first line such as #!/bin/sh" : "")};
 }
 
 SpawnFailed ToBindFailed(const CpuSet& cpus, int error) {
   return SpawnFailed{
-      126, absl::StrCat("cannot bind a worker to CPUs ", RangesText(cpus), ": ",
-                        std::strerror(error), "; were they taken away since ddprun was started?")};
+      126, absl::StrCat("cannot bind a worker to CPUs ", RangesText(cpus), ": ", ErrnoText(error),
+                        "; were they taken away since ddprun was started?")};
 }
 
 }  // namespace

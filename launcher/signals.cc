@@ -25,6 +25,7 @@ void RestoreChildSignal() { signal(SIGCHLD, SIG_DFL); }
 
 sigset_t BlockSignals(const sigset_t& signals) {
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);
   sigset_t blocked = signals;
   sigaddset(&blocked, SIGCHLD);
   sigset_t before;

@@ -17,8 +17,9 @@ sigset_t Union(const sigset_t& a, const sigset_t& b);
 // would its workers theirs. First of all in main().
 void RestoreChildSignal();
 
-// Blocks these and SIGCHLD in this thread and those it starts, ignores SIGPIPE, and returns the
-// mask of before, which is the workers'.
+// Blocks these and SIGCHLD in this thread and those it starts, ignores SIGPIPE and SIGXFSZ (a file
+// at the limit of `ulimit -f` is a full disk), and returns the mask of before, which is the
+// workers'.
 sigset_t BlockSignals(const sigset_t& signals);
 
 }  // namespace ddprun

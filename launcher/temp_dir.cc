@@ -2,7 +2,9 @@
 #include "launcher/temp_dir.h"
 
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -58,6 +60,23 @@ absl::StatusOr<std::string> MakeLogDir() {
   }
   return absl::UnavailableError(absl::StrCat("cannot make a folder for logs in any of ", reasons,
                                              "; name one with --log-dir"));
+}
+
+absl::Status RestoreTempDir(const std::string& path) {
+  if (mkdir(path.c_str(), S_IRWXU) != 0 && errno != EEXIST) {
+    return absl::UnavailableError(
+        absl::StrCat("the run's folder ", path,
+                     " was removed and cannot be made again: ", std::strerror(errno)));
+  }
+  struct stat info {};
+  if (lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == geteuid() &&
+      (info.st_mode & (S_IRWXG | S_IRWXO)) == 0) {
+    return absl::OkStatus();
+  }
+  return absl::UnavailableError(
+      absl::StrCat("the run's folder ", path,
+                   " was removed, and something else has its name; set XDG_RUNTIME_DIR to a folder "
+                   "that no one else can write to"));
 }
 
 void RemoveTempDir(const std::string& path) {

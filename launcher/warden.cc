@@ -21,6 +21,7 @@
 #include "launcher/orphans.h"
 #include "launcher/stuck_process.h"
 #include "launcher/temp_dir.h"
+#include "rendezvous/errno_text.h"
 #include "rendezvous/owned_fd.h"
 #include "rendezvous/signal_name.h"
 
@@ -31,7 +32,14 @@ using Clock = std::chrono::steady_clock;
 constexpr Clock::time_point kNever = Clock::time_point::max();
 using AgentBody = std::function<int(std::vector<int>)>;
 
-int PidfdOpen(pid_t pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0u)); }
+// -1: it is gone already, which needs no words, or there is no descriptor left, which does.
+int PidfdOpen(pid_t pid) {
+  const int fd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0u));
+  if (fd < 0 && IsOutOfDescriptors(errno)) {
+    std::fprintf(stderr, "ddprun: cannot watch its own processes: %s\n", ErrnoText(errno).c_str());
+  }
+  return fd;
+}
 
 int RunAgent(pid_t keeper_pid, int warden_pidfd, const AgentBody& agent) {
   setsid();
@@ -48,6 +56,11 @@ int RunAgent(pid_t keeper_pid, int warden_pidfd, const AgentBody& agent) {
 int WaitForSignal(const sigset_t& awaited, int lifeline, Clock::time_point deadline) {
   if (lifeline < 0 && deadline == kNever) return sigwaitinfo(&awaited, nullptr);
   const OwnedFd signals(signalfd(-1, &awaited, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!signals.valid()) {
+    // No descriptor is left: looks from time to time.
+    constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 50'000'000};
+    return sigtimedwait(&awaited, nullptr, &kPause);
+  }
   pollfd fds[2] = {{.fd = signals.get(), .events = POLLIN, .revents = 0},
                    {.fd = lifeline, .events = POLLRDHUP, .revents = 0}};
   int timeout_ms = -1;

@@ -106,7 +106,8 @@ void WorkerWatch::ReadStacks(TimePoint now) {
     reader_.reset();
     return;
   }
-  poller_.Add(reader_->fd(), {Source::kStacks});
+  // One that cannot be watched is read at its deadline.
+  [[maybe_unused]] const bool watched = poller_.Add(reader_->fd(), {Source::kStacks});
 }
 
 void WorkerWatch::Finish(Stacks stacks, TimePoint now, std::vector<Event>& events) {

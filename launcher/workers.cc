@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "launcher/core_file.h"
+#include "launcher/disk_limits.h"
 #include "launcher/ending_process.h"
 #include "launcher/limits.h"
 #include "launcher/orphans.h"
@@ -19,10 +21,25 @@
 #include "launcher/temp_dir.h"
 #include "launcher/worker_environ.h"
 #include "proto/failure_record.h"
+#include "rendezvous/bounded_call.h"
+#include "rendezvous/errno_text.h"
 #include "rendezvous/first_cause.h"
 
 namespace ddprun {
 namespace {
+
+// A worker may have put anything there: a pipe is not waited for.
+std::string ReadStart(const std::string& path) {
+  const OwnedFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  std::string text;
+  std::array<char, 1 << 16> part;
+  while (fd.valid() && text.size() < kRecordBytesMax) {
+    const ssize_t count = read(fd.get(), part.data(), part.size());
+    if (count <= 0) break;
+    text.append(part.data(), static_cast<std::size_t>(count));
+  }
+  return text;
+}
 
 Source SourceOf(OutputStream stream) {
   return stream == OutputStream::kOut ? Source::kWorkerOut : Source::kWorkerErr;
@@ -60,9 +77,7 @@ void Workers::Spawn(const Start& start, const std::vector<std::string>& network,
       progress_.Open(config_.temp_dir, env.round, config_.local_world_size);
   if (!progress.ok()) {
     progress_.Close();
-    console_.WriteLine(
-        OutputStream::kErr,
-        absl::StrCat("ddprun: the workers' progress is not heard: ", progress.message()));
+    SayProgressIsNotHeard(std::string(progress.message()));
   }
 
   const std::vector<std::string> inherited = OwnEnviron();
@@ -93,7 +108,8 @@ void Workers::Spawn(const Start& start, const std::vector<std::string>& network,
     RemoveOldRecord(env.error_file);
     if (progress.ok()) {
       env.notify_socket = progress_.path(local_rank);
-      poller_.Add(progress_.fd(local_rank), {Source::kWorkerProgress, local_rank});
+      if (!poller_.Add(progress_.fd(local_rank), {Source::kWorkerProgress, local_rank}))
+        SayProgressIsNotHeard(ErrnoText(errno));
     }
     const Place& place = config_.places[static_cast<std::size_t>(local_rank)];
     request.argv = ArgumentsOf(config_.program, local_rank);
@@ -106,16 +122,32 @@ void Workers::Spawn(const Start& start, const std::vector<std::string>& network,
   }
   write_ends.clear();  // so that a pipe ends with the worker
   for (const LogMux::Pipe& pipe : log_mux_.OpenPipes())
-    poller_.Add(pipe.fd, {SourceOf(pipe.stream), pipe.worker});
+    if (!poller_.Add(pipe.fd, {SourceOf(pipe.stream), pipe.worker}))
+      EndUnwatched(pipe.worker, ErrnoText(errno));
   for (int local_rank = 0; local_rank < config_.local_world_size; ++local_rank) {
     const auto index = static_cast<std::size_t>(local_rank);
     if (processes_.outcome(index).has_value()) {
       events.push_back(MakeEnded(local_rank, now));
     } else {
-      ends_.Add(processes_.pidfd(index), {Source::kWorkerEnd, local_rank});
+      // SIGCHLD tells of the end of one that cannot be watched.
+      if (!ends_.Add(processes_.pidfd(index), {Source::kWorkerEnd, local_rank}))
+        held_.insert(local_rank);
     }
   }
   FinishIfAllGone(now, events);
+}
+
+void Workers::SayProgressIsNotHeard(const std::string& why) {
+  console_.WriteLine(OutputStream::kErr,
+                     absl::StrCat("ddprun: the workers' progress is not heard: ", why));
+}
+
+// Its output could not be read, and it would stop as soon as its pipe is full.
+void Workers::EndUnwatched(int local_rank, const std::string& why) {
+  console_.WriteLine(OutputStream::kErr,
+                     absl::StrCat("ddprun: rank ", start_.rank_first + local_rank,
+                                  " is killed, since its output cannot be watched: ", why));
+  processes_.SignalGroup(static_cast<std::size_t>(local_rank), SIGKILL);
 }
 
 std::optional<pid_t> Workers::pid(int local_rank) const {
@@ -294,9 +326,15 @@ absl::Status Workers::StartLogs(std::vector<LogMux::WriteEnds>& write_ends) {
   log_round_.local_world_size = config_.local_world_size;
   if (log_round_.log_dir.empty()) {
     if (NeedsTemporaryLogDir(config_.logs)) {
-      absl::StatusOr<std::string> folder = MakeLogDir();
-      if (!folder.ok()) return folder.status();
-      log_round_.log_dir = *folder;
+      auto folder = CallWithDeadline<absl::StatusOr<std::string>>(disk_patience_,
+                                                                  [] { return MakeLogDir(); });
+      if (!folder.has_value()) {
+        return absl::UnavailableError(
+            "the disk of the folder for logs ($TMPDIR or /tmp) does not answer; name another "
+            "folder with --log-dir");
+      }
+      if (!folder->ok()) return folder->status();
+      log_round_.log_dir = **folder;
       console_.WriteLine(OutputStream::kErr,
                          absl::StrCat("ddprun: logs are in ", RunLogFolder(log_round_)));
     } else if (!WantsNoFiles(config_.logs)) {
@@ -307,27 +345,41 @@ absl::Status Workers::StartLogs(std::vector<LogMux::WriteEnds>& write_ends) {
   log_plan_ = PlanLogs(config_.logs, log_round_);
   if (log_round_.log_dir_is_chosen)
     console_.SetHint(absl::StrCat("all are in ", RunLogFolder(log_round_)));
-  return log_mux_.StartRound(log_plan_, write_ends);
+  return log_mux_.StartRound(log_plan_, write_ends, disk_patience_);
 }
 
+// Not in the log folder, whose disk may hang: the loop reads it. Nor can an earlier run have left
+// one here.
 std::string Workers::ErrorFile(int local_rank) const {
   const WorkerPlan& plan = log_plan_.workers[static_cast<std::size_t>(local_rank)];
-  if (!plan.out.file.empty() || !plan.err.file.empty())
-    return absl::StrCat(RankLogFolder(log_round_, local_rank), "/error.json");
   return absl::StrCat(config_.temp_dir, "/error_", ToNumber(start_.round), "_", plan.rank, ".json");
 }
 
 // An earlier run with the same id and log folder may have left one, which would be taken for this
-// worker's.
+// worker's. The folder may hang, as it may where logs are opened.
 void Workers::RemoveOldRecord(const std::string& path) {
-  if (unlink(path.c_str()) == 0 || errno == ENOENT) return;
-  console_.WriteLine(OutputStream::kErr,
-                     absl::StrCat("ddprun: the failure record ", path,
-                                  " of an earlier run cannot be removed (", std::strerror(errno),
-                                  ") and may be shown as this run's; use another --log-dir"));
+  const auto error =
+      CallWithDeadline<int>(std::min<std::chrono::milliseconds>(disk_patience_, kDiskAnswerTimeout),
+                            [path] { return unlink(path.c_str()) == 0 ? 0 : errno; });
+  if (error == 0 || error == ENOENT) return;
+  console_.WriteLine(
+      OutputStream::kErr,
+      absl::StrCat("ddprun: the failure record ", path, " of an earlier run cannot be removed (",
+                   error ? ErrnoText(*error) : "its disk does not answer",
+                   ") and may be shown as this run's; use another --log-dir"));
 }
 
-WorkerEnded Workers::MakeEnded(int local_rank, TimePoint now) const {
+// The core is where the worker ran, which may be a file server's.
+std::string Workers::LookForCore(pid_t pid, int signal) {
+  if (core_folder_hangs_) return "";
+  auto core = CallWithDeadline<std::string>(
+      std::min<std::chrono::milliseconds>(disk_patience_, kDiskAnswerTimeout),
+      [pid, signal, since = started_on_wall_] { return FindCoreOf(pid, signal, since); });
+  core_folder_hangs_ = !core.has_value();
+  return std::move(core).value_or("");
+}
+
+WorkerEnded Workers::MakeEnded(int local_rank, TimePoint now) {
   const auto index = static_cast<std::size_t>(local_rank);
   WorkerEnded ended;
   ended.local_rank = local_rank;
@@ -338,14 +390,16 @@ WorkerEnded Workers::MakeEnded(int local_rank, TimePoint now) const {
   ended.stopped = WasStopped(index, ended.outcome);
   ended.last_lines = log_mux_.LastLinesOf(local_rank);
   // A worker without a record, or with one that nobody can read, has said nothing.
-  FailureRecord record = ReadFailureRecord(ErrorFile(local_rank)).value_or(FailureRecord{});
+  const std::string record_file = ErrorFile(local_rank);
+  FailureRecord record = ReadFailureRecord(record_file).value_or(FailureRecord{});
+  log_mux_.KeepRecord(local_rank, ReadStart(record_file));
   ended.message = std::move(record.message);
   ended.traceback = std::move(record.traceback);
   const auto* signaled = std::get_if<Signaled>(&ended.outcome);
   // Ended by this agent on its way out: the code that a program which failed by itself has.
   if (signaled != nullptr && was_failing_[index]) ended.outcome = Exited{1};
   if (signaled != nullptr && signaled->core_dumped) {
-    ended.core_file = FindCoreOf(static_cast<pid_t>(ended.pid), signaled->signal, started_on_wall_);
+    ended.core_file = LookForCore(static_cast<pid_t>(ended.pid), signaled->signal);
   }
   return ended;
 }

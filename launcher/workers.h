@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "launcher/cgroup.h"
+#include "launcher/limits.h"
 #include "launcher/log_mux.h"
 #include "launcher/log_plan.h"
 #include "launcher/oom_watch.h"
@@ -88,6 +89,9 @@ class Workers {
   // The folder of the round's cgroup, in which all of its processes are; empty: there is none.
   const std::string& cgroup() const { return round_cgroup_; }
 
+  // For how long the loop may wait for the log folder's disk: less than would cost the lease.
+  void SetDiskPatience(std::chrono::milliseconds patience) { disk_patience_ = patience; }
+
   // Something of worker `ready.worker` is ready. Ends are appended to `events`.
   void OnReady(const Ready& ready, TimePoint now, std::vector<Event>& events);
 
@@ -108,10 +112,13 @@ class Workers {
   LogMux& logs() { return log_mux_; }
 
  private:
+  void SayProgressIsNotHeard(const std::string& why);
+  void EndUnwatched(int local_rank, const std::string& why);
   absl::Status StartLogs(std::vector<LogMux::WriteEnds>& write_ends);
   std::string ErrorFile(int local_rank) const;
   void RemoveOldRecord(const std::string& path);
-  WorkerEnded MakeEnded(int local_rank, TimePoint now) const;
+  WorkerEnded MakeEnded(int local_rank, TimePoint now);
+  std::string LookForCore(pid_t pid, int signal);
   void TakeEnded(TimePoint now, std::vector<Event>& events);
   bool ReapWorker(int local_rank, TimePoint now, std::vector<Event>& events);
   bool HasSaidThatItFailed(int local_rank) const;
@@ -141,9 +148,13 @@ class Workers {
   LogRound log_round_;
   LogPlan log_plan_;
   TimePoint started_;
-  std::chrono::system_clock::time_point
-      started_on_wall_;      // what files of this round are newer than
-  std::set<int> held_;       // dead, but traced by a process that has not taken its end yet
+  // What files of this round are newer than.
+  std::chrono::system_clock::time_point started_on_wall_;
+  std::chrono::milliseconds disk_patience_ = kLogOpenTimeout;
+  bool core_folder_hangs_ = false;
+  // Looked at with each SIGCHLD: dead, but traced by a process that has not taken its end yet; or
+  // its pidfd cannot be watched.
+  std::set<int> held_;
   bool round_live_ = false;  // from Spawn() to AllGone
   // All workers have ended, and what they left behind is being killed: until then at the latest,
   std::optional<TimePoint> sweep_deadline_;

@@ -16,6 +16,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "rendezvous/errno_text.h"
 #include "rendezvous/own_address.h"
 #include "rendezvous/resolve.h"
 #include "rendezvous/session_client.h"
@@ -27,8 +28,15 @@ OwnedFd NewSocket(int family, int type) { return OwnedFd(socket(family, type | S
 
 absl::StatusOr<AddrInfoPtr> ResolveOrSay(const std::string& host, int port, int type, int flags) {
   int error = 0;
+  errno = 0;
   AddrInfoPtr list = Resolve(host, port, type, flags, &error);
   if (list != nullptr) return list;
+  // Without a descriptor the name service can read and ask nothing, which getaddrinfo() calls an
+  // unknown name or a failure of the system.
+  if (IsOutOfDescriptors(errno)) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("cannot resolve '", host, "': ", ErrnoText(errno)));
+  }
   return absl::UnavailableError(absl::StrCat("cannot resolve '", host, "': ", gai_strerror(error)));
 }
 
@@ -93,6 +101,9 @@ absl::StatusOr<ListeningSocket> ListenOn(const std::string& host, int port) {
   }
   const int error = errno;
   const std::string where = absl::StrCat("cannot listen on ", HostPort(host, port), ": ");
+  if (IsOutOfDescriptors(error)) {
+    return absl::ResourceExhaustedError(absl::StrCat(where, ErrnoText(error)));
+  }
   if (error == EADDRINUSE) {
     return absl::AlreadyExistsError(absl::StrCat(
         where, "the port is in use; end the program that has it or choose another port"));
@@ -110,6 +121,14 @@ absl::StatusOr<ListeningSocket> ListenOn(const std::string& host, int port) {
 
 namespace {
 
+absl::Status CannotListenOnPath(const std::string& path, int error) {
+  const std::string what =
+      absl::StrCat("cannot listen on the unix socket ", path, ": ", ErrnoText(error));
+  if (IsOutOfDescriptors(error)) return absl::ResourceExhaustedError(what);
+  return absl::InvalidArgumentError(
+      absl::StrCat(what, "; check that its folder exists and can be written"));
+}
+
 absl::Status CheckSocketPath(const std::string& path) {
   sockaddr_un address{};
   if (path.empty() || path.size() >= sizeof address.sun_path) {
@@ -122,6 +141,7 @@ absl::Status CheckSocketPath(const std::string& path) {
   address.sun_family = AF_UNIX;
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
   const OwnedFd probe = NewSocket(AF_UNIX, SOCK_STREAM);
+  if (!probe.valid()) return CannotListenOnPath(path, errno);
   const bool dead =
       S_ISSOCK(info.st_mode) &&
       connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 &&
@@ -140,11 +160,10 @@ absl::StatusOr<ListeningSocket> ListenOnPath(const std::string& path) {
   address.sun_family = AF_UNIX;
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
   OwnedFd listener = NewSocket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK);
-  if (bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
+  if (!listener.valid() ||
+      bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
       listen(listener.get(), SOMAXCONN) != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("cannot listen on the unix socket ", path, ": ", std::strerror(errno),
-                     "; check that its folder exists and can be written"));
+    return CannotListenOnPath(path, errno);
   }
   return ListeningSocket{std::move(listener), path, 0};
 }
@@ -159,6 +178,10 @@ absl::StatusOr<std::string> LocalAddressTowards(const std::string& host, int por
     sockaddr_storage local{};
     socklen_t length = sizeof local;
     auto* address = reinterpret_cast<sockaddr*>(&local);
+    if (!probe.valid() && IsOutOfDescriptors(errno)) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "cannot find the way from this host to ", HostPort(host, port), ": ", ErrnoText(errno)));
+    }
     if (connect(probe.get(), entry->ai_addr, entry->ai_addrlen) == 0 &&
         getsockname(probe.get(), address, &length) == 0) {
       return ToText(address, length);
@@ -210,6 +233,10 @@ absl::StatusOr<int> FindFreePort(const std::string& address) {
   auto list = ResolveOrSay(address, 0, SOCK_STREAM, 0);
   if (!list.ok()) return list.status();
   const OwnedFd probe = NewSocket((*list)->ai_family, SOCK_STREAM);
+  if (!probe.valid()) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot look for a free port at ", address, ": ", ErrnoText(errno)));
+  }
   const int port =
       bind(probe.get(), (*list)->ai_addr, (*list)->ai_addrlen) == 0 ? PortOf(probe.get()) : 0;
   if (port == 0) {

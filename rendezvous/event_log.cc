@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <cstring>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -19,6 +18,8 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "proto/output_file.h"
+#include "rendezvous/bounded_call.h"
+#include "rendezvous/errno_text.h"
 #include "rendezvous/limits.h"
 #include "rendezvous/owned_fd.h"
 
@@ -26,9 +27,16 @@ namespace ddprun {
 
 // Held by the thread too, which may outlive the log where a disk hangs.
 struct EventLog::Shared {
-  explicit Shared(OwnedFd to) : file(std::move(to)) {}
+  Shared(OwnedFd to, std::string name, Notify tell)
+      : file(std::move(to)), path(std::move(name)), notify(std::move(tell)) {}
+
+  void Say(const std::string& sentence) const {
+    if (notify) notify(absl::StrCat("the event log ", path, " ", sentence));
+  }
 
   const OwnedFd file;
+  const std::string path;
+  const Notify notify;
   absl::Mutex mutex;
   std::string waiting ABSL_GUARDED_BY(mutex);  // whole lines
   std::uint64_t dropped ABSL_GUARDED_BY(mutex) = 0;
@@ -45,9 +53,14 @@ std::string Line(const RunEvent& event) {
   return ToJsonLine(event, std::chrono::system_clock::now(), std::chrono::steady_clock::now());
 }
 
+// How long opening the log may take: a disk that does not answer must not keep ddprun from starting
+// or from being stopped.
+constexpr std::chrono::seconds kEventLogOpenTimeout{2};
+
 // How many bytes were written before the first error.
-std::size_t WriteAll(int fd, std::string_view bytes) {
+std::size_t WriteAll(int fd, std::string_view bytes, int& error) {
   std::size_t done = 0;
+  error = 0;
   while (done < bytes.size()) {
     const ssize_t count = write(fd, bytes.data() + done, bytes.size() - done);
     if (count < 0 && errno == EINTR) continue;
@@ -59,10 +72,18 @@ std::size_t WriteAll(int fd, std::string_view bytes) {
         continue;
       }
     }
-    if (count <= 0) break;
+    if (count <= 0) {
+      error = count < 0 ? errno : ENOSPC;
+      break;
+    }
     done += static_cast<std::size_t>(count);
   }
   return done;
+}
+
+// Of the sentences that people read.
+std::string Missing(std::uint64_t events) {
+  return absl::StrCat("lacks ", events, events == 1 ? " event" : " events");
 }
 
 }  // namespace
@@ -70,54 +91,85 @@ std::size_t WriteAll(int fd, std::string_view bytes) {
 // A line that was cut by a full disk is ended before the next one.
 void EventLog::WriteUntilClosed(const std::shared_ptr<Shared>& shared) {
   bool cut = false;
+  bool failing = false;
   std::uint64_t unsaid = 0;
   while (true) {
-    std::string bytes;
+    std::string events;
     {
       absl::MutexLock lock(&shared->mutex);
       shared->mutex.Await(absl::Condition(shared.get(), &Shared::HasWork));
-      bytes.swap(shared->waiting);
+      events.swap(shared->waiting);
       unsaid += std::exchange(shared->dropped, 0);
-      if (bytes.empty() && shared->closing) {
+      if (events.empty() && shared->closing) {
+        if (unsaid > 0) shared->Say(absl::StrCat(Missing(unsaid), " at its end"));
         shared->ended = true;
         return;
       }
     }
+    std::string bytes = cut ? "\n" : "";
     if (unsaid > 0) {
       RunEvent dropped;
       dropped.event = "events.dropped";
       dropped.fields.emplace_back("count", static_cast<std::int64_t>(unsaid));
-      bytes.insert(0, Line(dropped));
+      bytes += Line(dropped);
     }
-    if (cut) bytes.insert(0, "\n");
-    const std::size_t done = WriteAll(shared->file.get(), bytes);
+    const std::size_t events_begin = bytes.size();
+    bytes += events;
+    int error = 0;
+    const std::size_t done = WriteAll(shared->file.get(), bytes, error);
+    if (done >= events_begin && failing && unsaid > 0)
+      shared->Say(absl::StrCat("is written again; it ", Missing(unsaid)));
+    if (done >= events_begin) unsaid = 0;
+    failing = done < bytes.size() && (failing && done < events_begin);
     if (done == bytes.size()) {
       cut = false;
-      unsaid = 0;
       continue;
     }
+    if (!std::exchange(failing, true)) {
+      shared->Say(absl::StrCat(
+          "cannot be written: ", error == EAGAIN ? "nobody reads it" : ErrnoText(error),
+          "; events are missing in it from now on, and the run goes on"));
+    }
     cut = done > 0 ? bytes[done - 1] != '\n' : cut;
+    const std::size_t lost_begin = std::max(done, events_begin);
     unsaid += static_cast<std::uint64_t>(
-        std::count(bytes.begin() + static_cast<std::ptrdiff_t>(done), bytes.end(), '\n'));
+        std::count(bytes.begin() + static_cast<std::ptrdiff_t>(lost_begin), bytes.end(), '\n'));
   }
 }
 
-absl::StatusOr<std::unique_ptr<EventLog>> EventLog::Open(const std::string& path) {
+absl::StatusOr<std::unique_ptr<EventLog>> EventLog::Open(const std::string& path, Notify notify) {
   const int own = path == "-" ? STDOUT_FILENO : OwnDescriptor(path);
-  const absl::StatusOr<std::string> end = FollowLinks(path);
-  constexpr int kFlags =
-      O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW;
-  OwnedFd file(own >= 0   ? fcntl(own, F_DUPFD_CLOEXEC, STDERR_FILENO + 1)
-               : end.ok() ? open(end->c_str(), kFlags, 0644)
-                          : -1);
-  if (!file.valid()) {
-    const std::string reason = !end.ok()        ? std::string(end.status().message())
-                               : errno == ENXIO ? "it is a FIFO that nothing reads from"
-                                                : std::strerror(errno);
-    return absl::UnavailableError(absl::StrCat("cannot open the event log ", path, ": ", reason,
+  struct Opened {
+    OwnedFd file;
+    std::string reason;
+  };
+  auto opened = CallWithDeadline<Opened>(kEventLogOpenTimeout, [own, path] {
+    Opened result;
+    if (own >= 0) {
+      result.file = OwnedFd(fcntl(own, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
+    } else {
+      const absl::StatusOr<std::string> end = FollowLinks(path);
+      if (!end.ok()) {
+        result.reason = std::string(end.status().message());
+        return result;
+      }
+      constexpr int kFlags =
+          O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW;
+      result.file = OwnedFd(open(end->c_str(), kFlags, 0644));
+    }
+    if (!result.file.valid())
+      result.reason = errno == ENXIO ? "it is a FIFO that nothing reads from" : ErrnoText(errno);
+    return result;
+  });
+  if (!opened.has_value() || !opened->file.valid()) {
+    const std::string why = opened.has_value() ? opened->reason
+                                               : absl::StrCat("its disk has not answered for ",
+                                                              kEventLogOpenTimeout.count(), " s");
+    return absl::UnavailableError(absl::StrCat("cannot open the event log ", path, ": ", why,
                                                "; name another file with --event-log"));
   }
-  return std::unique_ptr<EventLog>(new EventLog(std::make_shared<Shared>(std::move(file))));
+  return std::unique_ptr<EventLog>(
+      new EventLog(std::make_shared<Shared>(std::move(opened->file), path, std::move(notify))));
 }
 
 // Signals are for the others, and a pipe whose reader is gone is an error like any other.
@@ -133,8 +185,9 @@ EventLog::EventLog(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) 
 EventLog::~EventLog() {
   absl::MutexLock lock(&shared_->mutex);
   shared_->closing = true;
-  shared_->mutex.AwaitWithTimeout(absl::Condition(shared_.get(), &Shared::HasEnded),
-                                  absl::FromChrono(kEventLogCloseTimeout));
+  if (!shared_->mutex.AwaitWithTimeout(absl::Condition(shared_.get(), &Shared::HasEnded),
+                                       absl::FromChrono(kEventLogCloseTimeout)))
+    shared_->Say("lacks its last events: its disk does not answer");
 }
 
 void EventLog::Write(const RunEvent& event) {

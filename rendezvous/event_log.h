@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Events as lines of JSON in a file. Whoever writes never waits: a thread of its own does, and what
-// it cannot write (a full disk, a pipe that nobody reads) is dropped, counted, and said once it can
-// write again.
+// it cannot write (a full disk, a pipe that nobody reads) is dropped and counted. People are told
+// when that begins and what is missing at the end; the log has the number once it can be written
+// again.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -15,9 +17,14 @@ namespace ddprun {
 // Threadsafe.
 class EventLog {
  public:
-  // `path`: a file, which is appended to, or "-" for stdout. UNAVAILABLE if it cannot be opened:
-  // one sentence.
-  static absl::StatusOr<std::unique_ptr<EventLog>> Open(const std::string& path);
+  // Called on any thread, with one sentence for people. It may be called after the log's end, where
+  // a disk hangs.
+  using Notify = std::function<void(const std::string& sentence)>;
+
+  // `path`: a file, which is appended to, or "-" for stdout. UNAVAILABLE if it cannot be opened, or
+  // not in kEventLogOpenTimeout: one sentence.
+  static absl::StatusOr<std::unique_ptr<EventLog>> Open(const std::string& path,
+                                                        Notify notify = nullptr);
 
   // Writes what is left for at most kEventLogCloseTimeout.
   ~EventLog();

@@ -111,15 +111,12 @@ class Listener::Loop {
       : options_(options),
         hand_over_(std::move(hand_over)),
         socket_(std::move(socket)),
-        epoll_(epoll_create1(EPOLL_CLOEXEC)),
-        wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
         handshakes_({.connections_max = ConnectionsMax(),
                      .handshakes_max = kHandshakesMax,
                      .per_address_max = kHandshakesPerAddressMax,
                      .timeout = options.handshake_timeout}),
         connections_max_(ConnectionsMax()) {
-    Watch(socket_.fd.get(), EPOLLIN);
-    Watch(wake_.get(), EPOLLIN);
+    watches_ = OpenWatch();
     thread_ = std::thread([this] { Run(); });
   }
 
@@ -161,13 +158,27 @@ class Listener::Loop {
   };
   using Deadline = std::pair<Clock::time_point, int>;
 
-  void Watch(int fd, std::uint32_t events) {
+  [[nodiscard]] bool Watch(int fd, std::uint32_t events) {
     epoll_event event{.events = events, .data = {.fd = fd}};
-    epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event);
+    return epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
+  }
+
+  // False: no descriptor is left for it just now.
+  bool OpenWatch() {
+    epoll_ = OwnedFd(epoll_create1(EPOLL_CLOEXEC));
+    wake_ = OwnedFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    return epoll_.valid() && wake_.valid() && Watch(socket_.fd.get(), EPOLLIN) &&
+           Watch(wake_.get(), EPOLLIN);
+  }
+
+  bool IsStopping() {
+    absl::MutexLock lock(&mutex_);
+    return stop_;
   }
   void Unwatch(int fd) { epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr); }
 
   void Wake() {
+    absl::MutexLock lock(&mutex_);
     const std::uint64_t one = 1;
     [[maybe_unused]] const ssize_t written = write(wake_.get(), &one, sizeof one);
   }
@@ -177,6 +188,12 @@ class Listener::Loop {
     sigset_t all;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, nullptr);
+    while (!watches_) {
+      if (IsStopping()) return;
+      std::this_thread::sleep_for(kAcceptPause);
+      absl::MutexLock lock(&mutex_);
+      watches_ = OpenWatch();
+    }
     std::vector<epoll_event> events(256);
     while (true) {
       const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
@@ -193,15 +210,12 @@ class Listener::Loop {
           OnBytes(fd, (events[static_cast<std::size_t>(i)].events & EPOLLRDHUP) != 0, now);
         }
       }
-      {
-        absl::MutexLock lock(&mutex_);
-        if (stop_) return;
-      }
+      if (IsStopping()) return;
       CloseLate(now);
       BeginHandshakes(now);
       if (accept_again_ && *accept_again_ <= now) {
         accept_again_.reset();
-        Watch(socket_.fd.get(), EPOLLIN);
+        if (!Watch(socket_.fd.get(), EPOLLIN)) accept_again_ = now + kAcceptPause;
       }
     }
   }
@@ -251,10 +265,13 @@ class Listener::Loop {
       close(fd);
       return;
     }
+    if (!Watch(fd, EPOLLIN | EPOLLRDHUP | EPOLLET)) {
+      close(fd);
+      return;
+    }
     const Clock::time_point deadline = now + options_.handshake_timeout;
     waiting_.emplace(fd, Connection{.name = NameOf(from), .deadline = deadline});
     deadlines_.emplace(deadline, fd);
-    Watch(fd, EPOLLIN | EPOLLRDHUP | EPOLLET);
   }
 
   bool IsFull() {
@@ -431,8 +448,9 @@ class Listener::Loop {
   const Options options_;
   const HandOver hand_over_;
   const ListeningSocket socket_;
-  const OwnedFd epoll_;
-  const OwnedFd wake_;
+  OwnedFd epoll_;
+  OwnedFd wake_;
+  bool watches_ = false;
 
   absl::Mutex mutex_;
   Handshakes handshakes_ ABSL_GUARDED_BY(mutex_);

@@ -9,10 +9,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "proto/version.h"
 #include "rendezvous/command_line.h"
 #include "rendezvous/credentials.h"
@@ -26,20 +30,70 @@ namespace {
 
 constexpr int kExitUsage = 2;
 constexpr int kExitFailure = 1;
+// Between a signal and the end: the service itself needs a second at most.
+constexpr absl::Duration kStopTimeout = absl::Seconds(5);
 
 int Complain(const absl::Status& status, int exit_code) {
   std::fprintf(stderr, "ddprun-rendezvous: %s\n", std::string(status.message()).c_str());
   return exit_code;
 }
 
-// The signals are blocked before the first thread is started, so that all threads have them blocked
-// and this one alone takes them.
+// Takes SIGINT and SIGTERM on a thread of its own, from its construction on. What the service waits
+// for then, a journal whose disk hangs above all, may never come: kStopTimeout after the first
+// signal the process ends in any case. Made before the first other thread, so that all have the
+// signals blocked.
+class StopSignals {
+ public:
+  explicit StopSignals(const std::string& journal) {
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+    std::thread([state = state_, signals, journal] { Take(*state, signals, journal); }).detach();
+  }
+  ~StopSignals() {
+    absl::MutexLock lock(&state_->mutex);
+    state_->ended = true;
+  }
+  StopSignals(const StopSignals&) = delete;
+  StopSignals& operator=(const StopSignals&) = delete;
+
+  void Wait() const {
+    absl::MutexLock lock(&state_->mutex);
+    state_->mutex.Await(absl::Condition(&state_->came));
+  }
+
+ private:
+  struct State {
+    absl::Mutex mutex;
+    bool came = false;
+    bool ended = false;
+  };
+
+  static void Take(State& state, const sigset_t& signals, const std::string& journal) {
+    int signal = 0;
+    sigwait(&signals, &signal);
+    absl::MutexLock lock(&state.mutex);
+    state.came = true;
+    if (state.mutex.AwaitWithTimeout(absl::Condition(&state.ended), kStopTimeout)) return;
+    Complain(absl::DeadlineExceededError(absl::StrCat(
+                 "the service has not ended within ", absl::ToInt64Seconds(kStopTimeout),
+                 " s of its signal and is ended now: ",
+                 journal.empty() ? "it hangs"
+                                 : absl::StrCat("the disk of the journal in ", journal,
+                                                " does not answer; what was committed is in it"))),
+             kExitFailure);
+    _exit(kExitFailure);
+  }
+
+  const std::shared_ptr<State> state_ = std::make_shared<State>();
+};
+
 int Serve(const ddprun::ServiceCommand& command, ddprun::Security security) {
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGINT);
-  sigaddset(&signals, SIGTERM);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  const StopSignals stop_signals(command.journal);
+  // A journal or an event log at the limit of `ulimit -f` is one on a full disk.
+  signal(SIGXFSZ, SIG_IGN);
   auto credentials = security.ForService();
   if (!credentials.ok()) return Complain(credentials.status(), kExitFailure);
   security.Forget();
@@ -56,7 +110,9 @@ int Serve(const ddprun::ServiceCommand& command, ddprun::Security security) {
   }
   std::unique_ptr<ddprun::EventLog> log;
   if (!command.event_log.empty()) {
-    auto opened = ddprun::EventLog::Open(command.event_log);
+    auto opened = ddprun::EventLog::Open(command.event_log, [](const std::string& sentence) {
+      std::fprintf(stderr, "ddprun-rendezvous: %s\n", sentence.c_str());
+    });
     if (!opened.ok()) return Complain(opened.status(), kExitFailure);
     log = *std::move(opened);
   }
@@ -84,8 +140,7 @@ int Serve(const ddprun::ServiceCommand& command, ddprun::Security security) {
   }
   std::printf("listening on %s\n", (*server)->target().c_str());
   std::fflush(stdout);
-  int signal = 0;
-  sigwait(&signals, &signal);
+  stop_signals.Wait();
   return journal_failed ? kExitFailure : 0;
 }
 

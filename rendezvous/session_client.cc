@@ -91,7 +91,7 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
         handler_(std::move(handler)) {}
 
   void Begin() {
-    SetAlarm(deadline_alarm_, connect_timeout_, [](SessionCore& core) { core.GiveUp(); });
+    SetAlarm(deadline_alarm_, connect_timeout_, [](SessionCore& core) { core.GiveUp(false); });
     TryOnce();
   }
 
@@ -122,6 +122,7 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
       closing_ = true;
       attempt = attempt_;
       retry_alarm_.reset();
+      window_alarm_.reset();
     }
     deadline_alarm_.Cancel();
     if (attempt != nullptr) {
@@ -139,22 +140,22 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
 
   // A service answered. Reports of an earlier stream may not have arrived, and mean nothing twice.
   void Answered() {
-    {
-      absl::MutexLock lock(&mutex_);
-      if (accepted_) return;
-      accepted_ = answered_once_ = true;
-      for (const Report& report : said_) attempt_->Send(report);
-      std::erase_if(said_,
-                    [](const Report& report) { return std::holds_alternative<LogLines>(report); });
-    }
-    deadline_alarm_.Cancel();
+    absl::MutexLock lock(&mutex_);
+    if (accepted_) return;
+    accepted_ = answered_once_ = true;
+    for (const Report& report : said_) attempt_->Send(report);
+    std::erase_if(said_,
+                  [](const Report& report) { return std::holds_alternative<LogLines>(report); });
   }
 
   void Received(Directive directive) {
     bool back = false;
+    bool first = false;
     if (std::holds_alternative<Finish>(directive)) SayThatItIsTaken();
     {
       absl::MutexLock lock(&mutex_);
+      if (ended_) return;
+      first = !std::exchange(heard_, true);
       final_ = final_ || std::holds_alternative<Finish>(directive) ||
                std::holds_alternative<Refused>(directive);
       if (const auto* accepted = std::get_if<Accepted>(&directive)) {
@@ -169,6 +170,7 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
             said_, [&](const Report& report) { return RoundOf(report).value_or(round_) < round_; });
       }
     }
+    if (first) deadline_alarm_.Cancel();
     if (back) Tell(Reconnected{});
     Tell(std::move(directive));
   }
@@ -181,8 +183,8 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
       attempt_.reset();
       attempt_done_.SignalAll();
       if (ended_) return;
-      if (accepted_ && lease_ && !final_) BeginReconnecting(status);
-      accepted_ = false;
+      if (heard_ && lease_ && !final_) BeginReconnecting(status);
+      accepted_ = heard_ = false;
       const std::optional<absl::Status> final_reason =
           answered_once_ ? std::nullopt : channel_->FinalReason(status);
       const auto remaining = std::chrono::duration_cast<milliseconds>(deadline_ - Clock::now());
@@ -249,16 +251,19 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
     SetAlarm(*retry_alarm_, pause, [](SessionCore& core) { core.TryOnce(); });
   }
 
-  void GiveUp() {
+  // The time to join, or to come back, is over.
+  void GiveUp(bool coming_back) {
     std::shared_ptr<Attempt> attempt;
     absl::Status end;
     {
       absl::MutexLock lock(&mutex_);
-      if (ended_ || answered_once_ || closing_) return;
+      if (ended_ || heard_ || closing_ || coming_back != join_.resume) return;
       ended_ = true;
       attempt = attempt_;
       retry_alarm_.reset();
-      end = EndStatus(grpc::Status(grpc::StatusCode::UNAVAILABLE, ""));
+      end = accepted_     ? SilentStatus()
+            : coming_back ? NotBackStatus(words_.empty() ? "no answer" : words_)
+                          : EndStatus(grpc::Status(grpc::StatusCode::UNAVAILABLE, ""));
     }
     if (attempt != nullptr) attempt->Cancel();
     Tell(SessionEnded{std::move(end)});
@@ -271,6 +276,18 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
     window_ = lease_->durable ? milliseconds(kReconnectTimeout) : lease_->lease;
     deadline_ = Clock::now() + window_;
     words_.clear();
+    // A new alarm, as in TryAfter().
+    window_alarm_ = std::make_unique<grpc::Alarm>();
+    SetAlarm(*window_alarm_, window_, [](SessionCore& core) { core.GiveUp(true); });
+  }
+
+  // It took the stream, which a service answers at once.
+  absl::Status SilentStatus() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return absl::DeadlineExceededError(absl::StrCat(
+        "the rendezvous service at ", channel_->target(), " accepted the connection but sent ",
+        "nothing within ",
+        std::chrono::duration<double>(join_.resume ? window_ : connect_timeout_).count(),
+        " s; it hangs: check its disk (--journal) and its machine, and start it again"));
   }
 
   bool MayTryAgain(const grpc::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -300,6 +317,13 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
     if (!join_.resume) return Connecting{std::move(words), remaining};
     if (!first) return std::nullopt;
     return Reconnecting{std::move(words), remaining};
+  }
+
+  absl::Status NotBackStatus(absl::string_view reason) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return absl::UnavailableError(
+        absl::StrCat("the connection to the rendezvous service at ", channel_->target(),
+                     " ended: ", why_broken_, "; coming back within ",
+                     std::chrono::duration<double>(window_).count(), " s failed: ", reason));
   }
 
   absl::Status EndStatus(const grpc::Status& status) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -369,6 +393,7 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
   std::string words_ ABSL_GUARDED_BY(mutex_);
   milliseconds backoff_ ABSL_GUARDED_BY(mutex_) = kConnectBackoffMin;
   bool accepted_ ABSL_GUARDED_BY(mutex_) = false;       // this stream was answered
+  bool heard_ ABSL_GUARDED_BY(mutex_) = false;          // and a directive has come on it
   bool answered_once_ ABSL_GUARDED_BY(mutex_) = false;  // one was
   bool final_ ABSL_GUARDED_BY(mutex_) = false;          // Finish or Refused has come
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
@@ -379,6 +404,7 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
   bool handler_closed_ ABSL_GUARDED_BY(handler_mutex_) = false;
 
   std::unique_ptr<grpc::Alarm> retry_alarm_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<grpc::Alarm> window_alarm_ ABSL_GUARDED_BY(mutex_);  // of coming back
   grpc::Alarm deadline_alarm_;  // set once, before anything else can happen
 };
 

@@ -70,6 +70,15 @@ class Switchboard final : public std::enable_shared_from_this<Switchboard> {
     return absl::OkStatus();
   }
 
+  absl::Status EnsureListening() {
+    std::shared_ptr<WorkerSocket> socket;
+    {
+      absl::MutexLock lock(&mutex_);
+      socket = socket_;
+    }
+    return socket == nullptr ? absl::OkStatus() : socket->EnsureListening();
+  }
+
   void SetRound(RoundId round) {
     StoreFolder::Answers answers;
     std::shared_ptr<StoreLink> upstream;
@@ -329,6 +338,7 @@ class StoreProxyImpl final : public StoreProxy {
   ~StoreProxyImpl() override { switchboard_->Close(); }
 
   absl::Status Listen() { return switchboard_->Listen(); }
+  absl::Status EnsureListening() override { return switchboard_->EnsureListening(); }
   void SetRound(RoundId round) override { switchboard_->SetRound(round); }
   void ServiceIsBack() override { switchboard_->ServiceIsBack(); }
   void Fail(absl::Status status) override { switchboard_->Fail(std::move(status)); }

@@ -38,6 +38,9 @@ class StoreProxy {
   // Operations of another round are answered with ABORTED from now on, and those that wait are too.
   virtual void SetRound(RoundId round) = 0;
 
+  // Makes the socket again if its file was removed. Errors as of Start().
+  virtual absl::Status EnsureListening() = 0;
+
   // The service is there again. If a stream of the node has broken or there was none, one is opened
   // at once, since a service that was started anew waits for it (StoreHub::Resume()).
   virtual void ServiceIsBack() = 0;

@@ -10,11 +10,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "rendezvous/errno_text.h"
 #include "rendezvous/limits.h"
 
 namespace ddprun {
@@ -27,11 +27,15 @@ constexpr std::uint64_t kFirstWorker = 2;
 
 constexpr std::size_t kReadBytes = 64 * 1024;
 
-void Watch(int epoll_fd, int operation, int fd, unsigned events, std::uint64_t name) {
+// Between two attempts to accept while no descriptor is left: whoever frees one, in this process or
+// another, does not say so, and accepting again at once would only spin.
+constexpr std::chrono::milliseconds kAcceptPause{50};
+
+bool Watch(int epoll_fd, int operation, int fd, unsigned events, std::uint64_t name) {
   epoll_event event{};
   event.events = events;
   event.data.u64 = name;
-  epoll_ctl(epoll_fd, operation, fd, &event);
+  return epoll_ctl(epoll_fd, operation, fd, &event) == 0;
 }
 
 // The folder that the socket is in admits nobody else; this also holds where it does.
@@ -47,19 +51,33 @@ bool IsOwnUser(int fd) {
 absl::Status WorkerSocket::Listen(const std::string& path) {
   auto listener = ListenOnPath(path);
   if (!listener.ok()) return listener.status();
+  absl::MutexLock lock(&mutex_);
   listener_ = *std::move(listener);
   chmod(path.c_str(), S_IRUSR | S_IWUSR);
   epoll_ = OwnedFd(epoll_create1(EPOLL_CLOEXEC));
   wake_ = OwnedFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!epoll_.valid() || !wake_.valid()) {
-    return absl::ResourceExhaustedError(absl::StrCat("cannot serve the unix socket ", path, " (",
-                                                     std::strerror(errno),
-                                                     "); check the limit on open files"));
-  }
   last_worker_ = kFirstWorker;
-  Watch(epoll_.get(), EPOLL_CTL_ADD, listener_.fd.get(), EPOLLIN, kListener);
-  Watch(epoll_.get(), EPOLL_CTL_ADD, wake_.get(), EPOLLIN, kWaker);
+  if (!epoll_.valid() || !wake_.valid() ||
+      !Watch(epoll_.get(), EPOLL_CTL_ADD, listener_.fd.get(), EPOLLIN, kListener) ||
+      !Watch(epoll_.get(), EPOLL_CTL_ADD, wake_.get(), EPOLLIN, kWaker)) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("cannot serve the unix socket ", path, ": ", ErrnoText(errno)));
+  }
   thread_ = std::thread([this] { Loop(); });
+  return absl::OkStatus();
+}
+
+absl::Status WorkerSocket::EnsureListening() {
+  absl::MutexLock lock(&mutex_);
+  if (access(listener_.address.c_str(), F_OK) == 0) return absl::OkStatus();
+  auto listener = ListenOnPath(listener_.address);
+  if (!listener.ok()) return listener.status();
+  chmod(listener->address.c_str(), S_IRUSR | S_IWUSR);
+  if (!Watch(epoll_.get(), EPOLL_CTL_ADD, listener->fd.get(), EPOLLIN, kListener)) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("cannot serve the unix socket ", listener->address, ": ", ErrnoText(errno)));
+  }
+  listener_ = *std::move(listener);  // the old one leaves epoll as it is closed
   return absl::OkStatus();
 }
 
@@ -78,8 +96,11 @@ void WorkerSocket::Stop() {
     for (const auto& entry : streams_) left.push_back(entry.first);
   }
   for (const StoreWorker worker : left) Close(worker);
-  if (listener_.fd.valid()) unlink(listener_.address.c_str());
-  listener_ = {};
+  {
+    absl::MutexLock lock(&mutex_);
+    if (listener_.fd.valid()) unlink(listener_.address.c_str());
+    listener_ = {};
+  }
   epoll_.Reset();
   wake_.Reset();
 }
@@ -90,6 +111,7 @@ void WorkerSocket::Wake() {
 }
 
 int WorkerSocket::Patience(std::optional<TimePoint> due) const {
+  if (accept_again_ && (!due || *accept_again_ < *due)) due = accept_again_;
   if (!due) return -1;
   const auto rest =
       std::chrono::ceil<std::chrono::milliseconds>(*due - std::chrono::steady_clock::now());
@@ -117,29 +139,41 @@ void WorkerSocket::Loop() {
         OnEvent(StoreWorker{event.data.u64}, event.events);
       }
     }
+    if (accept_again_ && *accept_again_ <= std::chrono::steady_clock::now()) ListenAgain();
     due = handlers_.on_idle();
   }
 }
 
 void WorkerSocket::Accept() {
+  absl::MutexLock lock(&mutex_);
   const int fd = accept4(listener_.fd.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
   if (fd < 0) {
-    // Out of descriptors: the next worker that goes makes room. Until then epoll would only say the
-    // same again.
-    if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-      accepting_ = false;
-      Watch(epoll_.get(), EPOLL_CTL_MOD, listener_.fd.get(), 0, kListener);
-    }
+    if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) Pause();
     return;
   }
-  absl::MutexLock lock(&mutex_);
   if (!IsOwnUser(fd) || streams_.size() >= kWorkerStreamsMax) {
     close(fd);
     return;
   }
   const StoreWorker worker{++last_worker_};
+  if (!Watch(epoll_.get(), EPOLL_CTL_ADD, fd, EPOLLIN, last_worker_)) {
+    close(fd);  // the worker sees it and comes again
+    return;
+  }
   streams_.emplace(worker, std::make_shared<Stream>(fd));
-  Watch(epoll_.get(), EPOLL_CTL_ADD, fd, EPOLLIN, last_worker_);
+}
+
+// What epoll still says of the listener is left alone until then.
+void WorkerSocket::Pause() {
+  Watch(epoll_.get(), EPOLL_CTL_MOD, listener_.fd.get(), 0, kListener);
+  accept_again_ = std::chrono::steady_clock::now() + kAcceptPause;
+}
+
+void WorkerSocket::ListenAgain() {
+  absl::MutexLock lock(&mutex_);
+  accept_again_.reset();
+  if (!Watch(epoll_.get(), EPOLL_CTL_MOD, listener_.fd.get(), EPOLLIN, kListener))
+    accept_again_ = std::chrono::steady_clock::now() + kAcceptPause;
 }
 
 std::shared_ptr<WorkerSocket::Stream> WorkerSocket::Find(StoreWorker worker) {
@@ -193,10 +227,6 @@ void WorkerSocket::Close(StoreWorker worker) {
     close(std::exchange(stream->fd, -1));
   }
   handlers_.on_gone(worker);
-  if (!accepting_) {
-    accepting_ = true;
-    Watch(epoll_.get(), EPOLL_CTL_MOD, listener_.fd.get(), EPOLLIN, kListener);
-  }
 }
 
 void WorkerSocket::Send(StoreWorker worker, std::string frame) {
@@ -239,7 +269,9 @@ void WorkerSocket::WatchLocked(StoreWorker worker, Stream& stream) {
   if (left > kStreamReplyBytesMax) stream.reading = false;
   if (left <= kStreamReplyBytesMax / 2) stream.reading = true;
   const unsigned events = (stream.reading ? EPOLLIN : 0u) | (left > 0 ? EPOLLOUT : 0u);
-  Watch(epoll_.get(), EPOLL_CTL_MOD, stream.fd, events, static_cast<std::uint64_t>(worker));
+  // A stream whose answers could not be sent is ended, which its worker and this thread see.
+  if (!Watch(epoll_.get(), EPOLL_CTL_MOD, stream.fd, events, static_cast<std::uint64_t>(worker)))
+    shutdown(stream.fd, SHUT_RDWR);
 }
 
 }  // namespace ddprun

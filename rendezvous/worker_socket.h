@@ -40,6 +40,10 @@ class WorkerSocket {
   // Errors of ListenOnPath(), and RESOURCE_EXHAUSTED.
   absl::Status Listen(const std::string& path);
 
+  // Makes the socket again if its file was removed; streams that are open go on. Errors as of
+  // Listen().
+  absl::Status EnsureListening();
+
   // Ends all streams, removes the socket; returns when no handler will be called again.
   void Stop();
 
@@ -63,6 +67,8 @@ class WorkerSocket {
   void Loop();
   int Patience(std::optional<TimePoint> due) const;
   void Accept();
+  void Pause() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ListenAgain();
   void OnEvent(StoreWorker worker, unsigned events);
   bool Read(StoreWorker worker, Stream& stream);
   void Close(StoreWorker worker);
@@ -71,12 +77,12 @@ class WorkerSocket {
   void WatchLocked(StoreWorker worker, Stream& stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(stream.mutex);
 
   const Handlers handlers_;
-  ListeningSocket listener_;
   OwnedFd epoll_;
   OwnedFd wake_;
-  bool accepting_ = true;  // on the socket's thread only, as is the next
+  std::optional<TimePoint> accept_again_;  // on the socket's thread only, as is the next
   std::uint64_t last_worker_ = 0;
   absl::Mutex mutex_;
+  ListeningSocket listener_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<StoreWorker, std::shared_ptr<Stream>> streams_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;

@@ -67,6 +67,19 @@ TEST_F(EventLogTest, AFullDiskHoldsNobodyUp) {
   for (int i = 0; i < 100'000; ++i) (*log)->Write(Named("dropped"));
 }
 
+TEST_F(EventLogTest, AFullDiskIsSaidOnceAndWhatIsMissingAtTheEnd) {
+  std::vector<std::string> said;
+  {
+    auto log = EventLog::Open("/dev/full", [&](const std::string& one) { said.push_back(one); });
+    ASSERT_TRUE(log.ok()) << log.status();
+    for (int i = 0; i < 3; ++i) (*log)->Write(Named("dropped"));
+  }
+  EXPECT_THAT(said, testing::ElementsAre(
+                        "the event log /dev/full cannot be written: No space left on device; "
+                        "events are missing in it from now on, and the run goes on",
+                        "the event log /dev/full lacks 3 events at its end"));
+}
+
 // A reader that stops reading, and goes on: what was dropped in between is counted.
 TEST_F(EventLogTest, WhatWasDroppedIsSaid) {
   const std::string path = folder_ + "/fifo";

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// An errno in words, for the sentences that people read.
+#pragma once
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+namespace ddprun {
+
+// strerror()'s words; where the process or the machine has run out of descriptors also what to do,
+// since the rest of the sentence usually speaks of something else.
+inline std::string ErrnoText(int error) {
+  if (error == EMFILE) {
+    return "Too many open files in this process; raise its limit (`ulimit -n`)";
+  }
+  if (error == ENFILE) {
+    return "Too many open files on this machine; raise its limit (`sysctl fs.file-max`)";
+  }
+  return std::strerror(error);
+}
+
+// A call failed because no descriptor is left, and not for what it was about.
+inline bool IsOutOfDescriptors(int error) { return error == EMFILE || error == ENFILE; }
+
+}  // namespace ddprun

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fault injection from Python: the helper itself, and a log disk that is full for a while."""
+
+import subprocess
+import sys
+
+import pytest
+
+from conftest import DDPRUN, REPO, clean_environment, run, start
+
+sys.path.insert(0, str(REPO / "tests" / "testing"))
+from faults import Faults, limit_descriptors, small_disk, with_limit  # noqa: E402
+
+
+@pytest.fixture
+def faults(tmp_path):
+    made = Faults(tmp_path)
+    yield made
+    made.clear()  # nothing hangs longer than its test
+
+
+def test_a_fault_is_switched_on_and_off(faults, tmp_path):
+    data = tmp_path / "data"
+    data.write_text("words")
+    env = clean_environment(**faults.env())
+    assert run(["cat", data], env=env).stdout == "words"
+    faults.set(f"open EMFILE path={data}")
+    assert "Too many open files" in run(["cat", data], env=env).stderr
+    assert [hit.split()[1:] for hit in faults.hits()] == [["open", "EMFILE", str(data)]]
+    faults.clear()
+    assert run(["cat", data], env=env).stdout == "words"
+
+
+def test_a_hung_call_goes_on_when_the_fault_is_over(faults, tmp_path):
+    data = tmp_path / "data"
+    data.write_text("words")
+    faults.set(f"read hang path={data}")
+    process = start(["cat", data], env=clean_environment(**faults.env()))
+    faults.wait_for_hit(f"read hang {data}")
+    assert process.poll() is None
+    faults.clear()
+    assert process.communicate(timeout=60)[0] == "words"
+
+
+def test_limits_and_small_disks(tmp_path):
+    done = run(with_limit("--fsize=4096", ["sh", "-c", f"head -c 5000 /dev/zero > {tmp_path}/big"]))
+    assert done.returncode != 0 and (tmp_path / "big").stat().st_size == 4096
+    script = "import sys\nsys.stdin.read(1)\nopen('/dev/null')"
+    process = subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    limit_descriptors(process.pid, 3)
+    assert "Too many open files" in process.communicate("x", timeout=60)[1]
+    with small_disk(tmp_path / "disk", 65536) as made:
+        if made:
+            full = run(["sh", "-c", f"head -c 100000 /dev/zero > {tmp_path}/disk/big"])
+            assert "No space left on device" in full.stderr
+
+
+def test_a_log_disk_that_is_full_for_a_while_loses_nothing(faults, tmp_path):
+    """The worker goes on meanwhile; what it said is in the file once the disk takes it again."""
+    script = f"echo one; while [ ! -e {tmp_path}/go ]; do sleep 0.02; done; echo two; exit 0"
+    faults.set(f"write ENOSPC program=ddprun path={tmp_path}/logs")
+    process = start(
+        [DDPRUN, "--log-dir", tmp_path / "logs", "--rdzv-id=r", "--redirects=1", "sh", "-c", script],
+        env=clean_environment(**faults.env()),
+    )
+    faults.wait_for_hit("write ENOSPC")
+    faults.clear()
+    (tmp_path / "go").touch()
+    err = process.communicate(timeout=60)[1]
+    assert process.returncode == 0, err
+    assert "No space left on device; the run goes on" in err
+    assert "the log files are written again" in err
+    assert (tmp_path / "logs/r/round_1/rank_0/stdout.log").read_text() == "one\ntwo\n"

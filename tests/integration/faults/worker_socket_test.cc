@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// The workers' socket where descriptors run out, or its file is removed.
+#include "rendezvous/worker_socket.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <vector>
+
+#include "rendezvous/owned_fd.h"
+#include "tests/integration/rendezvous/raw_worker.h"
+#include "tests/integration/rendezvous/test_node.h"
+
+namespace ddprun {
+namespace {
+
+// Answers each message with one reply.
+class WorkerSocketTest : public ::testing::Test {
+ protected:
+  WorkerSocketTest()
+      : socket_({[this](StoreWorker worker, std::string_view) {
+                   v1::StoreReplies replies;
+                   replies.add_replies();
+                   socket_.Send(worker, ToFrame(replies));
+                   return true;
+                 },
+                 [](StoreWorker) {}, [] { return std::nullopt; }}) {
+    EXPECT_TRUE(socket_.Listen(path_).ok());
+  }
+
+  static void ExpectAnswer(RawWorker& worker) {
+    StoreBatch batch;
+    batch.requests.push_back({1, std::nullopt});
+    worker.Say(std::move(batch));
+    worker.Next();
+  }
+
+  TempDir folder_;
+  const std::string path_ = folder_ / "s";
+  WorkerSocket socket_;
+};
+
+// All of this process's descriptors are taken, but for one.
+class FewDescriptors {
+ public:
+  FewDescriptors() {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    rlimit few = before_;
+    few.rlim_cur = 256;
+    setrlimit(RLIMIT_NOFILE, &few);
+    while (true) {
+      OwnedFd fd(open("/dev/null", O_RDONLY | O_CLOEXEC));
+      if (!fd.valid()) break;
+      taken_.push_back(std::move(fd));
+    }
+    if (!taken_.empty()) taken_.pop_back();
+  }
+  ~FewDescriptors() { Raise(); }
+  void Raise() { setrlimit(RLIMIT_NOFILE, &before_); }
+  void FreeOne() { taken_.pop_back(); }
+
+ private:
+  rlimit before_{};
+  std::vector<OwnedFd> taken_;
+};
+
+TEST_F(WorkerSocketTest, IsServedAgainAsSoonAsAnyDescriptorIsFree) {
+  RawWorker early(path_);
+  ExpectAnswer(early);
+  FewDescriptors few;
+  RawWorker late(path_);  // has the last descriptor; there is none to accept it with
+  // The listener was ready before this message came: it has been looked at.
+  ExpectAnswer(early);
+  few.FreeOne();  // of no worker's
+  ExpectAnswer(late);
+}
+
+TEST_F(WorkerSocketTest, IsMadeAgainWhereItsFileWasRemoved) {
+  RawWorker early(path_);
+  ExpectAnswer(early);
+  ASSERT_EQ(unlink(path_.c_str()), 0);
+  ASSERT_TRUE(socket_.EnsureListening().ok());
+  RawWorker late(path_);
+  ExpectAnswer(late);
+  ExpectAnswer(early);
+  EXPECT_TRUE(socket_.EnsureListening().ok()) << "it is there, and stays";
+}
+
+}  // namespace
+}  // namespace ddprun
