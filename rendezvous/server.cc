@@ -72,8 +72,10 @@ class RendezvousServerImpl final : public RegistryServer {
     store_service_.Serve(*threads_);
     threads_->Start();
     SayServing(*server_);
-    listener_ = std::make_unique<Listener>(std::move(socket), Listener::Options{.peers = peers},
-                                           HandOverTo(*acceptor_));
+    Listener::Options listening{.peers = peers};
+    if (credentials.has_value()) listening.hello_key = credentials->hello_key;
+    listener_ =
+        std::make_unique<Listener>(std::move(socket), std::move(listening), HandOverTo(*acceptor_));
     guard_.SetListener(listener_.get());
     return true;
   }
