@@ -12,6 +12,7 @@
 #include "rendezvous/control_service.h"
 #include "rendezvous/file_journal.h"
 #include "rendezvous/grpc_channel.h"
+#include "rendezvous/grpc_frames.h"
 #include "rendezvous/introspection.h"
 #include "rendezvous/limits.h"
 #include "rendezvous/listener.h"
@@ -52,6 +53,7 @@ class RendezvousServerImpl final : public RegistryServer {
   bool Serve(ListeningSocket socket, const std::optional<TlsCredentials>& credentials,
              Listener::Peers peers) {
     port_ = socket.port;
+    [[maybe_unused]] const bool guarded = GuardsFrames();
     grpc::ServerBuilder builder;
     SetServerArguments(builder);
     if (peers != Listener::Peers::kSameUser) {
