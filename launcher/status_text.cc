@@ -65,8 +65,10 @@ std::string Rank(const NodeStatus& node) {
 
 std::string Rate(const Progress& progress) {
   if (progress.rate <= 0) return "";
-  return absl::StrFormat(progress.rate < 10 ? "%.2f %s/s" : "%.0f %s/s", progress.rate,
-                         progress.rate_unit.empty() ? "steps" : progress.rate_unit);
+  return absl::StrFormat(progress.rate < 10    ? "%.2f %s/s"
+                         : progress.rate < 1e9 ? "%.0f %s/s"
+                                               : "%.3g %s/s",
+                         progress.rate, progress.rate_unit.empty() ? "steps" : progress.rate_unit);
 }
 
 std::string ProgressLine(const RunStatus& run) {

@@ -18,9 +18,9 @@ class ControlService final : public v1::Control::CallbackService {
   grpc::ServerUnaryReactor* DrainNode(grpc::CallbackServerContext* context,
                                       const v1::DrainNodeRequest* request,
                                       v1::DrainNodeAnswer* answer) override;
-  grpc::ServerWriteReactor<v1::RunNews>* WatchRun(grpc::CallbackServerContext*,
+  grpc::ServerWriteReactor<v1::RunNews>* WatchRun(grpc::CallbackServerContext* context,
                                                   const v1::WatchRunRequest* request) override {
-    return watches_.Watch(*request);
+    return watches_.Watch(context->peer(), *request);
   }
 
   WatchService& watches() { return watches_; }

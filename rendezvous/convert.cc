@@ -14,6 +14,7 @@
 #include "rendezvous/limits.h"
 #include "rendezvous/log_convert.h"
 #include "rendezvous/overloaded.h"
+#include "rendezvous/peer_limits.h"
 #include "rendezvous/printable.h"
 #include "rendezvous/restart_convert.h"
 
@@ -464,7 +465,7 @@ Progress FromProto(const v1::Progress& message) {
   Progress progress;
   if (message.has_step()) progress.step = std::max<std::int64_t>(message.step(), -1);
   if (message.has_epoch()) progress.epoch = std::max<std::int64_t>(message.epoch(), -1);
-  progress.rate = std::isfinite(message.rate()) ? std::max(message.rate(), 0.0) : 0;
+  progress.rate = std::isfinite(message.rate()) ? std::clamp(message.rate(), 0.0, kRateMax) : 0;
   progress.rate_unit = Printable(Cut(message.rate_unit(), kRateUnitBytesMax));
   progress.section = Printable(Cut(message.section(), kSectionBytesMax));
   return progress;

@@ -171,7 +171,8 @@ absl::StatusOr<TlsCredentials> Mint(const Token& token, const Leaf& leaf) {
   return TlsCredentials{.ca_pem = CertificateToPem(authority.get()),
                         .chain_pem = CertificateToPem(certificate.get()),
                         .key_pem = KeyToPem(key.get()),
-                        .derived = true};
+                        .derived = true,
+                        .hello_key = DeriveHelloKey(token)};
 }
 
 }  // namespace
@@ -197,9 +198,10 @@ absl::StatusOr<TlsCredentials> MintNodeCredentials(const Token& token, absl::str
 }
 
 absl::StatusOr<TlsCredentials> MintServiceCredentials(const Token& token) {
-  return Mint(token, {.common_name = kServiceName,
-                      .alternative_name = absl::StrCat("DNS:", kServiceName),
-                      .usage = "serverAuth"});
+  return Mint(token,
+              {.common_name = kServiceName,
+               .alternative_name = absl::StrCat("DNS:", kServiceName, ",DNS:*.", kServiceName),
+               .usage = "serverAuth"});
 }
 
 absl::StatusOr<std::string> DeriveAuthority(const Token& token) {

@@ -24,10 +24,13 @@ struct TlsCredentials {
   // The certificates come from the token: names in them are ddprun's, and a node's certificate has
   // its id. Otherwise they are a user's own, and the service's has the name that nodes reach it by.
   bool derived = false;
+  // Of derived ones: tells members from strangers in a ClientHello (hello_tag.h).
+  std::string hello_key;
 };
 
 // In the service's certificate, whatever its address is: a derived authority signs for one run's
-// nodes only, and any of them may host the service.
+// nodes only, and any of them may host the service. Names below it stand there too: those that
+// nodes ask for (hello_tag.h).
 inline constexpr char kServiceName[] = "rendezvous.ddprun";
 
 // "ddprun://node/ID", with what may not stand in a URI as %XX.

@@ -14,6 +14,8 @@ constexpr std::size_t kRecordHeaderBytes = 5;
 constexpr std::size_t kRecordBytesMax = 16384;
 constexpr std::uint8_t kHandshakeRecord = 0x16;
 constexpr std::uint8_t kClientHello = 1;
+constexpr std::uint16_t kServerName = 0;
+constexpr std::uint8_t kHostName = 0;
 constexpr std::uint16_t kSupportedVersions = 43;
 constexpr std::uint16_t kTls13Version = 0x0304;
 
@@ -58,17 +60,26 @@ class Cursor {
   bool good_ = true;
 };
 
-// `record`: the payload of the first record, which must hold the whole ClientHello.
-FirstBytes ClassifyHello(absl::string_view record) {
+// The extensions of a ClientHello; nullopt if it is none. `record`: the payload of the first
+// record, which must hold all of it.
+std::optional<absl::string_view> ExtensionsOf(absl::string_view record) {
   Cursor outer(record);
-  if (outer.Number(1) != kClientHello) return FirstBytes::kOther;
+  if (outer.Number(1) != kClientHello) return std::nullopt;
   Cursor hello(outer.Counted(3));
   hello.Take(2 + 32);  // version and random
   hello.Counted(1);    // session id
   hello.Counted(2);    // cipher suites
   hello.Counted(1);    // compression methods
-  if (!outer.good() || !hello.good()) return FirstBytes::kOther;
-  Cursor extensions(hello.empty() ? absl::string_view() : hello.Counted(2));
+  if (!outer.good() || !hello.good()) return std::nullopt;
+  const absl::string_view extensions = hello.empty() ? absl::string_view() : hello.Counted(2);
+  if (!hello.good()) return std::nullopt;
+  return extensions;
+}
+
+FirstBytes ClassifyHello(absl::string_view record) {
+  const std::optional<absl::string_view> all = ExtensionsOf(record);
+  if (!all) return FirstBytes::kOther;
+  Cursor extensions(*all);
   while (extensions.good() && !extensions.empty()) {
     const std::size_t type = extensions.Number(2);
     const absl::string_view extension = extensions.Counted(2);
@@ -80,7 +91,7 @@ FirstBytes ClassifyHello(absl::string_view record) {
       if (versions.Number(2) == kTls13Version) return FirstBytes::kTls13;
     }
   }
-  return hello.good() && extensions.good() ? FirstBytes::kTlsOlder : FirstBytes::kOther;
+  return extensions.good() ? FirstBytes::kTlsOlder : FirstBytes::kOther;
 }
 
 FirstBytes ClassifyTls(absl::string_view bytes) {
@@ -124,6 +135,23 @@ FirstBytes Classify(absl::string_view bytes) {
   if (static_cast<std::uint8_t>(bytes[0]) == kHandshakeRecord) return ClassifyTls(bytes);
   if (absl::StartsWith(bytes, kPreface)) return FirstBytes::kHttp2;
   return absl::StartsWith(kPreface, bytes) ? FirstBytes::kIncomplete : FirstBytes::kOther;
+}
+
+absl::string_view ServerNameOf(absl::string_view bytes) {
+  Cursor record(bytes);
+  record.Take(kRecordHeaderBytes - 2);
+  const std::optional<absl::string_view> all = ExtensionsOf(record.Counted(2));
+  if (!all) return {};
+  Cursor extensions(*all);
+  while (extensions.good() && !extensions.empty()) {
+    const std::size_t type = extensions.Number(2);
+    Cursor extension(extensions.Counted(2));
+    if (type != kServerName) continue;
+    Cursor names(extension.Counted(2));
+    if (names.Number(1) != kHostName) return {};
+    return names.Counted(2);
+  }
+  return {};
 }
 
 std::string ProtocolVersionAlert() { return Alert(70); }

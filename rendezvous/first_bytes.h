@@ -26,6 +26,9 @@ inline constexpr std::size_t kFirstBytesMax = 5 + 16384;
 
 FirstBytes Classify(absl::string_view bytes);
 
+// The host name that a ClientHello which Classify() calls kTls13 asks for (SNI); empty: none.
+absl::string_view ServerNameOf(absl::string_view bytes);
+
 // TLS alerts (RFC 8446, 6.2), as the only record that is sent in plain text.
 std::string ProtocolVersionAlert();       // "TLS 1.3 or nothing"
 std::string InsufficientSecurityAlert();  // "plain text here": no TLS server of gRPC's says that

@@ -31,13 +31,28 @@ std::pair<char*, std::size_t> FrameReader::Room(std::size_t bytes) {
   return {buffer_.data() + end_, buffer_.size() - end_};
 }
 
-bool FrameReader::Next(std::string_view* message) {
-  if (too_long_ || end_ - begin_ < kFrameLengthBytes) return false;
+void FrameReader::Shrink(std::size_t bytes) {
+  if (begin_ != end_ || buffer_.size() <= bytes) return;
+  begin_ = end_ = 0;
+  buffer_ = std::string();
+}
+
+std::size_t FrameReader::LengthAtBegin() const {
   std::uint32_t length = 0;
   for (std::size_t i = 0; i < kFrameLengthBytes; ++i) {
     length |= static_cast<std::uint32_t>(static_cast<unsigned char>(buffer_[begin_ + i]))
               << (8 * i);
   }
+  return length;
+}
+
+std::size_t FrameReader::unfinished() const {
+  return end_ - begin_ < kFrameLengthBytes ? 0 : kFrameLengthBytes + LengthAtBegin();
+}
+
+bool FrameReader::Next(std::string_view* message) {
+  if (too_long_ || end_ - begin_ < kFrameLengthBytes) return false;
+  const std::size_t length = LengthAtBegin();
   if (length > kMessageBytesMax) {
     too_long_ = true;
     return false;

@@ -30,7 +30,16 @@ class FrameReader {
   bool Next(std::string_view* message);
   bool too_long() const { return too_long_; }
 
+  // Gives memory back where more than this is kept for nothing.
+  void Shrink(std::size_t bytes);
+
+  // Of the message that has begun to come and is not whole: its length, with what is before it. 0:
+  // there is none, or its length has not come either.
+  std::size_t unfinished() const;
+
  private:
+  std::size_t LengthAtBegin() const;
+
   std::string buffer_;
   std::size_t begin_ = 0;
   std::size_t end_ = 0;

@@ -14,6 +14,7 @@
 #include "absl/strings/strip.h"
 #include "absl/synchronization/mutex.h"
 #include "rendezvous/addresses.h"
+#include "rendezvous/hello_tag.h"
 #include "rendezvous/limits.h"
 #include "rendezvous/resolve.h"
 
@@ -143,7 +144,8 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& target,
     channel_credentials = grpc::SslCredentials({.pem_root_certs = credentials->ca_pem,
                                                 .pem_private_key = credentials->key_pem,
                                                 .pem_cert_chain = credentials->chain_pem});
-    const std::string& name = credentials->derived ? kServiceName : server_name;
+    const std::string name =
+        credentials->derived ? MakeTaggedName(credentials->hello_key) : server_name;
     if (!name.empty()) arguments.SetSslTargetNameOverride(name);
   }
   if (!absl::StartsWith(target, "unix:")) {

@@ -187,8 +187,6 @@ inline constexpr std::chrono::seconds kEventLogCloseTimeout{1};
 inline constexpr std::size_t kCountedRunsMax = 1024;
 // Nodes that metrics tell one by one; above it they are only counted.
 inline constexpr std::size_t kMetricsNodesMax = 4096;
-// A scrape at a time is what there is; another may wait for its turn.
-inline constexpr std::size_t kMetricsThreads = 2;
 
 // The journal. A record holds one event, at most a message; a part of a snapshot is cut to
 // kJournalPartBytes by whoever makes it. A length above the limit can only be damage.

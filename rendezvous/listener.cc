@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/listener.h"
 
-#include <arpa/inet.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
@@ -14,7 +14,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <map>
 #include <optional>
 #include <set>
 #include <thread>
@@ -23,11 +22,11 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "absl/synchronization/mutex.h"
 #include "rendezvous/first_bytes.h"
+#include "rendezvous/hello_tag.h"
+#include "rendezvous/peer_name.h"
+#include "rendezvous/ready_queue.h"
 
 namespace ddprun {
 namespace {
@@ -39,6 +38,8 @@ using std::chrono::milliseconds;
 constexpr milliseconds kSweepInterval{50};
 // When there are too many connections: looking at all of them takes some ms.
 constexpr milliseconds kFullSweepInterval{500};
+// Between two looks at all that wait, while some of them had to go on waiting.
+constexpr milliseconds kTurnInterval{10};
 // After the process or the machine ran out of files: accepting again at once would only spin.
 constexpr milliseconds kAcceptPause{100};
 constexpr int kAcceptsAtOnce = 64;
@@ -71,36 +72,13 @@ bool IsStillOpen(const Handshakes::Socket& socket) {
   return now.cookie != 0 && now.cookie == socket.cookie;
 }
 
-struct PeerName {
-  std::string address;
-  std::string peer;  // "ADDRESS PORT"; empty for a unix socket
-};
-
-PeerName NameOf(const sockaddr_storage& from) {
-  char text[INET6_ADDRSTRLEN] = "";
-  in_port_t port = 0;
-  if (from.ss_family == AF_INET) {
-    const auto& v4 = reinterpret_cast<const sockaddr_in&>(from);
-    inet_ntop(AF_INET, &v4.sin_addr, text, sizeof text);
-    port = v4.sin_port;
-  } else if (from.ss_family == AF_INET6) {
-    const auto& v6 = reinterpret_cast<const sockaddr_in6&>(from);
-    inet_ntop(AF_INET6, &v6.sin6_addr, text, sizeof text);
-    port = v6.sin6_port;
-  } else {
-    return {};
+// Closes what gRPC holds, as its peer could: gRPC reads the end and gives its descriptor up. By a
+// copy, since the number may become another file's at any time.
+void EndConnection(const Handshakes::Socket& socket) {
+  const OwnedFd copy(fcntl(socket.fd, F_DUPFD_CLOEXEC, 0));
+  if (copy.valid() && IsStillOpen({.fd = copy.get(), .cookie = socket.cookie})) {
+    shutdown(copy.get(), SHUT_RDWR);
   }
-  const std::string address = absl::StrReplaceAll(text, {{"::ffff:", ""}});
-  return {address, absl::StrCat(address, " ", ntohs(port))};
-}
-
-// "ipv4:127.0.0.1:5000" or "ipv6:%5B::1%5D:5000", as gRPC writes it, to NameOf()'s form.
-std::string NameOfGrpc(absl::string_view peer) {
-  const std::string text = absl::StrReplaceAll(
-      peer, {{"ipv4:", ""}, {"ipv6:", ""}, {"%5B", ""}, {"%5D", ""}, {"[", ""}, {"]", ""}});
-  const std::size_t colon = text.rfind(':');
-  if (colon == std::string::npos) return text;
-  return absl::StrCat(text.substr(0, colon), " ", text.substr(colon + 1));
 }
 
 }  // namespace
@@ -108,13 +86,14 @@ std::string NameOfGrpc(absl::string_view peer) {
 class Listener::Loop {
  public:
   Loop(ListeningSocket socket, Options options, HandOver hand_over)
-      : options_(options),
+      : options_(std::move(options)),
         hand_over_(std::move(hand_over)),
         socket_(std::move(socket)),
         handshakes_({.connections_max = ConnectionsMax(),
-                     .handshakes_max = kHandshakesMax,
-                     .per_address_max = kHandshakesPerAddressMax,
-                     .timeout = options.handshake_timeout}),
+                     .strangers = {kHandshakesMax, kHandshakesPerAddressMax},
+                     .members = {kMemberHandshakesMax, kHandshakesPerMemberMax},
+                     .patience = options_.handshake_patience,
+                     .timeout = options_.handshake_timeout}),
         connections_max_(ConnectionsMax()) {
     watches_ = OpenWatch();
     thread_ = std::thread([this] { Run(); });
@@ -144,6 +123,9 @@ class Listener::Loop {
   }
 
  private:
+  using Pool = Handshakes::Pool;
+  using Deadline = std::pair<Clock::time_point, int>;
+
   enum class State {
     kSilent,    // its first bytes have not all come
     kReady,     // they have; waits until a handshake may begin
@@ -153,10 +135,11 @@ class Listener::Loop {
   struct Connection {
     State state = State::kSilent;
     PeerName name;
+    Pool pool = Pool::kStrangers;  // what it waits for when it is ready, and its group there
+    std::string group;
     Clock::time_point deadline;
     std::unique_ptr<PlainTextRefusal> refusal;
   };
-  using Deadline = std::pair<Clock::time_point, int>;
 
   [[nodiscard]] bool Watch(int fd, std::uint32_t events) {
     epoll_event event{.events = events, .data = {.fd = fd}};
@@ -226,7 +209,7 @@ class Listener::Loop {
       if (!next || time < *next) next = time;
     };
     if (!deadlines_.empty()) consider(deadlines_.begin()->first);
-    if (!ready_.empty()) consider(now + kSweepInterval);
+    if (AnyReady()) consider(std::min(now + kSweepInterval, std::max(now, next_turn_)));
     if (!next) return -1;
     return static_cast<int>(
         std::max<std::int64_t>(0, std::chrono::ceil<milliseconds>(*next - now).count()));
@@ -260,7 +243,7 @@ class Listener::Loop {
       const int on = 1;
       setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     }
-    if (waiting_.size() >= options_.silent_max || IsFull()) CloseMostSilent();
+    if (waiting_.size() >= options_.silent_max || IsFull()) CloseOldestStranger();
     if (IsFull()) {
       close(fd);
       return;
@@ -284,9 +267,11 @@ class Listener::Loop {
     return waiting_.size() + handshakes_.connections() >= connections_max_;
   }
 
-  void CloseMostSilent() {
+  // Members that wait are few, and are not in anybody's way.
+  void CloseOldestStranger() {
     for (const Deadline& oldest : deadlines_) {
-      if (waiting_.at(oldest.second).state == State::kReady) continue;
+      const Connection& connection = waiting_.at(oldest.second);
+      if (connection.state == State::kReady && connection.pool == Pool::kMembers) continue;
       Close(oldest.second);
       return;
     }
@@ -312,7 +297,8 @@ class Listener::Loop {
     const ssize_t count = recv(fd, buffer_.data(), buffer_.size(), MSG_PEEK | MSG_DONTWAIT);
     if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (count <= 0) return Close(fd);
-    const FirstBytes what = Classify({buffer_.data(), static_cast<std::size_t>(count)});
+    const absl::string_view bytes(buffer_.data(), static_cast<std::size_t>(count));
+    const FirstBytes what = Classify(bytes);
     const bool tls = options_.peers == Peers::kTls;
     switch (what) {
       case FirstBytes::kIncomplete:
@@ -321,14 +307,20 @@ class Listener::Loop {
       case FirstBytes::kOther:
         return Close(fd);
       case FirstBytes::kHttp2:
-        if (!tls) return SetReady(fd, connection);
+        if (!tls) {
+          SetGroup(connection, {});
+          return SetReady(fd, connection);
+        }
         connection.state = State::kRefusing;
         connection.refusal = std::make_unique<PlainTextRefusal>(kNeedsTls);
         Say(fd, connection.refusal->Begin());
         TakePreface(fd);
         return Refuse(fd, connection, now);
       case FirstBytes::kTls13:
-        if (tls) return SetReady(fd, connection);
+        if (tls) {
+          SetGroup(connection, bytes);
+          return SetReady(fd, connection);
+        }
         return Leave(fd, connection, InsufficientSecurityAlert(), now);
       case FirstBytes::kTlsOlder:
         return Leave(fd, connection, tls ? ProtocolVersionAlert() : InsufficientSecurityAlert(),
@@ -338,8 +330,17 @@ class Listener::Loop {
 
   void SetReady(int fd, Connection& connection) {
     connection.state = State::kReady;
-    auto& queue = ready_[connection.name.address];
-    queue.push_back(fd);
+    ready_[Index(connection.pool)].Add(connection.group, fd);
+  }
+
+  // Whose slots its handshake will take.
+  void SetGroup(Connection& connection, absl::string_view hello) {
+    connection.group = connection.name.group;
+    if (options_.peers != Peers::kTls) return;
+    if (std::optional<std::string> tag = ReadTag(options_.hello_key, ServerNameOf(hello))) {
+      connection.pool = Pool::kMembers;
+      connection.group = *std::move(tag);
+    }
   }
 
   void TakePreface(int fd) {
@@ -392,45 +393,54 @@ class Listener::Loop {
 
   void BeginHandshakes(Clock::time_point now) {
     std::vector<int> begun;
+    std::vector<Handshakes::Socket> ended;
     {
       absl::MutexLock lock(&mutex_);
-      if (!ready_.empty() && now >= next_sweep_) {
+      if (AnyReady() && now >= next_sweep_) {
         handshakes_.Sweep(now, IsStillOpen, handshakes_.MustSweepAll());
         next_sweep_ = now + kSweepInterval;
       }
-      // One from each address in turn: a crowd at one must not keep out the others.
-      for (std::size_t refused = 0; refused < ready_.size();) {
-        auto it = ready_.upper_bound(turn_);
-        if (it == ready_.end()) it = ready_.begin();
-        turn_ = it->first;
-        if (options_.peers != Peers::kSameUser && !handshakes_.MayBegin(turn_)) {
-          ++refused;
-          continue;
-        }
-        refused = 0;
-        // The newest: where more come than can be served, the oldest has hardly any time left and
-        // would come to nothing in the middle of its handshake. It will be made again, and is new
-        // then.
-        const int fd = it->second.back();
-        it->second.pop_back();
-        if (it->second.empty()) ready_.erase(it);
-        const auto found = waiting_.find(fd);
-        if (options_.peers != Peers::kSameUser)
-          handshakes_.Began(found->second.name.peer, turn_, Identify(fd), now);
-        Forget(found);
-        begun.push_back(fd);
-      }
-      someone_ready_ = !ready_.empty();
+      BeginLocked(Pool::kMembers, now, begun, ended);
+      if (now >= next_turn_) BeginLocked(Pool::kStrangers, now, begun, ended);
+      if (AnyReady() && now >= next_turn_) next_turn_ = now + kTurnInterval;
+      someone_ready_ = AnyReady();
     }
+    for (const Handshakes::Socket& socket : ended) EndConnection(socket);
     for (const int fd : begun) hand_over_(fd);
   }
 
+  // One from each group in turn.
+  void BeginLocked(Pool pool, Clock::time_point now, std::vector<int>& begun,
+                   std::vector<Handshakes::Socket>& ended) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    ReadyQueue& ready = ready_[Index(pool)];
+    for (std::size_t refused = 0; refused < ready.groups();) {
+      const std::string group = ready.NextGroup();
+      if (options_.peers != Peers::kSameUser && !handshakes_.MayBegin(pool, group)) {
+        const auto oldest = handshakes_.MakeRoom(pool, group, now);
+        if (oldest) ended.push_back(*oldest);
+        if (!oldest || !handshakes_.MayBegin(pool, group)) {
+          ++refused;
+          continue;
+        }
+      }
+      refused = 0;
+      const int fd = ready.TakeNewest(group);
+      const auto found = waiting_.find(fd);
+      if (options_.peers != Peers::kSameUser)
+        handshakes_.Began(found->second.name.peer, pool, group, Identify(fd), now);
+      Forget(found);
+      begun.push_back(fd);
+    }
+  }
+
+  static std::size_t Index(Pool pool) { return static_cast<std::size_t>(pool); }
+  bool AnyReady() const { return !ready_[0].empty() || !ready_[1].empty(); }
+
   void Close(int fd) {
     const auto it = waiting_.find(fd);
-    if (it->second.state == State::kReady) {
-      auto& queue = ready_[it->second.name.address];
-      queue.erase(std::find(queue.begin(), queue.end(), fd));
-      if (queue.empty()) ready_.erase(it->second.name.address);
+    const Connection& connection = it->second;
+    if (connection.state == State::kReady) {
+      ready_[Index(connection.pool)].Remove(connection.group, fd);
     }
     Forget(it);
     close(fd);
@@ -461,18 +471,18 @@ class Listener::Loop {
   const std::size_t connections_max_;
   absl::flat_hash_map<int, Connection> waiting_;  // by descriptor
   std::set<Deadline> deadlines_;
-  std::map<std::string, std::vector<int>> ready_;  // by address, the newest last; none is empty
-  std::string turn_;                               // the address that was served last
+  ReadyQueue ready_[2];  // by pool
   std::optional<Clock::time_point> accept_again_;
   Clock::time_point next_sweep_;
   Clock::time_point next_full_sweep_;
+  Clock::time_point next_turn_;  // of strangers
   std::string buffer_;
 
   std::thread thread_;  // last: it uses all of the above
 };
 
 Listener::Listener(ListeningSocket socket, Options options, HandOver hand_over)
-    : loop_(std::make_unique<Loop>(std::move(socket), options, std::move(hand_over))) {}
+    : loop_(std::make_unique<Loop>(std::move(socket), std::move(options), std::move(hand_over))) {}
 
 Listener::~Listener() = default;
 

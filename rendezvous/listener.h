@@ -2,7 +2,8 @@
 // Accepts a server's connections in gRPC's place. It closes those of other users (unix sockets),
 // holds each until its first bytes are those of a client that this server can serve, tells the
 // others why not where their protocol allows it, and hands the rest to gRPC, never more at a time
-// than Handshakes allows. One thread; what a silent peer costs is a file descriptor.
+// than Handshakes allows, members before strangers. One thread; what a silent peer costs is a file
+// descriptor.
 #pragma once
 
 #include <chrono>
@@ -14,6 +15,7 @@
 #include "rendezvous/addresses.h"
 #include "rendezvous/handshakes.h"
 #include "rendezvous/limits.h"
+#include "rendezvous/peer_limits.h"
 
 namespace ddprun {
 
@@ -28,7 +30,9 @@ class Listener {
   struct Options {
     Peers peers = Peers::kTls;
     std::chrono::milliseconds handshake_timeout = kHandshakeTimeout;
+    std::chrono::milliseconds handshake_patience = kHandshakePatience;
     std::size_t silent_max = kSilentConnectionsMax;
+    std::string hello_key;  // of members' tags (hello_tag.h); empty: none are known
   };
 
   // Called on the listener's thread with a connection to serve; takes the descriptor.

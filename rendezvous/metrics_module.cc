@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "rendezvous/limits.h"
+#include "rendezvous/peer_limits.h"
 
 namespace ddprun {
 namespace {
@@ -58,7 +59,8 @@ class Exporter final : public MetricsExporter {
  public:
   Exporter(const std::string& bind_address, std::function<std::vector<MetricSeries>()> collect)
       : collector_(std::make_shared<Collector>(std::move(collect))),
-        exposer_(bind_address, kMetricsThreads) {
+        exposer_({"listening_ports", bind_address, "num_threads", std::to_string(kScrapeThreads),
+                  "request_timeout_ms", std::to_string(kScrapeTimeout.count())}) {
     exposer_.RegisterCollectable(collector_);
   }
 

@@ -344,6 +344,12 @@ void Run::Perform(Afterwards afterwards) {
   for (const auto& sink : afterwards.sessions) sink->Flush();
   for (const auto& sink : afterwards.replies) sink->Flush();
   for (const auto& watcher : afterwards.watchers) watcher->Wake();
+  for (const auto& watcher : afterwards.replaced) {
+    watcher->Replaced(absl::ResourceExhaustedError(
+        absl::StrCat("too many commands watch run '", run_id_,
+                     "' (ddpctl logs, ddpctl stop --wait), and a newer one took this one's place; "
+                     "end some of them")));
+  }
   if (afterwards.deadline) arm_timer_(ToSteady(*afterwards.deadline));
   if (journal_ != nullptr && journal_->WantsSnapshot()) {
     arm_timer_(std::chrono::steady_clock::now());

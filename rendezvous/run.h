@@ -49,11 +49,13 @@ class ReplySink {
   virtual void Flush() = 0;
 };
 
-// Somebody who watches one run (ddpctl). Wake() is called without a lock: there is news to take.
+// Somebody who watches one run (ddpctl). Called without a lock: there is news to take; or the watch
+// has ended, since another one has taken its place.
 class NewsSink {
  public:
   virtual ~NewsSink() = default;
   virtual void Wake() = 0;
+  virtual void Replaced(absl::Status why) = 0;
 };
 
 // Whoever watches runs: the event log, the metrics.
@@ -96,8 +98,10 @@ class Run {
   absl::StatusOr<std::string> Stop(const StopRequest& request, TimePoint now);
   absl::StatusOr<std::string> Drain(const DrainRequest& request, TimePoint now);
 
-  // Those who watch (run_logs.cc). RESOURCE_EXHAUSTED: too many do; NOT_FOUND: no such node.
-  absl::StatusOr<WatchId> OpenWatch(std::shared_ptr<NewsSink> sink, const RunQuestion& question);
+  // Those who watch (run_logs.cc). Where too many do, the oldest of the address that has most of
+  // them ends. `from`: the new one's address. NOT_FOUND: no such node.
+  absl::StatusOr<WatchId> OpenWatch(std::shared_ptr<NewsSink> sink, const RunQuestion& question,
+                                    const std::string& from);
   void CloseWatch(WatchId id);
   // Absent: there is none; if `over`, nor will there be.
   std::optional<RunNews> TakeNews(WatchId id, bool& over);
@@ -145,11 +149,17 @@ class Run {
     std::uint64_t record = 0;
     Word word;
   };
+  struct Watcher {
+    std::shared_ptr<NewsSink> sink;
+    std::string from;     // its address
+    bool output = false;  // watches what workers say
+  };
   // What to do once the lock is released.
   struct Afterwards {
     std::vector<std::shared_ptr<DirectiveSink>> sessions;
     std::vector<std::shared_ptr<ReplySink>> replies;
     std::vector<std::shared_ptr<NewsSink>> watchers;
+    std::vector<std::shared_ptr<NewsSink>> replaced;
     std::optional<TimePoint> deadline;  // of the cores' clock
     bool says = false;
     std::uint64_t record = 0;  // the last one when the lock was released
@@ -163,6 +173,8 @@ class Run {
     return journal_ == nullptr ? cores : journal_->ToSteady(cores);
   }
 
+  void MakeRoomForWatchLocked(bool output, Afterwards& afterwards)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TakeProgressLocked(LinkId link, const Report& report, TimePoint now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void StepLocked(const MembershipEvent& event, TimePoint now, Afterwards& afterwards)
@@ -206,7 +218,7 @@ class Run {
   absl::flat_hash_map<LinkId, std::shared_ptr<DirectiveSink>> sessions_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<StorePeer, std::shared_ptr<ReplySink>> store_streams_ ABSL_GUARDED_BY(mutex_);
   LogDesk desk_ ABSL_GUARDED_BY(mutex_);
-  std::map<WatchId, std::shared_ptr<NewsSink>> watchers_ ABSL_GUARDED_BY(mutex_);
+  std::map<WatchId, Watcher> watchers_ ABSL_GUARDED_BY(mutex_);
   TimePoint now_ ABSL_GUARDED_BY(mutex_);  // of what is being done, for the journal
   std::uint64_t last_record_ ABSL_GUARDED_BY(mutex_) = 0;
   std::deque<Held> held_ ABSL_GUARDED_BY(mutex_);  // in the order of their records

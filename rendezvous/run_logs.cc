@@ -6,6 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "rendezvous/limits.h"
 #include "rendezvous/overloaded.h"
+#include "rendezvous/peer_limits.h"
 #include "rendezvous/run.h"
 
 namespace ddprun {
@@ -65,26 +66,44 @@ std::string Sentence(const Noted& note) {
 
 }  // namespace
 
-absl::StatusOr<WatchId> Run::OpenWatch(std::shared_ptr<NewsSink> sink,
-                                       const RunQuestion& question) {
+absl::StatusOr<WatchId> Run::OpenWatch(std::shared_ptr<NewsSink> sink, const RunQuestion& question,
+                                       const std::string& from) {
   Afterwards afterwards;
   WatchId id{};
   {
     absl::MutexLock lock(&mutex_);
-    if (desk_.size() >= kWatchesMax) {
-      return absl::ResourceExhaustedError(absl::StrCat(
-          "run '", run_id_, "' is watched by ", desk_.size(),
-          " commands (ddpctl logs, ddpctl stop --wait), the most there may be; end one of them"));
-    }
     if (absl::Status status = CheckNames(membership_, question.nodes); !status.ok()) return status;
+    MakeRoomForWatchLocked(question.output, afterwards);
     LogDesk::Effects effects;
     id = desk_.Open(run_id_, question, LogNodesOf(membership_), effects);
-    watchers_[id] = std::move(sink);
+    watchers_[id] = {std::move(sink), from, question.output};
     PerformLocked(std::move(effects), afterwards);
     FinishWatchesLocked(afterwards);
   }
   Perform(std::move(afterwards));
   return id;
+}
+
+// Those who watch must not keep others out for as long as they like.
+void Run::MakeRoomForWatchLocked(bool output, Afterwards& afterwards) {
+  std::map<std::string, int> of_address;
+  std::size_t count = 0;
+  for (const auto& entry : watchers_) {
+    if (entry.second.output != output) continue;
+    ++of_address[entry.second.from];
+    ++count;
+  }
+  if (count < (output ? kWatchesMax : kQuietWatchesMax)) return;
+  auto ended = watchers_.end();
+  for (auto it = watchers_.begin(); it != watchers_.end(); ++it) {  // the oldest first
+    if (it->second.output != output) continue;
+    if (ended == watchers_.end() || of_address[it->second.from] > of_address[ended->second.from]) {
+      ended = it;
+    }
+  }
+  PerformLocked(desk_.Close(ended->first), afterwards);
+  afterwards.replaced.push_back(std::move(ended->second.sink));
+  watchers_.erase(ended);
 }
 
 void Run::CloseWatch(WatchId id) {
@@ -183,7 +202,7 @@ void Run::PerformLocked(LogDesk::Effects effects, Afterwards& afterwards) {
   }
   for (const WatchId id : effects.awake) {
     const auto it = watchers_.find(id);
-    if (it != watchers_.end()) afterwards.watchers.push_back(it->second);
+    if (it != watchers_.end()) afterwards.watchers.push_back(it->second.sink);
   }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/run_observer.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "rendezvous/limits.h"
@@ -50,20 +51,25 @@ void Count(const Noted& note, TimePoint now, RunCounters& counters) {
 
 void RunObserver::OnNote(const std::string& run_id, const Noted& note) {
   if (log_ != nullptr) log_->Write(EventOf(run_id, note));
+  const TimePoint now = std::chrono::steady_clock::now();
   absl::MutexLock lock(&mutex_);
-  if (RunCounters* counters = CountersOf(run_id)) {
-    Count(note, std::chrono::steady_clock::now(), *counters);
-  }
+  Count(note, now, CountersOf(run_id, now));
 }
 
 void RunObserver::OnStoreOperations(const std::string& run_id, std::size_t count) {
   absl::MutexLock lock(&mutex_);
-  if (RunCounters* counters = CountersOf(run_id)) counters->store_operations += count;
+  CountersOf(run_id, std::chrono::steady_clock::now()).store_operations += count;
 }
 
-RunCounters* RunObserver::CountersOf(const std::string& run_id) {
-  if (!counters_.contains(run_id) && counters_.size() >= kCountedRunsMax) return nullptr;
-  return &counters_[run_id];
+RunCounters& RunObserver::CountersOf(const std::string& run_id, TimePoint now) {
+  if (!counters_.contains(run_id) && counters_.size() >= kCountedRunsMax) {
+    counters_.erase(std::min_element(
+        counters_.begin(), counters_.end(),
+        [](const auto& a, const auto& b) { return a.second.heard < b.second.heard; }));
+  }
+  RunCounters& counters = counters_[run_id];
+  counters.heard = now;
+  return counters;
 }
 
 std::map<std::string, RunCounters> RunObserver::Counters() {

@@ -28,6 +28,7 @@ struct RunCounters {
   double rendezvous_seconds = 0;                  // of the rounds, from their forming
   std::uint64_t rendezvous_count = 0;
   TimePoint forming{};  // of the round that forms
+  TimePoint heard{};    // the last note or operation
 };
 
 // Threadsafe.
@@ -42,8 +43,10 @@ class RunObserver final : public RunWatcher {
   std::map<std::string, RunCounters> Counters();
 
  private:
-  // Null: a service that lives for years has had more runs than anybody wants to be told of.
-  RunCounters* CountersOf(const std::string& run_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // A service that lives for years has had more runs than anybody wants to be told of: of those
+  // that are too many the one that nothing was heard of for longest is forgotten.
+  RunCounters& CountersOf(const std::string& run_id, TimePoint now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::unique_ptr<EventLog> log_;
   absl::Mutex mutex_;

@@ -12,6 +12,7 @@
 #include "rendezvous/control_service.h"
 #include "rendezvous/file_journal.h"
 #include "rendezvous/grpc_channel.h"
+#include "rendezvous/grpc_frames.h"
 #include "rendezvous/introspection.h"
 #include "rendezvous/limits.h"
 #include "rendezvous/listener.h"
@@ -52,6 +53,7 @@ class RendezvousServerImpl final : public RegistryServer {
   bool Serve(ListeningSocket socket, const std::optional<TlsCredentials>& credentials,
              Listener::Peers peers) {
     port_ = socket.port;
+    [[maybe_unused]] const bool guarded = GuardsFrames();
     grpc::ServerBuilder builder;
     SetServerArguments(builder);
     if (peers != Listener::Peers::kSameUser) {
@@ -72,8 +74,10 @@ class RendezvousServerImpl final : public RegistryServer {
     store_service_.Serve(*threads_);
     threads_->Start();
     SayServing(*server_);
-    listener_ = std::make_unique<Listener>(std::move(socket), Listener::Options{.peers = peers},
-                                           HandOverTo(*acceptor_));
+    Listener::Options listening{.peers = peers};
+    if (credentials.has_value()) listening.hello_key = credentials->hello_key;
+    listener_ =
+        std::make_unique<Listener>(std::move(socket), std::move(listening), HandOverTo(*acceptor_));
     guard_.SetListener(listener_.get());
     return true;
   }

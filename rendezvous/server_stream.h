@@ -11,6 +11,8 @@
 #include <utility>
 
 #include "rendezvous/completion_threads.h"
+#include "rendezvous/limits.h"
+#include "rendezvous/peer_limits.h"
 
 namespace ddprun {
 
@@ -49,6 +51,8 @@ class ServerStream {
   }
   void StartRead(Request* request) {
     ++under_way_;
+    // A message of many parts keeps the room of all of them when it is cleared.
+    if (request->SpaceUsedLong() > kKeptMessageBytes) *request = Request();
     stream_.Read(request, static_cast<CompletionThreads::Operation*>(&read_));
   }
   // Until OnWriteDone neither this nor Finish() again.

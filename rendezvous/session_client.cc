@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "proto/limited_messages.h"
 #include "rendezvous/convert.h"
 #include "rendezvous/grpc_channel.h"
 #include "rendezvous/limits.h"
@@ -414,6 +415,7 @@ void Attempt::OnReadInitialMetadataDone(bool ok) {
 
 void Attempt::OnReadDone(bool ok) {
   if (!ok) {
+    if (TakeSizeRefusal()) Cancel();
     out_.Abandon();
     out_.Flush();
     return;

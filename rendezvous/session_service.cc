@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "proto/limited_messages.h"
 #include "proto/version.h"
 #include "rendezvous/convert.h"
 #include "rendezvous/first_message_timer.h"
@@ -59,6 +60,9 @@ class SessionStream final : public Stream,
     const bool in_time = first_message_.Came();
     if (!ok) {
       if (place_) place_->run->Gone(place_->link, std::chrono::steady_clock::now());
+      if (std::optional<absl::Status> refusal = TakeSizeRefusal()) {
+        Push(Refused{*std::move(refusal)});
+      }
       out_.Close();
       out_.Flush();
       return;

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
+#include "proto/message_limits.h"
 #include "proto/version.h"
 #include "rendezvous/addresses.h"
 #include "rendezvous/convert.h"
@@ -24,6 +25,9 @@ namespace ddprun {
 namespace {
 
 using std::chrono::milliseconds;
+
+// The id that belongs to no request: the worker's client takes its answer for the stream's end.
+constexpr std::uint64_t kStreamEnd = 0;
 
 TimePoint Now() { return std::chrono::steady_clock::now(); }
 
@@ -136,6 +140,11 @@ class Switchboard final : public std::enable_shared_from_this<Switchboard> {
   bool OnMessage(StoreWorker worker, std::string_view message) {
     StoreBatch batch;
     StoreFolder::Answers answers;
+    if (absl::Status fits = CheckParsedSize(*v1::StoreRequests::descriptor(), message);
+        !fits.ok()) {
+      Send({ErrorTo(worker, kStreamEnd, std::move(fits))});
+      return false;
+    }
     if (!ReadRequests(message, &batch.requests)) {
       batch = {};
       if (!ReadAny(worker, message, batch, answers)) return false;
@@ -153,8 +162,7 @@ class Switchboard final : public std::enable_shared_from_this<Switchboard> {
     v1::StoreRequests requests;
     if (!requests.ParseFromArray(message.data(), static_cast<int>(message.size()))) return false;
     if (requests.has_hello() && requests.hello().protocol_version() != kProtocolVersion) {
-      // The id that belongs to no request: the worker's client takes it for the stream's end.
-      Send({ErrorTo(worker, 0,
+      Send({ErrorTo(worker, kStreamEnd,
                     absl::FailedPreconditionError(absl::StrCat(
                         "the worker speaks protocol ", requests.hello().protocol_version(),
                         ", its agent speaks protocol ", kProtocolVersion,

@@ -8,6 +8,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "proto/limited_messages.h"
 #include "proto/version.h"
 #include "rendezvous/batch_writer.h"
 #include "rendezvous/convert.h"
@@ -77,7 +78,11 @@ class ServiceStoreStream final : public Stream,
     const bool in_time = first_message_.Came();
     if (!ok) {
       if (run_ != nullptr) run_->StoreGone(peer_, std::chrono::steady_clock::now());
-      out_.Abandon();
+      if (const std::optional<absl::Status> refusal = TakeSizeRefusal()) {
+        End(*refusal);
+      } else {
+        out_.Abandon();
+      }
       out_.Flush();
       return;
     }
@@ -107,6 +112,13 @@ class ServiceStoreStream final : public Stream,
 
  private:
   void OnRequests() {
+    if (const int count = requests_.requests_size(); count > static_cast<int>(kStoreBatchOps)) {
+      End(absl::ResourceExhaustedError(absl::StrCat("a message of the store has ", count,
+                                                    " operations; at most ", kStoreBatchOps,
+                                                    " are allowed")));
+      Flush();
+      return;
+    }
     if (run_ == nullptr) {
       const absl::Status greeted = Greet();
       if (!greeted.ok()) {

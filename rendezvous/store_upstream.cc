@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "proto/limited_messages.h"
 #include "rendezvous/convert.h"
 #include "rendezvous/grpc_channel.h"
 
@@ -43,6 +44,7 @@ bool StoreUpstream::Fill(v1::StoreRequests* message) {
 
 void StoreUpstream::OnReadDone(bool ok) {
   if (!ok) {
+    if (TakeSizeRefusal()) context_.TryCancel();
     out_.Abandon();
     out_.Flush();
     return;

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <openssl/crypto.h>
+#include <openssl/hmac.h>
 #include <openssl/rand.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -25,6 +26,8 @@ constexpr char kDigitOf[] = "0123456789abcdef";
 // Of 64 random digits fewer than this many different ones are less likely than a broken machine:
 // someone typed them.
 constexpr int kDifferentDigitsMin = 8;
+// Changed whenever what is derived changes.
+constexpr char kHelloKeyInfo[] = "ddprun v1 client hello";
 constexpr char kHowToMake[] =
     "run `openssl rand -hex 32` once, and give what it prints to all nodes of the run";
 
@@ -125,6 +128,17 @@ absl::StatusOr<Token> Token::Parse(absl::string_view text, const std::string& so
         absl::StrCat(source, " is not random enough to be a secret; ", kHowToMake));
   }
   return token;
+}
+
+std::string DeriveHelloKey(const Token& token) {
+  unsigned char key[EVP_MAX_MD_SIZE];
+  unsigned size = 0;
+  if (HMAC(EVP_sha256(), token.bytes(), static_cast<int>(Token::kBytes),
+           reinterpret_cast<const unsigned char*>(kHelloKeyInfo), sizeof kHelloKeyInfo - 1, key,
+           &size) == nullptr) {
+    return "";
+  }
+  return {reinterpret_cast<const char*>(key), size};
 }
 
 std::string ToDigits(const Token& token) {

@@ -32,6 +32,10 @@ class Token {
   SecretPage page_;  // the first kBytes of it
 };
 
+// The key of the tags that members show in their ClientHello (hello_tag.h): HMAC-SHA256 of the
+// secret, from which the secret cannot be computed.
+std::string DeriveHelloKey(const Token& token);
+
 // As Parse() reads it. The caller wipes it.
 std::string ToDigits(const Token& token);
 

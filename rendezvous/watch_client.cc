@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
+#include "proto/limited_messages.h"
 #include "rendezvous/call_error.h"
 #include "rendezvous/grpc_channel.h"
 #include "rendezvous/limits.h"
@@ -38,6 +39,7 @@ class Reader final : public grpc::ClientReadReactor<v1::RunNews>,
     bool untaken = false;
     {
       absl::MutexLock lock(&mutex_);
+      left_ = true;
       untaken = std::exchange(has_message_, false);
     }
     if (untaken) RemoveHold();
@@ -64,12 +66,15 @@ class Reader final : public grpc::ClientReadReactor<v1::RunNews>,
   }
 
   void OnReadDone(bool ok) override {
-    if (!ok) {
-      RemoveHold();
-      return;
+    if (ok) {
+      absl::MutexLock lock(&mutex_);
+      // Nobody takes a message that comes after Leave().
+      has_message_ = !left_;
+      if (has_message_) return;
+    } else if (TakeSizeRefusal()) {
+      context_.TryCancel();
     }
-    absl::MutexLock lock(&mutex_);
-    has_message_ = true;
+    RemoveHold();
   }
 
   void OnDone(const grpc::Status& status) override {
@@ -104,6 +109,7 @@ class Reader final : public grpc::ClientReadReactor<v1::RunNews>,
   absl::Mutex mutex_;
   bool has_message_ ABSL_GUARDED_BY(mutex_) = false;
   bool began_ ABSL_GUARDED_BY(mutex_) = false;
+  bool left_ ABSL_GUARDED_BY(mutex_) = false;
   std::optional<grpc::Status> end_ ABSL_GUARDED_BY(mutex_);
 };
 

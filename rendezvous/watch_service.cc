@@ -10,6 +10,7 @@
 #include "rendezvous/batch_writer.h"
 #include "rendezvous/limits.h"
 #include "rendezvous/log_convert.h"
+#include "rendezvous/peer_name.h"
 #include "rendezvous/printable.h"
 
 namespace ddprun {
@@ -31,12 +32,12 @@ class WatchService::Stream final : public grpc::ServerWriteReactor<v1::RunNews>,
       : service_(service),
         out_([this](v1::RunNews* message) { return Fill(message); },
              [this](const v1::RunNews* message) { StartWrite(message); },
-             [this] { Finish(status_); }) {}
+             [this] { Finish(EndStatus()); }) {}
 
-  void Begin(std::shared_ptr<Run> run, const RunQuestion& question) {
+  void Begin(std::shared_ptr<Run> run, const RunQuestion& question, const std::string& from) {
     self_ = shared_from_this();
     StartSendInitialMetadata();
-    absl::StatusOr<WatchId> watch = run->OpenWatch(shared_from_this(), question);
+    absl::StatusOr<WatchId> watch = run->OpenWatch(shared_from_this(), question, from);
     if (!watch.ok()) return Refuse(watch.status());
     {
       absl::MutexLock lock(&mutex_);
@@ -48,9 +49,7 @@ class WatchService::Stream final : public grpc::ServerWriteReactor<v1::RunNews>,
 
   void Refuse(const absl::Status& status) {
     self_ = shared_from_this();
-    status_ = ToGrpc(status);
-    out_.Close();
-    out_.Flush();
+    EndWith(status);
   }
 
   // NewsSink
@@ -59,6 +58,11 @@ class WatchService::Stream final : public grpc::ServerWriteReactor<v1::RunNews>,
     if (!over_) return;
     out_.Close();
     out_.Flush();
+  }
+
+  void Replaced(absl::Status why) override {
+    Leave();
+    EndWith(why);
   }
 
   // The service ends.
@@ -86,6 +90,20 @@ class WatchService::Stream final : public grpc::ServerWriteReactor<v1::RunNews>,
   }
 
  private:
+  void EndWith(const absl::Status& status) {
+    {
+      absl::MutexLock lock(&mutex_);
+      status_ = ToGrpc(status);
+    }
+    out_.Close();
+    out_.Flush();
+  }
+
+  grpc::Status EndStatus() {
+    absl::MutexLock lock(&mutex_);
+    return status_;
+  }
+
   bool Fill(v1::RunNews* message) {
     std::shared_ptr<Run> run;
     WatchId watch{};
@@ -118,17 +136,18 @@ class WatchService::Stream final : public grpc::ServerWriteReactor<v1::RunNews>,
 
   WatchService& service_;
   std::shared_ptr<Stream> self_;
-  grpc::Status status_;  // before out_ is closed
   std::atomic<bool> over_{false};
   std::atomic<bool> ending_{false};
 
   absl::Mutex mutex_;
   std::shared_ptr<Run> run_ ABSL_GUARDED_BY(mutex_);  // until nobody watches any more
   WatchId watch_ ABSL_GUARDED_BY(mutex_){};
+  grpc::Status status_ ABSL_GUARDED_BY(mutex_);
   BatchWriter<v1::RunNews> out_;
 };
 
-grpc::ServerWriteReactor<v1::RunNews>* WatchService::Watch(const v1::WatchRunRequest& request) {
+grpc::ServerWriteReactor<v1::RunNews>* WatchService::Watch(const std::string& peer,
+                                                           const v1::WatchRunRequest& request) {
   auto stream = std::make_shared<Stream>(*this);
   {
     absl::MutexLock lock(&mutex_);
@@ -139,7 +158,8 @@ grpc::ServerWriteReactor<v1::RunNews>* WatchService::Watch(const v1::WatchRunReq
   const std::string run_id = Printable(request.run_id().substr(0, kNameBytesMax));
   absl::StatusOr<std::shared_ptr<Run>> run = registry_.FindForOperator(run_id);
   if (run.ok()) {
-    stream->Begin(*std::move(run), FromProto(request));
+    const std::string name = NameOfGrpc(peer);
+    stream->Begin(*std::move(run), FromProto(request), name.substr(0, name.find(' ')));
   } else {
     stream->Refuse(run.status());
   }

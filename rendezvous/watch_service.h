@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -19,7 +20,9 @@ class WatchService {
  public:
   explicit WatchService(RunRegistry& registry) : registry_(registry) {}
 
-  grpc::ServerWriteReactor<v1::RunNews>* Watch(const v1::WatchRunRequest& request);
+  // `peer`: who asks, as gRPC names it.
+  grpc::ServerWriteReactor<v1::RunNews>* Watch(const std::string& peer,
+                                               const v1::WatchRunRequest& request);
 
   // Whoever watches gets what there is for him, and then the end. Returns when all have, or the
   // time is over.

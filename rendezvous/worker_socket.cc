@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "rendezvous/errno_text.h"
 #include "rendezvous/limits.h"
+#include "rendezvous/peer_limits.h"
 
 namespace ddprun {
 namespace {
@@ -140,7 +141,9 @@ void WorkerSocket::Loop() {
       }
     }
     if (accept_again_ && *accept_again_ <= std::chrono::steady_clock::now()) ListenAgain();
+    CloseStalled();
     due = handlers_.on_idle();
+    if (room_due_ && (!due || *room_due_ < *due)) due = room_due_;
   }
 }
 
@@ -208,10 +211,69 @@ bool WorkerSocket::Read(StoreWorker worker, Stream& stream) {
   if (got == 0) return false;
   stream.in.Taken(static_cast<std::size_t>(got));
   std::string_view message;
+  bool whole = false;
   while (stream.in.Next(&message)) {
+    whole = true;
     if (!handlers_.on_message(worker, message)) return false;
   }
-  return !stream.in.too_long();
+  if (stream.in.too_long()) return false;
+  if (whole) GiveRoom(stream);
+  stream.in.Shrink(kLargeFrameBytes);
+  TakeRoom(worker, stream);
+  return true;
+}
+
+// A message that has begun to come holds memory until it is whole, so that only so many large ones
+// are read at a time.
+void WorkerSocket::TakeRoom(StoreWorker worker, Stream& stream) {
+  const std::size_t wanted = stream.in.unfinished() > kLargeFrameBytes ? stream.in.unfinished() : 0;
+  if (wanted == stream.large) return;
+  GiveRoom(stream);
+  if (wanted == 0) return;
+  const bool room = large_bytes_ == 0 || large_bytes_ + wanted <= kLargeFramesBytesMax;
+  if (room) {
+    stream.large = wanted;
+    stream.large_since = std::chrono::steady_clock::now();
+    large_bytes_ += wanted;
+  } else {
+    wait_for_room_.push_back(worker);
+  }
+  absl::MutexLock lock(&stream.mutex);
+  stream.waits_for_room = !room;
+  WatchLocked(worker, stream);
+}
+
+void WorkerSocket::GiveRoom(Stream& stream) {
+  if (stream.large == 0) return;
+  large_bytes_ -= std::exchange(stream.large, 0);
+  // Each takes room or waits again. The newest first: those that stall are the oldest.
+  const std::vector<StoreWorker> waiting = std::exchange(wait_for_room_, {});
+  for (auto next = waiting.rbegin(); next != waiting.rend(); ++next) {
+    if (const std::shared_ptr<Stream> waiter = Find(*next)) TakeRoom(*next, *waiter);
+  }
+  std::reverse(wait_for_room_.begin(), wait_for_room_.end());
+}
+
+// Who has room that others wait for, and does not go on.
+void WorkerSocket::CloseStalled() {
+  room_due_.reset();
+  if (wait_for_room_.empty()) return;
+  const TimePoint now = std::chrono::steady_clock::now();
+  std::vector<StoreWorker> stalled;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const auto& [worker, stream] : streams_) {
+      if (stream->large == 0) continue;
+      const TimePoint due = stream->large_since + kLargeFrameTimeout;
+      if (due <= now) {
+        stalled.push_back(worker);
+      } else if (!room_due_ || due < *room_due_) {
+        room_due_ = due;
+      }
+    }
+  }
+  for (const StoreWorker worker : stalled) Close(worker);
+  if (!stalled.empty()) room_due_ = now;  // look again
 }
 
 void WorkerSocket::Close(StoreWorker worker) {
@@ -226,6 +288,7 @@ void WorkerSocket::Close(StoreWorker worker) {
     absl::MutexLock lock(&stream->mutex);
     close(std::exchange(stream->fd, -1));
   }
+  GiveRoom(*stream);
   handlers_.on_gone(worker);
 }
 
@@ -268,7 +331,8 @@ void WorkerSocket::WatchLocked(StoreWorker worker, Stream& stream) {
   const std::size_t left = stream.out.size() - stream.out_begin;
   if (left > kStreamReplyBytesMax) stream.reading = false;
   if (left <= kStreamReplyBytesMax / 2) stream.reading = true;
-  const unsigned events = (stream.reading ? EPOLLIN : 0u) | (left > 0 ? EPOLLOUT : 0u);
+  const bool reading = stream.reading && !stream.waits_for_room;
+  const unsigned events = (reading ? EPOLLIN : 0u) | (left > 0 ? EPOLLOUT : 0u);
   // A stream whose answers could not be sent is ended, which its worker and this thread see.
   if (!Watch(epoll_.get(), EPOLL_CTL_MOD, stream.fd, events, static_cast<std::uint64_t>(worker)))
     shutdown(stream.fd, SHUT_RDWR);

@@ -4,12 +4,14 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
@@ -61,7 +63,10 @@ class WorkerSocket {
     std::string out ABSL_GUARDED_BY(mutex);
     std::size_t out_begin ABSL_GUARDED_BY(mutex) = 0;
     bool reading ABSL_GUARDED_BY(mutex) = true;
+    bool waits_for_room ABSL_GUARDED_BY(mutex) = false;  // for a large message
     FrameReader in;
+    std::size_t large = 0;  // what its large message has of kLargeFramesBytesMax
+    TimePoint large_since{};
   };
 
   void Loop();
@@ -71,6 +76,10 @@ class WorkerSocket {
   void ListenAgain();
   void OnEvent(StoreWorker worker, unsigned events);
   bool Read(StoreWorker worker, Stream& stream);
+  // Large messages.
+  void TakeRoom(StoreWorker worker, Stream& stream);
+  void GiveRoom(Stream& stream);
+  void CloseStalled();
   void Close(StoreWorker worker);
   std::shared_ptr<Stream> Find(StoreWorker worker);
   bool WriteLocked(Stream& stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(stream.mutex);
@@ -81,6 +90,9 @@ class WorkerSocket {
   OwnedFd wake_;
   std::optional<TimePoint> accept_again_;  // on the socket's thread only, as is the next
   std::uint64_t last_worker_ = 0;
+  std::size_t large_bytes_ = 0;             // that large messages have, as is the next
+  std::vector<StoreWorker> wait_for_room_;  // the newest last; may have gone
+  std::optional<TimePoint> room_due_;       // when one of those that have room has had it too long
   absl::Mutex mutex_;
   ListeningSocket listener_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<StoreWorker, std::shared_ptr<Stream>> streams_ ABSL_GUARDED_BY(mutex_);

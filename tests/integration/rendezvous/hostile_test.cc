@@ -396,8 +396,7 @@ class HostileMemberTest : public HostileTest {
 TEST_F(HostileMemberTest, Http2) {
   for (const Misdeed& row : Http2Misdeeds()) Try(row);
 #ifndef __SANITIZE_ADDRESS__  // which keeps what is freed
-  // gRPC 1.51 makes streams faster than it can end those that are reset: some 25 KB each.
-  EXPECT_LT(service_.ResidentBytes(), 640u << 20);
+  EXPECT_LT(service_.ResidentBytes(), 256u << 20);
 #endif
 }
 

@@ -143,5 +143,20 @@ TEST(MetricsTest, OfARun) {
   EXPECT_EQ(Find(all, "ddprun_run_worker_failures_total")->samples[0].labels[1].second, "7");
 }
 
+// A service that lives for years: the newest runs are counted, not the first ones.
+TEST(MetricsTest, OfMoreRunsThanAreCountedTheOldestIsForgotten) {
+  RunObserver observer(nullptr);
+  const auto name = [](std::size_t i) { return "run-" + std::to_string(i); };
+  for (std::size_t i = 0; i < kCountedRunsMax; ++i) observer.OnStoreOperations(name(i), 1);
+  observer.OnStoreOperations(name(0), 1);
+  observer.OnStoreOperations("new", 5);
+  const auto counters = observer.Counters();
+  EXPECT_EQ(counters.size(), kCountedRunsMax);
+  ASSERT_TRUE(counters.contains("new"));
+  EXPECT_EQ(counters.at("new").store_operations, 5u);
+  EXPECT_EQ(counters.at(name(0)).store_operations, 2u) << "it was heard of a moment ago";
+  EXPECT_FALSE(counters.contains(name(1)));
+}
+
 }  // namespace
 }  // namespace ddprun

@@ -5,9 +5,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "proto/failure_record.h"
 #include "rendezvous/limits.h"
 #include "rendezvous/log_convert.h"
+#include "rendezvous/peer_limits.h"
 
 namespace ddprun {
 namespace {
@@ -266,6 +269,22 @@ TEST(ConvertTest, AbsurdDurationsAreCut) {
   op.set_verb(v1::StoreOp::GET);
   op.mutable_timeout()->set_seconds(std::numeric_limits<std::int64_t>::max());
   EXPECT_LE(FromProto(op)->timeout, std::chrono::hours(24 * 367));
+}
+
+// Sums of them are shown to people and to Prometheus.
+TEST(ConvertTest, ARateThatNoMachineHasIsCut) {
+  for (const auto& [said, kept] : {std::pair{1e308, kRateMax},
+                                   {310.5, 310.5},
+                                   {-1.0, 0.0},
+                                   {std::numeric_limits<double>::infinity(), 0.0},
+                                   {std::numeric_limits<double>::quiet_NaN(), 0.0}}) {
+    v1::Report message;
+    message.mutable_heartbeat()->set_round(1);
+    message.mutable_heartbeat()->mutable_progress()->set_rate(said);
+    const auto report = FromProto(message);
+    ASSERT_TRUE(report.ok()) << report.status();
+    EXPECT_EQ(std::get<Heartbeat>(*report).progress.rate, kept) << said;
+  }
 }
 
 }  // namespace

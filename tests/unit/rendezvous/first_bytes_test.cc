@@ -23,13 +23,18 @@ std::string Counted(const std::string& text, int width) {
   return Number(text.size(), width) + text;
 }
 
+// The extension that asks for a host of that name.
+std::string ServerName(const std::string& name) {
+  return Number(0, 2) + Counted(Counted(Number(0, 1) + Counted(name, 2), 2), 2);
+}
+
 // A ClientHello that supports these versions; none: without the extension.
-std::string Hello(const std::vector<int>& versions) {
+std::string Hello(const std::vector<int>& versions, const std::string& more = "") {
   std::string list;
   for (const int version : versions) list += Number(static_cast<std::size_t>(version), 2);
   const std::string extension = Number(43, 2) + Counted(Counted(list, 1), 2);
   const std::string extensions =
-      Number(10, 2) + Counted("groups", 2) + (versions.empty() ? "" : extension);
+      Number(10, 2) + Counted("groups", 2) + (versions.empty() ? "" : extension) + more;
   const std::string body = Number(0x0303, 2) + std::string(32, 'r') + Counted("session", 1) +
                            Counted("cipher", 2) + Counted(std::string(1, '\0'), 1) +
                            Counted(extensions, 2);
@@ -48,6 +53,15 @@ TEST(FirstBytesTest, AHelloIsKnownOnceItIsWhole) {
 TEST(FirstBytesTest, OlderTls) {
   EXPECT_EQ(Classify(Hello({})), FirstBytes::kTlsOlder);
   EXPECT_EQ(Classify(Hello({0x0303, 0x0302})), FirstBytes::kTlsOlder);
+}
+
+TEST(FirstBytesTest, TheNameThatAHelloAsksFor) {
+  EXPECT_EQ(ServerNameOf(Hello({0x0304}, ServerName("a.b"))), "a.b");
+  EXPECT_EQ(ServerNameOf(Hello({0x0304}, ServerName(""))), "");
+  EXPECT_EQ(ServerNameOf(Hello({0x0304})), "");
+  EXPECT_EQ(ServerNameOf(Hello({0x0304}, Number(0, 2) + Counted("", 2))), "");
+  EXPECT_EQ(ServerNameOf("GET / HTTP/1.1"), "");
+  EXPECT_EQ(ServerNameOf(""), "");
 }
 
 TEST(FirstBytesTest, Http2IsKnownByItsPreface) {
@@ -70,7 +84,7 @@ TEST(FirstBytesTest, TheRestIsOther) {
 }
 
 TEST(FirstBytesTest, EveryFlippedByteIsJudgedWithoutReadingBeyond) {
-  const std::string hello = Hello({0x0304});
+  const std::string hello = Hello({0x0304}, ServerName("a.b"));
   for (std::size_t i = 0; i < hello.size(); ++i) {
     for (const int bit : {1, 16, 128}) {
       // Of its exact size on the heap, so that a sanitizer sees a read beyond it.
@@ -78,6 +92,7 @@ TEST(FirstBytesTest, EveryFlippedByteIsJudgedWithoutReadingBeyond) {
       changed[i] = static_cast<char>(changed[i] ^ bit);
       changed.shrink_to_fit();
       Classify(changed);
+      ServerNameOf(changed);
     }
   }
 }

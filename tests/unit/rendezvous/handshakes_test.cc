@@ -8,12 +8,23 @@
 namespace ddprun {
 namespace {
 
+using std::chrono::milliseconds;
 using std::chrono::seconds;
+
+using Pool = Handshakes::Pool;
 
 class HandshakesTest : public ::testing::Test {
  protected:
-  void Begin(const std::string& address, int port, int fd) {
-    handshakes_.Began(address + " " + std::to_string(port), address, {.fd = fd}, now_);
+  void Begin(const std::string& address, int port, int fd, Pool pool = Pool::kStrangers) {
+    handshakes_.Began(address + " " + std::to_string(port), pool, address, {.fd = fd}, now_);
+  }
+  bool MayBegin(const std::string& group, Pool pool = Pool::kStrangers) const {
+    return handshakes_.MayBegin(pool, group);
+  }
+  // The descriptor of the handshake that has to go; -1: none has.
+  int MakeRoom(const std::string& group, Pool pool = Pool::kStrangers) {
+    const auto oldest = handshakes_.MakeRoom(pool, group, now_);
+    return oldest ? oldest->fd : -1;
   }
   void Sweep(bool all) {
     handshakes_.Sweep(
@@ -21,28 +32,31 @@ class HandshakesTest : public ::testing::Test {
         all);
   }
 
-  Handshakes handshakes_{
-      {.connections_max = 5, .handshakes_max = 3, .per_address_max = 2, .timeout = seconds(5)}};
+  Handshakes handshakes_{{.connections_max = 5,
+                          .strangers = {.all = 3, .per_group = 2},
+                          .members = {.all = 2, .per_group = 1},
+                          .patience = seconds(1),
+                          .timeout = seconds(5)}};
   Handshakes::TimePoint now_{};
   std::set<int> closed_;
 };
 
 TEST_F(HandshakesTest, OneAddressCannotHaveThemAll) {
   Begin("a", 1, 1);
-  EXPECT_TRUE(handshakes_.MayBegin("a"));
+  EXPECT_TRUE(MayBegin("a"));
   Begin("a", 2, 2);
-  EXPECT_FALSE(handshakes_.MayBegin("a"));
-  EXPECT_TRUE(handshakes_.MayBegin("b"));
+  EXPECT_FALSE(MayBegin("a"));
+  EXPECT_TRUE(MayBegin("b"));
   Begin("b", 1, 3);
-  EXPECT_FALSE(handshakes_.MayBegin("c"));
+  EXPECT_FALSE(MayBegin("c"));
 }
 
 TEST_F(HandshakesTest, WhoHasProvenWhoItIsMakesRoom) {
   Begin("a", 1, 1);
   Begin("a", 2, 2);
   handshakes_.Proven("a 1");
-  EXPECT_TRUE(handshakes_.MayBegin("a"));
-  EXPECT_EQ(handshakes_.handshakes(), 1u);
+  EXPECT_TRUE(MayBegin("a"));
+  EXPECT_EQ(handshakes_.handshakes(Pool::kStrangers), 1u);
   EXPECT_EQ(handshakes_.connections(), 2u);
   handshakes_.Proven("a 1");
   handshakes_.Proven("never seen");
@@ -54,7 +68,7 @@ TEST_F(HandshakesTest, WhatIsClosedMakesRoomWithTheNextSweep) {
   Begin("a", 2, 2);
   closed_ = {1};
   Sweep(false);
-  EXPECT_TRUE(handshakes_.MayBegin("a"));
+  EXPECT_TRUE(MayBegin("a"));
   EXPECT_EQ(handshakes_.connections(), 1u);
 }
 
@@ -62,7 +76,7 @@ TEST_F(HandshakesTest, AnOldOneIsDoneAndCountsAsAConnection) {
   Begin("a", 1, 1);
   now_ += seconds(6);
   Sweep(false);
-  EXPECT_EQ(handshakes_.handshakes(), 0u);
+  EXPECT_EQ(handshakes_.handshakes(Pool::kStrangers), 0u);
   EXPECT_EQ(handshakes_.connections(), 1u);
   closed_ = {1};
   Sweep(false);
@@ -73,11 +87,11 @@ TEST_F(HandshakesTest, AnOldOneIsDoneAndCountsAsAConnection) {
 
 TEST_F(HandshakesTest, AllConnectionsTogetherHaveALimit) {
   for (int fd = 0; fd < 5; ++fd) {
-    ASSERT_TRUE(handshakes_.MayBegin("a"));
+    ASSERT_TRUE(MayBegin("a"));
     Begin("a", fd, fd);
     handshakes_.Proven("a " + std::to_string(fd));
   }
-  EXPECT_FALSE(handshakes_.MayBegin("b"));
+  EXPECT_FALSE(MayBegin("b"));
 }
 
 TEST_F(HandshakesTest, APortThatIsUsedAgainIsOneConnection) {
@@ -87,7 +101,49 @@ TEST_F(HandshakesTest, APortThatIsUsedAgainIsOneConnection) {
   handshakes_.Proven("a 1");
   Begin("a", 1, 3);
   EXPECT_EQ(handshakes_.connections(), 1u);
-  EXPECT_EQ(handshakes_.handshakes(), 1u);
+  EXPECT_EQ(handshakes_.handshakes(Pool::kStrangers), 1u);
+}
+
+TEST_F(HandshakesTest, MembersHaveSlotsOfTheirOwn) {
+  for (int fd = 1; fd <= 3; ++fd) Begin(fd == 3 ? "b" : "a", fd, fd);
+  EXPECT_FALSE(MayBegin("c"));
+  EXPECT_TRUE(MayBegin("a", Pool::kMembers));
+  Begin("m", 4, 4, Pool::kMembers);
+  EXPECT_FALSE(MayBegin("m", Pool::kMembers));
+  EXPECT_TRUE(MayBegin("n", Pool::kMembers));
+  EXPECT_EQ(handshakes_.handshakes(Pool::kMembers), 1u);
+}
+
+TEST_F(HandshakesTest, TheOldestOfAFullGroupHasToGo) {
+  Begin("b", 3, 3);
+  now_ += milliseconds(1);
+  Begin("a", 1, 1);
+  now_ += milliseconds(1);
+  Begin("a", 2, 2);
+  EXPECT_EQ(MakeRoom("a"), -1) << "all are young";
+  now_ += seconds(1);
+  EXPECT_EQ(MakeRoom("a"), 1) << "and not of another one, which is older";
+  EXPECT_TRUE(MayBegin("a"));
+  EXPECT_EQ(MakeRoom("a"), -1) << "there is room";
+  EXPECT_EQ(handshakes_.connections(), 2u);
+}
+
+TEST_F(HandshakesTest, TheOldestOfAllHasToGoWhereAllAreTooMany) {
+  Begin("a", 1, 1);
+  now_ += milliseconds(1);
+  Begin("a", 2, 2);
+  Begin("b", 3, 3);
+  now_ += seconds(1);
+  EXPECT_EQ(MakeRoom("c"), 1);
+  EXPECT_TRUE(MayBegin("c"));
+}
+
+TEST_F(HandshakesTest, AMemberHasToGoForItselfAlone) {
+  Begin("m", 1, 1, Pool::kMembers);
+  Begin("n", 2, 2, Pool::kMembers);
+  now_ += seconds(2);
+  EXPECT_EQ(MakeRoom("o", Pool::kMembers), -1);
+  EXPECT_EQ(MakeRoom("m", Pool::kMembers), 1);
 }
 
 }  // namespace

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// gRPC's conversion of each message that a peer may send, with CheckParsedSize() before it. The
+// generated code includes this, so that nothing is converted without it.
+#pragma once
+
+#include <grpcpp/impl/codegen/proto_utils.h>
+
+#include <optional>
+#include <utility>
+
+#include "proto/ddprun.pb.h"
+#include "proto/message_limits.h"
+
+namespace ddprun {
+
+// Why the last message that came on this thread was not taken, if that was for its size; once. A
+// stream hears of it by a read that fails, which gRPC tells on the thread that has converted it.
+std::optional<absl::Status> TakeSizeRefusal();
+
+grpc::Status CheckParsedSize(const google::protobuf::Descriptor& type, grpc::ByteBuffer& bytes);
+
+template <typename Message>
+struct LimitedMessage {
+  static grpc::Status Serialize(const Message& message, grpc::ByteBuffer* bytes, bool* own_bytes) {
+    return grpc::GenericSerialize<grpc::ProtoBufferWriter, Message>(message, bytes, own_bytes);
+  }
+  static grpc::Status Deserialize(grpc::ByteBuffer* bytes, Message* message) {
+    if (bytes != nullptr && bytes->Length() > kUncheckedBytes) {
+      grpc::Status status = CheckParsedSize(*Message::descriptor(), *bytes);
+      if (!status.ok()) {
+        bytes->Clear();
+        return status;
+      }
+    }
+    return grpc::GenericDeserialize<grpc::ProtoBufferReader, Message>(bytes, message);
+  }
+};
+
+}  // namespace ddprun
+
+namespace grpc {
+
+#define DDPRUN_LIMITED_MESSAGE(Name)                \
+  template <>                                       \
+  class SerializationTraits<ddprun::v1::Name, void> \
+      : public ddprun::LimitedMessage<ddprun::v1::Name> {};
+
+DDPRUN_LIMITED_MESSAGE(Report)
+DDPRUN_LIMITED_MESSAGE(Directive)
+DDPRUN_LIMITED_MESSAGE(LossReport)
+DDPRUN_LIMITED_MESSAGE(LossAnswer)
+DDPRUN_LIMITED_MESSAGE(StatusRequest)
+DDPRUN_LIMITED_MESSAGE(StatusAnswer)
+DDPRUN_LIMITED_MESSAGE(StopRunRequest)
+DDPRUN_LIMITED_MESSAGE(StopRunAnswer)
+DDPRUN_LIMITED_MESSAGE(DrainNodeRequest)
+DDPRUN_LIMITED_MESSAGE(DrainNodeAnswer)
+DDPRUN_LIMITED_MESSAGE(WatchRunRequest)
+DDPRUN_LIMITED_MESSAGE(RunNews)
+DDPRUN_LIMITED_MESSAGE(StoreRequests)
+DDPRUN_LIMITED_MESSAGE(StoreReplies)
+
+#undef DDPRUN_LIMITED_MESSAGE
+
+}  // namespace grpc

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+// Those who hold what others need too: watches of a run, and half messages on an agent's socket.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "rendezvous/file_limit.h"
+#include "rendezvous/limits.h"
+#include "rendezvous/peer_limits.h"
+#include "rendezvous/store_client.h"
+#include "rendezvous/store_proxy.h"
+#include "rendezvous/watch_client.h"
+#include "tests/integration/rendezvous/raw_worker.h"
+#include "tests/integration/rendezvous/store_contract.h"
+#include "tests/integration/rendezvous/test_node.h"
+#include "tests/testing/eventually.h"
+
+namespace ddprun {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::unique_ptr<RendezvousServer> Serve() {
+  auto server = RendezvousServer::Start({.address = "127.0.0.1", .default_run_id = "run"});
+  EXPECT_TRUE(server.ok()) << server.status();
+  return *std::move(server);
+}
+
+// ---- Watches
+
+class WatchHoldersTest : public ::testing::Test {
+ protected:
+  WatchHoldersTest() { EXPECT_TRUE(node_.Next<Start>()); }
+
+  std::unique_ptr<RunWatch> Open(bool output) {
+    RunQuestion question;
+    question.output = output;
+    question.watch.follow = true;
+    return RunWatch::Open(MakeServiceChannel(server_->target(), std::nullopt), "run", question);
+  }
+  static absl::StatusOr<std::optional<RunNews>> Next(RunWatch& watch) {
+    return watch.Next(std::chrono::steady_clock::now() + kEventDeadline);
+  }
+  static void ExpectBegun(RunWatch& watch) {
+    const auto news = Next(watch);
+    ASSERT_TRUE(news.ok()) << news.status();
+    ASSERT_TRUE(news->has_value());
+    EXPECT_TRUE(std::holds_alternative<WatchBegun>(**news));
+  }
+
+  const std::unique_ptr<RendezvousServer> server_ = Serve();
+  TestNode node_{server_->target(), MakeJoin("a", 1)};
+};
+
+TEST_F(WatchHoldersTest, ANewOneTakesTheOldestsPlace) {
+  std::vector<std::unique_ptr<RunWatch>> held;
+  for (std::size_t i = 0; i < kWatchesMax; ++i) {
+    held.push_back(Open(/*output=*/true));
+    ExpectBegun(*held.back());
+  }
+  const auto another = Open(/*output=*/true);
+  ExpectBegun(*another);
+  absl::Status end;
+  while (end.ok()) end = Next(*held.front()).status();
+  EXPECT_EQ(end.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(end.message()), HasSubstr("a newer one took this one's place"));
+}
+
+// `ddpctl stop --wait` asks for no output.
+TEST_F(WatchHoldersTest, ThoseOfOutputAreInNobodysWayWhoWantsNone) {
+  std::vector<std::unique_ptr<RunWatch>> held;
+  for (std::size_t i = 0; i < kWatchesMax; ++i) {
+    held.push_back(Open(/*output=*/true));
+    ExpectBegun(*held.back());
+  }
+  const auto quiet = Open(/*output=*/false);
+  ExpectBegun(*quiet);
+  node_.Send(NodeSucceeded{RoundId{1}});
+  EXPECT_TRUE(node_.Next<Finish>());
+  for (const auto& watch : held) {
+    absl::StatusOr<std::optional<RunNews>> news = std::optional<RunNews>();
+    while (news.ok() && !(news->has_value() && std::holds_alternative<RunOver>(**news))) {
+      news = Next(*watch);
+    }
+    EXPECT_TRUE(news.ok()) << news.status();
+  }
+}
+
+// Whoever stops watching while news is on its way: a message that came after that was never taken,
+// and its reader and connection never went.
+TEST_F(WatchHoldersTest, WhoeverLeavesIsGone) {
+  std::vector<std::weak_ptr<ServiceChannel>> channels;
+  for (int i = 0; i < 100; ++i) {
+    auto channel = MakeServiceChannel(server_->target(), std::nullopt);
+    RunQuestion question;
+    question.watch.follow = true;
+    channels.push_back(channel);
+    auto watch = RunWatch::Open(channel, "run", question);
+    channel.reset();
+    // The first news comes within a millisecond or two.
+    (void)watch->Next(std::chrono::steady_clock::now() + std::chrono::microseconds(30 * i));
+  }
+  for (std::size_t i = 0; i < channels.size(); ++i) {
+    EXPECT_TRUE(Eventually([&] { return channels[i].expired(); })) << i;
+  }
+}
+
+// ---- Half messages
+
+std::size_t ResidentBytes() {
+  std::ifstream file("/proc/self/statm");
+  std::size_t pages = 0;
+  file >> pages >> pages;
+  return pages * 4096;
+}
+
+class HalfMessagesTest : public ::testing::Test {
+ protected:
+  HalfMessagesTest() {
+    RaiseFileLimit();
+    EXPECT_TRUE(node_.Next<Start>());
+    auto proxy = StoreProxy::Start({.socket_path = socket_,
+                                    .channel = MakeServiceChannel(server_->target(), std::nullopt),
+                                    .run_id = "run",
+                                    .node_id = NodeId{"id-a"}});
+    EXPECT_TRUE(proxy.ok()) << proxy.status();
+    proxy_ = *std::move(proxy);
+    proxy_->SetRound(RoundId{1});
+  }
+
+  const std::unique_ptr<RendezvousServer> server_ = Serve();
+  TestNode node_{server_->target(), MakeJoin("a", 1)};
+  const TempDir folder_;
+  const std::string socket_ = folder_ / "s";
+  std::unique_ptr<StoreProxy> proxy_;
+};
+
+TEST_F(HalfMessagesTest, HaveALimitTogetherAndKeepNobodyOut) {
+  constexpr std::size_t kHalf = std::size_t{1200} << 10;
+  const std::string length("\0\0\xff\0", kFrameLengthBytes);  // 16 MB
+  const std::size_t before = ResidentBytes();
+  std::vector<int> stalled;
+  std::string half = length + std::string(kHalf, 'x');
+  for (int i = 0; i < 200; ++i) {
+    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::strncpy(address.sun_path, socket_.c_str(), sizeof(address.sun_path) - 1);
+    ASSERT_EQ(connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+    // What is not taken within a moment stays here.
+    const timeval patience{0, 5000};
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+    for (std::size_t sent = 0; sent < half.size();) {
+      const ssize_t count = send(fd, half.data() + sent, half.size() - sent, MSG_NOSIGNAL);
+      if (count <= 0) break;
+      sent += static_cast<std::size_t>(count);
+    }
+    stalled.push_back(fd);
+  }
+#ifndef __SANITIZE_ADDRESS__
+  EXPECT_LT(ResidentBytes(), before + (100u << 20));
+#endif
+  auto store = StoreClient::Connect(
+      {.target = "unix:" + socket_, .run_id = "", .node_id = "", .round = RoundId{1}});
+  ASSERT_TRUE(store.ok()) << store.status();
+  // A small message at once, a large one once a stalled one has had its time.
+  StoreOp set = MakeOp(StoreVerb::kSet, {"key"});
+  set.values = {"value"};
+  EXPECT_TRUE((*store)->Call(set).status.ok());
+  set.values = {std::string(1 << 20, 'v')};
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_TRUE((*store)->Call(set).status.ok());
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 2 * kLargeFrameTimeout);
+  for (const int fd : stalled) close(fd);
+}
+
+// Large messages of good workers wait for each other, and all arrive.
+TEST_F(HalfMessagesTest, ManyLargeMessagesAtOnceAllArrive) {
+  constexpr int kWorkers = 24;
+  std::vector<std::thread> workers;
+  for (int i = 0; i < kWorkers; ++i) {
+    workers.emplace_back([this, i] {
+      auto store = StoreClient::Connect(
+          {.target = "unix:" + socket_, .run_id = "", .node_id = "", .round = RoundId{1}});
+      ASSERT_TRUE(store.ok()) << store.status();
+      for (int turn = 0; turn < 3; ++turn) {
+        StoreOp set = MakeOp(StoreVerb::kSet, {"key-" + std::to_string(i)});
+        set.values = {std::string(kValueBytesMax - 100, 'v')};
+        const StoreResult result = (*store)->Call(set);
+        EXPECT_TRUE(result.status.ok()) << result.status;
+      }
+    });
+  }
+  for (std::thread& worker : workers) worker.join();
+}
+
+TEST_F(HalfMessagesTest, AMessageOfManySmallPartsEndsItsStream) {
+  RawWorker worker(socket_);
+  std::string message;
+  while (message.size() < 15'000'000) message += std::string("\x12\0", 2);
+  std::string frame(kFrameLengthBytes, '\0');
+  for (std::size_t i = 0; i < frame.size(); ++i) {
+    frame[i] = static_cast<char>(message.size() >> (8 * i));
+  }
+  worker.Write(frame + message);
+  EXPECT_THAT(std::string(worker.Next().result.status.message()),
+              HasSubstr("more than 64 MB of memory"));
+}
+
+}  // namespace
+}  // namespace ddprun

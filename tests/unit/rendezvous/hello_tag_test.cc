@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/hello_tag.h"
+
+#include <gtest/gtest.h>
+
+#include "rendezvous/credentials.h"
+
+namespace ddprun {
+namespace {
+
+Token TokenOf(const std::string& digits) { return *Token::Parse(digits, "it"); }
+const std::string kDigits = "00112233445566778899aabbccddeeff0123456789abcdeffedcba9876543210";
+const std::string kOtherDigits = "1" + kDigits.substr(1);
+
+TEST(HelloTagTest, IsReadByWhoeverHasTheSecret) {
+  const std::string key = DeriveHelloKey(TokenOf(kDigits));
+  const std::string name = MakeTaggedName(key);
+  const auto tag = ReadTag(key, name);
+  ASSERT_TRUE(tag);
+  EXPECT_EQ(ReadTag(DeriveHelloKey(TokenOf(kDigits)), name), tag);
+  EXPECT_NE(ReadTag(key, MakeTaggedName(key)), tag) << "each channel has its own";
+  // A label of a host name.
+  EXPECT_LE(name.find('.'), 63u);
+}
+
+TEST(HelloTagTest, IsNoneWithAnotherSecret) {
+  const std::string key = DeriveHelloKey(TokenOf(kDigits));
+  EXPECT_FALSE(ReadTag(DeriveHelloKey(TokenOf(kOtherDigits)), MakeTaggedName(key)));
+  EXPECT_FALSE(ReadTag("", MakeTaggedName(key)));
+  EXPECT_FALSE(ReadTag("", MakeTaggedName("")));
+}
+
+TEST(HelloTagTest, EveryChangedDigitMakesItNone) {
+  const std::string key = DeriveHelloKey(TokenOf(kDigits));
+  const std::string name = MakeTaggedName(key);
+  for (std::size_t i = 0; i < name.size(); ++i) {
+    std::string changed = name;
+    changed[i] = changed[i] == '0' ? '1' : '0';
+    EXPECT_FALSE(ReadTag(key, changed)) << i;
+    EXPECT_FALSE(ReadTag(key, name.substr(0, i))) << i;
+  }
+  EXPECT_FALSE(ReadTag(key, "x" + name));
+  EXPECT_FALSE(ReadTag(key, kServiceName));
+}
+
+TEST(HelloTagTest, TheKeyTellsNothingOfTheSecret) {
+  const std::string key = DeriveHelloKey(TokenOf(kDigits));
+  EXPECT_EQ(key.size(), 32u);
+  EXPECT_NE(key, std::string(reinterpret_cast<const char*>(TokenOf(kDigits).bytes()), 32));
+  EXPECT_EQ(MintNodeCredentials(TokenOf(kDigits), "a")->hello_key, key);
+  EXPECT_EQ(MintServiceCredentials(TokenOf(kDigits))->hello_key, key);
+}
+
+}  // namespace
+}  // namespace ddprun
