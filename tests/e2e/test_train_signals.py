@@ -5,16 +5,12 @@ the signal. The phases are those that the ranks report themselves, so a test kno
 import re
 import signal
 import socket
-import sys
 import threading
 
 import pytest
 import torch
 from conftest import REPO, TRAIN, clean_environment, finish_all, free_port, run, start, wait_for
 from test_data import make_cifar10
-
-sys.path.insert(0, str(REPO / "tests" / "testing"))
-from faults import Faults  # noqa: E402
 
 RANKS = 2
 MODEL = ["--model", "simple-cnn", "--dataset", "synthetic", "--samples", "256", "--batch-size", "4", "--log-every", "1"]
@@ -54,6 +50,12 @@ class Rank:
 
     def step(self):
         return max((int(report["STEP"]) for report in self.reports if "STEP" in report), default=0)
+
+
+@pytest.fixture
+def faults(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(REPO / "tests" / "testing")
+    return pytest.importorskip("faults", reason="built without the faults' library").Faults(tmp_path)
 
 
 @pytest.fixture
@@ -139,9 +141,8 @@ def test_in_the_last_evaluation(training, tmp_path):
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["once", "then to the other rank"])
-def test_while_it_saves(training, tmp_path, late):
+def test_while_it_saves(training, tmp_path, faults, late):
     """Rank 0's disk takes its time; a rank that waits for it hears of the signal only then."""
-    faults = Faults(tmp_path)
     ranks = training(*LONG, env=faults.env())
     reached(ranks[0], lambda: ranks[0].step() >= 3, "step 3")
     faults.set(f"fsync hang path={tmp_path}/checkpoints/step-")
@@ -158,9 +159,8 @@ def test_while_it_saves(training, tmp_path, late):
     resumed(tmp_path, *LONG, "--max-steps", step + 2)
 
 
-def test_while_the_last_checkpoint_is_written(training, tmp_path):
+def test_while_the_last_checkpoint_is_written(training, tmp_path, faults):
     """All has been trained: the results are written, and that is the run's end."""
-    faults = Faults(tmp_path)
     faults.set(f"fsync hang path={tmp_path}/checkpoints/step-")
     ranks = training("--max-steps", "4", "--no-eval", "--checkpoint-seconds", "1000", env=faults.env())
     faults.wait_for_hit("fsync hang", timeout=60)
@@ -175,8 +175,7 @@ def test_while_the_last_checkpoint_is_written(training, tmp_path):
 
 
 @pytest.mark.parametrize("victim", range(RANKS))
-def test_while_the_results_are_written(training, tmp_path, victim):
-    faults = Faults(tmp_path)
+def test_while_the_results_are_written(training, tmp_path, faults, victim):
     faults.set(f"fsync hang path={tmp_path}/cifar_net.pth")
     ranks = training("--max-steps", "2", "--no-eval", "--checkpoint-seconds", "1000", env=faults.env())
     faults.wait_for_hit("fsync hang", timeout=60)
@@ -199,12 +198,11 @@ def test_at_the_start(training, tmp_path, number):
     assert results[1][0] in (-number, 128 + number), results
 
 
-def test_while_the_data_are_opened(tmp_path):
+def test_while_the_data_are_opened(tmp_path, faults):
     """From a disk that hangs: there is nothing to save yet."""
     data = tmp_path / "data"
     data.mkdir()
     make_cifar10(data)
-    faults = Faults(tmp_path)
     faults.set(f"open hang path={data}")
     words = ["--dataset", "cifar10", "--data-dir", data, "--output-dir", tmp_path, "--checkpoint-seconds", "9"]
     process = start([TRAIN, *words], env=clean_environment(**faults.env()))
