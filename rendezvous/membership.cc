@@ -9,12 +9,15 @@
 #include "rendezvous/membership_step.h"
 #include "rendezvous/operator_rules.h"
 #include "rendezvous/run_restarts.h"
+#include "rendezvous/report_rules.h"
 #include "rendezvous/victims.h"
 
 namespace ddprun {
 namespace {
 
 // The same agent asks once more, since its first stream broke before it was answered.
+constexpr int kPortMax = 65535;
+
 bool HasJoined(const RunState& state, const Join& join) {
   const auto it = state.members.find(join.node_id);
   return it != state.members.end() && it->second.join == join;
@@ -190,9 +193,7 @@ void MembershipStep::On(Member& member, const WorkerFailed& report) {
   const bool breaks = state_.phase == RunPhase::kSealed && IsInRound(member);
   const bool stops = state_.phase == RunPhase::kBroken && member.phase == MemberPhase::kStopping;
   if ((!breaks && !stops) || report.round != state_.round) return;
-  Failure cause = report.failure;
-  if (cause.host.empty()) cause.host = member.join.host;
-  if (cause.node_rank < 0) cause.node_rank = *member.node_rank;
+  Failure cause = WorkerFailureFrom(member, report.failure);
   if (breaks) {
     Break(cause);
   } else if (TakesThePlaceOf(cause, *state_.cause)) {
@@ -225,10 +226,10 @@ void MembershipStep::On(Member& member, const NodeStopped& report) {
   if (state_.phase != RunPhase::kBroken || report.round != state_.round) return;
   if (member.phase != MemberPhase::kStopping) return;
   SetPhase(member, MemberPhase::kStopped);
-  if (report.worker_port > 0) member.join.worker_port = report.worker_port;
-  const int size = member.join.local_world_size;
-  for (const WorkerEnds& ends : report.ends) {
-    if (ends.first < 0 || ends.count <= 0 || ends.count > size - ends.first) continue;
+  if (report.worker_port > 0 && report.worker_port <= kPortMax) {
+    member.join.worker_port = report.worker_port;
+  }
+  for (const WorkerEnds& ends : WorkerEndsFrom(member, report.ends)) {
     const int first = member.rank_first + ends.first;
     AddVictims(ends.kind, ends.code, {first, first + ends.count - 1}, state_.victims);
   }
@@ -237,10 +238,8 @@ void MembershipStep::On(Member& member, const NodeStopped& report) {
 
 void MembershipStep::On(Member& member, const Leave& report) {
   if (state_.phase == RunPhase::kClosed) return;
-  Failure reason = report.reason;
-  if (reason.host.empty()) reason.host = member.join.host;
-  if (reason.node_rank < 0) reason.node_rank = member.node_rank.value_or(-1);
-  if (report.close_run) state_.may_restart = false;
+  Failure reason = LeaveReasonFrom(member, report.reason);
+  if (report.close_run && member.join.hosts_service) state_.may_restart = false;
   End(*member.link);
   RemoveMember(member.join.node_id, std::move(reason));
 }

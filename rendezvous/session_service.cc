@@ -86,7 +86,9 @@ class SessionStream final : public Stream,
   }
 
  private:
-  void Enter(const Join& join) {
+  void Enter(Join join) {
+    // Whoever hosts the service shares its process (local_session.h) and needs no stream.
+    join.hosts_service = false;
     if (absl::Status status = guard_.CheckNodeId(context(), join.node_id.value); !status.ok()) {
       Refuse(std::move(status));
       return;

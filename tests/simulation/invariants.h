@@ -101,6 +101,7 @@ class Invariants {
   void VictimsAreNoCause(const SimStep& step);
   void OneVerdictForAll(const SimStep& step);
   void LosesOnlyWhoIsLost(const SimStep& step);
+  void MembersSpeakForThemselves(const SimStep& step);
 
   void Hear(const SimStep& step);
   void Note(const SimStep& step);
