@@ -89,7 +89,8 @@ class SessionStream final : public Stream,
   void Enter(Join join) {
     // Whoever hosts the service shares its process (local_session.h) and needs no stream.
     join.hosts_service = false;
-    if (absl::Status status = guard_.CheckNodeId(context(), join.node_id.value); !status.ok()) {
+    absl::Status status = guard_.CheckNode(context(), join.run_id, join.node_id.value);
+    if (!status.ok()) {
       Refuse(std::move(status));
       return;
     }
@@ -146,8 +147,10 @@ grpc::ServerUnaryReactor* SessionService::GetStatus(grpc::CallbackServerContext*
                                                     const v1::StatusRequest* request,
                                                     v1::StatusAnswer* answer) {
   // As names are in Join.
-  const std::string run_id = Printable(request->run_id().substr(0, kNameBytesMax + 1));
-  const auto runs = registry_.Status(run_id, std::chrono::steady_clock::now());
+  const auto run_id =
+      guard_.RunToAskAbout(*context, Printable(request->run_id().substr(0, kNameBytesMax + 1)));
+  if (!run_id.ok()) return Answered(*context, run_id.status());
+  const auto runs = registry_.Status(*run_id, std::chrono::steady_clock::now());
   if (!runs.ok()) return Answered(*context, runs.status());
   answer->set_software_version(kSoftwareVersion);
   for (const RunStatus& run : *runs) *answer->add_runs() = ToProto(run);
@@ -161,7 +164,7 @@ absl::Status SessionService::TakeLoss(const grpc::CallbackServerContext& context
         "the node speaks protocol ", report.protocol_version, ", the service speaks protocol ",
         kProtocolVersion, "; install the same ddprun on all nodes"));
   }
-  absl::Status status = guard_.CheckNodeId(context, report.node_id.value);
+  absl::Status status = guard_.CheckNode(context, report.run_id, report.node_id.value);
   if (!status.ok()) return status;
   return registry_.Lost(report, std::chrono::steady_clock::now());
 }

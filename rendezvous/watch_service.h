@@ -5,9 +5,11 @@
 #include <chrono>
 #include <cstddef>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "proto/ddprun.grpc.pb.h"
 #include "rendezvous/run_registry.h"
@@ -19,7 +21,9 @@ class WatchService {
  public:
   explicit WatchService(RunRegistry& registry) : registry_(registry) {}
 
-  grpc::ServerWriteReactor<v1::RunNews>* Watch(const v1::WatchRunRequest& request);
+  // `run_id`: that the caller may watch, of those that it asked for.
+  grpc::ServerWriteReactor<v1::RunNews>* Watch(const v1::WatchRunRequest& request,
+                                               const absl::StatusOr<std::string>& run_id);
 
   // Whoever watches gets what there is for him, and then the end. Returns when all have, or the
   // time is over.
