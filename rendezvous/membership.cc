@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/membership.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -85,6 +86,7 @@ void MembershipStep::operator()(const NodeGone& event) {
 }
 
 void MembershipStep::operator()(const NodeLost& event) {
+  state_.lease_due = std::min(*state_.lease_due, now_ + LeaseOf(state_, member));
   const auto it = state_.members.find(event.node_id);
   if (it == state_.members.end()) return;
   const Member& member = it->second;

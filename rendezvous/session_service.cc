@@ -94,7 +94,7 @@ class SessionStream final : public Stream,
       Refuse(std::move(status));
       return;
     }
-    auto place = registry_.Admit(join, shared_from_this());
+    auto place = registry_.Admit(join, shared_from_this(), guard_.OriginOf(context()));
     if (!place.ok()) {
       Refuse(place.status());
       return;
