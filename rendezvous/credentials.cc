@@ -305,7 +305,9 @@ absl::StatusOr<std::optional<Token>> OpenToken(const SecurityOptions& options,
   if (variable.has_value()) {
     token = *std::move(variable);
   } else if (!options.token_file.empty()) {
-    token = ReadTokenFile(options.token_file);
+    token = ReadNamedTokenFile(options.token_file);
+  } else if (const auto credential = CredentialTokenPath(get_variable)) {
+    token = ReadNamedTokenFile(*credential);
   } else {
     const absl::StatusOr<std::string> path = DefaultTokenPath(get_variable);
     if (!path.ok()) return path.status();
@@ -357,7 +359,6 @@ absl::StatusOr<std::optional<TlsCredentials>> Security::ForService() const {
   return *std::move(minted);
 }
 
-}  // namespace ddprun
 absl::StatusOr<std::optional<TlsCredentials>> Security::ForHost() const {
   if (!token_.has_value()) return own_;
   absl::StatusOr<TlsCredentials> minted = MintHostCredentials(*token_);
@@ -365,3 +366,4 @@ absl::StatusOr<std::optional<TlsCredentials>> Security::ForHost() const {
   return *std::move(minted);
 }
 
+}  // namespace ddprun

@@ -72,7 +72,7 @@ absl::StatusOr<std::string> DeriveAuthority(const Token& token);
 
 // What both programs take as flags.
 struct SecurityOptions {
-  std::string token_file;  // empty: DDPRUN_TOKEN or the default file
+  std::string token_file;  // empty: DDPRUN_TOKEN, systemd's credential or the default file
   bool insecure = false;
   std::string tls_cert;
   std::string tls_key;
