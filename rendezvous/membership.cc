@@ -9,16 +9,16 @@
 #include "rendezvous/join_rules.h"
 #include "rendezvous/membership_step.h"
 #include "rendezvous/operator_rules.h"
-#include "rendezvous/run_restarts.h"
 #include "rendezvous/report_rules.h"
+#include "rendezvous/run_restarts.h"
 #include "rendezvous/victims.h"
 
 namespace ddprun {
 namespace {
 
-// The same agent asks once more, since its first stream broke before it was answered.
 constexpr int kPortMax = 65535;
 
+// The same agent asks once more, since its first stream broke before it was answered.
 bool HasJoined(const RunState& state, const Join& join) {
   const auto it = state.members.find(join.node_id);
   return it != state.members.end() && it->second.join == join;
@@ -41,22 +41,26 @@ void MembershipStep::operator()(const NodeJoined& event) {
   if (join.resume || HasJoined(state_, join)) {
     const auto it = state_.members.find(join.node_id);
     if (absl::Status status = CheckResume(state_, join); !status.ok()) {
-      Refuse(event.link, std::move(status));
+      RefuseJoin(event.link, join, std::move(status));
     } else {
       Resume(event.link, it->second);
     }
     return;
   }
   if (absl::Status status = CheckJoin(state_, join); !status.ok()) {
-    Noted& note = Note(NoteKind::kNodeRefused);
-    note.host = join.host;
-    note.words = std::string(status.message());
-    Refuse(event.link, std::move(status));
+    RefuseJoin(event.link, join, std::move(status));
     return;
   }
   const std::optional<std::pair<NodeId, Failure>> replaced = TakePlace(join);
   Enter(event.link, join, replaced ? &state_.members.at(replaced->first) : nullptr);
   if (replaced) RemoveMember(replaced->first, replaced->second);
+}
+
+void MembershipStep::RefuseJoin(LinkId link, const Join& join, absl::Status status) {
+  Noted& note = Note(NoteKind::kNodeRefused);
+  note.host = join.host;
+  note.words = std::string(status.message());
+  Refuse(link, std::move(status));
 }
 
 void MembershipStep::operator()(const NodeReported& event) {
@@ -82,11 +86,11 @@ void MembershipStep::operator()(const NodeGone& event) {
                             "that machine and its network"));
     return;
   }
+  state_.lease_due = std::min(*state_.lease_due, now_ + LeaseOf(state_, member));
   TellWaiting();
 }
 
 void MembershipStep::operator()(const NodeLost& event) {
-  state_.lease_due = std::min(*state_.lease_due, now_ + LeaseOf(state_, member));
   const auto it = state_.members.find(event.node_id);
   if (it == state_.members.end()) return;
   const Member& member = it->second;

@@ -50,6 +50,7 @@ void Count(const Noted& note, TimePoint now, RunCounters& counters) {
 
 void RunObserver::OnNote(const std::string& run_id, const Noted& note) {
   if (log_ != nullptr) log_->Write(EventOf(run_id, note));
+  if (run_id.empty()) return;  // of no run
   absl::MutexLock lock(&mutex_);
   if (RunCounters* counters = CountersOf(run_id)) {
     Count(note, std::chrono::steady_clock::now(), *counters);

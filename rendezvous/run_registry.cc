@@ -66,6 +66,16 @@ absl::StatusOr<RunRegistry::Place> RunRegistry::Admit(const Join& join,
   return Place{std::move(run), *link};
 }
 
+void RunRegistry::Refused(const std::string& address, const absl::Status& why) {
+  if (watcher_ == nullptr) return;
+  Noted note;
+  note.kind = NoteKind::kNodeRefused;
+  note.host = address;
+  note.words = address.empty() ? std::string(why.message())
+                               : absl::StrCat(why.message(), " (it is at ", address, ")");
+  watcher_->OnNote("", note);
+}
+
 // A run without a connected node keeps its place for as long as nobody else needs it.
 absl::Status RunRegistry::MakeRoomFor(const std::string& peer, TimePoint now) {
   const auto is_peers = [&peer](const Run& run) { return !peer.empty() && run.begun_by() == peer; };

@@ -41,6 +41,9 @@ class RunRegistry {
                               const std::string& peer = "",
                               TimePoint now = std::chrono::steady_clock::now());
 
+  // Somebody at `address` was sent away before it was in any run.
+  void Refused(const std::string& address, const absl::Status& why);
+
   // A node's stream has ended for good.
   void Closed(const Place& place);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/session_service.h"
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -104,6 +105,9 @@ class SessionStream final : public Stream,
   }
 
   void Refuse(absl::Status status) {
+    if (!refused_.exchange(true)) {
+      registry_.Refused(AddressOfPeer(context().peer()), status);
+    }
     Push(Refused{std::move(status)});
     End();
     Flush();
@@ -114,6 +118,7 @@ class SessionStream final : public Stream,
   std::shared_ptr<SessionStream> self_;
   FirstMessageTimer<SessionStream> first_message_;
   v1::Report report_;
+  std::atomic<bool> refused_ = false;  // it may go on reporting, which is not told again
   WriteQueue<v1::Directive> out_;
   std::optional<RunRegistry::Place> place_;  // set by the first report, on the reading side only
 };
