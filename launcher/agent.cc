@@ -111,7 +111,8 @@ int Agent::Run() {
 absl::Status Agent::Open() {
   const ObserveOptions& observe = config_.options.observe;
   if (absl::Status status =
-          observer_.Open(observe, config_.node_id, host_, workers_.logs().NoticeSink());
+          observer_.Open(observe, config_.node_id, host_, workers_.logs().NoticeSink(),
+                         [this] { session_events_.Wake(); });
       !status.ok()) {
     return status;
   }
@@ -256,12 +257,13 @@ void Agent::Loop() {
     TimePoint now = Now();
     Process(now);
     if (exit_code_.has_value()) return;
+    ShowRefusals(now);
     console_.Pump();
     console_watch_.Update(console_, poller_);
     std::optional<TimePoint> deadline;
     for (const std::optional<TimePoint>& candidate :
          {NextDeadline(state_), workers_.NextDeadline(), workers_.logs().NextDeadline(),
-          watch_.NextDeadline(), join_retry_, heartbeat_due_}) {
+          watch_.NextDeadline(), join_retry_, heartbeat_due_, observer_.NextDeadline()}) {
       if (candidate.has_value() && (!deadline.has_value() || *candidate < *deadline))
         deadline = candidate;
     }
@@ -276,6 +278,11 @@ void Agent::Loop() {
     const std::optional<TimePoint> due = NextDeadline(state_);
     if (due.has_value() && *due <= now) events_.push_back(DeadlinePassed{});
   }
+}
+
+void Agent::ShowRefusals(TimePoint now) {
+  const std::optional<std::string> line = observer_.TakeRefusals(now);
+  if (line.has_value()) Say(*line);
 }
 
 void Agent::HandleReady(const Ready& ready, TimePoint now) {

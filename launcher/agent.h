@@ -72,6 +72,7 @@ class Agent {
   std::vector<std::string> NetworkVariables(const Start& start) const;
   absl::Status ServeStore(const Start& start);
   void Loop();
+  void ShowRefusals(TimePoint now);
   void HandleReady(const Ready& ready, TimePoint now);
   void HandleSignals(TimePoint now);
   void TakeSignal(int number);

@@ -2,6 +2,7 @@
 #include "launcher/agent_observer.h"
 
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "launcher/agent_events.h"
@@ -20,7 +21,8 @@ int ExitCodeOf(const Outcome& outcome) {
 }  // namespace
 
 absl::Status AgentObserver::Open(const ObserveOptions& options, const NodeId& node_id,
-                                 const std::string& host, EventLog::Notify notify) {
+                                 const std::string& host, EventLog::Notify notify,
+                                 std::function<void()> wake) {
   node_id_ = node_id;
   host_ = host;
   if (!options.event_log.empty()) {
@@ -32,6 +34,7 @@ absl::Status AgentObserver::Open(const ObserveOptions& options, const NodeId& no
     Write(std::move(started));
   }
   if (options.metrics_port.has_value()) service_ = std::make_unique<RunObserver>(nullptr);
+  refusals_.Begin(service_.get(), std::move(wake));
   return absl::OkStatus();
 }
 
@@ -69,6 +72,14 @@ void AgentObserver::OnStarted(const Start& start, int local_rank, std::int64_t p
 
 void AgentObserver::OnEnd(int exit_code) {
   if (log_ != nullptr) Write(AgentEnded(exit_code));
+}
+
+std::optional<std::string> AgentObserver::TakeRefusals(TimePoint now) {
+  const std::vector<Refusals::Refused> all = refusals_.TakeAll();
+  if (log_ != nullptr) {
+    for (const auto& [run_id, note] : all) log_->Write(EventOf(run_id, note));
+  }
+  return refusals_.TakeLine(now);
 }
 
 void AgentObserver::Close() {

@@ -4,8 +4,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "launcher/options_observe.h"
+#include "launcher/refusals.h"
 #include "launcher/supervisor.h"
 #include "rendezvous/event_log.h"
 #include "rendezvous/metrics.h"
@@ -28,12 +31,13 @@ class AgentObserver {
   AgentObserver() = default;
 
   // UNAVAILABLE: a file or a port cannot be opened, in one sentence.
-  // `notify`: for what becomes of the event log later.
+  // `notify`: for what becomes of the event log later. `wake`: on any thread, there are refusals to
+  // take.
   absl::Status Open(const ObserveOptions& options, const NodeId& node_id, const std::string& host,
-                    EventLog::Notify notify);
+                    EventLog::Notify notify, std::function<void()> wake);
 
-  // For the service in this process; null if nobody asked.
-  RunWatcher* watcher() { return service_.get(); }
+  // For the service in this process.
+  RunWatcher* watcher() { return &refusals_; }
   // Until Close().
   absl::Status Serve(const ObserveOptions& options, RendezvousServer* server);
 
@@ -41,6 +45,10 @@ class AgentObserver {
   void OnEvent(const Event& event, const SupervisorState& state);
   void OnStarted(const Start& start, int local_rank, std::int64_t pid);
   void OnEnd(int exit_code);
+  // Writes down whom the service in this process has refused; a line to show, if it is time for
+  // one.
+  std::optional<std::string> TakeRefusals(TimePoint now);
+  std::optional<TimePoint> NextDeadline() { return refusals_.NextDeadline(); }
   void Close();
 
  private:
@@ -52,6 +60,7 @@ class AgentObserver {
   std::string run_id_;  // once a round has told it
   std::unique_ptr<EventLog> log_;
   std::unique_ptr<RunObserver> service_;
+  Refusals refusals_;
   RendezvousServer* server_ = nullptr;
 
   absl::Mutex mutex_;

@@ -57,7 +57,7 @@ int ShowStatus(const std::vector<std::string>& arguments, const std::string& pro
   auto security = OpenSecurity(options.service, options.security, std::move(token));
   if (!security.ok()) return Fail(program, security.status(), kExitUsage);
   if (options.watch) {
-    const auto channel = OpenServiceChannel(options.service, *security, "status");
+    const auto channel = OpenServiceChannel(options.service, *security, options.run_id, "status");
     if (!channel.ok()) return Fail(program, channel.status(), kExitFailure);
     return WatchStatus(options, *channel);
   }
@@ -132,7 +132,7 @@ int RunCtl(const std::vector<std::string>& arguments, const std::string& program
   const auto& options = std::get<CtlOptions>(*parsed);
   auto security = OpenSecurity(options.service, options.security, std::move(token));
   if (!security.ok()) return Fail(program, security.status(), kExitUsage);
-  auto channel = OpenServiceChannel(options.service, *security, "ctl");
+  auto channel = OpenServiceChannel(options.service, *security, options.run_id, "ctl");
   if (!channel.ok()) return Fail(program, channel.status(), kExitFailure);
   if (options.command == CtlOptions::Command::kLogs) return ShowLogs(options, *channel);
   if (options.wait) return StopAndWait(options, *channel, program);

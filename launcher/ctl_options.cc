@@ -31,7 +31,7 @@ const std::vector<CommandInfo>& Commands() {
        Command::kStop,
        "",
        "Ends a run on all its nodes: the workers get SIGTERM and their grace, and every ddprun "
-       "ends with exit code\n143 (137 with --now) and the words \"stopped by ddpctl from HOST\".",
+       "ends with exit code\n143 (137 with --now) and the words \"stopped by ddpctl from HOST (ADDRESS)\".",
        {{"--now", 0, nullptr, "SIGKILL at once; also after a stop that takes too long"},
         {"--wait", 0, nullptr, "until the run has ended; the exit code is the run's"},
         {"--wait-timeout", 0, "SECONDS", "for so long at most (120), then 1"}}},

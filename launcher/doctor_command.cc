@@ -155,7 +155,7 @@ class Doctor {
       return meeting.status();
     }
     const NodeId node_id = MakeNodeId(facts_.host);
-    auto credentials = security->ForNode(node_id.value);
+    auto credentials = security->ForNode(DoctorRunId(options_), node_id.value);
     if (!credentials.ok()) return credentials.status();
     const absl::StatusOr<std::string> address =
         options_.local_addr.empty() ? AdvertisedAddress(meeting->host, meeting->port)

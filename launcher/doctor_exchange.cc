@@ -68,13 +68,16 @@ void DoctorExchange::Take(SessionEvent event) {
   said_.notify_all();
 }
 
+std::string DoctorRunId(const Options& options) {
+  return options.run_id.empty() ? "doctor" : absl::StrCat("doctor-", options.run_id);
+}
+
 absl::Status DoctorExchange::Join(std::optional<TlsCredentials> credentials) {
   const Options& options = config_.options;
   ddprun::Join join;
   join.protocol_version = kProtocolVersion;
   join.software_version = kSoftwareVersion;
-  // Nothing of the run itself is touched.
-  join.run_id = options.run_id.empty() ? "doctor" : absl::StrCat("doctor-", options.run_id);
+  join.run_id = DoctorRunId(options);
   join.node_id = config_.node_id;
   join.host = config_.host;
   join.node_rank = options.node_rank;

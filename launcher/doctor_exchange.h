@@ -23,6 +23,9 @@
 
 namespace ddprun {
 
+// Where the nodes of a checkup meet: nothing of the run itself is touched.
+std::string DoctorRunId(const Options& options);
+
 class DoctorExchange {
  public:
   struct Config {

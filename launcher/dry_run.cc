@@ -181,6 +181,9 @@ std::string SecretInWords(const Options& options, bool has_variable,
   if (has_variable) return "DDPRUN_TOKEN of the environment";
   if (!options.token_env_file.empty())
     return absl::StrCat("DDPRUN_TOKEN of ", options.token_env_file);
+  if (const auto credential = CredentialTokenPath(get_variable)) {
+    return absl::StrCat("systemd's credential ", *credential);
+  }
   const absl::StatusOr<std::string> path = DefaultTokenPath(get_variable);
   if (!path.ok()) return std::string(path.status().message());
   return absl::StrCat("the file ", *path,

@@ -27,6 +27,11 @@ class EventQueue {
       const std::lock_guard<std::mutex> lock(mutex_);
       events_.push_back(std::move(event));
     }
+    Wake();
+  }
+
+  // The agent's loop takes a turn.
+  void Wake() {
     const std::uint64_t one = 1;
     [[maybe_unused]] const ssize_t written = write(fd_.get(), &one, sizeof(one));
   }

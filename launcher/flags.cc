@@ -28,7 +28,8 @@ std::string VariableName(const std::string& flag) {
 
 const std::vector<Flag> kSecurityFlags = {
     {"--token-file", 0, "FILE",
-     "the run's secret, the same on all nodes (DDPRUN_TOKEN, or ~/.config/ddprun/token)"},
+     "the run's secret (DDPRUN_TOKEN, systemd's credential ddprun-token, ~/.config/ddprun/token); "
+     "workers can read files of yours"},
     {"--tls-cert", 0, "FILE",
      "this node's own certificate, in place of the secret; with the next two"},
     {"--tls-key", 0, "FILE", "its private key"},

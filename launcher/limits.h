@@ -71,6 +71,10 @@ inline constexpr std::chrono::seconds kKillTimeout{10};
 inline constexpr int kKernelStackLinesMax = 12;
 // A person who waits this long wants to know for what; a quick start stays silent.
 inline constexpr std::chrono::seconds kNoticeDelay{1};
+// Nodes that were refused are shown on node 0's console a line at a time, this often at most; as
+// many as this wait for the event log.
+inline constexpr std::chrono::seconds kRefusalInterval{5};
+inline constexpr std::size_t kRefusalsMax = 64;
 // Between telling the service that this node goes and its verdict.
 inline constexpr std::chrono::seconds kLeaveTimeout{2};
 // `timeout` and job schedulers send one signal twice, to the process and to its group: an echo is

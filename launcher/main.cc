@@ -170,7 +170,7 @@ int RunDdprun(const std::vector<std::string>& arguments, absl::Span<char> comman
   }
   token_variable.reset();
   config.node_id = ddprun::MakeNodeId(ddprun::HostName());
-  auto credentials = config.security.ForNode(config.node_id.value);
+  auto credentials = config.security.ForNode(config.options.run_id, config.node_id.value);
   if (!credentials.ok()) return Fail(credentials.status(), 1);
   config.credentials = *std::move(credentials);
 

@@ -48,7 +48,11 @@ std::string Environment() {
   return absl::StrCat(
       ".SH ENVIRONMENT\n",
       Entry("PET_NAME", "the default of the flag --name, as PET_NNODES and PET_NPROC_PER_NODE"),
-      Entry("DDPRUN_TOKEN", "the run's secret, 64 hexadecimal digits; workers do not see it"),
+      Entry("DDPRUN_TOKEN",
+            "the run's secret, 64 hexadecimal digits; it is taken out of the workers' environment"),
+      Entry("CREDENTIALS_DIRECTORY",
+            "set by systemd: the file ddprun-token in it has the run's secret "
+            "(LoadCredential=ddprun-token:FILE)"),
       Entry("PYTHON_EXEC", "the Python that runs scripts and modules (python3)"),
       Entry("LOGLEVEL", "INFO: also say which flags have no effect"),
       ".PP\nWorkers find RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, GROUP_RANK, MASTER_ADDR, "

@@ -43,7 +43,7 @@ std::string AddressToListenAt(const std::string& host) {
 // `address`: to listen at; other nodes may know another one.
 absl::StatusOr<Meeting> Host(Meeting meeting, const Security& security, const std::string& run_id,
                              const std::string& address, RunWatcher* watcher) {
-  auto credentials = security.ForService();
+  auto credentials = security.ForHost();
   if (!credentials.ok()) return credentials.status();
   RaiseFileLimit();
   auto server = RendezvousServer::Start({.address = address,

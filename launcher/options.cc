@@ -19,7 +19,7 @@ namespace ddprun {
 namespace {
 
 constexpr double kJoinTimeoutSecondsMax = 30.0 * 24 * 3600;
-constexpr double kLastCallSecondsMax = std::chrono::seconds(kLeaseMax).count();
+constexpr double kLastCallSecondsMax = std::chrono::seconds(kLastCallMax).count();
 constexpr double kLeaseSecondsMax = std::chrono::seconds(kLeaseMax).count();
 
 const std::vector<Flag> kWorkerFlags = {
@@ -47,7 +47,8 @@ const std::vector<Flag> kRendezvousFlags = {
      "torchrun's settings: join_timeout, last_call_timeout, keep_alive_interval, is_host"},
     {"--join-timeout", 0, "SECONDS", "how long to wait for the other nodes (600)"},
     {"--last-call", 0, "SECONDS", "with MIN:MAX: how long to wait for more than MIN nodes (30)"},
-    {"--lease", 0, "SECONDS", "a node that is not heard of for this long is lost (10)"},
+    {"--lease", 0, "SECONDS",
+     "a node that is not heard of for this long is lost (10; at most 3600)"},
     {"--local-addr", 0, "ADDRESS",
      "where the other nodes reach this one (found by the route to node 0)"},
 };

@@ -112,7 +112,7 @@ class ConfReader {
         return;
       case Meaning::kLastCall:
         conf_.last_call =
-            reader_.Seconds(value, static_cast<double>(std::chrono::seconds(kLeaseMax).count()));
+            reader_.Seconds(value, static_cast<double>(std::chrono::seconds(kLastCallMax).count()));
         return;
       case Meaning::kKeepAliveInterval:
         interval_ = reader_.Seconds(value, kSecondsMax);

@@ -41,18 +41,20 @@ absl::Status CheckServer(const std::string& path) {
 
 absl::StatusOr<std::shared_ptr<ServiceChannel>> OpenServiceChannel(const ServiceAddress& service,
                                                                    const Security& security,
+                                                                   const std::string& run_id,
                                                                    const std::string& what) {
   if (!service.socket.empty()) {
     if (absl::Status status = CheckServer(service.socket); !status.ok()) return status;
     return MakeServiceChannel(TargetOf(service));
   }
-  auto credentials = security.ForNode(absl::StrCat(what, "-", HostName(), "-", getpid()));
+  auto credentials = security.ForOperator(run_id.empty() ? std::nullopt : std::optional(run_id),
+                                          absl::StrCat(what, "-", HostName(), "-", getpid()));
   if (!credentials.ok()) return credentials.status();
   return MakeServiceChannel(TargetOf(service), *std::move(credentials), service.endpoint.host);
 }
 
 absl::StatusOr<std::string> AskForStatus(const StatusOptions& options, const Security& security) {
-  const auto channel = OpenServiceChannel(options.service, security, "status");
+  const auto channel = OpenServiceChannel(options.service, security, options.run_id, "status");
   if (!channel.ok()) return channel.status();
   const absl::StatusOr<ServiceStatus> status = GetStatus(*channel, options.run_id, options.timeout);
   if (!status.ok()) return status.status();

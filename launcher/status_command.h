@@ -13,9 +13,11 @@
 
 namespace ddprun {
 
-// A connection with a certificate as a node has one, of nobody in any run; without, to a socket.
+// A connection with a certificate of somebody who asks about that run, or about all if `run_id` is
+// empty, and who is no node of it; without one, to a socket.
 absl::StatusOr<std::shared_ptr<ServiceChannel>> OpenServiceChannel(const ServiceAddress& service,
                                                                    const Security& security,
+                                                                   const std::string& run_id,
                                                                    const std::string& what);
 
 // The text for stdout. Errors: as GetStatus() (rendezvous/status_client.h).

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "proto/ddprun.grpc.pb.h"
+#include "rendezvous/peer_guard.h"
 #include "rendezvous/run_registry.h"
 #include "rendezvous/watch_service.h"
 
@@ -10,7 +11,8 @@ namespace ddprun {
 
 class ControlService final : public v1::Control::CallbackService {
  public:
-  explicit ControlService(RunRegistry& registry) : registry_(registry), watches_(registry) {}
+  ControlService(RunRegistry& registry, PeerGuard& guard)
+      : registry_(registry), guard_(guard), watches_(registry) {}
 
   grpc::ServerUnaryReactor* StopRun(grpc::CallbackServerContext* context,
                                     const v1::StopRunRequest* request,
@@ -19,14 +21,13 @@ class ControlService final : public v1::Control::CallbackService {
                                       const v1::DrainNodeRequest* request,
                                       v1::DrainNodeAnswer* answer) override;
   grpc::ServerWriteReactor<v1::RunNews>* WatchRun(grpc::CallbackServerContext* context,
-                                                  const v1::WatchRunRequest* request) override {
-    return watches_.Watch(context->peer(), *request);
-  }
+                                                  const v1::WatchRunRequest* request) override;
 
   WatchService& watches() { return watches_; }
 
  private:
   RunRegistry& registry_;
+  PeerGuard& guard_;
   WatchService watches_;
 };
 

@@ -559,6 +559,14 @@ v1::Verdict ToProto(const Verdict& verdict) {
 
 Verdict FromProto(const v1::Verdict& message) { return Read(message); }
 
+Verdict FromService(const v1::Verdict& message) {
+  Verdict verdict = Read(message);
+  const bool failed =
+      !verdict.success && !(verdict.cause && verdict.cause->kind == FailureKind::kNodeDrained);
+  verdict.exit_code = failed ? ClampExitCode(verdict.exit_code) : 0;
+  return verdict;
+}
+
 v1::LossReport ToProto(const LossReport& report) {
   v1::LossReport message;
   message.set_protocol_version(report.protocol_version);
@@ -628,11 +636,12 @@ absl::StatusOr<Directive> FromProto(const v1::Directive& message) {
       return Stop{RoundId{message.stop().round()}, Read(message.stop().cause()),
                   message.stop().last()};
     case v1::Directive::kFinish:
-      return Finish{Read(message.finish().verdict())};
+      return Finish{FromService(message.finish().verdict())};
     case v1::Directive::kRefused:
-      return Refused{absl::Status(CodeOf(message.refused().code()),
-                                  Lines(message.refused().message(), kFailureMessageBytesMax)),
-                     message.refused().exit_code()};
+      return Refused{
+          absl::Status(CodeOf(message.refused().code()),
+                       Lines(message.refused().message(), kFailureMessageBytesMax)),
+          message.refused().exit_code() == 0 ? 0 : ClampExitCode(message.refused().exit_code())};
     case v1::Directive::kLogWatches:
       return ddprun::FromProto(message.log_watches());
     case v1::Directive::kLogsTaken:

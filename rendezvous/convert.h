@@ -37,6 +37,9 @@ v1::Start ToProto(const Start& start);
 Start FromProto(const v1::Start& message);
 v1::Verdict ToProto(const Verdict& verdict);
 Verdict FromProto(const v1::Verdict& message);
+// As a node or a command takes it from a service: whatever was sent, only a success, or a node that
+// left as it was asked to, exits with 0, and nothing with a code that a process cannot have.
+Verdict FromService(const v1::Verdict& message);
 
 v1::LossReport ToProto(const LossReport& report);
 LossReport FromProto(const v1::LossReport& message);

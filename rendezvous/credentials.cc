@@ -14,7 +14,9 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "rendezvous/pem_files.h"
 
 namespace ddprun {
@@ -35,7 +37,9 @@ constexpr std::size_t kSeedBytes = 32;
 // Changed whenever what is derived changes, so that the old and the new never meet by half.
 constexpr char kSalt[] = "ddprun";
 constexpr char kAuthorityInfo[] = "v1 certificate authority";
-// Nothing here needs a clock to be right: who has the secret is who may come in, today and later.
+// Who has the secret may come in, today and later: an authority has no end, and what a process
+// signs for itself has one only so that it is of no use for ever to whoever steals it. No
+// certificate has a begin, which a machine whose clock is behind would not have reached.
 constexpr char kNotBefore[] = "19700101000000Z";
 constexpr char kNotAfter[] = "99991231235959Z";
 constexpr int kSerialBytes = 16;
@@ -92,9 +96,11 @@ bool SetName(X509_NAME* name, const std::string& common_name) {
                                     static_cast<int>(common_name.size()), -1, 0) == 1;
 }
 
-bool SetValidity(X509* certificate) {
-  return ASN1_TIME_set_string_X509(X509_getm_notBefore(certificate), kNotBefore) == 1 &&
-         ASN1_TIME_set_string_X509(X509_getm_notAfter(certificate), kNotAfter) == 1;
+bool SetValidity(X509* certificate, std::optional<std::time_t> not_after = std::nullopt) {
+  if (ASN1_TIME_set_string_X509(X509_getm_notBefore(certificate), kNotBefore) != 1) return false;
+  ASN1_TIME* const end = X509_getm_notAfter(certificate);
+  return not_after ? ASN1_TIME_set(end, *not_after) != nullptr
+                   : ASN1_TIME_set_string_X509(end, kNotAfter) == 1;
 }
 
 CertificatePtr AuthorityCertificate(EVP_PKEY* key) {
@@ -115,6 +121,7 @@ struct Leaf {
   std::string common_name;
   std::string alternative_name;  // as OpenSSL writes it: "URI:..."
   const char* usage;             // "clientAuth"
+  std::optional<std::time_t> not_after = std::nullopt;
 };
 
 CertificatePtr LeafCertificate(const Leaf& leaf, EVP_PKEY* key, X509* authority,
@@ -127,7 +134,8 @@ CertificatePtr LeafCertificate(const Leaf& leaf, EVP_PKEY* key, X509* authority,
   const std::unique_ptr<BIGNUM, Freer<BN_free>> number(BN_bin2bn(serial, sizeof serial, nullptr));
   const bool good = number != nullptr && X509_set_version(x, X509_VERSION_3) == 1 &&
                     BN_to_ASN1_INTEGER(number.get(), X509_get_serialNumber(x)) != nullptr &&
-                    SetValidity(x) && SetName(X509_get_subject_name(x), leaf.common_name) &&
+                    SetValidity(x, leaf.not_after) &&
+                    SetName(X509_get_subject_name(x), leaf.common_name) &&
                     X509_set_issuer_name(x, X509_get_subject_name(authority)) == 1 &&
                     X509_set_pubkey(x, key) == 1 &&
                     AddExtension(x, authority, NID_basic_constraints, "critical,CA:FALSE") &&
@@ -175,33 +183,94 @@ absl::StatusOr<TlsCredentials> Mint(const Token& token, const Leaf& leaf) {
                         .hello_key = DeriveHelloKey(token)};
 }
 
-}  // namespace
+constexpr absl::string_view kRunScheme = "ddprun://run/";
+constexpr absl::string_view kOperatorScheme = "ddprun://operator/";
 
-std::string NodeUri(absl::string_view node_id) {
-  std::string uri = "ddprun://node/";
-  for (const char c : node_id) {
+std::string Escaped(absl::string_view name) {
+  std::string text;
+  for (const char c : name) {
     const auto byte = static_cast<unsigned char>(c);
     if (absl::ascii_isalnum(byte) || c == '-' || c == '.' || c == '_' || c == '~') {
-      uri.push_back(c);
+      text.push_back(c);
     } else {
-      absl::StrAppend(&uri, "%", absl::Hex(byte, absl::kZeroPad2));
+      absl::StrAppend(&text, "%", absl::Hex(byte, absl::kZeroPad2));
     }
   }
-  return uri;
+  return text;
 }
 
-absl::StatusOr<TlsCredentials> MintNodeCredentials(const Token& token, absl::string_view node_id) {
-  const std::string uri = NodeUri(node_id);
+// Absent: Escaped() does not write it like that.
+std::optional<std::string> Unescaped(absl::string_view text) {
+  std::string name;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '%') {
+      name.push_back(text[i]);
+      continue;
+    }
+    const absl::string_view digits = text.substr(i + 1, 2);
+    const bool are_digits = digits.size() == 2 &&
+                            absl::ascii_isxdigit(static_cast<unsigned char>(digits[0])) &&
+                            absl::ascii_isxdigit(static_cast<unsigned char>(digits[1]));
+    if (!are_digits) return std::nullopt;
+    name.append(absl::HexStringToBytes(digits));
+    i += digits.size();
+  }
+  return name;
+}
+
+}  // namespace
+
+std::string NodeUri(absl::string_view run_id, absl::string_view node_id) {
+  return absl::StrCat(kRunScheme, Escaped(run_id), "/node/", Escaped(node_id));
+}
+
+std::string OperatorUri(const std::optional<std::string>& run_id, absl::string_view name) {
+  if (!run_id) return absl::StrCat(kOperatorScheme, Escaped(name));
+  return absl::StrCat(kRunScheme, Escaped(*run_id), "/operator/", Escaped(name));
+}
+
+std::optional<CertificateScope> ScopeOfUri(absl::string_view uri) {
+  if (absl::StartsWith(uri, kOperatorScheme)) return CertificateScope{};
+  if (!absl::ConsumePrefix(&uri, kRunScheme)) return std::nullopt;
+  const std::size_t end = uri.find('/');
+  if (end == uri.npos) return std::nullopt;
+  std::optional<std::string> run_id = Unescaped(uri.substr(0, end));
+  if (!run_id) return std::nullopt;
+  return CertificateScope{std::move(run_id)};
+}
+
+absl::StatusOr<TlsCredentials> MintNodeCredentials(const Token& token, absl::string_view run_id,
+                                                   absl::string_view node_id, std::time_t now) {
   return Mint(token, {.common_name = "ddprun node",
-                      .alternative_name = absl::StrCat("URI:", uri),
-                      .usage = "clientAuth"});
+                      .alternative_name = absl::StrCat("URI:", NodeUri(run_id, node_id)),
+                      .usage = "clientAuth",
+                      .not_after = now + kNodeCertificateSeconds});
 }
 
-absl::StatusOr<TlsCredentials> MintServiceCredentials(const Token& token) {
+absl::StatusOr<TlsCredentials> MintOperatorCredentials(const Token& token,
+                                                       const std::optional<std::string>& run_id,
+                                                       absl::string_view name, std::time_t now) {
+  return Mint(token, {.common_name = "ddprun operator",
+                      .alternative_name = absl::StrCat("URI:", OperatorUri(run_id, name)),
+                      .usage = "clientAuth",
+                      .not_after = now + kOperatorCertificateSeconds});
+}
+
+static absl::StatusOr<TlsCredentials> MintService(const Token& token,
+                                                  std::optional<std::time_t> not_after) {
   return Mint(token,
               {.common_name = kServiceName,
                .alternative_name = absl::StrCat("DNS:", kServiceName, ",DNS:*.", kServiceName),
-               .usage = "serverAuth"});
+               .usage = "serverAuth",
+               .not_after = not_after});
+}
+
+absl::StatusOr<TlsCredentials> MintServiceCredentials(const Token& token) {
+  return MintService(token, std::nullopt);
+}
+
+absl::StatusOr<TlsCredentials> MintHostCredentials(const Token& token, std::time_t now) {
+  return MintService(token, now + kNodeCertificateSeconds);
 }
 
 absl::StatusOr<std::string> DeriveAuthority(const Token& token) {
@@ -238,7 +307,9 @@ absl::StatusOr<std::optional<Token>> OpenToken(const SecurityOptions& options,
   if (variable.has_value()) {
     token = *std::move(variable);
   } else if (!options.token_file.empty()) {
-    token = ReadTokenFile(options.token_file);
+    token = ReadNamedTokenFile(options.token_file);
+  } else if (const auto credential = CredentialTokenPath(get_variable)) {
+    token = ReadNamedTokenFile(*credential);
   } else {
     const absl::StatusOr<std::string> path = DefaultTokenPath(get_variable);
     if (!path.ok()) return path.status();
@@ -267,9 +338,18 @@ absl::StatusOr<Security> Security::Open(const SecurityOptions& options,
   return security;
 }
 
-absl::StatusOr<std::optional<TlsCredentials>> Security::ForNode(absl::string_view node_id) const {
+absl::StatusOr<std::optional<TlsCredentials>> Security::ForNode(absl::string_view run_id,
+                                                                absl::string_view node_id) const {
   if (!token_.has_value()) return own_;
-  absl::StatusOr<TlsCredentials> minted = MintNodeCredentials(*token_, node_id);
+  absl::StatusOr<TlsCredentials> minted = MintNodeCredentials(*token_, run_id, node_id);
+  if (!minted.ok()) return minted.status();
+  return *std::move(minted);
+}
+
+absl::StatusOr<std::optional<TlsCredentials>> Security::ForOperator(
+    const std::optional<std::string>& run_id, absl::string_view name) const {
+  if (!token_.has_value()) return own_;
+  absl::StatusOr<TlsCredentials> minted = MintOperatorCredentials(*token_, run_id, name);
   if (!minted.ok()) return minted.status();
   return *std::move(minted);
 }
@@ -277,6 +357,13 @@ absl::StatusOr<std::optional<TlsCredentials>> Security::ForNode(absl::string_vie
 absl::StatusOr<std::optional<TlsCredentials>> Security::ForService() const {
   if (!token_.has_value()) return own_;
   absl::StatusOr<TlsCredentials> minted = MintServiceCredentials(*token_);
+  if (!minted.ok()) return minted.status();
+  return *std::move(minted);
+}
+
+absl::StatusOr<std::optional<TlsCredentials>> Security::ForHost() const {
+  if (!token_.has_value()) return own_;
+  absl::StatusOr<TlsCredentials> minted = MintHostCredentials(*token_);
   if (!minted.ok()) return minted.status();
   return *std::move(minted);
 }

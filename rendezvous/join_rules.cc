@@ -110,7 +110,7 @@ absl::Status CheckFields(const Join& join) {
                      "; node ranks are 0 to ", join.nodes_max - 1)));
   }
   status.Update(CheckRange(join, "a join window in ms of", join.last_call.count(), 0,
-                           std::chrono::milliseconds(kLeaseMax).count()));
+                           std::chrono::milliseconds(kLastCallMax).count()));
   if (join.lease.count() != 0) {
     status.Update(CheckRange(join, "a lease in ms of", join.lease.count(), kLeaseMin.count(),
                              std::chrono::milliseconds(kLeaseMax).count()));
@@ -236,13 +236,25 @@ absl::Status CheckResume(const RunState& state, const Join& join) {
   if (!state.rules) {
     return absl::AbortedError(absl::StrCat(
         "node ", join.host, " came back to run '", state.run_id,
-        "', of which the rendezvous service knows nothing: it was started anew and has no journal; "
-        "start the run again, with ddprun-rendezvous --journal FOLDER to outlive the service"));
+        "', of which the rendezvous service knows nothing: it was started anew and has no journal, "
+        "or gave the run up while no node was connected; start the run again, with "
+        "ddprun-rendezvous --journal FOLDER to outlive the service"));
   }
   return absl::AbortedError(
       absl::StrCat("node ", join.host, " came back to run '", state.run_id,
                    "' too late: its place was given up after ", Seconds(state.rules->lease),
-                   " without a word (--lease); start it again to join as a new node"));
+                   " without a word (--lease",
+                   state.rules->lease > kUnseatedLeaseMax
+                       ? absl::StrCat("; ", Seconds(kUnseatedLeaseMax), " before its first round")
+                       : "",
+                   "); start it again to join as a new node"));
+}
+
+std::chrono::milliseconds LeaseOf(const RunState& state, const Member& member) {
+  const auto lease = state.rules->lease;
+  return member.link || member.seated
+             ? lease
+             : std::min<std::chrono::milliseconds>(lease, kUnseatedLeaseMax);
 }
 
 RunRules RulesOf(const Join& first) {
@@ -272,13 +284,13 @@ std::string WaitingWords(const RunState& state) {
 }
 
 std::string LostWords(const RunState& state, const Member& member) {
-  return member.link
-             ? absl::StrCat("it said nothing for ", Seconds(state.rules->lease),
-                            " (--lease); check that machine and its network")
-             : absl::StrCat(
-                   "its connection to the rendezvous service ended and it did not "
-                   "come back within ",
-                   Seconds(state.rules->lease), " (--lease); check that machine and its network");
+  return member.link ? absl::StrCat("it said nothing for ", Seconds(state.rules->lease),
+                                    " (--lease); check that machine and its network")
+                     : absl::StrCat(
+                           "its connection to the rendezvous service ended and it did not "
+                           "come back within ",
+                           Seconds(LeaseOf(state, member)), member.seated ? " (--lease)" : "",
+                           "; check that machine and its network");
 }
 
 absl::Status FencedForSilence(const RunState& state, const Member& member) {

@@ -21,6 +21,11 @@ absl::Status CheckResume(const RunState& state, const Join& join);
 
 RunRules RulesOf(const Join& first);
 
+// How long the member may be silent before it is lost; 0: its stream's end is its own. One that is
+// away and has no workers yet is not waited for as long as others: a run of such nodes would stay
+// in the service for nobody.
+std::chrono::milliseconds LeaseOf(const RunState& state, const Member& member);
+
 // Until when a round that forms does, or waits before it does.
 TimePoint FormingUntil(const RunState& state);
 

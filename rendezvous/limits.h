@@ -40,6 +40,12 @@ inline constexpr std::size_t kWorkerStreamsMax = 16'384;
 // stream's requests.
 inline constexpr std::size_t kStreamReplyBytesMax = 64u << 20;
 inline constexpr std::size_t kRunsMax = 1024;
+// Of those, begun by one peer: one address in plain text, one certificate of the user's own. One
+// that comes from the token is for one run alone.
+inline constexpr std::size_t kRunsPerPeerMax = 256;
+// A run that no node has been connected to for this long makes room for another when there are
+// kRunsMax. Nodes whose connection broke try again four times a second.
+inline constexpr std::chrono::seconds kDesertedRunTimeout{5};
 inline constexpr int kNodesMax = 100'000;
 // In one answer of GetStatus: 10 000 nodes are 1 MB, and a run is locked for the few milliseconds
 // that copying them takes.
@@ -128,9 +134,13 @@ inline constexpr std::size_t kMembersMax = 2 * std::size_t{kNodesMax};
 // virtual machine that moves, and far below the timeouts of collectives.
 inline constexpr std::chrono::seconds kLeaseDefault{10};
 inline constexpr std::chrono::milliseconds kLeaseMin{100};
-inline constexpr std::chrono::hours kLeaseMax{24};
+// A switch, a router or a virtual machine that takes longer is repaired, not waited for.
+inline constexpr std::chrono::hours kLeaseMax{1};
+// Of a node that is away and has never been in a round: it has no workers that could be lost.
+inline constexpr std::chrono::seconds kUnseatedLeaseMax{30};
 // How long a round that has its least number of nodes waits for more; torchrun's last_call_timeout.
 inline constexpr std::chrono::seconds kLastCallDefault{30};
+inline constexpr std::chrono::hours kLastCallMax{24};
 
 // Restarts that are remembered with their times, and so the most that --max-restarts can be with
 // --restart-window.

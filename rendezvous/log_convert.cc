@@ -154,7 +154,7 @@ absl::StatusOr<RunNews> FromProto(const v1::RunNews& message) {
       return TailsEnd{};
     case v1::RunNews::kEnd:
       if (!message.end().has_verdict()) return RunOver{};
-      return RunOver{FromProto(message.end().verdict())};
+      return RunOver{FromService(message.end().verdict())};
     case v1::RunNews::KIND_NOT_SET:
       break;
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/membership.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -8,11 +9,14 @@
 #include "rendezvous/join_rules.h"
 #include "rendezvous/membership_step.h"
 #include "rendezvous/operator_rules.h"
+#include "rendezvous/report_rules.h"
 #include "rendezvous/run_restarts.h"
 #include "rendezvous/victims.h"
 
 namespace ddprun {
 namespace {
+
+constexpr int kPortMax = 65535;
 
 // The same agent asks once more, since its first stream broke before it was answered.
 bool HasJoined(const RunState& state, const Join& join) {
@@ -37,22 +41,26 @@ void MembershipStep::operator()(const NodeJoined& event) {
   if (join.resume || HasJoined(state_, join)) {
     const auto it = state_.members.find(join.node_id);
     if (absl::Status status = CheckResume(state_, join); !status.ok()) {
-      Refuse(event.link, std::move(status));
+      RefuseJoin(event.link, join, std::move(status));
     } else {
       Resume(event.link, it->second);
     }
     return;
   }
   if (absl::Status status = CheckJoin(state_, join); !status.ok()) {
-    Noted& note = Note(NoteKind::kNodeRefused);
-    note.host = join.host;
-    note.words = std::string(status.message());
-    Refuse(event.link, std::move(status));
+    RefuseJoin(event.link, join, std::move(status));
     return;
   }
   const std::optional<std::pair<NodeId, Failure>> replaced = TakePlace(join);
   Enter(event.link, join, replaced ? &state_.members.at(replaced->first) : nullptr);
   if (replaced) RemoveMember(replaced->first, replaced->second);
+}
+
+void MembershipStep::RefuseJoin(LinkId link, const Join& join, absl::Status status) {
+  Noted& note = Note(NoteKind::kNodeRefused);
+  note.host = join.host;
+  note.words = std::string(status.message());
+  Refuse(link, std::move(status));
 }
 
 void MembershipStep::operator()(const NodeReported& event) {
@@ -80,6 +88,7 @@ void MembershipStep::operator()(const NodeGone& event) {
                             "that machine and its network"));
     return;
   }
+  state_.lease_due = std::min(*state_.lease_due, now_ + LeaseOf(state_, member));
   TellWaiting();
 }
 
@@ -171,9 +180,7 @@ void MembershipStep::On(Member& member, const WorkerFailed& report) {
   const bool breaks = state_.phase == RunPhase::kSealed && IsInRound(member);
   const bool stops = state_.phase == RunPhase::kBroken && member.phase == MemberPhase::kStopping;
   if ((!breaks && !stops) || report.round != state_.round) return;
-  Failure cause = report.failure;
-  if (cause.host.empty()) cause.host = member.join.host;
-  if (cause.node_rank < 0) cause.node_rank = *member.node_rank;
+  Failure cause = WorkerFailureFrom(member, report.failure);
   if (breaks) {
     Break(cause);
   } else if (TakesThePlaceOf(cause, *state_.cause)) {
@@ -206,10 +213,10 @@ void MembershipStep::On(Member& member, const NodeStopped& report) {
   if (state_.phase != RunPhase::kBroken || report.round != state_.round) return;
   if (member.phase != MemberPhase::kStopping) return;
   SetPhase(member, MemberPhase::kStopped);
-  if (report.worker_port > 0) member.join.worker_port = report.worker_port;
-  const int size = member.join.local_world_size;
-  for (const WorkerEnds& ends : report.ends) {
-    if (ends.first < 0 || ends.count <= 0 || ends.count > size - ends.first) continue;
+  if (report.worker_port > 0 && report.worker_port <= kPortMax) {
+    member.join.worker_port = report.worker_port;
+  }
+  for (const WorkerEnds& ends : WorkerEndsFrom(member, report.ends)) {
     const int first = member.rank_first + ends.first;
     AddVictims(ends.kind, ends.code, {first, first + ends.count - 1}, state_.victims);
   }
@@ -224,14 +231,12 @@ void MembershipStep::On(Member& member, const Leave& report) {
     RemoveMember(member.join.node_id, report.reason);
     return;
   }
-  Failure reason = report.reason;
-  if (reason.host.empty()) reason.host = member.join.host;
-  if (reason.node_rank < 0) reason.node_rank = member.node_rank.value_or(-1);
+  Failure reason = LeaveReasonFrom(member, report.reason);
   if (!member.leaving) {
     member.leaving = reason;
     ++state_.leaving;
   }
-  if (report.close_run) {
+  if (report.close_run && member.join.hosts_service) {
     EndRun(std::move(reason));
     if (report.at_once && state_.phase != RunPhase::kClosed) CloseWithFailure(*state_.cause);
     return;

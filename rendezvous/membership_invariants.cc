@@ -147,6 +147,10 @@ absl::Status CheckVerdict(const RunState& state) {
   if (state.verdict && state.verdict->success != (state.verdict->exit_code == 0)) {
     return Broken("a verdict's exit code contradicts it");
   }
+  if (state.verdict && ClampExitCode(state.verdict->exit_code) != state.verdict->exit_code &&
+      !state.verdict->success) {
+    return Broken("a verdict's exit code is none that a process can have");
+  }
   return absl::OkStatus();
 }
 

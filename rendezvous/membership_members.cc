@@ -236,17 +236,17 @@ void MembershipStep::ForgiveIfStopped() {
   const auto lease = state_.rules->lease;
   if (now_ - *state_.lease_due < lease / kHeartbeatsPerLease) return;
   for (auto& entry : state_.members) {
-    entry.second.heard = std::max(entry.second.heard, now_ - lease / 2);
+    Member& member = entry.second;
+    member.heard = std::max(member.heard, now_ - LeaseOf(state_, member) / 2);
   }
 }
 
 void MembershipStep::EndLeases() {
   if (!state_.lease_due || now_ < *state_.lease_due) return;
   ForgiveIfStopped();
-  const auto lease = state_.rules->lease;
   std::vector<std::pair<TimePoint, NodeId>> over;
   for (const auto& [id, member] : state_.members) {
-    if (member.heard + lease <= now_) over.emplace_back(member.heard, id);
+    if (member.heard + LeaseOf(state_, member) <= now_) over.emplace_back(member.heard, id);
   }
   // The one that fell silent first may be why the others did.
   std::sort(over.begin(), over.end());
@@ -263,7 +263,7 @@ void MembershipStep::EndLeases() {
   React(std::move(losses));
   state_.lease_due.reset();
   for (const auto& entry : state_.members) {
-    const TimePoint due = entry.second.heard + lease;
+    const TimePoint due = entry.second.heard + LeaseOf(state_, entry.second);
     state_.lease_due = state_.lease_due ? std::min(*state_.lease_due, due) : due;
   }
 }

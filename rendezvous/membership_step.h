@@ -48,6 +48,7 @@ class MembershipStep {
   void On(Member&, const LogLines&) {}  // for the run's log desk, which has taken it
 
   // Members.
+  void RefuseJoin(LinkId link, const Join& join, absl::Status status);
   void Enter(LinkId link, const Join& join, const Member* replaced);
   void Resume(LinkId link, Member& member);
   void Link(LinkId link, Member& member);

@@ -2,6 +2,7 @@
 #include "rendezvous/run.h"
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 
 #include "absl/strings/str_cat.h"
@@ -20,8 +21,10 @@ std::size_t OperationsIn(const StoreBatch& batch) {
 
 }  // namespace
 
-Run::Run(std::string run_id, ArmTimer arm_timer, ServiceJournal* journal, RunWatcher* watcher)
+Run::Run(std::string run_id, ArmTimer arm_timer, ServiceJournal* journal, RunWatcher* watcher,
+         std::string begun_by)
     : run_id_(std::move(run_id)),
+      begun_by_(std::move(begun_by)),
       arm_timer_(std::move(arm_timer)),
       watcher_(watcher),
       journal_(journal),
@@ -48,6 +51,7 @@ Run::Run(std::uint64_t number, ReplayedRun replayed, ArmTimer arm_timer, Service
     if (member.phase != MemberPhase::kWaiting) nodes.push_back(id.value);
   }
   absl::MutexLock lock(&mutex_);
+  last_session_ = now;
   last_peer_ = nodes.size();
   store_.Resume(nodes, ToCores(now));
   Afterwards nobody;
@@ -121,6 +125,23 @@ void Run::Gone(LinkId link, TimePoint now) {
 void Run::Closed(LinkId link) {
   absl::MutexLock lock(&mutex_);
   sessions_.erase(link);
+  last_session_ = std::chrono::steady_clock::now();
+}
+
+std::optional<TimePoint> Run::deserted() {
+  absl::MutexLock lock(&mutex_);
+  return sessions_.empty() ? std::optional(last_session_) : std::nullopt;
+}
+
+void Run::GiveUp(const std::string& reason, TimePoint now) {
+  Afterwards afterwards;
+  {
+    absl::MutexLock lock(&mutex_);
+    std::vector<NodeId> nodes;
+    for (const auto& entry : membership_.members) nodes.push_back(entry.first);
+    for (const NodeId& id : nodes) StepLocked(NodeLost{id, reason}, ToCores(now), afterwards);
+  }
+  Perform(std::move(afterwards));
 }
 
 bool Run::Lost(const NodeId& node_id, const std::string& reason, TimePoint now) {

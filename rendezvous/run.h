@@ -62,7 +62,8 @@ class NewsSink {
 class RunWatcher {
  public:
   virtual ~RunWatcher() = default;
-  // Called under the run's lock, in the order of what happens; must only take it down.
+  // Called under the run's lock, in the order of what happens; must only take it down. `run_id`
+  // empty: of no run.
   virtual void OnNote(const std::string& run_id, const Noted& note) = 0;
   // Likewise: operations of the store that nodes have sent.
   virtual void OnStoreOperations(const std::string& run_id, std::size_t count) = 0;
@@ -74,14 +75,16 @@ class Run {
   using ArmTimer = std::function<void(TimePoint)>;
 
   // Without a journal: what is accepted is told at once, and forgotten with this process.
+  // `begun_by`: the peer whose join began it (RunRegistry::Admit()).
   Run(std::string run_id, ArmTimer arm_timer, ServiceJournal* journal = nullptr,
-      RunWatcher* watcher = nullptr);
+      RunWatcher* watcher = nullptr, std::string begun_by = "");
   // A run that another process has left in the journal as `number`. All its nodes are away, and
   // their leases begin now.
   Run(std::uint64_t number, ReplayedRun replayed, ArmTimer arm_timer, ServiceJournal& journal,
       TimePoint now, RunWatcher* watcher = nullptr);
 
   const std::string& run_id() const { return run_id_; }
+  const std::string& begun_by() const { return begun_by_; }
 
   // Membership. A link stays known until Closed(), since a stream ends some time after it was told
   // to. Admit() takes the stream in, unless the run is over for it: then a new run must be made in
@@ -124,6 +127,10 @@ class Run {
 
   bool ending();   // over but for telling the nodes
   bool drained();  // and all streams of nodes have ended
+  // Since when no node has been connected; absent: one is.
+  std::optional<TimePoint> deserted();
+  // All its nodes, none of which is connected, are lost, and the run is over.
+  void GiveUp(const std::string& reason, TimePoint now);
 
   // It is not the run of its name any more.
   void Forget();
@@ -198,6 +205,7 @@ class Run {
   void DropHeld() ABSL_LOCKS_EXCLUDED(mutex_);
 
   const std::string run_id_;
+  const std::string begun_by_;
   const ArmTimer arm_timer_;
   RunWatcher* const watcher_;  // null: nobody
   ServiceJournal* const journal_;
@@ -216,6 +224,7 @@ class Run {
   std::uint64_t last_link_ ABSL_GUARDED_BY(mutex_) = 0;
   std::uint64_t last_peer_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::flat_hash_map<LinkId, std::shared_ptr<DirectiveSink>> sessions_ ABSL_GUARDED_BY(mutex_);
+  TimePoint last_session_ ABSL_GUARDED_BY(mutex_);  // when the last one ended; steady
   absl::flat_hash_map<StorePeer, std::shared_ptr<ReplySink>> store_streams_ ABSL_GUARDED_BY(mutex_);
   LogDesk desk_ ABSL_GUARDED_BY(mutex_);
   std::map<WatchId, Watcher> watchers_ ABSL_GUARDED_BY(mutex_);

@@ -35,6 +35,19 @@ absl::Status CheckNames(const RunState& state, const std::vector<std::string>& n
   return absl::OkStatus();
 }
 
+// A node has lines of its own ranks alone. Which those were in rounds before is not known any more.
+void KeepOwnLines(const RunState& state, LinkId link, LogLines& lines) {
+  const auto id = state.links.find(link);
+  if (id == state.links.end()) return;
+  const Member& member = state.members.at(id->second);
+  const int first = member.rank_first;
+  const int last = first + member.join.local_world_size - 1;
+  std::erase_if(lines.lines, [&](const LogLine& line) {
+    if (line.round != ToNumber(state.round) || member.phase == MemberPhase::kWaiting) return false;
+    return line.rank < first || line.rank > last;
+  });
+}
+
 std::string Sentence(const Noted& note) {
   const std::string node =
       NameOf({.id = note.node_id, .host = note.host, .rank = note.node_rank, .link = {}});
@@ -133,6 +146,7 @@ void Run::ReceiveLines(LinkId link, LogLines lines) {
   Afterwards afterwards;
   {
     absl::MutexLock lock(&mutex_);
+    KeepOwnLines(membership_, link, lines);
     PerformLocked(desk_.Receive(link, std::move(lines)), afterwards);
   }
   Perform(std::move(afterwards));

@@ -51,6 +51,7 @@ void Count(const Noted& note, TimePoint now, RunCounters& counters) {
 
 void RunObserver::OnNote(const std::string& run_id, const Noted& note) {
   if (log_ != nullptr) log_->Write(EventOf(run_id, note));
+  if (run_id.empty()) return;  // of no run
   const TimePoint now = std::chrono::steady_clock::now();
   absl::MutexLock lock(&mutex_);
   Count(note, now, CountersOf(run_id, now));

@@ -38,7 +38,8 @@ RunRegistry::RunRegistry(std::optional<std::string> default_run_id,
 }
 
 absl::StatusOr<RunRegistry::Place> RunRegistry::Admit(const Join& join,
-                                                      std::shared_ptr<DirectiveSink> sink) {
+                                                      std::shared_ptr<DirectiveSink> sink,
+                                                      const std::string& peer, TimePoint now) {
   const std::string& run_id = join.run_id;
   if (run_id.empty() && !default_run_id_) {
     return absl::InvalidArgumentError(
@@ -50,10 +51,8 @@ absl::StatusOr<RunRegistry::Place> RunRegistry::Admit(const Join& join,
   absl::MutexLock lock(&mutex_);
   if (const auto it = runs_.find(name); it != runs_.end()) {
     if (const auto link = it->second->Admit(sink, join.resume)) return Place{it->second, *link};
-  } else if (runs_.size() >= kRunsMax) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("this rendezvous service has ", runs_.size(),
-                     " runs, its limit; wait for one to end or start another service"));
+  } else if (absl::Status status = MakeRoomFor(peer, now); !status.ok()) {
+    return status;
   }
   if (const auto it = runs_.find(name); it != runs_.end()) {
     const std::shared_ptr<Run> over = it->second;
@@ -61,10 +60,47 @@ absl::StatusOr<RunRegistry::Place> RunRegistry::Admit(const Join& join,
     if (!over->drained()) replaced_.push_back(over);
   }
   auto run = std::make_shared<Run>(
-      name, [this](TimePoint deadline) { timer_.Arm(deadline); }, journal_.get(), watcher_);
+      name, [this](TimePoint deadline) { timer_.Arm(deadline); }, journal_.get(), watcher_, peer);
   runs_.emplace(name, run);
   const auto link = run->Admit(std::move(sink), join.resume);
   return Place{std::move(run), *link};
+}
+
+void RunRegistry::Refused(const std::string& address, const absl::Status& why) {
+  if (watcher_ == nullptr) return;
+  Noted note;
+  note.kind = NoteKind::kNodeRefused;
+  note.host = address;
+  note.words = address.empty() ? std::string(why.message())
+                               : absl::StrCat(why.message(), " (it is at ", address, ")");
+  watcher_->OnNote("", note);
+}
+
+// A run without a connected node keeps its place for as long as nobody else needs it.
+absl::Status RunRegistry::MakeRoomFor(const std::string& peer, TimePoint now) {
+  const auto is_peers = [&peer](const Run& run) { return !peer.empty() && run.begun_by() == peer; };
+  const auto of_peer = static_cast<std::size_t>(std::count_if(
+      runs_.begin(), runs_.end(), [&](const auto& entry) { return is_peers(*entry.second); }));
+  const bool peer_has_all = of_peer >= kRunsPerPeerMax;
+  if (!peer_has_all && runs_.size() < kRunsMax) return absl::OkStatus();
+  std::shared_ptr<Run> longest;
+  TimePoint since = now - kDesertedRunTimeout;
+  for (const auto& entry : runs_) {
+    if (peer_has_all && !is_peers(*entry.second)) continue;
+    const auto deserted = entry.second->deserted();
+    if (!deserted || *deserted > since) continue;
+    longest = entry.second;
+    since = *deserted;
+  }
+  if (longest == nullptr) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "this rendezvous service has ", peer_has_all ? of_peer : runs_.size(), " runs",
+        peer_has_all ? " that were begun from the same address or with the same certificate" : "",
+        ", its limit; wait for one to end or start another service"));
+  }
+  longest->GiveUp("no node of the run was connected, and another run needed its place", now);
+  Forget(longest);
+  return absl::OkStatus();
 }
 
 void RunRegistry::Closed(const Place& place) {

@@ -34,8 +34,15 @@ class RunRegistry {
                        RunWatcher* watcher = nullptr);
 
   // Finds or makes the run and takes the stream into it; the caller then tells the run of the join.
-  // INVALID_ARGUMENT: no run id, and the service has no default. RESOURCE_EXHAUSTED: too many runs.
-  absl::StatusOr<Place> Admit(const Join& join, std::shared_ptr<DirectiveSink> sink);
+  // `peer`: whose runs are counted together, an address or a certificate; empty: this process's
+  // own. INVALID_ARGUMENT: no run id, and the service has no default. RESOURCE_EXHAUSTED: too many
+  // runs, of all or of that peer.
+  absl::StatusOr<Place> Admit(const Join& join, std::shared_ptr<DirectiveSink> sink,
+                              const std::string& peer = "",
+                              TimePoint now = std::chrono::steady_clock::now());
+
+  // Somebody at `address` was sent away before it was in any run.
+  void Refused(const std::string& address, const absl::Status& why);
 
   // A node's stream has ended for good.
   void Closed(const Place& place);
@@ -72,6 +79,9 @@ class RunRegistry {
   void Forget(const std::shared_ptr<Run>& run) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ForgetIfDrained(const std::shared_ptr<Run>& run) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TakeSnapshot() ABSL_LOCKS_EXCLUDED(mutex_);
+  // OK, or why there is no room for a run more.
+  absl::Status MakeRoomFor(const std::string& peer, TimePoint now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool AnyEnding() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::optional<std::string> default_run_id_;

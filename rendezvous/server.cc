@@ -34,10 +34,11 @@ class RendezvousServerImpl final : public RegistryServer {
       : RegistryServer(options.default_run_id, std::move(journal), options.watcher),
         guard_(options.credentials.has_value() && options.credentials->derived
                    ? PeerGuard::NodeIds::kInCertificate
-                   : PeerGuard::NodeIds::kNotProven),
+                   : PeerGuard::NodeIds::kNotProven,
+               options.default_run_id),
         session_service_(registry(), guard_),
         store_service_(registry(), guard_),
-        control_service_(registry()) {}
+        control_service_(registry(), guard_) {}
 
   ~RendezvousServerImpl() override {
     guard_.SetListener(nullptr);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/session_service.h"
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -90,12 +91,15 @@ class SessionStream final : public Stream,
   }
 
  private:
-  void Enter(const Join& join) {
-    if (absl::Status status = guard_.CheckNodeId(context(), join.node_id.value); !status.ok()) {
+  void Enter(Join join) {
+    // Whoever hosts the service shares its process (local_session.h) and needs no stream.
+    join.hosts_service = false;
+    absl::Status status = guard_.CheckNode(context(), join.run_id, join.node_id.value);
+    if (!status.ok()) {
       Refuse(std::move(status));
       return;
     }
-    auto place = registry_.Admit(join, shared_from_this());
+    auto place = registry_.Admit(join, shared_from_this(), guard_.OriginOf(context()));
     if (!place.ok()) {
       Refuse(place.status());
       return;
@@ -105,6 +109,9 @@ class SessionStream final : public Stream,
   }
 
   void Refuse(absl::Status status) {
+    if (!refused_.exchange(true)) {
+      registry_.Refused(AddressOfPeer(context().peer()), status);
+    }
     Push(Refused{std::move(status)});
     End();
     Flush();
@@ -115,6 +122,7 @@ class SessionStream final : public Stream,
   std::shared_ptr<SessionStream> self_;
   FirstMessageTimer<SessionStream> first_message_;
   v1::Report report_;
+  std::atomic<bool> refused_ = false;  // it may go on reporting, which is not told again
   WriteQueue<v1::Directive> out_;
   std::optional<RunRegistry::Place> place_;  // set by the first report, on the reading side only
 };
@@ -148,8 +156,10 @@ grpc::ServerUnaryReactor* SessionService::GetStatus(grpc::CallbackServerContext*
                                                     const v1::StatusRequest* request,
                                                     v1::StatusAnswer* answer) {
   // As names are in Join.
-  const std::string run_id = Printable(request->run_id().substr(0, kNameBytesMax + 1));
-  const auto runs = registry_.Status(run_id, std::chrono::steady_clock::now());
+  const auto run_id =
+      guard_.RunToAskAbout(*context, Printable(request->run_id().substr(0, kNameBytesMax + 1)));
+  if (!run_id.ok()) return Answered(*context, run_id.status());
+  const auto runs = registry_.Status(*run_id, std::chrono::steady_clock::now());
   if (!runs.ok()) return Answered(*context, runs.status());
   answer->set_software_version(kSoftwareVersion);
   for (const RunStatus& run : *runs) *answer->add_runs() = ToProto(run);
@@ -163,7 +173,7 @@ absl::Status SessionService::TakeLoss(const grpc::CallbackServerContext& context
         "the node speaks protocol ", report.protocol_version, ", the service speaks protocol ",
         kProtocolVersion, "; install the same ddprun on all nodes"));
   }
-  absl::Status status = guard_.CheckNodeId(context, report.node_id.value);
+  absl::Status status = guard_.CheckNode(context, report.run_id, report.node_id.value);
   if (!status.ok()) return status;
   return registry_.Lost(report, std::chrono::steady_clock::now());
 }

@@ -9,6 +9,7 @@ namespace ddprun {
 namespace {
 
 constexpr int kExitCodeOther = 1;
+constexpr int kExitCodeMax = 255;
 constexpr int kExitCodeSignalBase = 128;
 constexpr int kExitCodeHung = 124;  // timeout(1)'s
 
@@ -113,15 +114,20 @@ const char* CodeName(FailureKind kind) {
   return "";
 }
 
+int ClampExitCode(int code) { return code >= 1 && code <= kExitCodeMax ? code : kExitCodeOther; }
+
 int ToExitCode(const Failure& failure) {
   switch (failure.kind) {
     case FailureKind::kWorkerExited:
     case FailureKind::kSpawnFailed:
-      return failure.exit_code != 0 ? failure.exit_code : kExitCodeOther;
+      return ClampExitCode(failure.exit_code);
     case FailureKind::kWorkerSignaled:
     case FailureKind::kNodeInterrupted:
     case FailureKind::kRunStopped:
-      return failure.signal > 0 ? kExitCodeSignalBase + failure.signal : kExitCodeOther;
+      if (failure.signal <= 0 || failure.signal > kExitCodeMax - kExitCodeSignalBase) {
+        return kExitCodeOther;
+      }
+      return kExitCodeSignalBase + failure.signal;
     case FailureKind::kWorkerHung:
       return kExitCodeHung;
     case FailureKind::kNodeLost:

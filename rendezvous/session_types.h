@@ -108,6 +108,10 @@ struct Failure {
 // neither.
 int ToExitCode(const Failure& failure);
 
+// The exit code of something that has failed, as a process can have it: 1 to 255. exit() keeps the
+// last eight bits of its argument, so that 256 would read as success.
+int ClampExitCode(int code);
+
 // As programs know it, in the verdict's JSON and the metrics: "worker_exited".
 const char* CodeName(FailureKind kind);
 

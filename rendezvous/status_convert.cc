@@ -98,7 +98,7 @@ RunStatus FromProto(const v1::RunStatus& message) {
   status.restarts_used = message.restarts_used();
   status.restarts_max = message.restarts_max();
   if (message.has_last_failure()) status.last_failure = FromProto(message.last_failure());
-  if (message.has_verdict()) status.verdict = FromProto(message.verdict());
+  if (message.has_verdict()) status.verdict = FromService(message.verdict());
   status.node_count = message.node_count();
   for (const v1::NodeStatus& node : message.nodes()) status.nodes.push_back(Read(node));
   status.restarts_forgiven = message.restarts_forgiven();

@@ -145,7 +145,8 @@ class ServiceStoreStream final : public Stream,
                        ", the service speaks protocol ", kProtocolVersion,
                        "; install the same ddprun on all nodes"));
     }
-    if (absl::Status status = guard_.CheckNodeId(context(), hello.node_id()); !status.ok()) {
+    if (absl::Status status = guard_.CheckNode(context(), hello.run_id(), hello.node_id());
+        !status.ok()) {
       return status;
     }
     std::shared_ptr<Run> run = registry_.Find(hello.run_id());

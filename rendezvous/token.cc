@@ -37,24 +37,26 @@ int DigitValue(char digit) {
   return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
 }
 
-absl::Status CheckOwner(const std::string& path, const struct stat& info) {
+enum class TokenOwner { kSelfOrRoot, kAnybody };
+
+absl::Status CheckOwner(const std::string& path, const struct stat& info, TokenOwner owner) {
   if (!S_ISREG(info.st_mode)) {
     return absl::InvalidArgumentError(absl::StrCat("the token file ", path, " is not a file"));
   }
-  if (info.st_uid != geteuid() && info.st_uid != 0) {
+  const bool ours = info.st_uid == geteuid();
+  if (!ours && info.st_uid != 0 && owner == TokenOwner::kSelfOrRoot) {
     return absl::PermissionDeniedError(
         absl::StrCat("the token file ", path, " belongs to user ", info.st_uid, " and not to you (",
                      geteuid(), ") or root; who can change it could join your runs"));
   }
-  // A file of root's that this user may read has been given to its group on purpose.
-  const bool ours = info.st_uid == geteuid();
-  if ((info.st_mode & (ours ? 077 : 007)) != 0) {
-    return absl::PermissionDeniedError(
-        absl::StrCat("the token file ", path, " can be read by others (mode ",
-                     absl::Hex((info.st_mode >> 6) & 7), absl::Hex((info.st_mode >> 3) & 7),
-                     absl::Hex(info.st_mode & 7), "); take that away with `chmod 600 ", path, "`"));
-  }
-  return absl::OkStatus();
+  // The group's part of another's file is for those who are to read it; an access list, as
+  // systemd's credentials have one, shows there too. Root may have named a file that others share.
+  const bool is_shared = !ours || (info.st_uid == 0 && owner == TokenOwner::kAnybody);
+  if ((info.st_mode & (is_shared ? 027 : 077)) == 0) return absl::OkStatus();
+  return absl::PermissionDeniedError(absl::StrCat(
+      "the token file ", path, " can be read by others (mode ", absl::Hex((info.st_mode >> 6) & 7),
+      absl::Hex((info.st_mode >> 3) & 7), absl::Hex(info.st_mode & 7),
+      "); take that away with `chmod ", is_shared ? "640 " : "600 ", path, "`"));
 }
 
 bool WriteAll(int fd, const unsigned char* bytes, std::size_t size) {
@@ -165,7 +167,7 @@ std::optional<absl::StatusOr<Token>> TakeTokenVariable() {
   return token;
 }
 
-absl::StatusOr<Token> ReadTokenFile(const std::string& path) {
+static absl::StatusOr<Token> ReadFrom(const std::string& path, TokenOwner owner) {
   // Not to be held up by a FIFO.
   const OwnedFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.get() < 0) {
@@ -176,7 +178,7 @@ absl::StatusOr<Token> ReadTokenFile(const std::string& path) {
   }
   struct stat info;
   if (fstat(file.get(), &info) != 0) return absl::UnavailableError(path);
-  if (absl::Status status = CheckOwner(path, info); !status.ok()) return status;
+  if (absl::Status status = CheckOwner(path, info, owner); !status.ok()) return status;
   SecretPage page;
   std::size_t size = 0;
   while (size < SecretPage::kBytes) {
@@ -190,6 +192,22 @@ absl::StatusOr<Token> ReadTokenFile(const std::string& path) {
   }
   return Token::Parse({reinterpret_cast<const char*>(page.data()), size},
                       absl::StrCat("the token file ", path));
+}
+
+absl::StatusOr<Token> ReadTokenFile(const std::string& path) {
+  return ReadFrom(path, TokenOwner::kSelfOrRoot);
+}
+
+absl::StatusOr<Token> ReadNamedTokenFile(const std::string& path) {
+  return ReadFrom(path, TokenOwner::kAnybody);
+}
+
+std::optional<std::string> CredentialTokenPath(const GetVariable& get_variable) {
+  const std::optional<std::string> folder = get_variable("CREDENTIALS_DIRECTORY");
+  if (!folder.has_value() || folder->empty() || folder->front() != '/') return std::nullopt;
+  const std::string path = absl::StrCat(*folder, "/ddprun-token");
+  if (access(path.c_str(), F_OK) != 0 && errno == ENOENT) return std::nullopt;
+  return path;
 }
 
 absl::StatusOr<std::string> DefaultTokenPath(const GetVariable& get_variable) {

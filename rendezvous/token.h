@@ -48,10 +48,18 @@ std::optional<absl::StatusOr<Token>> TakeTokenVariable();
 // root and others cannot read it. NOT_FOUND, INVALID_ARGUMENT: one sentence too.
 absl::StatusOr<Token> ReadTokenFile(const std::string& path);
 
+// The same of a file that somebody has named: it may also belong to another user who lets this one
+// read it, through its group or an access list.
+absl::StatusOr<Token> ReadNamedTokenFile(const std::string& path);
+
 using GetVariable = std::function<std::optional<std::string>(const std::string& name)>;
 
 // A GetVariable: of this process's environment.
 std::optional<std::string> ReadVariable(const std::string& name);
+
+// systemd's credential "ddprun-token" (LoadCredential=), in CREDENTIALS_DIRECTORY. Absent: this
+// process was given none.
+std::optional<std::string> CredentialTokenPath(const GetVariable& get_variable);
 
 // ~/.config/ddprun/token, or in XDG_CONFIG_HOME. FAILED_PRECONDITION if neither is set.
 absl::StatusOr<std::string> DefaultTokenPath(const GetVariable& get_variable);

@@ -146,8 +146,9 @@ class WatchService::Stream final : public grpc::ServerWriteReactor<v1::RunNews>,
   BatchWriter<v1::RunNews> out_;
 };
 
-grpc::ServerWriteReactor<v1::RunNews>* WatchService::Watch(const std::string& peer,
-                                                           const v1::WatchRunRequest& request) {
+grpc::ServerWriteReactor<v1::RunNews>* WatchService::Watch(
+    const std::string& peer, const v1::WatchRunRequest& request,
+    const absl::StatusOr<std::string>& run_id) {
   auto stream = std::make_shared<Stream>(*this);
   {
     absl::MutexLock lock(&mutex_);
@@ -155,8 +156,8 @@ grpc::ServerWriteReactor<v1::RunNews>* WatchService::Watch(const std::string& pe
     streams_.push_back(stream);
     ++count_;
   }
-  const std::string run_id = Printable(request.run_id().substr(0, kNameBytesMax));
-  absl::StatusOr<std::shared_ptr<Run>> run = registry_.FindForOperator(run_id);
+  absl::StatusOr<std::shared_ptr<Run>> run =
+      run_id.ok() ? registry_.FindForOperator(*run_id) : run_id.status();
   if (run.ok()) {
     const std::string name = NameOfGrpc(peer);
     stream->Begin(*std::move(run), FromProto(request), name.substr(0, name.find(' ')));

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "proto/ddprun.grpc.pb.h"
 #include "rendezvous/run_registry.h"
@@ -20,9 +21,10 @@ class WatchService {
  public:
   explicit WatchService(RunRegistry& registry) : registry_(registry) {}
 
-  // `peer`: who asks, as gRPC names it.
+  // `peer`: who asks, as gRPC names it. `run_id`: that it may watch, of those that it asked for.
   grpc::ServerWriteReactor<v1::RunNews>* Watch(const std::string& peer,
-                                               const v1::WatchRunRequest& request);
+                                               const v1::WatchRunRequest& request,
+                                               const absl::StatusOr<std::string>& run_id);
 
   // Whoever watches gets what there is for him, and then the end. Returns when all have, or the
   // time is over.

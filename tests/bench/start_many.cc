@@ -164,7 +164,7 @@ class Part {
   void Prepare(const Security& security) {
     std::vector<std::shared_ptr<ServiceChannel>> channels;
     for (int i = 0; i < Share(arguments_.connections); ++i) {
-      auto credentials = security.ForNode(SimulatedAgent::NameOf(NodeOf(i)));
+      auto credentials = security.ForNode(arguments_.run_id, SimulatedAgent::NameOf(NodeOf(i)));
       if (!credentials.ok()) Die(std::string(credentials.status().message()));
       const bool derived = credentials->has_value() && (*credentials)->derived;
       if (derived && arguments_.connections < arguments_.nodes) {

@@ -120,7 +120,8 @@ class Node {
   Node(const std::string& target, const std::string& run_id, const std::string& name, int nodes,
        const std::string& socket_path, std::shared_ptr<StoreDoor> door = nullptr, bool tls = false)
       : channel_(MakeServiceChannel(
-            target, tls ? std::optional(*MintNodeCredentials(BenchToken(), name)) : std::nullopt)) {
+            target,
+            tls ? std::optional(*MintNodeCredentials(BenchToken(), run_id, name)) : std::nullopt)) {
     Join join;
     join.protocol_version = kProtocolVersion;
     join.software_version = kSoftwareVersion;

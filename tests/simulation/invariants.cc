@@ -28,6 +28,16 @@ const Member* FindByLink(const RunState& state, LinkId link) {
 
 bool InRound(const Member& member) { return member.phase != MemberPhase::kWaiting; }
 
+constexpr int kExitCodeMax = 255;
+
+// No process can end with another code than these.
+int ExitCodeOf(const Failure& reported) {
+  const bool exited = reported.kind == FailureKind::kWorkerExited;
+  return exited && (reported.exit_code < 1 || reported.exit_code > kExitCodeMax)
+             ? 1
+             : reported.exit_code;
+}
+
 }  // namespace
 
 std::string Name(RunPhase phase) {
@@ -68,6 +78,7 @@ void Invariants::Stepped(const SimStep& step) {
   LosesOnlyWhoIsLost(step);
   TheHostLeavesLast(step);
   TheVerdictIsKeptUntilItIsTaken(step);
+  MembersSpeakForThemselves(step);
   Note(step);
   OneVerdictForAll(step);
 }
@@ -276,10 +287,9 @@ void Invariants::NobodyIsInHisOwnWay(const SimStep& step) {
 void Invariants::LeavingIsNotClosing(const SimStep& step) {
   const auto* reported = std::get_if<NodeReported>(&step.event);
   const auto* leave = reported == nullptr ? nullptr : std::get_if<Leave>(&reported->report);
-  if (leave == nullptr || leave->close_run || !step.before.rules ||
-      step.before.phase == RunPhase::kClosed)
-    return;
+  if (leave == nullptr || !step.before.rules || step.before.phase == RunPhase::kClosed) return;
   const Member* leaver = FindByLink(step.before, reported->link);
+  if (leave->close_run && leaver != nullptr && leaver->join.hosts_service) return;
   if (leaver == nullptr || step.after.phase != RunPhase::kClosed || step.before.members.size() < 2)
     return;
   const bool breaks = step.before.phase == RunPhase::kBroken ||
@@ -362,7 +372,7 @@ void Invariants::FirstCauseIsTheCause(const SimStep& step) {
   const auto* failed = reported == nullptr ? nullptr : std::get_if<WorkerFailed>(&reported->report);
   if (failed != nullptr) {
     if (failed->failure.kind != cause.kind || failed->failure.rank != cause.rank ||
-        failed->failure.exit_code != cause.exit_code || failed->failure.signal != cause.signal) {
+        ExitCodeOf(failed->failure) != cause.exit_code || failed->failure.signal != cause.signal) {
       Fail("first-cause", "a worker's failure breaks a round, and the cause is another");
     }
     return;
@@ -389,7 +399,10 @@ void Invariants::VictimsAreNoCause(const SimStep& step) {
   if (in_time) {
     const bool is_symptom = failed->failure.message == kBrokenCollectiveWords;
     std::optional<Failure>& first = is_symptom ? run.first_symptom : run.first_origin;
-    if (!first) first = failed->failure;
+    if (!first) {
+      first = failed->failure;
+      first->exit_code = ExitCodeOf(failed->failure);
+    }
   }
   const bool was_open =
       step.before.phase == RunPhase::kSealed || step.before.phase == RunPhase::kBroken;
@@ -408,6 +421,26 @@ void Invariants::VictimsAreNoCause(const SimStep& step) {
     Fail("victims-are-no-cause",
          absl::StrCat(Name(step.before.round), " is said to have broken since ", ToSentence(*cause),
                       ", and not since ", ToSentence(*expected)));
+  }
+}
+
+// Whatever a report claims: a failure is that of the node that reports it, and of its own ranks.
+void Invariants::MembersSpeakForThemselves(const SimStep& step) {
+  const auto* reported = std::get_if<NodeReported>(&step.event);
+  if (reported == nullptr || !step.after.cause || step.after.cause == step.before.cause) return;
+  const bool failed = std::holds_alternative<WorkerFailed>(reported->report);
+  if (!failed && !std::holds_alternative<Leave>(reported->report)) return;
+  const Member* member = FindByLink(step.before, reported->link);
+  const Failure& cause = *step.after.cause;
+  // That too few are left is the run's failure, and nobody's.
+  if (member == nullptr || cause.kind == FailureKind::kJoinTimeout) return;
+  const int last = member->rank_first + member->join.local_world_size - 1;
+  const bool ranks_are_own = !failed || (cause.rank >= member->rank_first && cause.rank <= last);
+  if (cause.host != member->join.host || cause.node_rank != member->node_rank.value_or(-1) ||
+      !ranks_are_own) {
+    Fail("members-speak-for-themselves",
+         absl::StrCat("node ", member->join.node_id.value,
+                      " reports, and the failure is said to be that of host ", cause.host));
   }
 }
 

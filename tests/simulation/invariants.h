@@ -103,6 +103,7 @@ class Invariants {
   void LosesOnlyWhoIsLost(const SimStep& step);
   void TheHostLeavesLast(const SimStep& step);
   void TheVerdictIsKeptUntilItIsTaken(const SimStep& step);
+  void MembersSpeakForThemselves(const SimStep& step);
 
   void Hear(const SimStep& step);
   void Note(const SimStep& step);

@@ -125,6 +125,7 @@ class Planner {
       start.values["workers"] = absl::StrCat(1 + random_.Below(3));
       if (ranked && i < nodes_max_) start.values["rank"] = absl::StrCat(i);
       if (random_.Chance(0.3)) start.values["skew"] = OneOf<std::string>({"15m", "10h"});
+      if (random_.Chance(0.1)) start.values["forges"] = "1";
     }
   }
 

@@ -15,6 +15,25 @@ namespace {
 constexpr std::chrono::milliseconds kTermMax{300};
 constexpr std::chrono::milliseconds kKillMax{5};
 constexpr int kPortFirst = 20'000;
+// A host that is in many runs, and an exit code that a process would turn into 0.
+constexpr char kForgedHost[] = "n0";
+constexpr int kForgedExitCode = 256;
+
+void Forge(Failure& failure) {
+  failure.host = kForgedHost;
+  failure.node_rank = 0;
+  if (failure.kind == FailureKind::kWorkerExited) failure.exit_code = kForgedExitCode;
+}
+
+// What a node might send to blame another one, or to end the run.
+Report Forged(Report report) {
+  if (auto* failed = std::get_if<WorkerFailed>(&report)) Forge(failed->failure);
+  if (auto* leave = std::get_if<Leave>(&report)) {
+    Forge(leave->reason);
+    leave->close_run = true;
+  }
+  return report;
+}
 
 }  // namespace
 
@@ -168,7 +187,7 @@ void SimAgent::Perform(const Effect& effect) {
   } else if (const auto* send = std::get_if<SendReport>(&effect)) {
     trace_.Say(clock_.now(),
                [&] { return absl::StrCat(place_.id.value, " says: ", WordsOf(send->report)); });
-    session_->Send(send->report);
+    session_->Send(node_.forges != 0 ? Forged(send->report) : send->report);
   } else if (const auto* stopped = std::get_if<ReportStopped>(&effect)) {
     trace_.Say(clock_.now(), [&] {
       return absl::StrCat(place_.id.value, " has stopped round ", ToNumber(stopped->round));

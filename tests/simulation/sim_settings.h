@@ -42,6 +42,7 @@ struct SimNodeSettings {
   int workers = 1;
   Duration skew{0};  // of its clock
   unsigned version = kProtocolVersion;
+  int forges = 0;  // its reports claim what is not its own to say
 };
 
 }  // namespace ddprun

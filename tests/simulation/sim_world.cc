@@ -218,6 +218,7 @@ absl::Status SimWorld::StartOne(const ScenarioLine& line) {
   SimNodeSettings& settings = node_settings_[*name];
   absl::Status status = Into(line, "workers", settings.workers);
   if (line.values.contains("rank")) status.Update(Into(line, "rank", settings.rank.emplace()));
+  status.Update(Into(line, "forges", settings.forges));
   int version = static_cast<int>(settings.version);
   status.Update(Into(line, "version", version));
   settings.version = static_cast<unsigned>(version);

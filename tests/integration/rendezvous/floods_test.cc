@@ -131,26 +131,27 @@ std::string SendOne(const std::shared_ptr<grpc::Channel>& channel, const Bomb& b
 
 TEST(FloodsTest, MessagesOfManySmallParts) {
   ServiceProgram service({}, {{"DDPRUN_TOKEN", kToken}});
-  const TlsCredentials bad = *MintNodeCredentials(TheToken(), "id-bad");
+  const TlsCredentials bad = *MintNodeCredentials(TheToken(), "run", "id-bad");
   const auto channel = MakeChannel(service.target(), bad);
   for (const Bomb& bomb : Bombs()) {
     EXPECT_THAT(SendOne(channel, bomb), HasSubstr(bomb.answer)) << bomb.name;
     EXPECT_LT(PeakBytes(service.pid()), kMemoryMax) << bomb.name;
   }
-  ExpectServes(service, *MintNodeCredentials(TheToken(), "id-good"));
+  ExpectServes(service, *MintNodeCredentials(TheToken(), "run", "id-good"));
 }
 
 // Small enough to be parsed, and not kept by the streams that they came on.
 TEST(FloodsTest, WhatAMessageTookIsGivenBack) {
   ServiceProgram service({}, {{"DDPRUN_TOKEN", kToken}});
-  const auto channel = MakeChannel(service.target(), *MintNodeCredentials(TheToken(), "id-bad"));
+  const auto channel =
+      MakeChannel(service.target(), *MintNodeCredentials(TheToken(), "run", "id-bad"));
   for (int i = 0; i < 20; ++i) {
     const Bomb bomb{"many operations", kStorePath,
                     Repeated(Field(v1::StoreRequests::kRequestsFieldNumber, ""), 200'000)};
     EXPECT_THAT(SendOne(channel, bomb), HasSubstr("at most 4096 are allowed"));
   }
   EXPECT_LT(PeakBytes(service.pid()), kMemoryMax);
-  ExpectServes(service, *MintNodeCredentials(TheToken(), "id-good"));
+  ExpectServes(service, *MintNodeCredentials(TheToken(), "run", "id-good"));
 }
 
 // ---- Frames
@@ -213,12 +214,13 @@ TEST_P(FrameFloodsTest, EndTheConnection) {
         {{"DDPRUN_TOKEN", kToken}});
     HostilePeer peer(service.port());
     if (tls) {
-      ASSERT_TRUE(peer.StartTls({.credentials = *MintNodeCredentials(TheToken(), "id-bad")}));
+      ASSERT_TRUE(
+          peer.StartTls({.credentials = *MintNodeCredentials(TheToken(), "run", "id-bad")}));
     }
     EXPECT_TRUE(Flood(peer, GetParam().begin, GetParam().piece, GetParam().times));
     EXPECT_LT(PeakBytes(service.pid()), kMemoryMax);
-    ExpectServes(service,
-                 tls ? std::optional(*MintNodeCredentials(TheToken(), "id-good")) : std::nullopt);
+    ExpectServes(service, tls ? std::optional(*MintNodeCredentials(TheToken(), "run", "id-good"))
+                              : std::nullopt);
   }
 }
 

@@ -45,7 +45,7 @@ class HostileTest : public ::testing::Test {
     join.run_id = kRun;
     join.node_rank = 0;
     std::optional<TlsCredentials> credentials;
-    if (!insecure_) credentials = *MintNodeCredentials(TokenOf(kToken), "id-good");
+    if (!insecure_) credentials = *MintNodeCredentials(TokenOf(kToken), kRun, "id-good");
     TestNode node(service_.target(), join, kEventDeadline, std::move(credentials));
     const auto start = node.Next<Start>();
     ASSERT_TRUE(start) << "after: " << after;
@@ -199,17 +199,17 @@ TEST_F(HostileBytesTest, ThoseWhoComeInPlainTextReadWhy) {
 
 TEST_F(HostileTest, CertificatesThatAreNotOfThisRun) {
   const TestAuthority foreign("ddprun run");
-  const TlsCredentials node = *MintNodeCredentials(TokenOf(kToken), "id-bad");
+  const TlsCredentials node = *MintNodeCredentials(TokenOf(kToken), kRun, "id-bad");
   const std::pair<const char*, HostilePeer::Tls> rows[] = {
       {"no certificate", {}},
       {"a certificate of another token",
-       {.credentials = *MintNodeCredentials(TokenOf(kOtherToken), "id-bad")}},
+       {.credentials = *MintNodeCredentials(TokenOf(kOtherToken), kRun, "id-bad")}},
       {"a self-signed one",
        {.credentials = foreign.Issue({.name = "ddprun node",
-                                      .alternative_name = "URI:ddprun://node/id-bad",
+                                      .alternative_name = "URI:ddprun://run/prize/node/id-bad",
                                       .self_signed = true})}},
       {"one of a foreign authority",
-       {.credentials = foreign.Issue({.alternative_name = "URI:ddprun://node/id-bad"})}},
+       {.credentials = foreign.Issue({.alternative_name = "URI:ddprun://run/prize/node/id-bad"})}},
       {"an expired one of a foreign authority",
        {.credentials = foreign.Issue({.not_after = "20010101000000Z"})}},
       {"the service's own, used by a node",
@@ -366,7 +366,7 @@ std::vector<Misdeed> MessageMisdeeds() {
        }),
        "node node??ddprun: all is well? speaks"},
       {"a store of a run that is not there", BeginCall(kStorePath) + Hello("\x1b[31mnone"),
-       "knows no run 'none'"},
+       "of run 'none', and its certificate was made for another one"},
       {"a store operation before the hello",
        BeginCall(kStorePath) + StoreMessage([](v1::StoreRequest& request) {
          request.mutable_op()->set_verb(v1::StoreOp::NUM_KEYS);
@@ -384,7 +384,8 @@ class HostileMemberTest : public HostileTest {
  protected:
   void Try(const Misdeed& row) {
     HostilePeer peer(service_.port());
-    ASSERT_TRUE(peer.StartTls({.credentials = *MintNodeCredentials(TokenOf(kToken), "id-bad")}));
+    ASSERT_TRUE(
+        peer.StartTls({.credentials = *MintNodeCredentials(TokenOf(kToken), kRun, "id-bad")}));
     peer.Send(row.bytes);
     const std::string answer = row.answer;
     if (answer.empty()) peer.EndSending();  // all of it is read before the end is
@@ -412,10 +413,11 @@ TEST_F(HostileMemberTest, KeyBombs) {
   Join join = MakeJoin("bad", 1);
   join.run_id = "bombs";
   TestNode node(service_.target(), join, kEventDeadline,
-                *MintNodeCredentials(TokenOf(kToken), "id-bad"));
+                *MintNodeCredentials(TokenOf(kToken), "bombs", "id-bad"));
   ASSERT_TRUE(node.Next<Start>());
   HostilePeer peer(service_.port());
-  ASSERT_TRUE(peer.StartTls({.credentials = *MintNodeCredentials(TokenOf(kToken), "id-bad")}));
+  ASSERT_TRUE(
+      peer.StartTls({.credentials = *MintNodeCredentials(TokenOf(kToken), "bombs", "id-bad")}));
   const auto set = [](std::uint64_t id, const std::string& key, const std::string& value) {
     return StoreMessage([&](v1::StoreRequest& request) {
       request.set_id(id);
@@ -452,7 +454,7 @@ TEST_F(HostileMemberTest, KeyBombs) {
 TEST_F(HostileMemberTest, KeyBombsToTheBrim) {
   constexpr std::size_t kBatch = 1000;
   constexpr std::size_t kBatchesMax = 1200;
-  const TlsCredentials credentials = *MintNodeCredentials(TokenOf(kToken), "id-bad");
+  const TlsCredentials credentials = *MintNodeCredentials(TokenOf(kToken), "brim", "id-bad");
   Join join = MakeJoin("bad", 1);
   join.run_id = "brim";
   TestNode node(service_.target(), join, kEventDeadline, credentials);

@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 constexpr char kToken[] = "00112233445566778899aabbccddeeff0123456789abcdeffedcba9876543210";
 
 TlsCredentials NodeOf(const std::string& node_id) {
-  return *MintNodeCredentials(*Token::Parse(kToken, "it"), node_id);
+  return *MintNodeCredentials(*Token::Parse(kToken, "it"), "run", node_id);
 }
 
 LossReport LossOf(const std::string& node_id) {
@@ -88,7 +88,7 @@ TEST_F(LossReportTest, OfAnotherNodeIsRefused) {
   EXPECT_EQ(Report(old, "id-b").code(), absl::StatusCode::kFailedPrecondition);
   LossReport elsewhere = LossOf("id-b");
   elsewhere.run_id = "another";
-  EXPECT_EQ(Report(elsewhere, "id-b").code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(Report(elsewhere, "id-b").code(), absl::StatusCode::kPermissionDenied);
   // None of it has hurt.
   for (auto* node : {a.get(), b.get()}) node->Send(NodeSucceeded{RoundId{1}});
   const auto finish = a->Next<Finish>();

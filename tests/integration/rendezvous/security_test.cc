@@ -28,8 +28,9 @@ using ::testing::HasSubstr;
 constexpr char kOne[] = "00112233445566778899aabbccddeeff0123456789abcdeffedcba9876543210";
 constexpr char kOther[] = "10112233445566778899aabbccddeeff0123456789abcdeffedcba9876543210";
 
-TlsCredentials NodeOf(const char* token, const std::string& node_id) {
-  return *MintNodeCredentials(*Token::Parse(token, "it"), node_id);
+TlsCredentials NodeOf(const char* token, const std::string& node_id,
+                      const std::string& run_id = "run") {
+  return *MintNodeCredentials(*Token::Parse(token, "it"), run_id, node_id);
 }
 
 std::unique_ptr<RendezvousServer> Serve(std::optional<TlsCredentials> credentials) {
@@ -124,8 +125,9 @@ TEST(SecurityTest, AnotherNodesIdIsRefused) {
   const auto refused = node.Next<Refused>();
   ASSERT_TRUE(refused);
   EXPECT_EQ(refused->status.code(), absl::StatusCode::kPermissionDenied);
-  EXPECT_THAT(std::string(refused->status.message()),
-              HasSubstr("calls itself 'id-a' and its certificate was made for another one"));
+  EXPECT_THAT(
+      std::string(refused->status.message()),
+      HasSubstr("calls itself 'id-a' of run 'run', and its certificate was made for another one"));
   ExpectUntouched(*server, NodeOf(kOne, "id-good"));
 }
 
@@ -137,7 +139,7 @@ absl::Status StoreEnd(RendezvousServer& server, const std::string& claimed) {
   };
   const auto end = std::make_shared<End>();
   const auto stream = std::make_shared<StoreUpstream>(
-      MakeChannel(server.target(), NodeOf(kOne, "id-a")), server.target(),
+      MakeChannel(server.target(), NodeOf(kOne, "id-a", "none")), server.target(),
       StoreHello{.run_id = "none", .node_id = claimed, .stream = 1},
       StoreLink::Handlers{[](StoreBatch*) { return false; }, [](std::vector<StoreReply>) {},
                           [end](const absl::Status& status) {

@@ -71,14 +71,18 @@ TEST(SessionFailureTest, LeavingForGoodEndsTheRunWithItsReason) {
   Join join_a = MakeJoin("a", 2);
   Join join_b = MakeJoin("b", 2);
   join_a.restarts_max = join_b.restarts_max = 5;
-  TestNode a(server->target(), join_a);
+  // It hosts the service.
+  join_a.hosts_service = true;
+  const auto events = std::make_shared<SeenEvents>();
+  auto a =
+      server->OpenSession(join_a, [events](SessionEvent event) { events->Add(std::move(event)); });
   TestNode b(server->target(), join_b);
-  ASSERT_TRUE(a.Next<Start>() && b.Next<Start>());
+  ASSERT_TRUE(events->Next<Start>() && b.Next<Start>());
   Failure reason;
   reason.kind = FailureKind::kNodeInterrupted;
   reason.signal = 2;
-  a.Send(Leave{reason, /*close_run=*/true});
-  a.Send(NodeStopped{RoundId{1}, 4000});
+  a->Send(Leave{reason, /*close_run=*/true});
+  a->Send(NodeStopped{RoundId{1}, 4000});
   const auto stop = b.Next<Stop>();
   ASSERT_TRUE(stop);
   EXPECT_EQ(stop->cause.kind, FailureKind::kNodeInterrupted);

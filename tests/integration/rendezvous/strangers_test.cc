@@ -53,7 +53,8 @@ TEST_P(StrangersTest, MembersJoinAtOnce) {
   // Connected before, and must not notice anything.
   Join join = MakeJoin("before", 1);
   join.run_id = "before";
-  TestNode before(service.target(), join, kEventDeadline, *MintNodeCredentials(token, "id-before"));
+  TestNode before(service.target(), join, kEventDeadline,
+                  *MintNodeCredentials(token, "before", "id-before"));
   const auto start = before.Next<Start>();
   ASSERT_TRUE(start);
 
@@ -64,7 +65,7 @@ TEST_P(StrangersTest, MembersJoinAtOnce) {
   ASSERT_TRUE(crowd.WaitUntilFull(kEventDeadline)) << crowd.made();
   for (int i = 0; i < 3; ++i) {
     const std::string name = "member-" + std::to_string(i);
-    EXPECT_LT(TimeToJoin(service.target(), name, *MintNodeCredentials(token, "id-" + name)),
+    EXPECT_LT(TimeToJoin(service.target(), name, *MintNodeCredentials(token, name, "id-" + name)),
               kJoinTimeMax)
         << "after " << crowd.made() << " connections";
   }
@@ -106,8 +107,9 @@ TEST(StrangersWithATagTest, TakeNoOthersSlots) {
                       .connections = 300,
                       .first_bytes = MakeClientHello(MakeTaggedName(DeriveHelloKey(token)))});
   ASSERT_TRUE(crowd.WaitUntilFull(kEventDeadline));
-  EXPECT_LT(TimeToJoin(service.target(), "member", *MintNodeCredentials(token, "id-member")),
-            kJoinTimeMax);
+  EXPECT_LT(
+      TimeToJoin(service.target(), "member", *MintNodeCredentials(token, "member", "id-member")),
+      kJoinTimeMax);
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ namespace ddprun {
 // Long enough for a loaded machine; a test that passes never waits for it.
 inline constexpr std::chrono::seconds kEventDeadline{20};
 
-class EventLog {
+class SeenEvents {
  public:
   void Add(SessionEvent event) {
     {
@@ -101,7 +101,7 @@ class TestNode {
   const std::shared_ptr<ServiceChannel>& channel() const { return channel_; }
 
  private:
-  const std::shared_ptr<EventLog> log_ = std::make_shared<EventLog>();
+  const std::shared_ptr<SeenEvents> log_ = std::make_shared<SeenEvents>();
   const std::shared_ptr<ServiceChannel> channel_;
   std::unique_ptr<SessionClient> client_;
 };

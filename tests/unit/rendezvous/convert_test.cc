@@ -236,6 +236,27 @@ TEST(ConvertTest, UnknownKindsAreInvalid) {
   EXPECT_EQ(std::get<Refused>(*FromProto(refused)).status.code(), absl::StatusCode::kUnknown);
 }
 
+// A process that ends with 256 ends with 0.
+TEST(ConvertTest, AFailedRunHasAnExitCodeOfAFailureWhateverTheServiceSays) {
+  const auto finish = [](Verdict verdict) {
+    const auto directive = FromProto(ToProto(Directive(Finish{std::move(verdict)})));
+    return std::get<Finish>(*directive).verdict.exit_code;
+  };
+  for (const int code : {256, 0, -1, 512, 1 << 30}) {
+    EXPECT_EQ(finish({.success = false, .exit_code = code}), 1) << code;
+    const auto over = FromProto(ToProto(RunNews(RunOver{Verdict{.exit_code = code}})));
+    EXPECT_EQ(std::get<RunOver>(*over).verdict->exit_code, 1) << code;
+    v1::Directive refused;
+    refused.mutable_refused()->set_exit_code(code);
+    EXPECT_EQ(std::get<Refused>(*FromProto(refused)).exit_code, code == 0 ? 0 : 1) << code;
+  }
+  EXPECT_EQ(finish({.success = false, .exit_code = 255}), 255);
+  EXPECT_EQ(finish({.success = true, .exit_code = 7}), 0);
+  Failure drained;
+  drained.kind = FailureKind::kNodeDrained;
+  EXPECT_EQ(finish({.success = false, .cause = drained, .exit_code = 0}), 0);
+}
+
 TEST(ConvertTest, WhatIsLongIsCutAndTheLastLinesAreKept) {
   Failure failure;
   failure.message = std::string(kFailureMessageBytesMax + 100, 'x');

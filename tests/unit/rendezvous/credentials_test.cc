@@ -67,7 +67,7 @@ TEST(CredentialsTest, TheAuthorityIsTheSameEverywhereAndAnotherForAnotherSecret)
 }
 
 TEST(CredentialsTest, BothSidesVerify) {
-  const auto node = MintNodeCredentials(TokenOf(kOne), "host-1-ab");
+  const auto node = MintNodeCredentials(TokenOf(kOne), "job", "host-1-ab");
   const auto service = MintServiceCredentials(TokenOf(kOne));
   ASSERT_TRUE(node.ok() && service.ok());
   EXPECT_EQ(node->ca_pem, service->ca_pem);
@@ -76,7 +76,7 @@ TEST(CredentialsTest, BothSidesVerify) {
 }
 
 TEST(CredentialsTest, ANodeIsNoServiceAndTheOtherWayRound) {
-  const auto node = MintNodeCredentials(TokenOf(kOne), "a");
+  const auto node = MintNodeCredentials(TokenOf(kOne), "job", "a");
   const auto service = MintServiceCredentials(TokenOf(kOne));
   EXPECT_EQ(Verify(node->chain_pem, node->ca_pem, X509_PURPOSE_SSL_SERVER),
             X509_V_ERR_INVALID_PURPOSE);
@@ -85,28 +85,28 @@ TEST(CredentialsTest, ANodeIsNoServiceAndTheOtherWayRound) {
 }
 
 TEST(CredentialsTest, AnotherSecretsDoNotVerify) {
-  const auto node = MintNodeCredentials(TokenOf(kOne), "a");
-  const auto other = MintNodeCredentials(TokenOf(kOther), "a");
+  const auto node = MintNodeCredentials(TokenOf(kOne), "job", "a");
+  const auto other = MintNodeCredentials(TokenOf(kOther), "job", "a");
   EXPECT_EQ(Verify(node->chain_pem, other->ca_pem, X509_PURPOSE_SSL_CLIENT),
             X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY);
 }
 
 TEST(CredentialsTest, ALeafCannotSignAnother) {
-  const auto node = MintNodeCredentials(TokenOf(kOne), "a");
+  const auto node = MintNodeCredentials(TokenOf(kOne), "job", "a");
   const Certificate leaf = Read(node->chain_pem);
   EXPECT_EQ(X509_check_ca(leaf.get()), 0);
 }
 
 TEST(CredentialsTest, EachProcessHasAKeyOfItsOwn) {
-  const auto first = MintNodeCredentials(TokenOf(kOne), "a");
-  const auto second = MintNodeCredentials(TokenOf(kOne), "a");
+  const auto first = MintNodeCredentials(TokenOf(kOne), "job", "a");
+  const auto second = MintNodeCredentials(TokenOf(kOne), "job", "a");
   EXPECT_NE(first->key_pem, second->key_pem);
   EXPECT_NE(first->chain_pem, second->chain_pem);
   EXPECT_THAT(first->key_pem, HasSubstr("BEGIN PRIVATE KEY"));
 }
 
 TEST(CredentialsTest, TheNodesIdIsInItsCertificate) {
-  const auto node = MintNodeCredentials(TokenOf(kOne), "host,DNS:rendezvous.ddprun");
+  const auto node = MintNodeCredentials(TokenOf(kOne), "job", "host,DNS:rendezvous.ddprun");
   ASSERT_TRUE(node.ok()) << node.status();
   const Certificate leaf = Read(node->chain_pem);
   auto* const names = static_cast<GENERAL_NAMES*>(
@@ -119,9 +119,52 @@ TEST(CredentialsTest, TheNodesIdIsInItsCertificate) {
       reinterpret_cast<const char*>(ASN1_STRING_get0_data(name->d.uniformResourceIdentifier)),
       static_cast<std::size_t>(ASN1_STRING_length(name->d.uniformResourceIdentifier)));
   GENERAL_NAMES_free(names);
-  EXPECT_EQ(uri, "ddprun://node/host%2cDNS%3arendezvous.ddprun");
-  EXPECT_EQ(uri, NodeUri("host,DNS:rendezvous.ddprun"));
+  EXPECT_EQ(uri, "ddprun://run/job/node/host%2cDNS%3arendezvous.ddprun");
+  EXPECT_EQ(uri, NodeUri("job", "host,DNS:rendezvous.ddprun"));
   EXPECT_EQ(X509_check_host(leaf.get(), kServiceName, 0, 0, nullptr), 0);
+}
+
+TEST(CredentialsTest, WhatACertificateIsFor) {
+  const std::string odd = "a/node/b %41";  // as if it were more than a run's name
+  EXPECT_EQ(ScopeOfUri(NodeUri("job", "n")), CertificateScope{"job"});
+  EXPECT_EQ(ScopeOfUri(NodeUri(odd, odd)), CertificateScope{odd});
+  EXPECT_EQ(ScopeOfUri(NodeUri("", "n")), CertificateScope{""});
+  EXPECT_EQ(ScopeOfUri(OperatorUri("job", "ctl")), CertificateScope{"job"});
+  EXPECT_EQ(ScopeOfUri(OperatorUri(std::nullopt, "ctl")), CertificateScope{});
+  for (const char* const other : {"", "ddprun://node/a", "ddprun://run/job", "spiffe://x/run/job",
+                                  "ddprun://run/%4/node/a", "ddprun://run/%zz/node/a"}) {
+    EXPECT_EQ(ScopeOfUri(other), std::nullopt) << other;
+  }
+  EXPECT_NE(NodeUri("a", "b"), NodeUri("a/node/b", ""));
+}
+
+// Whoever steals one has it for a while, not for ever.
+TEST(CredentialsTest, CertificatesOfNodesAndOperatorsEnd) {
+  const std::time_t now = std::time(nullptr);
+  const auto service = MintServiceCredentials(TokenOf(kOne));
+  const auto judge = [&](const absl::StatusOr<TlsCredentials>& credentials) {
+    return Verify(credentials->chain_pem, service->ca_pem, X509_PURPOSE_SSL_CLIENT);
+  };
+  constexpr std::time_t kMinute = 60;
+  const std::time_t node_ends = now - kNodeCertificateSeconds;
+  EXPECT_EQ(judge(MintNodeCredentials(TokenOf(kOne), "job", "a", node_ends + kMinute)), X509_V_OK);
+  EXPECT_EQ(judge(MintNodeCredentials(TokenOf(kOne), "job", "a", node_ends - kMinute)),
+            X509_V_ERR_CERT_HAS_EXPIRED);
+  const std::time_t operator_ends = now - kOperatorCertificateSeconds;
+  EXPECT_EQ(judge(MintOperatorCredentials(TokenOf(kOne), "job", "a", operator_ends + kMinute)),
+            X509_V_OK);
+  EXPECT_EQ(judge(MintOperatorCredentials(TokenOf(kOne), "job", "a", operator_ends - kMinute)),
+            X509_V_ERR_CERT_HAS_EXPIRED);
+  const auto node = MintNodeCredentials(TokenOf(kOne), "job", "a");
+  const auto host = [&](std::time_t then) {
+    return Verify(MintHostCredentials(TokenOf(kOne), then)->chain_pem, node->ca_pem,
+                  X509_PURPOSE_SSL_SERVER);
+  };
+  EXPECT_EQ(host(now), X509_V_OK);
+  EXPECT_EQ(host(node_ends - kMinute), X509_V_ERR_CERT_HAS_EXPIRED);
+  // A machine whose clock is ahead can join all the same.
+  EXPECT_EQ(judge(MintNodeCredentials(TokenOf(kOne), "job", "a", now + kNodeCertificateSeconds)),
+            X509_V_OK);
 }
 
 TEST(CredentialsTest, OptionsThatContradictEachOther) {
@@ -144,7 +187,7 @@ TEST(CredentialsTest, PlainTextOnlyByName) {
   const auto no_variable = [](const std::string&) { return std::optional<std::string>(); };
   const auto plain = Security::Open({.insecure = true}, std::nullopt, no_variable);
   ASSERT_TRUE(plain.ok());
-  EXPECT_FALSE((*plain->ForNode("a")).has_value());
+  EXPECT_FALSE((*plain->ForNode("job", "a")).has_value());
   EXPECT_FALSE((*plain->ForService()).has_value());
   EXPECT_THAT(std::string(Security::Open({}, std::nullopt, no_variable).status().message()),
               HasSubstr("HOME is not set"));
@@ -155,7 +198,7 @@ TEST(CredentialsTest, TheVariableComesFirst) {
   const auto security =
       Security::Open({.token_file = "/nonexistent"}, Token::Parse(kOne, "it"), no_variable);
   ASSERT_TRUE(security.ok()) << security.status();
-  EXPECT_EQ((**security->ForNode("a")).ca_pem, *DeriveAuthority(TokenOf(kOne)));
+  EXPECT_EQ((**security->ForNode("job", "a")).ca_pem, *DeriveAuthority(TokenOf(kOne)));
   const auto bad = Security::Open({}, Token::Parse("x", "DDPRUN_TOKEN"), no_variable);
   EXPECT_THAT(std::string(bad.status().message()), HasSubstr("DDPRUN_TOKEN has 1 characters"));
 }

@@ -47,7 +47,7 @@ TEST(HelloTagTest, TheKeyTellsNothingOfTheSecret) {
   const std::string key = DeriveHelloKey(TokenOf(kDigits));
   EXPECT_EQ(key.size(), 32u);
   EXPECT_NE(key, std::string(reinterpret_cast<const char*>(TokenOf(kDigits).bytes()), 32));
-  EXPECT_EQ(MintNodeCredentials(TokenOf(kDigits), "a")->hello_key, key);
+  EXPECT_EQ(MintNodeCredentials(TokenOf(kDigits), "run", "a")->hello_key, key);
   EXPECT_EQ(MintServiceCredentials(TokenOf(kDigits))->hello_key, key);
 }
 

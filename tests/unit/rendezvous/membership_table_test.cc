@@ -63,7 +63,7 @@ TEST(MembershipTableTest, EveryPhaseMeetsEveryEvent) {
       {"NodeStopped", report(NodeStopped{kFirst, 1}), F, S, B, C},
       {"NodeStopped of another round", report(NodeStopped{RoundId{5}, 1}), F, S, B, C},
       {"Leave", report(Leave{InterruptedBy(3), false}), F, B, B, C},
-      {"Leave for good", report(Leave{InterruptedBy(3), true}), C, B, B, C},
+      {"Leave for good", report(Leave{InterruptedBy(3), true}), F, B, B, C},  // it does not host
       {"the stream ends", [](const TestRun&) -> MembershipEvent { return NodeGone{kA}; }, F, B, B,
        C},
       {"its agent is dead",

@@ -212,7 +212,7 @@ TEST(FormingTest, TheJoinDeadlineClosesTheRun) {
 
 TEST(FormingTest, LeavingForGoodClosesTheRun) {
   TestRun run;
-  const LinkId a = run.Joins("a", {.nodes = 3});
+  const LinkId a = run.Joins("a", {.nodes = 3, .hosts_service = true});
   const LinkId b = run.Joins("b", {.nodes = 3});
   Failure reason;
   reason.kind = FailureKind::kNodeInterrupted;
@@ -398,11 +398,15 @@ TEST_F(HostedTest, ALeaveThatIsRepeatedOnANewStreamChangesNothing) {
 
 TEST_F(SealedTest, LeavingForGoodAllowsNoRestart) {
   Seal(3);
-  run.Reports(b, Leave{ExitedWith(5), true});
+  run.state.members.at(NodeId{"id-b"}).join.hosts_service = true;
+  Failure reason;
+  reason.kind = FailureKind::kNodeInterrupted;
+  reason.signal = 15;
+  run.Reports(b, Leave{reason, true});
   EXPECT_TRUE(IsEnding(run.state));
   run.Reports(b, NodeStopped{kFirst, 1});
   run.Reports(a, NodeStopped{kFirst, 1});
-  EXPECT_EQ(run.Sent<Finish>(a)->verdict.exit_code, 5);
+  EXPECT_EQ(run.Sent<Finish>(a)->verdict.exit_code, 143);
 }
 
 // ---- Broken
@@ -516,12 +520,12 @@ TEST_F(SealedTest, ARunWithoutNodesIsOver) {
 TEST_F(SealedTest, ALateNodeIsToldHowTheRunEnded) {
   Seal(0);
   run.Reports(b, WorkerFailed{kFirst, ExitedWith(7)});
-  EXPECT_THAT(run.RefusalOf(run.Joins("c")), HasSubstr("which is over: rank 0"))
+  EXPECT_THAT(run.RefusalOf(run.Joins("c")), HasSubstr("which is over: rank 1"))
       << "no restart is left";
   run.Reports(a, NodeStopped{kFirst, 1});
   run.Reports(b, NodeStopped{kFirst, 1});
   EXPECT_EQ(run.RefusalOf(run.Joins("c")),
-            "node c is too late for run 'run', which is over: rank 0 (local rank 0 on host x) "
+            "node c is too late for run 'run', which is over: rank 1 (local rank 0 on host b) "
             "exited with code 7");
 }
 

@@ -55,7 +55,7 @@ TEST(RunEventTest, ARunFromItsFirstNodeToItsEnd) {
   const Json broken = Line(EventOf("run", run.notes[0]));
   EXPECT_EQ(broken["exit_code"], 7);
   EXPECT_EQ(broken["cause_rank"], 0);
-  EXPECT_EQ(broken["reason"], "rank 0 (local rank 0 on host x) exited with code 7");
+  EXPECT_EQ(broken["reason"], "rank 0 (local rank 0 on host a) exited with code 7");
   run.Reports(kA, NodeStopped{RoundId{1}, 1});
   run.Reports(kB, NodeStopped{RoundId{1}, 1});
   EXPECT_THAT(Names(run), ElementsAre("restart", "round.started"));

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -130,6 +131,53 @@ TEST_F(TokenFileTest, OneOfAnotherUserIsRefused) {
   const auto token = ReadTokenFile(path);
   EXPECT_EQ(token.status().code(), absl::StatusCode::kPermissionDenied);
   EXPECT_THAT(Words(token.status()), HasSubstr("belongs to user 12345"));
+}
+
+TEST_F(TokenFileTest, ANamedOneMayBeAnotherUsers) {
+  if (geteuid() != 0) GTEST_SKIP() << "giving a file away needs root";
+  for (const mode_t mode : {0600, 0640, 0440}) {
+    const std::string path = Write(kGood, mode);
+    ASSERT_EQ(chown(path.c_str(), 12345, 12345), 0);
+    EXPECT_TRUE(ReadNamedTokenFile(path).ok()) << ReadNamedTokenFile(path).status();
+    std::filesystem::remove(path);
+  }
+  for (const mode_t mode : {0644, 0660, 0641}) {
+    const std::string path = Write(kGood, mode);
+    ASSERT_EQ(chown(path.c_str(), 12345, 12345), 0);
+    const absl::Status status = ReadNamedTokenFile(path).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied) << mode;
+    EXPECT_THAT(Words(status), HasSubstr("chmod 640 " + path));
+    std::filesystem::remove(path);
+  }
+}
+
+// Where the process is not root, as ddprun is not: another user's file, which its group may read.
+TEST_F(TokenFileTest, ANamedOneIsReadThroughItsGroup) {
+  if (geteuid() != 0) GTEST_SKIP() << "becoming another user needs root";
+  const std::string path = Write(kGood, 0640);
+  ASSERT_EQ(chown(path.c_str(), 12345, 23456), 0);
+  ASSERT_EQ(chmod(folder_.c_str(), 0755), 0);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    if (setgid(23456) != 0 || setuid(34567) != 0) _exit(2);
+    _exit(ReadNamedTokenFile(path).ok() && !ReadTokenFile(path).ok() ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(pid, &status, 0), pid);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+}
+
+TEST_F(TokenFileTest, SystemdsCredential) {
+  const auto path = [](std::optional<std::string> folder) {
+    return CredentialTokenPath([&](const std::string& name) {
+      return name == "CREDENTIALS_DIRECTORY" ? folder : std::nullopt;
+    });
+  };
+  EXPECT_EQ(path(std::nullopt), std::nullopt);
+  EXPECT_EQ(path("relative"), std::nullopt);
+  EXPECT_EQ(path(folder_), std::nullopt) << "credentials of other programs";
+  std::filesystem::rename(Write(kGood, 0440), folder_ + "/ddprun-token");
+  EXPECT_EQ(path(folder_), folder_ + "/ddprun-token");
 }
 
 TEST_F(TokenFileTest, WhatIsNoTokenFile) {
