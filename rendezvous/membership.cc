@@ -228,7 +228,7 @@ void MembershipStep::On(Member& member, const Leave& report) {
   if (state_.phase == RunPhase::kClosed) {
     // It has the verdict.
     EndIfOpen(member);
-    RemoveMember(member.join.node_id, report.reason);
+    RemoveMember(member.join.node_id, LeaveReasonFrom(member, report.reason));
     return;
   }
   Failure reason = LeaveReasonFrom(member, report.reason);

@@ -88,7 +88,11 @@ TEST(SessionFailureTest, LeavingForGoodEndsTheRunWithItsReason) {
   EXPECT_EQ(stop->cause.kind, FailureKind::kNodeInterrupted);
   EXPECT_EQ(stop->cause.host, "a");
   // The service counts as not drained while a node is still to be told.
-  std::thread late([&] { b.Send(NodeStopped{RoundId{1}, 4000}); });
+  std::thread late([&] {
+    b.Send(NodeStopped{RoundId{1}, 4000});
+    EXPECT_TRUE(events->Next<Finish>());
+    a.reset();
+  });
   server->WaitUntilDrained(kEventDeadline);
   late.join();
   const auto finish = b.Next<Finish>();
