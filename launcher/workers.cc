@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -105,7 +104,6 @@ void Workers::Spawn(const Start& start, const std::vector<std::string>& network,
     env.local_rank = local_rank;
     env.role_rank = start.role_rank_first + local_rank;
     env.error_file = ErrorFile(local_rank);
-    RemoveOldRecord(env.error_file);
     if (progress.ok()) {
       env.notify_socket = progress_.path(local_rank);
       if (!poller_.Add(progress_.fd(local_rank), {Source::kWorkerProgress, local_rank}))
@@ -353,20 +351,6 @@ absl::Status Workers::StartLogs(std::vector<LogMux::WriteEnds>& write_ends) {
 std::string Workers::ErrorFile(int local_rank) const {
   const WorkerPlan& plan = log_plan_.workers[static_cast<std::size_t>(local_rank)];
   return absl::StrCat(config_.temp_dir, "/error_", ToNumber(start_.round), "_", plan.rank, ".json");
-}
-
-// An earlier run with the same id and log folder may have left one, which would be taken for this
-// worker's. The folder may hang, as it may where logs are opened.
-void Workers::RemoveOldRecord(const std::string& path) {
-  const auto error =
-      CallWithDeadline<int>(std::min<std::chrono::milliseconds>(disk_patience_, kDiskAnswerTimeout),
-                            [path] { return unlink(path.c_str()) == 0 ? 0 : errno; });
-  if (error == 0 || error == ENOENT) return;
-  console_.WriteLine(
-      OutputStream::kErr,
-      absl::StrCat("ddprun: the failure record ", path, " of an earlier run cannot be removed (",
-                   error ? ErrnoText(*error) : "its disk does not answer",
-                   ") and may be shown as this run's; use another --log-dir"));
 }
 
 // The core is where the worker ran, which may be a file server's.

@@ -116,7 +116,6 @@ class Workers {
   void EndUnwatched(int local_rank, const std::string& why);
   absl::Status StartLogs(std::vector<LogMux::WriteEnds>& write_ends);
   std::string ErrorFile(int local_rank) const;
-  void RemoveOldRecord(const std::string& path);
   WorkerEnded MakeEnded(int local_rank, TimePoint now);
   std::string LookForCore(pid_t pid, int signal);
   void TakeEnded(TimePoint now, std::vector<Event>& events);
