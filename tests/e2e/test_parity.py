@@ -61,10 +61,11 @@ NET = ["--no-shared-blocks"]
     [
         (["--nesterov", "--label-smoothing", "0.1", "--schedule", "one-cycle"], "0.01"),
         (["--optimizer", "adamw", "--clip-norm", "0.5", "--schedule", "linear", "--warmup-steps", "4"], "0.001"),
+        (["--optimizer", "adam"], "0.001"),
         (["--accumulate", "3", "--ema-decay", "0.9", "--schedule", "constant"], "0.005"),
         (["--no-channels-last"], "0.005"),
     ],
-    ids=["nesterov", "adamw", "accumulate", "planes"],
+    ids=["nesterov", "adamw", "adam", "accumulate", "planes"],
 )
 def test_recipes(tmp_path, flags, rate):
     compare(tmp_path, "netresdeep", [*NET, *flags], 16, rate, tolerance="1e-5")

@@ -76,7 +76,7 @@ def test_deterministic_training_repeats_itself(tmp_path):
     [
         (["--amp", "fp16"], 2, ["--amp fp16", "--amp bf16"]),
         (["--amp", "fp8"], 2, ["--amp", "bf16"]),
-        (["--optimizer", "adam"], 2, ["--optimizer", "adamw"]),
+        (["--optimizer", "adamx"], 2, ["--optimizer", "adamw"]),
         (["--optimizer", "adamw", "--nesterov"], 2, ["--nesterov", "sgd"]),
         (["--schedule", "cosin"], 2, ["--schedule", "cosine"]),
         (["--accumulate", "0"], 2, ["--accumulate"]),
