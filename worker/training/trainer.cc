@@ -23,6 +23,8 @@
 #include "worker/training/look_at_images.h"
 #include "worker/training/make_runner.h"
 #include "worker/training/make_step.h"
+#include "worker/training/model_input.h"
+#include "worker/training/opening_line.h"
 #include "worker/training/pipeline_plan.h"
 #include "worker/training/precision.h"
 
@@ -31,6 +33,10 @@ namespace {
 
 // What a person sees as "now", and long enough for a few steps.
 constexpr std::chrono::seconds kRateInterval{1};
+
+constexpr char kSharedBlocksNote[] =
+    "--shared-blocks: one set of batch-norm statistics serves the ten uses of the block and fits "
+    "none of them; expect test accuracy tens of points below training accuracy";
 
 double SecondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -48,6 +54,12 @@ std::shared_ptr<ImageModel> PrepareModel(const Config& config, const Dataset& da
                                         .stem = config.stem,
                                         .widening = config.width,
                                         .whiten_epochs = config.whiten_epochs});
+  if (world.rank() == 0) {
+    reporter.Line(OpeningLine(config, data, world, *model));
+    if (config.model == "netresdeep" && config.shared_blocks) reporter.Line(kSharedBlocksNote);
+  }
+  if (world.env().local_rank == 0 && !world.device_note().empty())
+    reporter.Line(world.device_note());
   if (config.init_from.empty()) LookAtImages(*model, *data.train, config);
   // Rank 0's become every rank's.
   if (world.rank() == 0 && !config.init_from.empty())
@@ -105,12 +117,15 @@ Trainer::Trainer(const Config& config, const Dataset& data, World& world, Report
       length_(TrainingLength(config, data.train->size(), DataParallelSize(config, world.size()))),
       schedule_(MakeSchedule(config, length_)),
       model_(PrepareModel(config, data, world, reporter)),
-      runner_(
-          MakeStepRunner(config, data, world, *model_, reporter,
-                         StepOptions{.label_smoothing = config.label_smoothing,
-                                     .autocast = AutocastType(config.amp, world.device()),
-                                     .gradients = ParseGradientFormat(config.compress),
-                                     .enter = [this](StepSection section) { Enter(section); }})),
+      runner_(MakeStepRunner(
+          config, data, world, *model_, reporter,
+          StepOptions{
+              .label_smoothing = config.label_smoothing,
+              .autocast = AutocastType(config.amp, world.device()),
+              .gradients = ParseGradientFormat(config.compress),
+              .enter = [this](StepSection section) { Enter(section); },
+              .on_scores = [this](const at::Tensor& scores, const at::Tensor& labels,
+                                  const at::Tensor& loss) { tally_.Add(scores, labels, loss); }})),
       parameters_(runner_->Parameters()),
       optimizer_(MakeOptimizer(
           config, parameters_,
@@ -202,6 +217,7 @@ void Trainer::Begin() {
 }
 
 void Trainer::TrainEpoch() {
+  const std::int64_t epoch = position_.epoch + 1;
   const EpochPlan plan({.size = data_.train->size(),
                         .shard = runner_->shard(),
                         .batch_size = config_.batch_size,
@@ -241,6 +257,19 @@ void Trainer::TrainEpoch() {
     Enter(StepSection::kCheckpoint);
     checkpoints_->EndStep(Place());
   }
+  EndEpoch(epoch);
+}
+
+// Also of one that was not trained to its end, or not from its beginning.
+void Trainer::EndEpoch(std::int64_t epoch) {
+  Enter(StepSection::kOther);
+  const EpochTally::Totals totals = tally_.Take(world_);
+  if (world_.rank() != 0 || totals.images == 0) return;
+  reporter_.Line("epoch " + std::to_string(epoch) + "/" + std::to_string(length_.epochs) +
+                 " mean loss " + Fixed(totals.loss, 4) + " training accuracy " +
+                 Percent(totals.accuracy()) + " (" + std::to_string(totals.images) +
+                 " images of all ranks)");
+  if (log_) log_->WriteEpoch({position_.step, EpochsDone()}, totals);
 }
 
 // To ask a GPU for a number means to wait for it, so there a loss is looked at when it is shown.
