@@ -125,13 +125,20 @@ std::string SettingFlags::Recipe() const {
   return file.recipe;
 }
 
-void SettingFlags::Apply(Config& config) const {
+void SettingFlags::Apply(Config& config, bool trained) const {
+  // Empty until somebody names them, as what is not named may follow from what is.
+  const std::string model = std::exchange(config.model, "");
+  const std::string dataset = std::exchange(config.dataset, "");
   ApplyRecipe(config, Recipe());
   if (!config_file_.empty()) ReadConfigFile(config, config_file_);
   for (const auto& [setting, option] : options_) {
     if (option->count() > 0)
       SetFromText(config, *setting, option->results().back(), "--" + setting->key);
   }
+  if (config.model.empty())
+    config.model = config.model_file.empty() || trained ? model : "torchscript";
+  if (config.dataset.empty())
+    config.dataset = config.model == "linear" && !trained ? "random" : dataset;
   Validate(config);
   CheckChoices(config);
 }

@@ -18,7 +18,7 @@ ModelArguments::ModelArguments(CLI::App& app) : settings_(app) {
 void ModelArguments::Open(const Tell& tell) {
   file_ = ReadModelFile(path_, {.averaged = !without_average_, .tell = tell});
   if (file_.config) config_ = *file_.config;
-  settings_.Apply(config_);
+  settings_.Apply(config_, /*trained=*/file_.config.has_value());
 }
 
 Config ModelArguments::Given() const {

@@ -167,6 +167,9 @@ const std::vector<Setting>& Settings() {
        "over them",
        RecipeNames()},
       {"model", &Config::model, kModel, "the network to train"},
+      {"model-file", &Config::model_file, kModel,
+       "train the model in this file, which torch.jit.script(model).save() wrote; TorchScript runs "
+       "the file's program, so take only files that you trust"},
       {"shared-blocks", &Config::shared_blocks, kModel,
        "netresdeep: its ten blocks are one block used ten times (as in the original)"},
       {"stem",
@@ -181,7 +184,8 @@ const std::vector<Setting>& Settings() {
        "batch norm's statistics are those of all ranks' batches"},
       {"init-from", &Config::init_from, kModel,
        "weights to start from: a .pth or .safetensors file, or a folder that transformers wrote"},
-      {"dataset", &Config::dataset, kModel, "the images"},
+      {"dataset", &Config::dataset, kModel,
+       "the data; --model linear takes random if nothing else is said"},
       {"data-dir", &Config::data_dir, kModel,
        "folder of the data set's files; each data set has a default"},
       {"augment", &Config::augment, kModel, "shift and mirror training images at random"},
@@ -374,6 +378,11 @@ void Validate(const Config& config) {
       "--batch-size " + std::to_string(config.batch_size) + " times --accumulate " +
           std::to_string(config.accumulate) + " must be at most " + Number(kNumberMax) +
           " images a step; choose a smaller --accumulate");
+  Require(config.model_file.empty() || config.model == "torchscript",
+          "--model-file is a model itself; leave out --model " + config.model +
+              " or pass --model torchscript");
+  Require(!config.sync_batch_norm || config.model != "torchscript",
+          "--sync-batch-norm does not reach into a --model-file; leave it out");
   Require(!config.nesterov || config.momentum > 0,
           "--nesterov needs a momentum above 0; set --momentum 0.9");
   Require(!config.nesterov || config.optimizer == "sgd",

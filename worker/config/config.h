@@ -17,7 +17,8 @@ struct Config {
 
   // Model and data
   std::string model = "netresdeep";
-  bool shared_blocks = true;
+  std::string model_file;      // TorchScript, of the model "torchscript"
+  bool shared_blocks = false;  // of netresdeep
   std::string stem = "cifar";  // of the ResNets
   double width = 1;            // of airbench
   double whiten_epochs = 3;    // of airbench

@@ -117,7 +117,8 @@ ModelOptions ModelOptionsOf(const Config& config, const ModelInput& input) {
           .shared_blocks = config.shared_blocks,
           .stem = config.stem,
           .widening = config.width,
-          .whiten_epochs = config.whiten_epochs};
+          .whiten_epochs = config.whiten_epochs,
+          .model_file = config.model_file};
 }
 
 ModelFile ReadModelFile(const std::string& path, ModelFileOptions options) {

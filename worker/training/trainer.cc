@@ -53,7 +53,8 @@ std::shared_ptr<ImageModel> PrepareModel(const Config& config, const Dataset& da
                                         .shared_blocks = config.shared_blocks,
                                         .stem = config.stem,
                                         .widening = config.width,
-                                        .whiten_epochs = config.whiten_epochs});
+                                        .whiten_epochs = config.whiten_epochs,
+                                        .model_file = config.model_file});
   if (world.rank() == 0) {
     reporter.Line(OpeningLine(config, data, world, *model));
     if (config.model == "netresdeep" && config.shared_blocks) reporter.Line(kSharedBlocksNote);

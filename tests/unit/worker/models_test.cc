@@ -90,7 +90,8 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(Models, EveryNameInTheTableIsTested) {
   EXPECT_THAT(ModelNames(), ::testing::ElementsAre("linear", "simple-cnn", "netresdeep", "airbench",
-                                                   "resnet18", "resnet34", "resnet50"));
+                                                   "resnet18", "resnet34", "resnet50",
+                                                   "torchscript"));  // tests/e2e/test_model_file.py
 }
 
 TEST(Models, TakeImagesOfOtherSizesAndChannels) {
