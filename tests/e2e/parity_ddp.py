@@ -34,7 +34,7 @@ def parse_arguments():
     parser.add_argument("--init", required=True, help="cifar_net.pth of train --max-steps 0")
     parser.add_argument("--final", required=True, help="cifar_net.pth of train --max-steps STEPS")
     parser.add_argument("--model", default="netresdeep")
-    parser.add_argument("--shared-blocks", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("--shared-blocks", action=argparse.BooleanOptionalAction, default=False)
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--lr", type=float, default=0.01)

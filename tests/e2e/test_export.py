@@ -57,7 +57,7 @@ def own_logits(folder, model, flags, model_file, images):
     """What the C++ model gives."""
     images.numpy().tofile(folder / "images.f32")
     done = run(
-        [BUILD / "tests" / "logits_probe", model, "unshared" if "--no-shared-blocks" in flags else "shared", model_file]
+        [BUILD / "tests" / "logits_probe", model, "shared" if "--shared-blocks" in flags else "unshared", model_file]
         + [folder / "images.f32", folder / "logits.f32", "imagenet" if "imagenet" in flags else "cifar"]
     )
     assert done.returncode == 0, done.stderr
@@ -93,7 +93,7 @@ def test_every_format_gives_the_same_logits_in_python(tmp_path, model, flags):
 
     export(saved, "pth", tmp_path / "state.pth", *settings)
     stem = "imagenet" if "imagenet" in flags else "cifar"
-    in_python = make_model(model, shared_blocks="--no-shared-blocks" not in flags, stem=stem)
+    in_python = make_model(model, shared_blocks="--shared-blocks" in flags, stem=stem)
     in_python.load_state_dict(torch.load(tmp_path / "state.pth"))  # both with their defaults
     in_python.eval()
     with torch.no_grad():

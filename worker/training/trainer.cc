@@ -466,7 +466,9 @@ void Trainer::CheckParametersFinite() const {
 void Trainer::Diverged(const std::string& fact) const {
   throw TrainingError("rank " + std::to_string(world_.rank()) + ": " + fact +
                       "; try a lower --lr than " + ToText(config_, *FindSetting("lr")) +
-                      ", a longer --warmup-epochs, or for netresdeep --no-shared-blocks");
+                      (config_.shared_blocks ? ", a longer --warmup-epochs or ten blocks of their "
+                                               "own (without --shared-blocks)"
+                                             : " or a longer --warmup-epochs"));
 }
 
 void Trainer::CheckRanksAgree() {

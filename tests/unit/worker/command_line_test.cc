@@ -30,10 +30,10 @@ TEST(CommandLine, TakesEverySettingInBothSpellings) {
   for (const std::string separator : {"-", "_"}) {
     const Config config =
         Parsed({"--batch" + separator + "size", "32", "--max" + separator + "steps=20",
-                "--no" + separator + "shared" + separator + "blocks", "--lr", "1e-3"});
+                "--no" + separator + "channels" + separator + "last", "--lr", "1e-3"});
     EXPECT_EQ(config.batch_size, 32);
     EXPECT_EQ(config.max_steps, 20);
-    EXPECT_FALSE(config.shared_blocks);
+    EXPECT_FALSE(config.channels_last);
     EXPECT_EQ(config.lr, 1e-3);
   }
 }
