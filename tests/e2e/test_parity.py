@@ -12,8 +12,8 @@ STEPS = 20
 
 
 def compare(tmp_path, model, flags, batch_size, rate, tolerance=None, steps=STEPS):
-    recipe = ["--model", model, *flags, "--dataset", "fashion-mnist", "--batch-size", batch_size, "--seed", "7"]
-    recipe += ["--lr", rate, "--momentum", "0.9", "--weight-decay", "0.0005", "--no-augment", "--no-eval"]
+    recipe = ["--model", model, "--dataset", "fashion-mnist", "--batch-size", batch_size, "--seed", "7", "--lr", rate]
+    recipe += ["--momentum", "0.9", "--weight-decay", "0.0005", "--no-augment", "--no-eval", *flags]
     env = clean_environment(OMP_NUM_THREADS="1")
     for length, folder in ((0, "initial"), (steps, "final")):
         done = run(
