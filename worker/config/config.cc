@@ -298,7 +298,8 @@ const std::vector<Setting>& Settings() {
        "go on from the newest good checkpoint (auto), only when the launcher has restarted the "
        "workers (restart), never, or from this file"},
       {"output-dir", &Config::output_dir, kRun,
-       "folder for cifar_net.pth and all else that is written; made if it is not there"},
+       "folder for cifar_net.pth, cifar_net.pth.json (its model and classes, and its images' "
+       "channels, mean and std) and all else that is written; made if it is not there"},
       {"eval", &Config::eval, kRun, "measure the accuracy on the test images at the end"},
       {"eval-batch-size", &Config::eval_batch_size, kRun, "images in a batch of the evaluation"},
       {"tta",

@@ -15,6 +15,7 @@
 #include "worker/base/unique_tensors.h"
 #include "worker/distributed/accelerator.h"
 #include "worker/export/initial_weights.h"
+#include "worker/export/model_description.h"
 #include "worker/files/atomic_file.h"
 #include "worker/files/state_dict.h"
 #include "worker/metrics/gather.h"
@@ -497,6 +498,7 @@ void Trainer::WriteResults() {
   Say("checkpoint");
   const std::filesystem::path folder(config_.output_dir);
   SaveStateDict(*model_, folder / kModelFileName);
+  WriteDescription(folder / kModelFileName, config_, InputOf(data_));
   summary_.evaluation = evaluation_;
   summary_.loss = loss_;
   summary_.total_seconds = SecondsSince(program_start_);
