@@ -44,6 +44,19 @@ bool IsAmong(const std::string& traceback, const Lines& last_lines) {
   });
 }
 
+// The last lines without the message, which a program prints as well as it records it.
+Lines WithoutMessage(const Lines& last_lines, const std::string& message) {
+  const Lines said = LinesOf(message);
+  Lines rest;
+  for (const std::string& line : last_lines) {
+    const bool is_said = std::any_of(said.begin(), said.end(), [&line](const std::string& words) {
+      return !words.empty() && absl::EndsWith(line, words);
+    });
+    if (!is_said) rest.push_back(line);
+  }
+  return rest;
+}
+
 std::string WordsText(const Failure& failure) {
   std::string out;
   const bool has_words =
@@ -55,9 +68,13 @@ std::string WordsText(const Failure& failure) {
     out = "  what it said:\n";
     AppendIndented(LinesOf(failure.message), out);
   }
-  if (!failure.last_lines.empty()) {
+  // A traceback stays whole.
+  const Lines last_lines = has_words && failure.traceback.empty()
+                               ? WithoutMessage(failure.last_lines, failure.message)
+                               : failure.last_lines;
+  if (!last_lines.empty()) {
     absl::StrAppend(&out, "  last lines of rank ", failure.rank, ":\n");
-    for (const std::string& line : failure.last_lines) absl::StrAppend(&out, "    ", line, "\n");
+    for (const std::string& line : last_lines) absl::StrAppend(&out, "    ", line, "\n");
   }
   return out;
 }

@@ -34,7 +34,7 @@ def ours(build, recipe, seed):
     with tempfile.TemporaryDirectory() as folder:
         run(
             [build / "bin/ddprun", "--standalone", "--nproc-per-node", "2", "train", *recipe, "--seed", seed]
-            + ["--dataset", "fashion-mnist", "--no-shared-blocks", "--nesterov", "--augment", "--output-dir", folder]
+            + ["--dataset", "fashion-mnist", "--nesterov", "--augment", "--output-dir", folder]
         )
         return json.loads((pathlib.Path(folder) / "summary.json").read_text())
 

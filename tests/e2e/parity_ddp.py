@@ -34,7 +34,7 @@ def parse_arguments():
     parser.add_argument("--init", required=True, help="cifar_net.pth of train --max-steps 0")
     parser.add_argument("--final", required=True, help="cifar_net.pth of train --max-steps STEPS")
     parser.add_argument("--model", default="netresdeep")
-    parser.add_argument("--shared-blocks", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("--shared-blocks", action=argparse.BooleanOptionalAction, default=False)
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--lr", type=float, default=0.01)
@@ -43,7 +43,7 @@ def parse_arguments():
     parser.add_argument("--momentum", type=float, default=0.9)
     parser.add_argument("--weight-decay", type=float, default=0.0005)
     parser.add_argument("--nesterov", action="store_true")
-    parser.add_argument("--optimizer", choices=["sgd", "adamw"], default="sgd")
+    parser.add_argument("--optimizer", choices=["sgd", "adam", "adamw"], default="sgd")
     parser.add_argument("--schedule", choices=["cosine", "one-cycle", "linear", "constant"], default="cosine")
     parser.add_argument("--label-smoothing", type=float, default=0)
     parser.add_argument("--accumulate", type=int, default=1)
@@ -109,8 +109,9 @@ def learning_rates(options, warmup):
 
 
 def make_optimizer(options, model):
-    if options.optimizer == "adamw":
-        return torch.optim.AdamW(model.parameters(), lr=options.lr, weight_decay=options.weight_decay, fused=True)
+    if options.optimizer in ("adam", "adamw"):
+        kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[options.optimizer]
+        return kind(model.parameters(), lr=options.lr, weight_decay=options.weight_decay, fused=True)
     return torch.optim.SGD(
         model.parameters(),
         lr=options.lr,

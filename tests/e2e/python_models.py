@@ -51,7 +51,7 @@ class ResBlock(nn.Module):
 
 
 class NetResDeep(nn.Module):
-    def __init__(self, classes=10, in_channels=3, shared_blocks=True, channels=32, blocks=10):
+    def __init__(self, classes=10, in_channels=3, shared_blocks=False, channels=32, blocks=10):
         super().__init__()
         self.channels = channels
         self.conv1 = nn.Conv2d(in_channels, channels, kernel_size=3, padding=1)
@@ -145,7 +145,7 @@ class ResNet(nn.Module):
         return self.fc(F.adaptive_avg_pool2d(out, 1).flatten(1))
 
 
-def make_model(name, shared_blocks=True, classes=10, stem="cifar"):
+def make_model(name, shared_blocks=False, classes=10, stem="cifar"):
     if name == "linear":
         return Linear(classes=classes)
     if name == "simple-cnn":

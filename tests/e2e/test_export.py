@@ -14,6 +14,8 @@ import torch
 from conftest import BUILD, DDPRUN, TRAIN, run
 from PIL import Image
 from python_models import make_model
+from test_bad_input import assert_one_sentence
+from test_data import make_image_folder
 
 # Read when transformers is imported: no test asks a network, nor leaves modules in the home of whoever runs it.
 MODULES = tempfile.TemporaryDirectory()
@@ -25,7 +27,7 @@ MODELS = [
     ("linear", []),
     ("simple-cnn", []),
     ("netresdeep", []),
-    ("netresdeep", ["--no-shared-blocks"]),
+    ("netresdeep", ["--shared-blocks"]),
     ("airbench", []),
     ("resnet18", []),
     ("resnet34", []),
@@ -57,7 +59,7 @@ def own_logits(folder, model, flags, model_file, images):
     """What the C++ model gives."""
     images.numpy().tofile(folder / "images.f32")
     done = run(
-        [BUILD / "tests" / "logits_probe", model, "unshared" if "--no-shared-blocks" in flags else "shared", model_file]
+        [BUILD / "tests" / "logits_probe", model, "shared" if "--shared-blocks" in flags else "unshared", model_file]
         + [folder / "images.f32", folder / "logits.f32", "imagenet" if "imagenet" in flags else "cifar"]
     )
     assert done.returncode == 0, done.stderr
@@ -93,7 +95,7 @@ def test_every_format_gives_the_same_logits_in_python(tmp_path, model, flags):
 
     export(saved, "pth", tmp_path / "state.pth", *settings)
     stem = "imagenet" if "imagenet" in flags else "cifar"
-    in_python = make_model(model, shared_blocks="--no-shared-blocks" not in flags, stem=stem)
+    in_python = make_model(model, shared_blocks="--shared-blocks" in flags, stem=stem)
     in_python.load_state_dict(torch.load(tmp_path / "state.pth"))  # both with their defaults
     in_python.eval()
     with torch.no_grad():
@@ -288,3 +290,96 @@ def test_synchronised_batch_norm_makes_two_ranks_train_as_one(tmp_path):
 
     assert difference("synchronised") < 1e-4
     assert difference("apart") > 1e-3
+
+
+def test_an_averaged_block_that_is_used_ten_times_is_averaged_in_all_ten_places(tmp_path):
+    more = ["--checkpoint-every", "2", "--ema-decay", "0.9", "--lr", "0.1", "--warmup-steps", "0"]
+    written = torch.load(train(tmp_path, "netresdeep", ["--shared-blocks"], *more))
+    export(tmp_path / "checkpoints", "pth", tmp_path / "state.pth")
+    state = torch.load(tmp_path / "state.pth")
+    assert all(torch.equal(state[name], written[name]) for name in written)
+
+
+def test_ten_different_blocks_are_no_shared_block(tmp_path):
+    saved = train(tmp_path, "netresdeep", [])
+    done = run([TRAIN, "eval", saved, "--shared-blocks"])
+    assert_one_sentence(done, 1, "resblocks.0.* and resblocks.1.* differ there", "leave out --shared-blocks")
+
+
+def test_a_shared_block_can_be_saved_again_in_python(tmp_path):
+    saved = train(tmp_path, "netresdeep", ["--shared-blocks"])
+    export(saved, "hf", tmp_path / "hf")
+    model = transformers.AutoModelForImageClassification.from_pretrained(tmp_path / "hf", trust_remote_code=True)
+    with torch.no_grad():
+        model.model.fc2.weight.add_(1)
+    model.save_pretrained(tmp_path / "again")
+    again, info = transformers.AutoModelForImageClassification.from_pretrained(
+        tmp_path / "again", trust_remote_code=True, output_loading_info=True
+    )
+    assert not any(info.values()), info
+    with torch.no_grad():
+        assert_same(again.eval()(some_images()).logits.numpy(), model.eval()(some_images()).logits.numpy())
+    back = train(tmp_path / "back", "netresdeep", ["--shared-blocks"], "--init-from", tmp_path / "again", "--max-steps", 0)
+    assert torch.equal(torch.load(back)["fc2.weight"], model.model.fc2.weight)
+
+
+def test_what_a_model_is_for_is_written_beside_it(tmp_path):
+    """The settings, the classes and the normalisation: no later command needs to be told them, nor the data."""
+    make_image_folder(tmp_path / "data")
+    flags = ["--dataset", "imagefolder", "--data-dir", tmp_path / "data", "--input-size", "36"]
+    saved = train(tmp_path, "netresdeep", ["--shared-blocks"], *flags)
+    described = json.loads((tmp_path / "cifar_net.pth.json").read_text())
+    assert described["settings"]["model"] == "netresdeep" and described["settings"]["shared-blocks"] == "true"
+    data = described["data"]
+    assert (data["channels"], data["height"], data["width"], data["classes"]) == (3, 36, 36, 2)
+    assert data["class_names"] == ["cat", "dog"]
+    assert data["mean"] == pytest.approx([0.485, 0.456, 0.406]) and data["std"] == pytest.approx([0.229, 0.224, 0.225])
+    done = run([TRAIN, "eval", saved])
+    assert done.returncode == 0 and "of 16 images" in done.stdout, done
+    (tmp_path / "data").rename(tmp_path / "gone")
+    for form, output in (("pth", "state.pth"), ("torchscript", "model.pt")):
+        export(saved, form, tmp_path / output)
+        assert json.loads((tmp_path / f"{output}.json").read_text())["data"] == data
+    export(tmp_path / "state.pth", "hf", tmp_path / "hf")
+    config = transformers.AutoConfig.from_pretrained(tmp_path / "hf", trust_remote_code=True)
+    assert config.id2label == {0: "cat", 1: "dog"} and config.label2id == {"cat": 0, "dog": 1}
+
+
+def test_a_description_of_other_weights_is_passed_over(tmp_path):
+    saved = train(tmp_path, "simple-cnn", [])
+    torch.save(make_model("netresdeep").state_dict(), saved)
+    settings = ["--format", "pth", "--output", tmp_path / "x.pth"]
+    done = run([TRAIN, "export", saved, *settings, "--model", "netresdeep", "--dataset", "synthetic"])
+    assert done.returncode == 0, done.stderr
+    assert "cifar_net.pth.json is of other weights; it is passed over" in done.stderr
+    (tmp_path / "cifar_net.pth.json").write_text("{")
+    done = run([TRAIN, "export", saved, *settings, "--dataset", "idx", "--data-dir", tmp_path / "none"])
+    assert done.returncode == 1 and "does not say which images it is for" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("dataset", "names"),
+    [
+        ("fashion-mnist", ["T-shirt/top", "Trouser"]),
+        ("synthetic", ["LABEL_0", "LABEL_1"]),
+    ],
+)
+def test_class_names_of_data_sets(tmp_path, dataset, names):
+    done = run([TRAIN, "--model", "simple-cnn", "--dataset", dataset, "--max-steps", "0", "--no-eval"]
+               + ["--checkpoint-dir", tmp_path / "checkpoints", "--output-dir", tmp_path])
+    assert done.returncode == 0, done.stderr
+    for source in ("cifar_net.pth", "checkpoints"):
+        export(tmp_path / source, "hf", tmp_path / "hf")
+        labels = json.loads((tmp_path / "hf" / "config.json").read_text())["id2label"]
+        assert [labels["0"], labels["1"]] == names
+
+
+def test_eval_computes_in_the_precision_that_it_is_told(tmp_path):
+    saved = train(tmp_path, "netresdeep", ["--amp", "bf16"], "--samples", "64")
+
+    def loss(*settings):
+        done = run([TRAIN, "eval", saved, *settings])
+        assert done.returncode == 0, done.stderr
+        return re.search(r"test loss +(\S+)", done.stdout)[1]
+
+    assert loss() == loss("--amp", "bf16") != loss("--amp", "off")

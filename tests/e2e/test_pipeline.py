@@ -11,7 +11,7 @@ from conftest import DDPRUN, TRAIN, clean_environment, finish_all, free_port, ru
 
 TOLERANCE = 1e-5
 STEPS = 10
-COMMON = ["--dataset", "synthetic", "--samples", "512", "--no-shared-blocks", "--max-steps", STEPS, "--log-every", "1"]
+COMMON = ["--dataset", "synthetic", "--samples", "512", "--max-steps", STEPS, "--log-every", "1"]
 COMMON += ["--lr", "0.01", "--no-eval"]
 # Four micro-batches of four see what four accumulated batches of four see, batch norm's statistics included.
 UNSPLIT = [*COMMON, "--batch-size", "4", "--accumulate", "4"]

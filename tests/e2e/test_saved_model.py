@@ -14,7 +14,7 @@ from python_models import make_model
         ("linear", []),
         ("simple-cnn", []),
         ("netresdeep", []),
-        ("netresdeep", ["--no-shared-blocks"]),
+        ("netresdeep", ["--shared-blocks"]),
         ("resnet18", []),
         ("resnet18", ["--stem", "imagenet"]),
         ("resnet34", []),
@@ -35,7 +35,7 @@ def test_python_gives_the_same_logits(tmp_path, model, flags):
     assert isinstance(state, dict)
 
     python_model = make_model(
-        model, shared_blocks="--no-shared-blocks" not in flags, stem="imagenet" if "imagenet" in flags else "cifar"
+        model, shared_blocks="--shared-blocks" in flags, stem="imagenet" if "imagenet" in flags else "cifar"
     )
     python_model.load_state_dict(state)  # strict: every key, and no other
     python_model.eval()
@@ -45,7 +45,7 @@ def test_python_gives_the_same_logits(tmp_path, model, flags):
         expected = python_model(images).numpy()
 
     done = run(
-        [BUILD / "tests" / "logits_probe", model, "unshared" if "--no-shared-blocks" in flags else "shared", saved]
+        [BUILD / "tests" / "logits_probe", model, "shared" if "--shared-blocks" in flags else "unshared", saved]
         + [tmp_path / "images.f32", tmp_path / "logits.f32", *flags[1:]]
     )
     assert done.returncode == 0, done.stderr

@@ -54,7 +54,7 @@ def test_the_average_is_what_is_written_and_evaluated(tmp_path):
 
 
 def test_training_ends_at_the_target_accuracy(tmp_path):
-    recipe = ["--model", "netresdeep", "--no-shared-blocks", "--dataset", "synthetic", "--batch-size", "32"]
+    recipe = ["--model", "netresdeep", "--dataset", "synthetic", "--batch-size", "32"]
     recipe += ["--epochs", "20", "--lr", "0.005", "--eval-every", "0.25"]
     summary, _ = train(tmp_path, 2, *recipe, "--target-accuracy", "30")
     assert summary["test_accuracy"] >= 0.30
@@ -76,7 +76,7 @@ def test_deterministic_training_repeats_itself(tmp_path):
     [
         (["--amp", "fp16"], 2, ["--amp fp16", "--amp bf16"]),
         (["--amp", "fp8"], 2, ["--amp", "bf16"]),
-        (["--optimizer", "adam"], 2, ["--optimizer", "adamw"]),
+        (["--optimizer", "adamx"], 2, ["--optimizer", "adamw"]),
         (["--optimizer", "adamw", "--nesterov"], 2, ["--nesterov", "sgd"]),
         (["--schedule", "cosin"], 2, ["--schedule", "cosine"]),
         (["--accumulate", "0"], 2, ["--accumulate"]),

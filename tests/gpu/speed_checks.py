@@ -54,7 +54,7 @@ def train_speed(bench, model, batch, graph, *flags):
     images = 64 if bench.rehearsal else CIFAR_IMAGES
     work = made_up(bench, (1 + MEASURED_WINDOWS) * every, every, batch)
     work[work.index("--samples") + 1] = images
-    with bench.train("--model", model, *half_precision(bench), *work, *flags, graph=graph) as folder:
+    with bench.train("--model", model, "--augment", *half_precision(bench), *work, *flags, graph=graph) as folder:
         return speed_of(folder, batch)
 
 

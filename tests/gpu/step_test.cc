@@ -58,7 +58,8 @@ TEST_P(GpuSteps, WaitForNothing) {
 INSTANTIATE_TEST_SUITE_P(
     All, GpuSteps,
     testing::Combine(
-        testing::Values(Recipe{"Plain", {}}, Recipe{"Muon", {.optimizer = "muon"}},
+        testing::Values(Recipe{"Plain", {}}, Recipe{"Augmented", {.augment = true}},
+                        Recipe{"Muon", {.optimizer = "muon"}},
                         Recipe{"AdamWInBFloat16", {.optimizer = "adamw", .amp = "bf16"}},
                         Recipe{"AveragedInHalf",
                                {.nesterov = true, .ema_decay = 0.9, .amp = "fp16"}},

@@ -11,6 +11,7 @@
 #include "worker/config/config_file.h"
 #include "worker/config/config_text.h"
 #include "worker/config/recipe.h"
+#include "worker/config/setting_names.h"
 #include "worker/data/dataset.h"
 #include "worker/models/models.h"
 
@@ -78,6 +79,23 @@ CLI::Option* AddSetting(CLI::App& app, const Setting& setting) {
   return option->group(setting.group)->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
 }
 
+// What of a command line no option takes.
+std::string Unexpected(const CLI::App& app) {
+  const std::vector<std::string> rest = app.remaining();
+  const auto option = std::find_if(rest.begin(), rest.end(),
+                                   [](const std::string& word) { return word.starts_with("--"); });
+  const std::string see = "see " + app.get_name() + " --help";
+  if (option == rest.end())
+    return "the argument '" + (rest.empty() ? "" : rest.front()) + "' is not expected; " + see;
+  const std::string name = option->substr(2, option->find('=') - 2);
+  std::vector<std::string> known;
+  for (const CLI::Option* each : app.get_options()) {
+    for (const std::string& long_name : each->get_lnames()) known.push_back(long_name);
+  }
+  const std::string nearest = DidYouMean(name, known, "--");
+  return "no option is called --" + name + (nearest.empty() ? "; " + see : nearest);
+}
+
 std::string OtherCommands() {
   std::string text;
   for (const Command& command : Commands()) {
@@ -107,13 +125,20 @@ std::string SettingFlags::Recipe() const {
   return file.recipe;
 }
 
-void SettingFlags::Apply(Config& config) const {
+void SettingFlags::Apply(Config& config, bool trained) const {
+  // Empty until somebody names them, as what is not named may follow from what is.
+  const std::string model = std::exchange(config.model, "");
+  const std::string dataset = std::exchange(config.dataset, "");
   ApplyRecipe(config, Recipe());
   if (!config_file_.empty()) ReadConfigFile(config, config_file_);
   for (const auto& [setting, option] : options_) {
     if (option->count() > 0)
       SetFromText(config, *setting, option->results().back(), "--" + setting->key);
   }
+  if (config.model.empty())
+    config.model = config.model_file.empty() || trained ? model : "torchscript";
+  if (config.dataset.empty())
+    config.dataset = config.model == "linear" && !trained ? "random" : dataset;
   Validate(config);
   CheckChoices(config);
 }
@@ -125,6 +150,8 @@ std::optional<Information> ParseWith(CLI::App& app, const std::vector<std::strin
     app.parse(reversed);
   } catch (const CLI::CallForHelp&) {
     return Information{app.help()};
+  } catch (const CLI::ExtrasError&) {
+    throw UsageError(Unexpected(app));
   } catch (const CLI::ParseError& error) {
     throw UsageError(std::string(error.what()) + "; see " + app.get_name() + " --help");
   }

@@ -32,8 +32,9 @@ class SettingFlags {
   SettingFlags& operator=(const SettingFlags&) = delete;
 
   // After ParseWith(): sets what the recipe says, then the --config file, then the command line,
-  // and validates all. Throws UsageError.
-  void Apply(Config& config) const;
+  // and validates all. --model-file implies --model torchscript, and --model linear --dataset
+  // random, unless `config` is that of a model which has been trained. Throws UsageError.
+  void Apply(Config& config, bool trained = false) const;
 
  private:
   std::string Recipe() const;

@@ -13,6 +13,8 @@
 #include "worker/training/checksum.h"
 #include "worker/training/data_parallel_runner.h"
 #include "worker/training/evaluate.h"
+#include "worker/training/model_input.h"
+#include "worker/training/precision.h"
 
 namespace ddprun {
 namespace {
@@ -29,11 +31,19 @@ void CheckFits(const ModelFile& file, const ModelInput& data, const std::string&
                    dataset + " has " + SizesOf(data) + "; choose the data set it was trained on");
 }
 
+// A model that a GPU trained in fp16 is evaluated on a CPU without, unless it is asked for.
+std::optional<at::ScalarType> PrecisionOf(const ModelArguments& arguments, at::Device device) {
+  const std::string& amp = arguments.config().amp;
+  const bool asked_for = arguments.Given().amp == amp;
+  if (amp == "fp16" && !device.is_cuda() && !asked_for) return std::nullopt;
+  return AutocastType(amp, device);
+}
+
 void Evaluate(const ModelArguments& arguments, const WorkerEnv& env) {
   const Config& config = arguments.config();
   ShareCores(env.local_world_size);
   const Dataset data = OpenDataset(config);
-  const ModelInput input = ModelArguments::InputOf(data);
+  const ModelInput input = InputOf(data);
   CheckFits(arguments.file(), input, config.dataset);
   const auto model = MakeModelOf(arguments.file(), config, input);
   if (config.channels_last) UseChannelsLast(*model);
@@ -47,7 +57,8 @@ void Evaluate(const ModelArguments& arguments, const WorkerEnv& env) {
   model->to(world->device());
   Reporter reporter(ReporterOptions(env));
   {
-    DataParallelRunner runner(*world, *model, {});
+    DataParallelRunner runner(*world, *model,
+                              {.autocast = PrecisionOf(arguments, world->device())});
     runner.Evaluate();
     const Evaluation result = ddprun::Evaluate(*world, runner, data,
                                                {.batch_size = config.eval_batch_size,

@@ -5,12 +5,15 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <stdexcept>
 
 #include "worker/app/model_arguments.h"
 #include "worker/app/setup.h"
 #include "worker/export/hugging_face.h"
+#include "worker/export/model_description.h"
 #include "worker/export/torchscript.h"
 #include "worker/files/state_dict.h"
+#include "worker/training/model_input.h"
 
 namespace ddprun {
 namespace {
@@ -21,12 +24,25 @@ void TellOnStderr(const std::string& line) { std::fprintf(stderr, "train: %s\n",
 std::string Write(const std::string& format, ImageModel& model, const Config& config,
                   const ModelInput& input, const std::string& output) {
   if (format == "hf") return SaveForTransformers(model, config, input, output);
-  if (format == "torchscript") {
+  const bool script = format == "torchscript";
+  if (script)
     SaveTorchScript(model, at::zeros({2, input.channels, input.height, input.width}), output);
-    return "torch.jit.load(\"" + output + "\")";
+  else
+    SaveStateDict(model, output);
+  WriteDescription(output, config, input);
+  return (script ? "torch.jit.load(\"" : "torch.load(\"") + output + "\")";
+}
+
+// What the model was trained on: as the file or its description says, else the data set.
+ModelInput FindInput(const ModelFile& file, const Config& config) {
+  if (file.input) return *file.input;
+  try {
+    return InputOf(OpenDataset(config));
+  } catch (const DataError& error) {
+    throw std::runtime_error(file.path + " does not say which images it is for, and there is no " +
+                             file.path + kDescriptionSuffix + " beside it; --dataset " +
+                             config.dataset + " cannot say it: " + error.what());
   }
-  SaveStateDict(model, output);
-  return "torch.load(\"" + output + "\")";
 }
 
 }  // namespace
@@ -40,7 +56,9 @@ void RunExport(const CommandContext& context) {
   std::string format, output;
   app.add_option("--format", format,
                  "pth: a state dict for torch.load; hf: a folder for transformers' "
-                 "from_pretrained; torchscript: a program for torch.jit.load")
+                 "from_pretrained; torchscript: a program for torch.jit.load. Beside it is written "
+                 "which channels, mean and std its images have: in PATH.json, in hf's "
+                 "preprocessor_config.json")
       ->required()
       ->check(CLI::IsMember({"pth", "hf", "torchscript"}));
   app.add_option("--output", output, "the file to write; for hf a folder")
@@ -52,8 +70,8 @@ void RunExport(const CommandContext& context) {
   }
   arguments.Open(TellOnStderr);
   const Config& config = arguments.config();
-  const ModelInput input = arguments.file().input ? *arguments.file().input
-                                                  : ModelArguments::InputOf(OpenDataset(config));
+  if (format == "hf") RequirePythonClass(config.model);
+  const ModelInput input = FindInput(arguments.file(), config);
   const auto model = MakeModelOf(arguments.file(), config, input);
   const std::string opening = Write(format, *model, config, input, output);
   std::printf("%s: %s is in %s; in Python: %s\n", format.c_str(),

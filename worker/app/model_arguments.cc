@@ -6,9 +6,11 @@
 namespace ddprun {
 
 ModelArguments::ModelArguments(CLI::App& app) : settings_(app) {
-  app.add_option("model", path_,
-                 "a checkpoint, a folder of checkpoints, or a .pth or .safetensors file; the last "
-                 "two need --model and what else differs from the defaults")
+  app.add_option(
+         "model", path_,
+         "a checkpoint, a folder of checkpoints, or a .pth or .safetensors file; the last "
+         "two need --model and what else differs from the defaults, unless FILE.json, which "
+         "train writes beside its model, says it")
       ->required()
       ->type_name("FILE");
   app.add_flag("--no-ema", without_average_,
@@ -18,22 +20,13 @@ ModelArguments::ModelArguments(CLI::App& app) : settings_(app) {
 void ModelArguments::Open(const Tell& tell) {
   file_ = ReadModelFile(path_, {.averaged = !without_average_, .tell = tell});
   if (file_.config) config_ = *file_.config;
-  settings_.Apply(config_);
+  settings_.Apply(config_, /*trained=*/file_.config.has_value());
 }
 
 Config ModelArguments::Given() const {
   Config config;
   settings_.Apply(config);
   return config;
-}
-
-ModelInput ModelArguments::InputOf(const Dataset& data) {
-  return {.channels = data.shape().channels,
-          .height = data.shape().height,
-          .width = data.shape().width,
-          .classes = data.classes,
-          .mean = data.mean,
-          .std = data.std};
 }
 
 std::string Describe(const ModelFile& file) {

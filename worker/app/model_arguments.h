@@ -10,7 +10,6 @@
 
 #include "worker/app/command_line.h"
 #include "worker/config/config.h"
-#include "worker/data/dataset.h"
 #include "worker/export/model_file.h"
 
 namespace CLI {
@@ -32,10 +31,6 @@ class ModelArguments {
 
   const Config& config() const { return config_; }
   const ModelFile& file() const { return file_; }
-
-  // What the data set gives to a model; by it a .pth file, which does not know what it was trained
-  // on, becomes a model.
-  static ModelInput InputOf(const Dataset& data);
 
  private:
   SettingFlags settings_;

@@ -73,7 +73,6 @@ void Train(const Config& config, const WorkerEnv& env,
   const std::unique_ptr<World> world = World::Join(env, options);
   // With NCCL the communicator is being made from here on; the model is made beside it.
   Reporter reporter(ReporterOptions(env));
-  if (env.local_rank == 0 && !world->device_note().empty()) reporter.Line(world->device_note());
   const bool nccl = world->backend_name() == "nccl";
   // Until here a signal ends this rank at once, as there is nothing to save; from here on until all
   // ranks are done.

@@ -17,6 +17,7 @@ struct Entry {
 constexpr Entry kEntries[] = {
     {"recipe", Agreement::kOwn},  // what it stands for is compared
     {"model", Agreement::kTraining},
+    {"model-file", Agreement::kTraining},
     {"shared-blocks", Agreement::kTraining},
     {"stem", Agreement::kTraining},
     {"width", Agreement::kTraining},

@@ -17,7 +17,8 @@ struct Config {
 
   // Model and data
   std::string model = "netresdeep";
-  bool shared_blocks = true;
+  std::string model_file;      // TorchScript, of the model "torchscript"
+  bool shared_blocks = false;  // of netresdeep
   std::string stem = "cifar";  // of the ResNets
   double width = 1;            // of airbench
   double whiten_epochs = 3;    // of airbench
@@ -25,7 +26,7 @@ struct Config {
   std::string init_from;  // file of weights
   std::string dataset = "cifar10";
   std::string data_dir;
-  bool augment = true;
+  bool augment = false;
   std::int64_t crop_padding = 4;  // pixels
   std::string padding_mode = "zero";
   std::string flip = "random";
@@ -36,7 +37,7 @@ struct Config {
 
   // Training
   std::int64_t batch_size = 64;  // of one rank
-  double epochs = 1;             // may be a fraction: 0.5 is half of the images
+  double epochs = 3;             // may be a fraction: 0.5 is half of the images
   std::optional<std::int64_t> max_steps;
   std::string optimizer = "sgd";
   double lr = 0.01;

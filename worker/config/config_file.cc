@@ -9,6 +9,8 @@
 #include <fstream>
 #include <set>
 
+#include "worker/config/setting_names.h"
+
 namespace ddprun {
 namespace {
 
@@ -36,7 +38,11 @@ void Apply(Config& config, const std::string& path, const YAML::Node& key_node,
   if (!key_node.IsScalar()) throw UsageError(where + ": the name of a setting must be a word");
   const std::string& key = key_node.Scalar();
   const Setting* setting = FindSetting(key);
-  if (!setting) throw UsageError(where + ": no setting is called '" + key + "'; see train --help");
+  if (!setting) {
+    const std::string nearest = DidYouMean(key, SettingKeys(), "");
+    throw UsageError(where + ": no setting is called '" + key + "'" +
+                     (nearest.empty() ? "; see train --help" : nearest));
+  }
   if (!seen.insert(setting->key).second)
     throw UsageError(where + ": " + key + " is set twice; keep one of them");
   if (!value.IsScalar())

@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <utility>
 
+#include "worker/data/cifar_pickle.h"
 #include "worker/data/file_bytes.h"
 
 namespace ddprun {
@@ -20,6 +22,7 @@ constexpr std::int64_t kPixelBytes = kChannels * kSide * kSide;
 // Images of both archives.
 constexpr std::int64_t kArchiveTrain = 50'000;
 constexpr std::int64_t kArchiveTest = 10'000;
+constexpr std::size_t kNameLinesMax = 1000;
 
 // An image has no clone of the repository: its entry point says what to run there.
 const std::string& NextMove() {
@@ -58,22 +61,77 @@ void CheckArchive(const std::filesystem::path& path, const SampleSet& set, std::
                   NextMove());
 }
 
+// One of the two data sets, in its binary version or as torchvision has it.
+struct Version {
+  const CifarFormat& format;
+  const char* folder;                    // as the archive unpacks
+  const char* ending;                    // of the files' names
+  const char* pickled_labels = nullptr;  // the labels' key; null: not pickled
+
+  LabelledImages Map(const std::string& path) const {
+    if (pickled_labels == nullptr) return MapCifarFile(path, format);
+    LabelledImages part = MapCifarPickle(path, pickled_labels, NextMove());
+    CheckLabels(part, format.classes, path);
+    return part;
+  }
+};
+
 std::shared_ptr<const SampleSet> MapFiles(const std::vector<std::filesystem::path>& paths,
-                                          const CifarFormat& format, const Dataset& set) {
+                                          const Version& version, const Dataset& set) {
   std::vector<LabelledImages> parts;
-  for (const auto& path : paths) parts.push_back(MapCifarFile(path, format));
-  CheckEqualLengths(paths, parts);
+  std::vector<std::filesystem::path> files;
+  for (const auto& path : paths) files.push_back(path.string() + version.ending);
+  for (const auto& file : files) parts.push_back(version.Map(file));
+  CheckEqualLengths(files, parts);
   return std::make_shared<StoredImages>(
       std::move(parts),
       StoredImages::Options{.shape = {kChannels, kSide, kSide}, .mean = set.mean, .std = set.std});
 }
 
-// As the archive unpacks, or without its folder.
-std::filesystem::path Folder(const DatasetOptions& options, const char* inner_name) {
+struct Place {
+  Version version;
+  std::filesystem::path folder;
+
+  std::filesystem::path File(const std::string& name) const {
+    return folder / (name + version.ending);
+  }
+};
+
+// The first version whose file `probe` is there, in its archive's folder or without that; the
+// binary one where there is none, whose absence is then told.
+Place Find(const DatasetOptions& options, const std::string& probe, const Version& binary,
+           const Version& pickled) {
   const std::filesystem::path folder =
       options.directory.empty() ? DataDirectoryDefault() : options.directory;
-  const auto inner = folder / inner_name;
-  return std::filesystem::is_directory(inner) ? inner : folder;
+  for (const Version& version : {binary, pickled}) {
+    for (const auto& place : {folder / version.folder, folder}) {
+      if (std::filesystem::is_regular_file(place / (probe + version.ending)))
+        return {version, place};
+    }
+  }
+  const auto inner = folder / binary.folder;
+  return {binary, std::filesystem::is_directory(inner) ? inner : folder};
+}
+
+// A line each.
+std::vector<std::string> ReadLines(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line) && lines.size() < kNameLinesMax;) {
+    if (!line.empty()) lines.push_back(line);
+  }
+  return lines;
+}
+
+// Of the hundred classes; none where the file that lists them is not there.
+std::vector<std::string> Cifar100Names(const Place& place) {
+  std::vector<std::string> names;
+  if (place.version.pickled_labels == nullptr)
+    names = ReadLines(place.folder / "fine_label_names.txt");
+  else if (std::filesystem::is_regular_file(place.folder / "meta"))
+    names = ReadPickledNames(place.folder / "meta", "fine_label_names", NextMove());
+  if (static_cast<std::int64_t>(names.size()) != kCifar100.classes) names.clear();
+  return names;
 }
 
 }  // namespace
@@ -98,31 +156,34 @@ LabelledImages MapCifarFile(const std::string& path, const CifarFormat& format) 
 }
 
 Dataset OpenCifar10(const DatasetOptions& options) {
-  const auto folder = Folder(options, "cifar-10-batches-bin");
+  const Place place = Find(options, "data_batch_1", {kCifar10, "cifar-10-batches-bin", ".bin"},
+                           {kCifar10, "cifar-10-batches-py", "", "labels"});
   std::vector<std::filesystem::path> train;
-  for (int i = 1; i <= 5; ++i) {
-    train.push_back(folder / ("data_batch_" + std::to_string(i) + ".bin"));
-  }
+  for (int i = 1; i <= 5; ++i) train.push_back(place.folder / ("data_batch_" + std::to_string(i)));
   Dataset set{.classes = kCifar10.classes,
               .mean = {0.4914f, 0.4822f, 0.4465f},
-              .std = {0.2470f, 0.2435f, 0.2616f}};
-  set.train = MapFiles(train, kCifar10, set);
-  set.test = MapFiles({folder / "test_batch.bin"}, kCifar10, set);
-  CheckArchive(folder / "test_batch.bin", *set.test, kArchiveTest, kCifar10,
+              .std = {0.2470f, 0.2435f, 0.2616f},
+              .class_names = {"airplane", "automobile", "bird", "cat", "deer", "dog", "frog",
+                              "horse", "ship", "truck"}};
+  set.train = MapFiles(train, place.version, set);
+  set.test = MapFiles({place.folder / "test_batch"}, place.version, set);
+  CheckArchive(place.File("test_batch"), *set.test, kArchiveTest, kCifar10,
                set.train->size() == kArchiveTrain);
   return set;
 }
 
 Dataset OpenCifar100(const DatasetOptions& options) {
-  const auto folder = Folder(options, "cifar-100-binary");
+  const Place place = Find(options, "train", {kCifar100, "cifar-100-binary", ".bin"},
+                           {kCifar100, "cifar-100-python", "", "fine_labels"});
   Dataset set{.classes = kCifar100.classes,
               .mean = {0.5071f, 0.4866f, 0.4409f},
-              .std = {0.2673f, 0.2564f, 0.2762f}};
-  set.train = MapFiles({folder / "train.bin"}, kCifar100, set);
-  set.test = MapFiles({folder / "test.bin"}, kCifar100, set);
-  CheckArchive(folder / "test.bin", *set.test, kArchiveTest, kCifar100,
+              .std = {0.2673f, 0.2564f, 0.2762f},
+              .class_names = Cifar100Names(place)};
+  set.train = MapFiles({place.folder / "train"}, place.version, set);
+  set.test = MapFiles({place.folder / "test"}, place.version, set);
+  CheckArchive(place.File("test"), *set.test, kArchiveTest, kCifar100,
                set.train->size() == kArchiveTrain);
-  CheckArchive(folder / "train.bin", *set.train, kArchiveTrain, kCifar100,
+  CheckArchive(place.File("train"), *set.train, kArchiveTrain, kCifar100,
                set.test->size() == kArchiveTest);
   return set;
 }

@@ -13,12 +13,13 @@
 namespace ddprun {
 
 // In `options.directory` or its sub-folder cifar-10-batches-bin, as the archive unpacks:
-// data_batch_1.bin to data_batch_5.bin and test_batch.bin. Throws DataError, also for a file that
-// ends between two records where the others tell how many there should be.
+// data_batch_1.bin to data_batch_5.bin and test_batch.bin; or as torchvision has them
+// (cifar_pickle.h), without .bin, there or in cifar-10-batches-py. Throws DataError, also for a file
+// that ends between two records where the others tell how many there should be.
 Dataset OpenCifar10(const DatasetOptions& options);
 
-// In `options.directory` or its sub-folder cifar-100-binary: train.bin and test.bin. The classes
-// are the hundred fine ones. Throws DataError.
+// In `options.directory` or its sub-folder cifar-100-binary: train.bin and test.bin; or pickled, in
+// cifar-100-python. The classes are the hundred fine ones. Throws DataError.
 Dataset OpenCifar100(const DatasetOptions& options);
 
 struct CifarFormat {

@@ -75,6 +75,7 @@ struct Dataset {
   std::int64_t classes = 0;
   std::vector<float> mean;  // of each channel, for values in [0, 1]
   std::vector<float> std;
+  std::vector<std::string> class_names = {};  // by label; empty: not known
 
   SampleShape shape() const { return train->shape(); }
 };

@@ -196,7 +196,10 @@ Dataset OpenFashionMnist(const DatasetOptions& options) {
   RequireSize(train, folder, "train", 28, 28);
   LabelledImages test = ReadPart(folder, "t10k", kFashionMnistClasses);
   RequireSize(test, folder, "t10k", 28, 28);
-  return Shown(std::move(train), std::move(test), kFashionMnistClasses, 0.2860f, 0.3530f);
+  Dataset set = Shown(std::move(train), std::move(test), kFashionMnistClasses, 0.2860f, 0.3530f);
+  set.class_names = {"T-shirt/top", "Trouser", "Pullover", "Dress", "Coat",
+                     "Sandal",      "Shirt",   "Sneaker",  "Bag",   "Ankle boot"};
+  return set;
 }
 
 Dataset OpenIdx(const DatasetOptions& options) {

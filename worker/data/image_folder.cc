@@ -236,6 +236,7 @@ Dataset OpenImageFolder(const DatasetOptions& options) {
                     (not_in_test ? train : test)->folder() + "; both must have the same folders");
   }
   set.classes = static_cast<std::int64_t>(train->classes().size());
+  set.class_names = train->classes();
   set.train = train;
   set.test = test;
   return set;

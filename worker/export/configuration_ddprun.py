@@ -10,7 +10,7 @@ class DdprunConfig(PretrainedConfig):
     def __init__(
         self,
         model_name="netresdeep",
-        shared_blocks=True,
+        shared_blocks=False,
         width=1.0,
         num_channels=3,
         image_height=32,

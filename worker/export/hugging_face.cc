@@ -5,6 +5,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
+#include <string_view>
 
 #include "worker/export/python_sources.h"
 #include "worker/export/transformers_names.h"
@@ -115,6 +116,18 @@ void MakeFolder(const std::string& folder) {
 }
 
 }  // namespace
+
+void RequirePythonClass(const std::string& model) {
+  const std::string_view source = kModelingSource;
+  const auto table = source.find("\nMODELS = {");
+  if (table != std::string_view::npos &&
+      source.find("\n    \"" + model + "\": ", table) != std::string_view::npos)
+    return;
+  throw std::invalid_argument(
+      "--format hf needs a Python class of the model, and worker/export/modeling_ddprun.py has "
+      "none of --model " +
+      model + "; add one there, or choose --format torchscript or pth");
+}
 
 std::string SaveForTransformers(const ImageModel& model, const Config& config,
                                 const ModelInput& input, const std::string& folder) {

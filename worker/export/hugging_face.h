@@ -10,6 +10,10 @@
 
 namespace ddprun {
 
+// Throws std::invalid_argument with one sentence if Python's side of such a folder does not know
+// the model.
+void RequirePythonClass(const std::string& model);
+
 // Makes `folder` if it is not there. A ResNet with the ImageNet stem becomes transformers' own
 // ResNetForImageClassification, and needs nothing of ours there. For the others the folder has
 // their definition in Python too (modeling_ddprun.py), which from_pretrained() takes with

@@ -7,8 +7,10 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string_view>
+#include <utility>
 
 #include "worker/checkpoint/checkpoint_file.h"
+#include "worker/export/model_description.h"
 #include "worker/export/transformers_names.h"
 #include "worker/files/safetensors.h"
 #include "worker/files/state_dict.h"
@@ -33,29 +35,6 @@ bool IsCheckpoint(const SafetensorsFile& file) {
   return format != file.metadata().end() && format->second.starts_with("ddprun-checkpoint-");
 }
 
-Config ConfigFrom(const nlohmann::json& about, const std::string& path) {
-  Config config;
-  for (const auto& [key, value] : about.at("config").items()) {
-    const Setting* setting = FindSetting(key);
-    const std::string text = value.get<std::string>();
-    // A setting of a newer version says nothing about the model; an empty text is one not set.
-    if (setting != nullptr && !text.empty()) SetFromText(config, *setting, text, path + ": " + key);
-  }
-  return config;
-}
-
-ModelInput InputFrom(const nlohmann::json& data) {
-  ModelInput input;
-  data.at("channels").get_to(input.channels);
-  data.at("height").get_to(input.height);
-  data.at("width").get_to(input.width);
-  data.at("classes").get_to(input.classes);
-  data.at("mean").get_to(input.mean);
-  data.at("std").get_to(input.std);
-  input.class_names = data.value("class_names", std::vector<std::string>{});
-  return input;
-}
-
 // Names and tensors under `prefix`, without it.
 std::map<std::string, at::Tensor> Under(std::string_view prefix, const NamedTensors& tensors) {
   std::map<std::string, at::Tensor> found;
@@ -69,7 +48,7 @@ ModelFile FromCheckpoint(const std::string& path, const Snapshot& snapshot,
                          ModelFileOptions options) {
   ModelFile model{.path = path};
   try {
-    model.config = ConfigFrom(snapshot.about, path);
+    model.config = ConfigFrom(snapshot.about.at("config"), path);
     model.input = InputFrom(snapshot.about.at("data"));
     model.step = snapshot.about.at("step").get<std::int64_t>();
   } catch (const nlohmann::json::exception& error) {
@@ -84,6 +63,15 @@ ModelFile FromCheckpoint(const std::string& path, const Snapshot& snapshot,
     }
   }
   model.tensors.assign(tensors.begin(), tensors.end());
+  return model;
+}
+
+ModelFile WithDescription(ModelFile model, const std::string& name,
+                          const ModelFileOptions& options) {
+  if (auto description = ReadDescription(name, options.tell)) {
+    model.config = std::move(description->config);
+    model.input = std::move(description->input);
+  }
   return model;
 }
 
@@ -107,6 +95,16 @@ void CheckTransformersConfig(const std::string& folder) {
 // "model.fc.weight" in a folder that SaveForTransformers() wrote.
 constexpr std::string_view kWrapperPrefix = "model.";
 
+// A checkpoint has the average of a tensor that the model has under several names under the first
+// of them, and under the others the weights themselves.
+void TakeFirstNames(const ImageModel& model, std::map<std::string, at::Tensor>& given) {
+  std::map<const c10::TensorImpl*, std::string> first_names;
+  for (const auto& [name, tensor] : StateDict(model)) {
+    const auto [first, is_new] = first_names.emplace(tensor.unsafeGetTensorImpl(), name);
+    if (!is_new && given.contains(first->second)) given[name] = given[first->second];
+  }
+}
+
 }  // namespace
 
 ModelOptions ModelOptionsOf(const Config& config, const ModelInput& input) {
@@ -117,7 +115,8 @@ ModelOptions ModelOptionsOf(const Config& config, const ModelInput& input) {
           .shared_blocks = config.shared_blocks,
           .stem = config.stem,
           .widening = config.width,
-          .whiten_epochs = config.whiten_epochs};
+          .whiten_epochs = config.whiten_epochs,
+          .model_file = config.model_file};
 }
 
 ModelFile ReadModelFile(const std::string& path, ModelFileOptions options) {
@@ -130,10 +129,12 @@ ModelFile ReadModelFile(const std::string& path, ModelFileOptions options) {
       return FromCheckpoint(found.path, found.snapshot, options);
     }
   }
-  if (IsZip(name)) return {.path = path, .tensors = ReadStateDict(name)};
-  const SafetensorsFile file(name);
-  if (IsCheckpoint(file)) return FromCheckpoint(path, ReadCheckpoint(name), options);
-  return {.path = path, .tensors = file.tensors()};
+  if (!IsZip(name)) {
+    const SafetensorsFile file(name);
+    if (IsCheckpoint(file)) return FromCheckpoint(path, ReadCheckpoint(name), options);
+    return WithDescription({.path = path, .tensors = file.tensors()}, name, options);
+  }
+  return WithDescription({.path = path, .tensors = ReadStateDict(name)}, name, options);
 }
 
 NamedTensors TensorsFor(const ImageModel& model, const ModelFile& file) {
@@ -148,6 +149,7 @@ NamedTensors TensorsFor(const ImageModel& model, const ModelFile& file) {
       given.insert(std::move(entry));
     }
   }
+  if (file.averaged) TakeFirstNames(model, given);
   return {given.begin(), given.end()};
 }
 

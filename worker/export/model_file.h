@@ -34,7 +34,7 @@ struct ModelFile {
   NamedTensors tensors;              // names as in StateDict(); on the CPU
   bool averaged = false;             // they are the moving average (EMA) of the training's
   std::optional<std::int64_t> step;  // of the training
-  // Of a checkpoint only: a .pth file knows neither.
+  // Of a checkpoint, or of the description beside another file (model_description.h).
   std::optional<Config> config;
   std::optional<ModelInput> input;
 };

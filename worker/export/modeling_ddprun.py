@@ -175,6 +175,13 @@ class DdprunForImageClassification(PreTrainedModel):
     def _init_weights(self, module):
         """PyTorch's own are kept: all weights are in the file."""
 
+    def save_pretrained(self, save_directory, is_main_process=True, state_dict=None, **kwargs):
+        """As PreTrainedModel does, but a block that is used ten times is written ten times: safetensors takes no
+        tensor under two names, and `train --init-from` reads all ten."""
+        state_dict = self.state_dict() if state_dict is None else state_dict
+        copies = {name: tensor.clone() for name, tensor in state_dict.items()}
+        return super().save_pretrained(save_directory, is_main_process, state_dict=copies, **kwargs)
+
     def forward(self, pixel_values, labels=None, return_dict=None, **kwargs):
         logits = self.model(pixel_values)
         loss = None if labels is None else F.cross_entropy(logits, labels)

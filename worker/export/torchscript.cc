@@ -10,6 +10,7 @@
 
 #include "worker/base/first_line.h"
 #include "worker/files/atomic_file.h"
+#include "worker/models/script_model.h"
 
 namespace ddprun {
 namespace {
@@ -51,7 +52,9 @@ void SaveTorchScript(ImageModel& model, const at::Tensor& example, const std::st
   AtomicFile file(path);
   try {
     const torch::NoGradGuard no_grad;
-    torch::jit::ExportModule(Trace(model, example), [&file](const void* data, std::size_t size) {
+    const auto* script = dynamic_cast<const ScriptModel*>(&model);
+    const auto module = script != nullptr ? script->script() : Trace(model, example);
+    torch::jit::ExportModule(module, [&file](const void* data, std::size_t size) {
       file.Write(data, size);
       return size;
     });

@@ -142,6 +142,20 @@ std::string Misfits(const NamedTensors& state,
   return text;
 }
 
+// A tensor that the model has under several names can only take one value.
+void RequireAlike(const NamedTensors& state,
+                  const std::unordered_map<std::string, at::Tensor>& by_name,
+                  const std::string& source) {
+  std::unordered_map<const c10::TensorImpl*, std::string> first_names;
+  for (const auto& [name, tensor] : state) {
+    const auto [first, is_new] = first_names.emplace(tensor.unsafeGetTensorImpl(), name);
+    if (is_new || at::equal(by_name.at(first->second), by_name.at(name))) continue;
+    throw std::runtime_error(source + " does not fit the model: " + first->second + " and " + name +
+                             " differ there, and are one tensor of the model; for netresdeep leave "
+                             "out --shared-blocks");
+  }
+}
+
 }  // namespace
 
 NamedTensors StateDict(const torch::nn::Module& module) {
@@ -171,6 +185,7 @@ void LoadTensors(torch::nn::Module& module, const NamedTensors& tensors,
   const std::unordered_map<std::string, at::Tensor> by_name(tensors.begin(), tensors.end());
   const std::string misfits = Misfits(state, by_name);
   if (!misfits.empty()) throw std::runtime_error(source + " does not fit the model" + misfits);
+  RequireAlike(state, by_name, source);
   const torch::NoGradGuard no_grad;
   for (const auto& [name, tensor] : state) at::Tensor(tensor).copy_(by_name.at(name));
 }

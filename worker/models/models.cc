@@ -16,7 +16,8 @@
   MODEL("airbench", MakeAirbench)     \
   MODEL("resnet18", MakeResNet18)     \
   MODEL("resnet34", MakeResNet34)     \
-  MODEL("resnet50", MakeResNet50)
+  MODEL("resnet50", MakeResNet50)     \
+  MODEL("torchscript", MakeScriptModel)
 
 namespace ddprun {
 

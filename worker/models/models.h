@@ -53,10 +53,11 @@ struct ModelOptions {
   std::int64_t height = 32;
   std::int64_t width = 32;
   std::int64_t classes = 10;
-  bool shared_blocks = true;   // netresdeep only
-  std::string stem = "cifar";  // resnets only: "cifar" or "imagenet"
-  double widening = 1;         // airbench only: of its channels
-  double whiten_epochs = 3;    // airbench only
+  bool shared_blocks = false;   // netresdeep only
+  std::string stem = "cifar";   // resnets only: "cifar" or "imagenet"
+  double widening = 1;          // airbench only: of its channels
+  double whiten_epochs = 3;     // airbench only
+  std::string model_file = {};  // torchscript only: a file that torch.jit.save() wrote
 };
 
 // Throws std::invalid_argument that lists the names there are, or says that the model cannot take

@@ -39,6 +39,7 @@ at::Tensor DataParallelRunner::Run(const Batch& batch, double scale, bool first,
         ddp_.Forward([&] { return model_.forward(batch.images); }, /*synchronize=*/last);
     loss = at::cross_entropy_loss(scores, batch.labels, /*weight=*/{}, at::Reduction::Mean,
                                   /*ignore_index=*/-100, options_.label_smoothing);
+    if (batch.weight != 0) options_.on_scores(scores, batch.labels, loss);
   }
   options_.enter(StepSection::kBackward);
   const double factor = batch.weight * scale;

@@ -65,9 +65,9 @@ Schedule MakeSchedule(const Config& config, const Length& length) {
                     .total_steps = total,
                     .step_length = std::max<std::int64_t>(1, StepsIn(config.step_epochs, length)),
                     .gamma = config.step_gamma};
-  if (schedule.kind == Schedule::Kind::kOneCycle)
-    schedule.warmup_steps = std::llround(kOneCycleRise * static_cast<double>(total));
   schedule.warmup_steps = std::min(config.warmup_steps.value_or(schedule.warmup_steps), total);
+  schedule.rise_steps = config.warmup_steps ? static_cast<double>(schedule.warmup_steps)
+                                            : kOneCycleRise * static_cast<double>(total);
   return schedule;
 }
 

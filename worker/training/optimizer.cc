@@ -3,6 +3,7 @@
 
 #include <ATen/ops/_foreach_add.h>
 #include <ATen/ops/_foreach_sub.h>
+#include <ATen/ops/_fused_adam.h>
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/_fused_sgd.h>
 #include <ATen/ops/empty_like.h>
@@ -97,10 +98,12 @@ class Sgd : public Optimizer {
   std::vector<at::Tensor> velocities_;
 };
 
-class AdamW : public Optimizer {
+// With `decoupled` weight decay AdamW, else Adam, which adds the decay to the gradient.
+class Adam : public Optimizer {
  public:
-  AdamW(const Config& config, NamedTensors parameters)
+  Adam(const Config& config, NamedTensors parameters, bool decoupled)
       : Optimizer(std::move(parameters)),
+        decoupled_(decoupled),
         beta1_(config.beta1),
         beta2_(config.beta2),
         eps_(config.adam_eps),
@@ -118,9 +121,7 @@ class AdamW : public Optimizer {
     Lists lists = Gather();
     if (lists.parameters.empty()) return;
     at::_foreach_add_(lists.steps, 1);
-    at::_fused_adamw_(lists.parameters, lists.gradients, lists.means, lists.squares,
-                      /*max_exp_avg_sqs=*/{}, lists.steps, rate, beta1_, beta2_, weight_decay_,
-                      eps_, /*amsgrad=*/false, /*maximize=*/false);
+    Apply(lists, rate);
   }
 
   void StepOnDevice(const at::Tensor& rate, const at::Tensor& skip) override {
@@ -128,10 +129,7 @@ class AdamW : public Optimizer {
     Lists lists = Gather();
     if (lists.parameters.empty()) return;
     at::_foreach_add_(lists.steps, 1);
-    at::_fused_adamw_(lists.parameters, lists.gradients, lists.means, lists.squares,
-                      /*max_exp_avg_sqs=*/{}, lists.steps, rate, beta1_, beta2_, weight_decay_,
-                      eps_, /*amsgrad=*/false, /*maximize=*/false, /*grad_scale=*/{},
-                      IfDefined(skip));
+    Apply(lists, rate, IfDefined(skip));
     // A step that was left out is not counted.
     if (skip.defined())
       at::_foreach_sub_(lists.steps, std::vector<at::Tensor>(lists.steps.size(), skip));
@@ -141,6 +139,21 @@ class AdamW : public Optimizer {
   struct Lists {
     std::vector<at::Tensor> parameters, gradients, means, squares, steps;
   };
+
+  // `rate` is a number or a tensor.
+  template <typename Rate>
+  void Apply(const Lists& lists, const Rate& rate,
+             const std::optional<at::Tensor>& skip = std::nullopt) const {
+    const auto fused = [&](auto&& step) {
+      step(lists.parameters, lists.gradients, lists.means, lists.squares, at::TensorList{},
+           lists.steps, rate, beta1_, beta2_, weight_decay_, eps_, /*amsgrad=*/false,
+           /*maximize=*/false, /*grad_scale=*/std::optional<at::Tensor>{}, skip);
+    };
+    if (decoupled_)
+      fused([](auto&&... arguments) { at::_fused_adamw_(arguments...); });
+    else
+      fused([](auto&&... arguments) { at::_fused_adam_(arguments...); });
+  }
 
   // Of the parameters that have a gradient.
   Lists Gather() const {
@@ -157,6 +170,7 @@ class AdamW : public Optimizer {
     return lists;
   }
 
+  const bool decoupled_;
   const double beta1_;
   const double beta2_;
   const double eps_;
@@ -192,7 +206,8 @@ std::vector<at::Tensor> Optimizer::MakeState(const std::string& suffix) {
 std::unique_ptr<Optimizer> MakeOptimizer(const Config& config, NamedTensors parameters,
                                          const StepSize& size) {
   if (config.optimizer == "muon") return MakeMuon(config, std::move(parameters), size);
-  if (config.optimizer == "adamw") return std::make_unique<AdamW>(config, std::move(parameters));
+  if (config.optimizer == "adam" || config.optimizer == "adamw")
+    return std::make_unique<Adam>(config, std::move(parameters), config.optimizer == "adamw");
   return std::make_unique<Sgd>(config, std::move(parameters));
 }
 

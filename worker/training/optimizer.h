@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What applies gradients to parameters: SGD and AdamW with PyTorch's arithmetic, in one pass over
-// memory, and Muon (muon.h); each with a state that a checkpoint can hold.
+// What applies gradients to parameters: SGD, Adam and AdamW with PyTorch's arithmetic, in one pass
+// over memory, and Muon (muon.h); each with a state that a checkpoint can hold.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -60,9 +60,9 @@ struct StepSize {
   std::int64_t images = 1;  // of all ranks in a step
 };
 
-// "sgd": torch.optim.SGD without dampening; "adamw": torch.optim.AdamW without amsgrad; "muon":
-// MakeMuon(); the numbers are `config`'s. `parameters` (each once) must be where they stay: on
-// their device and in their memory format.
+// "sgd": torch.optim.SGD without dampening; "adam", "adamw": torch.optim.Adam and AdamW without
+// amsgrad; "muon": MakeMuon(); the numbers are `config`'s. `parameters` (each once) must be where
+// they stay: on their device and in their memory format.
 std::unique_ptr<Optimizer> MakeOptimizer(const Config& config, NamedTensors parameters,
                                          const StepSize& size = {});
 

@@ -68,7 +68,7 @@ std::vector<std::size_t> ChooseCuts(const Config& config, const PipelinePlan& pl
                      std::to_string(parts) + " parts that --model " + config.model +
                      " can be cut into; choose at most --pipeline " + std::to_string(parts) +
                      (config.model == "netresdeep" && config.shared_blocks
-                          ? " or --no-shared-blocks, which has more"
+                          ? ", or leave out --shared-blocks, which makes all blocks one part"
                           : ""));
   }
   std::vector<double> costs(parts);

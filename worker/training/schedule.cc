@@ -16,7 +16,7 @@ double HalfCosine(double from, double to, double done) {
 // torch/optim/lr_scheduler.py, OneCycleLR, anneal_strategy="cos", three_phase=False: the phases end
 // at steps pct_start * total - 1 and total - 1.
 double OneCycle(const Schedule& schedule, std::int64_t step) {
-  const auto top = static_cast<double>(schedule.warmup_steps - 1);
+  const double top = schedule.rise_steps - 1;
   const auto last = static_cast<double>(schedule.total_steps - 1);
   const auto at = std::min(static_cast<double>(step), last);
   const double start = schedule.peak_rate * Schedule::kOneCycleStart;

@@ -11,7 +11,7 @@ struct Schedule {
     kCosine,    // half a cosine down towards zero
     kStep,      // `gamma` times as much after every `step_length` steps (StepLR)
     kOneCycle,  // OneCycleLR of PyTorch: from peak/25 to the peak and down to peak/250 000, both
-                // as half cosines; the warm-up is its first part
+                // as half cosines; `rise_steps` is its first part
     kLinear,    // straight down towards zero
     kConstant,
   };
@@ -20,7 +20,8 @@ struct Schedule {
 
   Kind kind = Kind::kCosine;
   double peak_rate = 0;
-  std::int64_t warmup_steps = 0;
+  std::int64_t warmup_steps = 0;  // of all but one-cycle
+  double rise_steps = 0;          // of one-cycle; 30 % of the steps may end between two of them
   std::int64_t total_steps = 0;
   std::int64_t step_length = 1;
   double gamma = 0.1;

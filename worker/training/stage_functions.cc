@@ -18,11 +18,13 @@ std::function<at::Tensor(const at::Tensor&)> StageForward(StageModule& module, a
 
 std::function<at::Tensor(const at::Tensor&, const at::Tensor&)> StageLoss(
     at::Device device, const StepOptions& options) {
-  return [device, type = options.autocast, smoothing = options.label_smoothing](
-             const at::Tensor& scores, const at::Tensor& labels) {
-    const Autocast autocast(device, type);
-    return at::cross_entropy_loss(scores, labels, /*weight=*/{}, at::Reduction::Mean,
-                                  /*ignore_index=*/-100, smoothing);
+  return [device, options](const at::Tensor& scores, const at::Tensor& labels) {
+    const Autocast autocast(device, options.autocast);
+    const at::Tensor loss =
+        at::cross_entropy_loss(scores, labels, /*weight=*/{}, at::Reduction::Mean,
+                               /*ignore_index=*/-100, options.label_smoothing);
+    options.on_scores(scores, labels, loss);
+    return loss;
   };
 }
 

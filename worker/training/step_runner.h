@@ -22,6 +22,10 @@ struct StepOptions {
   std::optional<at::ScalarType> autocast;
   GradientFormat gradients = GradientFormat::kFull;
   std::function<void(StepSection)> enter = [](StepSection) {};
+  // Called with the scores, labels and mean loss of each batch that counts, on the rank (and in the
+  // thread) that has the model's last stage. Must not wait for the device.
+  std::function<void(const at::Tensor& scores, const at::Tensor& labels, const at::Tensor& loss)>
+      on_scores = [](const at::Tensor&, const at::Tensor&, const at::Tensor&) {};
 };
 
 // All methods that communicate must be called by all ranks in the same order.

@@ -31,9 +31,6 @@ std::string ToTable(const Summary& summary) {
     rows.emplace_back("waited for gradients",
                       Percent(summary.gradient_wait_seconds / summary.training_seconds));
   }
-  if (summary.gradients.averaging_seconds > 0)
-    rows.emplace_back("hidden averaging",
-                      Percent(summary.gradients.hidden_share()) + " of it went on behind backward");
   rows.emplace_back("total time", Fixed(summary.total_seconds, 1) + " s");
   rows.emplace_back("world size", std::to_string(summary.world_size));
   rows.emplace_back("backend", summary.backend);

@@ -14,17 +14,17 @@
 #include "worker/base/text.h"
 #include "worker/base/unique_tensors.h"
 #include "worker/distributed/accelerator.h"
-#include "worker/export/initial_weights.h"
+#include "worker/export/model_description.h"
 #include "worker/files/atomic_file.h"
 #include "worker/files/state_dict.h"
 #include "worker/metrics/gather.h"
-#include "worker/models/batch_norm.h"
 #include "worker/training/checksum.h"
-#include "worker/training/look_at_images.h"
 #include "worker/training/make_runner.h"
 #include "worker/training/make_step.h"
+#include "worker/training/model_input.h"
 #include "worker/training/pipeline_plan.h"
 #include "worker/training/precision.h"
+#include "worker/training/prepare_model.h"
 
 namespace ddprun {
 namespace {
@@ -34,32 +34,6 @@ constexpr std::chrono::seconds kRateInterval{1};
 
 double SecondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-std::shared_ptr<ImageModel> PrepareModel(const Config& config, const Dataset& data, World& world,
-                                         Reporter& reporter) {
-  if (IsDeviceStep(config, world)) LoadAccelerator().UseOwnStream(world.device().index());
-  torch::manual_seed(config.seed);
-  auto model = MakeModel(config.model, {.in_channels = data.shape().channels,
-                                        .height = data.shape().height,
-                                        .width = data.shape().width,
-                                        .classes = data.classes,
-                                        .shared_blocks = config.shared_blocks,
-                                        .stem = config.stem,
-                                        .widening = config.width,
-                                        .whiten_epochs = config.whiten_epochs});
-  if (config.init_from.empty()) LookAtImages(*model, *data.train, config);
-  // Rank 0's become every rank's.
-  if (world.rank() == 0 && !config.init_from.empty())
-    reporter.Line(LoadInitialWeights(*model, config));
-  if (config.sync_batch_norm && DataParallelSize(config, world.size()) > 1)
-    SynchronizeBatchNorm(*model, [&world](at::Tensor& values) { world.AllReduceSum(values); });
-  if (config.channels_last) UseChannelsLast(*model);
-  model->to(world.device());
-  if (config.amp == "auto" && world.rank() == 0)
-    reporter.Line(std::string("--amp auto is ") +
-                  (AutocastType(config.amp, world.device()) ? "bf16 on a GPU" : "off on a CPU"));
-  return model;
 }
 
 // The words that a person reads beside a rank that hangs. A collective's say that it waits for
@@ -105,12 +79,15 @@ Trainer::Trainer(const Config& config, const Dataset& data, World& world, Report
       length_(TrainingLength(config, data.train->size(), DataParallelSize(config, world.size()))),
       schedule_(MakeSchedule(config, length_)),
       model_(PrepareModel(config, data, world, reporter)),
-      runner_(
-          MakeStepRunner(config, data, world, *model_, reporter,
-                         StepOptions{.label_smoothing = config.label_smoothing,
-                                     .autocast = AutocastType(config.amp, world.device()),
-                                     .gradients = ParseGradientFormat(config.compress),
-                                     .enter = [this](StepSection section) { Enter(section); }})),
+      runner_(MakeStepRunner(
+          config, data, world, *model_, reporter,
+          StepOptions{
+              .label_smoothing = config.label_smoothing,
+              .autocast = AutocastType(config.amp, world.device()),
+              .gradients = ParseGradientFormat(config.compress),
+              .enter = [this](StepSection section) { Enter(section); },
+              .on_scores = [this](const at::Tensor& scores, const at::Tensor& labels,
+                                  const at::Tensor& loss) { tally_.Add(scores, labels, loss); }})),
       parameters_(runner_->Parameters()),
       optimizer_(MakeOptimizer(
           config, parameters_,
@@ -202,6 +179,7 @@ void Trainer::Begin() {
 }
 
 void Trainer::TrainEpoch() {
+  const std::int64_t epoch = position_.epoch + 1;
   const EpochPlan plan({.size = data_.train->size(),
                         .shard = runner_->shard(),
                         .batch_size = config_.batch_size,
@@ -241,6 +219,19 @@ void Trainer::TrainEpoch() {
     Enter(StepSection::kCheckpoint);
     checkpoints_->EndStep(Place());
   }
+  EndEpoch(epoch);
+}
+
+// Also of one that was not trained to its end, or not from its beginning.
+void Trainer::EndEpoch(std::int64_t epoch) {
+  Enter(StepSection::kOther);
+  const EpochTally::Totals totals = tally_.Take(world_);
+  if (world_.rank() != 0 || totals.images == 0) return;
+  reporter_.Line("epoch " + std::to_string(epoch) + "/" + std::to_string(length_.epochs) +
+                 " mean loss " + Fixed(totals.loss, 4) + " training accuracy " +
+                 Percent(totals.accuracy()) + " (" + std::to_string(totals.images) +
+                 " images of all ranks)");
+  if (log_) log_->WriteEpoch({position_.step, EpochsDone()}, totals);
 }
 
 // To ask a GPU for a number means to wait for it, so there a loss is looked at when it is shown.
@@ -436,7 +427,9 @@ void Trainer::CheckParametersFinite() const {
 void Trainer::Diverged(const std::string& fact) const {
   throw TrainingError("rank " + std::to_string(world_.rank()) + ": " + fact +
                       "; try a lower --lr than " + ToText(config_, *FindSetting("lr")) +
-                      ", a longer --warmup-epochs, or for netresdeep --no-shared-blocks");
+                      (config_.shared_blocks ? ", a longer --warmup-epochs or ten blocks of their "
+                                               "own (without --shared-blocks)"
+                                             : " or a longer --warmup-epochs"));
 }
 
 void Trainer::CheckRanksAgree() {
@@ -465,6 +458,7 @@ void Trainer::WriteResults() {
   Say("checkpoint");
   const std::filesystem::path folder(config_.output_dir);
   SaveStateDict(*model_, folder / kModelFileName);
+  WriteDescription(folder / kModelFileName, config_, InputOf(data_));
   summary_.evaluation = evaluation_;
   summary_.loss = loss_;
   summary_.total_seconds = SecondsSince(program_start_);

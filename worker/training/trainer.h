@@ -17,6 +17,7 @@
 #include "worker/metrics/reporter.h"
 #include "worker/metrics/step_clock.h"
 #include "worker/models/models.h"
+#include "worker/training/epoch_tally.h"
 #include "worker/training/evaluate.h"
 #include "worker/training/grad_scaler.h"
 #include "worker/training/length.h"
@@ -57,6 +58,7 @@ class Trainer {
   bool Done() const { return plan_step_ >= length_.steps || reached_target_; }
   void Begin();
   void TrainEpoch();
+  void EndEpoch(std::int64_t epoch);
   void LookAt(const at::Tensor& loss);
   void AfterStep(const TrainingStep::Result& result, std::int64_t step_of_epoch,
                  std::int64_t steps_of_epoch);
@@ -94,7 +96,8 @@ class Trainer {
   Length length_;  // Begin() says where it begins
   Schedule schedule_;
 
-  StepClock clock_;  // before who enters sections
+  StepClock clock_;   // before who enters sections
+  EpochTally tally_;  // before the runner, which adds to it
   std::shared_ptr<ImageModel> model_;
   std::unique_ptr<StepRunner> runner_;
   const NamedTensors parameters_;

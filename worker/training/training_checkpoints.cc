@@ -18,7 +18,9 @@
 #include "worker/base/unique_tensors.h"
 #include "worker/checkpoint/resume.h"
 #include "worker/config/agreement.h"
+#include "worker/export/model_description.h"
 #include "worker/files/state_dict.h"
+#include "worker/training/model_input.h"
 #include "worker/training/random_state.h"
 
 namespace ddprun {
@@ -58,13 +60,9 @@ Json ConfigOf(const Config& config) {
 }
 
 Json DataOf(const Dataset& data) {
-  return {{"classes", data.classes},
-          {"channels", data.shape().channels},
-          {"height", data.shape().height},
-          {"width", data.shape().width},
-          {"images", data.train->size()},
-          {"mean", data.mean},
-          {"std", data.std}};
+  Json json = ToJson(InputOf(data));
+  json["images"] = data.train->size();
+  return json;
 }
 
 // In place. Forward changes buffers while the others are copied. A device makes copies sooner than

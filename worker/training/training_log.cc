@@ -53,6 +53,12 @@ void TrainingLog::WriteTraining(const Place& place, double learning_rate,
   losses_.reset();
 }
 
+void TrainingLog::WriteEpoch(const Place& place, const EpochTally::Totals& totals) {
+  log_.Write(
+      place.step,
+      {{"epoch", place.epoch}, {"loss/epoch", totals.loss}, {"accuracy/train", totals.accuracy()}});
+}
+
 void TrainingLog::WriteTest(const Place& place, const Evaluation& evaluation) {
   log_.Write(place.step, {{"epoch", place.epoch},
                           {"loss/test", evaluation.loss},

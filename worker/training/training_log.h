@@ -11,6 +11,7 @@
 #include "worker/config/config.h"
 #include "worker/metrics/run_log.h"
 #include "worker/metrics/step_clock.h"
+#include "worker/training/epoch_tally.h"
 #include "worker/training/evaluate.h"
 
 namespace ddprun {
@@ -32,6 +33,7 @@ class TrainingLog {
 
   // What the steps since the record before came to. Waits for a device.
   void WriteTraining(const Place& place, double learning_rate, std::optional<double> gradient_norm);
+  void WriteEpoch(const Place& place, const EpochTally::Totals& totals);
   void WriteTest(const Place& place, const Evaluation& evaluation);
 
   // So long nothing was trained: speeds are those of training.

@@ -126,6 +126,19 @@ TEST(VerdictTest, WhatTheWorkerSaidKeepsItsLines) {
   EXPECT_THAT(text, Not(HasSubstr("dmesg")));
 }
 
+TEST(VerdictTest, ASentenceThatTheWorkerRecordedAndPrintedIsShownOnce) {
+  Failure failure = KilledRankOne();
+  failure.kind = FailureKind::kWorkerExited;
+  failure.exit_code = 1;
+  failure.message = "the loss is not a number at step 3";
+  failure.last_lines = {"step 2", "train: the loss is not a number at step 3"};
+  EXPECT_THAT(VerdictText(FailedRun(failure, 1)),
+              HasSubstr("  what it said:\n    the loss is not a number at step 3\n"
+                        "  last lines of rank 1:\n    step 2\n  exit code: 1\n"));
+  failure.last_lines.erase(failure.last_lines.begin());
+  EXPECT_THAT(VerdictText(FailedRun(failure, 1)), Not(HasSubstr("last lines")));
+}
+
 TEST(VerdictTest, ARunThatNeverStartedNamesItsCauseOnly) {
   Failure failure;
   failure.kind = FailureKind::kJoinTimeout;

@@ -30,10 +30,10 @@ TEST(CommandLine, TakesEverySettingInBothSpellings) {
   for (const std::string separator : {"-", "_"}) {
     const Config config =
         Parsed({"--batch" + separator + "size", "32", "--max" + separator + "steps=20",
-                "--no" + separator + "shared" + separator + "blocks", "--lr", "1e-3"});
+                "--no" + separator + "channels" + separator + "last", "--lr", "1e-3"});
     EXPECT_EQ(config.batch_size, 32);
     EXPECT_EQ(config.max_steps, 20);
-    EXPECT_FALSE(config.shared_blocks);
+    EXPECT_FALSE(config.channels_last);
     EXPECT_EQ(config.lr, 1e-3);
   }
 }
@@ -84,8 +84,7 @@ TEST(CommandLine, VersionIsTold) {
 }
 
 TEST(CommandLine, WhatIsNotUnderstoodIsNamed) {
-  EXPECT_THAT(UsageMessage({"--bath-size", "3"}),
-              AllOf(HasSubstr("--bath-size"), HasSubstr("--help")));
+  EXPECT_THAT(UsageMessage({"--wombat", "3"}), AllOf(HasSubstr("--wombat"), HasSubstr("--help")));
   EXPECT_THAT(UsageMessage({"surplus"}), HasSubstr("surplus"));
   EXPECT_THAT(UsageMessage({"--lr"}), HasSubstr("--lr"));
   EXPECT_THAT(UsageMessage({"--lr", "fast"}),
@@ -99,6 +98,19 @@ TEST(CommandLine, WhatIsNotUnderstoodIsNamed) {
   EXPECT_THAT(UsageMessage({"--dataset", "mnist"}),
               AllOf(HasSubstr("mnist"), HasSubstr("cifar10")));
   EXPECT_THAT(UsageMessage({"--backend", "mpi"}), AllOf(HasSubstr("mpi"), HasSubstr("gloo")));
+}
+
+TEST(CommandLine, WhatIsNearlyRightIsNamed) {
+  for (const auto& [wrong, right] :
+       std::vector<std::pair<std::string, std::string>>{{"--bath-size", "--batch-size"},
+                                                        {"--learning_rate", "--lr"},
+                                                        {"--learning-rate=0.1", "--lr"},
+                                                        {"--num-workers", "--loader-threads"},
+                                                        {"--modle", "--model"},
+                                                        {"--max-grad-norm", "--clip-norm"},
+                                                        {"--out", "--output-dir"}}) {
+    EXPECT_THAT(UsageMessage({wrong, "1"}), HasSubstr("did you mean " + right + "?")) << wrong;
+  }
 }
 
 TEST(CommandLine, RangesAreChecked) {
@@ -141,7 +153,8 @@ std::string FileMessage(const std::string& text) {
 
 TEST(ConfigFile, FaultsAreToldWithFileLineAndKey) {
   EXPECT_THAT(FileMessage("lr: 0.1\nlearning_rate: 1\n"),
-              AllOf(HasSubstr("c.yaml:2"), HasSubstr("'learning_rate'")));
+              AllOf(HasSubstr("c.yaml:2"), HasSubstr("'learning_rate'; did you mean lr?")));
+  EXPECT_THAT(FileMessage("wombat: 1\n"), HasSubstr("'wombat'; see train --help"));
   EXPECT_THAT(
       FileMessage("\n\nbatch_size: many\n"),
       AllOf(HasSubstr("c.yaml:3: batch_size"), HasSubstr("whole number"), HasSubstr("'many'")));

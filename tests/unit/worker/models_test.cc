@@ -78,9 +78,8 @@ TEST_P(EveryModel, EveryTensorIsInExactlyOnePart) {
 INSTANTIATE_TEST_SUITE_P(
     All, EveryModel,
     ::testing::Values(Expected{"linear", {}, 30730, 2}, Expected{"simple-cnn", {}, 62006, 10},
-                      Expected{"netresdeep", {}, 76074, 66},
-                      Expected{"netresdeep", {.shared_blocks = false}, 159594, 66},
-                      Expected{"airbench", {}, 1972792, 39},
+                      Expected{"netresdeep", {.shared_blocks = true}, 76074, 66},
+                      Expected{"netresdeep", {}, 159594, 66}, Expected{"airbench", {}, 1972792, 39},
                       Expected{"resnet18", {}, 11173962, 122},
                       Expected{"resnet34", {}, 21282122, 218},
                       Expected{"resnet50", {}, 23520842, 320},
@@ -90,7 +89,8 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(Models, EveryNameInTheTableIsTested) {
   EXPECT_THAT(ModelNames(), ::testing::ElementsAre("linear", "simple-cnn", "netresdeep", "airbench",
-                                                   "resnet18", "resnet34", "resnet50"));
+                                                   "resnet18", "resnet34", "resnet50",
+                                                   "torchscript"));  // tests/e2e/test_model_file.py
 }
 
 TEST(Models, TakeImagesOfOtherSizesAndChannels) {
@@ -161,6 +161,12 @@ TEST(NetResDeep, SharedBlocksAreOneBlock) {
   }
 }
 
+TEST(NetResDeep, HasBlocksOfTheirOwnByDefault) {
+  const auto parameters = MakeModel("netresdeep", {})->named_parameters();
+  EXPECT_FALSE(
+      parameters["resblocks.0.conv.weight"].is_same(parameters["resblocks.9.conv.weight"]));
+}
+
 TEST(NetResDeep, StartsAsTheOriginalDoes) {
   const auto model = MakeModel("netresdeep", {.shared_blocks = false});
   const auto parameters = model->named_parameters();
@@ -200,7 +206,7 @@ TEST(UniqueTensors, ListsASharedOneOnce) {
 
 TEST(UseChannelsLast, ChangesTheLayoutAndNoNumber) {
   torch::manual_seed(1);
-  const auto model = MakeModel("netresdeep", {});
+  const auto model = MakeModel("netresdeep", {.shared_blocks = true});
   torch::NoGradGuard no_grad;
   model->eval();
   const at::Tensor images = at::randn({4, 3, 32, 32});

@@ -86,9 +86,10 @@ TEST(MakeSchedule, OneCycleRisesForThreeTenthsUnlessStepsAreGiven) {
   Config config{.batch_size = 10, .epochs = 2, .schedule = "one-cycle"};
   const Length length = TrainingLength(config, 100, 1);
   EXPECT_EQ(MakeSchedule(config, length).kind, Schedule::Kind::kOneCycle);
-  EXPECT_EQ(MakeSchedule(config, length).warmup_steps, 6);
+  EXPECT_EQ(MakeSchedule(config, length).rise_steps, 6);
+  EXPECT_DOUBLE_EQ(MakeSchedule(config, {.steps = 12}).rise_steps, 3.6);  // as PyTorch's pct_start
   config.warmup_steps = 2;
-  EXPECT_EQ(MakeSchedule(config, length).warmup_steps, 2);
+  EXPECT_EQ(MakeSchedule(config, length).rise_steps, 2);
 }
 
 TEST(MakeSchedule, StepsAreCountedInEpochs) {

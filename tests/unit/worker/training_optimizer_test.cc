@@ -104,6 +104,23 @@ TEST(AdamW, IsLibTorchs) {
   EXPECT_LT(LargestDifference(ours, theirs), 2e-6);
 }
 
+TEST(Adam, IsLibTorchs) {
+  for (const double weight_decay : {0.0, 0.01}) {
+    auto ours = Parameters();
+    auto theirs = Parameters();
+    const auto optimizer =
+        MakeOptimizer({.optimizer = "adam", .weight_decay = weight_decay}, Named(ours));
+    torch::optim::Adam reference(theirs, torch::optim::AdamOptions(1).weight_decay(weight_decay));
+    for (int step = 0; step < kSteps; ++step) {
+      SetGradients(ours, theirs, step);
+      optimizer->Step(Rate(step));
+      reference.param_groups()[0].options().set_lr(Rate(step));
+      reference.step();
+    }
+    EXPECT_LT(LargestDifference(ours, theirs), 2e-6) << weight_decay;
+  }
+}
+
 class OnDeviceTest : public testing::TestWithParam<Config> {};
 
 TEST_P(OnDeviceTest, TheStepsAreThoseOfTheHost) {
@@ -142,12 +159,12 @@ TEST_P(OnDeviceTest, AStepThatIsSkippedChangesNothing) {
 INSTANTIATE_TEST_SUITE_P(All, OnDeviceTest,
                          testing::Values(Config{.momentum = 0},
                                          Config{.momentum = 0.9, .nesterov = true},
-                                         Config{.optimizer = "adamw"},
+                                         Config{.optimizer = "adam"}, Config{.optimizer = "adamw"},
                                          Config{.optimizer = "muon"}));
 
 // What a checkpoint does: another optimizer with the state copied in goes on as the first.
 TEST(OptimizerState, IsAllThatTheNextStepNeeds) {
-  for (const std::string kind : {"sgd", "adamw"}) {
+  for (const std::string kind : {"sgd", "adam", "adamw"}) {
     auto first = Parameters();
     auto second = Parameters();
     const Config config{.optimizer = kind, .momentum = 0.9};

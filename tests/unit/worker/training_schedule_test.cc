@@ -65,9 +65,10 @@ TEST(Schedule, ConstantStays) {
 }
 
 // torch.optim.lr_scheduler.OneCycleLR(max_lr=1, total_steps=10), get_last_lr() before each step.
+// tests/e2e/test_schedules.py compares all schedules with PyTorch itself.
 TEST(Schedule, OneCycleIsPyTorchs) {
   const Schedule schedule{
-      .kind = Schedule::Kind::kOneCycle, .peak_rate = 1, .warmup_steps = 3, .total_steps = 10};
+      .kind = Schedule::Kind::kOneCycle, .peak_rate = 1, .rise_steps = 3, .total_steps = 10};
   const std::vector<double> expected = {0.040000000000000036,
                                         0.52,
                                         1.0,
@@ -78,6 +79,18 @@ TEST(Schedule, OneCycleIsPyTorchs) {
                                         0.18825834605023697,
                                         0.049519367986526286,
                                         4e-06};
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    EXPECT_NEAR(schedule.RateAt(static_cast<std::int64_t>(i)), expected[i], 1e-12) << i;
+}
+
+// The same of total_steps=12: the rate is highest between two steps.
+TEST(Schedule, OneCyclesTopMayLieBetweenTwoSteps) {
+  const Schedule schedule{
+      .kind = Schedule::Kind::kOneCycle, .peak_rate = 1, .rise_steps = 0.3 * 12, .total_steps = 12};
+  const std::vector<double> expected = {
+      0.040000000000000036, 0.3497896542195831, 0.8792851591221287,  0.9944154354509117,
+      0.9330129698414117,   0.811745653949763,  0.6473789976951033,  0.46263710266697505,
+      0.28306099820869923,  0.1334775301888306, 0.03456698742539522, 4e-06};
   for (std::size_t i = 0; i < expected.size(); ++i)
     EXPECT_NEAR(schedule.RateAt(static_cast<std::int64_t>(i)), expected[i], 1e-12) << i;
 }

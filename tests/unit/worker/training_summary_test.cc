@@ -34,12 +34,11 @@ TEST(Summary, TheTableTellsHowLongStepsWaited) {
   EXPECT_THAT(ToTable(summary), testing::HasSubstr("10.0 s (25 steps, 2.5 a second)"));
 }
 
-TEST(Summary, WhatOfTheAveragingWasHiddenIsToldWhereThereWasSome) {
+TEST(Summary, ProgramsAreToldWhatOfTheAveragingWasHiddenWhereThereWasSome) {
   Summary summary{.steps = 25};
-  EXPECT_THAT(ToTable(summary), testing::Not(testing::HasSubstr("hidden")));
   EXPECT_FALSE(nlohmann::json::parse(ToJson(summary)).contains("gradients_hidden_share"));
   summary.gradients = {.averaging_seconds = 4, .waited_seconds = 1, .bytes = 300};
-  EXPECT_THAT(ToTable(summary), testing::HasSubstr("hidden averaging  75.00 % of it"));
+  EXPECT_THAT(ToTable(summary), testing::Not(testing::HasSubstr("hidden")));
   const auto json = nlohmann::json::parse(ToJson(summary));
   EXPECT_EQ(json["gradients_hidden_share"], 0.75);
   EXPECT_EQ(json["gradient_bytes"], 300);

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Names that are nearly those of settings: misspelt, or what other programs call them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace ddprun {
+
+// Of `known`, the name that `name` probably means; empty if there is none. Case, `-` and `_` make
+// no difference.
+std::string NearestName(const std::string& name, const std::vector<std::string>& known);
+
+// "; did you mean NAME?" with `prefix` before the name, or nothing.
+std::string DidYouMean(const std::string& name, const std::vector<std::string>& known,
+                       const std::string& prefix);
+
+// Of all settings.
+std::vector<std::string> SettingKeys();
+
+}  // namespace ddprun

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// CIFAR-10 and CIFAR-100 as torchvision downloads them, the "python versions" of
+// https://www.cs.toronto.edu/~kriz/cifar.html: each file is a pickled dict with the pixels as a
+// numpy array and the labels as a list.
+//
+// A pickle is a program. This reader knows the operations that these files are made of and the two
+// functions of numpy that they name; nothing is called, and anything else is an error.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "worker/data/stored_images.h"
+
+namespace ddprun {
+
+// Values (numbers, texts, containers) of one file. CIFAR-100's training file has 200 000.
+inline constexpr std::size_t kPickleValuesMax = 2'000'000;
+
+// The images and the labels that the dict has under `labels_key`. The pixels stay in the file.
+// Throws DataError that names the path.
+LabelledImages MapCifarPickle(const std::string& path, const std::string& labels_key,
+                              const std::string& next_move);
+
+// The list of texts under `key`: the names of the classes. Throws DataError.
+std::vector<std::string> ReadPickledNames(const std::string& path, const std::string& key,
+                                          const std::string& next_move);
+
+}  // namespace ddprun

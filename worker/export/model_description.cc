@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/export/model_description.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+#include <vector>
+
+#include "worker/files/atomic_file.h"
+#include "worker/files/crc32c.h"
+
+namespace ddprun {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr char kFormat[] = "ddprun-model-1";
+constexpr std::uintmax_t kBytesMax = 1u << 20;
+constexpr std::size_t kChunkBytes = 1u << 20;
+
+bool IsOfTheModel(const Setting& setting) {
+  static constexpr std::array kKeys = {
+      "model",         "model-file",    "shared-blocks",   "stem",
+      "width",         "whiten-epochs", "dataset",         "data-dir",
+      "samples",       "input-size",    "num-classes",     "seed",
+      "channels-last", "amp",           "eval-batch-size", "tta"};
+  return std::find(kKeys.begin(), kKeys.end(), setting.key) != kKeys.end();
+}
+
+std::string ChecksumOf(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::vector<char> chunk(kChunkBytes);
+  std::uint32_t sum = 0;
+  while (file.read(chunk.data(), static_cast<std::streamsize>(chunk.size())) || file.gcount() > 0)
+    sum = Crc32c(chunk.data(), static_cast<std::size_t>(file.gcount()), sum);
+  if (file.bad() || !file.eof()) throw std::runtime_error(path + " cannot be read");
+  std::array<char, 9> text{};
+  std::snprintf(text.data(), text.size(), "%08x", sum);
+  return text.data();
+}
+
+}  // namespace
+
+Config ConfigFrom(const nlohmann::json& settings, const std::string& path) {
+  Config config;
+  for (const auto& [key, value] : settings.items()) {
+    const Setting* setting = FindSetting(key);
+    const std::string text = value.get<std::string>();
+    // A setting of a newer version says nothing about the model; an empty text is one not set.
+    if (setting != nullptr && IsOfTheModel(*setting) && !text.empty())
+      SetFromText(config, *setting, text, path + ": " + key);
+  }
+  return config;
+}
+
+ModelInput InputFrom(const nlohmann::json& data) {
+  ModelInput input;
+  data.at("channels").get_to(input.channels);
+  data.at("height").get_to(input.height);
+  data.at("width").get_to(input.width);
+  data.at("classes").get_to(input.classes);
+  data.at("mean").get_to(input.mean);
+  data.at("std").get_to(input.std);
+  input.class_names = data.value("class_names", std::vector<std::string>{});
+  return input;
+}
+
+nlohmann::json ToJson(const ModelInput& input) {
+  nlohmann::json json = {{"classes", input.classes}, {"channels", input.channels},
+                         {"height", input.height},   {"width", input.width},
+                         {"mean", input.mean},       {"std", input.std}};
+  if (!input.class_names.empty()) json["class_names"] = input.class_names;
+  return json;
+}
+
+void WriteDescription(const std::string& model_path, const Config& config,
+                      const ModelInput& input) {
+  Json settings = Json::object();
+  for (const Setting& setting : Settings()) {
+    const std::string text = ToText(config, setting);
+    if (IsOfTheModel(setting) && !text.empty()) settings[setting.key] = text;
+  }
+  const Json json{{"format", kFormat},
+                  {"crc32c", ChecksumOf(model_path)},
+                  {"settings", settings},
+                  {"data", ToJson(input)}};
+  const std::string text = json.dump(2) + "\n";
+  AtomicFile file(model_path + kDescriptionSuffix);
+  file.Write(text.data(), text.size());
+  file.Commit();
+}
+
+std::optional<ModelDescription> ReadDescription(const std::string& model_path, const Tell& tell) {
+  const std::string path = model_path + kDescriptionSuffix;
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return std::nullopt;
+  const auto pass_over = [&](const std::string& fact) -> std::optional<ModelDescription> {
+    tell(path + " " + fact +
+         "; it is passed over, and --model and --dataset say what the weights are of");
+    return std::nullopt;
+  };
+  if (std::filesystem::file_size(path, error) > kBytesMax || error)
+    return pass_over("is too large for a description of a model");
+  std::ifstream file(path);
+  try {
+    const auto json = nlohmann::json::parse(file);
+    if (json.at("format") != kFormat) return pass_over("is not a description of a model");
+    if (json.at("crc32c") != ChecksumOf(model_path)) return pass_over("is of other weights");
+    return ModelDescription{.config = ConfigFrom(json.at("settings"), path),
+                            .input = InputFrom(json.at("data"))};
+  } catch (const nlohmann::json::exception&) {
+    return pass_over("is not a description of a model");
+  }
+}
+
+}  // namespace ddprun
