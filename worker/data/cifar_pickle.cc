@@ -100,8 +100,8 @@ class PickleReader {
   }
 
   Id Add(Value value) {
-    if (values_.size() >= kPickleValuesMax)
-      Fail("has more than " + std::to_string(kPickleValuesMax) + " values, it is no CIFAR file");
+    if (values_.size() >= kCifarPickleValuesMax)
+      Fail("has more than " + std::to_string(kCifarPickleValuesMax) + " values, it is no CIFAR file");
     values_.push_back(std::move(value));
     return static_cast<Id>(values_.size() - 1);
   }
@@ -157,7 +157,7 @@ class PickleReader {
 
   void Memoize(std::int64_t key) {
     if (stack_.empty()) Fail("is no whole pickle, it is damaged");
-    if (memo_.size() >= kPickleValuesMax) Fail("remembers too many values, it is no CIFAR file");
+    if (memo_.size() >= kCifarPickleValuesMax) Fail("remembers too many values, it is no CIFAR file");
     memo_[key] = stack_.back();
   }
 
@@ -165,7 +165,7 @@ class PickleReader {
     const auto found = memo_.find(key);
     if (found == memo_.end()) Fail("is no whole pickle, it is damaged");
     stack_.push_back(found->second);
-    if (stack_.size() > kPickleValuesMax) Fail("has too many values, it is no CIFAR file");
+    if (stack_.size() > kCifarPickleValuesMax) Fail("has too many values, it is no CIFAR file");
   }
 
   // Only a name: what it stands for is looked up nowhere.

@@ -16,7 +16,7 @@
 namespace ddprun {
 
 // Values (numbers, texts, containers) of one file. CIFAR-100's training file has 200 000.
-inline constexpr std::size_t kPickleValuesMax = 2'000'000;
+inline constexpr std::size_t kCifarPickleValuesMax = 2'000'000;
 
 // The images and the labels that the dict has under `labels_key`. The pixels stay in the file.
 // Throws DataError that names the path.
