@@ -11,12 +11,21 @@
 
 namespace ddprun {
 
+namespace {
+
+// Each gradient's norm is a float, as in PyTorch. Their sum is in doubles: a sum of floats would be
+// rounded differently for each way to cut a model into stages.
+at::Tensor NormsOf(const std::vector<at::Tensor>& gradients) {
+  return at::stack(at::_foreach_norm(gradients)).to(at::kDouble);
+}
+
+}  // namespace
+
 double SquaredNorm(const std::vector<at::Tensor>& gradients) {
   if (gradients.empty()) return 0;
   const torch::NoGradGuard no_grad;
-  const double norm =
-      at::linalg_vector_norm(at::stack(at::_foreach_norm(gradients))).item<double>();
-  return norm * norm;
+  const at::Tensor norms = NormsOf(gradients);
+  return norms.dot(norms).item<double>();
 }
 
 void ClipToNorm(const std::vector<at::Tensor>& gradients, double norm, double max_norm) {
@@ -29,7 +38,7 @@ void ClipToNorm(const std::vector<at::Tensor>& gradients, double norm, double ma
 
 at::Tensor ClipOnDevice(const std::vector<at::Tensor>& gradients, double max_norm) {
   const torch::NoGradGuard no_grad;
-  const at::Tensor norm = at::linalg_vector_norm(at::stack(at::_foreach_norm(gradients)));
+  const at::Tensor norm = at::linalg_vector_norm(NormsOf(gradients)).to(at::kFloat);
   at::_foreach_mul_(gradients, ((norm + 1e-6f).reciprocal() * max_norm).clamp_max(1));
   return norm;
 }

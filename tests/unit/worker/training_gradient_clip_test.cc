@@ -26,6 +26,19 @@ TEST(GradientClip, IsLibTorchs) {
   EXPECT_NEAR(std::sqrt(SquaredNorm(ours)), 0.5, 1e-5);
 }
 
+// Where a model is cut into stages depends on measured times, and must not show in the training.
+TEST(GradientClip, TheNormDoesNotDependOnHowTheGradientsAreDivided) {
+  torch::manual_seed(1);
+  std::vector<at::Tensor> all;
+  for (int i = 0; i < 40; ++i) all.push_back(at::randn({100 + i}));
+  const auto whole = static_cast<float>(std::sqrt(SquaredNorm(all)));
+  for (std::ptrdiff_t cut = 1; cut < 40; ++cut) {
+    const double sum =
+        SquaredNorm({all.begin(), all.begin() + cut}) + SquaredNorm({all.begin() + cut, all.end()});
+    EXPECT_EQ(static_cast<float>(std::sqrt(sum)), whole) << cut;
+  }
+}
+
 TEST(GradientClip, ShortOnesAreLeft) {
   const std::vector<at::Tensor> gradients{at::ones({4})};
   ClipToNorm(gradients, 2, 3);
