@@ -11,9 +11,10 @@ import subprocess
 import threading
 
 import pytest
-from conftest import BIN, DDPRUN, clean_environment, processes_of_this_session, run, start, wait_for
+from conftest import BIN, DDPRUN, TRAIN, clean_environment, processes_of_this_session, run, start, wait_for
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+needs_train = pytest.mark.skipif(not os.path.exists(TRAIN), reason="built without LibTorch")
 SOMEBODY_ELSE = 12345
 
 
@@ -84,6 +85,12 @@ def test_what_cannot_be_written_is_found_before_the_run(tmp_path, flag, path, sa
     assert not (tmp_path / "ran").exists()
 
 
+@needs_train
+def test_a_figures_file_that_cannot_be_written_is_found_before_the_runs(tmp_path):
+    done = run([TRAIN, "compare", "--json", tmp_path / "no/such.json", "--dataset", "synthetic"], timeout=30)
+    assert done.returncode == 2 and "--json" in done.stderr and "cannot be used" in done.stderr, done
+
+
 def test_a_planted_link_in_the_log_folder_is_not_followed(tmp_path):
     victim = tmp_path / "victim"
     victim.write_text("precious\n")
@@ -125,6 +132,20 @@ def test_settings_from_a_pipe():
     assert done.stdout == "[0] hello\n", done
     done = bash(f"{DDPRUN} --env-file <(echo A=b) sh -c 'echo $A'")
     assert done.stdout == "[0] b\n", done
+
+
+@needs_train
+def test_settings_of_the_training_from_a_pipe():
+    for call in ("--config <(echo 'lr: 0.123')", "--config /dev/stdin"):
+        done = bash(f"echo 'lr: 0.123' | {TRAIN} {call} --print-config")
+        assert done.returncode == 0 and "\nlr: 0.123 " in done.stdout, done
+
+
+@needs_train
+def test_a_pipe_that_the_ranks_cannot_read_is_an_error_and_not_empty():
+    """The ranks of a launcher have no stdin."""
+    done = bash(f"echo 'lr: 0.123' | {DDPRUN} --nproc-per-node 1 {TRAIN} --config /dev/stdin --max-steps 1 --dataset synthetic")
+    assert done.returncode == 2 and "put the settings in a file" in done.stderr, done
 
 
 def test_a_hostfile_without_an_end():

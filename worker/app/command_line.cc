@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "proto/output_file.h"
 #include "proto/version.h"
 #include "worker/app/commands.h"
 #include "worker/config/config_file.h"
@@ -116,12 +117,12 @@ SettingFlags::SettingFlags(CLI::App& app) {
 }
 
 // The recipe's settings lie below those of the file, also where the file is what names it.
-std::string SettingFlags::Recipe() const {
+std::string SettingFlags::Recipe(const std::string& config_text) const {
   for (const auto& [setting, option] : options_) {
     if (setting->key == "recipe" && option->count() > 0) return option->results().back();
   }
   Config file;
-  if (!config_file_.empty()) ReadConfigFile(file, config_file_);
+  if (!config_file_.empty()) ApplyConfigText(file, config_file_, config_text);
   return file.recipe;
 }
 
@@ -129,8 +130,10 @@ void SettingFlags::Apply(Config& config, bool trained) const {
   // Empty until somebody names them, as what is not named may follow from what is.
   const std::string model = std::exchange(config.model, "");
   const std::string dataset = std::exchange(config.dataset, "");
-  ApplyRecipe(config, Recipe());
-  if (!config_file_.empty()) ReadConfigFile(config, config_file_);
+  // Once: a pipe gives it only once.
+  const std::string config_text = config_file_.empty() ? "" : ReadConfigText(config_file_);
+  ApplyRecipe(config, Recipe(config_text));
+  if (!config_file_.empty()) ApplyConfigText(config, config_file_, config_text);
   for (const auto& [setting, option] : options_) {
     if (option->count() > 0)
       SetFromText(config, *setting, option->results().back(), "--" + setting->key);
@@ -141,6 +144,13 @@ void SettingFlags::Apply(Config& config, bool trained) const {
     config.dataset = config.model == "linear" && !trained ? "random" : dataset;
   Validate(config);
   CheckChoices(config);
+}
+
+void CheckOutputFile(const std::string& option, const std::string& path) {
+  const absl::Status status = CheckOutput(path);
+  if (status.ok()) return;
+  throw UsageError(option + " " + path + " cannot be written: " + std::string(status.message()) +
+                   "; choose another file");
 }
 
 std::optional<Information> ParseWith(CLI::App& app, const std::vector<std::string>& arguments) {

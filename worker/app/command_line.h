@@ -37,11 +37,15 @@ class SettingFlags {
   void Apply(Config& config, bool trained = false) const;
 
  private:
-  std::string Recipe() const;
+  std::string Recipe(const std::string& config_text) const;
 
   std::string config_file_;
   std::vector<std::pair<const Setting*, CLI::Option*>> options_;
 };
+
+// Makes sure that the file that `option` names can be written, as far as that is known before.
+// Throws UsageError.
+void CheckOutputFile(const std::string& option, const std::string& path);
 
 // Parses a command's arguments as ParseCommandLine() does train's own: the help, if it was asked
 // for. Throws UsageError.

@@ -18,6 +18,7 @@
 #include "worker/app/command_line.h"
 #include "worker/app/comparison.h"
 #include "worker/files/atomic_file.h"
+#include "worker/files/user_path.h"
 #include "worker/training/summary.h"
 #include "worker/training/trainer.h"
 
@@ -162,6 +163,7 @@ void RunCompare(const CommandContext& context) {
   if (Environment().world_size > 1)
     throw UsageError("train compare starts its ranks by itself; run it without a launcher");
   const auto& config = std::get<Config>(settings);
+  if (!options.json_file.empty()) CheckOutputFile("--json", options.json_file);
   const auto runs = ComparedRuns(config, RanksOf(config));
   std::vector<ComparedResult> results;
   for (const ComparedRun& run : runs) {
@@ -173,7 +175,7 @@ void RunCompare(const CommandContext& context) {
   std::fputs(ToTable(results).c_str(), stdout);
   if (options.json_file.empty()) return;
   const std::string json = ToJson(results);
-  AtomicFile file(options.json_file);
+  AtomicFile file(UserPath(options.json_file));
   file.Write(json.data(), json.size());
   file.Commit();
 }

@@ -7,12 +7,14 @@
 #include <cstdio>
 #include <stdexcept>
 
+#include "worker/app/command_line.h"
 #include "worker/app/model_arguments.h"
 #include "worker/app/setup.h"
 #include "worker/export/hugging_face.h"
 #include "worker/export/model_description.h"
 #include "worker/export/torchscript.h"
 #include "worker/files/state_dict.h"
+#include "worker/files/user_path.h"
 #include "worker/training/model_input.h"
 
 namespace ddprun {
@@ -28,7 +30,7 @@ std::string Write(const std::string& format, ImageModel& model, const Config& co
   if (script)
     SaveTorchScript(model, at::zeros({2, input.channels, input.height, input.width}), output);
   else
-    SaveStateDict(model, output);
+    SaveStateDict(model, UserPath(output));
   WriteDescription(output, config, input);
   return (script ? "torch.jit.load(\"" : "torch.load(\"") + output + "\")";
 }
@@ -68,6 +70,7 @@ void RunExport(const CommandContext& context) {
     std::fputs(help->text.c_str(), stdout);
     return;
   }
+  if (format != "hf") CheckOutputFile("--output", output);
   arguments.Open(TellOnStderr);
   const Config& config = arguments.config();
   if (format == "hf") RequirePythonClass(config.model);

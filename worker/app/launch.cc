@@ -8,17 +8,17 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
+#include <utility>
 
 #include "proto/foreign_launcher.h"
+#include "proto/input_file.h"
 #include "rendezvous/env_file.h"
 #include "worker/app/commands.h"
 
 namespace ddprun {
 namespace {
 
-constexpr std::uintmax_t kEnvFileBytesMax = 1u << 20;
+constexpr std::size_t kEnvFileBytesMax = 1u << 20;
 
 std::optional<std::string> OwnVariable(const std::string& name) {
   const char* value = std::getenv(name.c_str());
@@ -27,17 +27,13 @@ std::optional<std::string> OwnVariable(const std::string& name) {
 }
 
 std::string TextOf(const std::string& path) {
-  std::error_code error;
-  if (std::filesystem::is_directory(path, error))
-    throw UsageError("--env-file " + path + " is a folder; name a file of lines like RANK=0");
-  std::ifstream file(path, std::ios::binary);
-  if (!file)
-    throw UsageError("--env-file " + path + " cannot be read: " + std::strerror(errno) +
-                     "; check the path");
-  if (std::filesystem::file_size(path, error) > kEnvFileBytesMax && !error)
+  absl::StatusOr<InputFile> file = ReadInput(path, kEnvFileBytesMax);
+  if (file.ok()) return std::move(file->text);
+  if (absl::IsInvalidArgument(file.status()))
     throw UsageError("--env-file " + path + " has more than " + std::to_string(kEnvFileBytesMax) +
                      " bytes; is it a file of variables?");
-  return {std::istreambuf_iterator<char>(file), {}};
+  throw UsageError("--env-file " + path + " cannot be read: " +
+                   std::string(file.status().message()) + "; name a file of lines like RANK=0");
 }
 
 [[noreturn]] void BecomeDdprun(std::int64_t ranks, const std::vector<std::string>& arguments) {

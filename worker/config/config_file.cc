@@ -3,28 +3,23 @@
 
 #include <yaml-cpp/yaml.h>
 
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <set>
 
+#include "proto/input_file.h"
 #include "worker/config/setting_names.h"
 
 namespace ddprun {
 namespace {
 
+constexpr std::size_t kConfigFileBytesMax = 1u << 20;
+
 std::string At(const std::string& path, const YAML::Mark& mark) {
   return path + ":" + std::to_string(mark.line + 1);
 }
 
-YAML::Node Load(const std::string& path) {
-  if (std::filesystem::is_directory(path))
-    throw UsageError(path + ": is a folder, not a file; check --config");
-  std::ifstream file(path);
-  if (!file) throw UsageError(path + ": " + std::strerror(errno) + "; check --config");
+YAML::Node Load(const std::string& path, const std::string& text) {
   try {
-    return YAML::Load(file);
+    return YAML::Load(text);
   } catch (const YAML::ParserException& error) {
     throw UsageError(At(path, error.mark) + ": is not YAML (" + error.msg + ")");
   } catch (const YAML::Exception& error) {
@@ -52,12 +47,28 @@ void Apply(Config& config, const std::string& path, const YAML::Node& key_node,
 
 }  // namespace
 
-void ReadConfigFile(Config& config, const std::string& path) {
-  const YAML::Node root = Load(path);
+std::string ReadConfigText(const std::string& path) {
+  absl::StatusOr<InputFile> file = ReadInput(path, kConfigFileBytesMax);
+  if (!file.ok())
+    throw UsageError(path + ": " + std::string(file.status().message()) + "; check --config");
+  // The ranks of a launcher have no stdin, and one pipe cannot be read by several of them.
+  if (!file->is_regular && file->text.empty() && path != "/dev/null")
+    throw UsageError(path +
+                     ": nothing is in it, and it is a pipe or a device, which each rank has " +
+                     "to read for itself; put the settings in a file");
+  return std::move(file->text);
+}
+
+void ApplyConfigText(Config& config, const std::string& path, const std::string& text) {
+  const YAML::Node root = Load(path, text);
   if (root.IsNull()) return;
   if (!root.IsMap()) throw UsageError(path + ": must be a map of settings such as `lr: 0.01`");
   std::set<std::string> seen;
   for (const auto& entry : root) Apply(config, path, entry.first, entry.second, seen);
+}
+
+void ReadConfigFile(Config& config, const std::string& path) {
+  ApplyConfigText(config, path, ReadConfigText(path));
 }
 
 }  // namespace ddprun

@@ -7,8 +7,15 @@
 
 namespace ddprun {
 
-// Sets what the YAML file `path` names, a map of settings to values. Keys may be spelt with `-` or
+// The text of `path`, which may be a pipe. Throws UsageError that names the file.
+std::string ReadConfigText(const std::string& path);
+
+// Sets what the YAML text of the file `path` names, a map of settings to values. Keys may be spelt
+// with `-` or
 // `_`. Throws UsageError that names file, line and key.
+void ApplyConfigText(Config& config, const std::string& path, const std::string& text);
+
+// Both in one.
 void ReadConfigFile(Config& config, const std::string& path);
 
 }  // namespace ddprun

@@ -10,6 +10,7 @@
 
 #include "worker/base/first_line.h"
 #include "worker/files/atomic_file.h"
+#include "worker/files/user_path.h"
 #include "worker/models/script_model.h"
 
 namespace ddprun {
@@ -49,7 +50,7 @@ torch::jit::Module Trace(ImageModel& model, const at::Tensor& example) {
 }  // namespace
 
 void SaveTorchScript(ImageModel& model, const at::Tensor& example, const std::string& path) {
-  AtomicFile file(path);
+  AtomicFile file(UserPath(path));
   try {
     const torch::NoGradGuard no_grad;
     const auto* script = dynamic_cast<const ScriptModel*>(&model);

@@ -76,7 +76,7 @@ TEST(Launch, AFileThatIsWrongIsNamedWithItsLine) {
   EXPECT_THAT(MessageOf<UsageError>([&] { SetVariablesOfFile(files.Path("none")); }),
               HasSubstr("No such file"));
   EXPECT_THAT(MessageOf<UsageError>([&] { SetVariablesOfFile(files.folder()); }),
-              HasSubstr("is a folder"));
+              HasSubstr("Is a directory"));
 }
 
 }  // namespace
