@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <filesystem>
 #include <stdexcept>
 
 #include "worker/app/command_line.h"
@@ -31,7 +32,7 @@ std::string Write(const std::string& format, ImageModel& model, const Config& co
     SaveTorchScript(model, at::zeros({2, input.channels, input.height, input.width}), output);
   else
     SaveStateDict(model, UserPath(output));
-  WriteDescription(output, config, input);
+  if (std::filesystem::is_regular_file(output)) WriteDescription(output, config, input);
   return (script ? "torch.jit.load(\"" : "torch.load(\"") + output + "\")";
 }
 
