@@ -19,7 +19,7 @@ namespace ddprun {
 namespace {
 
 // What is said of a peer that is gone, in small letters, and by whom.
-constexpr std::array<absl::string_view, 24> kPeerIsGone = {
+constexpr std::array<absl::string_view, 25> kPeerIsGone = {
     // The kernel, through everybody's mouth (ECONNRESET, EPIPE, ECONNREFUSED, ECONNABORTED).
     "connection reset by peer",
     "broken pipe",
@@ -46,8 +46,9 @@ constexpr std::array<absl::string_view, 24> kPeerIsGone = {
     "remote error detected from rank",
     "nccl communicator was aborted",
     "watchdog caught collective operation timeout",
-    // Our own store: kv_store.cc, store_folder.cc.
+    // Our own store: kv_store.cc, store_folder.cc, agent_store_client.cc.
     "the store operation belongs to round",
+    "did not answer within",
     "the rendezvous service could not be reached",
 };
 

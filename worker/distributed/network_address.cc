@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "absl/status/statusor.h"
+#include "rendezvous/own_address.h"
 #include "rendezvous/session_client.h"
 
 namespace ddprun {
@@ -36,8 +37,7 @@ std::string AddressText(const sockaddr* address) {
 std::string AddressForPeers(const WorkerEnv& env) {
   absl::StatusOr<std::string> address = LocalAddressTowards(env.master_addr, env.master_port);
   if (address.ok() && (env.group_world_size == 1 || !IsLoopback(*address))) return *address;
-  // An address set aside for documentation stands for "any other network"; nothing is sent to it.
-  const absl::StatusOr<std::string> outward = LocalAddressTowards("192.0.2.1", env.master_port);
+  const absl::StatusOr<std::string> outward = OutwardAddress();
   if (address.ok() && outward.ok()) return *outward;
   const std::string reason = address.ok() ? "is loopback and this host has no other route"
                                           : std::string(address.status().message());

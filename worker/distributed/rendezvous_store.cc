@@ -42,7 +42,8 @@ std::string KeyList(const std::vector<std::string>& keys) {
 [[noreturn]] void ThrowStatus(const absl::Status& status, const StoreOp& op) {
   const std::string message(status.message());
   // Gloo and ProcessGroupNCCL tell apart by type what they may try again and what is over.
-  if (absl::IsDeadlineExceeded(status)) {
+  // An operation that waits for no key has no time of its own: the message has how long it took.
+  if (absl::IsDeadlineExceeded(status) && op.timeout.count() > 0) {
     C10_THROW_ERROR(DistStoreError, c10::str("wait timeout after ", op.timeout.count(),
                                              "ms, keys: ", KeyList(op.keys), " (", message, ")"));
   }

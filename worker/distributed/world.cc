@@ -9,10 +9,12 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <utility>
 
+#include "worker/base/first_line.h"
 #include "worker/base/quiet_log.h"
 #include "worker/distributed/accelerator.h"
 #include "worker/distributed/nccl_settings.h"
 #include "worker/distributed/network_address.h"
+#include "worker/distributed/peer_probe.h"
 #include "worker/distributed/warm_up.h"
 #include "worker/distributed/world_store.h"
 
@@ -43,6 +45,38 @@ c10::intrusive_ptr<c10d::Backend> MakeGloo(const WorkerEnv& env,
   }
   options->group_name = group_name;
   return c10::make_intrusive<Gloo>(store, env.rank, env.world_size, std::move(options));
+}
+
+// The same; where ranks of several nodes do not connect in time, the sentence says which. Gloo
+// itself tries five times as long.
+c10::intrusive_ptr<c10d::Backend> MakeGlooInTime(const WorkerEnv& env,
+                                                 const c10::intrusive_ptr<c10d::Store>& store,
+                                                 std::chrono::milliseconds timeout,
+                                                 const std::string& group_name) {
+  if (env.world_size <= env.local_world_size) return MakeGloo(env, store, timeout, group_name);
+  const auto made = std::make_shared<c10::intrusive_ptr<c10d::Backend>>();
+  const auto limit = timeout - std::min(kPeerProbeTime, timeout / 2);
+  const QuietLog quiet;
+  WarmUp connecting("Gloo", limit, [made, env, store, timeout, group_name] {
+    *made = MakeGloo(env, store, timeout, group_name);
+  });
+  std::string reason;
+  try {
+    connecting.Wait();
+    return *made;
+  } catch (const c10::Error& error) {
+    reason = FirstLine(error);
+  } catch (const std::exception& error) {
+    reason = error.what();
+  }
+  const std::string rank = "rank " + std::to_string(env.rank);
+  const std::string unreached = FindUnreachable(store, env);
+  if (unreached.empty())
+    throw std::runtime_error(rank + " has no connections to the others: " + reason);
+  throw std::runtime_error(
+      rank + " does not reach " + unreached +
+      "; NCCL and Gloo connect nodes at any port: let TCP through between them (`ddprun doctor` "
+      "tries all nodes)");
 }
 
 c10::intrusive_ptr<c10d::Backend> MakeNccl(const WorkerEnv& env, int device,
@@ -138,7 +172,7 @@ class GroupWorld : public World {
     // The device is made current first: NCCL and the allocator take the current one.
     if (device_.is_cuda()) LoadAccelerator().SetDevice(device.cuda);
     backend_ = device.nccl ? MakeNccl(env, device.cuda, group_store, timeouts.set_up, name.group)
-                           : MakeGloo(env, group_store, timeouts.set_up, name.group);
+                           : MakeGlooInTime(env, group_store, timeouts.set_up, name.group);
     backend_->setSequenceNumberForGroup();
     group_ = c10::make_intrusive<c10d::ProcessGroup>(group_store, env.rank, env.world_size);
     const BackendType type = device.nccl ? BackendType::NCCL : BackendType::GLOO;

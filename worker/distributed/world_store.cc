@@ -5,12 +5,16 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 
+#include "rendezvous/resolve.h"
 #include "worker/base/first_line.h"
 #include "worker/base/quiet_log.h"
 #include "worker/distributed/rendezvous_store.h"
@@ -32,6 +36,26 @@ c10::intrusive_ptr<c10d::Store> OpenAgentStore(const WorkerEnv& env,
                                   timeout);
 }
 
+// TCPStore puts a name that has no address down to the port. A name may come up later than the
+// ranks (Kubernetes), so it is asked for until the time is over. Returns what is left of that.
+std::chrono::milliseconds AwaitMasterName(const WorkerEnv& env, std::chrono::milliseconds timeout) {
+  constexpr std::chrono::milliseconds kPause{500};
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  while (true) {
+    int error = 0;
+    const bool found = Resolve(env.master_addr, env.master_port, SOCK_STREAM, 0, &error) != nullptr;
+    const auto rest = std::chrono::duration_cast<std::chrono::milliseconds>(
+        deadline - std::chrono::steady_clock::now());
+    if (found) return std::max(rest, std::chrono::milliseconds(1));
+    if (rest <= kPause) {
+      throw std::runtime_error("rank " + std::to_string(env.rank) + " cannot resolve '" +
+                               env.master_addr + "' (MASTER_ADDR): " + gai_strerror(error) +
+                               "; check the name on this host, or give an address");
+    }
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
 c10::intrusive_ptr<c10d::Store> OpenTcpStore(const WorkerEnv& env,
                                              std::chrono::milliseconds timeout) {
   c10d::TCPStoreOptions options;
@@ -39,7 +63,7 @@ c10::intrusive_ptr<c10d::Store> OpenTcpStore(const WorkerEnv& env,
   options.isServer = env.rank == 0 && !AgentServesTcpStore();
   options.numWorkers = env.world_size;
   options.waitWorkers = false;  // the roll call waits, and can say who is missing
-  options.timeout = timeout;
+  options.timeout = AwaitMasterName(env, timeout);
   const std::string endpoint = env.master_addr + ":" + std::to_string(env.master_port);
   const QuietLog quiet;
   try {
