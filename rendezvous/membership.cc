@@ -150,13 +150,16 @@ void MembershipStep::operator()(const Tick&) {
       for (const auto& [id, member] : state_.members) {
         if (member.phase == MemberPhase::kStopping) late.push_back(id);
       }
+      // At once: without the first of them the round may end, and others be let go.
+      std::vector<Loss> losses;
       for (const NodeId& id : late) {
         const Member& member = state_.members.at(id);
         if (member.link) {
           Refuse(*member.link, StoppedTooLate(state_, member));
         }
-        RemoveMember(id, LossOf(member, "it did not stop its workers in time"));
+        losses.push_back(Erase(id, LossOf(member, "it did not stop its workers in time")));
       }
+      React(std::move(losses));
       return;
     }
     case RunPhase::kSealed:

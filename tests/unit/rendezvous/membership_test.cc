@@ -306,31 +306,40 @@ TEST_F(SealedTest, LeavingNamesTheReason) {
 
 TEST_F(SealedTest, TheNextRoundDoesNotWaitForTheWorkersOfANodeThatLeaves) {
   Seal(3);
-  run.Reports(b, Leave{ExitedWith(5), false});
+  run.Reports(b, Leave{InterruptedBy(2), false});
   EXPECT_EQ(run.state.phase, RunPhase::kBroken);
   run.Reports(a, NodeStopped{kFirst, 1});
-  EXPECT_EQ(run.Sent<Finish>(b)->verdict.exit_code, 5);
+  EXPECT_EQ(run.Sent<Finish>(b)->verdict.exit_code, 130);
   EXPECT_TRUE(run.Ended(b));
   EXPECT_EQ(run.state.phase, RunPhase::kForming);
 }
 
 TEST_F(SealedTest, TheEndOfTheRunWaitsForTheWorkersOfANodeThatLeaves) {
   Seal(0);
-  run.Reports(b, Leave{ExitedWith(5), false});
+  run.Reports(b, Leave{InterruptedBy(2), false});
   run.Reports(a, NodeStopped{kFirst, 1});
   EXPECT_FALSE(run.Sent<Finish>(a));
   run.Reports(b, NodeStopped{kFirst, 1});
-  EXPECT_EQ(run.Sent<Finish>(b)->verdict.exit_code, 5);
-  EXPECT_EQ(run.Sent<Finish>(a)->verdict.exit_code, 5);
+  EXPECT_EQ(run.Sent<Finish>(b)->verdict.exit_code, 130);
+  EXPECT_EQ(run.Sent<Finish>(a)->verdict.exit_code, 130);
 }
 
 TEST_F(SealedTest, ANodeThatLeavesAtOnceIsNotWaitedFor) {
   Seal(0);
-  run.Reports(b, Leave{ExitedWith(5), false, true});
+  run.Reports(b, Leave{InterruptedBy(2), false, true});
   EXPECT_TRUE(run.Sent<Finish>(b));
   EXPECT_TRUE(run.Ended(b));
   run.Reports(a, NodeStopped{kFirst, 1});
-  EXPECT_EQ(run.Sent<Finish>(a)->verdict.exit_code, 5);
+  EXPECT_EQ(run.Sent<Finish>(a)->verdict.exit_code, 130);
+}
+
+TEST_F(SealedTest, NodesThatStopTooLateAreGivenUpTogether) {
+  Seal(3);
+  run.Reports(b, Leave{InterruptedBy(2), false});
+  run.TicksAt(run.state.deadline);
+  EXPECT_TRUE(run.Sent<Refused>(a));
+  EXPECT_TRUE(run.Sent<Refused>(b));
+  EXPECT_TRUE(run.state.members.empty());
 }
 
 // ---- The node that hosts the service
