@@ -45,10 +45,11 @@ def test_a_hung_call_goes_on_when_the_fault_is_over(faults, tmp_path):
 def test_limits_and_small_disks(tmp_path):
     done = run(with_limit("--fsize=4096", ["sh", "-c", f"head -c 5000 /dev/zero > {tmp_path}/big"]))
     assert done.returncode != 0 and (tmp_path / "big").stat().st_size == 4096
-    script = "import sys\nsys.stdin.read(1)\nopen('/dev/null')"
+    script = "import sys\nprint('ready', flush=True)\nsys.stdin.read(1)\nopen('/dev/null')"
     process = subprocess.Popen(
-        [sys.executable, "-c", script], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
+    assert process.stdout.readline() == "ready\n"
     limit_descriptors(process.pid, 3)
     assert "Too many open files" in process.communicate("x", timeout=60)[1]
     with small_disk(tmp_path / "disk", 65536) as made:

@@ -68,7 +68,7 @@ class SilentServiceTest : public ::testing::Test {
   int port_ = 0;
   std::unique_ptr<SilentService> service_;
   std::unique_ptr<grpc::Server> server_;
-  EventLog events_;
+  SeenEvents events_;
   std::unique_ptr<SessionClient> client_;
 };
 
