@@ -109,7 +109,7 @@ std::string Probe(c10d::Store& store, const WorkerEnv& env, const std::string& o
   const auto listener = ListenOn(own_address, 0);
   if (!listener.ok()) return "";
   const std::string own = own_address + " " + std::to_string(listener->port) + " " + OwnHost();
-  store.set(KeyOf(env.rank), {own.begin(), own.end()});
+  store.set(KeyOf(env.rank), std::vector<std::uint8_t>(own.begin(), own.end()));
   std::vector<Peer> peers;
   std::string first;
   for (const int rank : RanksToTry(env)) {
