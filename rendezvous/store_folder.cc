@@ -329,8 +329,10 @@ StoreBatch StoreFolder::TakeBatch(TimePoint now) {
   StoreBatch batch;
   batch.answered.swap(answered_);
   batch.forgotten = std::exchange(forgotten_, 0);
-  for (const AskId id : cancelled_) batch.requests.push_back({id, std::nullopt});
-  cancelled_.clear();
+  while (!cancelled_.empty() && batch.requests.size() < kStoreBatchOps) {
+    batch.requests.push_back({cancelled_.front(), std::nullopt});
+    cancelled_.pop_front();
+  }
   std::size_t bytes = 0;
   while (!unsent_.empty() && bytes < kStoreBatchBytes && batch.requests.size() < kStoreBatchOps) {
     const AskId id = unsent_.front();

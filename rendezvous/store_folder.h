@@ -113,7 +113,7 @@ class StoreFolder {
   AskId last_id_ = 0;
   absl::btree_map<AskId, Ask> asks_;
   std::deque<AskId> unsent_;  // those that were given up in the meantime are passed over
-  std::vector<AskId> cancelled_;
+  std::deque<AskId> cancelled_;
   std::vector<AskId> answered_;
   std::uint64_t forgotten_ = 0;
   absl::flat_hash_map<std::string, AskId> questions_;  // reads that others may join
