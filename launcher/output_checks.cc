@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <string>
@@ -12,9 +13,12 @@
 #include "absl/strings/str_cat.h"
 #include "launcher/log_plan.h"
 #include "proto/output_file.h"
+#include "rendezvous/bounded_call.h"
 
 namespace ddprun {
 namespace {
+
+constexpr std::chrono::seconds kOutputCheckTimeout{3};
 
 absl::Status CheckVerdictFile(const std::string& path) {
   if (path.empty()) return absl::OkStatus();
@@ -46,10 +50,15 @@ absl::Status CheckLogDir(const LogOptions& options) {
 
 }  // namespace
 
+// Of a disk that does not answer nothing is known yet: who writes there later says so.
 absl::Status CheckOutputs(const Options& options) {
-  absl::Status status = CheckVerdictFile(options.verdict.file);
-  status.Update(CheckLogDir(options.logs));
-  return status;
+  const auto checked = CallWithDeadline<absl::Status>(
+      kOutputCheckTimeout, [verdict_file = options.verdict.file, logs = options.logs] {
+        absl::Status status = CheckVerdictFile(verdict_file);
+        status.Update(CheckLogDir(logs));
+        return status;
+      });
+  return checked.value_or(absl::OkStatus());
 }
 
 }  // namespace ddprun

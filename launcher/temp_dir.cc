@@ -80,8 +80,10 @@ absl::Status RestoreTempDir(const std::string& path) {
 }
 
 void RemoveTempDir(const std::string& path) {
+  // An empty one without a descriptor, of which there may be none left.
+  if (path.empty() || rmdir(path.c_str()) == 0) return;
   std::error_code ignored;
-  if (!path.empty()) std::filesystem::remove_all(path, ignored);
+  std::filesystem::remove_all(path, ignored);
 }
 
 }  // namespace ddprun
