@@ -42,9 +42,9 @@ absl::Status ProgressSockets::Open(const std::string& folder, std::uint64_t roun
       return absl::UnavailableError(absl::StrCat("the path ", one.path, " is too long"));
     }
     std::memcpy(address.sun_path, one.path.c_str(), one.path.size());
+    unlink(one.path.c_str());  // first: its errno is not what is told below
     one.fd = OwnedFd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     const int on = 1;
-    unlink(one.path.c_str());
     if (!one.fd.valid() ||
         setsockopt(one.fd.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) != 0 ||
         bind(one.fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
