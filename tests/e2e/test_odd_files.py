@@ -143,8 +143,8 @@ def test_settings_of_the_training_from_a_pipe():
 
 @needs_train
 def test_a_pipe_that_the_ranks_cannot_read_is_an_error_and_not_empty():
-    """The ranks of a launcher have no stdin."""
-    done = bash(f"echo 'lr: 0.123' | {DDPRUN} --nproc-per-node 1 {TRAIN} --config /dev/stdin --max-steps 1 --dataset synthetic")
+    """Ranks share their launcher's stdin: the first reads it to its end."""
+    done = bash(f"echo 'lr: 0.123' | {DDPRUN} --nproc-per-node 2 {TRAIN} --config /dev/stdin --max-steps 1 --dataset synthetic")
     assert done.returncode == 2 and "put the settings in a file" in done.stderr, done
 
 

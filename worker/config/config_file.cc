@@ -51,7 +51,7 @@ std::string ReadConfigText(const std::string& path) {
   absl::StatusOr<InputFile> file = ReadInput(path, kConfigFileBytesMax);
   if (!file.ok())
     throw UsageError(path + ": " + std::string(file.status().message()) + "; check --config");
-  // The ranks of a launcher have no stdin, and one pipe cannot be read by several of them.
+  // Ranks share their launcher's stdin, and one pipe cannot be read by several of them.
   if (!file->is_regular && file->text.empty() && path != "/dev/null")
     throw UsageError(path +
                      ": nothing is in it, and it is a pipe or a device, which each rank has " +
