@@ -3,19 +3,24 @@
 
 import json
 import math
+import pathlib
+import sys
 
 import pytest
 
-from conftest import BUILD, DDPRUN, TRAIN, run
+from conftest import BUILD, DDPRUN, TRAIN, clean_environment, run
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
+from faults import Faults  # noqa: E402
 
 # 4096 images of 2 ranks in batches of 16 would be 128 steps an epoch.
 SMALL = ["--dataset", "synthetic", "--batch-size", "16", "--max-steps", "16", "--log-every", "2", "--lr", "0.01"]
 SECTIONS = {"data", "forward", "backward", "gradients", "optimizer", "other", "evaluation", "checkpoint"}
 
 
-def train(folder, *arguments, ranks=2):
+def train(folder, *arguments, ranks=2, **options):
     launch = [DDPRUN, "--standalone", "--nproc-per-node", str(ranks)] if ranks > 1 else []
-    ended = run([*launch, TRAIN, *SMALL, "--output-dir", folder, *arguments])
+    ended = run([*launch, TRAIN, *SMALL, "--output-dir", folder, *arguments], **options)
     assert ended.returncode == 0, ended.stderr
     return ended
 
@@ -104,8 +109,9 @@ def test_metrics_can_be_left_out(tmp_path):
 
 
 def test_a_full_disk_is_said_once_and_stops_nothing(tmp_path):
-    (tmp_path / "metrics.jsonl").symlink_to("/dev/full")
-    ended = train(tmp_path, "--tensorboard", "--no-eval", ranks=1)
+    faults = Faults(tmp_path)
+    faults.set(f"write ENOSPC path={tmp_path.resolve()}/metrics.jsonl")
+    ended = train(tmp_path, "--tensorboard", "--no-eval", ranks=1, env=clean_environment(**faults.env()))
     words = f"train: metrics cannot be written to {tmp_path}/metrics.jsonl: No space left on device; training goes on"
     assert ended.stderr.startswith(words) and ended.stderr.count("\n") == 1, ended.stderr
     assert (tmp_path / "cifar_net.pth").is_file()

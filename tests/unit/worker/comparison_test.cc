@@ -20,7 +20,7 @@ Config Small() {
   Config config;
   config.model = "resnet18";
   config.batch_size = 8;
-  config.augment = false;
+  config.augment = true;
   config.output_dir = "out";
   config.world_size = 4;
   return config;
@@ -53,7 +53,7 @@ TEST(ComparedRuns, FewerStagesAreDataParallelOnTop) {
 
 TEST(ComparedRuns, AllElseIsPassedOnAsItWasSaid) {
   for (const auto& run : ComparedRuns(Small(), 4)) {
-    EXPECT_THAT(run.settings, IsSupersetOf({"--model=resnet18", "--no-augment"}));
+    EXPECT_THAT(run.settings, IsSupersetOf({"--model=resnet18", "--augment"}));
     EXPECT_THAT(run.settings, Not(Contains(HasSubstr("--world-size"))));
     EXPECT_THAT(run.settings, Not(Contains(HasSubstr("--lr"))));  // left at its default
   }
