@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "rendezvous/limits.h"
+#include "rendezvous/peer_name.h"
 #include "rendezvous/printable.h"
 
 namespace ddprun {

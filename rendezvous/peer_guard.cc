@@ -7,11 +7,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
-#include "absl/strings/strip.h"
 #include "rendezvous/credentials.h"
 #include "rendezvous/limits.h"
+#include "rendezvous/peer_name.h"
 #include "rendezvous/printable.h"
 
 namespace ddprun {
@@ -106,13 +105,6 @@ std::string PeerGuard::OriginOf(const grpc::ServerContextBase& context) const {
   if (!values.empty()) return std::string(values.front());
   const std::string address = AddressOfPeer(context.peer());
   return address.empty() ? "this machine" : address;
-}
-
-std::string AddressOfPeer(const std::string& peer) {
-  absl::string_view text = peer;
-  if (!absl::ConsumePrefix(&text, "ipv4:") && !absl::ConsumePrefix(&text, "ipv6:")) return "";
-  text = text.substr(0, text.rfind(':'));
-  return absl::StrReplaceAll(text, {{"%5B", ""}, {"%5D", ""}, {"[", ""}, {"]", ""}});
 }
 
 }  // namespace ddprun

@@ -59,8 +59,4 @@ class PeerGuard {
   Listener* listener_ ABSL_GUARDED_BY(mutex_) = nullptr;
 };
 
-// "10.0.0.1" of "ipv4:10.0.0.1:5000", "::1" of "ipv6:%5B::1%5D:5000", as gRPC writes them; empty
-// for a unix socket.
-std::string AddressOfPeer(const std::string& peer);
-
 }  // namespace ddprun

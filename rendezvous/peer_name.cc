@@ -8,12 +8,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
 
 namespace ddprun {
 namespace {
 
-// The /64 network of an address, of which one host may have all; of an IPv4 address in IPv6's
-// clothes itself.
+// The /64 network of an IPv6 address, of which one host may have all. An IPv4-mapped address is its
+// own group.
 std::string GroupOf(const in6_addr& address, const std::string& text) {
   if (IN6_IS_ADDR_V4MAPPED(&address)) return text;
   in6_addr network = address;
@@ -39,12 +40,16 @@ PeerName NameOf(const sockaddr_storage& from) {
   return {GroupOf(v6.sin6_addr, address), absl::StrCat(address, " ", ntohs(v6.sin6_port))};
 }
 
+std::string AddressOfPeer(absl::string_view peer) {
+  if (!absl::ConsumePrefix(&peer, "ipv4:") && !absl::ConsumePrefix(&peer, "ipv6:")) return "";
+  return absl::StrReplaceAll(peer.substr(0, peer.rfind(':')),
+                             {{"%5B", ""}, {"%5D", ""}, {"[", ""}, {"]", ""}});
+}
+
 std::string NameOfGrpc(absl::string_view peer) {
-  const std::string text = absl::StrReplaceAll(
-      peer, {{"ipv4:", ""}, {"ipv6:", ""}, {"%5B", ""}, {"%5D", ""}, {"[", ""}, {"]", ""}});
-  const std::size_t colon = text.rfind(':');
-  if (colon == std::string::npos) return text;
-  return absl::StrCat(text.substr(0, colon), " ", text.substr(colon + 1));
+  const std::string address = AddressOfPeer(peer);
+  if (address.empty()) return std::string(peer);
+  return absl::StrCat(address, " ", peer.substr(peer.rfind(':') + 1));
 }
 
 }  // namespace ddprun

@@ -17,7 +17,11 @@ struct PeerName {
 
 PeerName NameOf(const sockaddr_storage& from);
 
-// "ipv4:127.0.0.1:5000" or "ipv6:%5B::1%5D:5000", as gRPC writes it, to PeerName::peer's form.
+// "127.0.0.1" of "ipv4:127.0.0.1:5000", "::1" of "ipv6:%5B::1%5D:5000", as gRPC writes them; empty
+// for a unix socket.
+std::string AddressOfPeer(absl::string_view peer);
+
+// The same in the form of PeerName::peer; what is no address stays as it is.
 std::string NameOfGrpc(absl::string_view peer);
 
 }  // namespace ddprun

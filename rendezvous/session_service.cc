@@ -12,6 +12,7 @@
 #include "rendezvous/convert.h"
 #include "rendezvous/first_message_timer.h"
 #include "rendezvous/limits.h"
+#include "rendezvous/peer_name.h"
 #include "rendezvous/printable.h"
 #include "rendezvous/server_stream.h"
 #include "rendezvous/status_convert.h"
