@@ -7,9 +7,13 @@ target_link_libraries(ddprun_torch_options INTERFACE ddprun_torch)
 # ccache needs -fpch-preprocess to see what the header stands for.
 target_compile_options(ddprun_torch_options INTERFACE -fPIC $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
 
+# What is unnamed in a file that is compiled together with others is taken for a header's by this warning.
+target_compile_options(ddprun_torch_options INTERFACE $<$<BOOL:${DDPRUN_UNITY}>:-Wno-subobject-linkage>)
+
 set(torch_pch_source ${CMAKE_CURRENT_BINARY_DIR}/torch_pch.cc)
 file(GENERATE OUTPUT ${torch_pch_source} CONTENT "// Carries the precompiled header; has nothing of its own.\n")
 add_library(ddprun_torch_pch OBJECT ${torch_pch_source})
+set_target_properties(ddprun_torch_pch PROPERTIES UNITY_BUILD OFF)
 target_link_libraries(ddprun_torch_pch PRIVATE ddprun_warnings ddprun_torch_options)
 target_precompile_headers(ddprun_torch_pch PRIVATE
   <torch/torch.h> <torch/csrc/distributed/c10d/ProcessGroup.hpp> <torch/csrc/distributed/c10d/Store.hpp>)

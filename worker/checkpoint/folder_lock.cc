@@ -12,6 +12,8 @@
 #include <stdexcept>
 #include <thread>
 
+#include "worker/base/host_name.h"
+
 namespace ddprun {
 namespace {
 
@@ -22,12 +24,6 @@ constexpr char kLockFile[] = "training.lock";
 constexpr std::size_t kHolderBytesMax = 4096;
 // flock() has no deadline.
 constexpr std::chrono::milliseconds kTryInterval{50};
-
-std::string HostName() {
-  char name[256] = "";
-  gethostname(name, sizeof name - 1);
-  return name;
-}
 
 struct Holder {
   std::string run;

@@ -16,9 +16,6 @@
 namespace ddprun {
 namespace {
 
-constexpr std::int64_t kSide = 32;
-constexpr std::int64_t kChannels = 3;
-constexpr std::int64_t kPixelBytes = kChannels * kSide * kSide;
 // Images of both archives.
 constexpr std::int64_t kArchiveTrain = 50'000;
 constexpr std::int64_t kArchiveTest = 10'000;
@@ -85,7 +82,8 @@ std::shared_ptr<const SampleSet> MapFiles(const std::vector<std::filesystem::pat
   CheckEqualLengths(files, parts);
   return std::make_shared<StoredImages>(
       std::move(parts),
-      StoredImages::Options{.shape = {kChannels, kSide, kSide}, .mean = set.mean, .std = set.std});
+      StoredImages::Options{
+          .shape = {kCifarChannels, kCifarSide, kCifarSide}, .mean = set.mean, .std = set.std});
 }
 
 struct Place {
@@ -137,7 +135,7 @@ std::vector<std::string> Cifar100Names(const Place& place) {
 }  // namespace
 
 LabelledImages MapCifarFile(const std::string& path, const CifarFormat& format) {
-  const std::int64_t record = format.label_bytes + kPixelBytes;
+  const std::int64_t record = format.label_bytes + kCifarImageBytes;
   const FileBytes file = MapFile(path, NextMove());
   if (file.size == 0 || file.size % record != 0) {
     throw DataError(path + ": " + std::to_string(file.size) + " bytes are not a whole number of " +
@@ -145,8 +143,8 @@ LabelledImages MapCifarFile(const std::string& path, const CifarFormat& format) 
                     " bytes, the file is cut off or something else; " + NextMove());
   }
   const std::int64_t count = file.size / record;
-  LabelledImages part{file.View(format.label_bytes, {count, kChannels, kSide, kSide},
-                                {record, kSide * kSide, kSide, 1}),
+  LabelledImages part{file.View(format.label_bytes, {count, kCifarChannels, kCifarSide, kCifarSide},
+                                {record, kCifarSide * kCifarSide, kCifarSide, 1}),
                       at::empty({count}, at::kLong)};
   auto* label = part.labels.data_ptr<std::int64_t>();
   const std::uint8_t* bytes = file.data.get() + format.label_bytes - 1;

@@ -15,8 +15,6 @@
 namespace ddprun {
 namespace {
 
-constexpr std::int64_t kSide = 32;
-constexpr std::int64_t kPixelBytes = 3 * kSide * kSide;
 constexpr int kProtocolMax = 5;
 // Of numpy's array: version, shape, dtype, whether the first index runs fastest, bytes.
 constexpr std::size_t kArrayState = 5;
@@ -101,7 +99,8 @@ class PickleReader {
 
   Id Add(Value value) {
     if (values_.size() >= kCifarPickleValuesMax)
-      Fail("has more than " + std::to_string(kCifarPickleValuesMax) + " values, it is no CIFAR file");
+      Fail("has more than " + std::to_string(kCifarPickleValuesMax) +
+           " values, it is no CIFAR file");
     values_.push_back(std::move(value));
     return static_cast<Id>(values_.size() - 1);
   }
@@ -157,7 +156,8 @@ class PickleReader {
 
   void Memoize(std::int64_t key) {
     if (stack_.empty()) Fail("is no whole pickle, it is damaged");
-    if (memo_.size() >= kCifarPickleValuesMax) Fail("remembers too many values, it is no CIFAR file");
+    if (memo_.size() >= kCifarPickleValuesMax)
+      Fail("remembers too many values, it is no CIFAR file");
     memo_[key] = stack_.back();
   }
 
@@ -349,8 +349,8 @@ at::Tensor Pixels(const PickleReader& reader, Id array, const FileBytes& file) {
   if (shape.size() != 2) reader.Fail("has an array of other than two dimensions");
   const std::int64_t count = reader.Expect(shape[0], Value::Kind::kNumber, "a number").number;
   const std::int64_t width = reader.Expect(shape[1], Value::Kind::kNumber, "a number").number;
-  if (width != kPixelBytes || count < 1 || bytes.length % kPixelBytes != 0 ||
-      bytes.length / kPixelBytes != count)
+  if (width != kCifarImageBytes || count < 1 || bytes.length % kCifarImageBytes != 0 ||
+      bytes.length / kCifarImageBytes != count)
     reader.Fail("has " + std::to_string(bytes.length) + " bytes of pixels for " +
                 std::to_string(count) + " images of " + std::to_string(width) + " bytes");
   const bool first_is_fastest =
@@ -358,7 +358,7 @@ at::Tensor Pixels(const PickleReader& reader, Id array, const FileBytes& file) {
   const at::Tensor rows = first_is_fastest
                               ? file.View(bytes.number, {count, width}, {1, count}).contiguous()
                               : file.View(bytes.number, {count, width}, {width, 1});
-  return rows.view({count, 3, kSide, kSide});
+  return rows.view({count, 3, kCifarSide, kCifarSide});
 }
 
 }  // namespace

@@ -15,6 +15,11 @@
 
 namespace ddprun {
 
+// One image: 3 planes of 32 x 32 pixels.
+inline constexpr std::int64_t kCifarSide = 32;
+inline constexpr std::int64_t kCifarChannels = 3;
+inline constexpr std::int64_t kCifarImageBytes = kCifarChannels * kCifarSide * kCifarSide;
+
 // Values (numbers, texts, containers) of one file. CIFAR-100's training file has 200 000.
 inline constexpr std::size_t kCifarPickleValuesMax = 2'000'000;
 

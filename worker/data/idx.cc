@@ -18,10 +18,10 @@ namespace ddprun {
 namespace {
 
 constexpr std::int64_t kFashionMnistClasses = 10;
-constexpr std::int64_t kClassesMax = 256;  // a label is a byte
+constexpr std::int64_t kIdxClassesMax = 256;  // a label is a byte
 constexpr std::uint32_t kImagesMagic = 0x00000803;
 constexpr std::uint32_t kLabelsMagic = 0x00000801;
-constexpr std::int64_t kSideMax = 4096;
+constexpr std::int64_t kIdxSideMax = 4096;
 constexpr std::int64_t kBytesMax = std::int64_t{4} << 30;
 constexpr std::int64_t kImagesMax = 50'000'000;  // a label takes 8 bytes of memory
 constexpr unsigned kReadBytesMax = 1u << 20;
@@ -110,7 +110,7 @@ at::Tensor MapImages(const std::string& path) {
   const std::int64_t height = reader.Number("height");
   const std::int64_t width = reader.Number("width");
   const bool sane = count > 0 && count <= kImagesMax && height > 0 && width > 0 &&
-                    height <= kSideMax && width <= kSideMax;
+                    height <= kIdxSideMax && width <= kIdxSideMax;
   if (!sane || count * height * width > kBytesMax) {
     Fail(path, "claims " + std::to_string(count) + " images of " + std::to_string(height) + "x" +
                    std::to_string(width) + ", which cannot be");
@@ -206,8 +206,8 @@ Dataset OpenIdx(const DatasetOptions& options) {
   if (options.directory.empty()) {
     throw DataError("--dataset idx has no folder of its own; pass --data-dir");
   }
-  LabelledImages train = ReadPart(options.directory, "train", kClassesMax);
-  LabelledImages test = ReadPart(options.directory, "t10k", kClassesMax);
+  LabelledImages train = ReadPart(options.directory, "train", kIdxClassesMax);
+  LabelledImages test = ReadPart(options.directory, "t10k", kIdxClassesMax);
   RequireSize(test, options.directory, "t10k", train.images.size(2), train.images.size(3));
   const at::Tensor values =
       train.images.narrow(0, 0, std::min(kStatisticsImages, train.size())).to(at::kFloat).div(255);

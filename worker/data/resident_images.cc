@@ -12,7 +12,7 @@ namespace ddprun {
 namespace {
 
 // Which of `size` rows lie in the padded ones' places, where they are mirrored at the outermost.
-at::Tensor Reflected(std::int64_t size, std::int64_t padding, at::Device device) {
+at::Tensor ReflectedIndices(std::int64_t size, std::int64_t padding, at::Device device) {
   const at::Tensor places =
       at::arange(-padding, size + padding, at::TensorOptions(device).dtype(at::kLong));
   return (size - 1) - ((size - 1) - places.abs()).abs();
@@ -48,8 +48,8 @@ ResidentImages::ResidentImages(const StoredImages& set, const AugmentOptions& va
         .narrow(2, (width - columns) / 2, columns)
         .copy_(part.images.to(device).permute({0, 2, 3, 1}));
     if (variation_.mode == Padding::kReflect) {
-      places.copy_(shown.index_select(1, Reflected(height, padding, device))
-                       .index_select(2, Reflected(width, padding, device)));
+      places.copy_(shown.index_select(1, ReflectedIndices(height, padding, device))
+                       .index_select(2, ReflectedIndices(width, padding, device)));
     }
     labels.push_back(part.labels);
     begin += part.size();

@@ -14,13 +14,13 @@
 namespace ddprun {
 namespace {
 
-constexpr std::int64_t kChannels = 3;
+constexpr std::int64_t kSyntheticChannels = 3;
 constexpr std::int64_t kCells = 4;  // a pattern is 4x4 cells
 // Shades of a pattern are 0 to 127, noise is up to 128: no pixel tells the class, the pattern as a
 // whole does.
 constexpr std::uint32_t kShades = 128;
 constexpr std::uint32_t kNoise = 129;
-constexpr std::int64_t kClassesMax = 1'000'000;
+constexpr std::int64_t kSyntheticClassesMax = 1'000'000;
 
 enum Stream : std::uint64_t { kPatterns, kTrain, kTest };
 
@@ -34,22 +34,23 @@ std::pair<std::int64_t, std::int64_t> Sizes(const DatasetOptions& options, std::
                     std::to_string(kSyntheticBytesMax >> 30) +
                     " GiB of made-up data; take fewer or smaller ones");
   }
-  if (classes > kClassesMax) {
+  if (classes > kSyntheticClassesMax) {
     throw DataError("--num-classes " + std::to_string(classes) + " is more than the " +
-                    std::to_string(kClassesMax) + " that made-up data can have; take fewer");
+                    std::to_string(kSyntheticClassesMax) +
+                    " that made-up data can have; take fewer");
   }
   return {options.samples, test};
 }
 
 std::int64_t SquareBytes(std::int64_t side) {
   // More than any limit where the square would overflow.
-  return side > (std::int64_t{1} << 20) ? kSyntheticBytesMax : kChannels * side * side;
+  return side > (std::int64_t{1} << 20) ? kSyntheticBytesMax : kSyntheticChannels * side * side;
 }
 
 std::vector<std::uint8_t> MakePatterns(std::uint64_t seed, std::int64_t classes) {
   SplitMix64 random({seed, kPatterns});
   std::vector<std::uint8_t> patterns(
-      static_cast<std::size_t>(classes * kChannels * kCells * kCells));
+      static_cast<std::size_t>(classes * kSyntheticChannels * kCells * kCells));
   for (auto& shade : patterns) shade = static_cast<std::uint8_t>(random.Below(kShades));
   return patterns;
 }
@@ -57,7 +58,7 @@ std::vector<std::uint8_t> MakePatterns(std::uint64_t seed, std::int64_t classes)
 LabelledImages MakeImages(std::int64_t count, std::int64_t side, std::int64_t classes,
                           std::uint64_t seed, Stream stream,
                           const std::vector<std::uint8_t>& patterns) {
-  LabelledImages set{at::empty({count, kChannels, side, side}, at::kByte),
+  LabelledImages set{at::empty({count, kSyntheticChannels, side, side}, at::kByte),
                      at::empty({count}, at::kLong)};
   auto* pixel = set.images.data_ptr<std::uint8_t>();
   auto* labels = set.labels.data_ptr<std::int64_t>();
@@ -65,8 +66,9 @@ LabelledImages MakeImages(std::int64_t count, std::int64_t side, std::int64_t cl
   SplitMix64 random({seed, stream});
   for (std::int64_t i = 0; i < count; ++i) {
     labels[i] = random.Below(static_cast<std::uint32_t>(classes));
-    for (std::int64_t c = 0; c < kChannels; ++c) {
-      const std::uint8_t* pattern = patterns.data() + (labels[i] * kChannels + c) * kCells * kCells;
+    for (std::int64_t c = 0; c < kSyntheticChannels; ++c) {
+      const std::uint8_t* pattern =
+          patterns.data() + (labels[i] * kSyntheticChannels + c) * kCells * kCells;
       for (std::int64_t y = 0; y < side; ++y) {
         const std::uint8_t* cells = pattern + y * kCells / side * kCells;
         for (std::int64_t x = 0; x < side; ++x) row[x] = cells[x * kCells / side];
@@ -103,7 +105,7 @@ Dataset OpenSynthetic(const DatasetOptions& options) {
   const auto patterns = MakePatterns(options.seed, classes);
   Dataset set{.classes = classes, .mean = {0.5f, 0.5f, 0.5f}, .std = {0.25f, 0.25f, 0.25f}};
   const StoredImages::Options shown{
-      .shape = {kChannels, side, side}, .mean = set.mean, .std = set.std};
+      .shape = {kSyntheticChannels, side, side}, .mean = set.mean, .std = set.std};
   set.train = std::make_shared<StoredImages>(
       std::vector{MakeImages(train, side, classes, options.seed, kTrain, patterns)}, shown);
   set.test = std::make_shared<StoredImages>(

@@ -15,6 +15,7 @@
 #include "rendezvous/addresses.h"
 #include "rendezvous/owned_fd.h"
 #include "rendezvous/resolve.h"
+#include "worker/base/host_name.h"
 #include "worker/distributed/network_address.h"
 
 namespace ddprun {
@@ -37,11 +38,6 @@ struct Peer {
 };
 
 std::string KeyOf(int rank) { return "ddprun/peer_probe/" + std::to_string(rank); }
-
-std::string OwnHost() {
-  char name[256] = "";
-  return gethostname(name, sizeof name - 1) == 0 ? name : "";
-}
 
 milliseconds Until(Clock::time_point deadline) {
   const auto rest = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
@@ -108,7 +104,7 @@ std::string Probe(c10d::Store& store, const WorkerEnv& env, const std::string& o
   const auto begin = Clock::now();
   const auto listener = ListenOn(own_address, 0);
   if (!listener.ok()) return "";
-  const std::string own = own_address + " " + std::to_string(listener->port) + " " + OwnHost();
+  const std::string own = own_address + " " + std::to_string(listener->port) + " " + HostName();
   store.set(KeyOf(env.rank), std::vector<std::uint8_t>(own.begin(), own.end()));
   std::vector<Peer> peers;
   std::string first;

@@ -11,9 +11,9 @@
 namespace ddprun {
 namespace {
 
-constexpr std::size_t kPage = 4096;
-
-std::size_t RoundedUp(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+std::size_t RoundedUp(std::size_t bytes) {
+  return (bytes + kSharedPageBytes - 1) / kSharedPageBytes * kSharedPageBytes;
+}
 
 // Slices begin at cache lines, so that no two ranks write to the same one.
 std::size_t SliceBegin(std::size_t size, int slice, int slices) {
@@ -53,7 +53,7 @@ SharedAverage::~SharedAverage() {
 
 std::size_t SharedAverage::BytesFor(std::size_t parameters, std::size_t parameter_bytes) {
   // Two halves: gradients may still lie in the buckets before while new ones are filled.
-  return 2 * RoundedUp(parameter_bytes + (parameters + 1) * kPage);
+  return 2 * RoundedUp(parameter_bytes + (parameters + 1) * kSharedPageBytes);
 }
 
 void SharedAverage::Adopt(const c10d::Reducer& reducer) {

@@ -28,7 +28,6 @@ using Clock = std::chrono::steady_clock;
 
 // A rank that has ended is seen at the latest so long after it is waited for.
 constexpr std::chrono::milliseconds kLookInterval{100};
-constexpr std::size_t kPage = 4096;
 
 // Where process ids mean the same: this boot of this machine, and this namespace.
 std::string HostIdentity() {
@@ -74,7 +73,7 @@ struct SharedNode::Mapping {
 
 namespace {
 
-constexpr std::size_t kHeaderBytes = 4 * kPage;
+constexpr std::size_t kHeaderBytes = 4 * kSharedPageBytes;
 
 // What a rank tells the others through the store.
 struct Announcement {

@@ -19,6 +19,9 @@
 
 namespace ddprun {
 
+// Of the memory that the ranks of a machine share.
+inline constexpr std::size_t kSharedPageBytes = 4096;
+
 // Another rank has ended, or does not come, or this one is stopping: one sentence.
 struct PeerError : std::runtime_error {
   using std::runtime_error::runtime_error;

@@ -13,6 +13,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "worker/base/host_name.h"
 #include "worker/distributed/accelerator.h"
 #include "worker/files/atomic_file.h"
 #include "worker/metrics/clock_alignment.h"
@@ -40,11 +41,6 @@ std::int64_t SteadyNow() {
 std::int64_t WallNow() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
-}
-
-std::string HostName() {
-  char name[HOST_NAME_MAX + 1] = "";
-  return gethostname(name, sizeof name - 1) == 0 ? name : "unknown host";
 }
 
 std::set<ActivityType> Activities(const World& world) {

@@ -11,6 +11,7 @@
 #include <system_error>
 #include <utility>
 
+#include "worker/base/host_name.h"
 #include "worker/metrics/metric_series.h"
 
 namespace ddprun {
@@ -18,11 +19,6 @@ namespace {
 
 double Now() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
-std::string HostName() {
-  char name[HOST_NAME_MAX + 1] = "";
-  return gethostname(name, sizeof name - 1) == 0 ? name : "localhost";
 }
 
 std::vector<std::string> NamesIn(const std::string& folder) {

@@ -30,8 +30,8 @@ constexpr std::int64_t kWhitenKernel = 2;
 constexpr std::int64_t kWhitenImages = 5000;
 constexpr double kWhitenEps = 5e-4;
 constexpr double kNormEps = 1e-12;
-constexpr double kNormMomentum = 1 - 0.6;  // the share of the new batch
-constexpr std::int64_t kSideMin = 9;       // leaves a pixel after the whitening and three pools
+constexpr double kNormMomentum = 1 - 0.6;     // the share of the new batch
+constexpr std::int64_t kAirbenchSideMin = 9;  // leaves a pixel after the whitening and three pools
 
 std::int64_t Channels(double count, double width) {
   return std::max<std::int64_t>(1, std::llround(count * width));
@@ -163,7 +163,7 @@ class Airbench : public ImageModel {
 }  // namespace
 
 std::shared_ptr<ImageModel> MakeAirbench(const ModelOptions& options) {
-  RequireImageSize("airbench", options, kSideMin);
+  RequireImageSize("airbench", options, kAirbenchSideMin);
   return std::make_shared<Airbench>(options);
 }
 

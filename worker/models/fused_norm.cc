@@ -51,17 +51,17 @@ std::vector<double> SumRows(std::int64_t rows, std::int64_t channels, std::int64
   return total;
 }
 
-struct Statistics {
+struct BatchStatistics {
   at::Tensor mean;
   at::Tensor inverse;  // of the deviation
 };
 
 // Of this batch; moves the running ones.
-Statistics Measure(const at::Tensor& x, const NormState& state) {
+BatchStatistics Measure(const at::Tensor& x, const NormState& state) {
   const std::int64_t channels = x.size(1);
   const std::int64_t rows = Rows(x);
   const float* data = Data(x);
-  Statistics statistics{at::empty({channels}, at::kFloat), at::empty({channels}, at::kFloat)};
+  BatchStatistics statistics{at::empty({channels}, at::kFloat), at::empty({channels}, at::kFloat)};
   auto* const mean = MutableData(statistics.mean);
   auto* const inverse = MutableData(statistics.inverse);
   auto* const running_mean = MutableData(state.running_mean);
@@ -96,7 +96,8 @@ struct Linear {
   at::Tensor offset;
 };
 
-Linear LinearOf(const Statistics& statistics, const at::Tensor& weight, const at::Tensor& bias) {
+Linear LinearOf(const BatchStatistics& statistics, const at::Tensor& weight,
+                const at::Tensor& bias) {
   const std::int64_t channels = weight.numel();
   Linear linear{at::empty({channels}, at::kFloat), at::empty({channels}, at::kFloat)};
   norm::LinearTerms(Data(statistics.mean), Data(statistics.inverse), Data(weight), Data(bias),
@@ -108,7 +109,7 @@ struct Fused : torch::autograd::Function<Fused> {
   static Variable forward(AutogradContext* context, const Variable& x,
                           const std::optional<Variable>& shortcut, const Variable& weight,
                           const Variable& bias, const NormState& state, Tail tail) {
-    const Statistics statistics = Measure(x, state);
+    const BatchStatistics statistics = Measure(x, state);
     const Linear linear = LinearOf(statistics, weight, bias);
     at::Tensor out = at::empty_like(x);
     const norm::Forward rows{.channels = x.size(1),

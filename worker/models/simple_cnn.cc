@@ -13,7 +13,7 @@ namespace {
 namespace nn = torch::nn;
 
 constexpr std::int64_t kKernel = 5;
-constexpr std::int64_t kSideMin = 16;  // leaves one pixel before the linear layers
+constexpr std::int64_t kSimpleCnnSideMin = 16;  // leaves one pixel before the linear layers
 
 // Of a side, after both convolutions and pools.
 std::int64_t FinalSide(std::int64_t side) { return ((side - kKernel + 1) / 2 - kKernel + 1) / 2; }
@@ -55,7 +55,7 @@ class SimpleCnn : public ImageModel {
 }  // namespace
 
 std::shared_ptr<ImageModel> MakeSimpleCnn(const ModelOptions& options) {
-  RequireImageSize("simple-cnn", options, kSideMin);
+  RequireImageSize("simple-cnn", options, kSimpleCnnSideMin);
   return std::make_shared<SimpleCnn>(options);
 }
 

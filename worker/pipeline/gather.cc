@@ -9,7 +9,7 @@
 namespace ddprun {
 namespace {
 
-constexpr int kTag = 0;
+constexpr int kGatherTag = 0;
 
 // Of the text that lists a stage's tensors: 1 MiB is thousands of them.
 constexpr std::int64_t kListBytesMax = 1 << 20;
@@ -42,12 +42,12 @@ NamedTensors EmptyFrom(const std::string& list, at::Device device) {
 
 void Send(World& world, const at::Tensor& tensor) {
   std::vector<at::Tensor> tensors{tensor.detach().to(world.device()).contiguous()};
-  world.group()->send(tensors, /*dstRank=*/0, kTag)->wait();
+  world.group()->send(tensors, /*dstRank=*/0, kGatherTag)->wait();
 }
 
 void Receive(World& world, const at::Tensor& tensor, int from) {
   std::vector<at::Tensor> tensors{tensor};
-  world.group()->recv(tensors, from, kTag)->wait();
+  world.group()->recv(tensors, from, kGatherTag)->wait();
 }
 
 void SendAll(World& world, const NamedTensors& own) {

@@ -8,7 +8,7 @@
 namespace ddprun {
 namespace {
 
-constexpr int kTag = 0;
+constexpr int kLinkTag = 0;
 
 // A message with a shape: type, channels-last, number of sizes, sizes.
 constexpr std::int64_t kDimensionsMax = 8;
@@ -75,12 +75,12 @@ void RankLink::FinishSends() {
 
 RankLink::Work RankLink::Send(const at::Tensor& tensor) {
   std::vector<at::Tensor> tensors{tensor};
-  return pipeline_.group()->send(tensors, peer_, kTag);
+  return pipeline_.group()->send(tensors, peer_, kLinkTag);
 }
 
 RankLink::Work RankLink::Receive(const at::Tensor& tensor) {
   std::vector<at::Tensor> tensors{tensor};
-  return pipeline_.group()->recv(tensors, peer_, kTag);
+  return pipeline_.group()->recv(tensors, peer_, kLinkTag);
 }
 
 void RankLink::SendShape(const Shape& shape) {

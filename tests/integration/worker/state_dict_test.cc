@@ -18,8 +18,8 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 // The same as Net in state_dict_peer.py.
-struct NetImpl : torch::nn::Module {
-  NetImpl() {
+struct SmallNetImpl : torch::nn::Module {
+  SmallNetImpl() {
     register_module("conv", conv = torch::nn::Conv2d(torch::nn::Conv2dOptions(2, 4, 3)));
     register_module("norm", norm = torch::nn::BatchNorm2d(4));
     register_module("body",
@@ -33,7 +33,7 @@ struct NetImpl : torch::nn::Module {
   torch::nn::BatchNorm2d norm{nullptr};
   torch::nn::Sequential body{nullptr};
 };
-TORCH_MODULE(Net);
+TORCH_MODULE(SmallNet);
 
 at::Tensor Ramp(at::IntArrayRef shape, std::size_t start, at::ScalarType type) {
   int64_t count = 1;
@@ -76,7 +76,7 @@ class StateDictWithPython : public testing::Test {
 };
 
 TEST_F(StateDictWithPython, PythonLoadsOursWithItsDefaultsAndComputesTheSame) {
-  Net net;
+  SmallNet net;
   FillWithRamps(*net);
   SaveStateDict(*net, path_);
   const Outcome python = Python("read", path_);
@@ -93,7 +93,7 @@ TEST_F(StateDictWithPython, PythonLoadsOursWithItsDefaultsAndComputesTheSame) {
 }
 
 TEST_F(StateDictWithPython, ChannelsLastParametersArriveContiguous) {
-  Net net;
+  SmallNet net;
   FillWithRamps(*net);
   net->conv->weight.set_data(net->conv->weight.contiguous(at::MemoryFormat::ChannelsLast));
   SaveStateDict(*net, path_);
@@ -104,7 +104,7 @@ TEST_F(StateDictWithPython, ChannelsLastParametersArriveContiguous) {
 TEST_F(StateDictWithPython, WeLoadPythons) {
   const Outcome python = Python("write", path_);
   ASSERT_EQ(python.status, 0) << python.output;
-  Net net;
+  SmallNet net;
   LoadStateDict(*net, path_);
   const NamedTensors state = StateDict(*net);
   for (std::size_t i = 0; i < state.size(); ++i) {

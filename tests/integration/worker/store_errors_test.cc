@@ -15,11 +15,11 @@ namespace {
 using std::chrono::milliseconds;
 using testing::HasSubstr;
 
-constexpr milliseconds kLong{20'000};
+constexpr milliseconds kStoreTimeout{20'000};
 
 TEST(StoreErrors, AnOldRoundIsRefusedAndItsWaitsEnd) {
   Service service;
-  const auto store = service.ConnectThroughProxy(kLong);
+  const auto store = service.ConnectThroughProxy(kStoreTimeout);
   store->set("key", "1");
   auto waiting = std::async(std::launch::async, [&] { store->get_to_str("never"); });
   service.proxy().SetRound(RoundId{ToNumber(service.round()) + 1});
@@ -34,7 +34,7 @@ TEST(StoreErrors, AnAgentThatIsNotThereIsANetworkErrorThatNamesIt) {
                               .node_id = "node",
                               .round = RoundId{1},
                               .connect_timeout = milliseconds(200)},
-                             kLong);
+                             kStoreTimeout);
     FAIL() << "connected to nothing";
   } catch (const c10::DistNetworkError& error) {
     EXPECT_THAT(error.what_without_backtrace(), HasSubstr("/nonexistent/agent.sock"));
@@ -43,7 +43,7 @@ TEST(StoreErrors, AnAgentThatIsNotThereIsANetworkErrorThatNamesIt) {
 
 TEST(StoreErrors, AnAgentThatGoesEndsItsWorkersWaits) {
   auto service = std::make_unique<Service>();
-  const auto store = service->ConnectThroughProxy(kLong);
+  const auto store = service->ConnectThroughProxy(kStoreTimeout);
   store->set("key", "1");
   auto waiting = std::async(std::launch::async, [&] { store->get_to_str("never"); });
   service.reset();
@@ -53,7 +53,7 @@ TEST(StoreErrors, AnAgentThatGoesEndsItsWorkersWaits) {
 
 TEST(StoreErrors, AValueOverTheLimitIsRefusedAndTheStoreStaysUsable) {
   Service service;
-  const auto store = service.ConnectThroughProxy(kLong);
+  const auto store = service.ConnectThroughProxy(kStoreTimeout);
   EXPECT_THROW(store->set("large", std::string(kValueBytesMax + 1, 'x')), c10::DistStoreError);
   store->set("small", "1");
   EXPECT_EQ(store->get_to_str("small"), "1");
@@ -61,7 +61,7 @@ TEST(StoreErrors, AValueOverTheLimitIsRefusedAndTheStoreStaysUsable) {
 
 TEST(StoreErrors, AddToWhatIsNoNumberIsAnError) {
   Service service;
-  const auto store = service.ConnectThroughProxy(kLong);
+  const auto store = service.ConnectThroughProxy(kStoreTimeout);
   store->set("text", "seven");
   EXPECT_THROW(store->add("text", 1), c10::DistStoreError);
 }

@@ -15,7 +15,7 @@
 namespace ddprun {
 namespace {
 
-constexpr std::chrono::seconds kLong{60};
+constexpr std::chrono::seconds kWarmUpTimeout{60};
 
 std::string ErrorOf(WarmUp& warm_up) {
   try {
@@ -30,7 +30,7 @@ TEST(WarmUpTest, GoesOnWhileNobodyWaits) {
   std::latch begun(1);
   std::latch may_end(1);
   std::atomic<bool> done{false};
-  WarmUp warm_up("it", kLong, [&] {
+  WarmUp warm_up("it", kWarmUpTimeout, [&] {
     begun.count_down();
     may_end.wait();
     done = true;
@@ -44,7 +44,7 @@ TEST(WarmUpTest, GoesOnWhileNobodyWaits) {
 
 TEST(WarmUpTest, ManyThreadsWaitForTheSameWork) {
   std::atomic<int> runs{0};
-  WarmUp warm_up("it", kLong, [&] { ++runs; });
+  WarmUp warm_up("it", kWarmUpTimeout, [&] { ++runs; });
   std::vector<std::thread> threads;
   for (int i = 0; i < 8; ++i) {
     threads.emplace_back([&] {
@@ -57,7 +57,7 @@ TEST(WarmUpTest, ManyThreadsWaitForTheSameWork) {
 }
 
 TEST(WarmUpTest, ItsErrorIsThrownToEachWhoWaits) {
-  WarmUp warm_up("it", kLong, [] { throw std::invalid_argument("no device"); });
+  WarmUp warm_up("it", kWarmUpTimeout, [] { throw std::invalid_argument("no device"); });
   EXPECT_THROW(warm_up.Wait(), std::invalid_argument);
   EXPECT_EQ(ErrorOf(warm_up), "no device");
 }

@@ -17,8 +17,6 @@ namespace {
 
 using norm::Tail;
 
-constexpr auto kChannelsLast = at::MemoryFormat::ChannelsLast;
-
 // ATen's number of threads, put back at the end.
 class Threads {
  public:
@@ -29,14 +27,14 @@ class Threads {
   const int before_ = at::get_num_threads();
 };
 
-struct Outcome {
+struct NormOutcome {
   at::Tensor out, x_gradient, shortcut_gradient, weight_gradient, bias_gradient, mean, variance;
 };
 
 template <typename Module>
-Outcome Train(Module& module,
-              const std::function<at::Tensor(const at::Tensor&, const at::Tensor&)>& run,
-              const at::Tensor& x, const at::Tensor& shortcut, const at::Tensor& gradient) {
+NormOutcome Train(Module& module,
+                  const std::function<at::Tensor(const at::Tensor&, const at::Tensor&)>& run,
+                  const at::Tensor& x, const at::Tensor& shortcut, const at::Tensor& gradient) {
   const at::Tensor input = x.clone().requires_grad_();
   const at::Tensor added = shortcut.clone().requires_grad_();
   const at::Tensor out = run(input, added);
@@ -45,7 +43,7 @@ Outcome Train(Module& module,
           module->bias.grad(), module->running_mean, module->running_var};
 }
 
-void SetWeights(torch::nn::BatchNorm2dImpl& module) {
+void SetNormWeights(torch::nn::BatchNorm2dImpl& module) {
   const torch::NoGradGuard no_grad;
   torch::manual_seed(11);
   module.weight.copy_(at::randn_like(module.weight));
@@ -71,26 +69,26 @@ TEST_P(FusedNormTest, HasLibTorchsBits) {
   torch::manual_seed(7);
   const auto images = [shape = shape] {
     return at::randn({shape.images, shape.channels, shape.side, shape.side})
-        .contiguous(kChannelsLast);
+        .contiguous(at::MemoryFormat::ChannelsLast);
   };
   const at::Tensor x = images() * 2 + 0.5;
   const at::Tensor shortcut = images();
   const at::Tensor gradient = images();
   BatchNorm ours(shape.channels);
   torch::nn::BatchNorm2d theirs(shape.channels);
-  SetWeights(*ours);
-  SetWeights(*theirs);
+  SetNormWeights(*ours);
+  SetNormWeights(*theirs);
   const NormState state{ours->weight, ours->bias, ours->running_mean, ours->running_var, 0.1, 1e-5};
   ASSERT_TRUE(CanFuseNorm(x, shortcut, state));
 
-  const Outcome fused = Train(
+  const NormOutcome fused = Train(
       ours,
       [&, tail = tail](const at::Tensor& input, const at::Tensor& added) {
         if (tail == Tail::kRelu) return ours->Relu(input);
         return tail == Tail::kReluAdd ? ours->ReluAdd(input, added) : ours->AddRelu(input, added);
       },
       x, shortcut, gradient);
-  const Outcome expected = Train(
+  const NormOutcome expected = Train(
       theirs,
       [&, tail = tail](const at::Tensor& input, const at::Tensor& added) {
         const at::Tensor normed = theirs->forward(input);
@@ -119,7 +117,7 @@ TEST(FusedNormTest, OtherImagesGoTheLongWay) {
   BatchNorm module(16);
   const NormState state{module->weight,      module->bias, module->running_mean,
                         module->running_var, 0.1,          1e-5};
-  const at::Tensor x = at::randn({2, 16, 3, 3}).contiguous(kChannelsLast);
+  const at::Tensor x = at::randn({2, 16, 3, 3}).contiguous(at::MemoryFormat::ChannelsLast);
   EXPECT_TRUE(CanFuseNorm(x, {}, state));
   EXPECT_FALSE(CanFuseNorm(x.contiguous(), {}, state));
   EXPECT_FALSE(CanFuseNorm(x.to(at::kBFloat16), {}, state));
@@ -135,18 +133,18 @@ TEST(FusedNormTest, OtherImagesGoTheLongWay) {
 TEST(FusedNormTest, EvaluationUsesRunningStatistics) {
   BatchNorm ours(16);
   torch::nn::BatchNorm2d theirs(16);
-  SetWeights(*ours);
-  SetWeights(*theirs);
+  SetNormWeights(*ours);
+  SetNormWeights(*theirs);
   ours->eval();
   theirs->eval();
-  const at::Tensor x = at::randn({2, 16, 3, 3}).contiguous(kChannelsLast);
+  const at::Tensor x = at::randn({2, 16, 3, 3}).contiguous(at::MemoryFormat::ChannelsLast);
   EXPECT_TRUE(at::equal(ours->AddRelu(x, x), (theirs->forward(x) + x).relu()));
   EXPECT_TRUE(at::equal(ours->running_mean, at::zeros({16})));
 }
 
 TEST(FusedNormTest, NotANumberStaysOne) {
   BatchNorm module(16);
-  at::Tensor x = at::randn({2, 16, 3, 3}).contiguous(kChannelsLast);
+  at::Tensor x = at::randn({2, 16, 3, 3}).contiguous(at::MemoryFormat::ChannelsLast);
   x[0][3][1][1] = std::nan("");
   const at::Tensor out = module->Relu(x);
   EXPECT_TRUE(out.select(1, 3).isnan().all().item<bool>());

@@ -13,8 +13,6 @@
 namespace ddprun {
 namespace {
 
-constexpr auto kChannelsLast = at::MemoryFormat::ChannelsLast;
-
 bool IsOurs(const at::Tensor& out) {
   return out.grad_fn()->name().find("Pooled") != std::string::npos;
 }
@@ -42,7 +40,8 @@ TEST_P(PoolTest, HasLibTorchsBits) {
   torch::manual_seed(5);
   for (const auto& [channels, height, width] :
        {std::tuple{16, 2, 2}, std::tuple{32, 8, 6}, std::tuple{6, 4, 4}, std::tuple{64, 4, 10}}) {
-    const at::Tensor images = at::randn({3, channels, height, width}).contiguous(kChannelsLast);
+    const at::Tensor images =
+        at::randn({3, channels, height, width}).contiguous(at::MemoryFormat::ChannelsLast);
     ExpectMaxPool2d(images, relu, true);
     ExpectMaxPool2d(images.round(), relu, true);  // many are equal
   }
@@ -52,7 +51,7 @@ TEST_P(PoolTest, HasLibTorchsBits) {
 INSTANTIATE_TEST_SUITE_P(All, PoolTest, testing::Combine(testing::Bool(), testing::Values(1, 2)));
 
 TEST(PoolTest, NotANumberAndInfinityAreTreatedAsLibTorchDoes) {
-  at::Tensor images = at::randn({1, 16, 4, 4}).contiguous(kChannelsLast);
+  at::Tensor images = at::randn({1, 16, 4, 4}).contiguous(at::MemoryFormat::ChannelsLast);
   images[0][1][0][0] = std::nan("");
   images[0][2][1][1] = std::nan("");
   images[0][3].fill_(-std::numeric_limits<float>::infinity());
@@ -63,9 +62,10 @@ TEST(PoolTest, NotANumberAndInfinityAreTreatedAsLibTorchDoes) {
 
 TEST(PoolTest, OtherImagesGoTheUsualWay) {
   ExpectMaxPool2d(at::randn({2, 16, 4, 4}), true, false);
-  ExpectMaxPool2d(at::randn({2, 16, 5, 4}).contiguous(kChannelsLast), true, false);
-  ExpectMaxPool2d(at::randn({2, 16, 4, 4}, at::kDouble).contiguous(kChannelsLast), false, false);
-  const at::Tensor x = at::randn({2, 16, 4, 4}).contiguous(kChannelsLast);
+  ExpectMaxPool2d(at::randn({2, 16, 5, 4}).contiguous(at::MemoryFormat::ChannelsLast), true, false);
+  ExpectMaxPool2d(at::randn({2, 16, 4, 4}, at::kDouble).contiguous(at::MemoryFormat::ChannelsLast),
+                  false, false);
+  const at::Tensor x = at::randn({2, 16, 4, 4}).contiguous(at::MemoryFormat::ChannelsLast);
   EXPECT_TRUE(at::equal(MaxPool2x2(x, true), at::max_pool2d(x, 2).relu()));
 }
 

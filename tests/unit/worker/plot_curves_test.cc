@@ -51,9 +51,9 @@ TEST(Curves, SmoothingStartsAtTheFirstValueAndFollows) {
 }
 
 TEST(Curves, NamesAreAsLongAsTheyMustBe) {
-  using Strings = std::vector<std::string>;
-  EXPECT_EQ(ShortNames({"/runs/a", "/runs/b/"}), (Strings{"a", "b"}));
-  EXPECT_EQ(ShortNames({"/one/out", "/two/out/metrics.jsonl"}), (Strings{"one/out", "two/out"}));
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(ShortNames({"/runs/a", "/runs/b/"}), (Names{"a", "b"}));
+  EXPECT_EQ(ShortNames({"/one/out", "/two/out/metrics.jsonl"}), (Names{"one/out", "two/out"}));
   EXPECT_EQ(ShortNames({"/runs/a", "/runs/a"}).size(), 2);
 }
 
