@@ -140,7 +140,7 @@ def test_cifar10_files_train(tmp_path):
         timeout=240,
     )
     assert done.returncode == 0, done.stderr
-    accuracy = float(re.search(r"accuracy\D+(\d+\.\d+) ?%", done.stdout).group(1))
+    accuracy = float(re.search(r"test accuracy\D+(\d+\.\d+) ?%", done.stdout).group(1))
     assert accuracy > 50, done.stdout  # one in ten by chance: it has learnt from these files
     assert "200" in done.stdout  # all test images counted, once
 
