@@ -472,6 +472,10 @@ void Agent::Say(const std::string& sentence) {
 void Agent::ShowEnd(const End& end) {
   const VerdictOptions& options = config_.options.verdict;
   std::string text = end.text;
+  if (end.verdict.has_value() && end.verdict->cause.has_value() &&
+      console_.EndsWith(end.verdict->cause->message) && text == VerdictText(*end.verdict)) {
+    text = VerdictText(*end.verdict, Words::kJustRead);
+  }
   if (options.form == VerdictForm::kJson || !options.file.empty()) {
     const RunEnd whole{
         .run_id = state_.round.has_value() ? state_.round->run_id : config_.options.run_id,

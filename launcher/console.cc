@@ -105,6 +105,7 @@ void Console::Write(OutputStream stream, std::string_view prefix, std::string_vi
                        own);
   Sink& sink = SinkOf(stream);
   if (sink.closed) return;
+  if (&sink == &err_) last_line_.assign(own ? std::string_view() : line);
   const bool redraw = !status_.empty() && (&sink == status_stream_ || both_terminals_);
   line_.clear();
   if (redraw) line_ += kEraseLine;
@@ -114,6 +115,12 @@ void Console::Write(OutputStream stream, std::string_view prefix, std::string_vi
   if (redraw && &sink == status_stream_) line_ += FittingStatus();
   Append(sink, line_, own);
   if (redraw && &sink != status_stream_) Append(*status_stream_, FittingStatus(), own);
+}
+
+bool Console::EndsWith(std::string_view words) const {
+  const bool is_shown = err_.dropped_lines == 0 && !err_.closed;
+  return is_shown && !words.empty() && last_line_.size() >= words.size() &&
+         std::string_view(last_line_).substr(last_line_.size() - words.size()) == words;
 }
 
 void Console::WriteMarked(OutputStream stream, const std::string& line, bool own) {

@@ -41,6 +41,10 @@ class Console {
   // the number in its place.
   void WriteWorkerLine(OutputStream stream, std::string_view prefix, std::string_view line);
 
+  // Whether the newest line of stderr here is a worker's and ends with `words`, so that what is
+  // written next need not repeat them.
+  bool EndsWith(std::string_view words) const;
+
   // A word of this node's to the head of the run. Only where the console is marked.
   void WriteWord(std::string_view marked_line);
 
@@ -113,7 +117,8 @@ class Console {
   bool both_terminals_ = false;
   std::string status_;
   std::string hint_ = "--log-dir keeps all";
-  std::string line_;  // kept for its memory
+  std::string line_;       // kept for its memory
+  std::string last_line_;  // of stderr, where a worker's; kept for its memory
 };
 
 }  // namespace ddprun

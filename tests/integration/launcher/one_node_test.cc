@@ -9,6 +9,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 TEST_F(DdprunTest, SuccessIsQuiet) {
   auto run = Launch({"--standalone", "--nproc-per-node", "2", "true"});
@@ -75,6 +76,19 @@ TEST_F(DdprunTest, WhatAWorkerRecordedIsInTheVerdict) {
               "echo '{\"message\": \"no data in /data\"}' > $TORCHELASTIC_ERROR_FILE; exit 1"});
   EXPECT_EQ(run->Wait(), 1);
   EXPECT_THAT(run->err(), HasSubstr("  what it said:\n    no data in /data\n"));
+}
+
+TEST_F(DdprunTest, WhatAWorkerPrintedLastAndRecordedIsShownOnce) {
+  const std::string script =
+      "echo '{\"message\": \"no data\"}' > $TORCHELASTIC_ERROR_FILE; echo oh: no data >&2; ";
+  auto run = Launch({"sh", "-c", script + "exit 1"});
+  EXPECT_EQ(run->Wait(), 1);
+  EXPECT_THAT(run->err(), StartsWith("[0] oh: no data\nddprun: run failed"));
+  EXPECT_THAT(run->err(), Not(HasSubstr("what it said")));
+  // What came after it may have pushed it out of sight.
+  run = Launch({"sh", "-c", script + "echo more >&2; exit 1"});
+  EXPECT_EQ(run->Wait(), 1);
+  EXPECT_THAT(run->err(), HasSubstr("  what it said:\n    no data\n"));
 }
 
 TEST_F(DdprunTest, RestartsUntilItWorks) {

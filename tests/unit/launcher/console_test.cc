@@ -65,6 +65,19 @@ TEST_F(ConsoleTest, WritesEachStreamWhereItBelongs) {
   EXPECT_EQ(err_.Take(), "[0] two\n");
 }
 
+TEST_F(ConsoleTest, KnowsWhatItsReaderHasJustRead) {
+  console_.WriteWorkerLine(OutputStream::kErr, "[0] ", "train: no data");
+  console_.WriteWorkerLine(OutputStream::kOut, "[0] ", "step 1");
+  EXPECT_TRUE(console_.EndsWith("no data"));
+  EXPECT_FALSE(console_.EndsWith("data no"));
+  EXPECT_FALSE(console_.EndsWith(""));
+  console_.WriteLine(OutputStream::kErr, "ddprun: restart 1 of 2: no data");
+  EXPECT_FALSE(console_.EndsWith("no data")) << "ddprun's own line came after it";
+  console_.WriteWorkerLine(OutputStream::kErr, "[1] ", "no data");
+  console_.WriteWorkerLine(OutputStream::kErr, "[0] ", "bye");
+  EXPECT_FALSE(console_.EndsWith("no data"));
+}
+
 TEST_F(ConsoleTest, MarkedLinesGoOneWayInTheirOrder) {
   Console marked(out_.write_end.get(), err_.write_end.get(), Console::Form::kMarked);
   marked.WriteWorkerLine(OutputStream::kOut, "[0] ", "one");
