@@ -88,9 +88,10 @@ TEST_F(SignalsTest, SigchldThatIsIgnoredIsNotInherited) {
 TEST_F(SignalsTest, TheTimeAtTheEndIsNotTheOneBeforeARestart_RealTime) {
   // Deaf to SIGTERM. Rank 1 breaks round 1, so rank 0 has the time before a restart; in round 2
   // nothing breaks, and it has the time at the end.
-  const std::string script =
-      "trap '' TERM; echo round $DDPRUN_ROUND; [ $RANK$DDPRUN_ROUND = 11 ] && exit 1; "
-      "while :; do sleep 1; done";
+  const std::string ready = folder_ + "/ready";
+  const std::string script = "trap '' TERM; echo round $DDPRUN_ROUND; [ $RANK = 0 ] && touch " +
+                             ready + "; [ $RANK$DDPRUN_ROUND = 11 ] && { while [ ! -e " + ready +
+                             " ]; do sleep 0.01; done; exit 1; }; while :; do sleep 1; done";
   auto run = Launch({"--nproc-per-node", "2", "--max-restarts", "1", "--restart-timeout", "0.3",
                      "--shutdown-timeout", "3600", "sh", "-c", script});
   ASSERT_TRUE(run->WaitForText("round 2", 2)) << run->err();

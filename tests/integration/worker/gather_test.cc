@@ -15,9 +15,9 @@ namespace ddprun {
 namespace {
 
 void InWorld(int size, const std::function<void(World&)>& body) {
-  const int port = IsRankProcess() ? 0 : FindFreePort("127.0.0.1").value();
+  const ReservedPort reserved;
   RunProcesses(
-      size, [&](int rank) { return EnvByHand(rank, size, port); },
+      size, [&](int rank) { return EnvByHand(rank, size, reserved.port()); },
       [&](const WorkerEnv& env) {
         const auto world = World::Join(
             env, {.backend = BackendChoice::kGloo, .timeout = std::chrono::seconds(20)});

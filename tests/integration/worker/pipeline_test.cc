@@ -152,9 +152,9 @@ void ExpectSameScores(ImageModel& expected, const at::Tensor& scores, const at::
 }
 
 void InRanks(int size, const std::function<void(World&)>& body) {
-  const int port = IsRankProcess() ? 0 : FindFreePort("127.0.0.1").value();
+  const ReservedPort reserved;
   RunProcesses(
-      size, [&](int rank) { return EnvByHand(rank, size, port); },
+      size, [&](int rank) { return EnvByHand(rank, size, reserved.port()); },
       [&](const WorkerEnv& env) {
         at::set_num_threads(1);
         const auto world = World::Join(env, {.backend = BackendChoice::kGloo, .timeout = kTimeout});

@@ -3,10 +3,12 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -114,6 +116,20 @@ std::vector<std::string> RunThreads(int size, const std::function<void(int rank)
   }
   for (std::thread& thread : threads) thread.join();
   return errors;
+}
+
+ReservedPort::ReservedPort() {
+  if (IsRankProcess()) return;
+  socket_ = OwnedFd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int on = 1;
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  auto* const any = reinterpret_cast<sockaddr*>(&address);
+  EXPECT_TRUE(setsockopt(socket_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0 &&
+              bind(socket_.get(), any, size) == 0 && getsockname(socket_.get(), any, &size) == 0);
+  port_ = ntohs(address.sin_port);
 }
 
 WorkerEnv EnvByHand(int rank, int size, int port) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "proto/worker_env.h"
+#include "rendezvous/owned_fd.h"
 
 namespace ddprun {
 
@@ -24,6 +25,18 @@ bool IsRankProcess();
 // Runs `body` as each rank in a thread, where no process group is built. What each threw; empty for
 // one that did not.
 std::vector<std::string> RunThreads(int size, const std::function<void(int rank)>& body);
+
+// A port of 127.0.0.1 that the system gives to nobody else while this lives, and on which a server
+// that sets SO_REUSEADDR, as TCPStore does, may listen. Ranks' processes reserve none: port() is 0.
+class ReservedPort {
+ public:
+  ReservedPort();
+  int port() const { return port_; }
+
+ private:
+  OwnedFd socket_;
+  int port_ = 0;
+};
 
 // As if started by hand on one node, with the store at `port`.
 WorkerEnv EnvByHand(int rank, int size, int port);

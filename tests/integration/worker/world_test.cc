@@ -23,8 +23,6 @@ using testing::HasSubstr;
 
 constexpr milliseconds kTimeout{20'000};
 
-int FreePort() { return FindFreePort("127.0.0.1").value(); }
-
 void ExpectSumsAndBroadcasts(World& world) {
   at::Tensor sum = at::full({3}, world.rank() + 1, at::kFloat);
   world.AllReduceSum(sum);
@@ -50,9 +48,9 @@ TEST(World, RanksMeetInTheRunsStoreUnderDdprun) {
 
 // Ranks that only a TCPStore connects.
 void InWorldByHand(int size, const std::function<void(World&)>& body) {
-  const int port = IsRankProcess() ? 0 : FreePort();
+  const ReservedPort reserved;
   RunProcesses(
-      size, [&](int rank) { return EnvByHand(rank, size, port); },
+      size, [&](int rank) { return EnvByHand(rank, size, reserved.port()); },
       [&](const WorkerEnv& env) {
         const auto world = World::Join(env, {.backend = BackendChoice::kGloo, .timeout = kTimeout});
         body(*world);
@@ -93,9 +91,9 @@ TEST(World, SubgroupsOfOneNameDoNotMix) {
 }
 
 TEST(World, WithinAStepAPeerIsWaitedForOnlyBriefly) {
-  const int port = IsRankProcess() ? 0 : FreePort();
+  const ReservedPort reserved;
   RunProcesses(
-      2, [&](int rank) { return EnvByHand(rank, 2, port); },
+      2, [&](int rank) { return EnvByHand(rank, 2, reserved.port()); },
       [](const WorkerEnv& env) {
         const auto world = World::Join(env, {.backend = BackendChoice::kGloo,
                                              .timeout = kTimeout,
@@ -129,19 +127,19 @@ TEST(World, ATakenPortIsSaidWithItsNumber) {
 }
 
 TEST(World, AMasterThatDoesNotAnswerIsSaidWithItsAddress) {
-  const int port = FreePort();
+  const ReservedPort reserved;
   const auto errors = RunThreads(1, [&](int) {
-    World::Join(EnvByHand(1, 2, port),
+    World::Join(EnvByHand(1, 2, reserved.port()),
                 {.backend = BackendChoice::kGloo, .timeout = milliseconds(300)});
   });
   EXPECT_THAT(errors, ElementsAre(HasSubstr("rank 1 did not reach rank 0's store at 127.0.0.1:" +
-                                            std::to_string(port))));
+                                            std::to_string(reserved.port()))));
 }
 
 TEST(World, AWorldThatDoesNotFillUpNamesWhoIsMissing) {
-  const int port = FreePort();
+  const ReservedPort reserved;
   const auto errors = RunThreads(1, [&](int) {
-    World::Join(EnvByHand(0, 3, port),
+    World::Join(EnvByHand(0, 3, reserved.port()),
                 {.backend = BackendChoice::kGloo, .timeout = milliseconds(300)});
   });
   EXPECT_THAT(errors, ElementsAre(HasSubstr("ranks 1, 2 of 3 did not come")));
