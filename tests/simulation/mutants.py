@@ -20,7 +20,7 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 REPO = HERE.parents[1]
 PROGRAM = "tests/ddprun-simulation"
-SEEDS = 20000
+SEEDS = 40000
 JOBS = 2
 TIMEOUT_S = 240
 
