@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Sets up, builds, and runs every test but those of the label "nightly", which take half an hour.
+# Sets up, builds, and runs every test but those with the label "nightly": long simulations and mutants.
 # Arguments go to ctest instead: deploy/test.sh -L unit, deploy/test.sh -L nightly
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"

@@ -474,7 +474,7 @@ void Agent::ShowEnd(const End& end) {
   std::string text = end.text;
   if (end.verdict.has_value() && end.verdict->cause.has_value() &&
       console_.EndsWith(end.verdict->cause->message) && text == VerdictText(*end.verdict)) {
-    text = VerdictText(*end.verdict, Words::kJustRead);
+    text = VerdictText(*end.verdict, FailureMessage::kOmit);
   }
   if (options.form == VerdictForm::kJson || !options.file.empty()) {
     const RunEnd whole{

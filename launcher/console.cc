@@ -119,8 +119,7 @@ void Console::Write(OutputStream stream, std::string_view prefix, std::string_vi
 
 bool Console::EndsWith(std::string_view words) const {
   const bool is_shown = err_.dropped_lines == 0 && !err_.closed;
-  return is_shown && !words.empty() && last_line_.size() >= words.size() &&
-         std::string_view(last_line_).substr(last_line_.size() - words.size()) == words;
+  return is_shown && !words.empty() && last_line_.ends_with(words);
 }
 
 void Console::WriteMarked(OutputStream stream, const std::string& line, bool own) {

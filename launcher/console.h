@@ -41,8 +41,8 @@ class Console {
   // the number in its place.
   void WriteWorkerLine(OutputStream stream, std::string_view prefix, std::string_view line);
 
-  // Whether the newest line of stderr here is a worker's and ends with `words`, so that what is
-  // written next need not repeat them.
+  // True if the last line written to stderr is a worker's and ends with `words`: the next line need
+  // not repeat them.
   bool EndsWith(std::string_view words) const;
 
   // A word of this node's to the head of the run. Only where the console is marked.
@@ -118,7 +118,7 @@ class Console {
   std::string status_;
   std::string hint_ = "--log-dir keeps all";
   std::string line_;       // kept for its memory
-  std::string last_line_;  // of stderr, where a worker's; kept for its memory
+  std::string last_line_;  // the last of stderr; empty if it was ddprun's own
 };
 
 }  // namespace ddprun

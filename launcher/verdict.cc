@@ -57,14 +57,14 @@ Lines WithoutMessage(const Lines& last_lines, const std::string& message) {
   return rest;
 }
 
-std::string WordsText(const Failure& failure, Words words) {
+std::string WordsText(const Failure& failure, FailureMessage message) {
   std::string out;
   const bool has_words =
       !failure.message.empty() && failure.rank >= 0 && failure.kind != FailureKind::kSpawnFailed;
   if (!failure.traceback.empty() && !IsAmong(failure.traceback, failure.last_lines)) {
     out = "  what it said:\n";
     AppendIndented(LinesOf(failure.traceback), out);
-  } else if (has_words && words == Words::kShown) {
+  } else if (has_words && message == FailureMessage::kInclude) {
     out = "  what it said:\n";
     AppendIndented(LinesOf(failure.message), out);
   }
@@ -93,11 +93,11 @@ std::string StackText(const Failure& failure) {
   return out;
 }
 
-std::string DetailText(const Failure& failure, Words words) {
+std::string DetailText(const Failure& failure, FailureMessage message) {
   std::string out;
   if (const std::string where = ToSentence(failure.places); !where.empty())
     absl::StrAppend(&out, "  collectives: ", where, "\n");
-  absl::StrAppend(&out, StackText(failure), WordsText(failure, words));
+  absl::StrAppend(&out, StackText(failure), WordsText(failure, message));
   if (!failure.core_file.empty()) {
     absl::StrAppend(&out, "  core on ", failure.host, ": ", failure.core_file, "\n");
   }
@@ -126,7 +126,7 @@ std::string AftermathText(const std::vector<Victims>& victims) {
 
 }  // namespace
 
-std::string VerdictText(const Verdict& verdict, Words words) {
+std::string VerdictText(const Verdict& verdict, FailureMessage message) {
   if (verdict.success) return "";
   if (verdict.cause.has_value() && verdict.cause->kind == FailureKind::kNodeDrained) {
     return absl::StrCat("ddprun: this node has left the run: ", ToSentence(*verdict.cause),
@@ -150,7 +150,7 @@ std::string VerdictText(const Verdict& verdict, Words words) {
   if (!verdict.not_restarted.empty()) {
     absl::StrAppend(&out, "  not restarted: ", verdict.not_restarted, "\n");
   }
-  if (verdict.cause.has_value()) absl::StrAppend(&out, DetailText(*verdict.cause, words));
+  if (verdict.cause.has_value()) absl::StrAppend(&out, DetailText(*verdict.cause, message));
   absl::StrAppend(&out, AftermathText(verdict.victims));
   absl::StrAppend(&out, "  exit code: ", verdict.exit_code, "\n");
   return out;
@@ -158,7 +158,7 @@ std::string VerdictText(const Verdict& verdict, Words words) {
 
 std::string LocalFailureText(const Failure& failure, const std::string& why_local_only) {
   return absl::StrCat("ddprun: run failed: ", ToSentence(failure), "\n",
-                      DetailText(failure, Words::kShown), "  ", why_local_only,
+                      DetailText(failure, FailureMessage::kInclude), "  ", why_local_only,
                       "\n  exit code: ", ToExitCode(failure), "\n");
 }
 

@@ -9,11 +9,11 @@
 
 namespace ddprun {
 
-enum class Words { kShown, kJustRead };
+// kOmit: the console has just shown the failed rank's message.
+enum class FailureMessage { kInclude, kOmit };
 
-// Empty for a success; lines with their line ends otherwise. kJustRead leaves out what the rank
-// that failed has said: the lines before the verdict are that.
-std::string VerdictText(const Verdict& verdict, Words words = Words::kShown);
+// Empty for a success; lines with their line ends otherwise.
+std::string VerdictText(const Verdict& verdict, FailureMessage message = FailureMessage::kInclude);
 
 // The same screen where the service is gone and only this node's own failure is known.
 std::string LocalFailureText(const Failure& failure, const std::string& why_local_only);

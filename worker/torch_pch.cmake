@@ -7,7 +7,7 @@ target_link_libraries(ddprun_torch_options INTERFACE ddprun_torch)
 # ccache needs -fpch-preprocess to see what the header stands for.
 target_compile_options(ddprun_torch_options INTERFACE -fPIC $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
 
-# What is unnamed in a file that is compiled together with others is taken for a header's by this warning.
+# In a unity build this warning takes the unnamed namespace of a .cc file for that of a header.
 target_compile_options(ddprun_torch_options INTERFACE $<$<BOOL:${DDPRUN_UNITY}>:-Wno-subobject-linkage>)
 
 set(torch_pch_source ${CMAKE_CURRENT_BINARY_DIR}/torch_pch.cc)

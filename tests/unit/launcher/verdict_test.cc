@@ -136,7 +136,7 @@ TEST(VerdictTest, ASentenceThatTheWorkerRecordedAndPrintedIsShownOnce) {
               HasSubstr("  what it said:\n    the loss is not a number at step 3\n"
                         "  last lines of rank 1:\n    step 2\n  exit code: 1\n"));
   EXPECT_THAT(
-      VerdictText(FailedRun(failure, 1), Words::kJustRead),
+      VerdictText(FailedRun(failure, 1), FailureMessage::kOmit),
       AllOf(Not(HasSubstr("the loss is")), HasSubstr("  last lines of rank 1:\n    step 2\n")));
   failure.last_lines.erase(failure.last_lines.begin());
   EXPECT_THAT(VerdictText(FailedRun(failure, 1)), Not(HasSubstr("last lines")));
