@@ -26,7 +26,7 @@ IN_BIN = ("ddprun", "ddpctl", "ddprun-rendezvous", "ddprun-stacks", "ddprun-metr
 IN_LIBEXEC = ("train", "ddprun-plot", "libddprun_cuda.so", "gpu_test")
 OPTIONAL = ("libddprun_cuda.so", "gpu_test")  # of a build without CUDA, or without tests
 LINKS = {"libexec/ddprun": "../bin/ddprun"}
-# Opened by name (launcher/hwloc_topology.cc), so no DT_NEEDED leads to it.
+# Opened by name (launcher/placement/hwloc_topology.cc), so no DT_NEEDED leads to it.
 OPENED = ("libhwloc.so.15",)
 # glibc's and the compiler's: newer ones than those of the build serve, and a second one in a process would not.
 RUNTIME = re.compile(

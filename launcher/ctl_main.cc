@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ddpctl: looks after runs from the outside. A program of its own beside ddprun, so that a run's
 // program may be called stop or logs.
-#include "launcher/ctl_command.h"
+#include "launcher/ctl/ctl_command.h"
 
 int main(int argc, char** argv) {
   return ddprun::RunCtl(std::vector<std::string>(argv + 1, argv + argc), "ddpctl");

@@ -26,8 +26,8 @@
 #include <system_error>
 #include <vector>
 
-#include "launcher/limits.h"
-#include "launcher/stacks_words.h"
+#include "launcher/base/limits.h"
+#include "launcher/hang/stacks_words.h"
 
 namespace ddprun {
 namespace {
@@ -222,8 +222,8 @@ std::vector<std::string> PythonStacks(pid_t pid) {
   return lines;
 }
 
-// The name is ddprun's own: a link in its place is not followed. An earlier run with the same id and
-// log folder may have left its stacks there, hence the time.
+// The name is ddprun's own: a link in its place is not followed. An earlier run with the same id
+// and log folder may have left its stacks there, hence the time.
 void AppendTo(const std::string& file, const std::string& text) {
   constexpr int kFlags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
   std::FILE* const stream = fdopen(open(file.c_str(), kFlags, 0644), "a");

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "rendezvous/credentials.h"
+#include "rendezvous/security/credentials.h"
 
 namespace ddprun {
 

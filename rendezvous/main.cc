@@ -18,13 +18,13 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "proto/version.h"
+#include "rendezvous/base/file_limit.h"
 #include "rendezvous/command_line.h"
-#include "rendezvous/credentials.h"
-#include "rendezvous/event_log.h"
-#include "rendezvous/file_limit.h"
-#include "rendezvous/metrics.h"
-#include "rendezvous/run_observer.h"
-#include "rendezvous/server.h"
+#include "rendezvous/observe/event_log.h"
+#include "rendezvous/observe/metrics.h"
+#include "rendezvous/observe/run_observer.h"
+#include "rendezvous/security/credentials.h"
+#include "rendezvous/service/server.h"
 
 namespace {
 

@@ -119,9 +119,10 @@ void Run(const std::string& folder, int saves, std::int64_t batch) {
     costs.push_back(MillisecondsSince(begin) - taken * Median(steps));
   }
   for (int i = 0; i < saves; ++i) loads.push_back(TimeOfLoad(training, folder));
-  const nlohmann::json figures = {{"step_ms", Median(steps)}, {"stall_ms", Median(stalls)},
-                                  {"stalls_ms", stalls},      {"cost_ms", Median(costs)},
-                                  {"load_ms", Median(loads)}, {"megabytes", static_cast<double>(bytes) / 1e6}};
+  const nlohmann::json figures = {
+      {"step_ms", Median(steps)}, {"stall_ms", Median(stalls)},
+      {"stalls_ms", stalls},      {"cost_ms", Median(costs)},
+      {"load_ms", Median(loads)}, {"megabytes", static_cast<double>(bytes) / 1e6}};
   std::puts(figures.dump().c_str());
 }
 

@@ -8,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "proto/version.h"
-#include "rendezvous/grpc_channel.h"
-#include "rendezvous/store_upstream.h"
+#include "rendezvous/proxy/store_upstream.h"
+#include "rendezvous/wire/grpc_channel.h"
 
 namespace ddprun {
 namespace {

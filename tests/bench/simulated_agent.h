@@ -17,9 +17,9 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
-#include "rendezvous/session_client.h"
-#include "rendezvous/store_folder.h"
-#include "rendezvous/store_link.h"
+#include "rendezvous/client/session_client.h"
+#include "rendezvous/proxy/store_link.h"
+#include "rendezvous/store/store_folder.h"
 
 namespace ddprun {
 

@@ -29,8 +29,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "rendezvous/credentials.h"
-#include "rendezvous/file_limit.h"
+#include "rendezvous/base/file_limit.h"
+#include "rendezvous/security/credentials.h"
 #include "tests/bench/process_usage.h"
 #include "tests/bench/simulated_agent.h"
 

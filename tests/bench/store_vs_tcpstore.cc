@@ -35,11 +35,11 @@
 #include <vector>
 
 #include "proto/version.h"
-#include "rendezvous/credentials.h"
-#include "rendezvous/server.h"
-#include "rendezvous/session_client.h"
-#include "rendezvous/store_proxy.h"
-#include "rendezvous/token.h"
+#include "rendezvous/client/session_client.h"
+#include "rendezvous/proxy/store_proxy.h"
+#include "rendezvous/security/credentials.h"
+#include "rendezvous/security/token.h"
+#include "rendezvous/service/server.h"
 #include "worker/distributed/rendezvous_store.h"
 
 namespace ddprun {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "rendezvous/membership.h"
+#include "rendezvous/membership/membership.h"
 #include "tests/simulation/restart_invariants.h"
 #include "tests/simulation/store_invariants.h"
 

@@ -20,7 +20,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "rendezvous/session_types.h"
+#include "rendezvous/values/session_types.h"
 
 namespace ddprun {
 

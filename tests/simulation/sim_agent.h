@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/supervisor.h"
+#include "launcher/supervisor/supervisor.h"
 #include "tests/simulation/invariants.h"
 #include "tests/simulation/sim_message.h"
 #include "tests/simulation/sim_script.h"

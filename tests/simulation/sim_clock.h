@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "rendezvous/session_types.h"
+#include "rendezvous/values/session_types.h"
 
 namespace ddprun {
 

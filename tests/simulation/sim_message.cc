@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "rendezvous/overloaded.h"
+#include "rendezvous/base/overloaded.h"
 #include "tests/simulation/sim_clock.h"
 
 namespace ddprun {

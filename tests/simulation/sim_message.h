@@ -9,8 +9,8 @@
 #include <variant>
 #include <vector>
 
-#include "rendezvous/session_types.h"
-#include "rendezvous/store_batch.h"
+#include "rendezvous/values/session_types.h"
+#include "rendezvous/values/store_batch.h"
 #include "tests/simulation/sim_network.h"
 
 namespace ddprun {

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <cstdint>
 
-#include "rendezvous/session_types.h"
+#include "rendezvous/values/session_types.h"
 
 namespace ddprun {
 

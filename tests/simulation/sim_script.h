@@ -9,7 +9,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "rendezvous/store_types.h"
+#include "rendezvous/values/store_types.h"
 #include "tests/simulation/sim_random.h"
 #include "tests/simulation/store_invariants.h"
 

@@ -12,11 +12,11 @@
 #include <string>
 #include <vector>
 
-#include "rendezvous/journal_records.h"
-#include "rendezvous/journal_replay.h"
-#include "rendezvous/membership.h"
-#include "rendezvous/operator_rules.h"
-#include "rendezvous/store_hub.h"
+#include "rendezvous/journal/journal_records.h"
+#include "rendezvous/journal/journal_replay.h"
+#include "rendezvous/membership/membership.h"
+#include "rendezvous/membership/operator_rules.h"
+#include "rendezvous/store/store_hub.h"
 #include "tests/simulation/invariants.h"
 #include "tests/simulation/sim_disk.h"
 #include "tests/simulation/sim_message.h"

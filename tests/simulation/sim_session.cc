@@ -5,7 +5,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "rendezvous/limits.h"
+#include "rendezvous/base/limits.h"
 
 namespace ddprun {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "rendezvous/session_client.h"
+#include "rendezvous/client/session_client.h"
 #include "tests/simulation/sim_message.h"
 
 namespace ddprun {

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "rendezvous/store_folder.h"
+#include "rendezvous/store/store_folder.h"
 #include "tests/simulation/sim_message.h"
 
 namespace ddprun {

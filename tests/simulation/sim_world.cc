@@ -10,8 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "launcher/options_restarts.h"
-#include "rendezvous/limits.h"
+#include "launcher/options/options_restarts.h"
+#include "rendezvous/base/limits.h"
 
 namespace ddprun {
 namespace {

@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-#include "rendezvous/store_types.h"
+#include "rendezvous/values/store_types.h"
 
 namespace ddprun {
 

@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "rendezvous/credentials.h"
+#include "rendezvous/security/credentials.h"
 
 namespace ddprun {
 

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "rendezvous/owned_fd.h"
+#include "rendezvous/base/owned_fd.h"
 
 namespace ddprun {
 

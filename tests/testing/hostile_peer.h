@@ -11,8 +11,8 @@
 #include <optional>
 #include <string>
 
-#include "rendezvous/credentials.h"
-#include "rendezvous/owned_fd.h"
+#include "rendezvous/base/owned_fd.h"
+#include "rendezvous/security/credentials.h"
 
 namespace ddprun {
 

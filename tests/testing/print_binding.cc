@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "launcher/hwloc_topology.h"
-#include "launcher/int_ranges.h"
-#include "launcher/numa_binding.h"
+#include "launcher/base/int_ranges.h"
+#include "launcher/placement/hwloc_topology.h"
+#include "launcher/placement/numa_binding.h"
 
 namespace {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "rendezvous/owned_fd.h"
+#include "rendezvous/base/owned_fd.h"
 
 namespace ddprun {
 

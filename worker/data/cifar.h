@@ -14,8 +14,8 @@ namespace ddprun {
 
 // In `options.directory` or its sub-folder cifar-10-batches-bin, as the archive unpacks:
 // data_batch_1.bin to data_batch_5.bin and test_batch.bin; or as torchvision has them
-// (cifar_pickle.h), without .bin, there or in cifar-10-batches-py. Throws DataError, also for a file
-// that ends between two records where the others tell how many there should be.
+// (cifar_pickle.h), without .bin, there or in cifar-10-batches-py. Throws DataError, also for a
+// file that ends between two records where the others tell how many there should be.
 Dataset OpenCifar10(const DatasetOptions& options);
 
 // In `options.directory` or its sub-folder cifar-100-binary: train.bin and test.bin; or pickled, in

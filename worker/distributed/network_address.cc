@@ -10,8 +10,8 @@
 #include <stdexcept>
 
 #include "absl/status/statusor.h"
-#include "rendezvous/own_address.h"
-#include "rendezvous/session_client.h"
+#include "rendezvous/base/own_address.h"
+#include "rendezvous/client/session_client.h"
 
 namespace ddprun {
 namespace {

@@ -12,9 +12,9 @@
 #include <sstream>
 #include <vector>
 
-#include "rendezvous/addresses.h"
-#include "rendezvous/owned_fd.h"
-#include "rendezvous/resolve.h"
+#include "rendezvous/base/addresses.h"
+#include "rendezvous/base/owned_fd.h"
+#include "rendezvous/base/resolve.h"
 #include "worker/base/host_name.h"
 #include "worker/distributed/network_address.h"
 

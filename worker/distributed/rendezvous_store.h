@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "rendezvous/store_client.h"
+#include "rendezvous/client/store_client.h"
 
 namespace ddprun {
 

@@ -19,7 +19,7 @@
 #include <string>
 #include <utility>
 
-#include "rendezvous/owned_fd.h"
+#include "rendezvous/base/owned_fd.h"
 
 namespace ddprun {
 namespace {

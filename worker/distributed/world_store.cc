@@ -14,7 +14,7 @@
 #include <thread>
 #include <utility>
 
-#include "rendezvous/resolve.h"
+#include "rendezvous/base/resolve.h"
 #include "worker/base/first_line.h"
 #include "worker/base/quiet_log.h"
 #include "worker/distributed/rendezvous_store.h"

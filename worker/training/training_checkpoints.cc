@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "proto/version.h"
-#include "rendezvous/signal_name.h"
+#include "rendezvous/base/signal_name.h"
 #include "worker/base/first_line.h"
 #include "worker/base/stopped.h"
 #include "worker/base/unique_tensors.h"

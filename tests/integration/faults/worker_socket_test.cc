@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The workers' socket where descriptors run out, or its file is removed.
-#include "rendezvous/worker_socket.h"
+#include "rendezvous/proxy/worker_socket.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 
 #include <vector>
 
-#include "rendezvous/owned_fd.h"
+#include "rendezvous/base/owned_fd.h"
 #include "tests/integration/rendezvous/raw_worker.h"
 #include "tests/integration/rendezvous/test_node.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rounds' cgroups, where this machine lets one be made.
-#include "launcher/cgroup.h"
+#include "launcher/processes/cgroup.h"
 
 #include <sys/stat.h>
 

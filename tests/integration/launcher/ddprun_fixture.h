@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "rendezvous/session_client.h"
+#include "rendezvous/client/session_client.h"
 #include "tests/testing/run_process.h"
 
 namespace ddprun {

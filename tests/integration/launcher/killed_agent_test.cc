@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // kill -9 of an agent: its own workers end, and the other node is told whose agent it was and how
 // it ended, long before a lease is over.
-#include "launcher/limits.h"
+#include "launcher/base/limits.h"
 #include "tests/integration/launcher/ddprun_fixture.h"
 #include "tests/integration/rendezvous/service_program.h"
 

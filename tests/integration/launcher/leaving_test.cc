@@ -5,7 +5,7 @@
 #include <thread>
 #include <tuple>
 
-#include "launcher/limits.h"
+#include "launcher/base/limits.h"
 #include "tests/integration/launcher/ddprun_fixture.h"
 
 namespace ddprun {

@@ -9,7 +9,7 @@
 #include <csignal>
 
 #include "absl/strings/str_split.h"
-#include "rendezvous/owned_fd.h"
+#include "rendezvous/base/owned_fd.h"
 #include "tests/integration/launcher/ddprun_fixture.h"
 
 namespace ddprun {

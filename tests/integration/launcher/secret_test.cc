@@ -36,8 +36,8 @@ TEST_F(SecretTest, SystemdsCredential) {
   variables_["CREDENTIALS_DIRECTORY"] = folder_ + "/credentials";
   if (geteuid() != 0) chmod(path.c_str(), 0400);
   ExpectBothNodesRun();
-  auto dry = Launch({"--nnodes", "2", "--node-rank", "1", "--master-addr", "127.0.0.1", "--dry-run",
-                     "true"});
+  auto dry = Launch(
+      {"--nnodes", "2", "--node-rank", "1", "--master-addr", "127.0.0.1", "--dry-run", "true"});
   EXPECT_EQ(dry->Wait(), 0) << dry->err();
   EXPECT_THAT(dry->out(), HasSubstr("systemd's credential " + path));
 }

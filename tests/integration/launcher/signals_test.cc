@@ -8,7 +8,7 @@
 #include <array>
 #include <thread>
 
-#include "launcher/limits.h"
+#include "launcher/base/limits.h"
 #include "tests/integration/launcher/ddprun_fixture.h"
 
 namespace ddprun {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/addresses.h"
+#include "rendezvous/base/addresses.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "rendezvous/session_client.h"
+#include "rendezvous/client/session_client.h"
 
 namespace ddprun {
 namespace {

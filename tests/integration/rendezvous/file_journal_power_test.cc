@@ -11,7 +11,7 @@
 
 #include <set>
 
-#include "rendezvous/journal_format.h"
+#include "rendezvous/journal/journal_format.h"
 #include "tests/integration/rendezvous/journal_fixture.h"
 
 namespace ddprun {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The journal in a real folder: what a service writes is there for the next one, one service at a
 // time, and every way in which the folder can be wrong has its sentence.
-#include "rendezvous/file_journal.h"
+#include "rendezvous/journal/file_journal.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 #include <fstream>
 #include <mutex>
 
-#include "rendezvous/journal_format.h"
+#include "rendezvous/journal/journal_format.h"
 #include "tests/integration/rendezvous/journal_fixture.h"
 
 namespace ddprun {

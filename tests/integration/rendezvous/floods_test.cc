@@ -8,9 +8,9 @@
 #include <gtest/gtest.h>
 
 #include "proto/ddprun.pb.h"
-#include "rendezvous/grpc_channel.h"
-#include "rendezvous/limits.h"
-#include "rendezvous/owned_fd.h"
+#include "rendezvous/base/limits.h"
+#include "rendezvous/base/owned_fd.h"
+#include "rendezvous/wire/grpc_channel.h"
 #include "tests/integration/rendezvous/service_program.h"
 #include "tests/integration/rendezvous/test_node.h"
 #include "tests/testing/hostile_peer.h"

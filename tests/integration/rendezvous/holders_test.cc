@@ -5,12 +5,12 @@
 
 #include <fstream>
 
-#include "rendezvous/file_limit.h"
-#include "rendezvous/limits.h"
-#include "rendezvous/peer_limits.h"
-#include "rendezvous/store_client.h"
-#include "rendezvous/store_proxy.h"
-#include "rendezvous/watch_client.h"
+#include "rendezvous/base/file_limit.h"
+#include "rendezvous/base/limits.h"
+#include "rendezvous/client/store_client.h"
+#include "rendezvous/client/watch_client.h"
+#include "rendezvous/listener/peer_limits.h"
+#include "rendezvous/proxy/store_proxy.h"
 #include "tests/integration/rendezvous/raw_worker.h"
 #include "tests/integration/rendezvous/store_contract.h"
 #include "tests/integration/rendezvous/test_node.h"

@@ -10,8 +10,8 @@
 
 #include "absl/strings/str_format.h"
 #include "proto/ddprun.pb.h"
-#include "rendezvous/limits.h"
-#include "rendezvous/store_proxy.h"
+#include "rendezvous/base/limits.h"
+#include "rendezvous/proxy/store_proxy.h"
 #include "tests/integration/rendezvous/service_program.h"
 #include "tests/integration/rendezvous/store_contract.h"
 #include "tests/integration/rendezvous/test_node.h"

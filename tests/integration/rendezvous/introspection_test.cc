@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // gRPC's own health checking and reflection, as tools that know nothing of ddprun call them: the
 // bytes are those of grpc/health/v1/health.proto and grpc/reflection/v1alpha/reflection.proto.
-#include "rendezvous/introspection.h"
+#include "rendezvous/service/introspection.h"
 
 #include <gmock/gmock.h>
 #include <grpcpp/generic/generic_stub.h>
@@ -9,8 +9,8 @@
 #include <gtest/gtest.h>
 
 #include "absl/synchronization/notification.h"
-#include "rendezvous/grpc_channel.h"
-#include "rendezvous/limits.h"
+#include "rendezvous/base/limits.h"
+#include "rendezvous/wire/grpc_channel.h"
 #include "tests/integration/rendezvous/test_node.h"
 #include "tests/testing/certificates.h"
 

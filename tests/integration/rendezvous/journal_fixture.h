@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "rendezvous/file_journal.h"
+#include "rendezvous/journal/file_journal.h"
 #include "tests/testing/eventually.h"
 
 namespace ddprun {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a warden says of its dead agent reaches the other nodes, and nobody else may say it.
-#include "rendezvous/loss_report.h"
+#include "rendezvous/client/loss_report.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,8 +9,8 @@
 
 #include <thread>
 
-#include "rendezvous/addresses.h"
-#include "rendezvous/grpc_channel.h"
+#include "rendezvous/base/addresses.h"
+#include "rendezvous/wire/grpc_channel.h"
 #include "tests/integration/rendezvous/test_node.h"
 
 namespace ddprun {

@@ -10,10 +10,10 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "rendezvous/event_log.h"
-#include "rendezvous/limits.h"
-#include "rendezvous/metrics.h"
-#include "rendezvous/owned_fd.h"
+#include "rendezvous/base/limits.h"
+#include "rendezvous/base/owned_fd.h"
+#include "rendezvous/observe/event_log.h"
+#include "rendezvous/observe/metrics.h"
 
 namespace ddprun {
 namespace {

@@ -10,7 +10,7 @@
 #include <string>
 #include <thread>
 
-#include "rendezvous/addresses.h"
+#include "rendezvous/base/addresses.h"
 
 namespace ddprun {
 

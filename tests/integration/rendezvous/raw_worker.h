@@ -12,8 +12,8 @@
 #include <string>
 #include <utility>
 
-#include "rendezvous/convert.h"
-#include "rendezvous/frame.h"
+#include "rendezvous/wire/convert.h"
+#include "rendezvous/wire/frame.h"
 
 namespace ddprun {
 

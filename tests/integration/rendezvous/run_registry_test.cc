@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // How many runs a service has, of whom, and which of them make room for others.
-#include "rendezvous/run_registry.h"
+#include "rendezvous/service/run_registry.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
-#include "rendezvous/file_journal.h"
-#include "rendezvous/limits.h"
+#include "rendezvous/base/limits.h"
+#include "rendezvous/journal/file_journal.h"
 #include "tests/integration/rendezvous/test_node.h"
 
 namespace ddprun {

@@ -5,12 +5,12 @@
 #include <gtest/gtest.h>
 
 #include "absl/synchronization/notification.h"
-#include "rendezvous/control_client.h"
-#include "rendezvous/grpc_channel.h"
-#include "rendezvous/loss_report.h"
-#include "rendezvous/status_client.h"
-#include "rendezvous/store_upstream.h"
-#include "rendezvous/watch_client.h"
+#include "rendezvous/client/control_client.h"
+#include "rendezvous/client/loss_report.h"
+#include "rendezvous/client/status_client.h"
+#include "rendezvous/client/watch_client.h"
+#include "rendezvous/proxy/store_upstream.h"
+#include "rendezvous/wire/grpc_channel.h"
 #include "tests/integration/rendezvous/test_node.h"
 
 namespace ddprun {

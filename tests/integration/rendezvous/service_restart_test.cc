@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <thread>
 
-#include "rendezvous/store_proxy.h"
+#include "rendezvous/proxy/store_proxy.h"
 #include "tests/integration/rendezvous/service_program.h"
 #include "tests/integration/rendezvous/store_contract.h"
 #include "tests/integration/rendezvous/test_node.h"

@@ -8,7 +8,7 @@
 #include <set>
 #include <thread>
 
-#include "rendezvous/store_proxy.h"
+#include "rendezvous/proxy/store_proxy.h"
 #include "tests/integration/rendezvous/relay.h"
 #include "tests/integration/rendezvous/store_contract.h"
 #include "tests/integration/rendezvous/test_node.h"

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "rendezvous/store_client.h"
+#include "rendezvous/client/store_client.h"
 
 namespace ddprun {
 

@@ -5,7 +5,7 @@
 
 #include <future>
 
-#include "rendezvous/store_proxy.h"
+#include "rendezvous/proxy/store_proxy.h"
 #include "tests/integration/rendezvous/raw_worker.h"
 #include "tests/integration/rendezvous/store_contract.h"
 #include "tests/integration/rendezvous/test_node.h"

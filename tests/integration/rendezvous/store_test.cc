@@ -5,7 +5,7 @@
 
 #include <future>
 
-#include "rendezvous/limits.h"
+#include "rendezvous/base/limits.h"
 #include "tests/integration/rendezvous/store_contract.h"
 #include "tests/integration/rendezvous/test_node.h"
 

@@ -4,8 +4,8 @@
 
 #include <chrono>
 
-#include "rendezvous/file_limit.h"
-#include "rendezvous/hello_tag.h"
+#include "rendezvous/base/file_limit.h"
+#include "rendezvous/security/hello_tag.h"
 #include "tests/integration/rendezvous/service_program.h"
 #include "tests/integration/rendezvous/test_node.h"
 #include "tests/testing/certificates.h"

@@ -16,8 +16,8 @@
 #include <utility>
 
 #include "proto/version.h"
-#include "rendezvous/server.h"
-#include "rendezvous/session_client.h"
+#include "rendezvous/client/session_client.h"
+#include "rendezvous/service/server.h"
 
 namespace ddprun {
 

@@ -65,14 +65,14 @@ TEST_P(DeviceSteps, AreThoseOfTheHost) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, DeviceSteps,
-    testing::Combine(
-        testing::Values(Recipe{"Plain", {}}, Recipe{"Augmented", {.augment = true}},
-                        Recipe{"Muon", {.optimizer = "muon"}},
-                        Recipe{"AdamW", {.optimizer = "adamw"}},
-                        Recipe{"Accumulated", {.nesterov = true, .accumulate = 3}},
-                        Recipe{"ClippedAndAveraged", {.clip_norm = 0.5, .ema_decay = 0.9}},
-                        Recipe{"PlanesAsTheyAre", {.channels_last = false}}),
-        testing::Bool()),
+    testing::Combine(testing::Values(Recipe{"Plain", {}}, Recipe{"Augmented", {.augment = true}},
+                                     Recipe{"Muon", {.optimizer = "muon"}},
+                                     Recipe{"AdamW", {.optimizer = "adamw"}},
+                                     Recipe{"Accumulated", {.nesterov = true, .accumulate = 3}},
+                                     Recipe{"ClippedAndAveraged",
+                                            {.clip_norm = 0.5, .ema_decay = 0.9}},
+                                     Recipe{"PlanesAsTheyAre", {.channels_last = false}}),
+                     testing::Bool()),
     RecipeName<testing::TestParamInfo<DeviceSteps::ParamType>>);
 
 TEST(DeviceStep, GoesOnInTheMiddleOfAnEpoch) {

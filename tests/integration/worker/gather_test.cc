@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include "rendezvous/session_client.h"
+#include "rendezvous/client/session_client.h"
 #include "tests/integration/worker/ranks.h"
 #include "worker/distributed/ddp.h"
 #include "worker/distributed/world.h"

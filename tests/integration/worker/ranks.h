@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "proto/worker_env.h"
-#include "rendezvous/owned_fd.h"
+#include "rendezvous/base/owned_fd.h"
 
 namespace ddprun {
 

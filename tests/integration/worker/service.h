@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "rendezvous/store_proxy.h"
+#include "rendezvous/proxy/store_proxy.h"
 #include "tests/integration/rendezvous/test_node.h"
 #include "tests/integration/worker/ranks.h"
 #include "worker/distributed/rendezvous_store.h"

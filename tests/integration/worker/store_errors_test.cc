@@ -6,7 +6,7 @@
 
 #include <future>
 
-#include "rendezvous/limits.h"
+#include "rendezvous/base/limits.h"
 #include "tests/integration/worker/service.h"
 
 namespace ddprun {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What an agent's event log says of its own node.
-#include "launcher/agent_events.h"
+#include "launcher/supervisor/agent_events.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

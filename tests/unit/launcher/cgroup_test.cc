@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/cgroup.h"
+#include "launcher/processes/cgroup.h"
 
 #include <gtest/gtest.h>
 

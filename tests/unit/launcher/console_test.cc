@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/console.h"
+#include "launcher/output/console.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -9,7 +9,7 @@
 
 #include <csignal>
 
-#include "rendezvous/owned_fd.h"
+#include "rendezvous/base/owned_fd.h"
 
 namespace ddprun {
 namespace {

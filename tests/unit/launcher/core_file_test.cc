@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/core_file.h"
+#include "launcher/processes/core_file.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>

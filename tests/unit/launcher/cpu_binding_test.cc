@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/cpu_binding.h"
+#include "launcher/placement/cpu_binding.h"
 
 #include <gtest/gtest.h>
 
 #include <cerrno>
 #include <thread>
 
-#include "launcher/devices.h"
+#include "launcher/placement/devices.h"
 
 namespace ddprun {
 namespace {

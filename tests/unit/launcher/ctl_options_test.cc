@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/ctl_options.h"
+#include "launcher/ctl/ctl_options.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/devices.h"
+#include "launcher/placement/devices.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "launcher/cpu_quota.h"
+#include "launcher/placement/cpu_quota.h"
 
 namespace ddprun {
 namespace {

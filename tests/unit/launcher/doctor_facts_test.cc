@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/doctor_facts.h"
+#include "launcher/doctor/doctor_facts.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "launcher/doctor_probe.h"
+#include "launcher/doctor/doctor_probe.h"
 
 namespace ddprun {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "launcher/doctor_rules.h"
+#include "launcher/doctor/doctor_rules.h"
 
 namespace ddprun {
 

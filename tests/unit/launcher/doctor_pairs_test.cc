@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/doctor_pairs.h"
+#include "launcher/doctor/doctor_pairs.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "launcher/limits.h"
+#include "launcher/base/limits.h"
 
 namespace ddprun {
 namespace {

@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "launcher/doctor_rules.h"
+#include "launcher/doctor/doctor_rules.h"
 #include "tests/unit/launcher/doctor_fixture.h"
 
 namespace ddprun {

@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "launcher/doctor_rules.h"
+#include "launcher/doctor/doctor_rules.h"
 #include "tests/unit/launcher/doctor_fixture.h"
 
 namespace ddprun {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/doctor_rules.h"
+#include "launcher/doctor/doctor_rules.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

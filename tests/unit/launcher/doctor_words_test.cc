@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/doctor_words.h"
+#include "launcher/doctor/doctor_words.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_split.h"
-#include "launcher/doctor_text.h"
-#include "launcher/limits.h"
+#include "launcher/base/limits.h"
+#include "launcher/doctor/doctor_text.h"
 #include "tests/unit/launcher/doctor_fixture.h"
 
 namespace ddprun {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/dry_run.h"
+#include "launcher/agent/dry_run.h"
 
 #include <gmock/gmock.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/ending_process.h"
+#include "launcher/processes/ending_process.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "rendezvous/owned_fd.h"
+#include "rendezvous/base/owned_fd.h"
 
 namespace ddprun {
 namespace {

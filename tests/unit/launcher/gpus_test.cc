@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/gpus.h"
+#include "launcher/placement/gpus.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

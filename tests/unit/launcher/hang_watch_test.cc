@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who hangs, since when, and which of several is the one that the others wait for.
-#include "launcher/hang_watch.h"
+#include "launcher/hang/hang_watch.h"
 
 #include <gtest/gtest.h>
 
-#include "launcher/limits.h"
+#include "launcher/base/limits.h"
 
 namespace ddprun {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/help_text.h"
+#include "launcher/command_line/help_text.h"
 
 #include <gmock/gmock.h>
 

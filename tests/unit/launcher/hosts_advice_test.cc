@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/hosts_advice.h"
+#include "launcher/hosts/hosts_advice.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/hosts_head.h"
+#include "launcher/hosts/hosts_head.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <csignal>
 
-#include "launcher/limits.h"
+#include "launcher/base/limits.h"
 #include "proto/version.h"
 
 namespace ddprun {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/hosts_list.h"
+#include "launcher/options/hosts_list.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <chrono>
 
 #include "absl/strings/str_cat.h"
-#include "rendezvous/limits.h"
+#include "rendezvous/base/limits.h"
 
 namespace ddprun {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Machines that are not there, through hwloc's own HWLOC_SYNTHETIC.
-#include "launcher/hwloc_topology.h"
+#include "launcher/placement/hwloc_topology.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 
 #include <numeric>
 
-#include "launcher/devices.h"
+#include "launcher/placement/devices.h"
 
 namespace ddprun {
 namespace {

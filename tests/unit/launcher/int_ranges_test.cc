@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/int_ranges.h"
+#include "launcher/base/int_ranges.h"
 
 #include <gtest/gtest.h>
 

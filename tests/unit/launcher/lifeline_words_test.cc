@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/lifeline_words.h"
+#include "launcher/node/lifeline_words.h"
 
 #include <gtest/gtest.h>
 

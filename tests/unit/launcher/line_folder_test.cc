@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/line_folder.h"
+#include "launcher/output/line_folder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/line_splitter.h"
+#include "launcher/output/line_splitter.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/log_feed.h"
+#include "launcher/output/log_feed.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "rendezvous/limits.h"
+#include "rendezvous/base/limits.h"
 
 namespace ddprun {
 namespace {

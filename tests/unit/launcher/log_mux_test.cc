@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/log_mux.h"
+#include "launcher/output/log_mux.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -10,8 +10,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "launcher/limits.h"
-#include "rendezvous/limits.h"
+#include "launcher/base/limits.h"
+#include "rendezvous/base/limits.h"
 
 namespace ddprun {
 namespace {

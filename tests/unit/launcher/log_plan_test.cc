@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/log_plan.h"
+#include "launcher/output/log_plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

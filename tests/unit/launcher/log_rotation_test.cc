@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/log_rotation.h"
+#include "launcher/output/log_rotation.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/log_specs.h"
+#include "launcher/options/log_specs.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/log_writer.h"
+#include "launcher/output/log_writer.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -16,7 +16,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "launcher/log_file.h"
+#include "launcher/output/log_file.h"
 
 namespace ddprun {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/logs_text.h"
+#include "launcher/ctl/logs_text.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/network.h"
+#include "launcher/node/network.h"
 
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include "rendezvous/owned_fd.h"
+#include "rendezvous/base/owned_fd.h"
 
 namespace ddprun {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rules by themselves. tests/e2e/test_numa_binding.py compares them with torch's own.
-#include "launcher/numa_binding.h"
+#include "launcher/placement/numa_binding.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <set>
 
-#include "launcher/int_ranges.h"
+#include "launcher/base/int_ranges.h"
 
 namespace ddprun {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/oom_watch.h"
+#include "launcher/processes/oom_watch.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/options_doctor.h"
+#include "launcher/options/options_doctor.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "launcher/hosts_plan.h"
+#include "launcher/hosts/hosts_plan.h"
 #include "tests/unit/launcher/options_fixture.h"
 
 namespace ddprun {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_split.h"
-#include "launcher/options.h"
+#include "launcher/options/options.h"
 
 namespace ddprun {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/options_hangs.h"
+#include "launcher/options/options_hangs.h"
 
 #include <gmock/gmock.h>
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/options_logs.h"
+#include "launcher/options/options_logs.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <map>
 
-#include "launcher/options.h"
+#include "launcher/options/options.h"
 
 namespace ddprun {
 namespace {

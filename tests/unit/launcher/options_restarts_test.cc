@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/options_restarts.h"
+#include "launcher/options/options_restarts.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "rendezvous/limits.h"
+#include "rendezvous/base/limits.h"
 
 namespace ddprun {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/options_stopping.h"
+#include "launcher/options/options_stopping.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <map>
 
 #include "absl/strings/str_split.h"
-#include "launcher/options.h"
+#include "launcher/options/options.h"
 
 namespace ddprun {
 namespace {

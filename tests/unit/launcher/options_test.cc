@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/options.h"
+#include "launcher/options/options.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <map>
 
 #include "absl/strings/str_split.h"
-#include "rendezvous/limits.h"
+#include "rendezvous/base/limits.h"
 
 namespace ddprun {
 namespace {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // torchrun's flags that mean something else here, or nothing.
-#include "launcher/options_torchrun.h"
+#include "launcher/options/options_torchrun.h"
 
 #include <gmock/gmock.h>
 
-#include "rendezvous/limits.h"
+#include "rendezvous/base/limits.h"
 #include "tests/unit/launcher/options_fixture.h"
 
 namespace ddprun {

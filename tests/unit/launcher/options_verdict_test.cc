@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/options_verdict.h"
+#include "launcher/options/options_verdict.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "launcher/options.h"
+#include "launcher/options/options.h"
 
 namespace ddprun {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/placement.h"
+#include "launcher/placement/placement.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/program.h"
+#include "launcher/processes/program.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

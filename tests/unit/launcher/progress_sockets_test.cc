@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/progress_sockets.h"
+#include "launcher/processes/progress_sockets.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every key that torchrun's rendezvous backends read, and those that they swallow.
-#include "launcher/rdzv_conf.h"
+#include "launcher/command_line/rdzv_conf.h"
 
 #include <gmock/gmock.h>
 
-#include "rendezvous/limits.h"
+#include "rendezvous/base/limits.h"
 #include "tests/unit/launcher/options_fixture.h"
 
 namespace ddprun {

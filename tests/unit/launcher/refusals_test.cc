@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What node 0's console shows of the nodes that its service has refused.
-#include "launcher/refusals.h"
+#include "launcher/node/refusals.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
-#include "launcher/limits.h"
+#include "launcher/base/limits.h"
 
 namespace ddprun {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/renamed_flags.h"
+#include "launcher/command_line/renamed_flags.h"
 
 #include <gtest/gtest.h>
 

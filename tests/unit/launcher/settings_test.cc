@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which of several places a value is taken from.
-#include "launcher/settings.h"
+#include "launcher/command_line/settings.h"
 
 #include <gmock/gmock.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/slurm.h"
+#include "launcher/command_line/slurm.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

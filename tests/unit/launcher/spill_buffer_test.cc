@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/spill_buffer.h"
+#include "launcher/output/spill_buffer.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>

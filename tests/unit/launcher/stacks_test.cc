@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/stacks.h"
+#include "launcher/hang/stacks.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

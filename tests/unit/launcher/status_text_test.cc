@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The whole text, as a person sees it, and the JSON, as a program does.
-#include "launcher/status_text.h"
+#include "launcher/ctl/status_text.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

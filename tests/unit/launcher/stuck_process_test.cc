@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/stuck_process.h"
+#include "launcher/processes/stuck_process.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "launcher/limits.h"
+#include "launcher/base/limits.h"
 
 namespace ddprun {
 namespace {

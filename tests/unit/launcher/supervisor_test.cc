@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/supervisor.h"
+#include "launcher/supervisor/supervisor.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <csignal>
 
-#include "launcher/limits.h"
+#include "launcher/base/limits.h"
 
 namespace ddprun {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/verdict_json.h"
+#include "launcher/supervisor/verdict_json.h"
 
 #include <gtest/gtest.h>
 

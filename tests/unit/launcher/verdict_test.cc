@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/verdict.h"
+#include "launcher/supervisor/verdict.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

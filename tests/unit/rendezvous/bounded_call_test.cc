@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/bounded_call.h"
+#include "rendezvous/base/bounded_call.h"
 
 #include <gtest/gtest.h>
 

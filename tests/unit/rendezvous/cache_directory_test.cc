@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "rendezvous/cache_directory.h"
+#include "rendezvous/store/cache_directory.h"
 
 namespace ddprun {
 namespace {

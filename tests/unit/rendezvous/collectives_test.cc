@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who waits for whom, and how that is said.
-#include "rendezvous/collectives.h"
+#include "rendezvous/values/collectives.h"
 
 #include <gtest/gtest.h>
 
-#include "rendezvous/first_cause.h"
-#include "rendezvous/limits.h"
+#include "rendezvous/base/limits.h"
+#include "rendezvous/values/first_cause.h"
 
 namespace ddprun {
 namespace {

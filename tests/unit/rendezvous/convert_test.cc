@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Values survive the way over the wire, and what comes from the wire is cut and checked.
-#include "rendezvous/convert.h"
+#include "rendezvous/wire/convert.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,9 +8,9 @@
 #include <limits>
 
 #include "proto/failure_record.h"
-#include "rendezvous/limits.h"
-#include "rendezvous/log_convert.h"
-#include "rendezvous/peer_limits.h"
+#include "rendezvous/base/limits.h"
+#include "rendezvous/listener/peer_limits.h"
+#include "rendezvous/wire/log_convert.h"
 
 namespace ddprun {
 namespace {

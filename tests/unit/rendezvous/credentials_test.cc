@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Certificates from a secret, checked with OpenSSL as TLS will.
-#include "rendezvous/credentials.h"
+#include "rendezvous/security/credentials.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

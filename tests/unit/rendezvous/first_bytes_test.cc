@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/first_bytes.h"
+#include "rendezvous/listener/first_bytes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "rendezvous/printable.h"
+#include "rendezvous/base/printable.h"
 
 namespace ddprun {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/first_cause.h"
+#include "rendezvous/values/first_cause.h"
 
 #include <gtest/gtest.h>
 

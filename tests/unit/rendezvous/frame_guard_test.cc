@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/frame_guard.h"
+#include "rendezvous/listener/frame_guard.h"
 
 #include <gtest/gtest.h>
 
-#include "rendezvous/limits.h"
-#include "rendezvous/peer_limits.h"
+#include "rendezvous/base/limits.h"
+#include "rendezvous/listener/peer_limits.h"
 
 namespace ddprun {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/handshakes.h"
+#include "rendezvous/listener/handshakes.h"
 
 #include <gtest/gtest.h>
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/hello_tag.h"
+#include "rendezvous/security/hello_tag.h"
 
 #include <gtest/gtest.h>
 
-#include "rendezvous/credentials.h"
+#include "rendezvous/security/credentials.h"
 
 namespace ddprun {
 namespace {

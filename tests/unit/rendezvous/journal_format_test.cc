@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is read back of a journal that was torn, damaged, or never was one: what was written up to a
 // point, or an error, and never anything else.
-#include "rendezvous/journal_format.h"
+#include "rendezvous/journal/journal_format.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include <optional>
 #include <random>
 
-#include "rendezvous/limits.h"
+#include "rendezvous/base/limits.h"
 
 namespace ddprun {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the journal says about a run brings the same run back: every field of its state, every
 // event, and the store.
-#include "rendezvous/journal_records.h"
+#include "rendezvous/journal/journal_records.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,8 +14,8 @@
 #include <utility>
 
 #include "proto/journal.pb.h"
-#include "rendezvous/convert.h"
-#include "rendezvous/limits.h"
+#include "rendezvous/base/limits.h"
+#include "rendezvous/wire/convert.h"
 #include "tests/unit/rendezvous/membership_fixture.h"
 
 namespace ddprun {

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "rendezvous/kv_store.h"
+#include "rendezvous/store/kv_store.h"
 
 namespace ddprun {
 

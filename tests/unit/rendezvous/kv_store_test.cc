@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The verbs that do not wait. What is expected was seen in torch's HashStore and TCPStore (2.11).
-#include "rendezvous/kv_store.h"
+#include "rendezvous/store/kv_store.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "rendezvous/store_types.h"
+#include "rendezvous/values/store_types.h"
 
 namespace ddprun {
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/log_desk.h"
+#include "rendezvous/membership/log_desk.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "rendezvous/limits.h"
+#include "rendezvous/base/limits.h"
 
 namespace ddprun {
 namespace {

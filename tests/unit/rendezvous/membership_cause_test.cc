@@ -4,8 +4,8 @@
 
 #include <csignal>
 
-#include "rendezvous/membership.h"
-#include "rendezvous/victims.h"
+#include "rendezvous/membership/membership.h"
+#include "rendezvous/values/victims.h"
 #include "tests/unit/rendezvous/membership_fixture.h"
 
 namespace ddprun {

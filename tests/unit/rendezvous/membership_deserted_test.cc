@@ -2,7 +2,7 @@
 // Nodes that are away before their first round: a run of such nodes does not stay for a long lease.
 #include <gtest/gtest.h>
 
-#include "rendezvous/limits.h"
+#include "rendezvous/base/limits.h"
 #include "tests/unit/rendezvous/membership_fixture.h"
 
 namespace ddprun {

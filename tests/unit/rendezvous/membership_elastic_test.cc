@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "rendezvous/limits.h"
-#include "rendezvous/membership.h"
+#include "rendezvous/base/limits.h"
+#include "rendezvous/membership/membership.h"
 #include "tests/unit/rendezvous/membership_fixture.h"
 
 namespace ddprun {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "proto/version.h"
-#include "rendezvous/membership.h"
+#include "rendezvous/membership/membership.h"
 
 namespace ddprun {
 

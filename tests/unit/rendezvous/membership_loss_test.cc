@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "rendezvous/membership.h"
+#include "rendezvous/membership/membership.h"
 #include "tests/unit/rendezvous/membership_fixture.h"
 
 namespace ddprun {

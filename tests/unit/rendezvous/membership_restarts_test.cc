@@ -4,9 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "rendezvous/limits.h"
-#include "rendezvous/membership.h"
-#include "rendezvous/run_status.h"
+#include "rendezvous/base/limits.h"
+#include "rendezvous/membership/membership.h"
+#include "rendezvous/membership/run_status.h"
 #include "tests/unit/rendezvous/membership_fixture.h"
 
 namespace ddprun {

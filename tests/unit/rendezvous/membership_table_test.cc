@@ -5,7 +5,7 @@
 #include <functional>
 #include <map>
 
-#include "rendezvous/limits.h"
+#include "rendezvous/base/limits.h"
 #include "tests/unit/rendezvous/membership_fixture.h"
 
 namespace ddprun {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each transition of the membership, in the order of the diagram in rendezvous/README.md.
-#include "rendezvous/membership.h"
+#include "rendezvous/membership/membership.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
-#include "rendezvous/limits.h"
+#include "rendezvous/base/limits.h"
 #include "tests/unit/rendezvous/membership_fixture.h"
 
 namespace ddprun {

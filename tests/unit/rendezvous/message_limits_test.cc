@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "proto/ddprun.pb.h"
-#include "rendezvous/limits.h"
+#include "rendezvous/base/limits.h"
 
 namespace ddprun {
 namespace {

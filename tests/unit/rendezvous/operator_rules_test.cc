@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What becomes of a run when somebody asks for its end, or for a node to leave.
-#include "rendezvous/operator_rules.h"
+#include "rendezvous/membership/operator_rules.h"
 
 #include <csignal>
 

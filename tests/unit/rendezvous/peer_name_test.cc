@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/peer_name.h"
+#include "rendezvous/wire/peer_name.h"
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>

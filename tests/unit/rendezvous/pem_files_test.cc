@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A user's own certificates, made here by the openssl program as a user would.
-#include "rendezvous/pem_files.h"
+#include "rendezvous/security/pem_files.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each rule of what follows a failure, by itself.
-#include "rendezvous/restart_policy.h"
+#include "rendezvous/membership/restart_policy.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <csignal>
 
 #include "absl/strings/str_cat.h"
-#include "rendezvous/limits.h"
+#include "rendezvous/base/limits.h"
 
 namespace ddprun {
 namespace {

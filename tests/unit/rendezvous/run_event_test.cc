@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the event log says, as a program reads it.
-#include "rendezvous/run_event.h"
+#include "rendezvous/observe/run_event.h"
 
 #include <nlohmann/json.hpp>
 

@@ -9,9 +9,9 @@
 #include <random>
 #include <thread>
 
-#include "rendezvous/journal_replay.h"
-#include "rendezvous/run_registry.h"
-#include "rendezvous/service_journal.h"
+#include "rendezvous/journal/journal_replay.h"
+#include "rendezvous/journal/service_journal.h"
+#include "rendezvous/service/run_registry.h"
 #include "tests/unit/rendezvous/kv_store_fixture.h"
 #include "tests/unit/rendezvous/membership_fixture.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/session_types.h"
+#include "rendezvous/values/session_types.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A status survives the way over the wire, and brings nothing to a terminal that could harm it.
-#include "rendezvous/status_convert.h"
+#include "rendezvous/wire/status_convert.h"
 
 #include <gtest/gtest.h>
 

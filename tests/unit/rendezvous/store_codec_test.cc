@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is written and read by hand is what protobuf writes and reads.
-#include "rendezvous/store_codec.h"
+#include "rendezvous/wire/store_codec.h"
 
 #include <gtest/gtest.h>
 
 #include <limits>
 #include <random>
 
-#include "rendezvous/convert.h"
-#include "rendezvous/frame.h"
+#include "rendezvous/wire/convert.h"
+#include "rendezvous/wire/frame.h"
 
 namespace ddprun {
 namespace {

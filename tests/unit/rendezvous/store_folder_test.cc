@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The agent's half of the store: what it asks, what it makes one of, what it knows by itself.
-#include "rendezvous/store_folder.h"
+#include "rendezvous/store/store_folder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

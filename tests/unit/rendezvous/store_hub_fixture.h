@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "rendezvous/store_hub.h"
+#include "rendezvous/store/store_hub.h"
 #include "tests/unit/rendezvous/kv_store_fixture.h"
 
 namespace ddprun {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The service's half of the store: exactly once over a node's streams, and nothing stale.
-#include "rendezvous/store_hub.h"
+#include "rendezvous/store/store_hub.h"
 
 #include "tests/unit/rendezvous/store_hub_fixture.h"
 

@@ -8,8 +8,8 @@
 #include <memory>
 #include <random>
 
-#include "rendezvous/store_folder.h"
-#include "rendezvous/store_hub.h"
+#include "rendezvous/store/store_folder.h"
+#include "rendezvous/store/store_hub.h"
 #include "tests/unit/rendezvous/linear_checker.h"
 #include "tests/unit/rendezvous/store_hub_fixture.h"
 

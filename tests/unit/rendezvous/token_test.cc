@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The run's secret: what is taken for one, and where it may lie.
-#include "rendezvous/token.h"
+#include "rendezvous/security/token.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/victims.h"
+#include "rendezvous/values/victims.h"
 
 #include <gtest/gtest.h>
 
-#include "rendezvous/limits.h"
+#include "rendezvous/base/limits.h"
 
 namespace ddprun {
 namespace {

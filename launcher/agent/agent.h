@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// One node's end of a run: it joins, starts the workers when told to, and reports what becomes of
+// them. One thread and one loop; gRPC's threads only post to its queue.
+#pragma once
+
+#include <csignal>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "launcher/agent/agent_observer.h"
+#include "launcher/base/poller.h"
+#include "launcher/hang/worker_watch.h"
+#include "launcher/node/event_queue.h"
+#include "launcher/node/lifeline.h"
+#include "launcher/node/meeting.h"
+#include "launcher/options/options.h"
+#include "launcher/output/console.h"
+#include "launcher/output/console_watch.h"
+#include "launcher/processes/cgroup.h"
+#include "launcher/processes/program.h"
+#include "launcher/processes/workers.h"
+#include "launcher/supervisor/supervisor.h"
+#include "rendezvous/client/session_client.h"
+#include "rendezvous/proxy/store_proxy.h"
+#include "rendezvous/security/credentials.h"
+
+namespace ddprun {
+
+// An id that no other agent has.
+NodeId MakeNodeId(const std::string& host);
+
+class Agent {
+ public:
+  struct Config {
+    Options options;
+    Program program;
+    int local_world_size = 1;
+    std::vector<Place> places;  // of the workers, by local rank
+    std::string temp_dir;
+    sigset_t end_signals;
+    sigset_t forwarded_signals;
+    sigset_t worker_signal_mask;
+    const RunCgroup* cgroup = nullptr;  // outlives the agent; may be none
+    std::vector<int> guard_pidfds;      // of the warden and the keeper
+    // Of a node that the head of a run has started.
+    std::optional<Lifeline> lifeline;
+    std::string host;  // this node's name; empty: the machine's
+    NodeId node_id;
+    // The node's own, made before the warden and the agent part, since both speak for the node;
+    // absent: plain text.
+    std::optional<TlsCredentials> credentials;
+    Security security;  // for the service, where this agent hosts it
+  };
+
+  explicit Agent(Config config);
+  ~Agent();
+
+  // Until the run is over. The exit code.
+  int Run();
+
+ private:
+  Workers::Config MakeWorkersConfig() const;
+  absl::Status WatchSources();
+  absl::Status Open();
+  void TryJoin(TimePoint now);
+  absl::StatusOr<std::string> OwnAddress() const;
+  absl::StatusOr<int> WorkerPort() const;
+  std::vector<std::string> NetworkVariables(const Start& start) const;
+  absl::Status ServeStore(const Start& start);
+  void Loop();
+  void ShowRefusals(TimePoint now);
+  void HandleReady(const Ready& ready, TimePoint now);
+  void HandleSignals(TimePoint now);
+  void TakeSignal(int number);
+  void HandleLifeline(bool readable);
+  void TellHead(const NodeWord& word);
+  void HandleSession(TimePoint now);
+  void TellStore(const SessionEvent& event);
+  void BeatIfDue(TimePoint now);
+  void SayLines();
+  void Process(TimePoint now);
+  void Perform(const Effect& effect, TimePoint now);
+  void Say(const std::string& sentence);
+  void ShowEnd(const End& end);
+  void LeaveRecord(const End& end);
+  void SayIfNotWritten(const std::string& path, std::function<absl::Status()> write);
+  void Close();
+
+  Config config_;  // constant, but for the secret, which is forgotten
+  const std::string host_;
+  SupervisorConfig supervisor_config_;
+  SupervisorState state_;
+  std::vector<Event> events_;  // to be fed to the supervisor, in order
+
+  Poller poller_;
+  Console console_;
+  Workers workers_;
+  WorkerWatch watch_;
+  OwnedFd signal_fd_;
+  std::vector<OwnedFd> guard_fds_;
+  EventQueue session_events_;
+  AgentObserver observer_;  // before the service, which it watches
+
+  // In the order of their making; Close() ends them in the reverse one, but for the server, which
+  // stays until the other nodes have taken their verdict.
+  Meeting meeting_;
+  std::shared_ptr<ServiceChannel> channel_;
+  std::unique_ptr<SessionClient> session_;
+  std::unique_ptr<StoreProxy> store_proxy_;
+
+  std::string address_;  // where the other nodes reach this one's workers
+  TimePoint join_deadline_;
+  std::chrono::milliseconds heartbeat_{0};  // the longest this node may be silent; 0: for ever
+  std::optional<TimePoint> heartbeat_due_;
+  std::chrono::milliseconds reconnect_timeout_{0};  // for how long this node may come back
+  std::optional<TimePoint> join_retry_;  // the master's name could not be resolved: again then
+  ConsoleWatch console_watch_;
+  std::optional<int> exit_code_;
+};
+
+}  // namespace ddprun

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/agent/agent_observer.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "launcher/supervisor/agent_events.h"
+#include "rendezvous/base/overloaded.h"
+
+namespace ddprun {
+namespace {
+
+int ExitCodeOf(const Outcome& outcome) {
+  return std::visit(Overloaded{[](const Exited& exited) { return exited.code; },
+                               [](const Signaled& signaled) { return 128 + signaled.signal; },
+                               [](const SpawnFailed& failed) { return failed.exit_code; }},
+                    outcome);
+}
+
+}  // namespace
+
+absl::Status AgentObserver::Open(const ObserveOptions& options, const NodeId& node_id,
+                                 const std::string& host, EventLog::Notify notify,
+                                 std::function<void()> wake) {
+  node_id_ = node_id;
+  host_ = host;
+  if (!options.event_log.empty()) {
+    auto log = EventLog::Open(options.event_log, std::move(notify));
+    if (!log.ok()) return log.status();
+    log_ = *std::move(log);
+    RunEvent started;
+    started.event = "agent.started";
+    Write(std::move(started));
+  }
+  if (options.metrics_port.has_value()) service_ = std::make_unique<RunObserver>(nullptr);
+  refusals_.Begin(service_.get(), std::move(wake));
+  return absl::OkStatus();
+}
+
+absl::Status AgentObserver::Serve(const ObserveOptions& options, RendezvousServer* server) {
+  if (!options.metrics_port.has_value()) return absl::OkStatus();
+  server_ = server;
+  auto exporter = StartMetricsExporter(options.metrics_addr, *options.metrics_port,
+                                       [this] { return Collect(); });
+  if (!exporter.ok()) return exporter.status();
+  exporter_ = *std::move(exporter);
+  return absl::OkStatus();
+}
+
+void AgentObserver::OnEvent(const Event& event, const SupervisorState& state) {
+  if (const auto* start = std::get_if<Start>(&event)) run_id_ = start->run_id;
+  if (log_ != nullptr) {
+    if (auto said = EventOf(event, state)) Write(*std::move(said));
+  }
+  if (service_ == nullptr) return;
+  absl::MutexLock lock(&mutex_);
+  if (const auto* start = std::get_if<Start>(&event)) round_ = ToNumber(start->round);
+  if (const auto* ended = std::get_if<WorkerEnded>(&event)) {
+    ++exits_[ExitCodeOf(ended->outcome)];
+    if (live_ > 0) --live_;
+  }
+}
+
+void AgentObserver::OnStarted(const Start& start, int local_rank, std::int64_t pid) {
+  if (log_ != nullptr) Write(WorkerStarted(start, local_rank, pid));
+  if (service_ == nullptr) return;
+  absl::MutexLock lock(&mutex_);
+  ++started_;
+  ++live_;
+}
+
+void AgentObserver::OnEnd(int exit_code) {
+  if (log_ != nullptr) Write(AgentEnded(exit_code));
+}
+
+std::optional<std::string> AgentObserver::TakeRefusals(TimePoint now) {
+  const std::vector<Refusals::Refused> all = refusals_.TakeAll();
+  if (log_ != nullptr) {
+    for (const auto& [run_id, note] : all) log_->Write(EventOf(run_id, note));
+  }
+  return refusals_.TakeLine(now);
+}
+
+void AgentObserver::Close() {
+  exporter_.reset();
+  log_.reset();
+}
+
+void AgentObserver::Write(RunEvent event) {
+  event.node_id = node_id_.value;
+  event.host = host_;
+  if (event.run_id.empty()) event.run_id = run_id_;
+  log_->Write(event);
+}
+
+std::vector<MetricSeries> AgentObserver::Collect() {
+  using Type = MetricSeries::Type;
+  std::vector<MetricSeries> all = ProcessMetrics();
+  {
+    absl::MutexLock lock(&mutex_);
+    all.push_back({"ddprun_agent_workers",
+                   "Workers of this node that run.",
+                   Type::kGauge,
+                   {{{}, static_cast<double>(live_)}}});
+    all.push_back({"ddprun_agent_round",
+                   "Round of the workers that were started last.",
+                   Type::kGauge,
+                   {{{}, static_cast<double>(round_)}}});
+    all.push_back({"ddprun_agent_workers_started_total",
+                   "Workers of this node that were started.",
+                   Type::kCounter,
+                   {{{}, static_cast<double>(started_)}}});
+    MetricSeries exits{"ddprun_agent_worker_exits_total",
+                       "Workers of this node that have ended, by exit code (128 + N: signal N).",
+                       Type::kCounter,
+                       {}};
+    for (const auto& [code, count] : exits_) {
+      exits.samples.push_back({{{"code", absl::StrCat(code)}}, static_cast<double>(count)});
+    }
+    if (!exits.samples.empty()) all.push_back(std::move(exits));
+  }
+  if (server_ == nullptr) return all;
+  for (MetricSeries& series : ServiceMetrics(server_->Status(), service_->Counters())) {
+    all.push_back(std::move(series));
+  }
+  return all;
+}
+
+}  // namespace ddprun

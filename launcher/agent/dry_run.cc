@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/agent/dry_run.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/types/span.h"
+#include "launcher/base/limits.h"
+#include "launcher/node/network.h"
+#include "launcher/processes/worker_environ.h"
+#include "proto/progress_message.h"
+
+namespace ddprun {
+namespace {
+
+// Set where a person has not (network.h).
+constexpr const char* kInterfaceNames[] = {"NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"};
+constexpr absl::Span<const char* const> kInterfaces(kInterfaceNames);
+constexpr char kUnknownPath[] = "\x01";  // of a file in the folder that each run makes
+
+std::string Line(const std::string& what, const std::string& text) {
+  return absl::StrCat("  ", what, std::string(what.size() < 12 ? 12 - what.size() : 1, ' '), text,
+                      "\n");
+}
+
+int LocalWorldSize(const DryRun& dry_run) { return static_cast<int>(dry_run.places.size()); }
+
+bool KnowsRanks(const Options& options) {
+  return options.nodes == 1 ||
+         (options.nodes_min == options.nodes && options.node_rank.has_value());
+}
+
+int NodeRank(const Options& options) {
+  return options.nodes == 1 ? 0 : options.node_rank.value_or(0);
+}
+
+std::string Nodes(const Options& options) {
+  if (options.nodes == 1) return "1, this one alone";
+  std::string text = options.nodes_min == options.nodes
+                         ? absl::StrCat(options.nodes)
+                         : absl::StrCat(options.nodes_min, " to ", options.nodes);
+  return absl::StrCat(text, options.node_rank.has_value()
+                                ? absl::StrCat("; this one is node ", *options.node_rank)
+                                : "; which one this is, is known when they have met");
+}
+
+std::string Workers(const DryRun& dry_run) {
+  const int count = LocalWorldSize(dry_run);
+  if (!KnowsRanks(dry_run.options))
+    return absl::StrCat(count, " here; their ranks are known when the nodes have met");
+  const int first = NodeRank(dry_run.options) * count;
+  return absl::StrCat(count, " here: ",
+                      count == 1 ? absl::StrCat("rank ", first)
+                                 : absl::StrCat("ranks ", first, " to ", first + count - 1),
+                      " of ", count * dry_run.options.nodes,
+                      dry_run.options.nodes > 1 ? ", if every node has as many" : "");
+}
+
+std::string Rendezvous(const DryRun& dry_run) {
+  const Options& options = dry_run.options;
+  if (!UsesNetwork(options)) return "inside ddprun; no network";
+  if (options.endpoint.has_value()) {
+    const bool here = options.is_host.value_or(dry_run.endpoint_is_here);
+    return absl::StrCat(
+        JoinHostPort(options.endpoint->host, options.endpoint->port),
+        here ? ", hosted here unless it is served there already" : ", hosted elsewhere");
+  }
+  return absl::StrCat(
+      JoinHostPort(*options.master_addr, options.master_port.value_or(kPortDefault)),
+      *options.node_rank == 0 ? ", hosted here" : ", hosted by node 0");
+}
+
+WorkerEnv EnvOf(const DryRun& dry_run, int local_rank) {
+  const Options& options = dry_run.options;
+  WorkerEnv env;
+  env.local_rank = local_rank;
+  env.local_world_size = LocalWorldSize(dry_run);
+  env.group_rank = NodeRank(options);
+  env.rank = env.group_rank * env.local_world_size + local_rank;
+  env.group_world_size = options.nodes;
+  env.world_size = options.nodes * env.local_world_size;
+  env.role = options.role;
+  env.role_rank = env.rank;
+  env.role_world_size = env.world_size;
+  env.master_addr = options.master_addr.value_or("127.0.0.1");
+  env.master_port = options.nodes == 1 ? options.master_port.value_or(1) : 1;
+  env.max_restarts = options.restarts.max_restarts;
+  env.run_id = options.run_id;
+  env.error_file = env.agent_socket = env.notify_socket = kUnknownPath;
+  env.round = 1;
+  env.console_is_terminal = isatty(STDERR_FILENO) == 1;
+  return env;
+}
+
+// Names whose values only the run can tell, and why.
+std::map<std::string, std::string> Unknown(const Options& options) {
+  std::map<std::string, std::string> unknown = {
+      {"TORCHELASTIC_ERROR_FILE", "a file that is made for each worker"},
+      {"DDPRUN_AGENT_SOCKET", "a socket that is made for each run"},
+      {kNotifySocketVariable, "a socket that is made for each worker"}};
+  if (options.nodes > 1 || !options.master_port.has_value())
+    unknown["MASTER_PORT"] = "a port that is free on rank 0's node";
+  if (options.run_id.empty()) unknown["TORCHELASTIC_RUN_ID"] = "a name with the time of the start";
+  for (const char* name : kInterfaces)
+    unknown[name] = "the interface that reaches the rendezvous, unless that is lo";
+  if (options.nodes > 1) unknown["MASTER_ADDR"] = "the address of rank 0's node";
+  if (KnowsRanks(options)) return unknown;
+  for (const char* name :
+       {"RANK", "ROLE_RANK", "GROUP_RANK", "WORLD_SIZE", "ROLE_WORLD_SIZE", "GROUP_WORLD_SIZE"}) {
+    unknown[name] = "known when the nodes have met";
+  }
+  return unknown;
+}
+
+std::vector<std::string> EnvironmentOf(const DryRun& dry_run, int local_rank) {
+  std::vector<std::string> network;
+  for (const char* name :
+       UsesNetwork(dry_run.options) ? kInterfaces : absl::Span<const char* const>()) {
+    const bool own = std::any_of(
+        dry_run.inherited.begin(), dry_run.inherited.end(),
+        [&](const std::string& entry) { return absl::StartsWith(entry, absl::StrCat(name, "=")); });
+    if (!own) network.push_back(absl::StrCat(name, "="));
+  }
+  return WorkerEnviron(dry_run.inherited, EnvOf(dry_run, local_rank),
+                       dry_run.places[static_cast<std::size_t>(local_rank)], network);
+}
+
+// What the first and the last worker have that ddprun itself has not.
+std::string Environment(const DryRun& dry_run) {
+  const std::vector<std::string> first = EnvironmentOf(dry_run, 0);
+  const std::vector<std::string> last = EnvironmentOf(dry_run, LocalWorldSize(dry_run) - 1);
+  const std::set<std::string> own(dry_run.inherited.begin(), dry_run.inherited.end());
+  std::map<std::string, std::string> of_last;
+  for (const std::string& entry : last) {
+    const std::size_t equals = entry.find('=');
+    of_last[entry.substr(0, equals)] = entry.substr(equals + 1);
+  }
+  const std::map<std::string, std::string> unknown = Unknown(dry_run.options);
+  std::string text;
+  for (const std::string& entry : first) {
+    if (own.count(entry) != 0) continue;
+    const std::string name = entry.substr(0, entry.find('='));
+    const std::string value = entry.substr(name.size() + 1);
+    if (const auto why = unknown.find(name); why != unknown.end()) {
+      absl::StrAppend(&text, "    ", name, "=<", why->second, ">\n");
+    } else {
+      absl::StrAppend(&text, "    ", name, "=", ShellQuoted(value),
+                      of_last[name] == value ? "" : absl::StrCat(" to ", of_last[name]), "\n");
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string ShellQuoted(const std::string& word) {
+  const bool plain =
+      !word.empty() && std::all_of(word.begin(), word.end(), [](unsigned char character) {
+        return absl::ascii_isalnum(character) ||
+               std::string("_-./=:,+@%").find(static_cast<char>(character)) != std::string::npos;
+      });
+  return plain ? word : absl::StrCat("'", absl::StrReplaceAll(word, {{"'", "'\\''"}}), "'");
+}
+
+std::string SecretInWords(const Options& options, bool has_variable,
+                          const GetVariable& get_variable) {
+  const SecurityOptions& security = options.security;
+  if (!UsesNetwork(options)) return "none is needed";
+  if (security.insecure) return "none: plain text (--insecure)";
+  if (!security.tls_cert.empty())
+    return absl::StrCat("a certificate of your own, ", security.tls_cert);
+  if (!security.token_file.empty()) return absl::StrCat("the file ", security.token_file);
+  if (has_variable) return "DDPRUN_TOKEN of the environment";
+  if (!options.token_env_file.empty())
+    return absl::StrCat("DDPRUN_TOKEN of ", options.token_env_file);
+  if (const auto credential = CredentialTokenPath(get_variable)) {
+    return absl::StrCat("systemd's credential ", *credential);
+  }
+  const absl::StatusOr<std::string> path = DefaultTokenPath(get_variable);
+  if (!path.ok()) return std::string(path.status().message());
+  return absl::StrCat("the file ", *path,
+                      access(path->c_str(), F_OK) == 0 ? "" : ", which would be made");
+}
+
+std::string DryRunText(const DryRun& dry_run) {
+  const Options& options = dry_run.options;
+  const auto quoted = [](std::string* out, const std::string& word) { *out += ShellQuoted(word); };
+  std::vector<std::string> argv = dry_run.program.argv;
+  argv.front() = dry_run.program.path;
+  std::string text = absl::StrCat("ddprun would start, on ", dry_run.host, ":\n");
+  absl::StrAppend(&text, Line("command", absl::StrJoin(argv, " ", quoted)),
+                  Line("workers", Workers(dry_run)), Line("nodes", Nodes(options)),
+                  Line("rendezvous", Rendezvous(dry_run)), Line("secret", dry_run.secret),
+                  Line("run", options.run_id.empty() ? "named when it starts" : options.run_id),
+                  Line("restarts", absl::StrCat("up to ", options.restarts.max_restarts)),
+                  Line("logs", options.logs.log_dir.empty() ? "no files" : options.logs.log_dir));
+  absl::StrAppend(&text, "  environment of the workers, beside ddprun's own:\n",
+                  Environment(dry_run));
+  for (const std::string& note : options.notes) absl::StrAppend(&text, "  note: ", note, "\n");
+  return text;
+}
+
+}  // namespace ddprun

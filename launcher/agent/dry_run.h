@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// --dry-run: what this node would run, where it would meet the others, and which environment its
+// workers would have. Nothing is started, and what only the run itself can tell is said to be so.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "launcher/options/options.h"
+#include "launcher/placement/placement.h"
+#include "launcher/processes/program.h"
+
+namespace ddprun {
+
+struct DryRun {
+  Options options;
+  Program program;
+  std::vector<Place> places;  // of the workers, by local rank
+  std::string host;
+  bool endpoint_is_here = false;       // of --rdzv-endpoint
+  std::string secret;                  // where it comes from, in words
+  std::vector<std::string> inherited;  // ddprun's own environment
+};
+
+// Pure.
+std::string DryRunText(const DryRun& dry_run);
+
+// Where the secret would be taken from, never what it is: "the file ~/... (--token-file)". Makes no
+// file. `has_variable`: DDPRUN_TOKEN is set.
+std::string SecretInWords(const Options& options, bool has_variable,
+                          const GetVariable& get_variable);
+
+// A word as a shell takes it back.
+std::string ShellQuoted(const std::string& word);
+
+}  // namespace ddprun

@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/options/options.h"
+
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "launcher/base/limits.h"
+#include "launcher/base/spelling.h"
+#include "launcher/command_line/rdzv_conf.h"
+#include "launcher/command_line/slurm.h"
+#include "launcher/command_line/surroundings.h"
+#include "proto/version.h"
+#include "rendezvous/base/limits.h"
+
+namespace ddprun {
+namespace {
+
+constexpr double kJoinTimeoutSecondsMax = 30.0 * 24 * 3600;
+constexpr double kLastCallSecondsMax = std::chrono::seconds(kLastCallMax).count();
+constexpr double kLeaseSecondsMax = std::chrono::seconds(kLeaseMax).count();
+
+const std::vector<Flag> kWorkerFlags = {
+    {"--nproc-per-node", 0, "N|auto|gpu|cpu",
+     "workers on this node (1); auto: one a GPU, else one a CPU"},
+    {"--role", 0, "NAME", "ROLE_NAME of the workers (default)"},
+    {"--module", 'm', nullptr, "PROGRAM is a Python module, as in python3 -m"},
+    {"--no-python", 0, nullptr, "run PROGRAM itself, also if it ends in .py"},
+    {"--run-path", 0, nullptr,
+     "run the script PROGRAM by Python's runpy.run_path: its folder is not in sys.path"},
+};
+
+const std::vector<Flag> kRendezvousFlags = {
+    {"--nnodes", 0, "N",
+     "number of nodes (1), or MIN:MAX for a run that starts with what is there"},
+    {"--node-rank", 0, "R", "this node's number, 0 to N-1; node 0 hosts the rendezvous"},
+    {"--master-addr", 0, "ADDRESS", "address of node 0"},
+    {"--master-port", 0, "PORT", "port of node 0's rendezvous service (29500)"},
+    {"--standalone", 0, nullptr, "this machine alone, nothing to meet"},
+    {"--rdzv-id", 0, "ID", "name of the run, the same on all nodes"},
+    {"--rdzv-endpoint", 0, "HOST[:PORT]",
+     "where the rendezvous is; hosted here if HOST is this machine (port 29400)"},
+    {"--rdzv-backend", 0, "NAME", "static or c10d, for torchrun's sake: both mean ddprun's own"},
+    {"--rdzv-conf", 0, "KEY=VALUE,...",
+     "torchrun's settings: join_timeout, last_call_timeout, keep_alive_interval, is_host"},
+    {"--join-timeout", 0, "SECONDS", "how long to wait for the other nodes (600)"},
+    {"--last-call", 0, "SECONDS", "with MIN:MAX: how long to wait for more than MIN nodes (30)"},
+    {"--lease", 0, "SECONDS",
+     "a node that is not heard of for this long is lost (10; at most 3600)"},
+    {"--local-addr", 0, "ADDRESS",
+     "where the other nodes reach this one (found by the route to node 0)"},
+};
+
+// What torchrun reads beside PET_*: after that, before the default.
+constexpr struct {
+  const char* flag;
+  const char* variable;
+} kOtherVariables[] = {
+    {"--signals-to-handle", "TORCHELASTIC_SIGNALS_TO_HANDLE"},
+    {"--shutdown-timeout", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"},
+};
+
+void ReadOtherVariables(const GetVariable& get_variable, Values& values) {
+  for (const auto& [flag, variable] : kOtherVariables) {
+    std::optional<std::string> text = get_variable(variable);
+    if (text.has_value()) values.try_emplace(flag, Value{*std::move(text), variable});
+  }
+}
+
+absl::Status Invalid(const std::string& sentence) { return absl::InvalidArgumentError(sentence); }
+
+void ReadNodes(Reader& reader, Options& options) {
+  const Value* value = reader.Find("--nnodes");
+  if (value == nullptr) return;
+  const std::vector<std::string> parts = absl::StrSplit(value->text, ':');
+  int min = 0;
+  int max = 0;
+  if (parts.size() > 2 || !absl::SimpleAtoi(parts.front(), &min) ||
+      !absl::SimpleAtoi(parts.back(), &max) || min < 1 || max < min || max > kNodesMax) {
+    return reader.Fail(*value,
+                       absl::StrCat("a number of nodes from 1 to ", kNodesMax, ", or MIN:MAX"));
+  }
+  options.nodes_min = min;
+  options.nodes = max;
+}
+
+void ReadProcPerNode(Reader& reader, Options& options) {
+  const Value* value = reader.Find("--nproc-per-node");
+  if (value == nullptr) return;
+  if (value->text == "auto") {
+    options.proc_per_node = ProcPerNode::kAuto;
+  } else if (value->text == "gpu") {
+    options.proc_per_node = ProcPerNode::kGpu;
+  } else if (value->text == "cpu") {
+    options.proc_per_node = ProcPerNode::kCpu;
+  } else if (!absl::SimpleAtoi(value->text, &options.proc_per_node_number) ||
+             options.proc_per_node_number < 1 ||
+             options.proc_per_node_number > kLocalWorldSizeMax) {
+    reader.Fail(*value, absl::StrCat("a number of workers from 1 to ", kLocalWorldSizeMax,
+                                     ", auto, gpu or cpu; devices of another kind are not "
+                                     "counted here: give their number"));
+  }
+}
+
+// What --rdzv-conf says, and the flags of ddprun's own that come before it.
+void ReadTimeouts(Reader& reader, Options& options) {
+  RdzvConf conf = ReadRdzvConf(reader);
+  options.join_timeout = reader.Seconds("--join-timeout", kJoinTimeoutSecondsMax)
+                             .value_or(conf.join_timeout.value_or(kJoinTimeoutDefault));
+  options.last_call = reader.Seconds("--last-call", kLastCallSecondsMax)
+                          .value_or(conf.last_call.value_or(kLastCallDefault));
+  options.lease =
+      reader.Seconds("--lease", kLeaseSecondsMax).value_or(conf.lease.value_or(kLeaseDefault));
+  if (options.lease < kLeaseMin) {
+    reader.FailWith(absl::StrCat("--lease ", options.lease.count(), " ms is too short; give ",
+                                 kLeaseMin.count(), " ms or more"));
+  }
+  options.is_host = conf.is_host;
+  options.notes = std::move(conf.notes);
+}
+
+void CheckBackend(Reader& reader) {
+  const Value* backend = reader.Find("--rdzv-backend");
+  if (backend == nullptr || backend->text == "static" || backend->text == "c10d") return;
+  if (absl::StartsWith(backend->text, "etcd")) {
+    return reader.FailWith(absl::StrCat(
+        backend->source, " ", backend->text,
+        " is not needed: for a rendezvous that outlives every node run `ddprun-rendezvous --host "
+        "ADDRESS --journal FOLDER` and give --rdzv-endpoint ADDRESS on all nodes"));
+  }
+  reader.FailWith(
+      absl::StrCat(backend->source, " '", backend->text,
+                   "' is not known: ddprun has a rendezvous service of its own and takes static "
+                   "and c10d as names for it"));
+}
+
+void ReadMaster(Reader& reader, Options& options) {
+  options.node_rank = reader.Integer("--node-rank", 0, kNodesMax - 1);
+  if (reader.Find("--master-addr") != nullptr) {
+    std::string address = reader.Text("--master-addr", "an address", "");
+    // As torchrun wants an IPv6 address to be written.
+    if (absl::StartsWith(address, "[") && absl::EndsWith(address, "]"))
+      address = address.substr(1, address.size() - 2);
+    options.master_addr = std::move(address);
+  }
+  options.master_port = reader.Integer("--master-port", 0, 65535);
+}
+
+void ReadRunId(Reader& reader, Options& options) {
+  options.run_id = reader.Text("--rdzv-id", "a name", "");
+  if (options.run_id.find('/') != std::string::npos || options.run_id == "." ||
+      options.run_id == "..") {
+    reader.Fail(*reader.Find("--rdzv-id"),
+                "a name without '/', which it must be as it also names a log folder");
+  }
+  // What torchrun calls a run that nobody named; two of them would meet.
+  if (options.run_id == "none") options.run_id.clear();
+}
+
+// --standalone comes before all that says where to meet, also before variables that a cluster set.
+void StandAlone(Reader& reader, Options& options) {
+  if (options.nodes_min > 1) {
+    reader.FailWith(absl::StrCat("--standalone is for one node, and --nnodes is ", options.nodes,
+                                 "; leave one of them out"));
+  }
+  options.nodes = 1;
+  options.endpoint.reset();
+  options.run_id.clear();
+  options.is_host.reset();
+}
+
+// A port of 0 is any free one: of use where nobody else has to know it.
+void ResolvePortZero(Reader& reader, Options& options) {
+  const bool endpoint = options.endpoint.has_value() && options.endpoint->port == 0;
+  if (!endpoint && options.master_port != 0) return;
+  if (options.nodes > 1) {
+    reader.FailWith(absl::StrCat(endpoint ? "--rdzv-endpoint" : "--master-port",
+                                 " with port 0 is any free port, which other nodes cannot know; "
+                                 "give a number from 1 to 65535"));
+  }
+  if (endpoint) options.endpoint.reset();
+  if (options.master_port == 0) options.master_port.reset();
+}
+
+void CheckTogether(Reader& reader, const Options& options) {
+  if (options.node_rank.has_value() && *options.node_rank >= options.nodes) {
+    reader.FailWith(absl::StrCat("--node-rank ", *options.node_rank, " is not below --nnodes ",
+                                 options.nodes, "; nodes are numbered from 0"));
+  }
+  if (options.nodes > 1 && !options.endpoint.has_value() && !options.hosts.asked()) {
+    if (!options.master_addr.has_value()) {
+      reader.FailWith(
+          absl::StrCat("--nnodes ", options.nodes,
+                       " needs to know where node 0 is: give --master-addr, or --rdzv-endpoint"));
+    } else if (!options.node_rank.has_value()) {
+      reader.FailWith(absl::StrCat("--nnodes ", options.nodes,
+                                   " with --master-addr needs --node-rank, 0 to ",
+                                   options.nodes - 1, ", another one on each node"));
+    }
+  }
+  if (options.module && options.no_python && !options.run_path) {
+    reader.FailWith("--module and --no-python contradict each other; leave one of them out");
+  }
+  if (options.doctor.has_value()) {
+    if (options.dry_run && !options.hosts.asked())
+      reader.FailWith("ddprun doctor starts nothing in any case; leave --dry-run out");
+    return;
+  }
+  if (options.program.empty()) reader.FailWith("no program is named; see ddprun --help");
+}
+
+std::string SeeHelp(Purpose purpose) {
+  return purpose == Purpose::kDoctor ? "; see ddprun doctor --help" : "; see ddprun --help";
+}
+
+std::string UnknownFlag(const std::string& argument, absl::Span<const Flag> all, Purpose purpose) {
+  const std::string name = argument.substr(0, argument.find('='));
+  std::vector<std::string> names;
+  for (const Flag& flag : all) names.emplace_back(flag.name);
+  return absl::StrCat("unknown flag ", name, DidYouMean(name, names), SeeHelp(purpose));
+}
+
+absl::StatusOr<Options> ReadValues(const Values& values, std::vector<std::string> program,
+                                   const GetVariable& get_variable, Purpose purpose) {
+  Reader reader(values);
+  Options options;
+  options.program = std::move(program);
+  if (purpose == Purpose::kDoctor) options.doctor = ReadDoctorOptions(reader);
+  ReadNodes(reader, options);
+  ReadProcPerNode(reader, options);
+  ReadMaster(reader, options);
+  options.standalone = reader.Switch("--standalone");
+  options.affinity = ReadAffinityOptions(reader);
+  options.restarts = ReadRestartOptions(reader);
+  options.stopping = ReadStopOptions(reader);
+  options.hangs = ReadHangOptions(reader);
+  options.logs = ReadLogOptions(reader);
+  options.observe = ReadObserveOptions(reader);
+  options.verdict = ReadVerdictOptions(reader);
+  ReadRunId(reader, options);
+  options.endpoint = reader.Endpoint("--rdzv-endpoint", kEndpointPortDefault);
+  CheckBackend(reader);
+  ReadTimeouts(reader, options);
+  options.local_addr = reader.Text("--local-addr", "an address", "");
+  options.security = reader.Security();
+  options.role = reader.Text("--role", "a name", "default");
+  options.module = reader.Switch("--module");
+  options.no_python = reader.Switch("--no-python");
+  options.hosts = ReadHostOptions(reader, values);
+  options.run_path = reader.Switch("--run-path");
+  options.torchrun = ReadTorchrunOptions(reader);
+  if (options.torchrun.event_log_handler == "console" && options.observe.event_log.empty()) {
+    options.observe.event_log = kEventLogStderr;
+  }
+  options.notes.insert(options.notes.end(), options.torchrun.notes.begin(),
+                       options.torchrun.notes.end());
+  options.dry_run = reader.Switch("--dry-run");
+  if (options.standalone) StandAlone(reader, options);
+  ResolvePortZero(reader, options);
+  FollowSlurmStep(get_variable, reader, options);
+  CheckTogether(reader, options);
+  if (!reader.status().ok()) return reader.status();
+  return options;
+}
+
+// Of a run's flags those that say where the nodes are and who gets in.
+std::vector<Flag> MeetingFlags() {
+  std::vector<Flag> flags = kRendezvousFlags;
+  for (const std::vector<Flag>* more : {&kHostFlags, &kSecurityFlags})
+    flags.insert(flags.end(), more->begin(), more->end());
+  return flags;
+}
+
+}  // namespace
+
+std::vector<Flag> FlagsOfDoctor() {
+  std::vector<Flag> flags = kDoctorFlags;
+  const std::vector<Flag> more = MeetingFlags();
+  flags.insert(flags.end(), more.begin(), more.end());
+  return flags;
+}
+
+std::vector<FlagTopic> FlagTopics() {
+  return {
+      {"workers", "Workers", kWorkerFlags},
+      {"affinity", "CPUs and GPUs of the workers", kAffinityFlags},
+      {"rendezvous", "Where nodes meet", kRendezvousFlags},
+      {"hosts", "All nodes by one command", kHostFlags},
+      {"restarts", "Restarts", kRestartFlags},
+      {"stopping", "Signals and stopping", kStopFlags},
+      {"hangs", "Workers that do not go on", kHangFlags},
+      {"logs", "Output and logs", kLogFlags},
+      {"observe", "Events and metrics", kObserveFlags},
+      {"verdict", "The verdict", kVerdictFlags},
+      {"security", "Who gets in", kSecurityFlags},
+      {"torchrun", "For torchrun's sake", kTorchrunFlags},
+      {"settings", "Settings in files, dry run, completion, manual", kSettingsFlags},
+  };
+}
+
+std::vector<Flag> AllFlags() {
+  std::vector<Flag> all;
+  for (const FlagTopic& topic : FlagTopics()) {
+    all.insert(all.end(), topic.flags.begin(), topic.flags.end());
+  }
+  return all;
+}
+
+bool UsesNetwork(const Options& options) {
+  return options.nodes > 1 || (options.endpoint.has_value() && !options.standalone);
+}
+
+absl::StatusOr<std::variant<Options, ShowText>> ParseOptions(
+    const std::vector<std::string>& arguments, const GetVariable& get_variable,
+    const ReadFile& read_file, Purpose purpose) {
+  std::vector<Flag> all = AllFlags();
+  if (purpose == Purpose::kDoctor) all.insert(all.end(), kDoctorFlags.begin(), kDoctorFlags.end());
+  absl::StatusOr<ParsedFlags> flags = ParseFlags(all, arguments);
+  if (!flags.ok()) return Invalid(absl::StrCat(flags.status().message(), SeeHelp(purpose)));
+  if (flags->help && purpose == Purpose::kDoctor) return ShowText{DoctorHelp(MeetingFlags())};
+  if (flags->help) {
+    absl::StatusOr<std::string> text =
+        HelpText(FlagTopics(), flags->rest.empty() ? "" : flags->rest.front());
+    if (!text.ok()) return text.status();
+    return ShowText{*std::move(text)};
+  }
+  if (flags->version) return ShowText{absl::StrCat("ddprun ", kSoftwareVersion, "\n")};
+  if (const auto shell = flags->values.find("--print-completion"); shell != flags->values.end()) {
+    absl::StatusOr<std::string> text = CompletionScript(FlagTopics(), shell->second.text);
+    if (!text.ok()) return text.status();
+    return ShowText{*std::move(text)};
+  }
+  if (flags->values.count("--print-man") != 0) return ShowText{ManPage(FlagTopics())};
+
+  std::vector<std::string> program = std::move(flags->rest);
+  if (!program.empty() && program.front() == "--") {
+    program.erase(program.begin());
+  } else if (!program.empty() && program.front().size() > 1 && program.front()[0] == '-') {
+    return Invalid(UnknownFlag(program.front(), all, purpose));
+  }
+  absl::StatusOr<Settings> settings =
+      GatherSettings(all, std::move(flags->values), get_variable, read_file);
+  if (!settings.ok()) return settings.status();
+  if (program.empty()) program = std::move(settings->program);
+  AddLogVariables(get_variable, settings->values);
+  ReadOtherVariables(get_variable, settings->values);
+  absl::StatusOr<Options> options =
+      ReadValues(settings->values, std::move(program), get_variable, purpose);
+  if (!options.ok()) return options.status();
+  options->verdict.record_file = get_variable("TORCHELASTIC_ERROR_FILE").value_or("");
+  options->variables = std::move(settings->variables);
+  options->token_env_file = std::move(settings->token_env_file);
+  if (std::string warning = WorldOfOneWarning(*options, get_variable); !warning.empty())
+    options->warnings.push_back(std::move(warning));
+  return *std::move(options);
+}
+
+}  // namespace ddprun

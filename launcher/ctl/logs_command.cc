@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/ctl/logs_command.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "launcher/base/limits.h"
+#include "launcher/ctl/logs_text.h"
+
+namespace ddprun {
+namespace {
+
+constexpr int kExitFailure = 1;
+// Whoever follows waits for as long as the run takes; a connection that breaks ends that.
+constexpr std::chrono::hours kFollowTurn{1};
+
+TimePoint Now() { return std::chrono::steady_clock::now(); }
+
+bool Put(const std::string& text) {
+  return text.empty() || (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() &&
+                          std::fflush(stdout) == 0);
+}
+
+int Fail(const std::string& sentence) {
+  std::fprintf(stderr, "ddpctl: %s\n", sentence.c_str());
+  return kExitFailure;
+}
+
+std::string NotReached(const absl::Status& status) {
+  std::string text(status.message());
+  if (absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status)) {
+    absl::StrAppend(&text,
+                    "; a run of one node has a service that can be asked only with "
+                    "--rdzv-endpoint, and its lines in files with --log-dir");
+  }
+  return text;
+}
+
+std::string Unanswered(const CtlOptions& options) {
+  return absl::StrCat("the rendezvous service at ", TargetOf(options.service),
+                      " did not answer within ",
+                      std::chrono::duration<double>(options.timeout).count(),
+                      " s; the host is down, or a firewall drops the packets");
+}
+
+}  // namespace
+
+int ShowLogs(const CtlOptions& options, const std::shared_ptr<ServiceChannel>& channel) {
+  const RunQuestion question{.output = true, .watch = options.watch, .nodes = options.nodes};
+  const auto watch = RunWatch::Open(channel, options.run_id, question);
+  const TimePoint deadline = Now() + options.timeout;
+  LogsText text(options.watch.follow, kLogsHeldBytesMax, isatty(STDOUT_FILENO) == 1);
+  std::string run_id;
+  while (true) {
+    const bool begun = !run_id.empty();
+    const auto news = watch->Next(text.waiting() ? deadline : Now() + kFollowTurn);
+    if (absl::IsOutOfRange(news.status())) break;
+    if (!news.ok()) {
+      Put(text.StopWaiting());
+      return Fail(begun ? std::string(news.status().message()) : NotReached(news.status()));
+    }
+    if (!news->has_value()) {
+      if (!begun) return Fail(NotReached(absl::DeadlineExceededError(Unanswered(options))));
+      if (!text.waiting()) continue;
+      if (!Put(text.StopWaiting()) || !options.watch.follow) return kExitFailure;
+      continue;
+    }
+    if (const auto* first = std::get_if<WatchBegun>(&**news)) run_id = first->run_id;
+    if (!Put(text.On(**news))) return kExitFailure;
+    if (const auto* end = std::get_if<RunOver>(&**news)) {
+      return Put(absl::StrCat("ddpctl: ", EndSentence(run_id, *end), "\n")) ? 0 : kExitFailure;
+    }
+  }
+  if (!Put(text.StopWaiting())) return kExitFailure;
+  if (options.watch.follow) return Fail("the rendezvous service has ended before the run");
+  if (!text.shown_any() && !(options.watch.ranks.empty() && options.nodes.empty())) {
+    std::fputs(
+        "ddpctl: these workers have said nothing yet; ddpctl status shows which ranks the "
+        "run has\n",
+        stderr);
+  }
+  return 0;
+}
+
+absl::StatusOr<EndWatch> WatchEnd(const CtlOptions& options,
+                                  const std::shared_ptr<ServiceChannel>& channel) {
+  RunQuestion question;
+  question.watch.follow = true;
+  EndWatch end{RunWatch::Open(channel, options.run_id, question), ""};
+  const auto news = end.watch->Next(Now() + options.timeout);
+  if (!news.ok()) return news.status();
+  if (!news->has_value()) return absl::DeadlineExceededError(Unanswered(options));
+  if (const auto* begun = std::get_if<WatchBegun>(&**news)) end.run_id = begun->run_id;
+  return end;
+}
+
+absl::StatusOr<RunOver> WaitForEnd(const CtlOptions& options, EndWatch& end) {
+  const TimePoint deadline = Now() + options.wait_timeout;
+  while (true) {
+    const auto news = end.watch->Next(deadline);
+    if (!news.ok()) return news.status();
+    if (!news->has_value()) {
+      return absl::DeadlineExceededError(absl::StrCat(
+          "run ", end.run_id, " has not ended within ",
+          std::chrono::duration<double>(options.wait_timeout).count(),
+          " s; ddpctl status shows which nodes are still stopping, ddpctl stop --now cuts their "
+          "grace short, and --wait-timeout SECONDS waits longer"));
+    }
+    if (auto* over = std::get_if<RunOver>(&**news)) return *over;
+  }
+}
+
+}  // namespace ddprun

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/ctl/status_text.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "rendezvous/base/signal_name.h"
+
+namespace ddprun {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+const char* Name(NodeState state) {
+  switch (state) {
+    case NodeState::kWaiting:
+      return "waiting";
+    case NodeState::kRunning:
+      return "running";
+    case NodeState::kSucceeded:
+      return "succeeded";
+    case NodeState::kStopping:
+      return "stopping";
+    case NodeState::kStopped:
+      return "stopped";
+    case NodeState::kSpare:
+      return "spare";
+    case NodeState::kAway:
+      return "away";
+  }
+  return "";
+}
+
+const char* Name(RunPhase phase) {
+  switch (phase) {
+    case RunPhase::kForming:
+      return "forming";
+    case RunPhase::kSealed:
+      return "running";
+    case RunPhase::kBroken:
+      return "stopping";
+    case RunPhase::kClosed:
+      return "over";
+  }
+  return "";
+}
+
+std::string Seconds(std::chrono::milliseconds time) {
+  return absl::StrFormat("%.1f s", static_cast<double>(time.count()) / 1000.0);
+}
+
+std::string Ranks(const NodeStatus& node) {
+  if (node.ranks == 0) return "-";
+  if (node.ranks == 1) return absl::StrCat(node.rank_first);
+  return absl::StrCat(node.rank_first, "-", node.rank_first + node.ranks - 1);
+}
+
+std::string Rank(const NodeStatus& node) {
+  return node.node_rank.has_value() ? absl::StrCat(*node.node_rank) : "-";
+}
+
+std::string Rate(const Progress& progress) {
+  if (progress.rate <= 0) return "";
+  return absl::StrFormat(progress.rate < 10    ? "%.2f %s/s"
+                         : progress.rate < 1e9 ? "%.0f %s/s"
+                                               : "%.3g %s/s",
+                         progress.rate, progress.rate_unit.empty() ? "steps" : progress.rate_unit);
+}
+
+std::string ProgressLine(const RunStatus& run) {
+  const Progress& progress = *run.progress;
+  std::string line;
+  const auto add = [&line](const std::string& words) {
+    if (!words.empty()) absl::StrAppend(&line, line.empty() ? "  " : ", ", words);
+  };
+  if (progress.step >= 0) add(absl::StrCat("step ", progress.step));
+  if (progress.epoch >= 0) add(absl::StrCat("epoch ", progress.epoch));
+  add(Rate(progress));
+  if (line.empty()) add(progress.section);
+  return absl::StrCat(line.empty() ? "  progress" : line, ", ", Seconds(run.progress_age), " ago");
+}
+
+// Columns of progress are there if any node tells of it.
+bool AnyProgress(const std::vector<const NodeStatus*>& nodes) {
+  return std::any_of(nodes.begin(), nodes.end(),
+                     [](const NodeStatus* node) { return node->progress.has_value(); });
+}
+
+using Row = std::vector<std::string>;
+
+void AddProgress(const NodeStatus& node, Row& row) {
+  if (!node.progress) {
+    row.insert(row.end(), {"-", "-", "-", "-"});
+    return;
+  }
+  const Progress& progress = *node.progress;
+  const auto dash = [](std::string text) { return text.empty() ? "-" : text; };
+  row.push_back(progress.step >= 0 ? absl::StrCat(progress.step) : "-");
+  row.push_back(dash(Rate(progress)));
+  row.push_back(dash(progress.section));
+  row.push_back(absl::StrCat(Seconds(node.progress_age), " ago"));
+}
+
+std::string Nodes(const RunStatus& run) {
+  const std::string wanted = run.nodes_min == run.nodes_max
+                                 ? absl::StrCat(run.nodes_max)
+                                 : absl::StrCat(run.nodes_min, ":", run.nodes_max);
+  return absl::StrCat(run.node_count, run.node_count == 1 ? " node is" : " nodes are", " here of ",
+                      wanted);
+}
+
+void AppendRun(const RunStatus& run, std::string& out) {
+  for (const std::string& line : RunLines(run)) absl::StrAppend(&out, line, "\n");
+  std::vector<const NodeStatus*> nodes;
+  for (const NodeStatus& node : run.nodes) nodes.push_back(&node);
+  if (!nodes.empty()) {
+    for (const std::string& line : NodeLines(nodes)) absl::StrAppend(&out, line, "\n");
+  }
+  const int more = run.node_count - static_cast<int>(run.nodes.size());
+  if (more > 0) absl::StrAppend(&out, "  and ", more, " more nodes\n");
+}
+
+Json ToJson(const Failure& failure) {
+  const auto known = [](int number) { return number >= 0 ? Json(number) : Json(nullptr); };
+  return {{"sentence", ToSentence(failure)},
+          {"host", failure.host},
+          {"node_rank", known(failure.node_rank)},
+          {"rank", known(failure.rank)},
+          {"exit_code", ToExitCode(failure)},
+          {"signal", failure.signal > 0 ? Json(SignalName(failure.signal)) : Json(nullptr)}};
+}
+
+Json ToJson(const std::optional<Progress>& progress, std::chrono::milliseconds age) {
+  if (!progress) return nullptr;
+  const auto known = [](std::int64_t number) { return number >= 0 ? Json(number) : Json(nullptr); };
+  return {{"step", known(progress->step)},
+          {"epoch", known(progress->epoch)},
+          {"rate", progress->rate > 0 ? Json(progress->rate) : Json(nullptr)},
+          {"rate_unit", progress->rate_unit},
+          {"section", progress->section},
+          {"age_ms", age.count()}};
+}
+
+Json ToJson(const NodeStatus& node) {
+  Json ranks = Json::array();
+  for (int i = 0; i < node.ranks; ++i) ranks.push_back(node.rank_first + i);
+  return {{"node_id", node.node_id.value},
+          {"node_rank", node.node_rank.has_value() ? Json(*node.node_rank) : Json(nullptr)},
+          {"host", node.host},
+          {"address", node.address},
+          {"state", Name(node.state)},
+          {"ranks", std::move(ranks)},
+          {"silent_ms", node.silent.count()},
+          {"progress", ToJson(node.progress, node.progress_age)}};
+}
+
+Json ToJson(const LeftOutStatus& left_out) {
+  return {{"host", left_out.host},
+          {"failures", left_out.failures},
+          {"remaining_ms", left_out.remaining.count()}};
+}
+
+Json ToJson(const RunStatus& run) {
+  Json nodes = Json::array();
+  for (const NodeStatus& node : run.nodes) nodes.push_back(ToJson(node));
+  Json left_out = Json::array();
+  for (const LeftOutStatus& host : run.left_out) left_out.push_back(ToJson(host));
+  Json verdict = nullptr;
+  if (run.verdict.has_value()) {
+    verdict = {{"success", run.verdict->success}, {"exit_code", run.verdict->exit_code}};
+  }
+  return {
+      {"run_id", run.run_id},
+      {"phase", Name(run.phase)},
+      {"round", ToNumber(run.round)},
+      {"reason", run.reason},
+      {"remaining_ms", run.remaining.count()},
+      {"nodes_min", run.nodes_min},
+      {"nodes_max", run.nodes_max},
+      {"world_size", run.world_size},
+      {"restarts_used", run.restarts_used},
+      {"restarts_max", run.restarts_max},
+      {"restarts_forgiven", run.restarts_forgiven},
+      {"last_failure", run.last_failure.has_value() ? ToJson(*run.last_failure) : Json(nullptr)},
+      {"verdict", std::move(verdict)},
+      {"node_count", run.node_count},
+      {"nodes", std::move(nodes)},
+      {"left_out", std::move(left_out)},
+      {"progress", ToJson(run.progress, run.progress_age)}};
+}
+
+}  // namespace
+
+const char* StateName(NodeState state) { return Name(state); }
+
+std::vector<std::string> RunLines(const RunStatus& run) {
+  std::string first =
+      absl::StrCat("run ", run.run_id, ": ", Name(run.phase), ", round ", ToNumber(run.round));
+  if (run.phase == RunPhase::kSealed) absl::StrAppend(&first, ", world size ", run.world_size);
+  if (run.phase != RunPhase::kClosed) absl::StrAppend(&first, ", ", Nodes(run));
+  absl::StrAppend(&first, ", ", run.restarts_used - run.restarts_forgiven, " of ", run.restarts_max,
+                  " restarts used");
+  if (run.restarts_forgiven > 0) absl::StrAppend(&first, ", ", run.restarts_used, " in all");
+  std::vector<std::string> lines = {std::move(first)};
+  if (!run.reason.empty()) {
+    lines.push_back(absl::StrCat("  ", run.reason));
+    if (run.remaining.count() > 0) {
+      absl::StrAppend(&lines.back(), "; ", Seconds(run.remaining), " left");
+    }
+  }
+  if (run.progress.has_value()) lines.push_back(ProgressLine(run));
+  if (run.verdict.has_value()) {
+    lines.push_back(absl::StrCat("  ended with exit code ", run.verdict->exit_code,
+                                 run.verdict->success ? ": all workers succeeded" : ""));
+  }
+  // While the next round forms, what is waited for has it already.
+  if (run.last_failure.has_value() && run.phase != RunPhase::kForming) {
+    lines.push_back(absl::StrCat("  last failure: ", ToSentence(*run.last_failure)));
+  }
+  for (const LeftOutStatus& left_out : run.left_out) {
+    lines.push_back(absl::StrCat("  node ", left_out.host, " is left out after ", left_out.failures,
+                                 left_out.failures == 1 ? " failure" : " failures"));
+    if (left_out.remaining.count() > 0) {
+      absl::StrAppend(&lines.back(), ", for ", Seconds(left_out.remaining), " yet");
+    }
+  }
+  return lines;
+}
+
+std::vector<std::string> NodeLines(const std::vector<const NodeStatus*>& nodes) {
+  std::vector<Row> rows = {{"NODE", "HOST", "ADDRESS", "STATE", "RANKS", "HEARD"}};
+  const bool progress = AnyProgress(nodes);
+  if (progress) rows[0].insert(rows[0].end(), {"STEP", "RATE", "DOING", "CHANGED"});
+  for (const NodeStatus* node : nodes) {
+    rows.push_back({Rank(*node), node->host, node->address, Name(node->state), Ranks(*node),
+                    absl::StrCat(Seconds(node->silent), " ago")});
+    if (progress) AddProgress(*node, rows.back());
+  }
+  std::vector<std::size_t> widths(rows[0].size(), 0);
+  for (const Row& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::vector<std::string> lines;
+  for (const Row& row : rows) {
+    std::string line = "  ";
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      absl::StrAppend(&line, row[i]);
+      if (i + 1 < row.size()) line.append(widths[i] + 2 - row[i].size(), ' ');
+    }
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+std::string StatusText(const ServiceStatus& status, const std::string& service) {
+  if (status.runs.empty()) {
+    return absl::StrCat("the rendezvous service at ", service, " has no run\n");
+  }
+  std::string out;
+  for (const RunStatus& run : status.runs) {
+    if (!out.empty()) absl::StrAppend(&out, "\n");
+    AppendRun(run, out);
+  }
+  return out;
+}
+
+std::string StatusJson(const ServiceStatus& status, const std::string& service) {
+  Json runs = Json::array();
+  for (const RunStatus& run : status.runs) runs.push_back(ToJson(run));
+  const Json all = {
+      {"service", service}, {"version", status.software_version}, {"runs", std::move(runs)}};
+  // Names come from other machines: what is no UTF-8 must not end this process.
+  return absl::StrCat(all.dump(-1, ' ', false, Json::error_handler_t::replace), "\n");
+}
+
+}  // namespace ddprun

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/ctl/status_watch.h"
+
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/signalfd.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <ctime>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "launcher/base/limits.h"
+#include "launcher/ctl/status_screen.h"
+#include "rendezvous/base/owned_fd.h"
+#include "rendezvous/client/status_client.h"
+
+namespace ddprun {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Another buffer than the one with the person's commands, and no cursor; "all off" at the end.
+constexpr char kEnterScreen[] = "\x1b[?1049h\x1b[?25l";
+constexpr char kLeaveScreen[] = "\x1b[?25h\x1b[?1049l";
+constexpr char kHome[] = "\x1b[H";
+constexpr char kEraseLineEnd[] = "\x1b[K";
+constexpr char kEraseBelow[] = "\x1b[J";
+
+void Put(const std::string& text) {
+  std::fputs(text.c_str(), stdout);
+  std::fflush(stdout);
+}
+
+std::string Time() {
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  localtime_r(&now, &local);
+  return absl::StrFormat("%02d:%02d:%02d", local.tm_hour, local.tm_min, local.tm_sec);
+}
+
+// Keys at once and unseen, and the screen as it was afterwards.
+class Terminal {
+ public:
+  Terminal() {
+    if (tcgetattr(STDIN_FILENO, &before_) == 0) {
+      termios keys = before_;
+      keys.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
+      raw_ = tcsetattr(STDIN_FILENO, TCSANOW, &keys) == 0;
+    }
+    Put(kEnterScreen);
+  }
+  ~Terminal() {
+    Put(kLeaveScreen);
+    if (raw_) tcsetattr(STDIN_FILENO, TCSANOW, &before_);
+  }
+  Terminal(const Terminal&) = delete;
+  Terminal& operator=(const Terminal&) = delete;
+
+  bool has_keys() const { return raw_; }
+
+  void Draw(const std::vector<std::string>& lines) {
+    std::string text = kHome;
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      absl::StrAppend(&text, i > 0 ? "\r\n" : "", lines[i], kEraseLineEnd);
+    }
+    absl::StrAppend(&text, kEraseBelow);
+    Put(text);
+  }
+
+  static ScreenSize Size() {
+    winsize size{};
+    ScreenSize found;
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 && size.ws_row > 0) {
+      found = {size.ws_col, size.ws_row};
+    }
+    return found;
+  }
+
+ private:
+  termios before_{};
+  bool raw_ = false;
+};
+
+// What a person does while it is shown.
+class Person {
+ public:
+  Person() {
+    sigset_t signals;
+    sigemptyset(&signals);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGWINCH}) sigaddset(&signals, signal);
+    pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+    signals_ = OwnedFd(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
+  }
+
+  enum class Wish { kNothing, kRedraw, kEnd };
+
+  // kNothing: the time is over.
+  Wish WaitUntil(Clock::time_point until, bool keys) {
+    while (true) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
+      pollfd fds[] = {{signals_.get(), POLLIN, 0}, {keys ? STDIN_FILENO : -1, POLLIN, 0}};
+      const int ready = poll(fds, 2, static_cast<int>(std::max<std::int64_t>(0, left.count())));
+      if (ready < 0 && errno == EINTR) continue;
+      if (ready <= 0) return Wish::kNothing;
+      signalfd_siginfo info;
+      if (fds[0].revents != 0 && read(signals_.get(), &info, sizeof(info)) == sizeof(info)) {
+        return info.ssi_signo == SIGWINCH ? Wish::kRedraw : Wish::kEnd;
+      }
+      char key = 0;
+      if (fds[1].revents != 0) {
+        const ssize_t count = read(STDIN_FILENO, &key, 1);
+        if (count == 1 && (key == 'q' || key == 'Q')) return Wish::kEnd;
+        if (count == 0) keys = false;
+      }
+    }
+  }
+
+ private:
+  OwnedFd signals_;
+};
+
+}  // namespace
+
+int WatchStatus(const StatusOptions& options, const std::shared_ptr<ServiceChannel>& channel) {
+  Person person;
+  const std::string service = TargetOf(options.service);
+  std::optional<Terminal> terminal;
+  if (isatty(STDOUT_FILENO) != 0) terminal.emplace();
+  ServiceStatus seen;
+  bool reached = false;
+  std::string said;
+  while (true) {
+    const auto next = Clock::now() + options.interval;
+    // A person who wants to end must not wait for a service that does not answer.
+    auto status = GetStatus(channel, options.run_id, std::min(options.timeout, kWatchTimeoutMax));
+    const std::string trouble = status.ok() ? "" : std::string(status.status().message());
+    reached = reached || status.ok();
+    if (status.ok()) seen = *std::move(status);
+    if (!terminal.has_value()) {
+      const std::string lines =
+          trouble.empty() ? absl::StrJoin(StatusLines(seen), absl::StrCat("\n", Time(), " "))
+                          : trouble;
+      if (lines != said) Put(absl::StrCat(Time(), " ", lines.empty() ? "no run" : lines, "\n"));
+      said = lines;
+      if (!trouble.empty()) return reached ? 0 : 1;
+    }
+    Person::Wish wish = Person::Wish::kRedraw;
+    while (wish == Person::Wish::kRedraw) {
+      if (terminal.has_value()) {
+        terminal->Draw(
+            StatusScreen(seen, absl::StrCat("ddpctl status  ", service, "  ", Time(), "  (q ends)"),
+                         trouble, Terminal::Size()));
+      }
+      wish = person.WaitUntil(next, terminal.has_value() && terminal->has_keys());
+    }
+    if (wish == Person::Wish::kEnd) return reached ? 0 : 1;
+  }
+}
+
+}  // namespace ddprun

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/doctor/doctor_command.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <map>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "launcher/agent/agent.h"
+#include "launcher/agent/dry_run.h"
+#include "launcher/base/command.h"
+#include "launcher/base/limits.h"
+#include "launcher/doctor/doctor_exchange.h"
+#include "launcher/doctor/doctor_facts.h"
+#include "launcher/doctor/doctor_pairs.h"
+#include "launcher/doctor/doctor_probe.h"
+#include "launcher/doctor/doctor_rules.h"
+#include "launcher/doctor/doctor_text.h"
+#include "launcher/doctor/doctor_words.h"
+#include "launcher/node/meeting.h"
+#include "launcher/node/network.h"
+#include "rendezvous/base/own_address.h"
+
+namespace ddprun {
+namespace {
+
+std::string Key(const char* what, int index) { return absl::StrCat("doctor/", what, "/", index); }
+
+// Ends this process as the head says, or when the head is gone: it leaves nothing behind, and its
+// own waits may be long.
+class LifelineWatch {
+ public:
+  explicit LifelineWatch(Lifeline lifeline)
+      : lifeline_(std::move(lifeline)),
+        stop_(eventfd(0, EFD_CLOEXEC)),
+        thread_([this] { Watch(); }) {}
+  ~LifelineWatch() {
+    const std::uint64_t one = 1;
+    stopping_ = true;
+    [[maybe_unused]] const ssize_t written = write(stop_.get(), &one, sizeof(one));
+    thread_.join();
+  }
+  LifelineWatch(const LifelineWatch&) = delete;
+  LifelineWatch& operator=(const LifelineWatch&) = delete;
+
+ private:
+  void Watch() {
+    while (!stopping_) {
+      pollfd polled[] = {{.fd = stop_.get(), .events = POLLIN, .revents = 0},
+                         {.fd = lifeline_.fd(), .events = POLLIN, .revents = 0}};
+      poll(polled, 2, stop_.valid() ? -1 : 50);  // no descriptor was left for it
+      if (polled[0].revents != 0) return;
+      if (polled[1].revents == 0) continue;
+      bool ended = false;
+      for (const PassSignal& passed : lifeline_.TakeSignals(true, ended)) raise(passed.signal);
+      if (!ended) continue;
+      raise(SIGTERM);
+      return;
+    }
+  }
+
+  Lifeline lifeline_;
+  const OwnedFd stop_;
+  std::atomic<bool> stopping_{false};
+  std::thread thread_;
+};
+
+// One run of the doctor on one node.
+class Doctor {
+ public:
+  explicit Doctor(DoctorCall call)
+      : options_(std::move(call.options)), token_(std::move(call.token_variable)) {
+    if (call.lifeline.has_value()) watch_.emplace(*std::move(call.lifeline));
+    facts_.host = call.host.empty() || call.host == "localhost" ? HostName() : call.host;
+    facts_.node = options_.node_rank.value_or(0);
+    checkup_.timeout = options_.doctor->timeout;
+    checkup_.nodes_wanted = std::max(options_.nodes_min, options_.doctor->nodes_wanted);
+    checkup_.numbered = options_.node_rank.has_value();
+    checkup_.by_head = watch_.has_value();
+    // Before the service raises a limit or the certificates change what this process may read.
+    CollectMachineFacts(options_, call.own_folder, facts_);
+  }
+
+  int Run() {
+    absl::Status status;
+    if (UsesNetwork(options_)) {
+      status = MeetOthers();
+      if (!status.ok()) checkup_.meeting_error = std::string(status.message());
+    } else {
+      CollectNetworkFacts(options_, facts_);
+    }
+    const bool alone = exchange_ == nullptr;
+    if (alone) checkup_.nodes = {facts_};
+    const DoctorReport report = alone ? MakeReport() : Agree();
+    // Under -H all nodes say the same, and the first one says it.
+    if (alone || !watch_.has_value() || exchange_->index() == 0) Print(report);
+    Tell(report.exit_code == 0 ? NodeWord(Finished{.run_id = options_.run_id}) : NodeVerdict{});
+    exchange_.reset();
+    return report.exit_code;
+  }
+
+ private:
+  void Tell(const NodeWord& word) {
+    if (!watch_.has_value()) return;
+    Show(ToLine(word) + "\n");
+  }
+
+  void Note(const std::string& sentence) {
+    const std::string line = absl::StrCat("ddprun doctor: ", sentence);
+    if (watch_.has_value()) {
+      Show(MarkLine(true, line) + "\n");
+    } else {
+      std::fprintf(stderr, "%s\n", line.c_str());
+    }
+  }
+
+  void Print(const DoctorReport& report) {
+    const bool json = options_.doctor->json;
+    if (json && report.json.empty()) return Note("the JSON is too large to be sent: node 0 has it");
+    const std::string& text = json ? report.json : report.text;
+    if (!watch_.has_value()) {
+      Show(text);
+      return;
+    }
+    for (const absl::string_view line : absl::StrSplit(absl::StripSuffix(text, "\n"), '\n'))
+      Show(MarkLine(false, line) + "\n");
+  }
+
+  // As Agent does it. What follows is about this node alone if it fails.
+  absl::Status MeetOthers() {
+    facts_.secret = SecretInWords(options_, token_.has_value(), ReadVariable);
+    prctl(PR_SET_DUMPABLE, 0);  // not what the certificates are made of into a core file
+    absl::StatusOr<Security> security =
+        Security::Open(options_.security, std::move(token_), ReadVariable);
+    if (!security.ok()) {
+      facts_.secret_error = std::string(security.status().message());
+      CollectNetworkFacts(options_, facts_);
+      return absl::FailedPreconditionError("this node's secret cannot be used (see below)");
+    }
+    absl::StatusOr<Meeting> meeting = Meet(*security);
+    if (!meeting.ok()) {
+      CollectNetworkFacts(options_, facts_);
+      return meeting.status();
+    }
+    const NodeId node_id = MakeNodeId(facts_.host);
+    auto credentials = security->ForNode(DoctorRunId(options_), node_id.value);
+    if (!credentials.ok()) return credentials.status();
+    const absl::StatusOr<std::string> address =
+        options_.local_addr.empty() ? AdvertisedAddress(meeting->host, meeting->port)
+                                    : options_.local_addr;
+    facts_.address = address.value_or("");
+    CollectNetworkFacts(options_, facts_);
+    if (!address.ok()) return address.status();
+    auto server = ProbeServer::Start(*address);
+    if (!server.ok()) return server.status();
+    server_ = *std::move(server);
+    facts_.probe_port = server_->port();
+    facts_.probe_key = server_->key();
+    auto exchange =
+        DoctorExchange::Open({.options = options_,
+                              .host = facts_.host,
+                              .node_id = node_id,
+                              .address = *address,
+                              .probe_port = server_->port(),
+                              .timeout = options_.doctor->timeout,
+                              .on_waiting = [this](const std::string& why) { Note(why); }},
+                             *std::move(meeting), *std::move(credentials));
+    if (!exchange.ok()) return exchange.status();
+    exchange_ = *std::move(exchange);
+    Tell(Joined{});
+    if (!options_.node_rank.has_value()) facts_.node = exchange_->index();
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<Meeting> Meet(const Security& security) {
+    // One who may use no other port is told who has it.
+    const bool must_host = !options_.endpoint.has_value() && options_.node_rank == 0;
+    if (must_host) facts_.service_port = options_.master_port.value_or(kPortDefault);
+    facts_.hosts_service = must_host;
+    absl::StatusOr<Meeting> meeting = OpenMeeting(options_, security, "doctor");
+    if (meeting.ok() && meeting->server != nullptr) {
+      facts_.service_port = meeting->port;
+      facts_.hosts_service = true;
+      Tell(Serving{meeting->port});
+    }
+    if (!must_host || !absl::IsAlreadyExists(meeting.status())) return meeting;
+    facts_.service_port_holder = PortHolder(facts_.service_port);
+    // If that is a ddprun the nodes can meet there all the same.
+    Options elsewhere = options_;
+    elsewhere.endpoint = Endpoint{*options_.master_addr, facts_.service_port};
+    elsewhere.is_host = false;
+    return OpenMeeting(elsewhere, security, "doctor");
+  }
+
+  // ---- Once they have met
+
+  absl::StatusOr<NodeFacts> FactsOf(int index) {
+    const auto known = known_.find(index);
+    if (known != known_.end()) return known->second;
+    const absl::StatusOr<std::string> words =
+        exchange_->Get(Key("facts", index), kDoctorStepTimeout);
+    if (!words.ok()) return words.status();
+    absl::StatusOr<NodeFacts> facts = ParseNodeFacts(*words);
+    if (facts.ok()) known_.emplace(index, *facts);
+    return facts;
+  }
+
+  std::vector<PairFacts> TryWays() {
+    std::vector<ProbePeer> peers;
+    for (const int index : PlanPeers(exchange_->index(), exchange_->count())) {
+      const absl::StatusOr<NodeFacts> facts = FactsOf(index);
+      if (!facts.ok()) continue;  // node 0 says so for all
+      peers.push_back({facts->node, facts->address, facts->probe_port, facts->probe_key});
+    }
+    Probe probe(facts_.node, peers);
+    exchange_->Meet("doctor/asked", kDoctorStepTimeout);
+    const auto next = known_.find(RingPeer(exchange_->index(), exchange_->count()));
+    if (next != known_.end()) probe.Send(next->second.node);
+    return probe.pairs();
+  }
+
+  DoctorReport Agree() {
+    known_.emplace(exchange_->index(), facts_);
+    absl::Status status = exchange_->Set(Key("facts", exchange_->index()), ToWords(facts_));
+    if (status.ok()) {
+      const std::vector<PairFacts> pairs = TryWays();
+      status = exchange_->Set(Key("pairs", exchange_->index()), ToWords(pairs));
+    }
+    if (status.ok() && exchange_->index() == 0) {
+      Gather();
+      const DoctorReport report = MakeReport();
+      exchange_->Set("doctor/report", ToWords(report)).IgnoreError();
+      return report;
+    }
+    if (status.ok()) {
+      const absl::StatusOr<DoctorReport> report = AwaitReport();
+      if (report.ok()) return *report;
+      status = report.status();
+    }
+    checkup_.meeting_error = absl::StrCat("they had come, and then: ", status.message());
+    checkup_.nodes = {facts_};
+    return MakeReport();
+  }
+
+  absl::StatusOr<DoctorReport> AwaitReport() {
+    // Node 0 may have to wait for others first.
+    const absl::StatusOr<std::string> words =
+        exchange_->Get("doctor/report", 3 * kDoctorStepTimeout);
+    if (!words.ok()) return words.status();
+    return ParseDoctorReport(*words);
+  }
+
+  absl::Status GatherFrom(int index, std::string& who) {
+    const absl::StatusOr<NodeFacts> facts = FactsOf(index);
+    if (!facts.ok()) return facts.status();
+    who = absl::StrCat("node ", facts->node, " (", facts->host, ")");
+    checkup_.nodes.push_back(*facts);
+    const absl::StatusOr<std::string> words =
+        exchange_->Get(Key("pairs", index), kDoctorStepTimeout);
+    if (!words.ok()) return words.status();
+    const absl::StatusOr<std::vector<PairFacts>> pairs = ParsePairFacts(*words);
+    if (!pairs.ok()) return pairs.status();
+    checkup_.pairs.insert(checkup_.pairs.end(), pairs->begin(), pairs->end());
+    return absl::OkStatus();
+  }
+
+  void Gather() {
+    for (int index = 0; index < exchange_->count(); ++index) {
+      std::string who = "one of the nodes";
+      const absl::Status status = GatherFrom(index, who);
+      if (status.ok()) continue;
+      checkup_.silences.push_back(
+          absl::StrCat(who, " came and then failed: ", status.message(), "; look at what it says"));
+    }
+    // More than the least of --nnodes MIN:MAX.
+    checkup_.nodes_wanted =
+        std::max(checkup_.nodes_wanted, static_cast<int>(checkup_.nodes.size()));
+    std::sort(checkup_.nodes.begin(), checkup_.nodes.end(),
+              [](const NodeFacts& a, const NodeFacts& b) { return a.node < b.node; });
+  }
+
+  DoctorReport MakeReport() const {
+    const std::vector<Finding> findings = Diagnose(checkup_);
+    return {.exit_code = ExitCodeOf(findings),
+            .text = DoctorText(checkup_, findings),
+            .json = DoctorJson(checkup_, findings)};
+  }
+
+  const Options options_;
+  std::optional<absl::StatusOr<Token>> token_;
+  std::optional<LifelineWatch> watch_;
+  NodeFacts facts_;
+  Checkup checkup_;
+  std::unique_ptr<ProbeServer> server_;
+  std::unique_ptr<DoctorExchange> exchange_;
+  std::map<int, NodeFacts> known_;  // by number among those that came
+};
+
+}  // namespace
+
+int RunDoctor(DoctorCall call) {
+  Doctor doctor(std::move(call));
+  return doctor.Run();
+}
+
+}  // namespace ddprun

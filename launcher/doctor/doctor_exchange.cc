@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/doctor/doctor_exchange.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "launcher/base/limits.h"
+#include "launcher/base/temp_dir.h"
+#include "proto/version.h"
+#include "rendezvous/base/limits.h"
+
+namespace ddprun {
+namespace {
+
+using std::chrono::milliseconds;
+
+// Where nodes that have met all of them begin at once, they need some time for that.
+constexpr milliseconds kJoinSlack{2000};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DoctorExchange>> DoctorExchange::Open(
+    Config config, Meeting meeting, std::optional<TlsCredentials> credentials) {
+  std::unique_ptr<DoctorExchange> exchange(
+      new DoctorExchange(std::move(config), std::move(meeting)));
+  absl::Status status = exchange->Join(std::move(credentials));
+  if (status.ok()) status = exchange->AwaitStart();
+  if (status.ok()) status = exchange->OpenStore();
+  if (!status.ok()) return status;
+  return exchange;
+}
+
+DoctorExchange::~DoctorExchange() {
+  store_.reset();
+  if (session_ != nullptr && start_.round != kNoRound) {
+    session_->Send(NodeSucceeded{start_.round});
+    std::unique_lock<std::mutex> lock(mutex_);
+    said_.wait_for(lock, kDoctorLeaveTimeout,
+                   [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return ended_.has_value(); });
+  }
+  session_.reset();
+  proxy_.reset();
+  channel_.reset();
+  if (meeting_.server != nullptr) meeting_.server->WaitUntilDrained(kFinishTimeout);
+}
+
+void DoctorExchange::Take(SessionEvent event) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (const auto* connecting = std::get_if<Connecting>(&event)) {
+    reason_ = absl::StrCat("node 0 is not reached at ", meeting_.name, ": ", connecting->reason);
+  } else if (auto* ended = std::get_if<SessionEnded>(&event)) {
+    if (!ended_.has_value()) ended_ = std::move(ended->status);
+  } else if (auto* directive = std::get_if<Directive>(&event)) {
+    if (auto* start = std::get_if<Start>(directive)) {
+      started_ = std::move(*start);
+    } else if (const auto* waiting = std::get_if<Waiting>(directive)) {
+      reason_ = waiting->reason;
+    } else if (const auto* refused = std::get_if<Refused>(directive)) {
+      ended_ = refused->status;
+    } else if (const auto* stop = std::get_if<Stop>(directive)) {
+      ended_ = absl::AbortedError(ToSentence(stop->cause));
+    } else if (const auto* finish = std::get_if<Finish>(directive)) {
+      ended_ = finish->verdict.success || !finish->verdict.cause.has_value()
+                   ? absl::OkStatus()
+                   : absl::AbortedError(ToSentence(*finish->verdict.cause));
+    }
+  }
+  said_.notify_all();
+}
+
+std::string DoctorRunId(const Options& options) {
+  return options.run_id.empty() ? "doctor" : absl::StrCat("doctor-", options.run_id);
+}
+
+absl::Status DoctorExchange::Join(std::optional<TlsCredentials> credentials) {
+  const Options& options = config_.options;
+  ddprun::Join join;
+  join.protocol_version = kProtocolVersion;
+  join.software_version = kSoftwareVersion;
+  join.run_id = DoctorRunId(options);
+  join.node_id = config_.node_id;
+  join.host = config_.host;
+  join.node_rank = options.node_rank;
+  join.nodes_min = 1;  // who comes is looked at
+  join.nodes_max = options.nodes;
+  join.hosts_service = meeting_.server != nullptr;
+  join.address = config_.address;
+  join.worker_port = config_.probe_port;
+  join.join_timeout = config_.timeout + kJoinSlack;
+  join.last_call = config_.timeout;
+  join.lease = milliseconds(0);  // the stream decides: there is nothing to come back to
+  SessionClient::Handler handler = [this](SessionEvent event) { Take(std::move(event)); };
+  if (meeting_.server != nullptr) {
+    session_ = meeting_.server->OpenSession(join, std::move(handler));
+  } else {
+    channel_ = MakeServiceChannel(meeting_.target, std::move(credentials), meeting_.host);
+    session_ = SessionClient::Open(channel_, std::move(join), config_.timeout, std::move(handler));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DoctorExchange::AwaitStart() {
+  const auto begin = std::chrono::steady_clock::now();
+  // First for the service, then for the other nodes.
+  const auto deadline = begin + 2 * config_.timeout + kJoinSlack;
+  auto notice = begin + kNoticeDelay;
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (true) {
+    if (started_.has_value()) {
+      start_ = *started_;
+      return absl::OkStatus();
+    }
+    if (ended_.has_value()) {
+      return ended_->ok() ? absl::UnavailableError("the rendezvous service has ended") : *ended_;
+    }
+    const auto now = std::chrono::steady_clock::now();
+    if (now >= deadline) {
+      return absl::DeadlineExceededError(
+          reason_.empty() ? absl::StrCat("the service at ", meeting_.name, " says nothing")
+                          : reason_);
+    }
+    if (now >= notice) {
+      notice = deadline;
+      const std::string reason = reason_;
+      lock.unlock();
+      if (config_.on_waiting) config_.on_waiting(reason);
+      lock.lock();
+      continue;
+    }
+    said_.wait_until(lock, std::min(notice, deadline));
+  }
+}
+
+// As workers do it, over a socket; nobody else is to find it, so it has no name for long.
+absl::Status DoctorExchange::OpenStore() {
+  const absl::StatusOr<std::string> folder = MakeTempDir();
+  if (!folder.ok()) return folder.status();
+  const std::string path = absl::StrCat(*folder, "/agent.sock");
+  absl::StatusOr<std::unique_ptr<StoreProxy>> proxy =
+      StoreProxy::Start({.socket_path = path,
+                         .channel = channel_,
+                         .door = meeting_.server ? meeting_.server->store_door() : nullptr,
+                         .run_id = start_.run_id,
+                         .node_id = config_.node_id,
+                         .reconnect_timeout = {}});
+  absl::Status status = proxy.status();
+  if (proxy.ok()) {
+    proxy_ = *std::move(proxy);
+    proxy_->SetRound(start_.round);
+    absl::StatusOr<std::shared_ptr<StoreClient>> store =
+        StoreClient::Connect({.target = absl::StrCat("unix:", path),
+                              .run_id = start_.run_id,
+                              .node_id = config_.node_id.value,
+                              .round = start_.round,
+                              .connect_timeout = kDoctorStepTimeout});
+    status = store.status();
+    if (store.ok()) store_ = *std::move(store);
+  }
+  RemoveTempDir(*folder);
+  return status;
+}
+
+absl::Status DoctorExchange::Set(const std::string& key, const std::string& value) {
+  return store_->Call({.verb = StoreVerb::kSet, .keys = {key}, .values = {value}}).status;
+}
+
+absl::StatusOr<std::string> DoctorExchange::Get(const std::string& key, milliseconds timeout) {
+  StoreResult result =
+      store_->Call({.verb = StoreVerb::kGet, .keys = {key}, .values = {}, .timeout = timeout});
+  if (!result.status.ok()) return result.status;
+  if (result.values.size() != 1) return absl::InternalError("the store gave no value");
+  return std::move(result.values.front());
+}
+
+void DoctorExchange::Meet(const std::string& name, milliseconds timeout) {
+  const StoreResult added = store_->Call(
+      {.verb = StoreVerb::kAdd, .keys = {absl::StrCat(name, "/count")}, .values = {}, .number = 1});
+  const std::string all = absl::StrCat(name, "/all");
+  if (added.status.ok() && added.number == count()) {
+    Set(all, "1").IgnoreError();
+  } else {
+    Get(all, timeout).status().IgnoreError();
+  }
+}
+
+}  // namespace ddprun

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sockets with which `ddprun doctor` tries the ways between the nodes: plain TCP at a port that
+// the kernel chooses, as NCCL's and Gloo's connections are.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "launcher/doctor/doctor_rules.h"
+#include "rendezvous/base/owned_fd.h"
+
+namespace ddprun {
+
+// Answers the other nodes' questions on a thread of its own until it is destroyed. A peer has to
+// begin with the key, which it knows from the run's store.
+class ProbeServer {
+ public:
+  // Listens at the address. UNAVAILABLE: one sentence.
+  static absl::StatusOr<std::unique_ptr<ProbeServer>> Start(const std::string& address);
+  ~ProbeServer();
+  ProbeServer(const ProbeServer&) = delete;
+  ProbeServer& operator=(const ProbeServer&) = delete;
+
+  int port() const { return port_; }
+  const std::string& key() const { return key_; }
+
+ private:
+  ProbeServer() = default;
+  void Serve();
+
+  // Constant after Start().
+  OwnedFd listener_;
+  OwnedFd stop_;
+  int port_ = 0;
+  std::string key_;
+
+  std::thread thread_;
+};
+
+struct ProbePeer {
+  int node = 0;
+  std::string address;
+  int port = 0;
+  std::string key;
+};
+
+// The ways from this node to its peers.
+class Probe {
+ public:
+  // Connects to all at once, for kProbeConnectTimeout at most, and asks each that is reached for
+  // the time. `node`: this one.
+  Probe(int node, const std::vector<ProbePeer>& peers);
+
+  // Sends to that node for kProbeSendTime, if it was reached.
+  void Send(int peer);
+
+  const std::vector<PairFacts>& pairs() const { return pairs_; }
+
+ private:
+  void Ask(std::size_t index, const ProbePeer& peer);
+
+  std::vector<PairFacts> pairs_;
+  std::vector<OwnedFd> sockets_;  // as pairs_
+};
+
+}  // namespace ddprun

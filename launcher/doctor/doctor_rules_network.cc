@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ways between the nodes: addresses, interfaces, ports, round trips, clocks.
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "launcher/base/int_ranges.h"
+#include "launcher/doctor/doctor_rules.h"
+
+namespace ddprun {
+namespace {
+
+// Whoever resolves a name for so long does it at each start, and often twice.
+constexpr double kNameSecondsMax = 1;
+// Nothing in ddprun compares the clocks of two hosts; people do, who read the nodes' logs and
+// events side by side, and so do Kerberos, make and whatever else looks at files of a shared disk.
+constexpr double kSkewSecondsMax = 1;
+// 1 Gbit/s carries 117 MB/s. Below a quarter of that it is a wireless or a 100 Mbit/s link, or a
+// tunnel, and gradients of 100 MB take seconds a step.
+constexpr double kBytesPerSecondMin = 30e6;
+// Of what the median of the links has: a collective is as fast as its slowest link.
+constexpr double kSlowLinkShare = 0.25;
+// Within one building it is below 1 ms.
+constexpr double kRttSecondsMax = 5e-3;
+
+bool IsLoopback(const std::string& address) {
+  return absl::StartsWith(address, "127.") || address == "::1";
+}
+
+bool IsVirtual(const std::string& name) {
+  for (const char* start : {"docker", "virbr", "br-", "cni", "flannel", "podman", "lxcbr"}) {
+    if (absl::StartsWith(name, start)) return true;
+  }
+  return false;
+}
+
+std::string UpInterfaces(const NodeFacts& node) {
+  std::vector<std::string> names;
+  for (const InterfaceFacts& one : node.interfaces) {
+    if (one.up) names.push_back(one.name);
+  }
+  return absl::StrJoin(names, ", ");
+}
+
+// The user's own variable, where it cannot work or leads elsewhere.
+void CheckVariable(const NodeFacts& node, const char* name, const std::string& value,
+                   bool (*allows)(const std::string&, const std::string&),
+                   std::vector<Finding>& findings) {
+  if (value.empty() || value == "nccl.conf") return;
+  const bool any =
+      std::any_of(node.interfaces.begin(), node.interfaces.end(),
+                  [&](const InterfaceFacts& one) { return one.up && allows(value, one.name); });
+  if (!any) {
+    findings.push_back(
+        {"address",
+         Health::kFail,
+         {node.node},
+         absl::StrCat(name, "=", value, " is no interface that is up here (", UpInterfaces(node),
+                      "); unset it, and ddprun names the right one")});
+  } else if (!node.interface.empty() && !allows(value, node.interface)) {
+    findings.push_back(
+        {"address",
+         Health::kWarning,
+         {node.node},
+         absl::StrCat(name, "=", value, " is another interface than ", node.interface,
+                      ", over which node 0 is reached; unset it unless that is "
+                      "meant")});
+  }
+}
+
+void CheckName(const NodeFacts& node, bool several, std::vector<Finding>& findings) {
+  if (several && !node.master_addr.empty() && node.hosts_service &&
+      IsLoopback(node.master_resolved) && !IsLoopback(node.master_addr) &&
+      node.master_addr != "localhost") {
+    findings.push_back(
+        {"address",
+         Health::kWarning,
+         {node.node},
+         absl::StrCat("--master-addr ", node.master_addr, " is ", node.master_resolved,
+                      " here (an entry of /etc/hosts, as Debian makes it), so the service listens "
+                      "on all interfaces; give the address instead of the name to choose one")});
+  }
+  if (node.name_seconds > kNameSecondsMax) {
+    findings.push_back({"address",
+                        Health::kWarning,
+                        {node.node},
+                        absl::StrFormat("to resolve the own name %s takes %.0f s; put it into "
+                                        "/etc/hosts, or mend /etc/resolv.conf",
+                                        node.host, std::ceil(node.name_seconds))});
+  }
+  // With an interface the workers are told it and ask for no name.
+  if (several && node.interface.empty() &&
+      (node.name_address.empty() || IsLoopback(node.name_address))) {
+    findings.push_back(
+        {"address",
+         Health::kWarning,
+         {node.node},
+         absl::StrCat("no interface has the address ", node.address,
+                      ", so Gloo takes that of the name ", node.host, ", which is ",
+                      node.name_address.empty() ? "none" : node.name_address,
+                      "; set GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME, of ", UpInterfaces(node))});
+  }
+}
+
+void CheckAddress(const NodeFacts& node, bool several, std::vector<Finding>& findings) {
+  const std::size_t before = findings.size();
+  CheckName(node, several, findings);
+  CheckVariable(node, "NCCL_SOCKET_IFNAME", node.nccl_socket_ifname, NcclAllows, findings);
+  CheckVariable(node, "GLOO_SOCKET_IFNAME", node.gloo_socket_ifname, GlooNames, findings);
+  if (node.default_routes > 1) {
+    findings.push_back({"address",
+                        Health::kWarning,
+                        {node.node},
+                        absl::StrCat(node.default_routes,
+                                     " default routes have the same metric: which one is taken is "
+                                     "chance; give one of them a higher metric (ip route)")});
+  }
+  if (several && IsVirtual(node.interface)) {
+    findings.push_back({"address",
+                        Health::kWarning,
+                        {node.node},
+                        absl::StrCat("node 0 is reached over ", node.interface,
+                                     ", a bridge for containers or virtual machines; give a "
+                                     "--master-addr of the network between the hosts")});
+  }
+  if (findings.size() > before || !several) return;
+  std::string text = node.interface.empty()
+                         ? absl::StrCat("no interface has the address ", node.address,
+                                        "; workers choose one by themselves")
+                         : absl::StrCat(node.interface, " leads to the others; workers get ");
+  if (!node.interface.empty()) {
+    absl::StrAppend(
+        &text,
+        node.nccl_socket_ifname.empty() ? absl::StrCat("NCCL_SOCKET_IFNAME==", node.interface)
+                                        : "your NCCL_SOCKET_IFNAME",
+        ", ",
+        node.gloo_socket_ifname.empty() ? absl::StrCat("GLOO_SOCKET_IFNAME=", node.interface)
+                                        : "your GLOO_SOCKET_IFNAME");
+    if (node.interface_ipv6) absl::StrAppend(&text, " (IPv6)");
+  }
+  findings.push_back({"address", Health::kOk, {node.node}, std::move(text)});
+}
+
+void CheckMtu(const Checkup& checkup, std::vector<Finding>& findings) {
+  std::map<int, std::vector<int>> nodes_by_mtu;
+  for (const NodeFacts& node : checkup.nodes) {
+    for (const InterfaceFacts& one : node.interfaces) {
+      if (one.name == node.interface) nodes_by_mtu[one.mtu].push_back(node.node);
+    }
+  }
+  if (nodes_by_mtu.empty()) return;
+  if (nodes_by_mtu.size() == 1) {
+    findings.push_back({"mtu", Health::kOk, nodes_by_mtu.begin()->second,
+                        absl::StrCat(nodes_by_mtu.begin()->first)});
+    return;
+  }
+  std::vector<std::string> parts;
+  std::vector<int> all;
+  for (auto& [mtu, nodes] : nodes_by_mtu) {
+    parts.push_back(absl::StrCat(mtu, " on ", NodesInWords(nodes)));
+    all.insert(all.end(), nodes.begin(), nodes.end());
+  }
+  findings.push_back(
+      {"mtu", Health::kWarning, all,
+       absl::StrCat(absl::StrJoin(parts, ", "),
+                    ": large packets may be lost without a word, and a run hangs in "
+                    "its first collective; set one MTU (ip link set dev IF mtu N)")});
+}
+
+void CheckServicePort(const NodeFacts& node, std::vector<Finding>& findings) {
+  if (node.service_port == 0 || !node.hosts_service) return;
+  if (node.service_port_holder.empty()) {
+    findings.push_back({"port",
+                        Health::kOk,
+                        {node.node},
+                        absl::StrCat("the service can listen at port ", node.service_port)});
+    return;
+  }
+  findings.push_back(
+      {"port",
+       Health::kFail,
+       {node.node},
+       absl::StrCat("--master-port ", node.service_port, " is in use by ", node.service_port_holder,
+                    "; end that, or give another --master-port on all nodes")});
+}
+
+std::string Time(double seconds) {
+  if (seconds < 1e-3) return absl::StrFormat("%.0f us", seconds * 1e6);
+  return absl::StrFormat("%.1f ms", seconds * 1e3);
+}
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+void CheckConnections(const Checkup& checkup, std::vector<Finding>& findings) {
+  // By what went wrong and where to: a firewall shuts a node off from all others alike.
+  std::map<std::pair<std::string, int>, std::vector<int>> failures;
+  std::vector<double> rtts;
+  for (const PairFacts& pair : checkup.pairs) {
+    if (pair.error.empty()) {
+      rtts.push_back(pair.rtt_seconds);
+    } else {
+      failures[{pair.error, pair.to}].push_back(pair.from);
+    }
+  }
+  std::string ports;
+  for (const NodeFacts& node : checkup.nodes) {
+    if (!node.ephemeral_ports.empty()) ports = absl::StrCat(" (", node.ephemeral_ports, ")");
+  }
+  for (auto& [what, from] : failures) {
+    std::sort(from.begin(), from.end());
+    findings.push_back(
+        {"connections", Health::kFail, from,
+         absl::StrCat("no way to node ", what.second, ": ", what.first,
+                      "; NCCL and Gloo connect nodes at any port: let TCP through between them",
+                      ports)});
+  }
+  if (rtts.empty()) return;
+  const double median = Median(rtts);
+  const double worst = *std::max_element(rtts.begin(), rtts.end());
+  findings.push_back(
+      {"connections",
+       worst > kRttSecondsMax ? Health::kWarning : Health::kOk,
+       {},
+       absl::StrCat(rtts.size(), " of ", checkup.pairs.size(), " ways work, round trip ",
+                    Time(median), ", at most ", Time(worst),
+                    worst > kRttSecondsMax
+                        ? ": far for nodes that train together; are they in one network?"
+                        : "")});
+}
+
+std::string Rate(double bytes) {
+  return bytes < 1e9 ? absl::StrFormat("%.0f MB/s", bytes / 1e6)
+                     : absl::StrFormat("%.1f GB/s", bytes / 1e9);
+}
+
+void CheckBandwidth(const Checkup& checkup, std::vector<Finding>& findings) {
+  std::vector<double> rates;
+  const PairFacts* slowest = nullptr;
+  for (const PairFacts& pair : checkup.pairs) {
+    if (pair.bytes_per_second <= 0) continue;
+    rates.push_back(pair.bytes_per_second);
+    if (slowest == nullptr || pair.bytes_per_second < slowest->bytes_per_second) slowest = &pair;
+  }
+  if (slowest == nullptr) return;
+  const double median = Median(rates);
+  const std::string link = absl::StrCat("node ", slowest->from, " to node ", slowest->to);
+  if (slowest->bytes_per_second < kBytesPerSecondMin) {
+    findings.push_back({"bandwidth",
+                        Health::kWarning,
+                        {},
+                        absl::StrCat(link, ": ", Rate(slowest->bytes_per_second),
+                                     ", less than a wired network has; is it the right interface "
+                                     "(see address), a tunnel, a link at 100 Mbit/s (ethtool)?")});
+  } else if (slowest->bytes_per_second < kSlowLinkShare * median) {
+    findings.push_back(
+        {"bandwidth",
+         Health::kWarning,
+         {},
+         absl::StrCat(link, ": ", Rate(slowest->bytes_per_second), ", others have ", Rate(median),
+                      "; each step waits for it: look at that link (ethtool, its "
+                      "switch port), or leave the node out")});
+  } else {
+    findings.push_back({"bandwidth",
+                        Health::kOk,
+                        {},
+                        absl::StrCat("over one TCP connection, all at once: ",
+                                     Rate(slowest->bytes_per_second), " or more")});
+  }
+}
+
+void CheckClocks(const Checkup& checkup, std::vector<Finding>& findings) {
+  if (checkup.nodes.empty()) return;
+  const int reference = checkup.nodes.front().node;  // 0, if it came
+  double worst = 0;
+  double uncertainty = 0;
+  bool measured = false;
+  for (const PairFacts& pair : checkup.pairs) {
+    if (!pair.error.empty() || pair.to != reference) continue;
+    measured = true;
+    worst = std::max(worst, std::abs(pair.skew_seconds));
+    uncertainty = std::max(uncertainty, pair.skew_uncertainty);
+    if (std::abs(pair.skew_seconds) <= kSkewSecondsMax + pair.skew_uncertainty) continue;
+    findings.push_back(
+        {"clock",
+         Health::kWarning,
+         {pair.from},
+         absl::StrFormat("%.1f s %s node %d (+- %s): a run does not mind, but logs and events of "
+                         "the nodes cannot be put in order; start chrony or timesyncd",
+                         std::abs(pair.skew_seconds), pair.skew_seconds > 0 ? "behind" : "ahead of",
+                         reference, Time(pair.skew_uncertainty))});
+  }
+  if (!measured || worst > kSkewSecondsMax) return;
+  findings.push_back({"clock",
+                      Health::kOk,
+                      {},
+                      absl::StrCat("at most ", Time(worst), " from node ", reference, " (+- ",
+                                   Time(uncertainty), ")")});
+}
+
+}  // namespace
+
+void DiagnoseNetwork(const Checkup& checkup, std::vector<Finding>& findings) {
+  const bool several = checkup.nodes_wanted > 1;
+  for (const NodeFacts& node : checkup.nodes) {
+    CheckAddress(node, several, findings);
+    CheckServicePort(node, findings);
+  }
+  if (several) CheckMtu(checkup, findings);
+  CheckConnections(checkup, findings);
+  CheckBandwidth(checkup, findings);
+  CheckClocks(checkup, findings);
+}
+
+bool NcclAllows(const std::string& value, const std::string& interface) {
+  absl::string_view list = value;
+  const bool all_but = absl::ConsumePrefix(&list, "^");
+  const bool whole = absl::ConsumePrefix(&list, "=");
+  bool named = false;
+  for (absl::string_view name : absl::StrSplit(list, ',', absl::SkipEmpty())) {
+    name = name.substr(0, name.find(':'));  // a port may follow
+    named = named || (whole ? interface == name : absl::StartsWith(interface, name));
+  }
+  return named != all_but;
+}
+
+bool GlooNames(const std::string& value, const std::string& interface) {
+  const std::vector<std::string> names = absl::StrSplit(value, ',');
+  return std::find(names.begin(), names.end(), interface) != names.end();
+}
+
+}  // namespace ddprun

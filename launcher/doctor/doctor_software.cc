@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+// GPUs, libraries, and what a Python has, for doctor_facts.
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <set>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "launcher/base/limits.h"
+#include "launcher/base/small_file.h"
+#include "launcher/doctor/doctor_parts.h"
+#include "launcher/placement/devices.h"
+#include "rendezvous/base/owned_fd.h"
+
+namespace ddprun {
+namespace {
+
+constexpr std::size_t kLoaderCacheBytesMax = 16u << 20;
+constexpr std::size_t kTrainBytesMax = 64u << 20;
+
+// A file's bytes without reading what nobody looks at.
+class MappedFile {
+ public:
+  explicit MappedFile(const std::string& path) {
+    const OwnedFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    struct stat info {};
+    if (!fd.valid() || fstat(fd.get(), &info) != 0 || !S_ISREG(info.st_mode) || info.st_size <= 0)
+      return;
+    size_ = static_cast<std::size_t>(
+        std::min<std::uint64_t>(static_cast<std::uint64_t>(info.st_size), kHashedBytesMax));
+    data_ = mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd.get(), 0);
+  }
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  ~MappedFile() {
+    if (data_ != MAP_FAILED) munmap(data_, size_);
+  }
+  absl::string_view bytes() const {
+    return data_ == MAP_FAILED ? absl::string_view()
+                               : absl::string_view(static_cast<const char*>(data_), size_);
+  }
+
+ private:
+  void* data_ = MAP_FAILED;
+  std::size_t size_ = 0;
+};
+
+// The texts between zero bytes that `wanted` is in.
+std::vector<std::string> TextsWith(const std::string& bytes, const std::string& wanted) {
+  std::vector<std::string> texts;
+  for (std::size_t at = bytes.find(wanted); at != std::string::npos;
+       at = bytes.find(wanted, at + 1)) {
+    const std::size_t start = at == 0 ? 0 : bytes.rfind('\0', at - 1) + 1;
+    texts.push_back(bytes.substr(start, bytes.find('\0', at) - start));
+  }
+  return texts;
+}
+
+// Where the loader and `train` look, the likeliest first.
+class Libraries {
+ public:
+  explicit Libraries(const std::string& own_folder) {
+    const std::string path = ReadVariable("LD_LIBRARY_PATH").value_or("");
+    for (const absl::string_view folder : absl::StrSplit(path, ':', absl::SkipEmpty()))
+      folders_.emplace_back(folder);
+    for (const char* more : {"", "/../lib", "/lib"}) folders_.push_back(own_folder + more);
+    // The run path of `train`, which is where its LibTorch was when it was built.
+    for (const std::string& list :
+         TextsWith(ReadUpTo(own_folder + "/train", kTrainBytesMax), "torch/lib")) {
+      for (const absl::string_view folder : absl::StrSplit(list, ':', absl::SkipEmpty())) {
+        if (absl::StartsWith(folder, "/")) folders_.emplace_back(folder);
+      }
+    }
+    cache_ = ReadUpTo("/etc/ld.so.cache", kLoaderCacheBytesMax);
+  }
+
+  std::string Find(const std::string& name) const {
+    for (const std::string& folder : folders_) {
+      const std::string path = absl::StrCat(folder, "/", name);
+      if (access(path.c_str(), R_OK) == 0) return path;
+    }
+    for (const std::string& text : TextsWith(cache_, absl::StrCat("/", name))) {
+      if (absl::StartsWith(text, "/") && absl::EndsWith(text, absl::StrCat("/", name)) &&
+          access(text.c_str(), R_OK) == 0)
+        return text;
+    }
+    return "";
+  }
+
+ private:
+  std::vector<std::string> folders_;
+  std::string cache_;
+};
+
+std::string RealPath(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::canonical(path, error).string();
+}
+
+// "2.11.0+cu130": beside the libraries of a wheel, or of a LibTorch archive.
+std::string TorchVersionNear(const std::string& library) {
+  const std::filesystem::path root = std::filesystem::path(library).parent_path().parent_path();
+  const std::string build = ReadSmallFile((root / "build-version").string());
+  if (!build.empty()) return std::string(absl::StripAsciiWhitespace(build));
+  for (absl::string_view line :
+       absl::StrSplit(ReadSmallFile((root / "version.py").string()), '\n')) {
+    if (!absl::StartsWith(line, "__version__")) continue;
+    const std::vector<absl::string_view> parts = absl::StrSplit(line, '\'');
+    if (parts.size() >= 3) return std::string(parts[1]);
+  }
+  return "";
+}
+
+// The number after "libcuda.so." of the file that the name stands for.
+std::string VersionInName(const std::string& path, absl::string_view start) {
+  const std::string name = std::filesystem::path(RealPath(path)).filename().string();
+  absl::string_view rest = name;
+  return absl::StartsWith(rest, start) ? std::string(rest.substr(start.size())) : "";
+}
+
+void CollectLibraries(const std::string& own_folder, NodeFacts& facts) {
+  const Libraries libraries(own_folder);
+  const std::string unknown = "of unknown version";
+  const auto add = [&](const char* what, const std::string& path, const std::string& version) {
+    if (!path.empty()) facts.libraries[what] = version.empty() ? unknown : version;
+  };
+  std::string path = libraries.Find("libcuda.so.1");
+  add("CUDA driver", path, VersionInName(path, "libcuda.so."));
+  path = libraries.Find("libtorch_cpu.so");
+  add("LibTorch", path, TorchVersionNear(path));
+  path = libraries.Find("libnccl.so.2");
+  if (!path.empty()) add("NCCL", path, NcclVersionIn(MappedFile(path).bytes()));
+}
+
+void CollectGpus(NodeFacts& facts) {
+  facts.driver = DriverVersionIn(ReadSmallFile("/proc/driver/nvidia/version"));
+  facts.gpus = CountGpuDevices("");
+  std::set<std::string> models;
+  std::error_code error;
+  for (std::filesystem::directory_iterator gpu("/proc/driver/nvidia/gpus", error), end;
+       !error && gpu != end; gpu.increment(error)) {
+    const std::string text = ReadSmallFile((gpu->path() / "information").string());
+    for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+      if (absl::StartsWith(line, "Model:"))
+        models.emplace(absl::StripAsciiWhitespace(line.substr(std::strlen("Model:"))));
+    }
+  }
+  facts.gpu_models.assign(models.begin(), models.end());
+}
+
+constexpr char kAskPackages[] =
+    "import importlib.metadata as m, platform\n"
+    "print('python', platform.python_version())\n"
+    "for d in m.distributions():\n"
+    "  n = (d.metadata['Name'] or '').lower()\n"
+    "  if n in ('torch', 'numpy') or n.startswith('nvidia-nccl'): print(n, d.version)\n";
+
+// What the program says on stdout within `timeout`; absent: it could not be started, or did not
+// end well.
+std::optional<std::string> OutputOf(std::vector<std::string> words,
+                                    std::chrono::milliseconds timeout) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return std::nullopt;
+  const OwnedFd out(ends[0]);
+  OwnedFd in(ends[1]);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_adddup2(&actions, in.get(), STDOUT_FILENO);
+  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  pid_t pid = 0;
+  const int failure = posix_spawnp(&pid, argv[0], &actions, nullptr, argv.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  if (failure != 0) return std::nullopt;
+  in.Reset();
+  std::string said;
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  bool whole = false;
+  while (said.size() < kPythonBytesMax) {
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    pollfd readable{.fd = out.get(), .events = POLLIN, .revents = 0};
+    if (left.count() <= 0 || poll(&readable, 1, static_cast<int>(left.count())) <= 0) break;
+    char bytes[4096];
+    const ssize_t count = read(out.get(), bytes, sizeof(bytes));
+    if (count <= 0) {
+      whole = count == 0;
+      break;
+    }
+    said.append(bytes, static_cast<std::size_t>(count));
+  }
+  // One that has closed its stdout may go on all the same.
+  const OwnedFd end(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  pollfd ended{.fd = end.get(), .events = POLLIN, .revents = 0};
+  const auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+  whole = whole && poll(&ended, 1, std::max(0, static_cast<int>(left.count()))) > 0;
+  if (!whole) kill(pid, SIGKILL);
+  int status = 0;
+  if (waitpid(pid, &status, 0) != pid || status != 0 || !whole) return std::nullopt;
+  return said;
+}
+
+}  // namespace
+
+std::string NcclVersionIn(absl::string_view bytes) {
+  constexpr absl::string_view kWords = "NCCL version ";
+  for (std::size_t at = bytes.find(kWords); at != absl::string_view::npos;
+       at = bytes.find(kWords, at + 1)) {
+    const absl::string_view rest = bytes.substr(at + kWords.size(), 32);
+    const std::size_t end = std::min(rest.find_first_not_of("0123456789."), rest.size());
+    // Not the pattern of another message ("NCCL version %d.%d").
+    if (end >= 3 && absl::StrContains(rest.substr(0, end), '.'))
+      return std::string(rest.substr(0, end));
+  }
+  return "";
+}
+
+std::string DriverVersionIn(absl::string_view text) {
+  const absl::string_view line = text.substr(0, text.find('\n'));
+  for (const absl::string_view word : absl::StrSplit(line, absl::ByAnyChar(" \t"))) {
+    if (absl::StrContains(word, '.') &&
+        word.find_first_not_of("0123456789.") == absl::string_view::npos)
+      return std::string(word);
+  }
+  return "";
+}
+
+void CollectGpusAndLibraries(const std::string& own_folder, NodeFacts& facts) {
+  CollectGpus(facts);
+  CollectLibraries(own_folder, facts);
+}
+
+void CollectPackages(const std::string& python, NodeFacts& facts) {
+  const std::optional<std::string> said = OutputOf({python, "-c", kAskPackages}, kPythonTimeout);
+  if (!said.has_value()) {
+    facts.packages["python"] = absl::StrCat("no answer of ", python);
+    return;
+  }
+  for (const absl::string_view line : absl::StrSplit(*said, '\n', absl::SkipEmpty())) {
+    const std::vector<std::string> words = absl::StrSplit(line, ' ');
+    if (words.size() == 2) facts.packages[words[0]] = words[1];
+  }
+}
+
+}  // namespace ddprun

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/hang/hang_watch.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "launcher/base/limits.h"
+#include "rendezvous/membership/run_status.h"
+#include "rendezvous/values/collectives.h"
+#include "rendezvous/values/first_cause.h"
+
+namespace ddprun {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kLookIntervalMin{20};
+// Looks until a hang is found: it is named with at most a tenth of its limit too much.
+constexpr int kLooksPerLimit = 10;
+
+bool IsOver(milliseconds limit, TimePoint since, TimePoint now) {
+  return limit.count() > 0 && now - since >= limit;
+}
+
+}  // namespace
+
+void HangWatch::Start(int workers, TimePoint now) {
+  Worker fresh;
+  fresh.progress_at = fresh.output_at = now;
+  workers_.assign(static_cast<std::size_t>(workers), fresh);
+  next_look_.reset();
+  Schedule(now);
+}
+
+void HangWatch::End() {
+  workers_.clear();
+  next_look_.reset();
+}
+
+void HangWatch::Told(int local_rank, const ProgressMessage& message, TimePoint now) {
+  if (static_cast<std::size_t>(local_rank) >= workers_.size()) return;
+  Worker& worker = workers_[static_cast<std::size_t>(local_rank)];
+  worker.place = message.place;
+  if (!message.goes_on) return;
+  worker.told = true;
+  worker.reported.reset();
+  worker.progress_at = now;
+  Progress& progress = worker.progress;
+  if (message.step) progress.step = *message.step;
+  if (message.epoch) progress.epoch = *message.epoch;
+  if (message.rate) progress.rate = *message.rate;
+  if (message.unit) progress.rate_unit = *message.unit;
+  if (message.section) progress.section = *message.section;
+  if (!next_look_.has_value()) Schedule(now);
+}
+
+void HangWatch::Wrote(int local_rank, TimePoint now) {
+  if (static_cast<std::size_t>(local_rank) >= workers_.size()) return;
+  Worker& worker = workers_[static_cast<std::size_t>(local_rank)];
+  worker.output_at = now;
+  if (worker.reported == HangKind::kNoOutput) worker.reported.reset();
+}
+
+void HangWatch::Gone(int local_rank) {
+  if (static_cast<std::size_t>(local_rank) >= workers_.size()) return;
+  workers_[static_cast<std::size_t>(local_rank)].lives = false;
+}
+
+std::optional<HungWorker> HangWatch::Look(TimePoint now) {
+  if (!next_look_.has_value()) return std::nullopt;
+  if (now - *next_look_ > kHangLateMax) {
+    const Duration lost = now - *next_look_;
+    for (Worker& worker : workers_) {
+      worker.progress_at = std::min(now, worker.progress_at + lost);
+      worker.output_at = std::min(now, worker.output_at + lost);
+    }
+  }
+  if (now >= *next_look_) Schedule(now);
+  std::optional<HungWorker> found;
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    Worker& worker = workers_[i];
+    const std::optional<HangKind> kind = WhyHung(worker, now);
+    if (!kind.has_value()) continue;
+    if (!worker.reported.has_value() && !found.has_value()) {
+      found = Describe(static_cast<int>(i), *kind, now);
+    }
+    worker.reported = kind;
+  }
+  if (!found.has_value() || found->hang.kind != HangKind::kNoProgress) return found;
+  // One that hangs a little shorter may be the one that the others wait for.
+  if (auto behind = FindSilent(options_.hang_timeout / 2, now)) found = std::move(behind);
+  workers_[static_cast<std::size_t>(found->local_rank)].reported = HangKind::kNoProgress;
+  return found;
+}
+
+std::optional<HungWorker> HangWatch::FindSilent(milliseconds at_least, TimePoint now) const {
+  std::vector<int> silent;
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    const Worker& worker = workers_[i];
+    if (worker.lives && worker.told && now - worker.progress_at >= at_least) {
+      silent.push_back(static_cast<int>(i));
+    }
+  }
+  const std::optional<int> behind = FurthestBehind(silent);
+  if (!behind.has_value()) return std::nullopt;
+  HungWorker found = Describe(*behind, HangKind::kNoProgress, now);
+  for (const int local_rank : silent) {
+    if (local_rank == *behind) continue;
+    const std::int64_t step = workers_[static_cast<std::size_t>(local_rank)].progress.step;
+    found.hang.others_step = std::max(found.hang.others_step, step);
+  }
+  return found;
+}
+
+std::vector<RanksInPlace> HangWatch::Places(int rank_first) const {
+  const bool any = std::any_of(workers_.begin(), workers_.end(), [](const Worker& worker) {
+    return worker.place.has_value() && worker.place->waits.has_value();
+  });
+  std::vector<RanksInPlace> places;
+  for (std::size_t i = 0; any && i < workers_.size(); ++i) {
+    const Worker& worker = workers_[i];
+    if (!worker.place.has_value() && !worker.lives) continue;
+    AddPlace(rank_first + static_cast<int>(i), worker.place.value_or(CollectivePlace{}), places);
+  }
+  return places;
+}
+
+bool HangWatch::StillHangs(const HungWorker& found) const {
+  if (static_cast<std::size_t>(found.local_rank) >= workers_.size()) return false;
+  const Worker& worker = workers_[static_cast<std::size_t>(found.local_rank)];
+  return worker.lives && Since(worker, found.hang.kind) <= found.since;
+}
+
+std::optional<Progress> HangWatch::Together() const {
+  std::vector<const Progress*> all;
+  for (const Worker& worker : workers_) {
+    if (worker.told) all.push_back(&worker.progress);
+  }
+  if (all.empty()) return std::nullopt;
+  return ddprun::Together(all);
+}
+
+// Without a limit that could be reached there is nothing to look at, and nobody is woken for it.
+bool HangWatch::IsWatched() const {
+  if (workers_.empty()) return false;
+  if (options_.init_timeout.count() > 0 || options_.heartbeat_timeout.count() > 0) return true;
+  return options_.hang_timeout.count() > 0 &&
+         std::any_of(workers_.begin(), workers_.end(),
+                     [](const Worker& worker) { return worker.told; });
+}
+
+milliseconds HangWatch::Shortest() const {
+  milliseconds shortest = kHangTimeoutMax;
+  for (const milliseconds limit :
+       {options_.hang_timeout, options_.init_timeout, options_.heartbeat_timeout}) {
+    if (limit.count() > 0) shortest = std::min(shortest, limit);
+  }
+  return shortest;
+}
+
+void HangWatch::Schedule(TimePoint now) {
+  next_look_.reset();
+  if (!IsWatched()) return;
+  next_look_ = now + std::clamp<milliseconds>(Shortest() / kLooksPerLimit, kLookIntervalMin,
+                                              kHangLookInterval);
+}
+
+// Whoever tells of its progress need not write anything.
+TimePoint HangWatch::Since(const Worker& worker, HangKind kind) {
+  return kind == HangKind::kNoOutput ? std::max(worker.output_at, worker.progress_at)
+                                     : worker.progress_at;
+}
+
+std::optional<HangKind> HangWatch::WhyHung(const Worker& worker, TimePoint now) const {
+  if (!worker.lives) return std::nullopt;
+  if (worker.told && IsOver(options_.hang_timeout, worker.progress_at, now)) {
+    return HangKind::kNoProgress;
+  }
+  if (!worker.told && IsOver(options_.init_timeout, worker.progress_at, now)) {
+    return HangKind::kNoStart;
+  }
+  if (IsOver(options_.heartbeat_timeout, Since(worker, HangKind::kNoOutput), now)) {
+    return HangKind::kNoOutput;
+  }
+  return std::nullopt;
+}
+
+HungWorker HangWatch::Describe(int local_rank, HangKind kind, TimePoint now) const {
+  const Worker& worker = workers_[static_cast<std::size_t>(local_rank)];
+  HungWorker found;
+  found.local_rank = local_rank;
+  found.since = Since(worker, kind);
+  found.hang.kind = kind;
+  found.hang.silent = std::chrono::duration_cast<milliseconds>(now - found.since);
+  found.hang.step = worker.progress.step;
+  found.hang.section = worker.progress.section;
+  return found;
+}
+
+std::optional<int> HangWatch::FurthestBehind(const std::vector<int>& local_ranks) const {
+  const auto is_behind = [](const Worker& a, const Worker& b) {
+    if (IsBehind(a.progress, b.progress)) return true;
+    if (IsBehind(b.progress, a.progress)) return false;
+    return a.place && b.place && IsBehind(*a.place, *b.place);
+  };
+  std::optional<int> behind;
+  for (const int local_rank : local_ranks) {
+    if (!behind.has_value() || is_behind(workers_[static_cast<std::size_t>(local_rank)],
+                                         workers_[static_cast<std::size_t>(*behind)])) {
+      behind = local_rank;
+    }
+  }
+  return behind;
+}
+
+}  // namespace ddprun

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// The native stacks of workers, as another program sees them: `ddprun-stacks`, which lies beside
+// this one, stops each thread for a moment, reads its frames and lets it go on. A program of its
+// own, since to look into a process may block, and what reads symbols is large and may crash: it is
+// killed when its time is over, and the agent goes on whatever becomes of it.
+#pragma once
+
+#include <sys/types.h>
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "rendezvous/base/owned_fd.h"
+#include "rendezvous/values/session_types.h"
+
+namespace ddprun {
+
+// By process; a line has no line end.
+using Stacks = std::map<pid_t, std::vector<std::string>>;
+
+// Of what ddprun-stacks has written. Pure.
+Stacks ParseStacks(const std::string& text);
+
+class StackReader {
+ public:
+  struct Target {
+    pid_t pid = 0;
+    std::string file;  // that gets them too, appended; empty: none
+  };
+
+  StackReader() = default;
+  ~StackReader();
+  StackReader(const StackReader&) = delete;
+  StackReader& operator=(const StackReader&) = delete;
+
+  // Not while IsReading(). An error is a sentence of why there will be none.
+  absl::Status Begin(const std::vector<Target>& targets, TimePoint now);
+
+  bool IsReading() const { return output_.valid(); }
+  int fd() const { return output_.get(); }  // to be watched while IsReading()
+  std::optional<TimePoint> deadline() const;
+
+  // To be called when fd() is ready or the deadline is over. Absent: not yet. Otherwise there is no
+  // more to come, also if something is missing.
+  std::optional<Stacks> Take(TimePoint now);
+
+ private:
+  std::vector<Target> targets_;
+  OwnedFd process_;  // a pidfd
+  OwnedFd output_;
+  TimePoint deadline_{};
+  std::string text_;
+};
+
+// The program's path. NOT_FOUND: a sentence.
+absl::StatusOr<std::string> FindStacksProgram();
+
+}  // namespace ddprun

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/hang/worker_watch.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "launcher/base/limits.h"
+#include "rendezvous/base/limits.h"
+#include "rendezvous/values/collectives.h"
+
+namespace ddprun {
+namespace {
+
+constexpr TimePoint kAtOnce{};
+
+Duration TellInterval(int node_count) {
+  return kProgressInterval * std::max(1, node_count / kNodesPerProgressInterval);
+}
+
+}  // namespace
+
+void WorkerWatch::Begin(const Start& start, TimePoint now) {
+  End();
+  start_ = start;
+  watch_.Start(workers_.size(), now);
+}
+
+void WorkerWatch::End() {
+  watch_.End();
+  found_.reset();
+  reader_.reset();
+  heard_ = false;
+  told_.reset();
+  examined_ = false;
+}
+
+void WorkerWatch::OnReady(const Ready& ready, TimePoint now) {
+  if (ready.source != Source::kWorkerProgress) return watch_.Wrote(ready.worker, now);
+  if (const auto message = workers_.progress().Read(ready.worker)) {
+    watch_.Told(ready.worker, *message, now);
+    heard_ = true;
+  }
+}
+
+bool WorkerWatch::Holds(Event& event, TimePoint now) {
+  if (auto* ended = std::get_if<WorkerEnded>(&event)) {
+    watch_.Gone(ended->local_rank);
+    if (!IsSuccess(ended->outcome) && !ended->stopped)
+      ended->places = watch_.Places(start_.rank_first);
+  }
+  if (std::holds_alternative<AllGone>(event)) End();
+  const auto* stop = std::get_if<Stop>(&event);
+  if (stop == nullptr || stop->cause.kind != FailureKind::kWorkerHung || !stop->cause.hang ||
+      stop->round != start_.round || examined_) {
+    return false;
+  }
+  if (!found_.has_value()) {
+    // All wait for one. Which it is can be told once each node has looked at its own, of which a
+    // node that heard of it a moment later knows that they are silent, too.
+    found_ = watch_.FindSilent(stop->cause.hang->silent / 2, now);
+    if (!found_.has_value()) return false;
+    ReadStacks(now);
+  }
+  held_ = *stop;
+  held_until_ = now + kStopHeldMax;
+  return true;
+}
+
+std::optional<TimePoint> WorkerWatch::NextDeadline() const {
+  std::optional<TimePoint> next = watch_.NextLook();
+  const auto consider = [&next](std::optional<TimePoint> other) {
+    if (other.has_value() && (!next.has_value() || *other < *next)) next = other;
+  };
+  if (reader_ != nullptr) consider(reader_->deadline());
+  if (held_.has_value()) consider(found_.has_value() && reader_ != nullptr ? held_until_ : kAtOnce);
+  if (heard_) consider(next_tell_);
+  return next;
+}
+
+void WorkerWatch::OnTurn(TimePoint now, bool round_runs, std::vector<Event>& events) {
+  if (found_.has_value()) {
+    std::optional<Stacks> stacks = Stacks{};
+    if (reader_ != nullptr) stacks = reader_->Take(now);
+    if (stacks.has_value()) Finish(*std::move(stacks), now, events);
+  }
+  if (held_.has_value() && (!found_.has_value() || now >= *held_until_)) {
+    events.push_back(*std::exchange(held_, std::nullopt));
+  }
+  if (found_.has_value() || !round_runs) return;
+  found_ = watch_.Look(now);
+  if (!found_.has_value()) return;
+  Say(absl::StrCat(ToSentence(Describe(*found_)), "; reading the stacks of this node's workers"));
+  ReadStacks(now);
+}
+
+void WorkerWatch::ReadStacks(TimePoint now) {
+  std::vector<StackReader::Target> targets;
+  for (int i = 0; i < workers_.size(); ++i) {
+    if (workers_.IsLive(i)) targets.push_back({*workers_.pid(i), workers_.StacksFile(i)});
+  }
+  reader_ = std::make_unique<StackReader>();
+  if (const absl::Status status = reader_->Begin(targets, now); !status.ok()) {
+    Say(std::string(status.message()));
+    reader_.reset();
+    return;
+  }
+  // One that cannot be watched is read at its deadline.
+  [[maybe_unused]] const bool watched = poller_.Add(reader_->fd(), {Source::kStacks});
+}
+
+void WorkerWatch::Finish(Stacks stacks, TimePoint now, std::vector<Event>& events) {
+  reader_.reset();
+  HungWorker found = *std::exchange(found_, std::nullopt);
+  std::vector<RanksInPlace> places = watch_.Places(start_.rank_first);
+  if (const std::string where = ToSentence(places); !where.empty()) Say(where);
+  Show(stacks);
+  if (!watch_.StillHangs(found)) {
+    if (workers_.IsLive(found.local_rank)) {
+      Say(absl::StrCat("rank ", start_.rank_first + found.local_rank,
+                       " goes on: nothing is done to it"));
+    }
+    return;
+  }
+  if (options_.on_hang == OnHang::kReport && !held_.has_value()) return;
+  examined_ = true;
+  WorkerHung hung;
+  hung.local_rank = found.local_rank;
+  hung.pid = workers_.pid(found.local_rank).value_or(0);
+  hung.age = workers_.AgeAt(now);
+  hung.last_lines = workers_.logs().LastLinesOf(found.local_rank);
+  hung.hang = std::move(found.hang);
+  hung.hang.stack = std::move(stacks[static_cast<pid_t>(hung.pid)]);
+  hung.places = std::move(places);
+  if (hung.hang.stack.size() > kStackLinesMax) hung.hang.stack.resize(kStackLinesMax);
+  events.push_back(std::move(hung));
+}
+
+// Of each worker its own main thread, and what else there is of the first ones: the files have all.
+void WorkerWatch::Show(const Stacks& stacks) {
+  for (int i = 0; i < workers_.size(); ++i) {
+    const auto pid = workers_.pid(i);
+    const auto it = pid.has_value() ? stacks.find(*pid) : stacks.end();
+    if (it == stacks.end()) continue;
+    const std::vector<std::string>& lines = it->second;
+    const std::string file = workers_.StacksFile(i);
+    Say(absl::StrCat("stacks of rank ", start_.rank_first + i, " (pid ", *pid, ")",
+                     file.empty() ? ":" : absl::StrCat(", all of them in ", file, ":")));
+    const std::size_t shown = std::min(lines.size(), kStackLinesMax);
+    for (std::size_t j = 0; j < shown; ++j) console_.WriteLine(OutputStream::kErr, lines[j]);
+    if (shown < lines.size()) {
+      console_.WriteLine(OutputStream::kErr,
+                         absl::StrCat("  and ", lines.size() - shown, " more lines"));
+    }
+  }
+}
+
+void WorkerWatch::Say(const std::string& sentence) {
+  console_.WriteLine(OutputStream::kErr, absl::StrCat("ddprun: ", sentence));
+}
+
+Failure WorkerWatch::Describe(const HungWorker& hung) const {
+  Failure failure;
+  failure.kind = FailureKind::kWorkerHung;
+  failure.rank = start_.rank_first + hung.local_rank;
+  failure.local_rank = hung.local_rank;
+  failure.pid = workers_.pid(hung.local_rank).value_or(0);
+  failure.hang = hung.hang;
+  return failure;
+}
+
+std::optional<Heartbeat> WorkerWatch::TakeHeartbeat(TimePoint now) {
+  if (!heard_ || now < next_tell_) return std::nullopt;
+  heard_ = false;
+  const std::optional<Progress> progress = watch_.Together();
+  if (!progress.has_value() || progress == told_) return std::nullopt;
+  told_ = progress;
+  next_tell_ = now + TellInterval(start_.node_count);
+  Heartbeat heartbeat;
+  heartbeat.progress_round = start_.round;
+  heartbeat.progress = *progress;
+  return heartbeat;
+}
+
+}  // namespace ddprun

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/hosts/hosts_advice.h"
+
+#include <algorithm>
+#include <type_traits>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "proto/version.h"
+#include "rendezvous/base/printable.h"
+#include "rendezvous/base/signal_name.h"
+
+namespace ddprun {
+namespace {
+
+constexpr int kSshFailed = 255;
+
+std::string HowEnded(const Outcome& outcome) {
+  return std::visit(
+      [](const auto& how) -> std::string {
+        using How = std::decay_t<decltype(how)>;
+        if constexpr (std::is_same_v<How, Exited>) {
+          return absl::StrCat("ended with exit code ", how.code);
+        } else if constexpr (std::is_same_v<How, Signaled>) {
+          return absl::StrCat("was killed by ", SignalName(how.signal));
+        } else {
+          return how.message;
+        }
+      },
+      outcome);
+}
+
+bool IsExit(const Outcome& outcome, int code) { return outcome == Outcome(Exited{code}); }
+
+// The last line that says something.
+std::string LastWord(const std::vector<std::string>& words) {
+  for (auto word = words.rbegin(); word != words.rend(); ++word) {
+    const absl::string_view text = absl::StripPrefix(absl::StripAsciiWhitespace(*word), "ddprun: ");
+    if (!text.empty()) return std::string(text);
+  }
+  return "";
+}
+
+struct Advice {
+  const char* said;
+  const char* next;  // HOST stands for its name
+};
+
+// In the order in which they decide: what is above explains what is below.
+constexpr Advice kSshAdvice[] = {
+    {"REMOTE HOST IDENTIFICATION HAS CHANGED",
+     "its key is not the one known here: if the machine is a new one, `ssh-keygen -R HOST`, then "
+     "`ssh HOST` once by hand"},
+    {"Host key verification failed",
+     "its key is not known here: `ssh HOST` once by hand to see and accept it"},
+    {"Permission denied",
+     "it wants a password or a key that ssh does not have here, and nobody can be asked: "
+     "`ssh-copy-id HOST`, or `ssh-add` if the key has a passphrase, until `ssh HOST true` works "
+     "without a question"},
+    {"Too many authentication failures",
+     "name the right key in ~/.ssh/config (IdentitiesOnly yes)"},
+    {"Could not resolve hostname", "check the name, or give an address"},
+    {"Connection timed out", "check that the host is up and that no firewall is in between"},
+    {"No route to host", "check that the host is up and that no firewall is in between"},
+    {"Network is unreachable", "check that the host is up and that no firewall is in between"},
+    {"Connection refused",
+     "no ssh server listens there: start one, or give its port in ~/.ssh/config or with --rsh "
+     "'ssh -p PORT'"},
+};
+
+const Advice* FindAdvice(const std::vector<std::string>& words) {
+  for (const Advice& advice : kSshAdvice) {
+    for (const std::string& word : words) {
+      if (absl::StrContains(word, advice.said)) return &advice;
+    }
+  }
+  return nullptr;
+}
+
+std::string WithHost(absl::string_view text, const std::string& host) {
+  std::string out;
+  while (true) {
+    const std::size_t at = text.find("HOST");
+    absl::StrAppend(&out, text.substr(0, at));
+    if (at == absl::string_view::npos) return out;
+    absl::StrAppend(&out, host);
+    text.remove_prefix(at + 4);
+  }
+}
+
+std::string Saying(const std::vector<std::string>& words) {
+  const std::string last = LastWord(words);
+  return last.empty() ? "" : absl::StrCat(": ", last);
+}
+
+// The shell on this machine that runs the user's --rsh, and not one on the host, says so: it was to
+// become that command (ThroughShell in hosts_plan.cc).
+bool IsOfOwnShell(const std::vector<std::string>& words) {
+  return std::any_of(words.begin(), words.end(), [](const std::string& word) {
+    return absl::StartsWith(word, "ddprun: ") && absl::StrContains(word, "exec: ");
+  });
+}
+
+const char* CarrierName(Transport transport) {
+  switch (transport) {
+    case Transport::kDirect:
+      return "ddprun";
+    case Transport::kSsh:
+      return "ssh";
+    case Transport::kRsh:
+      return "the --rsh command";
+    case Transport::kSrun:
+      return "srun";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string WhyNotStarted(const std::string& host, const HostLink& link, std::size_t attempt,
+                          const Outcome& outcome, const std::vector<std::string>& words) {
+  const Transport transport = link.transport;
+  if (std::holds_alternative<SpawnFailed>(outcome)) {
+    return absl::StrCat(host, ": ", HowEnded(outcome));
+  }
+  const bool by_shell = transport == Transport::kRsh || transport == Transport::kSsh;
+  if (IsExit(outcome, 127) && by_shell && IsOfOwnShell(words)) {
+    return absl::StrCat(host, ": the --rsh command is not there on this machine", Saying(words),
+                        "; check its name, or give its path");
+  }
+  if (IsExit(outcome, 127) && !link.launch_agent.empty()) {
+    return absl::StrCat(host, " does not find what --launch-agent names, '", link.launch_agent, "'",
+                        Saying(words),
+                        "; give the path of ddprun there, or leave the flag out if that is the "
+                        "path it has here or ddprun is in the PATH there");
+  }
+  if (IsExit(outcome, 127)) {
+    return absl::StrCat(host,
+                        " has no ddprun, neither at the path it has here nor in the PATH that ",
+                        CarrierName(transport), " finds there", Saying(words),
+                        "; install it there, or name it with --launch-agent");
+  }
+  if (transport == Transport::kSsh && IsExit(outcome, kSshFailed)) {
+    const Advice* advice = FindAdvice(words);
+    if (advice != nullptr) {
+      return absl::StrCat(host, " cannot be reached by ssh", Saying(words), "; ",
+                          WithHost(advice->next, host));
+    }
+    return absl::StrCat(host, " cannot be reached by ssh", Saying(words), "; try `ssh ", host,
+                        " true` by hand");
+  }
+  return absl::StrCat(host, ": ", CarrierName(transport), " ", HowEnded(outcome),
+                      " before ddprun there said a word", Saying(words), "; try it by hand: ",
+                      absl::StrJoin(link.commands[attempt], " ",
+                                    [](std::string* out, const std::string& word) {
+                                      absl::StrAppend(out, ShellQuote(word));
+                                    }),
+                      " (another version of ddprun does not know --lifeline)");
+}
+
+std::string WhyLost(const std::string& host, Transport transport, const Outcome& outcome,
+                    const std::vector<std::string>& words) {
+  if (transport == Transport::kSsh && IsExit(outcome, kSshFailed)) {
+    return absl::StrCat("the connection to ", host, " ended", Saying(words),
+                        "; its workers end by themselves within a second of noticing; check the "
+                        "network and the machine");
+  }
+  const bool by_ssh = transport == Transport::kSsh && std::holds_alternative<Exited>(outcome);
+  if (transport == Transport::kDirect || by_ssh) {
+    return absl::StrCat("ddprun on ", host, " ", HowEnded(outcome), Saying(words));
+  }
+  return absl::StrCat("ddprun on ", host, ", or ", CarrierName(transport), " to it, ",
+                      HowEnded(outcome), Saying(words));
+}
+
+std::string WhyUnproven(const std::string& host, const std::vector<std::string>& words) {
+  return absl::StrCat("ddprun on ", host,
+                      " ended with exit code 0 and did not report that the run had finished",
+                      Saying(words), "; check what --launch-agent, --rsh or ssh starts there");
+}
+
+std::string WhyRefused(const std::string& host, const Hello& hello) {
+  return absl::StrCat(host, " has ddprun ", Printable(hello.version), " (protocol ", hello.protocol,
+                      ") and this is ", kSoftwareVersion, " (protocol ", kProtocolVersion,
+                      "); install the same there, or name it with --launch-agent");
+}
+
+int NodeExitCode(Transport transport, const Outcome& outcome) {
+  if (const auto* exited = std::get_if<Exited>(&outcome)) {
+    const bool carrier = transport == Transport::kSsh && exited->code == kSshFailed;
+    return carrier ? 1 : exited->code;
+  }
+  if (const auto* signaled = std::get_if<Signaled>(&outcome)) {
+    return transport == Transport::kDirect ? 128 + signaled->signal : 1;
+  }
+  return std::get<SpawnFailed>(outcome).exit_code;
+}
+
+}  // namespace ddprun

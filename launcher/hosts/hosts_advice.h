@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// What went wrong between the head and a host, from what ssh and shells say, as a sentence with the
+// next move. Pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "launcher/base/outcome.h"
+#include "launcher/hosts/hosts_plan.h"
+
+namespace ddprun {
+
+// `words`: what was said before ddprun on the host spoke, oldest first. `attempt`: which of the
+// link's commands was run.
+std::string WhyNotStarted(const std::string& host, const HostLink& link, std::size_t attempt,
+                          const Outcome& outcome, const std::vector<std::string>& words);
+
+// The node ran, and what carried it ended without its verdict.
+std::string WhyLost(const std::string& host, Transport transport, const Outcome& outcome,
+                    const std::vector<std::string>& words);
+
+// The node ended with exit code 0, and had not reported that the run was finished. `words`: what
+// it printed before.
+std::string WhyUnproven(const std::string& host, const std::vector<std::string>& words);
+
+// ddprun there speaks other words.
+std::string WhyRefused(const std::string& host, const Hello& hello);
+
+// The exit code of a node by the end of what carried it: ssh's own failure is no verdict.
+int NodeExitCode(Transport transport, const Outcome& outcome);
+
+}  // namespace ddprun

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the head of a run does when something happens: it starts a node on each host, lets them
+// begin when all are there, passes signals on, and ends when all have ended. A pure function of
+// state, event and time. No I/O, clock, lock or log in here. The diagram is in README.md.
+#pragma once
+
+#include <chrono>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "launcher/base/outcome.h"
+#include "launcher/hosts/hosts_plan.h"
+#include "rendezvous/values/session_types.h"
+
+namespace ddprun {
+
+struct HeadConfig {
+  HostsPlan plan;
+  std::chrono::milliseconds join_timeout{0};  // for all hosts to be there
+  std::chrono::milliseconds term_timeout{0};  // that the nodes' workers have
+  // Of the first host that takes part, where ssh does not say: as this machine knows it.
+  std::vector<std::string> addresses;  // by host; empty: not known
+};
+
+// ---- Events
+
+struct HeadBegins {};
+
+// A node has said a word.
+struct NodeSaid {
+  int node = 0;
+  NodeWord word;
+};
+
+// ddprun itself on a node, or what carries it (ssh), has said a line that is no worker's.
+struct NodeNoted {
+  int node = 0;
+  std::string line;
+};
+
+// The process that carries one node or several has ended, and all it said was heard.
+struct LinkEnded {
+  int link = 0;
+  Outcome outcome;
+};
+
+struct HeadSignaled {
+  int signal = 0;
+  bool ends = true;  // else it is the workers' and changes nothing here
+};
+
+struct HeadDeadlinePassed {};
+
+using HeadEvent =
+    std::variant<HeadBegins, NodeSaid, NodeNoted, LinkEnded, HeadSignaled, HeadDeadlinePassed>;
+
+// ---- Effects
+
+// Starts the link's command number `attempt`.
+struct StartLink {
+  int link = 0;
+  int attempt = 0;
+};
+struct SendSetup {
+  int link = 0;
+};
+struct SendGo {
+  int link = 0;
+  Go go;
+};
+struct SendSignal {
+  int link = 0;
+  int signal = 0;
+};
+// Its nodes see the end of their stdin, and stop.
+struct CloseLifeline {
+  int link = 0;
+};
+struct EndLink {
+  int link = 0;
+  int signal = 0;  // SIGTERM or SIGKILL, to the process that carries it
+};
+// A whole line for stderr.
+struct ShowLine {
+  std::string line;
+};
+// The last effect. `text` is shown as it is, if there is any.
+struct EndHead {
+  int exit_code = 0;
+  std::string text;
+};
+
+using HeadEffect = std::variant<StartLink, SendSetup, SendGo, SendSignal, CloseLifeline, EndLink,
+                                ShowLine, EndHead>;
+using HeadEffects = std::vector<HeadEffect>;
+
+// ---- State
+
+enum class NodePhase {
+  kWaiting,   // its turn to be started has not come
+  kStarting,  // no word of it yet
+  kReady,     // its ddprun is there and waits
+  kRunning,   // it was told to go
+  kEnded,
+};
+
+enum class HeadPhase {
+  kGathering,  // until all hosts are there
+  kMeeting,    // the first node opens the service
+  kRunning,
+  kStopping,  // the run cannot go on: nodes are asked, then cut off, then killed
+  kEnded,
+};
+
+struct HeadNode {
+  NodePhase phase = NodePhase::kWaiting;
+  std::optional<Hello> hello;
+  std::optional<int> node_rank;
+  bool dismissed = false;         // the run has no use for it
+  std::deque<std::string> words;  // before its ddprun spoke: the transport's
+  bool joined = false;
+  std::optional<std::string> verdict;
+  bool stopped_by_head = false;      // it was told to stop before its verdict came
+  std::optional<Finished> finished;  // it reported the end of a run that succeeded
+  std::optional<Outcome> outcome;
+  std::string sentence;  // why it did not take part, or was lost; else empty
+};
+
+struct HeadState {
+  HeadPhase phase = HeadPhase::kGathering;
+  std::vector<HeadNode> nodes;
+  std::vector<int> attempts;      // by link
+  std::vector<bool> live;         // by link: its process runs
+  std::optional<int> first_node;  // of those that take part: it has the service
+  std::optional<int> first_lost;  // the node that went first without a verdict
+  std::optional<int> signal;      // the first that was got
+  int signals = 0;
+  TimePoint signal_time;
+  bool told_to_stop = false;       // the head itself has told the nodes to stop
+  std::optional<EndHead> failure;  // the head's own verdict: no node has a better one
+  std::optional<TimePoint> gather_deadline;
+  std::optional<TimePoint> notice_deadline;
+  std::optional<TimePoint> stop_deadline;  // the next of the three below is due
+  enum class Stop { kNone, kAskNext, kCloseNext, kKillNext, kLeaveNext } stop = Stop::kNone;
+  struct Note {
+    std::map<int, int> heard;  // how often, by node
+    int shown = 0;
+  };
+  std::map<std::string, Note> notes;  // what every node says is shown once
+};
+
+HeadEffects StepHead(HeadState& state, const HeadEvent& event, TimePoint now,
+                     const HeadConfig& config);
+
+// When StepHead() wants a HeadDeadlinePassed at the latest.
+std::optional<TimePoint> NextHeadDeadline(const HeadState& state);
+
+// Where the other nodes reach the first one's service: what the user said; else the address at
+// which ssh reached that host; else, where it is this machine, the one that the others saw; else
+// its name.
+std::string ServiceAddress(const HeadState& state, const HeadConfig& config);
+
+}  // namespace ddprun

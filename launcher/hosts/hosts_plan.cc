@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/hosts/hosts_plan.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "launcher/base/limits.h"
+#include "rendezvous/base/limits.h"
+
+namespace ddprun {
+namespace {
+
+// True names and, with a * at the end, beginnings of names.
+constexpr const char* kOwnVariables[] = {
+    // Ours: flags go as flags, the secret goes by itself.
+    "PET_*", "DDPRUN_*", "TORCHELASTIC_*",
+    // This machine and this user on it.
+    "HOME", "USER", "LOGNAME", "SHELL", "MAIL", "HOSTNAME", "HOST", "PWD", "OLDPWD", "TMPDIR",
+    "TMP", "TEMP", "SHLVL", "_", "TERM", "TERMCAP", "COLORTERM", "COLUMNS", "LINES", "WINDOWID",
+    // This login.
+    "DISPLAY", "WAYLAND_*", "XAUTHORITY", "XDG_*", "DBUS_*", "SSH_*", "SUDO_*", "GPG_*", "TMUX*",
+    "STY", "KRB5CCNAME", "INVOCATION_ID", "JOURNAL_STREAM", "NOTIFY_SOCKET",
+    // This job step.
+    "SLURM_*", "SLURMD_*", "SRUN_*", "PMI_*", "PMIX_*", "OMPI_*"};
+
+absl::string_view NameOf(absl::string_view entry) { return entry.substr(0, entry.find('=')); }
+
+std::string FirstWordsLastPart(const std::string& command) {
+  const std::vector<std::string> words = absl::StrSplit(command, ' ', absl::SkipEmpty());
+  if (words.empty()) return "";
+  return words.front().substr(words.front().rfind('/') + 1);
+}
+
+// Never asks (there may be nobody, and a hundred would ask at once), finds a dead connection within
+// kSshAlive, and does not share a connection that another command may end.
+std::vector<std::string> SshOptions() {
+  return {"-T", "-x",
+          "-o", "BatchMode=yes",
+          "-o", absl::StrCat("ConnectTimeout=", kSshConnectTimeout.count()),
+          "-o", absl::StrCat("ServerAliveInterval=", kSshAliveInterval.count()),
+          "-o", absl::StrCat("ServerAliveCountMax=", kSshAliveCount),
+          "-o", "ControlPath=none"};
+}
+
+using Words = std::vector<std::string>;
+
+// A user's command as the beginning of an argv: the shell reads it as it would be typed.
+Words ThroughShell(const std::string& command) {
+  return {"/bin/sh", "-c", absl::StrCat("exec ", command, " \"$@\""), "ddprun"};
+}
+
+void Append(Words& words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+}
+
+// How ddprun is called on a host, the likeliest first. Simple words: whether the transport hands
+// them to a shell or executes them is the same.
+std::vector<Words> AgentCommands(const Options& options, const HostsFacts& facts, bool by_shell) {
+  if (!options.hosts.launch_agent.empty()) {
+    Words words = absl::StrSplit(options.hosts.launch_agent, ' ', absl::SkipEmpty());
+    words.push_back(kLifelineFlag);
+    return {std::move(words)};
+  }
+  return {{by_shell ? ShellQuote(facts.own_path) : facts.own_path, kLifelineFlag},
+          {"ddprun", kLifelineFlag}};
+}
+
+HostLink LinkTo(int node, const std::string& name, const Options& options,
+                const HostsFacts& facts) {
+  HostLink link{.transport = Transport::kSsh,
+                .nodes = {node},
+                .commands = {},
+                .launch_agent = options.hosts.launch_agent,
+                .setup = {}};
+  Words before;
+  if (facts.is_this_machine(name)) {
+    link.transport = Transport::kDirect;
+    if (options.hosts.launch_agent.empty()) {
+      link.commands = {{facts.own_path, kLifelineFlag}};
+    } else {
+      Words words = ThroughShell(options.hosts.launch_agent);
+      words.push_back(kLifelineFlag);
+      link.commands = {std::move(words)};
+    }
+    return link;
+  }
+  if (options.hosts.rsh.empty()) {
+    before = {"ssh"};
+    Append(before, SshOptions());
+  } else {
+    before = ThroughShell(options.hosts.rsh);
+    link.transport =
+        FirstWordsLastPart(options.hosts.rsh) == "ssh" ? Transport::kSsh : Transport::kRsh;
+    // The first value of an option is the one that ssh takes: the user's.
+    if (link.transport == Transport::kSsh) Append(before, SshOptions());
+  }
+  before.push_back(name);
+  for (const Words& agent : AgentCommands(options, facts, true)) {
+    link.commands.push_back(before);
+    Append(link.commands.back(), agent);
+  }
+  return link;
+}
+
+HostLink LinkOfSrun(std::size_t count, const Options& options, const HostsFacts& facts) {
+  HostLink link{.transport = Transport::kSrun,
+                .nodes = {},
+                .commands = {},
+                .launch_agent = options.hosts.launch_agent,
+                .setup = {}};
+  for (std::size_t i = 0; i < count; ++i) link.nodes.push_back(static_cast<int>(i));
+  const Words before = {"srun", absl::StrCat("--nodes=", count), absl::StrCat("--ntasks=", count),
+                        "--ntasks-per-node=1",
+                        // Each ddprun has all that the job has on its node, and shares it out.
+                        "--cpu-bind=none", "--kill-on-bad-exit=0", "--input=all", "--label",
+                        "--quiet"};
+  for (const Words& agent : AgentCommands(options, facts, false)) {
+    link.commands.push_back(before);
+    Append(link.commands.back(), agent);
+  }
+  return link;
+}
+
+// --nproc-per-node where it was given, else the slots, else 1.
+absl::StatusOr<std::string> NodeProcPerNode(const Options& options, const HostEntry& host) {
+  switch (options.proc_per_node) {
+    case ProcPerNode::kAuto:
+      return "auto";
+    case ProcPerNode::kGpu:
+      return "gpu";
+    case ProcPerNode::kCpu:
+      return "cpu";
+    case ProcPerNode::kNumber:
+      break;
+  }
+  if (!options.hosts.has_nproc) return absl::StrCat(host.slots.value_or(1));
+  if (host.slots.has_value() && options.proc_per_node_number > *host.slots) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--nproc-per-node ", options.proc_per_node_number, " is more than the ",
+                     *host.slots, host.slots == 1 ? " slot" : " slots", " of ", host.name,
+                     "; give the host more, or leave --nproc-per-node out to take its slots"));
+  }
+  return absl::StrCat(options.proc_per_node_number);
+}
+
+// ddprun's arguments on a node, but for what the head finds out last (Go).
+Words NodeArguments(const Options& options, const std::string& run_id, const std::string& nproc) {
+  Words arguments = options.hosts.forwarded;
+  arguments.push_back(absl::StrCat("--nproc-per-node=", nproc));
+  arguments.push_back(absl::StrCat("--rdzv-id=", run_id));
+  arguments.push_back("--");
+  Append(arguments, options.program);
+  return arguments;
+}
+
+Setup MakeSetup(const HostLink& link, const Options& options, const HostsPlan& plan,
+                const HostsFacts& facts) {
+  Setup setup;
+  const auto first = static_cast<std::size_t>(link.nodes.front());
+  if (link.transport != Transport::kSrun) setup.node = link.nodes.front();
+  setup.names = plan.names;
+  setup.folder = options.hosts.wdir.empty() ? facts.folder : options.hosts.wdir;
+  // The others inherit it from here, or srun brings it.
+  const bool inherits = link.transport == Transport::kDirect || link.transport == Transport::kSrun;
+  setup.environment = EnvironmentForHosts(inherits ? std::vector<std::string>() : facts.environment,
+                                          options.hosts.exports);
+  setup.arguments = NodeArguments(options, plan.run_id, plan.nproc[first]);
+  if (plan.doctor_nodes > 0)
+    setup.arguments.insert(setup.arguments.begin(), absl::StrCat(kDoctorFlag, plan.doctor_nodes));
+  return setup;
+}
+
+const char* TransportName(Transport transport) {
+  switch (transport) {
+    case Transport::kDirect:
+      return "directly";
+    case Transport::kSsh:
+      return "ssh";
+    case Transport::kRsh:
+      return "--rsh";
+    case Transport::kSrun:
+      return "srun";
+  }
+  return "";
+}
+
+}  // namespace
+
+absl::StatusOr<HostsPlan> MakeHostsPlan(const Options& options, const std::vector<HostEntry>& hosts,
+                                        const HostsFacts& facts) {
+  HostsPlan plan;
+  plan.run_id = options.run_id.empty() ? facts.run_id : options.run_id;
+  const int count = static_cast<int>(hosts.size());
+  plan.nodes_max = options.hosts.has_nnodes ? options.nodes : count;
+  plan.nodes_min = options.hosts.has_nnodes ? options.nodes_min : count;
+  if (plan.nodes_min > count) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--nnodes ", plan.nodes_min, " is more than the ", count, count == 1 ? " host" : " hosts",
+        " that are given; give more, or leave it out"));
+  }
+  plan.nodes_max = std::min(plan.nodes_max, count);
+  if (options.doctor.has_value()) {
+    // Those that answer are looked at.
+    plan.doctor_nodes = plan.nodes_min;
+    plan.nodes_min = 1;
+  }
+  plan.endpoint = options.endpoint;
+  plan.master_addr = options.master_addr.value_or("");
+  plan.master_port = options.master_port.value_or(0);
+  for (const HostEntry& host : hosts) {
+    // A second start of srun for hosts that only stand by is not worth its rules.
+    if (options.hosts.srun && static_cast<int>(plan.names.size()) == plan.nodes_max) break;
+    absl::StatusOr<std::string> nproc = NodeProcPerNode(options, host);
+    if (!nproc.ok()) return nproc.status();
+    plan.names.push_back(host.name);
+    plan.nproc.push_back(*nproc);
+  }
+  if (options.hosts.srun) {
+    plan.links.push_back(LinkOfSrun(plan.names.size(), options, facts));
+  } else {
+    for (int node = 0; node < count; ++node) {
+      plan.links.push_back(
+          LinkTo(node, plan.names[static_cast<std::size_t>(node)], options, facts));
+    }
+  }
+  for (HostLink& link : plan.links) link.setup = MakeSetup(link, options, plan, facts);
+  return plan;
+}
+
+bool NamesThisMachine(absl::string_view name) {
+  return std::any_of(
+      std::begin(kOwnVariables), std::end(kOwnVariables), [&](absl::string_view own) {
+        return absl::ConsumeSuffix(&own, "*") ? absl::StartsWith(name, own) : name == own;
+      });
+}
+
+std::vector<std::string> EnvironmentForHosts(const std::vector<std::string>& environment,
+                                             const std::vector<std::string>& exports) {
+  std::vector<std::string> entries;
+  for (const std::string& entry : environment) {
+    const absl::string_view name = NameOf(entry);
+    const bool asked = std::any_of(exports.begin(), exports.end(),
+                                   [&](const std::string& other) { return other == name; });
+    // A bash function is no variable for another shell.
+    if (asked || (!NamesThisMachine(name) && !absl::StrContains(name, "%%")))
+      entries.push_back(entry);
+  }
+  for (const std::string& entry : exports) {
+    if (absl::StrContains(entry, '=')) entries.push_back(entry);
+  }
+  return entries;
+}
+
+std::string ShellQuote(const std::string& word) {
+  const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](char c) {
+    return absl::ascii_isalnum(c) || absl::StrContains("%+,-./:=@_", c);
+  });
+  if (plain) return word;
+  return absl::StrCat("'", absl::StrReplaceAll(word, {{"'", "'\\''"}}), "'");
+}
+
+std::string HostsPlanText(const HostsPlan& plan) {
+  std::string out;
+  const std::string port =
+      plan.master_port == 0 ? "a free port" : absl::StrCat("port ", plan.master_port);
+  if (plan.endpoint.has_value()) {
+    absl::StrAppend(&out, "rendezvous: the service at ", plan.endpoint->host, " port ",
+                    plan.endpoint->port, "\n");
+  } else if (plan.nodes_max > 1) {
+    absl::StrAppend(&out, "rendezvous: in the first node (", plan.names.front(), "), at ",
+                    plan.master_addr.empty() ? "the address that reaches it" : plan.master_addr,
+                    ", ", port, "\n");
+  }
+  for (const HostLink& link : plan.links) {
+    for (const int node : link.nodes) {
+      const auto index = static_cast<std::size_t>(node);
+      absl::StrAppend(&out, node < plan.nodes_max ? absl::StrCat("node ", node) : "spare", "  ",
+                      plan.names[index], "  --nproc-per-node ", plan.nproc[index], "  ",
+                      TransportName(link.transport), "\n");
+    }
+    Words quoted;
+    for (const std::string& word : link.commands.front()) quoted.push_back(ShellQuote(word));
+    absl::StrAppend(&out, "  starts: ", absl::StrJoin(quoted, " "), "\n");
+  }
+  if (!plan.links.empty()) {
+    const Setup& setup = plan.links.front().setup;
+    Words quoted;
+    for (const std::string& word : setup.arguments) quoted.push_back(ShellQuote(word));
+    absl::StrAppend(&out, "there, in ", setup.folder, ": ddprun ", absl::StrJoin(quoted, " "),
+                    "\n");
+  }
+  return out;
+}
+
+}  // namespace ddprun

@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/hosts/hosts_run.h"
+
+#include <fcntl.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "launcher/base/limits.h"
+#include "launcher/base/signals.h"
+#include "launcher/processes/worker_environ.h"
+#include "rendezvous/base/errno_text.h"
+#include "rendezvous/base/printable.h"
+#include "rendezvous/security/env_file.h"
+
+namespace ddprun {
+namespace {
+
+TimePoint Now() { return std::chrono::steady_clock::now(); }
+
+OwnedFd OpenSignalFd(const sigset_t& signals) {
+  return OwnedFd(signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC));
+}
+
+// Looked for where a shell would; a path stays as it is.
+std::string FindCommand(const std::string& name) {
+  if (absl::StrContains(name, '/')) return name;
+  const char* path = std::getenv("PATH");
+  for (const absl::string_view folder :
+       absl::StrSplit(path == nullptr ? "/usr/bin:/bin" : path, ':')) {
+    std::string candidate = absl::StrCat(folder.empty() ? "." : folder, "/", name);
+    if (access(candidate.c_str(), X_OK) == 0) return candidate;
+  }
+  return name;
+}
+
+}  // namespace
+
+HostsRun::HostsRun(Config config)
+    : config_(std::move(config)),
+      console_(STDOUT_FILENO, STDERR_FILENO),
+      signal_fd_(OpenSignalFd(Union(config_.end_signals, config_.forwarded_signals))),
+      carriers_(config_.head.plan.links.size()),
+      read_buffer_(kPipeReadBytes, '\0') {}
+
+int HostsRun::Run() {
+  if (!poller_.Add(signal_fd_.get(), {Source::kSignal}) ||
+      !poller_.Add(console_.notice_fd(), {Source::kLogNotice})) {
+    console_.WriteLine(OutputStream::kErr,
+                       absl::StrCat("ddprun: cannot watch signals: ", ErrnoText(errno)));
+    console_.Flush(kConsoleStallTimeout, kConsoleFlushTimeout, -1);
+    return 1;
+  }
+  now_ = Now();
+  Feed(HeadBegins{});
+  while (!end_.has_value()) {
+    console_watch_.Update(console_, poller_);
+    const std::vector<Ready> ready = poller_.Wait(NextHeadDeadline(state_));
+    now_ = Now();
+    for (const Ready& one : ready) HandleReady(one);
+    const std::optional<TimePoint> due = NextHeadDeadline(state_);
+    if (due.has_value() && *due <= now_) Feed(HeadDeadlinePassed{});
+  }
+  Close();
+  return end_->exit_code;
+}
+
+// An effect may bring an event (a command that cannot be started): one after the other.
+void HostsRun::Feed(HeadEvent event) {
+  events_.push_back(std::move(event));
+  if (feeding_) return;
+  feeding_ = true;
+  while (!events_.empty()) {
+    const HeadEvent next = std::move(events_.front());
+    events_.pop_front();
+    for (const HeadEffect& effect : StepHead(state_, next, now_, config_.head)) Perform(effect);
+  }
+  if (state_.phase != HeadPhase::kGathering) config_.token.reset();
+  feeding_ = false;
+}
+
+void HostsRun::Perform(const HeadEffect& effect) {
+  if (const auto* start = std::get_if<StartLink>(&effect)) {
+    Start(*start);
+  } else if (const auto* setup = std::get_if<SendSetup>(&effect)) {
+    if (config_.token.has_value()) Send(setup->link, ToWords(*config_.token));
+    Send(setup->link,
+         ToWords(config_.head.plan.links[static_cast<std::size_t>(setup->link)].setup));
+  } else if (const auto* go = std::get_if<SendGo>(&effect)) {
+    Send(go->link, ToWords(go->go));
+  } else if (const auto* signal = std::get_if<SendSignal>(&effect)) {
+    Send(signal->link, ToWords(PassSignal{signal->signal}));
+  } else if (const auto* close = std::get_if<CloseLifeline>(&effect)) {
+    CarrierOf(close->link).closing = true;
+    Pump(close->link);
+  } else if (const auto* end_link = std::get_if<EndLink>(&effect)) {
+    const Carrier& carrier = CarrierOf(end_link->link);
+    if (carrier.process.has_value() && !processes_.outcome(*carrier.process).has_value())
+      kill(-processes_.pid(*carrier.process), end_link->signal);
+  } else if (const auto* show = std::get_if<ShowLine>(&effect)) {
+    console_.WriteLine(OutputStream::kErr, show->line);
+  } else if (const auto* end = std::get_if<EndHead>(&effect)) {
+    end_ = *end;
+  }
+}
+
+// ---- The processes
+
+absl::Status HostsRun::OpenPipes(Carrier& carrier, SpawnRequest& request,
+                                 std::vector<OwnedFd>& child_ends) {
+  int fds[3][2];
+  for (int i = 0; i < 3; ++i) {
+    if (pipe2(fds[i], O_CLOEXEC) != 0) {
+      return absl::UnavailableError(absl::StrCat("cannot make a pipe: ", ErrnoText(errno)));
+    }
+    const int own = i == 0 ? fds[i][1] : fds[i][0];
+    const int other = i == 0 ? fds[i][0] : fds[i][1];
+    (i == 0 ? carrier.in : i == 1 ? carrier.out : carrier.err) = OwnedFd(own);
+    (i == 0 ? request.in : i == 1 ? request.out : request.err) = other;
+    child_ends.emplace_back(other);
+    fcntl(own, F_SETFL, O_NONBLOCK);
+  }
+  return absl::OkStatus();
+}
+
+void HostsRun::Start(const StartLink& start) {
+  Carrier& carrier = CarrierOf(start.link);
+  carrier = Carrier();
+  const HostLink& link = config_.head.plan.links[static_cast<std::size_t>(start.link)];
+  SpawnRequest request;
+  request.argv = link.commands[static_cast<std::size_t>(start.attempt)];
+  request.path = FindCommand(request.argv.front());
+  request.environ = OwnEnviron();
+  request.signal_mask = config_.signal_mask;
+  // Not SIGKILL: ssh and srun can say goodbye. The node sees the end of its lifeline in any case.
+  request.death_signal = SIGTERM;
+  std::vector<OwnedFd> child_ends;
+  const absl::Status status = OpenPipes(carrier, request, child_ends);
+  if (!status.ok()) {
+    return Feed(LinkEnded{start.link, SpawnFailed{126, std::string(status.message())}});
+  }
+  const int number = start.link;
+  carrier.out_lines = std::make_unique<LineSplitter>(
+      LineSplitter::Sink{[this, number](std::string_view line) { OnOutLine(number, line); },
+                         [](std::string_view) {}},
+      kHostLineBytesMax);
+  carrier.err_lines = std::make_unique<LineSplitter>(
+      LineSplitter::Sink{[this, number](std::string_view line) { OnErrLine(number, line); },
+                         [](std::string_view) {}},
+      kHostLineBytesMax);
+  carrier.process = processes_.size();
+  processes_.Spawn(request);
+  if (processes_.outcome(*carrier.process).has_value()) {
+    return Feed(LinkEnded{number, *processes_.outcome(*carrier.process)});
+  }
+  if (poller_.Add(processes_.pidfd(*carrier.process), {Source::kWorkerEnd, number}) &&
+      poller_.Add(carrier.out.get(), {Source::kWorkerOut, number}) &&
+      poller_.Add(carrier.err.get(), {Source::kWorkerErr, number})) {
+    return;
+  }
+  const std::string why = absl::StrCat("it cannot be watched: ", ErrnoText(errno));
+  processes_.SignalGroup(*carrier.process, SIGKILL);
+  carrier = Carrier();
+  Feed(LinkEnded{number, SpawnFailed{126, why}});
+}
+
+void HostsRun::Send(int link, std::string text) {
+  Carrier& carrier = CarrierOf(link);
+  if (!carrier.in.valid() || carrier.closing) return;
+  std::string all;
+  all.reserve(carrier.unsent.size() - carrier.sent + text.size());
+  all.append(carrier.unsent, carrier.sent).append(text);
+  Wipe(carrier.unsent);
+  Wipe(text);
+  carrier.unsent = std::move(all);
+  carrier.sent = 0;
+  Pump(link);
+}
+
+void HostsRun::Pump(int link) {
+  Carrier& carrier = CarrierOf(link);
+  while (carrier.in.valid() && carrier.sent < carrier.unsent.size()) {
+    char* const next = carrier.unsent.data() + carrier.sent;
+    const std::size_t left = carrier.unsent.size() - carrier.sent;
+    const ssize_t count = write(carrier.in.get(), next, left);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && errno == EAGAIN) break;
+    // A process that is gone takes nothing more: its end is reported.
+    const std::size_t taken = count < 0 ? left : static_cast<std::size_t>(count);
+    explicit_bzero(next, taken);
+    carrier.sent += taken;
+  }
+  const bool waits = carrier.in.valid() && carrier.sent < carrier.unsent.size();
+  if (waits != carrier.waits_to_send) {
+    carrier.waits_to_send = waits;
+    if (waits) {
+      // One that cannot be watched is gone for this process: its end tells.
+      if (!poller_.Add(carrier.in.get(), {Source::kLifeline, link}, EPOLLOUT)) carrier.in.Reset();
+    } else if (carrier.in.valid()) {
+      poller_.Remove(carrier.in.get());
+    }
+  }
+  if (carrier.closing && !waits) carrier.in.Reset();
+}
+
+void HostsRun::HandleEnd(int link) {
+  Carrier& carrier = CarrierOf(link);
+  if (!carrier.process.has_value()) return;
+  const std::size_t process = *carrier.process;
+  poller_.Remove(processes_.pidfd(process));
+  if (!processes_.ReapIfEnded(process)) return;
+  for (const OutputStream stream : {OutputStream::kOut, OutputStream::kErr})
+    ReadPipe(link, stream, kPipeDrainBytesMax);
+  carrier.out_lines->Flush();
+  carrier.err_lines->Flush();
+  if (carrier.waits_to_send) poller_.Remove(carrier.in.get());
+  for (OwnedFd* pipe : {&carrier.out, &carrier.err}) {
+    if (pipe->valid()) poller_.Remove(pipe->get());
+  }
+  const Outcome outcome = *processes_.outcome(process);
+  Wipe(carrier.unsent);
+  carrier = Carrier();
+  Feed(LinkEnded{link, outcome});
+}
+
+// ---- What the nodes say
+
+void HostsRun::ReadPipe(int link, OutputStream stream, std::size_t bytes_max) {
+  Carrier& carrier = CarrierOf(link);
+  OwnedFd& pipe = stream == OutputStream::kOut ? carrier.out : carrier.err;
+  LineSplitter* lines =
+      stream == OutputStream::kOut ? carrier.out_lines.get() : carrier.err_lines.get();
+  while (pipe.valid() && bytes_max > 0) {
+    const std::size_t wanted = std::min(bytes_max, read_buffer_.size());
+    const ssize_t count = read(pipe.get(), read_buffer_.data(), wanted);
+    if (count > 0) {
+      lines->Append({read_buffer_.data(), static_cast<std::size_t>(count)});
+      bytes_max -= static_cast<std::size_t>(count);
+    } else if (count < 0 && errno == EINTR) {
+      continue;
+    } else if (count < 0 && errno == EAGAIN) {
+      return;
+    } else {
+      poller_.Remove(pipe.get());
+      pipe.Reset();
+    }
+  }
+}
+
+int HostsRun::TakeNode(int link, absl::string_view& line) const {
+  const HostLink& plan = config_.head.plan.links[static_cast<std::size_t>(link)];
+  if (plan.transport == Transport::kSrun) {
+    const std::optional<int> label = TakeLabel(line);
+    if (label.has_value() && *label < static_cast<int>(plan.nodes.size())) return *label;
+  }
+  return plan.nodes.front();
+}
+
+void HostsRun::OnOutLine(int link, std::string_view line) {
+  absl::string_view text(line.data(), line.size());
+  const int node = TakeNode(link, text);
+  const auto parsed = ParseLine(text);
+  if (const auto* word = std::get_if<NodeWord>(&parsed)) return Feed(NodeSaid{node, *word});
+  const auto* output = std::get_if<OutputLine>(&parsed);
+  if (output == nullptr) return;
+  const bool is_there = state_.nodes[static_cast<std::size_t>(node)].hello.has_value();
+  if (!is_there || (output->is_error && absl::StartsWith(output->text, "ddprun: "))) {
+    return Feed(NodeNoted{node, std::string(output->text)});
+  }
+  console_.WriteWorkerLine(output->is_error ? OutputStream::kErr : OutputStream::kOut, "",
+                           {output->text.data(), output->text.size()});
+}
+
+// Nothing of ddprun's that runs: that comes on stdout, marked.
+void HostsRun::OnErrLine(int link, std::string_view line) {
+  absl::string_view text(line.data(), line.size());
+  const int node = TakeNode(link, text);
+  Feed(NodeNoted{node, std::string(text)});
+}
+
+// ---- The loop
+
+void HostsRun::HandleReady(const Ready& ready) {
+  switch (ready.source) {
+    case Source::kSignal:
+      return HandleSignals();
+    case Source::kWorkerEnd:
+      return HandleEnd(ready.worker);
+    case Source::kWorkerOut:
+      return ReadPipe(ready.worker, OutputStream::kOut, kPipeReadBytes);
+    case Source::kWorkerErr:
+      return ReadPipe(ready.worker, OutputStream::kErr, kPipeReadBytes);
+    case Source::kLifeline:
+      return Pump(ready.worker);
+    case Source::kConsoleOut:
+    case Source::kConsoleErr:
+      return console_.Pump();
+    case Source::kLogNotice:
+      return console_.ShowNotices();
+    case Source::kSession:
+    case Source::kWarden:
+    case Source::kWorkerProgress:
+    case Source::kStacks:
+      return;  // an agent's
+  }
+}
+
+void HostsRun::HandleSignals() {
+  signalfd_siginfo info;
+  while (read(signal_fd_.get(), &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info)))
+    Feed(HeadSignaled{
+        .signal = static_cast<int>(info.ssi_signo),
+        .ends = sigismember(&config_.end_signals, static_cast<int>(info.ssi_signo)) == 1});
+}
+
+void HostsRun::Close() {
+  processes_.SignalGroups(SIGKILL);
+  for (absl::string_view line : absl::StrSplit(absl::StripSuffix(end_->text, "\n"), '\n')) {
+    // A verdict comes from another machine.
+    if (!end_->text.empty()) console_.WriteLine(OutputStream::kErr, Printable(line));
+  }
+  console_.Flush(kConsoleStallTimeout, kConsoleFlushTimeout, signal_fd_.get());
+}
+
+}  // namespace ddprun

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/node/network.h"
+
+#include <ifaddrs.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "rendezvous/base/errno_text.h"
+#include "rendezvous/base/owned_fd.h"
+#include "rendezvous/base/resolve.h"
+
+namespace ddprun {
+
+bool IsSameAddress(const sockaddr* a, const sockaddr* b) {
+  if (a == nullptr || b == nullptr || a->sa_family != b->sa_family) return false;
+  if (a->sa_family == AF_INET) {
+    return reinterpret_cast<const sockaddr_in*>(a)->sin_addr.s_addr ==
+           reinterpret_cast<const sockaddr_in*>(b)->sin_addr.s_addr;
+  }
+  if (a->sa_family != AF_INET6) return false;
+  return std::memcmp(&reinterpret_cast<const sockaddr_in6*>(a)->sin6_addr,
+                     &reinterpret_cast<const sockaddr_in6*>(b)->sin6_addr, sizeof(in6_addr)) == 0;
+}
+
+namespace {
+
+bool IsLoopback(const sockaddr* address) {
+  if (address->sa_family == AF_INET6)
+    return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
+  return address->sa_family == AF_INET &&
+         ntohl(reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr) >> 24 == 127;
+}
+
+}  // namespace
+
+bool IsThisMachine(const std::string& host) {
+  ifaddrs* interfaces = nullptr;
+  if (getifaddrs(&interfaces) != 0) return false;
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(interfaces, &freeifaddrs);
+  const AddrInfoPtr addresses = Resolve(host, 0, SOCK_STREAM, 0);
+  for (const addrinfo* address = addresses.get(); address != nullptr; address = address->ai_next) {
+    // All of 127.0.0.0/8, of which the interface has one.
+    if (IsLoopback(address->ai_addr)) return true;
+    for (const ifaddrs* interface = interfaces; interface != nullptr;
+         interface = interface->ifa_next) {
+      if (IsSameAddress(address->ai_addr, interface->ifa_addr)) return true;
+    }
+  }
+  return false;
+}
+
+bool IsPortFree(const std::string& host, int port) {
+  const AddrInfoPtr addresses = Resolve(host, port, SOCK_STREAM, 0);
+  if (addresses == nullptr) return false;
+  const OwnedFd fd(socket(addresses->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!fd.valid()) return IsOutOfDescriptors(errno);  // whoever takes the port says it better
+  // As servers do: connections of an earlier one that are still being closed do not count.
+  const int yes = 1;
+  setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+  return bind(fd.get(), addresses->ai_addr, addresses->ai_addrlen) == 0 && listen(fd.get(), 1) == 0;
+}
+
+std::string JoinHostPort(const std::string& host, int port) {
+  return host.find(':') != std::string::npos ? absl::StrCat("[", host, "]:", port)
+                                             : absl::StrCat(host, ":", port);
+}
+
+std::string HostName() {
+  char name[256] = "";
+  if (gethostname(name, sizeof(name) - 1) != 0 || name[0] == '\0') return "localhost";
+  return name;
+}
+
+}  // namespace ddprun

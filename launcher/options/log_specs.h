@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// How torchrun's log flags are written: which streams of which workers, lists with commas in them,
+// the template of a prefix; and ours, the sizes of rotation. Pure: texts in, values out.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "launcher/base/output_stream.h"
+
+namespace ddprun {
+
+// --redirects and --tee: 0 none, 1 stdout, 2 stderr, 3 both; for all workers ("3") or by local rank
+// ("0:3,11:1"), where those that are not named have none.
+class StreamSpec {
+ public:
+  StreamSpec() = default;
+  explicit StreamSpec(int for_all) : for_all_(for_all) {}
+  explicit StreamSpec(std::map<int, int> by_local_rank)
+      : by_local_rank_(std::move(by_local_rank)) {}
+
+  bool Has(int local_rank, OutputStream stream) const;
+  bool IsEmpty() const;
+
+ private:
+  int for_all_ = 0;
+  std::map<int, int> by_local_rank_;
+};
+
+// Absent: it is not written like that.
+std::optional<StreamSpec> ParseStreamSpec(std::string_view text);
+
+// "0,2,5". Absent: it is not written like that. An empty text is an empty set.
+std::optional<std::set<int>> ParseLocalRanks(std::string_view text);
+
+// "apple,orange"; a comma of a part is written twice. An empty text has no parts.
+std::vector<std::string> ParseFilters(std::string_view text);
+
+struct LogRotation {
+  std::uint64_t bytes = 0;  // a file that would grow beyond is put aside; 0: never
+  int files = 0;            // how many of one log are kept, the growing one too; 0: all
+  bool operator==(const LogRotation&) const = default;
+};
+
+// "100M" or "100M:5", with K, M or G. Absent: it is not written like that, or outside the limits.
+std::optional<LogRotation> ParseLogRotation(std::string_view text);
+
+// What ${...} stands for in a prefix.
+struct PrefixValues {
+  std::string role_name;
+  int local_rank = 0;
+  int rank = 0;
+  std::string hostname;
+};
+
+// Python's string.Template, as torchrun has it: ${name} and $name, and $$ for $. INVALID_ARGUMENT:
+// what is wrong with it, as the end of a sentence ("has ...").
+absl::StatusOr<std::string> FillPrefix(std::string_view format, const PrefixValues& values);
+
+}  // namespace ddprun

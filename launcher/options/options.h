@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command line of ddprun: torchrun's flags with torchrun's meanings. Pure: arguments and
+// variables in, values out.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "launcher/base/flags.h"
+#include "launcher/command_line/help_text.h"
+#include "launcher/command_line/settings.h"
+#include "launcher/options/options_affinity.h"
+#include "launcher/options/options_doctor.h"
+#include "launcher/options/options_hangs.h"
+#include "launcher/options/options_hosts.h"
+#include "launcher/options/options_logs.h"
+#include "launcher/options/options_observe.h"
+#include "launcher/options/options_restarts.h"
+#include "launcher/options/options_stopping.h"
+#include "launcher/options/options_torchrun.h"
+#include "launcher/options/options_verdict.h"
+#include "rendezvous/security/credentials.h"
+
+namespace ddprun {
+
+enum class ProcPerNode { kNumber, kAuto, kGpu, kCpu };
+
+struct Options {
+  int nodes = 1;      // the most; what --nnodes N says
+  int nodes_min = 1;  // the least; the same unless --nnodes MIN:MAX
+  ProcPerNode proc_per_node = ProcPerNode::kNumber;
+  int proc_per_node_number = 1;
+  std::optional<int> node_rank;
+  std::optional<std::string> master_addr;
+  std::optional<int> master_port;
+  bool standalone = false;
+  std::optional<bool> is_host;  // absent: whoever has the endpoint's address
+  std::string run_id;           // empty: none was given
+  std::optional<Endpoint> endpoint;
+  std::string local_addr;  // empty: found by the route to the service
+  std::string role = "default";
+  std::chrono::milliseconds join_timeout{0};
+  std::chrono::milliseconds last_call{0};
+  std::chrono::milliseconds lease{0};
+  AffinityOptions affinity;
+  RestartOptions restarts;
+  StopOptions stopping;
+  HangOptions hangs;
+  LogOptions logs;
+  ObserveOptions observe;
+  VerdictOptions verdict;
+  SecurityOptions security;
+  HostOptions hosts;
+  std::optional<DoctorOptions> doctor;  // `ddprun doctor`: nothing is started
+  TorchrunOptions torchrun;
+  bool module = false;
+  bool no_python = false;
+  bool run_path = false;
+  std::vector<std::pair<std::string, std::string>> variables;  // of files, to be set
+  std::string token_env_file;  // the .env file that has the run's secret; empty: none
+  bool dry_run = false;
+  std::vector<std::string> program;  // and its arguments, as they were given
+  // What a person should hear before the run starts, and what is only for those who ask
+  // (LOGLEVEL=INFO, --dry-run): flags that have no effect.
+  std::vector<std::string> warnings;
+  std::vector<std::string> notes;
+};
+
+// --help, --version and the like: text for stdout, exit code 0.
+struct ShowText {
+  std::string text;
+};
+
+// What the flags are for: a run, or `ddprun doctor`, which has some of its own and needs no
+// program.
+enum class Purpose { kRun, kDoctor };
+
+// A new subject is a file options_<name> of its own and a row here.
+std::vector<FlagTopic> FlagTopics();
+
+std::vector<Flag> AllFlags();  // of all topics
+
+// Whether the nodes meet over TCP: a node that meets nobody needs no secret.
+bool UsesNetwork(const Options& options);
+
+// `arguments` without argv[0]. The command line comes before PET_<NAME> variables, these before
+// files (settings.h) and defaults. Everything after the program belongs to the program. Errors: one
+// sentence for people.
+absl::StatusOr<std::variant<Options, ShowText>> ParseOptions(
+    const std::vector<std::string>& arguments, const GetVariable& get_variable,
+    const ReadFile& read_file = NoFiles, Purpose purpose = Purpose::kRun);
+
+// For completion and help: kDoctorFlags, and of a run's those that say where the nodes are.
+std::vector<Flag> FlagsOfDoctor();
+
+}  // namespace ddprun

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/options/options_affinity.h"
+
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "launcher/base/int_ranges.h"
+#include "launcher/base/limits.h"
+
+namespace ddprun {
+namespace {
+
+void ReadNumaBinding(Reader& reader, AffinityOptions& options) {
+  const Value* value = reader.Find("--numa-binding");
+  if (value == nullptr) return;
+  for (const NumaBinding mode : {NumaBinding::kNode, NumaBinding::kSocket, NumaBinding::kExclusive,
+                                 NumaBinding::kCoreComplex}) {
+    if (value->text == NumaBindingName(mode)) options.numa_binding = mode;
+  }
+  if (options.numa_binding == NumaBinding::kNone) {
+    reader.Fail(*value, "node, socket, exclusive or core-complex");
+  }
+}
+
+void ReadGpus(Reader& reader, AffinityOptions& options) {
+  const Value* value = reader.Find("--gpus");
+  if (value == nullptr) return;
+  for (absl::string_view entry : absl::StrSplit(value->text, ',')) {
+    entry = absl::StripAsciiWhitespace(entry);
+    if (options.gpus.size() > static_cast<std::size_t>(kGpusMax)) {
+      return reader.FailWith(
+          absl::StrCat(value->source, " names more than ", kGpusMax, " GPUs; name each once"));
+    }
+    if (absl::StartsWith(entry, "GPU-") || absl::StartsWith(entry, "MIG-")) {
+      options.gpus.emplace_back(entry);
+    } else if (const auto range = ParseRange(entry);
+               range.has_value() && range->back() < kGpusMax) {
+      for (const int index : *range) options.gpus.push_back(absl::StrCat(index));
+    } else {
+      return reader.Fail(*value, absl::StrCat("a list of GPUs: numbers below ", kGpusMax,
+                                              ", ranges, GPU-... or MIG-..., as in 0,2-3"));
+    }
+  }
+  std::vector<std::string> sorted = options.gpus;
+  std::sort(sorted.begin(), sorted.end());
+  if (const auto twice = std::adjacent_find(sorted.begin(), sorted.end()); twice != sorted.end()) {
+    reader.FailWith(absl::StrCat(value->source, " '", value->text, "' names ", *twice,
+                                 " twice; name each GPU once"));
+  }
+}
+
+}  // namespace
+
+const std::vector<Flag> kAffinityFlags = {
+    {"--numa-binding", 0, "MODE",
+     "bind each worker near its GPU: node, socket, exclusive or core-complex"},
+    {"--gpus", 0, "LIST",
+     "use these GPUs only, of those that are visible: 0,2-3, GPU-..., MIG-..."},
+    {"--gpus-per-worker", 0, "N", "each worker sees N GPUs of its own (all see all)"},
+    {"--virtual-local-rank", 0, nullptr, "LOCAL_RANK is 0 for all, each sees one GPU of its own"},
+};
+
+AffinityOptions ReadAffinityOptions(Reader& reader) {
+  AffinityOptions options;
+  ReadNumaBinding(reader, options);
+  ReadGpus(reader, options);
+  options.gpus_per_worker = reader.Integer("--gpus-per-worker", 1, kGpusMax).value_or(0);
+  options.virtual_local_rank = reader.Switch("--virtual-local-rank");
+  return options;
+}
+
+}  // namespace ddprun

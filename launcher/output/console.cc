@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/output/console.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <initializer_list>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "launcher/base/disk_limits.h"
+#include "launcher/base/limits.h"
+#include "launcher/node/lifeline_words.h"
+
+namespace ddprun {
+namespace {
+
+constexpr char kEraseLine[] = "\r\x1b[K";
+
+bool CanWriteNow(int fd) {
+  pollfd poll_fd{.fd = fd, .events = POLLOUT, .revents = 0};
+  return poll(&poll_fd, 1, 0) == 1;
+}
+
+}  // namespace
+
+void Console::Open(Sink& sink, int fd) {
+  sink.fd = fd;
+  struct stat info;
+  if (fstat(fd, &info) != 0) {
+    sink.closed = true;
+    return;
+  }
+  if (S_ISREG(info.st_mode)) {
+    struct stat other;
+    const bool same_as_out = &sink == &err_ && out_.file >= 0 && fstat(out_.fd, &other) == 0 &&
+                             other.st_dev == info.st_dev && other.st_ino == info.st_ino;
+    // Of one file both streams keep their order, and neither writes over the other.
+    sink.file = same_as_out ? out_.file
+                            : files_.Add(std::make_unique<LogFile>(
+                                  &sink == &out_ ? "stdout" : "stderr", LogFile::Borrowed{fd}));
+  } else if (S_ISFIFO(info.st_mode) || S_ISCHR(info.st_mode)) {
+    // O_NONBLOCK on the inherited descriptor would change it for the shell and everyone else who
+    // shares it.
+    const std::string path = absl::StrCat("/proc/self/fd/", fd);
+    const int own = open(path.c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (own >= 0) {
+      sink.fd = own;
+      sink.owned = true;
+      sink.nonblocking = true;
+    }
+  }
+}
+
+Console::Console(int out, int err, const SpillBuffer::Limits& limits)
+    : Console(out, err, limits, Form::kPlain) {}
+
+Console::Console(int out, int err, Form form) : Console(out, err, kLimits, form) {}
+
+Console::Console(int out, int err, const SpillBuffer::Limits& limits, Form form)
+    : form_(form),
+      files_({.queue_bytes_max = kLogQueueBytesMax,
+              .retry_interval = kLogRetryInterval,
+              .subject = "the output files"}),
+      out_(limits),
+      err_(limits) {
+  Open(out_, out);
+  Open(err_, err);
+  const bool out_terminal = isatty(out) == 1;
+  const bool err_terminal = isatty(err) == 1;
+  both_terminals_ = out_terminal && err_terminal;
+  if (err_terminal) {
+    status_stream_ = &err_;
+  } else if (out_terminal) {
+    status_stream_ = &out_;
+  }
+}
+
+Console::~Console() {
+  for (Sink* sink : {&out_, &err_}) {
+    if (sink->owned) close(sink->fd);
+  }
+}
+
+void Console::WriteLine(OutputStream stream, std::string_view line) {
+  Write(stream, "", line, /*own=*/true);
+}
+
+void Console::WriteWorkerLine(OutputStream stream, std::string_view prefix, std::string_view line) {
+  Write(stream, prefix, line, /*own=*/false);
+}
+
+void Console::Write(OutputStream stream, std::string_view prefix, std::string_view line, bool own) {
+  if (form_ == Form::kMarked)
+    return WriteMarked(stream,
+                       absl::StrCat(absl::string_view(prefix.data(), prefix.size()),
+                                    absl::string_view(line.data(), line.size())),
+                       own);
+  Sink& sink = SinkOf(stream);
+  if (sink.closed) return;
+  if (&sink == &err_) last_line_.assign(own ? std::string_view() : line);
+  const bool redraw = !status_.empty() && (&sink == status_stream_ || both_terminals_);
+  line_.clear();
+  if (redraw) line_ += kEraseLine;
+  line_ += prefix;
+  line_ += line;
+  line_ += '\n';
+  if (redraw && &sink == status_stream_) line_ += FittingStatus();
+  Append(sink, line_, own);
+  if (redraw && &sink != status_stream_) Append(*status_stream_, FittingStatus(), own);
+}
+
+bool Console::EndsWith(std::string_view words) const {
+  const bool is_shown = err_.dropped_lines == 0 && !err_.closed;
+  return is_shown && !words.empty() && last_line_.ends_with(words);
+}
+
+void Console::WriteMarked(OutputStream stream, const std::string& line, bool own) {
+  Append(out_, absl::StrCat(MarkLine(stream == OutputStream::kErr, line), "\n"), own);
+}
+
+void Console::WriteWord(std::string_view marked_line) {
+  Append(out_, absl::StrCat(absl::string_view(marked_line.data(), marked_line.size()), "\n"),
+         /*own=*/true);
+}
+
+void Console::SetStatus(std::string_view text) {
+  if (status_stream_ == nullptr) return;
+  status_ = text;
+  // A status is only worth showing now: a terminal that lags behind gets the next one.
+  PumpSink(*status_stream_);
+  if (status_stream_->buffer.size() == 0)
+    Append(*status_stream_, absl::StrCat(kEraseLine, FittingStatus()), /*own=*/true);
+}
+
+void Console::ClearStatus() {
+  if (status_.empty()) return;
+  status_.clear();
+  Append(*status_stream_, kEraseLine, /*own=*/true);
+}
+
+std::string Console::FittingStatus() const {
+  winsize size{};
+  const int known = ioctl(status_stream_->fd, TIOCGWINSZ, &size);
+  const std::size_t columns = known == 0 && size.ws_col > 1 ? size.ws_col - 1u : 79u;
+  std::size_t shown = 0;
+  std::size_t bytes = 0;
+  while (bytes < status_.size()) {
+    const bool starts_character = (static_cast<unsigned char>(status_[bytes]) & 0xC0) != 0x80;
+    if (starts_character && shown++ == columns) break;
+    ++bytes;
+  }
+  return status_.substr(0, bytes);
+}
+
+void Console::Append(Sink& sink, std::string_view text, bool own) {
+  if (sink.closed) return;
+  if (sink.file >= 0) return files_.Append(sink.file, text);
+  if (sink.dropped_lines > 0) {
+    if (!own && sink.buffer.size() > sink.resume_bytes) {
+      ++sink.dropped_lines;
+      return;
+    }
+    NoteDropped(sink);
+  }
+  if (!sink.buffer.Append(text, own)) {
+    // Not again for each line that fits: the reader would find more gaps than lines.
+    sink.resume_bytes = sink.buffer.size() / 2;
+    ++sink.dropped_lines;
+  } else if (sink.buffer.size() >= kConsoleBatchBytes && !sink.full) {
+    PumpSink(sink);
+  }
+}
+
+void Console::NoteDropped(Sink& sink) {
+  const std::string note = absl::StrCat(
+      "ddprun: ", sink.dropped_lines, sink.dropped_lines == 1 ? " line is" : " lines are",
+      " not shown here: the console was too slow (", hint_, ")\n");
+  if (sink.buffer.Append(note, /*use_reserve=*/true)) sink.dropped_lines = 0;
+}
+
+void Console::PumpSink(Sink& sink) {
+  sink.full = false;
+  while (!sink.closed) {
+    std::string_view next = sink.buffer.Front();
+    if (next.empty() && sink.dropped_lines > 0) {
+      NoteDropped(sink);
+      next = sink.buffer.Front();
+    }
+    if (next.empty()) return;
+    if (!sink.nonblocking) {
+      if (!CanWriteNow(sink.fd)) break;
+      next = next.substr(0, PIPE_BUF);
+    }
+    const ssize_t written = write(sink.fd, next.data(), next.size());
+    if (written > 0) {
+      sink.buffer.Pop(static_cast<std::size_t>(written));
+    } else if (written < 0 && errno == EINTR) {
+      continue;
+    } else if (written < 0 && errno == EAGAIN) {
+      break;
+    } else {
+      // The reader is gone: the run goes on without a console.
+      sink.closed = true;
+      sink.buffer.Clear();
+      return;
+    }
+  }
+  sink.full = true;
+}
+
+void Console::Pump() {
+  PumpSink(out_);
+  PumpSink(err_);
+}
+
+int Console::PendingFd(OutputStream stream) const {
+  const Sink& sink = SinkOf(stream);
+  return sink.buffer.size() == 0 || sink.closed ? -1 : sink.fd;
+}
+
+void Console::ShowNotices() {
+  for (const std::string& notice : files_.TakeNotices())
+    WriteLine(OutputStream::kErr, absl::StrCat("ddprun: ", notice));
+}
+
+void Console::Flush(std::chrono::milliseconds stall_timeout, std::chrono::milliseconds timeout,
+                    int interrupt_fd) {
+  FlushStreams(stall_timeout, timeout, interrupt_fd);
+  const bool complete = files_.Flush(stall_timeout, timeout, interrupt_fd);
+  SayWhatFilesLack(complete);
+  // Only these sentences wait by now.
+  FlushStreams(stall_timeout, stall_timeout, interrupt_fd);
+}
+
+// In stderr, which may be on a disk that has room.
+void Console::SayWhatFilesLack(bool complete) {
+  ShowNotices();
+  const std::uint64_t waiting = files_.waiting_bytes();
+  if (!complete && waiting > 0) {
+    WriteLine(OutputStream::kErr,
+              absl::StrCat("ddprun: ", waiting,
+                           " bytes of the output are not in the file that stdout or stderr is: "
+                           "the disk does not take them"));
+  }
+  const std::uint64_t lost = files_.lost_lines();
+  if (lost > 0) {
+    WriteLine(OutputStream::kErr,
+              absl::StrCat("ddprun: ", lost, lost == 1 ? " line is" : " lines are",
+                           " missing in the file that stdout or stderr is: the disk was too slow "
+                           "or full; the file says where"));
+  }
+  // Where stderr is a file of another disk.
+  if ((!complete || lost > 0) && err_.file >= 0 && err_.file != out_.file)
+    files_.Flush(kConsoleNoticeTimeout, kConsoleNoticeTimeout);
+}
+
+void Console::FlushStreams(std::chrono::milliseconds stall_timeout,
+                           std::chrono::milliseconds timeout, int interrupt_fd) {
+  const auto now = [] { return std::chrono::steady_clock::now(); };
+  const auto end = now() + timeout;
+  auto deadline = std::min(now() + stall_timeout, end);
+  while (true) {
+    const std::uint64_t before = out_.buffer.size() + err_.buffer.size();
+    Pump();
+    if (out_.buffer.size() + err_.buffer.size() != before)
+      deadline = std::min(now() + stall_timeout, end);
+    pollfd fds[3];
+    nfds_t count = 0;
+    for (OutputStream stream : {OutputStream::kOut, OutputStream::kErr}) {
+      if (PendingFd(stream) >= 0)
+        fds[count++] = pollfd{.fd = PendingFd(stream), .events = POLLOUT, .revents = 0};
+    }
+    if (count == 0) return;
+    fds[count] = pollfd{.fd = interrupt_fd, .events = POLLIN, .revents = 0};
+    const auto remaining = std::chrono::ceil<std::chrono::milliseconds>(deadline - now());
+    if (remaining.count() <= 0) return;
+    poll(fds, count + 1, static_cast<int>(remaining.count()));
+    if (fds[count].revents != 0) return;
+  }
+}
+
+}  // namespace ddprun

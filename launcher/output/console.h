@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// The agent's own stdout and stderr: whole lines, one status line on a terminal, and a reader that
+// may be slow or gone. Nothing here waits, but for Flush().
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "launcher/base/limits.h"
+#include "launcher/base/output_stream.h"
+#include "launcher/output/log_writer.h"
+#include "launcher/output/spill_buffer.h"
+
+namespace ddprun {
+
+class Console {
+ public:
+  static constexpr SpillBuffer::Limits kLimits{.memory_bytes = kConsoleBufferBytesMax,
+                                               .file_bytes = kConsoleSpillBytesMax,
+                                               .reserve_bytes = kConsoleReserveBytes};
+
+  // kMarked: both streams go to `out`, for the head of the run, which parts them again
+  // (lifeline_words.h).
+  enum class Form { kPlain, kMarked };
+
+  // Takes over nothing: `out` and `err` stay open and keep their mode, which they share with other
+  // processes.
+  Console(int out, int err, const SpillBuffer::Limits& limits = kLimits);
+  Console(int out, int err, Form form);
+  ~Console();
+  Console(const Console&) = delete;
+  Console& operator=(const Console&) = delete;
+
+  // ddprun's own words, which are never left out. `line` has no line end. Lines keep their order
+  // within a stream.
+  void WriteLine(OutputStream stream, std::string_view line);
+  // A worker's. Where too much waits for the reader it is left out and counted; the reader finds
+  // the number in its place.
+  void WriteWorkerLine(OutputStream stream, std::string_view prefix, std::string_view line);
+
+  // True if the last line written to stderr is a worker's and ends with `words`: the next line need
+  // not repeat them.
+  bool EndsWith(std::string_view words) const;
+
+  // A word of this node's to the head of the run. Only where the console is marked.
+  void WriteWord(std::string_view marked_line);
+
+  // Shows `text` as the terminal's last line until the next status or until it is cleared;
+  // elsewhere does nothing.
+  void SetStatus(std::string_view text);
+  void ClearStatus();
+
+  // Where lines are that are left out here: "all are in DIR".
+  void SetHint(std::string hint) { hint_ = std::move(hint); }
+
+  // Where stdout or stderr is a file: readable when its disk refuses what is written, and
+  // ShowNotices() then says so on stderr.
+  int notice_fd() const { return files_.notice_fd(); }
+  void ShowNotices();
+
+  // Writes what can be written without waiting.
+  void Pump();
+  // File descriptors to wait on for writing; -1: nothing waits.
+  int PendingFd(OutputStream stream) const;
+
+  // Waits while the reader, or the disk, takes something: until nothing is left, `stall_timeout`
+  // has gone by without that, or `timeout` in all, or `interrupt_fd` is readable (-1: nothing
+  // interrupts). What a file lacks then is said on stderr.
+  void Flush(std::chrono::milliseconds stall_timeout, std::chrono::milliseconds timeout,
+             int interrupt_fd);
+
+  bool IsTerminal() const { return status_stream_ != nullptr; }
+  bool IsTerminal(OutputStream stream) const {
+    return both_terminals_ || (status_stream_ != nullptr && status_stream_ == &SinkOf(stream));
+  }
+
+ private:
+  Console(int out, int err, const SpillBuffer::Limits& limits, Form form);
+
+  struct Sink {
+    explicit Sink(const SpillBuffer::Limits& limits) : buffer(limits) {}
+
+    int fd = -1;
+    bool owned = false;        // opened anew, to be non-blocking for this process alone
+    bool nonblocking = false;  // else: asked with poll() before each small write
+    bool closed = false;       // the reader is gone: what comes is dropped
+    bool full = false;         // the reader took nothing more since the last Pump()
+    int file = -1;             // a file on a disk has no reader: the number in files_
+    SpillBuffer buffer;
+    std::uint64_t dropped_lines = 0;
+    std::uint64_t resume_bytes = 0;  // no line is taken again before less than this waits
+  };
+
+  void Open(Sink& sink, int fd);
+  Sink& SinkOf(OutputStream stream) { return stream == OutputStream::kOut ? out_ : err_; }
+  const Sink& SinkOf(OutputStream stream) const {
+    return stream == OutputStream::kOut ? out_ : err_;
+  }
+  void Write(OutputStream stream, std::string_view prefix, std::string_view line, bool own);
+  void WriteMarked(OutputStream stream, const std::string& line, bool own);
+  void Append(Sink& sink, std::string_view text, bool own);
+  void NoteDropped(Sink& sink);
+  void PumpSink(Sink& sink);
+  std::string FittingStatus() const;
+  void FlushStreams(std::chrono::milliseconds stall_timeout, std::chrono::milliseconds timeout,
+                    int interrupt_fd);
+  void SayWhatFilesLack(bool complete);
+
+  const Form form_;
+  LogWriter files_;
+  Sink out_;
+  Sink err_;
+  Sink* status_stream_ = nullptr;  // the one that is a terminal, stderr first
+  bool both_terminals_ = false;
+  std::string status_;
+  std::string hint_ = "--log-dir keeps all";
+  std::string line_;       // kept for its memory
+  std::string last_line_;  // the last of stderr; empty if it was ddprun's own
+};
+
+}  // namespace ddprun

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/output/log_mux.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "rendezvous/base/errno_text.h"
+#include "rendezvous/base/limits.h"
+
+namespace ddprun {
+
+void LastLines::Add(std::string_view line) {
+  line = line.substr(0, kLastLineBytesMax);
+  if (ring_.size() < kLastLinesMax) {
+    ring_.emplace_back(line);
+  } else {
+    ring_[oldest_].assign(line);
+    oldest_ = (oldest_ + 1) % kLastLinesMax;
+  }
+}
+
+std::vector<std::string> LastLines::Take() const {
+  std::vector<std::string> lines(ring_.begin() + static_cast<std::ptrdiff_t>(oldest_), ring_.end());
+  lines.insert(lines.end(), ring_.begin(), ring_.begin() + static_cast<std::ptrdiff_t>(oldest_));
+  return lines;
+}
+
+// ---- The round
+
+LogMux::LogMux(Console& console, LogFold fold)
+    : console_(console),
+      fold_(fold),
+      writer_({.queue_bytes_max = kLogQueueBytesMax, .retry_interval = kLogRetryInterval}),
+      folder_({.window = kFoldWindow, .bytes_max = kFoldBytesMax, .lines_max = kFoldLinesMax}),
+      feed_({.tail_bytes = kLogTailBytesMax,
+             .line_bytes = kLogLineBytesMax,
+             .pending_bytes = kLogPendingBytesMax,
+             .window_bytes = kLogWindowBytes,
+             .batch_bytes = kLogBatchBytes}) {}
+
+absl::Status LogMux::StartRound(const LogPlan& plan, std::vector<WriteEnds>& write_ends,
+                                std::chrono::milliseconds open_timeout) {
+  sources_.clear();
+  write_ends.clear();
+  status_rank_ = -1;
+  read_buffer_.resize(kPipeReadBytes);
+  feed_.StartRound(plan.round, static_cast<int>(plan.workers.size()));
+  for (const WorkerPlan& worker : plan.workers) {
+    sources_.push_back(std::make_unique<Source>());
+    Source& source = *sources_.back();
+    source.index = static_cast<int>(sources_.size()) - 1;
+    source.plan = worker;
+    source.out.file = AddFile(worker.out.file, plan.rotation);
+    source.err.file = AddFile(worker.err.file, plan.rotation);
+    if (!worker.record_file.empty()) {
+      source.record =
+          writer_.Add(std::make_unique<LogFile>(worker.record_file, LogFile::Replaced{}));
+    }
+    WriteEnds ends;
+    absl::Status status = OpenChannel(source, OutputStream::kOut, ends.out);
+    if (status.ok()) status = OpenChannel(source, OutputStream::kErr, ends.err);
+    if (!status.ok()) {
+      CloseFiles();
+      return status;
+    }
+    write_ends.push_back(std::move(ends));
+  }
+  out_filter_ = {plan.out_filter.texts, AddFile(plan.out_filter.file, plan.rotation)};
+  err_filter_ = {plan.err_filter.texts, AddFile(plan.err_filter.file, plan.rotation)};
+  StartFolding(plan);
+  const absl::Status status = writer_.WaitUntilOpen(open_timeout);
+  if (status.ok()) return status;
+  CloseFiles();
+  return absl::UnavailableError(
+      absl::StrCat(status.message(), "; name another folder with --log-dir"));
+}
+
+int LogMux::AddFile(const std::string& path, const LogRotation& rotation) {
+  return path.empty() ? -1 : writer_.Add(std::make_unique<LogFile>(path, rotation));
+}
+
+void LogMux::CloseFiles() {
+  for (const std::unique_ptr<Source>& source : sources_) {
+    for (Channel* channel : {&source->out, &source->err})
+      writer_.Close(std::exchange(channel->file, -1));
+    writer_.Close(std::exchange(source->record, -1));
+  }
+  for (Filter* filter : {&out_filter_, &err_filter_})
+    writer_.Close(std::exchange(filter->file, -1));
+}
+
+absl::Status LogMux::OpenChannel(Source& source, OutputStream stream, OwnedFd& write_end) {
+  Channel& channel = stream == OutputStream::kOut ? source.out : source.err;
+  int fds[2];
+  if (pipe2(fds, O_CLOEXEC) != 0) {
+    return absl::UnavailableError(absl::StrCat("cannot make a pipe for the output of rank ",
+                                               source.plan.rank, ": ", ErrnoText(errno)));
+  }
+  channel.pipe = OwnedFd(fds[0]);
+  write_end = OwnedFd(fds[1]);
+  // Only the reading end: the worker's end must behave as any program expects.
+  fcntl(fds[0], F_SETFL, O_NONBLOCK);
+  fcntl(fds[0], F_SETPIPE_SZ, static_cast<int>(kPipeBytes));  // else it is as large as any
+  LineSplitter::Sink sink;
+  sink.line = [this, &source, stream](std::string_view line) { OnLine(source, stream, line); };
+  sink.progress = [this, &source, stream](std::string_view segment) {
+    OnProgress(source, stream, segment);
+  };
+  channel.splitter = std::make_unique<LineSplitter>(std::move(sink), kLineBytesMax);
+  return absl::OkStatus();
+}
+
+LogMux::Channel& LogMux::ChannelOf(int worker, OutputStream stream) {
+  Source& source = *sources_[static_cast<std::size_t>(worker)];
+  return stream == OutputStream::kOut ? source.out : source.err;
+}
+
+std::vector<LogMux::Pipe> LogMux::OpenPipes() const {
+  std::vector<Pipe> pipes;
+  for (std::size_t i = 0; i < sources_.size(); ++i) {
+    for (OutputStream stream : {OutputStream::kOut, OutputStream::kErr}) {
+      const Channel& channel = stream == OutputStream::kOut ? sources_[i]->out : sources_[i]->err;
+      if (channel.pipe.valid()) pipes.push_back({channel.pipe.get(), static_cast<int>(i), stream});
+    }
+  }
+  return pipes;
+}
+
+// ---- Reading
+
+bool LogMux::Read(int worker, OutputStream stream, TimePoint now) {
+  Source& source = *sources_[static_cast<std::size_t>(worker)];
+  if (ReadInto(source, stream, kPipeReadBytes, now)) return true;
+  if (!source.out.pipe.valid() && !source.err.pipe.valid()) EndWorker(source, now);
+  return false;
+}
+
+void LogMux::Drain(int worker, TimePoint now) {
+  Source& source = *sources_[static_cast<std::size_t>(worker)];
+  for (OutputStream stream : {OutputStream::kOut, OutputStream::kErr}) {
+    ReadInto(source, stream, kPipeDrainBytesMax, now);
+    Channel& channel = ChannelOf(worker, stream);
+    if (channel.pipe.valid()) channel.splitter->Flush();  // its last words may lack a line end
+  }
+  EndWorker(source, now);
+}
+
+bool LogMux::ReadInto(Source& source, OutputStream stream, std::size_t bytes_max, TimePoint now) {
+  Channel& channel = stream == OutputStream::kOut ? source.out : source.err;
+  now_ = now;
+  while (channel.pipe.valid() && bytes_max > 0) {
+    const ssize_t count =
+        read(channel.pipe.get(), read_buffer_.data(), std::min(bytes_max, read_buffer_.size()));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && errno == EAGAIN) return true;
+    if (count <= 0) {
+      channel.pipe.Reset();
+      channel.splitter->Flush();
+      return false;
+    }
+    const std::string_view bytes(read_buffer_.data(), static_cast<std::size_t>(count));
+    if (channel.file >= 0) writer_.Append(channel.file, bytes);
+    channel.splitter->Append(bytes);
+    bytes_max -= bytes.size();
+  }
+  return channel.pipe.valid();
+}
+
+void LogMux::EndRound(TimePoint now) {
+  now_ = now;
+  for (std::size_t i = 0; i < sources_.size(); ++i) {
+    Drain(static_cast<int>(i), now);
+    sources_[i]->out.pipe.Reset();
+    sources_[i]->err.pipe.Reset();
+  }
+  ShowAll();
+  CloseFiles();
+  console_.ClearStatus();
+  status_rank_ = -1;
+}
+
+std::vector<std::string> LogMux::LastLinesOf(int worker) const {
+  return sources_[static_cast<std::size_t>(worker)]->last_lines.Take();
+}
+
+void LogMux::OnLine(Source& source, OutputStream stream, std::string_view line) {
+  source.last_lines.Add(line);
+  feed_.Add(source.index, source.plan.rank, stream, source.plan.prefix, line);
+  const StreamPlan& plan = source.plan.Of(stream);
+  const Filter& filter = stream == OutputStream::kOut ? out_filter_ : err_filter_;
+  if (plan.filtered && std::any_of(filter.texts.begin(), filter.texts.end(), [&](const auto& text) {
+        return line.find(text) != std::string_view::npos;
+      })) {
+    writer_.Append(filter.file, source.plan.prefix + std::string(line) + "\n");
+  }
+  if (!plan.on_console) return;
+  if (source.plan.rank == status_rank_) {
+    status_rank_ = -1;
+    console_.ClearStatus();
+  }
+  if (folding_ && Folds(stream)) {
+    Show(folder_.Add(source.index, stream, line, now_));
+  } else {
+    console_.WriteWorkerLine(stream, source.plan.prefix, line);
+  }
+}
+
+void LogMux::OnProgress(Source& source, OutputStream stream, std::string_view segment) {
+  if (!source.plan.Of(stream).on_console) return;
+  if (status_rank_ >= 0 && source.plan.rank > status_rank_) return;
+  status_rank_ = source.plan.rank;
+  console_.SetStatus(source.plan.prefix + std::string(segment));
+}
+
+// ---- Equal lines
+
+bool LogMux::Folds(OutputStream stream) const {
+  return fold_ == LogFold::kAlways || (fold_ == LogFold::kAuto && console_.IsTerminal(stream));
+}
+
+void LogMux::StartFolding(const LogPlan& plan) {
+  fold_prefix_ = plan.fold_prefix;
+  folding_ = plan.workers.size() > 1 && (Folds(OutputStream::kOut) || Folds(OutputStream::kErr));
+  folder_.Start(static_cast<int>(plan.workers.size()));
+  for (const std::unique_ptr<Source>& source : sources_) {
+    const bool heard = (source->plan.out.on_console && Folds(OutputStream::kOut)) ||
+                       (source->plan.err.on_console && Folds(OutputStream::kErr));
+    if (!heard) folder_.EndWorker(source->index, now_);
+  }
+}
+
+void LogMux::EndWorker(const Source& source, TimePoint now) {
+  Show(folder_.EndWorker(source.index, now));
+}
+
+void LogMux::Show(const LineFolder::Groups& groups) {
+  for (const LineFolder::Group& group : groups) {
+    const Source& first = *sources_[static_cast<std::size_t>(group.workers.front())];
+    if (group.workers.size() == 1) {
+      console_.WriteWorkerLine(group.stream, first.plan.prefix, group.text);
+      continue;
+    }
+    std::vector<int> ranks;
+    for (const int worker : group.workers)
+      ranks.push_back(sources_[static_cast<std::size_t>(worker)]->plan.rank);
+    console_.WriteWorkerLine(
+        group.stream, absl::StrCat(fold_prefix_, "ranks ", RankRanges(ranks), ": "), group.text);
+  }
+}
+
+std::optional<TimePoint> LogMux::NextDeadline() const { return folder_.NextDeadline(); }
+void LogMux::OnDeadline(TimePoint now) { Show(folder_.Expire(now)); }
+void LogMux::ShowAll() { Show(folder_.Flush()); }
+
+// ---- Files
+
+void LogMux::ShowNotices() {
+  for (const std::string& notice : writer_.TakeNotices())
+    console_.WriteLine(OutputStream::kErr, absl::StrCat("ddprun: ", notice));
+}
+
+void LogMux::KeepRecord(int worker, std::string_view record) {
+  const int file = sources_[static_cast<std::size_t>(worker)]->record;
+  if (file >= 0) writer_.Append(file, record);
+}
+
+void LogMux::FinishFiles(int interrupt_fd) {
+  const bool complete = writer_.Flush(kLogStallTimeout, kLogFlushTimeout, interrupt_fd);
+  ShowNotices();
+  if (!complete) {
+    console_.WriteLine(OutputStream::kErr,
+                       absl::StrCat("ddprun: ", writer_.waiting_bytes(),
+                                    " bytes of the workers' output are not in the log files: the "
+                                    "disk does not take them"));
+  }
+  const std::uint64_t lost = writer_.lost_lines();
+  if (lost > 0) {
+    console_.WriteLine(
+        OutputStream::kErr,
+        absl::StrCat("ddprun: ", lost, lost == 1 ? " line is" : " lines are",
+                     " missing in the log files: the disk was too slow or full; each file says "
+                     "where"));
+  }
+}
+
+}  // namespace ddprun

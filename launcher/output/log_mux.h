@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a node's workers say: from their pipes to the console line by line, to files where asked
+// for, and the last lines of each kept for the verdict. The agent owns the pipes, so a worker that
+// is killed loses nothing it wrote; they are read whatever becomes of console and disk, so a worker
+// never waits for either.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "launcher/base/limits.h"
+#include "launcher/output/console.h"
+#include "launcher/output/line_folder.h"
+#include "launcher/output/line_splitter.h"
+#include "launcher/output/log_feed.h"
+#include "launcher/output/log_plan.h"
+#include "launcher/output/log_writer.h"
+#include "rendezvous/base/owned_fd.h"
+
+namespace ddprun {
+
+// The last kLastLinesMax lines, each cut to kLastLineBytesMax.
+class LastLines {
+ public:
+  void Add(std::string_view line);
+  std::vector<std::string> Take() const;
+
+ private:
+  std::vector<std::string> ring_;
+  std::size_t oldest_ = 0;  // once the ring is full
+};
+
+class LogMux {
+ public:
+  // A pipe to be read: the agent waits for it and calls Read().
+  struct Pipe {
+    int fd = -1;
+    int worker = 0;
+    OutputStream stream = OutputStream::kOut;
+  };
+
+  // What the worker writes to. Closed by the agent once the worker runs.
+  struct WriteEnds {
+    OwnedFd out;
+    OwnedFd err;
+  };
+
+  LogMux(Console& console, LogFold fold);
+
+  // Forgets the workers of the round before, and removes failure records that an earlier run has
+  // left in its folders. A disk that does not answer is waited for until `open_timeout` is over.
+  // UNAVAILABLE if pipes or files cannot be made: the message says why.
+  absl::Status StartRound(const LogPlan& plan, std::vector<WriteEnds>& write_ends,
+                          std::chrono::milliseconds open_timeout = kLogOpenTimeout);
+
+  // Leaves a worker's failure record beside its log files, if it has any.
+  void KeepRecord(int worker, std::string_view record);
+
+  std::vector<Pipe> OpenPipes() const;
+
+  // Reads once. False: the pipe has ended and is closed.
+  bool Read(int worker, OutputStream stream, TimePoint now);
+
+  // Reads what a dead worker left in its pipes, without waiting for those who still hold them.
+  void Drain(int worker, TimePoint now);
+
+  // No process of the round is left: reads the rest, hands on unfinished lines and closes the
+  // pipes.
+  void EndRound(TimePoint now);
+
+  std::vector<std::string> LastLinesOf(int worker) const;
+
+  // For those who ask the service what the workers say.
+  LogFeed& feed() { return feed_; }
+
+  // Lines that wait for their like from other workers: when they do so no longer, and showing them.
+  std::optional<TimePoint> NextDeadline() const;
+  void OnDeadline(TimePoint now);
+  void ShowAll();
+
+  // Readable when there is something about the files that people should know.
+  int notice_fd() const { return writer_.notice_fd(); }
+  void ShowNotices();
+  std::function<void(const std::string&)> NoticeSink() const { return writer_.NoticeSink(); }
+
+  // The run is over: waits until the files have everything, but not for a disk that does not work,
+  // nor longer than `interrupt_fd` is not readable (-1: nothing interrupts).
+  void FinishFiles(int interrupt_fd = -1);
+
+ private:
+  struct Channel {
+    OwnedFd pipe;
+    int file = -1;  // the writer's number
+    std::unique_ptr<LineSplitter> splitter;
+  };
+  struct Source {
+    int index = 0;
+    WorkerPlan plan;
+    Channel out;
+    Channel err;
+    LastLines last_lines;
+    int record = -1;  // the writer's number of error.json
+  };
+  struct Filter {
+    std::vector<std::string> texts;
+    int file = -1;
+  };
+
+  Channel& ChannelOf(int worker, OutputStream stream);
+  int AddFile(const std::string& path, const LogRotation& rotation);
+  absl::Status OpenChannel(Source& source, OutputStream stream, OwnedFd& write_end);
+  void StartFolding(const LogPlan& plan);
+  void CloseFiles();
+  bool ReadInto(Source& source, OutputStream stream, std::size_t bytes_max, TimePoint now);
+  void EndWorker(const Source& source, TimePoint now);
+  void OnLine(Source& source, OutputStream stream, std::string_view line);
+  void OnProgress(Source& source, OutputStream stream, std::string_view segment);
+  bool Folds(OutputStream stream) const;
+  void Show(const LineFolder::Groups& groups);
+
+  Console& console_;
+  const LogFold fold_;
+  LogWriter writer_;
+  LineFolder folder_;
+  LogFeed feed_;
+  bool folding_ = false;  // there are several workers, and a stream whose lines are folded
+  std::string fold_prefix_;
+  Filter out_filter_;
+  Filter err_filter_;
+  std::vector<std::unique_ptr<Source>>
+      sources_;           // by local rank; their addresses are held by the splitters
+  int status_rank_ = -1;  // whose progress the terminal shows: the lowest rank that shows any
+  TimePoint now_;         // of the call in progress, for the splitters' callbacks
+  std::string read_buffer_;
+};
+
+}  // namespace ddprun

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/output/log_writer.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "launcher/output/log_rotation.h"
+
+namespace ddprun {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// How soon a Flush() that waits for the disk sees that it is interrupted.
+constexpr std::chrono::milliseconds kInterruptInterval{50};
+
+bool IsReadable(int fd) {
+  pollfd one{.fd = fd, .events = POLLIN, .revents = 0};
+  return fd >= 0 && poll(&one, 1, 0) == 1;
+}
+
+}  // namespace
+
+class LogWriter::Core : public std::enable_shared_from_this<LogWriter::Core> {
+  using Lock = std::unique_lock<std::mutex>;
+
+ public:
+  explicit Core(const Limits& limits)
+      : limits_(limits), notice_fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {}
+
+  int Add(std::unique_ptr<LogFile> file);
+  absl::Status WaitUntilOpen(std::chrono::milliseconds timeout);
+  void Append(int number, std::string_view bytes);
+  void Close(int number);
+  bool Flush(std::chrono::milliseconds stall_timeout, std::chrono::milliseconds timeout,
+             int interrupt_fd);
+  void Stop();
+  void AddNotice(const std::string& sentence) {
+    const Lock lock(mutex_);
+    Note(sentence);
+  }
+  std::vector<std::string> TakeNotices();
+  std::uint64_t lost_lines();
+  std::uint64_t waiting_bytes();
+  int notice_fd() const { return notice_fd_.get(); }
+
+ private:
+  struct Entry {
+    std::unique_ptr<LogFile> file;  // touched by the thread alone, without the lock
+    LineGap gap;
+    std::string waiting;  // behind `refused`
+    std::string refused;  // what the disk has not taken the last time
+    std::optional<absl::Status> opened;
+    bool closing = false;
+    Clock::time_point retry_time;  // after a refusal
+
+    bool HasWork() const {
+      return !opened.has_value() || !waiting.empty() || !refused.empty() || closing;
+    }
+  };
+  void Run();
+  void Serve(Lock& lock, int number);
+  void Note(std::string sentence);
+  void NoteRefusal(const absl::Status& status);
+  std::optional<int> NextWithWork(std::optional<Clock::time_point>& wake_time);
+  bool AllOpen() const;
+
+  const Limits limits_;
+  const OwnedFd notice_fd_;
+  std::mutex mutex_;
+  std::condition_variable work_;  // the thread waits for it
+  std::condition_variable done_;  // whoever waits for the thread
+  std::map<int, Entry> entries_;  // nodes stay where they are while others come and go
+  int next_number_ = 0;
+  int last_served_ = -1;
+  bool started_ = false;
+  bool stopping_ = false;
+  bool refused_ = false;  // said; until the disk takes something
+  bool losing_ = false;   // said; until half of the queue is free
+  std::size_t queued_bytes_ = 0;
+  std::uint64_t written_bytes_ = 0;
+  std::uint64_t lost_lines_ = 0;  // of files that are closed
+  std::vector<std::string> notices_;
+};
+
+// ---- The agent's side
+
+int LogWriter::Core::Add(std::unique_ptr<LogFile> file) {
+  const Lock lock(mutex_);
+  const int number = next_number_++;
+  entries_[number].file = std::move(file);
+  if (!started_) {
+    started_ = true;
+    std::thread([self = shared_from_this()] { self->Run(); }).detach();
+  }
+  work_.notify_one();
+  return number;
+}
+
+bool LogWriter::Core::AllOpen() const {
+  bool all = true;
+  for (const auto& [number, entry] : entries_) {
+    if (entry.closing) continue;
+    if (entry.opened.has_value() && !entry.opened->ok()) return true;  // no need to wait for more
+    all = all && entry.opened.has_value();
+  }
+  return all;
+}
+
+absl::Status LogWriter::Core::WaitUntilOpen(std::chrono::milliseconds timeout) {
+  Lock lock(mutex_);
+  const bool open = done_.wait_until(lock, Clock::now() + timeout, [this] { return AllOpen(); });
+  for (auto& [number, entry] : entries_) {
+    if (!entry.closing && entry.opened.has_value() && !entry.opened->ok()) return *entry.opened;
+  }
+  if (!open) {
+    Note(absl::StrCat("the disk of ", limits_.subject, " has not answered for ", timeout.count(),
+                      " ms; the run goes on, and up to ", limits_.queue_bytes_max >> 20,
+                      " MiB of output wait for it"));
+  }
+  return absl::OkStatus();
+}
+
+void LogWriter::Core::Append(int number, std::string_view bytes) {
+  const Lock lock(mutex_);
+  const auto found = entries_.find(number);
+  if (found == entries_.end() || found->second.closing) return;
+  Entry& entry = found->second;
+  const std::size_t limit = losing_ ? limits_.queue_bytes_max / 2 : limits_.queue_bytes_max;
+  const bool has_room = queued_bytes_ + bytes.size() <= limit;
+  const std::size_t waiting_before = entry.waiting.size();
+  entry.gap.Admit(bytes, has_room, entry.waiting);
+  queued_bytes_ += entry.waiting.size() - waiting_before;
+  if (!has_room && !losing_) {
+    Note(absl::StrCat("the disk of ", limits_.subject,
+                      " is too slow or full: lines are missing from now on, each file says where; "
+                      "the run goes on"));
+  }
+  losing_ = !has_room;
+  work_.notify_one();
+}
+
+void LogWriter::Core::Close(int number) {
+  const Lock lock(mutex_);
+  const auto found = entries_.find(number);
+  if (found == entries_.end() || found->second.closing) return;
+  Entry& entry = found->second;
+  const std::size_t waiting_before = entry.waiting.size();
+  entry.gap.Finish(entry.waiting);
+  queued_bytes_ += entry.waiting.size() - waiting_before;
+  lost_lines_ += entry.gap.lost_lines();
+  entry.closing = true;
+  work_.notify_one();
+}
+
+bool LogWriter::Core::Flush(std::chrono::milliseconds stall_timeout,
+                            std::chrono::milliseconds timeout, int interrupt_fd) {
+  Lock lock(mutex_);
+  const Clock::time_point end = Clock::now() + timeout;
+  Clock::time_point deadline = std::min(end, Clock::now() + stall_timeout);
+  std::uint64_t written_before = written_bytes_;
+  const auto idle = [this] {
+    for (const auto& [number, entry] : entries_) {
+      if (entry.HasWork()) return false;
+    }
+    return queued_bytes_ == 0;
+  };
+  while (!idle()) {
+    const Clock::time_point now = Clock::now();
+    if (written_bytes_ != written_before) deadline = std::min(end, now + stall_timeout);
+    written_before = written_bytes_;
+    if (now >= deadline || IsReadable(interrupt_fd)) return false;
+    done_.wait_until(lock, std::min(deadline, now + kInterruptInterval),
+                     [&] { return idle() || written_bytes_ != written_before; });
+  }
+  return true;
+}
+
+void LogWriter::Core::Stop() {
+  const Lock lock(mutex_);
+  stopping_ = true;
+  work_.notify_one();
+}
+
+void LogWriter::Core::Note(std::string sentence) {
+  notices_.push_back(std::move(sentence));
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t count = write(notice_fd_.get(), &one, sizeof(one));
+}
+
+std::vector<std::string> LogWriter::Core::TakeNotices() {
+  const Lock lock(mutex_);
+  std::uint64_t count = 0;
+  [[maybe_unused]] const ssize_t bytes = read(notice_fd_.get(), &count, sizeof(count));
+  return std::exchange(notices_, {});
+}
+
+std::uint64_t LogWriter::Core::lost_lines() {
+  const Lock lock(mutex_);
+  std::uint64_t lines = lost_lines_;
+  for (const auto& [number, entry] : entries_) {
+    if (!entry.closing) lines += entry.gap.lost_lines();
+  }
+  return lines;
+}
+
+std::uint64_t LogWriter::Core::waiting_bytes() {
+  const Lock lock(mutex_);
+  return queued_bytes_;
+}
+
+// ---- The thread's side
+
+// In turn, so that one talkative file does not keep the others waiting.
+std::optional<int> LogWriter::Core::NextWithWork(std::optional<Clock::time_point>& wake_time) {
+  const Clock::time_point now = Clock::now();
+  std::optional<int> first;
+  for (const auto& [number, entry] : entries_) {
+    if (!entry.HasWork()) continue;
+    if (entry.retry_time > now) {
+      wake_time = std::min(wake_time.value_or(entry.retry_time), entry.retry_time);
+      continue;
+    }
+    if (number > last_served_) return number;
+    if (!first.has_value()) first = number;
+  }
+  return first;
+}
+
+void LogWriter::Core::Run() {
+  Lock lock(mutex_);
+  while (!stopping_) {
+    std::optional<Clock::time_point> wake_time;
+    if (const std::optional<int> number = NextWithWork(wake_time); number.has_value()) {
+      Serve(lock, *number);
+      last_served_ = *number;
+      done_.notify_all();
+    } else if (wake_time.has_value()) {
+      work_.wait_until(lock, *wake_time);
+    } else {
+      work_.wait(lock);
+    }
+  }
+}
+
+void LogWriter::Core::Serve(Lock& lock, int number) {
+  Entry& entry = entries_[number];  // only this thread removes entries
+  const std::string batch =
+      std::exchange(entry.refused.empty() ? entry.waiting : entry.refused, {});
+  std::size_t written = 0;
+  lock.unlock();
+  const absl::Status status =
+      batch.empty() ? entry.file->Open() : entry.file->Write(batch, written);
+  lock.lock();
+  const bool first_attempt = !entry.opened.has_value();
+  if (first_attempt || status.ok()) entry.opened = status;
+  queued_bytes_ -= written;
+  written_bytes_ += written;
+  entry.refused = batch.substr(written);
+  if (!status.ok()) {
+    entry.retry_time = Clock::now() + limits_.retry_interval;
+    // Whoever has added the file waits for the first attempt and says what has come of it.
+    if (!first_attempt) NoteRefusal(status);
+  } else if (refused_ && written > 0) {
+    refused_ = false;
+    Note(absl::StrCat(limits_.subject, " are written again"));
+  }
+  if (!entry.closing || !entry.refused.empty() || !entry.waiting.empty()) return;
+  // Closing a file can take its time, too.
+  std::unique_ptr<LogFile> file = std::move(entry.file);
+  entries_.erase(number);
+  lock.unlock();
+  file.reset();
+  lock.lock();
+}
+
+void LogWriter::Core::NoteRefusal(const absl::Status& status) {
+  if (refused_) return;
+  refused_ = true;
+  Note(absl::StrCat(status.message(), "; the run goes on, and up to ",
+                    limits_.queue_bytes_max >> 20, " MiB of output wait until it can be written"));
+}
+
+// ----
+
+LogWriter::LogWriter(const Limits& limits) : core_(std::make_shared<Core>(limits)) {}
+LogWriter::~LogWriter() { core_->Stop(); }
+int LogWriter::Add(std::unique_ptr<LogFile> file) { return core_->Add(std::move(file)); }
+absl::Status LogWriter::WaitUntilOpen(std::chrono::milliseconds timeout) {
+  return core_->WaitUntilOpen(timeout);
+}
+void LogWriter::Append(int file, std::string_view bytes) { core_->Append(file, bytes); }
+void LogWriter::Close(int file) { core_->Close(file); }
+bool LogWriter::Flush(std::chrono::milliseconds stall_timeout, std::chrono::milliseconds timeout,
+                      int interrupt_fd) {
+  return core_->Flush(stall_timeout, timeout, interrupt_fd);
+}
+std::function<void(const std::string&)> LogWriter::NoticeSink() const {
+  return [core = core_](const std::string& sentence) { core->AddNotice(sentence); };
+}
+int LogWriter::notice_fd() const { return core_->notice_fd(); }
+std::vector<std::string> LogWriter::TakeNotices() { return core_->TakeNotices(); }
+std::uint64_t LogWriter::lost_lines() const { return core_->lost_lines(); }
+std::uint64_t LogWriter::waiting_bytes() const { return core_->waiting_bytes(); }
+
+}  // namespace ddprun

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Binds a process to CPUs and to the memory near them. Made before the process exists, as its child
+// side must not allocate.
+#pragma once
+
+#include <vector>
+
+#include "launcher/placement/topology.h"
+
+namespace ddprun {
+
+class CpuBinding {
+ public:
+  // Both empty: binds nothing.
+  CpuBinding(const CpuSet& cpus, const std::vector<int>& memory_nodes);
+
+  // Of the calling thread and of what it executes; only system calls. False, with errno: it cannot
+  // run on these CPUs. Memory is preferred there and not demanded: a worker that needs more than
+  // its node has goes on with that of the others instead of being killed. A container that does not
+  // allow to say so is no error either, as the kernel then takes memory near the CPU by itself. A
+  // memory policy that ddprun was started with (numactl --interleave) stays.
+  bool Apply() const;
+
+ private:
+  std::vector<unsigned long> cpu_mask_;
+  std::vector<unsigned long> node_mask_;
+  bool one_node_ = false;
+};
+
+}  // namespace ddprun

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/processes/cgroup.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "launcher/base/limits.h"
+
+namespace ddprun {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr char kPrefix[] = "ddprun-";
+
+std::string Content(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+bool Write(const std::string& path, absl::string_view text) {
+  const OwnedFd file(open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  return file.valid() &&
+         write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
+}
+
+std::vector<std::string> FoldersIn(const std::string& path) {
+  std::vector<std::string> folders;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(path, error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (entry->is_directory(error)) folders.push_back(entry->path().string());
+  }
+  return folders;
+}
+
+// Absent: it is not there, or others hold it.
+std::optional<OwnedFd> Lock(const std::string& path) {
+  OwnedFd folder(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!folder.valid() || flock(folder.get(), LOCK_EX | LOCK_NB) != 0) return std::nullopt;
+  return folder;
+}
+
+bool IsPopulated(const std::string& path) {
+  return absl::StrContains(Content(path + "/cgroup.events"), "populated 1");
+}
+
+// The kernel says when the last one has ended. Not long: one that hangs in the kernel would hold up
+// every start.
+void WaitUntilEmpty(const std::string& path) {
+  const Clock::time_point deadline = Clock::now() + kLastSweepTimeout;
+  const OwnedFd events(open((path + "/cgroup.events").c_str(), O_RDONLY | O_CLOEXEC));
+  while (events.valid() && IsPopulated(path)) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    if (left <= 0) return;
+    char seen[256];
+    [[maybe_unused]] const ssize_t size = pread(events.get(), seen, sizeof(seen), 0);
+    if (!IsPopulated(path)) return;
+    pollfd change{.fd = events.get(), .events = POLLPRI, .revents = 0};
+    poll(&change, 1, static_cast<int>(left));
+  }
+}
+
+void EndAbandoned(const std::string& parent) {
+  for (const std::string& path : FoldersIn(parent)) {
+    if (!absl::StartsWith(std::filesystem::path(path).filename().string(), kPrefix)) continue;
+    const std::optional<OwnedFd> lock = Lock(path);
+    if (!lock.has_value()) continue;
+    KillCgroup(path);
+    WaitUntilEmpty(path);
+    RemoveCgroup(path);
+  }
+}
+
+}  // namespace
+
+std::string CgroupFolder(absl::string_view mountinfo, absl::string_view membership) {
+  std::optional<absl::string_view> own;
+  for (absl::string_view line : absl::StrSplit(membership, '\n')) {
+    if (absl::ConsumePrefix(&line, "0::")) own = line;
+  }
+  // Above the root of its cgroup namespace: not to be reached.
+  if (!own.has_value() || absl::StartsWith(*own, "/..")) return "";
+  for (const absl::string_view line : absl::StrSplit(mountinfo, '\n')) {
+    const std::vector<absl::string_view> halves = absl::StrSplit(line, " - ");
+    if (halves.size() != 2 || !absl::StartsWith(halves[1], "cgroup2 ")) continue;
+    const std::vector<absl::string_view> fields = absl::StrSplit(halves[0], ' ');
+    if (fields.size() < 5) continue;
+    absl::string_view rest = *own;
+    if (fields[3] != "/" && !absl::ConsumePrefix(&rest, fields[3])) continue;
+    return std::string(absl::StripSuffix(absl::StrCat(fields[4], rest), "/"));
+  }
+  return "";
+}
+
+std::string OwnCgroup() {
+  return CgroupFolder(Content("/proc/self/mountinfo"), Content("/proc/self/cgroup"));
+}
+
+RunCgroup RunCgroup::Make(const std::string& parent, const std::string& name) {
+  RunCgroup made;
+  // Without cgroup.kill (before Linux 5.14) it would be of no use.
+  if (parent.empty() || access(parent.c_str(), W_OK) != 0) return made;
+  EndAbandoned(parent);
+  const std::string path = absl::StrCat(parent, "/", kPrefix, name);
+  if (mkdir(path.c_str(), 0755) != 0) return made;
+  std::optional<OwnedFd> lock = Lock(path);
+  // Another ddprun may have taken it for an abandoned one just now and removed it.
+  if (!lock.has_value() || access((path + "/cgroup.kill").c_str(), W_OK) != 0) {
+    rmdir(path.c_str());
+    return made;
+  }
+  if (absl::StrContains(Content(path + "/cgroup.controllers"), "memory"))
+    Write(path + "/cgroup.subtree_control", "+memory");
+  made.path_ = path;
+  made.lock_ = *std::move(lock);
+  return made;
+}
+
+std::string RunCgroup::MakeRound(RoundId round) const {
+  if (!exists()) return "";
+  std::string path = absl::StrCat(path_, "/round_", ToNumber(round));
+  return mkdir(path.c_str(), 0755) == 0 ? path : "";
+}
+
+void RunCgroup::Kill() const { KillCgroup(path_); }
+
+void RunCgroup::Remove() const { RemoveCgroup(path_); }
+
+void KillCgroup(const std::string& path) {
+  if (!path.empty()) Write(path + "/cgroup.kill", "1");
+}
+
+void RemoveCgroup(const std::string& path) {
+  if (path.empty()) return;
+  for (const std::string& folder : FoldersIn(path)) RemoveCgroup(folder);
+  rmdir(path.c_str());
+}
+
+}  // namespace ddprun

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/processes/core_file.h"
+
+#include <glob.h>
+#include <sys/stat.h>
+
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "launcher/base/limits.h"
+
+namespace ddprun {
+namespace {
+
+std::string FirstLineOf(const char* path) {
+  std::ifstream in(path);
+  std::string line;
+  std::getline(in, line);
+  return line;
+}
+
+}  // namespace
+
+std::string CorePathPattern(const CoreQuestion& question) {
+  if (question.pattern.empty() || question.pattern[0] == '|') return "";
+  std::string name;
+  bool has_pid = false;
+  for (std::size_t i = 0; i < question.pattern.size(); ++i) {
+    const char letter = question.pattern[i];
+    if (letter != '%') {
+      name += letter;
+      continue;
+    }
+    if (++i == question.pattern.size()) break;
+    switch (question.pattern[i]) {
+      case '%':
+        name += '%';
+        break;
+      case 'p':
+      case 'P':
+      case 'i':
+      case 'I':
+        has_pid = has_pid || question.pattern[i] == 'p';
+        absl::StrAppend(&name, question.pid);
+        break;
+      case 's':
+        absl::StrAppend(&name, question.signal);
+        break;
+      default:  // the time, the program's name, its user, ...
+        name += '*';
+    }
+  }
+  if (!has_pid && question.uses_pid) absl::StrAppend(&name, ".", question.pid);
+  return name.starts_with('/') ? name : absl::StrCat(question.folder, "/", name);
+}
+
+std::string FindCore(const CoreQuestion& question) {
+  if (absl::StrContains(question.pattern, "systemd-coredump")) {
+    return absl::StrCat("`coredumpctl info ", question.pid, "`");
+  }
+  if (question.pattern.starts_with('|')) {
+    const std::string program =
+        std::vector<std::string>(absl::StrSplit(question.pattern.substr(1), ' '))[0];
+    return absl::StrCat("given to ", program, " (kernel.core_pattern)");
+  }
+  const std::string pattern = CorePathPattern(question);
+  if (pattern.empty()) return "";
+  glob_t found{};
+  const std::time_t oldest =
+      std::chrono::system_clock::to_time_t(question.started - kFileClockErrorMax);
+  std::string newest;
+  timespec newest_time{};
+  if (glob(pattern.c_str(), 0, nullptr, &found) == 0) {
+    for (std::size_t i = 0; i < found.gl_pathc; ++i) {
+      struct stat about {};
+      if (stat(found.gl_pathv[i], &about) != 0 || !S_ISREG(about.st_mode)) continue;
+      const timespec& time = about.st_mtim;
+      if (time.tv_sec < oldest) continue;
+      if (newest.empty() || time.tv_sec > newest_time.tv_sec ||
+          (time.tv_sec == newest_time.tv_sec && time.tv_nsec > newest_time.tv_nsec)) {
+        newest = found.gl_pathv[i];
+        newest_time = time;
+      }
+    }
+  }
+  globfree(&found);
+  return newest;
+}
+
+std::string FindCoreOf(pid_t pid, int signal, std::chrono::system_clock::time_point started) {
+  std::error_code error;
+  return FindCore({.pattern = FirstLineOf("/proc/sys/kernel/core_pattern"),
+                   .uses_pid = FirstLineOf("/proc/sys/kernel/core_uses_pid") == "1",
+                   .folder = std::filesystem::current_path(error).string(),
+                   .pid = pid,
+                   .signal = signal,
+                   .started = started});
+}
+
+}  // namespace ddprun

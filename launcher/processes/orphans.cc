@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/processes/orphans.h"
+
+#include <dirent.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <utility>
+
+#include "launcher/base/limits.h"
+
+namespace ddprun {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// The parent of `pid`, or 0. The name in the second field may hold spaces and brackets: read from
+// the last ')'.
+pid_t ParentOf(const std::string& pid) {
+  std::ifstream file("/proc/" + pid + "/stat");
+  std::string text;
+  std::getline(file, text);
+  const std::size_t end = text.rfind(')');
+  if (end == std::string::npos) return 0;
+  std::istringstream rest(text.substr(end + 1));
+  std::string state;
+  pid_t parent = 0;
+  rest >> state >> parent;
+  return parent;
+}
+
+// Only direct children: nobody else can reap them, so none of these numbers can be another
+// process's by now.
+std::vector<pid_t> Children() {
+  std::vector<pid_t> children;
+  DIR* folder = opendir("/proc");
+  if (folder == nullptr) return children;
+  const pid_t self = getpid();
+  while (const dirent* entry = readdir(folder)) {
+    const pid_t pid = static_cast<pid_t>(std::strtol(entry->d_name, nullptr, 10));
+    if (pid > 0 && ParentOf(entry->d_name) == self) children.push_back(pid);
+  }
+  closedir(folder);
+  return children;
+}
+
+// False: there is no child at all.
+bool ReapEnded() {
+  while (true) {
+    const pid_t pid = waitpid(-1, nullptr, WNOHANG);
+    if (pid == 0) return true;
+    if (pid < 0 && errno != EINTR) return false;
+  }
+}
+
+void WaitForChild(Clock::duration timeout) {
+  sigset_t child;
+  sigemptyset(&child);
+  sigaddset(&child, SIGCHLD);
+  const auto nanoseconds = std::chrono::duration_cast<std::chrono::nanoseconds>(timeout).count();
+  const timespec limit{static_cast<time_t>(nanoseconds / 1'000'000'000),
+                       static_cast<long>(nanoseconds % 1'000'000'000)};
+  sigtimedwait(&child, nullptr, &limit);
+}
+
+}  // namespace
+
+void BecomeSubreaper() { prctl(PR_SET_CHILD_SUBREAPER, 1); }
+
+std::vector<pid_t> KillAllChildren(std::chrono::milliseconds timeout) {
+  const Clock::time_point deadline = Clock::now() + timeout;
+  while (true) {
+    // A child's end may be an inherited one's beginning, thus looked for again each time.
+    std::optional<std::vector<pid_t>> children = KillChildrenOnce();
+    if (!children.has_value()) return {};
+    const Clock::time_point now = Clock::now();
+    if (now >= deadline) return *std::move(children);
+    // One may have been inherited between the look and the wait without a SIGCHLD: a bound on each
+    // wait.
+    WaitForChild(std::min<Clock::duration>(deadline - now, kSweepInterval));
+  }
+}
+
+std::optional<std::vector<pid_t>> KillChildrenOnce() {
+  if (!ReapEnded()) return std::nullopt;
+  std::vector<pid_t> children = Children();
+  for (const pid_t pid : children) kill(pid, SIGKILL);
+  return children;
+}
+
+void ReapOrphans(const std::function<bool(pid_t)>& is_known) {
+  siginfo_t info{};
+  while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0) {
+    if (is_known(info.si_pid))
+      return;  // its own reaper comes first; the next SIGCHLD or sweep finds the others
+    waitpid(info.si_pid, nullptr, WNOHANG);
+    info.si_pid = 0;
+  }
+}
+
+}  // namespace ddprun

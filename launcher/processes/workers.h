@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// The workers of one round on this node: their processes and what they say, as one thing to start,
+// watch and stop.
+#pragma once
+
+#include <chrono>
+#include <csignal>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "launcher/base/limits.h"
+#include "launcher/base/poller.h"
+#include "launcher/options/options_logs.h"
+#include "launcher/output/log_mux.h"
+#include "launcher/output/log_plan.h"
+#include "launcher/placement/placement.h"
+#include "launcher/processes/cgroup.h"
+#include "launcher/processes/oom_watch.h"
+#include "launcher/processes/process_set.h"
+#include "launcher/processes/program.h"
+#include "launcher/processes/progress_sockets.h"
+#include "launcher/supervisor/supervisor.h"
+
+namespace ddprun {
+
+class Workers {
+ public:
+  // The same for all rounds.
+  struct Config {
+    Program program;
+    int local_world_size = 1;
+    std::vector<Place> places;  // by local rank
+    std::string role;
+    std::string host;
+    std::string temp_dir;
+    LogOptions logs;
+    std::string agent_socket;           // empty: no store for the workers
+    sigset_t signal_mask;               // the workers start with it
+    const RunCgroup* cgroup = nullptr;  // that the rounds' own are made in
+  };
+
+  Workers(Config config, Poller& poller, Console& console)
+      : config_(std::move(config)),
+        poller_(poller),
+        console_(console),
+        log_mux_(console, config_.logs.fold) {}
+
+  // Starts the round's workers; `network` are variables for them, NAME=VALUE. What comes of it at
+  // once (a program that cannot be started) is appended to `events`.
+  void Spawn(const Start& start, const std::vector<std::string>& network, TimePoint now,
+             std::vector<Event>& events);
+
+  // None of the round's workers starts, for one reason.
+  void FailToSpawn(const std::string& reason, std::vector<Event>& events);
+
+  // Absent: it could not be started.
+  std::optional<pid_t> pid(int local_rank) const;
+
+  // Of the round.
+  int size() const { return static_cast<int>(processes_.size()); }
+  bool IsLive(int local_rank) const;
+  std::chrono::milliseconds AgeAt(TimePoint now) const {
+    return std::chrono::duration_cast<std::chrono::milliseconds>(now - started_);
+  }
+  // Where the stacks of one that hangs are kept; empty: the round has no files.
+  std::string StacksFile(int local_rank) const;
+
+  // Where they tell of their progress: Source::kWorkerProgress.
+  ProgressSockets& progress() { return progress_; }
+
+  // SIGKILL to one worker's process group.
+  void KillOne(int local_rank, TimePoint now, std::vector<Event>& events);
+
+  // Whoever has ended before is told as such first: what ends now is this agent's doing.
+  void Signal(int signal, TimePoint now, std::vector<Event>& events);
+
+  // Readable when a worker has ended: Source::kWorkerEnd.
+  int ends_fd() const { return ends_.fd(); }
+
+  // To each worker alone and not to its group: a helper of its own (a data loader's process, a
+  // shell's child) has no handler for it and would be ended by it.
+  void Forward(int signal) { processes_.SignalProcesses(signal); }
+
+  // SIGKILL to all, and to whatever else is in the round's cgroup.
+  void Kill(TimePoint now, std::vector<Event>& events);
+
+  // The folder of the round's cgroup, in which all of its processes are; empty: there is none.
+  const std::string& cgroup() const { return round_cgroup_; }
+
+  // For how long the loop may wait for the log folder's disk: less than would cost the lease.
+  void SetDiskPatience(std::chrono::milliseconds patience) { disk_patience_ = patience; }
+
+  // Something of worker `ready.worker` is ready. Ends are appended to `events`.
+  void OnReady(const Ready& ready, TimePoint now, std::vector<Event>& events);
+
+  // SIGCHLD: an orphan of a worker may have ended, or a debugger let go of a dead worker.
+  void OnChildEnded(TimePoint now, std::vector<Event>& events);
+
+  // When OnDeadline() is to be called, if ever.
+  std::optional<TimePoint> NextDeadline() const { return next_sweep_; }
+  void OnDeadline(TimePoint now, std::vector<Event>& events);
+
+  // SIGKILL was long ago: says which workers are still there, and why.
+  void ReportStuck();
+
+  // From Spawn() until nothing of the round is left.
+  bool round_live() const { return round_live_; }
+
+  // The workers' output, for what it is to be shown at a time and in order.
+  LogMux& logs() { return log_mux_; }
+
+ private:
+  void SayProgressIsNotHeard(const std::string& why);
+  void EndUnwatched(int local_rank, const std::string& why);
+  absl::Status StartLogs(std::vector<LogMux::WriteEnds>& write_ends);
+  std::string ErrorFile(int local_rank) const;
+  WorkerEnded MakeEnded(int local_rank, TimePoint now);
+  std::string LookForCore(pid_t pid, int signal);
+  void TakeEnded(TimePoint now, std::vector<Event>& events);
+  bool ReapWorker(int local_rank, TimePoint now, std::vector<Event>& events);
+  bool HasSaidThatItFailed(int local_rank) const;
+  bool WasStopped(std::size_t index, const Outcome& outcome) const;
+  void SayStuck(pid_t pid, std::chrono::seconds after_kill);
+  void FinishIfAllGone(TimePoint now, std::vector<Event>& events);
+
+  const Config config_;
+  Poller& poller_;
+  Console& console_;
+  LogMux log_mux_;
+  ProcessSet processes_;
+  ProgressSockets progress_;
+  std::string round_cgroup_;  // from Spawn() to AllGone
+  // Of the workers' pidfds alone. The kernel hands ready ones out in the order in which they became
+  // so, thus the dead in their order of dying.
+  Poller ends_;
+  // By local rank: this agent's signal reached it while it was well.
+  std::vector<bool> stopped_;
+  // Likewise: it had failed before that signal, and was only slow to end.
+  std::vector<bool> was_failing_;
+  // Likewise: the kernel was ending it already, which may take longer than its peers' failure.
+  std::vector<bool> was_ending_;
+  std::set<int> sent_signals_;  // in this round, to groups
+  OomWatch oom_watch_;
+  Start start_;
+  LogRound log_round_;
+  LogPlan log_plan_;
+  TimePoint started_;
+  // What files of this round are newer than.
+  std::chrono::system_clock::time_point started_on_wall_;
+  std::chrono::milliseconds disk_patience_ = kLogOpenTimeout;
+  bool core_folder_hangs_ = false;
+  // Looked at with each SIGCHLD: dead, but traced by a process that has not taken its end yet; or
+  // its pidfd cannot be watched.
+  std::set<int> held_;
+  bool round_live_ = false;  // from Spawn() to AllGone
+  // All workers have ended, and what they left behind is being killed: until then at the latest,
+  std::optional<TimePoint> sweep_deadline_;
+  // and looked at again then.
+  std::optional<TimePoint> next_sweep_;
+};
+
+}  // namespace ddprun

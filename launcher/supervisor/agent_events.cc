@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/supervisor/agent_events.h"
+
+#include <type_traits>
+#include <utility>
+
+#include "rendezvous/base/overloaded.h"
+#include "rendezvous/base/signal_name.h"
+
+namespace ddprun {
+namespace {
+
+using Maybe = std::optional<RunEvent>;
+
+RunEvent Named(const char* name) {
+  RunEvent event;
+  event.event = name;
+  return event;
+}
+
+void Place(const Start& start, int local_rank, RunEvent& event) {
+  event.run_id = start.run_id;
+  event.round = start.round;
+  event.node_rank = start.node_rank;
+  event.rank = start.rank_first + local_rank;
+  event.fields.emplace_back("local_rank", std::int64_t{local_rank});
+}
+
+// What torchelastic's events say of the same; what this agent stopped is neither.
+const char* TorchName(const WorkerEnded& ended, const SupervisorState& state) {
+  if (IsSuccess(ended.outcome)) return "torchelastic.worker.status.SUCCEEDED";
+  return state.phase == Phase::kRunning ? "torchelastic.worker.status.FAILED"
+                                        : "torchelastic.worker.status.TERMINATED";
+}
+
+RunEvent Ended(const WorkerEnded& ended, const SupervisorState& state) {
+  RunEvent event = Named("worker.ended");
+  if (state.round) Place(*state.round, ended.local_rank, event);
+  event.fields.emplace_back("name", TorchName(ended, state));
+  event.fields.emplace_back("pid", ended.pid);
+  event.fields.emplace_back("seconds", std::int64_t{ended.age.count() / 1000});
+  std::visit(Overloaded{[&](const Exited& exited) {
+                          event.fields.emplace_back("exit_code", std::int64_t{exited.code});
+                        },
+                        [&](const Signaled& signaled) {
+                          event.fields.emplace_back("exit_code",
+                                                    std::int64_t{128} + signaled.signal);
+                          event.fields.emplace_back("signal", SignalName(signaled.signal));
+                        },
+                        [&](const SpawnFailed& failed) {
+                          event.fields.emplace_back("exit_code", std::int64_t{failed.exit_code});
+                          event.fields.emplace_back("reason", failed.message);
+                        }},
+             ended.outcome);
+  return event;
+}
+
+RunEvent Hung(const WorkerHung& hung, const SupervisorState& state) {
+  RunEvent event = Named("worker.hung");
+  if (state.round) Place(*state.round, hung.local_rank, event);
+  event.fields.emplace_back("pid", hung.pid);
+  event.fields.emplace_back("seconds", std::int64_t{hung.hang.silent.count() / 1000});
+  if (hung.hang.step >= 0) event.fields.emplace_back("step", hung.hang.step);
+  if (!hung.hang.section.empty()) event.fields.emplace_back("section", hung.hang.section);
+  return event;
+}
+
+RunEvent WithReason(const char* name, const std::string& reason) {
+  RunEvent event = Named(name);
+  event.fields.emplace_back("reason", reason);
+  return event;
+}
+
+RunEvent Started(const Start& start) {
+  RunEvent event = Named("round.started");
+  event.run_id = start.run_id;
+  event.round = start.round;
+  event.node_rank = start.node_rank;
+  event.fields.emplace_back("nodes", std::int64_t{start.node_count});
+  event.fields.emplace_back("world_size", std::int64_t{start.world_size});
+  event.fields.emplace_back("restarts", std::int64_t{start.restart_count});
+  return event;
+}
+
+RunEvent Finished(const Verdict& verdict) {
+  RunEvent event = Named("run.finished");
+  event.round = verdict.round;
+  event.fields.emplace_back("success", verdict.success);
+  if (verdict.cause) {
+    AddFailure(*verdict.cause, event);
+  } else {
+    event.fields.emplace_back("exit_code", std::int64_t{verdict.exit_code});
+  }
+  event.fields.emplace_back("restarts", std::int64_t{verdict.restart_count});
+  return event;
+}
+
+}  // namespace
+
+std::optional<RunEvent> EventOf(const Event& event, const SupervisorState& state) {
+  return std::visit(
+      Overloaded{
+          [](const Connecting& e) -> Maybe { return WithReason("service.unreached", e.reason); },
+          [](const Reconnecting& e) -> Maybe { return WithReason("service.lost", e.reason); },
+          [](const Reconnected&) -> Maybe { return Named("service.returned"); },
+          [](const Accepted&) -> Maybe { return Named("node.joined"); },
+          [](const Waiting& e) -> Maybe { return WithReason("node.waiting", e.reason); },
+          [&](const Start& start) -> Maybe {
+            // Told again after the connection broke.
+            if (state.round && state.round->round == start.round) return std::nullopt;
+            return Started(start);
+          },
+          [](const Stop& stop) -> Maybe {
+            RunEvent broken = Named("round.broken");
+            broken.round = stop.round;
+            AddFailure(stop.cause, broken);
+            return broken;
+          },
+          [](const Finish& finish) -> Maybe { return Finished(finish.verdict); },
+          [](const Refused& refused) -> Maybe {
+            return WithReason("node.refused", std::string(refused.status.message()));
+          },
+          [](const SessionEnded& ended) -> Maybe {
+            if (ended.status.ok()) return std::nullopt;
+            return WithReason("service.ended", std::string(ended.status.message()));
+          },
+          [&](const WorkerEnded& ended) -> Maybe { return Ended(ended, state); },
+          [&](const WorkerHung& hung) -> Maybe { return Hung(hung, state); },
+          [&](const AllGone&) -> Maybe {
+            RunEvent gone = Named("workers.gone");
+            if (state.round) gone.round = state.round->round;
+            return gone;
+          },
+          [](const SignalReceived& e) -> Maybe {
+            RunEvent signal = Named("signal.received");
+            signal.fields.emplace_back("signal", SignalName(e.signal));
+            return signal;
+          },
+          [](const WardenLost&) -> Maybe { return Named("warden.lost"); },
+          [](const LifelineLost&) -> Maybe { return Named("lifeline.lost"); },
+          [](const DeadlinePassed&) -> Maybe { return std::nullopt; },
+      },
+      event);
+}
+
+RunEvent WorkerStarted(const Start& start, int local_rank, std::int64_t pid) {
+  RunEvent event = Named("worker.started");
+  Place(start, local_rank, event);
+  event.fields.emplace_back("pid", pid);
+  return event;
+}
+
+RunEvent AgentEnded(int exit_code) {
+  RunEvent event = Named("agent.ended");
+  event.fields.emplace_back("exit_code", std::int64_t{exit_code});
+  return event;
+}
+
+}  // namespace ddprun

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an agent's event log says of its own node: events of the supervisor, in the words of the
+// log. Pure.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "launcher/supervisor/supervisor.h"
+#include "rendezvous/observe/run_event.h"
+
+namespace ddprun {
+
+// `state`: before the event. Absent: nobody need know.
+std::optional<RunEvent> EventOf(const Event& event, const SupervisorState& state);
+
+// A worker of `start` was started, or could not be (pid 0).
+RunEvent WorkerStarted(const Start& start, int local_rank, std::int64_t pid);
+
+// The last one.
+RunEvent AgentEnded(int exit_code);
+
+}  // namespace ddprun

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/supervisor/verdict.h"
+
+#include <algorithm>
+#include <csignal>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "launcher/base/limits.h"
+#include "rendezvous/values/collectives.h"
+#include "rendezvous/values/victims.h"
+
+namespace ddprun {
+namespace {
+
+using Lines = std::vector<std::string>;
+
+Lines LinesOf(const std::string& text) {
+  return absl::StrSplit(absl::StripSuffix(text, "\n"), '\n');
+}
+
+// One screen: the begin says what it is and the end says most.
+void AppendIndented(const Lines& lines, std::string& out) {
+  constexpr std::size_t kHead = 4;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    if (i == kHead && lines.size() > kShownLinesMax) {
+      const std::size_t skipped = lines.size() - kShownLinesMax;
+      absl::StrAppend(&out, "    ... ", skipped, " lines, see --verdict-file\n");
+      i += skipped;
+    }
+    absl::StrAppend(&out, "    ", lines[i], "\n");
+  }
+}
+
+// Whether the worker's output has the traceback too, as Python prints it.
+bool IsAmong(const std::string& traceback, const Lines& last_lines) {
+  const Lines lines = LinesOf(traceback);
+  return std::all_of(lines.begin(), lines.end(), [&last_lines](const std::string& line) {
+    return std::any_of(last_lines.begin(), last_lines.end(),
+                       [&line](const std::string& shown) { return absl::EndsWith(shown, line); });
+  });
+}
+
+// The last lines without the message, which a program prints as well as it records it.
+Lines WithoutMessage(const Lines& last_lines, const std::string& message) {
+  const Lines said = LinesOf(message);
+  Lines rest;
+  for (const std::string& line : last_lines) {
+    const bool is_said = std::any_of(said.begin(), said.end(), [&line](const std::string& words) {
+      return !words.empty() && absl::EndsWith(line, words);
+    });
+    if (!is_said) rest.push_back(line);
+  }
+  return rest;
+}
+
+std::string WordsText(const Failure& failure, FailureMessage message) {
+  std::string out;
+  const bool has_words =
+      !failure.message.empty() && failure.rank >= 0 && failure.kind != FailureKind::kSpawnFailed;
+  if (!failure.traceback.empty() && !IsAmong(failure.traceback, failure.last_lines)) {
+    out = "  what it said:\n";
+    AppendIndented(LinesOf(failure.traceback), out);
+  } else if (has_words && message == FailureMessage::kInclude) {
+    out = "  what it said:\n";
+    AppendIndented(LinesOf(failure.message), out);
+  }
+  // A traceback stays whole.
+  const Lines last_lines = has_words && failure.traceback.empty()
+                               ? WithoutMessage(failure.last_lines, failure.message)
+                               : failure.last_lines;
+  if (!last_lines.empty()) {
+    absl::StrAppend(&out, "  last lines of rank ", failure.rank, ":\n");
+    for (const std::string& line : last_lines) absl::StrAppend(&out, "    ", line, "\n");
+  }
+  return out;
+}
+
+std::string StackText(const Failure& failure) {
+  if (!failure.hang || failure.hang->stack.empty()) return "";
+  const Lines& stack = failure.hang->stack;
+  std::string out = absl::StrCat("  where rank ", failure.rank, " was:\n");
+  for (std::size_t i = 0; i < std::min(stack.size(), kShownLinesMax); ++i) {
+    absl::StrAppend(&out, "  ", stack[i], "\n");
+  }
+  if (stack.size() > kShownLinesMax) {
+    absl::StrAppend(&out, "    ... ", stack.size() - kShownLinesMax,
+                    " lines, see --verdict-file\n");
+  }
+  return out;
+}
+
+std::string DetailText(const Failure& failure, FailureMessage message) {
+  std::string out;
+  if (const std::string where = ToSentence(failure.places); !where.empty())
+    absl::StrAppend(&out, "  collectives: ", where, "\n");
+  absl::StrAppend(&out, StackText(failure), WordsText(failure, message));
+  if (!failure.core_file.empty()) {
+    absl::StrAppend(&out, "  core on ", failure.host, ": ", failure.core_file, "\n");
+  }
+  if (failure.oom.has_value()) {
+    absl::StrAppend(&out, failure.oom->of_cgroup
+                              ? "  give the job more memory, or use less: fewer loader processes, "
+                                "smaller batches\n"
+                              : "  the machine has no more memory: use less of it\n");
+  } else if (failure.kind == FailureKind::kWorkerSignaled && failure.signal == SIGKILL) {
+    absl::StrAppend(&out,
+                    "  ddprun did not send this SIGKILL: if no person did, look for the kernel's "
+                    "out-of-memory killer with `dmesg` on ",
+                    failure.host, "\n");
+  }
+  return out;
+}
+
+std::string AftermathText(const std::vector<Victims>& victims) {
+  std::string out;
+  for (const Victims& way : victims) {
+    absl::StrAppend(&out, out.empty() ? "  the others:\n" : "", "    ", RanksOf(way), " ",
+                    WayOf(way), "\n");
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string VerdictText(const Verdict& verdict, FailureMessage message) {
+  if (verdict.success) return "";
+  if (verdict.cause.has_value() && verdict.cause->kind == FailureKind::kNodeDrained) {
+    return absl::StrCat("ddprun: this node has left the run: ", ToSentence(*verdict.cause),
+                        "\n  exit code: ", verdict.exit_code, "\n");
+  }
+  const bool stopped =
+      verdict.cause.has_value() && (verdict.cause->kind == FailureKind::kRunStopped ||
+                                    verdict.cause->kind == FailureKind::kNodeInterrupted);
+  std::string out = stopped ? "ddprun: run ended" : "ddprun: run failed";
+  if (verdict.cause.has_value()) absl::StrAppend(&out, ": ", ToSentence(*verdict.cause));
+  if (verdict.round != kNoRound) absl::StrAppend(&out, ", round ", ToNumber(verdict.round));
+  absl::StrAppend(&out, "\n");
+  if (verdict.round != kNoRound) {
+    absl::StrAppend(&out, "  restarts: ", verdict.restart_count - verdict.restarts_forgiven, " of ",
+                    verdict.restarts_max, " used");
+    if (verdict.restarts_forgiven > 0) {
+      absl::StrAppend(&out, ", ", verdict.restart_count, " in all");
+    }
+    absl::StrAppend(&out, "\n");
+  }
+  if (!verdict.not_restarted.empty()) {
+    absl::StrAppend(&out, "  not restarted: ", verdict.not_restarted, "\n");
+  }
+  if (verdict.cause.has_value()) absl::StrAppend(&out, DetailText(*verdict.cause, message));
+  absl::StrAppend(&out, AftermathText(verdict.victims));
+  absl::StrAppend(&out, "  exit code: ", verdict.exit_code, "\n");
+  return out;
+}
+
+std::string LocalFailureText(const Failure& failure, const std::string& why_local_only) {
+  return absl::StrCat("ddprun: run failed: ", ToSentence(failure), "\n",
+                      DetailText(failure, FailureMessage::kInclude), "  ", why_local_only,
+                      "\n  exit code: ", ToExitCode(failure), "\n");
+}
+
+FailureRecord RecordOf(const Failure& failure) {
+  FailureRecord record{.message = failure.message, .traceback = failure.traceback};
+  if (record.message.empty()) record.message = ToSentence(failure);
+  record.error_code = failure.signal != 0 ? -failure.signal : ToExitCode(failure);
+  return record;
+}
+
+}  // namespace ddprun

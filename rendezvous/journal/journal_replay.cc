@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/journal/journal_replay.h"
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+#include "rendezvous/base/limits.h"
+#include "rendezvous/base/overloaded.h"
+
+namespace ddprun {
+namespace {
+
+void Apply(const MembershipEvent& event, TimePoint now, ReplayedRun& run) {
+  if (const auto* joined = std::get_if<NodeJoined>(&event)) {
+    run.last_link = std::max(run.last_link, static_cast<std::uint64_t>(joined->link));
+  }
+  // Whoever was to be told was told, or asks again.
+  for (const MembershipEffect& effect : Step(run.membership, event, now)) {
+    if (const auto* changed = std::get_if<RoundChanged>(&effect)) run.store.Clear(changed->round);
+  }
+}
+
+}  // namespace
+
+absl::Status JournalReplayer::Apply(absl::string_view bytes) {
+  auto record = DecodeJournalRecord(bytes);
+  if (!record.ok()) return record.status();
+  last_ = std::max(last_, record->now);
+  last_run_ = std::max(last_run_, record->run);
+  if (auto* opened = std::get_if<RunOpened>(&record->what)) {
+    runs_.emplace(record->run, ReplayedRun(MakeRun(std::move(opened->run_id), /*durable=*/true)));
+    return absl::OkStatus();
+  }
+  if (auto* snapshot = std::get_if<RunSnapshot>(&record->what)) {
+    const auto it = runs_.emplace(record->run, ReplayedRun(std::move(snapshot->state))).first;
+    it->second.last_link = snapshot->last_link;
+    return absl::OkStatus();
+  }
+  // What a run was still told after it was forgotten means nothing.
+  const auto it = runs_.find(record->run);
+  if (it == runs_.end()) return absl::OkStatus();
+  ReplayedRun& run = it->second;
+  std::visit(
+      Overloaded{[&](const RunForgotten&) { runs_.erase(it); },
+                 [&](const MembershipEvent& event) { ddprun::Apply(event, record->now, run); },
+                 [&](StoreMutation& mutation) {
+                   run.store.Replay(mutation.node_id, mutation.id, std::move(mutation.op));
+                 },
+                 [&](StoreAnswer& answer) {
+                   run.store.ReplayAnswer(answer.node_id, answer.id, std::move(answer.result));
+                 },
+                 [](const RunOpened&) {}, [](const RunSnapshot&) {}},
+      record->what);
+  return absl::OkStatus();
+}
+
+void AddSnapshotParts(std::uint64_t number, TimePoint now, std::uint64_t last_link,
+                      const RunState& membership, StoreHub& store,
+                      std::vector<std::string>& parts) {
+  const auto add = [&](decltype(JournalRecord::what) what) {
+    parts.push_back(EncodeJournalRecord({number, now, std::move(what)}));
+  };
+  add(RunSnapshot{last_link, membership});
+  ForEachRebuildingOp(store.store(), kJournalPartBytes, [&](StoreOp op) {
+    add(StoreMutation{"", 0, std::move(op)});
+  });
+  store.ForEachAnswer([&](const std::string& node_id, std::uint64_t id, const StoreResult& result) {
+    add(StoreAnswer{node_id, id, result});
+  });
+}
+
+}  // namespace ddprun

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// A journal's records back into runs: each is given to the core that it was once given to.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "rendezvous/journal/journal_records.h"
+#include "rendezvous/membership/membership.h"
+#include "rendezvous/store/store_hub.h"
+
+namespace ddprun {
+
+// A run as it was at the last record.
+struct ReplayedRun {
+  explicit ReplayedRun(RunState state) : membership(std::move(state)), store(membership.round) {}
+
+  RunState membership;
+  StoreHub store;
+  std::uint64_t last_link = 0;  // the highest that was used
+};
+
+class JournalReplayer {
+ public:
+  // A record, or a part of a snapshot, in the journal's order. DATA_LOSS as DecodeJournalRecord().
+  absl::Status Apply(absl::string_view bytes);
+
+  // By the number that the run has in the journal.
+  std::map<std::uint64_t, ReplayedRun> TakeRuns() { return std::move(runs_); }
+  // The highest number of a run, and the latest time, that the journal has.
+  std::uint64_t last_run() const { return last_run_; }
+  TimePoint last() const { return last_; }
+
+ private:
+  std::map<std::uint64_t, ReplayedRun> runs_;
+  std::uint64_t last_run_ = 0;
+  TimePoint last_{};
+};
+
+// The records that make the run: parts of a snapshot, and the shortest history that leads there.
+// `now` is of the journal's clock.
+void AddSnapshotParts(std::uint64_t number, TimePoint now, std::uint64_t last_link,
+                      const RunState& membership, StoreHub& store, std::vector<std::string>& parts);
+
+}  // namespace ddprun

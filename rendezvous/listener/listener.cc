@@ -1,0 +1,491 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/listener/listener.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <optional>
+#include <set>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/synchronization/mutex.h"
+#include "rendezvous/base/ready_queue.h"
+#include "rendezvous/listener/first_bytes.h"
+#include "rendezvous/security/hello_tag.h"
+#include "rendezvous/wire/peer_name.h"
+
+namespace ddprun {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+// While connections wait for a handshake to end, which gRPC does not tell.
+constexpr milliseconds kSweepInterval{50};
+// When there are too many connections: looking at all of them takes some ms.
+constexpr milliseconds kFullSweepInterval{500};
+// Between two looks at all that wait, while some of them had to go on waiting.
+constexpr milliseconds kTurnInterval{10};
+// After the process or the machine ran out of files: accepting again at once would only spin.
+constexpr milliseconds kAcceptPause{100};
+constexpr int kAcceptsAtOnce = 64;
+
+std::size_t ConnectionsMax() {
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur == RLIM_INFINITY)
+    return kConnectionsMax;
+  const auto limit = static_cast<std::size_t>(files.rlim_cur);
+  return std::min(kConnectionsMax, limit > 2 * kReservedFiles ? limit - kReservedFiles : limit / 2);
+}
+
+bool IsSameUser(int fd) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
+         (peer.uid == geteuid() || peer.uid == 0);
+}
+
+Handshakes::Socket Identify(int fd) {
+  Handshakes::Socket socket{.fd = fd};
+  socklen_t size = sizeof socket.cookie;
+  getsockopt(fd, SOL_SOCKET, SO_COOKIE, &socket.cookie, &size);
+  return socket;
+}
+
+// Harmless also where the number has become another file's: it is only asked who it is.
+bool IsStillOpen(const Handshakes::Socket& socket) {
+  const Handshakes::Socket now = Identify(socket.fd);
+  return now.cookie != 0 && now.cookie == socket.cookie;
+}
+
+// Closes what gRPC holds, as its peer could: gRPC reads the end and gives its descriptor up. By a
+// copy, since the number may become another file's at any time.
+void EndConnection(const Handshakes::Socket& socket) {
+  const OwnedFd copy(fcntl(socket.fd, F_DUPFD_CLOEXEC, 0));
+  if (copy.valid() && IsStillOpen({.fd = copy.get(), .cookie = socket.cookie})) {
+    shutdown(copy.get(), SHUT_RDWR);
+  }
+}
+
+}  // namespace
+
+class Listener::Loop {
+ public:
+  Loop(ListeningSocket socket, Options options, HandOver hand_over)
+      : options_(std::move(options)),
+        hand_over_(std::move(hand_over)),
+        socket_(std::move(socket)),
+        handshakes_({.connections_max = ConnectionsMax(),
+                     .strangers = {kHandshakesMax, kHandshakesPerAddressMax},
+                     .members = {kMemberHandshakesMax, kHandshakesPerMemberMax},
+                     .patience = options_.handshake_patience,
+                     .timeout = options_.handshake_timeout}),
+        connections_max_(ConnectionsMax()) {
+    watches_ = OpenWatch();
+    thread_ = std::thread([this] { Run(); });
+  }
+
+  ~Loop() {
+    {
+      absl::MutexLock lock(&mutex_);
+      stop_ = true;
+    }
+    Wake();
+    thread_.join();
+    for (const auto& entry : waiting_) close(entry.first);
+    if (options_.peers == Peers::kSameUser) unlink(socket_.address.c_str());
+  }
+
+  void Proven(absl::string_view peer) {
+    if (options_.peers == Peers::kSameUser) return;
+    const std::string name = NameOfGrpc(peer);
+    bool wake = false;
+    {
+      absl::MutexLock lock(&mutex_);
+      handshakes_.Proven(name);
+      wake = someone_ready_;
+    }
+    if (wake) Wake();
+  }
+
+ private:
+  using Pool = Handshakes::Pool;
+  using Deadline = std::pair<Clock::time_point, int>;
+
+  enum class State {
+    kSilent,    // its first bytes have not all come
+    kReady,     // they have; waits until a handshake may begin
+    kRefusing,  // speaks HTTP/2 to a TLS port: is told so in HTTP/2
+    kLeaving,   // has been told why not, and may read it
+  };
+  struct Connection {
+    State state = State::kSilent;
+    PeerName name;
+    Pool pool = Pool::kStrangers;  // what it waits for when it is ready, and its group there
+    std::string group;
+    Clock::time_point deadline;
+    std::unique_ptr<PlainTextRefusal> refusal;
+  };
+
+  [[nodiscard]] bool Watch(int fd, std::uint32_t events) {
+    epoll_event event{.events = events, .data = {.fd = fd}};
+    return epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
+  }
+
+  // False: no descriptor is left for it just now.
+  bool OpenWatch() {
+    epoll_ = OwnedFd(epoll_create1(EPOLL_CLOEXEC));
+    wake_ = OwnedFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    return epoll_.valid() && wake_.valid() && Watch(socket_.fd.get(), EPOLLIN) &&
+           Watch(wake_.get(), EPOLLIN);
+  }
+
+  bool IsStopping() {
+    absl::MutexLock lock(&mutex_);
+    return stop_;
+  }
+  void Unwatch(int fd) { epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr); }
+
+  void Wake() {
+    absl::MutexLock lock(&mutex_);
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = write(wake_.get(), &one, sizeof one);
+  }
+
+  void Run() {
+    // Signals are for the program's own threads.
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, nullptr);
+    while (!watches_) {
+      if (IsStopping()) return;
+      std::this_thread::sleep_for(kAcceptPause);
+      absl::MutexLock lock(&mutex_);
+      watches_ = OpenWatch();
+    }
+    std::vector<epoll_event> events(256);
+    while (true) {
+      const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
+                                   WaitMilliseconds(Clock::now()));
+      const Clock::time_point now = Clock::now();
+      for (int i = 0; i < count; ++i) {
+        const int fd = events[static_cast<std::size_t>(i)].data.fd;
+        if (fd == wake_.get()) {
+          std::uint64_t ignored = 0;
+          [[maybe_unused]] const ssize_t size = read(fd, &ignored, sizeof ignored);
+        } else if (fd == socket_.fd.get()) {
+          AcceptSome(now);
+        } else {
+          OnBytes(fd, (events[static_cast<std::size_t>(i)].events & EPOLLRDHUP) != 0, now);
+        }
+      }
+      if (IsStopping()) return;
+      CloseLate(now);
+      BeginHandshakes(now);
+      if (accept_again_ && *accept_again_ <= now) {
+        accept_again_.reset();
+        if (!Watch(socket_.fd.get(), EPOLLIN)) accept_again_ = now + kAcceptPause;
+      }
+    }
+  }
+
+  int WaitMilliseconds(Clock::time_point now) const {
+    std::optional<Clock::time_point> next = accept_again_;
+    const auto consider = [&next](Clock::time_point time) {
+      if (!next || time < *next) next = time;
+    };
+    if (!deadlines_.empty()) consider(deadlines_.begin()->first);
+    if (AnyReady()) consider(std::min(now + kSweepInterval, std::max(now, next_turn_)));
+    if (!next) return -1;
+    return static_cast<int>(
+        std::max<std::int64_t>(0, std::chrono::ceil<milliseconds>(*next - now).count()));
+  }
+
+  void AcceptSome(Clock::time_point now) {
+    for (int i = 0; i < kAcceptsAtOnce; ++i) {
+      sockaddr_storage from{};
+      socklen_t size = sizeof from;
+      const int fd = accept4(socket_.fd.get(), reinterpret_cast<sockaddr*>(&from), &size,
+                             SOCK_CLOEXEC | SOCK_NONBLOCK);
+      if (fd >= 0) {
+        Take(fd, from, now);
+        continue;
+      }
+      if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+        Unwatch(socket_.fd.get());
+        accept_again_ = now + kAcceptPause;
+      }
+      if (errno != ECONNABORTED && errno != EINTR) return;
+    }
+  }
+
+  void Take(int fd, const sockaddr_storage& from, Clock::time_point now) {
+    if (options_.peers == Peers::kSameUser) {
+      if (!IsSameUser(fd)) {
+        close(fd);
+        return;
+      }
+    } else {
+      const int on = 1;
+      setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    }
+    if (waiting_.size() >= options_.silent_max || IsFull()) CloseOldestStranger();
+    if (IsFull()) {
+      close(fd);
+      return;
+    }
+    if (!Watch(fd, EPOLLIN | EPOLLRDHUP | EPOLLET)) {
+      close(fd);
+      return;
+    }
+    const Clock::time_point deadline = now + options_.handshake_timeout;
+    waiting_.emplace(fd, Connection{.name = NameOf(from), .deadline = deadline});
+    deadlines_.emplace(deadline, fd);
+  }
+
+  bool IsFull() {
+    absl::MutexLock lock(&mutex_);
+    if (waiting_.size() + handshakes_.connections() < connections_max_) return false;
+    const Clock::time_point now = Clock::now();
+    if (now < next_full_sweep_) return true;
+    next_full_sweep_ = now + kFullSweepInterval;
+    handshakes_.Sweep(now, IsStillOpen, /*all=*/true);
+    return waiting_.size() + handshakes_.connections() >= connections_max_;
+  }
+
+  // Members that wait are few, and are not in anybody's way.
+  void CloseOldestStranger() {
+    for (const Deadline& oldest : deadlines_) {
+      const Connection& connection = waiting_.at(oldest.second);
+      if (connection.state == State::kReady && connection.pool == Pool::kMembers) continue;
+      Close(oldest.second);
+      return;
+    }
+  }
+
+  void OnBytes(int fd, bool ended, Clock::time_point now) {
+    const auto it = waiting_.find(fd);
+    if (it == waiting_.end()) return;  // closed for another event of the same wait
+    switch (it->second.state) {
+      case State::kSilent:
+        return Listen(fd, it->second, ended, now);
+      case State::kReady:
+        return;
+      case State::kRefusing:
+        return Refuse(fd, it->second, now);
+      case State::kLeaving:
+        return Drain(fd);
+    }
+  }
+
+  void Listen(int fd, Connection& connection, bool ended, Clock::time_point now) {
+    buffer_.resize(kFirstBytesMax);
+    const ssize_t count = recv(fd, buffer_.data(), buffer_.size(), MSG_PEEK | MSG_DONTWAIT);
+    if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (count <= 0) return Close(fd);
+    const absl::string_view bytes(buffer_.data(), static_cast<std::size_t>(count));
+    const FirstBytes what = Classify(bytes);
+    const bool tls = options_.peers == Peers::kTls;
+    switch (what) {
+      case FirstBytes::kIncomplete:
+        if (ended) Close(fd);
+        return;
+      case FirstBytes::kOther:
+        return Close(fd);
+      case FirstBytes::kHttp2:
+        if (!tls) {
+          SetGroup(connection, {});
+          return SetReady(fd, connection);
+        }
+        connection.state = State::kRefusing;
+        connection.refusal = std::make_unique<PlainTextRefusal>(kNeedsTls);
+        Say(fd, connection.refusal->Begin());
+        TakePreface(fd);
+        return Refuse(fd, connection, now);
+      case FirstBytes::kTls13:
+        if (tls) {
+          SetGroup(connection, bytes);
+          return SetReady(fd, connection);
+        }
+        return Leave(fd, connection, InsufficientSecurityAlert(), now);
+      case FirstBytes::kTlsOlder:
+        return Leave(fd, connection, tls ? ProtocolVersionAlert() : InsufficientSecurityAlert(),
+                     now);
+    }
+  }
+
+  void SetReady(int fd, Connection& connection) {
+    connection.state = State::kReady;
+    ready_[Index(connection.pool)].Add(connection.group, fd);
+  }
+
+  // Whose slots its handshake will take.
+  void SetGroup(Connection& connection, absl::string_view hello) {
+    connection.group = connection.name.group;
+    if (options_.peers != Peers::kTls) return;
+    if (std::optional<std::string> tag = ReadTag(options_.hello_key, ServerNameOf(hello))) {
+      connection.pool = Pool::kMembers;
+      connection.group = *std::move(tag);
+    }
+  }
+
+  void TakePreface(int fd) {
+    char preface[24];
+    [[maybe_unused]] const ssize_t count = recv(fd, preface, sizeof preface, MSG_DONTWAIT);
+  }
+
+  void Refuse(int fd, Connection& connection, Clock::time_point now) {
+    std::string answer;
+    while (!connection.refusal->done()) {
+      const ssize_t count = recv(fd, buffer_.data(), buffer_.size(), MSG_DONTWAIT);
+      if (count < 0 && errno == EAGAIN) return;
+      if (count <= 0) return Close(fd);
+      answer = connection.refusal->Feed({buffer_.data(), static_cast<std::size_t>(count)});
+    }
+    Leave(fd, connection, answer, now);
+  }
+
+  // Says the last word and waits until the peer has had time to read it. Closing with unread bytes
+  // would throw it away; and gRPC's client takes even an orderly end of the connection for the
+  // answer's if both come at once.
+  void Leave(int fd, Connection& connection, const std::string& last_word, Clock::time_point now) {
+    Say(fd, last_word);
+    connection.state = State::kLeaving;
+    deadlines_.erase({connection.deadline, fd});
+    connection.deadline = now + kLingerTimeout;
+    deadlines_.emplace(connection.deadline, fd);
+    Drain(fd);
+  }
+
+  void Drain(int fd) {
+    while (true) {
+      const ssize_t count = recv(fd, buffer_.data(), buffer_.size(), MSG_DONTWAIT);
+      if (count > 0) continue;
+      if (count < 0 && errno == EAGAIN) return;
+      return Close(fd);
+    }
+  }
+
+  static void Say(int fd, const std::string& bytes) {
+    [[maybe_unused]] const ssize_t sent =
+        send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+
+  void CloseLate(Clock::time_point now) {
+    while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
+      Close(deadlines_.begin()->second);
+    }
+  }
+
+  void BeginHandshakes(Clock::time_point now) {
+    std::vector<int> begun;
+    std::vector<Handshakes::Socket> ended;
+    {
+      absl::MutexLock lock(&mutex_);
+      if (AnyReady() && now >= next_sweep_) {
+        handshakes_.Sweep(now, IsStillOpen, handshakes_.MustSweepAll());
+        next_sweep_ = now + kSweepInterval;
+      }
+      BeginLocked(Pool::kMembers, now, begun, ended);
+      if (now >= next_turn_) BeginLocked(Pool::kStrangers, now, begun, ended);
+      if (AnyReady() && now >= next_turn_) next_turn_ = now + kTurnInterval;
+      someone_ready_ = AnyReady();
+    }
+    for (const Handshakes::Socket& socket : ended) EndConnection(socket);
+    for (const int fd : begun) hand_over_(fd);
+  }
+
+  // One from each group in turn.
+  void BeginLocked(Pool pool, Clock::time_point now, std::vector<int>& begun,
+                   std::vector<Handshakes::Socket>& ended) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    ReadyQueue& ready = ready_[Index(pool)];
+    for (std::size_t refused = 0; refused < ready.groups();) {
+      const std::string group = ready.NextGroup();
+      if (options_.peers != Peers::kSameUser && !handshakes_.MayBegin(pool, group)) {
+        const auto oldest = handshakes_.MakeRoom(pool, group, now);
+        if (oldest) ended.push_back(*oldest);
+        if (!oldest || !handshakes_.MayBegin(pool, group)) {
+          ++refused;
+          continue;
+        }
+      }
+      refused = 0;
+      const int fd = ready.TakeNewest(group);
+      const auto found = waiting_.find(fd);
+      if (options_.peers != Peers::kSameUser)
+        handshakes_.Began(found->second.name.peer, pool, group, Identify(fd), now);
+      Forget(found);
+      begun.push_back(fd);
+    }
+  }
+
+  static std::size_t Index(Pool pool) { return static_cast<std::size_t>(pool); }
+  bool AnyReady() const { return !ready_[0].empty() || !ready_[1].empty(); }
+
+  void Close(int fd) {
+    const auto it = waiting_.find(fd);
+    const Connection& connection = it->second;
+    if (connection.state == State::kReady) {
+      ready_[Index(connection.pool)].Remove(connection.group, fd);
+    }
+    Forget(it);
+    close(fd);
+  }
+
+  void Forget(absl::flat_hash_map<int, Connection>::iterator it) {
+    Unwatch(it->first);
+    deadlines_.erase({it->second.deadline, it->first});
+    waiting_.erase(it);
+  }
+
+  static constexpr char kNeedsTls[] =
+      "this rendezvous service speaks TLS; start this node without --insecure";
+
+  const Options options_;
+  const HandOver hand_over_;
+  const ListeningSocket socket_;
+  OwnedFd epoll_;
+  OwnedFd wake_;
+  bool watches_ = false;
+
+  absl::Mutex mutex_;
+  Handshakes handshakes_ ABSL_GUARDED_BY(mutex_);
+  bool someone_ready_ ABSL_GUARDED_BY(mutex_) = false;
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+
+  // The thread's own.
+  const std::size_t connections_max_;
+  absl::flat_hash_map<int, Connection> waiting_;  // by descriptor
+  std::set<Deadline> deadlines_;
+  ReadyQueue ready_[2];  // by pool
+  std::optional<Clock::time_point> accept_again_;
+  Clock::time_point next_sweep_;
+  Clock::time_point next_full_sweep_;
+  Clock::time_point next_turn_;  // of strangers
+  std::string buffer_;
+
+  std::thread thread_;  // last: it uses all of the above
+};
+
+Listener::Listener(ListeningSocket socket, Options options, HandOver hand_over)
+    : loop_(std::make_unique<Loop>(std::move(socket), std::move(options), std::move(hand_over))) {}
+
+Listener::~Listener() = default;
+
+void Listener::Proven(absl::string_view peer) { loop_->Proven(peer); }
+
+}  // namespace ddprun

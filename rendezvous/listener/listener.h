@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Accepts a server's connections in gRPC's place. It closes those of other users (unix sockets),
+// holds each until its first bytes are those of a client that this server can serve, tells the
+// others why not where their protocol allows it, and hands the rest to gRPC, never more at a time
+// than Handshakes allows, members before strangers. One thread; what a silent peer costs is a file
+// descriptor.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "rendezvous/base/addresses.h"
+#include "rendezvous/base/limits.h"
+#include "rendezvous/listener/handshakes.h"
+#include "rendezvous/listener/peer_limits.h"
+
+namespace ddprun {
+
+class Listener {
+ public:
+  enum class Peers {
+    kTls,        // over a network, TLS 1.3
+    kPlainText,  // over a network, HTTP/2 as it is
+    kSameUser,   // over a unix socket, of this process's user or root
+  };
+
+  struct Options {
+    Peers peers = Peers::kTls;
+    std::chrono::milliseconds handshake_timeout = kHandshakeTimeout;
+    std::chrono::milliseconds handshake_patience = kHandshakePatience;
+    std::size_t silent_max = kSilentConnectionsMax;
+    std::string hello_key;  // of members' tags (hello_tag.h); empty: none are known
+  };
+
+  // Called on the listener's thread with a connection to serve; takes the descriptor.
+  using HandOver = std::function<void(int fd)>;
+
+  Listener(ListeningSocket socket, Options options, HandOver hand_over);
+
+  // Closes what was not handed over, removes a unix socket's file.
+  ~Listener();
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
+
+  // `peer`, as gRPC names it, has made a call. Threadsafe.
+  void Proven(absl::string_view peer);
+
+ private:
+  class Loop;
+  const std::unique_ptr<Loop> loop_;
+};
+
+}  // namespace ddprun

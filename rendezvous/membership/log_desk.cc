@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/membership/log_desk.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "rendezvous/base/limits.h"
+
+namespace ddprun {
+
+std::string NameOf(const LogDesk::Node& node) {
+  return node.rank ? absl::StrCat(node.host, " (node rank ", *node.rank, ")") : node.host;
+}
+
+bool IsNamed(const LogDesk::Node& node, const std::string& name) {
+  return (node.rank && absl::StrCat(*node.rank) == name) || node.host == name ||
+         node.id.value == name;
+}
+
+// ---- Who watches
+
+WatchId LogDesk::Open(const std::string& run_id, RunQuestion question,
+                      const std::vector<Node>& nodes, Effects& effects) {
+  const std::uint64_t id = ++last_id_;
+  question.watch.id = id;
+  Watch& watch = watches_[id];
+  watch.question = std::move(question);
+  WatchBegun begun{run_id, {}, {}};
+  nodes_.clear();
+  links_.clear();
+  for (const Node& node : nodes) {
+    nodes_[node.id] = node;
+    if (node.link) links_[*node.link] = node.id;
+    if (!Wants(watch, node)) continue;
+    std::vector<std::string>& names = node.link ? begun.nodes : begun.away;
+    if (names.size() < kStatusNodesMax) names.push_back(NameOf(node));
+  }
+  Put(id, watch, {std::move(begun), 0, {}}, effects);
+  for (const Node& node : nodes) Tell(node, /*always=*/false, effects);
+  EndTails(id, watch, effects);
+  return WatchId{id};
+}
+
+LogDesk::Effects LogDesk::Close(WatchId id) {
+  Effects effects;
+  const auto it = watches_.find(static_cast<std::uint64_t>(id));
+  if (it == watches_.end()) return effects;
+  const Watch closed = std::move(it->second);
+  watches_.erase(it);
+  for (const auto& [node_id, progress] : closed.progress) {
+    const auto node = nodes_.find(node_id);
+    // A node that has said all that was asked for has forgotten the watch by itself.
+    const bool goes_on = closed.question.watch.follow || !progress.tail_ended;
+    if (node == nodes_.end() || !progress.told || !goes_on) continue;
+    Tell(node->second, /*always=*/true, effects);
+  }
+  if (watches_.empty()) {
+    nodes_.clear();
+    links_.clear();
+  }
+  return effects;
+}
+
+bool LogDesk::Wants(const Watch& watch, const Node& node) {
+  if (!watch.question.output || watch.over) return false;
+  const auto it = watch.progress.find(node.id);
+  const bool tail_ended = it != watch.progress.end() && it->second.tail_ended;
+  if (tail_ended && !watch.question.watch.follow) return false;
+  const std::vector<std::string>& names = watch.question.nodes;
+  return names.empty() || std::any_of(names.begin(), names.end(),
+                                      [&](const std::string& name) { return IsNamed(node, name); });
+}
+
+// All that is wanted of it, if that is more than it knows of, or `always`.
+void LogDesk::Tell(const Node& node, bool always, Effects& effects) {
+  if (!node.link) return;
+  LogWatches all;
+  bool changed = always;
+  for (auto& [id, watch] : watches_) {
+    if (!Wants(watch, node)) continue;
+    Progress& progress = watch.progress[node.id];
+    LogWatch wanted = watch.question.watch;
+    wanted.resumed = progress.ever_told;
+    wanted.received = progress.received;
+    all.watches.push_back(std::move(wanted));
+    changed = changed || !progress.told;
+    progress.told = progress.ever_told = true;
+  }
+  if (changed) effects.directives.emplace_back(*node.link, std::move(all));
+}
+
+// ---- Nodes
+
+LogDesk::Effects LogDesk::Here(const Node& node) {
+  Effects effects;
+  if (watches_.empty()) return effects;
+  Node& known = nodes_[node.id];
+  if (known.link != node.link) {
+    if (known.link) links_.erase(*known.link);
+    if (node.link) links_[*node.link] = node.id;
+    for (auto& entry : watches_) {
+      const auto it = entry.second.progress.find(node.id);
+      if (it != entry.second.progress.end()) it->second.told = false;
+    }
+  }
+  known = node;
+  Tell(known, /*always=*/false, effects);
+  return effects;
+}
+
+LogDesk::Effects LogDesk::Gone(const NodeId& id) {
+  Effects effects;
+  const auto it = nodes_.find(id);
+  if (it == nodes_.end()) return effects;
+  if (it->second.link) links_.erase(*it->second.link);
+  nodes_.erase(it);
+  for (auto& [watch_id, watch] : watches_) EndTails(watch_id, watch, effects);
+  return effects;
+}
+
+LogDesk::Effects LogDesk::Receive(LinkId link, LogLines lines) {
+  Effects effects;
+  const auto from = links_.find(link);
+  const auto it = watches_.find(lines.watch);
+  // A reader who is gone; the node is being told.
+  if (from == links_.end() || it == watches_.end()) return effects;
+  const Node& node = nodes_.at(from->second);
+  Watch& watch = it->second;
+  Progress& progress = watch.progress[node.id];
+  if (lines.number <= progress.received) return effects;  // said again on another connection
+  progress.received = lines.number;
+  if (lines.tail_end) progress.tail_ended = true;
+  const std::size_t bytes = BytesOf(lines);
+  if (watch.over) {
+    Acknowledge(it->first, node.id, lines.number, effects);
+  } else if (watch.bytes + bytes > kWatchBytesMax) {
+    progress.dropped += lines.lines.size() + lines.left_out;
+    progress.dropped_number = lines.number;
+  } else {
+    lines.left_out += std::exchange(progress.dropped, 0);
+    WorkerLines said{NameOf(node), node.rank.value_or(-1), std::move(lines)};
+    Put(it->first, watch, {std::move(said), bytes, node.id}, effects);
+  }
+  EndTails(it->first, watch, effects);
+  return effects;
+}
+
+// ---- News
+
+LogDesk::Effects LogDesk::Say(const std::string& sentence) {
+  Effects effects;
+  for (auto& [id, watch] : watches_) {
+    // Of a reader who takes nothing while a run fails again and again, too.
+    if (!watch.question.watch.follow || watch.bytes + sentence.size() > kWatchBytesMax) continue;
+    Put(id, watch, {RunWords{sentence}, sentence.size() + kLogLineOverhead, {}}, effects);
+  }
+  return effects;
+}
+
+LogDesk::Effects LogDesk::Finish(const std::optional<Verdict>& verdict) {
+  Effects effects;
+  for (auto& [id, watch] : watches_) {
+    if (watch.over) continue;
+    if (watch.question.watch.follow) Put(id, watch, {RunOver{verdict}, 0, {}}, effects);
+    watch.over = true;
+    effects.awake.push_back(WatchId{id});
+  }
+  return effects;
+}
+
+void LogDesk::EndTails(std::uint64_t id, Watch& watch, Effects& effects) {
+  if (watch.tails_ended || watch.over || !watch.question.output) return;
+  for (const auto& entry : nodes_) {
+    const Node& node = entry.second;
+    const auto it = watch.progress.find(node.id);
+    const bool ended = it != watch.progress.end() && it->second.tail_ended;
+    if (node.link && !ended && Wants(watch, node)) return;
+  }
+  watch.tails_ended = true;
+  Put(id, watch, {TailsEnd{}, 0, {}}, effects);
+  watch.over = !watch.question.watch.follow;
+}
+
+void LogDesk::Put(std::uint64_t id, Watch& watch, Queued queued, Effects& effects) {
+  watch.bytes += queued.bytes;
+  watch.queue.push_back(std::move(queued));
+  effects.awake.push_back(WatchId{id});
+}
+
+LogDesk::Taken LogDesk::Take(WatchId watch_id) {
+  Taken taken;
+  const auto id = static_cast<std::uint64_t>(watch_id);
+  const auto it = watches_.find(id);
+  if (it == watches_.end()) {
+    taken.over = true;
+    return taken;
+  }
+  Watch& watch = it->second;
+  // What was left out comes before the end of everything.
+  const bool last = watch.queue.size() == 1 && watch.over;
+  if (watch.queue.empty() || last) taken.news = TakeDropped(id, watch, taken.effects);
+  if (taken.news.has_value()) return taken;
+  if (watch.queue.empty()) {
+    taken.over = watch.over;
+    return taken;
+  }
+  Queued next = std::move(watch.queue.front());
+  watch.queue.pop_front();
+  watch.bytes -= next.bytes;
+  if (const auto* said = std::get_if<WorkerLines>(&next.news)) {
+    Acknowledge(id, next.node, said->lines.number, taken.effects);
+  }
+  taken.news = std::move(next.news);
+  return taken;
+}
+
+std::optional<RunNews> LogDesk::TakeDropped(std::uint64_t id, Watch& watch, Effects& effects) {
+  for (auto& [node_id, progress] : watch.progress) {
+    if (progress.dropped == 0) continue;
+    const auto it = nodes_.find(node_id);
+    WorkerLines said;
+    said.node = it == nodes_.end() ? node_id.value : NameOf(it->second);
+    said.lines.watch = id;
+    said.lines.number = progress.dropped_number;
+    said.lines.left_out = std::exchange(progress.dropped, 0);
+    Acknowledge(id, node_id, progress.dropped_number, effects);
+    return said;
+  }
+  return std::nullopt;
+}
+
+void LogDesk::Acknowledge(std::uint64_t id, const NodeId& node_id, std::uint64_t number,
+                          Effects& effects) {
+  const auto it = nodes_.find(node_id);
+  if (it == nodes_.end() || !it->second.link) return;
+  effects.directives.emplace_back(*it->second.link, LogsTaken{id, number});
+}
+
+std::size_t LogDesk::BytesOf(const LogLines& lines) {
+  std::size_t bytes = kLogLineOverhead;
+  for (const LogLine& line : lines.lines) {
+    bytes += line.prefix.size() + line.text.size() + kLogLineOverhead;
+  }
+  return bytes;
+}
+
+}  // namespace ddprun

@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/membership/membership.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "rendezvous/membership/join_rules.h"
+#include "rendezvous/membership/membership_step.h"
+#include "rendezvous/membership/operator_rules.h"
+#include "rendezvous/membership/report_rules.h"
+#include "rendezvous/membership/run_restarts.h"
+#include "rendezvous/values/first_cause.h"
+#include "rendezvous/values/victims.h"
+
+namespace ddprun {
+namespace {
+
+constexpr int kPortMax = 65535;
+
+// The same agent asks once more, since its first stream broke before it was answered.
+bool HasJoined(const RunState& state, const Join& join) {
+  const auto it = state.members.find(join.node_id);
+  return it != state.members.end() && it->second.join == join;
+}
+
+}  // namespace
+
+// ---- Events
+
+void MembershipStep::operator()(const NodeJoined& event) {
+  const Join& join = event.join;
+  if (std::optional<Refused> refused = RefusalOfLeftOut(state_, join, now_)) {
+    Noted& note = Note(NoteKind::kNodeRefused);
+    note.host = join.host;
+    note.words = std::string(refused->status.message());
+    Send(event.link, *std::move(refused));
+    End(event.link);
+    return;
+  }
+  if (join.resume || HasJoined(state_, join)) {
+    const auto it = state_.members.find(join.node_id);
+    if (absl::Status status = CheckResume(state_, join); !status.ok()) {
+      RefuseJoin(event.link, join, std::move(status));
+    } else {
+      Resume(event.link, it->second);
+    }
+    return;
+  }
+  if (absl::Status status = CheckJoin(state_, join); !status.ok()) {
+    RefuseJoin(event.link, join, std::move(status));
+    return;
+  }
+  const std::optional<std::pair<NodeId, Failure>> replaced = TakePlace(join);
+  Enter(event.link, join, replaced ? &state_.members.at(replaced->first) : nullptr);
+  if (replaced) RemoveMember(replaced->first, replaced->second);
+}
+
+void MembershipStep::RefuseJoin(LinkId link, const Join& join, absl::Status status) {
+  Noted& note = Note(NoteKind::kNodeRefused);
+  note.host = join.host;
+  note.words = std::string(status.message());
+  Refuse(link, std::move(status));
+}
+
+void MembershipStep::operator()(const NodeReported& event) {
+  const auto it = state_.links.find(event.link);
+  if (it == state_.links.end()) return;
+  Member& member = state_.members.at(it->second);
+  member.heard = now_;
+  std::visit([&](const auto& report) { On(member, report); }, event.report);
+}
+
+void MembershipStep::operator()(const NodeGone& event) {
+  const auto it = state_.links.find(event.link);
+  if (it == state_.links.end()) return;
+  const NodeId id = it->second;
+  Member& member = state_.members.at(id);
+  state_.links.erase(it);
+  member.link.reset();
+  member.heard = now_;
+  if (state_.phase != RunPhase::kClosed) Note(NoteKind::kNodeAway, &member);
+  // Where there is a lease, a member of a closed run whose stream ends before it has said that it
+  // has the verdict may come back for it.
+  if (state_.rules->lease.count() == 0) {
+    RemoveMember(id, LossOf(member,
+                            "its connection to the rendezvous service ended without a word; check "
+                            "that machine and its network"));
+    return;
+  }
+  state_.lease_due = std::min(*state_.lease_due, now_ + LeaseOf(state_, member));
+  TellWaiting();
+}
+
+void MembershipStep::operator()(const NodeLost& event) {
+  const auto it = state_.members.find(event.node_id);
+  if (it == state_.members.end()) return;
+  const Member& member = it->second;
+  // Should that agent live after all, it must stop its workers.
+  if (state_.phase == RunPhase::kClosed) {
+    EndIfOpen(member);
+  } else if (member.link) {
+    Refuse(*member.link, FencedAsDead(state_, member, event.reason));
+  }
+  const bool stopping = member.phase == MemberPhase::kStopping;
+  Loss loss = Erase(event.node_id, LossOf(member, event.reason));
+  loss.was_dead_before_it_stopped = stopping;
+  std::vector<Loss> losses;
+  losses.push_back(std::move(loss));
+  React(std::move(losses));
+}
+
+void MembershipStep::operator()(const RunStopped& event) {
+  if (state_.phase == RunPhase::kClosed || !state_.rules) return;
+  EndRun(StopFailure(event.by, event.now));
+}
+
+void MembershipStep::operator()(const NodeDrained& event) {
+  const auto it = state_.members.find(event.node_id);
+  if (it == state_.members.end() || state_.phase == RunPhase::kClosed) return;
+  Member& member = it->second;
+  Failure reason = DrainFailure(member, event.by);
+  if (!IsInRound(member)) {
+    LetGo(event.node_id, reason);
+    React({Loss{std::move(reason)}});
+    return;
+  }
+  member.drained_by = event.by;
+  if (state_.phase == RunPhase::kSealed && !event.at_next_round) Break(reason);
+}
+
+void MembershipStep::operator()(const Tick&) {
+  EndLeases();
+  switch (state_.phase) {
+    case RunPhase::kForming:
+      if (!state_.rules) return;
+      SealIfReady();
+      if (state_.phase == RunPhase::kForming && now_ >= state_.deadline) {
+        CloseWithFailure(JoinTimeoutFailure(state_));
+        return;
+      }
+      TellWaiting();
+      return;
+    case RunPhase::kBroken: {
+      if (now_ < state_.deadline) {
+        TellWaiting();
+        return;
+      }
+      std::vector<NodeId> late;
+      for (const auto& [id, member] : state_.members) {
+        if (member.phase == MemberPhase::kStopping) late.push_back(id);
+      }
+      // At once: without the first of them the round may end, and others be let go.
+      std::vector<Loss> losses;
+      for (const NodeId& id : late) {
+        const Member& member = state_.members.at(id);
+        if (member.link) {
+          Refuse(*member.link, StoppedTooLate(state_, member));
+        }
+        losses.push_back(Erase(id, LossOf(member, "it did not stop its workers in time")));
+      }
+      React(std::move(losses));
+      return;
+    }
+    case RunPhase::kSealed:
+      TellWaiting();
+      return;
+    case RunPhase::kClosed:
+      return;
+  }
+}
+
+// ---- Reports. One of another round than the current is late and means nothing any more.
+
+void MembershipStep::On(Member& member, const Join&) {
+  if (state_.phase == RunPhase::kClosed) return;
+  Refuse(*member.link,
+         absl::InvalidArgumentError("Join is the first report of a stream, and only the first"));
+  RemoveMember(member.join.node_id, LossOf(member, "its agent joined twice on one connection"));
+}
+
+void MembershipStep::On(Member& member, const WorkerFailed& report) {
+  const bool breaks = state_.phase == RunPhase::kSealed && IsInRound(member);
+  const bool stops = state_.phase == RunPhase::kBroken && member.phase == MemberPhase::kStopping;
+  if ((!breaks && !stops) || report.round != state_.round) return;
+  Failure cause = WorkerFailureFrom(member, report.failure);
+  if (breaks) {
+    Break(cause);
+  } else if (TakesThePlaceOf(cause, *state_.cause)) {
+    LearnFrom(*state_.cause, cause);
+    Correct(std::move(cause));
+  } else {
+    LearnFrom(cause, *state_.cause);
+  }
+}
+
+void MembershipStep::On(Member& member, const Heartbeat& report) {
+  if (state_.phase != RunPhase::kSealed || !IsInRound(member)) return;
+  if (report.progress_round == state_.round && report.progress.step >= 0) {
+    Progressed(state_.restarts, report.progress.step);
+  }
+}
+
+void MembershipStep::On(Member& member, const NodeSucceeded& report) {
+  if (state_.phase != RunPhase::kSealed || report.round != state_.round || !IsInRound(member))
+    return;
+  SetPhase(member, MemberPhase::kSucceeded);
+  Note(NoteKind::kNodeSucceeded, &member);
+  if (state_.running > 0) return;
+  Verdict verdict = MakeVerdict();
+  verdict.success = true;
+  Close(std::move(verdict));
+}
+
+void MembershipStep::On(Member& member, const NodeStopped& report) {
+  if (state_.phase != RunPhase::kBroken || report.round != state_.round) return;
+  if (member.phase != MemberPhase::kStopping) return;
+  SetPhase(member, MemberPhase::kStopped);
+  if (report.worker_port > 0 && report.worker_port <= kPortMax) {
+    member.join.worker_port = report.worker_port;
+  }
+  for (const WorkerEnds& ends : WorkerEndsFrom(member, report.ends)) {
+    const int first = member.rank_first + ends.first;
+    AddVictims(ends.kind, ends.code, {first, first + ends.count - 1}, state_.victims);
+  }
+  if (member.leaving && !member.join.hosts_service) return LeaveNow(member.join.node_id);
+  AdvanceIfStopped();
+}
+
+void MembershipStep::On(Member& member, const Leave& report) {
+  if (state_.phase == RunPhase::kClosed) {
+    // It has the verdict.
+    EndIfOpen(member);
+    RemoveMember(member.join.node_id, LeaveReasonFrom(member, report.reason));
+    return;
+  }
+  Failure reason = LeaveReasonFrom(member, report.reason);
+  if (!member.leaving) {
+    member.leaving = reason;
+    ++state_.leaving;
+  }
+  if (report.close_run && member.join.hosts_service) {
+    EndRun(std::move(reason));
+    if (report.at_once && state_.phase != RunPhase::kClosed) CloseWithFailure(*state_.cause);
+    return;
+  }
+  // The others stop at once; it is heard of again when its own workers have ended.
+  const bool has_workers = member.phase == MemberPhase::kRunning ||
+                           member.phase == MemberPhase::kSucceeded ||
+                           member.phase == MemberPhase::kStopping;
+  if (report.at_once || !has_workers) {
+    LeaveNow(member.join.node_id);
+  } else if (state_.phase == RunPhase::kSealed) {
+    Break(reason);
+  } else {
+    AdvanceIfStopped();
+  }
+}
+
+RunState MakeRun(std::string run_id, bool durable) {
+  RunState state;
+  state.run_id = std::move(run_id);
+  state.durable = durable;
+  return state;
+}
+
+std::vector<MembershipEffect> Step(RunState& state, const MembershipEvent& event, TimePoint now) {
+  MembershipStep step(state, now);
+  std::visit(step, event);
+  return step.TakeEffects();
+}
+
+void Reindex(RunState& state) {
+  state.links.clear();
+  state.places.clear();
+  state.asked.clear();
+  state.waiting = state.running = state.stopping = state.leaving = 0;
+  for (const auto& [id, member] : state.members) {
+    if (member.link) state.links.emplace(*member.link, id);
+    if (member.node_rank) state.places.emplace(*member.node_rank, id);
+    if (member.join.node_rank) state.asked.emplace(*member.join.node_rank, id);
+    state.waiting += member.phase == MemberPhase::kWaiting;
+    state.running += member.phase == MemberPhase::kRunning;
+    state.stopping += member.phase == MemberPhase::kStopping;
+    state.leaving += member.leaving.has_value();
+  }
+}
+
+std::optional<TimePoint> NextDeadline(const RunState& state) {
+  std::optional<TimePoint> next = state.lease_due;
+  const auto earlier = [&next](std::optional<TimePoint> other) {
+    if (other && (!next || *other < *next)) next = other;
+  };
+  if (!state.rules || state.members.empty()) return std::nullopt;
+  if (state.phase == RunPhase::kForming || state.phase == RunPhase::kBroken) {
+    earlier(state.deadline);
+  }
+  if (state.phase == RunPhase::kForming) earlier(state.restart_due);
+  // While one that has a place is away, its lease decides.
+  if (state.links.size() == state.members.size()) earlier(state.last_call_due);
+  earlier(state.words_due);
+  return next;
+}
+
+bool IsEnding(const RunState& state) {
+  return state.phase == RunPhase::kClosed ||
+         (state.phase == RunPhase::kBroken && WhyNoNextRound(state).has_value());
+}
+
+bool IsDrained(const RunState& state) {
+  return state.members.empty() && (state.phase == RunPhase::kClosed || !state.rules);
+}
+
+}  // namespace ddprun

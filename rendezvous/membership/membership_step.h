@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// One step of the membership core, for its own files alone: membership.cc has what happens,
+// membership_members.cc who is in the run, membership_rounds.cc how rounds begin and end.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rendezvous/membership/membership.h"
+#include "rendezvous/membership/run_restarts.h"
+
+namespace ddprun {
+
+inline bool MayRestart(const RunState& state) { return !WhyNoNextRound(state).has_value(); }
+
+inline bool IsInRound(const Member& member) { return member.phase != MemberPhase::kWaiting; }
+
+// Heartbeats to a lease: one may be late and one lost before the lease is over.
+inline constexpr int kHeartbeatsPerLease = 4;
+
+// One step: the state, the time, and the effects so far. The cases stand in the order of the
+// diagram in README.md.
+class MembershipStep {
+ public:
+  MembershipStep(RunState& state, TimePoint now) : state_(state), now_(now) {}
+
+  void operator()(const NodeJoined& event);
+  void operator()(const NodeReported& event);
+  void operator()(const NodeGone& event);
+  void operator()(const NodeLost& event);
+  void operator()(const RunStopped& event);
+  void operator()(const NodeDrained& event);
+  void operator()(const Tick&);
+
+  std::vector<MembershipEffect> TakeEffects() { return std::move(effects_); }
+
+ private:
+  // Reports of a member.
+  void On(Member& member, const Join&);
+  void On(Member& member, const WorkerFailed& report);
+  void On(Member& member, const NodeSucceeded& report);
+  void On(Member& member, const NodeStopped& report);
+  void On(Member& member, const Leave& report);
+  void On(Member& member, const Heartbeat& report);
+  void On(Member&, const LogLines&) {}  // for the run's log desk, which has taken it
+
+  // Members.
+  void RefuseJoin(LinkId link, const Join& join, absl::Status status);
+  void Enter(LinkId link, const Join& join, const Member* replaced);
+  void Resume(LinkId link, Member& member);
+  void Link(LinkId link, Member& member);
+  void EndIfOpen(const Member& member);
+  void SetPhase(Member& member, MemberPhase phase);
+  void Count(MemberPhase phase, int more);
+  struct Loss {
+    Failure reason;
+    bool was_in_round = false;
+    bool was_silent_before_the_break = false;
+    bool was_dead_before_it_stopped = false;
+  };
+  Loss Erase(const NodeId& id, Failure reason);
+  void React(std::vector<Loss> losses);
+  void RemoveMember(const NodeId& id, Failure reason);
+  bool IsTheCause(const Loss& loss) const;
+  void ForgiveIfStopped();
+  std::optional<std::pair<NodeId, Failure>> TakePlace(const Join& join);
+  void EndLeases();
+  Loss LetGo(const NodeId& id, const Failure& reason);
+  void LeaveNow(const NodeId& id);
+  void LetLeaversGo();
+
+  // Transitions.
+  void SealIfReady();
+  void Seal(std::vector<Member*> chosen);
+  void Break(const Failure& cause);
+  void Correct(Failure cause);
+  void AdvanceIfStopped();
+  void FormNextRound();
+  std::chrono::milliseconds CountRestartIfFailed();
+  void LeaveOutIfDue();
+  void EndRun(Failure cause);
+  void CloseWithFailure(Failure cause);
+  void Close(Verdict verdict);
+
+  Start StartOf(const Member& member) const;
+  void TellWaiting(Member* newcomer = nullptr);
+  void Tell(Member& member);
+  Verdict MakeVerdict() const;
+
+  Failure LossOf(const Member& member, std::string message) const {
+    Failure loss;
+    loss.kind = FailureKind::kNodeLost;
+    loss.host = member.join.host;
+    loss.node_rank = member.node_rank.value_or(-1);
+    loss.message = std::move(message);
+    return loss;
+  }
+  void Send(LinkId link, Directive directive) {
+    effects_.emplace_back(std::in_place_type<SendDirective>,
+                          SendDirective{link, std::move(directive)});
+  }
+  void SendTo(const Member& member, Directive directive) {
+    if (member.link) Send(*member.link, std::move(directive));
+  }
+  // In place, since GCC 12 takes the move of a variant made of the small type for a use of the
+  // large one's members.
+  void End(LinkId link) { effects_.emplace_back(std::in_place_type<EndStream>, EndStream{link}); }
+  void Refuse(LinkId link, absl::Status status) {
+    Send(link, Refused{std::move(status)});
+    End(link);
+  }
+
+  // What those who watch are told.
+  Noted& Note(NoteKind kind, const Member* member = nullptr) {
+    Noted note;
+    note.kind = kind;
+    note.round = state_.round;
+    note.restart_count = state_.restart_count;
+    if (member != nullptr) {
+      note.node_id = member->join.node_id;
+      note.host = member->join.host;
+      note.node_rank = member->node_rank;
+    }
+    return std::get<Noted>(effects_.emplace_back(std::in_place_type<Noted>, std::move(note)));
+  }
+
+  RunState& state_;
+  const TimePoint now_;
+  std::vector<MembershipEffect> effects_;
+};
+
+}  // namespace ddprun

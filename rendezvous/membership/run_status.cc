@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/membership/run_status.h"
+
+#include <algorithm>
+#include <limits>
+#include <tuple>
+
+#include "rendezvous/base/limits.h"
+#include "rendezvous/membership/join_rules.h"
+#include "rendezvous/membership/run_restarts.h"
+#include "rendezvous/values/first_cause.h"
+
+namespace ddprun {
+namespace {
+
+using std::chrono::milliseconds;
+
+milliseconds Between(TimePoint from, TimePoint to) {
+  return std::max(milliseconds{0}, std::chrono::duration_cast<milliseconds>(to - from));
+}
+
+NodeState StateOf(const RunState& state, const Member& member) {
+  if (!member.link && state.phase != RunPhase::kClosed) return NodeState::kAway;
+  switch (member.phase) {
+    case MemberPhase::kWaiting:
+      return state.phase == RunPhase::kForming ? NodeState::kWaiting : NodeState::kSpare;
+    case MemberPhase::kRunning:
+      return NodeState::kRunning;
+    case MemberPhase::kSucceeded:
+      return NodeState::kSucceeded;
+    case MemberPhase::kStopping:
+      return NodeState::kStopping;
+    case MemberPhase::kStopped:
+      return NodeState::kStopped;
+  }
+  return NodeState::kWaiting;
+}
+
+NodeStatus StatusOf(const RunState& state, const Member& member, TimePoint now) {
+  const bool in_round = member.phase != MemberPhase::kWaiting;
+  return {.node_id = member.join.node_id,
+          .host = member.join.host,
+          .address = member.join.address,
+          .node_rank = member.node_rank,
+          .state = StateOf(state, member),
+          .rank_first = in_round ? member.rank_first : 0,
+          .ranks = in_round ? member.join.local_world_size : 0,
+          .silent = Between(member.heard, now)};
+}
+
+std::vector<const Member*> InOrder(const RunState& state) {
+  std::vector<const Member*> members;
+  members.reserve(state.members.size());
+  for (const auto& entry : state.members) members.push_back(&entry.second);
+  const auto key = [](const Member* member) {
+    const bool in_round = member->phase != MemberPhase::kWaiting;
+    return std::tuple(!in_round, member->node_rank.value_or(std::numeric_limits<int>::max()),
+                      member->order);
+  };
+  std::sort(members.begin(), members.end(),
+            [&key](const Member* a, const Member* b) { return key(a) < key(b); });
+  return members;
+}
+
+std::optional<Failure> WithoutOutput(std::optional<Failure> failure) {
+  if (failure) failure->last_lines.clear();
+  return failure;
+}
+
+void FillWait(const RunState& state, TimePoint now, RunStatus& status) {
+  if (!state.rules) {
+    status.reason = "no node has joined yet";
+    return;
+  }
+  if (state.phase == RunPhase::kForming) {
+    status.reason = WaitingWords(state);
+    status.remaining = Between(now, FormingUntil(state));
+  } else if (state.phase == RunPhase::kBroken) {
+    status.reason = WaitingWords(state);
+    status.remaining = Between(now, state.deadline);
+  }
+}
+
+void FillLeftOut(const RunState& state, TimePoint now, RunStatus& status) {
+  const RestartPolicy& policy = state.rules->restart_policy;
+  for (const auto& [name, host] : state.restarts.hosts) {
+    if (status.left_out.size() >= kStatusLeftOutMax) return;
+    if (FindLeftOut(state.restarts, policy, name, now) == nullptr) continue;
+    LeftOutStatus& left_out = status.left_out.emplace_back();
+    left_out.host = name;
+    left_out.failures = static_cast<int>(host.times.size());
+    if (policy.node_cooldown.count() > 0) {
+      left_out.remaining = Between(now, *host.left_out + policy.node_cooldown);
+    }
+  }
+}
+
+// Progress of another round says nothing about this one.
+const ToldProgress* FindTold(const RunState& state, const Member& member,
+                             const ToldProgresses& told) {
+  if (state.phase != RunPhase::kSealed || member.phase == MemberPhase::kWaiting) return nullptr;
+  const auto it = told.find(member.join.node_id);
+  return it != told.end() && it->second.round == state.round ? &it->second : nullptr;
+}
+
+void FillProgress(const RunState& state, TimePoint now, const ToldProgresses& told,
+                  RunStatus& status) {
+  std::vector<const Progress*> all;
+  TimePoint last{};
+  for (const auto& entry : state.members) {
+    const ToldProgress* one = FindTold(state, entry.second, told);
+    if (one == nullptr) continue;
+    all.push_back(&one->progress);
+    last = std::max(last, one->told);
+  }
+  if (all.empty()) return;
+  status.progress = Together(all);
+  status.progress_age = Between(last, now);
+}
+
+}  // namespace
+
+Progress Together(const std::vector<const Progress*>& all) {
+  if (all.empty()) return {};
+  const Progress* behind = all.front();
+  for (const Progress* one : all) {
+    const bool says_more = behind->step < 0 && one->step >= 0;
+    if (says_more || IsBehind(*one, *behind)) behind = one;
+  }
+  Progress together = *behind;
+  together.rate = 0;
+  for (const Progress* one : all) {
+    if (together.rate_unit.empty()) together.rate_unit = one->rate_unit;
+    if (one->rate_unit == together.rate_unit) together.rate += one->rate;
+  }
+  return together;
+}
+
+RunStatus StatusOf(const RunState& state, TimePoint now, std::size_t nodes_max,
+                   const ToldProgresses& told) {
+  RunStatus status;
+  status.run_id = state.run_id;
+  status.phase = state.phase;
+  status.round = state.round;
+  FillWait(state, now, status);
+  if (state.rules) {
+    status.nodes_min = state.rules->nodes_min;
+    status.nodes_max = state.rules->nodes_max;
+    status.restarts_max = state.rules->restarts_max;
+    status.restarts_forgiven = RestartsForgiven(state, now);
+    FillLeftOut(state, now, status);
+  }
+  if (state.start && state.phase != RunPhase::kForming) status.world_size = state.start->world_size;
+  status.restarts_used = state.restart_count;
+  status.last_failure = WithoutOutput(state.cause ? state.cause : state.last_cause);
+  if (state.verdict) {
+    status.verdict = state.verdict;
+    status.verdict->cause = WithoutOutput(std::move(status.verdict->cause));
+  }
+  status.node_count = static_cast<int>(state.members.size());
+  const std::vector<const Member*> members = InOrder(state);
+  const std::size_t shown = std::min(members.size(), nodes_max);
+  status.nodes.reserve(shown);
+  for (std::size_t i = 0; i < shown; ++i) {
+    NodeStatus& node = status.nodes.emplace_back(StatusOf(state, *members[i], now));
+    if (const ToldProgress* one = FindTold(state, *members[i], told)) {
+      node.progress = one->progress;
+      node.progress_age = Between(one->told, now);
+    }
+  }
+  FillProgress(state, now, told, status);
+  return status;
+}
+
+}  // namespace ddprun

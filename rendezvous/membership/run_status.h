@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a service tells people and programs of its runs: who is there, how far they are, and what is
+// waited for. Pure: made from a run's state, which it does not change.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "rendezvous/membership/membership.h"
+
+namespace ddprun {
+
+enum class NodeState {
+  kWaiting,    // for the round that forms
+  kRunning,    // its workers do
+  kSucceeded,  // its workers have ended well, others' run
+  kStopping,   // its workers are being stopped
+  kStopped,
+  kSpare,  // stands by, for the next round or a lost node's place
+  kAway,   // its connection ended; lost when its lease is over
+};
+
+struct NodeStatus {
+  NodeId node_id;
+  std::string host;
+  std::string address;           // where the other nodes reach its workers
+  std::optional<int> node_rank;  // asked for or given
+  NodeState state = NodeState::kWaiting;
+  // Ranks of its workers: `ranks` of them from `rank_first`. None where it has no part in the
+  // round.
+  int rank_first = 0;
+  int ranks = 0;
+  // Since its last word or, if it is away, since its connection ended.
+  std::chrono::milliseconds silent{0};
+  // Of its workers in this round, where they tell of any, and the time since it last changed.
+  std::optional<Progress> progress;
+  std::chrono::milliseconds progress_age{0};
+  bool operator==(const NodeStatus&) const = default;
+};
+
+// A host whose nodes may not join.
+struct LeftOutStatus {
+  std::string host;
+  int failures = 0;
+  std::chrono::milliseconds remaining{0};  // 0: as long as the run lives
+  bool operator==(const LeftOutStatus&) const = default;
+};
+
+struct RunStatus {
+  std::string run_id;
+  RunPhase phase = RunPhase::kForming;
+  RoundId round = kNoRound;
+  std::string reason;                      // what is waited for; empty: nothing
+  std::chrono::milliseconds remaining{0};  // until the wait is given up; 0: it is not
+  int nodes_min = 0;
+  int nodes_max = 0;
+  int world_size = 0;  // of the round, once sealed
+  int restarts_used = 0;
+  int restarts_max = 0;
+  int restarts_forgiven = 0;            // of those used: they count no more
+  std::optional<Failure> last_failure;  // the cause of the last round that broke
+  std::optional<Verdict> verdict;       // once closed
+  int node_count = 0;                   // spares too
+  std::vector<NodeStatus> nodes;        // the first of them, by rank; spares last
+  std::vector<LeftOutStatus> left_out;  // the first of them, by name
+  // Of all its nodes together, where they tell of any, and the time since any of them did.
+  std::optional<Progress> progress;
+  std::chrono::milliseconds progress_age{0};
+  bool operator==(const RunStatus&) const = default;
+};
+
+// What a node has said of its workers, and when.
+struct ToldProgress {
+  RoundId round = kNoRound;
+  Progress progress;
+  TimePoint told{};
+};
+using ToldProgresses = std::map<NodeId, ToldProgress>;
+
+// Of several workers or nodes: the least step, and where that one is; the rates' sum, of one unit.
+Progress Together(const std::vector<const Progress*>& all);
+
+// Without the last lines of workers' output, which are for the nodes of the run.
+RunStatus StatusOf(const RunState& state, TimePoint now, std::size_t nodes_max,
+                   const ToldProgresses& told = {});
+
+}  // namespace ddprun

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/membership/seating.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+
+namespace ddprun {
+
+std::vector<Member*> ChooseForRound(RunState& state) {
+  std::vector<Member*> members;
+  members.reserve(state.members.size());
+  for (auto& entry : state.members) members.push_back(&entry.second);
+  std::sort(members.begin(), members.end(), [](const Member* a, const Member* b) {
+    return std::pair(!a->seated, a->order) < std::pair(!b->seated, b->order);
+  });
+  const auto places = static_cast<std::size_t>(state.rules->nodes_max);
+  if (members.size() > places) members.resize(places);
+  return members;
+}
+
+void GiveRanks(RunState& state, std::vector<Member*>& chosen) {
+  const auto size = static_cast<int>(chosen.size());
+  std::vector<Member*> by_rank(chosen.size(), nullptr);
+  const auto take = [&](Member* member, std::optional<int> rank) {
+    if (!rank || *rank >= size || by_rank[static_cast<std::size_t>(*rank)] != nullptr) return false;
+    by_rank[static_cast<std::size_t>(*rank)] = member;
+    return true;
+  };
+  std::vector<Member*> held;
+  for (Member* member : chosen) {
+    if (!take(member, member->join.node_rank)) held.push_back(member);
+  }
+  std::vector<Member*> free;
+  for (Member* member : held) {
+    if (!take(member, member->node_rank)) free.push_back(member);
+  }
+  std::sort(free.begin(), free.end(),
+            [](const Member* a, const Member* b) { return a->order < b->order; });
+  auto next = by_rank.begin();
+  for (Member* member : free) {
+    next = std::find(next, by_rank.end(), nullptr);
+    *next = member;
+  }
+  state.places.clear();
+  for (int rank = 0; rank < size; ++rank) {
+    Member* member = by_rank[static_cast<std::size_t>(rank)];
+    member->node_rank = rank;
+    state.places.emplace(rank, member->join.node_id);
+  }
+  // What spares asked for stays asked for, where nobody has it.
+  for (auto& [id, member] : state.members) {
+    if (member.node_rank && state.places.try_emplace(*member.node_rank, id).first->second != id) {
+      member.node_rank.reset();
+    }
+  }
+  chosen = std::move(by_rank);
+}
+
+void GiveRoleRanks(const std::vector<Member*>& chosen) {
+  std::map<std::string, int> sizes;
+  for (Member* member : chosen) {
+    int& size = sizes[member->join.role];
+    member->role_rank_first = size;
+    size += member->join.local_world_size;
+  }
+  for (Member* member : chosen) member->role_world_size = sizes[member->join.role];
+}
+
+}  // namespace ddprun

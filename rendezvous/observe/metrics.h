@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// What Prometheus is told of a service's runs and of an agent's workers. Names and meanings are in
+// README.md. Nothing in it is secret: no address, no output, no environment.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "rendezvous/membership/run_status.h"
+#include "rendezvous/observe/run_observer.h"
+
+namespace ddprun {
+
+// One value of a family.
+struct MetricSample {
+  std::vector<std::pair<std::string, std::string>> labels;
+  double value = 0;
+  std::uint64_t count = 0;  // of a summary, whose sum is `value`
+};
+
+struct MetricSeries {
+  enum class Type { kGauge, kCounter, kSummary };
+  std::string name;
+  std::string help;
+  Type type = Type::kGauge;
+  std::vector<MetricSample> samples;
+};
+
+// Of a service. The nodes of at most kMetricsNodesMax are told one by one.
+std::vector<MetricSeries> ServiceMetrics(const std::vector<RunStatus>& runs,
+                                         const std::map<std::string, RunCounters>& counters);
+
+// Of this process, as every Prometheus client library names them; and ddprun_build_info.
+std::vector<MetricSeries> ProcessMetrics();
+
+// Answers GET /metrics until it is destroyed.
+class MetricsExporter {
+ public:
+  virtual ~MetricsExporter() = default;
+};
+
+// `collect` is called on another thread at each scrape. The library that serves is loaded now: who
+// wants no metrics does not pay for it. UNAVAILABLE: the port is in use or the library is not
+// there; one sentence.
+absl::StatusOr<std::unique_ptr<MetricsExporter>> StartMetricsExporter(
+    const std::string& address, int port, std::function<std::vector<MetricSeries>()> collect);
+
+}  // namespace ddprun

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/observe/run_event.h"
+
+#include <ctime>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace ddprun {
+namespace {
+
+using std::chrono::microseconds;
+
+const char* Name(NoteKind kind) {
+  switch (kind) {
+    case NoteKind::kNodeJoined:
+      return "node.joined";
+    case NoteKind::kNodeReturned:
+      return "node.returned";
+    case NoteKind::kNodeAway:
+      return "node.away";
+    case NoteKind::kNodeLost:
+      return "node.lost";
+    case NoteKind::kNodeLeft:
+      return "node.left";
+    case NoteKind::kNodeDrained:
+      return "node.drained";
+    case NoteKind::kNodeRefused:
+      return "node.refused";
+    case NoteKind::kNodeSucceeded:
+      return "node.succeeded";
+    case NoteKind::kRoundStarted:
+      return "round.started";
+    case NoteKind::kRoundBroken:
+      return "round.broken";
+    case NoteKind::kRestart:
+      return "restart";
+    case NoteKind::kRunFinished:
+      return "run.finished";
+  }
+  return "";
+}
+
+std::string Rfc3339(std::chrono::system_clock::time_point wall) {
+  const auto since = std::chrono::duration_cast<microseconds>(wall.time_since_epoch()).count();
+  const std::time_t seconds = since / 1'000'000;
+  std::tm utc{};
+  gmtime_r(&seconds, &utc);
+  return absl::StrFormat("%04d-%02d-%02dT%02d:%02d:%02d.%06dZ", utc.tm_year + 1900, utc.tm_mon + 1,
+                         utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec, since % 1'000'000);
+}
+
+}  // namespace
+
+void AddFailure(const Failure& failure, RunEvent& event) {
+  event.fields.emplace_back("reason", ToSentence(failure));
+  event.fields.emplace_back("exit_code", std::int64_t{ToExitCode(failure)});
+  if (failure.signal > 0) event.fields.emplace_back("signal", std::int64_t{failure.signal});
+  if (failure.rank >= 0) event.fields.emplace_back("cause_rank", std::int64_t{failure.rank});
+  if (!failure.host.empty()) event.fields.emplace_back("cause_host", failure.host);
+}
+
+RunEvent EventOf(const std::string& run_id, const Noted& note) {
+  RunEvent event;
+  event.event = Name(note.kind);
+  event.run_id = run_id;
+  event.round = note.round;
+  event.node_id = note.node_id.value;
+  event.host = note.host;
+  event.node_rank = note.node_rank;
+  if (!note.words.empty()) event.fields.emplace_back("reason", note.words);
+  if (note.why) AddFailure(*note.why, event);
+  const auto count = [&event](const char* name, int value) {
+    event.fields.emplace_back(name, std::int64_t{value});
+  };
+  if (note.kind == NoteKind::kRunFinished) {
+    event.fields.emplace_back("success", !note.why.has_value());
+    if (!note.why) count("exit_code", note.exit_code);
+  }
+  if (note.kind == NoteKind::kRoundStarted || note.kind == NoteKind::kRunFinished) {
+    count("nodes", note.node_count);
+    count("world_size", note.world_size);
+  }
+  if (note.node_id.value.empty() && note.words.empty()) count("restarts", note.restart_count);
+  return event;
+}
+
+std::string ToJsonLine(const RunEvent& event, std::chrono::system_clock::time_point wall,
+                       TimePoint steady) {
+  nlohmann::ordered_json json;
+  json["time"] = Rfc3339(wall);
+  json["monotonic"] =
+      static_cast<double>(
+          std::chrono::duration_cast<microseconds>(steady.time_since_epoch()).count()) /
+      1e6;
+  json["event"] = event.event;
+  json["run"] = event.run_id;
+  if (event.round != kNoRound) json["round"] = ToNumber(event.round);
+  if (event.node_rank) json["node_rank"] = *event.node_rank;
+  if (!event.node_id.empty()) json["node"] = event.node_id;
+  if (!event.host.empty()) json["host"] = event.host;
+  if (event.rank) json["rank"] = *event.rank;
+  for (const auto& [name, value] : event.fields) {
+    std::visit([&, &key = name](const auto& plain) { json[key] = plain; }, value);
+  }
+  // Names come from other machines: what is no UTF-8 must not end this process.
+  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace ddprun

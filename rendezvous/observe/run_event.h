@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// What happened in a run, as a line of JSON for programs. Pure. Names and meanings are in README.md
+// and only grow.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "rendezvous/membership/membership.h"
+
+namespace ddprun {
+
+struct RunEvent {
+  std::string event;  // "node.joined"
+  std::string run_id;
+  RoundId round = kNoRound;
+  std::string node_id;
+  std::string host;
+  std::optional<int> node_rank;
+  std::optional<int> rank;
+  // What is particular to the event, in this order.
+  std::vector<std::pair<std::string, std::variant<std::int64_t, bool, std::string>>> fields;
+};
+
+// Of the service, which sees the whole run.
+RunEvent EventOf(const std::string& run_id, const Noted& note);
+
+// Appends what is to be known of a failure.
+void AddFailure(const Failure& failure, RunEvent& event);
+
+// One object, with a line end. `wall` becomes RFC 3339, in UTC; `steady` seconds of the host's
+// clock since it was started, to subtract.
+std::string ToJsonLine(const RunEvent& event, std::chrono::system_clock::time_point wall,
+                       TimePoint steady);
+
+}  // namespace ddprun

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/observe/run_observer.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "rendezvous/base/limits.h"
+
+namespace ddprun {
+namespace {
+
+void Count(const Noted& note, TimePoint now, RunCounters& counters) {
+  switch (note.kind) {
+    case NoteKind::kNodeJoined:
+      ++counters.nodes_joined;
+      if (counters.forming == TimePoint{}) counters.forming = now;
+      return;
+    case NoteKind::kNodeLost:
+      ++counters.nodes_lost;
+      return;
+    case NoteKind::kNodeDrained:
+      ++counters.nodes_drained;
+      return;
+    case NoteKind::kRoundStarted:
+      ++counters.rounds;
+      ++counters.rendezvous_count;
+      counters.rendezvous_seconds += std::chrono::duration<double>(now - counters.forming).count();
+      return;
+    case NoteKind::kRoundBroken:
+      ++counters.failures[CodeName(note.why->kind)];
+      if (note.why->rank >= 0) ++counters.worker_exits[ToExitCode(*note.why)];
+      return;
+    case NoteKind::kRestart:
+      counters.forming = now;
+      if (note.why->kind != FailureKind::kNodeDrained) ++counters.restarts;
+      return;
+    case NoteKind::kRunFinished:
+      ++counters.finished;
+      counters.forming = TimePoint{};
+      return;
+    case NoteKind::kNodeReturned:
+    case NoteKind::kNodeAway:
+    case NoteKind::kNodeLeft:
+    case NoteKind::kNodeRefused:
+    case NoteKind::kNodeSucceeded:
+      return;
+  }
+}
+
+}  // namespace
+
+void RunObserver::OnNote(const std::string& run_id, const Noted& note) {
+  if (log_ != nullptr) log_->Write(EventOf(run_id, note));
+  if (run_id.empty()) return;  // of no run
+  const TimePoint now = std::chrono::steady_clock::now();
+  absl::MutexLock lock(&mutex_);
+  Count(note, now, CountersOf(run_id, now));
+}
+
+void RunObserver::OnStoreOperations(const std::string& run_id, std::size_t count) {
+  absl::MutexLock lock(&mutex_);
+  CountersOf(run_id, std::chrono::steady_clock::now()).store_operations += count;
+}
+
+RunCounters& RunObserver::CountersOf(const std::string& run_id, TimePoint now) {
+  if (!counters_.contains(run_id) && counters_.size() >= kCountedRunsMax) {
+    counters_.erase(std::min_element(
+        counters_.begin(), counters_.end(),
+        [](const auto& a, const auto& b) { return a.second.heard < b.second.heard; }));
+  }
+  RunCounters& counters = counters_[run_id];
+  counters.heard = now;
+  return counters;
+}
+
+std::map<std::string, RunCounters> RunObserver::Counters() {
+  absl::MutexLock lock(&mutex_);
+  return counters_;
+}
+
+}  // namespace ddprun

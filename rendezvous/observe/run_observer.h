@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Watches a service's runs for the event log and for the metrics.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "rendezvous/observe/event_log.h"
+#include "rendezvous/service/run.h"
+
+namespace ddprun {
+
+// Of one run's name, since the service was started.
+struct RunCounters {
+  std::uint64_t rounds = 0;
+  std::uint64_t restarts = 0;
+  std::uint64_t nodes_joined = 0;
+  std::uint64_t nodes_lost = 0;
+  std::uint64_t nodes_drained = 0;
+  std::map<std::string, std::uint64_t> failures;  // rounds that broke, by kind
+  std::map<int, std::uint64_t> worker_exits;      // of the workers that broke them, by exit code
+  std::uint64_t store_operations = 0;             // as nodes have sent them
+  std::uint64_t finished = 0;                     // runs of that name
+  double rendezvous_seconds = 0;                  // of the rounds, from their forming
+  std::uint64_t rendezvous_count = 0;
+  TimePoint forming{};  // of the round that forms
+  TimePoint heard{};    // the last note or operation
+};
+
+// Threadsafe.
+class RunObserver final : public RunWatcher {
+ public:
+  // Null: no log.
+  explicit RunObserver(std::unique_ptr<EventLog> log) : log_(std::move(log)) {}
+
+  void OnNote(const std::string& run_id, const Noted& note) override;
+  void OnStoreOperations(const std::string& run_id, std::size_t count) override;
+
+  std::map<std::string, RunCounters> Counters();
+
+ private:
+  // A service that lives for years has had more runs than anybody wants to be told of: of those
+  // that are too many the one that nothing was heard of for longest is forgotten.
+  RunCounters& CountersOf(const std::string& run_id, TimePoint now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const std::unique_ptr<EventLog> log_;
+  absl::Mutex mutex_;
+  std::map<std::string, RunCounters> counters_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace ddprun

@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/proxy/store_proxy.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
+#include "proto/message_limits.h"
+#include "proto/version.h"
+#include "rendezvous/base/addresses.h"
+#include "rendezvous/base/limits.h"
+#include "rendezvous/proxy/store_upstream.h"
+#include "rendezvous/proxy/worker_socket.h"
+#include "rendezvous/store/store_folder.h"
+#include "rendezvous/wire/convert.h"
+#include "rendezvous/wire/frame.h"
+#include "rendezvous/wire/grpc_channel.h"
+#include "rendezvous/wire/store_codec.h"
+
+namespace ddprun {
+namespace {
+
+using std::chrono::milliseconds;
+
+// The id that belongs to no request: the worker's client takes its answer for the stream's end.
+constexpr std::uint64_t kStreamEnd = 0;
+
+TimePoint Now() { return std::chrono::steady_clock::now(); }
+
+StoreFolder::Answer ErrorTo(StoreWorker worker, std::uint64_t id, absl::Status status) {
+  StoreFolder::Answer answer;
+  answer.result.status = std::move(status);
+  answer.to.emplace_back(worker, id);
+  return answer;
+}
+
+// Whether another stream may fare better.
+bool MayPass(absl::StatusCode code) {
+  switch (code) {
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kPermissionDenied:
+    case absl::StatusCode::kUnauthenticated:
+    case absl::StatusCode::kUnimplemented:
+      return false;
+    default:
+      return true;
+  }
+}
+
+// The folder behind a lock, between the workers' socket and the stream to the service. Effects
+// leave it after the lock is released; no order between them matters, but of what is said to the
+// service, which takes it from the folder when it can be sent.
+class Switchboard final : public std::enable_shared_from_this<Switchboard> {
+ public:
+  explicit Switchboard(StoreProxy::Options options) : options_(std::move(options)) {}
+
+  absl::Status Listen() {
+    const std::shared_ptr<Switchboard> self = shared_from_this();
+    auto socket = std::make_shared<WorkerSocket>(
+        WorkerSocket::Handlers{[self](StoreWorker worker, std::string_view message) {
+                                 return self->OnMessage(worker, message);
+                               },
+                               [self](StoreWorker worker) { self->OnWorkerGone(worker); },
+                               [self] { return self->OnIdle(); }});
+    absl::Status status = socket->Listen(options_.socket_path);
+    if (!status.ok()) return status;
+    absl::MutexLock lock(&mutex_);
+    socket_ = std::move(socket);
+    return absl::OkStatus();
+  }
+
+  absl::Status EnsureListening() {
+    std::shared_ptr<WorkerSocket> socket;
+    {
+      absl::MutexLock lock(&mutex_);
+      socket = socket_;
+    }
+    return socket == nullptr ? absl::OkStatus() : socket->EnsureListening();
+  }
+
+  void SetRound(RoundId round) {
+    StoreFolder::Answers answers;
+    std::shared_ptr<StoreLink> upstream;
+    {
+      absl::MutexLock lock(&mutex_);
+      answers = folder_.SetRound(round);
+      upstream = upstream_;
+    }
+    Send(std::move(answers));
+    if (upstream != nullptr) upstream->Flush();
+  }
+
+  void ServiceIsBack() {
+    std::shared_ptr<WorkerSocket> socket;
+    {
+      absl::MutexLock lock(&mutex_);
+      open_wanted_ = true;
+      lost_since_.reset();
+      socket = socket_;
+    }
+    if (socket != nullptr) socket->Wake();
+  }
+
+  void Fail(absl::Status status) {
+    StoreFolder::Answers answers;
+    std::shared_ptr<StoreLink> upstream;
+    {
+      absl::MutexLock lock(&mutex_);
+      failed_ = std::move(status);
+      answers = folder_.Fail(failed_);
+      upstream = std::exchange(upstream_, nullptr);
+    }
+    Send(std::move(answers));
+    if (upstream != nullptr) upstream->Cancel();
+  }
+
+  void Close() {
+    std::shared_ptr<WorkerSocket> socket;
+    std::shared_ptr<StoreLink> upstream;
+    {
+      absl::MutexLock lock(&mutex_);
+      closed_ = true;
+      socket = std::exchange(socket_, nullptr);
+      upstream = upstream_;
+      if (upstream == nullptr) upstream_ended_.Notify();
+    }
+    if (socket != nullptr) socket->Stop();
+    if (upstream != nullptr) upstream->Cancel();
+    upstream_ended_.WaitForNotificationWithTimeout(absl::FromChrono(kCloseTimeout));
+  }
+
+ private:
+  // ---- On the socket's thread
+
+  bool OnMessage(StoreWorker worker, std::string_view message) {
+    StoreBatch batch;
+    StoreFolder::Answers answers;
+    if (absl::Status fits = CheckParsedSize(*v1::StoreRequests::descriptor(), message);
+        !fits.ok()) {
+      Send({ErrorTo(worker, kStreamEnd, std::move(fits))});
+      return false;
+    }
+    if (!ReadRequests(message, &batch.requests)) {
+      batch = {};
+      if (!ReadAny(worker, message, batch, answers)) return false;
+    }
+    {
+      absl::MutexLock lock(&mutex_);
+      for (StoreRequest& request : batch.requests) SubmitLocked(worker, request, answers);
+    }
+    Send(std::move(answers));
+    return true;
+  }
+
+  bool ReadAny(StoreWorker worker, std::string_view message, StoreBatch& batch,
+               StoreFolder::Answers& answers) {
+    v1::StoreRequests requests;
+    if (!requests.ParseFromArray(message.data(), static_cast<int>(message.size()))) return false;
+    if (requests.has_hello() && requests.hello().protocol_version() != kProtocolVersion) {
+      Send({ErrorTo(worker, kStreamEnd,
+                    absl::FailedPreconditionError(absl::StrCat(
+                        "the worker speaks protocol ", requests.hello().protocol_version(),
+                        ", its agent speaks protocol ", kProtocolVersion,
+                        "; start the program with the ddprun that it was built with")))});
+      return false;
+    }
+    std::vector<StoreReply> refused;
+    batch = FromProto(std::move(requests), &refused);
+    for (StoreReply& reply : refused) {
+      answers.push_back(ErrorTo(worker, reply.id, std::move(reply.result.status)));
+    }
+    return true;
+  }
+
+  void SubmitLocked(StoreWorker worker, StoreRequest& request, StoreFolder::Answers& answers)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (!request.op) {
+      folder_.Cancel(worker, request.id);
+    } else if (!failed_.ok()) {
+      answers.push_back(ErrorTo(worker, request.id, failed_));
+    } else {
+      if (folder_.unanswered() == 0) lost_since_.reset();
+      for (auto& answer : folder_.Submit(worker, request.id, *std::move(request.op), Now())) {
+        answers.push_back(std::move(answer));
+      }
+    }
+  }
+
+  void OnWorkerGone(StoreWorker worker) {
+    absl::MutexLock lock(&mutex_);
+    folder_.WorkerGone(worker);
+  }
+
+  // What the workers have asked by now goes up together.
+  std::optional<TimePoint> OnIdle() {
+    StoreFolder::Answers answers;
+    std::shared_ptr<StoreLink> upstream;
+    bool begin = false;
+    std::optional<TimePoint> due;
+    {
+      absl::MutexLock lock(&mutex_);
+      const bool wanted = open_wanted_ || folder_.HasBatch();
+      if (upstream_ == nullptr && !closed_ && failed_.ok() && wanted) {
+        const TimePoint now = Now();
+        begin = !lost_since_ || now >= retry_at_;
+        if (begin) {
+          OpenLocked();
+        } else {
+          answers = folder_.Tick(now);
+          due = std::min(retry_at_, folder_.NextDeadline().value_or(retry_at_));
+        }
+      }
+      upstream = upstream_;
+    }
+    Send(std::move(answers));
+    if (begin) {
+      upstream->Begin();
+    } else if (upstream != nullptr) {
+      upstream->Flush();
+    }
+    return due;
+  }
+
+  // ---- The stream to the service
+
+  // Opened with the first operation: a program that never asks costs nothing.
+  void OpenLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    open_wanted_ = false;
+    const std::shared_ptr<Switchboard> self = shared_from_this();
+    const std::uint64_t stream = ++stream_;
+    StoreHello hello;
+    hello.run_id = options_.run_id;
+    hello.node_id = options_.node_id.value;
+    hello.stream = stream;
+    hello.unanswered = folder_.Unanswered();
+    StoreLink::Handlers handlers{
+        [self, stream](StoreBatch* batch) { return self->TakeBatch(stream, batch); },
+        [self, stream](std::vector<StoreReply> replies) {
+          self->OnReplies(stream, std::move(replies));
+        },
+        [self, stream](const absl::Status& status) { self->OnUpstreamEnd(stream, status); }};
+    if (options_.door != nullptr) {
+      upstream_ = options_.door->Open(std::move(hello), std::move(handlers));
+    } else {
+      upstream_ =
+          std::make_shared<StoreUpstream>(options_.channel->channel(), options_.channel->target(),
+                                          std::move(hello), std::move(handlers));
+    }
+  }
+
+  bool TakeBatch(std::uint64_t stream, StoreBatch* batch) {
+    absl::MutexLock lock(&mutex_);
+    if (stream != stream_ || upstream_ == nullptr || !folder_.HasBatch()) return false;
+    *batch = folder_.TakeBatch(Now());
+    return true;
+  }
+
+  void OnReplies(std::uint64_t stream, std::vector<StoreReply> replies) {
+    StoreFolder::Answers answers;
+    std::shared_ptr<StoreLink> upstream;
+    {
+      absl::MutexLock lock(&mutex_);
+      if (stream != stream_ || upstream_ == nullptr) return;
+      answers = folder_.Receive(std::move(replies));
+      lost_since_.reset();
+      backoff_ = kConnectBackoffMin;
+      upstream = upstream_;
+    }
+    Send(std::move(answers));
+    upstream->Flush();
+  }
+
+  void OnUpstreamEnd(std::uint64_t stream, const absl::Status& status) {
+    StoreFolder::Answers answers;
+    std::shared_ptr<WorkerSocket> socket;
+    {
+      absl::MutexLock lock(&mutex_);
+      if (stream != stream_ || upstream_ == nullptr) return;
+      if (closed_) upstream_ended_.Notify();
+      upstream_.reset();
+      folder_.Lost();
+      const TimePoint now = Now();
+      if (!lost_since_) lost_since_ = now;
+      if (MayPass(status.code()) && now - *lost_since_ < options_.reconnect_timeout) {
+        retry_at_ = std::min(now + backoff_, *lost_since_ + options_.reconnect_timeout);
+        backoff_ = std::min(2 * backoff_, kReconnectBackoffMax);
+        open_wanted_ = true;
+      } else {
+        answers = folder_.Fail(absl::UnavailableError(
+            absl::StrCat("the node's connection to the rendezvous service's store ended: ",
+                         status.ok() ? "it was closed" : status.message())));
+        lost_since_.reset();
+        backoff_ = kConnectBackoffMin;
+      }
+      socket = socket_;
+    }
+    Send(std::move(answers));
+    if (socket != nullptr) socket->Wake();
+  }
+
+  void Send(StoreFolder::Answers answers) {
+    if (answers.empty()) return;
+    std::shared_ptr<WorkerSocket> socket;
+    {
+      absl::MutexLock lock(&mutex_);
+      socket = socket_;
+    }
+    if (socket == nullptr) return;
+    std::vector<std::uint64_t> ids;
+    for (StoreFolder::Answer& answer : answers) {
+      ids.clear();
+      for (const auto& to : answer.to) ids.push_back(to.second);
+      std::vector<std::string> frames = ToReplyFrames(answer.result, ids);
+      for (std::size_t i = 0; i < frames.size(); ++i) {
+        socket->Send(answer.to[i].first, std::move(frames[i]));
+      }
+    }
+  }
+
+  const StoreProxy::Options options_;
+
+  absl::Mutex mutex_;
+  StoreFolder folder_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<WorkerSocket> socket_ ABSL_GUARDED_BY(mutex_);
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status failed_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<StoreLink> upstream_ ABSL_GUARDED_BY(mutex_);
+  std::uint64_t stream_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Since when nothing was heard of a service that is asked, and when it is tried again.
+  std::optional<TimePoint> lost_since_ ABSL_GUARDED_BY(mutex_);
+  bool open_wanted_ ABSL_GUARDED_BY(mutex_) = false;  // even if there is nothing to ask
+  TimePoint retry_at_ ABSL_GUARDED_BY(mutex_);
+  milliseconds backoff_ ABSL_GUARDED_BY(mutex_) = kConnectBackoffMin;
+  absl::Notification upstream_ended_;
+};
+
+class StoreProxyImpl final : public StoreProxy {
+ public:
+  explicit StoreProxyImpl(Options options)
+      : switchboard_(std::make_shared<Switchboard>(std::move(options))) {}
+  ~StoreProxyImpl() override { switchboard_->Close(); }
+
+  absl::Status Listen() { return switchboard_->Listen(); }
+  absl::Status EnsureListening() override { return switchboard_->EnsureListening(); }
+  void SetRound(RoundId round) override { switchboard_->SetRound(round); }
+  void ServiceIsBack() override { switchboard_->ServiceIsBack(); }
+  void Fail(absl::Status status) override { switchboard_->Fail(std::move(status)); }
+
+ private:
+  const std::shared_ptr<Switchboard> switchboard_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<StoreProxy>> StoreProxy::Start(Options options) {
+  auto proxy = std::make_unique<StoreProxyImpl>(std::move(options));
+  if (absl::Status status = proxy->Listen(); !status.ok()) return status;
+  return proxy;
+}
+
+}  // namespace ddprun

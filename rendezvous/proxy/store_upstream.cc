@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/proxy/store_upstream.h"
+
+#include <utility>
+
+#include "proto/limited_messages.h"
+#include "rendezvous/wire/convert.h"
+#include "rendezvous/wire/grpc_channel.h"
+
+namespace ddprun {
+
+StoreUpstream::StoreUpstream(const std::shared_ptr<grpc::Channel>& channel, std::string target,
+                             StoreHello hello, Handlers handlers)
+    : stub_(v1::Store::NewStub(channel)),
+      target_(std::move(target)),
+      hello_(std::move(hello)),
+      handlers_(std::move(handlers)),
+      out_([this](v1::StoreRequests* message) { return Fill(message); },
+           [this](const v1::StoreRequests* message) { StartWrite(message); },
+           [this] {
+             StartWritesDone();
+             RemoveHold();
+           }) {}
+
+void StoreUpstream::Begin() {
+  self_ = shared_from_this();
+  stub_->async()->Exchange(&context_, this);
+  // Requests come from any thread; without the hold the stream could be done under their hands.
+  AddHold();
+  StartRead(&replies_);
+  begun_ = true;
+  Flush();
+  StartCall();
+}
+
+bool StoreUpstream::Fill(v1::StoreRequests* message) {
+  const bool greet = !std::exchange(greeted_, true);
+  if (greet) *message->mutable_hello() = ToProto(hello_);
+  StoreBatch batch;
+  if (!handlers_.take_batch(&batch)) return greet;
+  AddTo(message, std::move(batch));
+  return true;
+}
+
+void StoreUpstream::OnReadDone(bool ok) {
+  if (!ok) {
+    if (TakeSizeRefusal()) context_.TryCancel();
+    out_.Abandon();
+    out_.Flush();
+    return;
+  }
+  handlers_.on_replies(FromProto(std::move(replies_)));
+  replies_.Clear();
+  StartRead(&replies_);
+}
+
+void StoreUpstream::OnDone(const grpc::Status& status) {
+  handlers_.on_end(status.ok() ? absl::OkStatus()
+                               : absl::Status(static_cast<absl::StatusCode>(status.error_code()),
+                                              ReasonInWords(status, target_)));
+  // They hold whoever holds this stream. Whoever still flushes finds the writer ended.
+  handlers_ = {};
+  self_.reset();
+}
+
+}  // namespace ddprun

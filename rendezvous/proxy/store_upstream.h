@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// The client's end of one Store.Exchange stream: an agent's, or that of a client straight to the
+// service.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "proto/ddprun.grpc.pb.h"
+#include "rendezvous/proxy/store_link.h"
+#include "rendezvous/streams/batch_writer.h"
+
+namespace ddprun {
+
+class StoreUpstream final : public StoreLink,
+                            public grpc::ClientBidiReactor<v1::StoreRequests, v1::StoreReplies>,
+                            public std::enable_shared_from_this<StoreUpstream> {
+ public:
+  // `target` is what the channel leads to, for people.
+  StoreUpstream(const std::shared_ptr<grpc::Channel>& channel, std::string target, StoreHello hello,
+                Handlers handlers);
+
+  // StoreLink. The handlers are called on gRPC's threads.
+  void Begin() override;
+  void Flush() override {
+    if (begun_) out_.Flush();
+  }
+  void Cancel() override { context_.TryCancel(); }
+
+  void OnReadDone(bool ok) override;
+  void OnWriteDone(bool ok) override { out_.OnWriteDone(ok); }
+  void OnDone(const grpc::Status& status) override;
+
+ private:
+  bool Fill(v1::StoreRequests* message);
+
+  const std::unique_ptr<v1::Store::Stub> stub_;
+  const std::string target_;
+  const StoreHello hello_;
+  bool greeted_ = false;  // on the writing side only
+  Handlers handlers_;
+  grpc::ClientContext context_;
+  std::atomic<bool> begun_ = false;  // before, the call is not there to write on
+  std::shared_ptr<StoreUpstream> self_;
+  v1::StoreReplies replies_;
+  BatchWriter<v1::StoreRequests> out_;
+};
+
+}  // namespace ddprun

@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/proxy/worker_socket.h"
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "rendezvous/base/errno_text.h"
+#include "rendezvous/base/limits.h"
+#include "rendezvous/listener/peer_limits.h"
+
+namespace ddprun {
+namespace {
+
+// What the loop's own descriptors are called in epoll; streams count from above.
+constexpr std::uint64_t kListener = 0;
+constexpr std::uint64_t kWaker = 1;
+constexpr std::uint64_t kFirstWorker = 2;
+
+constexpr std::size_t kReadBytes = 64 * 1024;
+
+// Between two attempts to accept while no descriptor is left: whoever frees one, in this process or
+// another, does not say so, and accepting again at once would only spin.
+constexpr std::chrono::milliseconds kAcceptPause{50};
+
+bool Watch(int epoll_fd, int operation, int fd, unsigned events, std::uint64_t name) {
+  epoll_event event{};
+  event.events = events;
+  event.data.u64 = name;
+  return epoll_ctl(epoll_fd, operation, fd, &event) == 0;
+}
+
+// The folder that the socket is in admits nobody else; this also holds where it does.
+bool IsOwnUser(int fd) {
+  ucred peer{};
+  socklen_t size = sizeof(peer);
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return false;
+  return peer.uid == geteuid() || peer.uid == 0;
+}
+
+}  // namespace
+
+absl::Status WorkerSocket::Listen(const std::string& path) {
+  auto listener = ListenOnPath(path);
+  if (!listener.ok()) return listener.status();
+  absl::MutexLock lock(&mutex_);
+  listener_ = *std::move(listener);
+  chmod(path.c_str(), S_IRUSR | S_IWUSR);
+  epoll_ = OwnedFd(epoll_create1(EPOLL_CLOEXEC));
+  wake_ = OwnedFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  last_worker_ = kFirstWorker;
+  if (!epoll_.valid() || !wake_.valid() ||
+      !Watch(epoll_.get(), EPOLL_CTL_ADD, listener_.fd.get(), EPOLLIN, kListener) ||
+      !Watch(epoll_.get(), EPOLL_CTL_ADD, wake_.get(), EPOLLIN, kWaker)) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("cannot serve the unix socket ", path, ": ", ErrnoText(errno)));
+  }
+  thread_ = std::thread([this] { Loop(); });
+  return absl::OkStatus();
+}
+
+absl::Status WorkerSocket::EnsureListening() {
+  absl::MutexLock lock(&mutex_);
+  if (access(listener_.address.c_str(), F_OK) == 0) return absl::OkStatus();
+  auto listener = ListenOnPath(listener_.address);
+  if (!listener.ok()) return listener.status();
+  chmod(listener->address.c_str(), S_IRUSR | S_IWUSR);
+  if (!Watch(epoll_.get(), EPOLL_CTL_ADD, listener->fd.get(), EPOLLIN, kListener)) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("cannot serve the unix socket ", listener->address, ": ", ErrnoText(errno)));
+  }
+  listener_ = *std::move(listener);  // the old one leaves epoll as it is closed
+  return absl::OkStatus();
+}
+
+void WorkerSocket::Stop() {
+  if (thread_.joinable()) {
+    {
+      absl::MutexLock lock(&mutex_);
+      stopping_ = true;
+    }
+    Wake();
+    thread_.join();
+  }
+  std::vector<StoreWorker> left;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const auto& entry : streams_) left.push_back(entry.first);
+  }
+  for (const StoreWorker worker : left) Close(worker);
+  {
+    absl::MutexLock lock(&mutex_);
+    if (listener_.fd.valid()) unlink(listener_.address.c_str());
+    listener_ = {};
+  }
+  epoll_.Reset();
+  wake_.Reset();
+}
+
+void WorkerSocket::Wake() {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const auto written = write(wake_.get(), &one, sizeof(one));
+}
+
+int WorkerSocket::Patience(std::optional<TimePoint> due) const {
+  if (accept_again_ && (!due || *accept_again_ < *due)) due = accept_again_;
+  if (!due) return -1;
+  const auto rest =
+      std::chrono::ceil<std::chrono::milliseconds>(*due - std::chrono::steady_clock::now());
+  return static_cast<int>(std::clamp<std::int64_t>(rest.count(), 0, 3'600'000));
+}
+
+void WorkerSocket::Loop() {
+  std::array<epoll_event, 128> events;
+  std::optional<TimePoint> due;
+  while (true) {
+    const int count =
+        epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), Patience(due));
+    {
+      absl::MutexLock lock(&mutex_);
+      if (stopping_) return;
+    }
+    for (int i = 0; i < count; ++i) {
+      const epoll_event& event = events[static_cast<std::size_t>(i)];
+      if (event.data.u64 == kListener) {
+        Accept();
+      } else if (event.data.u64 == kWaker) {
+        std::uint64_t ignored = 0;
+        [[maybe_unused]] const auto got = read(wake_.get(), &ignored, sizeof(ignored));
+      } else {
+        OnEvent(StoreWorker{event.data.u64}, event.events);
+      }
+    }
+    if (accept_again_ && *accept_again_ <= std::chrono::steady_clock::now()) ListenAgain();
+    CloseStalled();
+    due = handlers_.on_idle();
+    if (room_due_ && (!due || *room_due_ < *due)) due = room_due_;
+  }
+}
+
+void WorkerSocket::Accept() {
+  absl::MutexLock lock(&mutex_);
+  const int fd = accept4(listener_.fd.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  if (fd < 0) {
+    if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) Pause();
+    return;
+  }
+  if (!IsOwnUser(fd) || streams_.size() >= kWorkerStreamsMax) {
+    close(fd);
+    return;
+  }
+  const StoreWorker worker{++last_worker_};
+  if (!Watch(epoll_.get(), EPOLL_CTL_ADD, fd, EPOLLIN, last_worker_)) {
+    close(fd);  // the worker sees it and comes again
+    return;
+  }
+  streams_.emplace(worker, std::make_shared<Stream>(fd));
+}
+
+// What epoll still says of the listener is left alone until then.
+void WorkerSocket::Pause() {
+  Watch(epoll_.get(), EPOLL_CTL_MOD, listener_.fd.get(), 0, kListener);
+  accept_again_ = std::chrono::steady_clock::now() + kAcceptPause;
+}
+
+void WorkerSocket::ListenAgain() {
+  absl::MutexLock lock(&mutex_);
+  accept_again_.reset();
+  if (!Watch(epoll_.get(), EPOLL_CTL_MOD, listener_.fd.get(), EPOLLIN, kListener))
+    accept_again_ = std::chrono::steady_clock::now() + kAcceptPause;
+}
+
+std::shared_ptr<WorkerSocket::Stream> WorkerSocket::Find(StoreWorker worker) {
+  absl::MutexLock lock(&mutex_);
+  const auto it = streams_.find(worker);
+  return it == streams_.end() ? nullptr : it->second;
+}
+
+void WorkerSocket::OnEvent(StoreWorker worker, unsigned events) {
+  const std::shared_ptr<Stream> stream = Find(worker);
+  if (stream == nullptr) return;
+  bool alive = true;
+  if ((events & EPOLLOUT) != 0) {
+    absl::MutexLock lock(&stream->mutex);
+    alive = WriteLocked(*stream);
+    WatchLocked(worker, *stream);
+  }
+  if (alive && (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) alive = Read(worker, *stream);
+  if (!alive) Close(worker);
+}
+
+// The descriptor is closed on this thread only, so it may be read without the lock.
+bool WorkerSocket::Read(StoreWorker worker, Stream& stream) {
+  int fd = -1;
+  {
+    absl::MutexLock lock(&stream.mutex);
+    fd = stream.fd;
+  }
+  const auto [to, room] = stream.in.Room(kReadBytes);
+  const ssize_t got = recv(fd, to, room, 0);
+  if (got < 0) return errno == EAGAIN || errno == EINTR;
+  if (got == 0) return false;
+  stream.in.Taken(static_cast<std::size_t>(got));
+  std::string_view message;
+  bool whole = false;
+  while (stream.in.Next(&message)) {
+    whole = true;
+    if (!handlers_.on_message(worker, message)) return false;
+  }
+  if (stream.in.too_long()) return false;
+  if (whole) GiveRoom(stream);
+  stream.in.Shrink(kLargeFrameBytes);
+  TakeRoom(worker, stream);
+  return true;
+}
+
+// A message that has begun to come holds memory until it is whole, so that only so many large ones
+// are read at a time.
+void WorkerSocket::TakeRoom(StoreWorker worker, Stream& stream) {
+  const std::size_t wanted = stream.in.unfinished() > kLargeFrameBytes ? stream.in.unfinished() : 0;
+  if (wanted == stream.large) return;
+  GiveRoom(stream);
+  if (wanted == 0) return;
+  const bool room = large_bytes_ == 0 || large_bytes_ + wanted <= kLargeFramesBytesMax;
+  if (room) {
+    stream.large = wanted;
+    stream.large_since = std::chrono::steady_clock::now();
+    large_bytes_ += wanted;
+  } else {
+    wait_for_room_.push_back(worker);
+  }
+  absl::MutexLock lock(&stream.mutex);
+  stream.waits_for_room = !room;
+  WatchLocked(worker, stream);
+}
+
+void WorkerSocket::GiveRoom(Stream& stream) {
+  if (stream.large == 0) return;
+  large_bytes_ -= std::exchange(stream.large, 0);
+  // Each takes room or waits again. The newest first: those that stall are the oldest.
+  const std::vector<StoreWorker> waiting = std::exchange(wait_for_room_, {});
+  for (auto next = waiting.rbegin(); next != waiting.rend(); ++next) {
+    if (const std::shared_ptr<Stream> waiter = Find(*next)) TakeRoom(*next, *waiter);
+  }
+  std::reverse(wait_for_room_.begin(), wait_for_room_.end());
+}
+
+// Who has room that others wait for, and does not go on.
+void WorkerSocket::CloseStalled() {
+  room_due_.reset();
+  if (wait_for_room_.empty()) return;
+  const TimePoint now = std::chrono::steady_clock::now();
+  std::vector<StoreWorker> stalled;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const auto& [worker, stream] : streams_) {
+      if (stream->large == 0) continue;
+      const TimePoint due = stream->large_since + kLargeFrameTimeout;
+      if (due <= now) {
+        stalled.push_back(worker);
+      } else if (!room_due_ || due < *room_due_) {
+        room_due_ = due;
+      }
+    }
+  }
+  for (const StoreWorker worker : stalled) Close(worker);
+  if (!stalled.empty()) room_due_ = now;  // look again
+}
+
+void WorkerSocket::Close(StoreWorker worker) {
+  std::shared_ptr<Stream> stream;
+  {
+    absl::MutexLock lock(&mutex_);
+    auto node = streams_.extract(worker);
+    if (!node) return;
+    stream = std::move(node.mapped());
+  }
+  {
+    absl::MutexLock lock(&stream->mutex);
+    close(std::exchange(stream->fd, -1));
+  }
+  GiveRoom(*stream);
+  handlers_.on_gone(worker);
+}
+
+void WorkerSocket::Send(StoreWorker worker, std::string frame) {
+  const std::shared_ptr<Stream> stream = Find(worker);
+  if (stream == nullptr) return;
+  absl::MutexLock lock(&stream->mutex);
+  if (stream->fd < 0) return;
+  const bool idle = stream->out.empty();
+  if (idle) {
+    stream->out = std::move(frame);
+  } else {
+    stream->out += frame;
+  }
+  // A stream that cannot be written has ended, which the loop reads from it.
+  if (idle && WriteLocked(*stream) && stream->out.empty()) return;
+  WatchLocked(worker, *stream);
+}
+
+bool WorkerSocket::WriteLocked(Stream& stream) {
+  while (stream.out_begin < stream.out.size()) {
+    const ssize_t sent = send(stream.fd, stream.out.data() + stream.out_begin,
+                              stream.out.size() - stream.out_begin, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0 && errno == EAGAIN) return true;
+    if (sent < 0) {
+      stream.out.clear();
+      stream.out_begin = 0;
+      return false;
+    }
+    stream.out_begin += static_cast<std::size_t>(sent);
+  }
+  stream.out.clear();
+  stream.out_begin = 0;
+  return true;
+}
+
+// A worker that does not take its answers is not read.
+void WorkerSocket::WatchLocked(StoreWorker worker, Stream& stream) {
+  const std::size_t left = stream.out.size() - stream.out_begin;
+  if (left > kStreamReplyBytesMax) stream.reading = false;
+  if (left <= kStreamReplyBytesMax / 2) stream.reading = true;
+  const bool reading = stream.reading && !stream.waits_for_room;
+  const unsigned events = (reading ? EPOLLIN : 0u) | (left > 0 ? EPOLLOUT : 0u);
+  // A stream whose answers could not be sent is ended, which its worker and this thread see.
+  if (!Watch(epoll_.get(), EPOLL_CTL_MOD, stream.fd, events, static_cast<std::uint64_t>(worker)))
+    shutdown(stream.fd, SHUT_RDWR);
+}
+
+}  // namespace ddprun

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// The unix socket on which an agent serves the store to its workers: one thread that accepts, reads
+// and watches the clock. Only processes of the agent's own user are let in.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "rendezvous/base/addresses.h"
+#include "rendezvous/base/owned_fd.h"
+#include "rendezvous/store/store_folder.h"
+#include "rendezvous/values/session_types.h"
+#include "rendezvous/wire/frame.h"
+
+namespace ddprun {
+
+class WorkerSocket {
+ public:
+  // Called on the socket's thread.
+  struct Handlers {
+    // False: what has come is no message; the stream is ended.
+    std::function<bool(StoreWorker, std::string_view message)> on_message;
+    std::function<void(StoreWorker)> on_gone;
+    // After all that has come at one time, and when the time has come that it returned.
+    std::function<std::optional<TimePoint>()> on_idle;
+  };
+
+  explicit WorkerSocket(Handlers handlers) : handlers_(std::move(handlers)) {}
+  ~WorkerSocket() { Stop(); }
+
+  // Errors of ListenOnPath(), and RESOURCE_EXHAUSTED.
+  absl::Status Listen(const std::string& path);
+
+  // Makes the socket again if its file was removed; streams that are open go on. Errors as of
+  // Listen().
+  absl::Status EnsureListening();
+
+  // Ends all streams, removes the socket; returns when no handler will be called again.
+  void Stop();
+
+  // Threadsafe. What is said to a stream that has ended is dropped.
+  void Send(StoreWorker worker, std::string frame);
+  // on_idle is to be called.
+  void Wake();
+
+ private:
+  // Written by any thread, read by the socket's.
+  struct Stream {
+    explicit Stream(int descriptor) : fd(descriptor) {}
+    absl::Mutex mutex;
+    int fd ABSL_GUARDED_BY(mutex);  // -1: closed
+    std::string out ABSL_GUARDED_BY(mutex);
+    std::size_t out_begin ABSL_GUARDED_BY(mutex) = 0;
+    bool reading ABSL_GUARDED_BY(mutex) = true;
+    bool waits_for_room ABSL_GUARDED_BY(mutex) = false;  // for a large message
+    FrameReader in;
+    std::size_t large = 0;  // what its large message has of kLargeFramesBytesMax
+    TimePoint large_since{};
+  };
+
+  void Loop();
+  int Patience(std::optional<TimePoint> due) const;
+  void Accept();
+  void Pause() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ListenAgain();
+  void OnEvent(StoreWorker worker, unsigned events);
+  bool Read(StoreWorker worker, Stream& stream);
+  // Large messages.
+  void TakeRoom(StoreWorker worker, Stream& stream);
+  void GiveRoom(Stream& stream);
+  void CloseStalled();
+  void Close(StoreWorker worker);
+  std::shared_ptr<Stream> Find(StoreWorker worker);
+  bool WriteLocked(Stream& stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(stream.mutex);
+  void WatchLocked(StoreWorker worker, Stream& stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(stream.mutex);
+
+  const Handlers handlers_;
+  OwnedFd epoll_;
+  OwnedFd wake_;
+  std::optional<TimePoint> accept_again_;  // on the socket's thread only, as is the next
+  std::uint64_t last_worker_ = 0;
+  std::size_t large_bytes_ = 0;             // that large messages have, as is the next
+  std::vector<StoreWorker> wait_for_room_;  // the newest last; may have gone
+  std::optional<TimePoint> room_due_;       // when one of those that have room has had it too long
+  absl::Mutex mutex_;
+  ListeningSocket listener_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<StoreWorker, std::shared_ptr<Stream>> streams_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
+
+}  // namespace ddprun

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a process proves itself with over TCP: certificates derived from the run's secret, or the
+// user's own. No gRPC here: PEM texts, as TLS wants them.
+//
+// The secret gives, by HKDF-SHA256, the Ed25519 key of a certificate authority that is the same on
+// every node. Each process signs a fresh key of its own with it and forgets the authority's key and
+// the secret at once, so that a running process holds neither. What is left to it, or to whoever
+// steals it, is a certificate for one run, one name and a limited time.
+#pragma once
+
+#include <ctime>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "rendezvous/security/token.h"
+
+namespace ddprun {
+
+struct TlsCredentials {
+  std::string ca_pem;     // who must have signed the other side
+  std::string chain_pem;  // this side's certificate, then those between it and the authority
+  std::string key_pem;
+  // The certificates come from the token: names in them are ddprun's, and a node's certificate has
+  // its id. Otherwise they are a user's own, and the service's has the name that nodes reach it by.
+  bool derived = false;
+  // Of derived ones: tells members from strangers in a ClientHello (hello_tag.h).
+  std::string hello_key;
+};
+
+// In the service's certificate, whatever its address is: a derived authority signs for one run's
+// nodes only, and any of them may host the service. Names below it stand there too: those that
+// nodes ask for (hello_tag.h).
+inline constexpr char kServiceName[] = "rendezvous.ddprun";
+
+// How long certificates of nodes and of commands are good, from when they are made. A node that is
+// in a run for longer keeps its connection, but cannot make a new one. A node's clock and the
+// service's may differ by less than that.
+inline constexpr std::time_t kNodeCertificateSeconds = 90L * 24 * 3600;
+inline constexpr std::time_t kOperatorCertificateSeconds = 7L * 24 * 3600;
+
+// Whom a certificate is for, as its alternative name: "ddprun://run/RUN/node/ID", where an unnamed
+// run's RUN is empty; "ddprun://run/RUN/operator/NAME"; and "ddprun://operator/NAME", for all runs.
+// What may not stand in a URI is %XX.
+std::string NodeUri(absl::string_view run_id, absl::string_view node_id);
+std::string OperatorUri(const std::optional<std::string>& run_id, absl::string_view name);
+
+// What the holder of such a certificate may ask about.
+struct CertificateScope {
+  std::optional<std::string> run_id;  // absent: all runs
+  bool operator==(const CertificateScope&) const = default;
+};
+// Absent: it is no name of ddprun's.
+std::optional<CertificateScope> ScopeOfUri(absl::string_view uri);
+
+// INTERNAL if OpenSSL fails, which needs a broken installation.
+absl::StatusOr<TlsCredentials> MintNodeCredentials(const Token& token, absl::string_view run_id,
+                                                   absl::string_view node_id,
+                                                   std::time_t now = std::time(nullptr));
+// Of a command that asks about a run, or about all of them, and is no node.
+absl::StatusOr<TlsCredentials> MintOperatorCredentials(const Token& token,
+                                                       const std::optional<std::string>& run_id,
+                                                       absl::string_view name,
+                                                       std::time_t now = std::time(nullptr));
+// Of a service that runs alone: without an end, since it may run for years and cannot sign itself
+// another. One inside a node's agent lasts as long as the nodes' certificates.
+absl::StatusOr<TlsCredentials> MintServiceCredentials(const Token& token);
+absl::StatusOr<TlsCredentials> MintHostCredentials(const Token& token,
+                                                   std::time_t now = std::time(nullptr));
+
+// The certificate authority of a secret, in PEM: the same text on every machine.
+absl::StatusOr<std::string> DeriveAuthority(const Token& token);
+
+// What both programs take as flags.
+struct SecurityOptions {
+  std::string token_file;  // empty: DDPRUN_TOKEN, systemd's credential or the default file
+  bool insecure = false;
+  std::string tls_cert;
+  std::string tls_key;
+  std::string tls_ca;
+};
+
+// INVALID_ARGUMENT if they contradict each other.
+absl::Status CheckSecurityOptions(const SecurityOptions& options);
+
+// The secret as the options say, read or made; nullopt where none is used (plain text, the user's
+// own certificates). `variable`: what TakeTokenVariable() gave.
+absl::StatusOr<std::optional<Token>> OpenToken(const SecurityOptions& options,
+                                               std::optional<absl::StatusOr<Token>> variable,
+                                               const GetVariable& get_variable);
+
+// What credentials are made of: nothing (plain text), the user's files, or the secret.
+class Security {
+ public:
+  // Plain text.
+  Security() = default;
+
+  // Reads and checks the files that `options` name. `variable`: what TakeTokenVariable() gave.
+  static absl::StatusOr<Security> Open(const SecurityOptions& options,
+                                       std::optional<absl::StatusOr<Token>> variable,
+                                       const GetVariable& get_variable);
+
+  // nullopt: plain text.
+  absl::StatusOr<std::optional<TlsCredentials>> ForNode(absl::string_view run_id,
+                                                        absl::string_view node_id) const;
+  // `run_id` absent: of all runs.
+  absl::StatusOr<std::optional<TlsCredentials>> ForOperator(
+      const std::optional<std::string>& run_id, absl::string_view name) const;
+  absl::StatusOr<std::optional<TlsCredentials>> ForService() const;
+  // Of a service inside a node's agent.
+  absl::StatusOr<std::optional<TlsCredentials>> ForHost() const;
+
+  // Once no more credentials are needed.
+  void Forget() { token_.reset(); }
+
+ private:
+  std::optional<Token> token_;
+  std::optional<TlsCredentials> own_;
+};
+
+}  // namespace ddprun

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// The run's secret: 256 random bits that every node of a run must have. Written as 64 hexadecimal
+// digits in DDPRUN_TOKEN, in a file of --token-file, or in the token file that is made on first
+// use.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "rendezvous/security/secret_page.h"
+
+namespace ddprun {
+
+inline constexpr char kTokenVariable[] = "DDPRUN_TOKEN";
+
+class Token {
+ public:
+  static constexpr std::size_t kBytes = 32;
+  static constexpr std::size_t kDigits = 2 * kBytes;
+
+  // `text`: 64 hexadecimal digits, with white space around them. INVALID_ARGUMENT otherwise, or if
+  // the digits are plainly not random; the sentence begins with `source` and never has the text.
+  static absl::StatusOr<Token> Parse(absl::string_view text, const std::string& source);
+
+  const unsigned char* bytes() const { return page_.data(); }
+
+ private:
+  SecretPage page_;  // the first kBytes of it
+};
+
+// The key of the tags that members show in their ClientHello (hello_tag.h): HMAC-SHA256 of the
+// secret, from which the secret cannot be computed.
+std::string DeriveHelloKey(const Token& token);
+
+// As Parse() reads it. The caller wipes it.
+std::string ToDigits(const Token& token);
+
+// Takes DDPRUN_TOKEN out of this process: its text is wiped where it stands, which is also what
+// /proc/PID/environ shows, and no child inherits it. Before the first thread. Absent: it was not
+// set.
+std::optional<absl::StatusOr<Token>> TakeTokenVariable();
+
+// A secret in a file, as ssh wants its keys: PERMISSION_DENIED unless it belongs to this user or
+// root and others cannot read it. NOT_FOUND, INVALID_ARGUMENT: one sentence too.
+absl::StatusOr<Token> ReadTokenFile(const std::string& path);
+
+// The same of a file that somebody has named: it may also belong to another user who lets this one
+// read it, through its group or an access list.
+absl::StatusOr<Token> ReadNamedTokenFile(const std::string& path);
+
+using GetVariable = std::function<std::optional<std::string>(const std::string& name)>;
+
+// A GetVariable: of this process's environment.
+std::optional<std::string> ReadVariable(const std::string& name);
+
+// systemd's credential "ddprun-token" (LoadCredential=), in CREDENTIALS_DIRECTORY. Absent: this
+// process was given none.
+std::optional<std::string> CredentialTokenPath(const GetVariable& get_variable);
+
+// ~/.config/ddprun/token, or in XDG_CONFIG_HOME. FAILED_PRECONDITION if neither is set.
+absl::StatusOr<std::string> DefaultTokenPath(const GetVariable& get_variable);
+
+// Reads the file, or makes it with a new secret if there is none. Of several processes that do so
+// at once one makes it and all read the same.
+absl::StatusOr<Token> ReadOrMakeTokenFile(const std::string& path);
+
+}  // namespace ddprun

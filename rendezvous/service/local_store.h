@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// The way to the store for the agent in whose process the service is: no message is written.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "rendezvous/proxy/store_link.h"
+#include "rendezvous/service/run_registry.h"
+
+namespace ddprun {
+
+class LocalLink;
+
+class LocalStore final : public StoreDoor, public std::enable_shared_from_this<LocalStore> {
+ public:
+  explicit LocalStore(RunRegistry& registry) : registry_(&registry) {}
+
+  std::shared_ptr<StoreLink> Open(StoreHello hello, StoreLink::Handlers handlers) override;
+
+  // The service ends: so do its links, and the registry is not used any more.
+  void Close();
+
+ private:
+  friend class LocalLink;
+  // Null: there is no such run, or no service any more.
+  std::shared_ptr<Run> Find(const std::string& run_id);
+
+  absl::Mutex mutex_;
+  RunRegistry* registry_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::weak_ptr<LocalLink>> links_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace ddprun

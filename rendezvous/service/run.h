@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+// One run in the service: its two cores, the lock around them, and the streams that are to be told
+// what they decide. No gRPC type is named here. Every entry is: lock, step, queue the effects on
+// their streams, unlock, write. Effects are queued under the lock since two threads' effects must
+// reach a stream in the order of their steps.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "rendezvous/journal/journal_replay.h"
+#include "rendezvous/journal/service_journal.h"
+#include "rendezvous/membership/log_desk.h"
+#include "rendezvous/membership/membership.h"
+#include "rendezvous/membership/operator_rules.h"
+#include "rendezvous/membership/run_status.h"
+#include "rendezvous/store/store_hub.h"
+
+namespace ddprun {
+
+// A node's stream, as a run sees it. Push() only queues; Flush() writes, or ends the stream after
+// End().
+class DirectiveSink {
+ public:
+  virtual ~DirectiveSink() = default;
+  virtual void Push(Directive directive) = 0;
+  virtual void End() = 0;
+  virtual void Flush() = 0;
+};
+
+// A stream of the store, in the same way.
+class ReplySink {
+ public:
+  virtual ~ReplySink() = default;
+  virtual void Push(StoreReply reply) = 0;
+  virtual void End(absl::Status status) = 0;
+  virtual void Flush() = 0;
+};
+
+// Somebody who watches one run (ddpctl). Called without a lock: there is news to take; or the watch
+// has ended, since another one has taken its place.
+class NewsSink {
+ public:
+  virtual ~NewsSink() = default;
+  virtual void Wake() = 0;
+  virtual void Replaced(absl::Status why) = 0;
+};
+
+// Whoever watches runs: the event log, the metrics.
+class RunWatcher {
+ public:
+  virtual ~RunWatcher() = default;
+  // Called under the run's lock, in the order of what happens; must only take it down. `run_id`
+  // empty: of no run.
+  virtual void OnNote(const std::string& run_id, const Noted& note) = 0;
+  // Likewise: operations of the store that nodes have sent.
+  virtual void OnStoreOperations(const std::string& run_id, std::size_t count) = 0;
+};
+
+class Run {
+ public:
+  // Called, without the lock, with each new earliest deadline.
+  using ArmTimer = std::function<void(TimePoint)>;
+
+  // Without a journal: what is accepted is told at once, and forgotten with this process.
+  // `begun_by`: the peer whose join began it (RunRegistry::Admit()).
+  Run(std::string run_id, ArmTimer arm_timer, ServiceJournal* journal = nullptr,
+      RunWatcher* watcher = nullptr, std::string begun_by = "");
+  // A run that another process has left in the journal as `number`. All its nodes are away, and
+  // their leases begin now.
+  Run(std::uint64_t number, ReplayedRun replayed, ArmTimer arm_timer, ServiceJournal& journal,
+      TimePoint now, RunWatcher* watcher = nullptr);
+
+  const std::string& run_id() const { return run_id_; }
+  const std::string& begun_by() const { return begun_by_; }
+
+  // Membership. A link stays known until Closed(), since a stream ends some time after it was told
+  // to. Admit() takes the stream in, unless the run is over for it: then a new run must be made in
+  // its place.
+  std::optional<LinkId> Admit(std::shared_ptr<DirectiveSink> sink, bool resume);
+  void Joined(LinkId link, const Join& join, TimePoint now);
+  void Reported(LinkId link, const Report& report, TimePoint now);
+  void Gone(LinkId link, TimePoint now);
+  void Closed(LinkId link);
+  // False: the node is no member.
+  bool Lost(const NodeId& node_id, const std::string& reason, TimePoint now);
+
+  // What somebody asked for (operator_rules.h): a sentence of what happens, or why it does not.
+  absl::StatusOr<std::string> Stop(const StopRequest& request, TimePoint now);
+  absl::StatusOr<std::string> Drain(const DrainRequest& request, TimePoint now);
+
+  // Those who watch (run_logs.cc). Where too many do, the oldest of the address that has most of
+  // them ends. `from`: the new one's address. NOT_FOUND: no such node.
+  absl::StatusOr<WatchId> OpenWatch(std::shared_ptr<NewsSink> sink, const RunQuestion& question,
+                                    const std::string& from);
+  void CloseWatch(WatchId id);
+  // Absent: there is none; if `over`, nor will there be.
+  std::optional<RunNews> TakeNews(WatchId id, bool& over);
+  // The run will tell nothing any more.
+  void EndWatches();
+
+  // Store. A stream is known by its number until StoreGone(). PERMISSION_DENIED: the node is not in
+  // the run.
+  absl::StatusOr<StorePeer> OpenStore(std::shared_ptr<ReplySink> sink, const StoreHello& hello);
+  void Receive(StorePeer peer, StoreBatch batch, TimePoint now);
+  void StoreGone(StorePeer peer, TimePoint now);
+  // How many messages the node's streams of the store have sent in this round.
+  std::uint64_t store_messages(const NodeId& node_id);
+
+  // With `nodes_max` of its nodes at most.
+  RunStatus Status(TimePoint now, std::size_t nodes_max);
+
+  // Time. Returns the next deadline.
+  std::optional<TimePoint> Tick(TimePoint now);
+
+  bool ending();   // over but for telling the nodes
+  bool drained();  // and all streams of nodes have ended
+  // Since when no node has been connected; absent: one is.
+  std::optional<TimePoint> deserted();
+  // All its nodes, none of which is connected, are lost, and the run is over.
+  void GiveUp(const std::string& reason, TimePoint now);
+
+  // It is not the run of its name any more.
+  void Forget();
+  // The run's part of a snapshot, which must show all runs at one point of the journal: all are
+  // locked, then all write, then the journal has it, then all are unlocked.
+  void LockForSnapshot() ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex_) { mutex_.Lock(); }
+  void AddParts(std::vector<std::string>& parts) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void UnlockAfterSnapshot() ABSL_UNLOCK_FUNCTION(mutex_) { mutex_.Unlock(); }
+
+ private:
+  // Said on a stream. An absent directive ends it, and so does a status.
+  struct ToSession {
+    std::shared_ptr<DirectiveSink> sink;
+    std::optional<Directive> directive;
+  };
+  struct ToStore {
+    std::shared_ptr<ReplySink> sink;
+    std::variant<StoreReply, absl::Status> words;
+  };
+  using Word = std::variant<ToSession, ToStore>;
+  // What is not to be said before `record` is in the journal.
+  struct Held {
+    std::uint64_t record = 0;
+    Word word;
+  };
+  struct Watcher {
+    std::shared_ptr<NewsSink> sink;
+    std::string from;     // its address
+    bool output = false;  // watches what workers say
+  };
+  // What to do once the lock is released.
+  struct Afterwards {
+    std::vector<std::shared_ptr<DirectiveSink>> sessions;
+    std::vector<std::shared_ptr<ReplySink>> replies;
+    std::vector<std::shared_ptr<NewsSink>> watchers;
+    std::vector<std::shared_ptr<NewsSink>> replaced;
+    std::optional<TimePoint> deadline;  // of the cores' clock
+    bool says = false;
+    std::uint64_t record = 0;  // the last one when the lock was released
+  };
+
+  // The cores' time: the journal's, where there is one.
+  TimePoint ToCores(TimePoint steady) const {
+    return journal_ == nullptr ? steady : journal_->ToJournal(steady);
+  }
+  TimePoint ToSteady(TimePoint cores) const {
+    return journal_ == nullptr ? cores : journal_->ToSteady(cores);
+  }
+
+  void MakeRoomForWatchLocked(bool output, Afterwards& afterwards)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TakeProgressLocked(LinkId link, const Report& report, TimePoint now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void StepLocked(const MembershipEvent& event, TimePoint now, Afterwards& afterwards)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void QueueLocked(StoreEffects effects, Afterwards& afterwards)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ReceiveLines(LinkId link, LogLines lines);
+  void HearNoteLocked(const Noted& note, Afterwards& afterwards)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void FinishWatchesLocked(Afterwards& afterwards) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void PerformLocked(LogDesk::Effects effects, Afterwards& afterwards)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SayLocked(Word word, Afterwards& afterwards) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Only with a journal.
+  void AppendLocked(ServiceJournal::What what, TimePoint now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TellJournalOfMutations();
+  std::optional<TimePoint> NextDeadlineLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  static void Push(Word word, Afterwards& afterwards);
+  void Perform(Afterwards afterwards) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Release(Afterwards& afterwards) ABSL_LOCKS_EXCLUDED(mutex_);
+  void DropHeld() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  const std::string run_id_;
+  const std::string begun_by_;
+  const ArmTimer arm_timer_;
+  RunWatcher* const watcher_;  // null: nobody
+  ServiceJournal* const journal_;
+  const std::uint64_t number_;  // in the journal
+
+  // Makes what is released reach the streams in its order.
+  absl::Mutex release_mutex_ ABSL_ACQUIRED_BEFORE(mutex_);
+
+  absl::Mutex mutex_;
+  RunState membership_ ABSL_GUARDED_BY(mutex_);
+  // For people: nothing is decided by it, and another service hears it again within a second.
+  ToldProgresses progress_ ABSL_GUARDED_BY(mutex_);
+  StoreHub store_ ABSL_GUARDED_BY(mutex_);
+  // The earliest deadline of the store that the timer was told of and that has not come yet.
+  std::optional<TimePoint> store_armed_ ABSL_GUARDED_BY(mutex_);
+  std::uint64_t last_link_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::uint64_t last_peer_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::flat_hash_map<LinkId, std::shared_ptr<DirectiveSink>> sessions_ ABSL_GUARDED_BY(mutex_);
+  TimePoint last_session_ ABSL_GUARDED_BY(mutex_);  // when the last one ended; steady
+  absl::flat_hash_map<StorePeer, std::shared_ptr<ReplySink>> store_streams_ ABSL_GUARDED_BY(mutex_);
+  LogDesk desk_ ABSL_GUARDED_BY(mutex_);
+  std::map<WatchId, Watcher> watchers_ ABSL_GUARDED_BY(mutex_);
+  TimePoint now_ ABSL_GUARDED_BY(mutex_);  // of what is being done, for the journal
+  std::uint64_t last_record_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::deque<Held> held_ ABSL_GUARDED_BY(mutex_);  // in the order of their records
+};
+
+}  // namespace ddprun

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+// Run: those who watch it.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "rendezvous/base/limits.h"
+#include "rendezvous/base/overloaded.h"
+#include "rendezvous/listener/peer_limits.h"
+#include "rendezvous/service/run.h"
+
+namespace ddprun {
+namespace {
+
+LogDesk::Node LogNodeOf(const Member& member) {
+  return {member.join.node_id, member.join.host, member.node_rank, member.link};
+}
+
+std::vector<LogDesk::Node> LogNodesOf(const RunState& state) {
+  std::vector<LogDesk::Node> nodes;
+  for (const auto& entry : state.members) nodes.push_back(LogNodeOf(entry.second));
+  return nodes;
+}
+
+absl::Status CheckNames(const RunState& state, const std::vector<std::string>& names) {
+  const std::vector<LogDesk::Node> nodes = LogNodesOf(state);
+  for (const std::string& name : names) {
+    bool found = false;
+    for (const LogDesk::Node& node : nodes) found = found || IsNamed(node, name);
+    if (found) continue;
+    return absl::NotFoundError(
+        absl::StrCat("run '", state.run_id, "' has no node '", name,
+                     "'; name its node rank, host or node id (ddpctl status --json lists them)"));
+  }
+  return absl::OkStatus();
+}
+
+// A node has lines of its own ranks alone. Which those were in rounds before is not known any more.
+void KeepOwnLines(const RunState& state, LinkId link, LogLines& lines) {
+  const auto id = state.links.find(link);
+  if (id == state.links.end()) return;
+  const Member& member = state.members.at(id->second);
+  const int first = member.rank_first;
+  const int last = first + member.join.local_world_size - 1;
+  std::erase_if(lines.lines, [&](const LogLine& line) {
+    if (line.round != ToNumber(state.round) || member.phase == MemberPhase::kWaiting) return false;
+    return line.rank < first || line.rank > last;
+  });
+}
+
+std::string Sentence(const Noted& note) {
+  const std::string node =
+      NameOf({.id = note.node_id, .host = note.host, .rank = note.node_rank, .link = {}});
+  switch (note.kind) {
+    case NoteKind::kRoundStarted:
+      return absl::StrCat("round ", ToNumber(note.round), " begins: ", note.world_size,
+                          note.world_size == 1 ? " worker on " : " workers on ", note.node_count,
+                          note.node_count == 1 ? " node" : " nodes");
+    case NoteKind::kRoundBroken:
+      return absl::StrCat("round ", ToNumber(note.round), " ends: ", ToSentence(*note.why));
+    case NoteKind::kNodeAway:
+      return absl::StrCat("the connection of node ", node,
+                          " ended; its lines come once it is back");
+    case NoteKind::kNodeReturned:
+      return absl::StrCat("node ", node, " is back");
+    case NoteKind::kNodeLost:
+    case NoteKind::kNodeLeft:
+    case NoteKind::kNodeDrained:
+      return ToSentence(*note.why);
+    case NoteKind::kNodeJoined:
+    case NoteKind::kNodeRefused:
+    case NoteKind::kNodeSucceeded:
+    case NoteKind::kRestart:
+    case NoteKind::kRunFinished:
+      return "";
+  }
+  return "";
+}
+
+}  // namespace
+
+absl::StatusOr<WatchId> Run::OpenWatch(std::shared_ptr<NewsSink> sink, const RunQuestion& question,
+                                       const std::string& from) {
+  Afterwards afterwards;
+  WatchId id{};
+  {
+    absl::MutexLock lock(&mutex_);
+    if (absl::Status status = CheckNames(membership_, question.nodes); !status.ok()) return status;
+    MakeRoomForWatchLocked(question.output, afterwards);
+    LogDesk::Effects effects;
+    id = desk_.Open(run_id_, question, LogNodesOf(membership_), effects);
+    watchers_[id] = {std::move(sink), from, question.output};
+    PerformLocked(std::move(effects), afterwards);
+    FinishWatchesLocked(afterwards);
+  }
+  Perform(std::move(afterwards));
+  return id;
+}
+
+// Those who watch must not keep others out for as long as they like.
+void Run::MakeRoomForWatchLocked(bool output, Afterwards& afterwards) {
+  std::map<std::string, int> of_address;
+  std::size_t count = 0;
+  for (const auto& entry : watchers_) {
+    if (entry.second.output != output) continue;
+    ++of_address[entry.second.from];
+    ++count;
+  }
+  if (count < (output ? kWatchesMax : kQuietWatchesMax)) return;
+  auto ended = watchers_.end();
+  for (auto it = watchers_.begin(); it != watchers_.end(); ++it) {  // the oldest first
+    if (it->second.output != output) continue;
+    if (ended == watchers_.end() || of_address[it->second.from] > of_address[ended->second.from]) {
+      ended = it;
+    }
+  }
+  PerformLocked(desk_.Close(ended->first), afterwards);
+  afterwards.replaced.push_back(std::move(ended->second.sink));
+  watchers_.erase(ended);
+}
+
+void Run::CloseWatch(WatchId id) {
+  Afterwards afterwards;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (watchers_.erase(id) == 0) return;
+    PerformLocked(desk_.Close(id), afterwards);
+  }
+  Perform(std::move(afterwards));
+}
+
+std::optional<RunNews> Run::TakeNews(WatchId id, bool& over) {
+  Afterwards afterwards;
+  LogDesk::Taken taken;
+  {
+    absl::MutexLock lock(&mutex_);
+    taken = desk_.Take(id);
+    PerformLocked(std::move(taken.effects), afterwards);
+  }
+  Perform(std::move(afterwards));
+  over = taken.over;
+  return std::move(taken.news);
+}
+
+void Run::ReceiveLines(LinkId link, LogLines lines) {
+  Afterwards afterwards;
+  {
+    absl::MutexLock lock(&mutex_);
+    KeepOwnLines(membership_, link, lines);
+    PerformLocked(desk_.Receive(link, std::move(lines)), afterwards);
+  }
+  Perform(std::move(afterwards));
+}
+
+void Run::EndWatches() {
+  Afterwards afterwards;
+  {
+    absl::MutexLock lock(&mutex_);
+    PerformLocked(desk_.Finish(membership_.verdict), afterwards);
+  }
+  Perform(std::move(afterwards));
+}
+
+void Run::HearNoteLocked(const Noted& note, Afterwards& afterwards) {
+  if (desk_.empty()) return;
+  const auto here = [&](const NodeId& id) {
+    mutex_.AssertHeld();
+    const auto it = membership_.members.find(id);
+    if (it == membership_.members.end() || !it->second.link) return;
+    PerformLocked(desk_.Here(LogNodeOf(it->second)), afterwards);
+  };
+  switch (note.kind) {
+    case NoteKind::kNodeJoined:
+    case NoteKind::kNodeReturned:
+      here(note.node_id);
+      break;
+    case NoteKind::kNodeAway:
+    case NoteKind::kNodeLost:
+    case NoteKind::kNodeLeft:
+    case NoteKind::kNodeDrained:
+      PerformLocked(desk_.Gone(note.node_id), afterwards);
+      break;
+    case NoteKind::kRoundStarted:
+      for (const auto& entry : membership_.members) here(entry.first);
+      break;
+    case NoteKind::kNodeRefused:
+    case NoteKind::kNodeSucceeded:
+    case NoteKind::kRoundBroken:
+    case NoteKind::kRestart:
+    case NoteKind::kRunFinished:
+      break;
+  }
+  const std::string sentence = Sentence(note);
+  if (!sentence.empty()) PerformLocked(desk_.Say(sentence), afterwards);
+}
+
+// Whatever closed it; nothing the second time.
+void Run::FinishWatchesLocked(Afterwards& afterwards) {
+  if (desk_.empty() || membership_.phase != RunPhase::kClosed) return;
+  PerformLocked(desk_.Finish(membership_.verdict), afterwards);
+}
+
+// Who watches is said in the order of what else the node is told. What was taken need not be: it
+// can only be of a node that knows that it is in the run.
+void Run::PerformLocked(LogDesk::Effects effects, Afterwards& afterwards) {
+  for (auto& [link, directive] : effects.directives) {
+    const auto it = sessions_.find(link);
+    if (it == sessions_.end()) continue;
+    ToSession word{it->second, std::move(directive)};
+    if (std::holds_alternative<LogsTaken>(*word.directive)) {
+      Push(std::move(word), afterwards);
+    } else {
+      SayLocked(std::move(word), afterwards);
+      afterwards.record = last_record_;
+    }
+  }
+  for (const WatchId id : effects.awake) {
+    const auto it = watchers_.find(id);
+    if (it != watchers_.end()) afterwards.watchers.push_back(it->second.sink);
+  }
+}
+
+}  // namespace ddprun

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// The runs of a service by their names. A run begins with the first node that joins under its name
+// and is forgotten when it is over and all its streams have ended: the name is free again then.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "rendezvous/base/deadline_timer.h"
+#include "rendezvous/journal/service_journal.h"
+#include "rendezvous/service/run.h"
+
+namespace ddprun {
+
+class RunRegistry {
+ public:
+  struct Place {
+    std::shared_ptr<Run> run;
+    LinkId link;
+  };
+
+  // With a journal, the runs that are in it are there from the beginning.
+  explicit RunRegistry(std::optional<std::string> default_run_id,
+                       std::unique_ptr<ServiceJournal> journal = nullptr,
+                       RunWatcher* watcher = nullptr);
+
+  // Finds or makes the run and takes the stream into it; the caller then tells the run of the join.
+  // `peer`: whose runs are counted together, an address or a certificate; empty: this process's
+  // own. INVALID_ARGUMENT: no run id, and the service has no default. RESOURCE_EXHAUSTED: too many
+  // runs, of all or of that peer.
+  absl::StatusOr<Place> Admit(const Join& join, std::shared_ptr<DirectiveSink> sink,
+                              const std::string& peer = "",
+                              TimePoint now = std::chrono::steady_clock::now());
+
+  // Somebody at `address` was sent away before it was in any run.
+  void Refused(const std::string& address, const absl::Status& why);
+
+  // A node's stream has ended for good.
+  void Closed(const Place& place);
+
+  // A node's agent is dead. NOT_FOUND: there is no such run, or no such node in it.
+  absl::Status Lost(const LossReport& report, TimePoint now);
+
+  // Of one run, or of all by name if `run_id` is empty; kStatusNodesMax nodes at most. NOT_FOUND:
+  // there is no such run.
+  absl::StatusOr<std::vector<RunStatus>> Status(const std::string& run_id, TimePoint now);
+
+  // What somebody asks of a run, which may be the only one if `run_id` is empty: what happens now,
+  // in a sentence. Errors: those of operator_rules.h. NOT_FOUND: there is no run of that name, or
+  // none at all. INVALID_ARGUMENT: no name, and there are several.
+  absl::StatusOr<std::string> Stop(const std::string& run_id, const StopRequest& request,
+                                   TimePoint now);
+  absl::StatusOr<std::string> Drain(const std::string& run_id, const DrainRequest& request,
+                                    TimePoint now);
+
+  // The run that is meant, for somebody who wants to watch it; errors as above.
+  absl::StatusOr<std::shared_ptr<Run>> FindForOperator(const std::string& run_id);
+
+  // How many messages about the store a node has sent in the run's round.
+  std::uint64_t StoreMessages(const std::string& run_id, const NodeId& node_id);
+
+  // Null if there is no such run.
+  std::shared_ptr<Run> Find(const std::string& run_id);
+
+  // Waits until no run is over, or about to be, whose nodes are still to be told.
+  void WaitUntilDrained(std::chrono::milliseconds timeout);
+
+ private:
+  std::optional<TimePoint> Tick(TimePoint now);
+  void Forget(const std::shared_ptr<Run>& run) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ForgetIfDrained(const std::shared_ptr<Run>& run) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TakeSnapshot() ABSL_LOCKS_EXCLUDED(mutex_);
+  // OK, or why there is no room for a run more.
+  absl::Status MakeRoomFor(const std::string& peer, TimePoint now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool AnyEnding() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const std::optional<std::string> default_run_id_;
+  const std::unique_ptr<ServiceJournal> journal_;
+  RunWatcher* const watcher_;
+
+  absl::Mutex mutex_;  // taken before a run's own
+  absl::CondVar run_removed_;
+  absl::flat_hash_map<std::string, std::shared_ptr<Run>> runs_ ABSL_GUARDED_BY(mutex_);
+  // Over, and another run has their name; some of their nodes have not taken their verdict yet.
+  std::vector<std::shared_ptr<Run>> replaced_ ABSL_GUARDED_BY(mutex_);
+
+  DeadlineTimer timer_;  // last: its thread uses all of the above
+};
+
+}  // namespace ddprun

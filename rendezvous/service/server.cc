@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/service/server.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "rendezvous/base/addresses.h"
+#include "rendezvous/base/limits.h"
+#include "rendezvous/journal/file_journal.h"
+#include "rendezvous/journal/service_journal.h"
+#include "rendezvous/listener/grpc_frames.h"
+#include "rendezvous/listener/listener.h"
+#include "rendezvous/listener/peer_guard.h"
+#include "rendezvous/service/control_service.h"
+#include "rendezvous/service/introspection.h"
+#include "rendezvous/service/registry_server.h"
+#include "rendezvous/service/session_service.h"
+#include "rendezvous/service/store_service.h"
+#include "rendezvous/streams/completion_threads.h"
+#include "rendezvous/wire/grpc_channel.h"
+
+namespace ddprun {
+namespace {
+
+constexpr absl::string_view kUnixPrefix = "unix:";
+
+class RendezvousServerImpl final : public RegistryServer {
+ public:
+  RendezvousServerImpl(const RendezvousServer::Options& options,
+                       std::unique_ptr<ServiceJournal> journal)
+      : RegistryServer(options.default_run_id, std::move(journal), options.watcher),
+        guard_(options.credentials.has_value() && options.credentials->derived
+                   ? PeerGuard::NodeIds::kInCertificate
+                   : PeerGuard::NodeIds::kNotProven,
+               options.default_run_id),
+        session_service_(registry(), guard_),
+        store_service_(registry(), guard_),
+        control_service_(registry(), guard_) {}
+
+  ~RendezvousServerImpl() override {
+    guard_.SetListener(nullptr);
+    listener_.reset();
+    if (server_ != nullptr) control_service_.watches().End(kWatchEndTimeout);
+    // Nobody else is waited for: those that are to hear a verdict were waited for in
+    // WaitUntilDrained().
+    if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now());
+    if (threads_ != nullptr) threads_->Stop();
+  }
+
+  // False if gRPC does not start, which needs credentials that OpenSSL cannot use.
+  bool Serve(ListeningSocket socket, const std::optional<TlsCredentials>& credentials,
+             Listener::Peers peers) {
+    port_ = socket.port;
+    [[maybe_unused]] const bool guarded = GuardsFrames();
+    grpc::ServerBuilder builder;
+    SetServerArguments(builder);
+    if (peers != Listener::Peers::kSameUser) {
+      SetServerKeepalive(builder);
+      AddHealthAndReflection(builder);
+    }
+    std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> watchers;
+    watchers.push_back(guard_.MakeCallWatcher());
+    builder.experimental().SetInterceptorCreators(std::move(watchers));
+    builder.RegisterService(&session_service_);
+    builder.RegisterService(&store_service_);
+    builder.RegisterService(&control_service_);
+    acceptor_ = AddAcceptor(builder, credentials);
+    threads_ = std::make_unique<CompletionThreads>(builder);
+    server_ = builder.BuildAndStart();
+    if (server_ == nullptr) return false;
+    session_service_.Serve(*threads_);
+    store_service_.Serve(*threads_);
+    threads_->Start();
+    SayServing(*server_);
+    Listener::Options listening{.peers = peers};
+    if (credentials.has_value()) listening.hello_key = credentials->hello_key;
+    listener_ =
+        std::make_unique<Listener>(std::move(socket), std::move(listening), HandOverTo(*acceptor_));
+    guard_.SetListener(listener_.get());
+    return true;
+  }
+
+  void set_target(std::string target) { target_ = std::move(target); }
+  int port() const override { return port_; }
+  std::string target() const override { return target_; }
+
+ private:
+  int port_ = 0;
+  std::string target_;
+  PeerGuard guard_;
+  SessionService session_service_;
+  StoreService store_service_;
+  ControlService control_service_;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
+  std::unique_ptr<CompletionThreads> threads_;
+  std::unique_ptr<grpc::Server> server_;  // its streams use all of the above
+  std::unique_ptr<Listener> listener_;    // last: it uses the acceptor
+};
+
+absl::StatusOr<std::unique_ptr<ServiceJournal>> OpenJournal(
+    const std::optional<JournalOptions>& options) {
+  if (!options) return nullptr;
+  return ServiceJournal::Start(
+      [&](const JournalReplay& replay) {
+        return OpenFileJournal(options->folder, {.sync_on_commit = options->sync}, replay);
+      },
+      options->on_failure);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RendezvousServer>> RendezvousServer::Start(Options options) {
+  PrepareGrpc();
+  // Before the port: nodes are let in to what was there.
+  auto journal = OpenJournal(options.journal);
+  if (!journal.ok()) return journal.status();
+  const bool on_path = absl::StartsWith(options.address, kUnixPrefix);
+  auto socket = on_path ? ListenOnPath(std::string(absl::StripPrefix(options.address, kUnixPrefix)))
+                        : ListenOn(options.address, options.port);
+  if (!socket.ok()) return socket.status();
+  std::string target = options.address;
+  if (on_path) {
+    options.credentials.reset();  // the kernel says who the peer is
+  } else {
+    std::string reach = socket->address;
+    if (reach == "0.0.0.0") reach = "127.0.0.1";
+    if (reach == "::") reach = "::1";
+    target = HostPort(reach, socket->port);
+  }
+  auto server = std::make_unique<RendezvousServerImpl>(options, *std::move(journal));
+  server->set_target(std::move(target));
+  const Listener::Peers peers = on_path                           ? Listener::Peers::kSameUser
+                                : options.credentials.has_value() ? Listener::Peers::kTls
+                                                                  : Listener::Peers::kPlainText;
+  if (!server->Serve(*std::move(socket), options.credentials, peers)) {
+    return absl::InternalError(
+        "gRPC cannot start a service with these certificates; check --tls-cert, --tls-key and "
+        "--tls-ca");
+  }
+  return server;
+}
+
+}  // namespace ddprun

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rendezvous service in a process: inside node 0's ddprun, or alone in ddprun-rendezvous.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "rendezvous/client/session_client.h"
+#include "rendezvous/membership/run_status.h"
+#include "rendezvous/proxy/store_link.h"
+#include "rendezvous/security/credentials.h"
+
+namespace ddprun {
+
+class RunWatcher;  // run.h
+
+struct JournalOptions {
+  std::string folder;
+  // A commit also survives a crash of the machine, not only of the process.
+  bool sync = false;
+  // Called once, on any thread: nothing can be written any more, nobody is told of anything, and
+  // the service must end.
+  std::function<void(absl::Status)> on_failure;
+};
+
+class RendezvousServer {
+ public:
+  struct Options {
+    std::string address;  // "10.0.0.1", "127.0.0.1", "::1", a name, or "unix:/PATH"
+    int port = 0;         // 0: any free one; not used with unix:
+    // How nodes and this service prove to each other who they are. Absent: plain text, which is for
+    // unix sockets and for those who asked for it by name.
+    std::optional<TlsCredentials> credentials;
+    // The run that joins without an id belong to. Absent: such joins are refused, since two unnamed
+    // runs would meet.
+    std::optional<std::string> default_run_id;
+    // Where what is accepted is written down, so that a service that is started anew goes on where
+    // this one ended, and the nodes wait for it. Absent: the runs end with the service.
+    std::optional<JournalOptions> journal;
+    // Is told what happens; outlives the server. Null: nobody is.
+    RunWatcher* watcher = nullptr;
+  };
+
+  // Binds that address only. ALREADY_EXISTS if the port is in use, INVALID_ARGUMENT if the address
+  // is not this host's or cannot be resolved; the message names address and port. And the errors of
+  // OpenFileJournal().
+  static absl::StatusOr<std::unique_ptr<RendezvousServer>> Start(Options options);
+
+  // Ends all streams and stops.
+  virtual ~RendezvousServer() = default;
+
+  virtual int port() const = 0;
+  virtual std::string target()
+      const = 0;  // for a client on this host: "ADDRESS:PORT" or "unix:/PATH"
+
+  // The session of the agent that this service shares a process with. It must end before the
+  // service does.
+  virtual std::unique_ptr<SessionClient> OpenSession(const Join& join,
+                                                     SessionClient::Handler handler) = 0;
+
+  // The way to the store for the agent that this service shares a process with.
+  virtual std::shared_ptr<StoreDoor> store_door() = 0;
+
+  // How many messages about the store a node has sent in the run's round.
+  virtual std::uint64_t store_messages(const std::string& run_id, const std::string& node_id) = 0;
+
+  // Of all runs, as GetStatus answers.
+  virtual std::vector<RunStatus> Status() = 0;
+
+  // Waits until every node that was given a verdict has ended its stream, or the time is over.
+  virtual void WaitUntilDrained(std::chrono::milliseconds timeout) = 0;
+};
+
+}  // namespace ddprun

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// The Store RPC: decode an operation, hand it to the run's store, write the answers in the order in
+// which they come.
+#pragma once
+
+#include "proto/ddprun.grpc.pb.h"
+#include "rendezvous/listener/peer_guard.h"
+#include "rendezvous/service/run_registry.h"
+#include "rendezvous/streams/completion_threads.h"
+
+namespace ddprun {
+
+class StoreService final : public v1::Store::WithAsyncMethod_Exchange<v1::Store::Service> {
+ public:
+  StoreService(RunRegistry& registry, PeerGuard& guard) : registry_(registry), guard_(guard) {}
+
+  // Once the server is built.
+  void Serve(CompletionThreads& threads);
+
+ private:
+  void Await(CompletionThreads& threads, grpc::ServerCompletionQueue& queue);
+
+  RunRegistry& registry_;
+  PeerGuard& guard_;
+};
+
+}  // namespace ddprun

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one node was answered to its operations that change something, until the node says that it
+// has the answer: an operation that is sent again after its stream broke is not performed twice.
+// Pure.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "rendezvous/base/limits.h"
+#include "rendezvous/values/store_types.h"
+
+namespace ddprun {
+
+class AnswerMemory {
+ public:
+  struct Remembered {
+    StoreResult result;
+    bool held = false;  // not given out yet, since others are still to forget what it changed
+  };
+
+  void Remember(std::uint64_t id, StoreResult result, bool held);
+  Remembered* Find(std::uint64_t id);
+  void Forget(std::uint64_t id);
+  // What is not among `unanswered` is with the node.
+  void KeepOnly(const std::vector<std::uint64_t>& unanswered);
+  void Clear();
+  void ForEach(const std::function<void(std::uint64_t id, Remembered& answer)>& on_answer);
+
+  bool IsFull() const {
+    return answers_.size() >= kRememberedAnswersMax || bytes_ >= kRememberedBytesMax;
+  }
+  // Of those that nobody can ask for any more, the lowest ids are the likeliest.
+  void ForgetLowest();
+  std::size_t size() const { return answers_.size(); }
+
+ private:
+  absl::btree_map<std::uint64_t, Remembered> answers_;
+  std::size_t bytes_ = 0;  // of values
+};
+
+}  // namespace ddprun

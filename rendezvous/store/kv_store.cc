@@ -1,0 +1,513 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/store/kv_store.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+
+namespace ddprun {
+namespace {
+
+std::string Quoted(const std::string& key) { return absl::StrCat("'", absl::CHexEscape(key), "'"); }
+
+StoreResult Error(absl::Status status) {
+  StoreResult result;
+  result.status = std::move(status);
+  return result;
+}
+
+StoreResult Number(std::int64_t number) {
+  StoreResult result;
+  result.number = number;
+  return result;
+}
+
+StoreResult Value(std::string value) {
+  StoreResult result;
+  result.values.push_back(std::move(value));
+  return result;
+}
+
+absl::Status RoundOver(RoundId of_op, RoundId of_store) {
+  return absl::AbortedError(absl::StrCat("the store operation belongs to round ", ToNumber(of_op),
+                                         ", but the run is in round ", ToNumber(of_store)));
+}
+
+// How many keys and values a verb takes; -1: any number.
+struct Arity {
+  int keys;
+  int values;
+};
+
+Arity ArityOf(StoreVerb verb) {
+  switch (verb) {
+    case StoreVerb::kSet:
+    case StoreVerb::kAppend:
+    case StoreVerb::kQueuePush:
+      return {1, 1};
+    case StoreVerb::kCompareSet:
+      return {1, 2};
+    case StoreVerb::kGet:
+    case StoreVerb::kAdd:
+    case StoreVerb::kDelete:
+    case StoreVerb::kQueuePop:
+    case StoreVerb::kQueueLen:
+      return {1, 0};
+    case StoreVerb::kCheck:
+    case StoreVerb::kWait:
+    case StoreVerb::kMultiGet:
+      return {-1, 0};
+    case StoreVerb::kMultiSet:
+      return {-1, -1};
+    case StoreVerb::kNumKeys:
+    case StoreVerb::kListKeys:
+      return {0, 0};
+  }
+  return {0, 0};
+}
+
+}  // namespace
+
+KvStore::KvStore(RoundId round, Limits limits) : round_(round), limits_(limits) {}
+
+std::vector<KvStore::Answer> KvStore::Submit(StoreTicket ticket, StoreOp op, TimePoint now) {
+  answers_.clear();
+  if (absl::Status status = Check(op); !status.ok()) {
+    AnswerTo(ticket, std::move(op), Error(std::move(status)));
+    return std::move(answers_);
+  }
+  if (MayWait(op.verb)) {
+    const absl::flat_hash_set<absl::string_view> distinct(op.keys.begin(), op.keys.end());
+    const auto missing = static_cast<std::size_t>(
+        std::count_if(distinct.begin(), distinct.end(),
+                      [&](absl::string_view key) { return !IsPresent(op, key); }));
+    if (missing > 0 && op.timeout.count() > 0 && waiters_.size() < limits_.waiters_max) {
+      Hold(ticket, std::move(op), missing, now);
+    } else if (missing > 0 && op.timeout.count() > 0) {
+      AnswerTo(ticket, std::move(op),
+               Error(absl::ResourceExhaustedError(
+                   absl::StrCat("the run's store holds ", limits_.waiters_max,
+                                " waiting operations, which is its limit"))));
+    } else if (missing > 0) {
+      StoreResult result = TimeIsOver(op);
+      AnswerTo(ticket, std::move(op), std::move(result));
+    } else {
+      StoreResult result = Perform(op);
+      AnswerTo(ticket, std::move(op), std::move(result));
+    }
+    return std::move(answers_);
+  }
+  // Its own answer stands before those of the operations that waited for it.
+  answers_.push_back({ticket, {}, {}, false});
+  wrote_ = false;
+  StoreResult result = Perform(op);
+  answers_.front().result = std::move(result);
+  answers_.front().op = std::move(op);
+  answers_.front().wrote = wrote_;
+  return std::move(answers_);
+}
+
+void KvStore::AnswerTo(StoreTicket ticket, StoreOp op, StoreResult result) {
+  answers_.push_back({ticket, std::move(result), std::move(op), false});
+}
+
+void KvStore::Cancel(StoreTicket ticket) {
+  const auto it = by_ticket_.find(ticket);
+  if (it != by_ticket_.end()) Take(it->second);
+}
+
+std::vector<KvStore::Answer> KvStore::Tick(TimePoint now) {
+  answers_.clear();
+  while (!by_deadline_.empty() && by_deadline_.begin()->first <= now) {
+    const WaiterId id = by_deadline_.begin()->second;
+    Waiter waiter = Take(id);
+    StoreResult result = TimeIsOver(waiter.op);
+    AnswerTo(waiter.ticket, std::move(waiter.op), std::move(result));
+  }
+  return std::move(answers_);
+}
+
+std::optional<TimePoint> KvStore::NextDeadline() const {
+  if (by_deadline_.empty()) return std::nullopt;
+  return by_deadline_.begin()->first;
+}
+
+std::vector<KvStore::Answer> KvStore::Clear(RoundId round) {
+  answers_.clear();
+  for (auto& entry : waiters_) {
+    AnswerTo(entry.second.ticket, std::move(entry.second.op), Error(RoundOver(round_, round)));
+  }
+  // A map's order is another in every process; a step must be the same in all.
+  std::sort(answers_.begin(), answers_.end(),
+            [](const Answer& a, const Answer& b) { return a.ticket < b.ticket; });
+  values_.clear();
+  queues_.clear();
+  queued_ = 0;
+  bytes_ = 0;
+  waiters_.clear();
+  by_ticket_.clear();
+  by_key_.clear();
+  by_deadline_.clear();
+  round_ = round;
+  return std::move(answers_);
+}
+
+absl::Status KvStore::Check(const StoreOp& op) const {
+  if (op.round != round_) return RoundOver(op.round, round_);
+  const Arity arity = ArityOf(op.verb);
+  const bool pairs = op.verb == StoreVerb::kMultiSet;
+  const auto wrong = [](int wanted, std::size_t given) {
+    return wanted >= 0 && static_cast<std::size_t>(wanted) != given;
+  };
+  if (wrong(arity.keys, op.keys.size()) || wrong(arity.values, op.values.size()) ||
+      (pairs && op.keys.size() != op.values.size())) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a store operation (verb ", static_cast<int>(op.verb), ") came with ", op.keys.size(),
+        " keys and ", op.values.size(), " values, which does not fit it"));
+  }
+  for (const std::string& key : op.keys) {
+    if (key.size() > limits_.key_bytes_max) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("a store key of ", key.size(), " bytes (", Quoted(key.substr(0, 40)),
+                       "...) is longer than the ", limits_.key_bytes_max, " allowed"));
+    }
+  }
+  for (const std::string& value : op.values) {
+    if (value.size() > limits_.value_bytes_max) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("a store value of ", value.size(), " bytes for key ",
+                       op.keys.empty() ? "''" : Quoted(op.keys.front()), " is larger than the ",
+                       limits_.value_bytes_max, " allowed"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+StoreResult KvStore::Perform(StoreOp& op) {
+  switch (op.verb) {
+    case StoreVerb::kSet:
+      return Error(Put(op.keys[0], std::move(op.values[0])));
+    case StoreVerb::kGet:
+      return Value(values_.at(op.keys[0]));
+    case StoreVerb::kAdd:
+      return Add(op.keys[0], op.number);
+    case StoreVerb::kCompareSet:
+      return CompareSet(op.keys[0], op.values[0], std::move(op.values[1]));
+    case StoreVerb::kCheck:
+      return Number(std::all_of(op.keys.begin(), op.keys.end(),
+                                [&](const std::string& key) { return IsPresent(op, key); }));
+    case StoreVerb::kWait:
+      return {};
+    case StoreVerb::kDelete:
+      return Delete(op.keys[0]);
+    case StoreVerb::kAppend: {
+      const auto it = values_.find(op.keys[0]);
+      return Error(Put(op.keys[0],
+                       it == values_.end() ? std::move(op.values[0]) : it->second + op.values[0]));
+    }
+    case StoreVerb::kMultiGet:
+      return MultiGet(op);
+    case StoreVerb::kMultiSet:
+      return MultiSet(op);
+    case StoreVerb::kNumKeys:
+      return Number(static_cast<std::int64_t>(values_.size()));
+    case StoreVerb::kListKeys:
+      return ListKeys();
+    case StoreVerb::kQueuePush:
+      return Push(op.keys[0], std::move(op.values[0]));
+    case StoreVerb::kQueuePop:
+      return Pop(op.keys[0]);
+    case StoreVerb::kQueueLen: {
+      const auto it = queues_.find(op.keys[0]);
+      return Number(it == queues_.end() ? 0 : static_cast<std::int64_t>(it->second.size()));
+    }
+  }
+  return Error(absl::InvalidArgumentError("unknown store verb"));
+}
+
+// c10d's rule: an absent key is set only if nothing was expected; otherwise the expectation comes
+// back as it was.
+StoreResult KvStore::CompareSet(const std::string& key, const std::string& expected,
+                                std::string desired) {
+  const auto it = values_.find(key);
+  if (it == values_.end() ? !expected.empty() : it->second != expected) {
+    return Value(it == values_.end() ? expected : it->second);
+  }
+  StoreResult result = Value(desired);
+  result.status = Put(key, std::move(desired));
+  if (!result.status.ok()) result.values.clear();
+  return result;
+}
+
+// A counter is stored as decimal text, as in c10d; like its stoll, what follows the digits is not
+// looked at.
+StoreResult KvStore::Add(const std::string& key, std::int64_t number) {
+  std::int64_t current = 0;
+  const auto it = values_.find(key);
+  if (it != values_.end() && !it->second.empty()) {
+    char* end = nullptr;
+    errno = 0;
+    current = std::strtoll(it->second.c_str(), &end, 10);
+    if (end == it->second.c_str() || errno != 0) {
+      return Error(absl::InvalidArgumentError(
+          absl::StrCat("cannot add to key ", Quoted(key), ": its value ",
+                       Quoted(it->second.substr(0, 40)), " is not a number of 64 bits")));
+    }
+  }
+  std::int64_t sum = 0;
+  if (__builtin_add_overflow(current, number, &sum)) {
+    return Error(absl::InvalidArgumentError(absl::StrCat("cannot add ", number, " to key ",
+                                                         Quoted(key), ", which is ", current,
+                                                         ": the sum does not fit 64 bits")));
+  }
+  StoreResult result = Number(sum);
+  result.status = Put(key, absl::StrCat(sum));
+  return result;
+}
+
+// All or nothing, and at once: room is checked before the first key is set, and those that wait are
+// told after the last.
+StoreResult KvStore::MultiSet(StoreOp& op) {
+  std::size_t entries = 0;
+  std::size_t freed = 0;
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < op.keys.size(); ++i) {
+    const auto it = values_.find(op.keys[i]);
+    bytes += op.values[i].size();
+    if (it != values_.end()) {
+      freed += it->second.size();
+    } else {
+      ++entries;
+      bytes += op.keys[i].size();
+    }
+  }
+  // A key that is named twice frees its old value once; what it is counted too often cannot exceed
+  // the new bytes.
+  if (absl::Status status = CheckRoom(entries, std::min(freed, bytes_), bytes); !status.ok())
+    return Error(status);
+  std::vector<std::string> appeared;
+  for (std::size_t i = 0; i < op.keys.size(); ++i) {
+    if (Assign(op.keys[i], std::move(op.values[i]))) appeared.push_back(op.keys[i]);
+  }
+  for (const std::string& key : appeared) KeyAppeared(key);
+  return {};
+}
+
+StoreResult KvStore::MultiGet(const StoreOp& op) const {
+  std::size_t bytes = 0;
+  for (const std::string& key : op.keys) bytes += values_.at(key).size();
+  if (bytes > limits_.reply_bytes_max) {
+    return Error(absl::ResourceExhaustedError(absl::StrCat(
+        "the values of ", op.keys.size(), " keys are ", bytes, " bytes, more than the ",
+        limits_.reply_bytes_max, " that one answer may have; ask for fewer at a time")));
+  }
+  StoreResult result;
+  result.values.reserve(op.keys.size());
+  for (const std::string& key : op.keys) result.values.push_back(values_.at(key));
+  return result;
+}
+
+StoreResult KvStore::ListKeys() const {
+  StoreResult result;
+  std::size_t bytes = 0;
+  // Each key costs its length and a few bytes of framing.
+  for (const auto& entry : values_) bytes += entry.first.size() + 4;
+  if (bytes > limits_.reply_bytes_max) {
+    return Error(absl::ResourceExhaustedError(
+        absl::StrCat("the list of ", values_.size(), " keys is ", bytes, " bytes, more than the ",
+                     limits_.reply_bytes_max, " that one answer may have")));
+  }
+  result.keys.reserve(values_.size());
+  for (const auto& entry : values_) result.keys.push_back(entry.first);
+  std::sort(result.keys.begin(), result.keys.end());
+  return result;
+}
+
+StoreResult KvStore::Delete(const std::string& key) {
+  const auto it = values_.find(key);
+  if (it == values_.end()) return Number(0);
+  bytes_ -= key.size() + it->second.size();
+  values_.erase(it);
+  wrote_ = true;
+  KeyVanished(key);
+  return Number(1);
+}
+
+// Those that wait for the queue to exist see it before the first of those that pop takes the value
+// away.
+StoreResult KvStore::Push(const std::string& key, std::string value) {
+  auto it = queues_.find(key);
+  const bool is_new = it == queues_.end();
+  if (absl::Status status = CheckRoom(1, 0, value.size() + (is_new ? key.size() : 0));
+      !status.ok()) {
+    return Error(status);
+  }
+  if (is_new) {
+    it = queues_.try_emplace(key).first;
+    bytes_ += key.size();
+  }
+  bytes_ += value.size();
+  ++queued_;
+  it->second.push_back(std::move(value));
+  const auto waiters = by_key_.find(key);
+  if (!is_new || waiters == by_key_.end()) return {};
+  const absl::btree_set<WaiterId> pop = waiters->second.pop;
+  if (!values_.contains(key)) CameToBe(absl::btree_set<WaiterId>(waiters->second.wait));
+  if (!pop.empty()) {
+    Waiter first = Take(*pop.begin());
+    AnswerTo(first.ticket, std::move(first.op), Pop(key));
+  }
+  return {};
+}
+
+StoreResult KvStore::Pop(const std::string& key) {
+  const auto it = queues_.find(key);
+  StoreResult result = Value(std::move(it->second.front()));
+  it->second.pop_front();
+  --queued_;
+  bytes_ -= result.values[0].size();
+  if (it->second.empty()) {
+    bytes_ -= key.size();
+    queues_.erase(it);
+    const auto waiters = by_key_.find(key);
+    if (waiters != by_key_.end() && !values_.contains(key)) CeasedToBe(waiters->second.wait);
+  }
+  return result;
+}
+
+absl::Status KvStore::Put(const std::string& key, std::string value) {
+  if (value.size() > limits_.value_bytes_max) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the value of key ", Quoted(key), " would have ", value.size(),
+                     " bytes, more than the ", limits_.value_bytes_max, " allowed"));
+  }
+  const auto it = values_.find(key);
+  if (it != values_.end()) {
+    if (absl::Status status = CheckRoom(0, it->second.size(), value.size()); !status.ok())
+      return status;
+  } else if (absl::Status status = CheckRoom(1, 0, key.size() + value.size()); !status.ok()) {
+    return status;
+  }
+  if (Assign(key, std::move(value))) KeyAppeared(key);
+  return absl::OkStatus();
+}
+
+bool KvStore::Assign(const std::string& key, std::string value) {
+  const auto it = values_.find(key);
+  wrote_ = true;
+  bytes_ += value.size();
+  if (it != values_.end()) {
+    bytes_ -= it->second.size();
+    it->second = std::move(value);
+    return false;
+  }
+  bytes_ += key.size();
+  values_.emplace(key, std::move(value));
+  return true;
+}
+
+absl::Status KvStore::CheckRoom(std::size_t more_entries, std::size_t bytes_freed,
+                                std::size_t more_bytes) const {
+  if (values_.size() + queued_ + more_entries > limits_.keys_max) {
+    return absl::ResourceExhaustedError(absl::StrCat("the run's store has ",
+                                                     values_.size() + queued_,
+                                                     " keys, its limit is ", limits_.keys_max));
+  }
+  if (bytes_ - bytes_freed + more_bytes > limits_.bytes_max) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the run's store holds ", bytes_, " bytes, its limit is ", limits_.bytes_max));
+  }
+  return absl::OkStatus();
+}
+
+// ---- Waiting
+
+bool KvStore::IsPresent(const StoreOp& op, absl::string_view key) const {
+  switch (op.verb) {
+    case StoreVerb::kQueuePop:
+      return HasQueue(key);
+    case StoreVerb::kWait:
+    case StoreVerb::kCheck:
+      return values_.contains(key) || HasQueue(key);
+    default:
+      return values_.contains(key);
+  }
+}
+
+absl::btree_set<KvStore::WaiterId>& KvStore::WaitersOf(KeyWaiters& of, const StoreOp& op) const {
+  if (op.verb == StoreVerb::kQueuePop) return of.pop;
+  return op.verb == StoreVerb::kWait ? of.wait : of.get;
+}
+
+void KvStore::Hold(StoreTicket ticket, StoreOp op, std::size_t missing, TimePoint now) {
+  const WaiterId id = ++last_waiter_;
+  const auto timeout = std::min(op.timeout, std::chrono::milliseconds(kStoreTimeoutMax));
+  for (const std::string& key : op.keys) WaitersOf(by_key_[key], op).insert(id);
+  by_deadline_.insert({now + timeout, id});
+  by_ticket_.emplace(ticket, id);
+  waiters_.emplace(id, Waiter{ticket, std::move(op), missing, now + timeout});
+}
+
+KvStore::Waiter KvStore::Take(WaiterId id) {
+  const auto it = waiters_.find(id);
+  Waiter waiter = std::move(it->second);
+  waiters_.erase(it);
+  for (const std::string& key : waiter.op.keys) {
+    const auto of = by_key_.find(key);
+    if (of == by_key_.end()) continue;  // the key is named twice, and nobody else waits for it
+    WaitersOf(of->second, waiter.op).erase(id);
+    if (of->second.empty()) by_key_.erase(of);
+  }
+  by_deadline_.erase({waiter.deadline, id});
+  by_ticket_.erase(waiter.ticket);
+  return waiter;
+}
+
+// `ids` must not be one of by_key_'s own sets, since those that have all they waited for are taken
+// out of them.
+void KvStore::CameToBe(const absl::btree_set<WaiterId>& ids) {
+  for (const WaiterId id : ids) {
+    if (--waiters_.at(id).missing > 0) continue;
+    Waiter waiter = Take(id);
+    StoreResult result = Perform(waiter.op);
+    AnswerTo(waiter.ticket, std::move(waiter.op), std::move(result));
+  }
+}
+
+void KvStore::CeasedToBe(const absl::btree_set<WaiterId>& ids) {
+  for (const WaiterId id : ids) ++waiters_.at(id).missing;
+}
+
+void KvStore::KeyAppeared(const std::string& key) {
+  const auto it = by_key_.find(key);
+  if (it == by_key_.end()) return;
+  absl::btree_set<WaiterId> ids = it->second.get;
+  if (!HasQueue(key)) ids.insert(it->second.wait.begin(), it->second.wait.end());
+  CameToBe(ids);
+}
+
+void KvStore::KeyVanished(const std::string& key) {
+  const auto it = by_key_.find(key);
+  if (it == by_key_.end()) return;
+  CeasedToBe(it->second.get);
+  if (!HasQueue(key)) CeasedToBe(it->second.wait);
+}
+
+StoreResult KvStore::TimeIsOver(const StoreOp& op) const {
+  if (op.verb == StoreVerb::kQueuePop && op.timeout.count() <= 0) {
+    return Error(absl::NotFoundError(absl::StrCat("queue ", Quoted(op.keys[0]), " is empty")));
+  }
+  std::vector<std::string> missing;
+  std::int64_t count = 0;
+  for (const std::string& key : op.keys) {
+    if (IsPresent(op, key)) continue;
+    if (++count <= static_cast<std::int64_t>(kKeysInSentence)) missing.push_back(key);
+  }
+  return TimeOver(op.verb, op.timeout, std::move(missing), count);
+}
+
+}  // namespace ddprun

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// The keys of one run, with c10d's verbs and meanings (proto/ddprun.proto; torch's HashStore is the
+// model): a pure function of what was submitted and when. Operations that wait are held as tickets
+// and are answered by the operation that gives them what they miss, by Tick() when their time is
+// over, or by Clear().
+//
+// Keys and queues are two name spaces, as in c10d: CHECK and WAIT are content with a key or a queue
+// that is not empty; GET and MULTI_GET want keys; NUM_KEYS, LIST_KEYS and DELETE know keys only. A
+// wait for several keys is over when all of them are there at one time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/btree_set.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/string_view.h"
+#include "rendezvous/base/limits.h"
+#include "rendezvous/values/store_types.h"
+
+namespace ddprun {
+
+// One operation. Chosen by the caller, not used again while it is unanswered.
+enum class StoreTicket : std::uint64_t {};
+
+class KvStore {
+ public:
+  struct Limits {
+    std::size_t keys_max = kKeysMax;  // keys and queued values together
+    std::size_t bytes_max = kStoreBytesMax;
+    std::size_t waiters_max = kWaitersMax;
+    std::size_t value_bytes_max = kValueBytesMax;
+    std::size_t key_bytes_max = kKeyBytesMax;
+    std::size_t reply_bytes_max =
+        kMessageBytesMax - 64 * 1024;  // leaves room for the message around it
+  };
+  struct Answer {
+    StoreTicket ticket;
+    StoreResult result;
+    StoreOp op;          // as submitted, but for its values
+    bool wrote = false;  // a key's value is another now, or the key is gone
+  };
+
+  explicit KvStore(RoundId round, Limits limits);
+  explicit KvStore(RoundId round) : KvStore(round, Limits{}) {}
+
+  // What is wrong with `op` whatever the store holds: it belongs to another round, or has not the
+  // form of its verb, or is too large.
+  absl::Status Check(const StoreOp& op) const;
+
+  // Performs `op`. The answers are those of this ticket, unless it has to wait, and of the tickets
+  // that waited for what it did. Error codes are those of StoreResult.
+  std::vector<Answer> Submit(StoreTicket ticket, StoreOp op, TimePoint now);
+
+  // Forgets a waiting ticket; it gets no answer. Others are ignored.
+  void Cancel(StoreTicket ticket);
+
+  // Answers those whose time is over.
+  std::vector<Answer> Tick(TimePoint now);
+  std::optional<TimePoint> NextDeadline() const;
+
+  // Forgets all keys and queues, answers all that wait with ABORTED, and belongs to `round` from
+  // now on.
+  std::vector<Answer> Clear(RoundId round);
+
+  // Whether there is a key of that name; a queue of that name does not count.
+  bool Contains(absl::string_view key) const { return values_.contains(key); }
+  RoundId round() const { return round_; }
+  // All that is stored, for a snapshot.
+  const absl::flat_hash_map<std::string, std::string>& values() const { return values_; }
+  const absl::flat_hash_map<std::string, std::deque<std::string>>& queues() const {
+    return queues_;
+  }
+  std::size_t key_count() const { return values_.size(); }
+  std::size_t waiter_count() const { return waiters_.size(); }
+
+ private:
+  // Waiters have numbers of their own, in order of arrival: the first to wait for a queue is the
+  // first to be served.
+  using WaiterId = std::uint64_t;
+  struct Waiter {
+    StoreTicket ticket;
+    StoreOp op;
+    std::size_t missing = 0;  // distinct keys that are not there now
+    TimePoint deadline;
+  };
+  // Who is to be told when something happens to a key. Waiters stay listed under keys that exist,
+  // since a key can be deleted again before the others have come.
+  struct KeyWaiters {
+    absl::btree_set<WaiterId> get;
+    absl::btree_set<WaiterId> wait;
+    absl::btree_set<WaiterId> pop;
+    bool empty() const { return get.empty() && wait.empty() && pop.empty(); }
+  };
+
+  void AnswerTo(StoreTicket ticket, StoreOp op, StoreResult result);
+  StoreResult Perform(StoreOp& op);
+  StoreResult CompareSet(const std::string& key, const std::string& expected, std::string desired);
+  StoreResult Add(const std::string& key, std::int64_t number);
+  StoreResult MultiSet(StoreOp& op);
+  StoreResult MultiGet(const StoreOp& op) const;
+  StoreResult ListKeys() const;
+  StoreResult Delete(const std::string& key);
+  StoreResult Push(const std::string& key, std::string value);
+  StoreResult Pop(const std::string& key);
+
+  absl::Status Put(const std::string& key, std::string value);
+  bool Assign(const std::string& key,
+              std::string value);  // true if the key is new; tells nobody, checks nothing
+  absl::Status CheckRoom(std::size_t more_entries, std::size_t bytes_freed,
+                         std::size_t more_bytes) const;
+
+  // Waiting.
+  bool HasQueue(absl::string_view key) const { return queues_.contains(key); }
+  bool IsPresent(const StoreOp& op, absl::string_view key) const;
+  absl::btree_set<WaiterId>& WaitersOf(KeyWaiters& of, const StoreOp& op) const;
+  void Hold(StoreTicket ticket, StoreOp op, std::size_t missing, TimePoint now);
+  Waiter Take(WaiterId id);  // it waits no more
+  void CameToBe(const absl::btree_set<WaiterId>& ids);
+  void CeasedToBe(const absl::btree_set<WaiterId>& ids);
+  void KeyAppeared(const std::string& key);
+  void KeyVanished(const std::string& key);
+  StoreResult TimeIsOver(const StoreOp& op) const;
+
+  RoundId round_;
+  const Limits limits_;
+
+  absl::flat_hash_map<std::string, std::string> values_;
+  absl::flat_hash_map<std::string, std::deque<std::string>> queues_;  // none of them empty
+  std::size_t queued_ = 0;
+  std::size_t bytes_ = 0;
+
+  WaiterId last_waiter_ = 0;
+  absl::flat_hash_map<WaiterId, Waiter> waiters_;
+  absl::flat_hash_map<StoreTicket, WaiterId> by_ticket_;
+  absl::flat_hash_map<std::string, KeyWaiters> by_key_;
+  absl::btree_set<std::pair<TimePoint, WaiterId>> by_deadline_;
+
+  std::vector<Answer> answers_;  // of the call in progress
+  bool wrote_ = false;           // and whether it has written
+};
+
+}  // namespace ddprun

@@ -1,0 +1,462 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/store/store_folder.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace ddprun {
+namespace {
+
+using std::chrono::milliseconds;
+
+StoreResult Error(absl::Status status) {
+  StoreResult result;
+  result.status = std::move(status);
+  return result;
+}
+
+absl::Status RoundOver(RoundId of_op, RoundId of_node) {
+  return absl::AbortedError(absl::StrCat("the store operation belongs to round ", ToNumber(of_op),
+                                         ", but the node is in round ", ToNumber(of_node)));
+}
+
+bool IsFoldedRead(StoreVerb verb) {
+  return verb == StoreVerb::kGet || verb == StoreVerb::kMultiGet || verb == StoreVerb::kWait;
+}
+
+// The same for the same question, and for no other.
+std::string QuestionOf(const StoreOp& op) {
+  std::string text = absl::StrCat(static_cast<int>(op.verb), ":", ToNumber(op.round));
+  for (const std::string& key : op.keys) absl::StrAppend(&text, ":", key.size(), ":", key);
+  return text;
+}
+
+bool Fits(std::int64_t a, std::int64_t b) {
+  std::int64_t sum = 0;
+  return (a >= 0) == (b >= 0) && !__builtin_add_overflow(a, b, &sum);
+}
+
+milliseconds CutTimeout(milliseconds timeout) {
+  return std::clamp(timeout, milliseconds{0}, milliseconds(kStoreTimeoutMax));
+}
+
+}  // namespace
+
+// ---- From the workers
+
+StoreFolder::Answers StoreFolder::Submit(StoreWorker worker, std::uint64_t id, StoreOp op,
+                                         TimePoint now) {
+  Answers answers;
+  const auto refuse = [&](absl::Status status) {
+    answers.push_back({Error(std::move(status)), {{worker, id}}});
+    return std::move(answers);
+  };
+  if (op.round != round_) return refuse(RoundOver(op.round, round_));
+  auto& of_worker = by_worker_[worker];
+  if (id == 0 || of_worker.contains(id)) {
+    return refuse(absl::InvalidArgumentError(
+        absl::StrCat("store request id ", id, " is 0 or not answered yet")));
+  }
+  if (of_worker.size() >= kStreamOpsMax || asks_.size() >= kStreamOpsMax) {
+    return refuse(absl::ResourceExhaustedError(absl::StrCat(
+        "the worker has ", of_worker.size(), " unanswered store operations and the node ",
+        asks_.size(), "; the limit is ", kStreamOpsMax)));
+  }
+  StoreResult kept;
+  if (AnswerFromKept(op, now, &kept)) {
+    answers.push_back({std::move(kept), {{worker, id}}});
+    return answers;
+  }
+  op.timeout = CutTimeout(op.timeout);
+  const Asker asker{worker, id, op.number, op.timeout, now + op.timeout, false};
+  if (op.verb == StoreVerb::kAdd && op.keys.size() == 1) {
+    if (FoldAdd(asker, op)) return answers;
+    const std::string key = op.keys[0];
+    const AskId ask = NewAsk(std::move(op), {asker}, asker.deadline, /*alone=*/false);
+    Adds& adds = adds_[key];
+    if (adds.gathering != 0) {  // of the other sign, or too large a sum
+      asks_.at(ask).alone = true;
+      Queue(ask);
+    } else {
+      adds.gathering = ask;
+      if (adds.under_way == 0) Queue(ask);
+    }
+    return answers;
+  }
+  if (!IsFoldedRead(op.verb)) {
+    Queue(NewAsk(std::move(op), {asker}, asker.deadline, /*alone=*/true));
+    return answers;
+  }
+  std::string question = QuestionOf(op);
+  if (Join(asker, question, now)) return answers;
+  const AskId ask = NewAsk(std::move(op), {asker}, asker.deadline, /*alone=*/false);
+  questions_[std::move(question)] = ask;
+  Queue(ask);
+  return answers;
+}
+
+bool StoreFolder::AnswerFromKept(const StoreOp& op, TimePoint now, StoreResult* result) const {
+  const bool values = op.verb == StoreVerb::kGet || op.verb == StoreVerb::kMultiGet;
+  if (!values && op.verb != StoreVerb::kCheck && op.verb != StoreVerb::kWait) return false;
+  if (now >= trusted_until_ || op.keys.empty() || !op.values.empty()) return false;
+  if (op.verb == StoreVerb::kGet && op.keys.size() != 1) return false;
+  std::size_t bytes = 0;
+  for (const std::string& key : op.keys) {
+    const auto it = kept_.find(key);
+    if (it == kept_.end() || (values && !it->second)) return false;
+    if (values) bytes += it->second->size();
+  }
+  // The service has words for it.
+  if (bytes > kMessageBytesMax - 64 * 1024) return false;
+  if (values) {
+    result->values.reserve(op.keys.size());
+    for (const std::string& key : op.keys) result->values.push_back(*kept_.at(key));
+  } else if (op.verb == StoreVerb::kCheck) {
+    result->number = 1;
+  }
+  return true;
+}
+
+bool StoreFolder::Join(const Asker& asker, const std::string& question, TimePoint now) {
+  const auto it = questions_.find(question);
+  if (it == questions_.end()) return false;
+  Ask& ask = asks_.at(it->second);
+  if (ask.deadline > asker.deadline || (ask.sent && now > *ask.sent + kKeepTrust)) return false;
+  ask.askers.push_back(asker);
+  ask.askers.back().late = ask.ever_sent;
+  by_worker_[asker.worker].emplace(asker.id, it->second);
+  return true;
+}
+
+bool StoreFolder::FoldAdd(const Asker& asker, const StoreOp& op) {
+  const auto it = adds_.find(op.keys[0]);
+  if (it == adds_.end() || it->second.gathering == 0) return false;
+  Ask& ask = asks_.at(it->second.gathering);
+  if (!Fits(ask.op.number, op.number)) return false;
+  ask.op.number += op.number;
+  ask.askers.push_back(asker);
+  by_worker_[asker.worker].emplace(asker.id, it->second.gathering);
+  return true;
+}
+
+StoreFolder::AskId StoreFolder::NewAsk(StoreOp op, std::vector<Asker> askers, TimePoint deadline,
+                                       bool alone) {
+  const AskId id = ++last_id_;
+  for (const Asker& asker : askers) by_worker_[asker.worker][asker.id] = id;
+  Ask& ask = asks_[id];
+  ask.op = std::move(op);
+  ask.askers = std::move(askers);
+  ask.deadline = deadline;
+  ask.alone = alone;
+  return id;
+}
+
+void StoreFolder::Cancel(StoreWorker worker, std::uint64_t id) {
+  const auto of_worker = by_worker_.find(worker);
+  if (of_worker == by_worker_.end()) return;
+  const auto it = of_worker->second.find(id);
+  if (it == of_worker->second.end()) return;
+  const AskId ask = it->second;
+  of_worker->second.erase(it);
+  Leave(worker, ask, id);
+}
+
+void StoreFolder::WorkerGone(StoreWorker worker) {
+  auto node = by_worker_.extract(worker);
+  if (!node) return;
+  for (const auto& [id, ask] : node.mapped()) Leave(worker, ask, id);
+}
+
+void StoreFolder::Leave(StoreWorker worker, AskId id, std::uint64_t worker_id) {
+  const auto it = asks_.find(id);
+  if (it == asks_.end()) return;
+  Ask& ask = it->second;
+  const auto asker = std::find_if(ask.askers.begin(), ask.askers.end(), [&](const Asker& one) {
+    return one.worker == worker && one.id == worker_id;
+  });
+  if (asker == ask.askers.end()) return;
+  if (ask.op.verb == StoreVerb::kAdd) {
+    // Part of a sum that is under way stays in it, so that the others' parts can be told.
+    if (ask.ever_sent) {
+      if (ask.askers.size() > 1) {
+        asker->worker = StoreWorker{};
+        asker->id = 0;
+        return;
+      }
+    } else {
+      ask.op.number -= asker->number;
+    }
+  }
+  ask.askers.erase(asker);
+  if (!ask.askers.empty()) return;
+  if (ask.sent) cancelled_.push_back(id);
+  Finish(id);
+}
+
+// ---- From the service
+
+StoreFolder::Answers StoreFolder::Receive(std::vector<StoreReply> replies) {
+  Answers answers;
+  for (StoreReply& reply : replies) {
+    if (reply.forget > 0) {
+      for (const std::string& key : reply.result.keys) kept_.erase(key);
+      forgotten_ = reply.forget;
+    } else {
+      const AskId id = reply.id;
+      Answered(id, std::move(reply), answers);
+    }
+  }
+  return answers;
+}
+
+void StoreFolder::Answered(AskId id, StoreReply reply, Answers& answers) {
+  const auto it = asks_.find(id);
+  if (it == asks_.end() || !it->second.sent) return;
+  trusted_until_ = std::max(trusted_until_, *it->second.sent + kKeepTrust);
+  Ask ask = Finish(id);
+  if (Changes(ask.op.verb)) answered_.push_back(id);
+  if (ask.op.verb == StoreVerb::kAdd) {
+    AnswerAdd(std::move(ask), std::move(reply.result), answers);
+  } else if (!Changes(ask.op.verb)) {
+    AnswerRead(std::move(ask), std::move(reply), answers);
+  } else {
+    for (const Asker& asker : ask.askers) Give(asker, std::move(reply.result), answers);
+  }
+}
+
+// Takes it out of everything that leads to it.
+StoreFolder::Ask StoreFolder::Finish(AskId id) {
+  const auto it = asks_.find(id);
+  Ask ask = std::move(it->second);
+  asks_.erase(it);
+  for (const Asker& asker : ask.askers) {
+    const auto of_worker = by_worker_.find(asker.worker);
+    if (of_worker != by_worker_.end()) of_worker->second.erase(asker.id);
+  }
+  const StoreOp& op = ask.op;
+  if (op.verb == StoreVerb::kAdd && !ask.alone) {
+    const auto of_key = adds_.find(op.keys[0]);
+    Adds& adds = of_key->second;
+    if (adds.gathering == id) adds.gathering = 0;
+    if (adds.under_way == id) {
+      adds.under_way = 0;
+      if (adds.gathering != 0) Queue(adds.gathering);
+    }
+    if (adds.gathering == 0 && adds.under_way == 0) adds_.erase(of_key);
+  } else if (IsFoldedRead(op.verb)) {
+    const auto question = questions_.find(QuestionOf(op));
+    if (question != questions_.end() && question->second == id) questions_.erase(question);
+  }
+  return ask;
+}
+
+// Each has the count as it was after his own part.
+void StoreFolder::AnswerAdd(Ask ask, StoreResult result, Answers& answers) {
+  if (!result.status.ok() && ask.askers.size() > 1 && !absl::IsAborted(result.status)) {
+    // The sum has changed nothing; which of its parts can be added is for each to be seen.
+    for (Asker& asker : ask.askers) {
+      if (asker.id == 0) continue;
+      StoreOp op = ask.op;
+      op.number = asker.number;
+      Queue(NewAsk(std::move(op), {asker}, asker.deadline, /*alone=*/true));
+    }
+    return;
+  }
+  std::int64_t count = result.number - ask.op.number;
+  for (const Asker& asker : ask.askers) {
+    StoreResult one;
+    one.status = result.status;
+    count += asker.number;
+    if (one.status.ok()) one.number = count;
+    Give(asker, std::move(one), answers);
+  }
+}
+
+void StoreFolder::AnswerRead(Ask ask, StoreReply reply, Answers& answers) {
+  const absl::Status& status = reply.result.status;
+  const bool time_over = absl::IsDeadlineExceeded(status);
+  if (status.ok() && reply.keep && ask.op.round == round_) Keep(ask.op, reply.result);
+  std::vector<Asker> again;
+  Answer same;
+  for (Asker& asker : ask.askers) {
+    if (time_over && asker.deadline <= ask.deadline) {
+      Give(asker, TimeOver(ask.op.verb, asker.timeout, reply.result.keys, reply.result.number),
+           answers);
+    } else if (time_over || (status.ok() && !reply.keep && asker.late)) {
+      again.push_back(asker);
+    } else {
+      same.to.emplace_back(asker.worker, asker.id);
+    }
+  }
+  if (!same.to.empty()) {
+    same.result = std::move(reply.result);
+    answers.push_back(std::move(same));
+  }
+  if (again.empty()) return;
+  TimePoint deadline = again.front().deadline;
+  for (Asker& asker : again) {
+    asker.late = false;
+    deadline = std::min(deadline, asker.deadline);
+  }
+  const AskId id = NewAsk(ask.op, std::move(again), deadline, /*alone=*/false);
+  questions_[QuestionOf(ask.op)] = id;
+  Queue(id);
+}
+
+void StoreFolder::Keep(const StoreOp& op, const StoreResult& result) {
+  for (std::size_t i = 0; i < op.keys.size(); ++i) {
+    if (i < result.values.size()) {
+      kept_[op.keys[i]] = result.values[i];
+    } else {
+      kept_.try_emplace(op.keys[i], std::nullopt);
+    }
+  }
+}
+
+void StoreFolder::Give(const Asker& asker, StoreResult result, Answers& answers) {
+  if (asker.id != 0) answers.push_back({std::move(result), {{asker.worker, asker.id}}});
+}
+
+// ---- To the service
+
+bool StoreFolder::HasBatch() const {
+  return !unsent_.empty() || !cancelled_.empty() || forgotten_ > 0 ||
+         answered_.size() >= kUnsaidAnswersMax;
+}
+
+StoreBatch StoreFolder::TakeBatch(TimePoint now) {
+  StoreBatch batch;
+  batch.answered.swap(answered_);
+  batch.forgotten = std::exchange(forgotten_, 0);
+  while (!cancelled_.empty() && batch.requests.size() < kStoreBatchOps) {
+    batch.requests.push_back({cancelled_.front(), std::nullopt});
+    cancelled_.pop_front();
+  }
+  std::size_t bytes = 0;
+  while (!unsent_.empty() && bytes < kStoreBatchBytes && batch.requests.size() < kStoreBatchOps) {
+    const AskId id = unsent_.front();
+    unsent_.pop_front();
+    const auto it = asks_.find(id);
+    if (it == asks_.end() || it->second.sent) continue;
+    Ask& ask = it->second;
+    StoreOp op = ask.op;
+    for (const std::string& key : op.keys) bytes += key.size();
+    for (const std::string& value : op.values) bytes += value.size();
+    // A wait that has been asked before waits for the rest of its time; not to wait means something
+    // else.
+    if (op.timeout.count() > 0) {
+      const auto rest = std::chrono::ceil<milliseconds>(ask.deadline - now);
+      op.timeout = std::max(rest, milliseconds{1});
+    }
+    ask.sent = now;
+    ask.ever_sent = true;
+    if (op.verb == StoreVerb::kAdd && !ask.alone) {
+      Adds& adds = adds_[op.keys[0]];
+      adds.under_way = id;
+      if (adds.gathering == id) adds.gathering = 0;
+    }
+    batch.requests.push_back({id, std::move(op)});
+  }
+  return batch;
+}
+
+void StoreFolder::Lost() {
+  kept_.clear();
+  trusted_until_ = {};
+  cancelled_.clear();
+  answered_.clear();
+  forgotten_ = 0;
+  unsent_.clear();
+  for (auto& [id, ask] : asks_) {
+    ask.sent.reset();
+    // What gathers behind another of its key is sent when that one is answered.
+    if (ask.op.verb == StoreVerb::kAdd && !ask.alone && !ask.ever_sent &&
+        adds_.at(ask.op.keys[0]).under_way != 0) {
+      continue;
+    }
+    unsent_.push_back(id);
+  }
+}
+
+std::vector<std::uint64_t> StoreFolder::Unanswered() const {
+  std::vector<std::uint64_t> ids;
+  for (const auto& [id, ask] : asks_) {
+    if (ask.ever_sent && Changes(ask.op.verb)) ids.push_back(id);
+  }
+  return ids;
+}
+
+// ---- Ends
+
+StoreFolder::Answers StoreFolder::SetRound(RoundId round) {
+  round_ = round;
+  kept_.clear();
+  Answers answers;
+  std::vector<AskId> over;
+  for (const auto& [id, ask] : asks_) {
+    if (ask.op.round != round) over.push_back(id);
+  }
+  for (const AskId id : over) {
+    const Ask ask = Finish(id);
+    if (ask.sent) cancelled_.push_back(id);
+    for (const Asker& asker : ask.askers) {
+      Give(asker, Error(RoundOver(ask.op.round, round)), answers);
+    }
+  }
+  return answers;
+}
+
+StoreFolder::Answers StoreFolder::Fail(const absl::Status& status) {
+  Lost();
+  Answers answers;
+  for (const auto& [id, ask] : asks_) {
+    for (const Asker& asker : ask.askers) Give(asker, Error(status), answers);
+  }
+  asks_.clear();
+  unsent_.clear();
+  questions_.clear();
+  adds_.clear();
+  by_worker_.clear();
+  return answers;
+}
+
+// Only what waits: the others have no time of their own. And a pop that was sent may have been
+// served: the value must not be lost.
+bool StoreFolder::IsForgottenInTime(const Ask& ask) {
+  return !ask.sent && MayWait(ask.op.verb) && ask.op.timeout.count() > 0 &&
+         !(ask.op.verb == StoreVerb::kQueuePop && ask.ever_sent);
+}
+
+StoreFolder::Answers StoreFolder::Tick(TimePoint now) {
+  Answers answers;
+  std::vector<AskId> over;
+  for (const auto& [id, ask] : asks_) {
+    if (IsForgottenInTime(ask) && ask.deadline <= now) over.push_back(id);
+  }
+  for (const AskId id : over) {
+    const Ask ask = Finish(id);
+    const StoreOp& op = ask.op;
+    for (const Asker& asker : ask.askers) {
+      Give(asker,
+           Error(absl::DeadlineExceededError(
+               absl::StrCat("waited ", asker.timeout.count(), " ms for ", op.keys.size(),
+                            op.keys.size() == 1 ? " key" : " keys",
+                            " of the store while the rendezvous service could not be reached"))),
+           answers);
+    }
+  }
+  return answers;
+}
+
+std::optional<TimePoint> StoreFolder::NextDeadline() const {
+  std::optional<TimePoint> next;
+  for (const auto& entry : asks_) {
+    const Ask& ask = entry.second;
+    if (!IsForgottenInTime(ask)) continue;
+    if (!next || ask.deadline < *next) next = ask.deadline;
+  }
+  return next;
+}
+
+}  // namespace ddprun

@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/store/store_hub.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "rendezvous/base/limits.h"
+
+namespace ddprun {
+namespace {
+
+StoreResult Error(absl::Status status) {
+  StoreResult result;
+  result.status = std::move(status);
+  return result;
+}
+
+}  // namespace
+
+StoreEffects StoreHub::Open(StorePeer peer, const StoreHello& hello) {
+  effects_.clear();
+  if (hello.stream == 0) {
+    streams_[peer];
+    return std::move(effects_);
+  }
+  if (!nodes_.contains(hello.node_id) && nodes_.size() >= static_cast<std::size_t>(kNodesMax)) {
+    effects_.emplace_back(
+        std::in_place_type<StoreEnd>, peer,
+        absl::ResourceExhaustedError(
+            absl::StrCat("the run's store serves ", nodes_.size(), " nodes, which is its limit")));
+    return std::move(effects_);
+  }
+  Node& node = nodes_[hello.node_id];
+  if (hello.stream <= node.stream) {
+    effects_.emplace_back(
+        std::in_place_type<StoreEnd>, peer,
+        absl::AbortedError(absl::StrCat("stream ", hello.stream, " of node '", hello.node_id,
+                                        "' comes after its stream ", node.stream)));
+    return std::move(effects_);
+  }
+  if (node.peer != kNoPeer) {
+    const StorePeer old = node.peer;
+    CloseStream(old);
+    effects_.emplace_back(
+        std::in_place_type<StoreEnd>, old,
+        absl::AbortedError("the node has opened another stream in place of this one"));
+  }
+  // A node that opens a stream keeps nothing from an earlier one.
+  const StorePeer last = std::exchange(node.last_peer, peer);
+  node.peer = peer;
+  node.stream = hello.stream;
+  node.memory.KeepOnly(hello.unanswered);
+  streams_[peer].node_id = hello.node_id;
+  Release(directory_.Drop(last));
+  return std::move(effects_);
+}
+
+StoreEffects StoreHub::Receive(StorePeer peer, StoreBatch batch, TimePoint now) {
+  effects_.clear();
+  const auto stream = streams_.find(peer);
+  if (stream == streams_.end()) return {};
+  const std::string node_id = stream->second.node_id;
+  if (!node_id.empty()) {
+    Node& node = nodes_.at(node_id);
+    ++node.messages;
+    for (const std::uint64_t id : batch.answered) node.memory.Forget(id);
+    if (batch.forgotten > 0) Release(directory_.Forgot(peer, batch.forgotten));
+  }
+  for (StoreRequest& request : batch.requests) {
+    if (request.op) {
+      Submit(peer, request.id, *std::move(request.op), now);
+    } else {
+      Cancel(peer, request.id);
+    }
+  }
+  return std::move(effects_);
+}
+
+void StoreHub::Submit(StorePeer peer, std::uint64_t id, StoreOp op, TimePoint now) {
+  Stream& stream = streams_.at(peer);
+  if (id == 0 || stream.waiting.contains(id)) {
+    Say(peer, id,
+        Error(absl::InvalidArgumentError(
+            absl::StrCat("store request id ", id, " is 0 or not answered yet"))));
+    return;
+  }
+  if (stream.waiting.size() >= kStreamOpsMax) {
+    Say(peer, id,
+        Error(
+            absl::ResourceExhaustedError(absl::StrCat("this stream has ", stream.waiting.size(),
+                                                      " unanswered store operations, its limit"))));
+    return;
+  }
+  const bool named = !stream.node_id.empty();
+  if (named && Changes(op.verb) && AnsweredBefore(peer, nodes_.at(stream.node_id), id)) return;
+  if (absl::Status status = store_.Check(op); !status.ok()) {
+    Say(peer, id, Error(std::move(status)));
+    return;
+  }
+  // A QUEUE_POP changes something when it is served, and is told of then.
+  if (Changes(op.verb) && op.verb != StoreVerb::kQueuePop) {
+    Tell(stream.node_id, named ? id : 0, op);
+  }
+  const StoreTicket ticket{++last_ticket_};
+  tickets_.emplace(ticket, Origin{peer, id});
+  stream.waiting.emplace(id, ticket);
+  TakeAnswers(store_.Submit(ticket, std::move(op), now));
+}
+
+// True if nothing is to be done any more, or nothing can be.
+bool StoreHub::AnsweredBefore(StorePeer peer, Node& node, std::uint64_t id) {
+  if (const AnswerMemory::Remembered* remembered = node.memory.Find(id)) {
+    if (!remembered->held) Say(peer, id, remembered->result);
+    return true;
+  }
+  if (!node.memory.IsFull()) return false;
+  Say(peer, id,
+      Error(absl::ResourceExhaustedError(absl::StrCat(
+          "the node has not said that it has the answers to its last ", node.memory.size(),
+          " store operations, which is more than the service remembers"))));
+  return true;
+}
+
+void StoreHub::Cancel(StorePeer peer, std::uint64_t id) {
+  Stream& stream = streams_.at(peer);
+  if (!stream.node_id.empty()) nodes_.at(stream.node_id).memory.Forget(id);
+  const auto it = stream.waiting.find(id);
+  if (it == stream.waiting.end()) return;
+  store_.Cancel(it->second);
+  tickets_.erase(it->second);
+  stream.waiting.erase(it);
+}
+
+void StoreHub::CloseStream(StorePeer peer) {
+  const auto it = streams_.find(peer);
+  if (it == streams_.end()) return;
+  for (const auto& [id, ticket] : it->second.waiting) {
+    store_.Cancel(ticket);
+    tickets_.erase(ticket);
+  }
+  if (!it->second.node_id.empty()) nodes_.at(it->second.node_id).peer = kNoPeer;
+  streams_.erase(it);
+}
+
+StoreEffects StoreHub::Gone(StorePeer peer, TimePoint now) {
+  CloseStream(peer);
+  directory_.Gone(peer, now);
+  return {};
+}
+
+StoreEffects StoreHub::Tick(TimePoint now) {
+  effects_.clear();
+  TakeAnswers(store_.Tick(now));
+  Release(directory_.Tick(now));
+  return std::move(effects_);
+}
+
+std::optional<TimePoint> StoreHub::NextDeadline() const {
+  const auto of_store = store_.NextDeadline();
+  const auto of_directory = directory_.NextDeadline();
+  if (!of_store) return of_directory;
+  return of_directory ? std::min(*of_store, *of_directory) : *of_store;
+}
+
+StoreEffects StoreHub::Clear(RoundId round) {
+  effects_.clear();
+  Release(directory_.Clear());
+  TakeAnswers(store_.Clear(round));
+  for (auto it = nodes_.begin(); it != nodes_.end();) {
+    it->second.memory.Clear();
+    it->second.messages = 0;
+    if (it->second.peer == kNoPeer) {
+      nodes_.erase(it++);
+    } else {
+      ++it;
+    }
+  }
+  return std::move(effects_);
+}
+
+void StoreHub::Replay(const std::string& node_id, std::uint64_t id, StoreOp op) {
+  op.timeout = {};
+  std::vector<KvStore::Answer> answers =
+      store_.Submit(StoreTicket{++last_ticket_}, std::move(op), TimePoint{});
+  if (!node_id.empty() && !answers.empty()) {
+    ReplayAnswer(node_id, id, std::move(answers.front().result));
+  }
+}
+
+void StoreHub::ReplayAnswer(const std::string& node_id, std::uint64_t id, StoreResult result) {
+  AnswerMemory& memory = nodes_[node_id].memory;
+  // When the node has its answers is not written down; it cannot miss more than this.
+  while (memory.IsFull()) memory.ForgetLowest();
+  memory.Remember(id, std::move(result), /*held=*/false);
+}
+
+void StoreHub::ForEachAnswer(const std::function<void(const std::string& node_id, std::uint64_t id,
+                                                      const StoreResult&)>& on_answer) {
+  for (auto& entry : nodes_) {
+    entry.second.memory.ForEach([&](std::uint64_t id, const AnswerMemory::Remembered& answer) {
+      on_answer(entry.first, id, answer.result);
+    });
+  }
+}
+
+void StoreHub::Resume(const std::vector<std::string>& nodes, TimePoint now) {
+  std::vector<StorePeer> peers;
+  for (const std::string& node_id : nodes) {
+    peers.push_back(StorePeer{peers.size() + 1});
+    nodes_[node_id].last_peer = peers.back();
+  }
+  const Settlement doubt = directory_.Doubt(peers, now);
+  if (doubt == kSettled) return;
+  for (auto& entry : nodes_) {
+    entry.second.memory.ForEach([&](std::uint64_t id, AnswerMemory::Remembered& answer) {
+      answer.held = true;
+      held_[doubt].push_back({{kNoPeer, id}, entry.first, {}});
+    });
+  }
+}
+
+std::uint64_t StoreHub::messages(const std::string& node_id) const {
+  const auto it = nodes_.find(node_id);
+  return it == nodes_.end() ? 0 : it->second.messages;
+}
+
+// ---- Answers
+
+void StoreHub::TakeAnswers(std::vector<KvStore::Answer> answers) {
+  for (KvStore::Answer& answer : answers) TakeAnswer(std::move(answer));
+}
+
+void StoreHub::TakeAnswer(KvStore::Answer answer) {
+  const auto ticket = tickets_.find(answer.ticket);
+  if (ticket == tickets_.end()) return;
+  const Origin origin = ticket->second;
+  tickets_.erase(ticket);
+  Stream& stream = streams_.at(origin.peer);
+  stream.waiting.erase(origin.id);
+  const bool named = !stream.node_id.empty();
+  if (answer.op.verb == StoreVerb::kQueuePop && answer.result.status.ok()) {
+    Tell(stream.node_id, named ? origin.id : 0, answer.op);
+  }
+  const Settlement settlement = Settle(answer);
+  const bool remember = named && Changes(answer.op.verb);
+  if (remember) {
+    nodes_.at(stream.node_id)
+        .memory.Remember(origin.id, answer.result, /*held=*/settlement != kSettled);
+  }
+  if (settlement != kSettled) {
+    held_[settlement].push_back({origin, remember ? stream.node_id : "",
+                                 remember ? StoreResult{} : std::move(answer.result)});
+    return;
+  }
+  const bool keep = named && Keep(origin.peer, answer);
+  Say(origin.peer, origin.id, std::move(answer.result), keep);
+}
+
+Settlement StoreHub::Settle(const KvStore::Answer& answer) {
+  const StoreOp& op = answer.op;
+  if (op.verb == StoreVerb::kNumKeys || op.verb == StoreVerb::kListKeys) {
+    return directory_.ReadAll();
+  }
+  if (!Changes(op.verb)) return directory_.Read(op.keys);
+  const auto change = !answer.wrote                   ? CacheDirectory::Change::kNone
+                      : op.verb == StoreVerb::kDelete ? CacheDirectory::Change::kDeleted
+                                                      : CacheDirectory::Change::kValue;
+  std::vector<CacheDirectory::Forget> forgets;
+  const Settlement settlement = directory_.Write(op.keys, change, forgets);
+  for (CacheDirectory::Forget& forget : forgets) {
+    StoreReply reply;
+    reply.forget = forget.number;
+    reply.result.keys = std::move(forget.keys);
+    effects_.emplace_back(std::in_place_type<StoreSay>, forget.peer, std::move(reply));
+  }
+  return settlement;
+}
+
+// Whether the node may keep what `answer` says, which then has it on the list. Only what is there
+// can be kept: what is absent may come at any moment. A queue comes and goes unseen.
+bool StoreHub::Keep(StorePeer peer, const KvStore::Answer& answer) {
+  const StoreOp& op = answer.op;
+  if (!answer.result.status.ok()) return false;
+  switch (op.verb) {
+    case StoreVerb::kGet:
+    case StoreVerb::kMultiGet:
+      return directory_.Keep(peer, op.keys, answer.result.values);
+    case StoreVerb::kCheck:
+    case StoreVerb::kWait:
+      if (op.verb == StoreVerb::kCheck && answer.result.number == 0) return false;
+      for (const std::string& key : op.keys) {
+        if (!store_.Contains(key)) return false;
+      }
+      return directory_.Keep(peer, op.keys, {});
+    default:
+      return false;
+  }
+}
+
+void StoreHub::Release(const CacheDirectory::Settled& settled) {
+  for (const Settlement settlement : settled) {
+    auto node = held_.extract(settlement);
+    if (!node) continue;
+    for (Held& held : node.mapped()) {
+      if (held.node_id.empty()) {
+        if (streams_.contains(held.origin.peer)) {
+          Say(held.origin.peer, held.origin.id, std::move(held.result));
+        }
+        continue;
+      }
+      Node& of = nodes_.at(held.node_id);
+      AnswerMemory::Remembered* remembered = of.memory.Find(held.origin.id);
+      if (remembered == nullptr) continue;
+      remembered->held = false;
+      if (of.peer != kNoPeer) Say(of.peer, held.origin.id, remembered->result);
+    }
+  }
+}
+
+void StoreHub::Say(StorePeer peer, std::uint64_t id, StoreResult result, bool keep) {
+  StoreReply reply;
+  reply.id = id;
+  reply.result = std::move(result);
+  reply.keep = keep;
+  effects_.emplace_back(std::in_place_type<StoreSay>, peer, std::move(reply));
+}
+
+}  // namespace ddprun

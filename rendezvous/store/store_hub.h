@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// The service's half of the store, as a pure function of what its streams say and when: the keys,
+// what each node has still to be answered (exactly once, over any number of its streams), and who
+// keeps what (so that nobody reads what is not so any more).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "rendezvous/store/answer_memory.h"
+#include "rendezvous/store/cache_directory.h"
+#include "rendezvous/store/kv_store.h"
+#include "rendezvous/values/store_batch.h"
+
+namespace ddprun {
+
+// To be said on a stream.
+struct StoreSay {
+  StorePeer peer;
+  StoreReply reply;
+};
+// The stream is to be ended.
+struct StoreEnd {
+  StorePeer peer;
+  absl::Status status;
+};
+using StoreEffect = std::variant<StoreSay, StoreEnd>;
+using StoreEffects = std::vector<StoreEffect>;
+
+class StoreHub {
+ public:
+  // Told of every operation that changes something, in the order of effect: an operation before its
+  // answer is given out, and a QUEUE_POP that waited after the QUEUE_PUSH that served it. Given to
+  // Replay() in that order, they make the same store and the same remembered answers. `node_id` is
+  // empty and `id` 0 for a client without a node.
+  using OnMutation =
+      std::function<void(const std::string& node_id, std::uint64_t id, const StoreOp& op)>;
+
+  explicit StoreHub(RoundId round, KvStore::Limits limits = {},
+                    CacheDirectory::Limits cache_limits = {})
+      : store_(round, limits), directory_(cache_limits) {}
+
+  void set_on_mutation(OnMutation on_mutation) { on_mutation_ = std::move(on_mutation); }
+
+  // `peer` is a number that was not used before.
+  StoreEffects Open(StorePeer peer, const StoreHello& hello);
+  // One message. What a stream says that is not open, or not any more, means nothing.
+  StoreEffects Receive(StorePeer peer, StoreBatch batch, TimePoint now);
+  StoreEffects Gone(StorePeer peer, TimePoint now);
+
+  StoreEffects Tick(TimePoint now);
+  std::optional<TimePoint> NextDeadline() const;
+
+  // Another round: no keys, no memory.
+  StoreEffects Clear(RoundId round);
+
+  void Replay(const std::string& node_id, std::uint64_t id, StoreOp op);
+  // The same for an answer of which the operation is not known any more.
+  void ReplayAnswer(const std::string& node_id, std::uint64_t id, StoreResult result);
+  void ForEachAnswer(const std::function<void(const std::string& node_id, std::uint64_t id,
+                                              const StoreResult&)>& on_answer);
+  // After the replay of what another process did: `nodes` may be answering from what they keep of
+  // then. So nothing is answered until each has opened a stream or kKeepTrust is over.
+  // `nodes[i]` had the stream StorePeer{i + 1}.
+  void Resume(const std::vector<std::string>& nodes, TimePoint now);
+
+  RoundId round() const { return store_.round(); }
+  const KvStore& store() const { return store_; }
+  // What the node's streams have sent in this round, in messages.
+  std::uint64_t messages(const std::string& node_id) const;
+
+ private:
+  struct Node {
+    StorePeer peer = kNoPeer;       // its stream now
+    StorePeer last_peer = kNoPeer;  // or the last one, under which it is known to keep something
+    std::uint64_t stream = 0;
+    std::uint64_t messages = 0;
+    AnswerMemory memory;
+  };
+  struct Stream {
+    std::string node_id;  // empty: a client without a node
+    absl::flat_hash_map<std::uint64_t, StoreTicket> waiting;
+  };
+  // Where an answer goes. That of a node goes to the stream that it then has.
+  struct Origin {
+    StorePeer peer = kNoPeer;
+    std::uint64_t id = 0;
+  };
+  struct Held {
+    Origin origin;
+    std::string node_id;  // not empty: the answer lies in the node's memory
+    StoreResult result;
+  };
+
+  void Submit(StorePeer peer, std::uint64_t id, StoreOp op, TimePoint now);
+  bool AnsweredBefore(StorePeer peer, Node& node, std::uint64_t id);
+  void Cancel(StorePeer peer, std::uint64_t id);
+  void CloseStream(StorePeer peer);
+  void TakeAnswers(std::vector<KvStore::Answer> answers);
+  void TakeAnswer(KvStore::Answer answer);
+  Settlement Settle(const KvStore::Answer& answer);
+  bool Keep(StorePeer peer, const KvStore::Answer& answer);
+  void Release(const CacheDirectory::Settled& settled);
+  void Say(StorePeer peer, std::uint64_t id, StoreResult result, bool keep = false);
+  void Tell(const std::string& node_id, std::uint64_t id, const StoreOp& op) {
+    if (on_mutation_) on_mutation_(node_id, id, op);
+  }
+
+  OnMutation on_mutation_;
+  KvStore store_;
+  CacheDirectory directory_;
+  absl::flat_hash_map<StorePeer, Stream> streams_;
+  absl::flat_hash_map<std::string, Node> nodes_;
+  std::uint64_t last_ticket_ = 0;
+  absl::flat_hash_map<StoreTicket, Origin> tickets_;
+  absl::flat_hash_map<Settlement, std::vector<Held>> held_;
+  StoreEffects effects_;  // of the call in progress
+};
+
+}  // namespace ddprun

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// The service's end of a stream, with the verbs of gRPC's callback API (grpc::ServerBidiReactor),
+// over a completion queue of our own (completion_threads.h says why).
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "rendezvous/base/limits.h"
+#include "rendezvous/listener/peer_limits.h"
+#include "rendezvous/streams/completion_threads.h"
+
+namespace ddprun {
+
+// Made before its call has come, and waits for it. Reads come one after another, and writes too;
+// OnDone() is the last call and comes after Finish().
+template <typename Request, typename Response>
+class ServerStream {
+ public:
+  explicit ServerStream(CompletionThreads& threads) : threads_(threads) { threads_.StreamBegins(); }
+  virtual ~ServerStream() { threads_.StreamEnds(); }
+  ServerStream(const ServerStream&) = delete;
+  ServerStream& operator=(const ServerStream&) = delete;
+
+  // `request`: asks the service for a call of its method, as RequestSession(...) does. `came`: the
+  // call has come, and is this stream's; not called if the server ends before, then OnDone() is.
+  template <typename Service, typename Method>
+  void WaitForCall(Service& service, Method request, grpc::ServerCompletionQueue& queue,
+                   std::function<void()> came) {
+    came_ = std::move(came);
+    ++under_way_;
+    (service.*request)(&context_, &stream_, &queue, &queue,
+                       static_cast<CompletionThreads::Operation*>(&call_));
+  }
+
+ protected:
+  virtual void Begin() = 0;  // after `came`
+  virtual void OnReadDone(bool ok) = 0;
+  virtual void OnWriteDone(bool ok) = 0;
+  virtual void OnDone() = 0;
+
+  const grpc::ServerContext& context() const { return context_; }
+
+  void StartSendInitialMetadata() {
+    ++under_way_;
+    stream_.SendInitialMetadata(static_cast<CompletionThreads::Operation*>(&metadata_));
+  }
+  void StartRead(Request* request) {
+    ++under_way_;
+    // A message of many parts keeps the room of all of them when it is cleared.
+    if (request->SpaceUsedLong() > kKeptMessageBytes) *request = Request();
+    stream_.Read(request, static_cast<CompletionThreads::Operation*>(&read_));
+  }
+  // Until OnWriteDone neither this nor Finish() again.
+  void StartWrite(const Response* response) {
+    ++under_way_;
+    stream_.Write(*response, static_cast<CompletionThreads::Operation*>(&write_));
+  }
+  void Finish(const grpc::Status& status) {
+    ++under_way_;
+    stream_.Finish(status, static_cast<CompletionThreads::Operation*>(&finish_));
+  }
+
+ private:
+  class Then final : public CompletionThreads::Operation {
+   public:
+    Then(ServerStream& stream, void (ServerStream::*then)(bool)) : stream_(stream), then_(then) {}
+    void Done(bool ok) override {
+      (stream_.*then_)(ok);
+      stream_.Over();
+    }
+
+   private:
+    ServerStream& stream_;
+    void (ServerStream::*const then_)(bool);
+  };
+
+  void CallDone(bool ok) {
+    const std::function<void()> came = std::exchange(came_, nullptr);
+    if (ok) {
+      ++under_way_;  // until Finish() is done
+      came();
+      Begin();
+    }
+  }
+  void MetadataDone(bool) {}
+  void ReadDone(bool ok) { OnReadDone(ok); }
+  void WriteDone(bool ok) { OnWriteDone(ok); }
+  void FinishDone(bool) { --under_way_; }
+
+  void Over() {
+    if (--under_way_ == 0) OnDone();
+  }
+
+  CompletionThreads& threads_;
+  grpc::ServerContext context_;
+  grpc::ServerAsyncReaderWriter<Response, Request> stream_{&context_};
+  std::function<void()> came_;
+  std::atomic<int> under_way_{0};
+  Then call_{*this, &ServerStream::CallDone};
+  Then metadata_{*this, &ServerStream::MetadataDone};
+  Then read_{*this, &ServerStream::ReadDone};
+  Then write_{*this, &ServerStream::WriteDone};
+  Then finish_{*this, &ServerStream::FinishDone};
+};
+
+}  // namespace ddprun

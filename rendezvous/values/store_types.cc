@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/values/store_types.h"
+
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+
+namespace ddprun {
+
+bool Changes(StoreVerb verb) {
+  switch (verb) {
+    case StoreVerb::kSet:
+    case StoreVerb::kAdd:
+    case StoreVerb::kCompareSet:
+    case StoreVerb::kDelete:
+    case StoreVerb::kAppend:
+    case StoreVerb::kMultiSet:
+    case StoreVerb::kQueuePush:
+    case StoreVerb::kQueuePop:
+      return true;
+    case StoreVerb::kGet:
+    case StoreVerb::kCheck:
+    case StoreVerb::kWait:
+    case StoreVerb::kMultiGet:
+    case StoreVerb::kNumKeys:
+    case StoreVerb::kListKeys:
+    case StoreVerb::kQueueLen:
+      return false;
+  }
+  return true;
+}
+
+bool MayWait(StoreVerb verb) {
+  return verb == StoreVerb::kGet || verb == StoreVerb::kMultiGet || verb == StoreVerb::kWait ||
+         verb == StoreVerb::kQueuePop;
+}
+
+StoreResult TimeOver(StoreVerb verb, std::chrono::milliseconds timeout,
+                     std::vector<std::string> keys, std::int64_t number) {
+  std::string names;
+  for (const std::string& key : keys) {
+    absl::StrAppend(&names, names.empty() ? "" : ", ", "'", absl::CHexEscape(key), "'");
+  }
+  const auto more = number - static_cast<std::int64_t>(keys.size());
+  if (more > 0) absl::StrAppend(&names, " and ", more, " more");
+  const char* what = verb == StoreVerb::kQueuePop ? "queue " : number > 1 ? "keys " : "key ";
+  StoreResult result;
+  result.status = absl::DeadlineExceededError(
+      absl::StrCat("waited ", timeout.count(), " ms for ", what, names, ", which nobody has set"));
+  result.keys = std::move(keys);
+  result.number = number;
+  return result;
+}
+
+}  // namespace ddprun

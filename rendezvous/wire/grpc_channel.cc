@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/wire/grpc_channel.h"
+
+#include <grpc/support/log.h>
+#include <sys/socket.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string_view>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "absl/synchronization/mutex.h"
+#include "rendezvous/base/addresses.h"
+#include "rendezvous/base/limits.h"
+#include "rendezvous/base/resolve.h"
+#include "rendezvous/security/hello_tag.h"
+
+namespace ddprun {
+namespace {
+
+template <typename T>
+int Milliseconds(T duration) {
+  return static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(duration).count());
+}
+
+// An address that is written in numbers is given to gRPC as such: it then asks no name server about
+// it.
+std::string GrpcTarget(const std::string& target) {
+  if (absl::StartsWith(target, "unix:")) return target;
+  const std::size_t colon = target.rfind(':');
+  if (colon == std::string::npos) return target;
+  std::string host = target.substr(0, colon);
+  if (absl::StartsWith(host, "[")) return absl::StrCat("ipv6:", target);
+  // gRPC's resolver does not know it where no /etc/hosts has it.
+  if (host == "localhost") {
+    const AddrInfoPtr list = Resolve(host, 0, SOCK_STREAM, 0);
+    if (list != nullptr && list->ai_next == nullptr && list->ai_family == AF_INET) {
+      return absl::StrCat("ipv4:127.0.0.1", target.substr(colon));
+    }
+  }
+  return IsNumericAddress(host) ? absl::StrCat("ipv4:", target) : absl::StrCat("dns:///", target);
+}
+
+// An abort of gRPC's own must not be a silent one.
+void LogBrokenInvariantsOnly(gpr_log_func_args* args) {
+  if (absl::StartsWith(args->message, "assertion failed")) {
+    std::fprintf(stderr, "gRPC: %s (%s:%d)\n", args->message, args->file, args->line);
+  }
+}
+
+// gRPC 1.51 shares its callback threads between all channels and servers of a process, and ends
+// them with the last of these. When a new one comes just then, a thread drops a reference that is
+// gone ("assertion failed: prior > 0", seen once in some hundred tests), and the process aborts. A
+// call that is never started holds them for good.
+struct CallbackThreads final : grpc::ClientBidiReactor<v1::Report, v1::Directive> {
+  CallbackThreads()
+      : stub(v1::Rendezvous::NewStub(
+            grpc::CreateChannel("unix:/nowhere", grpc::InsecureChannelCredentials()))) {
+    stub->async()->Session(&context, this);
+  }
+
+  grpc::ClientContext context;
+  const std::unique_ptr<v1::Rendezvous::Stub> stub;
+};
+
+}  // namespace
+
+void PrepareGrpc() {
+  // Made once and never destroyed: a static's destructor would run while gRPC's threads still do.
+  // Marked as used, so that leak checkers find what it points to.
+  [[gnu::used]] static CallbackThreads* const threads = [] {
+    // Debian's and Ubuntu's abseil is built to look for lock cycles on every lock; a store
+    // operation takes a dozen.
+    absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
+    if (std::getenv("GRPC_VERBOSITY") == nullptr) gpr_set_log_function(LogBrokenInvariantsOnly);
+    // gRPC's own resolver asks /etc/hosts and DNS alone; the system's also asks what nsswitch.conf
+    // names (mDNS, LDAP, systemd), as ssh does. gRPC reads the variable once, and no worker
+    // inherits it.
+    constexpr char kResolver[] = "GRPC_DNS_RESOLVER";
+    const bool is_ours = std::getenv(kResolver) == nullptr;
+    if (is_ours) setenv(kResolver, "native", 1);
+    auto* const made = new CallbackThreads;
+    if (is_ours) unsetenv(kResolver);
+    return made;
+  }();
+  (void)threads;
+}
+
+void SetServerArguments(grpc::ServerBuilder& builder) {
+  builder.SetMaxReceiveMessageSize(static_cast<int>(kMessageBytesMax));
+  builder.SetMaxSendMessageSize(static_cast<int>(kMessageBytesMax));
+  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kHeaderBytesMax);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kStreamsPerConnectionMax);
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, Milliseconds(kHandshakeTimeout));
+}
+
+void SetServerKeepalive(grpc::ServerBuilder& builder) {
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, Milliseconds(kKeepaliveInterval));
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Milliseconds(kKeepaliveTimeout));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, Milliseconds(kIdleConnectionTimeout));
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  // The clients ping as often as the server does; gRPC's default takes that for abuse and ends the
+  // connection.
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+                             Milliseconds(kKeepaliveInterval) / 2);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
+}
+
+std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> AddAcceptor(
+    grpc::ServerBuilder& builder, const std::optional<TlsCredentials>& credentials) {
+  std::shared_ptr<grpc::ServerCredentials> server_credentials = grpc::InsecureServerCredentials();
+  if (credentials.has_value()) {
+    grpc::SslServerCredentialsOptions options(
+        GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+    options.pem_root_certs = credentials->ca_pem;
+    options.pem_key_cert_pairs.push_back({credentials->key_pem, credentials->chain_pem});
+    server_credentials = grpc::SslServerCredentials(options);
+  }
+  return builder.experimental().AddExternalConnectionAcceptor(
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+      std::move(server_credentials));
+}
+
+Listener::HandOver HandOverTo(grpc::experimental::ExternalConnectionAcceptor& acceptor) {
+  return [&acceptor](int fd) {
+    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+    connection.fd = fd;
+    acceptor.HandleNewConnection(&connection);
+  };
+}
+
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& target,
+                                           const std::optional<TlsCredentials>& credentials,
+                                           const std::string& server_name) {
+  PrepareGrpc();
+  grpc::ChannelArguments arguments;
+  std::shared_ptr<grpc::ChannelCredentials> channel_credentials =
+      grpc::InsecureChannelCredentials();
+  if (credentials.has_value()) {
+    channel_credentials = grpc::SslCredentials({.pem_root_certs = credentials->ca_pem,
+                                                .pem_private_key = credentials->key_pem,
+                                                .pem_cert_chain = credentials->chain_pem});
+    const std::string name =
+        credentials->derived ? MakeTaggedName(credentials->hello_key) : server_name;
+    if (!name.empty()) arguments.SetSslTargetNameOverride(name);
+  }
+  if (!absl::StartsWith(target, "unix:")) {
+    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, Milliseconds(kKeepaliveInterval));
+    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Milliseconds(kKeepaliveTimeout));
+    arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+    arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  }
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, Milliseconds(kConnectAttemptTimeout));
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, Milliseconds(kConnectBackoffMin));
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, Milliseconds(kConnectBackoffMax));
+  arguments.SetInt(GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, Milliseconds(kConnectBackoffMax));
+  // Nodes of a run reach each other directly, whatever http_proxy says of the world outside.
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  arguments.SetInt(GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
+  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetMaxReceiveMessageSize(static_cast<int>(kMessageBytesMax));
+  arguments.SetMaxSendMessageSize(static_cast<int>(kMessageBytesMax));
+  return grpc::CreateCustomChannel(GrpcTarget(target), channel_credentials, arguments);
+}
+
+std::shared_ptr<ServiceChannel> MakeServiceChannel(const std::string& target,
+                                                   std::optional<TlsCredentials> credentials,
+                                                   const std::string& server_name) {
+  // On a unix socket the kernel says who the peer is.
+  if (absl::StartsWith(target, "unix:")) credentials.reset();
+  return std::make_shared<ServiceChannel>(target, std::move(credentials), server_name);
+}
+
+bool IsCutOff(const grpc::Status& status) {
+  const std::string text = status.error_message();
+  return absl::StrContains(text, "Socket closed") ||
+         absl::StrContains(text, "Endpoint read failed") ||
+         absl::StrContains(text, "unexpected eof") ||
+         absl::StrContains(text, "SSL_ERROR_SYSCALL") ||
+         absl::StrContains(text, "Connection reset by peer");
+}
+
+std::string ReasonInWords(const grpc::Status& status, const std::string& target) {
+  const std::string text = status.error_message();
+  const std::string host = target.substr(0, target.rfind(':'));
+  if (absl::StrContains(text, "DNS resolution failed") || absl::StrContains(text, "C-ares")) {
+    return absl::StrCat("cannot resolve '", host, "'");
+  }
+  constexpr std::string_view kBeforeErrno = "Failed to connect to remote host: ";
+  if (const std::size_t at = text.rfind(kBeforeErrno); at != std::string::npos) {
+    return absl::AsciiStrToLower(text.substr(at + kBeforeErrno.size()));
+  }
+  if (absl::StrContains(text, "connect() timed out") || absl::StrContains(text, "FD shutdown") ||
+      absl::StrContains(text, "Timeout occurred")) {
+    return "no answer; the host is down or a firewall drops the packets";
+  }
+  // gRPC counts the connection itself as a part of these.
+  if (absl::StrContains(text, "Handshake timed out") ||
+      absl::StrContains(text, "andshaker shutdown") ||
+      absl::StrContains(text, "timed out before receiving SETTINGS")) {
+    return "no answer; the host is down, a firewall drops the packets, or what listens there is "
+           "something else";
+  }
+  if (IsCutOff(status)) {
+    return "it accepts connections and closes them at once; it is just ending, or does not accept "
+           "this node's certificate, or is no ddprun";
+  }
+  if (absl::StrContains(text, "handshake") || absl::StrContains(text, "SETTINGS")) {
+    return "what answers there is not a ddprun rendezvous service";
+  }
+  constexpr std::string_view kBeforeReason = "last error: ";
+  const std::size_t at = text.rfind(kBeforeReason);
+  return at == std::string::npos ? text : text.substr(at + kBeforeReason.size());
+}
+
+std::optional<absl::Status> FinalReason(const grpc::Status& status, const std::string& target,
+                                        const std::optional<TlsCredentials>& credentials) {
+  const std::string text = status.error_message();
+  const std::string service = absl::StrCat("the rendezvous service at ", target);
+  const auto because = [&](absl::string_view words) {
+    return absl::FailedPreconditionError(absl::StrCat(service, words));
+  };
+  // What a Listener answers to plain text.
+  if (status.error_code() == grpc::StatusCode::UNAUTHENTICATED && !credentials.has_value()) {
+    return because(
+        " speaks TLS and this node plain text; start this node without --insecure, or that one "
+        "with it");
+  }
+  if (status.error_code() != grpc::StatusCode::UNAVAILABLE) return std::nullopt;
+  const auto no_ddprun = [&] {
+    return absl::FailedPreconditionError(
+        absl::StrCat("what answers at ", target,
+                     " is not a ddprun rendezvous service; check the address and the port"));
+  };
+  if (absl::StrContains(text, "certificate verify failed")) {
+    return because(
+        credentials.has_value() && !credentials->derived
+            ? " has a certificate that no authority in --tls-ca has signed; give the same --tls-ca "
+              "on all nodes"
+            : " has another token: copy ~/.config/ddprun/token from that host to this one (or set "
+              "DDPRUN_TOKEN on both)");
+  }
+  if (absl::StrContains(text, "is not in peer certificate")) {
+    return because(
+        " has a certificate that is not for that name; give the name that is in it as the "
+        "address, or another certificate there");
+  }
+  // What a Listener answers to TLS where it was started for plain text.
+  if (absl::StrContains(text, "alert insufficient security")) {
+    return because(" speaks plain text; start it without --insecure, or this node with it");
+  }
+  if (absl::StrContains(text, "alert protocol version")) {
+    return because(" and this node have no version of TLS in common; install the same ddprun");
+  }
+  const bool cut_off =
+      absl::StrContains(text, "unexpected eof") || absl::StrContains(text, "SSL_ERROR_SYSCALL");
+  if (absl::StrContains(text, "SSL routines") && !cut_off) return no_ddprun();
+  if (absl::StrContains(text, "http1.x server") || absl::StrContains(text, "parsing HTTP/2")) {
+    return no_ddprun();
+  }
+  return std::nullopt;
+}
+
+absl::Status ToAbsl(const grpc::Status& status) {
+  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+}
+
+}  // namespace ddprun

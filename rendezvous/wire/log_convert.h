@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lines of workers, and who wants to hear them, as messages and back. A line may have any bytes.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "proto/ddprun.pb.h"
+#include "rendezvous/membership/log_desk.h"
+#include "rendezvous/values/session_types.h"
+
+namespace ddprun {
+
+v1::LogLines ToProto(const LogLines& lines);
+LogLines FromProto(const v1::LogLines& message);
+
+v1::LogWatches ToProto(const LogWatches& watches);
+LogWatches FromProto(const v1::LogWatches& message);
+
+v1::WatchRunRequest ToProto(const RunQuestion& question, const std::string& run_id);
+RunQuestion FromProto(const v1::WatchRunRequest& message);
+
+v1::RunNews ToProto(const RunNews& news);
+// INVALID_ARGUMENT: of a kind that this version does not know.
+absl::StatusOr<RunNews> FromProto(const v1::RunNews& message);
+
+}  // namespace ddprun
