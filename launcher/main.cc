@@ -21,6 +21,7 @@
 #include "launcher/base/command.h"
 #include "launcher/base/signals.h"
 #include "launcher/base/temp_dir.h"
+#include "launcher/command_line/parse_options.h"
 #include "launcher/command_line/settings_files.h"
 #include "launcher/ctl/ctl_command.h"
 #include "launcher/ctl/status_options.h"

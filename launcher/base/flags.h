@@ -59,6 +59,11 @@ struct Endpoint {
   bool operator==(const Endpoint&) const = default;
 };
 
+// --help, --version and the like: text for stdout, exit code 0.
+struct ShowText {
+  std::string text;
+};
+
 // Checks texts and turns them into values; keeps the first error.
 class Reader {
  public:

@@ -1,19 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line of ddprun: torchrun's flags with torchrun's meanings. Pure: arguments and
-// variables in, values out.
+// What the command line of ddprun says: torchrun's flags with torchrun's meanings. Read by
+// command_line/parse_options.h.
 #pragma once
 
 #include <chrono>
-#include <functional>
 #include <optional>
 #include <string>
-#include <variant>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "launcher/base/flags.h"
-#include "launcher/command_line/help_text.h"
-#include "launcher/command_line/settings.h"
 #include "launcher/options/options_affinity.h"
 #include "launcher/options/options_doctor.h"
 #include "launcher/options/options_hangs.h"
@@ -71,31 +66,9 @@ struct Options {
   std::vector<std::string> notes;
 };
 
-// --help, --version and the like: text for stdout, exit code 0.
-struct ShowText {
-  std::string text;
-};
-
-// What the flags are for: a run, or `ddprun doctor`, which has some of its own and needs no
-// program.
-enum class Purpose { kRun, kDoctor };
-
-// A new subject is a file options_<name> of its own and a row here.
-std::vector<FlagTopic> FlagTopics();
-
-std::vector<Flag> AllFlags();  // of all topics
-
 // Whether the nodes meet over TCP: a node that meets nobody needs no secret.
-bool UsesNetwork(const Options& options);
-
-// `arguments` without argv[0]. The command line comes before PET_<NAME> variables, these before
-// files (settings.h) and defaults. Everything after the program belongs to the program. Errors: one
-// sentence for people.
-absl::StatusOr<std::variant<Options, ShowText>> ParseOptions(
-    const std::vector<std::string>& arguments, const GetVariable& get_variable,
-    const ReadFile& read_file = NoFiles, Purpose purpose = Purpose::kRun);
-
-// For completion and help: kDoctorFlags, and of a run's those that say where the nodes are.
-std::vector<Flag> FlagsOfDoctor();
+inline bool UsesNetwork(const Options& options) {
+  return options.nodes > 1 || (options.endpoint.has_value() && !options.standalone);
+}
 
 }  // namespace ddprun

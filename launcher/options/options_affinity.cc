@@ -54,6 +54,22 @@ void ReadGpus(Reader& reader, AffinityOptions& options) {
 
 }  // namespace
 
+const char* NumaBindingName(NumaBinding mode) {
+  switch (mode) {
+    case NumaBinding::kNone:
+      return "none";
+    case NumaBinding::kNode:
+      return "node";
+    case NumaBinding::kSocket:
+      return "socket";
+    case NumaBinding::kExclusive:
+      return "exclusive";
+    case NumaBinding::kCoreComplex:
+      return "core-complex";
+  }
+  return "";
+}
+
 const std::vector<Flag> kAffinityFlags = {
     {"--numa-binding", 0, "MODE",
      "bind each worker near its GPU: node, socket, exclusive or core-complex"},

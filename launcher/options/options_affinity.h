@@ -6,9 +6,13 @@
 #include <vector>
 
 #include "launcher/base/flags.h"
-#include "launcher/placement/numa_binding.h"
 
 namespace ddprun {
+
+enum class NumaBinding { kNone, kNode, kSocket, kExclusive, kCoreComplex };
+
+// torchrun's word for it, as --numa-binding takes it.
+const char* NumaBindingName(NumaBinding mode);
 
 struct AffinityOptions {
   NumaBinding numa_binding = NumaBinding::kNone;

@@ -156,22 +156,6 @@ void Describe(const Topology& topology, BoundWorker& worker) {
 
 }  // namespace
 
-const char* NumaBindingName(NumaBinding mode) {
-  switch (mode) {
-    case NumaBinding::kNone:
-      return "none";
-    case NumaBinding::kNode:
-      return "node";
-    case NumaBinding::kSocket:
-      return "socket";
-    case NumaBinding::kExclusive:
-      return "exclusive";
-    case NumaBinding::kCoreComplex:
-      return "core-complex";
-  }
-  return "";
-}
-
 absl::StatusOr<std::vector<BoundWorker>> BindWorkers(NumaBinding mode, const Topology& topology,
                                                      int workers, std::vector<int> seats) {
   if (seats.empty()) seats = SpreadOverNodes(topology, workers);

@@ -6,14 +6,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "launcher/options/options_affinity.h"
 #include "launcher/placement/topology.h"
 
 namespace ddprun {
-
-enum class NumaBinding { kNone, kNode, kSocket, kExclusive, kCoreComplex };
-
-// torchrun's word for it, as --numa-binding takes it.
-const char* NumaBindingName(NumaBinding mode);
 
 struct BoundWorker {
   CpuSet cpus;

@@ -19,7 +19,6 @@
 #include "rendezvous/base/errno_text.h"
 #include "rendezvous/base/own_address.h"
 #include "rendezvous/base/resolve.h"
-#include "rendezvous/client/session_client.h"
 
 namespace ddprun {
 namespace {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Addresses of this host: what a server may bind, for the room's own files. What agents need is in
-// session_client.h.
+// Addresses of this host: what a server may bind. By which of them others know it: own_address.h.
 #pragma once
 
 #include <string>
@@ -32,5 +31,8 @@ absl::StatusOr<ListeningSocket> ListenOn(const std::string& host, int port);
 // ALREADY_EXISTS if something is there that answers or is no socket, INVALID_ARGUMENT if the path
 // is too long or its folder cannot be written.
 absl::StatusOr<ListeningSocket> ListenOnPath(const std::string& path);
+
+// A TCP port that is free at `address` now. UNAVAILABLE if there is none.
+absl::StatusOr<int> FindFreePort(const std::string& address);
 
 }  // namespace ddprun

@@ -9,7 +9,7 @@
 #include <optional>
 #include <thread>
 
-#include "rendezvous/values/session_types.h"
+#include "rendezvous/base/clock.h"
 
 namespace ddprun {
 

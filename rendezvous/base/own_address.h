@@ -17,7 +17,12 @@ bool IsOwnNameOnLoopback(const std::string& host);
 // only loopback.
 absl::StatusOr<std::string> OutwardAddress();
 
-// The address that the other nodes are told: LocalAddressTowards() (session_client.h), and the
+// The address of this host from which `target` is reached ("10.0.0.2"), for the other nodes to
+// reach this one by: the kernel's route decides, no name service does. UNAVAILABLE if the name
+// cannot be resolved or there is no route.
+absl::StatusOr<std::string> LocalAddressTowards(const std::string& host, int port);
+
+// The address that the other nodes are told: LocalAddressTowards(), and the
 // OutwardAddress() where IsOwnNameOnLoopback().
 absl::StatusOr<std::string> AdvertisedAddress(const std::string& host, int port);
 

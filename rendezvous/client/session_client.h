@@ -6,27 +6,14 @@
 #include <chrono>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <variant>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "rendezvous/security/credentials.h"
 #include "rendezvous/values/session_types.h"
+#include "rendezvous/wire/service_channel.h"
 
 namespace ddprun {
-
-// A node's one connection to the service. The session and the agent's store proxy share it.
-// Threadsafe.
-class ServiceChannel;
-
-// `target`: "HOST:PORT" or "unix:/PATH". Absent credentials: plain text. `server_name`: what a
-// service's certificate must be for, where it is a user's own; empty: the target's host. Does not
-// connect yet.
-std::shared_ptr<ServiceChannel> MakeServiceChannel(
-    const std::string& target, std::optional<TlsCredentials> credentials = std::nullopt,
-    const std::string& server_name = "");
 
 // The service could not be reached just now; the client goes on trying until its deadline. Sent
 // when the words change.
@@ -78,13 +65,5 @@ class SessionClient {
   // said so.
   virtual void Send(Report report) = 0;
 };
-
-// The address of this host from which `target` is reached ("10.0.0.2"), for the other nodes to
-// reach this one by: the kernel's route decides, no name service does. UNAVAILABLE if the name
-// cannot be resolved or there is no route.
-absl::StatusOr<std::string> LocalAddressTowards(const std::string& host, int port);
-
-// A TCP port that is free at `address` now. UNAVAILABLE if there is none.
-absl::StatusOr<int> FindFreePort(const std::string& address);
 
 }  // namespace ddprun

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "rendezvous/base/limits.h"
-#include "rendezvous/listener/peer_limits.h"
+#include "rendezvous/base/peer_limits.h"
 
 namespace ddprun {
 namespace {

@@ -14,8 +14,8 @@
 #include "absl/strings/string_view.h"
 #include "rendezvous/base/addresses.h"
 #include "rendezvous/base/limits.h"
+#include "rendezvous/base/peer_limits.h"
 #include "rendezvous/listener/handshakes.h"
-#include "rendezvous/listener/peer_limits.h"
 
 namespace ddprun {
 

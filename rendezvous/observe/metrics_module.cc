@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "rendezvous/base/limits.h"
-#include "rendezvous/listener/peer_limits.h"
+#include "rendezvous/base/peer_limits.h"
 
 namespace ddprun {
 namespace {

@@ -16,7 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/errno_text.h"
 #include "rendezvous/base/limits.h"
-#include "rendezvous/listener/peer_limits.h"
+#include "rendezvous/base/peer_limits.h"
 
 namespace ddprun {
 namespace {

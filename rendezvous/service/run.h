@@ -26,6 +26,7 @@
 #include "rendezvous/membership/membership.h"
 #include "rendezvous/membership/operator_rules.h"
 #include "rendezvous/membership/run_status.h"
+#include "rendezvous/observe/run_watcher.h"
 #include "rendezvous/store/store_hub.h"
 
 namespace ddprun {
@@ -56,17 +57,6 @@ class NewsSink {
   virtual ~NewsSink() = default;
   virtual void Wake() = 0;
   virtual void Replaced(absl::Status why) = 0;
-};
-
-// Whoever watches runs: the event log, the metrics.
-class RunWatcher {
- public:
-  virtual ~RunWatcher() = default;
-  // Called under the run's lock, in the order of what happens; must only take it down. `run_id`
-  // empty: of no run.
-  virtual void OnNote(const std::string& run_id, const Noted& note) = 0;
-  // Likewise: operations of the store that nodes have sent.
-  virtual void OnStoreOperations(const std::string& run_id, std::size_t count) = 0;
 };
 
 class Run {

@@ -6,7 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "rendezvous/base/limits.h"
 #include "rendezvous/base/overloaded.h"
-#include "rendezvous/listener/peer_limits.h"
+#include "rendezvous/base/peer_limits.h"
 #include "rendezvous/service/run.h"
 
 namespace ddprun {

@@ -13,12 +13,9 @@
 
 #include "absl/status/status.h"
 #include "proto/collective.h"
+#include "rendezvous/base/clock.h"
 
 namespace ddprun {
-
-// Steady time of one process. No decision compares it with another host's.
-using TimePoint = std::chrono::steady_clock::time_point;
-using Duration = std::chrono::steady_clock::duration;
 
 // Number of a rendezvous round, from 1. A type of its own so that it is not mixed up with ranks and
 // counts.

@@ -13,8 +13,8 @@
 #include "proto/version.h"
 #include "rendezvous/base/limits.h"
 #include "rendezvous/base/overloaded.h"
+#include "rendezvous/base/peer_limits.h"
 #include "rendezvous/base/printable.h"
-#include "rendezvous/listener/peer_limits.h"
 #include "rendezvous/wire/log_convert.h"
 #include "rendezvous/wire/restart_convert.h"
 

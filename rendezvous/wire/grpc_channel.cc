@@ -125,7 +125,7 @@ std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> AddAcceptor(
       std::move(server_credentials));
 }
 
-Listener::HandOver HandOverTo(grpc::experimental::ExternalConnectionAcceptor& acceptor) {
+std::function<void(int fd)> HandOverTo(grpc::experimental::ExternalConnectionAcceptor& acceptor) {
   return [&acceptor](int fd) {
     grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
     connection.fd = fd;

@@ -5,14 +5,14 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "proto/ddprun.grpc.pb.h"
-#include "rendezvous/client/session_client.h"
-#include "rendezvous/listener/listener.h"
 #include "rendezvous/security/credentials.h"
+#include "rendezvous/wire/service_channel.h"
 
 namespace ddprun {
 
@@ -30,7 +30,8 @@ void SetServerKeepalive(grpc::ServerBuilder& builder);
 // The server takes connections from a Listener and from nowhere else. Before BuildAndStart().
 std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> AddAcceptor(
     grpc::ServerBuilder& builder, const std::optional<TlsCredentials>& credentials);
-Listener::HandOver HandOverTo(grpc::experimental::ExternalConnectionAcceptor& acceptor);
+// Takes the descriptor.
+std::function<void(int fd)> HandOverTo(grpc::experimental::ExternalConnectionAcceptor& acceptor);
 
 // A channel of its own, not shared with others to the same target. `server_name`: what the
 // service's certificate must be for, where it is a user's own; empty: the target's host.

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "rendezvous/base/addresses.h"
 #include "rendezvous/client/session_client.h"
 #include "tests/testing/run_process.h"
 

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <thread>
 
+#include "rendezvous/base/addresses.h"
 #include "tests/integration/launcher/ddprun_fixture.h"
 
 namespace ddprun {

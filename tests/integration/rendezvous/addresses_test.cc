@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/base/addresses.h"
+#include "rendezvous/base/own_address.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

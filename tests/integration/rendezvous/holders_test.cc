@@ -7,9 +7,9 @@
 
 #include "rendezvous/base/file_limit.h"
 #include "rendezvous/base/limits.h"
+#include "rendezvous/base/peer_limits.h"
 #include "rendezvous/client/store_client.h"
 #include "rendezvous/client/watch_client.h"
-#include "rendezvous/listener/peer_limits.h"
 #include "rendezvous/proxy/store_proxy.h"
 #include "tests/integration/rendezvous/raw_worker.h"
 #include "tests/integration/rendezvous/store_contract.h"

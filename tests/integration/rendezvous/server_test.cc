@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "rendezvous/base/addresses.h"
 #include "tests/integration/rendezvous/test_node.h"
 
 namespace ddprun {

@@ -6,6 +6,7 @@
 
 #include <thread>
 
+#include "rendezvous/base/addresses.h"
 #include "tests/integration/rendezvous/test_node.h"
 
 namespace ddprun {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/hosts/hosts_plan.h"
+#include "launcher/command_line/parse_options.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

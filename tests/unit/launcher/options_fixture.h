@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_split.h"
+#include "launcher/command_line/parse_options.h"
 #include "launcher/options/options.h"
 
 namespace ddprun {

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "launcher/command_line/parse_options.h"
 #include "launcher/options/options.h"
 
 namespace ddprun {

@@ -6,6 +6,7 @@
 
 #include <map>
 
+#include "launcher/command_line/parse_options.h"
 #include "launcher/options/options.h"
 
 namespace ddprun {

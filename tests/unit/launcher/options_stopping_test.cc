@@ -8,6 +8,7 @@
 #include <map>
 
 #include "absl/strings/str_split.h"
+#include "launcher/command_line/parse_options.h"
 #include "launcher/options/options.h"
 
 namespace ddprun {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/command_line/renamed_flags.h"
+#include "launcher/base/renamed_flags.h"
 
 #include <gtest/gtest.h>
 

@@ -9,7 +9,7 @@
 
 #include "proto/failure_record.h"
 #include "rendezvous/base/limits.h"
-#include "rendezvous/listener/peer_limits.h"
+#include "rendezvous/base/peer_limits.h"
 #include "rendezvous/wire/log_convert.h"
 
 namespace ddprun {

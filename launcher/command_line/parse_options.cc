@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/options/options.h"
+#include "launcher/command_line/parse_options.h"
 
 #include <utility>
 
@@ -306,10 +306,6 @@ std::vector<Flag> AllFlags() {
     all.insert(all.end(), topic.flags.begin(), topic.flags.end());
   }
   return all;
-}
-
-bool UsesNetwork(const Options& options) {
-  return options.nodes > 1 || (options.endpoint.has_value() && !options.standalone);
 }
 
 absl::StatusOr<std::variant<Options, ShowText>> ParseOptions(

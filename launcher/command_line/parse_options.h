@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads the command line of ddprun. Pure: arguments and variables in, values out.
+#pragma once
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "launcher/base/flags.h"
+#include "launcher/command_line/help_text.h"
+#include "launcher/command_line/settings.h"
+#include "launcher/options/options.h"
+
+namespace ddprun {
+
+// What the flags are for: a run, or `ddprun doctor`, which has some of its own and needs no
+// program.
+enum class Purpose { kRun, kDoctor };
+
+// A new subject is a file options_<name> of its own and a row here.
+std::vector<FlagTopic> FlagTopics();
+
+std::vector<Flag> AllFlags();  // of all topics
+
+// `arguments` without argv[0]. The command line comes before PET_<NAME> variables, these before
+// files (settings.h) and defaults. Everything after the program belongs to the program. Errors: one
+// sentence for people.
+absl::StatusOr<std::variant<Options, ShowText>> ParseOptions(
+    const std::vector<std::string>& arguments, const GetVariable& get_variable,
+    const ReadFile& read_file = NoFiles, Purpose purpose = Purpose::kRun);
+
+// For completion and help: kDoctorFlags, and of a run's those that say where the nodes are.
+std::vector<Flag> FlagsOfDoctor();
+
+}  // namespace ddprun

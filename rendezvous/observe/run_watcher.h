@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "rendezvous/membership/membership.h"
+
+namespace ddprun {
+
+// Receives the events of all runs, for the event log and the metrics.
+class RunWatcher {
+ public:
+  virtual ~RunWatcher() = default;
+  // Called under the run's lock, in the order of what happens; must only take it down. `run_id`
+  // empty: of no run.
+  virtual void OnNote(const std::string& run_id, const Noted& note) = 0;
+  // Likewise: operations of the store that nodes have sent.
+  virtual void OnStoreOperations(const std::string& run_id, std::size_t count) = 0;
+};
+
+}  // namespace ddprun

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// A connection to the service, without gRPC types. Defined in grpc_channel.h, for the room's own
+// files.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "rendezvous/security/credentials.h"
+
+namespace ddprun {
+
+// A node's one connection to the service. The session and the agent's store proxy share it.
+// Threadsafe.
+class ServiceChannel;
+
+// `target`: "HOST:PORT" or "unix:/PATH". Absent credentials: plain text. `server_name`: what a
+// service's certificate must be for, where it is a user's own; empty: the target's host. Does not
+// connect yet.
+std::shared_ptr<ServiceChannel> MakeServiceChannel(
+    const std::string& target, std::optional<TlsCredentials> credentials = std::nullopt,
+    const std::string& server_name = "");
+
+}  // namespace ddprun
