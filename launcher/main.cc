@@ -15,8 +15,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/strip.h"
 #include "launcher/agent/agent.h"
-#include "launcher/agent/death_notice.h"
 #include "launcher/agent/dry_run.h"
+#include "launcher/agent/report_node_loss.h"
 #include "launcher/agent/warden.h"
 #include "launcher/base/command.h"
 #include "launcher/base/signals.h"
@@ -27,7 +27,7 @@
 #include "launcher/ctl/status_options.h"
 #include "launcher/doctor/doctor_command.h"
 #include "launcher/hosts/hosts_command.h"
-#include "launcher/node/lifeline.h"
+#include "launcher/node/control_pipe.h"
 #include "launcher/node/network.h"
 #include "launcher/options/options.h"
 #include "launcher/output/output_checks.h"
@@ -93,7 +93,7 @@ int ShowDryRun(const ddprun::Agent::Config& config, bool has_token_variable) {
 
 // Of a node that the head of a run has started.
 struct Started {
-  std::optional<ddprun::Lifeline> lifeline;  // absent: a person has started this ddprun
+  std::optional<ddprun::ControlPipe> control_pipe;  // absent: a person has started this ddprun
   std::string host;
   bool serve_at_any_port = false;
   std::optional<int> doctor_nodes;  // it is for `ddprun doctor`, which should find so many
@@ -141,7 +141,7 @@ int RunDdprun(const std::vector<std::string>& arguments, absl::Span<char> comman
     return ddprun::RunDoctor({.options = std::move(config.options),
                               .own_folder = OwnFolder(),
                               .token_variable = std::move(token_variable),
-                              .lifeline = std::move(started.lifeline),
+                              .control_pipe = std::move(started.control_pipe),
                               .host = started.host});
   }
   const auto machine = ddprun::ReadMachine(config.options, ddprun::ReadVariable);
@@ -188,7 +188,7 @@ int RunDdprun(const std::vector<std::string>& arguments, absl::Span<char> comman
   config.cgroup = &cgroup;
   const ddprun::Warden warden{
       .passed_signals = signals,
-      .lifeline = started.lifeline.has_value() ? started.lifeline->fd() : -1,
+      .control_pipe = started.control_pipe.has_value() ? started.control_pipe->fd() : -1,
       .temp_dir = config.temp_dir,
       .command_line = command_line,
       .cgroup = &cgroup,
@@ -198,19 +198,19 @@ int RunDdprun(const std::vector<std::string>& arguments, absl::Span<char> comman
             ddprun::TellServiceOfDeath(config.options, config.node_id, config.credentials, how);
           }};
   return ddprun::RunUnderWarden(warden, [&config, &started](std::vector<int> guard_pidfds) {
-    config.lifeline = std::move(started.lifeline);
+    config.control_pipe = std::move(started.control_pipe);
     config.guard_pidfds = std::move(guard_pidfds);
     ddprun::Agent agent(std::move(config));
     return agent.Run();
   });
 }
 
-// `ddprun --lifeline`: stdin says what to do.
+// `ddprun --control-pipe`: stdin says what to do.
 int RunForHead(absl::Span<char> command_line) {
   // The head's secret counts, not this machine's.
   ddprun::TakeTokenVariable();
-  ddprun::Lifeline lifeline = ddprun::Lifeline::TakeStdin();
-  absl::StatusOr<ddprun::Orders> orders = lifeline.AwaitOrders();
+  ddprun::ControlPipe control_pipe = ddprun::ControlPipe::TakeStdin();
+  absl::StatusOr<ddprun::Orders> orders = control_pipe.AwaitOrders();
   if (absl::IsCancelled(orders.status())) return 1;
   if (!orders.ok()) return Fail(orders.status(), ddprun::kExitUsage);
   std::optional<absl::StatusOr<ddprun::Token>> token;
@@ -220,7 +220,7 @@ int RunForHead(absl::Span<char> command_line) {
   if (!status.ok()) return Fail(status, 1);
   const std::optional<int> doctor_nodes = TakeDoctorNodes(orders->arguments);
   return RunDdprun(orders->arguments, command_line, std::move(token),
-                   {.lifeline = std::move(lifeline),
+                   {.control_pipe = std::move(control_pipe),
                     .host = orders->host,
                     .serve_at_any_port = orders->serve,
                     .doctor_nodes = doctor_nodes});
@@ -243,7 +243,7 @@ int main(int argc, char** argv) {
   if (!OpenStandardStreams()) return 1;
   ddprun::RestoreChildSignal();
   std::vector<std::string> arguments(argv + 1, argv + argc);
-  if (arguments == std::vector<std::string>{ddprun::kLifelineFlag})
+  if (arguments == std::vector<std::string>{ddprun::kControlPipeFlag})
     return RunForHead(CommandLine(argc, argv));
   for (const Command& command : kCommands) {
     if (arguments.empty() || arguments.front() != command.name) continue;

@@ -59,7 +59,7 @@ Agent::Agent(Config config)
     : config_(std::move(config)),
       host_(config_.host.empty() ? HostName() : config_.host),
       console_(STDOUT_FILENO, STDERR_FILENO,
-               config_.lifeline.has_value() ? Console::Form::kMarked : Console::Form::kPlain),
+               config_.control_pipe.has_value() ? Console::Form::kMarked : Console::Form::kPlain),
       workers_(MakeWorkersConfig(), poller_, console_),
       watch_(config_.options.hangs, workers_, poller_, console_),
       signal_fd_(
@@ -88,8 +88,8 @@ absl::Status Agent::WatchSources() {
              poller_.Add(workers_.logs().notice_fd(), {Source::kLogNotice}) &&
              poller_.Add(console_.notice_fd(), {Source::kLogNotice});
   for (const OwnedFd& guard : guard_fds_) all = all && poller_.Add(guard.get(), {Source::kWarden});
-  if (config_.lifeline.has_value())
-    all = all && poller_.Add(config_.lifeline->fd(), {Source::kLifeline});
+  if (config_.control_pipe.has_value())
+    all = all && poller_.Add(config_.control_pipe->fd(), {Source::kControlPipe});
   if (all) return absl::OkStatus();
   return absl::ResourceExhaustedError(
       absl::StrCat("cannot watch signals and workers: ", ErrnoText(errno)));
@@ -97,7 +97,7 @@ absl::Status Agent::WatchSources() {
 
 int Agent::Run() {
   absl::Status status = WatchSources();
-  if (status.ok() && config_.lifeline.has_value()) HandleLifeline(false);
+  if (status.ok() && config_.control_pipe.has_value()) HandleControlPipe(false);
   if (status.ok()) status = Open();
   if (!status.ok()) {
     ShowEnd(End{1, absl::StrCat("ddprun: ", status.message(), "\n"), std::nullopt});
@@ -118,17 +118,18 @@ absl::Status Agent::Open() {
     return status;
   }
   const std::string run_id = config_.options.run_id.empty() ? MakeRunId() : config_.options.run_id;
-  absl::StatusOr<Meeting> meeting =
-      OpenMeeting(config_.options, config_.security, run_id, observer_.watcher());
-  if (!meeting.ok()) return meeting.status();
-  meeting_ = *std::move(meeting);
-  if (absl::Status status = observer_.Serve(observe, meeting_.server.get()); !status.ok()) {
+  absl::StatusOr<RendezvousEndpoint> rendezvous =
+      OpenRendezvous(config_.options, config_.security, run_id, observer_.watcher());
+  if (!rendezvous.ok()) return rendezvous.status();
+  rendezvous_ = *std::move(rendezvous);
+  if (absl::Status status = observer_.Serve(observe, rendezvous_.server.get()); !status.ok()) {
     return status;
   }
-  if (meeting_.server != nullptr && !meeting_.name.empty()) TellHead(Serving{meeting_.port});
+  if (rendezvous_.server != nullptr && !rendezvous_.name.empty())
+    SendToHead(Serving{rendezvous_.port});
   const std::optional<int>& port = config_.options.master_port;
   const std::string address = config_.options.master_addr.value_or("127.0.0.1");
-  if (meeting_.name.empty() && port.has_value() && IsThisMachine(address) &&
+  if (rendezvous_.name.empty() && port.has_value() && IsThisMachine(address) &&
       !IsPortFree(address, *port)) {
     return absl::AlreadyExistsError(
         absl::StrCat("port ", *port, " at ", address,
@@ -136,14 +137,14 @@ absl::Status Agent::Open() {
   }
   supervisor_config_ = {.local_world_size = config_.local_world_size,
                         .host = host_,
-                        .service = meeting_.name,
-                        .hosts_service = meeting_.server != nullptr,
+                        .service = rendezvous_.name,
+                        .hosts_service = rendezvous_.server != nullptr,
                         .join_timeout = config_.options.join_timeout,
                         .shutdown_timeout = config_.options.stopping.shutdown_timeout,
                         .restart_timeout = config_.options.stopping.restart_timeout};
   config_.security.Forget();
-  if (meeting_.server == nullptr) {
-    channel_ = MakeServiceChannel(meeting_.target, config_.credentials, meeting_.host);
+  if (rendezvous_.server == nullptr) {
+    channel_ = MakeServiceChannel(rendezvous_.target, config_.credentials, rendezvous_.host);
   }
   join_deadline_ = Now() + config_.options.join_timeout;
   TryJoin(Now());
@@ -154,17 +155,17 @@ absl::Status Agent::Open() {
 
 absl::StatusOr<std::string> Agent::OwnAddress() const {
   if (!config_.options.local_addr.empty()) return config_.options.local_addr;
-  if (meeting_.name.empty()) return config_.options.master_addr.value_or("127.0.0.1");
-  return AdvertisedAddress(meeting_.host, meeting_.port);
+  if (rendezvous_.name.empty()) return config_.options.master_addr.value_or("127.0.0.1");
+  return AdvertisedAddress(rendezvous_.host, rendezvous_.port);
 }
 
 absl::StatusOr<int> Agent::WorkerPort() const {
   // The service needs no port in a run of one node: the one that was asked for is the workers'.
-  if (meeting_.name.empty() && config_.options.master_port.has_value())
+  if (rendezvous_.name.empty() && config_.options.master_port.has_value())
     return *config_.options.master_port;
   absl::StatusOr<int> port = FindFreePort(address_);
   // Free at another address than the service's, it would still confuse whoever looks at it.
-  if (port.ok() && *port == meeting_.port) port = FindFreePort(address_);
+  if (port.ok() && *port == rendezvous_.port) port = FindFreePort(address_);
   return port;
 }
 
@@ -221,14 +222,14 @@ void Agent::TryJoin(TimePoint now) {
   join.join_timeout = remaining;
   join.last_call = options.last_call;
   join.lease = options.lease;
-  join.hosts_service = meeting_.server != nullptr;
+  join.hosts_service = rendezvous_.server != nullptr;
   join.role = options.role;
   join.stop_timeout = StopTimeout(options.stopping);
   SessionClient::Handler handler = [this](SessionEvent event) {
     session_events_.Post(std::move(event));
   };
-  session_ = meeting_.server != nullptr
-                 ? meeting_.server->OpenSession(join, std::move(handler))
+  session_ = rendezvous_.server != nullptr
+                 ? rendezvous_.server->OpenSession(join, std::move(handler))
                  : SessionClient::Open(channel_, std::move(join), remaining, std::move(handler));
 }
 
@@ -237,13 +238,13 @@ absl::Status Agent::ServeStore(const Start& start) {
   if (store_proxy_ != nullptr) {
     if (absl::Status status = store_proxy_->EnsureListening(); !status.ok()) return status;
   } else {
-    absl::StatusOr<std::unique_ptr<StoreProxy>> proxy =
-        StoreProxy::Start({.socket_path = absl::StrCat(config_.temp_dir, "/agent.sock"),
-                           .channel = channel_,
-                           .door = meeting_.server ? meeting_.server->store_door() : nullptr,
-                           .run_id = start.run_id,
-                           .node_id = config_.node_id,
-                           .reconnect_timeout = reconnect_timeout_});
+    absl::StatusOr<std::unique_ptr<StoreProxy>> proxy = StoreProxy::Start(
+        {.socket_path = absl::StrCat(config_.temp_dir, "/agent.sock"),
+         .channel = channel_,
+         .door = rendezvous_.server ? rendezvous_.server->store_connector() : nullptr,
+         .run_id = start.run_id,
+         .node_id = config_.node_id,
+         .reconnect_timeout = reconnect_timeout_});
     if (!proxy.ok()) return proxy.status();
     store_proxy_ = *std::move(proxy);
   }
@@ -283,7 +284,7 @@ void Agent::Loop() {
 
 void Agent::ShowRefusals(TimePoint now) {
   const std::optional<std::string> line = observer_.TakeRefusals(now);
-  if (line.has_value()) Say(*line);
+  if (line.has_value()) Print(*line);
 }
 
 void Agent::HandleReady(const Ready& ready, TimePoint now) {
@@ -292,8 +293,8 @@ void Agent::HandleReady(const Ready& ready, TimePoint now) {
       return HandleSession(now);
     case Source::kSignal:
       return HandleSignals(now);
-    case Source::kLifeline:
-      return HandleLifeline(true);
+    case Source::kControlPipe:
+      return HandleControlPipe(true);
     case Source::kWarden:
       for (const OwnedFd& guard : guard_fds_) poller_.Remove(guard.get());
       events_.push_back(WardenLost{});
@@ -337,17 +338,17 @@ void Agent::TakeSignal(int number) {
   }
 }
 
-void Agent::HandleLifeline(bool readable) {
+void Agent::HandleControlPipe(bool readable) {
   bool ended = false;
-  for (const PassSignal& passed : config_.lifeline->TakeSignals(readable, ended))
+  for (const PassSignal& passed : config_.control_pipe->TakeSignals(readable, ended))
     TakeSignal(passed.signal);
   if (!ended) return;
-  poller_.Remove(config_.lifeline->fd());
-  events_.push_back(LifelineLost{});
+  poller_.Remove(config_.control_pipe->fd());
+  events_.push_back(ControlPipeLost{});
 }
 
-void Agent::TellHead(const NodeWord& word) {
-  if (config_.lifeline.has_value()) console_.WriteWord(ToLine(word));
+void Agent::SendToHead(const NodeMessage& word) {
+  if (config_.control_pipe.has_value()) console_.WriteWord(ToLine(word));
 }
 
 void Agent::HandleSession(TimePoint now) {
@@ -367,7 +368,7 @@ void Agent::HandleSession(TimePoint now) {
     if (const auto* accepted = std::get_if<Accepted>(directive)) {
       heartbeat_ = accepted->heartbeat;
       reconnect_timeout_ = accepted->durable ? kReconnectTimeout : accepted->lease;
-      TellHead(Joined{});
+      SendToHead(Joined{});
       heartbeat_due_ = heartbeat_.count() > 0 ? std::optional(now + heartbeat_) : std::nullopt;
       if (heartbeat_.count() > 0)
         workers_.SetDiskPatience(std::min<std::chrono::milliseconds>(kLogOpenTimeout, heartbeat_));
@@ -420,7 +421,7 @@ void Agent::Process(TimePoint now) {
     if (events_.empty()) return;
     std::vector<Event> events = std::exchange(events_, {});
     for (Event& event : events) {
-      if (watch_.Holds(event, now)) continue;
+      if (watch_.DeferUntilStacksRead(event, now)) continue;
       observer_.OnEvent(event, state_);
       for (const Effect& effect : Step(state_, event, now, supervisor_config_))
         Perform(effect, now);
@@ -455,7 +456,7 @@ void Agent::Perform(const Effect& effect, TimePoint now) {
   } else if (std::holds_alternative<ReportStuck>(effect)) {
     workers_.ReportStuck();
   } else if (const auto* note = std::get_if<PrintNote>(&effect)) {
-    Say(note->text);
+    Print(note->text);
   } else if (const auto* end = std::get_if<End>(&effect)) {
     workers_.logs().ShowAll();  // what was said before a death comes before the verdict
     ShowEnd(*end);
@@ -466,7 +467,7 @@ void Agent::Perform(const Effect& effect, TimePoint now) {
 
 // ---- The console and the end
 
-void Agent::Say(const std::string& sentence) {
+void Agent::Print(const std::string& sentence) {
   console_.WriteLine(OutputStream::kErr, absl::StrCat("ddprun: ", ForUsers(sentence)));
 }
 
@@ -491,14 +492,14 @@ void Agent::ShowEnd(const End& end) {
                       [file = options.file, json] { return WriteWholeFile(file, json + "\n"); });
     }
   }
-  if (config_.lifeline.has_value()) {
+  if (config_.control_pipe.has_value()) {
     // All nodes have the same to say; the head says it once.
-    if (!text.empty()) TellHead(NodeVerdict{text.substr(0, kVerdictBytesMax)});
+    if (!text.empty()) SendToHead(NodeVerdict{text.substr(0, kVerdictBytesMax)});
     if (end.exit_code == 0 && end.verdict.has_value() && end.verdict->success) {
-      TellHead(Finished{.run_id = config_.options.run_id,
-                        .round = static_cast<long long>(ToNumber(end.verdict->round)),
-                        .nodes = end.verdict->node_count,
-                        .world_size = end.verdict->world_size});
+      SendToHead(Finished{.run_id = config_.options.run_id,
+                          .round = static_cast<long long>(ToNumber(end.verdict->round)),
+                          .nodes = end.verdict->node_count,
+                          .world_size = end.verdict->world_size});
     }
     return;
   }
@@ -521,10 +522,10 @@ void Agent::LeaveRecord(const End& end) {
 void Agent::SayIfNotWritten(const std::string& path, std::function<absl::Status()> write) {
   const auto status = CallWithDeadline<absl::Status>(kVerdictFileTimeout, std::move(write));
   if (!status.has_value()) {
-    Say(absl::StrCat("cannot write ", path, ": its disk has not answered for ",
-                     kVerdictFileTimeout.count(), " s; check that disk"));
+    Print(absl::StrCat("cannot write ", path, ": its disk has not answered for ",
+                       kVerdictFileTimeout.count(), " s; check that disk"));
   } else if (!status->ok()) {
-    Say(std::string(status->message()));
+    Print(std::string(status->message()));
   }
 }
 
@@ -533,8 +534,8 @@ void Agent::Close() {
   session_.reset();
   store_proxy_.reset();
   channel_.reset();
-  if (meeting_.server != nullptr) {
-    if (!meeting_.name.empty()) meeting_.server->WaitUntilDrained(kFinishTimeout);
+  if (rendezvous_.server != nullptr) {
+    if (!rendezvous_.name.empty()) rendezvous_.server->WaitUntilDrained(kFinishTimeout);
   }
   observer_.Close();
   // Last of all: a slow reader or disk keeps no other node waiting, and a signal ends the wait.

@@ -14,9 +14,9 @@
 #include "launcher/agent/agent_observer.h"
 #include "launcher/base/poller.h"
 #include "launcher/hang/worker_watch.h"
+#include "launcher/node/control_pipe.h"
 #include "launcher/node/event_queue.h"
-#include "launcher/node/lifeline.h"
-#include "launcher/node/meeting.h"
+#include "launcher/node/rendezvous_endpoint.h"
 #include "launcher/options/options.h"
 #include "launcher/output/console.h"
 #include "launcher/output/console_watch.h"
@@ -47,7 +47,7 @@ class Agent {
     const RunCgroup* cgroup = nullptr;  // outlives the agent; may be none
     std::vector<int> guard_pidfds;      // of the warden and the keeper
     // Of a node that the head of a run has started.
-    std::optional<Lifeline> lifeline;
+    std::optional<ControlPipe> control_pipe;
     std::string host;  // this node's name; empty: the machine's
     NodeId node_id;
     // The node's own, made before the warden and the agent part, since both speak for the node;
@@ -76,15 +76,15 @@ class Agent {
   void HandleReady(const Ready& ready, TimePoint now);
   void HandleSignals(TimePoint now);
   void TakeSignal(int number);
-  void HandleLifeline(bool readable);
-  void TellHead(const NodeWord& word);
+  void HandleControlPipe(bool readable);
+  void SendToHead(const NodeMessage& word);
   void HandleSession(TimePoint now);
   void TellStore(const SessionEvent& event);
   void BeatIfDue(TimePoint now);
   void SayLines();
   void Process(TimePoint now);
   void Perform(const Effect& effect, TimePoint now);
-  void Say(const std::string& sentence);
+  void Print(const std::string& sentence);
   void ShowEnd(const End& end);
   void LeaveRecord(const End& end);
   void SayIfNotWritten(const std::string& path, std::function<absl::Status()> write);
@@ -107,7 +107,7 @@ class Agent {
 
   // In the order of their making; Close() ends them in the reverse one, but for the server, which
   // stays until the other nodes have taken their verdict.
-  Meeting meeting_;
+  RendezvousEndpoint rendezvous_;
   std::shared_ptr<ServiceChannel> channel_;
   std::unique_ptr<SessionClient> session_;
   std::unique_ptr<StoreProxy> store_proxy_;

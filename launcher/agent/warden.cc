@@ -51,10 +51,10 @@ int RunAgent(pid_t keeper_pid, int warden_pidfd, const AgentBody& agent) {
   return agent({warden_pidfd, keeper_pidfd});
 }
 
-// A signal of `awaited`, or -1 when the lifeline has ended or the deadline is over. The lifeline is
-// the agent's to read; its end can be seen without.
-int WaitForSignal(const sigset_t& awaited, int lifeline, Clock::time_point deadline) {
-  if (lifeline < 0 && deadline == kNever) return sigwaitinfo(&awaited, nullptr);
+// A signal of `awaited`, or -1 when the control pipe has ended or the deadline is over. The control
+// pipe is the agent's to read; its end can be seen without.
+int WaitForSignal(const sigset_t& awaited, int control_pipe, Clock::time_point deadline) {
+  if (control_pipe < 0 && deadline == kNever) return sigwaitinfo(&awaited, nullptr);
   const OwnedFd signals(signalfd(-1, &awaited, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!signals.valid()) {
     // No descriptor is left: looks from time to time.
@@ -62,7 +62,7 @@ int WaitForSignal(const sigset_t& awaited, int lifeline, Clock::time_point deadl
     return sigtimedwait(&awaited, nullptr, &kPause);
   }
   pollfd fds[2] = {{.fd = signals.get(), .events = POLLIN, .revents = 0},
-                   {.fd = lifeline, .events = POLLRDHUP, .revents = 0}};
+                   {.fd = control_pipe, .events = POLLRDHUP, .revents = 0}};
   int timeout_ms = -1;
   if (deadline != kNever) {
     const auto remaining =
@@ -76,34 +76,34 @@ int WaitForSignal(const sigset_t& awaited, int lifeline, Clock::time_point deadl
   return -1;
 }
 
-// The end of a lifeline, as a guard sees it: a child that does not act on it (it is stopped, it
+// The end of a control pipe, as a guard sees it: a child that does not act on it (it is stopped, it
 // hangs) is killed.
-class LifelineWatch {
+class ControlPipeWatch {
  public:
-  LifelineWatch(int lifeline, std::chrono::milliseconds patience)
-      : lifeline_(lifeline), patience_(patience) {}
+  ControlPipeWatch(int control_pipe, std::chrono::milliseconds patience)
+      : control_pipe_(control_pipe), patience_(patience) {}
 
   // Waits once, and not beyond `deadline`. A signal of `awaited`, or -1.
   int Wait(const sigset_t& awaited, pid_t child, Clock::time_point deadline) {
-    const int number = WaitForSignal(awaited, lifeline_, std::min(deadline, deadline_));
+    const int number = WaitForSignal(awaited, control_pipe_, std::min(deadline, deadline_));
     if (number >= 0) return number;
     if (Clock::now() >= deadline_) {
       kill(child, SIGKILL);
       deadline_ = kNever;
-    } else if (lifeline_ >= 0 && HasEnded()) {
+    } else if (control_pipe_ >= 0 && HasEnded()) {
       deadline_ = Clock::now() + patience_;
-      lifeline_ = -1;
+      control_pipe_ = -1;
     }
     return -1;
   }
 
  private:
   bool HasEnded() const {
-    pollfd fd{.fd = lifeline_, .events = POLLRDHUP, .revents = 0};
+    pollfd fd{.fd = control_pipe_, .events = POLLRDHUP, .revents = 0};
     return poll(&fd, 1, 0) == 1;
   }
 
-  int lifeline_;
+  int control_pipe_;
   const std::chrono::milliseconds patience_;
   Clock::time_point deadline_ = kNever;
 };
@@ -111,7 +111,7 @@ class LifelineWatch {
 // Waits for the child's end and passes signals on. Its wait status. Absent: the parent, if one is
 // to be looked at, is gone, and the child, which notices that by itself, has not ended in time.
 std::optional<int> Watch(pid_t child, std::optional<pid_t> parent, const sigset_t& passed,
-                         LifelineWatch lifeline) {
+                         ControlPipeWatch control_pipe) {
   sigset_t awaited = passed;
   sigaddset(&awaited, SIGCHLD);
   Clock::time_point deadline = kNever;
@@ -123,7 +123,7 @@ std::optional<int> Watch(pid_t child, std::optional<pid_t> parent, const sigset_
     if (deadline == kNever && parent.has_value() && getppid() != *parent)
       deadline = Clock::now() + kGuardTimeout;
     if (Clock::now() >= deadline) return std::nullopt;
-    const int number = lifeline.Wait(awaited, child, deadline);
+    const int number = control_pipe.Wait(awaited, child, deadline);
     if (number > 0 && number != SIGCHLD) kill(child, number);
   }
 }
@@ -181,8 +181,9 @@ int RunKeeper(pid_t warden_pid, const Warden& warden, const AgentBody& agent) {
   if (agent_pid < 0) return FailToFork("agent", warden);
   TakeName("keeper", warden.command_line);
   if (warden.forget) warden.forget();
-  const std::optional<int> status = Watch(agent_pid, warden_pid, warden.passed_signals,
-                                          LifelineWatch(warden.lifeline, kLifelineKeeperTimeout));
+  const std::optional<int> status =
+      Watch(agent_pid, warden_pid, warden.passed_signals,
+            ControlPipeWatch(warden.control_pipe, kControlPipeKeeperTimeout));
   EndAllBelow(warden, status);
   // Nobody takes the exit code of a keeper without a warden.
   return status.has_value() ? AnswerFor("agent", agent_pid, *status, warden) : 128 + SIGKILL;
@@ -198,8 +199,9 @@ int RunUnderWarden(const Warden& warden, const AgentBody& agent) {
   if (keeper_pid < 0) return FailToFork("keeper", warden);
   if (warden.forget) warden.forget();
   // Whoever started the warden may go.
-  const std::optional<int> status = Watch(keeper_pid, std::nullopt, warden.passed_signals,
-                                          LifelineWatch(warden.lifeline, kLifelineWardenTimeout));
+  const std::optional<int> status =
+      Watch(keeper_pid, std::nullopt, warden.passed_signals,
+            ControlPipeWatch(warden.control_pipe, kControlPipeWardenTimeout));
   EndAllBelow(warden, status);
   return AnswerFor("keeper", keeper_pid, *status, warden);
 }

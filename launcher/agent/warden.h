@@ -16,7 +16,7 @@ namespace ddprun {
 
 struct Warden {
   sigset_t passed_signals;  // passed on to the agent
-  int lifeline = -1;        // its end must end the agent; -1: there is none
+  int control_pipe = -1;    // its end must end the agent; -1: there is none
   std::string temp_dir;     // removed at the end, empty or not
   // The memory of the command line, as main() got it: the keeper writes another one there, so that
   // a `pkill -9 ddprun` (or -f) does not take all three at once.

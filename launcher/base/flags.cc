@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
-#include "launcher/base/spelling.h"
+#include "launcher/base/flag_names.h"
 
 namespace ddprun {
 namespace {

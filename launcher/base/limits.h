@@ -155,7 +155,7 @@ inline constexpr int kHostsStartingMax = 64;
 inline constexpr std::chrono::seconds kHostsNoticeDelay{5};
 // The nodes' own verdict is better than the head's: it has this long to come once a node is gone.
 inline constexpr std::chrono::seconds kHostsVerdictTimeout{2};
-// Between a node's being told, or having lost its lifeline, and the end of what carries it.
+// Between a node's being told, or having lost its control pipe, and the end of what carries it.
 inline constexpr std::chrono::seconds kHostEndTimeout{5};
 // Of one host's words before its ddprun speaks, kept for the sentence that says what went wrong.
 inline constexpr std::size_t kHostWordsMax = 20;
@@ -178,13 +178,13 @@ inline constexpr int kHostNameRangesMax = 8;
 inline constexpr std::size_t kRangeNumbersMax = 2'000'000;
 // A node whose head is gone ends its workers: SIGTERM, and SIGKILL after this long. Short, since
 // the head may have been killed to have everything off the machines.
-inline constexpr std::chrono::milliseconds kLifelineGrace{500};
+inline constexpr std::chrono::milliseconds kControlPipeGrace{500};
 // For telling the others that this node goes, when nobody reads its verdict.
-inline constexpr std::chrono::milliseconds kLifelineLeaveTimeout{100};
-// An agent that has not acted on its lifeline's end by then (it is stopped, it hangs) is killed by
-// the keeper, and a keeper that has not by the warden.
-inline constexpr std::chrono::milliseconds kLifelineKeeperTimeout{750};
-inline constexpr std::chrono::milliseconds kLifelineWardenTimeout{850};
+inline constexpr std::chrono::milliseconds kControlPipeLeaveTimeout{100};
+// An agent that has not acted on its control pipe's end by then (it is stopped, it hangs) is killed
+// by the keeper, and a keeper that has not by the warden.
+inline constexpr std::chrono::milliseconds kControlPipeKeeperTimeout{750};
+inline constexpr std::chrono::milliseconds kControlPipeWardenTimeout{850};
 
 // ---- ddprun doctor
 

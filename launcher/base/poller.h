@@ -26,7 +26,7 @@ enum class Source : std::uint32_t {
   kConsoleOut,
   kConsoleErr,
   kLogNotice,
-  kLifeline,
+  kControlPipe,
   kWorkerProgress,
   kStacks
 };

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
-#include "launcher/base/spelling.h"
+#include "launcher/base/flag_names.h"
 #include "launcher/command_line/parse_options.h"
 #include "launcher/ctl/status_options.h"
 

@@ -7,11 +7,11 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "launcher/base/flag_names.h"
 #include "launcher/base/limits.h"
-#include "launcher/base/spelling.h"
 #include "launcher/command_line/rdzv_conf.h"
+#include "launcher/command_line/scheduler_env.h"
 #include "launcher/command_line/slurm.h"
-#include "launcher/command_line/surroundings.h"
 #include "proto/version.h"
 #include "rendezvous/base/limits.h"
 

@@ -9,7 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "launcher/base/spelling.h"
+#include "launcher/base/flag_names.h"
 #include "rendezvous/base/limits.h"
 
 namespace ddprun {

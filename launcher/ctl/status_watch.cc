@@ -91,9 +91,9 @@ class Terminal {
 };
 
 // What a person does while it is shown.
-class Person {
+class UserInput {
  public:
-  Person() {
+  UserInput() {
     sigset_t signals;
     sigemptyset(&signals);
     for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGWINCH}) sigaddset(&signals, signal);
@@ -101,24 +101,24 @@ class Person {
     signals_ = OwnedFd(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
   }
 
-  enum class Wish { kNothing, kRedraw, kEnd };
+  enum class Action { kNothing, kRedraw, kEnd };
 
   // kNothing: the time is over.
-  Wish WaitUntil(Clock::time_point until, bool keys) {
+  Action WaitUntil(Clock::time_point until, bool keys) {
     while (true) {
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
       pollfd fds[] = {{signals_.get(), POLLIN, 0}, {keys ? STDIN_FILENO : -1, POLLIN, 0}};
       const int ready = poll(fds, 2, static_cast<int>(std::max<std::int64_t>(0, left.count())));
       if (ready < 0 && errno == EINTR) continue;
-      if (ready <= 0) return Wish::kNothing;
+      if (ready <= 0) return Action::kNothing;
       signalfd_siginfo info;
       if (fds[0].revents != 0 && read(signals_.get(), &info, sizeof(info)) == sizeof(info)) {
-        return info.ssi_signo == SIGWINCH ? Wish::kRedraw : Wish::kEnd;
+        return info.ssi_signo == SIGWINCH ? Action::kRedraw : Action::kEnd;
       }
       char key = 0;
       if (fds[1].revents != 0) {
         const ssize_t count = read(STDIN_FILENO, &key, 1);
-        if (count == 1 && (key == 'q' || key == 'Q')) return Wish::kEnd;
+        if (count == 1 && (key == 'q' || key == 'Q')) return Action::kEnd;
         if (count == 0) keys = false;
       }
     }
@@ -131,7 +131,7 @@ class Person {
 }  // namespace
 
 int WatchStatus(const StatusOptions& options, const std::shared_ptr<ServiceChannel>& channel) {
-  Person person;
+  UserInput input;
   const std::string service = TargetOf(options.service);
   std::optional<Terminal> terminal;
   if (isatty(STDOUT_FILENO) != 0) terminal.emplace();
@@ -153,16 +153,16 @@ int WatchStatus(const StatusOptions& options, const std::shared_ptr<ServiceChann
       said = lines;
       if (!trouble.empty()) return reached ? 0 : 1;
     }
-    Person::Wish wish = Person::Wish::kRedraw;
-    while (wish == Person::Wish::kRedraw) {
+    UserInput::Action action = UserInput::Action::kRedraw;
+    while (action == UserInput::Action::kRedraw) {
       if (terminal.has_value()) {
         terminal->Draw(
             StatusScreen(seen, absl::StrCat("ddpctl status  ", service, "  ", Time(), "  (q ends)"),
                          trouble, Terminal::Size()));
       }
-      wish = person.WaitUntil(next, terminal.has_value() && terminal->has_keys());
+      action = input.WaitUntil(next, terminal.has_value() && terminal->has_keys());
     }
-    if (wish == Person::Wish::kEnd) return reached ? 0 : 1;
+    if (action == UserInput::Action::kEnd) return reached ? 0 : 1;
   }
 }
 

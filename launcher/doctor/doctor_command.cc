@@ -29,8 +29,8 @@
 #include "launcher/doctor/doctor_rules.h"
 #include "launcher/doctor/doctor_text.h"
 #include "launcher/doctor/doctor_words.h"
-#include "launcher/node/meeting.h"
 #include "launcher/node/network.h"
+#include "launcher/node/rendezvous_endpoint.h"
 #include "rendezvous/base/own_address.h"
 
 namespace ddprun {
@@ -40,38 +40,38 @@ std::string Key(const char* what, int index) { return absl::StrCat("doctor/", wh
 
 // Ends this process as the head says, or when the head is gone: it leaves nothing behind, and its
 // own waits may be long.
-class LifelineWatch {
+class ControlPipeWatch {
  public:
-  explicit LifelineWatch(Lifeline lifeline)
-      : lifeline_(std::move(lifeline)),
+  explicit ControlPipeWatch(ControlPipe control_pipe)
+      : control_pipe_(std::move(control_pipe)),
         stop_(eventfd(0, EFD_CLOEXEC)),
         thread_([this] { Watch(); }) {}
-  ~LifelineWatch() {
+  ~ControlPipeWatch() {
     const std::uint64_t one = 1;
     stopping_ = true;
     [[maybe_unused]] const ssize_t written = write(stop_.get(), &one, sizeof(one));
     thread_.join();
   }
-  LifelineWatch(const LifelineWatch&) = delete;
-  LifelineWatch& operator=(const LifelineWatch&) = delete;
+  ControlPipeWatch(const ControlPipeWatch&) = delete;
+  ControlPipeWatch& operator=(const ControlPipeWatch&) = delete;
 
  private:
   void Watch() {
     while (!stopping_) {
       pollfd polled[] = {{.fd = stop_.get(), .events = POLLIN, .revents = 0},
-                         {.fd = lifeline_.fd(), .events = POLLIN, .revents = 0}};
+                         {.fd = control_pipe_.fd(), .events = POLLIN, .revents = 0}};
       poll(polled, 2, stop_.valid() ? -1 : 50);  // no descriptor was left for it
       if (polled[0].revents != 0) return;
       if (polled[1].revents == 0) continue;
       bool ended = false;
-      for (const PassSignal& passed : lifeline_.TakeSignals(true, ended)) raise(passed.signal);
+      for (const PassSignal& passed : control_pipe_.TakeSignals(true, ended)) raise(passed.signal);
       if (!ended) continue;
       raise(SIGTERM);
       return;
     }
   }
 
-  Lifeline lifeline_;
+  ControlPipe control_pipe_;
   const OwnedFd stop_;
   std::atomic<bool> stopping_{false};
   std::thread thread_;
@@ -82,7 +82,7 @@ class Doctor {
  public:
   explicit Doctor(DoctorCall call)
       : options_(std::move(call.options)), token_(std::move(call.token_variable)) {
-    if (call.lifeline.has_value()) watch_.emplace(*std::move(call.lifeline));
+    if (call.control_pipe.has_value()) watch_.emplace(*std::move(call.control_pipe));
     facts_.host = call.host.empty() || call.host == "localhost" ? HostName() : call.host;
     facts_.node = options_.node_rank.value_or(0);
     checkup_.timeout = options_.doctor->timeout;
@@ -97,7 +97,7 @@ class Doctor {
     absl::Status status;
     if (UsesNetwork(options_)) {
       status = MeetOthers();
-      if (!status.ok()) checkup_.meeting_error = std::string(status.message());
+      if (!status.ok()) checkup_.rendezvous_error = std::string(status.message());
     } else {
       CollectNetworkFacts(options_, facts_);
     }
@@ -106,13 +106,13 @@ class Doctor {
     const DoctorReport report = alone ? MakeReport() : Agree();
     // Under -H all nodes say the same, and the first one says it.
     if (alone || !watch_.has_value() || exchange_->index() == 0) Print(report);
-    Tell(report.exit_code == 0 ? NodeWord(Finished{.run_id = options_.run_id}) : NodeVerdict{});
+    Send(report.exit_code == 0 ? NodeMessage(Finished{.run_id = options_.run_id}) : NodeVerdict{});
     exchange_.reset();
     return report.exit_code;
   }
 
  private:
-  void Tell(const NodeWord& word) {
+  void Send(const NodeMessage& word) {
     if (!watch_.has_value()) return;
     Show(ToLine(word) + "\n");
   }
@@ -149,16 +149,16 @@ class Doctor {
       CollectNetworkFacts(options_, facts_);
       return absl::FailedPreconditionError("this node's secret cannot be used (see below)");
     }
-    absl::StatusOr<Meeting> meeting = Meet(*security);
-    if (!meeting.ok()) {
+    absl::StatusOr<RendezvousEndpoint> rendezvous = Meet(*security);
+    if (!rendezvous.ok()) {
       CollectNetworkFacts(options_, facts_);
-      return meeting.status();
+      return rendezvous.status();
     }
     const NodeId node_id = MakeNodeId(facts_.host);
     auto credentials = security->ForNode(DoctorRunId(options_), node_id.value);
     if (!credentials.ok()) return credentials.status();
     const absl::StatusOr<std::string> address =
-        options_.local_addr.empty() ? AdvertisedAddress(meeting->host, meeting->port)
+        options_.local_addr.empty() ? AdvertisedAddress(rendezvous->host, rendezvous->port)
                                     : options_.local_addr;
     facts_.address = address.value_or("");
     CollectNetworkFacts(options_, facts_);
@@ -176,32 +176,32 @@ class Doctor {
                               .probe_port = server_->port(),
                               .timeout = options_.doctor->timeout,
                               .on_waiting = [this](const std::string& why) { Note(why); }},
-                             *std::move(meeting), *std::move(credentials));
+                             *std::move(rendezvous), *std::move(credentials));
     if (!exchange.ok()) return exchange.status();
     exchange_ = *std::move(exchange);
-    Tell(Joined{});
+    Send(Joined{});
     if (!options_.node_rank.has_value()) facts_.node = exchange_->index();
     return absl::OkStatus();
   }
 
-  absl::StatusOr<Meeting> Meet(const Security& security) {
+  absl::StatusOr<RendezvousEndpoint> Meet(const Security& security) {
     // One who may use no other port is told who has it.
     const bool must_host = !options_.endpoint.has_value() && options_.node_rank == 0;
     if (must_host) facts_.service_port = options_.master_port.value_or(kPortDefault);
     facts_.hosts_service = must_host;
-    absl::StatusOr<Meeting> meeting = OpenMeeting(options_, security, "doctor");
-    if (meeting.ok() && meeting->server != nullptr) {
-      facts_.service_port = meeting->port;
+    absl::StatusOr<RendezvousEndpoint> rendezvous = OpenRendezvous(options_, security, "doctor");
+    if (rendezvous.ok() && rendezvous->server != nullptr) {
+      facts_.service_port = rendezvous->port;
       facts_.hosts_service = true;
-      Tell(Serving{meeting->port});
+      Send(Serving{rendezvous->port});
     }
-    if (!must_host || !absl::IsAlreadyExists(meeting.status())) return meeting;
+    if (!must_host || !absl::IsAlreadyExists(rendezvous.status())) return rendezvous;
     facts_.service_port_holder = PortHolder(facts_.service_port);
     // If that is a ddprun the nodes can meet there all the same.
     Options elsewhere = options_;
     elsewhere.endpoint = Endpoint{*options_.master_addr, facts_.service_port};
     elsewhere.is_host = false;
-    return OpenMeeting(elsewhere, security, "doctor");
+    return OpenRendezvous(elsewhere, security, "doctor");
   }
 
   // ---- Once they have met
@@ -233,15 +233,15 @@ class Doctor {
 
   DoctorReport Agree() {
     known_.emplace(exchange_->index(), facts_);
-    absl::Status status = exchange_->Set(Key("facts", exchange_->index()), ToWords(facts_));
+    absl::Status status = exchange_->Set(Key("facts", exchange_->index()), Encode(facts_));
     if (status.ok()) {
       const std::vector<PairFacts> pairs = TryWays();
-      status = exchange_->Set(Key("pairs", exchange_->index()), ToWords(pairs));
+      status = exchange_->Set(Key("pairs", exchange_->index()), Encode(pairs));
     }
     if (status.ok() && exchange_->index() == 0) {
       Gather();
       const DoctorReport report = MakeReport();
-      exchange_->Set("doctor/report", ToWords(report)).IgnoreError();
+      exchange_->Set("doctor/report", Encode(report)).IgnoreError();
       return report;
     }
     if (status.ok()) {
@@ -249,7 +249,7 @@ class Doctor {
       if (report.ok()) return *report;
       status = report.status();
     }
-    checkup_.meeting_error = absl::StrCat("they had come, and then: ", status.message());
+    checkup_.rendezvous_error = absl::StrCat("they had come, and then: ", status.message());
     checkup_.nodes = {facts_};
     return MakeReport();
   }
@@ -300,7 +300,7 @@ class Doctor {
 
   const Options options_;
   std::optional<absl::StatusOr<Token>> token_;
-  std::optional<LifelineWatch> watch_;
+  std::optional<ControlPipeWatch> watch_;
   NodeFacts facts_;
   Checkup checkup_;
   std::unique_ptr<ProbeServer> server_;

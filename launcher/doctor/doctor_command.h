@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "launcher/node/lifeline.h"
+#include "launcher/node/control_pipe.h"
 #include "launcher/options/options.h"
 #include "rendezvous/security/token.h"
 
@@ -18,7 +18,7 @@ struct DoctorCall {
   std::string own_folder;
   std::optional<absl::StatusOr<Token>> token_variable;
   // Of a node that the head of a run has started.
-  std::optional<Lifeline> lifeline;
+  std::optional<ControlPipe> control_pipe;
   std::string host;  // as the head knows it; empty: the machine's name
 };
 

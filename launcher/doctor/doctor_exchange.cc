@@ -20,9 +20,9 @@ constexpr milliseconds kJoinSlack{2000};
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<DoctorExchange>> DoctorExchange::Open(
-    Config config, Meeting meeting, std::optional<TlsCredentials> credentials) {
+    Config config, RendezvousEndpoint rendezvous, std::optional<TlsCredentials> credentials) {
   std::unique_ptr<DoctorExchange> exchange(
-      new DoctorExchange(std::move(config), std::move(meeting)));
+      new DoctorExchange(std::move(config), std::move(rendezvous)));
   absl::Status status = exchange->Join(std::move(credentials));
   if (status.ok()) status = exchange->AwaitStart();
   if (status.ok()) status = exchange->OpenStore();
@@ -41,13 +41,13 @@ DoctorExchange::~DoctorExchange() {
   session_.reset();
   proxy_.reset();
   channel_.reset();
-  if (meeting_.server != nullptr) meeting_.server->WaitUntilDrained(kFinishTimeout);
+  if (rendezvous_.server != nullptr) rendezvous_.server->WaitUntilDrained(kFinishTimeout);
 }
 
 void DoctorExchange::Take(SessionEvent event) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (const auto* connecting = std::get_if<Connecting>(&event)) {
-    reason_ = absl::StrCat("node 0 is not reached at ", meeting_.name, ": ", connecting->reason);
+    reason_ = absl::StrCat("node 0 is not reached at ", rendezvous_.name, ": ", connecting->reason);
   } else if (auto* ended = std::get_if<SessionEnded>(&event)) {
     if (!ended_.has_value()) ended_ = std::move(ended->status);
   } else if (auto* directive = std::get_if<Directive>(&event)) {
@@ -83,17 +83,17 @@ absl::Status DoctorExchange::Join(std::optional<TlsCredentials> credentials) {
   join.node_rank = options.node_rank;
   join.nodes_min = 1;  // who comes is looked at
   join.nodes_max = options.nodes;
-  join.hosts_service = meeting_.server != nullptr;
+  join.hosts_service = rendezvous_.server != nullptr;
   join.address = config_.address;
   join.worker_port = config_.probe_port;
   join.join_timeout = config_.timeout + kJoinSlack;
   join.last_call = config_.timeout;
   join.lease = milliseconds(0);  // the stream decides: there is nothing to come back to
   SessionClient::Handler handler = [this](SessionEvent event) { Take(std::move(event)); };
-  if (meeting_.server != nullptr) {
-    session_ = meeting_.server->OpenSession(join, std::move(handler));
+  if (rendezvous_.server != nullptr) {
+    session_ = rendezvous_.server->OpenSession(join, std::move(handler));
   } else {
-    channel_ = MakeServiceChannel(meeting_.target, std::move(credentials), meeting_.host);
+    channel_ = MakeServiceChannel(rendezvous_.target, std::move(credentials), rendezvous_.host);
     session_ = SessionClient::Open(channel_, std::move(join), config_.timeout, std::move(handler));
   }
   return absl::OkStatus();
@@ -116,7 +116,7 @@ absl::Status DoctorExchange::AwaitStart() {
     const auto now = std::chrono::steady_clock::now();
     if (now >= deadline) {
       return absl::DeadlineExceededError(
-          reason_.empty() ? absl::StrCat("the service at ", meeting_.name, " says nothing")
+          reason_.empty() ? absl::StrCat("the service at ", rendezvous_.name, " says nothing")
                           : reason_);
     }
     if (now >= notice) {
@@ -136,13 +136,13 @@ absl::Status DoctorExchange::OpenStore() {
   const absl::StatusOr<std::string> folder = MakeTempDir();
   if (!folder.ok()) return folder.status();
   const std::string path = absl::StrCat(*folder, "/agent.sock");
-  absl::StatusOr<std::unique_ptr<StoreProxy>> proxy =
-      StoreProxy::Start({.socket_path = path,
-                         .channel = channel_,
-                         .door = meeting_.server ? meeting_.server->store_door() : nullptr,
-                         .run_id = start_.run_id,
-                         .node_id = config_.node_id,
-                         .reconnect_timeout = {}});
+  absl::StatusOr<std::unique_ptr<StoreProxy>> proxy = StoreProxy::Start(
+      {.socket_path = path,
+       .channel = channel_,
+       .door = rendezvous_.server ? rendezvous_.server->store_connector() : nullptr,
+       .run_id = start_.run_id,
+       .node_id = config_.node_id,
+       .reconnect_timeout = {}});
   absl::Status status = proxy.status();
   if (proxy.ok()) {
     proxy_ = *std::move(proxy);

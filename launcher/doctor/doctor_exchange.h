@@ -14,7 +14,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
-#include "launcher/node/meeting.h"
+#include "launcher/node/rendezvous_endpoint.h"
 #include "launcher/options/options.h"
 #include "rendezvous/client/session_client.h"
 #include "rendezvous/client/store_client.h"
@@ -43,7 +43,7 @@ class DoctorExchange {
   // is over and some have. UNAVAILABLE, FAILED_PRECONDITION and what a node that joins may be
   // refused with: one sentence.
   static absl::StatusOr<std::unique_ptr<DoctorExchange>> Open(
-      Config config, Meeting meeting, std::optional<TlsCredentials> credentials);
+      Config config, RendezvousEndpoint rendezvous, std::optional<TlsCredentials> credentials);
 
   // Tells the service that this node is done, and waits until the others are.
   ~DoctorExchange();
@@ -58,8 +58,8 @@ class DoctorExchange {
   void Meet(const std::string& name, std::chrono::milliseconds timeout);
 
  private:
-  DoctorExchange(Config config, Meeting meeting)
-      : config_(std::move(config)), meeting_(std::move(meeting)) {}
+  DoctorExchange(Config config, RendezvousEndpoint rendezvous)
+      : config_(std::move(config)), rendezvous_(std::move(rendezvous)) {}
   void Take(SessionEvent event) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status Join(std::optional<TlsCredentials> credentials);
   absl::Status AwaitStart();
@@ -67,7 +67,7 @@ class DoctorExchange {
 
   // Constant after Open().
   Config config_;
-  Meeting meeting_;
+  RendezvousEndpoint rendezvous_;
   Start start_;
   std::shared_ptr<ServiceChannel> channel_;
   std::unique_ptr<SessionClient> session_;

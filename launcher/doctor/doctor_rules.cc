@@ -83,11 +83,11 @@ std::string WhoIsMissing(const Checkup& checkup) {
 
 void DiagnoseMeeting(const Checkup& checkup, std::vector<Finding>& findings) {
   const int came = static_cast<int>(checkup.nodes.size());
-  if (!checkup.meeting_error.empty()) {
+  if (!checkup.rendezvous_error.empty()) {
     findings.push_back({"nodes",
                         Health::kFail,
                         {},
-                        absl::StrCat("the other nodes were not met: ", checkup.meeting_error,
+                        absl::StrCat("the other nodes were not met: ", checkup.rendezvous_error,
                                      ". What follows is about this node alone")});
   } else if (came < checkup.nodes_wanted) {
     findings.push_back({"nodes", Health::kFail, {}, WhoIsMissing(checkup)});

@@ -108,7 +108,7 @@ struct PairFacts {
 
 struct Checkup {
   int nodes_wanted = 1;
-  std::string meeting_error;          // why this node has met nobody; empty: it has
+  std::string rendezvous_error;       // why this node has met nobody; empty: it has
   std::vector<std::string> silences;  // nodes that came and then failed, in words
   std::chrono::milliseconds timeout{0};
   bool numbered = true;          // the nodes have --node-rank: who is missing can be named

@@ -47,7 +47,7 @@ absl::StatusOr<Value> Parse(const std::string& words, const char* what) {
 
 }  // namespace
 
-std::string ToWords(const NodeFacts& facts) {
+std::string Encode(const NodeFacts& facts) {
   std::string words = Dump(facts);
   if (words.size() <= kFactsBytesMax) return words;
   NodeFacts fewer = facts;
@@ -55,9 +55,9 @@ std::string ToWords(const NodeFacts& facts) {
   return Dump(fewer);
 }
 
-std::string ToWords(const std::vector<PairFacts>& pairs) { return Dump(pairs); }
+std::string Encode(const std::vector<PairFacts>& pairs) { return Dump(pairs); }
 
-std::string ToWords(const DoctorReport& report) {
+std::string Encode(const DoctorReport& report) {
   std::string words = Dump(report);
   if (words.size() <= kReportBytesMax) return words;
   DoctorReport fewer = report;

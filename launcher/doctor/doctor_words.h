@@ -11,8 +11,8 @@
 namespace ddprun {
 
 // At most kFactsBytesMax: an environment that does not fit is left out.
-std::string ToWords(const NodeFacts& facts);
-std::string ToWords(const std::vector<PairFacts>& pairs);
+std::string Encode(const NodeFacts& facts);
+std::string Encode(const std::vector<PairFacts>& pairs);
 
 // INVALID_ARGUMENT: they are no words of these; one sentence.
 absl::StatusOr<NodeFacts> ParseNodeFacts(const std::string& words);
@@ -26,7 +26,7 @@ struct DoctorReport {
 };
 
 // At most kReportBytesMax: JSON that does not fit is left out.
-std::string ToWords(const DoctorReport& report);
+std::string Encode(const DoctorReport& report);
 absl::StatusOr<DoctorReport> ParseDoctorReport(const std::string& words);
 
 }  // namespace ddprun

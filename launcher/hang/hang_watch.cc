@@ -37,7 +37,7 @@ void HangWatch::End() {
   next_look_.reset();
 }
 
-void HangWatch::Told(int local_rank, const ProgressMessage& message, TimePoint now) {
+void HangWatch::OnProgress(int local_rank, const ProgressMessage& message, TimePoint now) {
   if (static_cast<std::size_t>(local_rank) >= workers_.size()) return;
   Worker& worker = workers_[static_cast<std::size_t>(local_rank)];
   worker.place = message.place;
@@ -54,14 +54,14 @@ void HangWatch::Told(int local_rank, const ProgressMessage& message, TimePoint n
   if (!next_look_.has_value()) Schedule(now);
 }
 
-void HangWatch::Wrote(int local_rank, TimePoint now) {
+void HangWatch::OnOutput(int local_rank, TimePoint now) {
   if (static_cast<std::size_t>(local_rank) >= workers_.size()) return;
   Worker& worker = workers_[static_cast<std::size_t>(local_rank)];
   worker.output_at = now;
   if (worker.reported == HangKind::kNoOutput) worker.reported.reset();
 }
 
-void HangWatch::Gone(int local_rank) {
+void HangWatch::OnExit(int local_rank) {
   if (static_cast<std::size_t>(local_rank) >= workers_.size()) return;
   workers_[static_cast<std::size_t>(local_rank)].lives = false;
 }
@@ -131,13 +131,13 @@ bool HangWatch::StillHangs(const HungWorker& found) const {
   return worker.lives && Since(worker, found.hang.kind) <= found.since;
 }
 
-std::optional<Progress> HangWatch::Together() const {
+std::optional<Progress> HangWatch::Summarize() const {
   std::vector<const Progress*> all;
   for (const Worker& worker : workers_) {
     if (worker.told) all.push_back(&worker.progress);
   }
   if (all.empty()) return std::nullopt;
-  return ddprun::Together(all);
+  return ddprun::Summarize(all);
 }
 
 // Without a limit that could be reached there is nothing to look at, and nobody is woken for it.

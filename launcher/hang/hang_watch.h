@@ -28,9 +28,9 @@ class HangWatch {
   // It is over, or is being stopped: nobody hangs any more.
   void End();
 
-  void Told(int local_rank, const ProgressMessage& message, TimePoint now);
-  void Wrote(int local_rank, TimePoint now);
-  void Gone(int local_rank);
+  void OnProgress(int local_rank, const ProgressMessage& message, TimePoint now);
+  void OnOutput(int local_rank, TimePoint now);
+  void OnExit(int local_rank);
 
   // To be called when NextLook() is over, and as often as one likes before. A watch that finds
   // itself late was stopped, with the machine and its workers: that time counts against none of
@@ -51,7 +51,7 @@ class HangWatch {
   bool StillHangs(const HungWorker& found) const;
 
   // Of all of the round's workers together; absent: none has told of any.
-  std::optional<Progress> Together() const;
+  std::optional<Progress> Summarize() const;
 
  private:
   struct Worker {

@@ -32,21 +32,21 @@ void WorkerWatch::End() {
   found_.reset();
   reader_.reset();
   heard_ = false;
-  told_.reset();
+  last_sent_.reset();
   examined_ = false;
 }
 
 void WorkerWatch::OnReady(const Ready& ready, TimePoint now) {
-  if (ready.source != Source::kWorkerProgress) return watch_.Wrote(ready.worker, now);
+  if (ready.source != Source::kWorkerProgress) return watch_.OnOutput(ready.worker, now);
   if (const auto message = workers_.progress().Read(ready.worker)) {
-    watch_.Told(ready.worker, *message, now);
+    watch_.OnProgress(ready.worker, *message, now);
     heard_ = true;
   }
 }
 
-bool WorkerWatch::Holds(Event& event, TimePoint now) {
+bool WorkerWatch::DeferUntilStacksRead(Event& event, TimePoint now) {
   if (auto* ended = std::get_if<WorkerEnded>(&event)) {
-    watch_.Gone(ended->local_rank);
+    watch_.OnExit(ended->local_rank);
     if (!IsSuccess(ended->outcome) && !ended->stopped)
       ended->places = watch_.Places(start_.rank_first);
   }
@@ -91,7 +91,8 @@ void WorkerWatch::OnTurn(TimePoint now, bool round_runs, std::vector<Event>& eve
   if (found_.has_value() || !round_runs) return;
   found_ = watch_.Look(now);
   if (!found_.has_value()) return;
-  Say(absl::StrCat(ToSentence(Describe(*found_)), "; reading the stacks of this node's workers"));
+  Report(
+      absl::StrCat(ToSentence(Describe(*found_)), "; reading the stacks of this node's workers"));
   ReadStacks(now);
 }
 
@@ -102,7 +103,7 @@ void WorkerWatch::ReadStacks(TimePoint now) {
   }
   reader_ = std::make_unique<StackReader>();
   if (const absl::Status status = reader_->Begin(targets, now); !status.ok()) {
-    Say(std::string(status.message()));
+    Report(std::string(status.message()));
     reader_.reset();
     return;
   }
@@ -114,12 +115,12 @@ void WorkerWatch::Finish(Stacks stacks, TimePoint now, std::vector<Event>& event
   reader_.reset();
   HungWorker found = *std::exchange(found_, std::nullopt);
   std::vector<RanksInPlace> places = watch_.Places(start_.rank_first);
-  if (const std::string where = ToSentence(places); !where.empty()) Say(where);
+  if (const std::string where = ToSentence(places); !where.empty()) Report(where);
   Show(stacks);
   if (!watch_.StillHangs(found)) {
     if (workers_.IsLive(found.local_rank)) {
-      Say(absl::StrCat("rank ", start_.rank_first + found.local_rank,
-                       " goes on: nothing is done to it"));
+      Report(absl::StrCat("rank ", start_.rank_first + found.local_rank,
+                          " goes on: nothing is done to it"));
     }
     return;
   }
@@ -145,8 +146,8 @@ void WorkerWatch::Show(const Stacks& stacks) {
     if (it == stacks.end()) continue;
     const std::vector<std::string>& lines = it->second;
     const std::string file = workers_.StacksFile(i);
-    Say(absl::StrCat("stacks of rank ", start_.rank_first + i, " (pid ", *pid, ")",
-                     file.empty() ? ":" : absl::StrCat(", all of them in ", file, ":")));
+    Report(absl::StrCat("stacks of rank ", start_.rank_first + i, " (pid ", *pid, ")",
+                        file.empty() ? ":" : absl::StrCat(", all of them in ", file, ":")));
     const std::size_t shown = std::min(lines.size(), kStackLinesMax);
     for (std::size_t j = 0; j < shown; ++j) console_.WriteLine(OutputStream::kErr, lines[j]);
     if (shown < lines.size()) {
@@ -156,7 +157,7 @@ void WorkerWatch::Show(const Stacks& stacks) {
   }
 }
 
-void WorkerWatch::Say(const std::string& sentence) {
+void WorkerWatch::Report(const std::string& sentence) {
   console_.WriteLine(OutputStream::kErr, absl::StrCat("ddprun: ", sentence));
 }
 
@@ -173,9 +174,9 @@ Failure WorkerWatch::Describe(const HungWorker& hung) const {
 std::optional<Heartbeat> WorkerWatch::TakeHeartbeat(TimePoint now) {
   if (!heard_ || now < next_tell_) return std::nullopt;
   heard_ = false;
-  const std::optional<Progress> progress = watch_.Together();
-  if (!progress.has_value() || progress == told_) return std::nullopt;
-  told_ = progress;
+  const std::optional<Progress> progress = watch_.Summarize();
+  if (!progress.has_value() || progress == last_sent_) return std::nullopt;
+  last_sent_ = progress;
   next_tell_ = now + TellInterval(start_.node_count);
   Heartbeat heartbeat;
   heartbeat.progress_round = start_.round;

@@ -31,7 +31,7 @@ class WorkerWatch {
   // Before the supervisor sees the event, which learns where the workers wait. True: it will be
   // among the events again once the stacks are read, since what it makes the supervisor do would
   // end those who have them.
-  bool Holds(Event& event, TimePoint now);
+  bool DeferUntilStacksRead(Event& event, TimePoint now);
 
   std::optional<TimePoint> NextDeadline() const;
   // Also when Source::kStacks is ready. Nobody is looked for in a round that is being stopped.
@@ -45,7 +45,7 @@ class WorkerWatch {
   void ReadStacks(TimePoint now);
   void Finish(Stacks stacks, TimePoint now, std::vector<Event>& events);
   void Show(const Stacks& stacks);
-  void Say(const std::string& sentence);
+  void Report(const std::string& sentence);
   Failure Describe(const HungWorker& hung) const;
 
   const HangOptions options_;
@@ -61,9 +61,9 @@ class WorkerWatch {
   bool examined_ = false;                // the stacks of this round's workers have been read
   std::unique_ptr<StackReader> reader_;  // null: nothing is being read
 
-  bool heard_ = false;            // something that the service may not have been told
-  std::optional<Progress> told_;  // the service, last
-  TimePoint next_tell_{};         // not before
+  bool heard_ = false;                 // something that the service may not have been told
+  std::optional<Progress> last_sent_;  // the service, last
+  TimePoint next_tell_{};              // not before
 };
 
 }  // namespace ddprun

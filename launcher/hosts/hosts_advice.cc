@@ -104,15 +104,15 @@ bool IsOfOwnShell(const std::vector<std::string>& words) {
   });
 }
 
-const char* CarrierName(Transport transport) {
+const char* CarrierName(TransportKind transport) {
   switch (transport) {
-    case Transport::kDirect:
+    case TransportKind::kDirect:
       return "ddprun";
-    case Transport::kSsh:
+    case TransportKind::kSsh:
       return "ssh";
-    case Transport::kRsh:
+    case TransportKind::kRsh:
       return "the --rsh command";
-    case Transport::kSrun:
+    case TransportKind::kSrun:
       return "srun";
   }
   return "";
@@ -120,13 +120,13 @@ const char* CarrierName(Transport transport) {
 
 }  // namespace
 
-std::string WhyNotStarted(const std::string& host, const HostLink& link, std::size_t attempt,
+std::string WhyNotStarted(const std::string& host, const Transport& link, std::size_t attempt,
                           const Outcome& outcome, const std::vector<std::string>& words) {
-  const Transport transport = link.transport;
+  const TransportKind transport = link.transport;
   if (std::holds_alternative<SpawnFailed>(outcome)) {
     return absl::StrCat(host, ": ", HowEnded(outcome));
   }
-  const bool by_shell = transport == Transport::kRsh || transport == Transport::kSsh;
+  const bool by_shell = transport == TransportKind::kRsh || transport == TransportKind::kSsh;
   if (IsExit(outcome, 127) && by_shell && IsOfOwnShell(words)) {
     return absl::StrCat(host, ": the --rsh command is not there on this machine", Saying(words),
                         "; check its name, or give its path");
@@ -143,7 +143,7 @@ std::string WhyNotStarted(const std::string& host, const HostLink& link, std::si
                         CarrierName(transport), " finds there", Saying(words),
                         "; install it there, or name it with --launch-agent");
   }
-  if (transport == Transport::kSsh && IsExit(outcome, kSshFailed)) {
+  if (transport == TransportKind::kSsh && IsExit(outcome, kSshFailed)) {
     const Advice* advice = FindAdvice(words);
     if (advice != nullptr) {
       return absl::StrCat(host, " cannot be reached by ssh", Saying(words), "; ",
@@ -158,18 +158,18 @@ std::string WhyNotStarted(const std::string& host, const HostLink& link, std::si
                                     [](std::string* out, const std::string& word) {
                                       absl::StrAppend(out, ShellQuote(word));
                                     }),
-                      " (another version of ddprun does not know --lifeline)");
+                      " (another version of ddprun does not know --control-pipe)");
 }
 
-std::string WhyLost(const std::string& host, Transport transport, const Outcome& outcome,
+std::string WhyLost(const std::string& host, TransportKind transport, const Outcome& outcome,
                     const std::vector<std::string>& words) {
-  if (transport == Transport::kSsh && IsExit(outcome, kSshFailed)) {
+  if (transport == TransportKind::kSsh && IsExit(outcome, kSshFailed)) {
     return absl::StrCat("the connection to ", host, " ended", Saying(words),
                         "; its workers end by themselves within a second of noticing; check the "
                         "network and the machine");
   }
-  const bool by_ssh = transport == Transport::kSsh && std::holds_alternative<Exited>(outcome);
-  if (transport == Transport::kDirect || by_ssh) {
+  const bool by_ssh = transport == TransportKind::kSsh && std::holds_alternative<Exited>(outcome);
+  if (transport == TransportKind::kDirect || by_ssh) {
     return absl::StrCat("ddprun on ", host, " ", HowEnded(outcome), Saying(words));
   }
   return absl::StrCat("ddprun on ", host, ", or ", CarrierName(transport), " to it, ",
@@ -188,13 +188,13 @@ std::string WhyRefused(const std::string& host, const Hello& hello) {
                       "); install the same there, or name it with --launch-agent");
 }
 
-int NodeExitCode(Transport transport, const Outcome& outcome) {
+int NodeExitCode(TransportKind transport, const Outcome& outcome) {
   if (const auto* exited = std::get_if<Exited>(&outcome)) {
-    const bool carrier = transport == Transport::kSsh && exited->code == kSshFailed;
+    const bool process = transport == TransportKind::kSsh && exited->code == kSshFailed;
     return carrier ? 1 : exited->code;
   }
   if (const auto* signaled = std::get_if<Signaled>(&outcome)) {
-    return transport == Transport::kDirect ? 128 + signaled->signal : 1;
+    return transport == TransportKind::kDirect ? 128 + signaled->signal : 1;
   }
   return std::get<SpawnFailed>(outcome).exit_code;
 }

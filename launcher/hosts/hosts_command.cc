@@ -12,8 +12,8 @@
 #include "launcher/base/signals.h"
 #include "launcher/command_line/slurm.h"
 #include "launcher/hosts/hosts_run.h"
-#include "launcher/node/meeting.h"
 #include "launcher/node/network.h"
+#include "launcher/node/rendezvous_endpoint.h"
 #include "launcher/processes/worker_environ.h"
 #include "proto/input_file.h"
 #include "rendezvous/base/file_limit.h"
@@ -45,15 +45,15 @@ absl::StatusOr<std::vector<HostEntry>> FindHosts(const Options& options,
 std::vector<std::string> HostAddresses(const HostsPlan& plan) {
   std::vector<std::string> addresses(plan.names.size());
   std::string other;
-  for (const HostLink& link : plan.links) {
+  for (const Transport& link : plan.links) {
     // Where ssh carries a node, it knows better.
-    if (link.transport == Transport::kRsh) {
+    if (link.transport == TransportKind::kRsh) {
       other = WithoutUser(plan.names[static_cast<std::size_t>(link.nodes.front())]);
       break;
     }
   }
-  for (const HostLink& link : plan.links) {
-    if (link.transport != Transport::kDirect || other.empty()) continue;
+  for (const Transport& link : plan.links) {
+    if (link.transport != TransportKind::kDirect || other.empty()) continue;
     addresses[static_cast<std::size_t>(link.nodes.front())] =
         LocalAddressTowards(other, kSshPort).value_or("");
   }

@@ -134,7 +134,7 @@ class HeadStepper {
  private:
   static std::size_t Index(int number) { return static_cast<std::size_t>(number); }
   HeadNode& Node(int number) { return s_.nodes[Index(number)]; }
-  const HostLink& Link(int number) const { return plan_.links[Index(number)]; }
+  const Transport& Link(int number) const { return plan_.links[Index(number)]; }
   const std::string& Name(int number) const { return plan_.names[Index(number)]; }
   int LinkOf(int node) const { return plan_.links.size() == 1 ? 0 : node; }
   int Links() const { return static_cast<int>(plan_.links.size()); }
@@ -166,8 +166,8 @@ class HeadStepper {
   void HearHello(int number, const Hello& hello) {
     HeadNode& node = Node(number);
     if (s_.phase != HeadPhase::kGathering || node.phase != NodePhase::kStarting) return;
-    if (hello.lifeline != kLifelineVersion || hello.protocol != kProtocolVersion) {
-      effects_.emplace_back(CloseLifeline{LinkOf(number)});
+    if (hello.control_pipe != kControlPipeVersion || hello.protocol != kProtocolVersion) {
+      effects_.emplace_back(CloseControlPipe{LinkOf(number)});
       Drop(number, WhyRefused(Name(number), hello));
       return;
     }
@@ -243,11 +243,11 @@ class HeadStepper {
         // A run of one node has no service at which a spare could stand by.
         node.phase = NodePhase::kEnded;
         node.dismissed = true;
-        effects_.emplace_back(CloseLifeline{LinkOf(number)});
+        effects_.emplace_back(CloseControlPipe{LinkOf(number)});
         continue;
       }
       SendTo(number, GoFor(number, port));
-      if (Link(LinkOf(number)).transport == Transport::kSrun) {
+      if (Link(LinkOf(number)).transport == TransportKind::kSrun) {
         for (HeadNode& other : s_.nodes) other.phase = NodePhase::kRunning;
         all_told = true;
       }
@@ -256,7 +256,7 @@ class HeadStepper {
 
   Go GoFor(int number, int port) const {
     const HeadNode& node = s_.nodes[Index(number)];
-    const bool srun = Link(LinkOf(number)).transport == Transport::kSrun;
+    const bool srun = Link(LinkOf(number)).transport == TransportKind::kSrun;
     Go go{
         .node = srun ? -1 : number, .node_rank = srun ? std::nullopt : node.node_rank, .flags = {}};
     go.flags = {NodesFlag()};
@@ -338,7 +338,7 @@ class HeadStepper {
 
   void EndNode(int number, const LinkEnded& ended) {
     HeadNode& node = Node(number);
-    const Transport transport = Link(ended.link).transport;
+    const TransportKind transport = Link(ended.link).transport;
     node.outcome = ended.outcome;
     const std::vector<std::string> words(node.words.begin(), node.words.end());
     switch (node.phase) {
@@ -408,7 +408,7 @@ class HeadStepper {
     if (Node(Link(link).nodes.front()).phase == NodePhase::kRunning) {
       effects_.emplace_back(SendSignal{link, signal});
     } else {
-      effects_.emplace_back(CloseLifeline{link});
+      effects_.emplace_back(CloseControlPipe{link});
     }
   }
 
@@ -440,7 +440,7 @@ class HeadStepper {
     s_.gather_deadline.reset();
     for (int link = 0; link < Links(); ++link) {
       if (!s_.live[Index(link)]) continue;
-      effects_.emplace_back(CloseLifeline{link});
+      effects_.emplace_back(CloseControlPipe{link});
       const bool there = Node(Link(link).nodes.front()).hello.has_value();
       if (!there) effects_.emplace_back(EndLink{link, SIGTERM});
     }
@@ -455,7 +455,7 @@ class HeadStepper {
       if (!s_.live[Index(link)]) continue;
       if (stop == Stop::kAskNext) TellToStop(link, SIGTERM);
       s_.told_to_stop = s_.told_to_stop || stop == Stop::kAskNext;
-      if (stop == Stop::kCloseNext) effects_.emplace_back(CloseLifeline{link});
+      if (stop == Stop::kCloseNext) effects_.emplace_back(CloseControlPipe{link});
       if (stop == Stop::kKillNext) effects_.emplace_back(EndLink{link, SIGKILL});
     }
     s_.phase = HeadPhase::kStopping;
@@ -523,12 +523,12 @@ std::string ServiceAddress(const HeadState& state, const HeadConfig& config) {
   std::vector<std::string> candidates;
   if (state.nodes[first].hello.has_value())
     candidates.push_back(state.nodes[first].hello->own_address);
-  const bool is_here =
-      config.plan.links.size() > first && config.plan.links[first].transport == Transport::kDirect;
+  const bool is_here = config.plan.links.size() > first &&
+                       config.plan.links[first].transport == TransportKind::kDirect;
   bool elsewhere = false;
   for (std::size_t i = 0; i < state.nodes.size(); ++i) {
     const bool here =
-        config.plan.links.size() > i && config.plan.links[i].transport == Transport::kDirect;
+        config.plan.links.size() > i && config.plan.links[i].transport == TransportKind::kDirect;
     elsewhere = elsewhere || !here;
     if (is_here && !here && state.nodes[i].hello.has_value())
       candidates.push_back(state.nodes[i].hello->head_address);

@@ -33,7 +33,7 @@ struct HeadBegins {};
 // A node has said a word.
 struct NodeSaid {
   int node = 0;
-  NodeWord word;
+  NodeMessage word;
 };
 
 // ddprun itself on a node, or what carries it (ssh), has said a line that is no worker's.
@@ -77,7 +77,7 @@ struct SendSignal {
   int signal = 0;
 };
 // Its nodes see the end of their stdin, and stop.
-struct CloseLifeline {
+struct CloseControlPipe {
   int link = 0;
 };
 struct EndLink {
@@ -94,7 +94,7 @@ struct EndHead {
   std::string text;
 };
 
-using HeadEffect = std::variant<StartLink, SendSetup, SendGo, SendSignal, CloseLifeline, EndLink,
+using HeadEffect = std::variant<StartLink, SendSetup, SendGo, SendSignal, CloseControlPipe, EndLink,
                                 ShowLine, EndHead>;
 using HeadEffects = std::vector<HeadEffect>;
 

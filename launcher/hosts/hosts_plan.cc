@@ -65,28 +65,28 @@ void Append(Words& words, const Words& more) {
 std::vector<Words> AgentCommands(const Options& options, const HostsFacts& facts, bool by_shell) {
   if (!options.hosts.launch_agent.empty()) {
     Words words = absl::StrSplit(options.hosts.launch_agent, ' ', absl::SkipEmpty());
-    words.push_back(kLifelineFlag);
+    words.push_back(kControlPipeFlag);
     return {std::move(words)};
   }
-  return {{by_shell ? ShellQuote(facts.own_path) : facts.own_path, kLifelineFlag},
-          {"ddprun", kLifelineFlag}};
+  return {{by_shell ? ShellQuote(facts.own_path) : facts.own_path, kControlPipeFlag},
+          {"ddprun", kControlPipeFlag}};
 }
 
-HostLink LinkTo(int node, const std::string& name, const Options& options,
-                const HostsFacts& facts) {
-  HostLink link{.transport = Transport::kSsh,
-                .nodes = {node},
-                .commands = {},
-                .launch_agent = options.hosts.launch_agent,
-                .setup = {}};
+Transport LinkTo(int node, const std::string& name, const Options& options,
+                 const HostsFacts& facts) {
+  Transport link{.transport = TransportKind::kSsh,
+                 .nodes = {node},
+                 .commands = {},
+                 .launch_agent = options.hosts.launch_agent,
+                 .setup = {}};
   Words before;
   if (facts.is_this_machine(name)) {
-    link.transport = Transport::kDirect;
+    link.transport = TransportKind::kDirect;
     if (options.hosts.launch_agent.empty()) {
-      link.commands = {{facts.own_path, kLifelineFlag}};
+      link.commands = {{facts.own_path, kControlPipeFlag}};
     } else {
       Words words = ThroughShell(options.hosts.launch_agent);
-      words.push_back(kLifelineFlag);
+      words.push_back(kControlPipeFlag);
       link.commands = {std::move(words)};
     }
     return link;
@@ -97,9 +97,9 @@ HostLink LinkTo(int node, const std::string& name, const Options& options,
   } else {
     before = ThroughShell(options.hosts.rsh);
     link.transport =
-        FirstWordsLastPart(options.hosts.rsh) == "ssh" ? Transport::kSsh : Transport::kRsh;
+        FirstWordsLastPart(options.hosts.rsh) == "ssh" ? TransportKind::kSsh : TransportKind::kRsh;
     // The first value of an option is the one that ssh takes: the user's.
-    if (link.transport == Transport::kSsh) Append(before, SshOptions());
+    if (link.transport == TransportKind::kSsh) Append(before, SshOptions());
   }
   before.push_back(name);
   for (const Words& agent : AgentCommands(options, facts, true)) {
@@ -109,12 +109,12 @@ HostLink LinkTo(int node, const std::string& name, const Options& options,
   return link;
 }
 
-HostLink LinkOfSrun(std::size_t count, const Options& options, const HostsFacts& facts) {
-  HostLink link{.transport = Transport::kSrun,
-                .nodes = {},
-                .commands = {},
-                .launch_agent = options.hosts.launch_agent,
-                .setup = {}};
+Transport LinkOfSrun(std::size_t count, const Options& options, const HostsFacts& facts) {
+  Transport link{.transport = TransportKind::kSrun,
+                 .nodes = {},
+                 .commands = {},
+                 .launch_agent = options.hosts.launch_agent,
+                 .setup = {}};
   for (std::size_t i = 0; i < count; ++i) link.nodes.push_back(static_cast<int>(i));
   const Words before = {"srun", absl::StrCat("--nodes=", count), absl::StrCat("--ntasks=", count),
                         "--ntasks-per-node=1",
@@ -160,15 +160,16 @@ Words NodeArguments(const Options& options, const std::string& run_id, const std
   return arguments;
 }
 
-Setup MakeSetup(const HostLink& link, const Options& options, const HostsPlan& plan,
+Setup MakeSetup(const Transport& link, const Options& options, const HostsPlan& plan,
                 const HostsFacts& facts) {
   Setup setup;
   const auto first = static_cast<std::size_t>(link.nodes.front());
-  if (link.transport != Transport::kSrun) setup.node = link.nodes.front();
+  if (link.transport != TransportKind::kSrun) setup.node = link.nodes.front();
   setup.names = plan.names;
   setup.folder = options.hosts.wdir.empty() ? facts.folder : options.hosts.wdir;
   // The others inherit it from here, or srun brings it.
-  const bool inherits = link.transport == Transport::kDirect || link.transport == Transport::kSrun;
+  const bool inherits =
+      link.transport == TransportKind::kDirect || link.transport == TransportKind::kSrun;
   setup.environment = EnvironmentForHosts(inherits ? std::vector<std::string>() : facts.environment,
                                           options.hosts.exports);
   setup.arguments = NodeArguments(options, plan.run_id, plan.nproc[first]);
@@ -177,15 +178,15 @@ Setup MakeSetup(const HostLink& link, const Options& options, const HostsPlan& p
   return setup;
 }
 
-const char* TransportName(Transport transport) {
+const char* TransportName(TransportKind transport) {
   switch (transport) {
-    case Transport::kDirect:
+    case TransportKind::kDirect:
       return "directly";
-    case Transport::kSsh:
+    case TransportKind::kSsh:
       return "ssh";
-    case Transport::kRsh:
+    case TransportKind::kRsh:
       return "--rsh";
-    case Transport::kSrun:
+    case TransportKind::kSrun:
       return "srun";
   }
   return "";
@@ -230,7 +231,7 @@ absl::StatusOr<HostsPlan> MakeHostsPlan(const Options& options, const std::vecto
           LinkTo(node, plan.names[static_cast<std::size_t>(node)], options, facts));
     }
   }
-  for (HostLink& link : plan.links) link.setup = MakeSetup(link, options, plan, facts);
+  for (Transport& link : plan.links) link.setup = MakeSetup(link, options, plan, facts);
   return plan;
 }
 
@@ -278,7 +279,7 @@ std::string HostsPlanText(const HostsPlan& plan) {
                     plan.master_addr.empty() ? "the address that reaches it" : plan.master_addr,
                     ", ", port, "\n");
   }
-  for (const HostLink& link : plan.links) {
+  for (const Transport& link : plan.links) {
     for (const int node : link.nodes) {
       const auto index = static_cast<std::size_t>(node);
       absl::StrAppend(&out, node < plan.nodes_max ? absl::StrCat("node ", node) : "spare", "  ",

@@ -10,24 +10,24 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "launcher/node/lifeline_words.h"
+#include "launcher/node/control_pipe_protocol.h"
 #include "launcher/options/options.h"
 
 namespace ddprun {
 
 // What the nodes' ddprun is called with: all else comes over its stdin, so that no shell on the way
 // quotes it, no `ps` shows it and no limit of a command line holds it.
-inline constexpr char kLifelineFlag[] = "--lifeline";
+inline constexpr char kControlPipeFlag[] = "--control-pipe";
 
 // Among their arguments, with the number of nodes there should be: they are those of `ddprun
 // doctor`.
 inline constexpr char kDoctorFlag[] = "--doctor=";
 
-enum class Transport { kDirect, kSsh, kRsh, kSrun };
+enum class TransportKind { kDirect, kSsh, kRsh, kSrun };
 
 // One process of the head's that carries one node, or with srun all of them.
-struct HostLink {
-  Transport transport = Transport::kSsh;
+struct Transport {
+  TransportKind transport = TransportKind::kSsh;
   std::vector<int> nodes;
   // The first; if ddprun is not there (exit code 127) the next.
   std::vector<std::vector<std::string>> commands;
@@ -39,7 +39,7 @@ struct HostsPlan {
   std::string run_id;
   std::vector<std::string> names;  // of the nodes, as they were given
   std::vector<std::string> nproc;  // of each, as --nproc-per-node has it
-  std::vector<HostLink> links;
+  std::vector<Transport> links;
   int nodes_min = 1;
   int nodes_max = 1;                 // what is above it stands by
   int doctor_nodes = 0;              // that `ddprun doctor` should find; 0: this is a run

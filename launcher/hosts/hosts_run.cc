@@ -48,7 +48,7 @@ HostsRun::HostsRun(Config config)
     : config_(std::move(config)),
       console_(STDOUT_FILENO, STDERR_FILENO),
       signal_fd_(OpenSignalFd(Union(config_.end_signals, config_.forwarded_signals))),
-      carriers_(config_.head.plan.links.size()),
+      processes_(config_.head.plan.links.size()),
       read_buffer_(kPipeReadBytes, '\0') {}
 
 int HostsRun::Run() {
@@ -91,20 +91,19 @@ void HostsRun::Perform(const HeadEffect& effect) {
   if (const auto* start = std::get_if<StartLink>(&effect)) {
     Start(*start);
   } else if (const auto* setup = std::get_if<SendSetup>(&effect)) {
-    if (config_.token.has_value()) Send(setup->link, ToWords(*config_.token));
-    Send(setup->link,
-         ToWords(config_.head.plan.links[static_cast<std::size_t>(setup->link)].setup));
+    if (config_.token.has_value()) Send(setup->link, Encode(*config_.token));
+    Send(setup->link, Encode(config_.head.plan.links[static_cast<std::size_t>(setup->link)].setup));
   } else if (const auto* go = std::get_if<SendGo>(&effect)) {
-    Send(go->link, ToWords(go->go));
+    Send(go->link, Encode(go->go));
   } else if (const auto* signal = std::get_if<SendSignal>(&effect)) {
-    Send(signal->link, ToWords(PassSignal{signal->signal}));
-  } else if (const auto* close = std::get_if<CloseLifeline>(&effect)) {
-    CarrierOf(close->link).closing = true;
+    Send(signal->link, Encode(PassSignal{signal->signal}));
+  } else if (const auto* close = std::get_if<CloseControlPipe>(&effect)) {
+    ProcessOf(close->link).closing = true;
     Pump(close->link);
   } else if (const auto* end_link = std::get_if<EndLink>(&effect)) {
-    const Carrier& carrier = CarrierOf(end_link->link);
-    if (carrier.process.has_value() && !processes_.outcome(*carrier.process).has_value())
-      kill(-processes_.pid(*carrier.process), end_link->signal);
+    const TransportProcess& process = ProcessOf(end_link->link);
+    if (process.process.has_value() && !processes_.outcome(*process.process).has_value())
+      kill(-processes_.pid(*process.process), end_link->signal);
   } else if (const auto* show = std::get_if<ShowLine>(&effect)) {
     console_.WriteLine(OutputStream::kErr, show->line);
   } else if (const auto* end = std::get_if<EndHead>(&effect)) {
@@ -114,7 +113,7 @@ void HostsRun::Perform(const HeadEffect& effect) {
 
 // ---- The processes
 
-absl::Status HostsRun::OpenPipes(Carrier& carrier, SpawnRequest& request,
+absl::Status HostsRun::OpenPipes(TransportProcess& process, SpawnRequest& request,
                                  std::vector<OwnedFd>& child_ends) {
   int fds[3][2];
   for (int i = 0; i < 3; ++i) {
@@ -123,7 +122,7 @@ absl::Status HostsRun::OpenPipes(Carrier& carrier, SpawnRequest& request,
     }
     const int own = i == 0 ? fds[i][1] : fds[i][0];
     const int other = i == 0 ? fds[i][0] : fds[i][1];
-    (i == 0 ? carrier.in : i == 1 ? carrier.out : carrier.err) = OwnedFd(own);
+    (i == 0 ? process.in : i == 1 ? process.out : process.err) = OwnedFd(own);
     (i == 0 ? request.in : i == 1 ? request.out : request.err) = other;
     child_ends.emplace_back(other);
     fcntl(own, F_SETFL, O_NONBLOCK);
@@ -132,112 +131,114 @@ absl::Status HostsRun::OpenPipes(Carrier& carrier, SpawnRequest& request,
 }
 
 void HostsRun::Start(const StartLink& start) {
-  Carrier& carrier = CarrierOf(start.link);
-  carrier = Carrier();
-  const HostLink& link = config_.head.plan.links[static_cast<std::size_t>(start.link)];
+  TransportProcess& process = ProcessOf(start.link);
+  process = TransportProcess();
+  const Transport& link = config_.head.plan.links[static_cast<std::size_t>(start.link)];
   SpawnRequest request;
   request.argv = link.commands[static_cast<std::size_t>(start.attempt)];
   request.path = FindCommand(request.argv.front());
   request.environ = OwnEnviron();
   request.signal_mask = config_.signal_mask;
-  // Not SIGKILL: ssh and srun can say goodbye. The node sees the end of its lifeline in any case.
+  // Not SIGKILL: ssh and srun can say goodbye. The node sees the end of its control pipe in any
+  // case.
   request.death_signal = SIGTERM;
   std::vector<OwnedFd> child_ends;
-  const absl::Status status = OpenPipes(carrier, request, child_ends);
+  const absl::Status status = OpenPipes(process, request, child_ends);
   if (!status.ok()) {
     return Feed(LinkEnded{start.link, SpawnFailed{126, std::string(status.message())}});
   }
   const int number = start.link;
-  carrier.out_lines = std::make_unique<LineSplitter>(
+  process.out_lines = std::make_unique<LineSplitter>(
       LineSplitter::Sink{[this, number](std::string_view line) { OnOutLine(number, line); },
                          [](std::string_view) {}},
       kHostLineBytesMax);
-  carrier.err_lines = std::make_unique<LineSplitter>(
+  process.err_lines = std::make_unique<LineSplitter>(
       LineSplitter::Sink{[this, number](std::string_view line) { OnErrLine(number, line); },
                          [](std::string_view) {}},
       kHostLineBytesMax);
-  carrier.process = processes_.size();
+  process.process = processes_.size();
   processes_.Spawn(request);
-  if (processes_.outcome(*carrier.process).has_value()) {
-    return Feed(LinkEnded{number, *processes_.outcome(*carrier.process)});
+  if (processes_.outcome(*process.process).has_value()) {
+    return Feed(LinkEnded{number, *processes_.outcome(*process.process)});
   }
-  if (poller_.Add(processes_.pidfd(*carrier.process), {Source::kWorkerEnd, number}) &&
-      poller_.Add(carrier.out.get(), {Source::kWorkerOut, number}) &&
-      poller_.Add(carrier.err.get(), {Source::kWorkerErr, number})) {
+  if (poller_.Add(processes_.pidfd(*process.process), {Source::kWorkerEnd, number}) &&
+      poller_.Add(process.out.get(), {Source::kWorkerOut, number}) &&
+      poller_.Add(process.err.get(), {Source::kWorkerErr, number})) {
     return;
   }
   const std::string why = absl::StrCat("it cannot be watched: ", ErrnoText(errno));
-  processes_.SignalGroup(*carrier.process, SIGKILL);
-  carrier = Carrier();
+  processes_.SignalGroup(*process.process, SIGKILL);
+  process = TransportProcess();
   Feed(LinkEnded{number, SpawnFailed{126, why}});
 }
 
 void HostsRun::Send(int link, std::string text) {
-  Carrier& carrier = CarrierOf(link);
-  if (!carrier.in.valid() || carrier.closing) return;
+  TransportProcess& process = ProcessOf(link);
+  if (!process.in.valid() || process.closing) return;
   std::string all;
-  all.reserve(carrier.unsent.size() - carrier.sent + text.size());
-  all.append(carrier.unsent, carrier.sent).append(text);
-  Wipe(carrier.unsent);
+  all.reserve(process.unsent.size() - process.sent + text.size());
+  all.append(process.unsent, process.sent).append(text);
+  Wipe(process.unsent);
   Wipe(text);
-  carrier.unsent = std::move(all);
-  carrier.sent = 0;
+  process.unsent = std::move(all);
+  process.sent = 0;
   Pump(link);
 }
 
 void HostsRun::Pump(int link) {
-  Carrier& carrier = CarrierOf(link);
-  while (carrier.in.valid() && carrier.sent < carrier.unsent.size()) {
-    char* const next = carrier.unsent.data() + carrier.sent;
-    const std::size_t left = carrier.unsent.size() - carrier.sent;
-    const ssize_t count = write(carrier.in.get(), next, left);
+  TransportProcess& process = ProcessOf(link);
+  while (process.in.valid() && process.sent < process.unsent.size()) {
+    char* const next = process.unsent.data() + process.sent;
+    const std::size_t left = process.unsent.size() - process.sent;
+    const ssize_t count = write(process.in.get(), next, left);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && errno == EAGAIN) break;
     // A process that is gone takes nothing more: its end is reported.
     const std::size_t taken = count < 0 ? left : static_cast<std::size_t>(count);
     explicit_bzero(next, taken);
-    carrier.sent += taken;
+    process.sent += taken;
   }
-  const bool waits = carrier.in.valid() && carrier.sent < carrier.unsent.size();
-  if (waits != carrier.waits_to_send) {
-    carrier.waits_to_send = waits;
+  const bool waits = process.in.valid() && process.sent < process.unsent.size();
+  if (waits != process.waits_to_send) {
+    process.waits_to_send = waits;
     if (waits) {
       // One that cannot be watched is gone for this process: its end tells.
-      if (!poller_.Add(carrier.in.get(), {Source::kLifeline, link}, EPOLLOUT)) carrier.in.Reset();
-    } else if (carrier.in.valid()) {
-      poller_.Remove(carrier.in.get());
+      if (!poller_.Add(process.in.get(), {Source::kControlPipe, link}, EPOLLOUT))
+        process.in.Reset();
+    } else if (process.in.valid()) {
+      poller_.Remove(process.in.get());
     }
   }
-  if (carrier.closing && !waits) carrier.in.Reset();
+  if (process.closing && !waits) process.in.Reset();
 }
 
 void HostsRun::HandleEnd(int link) {
-  Carrier& carrier = CarrierOf(link);
-  if (!carrier.process.has_value()) return;
-  const std::size_t process = *carrier.process;
+  TransportProcess& process = ProcessOf(link);
+  if (!process.process.has_value()) return;
+  const std::size_t process = *process.process;
   poller_.Remove(processes_.pidfd(process));
   if (!processes_.ReapIfEnded(process)) return;
   for (const OutputStream stream : {OutputStream::kOut, OutputStream::kErr})
     ReadPipe(link, stream, kPipeDrainBytesMax);
-  carrier.out_lines->Flush();
-  carrier.err_lines->Flush();
-  if (carrier.waits_to_send) poller_.Remove(carrier.in.get());
-  for (OwnedFd* pipe : {&carrier.out, &carrier.err}) {
+  process.out_lines->Flush();
+  process.err_lines->Flush();
+  if (process.waits_to_send) poller_.Remove(process.in.get());
+  for (OwnedFd* pipe : {&process.out, &process.err}) {
     if (pipe->valid()) poller_.Remove(pipe->get());
   }
   const Outcome outcome = *processes_.outcome(process);
-  Wipe(carrier.unsent);
-  carrier = Carrier();
+  Wipe(process.unsent);
+  process = TransportProcess();
   Feed(LinkEnded{link, outcome});
 }
 
 // ---- What the nodes say
 
 void HostsRun::ReadPipe(int link, OutputStream stream, std::size_t bytes_max) {
-  Carrier& carrier = CarrierOf(link);
-  OwnedFd& pipe = stream == OutputStream::kOut ? carrier.out : carrier.err;
+  TransportProcess& process = ProcessOf(link);
+  OwnedFd& pipe = stream == OutputStream::kOut ? process.out : process.err;
   LineSplitter* lines =
-      stream == OutputStream::kOut ? carrier.out_lines.get() : carrier.err_lines.get();
+      stream == OutputStream::kOut ? process.out_lines.get() : process.err_lines.get();
   while (pipe.valid() && bytes_max > 0) {
     const std::size_t wanted = std::min(bytes_max, read_buffer_.size());
     const ssize_t count = read(pipe.get(), read_buffer_.data(), wanted);
@@ -256,8 +257,8 @@ void HostsRun::ReadPipe(int link, OutputStream stream, std::size_t bytes_max) {
 }
 
 int HostsRun::TakeNode(int link, absl::string_view& line) const {
-  const HostLink& plan = config_.head.plan.links[static_cast<std::size_t>(link)];
-  if (plan.transport == Transport::kSrun) {
+  const Transport& plan = config_.head.plan.links[static_cast<std::size_t>(link)];
+  if (plan.transport == TransportKind::kSrun) {
     const std::optional<int> label = TakeLabel(line);
     if (label.has_value() && *label < static_cast<int>(plan.nodes.size())) return *label;
   }
@@ -268,7 +269,7 @@ void HostsRun::OnOutLine(int link, std::string_view line) {
   absl::string_view text(line.data(), line.size());
   const int node = TakeNode(link, text);
   const auto parsed = ParseLine(text);
-  if (const auto* word = std::get_if<NodeWord>(&parsed)) return Feed(NodeSaid{node, *word});
+  if (const auto* word = std::get_if<NodeMessage>(&parsed)) return Feed(NodeSaid{node, *word});
   const auto* output = std::get_if<OutputLine>(&parsed);
   if (output == nullptr) return;
   const bool is_there = state_.nodes[static_cast<std::size_t>(node)].hello.has_value();
@@ -298,7 +299,7 @@ void HostsRun::HandleReady(const Ready& ready) {
       return ReadPipe(ready.worker, OutputStream::kOut, kPipeReadBytes);
     case Source::kWorkerErr:
       return ReadPipe(ready.worker, OutputStream::kErr, kPipeReadBytes);
-    case Source::kLifeline:
+    case Source::kControlPipe:
       return Pump(ready.worker);
     case Source::kConsoleOut:
     case Source::kConsoleErr:

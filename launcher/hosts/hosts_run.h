@@ -38,7 +38,7 @@ class HostsRun {
   int Run();
 
  private:
-  struct Carrier {
+  struct TransportProcess {
     std::optional<std::size_t> process;  // in processes_
     OwnedFd in;
     OwnedFd out;
@@ -48,15 +48,16 @@ class HostsRun {
     // What the process has not taken yet, from `sent` on. It may hold the secret: see Append().
     std::string unsent;
     std::size_t sent = 0;
-    bool closing = false;  // the lifeline, once all is sent
+    bool closing = false;  // the control pipe, once all is sent
     bool waits_to_send = false;
   };
 
-  Carrier& CarrierOf(int link) { return carriers_[static_cast<std::size_t>(link)]; }
+  TransportProcess& ProcessOf(int link) { return processes_[static_cast<std::size_t>(link)]; }
   void Feed(HeadEvent event);
   void Perform(const HeadEffect& effect);
   void Start(const StartLink& start);
-  absl::Status OpenPipes(Carrier& carrier, SpawnRequest& request, std::vector<OwnedFd>& child_ends);
+  absl::Status OpenPipes(TransportProcess& process, SpawnRequest& request,
+                         std::vector<OwnedFd>& child_ends);
   // Wipes `text`.
   void Send(int link, std::string text);
   void Pump(int link);
@@ -76,7 +77,7 @@ class HostsRun {
   Console console_;
   ProcessSet processes_;
   OwnedFd signal_fd_;
-  std::vector<Carrier> carriers_;  // by link
+  std::vector<TransportProcess> processes_;  // by link
   std::deque<HeadEvent> events_;
   bool feeding_ = false;
   TimePoint now_;

@@ -13,9 +13,9 @@ void Refusals::Begin(RunWatcher* next, std::function<void()> wake) {
   wake_ = std::move(wake);
 }
 
-void Refusals::OnNote(const std::string& run_id, const Noted& note) {
-  if (next_ != nullptr) next_->OnNote(run_id, note);
-  if (note.kind != NoteKind::kNodeRefused) return;
+void Refusals::OnNotice(const std::string& run_id, const RunNotice& note) {
+  if (next_ != nullptr) next_->OnNotice(run_id, note);
+  if (note.kind != NoticeKind::kNodeRefused) return;
   {
     absl::MutexLock lock(&mutex_);
     if (untaken_.size() < kRefusalsMax) untaken_.push_back({run_id, note});

@@ -19,14 +19,14 @@ class Refusals final : public RunWatcher {
  public:
   struct Refused {
     std::string run_id;
-    Noted note;
+    RunNotice note;
   };
 
   // Also tells `next` of everything; null: nobody. `wake` is called, on any thread and under a
   // run's lock, when there is something to take. Before the service is started.
   void Begin(RunWatcher* next, std::function<void()> wake);
 
-  void OnNote(const std::string& run_id, const Noted& note) override;
+  void OnNotice(const std::string& run_id, const RunNotice& note) override;
   void OnStoreOperations(const std::string& run_id, std::size_t count) override;
 
   // Those since the last call; kRefusalsMax at most, the rest is only counted.

@@ -17,7 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "launcher/base/disk_limits.h"
 #include "launcher/base/limits.h"
-#include "launcher/node/lifeline_words.h"
+#include "launcher/node/control_pipe_protocol.h"
 
 namespace ddprun {
 namespace {

@@ -23,7 +23,7 @@ class Console {
                                                .reserve_bytes = kConsoleReserveBytes};
 
   // kMarked: both streams go to `out`, for the head of the run, which parts them again
-  // (lifeline_words.h).
+  // (control_pipe_protocol.h).
   enum class Form { kPlain, kMarked };
 
   // Takes over nothing: `out` and `err` stay open and keep their mode, which they share with other

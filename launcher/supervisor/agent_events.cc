@@ -137,7 +137,7 @@ std::optional<RunEvent> EventOf(const Event& event, const SupervisorState& state
             return signal;
           },
           [](const WardenLost&) -> Maybe { return Named("warden.lost"); },
-          [](const LifelineLost&) -> Maybe { return Named("lifeline.lost"); },
+          [](const ControlPipeLost&) -> Maybe { return Named("control_pipe.lost"); },
           [](const DeadlinePassed&) -> Maybe { return std::nullopt; },
       },
       event);

@@ -10,7 +10,7 @@
 #include "launcher/supervisor/verdict.h"
 #include "rendezvous/base/signal_name.h"
 #include "rendezvous/values/first_cause.h"
-#include "rendezvous/values/victims.h"
+#include "rendezvous/values/worker_outcomes.h"
 
 namespace ddprun {
 namespace {
@@ -333,7 +333,7 @@ class Stepper {
 
   // As if its terminal had gone, but that the time is short: the head may have been killed to have
   // everything off the machines.
-  void operator()(const LifelineLost&) {
+  void operator()(const ControlPipeLost&) {
     s_.hurried = true;
     switch (s_.phase) {
       case Phase::kWaiting:
@@ -349,7 +349,7 @@ class Stepper {
         return;
     }
     if (s_.kill_deadline.has_value())
-      s_.kill_deadline = std::min(*s_.kill_deadline, now_ + kLifelineGrace);
+      s_.kill_deadline = std::min(*s_.kill_deadline, now_ + kControlPipeGrace);
     if (s_.phase == Phase::kLeaving && !s_.workers_live) AwaitVerdict();
   }
 
@@ -379,7 +379,7 @@ class Stepper {
   bool IsEcho() const { return s_.signal.has_value() && now_ - s_.signal_time < kSignalEchoTime; }
   RoundId RoundNow() const { return s_.round.has_value() ? s_.round->round : kNoRound; }
   std::chrono::milliseconds LeaveTimeout() const {
-    return s_.hurried ? std::chrono::milliseconds(kLifelineLeaveTimeout) : kLeaveTimeout;
+    return s_.hurried ? std::chrono::milliseconds(kControlPipeLeaveTimeout) : kLeaveTimeout;
   }
   static bool WantsKill(const Stop& stop) {
     return stop.cause.kind == FailureKind::kRunStopped && stop.cause.signal == SIGKILL;
@@ -399,7 +399,7 @@ class Stepper {
 
   std::chrono::milliseconds Grace() const {
     const auto grace = s_.another_round ? config_.restart_timeout : config_.shutdown_timeout;
-    return s_.hurried ? std::min<std::chrono::milliseconds>(grace, kLifelineGrace) : grace;
+    return s_.hurried ? std::min<std::chrono::milliseconds>(grace, kControlPipeGrace) : grace;
   }
 
   void StopWorkers(const Stop& stop) {

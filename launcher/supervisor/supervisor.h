@@ -80,13 +80,13 @@ struct SignalReceived {
 struct WardenLost {};
 
 // The head of the run that started this node is gone: nobody is left who would see it end.
-struct LifelineLost {};
+struct ControlPipeLost {};
 
 struct DeadlinePassed {};
 
 using Event = std::variant<Connecting, Reconnecting, Reconnected, Accepted, Waiting, Start, Stop,
                            Finish, Refused, SessionEnded, WorkerEnded, WorkerHung, AllGone,
-                           SignalReceived, WardenLost, LifelineLost, DeadlinePassed>;
+                           SignalReceived, WardenLost, ControlPipeLost, DeadlinePassed>;
 
 // ---- Effects
 
@@ -146,7 +146,7 @@ struct SupervisorState {
   std::optional<TimePoint> give_up_deadline;  // SIGKILL was sent: nothing more can be done then
   std::optional<TimePoint> leave_deadline;    // no verdict by then: end without it
 
-  bool hurried = false;  // the lifeline is lost: nothing is waited for long
+  bool hurried = false;  // the control pipe is lost: nothing is waited for long
 
   bool joined = false;  // the service has answered: it knows of this node
 

@@ -11,7 +11,7 @@
 #include "absl/strings/strip.h"
 #include "launcher/base/limits.h"
 #include "rendezvous/values/collectives.h"
-#include "rendezvous/values/victims.h"
+#include "rendezvous/values/worker_outcomes.h"
 
 namespace ddprun {
 namespace {
@@ -115,9 +115,9 @@ std::string DetailText(const Failure& failure, FailureMessage message) {
   return out;
 }
 
-std::string AftermathText(const std::vector<Victims>& victims) {
+std::string AftermathText(const std::vector<WorkerOutcomes>& victims) {
   std::string out;
-  for (const Victims& way : victims) {
+  for (const WorkerOutcomes& way : victims) {
     absl::StrAppend(&out, out.empty() ? "  the others:\n" : "", "    ", RanksOf(way), " ",
                     WayOf(way), "\n");
   }

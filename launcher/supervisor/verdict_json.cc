@@ -6,7 +6,7 @@
 #include "absl/strings/strip.h"
 #include "rendezvous/base/signal_name.h"
 #include "rendezvous/values/collectives.h"
-#include "rendezvous/values/victims.h"
+#include "rendezvous/values/worker_outcomes.h"
 
 namespace ddprun {
 namespace {
@@ -104,7 +104,7 @@ Json ToJson(const Failure& failure) {
           {"collectives", failure.places.empty() ? Json(nullptr) : ToJson(failure.places)}};
 }
 
-Json ToJson(const Victims& victims) {
+Json ToJson(const WorkerOutcomes& victims) {
   Json ranges = Json::array();
   for (const RankRange& range : victims.ranges) ranges.push_back({range.first, range.last});
   const bool by_code = victims.kind == EndKind::kExited || victims.kind == EndKind::kNotStarted;
@@ -137,7 +137,7 @@ std::string VerdictJson(const RunEnd& end) {
     json["world_size"] = verdict.world_size;
     json["node_count"] = verdict.node_count;
     if (verdict.cause.has_value()) cause = ToJson(*verdict.cause);
-    for (const Victims& way : verdict.victims) victims.push_back(ToJson(way));
+    for (const WorkerOutcomes& way : verdict.victims) victims.push_back(ToJson(way));
   }
   json["cause"] = std::move(cause);
   json["others"] = std::move(victims);

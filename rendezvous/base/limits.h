@@ -56,15 +56,15 @@ inline constexpr std::size_t kNameBytesMax = 256;
 inline constexpr std::size_t kLastLinesMax = 20;
 inline constexpr std::size_t kLastLineBytesMax = 2048;
 // Ways in which the workers of one round end; more are told as one.
-inline constexpr std::size_t kVictimWaysMax = 16;
+inline constexpr std::size_t kOutcomeWaysMax = 16;
 // Of one way in a verdict: the ranges of ranks and the hosts that a person reads before the rest is
 // a number.
 // Places among the collectives that ranks of one round are told to be in.
 inline constexpr std::size_t kCollectivePlacesMax = 16;
-inline constexpr std::size_t kVictimRangesShown = 16;
-inline constexpr std::size_t kVictimHostsShown = 8;
+inline constexpr std::size_t kOutcomeRangesShown = 16;
+inline constexpr std::size_t kOutcomeHostsShown = 8;
 // And in the service, where they grow together as nodes answer.
-inline constexpr std::size_t kVictimRangesMax = 65'536;
+inline constexpr std::size_t kOutcomeRangesMax = 65'536;
 // Of a traceback; its end says most.
 inline constexpr std::size_t kTracebackBytesMax = 16u << 10;
 // Of what a worker says of its progress: names that a person has chosen.

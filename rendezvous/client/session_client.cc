@@ -105,7 +105,7 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
       // its place before what the workers' ends are reported with.
       const bool lines = std::holds_alternative<LogLines>(report);
       if (!std::holds_alternative<Heartbeat>(report) && !(lines && accepted_)) {
-        said_.push_back(report);
+        unacked_.push_back(report);
       }
       // Before the stream is accepted the next try might be another stream: what was said is said
       // there.
@@ -144,8 +144,8 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
     absl::MutexLock lock(&mutex_);
     if (accepted_) return;
     accepted_ = answered_once_ = true;
-    for (const Report& report : said_) attempt_->Send(report);
-    std::erase_if(said_,
+    for (const Report& report : unacked_) attempt_->Send(report);
+    std::erase_if(unacked_,
                   [](const Report& report) { return std::holds_alternative<LogLines>(report); });
   }
 
@@ -167,13 +167,14 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
       } else if (const auto* start = std::get_if<Start>(&directive);
                  start != nullptr && start->round != round_) {
         round_ = start->round;
-        std::erase_if(
-            said_, [&](const Report& report) { return RoundOf(report).value_or(round_) < round_; });
+        std::erase_if(unacked_, [&](const Report& report) {
+          return RoundOf(report).value_or(round_) < round_;
+        });
       }
     }
     if (first) deadline_alarm_.Cancel();
-    if (back) Tell(Reconnected{});
-    Tell(std::move(directive));
+    if (back) Notify(Reconnected{});
+    Notify(std::move(directive));
   }
 
   void Ended(const grpc::Status& status) {
@@ -200,12 +201,12 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
       }
     }
     if (pause) {
-      if (event) Tell(*std::move(event));
+      if (event) Notify(*std::move(event));
       TryAfter(*pause);
       return;
     }
     deadline_alarm_.Cancel();
-    Tell(*std::move(event));
+    Notify(*std::move(event));
   }
 
  private:
@@ -267,7 +268,7 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
                           : EndStatus(grpc::Status(grpc::StatusCode::UNAVAILABLE, ""));
     }
     if (attempt != nullptr) attempt->Cancel();
-    Tell(SessionEnded{std::move(end)});
+    Notify(SessionEnded{std::move(end)});
   }
 
   // The node was in the run, and its stream broke.
@@ -362,7 +363,7 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
                                      " is not a ddprun rendezvous service: ", refused.message()));
   }
 
-  void Tell(SessionEvent event) ABSL_LOCKS_EXCLUDED(mutex_) {
+  void Notify(SessionEvent event) ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&handler_mutex_);
     if (handler_closed_) return;
     if (std::holds_alternative<SessionEnded>(event)) handler_closed_ = true;
@@ -387,7 +388,7 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
   // Of the first connection, or of coming back.
   TimePoint deadline_ ABSL_GUARDED_BY(mutex_);
   milliseconds window_ ABSL_GUARDED_BY(mutex_){0};
-  std::vector<Report> said_ ABSL_GUARDED_BY(mutex_);  // since round_ began; a handful
+  std::vector<Report> unacked_ ABSL_GUARDED_BY(mutex_);  // since round_ began; a handful
   RoundId round_ ABSL_GUARDED_BY(mutex_) = kNoRound;
   std::optional<Accepted> lease_ ABSL_GUARDED_BY(mutex_);  // once the node was accepted
   std::string why_broken_ ABSL_GUARDED_BY(mutex_);

@@ -45,7 +45,7 @@ class Calls {
     return waiting_.erase(id) > 0;
   }
 
-  void Say(StoreRequest request) {
+  void Send(StoreRequest request) {
     absl::MutexLock lock(&mutex_);
     unsent_.push_back(std::move(request));
   }
@@ -138,12 +138,12 @@ class ServiceStoreClient final : public StoreClient {
       call.result.status = std::move(status);
       return std::move(call.result);
     }
-    calls_->Say({id, std::move(op)});
+    calls_->Send({id, std::move(op)});
     upstream_->Flush();
     // A server that hangs must not hang the caller too.
     const auto patience = absl::FromChrono(timeout + milliseconds(kStoreAnswerSlack));
     if (!call.answered.WaitForNotificationWithTimeout(patience) && calls_->Remove(id)) {
-      calls_->Say({id, std::nullopt});
+      calls_->Send({id, std::nullopt});
       upstream_->Flush();
       call.result.status = absl::DeadlineExceededError(
           absl::StrCat("the store at ", options_.target, " did not answer within ",

@@ -313,7 +313,7 @@ class Listener::Loop {
         }
         connection.state = State::kRefusing;
         connection.refusal = std::make_unique<PlainTextRefusal>(kNeedsTls);
-        Say(fd, connection.refusal->Begin());
+        Send(fd, connection.refusal->Begin());
         TakePreface(fd);
         return Refuse(fd, connection, now);
       case FirstBytes::kTls13:
@@ -363,7 +363,7 @@ class Listener::Loop {
   // would throw it away; and gRPC's client takes even an orderly end of the connection for the
   // answer's if both come at once.
   void Leave(int fd, Connection& connection, const std::string& last_word, Clock::time_point now) {
-    Say(fd, last_word);
+    Send(fd, last_word);
     connection.state = State::kLeaving;
     deadlines_.erase({connection.deadline, fd});
     connection.deadline = now + kLingerTimeout;
@@ -380,7 +380,7 @@ class Listener::Loop {
     }
   }
 
-  static void Say(int fd, const std::string& bytes) {
+  static void Send(int fd, const std::string& bytes) {
     [[maybe_unused]] const ssize_t sent =
         send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   }

@@ -9,9 +9,9 @@
 #include "rendezvous/membership/membership_step.h"
 #include "rendezvous/membership/operator_rules.h"
 #include "rendezvous/membership/report_rules.h"
-#include "rendezvous/membership/run_restarts.h"
+#include "rendezvous/membership/restart_rules.h"
 #include "rendezvous/values/first_cause.h"
-#include "rendezvous/values/victims.h"
+#include "rendezvous/values/worker_outcomes.h"
 
 namespace ddprun {
 namespace {
@@ -31,7 +31,7 @@ bool HasJoined(const RunState& state, const Join& join) {
 void MembershipStep::operator()(const NodeJoined& event) {
   const Join& join = event.join;
   if (std::optional<Refused> refused = RefusalOfLeftOut(state_, join, now_)) {
-    Noted& note = Note(NoteKind::kNodeRefused);
+    RunNotice& note = AddNotice(NoticeKind::kNodeRefused);
     note.host = join.host;
     note.words = std::string(refused->status.message());
     Send(event.link, *std::move(refused));
@@ -57,7 +57,7 @@ void MembershipStep::operator()(const NodeJoined& event) {
 }
 
 void MembershipStep::RefuseJoin(LinkId link, const Join& join, absl::Status status) {
-  Noted& note = Note(NoteKind::kNodeRefused);
+  RunNotice& note = AddNotice(NoticeKind::kNodeRefused);
   note.host = join.host;
   note.words = std::string(status.message());
   Refuse(link, std::move(status));
@@ -79,7 +79,7 @@ void MembershipStep::operator()(const NodeGone& event) {
   state_.links.erase(it);
   member.link.reset();
   member.heard = now_;
-  if (state_.phase != RunPhase::kClosed) Note(NoteKind::kNodeAway, &member);
+  if (state_.phase != RunPhase::kClosed) AddNotice(NoticeKind::kNodeAway, &member);
   // Where there is a lease, a member of a closed run whose stream ends before it has said that it
   // has the verdict may come back for it.
   if (state_.rules->lease.count() == 0) {
@@ -205,7 +205,7 @@ void MembershipStep::On(Member& member, const NodeSucceeded& report) {
   if (state_.phase != RunPhase::kSealed || report.round != state_.round || !IsInRound(member))
     return;
   SetPhase(member, MemberPhase::kSucceeded);
-  Note(NoteKind::kNodeSucceeded, &member);
+  AddNotice(NoticeKind::kNodeSucceeded, &member);
   if (state_.running > 0) return;
   Verdict verdict = MakeVerdict();
   verdict.success = true;

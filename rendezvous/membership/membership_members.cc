@@ -9,15 +9,15 @@
 #include "rendezvous/membership/membership_step.h"
 #include "rendezvous/membership/operator_rules.h"
 #include "rendezvous/values/first_cause.h"
-#include "rendezvous/values/victims.h"
+#include "rendezvous/values/worker_outcomes.h"
 
 namespace ddprun {
 namespace {
 
 // Of a node that is a member no more.
-NoteKind KindOf(const Failure& why) {
-  if (why.kind == FailureKind::kNodeDrained) return NoteKind::kNodeDrained;
-  return why.kind == FailureKind::kNodeInterrupted ? NoteKind::kNodeLeft : NoteKind::kNodeLost;
+NoticeKind KindOf(const Failure& why) {
+  if (why.kind == FailureKind::kNodeDrained) return NoticeKind::kNodeDrained;
+  return why.kind == FailureKind::kNodeInterrupted ? NoticeKind::kNodeLeft : NoticeKind::kNodeLost;
 }
 
 // What a worker that lost its peers reports; the loss itself is then the first cause.
@@ -48,7 +48,7 @@ void MembershipStep::Enter(LinkId link, const Join& join, const Member* replaced
     state_.asked[*join.node_rank] = join.node_id;
   }
   Link(link, member);
-  Note(NoteKind::kNodeJoined, &member);
+  AddNotice(NoticeKind::kNodeJoined, &member);
   SealIfReady();
   TellWaiting(&member);
 }
@@ -61,7 +61,7 @@ void MembershipStep::Resume(LinkId link, Member& member) {
     state_.links.erase(*member.link);
   }
   Link(link, member);
-  Note(NoteKind::kNodeReturned, &member);
+  AddNotice(NoticeKind::kNodeReturned, &member);
   member.words_told = 0;
   if (state_.phase == RunPhase::kClosed) {
     if (state_.verdict) Send(link, Finish{*state_.verdict});
@@ -127,7 +127,7 @@ std::optional<std::pair<NodeId, Failure>> MembershipStep::TakePlace(const Join& 
 MembershipStep::Loss MembershipStep::Erase(const NodeId& id, Failure reason) {
   const auto it = state_.members.find(id);
   Member& member = it->second;
-  if (state_.phase != RunPhase::kClosed) Note(KindOf(reason), &member).why = reason;
+  if (state_.phase != RunPhase::kClosed) AddNotice(KindOf(reason), &member).why = reason;
   Loss loss{std::move(reason), IsInRound(member)};
   loss.was_silent_before_the_break =
       member.phase == MemberPhase::kStopping &&

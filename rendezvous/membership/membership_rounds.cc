@@ -7,9 +7,9 @@
 #include "rendezvous/base/limits.h"
 #include "rendezvous/membership/join_rules.h"
 #include "rendezvous/membership/membership_step.h"
-#include "rendezvous/membership/run_restarts.h"
-#include "rendezvous/membership/seating.h"
-#include "rendezvous/values/victims.h"
+#include "rendezvous/membership/rank_assignment.h"
+#include "rendezvous/membership/restart_rules.h"
+#include "rendezvous/values/worker_outcomes.h"
 
 namespace ddprun {
 namespace {
@@ -75,7 +75,7 @@ void MembershipStep::Seal(std::vector<Member*> chosen) {
   GiveRoleRanks(chosen);
   state_.phase = RunPhase::kSealed;
   state_.sealed = now_;
-  Noted& note = Note(NoteKind::kRoundStarted);
+  RunNotice& note = AddNotice(NoticeKind::kRoundStarted);
   note.node_count = start.node_count;
   note.world_size = start.world_size;
   if (state_.cause) state_.last_cause = std::exchange(state_.cause, std::nullopt);
@@ -91,7 +91,7 @@ void MembershipStep::Seal(std::vector<Member*> chosen) {
 
 void MembershipStep::Break(const Failure& cause) {
   state_.phase = RunPhase::kBroken;
-  Note(NoteKind::kRoundBroken).why = cause;
+  AddNotice(NoticeKind::kRoundBroken).why = cause;
   state_.deadline = now_ + StopTimeoutOf(state_);
   state_.broke = now_;
   EndRound(state_.restarts, state_.rules->restart_policy, cause, now_ - state_.sealed);
@@ -135,7 +135,7 @@ void MembershipStep::FormNextRound() {
   state_.phase = RunPhase::kForming;
   state_.round = RoundId{ToNumber(state_.round) + 1};
   if (!IsUncounted(state_.cause)) ++state_.restart_count;
-  Note(NoteKind::kRestart).why = state_.cause;
+  AddNotice(NoticeKind::kRestart).why = state_.cause;
   state_.victims.clear();
   const std::chrono::milliseconds delay = CountRestartIfFailed();
   state_.words_sent.reset();
@@ -226,7 +226,7 @@ void MembershipStep::CloseWithFailure(Failure cause) {
 // may come back for it until their lease is over.
 void MembershipStep::Close(Verdict verdict) {
   state_.phase = RunPhase::kClosed;
-  Noted& note = Note(NoteKind::kRunFinished);
+  RunNotice& note = AddNotice(NoticeKind::kRunFinished);
   note.why = verdict.cause;
   note.exit_code = verdict.exit_code;
   note.node_count = verdict.node_count;
@@ -281,7 +281,7 @@ void MembershipStep::TellWaiting(Member* newcomer) {
   if (!all) {
     if (newcomer != nullptr && newcomer->phase == MemberPhase::kWaiting &&
         newcomer->words_told != state_.words_version) {
-      Tell(*newcomer);
+      Notify(*newcomer);
     }
     return;
   }
@@ -293,11 +293,11 @@ void MembershipStep::TellWaiting(Member* newcomer) {
       continue;
     }
     state_.words_sent = now_;
-    Tell(member);
+    Notify(member);
   }
 }
 
-void MembershipStep::Tell(Member& member) {
+void MembershipStep::Notify(Member& member) {
   std::chrono::milliseconds remaining{0};
   if (state_.phase == RunPhase::kForming) {
     remaining = Until(FormingUntil(state_), now_);

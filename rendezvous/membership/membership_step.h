@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "rendezvous/membership/membership.h"
-#include "rendezvous/membership/run_restarts.h"
+#include "rendezvous/membership/restart_rules.h"
 
 namespace ddprun {
 
@@ -87,7 +87,7 @@ class MembershipStep {
 
   Start StartOf(const Member& member) const;
   void TellWaiting(Member* newcomer = nullptr);
-  void Tell(Member& member);
+  void Notify(Member& member);
   Verdict MakeVerdict() const;
 
   Failure LossOf(const Member& member, std::string message) const {
@@ -114,8 +114,8 @@ class MembershipStep {
   }
 
   // What those who watch are told.
-  Noted& Note(NoteKind kind, const Member* member = nullptr) {
-    Noted note;
+  RunNotice& AddNotice(NoticeKind kind, const Member* member = nullptr) {
+    RunNotice note;
     note.kind = kind;
     note.round = state_.round;
     note.restart_count = state_.restart_count;
@@ -124,7 +124,8 @@ class MembershipStep {
       note.host = member->join.host;
       note.node_rank = member->node_rank;
     }
-    return std::get<Noted>(effects_.emplace_back(std::in_place_type<Noted>, std::move(note)));
+    return std::get<RunNotice>(
+        effects_.emplace_back(std::in_place_type<RunNotice>, std::move(note)));
   }
 
   RunState& state_;

@@ -7,7 +7,7 @@
 
 #include "rendezvous/base/limits.h"
 #include "rendezvous/membership/join_rules.h"
-#include "rendezvous/membership/run_restarts.h"
+#include "rendezvous/membership/restart_rules.h"
 #include "rendezvous/values/first_cause.h"
 
 namespace ddprun {
@@ -114,13 +114,13 @@ void FillProgress(const RunState& state, TimePoint now, const ToldProgresses& to
     last = std::max(last, one->told);
   }
   if (all.empty()) return;
-  status.progress = Together(all);
+  status.progress = Summarize(all);
   status.progress_age = Between(last, now);
 }
 
 }  // namespace
 
-Progress Together(const std::vector<const Progress*>& all) {
+Progress Summarize(const std::vector<const Progress*>& all) {
   if (all.empty()) return {};
   const Progress* behind = all.front();
   for (const Progress* one : all) {

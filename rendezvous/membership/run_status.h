@@ -82,7 +82,7 @@ struct ToldProgress {
 using ToldProgresses = std::map<NodeId, ToldProgress>;
 
 // Of several workers or nodes: the least step, and where that one is; the rates' sum, of one unit.
-Progress Together(const std::vector<const Progress*>& all);
+Progress Summarize(const std::vector<const Progress*>& all);
 
 // Without the last lines of workers' output, which are for the nodes of the run.
 RunStatus StatusOf(const RunState& state, TimePoint now, std::size_t nodes_max,

@@ -30,7 +30,7 @@ struct EventLog::Shared {
   Shared(OwnedFd to, std::string name, Notify tell)
       : file(std::move(to)), path(std::move(name)), notify(std::move(tell)) {}
 
-  void Say(const std::string& sentence) const {
+  void Report(const std::string& sentence) const {
     if (notify) notify(absl::StrCat("the event log ", path, " ", sentence));
   }
 
@@ -101,7 +101,7 @@ void EventLog::WriteUntilClosed(const std::shared_ptr<Shared>& shared) {
       events.swap(shared->waiting);
       unsaid += std::exchange(shared->dropped, 0);
       if (events.empty() && shared->closing) {
-        if (unsaid > 0) shared->Say(absl::StrCat(Missing(unsaid), " at its end"));
+        if (unsaid > 0) shared->Report(absl::StrCat(Missing(unsaid), " at its end"));
         shared->ended = true;
         return;
       }
@@ -118,7 +118,7 @@ void EventLog::WriteUntilClosed(const std::shared_ptr<Shared>& shared) {
     int error = 0;
     const std::size_t done = WriteAll(shared->file.get(), bytes, error);
     if (done >= events_begin && failing && unsaid > 0)
-      shared->Say(absl::StrCat("is written again; it ", Missing(unsaid)));
+      shared->Report(absl::StrCat("is written again; it ", Missing(unsaid)));
     if (done >= events_begin) unsaid = 0;
     failing = done < bytes.size() && (failing && done < events_begin);
     if (done == bytes.size()) {
@@ -126,7 +126,7 @@ void EventLog::WriteUntilClosed(const std::shared_ptr<Shared>& shared) {
       continue;
     }
     if (!std::exchange(failing, true)) {
-      shared->Say(absl::StrCat(
+      shared->Report(absl::StrCat(
           "cannot be written: ", error == EAGAIN ? "nobody reads it" : ErrnoText(error),
           "; events are missing in it from now on, and the run goes on"));
     }
@@ -187,7 +187,7 @@ EventLog::~EventLog() {
   shared_->closing = true;
   if (!shared_->mutex.AwaitWithTimeout(absl::Condition(shared_.get(), &Shared::HasEnded),
                                        absl::FromChrono(kEventLogCloseTimeout)))
-    shared_->Say("lacks its last events: its disk does not answer");
+    shared_->Report("lacks its last events: its disk does not answer");
 }
 
 void EventLog::Write(const RunEvent& event) {

@@ -12,31 +12,31 @@ namespace {
 
 using std::chrono::microseconds;
 
-const char* Name(NoteKind kind) {
+const char* Name(NoticeKind kind) {
   switch (kind) {
-    case NoteKind::kNodeJoined:
+    case NoticeKind::kNodeJoined:
       return "node.joined";
-    case NoteKind::kNodeReturned:
+    case NoticeKind::kNodeReturned:
       return "node.returned";
-    case NoteKind::kNodeAway:
+    case NoticeKind::kNodeAway:
       return "node.away";
-    case NoteKind::kNodeLost:
+    case NoticeKind::kNodeLost:
       return "node.lost";
-    case NoteKind::kNodeLeft:
+    case NoticeKind::kNodeLeft:
       return "node.left";
-    case NoteKind::kNodeDrained:
+    case NoticeKind::kNodeDrained:
       return "node.drained";
-    case NoteKind::kNodeRefused:
+    case NoticeKind::kNodeRefused:
       return "node.refused";
-    case NoteKind::kNodeSucceeded:
+    case NoticeKind::kNodeSucceeded:
       return "node.succeeded";
-    case NoteKind::kRoundStarted:
+    case NoticeKind::kRoundStarted:
       return "round.started";
-    case NoteKind::kRoundBroken:
+    case NoticeKind::kRoundBroken:
       return "round.broken";
-    case NoteKind::kRestart:
+    case NoticeKind::kRestart:
       return "restart";
-    case NoteKind::kRunFinished:
+    case NoticeKind::kRunFinished:
       return "run.finished";
   }
   return "";
@@ -61,7 +61,7 @@ void AddFailure(const Failure& failure, RunEvent& event) {
   if (!failure.host.empty()) event.fields.emplace_back("cause_host", failure.host);
 }
 
-RunEvent EventOf(const std::string& run_id, const Noted& note) {
+RunEvent EventOf(const std::string& run_id, const RunNotice& note) {
   RunEvent event;
   event.event = Name(note.kind);
   event.run_id = run_id;
@@ -74,11 +74,11 @@ RunEvent EventOf(const std::string& run_id, const Noted& note) {
   const auto count = [&event](const char* name, int value) {
     event.fields.emplace_back(name, std::int64_t{value});
   };
-  if (note.kind == NoteKind::kRunFinished) {
+  if (note.kind == NoticeKind::kRunFinished) {
     event.fields.emplace_back("success", !note.why.has_value());
     if (!note.why) count("exit_code", note.exit_code);
   }
-  if (note.kind == NoteKind::kRoundStarted || note.kind == NoteKind::kRunFinished) {
+  if (note.kind == NoticeKind::kRoundStarted || note.kind == NoticeKind::kRunFinished) {
     count("nodes", note.node_count);
     count("world_size", note.world_size);
   }

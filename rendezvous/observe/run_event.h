@@ -28,7 +28,7 @@ struct RunEvent {
 };
 
 // Of the service, which sees the whole run.
-RunEvent EventOf(const std::string& run_id, const Noted& note);
+RunEvent EventOf(const std::string& run_id, const RunNotice& note);
 
 // Appends what is to be known of a failure.
 void AddFailure(const Failure& failure, RunEvent& event);

@@ -9,47 +9,47 @@
 namespace ddprun {
 namespace {
 
-void Count(const Noted& note, TimePoint now, RunCounters& counters) {
+void Count(const RunNotice& note, TimePoint now, RunCounters& counters) {
   switch (note.kind) {
-    case NoteKind::kNodeJoined:
+    case NoticeKind::kNodeJoined:
       ++counters.nodes_joined;
       if (counters.forming == TimePoint{}) counters.forming = now;
       return;
-    case NoteKind::kNodeLost:
+    case NoticeKind::kNodeLost:
       ++counters.nodes_lost;
       return;
-    case NoteKind::kNodeDrained:
+    case NoticeKind::kNodeDrained:
       ++counters.nodes_drained;
       return;
-    case NoteKind::kRoundStarted:
+    case NoticeKind::kRoundStarted:
       ++counters.rounds;
       ++counters.rendezvous_count;
       counters.rendezvous_seconds += std::chrono::duration<double>(now - counters.forming).count();
       return;
-    case NoteKind::kRoundBroken:
+    case NoticeKind::kRoundBroken:
       ++counters.failures[CodeName(note.why->kind)];
       if (note.why->rank >= 0) ++counters.worker_exits[ToExitCode(*note.why)];
       return;
-    case NoteKind::kRestart:
+    case NoticeKind::kRestart:
       counters.forming = now;
       if (note.why->kind != FailureKind::kNodeDrained) ++counters.restarts;
       return;
-    case NoteKind::kRunFinished:
+    case NoticeKind::kRunFinished:
       ++counters.finished;
       counters.forming = TimePoint{};
       return;
-    case NoteKind::kNodeReturned:
-    case NoteKind::kNodeAway:
-    case NoteKind::kNodeLeft:
-    case NoteKind::kNodeRefused:
-    case NoteKind::kNodeSucceeded:
+    case NoticeKind::kNodeReturned:
+    case NoticeKind::kNodeAway:
+    case NoticeKind::kNodeLeft:
+    case NoticeKind::kNodeRefused:
+    case NoticeKind::kNodeSucceeded:
       return;
   }
 }
 
 }  // namespace
 
-void RunObserver::OnNote(const std::string& run_id, const Noted& note) {
+void RunObserver::OnNotice(const std::string& run_id, const RunNotice& note) {
   if (log_ != nullptr) log_->Write(EventOf(run_id, note));
   if (run_id.empty()) return;  // of no run
   const TimePoint now = std::chrono::steady_clock::now();
@@ -66,10 +66,10 @@ RunCounters& RunObserver::CountersOf(const std::string& run_id, TimePoint now) {
   if (!counters_.contains(run_id) && counters_.size() >= kCountedRunsMax) {
     counters_.erase(std::min_element(
         counters_.begin(), counters_.end(),
-        [](const auto& a, const auto& b) { return a.second.heard < b.second.heard; }));
+        [](const auto& a, const auto& b) { return a.second.heard < b.second.last_seen; }));
   }
   RunCounters& counters = counters_[run_id];
-  counters.heard = now;
+  counters.last_seen = now;
   return counters;
 }
 

@@ -27,8 +27,8 @@ struct RunCounters {
   std::uint64_t finished = 0;                     // runs of that name
   double rendezvous_seconds = 0;                  // of the rounds, from their forming
   std::uint64_t rendezvous_count = 0;
-  TimePoint forming{};  // of the round that forms
-  TimePoint heard{};    // the last note or operation
+  TimePoint forming{};    // of the round that forms
+  TimePoint last_seen{};  // the last note or operation
 };
 
 // Threadsafe.
@@ -37,7 +37,7 @@ class RunObserver final : public RunWatcher {
   // Null: no log.
   explicit RunObserver(std::unique_ptr<EventLog> log) : log_(std::move(log)) {}
 
-  void OnNote(const std::string& run_id, const Noted& note) override;
+  void OnNotice(const std::string& run_id, const RunNotice& note) override;
   void OnStoreOperations(const std::string& run_id, std::size_t count) override;
 
   std::map<std::string, RunCounters> Counters();

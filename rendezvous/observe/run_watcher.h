@@ -14,7 +14,7 @@ class RunWatcher {
   virtual ~RunWatcher() = default;
   // Called under the run's lock, in the order of what happens; must only take it down. `run_id`
   // empty: of no run.
-  virtual void OnNote(const std::string& run_id, const Noted& note) = 0;
+  virtual void OnNotice(const std::string& run_id, const RunNotice& note) = 0;
   // Likewise: operations of the store that nodes have sent.
   virtual void OnStoreOperations(const std::string& run_id, std::size_t count) = 0;
 };

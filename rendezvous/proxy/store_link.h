@@ -33,9 +33,9 @@ class StoreLink {
 };
 
 // Opens links to one service.
-class StoreDoor {
+class StoreConnector {
  public:
-  virtual ~StoreDoor() = default;
+  virtual ~StoreConnector() = default;
   // Does not wait for the other side.
   virtual std::shared_ptr<StoreLink> Open(StoreHello hello, StoreLink::Handlers handlers) = 0;
 };

@@ -15,7 +15,7 @@
 #include "rendezvous/base/limits.h"
 #include "rendezvous/proxy/store_upstream.h"
 #include "rendezvous/proxy/worker_socket.h"
-#include "rendezvous/store/store_folder.h"
+#include "rendezvous/store/store_coalescer.h"
 #include "rendezvous/wire/convert.h"
 #include "rendezvous/wire/frame.h"
 #include "rendezvous/wire/grpc_channel.h"
@@ -31,8 +31,8 @@ constexpr std::uint64_t kStreamEnd = 0;
 
 TimePoint Now() { return std::chrono::steady_clock::now(); }
 
-StoreFolder::Answer ErrorTo(StoreWorker worker, std::uint64_t id, absl::Status status) {
-  StoreFolder::Answer answer;
+StoreCoalescer::Answer ErrorTo(StoreWorker worker, std::uint64_t id, absl::Status status) {
+  StoreCoalescer::Answer answer;
   answer.result.status = std::move(status);
   answer.to.emplace_back(worker, id);
   return answer;
@@ -52,15 +52,15 @@ bool MayPass(absl::StatusCode code) {
   }
 }
 
-// The folder behind a lock, between the workers' socket and the stream to the service. Effects
+// The coalescer behind a lock, between the workers' socket and the stream to the service. Effects
 // leave it after the lock is released; no order between them matters, but of what is said to the
-// service, which takes it from the folder when it can be sent.
-class Switchboard final : public std::enable_shared_from_this<Switchboard> {
+// service, which takes it from the coalescer when it can be sent.
+class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
  public:
-  explicit Switchboard(StoreProxy::Options options) : options_(std::move(options)) {}
+  explicit ProxyCore(StoreProxy::Options options) : options_(std::move(options)) {}
 
   absl::Status Listen() {
-    const std::shared_ptr<Switchboard> self = shared_from_this();
+    const std::shared_ptr<ProxyCore> self = shared_from_this();
     auto socket = std::make_shared<WorkerSocket>(
         WorkerSocket::Handlers{[self](StoreWorker worker, std::string_view message) {
                                  return self->OnMessage(worker, message);
@@ -84,11 +84,11 @@ class Switchboard final : public std::enable_shared_from_this<Switchboard> {
   }
 
   void SetRound(RoundId round) {
-    StoreFolder::Answers answers;
+    StoreCoalescer::Answers answers;
     std::shared_ptr<StoreLink> upstream;
     {
       absl::MutexLock lock(&mutex_);
-      answers = folder_.SetRound(round);
+      answers = coalescer_.SetRound(round);
       upstream = upstream_;
     }
     Send(std::move(answers));
@@ -107,12 +107,12 @@ class Switchboard final : public std::enable_shared_from_this<Switchboard> {
   }
 
   void Fail(absl::Status status) {
-    StoreFolder::Answers answers;
+    StoreCoalescer::Answers answers;
     std::shared_ptr<StoreLink> upstream;
     {
       absl::MutexLock lock(&mutex_);
       failed_ = std::move(status);
-      answers = folder_.Fail(failed_);
+      answers = coalescer_.Fail(failed_);
       upstream = std::exchange(upstream_, nullptr);
     }
     Send(std::move(answers));
@@ -139,7 +139,7 @@ class Switchboard final : public std::enable_shared_from_this<Switchboard> {
 
   bool OnMessage(StoreWorker worker, std::string_view message) {
     StoreBatch batch;
-    StoreFolder::Answers answers;
+    StoreCoalescer::Answers answers;
     if (absl::Status fits = CheckParsedSize(*v1::StoreRequests::descriptor(), message);
         !fits.ok()) {
       Send({ErrorTo(worker, kStreamEnd, std::move(fits))});
@@ -158,7 +158,7 @@ class Switchboard final : public std::enable_shared_from_this<Switchboard> {
   }
 
   bool ReadAny(StoreWorker worker, std::string_view message, StoreBatch& batch,
-               StoreFolder::Answers& answers) {
+               StoreCoalescer::Answers& answers) {
     v1::StoreRequests requests;
     if (!requests.ParseFromArray(message.data(), static_cast<int>(message.size()))) return false;
     if (requests.has_hello() && requests.hello().protocol_version() != kProtocolVersion) {
@@ -177,15 +177,15 @@ class Switchboard final : public std::enable_shared_from_this<Switchboard> {
     return true;
   }
 
-  void SubmitLocked(StoreWorker worker, StoreRequest& request, StoreFolder::Answers& answers)
+  void SubmitLocked(StoreWorker worker, StoreRequest& request, StoreCoalescer::Answers& answers)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (!request.op) {
-      folder_.Cancel(worker, request.id);
+      coalescer_.Cancel(worker, request.id);
     } else if (!failed_.ok()) {
       answers.push_back(ErrorTo(worker, request.id, failed_));
     } else {
-      if (folder_.unanswered() == 0) lost_since_.reset();
-      for (auto& answer : folder_.Submit(worker, request.id, *std::move(request.op), Now())) {
+      if (coalescer_.unanswered() == 0) lost_since_.reset();
+      for (auto& answer : coalescer_.Submit(worker, request.id, *std::move(request.op), Now())) {
         answers.push_back(std::move(answer));
       }
     }
@@ -193,26 +193,26 @@ class Switchboard final : public std::enable_shared_from_this<Switchboard> {
 
   void OnWorkerGone(StoreWorker worker) {
     absl::MutexLock lock(&mutex_);
-    folder_.WorkerGone(worker);
+    coalescer_.WorkerGone(worker);
   }
 
   // What the workers have asked by now goes up together.
   std::optional<TimePoint> OnIdle() {
-    StoreFolder::Answers answers;
+    StoreCoalescer::Answers answers;
     std::shared_ptr<StoreLink> upstream;
     bool begin = false;
     std::optional<TimePoint> due;
     {
       absl::MutexLock lock(&mutex_);
-      const bool wanted = open_wanted_ || folder_.HasBatch();
+      const bool wanted = open_wanted_ || coalescer_.HasBatch();
       if (upstream_ == nullptr && !closed_ && failed_.ok() && wanted) {
         const TimePoint now = Now();
         begin = !lost_since_ || now >= retry_at_;
         if (begin) {
           OpenLocked();
         } else {
-          answers = folder_.Tick(now);
-          due = std::min(retry_at_, folder_.NextDeadline().value_or(retry_at_));
+          answers = coalescer_.Tick(now);
+          due = std::min(retry_at_, coalescer_.NextDeadline().value_or(retry_at_));
         }
       }
       upstream = upstream_;
@@ -231,13 +231,13 @@ class Switchboard final : public std::enable_shared_from_this<Switchboard> {
   // Opened with the first operation: a program that never asks costs nothing.
   void OpenLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     open_wanted_ = false;
-    const std::shared_ptr<Switchboard> self = shared_from_this();
+    const std::shared_ptr<ProxyCore> self = shared_from_this();
     const std::uint64_t stream = ++stream_;
     StoreHello hello;
     hello.run_id = options_.run_id;
     hello.node_id = options_.node_id.value;
     hello.stream = stream;
-    hello.unanswered = folder_.Unanswered();
+    hello.unanswered = coalescer_.Unanswered();
     StoreLink::Handlers handlers{
         [self, stream](StoreBatch* batch) { return self->TakeBatch(stream, batch); },
         [self, stream](std::vector<StoreReply> replies) {
@@ -255,18 +255,18 @@ class Switchboard final : public std::enable_shared_from_this<Switchboard> {
 
   bool TakeBatch(std::uint64_t stream, StoreBatch* batch) {
     absl::MutexLock lock(&mutex_);
-    if (stream != stream_ || upstream_ == nullptr || !folder_.HasBatch()) return false;
-    *batch = folder_.TakeBatch(Now());
+    if (stream != stream_ || upstream_ == nullptr || !coalescer_.HasBatch()) return false;
+    *batch = coalescer_.TakeBatch(Now());
     return true;
   }
 
   void OnReplies(std::uint64_t stream, std::vector<StoreReply> replies) {
-    StoreFolder::Answers answers;
+    StoreCoalescer::Answers answers;
     std::shared_ptr<StoreLink> upstream;
     {
       absl::MutexLock lock(&mutex_);
       if (stream != stream_ || upstream_ == nullptr) return;
-      answers = folder_.Receive(std::move(replies));
+      answers = coalescer_.Receive(std::move(replies));
       lost_since_.reset();
       backoff_ = kConnectBackoffMin;
       upstream = upstream_;
@@ -276,14 +276,14 @@ class Switchboard final : public std::enable_shared_from_this<Switchboard> {
   }
 
   void OnUpstreamEnd(std::uint64_t stream, const absl::Status& status) {
-    StoreFolder::Answers answers;
+    StoreCoalescer::Answers answers;
     std::shared_ptr<WorkerSocket> socket;
     {
       absl::MutexLock lock(&mutex_);
       if (stream != stream_ || upstream_ == nullptr) return;
       if (closed_) upstream_ended_.Notify();
       upstream_.reset();
-      folder_.Lost();
+      coalescer_.Lost();
       const TimePoint now = Now();
       if (!lost_since_) lost_since_ = now;
       if (MayPass(status.code()) && now - *lost_since_ < options_.reconnect_timeout) {
@@ -291,7 +291,7 @@ class Switchboard final : public std::enable_shared_from_this<Switchboard> {
         backoff_ = std::min(2 * backoff_, kReconnectBackoffMax);
         open_wanted_ = true;
       } else {
-        answers = folder_.Fail(absl::UnavailableError(
+        answers = coalescer_.Fail(absl::UnavailableError(
             absl::StrCat("the node's connection to the rendezvous service's store ended: ",
                          status.ok() ? "it was closed" : status.message())));
         lost_since_.reset();
@@ -303,7 +303,7 @@ class Switchboard final : public std::enable_shared_from_this<Switchboard> {
     if (socket != nullptr) socket->Wake();
   }
 
-  void Send(StoreFolder::Answers answers) {
+  void Send(StoreCoalescer::Answers answers) {
     if (answers.empty()) return;
     std::shared_ptr<WorkerSocket> socket;
     {
@@ -312,7 +312,7 @@ class Switchboard final : public std::enable_shared_from_this<Switchboard> {
     }
     if (socket == nullptr) return;
     std::vector<std::uint64_t> ids;
-    for (StoreFolder::Answer& answer : answers) {
+    for (StoreCoalescer::Answer& answer : answers) {
       ids.clear();
       for (const auto& to : answer.to) ids.push_back(to.second);
       std::vector<std::string> frames = ToReplyFrames(answer.result, ids);
@@ -325,7 +325,7 @@ class Switchboard final : public std::enable_shared_from_this<Switchboard> {
   const StoreProxy::Options options_;
 
   absl::Mutex mutex_;
-  StoreFolder folder_ ABSL_GUARDED_BY(mutex_);
+  StoreCoalescer coalescer_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<WorkerSocket> socket_ ABSL_GUARDED_BY(mutex_);
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status failed_ ABSL_GUARDED_BY(mutex_);
@@ -342,17 +342,17 @@ class Switchboard final : public std::enable_shared_from_this<Switchboard> {
 class StoreProxyImpl final : public StoreProxy {
  public:
   explicit StoreProxyImpl(Options options)
-      : switchboard_(std::make_shared<Switchboard>(std::move(options))) {}
-  ~StoreProxyImpl() override { switchboard_->Close(); }
+      : core_(std::make_shared<ProxyCore>(std::move(options))) {}
+  ~StoreProxyImpl() override { core_->Close(); }
 
-  absl::Status Listen() { return switchboard_->Listen(); }
-  absl::Status EnsureListening() override { return switchboard_->EnsureListening(); }
-  void SetRound(RoundId round) override { switchboard_->SetRound(round); }
-  void ServiceIsBack() override { switchboard_->ServiceIsBack(); }
-  void Fail(absl::Status status) override { switchboard_->Fail(std::move(status)); }
+  absl::Status Listen() { return core_->Listen(); }
+  absl::Status EnsureListening() override { return core_->EnsureListening(); }
+  void SetRound(RoundId round) override { core_->SetRound(round); }
+  void ServiceIsBack() override { core_->ServiceIsBack(); }
+  void Fail(absl::Status status) override { core_->Fail(std::move(status)); }
 
  private:
-  const std::shared_ptr<Switchboard> switchboard_;
+  const std::shared_ptr<ProxyCore> core_;
 };
 
 }  // namespace

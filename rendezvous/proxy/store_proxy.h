@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The store as an agent serves it to its own workers on a unix socket: what cannot be answered here
 // goes up over the node's one connection, on one stream for the node, with the run and the node
-// named by the agent, never by the worker. What is decided is in store_folder.h.
+// named by the agent, never by the worker. What is decided is in store_coalescer.h.
 #pragma once
 
 #include <chrono>
@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "rendezvous/client/session_client.h"
+#include "rendezvous/wire/service_channel.h"
 #include "rendezvous/proxy/store_link.h"
 
 namespace ddprun {
@@ -21,7 +21,7 @@ class StoreProxy {
     std::string socket_path;  // in a folder of mode 0700; at most 107 bytes
     std::shared_ptr<ServiceChannel> channel;
     // Of the service, where it is in this process; the channel is then not used.
-    std::shared_ptr<StoreDoor> door;
+    std::shared_ptr<StoreConnector> door;
     std::string run_id;
     NodeId node_id;
     // How long operations wait for a service that went away, before they are answered UNAVAILABLE.

@@ -19,7 +19,7 @@
 #include "absl/synchronization/mutex.h"
 #include "rendezvous/base/addresses.h"
 #include "rendezvous/base/owned_fd.h"
-#include "rendezvous/store/store_folder.h"
+#include "rendezvous/store/store_coalescer.h"
 #include "rendezvous/values/session_types.h"
 #include "rendezvous/wire/frame.h"
 

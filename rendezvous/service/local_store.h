@@ -14,7 +14,7 @@ namespace ddprun {
 
 class LocalLink;
 
-class LocalStore final : public StoreDoor, public std::enable_shared_from_this<LocalStore> {
+class LocalStore final : public StoreConnector, public std::enable_shared_from_this<LocalStore> {
  public:
   explicit LocalStore(RunRegistry& registry) : registry_(&registry) {}
 

@@ -31,7 +31,7 @@ class RegistryServer : public RendezvousServer {
                                              SessionClient::Handler handler) override {
     return OpenLocalSession(registry_, join, std::move(handler));
   }
-  std::shared_ptr<StoreDoor> store_door() override { return local_store_; }
+  std::shared_ptr<StoreConnector> store_connector() override { return local_store_; }
   std::uint64_t store_messages(const std::string& run_id, const std::string& node_id) override {
     return registry_.StoreMessages(run_id, NodeId{node_id});
   }

@@ -190,8 +190,8 @@ void Run::StepLocked(const MembershipEvent& event, TimePoint now, Afterwards& af
       QueueLocked(store_.Clear(changed->round), afterwards);
       continue;
     }
-    if (const auto* note = std::get_if<Noted>(&effect)) {
-      if (watcher_ != nullptr) watcher_->OnNote(run_id_, *note);
+    if (const auto* note = std::get_if<RunNotice>(&effect)) {
+      if (watcher_ != nullptr) watcher_->OnNotice(run_id_, *note);
       HearNoteLocked(*note, afterwards);
       continue;
     }

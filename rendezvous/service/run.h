@@ -22,7 +22,7 @@
 #include "absl/synchronization/mutex.h"
 #include "rendezvous/journal/journal_replay.h"
 #include "rendezvous/journal/service_journal.h"
-#include "rendezvous/membership/log_desk.h"
+#include "rendezvous/membership/log_subscriptions.h"
 #include "rendezvous/membership/membership.h"
 #include "rendezvous/membership/operator_rules.h"
 #include "rendezvous/membership/run_status.h"
@@ -179,10 +179,10 @@ class Run {
   void QueueLocked(StoreEffects effects, Afterwards& afterwards)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ReceiveLines(LinkId link, LogLines lines);
-  void HearNoteLocked(const Noted& note, Afterwards& afterwards)
+  void HearNoteLocked(const RunNotice& note, Afterwards& afterwards)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FinishWatchesLocked(Afterwards& afterwards) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void PerformLocked(LogDesk::Effects effects, Afterwards& afterwards)
+  void PerformLocked(LogSubscriptions::Effects effects, Afterwards& afterwards)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SayLocked(Word word, Afterwards& afterwards) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Only with a journal.
@@ -216,7 +216,7 @@ class Run {
   absl::flat_hash_map<LinkId, std::shared_ptr<DirectiveSink>> sessions_ ABSL_GUARDED_BY(mutex_);
   TimePoint last_session_ ABSL_GUARDED_BY(mutex_);  // when the last one ended; steady
   absl::flat_hash_map<StorePeer, std::shared_ptr<ReplySink>> store_streams_ ABSL_GUARDED_BY(mutex_);
-  LogDesk desk_ ABSL_GUARDED_BY(mutex_);
+  LogSubscriptions subscriptions_ ABSL_GUARDED_BY(mutex_);
   std::map<WatchId, Watcher> watchers_ ABSL_GUARDED_BY(mutex_);
   TimePoint now_ ABSL_GUARDED_BY(mutex_);  // of what is being done, for the journal
   std::uint64_t last_record_ ABSL_GUARDED_BY(mutex_) = 0;

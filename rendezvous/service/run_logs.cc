@@ -12,21 +12,21 @@
 namespace ddprun {
 namespace {
 
-LogDesk::Node LogNodeOf(const Member& member) {
+LogSubscriptions::Node LogNodeOf(const Member& member) {
   return {member.join.node_id, member.join.host, member.node_rank, member.link};
 }
 
-std::vector<LogDesk::Node> LogNodesOf(const RunState& state) {
-  std::vector<LogDesk::Node> nodes;
+std::vector<LogSubscriptions::Node> LogNodesOf(const RunState& state) {
+  std::vector<LogSubscriptions::Node> nodes;
   for (const auto& entry : state.members) nodes.push_back(LogNodeOf(entry.second));
   return nodes;
 }
 
 absl::Status CheckNames(const RunState& state, const std::vector<std::string>& names) {
-  const std::vector<LogDesk::Node> nodes = LogNodesOf(state);
+  const std::vector<LogSubscriptions::Node> nodes = LogNodesOf(state);
   for (const std::string& name : names) {
     bool found = false;
-    for (const LogDesk::Node& node : nodes) found = found || IsNamed(node, name);
+    for (const LogSubscriptions::Node& node : nodes) found = found || IsNamed(node, name);
     if (found) continue;
     return absl::NotFoundError(
         absl::StrCat("run '", state.run_id, "' has no node '", name,
@@ -48,30 +48,30 @@ void KeepOwnLines(const RunState& state, LinkId link, LogLines& lines) {
   });
 }
 
-std::string Sentence(const Noted& note) {
+std::string Sentence(const RunNotice& note) {
   const std::string node =
       NameOf({.id = note.node_id, .host = note.host, .rank = note.node_rank, .link = {}});
   switch (note.kind) {
-    case NoteKind::kRoundStarted:
+    case NoticeKind::kRoundStarted:
       return absl::StrCat("round ", ToNumber(note.round), " begins: ", note.world_size,
                           note.world_size == 1 ? " worker on " : " workers on ", note.node_count,
                           note.node_count == 1 ? " node" : " nodes");
-    case NoteKind::kRoundBroken:
+    case NoticeKind::kRoundBroken:
       return absl::StrCat("round ", ToNumber(note.round), " ends: ", ToSentence(*note.why));
-    case NoteKind::kNodeAway:
+    case NoticeKind::kNodeAway:
       return absl::StrCat("the connection of node ", node,
                           " ended; its lines come once it is back");
-    case NoteKind::kNodeReturned:
+    case NoticeKind::kNodeReturned:
       return absl::StrCat("node ", node, " is back");
-    case NoteKind::kNodeLost:
-    case NoteKind::kNodeLeft:
-    case NoteKind::kNodeDrained:
+    case NoticeKind::kNodeLost:
+    case NoticeKind::kNodeLeft:
+    case NoticeKind::kNodeDrained:
       return ToSentence(*note.why);
-    case NoteKind::kNodeJoined:
-    case NoteKind::kNodeRefused:
-    case NoteKind::kNodeSucceeded:
-    case NoteKind::kRestart:
-    case NoteKind::kRunFinished:
+    case NoticeKind::kNodeJoined:
+    case NoticeKind::kNodeRefused:
+    case NoticeKind::kNodeSucceeded:
+    case NoticeKind::kRestart:
+    case NoticeKind::kRunFinished:
       return "";
   }
   return "";
@@ -87,8 +87,8 @@ absl::StatusOr<WatchId> Run::OpenWatch(std::shared_ptr<NewsSink> sink, const Run
     absl::MutexLock lock(&mutex_);
     if (absl::Status status = CheckNames(membership_, question.nodes); !status.ok()) return status;
     MakeRoomForWatchLocked(question.output, afterwards);
-    LogDesk::Effects effects;
-    id = desk_.Open(run_id_, question, LogNodesOf(membership_), effects);
+    LogSubscriptions::Effects effects;
+    id = subscriptions_.Open(run_id_, question, LogNodesOf(membership_), effects);
     watchers_[id] = {std::move(sink), from, question.output};
     PerformLocked(std::move(effects), afterwards);
     FinishWatchesLocked(afterwards);
@@ -114,7 +114,7 @@ void Run::MakeRoomForWatchLocked(bool output, Afterwards& afterwards) {
       ended = it;
     }
   }
-  PerformLocked(desk_.Close(ended->first), afterwards);
+  PerformLocked(subscriptions_.Close(ended->first), afterwards);
   afterwards.replaced.push_back(std::move(ended->second.sink));
   watchers_.erase(ended);
 }
@@ -124,17 +124,17 @@ void Run::CloseWatch(WatchId id) {
   {
     absl::MutexLock lock(&mutex_);
     if (watchers_.erase(id) == 0) return;
-    PerformLocked(desk_.Close(id), afterwards);
+    PerformLocked(subscriptions_.Close(id), afterwards);
   }
   Perform(std::move(afterwards));
 }
 
 std::optional<RunNews> Run::TakeNews(WatchId id, bool& over) {
   Afterwards afterwards;
-  LogDesk::Taken taken;
+  LogSubscriptions::Taken taken;
   {
     absl::MutexLock lock(&mutex_);
-    taken = desk_.Take(id);
+    taken = subscriptions_.Take(id);
     PerformLocked(std::move(taken.effects), afterwards);
   }
   Perform(std::move(afterwards));
@@ -147,7 +147,7 @@ void Run::ReceiveLines(LinkId link, LogLines lines) {
   {
     absl::MutexLock lock(&mutex_);
     KeepOwnLines(membership_, link, lines);
-    PerformLocked(desk_.Receive(link, std::move(lines)), afterwards);
+    PerformLocked(subscriptions_.Receive(link, std::move(lines)), afterwards);
   }
   Perform(std::move(afterwards));
 }
@@ -156,53 +156,53 @@ void Run::EndWatches() {
   Afterwards afterwards;
   {
     absl::MutexLock lock(&mutex_);
-    PerformLocked(desk_.Finish(membership_.verdict), afterwards);
+    PerformLocked(subscriptions_.Finish(membership_.verdict), afterwards);
   }
   Perform(std::move(afterwards));
 }
 
-void Run::HearNoteLocked(const Noted& note, Afterwards& afterwards) {
-  if (desk_.empty()) return;
+void Run::HearNoteLocked(const RunNotice& note, Afterwards& afterwards) {
+  if (subscriptions_.empty()) return;
   const auto here = [&](const NodeId& id) {
     mutex_.AssertHeld();
     const auto it = membership_.members.find(id);
     if (it == membership_.members.end() || !it->second.link) return;
-    PerformLocked(desk_.Here(LogNodeOf(it->second)), afterwards);
+    PerformLocked(subscriptions_.Here(LogNodeOf(it->second)), afterwards);
   };
   switch (note.kind) {
-    case NoteKind::kNodeJoined:
-    case NoteKind::kNodeReturned:
+    case NoticeKind::kNodeJoined:
+    case NoticeKind::kNodeReturned:
       here(note.node_id);
       break;
-    case NoteKind::kNodeAway:
-    case NoteKind::kNodeLost:
-    case NoteKind::kNodeLeft:
-    case NoteKind::kNodeDrained:
-      PerformLocked(desk_.Gone(note.node_id), afterwards);
+    case NoticeKind::kNodeAway:
+    case NoticeKind::kNodeLost:
+    case NoticeKind::kNodeLeft:
+    case NoticeKind::kNodeDrained:
+      PerformLocked(subscriptions_.Gone(note.node_id), afterwards);
       break;
-    case NoteKind::kRoundStarted:
+    case NoticeKind::kRoundStarted:
       for (const auto& entry : membership_.members) here(entry.first);
       break;
-    case NoteKind::kNodeRefused:
-    case NoteKind::kNodeSucceeded:
-    case NoteKind::kRoundBroken:
-    case NoteKind::kRestart:
-    case NoteKind::kRunFinished:
+    case NoticeKind::kNodeRefused:
+    case NoticeKind::kNodeSucceeded:
+    case NoticeKind::kRoundBroken:
+    case NoticeKind::kRestart:
+    case NoticeKind::kRunFinished:
       break;
   }
   const std::string sentence = Sentence(note);
-  if (!sentence.empty()) PerformLocked(desk_.Say(sentence), afterwards);
+  if (!sentence.empty()) PerformLocked(subscriptions_.Report(sentence), afterwards);
 }
 
 // Whatever closed it; nothing the second time.
 void Run::FinishWatchesLocked(Afterwards& afterwards) {
-  if (desk_.empty() || membership_.phase != RunPhase::kClosed) return;
-  PerformLocked(desk_.Finish(membership_.verdict), afterwards);
+  if (subscriptions_.empty() || membership_.phase != RunPhase::kClosed) return;
+  PerformLocked(subscriptions_.Finish(membership_.verdict), afterwards);
 }
 
 // Who watches is said in the order of what else the node is told. What was taken need not be: it
 // can only be of a node that knows that it is in the run.
-void Run::PerformLocked(LogDesk::Effects effects, Afterwards& afterwards) {
+void Run::PerformLocked(LogSubscriptions::Effects effects, Afterwards& afterwards) {
   for (auto& [link, directive] : effects.directives) {
     const auto it = sessions_.find(link);
     if (it == sessions_.end()) continue;

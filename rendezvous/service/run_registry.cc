@@ -68,12 +68,12 @@ absl::StatusOr<RunRegistry::Place> RunRegistry::Admit(const Join& join,
 
 void RunRegistry::Refused(const std::string& address, const absl::Status& why) {
   if (watcher_ == nullptr) return;
-  Noted note;
-  note.kind = NoteKind::kNodeRefused;
+  RunNotice note;
+  note.kind = NoticeKind::kNodeRefused;
   note.host = address;
   note.words = address.empty() ? std::string(why.message())
                                : absl::StrCat(why.message(), " (it is at ", address, ")");
-  watcher_->OnNote("", note);
+  watcher_->OnNotice("", note);
 }
 
 // A run without a connected node keeps its place for as long as nobody else needs it.

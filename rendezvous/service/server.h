@@ -65,7 +65,7 @@ class RendezvousServer {
                                                      SessionClient::Handler handler) = 0;
 
   // The way to the store for the agent that this service shares a process with.
-  virtual std::shared_ptr<StoreDoor> store_door() = 0;
+  virtual std::shared_ptr<StoreConnector> store_connector() = 0;
 
   // How many messages about the store a node has sent in the run's round.
   virtual std::uint64_t store_messages(const std::string& run_id, const std::string& node_id) = 0;

@@ -32,8 +32,9 @@ bool CacheDirectory::Keep(StorePeer id, const std::vector<std::string>& keys,
   return true;
 }
 
-std::vector<Settlement> CacheDirectory::UnsettledAmong(const std::vector<std::string>& keys) const {
-  std::vector<Settlement> found;
+std::vector<PendingWrite> CacheDirectory::UnsettledAmong(
+    const std::vector<std::string>& keys) const {
+  std::vector<PendingWrite> found;
   if (doubt_ != kSettled) found.push_back(doubt_);
   if (unsettled_.empty()) return found;
   for (const std::string& key : keys) {
@@ -45,21 +46,21 @@ std::vector<Settlement> CacheDirectory::UnsettledAmong(const std::vector<std::st
   return found;
 }
 
-Settlement CacheDirectory::Begin(const std::vector<Settlement>& before) {
-  const Settlement begun{++last_settlement_};
+PendingWrite CacheDirectory::Begin(const std::vector<PendingWrite>& before) {
+  const PendingWrite begun{++last_write_};
   open_[begun].missing = before.size();
-  for (const Settlement earlier : before) open_.at(earlier).next.push_back(begun);
+  for (const PendingWrite earlier : before) open_.at(earlier).next.push_back(begun);
   return begun;
 }
 
-Settlement CacheDirectory::Read(const std::vector<std::string>& keys) {
-  const std::vector<Settlement> before = UnsettledAmong(keys);
+PendingWrite CacheDirectory::Read(const std::vector<std::string>& keys) {
+  const std::vector<PendingWrite> before = UnsettledAmong(keys);
   if (before.empty()) return kSettled;
   return before.size() == 1 ? before.front() : Begin(before);
 }
 
-Settlement CacheDirectory::ReadAll() {
-  std::vector<Settlement> before = UnsettledAmong({});
+PendingWrite CacheDirectory::ReadAll() {
+  std::vector<PendingWrite> before = UnsettledAmong({});
   for (const auto& entry : unsettled_) before.push_back(entry.second);
   std::sort(before.begin(), before.end());
   before.erase(std::unique(before.begin(), before.end()), before.end());
@@ -67,8 +68,8 @@ Settlement CacheDirectory::ReadAll() {
   return before.size() == 1 ? before.front() : Begin(before);
 }
 
-Settlement CacheDirectory::Write(const std::vector<std::string>& keys, Change change,
-                                 std::vector<Forget>& forgets) {
+PendingWrite CacheDirectory::Write(const std::vector<std::string>& keys, Change change,
+                                   std::vector<Forget>& forgets) {
   absl::btree_map<StorePeer, std::vector<std::string>> keepers;
   for (const std::string& key : keys) {
     const auto of_key = keepers_of_.find(key);
@@ -78,9 +79,9 @@ Settlement CacheDirectory::Write(const std::vector<std::string>& keys, Change ch
       if (change == Change::kDeleted || with_value) keepers[peer].push_back(key);
     }
   }
-  const std::vector<Settlement> before = UnsettledAmong(keys);
+  const std::vector<PendingWrite> before = UnsettledAmong(keys);
   if (keepers.empty() && before.empty()) return kSettled;
-  const Settlement begun = Begin(before);
+  const PendingWrite begun = Begin(before);
   open_.at(begun).missing += keepers.size();
   open_.at(begun).keys = keys;
   for (const std::string& key : keys) unsettled_[key] = begun;
@@ -107,8 +108,8 @@ void CacheDirectory::Release(Peer& peer, const std::string& key) {
   --keepers_;
 }
 
-void CacheDirectory::Advance(Settlement settlement, Settled& settled) {
-  std::vector<Settlement> todo{settlement};
+void CacheDirectory::Advance(PendingWrite write, Settled& settled) {
+  std::vector<PendingWrite> todo{write};
   for (std::size_t i = 0; i < todo.size(); ++i) {
     const auto it = open_.find(todo[i]);
     if (it == open_.end() || --it->second.missing > 0) continue;
@@ -118,7 +119,7 @@ void CacheDirectory::Advance(Settlement settlement, Settled& settled) {
     }
     if (todo[i] == doubt_) doubt_ = kSettled;
     settled.push_back(todo[i]);
-    const std::vector<Settlement> next = std::move(it->second.next);
+    const std::vector<PendingWrite> next = std::move(it->second.next);
     open_.erase(it);
     todo.insert(todo.end(), next.begin(), next.end());
   }
@@ -130,9 +131,9 @@ CacheDirectory::Settled CacheDirectory::Forgot(StorePeer id, std::uint64_t numbe
   if (it == peers_.end()) return settled;
   auto& asked = it->second.asked;
   while (!asked.empty() && asked.front().first <= number) {
-    const Settlement settlement = asked.front().second;
+    const PendingWrite write = asked.front().second;
     asked.pop_front();
-    Advance(settlement, settled);
+    Advance(write, settled);
   }
   return settled;
 }
@@ -164,7 +165,7 @@ CacheDirectory::Settled CacheDirectory::Drop(StorePeer id) {
   return settled;
 }
 
-Settlement CacheDirectory::Doubt(const std::vector<StorePeer>& peers, TimePoint now) {
+PendingWrite CacheDirectory::BeginRecovery(const std::vector<StorePeer>& peers, TimePoint now) {
   if (peers.empty()) return kSettled;
   doubt_ = Begin({});
   open_.at(doubt_).missing = peers.size();

@@ -9,7 +9,7 @@
 // instant between question and answer.
 //
 // A node whose stream has ended may go on reading what it keeps for `kKeepTrust`
-// (store_folder.h counts that from the sending of the last question that was answered, which is
+// (store_coalescer.h counts that from the sending of the last question that was answered, which is
 // earlier than the stream's end). Writes of what it keeps wait for that long.
 #pragma once
 
@@ -34,8 +34,8 @@ enum class StorePeer : std::uint64_t {};
 inline constexpr StorePeer kNoPeer{0};
 
 // What an answer waits for; kSettled: nothing.
-enum class Settlement : std::uint64_t {};
-inline constexpr Settlement kSettled{0};
+enum class PendingWrite : std::uint64_t {};
+inline constexpr PendingWrite kSettled{0};
 
 class CacheDirectory {
  public:
@@ -65,14 +65,14 @@ class CacheDirectory {
             const std::vector<std::string>& values);
 
   // An answer of a read of `keys`, or of all keys.
-  Settlement Read(const std::vector<std::string>& keys);
-  Settlement ReadAll();
+  PendingWrite Read(const std::vector<std::string>& keys);
+  PendingWrite ReadAll();
   // An answer of an operation that changed `keys`. Who is to forget what is added to `forgets`.
-  Settlement Write(const std::vector<std::string>& keys, Change change,
-                   std::vector<Forget>& forgets);
+  PendingWrite Write(const std::vector<std::string>& keys, Change change,
+                     std::vector<Forget>& forgets);
 
   // What is settled by an event, in order.
-  using Settled = std::vector<Settlement>;
+  using Settled = std::vector<PendingWrite>;
   // `peer` has forgotten what it was to, up to `number`.
   Settled Forgot(StorePeer peer, std::uint64_t number);
   // Its stream ended.
@@ -81,7 +81,7 @@ class CacheDirectory {
   Settled Drop(StorePeer peer);
   // Once, before anything else: these were keepers of nobody knows what, and their streams have
   // ended. Until each is dropped nothing is settled. What that waits for is returned.
-  Settlement Doubt(const std::vector<StorePeer>& peers, TimePoint now);
+  PendingWrite BeginRecovery(const std::vector<StorePeer>& peers, TimePoint now);
   Settled Tick(TimePoint now);
   std::optional<TimePoint> NextDeadline() const;
   // Nobody keeps anything any more.
@@ -98,18 +98,18 @@ class CacheDirectory {
     absl::flat_hash_map<std::string, Holding> keys;
     std::size_t bytes = 0;
     std::uint64_t last_number = 0;
-    std::deque<std::pair<std::uint64_t, Settlement>> asked;  // what it has not forgotten yet
-    std::optional<TimePoint> trusts_until;                   // its stream has ended
+    std::deque<std::pair<std::uint64_t, PendingWrite>> asked;  // what it has not forgotten yet
+    std::optional<TimePoint> trusts_until;                     // its stream has ended
   };
   struct Open {
     std::size_t missing = 0;  // nodes that have not forgotten, and unsettled writes before it
-    std::vector<Settlement> next;
+    std::vector<PendingWrite> next;
     std::vector<std::string> keys;
   };
 
-  std::vector<Settlement> UnsettledAmong(const std::vector<std::string>& keys) const;
-  Settlement Begin(const std::vector<Settlement>& before);
-  void Advance(Settlement settlement, Settled& settled);
+  std::vector<PendingWrite> UnsettledAmong(const std::vector<std::string>& keys) const;
+  PendingWrite Begin(const std::vector<PendingWrite>& before);
+  void Advance(PendingWrite write, Settled& settled);
   void Release(Peer& peer, const std::string& key);
 
   Limits limits_;
@@ -118,10 +118,10 @@ class CacheDirectory {
   std::size_t keepers_ = 0;
   // In order of time. One that came back in between has nothing left when its time comes.
   std::deque<std::pair<TimePoint, StorePeer>> gone_;
-  std::uint64_t last_settlement_ = 0;
-  absl::flat_hash_map<Settlement, Open> open_;
-  absl::flat_hash_map<std::string, Settlement> unsettled_;  // by key: the last of its writes
-  Settlement doubt_ = kSettled;                             // open as long as there is doubt
+  std::uint64_t last_write_ = 0;
+  absl::flat_hash_map<PendingWrite, Open> open_;
+  absl::flat_hash_map<std::string, PendingWrite> unsettled_;  // by key: the last of its writes
+  PendingWrite doubt_ = kSettled;                             // open as long as there is doubt
 };
 
 }  // namespace ddprun

@@ -79,27 +79,27 @@ StoreEffects StoreHub::Receive(StorePeer peer, StoreBatch batch, TimePoint now) 
 void StoreHub::Submit(StorePeer peer, std::uint64_t id, StoreOp op, TimePoint now) {
   Stream& stream = streams_.at(peer);
   if (id == 0 || stream.waiting.contains(id)) {
-    Say(peer, id,
-        Error(absl::InvalidArgumentError(
-            absl::StrCat("store request id ", id, " is 0 or not answered yet"))));
+    Reply(peer, id,
+          Error(absl::InvalidArgumentError(
+              absl::StrCat("store request id ", id, " is 0 or not answered yet"))));
     return;
   }
   if (stream.waiting.size() >= kStreamOpsMax) {
-    Say(peer, id,
-        Error(
-            absl::ResourceExhaustedError(absl::StrCat("this stream has ", stream.waiting.size(),
-                                                      " unanswered store operations, its limit"))));
+    Reply(peer, id,
+          Error(absl::ResourceExhaustedError(
+              absl::StrCat("this stream has ", stream.waiting.size(),
+                           " unanswered store operations, its limit"))));
     return;
   }
   const bool named = !stream.node_id.empty();
   if (named && Changes(op.verb) && AnsweredBefore(peer, nodes_.at(stream.node_id), id)) return;
   if (absl::Status status = store_.Check(op); !status.ok()) {
-    Say(peer, id, Error(std::move(status)));
+    Reply(peer, id, Error(std::move(status)));
     return;
   }
   // A QUEUE_POP changes something when it is served, and is told of then.
   if (Changes(op.verb) && op.verb != StoreVerb::kQueuePop) {
-    Tell(stream.node_id, named ? id : 0, op);
+    Notify(stream.node_id, named ? id : 0, op);
   }
   const StoreTicket ticket{++last_ticket_};
   tickets_.emplace(ticket, Origin{peer, id});
@@ -109,15 +109,15 @@ void StoreHub::Submit(StorePeer peer, std::uint64_t id, StoreOp op, TimePoint no
 
 // True if nothing is to be done any more, or nothing can be.
 bool StoreHub::AnsweredBefore(StorePeer peer, Node& node, std::uint64_t id) {
-  if (const AnswerMemory::Remembered* remembered = node.memory.Find(id)) {
-    if (!remembered->held) Say(peer, id, remembered->result);
+  if (const ReplyCache::Remembered* remembered = node.memory.Find(id)) {
+    if (!remembered->held) Reply(peer, id, remembered->result);
     return true;
   }
   if (!node.memory.IsFull()) return false;
-  Say(peer, id,
-      Error(absl::ResourceExhaustedError(absl::StrCat(
-          "the node has not said that it has the answers to its last ", node.memory.size(),
-          " store operations, which is more than the service remembers"))));
+  Reply(peer, id,
+        Error(absl::ResourceExhaustedError(absl::StrCat(
+            "the node has not said that it has the answers to its last ", node.memory.size(),
+            " store operations, which is more than the service remembers"))));
   return true;
 }
 
@@ -188,7 +188,7 @@ void StoreHub::Replay(const std::string& node_id, std::uint64_t id, StoreOp op) 
 }
 
 void StoreHub::ReplayAnswer(const std::string& node_id, std::uint64_t id, StoreResult result) {
-  AnswerMemory& memory = nodes_[node_id].memory;
+  ReplyCache& memory = nodes_[node_id].memory;
   // When the node has its answers is not written down; it cannot miss more than this.
   while (memory.IsFull()) memory.ForgetLowest();
   memory.Remember(id, std::move(result), /*held=*/false);
@@ -197,7 +197,7 @@ void StoreHub::ReplayAnswer(const std::string& node_id, std::uint64_t id, StoreR
 void StoreHub::ForEachAnswer(const std::function<void(const std::string& node_id, std::uint64_t id,
                                                       const StoreResult&)>& on_answer) {
   for (auto& entry : nodes_) {
-    entry.second.memory.ForEach([&](std::uint64_t id, const AnswerMemory::Remembered& answer) {
+    entry.second.memory.ForEach([&](std::uint64_t id, const ReplyCache::Remembered& answer) {
       on_answer(entry.first, id, answer.result);
     });
   }
@@ -209,12 +209,12 @@ void StoreHub::Resume(const std::vector<std::string>& nodes, TimePoint now) {
     peers.push_back(StorePeer{peers.size() + 1});
     nodes_[node_id].last_peer = peers.back();
   }
-  const Settlement doubt = directory_.Doubt(peers, now);
-  if (doubt == kSettled) return;
+  const PendingWrite recovery = directory_.BeginRecovery(peers, now);
+  if (recovery == kSettled) return;
   for (auto& entry : nodes_) {
-    entry.second.memory.ForEach([&](std::uint64_t id, AnswerMemory::Remembered& answer) {
+    entry.second.memory.ForEach([&](std::uint64_t id, ReplyCache::Remembered& answer) {
       answer.held = true;
-      held_[doubt].push_back({{kNoPeer, id}, entry.first, {}});
+      held_[recovery].push_back({{kNoPeer, id}, entry.first, {}});
     });
   }
 }
@@ -239,24 +239,23 @@ void StoreHub::TakeAnswer(KvStore::Answer answer) {
   stream.waiting.erase(origin.id);
   const bool named = !stream.node_id.empty();
   if (answer.op.verb == StoreVerb::kQueuePop && answer.result.status.ok()) {
-    Tell(stream.node_id, named ? origin.id : 0, answer.op);
+    Notify(stream.node_id, named ? origin.id : 0, answer.op);
   }
-  const Settlement settlement = Settle(answer);
+  const PendingWrite write = Settle(answer);
   const bool remember = named && Changes(answer.op.verb);
   if (remember) {
-    nodes_.at(stream.node_id)
-        .memory.Remember(origin.id, answer.result, /*held=*/settlement != kSettled);
+    nodes_.at(stream.node_id).memory.Remember(origin.id, answer.result, /*held=*/write != kSettled);
   }
-  if (settlement != kSettled) {
-    held_[settlement].push_back({origin, remember ? stream.node_id : "",
-                                 remember ? StoreResult{} : std::move(answer.result)});
+  if (write != kSettled) {
+    held_[write].push_back({origin, remember ? stream.node_id : "",
+                            remember ? StoreResult{} : std::move(answer.result)});
     return;
   }
   const bool keep = named && Keep(origin.peer, answer);
-  Say(origin.peer, origin.id, std::move(answer.result), keep);
+  Reply(origin.peer, origin.id, std::move(answer.result), keep);
 }
 
-Settlement StoreHub::Settle(const KvStore::Answer& answer) {
+PendingWrite StoreHub::Settle(const KvStore::Answer& answer) {
   const StoreOp& op = answer.op;
   if (op.verb == StoreVerb::kNumKeys || op.verb == StoreVerb::kListKeys) {
     return directory_.ReadAll();
@@ -266,14 +265,14 @@ Settlement StoreHub::Settle(const KvStore::Answer& answer) {
                       : op.verb == StoreVerb::kDelete ? CacheDirectory::Change::kDeleted
                                                       : CacheDirectory::Change::kValue;
   std::vector<CacheDirectory::Forget> forgets;
-  const Settlement settlement = directory_.Write(op.keys, change, forgets);
+  const PendingWrite write = directory_.Write(op.keys, change, forgets);
   for (CacheDirectory::Forget& forget : forgets) {
     StoreReply reply;
     reply.forget = forget.number;
     reply.result.keys = std::move(forget.keys);
     effects_.emplace_back(std::in_place_type<StoreSay>, forget.peer, std::move(reply));
   }
-  return settlement;
+  return write;
 }
 
 // Whether the node may keep what `answer` says, which then has it on the list. Only what is there
@@ -298,26 +297,26 @@ bool StoreHub::Keep(StorePeer peer, const KvStore::Answer& answer) {
 }
 
 void StoreHub::Release(const CacheDirectory::Settled& settled) {
-  for (const Settlement settlement : settled) {
-    auto node = held_.extract(settlement);
+  for (const PendingWrite write : settled) {
+    auto node = held_.extract(write);
     if (!node) continue;
     for (Held& held : node.mapped()) {
       if (held.node_id.empty()) {
         if (streams_.contains(held.origin.peer)) {
-          Say(held.origin.peer, held.origin.id, std::move(held.result));
+          Reply(held.origin.peer, held.origin.id, std::move(held.result));
         }
         continue;
       }
       Node& of = nodes_.at(held.node_id);
-      AnswerMemory::Remembered* remembered = of.memory.Find(held.origin.id);
+      ReplyCache::Remembered* remembered = of.memory.Find(held.origin.id);
       if (remembered == nullptr) continue;
       remembered->held = false;
-      if (of.peer != kNoPeer) Say(of.peer, held.origin.id, remembered->result);
+      if (of.peer != kNoPeer) Reply(of.peer, held.origin.id, remembered->result);
     }
   }
 }
 
-void StoreHub::Say(StorePeer peer, std::uint64_t id, StoreResult result, bool keep) {
+void StoreHub::Reply(StorePeer peer, std::uint64_t id, StoreResult result, bool keep) {
   StoreReply reply;
   reply.id = id;
   reply.result = std::move(result);

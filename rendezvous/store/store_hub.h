@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "rendezvous/store/answer_memory.h"
 #include "rendezvous/store/cache_directory.h"
 #include "rendezvous/store/kv_store.h"
+#include "rendezvous/store/reply_cache.h"
 #include "rendezvous/values/store_batch.h"
 
 namespace ddprun {
@@ -80,7 +80,7 @@ class StoreHub {
     StorePeer last_peer = kNoPeer;  // or the last one, under which it is known to keep something
     std::uint64_t stream = 0;
     std::uint64_t messages = 0;
-    AnswerMemory memory;
+    ReplyCache memory;
   };
   struct Stream {
     std::string node_id;  // empty: a client without a node
@@ -103,11 +103,11 @@ class StoreHub {
   void CloseStream(StorePeer peer);
   void TakeAnswers(std::vector<KvStore::Answer> answers);
   void TakeAnswer(KvStore::Answer answer);
-  Settlement Settle(const KvStore::Answer& answer);
+  PendingWrite Settle(const KvStore::Answer& answer);
   bool Keep(StorePeer peer, const KvStore::Answer& answer);
   void Release(const CacheDirectory::Settled& settled);
-  void Say(StorePeer peer, std::uint64_t id, StoreResult result, bool keep = false);
-  void Tell(const std::string& node_id, std::uint64_t id, const StoreOp& op) {
+  void Reply(StorePeer peer, std::uint64_t id, StoreResult result, bool keep = false);
+  void Notify(const std::string& node_id, std::uint64_t id, const StoreOp& op) {
     if (on_mutation_) on_mutation_(node_id, id, op);
   }
 
@@ -118,7 +118,7 @@ class StoreHub {
   absl::flat_hash_map<std::string, Node> nodes_;
   std::uint64_t last_ticket_ = 0;
   absl::flat_hash_map<StoreTicket, Origin> tickets_;
-  absl::flat_hash_map<Settlement, std::vector<Held>> held_;
+  absl::flat_hash_map<PendingWrite, std::vector<Held>> held_;
   StoreEffects effects_;  // of the call in progress
 };
 

@@ -26,7 +26,7 @@ void AddRange(RankRange added, std::vector<RankRange>& ranges) {
       joined.push_back(range);
     }
   }
-  if (joined.size() > kVictimRangesShown) joined.resize(kVictimRangesShown);
+  if (joined.size() > kOutcomeRangesShown) joined.resize(kOutcomeRangesShown);
   ranges = std::move(joined);
 }
 

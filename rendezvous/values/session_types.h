@@ -142,13 +142,13 @@ struct RestartPolicy {
 enum class EndKind { kExited, kSignaled, kNotStarted, kLost, kStopped, kSucceeded };
 
 // All workers of a round that ended in one way, but for its cause.
-struct Victims {
+struct WorkerOutcomes {
   EndKind kind = EndKind::kStopped;
   int code = 0;  // of exit, or the signal
   int count = 0;
   std::vector<RankRange> ranges;   // sorted, apart; in a verdict the first few
   std::vector<std::string> hosts;  // of kLost: the first few
-  bool operator==(const Victims&) const = default;
+  bool operator==(const WorkerOutcomes&) const = default;
 };
 
 struct Verdict {
@@ -160,7 +160,7 @@ struct Verdict {
   int restarts_max = 0;
   int world_size = 0;
   int node_count = 0;
-  std::vector<Victims> victims;
+  std::vector<WorkerOutcomes> victims;
   int restarts_forgiven = 0;  // of restart_count: they count no more
   std::string not_restarted;  // why, where that is not plain from the numbers
   bool operator==(const Verdict&) const = default;

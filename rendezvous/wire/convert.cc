@@ -190,7 +190,7 @@ void Fill(const RanksInPlace& from, v1::RanksInPlace* to) {
 
 RanksInPlace Read(const v1::RanksInPlace& from) {
   RanksInPlace to;
-  const int numbers = std::min(from.ranges_size(), 2 * static_cast<int>(kVictimRangesShown));
+  const int numbers = std::min(from.ranges_size(), 2 * static_cast<int>(kOutcomeRangesShown));
   for (int i = 0; i + 1 < numbers; i += 2) {
     // One that is no range, or of more ranks than a run can have, says nothing.
     if (from.ranges(i) < 0 || from.ranges(i + 1) < from.ranges(i)) continue;
@@ -305,7 +305,7 @@ NodeStopped Read(const v1::NodeStopped& from) {
   return to;
 }
 
-void Fill(const Victims& from, v1::Victims* to) {
+void Fill(const WorkerOutcomes& from, v1::WorkerOutcomes* to) {
   to->set_kind(ToProto(from.kind));
   to->set_code(from.code);
   to->set_count(from.count);
@@ -316,14 +316,14 @@ void Fill(const Victims& from, v1::Victims* to) {
   for (const std::string& host : from.hosts) to->add_hosts(ToUtf8(host));
 }
 
-Victims Read(const v1::Victims& from) {
-  Victims to;
+WorkerOutcomes Read(const v1::WorkerOutcomes& from) {
+  WorkerOutcomes to;
   to.kind = FromProto(from.kind());
   to.code = from.code();
   to.count = from.count();
-  const int bounds = std::min(from.ranges_size(), static_cast<int>(2 * kVictimRangesMax));
+  const int bounds = std::min(from.ranges_size(), static_cast<int>(2 * kOutcomeRangesMax));
   for (int i = 0; i + 1 < bounds; i += 2) to.ranges.push_back({from.ranges(i), from.ranges(i + 1)});
-  const int hosts = std::min(from.hosts_size(), static_cast<int>(kVictimHostsShown));
+  const int hosts = std::min(from.hosts_size(), static_cast<int>(kOutcomeHostsShown));
   for (int i = 0; i < hosts; ++i) to.hosts.push_back(Name(from.hosts(i)));
   return to;
 }
@@ -339,7 +339,7 @@ void Fill(const Verdict& from, v1::Verdict* to) {
   to->set_node_count(from.node_count);
   to->set_restarts_forgiven(from.restarts_forgiven);
   to->set_not_restarted(ToUtf8(Cut(from.not_restarted, kFailureMessageBytesMax)));
-  for (const Victims& victims : from.victims) Fill(victims, to->add_victims());
+  for (const WorkerOutcomes& victims : from.victims) Fill(victims, to->add_victims());
 }
 
 Verdict Read(const v1::Verdict& from) {
@@ -354,7 +354,7 @@ Verdict Read(const v1::Verdict& from) {
   to.node_count = from.node_count();
   to.restarts_forgiven = from.restarts_forgiven();
   to.not_restarted = Lines(from.not_restarted(), kFailureMessageBytesMax);
-  const int ways = std::min(from.victims_size(), static_cast<int>(kVictimWaysMax));
+  const int ways = std::min(from.victims_size(), static_cast<int>(kOutcomeWaysMax));
   for (int i = 0; i < ways; ++i) to.victims.push_back(Read(from.victims(i)));
   return to;
 }
@@ -535,13 +535,13 @@ v1::Failure ToProto(const Failure& failure) {
 
 Failure FromProto(const v1::Failure& message) { return Read(message); }
 
-v1::Victims ToProto(const Victims& victims) {
-  v1::Victims message;
+v1::WorkerOutcomes ToProto(const WorkerOutcomes& victims) {
+  v1::WorkerOutcomes message;
   Fill(victims, &message);
   return message;
 }
 
-Victims FromProto(const v1::Victims& message) { return Read(message); }
+WorkerOutcomes FromProto(const v1::WorkerOutcomes& message) { return Read(message); }
 
 v1::Start ToProto(const Start& start) {
   v1::Start message;

@@ -4,7 +4,7 @@
 
 #include "absl/status/statusor.h"
 #include "proto/ddprun.pb.h"
-#include "rendezvous/membership/log_desk.h"
+#include "rendezvous/membership/log_subscriptions.h"
 #include "rendezvous/values/session_types.h"
 
 namespace ddprun {

@@ -211,7 +211,7 @@ bool SimulatedAgent::TakeBatch(StoreBatch* batch) {
 }
 
 void SimulatedAgent::OnReplies(std::vector<StoreReply> replies) {
-  StoreFolder::Answers answers;
+  StoreCoalescer::Answers answers;
   std::shared_ptr<StoreLink> store;
   {
     absl::MutexLock lock(&mutex_);
@@ -224,10 +224,10 @@ void SimulatedAgent::OnReplies(std::vector<StoreReply> replies) {
 
 // Workers are processes: each asks by itself, and what the first one asks is under way when the
 // second one's question comes.
-void SimulatedAgent::Advance(StoreFolder::Answers answers) {
+void SimulatedAgent::Advance(StoreCoalescer::Answers answers) {
   std::shared_ptr<StoreLink> store;
   for (std::size_t i = 0; i < answers.size(); ++i) {
-    const StoreFolder::Answer answer = std::move(answers[i]);
+    const StoreCoalescer::Answer answer = std::move(answers[i]);
     for (const auto& to : answer.to) {
       {
         absl::MutexLock lock(&mutex_);
@@ -235,7 +235,7 @@ void SimulatedAgent::Advance(StoreFolder::Answers answers) {
         const auto worker = static_cast<std::size_t>(to.first);
         std::optional<StoreOp> op = Next(worker, answer.result);
         if (!op) continue;
-        for (StoreFolder::Answer& more : SubmitLocked(worker, *std::move(op))) {
+        for (StoreCoalescer::Answer& more : SubmitLocked(worker, *std::move(op))) {
           answers.push_back(std::move(more));
         }
       }
@@ -293,7 +293,7 @@ StoreOp SimulatedAgent::Op(StoreVerb verb, const char* key) const {
   return op;
 }
 
-StoreFolder::Answers SimulatedAgent::SubmitLocked(std::size_t worker, StoreOp op) {
+StoreCoalescer::Answers SimulatedAgent::SubmitLocked(std::size_t worker, StoreOp op) {
   return folder_.Submit(StoreWorker{worker}, ++last_id_, std::move(op), Clock::now());
 }
 

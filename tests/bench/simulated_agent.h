@@ -19,7 +19,7 @@
 #include "absl/synchronization/mutex.h"
 #include "rendezvous/client/session_client.h"
 #include "rendezvous/proxy/store_link.h"
-#include "rendezvous/store/store_folder.h"
+#include "rendezvous/store/store_coalescer.h"
 
 namespace ddprun {
 
@@ -96,12 +96,12 @@ class SimulatedAgent {
   void OnStart(const Start& start);
   void OnReplies(std::vector<StoreReply> replies);
   bool TakeBatch(StoreBatch* batch);
-  void Advance(StoreFolder::Answers answers);
+  void Advance(StoreCoalescer::Answers answers);
   // The worker's next operation, after what it was answered.
   std::optional<StoreOp> Next(std::size_t worker, const StoreResult& result)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   StoreOp Op(StoreVerb verb, const char* key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  StoreFolder::Answers SubmitLocked(std::size_t worker, StoreOp op)
+  StoreCoalescer::Answers SubmitLocked(std::size_t worker, StoreOp op)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Options options_;
@@ -110,7 +110,7 @@ class SimulatedAgent {
 
   absl::Mutex mutex_;
   std::shared_ptr<StoreLink> store_ ABSL_GUARDED_BY(mutex_);
-  StoreFolder folder_ ABSL_GUARDED_BY(mutex_);
+  StoreCoalescer folder_ ABSL_GUARDED_BY(mutex_);
   std::vector<Step> steps_ ABSL_GUARDED_BY(mutex_);
   std::uint64_t last_id_ ABSL_GUARDED_BY(mutex_) = 0;
   int have_id_ ABSL_GUARDED_BY(mutex_) = 0;

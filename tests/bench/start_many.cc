@@ -117,11 +117,11 @@ struct NodeResult {
 };
 
 // The other end is closed when the other process has ended, with whatever it had to say on stderr.
-void Say(int pipe) {
+void Send(int pipe) {
   const char byte = 0;
   if (write(pipe, &byte, 1) != 1) Die("a process of the benchmark is gone");
 }
-void Hear(int pipe) {
+void Receive(int pipe) {
   char byte = 0;
   if (read(pipe, &byte, 1) != 1) Die("a process of the benchmark is gone");
 }
@@ -137,18 +137,18 @@ class Part {
 
   [[noreturn]] void Run(const Security& security, int pipe) {
     Prepare(security);
-    Say(pipe);
-    Hear(pipe);
+    Send(pipe);
+    Receive(pipe);
     BeginAll();
     WaitForAll(Milestone::kPassedBarrier);
     Report();
-    Say(pipe);
-    Hear(pipe);
+    Send(pipe);
+    Receive(pipe);
     for (const auto& agent : agents_) agent->Succeed();
     WaitForAll(Milestone::kEnded);
     result_->last[static_cast<std::size_t>(Milestone::kEnded)] = progress_.last(Milestone::kEnded);
     for (const auto& agent : agents_) agent->End();
-    Say(pipe);
+    Send(pipe);
     // Streams and channels need not be taken down one by one.
     std::_Exit(0);
   }
@@ -264,17 +264,17 @@ class Whole {
 
   int Run(const Security& security) {
     Fork(security);
-    ForEach(Hear);
+    ForEach(Receive);
     const Used service_before = UsedBy(arguments_.service_pid);
     const Used agents_before = UsedByAgents();
     const TimePoint begin = Clock::now();
-    ForEach(Say);
-    ForEach(Hear);
+    ForEach(Send);
+    ForEach(Receive);
     const Used service_after = UsedBy(arguments_.service_pid);
     const Used agents_after = UsedByAgents();
     const TimePoint end_begin = Clock::now();
-    ForEach(Say);
-    ForEach(Hear);
+    ForEach(Send);
+    ForEach(Receive);
     const auto seconds = [&](Milestone milestone) {
       return std::chrono::duration<double>(Last(milestone) - begin).count();
     };

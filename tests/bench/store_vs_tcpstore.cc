@@ -118,7 +118,8 @@ Token BenchToken() {
 class Node {
  public:
   Node(const std::string& target, const std::string& run_id, const std::string& name, int nodes,
-       const std::string& socket_path, std::shared_ptr<StoreDoor> door = nullptr, bool tls = false)
+       const std::string& socket_path, std::shared_ptr<StoreConnector> door = nullptr,
+       bool tls = false)
       : channel_(MakeServiceChannel(
             target,
             tls ? std::optional(*MintNodeCredentials(BenchToken(), run_id, name)) : std::nullopt)) {
@@ -215,12 +216,12 @@ void Bench::HostNode0() {
     servers.push_back(*std::move(server));
   }
   RendezvousServer& first = *servers[0];
-  Node one(first.target(), "one", "node-0", 1, Socket("one"), first.store_door());
+  Node one(first.target(), "one", "node-0", 1, Socket("one"), first.store_connector());
   std::vector<std::unique_ptr<Node>> nodes;
   for (int i = 0; i < kTwoNodesCount; ++i) {
     RendezvousServer& server = *servers[static_cast<std::size_t>(i)];
     nodes.push_back(std::make_unique<Node>(server.target(), kTwoNodes[i].name, "node-0", 2,
-                                           SocketOf(kTwoNodes[i], 0), server.store_door(),
+                                           SocketOf(kTwoNodes[i], 0), server.store_connector(),
                                            kTwoNodes[i].tls));
   }
   All();

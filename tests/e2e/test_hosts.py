@@ -177,7 +177,7 @@ def parents(pid):
 
 def wardens_and_agents(ssh_hosts):  # noqa: F811
     """A warden's child is a keeper, and its child the agent."""
-    every = [pid for pid in pids(ssh_hosts, r"ddprun --lifeline|^keeper") if os.readlink(f"/proc/{pid}/exe") == DDPRUN]
+    every = [pid for pid in pids(ssh_hosts, r"ddprun --control-pipe|^keeper") if os.readlink(f"/proc/{pid}/exe") == DDPRUN]
     wardens = [pid for pid in every if parents(pid) not in every]
     keepers = [pid for pid in every if parents(pid) in wardens]
     return wardens, keepers, [pid for pid in every if parents(pid) in keepers]

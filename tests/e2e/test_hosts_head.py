@@ -37,7 +37,7 @@ def head(rsh, hosts, *arguments):
 @pytest.fixture(scope="module")
 def hello():
     """The line that a ddprun of this version greets its head with."""
-    done = run([DDPRUN, "--lifeline"])
+    done = run([DDPRUN, "--control-pipe"])
     assert done.stdout.startswith("\x1ewhello "), done
     return done.stdout.split("\n")[0]  # splitlines() would part it at its mark
 

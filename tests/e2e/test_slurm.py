@@ -28,7 +28,7 @@ def mine():
     for entry in pathlib.Path("/proc").glob("[0-9]*"):
         try:
             command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-            if "ddprun --lifeline" in command or "sleep 4711" in command:
+            if "ddprun --control-pipe" in command or "sleep 4711" in command:
                 if os.readlink(entry / "exe") == DDPRUN or "sleep 4711" in command:
                     found.append((entry.name, command))
         except OSError:

@@ -11,19 +11,29 @@ MAY_INCLUDE = {
     "launcher": {"proto", "rendezvous", "launcher"},
     "worker": {"proto", "rendezvous", "worker"},
 }
+# The folders of each room, bottom to top: a file includes only its own folder and those before it. The room's own files
+# (its programs) come last.
+FOLDERS = {
+    "rendezvous": """base values security membership store wire streams journal observe proxy client listener
+        service""".split(),
+    "launcher": """base options node ctl supervisor command_line placement output processes hang agent hosts
+        doctor""".split(),
+}
+FILES_PER_FOLDER_MAX = 25
+LINES_PER_FILE_MAX = 500
 # The pure cores: functions of state, event and now. (<csignal> gives them names for numbers.)
 CORES = (
     "rendezvous/membership/run_status",
     "rendezvous/membership/membership",
     "rendezvous/membership/restart_policy",
-    "rendezvous/membership/run_restarts",
+    "rendezvous/membership/restart_rules",
     "rendezvous/membership/operator_rules",
     "rendezvous/observe/run_event",
     "rendezvous/store/kv_store",
-    "rendezvous/store/answer_memory",
+    "rendezvous/store/reply_cache",
     "rendezvous/store/cache_directory",
     "rendezvous/store/store_hub",
-    "rendezvous/store/store_folder",
+    "rendezvous/store/store_coalescer",
     "launcher/supervisor/agent_events",
     "launcher/ctl/status_screen",
     "launcher/supervisor/supervisor",
@@ -31,7 +41,7 @@ CORES = (
     "launcher/hosts/hosts_head",
     "launcher/options/hosts_list",
     "launcher/hosts/hosts_plan",
-    "launcher/node/lifeline_words",
+    "launcher/node/control_pipe_protocol",
     "launcher/command_line/slurm",
     "launcher/output/line_folder",
     "launcher/output/line_splitter",
@@ -65,6 +75,30 @@ def test_rooms_include_only_what_they_may():
                 if included.split("/")[0] not in allowed:
                     wrong.append(f"{path.relative_to(REPO)} includes {included}")
     assert not wrong, wrong
+
+
+def test_folders_include_only_those_before_them():
+    wrong = []
+    for room, folders in FOLDERS.items():
+        assert {path.name for path in (REPO / room).iterdir() if path.is_dir()} == set(folders), room
+        order = [*folders, room]
+        for path in sources(room):
+            for included in INCLUDE.findall(path.read_text()):
+                if included.split("/")[0] != room:
+                    continue
+                if order.index((REPO / included).parent.name) > order.index(path.parent.name):
+                    wrong.append(f"{path.relative_to(REPO)} includes {included}")
+    assert not wrong, wrong
+
+
+def test_folders_and_files_are_small():
+    for room in MAY_INCLUDE:
+        for folder in {path.parent for path in sources(room)}:
+            files = [path for path in folder.iterdir() if path.is_file()]
+            assert len(files) <= FILES_PER_FOLDER_MAX, f"{folder.relative_to(REPO)} has {len(files)} files"
+        for path in sources(room):
+            lines = len(path.read_text().splitlines())
+            assert lines <= LINES_PER_FILE_MAX, f"{path.relative_to(REPO)} has {lines} lines"
 
 
 def test_no_file_sees_both_torch_and_protobuf():

@@ -59,7 +59,7 @@ void Invariants::Fail(absl::string_view invariant, absl::string_view sentence) {
 }
 
 void Invariants::Stepped(const SimStep& step) {
-  Hear(step);
+  Observe(step);
   if (const absl::Status status = CheckInvariants(step.before, step.after); !status.ok()) {
     Fail("membership-invariants", status.message());
   }
@@ -535,7 +535,7 @@ void Invariants::TheVerdictIsKeptUntilItIsTaken(const SimStep& step) {
 
 // ---- What is remembered
 
-void Invariants::Hear(const SimStep& step) {
+void Invariants::Observe(const SimStep& step) {
   if (const auto* joined = std::get_if<NodeJoined>(&step.event)) {
     const auto link = step.after.links.find(joined->link);
     if (link != step.after.links.end()) nodes_[link->second].heard = step.now;
@@ -573,7 +573,7 @@ void Invariants::Note(const SimStep& step) {
   }
 }
 
-void Invariants::Told(SimRunNumber run, const NodeId& node, const Directive& directive) {
+void Invariants::OnDirective(SimRunNumber run, const NodeId& node, const Directive& directive) {
   Node& of = nodes_[node];
   if (of.run != run) return;
   if (std::holds_alternative<Accepted>(directive)) of.told_accepted = true;

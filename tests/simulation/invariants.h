@@ -42,7 +42,7 @@ class Invariants {
 
   void Stepped(const SimStep& step);
   // A node is being told: what it is told must be safe by now.
-  void Told(SimRunNumber run, const NodeId& node, const Directive& directive);
+  void OnDirective(SimRunNumber run, const NodeId& node, const Directive& directive);
   // The service is there again, with these runs and no other.
   void Recovered(const std::map<SimRunNumber, const RunState*>& runs);
   void WorkersStarted(const NodeId& node, const Start& start);
@@ -105,7 +105,7 @@ class Invariants {
   void TheVerdictIsKeptUntilItIsTaken(const SimStep& step);
   void MembersSpeakForThemselves(const SimStep& step);
 
-  void Hear(const SimStep& step);
+  void Observe(const SimStep& step);
   void Note(const SimStep& step);
   void Fail(absl::string_view invariant, absl::string_view sentence);
   void Judge(const std::string& sentence);

@@ -185,22 +185,22 @@ void SimAgent::Perform(const Effect& effect) {
   } else if (std::holds_alternative<KillWorkers>(effect)) {
     SignalWorkers(/*kill=*/true);
   } else if (const auto* send = std::get_if<SendReport>(&effect)) {
-    trace_.Say(clock_.now(),
-               [&] { return absl::StrCat(place_.id.value, " says: ", WordsOf(send->report)); });
+    trace_.Report(clock_.now(),
+                  [&] { return absl::StrCat(place_.id.value, " says: ", WordsOf(send->report)); });
     session_->Send(node_.forges != 0 ? Forged(send->report) : send->report);
   } else if (const auto* stopped = std::get_if<ReportStopped>(&effect)) {
-    trace_.Say(clock_.now(), [&] {
+    trace_.Report(clock_.now(), [&] {
       return absl::StrCat(place_.id.value, " has stopped round ", ToNumber(stopped->round));
     });
     session_->Send(NodeStopped{
         stopped->round, kPortFirst + static_cast<int>(random_.Below(kPortFirst)), stopped->ends});
   } else if (const auto* note = std::get_if<PrintNote>(&effect)) {
-    trace_.Say(clock_.now(),
-               [&] { return absl::StrCat(place_.id.value, " prints: ", note->text); });
+    trace_.Report(clock_.now(),
+                  [&] { return absl::StrCat(place_.id.value, " prints: ", note->text); });
     notes_.push_back(note->text);
   } else if (const auto* end = std::get_if<End>(&effect)) {
     end_ = *end;
-    trace_.Say(clock_.now(), [&] {
+    trace_.Report(clock_.now(), [&] {
       return absl::StrCat(place_.id.value, " ends with ", end->exit_code, ": ", end->text);
     });
     invariants_.Ended(place_.id, end->text);
@@ -213,7 +213,7 @@ void SimAgent::Perform(const Effect& effect) {
 // ---- The workers
 
 void SimAgent::Spawn(const Start& start) {
-  trace_.Say(clock_.now(), [&] {
+  trace_.Report(clock_.now(), [&] {
     return absl::StrCat(place_.id.value, " starts the workers of round ", ToNumber(start.round),
                         ", rank ", start.rank_first, " and on, of ", start.world_size);
   });
@@ -267,7 +267,7 @@ void SimAgent::Answer(StoreWorker id, const StoreResult& result) {
     worker.asked.reset();
     if (worker.dying) return;
     if (!result.status.ok() && !absl::IsNotFound(result.status)) {
-      trace_.Say(clock_.now(), [&] {
+      trace_.Report(clock_.now(), [&] {
         return absl::StrCat(place_.id.value, "'s store: ", result.status.message());
       });
       EndWorker(i, Duration(1), Exited{1});

@@ -25,7 +25,7 @@ class SimTrace {
  public:
   explicit SimTrace(bool on) : on_(on) {}
   template <typename Words>
-  void Say(TimePoint now, Words&& words) {
+  void Report(TimePoint now, Words&& words) {
     if (on_) lines_.emplace_back(now, words());
   }
   // Of the last `count`.

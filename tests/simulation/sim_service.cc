@@ -70,13 +70,13 @@ void SimService::Start() {
   epoch_ = random_.Between(Duration(0), std::chrono::hours(1000));
   journal_clock_.emplace(Steady(), Steady());
   network_.Start(process_, this);
-  trace_.Say(clock_.now(), [] { return "the service starts"; });
+  trace_.Report(clock_.now(), [] { return "the service starts"; });
   if (settings_.journal) Recover();
   Arm();
 }
 
 void SimService::Crashed() {
-  trace_.Say(clock_.now(), [] { return "the service crashes"; });
+  trace_.Report(clock_.now(), [] { return "the service crashes"; });
   runs_.clear();
   places_.clear();
   store_places_.clear();
@@ -286,11 +286,11 @@ void SimService::Perform(Run& run, const NodeId& node, const MembershipEffect& e
   if (session == run.sessions.end()) return;
   const SimStream stream = session->second;
   if (send != nullptr) {
-    trace_.Say(clock_.now(), [&] {
+    trace_.Report(clock_.now(), [&] {
       return absl::StrCat("service -> ", node.value.empty() ? "link" : node.value, ": ",
                           WordsOf(send->directive));
     });
-    if (!node.value.empty()) invariants_.Told(run.number, node, send->directive);
+    if (!node.value.empty()) invariants_.OnDirective(run.number, node, send->directive);
     network_.Send(process_, stream, send->directive);
     return;
   }

@@ -72,8 +72,8 @@ void SimStore::Close() {
   stream_.reset();
 }
 
-void SimStore::Give(const StoreFolder::Answers& answers) {
-  for (const StoreFolder::Answer& answer : answers) {
+void SimStore::Give(const StoreCoalescer::Answers& answers) {
+  for (const StoreCoalescer::Answer& answer : answers) {
     for (const auto& [worker, id] : answer.to) on_answer_(worker, id, answer.result);
   }
 }

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "rendezvous/store/store_folder.h"
+#include "rendezvous/store/store_coalescer.h"
 #include "tests/simulation/sim_message.h"
 
 namespace ddprun {
@@ -38,7 +38,7 @@ class SimStore {
   void Idle();
   void Open();
   void Flush();
-  void Give(const StoreFolder::Answers& answers);
+  void Give(const StoreCoalescer::Answers& answers);
   void WakeAt(TimePoint time);
 
   SimClock& clock_;
@@ -49,7 +49,7 @@ class SimStore {
   const Duration skew_;
   const OnAnswer on_answer_;
 
-  StoreFolder folder_;
+  StoreCoalescer folder_;
   std::chrono::milliseconds reconnect_timeout_{0};
   std::optional<SimStream> stream_;
   std::uint64_t last_stream_ = 0;

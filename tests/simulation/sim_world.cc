@@ -232,7 +232,7 @@ absl::Status SimWorld::StartOne(const ScenarioLine& line) {
       settings_, settings, random_->Fork(), invariants_, trace_,
       SimAgent::Handlers{[this, &node] { AgentEnded(node); },
                          [this, &node](const Start& start) { WorkersDied(node, start); }});
-  trace_.Say(clock_.now(), [&] { return absl::StrCat(node.agent->id().value, " starts"); });
+  trace_.Report(clock_.now(), [&] { return absl::StrCat(node.agent->id().value, " starts"); });
   node.agent->Begin();
   return absl::OkStatus();
 }
@@ -302,7 +302,7 @@ void SimWorld::CrashService(bool with_machine) {
 
 void SimWorld::CrashNode(Node& node, bool with_machine) {
   if (!network_->IsRunning(node.process)) return;
-  trace_.Say(clock_.now(), [&] { return absl::StrCat(node.agent->id().value, " crashes"); });
+  trace_.Report(clock_.now(), [&] { return absl::StrCat(node.agent->id().value, " crashes"); });
   if (with_machine) {
     network_->CrashMachine(node.process);
   } else {

@@ -23,7 +23,7 @@
 namespace {
 
 // As every program in any language can do it: this one shares no code with ddprun.
-void Tell(const std::string& words) {
+void Send(const std::string& words) {
   const char* path = std::getenv("DDPRUN_NOTIFY_SOCKET");
   if (path == nullptr) return;
   sockaddr_un address{};
@@ -80,21 +80,21 @@ int main(int argc, char** argv) {
   std::printf("pid=%d %s\n", static_cast<int>(getpid()), how.c_str());
   std::fflush(stdout);
   if (how == "wait") {
-    Tell("STEP=18\nSECTION=all_reduce\n");
+    Send("STEP=18\nSECTION=all_reduce\n");
     WaitForPeers();
   } else if (how == "deadlock") {
-    Tell("STEP=17\nSECTION=data\n");
+    Send("STEP=17\nSECTION=data\n");
     std::thread other(TakeRightThenLeft);
     TakeLeftThenRight();
     other.join();
   } else if (how == "spin") {
-    Tell("STEP=17\nSECTION=data\n");
+    Send("STEP=17\nSECTION=data\n");
     SpinForEver();
   } else if (how == "silent") {
     WaitForPeers();
   }
   for (int step = 1; forever; ++step) {
-    Tell("STEP=" + std::to_string(step) + "\nSECTION=step\nRATE=50\nUNIT=images\n");
+    Send("STEP=" + std::to_string(step) + "\nSECTION=step\nRATE=50\nUNIT=images\n");
     if (step == 1) {
       std::puts("told");
       std::fflush(stdout);

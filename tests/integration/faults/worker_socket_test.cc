@@ -32,7 +32,7 @@ class WorkerSocketTest : public ::testing::Test {
   static void ExpectAnswer(RawWorker& worker) {
     StoreBatch batch;
     batch.requests.push_back({1, std::nullopt});
-    worker.Say(std::move(batch));
+    worker.Send(std::move(batch));
     worker.Next();
   }
 

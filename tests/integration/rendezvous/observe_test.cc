@@ -119,12 +119,12 @@ TEST(MetricsTest, OfARun) {
   run.nodes = {{.node_id = NodeId{"x"}, .host = "a", .node_rank = 0, .state = NodeState::kRunning},
                {.node_id = NodeId{"y"}, .host = "b", .node_rank = 1, .state = NodeState::kAway}};
   RunObserver observer(nullptr);
-  Noted note;
-  note.kind = NoteKind::kRoundBroken;
+  RunNotice note;
+  note.kind = NoticeKind::kRoundBroken;
   note.why = Failure{.rank = 2, .exit_code = 7};
-  observer.OnNote("job", note);
-  note.kind = NoteKind::kRestart;
-  observer.OnNote("job", note);
+  observer.OnNotice("job", note);
+  note.kind = NoticeKind::kRestart;
+  observer.OnNotice("job", note);
   observer.OnStoreOperations("job", 3);
   observer.OnStoreOperations("job", 2);
   const auto all = ServiceMetrics({run}, observer.Counters());

@@ -40,7 +40,7 @@ class RawWorker {
       written += static_cast<std::size_t>(sent);
     }
   }
-  void Say(StoreBatch batch) {
+  void Send(StoreBatch batch) {
     v1::StoreRequests message;
     AddTo(&message, std::move(batch));
     Write(ToFrame(message));

@@ -6,7 +6,7 @@
 
 #include "absl/synchronization/notification.h"
 #include "rendezvous/client/control_client.h"
-#include "rendezvous/client/loss_report.h"
+#include "rendezvous/client/report_node_loss.h"
 #include "rendezvous/client/status_client.h"
 #include "rendezvous/client/watch_client.h"
 #include "rendezvous/proxy/store_upstream.h"

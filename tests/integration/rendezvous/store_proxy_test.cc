@@ -22,7 +22,7 @@ class StoreProxyTest : public ::testing::TestWithParam<bool> {
     EXPECT_TRUE(node_.Next<Start>());
     auto proxy = StoreProxy::Start({.socket_path = dir_ / "s",
                                     .channel = node_.channel(),
-                                    .door = GetParam() ? server_->store_door() : nullptr,
+                                    .door = GetParam() ? server_->store_connector() : nullptr,
                                     .run_id = "run",
                                     .node_id = NodeId{"id-a"}});
     EXPECT_TRUE(proxy.ok()) << proxy.status();
@@ -89,7 +89,7 @@ TEST_P(StoreProxyTest, AWorkersEndTakesItsWaitsAlong) {
   StoreOp last = MakeOp(StoreVerb::kNumKeys, {});
   last.round = RoundId{1};
   batch.requests.push_back({kPops + 1, std::move(last)});
-  worker.Say(std::move(batch));
+  worker.Send(std::move(batch));
   EXPECT_EQ(worker.Next().id, kPops + 1);
   worker.Close();
   auto other = Connect();

@@ -22,10 +22,10 @@ TEST(DoctorWords, FactsComeBackAsTheyWent) {
   facts.environment = {{"NCCL_DEBUG", "INFO"}};
   facts.libraries = {{"NCCL", "2.27.7"}};
   facts.cpu_quota = 1.5;
-  const auto back = ParseNodeFacts(ToWords(facts));
+  const auto back = ParseNodeFacts(Encode(facts));
   ASSERT_TRUE(back.ok()) << back.status();
   // Every member is in the words, so the same words mean the same facts.
-  EXPECT_EQ(ToWords(*back), ToWords(facts));
+  EXPECT_EQ(Encode(*back), Encode(facts));
   EXPECT_EQ(back->environment, facts.environment);
   EXPECT_EQ(back->shm_free, facts.shm_free);
   EXPECT_EQ(back->cpu_quota, 1.5);
@@ -51,25 +51,25 @@ TEST(DoctorWords, WhatIsNoneIsAnError) {
 TEST(DoctorWords, AnEnvironmentThatIsTooLargeStaysBehind) {
   NodeFacts facts = SoundNode(0);
   for (int i = 0; i < 2000; ++i) facts.environment[absl::StrCat("NAME", i)] = std::string(200, 'x');
-  const std::string words = ToWords(facts);
+  const std::string words = Encode(facts);
   EXPECT_LE(words.size(), kFactsBytesMax);
   EXPECT_EQ(ParseNodeFacts(words)->host, "host0");
 }
 
 TEST(DoctorWords, PairsAndReports) {
-  const auto pairs = ParsePairFacts(ToWords(SoundCheckup(2).pairs));
+  const auto pairs = ParsePairFacts(Encode(SoundCheckup(2).pairs));
   ASSERT_TRUE(pairs.ok());
   ASSERT_EQ(pairs->size(), 2u);
   EXPECT_EQ((*pairs)[1].to, 0);
   EXPECT_EQ((*pairs)[0].bytes_per_second, 1e9);
-  const auto report = ParseDoctorReport(ToWords(DoctorReport{1, "text", "json"}));
+  const auto report = ParseDoctorReport(Encode(DoctorReport{1, "text", "json"}));
   ASSERT_TRUE(report.ok());
   EXPECT_EQ(report->exit_code, 1);
   EXPECT_EQ(report->text, "text");
   EXPECT_EQ(report->json, "json");
   const DoctorReport large{1, "text", std::string(kReportBytesMax, 'x')};
-  EXPECT_LE(ToWords(large).size(), kReportBytesMax);
-  EXPECT_EQ(ParseDoctorReport(ToWords(large))->text, "text");
+  EXPECT_LE(Encode(large).size(), kReportBytesMax);
+  EXPECT_EQ(ParseDoctorReport(Encode(large))->text, "text");
 }
 
 TEST(DoctorText, LinesFitAndSayWhoAndWhat) {

@@ -50,20 +50,20 @@ TEST_F(HangWatchTest, WhoeverTellsNothingIsNotWatchedAndWakesNobody) {
   Begin({.hang_timeout = seconds(10)});
   EXPECT_FALSE(watch_->NextLook().has_value());
   EXPECT_FALSE(Pass(std::chrono::hours(100)).has_value());
-  watch_->Told(0, At(1, "data"), now_);
+  watch_->OnProgress(0, At(1, "data"), now_);
   EXPECT_TRUE(watch_->NextLook().has_value());
 }
 
 TEST_F(HangWatchTest, WithoutALimitNobodyHangs) {
   Begin({});
-  watch_->Told(0, At(1, "data"), now_);
+  watch_->OnProgress(0, At(1, "data"), now_);
   EXPECT_FALSE(watch_->NextLook().has_value());
   EXPECT_FALSE(Pass(std::chrono::hours(100)).has_value());
 }
 
 TEST_F(HangWatchTest, OneThatStopsTellingIsNamedOnceWithWhereItIs) {
   Begin({.hang_timeout = seconds(10)}, 1);
-  watch_->Told(0, At(17, "data"), now_);
+  watch_->OnProgress(0, At(17, "data"), now_);
   EXPECT_FALSE(Pass(milliseconds(9'900)).has_value());
   const auto found = Pass(seconds(2));
   ASSERT_TRUE(found.has_value());
@@ -74,27 +74,27 @@ TEST_F(HangWatchTest, OneThatStopsTellingIsNamedOnceWithWhereItIs) {
   EXPECT_GE(found->hang.silent, seconds(10));
   EXPECT_LE(found->hang.silent, seconds(11)) << "a tenth of the limit too much";
   EXPECT_FALSE(Pass(seconds(100)).has_value());
-  watch_->Told(0, {}, now_);
+  watch_->OnProgress(0, {}, now_);
   EXPECT_FALSE(Pass(seconds(9)).has_value());
   EXPECT_TRUE(Pass(seconds(2)).has_value()) << "it went on, and hangs again";
 }
 
 TEST_F(HangWatchTest, AnyMessageIsASignOfLife) {
   Begin({.hang_timeout = seconds(10)}, 1);
-  watch_->Told(0, At(17, "checkpoint"), now_);
+  watch_->OnProgress(0, At(17, "checkpoint"), now_);
   for (int i = 0; i < 20; ++i) {
     EXPECT_FALSE(Pass(seconds(9)).has_value());
-    watch_->Told(0, {}, now_);
+    watch_->OnProgress(0, {}, now_);
   }
-  EXPECT_EQ(watch_->Together()->step, 17);
+  EXPECT_EQ(watch_->Summarize()->step, 17);
 }
 
 TEST_F(HangWatchTest, TheOneInTheEarliestStepIsTheCause) {
   Begin({.hang_timeout = seconds(10)}, 3);
-  watch_->Told(0, At(18, "all_reduce"), now_);
-  watch_->Told(2, At(18, "all_reduce"), now_);
+  watch_->OnProgress(0, At(18, "all_reduce"), now_);
+  watch_->OnProgress(2, At(18, "all_reduce"), now_);
   Pass(milliseconds(1'500));
-  watch_->Told(1, At(17, "data"), now_);  // it hangs less long than the others
+  watch_->OnProgress(1, At(17, "data"), now_);  // it hangs less long than the others
   const auto found = Pass(seconds(12));
   ASSERT_TRUE(found.has_value());
   EXPECT_EQ(found->local_rank, 1);
@@ -104,27 +104,27 @@ TEST_F(HangWatchTest, TheOneInTheEarliestStepIsTheCause) {
 
 TEST_F(HangWatchTest, InOneStepTheOneThatWaitsForNobodyIsTheCause) {
   Begin({.hang_timeout = seconds(10)});
-  watch_->Told(0, At(18, "backward, all_reduce"), now_);
-  watch_->Told(1, At(18, "data"), now_);
+  watch_->OnProgress(0, At(18, "backward, all_reduce"), now_);
+  watch_->OnProgress(1, At(18, "data"), now_);
   EXPECT_EQ(Pass(seconds(12))->local_rank, 1);
 }
 
 TEST_F(HangWatchTest, OneThatGoesOnIsNotBlamed) {
   Begin({.hang_timeout = seconds(10)});
-  watch_->Told(0, At(1, "data"), now_);
-  watch_->Told(1, At(18, "data"), now_);
+  watch_->OnProgress(0, At(1, "data"), now_);
+  watch_->OnProgress(1, At(18, "data"), now_);
   for (int i = 0; i < 4; ++i) {
     EXPECT_FALSE(Pass(milliseconds(2'400)).has_value());
-    watch_->Told(0, At(1, "data"), now_);
+    watch_->OnProgress(0, At(1, "data"), now_);
   }
   EXPECT_EQ(Pass(seconds(2))->local_rank, 1);
 }
 
 TEST_F(HangWatchTest, TheDeadDoNotHang) {
   Begin({.hang_timeout = seconds(10)});
-  watch_->Told(0, At(1, "data"), now_);
-  watch_->Told(1, At(1, "data"), now_);
-  watch_->Gone(0);
+  watch_->OnProgress(0, At(1, "data"), now_);
+  watch_->OnProgress(1, At(1, "data"), now_);
+  watch_->OnExit(0);
   EXPECT_EQ(Pass(seconds(11))->local_rank, 1);
   watch_->End();
   EXPECT_FALSE(watch_->NextLook().has_value());
@@ -132,10 +132,10 @@ TEST_F(HangWatchTest, TheDeadDoNotHang) {
 
 TEST_F(HangWatchTest, WithAnInitTimeoutTheFirstWordIsWaitedFor) {
   Begin({.hang_timeout = seconds(10), .init_timeout = seconds(60)});
-  watch_->Told(0, At(1, "data"), now_);
+  watch_->OnProgress(0, At(1, "data"), now_);
   for (int i = 0; i < 11; ++i) {
     EXPECT_FALSE(Pass(seconds(5)).has_value());
-    watch_->Told(0, {}, now_);
+    watch_->OnProgress(0, {}, now_);
   }
   const auto found = Pass(seconds(6));
   ASSERT_TRUE(found.has_value());
@@ -148,26 +148,26 @@ TEST_F(HangWatchTest, OutputIsASignOfLifeOnlyWhereItIsAskedFor) {
   Begin({.heartbeat_timeout = seconds(10)}, 1);
   for (int i = 0; i < 5; ++i) {
     EXPECT_FALSE(Pass(seconds(9)).has_value());
-    watch_->Wrote(0, now_);
+    watch_->OnOutput(0, now_);
   }
   for (int i = 0; i < 5; ++i) {
     EXPECT_FALSE(Pass(seconds(9)).has_value());
-    watch_->Told(0, At(i, "quiet"), now_);
+    watch_->OnProgress(0, At(i, "quiet"), now_);
   }
   const auto found = Pass(seconds(11));
   ASSERT_TRUE(found.has_value());
   EXPECT_EQ(found->hang.kind, HangKind::kNoOutput);
 
   Begin({.hang_timeout = seconds(10)}, 1);
-  watch_->Told(0, At(1, "data"), now_);
+  watch_->OnProgress(0, At(1, "data"), now_);
   Pass(seconds(8));
-  watch_->Wrote(0, now_);
+  watch_->OnOutput(0, now_);
   EXPECT_TRUE(Pass(seconds(3)).has_value()) << "a thread that writes may not be the one that works";
 }
 
 TEST_F(HangWatchTest, TimeInWhichTheAgentItselfDidNotRunCountsAgainstNobody) {
   Begin({.hang_timeout = seconds(10), .heartbeat_timeout = seconds(10)}, 1);
-  watch_->Told(0, At(1, "data"), now_);
+  watch_->OnProgress(0, At(1, "data"), now_);
   Pass(seconds(5));
   EXPECT_FALSE(Sleep(std::chrono::hours(8)).has_value());
   EXPECT_FALSE(Pass(milliseconds(3'900)).has_value());
@@ -176,7 +176,7 @@ TEST_F(HangWatchTest, TimeInWhichTheAgentItselfDidNotRunCountsAgainstNobody) {
 
 TEST_F(HangWatchTest, ALookThatIsLateByLittleIsNoExcuse) {
   Begin({.hang_timeout = seconds(10)}, 1);
-  watch_->Told(0, At(1, "data"), now_);
+  watch_->OnProgress(0, At(1, "data"), now_);
   std::optional<HungWorker> found;
   for (int i = 0; i < 6 && !found; ++i) found = Sleep(kHangLateMax);
   EXPECT_TRUE(found.has_value());
@@ -184,10 +184,10 @@ TEST_F(HangWatchTest, ALookThatIsLateByLittleIsNoExcuse) {
 
 TEST_F(HangWatchTest, OfWorkersThatAnotherNodeMissesTheFurthestBehind) {
   Begin({}, 3);
-  watch_->Told(0, At(18, "all_reduce"), now_);
-  watch_->Told(1, At(17, "all_reduce"), now_);
+  watch_->OnProgress(0, At(18, "all_reduce"), now_);
+  watch_->OnProgress(1, At(17, "all_reduce"), now_);
   Pass(seconds(4));
-  watch_->Told(2, At(3, "data"), now_);
+  watch_->OnProgress(2, At(3, "data"), now_);
   EXPECT_FALSE(watch_->FindSilent(seconds(5), now_).has_value());
   EXPECT_EQ(watch_->FindSilent(seconds(3), now_)->local_rank, 1);
 }
@@ -199,21 +199,21 @@ ProgressMessage WaitsIn(std::int64_t number) {
 
 TEST_F(HangWatchTest, WhereItWaitsIsNoSignOfLife) {
   Begin({.hang_timeout = seconds(10)}, 1);
-  watch_->Told(0, WaitsIn(57), now_);
+  watch_->OnProgress(0, WaitsIn(57), now_);
   EXPECT_FALSE(watch_->NextLook().has_value()) << "it has not told of any progress";
-  watch_->Told(0, At(17, "all_reduce"), now_);
+  watch_->OnProgress(0, At(17, "all_reduce"), now_);
   Pass(seconds(9));
-  watch_->Told(0, WaitsIn(57), now_);
+  watch_->OnProgress(0, WaitsIn(57), now_);
   EXPECT_TRUE(Pass(seconds(2)).has_value());
 }
 
 TEST_F(HangWatchTest, OfTwoInOneSectionTheOneThatHasNotBegunTheOthersCollectiveIsBehind) {
   Begin({.hang_timeout = seconds(10)}, 3);
-  for (const int rank : {0, 1, 2}) watch_->Told(rank, At(17, "all_reduce"), now_);
+  for (const int rank : {0, 1, 2}) watch_->OnProgress(rank, At(17, "all_reduce"), now_);
   Pass(seconds(1));
-  watch_->Told(0, WaitsIn(57), now_);
-  watch_->Told(1, ParseProgress("WAITS=\nLAST=56 all_reduce 0"), now_);
-  watch_->Told(2, WaitsIn(57), now_);
+  watch_->OnProgress(0, WaitsIn(57), now_);
+  watch_->OnProgress(1, ParseProgress("WAITS=\nLAST=56 all_reduce 0"), now_);
+  watch_->OnProgress(2, WaitsIn(57), now_);
   const auto found = Pass(seconds(20));
   ASSERT_TRUE(found.has_value());
   EXPECT_EQ(found->local_rank, 1);
@@ -226,40 +226,40 @@ TEST_F(HangWatchTest, OfTwoInOneSectionTheOneThatHasNotBegunTheOthersCollectiveI
 
 TEST_F(HangWatchTest, PlacesAreThoseOfWhoHasNotGoneOnSince) {
   Begin({.hang_timeout = seconds(10)}, 4);
-  for (const int rank : {0, 1, 2, 3}) watch_->Told(rank, At(17, "all_reduce"), now_);
+  for (const int rank : {0, 1, 2, 3}) watch_->OnProgress(rank, At(17, "all_reduce"), now_);
   EXPECT_TRUE(watch_->Places(0).empty());
-  watch_->Told(0, WaitsIn(57), now_);
-  watch_->Told(1, WaitsIn(57), now_);
-  watch_->Told(2, WaitsIn(57), now_);
-  watch_->Gone(0);  // its collective's time was over
-  watch_->Gone(3);
-  watch_->Told(2, At(18, "data"), now_);
+  watch_->OnProgress(0, WaitsIn(57), now_);
+  watch_->OnProgress(1, WaitsIn(57), now_);
+  watch_->OnProgress(2, WaitsIn(57), now_);
+  watch_->OnExit(0);  // its collective's time was over
+  watch_->OnExit(3);
+  watch_->OnProgress(2, At(18, "data"), now_);
   const std::vector<RanksInPlace> places = watch_->Places(0);
   ASSERT_EQ(places.size(), 2u);
   EXPECT_EQ(places[0].ranks, (std::vector<RankRange>{{0, 1}}));
   EXPECT_EQ(places[1].ranks, (std::vector<RankRange>{{2, 2}})) << "it lives, and does not wait";
   EXPECT_EQ(places[1].place, CollectivePlace{});
-  watch_->Told(1, At(18, "data"), now_);
-  watch_->Told(0, At(18, "data"), now_);
+  watch_->OnProgress(1, At(18, "data"), now_);
+  watch_->OnProgress(0, At(18, "data"), now_);
   EXPECT_TRUE(watch_->Places(0).empty()) << "nobody waits any more";
 }
 
 TEST_F(HangWatchTest, OneThatWasFoundMayGoOn) {
   Begin({.hang_timeout = seconds(10), .heartbeat_timeout = seconds(30)}, 1);
-  watch_->Told(0, At(17, "data"), now_);
+  watch_->OnProgress(0, At(17, "data"), now_);
   const auto found = Pass(seconds(12));
   ASSERT_TRUE(found.has_value());
   EXPECT_TRUE(watch_->StillHangs(*found));
-  watch_->Wrote(0, now_);
+  watch_->OnOutput(0, now_);
   EXPECT_TRUE(watch_->StillHangs(*found)) << "another thread writes";
   EXPECT_FALSE(Pass(seconds(15)).has_value()) << "and it is not named again for that";
-  watch_->Told(0, {}, now_);
+  watch_->OnProgress(0, {}, now_);
   EXPECT_FALSE(watch_->StillHangs(*found));
 }
 
 TEST_F(HangWatchTest, ANodeIsAsFarAsItsSlowestWorkerAndAsFastAsAll) {
   Begin({});
-  EXPECT_FALSE(watch_->Together().has_value());
+  EXPECT_FALSE(watch_->Summarize().has_value());
   ProgressMessage first = At(18, "all_reduce");
   first.rate = 100;
   first.unit = "images";
@@ -267,9 +267,9 @@ TEST_F(HangWatchTest, ANodeIsAsFarAsItsSlowestWorkerAndAsFastAsAll) {
   second.rate = 50;
   second.unit = "images";
   second.epoch = 2;
-  watch_->Told(0, first, now_);
-  watch_->Told(1, second, now_);
-  EXPECT_EQ(*watch_->Together(), (Progress{17, 2, 150, "images", "data"}));
+  watch_->OnProgress(0, first, now_);
+  watch_->OnProgress(1, second, now_);
+  EXPECT_EQ(*watch_->Summarize(), (Progress{17, 2, 150, "images", "data"}));
 }
 
 }  // namespace

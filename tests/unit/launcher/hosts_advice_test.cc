@@ -13,10 +13,10 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 std::string Ssh(const std::vector<std::string>& words, int code = 255) {
-  const HostLink link{.transport = Transport::kSsh,
-                      .nodes = {0},
-                      .commands = {{"ssh", "n1", "first"}, {"ssh", "n1", "a b"}},
-                      .setup = {}};
+  const Transport link{.transport = TransportKind::kSsh,
+                       .nodes = {0},
+                       .commands = {{"ssh", "n1", "first"}, {"ssh", "n1", "a b"}},
+                       .setup = {}};
   return WhyNotStarted("n1", link, 1, Exited{code}, words);
 }
 
@@ -34,8 +34,8 @@ TEST(HostsAdvice, NamesTheHostTheFactAndTheNextMove) {
 }
 
 TEST(HostsAdvice, OtherEndsShowTheCommand) {
-  EXPECT_THAT(Ssh({"ddprun: unknown flag --lifeline"}, 2),
-              AllOf(HasSubstr("exit code 2"), HasSubstr(": unknown flag --lifeline;"),
+  EXPECT_THAT(Ssh({"ddprun: unknown flag --control-pipe"}, 2),
+              AllOf(HasSubstr("exit code 2"), HasSubstr(": unknown flag --control-pipe;"),
                     HasSubstr("ssh n1 'a b'"), HasSubstr("another version")));
 }
 
@@ -44,15 +44,15 @@ TEST(HostsAdvice, WhatIsNotThereIsWhatWasAskedFor) {
   EXPECT_THAT(Ssh({"bash: line 1: ddprun: command not found"}, 127),
               HasSubstr("n1 has no ddprun, neither at the path it has here nor in the PATH that "
                         "ssh finds there"));
-  HostLink link{.transport = Transport::kSsh,
-                .nodes = {0},
-                .commands = {{"ssh", "n1", "/opt/ddprun", "--lifeline"}},
-                .launch_agent = "/opt/ddprun",
-                .setup = {}};
+  Transport link{.transport = TransportKind::kSsh,
+                 .nodes = {0},
+                 .commands = {{"ssh", "n1", "/opt/ddprun", "--control-pipe"}},
+                 .launch_agent = "/opt/ddprun",
+                 .setup = {}};
   EXPECT_THAT(WhyNotStarted("n1", link, 0, Exited{127}, {"sh: 1: /opt/ddprun: not found"}),
               AllOf(HasSubstr("n1 does not find what --launch-agent names, '/opt/ddprun': sh: 1:"),
                     HasSubstr("give the path of ddprun there")));
-  link.transport = Transport::kRsh;
+  link.transport = TransportKind::kRsh;
   EXPECT_THAT(WhyNotStarted("n1", link, 0, Exited{127}, {"ddprun: 1: exec: pdsh: not found"}),
               HasSubstr("the --rsh command is not there on this machine: 1: exec: pdsh: not"));
   EXPECT_THAT(WhyNotStarted("n1", link, 0, Exited{127}, {"sh: 1: /opt/ddprun: not found"}),
@@ -60,12 +60,12 @@ TEST(HostsAdvice, WhatIsNotThereIsWhatWasAskedFor) {
 }
 
 TEST(HostsAdvice, SshsOwnFailureIsNoExitCodeOfANode) {
-  EXPECT_EQ(NodeExitCode(Transport::kSsh, Exited{255}), 1);
-  EXPECT_EQ(NodeExitCode(Transport::kSsh, Exited{139}), 139);
-  EXPECT_EQ(NodeExitCode(Transport::kSsh, Signaled{SIGKILL}), 1);
-  EXPECT_EQ(NodeExitCode(Transport::kDirect, Signaled{SIGKILL}), 137);
-  EXPECT_EQ(NodeExitCode(Transport::kRsh, Exited{255}), 255);
-  EXPECT_EQ(NodeExitCode(Transport::kSsh, SpawnFailed{127, "x"}), 127);
+  EXPECT_EQ(NodeExitCode(TransportKind::kSsh, Exited{255}), 1);
+  EXPECT_EQ(NodeExitCode(TransportKind::kSsh, Exited{139}), 139);
+  EXPECT_EQ(NodeExitCode(TransportKind::kSsh, Signaled{SIGKILL}), 1);
+  EXPECT_EQ(NodeExitCode(TransportKind::kDirect, Signaled{SIGKILL}), 137);
+  EXPECT_EQ(NodeExitCode(TransportKind::kRsh, Exited{255}), 255);
+  EXPECT_EQ(NodeExitCode(TransportKind::kSsh, SpawnFailed{127, "x"}), 127);
 }
 
 }  // namespace

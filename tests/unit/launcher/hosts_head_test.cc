@@ -35,14 +35,14 @@ Finished Success(int nodes = 2) {
 // A head and the effects of its last step, as short words.
 class Head {
  public:
-  explicit Head(int nodes, int nodes_min = 0, Transport transport = Transport::kSsh) {
+  explicit Head(int nodes, int nodes_min = 0, TransportKind transport = TransportKind::kSsh) {
     config_.plan.run_id = kRunId;
     config_.plan.nodes_max = nodes;
     config_.plan.nodes_min = nodes_min == 0 ? nodes : nodes_min;
     for (int node = 0; node < nodes; ++node) {
       config_.plan.names.push_back(std::string(1, static_cast<char>('a' + node)));
       config_.plan.nproc.emplace_back("1");
-      if (transport == Transport::kSrun && node > 0) {
+      if (transport == TransportKind::kSrun && node > 0) {
         config_.plan.links[0].nodes.push_back(node);
         continue;
       }
@@ -101,7 +101,7 @@ class Head {
     } else if (const auto* signal = std::get_if<SendSignal>(&effect)) {
       words_.push_back("signal " + std::to_string(signal->link) + " " +
                        std::to_string(signal->signal));
-    } else if (const auto* close = std::get_if<CloseLifeline>(&effect)) {
+    } else if (const auto* close = std::get_if<CloseControlPipe>(&effect)) {
       words_.push_back("close " + std::to_string(close->link));
     } else if (const auto* end_link = std::get_if<EndLink>(&effect)) {
       words_.push_back("kill " + std::to_string(end_link->link) + " " +
@@ -149,7 +149,7 @@ TEST(HostsHead, OneNodeMeetsNobody) {
 }
 
 TEST(HostsHead, SrunsNodesAllHearTheSame) {
-  Head head(3, 3, Transport::kSrun);
+  Head head(3, 3, TransportKind::kSrun);
   EXPECT_THAT(head.Do(HeadBegins{}), ElementsAre("start 0.0"));
   for (int node = 0; node < 3; ++node) head.Do(NodeSaid{node, Greeting()});
   EXPECT_EQ(head.gos_.at(0).node, 0);
@@ -394,7 +394,7 @@ TEST(HostsHead, AnElasticRunGoesOnWithoutALostNode) {
 }
 
 TEST(HostsHead, TheFirstNodesLossIsTheCause) {
-  Head head(2, 2, Transport::kDirect);
+  Head head(2, 2, TransportKind::kDirect);
   head.AllRun();
   head.Do(LinkEnded{0, Signaled{SIGKILL}});
   head.Do(NodeSaid{1, NodeVerdict{"lost the service\n"}});
@@ -465,7 +465,7 @@ TEST(HostsHead, TheServiceIsWhereTheOthersReachIt) {
   EXPECT_EQ(ServiceAddress(head.state_, head.config_), "ib0.a");
   head.config_.plan.master_addr.clear();
   // The first node is here, and was reached by nobody: the other one has seen where we came from.
-  head.config_.plan.links[0].transport = Transport::kDirect;
+  head.config_.plan.links[0].transport = TransportKind::kDirect;
   head.state_.nodes[0].hello = Greeting();
   head.state_.nodes[1].hello = Greeting("10.0.0.2", "10.0.0.7");
   EXPECT_EQ(ServiceAddress(head.state_, head.config_), "10.0.0.7");

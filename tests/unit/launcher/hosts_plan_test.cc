@@ -39,12 +39,12 @@ HostsPlan Plan(std::vector<std::string> arguments, const std::vector<HostEntry>&
 TEST(HostsPlan, TheCommandLineOfAHostHasSimpleWordsAndNoSecret) {
   const HostsPlan plan = Plan({"-H", "a,b"});
   ASSERT_EQ(plan.links.size(), 2u);
-  EXPECT_EQ(plan.links[0].transport, Transport::kSsh);
+  EXPECT_EQ(plan.links[0].transport, TransportKind::kSsh);
   const std::vector<std::string>& command = plan.links[0].commands[0];
   EXPECT_EQ(command.front(), "ssh");
   EXPECT_THAT(command, Contains("BatchMode=yes"));
   EXPECT_THAT(std::vector<std::string>(command.end() - 3, command.end()),
-              ElementsAre("a", "/opt/ddprun", "--lifeline"));
+              ElementsAre("a", "/opt/ddprun", "--control-pipe"));
   EXPECT_EQ(plan.links[0].commands[1].end()[-2], "ddprun");  // else the one in PATH
 }
 
@@ -66,17 +66,17 @@ TEST(HostsPlan, OtherFlagsGoAlongFromWhereverTheyCame) {
 
 TEST(HostsPlan, ThisMachineNeedsNoSsh) {
   const HostsPlan plan = Plan({"-H", "here"}, {{"here", 2}});
-  EXPECT_EQ(plan.links[0].transport, Transport::kDirect);
-  EXPECT_THAT(plan.links[0].commands, ElementsAre(ElementsAre("/opt/ddprun", "--lifeline")));
+  EXPECT_EQ(plan.links[0].transport, TransportKind::kDirect);
+  EXPECT_THAT(plan.links[0].commands, ElementsAre(ElementsAre("/opt/ddprun", "--control-pipe")));
 }
 
 TEST(HostsPlan, AnRshThatIsSshKeepsItsOptionsBeforeOurs) {
   const HostsPlan ssh = Plan({"-H", "a", "--rsh", "/usr/bin/ssh -p 2222"});
-  EXPECT_EQ(ssh.links[0].transport, Transport::kSsh);
+  EXPECT_EQ(ssh.links[0].transport, TransportKind::kSsh);
   EXPECT_EQ(ssh.links[0].commands[0][2], "exec /usr/bin/ssh -p 2222 \"$@\"");
   EXPECT_THAT(ssh.links[0].commands[0], Contains("BatchMode=yes"));
   const HostsPlan other = Plan({"-H", "a", "--rsh", "docker exec -i"});
-  EXPECT_EQ(other.links[0].transport, Transport::kRsh);
+  EXPECT_EQ(other.links[0].transport, TransportKind::kRsh);
   EXPECT_THAT(other.links[0].commands[0], Not(Contains("BatchMode=yes")));
 }
 

@@ -32,8 +32,8 @@ std::vector<std::string> Texts(const LineFolder::Groups& groups) {
 
 class LineFolderTest : public ::testing::Test {
  protected:
-  std::vector<std::string> Say(int worker, const std::string& text,
-                               OutputStream stream = OutputStream::kOut) {
+  std::vector<std::string> Write(int worker, const std::string& text,
+                                 OutputStream stream = OutputStream::kOut) {
     return Texts(folder_.Add(worker, stream, text, now_));
   }
   void Later(int ms) { now_ += milliseconds(ms); }
@@ -44,24 +44,24 @@ class LineFolderTest : public ::testing::Test {
 
 TEST_F(LineFolderTest, ASingleWorkerIsNeverHeldBack) {
   folder_.Start(1);
-  EXPECT_THAT(Say(0, "a"), ElementsAre("0:a"));
-  EXPECT_THAT(Say(0, "a"), ElementsAre("0:a"));
+  EXPECT_THAT(Write(0, "a"), ElementsAre("0:a"));
+  EXPECT_THAT(Write(0, "a"), ElementsAre("0:a"));
   EXPECT_EQ(folder_.NextDeadline(), std::nullopt);
 }
 
 TEST_F(LineFolderTest, EqualLinesLeaveAsOneAsSoonAsAllHaveSaidThem) {
   folder_.Start(3);
-  EXPECT_THAT(Say(2, "a"), IsEmpty());
-  EXPECT_THAT(Say(0, "a"), IsEmpty());
-  EXPECT_THAT(Say(1, "a"), ElementsAre("0-2:a"));
+  EXPECT_THAT(Write(2, "a"), IsEmpty());
+  EXPECT_THAT(Write(0, "a"), IsEmpty());
+  EXPECT_THAT(Write(1, "a"), ElementsAre("0-2:a"));
   EXPECT_EQ(folder_.NextDeadline(), std::nullopt);
 }
 
 TEST_F(LineFolderTest, ALineWaitsNoLongerThanTheWindow) {
   folder_.Start(3);
-  Say(0, "a");
+  Write(0, "a");
   Later(50);
-  Say(1, "a");
+  Write(1, "a");
   EXPECT_EQ(folder_.NextDeadline(), now_ + milliseconds(150));
   Later(149);
   EXPECT_THAT(folder_.Expire(now_), IsEmpty());
@@ -71,55 +71,55 @@ TEST_F(LineFolderTest, ALineWaitsNoLongerThanTheWindow) {
 
 TEST_F(LineFolderTest, WhoSaysSomethingElseHasPassed) {
   folder_.Start(2);
-  EXPECT_THAT(Say(0, "a"), IsEmpty());
+  EXPECT_THAT(Write(0, "a"), IsEmpty());
   // Worker 1 can no longer join "a", and worker 0 may still join "b".
-  EXPECT_THAT(Say(1, "b"), ElementsAre("0:a"));
-  EXPECT_THAT(Say(0, "b"), ElementsAre("0-1:b"));
+  EXPECT_THAT(Write(1, "b"), ElementsAre("0:a"));
+  EXPECT_THAT(Write(0, "b"), ElementsAre("0-1:b"));
 }
 
 TEST_F(LineFolderTest, ALaterLineNeverOvertakesAnEarlierOne) {
   folder_.Start(3);
-  Say(0, "x");
-  Say(0, "y");
-  Say(1, "y");
+  Write(0, "x");
+  Write(0, "y");
+  Write(1, "y");
   // "x" of worker 1 comes after its "y": it may not join worker 0's.
-  Say(1, "x");
+  Write(1, "x");
   EXPECT_THAT(Texts(folder_.Flush()), ElementsAre("0:x", "0-1:y", "1:x"));
 }
 
 TEST_F(LineFolderTest, TheSameLineTwiceIsSaidTwice) {
   folder_.Start(2);
-  EXPECT_THAT(Say(0, ""), IsEmpty());
-  EXPECT_THAT(Say(0, ""), IsEmpty());
-  EXPECT_THAT(Say(1, ""), ElementsAre("0-1:"));
-  EXPECT_THAT(Say(1, ""), ElementsAre("0-1:"));
+  EXPECT_THAT(Write(0, ""), IsEmpty());
+  EXPECT_THAT(Write(0, ""), IsEmpty());
+  EXPECT_THAT(Write(1, ""), ElementsAre("0-1:"));
+  EXPECT_THAT(Write(1, ""), ElementsAre("0-1:"));
 }
 
 TEST_F(LineFolderTest, StreamsAreNotMixedAndKeepTheirOrder) {
   folder_.Start(2);
-  EXPECT_THAT(Say(0, "a"), IsEmpty());
-  EXPECT_THAT(Say(0, "a", OutputStream::kErr), IsEmpty());
-  EXPECT_THAT(Say(1, "a", OutputStream::kErr), ElementsAre("0:a", "e0-1:a"));
+  EXPECT_THAT(Write(0, "a"), IsEmpty());
+  EXPECT_THAT(Write(0, "a", OutputStream::kErr), IsEmpty());
+  EXPECT_THAT(Write(1, "a", OutputStream::kErr), ElementsAre("0:a", "e0-1:a"));
 }
 
 TEST_F(LineFolderTest, NobodyWaitsForTheDead) {
   folder_.Start(3);
-  Say(0, "a");
-  Say(1, "a");
+  Write(0, "a");
+  Write(1, "a");
   EXPECT_THAT(Texts(folder_.EndWorker(2, now_)), ElementsAre("0-1:a"));
-  Say(0, "b");
+  Write(0, "b");
   EXPECT_THAT(Texts(folder_.EndWorker(1, now_)), ElementsAre("0:b"));
-  EXPECT_THAT(Say(0, "c"), ElementsAre("0:c"));
-  EXPECT_THAT(Say(1, "a grandchild's"), IsEmpty());
+  EXPECT_THAT(Write(0, "c"), ElementsAre("0:c"));
+  EXPECT_THAT(Write(1, "a grandchild's"), IsEmpty());
   EXPECT_THAT(Texts(folder_.Flush()), ElementsAre("1:a grandchild's"));
 }
 
 TEST_F(LineFolderTest, WaitingTextIsLimited) {
   folder_.Start(2);
   std::size_t left = 0;
-  for (int i = 0; i < 2000; ++i) left += Say(0, absl::StrCat(i)).size();
+  for (int i = 0; i < 2000; ++i) left += Write(0, absl::StrCat(i)).size();
   EXPECT_EQ(left, 1000u);
-  EXPECT_THAT(Say(0, std::string(1u << 20, 'x')).size(), 1001u);
+  EXPECT_THAT(Write(0, std::string(1u << 20, 'x')).size(), 1001u);
 }
 
 // Whatever is said, every worker's lines come out once and in its order, and within the window.

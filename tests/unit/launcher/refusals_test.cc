@@ -19,10 +19,10 @@ class RefusalsTest : public ::testing::Test {
     refusals_.Begin(nullptr, [this] { ++wakes_; });
   }
   void Refuse(const std::string& words) {
-    Noted note;
-    note.kind = NoteKind::kNodeRefused;
+    RunNotice note;
+    note.kind = NoticeKind::kNodeRefused;
     note.words = words;
-    refusals_.OnNote("run", note);
+    refusals_.OnNotice("run", note);
   }
 
   Refusals refusals_;
@@ -53,9 +53,9 @@ TEST_F(RefusalsTest, ManyAreOneLineInAWhile) {
 }
 
 TEST_F(RefusalsTest, WhatIsNoRefusalIsNotShown) {
-  Noted note;
-  note.kind = NoteKind::kNodeJoined;
-  refusals_.OnNote("run", note);
+  RunNotice note;
+  note.kind = NoticeKind::kNodeJoined;
+  refusals_.OnNotice("run", note);
   EXPECT_EQ(wakes_, 0);
   EXPECT_TRUE(refusals_.TakeAll().empty());
   EXPECT_EQ(refusals_.TakeLine(kBegin), std::nullopt);

@@ -446,28 +446,28 @@ TEST_F(SupervisorTest, ALostWardenKillsAtOnce) {
   EXPECT_EQ(TheEnd().exit_code, 137);
 }
 
-TEST_F(SupervisorTest, ALostLifelineLeavesLittleTime) {
+TEST_F(SupervisorTest, ALostControlPipeLeavesLittleTime) {
   Feed(StartOf(1));
-  Feed(LifelineLost{});
+  Feed(ControlPipeLost{});
   EXPECT_TRUE(Last<TerminateWorkers>());
   ASSERT_EQ(Reports<Leave>().size(), 1u);
   EXPECT_EQ(Reports<Leave>()[0].reason.signal, 0);
   EXPECT_THAT(Reports<Leave>()[0].reason.message, HasSubstr("the ddprun that started it"));
-  Pass(kLifelineGrace - milliseconds(1));
+  Pass(kControlPipeGrace - milliseconds(1));
   EXPECT_FALSE(Last<KillWorkers>());
   Pass(milliseconds(1));
   EXPECT_TRUE(Last<KillWorkers>());
   Feed(AllGone{});
-  Pass(kLifelineLeaveTimeout);
+  Pass(kControlPipeLeaveTimeout);
   EXPECT_EQ(TheEnd().exit_code, 128 + SIGHUP);
 }
 
-TEST_F(SupervisorTest, ALostLifelineHurriesWorkersThatAreBeingStopped) {
+TEST_F(SupervisorTest, ALostControlPipeHurriesWorkersThatAreBeingStopped) {
   Feed(StartOf(1));
   Feed(SignalReceived{SIGINT});
   now_ += seconds(1);
-  Feed(LifelineLost{});
-  Pass(kLifelineGrace);
+  Feed(ControlPipeLost{});
+  Pass(kControlPipeGrace);
   EXPECT_TRUE(Last<KillWorkers>());
 }
 
@@ -579,7 +579,7 @@ TEST_F(SupervisorWalk, EveryPhaseMeetsEveryEvent) {
                           AllGone{},
                           SignalReceived{SIGINT},
                           WardenLost{},
-                          LifelineLost{},
+                          ControlPipeLost{},
                           DeadlinePassed{},
                           WorkerHung{.local_rank = 1, .pid = 101}};
   constexpr auto W = Phase::kWaiting, R = Phase::kRunning, S = Phase::kSucceeded,
@@ -589,7 +589,7 @@ TEST_F(SupervisorWalk, EveryPhaseMeetsEveryEvent) {
     Phase next[14];
   };
   //                 connecting waiting start stop finish refused ended worker gone signal warden
-  //                 lifeline deadline hung
+  //                 control pipe deadline hung
   const Row rows[] = {{W, {W, W, R, W, X, X, X, W, W, L, L, L, W, W}},
                       {R, {R, R, E, T, E, E, E, T, S, L, L, L, R, T}},
                       {S, {S, S, X, W, X, X, X, S, S, L, L, L, S, S}},

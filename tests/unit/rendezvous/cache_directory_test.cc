@@ -18,7 +18,7 @@ const TimePoint kNow{std::chrono::hours(1)};
 
 class CacheDirectoryTest : public ::testing::Test {
  protected:
-  Settlement Write(const std::vector<std::string>& keys, Change change = Change::kValue) {
+  PendingWrite Write(const std::vector<std::string>& keys, Change change = Change::kValue) {
     forgets.clear();
     return directory.Write(keys, change, forgets);
   }
@@ -37,7 +37,7 @@ TEST_F(CacheDirectoryTest, WhatNobodyKeepsIsSettledAtOnce) {
 TEST_F(CacheDirectoryTest, AWriteIsSettledWhenAllKeepersHaveForgotten) {
   ASSERT_TRUE(directory.Keep(kA, {"k", "other"}, {"v", "w"}));
   ASSERT_TRUE(directory.Keep(kB, {"k"}, {"v"}));
-  const Settlement write = Write({"k"});
+  const PendingWrite write = Write({"k"});
   ASSERT_NE(write, kSettled);
   ASSERT_EQ(forgets.size(), 2u);
   EXPECT_EQ(forgets[0].peer, kA);
@@ -53,28 +53,28 @@ TEST_F(CacheDirectoryTest, AWriteIsSettledWhenAllKeepersHaveForgotten) {
 }
 
 TEST_F(CacheDirectoryTest, WithKeepersOfNobodyKnowsWhatNothingIsSettled) {
-  const Settlement doubt = directory.Doubt({kA, kB}, kNow);
-  EXPECT_EQ(directory.Read({"k"}), doubt);
-  EXPECT_EQ(directory.ReadAll(), doubt);
-  const Settlement write = Write({"k"});
+  const PendingWrite recovery = directory.BeginRecovery({kA, kB}, kNow);
+  EXPECT_EQ(directory.Read({"k"}), recovery);
+  EXPECT_EQ(directory.ReadAll(), recovery);
+  const PendingWrite write = Write({"k"});
   EXPECT_NE(write, kSettled);
   EXPECT_THAT(forgets, IsEmpty()) << "there is no stream to say it on";
   EXPECT_THAT(directory.Drop(kA), IsEmpty());
-  EXPECT_THAT(directory.Drop(kB), ElementsAre(doubt, write));
+  EXPECT_THAT(directory.Drop(kB), ElementsAre(recovery, write));
   EXPECT_EQ(directory.Read({"k"}), kSettled);
 }
 
 TEST_F(CacheDirectoryTest, WhoDoesNotComeBackIsDoubtedForAsLongAsItTrusts) {
-  const Settlement doubt = directory.Doubt({kA}, kNow);
+  const PendingWrite recovery = directory.BeginRecovery({kA}, kNow);
   EXPECT_EQ(directory.NextDeadline(), kNow + kKeepTrust);
   EXPECT_THAT(directory.Tick(kNow + kKeepTrust - std::chrono::milliseconds(1)), IsEmpty());
-  EXPECT_THAT(directory.Tick(kNow + kKeepTrust), ElementsAre(doubt));
+  EXPECT_THAT(directory.Tick(kNow + kKeepTrust), ElementsAre(recovery));
   EXPECT_EQ(Write({"k"}), kSettled);
 }
 
 TEST_F(CacheDirectoryTest, AnotherRoundEndsAllDoubt) {
-  const Settlement doubt = directory.Doubt({kA}, kNow);
-  EXPECT_THAT(directory.Clear(), ElementsAre(doubt));
+  const PendingWrite recovery = directory.BeginRecovery({kA}, kNow);
+  EXPECT_THAT(directory.Clear(), ElementsAre(recovery));
   EXPECT_EQ(directory.Read({"k"}), kSettled);
 }
 
@@ -93,9 +93,9 @@ TEST_F(CacheDirectoryTest, AValueIsMoreThanExistence) {
 // Otherwise one could see the second key's new value and then, in a cache, the first one's old.
 TEST_F(CacheDirectoryTest, AllKeysOfAnUnsettledWriteAreUnsettled) {
   ASSERT_TRUE(directory.Keep(kA, {"k"}, {"v"}));
-  const Settlement both = Write({"k", "m"});
+  const PendingWrite both = Write({"k", "m"});
   EXPECT_EQ(directory.Read({"m"}), both);
-  const Settlement after = Write({"m", "n"});
+  const PendingWrite after = Write({"m", "n"});
   EXPECT_THAT(forgets, IsEmpty());
   EXPECT_EQ(directory.Read({"n"}), after);
   EXPECT_THAT(directory.Forgot(kA, 1), ElementsAre(both, after));
@@ -105,28 +105,28 @@ TEST_F(CacheDirectoryTest, AllKeysOfAnUnsettledWriteAreUnsettled) {
 TEST_F(CacheDirectoryTest, AReadOfSeveralUnsettledKeysWaitsForAll) {
   ASSERT_TRUE(directory.Keep(kA, {"k"}, {"v"}));
   ASSERT_TRUE(directory.Keep(kB, {"m"}, {"v"}));
-  const Settlement k = Write({"k"});
-  const Settlement m = Write({"m"});
-  const Settlement read = directory.Read({"k", "m"});
-  const Settlement all = directory.ReadAll();
+  const PendingWrite k = Write({"k"});
+  const PendingWrite m = Write({"m"});
+  const PendingWrite read = directory.Read({"k", "m"});
+  const PendingWrite all = directory.ReadAll();
   EXPECT_THAT(directory.Forgot(kA, 1), ElementsAre(k));
   EXPECT_THAT(directory.Forgot(kB, 1), ElementsAre(m, read, all));
 }
 
 TEST_F(CacheDirectoryTest, OneNumberSaysAllBeforeIt) {
   ASSERT_TRUE(directory.Keep(kA, {"k", "m"}, {"v", "v"}));
-  const Settlement k = Write({"k"});
-  const Settlement m = Write({"m"});
+  const PendingWrite k = Write({"k"});
+  const PendingWrite m = Write({"m"});
   EXPECT_EQ(forgets.at(0).number, 2u);
   EXPECT_THAT(directory.Forgot(kA, 2), ElementsAre(k, m));
 }
 
 TEST_F(CacheDirectoryTest, WhatALostNodeKeepsIsUnsettledUntilItsTrustIsOver) {
   ASSERT_TRUE(directory.Keep(kA, {"k", "m"}, {"v", "v"}));
-  const Settlement before = Write({"k"});
+  const PendingWrite before = Write({"k"});
   directory.Gone(kA, kNow);
   EXPECT_EQ(directory.NextDeadline(), kNow + kKeepTrust);
-  const Settlement after = Write({"m"});
+  const PendingWrite after = Write({"m"});
   EXPECT_THAT(forgets, IsEmpty()) << "nobody can be asked";
   EXPECT_THAT(directory.Tick(kNow + kKeepTrust - Duration(1)), IsEmpty());
   EXPECT_THAT(directory.Tick(kNow + kKeepTrust), ElementsAre(before, after));
@@ -135,7 +135,7 @@ TEST_F(CacheDirectoryTest, WhatALostNodeKeepsIsUnsettledUntilItsTrustIsOver) {
 
 TEST_F(CacheDirectoryTest, ANodeThatBeginsAnewKeepsNothing) {
   ASSERT_TRUE(directory.Keep(kA, {"k", "m"}, {"v", "v"}));
-  const Settlement write = Write({"k"});
+  const PendingWrite write = Write({"k"});
   directory.Gone(kA, kNow);
   EXPECT_THAT(directory.Drop(kA), ElementsAre(write));
   EXPECT_EQ(Write({"m"}), kSettled);
@@ -157,7 +157,7 @@ TEST_F(CacheDirectoryTest, LimitsHold) {
 
 TEST_F(CacheDirectoryTest, ANewRoundSettlesAll) {
   ASSERT_TRUE(directory.Keep(kA, {"k"}, {"v"}));
-  const Settlement write = Write({"k"});
+  const PendingWrite write = Write({"k"});
   EXPECT_THAT(directory.Clear(), ElementsAre(write));
   EXPECT_THAT(directory.Forgot(kA, 1), IsEmpty()) << "an answer that comes late";
   ASSERT_TRUE(directory.Keep(kA, {"k"}, {"v"}));

@@ -67,7 +67,7 @@ TEST(CollectivesTest, PlacesOfAllNodesComeTogetherAndAreLimited) {
   EXPECT_EQ(ours.size(), kCollectivePlacesMax);
   std::vector<RanksInPlace> gaps;
   for (int rank = 0; rank < 1000; rank += 2) AddPlace(rank, Did(1), gaps);
-  EXPECT_EQ(gaps[0].ranks.size(), kVictimRangesShown);
+  EXPECT_EQ(gaps[0].ranks.size(), kOutcomeRangesShown);
 }
 
 TEST(CollectivesTest, BehindIsWhoHasNotBegunWhatTheOtherWaitsIn) {

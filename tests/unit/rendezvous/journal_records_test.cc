@@ -155,7 +155,7 @@ class Anything {
     auto& [used_bytes, limit_bytes, of_cgroup] = to;
     All(used_bytes, limit_bytes, of_cgroup);
   }
-  void Fill(std::vector<Victims>& to) {
+  void Fill(std::vector<WorkerOutcomes>& to) {
     to.resize(2);
     for (auto& [kind, code, count, ranges, hosts] : to) {
       ranges.resize(2);

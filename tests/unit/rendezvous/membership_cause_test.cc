@@ -5,7 +5,7 @@
 #include <csignal>
 
 #include "rendezvous/membership/membership.h"
-#include "rendezvous/values/victims.h"
+#include "rendezvous/values/worker_outcomes.h"
 #include "tests/unit/rendezvous/membership_fixture.h"
 
 namespace ddprun {
@@ -140,7 +140,8 @@ TEST_F(CauseTest, TheVerdictHasTheVictims) {
   const auto finish = run.Sent<Finish>(a);
   ASSERT_TRUE(finish);
   std::string text;
-  for (const Victims& way : finish->verdict.victims) text += RanksOf(way) + " " + WayOf(way) + "\n";
+  for (const WorkerOutcomes& way : finish->verdict.victims)
+    text += RanksOf(way) + " " + WayOf(way) + "\n";
   EXPECT_EQ(text,
             "rank 0 exited with code 1\n"
             "ranks 4-5 were lost with node c\n"

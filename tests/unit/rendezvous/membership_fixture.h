@@ -78,14 +78,14 @@ class TestRun {
   RunState state = MakeRun("run");
   TimePoint now{std::chrono::hours(1)};
   std::vector<MembershipEffect> effects;  // of the last step, but for its notes
-  std::vector<Noted> notes;               // of the last step
+  std::vector<RunNotice> notes;           // of the last step
 
   void Do(const MembershipEvent& event) {
     const RunState before = state;
     effects.clear();
     notes.clear();
     for (MembershipEffect& effect : Step(state, event, now)) {
-      if (auto* note = std::get_if<Noted>(&effect)) {
+      if (auto* note = std::get_if<RunNotice>(&effect)) {
         notes.push_back(std::move(*note));
       } else {
         effects.push_back(std::move(effect));

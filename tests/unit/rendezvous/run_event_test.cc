@@ -25,7 +25,7 @@ Json Line(const RunEvent& event) {
 
 std::vector<std::string> Names(const TestRun& run) {
   std::vector<std::string> names;
-  for (const Noted& note : run.notes) names.push_back(EventOf("run", note).event);
+  for (const RunNotice& note : run.notes) names.push_back(EventOf("run", note).event);
   return names;
 }
 

@@ -35,7 +35,7 @@ class TestHub {
     Keep(hub.Open(peer, {"run", node, stream, std::move(unanswered)}));
     return peer;
   }
-  void Say(StorePeer peer, std::uint64_t id, StoreOp op) {
+  void Send(StorePeer peer, std::uint64_t id, StoreOp op) {
     StoreBatch batch;
     batch.requests.push_back({id, std::move(op)});
     Keep(hub.Receive(peer, std::move(batch), now));

@@ -8,7 +8,7 @@
 #include <memory>
 #include <random>
 
-#include "rendezvous/store/store_folder.h"
+#include "rendezvous/store/store_coalescer.h"
 #include "rendezvous/store/store_hub.h"
 #include "tests/unit/rendezvous/linear_checker.h"
 #include "tests/unit/rendezvous/store_hub_fixture.h"
@@ -83,7 +83,7 @@ class Cluster {
 
  private:
   struct Node {
-    StoreFolder folder;
+    StoreCoalescer folder;
     std::uint64_t streams = 0;
     int stream = -1;
   };
@@ -149,7 +149,7 @@ class Cluster {
     return Take(std::move(answers));
   }
 
-  bool Take(StoreFolder::Answers answers) {
+  bool Take(StoreCoalescer::Answers answers) {
     for (const auto& answer : answers) {
       for (const auto& to : answer.to) {
         const int client = static_cast<int>(to.first) - 1;
@@ -202,7 +202,7 @@ class Cluster {
     if (said_ - before < asked) ++held_;
   }
 
-  void Say(StoreEffects effects) {
+  void Send(StoreEffects effects) {
     for (StoreEffect& effect : effects) {
       if (auto* say = std::get_if<StoreSay>(&effect)) {
         ++said_;

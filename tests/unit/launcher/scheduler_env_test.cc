@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/command_line/surroundings.h"
+#include "launcher/command_line/scheduler_env.h"
 
 #include <gmock/gmock.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/node/lifeline_words.h"
+#include "launcher/node/control_pipe_protocol.h"
 
 #include <algorithm>
 #include <utility>
@@ -53,11 +53,11 @@ bool ParseGo(absl::string_view rest, Go& go) {
   return true;
 }
 
-std::optional<NodeWord> ParseNodeWord(absl::string_view line) {
+std::optional<NodeMessage> ParseNodeWord(absl::string_view line) {
   const std::vector<absl::string_view> fields = absl::StrSplit(line, ' ');
   if (fields[0] == "hello" && fields.size() == 6) {
     Hello hello;
-    if (absl::SimpleAtoi(fields[1], &hello.lifeline) &&
+    if (absl::SimpleAtoi(fields[1], &hello.control_pipe) &&
         absl::SimpleAtoi(fields[2], &hello.protocol) && UnescapeField(fields[3], hello.version) &&
         UnescapeField(fields[4], hello.head_address) &&
         UnescapeField(fields[5], hello.own_address)) {
@@ -98,7 +98,7 @@ std::string Field(absl::string_view text) {
 
 }  // namespace
 
-std::string ToWords(const Setup& setup) {
+std::string Encode(const Setup& setup) {
   std::string out;
   if (setup.node.has_value()) Append(out, "node", absl::StrCat(*setup.node));
   for (const std::string& name : setup.names) Append(out, "name", name);
@@ -108,7 +108,7 @@ std::string ToWords(const Setup& setup) {
   return out;
 }
 
-std::string ToWords(const Token& token) {
+std::string Encode(const Token& token) {
   constexpr absl::string_view kWord = "token ";
   std::string digits = ToDigits(token);
   std::string out;
@@ -118,7 +118,7 @@ std::string ToWords(const Token& token) {
   return out;
 }
 
-std::string ToWords(const Go& go) {
+std::string Encode(const Go& go) {
   std::string out;
   for (const std::string& flag : go.flags) Append(out, "flag", flag);
   absl::StrAppend(&out, "go ", go.node, " ", go.node_rank.value_or(-1), " ", go.serve ? 1 : 0,
@@ -126,7 +126,7 @@ std::string ToWords(const Go& go) {
   return out;
 }
 
-std::string ToWords(const PassSignal& signal) {
+std::string Encode(const PassSignal& signal) {
   return absl::StrCat("signal ", signal.signal, "\n");
 }
 
@@ -161,7 +161,7 @@ absl::Status SetupReader::TakeLine(absl::string_view line) {
   if (known) return absl::OkStatus();
   // Never the whole line: it may be the secret.
   return absl::InvalidArgumentError(
-      absl::StrCat("--lifeline reads words of ddprun -H from stdin, and '",
+      absl::StrCat("--control-pipe reads words of ddprun -H from stdin, and '",
                    absl::CEscape(word.substr(0, 20)), "' is none; use -H instead"));
 }
 
@@ -172,10 +172,10 @@ std::optional<PassSignal> ParseSignal(absl::string_view line) {
   return signal;
 }
 
-std::string ToLine(const NodeWord& word) {
+std::string ToLine(const NodeMessage& word) {
   std::string line = {kMark, kWordMark};
   if (const auto* hello = std::get_if<Hello>(&word)) {
-    absl::StrAppend(&line, "hello ", hello->lifeline, " ", hello->protocol, " ",
+    absl::StrAppend(&line, "hello ", hello->control_pipe, " ", hello->protocol, " ",
                     Field(hello->version), " ", Field(hello->head_address), " ",
                     Field(hello->own_address));
   } else if (const auto* serving = std::get_if<Serving>(&word)) {
@@ -197,13 +197,13 @@ std::string MarkLine(bool is_error, absl::string_view line) {
   return absl::StrCat(absl::string_view(&kMark, 1), "o", line);
 }
 
-std::variant<std::monostate, OutputLine, NodeWord> ParseLine(absl::string_view line) {
+std::variant<std::monostate, OutputLine, NodeMessage> ParseLine(absl::string_view line) {
   if (line.size() < 2 || line[0] != kMark) return OutputLine{false, line};
   const absl::string_view rest = line.substr(2);
   if (line[1] == kOutMark) return OutputLine{false, rest};
   if (line[1] == kErrMark) return OutputLine{true, rest};
   if (line[1] == kWordMark) {
-    if (std::optional<NodeWord> word = ParseNodeWord(rest)) return *std::move(word);
+    if (std::optional<NodeMessage> word = ParseNodeWord(rest)) return *std::move(word);
   }
   return std::monostate{};
 }

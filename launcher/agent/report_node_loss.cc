@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/agent/death_notice.h"
+#include "launcher/agent/report_node_loss.h"
 
 #include <chrono>
 #include <cstdio>
@@ -7,10 +7,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "launcher/base/limits.h"
-#include "launcher/node/meeting.h"
 #include "launcher/node/network.h"
+#include "launcher/node/rendezvous_endpoint.h"
 #include "proto/version.h"
-#include "rendezvous/client/loss_report.h"
+#include "rendezvous/client/report_node_loss.h"
 
 namespace ddprun {
 namespace {

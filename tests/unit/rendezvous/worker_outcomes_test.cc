@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/values/victims.h"
+#include "rendezvous/values/worker_outcomes.h"
 
 #include <gtest/gtest.h>
 
@@ -8,14 +8,14 @@
 namespace ddprun {
 namespace {
 
-std::string TextOf(const std::vector<Victims>& victims) {
+std::string TextOf(const std::vector<WorkerOutcomes>& victims) {
   std::string text;
-  for (const Victims& way : victims) text += RanksOf(way) + " " + WayOf(way) + "\n";
+  for (const WorkerOutcomes& way : victims) text += RanksOf(way) + " " + WayOf(way) + "\n";
   return text;
 }
 
-TEST(VictimsTest, RangesGrowTogetherInAnyOrder) {
-  std::vector<Victims> victims;
+TEST(WorkerOutcomesTest, RangesGrowTogetherInAnyOrder) {
+  std::vector<WorkerOutcomes> victims;
   for (const RankRange range : {RankRange{8, 15}, {0, 3}, {20, 20}, {4, 7}, {17, 18}, {16, 16}}) {
     AddVictims(EndKind::kStopped, 0, range, victims);
   }
@@ -27,8 +27,8 @@ TEST(VictimsTest, RangesGrowTogetherInAnyOrder) {
             "ranks 0-18, 20 were stopped by ddprun\n");
 }
 
-TEST(VictimsTest, TheCauseIsNoVictim) {
-  std::vector<Victims> victims;
+TEST(WorkerOutcomesTest, TheCauseIsNoVictim) {
+  std::vector<WorkerOutcomes> victims;
   AddVictims(EndKind::kExited, 1, {0, 4}, victims);
   AddVictims(EndKind::kSignaled, 9, {5, 5}, victims);
   EXPECT_EQ(TextOf(ToShow(victims, 2)),
@@ -38,39 +38,39 @@ TEST(VictimsTest, TheCauseIsNoVictim) {
             "ranks 1-4 exited with code 1\nrank 5 was killed by SIGKILL\n");
 }
 
-TEST(VictimsTest, LostNodesAreNamed) {
-  std::vector<Victims> victims;
+TEST(WorkerOutcomesTest, LostNodesAreNamed) {
+  std::vector<WorkerOutcomes> victims;
   AddLostNode("b", {2, 3}, victims);
   EXPECT_EQ(TextOf(ToShow(victims, -1)), "ranks 2-3 were lost with node b\n");
   AddLostNode("c", {4, 5}, victims);
   EXPECT_EQ(TextOf(ToShow(victims, -1)), "ranks 2-5 were lost with nodes b, c\n");
 }
 
-TEST(VictimsTest, SixteenThousandRanksStayAFewLines) {
-  std::vector<Victims> victims;
+TEST(WorkerOutcomesTest, SixteenThousandRanksStayAFewLines) {
+  std::vector<WorkerOutcomes> victims;
   for (int rank = 0; rank < 16'384; ++rank) {
     AddVictims(rank % 2 == 0 ? EndKind::kStopped : EndKind::kExited, rank % 2, {rank, rank},
                victims);
   }
-  const std::vector<Victims> shown = ToShow(victims, 1);
+  const std::vector<WorkerOutcomes> shown = ToShow(victims, 1);
   ASSERT_EQ(shown.size(), 2u);
   EXPECT_EQ(shown[0].count, 8191);
-  EXPECT_EQ(shown[0].ranges.size(), kVictimRangesShown);
+  EXPECT_EQ(shown[0].ranges.size(), kOutcomeRangesShown);
   EXPECT_EQ(RanksOf(shown[0]),
             "ranks 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31, 33 and 8175 others");
 }
 
-TEST(VictimsTest, ManyWaysAreToldAsOne) {
-  std::vector<Victims> victims;
+TEST(WorkerOutcomesTest, ManyWaysAreToldAsOne) {
+  std::vector<WorkerOutcomes> victims;
   for (int rank = 0; rank < 100; ++rank) AddVictims(EndKind::kExited, rank, {rank, rank}, victims);
-  EXPECT_LE(victims.size(), kVictimWaysMax);
+  EXPECT_LE(victims.size(), kOutcomeWaysMax);
   int count = 0;
-  for (const Victims& way : victims) count += way.count;
+  for (const WorkerOutcomes& way : victims) count += way.count;
   EXPECT_EQ(count, 100);
   EXPECT_NE(TextOf(ToShow(victims, -1)).find("ended in other ways"), std::string::npos);
 }
 
-TEST(VictimsTest, EndsOfANodeAreFolded) {
+TEST(WorkerOutcomesTest, EndsOfANodeAreFolded) {
   std::vector<WorkerEnds> ends;
   for (const int rank : {3, 0, 2, 1}) ends.push_back({.kind = EndKind::kStopped, .first = rank});
   ends.push_back({.kind = EndKind::kExited, .code = 1, .first = 4});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/store/store_folder.h"
+#include "rendezvous/store/store_coalescer.h"
 
 #include <algorithm>
 
@@ -45,8 +45,8 @@ milliseconds CutTimeout(milliseconds timeout) {
 
 // ---- From the workers
 
-StoreFolder::Answers StoreFolder::Submit(StoreWorker worker, std::uint64_t id, StoreOp op,
-                                         TimePoint now) {
+StoreCoalescer::Answers StoreCoalescer::Submit(StoreWorker worker, std::uint64_t id, StoreOp op,
+                                               TimePoint now) {
   Answers answers;
   const auto refuse = [&](absl::Status status) {
     answers.push_back({Error(std::move(status)), {{worker, id}}});
@@ -96,7 +96,7 @@ StoreFolder::Answers StoreFolder::Submit(StoreWorker worker, std::uint64_t id, S
   return answers;
 }
 
-bool StoreFolder::AnswerFromKept(const StoreOp& op, TimePoint now, StoreResult* result) const {
+bool StoreCoalescer::AnswerFromKept(const StoreOp& op, TimePoint now, StoreResult* result) const {
   const bool values = op.verb == StoreVerb::kGet || op.verb == StoreVerb::kMultiGet;
   if (!values && op.verb != StoreVerb::kCheck && op.verb != StoreVerb::kWait) return false;
   if (now >= trusted_until_ || op.keys.empty() || !op.values.empty()) return false;
@@ -118,7 +118,7 @@ bool StoreFolder::AnswerFromKept(const StoreOp& op, TimePoint now, StoreResult* 
   return true;
 }
 
-bool StoreFolder::Join(const Asker& asker, const std::string& question, TimePoint now) {
+bool StoreCoalescer::Join(const Asker& asker, const std::string& question, TimePoint now) {
   const auto it = questions_.find(question);
   if (it == questions_.end()) return false;
   Ask& ask = asks_.at(it->second);
@@ -129,7 +129,7 @@ bool StoreFolder::Join(const Asker& asker, const std::string& question, TimePoin
   return true;
 }
 
-bool StoreFolder::FoldAdd(const Asker& asker, const StoreOp& op) {
+bool StoreCoalescer::FoldAdd(const Asker& asker, const StoreOp& op) {
   const auto it = adds_.find(op.keys[0]);
   if (it == adds_.end() || it->second.gathering == 0) return false;
   Ask& ask = asks_.at(it->second.gathering);
@@ -140,8 +140,8 @@ bool StoreFolder::FoldAdd(const Asker& asker, const StoreOp& op) {
   return true;
 }
 
-StoreFolder::AskId StoreFolder::NewAsk(StoreOp op, std::vector<Asker> askers, TimePoint deadline,
-                                       bool alone) {
+StoreCoalescer::AskId StoreCoalescer::NewAsk(StoreOp op, std::vector<Asker> askers,
+                                             TimePoint deadline, bool alone) {
   const AskId id = ++last_id_;
   for (const Asker& asker : askers) by_worker_[asker.worker][asker.id] = id;
   Ask& ask = asks_[id];
@@ -152,7 +152,7 @@ StoreFolder::AskId StoreFolder::NewAsk(StoreOp op, std::vector<Asker> askers, Ti
   return id;
 }
 
-void StoreFolder::Cancel(StoreWorker worker, std::uint64_t id) {
+void StoreCoalescer::Cancel(StoreWorker worker, std::uint64_t id) {
   const auto of_worker = by_worker_.find(worker);
   if (of_worker == by_worker_.end()) return;
   const auto it = of_worker->second.find(id);
@@ -162,13 +162,13 @@ void StoreFolder::Cancel(StoreWorker worker, std::uint64_t id) {
   Leave(worker, ask, id);
 }
 
-void StoreFolder::WorkerGone(StoreWorker worker) {
+void StoreCoalescer::WorkerGone(StoreWorker worker) {
   auto node = by_worker_.extract(worker);
   if (!node) return;
   for (const auto& [id, ask] : node.mapped()) Leave(worker, ask, id);
 }
 
-void StoreFolder::Leave(StoreWorker worker, AskId id, std::uint64_t worker_id) {
+void StoreCoalescer::Leave(StoreWorker worker, AskId id, std::uint64_t worker_id) {
   const auto it = asks_.find(id);
   if (it == asks_.end()) return;
   Ask& ask = it->second;
@@ -196,7 +196,7 @@ void StoreFolder::Leave(StoreWorker worker, AskId id, std::uint64_t worker_id) {
 
 // ---- From the service
 
-StoreFolder::Answers StoreFolder::Receive(std::vector<StoreReply> replies) {
+StoreCoalescer::Answers StoreCoalescer::Receive(std::vector<StoreReply> replies) {
   Answers answers;
   for (StoreReply& reply : replies) {
     if (reply.forget > 0) {
@@ -210,7 +210,7 @@ StoreFolder::Answers StoreFolder::Receive(std::vector<StoreReply> replies) {
   return answers;
 }
 
-void StoreFolder::Answered(AskId id, StoreReply reply, Answers& answers) {
+void StoreCoalescer::Answered(AskId id, StoreReply reply, Answers& answers) {
   const auto it = asks_.find(id);
   if (it == asks_.end() || !it->second.sent) return;
   trusted_until_ = std::max(trusted_until_, *it->second.sent + kKeepTrust);
@@ -226,7 +226,7 @@ void StoreFolder::Answered(AskId id, StoreReply reply, Answers& answers) {
 }
 
 // Takes it out of everything that leads to it.
-StoreFolder::Ask StoreFolder::Finish(AskId id) {
+StoreCoalescer::Ask StoreCoalescer::Finish(AskId id) {
   const auto it = asks_.find(id);
   Ask ask = std::move(it->second);
   asks_.erase(it);
@@ -252,7 +252,7 @@ StoreFolder::Ask StoreFolder::Finish(AskId id) {
 }
 
 // Each has the count as it was after his own part.
-void StoreFolder::AnswerAdd(Ask ask, StoreResult result, Answers& answers) {
+void StoreCoalescer::AnswerAdd(Ask ask, StoreResult result, Answers& answers) {
   if (!result.status.ok() && ask.askers.size() > 1 && !absl::IsAborted(result.status)) {
     // The sum has changed nothing; which of its parts can be added is for each to be seen.
     for (Asker& asker : ask.askers) {
@@ -273,7 +273,7 @@ void StoreFolder::AnswerAdd(Ask ask, StoreResult result, Answers& answers) {
   }
 }
 
-void StoreFolder::AnswerRead(Ask ask, StoreReply reply, Answers& answers) {
+void StoreCoalescer::AnswerRead(Ask ask, StoreReply reply, Answers& answers) {
   const absl::Status& status = reply.result.status;
   const bool time_over = absl::IsDeadlineExceeded(status);
   if (status.ok() && reply.keep && ask.op.round == round_) Keep(ask.op, reply.result);
@@ -304,7 +304,7 @@ void StoreFolder::AnswerRead(Ask ask, StoreReply reply, Answers& answers) {
   Queue(id);
 }
 
-void StoreFolder::Keep(const StoreOp& op, const StoreResult& result) {
+void StoreCoalescer::Keep(const StoreOp& op, const StoreResult& result) {
   for (std::size_t i = 0; i < op.keys.size(); ++i) {
     if (i < result.values.size()) {
       kept_[op.keys[i]] = result.values[i];
@@ -314,18 +314,18 @@ void StoreFolder::Keep(const StoreOp& op, const StoreResult& result) {
   }
 }
 
-void StoreFolder::Give(const Asker& asker, StoreResult result, Answers& answers) {
+void StoreCoalescer::Give(const Asker& asker, StoreResult result, Answers& answers) {
   if (asker.id != 0) answers.push_back({std::move(result), {{asker.worker, asker.id}}});
 }
 
 // ---- To the service
 
-bool StoreFolder::HasBatch() const {
+bool StoreCoalescer::HasBatch() const {
   return !unsent_.empty() || !cancelled_.empty() || forgotten_ > 0 ||
          answered_.size() >= kUnsaidAnswersMax;
 }
 
-StoreBatch StoreFolder::TakeBatch(TimePoint now) {
+StoreBatch StoreCoalescer::TakeBatch(TimePoint now) {
   StoreBatch batch;
   batch.answered.swap(answered_);
   batch.forgotten = std::exchange(forgotten_, 0);
@@ -361,7 +361,7 @@ StoreBatch StoreFolder::TakeBatch(TimePoint now) {
   return batch;
 }
 
-void StoreFolder::Lost() {
+void StoreCoalescer::Lost() {
   kept_.clear();
   trusted_until_ = {};
   cancelled_.clear();
@@ -379,7 +379,7 @@ void StoreFolder::Lost() {
   }
 }
 
-std::vector<std::uint64_t> StoreFolder::Unanswered() const {
+std::vector<std::uint64_t> StoreCoalescer::Unanswered() const {
   std::vector<std::uint64_t> ids;
   for (const auto& [id, ask] : asks_) {
     if (ask.ever_sent && Changes(ask.op.verb)) ids.push_back(id);
@@ -389,7 +389,7 @@ std::vector<std::uint64_t> StoreFolder::Unanswered() const {
 
 // ---- Ends
 
-StoreFolder::Answers StoreFolder::SetRound(RoundId round) {
+StoreCoalescer::Answers StoreCoalescer::SetRound(RoundId round) {
   round_ = round;
   kept_.clear();
   Answers answers;
@@ -407,7 +407,7 @@ StoreFolder::Answers StoreFolder::SetRound(RoundId round) {
   return answers;
 }
 
-StoreFolder::Answers StoreFolder::Fail(const absl::Status& status) {
+StoreCoalescer::Answers StoreCoalescer::Fail(const absl::Status& status) {
   Lost();
   Answers answers;
   for (const auto& [id, ask] : asks_) {
@@ -423,12 +423,12 @@ StoreFolder::Answers StoreFolder::Fail(const absl::Status& status) {
 
 // Only what waits: the others have no time of their own. And a pop that was sent may have been
 // served: the value must not be lost.
-bool StoreFolder::IsForgottenInTime(const Ask& ask) {
+bool StoreCoalescer::IsForgottenInTime(const Ask& ask) {
   return !ask.sent && MayWait(ask.op.verb) && ask.op.timeout.count() > 0 &&
          !(ask.op.verb == StoreVerb::kQueuePop && ask.ever_sent);
 }
 
-StoreFolder::Answers StoreFolder::Tick(TimePoint now) {
+StoreCoalescer::Answers StoreCoalescer::Tick(TimePoint now) {
   Answers answers;
   std::vector<AskId> over;
   for (const auto& [id, ask] : asks_) {
@@ -449,7 +449,7 @@ StoreFolder::Answers StoreFolder::Tick(TimePoint now) {
   return answers;
 }
 
-std::optional<TimePoint> StoreFolder::NextDeadline() const {
+std::optional<TimePoint> StoreCoalescer::NextDeadline() const {
   std::optional<TimePoint> next;
   for (const auto& entry : asks_) {
     const Ask& ask = entry.second;

@@ -16,7 +16,7 @@
 namespace ddprun {
 
 // Of the words below. A node with another one is refused with both versions named.
-inline constexpr int kLifelineVersion = 2;
+inline constexpr int kControlPipeVersion = 2;
 
 // ---- Head to node
 
@@ -47,11 +47,11 @@ struct PassSignal {
 };
 
 // Without the secret: that follows by itself, so that no text with it is left behind.
-std::string ToWords(const Setup& setup);
+std::string Encode(const Setup& setup);
 // The caller wipes it.
-std::string ToWords(const Token& token);
-std::string ToWords(const Go& go);
-std::string ToWords(const PassSignal& signal);
+std::string Encode(const Token& token);
+std::string Encode(const Go& go);
+std::string Encode(const PassSignal& signal);
 
 // A node's side: lines in, a setup until `go`, signals after it.
 class SetupReader {
@@ -74,7 +74,7 @@ std::optional<PassSignal> ParseSignal(absl::string_view line);
 // ---- Node to head
 
 struct Hello {
-  int lifeline = kLifelineVersion;
+  int control_pipe = kControlPipeVersion;
   unsigned protocol = 0;
   std::string version;
   std::string head_address;  // as the node sees it, where ssh says so; else empty
@@ -109,10 +109,10 @@ struct Finished {
   bool operator==(const Finished&) const = default;
 };
 
-using NodeWord = std::variant<Hello, Serving, Joined, NodeVerdict, Finished>;
+using NodeMessage = std::variant<Hello, Serving, Joined, NodeVerdict, Finished>;
 
 // One line without its end, to be written to stdout.
-std::string ToLine(const NodeWord& word);
+std::string ToLine(const NodeMessage& word);
 
 // A line of a node's output, marked where it needs to be: what goes to stderr travels on stdout
 // too, so that the order of the two is kept and the transport's own words stand alone.
@@ -124,7 +124,7 @@ struct OutputLine {
 };
 
 // std::monostate: the line has a mark that this version does not know.
-std::variant<std::monostate, OutputLine, NodeWord> ParseLine(absl::string_view line);
+std::variant<std::monostate, OutputLine, NodeMessage> ParseLine(absl::string_view line);
 
 // Which node's task of srun --label a line is: "3: text". Absent: it has no label.
 std::optional<int> TakeLabel(absl::string_view& line);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/membership/log_desk.h"
+#include "rendezvous/membership/log_subscriptions.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,8 +16,8 @@ using ::testing::SizeIs;
 constexpr LinkId kLinkA{1};
 constexpr LinkId kLinkB{2};
 
-LogDesk::Node A() { return {NodeId{"id-a"}, "a", 0, kLinkA}; }
-LogDesk::Node B() { return {NodeId{"id-b"}, "b", 1, kLinkB}; }
+LogSubscriptions::Node A() { return {NodeId{"id-a"}, "a", 0, kLinkA}; }
+LogSubscriptions::Node B() { return {NodeId{"id-b"}, "b", 1, kLinkB}; }
 
 RunQuestion Question(bool follow) {
   RunQuestion question;
@@ -34,11 +34,11 @@ LogLines Lines(std::uint64_t number, const std::string& text, bool tail_end = fa
 }
 
 // What a reader who takes all there is gets.
-std::vector<RunNews> TakeAll(LogDesk& desk, WatchId watch, bool* over = nullptr,
+std::vector<RunNews> TakeAll(LogSubscriptions& desk, WatchId watch, bool* over = nullptr,
                              std::vector<std::pair<LinkId, Directive>>* told = nullptr) {
   std::vector<RunNews> all;
   while (true) {
-    LogDesk::Taken taken = desk.Take(watch);
+    LogSubscriptions::Taken taken = desk.Take(watch);
     if (told != nullptr) {
       for (auto& directive : taken.effects.directives) told->push_back(std::move(directive));
     }
@@ -54,9 +54,9 @@ const LogWatches& WatchesOf(const std::pair<LinkId, Directive>& told) {
   return std::get<LogWatches>(told.second);
 }
 
-TEST(LogDeskTest, WhatWasSaidBeforeEndsWhenAllNodesHaveAnswered) {
-  LogDesk desk;
-  LogDesk::Effects effects;
+TEST(LogSubscriptionsTest, WhatWasSaidBeforeEndsWhenAllNodesHaveAnswered) {
+  LogSubscriptions desk;
+  LogSubscriptions::Effects effects;
   const WatchId watch = desk.Open("job", Question(false), {A(), B()}, effects);
   ASSERT_THAT(effects.directives, SizeIs(2));
   EXPECT_EQ(WatchesOf(effects.directives[0]).watches[0].lines, 10);
@@ -74,12 +74,12 @@ TEST(LogDeskTest, WhatWasSaidBeforeEndsWhenAllNodesHaveAnswered) {
   EXPECT_THAT(desk.Close(watch).directives, IsEmpty());
 }
 
-TEST(LogDeskTest, ANodeThatIsGoneIsNotWaitedFor) {
-  LogDesk desk;
-  LogDesk::Effects effects;
-  LogDesk::Node away = B();
+TEST(LogSubscriptionsTest, ANodeThatIsGoneIsNotWaitedFor) {
+  LogSubscriptions desk;
+  LogSubscriptions::Effects effects;
+  LogSubscriptions::Node away = B();
   away.link.reset();
-  LogDesk::Node third{NodeId{"id-c"}, "c", 2, LinkId{3}};
+  LogSubscriptions::Node third{NodeId{"id-c"}, "c", 2, LinkId{3}};
   const WatchId watch = desk.Open("job", Question(false), {A(), away, third}, effects);
   EXPECT_THAT(std::get<WatchBegun>(TakeAll(desk, watch)[0]).away, ElementsAre("b (node rank 1)"));
   desk.Receive(kLinkA, Lines(1, "", true));
@@ -91,9 +91,9 @@ TEST(LogDeskTest, ANodeThatIsGoneIsNotWaitedFor) {
   EXPECT_TRUE(over);
 }
 
-TEST(LogDeskTest, LinesAreTakenWhenTheReaderHasTakenThem) {
-  LogDesk desk;
-  LogDesk::Effects effects;
+TEST(LogSubscriptionsTest, LinesAreTakenWhenTheReaderHasTakenThem) {
+  LogSubscriptions desk;
+  LogSubscriptions::Effects effects;
   const WatchId watch = desk.Open("job", Question(true), {A()}, effects);
   TakeAll(desk, watch);
   EXPECT_THAT(desk.Receive(kLinkA, Lines(1, "hello", true)).directives, IsEmpty());
@@ -103,14 +103,14 @@ TEST(LogDeskTest, LinesAreTakenWhenTheReaderHasTakenThem) {
   EXPECT_EQ(told[0].second, Directive(LogsTaken{1, 1}));
 }
 
-TEST(LogDeskTest, AReaderWhoTakesNothingLosesLinesAndIsToldHowMany) {
-  LogDesk desk;
-  LogDesk::Effects effects;
+TEST(LogSubscriptionsTest, AReaderWhoTakesNothingLosesLinesAndIsToldHowMany) {
+  LogSubscriptions desk;
+  LogSubscriptions::Effects effects;
   const WatchId watch = desk.Open("job", Question(true), {A()}, effects);
   const std::string long_line(1u << 20, 'x');
   std::uint64_t number = 0;
   for (std::size_t bytes = 0; bytes < 2 * kWatchBytesMax; bytes += long_line.size()) {
-    LogDesk::Effects none = desk.Receive(kLinkA, Lines(++number, long_line));
+    LogSubscriptions::Effects none = desk.Receive(kLinkA, Lines(++number, long_line));
     EXPECT_THAT(none.directives, IsEmpty());  // the node waits: it has a window of its own
   }
   desk.Finish(std::nullopt);
@@ -132,60 +132,60 @@ TEST(LogDeskTest, AReaderWhoTakesNothingLosesLinesAndIsToldHowMany) {
   EXPECT_EQ(all.back(), RunNews(RunOver{}));
 }
 
-TEST(LogDeskTest, ANodeThatComesBackIsToldHowFarItWasHeard) {
-  LogDesk desk;
-  LogDesk::Effects effects;
+TEST(LogSubscriptionsTest, ANodeThatComesBackIsToldHowFarItWasHeard) {
+  LogSubscriptions desk;
+  LogSubscriptions::Effects effects;
   desk.Open("job", Question(true), {A(), B()}, effects);
   desk.Receive(kLinkA, Lines(7, "hello"));
   desk.Gone(A().id);
-  LogDesk::Node again = A();
+  LogSubscriptions::Node again = A();
   again.link = LinkId{9};
-  const LogDesk::Effects back = desk.Here(again);
+  const LogSubscriptions::Effects back = desk.Here(again);
   ASSERT_THAT(back.directives, SizeIs(1));
   EXPECT_EQ(back.directives[0].first, LinkId{9});
   const LogWatch& told = WatchesOf(back.directives[0]).watches[0];
   EXPECT_TRUE(told.resumed);
   EXPECT_EQ(told.received, 7u);
   // What it says again is not shown twice.
-  LogDesk::Effects again_said = desk.Receive(LinkId{9}, Lines(7, "hello"));
+  LogSubscriptions::Effects again_said = desk.Receive(LinkId{9}, Lines(7, "hello"));
   EXPECT_THAT(again_said.awake, IsEmpty());
   EXPECT_THAT(desk.Receive(LinkId{9}, Lines(8, "more")).awake, SizeIs(1));
   // Nothing has changed: nothing is said.
   EXPECT_THAT(desk.Here(again).directives, IsEmpty());
 }
 
-TEST(LogDeskTest, OneWhoGoesIsTakenFromTheList) {
-  LogDesk desk;
-  LogDesk::Effects effects;
+TEST(LogSubscriptionsTest, OneWhoGoesIsTakenFromTheList) {
+  LogSubscriptions desk;
+  LogSubscriptions::Effects effects;
   const WatchId first = desk.Open("job", Question(true), {A()}, effects);
   const WatchId second = desk.Open("job", Question(true), {A()}, effects);
-  const LogDesk::Effects one_less = desk.Close(first);
+  const LogSubscriptions::Effects one_less = desk.Close(first);
   ASSERT_THAT(one_less.directives, SizeIs(1));
   EXPECT_THAT(WatchesOf(one_less.directives[0]).watches, SizeIs(1));
-  const LogDesk::Effects none_left = desk.Close(second);
+  const LogSubscriptions::Effects none_left = desk.Close(second);
   ASSERT_THAT(none_left.directives, SizeIs(1));
   EXPECT_THAT(WatchesOf(none_left.directives[0]).watches, IsEmpty());
   EXPECT_TRUE(desk.empty());
 }
 
-TEST(LogDeskTest, OnlyTheNodesThatAreNamedAreAsked) {
+TEST(LogSubscriptionsTest, OnlyTheNodesThatAreNamedAreAsked) {
   for (const char* name : {"1", "b", "id-b"}) {
-    LogDesk desk;
-    LogDesk::Effects effects;
+    LogSubscriptions desk;
+    LogSubscriptions::Effects effects;
     RunQuestion question = Question(true);
     question.nodes = {name};
     desk.Open("job", question, {A(), B()}, effects);
     ASSERT_THAT(effects.directives, SizeIs(1)) << name;
     EXPECT_EQ(effects.directives[0].first, kLinkB);
     // A node that takes the rank later is asked then.
-    LogDesk::Node other{NodeId{"id-c"}, "c", 1, LinkId{3}};
+    LogSubscriptions::Node other{NodeId{"id-c"}, "c", 1, LinkId{3}};
     EXPECT_THAT(desk.Here(other).directives, SizeIs(std::string(name) == "1" ? 1 : 0)) << name;
   }
 }
 
-TEST(LogDeskTest, WhoWantsTheEndAloneHearsNothingElse) {
-  LogDesk desk;
-  LogDesk::Effects effects;
+TEST(LogSubscriptionsTest, WhoWantsTheEndAloneHearsNothingElse) {
+  LogSubscriptions desk;
+  LogSubscriptions::Effects effects;
   RunQuestion question;
   question.watch.follow = true;
   const WatchId watch = desk.Open("job", question, {A()}, effects);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/node/lifeline_words.h"
+#include "launcher/node/control_pipe_protocol.h"
 
 #include <gtest/gtest.h>
 
@@ -22,14 +22,14 @@ SetupReader Read(const std::string& words) {
   return reader;
 }
 
-TEST(LifelineWords, ASetupArrivesByteForByte) {
+TEST(ControlPipeWords, ASetupArrivesByteForByte) {
   const ddprun::Setup sent{.node = 3,
                            .names = {"a", "b c"},
                            .folder = "/data/" + EveryByte(),
                            .environment = {"A=" + EveryByte(), "B="},
                            .arguments = {"--nnodes=2", "", "\n", EveryByte()}};
   const std::string digits = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
-  SetupReader reader = Read(ToWords(*Token::Parse(digits, "it")) + ToWords(sent));
+  SetupReader reader = Read(Encode(*Token::Parse(digits, "it")) + Encode(sent));
   EXPECT_FALSE(reader.go().has_value());
   EXPECT_EQ(reader.setup().node, sent.node);
   EXPECT_EQ(reader.setup().names, sent.names);
@@ -39,14 +39,14 @@ TEST(LifelineWords, ASetupArrivesByteForByte) {
   EXPECT_EQ(reader.setup().arguments, sent.arguments);
 }
 
-TEST(LifelineWords, TheFlagsOfAGoAreItsOwn) {
+TEST(ControlPipeWords, TheFlagsOfAGoAreItsOwn) {
   const Go first{.node = 0, .node_rank = 0, .serve = true, .flags = {"--a=1"}};
   const Go all{.node = -1, .node_rank = std::nullopt, .serve = false, .flags = {"--b=2"}};
-  EXPECT_EQ(Read(ToWords(first)).go(), first);
-  EXPECT_EQ(Read(ToWords(first) + ToWords(all)).go(), all);
+  EXPECT_EQ(Read(Encode(first)).go(), first);
+  EXPECT_EQ(Read(Encode(first) + Encode(all)).go(), all);
 }
 
-TEST(LifelineWords, AnUnknownWordIsRefusedWithoutShowingWhatFollows) {
+TEST(ControlPipeWords, AnUnknownWordIsRefusedWithoutShowingWhatFollows) {
   SetupReader reader;
   const absl::Status status = reader.TakeLine("tokn 5ecre7");
   EXPECT_FALSE(status.ok());
@@ -55,27 +55,27 @@ TEST(LifelineWords, AnUnknownWordIsRefusedWithoutShowingWhatFollows) {
   EXPECT_FALSE(reader.TakeLine("node x").ok());
 }
 
-TEST(LifelineWords, ASignalIsPassedOn) {
-  EXPECT_EQ(ToWords(PassSignal{15}), "signal 15\n");
+TEST(ControlPipeWords, ASignalIsPassedOn) {
+  EXPECT_EQ(Encode(PassSignal{15}), "signal 15\n");
   EXPECT_EQ(ParseSignal("signal 15"), PassSignal{15});
   EXPECT_EQ(ParseSignal("signal"), std::nullopt);
   EXPECT_EQ(ParseSignal("go -1 -1 0"), std::nullopt);
 }
 
-TEST(LifelineWords, WordsOfANodeAreNoWorkersLines) {
-  const NodeWord words[] = {Hello{1, 2, "0.1.0", "10.0.0.1", ""}, Serving{29500}, Joined{},
-                            NodeVerdict{"ddprun: run failed: x\n  last lines:\n    - y \x1e\n"},
-                            Finished{"a run", 3, 2, 16}};
-  for (const NodeWord& word : words) {
+TEST(ControlPipeWords, WordsOfANodeAreNoWorkersLines) {
+  const NodeMessage words[] = {Hello{1, 2, "0.1.0", "10.0.0.1", ""}, Serving{29500}, Joined{},
+                               NodeVerdict{"ddprun: run failed: x\n  last lines:\n    - y \x1e\n"},
+                               Finished{"a run", 3, 2, 16}};
+  for (const NodeMessage& word : words) {
     const std::string line = ToLine(word);
     EXPECT_EQ(line.find('\n'), std::string::npos);
     const auto parsed = ParseLine(line);
-    ASSERT_TRUE(std::holds_alternative<NodeWord>(parsed)) << line;
-    EXPECT_EQ(std::get<NodeWord>(parsed), word);
+    ASSERT_TRUE(std::holds_alternative<NodeMessage>(parsed)) << line;
+    EXPECT_EQ(std::get<NodeMessage>(parsed), word);
   }
 }
 
-TEST(LifelineWords, AWorkersLineStaysAsItIsEvenIfItLooksLikeAWord) {
+TEST(ControlPipeWords, AWorkersLineStaysAsItIsEvenIfItLooksLikeAWord) {
   const std::string forged = ToLine(Serving{1});
   for (const std::string& text : {std::string("[0] loss 0.1"), std::string(), forged}) {
     for (const bool is_error : {false, true}) {
@@ -89,12 +89,12 @@ TEST(LifelineWords, AWorkersLineStaysAsItIsEvenIfItLooksLikeAWord) {
   EXPECT_EQ(MarkLine(false, "[0] plain"), "[0] plain");
 }
 
-TEST(LifelineWords, AMarkOfALaterVersionIsNothing) {
+TEST(ControlPipeWords, AMarkOfALaterVersionIsNothing) {
   EXPECT_TRUE(std::holds_alternative<std::monostate>(ParseLine("\x1ezfuture")));
   EXPECT_TRUE(std::holds_alternative<std::monostate>(ParseLine("\x1ewfuture 1")));
 }
 
-TEST(LifelineWords, TakesSrunsLabelOff) {
+TEST(ControlPipeWords, TakesSrunsLabelOff) {
   absl::string_view line = "12: text: more";
   EXPECT_EQ(TakeLabel(line), 12);
   EXPECT_EQ(line, "text: more");

@@ -12,7 +12,7 @@
 
 namespace ddprun {
 
-struct Meeting {
+struct RendezvousEndpoint {
   std::unique_ptr<RendezvousServer> server;  // absent: it is elsewhere
   std::string target;                        // for ServiceChannel, where it is elsewhere
   std::string name;  // for people: "10.0.0.1:29500"; empty for a run of one node
@@ -24,8 +24,9 @@ struct Meeting {
 // --rdzv-endpoint that is this machine is hosted here, unless something serves there already.
 // `watcher` is told of a service here. `own_run_id` names the run of nodes that bring no name.
 // ALREADY_EXISTS, INVALID_ARGUMENT or UNAVAILABLE: one sentence.
-absl::StatusOr<Meeting> OpenMeeting(const Options& options, const Security& security,
-                                    const std::string& own_run_id, RunWatcher* watcher = nullptr);
+absl::StatusOr<RendezvousEndpoint> OpenRendezvous(const Options& options, const Security& security,
+                                                  const std::string& own_run_id,
+                                                  RunWatcher* watcher = nullptr);
 
 // Where the service is that this node's warden can reach when the agent is dead. Absent where the
 // agent hosts it, as far as the options tell: at an endpoint on this machine another node may.

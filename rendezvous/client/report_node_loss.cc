@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/client/loss_report.h"
+#include "rendezvous/client/report_node_loss.h"
 
 #include <algorithm>
 #include <optional>

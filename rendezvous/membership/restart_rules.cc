@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/membership/run_restarts.h"
+#include "rendezvous/membership/restart_rules.h"
 
 #include "absl/strings/str_cat.h"
 

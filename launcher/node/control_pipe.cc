@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/node/lifeline.h"
+#include "launcher/node/control_pipe.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -38,7 +38,7 @@ Hello MakeHello() {
   return hello;
 }
 
-bool Say(const NodeWord& word) {
+bool Send(const NodeMessage& word) {
   return std::printf("%s\n", ToLine(word).c_str()) > 0 && std::fflush(stdout) == 0;
 }
 
@@ -83,15 +83,15 @@ Orders MakeOrders(Setup& setup, const Go& go, int number) {
 
 }  // namespace
 
-Lifeline Lifeline::TakeStdin() {
-  Lifeline lifeline;
-  lifeline.fd_ = OwnedFd(fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3));
+ControlPipe ControlPipe::TakeStdin() {
+  ControlPipe control_pipe;
+  control_pipe.fd_ = OwnedFd(fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3));
   const OwnedFd nothing(open("/dev/null", O_RDONLY | O_CLOEXEC));
   dup2(nothing.get(), STDIN_FILENO);
-  return lifeline;
+  return control_pipe;
 }
 
-bool Lifeline::ReadMore() {
+bool ControlPipe::ReadMore() {
   char bytes[16384];
   while (true) {
     const ssize_t count = read(fd_.get(), bytes, sizeof(bytes));
@@ -111,7 +111,7 @@ bool Lifeline::ReadMore() {
   }
 }
 
-bool Lifeline::TakeLine(std::string& line) {
+bool ControlPipe::TakeLine(std::string& line) {
   const std::size_t end = buffer_.find('\n', taken_);
   if (end == std::string::npos) return false;
   line.assign(buffer_, taken_, end - taken_);
@@ -120,8 +120,8 @@ bool Lifeline::TakeLine(std::string& line) {
   return true;
 }
 
-absl::StatusOr<Orders> Lifeline::AwaitOrders() {
-  if (!Say(MakeHello())) return absl::CancelledError("");
+absl::StatusOr<Orders> ControlPipe::AwaitOrders() {
+  if (!Send(MakeHello())) return absl::CancelledError("");
   SetupReader reader;
   std::size_t bytes = 0;
   while (true) {
@@ -145,7 +145,7 @@ absl::StatusOr<Orders> Lifeline::AwaitOrders() {
   }
 }
 
-std::vector<PassSignal> Lifeline::TakeSignals(bool readable, bool& ended) {
+std::vector<PassSignal> ControlPipe::TakeSignals(bool readable, bool& ended) {
   ended = readable && !ReadMore();
   std::vector<PassSignal> signals;
   std::string line;

@@ -15,7 +15,7 @@
 
 namespace ddprun {
 
-class AnswerMemory {
+class ReplyCache {
  public:
   struct Remembered {
     StoreResult result;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/base/spelling.h"
+#include "launcher/base/flag_names.h"
 
 #include <algorithm>
 #include <numeric>

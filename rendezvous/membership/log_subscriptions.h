@@ -60,7 +60,7 @@ using RunNews = std::variant<WatchBegun, WorkerLines, RunWords, TailsEnd, RunOve
 
 enum class WatchId : std::uint64_t {};
 
-class LogDesk {
+class LogSubscriptions {
  public:
   struct Node {
     NodeId id;
@@ -92,7 +92,7 @@ class LogDesk {
   // It is away or lost; nobody waits for its lines.
   Effects Gone(const NodeId& node);
   Effects Receive(LinkId link, LogLines lines);
-  Effects Say(const std::string& sentence);
+  Effects Report(const std::string& sentence);
   Effects Finish(const std::optional<Verdict>& verdict);
 
   Taken Take(WatchId id);
@@ -123,7 +123,7 @@ class LogDesk {
 
   static bool Wants(const Watch& watch, const Node& node);
   static std::size_t BytesOf(const LogLines& lines);
-  void Tell(const Node& node, bool always, Effects& effects);
+  void Notify(const Node& node, bool always, Effects& effects);
   void EndTails(std::uint64_t id, Watch& watch, Effects& effects);
   void Put(std::uint64_t id, Watch& watch, Queued queued, Effects& effects);
   void Acknowledge(std::uint64_t id, const NodeId& node, std::uint64_t number, Effects& effects);
@@ -136,8 +136,8 @@ class LogDesk {
 };
 
 // For people: "b (node rank 1)".
-std::string NameOf(const LogDesk::Node& node);
+std::string NameOf(const LogSubscriptions::Node& node);
 // Whether `name` means the node.
-bool IsNamed(const LogDesk::Node& node, const std::string& name);
+bool IsNamed(const LogSubscriptions::Node& node, const std::string& name);
 
 }  // namespace ddprun

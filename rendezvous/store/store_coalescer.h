@@ -32,7 +32,7 @@ namespace ddprun {
 // One worker's stream.
 enum class StoreWorker : std::uint64_t {};
 
-class StoreFolder {
+class StoreCoalescer {
  public:
   // One result for those who asked the same.
   struct Answer {

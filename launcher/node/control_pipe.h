@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The end of a lifeline that a node holds: its stdin, over which the head of the run tells it what
-// to do, and whose end says that the head is gone.
+// The end of a control pipe that a node holds: its stdin, over which the head of the run tells it
+// what to do, and whose end says that the head is gone.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "launcher/node/lifeline_words.h"
+#include "launcher/node/control_pipe_protocol.h"
 #include "rendezvous/base/owned_fd.h"
 
 namespace ddprun {
@@ -22,10 +22,10 @@ struct Orders {
   bool serve = false;                    // the service may have any port, and says which
 };
 
-class Lifeline {
+class ControlPipe {
  public:
   // Takes stdin away from this process and what it starts: /dev/null stands there then.
-  static Lifeline TakeStdin();
+  static ControlPipe TakeStdin();
 
   // Says hello on stdout and waits for orders. CANCELLED: the head went, or ended this node before
   // it began. INVALID_ARGUMENT: stdin is no head's; one sentence.

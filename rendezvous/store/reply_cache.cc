@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/store/answer_memory.h"
+#include "rendezvous/store/reply_cache.h"
 
 #include <utility>
 
@@ -16,25 +16,25 @@ std::size_t BytesOf(const StoreResult& result) {
 
 }  // namespace
 
-void AnswerMemory::Remember(std::uint64_t id, StoreResult result, bool held) {
+void ReplyCache::Remember(std::uint64_t id, StoreResult result, bool held) {
   Forget(id);
   bytes_ += BytesOf(result);
   answers_.emplace(id, Remembered{std::move(result), held});
 }
 
-AnswerMemory::Remembered* AnswerMemory::Find(std::uint64_t id) {
+ReplyCache::Remembered* ReplyCache::Find(std::uint64_t id) {
   const auto it = answers_.find(id);
   return it == answers_.end() ? nullptr : &it->second;
 }
 
-void AnswerMemory::Forget(std::uint64_t id) {
+void ReplyCache::Forget(std::uint64_t id) {
   const auto it = answers_.find(id);
   if (it == answers_.end()) return;
   bytes_ -= BytesOf(it->second.result);
   answers_.erase(it);
 }
 
-void AnswerMemory::KeepOnly(const std::vector<std::uint64_t>& unanswered) {
+void ReplyCache::KeepOnly(const std::vector<std::uint64_t>& unanswered) {
   const absl::flat_hash_set<std::uint64_t> wanted(unanswered.begin(), unanswered.end());
   for (auto it = answers_.begin(); it != answers_.end();) {
     if (wanted.contains(it->first)) {
@@ -46,16 +46,16 @@ void AnswerMemory::KeepOnly(const std::vector<std::uint64_t>& unanswered) {
   }
 }
 
-void AnswerMemory::ForEach(const std::function<void(std::uint64_t id, Remembered&)>& on_answer) {
+void ReplyCache::ForEach(const std::function<void(std::uint64_t id, Remembered&)>& on_answer) {
   for (auto& [id, answer] : answers_) on_answer(id, answer);
 }
 
-void AnswerMemory::Clear() {
+void ReplyCache::Clear() {
   answers_.clear();
   bytes_ = 0;
 }
 
-void AnswerMemory::ForgetLowest() {
+void ReplyCache::ForgetLowest() {
   if (!answers_.empty()) Forget(answers_.begin()->first);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/node/meeting.h"
+#include "launcher/node/rendezvous_endpoint.h"
 
 #include <ctime>
 #include <random>
@@ -16,19 +16,19 @@
 namespace ddprun {
 namespace {
 
-Meeting MeetAlone(const std::string& run_id, RunWatcher* watcher) {
-  Meeting meeting;
-  meeting.server = MakeLocalServer(run_id, watcher);
-  return meeting;
+RendezvousEndpoint MeetAlone(const std::string& run_id, RunWatcher* watcher) {
+  RendezvousEndpoint rendezvous;
+  rendezvous.server = MakeLocalServer(run_id, watcher);
+  return rendezvous;
 }
 
-Meeting MeetAt(const Endpoint& endpoint) {
-  Meeting meeting;
-  meeting.host = endpoint.host;
-  meeting.port = endpoint.port;
-  meeting.name = JoinHostPort(endpoint.host, endpoint.port);
-  meeting.target = meeting.name;
-  return meeting;
+RendezvousEndpoint MeetAt(const Endpoint& endpoint) {
+  RendezvousEndpoint rendezvous;
+  rendezvous.host = endpoint.host;
+  rendezvous.port = endpoint.port;
+  rendezvous.name = JoinHostPort(endpoint.host, endpoint.port);
+  rendezvous.target = rendezvous.name;
+  return rendezvous;
 }
 
 // All of this machine's: for a node that is told to host (is_host=true) at an address that is no
@@ -41,45 +41,49 @@ std::string AddressToListenAt(const std::string& host) {
 }
 
 // `address`: to listen at; other nodes may know another one.
-absl::StatusOr<Meeting> Host(Meeting meeting, const Security& security, const std::string& run_id,
-                             const std::string& address, RunWatcher* watcher) {
+absl::StatusOr<RendezvousEndpoint> Host(RendezvousEndpoint rendezvous, const Security& security,
+                                        const std::string& run_id, const std::string& address,
+                                        RunWatcher* watcher) {
   auto credentials = security.ForHost();
   if (!credentials.ok()) return credentials.status();
   RaiseFileLimit();
   auto server = RendezvousServer::Start({.address = address,
-                                         .port = meeting.port,
+                                         .port = rendezvous.port,
                                          .credentials = *std::move(credentials),
                                          .default_run_id = run_id,
                                          .watcher = watcher});
   if (!server.ok()) return server.status();
-  if (meeting.port == 0) {
-    meeting.port = (*server)->port();
-    meeting.name = meeting.target = JoinHostPort(meeting.host, meeting.port);
+  if (rendezvous.port == 0) {
+    rendezvous.port = (*server)->port();
+    rendezvous.name = rendezvous.target = JoinHostPort(rendezvous.host, rendezvous.port);
   }
-  meeting.server = *std::move(server);
-  return meeting;
+  rendezvous.server = *std::move(server);
+  return rendezvous;
 }
 
 }  // namespace
 
-absl::StatusOr<Meeting> OpenMeeting(const Options& options, const Security& security,
-                                    const std::string& own_run_id, RunWatcher* watcher) {
+absl::StatusOr<RendezvousEndpoint> OpenRendezvous(const Options& options, const Security& security,
+                                                  const std::string& own_run_id,
+                                                  RunWatcher* watcher) {
   if (options.endpoint.has_value() && !options.standalone) {
-    Meeting meeting = MeetAt(*options.endpoint);
-    const bool is_address_here = IsThisMachine(meeting.host);
-    if (!options.is_host.value_or(is_address_here)) return meeting;
-    absl::StatusOr<Meeting> hosted =
+    RendezvousEndpoint rendezvous = MeetAt(*options.endpoint);
+    const bool is_address_here = IsThisMachine(rendezvous.host);
+    if (!options.is_host.value_or(is_address_here)) return rendezvous;
+    absl::StatusOr<RendezvousEndpoint> hosted =
         Host(MeetAt(*options.endpoint), security, own_run_id,
-             is_address_here ? AddressToListenAt(meeting.host) : AnyAddress(), watcher);
+             is_address_here ? AddressToListenAt(rendezvous.host) : AnyAddress(), watcher);
     // Another node of this machine, or a ddprun-rendezvous, was first.
-    if (absl::IsAlreadyExists(hosted.status())) return meeting;
+    if (absl::IsAlreadyExists(hosted.status())) return rendezvous;
     return hosted;
   }
   if (options.nodes == 1) return MeetAlone(own_run_id, watcher);
-  Meeting meeting = MeetAt({*options.master_addr, options.master_port.value_or(kPortDefault)});
-  if (*options.node_rank != 0) return meeting;
-  absl::StatusOr<Meeting> hosted = Host(std::move(meeting), security, own_run_id,
-                                        AddressToListenAt(*options.master_addr), watcher);
+  RendezvousEndpoint rendezvous =
+      MeetAt({*options.master_addr, options.master_port.value_or(kPortDefault)});
+  if (*options.node_rank != 0) return rendezvous;
+  absl::StatusOr<RendezvousEndpoint> hosted =
+      Host(std::move(rendezvous), security, own_run_id, AddressToListenAt(*options.master_addr),
+           watcher);
   if (absl::IsAlreadyExists(hosted.status())) {
     return absl::AlreadyExistsError(
         absl::StrCat(hosted.status().message(),

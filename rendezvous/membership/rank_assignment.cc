@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/membership/seating.h"
+#include "rendezvous/membership/rank_assignment.h"
 
 #include <algorithm>
 #include <map>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The agent's half of the store: what it asks, what it makes one of, what it knows by itself.
-#include "rendezvous/store/store_folder.h"
+#include "rendezvous/store/store_coalescer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,9 +22,9 @@ constexpr StoreWorker kOne{1};
 constexpr StoreWorker kTwo{2};
 constexpr StoreWorker kThree{3};
 
-class StoreFolderTest : public ::testing::Test {
+class StoreCoalescerTest : public ::testing::Test {
  protected:
-  StoreFolderTest() { folder.SetRound(kRound); }
+  StoreCoalescerTest() { folder.SetRound(kRound); }
 
   void Submit(StoreWorker worker, StoreOp op) {
     Keep(folder.Submit(worker, ++ids[worker], std::move(op), now));
@@ -38,7 +38,7 @@ class StoreFolderTest : public ::testing::Test {
     reply.result.keys = std::move(keys);
     Keep(folder.Receive({reply}));
   }
-  void Keep(StoreFolder::Answers all) {
+  void Keep(StoreCoalescer::Answers all) {
     for (const auto& answer : all) {
       for (const auto& to : answer.to) {
         EXPECT_TRUE(answers.emplace(to, answer.result).second) << "answered twice";
@@ -63,13 +63,13 @@ class StoreFolderTest : public ::testing::Test {
     return answers[{worker, n}];
   }
 
-  StoreFolder folder;
+  StoreCoalescer folder;
   TimePoint now{seconds(1000)};
   std::map<StoreWorker, std::uint64_t> ids;
   std::map<std::pair<StoreWorker, std::uint64_t>, StoreResult> answers;
 };
 
-TEST_F(StoreFolderTest, WhatIsAskedTogetherGoesUpTogether) {
+TEST_F(StoreCoalescerTest, WhatIsAskedTogetherGoesUpTogether) {
   Submit(kOne, MakeOp(V::kSet, {"a"}, {"1"}));
   Submit(kTwo, MakeOp(V::kSet, {"b"}, {"2"}));
   const auto sent = Sent();
@@ -80,7 +80,7 @@ TEST_F(StoreFolderTest, WhatIsAskedTogetherGoesUpTogether) {
   At(kTwo, 1);
 }
 
-TEST_F(StoreFolderTest, AddsThatWaitToGoUpAreOneAndEachHasItsOwnAnswer) {
+TEST_F(StoreCoalescerTest, AddsThatWaitToGoUpAreOneAndEachHasItsOwnAnswer) {
   Submit(kOne, AddOp("n", 1));
   Submit(kTwo, AddOp("n", 10));
   Submit(kThree, AddOp("other", 5));
@@ -92,7 +92,7 @@ TEST_F(StoreFolderTest, AddsThatWaitToGoUpAreOneAndEachHasItsOwnAnswer) {
   EXPECT_EQ(At(kTwo, 1).number, 111);
 }
 
-TEST_F(StoreFolderTest, AddsGatherWhileOneIsUnderWay) {
+TEST_F(StoreCoalescerTest, AddsGatherWhileOneIsUnderWay) {
   Submit(kOne, AddOp("n", 1));
   const auto first = Sent();
   Submit(kTwo, AddOp("n", 2));
@@ -107,7 +107,7 @@ TEST_F(StoreFolderTest, AddsGatherWhileOneIsUnderWay) {
   EXPECT_EQ(At(kThree, 1).number, 6);
 }
 
-TEST_F(StoreFolderTest, AddsWhoseSumCouldMeanSomethingElseStayApart) {
+TEST_F(StoreCoalescerTest, AddsWhoseSumCouldMeanSomethingElseStayApart) {
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
   Submit(kOne, AddOp("n", kMost));
   Submit(kTwo, AddOp("n", 1));     // the sum does not fit
@@ -115,7 +115,7 @@ TEST_F(StoreFolderTest, AddsWhoseSumCouldMeanSomethingElseStayApart) {
   EXPECT_EQ(Sent().size(), 3u);
 }
 
-TEST_F(StoreFolderTest, ARefusedSumIsTriedInParts) {
+TEST_F(StoreCoalescerTest, ARefusedSumIsTriedInParts) {
   Submit(kOne, AddOp("n", 1));
   Submit(kTwo, AddOp("n", 2));
   auto sent = Sent();
@@ -133,7 +133,7 @@ TEST_F(StoreFolderTest, ARefusedSumIsTriedInParts) {
   EXPECT_FALSE(At(kTwo, 1).status.ok());
 }
 
-TEST_F(StoreFolderTest, AWorkerThatGoesTakesItsUnsentPartAlong) {
+TEST_F(StoreCoalescerTest, AWorkerThatGoesTakesItsUnsentPartAlong) {
   Submit(kOne, AddOp("n", 1));
   Submit(kTwo, AddOp("n", 10));
   folder.WorkerGone(kOne);
@@ -147,7 +147,7 @@ TEST_F(StoreFolderTest, AWorkerThatGoesTakesItsUnsentPartAlong) {
   EXPECT_EQ(folder.unanswered(), 0u);
 }
 
-TEST_F(StoreFolderTest, AWorkerThatGoesLeavesItsSentPartInTheSum) {
+TEST_F(StoreCoalescerTest, AWorkerThatGoesLeavesItsSentPartInTheSum) {
   Submit(kOne, AddOp("n", 1));
   Submit(kTwo, AddOp("n", 10));
   const auto sent = Sent();
@@ -158,7 +158,7 @@ TEST_F(StoreFolderTest, AWorkerThatGoesLeavesItsSentPartInTheSum) {
   EXPECT_EQ(At(kTwo, 1).number, 11);
 }
 
-TEST_F(StoreFolderTest, TheSameQuestionIsAskedOnce) {
+TEST_F(StoreCoalescerTest, TheSameQuestionIsAskedOnce) {
   for (const StoreWorker worker : {kOne, kTwo}) Submit(worker, WaitingOp(V::kGet, {"k"}));
   const auto sent = Sent();
   ASSERT_EQ(sent.size(), 1u);
@@ -170,7 +170,7 @@ TEST_F(StoreFolderTest, TheSameQuestionIsAskedOnce) {
   for (const StoreWorker worker : {kOne, kTwo, kThree}) EXPECT_EQ(At(worker, 1).values[0], "v");
 }
 
-TEST_F(StoreFolderTest, AnAnswerThatMayNotBeKeptIsForThoseWhoCameBeforeItWasAsked) {
+TEST_F(StoreCoalescerTest, AnAnswerThatMayNotBeKeptIsForThoseWhoCameBeforeItWasAsked) {
   for (const StoreWorker worker : {kOne, kTwo}) Submit(worker, WaitingOp(V::kGet, {"k"}));
   const auto sent = Sent();
   Submit(kThree, WaitingOp(V::kGet, {"k"}));
@@ -182,7 +182,7 @@ TEST_F(StoreFolderTest, AnAnswerThatMayNotBeKeptIsForThoseWhoCameBeforeItWasAske
   EXPECT_EQ(At(kThree, 1).values[0], "new");
 }
 
-TEST_F(StoreFolderTest, NobodyJoinsAQuestionThatIsOlderThanTrust) {
+TEST_F(StoreCoalescerTest, NobodyJoinsAQuestionThatIsOlderThanTrust) {
   Submit(kOne, WaitingOp(V::kGet, {"k"}));
   Sent();
   now += kKeepTrust + milliseconds(1);
@@ -190,7 +190,7 @@ TEST_F(StoreFolderTest, NobodyJoinsAQuestionThatIsOlderThanTrust) {
   EXPECT_EQ(Sent().size(), 1u);
 }
 
-TEST_F(StoreFolderTest, EachWaitsItsOwnTime) {
+TEST_F(StoreCoalescerTest, EachWaitsItsOwnTime) {
   Submit(kOne, WaitingOp(V::kGet, {"k"}, milliseconds(100)));
   const auto first = Sent();
   now += milliseconds(50);
@@ -211,7 +211,7 @@ TEST_F(StoreFolderTest, EachWaitsItsOwnTime) {
             absl::DeadlineExceededError("waited 100 ms for key 'k', which nobody has set"));
 }
 
-TEST_F(StoreFolderTest, WhatMayBeKeptIsAnsweredHere) {
+TEST_F(StoreCoalescerTest, WhatMayBeKeptIsAnsweredHere) {
   Submit(kOne, MakeOp(V::kGet, {"k"}));
   Reply(Sent()[0].id, Value("v"), /*keep=*/true);
   Submit(kOne, MakeOp(V::kWait, {"m"}));
@@ -228,7 +228,7 @@ TEST_F(StoreFolderTest, WhatMayBeKeptIsAnsweredHere) {
   EXPECT_TRUE(folder.HasBatch()) << "that it exists is not its value";
 }
 
-TEST_F(StoreFolderTest, WhatIsToBeForgottenIsAndTheServiceIsTold) {
+TEST_F(StoreCoalescerTest, WhatIsToBeForgottenIsAndTheServiceIsTold) {
   Submit(kOne, MakeOp(V::kGet, {"k"}));
   Reply(Sent()[0].id, Value("v"), /*keep=*/true);
   Forget(3, {"k"});
@@ -238,7 +238,7 @@ TEST_F(StoreFolderTest, WhatIsToBeForgottenIsAndTheServiceIsTold) {
   EXPECT_EQ(Sent().size(), 1u);
 }
 
-TEST_F(StoreFolderTest, TrustLastsFromTheSendingOfWhatWasAnswered) {
+TEST_F(StoreCoalescerTest, TrustLastsFromTheSendingOfWhatWasAnswered) {
   Submit(kOne, MakeOp(V::kGet, {"k"}));
   const auto sent = Sent();
   now += seconds(1);
@@ -252,7 +252,7 @@ TEST_F(StoreFolderTest, TrustLastsFromTheSendingOfWhatWasAnswered) {
   EXPECT_FALSE(folder.HasBatch()) << "heard of again";
 }
 
-TEST_F(StoreFolderTest, WhatIsUnansweredIsSentAgainUnderTheSameIds) {
+TEST_F(StoreCoalescerTest, WhatIsUnansweredIsSentAgainUnderTheSameIds) {
   Submit(kOne, MakeOp(V::kSet, {"a"}, {"1"}));
   Submit(kTwo, WaitingOp(V::kGet, {"k"}, milliseconds(100)));
   Submit(kThree, AddOp("n", 1));
@@ -274,7 +274,7 @@ TEST_F(StoreFolderTest, WhatIsUnansweredIsSentAgainUnderTheSameIds) {
   EXPECT_EQ(Sent().at(0).op->number, 5);
 }
 
-TEST_F(StoreFolderTest, NothingIsKeptWithoutAStream) {
+TEST_F(StoreCoalescerTest, NothingIsKeptWithoutAStream) {
   Submit(kOne, MakeOp(V::kGet, {"k"}));
   Reply(Sent()[0].id, Value("v"), /*keep=*/true);
   folder.Lost();
@@ -282,7 +282,7 @@ TEST_F(StoreFolderTest, NothingIsKeptWithoutAStream) {
   EXPECT_EQ(Sent().size(), 1u);
 }
 
-TEST_F(StoreFolderTest, WaitsEndInTheirTimeWithoutAStreamToo) {
+TEST_F(StoreCoalescerTest, WaitsEndInTheirTimeWithoutAStreamToo) {
   Submit(kOne, WaitingOp(V::kGet, {"k"}, milliseconds(100)));
   Submit(kTwo, WaitingOp(V::kQueuePop, {"q"}, milliseconds(100)));
   Sent();
@@ -294,7 +294,7 @@ TEST_F(StoreFolderTest, WaitsEndInTheirTimeWithoutAStreamToo) {
   EXPECT_FALSE(answers.contains({kTwo, 1})) << "it may have been served";
 }
 
-TEST_F(StoreFolderTest, AnswersThatTheNodeHasAreSaidWithTheNextMessage) {
+TEST_F(StoreCoalescerTest, AnswersThatTheNodeHasAreSaidWithTheNextMessage) {
   Submit(kOne, MakeOp(V::kSet, {"a"}, {"1"}));
   Submit(kOne, MakeOp(V::kGet, {"a"}));
   const auto sent = Sent();
@@ -305,7 +305,7 @@ TEST_F(StoreFolderTest, AnswersThatTheNodeHasAreSaidWithTheNextMessage) {
   EXPECT_THAT(folder.TakeBatch(now).answered, ElementsAre(sent[0].id));
 }
 
-TEST_F(StoreFolderTest, ARoundsEndAnswersItsOperations) {
+TEST_F(StoreCoalescerTest, ARoundsEndAnswersItsOperations) {
   Submit(kOne, WaitingOp(V::kGet, {"k"}));
   Sent();
   Submit(kTwo, AddOp("n", 1));
@@ -320,7 +320,7 @@ TEST_F(StoreFolderTest, ARoundsEndAnswersItsOperations) {
   EXPECT_FALSE(cancelled[0].op.has_value());
 }
 
-TEST_F(StoreFolderTest, AServiceLostForGoodAnswersAll) {
+TEST_F(StoreCoalescerTest, AServiceLostForGoodAnswersAll) {
   Submit(kOne, WaitingOp(V::kGet, {"k"}));
   Submit(kTwo, AddOp("n", 1));
   Sent();
@@ -332,7 +332,7 @@ TEST_F(StoreFolderTest, AServiceLostForGoodAnswersAll) {
   EXPECT_FALSE(folder.HasBatch());
 }
 
-TEST_F(StoreFolderTest, AMessageHasASize) {
+TEST_F(StoreCoalescerTest, AMessageHasASize) {
   const std::string large(kStoreBatchBytes * 2 / 3, 'x');
   for (int i = 0; i < 3; ++i) Submit(kOne, MakeOp(V::kSet, {"k"}, {large}));
   EXPECT_EQ(Sent().size(), 2u);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/membership/log_desk.h"
+#include "rendezvous/membership/log_subscriptions.h"
 
 #include <algorithm>
 
@@ -8,19 +8,19 @@
 
 namespace ddprun {
 
-std::string NameOf(const LogDesk::Node& node) {
+std::string NameOf(const LogSubscriptions::Node& node) {
   return node.rank ? absl::StrCat(node.host, " (node rank ", *node.rank, ")") : node.host;
 }
 
-bool IsNamed(const LogDesk::Node& node, const std::string& name) {
+bool IsNamed(const LogSubscriptions::Node& node, const std::string& name) {
   return (node.rank && absl::StrCat(*node.rank) == name) || node.host == name ||
          node.id.value == name;
 }
 
 // ---- Who watches
 
-WatchId LogDesk::Open(const std::string& run_id, RunQuestion question,
-                      const std::vector<Node>& nodes, Effects& effects) {
+WatchId LogSubscriptions::Open(const std::string& run_id, RunQuestion question,
+                               const std::vector<Node>& nodes, Effects& effects) {
   const std::uint64_t id = ++last_id_;
   question.watch.id = id;
   Watch& watch = watches_[id];
@@ -36,12 +36,12 @@ WatchId LogDesk::Open(const std::string& run_id, RunQuestion question,
     if (names.size() < kStatusNodesMax) names.push_back(NameOf(node));
   }
   Put(id, watch, {std::move(begun), 0, {}}, effects);
-  for (const Node& node : nodes) Tell(node, /*always=*/false, effects);
+  for (const Node& node : nodes) Notify(node, /*always=*/false, effects);
   EndTails(id, watch, effects);
   return WatchId{id};
 }
 
-LogDesk::Effects LogDesk::Close(WatchId id) {
+LogSubscriptions::Effects LogSubscriptions::Close(WatchId id) {
   Effects effects;
   const auto it = watches_.find(static_cast<std::uint64_t>(id));
   if (it == watches_.end()) return effects;
@@ -52,7 +52,7 @@ LogDesk::Effects LogDesk::Close(WatchId id) {
     // A node that has said all that was asked for has forgotten the watch by itself.
     const bool goes_on = closed.question.watch.follow || !progress.tail_ended;
     if (node == nodes_.end() || !progress.told || !goes_on) continue;
-    Tell(node->second, /*always=*/true, effects);
+    Notify(node->second, /*always=*/true, effects);
   }
   if (watches_.empty()) {
     nodes_.clear();
@@ -61,7 +61,7 @@ LogDesk::Effects LogDesk::Close(WatchId id) {
   return effects;
 }
 
-bool LogDesk::Wants(const Watch& watch, const Node& node) {
+bool LogSubscriptions::Wants(const Watch& watch, const Node& node) {
   if (!watch.question.output || watch.over) return false;
   const auto it = watch.progress.find(node.id);
   const bool tail_ended = it != watch.progress.end() && it->second.tail_ended;
@@ -72,7 +72,7 @@ bool LogDesk::Wants(const Watch& watch, const Node& node) {
 }
 
 // All that is wanted of it, if that is more than it knows of, or `always`.
-void LogDesk::Tell(const Node& node, bool always, Effects& effects) {
+void LogSubscriptions::Notify(const Node& node, bool always, Effects& effects) {
   if (!node.link) return;
   LogWatches all;
   bool changed = always;
@@ -91,7 +91,7 @@ void LogDesk::Tell(const Node& node, bool always, Effects& effects) {
 
 // ---- Nodes
 
-LogDesk::Effects LogDesk::Here(const Node& node) {
+LogSubscriptions::Effects LogSubscriptions::Here(const Node& node) {
   Effects effects;
   if (watches_.empty()) return effects;
   Node& known = nodes_[node.id];
@@ -104,11 +104,11 @@ LogDesk::Effects LogDesk::Here(const Node& node) {
     }
   }
   known = node;
-  Tell(known, /*always=*/false, effects);
+  Notify(known, /*always=*/false, effects);
   return effects;
 }
 
-LogDesk::Effects LogDesk::Gone(const NodeId& id) {
+LogSubscriptions::Effects LogSubscriptions::Gone(const NodeId& id) {
   Effects effects;
   const auto it = nodes_.find(id);
   if (it == nodes_.end()) return effects;
@@ -118,7 +118,7 @@ LogDesk::Effects LogDesk::Gone(const NodeId& id) {
   return effects;
 }
 
-LogDesk::Effects LogDesk::Receive(LinkId link, LogLines lines) {
+LogSubscriptions::Effects LogSubscriptions::Receive(LinkId link, LogLines lines) {
   Effects effects;
   const auto from = links_.find(link);
   const auto it = watches_.find(lines.watch);
@@ -147,7 +147,7 @@ LogDesk::Effects LogDesk::Receive(LinkId link, LogLines lines) {
 
 // ---- News
 
-LogDesk::Effects LogDesk::Say(const std::string& sentence) {
+LogSubscriptions::Effects LogSubscriptions::Report(const std::string& sentence) {
   Effects effects;
   for (auto& [id, watch] : watches_) {
     // Of a reader who takes nothing while a run fails again and again, too.
@@ -157,7 +157,7 @@ LogDesk::Effects LogDesk::Say(const std::string& sentence) {
   return effects;
 }
 
-LogDesk::Effects LogDesk::Finish(const std::optional<Verdict>& verdict) {
+LogSubscriptions::Effects LogSubscriptions::Finish(const std::optional<Verdict>& verdict) {
   Effects effects;
   for (auto& [id, watch] : watches_) {
     if (watch.over) continue;
@@ -168,7 +168,7 @@ LogDesk::Effects LogDesk::Finish(const std::optional<Verdict>& verdict) {
   return effects;
 }
 
-void LogDesk::EndTails(std::uint64_t id, Watch& watch, Effects& effects) {
+void LogSubscriptions::EndTails(std::uint64_t id, Watch& watch, Effects& effects) {
   if (watch.tails_ended || watch.over || !watch.question.output) return;
   for (const auto& entry : nodes_) {
     const Node& node = entry.second;
@@ -181,13 +181,13 @@ void LogDesk::EndTails(std::uint64_t id, Watch& watch, Effects& effects) {
   watch.over = !watch.question.watch.follow;
 }
 
-void LogDesk::Put(std::uint64_t id, Watch& watch, Queued queued, Effects& effects) {
+void LogSubscriptions::Put(std::uint64_t id, Watch& watch, Queued queued, Effects& effects) {
   watch.bytes += queued.bytes;
   watch.queue.push_back(std::move(queued));
   effects.awake.push_back(WatchId{id});
 }
 
-LogDesk::Taken LogDesk::Take(WatchId watch_id) {
+LogSubscriptions::Taken LogSubscriptions::Take(WatchId watch_id) {
   Taken taken;
   const auto id = static_cast<std::uint64_t>(watch_id);
   const auto it = watches_.find(id);
@@ -214,7 +214,8 @@ LogDesk::Taken LogDesk::Take(WatchId watch_id) {
   return taken;
 }
 
-std::optional<RunNews> LogDesk::TakeDropped(std::uint64_t id, Watch& watch, Effects& effects) {
+std::optional<RunNews> LogSubscriptions::TakeDropped(std::uint64_t id, Watch& watch,
+                                                     Effects& effects) {
   for (auto& [node_id, progress] : watch.progress) {
     if (progress.dropped == 0) continue;
     const auto it = nodes_.find(node_id);
@@ -229,14 +230,14 @@ std::optional<RunNews> LogDesk::TakeDropped(std::uint64_t id, Watch& watch, Effe
   return std::nullopt;
 }
 
-void LogDesk::Acknowledge(std::uint64_t id, const NodeId& node_id, std::uint64_t number,
-                          Effects& effects) {
+void LogSubscriptions::Acknowledge(std::uint64_t id, const NodeId& node_id, std::uint64_t number,
+                                   Effects& effects) {
   const auto it = nodes_.find(node_id);
   if (it == nodes_.end() || !it->second.link) return;
   effects.directives.emplace_back(*it->second.link, LogsTaken{id, number});
 }
 
-std::size_t LogDesk::BytesOf(const LogLines& lines) {
+std::size_t LogSubscriptions::BytesOf(const LogLines& lines) {
   std::size_t bytes = kLogLineOverhead;
   for (const LogLine& line : lines.lines) {
     bytes += line.prefix.size() + line.text.size() + kLogLineOverhead;

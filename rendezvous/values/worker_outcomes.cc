@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/values/victims.h"
+#include "rendezvous/values/worker_outcomes.h"
 
 #include <algorithm>
 #include <utility>
@@ -16,16 +16,16 @@ constexpr int kOtherCode = -1;
 
 int SizeOf(const RankRange& range) { return range.last - range.first + 1; }
 
-Victims& WayFor(EndKind kind, int code, std::vector<Victims>& victims) {
-  const auto order = [](const Victims& way, std::pair<EndKind, int> key) {
+WorkerOutcomes& WayFor(EndKind kind, int code, std::vector<WorkerOutcomes>& victims) {
+  const auto order = [](const WorkerOutcomes& way, std::pair<EndKind, int> key) {
     return std::pair(way.kind, way.code) < key;
   };
   auto it = std::lower_bound(victims.begin(), victims.end(), std::pair(kind, code), order);
   if (it != victims.end() && it->kind == kind && it->code == code) return *it;
-  if (victims.size() + 1 >= kVictimWaysMax && code != kOtherCode) {
+  if (victims.size() + 1 >= kOutcomeWaysMax && code != kOtherCode) {
     return WayFor(EndKind::kExited, kOtherCode, victims);
   }
-  return *victims.insert(it, Victims{.kind = kind, .code = code});
+  return *victims.insert(it, WorkerOutcomes{.kind = kind, .code = code});
 }
 
 void Insert(RankRange range, std::vector<RankRange>& ranges) {
@@ -35,10 +35,10 @@ void Insert(RankRange range, std::vector<RankRange>& ranges) {
     range = {std::min(range.first, it->first), std::max(range.last, it->last)};
     it = ranges.erase(it);
   }
-  if (ranges.size() < kVictimRangesMax) ranges.insert(it, range);
+  if (ranges.size() < kOutcomeRangesMax) ranges.insert(it, range);
 }
 
-void Remove(int rank, Victims& way) {
+void Remove(int rank, WorkerOutcomes& way) {
   for (auto it = way.ranges.begin(); it != way.ranges.end(); ++it) {
     if (rank < it->first || rank > it->last) continue;
     const RankRange whole = *it;
@@ -52,17 +52,17 @@ void Remove(int rank, Victims& way) {
 
 }  // namespace
 
-void AddVictims(EndKind kind, int code, RankRange ranks, std::vector<Victims>& victims) {
+void AddVictims(EndKind kind, int code, RankRange ranks, std::vector<WorkerOutcomes>& victims) {
   if (ranks.last < ranks.first) return;
-  Victims& way = WayFor(kind, code, victims);
+  WorkerOutcomes& way = WayFor(kind, code, victims);
   way.count += SizeOf(ranks);
   Insert(ranks, way.ranges);
 }
 
-void AddLostNode(const std::string& host, RankRange ranks, std::vector<Victims>& victims) {
+void AddLostNode(const std::string& host, RankRange ranks, std::vector<WorkerOutcomes>& victims) {
   AddVictims(EndKind::kLost, 0, ranks, victims);
   std::vector<std::string>& hosts = WayFor(EndKind::kLost, 0, victims).hosts;
-  if (hosts.size() < kVictimHostsShown) hosts.push_back(host);
+  if (hosts.size() < kOutcomeHostsShown) hosts.push_back(host);
 }
 
 std::vector<WorkerEnds> Folded(std::vector<WorkerEnds> ends) {
@@ -80,19 +80,19 @@ std::vector<WorkerEnds> Folded(std::vector<WorkerEnds> ends) {
   return folded;
 }
 
-std::vector<Victims> ToShow(const std::vector<Victims>& victims, int cause_rank) {
-  std::vector<Victims> shown;
-  for (Victims way : victims) {
+std::vector<WorkerOutcomes> ToShow(const std::vector<WorkerOutcomes>& victims, int cause_rank) {
+  std::vector<WorkerOutcomes> shown;
+  for (WorkerOutcomes way : victims) {
     // Whose node is lost has not ended in another way: it may be the cause and be lost.
     if (way.kind != EndKind::kLost) Remove(cause_rank, way);
     if (way.count <= 0) continue;
-    if (way.ranges.size() > kVictimRangesShown) way.ranges.resize(kVictimRangesShown);
+    if (way.ranges.size() > kOutcomeRangesShown) way.ranges.resize(kOutcomeRangesShown);
     shown.push_back(std::move(way));
   }
   return shown;
 }
 
-std::string WayOf(const Victims& victims) {
+std::string WayOf(const WorkerOutcomes& victims) {
   const char* were = victims.count == 1 ? "was" : "were";
   switch (victims.kind) {
     case EndKind::kExited:
@@ -105,7 +105,7 @@ std::string WayOf(const Victims& victims) {
     case EndKind::kLost:
       return absl::StrCat(were, " lost with ", victims.hosts.size() == 1 ? "node " : "nodes ",
                           absl::StrJoin(victims.hosts, ", "),
-                          victims.hosts.size() < kVictimHostsShown ? "" : ", ...");
+                          victims.hosts.size() < kOutcomeHostsShown ? "" : ", ...");
     case EndKind::kStopped:
       return absl::StrCat(were, " stopped by ddprun");
     case EndKind::kSucceeded:
@@ -114,7 +114,7 @@ std::string WayOf(const Victims& victims) {
   return "";
 }
 
-std::string RanksOf(const Victims& victims) {
+std::string RanksOf(const WorkerOutcomes& victims) {
   int told = 0;
   std::vector<std::string> words;
   for (const RankRange& range : victims.ranges) {
