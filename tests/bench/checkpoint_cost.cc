@@ -19,7 +19,7 @@
 #include "worker/config/config.h"
 #include "worker/files/state_dict.h"
 #include "worker/models/models.h"
-#include "worker/training/optimizer.h"
+#include "worker/optimizer/optimizer.h"
 
 namespace ddprun {
 namespace {

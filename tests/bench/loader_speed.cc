@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "worker/data/loader.h"
+#include "worker/loader/loader.h"
 
 namespace ddprun {
 namespace {

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "proto/progress_message.h"
-#include "worker/distributed/progress_sender.h"
+#include "worker/progress/progress_sender.h"
 
 namespace {
 

@@ -12,8 +12,8 @@
 #include <cstdio>
 #include <vector>
 
-#include "worker/data/resident_images.h"
 #include "worker/distributed/accelerator.h"
+#include "worker/loader/resident_images.h"
 
 namespace ddprun {
 namespace {

@@ -17,10 +17,10 @@
 
 #include "worker/data/dataset.h"
 #include "worker/models/models.h"
-#include "worker/training/data_parallel_runner.h"
-#include "worker/training/device_step.h"
-#include "worker/training/host_step.h"
-#include "worker/training/precision.h"
+#include "worker/parallel/data_parallel_runner.h"
+#include "worker/parallel/precision.h"
+#include "worker/step/device_step.h"
+#include "worker/step/host_step.h"
 
 namespace ddprun {
 

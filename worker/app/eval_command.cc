@@ -9,12 +9,12 @@
 #include "worker/app/setup.h"
 #include "worker/base/text.h"
 #include "worker/base/unique_tensors.h"
+#include "worker/ddp/checksum.h"
 #include "worker/distributed/world.h"
-#include "worker/training/checksum.h"
-#include "worker/training/data_parallel_runner.h"
-#include "worker/training/evaluate.h"
-#include "worker/training/model_input.h"
-#include "worker/training/precision.h"
+#include "worker/evaluation/evaluate.h"
+#include "worker/export/model_input.h"
+#include "worker/parallel/data_parallel_runner.h"
+#include "worker/parallel/precision.h"
 
 namespace ddprun {
 namespace {

@@ -13,10 +13,10 @@
 #include "worker/app/setup.h"
 #include "worker/export/hugging_face.h"
 #include "worker/export/model_description.h"
+#include "worker/export/model_input.h"
 #include "worker/export/torchscript.h"
 #include "worker/files/state_dict.h"
 #include "worker/files/user_path.h"
-#include "worker/training/model_input.h"
 
 namespace ddprun {
 namespace {

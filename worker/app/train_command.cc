@@ -14,12 +14,12 @@
 #include "worker/checkpoint/folder_lock.h"
 #include "worker/checkpoint/stop_signal.h"
 #include "worker/data/dataset.h"
-#include "worker/distributed/flight_record.h"
-#include "worker/distributed/progress_sender.h"
-#include "worker/distributed/stall_reporter.h"
 #include "worker/distributed/world.h"
 #include "worker/metrics/reporter.h"
-#include "worker/training/precision.h"
+#include "worker/parallel/precision.h"
+#include "worker/progress/flight_record.h"
+#include "worker/progress/progress_sender.h"
+#include "worker/progress/stall_reporter.h"
 #include "worker/training/trainer.h"
 
 namespace ddprun {

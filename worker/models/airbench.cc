@@ -16,10 +16,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "worker/models/batch_norm.h"
+#include "worker/layers/batch_norm.h"
+#include "worker/layers/pool.h"
+#include "worker/layers/whitening.h"
 #include "worker/models/models.h"
-#include "worker/models/pool.h"
-#include "worker/models/whitening.h"
 
 namespace ddprun {
 namespace {

@@ -11,9 +11,9 @@
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
 
-#include "worker/models/batch_norm.h"
+#include "worker/layers/batch_norm.h"
+#include "worker/layers/pool.h"
 #include "worker/models/models.h"
-#include "worker/models/pool.h"
 
 namespace ddprun {
 namespace {

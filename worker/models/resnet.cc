@@ -9,8 +9,8 @@
 #include <array>
 #include <string>
 
-#include "worker/models/batch_norm.h"
-#include "worker/models/conv.h"
+#include "worker/layers/batch_norm.h"
+#include "worker/layers/conv.h"
 #include "worker/models/models.h"
 
 namespace ddprun {

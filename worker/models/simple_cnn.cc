@@ -4,8 +4,8 @@
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
 
+#include "worker/layers/pool.h"
 #include "worker/models/models.h"
-#include "worker/models/pool.h"
 
 namespace ddprun {
 namespace {

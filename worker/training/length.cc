@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "worker/data/epoch_plan.h"
+#include "worker/loader/epoch_plan.h"
 
 namespace ddprun {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "worker/config/config.h"
-#include "worker/training/schedule.h"
+#include "worker/optimizer/schedule.h"
 
 namespace ddprun {
 

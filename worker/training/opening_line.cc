@@ -2,7 +2,7 @@
 #include "worker/training/opening_line.h"
 
 #include "worker/base/unique_tensors.h"
-#include "worker/training/pipeline_plan.h"
+#include "worker/parallel/pipeline_plan.h"
 
 namespace ddprun {
 namespace {

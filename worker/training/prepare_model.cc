@@ -6,13 +6,13 @@
 #include <string>
 
 #include "worker/distributed/accelerator.h"
+#include "worker/evaluation/look_at_images.h"
 #include "worker/export/initial_weights.h"
-#include "worker/models/batch_norm.h"
-#include "worker/training/look_at_images.h"
-#include "worker/training/make_step.h"
+#include "worker/layers/batch_norm.h"
+#include "worker/parallel/pipeline_plan.h"
+#include "worker/parallel/precision.h"
+#include "worker/step/make_step.h"
 #include "worker/training/opening_line.h"
-#include "worker/training/pipeline_plan.h"
-#include "worker/training/precision.h"
 
 namespace ddprun {
 namespace {

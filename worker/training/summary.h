@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
-#include "worker/distributed/gradient_meter.h"
-#include "worker/training/evaluate.h"
+#include "worker/ddp/gradient_meter.h"
+#include "worker/evaluation/evaluate.h"
 
 namespace ddprun {
 

@@ -19,8 +19,8 @@
 #include "worker/checkpoint/resume.h"
 #include "worker/config/agreement.h"
 #include "worker/export/model_description.h"
+#include "worker/export/model_input.h"
 #include "worker/files/state_dict.h"
-#include "worker/training/model_input.h"
 #include "worker/training/random_state.h"
 
 namespace ddprun {

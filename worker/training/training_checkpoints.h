@@ -12,6 +12,7 @@
 #include <unordered_set>
 
 #include "worker/checkpoint/checkpoint_writer.h"
+#include "worker/checkpoint/step_patience.h"
 #include "worker/checkpoint/stop_signal.h"
 #include "worker/config/config.h"
 #include "worker/data/dataset.h"
@@ -19,12 +20,11 @@
 #include "worker/distributed/world.h"
 #include "worker/metrics/reporter.h"
 #include "worker/models/models.h"
-#include "worker/training/grad_scaler.h"
+#include "worker/optimizer/grad_scaler.h"
+#include "worker/optimizer/optimizer.h"
+#include "worker/optimizer/weight_average.h"
+#include "worker/parallel/step_runner.h"
 #include "worker/training/length.h"
-#include "worker/training/optimizer.h"
-#include "worker/training/step_patience.h"
-#include "worker/training/step_runner.h"
-#include "worker/training/weight_average.h"
 
 namespace ddprun {
 

@@ -9,10 +9,10 @@
 #include <optional>
 
 #include "worker/config/config.h"
+#include "worker/evaluation/epoch_tally.h"
+#include "worker/evaluation/evaluate.h"
 #include "worker/metrics/run_log.h"
 #include "worker/metrics/step_clock.h"
-#include "worker/training/epoch_tally.h"
-#include "worker/training/evaluate.h"
 
 namespace ddprun {
 

@@ -3,7 +3,7 @@
 // every setting, over the ends of epochs, over ranks, with a set on the device and with a loader's
 // batches, and whether its steps are queued or replayed. The device is the CPU here; tests/gpu has
 // the same with CUDA graphs.
-#include "worker/training/device_step.h"
+#include "worker/step/device_step.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is measured across ranks, in a world of processes.
-#include "worker/metrics/gather.h"
+#include "worker/profile/gather.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 
 #include "rendezvous/client/session_client.h"
 #include "tests/integration/worker/ranks.h"
-#include "worker/distributed/ddp.h"
+#include "worker/ddp/ddp.h"
 #include "worker/distributed/world.h"
 
 namespace ddprun {

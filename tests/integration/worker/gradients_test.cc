@@ -14,8 +14,8 @@
 #include "tests/integration/worker/ranks.h"
 #include "tests/integration/worker/seeded.h"
 #include "tests/integration/worker/service.h"
-#include "worker/distributed/ddp.h"
-#include "worker/distributed/shared_node.h"
+#include "worker/ddp/ddp.h"
+#include "worker/ddp/shared_node.h"
 
 namespace ddprun {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <cstdlib>
 
-#include "worker/metrics/profiler.h"
+#include "worker/profile/profiler.h"
 
 namespace ddprun {
 namespace {

@@ -10,11 +10,11 @@
 #include "tests/integration/rendezvous/test_node.h"
 #include "tests/integration/worker/ranks.h"
 #include "worker/base/unique_tensors.h"
-#include "worker/training/data_parallel_runner.h"
-#include "worker/training/local_pipeline_runner.h"
-#include "worker/training/pipeline_plan.h"
-#include "worker/training/precision.h"
-#include "worker/training/rank_pipeline_runner.h"
+#include "worker/parallel/data_parallel_runner.h"
+#include "worker/parallel/local_pipeline_runner.h"
+#include "worker/parallel/pipeline_plan.h"
+#include "worker/parallel/precision.h"
+#include "worker/parallel/rank_pipeline_runner.h"
 
 namespace ddprun {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/metrics/clock_alignment.h"
+#include "worker/profile/clock_alignment.h"
 
 #include <gtest/gtest.h>
 

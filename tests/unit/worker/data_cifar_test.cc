@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/data/cifar.h"
+#include "worker/datasets/cifar.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

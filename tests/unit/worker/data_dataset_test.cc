@@ -7,7 +7,7 @@
 
 #include "tests/unit/worker/data_fixture.h"
 #include "tests/unit/worker/temp_files.h"
-#include "worker/data/synthetic.h"
+#include "worker/datasets/synthetic.h"
 
 namespace ddprun {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/data/idx.h"
+#include "worker/datasets/idx.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/data/loader.h"
+#include "worker/loader/loader.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

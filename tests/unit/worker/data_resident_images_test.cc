@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Batches made by operations on tensors are those that the loader makes byte by byte.
-#include "worker/data/resident_images.h"
+#include "worker/loader/resident_images.h"
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>

@@ -3,14 +3,16 @@ find_package(nlohmann_json REQUIRED)
 ddprun_add_gtest(NAME unit_worker_metrics LABEL unit
   SOURCES
     append_file_test.cc
-    clock_alignment_test.cc
     event_file_test.cc
     metric_series_test.cc
     reporter_test.cc
     run_log_test.cc
     step_clock_test.cc
-    trace_test.cc
   LIBS ddprun_worker_metrics nlohmann_json::nlohmann_json)
+
+ddprun_add_gtest(NAME unit_worker_profile TORCH LABEL unit
+  SOURCES clock_alignment_test.cc trace_test.cc
+  LIBS ddprun_worker_profile nlohmann_json::nlohmann_json)
 
 # A run in pieces, for tests/e2e/test_metrics.py.
 add_executable(run_log_probe ../../testing/run_log_probe.cc)

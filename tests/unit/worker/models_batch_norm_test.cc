@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two ranks' synchronised batch norm against one process' BatchNorm2d on both batches together.
-#include "worker/models/batch_norm.h"
+#include "worker/layers/batch_norm.h"
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>

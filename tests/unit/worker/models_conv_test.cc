@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Weights' gradients by a matrix product, beside LibTorch's convolution.
-#include "worker/models/conv.h"
+#include "worker/layers/conv.h"
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>

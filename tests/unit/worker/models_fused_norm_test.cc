@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Batch norm with its tail in one pass, beside LibTorch's operations one after the other: the same
 // bits.
-#include "worker/models/fused_norm.h"
+#include "worker/layers/fused_norm.h"
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -10,7 +10,7 @@
 #include <string>
 #include <tuple>
 
-#include "worker/models/batch_norm.h"
+#include "worker/layers/batch_norm.h"
 
 namespace ddprun {
 namespace {

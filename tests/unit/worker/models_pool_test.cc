@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Max-pooling that keeps no indices, beside LibTorch's.
-#include "worker/models/pool.h"
+#include "worker/layers/pool.h"
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>

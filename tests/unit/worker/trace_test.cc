@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/metrics/trace.h"
+#include "worker/profile/trace.h"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 #include <torch/torch.h>
 
 #include "tests/unit/worker/temp_files.h"
-#include "worker/training/checksum.h"
+#include "worker/ddp/checksum.h"
 
 namespace ddprun {
 namespace {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/training/muon.h"
+#include "worker/optimizer/muon.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include "worker/models/whitening.h"
+#include "worker/layers/whitening.h"
 
 namespace ddprun {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/training/pace.h"
+#include "worker/step/pace.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/training/precision.h"
+#include "worker/parallel/precision.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

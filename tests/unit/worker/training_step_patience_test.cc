@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/training/step_patience.h"
+#include "worker/checkpoint/step_patience.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/training/test_views.h"
+#include "worker/evaluation/test_views.h"
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>

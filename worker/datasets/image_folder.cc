@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/datasets/image_folder.h"
+#include "worker/data/augment.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cmath>
+#include <filesystem>
+#include <memory>
+#include <utility>
+
+#include "worker/data/file_bytes.h"
+#include "worker/data/random.h"
+#include "worker/data/resample.h"
+
+namespace ddprun {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::array<float, 3> kMean = {0.485f, 0.456f, 0.406f};  // ImageNet's
+constexpr std::array<float, 3> kStd = {0.229f, 0.224f, 0.225f};
+constexpr double kAreaMin = 0.08;
+constexpr int kCropAttempts = 10;
+constexpr std::int64_t kSideMax = 8192;  // 800 MB of one image
+constexpr char kDamagedMove[] = "replace or remove the file";
+
+bool IsImageName(const fs::path& path) {
+  std::string extension = path.extension();
+  std::transform(extension.begin(), extension.end(), extension.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return extension == ".jpg" || extension == ".jpeg" || extension == ".png";
+}
+
+// Names in `folder` that `wanted` takes, in their order. Hidden ones are none.
+template <typename Wanted>
+std::vector<std::string> Names(const fs::path& folder, Wanted wanted) {
+  std::error_code error;
+  fs::directory_iterator entries(folder, error);
+  std::vector<std::string> names;
+  for (; !error && entries != fs::directory_iterator(); entries.increment(error)) {
+    const std::string name = entries->path().filename();
+    if (name[0] != '.' && wanted(*entries)) names.push_back(name);
+  }
+  if (error) {
+    throw DataError(folder.string() + ": " + error.message() +
+                    "; pass as --data-dir a folder that has train/CLASS/ and val/CLASS/");
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+double Uniform(SplitMix64& random, double low, double high) {
+  return low + (high - low) * static_cast<double>(random.Next() >> 11) * 0x1p-53;
+}
+
+std::int64_t UpTo(SplitMix64& random, std::int64_t most) {
+  return random.Below(static_cast<std::uint32_t>(most + 1));
+}
+
+// The largest of 1, 2, 4 and 8 by which `pixels` of an image may be divided and still be no fewer
+// than the `side` that is made of them.
+int Denominator(std::int64_t pixels, std::int64_t side) {
+  int denominator = 1;
+  while (denominator < 8 && pixels / (2 * denominator) >= side) denominator *= 2;
+  return denominator;
+}
+
+// How an image, as it was decoded, is brought to what the model takes.
+struct View {
+  Axis vertical;
+  Axis horizontal;
+};
+
+// Of an image `whole` pixels long that was decoded to `decoded`, the part from `begin` on.
+Axis AxisOf(double begin, double length, std::int64_t whole, std::int64_t decoded,
+            std::int64_t side, bool only_inside) {
+  const double shrunk = static_cast<double>(decoded) / static_cast<double>(whole);
+  Axis axis{.begin = begin * shrunk,
+            .scale = length * shrunk / static_cast<double>(side),
+            .low = 0,
+            .high = decoded};
+  if (only_inside) {
+    axis.low = std::min(static_cast<std::int64_t>(std::floor(axis.begin)), decoded - 1);
+    axis.high = std::clamp(static_cast<std::int64_t>(std::ceil((begin + length) * shrunk)),
+                           axis.low + 1, decoded);
+  }
+  return axis;
+}
+
+View TrainingView(const CropBox& box, ImageSize size, ImageSize decoded, std::int64_t side) {
+  const auto axis = [&](std::int64_t begin, std::int64_t length, std::int64_t whole,
+                        std::int64_t pixels) {
+    return AxisOf(static_cast<double>(begin), static_cast<double>(length), whole, pixels, side,
+                  /*only_inside=*/true);
+  };
+  return {axis(box.top, box.height, size.height, decoded.height),
+          axis(box.left, box.width, size.width, decoded.width)};
+}
+
+// torchvision's Resize(shorter): the longer side in proportion, cut down to whole pixels.
+ImageSize Resized(ImageSize size, std::int64_t shorter) {
+  if (size.height <= size.width) return {shorter, shorter * size.width / size.height};
+  return {shorter * size.height / size.width, shorter};
+}
+
+// The shorter side of a whole image of which the middle is tested.
+std::int64_t TestShorter(std::int64_t side) { return std::max(side, side * 256 / 224); }
+
+View TestView(ImageSize size, ImageSize decoded, std::int64_t side) {
+  const ImageSize resized = Resized(size, TestShorter(side));
+  const auto axis = [&](std::int64_t whole, std::int64_t pixels, std::int64_t to) {
+    const double scale = static_cast<double>(whole) / static_cast<double>(to);
+    const double first = std::nearbyint(static_cast<double>(to - side) / 2);  // as Python rounds
+    return AxisOf(first * scale, static_cast<double>(side) * scale, whole, pixels, side,
+                  /*only_inside=*/false);
+  };
+  return {axis(size.height, decoded.height, resized.height),
+          axis(size.width, decoded.width, resized.width)};
+}
+
+}  // namespace
+
+CropBox RandomCrop(ImageSize size, const Draw& draw) {
+  SplitMix64 random({draw.seed, draw.epoch, draw.position});
+  const bool mirrored = Mirrored(draw, random.Below(2) == 1);
+  const auto height = static_cast<double>(size.height);
+  const auto width = static_cast<double>(size.width);
+  for (int i = 0; i < kCropAttempts; ++i) {
+    const double area = height * width * Uniform(random, kAreaMin, 1);
+    const double ratio = std::exp(Uniform(random, std::log(3.0 / 4), std::log(4.0 / 3)));
+    const std::int64_t w = std::llround(std::sqrt(area * ratio));
+    const std::int64_t h = std::llround(std::sqrt(area / ratio));
+    if (w < 1 || h < 1 || w > size.width || h > size.height) continue;
+    const std::int64_t top = UpTo(random, size.height - h);
+    return {top, UpTo(random, size.width - w), h, w, mirrored};
+  }
+  // Too long for any of them: the middle, as long as it may be.
+  const std::int64_t w = std::min<std::int64_t>(size.width, std::llround(height * 4 / 3));
+  const std::int64_t h = std::min<std::int64_t>(size.height, std::llround(width * 4 / 3));
+  return {(size.height - h) / 2, (size.width - w) / 2, h, w, mirrored};
+}
+
+ImageFolder::ImageFolder(std::string folder, Options options)
+    : folder_(std::move(folder)), options_(std::move(options)) {
+  classes_ = Names(folder_, [](const fs::directory_entry& entry) {
+    std::error_code error;
+    return entry.is_directory(error);
+  });
+  if (classes_.empty()) {
+    throw DataError(folder_ + ": has no folders, but each class of images must be one; make " +
+                    folder_ + "/CLASS/ and put its images there");
+  }
+  for (std::size_t label = 0; label < classes_.size(); ++label) {
+    const auto files = Names(fs::path(folder_) / classes_[label],
+                             [](const auto& entry) { return IsImageName(entry.path()); });
+    if (files.empty()) {
+      throw DataError(folder_ + "/" + classes_[label] +
+                      ": has no .jpg, .jpeg or .png file; put the class's images there or remove "
+                      "the folder");
+    }
+    for (const auto& name : files) {
+      images_.push_back({names_.size(), static_cast<std::uint32_t>(name.size()),
+                         static_cast<std::uint32_t>(label)});
+      names_ += name;
+    }
+  }
+}
+
+std::string ImageFolder::Path(std::int64_t index) const {
+  const Image& image = images_[static_cast<std::size_t>(index)];
+  return folder_ + "/" + classes_[image.label] + "/" +
+         names_.substr(image.name_begin, image.name_size);
+}
+
+std::int64_t ImageFolder::Label(std::int64_t index) const {
+  return images_[static_cast<std::size_t>(index)].label;
+}
+
+void ImageFolder::Write(std::int64_t index, const Draw* draw, bool channels_last,
+                        float* out) const {
+  const std::string path = Path(index);
+  const std::int64_t side = options_.side;
+  const std::vector<std::uint8_t> bytes = ReadFile(path, kDamagedMove);
+  std::vector<float> pixels;
+  bool mirrored = false;
+  try {
+    const ImageSize size = ReadImageSize(bytes);
+    const CropBox box = draw ? RandomCrop(size, *draw) : CropBox{0, 0, size.height, size.width};
+    const RgbImage image = DecodeImage(
+        bytes, Denominator(std::min(box.height, box.width), draw ? side : TestShorter(side)));
+    const View view =
+        draw ? TrainingView(box, size, image.size, side) : TestView(size, image.size, side);
+    pixels = Resample(image, view.vertical, view.horizontal, side);
+    mirrored = box.mirrored;
+  } catch (const ImageError& error) {
+    throw DataError(path + ": " + error.what() + "; " + kDamagedMove);
+  }
+  const std::int64_t pixel_stride = channels_last ? 3 : 1;
+  const std::int64_t channel_stride = channels_last ? 1 : side * side;
+  for (std::int64_t c = 0; c < 3; ++c) {
+    const auto channel = static_cast<std::size_t>(c);
+    const float factor = 1 / (255 * options_.std[channel]);
+    const float offset = options_.mean[channel] / options_.std[channel];
+    for (std::int64_t y = 0; y < side; ++y) {
+      for (std::int64_t x = 0; x < side; ++x) {
+        const std::int64_t to = mirrored ? side - 1 - x : x;
+        out[(y * side + to) * pixel_stride + c * channel_stride] =
+            pixels[static_cast<std::size_t>((y * side + x) * 3 + c)] * factor - offset;
+      }
+    }
+  }
+}
+
+Dataset OpenImageFolder(const DatasetOptions& options) {
+  if (options.directory.empty()) {
+    throw DataError("--dataset imagefolder has no folder of its own; pass --data-dir");
+  }
+  if (options.input_size > kSideMax) {
+    throw DataError("--input-size " + std::to_string(options.input_size) + " is more than the " +
+                    std::to_string(kSideMax) + " pixels that an image may be brought to");
+  }
+  const fs::path root = options.directory;
+  const bool val = fs::is_directory(root / "val") || !fs::is_directory(root / "test");
+  Dataset set{.mean = {kMean.begin(), kMean.end()}, .std = {kStd.begin(), kStd.end()}};
+  const ImageFolder::Options shown{.side = options.input_size, .mean = set.mean, .std = set.std};
+  const auto train = std::make_shared<ImageFolder>(root / "train", shown);
+  const auto test = std::make_shared<ImageFolder>(root / (val ? "val" : "test"), shown);
+  if (train->classes() != test->classes()) {
+    const auto [a, b] = std::mismatch(train->classes().begin(), train->classes().end(),
+                                      test->classes().begin(), test->classes().end());
+    const bool not_in_test = b == test->classes().end() || (a != train->classes().end() && *a < *b);
+    throw DataError((not_in_test ? test : train)->folder() + ": has no class " +
+                    (not_in_test ? *a : *b) + ", which is in " +
+                    (not_in_test ? train : test)->folder() + "; both must have the same folders");
+  }
+  set.classes = static_cast<std::int64_t>(train->classes().size());
+  set.class_names = train->classes();
+  set.train = train;
+  set.test = test;
+  return set;
+}
+
+}  // namespace ddprun

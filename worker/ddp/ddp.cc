@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/ddp/ddp.h"
+
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/grad_mode.h>
+#include <torch/csrc/distributed/c10d/comm.hpp>
+#include <torch/csrc/distributed/c10d/reducer.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "worker/base/first_line.h"
+#include "worker/base/unique_tensors.h"
+#include "worker/ddp/shared_average.h"
+#include "worker/files/crc32c.h"
+
+namespace ddprun {
+namespace {
+
+// Of the broadcasts of parameters and buffers; Python's number.
+constexpr std::size_t kBroadcastBucketBytes = 250u << 20;
+
+// FNV-1a over what must be alike on all ranks: names, types and shapes of parameters and buffers,
+// in their order.
+class Fingerprint {
+ public:
+  void Add(const std::string& text) {
+    for (const char c : text + '\n')
+      value_ = (value_ ^ static_cast<unsigned char>(c)) * 1099511628211ull;
+  }
+  void Add(const std::string& name, const at::Tensor& tensor) {
+    Add(c10::str(name, ' ', tensor.scalar_type(), ' ', tensor.sizes(), ' ',
+                 tensor.requires_grad()));
+  }
+  // Half of the bits: its negative must be a number too.
+  std::int64_t value() const { return static_cast<std::int64_t>(value_ >> 2); }
+
+ private:
+  std::uint64_t value_ = 14695981039346656037ull;
+};
+
+Fingerprint FingerprintOf(const torch::nn::Module& module) {
+  Fingerprint fingerprint;
+  for (const auto& item : module.named_parameters()) fingerprint.Add(item.key(), item.value());
+  for (const auto& item : module.named_buffers()) fingerprint.Add(item.key(), item.value());
+  return fingerprint;
+}
+
+// Whether all ranks give the same numbers, none of which may be negative.
+bool AlikeOnAllRanks(World& world, const std::vector<std::int64_t>& numbers) {
+  std::vector<std::int64_t> both = numbers;
+  for (const std::int64_t number : numbers) both.push_back(-number);
+  std::vector<at::Tensor> extremes{at::tensor(both, at::kLong).to(world.device())};
+  c10d::AllreduceOptions options;
+  options.reduceOp = c10d::ReduceOp::MAX;
+  world.group()->allreduce(extremes, options)->wait();
+  const at::Tensor largest = extremes[0].cpu();
+  const auto count = static_cast<std::int64_t>(numbers.size());
+  return at::equal(largest.narrow(0, 0, count), -largest.narrow(0, count, count));
+}
+
+// c10d's own check compares with rank 0 and throws on the others alone, which leaves rank 0 waiting
+// for them. So all ranks first find out together, then c10d's check says where the difference is.
+void CheckAlike(World& world, const torch::nn::Module& module,
+                const std::vector<at::Tensor>& parameters) {
+  if (AlikeOnAllRanks(world, {FingerprintOf(module).value()})) return;
+  try {
+    c10d::verify_params_across_processes(world.group(), parameters, std::nullopt);
+  } catch (const c10::Error& error) {
+    TORCH_CHECK(false, "the ranks' models differ: ", FirstLine(error));
+  }
+  TORCH_CHECK(
+      false, "the ranks' models differ from rank ", world.rank(), "'s, which has ",
+      parameters.size(),
+      " parameters that need gradients; give all ranks the same --model and the same data set");
+}
+
+std::vector<at::Tensor> TrainableParameters(const torch::nn::Module& module) {
+  std::vector<at::Tensor> parameters = UniqueParameters(module);
+  std::erase_if(parameters, [](const at::Tensor& parameter) { return !parameter.requires_grad(); });
+  TORCH_CHECK(!parameters.empty(),
+              "a model without parameters that need gradients cannot be trained");
+  return parameters;
+}
+
+void BroadcastFromRankZero(World& world, std::vector<at::Tensor> tensors) {
+  if (tensors.empty() || world.size() == 1) return;
+  const torch::NoGradGuard no_grad;
+  for (at::Tensor& tensor : tensors) tensor = tensor.detach();
+  c10d::broadcast_coalesced(world.group(), tensors, kBroadcastBucketBytes, /*rank=*/0);
+}
+
+// As where all began with the same seed: then none needs to be sent. Two sums of different kinds,
+// so that a difference is found even where one of them happens to agree.
+bool SameBytesOnAllRanks(World& world, const std::vector<at::Tensor>& tensors) {
+  std::uint32_t crc = 0;
+  std::uint64_t sum = 0;
+  bool plain = true;
+  for (const at::Tensor& tensor : tensors) {
+    plain = plain && tensor.is_cpu() && tensor.is_non_overlapping_and_dense();
+    if (!plain) break;
+    const auto* bytes = static_cast<const std::byte*>(tensor.const_data_ptr());
+    crc = Crc32c(bytes, tensor.nbytes(), crc);
+    std::uint64_t word = 0;
+    for (std::size_t at = 0; at + sizeof word <= tensor.nbytes(); at += sizeof word) {
+      std::memcpy(&word, bytes + at, sizeof word);
+      sum += word;
+    }
+  }
+  // Half of the sum's bits: its negative must be a number too.
+  const bool alike =
+      AlikeOnAllRanks(world, {plain ? 1 : 0, crc, static_cast<std::int64_t>(sum >> 1)});
+  return plain && alike;
+}
+
+// More would be announced than the node has room for.
+std::int64_t SmallestSharedBucket(const std::vector<at::Tensor>& parameters) {
+  std::size_t bytes = 0;
+  for (const at::Tensor& parameter : parameters) bytes += parameter.nbytes();
+  return static_cast<std::int64_t>(bytes / (SharedNode::kOpsMax / 2));
+}
+
+class SharedHook : public c10d::CppCommHookInterface<std::shared_ptr<SharedAverage>> {
+ public:
+  using CppCommHookInterface::CppCommHookInterface;
+  c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
+    return state_->Average(bucket);
+  }
+};
+
+// Null where the ranks do not share a machine, or the gradients are not what its kernel adds.
+std::shared_ptr<SharedAverage> MakeSharedAverage(World& world,
+                                                 const std::vector<at::Tensor>& parameters,
+                                                 const std::shared_ptr<GradientMeter>& meter) {
+  std::size_t bytes = 0;
+  for (const at::Tensor& parameter : parameters) {
+    if (!parameter.is_cpu() || parameter.scalar_type() != at::kFloat) return nullptr;
+    bytes += parameter.nbytes();
+  }
+  std::shared_ptr<SharedNode> node =
+      SharedNode::Form(world, SharedAverage::BytesFor(parameters.size(), bytes));
+  if (!node) return nullptr;
+  return std::make_shared<SharedAverage>(std::move(node), world.timeout(), meter);
+}
+
+}  // namespace
+
+void OnGradientsComputed(const at::Tensor& loss, std::function<void()> computed) {
+  // The engine's callbacks run in the order in which they were queued, after the last gradient. The
+  // reducer queues the one that waits when its last bucket is full; the loss' gradient comes first
+  // of all.
+  loss.register_hook([computed = std::move(computed)](const at::Tensor&) {
+    torch::autograd::Engine::get_default_engine().queue_callback(computed);
+  });
+}
+
+void BroadcastBuffers(World& world, const torch::nn::Module& module) {
+  if (world.size() == 1) return;
+  for (auto& buffer : UniqueBuffers(module)) world.Broadcast(buffer, 0);
+}
+
+DistributedDataParallel::DistributedDataParallel(World& world, torch::nn::Module& module,
+                                                 Options options)
+    : world_(world), module_(module), options_(options), parameters_(TrainableParameters(module)) {
+  CheckAlike(world_, module_, parameters_);
+  std::vector<at::Tensor> state = UniqueParameters(module_);
+  for (const at::Tensor& buffer : UniqueBuffers(module_)) state.push_back(buffer);
+  if (world_.size() > 1 && !SameBytesOnAllRanks(world_, state))
+    BroadcastFromRankZero(world_, std::move(state));
+  if (world_.size() > 1) MakeReducer();
+}
+
+DistributedDataParallel::~DistributedDataParallel() = default;
+
+at::Tensor DistributedDataParallel::Forward(const std::function<at::Tensor()>& forward,
+                                            bool synchronize) {
+  if (!reducer_ || !module_.is_training() || !at::GradMode::is_enabled() || !synchronize)
+    return forward();
+  reducer_->prepare_for_forward();
+  if (!buckets_rebuilt_) {
+    buckets_rebuilt_ = reducer_->rebuild_buckets();
+    if (buckets_rebuilt_ && shared_average_) shared_average_->Adopt(*reducer_);
+  }
+  if (options_.broadcast_buffers) SynchronizeBuffers();
+  at::Tensor outputs = forward();
+  // Only a search for unused parameters walks the graph from the outputs; without it none must be
+  // given.
+  reducer_->prepare_for_backward(options_.find_unused_parameters ? std::vector<at::Tensor>{outputs}
+                                                                 : std::vector<at::Tensor>{});
+  return outputs;
+}
+
+void DistributedDataParallel::MakeReducer() {
+  const bool full = options_.format == GradientFormat::kFull;
+  if (full && options_.shared_memory)
+    shared_average_ = MakeSharedAverage(world_, parameters_, meter_);
+  const std::int64_t bucket_bytes =
+      shared_average_ ? std::max(options_.shared_bucket_bytes, SmallestSharedBucket(parameters_))
+                      : options_.bucket_bytes;
+
+  const std::vector<bool> sparse(parameters_.size(), false);
+  // One bucket to begin with, since the first backward shows the order in which gradients come and
+  // buckets are rebuilt after it. Where unused parameters forbid that, the buckets of the first
+  // step are for good.
+  const std::vector<std::size_t> limits =
+      options_.find_unused_parameters
+          ? std::vector<std::size_t>{static_cast<std::size_t>(options_.first_bucket_bytes),
+                                     static_cast<std::size_t>(bucket_bytes)}
+          : std::vector<std::size_t>{std::numeric_limits<std::size_t>::max()};
+  auto [buckets, unused] = c10d::compute_bucket_assignment_by_size(parameters_, limits, sparse);
+  // Gradients come roughly in the reverse order of the parameters.
+  std::reverse(buckets.begin(), buckets.end());
+  reducer_ = std::make_unique<c10d::Reducer>(
+      parameters_, std::move(buckets), world_.group(), sparse, bucket_bytes,
+      options_.find_unused_parameters,
+      /*gradient_as_bucket_view=*/true,
+      /*param_names=*/std::unordered_map<std::size_t, std::string>{}, options_.first_bucket_bytes,
+      /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false,
+      /*bucket_bytes_cap_list=*/std::vector<std::int64_t>{});
+
+  if (shared_average_) {
+    shared_average_->Adopt(*reducer_);
+    reducer_->register_comm_hook(std::make_unique<SharedHook>(shared_average_));
+  } else if (!full || world_.device().is_cpu()) {
+    reducer_->register_comm_hook(MakeGroupHook(world_, options_.format, meter_));
+  }
+  // Otherwise the reducer's own all-reduce, which divides a gradient while it puts it into its
+  // bucket.
+}
+
+void DistributedDataParallel::ZeroGrad() {
+  // Optimizer::zero_grad() would detach the gradients in place, which views forbid. Without a
+  // gradient, backward puts the new one into the bucket and scales it in one pass, instead of
+  // clearing the bucket and adding to it.
+  for (at::Tensor& parameter : parameters_) parameter.mutable_grad().reset();
+}
+
+void DistributedDataParallel::SynchronizeBuffers() {
+  BroadcastFromRankZero(world_, UniqueBuffers(module_));
+}
+
+}  // namespace ddprun

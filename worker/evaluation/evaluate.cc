@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/evaluation/evaluate.h"
+
+#include <torch/nn/functional/loss.h>
+
+#include "worker/loader/loader.h"
+#include "worker/loader/sampler.h"
+
+namespace ddprun {
+
+namespace {
+
+// The views' scores by their weights; undefined where the runner has none.
+at::Tensor ScoresOf(StepRunner& runner, const at::Tensor& images, TestViews views) {
+  at::Tensor sum;
+  for (const WeightedView& view : ViewsOf(images, views)) {
+    const at::Tensor scores = runner.Scores(view.images);
+    if (!runner.HasScores()) continue;
+    if (view.weight == 1) return scores.to(at::kFloat);
+    const at::Tensor share = scores.to(at::kFloat) * view.weight;
+    sum = sum.defined() ? sum.add_(share) : share;
+  }
+  return sum;
+}
+
+// How many batches every rank has at least; some have one more.
+std::int64_t CommonBatches(std::int64_t images, const Shard& shard, std::int64_t batch_size) {
+  return (images / shard.world_size + batch_size - 1) / batch_size;
+}
+
+}  // namespace
+
+std::optional<Evaluation> Evaluate(World& world, StepRunner& runner, const Dataset& set,
+                                   const EvaluationOptions& options) {
+  const torch::NoGradGuard no_grad;
+  Loader loader(*set.test, EvaluationIndices(set.test->size(), runner.shard()), options.batch_size,
+                {.channels_last = options.channels_last,
+                 .pinned = world.device().is_cuda(),
+                 .threads = options.threads});
+  // On the device until the end: asking for a number of each batch would make the device wait.
+  const auto on_device = at::TensorOptions(world.device());
+  at::Tensor loss = at::zeros({1}, on_device.dtype(at::kDouble));
+  at::Tensor counts = at::zeros({2}, on_device.dtype(at::kLong));  // images, correct ones
+  std::int64_t batches = 0;
+  const std::int64_t common = CommonBatches(set.test->size(), runner.shard(), options.batch_size);
+  while (auto batch = loader.Next()) {
+    if (batches++ < common && options.go_on && !options.go_on()) return std::nullopt;
+    const at::Tensor labels = batch->labels.to(world.device(), /*non_blocking=*/true);
+    const at::Tensor scores =
+        ScoresOf(runner, batch->images.to(world.device(), /*non_blocking=*/true), options.views);
+    if (!runner.HasScores()) continue;
+    loss += at::cross_entropy_loss(scores, labels, {}, at::Reduction::Sum).to(at::kDouble);
+    counts[0] += labels.size(0);
+    counts[1] += (scores.argmax(1) == labels).sum();
+  }
+  world.AllReduceSum(loss);
+  world.AllReduceSum(counts);
+  Evaluation result;
+  result.images = counts[0].item<std::int64_t>();
+  result.correct = counts[1].item<std::int64_t>();
+  result.loss = loss.item<double>() / static_cast<double>(result.images);
+  return result;
+}
+
+}  // namespace ddprun

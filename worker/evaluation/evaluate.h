@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <optional>
+
+#include "worker/data/dataset.h"
+#include "worker/distributed/world.h"
+#include "worker/evaluation/test_views.h"
+#include "worker/parallel/step_runner.h"
+
+namespace ddprun {
+
+struct Evaluation {
+  std::int64_t images = 0;
+  std::int64_t correct = 0;
+  double loss = 0;  // mean over all images
+
+  double accuracy() const {
+    return images == 0 ? 0.0 : static_cast<double>(correct) / static_cast<double>(images);
+  }
+};
+
+struct EvaluationOptions {
+  std::int64_t batch_size = 1;
+  bool channels_last = false;
+  std::int64_t threads = 1;  // that make batches
+  TestViews views = TestViews::kPlain;
+  // Asked before each batch that all ranks have, so equally often on all; its answer must be the
+  // same on all. False breaks the evaluation off. May be empty.
+  std::function<bool()> go_on = {};
+};
+
+// Over the test images of `set`, each exactly once over all ranks; every rank gets the same answer.
+// Nothing if it was broken off. The runner must be in evaluation mode, and is left in it.
+std::optional<Evaluation> Evaluate(World& world, StepRunner& runner, const Dataset& set,
+                                   const EvaluationOptions& options);
+
+}  // namespace ddprun

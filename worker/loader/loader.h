@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// One pass over a set in batches, made ahead by threads of its own so that a step need not wait.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "worker/data/dataset.h"
+#include "worker/loader/epoch_plan.h"
+
+namespace ddprun {
+
+// How many batches may lie ready or be in the making. Two cover the step's jitter; more would only
+// hold memory.
+inline constexpr std::size_t kBatchesAheadMax = 3;
+
+// Samples that a thread takes at a time, at most: all threads work on one batch, so that the first
+// batch is there soon, and so that any number of threads finds work.
+inline constexpr std::int64_t kSamplesAtATimeMax = 32;
+
+struct Batch {
+  at::Tensor images;          // float, N x C x H x W
+  at::Tensor labels;          // int64, N
+  double waited_seconds = 0;  // how long Next() had to wait for it
+};
+
+struct LoaderOptions {
+  bool augment = false;
+  AugmentOptions variation = {};  // where `augment` is set
+  bool channels_last = false;
+  bool pinned =
+      false;  // page-locked memory, from which a copy to a CUDA device needs not be waited for
+  std::uint64_t seed = 0;
+  std::uint64_t epoch = 0;
+  std::int64_t threads = 1;
+};
+
+// Memory of batches, used again when nobody holds any more what was in it: fresh memory would cost
+// a page fault every 4 KiB. Not for pinned memory, which LibTorch keeps itself, and which a copy in
+// flight may still read. For one thread at a time.
+class BatchPool {
+ public:
+  at::Tensor Take(at::IntArrayRef sizes, const at::TensorOptions& options);
+
+ private:
+  std::vector<at::Tensor> tensors_;
+};
+
+class Loader {
+ public:
+  // The batches of a plan, for training. A rank that the end of a resumed epoch leaves without a
+  // sample gets rank 0's first one instead, to take part in the step with a loss that counts
+  // nothing. `set` must outlive the loader.
+  Loader(const SampleSet& set, EpochPlan plan, LoaderOptions options);
+
+  // These samples in this order, the last batch shorter if they do not divide, for evaluation.
+  Loader(const SampleSet& set, std::vector<std::int64_t> indices, std::int64_t batch_size,
+         LoaderOptions options);
+
+  ~Loader();  // stops the threads, also in the middle of a pass
+  Loader(const Loader&) = delete;
+  Loader& operator=(const Loader&) = delete;
+
+  // The next batch in order; nothing after the last. Rethrows what went wrong in a thread when its
+  // batch is due (DataError, out of memory), and again on every later call.
+  std::optional<Batch> Next();
+
+ private:
+  using SamplesOf = std::function<std::vector<Sample>(std::int64_t batch)>;
+  // A batch in the making. Its tensors are written without the lock, each part by one thread.
+  struct Slot {
+    Batch batch;
+    std::vector<Sample> samples;
+    std::int64_t begun = 0;  // samples that a thread has taken
+    std::int64_t done = 0;
+    std::exception_ptr error;
+  };
+
+  Loader(const SampleSet& set, std::int64_t batches, SamplesOf samples_of, LoaderOptions options);
+  void Run();
+  Slot* SlotWithWork();  // null if there is none now
+  Slot MakeSlot(std::int64_t batch);
+  void Fill(const Slot& slot, std::int64_t first, std::int64_t last) const;
+
+  const SampleSet& set_;
+  const std::int64_t batches_;
+  const SamplesOf samples_of_;
+  const LoaderOptions options_;
+
+  std::mutex mutex_;  // for all below
+  std::condition_variable batch_ready_;
+  std::condition_variable work_there_;
+  BatchPool pool_;
+  std::deque<Slot> slots_;  // in order; a Slot stays where it is until it is taken from the front
+  std::int64_t slots_made_ = 0;
+  std::exception_ptr error_;
+  bool stopping_ = false;
+
+  std::vector<std::thread> threads_;  // last, so that they start when everything else is there
+};
+
+}  // namespace ddprun

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/parallel/precision.h"
+
+#include <ATen/Context.h>
+#include <ATen/autocast_mode.h>
+
+#include <cstdlib>
+
+#include "worker/config/config.h"
+
+namespace ddprun {
+
+std::optional<at::ScalarType> AutocastType(const std::string& amp, at::Device device) {
+  if (amp == "auto") return device.is_cuda() ? std::optional(at::kBFloat16) : std::nullopt;
+  if (amp == "off") return std::nullopt;
+  if (amp == "bf16") return at::kBFloat16;
+  if (!device.is_cuda())
+    throw UsageError("--amp fp16 needs a CUDA device, but this rank's is " + device.str() +
+                     "; take --amp bf16, which CPUs know as well, or off");
+  return at::kHalf;
+}
+
+Autocast::Autocast(at::Device device, std::optional<at::ScalarType> type)
+    : device_(device.type()),
+      on_(type.has_value()),
+      was_enabled_(at::autocast::is_autocast_enabled(device_)),
+      old_type_(at::autocast::get_autocast_dtype(device_)) {
+  if (!on_) return;
+  at::autocast::set_autocast_enabled(device_, true);
+  at::autocast::set_autocast_dtype(device_, *type);
+  at::autocast::increment_nesting();
+}
+
+Autocast::~Autocast() {
+  if (!on_) return;
+  // Casts of weights are kept within the outermost scope only: a step changes the weights.
+  if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
+  at::autocast::set_autocast_dtype(device_, old_type_);
+  at::autocast::set_autocast_enabled(device_, was_enabled_);
+}
+
+void UseDeterministicAlgorithms() {
+  // cuBLAS reads it when it is first used (torch's documentation of use_deterministic_algorithms).
+  setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
+  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
+  at::globalContext().setDeterministicCuDNN(true);
+  at::globalContext().setBenchmarkCuDNN(false);
+}
+
+void UseFastestKernels() { at::globalContext().setBenchmarkCuDNN(true); }
+
+}  // namespace ddprun

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a stage of a pipeline computes, in the precision of the training: shared by the stages of
+// ranks and of threads.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "worker/parallel/step_runner.h"
+#include "worker/pipeline/stage.h"
+#include "worker/pipeline/stage_module.h"
+
+namespace ddprun {
+
+// `module` must outlive the function.
+std::function<at::Tensor(const at::Tensor&)> StageForward(StageModule& module, at::Device device,
+                                                          const StepOptions& options);
+
+// Mean cross entropy of scores and labels.
+std::function<at::Tensor(const at::Tensor&, const at::Tensor&)> StageLoss(
+    at::Device device, const StepOptions& options);
+
+StepSection SectionOf(Stage::Activity activity);
+
+// Parameters and buffers, each once.
+std::vector<at::Tensor> StateOf(const torch::nn::Module& module);
+
+}  // namespace ddprun

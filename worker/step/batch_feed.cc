@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/step/batch_feed.h"
+
+#include <ATen/Functions.h>
+#include <torch/csrc/autograd/grad_mode.h>
+
+#include <numeric>
+#include <utility>
+
+namespace ddprun {
+
+ResidentFeed::ResidentFeed(const Config& config, const StoredImages& set, at::Device device)
+    : config_(config),
+      device_(device),
+      images_(set, VariationOf(config), device),
+      cursor_(at::zeros({}, at::TensorOptions(device).dtype(at::kLong))) {}
+
+bool ResidentFeed::Fits(const Config& config, const SampleSet& set, std::int64_t free_bytes) {
+  const auto* stored = dynamic_cast<const StoredImages*>(&set);
+  return stored != nullptr &&
+         ResidentImages::BytesOf(*stored, VariationOf(config)) <= free_bytes / 2;
+}
+
+void ResidentFeed::BeginEpoch(const EpochPlan& plan, std::uint64_t epoch) {
+  std::vector<Sample> samples;
+  begins_.clear();
+  for (std::int64_t batch = 0; batch < plan.batches(); ++batch) {
+    begins_.push_back(static_cast<std::int64_t>(samples.size()));
+    const std::vector<Sample> own = plan.Samples(batch);
+    samples.insert(samples.end(), own.begin(), own.end());
+    // A rank that nothing is left for goes along with a sample that does not count.
+    if (own.empty()) samples.push_back(plan.First(batch));
+  }
+  std::optional<Draw> draw;
+  if (config_.augment) draw = Draw{.seed = config_.seed, .epoch = epoch};
+  const at::Tensor rows = images_.Rows(samples, draw);
+  host_rows_ = device_.is_cuda() ? rows.pin_memory() : rows;
+  // A graph reads where the first epoch's rows lay.
+  if (!rows_.defined()) {
+    rows_ = at::zeros({plan.OwnLimit(), ResidentImages::kColumns},
+                      at::TensorOptions(device_).dtype(at::kInt));
+  }
+  rows_.narrow(0, 0, host_rows_.size(0)).copy_(host_rows_, /*non_blocking=*/true);
+}
+
+double ResidentFeed::Load(const StepBatches& batches, const std::vector<std::int64_t>& sizes) {
+  sizes_ = sizes;
+  cursor_.fill_(begins_[static_cast<std::size_t>(batches.first)]);
+  return 0;
+}
+
+BatchFeed::Images ResidentFeed::Get(std::int64_t i) {
+  const std::int64_t before = std::accumulate(sizes_.begin(), sizes_.begin() + i, std::int64_t{0});
+  const std::int64_t size = sizes_[static_cast<std::size_t>(i)];
+  const at::Tensor places = at::arange(before, before + size, cursor_.options()) + cursor_;
+  ResidentImages::Batch batch = images_.Make(rows_.index_select(0, places));
+  if (!config_.channels_last) batch.images = batch.images.contiguous();
+  return {batch.images, batch.labels};
+}
+
+LoaderFeed::LoaderFeed(const Config& config, const SampleSet& set, const World& world)
+    : config_(config), set_(set), world_(world) {}
+
+void LoaderFeed::BeginEpoch(const EpochPlan& plan, std::uint64_t epoch) {
+  loader_.emplace(set_, plan, LoaderOptionsOf(config_, world_, epoch));
+}
+
+double LoaderFeed::Load(const StepBatches& batches, const std::vector<std::int64_t>&) {
+  double waited = 0;
+  now_.clear();
+  for (std::int64_t i = 0; i < batches.count; ++i) {
+    const auto batch = loader_->Next();
+    TORCH_INTERNAL_ASSERT(batch.has_value());  // the loader has the plan's number of batches
+    waited += batch->waited_seconds;
+    Images place = Place(static_cast<std::size_t>(i), *batch);
+    place.images.copy_(batch->images, /*non_blocking=*/true);
+    place.labels.copy_(batch->labels, /*non_blocking=*/true);
+    now_.push_back(std::move(place));
+  }
+  return waited;
+}
+
+BatchFeed::Images LoaderFeed::Place(std::size_t i, const Batch& batch) {
+  const auto fresh = [&](const at::Tensor& like) {
+    return at::empty_like(like, like.options().device(world_.device()).pinned_memory(false));
+  };
+  if (batch.images.size(0) != config_.batch_size) return {fresh(batch.images), fresh(batch.labels)};
+  while (i >= full_.size()) full_.push_back({fresh(batch.images), fresh(batch.labels)});
+  return full_[i];
+}
+
+BatchFeed::Images LoaderFeed::Get(std::int64_t i) { return now_[static_cast<std::size_t>(i)]; }
+
+}  // namespace ddprun
