@@ -63,11 +63,11 @@ int main(int argc, char** argv) {
   });
   {
     ddprun::ProgressSender sender(path);
-    Measure("ProgressSender::Say", calls, [&sender](int i) {
+    Measure("ProgressSender::Send", calls, [&sender](int i) {
       ddprun::ProgressMessage message;
       message.step = i;
       message.section = "data";
-      sender.Say(message);
+      sender.Send(message);
     });
   }
   const int writer = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

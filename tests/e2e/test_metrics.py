@@ -66,7 +66,7 @@ def test_tensorboard_reads_what_the_json_lines_say(tmp_path):
 
 
 def run_piece(folder, steps_done, first, last, value):
-    ended = run([BUILD / "tests" / "run_log_probe", folder, steps_done, first, last, value])
+    ended = run([BUILD / "tests" / "metrics_writer_probe", folder, steps_done, first, last, value])
     assert (ended.returncode, ended.stdout) == (0, ""), ended
 
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "worker/distributed/accelerator.h"
-#include "worker/loader/resident_images.h"
+#include "worker/loader/gpu_images.h"
 
 namespace ddprun {
 namespace {
@@ -38,15 +38,15 @@ double MedianMicroseconds(int calls, const std::function<void()>& work,
   return times[kRuns / 2];
 }
 
-at::Tensor RowsOf(const ResidentImages& images, std::int64_t batch) {
+at::Tensor RowsOf(const GpuImages& images, std::int64_t batch) {
   std::vector<Sample> samples;
   for (std::int64_t i = 0; i < batch; ++i) samples.push_back({(i * 7919) % kImages, i});
   return images.Rows(samples, Draw{});
 }
 
-double OnTheGpu(const ResidentImages& images, const at::Tensor& rows) {
+double OnTheGpu(const GpuImages& images, const at::Tensor& rows) {
   Accelerator& accelerator = LoadAccelerator();
-  ResidentImages::Batch kept = images.Make(rows);
+  GpuImages::Batch kept = images.Make(rows);
   const auto graph = accelerator.MakeGraph();
   graph->Capture([&] { kept = images.Make(rows); });
   return MedianMicroseconds(
@@ -58,10 +58,10 @@ TEST(BatchSpeed, OfImagesInTheDevicesMemory) {
   if (gpu) LoadAccelerator().SetDevice(0);
   if (gpu) LoadAccelerator().UseOwnStream(0);
   const at::Device device = gpu ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU);
-  const StoredImages set(
+  const FixedSizeImages set(
       {{at::randint(256, {kImages, 3, 32, 32}, at::kByte), at::randint(10, {kImages}, at::kLong)}},
       {.shape = {3, 32, 32}, .mean = {0.49f, 0.48f, 0.45f}, .std = {0.25f, 0.24f, 0.26f}});
-  const ResidentImages images(set, {}, device);
+  const GpuImages images(set, {}, device);
   for (const std::int64_t batch : {128, 512, 1024}) {
     const at::Tensor rows = RowsOf(images, batch).to(device);
     const double time = gpu ? OnTheGpu(images, rows)

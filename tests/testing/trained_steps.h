@@ -17,7 +17,7 @@
 
 #include "worker/data/dataset.h"
 #include "worker/models/models.h"
-#include "worker/parallel/data_parallel_runner.h"
+#include "worker/parallel/data_parallel.h"
 #include "worker/parallel/precision.h"
 #include "worker/step/device_step.h"
 #include "worker/step/host_step.h"
@@ -72,10 +72,10 @@ inline Trained TrainBy(How how, const Config& config, World& world, bool residen
   model->to(world.device());
   model->train();
   const bool on_gpu = world.device().is_cuda();
-  DataParallelRunner runner(
+  DataParallel strategy(
       world, *model,
       {.autocast = on_gpu ? AutocastType(config.amp, world.device()) : std::nullopt});
-  const NamedTensors parameters = runner.Parameters();
+  const NamedTensors parameters = strategy.Parameters();
   const auto optimizer = MakeOptimizer(config, parameters);
   GradScaler scaler(config.amp == "fp16");
   // Of floats only such a one overflows.
@@ -85,7 +85,7 @@ inline Trained TrainBy(How how, const Config& config, World& world, bool residen
   const StepParts parts{.config = config,
                         .data = data,
                         .world = world,
-                        .runner = runner,
+                        .strategy = strategy,
                         .parameters = parameters,
                         .optimizer = *optimizer,
                         .scaler = scaler,
@@ -99,8 +99,8 @@ inline Trained TrainBy(How how, const Config& config, World& world, bool residen
   } else {
     std::unique_ptr<BatchFeed> feed;
     if (resident) {
-      feed = std::make_unique<ResidentFeed>(config, dynamic_cast<const StoredImages&>(*data.train),
-                                            world.device());
+      feed = std::make_unique<GpuFeed>(config, dynamic_cast<const FixedSizeImages&>(*data.train),
+                                       world.device());
     } else {
       feed = std::make_unique<LoaderFeed>(config, *data.train, world);
     }
@@ -112,7 +112,7 @@ inline Trained TrainBy(How how, const Config& config, World& world, bool residen
   for (int epoch = 0; epoch < kEpochs; ++epoch) {
     const auto number = static_cast<std::uint64_t>(epoch);
     const EpochPlan plan({.size = data.train->size(),
-                          .shard = runner.shard(),
+                          .shard = strategy.shard(),
                           .batch_size = config.batch_size,
                           .seed = config.seed,
                           .epoch = number,

@@ -13,7 +13,7 @@
 #include "worker/distributed/world.h"
 #include "worker/evaluation/evaluate.h"
 #include "worker/export/model_input.h"
-#include "worker/parallel/data_parallel_runner.h"
+#include "worker/parallel/data_parallel.h"
 #include "worker/parallel/precision.h"
 
 namespace ddprun {
@@ -55,25 +55,24 @@ void Evaluate(const ModelArguments& arguments, const WorkerEnv& env) {
   options.facts.emplace_back("the checksum of the model", ChecksumText(Checksum(state)));
   const auto world = World::Join(env, options);
   model->to(world->device());
-  Reporter reporter(ReporterOptions(env));
+  Console console(ConsoleOptions(env));
   {
-    DataParallelRunner runner(*world, *model,
-                              {.autocast = PrecisionOf(arguments, world->device())});
-    runner.Evaluate();
-    const Evaluation result = ddprun::Evaluate(*world, runner, data,
+    DataParallel strategy(*world, *model, {.autocast = PrecisionOf(arguments, world->device())});
+    strategy.Evaluate();
+    const Evaluation result = ddprun::Evaluate(*world, strategy, data,
                                                {.batch_size = config.eval_batch_size,
                                                 .channels_last = config.channels_last,
                                                 .threads = config.loader_threads,
-                                                .views = ParseTestViews(config.tta)})
+                                                .views = ParseTestTimeAugmentation(config.tta)})
                                   .value();
     if (world->rank() == 0) {
-      reporter.Line(ToTable({{"model", Describe(arguments.file())},
-                             {"data set", config.dataset},
-                             {"test accuracy", Fixed(100 * result.accuracy(), 2) + " % (" +
-                                                   std::to_string(result.correct) + " of " +
-                                                   std::to_string(result.images) + " images)"},
-                             {"test loss", Fixed(result.loss, 4)},
-                             {"world size", std::to_string(world->size())}}));
+      console.Line(ToTable({{"model", Describe(arguments.file())},
+                            {"data set", config.dataset},
+                            {"test accuracy", Fixed(100 * result.accuracy(), 2) + " % (" +
+                                                  std::to_string(result.correct) + " of " +
+                                                  std::to_string(result.images) + " images)"},
+                            {"test loss", Fixed(result.loss, 4)},
+                            {"world size", std::to_string(world->size())}}));
     }
   }
   world->Shutdown();

@@ -17,8 +17,8 @@ ModelArguments::ModelArguments(CLI::App& app) : settings_(app) {
                "take the weights themselves, not their moving average");
 }
 
-void ModelArguments::Open(const Tell& tell) {
-  file_ = ReadModelFile(path_, {.averaged = !without_average_, .tell = tell});
+void ModelArguments::Open(const Notify& notify) {
+  file_ = ReadModelFile(path_, {.averaged = !without_average_, .notify = notify});
   if (file_.config) config_ = *file_.config;
   settings_.Apply(config_, /*trained=*/file_.config.has_value());
 }

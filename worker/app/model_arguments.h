@@ -24,7 +24,7 @@ class ModelArguments {
   explicit ModelArguments(CLI::App& app);
 
   // After ParseWith(). Throws UsageError, or as ReadModelFile() does. Reads the file.
-  void Open(const Tell& tell);
+  void Open(const Notify& notify);
 
   // What the command line and --config say, without the model file's own settings; before Open().
   Config Given() const;

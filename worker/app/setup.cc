@@ -23,7 +23,7 @@ void ShareCores(int local_world_size) {
   at::set_num_threads(std::max(1, cores / std::max(1, local_world_size)));
 }
 
-Reporter::Options ReporterOptions(const WorkerEnv& env) {
+Console::Options ConsoleOptions(const WorkerEnv& env) {
   const bool alone = env.agent_socket.empty();
   const bool terminal = alone ? isatty(STDOUT_FILENO) == 1 : env.console_is_terminal;
   return {.bar = env.rank == 0 && terminal, .erase_bar = alone};

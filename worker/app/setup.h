@@ -6,7 +6,7 @@
 #include "worker/config/config.h"
 #include "worker/data/dataset.h"
 #include "worker/distributed/world.h"
-#include "worker/metrics/reporter.h"
+#include "worker/metrics/console.h"
 
 namespace ddprun {
 
@@ -14,7 +14,7 @@ namespace ddprun {
 // decided already.
 void ShareCores(int local_world_size);
 
-Reporter::Options ReporterOptions(const WorkerEnv& env);
+Console::Options ConsoleOptions(const WorkerEnv& env);
 
 // What all ranks must have alike, before they join: this program's version, settings, and what the
 // data set is like, which a host may have another copy of.

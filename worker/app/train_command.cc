@@ -15,7 +15,7 @@
 #include "worker/checkpoint/stop_signal.h"
 #include "worker/data/dataset.h"
 #include "worker/distributed/world.h"
-#include "worker/metrics/reporter.h"
+#include "worker/metrics/console.h"
 #include "worker/parallel/precision.h"
 #include "worker/progress/flight_record.h"
 #include "worker/progress/progress_sender.h"
@@ -64,7 +64,7 @@ void Train(const Config& config, const WorkerEnv& env,
   ProgressSender progress(env.notify_socket);
   ProgressMessage begun;
   begun.section = "init";
-  progress.Say(begun);
+  progress.Send(begun);
   // Before joining: a rank whose files are missing says so at once, and the others are not kept
   // waiting for it.
   const FolderLocks locks = env.rank == 0 ? TakeFolders(config, env) : FolderLocks{};
@@ -72,7 +72,7 @@ void Train(const Config& config, const WorkerEnv& env,
   options.facts = FactsOf(config, data);
   const std::unique_ptr<World> world = World::Join(env, options);
   // With NCCL the communicator is being made from here on; the model is made beside it.
-  Reporter reporter(ReporterOptions(env));
+  Console console(ConsoleOptions(env));
   const bool nccl = world->backend_name() == "nccl";
   // Until here a signal ends this rank at once, as there is nothing to save; from here on until all
   // ranks are done.
@@ -80,7 +80,7 @@ void Train(const Config& config, const WorkerEnv& env,
   if (SavesCheckpoints(config)) signals.emplace();
   StallReporter stalls(progress, [nccl] { return PlaceNow(nccl); });
   {
-    Trainer trainer(config, data, *world, reporter, progress, start);
+    Trainer trainer(config, data, *world, console, progress, start);
     const StopsReports stops{stalls};
     trainer.Run();
   }

@@ -88,28 +88,28 @@ std::vector<CheckpointEntry> ListCheckpoints(const std::string& folder) {
 
 std::optional<FoundCheckpoint> FindNewest(const std::string& folder,
                                           const std::optional<std::string>& training,
-                                          const Tell& tell) {
+                                          const Notify& notify) {
   for (const CheckpointEntry& entry : ListCheckpoints(folder)) {
     try {
       Snapshot snapshot = ReadCheckpoint(entry.path);
       if (!training || TrainingOf(snapshot) == *training)
         return FoundCheckpoint{entry.path, std::move(snapshot)};
     } catch (const CheckpointError& error) {
-      tell(std::string(error.what()) + "; it is passed over");
+      notify(std::string(error.what()) + "; it is passed over");
     }
   }
   return std::nullopt;
 }
 
-FoundCheckpoint OpenCheckpoint(const std::string& path_or_folder, const Tell& tell) {
+FoundCheckpoint OpenCheckpoint(const std::string& path_or_folder, const Notify& notify) {
   std::error_code error;
   if (!fs::is_directory(path_or_folder, error))
     return {path_or_folder, ReadCheckpoint(path_or_folder)};
   const std::string training = CurrentTraining(path_or_folder);
   if (!training.empty()) {
-    if (auto found = FindNewest(path_or_folder, training, tell)) return *std::move(found);
+    if (auto found = FindNewest(path_or_folder, training, notify)) return *std::move(found);
   }
-  if (auto found = FindNewest(path_or_folder, std::nullopt, tell)) return *std::move(found);
+  if (auto found = FindNewest(path_or_folder, std::nullopt, notify)) return *std::move(found);
   throw CheckpointError("there is no good checkpoint in " + path_or_folder +
                         "; name another folder or a file");
 }

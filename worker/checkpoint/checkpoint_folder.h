@@ -23,7 +23,7 @@ namespace ddprun {
 inline constexpr char kTrainingKey[] = "training";
 
 // Says one sentence to a person.
-using Tell = std::function<void(const std::string&)>;
+using Notify = std::function<void(const std::string&)>;
 
 // "step-000001234.safetensors".
 std::string CheckpointName(std::int64_t step);
@@ -45,11 +45,11 @@ struct FoundCheckpoint {
 // passed over. Does not throw.
 std::optional<FoundCheckpoint> FindNewest(const std::string& folder,
                                           const std::optional<std::string>& training,
-                                          const Tell& tell);
+                                          const Notify& notify);
 
 // The file itself, or the newest good one of a folder: of the training that it is the folder of, or
 // else of any. Throws CheckpointError.
-FoundCheckpoint OpenCheckpoint(const std::string& path_or_folder, const Tell& tell);
+FoundCheckpoint OpenCheckpoint(const std::string& path_or_folder, const Notify& notify);
 
 // What training.json says.
 struct FolderOwner {

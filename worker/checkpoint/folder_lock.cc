@@ -76,7 +76,7 @@ int LockWithin(int fd, std::chrono::milliseconds patience) {
 
 }  // namespace
 
-FolderLock::FolderLock(const std::string& folder, const Options& options, const Tell& tell) {
+FolderLock::FolderLock(const std::string& folder, const Options& options, const Notify& notify) {
   const std::string path = std::filesystem::path(folder) / kLockFile;
   fd_ = OpenLock(path);
   const int error = fd_ < 0 ? errno
@@ -88,14 +88,14 @@ FolderLock::FolderLock(const std::string& folder, const Options& options, const 
     return;
   }
   if (error != EWOULDBLOCK) {
-    tell(path + " cannot be locked: " + std::strerror(error) +
-         "; a second training in this folder would not be noticed");
+    notify(path + " cannot be locked: " + std::strerror(error) +
+           "; a second training in this folder would not be noticed");
     return;
   }
   const Holder holder = ReadHolder(fd_);
   if (options.restarted && holder.run == options.run) {
-    tell(path + " is still locked by " + holder.words +
-         ", which has not ended; training goes on without the lock");
+    notify(path + " is still locked by " + holder.words +
+           ", which has not ended; training goes on without the lock");
     return;
   }
   close(fd_);

@@ -24,7 +24,7 @@ class FolderLock {
   // folder and the holder if another training has it; after a restart only if that is of another
   // run: if a process of the same run does not end in time, training goes on without the lock, and
   // `tell` says so. So it does where the file system has no locks.
-  FolderLock(const std::string& folder, const Options& options, const Tell& tell);
+  FolderLock(const std::string& folder, const Options& options, const Notify& notify);
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;

@@ -10,9 +10,9 @@ namespace {
 using Json = nlohmann::json;
 
 std::optional<FoundCheckpoint> OfTraining(const std::string& folder, const std::string& training,
-                                          const Tell& tell) {
+                                          const Notify& notify) {
   if (training.empty()) return std::nullopt;
-  return FindNewest(folder, training, tell);
+  return FindNewest(folder, training, notify);
 }
 
 bool HasSettings(const Snapshot& snapshot, const Json& settings) {
@@ -25,11 +25,11 @@ bool HasSettings(const Snapshot& snapshot, const Json& settings) {
 
 // What this very run has saved before the launcher restarted its workers. Two runs may have the
 // same name (a job that is queued again, torchrun's "none"), so the settings count as well.
-std::optional<FoundCheckpoint> OwnCheckpoint(const ResumeOptions& options, const Tell& tell) {
+std::optional<FoundCheckpoint> OwnCheckpoint(const ResumeOptions& options, const Notify& notify) {
   if (!options.restarted || !options.saving) return std::nullopt;
   const FolderOwner owner = CurrentOwner(options.folder);
   if (owner.run != options.run) return std::nullopt;
-  auto found = OfTraining(options.folder, owner.training, tell);
+  auto found = OfTraining(options.folder, owner.training, notify);
   if (!found || !HasSettings(found->snapshot, options.settings)) return std::nullopt;
   return found;
 }
@@ -40,16 +40,16 @@ void TakeFolder(const ResumeOptions& options, const std::string& training) {
     SetCurrentOwner(options.folder, owner);
 }
 
-ResumePoint Anew(const ResumeOptions& options, const Tell& tell) {
+ResumePoint Anew(const ResumeOptions& options, const Notify& notify) {
   const auto earlier = ListCheckpoints(options.folder);
   if (options.resume == "auto" && !earlier.empty()) {
-    tell("no checkpoint in " + options.folder + " is good, the newest of step " +
-         std::to_string(earlier.front().step) + "; training begins anew" +
-         (options.saving ? ", and its checkpoints will replace them" : ""));
+    notify("no checkpoint in " + options.folder + " is good, the newest of step " +
+           std::to_string(earlier.front().step) + "; training begins anew" +
+           (options.saving ? ", and its checkpoints will replace them" : ""));
   } else if (options.saving && !earlier.empty()) {
-    tell(options.folder + " holds checkpoints of an earlier training, the newest of step " +
-         std::to_string(earlier.front().step) +
-         "; they will give way to those of this one; to go on from them pass --resume auto");
+    notify(options.folder + " holds checkpoints of an earlier training, the newest of step " +
+           std::to_string(earlier.front().step) +
+           "; they will give way to those of this one; to go on from them pass --resume auto");
   }
   ResumePoint point{.training = NewTrainingName()};
   TakeFolder(options, point.training);
@@ -64,8 +64,8 @@ ResumePoint From(const ResumeOptions& options, FoundCheckpoint found) {
   return point;
 }
 
-ResumePoint FromPath(const ResumeOptions& options, const Tell& tell) {
-  FoundCheckpoint found = OpenCheckpoint(options.resume, tell);
+ResumePoint FromPath(const ResumeOptions& options, const Notify& notify) {
+  FoundCheckpoint found = OpenCheckpoint(options.resume, notify);
   // A name of its own, as what the other training saved later is not of this one.
   ResumePoint point{.training = NewTrainingName()};
   TakeFolder(options, point.training);
@@ -105,20 +105,20 @@ std::string ValueOf(const Json& about, const Condition& condition) {
 
 }  // namespace
 
-ResumePoint DecideResume(const ResumeOptions& options, const Tell& tell) {
+ResumePoint DecideResume(const ResumeOptions& options, const Notify& notify) {
   // A damaged file is met again where the folder is searched twice.
-  std::set<std::string> told;
-  const Tell tell_once = [&](const std::string& text) {
-    if (told.insert(text).second) tell(text);
+  std::set<std::string> seen;
+  const Notify notify_once = [&](const std::string& text) {
+    if (seen.insert(text).second) notify(text);
   };
-  if (options.resume == "never") return Anew(options, tell_once);
+  if (options.resume == "never") return Anew(options, notify_once);
   if (options.resume == "auto") {
-    auto found = OfTraining(options.folder, CurrentTraining(options.folder), tell_once);
-    if (!found) found = FindNewest(options.folder, std::nullopt, tell_once);
-    return found ? From(options, *std::move(found)) : Anew(options, tell_once);
+    auto found = OfTraining(options.folder, CurrentTraining(options.folder), notify_once);
+    if (!found) found = FindNewest(options.folder, std::nullopt, notify_once);
+    return found ? From(options, *std::move(found)) : Anew(options, notify_once);
   }
-  if (auto found = OwnCheckpoint(options, tell_once)) return From(options, *std::move(found));
-  return options.resume == "restart" ? Anew(options, tell_once) : FromPath(options, tell_once);
+  if (auto found = OwnCheckpoint(options, notify_once)) return From(options, *std::move(found));
+  return options.resume == "restart" ? Anew(options, notify_once) : FromPath(options, notify_once);
 }
 
 std::string Misfit(const Json& checkpoint, const Json& training) {

@@ -32,7 +32,7 @@ struct ResumePoint {
 // What starts anew in a folder with checkpoints of an earlier training says so: they are deleted
 // when as many new ones are there as are to be kept. Throws CheckpointError (a PATH that is not
 // good) and std::runtime_error (training.json cannot be written).
-ResumePoint DecideResume(const ResumeOptions& options, const Tell& tell);
+ResumePoint DecideResume(const ResumeOptions& options, const Notify& notify);
 
 // Why a checkpoint cannot go on as this training, as the end of a sentence that begins with the
 // checkpoint: "is of --model resnet18, but this training is of --model linear". Empty if it can.

@@ -16,7 +16,7 @@ namespace {
 
 // Lock-free, as signal handlers need it.
 std::atomic<int> received{0};
-std::atomic<bool> heard{false};
+std::atomic<bool> acknowledged{false};
 std::atomic<unsigned> patience_seconds{2};
 std::atomic<std::int64_t> received_at{0};  // milliseconds; 0: none was
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free &&
@@ -48,7 +48,7 @@ std::int64_t Milliseconds() {
 }
 
 void ArmAlarm() {
-  if (!heard.load()) alarm(patience_seconds.load());
+  if (!acknowledged.load()) alarm(patience_seconds.load());
 }
 
 void Ask(int signal) {
@@ -88,7 +88,7 @@ void Set(int signal, void (*handler)(int), int flags, struct sigaction* old) {
 StopSignal::StopSignal() {
   received.store(0);
   received_at.store(0);
-  heard.store(false);
+  acknowledged.store(false);
   patience_seconds.store(static_cast<unsigned>(kPatienceMin.count()));
   Set(SIGALRM, GiveUp, 0, &old_alarm);
   for (Handled& one : handled) {
@@ -114,8 +114,8 @@ void StopSignal::Progress(std::chrono::duration<double> patience) {
   if (Received() != 0) ArmAlarm();
 }
 
-void StopSignal::Heard() {
-  heard.store(true);
+void StopSignal::Acknowledge() {
+  acknowledged.store(true);
   alarm(0);
 }
 

@@ -34,7 +34,7 @@ class StopSignal {
   static void Progress(std::chrono::duration<double> patience);
 
   // From here on no signal's time runs out: what is done now (a save) has limits of its own.
-  static void Heard();
+  static void Acknowledge();
 };
 
 }  // namespace ddprun

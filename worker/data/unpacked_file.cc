@@ -131,9 +131,9 @@ class FolderLock {
   const int fd_;
 };
 
-std::optional<FileBytes> MapCopy(const std::string& copy, const Gzip& gzip) {
+std::optional<MappedFile> MapCopy(const std::string& copy, const Gzip& gzip) {
   if (access(copy.c_str(), R_OK) != 0) return std::nullopt;
-  FileBytes bytes = MapFile(copy, "remove it");
+  MappedFile bytes = MapFile(copy, "remove it");
   if (bytes.size != gzip.size) return std::nullopt;
   return bytes;
 }
@@ -148,8 +148,8 @@ void RemoveOthers(const std::string& folder, const CopyName& name) {
 }
 
 // Null if the folder cannot be used. Throws std::runtime_error if it is full.
-std::optional<FileBytes> MapShared(const std::string& folder, const CopyName& name,
-                                   const Gzip& gzip) {
+std::optional<MappedFile> MapShared(const std::string& folder, const CopyName& name,
+                                    const Gzip& gzip) {
   const std::string stem = folder + "/" + name.stem;
   const std::string copy = stem + "-" + name.version;
   if (!MakeOwnFolder(folder)) return std::nullopt;
@@ -166,7 +166,7 @@ std::optional<FileBytes> MapShared(const std::string& folder, const CopyName& na
 
 }  // namespace
 
-FileBytes MapUnpacked(const std::string& path, std::int64_t size, const std::string& next_move) {
+MappedFile MapUnpacked(const std::string& path, std::int64_t size, const std::string& next_move) {
   const Gzip gzip{path, size, next_move};
   const CopyName name = NameOf(gzip);
   const std::string folders[] = {DataDirectoryDefault() + "/unpacked",

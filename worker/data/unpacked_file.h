@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-#include "worker/data/file_bytes.h"
+#include "worker/data/mapped_file.h"
 
 namespace ddprun {
 
@@ -21,6 +21,6 @@ inline constexpr std::chrono::seconds kUnpackWaitMax{120};
 // was found right. Of ranks that begin at once one unpacks and the others wait. Where neither
 // folder can be written the bytes are this process's own.
 // Throws DataError "PATH: REASON; NEXT_MOVE" if the file is damaged or of another size.
-FileBytes MapUnpacked(const std::string& path, std::int64_t size, const std::string& next_move);
+MappedFile MapUnpacked(const std::string& path, std::int64_t size, const std::string& next_move);
 
 }  // namespace ddprun

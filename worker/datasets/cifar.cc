@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-#include "worker/data/file_bytes.h"
+#include "worker/data/mapped_file.h"
 #include "worker/datasets/cifar_pickle.h"
 
 namespace ddprun {
@@ -80,9 +80,9 @@ std::shared_ptr<const SampleSet> MapFiles(const std::vector<std::filesystem::pat
   for (const auto& path : paths) files.push_back(path.string() + version.ending);
   for (const auto& file : files) parts.push_back(version.Map(file));
   CheckEqualLengths(files, parts);
-  return std::make_shared<StoredImages>(
+  return std::make_shared<FixedSizeImages>(
       std::move(parts),
-      StoredImages::Options{
+      FixedSizeImages::Options{
           .shape = {kCifarChannels, kCifarSide, kCifarSide}, .mean = set.mean, .std = set.std});
 }
 
@@ -136,7 +136,7 @@ std::vector<std::string> Cifar100Names(const Place& place) {
 
 LabelledImages MapCifarFile(const std::string& path, const CifarFormat& format) {
   const std::int64_t record = format.label_bytes + kCifarImageBytes;
-  const FileBytes file = MapFile(path, NextMove());
+  const MappedFile file = MapFile(path, NextMove());
   if (file.size == 0 || file.size % record != 0) {
     throw DataError(path + ": " + std::to_string(file.size) + " bytes are not a whole number of " +
                     format.name + " records of " + std::to_string(record) +

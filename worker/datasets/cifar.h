@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "worker/data/dataset.h"
-#include "worker/data/stored_images.h"
+#include "worker/data/fixed_size_images.h"
 
 namespace ddprun {
 

@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "worker/data/file_bytes.h"
+#include "worker/data/mapped_file.h"
 
 namespace ddprun {
 namespace {
@@ -32,7 +32,7 @@ struct Value {
 
 class PickleReader {
  public:
-  PickleReader(const std::string& path, const FileBytes& file, const std::string& next_move)
+  PickleReader(const std::string& path, const MappedFile& file, const std::string& next_move)
       : path_(path), file_(file), next_move_(next_move) {}
 
   // The value that the pickle is of.
@@ -332,7 +332,7 @@ class PickleReader {
   static constexpr std::size_t kNameShown = 80;
 
   const std::string& path_;
-  const FileBytes& file_;
+  const MappedFile& file_;
   const std::string& next_move_;
   std::int64_t at_ = 0;
   std::vector<Value> values_;
@@ -340,7 +340,7 @@ class PickleReader {
   std::unordered_map<std::int64_t, Id> memo_;
 };
 
-at::Tensor Pixels(const PickleReader& reader, Id array, const FileBytes& file) {
+at::Tensor Pixels(const PickleReader& reader, Id array, const MappedFile& file) {
   const auto& state = reader.Expect(array, Value::Kind::kArray, "an array").items;
   if (state.size() != kArrayState) reader.Fail("has an array without a state");
   const auto& shape = reader.Expect(state[1], Value::Kind::kTuple, "a shape").items;
@@ -365,7 +365,7 @@ at::Tensor Pixels(const PickleReader& reader, Id array, const FileBytes& file) {
 
 LabelledImages MapCifarPickle(const std::string& path, const std::string& labels_key,
                               const std::string& next_move) {
-  const FileBytes file = MapFile(path, next_move);
+  const MappedFile file = MapFile(path, next_move);
   PickleReader reader(path, file, next_move);
   const Id dict = reader.Read();
   const auto data = reader.Find(dict, "data");
@@ -384,7 +384,7 @@ LabelledImages MapCifarPickle(const std::string& path, const std::string& labels
 
 std::vector<std::string> ReadPickledNames(const std::string& path, const std::string& key,
                                           const std::string& next_move) {
-  const FileBytes file = MapFile(path, next_move);
+  const MappedFile file = MapFile(path, next_move);
   PickleReader reader(path, file, next_move);
   const Id dict = reader.Read();
   const auto found = reader.Find(dict, key);

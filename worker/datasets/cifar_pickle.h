@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "worker/data/stored_images.h"
+#include "worker/data/fixed_size_images.h"
 
 namespace ddprun {
 

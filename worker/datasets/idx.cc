@@ -11,7 +11,7 @@
 #include <memory>
 #include <utility>
 
-#include "worker/data/file_bytes.h"
+#include "worker/data/mapped_file.h"
 #include "worker/data/unpacked_file.h"
 
 namespace ddprun {
@@ -117,8 +117,9 @@ at::Tensor MapImages(const std::string& path) {
   }
   const std::int64_t body = count * height * width;
   const std::string what = std::to_string(count) + " images";
-  const FileBytes file = reader.IsPlain() ? MapFile(path, kNextMove)
-                                          : MapUnpacked(path, kImagesHeaderBytes + body, kNextMove);
+  const MappedFile file = reader.IsPlain()
+                              ? MapFile(path, kNextMove)
+                              : MapUnpacked(path, kImagesHeaderBytes + body, kNextMove);
   if (file.size < kImagesHeaderBytes + body) {
     Fail(path, TooShort(file.size - kImagesHeaderBytes, body, what));
   }
@@ -173,9 +174,9 @@ Dataset Shown(LabelledImages train, LabelledImages test, std::int64_t classes, f
   const SampleShape shape{3, std::max(kIdxSideMin, train.images.size(2)),
                           std::max(kIdxSideMin, train.images.size(3))};
   Dataset set{.classes = classes, .mean = {mean, mean, mean}, .std = {std, std, std}};
-  const StoredImages::Options options{.shape = shape, .mean = set.mean, .std = set.std};
-  set.train = std::make_shared<StoredImages>(std::vector{std::move(train)}, options);
-  set.test = std::make_shared<StoredImages>(std::vector{std::move(test)}, options);
+  const FixedSizeImages::Options options{.shape = shape, .mean = set.mean, .std = set.std};
+  set.train = std::make_shared<FixedSizeImages>(std::vector{std::move(train)}, options);
+  set.test = std::make_shared<FixedSizeImages>(std::vector{std::move(test)}, options);
   return set;
 }
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "worker/data/dataset.h"
-#include "worker/data/stored_images.h"
+#include "worker/data/fixed_size_images.h"
 
 namespace ddprun {
 

@@ -10,7 +10,7 @@
 #include <memory>
 #include <utility>
 
-#include "worker/data/file_bytes.h"
+#include "worker/data/mapped_file.h"
 #include "worker/data/random.h"
 #include "worker/data/resample.h"
 

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "worker/data/fixed_size_images.h"
 #include "worker/data/random.h"
-#include "worker/data/stored_images.h"
 
 namespace ddprun {
 namespace {
@@ -104,11 +104,11 @@ Dataset OpenSynthetic(const DatasetOptions& options) {
   const auto [train, test] = Sizes(options, classes, SquareBytes(side));
   const auto patterns = MakePatterns(options.seed, classes);
   Dataset set{.classes = classes, .mean = {0.5f, 0.5f, 0.5f}, .std = {0.25f, 0.25f, 0.25f}};
-  const StoredImages::Options shown{
+  const FixedSizeImages::Options shown{
       .shape = {kSyntheticChannels, side, side}, .mean = set.mean, .std = set.std};
-  set.train = std::make_shared<StoredImages>(
+  set.train = std::make_shared<FixedSizeImages>(
       std::vector{MakeImages(train, side, classes, options.seed, kTrain, patterns)}, shown);
-  set.test = std::make_shared<StoredImages>(
+  set.test = std::make_shared<FixedSizeImages>(
       std::vector{MakeImages(test, side, classes, options.seed, kTest, patterns)}, shown);
   return set;
 }
@@ -118,11 +118,11 @@ Dataset OpenRandom(const DatasetOptions& options) {
   const std::int64_t width = options.input_size;
   const auto [train, test] = Sizes(options, classes, width);
   Dataset set{.classes = classes, .mean = {0.5f}, .std = {0.25f}};
-  const StoredImages::Options shown{
+  const FixedSizeImages::Options shown{
       .shape = {1, 1, width}, .mean = set.mean, .std = set.std, .varied = false};
-  set.train = std::make_shared<StoredImages>(
+  set.train = std::make_shared<FixedSizeImages>(
       std::vector{MakeRows(train, width, classes, options.seed, kTrain)}, shown);
-  set.test = std::make_shared<StoredImages>(
+  set.test = std::make_shared<FixedSizeImages>(
       std::vector{MakeRows(test, width, classes, options.seed, kTest)}, shown);
   return set;
 }

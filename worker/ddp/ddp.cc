@@ -15,7 +15,7 @@
 
 #include "worker/base/first_line.h"
 #include "worker/base/unique_tensors.h"
-#include "worker/ddp/shared_average.h"
+#include "worker/ddp/shm_allreduce.h"
 #include "worker/files/crc32c.h"
 
 namespace ddprun {
@@ -121,10 +121,10 @@ bool SameBytesOnAllRanks(World& world, const std::vector<at::Tensor>& tensors) {
 std::int64_t SmallestSharedBucket(const std::vector<at::Tensor>& parameters) {
   std::size_t bytes = 0;
   for (const at::Tensor& parameter : parameters) bytes += parameter.nbytes();
-  return static_cast<std::int64_t>(bytes / (SharedNode::kOpsMax / 2));
+  return static_cast<std::int64_t>(bytes / (ShmGroup::kOpsMax / 2));
 }
 
-class SharedHook : public c10d::CppCommHookInterface<std::shared_ptr<SharedAverage>> {
+class SharedHook : public c10d::CppCommHookInterface<std::shared_ptr<ShmAllreduce>> {
  public:
   using CppCommHookInterface::CppCommHookInterface;
   c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
@@ -133,18 +133,18 @@ class SharedHook : public c10d::CppCommHookInterface<std::shared_ptr<SharedAvera
 };
 
 // Null where the ranks do not share a machine, or the gradients are not what its kernel adds.
-std::shared_ptr<SharedAverage> MakeSharedAverage(World& world,
-                                                 const std::vector<at::Tensor>& parameters,
-                                                 const std::shared_ptr<GradientMeter>& meter) {
+std::shared_ptr<ShmAllreduce> MakeShmAllreduce(World& world,
+                                               const std::vector<at::Tensor>& parameters,
+                                               const std::shared_ptr<GradientMeter>& meter) {
   std::size_t bytes = 0;
   for (const at::Tensor& parameter : parameters) {
     if (!parameter.is_cpu() || parameter.scalar_type() != at::kFloat) return nullptr;
     bytes += parameter.nbytes();
   }
-  std::shared_ptr<SharedNode> node =
-      SharedNode::Form(world, SharedAverage::BytesFor(parameters.size(), bytes));
+  std::shared_ptr<ShmGroup> node =
+      ShmGroup::Form(world, ShmAllreduce::BytesFor(parameters.size(), bytes));
   if (!node) return nullptr;
-  return std::make_shared<SharedAverage>(std::move(node), world.timeout(), meter);
+  return std::make_shared<ShmAllreduce>(std::move(node), world.timeout(), meter);
 }
 
 }  // namespace
@@ -183,7 +183,7 @@ at::Tensor DistributedDataParallel::Forward(const std::function<at::Tensor()>& f
   reducer_->prepare_for_forward();
   if (!buckets_rebuilt_) {
     buckets_rebuilt_ = reducer_->rebuild_buckets();
-    if (buckets_rebuilt_ && shared_average_) shared_average_->Adopt(*reducer_);
+    if (buckets_rebuilt_ && shm_allreduce_) shm_allreduce_->Adopt(*reducer_);
   }
   if (options_.broadcast_buffers) SynchronizeBuffers();
   at::Tensor outputs = forward();
@@ -197,10 +197,10 @@ at::Tensor DistributedDataParallel::Forward(const std::function<at::Tensor()>& f
 void DistributedDataParallel::MakeReducer() {
   const bool full = options_.format == GradientFormat::kFull;
   if (full && options_.shared_memory)
-    shared_average_ = MakeSharedAverage(world_, parameters_, meter_);
+    shm_allreduce_ = MakeShmAllreduce(world_, parameters_, meter_);
   const std::int64_t bucket_bytes =
-      shared_average_ ? std::max(options_.shared_bucket_bytes, SmallestSharedBucket(parameters_))
-                      : options_.bucket_bytes;
+      shm_allreduce_ ? std::max(options_.shared_bucket_bytes, SmallestSharedBucket(parameters_))
+                     : options_.bucket_bytes;
 
   const std::vector<bool> sparse(parameters_.size(), false);
   // One bucket to begin with, since the first backward shows the order in which gradients come and
@@ -222,9 +222,9 @@ void DistributedDataParallel::MakeReducer() {
       /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false,
       /*bucket_bytes_cap_list=*/std::vector<std::int64_t>{});
 
-  if (shared_average_) {
-    shared_average_->Adopt(*reducer_);
-    reducer_->register_comm_hook(std::make_unique<SharedHook>(shared_average_));
+  if (shm_allreduce_) {
+    shm_allreduce_->Adopt(*reducer_);
+    reducer_->register_comm_hook(std::make_unique<SharedHook>(shm_allreduce_));
   } else if (!full || world_.device().is_cpu()) {
     reducer_->register_comm_hook(MakeGroupHook(world_, options_.format, meter_));
   }

@@ -16,7 +16,7 @@
 #include <memory>
 #include <vector>
 
-#include "worker/ddp/gradient_hooks.h"
+#include "worker/ddp/gradient_compression.h"
 #include "worker/ddp/gradient_meter.h"
 #include "worker/distributed/world.h"
 
@@ -26,7 +26,7 @@ class Reducer;
 
 namespace ddprun {
 
-class SharedAverage;
+class ShmAllreduce;
 
 // Calls `computed` in each backward that goes through `loss`, when all gradients are there and
 // before the reducer waits for the other ranks. On a GPU it may be called on the device's thread
@@ -71,7 +71,7 @@ class DistributedDataParallel {
   // tells.
   GradientTraffic traffic() const { return meter_->Read(); }
 
-  bool uses_shared_memory() const { return shared_average_ != nullptr; }
+  bool uses_shared_memory() const { return shm_allreduce_ != nullptr; }
 
  private:
   void MakeReducer();
@@ -82,7 +82,7 @@ class DistributedDataParallel {
   const Options options_;
   std::vector<at::Tensor> parameters_;  // those that need gradients, in the module's order
   const std::shared_ptr<GradientMeter> meter_ = std::make_shared<GradientMeter>();
-  std::shared_ptr<SharedAverage> shared_average_;
+  std::shared_ptr<ShmAllreduce> shm_allreduce_;
   std::unique_ptr<c10d::Reducer> reducer_;  // null in a world of one
   bool buckets_rebuilt_ = false;
 };

@@ -12,10 +12,10 @@
 #include "worker/base/first_line.h"
 #include "worker/base/quiet_log.h"
 #include "worker/distributed/accelerator.h"
+#include "worker/distributed/background_task.h"
 #include "worker/distributed/nccl_settings.h"
 #include "worker/distributed/network_address.h"
 #include "worker/distributed/peer_probe.h"
-#include "worker/distributed/warm_up.h"
 #include "worker/distributed/world_store.h"
 
 namespace ddprun {
@@ -57,7 +57,7 @@ c10::intrusive_ptr<c10d::Backend> MakeGlooInTime(const WorkerEnv& env,
   const auto made = std::make_shared<c10::intrusive_ptr<c10d::Backend>>();
   const auto limit = timeout - std::min(kPeerProbeTime, timeout / 2);
   const QuietLog quiet;
-  WarmUp connecting("Gloo", limit, [made, env, store, timeout, group_name] {
+  BackgroundTask connecting("Gloo", limit, [made, env, store, timeout, group_name] {
     *made = MakeGloo(env, store, timeout, group_name);
   });
   std::string reason;
@@ -189,17 +189,17 @@ class GroupWorld : public World {
   // Once, before the group is used.
   void Connect() {
     if (!chosen_.nccl) return;
-    warm_up_.emplace("NCCL's communicator of all ranks", timeouts_.set_up,
-                     [backend = backend_, device = chosen_.cuda, timeout = timeouts_.set_up] {
-                       LoadAccelerator().Connect(backend, device, timeout);
-                     });
+    connecting_.emplace("NCCL's communicator of all ranks", timeouts_.set_up,
+                        [backend = backend_, device = chosen_.cuda, timeout = timeouts_.set_up] {
+                          LoadAccelerator().Connect(backend, device, timeout);
+                        });
   }
 
   at::Device device() const override { return device_; }
   const std::string& backend_name() const override { return name_; }
   const std::string& device_note() const override { return chosen_.note; }
   const c10::intrusive_ptr<c10d::ProcessGroup>& group() const override {
-    if (warm_up_) warm_up_->Wait();
+    if (connecting_) connecting_->Wait();
     return group_;
   }
   const c10::intrusive_ptr<c10d::Store>& store() const override { return store_; }
@@ -263,7 +263,7 @@ class GroupWorld : public World {
   c10::intrusive_ptr<c10d::Backend> backend_;
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
   // Null: there is nothing to wait for. Shared by all who only look at the world.
-  mutable std::optional<WarmUp> warm_up_;
+  mutable std::optional<BackgroundTask> connecting_;
   std::chrono::milliseconds timeout_now_ = timeouts_.set_up;
   std::vector<std::unique_ptr<World>> subgroups_;
 };

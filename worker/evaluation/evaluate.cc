@@ -10,12 +10,13 @@ namespace ddprun {
 
 namespace {
 
-// The views' scores by their weights; undefined where the runner has none.
-at::Tensor ScoresOf(StepRunner& runner, const at::Tensor& images, TestViews views) {
+// The views' scores by their weights; undefined where the strategy has none.
+at::Tensor ScoresOf(ParallelStrategy& strategy, const at::Tensor& images,
+                    TestTimeAugmentation views) {
   at::Tensor sum;
   for (const WeightedView& view : ViewsOf(images, views)) {
-    const at::Tensor scores = runner.Scores(view.images);
-    if (!runner.HasScores()) continue;
+    const at::Tensor scores = strategy.Scores(view.images);
+    if (!strategy.HasScores()) continue;
     if (view.weight == 1) return scores.to(at::kFloat);
     const at::Tensor share = scores.to(at::kFloat) * view.weight;
     sum = sum.defined() ? sum.add_(share) : share;
@@ -30,10 +31,11 @@ std::int64_t CommonBatches(std::int64_t images, const Shard& shard, std::int64_t
 
 }  // namespace
 
-std::optional<Evaluation> Evaluate(World& world, StepRunner& runner, const Dataset& set,
+std::optional<Evaluation> Evaluate(World& world, ParallelStrategy& strategy, const Dataset& set,
                                    const EvaluationOptions& options) {
   const torch::NoGradGuard no_grad;
-  Loader loader(*set.test, EvaluationIndices(set.test->size(), runner.shard()), options.batch_size,
+  Loader loader(*set.test, EvaluationIndices(set.test->size(), strategy.shard()),
+                options.batch_size,
                 {.channels_last = options.channels_last,
                  .pinned = world.device().is_cuda(),
                  .threads = options.threads});
@@ -42,13 +44,13 @@ std::optional<Evaluation> Evaluate(World& world, StepRunner& runner, const Datas
   at::Tensor loss = at::zeros({1}, on_device.dtype(at::kDouble));
   at::Tensor counts = at::zeros({2}, on_device.dtype(at::kLong));  // images, correct ones
   std::int64_t batches = 0;
-  const std::int64_t common = CommonBatches(set.test->size(), runner.shard(), options.batch_size);
+  const std::int64_t common = CommonBatches(set.test->size(), strategy.shard(), options.batch_size);
   while (auto batch = loader.Next()) {
     if (batches++ < common && options.go_on && !options.go_on()) return std::nullopt;
     const at::Tensor labels = batch->labels.to(world.device(), /*non_blocking=*/true);
     const at::Tensor scores =
-        ScoresOf(runner, batch->images.to(world.device(), /*non_blocking=*/true), options.views);
-    if (!runner.HasScores()) continue;
+        ScoresOf(strategy, batch->images.to(world.device(), /*non_blocking=*/true), options.views);
+    if (!strategy.HasScores()) continue;
     loss += at::cross_entropy_loss(scores, labels, {}, at::Reduction::Sum).to(at::kDouble);
     counts[0] += labels.size(0);
     counts[1] += (scores.argmax(1) == labels).sum();

@@ -93,13 +93,14 @@ void WriteDescription(const std::string& model_path, const Config& config,
   file.Commit();
 }
 
-std::optional<ModelDescription> ReadDescription(const std::string& model_path, const Tell& tell) {
+std::optional<ModelDescription> ReadDescription(const std::string& model_path,
+                                                const Notify& notify) {
   const std::string path = model_path + kDescriptionSuffix;
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) return std::nullopt;
   const auto pass_over = [&](const std::string& fact) -> std::optional<ModelDescription> {
-    tell(path + " " + fact +
-         "; it is passed over, and --model and --dataset say what the weights are of");
+    notify(path + " " + fact +
+           "; it is passed over, and --model and --dataset say what the weights are of");
     return std::nullopt;
   };
   if (std::filesystem::file_size(path, error) > kBytesMax || error)

@@ -26,7 +26,8 @@ void WriteDescription(const std::string& model_path, const Config& config, const
 
 // Of the file of weights `model_path`; nothing if there is none. One of other weights (the file was
 // replaced, its checksum is another) or that cannot be read is passed over, and `tell` says so.
-std::optional<ModelDescription> ReadDescription(const std::string& model_path, const Tell& tell);
+std::optional<ModelDescription> ReadDescription(const std::string& model_path,
+                                                const Notify& notify);
 
 // Parts that a checkpoint has as well. The settings of a machine or of a run are left out: another
 // one may evaluate the model. Throw UsageError and nlohmann::json::exception.

@@ -68,7 +68,7 @@ ModelFile FromCheckpoint(const std::string& path, const Snapshot& snapshot,
 
 ModelFile WithDescription(ModelFile model, const std::string& name,
                           const ModelFileOptions& options) {
-  if (auto description = ReadDescription(name, options.tell)) {
+  if (auto description = ReadDescription(name, options.notify)) {
     model.config = std::move(description->config);
     model.input = std::move(description->input);
   }
@@ -125,7 +125,7 @@ ModelFile ReadModelFile(const std::string& path, ModelFileOptions options) {
   if (fs::is_directory(path)) {
     name = fs::path(path) / "model.safetensors";
     if (!fs::exists(name)) {
-      const FoundCheckpoint found = OpenCheckpoint(path, options.tell);
+      const FoundCheckpoint found = OpenCheckpoint(path, options.notify);
       return FromCheckpoint(found.path, found.snapshot, options);
     }
   }

@@ -40,8 +40,8 @@ struct ModelFile {
 };
 
 struct ModelFileOptions {
-  bool averaged = true;                   // the moving average, if the file has one
-  Tell tell = [](const std::string&) {};  // of a folder: which checkpoints are damaged
+  bool averaged = true;                       // the moving average, if the file has one
+  Notify notify = [](const std::string&) {};  // of a folder: which checkpoints are damaged
 };
 
 // `path`: a checkpoint, a .pth or .safetensors file of names and tensors, a folder with a

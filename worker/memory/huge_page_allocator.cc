@@ -12,7 +12,7 @@
 #include <limits>
 #include <mutex>
 
-#include "worker/memory/block_map.h"
+#include "worker/memory/best_fit_allocator.h"
 
 namespace ddprun {
 namespace {
@@ -81,7 +81,7 @@ class HugePageAllocator final : public c10::Allocator {
   }
 
   // Of at least `bytes`, at a multiple of the huge page's size.
-  static BlockMap::Range MapSegment(std::size_t bytes) {
+  static BestFitAllocator::Range MapSegment(std::size_t bytes) {
     TORCH_CHECK(bytes < std::numeric_limits<std::size_t>::max() / 2, "a tensor of ", bytes,
                 " bytes is larger than any memory; use smaller batches");
     const std::size_t wanted = std::max(bytes, kHugePageSegmentBytes);
@@ -103,7 +103,7 @@ class HugePageAllocator final : public c10::Allocator {
 
   c10::Allocator& small_;
   std::mutex mutex_;  // for what is below
-  BlockMap blocks_{kAlignment};
+  BestFitAllocator blocks_{kAlignment};
 };
 
 }  // namespace

@@ -127,9 +127,9 @@ class Airbench : public ImageModel {
              }}};
   }
 
-  std::int64_t looks_at() const override { return kWhitenImages; }
+  std::int64_t calibration_images() const override { return kWhitenImages; }
 
-  void LookAt(const at::Tensor& images) override {
+  void Calibrate(const at::Tensor& images) override {
     covariance_.Add(images);
     const torch::NoGradGuard no_grad;
     whiten_->weight.copy_(covariance_.Filters(kWhitenEps));

@@ -32,10 +32,10 @@ class ImageModel : public torch::nn::Module {
   at::Tensor forward(at::Tensor images);
 
   // How many of the training set's first images the model's initial parameters depend on. Before
-  // training LookAt() is given them (N x C x height x width, normalised, in their order, in any
+  // training Calibrate() is given them (N x C x height x width, normalised, in their order, in any
   // number of batches).
-  virtual std::int64_t looks_at() const { return 0; }
-  virtual void LookAt(const at::Tensor& images) { static_cast<void>(images); }
+  virtual std::int64_t calibration_images() const { return 0; }
+  virtual void Calibrate(const at::Tensor& images) { static_cast<void>(images); }
 
   // Told before each step how many epochs of the training are done. True: from now on forward is
   // made of other operations than before, and what was recorded of it (a CUDA graph) is stale.

@@ -6,7 +6,7 @@
 #include <functional>
 #include <vector>
 
-#include "worker/parallel/step_runner.h"
+#include "worker/parallel/parallel_strategy.h"
 #include "worker/pipeline/stage.h"
 #include "worker/pipeline/stage_module.h"
 

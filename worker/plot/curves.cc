@@ -8,7 +8,7 @@
 #include <set>
 #include <stdexcept>
 
-#include "worker/metrics/run_log.h"
+#include "worker/metrics/metrics_writer.h"
 
 namespace ddprun {
 namespace {

@@ -17,7 +17,7 @@
 #include "worker/distributed/accelerator.h"
 #include "worker/files/atomic_file.h"
 #include "worker/profile/clock_alignment.h"
-#include "worker/profile/gather.h"
+#include "worker/profile/gather_profiles.h"
 
 namespace ddprun {
 namespace {
@@ -151,8 +151,8 @@ void Profiler::Finish() {
   if (recording_) {
     Stop();
   } else if (!done_ && world_.rank() == 0) {
-    options_.say("there is no profile: the training ended before its step " +
-                 std::to_string(options_.first_step) + "; take a lower --profile-first-step");
+    options_.report("there is no profile: the training ended before its step " +
+                    std::to_string(options_.first_step) + "; take a lower --profile-first-step");
   }
 }
 
@@ -180,10 +180,10 @@ void Profiler::Stop() {
     AtomicFile file(options_.file);
     file.Write(text.data(), text.size());
     file.Commit();
-    options_.say("profile of " + std::to_string(clock_.totals().steps - steps_before_) +
-                 " steps: open " + options_.file + " in https://ui.perfetto.dev");
+    options_.report("profile of " + std::to_string(clock_.totals().steps - steps_before_) +
+                    " steps: open " + options_.file + " in https://ui.perfetto.dev");
   } catch (const std::runtime_error& error) {
-    options_.say(std::string("the profile is lost, training goes on: ") + error.what());
+    options_.report(std::string("the profile is lost, training goes on: ") + error.what());
   }
 }
 
@@ -210,8 +210,8 @@ RankTrace Profiler::Collect() {
                             .overlaps = event.isAsync()});
   }
   if (operators > kOperators && world_.rank() == 0) {
-    options_.say("the profile is cut after " + std::to_string(kOperators) +
-                 " operators of a rank; take a lower --profile-steps");
+    options_.report("the profile is cut after " + std::to_string(kOperators) +
+                    " operators of a rank; take a lower --profile-steps");
   }
   MarkOverlaps(trace.slices);
   // Those that overlap are shown beside the tracks, in lines of their own.

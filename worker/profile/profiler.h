@@ -24,8 +24,8 @@ class Profiler {
   struct Options {
     std::int64_t first_step = 1;  // counted from 1
     std::int64_t steps = 1;
-    std::string file;                             // that rank 0 writes
-    std::function<void(const std::string&)> say;  // a sentence for people
+    std::string file;                                // that rank 0 writes
+    std::function<void(const std::string&)> report;  // a sentence for people
   };
 
   // Both must outlive the profiler.

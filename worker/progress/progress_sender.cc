@@ -35,7 +35,7 @@ ProgressSender::~ProgressSender() {
   if (socket_ >= 0) close(socket_);
 }
 
-void ProgressSender::Say(const ProgressMessage& message) {
+void ProgressSender::Send(const ProgressMessage& message) {
   if (socket_ < 0) return;
   const std::lock_guard<std::mutex> lock(mutex_);
   ++words_;
@@ -55,7 +55,7 @@ void ProgressSender::Say(const ProgressMessage& message) {
   }
 }
 
-bool ProgressSender::SayPlace(const CollectivePlace& place, std::uint64_t words) {
+bool ProgressSender::SendPlace(const CollectivePlace& place, std::uint64_t words) {
   if (socket_ < 0) return false;
   const std::lock_guard<std::mutex> lock(mutex_);
   if (words_ != words) return false;

@@ -28,7 +28,7 @@ class ProgressSender {
   ProgressSender& operator=(const ProgressSender&) = delete;
 
   // From any thread.
-  void Say(const ProgressMessage& message);
+  void Send(const ProgressMessage& message);
 
   // Somebody may be listening.
   bool is_heard() const { return socket_ >= 0; }
@@ -36,7 +36,7 @@ class ProgressSender {
   std::uint64_t words() const { return words_; }
   // Where it waits, which is no sign of life; at once. Not if Say() was called since `words` was
   // asked for, or the agent does not take it now: false.
-  bool SayPlace(const CollectivePlace& place, std::uint64_t words);
+  bool SendPlace(const CollectivePlace& place, std::uint64_t words);
 
  private:
   using Clock = std::chrono::steady_clock;

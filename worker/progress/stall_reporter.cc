@@ -40,7 +40,7 @@ void StallReporter::Watch() {
     lock.unlock();
     try {
       CollectivePlace place = look_();
-      if (place != told && progress_.SayPlace(place, words)) told = std::move(place);
+      if (place != told && progress_.SendPlace(place, words)) told = std::move(place);
     } catch (const std::exception&) {
       // A recorder that cannot be read leaves the verdict without these words.
     }

@@ -9,19 +9,18 @@
 
 namespace ddprun {
 
-ResidentFeed::ResidentFeed(const Config& config, const StoredImages& set, at::Device device)
+GpuFeed::GpuFeed(const Config& config, const FixedSizeImages& set, at::Device device)
     : config_(config),
       device_(device),
       images_(set, VariationOf(config), device),
       cursor_(at::zeros({}, at::TensorOptions(device).dtype(at::kLong))) {}
 
-bool ResidentFeed::Fits(const Config& config, const SampleSet& set, std::int64_t free_bytes) {
-  const auto* stored = dynamic_cast<const StoredImages*>(&set);
-  return stored != nullptr &&
-         ResidentImages::BytesOf(*stored, VariationOf(config)) <= free_bytes / 2;
+bool GpuFeed::Fits(const Config& config, const SampleSet& set, std::int64_t free_bytes) {
+  const auto* stored = dynamic_cast<const FixedSizeImages*>(&set);
+  return stored != nullptr && GpuImages::BytesOf(*stored, VariationOf(config)) <= free_bytes / 2;
 }
 
-void ResidentFeed::BeginEpoch(const EpochPlan& plan, std::uint64_t epoch) {
+void GpuFeed::BeginEpoch(const EpochPlan& plan, std::uint64_t epoch) {
   std::vector<Sample> samples;
   begins_.clear();
   for (std::int64_t batch = 0; batch < plan.batches(); ++batch) {
@@ -37,23 +36,23 @@ void ResidentFeed::BeginEpoch(const EpochPlan& plan, std::uint64_t epoch) {
   host_rows_ = device_.is_cuda() ? rows.pin_memory() : rows;
   // A graph reads where the first epoch's rows lay.
   if (!rows_.defined()) {
-    rows_ = at::zeros({plan.OwnLimit(), ResidentImages::kColumns},
+    rows_ = at::zeros({plan.OwnLimit(), GpuImages::kColumns},
                       at::TensorOptions(device_).dtype(at::kInt));
   }
   rows_.narrow(0, 0, host_rows_.size(0)).copy_(host_rows_, /*non_blocking=*/true);
 }
 
-double ResidentFeed::Load(const StepBatches& batches, const std::vector<std::int64_t>& sizes) {
+double GpuFeed::Load(const StepBatches& batches, const std::vector<std::int64_t>& sizes) {
   sizes_ = sizes;
   cursor_.fill_(begins_[static_cast<std::size_t>(batches.first)]);
   return 0;
 }
 
-BatchFeed::Images ResidentFeed::Get(std::int64_t i) {
+BatchFeed::Images GpuFeed::Get(std::int64_t i) {
   const std::int64_t before = std::accumulate(sizes_.begin(), sizes_.begin() + i, std::int64_t{0});
   const std::int64_t size = sizes_[static_cast<std::size_t>(i)];
   const at::Tensor places = at::arange(before, before + size, cursor_.options()) + cursor_;
-  ResidentImages::Batch batch = images_.Make(rows_.index_select(0, places));
+  GpuImages::Batch batch = images_.Make(rows_.index_select(0, places));
   if (!config_.channels_last) batch.images = batch.images.contiguous();
   return {batch.images, batch.labels};
 }

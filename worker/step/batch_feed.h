@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "worker/loader/epoch_plan.h"
-#include "worker/loader/resident_images.h"
+#include "worker/loader/gpu_images.h"
 #include "worker/step/training_step.h"
 
 namespace ddprun {
@@ -36,10 +36,10 @@ class BatchFeed {
 };
 
 // From a set that lies on the device.
-class ResidentFeed : public BatchFeed {
+class GpuFeed : public BatchFeed {
  public:
-  // The set must be a StoredImages.
-  ResidentFeed(const Config& config, const StoredImages& set, at::Device device);
+  // The set must be a FixedSizeImages.
+  GpuFeed(const Config& config, const FixedSizeImages& set, at::Device device);
 
   // Whether `set` can lie on a device that has so much memory left: at most half of it is taken.
   static bool Fits(const Config& config, const SampleSet& set, std::int64_t free_bytes);
@@ -51,7 +51,7 @@ class ResidentFeed : public BatchFeed {
  private:
   const Config& config_;
   const at::Device device_;
-  const ResidentImages images_;
+  const GpuImages images_;
   at::Tensor host_rows_;              // the epoch's, pinned, kept while the copy is under way
   at::Tensor rows_;                   // on the device
   at::Tensor cursor_;                 // int64 scalar there: the row that the step begins with

@@ -14,11 +14,11 @@
 namespace ddprun {
 
 DeviceStep::DeviceStep(StepParts parts, std::unique_ptr<BatchFeed> feed, MakeGraph make_graph,
-                       std::optional<Pace> pace)
+                       std::optional<RunAheadLimit> run_ahead_limit)
     : parts_(std::move(parts)),
       feed_(std::move(feed)),
       make_graph_(std::move(make_graph)),
-      pace_(std::move(pace)),
+      run_ahead_limit_(std::move(run_ahead_limit)),
       rate_(at::zeros({}, at::TensorOptions(parts_.world.device()).dtype(at::kFloat))),
       warm_up_(parts_.world.size() == 1 ? kWarmUpAlone : kWarmUpOfSeveral) {
   parts_.scaler.KeepOn(parts_.world.device());
@@ -30,7 +30,7 @@ void DeviceStep::BeginEpoch(const EpochPlan& plan, std::uint64_t epoch) {
 }
 
 TrainingStep::Result DeviceStep::Make(const StepBatches& batches, double rate) {
-  const StepShares shares = SharesOf(*plan_, batches, parts_.runner.shard().world_size);
+  const StepShares shares = SharesOf(*plan_, batches, parts_.strategy.shard().world_size);
   Result result{.samples = shares.samples, .own_samples = shares.OwnSum()};
   parts_.enter(StepSection::kData);
   std::vector<std::int64_t> sizes = shares.own;
@@ -51,7 +51,7 @@ TrainingStep::Result DeviceStep::Make(const StepBatches& batches, double rate) {
     result.loss = latest_.loss;
     --warm_up_;
   }
-  if (pace_) pace_->EndStep();
+  if (run_ahead_limit_) run_ahead_limit_->EndStep();
   return result;
 }
 
@@ -59,7 +59,7 @@ bool DeviceStep::TakesGraph(const StepBatches& batches, const StepShares& shares
   if (!make_graph_ || (!graph_ && warm_up_ > 0)) return false;
   const Config& config = parts_.config;
   return batches.count == config.accumulate &&
-         shares.samples == batches.count * config.batch_size * parts_.runner.shard().world_size &&
+         shares.samples == batches.count * config.batch_size * parts_.strategy.shard().world_size &&
          std::all_of(shares.own.begin(), shares.own.end(),
                      [&](std::int64_t own) { return own == config.batch_size; });
 }
@@ -90,12 +90,12 @@ DeviceStep::Outcome DeviceStep::Queue(const StepShares& shares) {
   for (std::size_t i = 0; i < count; ++i) {
     const BatchFeed::Images batch = feed_->Get(static_cast<std::int64_t>(i));
     const double weight = shares.weights[i];
-    const at::Tensor loss = parts_.runner.Run({.images = batch.images,
-                                               .labels = batch.labels,
-                                               .weight = weight,
-                                               .scale = parts_.scaler.ScaleOnDevice()},
-                                              /*scale=*/1, /*first=*/i == 0,
-                                              /*last=*/i + 1 == count);
+    const at::Tensor loss = parts_.strategy.Run({.images = batch.images,
+                                                 .labels = batch.labels,
+                                                 .weight = weight,
+                                                 .scale = parts_.scaler.ScaleOnDevice()},
+                                                /*scale=*/1, /*first=*/i == 0,
+                                                /*last=*/i + 1 == count);
     const at::Tensor share = weight == 1 ? loss : loss * weight;
     outcome.loss = i == 0 ? share : outcome.loss + share;
   }

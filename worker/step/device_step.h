@@ -13,7 +13,7 @@
 
 #include "worker/distributed/accelerator.h"
 #include "worker/step/batch_feed.h"
-#include "worker/step/pace.h"
+#include "worker/step/run_ahead_limit.h"
 #include "worker/step/training_step.h"
 
 namespace ddprun {
@@ -29,10 +29,10 @@ class DeviceStep : public TrainingStep {
 
   using MakeGraph = std::function<std::unique_ptr<StepGraph>()>;
 
-  // Without `make_graph` each step is queued operation by operation. Without `pace` nobody watches
-  // whether the device goes on.
+  // Without `make_graph` each step is queued operation by operation. Without `run_ahead_limit`
+  // nobody watches whether the device goes on.
   DeviceStep(StepParts parts, std::unique_ptr<BatchFeed> feed, MakeGraph make_graph,
-             std::optional<Pace> pace = std::nullopt);
+             std::optional<RunAheadLimit> run_ahead_limit = std::nullopt);
 
   void BeginEpoch(const EpochPlan& plan, std::uint64_t epoch) override;
   // Also throws std::runtime_error if the step cannot be captured, or an earlier one does not end.
@@ -56,7 +56,7 @@ class DeviceStep : public TrainingStep {
   const StepParts parts_;
   const std::unique_ptr<BatchFeed> feed_;
   const MakeGraph make_graph_;
-  std::optional<Pace> pace_;
+  std::optional<RunAheadLimit> run_ahead_limit_;
   const at::Tensor rate_;  // float scalar
   const EpochPlan* plan_ = nullptr;
   std::int64_t warm_up_;              // steps that are left of it

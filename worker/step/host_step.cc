@@ -15,7 +15,7 @@ void HostStep::BeginEpoch(const EpochPlan& plan, std::uint64_t epoch) {
 }
 
 TrainingStep::Result HostStep::Make(const StepBatches& batches, double rate) {
-  const StepShares shares = SharesOf(*plan_, batches, parts_.runner.shard().world_size);
+  const StepShares shares = SharesOf(*plan_, batches, parts_.strategy.shard().world_size);
   const at::Device device = parts_.world.device();
   Result result{.samples = shares.samples, .own_samples = shares.OwnSum()};
   for (std::int64_t i = 0; i < batches.count; ++i) {
@@ -25,11 +25,11 @@ TrainingStep::Result HostStep::Make(const StepBatches& batches, double rate) {
     result.data_wait_seconds += batch->waited_seconds;
     const double weight = shares.weights[static_cast<std::size_t>(i)];
     const at::Tensor loss =
-        parts_.runner.Run({.images = batch->images.to(device, /*non_blocking=*/true),
-                           .labels = batch->labels.to(device, /*non_blocking=*/true),
-                           .weight = weight},
-                          parts_.scaler.scale(), /*first=*/i == 0,
-                          /*last=*/i + 1 == batches.count);
+        parts_.strategy.Run({.images = batch->images.to(device, /*non_blocking=*/true),
+                             .labels = batch->labels.to(device, /*non_blocking=*/true),
+                             .weight = weight},
+                            parts_.scaler.scale(), /*first=*/i == 0,
+                            /*last=*/i + 1 == batches.count);
     const at::Tensor share = weight == 1 ? loss : loss * weight;
     result.loss = i == 0 ? share : result.loss + share;
   }
@@ -45,12 +45,12 @@ void HostStep::ApplyGradients(double rate) {
   const std::vector<at::Tensor> gradients =
       parts_.scaler.enabled() || clips ? GradientsOf(parts_.parameters) : std::vector<at::Tensor>{};
   if (parts_.scaler.enabled()) {
-    const bool finite = parts_.runner.SumOverModel(parts_.scaler.Unscale(gradients) ? 0 : 1) == 0;
+    const bool finite = parts_.strategy.SumOverModel(parts_.scaler.Unscale(gradients) ? 0 : 1) == 0;
     parts_.scaler.Update(finite);
     if (!finite) return;
   }
   if (clips) {
-    gradient_norm_ = std::sqrt(parts_.runner.SumOverModel(SquaredNorm(gradients)));
+    gradient_norm_ = std::sqrt(parts_.strategy.SumOverModel(SquaredNorm(gradients)));
     ClipToNorm(gradients, gradient_norm_, parts_.config.clip_norm);
   }
   parts_.before_update();

@@ -14,7 +14,7 @@ namespace ddprun {
 bool IsDeviceStep(const Config& config, const World& world);
 
 // The one that the settings ask for. `say` is told in one line what a GPU does how.
-std::unique_ptr<TrainingStep> MakeTrainingStep(StepParts parts,
-                                               const std::function<void(const std::string&)>& say);
+std::unique_ptr<TrainingStep> MakeTrainingStep(
+    StepParts parts, const std::function<void(const std::string&)>& report);
 
 }  // namespace ddprun

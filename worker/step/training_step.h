@@ -19,7 +19,7 @@
 #include "worker/optimizer/grad_scaler.h"
 #include "worker/optimizer/optimizer.h"
 #include "worker/optimizer/weight_average.h"
-#include "worker/parallel/step_runner.h"
+#include "worker/parallel/parallel_strategy.h"
 
 namespace ddprun {
 
@@ -34,7 +34,7 @@ struct StepParts {
   const Config& config;
   const Dataset& data;
   World& world;
-  StepRunner& runner;
+  ParallelStrategy& strategy;
   const NamedTensors& parameters;  // that the optimizer has
   Optimizer& optimizer;
   GradScaler& scaler;

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "worker/distributed/accelerator.h"
-#include "worker/evaluation/look_at_images.h"
+#include "worker/evaluation/calibrate.h"
 #include "worker/export/initial_weights.h"
 #include "worker/layers/batch_norm.h"
 #include "worker/parallel/pipeline_plan.h"
@@ -24,7 +24,7 @@ constexpr char kSharedBlocksNote[] =
 }  // namespace
 
 std::shared_ptr<ImageModel> PrepareModel(const Config& config, const Dataset& data, World& world,
-                                         Reporter& reporter) {
+                                         Console& console) {
   if (IsDeviceStep(config, world)) LoadAccelerator().UseOwnStream(world.device().index());
   torch::manual_seed(config.seed);
   auto model = MakeModel(config.model, {.in_channels = data.shape().channels,
@@ -37,22 +37,22 @@ std::shared_ptr<ImageModel> PrepareModel(const Config& config, const Dataset& da
                                         .whiten_epochs = config.whiten_epochs,
                                         .model_file = config.model_file});
   if (world.rank() == 0) {
-    reporter.Line(OpeningLine(config, data, world, *model));
-    if (config.model == "netresdeep" && config.shared_blocks) reporter.Line(kSharedBlocksNote);
+    console.Line(OpeningLine(config, data, world, *model));
+    if (config.model == "netresdeep" && config.shared_blocks) console.Line(kSharedBlocksNote);
   }
   if (world.env().local_rank == 0 && !world.device_note().empty())
-    reporter.Line(world.device_note());
-  if (config.init_from.empty()) LookAtImages(*model, *data.train, config);
+    console.Line(world.device_note());
+  if (config.init_from.empty()) CalibrateOnImages(*model, *data.train, config);
   // Rank 0's become every rank's.
   if (world.rank() == 0 && !config.init_from.empty())
-    reporter.Line(LoadInitialWeights(*model, config));
+    console.Line(LoadInitialWeights(*model, config));
   if (config.sync_batch_norm && DataParallelSize(config, world.size()) > 1)
     SynchronizeBatchNorm(*model, [&world](at::Tensor& values) { world.AllReduceSum(values); });
   if (config.channels_last) UseChannelsLast(*model);
   model->to(world.device());
   if (config.amp == "auto" && world.rank() == 0)
-    reporter.Line(std::string("--amp auto is ") +
-                  (AutocastType(config.amp, world.device()) ? "bf16 on a GPU" : "off on a CPU"));
+    console.Line(std::string("--amp auto is ") +
+                 (AutocastType(config.amp, world.device()) ? "bf16 on a GPU" : "off on a CPU"));
   return model;
 }
 

@@ -6,7 +6,7 @@
 #include "worker/config/config.h"
 #include "worker/data/dataset.h"
 #include "worker/distributed/world.h"
-#include "worker/metrics/reporter.h"
+#include "worker/metrics/console.h"
 #include "worker/models/models.h"
 
 namespace ddprun {
@@ -15,6 +15,6 @@ namespace ddprun {
 // what is about to be trained. Initial weights from a file are rank 0's alone. Throws as
 // MakeModel() and LoadInitialWeights() do.
 std::shared_ptr<ImageModel> PrepareModel(const Config& config, const Dataset& data, World& world,
-                                         Reporter& reporter);
+                                         Console& console);
 
 }  // namespace ddprun

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "worker/base/text.h"
-#include "worker/metrics/reporter.h"
+#include "worker/metrics/console.h"
 
 namespace ddprun {
 std::string ToTable(const Summary& summary) {

@@ -19,10 +19,10 @@
 #include "worker/export/model_input.h"
 #include "worker/files/atomic_file.h"
 #include "worker/files/state_dict.h"
-#include "worker/parallel/make_runner.h"
+#include "worker/parallel/make_strategy.h"
 #include "worker/parallel/pipeline_plan.h"
 #include "worker/parallel/precision.h"
-#include "worker/profile/gather.h"
+#include "worker/profile/gather_profiles.h"
 #include "worker/step/make_step.h"
 #include "worker/training/prepare_model.h"
 
@@ -68,19 +68,19 @@ bool IsWithinStep(StepSection section) {
 
 }  // namespace
 
-Trainer::Trainer(const Config& config, const Dataset& data, World& world, Reporter& reporter,
+Trainer::Trainer(const Config& config, const Dataset& data, World& world, Console& console,
                  ProgressSender& progress, Time program_start)
     : config_(config),
       data_(data),
       world_(world),
-      reporter_(reporter),
+      console_(console),
       progress_(progress),
       program_start_(program_start),
-      length_(TrainingLength(config, data.train->size(), DataParallelSize(config, world.size()))),
+      length_(MakeTrainingPlan(config, data.train->size(), DataParallelSize(config, world.size()))),
       schedule_(MakeSchedule(config, length_)),
-      model_(PrepareModel(config, data, world, reporter)),
-      runner_(MakeStepRunner(
-          config, data, world, *model_, reporter,
+      model_(PrepareModel(config, data, world, console)),
+      strategy_(MakeParallelStrategy(
+          config, data, world, *model_, console,
           StepOptions{
               .label_smoothing = config.label_smoothing,
               .autocast = AutocastType(config.amp, world.device()),
@@ -88,26 +88,26 @@ Trainer::Trainer(const Config& config, const Dataset& data, World& world, Report
               .enter = [this](StepSection section) { Enter(section); },
               .on_scores = [this](const at::Tensor& scores, const at::Tensor& labels,
                                   const at::Tensor& loss) { tally_.Add(scores, labels, loss); }})),
-      parameters_(runner_->Parameters()),
+      parameters_(strategy_->Parameters()),
       optimizer_(MakeOptimizer(
           config, parameters_,
           {.steps_per_epoch = length_.steps_per_epoch,
-           .images = config.batch_size * config.accumulate * runner_->shard().world_size})),
+           .images = config.batch_size * config.accumulate * strategy_->shard().world_size})),
       scaler_(config.amp == "fp16") {
   if (config_.ema_decay > 0) average_.emplace(parameters_, config_.ema_decay);
-  checkpoints_.emplace(config_, data_, world_, reporter_,
+  checkpoints_.emplace(config_, data_, world_, console_,
                        TrainingCheckpoints::Parts{.model = *model_,
-                                                  .runner = *runner_,
+                                                  .strategy = *strategy_,
                                                   .optimizer = *optimizer_,
                                                   .scaler = scaler_,
                                                   .average = average_ ? &*average_ : nullptr});
-  const auto say = [this](const std::string& text) {
-    if (world_.rank() == 0) reporter_.Line(text);
+  const auto report = [this](const std::string& text) {
+    if (world_.rank() == 0) console_.Line(text);
   };
   step_ = MakeTrainingStep({.config = config_,
                             .data = data_,
                             .world = world_,
-                            .runner = *runner_,
+                            .strategy = *strategy_,
                             .parameters = parameters_,
                             .optimizer = *optimizer_,
                             .scaler = scaler_,
@@ -118,13 +118,13 @@ Trainer::Trainer(const Config& config, const Dataset& data, World& world, Report
                                 },
                             .before_update = [this] { checkpoints_->BeforeUpdate(); },
                             .enter = [this](StepSection section) { Enter(section); }},
-                           say);
+                           report);
 }
 
 void Trainer::Run() {
-  runner_->Train();
+  strategy_->Train();
   Begin();
-  Say("barrier");
+  Send("barrier");
   world_.Barrier();
   StartMetrics();
   training_start_ = line_time_ = rate_time_ = std::chrono::steady_clock::now();
@@ -138,38 +138,38 @@ void Trainer::Run() {
   summary_.training_seconds = SecondsSince(training_start_);
   summary_.gradient_wait_seconds =
       std::chrono::duration<double>((clock_.totals() - set_up_)[StepSection::kGradients]).count();
-  summary_.gradients = runner_->traffic();
+  summary_.gradients = strategy_->traffic();
   ShowProfile();
   CheckParametersFinite();
-  Say("checkpoint");
+  Send("checkpoint");
   checkpoints_->Finish(Place());
 
-  runner_->Evaluate();
+  strategy_->Evaluate();
   CheckRanksAgree();
   if (config_.eval && !evaluation_) EvaluateAtTheEnd();
   if (average_) average_->Swap();
-  runner_->GatherModel();
+  strategy_->GatherModel();
   if (world_.rank() == 0) WriteResults();
   if (average_) average_->Swap();
 }
 
 // Where a checkpoint says, if there is one to go on from.
 void Trainer::Begin() {
-  Say("checkpoint");
+  Send("checkpoint");
   const TrainingCheckpoints::Place place = checkpoints_->Resume();
   position_ = place.position;
   reached_target_ = place.reached_target;
   evaluation_due_ = place.evaluation_due;
   const std::int64_t images = data_.train->size();
   const int ranks = DataParallelSize(config_, world_.size());
-  length_ = TrainingLength(config_, images, ranks, position_);
+  length_ = MakeTrainingPlan(config_, images, ranks, position_);
   schedule_ = MakeSchedule(config_, length_);
   plan_step_ = StepInPlan(config_, length_, images, ranks, position_);
   if (position_.step > 0 && Done() && world_.rank() == 0) {
-    reporter_.Line("the training is complete at step " + std::to_string(position_.step) +
-                   (config_.max_steps ? " of --max-steps " + std::to_string(*config_.max_steps)
-                                      : " of --epochs " + ToText(config_, *FindSetting("epochs"))) +
-                   ": no step is left");
+    console_.Line("the training is complete at step " + std::to_string(position_.step) +
+                  (config_.max_steps ? " of --max-steps " + std::to_string(*config_.max_steps)
+                                     : " of --epochs " + ToText(config_, *FindSetting("epochs"))) +
+                  ": no step is left");
   }
   if (config_.log_samples)
     sample_log_.emplace(SampleLog::Options{.output_dir = config_.output_dir,
@@ -181,7 +181,7 @@ void Trainer::Begin() {
 void Trainer::TrainEpoch() {
   const std::int64_t epoch = position_.epoch + 1;
   const EpochPlan plan({.size = data_.train->size(),
-                        .shard = runner_->shard(),
+                        .shard = strategy_->shard(),
                         .batch_size = config_.batch_size,
                         .seed = config_.seed,
                         .epoch = static_cast<std::uint64_t>(position_.epoch),
@@ -227,10 +227,10 @@ void Trainer::EndEpoch(std::int64_t epoch) {
   Enter(StepSection::kOther);
   const EpochTally::Totals totals = tally_.Take(world_);
   if (world_.rank() != 0 || totals.images == 0) return;
-  reporter_.Line("epoch " + std::to_string(epoch) + "/" + std::to_string(length_.epochs) +
-                 " mean loss " + Fixed(totals.loss, 4) + " training accuracy " +
-                 Percent(totals.accuracy()) + " (" + std::to_string(totals.images) +
-                 " images of all ranks)");
+  console_.Line("epoch " + std::to_string(epoch) + "/" + std::to_string(length_.epochs) +
+                " mean loss " + Fixed(totals.loss, 4) + " training accuracy " +
+                Percent(totals.accuracy()) + " (" + std::to_string(totals.images) +
+                " images of all ranks)");
   if (log_) log_->WriteEpoch({position_.step, EpochsDone()}, totals);
 }
 
@@ -255,7 +255,7 @@ void Trainer::AfterStep(const TrainingStep::Result& result, std::int64_t step_of
     summary_.first_step_time =
         std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   }
-  Say(WordsOf(StepSection::kOther));
+  Send(WordsOf(StepSection::kOther));
   clock_.EndStep();
   if (profiler_) profiler_->EndStep(position_.step);
   if (line_due) Report(loss_, step_of_epoch, steps_of_epoch);
@@ -265,7 +265,7 @@ void Trainer::AfterStep(const TrainingStep::Result& result, std::int64_t step_of
         {position_.step, EpochsDone()}, RateAt(plan_step_ - 1),
         config_.clip_norm > 0 ? std::optional(step_->gradient_norm()) : std::nullopt);
   }
-  if (reporter_.BarIsDue(std::chrono::steady_clock::now()) && !Done()) ShowBar();
+  if (console_.BarIsDue(std::chrono::steady_clock::now()) && !Done()) ShowBar();
 }
 
 void Trainer::EvaluateIfDue() {
@@ -279,13 +279,13 @@ void Trainer::EvaluateAndReport() {
   evaluation_ = EvaluateNow();
   evaluation_due_ = !evaluation_;
   if (evaluation_ && world_.rank() == 0) {
-    reporter_.Line("epoch " + std::to_string(position_.epoch + 1) + " step " +
-                   std::to_string(position_.step) + " test accuracy " +
-                   Percent(evaluation_->accuracy()) + " loss " + Fixed(evaluation_->loss, 4));
+    console_.Line("epoch " + std::to_string(position_.epoch + 1) + " step " +
+                  std::to_string(position_.step) + " test accuracy " +
+                  Percent(evaluation_->accuracy()) + " loss " + Fixed(evaluation_->loss, 4));
   }
   reached_target_ = evaluation_ && config_.target_accuracy > 0 &&
                     100 * evaluation_->accuracy() >= config_.target_accuracy;
-  runner_->Train();
+  strategy_->Train();
   // Speeds are those of training.
   const auto spent = std::chrono::steady_clock::now() - begun;
   training_start_ += spent;
@@ -304,13 +304,13 @@ std::optional<Evaluation> Trainer::EvaluateNow() {
   Enter(StepSection::kEvaluation);
   checkpoints_->BeforeUpdate();  // of the average
   if (average_) average_->Swap();
-  runner_->Evaluate();
+  strategy_->Evaluate();
   const std::optional<Evaluation> evaluation =
-      Evaluate(world_, *runner_, data_,
+      Evaluate(world_, *strategy_, data_,
                {.batch_size = config_.eval_batch_size,
                 .channels_last = config_.channels_last,
                 .threads = config_.loader_threads,
-                .views = ParseTestViews(config_.tta),
+                .views = ParseTestTimeAugmentation(config_.tta),
                 .go_on = [this] { return checkpoints_->EvaluationGoesOn(); }});
   checkpoints_->EndEvaluation();
   if (average_) average_->Swap();
@@ -326,13 +326,13 @@ std::optional<Evaluation> Trainer::EvaluateNow() {
 void Trainer::Enter(StepSection section) {
   clock_.Enter(section);
   world_.ExpectPeersSoon(IsWithinStep(section));
-  Say(WordsOf(section));
+  Send(WordsOf(section));
 }
 
-void Trainer::Say(const char* section) {
+void Trainer::Send(const char* section) {
   ProgressMessage message;
   message.section = section;
-  progress_.Say(message);
+  progress_.Send(message);
 }
 
 void Trainer::TellStep() {
@@ -348,20 +348,20 @@ void Trainer::TellStep() {
     rate_time_ = now;
     rate_images_ = images_;
   }
-  progress_.Say(message);
+  progress_.Send(message);
 }
 
 void Trainer::Report(double loss, std::int64_t step_of_epoch, std::int64_t steps_of_epoch) {
   const auto now = std::chrono::steady_clock::now();
   const std::chrono::duration<double> passed = now - line_time_;
   const double speed = static_cast<double>(images_ - line_images_) / passed.count();
-  reporter_.Line(ToLine({.epoch = position_.epoch + 1,
-                         .epochs = length_.epochs,
-                         .batch = step_of_epoch,
-                         .batches = steps_of_epoch,
-                         .loss = loss,
-                         .learning_rate = RateAt(plan_step_ - 1),
-                         .images_per_second = speed}));
+  console_.Line(ToLine({.epoch = position_.epoch + 1,
+                        .epochs = length_.epochs,
+                        .batch = step_of_epoch,
+                        .batches = steps_of_epoch,
+                        .loss = loss,
+                        .learning_rate = RateAt(plan_step_ - 1),
+                        .images_per_second = speed}));
   line_time_ = now;
   line_images_ = images_;
 }
@@ -370,24 +370,25 @@ void Trainer::ShowBar() {
   const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - training_start_;
   const auto done = static_cast<double>(summary_.steps);
   const auto left = passed / done * static_cast<double>(length_.steps - plan_step_);
-  reporter_.Bar(ToBar({.step = plan_step_,
-                       .steps = length_.steps,
-                       .loss = loss_,
-                       .accuracy = latest_accuracy_,
-                       .images_per_second = static_cast<double>(summary_.images) / passed.count(),
-                       .data_wait = (clock_.totals() - set_up_).Share(StepSection::kData),
-                       .left = left}));
+  console_.Bar(ToBar({.step = plan_step_,
+                      .steps = length_.steps,
+                      .loss = loss_,
+                      .accuracy = latest_accuracy_,
+                      .images_per_second = static_cast<double>(summary_.images) / passed.count(),
+                      .data_wait = (clock_.totals() - set_up_).Share(StepSection::kData),
+                      .left = left}));
 }
 
 // When the steps are about to begin: where the run goes on from is known.
 void Trainer::StartMetrics() {
   if (config_.profile) {
     const std::filesystem::path folder(config_.output_dir);
-    profiler_.emplace(world_, clock_,
-                      Profiler::Options{.first_step = config_.profile_first_step,
-                                        .steps = config_.profile_steps,
-                                        .file = folder / kTraceFileName,
-                                        .say = [this](const auto& text) { reporter_.Line(text); }});
+    profiler_.emplace(
+        world_, clock_,
+        Profiler::Options{.first_step = config_.profile_first_step,
+                          .steps = config_.profile_steps,
+                          .file = folder / kTraceFileName,
+                          .report = [this](const auto& text) { console_.Line(text); }});
   }
   ShowSectionsInNvtx(world_, clock_);
   Enter(StepSection::kOther);
@@ -400,7 +401,7 @@ void Trainer::ShowProfile() {
   if (!profiler_) return;
   profiler_->Finish();
   const auto ranks = GatherTimes(world_, clock_.totals() - set_up_);
-  if (world_.rank() == 0) reporter_.Line(TimeTable(ranks));
+  if (world_.rank() == 0) console_.Line(TimeTable(ranks));
 }
 
 double Trainer::EpochsDone() const {
@@ -418,7 +419,7 @@ void Trainer::CheckFinite(double loss) const {
 // A loss is computed before its step's update, so no loss shows what the last update did.
 void Trainer::CheckParametersFinite() const {
   if (position_.step == 0) return;
-  for (const at::Tensor& values : runner_->State()) {
+  for (const at::Tensor& values : strategy_->State()) {
     if (!at::isfinite(values).all().item<bool>())
       Diverged("parameters are not finite after step " + std::to_string(position_.step));
   }
@@ -433,12 +434,12 @@ void Trainer::Diverged(const std::string& fact) const {
 }
 
 void Trainer::CheckRanksAgree() {
-  const std::uint32_t own = Checksum(runner_->State());
-  reporter_.Line("parameters crc32 " + ChecksumText(own));
+  const std::uint32_t own = Checksum(strategy_->State());
+  console_.Line("parameters crc32 " + ChecksumText(own));
   if (world_.size() == 1) return;
   const std::vector<std::uint32_t> all = GatherChecksums(world_, own);
   // Ranks that are so many apart hold the same part of the model.
-  const auto stages = static_cast<std::size_t>(world_.size() / runner_->shard().world_size);
+  const auto stages = static_cast<std::size_t>(world_.size() / strategy_->shard().world_size);
   std::string differing;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank] != all[rank % stages])
@@ -450,12 +451,12 @@ void Trainer::CheckRanksAgree() {
         " are not those of rank 0 after training; check these machines' memory and libraries");
   }
   if (world_.rank() != 0) return;
-  reporter_.Line(stages == 1 ? "parameters equal on all ranks: crc32 " + ChecksumText(own)
-                             : "parameters equal on all ranks of each stage");
+  console_.Line(stages == 1 ? "parameters equal on all ranks: crc32 " + ChecksumText(own)
+                            : "parameters equal on all ranks of each stage");
 }
 
 void Trainer::WriteResults() {
-  Say("checkpoint");
+  Send("checkpoint");
   const std::filesystem::path folder(config_.output_dir);
   SaveStateDict(*model_, folder / kModelFileName);
   WriteDescription(folder / kModelFileName, config_, InputOf(data_));
@@ -472,7 +473,7 @@ void Trainer::WriteResults() {
   AtomicFile file(folder / kSummaryFileName);
   file.Write(json.data(), json.size());
   file.Commit();
-  reporter_.Line(ToTable(summary_));
+  console_.Line(ToTable(summary_));
 }
 
 }  // namespace ddprun

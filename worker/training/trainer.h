@@ -15,21 +15,21 @@
 #include "worker/evaluation/evaluate.h"
 #include "worker/loader/epoch_plan.h"
 #include "worker/loader/sample_log.h"
-#include "worker/metrics/reporter.h"
+#include "worker/metrics/console.h"
 #include "worker/metrics/step_clock.h"
 #include "worker/models/models.h"
 #include "worker/optimizer/grad_scaler.h"
 #include "worker/optimizer/optimizer.h"
 #include "worker/optimizer/weight_average.h"
-#include "worker/parallel/step_runner.h"
+#include "worker/parallel/parallel_strategy.h"
 #include "worker/profile/profiler.h"
 #include "worker/progress/progress_sender.h"
 #include "worker/step/training_step.h"
-#include "worker/training/length.h"
 #include "worker/training/output_folder.h"
+#include "worker/training/scalar_recorder.h"
 #include "worker/training/summary.h"
 #include "worker/training/training_checkpoints.h"
-#include "worker/training/training_log.h"
+#include "worker/training/training_plan.h"
 
 namespace ddprun {
 
@@ -44,7 +44,7 @@ class Trainer {
 
   // All must outlive the trainer. `program_start` is what the table's total time counts from. Makes
   // the model, which becomes rank 0's on all ranks.
-  Trainer(const Config& config, const Dataset& data, World& world, Reporter& reporter,
+  Trainer(const Config& config, const Dataset& data, World& world, Console& console,
           ProgressSender& progress, Time program_start);
 
   // Trains, checks that all ranks have the same model, evaluates, and on rank 0 writes the model
@@ -74,7 +74,7 @@ class Trainer {
   }
 
   void Enter(StepSection section);
-  void Say(const char* section);
+  void Send(const char* section);
   void TellStep();
   void Report(double loss, std::int64_t step_of_epoch, std::int64_t steps_of_epoch);
   void ShowBar();
@@ -90,16 +90,16 @@ class Trainer {
   const Config& config_;
   const Dataset& data_;
   World& world_;
-  Reporter& reporter_;
+  Console& console_;
   ProgressSender& progress_;
   const Time program_start_;
-  Length length_;  // Begin() says where it begins
+  TrainingPlan length_;  // Begin() says where it begins
   Schedule schedule_;
 
   StepClock clock_;   // before who enters sections
-  EpochTally tally_;  // before the runner, which adds to it
+  EpochTally tally_;  // before the strategy, which adds to it
   std::shared_ptr<ImageModel> model_;
-  std::unique_ptr<StepRunner> runner_;
+  std::unique_ptr<ParallelStrategy> strategy_;
   const NamedTensors parameters_;
   const std::unique_ptr<Optimizer> optimizer_;
   GradScaler scaler_;
@@ -127,7 +127,7 @@ class Trainer {
   Time line_time_{};
   std::int64_t line_images_ = 0;
 
-  std::optional<TrainingLog> log_;  // on rank 0
+  std::optional<ScalarRecorder> log_;  // on rank 0
   std::optional<Profiler> profiler_;
   std::optional<double> latest_accuracy_;
   SectionTimes set_up_;  // before the first step

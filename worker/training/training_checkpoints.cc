@@ -104,11 +104,11 @@ std::optional<GradScaler::State> SavedScale(const Json& about) {
 }
 
 TrainingCheckpoints::TrainingCheckpoints(const Config& config, const Dataset& data, World& world,
-                                         Reporter& reporter, Parts parts)
+                                         Console& console, Parts parts)
     : config_(config),
       data_(data),
       world_(world),
-      reporter_(reporter),
+      console_(console),
       parts_(parts),
       saving_(SavesCheckpoints(config)),
       folder_(CheckpointFolder(config)),
@@ -129,7 +129,7 @@ TrainingCheckpoints::Place TrainingCheckpoints::Resume() {
                             .settings = TrainingSettings(config_),
                             .folder = folder_,
                             .saving = saving_},
-                           [this](const std::string& text) { reporter_.Line(text); });
+                           [this](const std::string& text) { console_.Line(text); });
       if (point.checkpoint) {
         finding["about"] = point.checkpoint->snapshot.about;
         finding["path"] = point.checkpoint->path;
@@ -162,11 +162,11 @@ TrainingCheckpoints::Place TrainingCheckpoints::Resume() {
   if (world_.rank() == 0) {
     if (std::filesystem::path(point.checkpoint->path).parent_path() == folder_)
       good_step_ = place.position.step;
-    reporter_.Line("goes on from " + finding["path"].get<std::string>() + ": epoch " +
-                   std::to_string(place.position.epoch + 1) + " after " +
-                   std::to_string(place.position.consumed) + " of " +
-                   std::to_string(data_.train->size()) + " images, step " +
-                   std::to_string(place.position.step));
+    console_.Line("goes on from " + finding["path"].get<std::string>() + ": epoch " +
+                  std::to_string(place.position.epoch + 1) + " after " +
+                  std::to_string(place.position.consumed) + " of " +
+                  std::to_string(data_.train->size()) + " images, step " +
+                  std::to_string(place.position.step));
   }
   return place;
 }
@@ -290,7 +290,7 @@ TrainingCheckpoints::Place TrainingCheckpoints::Load(const Snapshot* snapshot, c
 }
 
 NamedTensors TrainingCheckpoints::OwnTensors() const {
-  const TensorSet held = SetOf(parts_.runner.State());
+  const TensorSet held = SetOf(parts_.strategy.State());
   NamedTensors tensors;
   for (const auto& [name, tensor] : StateDict(parts_.model)) {
     if (held.contains(tensor.unsafeGetTensorImpl())) tensors.emplace_back("model/" + name, tensor);
@@ -386,13 +386,13 @@ void TrainingCheckpoints::StopIfAsked(const Place& place) {
 }
 
 void TrainingCheckpoints::EndSteps() {
-  if (saving_) StopSignal::Heard();
+  if (saving_) StopSignal::Acknowledge();
 }
 
 void TrainingCheckpoints::Save(const Place& place) {
   const Clock::time_point begin = Clock::now();
   const at::Tensor random = GatherRandomStates(world_);
-  NamedTensors all = parts_.runner.Gather(OwnTensors());
+  NamedTensors all = parts_.strategy.Gather(OwnTensors());
   if (!writer_ || good_step_ == place.position.step) return;
   try {
     Snapshot snapshot{std::move(all), About(place)};
@@ -405,8 +405,8 @@ void TrainingCheckpoints::Save(const Place& place) {
     // Most likely memory: what the training itself needs is there already.
     put_off_ = false;
     save_time_ = Clock::now();
-    reporter_.Line("checkpoint of step " + std::to_string(place.position.step) +
-                   " is not saved: " + FirstLine(error));
+    console_.Line("checkpoint of step " + std::to_string(place.position.step) +
+                  " is not saved: " + FirstLine(error));
     return;
   }
   stall_seconds_ += std::chrono::duration<double>(Clock::now() - begin).count();
@@ -421,7 +421,7 @@ void TrainingCheckpoints::TellReports(const char* next) {
     if (report.error.empty()) {
       good_step_ = report.step;
     } else {
-      reporter_.Line(report.error + next);
+      console_.Line(report.error + next);
     }
   }
 }
@@ -436,7 +436,7 @@ void TrainingCheckpoints::Finish(const Place& place) {
 }
 
 void TrainingCheckpoints::Stop(const Place& place, int signal) {
-  StopSignal::Heard();
+  StopSignal::Acknowledge();
   Finish(place);
   std::string sentence = "rank " + std::to_string(world_.rank()) + ": ended by " +
                          SignalName(signal) + " after step " + std::to_string(place.position.step);

@@ -18,13 +18,13 @@
 #include "worker/data/dataset.h"
 #include "worker/distributed/step_vote.h"
 #include "worker/distributed/world.h"
-#include "worker/metrics/reporter.h"
+#include "worker/metrics/console.h"
 #include "worker/models/models.h"
 #include "worker/optimizer/grad_scaler.h"
 #include "worker/optimizer/optimizer.h"
 #include "worker/optimizer/weight_average.h"
-#include "worker/parallel/step_runner.h"
-#include "worker/training/length.h"
+#include "worker/parallel/parallel_strategy.h"
+#include "worker/training/training_plan.h"
 
 namespace ddprun {
 
@@ -44,7 +44,7 @@ class TrainingCheckpoints {
   // What a checkpoint is made of and read into. All must outlive this object.
   struct Parts {
     ImageModel& model;
-    StepRunner& runner;
+    ParallelStrategy& strategy;
     Optimizer& optimizer;
     GradScaler& scaler;
     WeightAverage* average = nullptr;  // null: none is kept
@@ -58,7 +58,7 @@ class TrainingCheckpoints {
   // How long the end of a training waits for its last checkpoint.
   static constexpr std::chrono::seconds kSaveLimit{600};
 
-  TrainingCheckpoints(const Config& config, const Dataset& data, World& world, Reporter& reporter,
+  TrainingCheckpoints(const Config& config, const Dataset& data, World& world, Console& console,
                       Parts parts);
   ~TrainingCheckpoints();
 
@@ -110,7 +110,7 @@ class TrainingCheckpoints {
   const Config& config_;
   const Dataset& data_;
   World& world_;
-  Reporter& reporter_;
+  Console& console_;
   const Parts parts_;
   const bool saving_;
   const std::string folder_;

@@ -15,7 +15,7 @@
 #include "tests/integration/worker/seeded.h"
 #include "tests/integration/worker/service.h"
 #include "worker/ddp/ddp.h"
-#include "worker/ddp/shared_node.h"
+#include "worker/ddp/shm_group.h"
 
 namespace ddprun {
 namespace {
@@ -181,7 +181,7 @@ TEST(SharedGradients, ADeadRankEndsTheOthersWithASentence) {
 
 TEST(SharedGradients, ADeadRankIsNamed) {
   InWorld(2, [](World& world) {
-    const auto node = SharedNode::Form(world, 4096);
+    const auto node = ShmGroup::Form(world, 4096);
     ASSERT_NE(node, nullptr);
     if (world.rank() == 1) _exit(0);
     node->Announce(0, 0);
@@ -197,7 +197,7 @@ TEST(SharedGradients, ADeadRankIsNamed) {
 
 TEST(SharedGradients, ASilentRankIsNamedWhenTheTimeIsOver) {
   InWorld(2, [](World& world) {
-    const auto node = SharedNode::Form(world, 4096);
+    const auto node = ShmGroup::Form(world, 4096);
     ASSERT_NE(node, nullptr);
     node->Announce(0, 64 * static_cast<std::uint64_t>(world.rank()));
     EXPECT_THAT(node->AwaitAnnounced(0, std::chrono::seconds(20)), testing::ElementsAre(0, 64));

@@ -10,11 +10,11 @@
 #include "tests/integration/rendezvous/test_node.h"
 #include "tests/integration/worker/ranks.h"
 #include "worker/base/unique_tensors.h"
-#include "worker/parallel/data_parallel_runner.h"
-#include "worker/parallel/local_pipeline_runner.h"
+#include "worker/parallel/data_parallel.h"
+#include "worker/parallel/local_pipeline.h"
+#include "worker/parallel/pipeline_parallel.h"
 #include "worker/parallel/pipeline_plan.h"
 #include "worker/parallel/precision.h"
-#include "worker/parallel/rank_pipeline_runner.h"
 
 namespace ddprun {
 namespace {
@@ -64,7 +64,7 @@ void Spoil(ImageModel& model) {
 }
 
 // Every third batch is a short one that the micro-batches do not divide.
-StepRunner::Batch BatchOf(const Case& wanted, int replica, int step) {
+ParallelStrategy::Batch BatchOf(const Case& wanted, int replica, int step) {
   const int size = step % 3 == 2 ? wanted.batch - 3 : wanted.batch;
   auto generator = at::detail::createCPUGenerator(static_cast<std::uint64_t>(100 * step + replica));
   const at::Tensor images = at::randn({size, 3, 32, 32}, generator, at::TensorOptions());
@@ -114,13 +114,14 @@ Result TrainUnsplit(const Case& wanted, int replica) {
   return result;
 }
 
-std::vector<double> TrainWith(StepRunner& runner, const Case& wanted) {
-  runner.Train();
-  const auto optimizer = MakeSgd(runner.Parameters());
+std::vector<double> TrainWith(ParallelStrategy& strategy, const Case& wanted) {
+  strategy.Train();
+  const auto optimizer = MakeSgd(strategy.Parameters());
   std::vector<double> losses;
   for (int step = 0; step < wanted.steps; ++step) {
-    const auto batch = BatchOf(wanted, runner.shard().rank, step);
-    losses.push_back(runner.Run(batch, /*scale=*/1, /*first=*/true, /*last=*/true).item<double>());
+    const auto batch = BatchOf(wanted, strategy.shard().rank, step);
+    losses.push_back(
+        strategy.Run(batch, /*scale=*/1, /*first=*/true, /*last=*/true).item<double>());
     optimizer->step();
   }
   return losses;
@@ -170,24 +171,24 @@ void ExpectRanksTrainAsUnsplit(const Case& wanted) {
     const auto model = Make(wanted);
     if (world.rank() > 0) Spoil(*model);
     const auto cuts = ChooseCuts(config, plan, world, *model, {3, 32, 32});
-    RankPipelineRunner runner(world, *model, plan, cuts, {.autocast = wanted.autocast});
-    EXPECT_EQ(runner.shard().world_size, wanted.replicas);
-    EXPECT_EQ(runner.shard().rank, world.rank() / wanted.stages);
-    const auto losses = TrainWith(runner, wanted);
-    runner.Evaluate();
+    PipelineParallel strategy(world, *model, plan, cuts, {.autocast = wanted.autocast});
+    EXPECT_EQ(strategy.shard().world_size, wanted.replicas);
+    EXPECT_EQ(strategy.shard().rank, world.rank() / wanted.stages);
+    const auto losses = TrainWith(strategy, wanted);
+    strategy.Evaluate();
     const at::Tensor images = BatchOf(wanted, 0, 0).images;
-    const at::Tensor scores = runner.Scores(images);
-    EXPECT_EQ(scores.defined(), runner.HasScores());
-    runner.GatherModel();
+    const at::Tensor scores = strategy.Scores(images);
+    EXPECT_EQ(scores.defined(), strategy.HasScores());
+    strategy.GatherModel();
     // The losses of each model, and on rank 0 all parameters; on one rank of each model, as what
     // they are compared with takes its time.
-    if (!runner.HasScores() && world.rank() != 0) return;
+    if (!strategy.HasScores() && world.rank() != 0) return;
     // What the unsplit model's statistics and precision are, too.
     const bool alone = wanted.replicas == 1 && !wanted.autocast;
-    const Result expected = TrainUnsplit(wanted, runner.shard().rank);
+    const Result expected = TrainUnsplit(wanted, strategy.shard().rank);
     ExpectSame(expected, losses);
     if (world.rank() == 0) ExpectSameParameters(*expected.model, *model);
-    if (alone && runner.HasScores()) ExpectSameScores(*expected.model, scores, images);
+    if (alone && strategy.HasScores()) ExpectSameScores(*expected.model, scores, images);
   });
 }
 
@@ -199,15 +200,14 @@ void ExpectThreadsTrainAsUnsplit(const Case& wanted) {
   const auto cuts = ChooseCuts(config, plan, *world, *model, {3, 32, 32});
   const std::vector<at::Device> devices(static_cast<std::size_t>(plan.stages), at::kCPU);
   {
-    LocalPipelineRunner runner(*model, plan, cuts, devices, kTimeout,
-                               {.autocast = wanted.autocast});
-    const auto losses = TrainWith(runner, wanted);
+    LocalPipeline strategy(*model, plan, cuts, devices, kTimeout, {.autocast = wanted.autocast});
+    const auto losses = TrainWith(strategy, wanted);
     const Result expected = TrainUnsplit(wanted, 0);
     ExpectSame(expected, losses);
     ExpectSameParameters(*expected.model, *model);
-    runner.Evaluate();
+    strategy.Evaluate();
     const at::Tensor images = BatchOf(wanted, 0, 0).images;
-    ExpectSameScores(*expected.model, runner.Scores(images), images);
+    ExpectSameScores(*expected.model, strategy.Scores(images), images);
   }
   world->Shutdown();
 }
@@ -248,13 +248,13 @@ TEST(LocalPipeline, AStageThatFailsEndsTheStepWithItsOwnError) {
   const Case wanted{.stages = 3};
   const auto model = Make(wanted);
   const std::vector<at::Device> devices(3, at::kCPU);
-  LocalPipelineRunner runner(*model, MakePipelinePlan(ConfigOf(wanted), 1), {0, 1, 2}, devices,
-                             std::chrono::minutes(10), {});
-  runner.Train();
+  LocalPipeline strategy(*model, MakePipelinePlan(ConfigOf(wanted), 1), {0, 1, 2}, devices,
+                         std::chrono::minutes(10), {});
+  strategy.Train();
   auto batch = BatchOf(wanted, 0, 0);
   batch.labels.fill_(99);  // there are ten classes: the last stage's loss fails
   try {
-    runner.Run(batch, 1, true, true);
+    strategy.Run(batch, 1, true, true);
     ADD_FAILURE() << "a class that is not there was taken";
   } catch (const std::exception& error) {
     EXPECT_THAT(error.what(), HasSubstr("99"));
@@ -265,12 +265,12 @@ TEST(RankPipeline, ANeighbourThatHasEndedIsNamed) {
   InRanks(2, [](World& world) {
     const Case wanted;
     const auto model = Make(wanted);
-    RankPipelineRunner runner(world, *model, MakePipelinePlan(ConfigOf(wanted), 2), {0, 1}, {});
-    runner.Train();
-    runner.Run(BatchOf(wanted, 0, 0), 1, true, true);
+    PipelineParallel strategy(world, *model, MakePipelinePlan(ConfigOf(wanted), 2), {0, 1}, {});
+    strategy.Train();
+    strategy.Run(BatchOf(wanted, 0, 0), 1, true, true);
     if (world.rank() == 1) _exit(0);
     try {
-      runner.Run(BatchOf(wanted, 0, 1), 1, true, true);
+      strategy.Run(BatchOf(wanted, 0, 1), 1, true, true);
       ADD_FAILURE() << "rank 0 trained on alone";
     } catch (const std::runtime_error& error) {
       EXPECT_THAT(error.what(), AllOf(HasSubstr("stage 1 (rank 1) did not "),
@@ -284,11 +284,11 @@ TEST(RankPipeline, ChecksAndSumsAreOverTheRanksOfOneModel) {
   InRanks(4, [](World& world) {
     const Case wanted{.replicas = 2};
     const auto model = Make(wanted);
-    RankPipelineRunner runner(world, *model, MakePipelinePlan(ConfigOf(wanted), 4), {0, 1}, {});
+    PipelineParallel strategy(world, *model, MakePipelinePlan(ConfigOf(wanted), 4), {0, 1}, {});
     // Ranks 0 and 1 share a model, 2 and 3 another one.
-    EXPECT_EQ(runner.SumOverModel(world.rank()), world.rank() < 2 ? 1 : 5);
+    EXPECT_EQ(strategy.SumOverModel(world.rank()), world.rank() < 2 ? 1 : 5);
     const NamedTensors own{{"momentum." + std::to_string(world.rank()), at::full({2, 3}, 7.0)}};
-    const NamedTensors all = runner.Gather(own);
+    const NamedTensors all = strategy.Gather(own);
     if (world.rank() == 0) {
       ASSERT_EQ(all.size(), 2u);
       EXPECT_EQ(all[1].first, "momentum.1");

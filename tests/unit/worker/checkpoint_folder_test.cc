@@ -32,7 +32,7 @@ void FlipLastByte(const TempFiles& files, std::int64_t step) {
   file.put('x');
 }
 
-const Tell kNobody = [](const std::string& text) { ADD_FAILURE() << text; };
+const Notify kNobody = [](const std::string& text) { ADD_FAILURE() << text; };
 
 TEST(CheckpointFolderTest, NamesSortAsSteps) {
   EXPECT_EQ(CheckpointName(1234), "step-000001234.safetensors");

@@ -34,7 +34,7 @@ TEST(StopSignalTest, TheFirstOneAsksAndALaterOneEnds_RealTime) {
     const int status = StatusOf([signal] {
       const StopSignal stop;
       raise(signal);
-      StopSignal::Heard();
+      StopSignal::Acknowledge();
       const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
       while (std::chrono::steady_clock::now() < end) {
         usleep(10'000);
@@ -69,7 +69,7 @@ TEST(StopSignalTest, WhoHasHeardItIsNotEnded) {
   EXPECT_EQ(StatusOf([] {
               const StopSignal stop;
               raise(SIGTERM);
-              StopSignal::Heard();
+              StopSignal::Acknowledge();
               if (alarm(0) != 0) _exit(1);
             }),
             0);
@@ -79,7 +79,7 @@ TEST(StopSignalTest, WhoHasHeardItIsNotEnded) {
 TEST(StopSignalTest, AFirstOneThatComesWhenItIsHeardIsNotTimed) {
   EXPECT_EQ(StatusOf([] {
               const StopSignal stop;
-              StopSignal::Heard();
+              StopSignal::Acknowledge();
               raise(SIGTERM);
               StopSignal::Progress(StopSignal::kPatienceMin);
               if (alarm(0) != 0 || StopSignal::Received() != SIGTERM) _exit(1);

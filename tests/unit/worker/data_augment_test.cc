@@ -9,7 +9,7 @@
 #include <tuple>
 
 #include "tests/unit/worker/temp_files.h"
-#include "worker/data/stored_images.h"
+#include "worker/data/fixed_size_images.h"
 
 namespace ddprun {
 namespace {
@@ -32,7 +32,7 @@ at::Tensor Normalised(const at::Tensor& bytes) {
   return bytes.to(at::kFloat).div(255).sub(mean).div(std);
 }
 
-StoredImages Stored(const LabelledImages& set) {
+FixedSizeImages Stored(const LabelledImages& set) {
   return {{set}, {.shape = {3, kSide, kSide}, .mean = kMean, .std = kStd}};
 }
 
@@ -59,12 +59,12 @@ at::Tensor Reference(const at::Tensor& bytes, const Placement& placement) {
   return Normalised(placement.mirrored ? cut.flip({2}) : cut);
 }
 
-TEST(StoredImages, NormalisesExactlyAsPython) {
+TEST(FixedSizeImages, NormalisesExactlyAsPython) {
   const auto set = Coloured();
   EXPECT_TRUE(Written(set, 1, {}).equal(Normalised(set.images[1])));
 }
 
-TEST(StoredImages, CutsAndMirrorsAtEveryPlacement) {
+TEST(FixedSizeImages, CutsAndMirrorsAtEveryPlacement) {
   const auto set = Coloured();
   for (std::int64_t y = -kPadding; y <= kPadding; ++y) {
     for (std::int64_t x = -kPadding; x <= kPadding; ++x) {
@@ -89,7 +89,7 @@ at::Tensor Reflected(const at::Tensor& shown, const Placement& placement) {
   return Normalised((placement.mirrored ? cut.flip({2}) : cut).to(at::kByte));
 }
 
-TEST(StoredImages, ReflectsThemselvesAtEveryPlacement) {
+TEST(FixedSizeImages, ReflectsThemselvesAtEveryPlacement) {
   const auto set = Coloured();
   const LabelledImages small{at::randint(0, 256, {1, 1, 28, 28}, at::kByte),
                              at::zeros({1}, at::kLong)};
@@ -111,7 +111,7 @@ TEST(StoredImages, ReflectsThemselvesAtEveryPlacement) {
   }
 }
 
-TEST(StoredImages, ShowsAGreyImageOnEveryChannel) {
+TEST(FixedSizeImages, ShowsAGreyImageOnEveryChannel) {
   const LabelledImages grey{at::randint(0, 256, {1, 1, kSide, kSide}, at::kByte),
                             at::zeros({1}, at::kLong)};
   const at::Tensor expected = Normalised(grey.images[0].expand({3, kSide, kSide}));
@@ -119,7 +119,7 @@ TEST(StoredImages, ShowsAGreyImageOnEveryChannel) {
   EXPECT_TRUE(WrittenByPixel(grey, 0, {}).equal(expected));
 }
 
-TEST(StoredImages, ShowsASmallImageInTheMiddle) {
+TEST(FixedSizeImages, ShowsASmallImageInTheMiddle) {
   const LabelledImages small{at::randint(0, 256, {1, 1, 28, 28}, at::kByte),
                              at::zeros({1}, at::kLong)};
   const at::Tensor padded =
@@ -134,15 +134,15 @@ TEST(StoredImages, ShowsASmallImageInTheMiddle) {
 }
 
 // Two channels, an odd width, and parts that are views at a stride, as a file's records are.
-TEST(StoredImages, TakesAnyShapeAndPartsThatAreViews) {
+TEST(FixedSizeImages, TakesAnyShapeAndPartsThatAreViews) {
   const at::Tensor records = at::randint(0, 256, {7, 1 + 2 * 5 * 9}, at::kByte);
   const auto part = [&](std::int64_t first, std::int64_t count) {
     const at::Tensor rows = records.narrow(0, first, count);
     return LabelledImages{rows.narrow(1, 1, 90).as_strided({count, 2, 5, 9}, {91, 45, 9, 1}),
                           at::arange(first, first + count, at::kLong)};
   };
-  const StoredImages set({part(0, 3), part(3, 1), part(4, 3)},
-                         {.shape = {2, 5, 9}, .mean = {0, 0.5f}, .std = {1, 2}});
+  const FixedSizeImages set({part(0, 3), part(3, 1), part(4, 3)},
+                            {.shape = {2, 5, 9}, .mean = {0, 0.5f}, .std = {1, 2}});
   ASSERT_EQ(set.size(), 7);
   for (std::int64_t i = 0; i < 7; ++i) {
     EXPECT_EQ(set.Label(i), i);
@@ -157,11 +157,11 @@ TEST(StoredImages, TakesAnyShapeAndPartsThatAreViews) {
   }
 }
 
-TEST(StoredImages, ADrawVariesThemUnlessTheyAreNotToBe) {
+TEST(FixedSizeImages, ADrawVariesThemUnlessTheyAreNotToBe) {
   const auto images = Coloured();
   const Draw draw{.seed = 1, .epoch = 2, .position = 3};
   const auto written = [&](bool varied) {
-    const StoredImages set(
+    const FixedSizeImages set(
         {images}, {.shape = {3, kSide, kSide}, .mean = kMean, .std = kStd, .varied = varied});
     at::Tensor out = at::empty({3, kSide, kSide});
     set.Write(1, &draw, /*channels_last=*/false, out.data_ptr<float>());
@@ -171,7 +171,7 @@ TEST(StoredImages, ADrawVariesThemUnlessTheyAreNotToBe) {
   EXPECT_TRUE(written(false).equal(Normalised(images.images[1])));
 }
 
-TEST(StoredImages, ADrawSaysWhatLiesAround) {
+TEST(FixedSizeImages, ADrawSaysWhatLiesAround) {
   const auto images = Coloured();
   Draw draw{.seed = 1, .epoch = 2, .options = {.mode = Padding::kReflect}};
   while (RandomPlacement(draw).shift_y == 0) ++draw.position;

@@ -7,7 +7,7 @@
 
 #include "tests/unit/worker/data_fixture.h"
 #include "tests/unit/worker/temp_files.h"
-#include "worker/data/file_bytes.h"
+#include "worker/data/mapped_file.h"
 
 namespace ddprun {
 namespace {

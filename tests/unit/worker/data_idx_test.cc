@@ -191,14 +191,14 @@ TEST_F(Idx, CompressedImagesAreUnpackedOnceIntoACopyOfOnesOwn) {
   const TempFiles files;
   const auto path = files.Path("images.gz");
   WriteCompressed(path, Images(40, 28));
-  const FileBytes first = MapUnpacked(path, 16 + 40 * 784, "x");
+  const MappedFile first = MapUnpacked(path, 16 + 40 * 784, "x");
   ASSERT_EQ(Copies().size(), 1u);
   struct stat before {};
   ASSERT_EQ(stat(Copies()[0].c_str(), &before), 0);
   struct stat folder {};
   ASSERT_EQ(stat(copies().c_str(), &folder), 0);
   EXPECT_EQ(folder.st_mode & 0777u, 0700u);
-  const FileBytes second = MapUnpacked(path, 16 + 40 * 784, "x");
+  const MappedFile second = MapUnpacked(path, 16 + 40 * 784, "x");
   struct stat after {};
   ASSERT_EQ(stat(Copies()[0].c_str(), &after), 0);
   EXPECT_EQ(before.st_ino, after.st_ino);
@@ -211,10 +211,10 @@ TEST_F(Idx, AChangedFileIsUnpackedAgainAndTheOldCopyGoes) {
   const TempFiles files;
   const auto path = files.Path("images.gz");
   WriteCompressed(path, Images(40, 28));
-  const FileBytes old = MapUnpacked(path, 16 + 40 * 784, "x");
+  const MappedFile old = MapUnpacked(path, 16 + 40 * 784, "x");
   const auto old_names = Copies();
   WriteCompressed(path, Images(41, 28, 9));
-  const FileBytes fresh = MapUnpacked(path, 16 + 41 * 784, "x");
+  const MappedFile fresh = MapUnpacked(path, 16 + 41 * 784, "x");
   EXPECT_EQ(std::string(fresh.data.get(), fresh.data.get() + fresh.size), Images(41, 28, 9));
   EXPECT_EQ(std::string(old.data.get(), old.data.get() + old.size), Images(40, 28));
   ASSERT_EQ(Copies().size(), 1u);
@@ -227,7 +227,7 @@ TEST_F(Idx, ACopyThatIsCutOffIsMadeAgain) {
   WriteCompressed(path, Images(40, 28));
   MapUnpacked(path, 16 + 40 * 784, "x");
   std::filesystem::resize_file(Copies().at(0), 100);
-  const FileBytes bytes = MapUnpacked(path, 16 + 40 * 784, "x");
+  const MappedFile bytes = MapUnpacked(path, 16 + 40 * 784, "x");
   EXPECT_EQ(std::string(bytes.data.get(), bytes.data.get() + bytes.size), Images(40, 28));
 }
 
@@ -235,7 +235,7 @@ TEST_F(Idx, RanksThatBeginAtOnceMakeOneCopy) {
   const TempFiles files;
   const auto path = files.Path("images.gz");
   WriteCompressed(path, Images(2000, 28));
-  std::vector<FileBytes> all(8);
+  std::vector<MappedFile> all(8);
   std::vector<std::thread> ranks;
   for (auto& bytes : all) {
     ranks.emplace_back([&] { bytes = MapUnpacked(path, 16 + 2000 * 784, "x"); });
@@ -254,7 +254,7 @@ TEST_F(Idx, WithoutACacheItGoesOnElsewhere) {
   const auto path = files.Path("images.gz");
   WriteCompressed(path, Images(40, 28));
   setenv("DDPRUN_CACHE_DIR", files.Write("no-folder", "x").c_str(), /*overwrite=*/1);
-  const FileBytes bytes = MapUnpacked(path, 16 + 40 * 784, "x");
+  const MappedFile bytes = MapUnpacked(path, 16 + 40 * 784, "x");
   EXPECT_EQ(std::string(bytes.data.get(), bytes.data.get() + bytes.size), Images(40, 28));
 }
 

@@ -11,7 +11,7 @@
 #include <set>
 
 #include "tests/unit/worker/temp_files.h"
-#include "worker/data/stored_images.h"
+#include "worker/data/fixed_size_images.h"
 
 namespace ddprun {
 namespace {
@@ -48,7 +48,8 @@ class LoaderTest : public ::testing::TestWithParam<std::int64_t> {
     return Rest(loader);
   }
 
-  const StoredImages set_{{Numbered()}, {.shape = {3, 8, 8}, .mean = {0, 0, 0}, .std = {1, 1, 1}}};
+  const FixedSizeImages set_{{Numbered()},
+                             {.shape = {3, 8, 8}, .mean = {0, 0, 0}, .std = {1, 1, 1}}};
 };
 
 // A batch may be shared by several threads.

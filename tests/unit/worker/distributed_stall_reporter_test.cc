@@ -59,7 +59,7 @@ CollectivePlace In(std::int64_t number) {
 
 TEST_F(StallReporterTest, ASilentRankTellsWhereItWaitsAndWhatChanges) {
   ProgressSender progress(path_);
-  progress.Say(ParseProgress("STEP=1"));
+  progress.Send(ParseProgress("STEP=1"));
   EXPECT_EQ(Next().step, 1);
   std::atomic<std::int64_t> number{57};
   StallReporter stalls(
@@ -74,16 +74,16 @@ TEST_F(StallReporterTest, AfterASignOfLifeItIsToldAnew) {
   StallReporter stalls(
       progress, [] { return In(57); }, kSoon);
   EXPECT_EQ(NextPlace(), In(57));
-  progress.Say(ParseProgress("STEP=2"));
+  progress.Send(ParseProgress("STEP=2"));
   EXPECT_EQ(NextPlace(), In(57));
 }
 
 TEST_F(StallReporterTest, APlaceThatIsOutOfDateIsNotTold) {
   ProgressSender progress(path_);
   const std::uint64_t words = progress.words();
-  progress.Say(ParseProgress("STEP=2"));
-  EXPECT_FALSE(progress.SayPlace(In(57), words));
-  EXPECT_TRUE(progress.SayPlace(In(58), progress.words()));
+  progress.Send(ParseProgress("STEP=2"));
+  EXPECT_FALSE(progress.SendPlace(In(57), words));
+  EXPECT_TRUE(progress.SendPlace(In(58), progress.words()));
   EXPECT_EQ(Next().step, 2);
   EXPECT_EQ(Next().place, In(58));
 }

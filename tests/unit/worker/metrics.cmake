@@ -5,8 +5,8 @@ ddprun_add_gtest(NAME unit_worker_metrics LABEL unit
     append_file_test.cc
     event_file_test.cc
     metric_series_test.cc
-    reporter_test.cc
-    run_log_test.cc
+    console_test.cc
+    metrics_writer_test.cc
     step_clock_test.cc
   LIBS ddprun_worker_metrics nlohmann_json::nlohmann_json)
 
@@ -15,6 +15,6 @@ ddprun_add_gtest(NAME unit_worker_profile TORCH LABEL unit
   LIBS ddprun_worker_profile nlohmann_json::nlohmann_json)
 
 # A run in pieces, for tests/e2e/test_metrics.py.
-add_executable(run_log_probe ../../testing/run_log_probe.cc)
-target_link_libraries(run_log_probe PRIVATE ddprun_warnings ddprun_worker_metrics)
-set_target_properties(run_log_probe PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+add_executable(metrics_writer_probe ../../testing/metrics_writer_probe.cc)
+target_link_libraries(metrics_writer_probe PRIVATE ddprun_warnings ddprun_worker_metrics)
+set_target_properties(metrics_writer_probe PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)

@@ -108,10 +108,10 @@ TEST(Airbench, WhatIsFrozenIsNotTrained) {
 
 TEST(Airbench, TakesItsFiltersFromTheImagesThatItIsShown) {
   const auto model = Small();
-  EXPECT_EQ(model->looks_at(), 5000);
+  EXPECT_EQ(model->calibration_images(), 5000);
   const at::Tensor images = Pictures(20);
-  model->LookAt(images.narrow(0, 0, 10));
-  model->LookAt(images.narrow(0, 10, 10));
+  model->Calibrate(images.narrow(0, 0, 10));
+  model->Calibrate(images.narrow(0, 10, 10));
   PatchCovariance covariance(3, 2);
   covariance.Add(images.narrow(0, 0, 10));
   covariance.Add(images.narrow(0, 10, 10));

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/step/run_ahead_limit.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace ddprun {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::HasSubstr;
+
+// A device that ends as many of its steps as it is told to.
+class Device {
+ public:
+  std::unique_ptr<StreamMark> MakeMark() { return std::make_unique<Mark>(*this, ++queued_); }
+
+  int queued_ = 0;
+  int ended_ = 0;
+  int looks_ = 0;
+  int ends_at_look_ = 0;  // ends all that is queued at this one
+
+ private:
+  class Mark : public StreamMark {
+   public:
+    Mark(Device& device, int step) : device_(device), step_(step) {}
+    bool Passed() const override {
+      if (++device_.looks_ == device_.ends_at_look_) device_.ended_ = device_.queued_;
+      return step_ <= device_.ended_;
+    }
+
+   private:
+    Device& device_;
+    const int step_;
+  };
+};
+
+constexpr int kAhead = static_cast<int>(RunAheadLimit::kStepsAhead);
+
+TEST(RunAheadLimit, DoesNotAskBeforeTheHostIsFarAhead) {
+  Device device;
+  RunAheadLimit run_ahead_limit([&] { return device.MakeMark(); }, milliseconds(0), [] { FAIL(); },
+                                "rank 1");
+  for (int i = 0; i < kAhead; ++i) run_ahead_limit.EndStep();
+  EXPECT_EQ(device.looks_, 0);
+}
+
+TEST(RunAheadLimit, WaitsForTheOldestStepOnly) {
+  Device device;
+  RunAheadLimit run_ahead_limit([&] { return device.MakeMark(); }, milliseconds(60'000),
+                                [] { FAIL(); }, "rank 1");
+  for (int i = 0; i < kAhead; ++i) run_ahead_limit.EndStep();
+  device.ended_ = 1;
+  run_ahead_limit.EndStep();
+  EXPECT_EQ(device.looks_, 1);
+  device.ends_at_look_ = 5;
+  run_ahead_limit.EndStep();
+  EXPECT_EQ(device.looks_, 5);
+  EXPECT_EQ(device.ended_, device.queued_);
+}
+
+TEST(RunAheadLimit, GivesUpOnAStepThatDoesNotEnd) {
+  Device device;
+  int given_up = 0;
+  RunAheadLimit run_ahead_limit([&] { return device.MakeMark(); }, milliseconds(5),
+                                [&] { ++given_up; }, "rank 1");
+  for (int i = 0; i < kAhead; ++i) run_ahead_limit.EndStep();
+  try {
+    run_ahead_limit.EndStep();
+    ADD_FAILURE() << "a device that hangs was waited for";
+  } catch (const std::runtime_error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("rank 1: a step on the GPU has not ended within 0 s"));
+    EXPECT_THAT(error.what(), HasSubstr("--collective-timeout"));
+  }
+  EXPECT_EQ(given_up, 1);
+}
+
+}  // namespace
+}  // namespace ddprun

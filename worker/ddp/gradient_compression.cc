@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/ddp/gradient_compression.h"
+
+#include <ATen/ops/mul.h>
+
+#include <stdexcept>
+#include <utility>
+
+namespace ddprun {
+namespace {
+
+using Group = c10::intrusive_ptr<c10d::ProcessGroup>;
+using Future = c10::intrusive_ptr<c10::ivalue::Future>;
+
+class GroupHook : public c10d::CppCommHookInterface<Group> {
+ public:
+  GroupHook(Group group, GradientFormat format, std::shared_ptr<GradientMeter> meter)
+      : CppCommHookInterface(std::move(group)), format_(format), meter_(std::move(meter)) {}
+
+  Future runHook(c10d::GradBucket& bucket) override {
+    at::Tensor buffer = bucket.getBufferRef();
+    buffer.mul_(1.0 / state_->getSize());  // as Python's DDP: not divided
+    std::vector<at::Tensor> travelling{format_ == GradientFormat::kFull ? buffer
+                                                                        : buffer.to(Type())};
+    meter_->Begin(static_cast<std::int64_t>(travelling[0].nbytes()), bucket.isLast());
+    const Future summed = state_->allreduce(travelling)->getFuture();
+    const auto finish = [buffer, meter = meter_](c10::ivalue::Future& done) {
+      meter->End();
+      const at::Tensor sum = done.value().toTensorVector()[0];  // throws what went wrong
+      if (!sum.is_alias_of(buffer)) buffer.copy_(sum);
+      return c10::IValue(buffer);
+    };
+    return summed->then(finish, c10::TensorType::get());
+  }
+
+ private:
+  at::ScalarType Type() const {
+    return format_ == GradientFormat::kBFloat16 ? at::kBFloat16 : at::kHalf;
+  }
+
+  const GradientFormat format_;
+  const std::shared_ptr<GradientMeter> meter_;
+};
+
+}  // namespace
+
+GradientFormat ParseGradientFormat(const std::string& text) {
+  if (text == "off") return GradientFormat::kFull;
+  if (text == "bf16") return GradientFormat::kBFloat16;
+  if (text == "fp16") return GradientFormat::kHalf;
+  throw std::invalid_argument("gradients cannot travel as \"" + text + "\"; use off, bf16 or fp16");
+}
+
+std::unique_ptr<c10d::CommHookInterface> MakeGroupHook(World& world, GradientFormat format,
+                                                       std::shared_ptr<GradientMeter> meter) {
+  return std::make_unique<GroupHook>(world.group(), format, std::move(meter));
+}
+
+}  // namespace ddprun

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Work on a thread of its own, with a deadline: the first NCCL communicator is created while this
+// rank creates its model.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <future>
+#include <string>
+
+namespace ddprun {
+
+class BackgroundTask {
+ public:
+  // `work` begins at once on a thread of its own. It must hold what it uses: where this ends before
+  // it, it goes on alone. `name` is what a person reads of it: "NCCL's first communicator".
+  BackgroundTask(std::string name, std::chrono::milliseconds limit, std::function<void()> work);
+  BackgroundTask(const BackgroundTask&) = delete;
+  BackgroundTask& operator=(const BackgroundTask&) = delete;
+
+  // Returns when the work is done, at once from the second time on; from any thread. Throws what it
+  // threw, each time, and std::runtime_error with one sentence once the limit is over, which counts
+  // from the constructor.
+  void Wait();
+
+ private:
+  const std::string name_;
+  const std::chrono::milliseconds limit_;
+  const std::chrono::steady_clock::time_point deadline_;
+  std::shared_future<void> done_;
+};
+
+}  // namespace ddprun

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Test-time augmentation: a test image is also looked at mirrored and shifted, and its scores are
+// the weighted sum of all.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <vector>
+
+namespace ddprun {
+
+enum class TestTimeAugmentation {
+  kPlain,
+  kMirror,           // the image and its mirror image, half and half
+  kMirrorTranslate,  // half of that, and a quarter each for the same of the image shifted by a
+                     // pixel up and left, and down and right: airbench's six views
+};
+
+// "off", "mirror" or "mirror-translate". Throws std::invalid_argument.
+TestTimeAugmentation ParseTestTimeAugmentation(const std::string& text);
+
+struct WeightedView {
+  at::Tensor images;
+  double weight = 1;
+};
+
+// Of a batch (N x C x height x width, at least 2 pixels a side, any device), in its memory format.
+// The weights add up to 1. What comes in at the edge of a shifted image is its own second row and
+// column.
+std::vector<WeightedView> ViewsOf(const at::Tensor& images, TestTimeAugmentation views);
+
+}  // namespace ddprun

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// A training set that lies in a device's memory as bytes, and batches that are made there: cut out,
+// mirrored and normalised by a few operations on tensors, without a byte from the host. The numbers
+// are those of FixedSizeImages::Write(), bit by bit.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "worker/data/fixed_size_images.h"
+#include "worker/loader/epoch_plan.h"
+
+namespace ddprun {
+
+class GpuImages {
+ public:
+  // What one sample is made by: its index, the row and the column of the padded image that its
+  // first row and column come from, and 1, or -1 where columns go backwards.
+  static constexpr std::int64_t kColumns = 4;
+
+  struct Batch {
+    at::Tensor images;  // float, N x C x H x W, channels last in memory
+    at::Tensor labels;  // int64, N
+  };
+
+  // That the set takes on a device.
+  static std::int64_t BytesOf(const FixedSizeImages& set, const AugmentOptions& variation);
+
+  // Copies the set. Throws c10::Error if the device has no room for it.
+  GpuImages(const FixedSizeImages& set, const AugmentOptions& variation, at::Device device);
+
+  // int32, N x kColumns, on the CPU: as they are, or varied by `draw`, whose position and index are
+  // those of each sample.
+  at::Tensor Rows(const std::vector<Sample>& samples, const std::optional<Draw>& draw) const;
+
+  // Of rows on the device. Asks nothing of the device, so that a graph can be captured of it.
+  Batch Make(const at::Tensor& rows) const;
+
+ private:
+  const FixedSizeImages::Options options_;
+  const AugmentOptions variation_;
+  at::Tensor padded_;  // uint8, N x (H + 2 * padding) x (W + 2 * padding) x C
+  at::Tensor labels_;  // int64
+  at::Tensor mean_;    // float, C
+  at::Tensor std_;
+  at::Tensor white_;  // 255
+  at::Tensor down_;   // int32, 0 ... H - 1
+  at::Tensor right_;  // int32, 0 ... W - 1
+};
+
+}  // namespace ddprun

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a person sees of a training: a line of every rank each so many batches, on rank 0 a progress
+// bar where the output ends on a terminal, and a table at the end.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ddprun {
+
+// The bar is drawn at most this often: a terminal over a network need not carry one for each batch.
+inline constexpr std::chrono::milliseconds kBarInterval{200};
+
+struct StepReport {
+  std::int64_t epoch = 0;  // counted from 1, as the batch
+  std::int64_t epochs = 0;
+  std::int64_t batch = 0;
+  std::int64_t batches = 0;  // in this epoch
+  double loss = 0;           // of this batch on this rank
+  double learning_rate = 0;
+  double images_per_second = 0;  // of this rank
+};
+
+// `epoch 1/2 batch 100/469 loss 0.5321 lr 0.0080 img/s 412`
+std::string ToLine(const StepReport& report);
+
+struct BarReport {
+  std::int64_t step = 0;
+  std::int64_t steps = 0;
+  double loss = 0;                 // the latest
+  std::optional<double> accuracy;  // of the latest evaluation, a share
+  double images_per_second = 0;    // of all ranks
+  double data_wait = 0;            // share of the time that steps wait for data
+  std::chrono::duration<double> left{};
+};
+
+// From this share on it is worth a word: more --loader-threads would help.
+inline constexpr double kDataWaitShown = 0.05;
+
+// `[=====>     ]  45% step 210/469 loss 0.5321 acc 91.2% 812 img/s ETA 0:35`, and where it is much
+// `waiting for data 12%` before the ETA.
+std::string ToBar(const BarReport& report);
+
+// Names in one column, values in the next.
+std::string ToTable(const std::vector<std::pair<std::string, std::string>>& rows);
+
+class Console {
+ public:
+  struct Options {
+    std::FILE* out = stdout;
+    bool bar = false;
+    // Nobody stands between us and the terminal, so what the bar leaves on its line must be wiped
+    // by ourselves. The agent does that for its workers.
+    bool erase_bar = false;
+  };
+
+  explicit Console(Options options) : options_(options) {}
+  ~Console();
+
+  void Line(const std::string& text);
+  // A line that the next output replaces; nothing without a bar.
+  void Bar(const std::string& text);
+  // Whether it is time for another one.
+  bool BarIsDue(std::chrono::steady_clock::time_point now) const;
+
+ private:
+  void Write(const std::string& text);
+
+  const Options options_;
+  bool bar_shown_ = false;
+  std::chrono::steady_clock::time_point last_bar_{};
+};
+
+}  // namespace ddprun

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/parallel/data_parallel.h"
+
+#include <ATen/ops/cross_entropy_loss.h>
+#include <torch/csrc/autograd/grad_mode.h>
+
+#include "worker/base/unique_tensors.h"
+#include "worker/parallel/precision.h"
+#include "worker/parallel/stage_functions.h"
+
+namespace ddprun {
+
+DataParallel::DataParallel(World& world, ImageModel& model, StepOptions options)
+    : world_(world),
+      model_(model),
+      options_(std::move(options)),
+      ddp_(world, model, {.format = options_.gradients}) {}
+
+NamedTensors DataParallel::Parameters() const {
+  NamedTensors parameters;
+  TensorSet seen;
+  for (const auto& item : model_.named_parameters()) {
+    if (seen.insert(item.value().unsafeGetTensorImpl()).second)
+      parameters.emplace_back(item.key(), item.value());
+  }
+  return parameters;
+}
+
+std::vector<at::Tensor> DataParallel::State() const { return StateOf(model_); }
+
+at::Tensor DataParallel::Run(const Batch& batch, double scale, bool first, bool last) {
+  options_.enter(StepSection::kForward);
+  if (first) ddp_.ZeroGrad();
+  at::Tensor loss;
+  {
+    const Autocast autocast(world_.device(), options_.autocast);
+    const at::Tensor scores =
+        ddp_.Forward([&] { return model_.forward(batch.images); }, /*synchronize=*/last);
+    loss = at::cross_entropy_loss(scores, batch.labels, /*weight=*/{}, at::Reduction::Mean,
+                                  /*ignore_index=*/-100, options_.label_smoothing);
+    if (batch.weight != 0) options_.on_scores(scores, batch.labels, loss);
+  }
+  options_.enter(StepSection::kBackward);
+  const double factor = batch.weight * scale;
+  at::Tensor scaled = factor == 1 ? loss : loss * factor;
+  if (batch.scale.defined()) scaled = scaled * batch.scale;
+  if (last) OnGradientsComputed(scaled, [this] { options_.enter(StepSection::kGradients); });
+  scaled.backward();
+  return loss.detach();
+}
+
+void DataParallel::Train() { model_.train(); }
+
+void DataParallel::Evaluate() {
+  BroadcastBuffers(world_, model_);
+  model_.eval();
+}
+
+at::Tensor DataParallel::Scores(const at::Tensor& images) {
+  const torch::NoGradGuard no_grad;
+  const Autocast autocast(world_.device(), options_.autocast);
+  return model_.forward(images);
+}
+
+}  // namespace ddprun

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every rank has the whole model.
+#pragma once
+
+#include <memory>
+
+#include "worker/ddp/ddp.h"
+#include "worker/distributed/world.h"
+#include "worker/models/models.h"
+#include "worker/parallel/parallel_strategy.h"
+
+namespace ddprun {
+
+class DataParallel : public ParallelStrategy {
+ public:
+  // The model, which becomes rank 0's on all ranks, is on the world's device and in its final
+  // memory format. All must outlive the strategy.
+  DataParallel(World& world, ImageModel& model, StepOptions options);
+
+  Shard shard() const override { return {world_.rank(), world_.size()}; }
+  NamedTensors Parameters() const override;
+  std::vector<at::Tensor> State() const override;
+  at::Tensor Run(const Batch& batch, double scale, bool first, bool last) override;
+  double SumOverModel(double value) override { return value; }
+  GradientTraffic traffic() const override { return ddp_.traffic(); }
+  void Train() override;
+  void Evaluate() override;
+  at::Tensor Scores(const at::Tensor& images) override;
+  bool HasScores() const override { return true; }
+  NamedTensors Gather(const NamedTensors& own) override { return own; }
+  void GatherModel() override {}
+
+ private:
+  World& world_;
+  ImageModel& model_;
+  const StepOptions options_;
+  DistributedDataParallel ddp_;
+};
+
+}  // namespace ddprun

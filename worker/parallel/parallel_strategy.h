@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Forward and backward of a step, however the model lies over the ranks: the trainer's seam to data
+// and model parallelism.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "worker/ddp/gradient_compression.h"
+#include "worker/ddp/gradient_meter.h"
+#include "worker/files/state_dict.h"
+#include "worker/loader/sampler.h"
+#include "worker/metrics/step_clock.h"
+
+namespace ddprun {
+
+struct StepOptions {
+  double label_smoothing = 0;
+  std::optional<at::ScalarType> autocast;
+  GradientFormat gradients = GradientFormat::kFull;
+  std::function<void(StepSection)> enter = [](StepSection) {};
+  // Called with the scores, labels and mean loss of each batch that counts, on the rank (and in the
+  // thread) that has the model's last stage. Must not wait for the device.
+  std::function<void(const at::Tensor& scores, const at::Tensor& labels, const at::Tensor& loss)>
+      on_scores = [](const at::Tensor&, const at::Tensor&, const at::Tensor&) {};
+};
+
+// All methods that communicate must be called by all ranks in the same order.
+class ParallelStrategy {
+ public:
+  struct Batch {
+    at::Tensor images;  // float, N x C x height x width, on the rank's device
+    at::Tensor labels;  // int64, N, there too
+    // What the mean loss of these samples is multiplied with, so that the mean of that over the
+    // data-parallel ranks, summed over a step's batches, is the mean over all of its samples.
+    double weight = 1;
+    // A scalar on the device that the loss is multiplied with as well; undefined for none. Only
+    // where the rank has the whole model.
+    at::Tensor scale = {};
+  };
+
+  virtual ~ParallelStrategy() = default;
+
+  // Which samples this rank takes: ranks that share a model take the same.
+  virtual Shard shard() const = 0;
+
+  // Parameters that this rank updates (each once) under the names of the whole model's state dict.
+  virtual NamedTensors Parameters() const = 0;
+  // Parameters and buffers that this rank holds. Ranks that are a multiple of size() /
+  // shard().world_size apart hold the same.
+  virtual std::vector<at::Tensor> State() const = 0;
+
+  // Forward and backward of one of a step's batches; the loss is multiplied with `scale` as well.
+  // After the one with `last` the gradients in Parameters() are the sum of all, averaged over the
+  // data-parallel ranks. Returns the mean loss of these samples: a detached scalar, without weight
+  // and scale. Throws c10::Error if another rank has ended.
+  virtual at::Tensor Run(const Batch& batch, double scale, bool first, bool last) = 0;
+
+  // Sums a number over the ranks that hold other parameters of the same model; the number itself
+  // where this rank holds them all.
+  virtual double SumOverModel(double value) = 0;
+
+  // What was averaged since the beginning, and how long that took.
+  virtual GradientTraffic traffic() const { return {}; }
+
+  // Between training and evaluation; evaluation takes batch norm's statistics from rank 0.
+  virtual void Train() = 0;
+  virtual void Evaluate() = 0;
+  // N x classes, on a rank whose shard() counts it; undefined on the others. Without gradients.
+  virtual at::Tensor Scores(const at::Tensor& images) = 0;
+  // Whether Scores() gives them here.
+  virtual bool HasScores() const = 0;
+
+  // For a checkpoint: on rank 0 its own tensors and those of the ranks that hold the rest of its
+  // model; `own` itself where that is all there is. Not defined on other ranks.
+  virtual NamedTensors Gather(const NamedTensors& own) = 0;
+  // For a model file: makes the model on rank 0 whole, with the parameters and buffers of all ranks
+  // that share it.
+  virtual void GatherModel() = 0;
+};
+
+}  // namespace ddprun

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/parallel/pipeline_parallel.h"
+
+#include <ATen/Functions.h>
+#include <torch/csrc/autograd/grad_mode.h>
+
+#include <string>
+
+#include "worker/parallel/stage_functions.h"
+#include "worker/pipeline/gather_stages.h"
+
+namespace ddprun {
+namespace {
+
+World& PipelineOf(World& world, int stages) {
+  const int first = world.rank() / stages * stages;
+  std::vector<int> ranks;
+  for (int i = 0; i < stages; ++i) ranks.push_back(first + i);
+  return world.Subgroup("pipeline", ranks);
+}
+
+World& ReplicasOf(World& world, int stages) {
+  std::vector<int> ranks;
+  for (int rank = world.rank() % stages; rank < world.size(); rank += stages) ranks.push_back(rank);
+  return world.Subgroup("replicas", ranks);
+}
+
+// This rank's stage of rank 0's model; the others' memory is freed.
+std::shared_ptr<StageModule> KeepStage(World& world, ImageModel& model,
+                                       const std::vector<std::size_t>& cuts, int own) {
+  {
+    const torch::NoGradGuard no_grad;
+    for (const at::Tensor& tensor : StateOf(model)) {
+      at::Tensor values = tensor.detach().contiguous();
+      world.Broadcast(values, 0);
+      tensor.copy_(values);
+    }
+  }
+  const auto stages = CutIntoStages(model, cuts);
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    if (static_cast<int>(i) != own) Release(*stages[i]);
+  }
+  return stages[static_cast<std::size_t>(own)];
+}
+
+std::string StageName(const World& world, const World& pipeline, int stage) {
+  const int rank = world.rank() - pipeline.rank() + stage;
+  return "stage " + std::to_string(stage) + " (rank " + std::to_string(rank) + ")";
+}
+
+std::unique_ptr<RankLink> LinkTo(World& world, World& pipeline, int peer) {
+  if (peer < 0 || peer >= pipeline.size()) return nullptr;
+  return std::make_unique<RankLink>(pipeline, peer, StageName(world, pipeline, peer));
+}
+
+}  // namespace
+
+PipelineParallel::PipelineParallel(World& world, ImageModel& model, const PipelinePlan& plan,
+                                   const std::vector<std::size_t>& cuts, StepOptions options)
+    : world_(world),
+      model_(model),
+      options_(std::move(options)),
+      pipeline_(PipelineOf(world, plan.stages)),
+      replicas_(ReplicasOf(world, plan.stages)),
+      module_(KeepStage(world, model, cuts, pipeline_.rank())),
+      previous_(LinkTo(world, pipeline_, pipeline_.rank() - 1)),
+      next_(LinkTo(world, pipeline_, pipeline_.rank() + 1)),
+      stage_(MakeStage(plan)) {
+  // Each rank keeps its own running statistics while training; evaluation takes the first model's.
+  if (replicas_.size() > 1)
+    ddp_.emplace(
+        replicas_, *module_,
+        DistributedDataParallel::Options{.broadcast_buffers = false, .format = options_.gradients});
+}
+
+Stage PipelineParallel::MakeStage(const PipelinePlan& plan) {
+  return Stage({.index = pipeline_.rank(),
+                .stages = plan.stages,
+                .schedule = plan.schedule,
+                .micro_batches = plan.micro_batches,
+                .forward = StageForward(*module_, world_.device(), options_),
+                .loss = StageLoss(world_.device(), options_),
+                .enter = [this](Stage::Activity activity) { options_.enter(SectionOf(activity)); }},
+               previous_.get(), next_.get());
+}
+
+std::vector<at::Tensor> PipelineParallel::State() const { return StateOf(*module_); }
+
+void PipelineParallel::ZeroGrad() {
+  if (ddp_) {
+    ddp_->ZeroGrad();
+    return;
+  }
+  for (const auto& entry : module_->own_parameters()) entry.second.mutable_grad().reset();
+}
+
+at::Tensor PipelineParallel::Run(const Batch& batch, double scale, bool first, bool last) {
+  if (first) ZeroGrad();
+  Stage::Batch work{.samples = batch.labels.size(0),
+                    .images = batch.images,
+                    .labels = batch.labels,
+                    .factor = batch.weight * scale};
+  if (ddp_ && last) {
+    // The last micro-batch's backward finds the sums of all before it, and averages them.
+    work.before_last_backward = [this] { ddp_->Forward([] { return at::Tensor(); }); };
+  }
+  at::Tensor loss = stage_.Train(work);
+  if (!loss.defined()) loss = at::zeros({}, at::TensorOptions(world_.device()).dtype(at::kFloat));
+  options_.enter(StepSection::kGradients);
+  ShareLoss(loss);
+  return loss;
+}
+
+void PipelineParallel::ShareLoss(at::Tensor& loss) {
+  const int last = pipeline_.size() - 1;
+  try {
+    pipeline_.Broadcast(loss, last);
+  } catch (const std::exception& error) {
+    throw NeighbourError(StageName(world_, pipeline_, stage_.is_last() ? last - 1 : last),
+                         stage_.is_last() ? "take the loss" : "send the loss", error);
+  }
+}
+
+double PipelineParallel::SumOverModel(double value) {
+  at::Tensor sum = at::full({1}, value, at::kDouble).to(world_.device());
+  pipeline_.AllReduceSum(sum);
+  return sum.item<double>();
+}
+
+void PipelineParallel::Evaluate() {
+  BroadcastBuffers(replicas_, *module_);
+  module_->eval();
+}
+
+at::Tensor PipelineParallel::Scores(const at::Tensor& images) {
+  return stage_.Scores(images.size(0), images);
+}
+
+NamedTensors PipelineParallel::Gather(const NamedTensors& own) {
+  if (replicas_.rank() != 0) return {};
+  return GatherOnFirst(pipeline_, own);
+}
+
+void PipelineParallel::GatherModel() {
+  NamedTensors own = module_->own_parameters();
+  for (const auto& buffer : module_->own_buffers()) own.push_back(buffer);
+  NamedTensors all = Gather(own);
+  if (all.empty()) return;
+  all.erase(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(own.size()));
+  Restore(model_, all);
+}
+
+}  // namespace ddprun

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every rank has one stage of the model: S ranks that follow each other share a model, and the
+// ranks of the same stage of all models average their gradients.
+//
+// Rank r has stage r % S of model r / S, so that a model lies on as few nodes as can be: its stages
+// wait for each other with every micro-batch, whereas gradients are averaged once a step, while
+// backward still runs.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "worker/ddp/ddp.h"
+#include "worker/distributed/world.h"
+#include "worker/parallel/parallel_strategy.h"
+#include "worker/parallel/pipeline_plan.h"
+#include "worker/pipeline/rank_link.h"
+#include "worker/pipeline/stage.h"
+#include "worker/pipeline/stage_module.h"
+
+namespace ddprun {
+
+class PipelineParallel : public ParallelStrategy {
+ public:
+  // The model, which becomes rank 0's on all ranks, is on the world's device and in its final
+  // memory format. What other ranks' stages need of it is let go of. All must outlive the strategy.
+  PipelineParallel(World& world, ImageModel& model, const PipelinePlan& plan,
+                   const std::vector<std::size_t>& cuts, StepOptions options);
+
+  Shard shard() const override { return {replicas_.rank(), replicas_.size()}; }
+  NamedTensors Parameters() const override { return module_->own_parameters(); }
+  std::vector<at::Tensor> State() const override;
+  at::Tensor Run(const Batch& batch, double scale, bool first, bool last) override;
+  double SumOverModel(double value) override;
+  void Train() override { module_->train(); }
+  void Evaluate() override;
+  at::Tensor Scores(const at::Tensor& images) override;
+  bool HasScores() const override { return stage_.is_last(); }
+  NamedTensors Gather(const NamedTensors& own) override;
+  void GatherModel() override;
+
+ private:
+  Stage MakeStage(const PipelinePlan& plan);
+  void ZeroGrad();
+  // The last stage's, for all ranks that share the model.
+  void ShareLoss(at::Tensor& loss);
+
+  World& world_;
+  ImageModel& model_;
+  const StepOptions options_;
+  World& pipeline_;  // the ranks that share a model, by stage
+  World& replicas_;  // the ranks that have this stage
+  std::shared_ptr<StageModule> module_;
+  std::unique_ptr<RankLink> previous_;
+  std::unique_ptr<RankLink> next_;
+  std::optional<DistributedDataParallel> ddp_;  // where there are other replicas
+  Stage stage_;
+};
+
+}  // namespace ddprun

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// How long a training is, and where in it a step lies. Pure.
+#pragma once
+
+#include <cstdint>
+
+#include "worker/config/config.h"
+#include "worker/optimizer/schedule.h"
+
+namespace ddprun {
+
+// How far a training is; with the seed and the sizes it says which samples come next. A checkpoint
+// holds it.
+struct TrainingPosition {
+  std::int64_t step = 0;      // steps of the optimizer since the beginning
+  std::int64_t epoch = 0;     // counted from 0
+  std::int64_t consumed = 0;  // samples of this epoch that all ranks together have trained with
+  bool operator==(const TrainingPosition&) const = default;
+};
+
+// In steps of all ranks together, with the number of ranks and the batch size of now.
+struct TrainingPlan {
+  std::int64_t steps_per_epoch = 0;
+  std::int64_t steps = 0;
+  std::int64_t epochs = 0;  // those begun
+  // Steps that were made more (or fewer) than as many images take with the number of ranks and the
+  // batch size of now, where --max-steps ends the training: it counts steps, whatever their size.
+  std::int64_t made_more = 0;
+};
+// Of a training that goes on from `position`.
+TrainingPlan MakeTrainingPlan(const Config& config, std::int64_t train_images, int world_size,
+                              const TrainingPosition& position = {});
+
+// Where in its plan a training at `position` is: in steps of the number of ranks and the batch
+// size of now.
+std::int64_t StepInPlan(const Config& config, const TrainingPlan& plan, std::int64_t train_images,
+                        int world_size, const TrainingPosition& position);
+
+// Steps that an epoch of `batches` batches takes, or what is left of it.
+std::int64_t StepsOf(const Config& config, std::int64_t batches);
+
+Schedule MakeSchedule(const Config& config, const TrainingPlan& plan);
+
+// Steps between two evaluations; 0 for none before the end.
+std::int64_t EvaluationInterval(const Config& config, const TrainingPlan& plan);
+
+}  // namespace ddprun
