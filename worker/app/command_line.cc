@@ -14,7 +14,9 @@
 #include "worker/config/recipe.h"
 #include "worker/config/setting_names.h"
 #include "worker/data/dataset.h"
+#include "worker/loss/loss.h"
 #include "worker/models/models.h"
+#include "worker/optimizer/optimizer.h"
 
 namespace ddprun {
 namespace {
@@ -39,10 +41,11 @@ std::string Joined(const std::vector<std::string>& names) {
   return text;
 }
 
-// Of models and data sets only their own tables know the names.
 std::vector<std::string> Choices(const Setting& setting) {
-  if (setting.key == "model") return ModelNames();
-  if (setting.key == "dataset") return DatasetNames();
+  if (setting.key == "model") return Models().Names();
+  if (setting.key == "dataset") return Datasets().Names();
+  if (setting.key == "optimizer") return Optimizers().Names();
+  if (setting.key == "loss") return Losses().Names();
   return setting.choices;
 }
 
@@ -53,7 +56,7 @@ void CheckChoices(const Config& config) {
     const bool free = choices.empty() || value.empty();  // a recipe may be none
     if (free || std::find(choices.begin(), choices.end(), value) != choices.end()) continue;
     throw UsageError("--" + setting.key + " '" + value + "' is not known; choose one of " +
-                     Joined(choices));
+                     Joined(choices) + DidYouMean(value, choices, ""));
   }
 }
 

@@ -69,7 +69,7 @@ void Evaluate(const ModelArguments& arguments, const WorkerEnv& env) {
       console.Line(ToTable({{"model", Describe(arguments.file())},
                             {"data set", config.dataset},
                             {"test accuracy", Fixed(100 * result.accuracy(), 2) + " % (" +
-                                                  std::to_string(result.correct) + " of " +
+                                                  std::to_string(result.correct()) + " of " +
                                                   std::to_string(result.images) + " images)"},
                             {"test loss", Fixed(result.loss, 4)},
                             {"world size", std::to_string(world->size())}}));

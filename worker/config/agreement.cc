@@ -53,6 +53,7 @@ constexpr Entry kEntries[] = {
     {"muon-momentum", Agreement::kTraining},
     {"head-lr", Agreement::kTraining},
     {"bias-lr", Agreement::kTraining},
+    {"loss", Agreement::kTraining},
     {"label-smoothing", Agreement::kTraining},
     {"accumulate", Agreement::kTraining},
     {"clip-norm", Agreement::kTraining},

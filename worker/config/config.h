@@ -55,6 +55,7 @@ struct Config {
   double muon_momentum = 0.6;
   double head_lr = 0.001;
   double bias_lr = 0.001;
+  std::string loss = "cross-entropy";
   double label_smoothing = 0;
   std::int64_t accumulate = 1;  // batches a step
   double clip_norm = 0;         // 0: not clipped

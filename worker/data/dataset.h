@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Labelled samples, and the data sets there are, by name. A new one is a file of its own and a line
-// in dataset.cc.
+// Labelled samples, and the data sets by name. Each data set is a .cc file in datasets/ that adds
+// itself to Datasets().
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
+
+#include "worker/base/registry.h"
 
 namespace ddprun {
 
@@ -89,9 +92,11 @@ struct DatasetOptions {
   std::optional<std::int64_t> classes = std::nullopt;  // made up; none: the data set's own default
 };
 
-// Throws std::invalid_argument that lists the names there are, or DataError.
-Dataset OpenDataset(const std::string& name, const DatasetOptions& options);
+// Throws DataError.
+using DatasetOpener = std::function<Dataset(const DatasetOptions&)>;
+Registry<DatasetOpener>& Datasets();
 
-std::vector<std::string> DatasetNames();
+// Throws std::invalid_argument that lists the names, or DataError.
+Dataset OpenDataset(const std::string& name, const DatasetOptions& options);
 
 }  // namespace ddprun

@@ -186,4 +186,10 @@ Dataset OpenCifar100(const DatasetOptions& options) {
   return set;
 }
 
+namespace {
+
+const bool kCifarAdded =
+    Datasets().Add("cifar10", OpenCifar10) && Datasets().Add("cifar100", OpenCifar100);
+
+}  // namespace
 }  // namespace ddprun

@@ -220,4 +220,10 @@ Dataset OpenIdx(const DatasetOptions& options) {
                values.mean().item<float>(), deviation);
 }
 
+namespace {
+
+const bool kIdxAdded =
+    Datasets().Add("fashion-mnist", OpenFashionMnist) && Datasets().Add("idx", OpenIdx);
+
+}  // namespace
 }  // namespace ddprun

@@ -242,4 +242,9 @@ Dataset OpenImageFolder(const DatasetOptions& options) {
   return set;
 }
 
+namespace {
+
+const bool kImageFolderAdded = Datasets().Add("imagefolder", OpenImageFolder);
+
+}  // namespace
 }  // namespace ddprun

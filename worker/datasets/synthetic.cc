@@ -127,4 +127,10 @@ Dataset OpenRandom(const DatasetOptions& options) {
   return set;
 }
 
+namespace {
+
+const bool kSyntheticAdded =
+    Datasets().Add("random", OpenRandom) && Datasets().Add("synthetic", OpenSynthetic);
+
+}  // namespace
 }  // namespace ddprun

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/evaluation/evaluate.h"
 
-#include <torch/nn/functional/loss.h>
+#include <torch/csrc/autograd/grad_mode.h>
 
 #include "worker/loader/loader.h"
 #include "worker/loader/sampler.h"
@@ -39,10 +39,8 @@ std::optional<Evaluation> Evaluate(World& world, ParallelStrategy& strategy, con
                 {.channels_last = options.channels_last,
                  .pinned = world.device().is_cuda(),
                  .threads = options.threads});
-  // On the device until the end: asking for a number of each batch would make the device wait.
-  const auto on_device = at::TensorOptions(world.device());
-  at::Tensor loss = at::zeros({1}, on_device.dtype(at::kDouble));
-  at::Tensor counts = at::zeros({2}, on_device.dtype(at::kLong));  // images, correct ones
+  // On the device until the end: asking for a number of each batch would make the host wait.
+  MetricSums sums;
   std::int64_t batches = 0;
   const std::int64_t common = CommonBatches(set.test->size(), strategy.shard(), options.batch_size);
   while (auto batch = loader.Next()) {
@@ -51,17 +49,9 @@ std::optional<Evaluation> Evaluate(World& world, ParallelStrategy& strategy, con
     const at::Tensor scores =
         ScoresOf(strategy, batch->images.to(world.device(), /*non_blocking=*/true), options.views);
     if (!strategy.HasScores()) continue;
-    loss += at::cross_entropy_loss(scores, labels, {}, at::Reduction::Sum).to(at::kDouble);
-    counts[0] += labels.size(0);
-    counts[1] += (scores.argmax(1) == labels).sum();
+    sums.Add(scores, labels, options.loss(scores, labels), /*weight=*/1);
   }
-  world.AllReduceSum(loss);
-  world.AllReduceSum(counts);
-  Evaluation result;
-  result.images = counts[0].item<std::int64_t>();
-  result.correct = counts[1].item<std::int64_t>();
-  result.loss = loss.item<double>() / static_cast<double>(result.images);
-  return result;
+  return sums.Take(world);
 }
 
 }  // namespace ddprun

@@ -6,25 +6,18 @@
 
 #include "worker/data/dataset.h"
 #include "worker/distributed/world.h"
+#include "worker/evaluation/metric_sums.h"
 #include "worker/evaluation/test_time_augmentation.h"
+#include "worker/loss/loss.h"
 #include "worker/parallel/parallel_strategy.h"
 
 namespace ddprun {
-
-struct Evaluation {
-  std::int64_t images = 0;
-  std::int64_t correct = 0;
-  double loss = 0;  // mean over all images
-
-  double accuracy() const {
-    return images == 0 ? 0.0 : static_cast<double>(correct) / static_cast<double>(images);
-  }
-};
 
 struct EvaluationOptions {
   std::int64_t batch_size = 1;
   bool channels_last = false;
   std::int64_t threads = 1;  // that make batches
+  Loss loss = Losses().Get(Config{}.loss)({.reduction = at::Reduction::Sum});
   TestTimeAugmentation views = TestTimeAugmentation::kPlain;
   // Asked before each batch that all ranks have, so equally often on all; its answer must be the
   // same on all. False breaks the evaluation off. May be empty.

@@ -160,11 +160,13 @@ class Airbench : public ImageModel {
   nn::Linear head_;
 };
 
-}  // namespace
-
 std::shared_ptr<ImageModel> MakeAirbench(const ModelOptions& options) {
   RequireImageSize("airbench", options, kAirbenchSideMin);
   return std::make_shared<Airbench>(options);
 }
+
+const bool kAirbenchAdded = Models().Add("airbench", MakeAirbench);
+
+}  // namespace
 
 }  // namespace ddprun

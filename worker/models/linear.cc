@@ -22,10 +22,12 @@ class LinearModel : public ImageModel {
   torch::nn::Linear fc_;
 };
 
-}  // namespace
-
 std::shared_ptr<ImageModel> MakeLinear(const ModelOptions& options) {
   return std::make_shared<LinearModel>(options);
 }
+
+const bool kLinearAdded = Models().Add("linear", MakeLinear);
+
+}  // namespace
 
 }  // namespace ddprun

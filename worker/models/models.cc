@@ -1,56 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/models/models.h"
 
-#include <functional>
 #include <stdexcept>
-#include <utility>
 
 #include "worker/base/unique_tensors.h"
 
-// Every model: its name, and the function that makes one. A new model is a file of its own in this
-// folder and a line here.
-#define DDPRUN_MODELS(MODEL)          \
-  MODEL("linear", MakeLinear)         \
-  MODEL("simple-cnn", MakeSimpleCnn)  \
-  MODEL("netresdeep", MakeNetResDeep) \
-  MODEL("airbench", MakeAirbench)     \
-  MODEL("resnet18", MakeResNet18)     \
-  MODEL("resnet34", MakeResNet34)     \
-  MODEL("resnet50", MakeResNet50)     \
-  MODEL("torchscript", MakeScriptModel)
-
 namespace ddprun {
 
-#define DDPRUN_DECLARE(name, make) std::shared_ptr<ImageModel> make(const ModelOptions& options);
-DDPRUN_MODELS(DDPRUN_DECLARE)
-#undef DDPRUN_DECLARE
-
-namespace {
-
-using Factory = std::function<std::shared_ptr<ImageModel>(const ModelOptions&)>;
-
-const std::vector<std::pair<std::string, Factory>>& Table() {
-#define DDPRUN_ROW(name, make) {name, make},
-  static const std::vector<std::pair<std::string, Factory>> table = {DDPRUN_MODELS(DDPRUN_ROW)};
-#undef DDPRUN_ROW
-  return table;
+Registry<ModelFactory>& Models() {
+  static Registry<ModelFactory> models("--model");
+  return models;
 }
-
-}  // namespace
 
 std::shared_ptr<ImageModel> MakeModel(const std::string& name, const ModelOptions& options) {
-  std::string names;
-  for (const auto& [known, factory] : Table()) {
-    if (known == name) return factory(options);
-    names += (names.empty() ? "" : ", ") + known;
-  }
-  throw std::invalid_argument("--model " + name + " is not known; choose one of " + names);
-}
-
-std::vector<std::string> ModelNames() {
-  std::vector<std::string> names;
-  for (const auto& entry : Table()) names.push_back(entry.first);
-  return names;
+  return Models().Get(name)(options);
 }
 
 void RequireImageSize(const std::string& model, const ModelOptions& options,

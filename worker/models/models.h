@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The models that can be trained, by name. A new one is a file of its own and a line in models.cc.
+// The models that can be trained, by name. Each is a .cc file in this folder that adds itself to
+// Models().
 #pragma once
 
 #include <torch/nn/module.h>
@@ -9,6 +10,8 @@
 #include <memory>
 #include <string>
 #include <vector>
+
+#include "worker/base/registry.h"
 
 namespace ddprun {
 
@@ -60,11 +63,12 @@ struct ModelOptions {
   std::string model_file = {};  // torchscript only: a file that torch.jit.save() wrote
 };
 
-// Throws std::invalid_argument that lists the names there are, or says that the model cannot take
-// such images.
-std::shared_ptr<ImageModel> MakeModel(const std::string& name, const ModelOptions& options);
+// Throws std::invalid_argument if the model cannot take such images.
+using ModelFactory = std::function<std::shared_ptr<ImageModel>(const ModelOptions&)>;
+Registry<ModelFactory>& Models();
 
-std::vector<std::string> ModelNames();
+// Throws std::invalid_argument that lists the names, or as the factory does.
+std::shared_ptr<ImageModel> MakeModel(const std::string& name, const ModelOptions& options);
 
 // For a model that cannot take smaller images. Throws std::invalid_argument with one sentence.
 void RequireImageSize(const std::string& model, const ModelOptions& options, std::int64_t side_min);

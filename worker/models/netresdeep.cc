@@ -100,11 +100,13 @@ class NetResDeep : public ImageModel {
   nn::Linear fc2_;
 };
 
-}  // namespace
-
 std::shared_ptr<ImageModel> MakeNetResDeep(const ModelOptions& options) {
   RequireImageSize("netresdeep", options, kShrink);
   return std::make_shared<NetResDeep>(options);
 }
+
+const bool kNetResDeepAdded = Models().Add("netresdeep", MakeNetResDeep);
+
+}  // namespace
 
 }  // namespace ddprun

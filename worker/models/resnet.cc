@@ -143,8 +143,6 @@ class ResNet : public ImageModel {
   nn::Linear fc_{nullptr};
 };
 
-}  // namespace
-
 std::shared_ptr<ImageModel> MakeResNet18(const ModelOptions& options) {
   return std::make_shared<ResNet<BasicBlock>>(options, std::array{2, 2, 2, 2});
 }
@@ -156,5 +154,11 @@ std::shared_ptr<ImageModel> MakeResNet34(const ModelOptions& options) {
 std::shared_ptr<ImageModel> MakeResNet50(const ModelOptions& options) {
   return std::make_shared<ResNet<Bottleneck>>(options, std::array{3, 4, 6, 3});
 }
+
+const bool kResNetsAdded = Models().Add("resnet18", MakeResNet18) &&
+                           Models().Add("resnet34", MakeResNet34) &&
+                           Models().Add("resnet50", MakeResNet50);
+
+}  // namespace
 
 }  // namespace ddprun

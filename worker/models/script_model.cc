@@ -106,8 +106,14 @@ void ScriptModel::train(bool on) {
   script_.train(on);
 }
 
+namespace {
+
 std::shared_ptr<ImageModel> MakeScriptModel(const ModelOptions& options) {
   return std::make_shared<ScriptModel>(options);
 }
+
+const bool kScriptModelAdded = Models().Add("torchscript", MakeScriptModel);
+
+}  // namespace
 
 }  // namespace ddprun

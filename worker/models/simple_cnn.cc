@@ -52,11 +52,13 @@ class SimpleCnn : public ImageModel {
   nn::Linear fc3_;
 };
 
-}  // namespace
-
 std::shared_ptr<ImageModel> MakeSimpleCnn(const ModelOptions& options) {
   RequireImageSize("simple-cnn", options, kSimpleCnnSideMin);
   return std::make_shared<SimpleCnn>(options);
 }
+
+const bool kSimpleCnnAdded = Models().Add("simple-cnn", MakeSimpleCnn);
+
+}  // namespace
 
 }  // namespace ddprun

@@ -244,4 +244,9 @@ std::unique_ptr<Optimizer> MakeMuon(const Config& config, NamedTensors parameter
   return std::make_unique<Muon>(config, std::move(parameters), size);
 }
 
+namespace {
+
+const bool kMuonAdded = Optimizers().Add("muon", MakeMuon);
+
+}  // namespace
 }  // namespace ddprun

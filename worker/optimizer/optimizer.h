@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// What applies gradients to parameters: SGD, Adam and AdamW with PyTorch's arithmetic, in one pass
-// over memory, and Muon (muon.h); each with a state that a checkpoint can hold.
+// Optimizers: they apply gradients to parameters, and have a state that a checkpoint can hold. Each
+// is a .cc file in this folder that adds itself to Optimizers().
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "worker/base/registry.h"
 #include "worker/config/config.h"
 #include "worker/files/state_dict.h"
 
@@ -47,6 +49,9 @@ class Optimizer {
   NamedTensors state_;
 };
 
+// Whether all elements of each lie in one block, in the same order in both.
+bool SameBlock(const at::Tensor& a, const at::Tensor& b);
+
 // A parameter's gradient in the order in which the parameter lies in memory, as the kernels that
 // take many tensors want it: a copy where it lies in another.
 at::Tensor GradientLike(const at::Tensor& parameter);
@@ -60,9 +65,13 @@ struct StepSize {
   std::int64_t images = 1;  // of all ranks in a step
 };
 
-// "sgd": torch.optim.SGD without dampening; "adam", "adamw": torch.optim.Adam and AdamW without
-// amsgrad; "muon": MakeMuon(); the numbers are `config`'s. `parameters` (each once) must be where
-// they stay: on their device and in their memory format.
+// The numbers are `config`'s. `parameters` (each once) must be where they stay: on their device and
+// in their memory format.
+using OptimizerFactory = std::function<std::unique_ptr<Optimizer>(
+    const Config& config, NamedTensors parameters, const StepSize& size)>;
+Registry<OptimizerFactory>& Optimizers();
+
+// The one of `config.optimizer`. Throws std::invalid_argument that lists the names.
 std::unique_ptr<Optimizer> MakeOptimizer(const Config& config, NamedTensors parameters,
                                          const StepSize& size = {});
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/parallel/data_parallel.h"
 
-#include <ATen/ops/cross_entropy_loss.h>
 #include <torch/csrc/autograd/grad_mode.h>
 
 #include "worker/base/unique_tensors.h"
@@ -36,8 +35,7 @@ at::Tensor DataParallel::Run(const Batch& batch, double scale, bool first, bool 
     const Autocast autocast(world_.device(), options_.autocast);
     const at::Tensor scores =
         ddp_.Forward([&] { return model_.forward(batch.images); }, /*synchronize=*/last);
-    loss = at::cross_entropy_loss(scores, batch.labels, /*weight=*/{}, at::Reduction::Mean,
-                                  /*ignore_index=*/-100, options_.label_smoothing);
+    loss = options_.loss(scores, batch.labels);
     if (batch.weight != 0) options_.on_scores(scores, batch.labels, loss);
   }
   options_.enter(StepSection::kBackward);

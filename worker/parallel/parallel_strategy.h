@@ -9,16 +9,18 @@
 #include <optional>
 #include <vector>
 
+#include "worker/config/config.h"
 #include "worker/ddp/gradient_compression.h"
 #include "worker/ddp/gradient_meter.h"
 #include "worker/files/state_dict.h"
 #include "worker/loader/sampler.h"
+#include "worker/loss/loss.h"
 #include "worker/metrics/step_clock.h"
 
 namespace ddprun {
 
 struct StepOptions {
-  double label_smoothing = 0;
+  Loss loss = Losses().Get(Config{}.loss)({});  // mean over a batch
   std::optional<at::ScalarType> autocast;
   GradientFormat gradients = GradientFormat::kFull;
   std::function<void(StepSection)> enter = [](StepSection) {};

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/parallel/stage_functions.h"
 
-#include <ATen/ops/cross_entropy_loss.h>
-
 #include "worker/base/unique_tensors.h"
 #include "worker/parallel/precision.h"
 
@@ -20,9 +18,7 @@ std::function<at::Tensor(const at::Tensor&, const at::Tensor&)> StageLoss(
     at::Device device, const StepOptions& options) {
   return [device, options](const at::Tensor& scores, const at::Tensor& labels) {
     const Autocast autocast(device, options.autocast);
-    const at::Tensor loss =
-        at::cross_entropy_loss(scores, labels, /*weight=*/{}, at::Reduction::Mean,
-                               /*ignore_index=*/-100, options.label_smoothing);
+    const at::Tensor loss = options.loss(scores, labels);
     options.on_scores(scores, labels, loss);
     return loss;
   };

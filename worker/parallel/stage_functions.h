@@ -16,7 +16,7 @@ namespace ddprun {
 std::function<at::Tensor(const at::Tensor&)> StageForward(StageModule& module, at::Device device,
                                                           const StepOptions& options);
 
-// Mean cross entropy of scores and labels.
+// The mean loss of scores and labels.
 std::function<at::Tensor(const at::Tensor&, const at::Tensor&)> StageLoss(
     at::Device device, const StepOptions& options);
 

@@ -54,16 +54,18 @@ void ScalarRecorder::WriteTraining(const Place& place, double learning_rate,
   losses_.reset();
 }
 
-void ScalarRecorder::WriteEpoch(const Place& place, const EpochTally::Totals& totals) {
-  log_.Write(
-      place.step,
-      {{"epoch", place.epoch}, {"loss/epoch", totals.loss}, {"accuracy/train", totals.accuracy()}});
+void ScalarRecorder::WriteEpoch(const Place& place, const Evaluation& epoch) {
+  std::vector<Scalar> scalars = {{"epoch", place.epoch}, {"loss/epoch", epoch.loss}};
+  for (const auto& entry : epoch.sums)
+    scalars.push_back({entry.first + "/train", epoch.Mean(entry.first)});
+  log_.Write(place.step, std::move(scalars));
 }
 
 void ScalarRecorder::WriteTest(const Place& place, const Evaluation& evaluation) {
-  log_.Write(place.step, {{"epoch", place.epoch},
-                          {"loss/test", evaluation.loss},
-                          {"accuracy/test", evaluation.accuracy()}});
+  std::vector<Scalar> scalars = {{"epoch", place.epoch}, {"loss/test", evaluation.loss}};
+  for (const auto& entry : evaluation.sums)
+    scalars.push_back({entry.first + "/test", evaluation.Mean(entry.first)});
+  log_.Write(place.step, std::move(scalars));
 }
 
 }  // namespace ddprun

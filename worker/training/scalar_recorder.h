@@ -9,7 +9,6 @@
 #include <optional>
 
 #include "worker/config/config.h"
-#include "worker/evaluation/epoch_tally.h"
 #include "worker/evaluation/evaluate.h"
 #include "worker/metrics/metrics_writer.h"
 #include "worker/metrics/step_clock.h"
@@ -33,7 +32,7 @@ class ScalarRecorder {
 
   // What the steps since the record before came to. Waits for a device.
   void WriteTraining(const Place& place, double learning_rate, std::optional<double> gradient_norm);
-  void WriteEpoch(const Place& place, const EpochTally::Totals& totals);
+  void WriteEpoch(const Place& place, const Evaluation& epoch);
   void WriteTest(const Place& place, const Evaluation& evaluation);
 
   // So long nothing was trained: speeds are those of training.

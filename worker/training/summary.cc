@@ -14,7 +14,7 @@ std::string ToTable(const Summary& summary) {
   if (summary.evaluation) {
     const Evaluation& evaluation = *summary.evaluation;
     rows.emplace_back("test accuracy", Percent(evaluation.accuracy()) + " (" +
-                                           std::to_string(evaluation.correct) + " of " +
+                                           std::to_string(evaluation.correct()) + " of " +
                                            std::to_string(evaluation.images) + " images, loss " +
                                            Fixed(evaluation.loss, 4) + ")");
   }

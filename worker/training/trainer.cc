@@ -82,12 +82,15 @@ Trainer::Trainer(const Config& config, const Dataset& data, World& world, Consol
       strategy_(MakeParallelStrategy(
           config, data, world, *model_, console,
           StepOptions{
-              .label_smoothing = config.label_smoothing,
+              .loss = Losses().Get(config.loss)({.label_smoothing = config.label_smoothing}),
               .autocast = AutocastType(config.amp, world.device()),
               .gradients = ParseGradientFormat(config.compress),
               .enter = [this](StepSection section) { Enter(section); },
-              .on_scores = [this](const at::Tensor& scores, const at::Tensor& labels,
-                                  const at::Tensor& loss) { tally_.Add(scores, labels, loss); }})),
+              .on_scores =
+                  [this](const at::Tensor& scores, const at::Tensor& labels,
+                         const at::Tensor& loss) {
+                    tally_.Add(scores, labels, loss, static_cast<double>(labels.size(0)));
+                  }})),
       parameters_(strategy_->Parameters()),
       optimizer_(MakeOptimizer(
           config, parameters_,
@@ -225,7 +228,7 @@ void Trainer::TrainEpoch() {
 // Also of one that was not trained to its end, or not from its beginning.
 void Trainer::EndEpoch(std::int64_t epoch) {
   Enter(StepSection::kOther);
-  const EpochTally::Totals totals = tally_.Take(world_);
+  const Evaluation totals = tally_.Take(world_);
   if (world_.rank() != 0 || totals.images == 0) return;
   console_.Line("epoch " + std::to_string(epoch) + "/" + std::to_string(length_.epochs) +
                 " mean loss " + Fixed(totals.loss, 4) + " training accuracy " +
@@ -310,6 +313,7 @@ std::optional<Evaluation> Trainer::EvaluateNow() {
                {.batch_size = config_.eval_batch_size,
                 .channels_last = config_.channels_last,
                 .threads = config_.loader_threads,
+                .loss = Losses().Get(config_.loss)({.reduction = at::Reduction::Sum}),
                 .views = ParseTestTimeAugmentation(config_.tta),
                 .go_on = [this] { return checkpoints_->EvaluationGoesOn(); }});
   checkpoints_->EndEvaluation();

@@ -11,7 +11,6 @@
 #include "worker/config/config.h"
 #include "worker/data/dataset.h"
 #include "worker/distributed/world.h"
-#include "worker/evaluation/epoch_tally.h"
 #include "worker/evaluation/evaluate.h"
 #include "worker/loader/epoch_plan.h"
 #include "worker/loader/sample_log.h"
@@ -97,7 +96,7 @@ class Trainer {
   Schedule schedule_;
 
   StepClock clock_;   // before who enters sections
-  EpochTally tally_;  // before the strategy, which adds to it
+  MetricSums tally_;  // before the strategy, which adds to it
   std::shared_ptr<ImageModel> model_;
   std::unique_ptr<ParallelStrategy> strategy_;
   const NamedTensors parameters_;

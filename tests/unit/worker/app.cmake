@@ -6,3 +6,6 @@ ddprun_add_gtest(NAME unit_worker_app TORCH LABEL unit
     config_agreement_test.cc
     config_recipe_test.cc
   LIBS ddprun_worker_app)
+
+# An executable of its own: what it adds to the registries is there for all tests of a program.
+ddprun_add_gtest(NAME unit_worker_registry TORCH LABEL unit SOURCES registry_test.cc LIBS ddprun_worker_app)

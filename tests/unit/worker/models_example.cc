@@ -28,10 +28,11 @@ class Perceptron : public ImageModel {
   torch::nn::Linear fc_;
 };
 
-}  // namespace
-
 std::shared_ptr<ImageModel> MakePerceptron(const ModelOptions& options) {
   return std::make_shared<Perceptron>(options);
 }
 
+const bool kPerceptronAdded = Models().Add("perceptron", MakePerceptron);
+
+}  // namespace
 }  // namespace ddprun

@@ -10,8 +10,6 @@
 
 namespace ddprun {
 
-std::shared_ptr<ImageModel> MakePerceptron(const ModelOptions& options);  // models_example.cc
-
 namespace {
 
 std::string ReadText(const std::string& path) {
@@ -27,7 +25,7 @@ TEST(ExampleModel, IsTheOneThatTheReadmeShows) {
 }
 
 TEST(ExampleModel, CanBeTrained) {
-  const auto model = MakePerceptron({.height = 8, .width = 8, .classes = 4});
+  const auto model = MakeModel("perceptron", {.height = 8, .width = 8, .classes = 4});
   const at::Tensor scores = model->forward(at::randn({2, 3, 8, 8}));
   EXPECT_EQ(scores.sizes(), (std::vector<std::int64_t>{2, 4}));
   scores.sum().backward();

@@ -15,7 +15,7 @@ TEST(Summary, JsonHasTheAccuracyOnlyIfThereIsOne) {
   EXPECT_EQ(without["images_per_second"], 50);
   EXPECT_EQ(without["steps"], 4);
   EXPECT_FALSE(without.contains("test_accuracy"));
-  summary.evaluation = Evaluation{.images = 10, .correct = 9, .loss = 0.5};
+  summary.evaluation = Evaluation{.images = 10, .loss = 0.5, .sums = {{kAccuracy, 9}}};
   const auto with = nlohmann::json::parse(ToJson(summary));
   EXPECT_EQ(with["test_accuracy"], 0.9);
   EXPECT_EQ(with["test_loss"], 0.5);
@@ -45,7 +45,7 @@ TEST(Summary, ProgramsAreToldWhatOfTheAveragingWasHiddenWhereThereWasSome) {
 }
 
 TEST(Summary, TheBestAccuracyIsToldIfItIsNotTheLast) {
-  Summary summary{.evaluation = Evaluation{.images = 10, .correct = 9, .loss = 0.5},
+  Summary summary{.evaluation = Evaluation{.images = 10, .loss = 0.5, .sums = {{kAccuracy, 9}}},
                   .best_accuracy = 0.9};
   EXPECT_THAT(ToTable(summary), testing::Not(testing::HasSubstr("best accuracy")));
   summary.best_accuracy = 0.95;

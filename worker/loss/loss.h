@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loss functions. Each is a .cc file in this folder that adds itself to Losses().
+#pragma once
+
+#include <ATen/core/Reduction.h>
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+
+#include "worker/base/registry.h"
+
+namespace ddprun {
+
+struct LossOptions {
+  std::int64_t reduction = at::Reduction::Mean;  // or Sum, over the batch
+  double label_smoothing = 0;
+};
+
+// Of scores (N x classes) and labels (int64, N): a scalar on their device, which it does not wait
+// for.
+using Loss = std::function<at::Tensor(const at::Tensor& scores, const at::Tensor& labels)>;
+
+using LossFactory = std::function<Loss(const LossOptions&)>;
+Registry<LossFactory>& Losses();
+
+}  // namespace ddprun
