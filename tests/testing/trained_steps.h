@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small training by its steps alone, led by the host or left to a device: what they come to, to
-// be compared.
+// A small training by its steps alone, queued or replayed: what they come to, to be compared.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,14 +18,13 @@
 #include "worker/models/models.h"
 #include "worker/parallel/data_parallel.h"
 #include "worker/parallel/precision.h"
-#include "worker/step/device_step.h"
-#include "worker/step/host_step.h"
+#include "worker/step/train_step.h"
 
 namespace ddprun {
 
 inline constexpr int kEpochs = 3;
 
-enum class How { kHost, kQueued, kReplayed };
+enum class How { kQueued, kReplayed };
 
 struct Trained {
   std::vector<at::Tensor> parameters;
@@ -62,7 +60,7 @@ inline Config SmallTraining(const Config& base = {}) {
 // `before_step` is called with the number of each step, counted from 0, and with -1 after
 // the last. Numbers are asked for then, but for gradients' norms.
 inline Trained TrainBy(How how, const Config& config, World& world, bool resident,
-                       const DeviceStep::MakeGraph& make_graph, std::int64_t consumed = 0,
+                       const TrainStep::MakeGraph& make_graph, std::int64_t consumed = 0,
                        const std::function<void(std::int64_t step)>& before_step = {}) {
   const Dataset data = OpenDataset(
       config.dataset, {.seed = 1, .samples = config.samples, .input_size = config.input_size});
@@ -77,13 +75,12 @@ inline Trained TrainBy(How how, const Config& config, World& world, bool residen
       {.autocast = on_gpu ? AutocastType(config.amp, world.device()) : std::nullopt});
   const NamedTensors parameters = strategy.Parameters();
   const auto optimizer = MakeOptimizer(config, parameters);
-  GradScaler scaler(config.amp == "fp16");
+  GradScaler scaler(config.amp == "fp16", world.device());
   // Of floats only such a one overflows.
   if (!on_gpu) scaler.Restore({.scale = 3e38});
   std::optional<WeightAverage> average;
   if (config.ema_decay > 0) average.emplace(parameters, config.ema_decay);
   const StepParts parts{.config = config,
-                        .data = data,
                         .world = world,
                         .strategy = strategy,
                         .parameters = parameters,
@@ -93,20 +90,14 @@ inline Trained TrainBy(How how, const Config& config, World& world, bool residen
                         .on_loss = [](const at::Tensor&) {},
                         .before_update = [] {},
                         .enter = [](StepSection) {}};
-  std::unique_ptr<TrainingStep> step;
-  if (how == How::kHost) {
-    step = std::make_unique<HostStep>(parts);
+  std::unique_ptr<BatchFeed> feed;
+  if (resident) {
+    feed = std::make_unique<GpuFeed>(config, dynamic_cast<const FixedSizeImages&>(*data.train),
+                                     world.device());
   } else {
-    std::unique_ptr<BatchFeed> feed;
-    if (resident) {
-      feed = std::make_unique<GpuFeed>(config, dynamic_cast<const FixedSizeImages&>(*data.train),
-                                       world.device());
-    } else {
-      feed = std::make_unique<LoaderFeed>(config, *data.train, world);
-    }
-    step = std::make_unique<DeviceStep>(parts, std::move(feed),
-                                        how == How::kReplayed ? make_graph : nullptr);
+    feed = std::make_unique<LoaderFeed>(config, *data.train, world);
   }
+  TrainStep step(parts, std::move(feed), how == How::kReplayed ? make_graph : nullptr);
   Trained trained;
   std::vector<at::Tensor> losses;
   for (int epoch = 0; epoch < kEpochs; ++epoch) {
@@ -117,16 +108,16 @@ inline Trained TrainBy(How how, const Config& config, World& world, bool residen
                           .seed = config.seed,
                           .epoch = number,
                           .consumed = epoch == 0 ? consumed : 0});
-    step->BeginEpoch(plan, number);
-    if (epoch == 1) step->ForwardChanged();  // which changes no number
+    step.BeginEpoch(plan, number);
+    if (epoch == 1) step.ForwardChanged();  // which changes no number
     for (std::int64_t first = 0; first < plan.batches(); first += config.accumulate) {
       const std::int64_t count = std::min(config.accumulate, plan.batches() - first);
       const double rate = 0.05 / (1.0 + static_cast<double>(losses.size()));
       if (before_step) before_step(static_cast<std::int64_t>(losses.size()));
-      const auto result = step->Make({.first = first, .count = count}, rate);
+      const auto result = step.Make({.first = first, .count = count}, rate);
       losses.push_back(result.loss);
       trained.samples += result.samples;
-      if (config.clip_norm > 0) trained.losses.push_back(step->gradient_norm());
+      if (config.clip_norm > 0) trained.losses.push_back(step.gradient_norm());
     }
   }
   if (before_step) before_step(-1);

@@ -30,20 +30,15 @@ class Adam : public Optimizer {
     }
   }
 
-  void Step(double rate) override {
+  void Step(const at::Tensor& rate, const at::Tensor& skip) override {
     const torch::NoGradGuard no_grad;
     Lists lists = Gather();
     if (lists.parameters.empty()) return;
     at::_foreach_add_(lists.steps, 1);
-    Apply(lists, rate);
-  }
-
-  void StepOnDevice(const at::Tensor& rate, const at::Tensor& skip) override {
-    const torch::NoGradGuard no_grad;
-    Lists lists = Gather();
-    if (lists.parameters.empty()) return;
-    at::_foreach_add_(lists.steps, 1);
-    Apply(lists, rate, IfDefined(skip));
+    if (rate.is_cpu())
+      Apply(lists, rate.item<double>(), IfDefined(skip));
+    else
+      Apply(lists, rate, IfDefined(skip));
     // A step that was left out is not counted.
     if (skip.defined())
       at::_foreach_sub_(lists.steps, std::vector<at::Tensor>(lists.steps.size(), skip));
@@ -56,8 +51,7 @@ class Adam : public Optimizer {
 
   // `rate` is a number or a tensor.
   template <typename Rate>
-  void Apply(const Lists& lists, const Rate& rate,
-             const std::optional<at::Tensor>& skip = std::nullopt) const {
+  void Apply(const Lists& lists, const Rate& rate, const std::optional<at::Tensor>& skip) const {
     const auto fused = [&](auto&& step) {
       step(lists.parameters, lists.gradients, lists.means, lists.squares, at::TensorList{},
            lists.steps, rate, beta1_, beta2_, weight_decay_, eps_, /*amsgrad=*/false,

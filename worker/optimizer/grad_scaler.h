@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scales the loss so that small gradients do not vanish in fp16, and leaves out steps whose
-// gradients have overflowed: torch.amp.GradScaler's rules (torch/amp/grad_scaler.py) and defaults.
-// The host keeps the scale and decides, or, after KeepOn(), a device does, which nobody waits for.
+// Scales the loss so that small gradients do not vanish in fp16, and skips steps whose gradients
+// have overflowed: torch.amp.GradScaler's rules (torch/amp/grad_scaler.py) and defaults. The scale
+// and the decisions stay on the device, which the host never waits for.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,32 +18,25 @@ class GradScaler {
   static constexpr double kBackoff = 0.5;
   static constexpr std::int64_t kGrowthInterval = 2000;  // steps in a row without an overflow
 
-  // Disabled it is a scale of 1 that leaves everything as it is.
-  explicit GradScaler(bool enabled) : scale_(enabled ? kInitialScale : 1), enabled_(enabled) {}
+  // Disabled it is a scale of 1 that changes nothing.
+  GradScaler(bool enabled, at::Device device);
 
-  bool enabled() const { return enabled_; }
-  // What the loss is to be multiplied with before backward. Waits for the device that keeps it.
-  double scale() const { return state().scale; }
+  bool enabled() const { return scale_.defined(); }
 
-  // Divides the gradients by the scale, in place. Returns whether all of them are finite. The
-  // gradients must be on one device. Waits for that device.
-  bool Unscale(const std::vector<at::Tensor>& gradients) const;
+  // What the loss is to be multiplied with before backward: a float scalar on the device; undefined
+  // if disabled.
+  const at::Tensor& scale() const { return scale_; }
 
-  // After the step (taken or, with an overflow on any rank, left out): the scale of the next one.
-  void Update(bool finite);
+  // Divides the gradients, which must be on one device, by the scale, in place. Returns a float
+  // scalar: 1 if any of them is not finite, else 0. The same tensor at each call; undefined if
+  // disabled.
+  const at::Tensor& Unscale(const std::vector<at::Tensor>& gradients);
 
-  // From now on the scale lies on `device`, and the methods with OnDevice in their names take the
-  // place of Unscale() and Update(). They ask nothing of the device. Nothing if disabled.
-  void KeepOn(at::Device device);
-  // A float scalar; undefined if disabled.
-  const at::Tensor& ScaleOnDevice() const { return device_scale_; }
-  // Divides the gradients by the scale, in place. Returns a float scalar, the same at each call: 1
-  // if any of them was not finite, else 0. Undefined if disabled.
-  const at::Tensor& UnscaleOnDevice(const std::vector<at::Tensor>& gradients);
-  // By what UnscaleOnDevice() has found.
-  void UpdateOnDevice();
+  // The scale of the next step, by what Unscale() has returned (or, where ranks share a model, by
+  // what any of them has found, which has been written there).
+  void Update();
 
-  // What a checkpoint holds.
+  // What a checkpoint holds. Waits for the device.
   struct State {
     double scale = 1;
     std::int64_t steps_since_growth = 0;
@@ -52,13 +45,9 @@ class GradScaler {
   void Restore(const State& state);
 
  private:
-  double scale_;
-  std::int64_t steps_since_growth_ = 0;
-  const bool enabled_;
-  // Defined after KeepOn().
-  at::Tensor device_scale_;
-  at::Tensor device_steps_since_growth_;
-  at::Tensor found_inf_;
+  at::Tensor scale_;
+  at::Tensor steps_since_growth_;
+  at::Tensor overflow_;
 };
 
 }  // namespace ddprun

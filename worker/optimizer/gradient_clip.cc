@@ -3,44 +3,32 @@
 
 #include <ATen/ops/_foreach_mul.h>
 #include <ATen/ops/_foreach_norm.h>
-#include <ATen/ops/clamp_max.h>
-#include <ATen/ops/linalg_vector_norm.h>
-#include <ATen/ops/reciprocal.h>
+#include <ATen/ops/full_like.h>
 #include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/grad_mode.h>
 
 namespace ddprun {
 
-namespace {
-
 // Each gradient's norm is a float, as in PyTorch. Their sum is in doubles: a sum of floats would be
 // rounded differently for each way to cut a model into stages.
-at::Tensor NormsOf(const std::vector<at::Tensor>& gradients) {
-  return at::stack(at::_foreach_norm(gradients)).to(at::kDouble);
-}
-
-}  // namespace
-
-double SquaredNorm(const std::vector<at::Tensor>& gradients) {
-  if (gradients.empty()) return 0;
+at::Tensor SquaredNorm(const std::vector<at::Tensor>& gradients, at::Device device) {
   const torch::NoGradGuard no_grad;
-  const at::Tensor norms = NormsOf(gradients);
-  return norms.dot(norms).item<double>();
+  if (gradients.empty()) return at::zeros({}, at::TensorOptions(device).dtype(at::kDouble));
+  const at::Tensor norms = at::stack(at::_foreach_norm(gradients)).to(at::kDouble);
+  return norms.dot(norms);
 }
 
-void ClipToNorm(const std::vector<at::Tensor>& gradients, double norm, double max_norm) {
+void ClipToNorm(const std::vector<at::Tensor>& gradients, const at::Tensor& norm, double max_norm) {
+  if (gradients.empty()) return;
+  const torch::NoGradGuard no_grad;
   // In floats, as there.
-  const float factor = static_cast<float>(max_norm) / (static_cast<float>(norm) + 1e-6f);
-  if (factor >= 1) return;
-  const torch::NoGradGuard no_grad;
-  at::_foreach_mul_(gradients, factor);
-}
-
-at::Tensor ClipOnDevice(const std::vector<at::Tensor>& gradients, double max_norm) {
-  const torch::NoGradGuard no_grad;
-  const at::Tensor norm = at::linalg_vector_norm(NormsOf(gradients)).to(at::kFloat);
-  at::_foreach_mul_(gradients, ((norm + 1e-6f).reciprocal() * max_norm).clamp_max(1));
-  return norm;
+  const at::Tensor own = norm.to(at::kFloat) + 1e-6f;
+  const at::Tensor factor = at::full_like(own, max_norm).div_(own);
+  if (!factor.is_cpu())
+    at::_foreach_mul_(gradients, factor.clamp_max(1));
+  else if (const float number = factor.item<float>(); !(number >= 1))
+    at::_foreach_mul_(gradients, number);
 }
 
 }  // namespace ddprun

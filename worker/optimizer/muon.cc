@@ -10,7 +10,6 @@
 #include <ATen/ops/addcmul.h>
 #include <ATen/ops/baddbmm.h>
 #include <ATen/ops/bmm.h>
-#include <ATen/ops/full.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/where.h>
@@ -94,15 +93,9 @@ class Muon : public Optimizer {
     }
   }
 
-  void Step(double rate) override {
-    if (parameters_.empty()) return;
-    StepOnDevice(
-        at::full({}, rate, at::TensorOptions(parameters_[0].second.device()).dtype(at::kFloat)),
-        /*skip=*/{});
-  }
-
-  void StepOnDevice(const at::Tensor& rate, const at::Tensor& skip) override {
+  void Step(const at::Tensor& filter_rate, const at::Tensor& skip) override {
     const torch::NoGradGuard no_grad;
+    const at::Tensor rate = filter_rate.to(at::kFloat);
     for (const auto& [rows, slots] : banks_) StepFilters(slots, rate, skip);
     heads_.Step(rate * heads_.ratio, momentum_, skip);
     biases_.Step(rate * biases_.ratio, momentum_, skip);

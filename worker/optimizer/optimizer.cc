@@ -2,6 +2,7 @@
 #include "worker/optimizer/optimizer.h"
 
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/zeros_like.h>
 
 namespace ddprun {
@@ -20,6 +21,15 @@ at::Tensor GradientLike(const at::Tensor& parameter) {
 
 std::optional<at::Tensor> IfDefined(const at::Tensor& tensor) {
   return tensor.defined() ? std::optional(tensor) : std::nullopt;
+}
+
+void Optimizer::Step(double rate) {
+  if (!parameters_.empty()) Step(RateOn(parameters_[0].second.device(), rate), /*skip=*/{});
+}
+
+at::Tensor RateOn(at::Device device, double rate) {
+  return at::full({}, rate,
+                  at::TensorOptions(device).dtype(device.is_cpu() ? at::kDouble : at::kFloat));
 }
 
 NamedTensors Optimizer::State() const { return state_; }

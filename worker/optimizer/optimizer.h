@@ -23,15 +23,12 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
-  // One step with this learning rate. A parameter without a gradient is left as it is, its state
-  // as well.
-  virtual void Step(double rate) = 0;
-
-  // One step of which the host knows nothing: with a rate that lies on the parameters' device (a
-  // float scalar), and none where `skip` (another; undefined for 0) is 1. Asks nothing of the
-  // device, and does the same whenever it is called, so that a graph can be captured of it.
-  // The numbers are those of Step() but for roundings.
-  virtual void StepOnDevice(const at::Tensor& rate, const at::Tensor& skip) = 0;
+  // One step with the learning rate `rate` (RateOn()), and none where `skip` is 1 (a float scalar
+  // on the same device; undefined for 0). A parameter without a gradient keeps its value and state.
+  // On a GPU it never waits for the device and does the same at each call, so that a CUDA graph can
+  // be captured of it.
+  virtual void Step(const at::Tensor& rate, const at::Tensor& skip) = 0;
+  void Step(double rate);
 
   // What the next step depends on, beside parameters and gradients: "NAME/momentum_buffer", or
   // "NAME/exp_avg", "NAME/exp_avg_sq" and "NAME/step", for the parameter NAME: Python's words. The
@@ -55,6 +52,9 @@ bool SameBlock(const at::Tensor& a, const at::Tensor& b);
 // A parameter's gradient in the order in which the parameter lies in memory, as the kernels that
 // take many tensors want it: a copy where it lies in another.
 at::Tensor GradientLike(const at::Tensor& parameter);
+
+// A scalar for learning rates: a double on a CPU, a float on a GPU, as its kernels want it.
+at::Tensor RateOn(at::Device device, double rate);
 
 // As ATen takes what may be left out.
 std::optional<at::Tensor> IfDefined(const at::Tensor& tensor);

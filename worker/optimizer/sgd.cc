@@ -24,8 +24,16 @@ class Sgd : public Optimizer {
     if (momentum_ > 0) velocities_ = MakeState("momentum_buffer");
   }
 
-  void Step(double rate) override {
+  void Step(const at::Tensor& rate, const at::Tensor& skip) override {
     const torch::NoGradGuard no_grad;
+    if (!rate.is_cpu())
+      StepOnGpu(rate, skip);
+    else if (!skip.defined() || skip.item<float>() == 0)
+      StepOnCpu(rate.item<double>());
+  }
+
+ private:
+  void StepOnCpu(double rate) {
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       at::Tensor parameter = parameters_[i].second;
       const at::Tensor gradient = parameter.grad();
@@ -39,13 +47,24 @@ class Sgd : public Optimizer {
                  .weight_decay = static_cast<float>(weight_decay_),
                  .nesterov = nesterov_});
       } else {
-        FewPasses(parameter, gradient, velocity, rate);
+        InSeveralPasses(parameter, gradient, velocity, rate);
       }
     }
   }
 
-  void StepOnDevice(const at::Tensor& rate, const at::Tensor& skip) override {
-    const torch::NoGradGuard no_grad;
+  // A velocity begins as zero instead of as the first gradient: 0 * momentum + gradient is the
+  // same, bit by bit, and needs no first step to be told apart.
+  void InSeveralPasses(at::Tensor& parameter, const at::Tensor& gradient, at::Tensor& velocity,
+                       double rate) {
+    at::Tensor step = weight_decay_ > 0 ? gradient.add(parameter, weight_decay_) : gradient;
+    if (velocity.defined()) {
+      velocity.mul_(momentum_).add_(step);
+      step = nesterov_ ? step.add(velocity, momentum_) : velocity;
+    }
+    parameter.add_(step, -rate);
+  }
+
+  void StepOnGpu(const at::Tensor& rate, const at::Tensor& skip) {
     std::vector<at::Tensor> parameters, gradients, velocities;
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       const at::Tensor& parameter = parameters_[i].second;
@@ -58,24 +77,6 @@ class Sgd : public Optimizer {
     at::_fused_sgd_(parameters, gradients, velocities, weight_decay_, momentum_, rate,
                     /*dampening=*/0, nesterov_, /*maximize=*/false, /*is_first_step=*/false,
                     /*grad_scale=*/{}, IfDefined(skip));
-  }
-
- private:
-  // A velocity begins as zero instead of as the first gradient: 0 * momentum + gradient is the
-  // same, bit by bit, and needs no first step to be told apart.
-  void FewPasses(at::Tensor& parameter, const at::Tensor& gradient, at::Tensor& velocity,
-                 double rate) {
-    if (parameter.is_cuda() && velocity.defined() && SameBlock(parameter, gradient)) {
-      at::_fused_sgd_({parameter}, {gradient}, {velocity}, weight_decay_, momentum_, rate,
-                      /*dampening=*/0, nesterov_, /*maximize=*/false, /*is_first_step=*/false);
-      return;
-    }
-    at::Tensor step = weight_decay_ > 0 ? gradient.add(parameter, weight_decay_) : gradient;
-    if (velocity.defined()) {
-      velocity.mul_(momentum_).add_(step);
-      step = nesterov_ ? step.add(velocity, momentum_) : velocity;
-    }
-    parameter.add_(step, -rate);
   }
 
   const double momentum_;

@@ -17,13 +17,12 @@ WeightAverage::WeightAverage(NamedTensors parameters, double decay)
   }
 }
 
-void WeightAverage::Update() {
+void WeightAverage::Update(const at::Tensor& skip) {
   const torch::NoGradGuard no_grad;
-  at::_foreach_lerp_(averages_, weights_, 1 - decay_);
-}
-
-void WeightAverage::UpdateUnless(const at::Tensor& skip) {
-  const torch::NoGradGuard no_grad;
+  if (!skip.defined()) {
+    at::_foreach_lerp_(averages_, weights_, 1 - decay_);
+    return;
+  }
   const std::vector<at::Tensor> steps = at::_foreach_sub(weights_, averages_);
   at::_foreach_mul_(steps, (1 - skip) * (1 - decay_));
   at::_foreach_add_(averages_, steps);

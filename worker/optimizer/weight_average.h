@@ -13,10 +13,9 @@ class WeightAverage {
   // The average of `parameters` (each once) begins with what they are now.
   WeightAverage(NamedTensors parameters, double decay);
 
-  // After each step: average = decay * average + (1 - decay) * parameter.
-  void Update();
-  // The same, except where `skip` (a float scalar on the device, not waited for) is 1.
-  void UpdateUnless(const at::Tensor& skip);
+  // After each step: average = decay * average + (1 - decay) * parameter, except where `skip` (a
+  // float scalar on the device, which is not waited for; undefined for 0) is 1.
+  void Update(const at::Tensor& skip = {});
 
   // Under the parameters' names; its own tensors, for a checkpoint to write or copy into.
   NamedTensors State() const;

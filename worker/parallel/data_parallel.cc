@@ -27,7 +27,7 @@ NamedTensors DataParallel::Parameters() const {
 
 std::vector<at::Tensor> DataParallel::State() const { return StateOf(model_); }
 
-at::Tensor DataParallel::Run(const Batch& batch, double scale, bool first, bool last) {
+at::Tensor DataParallel::Run(const Batch& batch, bool first, bool last) {
   options_.enter(StepSection::kForward);
   if (first) ddp_.ZeroGrad();
   at::Tensor loss;
@@ -39,8 +39,7 @@ at::Tensor DataParallel::Run(const Batch& batch, double scale, bool first, bool 
     if (batch.weight != 0) options_.on_scores(scores, batch.labels, loss);
   }
   options_.enter(StepSection::kBackward);
-  const double factor = batch.weight * scale;
-  at::Tensor scaled = factor == 1 ? loss : loss * factor;
+  at::Tensor scaled = batch.weight == 1 ? loss : loss * batch.weight;
   if (batch.scale.defined()) scaled = scaled * batch.scale;
   if (last) OnGradientsComputed(scaled, [this] { options_.enter(StepSection::kGradients); });
   scaled.backward();

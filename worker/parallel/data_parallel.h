@@ -20,8 +20,8 @@ class DataParallel : public ParallelStrategy {
   Shard shard() const override { return {world_.rank(), world_.size()}; }
   NamedTensors Parameters() const override;
   std::vector<at::Tensor> State() const override;
-  at::Tensor Run(const Batch& batch, double scale, bool first, bool last) override;
-  double SumOverModel(double value) override { return value; }
+  at::Tensor Run(const Batch& batch, bool first, bool last) override;
+  void SumOverModel(at::Tensor) override {}
   GradientTraffic traffic() const override { return ddp_.traffic(); }
   void Train() override;
   void Evaluate() override;

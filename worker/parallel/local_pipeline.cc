@@ -160,16 +160,18 @@ at::Tensor LocalPipeline::InAllStages(const std::function<at::Tensor(Stage&)>& w
   return answer;
 }
 
-at::Tensor LocalPipeline::Run(const Batch& batch, double scale, bool first, bool) {
+at::Tensor LocalPipeline::Run(const Batch& batch, bool first, bool) {
   if (first) {
     for (const auto& entry : Parameters()) entry.second.mutable_grad().reset();
   }
   const at::Tensor labels = batch.labels.to(last_device_);
+  const at::Tensor scale = batch.scale.defined() ? batch.scale.to(last_device_) : at::Tensor();
   const at::Tensor loss = InAllStages([&](Stage& stage) {
     return stage.Train({.samples = batch.labels.size(0),
                         .images = batch.images,
                         .labels = labels,
-                        .factor = batch.weight * scale});
+                        .factor = batch.weight,
+                        .scale = scale});
   });
   return loss.to(batch.images.device());
 }

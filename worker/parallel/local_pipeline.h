@@ -30,8 +30,8 @@ class LocalPipeline : public ParallelStrategy {
   Shard shard() const override { return {0, 1}; }
   NamedTensors Parameters() const override;
   std::vector<at::Tensor> State() const override;
-  at::Tensor Run(const Batch& batch, double scale, bool first, bool last) override;
-  double SumOverModel(double value) override { return value; }
+  at::Tensor Run(const Batch& batch, bool first, bool last) override;
+  void SumOverModel(at::Tensor) override {}
   void Train() override { model_.train(); }
   void Evaluate() override { model_.eval(); }
   at::Tensor Scores(const at::Tensor& images) override;

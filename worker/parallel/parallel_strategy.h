@@ -39,8 +39,7 @@ class ParallelStrategy {
     // What the mean loss of these samples is multiplied with, so that the mean of that over the
     // data-parallel ranks, summed over a step's batches, is the mean over all of its samples.
     double weight = 1;
-    // A scalar on the device that the loss is multiplied with as well; undefined for none. Only
-    // where the rank has the whole model.
+    // A scalar on the device that the loss is multiplied with as well; undefined for none.
     at::Tensor scale = {};
   };
 
@@ -55,15 +54,15 @@ class ParallelStrategy {
   // shard().world_size apart hold the same.
   virtual std::vector<at::Tensor> State() const = 0;
 
-  // Forward and backward of one of a step's batches; the loss is multiplied with `scale` as well.
-  // After the one with `last` the gradients in Parameters() are the sum of all, averaged over the
-  // data-parallel ranks. Returns the mean loss of these samples: a detached scalar, without weight
-  // and scale. Throws c10::Error if another rank has ended.
-  virtual at::Tensor Run(const Batch& batch, double scale, bool first, bool last) = 0;
+  // Forward and backward of one of a step's batches. After the one with `last` the gradients in
+  // Parameters() are the sum of all, averaged over the data-parallel ranks. Returns the mean loss
+  // of these samples: a detached scalar, without weight and scale. Throws c10::Error if another
+  // rank has ended.
+  virtual at::Tensor Run(const Batch& batch, bool first, bool last) = 0;
 
-  // Sums a number over the ranks that hold other parameters of the same model; the number itself
-  // where this rank holds them all.
-  virtual double SumOverModel(double value) = 0;
+  // Sums a scalar on the device, in place, over the ranks that hold other parameters of the same
+  // model; nothing where this rank holds them all.
+  virtual void SumOverModel(at::Tensor value) = 0;
 
   // What was averaged since the beginning, and how long that took.
   virtual GradientTraffic traffic() const { return {}; }

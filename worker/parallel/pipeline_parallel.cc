@@ -94,12 +94,13 @@ void PipelineParallel::ZeroGrad() {
   for (const auto& entry : module_->own_parameters()) entry.second.mutable_grad().reset();
 }
 
-at::Tensor PipelineParallel::Run(const Batch& batch, double scale, bool first, bool last) {
+at::Tensor PipelineParallel::Run(const Batch& batch, bool first, bool last) {
   if (first) ZeroGrad();
   Stage::Batch work{.samples = batch.labels.size(0),
                     .images = batch.images,
                     .labels = batch.labels,
-                    .factor = batch.weight * scale};
+                    .factor = batch.weight,
+                    .scale = batch.scale};
   if (ddp_ && last) {
     // The last micro-batch's backward finds the sums of all before it, and averages them.
     work.before_last_backward = [this] { ddp_->Forward([] { return at::Tensor(); }); };
@@ -121,11 +122,7 @@ void PipelineParallel::ShareLoss(at::Tensor& loss) {
   }
 }
 
-double PipelineParallel::SumOverModel(double value) {
-  at::Tensor sum = at::full({1}, value, at::kDouble).to(world_.device());
-  pipeline_.AllReduceSum(sum);
-  return sum.item<double>();
-}
+void PipelineParallel::SumOverModel(at::Tensor value) { pipeline_.AllReduceSum(value); }
 
 void PipelineParallel::Evaluate() {
   BroadcastBuffers(replicas_, *module_);

@@ -30,8 +30,8 @@ class PipelineParallel : public ParallelStrategy {
   Shard shard() const override { return {replicas_.rank(), replicas_.size()}; }
   NamedTensors Parameters() const override { return module_->own_parameters(); }
   std::vector<at::Tensor> State() const override;
-  at::Tensor Run(const Batch& batch, double scale, bool first, bool last) override;
-  double SumOverModel(double value) override;
+  at::Tensor Run(const Batch& batch, bool first, bool last) override;
+  void SumOverModel(at::Tensor value) override;
   void Train() override { module_->train(); }
   void Evaluate() override;
   at::Tensor Scores(const at::Tensor& images) override;

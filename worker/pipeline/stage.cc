@@ -20,9 +20,10 @@ class Stage::Pass {
     if (stage.is_first()) images_ = images.split_with_sizes(sizes_);
   }
 
-  void UseLabels(const at::Tensor& labels, double factor) {
+  void UseLabels(const at::Tensor& labels, double factor, const at::Tensor& scale) {
     if (stage_.is_last()) labels_ = labels.split_with_sizes(sizes_);
     factor_ = factor;
+    scale_ = scale;
   }
 
   int micro_batches() const { return static_cast<int>(sizes_.size()); }
@@ -96,7 +97,8 @@ class Stage::Pass {
     const double share = static_cast<double>(sizes_[i]) / static_cast<double>(samples_);
     const at::Tensor part = mean.detach() * share;
     loss_ = loss_.defined() ? loss_ + part : part;
-    return mean * (share * factor_);
+    const at::Tensor scaled = mean * (share * factor_);
+    return scale_.defined() ? scaled * scale_ : scaled;
   }
 
   Stage& stage_;
@@ -106,13 +108,14 @@ class Stage::Pass {
   std::vector<at::Tensor> images_;
   std::vector<at::Tensor> labels_;
   double factor_ = 1;
+  at::Tensor scale_;
   at::Tensor loss_;
   std::vector<Live> live_;  // by micro-batch; those between forward and backward hold tensors
 };
 
 at::Tensor Stage::Train(const Batch& batch) {
   Pass pass(*this, batch.samples, batch.images, /*key_sign=*/1);
-  pass.UseLabels(batch.labels, batch.factor);
+  pass.UseLabels(batch.labels, batch.factor, batch.scale);
   const int last = pass.micro_batches() - 1;
   for (const Action& action :
        TrainingActions(options_.schedule, options_.index, options_.stages, last + 1)) {

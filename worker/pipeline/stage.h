@@ -34,7 +34,10 @@ class Stage {
     std::int64_t samples = 0;
     at::Tensor images;  // samples x ...; looked at on the first stage only
     at::Tensor labels;  // samples; on the last stage only
-    double factor = 1;  // what the mean loss is multiplied with before backward
+    // What the mean loss is multiplied with before backward: a number, and a scalar on the last
+    // stage's device; undefined for 1.
+    double factor = 1;
+    at::Tensor scale = {};
     // Called before the last micro-batch's backward: that one may pass its gradients on.
     std::function<void()> before_last_backward = [] {};
   };

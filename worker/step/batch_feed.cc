@@ -4,10 +4,23 @@
 #include <ATen/Functions.h>
 #include <torch/csrc/autograd/grad_mode.h>
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
+#include "worker/data/augment.h"
+
 namespace ddprun {
+namespace {
+
+// How --augment varies images.
+AugmentOptions VariationOf(const Config& config) {
+  return {.padding = config.crop_padding,
+          .mode = ParsePadding(config.padding_mode),
+          .flip = ParseFlip(config.flip)};
+}
+
+}  // namespace
 
 GpuFeed::GpuFeed(const Config& config, const FixedSizeImages& set, at::Device device)
     : config_(config),
@@ -42,11 +55,14 @@ void GpuFeed::BeginEpoch(const EpochPlan& plan, std::uint64_t epoch) {
   rows_.narrow(0, 0, host_rows_.size(0)).copy_(host_rows_, /*non_blocking=*/true);
 }
 
-double GpuFeed::Load(const StepBatches& batches, const std::vector<std::int64_t>& sizes) {
-  sizes_ = sizes;
+void GpuFeed::BeginStep(const StepBatches& batches, const std::vector<std::int64_t>& own) {
+  sizes_ = own;
+  // A rank that nothing is left for goes along with a sample that does not count.
+  for (std::int64_t& size : sizes_) size = std::max<std::int64_t>(size, 1);
   cursor_.fill_(begins_[static_cast<std::size_t>(batches.first)]);
-  return 0;
 }
+
+double GpuFeed::Load(std::int64_t) { return 0; }
 
 BatchFeed::Images GpuFeed::Get(std::int64_t i) {
   const std::int64_t before = std::accumulate(sizes_.begin(), sizes_.begin() + i, std::int64_t{0});
@@ -61,22 +77,32 @@ LoaderFeed::LoaderFeed(const Config& config, const SampleSet& set, const World& 
     : config_(config), set_(set), world_(world) {}
 
 void LoaderFeed::BeginEpoch(const EpochPlan& plan, std::uint64_t epoch) {
-  loader_.emplace(set_, plan, LoaderOptionsOf(config_, world_, epoch));
+  loader_.emplace(set_, plan,
+                  LoaderOptions{.augment = config_.augment,
+                                .variation = VariationOf(config_),
+                                .channels_last = config_.channels_last,
+                                .pinned = world_.device().is_cuda(),
+                                .seed = config_.seed,
+                                .epoch = epoch,
+                                .threads = config_.loader_threads});
 }
 
-double LoaderFeed::Load(const StepBatches& batches, const std::vector<std::int64_t>&) {
-  double waited = 0;
-  now_.clear();
-  for (std::int64_t i = 0; i < batches.count; ++i) {
-    const auto batch = loader_->Next();
-    TORCH_INTERNAL_ASSERT(batch.has_value());  // the loader has the plan's number of batches
-    waited += batch->waited_seconds;
-    Images place = Place(static_cast<std::size_t>(i), *batch);
-    place.images.copy_(batch->images, /*non_blocking=*/true);
-    place.labels.copy_(batch->labels, /*non_blocking=*/true);
-    now_.push_back(std::move(place));
+void LoaderFeed::BeginStep(const StepBatches&, const std::vector<std::int64_t>& own) {
+  now_.assign(own.size(), {});
+}
+
+double LoaderFeed::Load(std::int64_t i) {
+  const auto batch = loader_->Next();
+  TORCH_INTERNAL_ASSERT(batch.has_value());  // the loader has the plan's number of batches
+  Images& images = now_[static_cast<std::size_t>(i)];
+  if (world_.device().is_cpu()) {
+    images = {batch->images, batch->labels};
+  } else {
+    images = Place(static_cast<std::size_t>(i), *batch);
+    images.images.copy_(batch->images, /*non_blocking=*/true);
+    images.labels.copy_(batch->labels, /*non_blocking=*/true);
   }
-  return waited;
+  return batch->waited_seconds;
 }
 
 BatchFeed::Images LoaderFeed::Place(std::size_t i, const Batch& batch) {
@@ -88,6 +114,10 @@ BatchFeed::Images LoaderFeed::Place(std::size_t i, const Batch& batch) {
   return full_[i];
 }
 
-BatchFeed::Images LoaderFeed::Get(std::int64_t i) { return now_[static_cast<std::size_t>(i)]; }
+// On a CPU nothing is kept once it was taken: the loader takes its memory again.
+BatchFeed::Images LoaderFeed::Get(std::int64_t i) {
+  Images& images = now_[static_cast<std::size_t>(i)];
+  return world_.device().is_cpu() ? std::exchange(images, {}) : images;
+}
 
 }  // namespace ddprun

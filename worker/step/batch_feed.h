@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batches for steps that a device does alone. A step is told of its batches in two parts: the
-// host's (Load), which queues whatever it must copy, and the device's (Get), of which a graph can
-// be captured: it reads from the same memory each time.
+// Where a step's batches come from. Each is given in two parts: Load(), which waits for data and
+// queues whatever must be copied, and Get(), which a CUDA graph can be captured of: it reads from
+// the same memory each time.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,11 +10,19 @@
 #include <optional>
 #include <vector>
 
+#include "worker/config/config.h"
+#include "worker/distributed/world.h"
 #include "worker/loader/epoch_plan.h"
 #include "worker/loader/gpu_images.h"
-#include "worker/step/training_step.h"
+#include "worker/loader/loader.h"
 
 namespace ddprun {
+
+// A step's batches: `count` of the epoch's from `first` on.
+struct StepBatches {
+  std::int64_t first = 0;
+  std::int64_t count = 1;
+};
 
 class BatchFeed {
  public:
@@ -27,11 +35,14 @@ class BatchFeed {
 
   virtual void BeginEpoch(const EpochPlan& plan, std::uint64_t epoch) = 0;
 
-  // The next step's batches, of these sizes on this rank, are these. Returns the seconds that the
-  // host has waited for data. Does not wait for the device.
-  virtual double Load(const StepBatches& batches, const std::vector<std::int64_t>& sizes) = 0;
+  // The next step's batches, which have so many samples of this rank.
+  virtual void BeginStep(const StepBatches& batches, const std::vector<std::int64_t>& own) = 0;
 
-  // The `i`-th of them. Its size must be what Load() was told, also at a later replay.
+  // Makes the `i`-th of them ready, in order. Returns the seconds that the host has waited for
+  // data. Never waits for the device.
+  virtual double Load(std::int64_t i) = 0;
+
+  // The `i`-th of them, which is ready. A rank without a sample in it gets one that does not count.
   virtual Images Get(std::int64_t i) = 0;
 };
 
@@ -45,7 +56,8 @@ class GpuFeed : public BatchFeed {
   static bool Fits(const Config& config, const SampleSet& set, std::int64_t free_bytes);
 
   void BeginEpoch(const EpochPlan& plan, std::uint64_t epoch) override;
-  double Load(const StepBatches& batches, const std::vector<std::int64_t>& sizes) override;
+  void BeginStep(const StepBatches& batches, const std::vector<std::int64_t>& own) override;
+  double Load(std::int64_t) override;
   Images Get(std::int64_t i) override;
 
  private:
@@ -65,18 +77,19 @@ class LoaderFeed : public BatchFeed {
   LoaderFeed(const Config& config, const SampleSet& set, const World& world);
 
   void BeginEpoch(const EpochPlan& plan, std::uint64_t epoch) override;
-  double Load(const StepBatches& batches, const std::vector<std::int64_t>& sizes) override;
+  void BeginStep(const StepBatches& batches, const std::vector<std::int64_t>& own) override;
+  double Load(std::int64_t) override;
   Images Get(std::int64_t i) override;
 
  private:
-  // Where the step's `i`-th batch lies on the device.
+  // Where the step's `i`-th batch lies on a GPU.
   Images Place(std::size_t i, const Batch& batch);
 
   const Config& config_;
   const SampleSet& set_;
   const World& world_;
   std::optional<Loader> loader_;
-  std::vector<Images> full_;  // of the full batches, by their place in a step: a graph reads them
+  std::vector<Images> full_;  // on a GPU, by their place in a step: a graph reads full ones
   std::vector<Images> now_;
 };
 

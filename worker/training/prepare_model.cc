@@ -11,7 +11,7 @@
 #include "worker/layers/batch_norm.h"
 #include "worker/parallel/pipeline_plan.h"
 #include "worker/parallel/precision.h"
-#include "worker/step/make_step.h"
+#include "worker/step/make_train_step.h"
 #include "worker/training/opening_line.h"
 
 namespace ddprun {
@@ -25,7 +25,7 @@ constexpr char kSharedBlocksNote[] =
 
 std::shared_ptr<ImageModel> PrepareModel(const Config& config, const Dataset& data, World& world,
                                          Console& console) {
-  if (IsDeviceStep(config, world)) LoadAccelerator().UseOwnStream(world.device().index());
+  if (WholeModelOnGpu(config, world)) LoadAccelerator().UseOwnStream(world.device().index());
   torch::manual_seed(config.seed);
   auto model = MakeModel(config.model, {.in_channels = data.shape().channels,
                                         .height = data.shape().height,

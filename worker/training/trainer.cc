@@ -23,7 +23,7 @@
 #include "worker/parallel/pipeline_plan.h"
 #include "worker/parallel/precision.h"
 #include "worker/profile/gather_profiles.h"
-#include "worker/step/make_step.h"
+#include "worker/step/make_train_step.h"
 #include "worker/training/prepare_model.h"
 
 namespace ddprun {
@@ -96,7 +96,7 @@ Trainer::Trainer(const Config& config, const Dataset& data, World& world, Consol
           config, parameters_,
           {.steps_per_epoch = length_.steps_per_epoch,
            .images = config.batch_size * config.accumulate * strategy_->shard().world_size})),
-      scaler_(config.amp == "fp16") {
+      scaler_(config.amp == "fp16", world.device()) {
   if (config_.ema_decay > 0) average_.emplace(parameters_, config_.ema_decay);
   checkpoints_.emplace(config_, data_, world_, console_,
                        TrainingCheckpoints::Parts{.model = *model_,
@@ -107,21 +107,20 @@ Trainer::Trainer(const Config& config, const Dataset& data, World& world, Consol
   const auto report = [this](const std::string& text) {
     if (world_.rank() == 0) console_.Line(text);
   };
-  step_ = MakeTrainingStep({.config = config_,
-                            .data = data_,
-                            .world = world_,
-                            .strategy = *strategy_,
-                            .parameters = parameters_,
-                            .optimizer = *optimizer_,
-                            .scaler = scaler_,
-                            .average = average_ ? &*average_ : nullptr,
-                            .on_loss =
-                                [this](const at::Tensor& loss) {
-                                  if (loss.is_cpu()) LookAt(loss);
-                                },
-                            .before_update = [this] { checkpoints_->BeforeUpdate(); },
-                            .enter = [this](StepSection section) { Enter(section); }},
-                           report);
+  step_ = MakeTrainStep({.config = config_,
+                         .world = world_,
+                         .strategy = *strategy_,
+                         .parameters = parameters_,
+                         .optimizer = *optimizer_,
+                         .scaler = scaler_,
+                         .average = average_ ? &*average_ : nullptr,
+                         .on_loss =
+                             [this](const at::Tensor& loss) {
+                               if (loss.is_cpu()) LookAt(loss);
+                             },
+                         .before_update = [this] { checkpoints_->BeforeUpdate(); },
+                         .enter = [this](StepSection section) { Enter(section); }},
+                        data_, report);
 }
 
 void Trainer::Run() {
@@ -207,7 +206,7 @@ void Trainer::TrainEpoch() {
     const std::int64_t count = std::min(config_.accumulate, plan.batches() - first);
     for (std::int64_t batch = first; sample_log_ && batch < first + count; ++batch)
       sample_log_->Add(position_.step + 1, position_.epoch + 1, plan.Samples(batch));
-    const TrainingStep::Result result =
+    const TrainStep::Result result =
         step_->Make({.first = first, .count = count}, RateAt(plan_step_));
     images_ += result.own_samples;
     summary_.images += result.samples;
@@ -243,11 +242,11 @@ void Trainer::LookAt(const at::Tensor& loss) {
   if (!scaler_.enabled()) CheckFinite(loss_);
 }
 
-void Trainer::AfterStep(const TrainingStep::Result& result, std::int64_t step_of_epoch,
+void Trainer::AfterStep(const TrainStep::Result& result, std::int64_t step_of_epoch,
                         std::int64_t steps_of_epoch) {
   const bool line_due = step_of_epoch % config_.log_every == 0 || step_of_epoch == steps_of_epoch;
   if (line_due && !result.loss.is_cpu()) LookAt(result.loss);
-  if (line_due && scaler_.enabled() && scaler_.scale() < 1) CheckFinite(std::nan(""));
+  if (line_due && scaler_.enabled() && scaler_.state().scale < 1) CheckFinite(std::nan(""));
   ++position_.step;
   ++plan_step_;
   ++summary_.steps;

@@ -23,7 +23,7 @@
 #include "worker/parallel/parallel_strategy.h"
 #include "worker/profile/profiler.h"
 #include "worker/progress/progress_sender.h"
-#include "worker/step/training_step.h"
+#include "worker/step/train_step.h"
 #include "worker/training/output_folder.h"
 #include "worker/training/scalar_recorder.h"
 #include "worker/training/summary.h"
@@ -59,7 +59,7 @@ class Trainer {
   void TrainEpoch();
   void EndEpoch(std::int64_t epoch);
   void LookAt(const at::Tensor& loss);
-  void AfterStep(const TrainingStep::Result& result, std::int64_t step_of_epoch,
+  void AfterStep(const TrainStep::Result& result, std::int64_t step_of_epoch,
                  std::int64_t steps_of_epoch);
   void EvaluateIfDue();
   void EvaluateAndReport();
@@ -104,7 +104,7 @@ class Trainer {
   GradScaler scaler_;
   std::optional<WeightAverage> average_;
   std::optional<TrainingCheckpoints> checkpoints_;
-  std::unique_ptr<TrainingStep> step_;
+  std::unique_ptr<TrainStep> step_;
   std::optional<SampleLog> sample_log_;
 
   TrainingPosition position_;

@@ -120,8 +120,7 @@ std::vector<double> TrainWith(ParallelStrategy& strategy, const Case& wanted) {
   std::vector<double> losses;
   for (int step = 0; step < wanted.steps; ++step) {
     const auto batch = BatchOf(wanted, strategy.shard().rank, step);
-    losses.push_back(
-        strategy.Run(batch, /*scale=*/1, /*first=*/true, /*last=*/true).item<double>());
+    losses.push_back(strategy.Run(batch, /*first=*/true, /*last=*/true).item<double>());
     optimizer->step();
   }
   return losses;
@@ -254,7 +253,7 @@ TEST(LocalPipeline, AStageThatFailsEndsTheStepWithItsOwnError) {
   auto batch = BatchOf(wanted, 0, 0);
   batch.labels.fill_(99);  // there are ten classes: the last stage's loss fails
   try {
-    strategy.Run(batch, 1, true, true);
+    strategy.Run(batch, true, true);
     ADD_FAILURE() << "a class that is not there was taken";
   } catch (const std::exception& error) {
     EXPECT_THAT(error.what(), HasSubstr("99"));
@@ -267,10 +266,10 @@ TEST(RankPipeline, ANeighbourThatHasEndedIsNamed) {
     const auto model = Make(wanted);
     PipelineParallel strategy(world, *model, MakePipelinePlan(ConfigOf(wanted), 2), {0, 1}, {});
     strategy.Train();
-    strategy.Run(BatchOf(wanted, 0, 0), 1, true, true);
+    strategy.Run(BatchOf(wanted, 0, 0), true, true);
     if (world.rank() == 1) _exit(0);
     try {
-      strategy.Run(BatchOf(wanted, 0, 1), 1, true, true);
+      strategy.Run(BatchOf(wanted, 0, 1), true, true);
       ADD_FAILURE() << "rank 0 trained on alone";
     } catch (const std::runtime_error& error) {
       EXPECT_THAT(error.what(), AllOf(HasSubstr("stage 1 (rank 1) did not "),
@@ -286,7 +285,9 @@ TEST(RankPipeline, ChecksAndSumsAreOverTheRanksOfOneModel) {
     const auto model = Make(wanted);
     PipelineParallel strategy(world, *model, MakePipelinePlan(ConfigOf(wanted), 4), {0, 1}, {});
     // Ranks 0 and 1 share a model, 2 and 3 another one.
-    EXPECT_EQ(strategy.SumOverModel(world.rank()), world.rank() < 2 ? 1 : 5);
+    const at::Tensor sum = at::full({}, world.rank(), at::kDouble);
+    strategy.SumOverModel(sum);
+    EXPECT_EQ(sum.item<double>(), world.rank() < 2 ? 1 : 5);
     const NamedTensors own{{"momentum." + std::to_string(world.rank()), at::full({2, 3}, 7.0)}};
     const NamedTensors all = strategy.Gather(own);
     if (world.rank() == 0) {

@@ -167,7 +167,7 @@ TEST(Muon, ARateOnTheDeviceIsTheSameStep) {
     SetGradients(one, step);
     SetGradients(other, step);
     with_number->Step(0.125);
-    with_tensor->StepOnDevice(at::full({}, 0.125f), {});
+    with_tensor->Step(at::full({}, 0.125f), {});
   }
   for (std::size_t i = 0; i < one.size(); ++i)
     EXPECT_TRUE(one[i].second.equal(other[i].second)) << one[i].first;

@@ -26,9 +26,9 @@ TEST(WeightAverage, CanLeaveAStepOutOnTheDevice) {
     const torch::NoGradGuard no_grad;
     weight.fill_(1);
   }
-  average.UpdateUnless(at::ones({}));
+  average.Update(at::ones({}));
   EXPECT_TRUE(average.State()[0].second.equal(at::zeros({3})));
-  average.UpdateUnless(at::zeros({}));
+  average.Update(at::zeros({}));
   EXPECT_TRUE(average.State()[0].second.equal(at::full({3}, 0.25)));
 }
 

@@ -28,9 +28,9 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-class TwoLayers : public ImageModel {
+class Brightness : public ImageModel {
  public:
-  explicit TwoLayers(const ModelOptions& options)
+  explicit Brightness(const ModelOptions& options)
       : fc_(register_module("fc", torch::nn::Linear(options.in_channels, options.classes))) {}
 
   std::vector<ModelPart> Parts() override {
@@ -45,7 +45,7 @@ class TwoLayers : public ImageModel {
 
 const bool kModelAdded =
     Models().Add("test-model", [](const ModelOptions& options) -> std::shared_ptr<ImageModel> {
-      return std::make_shared<TwoLayers>(options);
+      return std::make_shared<Brightness>(options);
     });
 
 // Bright images of class 1, dark ones of class 0.
@@ -74,8 +74,7 @@ const bool kDatasetAdded = Datasets().Add("test-data", [](const DatasetOptions& 
 class SignDescent : public Optimizer {
  public:
   explicit SignDescent(NamedTensors parameters) : Optimizer(std::move(parameters)) {}
-  void Step(double rate) override { StepOnDevice(at::full({}, rate), {}); }
-  void StepOnDevice(const at::Tensor& rate, const at::Tensor&) override {
+  void Step(const at::Tensor& rate, const at::Tensor&) override {
     const torch::NoGradGuard no_grad;
     for (const auto& [name, parameter] : parameters_)
       at::Tensor(parameter).sub_(parameter.grad().sign() * rate);

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A step of which the host knows nothing gives the numbers of a step that the host leads: with
-// every setting, over the ends of epochs, over ranks, with a set on the device and with a loader's
-// batches, and whether its steps are queued or replayed. The device is the CPU here; tests/gpu has
-// the same with CUDA graphs.
-#include "worker/step/device_step.h"
+// A step that is replayed gives the numbers of one that is queued: with every setting, over the
+// ends of epochs, over ranks, with images on the device and with a loader's batches. The device is
+// the CPU here; tests/gpu has the same with CUDA graphs.
+#include "worker/step/train_step.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -43,28 +42,28 @@ Trained Train(How how, const Config& config, World& world, bool resident,
       how, config, world, resident, [] { return std::make_unique<Repetition>(); }, consumed);
 }
 
-class DeviceSteps : public testing::TestWithParam<std::tuple<Recipe, bool>> {};
+class TrainSteps : public testing::TestWithParam<std::tuple<Recipe, bool>> {};
 
-TEST_P(DeviceSteps, AreThoseOfTheHost) {
+TEST_P(TrainSteps, AreTheSameQueuedAndReplayed) {
   const auto& [recipe, resident] = GetParam();
   const Config config = SmallTraining(recipe.config);
   const auto world = World::Join(WorkerEnv{}, {.backend = BackendChoice::kGloo});
-  const Trained host = Train(How::kHost, config, *world, resident);
-  ExpectAlike(Train(How::kQueued, config, *world, resident), host);
+  const Trained queued = Train(How::kQueued, config, *world, resident);
+  ExpectAlike(Train(How::kQueued, config, *world, !resident), queued);
   Repetition::replays_ = 0;
-  ExpectAlike(Train(How::kReplayed, config, *world, resident), host);
+  ExpectAlike(Train(How::kReplayed, config, *world, resident), queued);
   // All but the first ones, the last of each epoch, and the one after forward has changed.
   const int steps = static_cast<int>(EpochPlan::BatchesOf(config.samples, 1, config.batch_size));
   if (config.accumulate == 1)
     EXPECT_EQ(Repetition::replays_,
-              kEpochs * (steps - 1) - DeviceStep::kWarmUpAlone - DeviceStep::kWarmUpAgain);
+              kEpochs * (steps - 1) - TrainStep::kWarmUpAlone - TrainStep::kWarmUpAgain);
   else
     EXPECT_GT(Repetition::replays_, 0);
   world->Shutdown();
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    All, DeviceSteps,
+    All, TrainSteps,
     testing::Combine(testing::Values(Recipe{"Plain", {}}, Recipe{"Augmented", {.augment = true}},
                                      Recipe{"Muon", {.optimizer = "muon"}},
                                      Recipe{"AdamW", {.optimizer = "adamw"}},
@@ -73,19 +72,19 @@ INSTANTIATE_TEST_SUITE_P(
                                             {.clip_norm = 0.5, .ema_decay = 0.9}},
                                      Recipe{"PlanesAsTheyAre", {.channels_last = false}}),
                      testing::Bool()),
-    RecipeName<testing::TestParamInfo<DeviceSteps::ParamType>>);
+    RecipeName<testing::TestParamInfo<TrainSteps::ParamType>>);
 
-TEST(DeviceStep, GoesOnInTheMiddleOfAnEpoch) {
+TEST(TrainStep, GoesOnInTheMiddleOfAnEpoch) {
   const Config config = SmallTraining();
   const auto world = World::Join(WorkerEnv{}, {.backend = BackendChoice::kGloo});
   // What is left begins with a batch that is not full.
-  const Trained host = Train(How::kHost, config, *world, true, /*consumed=*/95);
-  ExpectAlike(Train(How::kReplayed, config, *world, true, 95), host);
-  ExpectAlike(Train(How::kReplayed, config, *world, false, 95), host);
+  const Trained queued = Train(How::kQueued, config, *world, true, /*consumed=*/95);
+  ExpectAlike(Train(How::kReplayed, config, *world, true, 95), queued);
+  ExpectAlike(Train(How::kReplayed, config, *world, false, 95), queued);
   world->Shutdown();
 }
 
-TEST(DeviceStep, OfTwoRanksIsThatOfTheHost) {
+TEST(TrainStep, OfTwoRanksIsTheSameReplayed) {
   std::unique_ptr<Service> service;
   if (!IsRankProcess()) service = std::make_unique<Service>();
   RunProcesses(
@@ -93,20 +92,21 @@ TEST(DeviceStep, OfTwoRanksIsThatOfTheHost) {
       [](const WorkerEnv& env) {
         const auto world = World::Join(env, {.backend = BackendChoice::kGloo, .timeout = kTimeout});
         const Config config = SmallTraining({.accumulate = 2});
-        const Trained host = Train(How::kHost, config, *world, true);
-        ExpectAlike(Train(How::kReplayed, config, *world, true), host);
+        const Trained queued = Train(How::kQueued, config, *world, true);
+        ExpectAlike(Train(How::kReplayed, config, *world, true), queued);
         // Of an epoch of 100 the last sample is rank 0's alone.
         ExpectAlike(Train(How::kReplayed, config, *world, true, 99),
-                    Train(How::kHost, config, *world, true, 99));
+                    Train(How::kQueued, config, *world, true, 99));
         world->Shutdown();
       });
 }
 
-TEST(DeviceStep, AnOverflowLeavesAStepOut) {
+TEST(TrainStep, AnOverflowLeavesAStepOut) {
   Config config = SmallTraining({.ema_decay = 0.5});
   config.amp = "fp16";  // the scale; a CPU computes in floats all the same
   const auto world = World::Join(WorkerEnv{}, {.backend = BackendChoice::kGloo});
-  ExpectAlike(Train(How::kReplayed, config, *world, true), Train(How::kHost, config, *world, true));
+  ExpectAlike(Train(How::kReplayed, config, *world, true),
+              Train(How::kQueued, config, *world, true));
   world->Shutdown();
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/step/make_step.h"
+#include "worker/step/make_train_step.h"
 
 #include <optional>
 #include <string>
@@ -7,9 +7,6 @@
 
 #include "worker/distributed/accelerator.h"
 #include "worker/parallel/pipeline_plan.h"
-#include "worker/step/device_step.h"
-#include "worker/step/host_step.h"
-#include "worker/step/run_ahead_limit.h"
 
 namespace ddprun {
 namespace {
@@ -24,10 +21,9 @@ std::string WhyNoGraph(const Config& config, const World& world) {
   return "";
 }
 
-std::unique_ptr<BatchFeed> MakeFeed(const StepParts& parts, bool resident) {
-  const SampleSet& set = *parts.data.train;
-  if (!resident) return std::make_unique<LoaderFeed>(parts.config, set, parts.world);
-  return std::make_unique<GpuFeed>(parts.config, dynamic_cast<const FixedSizeImages&>(set),
+std::unique_ptr<BatchFeed> MakeFeed(const StepParts& parts, const Dataset& data, bool resident) {
+  if (!resident) return std::make_unique<LoaderFeed>(parts.config, *data.train, parts.world);
+  return std::make_unique<GpuFeed>(parts.config, dynamic_cast<const FixedSizeImages&>(*data.train),
                                    parts.world.device());
 }
 
@@ -41,28 +37,31 @@ RunAheadLimit MakeRunAheadLimit(World& world) {
 
 }  // namespace
 
-bool IsDeviceStep(const Config& config, const World& world) {
+bool WholeModelOnGpu(const Config& config, const World& world) {
   return world.device().is_cuda() && MakePipelinePlan(config, world.size()).stages == 1;
 }
 
-std::unique_ptr<TrainingStep> MakeTrainingStep(
-    StepParts parts, const std::function<void(const std::string&)>& report) {
-  if (!IsDeviceStep(parts.config, parts.world)) return std::make_unique<HostStep>(std::move(parts));
+std::unique_ptr<TrainStep> MakeTrainStep(StepParts parts, const Dataset& data,
+                                         const std::function<void(const std::string&)>& report) {
+  if (!WholeModelOnGpu(parts.config, parts.world)) {
+    std::unique_ptr<BatchFeed> feed = MakeFeed(parts, data, /*resident=*/false);
+    return std::make_unique<TrainStep>(std::move(parts), std::move(feed));
+  }
   Accelerator& accelerator = LoadAccelerator();
   const at::Device device = parts.world.device();
   const bool resident =
       parts.config.device_data &&
-      GpuFeed::Fits(parts.config, *parts.data.train, accelerator.FreeBytes(device.index()));
+      GpuFeed::Fits(parts.config, *data.train, accelerator.FreeBytes(device.index()));
   const std::string why_not = WhyNoGraph(parts.config, parts.world);
   report(std::string("training images ") + (resident ? "lie on the GPU" : "come from the host") +
          "; the step is " + (why_not.empty() ? "one CUDA graph" : "no CUDA graph: " + why_not));
-  std::unique_ptr<BatchFeed> feed = MakeFeed(parts, resident);
-  DeviceStep::MakeGraph make_graph;
+  std::unique_ptr<BatchFeed> feed = MakeFeed(parts, data, resident);
+  TrainStep::MakeGraph make_graph;
   if (why_not.empty()) make_graph = [&accelerator] { return accelerator.MakeGraph(); };
-  std::optional<RunAheadLimit> run_ahead_limit;
-  if (make_graph && parts.world.size() > 1) run_ahead_limit.emplace(MakeRunAheadLimit(parts.world));
-  return std::make_unique<DeviceStep>(std::move(parts), std::move(feed), std::move(make_graph),
-                                      std::move(run_ahead_limit));
+  std::optional<RunAheadLimit> limit;
+  if (make_graph && parts.world.size() > 1) limit.emplace(MakeRunAheadLimit(parts.world));
+  return std::make_unique<TrainStep>(std::move(parts), std::move(feed), std::move(make_graph),
+                                     std::move(limit));
 }
 
 }  // namespace ddprun

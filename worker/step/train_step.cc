@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/step/train_step.h"
+
+#include <ATen/Functions.h>
+#include <torch/csrc/autograd/grad_mode.h>
+
+#include <algorithm>
+#include <numeric>
+#include <stdexcept>
+#include <utility>
+
+#include "worker/base/first_line.h"
+#include "worker/optimizer/gradient_clip.h"
+
+namespace ddprun {
+namespace {
+
+std::vector<at::Tensor> GradientsOf(const NamedTensors& parameters) {
+  std::vector<at::Tensor> gradients;
+  for (const auto& [name, parameter] : parameters) {
+    if (parameter.grad().defined()) gradients.push_back(parameter.grad());
+  }
+  return gradients;
+}
+
+}  // namespace
+
+TrainStep::TrainStep(StepParts parts, std::unique_ptr<BatchFeed> feed, MakeGraph make_graph,
+                     std::optional<RunAheadLimit> limit)
+    : parts_(std::move(parts)),
+      feed_(std::move(feed)),
+      make_graph_(std::move(make_graph)),
+      limit_(std::move(limit)),
+      rate_(RateOn(parts_.world.device(), 0)),
+      warm_up_(parts_.world.size() == 1 ? kWarmUpAlone : kWarmUpOfSeveral) {}
+
+void TrainStep::BeginEpoch(const EpochPlan& plan, std::uint64_t epoch) {
+  plan_ = &plan;
+  feed_->BeginEpoch(plan, epoch);
+}
+
+TrainStep::Result TrainStep::Make(const StepBatches& batches, double rate) {
+  const Shares shares = SharesOf(batches);
+  Result result{
+      .samples = shares.samples,
+      .own_samples = std::accumulate(shares.own.begin(), shares.own.end(), std::int64_t{0})};
+  const auto load = [&](std::int64_t i) {
+    parts_.enter(StepSection::kData);
+    result.data_wait_seconds += feed_->Load(i);
+  };
+  feed_->BeginStep(batches, shares.own);
+  rate_.fill_(rate);
+  if (TakesGraph(batches, shares)) {
+    for (std::int64_t i = 0; i < batches.count; ++i) load(i);
+    if (!graph_) Capture(shares);
+    parts_.enter(StepSection::kForward);
+    graph_->Replay();
+    latest_ = graph_outcome_;
+    // The next replay writes there again.
+    result.loss = graph_outcome_.loss.clone();
+  } else {
+    latest_ = Queue(shares, load);
+    result.loss = latest_.loss;
+    --warm_up_;
+  }
+  if (limit_) limit_->EndStep();
+  return result;
+}
+
+TrainStep::Shares TrainStep::SharesOf(const StepBatches& batches) const {
+  Shares shares;
+  for (std::int64_t i = 0; i < batches.count; ++i) {
+    shares.samples += plan_->GlobalSize(batches.first + i);
+    shares.own.push_back(plan_->OwnSize(batches.first + i));
+  }
+  for (const std::int64_t own : shares.own) {
+    shares.weights.push_back(static_cast<double>(own * parts_.strategy.shard().world_size) /
+                             static_cast<double>(shares.samples));
+  }
+  return shares;
+}
+
+TrainStep::Outcome TrainStep::Queue(const Shares& shares,
+                                    const std::function<void(std::int64_t)>& load) {
+  Outcome outcome;
+  const auto count = static_cast<std::int64_t>(shares.own.size());
+  for (std::int64_t i = 0; i < count; ++i) {
+    load(i);
+    const BatchFeed::Images batch = feed_->Get(i);
+    const double weight = shares.weights[static_cast<std::size_t>(i)];
+    const at::Tensor loss = parts_.strategy.Run({.images = batch.images,
+                                                 .labels = batch.labels,
+                                                 .weight = weight,
+                                                 .scale = parts_.scaler.scale()},
+                                                /*first=*/i == 0, /*last=*/i + 1 == count);
+    const at::Tensor share = weight == 1 ? loss : loss * weight;
+    outcome.loss = i == 0 ? share : outcome.loss + share;
+  }
+  parts_.on_loss(outcome.loss);
+  parts_.enter(StepSection::kOptimizer);
+  Update(outcome);
+  return outcome;
+}
+
+// With fp16 an overflow on any rank skips the step.
+void TrainStep::Update(Outcome& outcome) {
+  const std::vector<at::Tensor> gradients = GradientsOf(parts_.parameters);
+  at::Tensor overflow = parts_.scaler.Unscale(gradients);
+  if (overflow.defined()) {
+    parts_.strategy.SumOverModel(overflow);
+    overflow.clamp_max_(1);
+  }
+  if (parts_.config.clip_norm > 0) {
+    const at::Tensor squared = SquaredNorm(gradients, parts_.world.device());
+    parts_.strategy.SumOverModel(squared);
+    outcome.gradient_norm = squared.sqrt();
+    ClipToNorm(gradients, outcome.gradient_norm, parts_.config.clip_norm);
+  }
+  parts_.before_update();
+  parts_.optimizer.Step(rate_, overflow);
+  parts_.scaler.Update();
+  if (parts_.average != nullptr) parts_.average->Update(overflow);
+}
+
+bool TrainStep::TakesGraph(const StepBatches& batches, const Shares& shares) const {
+  if (!make_graph_ || (!graph_ && warm_up_ > 0)) return false;
+  const Config& config = parts_.config;
+  return batches.count == config.accumulate &&
+         shares.samples == batches.count * config.batch_size * parts_.strategy.shard().world_size &&
+         std::all_of(shares.own.begin(), shares.own.end(),
+                     [&](std::int64_t own) { return own == config.batch_size; });
+}
+
+void TrainStep::Capture(const Shares& shares) {
+  parts_.world.Synchronize();
+  std::unique_ptr<StepGraph> graph = make_graph_();
+  const auto loaded = [](std::int64_t) {};
+  try {
+    graph->Capture([this, shares, loaded] { graph_outcome_ = Queue(shares, loaded); });
+  } catch (const c10::Error& error) {
+    throw std::runtime_error("the step cannot be captured as a CUDA graph: " + FirstLine(error) +
+                             "; pass --no-cuda-graph");
+  }
+  graph_ = std::move(graph);
+}
+
+void TrainStep::ForwardChanged() {
+  if (!graph_) return;
+  parts_.world.Synchronize();
+  latest_ = graph_outcome_ = {};
+  graph_.reset();
+  warm_up_ = kWarmUpAgain;
+}
+
+double TrainStep::gradient_norm() const {
+  return latest_.gradient_norm.defined() ? latest_.gradient_norm.item<double>() : 0;
+}
+
+}  // namespace ddprun

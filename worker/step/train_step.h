@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// A step of a training: batches, forward, backward with the all-reduce, overflows, clipping, the
+// optimizer and the average. All that changes from step to step (learning rate, scale, batches)
+// lies in the device's memory, and the host never waits for it. So on a GPU the whole step can be
+// recorded as a CUDA graph once, and then started by one call.
+//
+// Steps of other than full batches, and the first ones, in which libraries choose their kernels and
+// DDP its buckets, are queued operation by operation, with the same numbers.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "worker/config/config.h"
+#include "worker/distributed/accelerator.h"
+#include "worker/distributed/world.h"
+#include "worker/loader/epoch_plan.h"
+#include "worker/metrics/step_clock.h"
+#include "worker/optimizer/grad_scaler.h"
+#include "worker/optimizer/optimizer.h"
+#include "worker/optimizer/weight_average.h"
+#include "worker/parallel/parallel_strategy.h"
+#include "worker/step/batch_feed.h"
+#include "worker/step/run_ahead_limit.h"
+
+namespace ddprun {
+
+// All must outlive the step.
+struct StepParts {
+  const Config& config;
+  World& world;
+  ParallelStrategy& strategy;
+  const NamedTensors& parameters;  // that the optimizer has
+  Optimizer& optimizer;
+  GradScaler& scaler;
+  WeightAverage* average = nullptr;  // null: none is kept
+  // With a step's loss, before it changes anything: may throw. Not called where a graph is
+  // replayed.
+  std::function<void(const at::Tensor& loss)> on_loss;
+  // Before parameters, optimizer state or average change on a CPU.
+  std::function<void()> before_update;
+  std::function<void(StepSection)> enter;
+};
+
+class TrainStep {
+ public:
+  // Steps before a graph is captured. c10d::Reducer takes times with events in its first ten
+  // iterations, which cannot be captured.
+  static constexpr std::int64_t kWarmUpAlone = 3;
+  static constexpr std::int64_t kWarmUpOfSeveral = 11;
+  // And after the model's forward has changed.
+  static constexpr std::int64_t kWarmUpAgain = 1;
+
+  using MakeGraph = std::function<std::unique_ptr<StepGraph>()>;
+
+  struct Result {
+    at::Tensor loss;               // mean over this rank's samples, on the device
+    std::int64_t samples = 0;      // of all ranks
+    std::int64_t own_samples = 0;  // of this one
+    double data_wait_seconds = 0;
+  };
+
+  // Without `make_graph` each step is queued operation by operation. Without `limit` nothing checks
+  // that the device goes on.
+  TrainStep(StepParts parts, std::unique_ptr<BatchFeed> feed, MakeGraph make_graph = nullptr,
+            std::optional<RunAheadLimit> limit = std::nullopt);
+
+  // Steps are made of this plan's batches from now on; it must live until the next call.
+  void BeginEpoch(const EpochPlan& plan, std::uint64_t epoch);
+
+  // Forward, backward and update with this learning rate. Throws c10::Error if another rank has
+  // ended, DataError, and std::runtime_error if the step cannot be captured or an earlier one does
+  // not end.
+  Result Make(const StepBatches& batches, double rate);
+
+  // The model's forward is made of other operations from now on than before.
+  void ForwardChanged();
+
+  // Of the latest step, where --clip-norm asks for it. Waits for the device.
+  double gradient_norm() const;
+
+  // Whether steps are replays of a CUDA graph by now.
+  bool is_graph() const { return graph_ != nullptr; }
+
+ private:
+  // The samples of a step's batches, and the factors of the batches' losses with which their sum,
+  // averaged over the data-parallel ranks, is the mean over all of the step's samples.
+  struct Shares {
+    std::vector<std::int64_t> own;  // samples of this rank in each batch
+    std::vector<double> weights;
+    std::int64_t samples = 0;  // of all ranks
+  };
+  // What a step leaves on the device.
+  struct Outcome {
+    at::Tensor loss;
+    at::Tensor gradient_norm;  // undefined without clipping
+  };
+
+  Shares SharesOf(const StepBatches& batches) const;
+  // Whether a graph fits the step, and its turn has come.
+  bool TakesGraph(const StepBatches& batches, const Shares& shares) const;
+  void Capture(const Shares& shares);
+  // `load`: called before each batch with its number.
+  Outcome Queue(const Shares& shares, const std::function<void(std::int64_t)>& load);
+  void Update(Outcome& outcome);
+
+  const StepParts parts_;
+  const std::unique_ptr<BatchFeed> feed_;
+  const MakeGraph make_graph_;
+  std::optional<RunAheadLimit> limit_;
+  at::Tensor rate_;  // scalar on the device
+  const EpochPlan* plan_ = nullptr;
+  std::int64_t warm_up_;              // steps that are left of it
+  std::unique_ptr<StepGraph> graph_;  // null until one is captured
+  Outcome graph_outcome_;             // which each replay writes anew
+  Outcome latest_;
+};
+
+}  // namespace ddprun
