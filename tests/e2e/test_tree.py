@@ -19,7 +19,7 @@ FOLDERS = {
     "launcher": """base options node ctl supervisor command_line placement output processes hang agent hosts
         doctor""".split(),
     "worker": """base files memory config data datasets loader layers models distributed ddp progress metrics profile
-        checkpoint export pipeline plot optimizer loss parallel step evaluation training app""".split(),
+        checkpoint export pipeline plot optimizer loss parallel step evaluation observers training app""".split(),
 }
 FILES_PER_FOLDER_MAX = 25
 LINES_PER_FILE_MAX = 500

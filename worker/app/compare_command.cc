@@ -19,8 +19,8 @@
 #include "worker/app/comparison.h"
 #include "worker/files/atomic_file.h"
 #include "worker/files/user_path.h"
+#include "worker/training/results.h"
 #include "worker/training/summary.h"
-#include "worker/training/trainer.h"
 
 namespace ddprun {
 namespace {

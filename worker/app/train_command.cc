@@ -20,6 +20,7 @@
 #include "worker/progress/flight_record.h"
 #include "worker/progress/progress_sender.h"
 #include "worker/progress/stall_reporter.h"
+#include "worker/training/results.h"
 #include "worker/training/trainer.h"
 
 namespace ddprun {

@@ -9,6 +9,15 @@
 #include "worker/metrics/console.h"
 
 namespace ddprun {
+
+void Summary::Count(const StepCounter::Counts& counts) {
+  steps = counts.steps;
+  images = counts.images;
+  training_seconds = counts.seconds();
+  data_wait_seconds = counts.data_wait_seconds;
+  gradient_wait_seconds = StepCounter::Seconds(counts.sections[StepSection::kGradients]).count();
+}
+
 std::string ToTable(const Summary& summary) {
   std::vector<std::pair<std::string, std::string>> rows;
   if (summary.evaluation) {

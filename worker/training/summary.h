@@ -7,7 +7,8 @@
 #include <string>
 
 #include "worker/ddp/gradient_meter.h"
-#include "worker/evaluation/evaluate.h"
+#include "worker/evaluation/metric_sums.h"
+#include "worker/step/step_counter.h"
 
 namespace ddprun {
 
@@ -33,6 +34,8 @@ struct Summary {
   bool cuda_graph = false;     // steps were replays of one
   bool deterministic = false;  // what LibTorch was told
   std::string model_file;
+
+  void Count(const StepCounter::Counts& counts);
 
   double steps_per_second() const {
     return training_seconds > 0 ? static_cast<double>(steps) / training_seconds : 0;

@@ -24,7 +24,7 @@
 #include "worker/optimizer/optimizer.h"
 #include "worker/optimizer/weight_average.h"
 #include "worker/parallel/parallel_strategy.h"
-#include "worker/training/training_plan.h"
+#include "worker/step/training_plan.h"
 
 namespace ddprun {
 
@@ -49,11 +49,7 @@ class TrainingCheckpoints {
     GradScaler& scaler;
     WeightAverage* average = nullptr;  // null: none is kept
   };
-  struct Place {
-    TrainingPosition position;
-    bool reached_target = false;
-    bool evaluation_due = false;  // the evaluation after this step was broken off
-  };
+  using Place = TrainingPlace;
 
   // How long the end of a training waits for its last checkpoint.
   static constexpr std::chrono::seconds kSaveLimit{600};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/training/output_folder.h"
+#include "worker/training/results.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -8,8 +8,10 @@
 #include <cstring>
 #include <filesystem>
 
-#include "worker/config/config.h"
-#include "worker/training/summary.h"
+#include "worker/export/model_description.h"
+#include "worker/export/model_input.h"
+#include "worker/files/atomic_file.h"
+#include "worker/files/state_dict.h"
 
 namespace ddprun {
 namespace {
@@ -49,6 +51,20 @@ void PrepareResults(const std::string& output_dir) {
                        ", which the results are written to, is a folder; remove it or choose "
                        "another --output-dir");
   }
+}
+
+void WriteModel(ImageModel& model, const Config& config, const Dataset& data, Summary& summary) {
+  const std::filesystem::path path = std::filesystem::path(config.output_dir) / kModelFileName;
+  SaveStateDict(model, path);
+  WriteDescription(path, config, InputOf(data));
+  summary.model_file = path;
+}
+
+void WriteSummary(const Config& config, const Summary& summary) {
+  const std::string json = ToJson(summary);
+  AtomicFile file(std::filesystem::path(config.output_dir) / kSummaryFileName);
+  file.Write(json.data(), json.size());
+  file.Commit();
 }
 
 }  // namespace ddprun

@@ -18,6 +18,13 @@ struct TrainingPosition {
   bool operator==(const TrainingPosition&) const = default;
 };
 
+// What a checkpoint says of where its training is.
+struct TrainingPlace {
+  TrainingPosition position;
+  bool reached_target = false;
+  bool evaluation_due = false;  // the evaluation after this step was interrupted
+};
+
 // In steps of all ranks together, with the number of ranks and the batch size of now.
 struct TrainingPlan {
   std::int64_t steps_per_epoch = 0;

@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Found before a training, not after it: folders that its results cannot be written to.
+// The files that a training leaves: folders that they cannot be written to are found before it, not
+// after it.
 #pragma once
 
 #include <string>
+
+#include "worker/config/config.h"
+#include "worker/data/dataset.h"
+#include "worker/models/models.h"
+#include "worker/training/summary.h"
 
 namespace ddprun {
 
@@ -15,5 +21,12 @@ void PrepareFolder(const std::string& option, const std::string& path);
 // Makes sure that nothing is in the place of the files that the results are written to. Throws
 // UsageError.
 void PrepareResults(const std::string& output_dir);
+
+// The model and its description, into --output-dir; sets summary.model_file. Throws
+// std::runtime_error.
+void WriteModel(ImageModel& model, const Config& config, const Dataset& data, Summary& summary);
+
+// summary.json. Throws std::runtime_error.
+void WriteSummary(const Config& config, const Summary& summary);
 
 }  // namespace ddprun

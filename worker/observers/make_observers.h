@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "worker/config/config.h"
+#include "worker/distributed/world.h"
+#include "worker/metrics/console.h"
+#include "worker/observers/observer.h"
+#include "worker/progress/progress_sender.h"
+#include "worker/step/step_counter.h"
+
+namespace ddprun {
+
+// Those that the settings ask for on this rank. All must outlive them.
+Observers MakeObservers(const Config& config, World& world, Console& console,
+                        ProgressSender& progress, StepClock& clock, const StepCounter& counter);
+
+}  // namespace ddprun

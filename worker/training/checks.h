@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether a training went well: finite numbers, and the same parameters on all ranks.
+#pragma once
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+#include "worker/config/config.h"
+#include "worker/distributed/world.h"
+#include "worker/metrics/console.h"
+#include "worker/parallel/parallel_strategy.h"
+
+namespace ddprun {
+
+// The training cannot go on: one sentence with what to try.
+struct TrainingError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// Throws TrainingError if the loss of step `step` (counted from 1) is not finite.
+void CheckFinite(double loss, std::int64_t step, std::int64_t epoch, const Config& config,
+                 const World& world);
+
+// A loss is computed before its step's update, so no loss shows what the last update did. Throws
+// TrainingError.
+void CheckParametersFinite(const ParallelStrategy& strategy, std::int64_t step,
+                           const Config& config, const World& world);
+
+// Prints this rank's checksum, and on rank 0 that all are the same. Throws TrainingError on all
+// ranks if they differ. All ranks must call it.
+void CheckRanksAgree(const ParallelStrategy& strategy, World& world, Console& console);
+
+}  // namespace ddprun

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a training is made of: model, parallel strategy, optimizer, scaler and average.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "worker/config/config.h"
+#include "worker/data/dataset.h"
+#include "worker/distributed/world.h"
+#include "worker/evaluation/metric_sums.h"
+#include "worker/metrics/console.h"
+#include "worker/metrics/step_clock.h"
+#include "worker/models/models.h"
+#include "worker/optimizer/grad_scaler.h"
+#include "worker/optimizer/optimizer.h"
+#include "worker/optimizer/weight_average.h"
+#include "worker/parallel/parallel_strategy.h"
+
+namespace ddprun {
+
+struct TrainingParts {
+  // Makes the model, which becomes rank 0's on all ranks. All must outlive the parts, which stay
+  // where they are.
+  TrainingParts(const Config& config, const Dataset& data, World& world, Console& console,
+                std::int64_t steps_per_epoch, std::function<void(StepSection)> enter);
+  TrainingParts(const TrainingParts&) = delete;
+  TrainingParts& operator=(const TrainingParts&) = delete;
+
+  WeightAverage* average_or_null() { return average ? &*average : nullptr; }
+
+  MetricSums epoch_sums;  // of the epoch's training batches; before the strategy, which adds to it
+  std::shared_ptr<ImageModel> model;
+  std::unique_ptr<ParallelStrategy> strategy;
+  NamedTensors parameters;
+  std::unique_ptr<Optimizer> optimizer;
+  GradScaler scaler;
+  std::optional<WeightAverage> average;
+};
+
+}  // namespace ddprun
