@@ -24,17 +24,9 @@ std::string ChecksumText(std::uint32_t checksum) {
 }
 
 std::vector<std::uint32_t> GatherChecksums(World& world, std::uint32_t own) {
-  // Each rank adds to zeros in the others' places.
-  at::Tensor all = at::zeros({world.size()}, at::kLong);
-  all[world.rank()] = static_cast<std::int64_t>(own);
-  all = all.to(world.device());
-  world.AllReduceSum(all);
-  all = all.to(at::kCPU);
-  std::vector<std::uint32_t> checksums;
-  for (int rank = 0; rank < world.size(); ++rank) {
-    checksums.push_back(static_cast<std::uint32_t>(all.const_data_ptr<std::int64_t>()[rank]));
-  }
-  return checksums;
+  const at::Tensor all = world.AllGather(at::tensor({static_cast<std::int64_t>(own)}, at::kLong));
+  const auto* first = all.const_data_ptr<std::int64_t>();
+  return {first, first + world.size()};
 }
 
 }  // namespace ddprun

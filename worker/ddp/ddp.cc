@@ -50,17 +50,10 @@ Fingerprint FingerprintOf(const torch::nn::Module& module) {
   return fingerprint;
 }
 
-// Whether all ranks give the same numbers, none of which may be negative.
+// Whether all ranks give the same numbers.
 bool AlikeOnAllRanks(World& world, const std::vector<std::int64_t>& numbers) {
-  std::vector<std::int64_t> both = numbers;
-  for (const std::int64_t number : numbers) both.push_back(-number);
-  std::vector<at::Tensor> extremes{at::tensor(both, at::kLong).to(world.device())};
-  c10d::AllreduceOptions options;
-  options.reduceOp = c10d::ReduceOp::MAX;
-  world.group()->allreduce(extremes, options)->wait();
-  const at::Tensor largest = extremes[0].cpu();
-  const auto count = static_cast<std::int64_t>(numbers.size());
-  return at::equal(largest.narrow(0, 0, count), -largest.narrow(0, count, count));
+  const at::Tensor all = world.AllGather(at::tensor(numbers, at::kLong));
+  return at::equal(all, all.narrow(0, 0, 1).expand_as(all));
 }
 
 // c10d's own check compares with rank 0 and throws on the others alone, which leaves rank 0 waiting

@@ -102,14 +102,6 @@ std::byte* MapMemory(int fd, std::size_t size) {
 
 std::string Key(const std::string& prefix, int rank) { return prefix + std::to_string(rank); }
 
-// Whether it is so on all ranks.
-bool OnAllRanks(World& world, bool here) {
-  at::Tensor fault = at::zeros({1}, at::kInt);
-  fault.fill_(here ? 0 : 1);
-  world.AllReduceSum(fault);
-  return fault.item<int>() == 0;
-}
-
 }  // namespace
 
 std::unique_ptr<ShmGroup> ShmGroup::Form(World& world, std::size_t bytes) {
@@ -161,7 +153,7 @@ bool ShmGroup::Map(World& world, const std::string& key_prefix) {
     all = mapping.base != nullptr && mapping.words().token == peer.token;
   }
   // Nobody closes before all have opened.
-  return OnAllRanks(world, all);
+  return world.OnAllRanks(all);
 }
 
 int ShmGroup::size() const { return static_cast<int>(ranks_.size()); }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/distributed/world.h"
 
+#include <ATen/Functions.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <optional>
@@ -269,6 +271,35 @@ class GroupWorld : public World {
 };
 
 }  // namespace
+
+at::Tensor World::AllGather(const at::Tensor& own) {
+  if (size() == 1) return own.cpu().unsqueeze(0);
+  std::vector<at::Tensor> input{own.to(device())};
+  std::vector<std::vector<at::Tensor>> outputs(1);
+  for (int i = 0; i < size(); ++i) outputs[0].push_back(at::empty_like(input[0]));
+  group()->allgather(outputs, input)->wait();
+  return at::stack(outputs[0]).cpu();
+}
+
+std::string World::BroadcastText(std::string text) {
+  if (size() == 1) return text;
+  at::Tensor length = at::full({1}, static_cast<std::int64_t>(text.size()), at::kLong).to(device());
+  Broadcast(length, 0);
+  text.resize(static_cast<std::size_t>(length.item<std::int64_t>()));
+  at::Tensor bytes = at::empty({static_cast<std::int64_t>(text.size())}, at::kByte);
+  std::copy(text.begin(), text.end(), bytes.data_ptr<std::uint8_t>());
+  bytes = bytes.to(device());
+  Broadcast(bytes, 0);
+  bytes = bytes.cpu();
+  const auto* begin = bytes.const_data_ptr<std::uint8_t>();
+  return {begin, begin + bytes.numel()};
+}
+
+bool World::OnAllRanks(bool here) {
+  at::Tensor elsewhere = at::full({1}, here ? 0 : 1, at::kInt).to(device());
+  AllReduceSum(elsewhere);
+  return elsewhere.item<int>() == 0;
+}
 
 std::unique_ptr<World> World::Join(const WorkerEnv& env, Options options) {
   const RankDevice device =

@@ -62,6 +62,14 @@ class World {
   virtual void AllReduceSum(at::Tensor& tensor) = 0;
   virtual void Broadcast(at::Tensor& tensor, int root) = 0;
   virtual void Barrier() = 0;
+
+  // Every rank's tensor of the same shape and type, by rank: size() x ..., on the CPU.
+  at::Tensor AllGather(const at::Tensor& own);
+  // Rank 0's text on all ranks.
+  std::string BroadcastText(std::string text);
+  // Whether it is so on every rank.
+  bool OnAllRanks(bool here);
+
   // Collectives begun from now on: within a step, in which the ranks are together, or in what may
   // take one of them longer than others (evaluation, a file). Cheap, and of this rank alone.
   virtual void ExpectPeersSoon(bool soon) = 0;

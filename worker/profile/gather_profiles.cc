@@ -4,23 +4,12 @@
 #include <ATen/Functions.h>
 #include <zlib.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <stdexcept>
 
 namespace ddprun {
 namespace {
-
-// Each rank's row of numbers, by rank.
-at::Tensor GatherRows(World& world, const std::vector<std::int64_t>& own) {
-  // Each rank adds to zeros in the others' places.
-  at::Tensor all = at::zeros({world.size(), static_cast<std::int64_t>(own.size())}, at::kLong);
-  std::copy(own.begin(), own.end(), all[world.rank()].data_ptr<std::int64_t>());
-  all = all.to(world.device());
-  world.AllReduceSum(all);
-  return all.to(at::kCPU);
-}
 
 std::string Compressed(const std::string& text) {
   uLongf size = compressBound(text.size());
@@ -50,7 +39,7 @@ std::string Uncompressed(const char* bytes, std::int64_t count, std::int64_t tex
 std::vector<SectionTimes> GatherTimes(World& world, const SectionTimes& own) {
   std::vector<std::int64_t> row{own.steps};
   for (const auto time : own.times) row.push_back(time.count());
-  const at::Tensor all = GatherRows(world, row);
+  const at::Tensor all = world.AllGather(at::tensor(row, at::kLong));
   const auto rows = all.accessor<std::int64_t, 2>();
   std::vector<SectionTimes> ranks(static_cast<std::size_t>(world.size()));
   for (int rank = 0; rank < world.size(); ++rank) {
@@ -66,8 +55,8 @@ std::vector<SectionTimes> GatherTimes(World& world, const SectionTimes& own) {
 std::vector<std::string> GatherToRankZero(World& world, const std::string& own) {
   if (world.size() == 1) return {own};
   const std::string bytes = Compressed(own);
-  const at::Tensor sizes = GatherRows(
-      world, {static_cast<std::int64_t>(bytes.size()), static_cast<std::int64_t>(own.size())});
+  const at::Tensor sizes = world.AllGather(at::tensor(
+      {static_cast<std::int64_t>(bytes.size()), static_cast<std::int64_t>(own.size())}, at::kLong));
   // A gather is of equal parts.
   const std::int64_t part = sizes.select(1, 0).max().item<std::int64_t>();
   at::Tensor mine = at::zeros({part}, at::kByte);

@@ -58,17 +58,15 @@ void StartKineto(const World& world) {
 
 // All ranks' views of the same barriers, by rank.
 std::vector<std::vector<BarrierTimes>> MeasureBarriers(World& world) {
-  at::Tensor all = at::zeros({world.size(), kAlignmentBarriers, 2}, at::kLong);
-  auto mine = all.accessor<std::int64_t, 3>()[world.rank()];
+  const at::Tensor own = at::empty({kAlignmentBarriers, 2}, at::kLong);
+  auto mine = own.accessor<std::int64_t, 2>();
   for (int i = 0; i < kAlignmentBarriers; ++i) {
     mine[i][0] = SteadyNow();
     world.Barrier();
     world.Synchronize();
     mine[i][1] = SteadyNow();
   }
-  all = all.to(world.device());
-  world.AllReduceSum(all);
-  all = all.to(at::kCPU);
+  const at::Tensor all = world.AllGather(own);
   const auto seen = all.accessor<std::int64_t, 3>();
   std::vector<std::vector<BarrierTimes>> ranks(static_cast<std::size_t>(world.size()));
   for (int rank = 0; rank < world.size(); ++rank) {

@@ -2,10 +2,7 @@
 #include "worker/training/random_state.h"
 
 #include <ATen/Context.h>
-#include <ATen/Functions.h>
 #include <torch/utils.h>
-
-#include <vector>
 
 #include "worker/data/random.h"
 
@@ -20,15 +17,7 @@ at::Tensor OwnState(const World& world) {
 
 }  // namespace
 
-at::Tensor GatherRandomStates(World& world) {
-  at::Tensor own = OwnState(world);
-  if (world.size() == 1) return own.unsqueeze(0);
-  std::vector<at::Tensor> input{own.to(world.device())};
-  std::vector<std::vector<at::Tensor>> outputs(1);
-  for (int rank = 0; rank < world.size(); ++rank) outputs[0].push_back(at::empty_like(input[0]));
-  world.group()->allgather(outputs, input)->wait();
-  return at::stack(outputs[0]).cpu();
-}
+at::Tensor GatherRandomStates(World& world) { return world.AllGather(OwnState(world)); }
 
 void RestoreRandomState(const World& world, const at::Tensor& states) {
   at::Generator generator = at::globalContext().defaultGenerator(world.device());

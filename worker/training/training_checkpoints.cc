@@ -37,22 +37,6 @@ constexpr int kPatienceBatches = 3;
 
 constexpr char kGoesOn[] = "; training goes on, and the next one is tried";
 
-// Rank 0's text on all ranks.
-std::string BroadcastText(World& world, std::string text) {
-  if (world.size() == 1) return text;
-  at::Tensor length = at::full({1}, static_cast<std::int64_t>(text.size()), at::kLong);
-  length = length.to(world.device());
-  world.Broadcast(length, 0);
-  text.resize(static_cast<std::size_t>(length.cpu().item<std::int64_t>()));
-  at::Tensor bytes = at::empty({static_cast<std::int64_t>(text.size())}, at::kByte);
-  std::copy(text.begin(), text.end(), bytes.data_ptr<std::uint8_t>());
-  bytes = bytes.to(world.device());
-  world.Broadcast(bytes, 0);
-  const at::Tensor own = bytes.cpu();
-  const auto* begin = own.const_data_ptr<std::uint8_t>();
-  return {begin, begin + own.numel()};
-}
-
 Json ConfigOf(const Config& config) {
   Json json = Json::object();
   for (const Setting& setting : Settings()) json[setting.key] = ToText(config, setting);
@@ -141,7 +125,7 @@ TrainingCheckpoints::Place TrainingCheckpoints::Resume() {
       finding["error"] = error.what();
     }
   }
-  finding = Json::parse(BroadcastText(world_, finding.dump()));
+  finding = Json::parse(world_.BroadcastText(finding.dump()));
   if (finding.contains("usage")) throw UsageError(finding["usage"].get<std::string>());
   if (finding.contains("error")) throw std::runtime_error(finding["error"].get<std::string>());
   if (world_.rank() == 0 && saving_) {
@@ -224,7 +208,7 @@ void TrainingCheckpoints::CopyInFromRankZero(const Snapshot* snapshot) {
       list.push_back({name, tensor.sizes().vec(), static_cast<int>(tensor.scalar_type())});
     }
   }
-  list = Json::parse(BroadcastText(world_, list.dump()));
+  list = Json::parse(world_.BroadcastText(list.dump()));
   const NamedTensors own_tensors = OwnTensors();
   std::unordered_map<std::string, at::Tensor> own(own_tensors.begin(), own_tensors.end());
   std::unordered_map<std::string, at::Tensor> read;
@@ -257,9 +241,7 @@ void TrainingCheckpoints::BeginAverage(const NamedTensors& own,
 }
 
 TrainingCheckpoints::Place TrainingCheckpoints::Load(const Snapshot* snapshot, const Json& about) {
-  at::Tensor readers = at::tensor({snapshot == nullptr ? 0 : 1}, at::kLong).to(world_.device());
-  world_.AllReduceSum(readers);
-  if (readers.item<std::int64_t>() == world_.size())
+  if (world_.OnAllRanks(snapshot != nullptr))
     CopyIn(*snapshot);
   else
     CopyInFromRankZero(world_.rank() == 0 ? snapshot : nullptr);

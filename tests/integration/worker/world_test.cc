@@ -30,6 +30,13 @@ void ExpectSumsAndBroadcasts(World& world) {
   at::Tensor value = at::tensor({world.rank() * 10}, at::kLong);
   world.Broadcast(value, world.size() - 1);
   EXPECT_EQ(value.item<int64_t>(), (world.size() - 1) * 10);
+  const at::Tensor all = world.AllGather(at::tensor({world.rank(), 7}, at::kLong));
+  EXPECT_EQ(all.sizes(), (std::vector<std::int64_t>{world.size(), 2}));
+  for (int rank = 0; rank < world.size(); ++rank)
+    EXPECT_TRUE(at::equal(all[rank], at::tensor({rank, 7}, at::kLong)));
+  EXPECT_EQ(world.BroadcastText(world.rank() == 0 ? "of rank 0" : "another"), "of rank 0");
+  EXPECT_TRUE(world.OnAllRanks(true));
+  EXPECT_FALSE(world.OnAllRanks(world.rank() != world.size() - 1));
 }
 
 TEST(World, RanksMeetInTheRunsStoreUnderDdprun) {
