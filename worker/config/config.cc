@@ -7,6 +7,7 @@
 #include <functional>
 #include <iomanip>
 #include <limits>
+#include <optional>
 #include <sstream>
 #include <type_traits>
 
@@ -147,15 +148,33 @@ const std::vector<Range>& Ranges() {
   return ranges;
 }
 
-void Check(const Range& range, const std::string& value) {
-  if (value.empty()) return;
-  const double number = std::stod(value);
-  if (number > range.most)
+// The value of a number; none of a text, or where the setting is not set.
+std::optional<double> NumberOf(const Config& config, const Setting& setting) {
+  return std::visit(
+      [&](auto member) -> std::optional<double> {
+        const auto& value = config.*member;
+        using Value = std::decay_t<decltype(value)>;
+        if constexpr (std::is_arithmetic_v<Value>) {
+          return static_cast<double>(value);
+        } else if constexpr (std::is_same_v<Value, std::optional<std::int64_t>>) {
+          return value ? std::optional<double>(static_cast<double>(*value)) : std::nullopt;
+        } else {
+          return std::nullopt;
+        }
+      },
+      setting.member);
+}
+
+void Check(const Range& range, const Config& config) {
+  const Setting& setting = *FindSetting(range.key);
+  const std::optional<double> number = NumberOf(config, setting);
+  if (!number) return;
+  if (*number > range.most)
     throw UsageError(std::string("--") + range.key + " must be at most " + Number(range.most) +
-                     ", but is " + value);
-  if (range.holds(number)) return;
-  throw UsageError(std::string("--") + range.key + " must " + range.words + ", but is " + value +
-                   range.advice);
+                     ", but is " + ToText(config, setting));
+  if (range.holds(*number)) return;
+  throw UsageError(std::string("--") + range.key + " must " + range.words + ", but is " +
+                   ToText(config, setting) + range.advice);
 }
 
 }  // namespace
@@ -372,7 +391,7 @@ std::string ToText(const Config& config, const Setting& setting) {
 }
 
 void Validate(const Config& config) {
-  for (const Range& range : Ranges()) Check(range, ToText(config, *FindSetting(range.key)));
+  for (const Range& range : Ranges()) Check(range, config);
   Require(
       static_cast<double>(config.batch_size) * static_cast<double>(config.accumulate) <= kNumberMax,
       "--batch-size " + std::to_string(config.batch_size) + " times --accumulate " +

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/config/recipe.h"
 
-#include <utility>
-
 #include "worker/config/config.h"
 
 namespace ddprun {
@@ -10,7 +8,7 @@ namespace {
 
 struct Recipe {
   std::string name;
-  std::vector<std::pair<std::string, std::string>> settings;  // as on the command line
+  void (*apply)(Config&);
 };
 
 // CIFAR-10 to 94 % in eight epochs: airbench94_muon of github.com/KellerJordan/cifar10-airbench
@@ -20,35 +18,34 @@ struct Recipe {
 //   image is 0.004 a step of 2000.
 // - It computes in fp16 throughout. Mixed precision with bf16 is as fast on tensor cores and needs
 //   no scaling of the loss, which would have to ask the GPU for overflows in every step.
-Recipe Speedrun() {
-  return {"speedrun",
-          {{"model", "airbench"},
-           {"width", "1"},
-           {"whiten-epochs", "3"},
-           {"augment", "true"},
-           {"crop-padding", "2"},
-           {"padding-mode", "reflect"},
-           {"flip", "alternating"},
-           {"batch-size", "2000"},
-           {"epochs", "8"},
-           {"optimizer", "muon"},
-           {"lr", "0.24"},
-           {"muon-momentum", "0.6"},
-           {"head-lr", "0.67"},
-           {"bias-lr", "0.053"},
-           {"momentum", "0.85"},
-           {"weight-decay", "0.004"},
-           {"schedule", "linear"},
-           {"warmup-epochs", "0"},
-           {"label-smoothing", "0.2"},
-           {"amp", "auto"},
-           {"channels-last", "true"},
-           {"eval-batch-size", "2000"},
-           {"tta", "mirror-translate"}}};
+void Speedrun(Config& config) {
+  config.model = "airbench";
+  config.width = 1;
+  config.whiten_epochs = 3;
+  config.augment = true;
+  config.crop_padding = 2;
+  config.padding_mode = "reflect";
+  config.flip = "alternating";
+  config.batch_size = 2000;
+  config.epochs = 8;
+  config.optimizer = "muon";
+  config.lr = 0.24;
+  config.muon_momentum = 0.6;
+  config.head_lr = 0.67;
+  config.bias_lr = 0.053;
+  config.momentum = 0.85;
+  config.weight_decay = 0.004;
+  config.schedule = "linear";
+  config.warmup_epochs = 0;
+  config.label_smoothing = 0.2;
+  config.amp = "auto";
+  config.channels_last = true;
+  config.eval_batch_size = 2000;
+  config.tta = "mirror-translate";
 }
 
 const std::vector<Recipe>& Recipes() {
-  static const std::vector<Recipe> recipes = {Speedrun()};
+  static const std::vector<Recipe> recipes = {{"speedrun", Speedrun}};
   return recipes;
 }
 
@@ -67,8 +64,7 @@ void ApplyRecipe(Config& config, const std::string& name) {
     names += (names.empty() ? "" : ", ") + recipe.name;
     if (recipe.name != name) continue;
     config.recipe = name;
-    for (const auto& [key, text] : recipe.settings)
-      SetFromText(config, *FindSetting(key), text, "recipe " + name + ": " + key);
+    recipe.apply(config);
     return;
   }
   throw UsageError("--recipe '" + name + "' is not known; choose one of " + names);
