@@ -136,7 +136,7 @@ TEST(Models, UnknownNameIsAnsweredWithTheKnownOnes) {
     FAIL() << "nothing was thrown";
   } catch (const std::invalid_argument& error) {
     EXPECT_THAT(error.what(), HasSubstr("resnet19"));
-    EXPECT_THAT(error.what(), HasSubstr("netresdeep, airbench, resnet18, resnet34, resnet50"));
+    EXPECT_THAT(error.what(), HasSubstr("netresdeep, perceptron, resnet18, resnet34, resnet50"));
   }
 }
 
