@@ -5,9 +5,18 @@
 # every program load CUDA. Here
 #   ddprun_torch       is the CPU half (libtorch_cpu, libc10): a CPU run maps no CUDA library of LibTorch's,
 #   ddprun_torch_cuda  adds the CUDA half and NCCL; absent where the torch found has no CUDA.
+# Where deploy/setup.sh installs it (deploy/common.sh has the same rule).
+set(ddprun_cache "$ENV{DDPRUN_CACHE_DIR}")
+if(NOT ddprun_cache AND DEFINED ENV{XDG_CACHE_HOME})
+  set(ddprun_cache "$ENV{XDG_CACHE_HOME}/ddprun")
+elseif(NOT ddprun_cache)
+  set(ddprun_cache "$ENV{HOME}/.cache/ddprun")
+endif()
 if(NOT DDPRUN_TORCH_DIR)
   if(DEFINED ENV{DDPRUN_TORCH_DIR})
     set(default_torch_dir "$ENV{DDPRUN_TORCH_DIR}")
+  else()
+    file(GLOB default_torch_dir "${ddprun_cache}/torch-2.11.0/lib/python3*/site-packages/torch")
   endif()
   set(DDPRUN_TORCH_DIR "${default_torch_dir}" CACHE PATH "The installed torch package: a folder with include/ and lib/" FORCE)
 endif()
@@ -59,15 +68,17 @@ foreach(dir ${nvidia_library_dirs} "${DDPRUN_TORCH_DIR}/lib")
 endforeach()
 
 set(DDPRUN_TORCH_HAS_CUDA OFF)
+file(GLOB extra_include_dirs LIST_DIRECTORIES true "${ddprun_cache}/cuda-headers/nvidia/*/include")
 if(DDPRUN_WITH_CUDA AND EXISTS "${DDPRUN_TORCH_DIR}/lib/libtorch_cuda.so")
   find_path(DDPRUN_CUDA_INCLUDE_DIR cuda_runtime_api.h HINTS ${nvidia_include_dirs} /usr/local/cuda/include
             DOC "CUDA's headers; no toolkit is needed")
   find_path(DDPRUN_NCCL_INCLUDE_DIR nccl.h HINTS ${nvidia_include_dirs} /usr/local/cuda/include)
   # Those headers include crt/*.h and nv/target, which are in wheels that torch does not pull; deploy/setup.sh gets them.
-  find_path(DDPRUN_CUDA_EXTRA_INCLUDE_DIR crt/host_defines.h HINTS ${nvidia_include_dirs} /usr/local/cuda/include
+  find_path(DDPRUN_CUDA_EXTRA_INCLUDE_DIR crt/host_defines.h
+            HINTS ${nvidia_include_dirs} ${extra_include_dirs} /usr/local/cuda/include
             DOC "A folder with crt/host_defines.h, from the package nvidia-cuda-crt or a CUDA toolkit")
   find_path(DDPRUN_CUDA_CCCL_INCLUDE_DIR nv/target
-            HINTS "${DDPRUN_CUDA_EXTRA_INCLUDE_DIR}" ${nvidia_include_dirs} /usr/local/cuda/include
+            HINTS "${DDPRUN_CUDA_EXTRA_INCLUDE_DIR}" ${nvidia_include_dirs} ${extra_include_dirs} /usr/local/cuda/include
             DOC "A folder with nv/target, from the package nvidia-cuda-cccl or a CUDA toolkit")
   # The wheels' libraries are the ones that torch loads, though a toolkit has better names for its own.
   find_library(DDPRUN_CUDART_LIBRARY NAMES cudart libcudart.so.13 libcudart.so.12 NAMES_PER_DIR

@@ -39,8 +39,8 @@ class DoctorExchange {
     std::function<void(const std::string& reason)> on_waiting;
   };
 
-  // `meeting` is where they meet, `credentials` this node's. Waits until all have come, or the time
-  // is over and some have. UNAVAILABLE, FAILED_PRECONDITION and what a node that joins may be
+  // `rendezvous` is where they meet, `credentials` this node's. Waits until all have come, or the
+  // time is over and some have. UNAVAILABLE, FAILED_PRECONDITION and what a node that joins may be
   // refused with: one sentence.
   static absl::StatusOr<std::unique_ptr<DoctorExchange>> Open(
       Config config, RendezvousEndpoint rendezvous, std::optional<TlsCredentials> credentials);

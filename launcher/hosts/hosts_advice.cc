@@ -104,8 +104,8 @@ bool IsOfOwnShell(const std::vector<std::string>& words) {
   });
 }
 
-const char* CarrierName(TransportKind transport) {
-  switch (transport) {
+const char* TransportProgram(TransportKind kind) {
+  switch (kind) {
     case TransportKind::kDirect:
       return "ddprun";
     case TransportKind::kSsh:
@@ -120,30 +120,30 @@ const char* CarrierName(TransportKind transport) {
 
 }  // namespace
 
-std::string WhyNotStarted(const std::string& host, const Transport& link, std::size_t attempt,
+std::string WhyNotStarted(const std::string& host, const Transport& transport, std::size_t attempt,
                           const Outcome& outcome, const std::vector<std::string>& words) {
-  const TransportKind transport = link.transport;
+  const TransportKind kind = transport.kind;
   if (std::holds_alternative<SpawnFailed>(outcome)) {
     return absl::StrCat(host, ": ", HowEnded(outcome));
   }
-  const bool by_shell = transport == TransportKind::kRsh || transport == TransportKind::kSsh;
+  const bool by_shell = kind == TransportKind::kRsh || kind == TransportKind::kSsh;
   if (IsExit(outcome, 127) && by_shell && IsOfOwnShell(words)) {
     return absl::StrCat(host, ": the --rsh command is not there on this machine", Saying(words),
                         "; check its name, or give its path");
   }
-  if (IsExit(outcome, 127) && !link.launch_agent.empty()) {
-    return absl::StrCat(host, " does not find what --launch-agent names, '", link.launch_agent, "'",
-                        Saying(words),
+  if (IsExit(outcome, 127) && !transport.launch_agent.empty()) {
+    return absl::StrCat(host, " does not find what --launch-agent names, '", transport.launch_agent,
+                        "'", Saying(words),
                         "; give the path of ddprun there, or leave the flag out if that is the "
                         "path it has here or ddprun is in the PATH there");
   }
   if (IsExit(outcome, 127)) {
     return absl::StrCat(host,
                         " has no ddprun, neither at the path it has here nor in the PATH that ",
-                        CarrierName(transport), " finds there", Saying(words),
+                        TransportProgram(kind), " finds there", Saying(words),
                         "; install it there, or name it with --launch-agent");
   }
-  if (transport == TransportKind::kSsh && IsExit(outcome, kSshFailed)) {
+  if (kind == TransportKind::kSsh && IsExit(outcome, kSshFailed)) {
     const Advice* advice = FindAdvice(words);
     if (advice != nullptr) {
       return absl::StrCat(host, " cannot be reached by ssh", Saying(words), "; ",
@@ -152,27 +152,27 @@ std::string WhyNotStarted(const std::string& host, const Transport& link, std::s
     return absl::StrCat(host, " cannot be reached by ssh", Saying(words), "; try `ssh ", host,
                         " true` by hand");
   }
-  return absl::StrCat(host, ": ", CarrierName(transport), " ", HowEnded(outcome),
+  return absl::StrCat(host, ": ", TransportProgram(kind), " ", HowEnded(outcome),
                       " before ddprun there said a word", Saying(words), "; try it by hand: ",
-                      absl::StrJoin(link.commands[attempt], " ",
+                      absl::StrJoin(transport.commands[attempt], " ",
                                     [](std::string* out, const std::string& word) {
                                       absl::StrAppend(out, ShellQuote(word));
                                     }),
                       " (another version of ddprun does not know --control-pipe)");
 }
 
-std::string WhyLost(const std::string& host, TransportKind transport, const Outcome& outcome,
+std::string WhyLost(const std::string& host, TransportKind kind, const Outcome& outcome,
                     const std::vector<std::string>& words) {
-  if (transport == TransportKind::kSsh && IsExit(outcome, kSshFailed)) {
+  if (kind == TransportKind::kSsh && IsExit(outcome, kSshFailed)) {
     return absl::StrCat("the connection to ", host, " ended", Saying(words),
                         "; its workers end by themselves within a second of noticing; check the "
                         "network and the machine");
   }
-  const bool by_ssh = transport == TransportKind::kSsh && std::holds_alternative<Exited>(outcome);
-  if (transport == TransportKind::kDirect || by_ssh) {
+  const bool by_ssh = kind == TransportKind::kSsh && std::holds_alternative<Exited>(outcome);
+  if (kind == TransportKind::kDirect || by_ssh) {
     return absl::StrCat("ddprun on ", host, " ", HowEnded(outcome), Saying(words));
   }
-  return absl::StrCat("ddprun on ", host, ", or ", CarrierName(transport), " to it, ",
+  return absl::StrCat("ddprun on ", host, ", or ", TransportProgram(kind), " to it, ",
                       HowEnded(outcome), Saying(words));
 }
 
@@ -188,13 +188,13 @@ std::string WhyRefused(const std::string& host, const Hello& hello) {
                       "); install the same there, or name it with --launch-agent");
 }
 
-int NodeExitCode(TransportKind transport, const Outcome& outcome) {
+int NodeExitCode(TransportKind kind, const Outcome& outcome) {
   if (const auto* exited = std::get_if<Exited>(&outcome)) {
-    const bool process = transport == TransportKind::kSsh && exited->code == kSshFailed;
-    return carrier ? 1 : exited->code;
+    const bool by_ssh = kind == TransportKind::kSsh && exited->code == kSshFailed;
+    return by_ssh ? 1 : exited->code;
   }
   if (const auto* signaled = std::get_if<Signaled>(&outcome)) {
-    return transport == TransportKind::kDirect ? 128 + signaled->signal : 1;
+    return kind == TransportKind::kDirect ? 128 + signaled->signal : 1;
   }
   return std::get<SpawnFailed>(outcome).exit_code;
 }

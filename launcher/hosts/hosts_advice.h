@@ -12,12 +12,12 @@
 namespace ddprun {
 
 // `words`: what was said before ddprun on the host spoke, oldest first. `attempt`: which of the
-// link's commands was run.
-std::string WhyNotStarted(const std::string& host, const Transport& link, std::size_t attempt,
+// transport's commands was run.
+std::string WhyNotStarted(const std::string& host, const Transport& transport, std::size_t attempt,
                           const Outcome& outcome, const std::vector<std::string>& words);
 
 // The node ran, and what carried it ended without its verdict.
-std::string WhyLost(const std::string& host, TransportKind transport, const Outcome& outcome,
+std::string WhyLost(const std::string& host, TransportKind kind, const Outcome& outcome,
                     const std::vector<std::string>& words);
 
 // The node ended with exit code 0, and had not reported that the run was finished. `words`: what
@@ -28,6 +28,6 @@ std::string WhyUnproven(const std::string& host, const std::vector<std::string>&
 std::string WhyRefused(const std::string& host, const Hello& hello);
 
 // The exit code of a node by the end of what carried it: ssh's own failure is no verdict.
-int NodeExitCode(TransportKind transport, const Outcome& outcome);
+int NodeExitCode(TransportKind kind, const Outcome& outcome);
 
 }  // namespace ddprun

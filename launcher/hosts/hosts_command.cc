@@ -45,16 +45,16 @@ absl::StatusOr<std::vector<HostEntry>> FindHosts(const Options& options,
 std::vector<std::string> HostAddresses(const HostsPlan& plan) {
   std::vector<std::string> addresses(plan.names.size());
   std::string other;
-  for (const Transport& link : plan.links) {
+  for (const Transport& transport : plan.transports) {
     // Where ssh carries a node, it knows better.
-    if (link.transport == TransportKind::kRsh) {
-      other = WithoutUser(plan.names[static_cast<std::size_t>(link.nodes.front())]);
+    if (transport.kind == TransportKind::kRsh) {
+      other = WithoutUser(plan.names[static_cast<std::size_t>(transport.nodes.front())]);
       break;
     }
   }
-  for (const Transport& link : plan.links) {
-    if (link.transport != TransportKind::kDirect || other.empty()) continue;
-    addresses[static_cast<std::size_t>(link.nodes.front())] =
+  for (const Transport& transport : plan.transports) {
+    if (transport.kind != TransportKind::kDirect || other.empty()) continue;
+    addresses[static_cast<std::size_t>(transport.nodes.front())] =
         LocalAddressTowards(other, kSshPort).value_or("");
   }
   return addresses;
@@ -68,7 +68,7 @@ absl::StatusOr<HostsPlan> PlanHosts(const Options& options, const std::string& o
   if (!hosts.ok()) return hosts.status();
   std::error_code error;
   const std::string folder = std::filesystem::current_path(error).string();
-  // The shell's name for it, which other hosts may know where links differ.
+  // The shell's name for it, which other hosts may know where transports differ.
   const std::string shell_folder = get_variable("PWD").value_or("");
   const bool same =
       !shell_folder.empty() && std::filesystem::equivalent(shell_folder, folder, error) && !error;

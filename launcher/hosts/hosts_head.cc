@@ -34,45 +34,46 @@ class HeadStepper {
 
   void operator()(const HeadBegins&) {
     s_.nodes.resize(plan_.names.size());
-    s_.attempts.assign(plan_.links.size(), 0);
-    s_.live.assign(plan_.links.size(), false);
+    s_.attempts.assign(plan_.transports.size(), 0);
+    s_.live.assign(plan_.transports.size(), false);
     s_.gather_deadline = now_ + config_.join_timeout;
     s_.notice_deadline = now_ + kHostsNoticeDelay;
     StartMore();
   }
 
-  void operator()(const NodeSaid& said) {
-    HeadNode& node = Node(said.node);
-    if (const auto* hello = std::get_if<Hello>(&said.word)) {
-      HearHello(said.node, *hello);
-    } else if (const auto* serving = std::get_if<Serving>(&said.word)) {
-      if (s_.phase == HeadPhase::kMeeting && said.node == s_.first_node) LetOthersGo(serving->port);
-    } else if (std::holds_alternative<Joined>(said.word)) {
+  void operator()(const MessageReceived& received) {
+    HeadNode& node = Node(received.node);
+    if (const auto* hello = std::get_if<Hello>(&received.message)) {
+      HearHello(received.node, *hello);
+    } else if (const auto* serving = std::get_if<Serving>(&received.message)) {
+      if (s_.phase == HeadPhase::kMeeting && received.node == s_.first_node)
+        LetOthersGo(serving->port);
+    } else if (std::holds_alternative<Joined>(received.message)) {
       node.joined = true;
-    } else if (const auto* verdict = std::get_if<NodeVerdict>(&said.word)) {
+    } else if (const auto* verdict = std::get_if<NodeVerdict>(&received.message)) {
       node.verdict = verdict->text;
       node.stopped_by_head = s_.phase == HeadPhase::kStopping;
-    } else if (const auto* finished = std::get_if<Finished>(&said.word)) {
+    } else if (const auto* finished = std::get_if<Finished>(&received.message)) {
       // Only a node that was told to begin knows the run and can have finished it.
       if (node.phase == NodePhase::kRunning && finished->run_id == plan_.run_id)
         node.finished = *finished;
     }
   }
 
-  void operator()(const NodeNoted& noted) {
-    HeadNode& node = Node(noted.node);
+  void operator()(const LineReceived& received) {
+    HeadNode& node = Node(received.node);
     // Another machine's bytes: they must not move this terminal's cursor or forge a line.
-    const std::string line = Printable(noted.line);
+    const std::string line = Printable(received.line);
     node.words.push_back(line);
     if (node.words.size() > kHostWordsMax) node.words.pop_front();
     // What a login shell or ssh says on the way matters if the way fails, and is told then.
-    if (node.hello.has_value()) Show(noted.node, line);
+    if (node.hello.has_value()) Show(received.node, line);
   }
 
-  void operator()(const LinkEnded& ended) {
-    s_.live[Index(ended.link)] = false;
+  void operator()(const TransportEnded& ended) {
+    s_.live[Index(ended.transport)] = false;
     if (StartsAgain(ended)) return;
-    for (const int number : Link(ended.link).nodes) EndNode(number, ended);
+    for (const int number : TransportAt(ended.transport).nodes) EndNode(number, ended);
     switch (s_.phase) {
       case HeadPhase::kGathering:
         StartMore();
@@ -134,10 +135,10 @@ class HeadStepper {
  private:
   static std::size_t Index(int number) { return static_cast<std::size_t>(number); }
   HeadNode& Node(int number) { return s_.nodes[Index(number)]; }
-  const Transport& Link(int number) const { return plan_.links[Index(number)]; }
+  const Transport& TransportAt(int number) const { return plan_.transports[Index(number)]; }
   const std::string& Name(int number) const { return plan_.names[Index(number)]; }
-  int LinkOf(int node) const { return plan_.links.size() == 1 ? 0 : node; }
-  int Links() const { return static_cast<int>(plan_.links.size()); }
+  int TransportOf(int node) const { return plan_.transports.size() == 1 ? 0 : node; }
+  int Transports() const { return static_cast<int>(plan_.transports.size()); }
   int Nodes() const { return static_cast<int>(s_.nodes.size()); }
   bool IsOver(const std::optional<TimePoint>& deadline) const {
     return deadline.has_value() && *deadline <= now_;
@@ -154,12 +155,12 @@ class HeadStepper {
   void StartMore() {
     if (s_.phase != HeadPhase::kGathering) return;
     int starting = CountInPhase(NodePhase::kStarting);
-    for (int link = 0; link < Links() && starting < kHostsStartingMax; ++link) {
-      if (Node(Link(link).nodes.front()).phase != NodePhase::kWaiting) continue;
-      for (const int node : Link(link).nodes) Node(node).phase = NodePhase::kStarting;
-      s_.live[Index(link)] = true;
+    for (int transport = 0; transport < Transports() && starting < kHostsStartingMax; ++transport) {
+      if (Node(TransportAt(transport).nodes.front()).phase != NodePhase::kWaiting) continue;
+      for (const int node : TransportAt(transport).nodes) Node(node).phase = NodePhase::kStarting;
+      s_.live[Index(transport)] = true;
       ++starting;
-      effects_.emplace_back(StartLink{link, 0});
+      effects_.emplace_back(StartTransport{transport, 0});
     }
   }
 
@@ -167,7 +168,7 @@ class HeadStepper {
     HeadNode& node = Node(number);
     if (s_.phase != HeadPhase::kGathering || node.phase != NodePhase::kStarting) return;
     if (hello.control_pipe != kControlPipeVersion || hello.protocol != kProtocolVersion) {
-      effects_.emplace_back(CloseControlPipe{LinkOf(number)});
+      effects_.emplace_back(CloseControlPipe{TransportOf(number)});
       Drop(number, WhyRefused(Name(number), hello));
       return;
     }
@@ -179,16 +180,16 @@ class HeadStepper {
   }
 
   // ddprun is not where it is here: perhaps it is in the PATH there.
-  bool StartsAgain(const LinkEnded& ended) {
-    int& attempt = s_.attempts[Index(ended.link)];
-    const HeadNode& node = Node(Link(ended.link).nodes.front());
+  bool StartsAgain(const TransportEnded& ended) {
+    int& attempt = s_.attempts[Index(ended.transport)];
+    const HeadNode& node = Node(TransportAt(ended.transport).nodes.front());
     if (s_.phase != HeadPhase::kGathering || node.phase != NodePhase::kStarting ||
         ended.outcome != Outcome(Exited{127}) ||
-        Index(attempt + 1) >= Link(ended.link).commands.size()) {
+        Index(attempt + 1) >= TransportAt(ended.transport).commands.size()) {
       return false;
     }
-    s_.live[Index(ended.link)] = true;
-    effects_.emplace_back(StartLink{ended.link, ++attempt});
+    s_.live[Index(ended.transport)] = true;
+    effects_.emplace_back(StartTransport{ended.transport, ++attempt});
     return true;
   }
 
@@ -219,8 +220,8 @@ class HeadStepper {
       if (!s_.first_node.has_value()) s_.first_node = number;
       if (rank < plan_.nodes_max) node.node_rank = rank++;
     }
-    for (int link = 0; link < Links(); ++link) {
-      if (s_.live[Index(link)]) effects_.emplace_back(SendSetup{link});
+    for (int transport = 0; transport < Transports(); ++transport) {
+      if (s_.live[Index(transport)]) effects_.emplace_back(SendSetup{transport});
     }
     if (plan_.endpoint.has_value() || NodesWanted() == 1) return LetOthersGo(0);
     s_.phase = HeadPhase::kMeeting;
@@ -243,11 +244,11 @@ class HeadStepper {
         // A run of one node has no service at which a spare could stand by.
         node.phase = NodePhase::kEnded;
         node.dismissed = true;
-        effects_.emplace_back(CloseControlPipe{LinkOf(number)});
+        effects_.emplace_back(CloseControlPipe{TransportOf(number)});
         continue;
       }
       SendTo(number, GoFor(number, port));
-      if (Link(LinkOf(number)).transport == TransportKind::kSrun) {
+      if (TransportAt(TransportOf(number)).kind == TransportKind::kSrun) {
         for (HeadNode& other : s_.nodes) other.phase = NodePhase::kRunning;
         all_told = true;
       }
@@ -256,7 +257,7 @@ class HeadStepper {
 
   Go GoFor(int number, int port) const {
     const HeadNode& node = s_.nodes[Index(number)];
-    const bool srun = Link(LinkOf(number)).transport == TransportKind::kSrun;
+    const bool srun = TransportAt(TransportOf(number)).kind == TransportKind::kSrun;
     Go go{
         .node = srun ? -1 : number, .node_rank = srun ? std::nullopt : node.node_rank, .flags = {}};
     go.flags = {NodesFlag()};
@@ -277,7 +278,7 @@ class HeadStepper {
 
   void SendTo(int number, Go go) {
     Node(number).phase = NodePhase::kRunning;
-    effects_.emplace_back(SendGo{LinkOf(number), std::move(go)});
+    effects_.emplace_back(SendGo{TransportOf(number), std::move(go)});
   }
 
   int NodesWanted() const {
@@ -328,7 +329,8 @@ class HeadStepper {
     for (int number = 0; number < Nodes() && s_.phase == HeadPhase::kGathering; ++number) {
       if (Node(number).phase != NodePhase::kStarting && Node(number).phase != NodePhase::kWaiting)
         continue;
-      if (s_.live[Index(LinkOf(number))]) effects_.emplace_back(EndLink{LinkOf(number), SIGTERM});
+      if (s_.live[Index(TransportOf(number))])
+        effects_.emplace_back(EndTransport{TransportOf(number), SIGTERM});
       Drop(number, absl::StrCat("ddprun on ", Name(number), " has not answered in time; try `ssh ",
                                 Name(number), " true` by hand, or wait longer (--join-timeout)"));
     }
@@ -336,19 +338,19 @@ class HeadStepper {
 
   // ---- Running
 
-  void EndNode(int number, const LinkEnded& ended) {
+  void EndNode(int number, const TransportEnded& ended) {
     HeadNode& node = Node(number);
-    const TransportKind transport = Link(ended.link).transport;
+    const TransportKind kind = TransportAt(ended.transport).kind;
     node.outcome = ended.outcome;
     const std::vector<std::string> words(node.words.begin(), node.words.end());
     switch (node.phase) {
       case NodePhase::kStarting:
-        return Drop(number,
-                    WhyNotStarted(Name(number), Link(ended.link),
-                                  Index(s_.attempts[Index(ended.link)]), ended.outcome, words));
+        return Drop(number, WhyNotStarted(Name(number), TransportAt(ended.transport),
+                                          Index(s_.attempts[Index(ended.transport)]), ended.outcome,
+                                          words));
       case NodePhase::kReady: {
         const bool others_began = s_.phase != HeadPhase::kGathering;
-        Drop(number, WhyLost(Name(number), transport, ended.outcome, words));
+        Drop(number, WhyLost(Name(number), kind, ended.outcome, words));
         if (others_began && !s_.first_lost.has_value()) s_.first_lost = number;
         return;
       }
@@ -360,7 +362,7 @@ class HeadStepper {
         }
         node.sentence = IsSuccess(ended.outcome)
                             ? WhyUnproven(Name(number), words)
-                            : WhyLost(Name(number), transport, ended.outcome, words);
+                            : WhyLost(Name(number), kind, ended.outcome, words);
         if (!s_.first_lost.has_value()) s_.first_lost = number;
         return;
       case NodePhase::kWaiting:
@@ -390,25 +392,25 @@ class HeadStepper {
   }
 
   void Forward(int signal) {
-    for (int link = 0; link < Links(); ++link) {
-      const bool begun = Node(Link(link).nodes.front()).phase == NodePhase::kRunning;
-      if (s_.live[Index(link)] && begun) effects_.emplace_back(SendSignal{link, signal});
+    for (int transport = 0; transport < Transports(); ++transport) {
+      const bool begun = Node(TransportAt(transport).nodes.front()).phase == NodePhase::kRunning;
+      if (s_.live[Index(transport)] && begun) effects_.emplace_back(SendSignal{transport, signal});
     }
   }
 
   void PassOn(int signal) {
-    for (int link = 0; link < Links(); ++link) {
-      if (!s_.live[Index(link)]) continue;
-      TellToStop(link, signal);
+    for (int transport = 0; transport < Transports(); ++transport) {
+      if (!s_.live[Index(transport)]) continue;
+      TellToStop(transport, signal);
     }
   }
 
   // A node that has not begun has nobody to be polite to.
-  void TellToStop(int link, int signal) {
-    if (Node(Link(link).nodes.front()).phase == NodePhase::kRunning) {
-      effects_.emplace_back(SendSignal{link, signal});
+  void TellToStop(int transport, int signal) {
+    if (Node(TransportAt(transport).nodes.front()).phase == NodePhase::kRunning) {
+      effects_.emplace_back(SendSignal{transport, signal});
     } else {
-      effects_.emplace_back(CloseControlPipe{link});
+      effects_.emplace_back(CloseControlPipe{transport});
     }
   }
 
@@ -438,11 +440,11 @@ class HeadStepper {
     if (!s_.failure.has_value()) s_.failure = std::move(failure);
     s_.phase = HeadPhase::kStopping;
     s_.gather_deadline.reset();
-    for (int link = 0; link < Links(); ++link) {
-      if (!s_.live[Index(link)]) continue;
-      effects_.emplace_back(CloseControlPipe{link});
-      const bool there = Node(Link(link).nodes.front()).hello.has_value();
-      if (!there) effects_.emplace_back(EndLink{link, SIGTERM});
+    for (int transport = 0; transport < Transports(); ++transport) {
+      if (!s_.live[Index(transport)]) continue;
+      effects_.emplace_back(CloseControlPipe{transport});
+      const bool there = Node(TransportAt(transport).nodes.front()).hello.has_value();
+      if (!there) effects_.emplace_back(EndTransport{transport, SIGTERM});
     }
     s_.stop = Stop::kKillNext;
     s_.stop_deadline = now_ + kHostEndTimeout;
@@ -451,12 +453,12 @@ class HeadStepper {
 
   void StopHarder() {
     const Stop stop = s_.stop;
-    for (int link = 0; link < Links(); ++link) {
-      if (!s_.live[Index(link)]) continue;
-      if (stop == Stop::kAskNext) TellToStop(link, SIGTERM);
+    for (int transport = 0; transport < Transports(); ++transport) {
+      if (!s_.live[Index(transport)]) continue;
+      if (stop == Stop::kAskNext) TellToStop(transport, SIGTERM);
       s_.told_to_stop = s_.told_to_stop || stop == Stop::kAskNext;
-      if (stop == Stop::kCloseNext) effects_.emplace_back(CloseControlPipe{link});
-      if (stop == Stop::kKillNext) effects_.emplace_back(EndLink{link, SIGKILL});
+      if (stop == Stop::kCloseNext) effects_.emplace_back(CloseControlPipe{transport});
+      if (stop == Stop::kKillNext) effects_.emplace_back(EndTransport{transport, SIGKILL});
     }
     s_.phase = HeadPhase::kStopping;
     switch (stop) {
@@ -523,12 +525,12 @@ std::string ServiceAddress(const HeadState& state, const HeadConfig& config) {
   std::vector<std::string> candidates;
   if (state.nodes[first].hello.has_value())
     candidates.push_back(state.nodes[first].hello->own_address);
-  const bool is_here = config.plan.links.size() > first &&
-                       config.plan.links[first].transport == TransportKind::kDirect;
+  const bool is_here = config.plan.transports.size() > first &&
+                       config.plan.transports[first].kind == TransportKind::kDirect;
   bool elsewhere = false;
   for (std::size_t i = 0; i < state.nodes.size(); ++i) {
-    const bool here =
-        config.plan.links.size() > i && config.plan.links[i].transport == TransportKind::kDirect;
+    const bool here = config.plan.transports.size() > i &&
+                      config.plan.transports[i].kind == TransportKind::kDirect;
     elsewhere = elsewhere || !here;
     if (is_here && !here && state.nodes[i].hello.has_value())
       candidates.push_back(state.nodes[i].hello->head_address);

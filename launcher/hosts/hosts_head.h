@@ -30,21 +30,21 @@ struct HeadConfig {
 
 struct HeadBegins {};
 
-// A node has said a word.
-struct NodeSaid {
+// A node sent a message.
+struct MessageReceived {
   int node = 0;
-  NodeMessage word;
+  NodeMessage message;
 };
 
-// ddprun itself on a node, or what carries it (ssh), has said a line that is no worker's.
-struct NodeNoted {
+// A line of output that is not a worker's: of ddprun on the node, or of its transport (ssh).
+struct LineReceived {
   int node = 0;
   std::string line;
 };
 
-// The process that carries one node or several has ended, and all it said was heard.
-struct LinkEnded {
-  int link = 0;
+// The process of a transport ended, and all of its output has been read.
+struct TransportEnded {
+  int transport = 0;
   Outcome outcome;
 };
 
@@ -55,33 +55,33 @@ struct HeadSignaled {
 
 struct HeadDeadlinePassed {};
 
-using HeadEvent =
-    std::variant<HeadBegins, NodeSaid, NodeNoted, LinkEnded, HeadSignaled, HeadDeadlinePassed>;
+using HeadEvent = std::variant<HeadBegins, MessageReceived, LineReceived, TransportEnded,
+                               HeadSignaled, HeadDeadlinePassed>;
 
 // ---- Effects
 
-// Starts the link's command number `attempt`.
-struct StartLink {
-  int link = 0;
+// Starts the transport's command number `attempt`.
+struct StartTransport {
+  int transport = 0;
   int attempt = 0;
 };
 struct SendSetup {
-  int link = 0;
+  int transport = 0;
 };
 struct SendGo {
-  int link = 0;
+  int transport = 0;
   Go go;
 };
 struct SendSignal {
-  int link = 0;
+  int transport = 0;
   int signal = 0;
 };
 // Its nodes see the end of their stdin, and stop.
 struct CloseControlPipe {
-  int link = 0;
+  int transport = 0;
 };
-struct EndLink {
-  int link = 0;
+struct EndTransport {
+  int transport = 0;
   int signal = 0;  // SIGTERM or SIGKILL, to the process that carries it
 };
 // A whole line for stderr.
@@ -94,8 +94,8 @@ struct EndHead {
   std::string text;
 };
 
-using HeadEffect = std::variant<StartLink, SendSetup, SendGo, SendSignal, CloseControlPipe, EndLink,
-                                ShowLine, EndHead>;
+using HeadEffect = std::variant<StartTransport, SendSetup, SendGo, SendSignal, CloseControlPipe,
+                                EndTransport, ShowLine, EndHead>;
 using HeadEffects = std::vector<HeadEffect>;
 
 // ---- State
@@ -133,8 +133,8 @@ struct HeadNode {
 struct HeadState {
   HeadPhase phase = HeadPhase::kGathering;
   std::vector<HeadNode> nodes;
-  std::vector<int> attempts;      // by link
-  std::vector<bool> live;         // by link: its process runs
+  std::vector<int> attempts;      // by transport
+  std::vector<bool> live;         // by transport: its process runs
   std::optional<int> first_node;  // of those that take part: it has the service
   std::optional<int> first_lost;  // the node that went first without a verdict
   std::optional<int> signal;      // the first that was got

@@ -72,60 +72,60 @@ std::vector<Words> AgentCommands(const Options& options, const HostsFacts& facts
           {"ddprun", kControlPipeFlag}};
 }
 
-Transport LinkTo(int node, const std::string& name, const Options& options,
-                 const HostsFacts& facts) {
-  Transport link{.transport = TransportKind::kSsh,
-                 .nodes = {node},
-                 .commands = {},
-                 .launch_agent = options.hosts.launch_agent,
-                 .setup = {}};
+Transport TransportTo(int node, const std::string& name, const Options& options,
+                      const HostsFacts& facts) {
+  Transport transport{.kind = TransportKind::kSsh,
+                      .nodes = {node},
+                      .commands = {},
+                      .launch_agent = options.hosts.launch_agent,
+                      .setup = {}};
   Words before;
   if (facts.is_this_machine(name)) {
-    link.transport = TransportKind::kDirect;
+    transport.kind = TransportKind::kDirect;
     if (options.hosts.launch_agent.empty()) {
-      link.commands = {{facts.own_path, kControlPipeFlag}};
+      transport.commands = {{facts.own_path, kControlPipeFlag}};
     } else {
       Words words = ThroughShell(options.hosts.launch_agent);
       words.push_back(kControlPipeFlag);
-      link.commands = {std::move(words)};
+      transport.commands = {std::move(words)};
     }
-    return link;
+    return transport;
   }
   if (options.hosts.rsh.empty()) {
     before = {"ssh"};
     Append(before, SshOptions());
   } else {
     before = ThroughShell(options.hosts.rsh);
-    link.transport =
+    transport.kind =
         FirstWordsLastPart(options.hosts.rsh) == "ssh" ? TransportKind::kSsh : TransportKind::kRsh;
     // The first value of an option is the one that ssh takes: the user's.
-    if (link.transport == TransportKind::kSsh) Append(before, SshOptions());
+    if (transport.kind == TransportKind::kSsh) Append(before, SshOptions());
   }
   before.push_back(name);
   for (const Words& agent : AgentCommands(options, facts, true)) {
-    link.commands.push_back(before);
-    Append(link.commands.back(), agent);
+    transport.commands.push_back(before);
+    Append(transport.commands.back(), agent);
   }
-  return link;
+  return transport;
 }
 
-Transport LinkOfSrun(std::size_t count, const Options& options, const HostsFacts& facts) {
-  Transport link{.transport = TransportKind::kSrun,
-                 .nodes = {},
-                 .commands = {},
-                 .launch_agent = options.hosts.launch_agent,
-                 .setup = {}};
-  for (std::size_t i = 0; i < count; ++i) link.nodes.push_back(static_cast<int>(i));
+Transport TransportOfSrun(std::size_t count, const Options& options, const HostsFacts& facts) {
+  Transport transport{.kind = TransportKind::kSrun,
+                      .nodes = {},
+                      .commands = {},
+                      .launch_agent = options.hosts.launch_agent,
+                      .setup = {}};
+  for (std::size_t i = 0; i < count; ++i) transport.nodes.push_back(static_cast<int>(i));
   const Words before = {"srun", absl::StrCat("--nodes=", count), absl::StrCat("--ntasks=", count),
                         "--ntasks-per-node=1",
                         // Each ddprun has all that the job has on its node, and shares it out.
                         "--cpu-bind=none", "--kill-on-bad-exit=0", "--input=all", "--label",
                         "--quiet"};
   for (const Words& agent : AgentCommands(options, facts, false)) {
-    link.commands.push_back(before);
-    Append(link.commands.back(), agent);
+    transport.commands.push_back(before);
+    Append(transport.commands.back(), agent);
   }
-  return link;
+  return transport;
 }
 
 // --nproc-per-node where it was given, else the slots, else 1.
@@ -160,16 +160,16 @@ Words NodeArguments(const Options& options, const std::string& run_id, const std
   return arguments;
 }
 
-Setup MakeSetup(const Transport& link, const Options& options, const HostsPlan& plan,
+Setup MakeSetup(const Transport& transport, const Options& options, const HostsPlan& plan,
                 const HostsFacts& facts) {
   Setup setup;
-  const auto first = static_cast<std::size_t>(link.nodes.front());
-  if (link.transport != TransportKind::kSrun) setup.node = link.nodes.front();
+  const auto first = static_cast<std::size_t>(transport.nodes.front());
+  if (transport.kind != TransportKind::kSrun) setup.node = transport.nodes.front();
   setup.names = plan.names;
   setup.folder = options.hosts.wdir.empty() ? facts.folder : options.hosts.wdir;
   // The others inherit it from here, or srun brings it.
   const bool inherits =
-      link.transport == TransportKind::kDirect || link.transport == TransportKind::kSrun;
+      transport.kind == TransportKind::kDirect || transport.kind == TransportKind::kSrun;
   setup.environment = EnvironmentForHosts(inherits ? std::vector<std::string>() : facts.environment,
                                           options.hosts.exports);
   setup.arguments = NodeArguments(options, plan.run_id, plan.nproc[first]);
@@ -178,8 +178,8 @@ Setup MakeSetup(const Transport& link, const Options& options, const HostsPlan& 
   return setup;
 }
 
-const char* TransportName(TransportKind transport) {
-  switch (transport) {
+const char* TransportName(TransportKind kind) {
+  switch (kind) {
     case TransportKind::kDirect:
       return "directly";
     case TransportKind::kSsh:
@@ -224,14 +224,15 @@ absl::StatusOr<HostsPlan> MakeHostsPlan(const Options& options, const std::vecto
     plan.nproc.push_back(*nproc);
   }
   if (options.hosts.srun) {
-    plan.links.push_back(LinkOfSrun(plan.names.size(), options, facts));
+    plan.transports.push_back(TransportOfSrun(plan.names.size(), options, facts));
   } else {
     for (int node = 0; node < count; ++node) {
-      plan.links.push_back(
-          LinkTo(node, plan.names[static_cast<std::size_t>(node)], options, facts));
+      plan.transports.push_back(
+          TransportTo(node, plan.names[static_cast<std::size_t>(node)], options, facts));
     }
   }
-  for (Transport& link : plan.links) link.setup = MakeSetup(link, options, plan, facts);
+  for (Transport& transport : plan.transports)
+    transport.setup = MakeSetup(transport, options, plan, facts);
   return plan;
 }
 
@@ -279,19 +280,19 @@ std::string HostsPlanText(const HostsPlan& plan) {
                     plan.master_addr.empty() ? "the address that reaches it" : plan.master_addr,
                     ", ", port, "\n");
   }
-  for (const Transport& link : plan.links) {
-    for (const int node : link.nodes) {
+  for (const Transport& transport : plan.transports) {
+    for (const int node : transport.nodes) {
       const auto index = static_cast<std::size_t>(node);
       absl::StrAppend(&out, node < plan.nodes_max ? absl::StrCat("node ", node) : "spare", "  ",
                       plan.names[index], "  --nproc-per-node ", plan.nproc[index], "  ",
-                      TransportName(link.transport), "\n");
+                      TransportName(transport.kind), "\n");
     }
     Words quoted;
-    for (const std::string& word : link.commands.front()) quoted.push_back(ShellQuote(word));
+    for (const std::string& word : transport.commands.front()) quoted.push_back(ShellQuote(word));
     absl::StrAppend(&out, "  starts: ", absl::StrJoin(quoted, " "), "\n");
   }
-  if (!plan.links.empty()) {
-    const Setup& setup = plan.links.front().setup;
+  if (!plan.transports.empty()) {
+    const Setup& setup = plan.transports.front().setup;
     Words quoted;
     for (const std::string& word : setup.arguments) quoted.push_back(ShellQuote(word));
     absl::StrAppend(&out, "there, in ", setup.folder, ": ddprun ", absl::StrJoin(quoted, " "),

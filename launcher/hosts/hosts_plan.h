@@ -27,7 +27,7 @@ enum class TransportKind { kDirect, kSsh, kRsh, kSrun };
 
 // One process of the head's that carries one node, or with srun all of them.
 struct Transport {
-  TransportKind transport = TransportKind::kSsh;
+  TransportKind kind = TransportKind::kSsh;
   std::vector<int> nodes;
   // The first; if ddprun is not there (exit code 127) the next.
   std::vector<std::vector<std::string>> commands;
@@ -39,7 +39,7 @@ struct HostsPlan {
   std::string run_id;
   std::vector<std::string> names;  // of the nodes, as they were given
   std::vector<std::string> nproc;  // of each, as --nproc-per-node has it
-  std::vector<Transport> links;
+  std::vector<Transport> transports;
   int nodes_min = 1;
   int nodes_max = 1;                 // what is above it stands by
   int doctor_nodes = 0;              // that `ddprun doctor` should find; 0: this is a run

@@ -48,7 +48,7 @@ HostsRun::HostsRun(Config config)
     : config_(std::move(config)),
       console_(STDOUT_FILENO, STDERR_FILENO),
       signal_fd_(OpenSignalFd(Union(config_.end_signals, config_.forwarded_signals))),
-      processes_(config_.head.plan.links.size()),
+      transports_(config_.head.plan.transports.size()),
       read_buffer_(kPipeReadBytes, '\0') {}
 
 int HostsRun::Run() {
@@ -88,22 +88,23 @@ void HostsRun::Feed(HeadEvent event) {
 }
 
 void HostsRun::Perform(const HeadEffect& effect) {
-  if (const auto* start = std::get_if<StartLink>(&effect)) {
+  if (const auto* start = std::get_if<StartTransport>(&effect)) {
     Start(*start);
   } else if (const auto* setup = std::get_if<SendSetup>(&effect)) {
-    if (config_.token.has_value()) Send(setup->link, Encode(*config_.token));
-    Send(setup->link, Encode(config_.head.plan.links[static_cast<std::size_t>(setup->link)].setup));
+    if (config_.token.has_value()) Send(setup->transport, Encode(*config_.token));
+    Send(setup->transport,
+         Encode(config_.head.plan.transports[static_cast<std::size_t>(setup->transport)].setup));
   } else if (const auto* go = std::get_if<SendGo>(&effect)) {
-    Send(go->link, Encode(go->go));
+    Send(go->transport, Encode(go->go));
   } else if (const auto* signal = std::get_if<SendSignal>(&effect)) {
-    Send(signal->link, Encode(PassSignal{signal->signal}));
+    Send(signal->transport, Encode(PassSignal{signal->signal}));
   } else if (const auto* close = std::get_if<CloseControlPipe>(&effect)) {
-    ProcessOf(close->link).closing = true;
-    Pump(close->link);
-  } else if (const auto* end_link = std::get_if<EndLink>(&effect)) {
-    const TransportProcess& process = ProcessOf(end_link->link);
-    if (process.process.has_value() && !processes_.outcome(*process.process).has_value())
-      kill(-processes_.pid(*process.process), end_link->signal);
+    TransportAt(close->transport).closing = true;
+    Pump(close->transport);
+  } else if (const auto* end_transport = std::get_if<EndTransport>(&effect)) {
+    const TransportProcess& process = TransportAt(end_transport->transport);
+    if (process.index.has_value() && !processes_.outcome(*process.index).has_value())
+      kill(-processes_.pid(*process.index), end_transport->signal);
   } else if (const auto* show = std::get_if<ShowLine>(&effect)) {
     console_.WriteLine(OutputStream::kErr, show->line);
   } else if (const auto* end = std::get_if<EndHead>(&effect)) {
@@ -130,12 +131,13 @@ absl::Status HostsRun::OpenPipes(TransportProcess& process, SpawnRequest& reques
   return absl::OkStatus();
 }
 
-void HostsRun::Start(const StartLink& start) {
-  TransportProcess& process = ProcessOf(start.link);
+void HostsRun::Start(const StartTransport& start) {
+  const int number = start.transport;
+  TransportProcess& process = TransportAt(number);
   process = TransportProcess();
-  const Transport& link = config_.head.plan.links[static_cast<std::size_t>(start.link)];
+  const Transport& transport = config_.head.plan.transports[static_cast<std::size_t>(number)];
   SpawnRequest request;
-  request.argv = link.commands[static_cast<std::size_t>(start.attempt)];
+  request.argv = transport.commands[static_cast<std::size_t>(start.attempt)];
   request.path = FindCommand(request.argv.front());
   request.environ = OwnEnviron();
   request.signal_mask = config_.signal_mask;
@@ -145,9 +147,8 @@ void HostsRun::Start(const StartLink& start) {
   std::vector<OwnedFd> child_ends;
   const absl::Status status = OpenPipes(process, request, child_ends);
   if (!status.ok()) {
-    return Feed(LinkEnded{start.link, SpawnFailed{126, std::string(status.message())}});
+    return Feed(TransportEnded{number, SpawnFailed{126, std::string(status.message())}});
   }
-  const int number = start.link;
   process.out_lines = std::make_unique<LineSplitter>(
       LineSplitter::Sink{[this, number](std::string_view line) { OnOutLine(number, line); },
                          [](std::string_view) {}},
@@ -156,24 +157,24 @@ void HostsRun::Start(const StartLink& start) {
       LineSplitter::Sink{[this, number](std::string_view line) { OnErrLine(number, line); },
                          [](std::string_view) {}},
       kHostLineBytesMax);
-  process.process = processes_.size();
+  process.index = processes_.size();
   processes_.Spawn(request);
-  if (processes_.outcome(*process.process).has_value()) {
-    return Feed(LinkEnded{number, *processes_.outcome(*process.process)});
+  if (processes_.outcome(*process.index).has_value()) {
+    return Feed(TransportEnded{number, *processes_.outcome(*process.index)});
   }
-  if (poller_.Add(processes_.pidfd(*process.process), {Source::kWorkerEnd, number}) &&
+  if (poller_.Add(processes_.pidfd(*process.index), {Source::kWorkerEnd, number}) &&
       poller_.Add(process.out.get(), {Source::kWorkerOut, number}) &&
       poller_.Add(process.err.get(), {Source::kWorkerErr, number})) {
     return;
   }
   const std::string why = absl::StrCat("it cannot be watched: ", ErrnoText(errno));
-  processes_.SignalGroup(*process.process, SIGKILL);
+  processes_.SignalGroup(*process.index, SIGKILL);
   process = TransportProcess();
-  Feed(LinkEnded{number, SpawnFailed{126, why}});
+  Feed(TransportEnded{number, SpawnFailed{126, why}});
 }
 
-void HostsRun::Send(int link, std::string text) {
-  TransportProcess& process = ProcessOf(link);
+void HostsRun::Send(int transport, std::string text) {
+  TransportProcess& process = TransportAt(transport);
   if (!process.in.valid() || process.closing) return;
   std::string all;
   all.reserve(process.unsent.size() - process.sent + text.size());
@@ -182,11 +183,11 @@ void HostsRun::Send(int link, std::string text) {
   Wipe(text);
   process.unsent = std::move(all);
   process.sent = 0;
-  Pump(link);
+  Pump(transport);
 }
 
-void HostsRun::Pump(int link) {
-  TransportProcess& process = ProcessOf(link);
+void HostsRun::Pump(int transport) {
+  TransportProcess& process = TransportAt(transport);
   while (process.in.valid() && process.sent < process.unsent.size()) {
     char* const next = process.unsent.data() + process.sent;
     const std::size_t left = process.unsent.size() - process.sent;
@@ -203,7 +204,7 @@ void HostsRun::Pump(int link) {
     process.waits_to_send = waits;
     if (waits) {
       // One that cannot be watched is gone for this process: its end tells.
-      if (!poller_.Add(process.in.get(), {Source::kControlPipe, link}, EPOLLOUT))
+      if (!poller_.Add(process.in.get(), {Source::kControlPipe, transport}, EPOLLOUT))
         process.in.Reset();
     } else if (process.in.valid()) {
       poller_.Remove(process.in.get());
@@ -212,30 +213,30 @@ void HostsRun::Pump(int link) {
   if (process.closing && !waits) process.in.Reset();
 }
 
-void HostsRun::HandleEnd(int link) {
-  TransportProcess& process = ProcessOf(link);
-  if (!process.process.has_value()) return;
-  const std::size_t process = *process.process;
-  poller_.Remove(processes_.pidfd(process));
-  if (!processes_.ReapIfEnded(process)) return;
+void HostsRun::HandleEnd(int transport) {
+  TransportProcess& process = TransportAt(transport);
+  if (!process.index.has_value()) return;
+  const std::size_t index = *process.index;
+  poller_.Remove(processes_.pidfd(index));
+  if (!processes_.ReapIfEnded(index)) return;
   for (const OutputStream stream : {OutputStream::kOut, OutputStream::kErr})
-    ReadPipe(link, stream, kPipeDrainBytesMax);
+    ReadPipe(transport, stream, kPipeDrainBytesMax);
   process.out_lines->Flush();
   process.err_lines->Flush();
   if (process.waits_to_send) poller_.Remove(process.in.get());
   for (OwnedFd* pipe : {&process.out, &process.err}) {
     if (pipe->valid()) poller_.Remove(pipe->get());
   }
-  const Outcome outcome = *processes_.outcome(process);
+  const Outcome outcome = *processes_.outcome(index);
   Wipe(process.unsent);
   process = TransportProcess();
-  Feed(LinkEnded{link, outcome});
+  Feed(TransportEnded{transport, outcome});
 }
 
 // ---- What the nodes say
 
-void HostsRun::ReadPipe(int link, OutputStream stream, std::size_t bytes_max) {
-  TransportProcess& process = ProcessOf(link);
+void HostsRun::ReadPipe(int transport, OutputStream stream, std::size_t bytes_max) {
+  TransportProcess& process = TransportAt(transport);
   OwnedFd& pipe = stream == OutputStream::kOut ? process.out : process.err;
   LineSplitter* lines =
       stream == OutputStream::kOut ? process.out_lines.get() : process.err_lines.get();
@@ -256,35 +257,36 @@ void HostsRun::ReadPipe(int link, OutputStream stream, std::size_t bytes_max) {
   }
 }
 
-int HostsRun::TakeNode(int link, absl::string_view& line) const {
-  const Transport& plan = config_.head.plan.links[static_cast<std::size_t>(link)];
-  if (plan.transport == TransportKind::kSrun) {
+int HostsRun::TakeNode(int transport, absl::string_view& line) const {
+  const Transport& plan = config_.head.plan.transports[static_cast<std::size_t>(transport)];
+  if (plan.kind == TransportKind::kSrun) {
     const std::optional<int> label = TakeLabel(line);
     if (label.has_value() && *label < static_cast<int>(plan.nodes.size())) return *label;
   }
   return plan.nodes.front();
 }
 
-void HostsRun::OnOutLine(int link, std::string_view line) {
+void HostsRun::OnOutLine(int transport, std::string_view line) {
   absl::string_view text(line.data(), line.size());
-  const int node = TakeNode(link, text);
+  const int node = TakeNode(transport, text);
   const auto parsed = ParseLine(text);
-  if (const auto* word = std::get_if<NodeMessage>(&parsed)) return Feed(NodeSaid{node, *word});
+  if (const auto* word = std::get_if<NodeMessage>(&parsed))
+    return Feed(MessageReceived{node, *word});
   const auto* output = std::get_if<OutputLine>(&parsed);
   if (output == nullptr) return;
   const bool is_there = state_.nodes[static_cast<std::size_t>(node)].hello.has_value();
   if (!is_there || (output->is_error && absl::StartsWith(output->text, "ddprun: "))) {
-    return Feed(NodeNoted{node, std::string(output->text)});
+    return Feed(LineReceived{node, std::string(output->text)});
   }
   console_.WriteWorkerLine(output->is_error ? OutputStream::kErr : OutputStream::kOut, "",
                            {output->text.data(), output->text.size()});
 }
 
 // Nothing of ddprun's that runs: that comes on stdout, marked.
-void HostsRun::OnErrLine(int link, std::string_view line) {
+void HostsRun::OnErrLine(int transport, std::string_view line) {
   absl::string_view text(line.data(), line.size());
-  const int node = TakeNode(link, text);
-  Feed(NodeNoted{node, std::string(text)});
+  const int node = TakeNode(transport, text);
+  Feed(LineReceived{node, std::string(text)});
 }
 
 // ---- The loop

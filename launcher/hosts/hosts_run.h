@@ -39,7 +39,7 @@ class HostsRun {
 
  private:
   struct TransportProcess {
-    std::optional<std::size_t> process;  // in processes_
+    std::optional<std::size_t> index;  // in processes_
     OwnedFd in;
     OwnedFd out;
     OwnedFd err;
@@ -52,23 +52,25 @@ class HostsRun {
     bool waits_to_send = false;
   };
 
-  TransportProcess& ProcessOf(int link) { return processes_[static_cast<std::size_t>(link)]; }
+  TransportProcess& TransportAt(int transport) {
+    return transports_[static_cast<std::size_t>(transport)];
+  }
   void Feed(HeadEvent event);
   void Perform(const HeadEffect& effect);
-  void Start(const StartLink& start);
+  void Start(const StartTransport& start);
   absl::Status OpenPipes(TransportProcess& process, SpawnRequest& request,
                          std::vector<OwnedFd>& child_ends);
   // Wipes `text`.
-  void Send(int link, std::string text);
-  void Pump(int link);
+  void Send(int transport, std::string text);
+  void Pump(int transport);
   void HandleReady(const Ready& ready);
   void HandleSignals();
-  void ReadPipe(int link, OutputStream stream, std::size_t bytes_max);
-  void HandleEnd(int link);
-  void OnOutLine(int link, std::string_view line);
-  void OnErrLine(int link, std::string_view line);
+  void ReadPipe(int transport, OutputStream stream, std::size_t bytes_max);
+  void HandleEnd(int transport);
+  void OnOutLine(int transport, std::string_view line);
+  void OnErrLine(int transport, std::string_view line);
   // Whose line it is; srun's label is taken off.
-  int TakeNode(int link, absl::string_view& line) const;
+  int TakeNode(int transport, absl::string_view& line) const;
   void Close();
 
   Config config_;
@@ -77,7 +79,7 @@ class HostsRun {
   Console console_;
   ProcessSet processes_;
   OwnedFd signal_fd_;
-  std::vector<TransportProcess> processes_;  // by link
+  std::vector<TransportProcess> transports_;  // by transport
   std::deque<HeadEvent> events_;
   bool feeding_ = false;
   TimePoint now_;

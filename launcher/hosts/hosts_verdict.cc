@@ -16,8 +16,9 @@ const HeadNode& NodeAt(const HeadState& state, int number) {
 
 int ExitCodeOf(const HeadState& state, const HostsPlan& plan, int number) {
   const HeadNode& node = NodeAt(state, number);
-  const std::size_t link = plan.links.size() == 1 ? 0 : static_cast<std::size_t>(number);
-  return node.outcome.has_value() ? NodeExitCode(plan.links[link].transport, *node.outcome) : 1;
+  const std::size_t transport = plan.transports.size() == 1 ? 0 : static_cast<std::size_t>(number);
+  return node.outcome.has_value() ? NodeExitCode(plan.transports[transport].kind, *node.outcome)
+                                  : 1;
 }
 
 // It was in the run when its connection ended: what it would have reported is not known.

@@ -38,11 +38,11 @@ def parse_arguments():
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--lr", type=float, default=0.01)
-    parser.add_argument("--warmup-epochs", type=float, default=0.1)
+    parser.add_argument("--warmup-epochs", type=float, default=0.5)
     parser.add_argument("--warmup-steps", type=int, help="instead of --warmup-epochs")
     parser.add_argument("--momentum", type=float, default=0.9)
     parser.add_argument("--weight-decay", type=float, default=0.0005)
-    parser.add_argument("--nesterov", action="store_true")
+    parser.add_argument("--nesterov", action=argparse.BooleanOptionalAction, default=None)
     parser.add_argument("--optimizer", choices=["sgd", "adam", "adamw"], default="sgd")
     parser.add_argument("--schedule", choices=["cosine", "one-cycle", "linear", "constant"], default="cosine")
     parser.add_argument("--label-smoothing", type=float, default=0)
@@ -117,7 +117,7 @@ def make_optimizer(options, model):
         lr=options.lr,
         momentum=options.momentum,
         weight_decay=options.weight_decay,
-        nesterov=options.nesterov,
+        nesterov=options.momentum > 0 if options.nesterov is None else options.nesterov,
     )
 
 

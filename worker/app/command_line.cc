@@ -71,8 +71,9 @@ CLI::Option* AddSetting(CLI::App& app, const Setting& setting) {
   const std::string flag = "--" + setting.key;
   const std::string standard = ToText(Config{}, setting);
   CLI::Option* option = nullptr;
-  if (std::holds_alternative<bool Config::*>(setting.member)) {
-    const std::string help = Help(setting) + (standard == "true" ? " [on]" : " [off]");
+  if (IsSwitch(setting)) {
+    std::string help = Help(setting);
+    if (!standard.empty()) help += standard == "true" ? " [on]" : " [off]";
     option = app.add_flag(flag + ",!--no-" + setting.key, help);
   } else {
     const std::string help = Help(setting);

@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <variant>
 
 #include "worker/base/text.h"
 
@@ -19,7 +18,7 @@ std::vector<std::string> ToArguments(const Config& config) {
   for (const Setting& setting : Settings()) {
     const std::string value = ToText(config, setting);
     if (value == ToText(standard, setting) || setting.key == "world-size") continue;
-    if (std::holds_alternative<bool Config::*>(setting.member)) {
+    if (IsSwitch(setting)) {
       arguments.push_back((value == "true" ? "--" : "--no-") + setting.key);
     } else {
       arguments.push_back("--" + setting.key + "=" + value);

@@ -62,6 +62,12 @@ void Set(std::optional<std::int64_t>& value, const std::string& text, const std:
   value = number;
 }
 
+void Set(std::optional<bool>& value, const std::string& text, const std::string& source) {
+  bool is_set = false;
+  Set(is_set, text, source);
+  value = is_set;
+}
+
 void Require(bool holds, const std::string& sentence) {
   if (!holds) throw UsageError(sentence);
 }
@@ -253,7 +259,8 @@ const std::vector<Setting>& Settings() {
        "momentum of SGD, and of Muon for all parameters but filters"},
       {"weight-decay", &Config::weight_decay, kTraining,
        "weight decay; Muon: of head and biases, the share removed by a step at the full rate"},
-      {"nesterov", &Config::nesterov, kTraining, "SGD: Nesterov momentum"},
+      {"nesterov", &Config::nesterov, kTraining,
+       "SGD: use Nesterov momentum; the default where SGD has momentum"},
       {"beta1", &Config::beta1, kTraining, "Adam, AdamW: decay of the mean of the gradients"},
       {"beta2", &Config::beta2, kTraining,
        "Adam, AdamW: decay of the mean of the squared gradients"},
@@ -362,6 +369,11 @@ const std::vector<Setting>& Settings() {
   return settings;
 }
 
+bool IsSwitch(const Setting& setting) {
+  return std::holds_alternative<bool Config::*>(setting.member) ||
+         std::holds_alternative<std::optional<bool> Config::*>(setting.member);
+}
+
 const Setting* FindSetting(const std::string& key) {
   std::string dashed = key;
   std::replace(dashed.begin(), dashed.end(), '_', '-');
@@ -387,6 +399,8 @@ std::string ToText(const Config& config, const Setting& setting) {
           return value ? "true" : "false";
         } else if constexpr (std::is_same_v<Value, std::optional<std::int64_t>>) {
           return value ? std::to_string(*value) : "";
+        } else if constexpr (std::is_same_v<Value, std::optional<bool>>) {
+          return !value ? "" : *value ? "true" : "false";
         } else if constexpr (std::is_same_v<Value, double>) {
           return Number(value);
         } else {
@@ -394,6 +408,10 @@ std::string ToText(const Config& config, const Setting& setting) {
         }
       },
       setting.member);
+}
+
+bool UsesNesterov(const Config& config) {
+  return config.nesterov.value_or(config.optimizer == "sgd" && config.momentum > 0);
 }
 
 void Validate(const Config& config) {
@@ -408,9 +426,9 @@ void Validate(const Config& config) {
               " or pass --model torchscript");
   Require(!config.sync_batch_norm || config.model != "torchscript",
           "--sync-batch-norm does not reach into a --model-file; leave it out");
-  Require(!config.nesterov || config.momentum > 0,
+  Require(!config.nesterov.value_or(false) || config.momentum > 0,
           "--nesterov needs a momentum above 0; set --momentum 0.9");
-  Require(!config.nesterov || config.optimizer == "sgd",
+  Require(!config.nesterov.value_or(false) || config.optimizer == "sgd",
           "--nesterov is SGD's; take --optimizer sgd or leave it out (muon has it always)");
 }
 

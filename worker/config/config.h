@@ -37,18 +37,18 @@ struct Config {
 
   // Training
   std::int64_t batch_size = 64;  // of one rank
-  double epochs = 3;             // may be a fraction: 0.5 is half of the images
+  double epochs = 4;             // may be a fraction: 0.5 is half of the images
   std::optional<std::int64_t> max_steps;
   std::string optimizer = "sgd";
   double lr = 0.01;
   std::string schedule = "cosine";
-  double warmup_epochs = 0.1;
+  double warmup_epochs = 0.5;
   std::optional<std::int64_t> warmup_steps;  // instead of warmup_epochs
   double step_epochs = 30;
   double step_gamma = 0.1;
   double momentum = 0.9;
   double weight_decay = 0.0005;
-  bool nesterov = false;
+  std::optional<bool> nesterov;  // none: where SGD has momentum (UsesNesterov)
   double beta1 = 0.9;
   double beta2 = 0.999;
   double adam_eps = 1e-8;
@@ -102,15 +102,17 @@ struct Config {
   std::string env_file;
 };
 
+bool UsesNesterov(const Config& config);
+
 // What the person asked for cannot be done as asked: one sentence. The program ends with 2.
 struct UsageError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
 struct Setting {
-  using Member =
-      std::variant<std::string Config::*, bool Config::*, double Config::*, std::int64_t Config::*,
-                   std::uint64_t Config::*, std::optional<std::int64_t> Config::*>;
+  using Member = std::variant<std::string Config::*, bool Config::*, double Config::*,
+                              std::int64_t Config::*, std::uint64_t Config::*,
+                              std::optional<std::int64_t> Config::*, std::optional<bool> Config::*>;
   std::string key;  // as in YAML; on the command line with two dashes before it
   Member member;
   std::string group;
@@ -119,6 +121,9 @@ struct Setting {
 };
 
 const std::vector<Setting>& Settings();
+
+// On the command line --KEY and --no-KEY.
+bool IsSwitch(const Setting& setting);
 
 // Null if there is none of that name. `_` and `-` are the same in it.
 const Setting* FindSetting(const std::string& key);

@@ -20,7 +20,7 @@ class Sgd : public Optimizer {
       : Optimizer(std::move(parameters)),
         momentum_(config.momentum),
         weight_decay_(config.weight_decay),
-        nesterov_(config.nesterov) {
+        nesterov_(UsesNesterov(config)) {
     if (momentum_ > 0) velocities_ = MakeState("momentum_buffer");
   }
 

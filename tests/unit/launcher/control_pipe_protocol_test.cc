@@ -22,7 +22,7 @@ SetupReader Read(const std::string& words) {
   return reader;
 }
 
-TEST(ControlPipeWords, ASetupArrivesByteForByte) {
+TEST(ControlPipeProtocolTest, ASetupArrivesByteForByte) {
   const ddprun::Setup sent{.node = 3,
                            .names = {"a", "b c"},
                            .folder = "/data/" + EveryByte(),
@@ -39,14 +39,14 @@ TEST(ControlPipeWords, ASetupArrivesByteForByte) {
   EXPECT_EQ(reader.setup().arguments, sent.arguments);
 }
 
-TEST(ControlPipeWords, TheFlagsOfAGoAreItsOwn) {
+TEST(ControlPipeProtocolTest, TheFlagsOfAGoAreItsOwn) {
   const Go first{.node = 0, .node_rank = 0, .serve = true, .flags = {"--a=1"}};
   const Go all{.node = -1, .node_rank = std::nullopt, .serve = false, .flags = {"--b=2"}};
   EXPECT_EQ(Read(Encode(first)).go(), first);
   EXPECT_EQ(Read(Encode(first) + Encode(all)).go(), all);
 }
 
-TEST(ControlPipeWords, AnUnknownWordIsRefusedWithoutShowingWhatFollows) {
+TEST(ControlPipeProtocolTest, AnUnknownWordIsRefusedWithoutShowingWhatFollows) {
   SetupReader reader;
   const absl::Status status = reader.TakeLine("tokn 5ecre7");
   EXPECT_FALSE(status.ok());
@@ -55,14 +55,14 @@ TEST(ControlPipeWords, AnUnknownWordIsRefusedWithoutShowingWhatFollows) {
   EXPECT_FALSE(reader.TakeLine("node x").ok());
 }
 
-TEST(ControlPipeWords, ASignalIsPassedOn) {
+TEST(ControlPipeProtocolTest, ASignalIsPassedOn) {
   EXPECT_EQ(Encode(PassSignal{15}), "signal 15\n");
   EXPECT_EQ(ParseSignal("signal 15"), PassSignal{15});
   EXPECT_EQ(ParseSignal("signal"), std::nullopt);
   EXPECT_EQ(ParseSignal("go -1 -1 0"), std::nullopt);
 }
 
-TEST(ControlPipeWords, WordsOfANodeAreNoWorkersLines) {
+TEST(ControlPipeProtocolTest, WordsOfANodeAreNoWorkersLines) {
   const NodeMessage words[] = {Hello{1, 2, "0.1.0", "10.0.0.1", ""}, Serving{29500}, Joined{},
                                NodeVerdict{"ddprun: run failed: x\n  last lines:\n    - y \x1e\n"},
                                Finished{"a run", 3, 2, 16}};
@@ -75,7 +75,7 @@ TEST(ControlPipeWords, WordsOfANodeAreNoWorkersLines) {
   }
 }
 
-TEST(ControlPipeWords, AWorkersLineStaysAsItIsEvenIfItLooksLikeAWord) {
+TEST(ControlPipeProtocolTest, AWorkersLineStaysAsItIsEvenIfItLooksLikeAWord) {
   const std::string forged = ToLine(Serving{1});
   for (const std::string& text : {std::string("[0] loss 0.1"), std::string(), forged}) {
     for (const bool is_error : {false, true}) {
@@ -89,12 +89,12 @@ TEST(ControlPipeWords, AWorkersLineStaysAsItIsEvenIfItLooksLikeAWord) {
   EXPECT_EQ(MarkLine(false, "[0] plain"), "[0] plain");
 }
 
-TEST(ControlPipeWords, AMarkOfALaterVersionIsNothing) {
+TEST(ControlPipeProtocolTest, AMarkOfALaterVersionIsNothing) {
   EXPECT_TRUE(std::holds_alternative<std::monostate>(ParseLine("\x1ezfuture")));
   EXPECT_TRUE(std::holds_alternative<std::monostate>(ParseLine("\x1ewfuture 1")));
 }
 
-TEST(ControlPipeWords, TakesSrunsLabelOff) {
+TEST(ControlPipeProtocolTest, TakesSrunsLabelOff) {
   absl::string_view line = "12: text: more";
   EXPECT_EQ(TakeLabel(line), 12);
   EXPECT_EQ(line, "text: more");

@@ -63,7 +63,7 @@ TEST(DoctorRules, AloneForAReason) {
   Checkup checkup = SoundCheckup(2);
   checkup.nodes = {SoundNode(1)};
   checkup.pairs.clear();
-  checkup.meeting_error = "the tokens differ";
+  checkup.rendezvous_error = "the tokens differ";
   EXPECT_THAT(Complaints(checkup),
               ElementsAre(IsComplaint("nodes", Health::kFail, {},
                                       HasSubstr("not met: the tokens differ. What follows"))));

@@ -13,11 +13,11 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 std::string Ssh(const std::vector<std::string>& words, int code = 255) {
-  const Transport link{.transport = TransportKind::kSsh,
-                       .nodes = {0},
-                       .commands = {{"ssh", "n1", "first"}, {"ssh", "n1", "a b"}},
-                       .setup = {}};
-  return WhyNotStarted("n1", link, 1, Exited{code}, words);
+  const Transport transport{.kind = TransportKind::kSsh,
+                            .nodes = {0},
+                            .commands = {{"ssh", "n1", "first"}, {"ssh", "n1", "a b"}},
+                            .setup = {}};
+  return WhyNotStarted("n1", transport, 1, Exited{code}, words);
 }
 
 TEST(HostsAdvice, NamesTheHostTheFactAndTheNextMove) {
@@ -44,18 +44,18 @@ TEST(HostsAdvice, WhatIsNotThereIsWhatWasAskedFor) {
   EXPECT_THAT(Ssh({"bash: line 1: ddprun: command not found"}, 127),
               HasSubstr("n1 has no ddprun, neither at the path it has here nor in the PATH that "
                         "ssh finds there"));
-  Transport link{.transport = TransportKind::kSsh,
-                 .nodes = {0},
-                 .commands = {{"ssh", "n1", "/opt/ddprun", "--control-pipe"}},
-                 .launch_agent = "/opt/ddprun",
-                 .setup = {}};
-  EXPECT_THAT(WhyNotStarted("n1", link, 0, Exited{127}, {"sh: 1: /opt/ddprun: not found"}),
+  Transport transport{.kind = TransportKind::kSsh,
+                      .nodes = {0},
+                      .commands = {{"ssh", "n1", "/opt/ddprun", "--control-pipe"}},
+                      .launch_agent = "/opt/ddprun",
+                      .setup = {}};
+  EXPECT_THAT(WhyNotStarted("n1", transport, 0, Exited{127}, {"sh: 1: /opt/ddprun: not found"}),
               AllOf(HasSubstr("n1 does not find what --launch-agent names, '/opt/ddprun': sh: 1:"),
                     HasSubstr("give the path of ddprun there")));
-  link.transport = TransportKind::kRsh;
-  EXPECT_THAT(WhyNotStarted("n1", link, 0, Exited{127}, {"ddprun: 1: exec: pdsh: not found"}),
+  transport.kind = TransportKind::kRsh;
+  EXPECT_THAT(WhyNotStarted("n1", transport, 0, Exited{127}, {"ddprun: 1: exec: pdsh: not found"}),
               HasSubstr("the --rsh command is not there on this machine: 1: exec: pdsh: not"));
-  EXPECT_THAT(WhyNotStarted("n1", link, 0, Exited{127}, {"sh: 1: /opt/ddprun: not found"}),
+  EXPECT_THAT(WhyNotStarted("n1", transport, 0, Exited{127}, {"sh: 1: /opt/ddprun: not found"}),
               HasSubstr("--launch-agent names"));
 }
 

@@ -38,14 +38,14 @@ HostsPlan Plan(std::vector<std::string> arguments, const std::vector<HostEntry>&
 
 TEST(HostsPlan, TheCommandLineOfAHostHasSimpleWordsAndNoSecret) {
   const HostsPlan plan = Plan({"-H", "a,b"});
-  ASSERT_EQ(plan.links.size(), 2u);
-  EXPECT_EQ(plan.links[0].transport, TransportKind::kSsh);
-  const std::vector<std::string>& command = plan.links[0].commands[0];
+  ASSERT_EQ(plan.transports.size(), 2u);
+  EXPECT_EQ(plan.transports[0].kind, TransportKind::kSsh);
+  const std::vector<std::string>& command = plan.transports[0].commands[0];
   EXPECT_EQ(command.front(), "ssh");
   EXPECT_THAT(command, Contains("BatchMode=yes"));
   EXPECT_THAT(std::vector<std::string>(command.end() - 3, command.end()),
               ElementsAre("a", "/opt/ddprun", "--control-pipe"));
-  EXPECT_EQ(plan.links[0].commands[1].end()[-2], "ddprun");  // else the one in PATH
+  EXPECT_EQ(plan.transports[0].commands[1].end()[-2], "ddprun");  // else the one in PATH
 }
 
 TEST(HostsPlan, SlotsAreWorkersUnlessTheFlagSaysFewer) {
@@ -59,33 +59,34 @@ TEST(HostsPlan, SlotsAreWorkersUnlessTheFlagSaysFewer) {
 TEST(HostsPlan, OtherFlagsGoAlongFromWhereverTheyCame) {
   const HostsPlan plan = Plan({"-H", "a", "--max_restarts", "3", "--module", "--token-file", "t",
                                "--rsh", "ssh -p 22", "--log-dir=logs"});
-  EXPECT_THAT(plan.links[0].setup.arguments,
+  EXPECT_THAT(plan.transports[0].setup.arguments,
               ElementsAre("--log-dir=logs", "--max-restarts=3", "--module=1", "--nproc-per-node=2",
                           "--rdzv-id=made-up", "--", "train", "--epochs", "1"));
 }
 
 TEST(HostsPlan, ThisMachineNeedsNoSsh) {
   const HostsPlan plan = Plan({"-H", "here"}, {{"here", 2}});
-  EXPECT_EQ(plan.links[0].transport, TransportKind::kDirect);
-  EXPECT_THAT(plan.links[0].commands, ElementsAre(ElementsAre("/opt/ddprun", "--control-pipe")));
+  EXPECT_EQ(plan.transports[0].kind, TransportKind::kDirect);
+  EXPECT_THAT(plan.transports[0].commands,
+              ElementsAre(ElementsAre("/opt/ddprun", "--control-pipe")));
 }
 
 TEST(HostsPlan, AnRshThatIsSshKeepsItsOptionsBeforeOurs) {
   const HostsPlan ssh = Plan({"-H", "a", "--rsh", "/usr/bin/ssh -p 2222"});
-  EXPECT_EQ(ssh.links[0].transport, TransportKind::kSsh);
-  EXPECT_EQ(ssh.links[0].commands[0][2], "exec /usr/bin/ssh -p 2222 \"$@\"");
-  EXPECT_THAT(ssh.links[0].commands[0], Contains("BatchMode=yes"));
+  EXPECT_EQ(ssh.transports[0].kind, TransportKind::kSsh);
+  EXPECT_EQ(ssh.transports[0].commands[0][2], "exec /usr/bin/ssh -p 2222 \"$@\"");
+  EXPECT_THAT(ssh.transports[0].commands[0], Contains("BatchMode=yes"));
   const HostsPlan other = Plan({"-H", "a", "--rsh", "docker exec -i"});
-  EXPECT_EQ(other.links[0].transport, TransportKind::kRsh);
-  EXPECT_THAT(other.links[0].commands[0], Not(Contains("BatchMode=yes")));
+  EXPECT_EQ(other.transports[0].kind, TransportKind::kRsh);
+  EXPECT_THAT(other.transports[0].commands[0], Not(Contains("BatchMode=yes")));
 }
 
 TEST(HostsPlan, SrunCarriesAllNodesAndNoMoreThanAreWanted) {
   const HostsPlan plan = Plan({"--srun", "--nnodes", "1"});
-  ASSERT_EQ(plan.links.size(), 1u);
-  EXPECT_THAT(plan.links[0].nodes, ElementsAre(0));
-  EXPECT_THAT(plan.links[0].commands[0], Contains("--ntasks=1"));
-  EXPECT_EQ(plan.links[0].setup.node, std::nullopt);
+  ASSERT_EQ(plan.transports.size(), 1u);
+  EXPECT_THAT(plan.transports[0].nodes, ElementsAre(0));
+  EXPECT_THAT(plan.transports[0].commands[0], Contains("--ntasks=1"));
+  EXPECT_EQ(plan.transports[0].setup.node, std::nullopt);
 }
 
 TEST(HostsPlan, MoreNodesThanHostsCannotBe) {

@@ -77,7 +77,7 @@ TEST(OptionsDoctor, OneCommandForAllHostsGoesOnWithThoseThatAnswer) {
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ(plan->nodes_min, 1);
   EXPECT_EQ(plan->nodes_max, 3);
-  const std::vector<std::string>& arguments = plan->links[2].setup.arguments;
+  const std::vector<std::string>& arguments = plan->transports[2].setup.arguments;
   EXPECT_EQ(arguments.front(), "--doctor=3");
   EXPECT_THAT(arguments, Contains("--timeout=3"));
   EXPECT_EQ(arguments.back(), "train");

@@ -12,7 +12,7 @@
 namespace ddprun {
 namespace {
 
-TEST(EndingProcessTest, TheFlagsSayIt) {
+TEST(ProcessExitingTest, TheFlagsSayIt) {
   EXPECT_FALSE(SaysEnding("7 (python3) S 1 7 7 0 -1 4194304 100 0 0 0 1 2"));
   EXPECT_TRUE(SaysEnding("7 (python3) R 1 7 7 0 -1 4194308 100 0 0 0 1 2")) << "its files go";
   EXPECT_TRUE(SaysEnding("7 (python3) D 1 7 7 0 -1 4194816 100 0 0 0 1 2"))
@@ -20,13 +20,13 @@ TEST(EndingProcessTest, TheFlagsSayIt) {
   EXPECT_TRUE(SaysEnding("7 (a) S 0 (b) Z 1 7 7 0 -1 4 100")) << "a name may have anything in it";
 }
 
-TEST(EndingProcessTest, WhatIsNoSuchTextSaysNothing) {
+TEST(ProcessExitingTest, WhatIsNoSuchTextSaysNothing) {
   for (const char* text :
        {"", "7", "7 (python3) ", "7 (python3) S 1 7 7 0 -1", "7 (x) S 1 7 7 0 -1 many 1"})
     EXPECT_FALSE(SaysEnding(text)) << text;
 }
 
-TEST(EndingProcessTest, OneThatLivesAndOneThatIsDead) {
+TEST(ProcessExitingTest, OneThatLivesAndOneThatIsDead) {
   EXPECT_FALSE(IsEnding(getpid()));
   const pid_t child = fork();
   if (child == 0) _exit(0);

@@ -66,6 +66,14 @@ TEST(CommandLine, GoesOverTheFileWhichGoesOverTheDefaults) {
   EXPECT_EQ(config.momentum, Config{}.momentum);
 }
 
+TEST(CommandLine, NesterovIsTheDefaultWhereSgdHasMomentum) {
+  EXPECT_TRUE(UsesNesterov(Parsed({})));
+  EXPECT_TRUE(UsesNesterov(Parsed({"--nesterov"})));
+  EXPECT_FALSE(UsesNesterov(Parsed({"--no-nesterov"})));
+  EXPECT_FALSE(UsesNesterov(Parsed({"--momentum", "0"})));
+  EXPECT_FALSE(UsesNesterov(Parsed({"--optimizer", "adamw"})));
+}
+
 TEST(CommandLine, EmptyFileSetsNothing) {
   const TempFiles files;
   EXPECT_EQ(Parsed({"--config", files.Write("c.yaml", "# nothing yet\n")}).lr, Config{}.lr);
@@ -126,6 +134,7 @@ TEST(CommandLine, RangesAreChecked) {
   EXPECT_THAT(UsageMessage({"--momentum", "1"}), HasSubstr("momentum"));
   EXPECT_THAT(UsageMessage({"--weight-decay", "-1"}), HasSubstr("weight-decay"));
   EXPECT_THAT(UsageMessage({"--nesterov", "--momentum", "0"}), HasSubstr("nesterov"));
+  EXPECT_THAT(UsageMessage({"--nesterov", "--optimizer", "adamw"}), HasSubstr("nesterov"));
   EXPECT_THAT(UsageMessage({"--timeout", "0"}), HasSubstr("timeout"));
 }
 
