@@ -66,7 +66,7 @@ RunCounters& RunObserver::CountersOf(const std::string& run_id, TimePoint now) {
   if (!counters_.contains(run_id) && counters_.size() >= kCountedRunsMax) {
     counters_.erase(std::min_element(
         counters_.begin(), counters_.end(),
-        [](const auto& a, const auto& b) { return a.second.heard < b.second.last_seen; }));
+        [](const auto& a, const auto& b) { return a.second.last_seen < b.second.last_seen; }));
   }
   RunCounters& counters = counters_[run_id];
   counters.last_seen = now;
