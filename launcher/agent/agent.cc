@@ -241,7 +241,7 @@ absl::Status Agent::ServeStore(const Start& start) {
     absl::StatusOr<std::unique_ptr<StoreProxy>> proxy = StoreProxy::Start(
         {.socket_path = absl::StrCat(config_.temp_dir, "/agent.sock"),
          .channel = channel_,
-         .door = rendezvous_.server ? rendezvous_.server->store_connector() : nullptr,
+         .connector = rendezvous_.server ? rendezvous_.server->store_connector() : nullptr,
          .run_id = start.run_id,
          .node_id = config_.node_id,
          .reconnect_timeout = reconnect_timeout_});

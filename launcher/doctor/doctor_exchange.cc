@@ -139,7 +139,7 @@ absl::Status DoctorExchange::OpenStore() {
   absl::StatusOr<std::unique_ptr<StoreProxy>> proxy = StoreProxy::Start(
       {.socket_path = path,
        .channel = channel_,
-       .door = rendezvous_.server ? rendezvous_.server->store_connector() : nullptr,
+       .connector = rendezvous_.server ? rendezvous_.server->store_connector() : nullptr,
        .run_id = start_.run_id,
        .node_id = config_.node_id,
        .reconnect_timeout = {}});

@@ -570,9 +570,9 @@ class Stepper {
     verdict.node_count = s_.round->node_count;
     for (const WorkerEnds& end : s_.ends) {
       const int rank = s_.round->rank_first + end.first;
-      AddVictims(end.kind, end.code, {rank, rank}, verdict.victims);
+      AddOutcome(end.kind, end.code, {rank, rank}, verdict.outcomes);
     }
-    verdict.victims = ToShow(verdict.victims, s_.failure->rank);
+    verdict.outcomes = ToShow(verdict.outcomes, s_.failure->rank);
     return verdict;
   }
 

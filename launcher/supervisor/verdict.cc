@@ -151,7 +151,7 @@ std::string VerdictText(const Verdict& verdict, FailureMessage message) {
     absl::StrAppend(&out, "  not restarted: ", verdict.not_restarted, "\n");
   }
   if (verdict.cause.has_value()) absl::StrAppend(&out, DetailText(*verdict.cause, message));
-  absl::StrAppend(&out, AftermathText(verdict.victims));
+  absl::StrAppend(&out, AftermathText(verdict.outcomes));
   absl::StrAppend(&out, "  exit code: ", verdict.exit_code, "\n");
   return out;
 }

@@ -104,18 +104,18 @@ Json ToJson(const Failure& failure) {
           {"collectives", failure.places.empty() ? Json(nullptr) : ToJson(failure.places)}};
 }
 
-Json ToJson(const WorkerOutcomes& victims) {
+Json ToJson(const WorkerOutcomes& outcomes) {
   Json ranges = Json::array();
-  for (const RankRange& range : victims.ranges) ranges.push_back({range.first, range.last});
-  const bool by_code = victims.kind == EndKind::kExited || victims.kind == EndKind::kNotStarted;
-  return {{"how", NameOf(victims.kind)},
-          {"exit_code", by_code && victims.code >= 0 ? Json(victims.code) : Json(nullptr)},
+  for (const RankRange& range : outcomes.ranges) ranges.push_back({range.first, range.last});
+  const bool by_code = outcomes.kind == EndKind::kExited || outcomes.kind == EndKind::kNotStarted;
+  return {{"how", NameOf(outcomes.kind)},
+          {"exit_code", by_code && outcomes.code >= 0 ? Json(outcomes.code) : Json(nullptr)},
           {"signal",
-           victims.kind == EndKind::kSignaled ? Json(SignalName(victims.code)) : Json(nullptr)},
-          {"count", victims.count},
+           outcomes.kind == EndKind::kSignaled ? Json(SignalName(outcomes.code)) : Json(nullptr)},
+          {"count", outcomes.count},
           {"ranks", std::move(ranges)},
-          {"hosts", victims.hosts},
-          {"sentence", RanksOf(victims) + " " + WayOf(victims)}};
+          {"hosts", outcomes.hosts},
+          {"sentence", RanksOf(outcomes) + " " + WayOf(outcomes)}};
 }
 
 }  // namespace
@@ -126,7 +126,7 @@ std::string VerdictJson(const RunEnd& end) {
                {"run_id", TextOrNull(end.run_id)},
                {"reported_by", end.host}};
   Json cause = nullptr;
-  Json victims = Json::array();
+  Json others = Json::array();
   if (end.verdict.has_value()) {
     const Verdict& verdict = *end.verdict;
     json["round"] = verdict.round == kNoRound ? Json(nullptr) : Json(ToNumber(verdict.round));
@@ -137,10 +137,10 @@ std::string VerdictJson(const RunEnd& end) {
     json["world_size"] = verdict.world_size;
     json["node_count"] = verdict.node_count;
     if (verdict.cause.has_value()) cause = ToJson(*verdict.cause);
-    for (const WorkerOutcomes& way : verdict.victims) victims.push_back(ToJson(way));
+    for (const WorkerOutcomes& way : verdict.outcomes) others.push_back(ToJson(way));
   }
   json["cause"] = std::move(cause);
-  json["others"] = std::move(victims);
+  json["others"] = std::move(others);
   json["text"] = std::string(absl::StripSuffix(end.text, "\n"));
   // What workers and hosts say may hold any bytes.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);

@@ -21,9 +21,9 @@
 #include "absl/time/time.h"
 #include "rendezvous/base/addresses.h"
 #include "rendezvous/base/limits.h"
-#include "rendezvous/wire/convert.h"
 #include "rendezvous/wire/frame.h"
 #include "rendezvous/wire/store_codec.h"
+#include "rendezvous/wire/store_convert.h"
 
 namespace ddprun {
 namespace {

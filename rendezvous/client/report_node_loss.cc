@@ -6,8 +6,8 @@
 #include <thread>
 
 #include "rendezvous/base/limits.h"
-#include "rendezvous/wire/convert.h"
 #include "rendezvous/wire/grpc_channel.h"
+#include "rendezvous/wire/session_convert.h"
 
 namespace ddprun {
 

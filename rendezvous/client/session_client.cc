@@ -16,8 +16,8 @@
 #include "proto/limited_messages.h"
 #include "rendezvous/base/limits.h"
 #include "rendezvous/streams/write_queue.h"
-#include "rendezvous/wire/convert.h"
 #include "rendezvous/wire/grpc_channel.h"
+#include "rendezvous/wire/session_convert.h"
 
 namespace ddprun {
 namespace {

@@ -3,8 +3,8 @@
 
 #include "rendezvous/base/printable.h"
 #include "rendezvous/wire/call_error.h"
-#include "rendezvous/wire/convert.h"
 #include "rendezvous/wire/grpc_channel.h"
+#include "rendezvous/wire/scalars.h"
 #include "rendezvous/wire/status_convert.h"
 
 namespace ddprun {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where the service writes down what it has accepted before it says so to anyone, so that the next
 // process can go on where this one ended. An interface, since a cluster may want it in etcd; the
-// one that is here is a file (file_journal.h).
+// one that is here is a SQLite database (sqlite_journal.h).
 //
 // A journal is a snapshot, in parts, and the records after it. Whoever opens it is given both, in
 // order; replaying them gives the state in which the last process died. What parts and records mean
@@ -30,7 +30,6 @@ struct JournalReport {
   std::string place;            // path or address
   std::uint64_t bytes = 0;      // that a restart would read
   std::uint64_t snapshots = 0;  // taken since it was opened
-  std::uint64_t bytes_cut = 0;  // the unfinished end that was found when it was opened
   absl::Status error;           // why nothing is written any more
   absl::Status last_snapshot;   // why the last snapshot failed; the journal only grows then
 };

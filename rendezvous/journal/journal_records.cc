@@ -8,8 +8,10 @@
 #include "proto/journal.pb.h"
 #include "rendezvous/base/limits.h"
 #include "rendezvous/base/overloaded.h"
-#include "rendezvous/wire/convert.h"
+#include "rendezvous/wire/failure_convert.h"
 #include "rendezvous/wire/restart_convert.h"
+#include "rendezvous/wire/session_convert.h"
+#include "rendezvous/wire/store_convert.h"
 
 namespace ddprun {
 namespace {
@@ -68,7 +70,7 @@ enum class Way { kSave, kLoad };
     value.name = FromWire<std::decay_t<decltype(*value.name)>>(message.name());        \
   }
 
-// A struct that convert.h knows.
+// A struct with a ToProto of its own.
 #define DDPRUN_MESSAGE_FIELD(name)                   \
   if constexpr (way == Way::kSave) {                 \
     *message.mutable_##name() = ToProto(value.name); \
@@ -119,7 +121,7 @@ void MemberFields(Value& value, Message& message) {
   DDPRUN_OPTIONAL_MESSAGE_FIELD(leaving)
   DDPRUN_FIELD(phase)
   DDPRUN_OPTIONAL_FIELD(link)
-  DDPRUN_FIELD(heard)
+  DDPRUN_FIELD(last_seen)
   DDPRUN_FIELD(words_told)
 }
 
@@ -161,7 +163,7 @@ void RunFields(Value& value, Message& message) {
   DDPRUN_FIELD(broke)
   DDPRUN_FIELD(sealed)
   DDPRUN_FIELD(left_out)
-  DDPRUN_REPEATED_MESSAGE_FIELD(victims)
+  DDPRUN_REPEATED_MESSAGE_FIELD(outcomes)
   DDPRUN_FIELD(may_restart)
   DDPRUN_FIELD(deadline)
   DDPRUN_OPTIONAL_FIELD(last_call_due)

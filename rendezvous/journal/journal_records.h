@@ -49,8 +49,8 @@ struct JournalRecord {
 std::string EncodeJournalRecord(JournalRecord record);
 
 // DATA_LOSS: not a record, or of a kind that this version does not know. What was encoded comes
-// back as it was; text that came from a node has been through convert.h before, which is what makes
-// it so.
+// back as it was; text that came from a node has been through session_convert.h before, which is
+// what makes it so.
 absl::StatusOr<JournalRecord> DecodeJournalRecord(absl::string_view bytes);
 
 // The operations that fill an empty store of the same round like this one, each of at most about

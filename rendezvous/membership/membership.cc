@@ -67,7 +67,7 @@ void MembershipStep::operator()(const NodeReported& event) {
   const auto it = state_.links.find(event.link);
   if (it == state_.links.end()) return;
   Member& member = state_.members.at(it->second);
-  member.heard = now_;
+  member.last_seen = now_;
   std::visit([&](const auto& report) { On(member, report); }, event.report);
 }
 
@@ -78,7 +78,7 @@ void MembershipStep::operator()(const NodeGone& event) {
   Member& member = state_.members.at(id);
   state_.links.erase(it);
   member.link.reset();
-  member.heard = now_;
+  member.last_seen = now_;
   if (state_.phase != RunPhase::kClosed) AddNotice(NoticeKind::kNodeAway, &member);
   // Where there is a lease, a member of a closed run whose stream ends before it has said that it
   // has the verdict may come back for it.
@@ -221,7 +221,7 @@ void MembershipStep::On(Member& member, const NodeStopped& report) {
   }
   for (const WorkerEnds& ends : WorkerEndsFrom(member, report.ends)) {
     const int first = member.rank_first + ends.first;
-    AddVictims(ends.kind, ends.code, {first, first + ends.count - 1}, state_.victims);
+    AddOutcome(ends.kind, ends.code, {first, first + ends.count - 1}, state_.outcomes);
   }
   if (member.leaving && !member.join.hosts_service) return LeaveNow(member.join.node_id);
   AdvanceIfStopped();

@@ -57,7 +57,7 @@ struct Member {
   std::optional<Failure> leaving;
   MemberPhase phase = MemberPhase::kWaiting;
   std::optional<LinkId> link;    // absent: away
-  TimePoint heard{};             // of its last word, or of its stream's end
+  TimePoint last_seen{};         // of its last word, or of its stream's end
   std::uint64_t words_told = 0;  // the last of RunState::words_version that was sent
 };
 
@@ -86,18 +86,18 @@ struct RunState {
   std::map<int, NodeId> places;    // by node rank: who asked for it or was given it
   std::map<int, NodeId> asked;     // by node rank: who asked for it, whatever he was given
   std::uint64_t joins = 0;
-  int waiting = 0;                      // how many members are kWaiting
-  int running = 0;                      // how many are kRunning
-  int stopping = 0;                     // how many are kStopping
-  int leaving = 0;                      // how many have sent Leave
-  std::optional<Failure> cause;         // why the round broke; kept while the next one forms
-  std::optional<Failure> last_cause;    // of the last one that broke; kept while others run
-  TimePoint broke{};                    // when
-  std::vector<WorkerOutcomes> victims;  // how its workers ended, as far as their nodes have said
-  TimePoint sealed{};                   // the last round that was
-  std::string left_out;                 // who is, since the last round, in words
-  bool may_restart = true;              // false once a node left without which the run cannot go on
-  TimePoint deadline{};                 // forming: of joining; broken: of stopping
+  int waiting = 0;                       // how many members are kWaiting
+  int running = 0;                       // how many are kRunning
+  int stopping = 0;                      // how many are kStopping
+  int leaving = 0;                       // how many have sent Leave
+  std::optional<Failure> cause;          // why the round broke; kept while the next one forms
+  std::optional<Failure> last_cause;     // of the last one that broke; kept while others run
+  TimePoint broke{};                     // when
+  std::vector<WorkerOutcomes> outcomes;  // how its workers ended, as far as their nodes have said
+  TimePoint sealed{};                    // the last round that was
+  std::string left_out;                  // who is, since the last round, in words
+  bool may_restart = true;  // false once a node left without which the run cannot go on
+  TimePoint deadline{};     // forming: of joining; broken: of stopping
   std::optional<TimePoint> last_call_due;  // forming, and enough nodes are here: sealed then
   std::optional<TimePoint> restart_due;    // forming: not sealed before
   std::optional<TimePoint> lease_due;      // no member's lease is over before

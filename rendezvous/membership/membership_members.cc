@@ -76,7 +76,7 @@ void MembershipStep::Resume(LinkId link, Member& member) {
 
 void MembershipStep::Link(LinkId link, Member& member) {
   member.link = link;
-  member.heard = now_;
+  member.last_seen = now_;
   state_.links.emplace(link, member.join.node_id);
   const auto lease = state_.rules->lease;
   if (lease.count() > 0 && !state_.lease_due) state_.lease_due = now_ + lease;
@@ -131,13 +131,13 @@ MembershipStep::Loss MembershipStep::Erase(const NodeId& id, Failure reason) {
   Loss loss{std::move(reason), IsInRound(member)};
   loss.was_silent_before_the_break =
       member.phase == MemberPhase::kStopping &&
-      member.heard + (member.link ? state_.rules->lease / 2 : Duration{0}) < state_.broke;
+      member.last_seen + (member.link ? state_.rules->lease / 2 : Duration{0}) < state_.broke;
   Count(member.phase, -1);
   if (member.leaving) --state_.leaving;
   if (IsInRound(member) && member.phase != MemberPhase::kStopped) {
     const int first = member.rank_first;
     AddLostNode(member.join.host, {first, first + member.join.local_world_size - 1},
-                state_.victims);
+                state_.outcomes);
   }
   if (member.link) state_.links.erase(*member.link);
   if (member.node_rank) {
@@ -237,7 +237,7 @@ void MembershipStep::ForgiveIfStopped() {
   if (now_ - *state_.lease_due < lease / kHeartbeatsPerLease) return;
   for (auto& entry : state_.members) {
     Member& member = entry.second;
-    member.heard = std::max(member.heard, now_ - LeaseOf(state_, member) / 2);
+    member.last_seen = std::max(member.last_seen, now_ - LeaseOf(state_, member) / 2);
   }
 }
 
@@ -246,12 +246,12 @@ void MembershipStep::EndLeases() {
   ForgiveIfStopped();
   std::vector<std::pair<TimePoint, NodeId>> over;
   for (const auto& [id, member] : state_.members) {
-    if (member.heard + LeaseOf(state_, member) <= now_) over.emplace_back(member.heard, id);
+    if (member.last_seen + LeaseOf(state_, member) <= now_) over.emplace_back(member.last_seen, id);
   }
   // The one that fell silent first may be why the others did.
   std::sort(over.begin(), over.end());
   std::vector<Loss> losses;
-  for (const auto& [heard, id] : over) {
+  for (const auto& [last_seen, id] : over) {
     const Member& member = state_.members.at(id);
     if (state_.phase == RunPhase::kClosed) {
       EndIfOpen(member);
@@ -263,7 +263,7 @@ void MembershipStep::EndLeases() {
   React(std::move(losses));
   state_.lease_due.reset();
   for (const auto& entry : state_.members) {
-    const TimePoint due = entry.second.heard + LeaseOf(state_, entry.second);
+    const TimePoint due = entry.second.last_seen + LeaseOf(state_, entry.second);
     state_.lease_due = state_.lease_due ? std::min(*state_.lease_due, due) : due;
   }
 }

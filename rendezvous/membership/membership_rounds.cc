@@ -136,7 +136,7 @@ void MembershipStep::FormNextRound() {
   state_.round = RoundId{ToNumber(state_.round) + 1};
   if (!IsUncounted(state_.cause)) ++state_.restart_count;
   AddNotice(NoticeKind::kRestart).why = state_.cause;
-  state_.victims.clear();
+  state_.outcomes.clear();
   const std::chrono::milliseconds delay = CountRestartIfFailed();
   state_.words_sent.reset();
   state_.deadline = now_ + delay + state_.rules->join_timeout;
@@ -216,7 +216,7 @@ void MembershipStep::CloseWithFailure(Failure cause) {
     verdict.not_restarted = WhyNoNextRound(state_).value_or("");
   }
   verdict.exit_code = ToExitCode(cause);
-  verdict.victims = ToShow(state_.victims, cause.rank);
+  verdict.outcomes = ToShow(state_.outcomes, cause.rank);
   state_.cause = cause;
   verdict.cause = std::move(cause);
   Close(std::move(verdict));

@@ -45,7 +45,7 @@ NodeStatus StatusOf(const RunState& state, const Member& member, TimePoint now) 
           .state = StateOf(state, member),
           .rank_first = in_round ? member.rank_first : 0,
           .ranks = in_round ? member.join.local_world_size : 0,
-          .silent = Between(member.heard, now)};
+          .silent = Between(member.last_seen, now)};
 }
 
 std::vector<const Member*> InOrder(const RunState& state) {

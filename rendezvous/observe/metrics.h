@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What Prometheus is told of a service's runs and of an agent's workers. Names and meanings are in
-// README.md. Nothing in it is secret: no address, no output, no environment.
+// launcher/README.md. Nothing in it is secret: no address, no output, no environment.
 #pragma once
 
 #include <cstdint>

@@ -16,10 +16,10 @@
 #include "rendezvous/proxy/store_upstream.h"
 #include "rendezvous/proxy/worker_socket.h"
 #include "rendezvous/store/store_coalescer.h"
-#include "rendezvous/wire/convert.h"
 #include "rendezvous/wire/frame.h"
 #include "rendezvous/wire/grpc_channel.h"
 #include "rendezvous/wire/store_codec.h"
+#include "rendezvous/wire/store_convert.h"
 
 namespace ddprun {
 namespace {
@@ -244,8 +244,8 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
           self->OnReplies(stream, std::move(replies));
         },
         [self, stream](const absl::Status& status) { self->OnUpstreamEnd(stream, status); }};
-    if (options_.door != nullptr) {
-      upstream_ = options_.door->Open(std::move(hello), std::move(handlers));
+    if (options_.connector != nullptr) {
+      upstream_ = options_.connector->Open(std::move(hello), std::move(handlers));
     } else {
       upstream_ =
           std::make_shared<StoreUpstream>(options_.channel->channel(), options_.channel->target(),

@@ -10,8 +10,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "rendezvous/wire/service_channel.h"
 #include "rendezvous/proxy/store_link.h"
+#include "rendezvous/wire/service_channel.h"
 
 namespace ddprun {
 
@@ -21,7 +21,7 @@ class StoreProxy {
     std::string socket_path;  // in a folder of mode 0700; at most 107 bytes
     std::shared_ptr<ServiceChannel> channel;
     // Of the service, where it is in this process; the channel is then not used.
-    std::shared_ptr<StoreConnector> door;
+    std::shared_ptr<StoreConnector> connector;
     std::string run_id;
     NodeId node_id;
     // How long operations wait for a service that went away, before they are answered UNAVAILABLE.

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "proto/limited_messages.h"
-#include "rendezvous/wire/convert.h"
 #include "rendezvous/wire/grpc_channel.h"
+#include "rendezvous/wire/store_convert.h"
 
 namespace ddprun {
 

@@ -9,8 +9,8 @@
 #include "absl/strings/strip.h"
 #include "rendezvous/base/addresses.h"
 #include "rendezvous/base/limits.h"
-#include "rendezvous/journal/file_journal.h"
 #include "rendezvous/journal/service_journal.h"
+#include "rendezvous/journal/sqlite_journal.h"
 #include "rendezvous/listener/grpc_frames.h"
 #include "rendezvous/listener/listener.h"
 #include "rendezvous/listener/peer_guard.h"
@@ -105,7 +105,7 @@ absl::StatusOr<std::unique_ptr<ServiceJournal>> OpenJournal(
   if (!options) return nullptr;
   return ServiceJournal::Start(
       [&](const JournalReplay& replay) {
-        return OpenFileJournal(options->folder, {.sync_on_commit = options->sync}, replay);
+        return OpenSqliteJournal(options->folder, {.sync_on_commit = options->sync}, replay);
       },
       options->on_failure);
 }

@@ -49,7 +49,7 @@ class RendezvousServer {
 
   // Binds that address only. ALREADY_EXISTS if the port is in use, INVALID_ARGUMENT if the address
   // is not this host's or cannot be resolved; the message names address and port. And the errors of
-  // OpenFileJournal().
+  // OpenSqliteJournal().
   static absl::StatusOr<std::unique_ptr<RendezvousServer>> Start(Options options);
 
   // Ends all streams and stops.

@@ -14,8 +14,8 @@
 #include "rendezvous/streams/first_message_timer.h"
 #include "rendezvous/streams/server_stream.h"
 #include "rendezvous/streams/write_queue.h"
-#include "rendezvous/wire/convert.h"
 #include "rendezvous/wire/peer_name.h"
+#include "rendezvous/wire/session_convert.h"
 #include "rendezvous/wire/status_convert.h"
 
 namespace ddprun {

@@ -15,7 +15,7 @@
 #include "rendezvous/streams/batch_writer.h"
 #include "rendezvous/streams/first_message_timer.h"
 #include "rendezvous/streams/server_stream.h"
-#include "rendezvous/wire/convert.h"
+#include "rendezvous/wire/store_convert.h"
 
 namespace ddprun {
 namespace {

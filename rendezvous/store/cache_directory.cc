@@ -35,7 +35,7 @@ bool CacheDirectory::Keep(StorePeer id, const std::vector<std::string>& keys,
 std::vector<PendingWrite> CacheDirectory::UnsettledAmong(
     const std::vector<std::string>& keys) const {
   std::vector<PendingWrite> found;
-  if (doubt_ != kSettled) found.push_back(doubt_);
+  if (recovery_ != kSettled) found.push_back(recovery_);
   if (unsettled_.empty()) return found;
   for (const std::string& key : keys) {
     const auto it = unsettled_.find(key);
@@ -117,7 +117,7 @@ void CacheDirectory::Advance(PendingWrite write, Settled& settled) {
       const auto of_key = unsettled_.find(key);
       if (of_key != unsettled_.end() && of_key->second == todo[i]) unsettled_.erase(of_key);
     }
-    if (todo[i] == doubt_) doubt_ = kSettled;
+    if (todo[i] == recovery_) recovery_ = kSettled;
     settled.push_back(todo[i]);
     const std::vector<PendingWrite> next = std::move(it->second.next);
     open_.erase(it);
@@ -167,15 +167,15 @@ CacheDirectory::Settled CacheDirectory::Drop(StorePeer id) {
 
 PendingWrite CacheDirectory::BeginRecovery(const std::vector<StorePeer>& peers, TimePoint now) {
   if (peers.empty()) return kSettled;
-  doubt_ = Begin({});
-  open_.at(doubt_).missing = peers.size();
+  recovery_ = Begin({});
+  open_.at(recovery_).missing = peers.size();
   for (const StorePeer id : peers) {
     Peer& peer = peers_[id];
-    peer.asked.emplace_back(++peer.last_number, doubt_);
+    peer.asked.emplace_back(++peer.last_number, recovery_);
     peer.trusts_until = now + kKeepTrust;
     gone_.emplace_back(now + kKeepTrust, id);
   }
-  return doubt_;
+  return recovery_;
 }
 
 CacheDirectory::Settled CacheDirectory::Tick(TimePoint now) {
@@ -213,7 +213,7 @@ CacheDirectory::Settled CacheDirectory::Clear() {
   std::sort(settled.begin(), settled.end());
   open_.clear();
   unsettled_.clear();
-  doubt_ = kSettled;
+  recovery_ = kSettled;
   return settled;
 }
 

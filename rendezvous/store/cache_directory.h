@@ -121,7 +121,7 @@ class CacheDirectory {
   std::uint64_t last_write_ = 0;
   absl::flat_hash_map<PendingWrite, Open> open_;
   absl::flat_hash_map<std::string, PendingWrite> unsettled_;  // by key: the last of its writes
-  PendingWrite doubt_ = kSettled;                             // open as long as there is doubt
+  PendingWrite recovery_ = kSettled;                          // open as long as there is doubt
 };
 
 }  // namespace ddprun

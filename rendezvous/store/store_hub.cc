@@ -49,7 +49,7 @@ StoreEffects StoreHub::Open(StorePeer peer, const StoreHello& hello) {
   const StorePeer last = std::exchange(node.last_peer, peer);
   node.peer = peer;
   node.stream = hello.stream;
-  node.memory.KeepOnly(hello.unanswered);
+  node.replies.KeepOnly(hello.unanswered);
   streams_[peer].node_id = hello.node_id;
   Release(directory_.Drop(last));
   return std::move(effects_);
@@ -63,7 +63,7 @@ StoreEffects StoreHub::Receive(StorePeer peer, StoreBatch batch, TimePoint now) 
   if (!node_id.empty()) {
     Node& node = nodes_.at(node_id);
     ++node.messages;
-    for (const std::uint64_t id : batch.answered) node.memory.Forget(id);
+    for (const std::uint64_t id : batch.answered) node.replies.Forget(id);
     if (batch.forgotten > 0) Release(directory_.Forgot(peer, batch.forgotten));
   }
   for (StoreRequest& request : batch.requests) {
@@ -109,21 +109,21 @@ void StoreHub::Submit(StorePeer peer, std::uint64_t id, StoreOp op, TimePoint no
 
 // True if nothing is to be done any more, or nothing can be.
 bool StoreHub::AnsweredBefore(StorePeer peer, Node& node, std::uint64_t id) {
-  if (const ReplyCache::Remembered* remembered = node.memory.Find(id)) {
+  if (const ReplyCache::Remembered* remembered = node.replies.Find(id)) {
     if (!remembered->held) Reply(peer, id, remembered->result);
     return true;
   }
-  if (!node.memory.IsFull()) return false;
+  if (!node.replies.IsFull()) return false;
   Reply(peer, id,
         Error(absl::ResourceExhaustedError(absl::StrCat(
-            "the node has not said that it has the answers to its last ", node.memory.size(),
+            "the node has not said that it has the answers to its last ", node.replies.size(),
             " store operations, which is more than the service remembers"))));
   return true;
 }
 
 void StoreHub::Cancel(StorePeer peer, std::uint64_t id) {
   Stream& stream = streams_.at(peer);
-  if (!stream.node_id.empty()) nodes_.at(stream.node_id).memory.Forget(id);
+  if (!stream.node_id.empty()) nodes_.at(stream.node_id).replies.Forget(id);
   const auto it = stream.waiting.find(id);
   if (it == stream.waiting.end()) return;
   store_.Cancel(it->second);
@@ -167,7 +167,7 @@ StoreEffects StoreHub::Clear(RoundId round) {
   Release(directory_.Clear());
   TakeAnswers(store_.Clear(round));
   for (auto it = nodes_.begin(); it != nodes_.end();) {
-    it->second.memory.Clear();
+    it->second.replies.Clear();
     it->second.messages = 0;
     if (it->second.peer == kNoPeer) {
       nodes_.erase(it++);
@@ -188,16 +188,16 @@ void StoreHub::Replay(const std::string& node_id, std::uint64_t id, StoreOp op) 
 }
 
 void StoreHub::ReplayAnswer(const std::string& node_id, std::uint64_t id, StoreResult result) {
-  ReplyCache& memory = nodes_[node_id].memory;
+  ReplyCache& replies = nodes_[node_id].replies;
   // When the node has its answers is not written down; it cannot miss more than this.
-  while (memory.IsFull()) memory.ForgetLowest();
-  memory.Remember(id, std::move(result), /*held=*/false);
+  while (replies.IsFull()) replies.ForgetLowest();
+  replies.Remember(id, std::move(result), /*held=*/false);
 }
 
 void StoreHub::ForEachAnswer(const std::function<void(const std::string& node_id, std::uint64_t id,
                                                       const StoreResult&)>& on_answer) {
   for (auto& entry : nodes_) {
-    entry.second.memory.ForEach([&](std::uint64_t id, const ReplyCache::Remembered& answer) {
+    entry.second.replies.ForEach([&](std::uint64_t id, const ReplyCache::Remembered& answer) {
       on_answer(entry.first, id, answer.result);
     });
   }
@@ -212,7 +212,7 @@ void StoreHub::Resume(const std::vector<std::string>& nodes, TimePoint now) {
   const PendingWrite recovery = directory_.BeginRecovery(peers, now);
   if (recovery == kSettled) return;
   for (auto& entry : nodes_) {
-    entry.second.memory.ForEach([&](std::uint64_t id, ReplyCache::Remembered& answer) {
+    entry.second.replies.ForEach([&](std::uint64_t id, ReplyCache::Remembered& answer) {
       answer.held = true;
       held_[recovery].push_back({{kNoPeer, id}, entry.first, {}});
     });
@@ -244,7 +244,8 @@ void StoreHub::TakeAnswer(KvStore::Answer answer) {
   const PendingWrite write = Settle(answer);
   const bool remember = named && Changes(answer.op.verb);
   if (remember) {
-    nodes_.at(stream.node_id).memory.Remember(origin.id, answer.result, /*held=*/write != kSettled);
+    nodes_.at(stream.node_id)
+        .replies.Remember(origin.id, answer.result, /*held=*/write != kSettled);
   }
   if (write != kSettled) {
     held_[write].push_back({origin, remember ? stream.node_id : "",
@@ -308,7 +309,7 @@ void StoreHub::Release(const CacheDirectory::Settled& settled) {
         continue;
       }
       Node& of = nodes_.at(held.node_id);
-      ReplyCache::Remembered* remembered = of.memory.Find(held.origin.id);
+      ReplyCache::Remembered* remembered = of.replies.Find(held.origin.id);
       if (remembered == nullptr) continue;
       remembered->held = false;
       if (of.peer != kNoPeer) Reply(of.peer, held.origin.id, remembered->result);

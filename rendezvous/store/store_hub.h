@@ -80,7 +80,7 @@ class StoreHub {
     StorePeer last_peer = kNoPeer;  // or the last one, under which it is known to keep something
     std::uint64_t stream = 0;
     std::uint64_t messages = 0;
-    ReplyCache memory;
+    ReplyCache replies;
   };
   struct Stream {
     std::string node_id;  // empty: a client without a node

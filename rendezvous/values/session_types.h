@@ -160,7 +160,7 @@ struct Verdict {
   int restarts_max = 0;
   int world_size = 0;
   int node_count = 0;
-  std::vector<WorkerOutcomes> victims;
+  std::vector<WorkerOutcomes> outcomes;
   int restarts_forgiven = 0;  // of restart_count: they count no more
   std::string not_restarted;  // why, where that is not plain from the numbers
   bool operator==(const Verdict&) const = default;

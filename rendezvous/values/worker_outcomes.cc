@@ -16,16 +16,16 @@ constexpr int kOtherCode = -1;
 
 int SizeOf(const RankRange& range) { return range.last - range.first + 1; }
 
-WorkerOutcomes& WayFor(EndKind kind, int code, std::vector<WorkerOutcomes>& victims) {
+WorkerOutcomes& WayFor(EndKind kind, int code, std::vector<WorkerOutcomes>& outcomes) {
   const auto order = [](const WorkerOutcomes& way, std::pair<EndKind, int> key) {
     return std::pair(way.kind, way.code) < key;
   };
-  auto it = std::lower_bound(victims.begin(), victims.end(), std::pair(kind, code), order);
-  if (it != victims.end() && it->kind == kind && it->code == code) return *it;
-  if (victims.size() + 1 >= kOutcomeWaysMax && code != kOtherCode) {
-    return WayFor(EndKind::kExited, kOtherCode, victims);
+  auto it = std::lower_bound(outcomes.begin(), outcomes.end(), std::pair(kind, code), order);
+  if (it != outcomes.end() && it->kind == kind && it->code == code) return *it;
+  if (outcomes.size() + 1 >= kOutcomeWaysMax && code != kOtherCode) {
+    return WayFor(EndKind::kExited, kOtherCode, outcomes);
   }
-  return *victims.insert(it, WorkerOutcomes{.kind = kind, .code = code});
+  return *outcomes.insert(it, WorkerOutcomes{.kind = kind, .code = code});
 }
 
 void Insert(RankRange range, std::vector<RankRange>& ranges) {
@@ -52,16 +52,16 @@ void Remove(int rank, WorkerOutcomes& way) {
 
 }  // namespace
 
-void AddVictims(EndKind kind, int code, RankRange ranks, std::vector<WorkerOutcomes>& victims) {
+void AddOutcome(EndKind kind, int code, RankRange ranks, std::vector<WorkerOutcomes>& outcomes) {
   if (ranks.last < ranks.first) return;
-  WorkerOutcomes& way = WayFor(kind, code, victims);
+  WorkerOutcomes& way = WayFor(kind, code, outcomes);
   way.count += SizeOf(ranks);
   Insert(ranks, way.ranges);
 }
 
-void AddLostNode(const std::string& host, RankRange ranks, std::vector<WorkerOutcomes>& victims) {
-  AddVictims(EndKind::kLost, 0, ranks, victims);
-  std::vector<std::string>& hosts = WayFor(EndKind::kLost, 0, victims).hosts;
+void AddLostNode(const std::string& host, RankRange ranks, std::vector<WorkerOutcomes>& outcomes) {
+  AddOutcome(EndKind::kLost, 0, ranks, outcomes);
+  std::vector<std::string>& hosts = WayFor(EndKind::kLost, 0, outcomes).hosts;
   if (hosts.size() < kOutcomeHostsShown) hosts.push_back(host);
 }
 
@@ -80,9 +80,9 @@ std::vector<WorkerEnds> Folded(std::vector<WorkerEnds> ends) {
   return folded;
 }
 
-std::vector<WorkerOutcomes> ToShow(const std::vector<WorkerOutcomes>& victims, int cause_rank) {
+std::vector<WorkerOutcomes> ToShow(const std::vector<WorkerOutcomes>& outcomes, int cause_rank) {
   std::vector<WorkerOutcomes> shown;
-  for (WorkerOutcomes way : victims) {
+  for (WorkerOutcomes way : outcomes) {
     // Whose node is lost has not ended in another way: it may be the cause and be lost.
     if (way.kind != EndKind::kLost) Remove(cause_rank, way);
     if (way.count <= 0) continue;
@@ -92,20 +92,20 @@ std::vector<WorkerOutcomes> ToShow(const std::vector<WorkerOutcomes>& victims, i
   return shown;
 }
 
-std::string WayOf(const WorkerOutcomes& victims) {
-  const char* were = victims.count == 1 ? "was" : "were";
-  switch (victims.kind) {
+std::string WayOf(const WorkerOutcomes& outcomes) {
+  const char* were = outcomes.count == 1 ? "was" : "were";
+  switch (outcomes.kind) {
     case EndKind::kExited:
-      return victims.code == kOtherCode ? "ended in other ways"
-                                        : absl::StrCat("exited with code ", victims.code);
+      return outcomes.code == kOtherCode ? "ended in other ways"
+                                         : absl::StrCat("exited with code ", outcomes.code);
     case EndKind::kSignaled:
-      return absl::StrCat(were, " killed by ", SignalName(victims.code));
+      return absl::StrCat(were, " killed by ", SignalName(outcomes.code));
     case EndKind::kNotStarted:
       return "could not be started";
     case EndKind::kLost:
-      return absl::StrCat(were, " lost with ", victims.hosts.size() == 1 ? "node " : "nodes ",
-                          absl::StrJoin(victims.hosts, ", "),
-                          victims.hosts.size() < kOutcomeHostsShown ? "" : ", ...");
+      return absl::StrCat(were, " lost with ", outcomes.hosts.size() == 1 ? "node " : "nodes ",
+                          absl::StrJoin(outcomes.hosts, ", "),
+                          outcomes.hosts.size() < kOutcomeHostsShown ? "" : ", ...");
     case EndKind::kStopped:
       return absl::StrCat(were, " stopped by ddprun");
     case EndKind::kSucceeded:
@@ -114,17 +114,17 @@ std::string WayOf(const WorkerOutcomes& victims) {
   return "";
 }
 
-std::string RanksOf(const WorkerOutcomes& victims) {
+std::string RanksOf(const WorkerOutcomes& outcomes) {
   int told = 0;
   std::vector<std::string> words;
-  for (const RankRange& range : victims.ranges) {
+  for (const RankRange& range : outcomes.ranges) {
     told += SizeOf(range);
     words.push_back(range.first == range.last ? absl::StrCat(range.first)
                                               : absl::StrCat(range.first, "-", range.last));
   }
   std::string text =
-      absl::StrCat(victims.count == 1 ? "rank " : "ranks ", absl::StrJoin(words, ", "));
-  if (told < victims.count) absl::StrAppend(&text, " and ", victims.count - told, " others");
+      absl::StrCat(outcomes.count == 1 ? "rank " : "ranks ", absl::StrJoin(words, ", "));
+  if (told < outcomes.count) absl::StrAppend(&text, " and ", outcomes.count - told, " others");
   return text;
 }
 

@@ -13,21 +13,21 @@ namespace ddprun {
 
 // `ranks` ended so. Ways are kept sorted; beyond kOutcomeWaysMax they are counted as one, "in other
 // ways" (kExited with code -1).
-void AddVictims(EndKind kind, int code, RankRange ranks, std::vector<WorkerOutcomes>& victims);
+void AddOutcome(EndKind kind, int code, RankRange ranks, std::vector<WorkerOutcomes>& outcomes);
 
 // Of a node that is gone.
-void AddLostNode(const std::string& host, RankRange ranks, std::vector<WorkerOutcomes>& victims);
+void AddLostNode(const std::string& host, RankRange ranks, std::vector<WorkerOutcomes>& outcomes);
 
 // One by one to ranges, for the wire.
 std::vector<WorkerEnds> Folded(std::vector<WorkerEnds> ends);
 
 // As a verdict has them: without the rank that is the cause (-1: none), cut to what a person reads.
-std::vector<WorkerOutcomes> ToShow(const std::vector<WorkerOutcomes>& victims, int cause_rank);
+std::vector<WorkerOutcomes> ToShow(const std::vector<WorkerOutcomes>& outcomes, int cause_rank);
 
 // The way they ended, as a sentence's end: "exited with code 1", "were stopped by ddprun".
-std::string WayOf(const WorkerOutcomes& victims);
+std::string WayOf(const WorkerOutcomes& outcomes);
 
 // "rank 3", "ranks 0-2, 5", "ranks 0-2, 5 and 12 others".
-std::string RanksOf(const WorkerOutcomes& victims);
+std::string RanksOf(const WorkerOutcomes& outcomes);
 
 }  // namespace ddprun

@@ -7,12 +7,11 @@
 #include "rendezvous/base/limits.h"
 #include "rendezvous/base/overloaded.h"
 #include "rendezvous/base/printable.h"
-#include "rendezvous/wire/convert.h"
+#include "rendezvous/wire/failure_convert.h"
+#include "rendezvous/wire/scalars.h"
 
 namespace ddprun {
 namespace {
-
-std::string Name(const std::string& text) { return Printable(text.substr(0, kNameBytesMax)); }
 
 v1::LogWatch ToProto(const LogWatch& watch) {
   v1::LogWatch message;
@@ -106,7 +105,7 @@ RunQuestion FromProto(const v1::WatchRunRequest& message) {
   question.output = message.output();
   question.watch = FromProto(message.watch());
   const int count = std::min(message.nodes_size(), static_cast<int>(kWatchNamesMax));
-  for (int i = 0; i < count; ++i) question.nodes.push_back(Name(message.nodes(i)));
+  for (int i = 0; i < count; ++i) question.nodes.push_back(PrintableName(message.nodes(i)));
   return question;
 }
 
@@ -140,13 +139,15 @@ v1::RunNews ToProto(const RunNews& news) {
 absl::StatusOr<RunNews> FromProto(const v1::RunNews& message) {
   switch (message.kind_case()) {
     case v1::RunNews::kBegun: {
-      WatchBegun begun{Name(message.begun().run_id()), {}, {}};
-      for (const std::string& node : message.begun().nodes()) begun.nodes.push_back(Name(node));
-      for (const std::string& node : message.begun().away()) begun.away.push_back(Name(node));
+      WatchBegun begun{PrintableName(message.begun().run_id()), {}, {}};
+      for (const std::string& node : message.begun().nodes())
+        begun.nodes.push_back(PrintableName(node));
+      for (const std::string& node : message.begun().away())
+        begun.away.push_back(PrintableName(node));
       return begun;
     }
     case v1::RunNews::kLines:
-      return WorkerLines{Name(message.lines().node()), message.lines().node_rank(),
+      return WorkerLines{PrintableName(message.lines().node()), message.lines().node_rank(),
                          FromProto(message.lines().lines())};
     case v1::RunNews::kWords:
       return RunWords{Printable(message.words())};

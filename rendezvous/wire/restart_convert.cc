@@ -1,19 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/wire/restart_convert.h"
 
-#include <google/protobuf/util/time_util.h>
-
 #include <algorithm>
 
 #include "rendezvous/base/limits.h"
-#include "rendezvous/wire/convert.h"
+#include "rendezvous/wire/scalars.h"
 
 namespace ddprun {
 namespace {
-
-google::protobuf::Duration ToProto(std::chrono::milliseconds time) {
-  return google::protobuf::util::TimeUtil::MillisecondsToDuration(time.count());
-}
 
 // One more than the rules allow is enough for them to refuse.
 std::vector<ExitCodeRange> Read(
@@ -37,15 +31,15 @@ void Fill(const std::vector<ExitCodeRange>& codes,
 
 v1::RestartPolicy ToProto(const RestartPolicy& policy) {
   v1::RestartPolicy message;
-  *message.mutable_window() = ToProto(policy.window);
-  *message.mutable_reset() = ToProto(policy.reset);
+  *message.mutable_window() = ToDuration(policy.window);
+  *message.mutable_reset() = ToDuration(policy.reset);
   message.set_no_progress_max(policy.no_progress_max);
   Fill(policy.never_codes, message.mutable_never_codes());
   Fill(policy.only_codes, message.mutable_only_codes());
   message.set_node_failures_max(policy.node_failures_max);
-  *message.mutable_node_cooldown() = ToProto(policy.node_cooldown);
-  *message.mutable_delay() = ToProto(policy.delay);
-  *message.mutable_delay_max() = ToProto(policy.delay_max);
+  *message.mutable_node_cooldown() = ToDuration(policy.node_cooldown);
+  *message.mutable_delay() = ToDuration(policy.delay);
+  *message.mutable_delay_max() = ToDuration(policy.delay_max);
   return message;
 }
 

@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/wire/status_convert.h"
 
-#include <google/protobuf/util/time_util.h>
-
 #include "rendezvous/base/printable.h"
-#include "rendezvous/wire/convert.h"
+#include "rendezvous/wire/failure_convert.h"
+#include "rendezvous/wire/scalars.h"
+#include "rendezvous/wire/session_convert.h"
 
 namespace ddprun {
 namespace {
-
-using google::protobuf::util::TimeUtil;
-using std::chrono::milliseconds;
 
 // The messages' enums are ours plus one, since their zero is "unspecified".
 static_assert(static_cast<int>(RunPhase::kForming) + 1 == v1::RunStatus::PHASE_FORMING);
@@ -18,21 +15,23 @@ static_assert(static_cast<int>(RunPhase::kClosed) + 1 == v1::RunStatus::PHASE_CL
 static_assert(static_cast<int>(NodeState::kWaiting) + 1 == v1::NodeStatus::STATE_WAITING);
 static_assert(static_cast<int>(NodeState::kAway) + 1 == v1::NodeStatus::STATE_AWAY);
 
-void Fill(const NodeStatus& from, v1::NodeStatus* to) {
-  to->set_node_id(ToUtf8(from.node_id.value));
-  to->set_host(ToUtf8(from.host));
-  to->set_address(ToUtf8(from.address));
-  if (from.node_rank) to->set_node_rank(*from.node_rank);
-  to->set_state(static_cast<v1::NodeStatus::State>(static_cast<int>(from.state) + 1));
-  to->set_rank_first(from.rank_first);
-  to->set_ranks(from.ranks);
-  *to->mutable_silent() = TimeUtil::MillisecondsToDuration(from.silent.count());
-  if (!from.progress) return;
-  *to->mutable_progress() = ToProto(*from.progress);
-  *to->mutable_progress_age() = TimeUtil::MillisecondsToDuration(from.progress_age.count());
+v1::NodeStatus ToProto(const NodeStatus& from) {
+  v1::NodeStatus to;
+  to.set_node_id(ToUtf8(from.node_id.value));
+  to.set_host(ToUtf8(from.host));
+  to.set_address(ToUtf8(from.address));
+  if (from.node_rank) to.set_node_rank(*from.node_rank);
+  to.set_state(static_cast<v1::NodeStatus::State>(static_cast<int>(from.state) + 1));
+  to.set_rank_first(from.rank_first);
+  to.set_ranks(from.ranks);
+  *to.mutable_silent() = ToDuration(from.silent);
+  if (!from.progress) return to;
+  *to.mutable_progress() = ddprun::ToProto(*from.progress);
+  *to.mutable_progress_age() = ToDuration(from.progress_age);
+  return to;
 }
 
-NodeStatus Read(const v1::NodeStatus& from) {
+NodeStatus FromProto(const v1::NodeStatus& from) {
   NodeStatus to;
   to.node_id.value = Printable(from.node_id());
   to.host = Printable(from.host());
@@ -44,9 +43,9 @@ NodeStatus Read(const v1::NodeStatus& from) {
   }
   to.rank_first = from.rank_first();
   to.ranks = from.ranks();
-  to.silent = milliseconds(TimeUtil::DurationToMilliseconds(from.silent()));
-  if (from.has_progress()) to.progress = FromProto(from.progress());
-  to.progress_age = milliseconds(TimeUtil::DurationToMilliseconds(from.progress_age()));
+  to.silent = ToMilliseconds(from.silent());
+  if (from.has_progress()) to.progress = ddprun::FromProto(from.progress());
+  to.progress_age = ToMilliseconds(from.progress_age());
   return to;
 }
 
@@ -58,7 +57,7 @@ v1::RunStatus ToProto(const RunStatus& status) {
   message.set_phase(static_cast<v1::RunStatus::Phase>(static_cast<int>(status.phase) + 1));
   message.set_round(ToNumber(status.round));
   message.set_reason(ToUtf8(status.reason));
-  *message.mutable_remaining() = TimeUtil::MillisecondsToDuration(status.remaining.count());
+  *message.mutable_remaining() = ToDuration(status.remaining);
   message.set_nodes_min(status.nodes_min);
   message.set_nodes_max(status.nodes_max);
   message.set_world_size(status.world_size);
@@ -67,17 +66,17 @@ v1::RunStatus ToProto(const RunStatus& status) {
   if (status.last_failure) *message.mutable_last_failure() = ToProto(*status.last_failure);
   if (status.verdict) *message.mutable_verdict() = ToProto(*status.verdict);
   message.set_node_count(status.node_count);
-  for (const NodeStatus& node : status.nodes) Fill(node, message.add_nodes());
+  for (const NodeStatus& node : status.nodes) *message.add_nodes() = ToProto(node);
   message.set_restarts_forgiven(status.restarts_forgiven);
   if (status.progress) {
     *message.mutable_progress() = ToProto(*status.progress);
-    *message.mutable_progress_age() = TimeUtil::MillisecondsToDuration(status.progress_age.count());
+    *message.mutable_progress_age() = ToDuration(status.progress_age);
   }
   for (const LeftOutStatus& left_out : status.left_out) {
     v1::LeftOutStatus* to = message.add_left_out();
     to->set_host(ToUtf8(left_out.host));
     to->set_failures(left_out.failures);
-    *to->mutable_remaining() = TimeUtil::MillisecondsToDuration(left_out.remaining.count());
+    *to->mutable_remaining() = ToDuration(left_out.remaining);
   }
   return message;
 }
@@ -91,7 +90,7 @@ RunStatus FromProto(const v1::RunStatus& message) {
   }
   status.round = RoundId{message.round()};
   status.reason = Printable(message.reason());
-  status.remaining = milliseconds(TimeUtil::DurationToMilliseconds(message.remaining()));
+  status.remaining = ToMilliseconds(message.remaining());
   status.nodes_min = message.nodes_min();
   status.nodes_max = message.nodes_max();
   status.world_size = message.world_size();
@@ -100,15 +99,14 @@ RunStatus FromProto(const v1::RunStatus& message) {
   if (message.has_last_failure()) status.last_failure = FromProto(message.last_failure());
   if (message.has_verdict()) status.verdict = FromService(message.verdict());
   status.node_count = message.node_count();
-  for (const v1::NodeStatus& node : message.nodes()) status.nodes.push_back(Read(node));
+  for (const v1::NodeStatus& node : message.nodes()) status.nodes.push_back(FromProto(node));
   status.restarts_forgiven = message.restarts_forgiven();
   if (message.has_progress()) status.progress = FromProto(message.progress());
-  status.progress_age = milliseconds(TimeUtil::DurationToMilliseconds(message.progress_age()));
+  status.progress_age = ToMilliseconds(message.progress_age());
   for (const v1::LeftOutStatus& from : message.left_out()) {
-    status.left_out.push_back(
-        {.host = Printable(from.host()),
-         .failures = from.failures(),
-         .remaining = milliseconds(TimeUtil::DurationToMilliseconds(from.remaining()))});
+    status.left_out.push_back({.host = Printable(from.host()),
+                               .failures = from.failures(),
+                               .remaining = ToMilliseconds(from.remaining())});
   }
   return status;
 }

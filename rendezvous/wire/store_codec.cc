@@ -5,8 +5,8 @@
 
 #include "google/protobuf/io/coded_stream.h"
 #include "proto/ddprun.pb.h"
-#include "rendezvous/wire/convert.h"
 #include "rendezvous/wire/frame.h"
+#include "rendezvous/wire/scalars.h"
 
 namespace ddprun {
 namespace {

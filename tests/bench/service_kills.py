@@ -171,7 +171,7 @@ def measure(build, kills, seed):
                 "steps": min(steps),
                 "longest_pause_between_steps_s": max(pauses),
                 "longest_pause_before_any_kill_s": max(calm),
-                "journal_bytes": os.path.getsize(f"{folder}/journal/journal"),
+                "journal_bytes": sum(entry.stat().st_size for entry in os.scandir(f"{folder}/journal")),
             }
         finally:
             for node in nodes:

@@ -118,7 +118,7 @@ Token BenchToken() {
 class Node {
  public:
   Node(const std::string& target, const std::string& run_id, const std::string& name, int nodes,
-       const std::string& socket_path, std::shared_ptr<StoreConnector> door = nullptr,
+       const std::string& socket_path, std::shared_ptr<StoreConnector> connector = nullptr,
        bool tls = false)
       : channel_(MakeServiceChannel(
             target,
@@ -139,7 +139,7 @@ class Node {
     });
     auto proxy = StoreProxy::Start({.socket_path = socket_path,
                                     .channel = channel_,
-                                    .door = std::move(door),
+                                    .connector = std::move(connector),
                                     .run_id = run_id,
                                     .node_id = NodeId{name}});
     if (!proxy.ok()) Die(std::string(proxy.status().message()));

@@ -213,7 +213,7 @@ void Invariants::NobodyWaitsForEver(const SimStep& step) {
   }
   for (const auto& [id, member] : step.after.members) {
     if (step.after.rules->lease.count() > 0 &&
-        member.heard + step.after.rules->lease + kLateness < step.now) {
+        member.last_seen + step.after.rules->lease + kLateness < step.now) {
       Fail("nobody-waits-for-ever",
            absl::StrCat("node ", id.value, " is still a member long after its lease was over"));
     }
@@ -484,7 +484,7 @@ void Invariants::LosesOnlyWhoIsLost(const SimStep& step) {
         asks && !member.link && (asks == member.node_rank || asks == member.join.node_rank);
     const bool dropped = gone != nullptr && member.link == gone->link && lease.count() == 0;
     const bool ticked = std::holds_alternative<Tick>(step.event);
-    const bool silent = ticked && lease.count() > 0 && nodes_[id].heard + lease <= step.now;
+    const bool silent = ticked && lease.count() > 0 && nodes_[id].last_seen + lease <= step.now;
     const bool slow = ticked && step.before.phase == RunPhase::kBroken &&
                       member.phase == MemberPhase::kStopping &&
                       step.now >= step.before.broke + kStopTimeout;
@@ -538,7 +538,7 @@ void Invariants::TheVerdictIsKeptUntilItIsTaken(const SimStep& step) {
 void Invariants::Observe(const SimStep& step) {
   if (const auto* joined = std::get_if<NodeJoined>(&step.event)) {
     const auto link = step.after.links.find(joined->link);
-    if (link != step.after.links.end()) nodes_[link->second].heard = step.now;
+    if (link != step.after.links.end()) nodes_[link->second].last_seen = step.now;
     return;
   }
   std::optional<LinkId> link;
@@ -546,7 +546,7 @@ void Invariants::Observe(const SimStep& step) {
   if (const auto* gone = std::get_if<NodeGone>(&step.event)) link = gone->link;
   if (!link) return;
   if (const auto it = step.before.links.find(*link); it != step.before.links.end())
-    nodes_[it->second].heard = step.now;
+    nodes_[it->second].last_seen = step.now;
 }
 
 void Invariants::Note(const SimStep& step) {
@@ -607,7 +607,7 @@ void Invariants::Recovered(const std::map<SimRunNumber, const RunState*>& runs) 
     }
     // What was decided and told to nobody did not happen.
     if (member) node.lost_in.reset();
-    if (member) node.heard = state.members.at(id).heard;
+    if (member) node.last_seen = state.members.at(id).last_seen;
   }
   for (auto& [number, run] : runs_) {
     const auto it = runs.find(number);

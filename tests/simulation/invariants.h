@@ -72,7 +72,7 @@ class Invariants {
     std::optional<RoundId> live;     // the round whose workers live there
     RoundId told{0};                 // the last round that it was told to start, safely
     bool told_accepted = false;
-    TimePoint heard{};  // of its last word, by the journal's clock
+    TimePoint last_seen{};  // of its last word, by the journal's clock
   };
   struct Run {
     std::map<RoundId, std::map<NodeId, Start>> starts;

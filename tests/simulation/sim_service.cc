@@ -42,7 +42,7 @@ std::uint64_t Fingerprint(const RunState& state) {
     for (const char letter : id.value) sum = Mix(sum, letter);
     sum = Mix(sum, member.order, member.node_rank.value_or(-1), member.seated, member.rank_first,
               member.role_rank_first, member.role_world_size, member.phase,
-              member.link.value_or(LinkId{0}), Number(member.heard), member.join.worker_port,
+              member.link.value_or(LinkId{0}), Number(member.last_seen), member.join.worker_port,
               member.drained_by.size(), member.leaving.has_value());
   }
   if (state.start) sum = Mix(sum, state.start->world_size, state.start->master_port);

@@ -7,7 +7,7 @@
 #include <atomic>
 
 #include "proto/ddprun.grpc.pb.h"
-#include "rendezvous/wire/convert.h"
+#include "rendezvous/wire/session_convert.h"
 #include "tests/integration/rendezvous/test_node.h"
 
 namespace ddprun {

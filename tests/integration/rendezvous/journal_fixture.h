@@ -11,15 +11,22 @@
 #include <string>
 #include <vector>
 
-#include "rendezvous/journal/file_journal.h"
+#include "rendezvous/journal/sqlite_journal.h"
 #include "tests/testing/eventually.h"
 
 namespace ddprun {
 
+// For what does not depend on the disk, which may be slow.
+inline std::filesystem::path InMemory() {
+  return std::filesystem::exists("/dev/shm") ? std::filesystem::path("/dev/shm")
+                                             : std::filesystem::temp_directory_path();
+}
+
 class JournalFolder {
  public:
-  JournalFolder() {
-    std::string name = std::filesystem::temp_directory_path() / "ddprun-journal-XXXXXX";
+  JournalFolder() : JournalFolder(std::filesystem::temp_directory_path()) {}
+  explicit JournalFolder(const std::filesystem::path& parent) {
+    std::string name = parent / "ddprun-journal-XXXXXX";
     EXPECT_NE(mkdtemp(name.data()), nullptr);
     path_ = name;
   }
@@ -42,17 +49,17 @@ struct OpenedJournal {
 };
 
 inline OpenedJournal OpenJournal(const std::string& folder,
-                                 const FileJournalOptions& options = {}) {
+                                 const SqliteJournalOptions& options = {}) {
   OpenedJournal opened;
-  auto journal = OpenFileJournal(folder, options,
-                                 {[&](absl::string_view part) {
-                                    opened.parts.emplace_back(part);
-                                    return absl::OkStatus();
-                                  },
-                                  [&](absl::string_view record) {
-                                    opened.records.emplace_back(record);
-                                    return absl::OkStatus();
-                                  }});
+  auto journal = OpenSqliteJournal(folder, options,
+                                   {[&](absl::string_view part) {
+                                      opened.parts.emplace_back(part);
+                                      return absl::OkStatus();
+                                    },
+                                    [&](absl::string_view record) {
+                                      opened.records.emplace_back(record);
+                                      return absl::OkStatus();
+                                    }});
   opened.status = journal.status();
   if (journal.ok()) opened.journal = *std::move(journal);
   return opened;

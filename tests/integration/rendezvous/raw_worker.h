@@ -12,8 +12,8 @@
 #include <string>
 #include <utility>
 
-#include "rendezvous/wire/convert.h"
 #include "rendezvous/wire/frame.h"
+#include "rendezvous/wire/store_convert.h"
 
 namespace ddprun {
 

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/limits.h"
-#include "rendezvous/journal/file_journal.h"
+#include "rendezvous/journal/sqlite_journal.h"
 #include "tests/integration/rendezvous/test_node.h"
 
 namespace ddprun {
@@ -110,7 +110,7 @@ TEST(RunRegistryTest, RunsOfAJournalMakeRoomToo) {
   const auto open = [&folder] {
     auto journal = ServiceJournal::Start(
         [&folder](const JournalReplay& replay) {
-          return OpenFileJournal(folder / "journal", {}, replay);
+          return OpenSqliteJournal(folder / "journal", {}, replay);
         },
         [](const absl::Status& status) { ADD_FAILURE() << status; });
     EXPECT_TRUE(journal.ok()) << journal.status();

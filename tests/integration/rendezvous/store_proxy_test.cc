@@ -22,7 +22,7 @@ class StoreProxyTest : public ::testing::TestWithParam<bool> {
     EXPECT_TRUE(node_.Next<Start>());
     auto proxy = StoreProxy::Start({.socket_path = dir_ / "s",
                                     .channel = node_.channel(),
-                                    .door = GetParam() ? server_->store_connector() : nullptr,
+                                    .connector = GetParam() ? server_->store_connector() : nullptr,
                                     .run_id = "run",
                                     .node_id = NodeId{"id-a"}});
     EXPECT_TRUE(proxy.ok()) << proxy.status();

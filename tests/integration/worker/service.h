@@ -37,7 +37,7 @@ class Service {
     proxy_->SetRound(round_);
     // The other node's, with another way to the same keys.
     auto other = StoreProxy::Start({.socket_path = folder_ / "other.sock",
-                                    .door = server_->store_connector(),
+                                    .connector = server_->store_connector(),
                                     .run_id = join_.run_id,
                                     .node_id = other_join_.node_id});
     if (!other.ok()) throw std::runtime_error(std::string(other.status().message()));

@@ -25,7 +25,7 @@ TEST(VerdictJsonTest, WhatIsKnownIsThereAndWhatIsNotIsNull) {
   cause.core_file = "/tmp/core.7";
   cause.last_lines = {"bad \xFF byte"};
   Verdict verdict{.cause = cause, .exit_code = 137, .round = RoundId{2}, .restart_count = 1};
-  verdict.victims = {{EndKind::kExited, 1, 3, {{0, 1}, {4, 4}}, {}}};
+  verdict.outcomes = {{EndKind::kExited, 1, 3, {{0, 1}, {4, 4}}, {}}};
   const auto json =
       Parsed({.run_id = "job", .host = "a", .exit_code = 137, .text = "t\n", .verdict = verdict});
   EXPECT_EQ(json["success"], false);

@@ -84,7 +84,7 @@ TEST(VerdictTest, TheOthersAndTheCore) {
   failure.signal = SIGSEGV;
   failure.core_file = "/work/core.4711";
   Verdict verdict = FailedRun(failure, 139, RoundId{1});
-  verdict.victims = {{EndKind::kExited, 1, 1, {{3, 3}}, {}},
+  verdict.outcomes = {{EndKind::kExited, 1, 1, {{3, 3}}, {}},
                      {EndKind::kStopped, 0, 13, {{0, 0}, {4, 15}}, {}}};
   EXPECT_THAT(VerdictText(verdict), HasSubstr("  core on b: /work/core.4711\n"
                                               "  the others:\n"

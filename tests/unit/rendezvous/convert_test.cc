@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Values survive the way over the wire, and what comes from the wire is cut and checked.
-#include "rendezvous/wire/convert.h"
+#include "rendezvous/wire/failure_convert.h"
+#include "rendezvous/wire/scalars.h"
+#include "rendezvous/wire/session_convert.h"
+#include "rendezvous/wire/store_convert.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -122,8 +125,8 @@ TEST(ConvertTest, Directives) {
                   .restarts_max = 2,
                   .world_size = 8,
                   .node_count = 4,
-                  .victims = {{EndKind::kExited, 1, 3, {{0, 1}, {4, 4}}, {}},
-                              {EndKind::kLost, 0, 2, {{2, 3}}, {"host"}}},
+                  .outcomes = {{EndKind::kExited, 1, 3, {{0, 1}, {4, 4}}, {}},
+                               {EndKind::kLost, 0, 2, {{2, 3}}, {"host"}}},
                   .restarts_forgiven = 5,
                   .not_restarted = "words"};
   ExpectRoundTrip<Directive, v1::Directive>(Finish{verdict});

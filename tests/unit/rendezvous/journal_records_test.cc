@@ -15,7 +15,8 @@
 
 #include "proto/journal.pb.h"
 #include "rendezvous/base/limits.h"
-#include "rendezvous/wire/convert.h"
+#include "rendezvous/wire/failure_convert.h"
+#include "rendezvous/wire/session_convert.h"
 #include "tests/unit/rendezvous/membership_fixture.h"
 
 namespace ddprun {
@@ -55,7 +56,7 @@ template <typename Struct>
 requires std::is_same_v<std::remove_const_t<Struct>, RunState>
 auto Fields(Struct& state) {
   auto& [run_id, durable, phase, round, restart_count, restarts, rules, members, links, places,
-         asked, joins, waiting, running, stopping, leaving, cause, last_cause, broke, victims,
+         asked, joins, waiting, running, stopping, leaving, cause, last_cause, broke, outcomes,
          sealed, left_out, may_restart, deadline, last_call_due, restart_due, lease_due, start,
          verdict, words, words_version, words_due, words_sent] = state;
   return std::tie(run_id, durable, phase, round, restart_count, restarts, rules, members, links,
@@ -112,7 +113,7 @@ class Anything {
       std::apply([&](auto&... field) { All(field...); }, Fields(to));
     }
   }
-  // UTF-8, as everything that has been through convert.h.
+  // UTF-8, as everything that has been through session_convert.h.
   void Fill(std::string& to) { to = "text \xC3\xA4 " + std::to_string(random_()); }
   void Fill(NodeId& to) { Fill(to.value); }
   void Fill(TimePoint& to) {
@@ -166,9 +167,9 @@ class Anything {
   }
   void Fill(Verdict& to) {
     auto& [success, cause, exit_code, round, restart_count, restarts_max, world_size, node_count,
-           victims, restarts_forgiven, not_restarted] = to;
+           outcomes, restarts_forgiven, not_restarted] = to;
     All(success, cause, exit_code, round, restart_count, restarts_max, world_size, node_count,
-        victims, restarts_forgiven, not_restarted);
+        outcomes, restarts_forgiven, not_restarted);
   }
   void Fill(Join& to) {
     auto& [protocol_version, software_version, run_id, node_id, host, node_rank, local_world_size,

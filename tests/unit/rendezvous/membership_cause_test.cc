@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which failure a broken round's verdict names, and whom it calls victims.
+// Which failure a broken round's verdict names, and whom it calls outcomes.
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -140,7 +140,7 @@ TEST_F(CauseTest, TheVerdictHasTheVictims) {
   const auto finish = run.Sent<Finish>(a);
   ASSERT_TRUE(finish);
   std::string text;
-  for (const WorkerOutcomes& way : finish->verdict.victims)
+  for (const WorkerOutcomes& way : finish->verdict.outcomes)
     text += RanksOf(way) + " " + WayOf(way) + "\n";
   EXPECT_EQ(text,
             "rank 0 exited with code 1\n"
@@ -156,7 +156,7 @@ TEST_F(CauseTest, EndsOfWorkersThatTheNodeHasNotAreNobodys) {
             {EndKind::kExited, 1, 2, 1},
             {EndKind::kExited, 1, 1, 0},
             {EndKind::kExited, 1, 1, 2147483647}});
-  EXPECT_TRUE(run.state.victims.empty());
+  EXPECT_TRUE(run.state.outcomes.empty());
 }
 
 TEST_F(CauseTest, ANewRoundHasVictimsOfItsOwn) {
@@ -164,7 +164,7 @@ TEST_F(CauseTest, ANewRoundHasVictimsOfItsOwn) {
   run.Reports(b, WorkerFailed{kFirst, Origin(3, SIGSEGV)});
   for (const LinkId link : {a, b, c}) Stops(link, {{EndKind::kStopped, 0, 0, 2}});
   ASSERT_EQ(run.state.phase, RunPhase::kSealed);
-  EXPECT_TRUE(run.state.victims.empty());
+  EXPECT_TRUE(run.state.outcomes.empty());
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each transition of the membership, in the order of the diagram in rendezvous/README.md.
+// Each transition of the membership, in the order of the diagram in rendezvous/membership/RULES.md.
 #include "rendezvous/membership/membership.h"
 
 #include <gmock/gmock.h>

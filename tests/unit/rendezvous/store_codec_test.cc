@@ -7,8 +7,8 @@
 #include <limits>
 #include <random>
 
-#include "rendezvous/wire/convert.h"
 #include "rendezvous/wire/frame.h"
+#include "rendezvous/wire/store_convert.h"
 
 namespace ddprun {
 namespace {

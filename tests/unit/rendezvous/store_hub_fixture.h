@@ -62,22 +62,22 @@ class TestHub {
   }
 
   // What was said to the stream since the last call.
-  std::vector<StoreReply> Heard(StorePeer peer) { return std::exchange(heard[peer], {}); }
+  std::vector<StoreReply> Received(StorePeer peer) { return std::exchange(received[peer], {}); }
   // The one answer that was.
   StoreReply Answer(StorePeer peer) {
-    std::vector<StoreReply> replies = Heard(peer);
+    std::vector<StoreReply> replies = Received(peer);
     EXPECT_EQ(replies.size(), 1u);
     return replies.size() == 1 ? replies[0] : StoreReply{};
   }
   StoreReply Do(StorePeer peer, std::uint64_t id, StoreOp op) {
-    Say(peer, id, std::move(op));
+    Send(peer, id, std::move(op));
     return Answer(peer);
   }
 
   void Keep(StoreEffects effects) {
     for (StoreEffect& effect : effects) {
       if (auto* say = std::get_if<StoreSay>(&effect)) {
-        heard[say->peer].push_back(std::move(say->reply));
+        received[say->peer].push_back(std::move(say->reply));
       } else {
         ended[std::get<StoreEnd>(effect).peer] = std::get<StoreEnd>(effect).status;
       }
@@ -87,7 +87,7 @@ class TestHub {
   StoreHub hub{kRound};
   TimePoint now{std::chrono::hours(1)};
   std::vector<Entry> journal;
-  std::map<StorePeer, std::vector<StoreReply>> heard;
+  std::map<StorePeer, std::vector<StoreReply>> received;
   std::map<StorePeer, absl::Status> ended;
   std::uint64_t last_peer = 0;
 };

@@ -53,13 +53,13 @@ TEST(StoreHubResumeTest, NothingIsAnsweredUntilAllHaveComeBack) {
   t.hub.Resume({"a", "b"}, t.now);
   t.last_peer = 2;
   const StorePeer a = t.Open("a", 3, {7});
-  t.Say(a, 7, AddOp("n", 5));
-  t.Say(a, 8, MakeOp(V::kGet, {"n"}));
-  t.Say(a, 9, MakeOp(V::kSet, {"k"}, {"v"}));
-  EXPECT_THAT(t.Heard(a), IsEmpty()) << "b may still read what was";
+  t.Send(a, 7, AddOp("n", 5));
+  t.Send(a, 8, MakeOp(V::kGet, {"n"}));
+  t.Send(a, 9, MakeOp(V::kSet, {"k"}, {"v"}));
+  EXPECT_THAT(t.Received(a), IsEmpty()) << "b may still read what was";
   t.Open("b", 2);
   std::map<std::uint64_t, StoreReply> replies;
-  for (StoreReply& reply : t.Heard(a)) replies[reply.id] = reply;
+  for (StoreReply& reply : t.Received(a)) replies[reply.id] = reply;
   ASSERT_EQ(replies.size(), 3u);
   EXPECT_EQ(replies[7].result.number, 5) << "not performed again";
   EXPECT_EQ(replies[8].result.values[0], "5");
@@ -71,8 +71,8 @@ TEST(StoreHubResumeTest, WhoDoesNotComeBackIsWaitedForAsLongAsItTrusts) {
   t.hub.Resume({"a", "b"}, t.now);
   t.last_peer = 2;
   const StorePeer a = t.Open("a", 3);
-  t.Say(a, 1, MakeOp(V::kSet, {"k"}, {"v"}));
-  EXPECT_THAT(t.Heard(a), IsEmpty());
+  t.Send(a, 1, MakeOp(V::kSet, {"k"}, {"v"}));
+  EXPECT_THAT(t.Received(a), IsEmpty());
   t.TickAt(*t.hub.NextDeadline());
   EXPECT_TRUE(t.Answer(a).result.status.ok());
 }
@@ -85,7 +85,7 @@ TEST(StoreHubResumeTest, AnAnswerOfWhichTheOperationIsNotKnownIsGivenAgain) {
   t.hub.Resume({"a"}, t.now);
   t.last_peer = 1;
   const StorePeer a = t.Open("a", 2, {4});
-  t.Heard(a);  // it is said at once, and means nothing to a node that has not asked again yet
+  t.Received(a);  // it is said at once, and means nothing to a node that has not asked again yet
   EXPECT_EQ(t.Do(a, 4, WaitingOp(V::kQueuePop, {"q"})).result.values[0], "popped");
 }
 
@@ -103,10 +103,10 @@ TEST(StoreHubOnceTest, AnAnswerIsForgottenWhenTheNodeHasIt) {
 TEST(StoreHubOnceTest, AWaitingPopThatIsSentAgainIsServedOnce) {
   TestHub t;
   const StorePeer first = t.Open("a", 1);
-  t.Say(first, 1, WaitingOp(V::kQueuePop, {"q"}));
+  t.Send(first, 1, WaitingOp(V::kQueuePop, {"q"}));
   t.Gone(first);
   const StorePeer second = t.Open("a", 2, {1});
-  t.Say(second, 1, WaitingOp(V::kQueuePop, {"q"}));
+  t.Send(second, 1, WaitingOp(V::kQueuePop, {"q"}));
   const StorePeer other = t.Open("b", 1);
   t.Do(other, 1, MakeOp(V::kQueuePush, {"q"}, {"v"}));
   t.Do(other, 2, MakeOp(V::kQueuePush, {"q"}, {"w"}));
@@ -123,8 +123,8 @@ TEST(StoreHubOnceTest, ALaterStreamTakesTheEarliersPlace) {
   const StorePeer now = t.Open("a", 2);
   EXPECT_EQ(t.ended.at(old).code(), absl::StatusCode::kAborted);
   // What of the old stream comes late must not be performed: the node has begun anew without it.
-  t.Say(old, 1, AddOp("n", 1));
-  EXPECT_THAT(t.Heard(old), IsEmpty());
+  t.Send(old, 1, AddOp("n", 1));
+  EXPECT_THAT(t.Received(old), IsEmpty());
   EXPECT_EQ(t.Do(now, 2, AddOp("n", 0)).result.number, 0);
   const StorePeer late = t.Open("a", 1);
   EXPECT_EQ(t.ended.at(late).code(), absl::StatusCode::kAborted);
@@ -135,7 +135,7 @@ TEST(StoreHubOnceTest, ANewRoundForgetsAll) {
   TestHub t;
   const StorePeer peer = t.Open("a", 1);
   t.Do(peer, 1, AddOp("n", 1));
-  t.Say(peer, 2, WaitingOp(V::kGet, {"never"}));
+  t.Send(peer, 2, WaitingOp(V::kGet, {"never"}));
   t.Keep(t.hub.Clear(RoundId{2}));
   EXPECT_EQ(t.Answer(peer).result.status.code(), absl::StatusCode::kAborted);
   StoreOp op = AddOp("n", 1);
@@ -147,8 +147,8 @@ TEST(StoreHubOnceTest, ANewRoundForgetsAll) {
 TEST(StoreHubOnceTest, TheMemoryHasALimit) {
   TestHub t;
   const StorePeer peer = t.Open("a", 1);
-  for (std::uint64_t id = 1; id <= kRememberedAnswersMax; ++id) t.Say(peer, id, AddOp("n", 1));
-  t.Heard(peer);
+  for (std::uint64_t id = 1; id <= kRememberedAnswersMax; ++id) t.Send(peer, id, AddOp("n", 1));
+  t.Received(peer);
   const std::uint64_t next = kRememberedAnswersMax + 1;
   EXPECT_EQ(t.Do(peer, next, AddOp("n", 1)).result.status.code(),
             absl::StatusCode::kResourceExhausted);
@@ -161,7 +161,7 @@ TEST(StoreHubOnceTest, WhatIsWrittenDownMakesTheSameAgain) {
   const StorePeer a = t.Open("a", 1);
   const StorePeer b = t.Open("b", 1);
   const StorePeer client = t.Open("", 0);
-  t.Say(a, 1, WaitingOp(V::kQueuePop, {"q"}));
+  t.Send(a, 1, WaitingOp(V::kQueuePop, {"q"}));
   t.Do(b, 1, AddOp("n", 2));
   t.Do(b, 2, MakeOp(V::kQueuePush, {"q"}, {"v"}));  // serves a's pop
   t.Do(b, 3, MakeOp(V::kQueuePush, {"q"}, {"w"}));
@@ -209,15 +209,15 @@ TEST(StoreHubKeepTest, AWriteIsKnownToNobodyBeforeAllHaveForgotten) {
   const StorePeer b = t.Open("b", 1);
   t.Do(b, 1, MakeOp(V::kSet, {"k"}, {"old"}));
   ASSERT_TRUE(t.Do(a, 1, MakeOp(V::kGet, {"k"})).keep);
-  t.Say(b, 2, MakeOp(V::kSet, {"k"}, {"new"}));
-  t.Say(b, 3, MakeOp(V::kGet, {"k"}));
-  t.Say(b, 4, MakeOp(V::kNumKeys, {}));
-  EXPECT_THAT(t.Heard(b), IsEmpty());
+  t.Send(b, 2, MakeOp(V::kSet, {"k"}, {"new"}));
+  t.Send(b, 3, MakeOp(V::kGet, {"k"}));
+  t.Send(b, 4, MakeOp(V::kNumKeys, {}));
+  EXPECT_THAT(t.Received(b), IsEmpty());
   const StoreReply forget = t.Answer(a);
   EXPECT_EQ(forget.forget, 1u);
   EXPECT_THAT(forget.result.keys, ElementsAre("k"));
   t.Forgot(a, forget.forget);
-  const std::vector<StoreReply> released = t.Heard(b);
+  const std::vector<StoreReply> released = t.Received(b);
   ASSERT_EQ(released.size(), 3u);
   EXPECT_EQ(released[0].id, 2u);
   EXPECT_EQ(released[1].result.values[0], "new");
@@ -230,7 +230,7 @@ TEST(StoreHubKeepTest, AWritersOwnNodeForgetsToo) {
   const StorePeer a = t.Open("a", 1);
   t.Do(a, 1, MakeOp(V::kSet, {"k"}, {"old"}));
   t.Do(a, 2, MakeOp(V::kGet, {"k"}));
-  t.Say(a, 3, MakeOp(V::kSet, {"k"}, {"new"}));
+  t.Send(a, 3, MakeOp(V::kSet, {"k"}, {"new"}));
   EXPECT_EQ(t.Answer(a).forget, 1u);
   t.Forgot(a, 1);
   EXPECT_EQ(t.Answer(a).id, 3u);
@@ -245,7 +245,7 @@ TEST(StoreHubKeepTest, WhatChangesNothingAsksNobody) {
   t.Do(b, 1, MakeOp(V::kCompareSet, {"k"}, {"other", "new"}));
   EXPECT_FALSE(t.Do(b, 2, AddOp("k", 1)).result.status.ok());
   EXPECT_EQ(t.Do(b, 3, MakeOp(V::kDelete, {"absent"})).result.number, 0);
-  EXPECT_THAT(t.Heard(a), IsEmpty());
+  EXPECT_THAT(t.Received(a), IsEmpty());
 }
 
 TEST(StoreHubKeepTest, AHeldAnswerFindsTheNodesNextStream) {
@@ -254,11 +254,11 @@ TEST(StoreHubKeepTest, AHeldAnswerFindsTheNodesNextStream) {
   const StorePeer b = t.Open("b", 1);
   t.Do(a, 1, AddOp("n", 1));
   t.Do(a, 2, MakeOp(V::kGet, {"n"}));
-  t.Say(b, 1, AddOp("n", 1));
+  t.Send(b, 1, AddOp("n", 1));
   t.Gone(b);
   const StorePeer again = t.Open("b", 2, {1});
-  t.Say(again, 1, AddOp("n", 1));
-  EXPECT_THAT(t.Heard(again), IsEmpty()) << "performed, but not settled";
+  t.Send(again, 1, AddOp("n", 1));
+  EXPECT_THAT(t.Received(again), IsEmpty()) << "performed, but not settled";
   t.Forgot(a, 1);
   EXPECT_EQ(t.Answer(again).result.number, 2);
   EXPECT_EQ(t.Do(again, 2, AddOp("n", 0)).result.number, 2);
@@ -271,8 +271,8 @@ TEST(StoreHubKeepTest, ALostNodeHoldsUpAWriteOnlyAsLongAsItMayTrustWhatItKeeps) 
   t.Do(a, 1, MakeOp(V::kSet, {"k"}, {"old"}));
   t.Do(a, 2, MakeOp(V::kGet, {"k"}));
   t.Gone(a);
-  t.Say(b, 1, MakeOp(V::kSet, {"k"}, {"new"}));
-  EXPECT_THAT(t.Heard(b), IsEmpty());
+  t.Send(b, 1, MakeOp(V::kSet, {"k"}, {"new"}));
+  EXPECT_THAT(t.Received(b), IsEmpty());
   EXPECT_EQ(t.hub.NextDeadline(), t.now + kKeepTrust);
   t.TickAt(t.now + kKeepTrust);
   EXPECT_EQ(t.Answer(b).id, 1u);
@@ -284,9 +284,9 @@ TEST(StoreHubKeepTest, ANodeThatComesBackHoldsUpNothing) {
   const StorePeer b = t.Open("b", 1);
   t.Do(a, 1, MakeOp(V::kSet, {"k"}, {"old"}));
   t.Do(a, 2, MakeOp(V::kGet, {"k"}));
-  t.Say(b, 1, MakeOp(V::kSet, {"k"}, {"new"}));
+  t.Send(b, 1, MakeOp(V::kSet, {"k"}, {"new"}));
   t.Gone(a);
-  EXPECT_THAT(t.Heard(b), IsEmpty());
+  EXPECT_THAT(t.Received(b), IsEmpty());
   t.Open("a", 2);
   EXPECT_EQ(t.Answer(b).id, 1u);
 }

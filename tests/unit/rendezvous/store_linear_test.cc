@@ -194,11 +194,11 @@ class Cluster {
       stream.peer = StorePeer{++last_peer_};
       const StorePeer peer = stream.peer;
       by_peer_[peer] = index;
-      Say(hub_.Open(peer, stream.hello));
+      Send(hub_.Open(peer, stream.hello));
     }
     const std::size_t before = said_;
     const std::size_t asked = batch.requests.size();
-    Say(hub_.Receive(streams_[static_cast<std::size_t>(index)].peer, std::move(batch), now_));
+    Send(hub_.Receive(streams_[static_cast<std::size_t>(index)].peer, std::move(batch), now_));
     if (said_ - before < asked) ++held_;
   }
 
@@ -247,7 +247,7 @@ class Cluster {
     if (!stream.cut) return true;
     if (!stream.hub_knows && (surely || Below(3) == 0)) {
       stream.hub_knows = true;
-      if (stream.opened) Say(hub_.Gone(stream.peer, now_));
+      if (stream.opened) Send(hub_.Gone(stream.peer, now_));
     }
     Stream& again = streams_[static_cast<std::size_t>(index)];
     if (!again.node_knows && (surely || Below(6) == 0)) {
@@ -263,7 +263,7 @@ class Cluster {
 
   bool Pass(milliseconds time) {
     now_ += time;
-    Say(hub_.Tick(now_));
+    Send(hub_.Tick(now_));
     for (Node& node : nodes_) {
       if (node.stream < 0 && !Take(node.folder.Tick(now_))) return false;
     }

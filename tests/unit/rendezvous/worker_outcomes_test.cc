@@ -8,51 +8,51 @@
 namespace ddprun {
 namespace {
 
-std::string TextOf(const std::vector<WorkerOutcomes>& victims) {
+std::string TextOf(const std::vector<WorkerOutcomes>& outcomes) {
   std::string text;
-  for (const WorkerOutcomes& way : victims) text += RanksOf(way) + " " + WayOf(way) + "\n";
+  for (const WorkerOutcomes& way : outcomes) text += RanksOf(way) + " " + WayOf(way) + "\n";
   return text;
 }
 
 TEST(WorkerOutcomesTest, RangesGrowTogetherInAnyOrder) {
-  std::vector<WorkerOutcomes> victims;
+  std::vector<WorkerOutcomes> outcomes;
   for (const RankRange range : {RankRange{8, 15}, {0, 3}, {20, 20}, {4, 7}, {17, 18}, {16, 16}}) {
-    AddVictims(EndKind::kStopped, 0, range, victims);
+    AddOutcome(EndKind::kStopped, 0, range, outcomes);
   }
-  AddVictims(EndKind::kExited, 1, {19, 19}, victims);
-  AddVictims(EndKind::kSignaled, 6, {21, 22}, victims);
-  EXPECT_EQ(TextOf(ToShow(victims, -1)),
+  AddOutcome(EndKind::kExited, 1, {19, 19}, outcomes);
+  AddOutcome(EndKind::kSignaled, 6, {21, 22}, outcomes);
+  EXPECT_EQ(TextOf(ToShow(outcomes, -1)),
             "rank 19 exited with code 1\n"
             "ranks 21-22 were killed by SIGABRT\n"
             "ranks 0-18, 20 were stopped by ddprun\n");
 }
 
 TEST(WorkerOutcomesTest, TheCauseIsNoVictim) {
-  std::vector<WorkerOutcomes> victims;
-  AddVictims(EndKind::kExited, 1, {0, 4}, victims);
-  AddVictims(EndKind::kSignaled, 9, {5, 5}, victims);
-  EXPECT_EQ(TextOf(ToShow(victims, 2)),
+  std::vector<WorkerOutcomes> outcomes;
+  AddOutcome(EndKind::kExited, 1, {0, 4}, outcomes);
+  AddOutcome(EndKind::kSignaled, 9, {5, 5}, outcomes);
+  EXPECT_EQ(TextOf(ToShow(outcomes, 2)),
             "ranks 0-1, 3-4 exited with code 1\nrank 5 was killed by SIGKILL\n");
-  EXPECT_EQ(TextOf(ToShow(victims, 5)), "ranks 0-4 exited with code 1\n");
-  EXPECT_EQ(TextOf(ToShow(victims, 0)),
+  EXPECT_EQ(TextOf(ToShow(outcomes, 5)), "ranks 0-4 exited with code 1\n");
+  EXPECT_EQ(TextOf(ToShow(outcomes, 0)),
             "ranks 1-4 exited with code 1\nrank 5 was killed by SIGKILL\n");
 }
 
 TEST(WorkerOutcomesTest, LostNodesAreNamed) {
-  std::vector<WorkerOutcomes> victims;
-  AddLostNode("b", {2, 3}, victims);
-  EXPECT_EQ(TextOf(ToShow(victims, -1)), "ranks 2-3 were lost with node b\n");
-  AddLostNode("c", {4, 5}, victims);
-  EXPECT_EQ(TextOf(ToShow(victims, -1)), "ranks 2-5 were lost with nodes b, c\n");
+  std::vector<WorkerOutcomes> outcomes;
+  AddLostNode("b", {2, 3}, outcomes);
+  EXPECT_EQ(TextOf(ToShow(outcomes, -1)), "ranks 2-3 were lost with node b\n");
+  AddLostNode("c", {4, 5}, outcomes);
+  EXPECT_EQ(TextOf(ToShow(outcomes, -1)), "ranks 2-5 were lost with nodes b, c\n");
 }
 
 TEST(WorkerOutcomesTest, SixteenThousandRanksStayAFewLines) {
-  std::vector<WorkerOutcomes> victims;
+  std::vector<WorkerOutcomes> outcomes;
   for (int rank = 0; rank < 16'384; ++rank) {
-    AddVictims(rank % 2 == 0 ? EndKind::kStopped : EndKind::kExited, rank % 2, {rank, rank},
-               victims);
+    AddOutcome(rank % 2 == 0 ? EndKind::kStopped : EndKind::kExited, rank % 2, {rank, rank},
+               outcomes);
   }
-  const std::vector<WorkerOutcomes> shown = ToShow(victims, 1);
+  const std::vector<WorkerOutcomes> shown = ToShow(outcomes, 1);
   ASSERT_EQ(shown.size(), 2u);
   EXPECT_EQ(shown[0].count, 8191);
   EXPECT_EQ(shown[0].ranges.size(), kOutcomeRangesShown);
@@ -61,13 +61,13 @@ TEST(WorkerOutcomesTest, SixteenThousandRanksStayAFewLines) {
 }
 
 TEST(WorkerOutcomesTest, ManyWaysAreToldAsOne) {
-  std::vector<WorkerOutcomes> victims;
-  for (int rank = 0; rank < 100; ++rank) AddVictims(EndKind::kExited, rank, {rank, rank}, victims);
-  EXPECT_LE(victims.size(), kOutcomeWaysMax);
+  std::vector<WorkerOutcomes> outcomes;
+  for (int rank = 0; rank < 100; ++rank) AddOutcome(EndKind::kExited, rank, {rank, rank}, outcomes);
+  EXPECT_LE(outcomes.size(), kOutcomeWaysMax);
   int count = 0;
-  for (const WorkerOutcomes& way : victims) count += way.count;
+  for (const WorkerOutcomes& way : outcomes) count += way.count;
   EXPECT_EQ(count, 100);
-  EXPECT_NE(TextOf(ToShow(victims, -1)).find("ended in other ways"), std::string::npos);
+  EXPECT_NE(TextOf(ToShow(outcomes, -1)).find("ended in other ways"), std::string::npos);
 }
 
 TEST(WorkerOutcomesTest, EndsOfANodeAreFolded) {

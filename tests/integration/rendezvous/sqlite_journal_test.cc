@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The journal in a real folder: what a service writes is there for the next one, one service at a
 // time, and every way in which the folder can be wrong has its sentence.
-#include "rendezvous/journal/file_journal.h"
+#include "rendezvous/journal/sqlite_journal.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 #include <fstream>
 #include <mutex>
 
-#include "rendezvous/journal/journal_format.h"
+#include "rendezvous/journal/journal_database.h"
 #include "tests/integration/rendezvous/journal_fixture.h"
 
 namespace ddprun {
@@ -22,7 +22,7 @@ using ::testing::IsEmpty;
 
 std::string Message(const absl::Status& status) { return std::string(status.message()); }
 
-TEST(FileJournalTest, WhatWasCommittedIsThereForTheNext) {
+TEST(SqliteJournalTest, WhatWasCommittedIsThereForTheNext) {
   JournalFolder folder;
   for (const bool sync_on_commit : {false, true}) {
     std::filesystem::remove(folder.File("journal"));
@@ -40,14 +40,13 @@ TEST(FileJournalTest, WhatWasCommittedIsThereForTheNext) {
     OpenedJournal second = OpenJournal(folder.path());
     ASSERT_TRUE(second.status.ok()) << second.status;
     EXPECT_THAT(second.records, ElementsAre("one", "", "three"));
-    EXPECT_EQ(second.journal->Report().bytes_cut, 0u);
     EXPECT_TRUE(second.journal->Commit(second.journal->Append("four")).ok());
     second.journal.reset();
     EXPECT_THAT(OpenJournal(folder.path()).records, ElementsAre("one", "", "three", "four"));
   }
 }
 
-TEST(FileJournalTest, WhatWasOnlyAppendedIsWrittenAtTheEndAndSoon) {
+TEST(SqliteJournalTest, WhatWasOnlyAppendedIsWrittenAtTheEndAndSoon) {
   JournalFolder folder;
   OpenedJournal opened = OpenJournal(folder.path());
   const std::uint64_t before = opened.journal->Report().bytes;
@@ -59,26 +58,29 @@ TEST(FileJournalTest, WhatWasOnlyAppendedIsWrittenAtTheEndAndSoon) {
 }
 
 // A service that has nothing to do must not write.
-TEST(FileJournalTest, TheMarkThatRecordsAreOnDiskIsWrittenOnce) {
+TEST(SqliteJournalTest, ThatRecordsWereFlushedIsNotedOnce) {
   JournalFolder folder;
   OpenedJournal opened =
       OpenJournal(folder.path(), {.sync_interval = std::chrono::milliseconds(1)});
   EXPECT_TRUE(opened.journal->Commit(opened.journal->Append("r")).ok());
-  const std::uint64_t with_record = opened.journal->Report().bytes;
-  std::string mark;
-  AddJournalEntry(JournalEntry::kMark, JournalMark(0, 0), 0, 0, mark);
-  ASSERT_TRUE(Eventually([&] { return opened.journal->Report().bytes > with_record; }));
-  const std::uint64_t marked = opened.journal->Report().bytes;
-  EXPECT_EQ(marked, with_record + mark.size());
+  const auto noted = [&] {
+    std::string number;
+    std::getline(std::ifstream(folder.File("synced")) >> std::ws, number);
+    return number;
+  };
+  ASSERT_TRUE(Eventually([&] { return noted() == "00000000000000000001"; }));
+  const auto written = std::filesystem::last_write_time(folder.File("synced"));
+  const std::uint64_t bytes = opened.journal->Report().bytes;
   for (int i = 0; i < 20; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    ASSERT_EQ(opened.journal->Report().bytes, marked);
+    ASSERT_EQ(std::filesystem::last_write_time(folder.File("synced")), written);
+    ASSERT_EQ(opened.journal->Report().bytes, bytes);
   }
 }
 
-TEST(FileJournalTest, ASnapshotTakesThePlaceOfTheRecordsBeforeIt) {
+TEST(SqliteJournalTest, ASnapshotTakesThePlaceOfTheRecordsBeforeIt) {
   JournalFolder folder;
-  OpenedJournal opened = OpenJournal(folder.path(), {.segment_bytes_max = 4096});
+  OpenedJournal opened = OpenJournal(folder.path(), {.segment_bytes_max = 20'000});
   std::uint64_t last = 0;
   int count = 0;
   while (!opened.journal->WantsSnapshot()) {
@@ -90,7 +92,7 @@ TEST(FileJournalTest, ASnapshotTakesThePlaceOfTheRecordsBeforeIt) {
   EXPECT_TRUE(opened.journal->Commit(last).ok());
   ASSERT_TRUE(Eventually([&] { return opened.journal->Report().snapshots == 1; }));
   EXPECT_TRUE(opened.journal->Report().last_snapshot.ok());
-  EXPECT_LT(opened.journal->Report().bytes, 4096u);
+  EXPECT_LT(opened.journal->Report().bytes, 20'000u);
   EXPECT_FALSE(std::filesystem::exists(folder.File("journal.new")));
   EXPECT_TRUE(opened.journal->Commit(opened.journal->Append("later")).ok());
   opened.journal.reset();
@@ -99,10 +101,10 @@ TEST(FileJournalTest, ASnapshotTakesThePlaceOfTheRecordsBeforeIt) {
   EXPECT_THAT(next.records, ElementsAre("after", "later"));
 }
 
-TEST(FileJournalTest, ASnapshotIsNotWantedAgainBeforeItHasDoubled) {
+TEST(SqliteJournalTest, ASnapshotIsNotWantedAgainBeforeItHasDoubled) {
   JournalFolder folder;
-  OpenedJournal opened = OpenJournal(folder.path(), {.segment_bytes_max = 1000});
-  opened.journal->Append(std::string(1000, 'r'));
+  OpenedJournal opened = OpenJournal(folder.path(), {.segment_bytes_max = 20'000});
+  opened.journal->Append(std::string(20'000, 'r'));
   ASSERT_TRUE(opened.journal->WantsSnapshot());
   opened.journal->Snapshot({std::string(100'000, 's')});
   ASSERT_TRUE(Eventually([&] { return opened.journal->Report().snapshots == 1; }));
@@ -112,28 +114,53 @@ TEST(FileJournalTest, ASnapshotIsNotWantedAgainBeforeItHasDoubled) {
   EXPECT_TRUE(opened.journal->WantsSnapshot());
 }
 
-TEST(FileJournalTest, ASnapshotThatFailsLeavesTheJournalAsItWas) {
+TEST(SqliteJournalTest, ASnapshotThatFailsLeavesTheJournalAsItWas) {
   JournalFolder folder;
   OpenedJournal opened = OpenJournal(folder.path(), {.segment_bytes_max = 10});
   ASSERT_TRUE(opened.journal->Commit(opened.journal->Append("one")).ok());
-  // Where the snapshot should be written stands something else.
-  std::filesystem::create_directory(folder.File("journal.new"));
-  opened.journal->Snapshot({"state"});
+  // Its second part is too large.
+  opened.journal->Snapshot({"state", std::string(kJournalRecordBytesMax + 1, 's')});
   ASSERT_TRUE(Eventually([&] { return !opened.journal->Report().last_snapshot.ok(); }));
-  EXPECT_THAT(Message(opened.journal->Report().last_snapshot), HasSubstr("journal.new"));
+  EXPECT_THAT(Message(opened.journal->Report().last_snapshot), HasSubstr("is larger than the"));
   EXPECT_TRUE(opened.journal->Report().error.ok());
   EXPECT_FALSE(opened.journal->WantsSnapshot()) << "not at once again";
   ASSERT_TRUE(opened.journal->Commit(opened.journal->Append("two")).ok());
   opened.journal.reset();
-  std::filesystem::remove(folder.File("journal.new"));
-  OpenedJournal next = OpenJournal(folder.path());
-  EXPECT_THAT(next.parts, IsEmpty());
-  EXPECT_THAT(next.records, ElementsAre("one", "two"));
+  {
+    OpenedJournal next = OpenJournal(folder.path());
+    ASSERT_TRUE(next.status.ok()) << next.status;
+    EXPECT_THAT(next.parts, IsEmpty());
+    EXPECT_THAT(next.records, ElementsAre("one", "two"));
+    // The next one is not mixed with what this one has left.
+    next.journal->Snapshot({"whole"});
+    ASSERT_TRUE(Eventually([&] { return next.journal->Report().snapshots == 1; }));
+  }
+  const OpenedJournal last = OpenJournal(folder.path());
+  EXPECT_THAT(last.parts, ElementsAre("whole"));
+  EXPECT_THAT(last.records, IsEmpty());
+}
+
+// What a snapshot has replaced is deleted, so the folder does not grow with the time.
+TEST(SqliteJournalTest, TheFolderStaysSmallOverManySnapshots) {
+  JournalFolder folder;
+  OpenedJournal opened = OpenJournal(folder.path(), {.segment_bytes_max = 50'000});
+  std::uint64_t wanted = 0;
+  while (wanted < 10) {
+    ASSERT_TRUE(opened.journal->Commit(opened.journal->Append(std::string(500, 'r'))).ok());
+    if (!opened.journal->WantsSnapshot()) continue;
+    opened.journal->Snapshot({std::string(10'000, 's')});
+    ++wanted;
+    ASSERT_TRUE(Eventually([&] { return opened.journal->Report().snapshots == wanted; }))
+        << opened.journal->Report().last_snapshot;
+  }
+  EXPECT_LT(std::filesystem::file_size(folder.File("journal")) +
+                std::filesystem::file_size(folder.File("journal-wal")),
+            300'000u);
 }
 
 // Every record is numbered by the lock that it is appended under, as the service's are; snapshots
 // of the count are taken under it too.
-TEST(FileJournalTest, ManyThreadsAppendAndCommitWhileSnapshotsAreTaken) {
+TEST(SqliteJournalTest, ManyThreadsAppendAndCommitWhileSnapshotsAreTaken) {
   constexpr int kThreads = 8;
   constexpr int kRecords = 2000;
   JournalFolder folder;
@@ -171,26 +198,9 @@ TEST(FileJournalTest, ManyThreadsAppendAndCommitWhileSnapshotsAreTaken) {
   EXPECT_EQ(expected, kThreads * kRecords);
 }
 
-TEST(FileJournalTest, AnUnfinishedEndIsCutOffAndReported) {
-  JournalFolder folder;
-  {
-    OpenedJournal opened = OpenJournal(folder.path());
-    ASSERT_TRUE(opened.journal->Commit(opened.journal->Append("one")).ok());
-  }
-  std::ofstream(folder.File("journal"), std::ios::app) << "half a re";
-  {
-    OpenedJournal opened = OpenJournal(folder.path());
-    ASSERT_TRUE(opened.status.ok()) << opened.status;
-    EXPECT_THAT(opened.records, ElementsAre("one"));
-    EXPECT_EQ(opened.journal->Report().bytes_cut, 9u);
-    ASSERT_TRUE(opened.journal->Commit(opened.journal->Append("two")).ok());
-  }
-  EXPECT_THAT(OpenJournal(folder.path()).records, ElementsAre("one", "two"));
-}
-
 // ---- What can be wrong with a folder
 
-TEST(FileJournalTest, TwoServicesCannotHaveOneFolder) {
+TEST(SqliteJournalTest, TwoServicesCannotHaveOneFolder) {
   JournalFolder folder;
   OpenedJournal first = OpenJournal(folder.path());
   const OpenedJournal second = OpenJournal(folder.path());
@@ -202,7 +212,7 @@ TEST(FileJournalTest, TwoServicesCannotHaveOneFolder) {
   EXPECT_TRUE(OpenJournal(folder.path()).status.ok());
 }
 
-TEST(FileJournalTest, TheFolderIsMadeForItsOwnerOnly) {
+TEST(SqliteJournalTest, TheFolderIsMadeForItsOwnerOnly) {
   JournalFolder folder;
   ASSERT_TRUE(OpenJournal(folder.File("new")).status.ok());
   struct stat about {};
@@ -212,7 +222,7 @@ TEST(FileJournalTest, TheFolderIsMadeForItsOwnerOnly) {
   EXPECT_EQ(about.st_mode & 07777, 0600u);
 }
 
-TEST(FileJournalTest, WrongFoldersAreNamedInOneSentence) {
+TEST(SqliteJournalTest, WrongFoldersAreNamedInOneSentence) {
   JournalFolder folder;
   std::ofstream(folder.File("file")) << "x";
   EXPECT_THAT(Message(OpenJournal(folder.File("file")).status),
@@ -224,7 +234,7 @@ TEST(FileJournalTest, WrongFoldersAreNamedInOneSentence) {
   EXPECT_THAT(Message(OpenJournal(folder.path()).status), HasSubstr("cannot open the journal"));
 }
 
-TEST(FileJournalTest, AnotherProgramsFileIsNotTouched) {
+TEST(SqliteJournalTest, AnotherProgramsFileIsNotTouched) {
   JournalFolder folder;
   std::ofstream(folder.File("journal")) << "dear diary, this is not yours";
   const OpenedJournal opened = OpenJournal(folder.path());
@@ -235,7 +245,50 @@ TEST(FileJournalTest, AnotherProgramsFileIsNotTouched) {
   EXPECT_EQ(text, "dear diary, this is not yours");
 }
 
-TEST(FileJournalTest, ALinkInTheJournalsPlaceIsNotFollowed) {
+// A journal of the version before, and one of the version after; a database of another program.
+TEST(SqliteJournalTest, OtherVersionsAndOtherDatabasesAreNamed) {
+  JournalFolder old;
+  std::ofstream(old.File("journal"))
+      << std::string("ddprunJ\n\1\0\0\0", 12) << std::string(200, 'x');
+  const OpenedJournal of_old = OpenJournal(old.path());
+  EXPECT_EQ(of_old.status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(Message(of_old.status),
+              HasSubstr(old.File("journal") + " has format 1, and this ddprun reads format 2"));
+  JournalFolder folder;
+  ASSERT_TRUE(OpenJournal(folder.path()).status.ok());
+  const auto put = [&](int offset, char byte) {
+    std::fstream file(folder.File("journal"), std::ios::in | std::ios::out);
+    file.seekp(offset);
+    file.put(byte);
+  };
+  put(63, 3);
+  EXPECT_EQ(OpenJournal(folder.path()).status.code(), absl::StatusCode::kFailedPrecondition);
+  put(63, kJournalVersion);
+  put(68, 'D');
+  const OpenedJournal other = OpenJournal(folder.path());
+  EXPECT_EQ(other.status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Message(other.status), HasSubstr("is not a journal of ddprun"));
+  put(68, 'd');
+  EXPECT_TRUE(OpenJournal(folder.path()).status.ok());
+}
+
+// Whatever else was in the folder: the sentence about damage says to move the file away.
+TEST(SqliteJournalTest, AJournalThatWasMovedAwayIsBegunAnew) {
+  JournalFolder folder;
+  {
+    OpenedJournal opened = OpenJournal(folder.path());
+    ASSERT_TRUE(opened.journal->Commit(opened.journal->Append("one")).ok());
+    std::filesystem::copy(folder.File("journal-wal"), folder.File("left"));
+  }
+  std::filesystem::remove(folder.File("journal"));
+  std::filesystem::rename(folder.File("left"), folder.File("journal-wal"));
+  std::ofstream(folder.File("journal.new")) << "half a journal";
+  const OpenedJournal opened = OpenJournal(folder.path());
+  ASSERT_TRUE(opened.status.ok()) << opened.status;
+  EXPECT_THAT(opened.records, IsEmpty());
+}
+
+TEST(SqliteJournalTest, ALinkInTheJournalsPlaceIsNotFollowed) {
   JournalFolder folder;
   std::ofstream(folder.File("target")) << "";
   std::filesystem::create_symlink(folder.File("target"), folder.File("journal"));
@@ -243,7 +296,7 @@ TEST(FileJournalTest, ALinkInTheJournalsPlaceIsNotFollowed) {
   EXPECT_EQ(std::filesystem::file_size(folder.File("target")), 0u);
 }
 
-TEST(FileJournalTest, AFolderThatMayNotBeWrittenIsNamed) {
+TEST(SqliteJournalTest, AFolderThatMayNotBeWrittenIsNamed) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to become somebody who may not";
   JournalFolder folder;
   std::filesystem::permissions(folder.path(), std::filesystem::perms(0755));

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Failures, how workers ended, and verdicts, as messages and back.
+#pragma once
+
+#include "proto/ddprun.pb.h"
+#include "rendezvous/values/session_types.h"
+
+namespace ddprun {
+
+v1::WorkerEnds::Kind ToProto(EndKind kind);
+EndKind FromProto(v1::WorkerEnds::Kind kind);
+v1::Failure ToProto(const Failure& from);
+Failure FromProto(const v1::Failure& from);
+v1::WorkerOutcomes ToProto(const WorkerOutcomes& from);
+WorkerOutcomes FromProto(const v1::WorkerOutcomes& from);
+v1::Verdict ToProto(const Verdict& from);
+Verdict FromProto(const v1::Verdict& from);
+// A verdict as a node or a command takes it from the service. Whatever was sent, only a success, or
+// a node that was drained, exits with 0, and the exit code is one that a process can have.
+Verdict FromService(const v1::Verdict& message);
+
+}  // namespace ddprun

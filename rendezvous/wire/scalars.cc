@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/wire/scalars.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "rendezvous/base/limits.h"
+#include "rendezvous/base/printable.h"
+
+namespace ddprun {
+
+using std::chrono::milliseconds;
+
+google::protobuf::Duration ToDuration(milliseconds from) {
+  google::protobuf::Duration to;
+  to.set_seconds(from.count() / 1000);
+  to.set_nanos(static_cast<std::int32_t>(from.count() % 1000) * 1'000'000);
+  return to;
+}
+
+milliseconds ToMilliseconds(const google::protobuf::Duration& from) {
+  constexpr std::int64_t kSecondsMax = 366LL * 24 * 3600;
+  const std::int64_t seconds = std::clamp<std::int64_t>(from.seconds(), -kSecondsMax, kSecondsMax);
+  return milliseconds(seconds * 1000 + from.nanos() / 1'000'000);
+}
+
+std::string ToUtf8(const std::string& text) {
+  std::string out;
+  out.reserve(text.size());
+  for (std::size_t i = 0; i < text.size();) {
+    const auto lead = static_cast<unsigned char>(text[i]);
+    const std::size_t length = lead < 0x80                   ? 1
+                               : lead >= 0xC2 && lead < 0xE0 ? 2
+                               : (lead & 0xF0) == 0xE0       ? 3
+                               : lead >= 0xF0 && lead < 0xF5 ? 4
+                                                             : 0;
+    bool good = length > 0 && i + length <= text.size();
+    for (std::size_t k = 1; good && k < length; ++k) {
+      good = (static_cast<unsigned char>(text[i + k]) & 0xC0) == 0x80;
+    }
+    if (good && length == 3) {
+      const auto second = static_cast<unsigned char>(text[i + 1]);
+      good = !(lead == 0xE0 && second < 0xA0) && !(lead == 0xED && second >= 0xA0);
+    }
+    if (good && length == 4) {
+      const auto second = static_cast<unsigned char>(text[i + 1]);
+      good = !(lead == 0xF0 && second < 0x90) && !(lead == 0xF4 && second >= 0x90);
+    }
+    out.append(good ? text.substr(i, length) : "?");
+    i += good ? length : 1;
+  }
+  return out;
+}
+
+std::string Cut(std::string text, std::size_t size_max) {
+  if (text.size() <= size_max) return text;
+  std::size_t size = size_max;
+  for (int i = 0; i < 3 && size > 0; ++i) {
+    if ((static_cast<unsigned char>(text[size]) & 0xC0) != 0x80) break;
+    --size;
+  }
+  text.resize(size);
+  return text;
+}
+
+std::string PrintableName(const std::string& text) { return Printable(Cut(text, kNameBytesMax)); }
+
+std::string PrintableLines(const std::string& text, std::size_t size_max) {
+  std::vector<std::string> lines = absl::StrSplit(Cut(text, size_max), '\n');
+  for (std::string& line : lines) line = Printable(line);
+  return absl::StrJoin(lines, "\n");
+}
+
+absl::StatusCode StatusCodeOf(int code) {
+  const bool known = code > 0 && code <= static_cast<int>(absl::StatusCode::kUnauthenticated);
+  return known ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kUnknown;
+}
+
+}  // namespace ddprun

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Durations, text and status codes of messages. What comes from the wire is cut to the limits and
+// made printable here.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <string>
+
+#include "absl/status/status.h"
+#include "proto/ddprun.pb.h"
+
+namespace ddprun {
+
+google::protobuf::Duration ToDuration(std::chrono::milliseconds from);
+// Clamped to one year, so that adding it to a time cannot overflow.
+std::chrono::milliseconds ToMilliseconds(const google::protobuf::Duration& from);
+
+// Strings of the wire must be UTF-8, and a worker's text need not be: each byte that is not part of
+// a well-formed sequence becomes '?'.
+std::string ToUtf8(const std::string& text);
+
+// At most `size_max` bytes, never within a character: text that was cut once must pass the next
+// conversion unchanged, or a journal would replay another text than the one that was acted on.
+std::string Cut(std::string text, std::size_t size_max);
+
+// Names end up in sentences on a terminal and in logs.
+std::string PrintableName(const std::string& text);
+
+// A worker's error message may have several lines; control characters within each are escaped.
+std::string PrintableLines(const std::string& text, std::size_t size_max);
+
+// UNKNOWN for a code that Abseil does not have.
+absl::StatusCode StatusCodeOf(int code);
+
+}  // namespace ddprun

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// What nodes and the service say to each other on a session, as messages and back. What comes from
+// the wire is checked here for form (INVALID_ARGUMENT) and cut to the limits; whether it is allowed
+// is for the cores to say.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "proto/ddprun.pb.h"
+#include "rendezvous/values/session_types.h"
+
+namespace ddprun {
+
+v1::Report ToProto(const Report& report);
+absl::StatusOr<Report> FromProto(const v1::Report& message);
+
+v1::Directive ToProto(const Directive& directive);
+absl::StatusOr<Directive> FromProto(const v1::Directive& message);
+
+v1::LossReport ToProto(const LossReport& report);
+LossReport FromProto(const v1::LossReport& message);
+
+// Parts of the above; the journal and the status have them by themselves.
+v1::Join ToProto(const Join& from);
+Join FromProto(const v1::Join& from);
+v1::Progress ToProto(const Progress& progress);
+Progress FromProto(const v1::Progress& message);
+v1::Start ToProto(const Start& from);
+Start FromProto(const v1::Start& from);
+
+}  // namespace ddprun
