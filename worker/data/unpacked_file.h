@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A gzip file as plain bytes that all ranks of a node share: it is unpacked once, into the user's
-// cache, and mapped from there.
+// A gzip file as plain bytes that all ranks of a node share: it is unpacked once into the user's
+// cache and mapped from there.
 #pragma once
 
 #include <chrono>
