@@ -36,7 +36,4 @@ struct OwnBytes {
 };
 OwnBytes AllocateBytes(std::int64_t size);
 
-// Where deploy/fetch-data.sh puts data sets: data/ in DDPRUN_CACHE_DIR or the user's cache folder.
-std::string DataDirectoryDefault();
-
 }  // namespace ddprun
