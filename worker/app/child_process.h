@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Another program, run to its end.
+// Runs another program to its end.
 #pragma once
 
 #include <sys/types.h>

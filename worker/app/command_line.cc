@@ -72,8 +72,9 @@ CLI::Option* AddSetting(CLI::App& app, const Setting& setting) {
   const std::string standard = ToText(Config{}, setting);
   CLI::Option* option = nullptr;
   if (IsSwitch(setting)) {
-    std::string help = Help(setting);
-    if (!standard.empty()) help += standard == "true" ? " [on]" : " [off]";
+    const std::string initially = standard.empty() ? "" : standard == "true" ? " [on]" : " [off]";
+    // Constant: CLI11 takes a text that can be written to for the place of the flag's value.
+    const std::string help = Help(setting) + initially;
     option = app.add_flag(flag + ",!--no-" + setting.key, help);
   } else {
     const std::string help = Help(setting);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line of `train`: settings over those of a --config file over a recipe's over the
-// defaults.
+// The command line of `train`. Its settings override those of the --config file, which override
+// those of the recipe, which override the defaults.
 #pragma once
 
 #include <optional>

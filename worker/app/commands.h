@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `train` can do, by the first word of the command line. A new command is a file of its own
-// and a line in commands.cc.
+// The commands of `train`, by the first word of the command line. A new command is a file of its
+// own and a row in commands.cc.
 #pragma once
 
 #include <chrono>

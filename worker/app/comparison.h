@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The same work trained in three ways: which runs these are, and their results side by side. Pure.
+// The runs of `train compare`, and their results side by side. Pure.
 #pragma once
 
 #include <map>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `train export MODEL --format pth|hf|torchscript --output PATH`: for other programs.
+// `train export MODEL --format pth|hf|torchscript --output PATH`: writes a model for other
+// programs.
 #pragma once
 
 #include "worker/app/commands.h"

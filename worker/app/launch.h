@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who starts the ranks: a launcher, a person with variables or a file of them (--env-file), or
-// ddprun on this machine because --world-size asks for several and nobody has started them.
+// Determines what starts the ranks: a launcher, variables set by hand or from a file (--env-file),
+// or ddprun on this machine, when --world-size asks for several ranks and nothing has started them.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `train eval` and `train export` have in common: a model file, and settings that go over
-// those it was trained with.
+// Arguments shared by `train eval` and `train export`: a model file, and settings that override
+// those that it was trained with.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `train plot`: hands over to ddprun-plot, which lies beside train.
+// `train plot`: executes ddprun-plot, which is installed beside train.
 #pragma once
 
 #include "worker/app/commands.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the commands that run as a rank have in common.
+// Set-up shared by the commands that run as a rank.
 #pragma once
 
 #include "proto/worker_env.h"

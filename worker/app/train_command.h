@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `train` itself: trains a model as one of the world's ranks.
+// `train` itself: trains a model as one rank.
 #pragma once
 
 #include "worker/app/commands.h"

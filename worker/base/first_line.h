@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// LibTorch's errors as one line for people.
+// Errors of LibTorch as one line.
 #pragma once
 
 #include <c10/util/Exception.h>

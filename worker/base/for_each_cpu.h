@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Before a function of plain loops: one copy of it for each kind of CPU, chosen when the program is
-// loaded.
+// Attribute for a function of plain loops: compiles one copy for each level of x86-64; the best one
+// is chosen when the program is loaded.
 #pragma once
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How this machine is called in what people read.
+// The name of this machine, for output.
 #pragma once
 
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// LibTorch's own log lines, kept off a person's screen.
+// Suppresses LibTorch's own log lines.
 #pragma once
 
 #include <c10/util/Logging.h>

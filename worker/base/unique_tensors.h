@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A module that is registered at several places (netresdeep's shared block) has its tensors listed
-// at each by Module::parameters() and buffers(). The reducer, the optimizer and a checksum want
-// each once, as Python's parameters() gives them.
+// Module::parameters() and buffers() list the tensors of a module once for each place where it is
+// registered (netresdeep's shared block is registered ten times). The reducer, the optimizer and
+// checksums need each tensor once, as Python's parameters() gives them.
 #pragma once
 
 #include <torch/nn/module.h>

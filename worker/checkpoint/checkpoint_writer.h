@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Saves checkpoints while training goes on. Parameters and optimizer state stay as they are from
-// one optimizer step to the next, so they are copied by a thread of its own while forward and
-// backward run; who is about to change them waits until that is done, which is all that training
-// may feel of a save.
+// Saves checkpoints while training continues. Parameters and optimizer state do not change between
+// two optimizer steps, so a thread copies them while forward and backward run. Code that is about
+// to change them waits until they are copied; that is the only time that a save costs the training.
 #pragma once
 
 #include <atomic>

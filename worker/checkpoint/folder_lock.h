@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One training at a time in a folder: an flock on FOLDER/training.lock, which the kernel releases
-// when the process ends, however it ends. The file stays; it says who holds, or held, the lock:
-// {"run": "TORCHELASTIC_RUN_ID", "host": "HOST", "pid": 123}.
+// Allows one training at a time in a folder: an flock on FOLDER/training.lock, which the kernel
+// releases when the process ends, however it ends. The file stays and names the holder, or the last
+// one: {"run": "TORCHELASTIC_RUN_ID", "host": "HOST", "pid": 123}.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What --resume means: where a training begins, decided by rank 0 for all.
+// Implements --resume: rank 0 decides for all ranks where a training begins.
 #pragma once
 
 #include <nlohmann/json.hpp>

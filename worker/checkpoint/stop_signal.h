@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// SIGTERM, SIGINT, SIGHUP and SIGQUIT as a question: the training saves and ends at its next step.
-// A second one ends the process at once (if it does not come with the first: Slurm signals each
-// process of a step, and then the agent signals its workers), as does the first one where the
-// training makes no progress in time (the other ranks may be gone already). Of the whole process;
-// one thread at a time may use it.
+// Handles SIGTERM, SIGINT, SIGHUP and SIGQUIT as a request: the training saves and ends at its next
+// step. A second signal ends the process at once, unless it comes together with the first: Slurm
+// signals each process of a step, and then the agent signals its workers. So does the first signal
+// if the training makes no progress in time, because the other ranks may be gone already. State of
+// the whole process; only one thread at a time may use it.
 #pragma once
 
 #include <chrono>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which settings all ranks of a run must share, and which of them define what is trained. Every
-// setting of the table in config.cc has a line here. Pure.
+// For each setting: must all ranks of a run share it, and is it part of what defines the training?
+// Every setting of the table in config.cc has a row here. Pure.
 #pragma once
 
 #include <map>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a person may choose about a training: one struct, and one table from which the YAML file and
-// the command line both come. A new setting is a member and a line of the table.
+// The settings of a training: one struct, and one table from which both the YAML file and the
+// command line are derived. A new setting is a member and a row of the table.
 #pragma once
 
 #include <cstdint>

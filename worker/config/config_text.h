@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All settings as a YAML file that ReadConfigFile() reads back, with what each of them is for.
-// Pure.
+// All settings as a YAML file with comments, which ReadConfigFile() reads back. Pure.
 #pragma once
 
 #include <functional>

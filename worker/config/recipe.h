@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Settings that belong together, under a name: the defaults of whoever asks for it. A --config file
-// and the command line go over them. A new recipe is an entry of the table in recipe.cc.
+// Recipes: named sets of settings, used as defaults. A --config file and the command line override
+// them. A new recipe is an entry of the table in recipe.cc.
 #pragma once
 
 #include <string>

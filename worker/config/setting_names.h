@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names that are nearly those of settings: misspelt, or what other programs call them.
+// Suggests a setting for a name that is misspelt, or that other programs use.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How images of one size are varied in training: cut out of their padded selves and mirrored, as
-// torchvision's RandomCrop(size, padding=4) and RandomHorizontalFlip() do unless said otherwise.
+// Augmentation of images of one size in training: random crops of the padded image and mirroring,
+// by default as torchvision's RandomCrop(size, padding=4) and RandomHorizontalFlip().
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Images of one size as bytes in memory: made up, or views of a file that is mapped.
+// Images of one size as bytes in memory: synthetic, or views of a mapped file.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <new>
 
@@ -96,15 +95,6 @@ OwnBytes AllocateBytes(std::int64_t size) {
   return {std::shared_ptr<std::uint8_t>(static_cast<std::uint8_t*>(begin),
                                         [bytes](std::uint8_t* p) { munmap(p, bytes); }),
           size};
-}
-
-std::string DataDirectoryDefault() {
-  if (const char* cache = std::getenv("DDPRUN_CACHE_DIR")) return std::string(cache) + "/data";
-  if (const char* caches = std::getenv("XDG_CACHE_HOME")) {
-    return std::string(caches) + "/ddprun/data";
-  }
-  const char* home = std::getenv("HOME");
-  return std::string(home ? home : ".") + "/.cache/ddprun/data";
 }
 
 }  // namespace ddprun

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bytes of a file, mapped and not read: all ranks of a node that map one file share its pages.
+// A read-only memory mapping of a file: all ranks of a node that map the same file share its pages.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -35,8 +35,5 @@ struct OwnBytes {
   std::int64_t size = 0;
 };
 OwnBytes AllocateBytes(std::int64_t size);
-
-// Where deploy/fetch-data.sh puts data sets: data/ in DDPRUN_CACHE_DIR or the user's cache folder.
-std::string DataDirectoryDefault();
 
 }  // namespace ddprun

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random numbers that are a function of what they are for, and so the same on every machine,
-// whatever else was drawn before and by which thread.
+// Random numbers that are a function of their purpose (seed, epoch, position), so they are the same
+// on every machine, whatever else was drawn before and by which thread.
 #pragma once
 
 #include <cstdint>

@@ -19,6 +19,7 @@
 #include <thread>
 #include <vector>
 
+#include "worker/data/cache_folder.h"
 #include "worker/data/dataset.h"
 #include "worker/data/random.h"
 #include "worker/files/atomic_file.h"
@@ -169,7 +170,7 @@ std::optional<MappedFile> MapShared(const std::string& folder, const CopyName& n
 MappedFile MapUnpacked(const std::string& path, std::int64_t size, const std::string& next_move) {
   const Gzip gzip{path, size, next_move};
   const CopyName name = NameOf(gzip);
-  const std::string folders[] = {DataDirectoryDefault() + "/unpacked",
+  const std::string folders[] = {DataCacheFolder() + "/unpacked",
                                  "/dev/shm/ddprun-data-" + std::to_string(geteuid())};
   for (const auto& folder : folders) {
     try {

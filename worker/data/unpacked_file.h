@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A gzip file as plain bytes that all ranks of a node share: it is unpacked once, into the user's
-// cache, and mapped from there.
+// A gzip file as plain bytes that all ranks of a node share: it is unpacked once into the user's
+// cache and mapped from there.
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,7 @@ namespace ddprun {
 // its own for it.
 inline constexpr std::chrono::seconds kUnpackWaitMax{120};
 
-// The `size` bytes that the file unpacks to. The copy lies in unpacked/ of DataDirectoryDefault(),
+// The `size` bytes that the file unpacks to. The copy lies in unpacked/ of DataCacheFolder(),
 // or where that cannot be written in /dev/shm, under a name that a change of the file's size or
 // modification time makes another one; it is seen whole or not at all, after gzip's own checksum
 // was found right. Of ranks that begin at once one unpacks and the others wait. Where neither

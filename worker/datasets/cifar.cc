@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "worker/data/cache_folder.h"
 #include "worker/data/mapped_file.h"
 #include "worker/datasets/cifar_pickle.h"
 
@@ -100,7 +101,7 @@ struct Place {
 Place Find(const DatasetOptions& options, const std::string& probe, const Version& binary,
            const Version& pickled) {
   const std::filesystem::path folder =
-      options.directory.empty() ? DataDirectoryDefault() : options.directory;
+      options.directory.empty() ? DataCacheFolder() : options.directory;
   for (const Version& version : {binary, pickled}) {
     for (const auto& place : {folder / version.folder, folder}) {
       if (std::filesystem::is_regular_file(place / (probe + version.ending)))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A folder of JPEG and PNG files, as ImageNet's: train/CLASS/*.jpg and val/CLASS/*.jpg, or test/ in
-// place of val/. The classes are the folders' names in their order. Files are decoded when they are
-// asked for, in the loader's threads.
+// A folder of JPEG and PNG files laid out as ImageNet: train/CLASS/*.jpg and val/CLASS/*.jpg, or
+// test/ instead of val/. Classes are the names of the folders, sorted. Files are decoded on demand
+// in the loader's threads.
 #pragma once
 
 #include <cstdint>

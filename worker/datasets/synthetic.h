@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Data made from a seed: no file is needed. For tests, benchmarks and first steps.
+// Data generated from a seed; no files are needed. For tests, benchmarks and first steps.
 #pragma once
 
 #include "worker/data/dataset.h"

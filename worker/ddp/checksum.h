@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether all ranks ended with the same model, told by a number that a person can compare between
+// Checksums that show whether all ranks ended with the same model, and that can be compared between
 // nodes.
 #pragma once
 

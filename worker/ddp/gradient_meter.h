@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much of the averaging of gradients is hidden behind backward.
+// Measures how much of the averaging of gradients is hidden behind backward.
 #pragma once
 
 #include <chrono>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Averages the reducer's buckets over the ranks of one machine, in the memory in which they lie. Of
-// each bucket every rank averages one slice, for all: it reads the slice of all ranks and writes
-// the mean to all. A thread of its own does so while backward runs on.
+// Averages the reducer's buckets over the ranks of one machine in shared memory. Every rank
+// averages one slice of each bucket for all: it reads the slice of all ranks and writes the mean to
+// all. A thread does so while backward continues.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/comm.hpp>

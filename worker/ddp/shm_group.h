@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks of one machine, each with a piece of memory that all of them have mapped, and how one
-// waits for another there. What Gloo would send through the loopback device, which costs both ends
-// two copies and the kernel's work, is read in place instead.
+// The ranks of one machine, each with a piece of memory that all of them map, and the waits between
+// them. Gloo would send the same bytes through the loopback device, which costs both ends two
+// copies and the kernel's work.
 //
-// Each rank's memory is a memfd: it has no name, so nothing of it stays behind, however a rank
-// ends. It holds a page of words (each written by its owner alone) and then the data.
+// Each rank's memory is a memfd: it has no name, so nothing is left behind, however a rank ends. It
+// holds a page of words (each written by its owner alone) and then the data.
 #pragma once
 
 #include <atomic>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA and NCCL behind an interface, implemented in a library of its own (libddprun_cuda.so,
-// cuda_backend.cc) that is opened when a GPU is wanted: a CPU run then neither loads nor needs
-// them.
+// Interface to CUDA and NCCL, implemented in a library of its own (libddprun_cuda.so,
+// cuda_backend.cc) that is opened when a GPU is used: a CPU run neither loads nor needs them.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>

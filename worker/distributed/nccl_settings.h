@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What PyTorch's NCCL process group is told by variables, where a person has not: errors end a rank
-// in seconds. Pure.
+// Defaults for PyTorch's NCCL variables that the user has not set, so that errors end a rank within
+// seconds. Pure.
 #pragma once
 
 #include <string>

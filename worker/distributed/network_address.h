@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which of this host's addresses the other ranks reach it by.
+// Determines by which of its addresses the other ranks reach this host.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which ranks of other nodes this one cannot connect to, and why: asked once a backend's
-// connections have not come up in time. Costs nothing where they do.
+// Determines which ranks of other nodes this one cannot connect to, and why. Used only when the
+// connections of a backend have not been made in time.
 #pragma once
 
 #include <chrono>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which device a rank trains on and which backend its collectives go by, from what a person asked
-// for and what the machine has. Pure.
+// Chooses the device of a rank and the backend of its collectives, from the settings and the
+// hardware. Pure.
 #pragma once
 
 #include <string>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Before a process group is built: is every rank here, once, with the same WORLD_SIZE and the same
-// settings? Backends would only time out on that, each in its own words, or train with different
-// settings.
+// Checks, before a process group is built, that every rank joined exactly once with the same
+// WORLD_SIZE and the same settings, and names those that did not. Backends would only time out,
+// each with its own message, or train with different settings.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Store.hpp>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What any rank may wish for, agreed upon by all ranks while a step runs: two numbers travel beside
-// the gradients, and are there when the step is done, so that nobody waits for them. All ranks must
-// call it in the same order among their collectives.
+// Lets all ranks agree on requests of any rank (save, stop) while a step runs: two numbers are
+// all-reduced beside the gradients and are there when the step is done, so no rank waits for them.
+// All ranks must call it in the same order among their collectives.
 #pragma once
 
 #include <ATen/core/Tensor.h>

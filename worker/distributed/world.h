@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This process as rank r of n: the store, the process group and the device, made from the worker's
-// environment.
+// This process as rank r of n: the store, the process group and the device, created from the
+// worker's environment.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The store that the ranks of a world meet in, chosen by what started the process.
+// Opens the store in which the ranks of a world meet. Which one depends on what started the
+// process.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Store.hpp>

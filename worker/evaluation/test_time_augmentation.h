@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Test-time augmentation: a test image is also looked at mirrored and shifted, and its scores are
-// the weighted sum of all.
+// Test-time augmentation: a test image is also evaluated mirrored and shifted; its scores are the
+// weighted sum of all views.
 #pragma once
 
 #include <ATen/core/Tensor.h>

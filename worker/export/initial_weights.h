@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// --init-from: weights that somebody else has trained, to start from.
+// --init-from: loads initial weights from a file of another training or program.
 #pragma once
 
 #include <string>

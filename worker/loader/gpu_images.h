@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A training set that lies in a device's memory as bytes, and batches that are made there: cut out,
-// mirrored and normalised by a few operations on tensors, without a byte from the host. The numbers
-// are those of FixedSizeImages::Write(), bit by bit.
+// A training set kept as bytes in GPU memory. Batches are cropped, mirrored and normalised there by
+// a few tensor operations, without data from the host. The numbers are those of
+// FixedSizeImages::Write(), bit by bit.
 #pragma once
 
 #include <ATen/core/Tensor.h>

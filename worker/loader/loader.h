@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One pass over a set in batches, made ahead by threads of its own so that a step need not wait.
+// One pass over a data set in batches, which threads prepare ahead of time so that a step need not
+// wait.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which images each step was made of, to find the ones behind a loss that jumps:
+// Records which images each step was made of, to find those behind a jump of the loss:
 // samples-RANK.jsonl in --output-dir, a line {"step": 12, "epoch": 1, "images": [5, 77]} for each
-// batch of this rank, steps and epochs counted from 1. A training that goes on from a checkpoint
-// adds to what the file says up to there, so that the files of all ranks together say what the
-// model has been trained with, and nothing else.
+// batch of this rank; steps and epochs count from 1. A resumed training appends to what the file
+// holds up to the checkpoint, so the files of all ranks together hold exactly what the model has
+// been trained with.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which parts of some address ranges are taken: best fit, with neighbours joined again when they
-// are free. Pure bookkeeping: it touches none of the memory that it deals out.
+// A best-fit allocator over address ranges; free neighbours are joined again. Pure bookkeeping: it
+// never touches the memory that it hands out.
 #pragma once
 
 #include <cstddef>

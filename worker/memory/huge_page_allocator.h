@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory for CPU tensors that a training uses again and again. The allocator that LibTorch brings
-// takes large tensors from the kernel and gives them back at once, so that each step's activations
-// are 4 KiB pages that the kernel has to find, clear and map anew: 29 000 page faults in a step of
-// ResNet-18 with 16 images, a tenth of its time (tests/bench/RESULTS.md). Here they stay mapped, in
-// huge pages where the kernel has some.
+// An allocator for the CPU tensors of a training, which are used again in every step. LibTorch's
+// own allocator takes large tensors from the kernel and returns them at once, so each step's
+// activations are 4 KiB pages that the kernel has to find, clear and map again: 29 000 page faults
+// in a step of ResNet-18 with 16 images, a tenth of its time (tests/bench/RESULTS.md). Here they
+// stay mapped, in huge pages where the kernel has some.
 #pragma once
 
 #include <cstddef>

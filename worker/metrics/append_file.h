@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file that grows by whole records, for what may never stop a training: a disk that is full costs
-// a bounded number of records, never half of one.
+// A file that grows by whole records and never stops a training: a full disk costs a bounded number
+// of records, and never leaves half of one.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a person sees of a training: a line of every rank each so many batches, on rank 0 a progress
-// bar where the output ends on a terminal, and a table at the end.
+// The console output of a training: lines of every rank, a progress bar of rank 0 on a terminal,
+// and a table at the end.
 #pragma once
 
 #include <chrono>

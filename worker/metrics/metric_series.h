@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// metrics.jsonl, read.
+// Reads metrics.jsonl.
 #pragma once
 
 #include <cstdint>

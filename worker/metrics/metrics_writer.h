@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run's metrics on disk: metrics.jsonl (an object a line) and TensorBoard's event files, both in
-// the output folder. Whoever trains only puts a record into a queue; a thread of its own writes.
-// What goes wrong with the disk is said once and never stops a training.
+// Writes a run's metrics to disk: metrics.jsonl (one object per line) and TensorBoard's event
+// files, both in the output folder. The training only adds a record to a bounded queue; a thread
+// writes it. A disk error is reported once and never stops a training.
 #pragma once
 
 #include <chrono>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a training's time goes: the one thread that trains says at each border what it does from
-// now on. Sections follow each other without a gap, so that they add up to the whole time.
+// Measures where a training spends its time: the training thread calls Enter() at the beginning of
+// each section. Sections follow each other without a gap, so they add up to the total time.
 //
-// Times are the host's. On a GPU, whose work is only queued, forward, backward and optimizer are
-// the time that queueing takes, and waiting shows where the host waits for the device.
+// Times are the host's. On a GPU, where work is only queued, forward, backward and optimizer are
+// the time of queueing, and waiting shows where the host waits for the device.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model that was written in Python and saved as TorchScript, to be trained here.
+// A model written in Python and saved as TorchScript, to be trained here.
 #pragma once
 
 #include <torch/csrc/jit/api/module.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What follows a training without changing it: console, metrics, progress, profile, sample log. The
-// trainer calls each method of all observers in their order. None may throw on one rank alone, and
-// only the profile communicates.
+// Observers follow a training without changing it: console, metrics, progress, profile, sample log.
+// The trainer calls each method of all observers in their order. Only the profile communicates with
+// other ranks.
 #pragma once
 
 #include <cstdint>

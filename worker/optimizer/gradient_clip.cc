@@ -16,7 +16,8 @@ at::Tensor SquaredNorm(const std::vector<at::Tensor>& gradients, at::Device devi
   const torch::NoGradGuard no_grad;
   if (gradients.empty()) return at::zeros({}, at::TensorOptions(device).dtype(at::kDouble));
   const at::Tensor norms = at::stack(at::_foreach_norm(gradients)).to(at::kDouble);
-  return norms.dot(norms);
+  // A GPU's dot goes by cuBLAS and its workspace; a sum can be captured as it is.
+  return norms.is_cuda() ? norms.square().sum() : norms.dot(norms);
 }
 
 void ClipToNorm(const std::vector<at::Tensor>& gradients, const at::Tensor& norm, double max_norm) {

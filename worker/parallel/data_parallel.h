@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every rank has the whole model.
+// Data parallelism: every rank has the whole model.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All stages of the model in this one process, each in a thread of its own: on its own device where
-// there are several, else sharing the processor's cores.
+// All stages of the model in this process, each in its own thread: on its own device if there are
+// several, else sharing the cores.
 #pragma once
 
 #include <chrono>

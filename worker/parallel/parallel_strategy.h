@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Forward and backward of a step, however the model lies over the ranks: the trainer's seam to data
-// and model parallelism.
+// How the model is distributed over the ranks: the interface of data and pipeline parallelism,
+// which run forward and backward of a step.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every rank has one stage of the model: S ranks that follow each other share a model, and the
-// ranks of the same stage of all models average their gradients.
+// Pipeline parallelism: every rank has one stage of the model. S consecutive ranks share a model,
+// and the ranks that have the same stage of all models average their gradients.
 //
-// Rank r has stage r % S of model r / S, so that a model lies on as few nodes as can be: its stages
+// Rank r has stage r % S of model r / S, so that a model spans as few nodes as possible: its stages
 // wait for each other with every micro-batch, whereas gradients are averaged once a step, while
 // backward still runs.
 #pragma once

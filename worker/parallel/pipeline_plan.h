@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a model lies over ranks or threads when it is split: what was asked for, checked, and where
-// it is cut.
+// Validates the pipeline settings and chooses where the model is cut.
 #pragma once
 
 #include <string>

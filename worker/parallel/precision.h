@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// In which numbers a step computes: mixed precision (torch.autocast) and determinism.
+// Numeric modes of a step: mixed precision (torch.autocast) and determinism.
 #pragma once
 
 #include <c10/core/Device.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a stage of a pipeline computes, in the precision of the training: shared by the stages of
-// ranks and of threads.
+// What a pipeline stage computes, in the precision of the training; used by stages of ranks and of
+// threads.
 #pragma once
 
 #include <functional>

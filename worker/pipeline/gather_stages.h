@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the stages hold, brought together on the first: for a model file, a checkpoint, a checksum.
+// Gathers the tensors of all stages on the first, for a model file, a checkpoint or a checksum.
 #pragma once
 
 #include "worker/distributed/world.h"

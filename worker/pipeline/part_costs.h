@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each part of a model costs, for where to cut it.
+// Costs of the parts of a model, to choose where to cut it.
 #pragma once
 
 #include <functional>

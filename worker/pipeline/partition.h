@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a model is cut into stages. A pure function.
+// Chooses where a model is cut into stages. A pure function.
 #pragma once
 
 #include <cstddef>

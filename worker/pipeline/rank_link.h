@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A neighbour in another process: point-to-point messages of the process group, Gloo's or NCCL's.
+// A link to a stage in another process: point-to-point messages of the process group (Gloo or
+// NCCL).
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Work.hpp>

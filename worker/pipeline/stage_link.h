@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way of a stage to one of its neighbours, wherever that runs: tensors go and come, each in the
-// order in which it was sent.
+// A link from a stage to one of its neighbours, wherever that runs. Tensors are sent and received
+// in order.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A neighbour in another thread of this process, on the same device or another one: a queue for
+// A link to a stage in another thread of this process, on the same device or another: a queue for
 // each direction.
 #pragma once
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// By how much a rank's clock differs from rank 0's, from when each entered and left some barriers.
+// Estimates the offset of a rank's clock from rank 0's, from the times at which each entered and
+// left some barriers.
 #pragma once
 
 #include <cstdint>

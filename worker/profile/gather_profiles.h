@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all ranks measured, brought together through the process group: the machines need share no
+// Gathers the measurements of all ranks through the process group: the machines need no shared
 // folder.
 #pragma once
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `--profile`: a window of steps in full detail, of all ranks in one file trace.json. The sections
-// of each step come from the step clock, LibTorch's operators (and a GPU's kernels) from Kineto,
-// which is what Python's torch.profiler records with.
+// `--profile`: records a window of steps of all ranks in full detail into one file, trace.json. The
+// sections of each step come from the step clock, LibTorch's operators (and a GPU's kernels) from
+// Kineto, which Python's torch.profiler uses too.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where this process is among its collectives, out of c10d's flight recorders: Gloo's groups write
-// theirs into one, NCCL's into another.
+// Reads from c10d's flight recorders where this process is among its collectives. Gloo's groups
+// write to one recorder, NCCL's to another.
 #pragma once
 
 #include <string>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells the agent how far this worker is (proto/progress_message.h). Never waits for it, and sends
-// at most once in kSendInterval: what is said in between is put together, and the last word is sent
-// when that time is over, also if nothing more is said, since it tells where a worker hangs.
+// Sends the progress of this worker to the agent (proto/progress_message.h). Never waits for the
+// agent, and sends at most once per kSendInterval: messages in between are combined, and the last
+// one is sent when the interval is over even if no other follows, since it shows where a worker
+// hangs.
 #pragma once
 
 #include <atomic>

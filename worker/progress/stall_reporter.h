@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells the agent where this rank waits, once it has said nothing of its progress for a while: a
-// thread of its own does, as the one that works hangs. What the agent heard last is what a verdict
-// can name when the rank is killed, or its collective's time is over.
+// Reports to the agent where this rank waits when it has reported no progress for a while. A thread
+// does so, since the training thread hangs. A verdict can name what the agent received last, when
+// the rank is killed or its collective times out.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long a training is, and where in it a step lies. Pure.
+// How many steps a training has, and which of them a position is. Pure.
 #pragma once
 
 #include <cstdint>

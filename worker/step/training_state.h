@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a training is, and what comes next.
+// The position of a training in its plan, and what the next step needs.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a training went well: finite numbers, and the same parameters on all ranks.
+// Checks of a training: finite numbers, and the same parameters on all ranks.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// LibTorch's random numbers (dropout's, for one) of all ranks, for checkpoints. All ranks must call
-// these.
+// The states of LibTorch's random number generators (dropout uses them) of all ranks, for
+// checkpoints. All ranks must call these functions.
 #pragma once
 
 #include <ATen/core/Tensor.h>

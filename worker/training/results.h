@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files that a training leaves: folders that they cannot be written to are found before it, not
-// after it.
+// Writes the results of a training, and checks before it begins that they can be written.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a training came to: a table for people, summary.json for programs.
+// The results of a training: a table for people, summary.json for programs.
 #pragma once
 
 #include <cstdint>

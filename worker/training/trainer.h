@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One training, from initial parameters to the written model, as one of the world's ranks.
+// Runs one training as one rank: from initial parameters to the written model.
 #pragma once
 
 #include <chrono>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A training's checkpoints: where it begins (--resume), when one is saved, and what is in it. Rank
-// 0 finds and writes files. The others read what it has found where they can, and are sent it where
-// one of them cannot. All ranks must call the same.
+// The checkpoints of a training: where it begins (--resume), when one is saved, and what is in it.
+// Rank 0 finds and writes files. The other ranks read the same file where they can; where one of
+// them cannot, rank 0 sends the tensors. All ranks must call the same methods.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a training is made of: model, parallel strategy, optimizer, scaler and average.
+// The parts of a training: model, parallel strategy, optimizer, scaler and average.
 #pragma once
 
 #include <functional>

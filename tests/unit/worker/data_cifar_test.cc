@@ -7,6 +7,7 @@
 
 #include "tests/unit/worker/data_fixture.h"
 #include "tests/unit/worker/temp_files.h"
+#include "worker/data/cache_folder.h"
 #include "worker/data/mapped_file.h"
 
 namespace ddprun {
@@ -57,10 +58,10 @@ TEST(Cifar10, DefaultIsWhereTheScriptUnpacksIt) {
   EXPECT_EQ(OpenCifar10({}).train->size(), 10);
   unsetenv("DDPRUN_CACHE_DIR");
   setenv("XDG_CACHE_HOME", "/caches", /*overwrite=*/1);
-  EXPECT_EQ(DataDirectoryDefault(), "/caches/ddprun/data");
+  EXPECT_EQ(DataCacheFolder(), "/caches/ddprun/data");
   unsetenv("XDG_CACHE_HOME");
   setenv("HOME", "/home/someone", /*overwrite=*/1);
-  EXPECT_EQ(DataDirectoryDefault(), "/home/someone/.cache/ddprun/data");
+  EXPECT_EQ(DataCacheFolder(), "/home/someone/.cache/ddprun/data");
 }
 
 TEST(Cifar10, AbsentFileIsNamedWithTheNextMove) {

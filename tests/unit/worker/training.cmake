@@ -8,6 +8,7 @@ ddprun_add_gtest(NAME unit_worker_training TORCH LABEL unit
     optimizer_muon_test.cc
     optimizer_test.cc
     step_run_ahead_limit_test.cc
+    step_training_state_test.cc
     parallel_precision_test.cc
     loader_sample_log_test.cc
     optimizer_schedule_test.cc
