@@ -414,6 +414,15 @@ void Agent::SayLines() {
   }
 }
 
+// Where the others wait is known only before the next one ends.
+void Agent::AddPlaces(Event& event) {
+  if (std::holds_alternative<AllGone>(event)) watch_.End();
+  auto* ended = std::get_if<WorkerEnded>(&event);
+  if (ended == nullptr) return;
+  std::vector<RanksInPlace> places = watch_.OnWorkerEnded(ended->local_rank);
+  if (!IsSuccess(ended->outcome) && !ended->stopped) ended->places = std::move(places);
+}
+
 // Effects may bring events (a worker that cannot be started), so until there are none.
 void Agent::Process(TimePoint now) {
   while (true) {
@@ -421,7 +430,7 @@ void Agent::Process(TimePoint now) {
     if (events_.empty()) return;
     std::vector<Event> events = std::exchange(events_, {});
     for (Event& event : events) {
-      if (watch_.DeferUntilStacksRead(event, now)) continue;
+      AddPlaces(event);
       observer_.OnEvent(event, state_);
       for (const Effect& effect : Step(state_, event, now, supervisor_config_))
         Perform(effect, now);
@@ -441,6 +450,8 @@ void Agent::Perform(const Effect& effect, TimePoint now) {
     } else {
       workers_.FailToSpawn(std::string(status.message()), events_);
     }
+  } else if (const auto* examine = std::get_if<ExamineWorkers>(&effect)) {
+    watch_.Examine(examine->silent, now, events_);
   } else if (const auto* terminate = std::get_if<TerminateWorkers>(&effect)) {
     workers_.Signal(terminate->signal, now, events_);
     workers_.Signal(SIGCONT, now, events_);  // one that is stopped could not act on it

@@ -82,6 +82,7 @@ class Agent {
   void TellStore(const SessionEvent& event);
   void BeatIfDue(TimePoint now);
   void SayLines();
+  void AddPlaces(Event& event);
   void Process(TimePoint now);
   void Perform(const Effect& effect, TimePoint now);
   void Print(const std::string& sentence);

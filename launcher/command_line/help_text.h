@@ -19,13 +19,18 @@ struct FlagTopic {
   const std::vector<Flag>& flags;
 };
 
+enum class CommandId { kStatus, kDoctor };
+
 // `ddprun NAME ...`, which starts no program.
 struct SubCommand {
+  CommandId id;
   const char* name;
   const char* help;
   std::vector<Flag> flags;
 };
 
+// A row here, and its case in main.cc, add a command: help, completion and the manual page have it
+// then.
 const std::vector<SubCommand>& SubCommands();
 
 // The value's words where it is one of a few ("N|auto|gpu|cpu": auto, gpu, cpu); empty: anything.

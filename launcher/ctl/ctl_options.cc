@@ -71,7 +71,7 @@ std::string Overview() {
          "  stop              end a run on all its nodes\n"
          "  drain NODE        let one node leave\n"
          "  logs [RUN]        what the workers say; -f: as they say it\n"
-         "  doctor            what would go wrong between the nodes of a run: ddprun doctor\n\n"
+         "  doctor            check nodes and network before a run: ddprun doctor\n\n"
          "ddpctl COMMAND --help tells the rest. Exit codes: 0; 1 where it could not be done; 2 for "
          "a wrong command line.\n";
 }

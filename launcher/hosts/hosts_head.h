@@ -145,7 +145,7 @@ struct HeadState {
   std::optional<TimePoint> gather_deadline;
   std::optional<TimePoint> notice_deadline;
   std::optional<TimePoint> stop_deadline;  // the next of the three below is due
-  enum class Stop { kNone, kAskNext, kCloseNext, kKillNext, kLeaveNext } stop = Stop::kNone;
+  enum class StopStep { kNone, kAskNext, kCloseNext, kKillNext, kLeaveNext } stop = StopStep::kNone;
   struct Note {
     std::map<int, int> heard;  // how often, by node
     int shown = 0;

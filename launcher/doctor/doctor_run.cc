@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/doctor/doctor_command.h"
+#include "launcher/doctor/doctor_run.h"
 
 #include <poll.h>
 #include <sys/eventfd.h>
