@@ -138,7 +138,7 @@ def test_every_source_names_its_licence():
 
 
 def test_links_of_the_readmes_lead_somewhere():
-    for readme in [REPO / "README.md", *(REPO / room / "README.md" for room in MAY_INCLUDE)]:
+    for readme in [REPO / "README.md", *(page for room in MAY_INCLUDE for page in (REPO / room).rglob("*.md"))]:
         prose = re.sub(r"^```.*?^```", "", readme.read_text(), flags=re.MULTILINE | re.DOTALL)  # a lambda looks like a link
         for link in re.findall(r"\]\(([^)#]+)[^)]*\)", prose):
             if "://" not in link:
