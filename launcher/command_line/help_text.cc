@@ -38,8 +38,8 @@ constexpr const char* kMostUsed[] = {
 };
 
 const std::vector<Flag> kGeneralFlags = {
-    {"--version", 0, nullptr, "print the version"},
-    {"--help", 'h', "[TOPIC]", "print this, or all about a topic"},
+    {"--version", 0, nullptr, "Print the version."},
+    {"--help", 'h', "[TOPIC]", "Print this, or all about a topic."},
 };
 
 std::string ShortHelp(absl::Span<const FlagTopic> topics) {

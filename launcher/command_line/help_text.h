@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ddprun says of itself, all of it from the flag tables: --help by topic, completion for
-// shells, the manual page. Pure.
+// --help by topic, shell completion and the manual page, all made from the flag tables. Pure.
 #pragma once
 
 #include <string>
