@@ -19,9 +19,9 @@
 #include "launcher/output/output_checks.h"
 #include "launcher/placement/devices.h"
 #include "launcher/placement/placement.h"
+#include "launcher/placement/worker_environ.h"
 #include "launcher/processes/cgroup.h"
 #include "launcher/processes/program.h"
-#include "launcher/processes/worker_environ.h"
 #include "rendezvous/security/credentials.h"
 
 namespace ddprun {

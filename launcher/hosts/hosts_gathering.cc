@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
+#include "launcher/base/host_port.h"
 #include "launcher/base/limits.h"
 #include "launcher/hosts/hosts_advice.h"
 #include "launcher/hosts/hosts_stepper.h"
@@ -161,8 +162,7 @@ std::string HeadStepper::NodesFlag() const {
 }
 
 std::string HeadStepper::EndpointFlag(const std::string& host, int port) {
-  return absl::StrContains(host, ':') ? absl::StrCat("--rdzv-endpoint=[", host, "]:", port)
-                                      : absl::StrCat("--rdzv-endpoint=", host, ":", port);
+  return absl::StrCat("--rdzv-endpoint=", JoinHostPort(host, port));
 }
 
 std::string HeadStepper::Awaited() const {

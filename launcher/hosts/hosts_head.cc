@@ -36,7 +36,7 @@ void HeadStepper::operator()(const MessageReceived& received) {
     node.verdict = verdict->text;
     node.stopped_by_head = s_.phase == HeadPhase::kStopping;
   } else if (const auto* finished = std::get_if<Finished>(&received.message)) {
-    // Only a node that was told to begin knows the run and can have finished it.
+    // Only a node that was ordered to start knows the run and can have finished it.
     if (node.phase == NodePhase::kRunning && finished->run_id == plan_.run_id)
       node.finished = *finished;
   }
@@ -48,7 +48,7 @@ void HeadStepper::operator()(const LineReceived& received) {
   const std::string line = Printable(received.line);
   node.words.push_back(line);
   if (node.words.size() > kHostWordsMax) node.words.pop_front();
-  // What a login shell or ssh says on the way matters if the way fails, and is told then.
+  // The output of a login shell or ssh matters only if the connection fails, and is shown then.
   if (node.hello.has_value()) Show(received.node, line);
 }
 
@@ -159,8 +159,8 @@ void HeadStepper::EndNode(int number, const TransportEnded& ended) {
   }
 }
 
-// A node went that the run cannot do without: the others hear of it from the service, if it was
-// in the run, and end by themselves.
+// The run cannot continue without a node that ended: the service informs the others, if the node
+// was in the run, and they end by themselves.
 void HeadStepper::StopIfTooFew() {
   int failed = 0;
   bool told = true;
@@ -174,8 +174,8 @@ void HeadStepper::StopIfTooFew() {
   if (failed == 0) return;
   if (!verdict && NodesWanted() - failed >= plan_.nodes_min) return;
   StopBy(StopStep::kAskNext, verdict ? config_.term_timeout + kKillTimeout + kHostsVerdictTimeout
-                         : told  ? config_.term_timeout + kHostsVerdictTimeout
-                                 : std::chrono::milliseconds(0));
+                             : told  ? config_.term_timeout + kHostsVerdictTimeout
+                                     : std::chrono::milliseconds(0));
 }
 
 void HeadStepper::Forward(int signal) {
@@ -192,7 +192,7 @@ void HeadStepper::PassOn(int signal) {
   }
 }
 
-// A node that has not begun has nobody to be polite to.
+// A node that has not begun has no workers to stop gracefully.
 void HeadStepper::TellToStop(int transport, int signal) {
   if (Node(TransportAt(transport).nodes.front()).phase == NodePhase::kRunning) {
     effects_.emplace_back(SendSignal{transport, signal});

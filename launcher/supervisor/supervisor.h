@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one node's agent does when something happens: a pure function of state, event and time. No
-// I/O, clock, lock or log in here; the agent feeds events in and performs the effects in their
-// order. The diagram is in README.md.
+// What one node's agent does when something happens: a pure function of state, event and time,
+// without I/O, clock, lock or log. The agent feeds in the events and performs the effects in order.
+// The diagram is in launcher/README.md.
 #pragma once
 
 #include <chrono>
@@ -37,7 +37,7 @@ enum class Phase {
   kSucceeded,  // all workers of the round ended with 0: waiting for the others
   kStopping,   // a worker or another node failed: workers are being stopped, or are and the next
                // word is awaited
-  kLeaving,    // this agent was told to end: workers are being stopped, then the verdict is awaited
+  kLeaving,    // this agent must end: workers are being stopped, then the verdict is awaited
   kEnding,     // the exit code is known, workers are being stopped
   kEnded,
 };
@@ -81,10 +81,10 @@ struct SignalReceived {
   int signal = 0;
 };
 
-// The warden was killed: whoever did it wants this run off the machine.
+// The warden was killed: somebody wants this run off the machine.
 struct WardenLost {};
 
-// The head of the run that started this node is gone: nobody is left who would see it end.
+// The head of the run that started this node is gone.
 struct ControlPipeLost {};
 
 struct DeadlinePassed {};
@@ -107,20 +107,20 @@ struct TerminateWorkers {  // `signal` to every worker's process group
   int signal = SIGTERM;
 };
 struct KillWorkers {};  // SIGKILL to the same
-struct KillWorker {     // SIGKILL to one of them: it does not hear a SIGTERM
+struct KillWorker {     // SIGKILL to one of them: it hangs and would not react to SIGTERM
   int local_rank = 0;
 };
 struct SendReport {
   Report report;
 };
-// NodeStopped, for which the agent finds a free port.
+// Send NodeStopped; the agent adds a free port.
 struct ReportStopped {
   RoundId round = kNoRound;
   std::vector<WorkerEnds> ends;
 };
-struct ReportStuck {};  // name those of the workers that SIGKILL did not end
+struct ReportStuck {};  // name the workers that SIGKILL did not end
 struct PrintNote {
-  std::string text;  // one sentence for people, without "ddprun: "
+  std::string text;  // one sentence, without "ddprun: "
 };
 // The last effect. `text` is shown as it is, if there is any.
 struct End {
