@@ -4,35 +4,18 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <ctime>
 #include <random>
 #include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
-#include "launcher/base/disk_limits.h"
-#include "launcher/base/limits.h"
-#include "launcher/base/renamed_flags.h"
 #include "launcher/base/signals.h"
-#include "launcher/base/temp_dir.h"
 #include "launcher/node/network.h"
-#include "launcher/processes/worker_interface.h"
-#include "launcher/supervisor/verdict.h"
-#include "launcher/supervisor/verdict_json.h"
-#include "proto/failure_record.h"
-#include "proto/output_file.h"
-#include "proto/version.h"
-#include "rendezvous/base/addresses.h"
-#include "rendezvous/base/bounded_call.h"
 #include "rendezvous/base/errno_text.h"
 #include "rendezvous/base/limits.h"
 #include "rendezvous/base/overloaded.h"
-#include "rendezvous/base/own_address.h"
 
 namespace ddprun {
 namespace {
@@ -60,11 +43,13 @@ Agent::Agent(Config config)
       host_(config_.host.empty() ? HostName() : config_.host),
       console_(STDOUT_FILENO, STDERR_FILENO,
                config_.control_pipe.has_value() ? Console::Form::kMarked : Console::Form::kPlain),
-      workers_(MakeWorkersConfig(), poller_, console_),
+      workers_(MakeWorkersConfig(), poller_, console_, background_),
       watch_(config_.options.hangs, workers_, poller_, console_),
       signal_fd_(
           OpenSignalFd(WithChildSignal(Union(config_.end_signals, config_.forwarded_signals)))),
-      guard_fds_(config_.guard_pidfds.begin(), config_.guard_pidfds.end()) {}
+      guard_fds_(config_.guard_pidfds.begin(), config_.guard_pidfds.end()) {
+  workers_.SetOnEnded([this](int local_rank) { return watch_.OnWorkerEnded(local_rank); });
+}
 
 Agent::~Agent() = default;
 
@@ -85,6 +70,7 @@ absl::Status Agent::WatchSources() {
   bool all = poller_.Add(signal_fd_.get(), {Source::kSignal}) &&
              poller_.Add(session_events_.fd(), {Source::kSession}) &&
              poller_.Add(workers_.ends_fd(), {Source::kWorkerEnd}) &&
+             poller_.Add(background_.fd(), {Source::kBackground}) &&
              poller_.Add(workers_.logs().notice_fd(), {Source::kLogNotice}) &&
              poller_.Add(console_.notice_fd(), {Source::kLogNotice});
   for (const OwnedFd& guard : guard_fds_) all = all && poller_.Add(guard.get(), {Source::kWarden});
@@ -109,149 +95,6 @@ int Agent::Run() {
   return *exit_code_;
 }
 
-absl::Status Agent::Open() {
-  const ObserveOptions& observe = config_.options.observe;
-  if (absl::Status status =
-          observer_.Open(observe, config_.node_id, host_, workers_.logs().NoticeSink(),
-                         [this] { session_events_.Wake(); });
-      !status.ok()) {
-    return status;
-  }
-  const std::string run_id = config_.options.run_id.empty() ? MakeRunId() : config_.options.run_id;
-  absl::StatusOr<RendezvousEndpoint> rendezvous =
-      OpenRendezvous(config_.options, config_.security, run_id, observer_.watcher());
-  if (!rendezvous.ok()) return rendezvous.status();
-  rendezvous_ = *std::move(rendezvous);
-  if (absl::Status status = observer_.Serve(observe, rendezvous_.server.get()); !status.ok()) {
-    return status;
-  }
-  if (rendezvous_.server != nullptr && !rendezvous_.name.empty())
-    SendToHead(Serving{rendezvous_.port});
-  const std::optional<int>& port = config_.options.master_port;
-  const std::string address = config_.options.master_addr.value_or("127.0.0.1");
-  if (rendezvous_.name.empty() && port.has_value() && IsThisMachine(address) &&
-      !IsPortFree(address, *port)) {
-    return absl::AlreadyExistsError(
-        absl::StrCat("port ", *port, " at ", address,
-                     " is in use; name another one with --master-port, or leave it out"));
-  }
-  supervisor_config_ = {.local_world_size = config_.local_world_size,
-                        .host = host_,
-                        .service = rendezvous_.name,
-                        .hosts_service = rendezvous_.server != nullptr,
-                        .join_timeout = config_.options.join_timeout,
-                        .shutdown_timeout = config_.options.stopping.shutdown_timeout,
-                        .restart_timeout = config_.options.stopping.restart_timeout};
-  config_.security.Forget();
-  if (rendezvous_.server == nullptr) {
-    channel_ = MakeServiceChannel(rendezvous_.target, config_.credentials, rendezvous_.host);
-  }
-  join_deadline_ = Now() + config_.options.join_timeout;
-  TryJoin(Now());
-  return absl::OkStatus();
-}
-
-// ---- Joining
-
-absl::StatusOr<std::string> Agent::OwnAddress() const {
-  if (!config_.options.local_addr.empty()) return config_.options.local_addr;
-  if (rendezvous_.name.empty()) return config_.options.master_addr.value_or("127.0.0.1");
-  return AdvertisedAddress(rendezvous_.host, rendezvous_.port);
-}
-
-absl::StatusOr<int> Agent::WorkerPort() const {
-  // The service needs no port in a run of one node: the one that was asked for is the workers'.
-  if (rendezvous_.name.empty() && config_.options.master_port.has_value())
-    return *config_.options.master_port;
-  absl::StatusOr<int> port = FindFreePort(address_);
-  // Free at another address than the service's, it would still confuse whoever looks at it.
-  if (port.ok() && *port == rendezvous_.port) port = FindFreePort(address_);
-  return port;
-}
-
-std::vector<std::string> Agent::NetworkVariables(const Start& start) const {
-  // The workers of one node find each other by themselves, and programs that join several runs of
-  // one node each have networks of their own.
-  if (start.node_count == 1) return {};
-  const std::optional<WorkerInterface> interface = InterfaceOf(address_);
-  if (!interface.has_value()) return {};
-  // It reads a file in the home folder, which may be a file server's.
-  const auto named = CallWithDeadline<bool>(kDiskAnswerTimeout,
-                                            [] { return NcclConfNamesInterfaces(ReadVariable); });
-  return InterfaceVariables(*interface, ReadVariable, named.value_or(false));
-}
-
-void Agent::TryJoin(TimePoint now) {
-  join_retry_.reset();
-  const auto remaining =
-      std::chrono::duration_cast<std::chrono::milliseconds>(join_deadline_ - now);
-  absl::StatusOr<std::string> address = OwnAddress();
-  absl::Status status = address.status();
-  absl::StatusOr<int> port = 0;
-  if (status.ok()) {
-    address_ = *address;
-    port = WorkerPort();
-    status = port.status();
-  }
-  if (!status.ok()) {
-    if (remaining.count() <= 0) {
-      events_.push_back(SessionEnded{absl::DeadlineExceededError(status.message())});
-    } else {
-      events_.push_back(Connecting{std::string(status.message()), remaining});
-      join_retry_ = std::min(join_deadline_, now + kResolveRetryInterval);
-    }
-    return;
-  }
-  const Options& options = config_.options;
-  Join join;
-  join.protocol_version = kProtocolVersion;
-  join.software_version = kSoftwareVersion;
-  join.run_id = options.run_id;
-  join.node_id = config_.node_id;
-  join.host = host_;
-  join.node_rank = options.node_rank;
-  if (options.nodes == 1) join.node_rank = 0;
-  join.local_world_size = config_.local_world_size;
-  join.nodes_min = options.nodes_min;
-  join.nodes_max = options.nodes;
-  join.restarts_max = options.restarts.max_restarts;
-  join.restart_policy = options.restarts.policy;
-  join.hosts_service = supervisor_config_.hosts_service;
-  join.address = address_;
-  join.worker_port = *port;
-  join.join_timeout = remaining;
-  join.last_call = options.last_call;
-  join.lease = options.lease;
-  join.hosts_service = rendezvous_.server != nullptr;
-  join.role = options.role;
-  join.stop_timeout = StopTimeout(options.stopping);
-  SessionClient::Handler handler = [this](SessionEvent event) {
-    session_events_.Post(std::move(event));
-  };
-  session_ = rendezvous_.server != nullptr
-                 ? rendezvous_.server->OpenSession(join, std::move(handler))
-                 : SessionClient::Open(channel_, std::move(join), remaining, std::move(handler));
-}
-
-absl::Status Agent::ServeStore(const Start& start) {
-  if (absl::Status status = RestoreTempDir(config_.temp_dir); !status.ok()) return status;
-  if (store_proxy_ != nullptr) {
-    if (absl::Status status = store_proxy_->EnsureListening(); !status.ok()) return status;
-  } else {
-    absl::StatusOr<std::unique_ptr<StoreProxy>> proxy = StoreProxy::Start(
-        {.socket_path = absl::StrCat(config_.temp_dir, "/agent.sock"),
-         .channel = channel_,
-         .connector = rendezvous_.server ? rendezvous_.server->store_connector() : nullptr,
-         .run_id = start.run_id,
-         .node_id = config_.node_id,
-         .reconnect_timeout = reconnect_timeout_});
-    if (!proxy.ok()) return proxy.status();
-    store_proxy_ = *std::move(proxy);
-  }
-  store_proxy_->SetRound(start.round);
-  return absl::OkStatus();
-}
-
 // ---- The loop
 
 void Agent::Loop() {
@@ -259,21 +102,23 @@ void Agent::Loop() {
     TimePoint now = Now();
     Process(now);
     if (exit_code_.has_value()) return;
+    if (workers_.TakeStarted()) OnWorkersStarted(now);
     ShowRefusals(now);
     console_.Pump();
     console_watch_.Update(console_, poller_);
     std::optional<TimePoint> deadline;
     for (const std::optional<TimePoint>& candidate :
          {NextDeadline(state_), workers_.NextDeadline(), workers_.logs().NextDeadline(),
-          watch_.NextDeadline(), join_retry_, heartbeat_due_, observer_.NextDeadline()}) {
+          watch_.NextDeadline(), NextJoinDeadline(), heartbeat_due_, observer_.NextDeadline()}) {
       if (candidate.has_value() && (!deadline.has_value() || *candidate < *deadline))
         deadline = candidate;
     }
     const std::vector<Ready> ready = poller_.Wait(deadline);
     now = Now();
     for (const Ready& one : ready) HandleReady(one, now);
-    if (join_retry_.has_value() && *join_retry_ <= now) TryJoin(now);
-    workers_.OnDeadline(now, events_);
+    ContinueJoin(now);
+    workers_.OnTurn(now, events_);
+    if (workers_.TakeStarted()) OnWorkersStarted(now);
     workers_.logs().OnDeadline(now);
     watch_.OnTurn(now, state_.phase == Phase::kRunning, events_);
     BeatIfDue(now);
@@ -312,6 +157,8 @@ void Agent::HandleReady(const Ready& ready, TimePoint now) {
     case Source::kConsoleOut:
     case Source::kConsoleErr:
       return;  // each turn of the loop writes what it can
+    case Source::kBackground:
+      return background_.ClearNotice();  // each turn of the loop takes what there is
     case Source::kLogNotice:
       workers_.logs().ShowNotices();
       return console_.ShowNotices();
@@ -347,8 +194,8 @@ void Agent::HandleControlPipe(bool readable) {
   events_.push_back(ControlPipeLost{});
 }
 
-void Agent::SendToHead(const NodeMessage& word) {
-  if (config_.control_pipe.has_value()) console_.WriteWord(ToLine(word));
+void Agent::SendToHead(const NodeMessage& message) {
+  if (config_.control_pipe.has_value()) console_.WriteMessage(ToLine(message));
 }
 
 void Agent::HandleSession(TimePoint now) {
@@ -370,8 +217,6 @@ void Agent::HandleSession(TimePoint now) {
       reconnect_timeout_ = accepted->durable ? kReconnectTimeout : accepted->lease;
       SendToHead(Joined{});
       heartbeat_due_ = heartbeat_.count() > 0 ? std::optional(now + heartbeat_) : std::nullopt;
-      if (heartbeat_.count() > 0)
-        workers_.SetDiskPatience(std::min<std::chrono::milliseconds>(kLogOpenTimeout, heartbeat_));
     }
     LogFeed& feed = workers_.logs().feed();
     std::visit(Overloaded{[&](LogWatches& watches) { feed.SetWatches(watches.watches); },
@@ -381,8 +226,7 @@ void Agent::HandleSession(TimePoint now) {
   }
 }
 
-// The store's stream shares the session's connection and is watched by itself; what becomes of the
-// service is known here.
+// The store's stream shares the session's connection but has no lease of its own.
 void Agent::TellStore(const SessionEvent& event) {
   if (std::holds_alternative<Reconnecting>(event)) workers_.logs().feed().Pause();
   if (store_proxy_ == nullptr) return;
@@ -396,7 +240,7 @@ void Agent::TellStore(const SessionEvent& event) {
   }
 }
 
-// From the loop itself, so that an agent whose loop hangs counts as lost.
+// Sent by the loop itself, so that an agent whose loop hangs counts as lost.
 void Agent::BeatIfDue(TimePoint now) {
   std::optional<Heartbeat> heartbeat = watch_.TakeHeartbeat(now);
   const bool due = heartbeat_due_.has_value() && now >= *heartbeat_due_;
@@ -405,8 +249,8 @@ void Agent::BeatIfDue(TimePoint now) {
   if (heartbeat_due_.has_value()) heartbeat_due_ = now + heartbeat_;
 }
 
-// Before what the workers' ends are answered with: who listens has their last lines before he hears
-// of the round's end.
+// Before the reports about the workers' ends: a subscriber receives their last lines before the end
+// of the round.
 void Agent::SayLines() {
   if (session_ == nullptr) return;
   for (LogLines& lines : workers_.logs().feed().Take(/*all=*/!workers_.round_live())) {
@@ -421,7 +265,7 @@ void Agent::Process(TimePoint now) {
     if (events_.empty()) return;
     std::vector<Event> events = std::exchange(events_, {});
     for (Event& event : events) {
-      if (watch_.DeferUntilStacksRead(event, now)) continue;
+      if (std::holds_alternative<AllGone>(event)) watch_.End();
       observer_.OnEvent(event, state_);
       for (const Effect& effect : Step(state_, event, now, supervisor_config_))
         Perform(effect, now);
@@ -429,18 +273,23 @@ void Agent::Process(TimePoint now) {
   }
 }
 
+void Agent::OnWorkersStarted(TimePoint now) {
+  for (int i = 0; i < workers_.size(); ++i) {
+    if (const auto pid = workers_.pid(i)) observer_.OnStarted(*state_.round, i, *pid);
+  }
+  if (workers_.round_live()) watch_.Begin(*state_.round, now);
+}
+
 void Agent::Perform(const Effect& effect, TimePoint now) {
   if (const auto* spawn = std::get_if<SpawnRound>(&effect)) {
     const absl::Status status = ServeStore(spawn->start);
     if (status.ok()) {
       workers_.Spawn(spawn->start, NetworkVariables(spawn->start), now, events_);
-      for (int i = 0; i < config_.local_world_size; ++i) {
-        if (const auto pid = workers_.pid(i)) observer_.OnStarted(spawn->start, i, *pid);
-      }
-      watch_.Begin(spawn->start, now);
     } else {
       workers_.FailToSpawn(std::string(status.message()), events_);
     }
+  } else if (const auto* examine = std::get_if<ExamineWorkers>(&effect)) {
+    watch_.Examine(examine->silent, now, events_);
   } else if (const auto* terminate = std::get_if<TerminateWorkers>(&effect)) {
     workers_.Signal(terminate->signal, now, events_);
     workers_.Signal(SIGCONT, now, events_);  // one that is stopped could not act on it
@@ -463,86 +312,6 @@ void Agent::Perform(const Effect& effect, TimePoint now) {
     exit_code_ = end->exit_code;
     observer_.OnEnd(end->exit_code);
   }
-}
-
-// ---- The console and the end
-
-void Agent::Print(const std::string& sentence) {
-  console_.WriteLine(OutputStream::kErr, absl::StrCat("ddprun: ", ForUsers(sentence)));
-}
-
-void Agent::ShowEnd(const End& end) {
-  const VerdictOptions& options = config_.options.verdict;
-  std::string text = end.text;
-  if (end.verdict.has_value() && end.verdict->cause.has_value() &&
-      console_.EndsWith(end.verdict->cause->message) && text == VerdictText(*end.verdict)) {
-    text = VerdictText(*end.verdict, FailureMessage::kOmit);
-  }
-  if (options.form == VerdictForm::kJson || !options.file.empty()) {
-    const RunEnd whole{
-        .run_id = state_.round.has_value() ? state_.round->run_id : config_.options.run_id,
-        .host = host_,
-        .exit_code = end.exit_code,
-        .text = end.text,
-        .verdict = end.verdict};
-    const std::string json = VerdictJson(whole);
-    if (options.form == VerdictForm::kJson && !text.empty()) text = json;
-    if (!options.file.empty()) {
-      SayIfNotWritten(options.file,
-                      [file = options.file, json] { return WriteWholeFile(file, json + "\n"); });
-    }
-  }
-  if (config_.control_pipe.has_value()) {
-    // All nodes have the same to say; the head says it once.
-    if (!text.empty()) SendToHead(NodeVerdict{text.substr(0, kVerdictBytesMax)});
-    if (end.exit_code == 0 && end.verdict.has_value() && end.verdict->success) {
-      SendToHead(Finished{.run_id = config_.options.run_id,
-                          .round = static_cast<long long>(ToNumber(end.verdict->round)),
-                          .nodes = end.verdict->node_count,
-                          .world_size = end.verdict->world_size});
-    }
-    return;
-  }
-  for (absl::string_view line : absl::StrSplit(absl::StripSuffix(text, "\n"), '\n')) {
-    if (!text.empty()) console_.WriteLine(OutputStream::kErr, ForUsers(line));
-  }
-  LeaveRecord(end);
-}
-
-// As torchrun does for whoever started it: the first cause is this process's own failure.
-void Agent::LeaveRecord(const End& end) {
-  const std::string& file = config_.options.verdict.record_file;
-  if (file.empty() || !end.verdict.has_value() || !end.verdict->cause.has_value()) return;
-  SayIfNotWritten(file, [file, record = RecordOf(*end.verdict->cause)] {
-    return WriteFailureRecord(file, record, static_cast<long long>(std::time(nullptr)));
-  });
-}
-
-// The run is over, and a disk that hangs must not keep the node from ending.
-void Agent::SayIfNotWritten(const std::string& path, std::function<absl::Status()> write) {
-  const auto status = CallWithDeadline<absl::Status>(kVerdictFileTimeout, std::move(write));
-  if (!status.has_value()) {
-    Print(absl::StrCat("cannot write ", path, ": its disk has not answered for ",
-                       kVerdictFileTimeout.count(), " s; check that disk"));
-  } else if (!status->ok()) {
-    Print(std::string(status->message()));
-  }
-}
-
-void Agent::Close() {
-  console_.Pump();
-  session_.reset();
-  store_proxy_.reset();
-  channel_.reset();
-  if (rendezvous_.server != nullptr) {
-    if (!rendezvous_.name.empty()) rendezvous_.server->WaitUntilDrained(kFinishTimeout);
-  }
-  observer_.Close();
-  // Last of all: a slow reader or disk keeps no other node waiting, and a signal ends the wait.
-  const OwnedFd impatience = OpenSignalFd(config_.end_signals);
-  workers_.logs().FinishFiles(impatience.get());
-  console_.Flush(kConsoleStallTimeout, kConsoleFlushTimeout, impatience.get());
-  RemoveTempDir(config_.temp_dir);
 }
 
 }  // namespace ddprun

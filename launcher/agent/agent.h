@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One node's end of a run: it joins, starts the workers when told to, and reports what becomes of
-// them. One thread and one loop; gRPC's threads only post to its queue.
+// One node's agent: it joins the run, starts the workers on the service's order, and reports their
+// ends. One thread and one loop; gRPC's threads only post to its queue, and disks and name services
+// are asked on other threads.
 #pragma once
 
 #include <csignal>
@@ -12,6 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "launcher/agent/agent_observer.h"
+#include "launcher/base/background.h"
 #include "launcher/base/poller.h"
 #include "launcher/hang/worker_watch.h"
 #include "launcher/node/control_pipe.h"
@@ -59,17 +61,21 @@ class Agent {
   explicit Agent(Config config);
   ~Agent();
 
-  // Until the run is over. The exit code.
+  // Returns the exit code when the run is over.
   int Run();
 
  private:
   Workers::Config MakeWorkersConfig() const;
   absl::Status WatchSources();
   absl::Status Open();
-  void TryJoin(TimePoint now);
-  absl::StatusOr<std::string> OwnAddress() const;
+  void BeginJoin(TimePoint now);
+  void ContinueJoin(TimePoint now);
+  void RetryJoin(const absl::Status& status, TimePoint now);
+  void Join(const std::string& address, TimePoint now);
+  std::optional<TimePoint> NextJoinDeadline() const;
+  std::chrono::milliseconds JoinTimeLeft(TimePoint now) const;
   absl::StatusOr<int> WorkerPort() const;
-  std::vector<std::string> NetworkVariables(const Start& start) const;
+  std::vector<std::string> NetworkVariables(const Start& start);
   absl::Status ServeStore(const Start& start);
   void Loop();
   void ShowRefusals(TimePoint now);
@@ -77,13 +83,14 @@ class Agent {
   void HandleSignals(TimePoint now);
   void TakeSignal(int number);
   void HandleControlPipe(bool readable);
-  void SendToHead(const NodeMessage& word);
+  void SendToHead(const NodeMessage& message);
   void HandleSession(TimePoint now);
   void TellStore(const SessionEvent& event);
   void BeatIfDue(TimePoint now);
   void SayLines();
   void Process(TimePoint now);
   void Perform(const Effect& effect, TimePoint now);
+  void OnWorkersStarted(TimePoint now);
   void Print(const std::string& sentence);
   void ShowEnd(const End& end);
   void LeaveRecord(const End& end);
@@ -97,6 +104,7 @@ class Agent {
   std::vector<Event> events_;  // to be fed to the supervisor, in order
 
   Poller poller_;
+  Background background_;  // disks and name services are asked there
   Console console_;
   Workers workers_;
   WorkerWatch watch_;
@@ -112,12 +120,16 @@ class Agent {
   std::unique_ptr<SessionClient> session_;
   std::unique_ptr<StoreProxy> store_proxy_;
 
-  std::string address_;  // where the other nodes reach this one's workers
+  std::string address_;  // at which the other nodes reach this node's workers
   TimePoint join_deadline_;
-  std::chrono::milliseconds heartbeat_{0};  // the longest this node may be silent; 0: for ever
+  std::chrono::milliseconds heartbeat_{0};  // the maximum time between two heartbeats; 0: no limit
   std::optional<TimePoint> heartbeat_due_;
-  std::chrono::milliseconds reconnect_timeout_{0};  // for how long this node may come back
+  std::chrono::milliseconds reconnect_timeout_{0};  // time in which this node may reconnect
   std::optional<TimePoint> join_retry_;  // the master's name could not be resolved: again then
+  PendingCall<absl::StatusOr<std::string>> own_address_;  // by way of the master's
+  std::optional<TimePoint> resolve_notice_;  // if resolving takes so long, a note is printed
+  PendingCall<bool> nccl_conf_;  // read in the home folder, which may be a file server's
+  bool nccl_conf_names_interfaces_ = false;
   ConsoleWatch console_watch_;
   std::optional<int> exit_code_;
 };

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an agent tells programs while it runs: its event log and its metrics, each where it is
-// wanted.
+// The agent's event log and metrics, as far as the options ask for them.
 #pragma once
 
 #include <cstdint>
@@ -45,8 +44,7 @@ class AgentObserver {
   void OnEvent(const Event& event, const SupervisorState& state);
   void OnStarted(const Start& start, int local_rank, std::int64_t pid);
   void OnEnd(int exit_code);
-  // Writes down whom the service in this process has refused; a line to show, if it is time for
-  // one.
+  // Logs the nodes that the service in this process refused; returns a line to show, if one is due.
   std::optional<std::string> TakeRefusals(TimePoint now);
   std::optional<TimePoint> NextDeadline() { return refusals_.NextDeadline(); }
   void Close();
@@ -57,7 +55,7 @@ class AgentObserver {
 
   NodeId node_id_;
   std::string host_;
-  std::string run_id_;  // once a round has told it
+  std::string run_id_;  // known from the first round on
   std::unique_ptr<EventLog> log_;
   std::unique_ptr<RunObserver> service_;
   Refusals refusals_;

@@ -13,9 +13,10 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/types/span.h"
+#include "launcher/base/host_port.h"
 #include "launcher/base/limits.h"
 #include "launcher/node/network.h"
-#include "launcher/processes/worker_environ.h"
+#include "launcher/placement/worker_environ.h"
 #include "proto/progress_message.h"
 
 namespace ddprun {
@@ -100,7 +101,7 @@ WorkerEnv EnvOf(const DryRun& dry_run, int local_rank) {
   return env;
 }
 
-// Names whose values only the run can tell, and why.
+// Variables whose values only the run determines, and why.
 std::map<std::string, std::string> Unknown(const Options& options) {
   std::map<std::string, std::string> unknown = {
       {"TORCHELASTIC_ERROR_FILE", "a file that is made for each worker"},

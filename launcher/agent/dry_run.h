@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// --dry-run: what this node would run, where it would meet the others, and which environment its
-// workers would have. Nothing is started, and what only the run itself can tell is said to be so.
+// --dry-run: what this node would run, where it would meet the others, and the environment of its
+// workers. Nothing is started; values that only the run determines are marked as such.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The last word of a node whose agent was killed: the service takes it out of the run at once, and
-// not when its lease is over.
+// Reports that this node's agent was killed, so that the service removes the node at once and not
+// when its lease is over.
 #pragma once
 
 #include <optional>
@@ -13,8 +13,8 @@
 namespace ddprun {
 
 // For the warden, which has no gRPC until then, once no worker is left. Takes kLossReportTimeout at
-// most. Where the other nodes could not be told, it says so on stderr; where the service ended
-// with the agent, they know already.
+// most. Prints on stderr if the service could not be reached; if the service ended with the agent,
+// the other nodes know already.
 void TellServiceOfDeath(const Options& options, const NodeId& node_id,
                         const std::optional<TlsCredentials>& credentials, const std::string& how);
 

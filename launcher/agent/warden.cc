@@ -78,9 +78,9 @@ int WaitForSignal(const sigset_t& awaited, int control_pipe, Clock::time_point d
 
 // The end of a control pipe, as a guard sees it: a child that does not act on it (it is stopped, it
 // hangs) is killed.
-class ControlPipeWatch {
+class ControlPipeGuard {
  public:
-  ControlPipeWatch(int control_pipe, std::chrono::milliseconds patience)
+  ControlPipeGuard(int control_pipe, std::chrono::milliseconds patience)
       : control_pipe_(control_pipe), patience_(patience) {}
 
   // Waits once, and not beyond `deadline`. A signal of `awaited`, or -1.
@@ -111,7 +111,7 @@ class ControlPipeWatch {
 // Waits for the child's end and passes signals on. Its wait status. Absent: the parent, if one is
 // to be looked at, is gone, and the child, which notices that by itself, has not ended in time.
 std::optional<int> Watch(pid_t child, std::optional<pid_t> parent, const sigset_t& passed,
-                         ControlPipeWatch control_pipe) {
+                         ControlPipeGuard control_pipe) {
   sigset_t awaited = passed;
   sigaddset(&awaited, SIGCHLD);
   Clock::time_point deadline = kNever;
@@ -183,9 +183,9 @@ int RunKeeper(pid_t warden_pid, const Warden& warden, const AgentBody& agent) {
   if (warden.forget) warden.forget();
   const std::optional<int> status =
       Watch(agent_pid, warden_pid, warden.passed_signals,
-            ControlPipeWatch(warden.control_pipe, kControlPipeKeeperTimeout));
+            ControlPipeGuard(warden.control_pipe, kControlPipeKeeperTimeout));
   EndAllBelow(warden, status);
-  // Nobody takes the exit code of a keeper without a warden.
+  // The exit code of a keeper without a warden is not used.
   return status.has_value() ? AnswerFor("agent", agent_pid, *status, warden) : 128 + SIGKILL;
 }
 
@@ -198,10 +198,10 @@ int RunUnderWarden(const Warden& warden, const AgentBody& agent) {
   if (keeper_pid == 0) _exit(RunKeeper(warden_pid, warden, agent));
   if (keeper_pid < 0) return FailToFork("keeper", warden);
   if (warden.forget) warden.forget();
-  // Whoever started the warden may go.
+  // The warden's own parent may end.
   const std::optional<int> status =
       Watch(keeper_pid, std::nullopt, warden.passed_signals,
-            ControlPipeWatch(warden.control_pipe, kControlPipeWardenTimeout));
+            ControlPipeGuard(warden.control_pipe, kControlPipeWardenTimeout));
   EndAllBelow(warden, status);
   return AnswerFor("keeper", keeper_pid, *status, warden);
 }

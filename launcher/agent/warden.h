@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who watches over the agent, so that nothing of a run outlives ddprun, however it ends: the
-// warden, which is the process that a person started, and the keeper between it and the agent. All
-// three inherit what is left below them and end it; as long as one of them lives, so it is done.
+// The guards of the agent, so that nothing of a run outlives ddprun, however it ends: the warden,
+// which is the process that the user started, and the keeper between it and the agent. All three
+// inherit orphans below them and end them; one that is left suffices.
 #pragma once
 
 #include <csignal>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the commands of ddprun share: how they end, and how they say so.
+// Exit codes and output that the commands of ddprun share.
 #pragma once
 
 #include <cstdio>

@@ -98,8 +98,8 @@ inline constexpr std::size_t kStacksBytesMax = 4u << 20;
 inline constexpr std::chrono::seconds kStacksTimeout{15};
 // A round's Stop that waits for the stacks is acted on after this long, whatever becomes of them.
 inline constexpr std::chrono::seconds kStopHeldMax{20};
-// For those who tell of their progress: above PyTorch's own 10 minutes for a collective, so that
-// what it says of one comes first, and long for a checkpoint or an evaluation that says nothing.
+// For workers that report progress: above PyTorch's own 10 minutes for a collective, so that its
+// message comes first, and long enough for a checkpoint or an evaluation without reports.
 inline constexpr std::chrono::minutes kHangTimeoutDefault{30};
 inline constexpr std::chrono::hours kHangTimeoutMax{24 * 7};
 // Between two looks at the clock while workers are watched. An agent that finds itself late by
@@ -155,7 +155,7 @@ inline constexpr int kHostsStartingMax = 64;
 inline constexpr std::chrono::seconds kHostsNoticeDelay{5};
 // The nodes' own verdict is better than the head's: it has this long to come once a node is gone.
 inline constexpr std::chrono::seconds kHostsVerdictTimeout{2};
-// Between a node's being told, or having lost its control pipe, and the end of what carries it.
+// Between the order to stop, or the loss of the control pipe, and the end of the transport.
 inline constexpr std::chrono::seconds kHostEndTimeout{5};
 // Of one host's words before its ddprun speaks, kept for the sentence that says what went wrong.
 inline constexpr std::size_t kHostWordsMax = 20;
@@ -179,7 +179,7 @@ inline constexpr std::size_t kRangeNumbersMax = 2'000'000;
 // A node whose head is gone ends its workers: SIGTERM, and SIGKILL after this long. Short, since
 // the head may have been killed to have everything off the machines.
 inline constexpr std::chrono::milliseconds kControlPipeGrace{500};
-// For telling the others that this node goes, when nobody reads its verdict.
+// To report that this node leaves, when there is no reader for its verdict.
 inline constexpr std::chrono::milliseconds kControlPipeLeaveTimeout{100};
 // An agent that has not acted on its control pipe's end by then (it is stopped, it hangs) is killed
 // by the keeper, and a keeper that has not by the warden.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a process ended, as a value.
+// How a process ended.
 #pragma once
 
 #include <string>

@@ -3,7 +3,7 @@
 
 namespace ddprun {
 
-// The two ways in which a worker speaks.
+// A worker's output streams.
 enum class OutputStream { kOut, kErr };
 
 }  // namespace ddprun

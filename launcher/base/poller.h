@@ -26,6 +26,7 @@ enum class Source : std::uint32_t {
   kConsoleOut,
   kConsoleErr,
   kLogNotice,
+  kBackground,
   kControlPipe,
   kWorkerProgress,
   kStacks

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a wrapper (a container's entry point) takes variables in place of flags, sentences name
-// what its users can set.
+// If a wrapper (a container's entry point) takes variables in place of flags, sentences name those
+// variables.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How ddprun learns of signals without a handler.
+// Signals as masks and descriptors, without handlers.
 #pragma once
 
 #include <csignal>

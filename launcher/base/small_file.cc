@@ -4,9 +4,23 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <array>
+
 #include "rendezvous/base/owned_fd.h"
 
 namespace ddprun {
+
+std::string ReadUpTo(const std::string& path, std::size_t bytes_max) {
+  const OwnedFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  std::string text;
+  std::array<char, 1 << 16> part;
+  while (fd.valid() && text.size() < bytes_max) {
+    const ssize_t count = read(fd.get(), part.data(), part.size());
+    if (count <= 0) break;
+    text.append(part.data(), static_cast<std::size_t>(count));
+  }
+  return text;
+}
 
 std::string ReadSmallFile(const std::string& path) {
   const OwnedFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));

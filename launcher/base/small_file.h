@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernel says of the machine in files of /proc and /sys.
+// Reads small files of /proc and /sys.
 #pragma once
 
 #include <string>
@@ -8,5 +8,8 @@ namespace ddprun {
 
 // The first 4 KiB, which hold all of it; "" where it cannot be read.
 std::string ReadSmallFile(const std::string& path);
+
+// The first bytes of a larger file; "" where it cannot be read. A pipe is not waited for.
+std::string ReadUpTo(const std::string& path, std::size_t bytes_max);
 
 }  // namespace ddprun

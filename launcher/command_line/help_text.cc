@@ -38,8 +38,8 @@ constexpr const char* kMostUsed[] = {
 };
 
 const std::vector<Flag> kGeneralFlags = {
-    {"--version", 0, nullptr, "print the version"},
-    {"--help", 'h', "[TOPIC]", "print this, or all about a topic"},
+    {"--version", 0, nullptr, "Print the version."},
+    {"--help", 'h', "[TOPIC]", "Print this, or all about a topic."},
 };
 
 std::string ShortHelp(absl::Span<const FlagTopic> topics) {
@@ -74,8 +74,10 @@ std::string FullHelp(absl::Span<const FlagTopic> topics) {
 
 const std::vector<SubCommand>& SubCommands() {
   static const std::vector<SubCommand> commands = {
-      {"status", "what a rendezvous service knows (ddprun status --help)", StatusFlags()},
-      {"doctor", "what would go wrong between these nodes (ddprun doctor --help)", FlagsOfDoctor()},
+      {CommandId::kStatus, "status", "show the runs of a rendezvous service (ddprun status --help)",
+       StatusFlags()},
+      {CommandId::kDoctor, "doctor", "check nodes and network before a run (ddprun doctor --help)",
+       FlagsOfDoctor()},
   };
   return commands;
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ddprun says of itself, all of it from the flag tables: --help by topic, completion for
-// shells, the manual page. Pure.
+// --help by topic, shell completion and the manual page, all made from the flag tables. Pure.
 #pragma once
 
 #include <string>
@@ -19,13 +18,18 @@ struct FlagTopic {
   const std::vector<Flag>& flags;
 };
 
+enum class CommandId { kStatus, kDoctor };
+
 // `ddprun NAME ...`, which starts no program.
 struct SubCommand {
+  CommandId id;
   const char* name;
   const char* help;
   std::vector<Flag> flags;
 };
 
+// A row here, and its case in main.cc, add a command: help, completion and the manual page have it
+// then.
 const std::vector<SubCommand>& SubCommands();
 
 // The value's words where it is one of a few ("N|auto|gpu|cpu": auto, gpu, cpu); empty: anything.

@@ -80,7 +80,7 @@ std::string ManPage(absl::Span<const FlagTopic> topics) {
     absl::StrAppend(&page, ".SS ", Roff(topic.title), "\n");
     for (const Flag& flag : topic.flags) absl::StrAppend(&page, FlagEntry(flag));
   }
-  absl::StrAppend(&page, ".SS General\n", Entry("--version", "print the version"),
+  absl::StrAppend(&page, ".SS General\n", Entry("--version", "Print the version."),
                   Entry("-h, --help [TOPIC]", "print what is most used, or all about a topic"),
                   ".SH COMMANDS\n");
   for (const SubCommand& command : SubCommands()) {

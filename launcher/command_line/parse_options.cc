@@ -24,33 +24,32 @@ constexpr double kLeaseSecondsMax = std::chrono::seconds(kLeaseMax).count();
 
 const std::vector<Flag> kWorkerFlags = {
     {"--nproc-per-node", 0, "N|auto|gpu|cpu",
-     "workers on this node (1); auto: one a GPU, else one a CPU"},
-    {"--role", 0, "NAME", "ROLE_NAME of the workers (default)"},
-    {"--module", 'm', nullptr, "PROGRAM is a Python module, as in python3 -m"},
-    {"--no-python", 0, nullptr, "run PROGRAM itself, also if it ends in .py"},
+     "Number of workers on this node (1); auto: one a GPU, else one a CPU."},
+    {"--role", 0, "NAME", "ROLE_NAME of the workers (default)."},
+    {"--module", 'm', nullptr, "PROGRAM is a Python module, as in python3 -m."},
+    {"--no-python", 0, nullptr, "Execute PROGRAM itself, even if it ends in .py."},
     {"--run-path", 0, nullptr,
-     "run the script PROGRAM by Python's runpy.run_path: its folder is not in sys.path"},
+     "Run the script PROGRAM by Python's runpy.run_path: its folder is not in sys.path."},
 };
 
 const std::vector<Flag> kRendezvousFlags = {
-    {"--nnodes", 0, "N",
-     "number of nodes (1), or MIN:MAX for a run that starts with what is there"},
-    {"--node-rank", 0, "R", "this node's number, 0 to N-1; node 0 hosts the rendezvous"},
-    {"--master-addr", 0, "ADDRESS", "address of node 0"},
-    {"--master-port", 0, "PORT", "port of node 0's rendezvous service (29500)"},
-    {"--standalone", 0, nullptr, "this machine alone, nothing to meet"},
-    {"--rdzv-id", 0, "ID", "name of the run, the same on all nodes"},
+    {"--nnodes", 0, "N", "Number of nodes (1), or MIN:MAX to start with the nodes that are there."},
+    {"--node-rank", 0, "R", "Number of this node, 0 to N-1; node 0 hosts the rendezvous."},
+    {"--master-addr", 0, "ADDRESS", "Address of node 0."},
+    {"--master-port", 0, "PORT", "Port of node 0's rendezvous service (29500)."},
+    {"--standalone", 0, nullptr, "Run on this machine alone, without other nodes."},
+    {"--rdzv-id", 0, "ID", "Name of the run, the same on all nodes."},
     {"--rdzv-endpoint", 0, "HOST[:PORT]",
-     "where the rendezvous is; hosted here if HOST is this machine (port 29400)"},
-    {"--rdzv-backend", 0, "NAME", "static or c10d, for torchrun's sake: both mean ddprun's own"},
+     "Address of the rendezvous; hosted here if HOST is this machine (port 29400)."},
+    {"--rdzv-backend", 0, "NAME", "static or c10d, as torchrun has them: both mean ddprun's own."},
     {"--rdzv-conf", 0, "KEY=VALUE,...",
-     "torchrun's settings: join_timeout, last_call_timeout, keep_alive_interval, is_host"},
-    {"--join-timeout", 0, "SECONDS", "how long to wait for the other nodes (600)"},
-    {"--last-call", 0, "SECONDS", "with MIN:MAX: how long to wait for more than MIN nodes (30)"},
+     "Settings of torchrun: join_timeout, last_call_timeout, keep_alive_interval, is_host."},
+    {"--join-timeout", 0, "SECONDS", "Time to wait for the other nodes (600)."},
+    {"--last-call", 0, "SECONDS", "With MIN:MAX: time to wait for more than MIN nodes (30)."},
     {"--lease", 0, "SECONDS",
-     "a node that is not heard of for this long is lost (10; at most 3600)"},
+     "Time without a heartbeat after which a node is lost (10; at most 3600)."},
     {"--local-addr", 0, "ADDRESS",
-     "where the other nodes reach this one (found by the route to node 0)"},
+     "Address at which the other nodes reach this one (found by the route to node 0)."},
 };
 
 // What torchrun reads beside PET_*: after that, before the default.
@@ -155,7 +154,7 @@ void ReadRunId(Reader& reader, Options& options) {
     reader.Fail(*reader.Find("--rdzv-id"),
                 "a name without '/', which it must be as it also names a log folder");
   }
-  // What torchrun calls a run that nobody named; two of them would meet.
+  // torchrun's name for a run without one; two such runs would merge.
   if (options.run_id == "none") options.run_id.clear();
 }
 
@@ -171,7 +170,7 @@ void StandAlone(Reader& reader, Options& options) {
   options.is_host.reset();
 }
 
-// A port of 0 is any free one: of use where nobody else has to know it.
+// Port 0 means any free port: useful only where no other node must know it.
 void ResolvePortZero(Reader& reader, Options& options) {
   const bool endpoint = options.endpoint.has_value() && options.endpoint->port == 0;
   if (!endpoint && options.master_port != 0) return;

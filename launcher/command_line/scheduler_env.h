@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a scheduler says about the size of a run, against what the command line says: a node that
-// does not know of the others trains alone, in a world of its own, and nobody notices. Pure.
+// Compares the size of the run that a scheduler's variables state with that of the command line: a
+// node that does not know of the others would silently train alone, in a world of its own. Pure.
 #pragma once
 
 #include <string>

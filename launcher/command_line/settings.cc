@@ -111,13 +111,11 @@ class Gatherer {
 
 const std::vector<Flag> kSettingsFlags = {
     {"--config", 0, "FILE",
-     "flags in YAML: KEY: VALUE, program: [...], env: {...}; the command line comes before it"},
-    {"--env-file", 0, "FILE", "variables, KEY=VALUE lines, where the environment has not set them"},
-    {"--dry-run", 0, nullptr,
-     "show what would run where and with which environment; start nothing"},
-    {"--print-completion", 0, "bash|zsh|fish|tcsh",
-     "print what completes ddprun's command lines in that shell"},
-    {"--print-man", 0, nullptr, "print the manual page"},
+     "Read flags from YAML: KEY: VALUE, program: [...], env: {...}; the command line wins."},
+    {"--env-file", 0, "FILE", "Read variables, KEY=VALUE lines; those of the environment win."},
+    {"--dry-run", 0, nullptr, "Print what would run where, with which environment; start nothing."},
+    {"--print-completion", 0, "bash|zsh|fish|tcsh", "Print a completion script for that shell."},
+    {"--print-man", 0, nullptr, "Print the manual page."},
 };
 
 absl::StatusOr<std::string> NoFiles(const std::string& path) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where a flag's value comes from: the command line, then a PET_ variable (of the environment, then
 // of --env-file), then --config, then, for the master's address and port, MASTER_ADDR and
-// MASTER_PORT of --env-file. Pure: who calls it brings the means to read a file.
+// MASTER_PORT of --env-file. Pure: the caller provides the function that reads files.
 #pragma once
 
 #include <functional>

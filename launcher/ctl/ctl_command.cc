@@ -40,7 +40,7 @@ int Show(const std::string& text) {
   return std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0 ? 0 : kExitFailure;
 }
 
-// What proves who asks; nothing for a socket, where the kernel tells.
+// The client's certificate; none for a socket, where the kernel identifies the peer.
 absl::StatusOr<Security> OpenSecurity(const ServiceAddress& service, const SecurityOptions& options,
                                       TokenVariable token) {
   if (!service.socket.empty()) return Security();
@@ -86,7 +86,8 @@ absl::StatusOr<std::string> Ask(const CtlOptions& options,
   return absl::InternalError("no such command");
 }
 
-// The watch begins before the run is stopped: a service that ends with it tells of the end first.
+// The subscription begins before the run is stopped: a service that ends with the run sends the end
+// first.
 int StopAndWait(const CtlOptions& options, const std::shared_ptr<ServiceChannel>& channel,
                 const std::string& program) {
   absl::StatusOr<EndWatch> watch = WatchEnd(options, channel);

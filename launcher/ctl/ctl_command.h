@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ddpctl's commands, and `ddprun status`: each asks a rendezvous service and prints what it says.
+// ddpctl's commands, and `ddprun status`: each asks a rendezvous service and prints the answer.
 #pragma once
 
 #include <string>

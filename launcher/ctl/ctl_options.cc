@@ -33,9 +33,9 @@ const std::vector<CommandInfo>& Commands() {
        "Ends a run on all its nodes: the workers get SIGTERM and their grace, and every ddprun "
        "ends with exit code\n143 (137 with --now) and the words \"stopped by ddpctl from HOST "
        "(ADDRESS)\".",
-       {{"--now", 0, nullptr, "SIGKILL at once; also after a stop that takes too long"},
-        {"--wait", 0, nullptr, "until the run has ended; the exit code is the run's"},
-        {"--wait-timeout", 0, "SECONDS", "for so long at most (120), then 1"}}},
+       {{"--now", 0, nullptr, "Send SIGKILL at once, also after a stop that takes too long."},
+        {"--wait", 0, nullptr, "Wait until the run has ended; exit with its code."},
+        {"--wait-timeout", 0, "SECONDS", "Time to wait (120); then exit with 1."}}},
       {"drain",
        Command::kDrain,
        " NODE",
@@ -44,9 +44,9 @@ const std::vector<CommandInfo>& Commands() {
        "takes its place,\nor with --nnodes MIN:MAX the run goes on without it. NODE is its node "
        "rank, host or node id. Says what happens,\nand refuses where the run could not go on. The "
        "node's ddprun ends with exit code 0.",
-       {{"--force", 0, nullptr, "also if the run must then wait for another node"},
-        {"--at-next-round", 0, nullptr, "it stays until its round ends by itself"},
-        {"--dry-run", 0, nullptr, "only say what would happen"}}},
+       {{"--force", 0, nullptr, "Drain the node even if the run must then wait for another one."},
+        {"--at-next-round", 0, nullptr, "Let the node stay until its round ends by itself."},
+        {"--dry-run", 0, nullptr, "Only print what would happen."}}},
       {"logs",
        Command::kLogs,
        " [RUN]",
@@ -54,12 +54,13 @@ const std::vector<CommandInfo>& Commands() {
        "come, over restarts and\nuntil the run ends. Each has the prefix that it has on its node's "
        "console. Nothing waits for who reads slowly:\nlines are left out then, and their number is "
        "said. RUN is the same as --rdzv-id.",
-       {{"--follow", 'f', nullptr, "what is said from now on, too"},
-        {"--lines", 'n', "N", "of each worker, of those said before (10); agents keep 32 to 64 KB"},
-        {"--rank", 0, "LIST", "of these workers only: 0-3,8"},
-        {"--node", 0, "LIST", "of these nodes only: node ranks, hosts or node ids"},
-        {"--stdout", 0, nullptr, "of that stream only"},
-        {"--stderr", 0, nullptr, "likewise"}}},
+       {{"--follow", 'f', nullptr, "Also print new lines as they come."},
+        {"--lines", 'n', "N",
+         "Number of earlier lines of each worker (10); agents keep 32 to 64 KB."},
+        {"--rank", 0, "LIST", "Only these workers: 0-3,8."},
+        {"--node", 0, "LIST", "Only these nodes: node ranks, hosts or node ids."},
+        {"--stdout", 0, nullptr, "Only stdout."},
+        {"--stderr", 0, nullptr, "Only stderr."}}},
   };
   return commands;
 }
@@ -71,7 +72,7 @@ std::string Overview() {
          "  stop              end a run on all its nodes\n"
          "  drain NODE        let one node leave\n"
          "  logs [RUN]        what the workers say; -f: as they say it\n"
-         "  doctor            what would go wrong between the nodes of a run: ddprun doctor\n\n"
+         "  doctor            check nodes and network before a run: ddprun doctor\n\n"
          "ddpctl COMMAND --help tells the rest. Exit codes: 0; 1 where it could not be done; 2 for "
          "a wrong command line.\n";
 }

@@ -16,7 +16,7 @@ namespace ddprun {
 namespace {
 
 constexpr int kExitFailure = 1;
-// Whoever follows waits for as long as the run takes; a connection that breaks ends that.
+// Following lasts as long as the run, or until the connection breaks.
 constexpr std::chrono::hours kFollowTurn{1};
 
 TimePoint Now() { return std::chrono::steady_clock::now(); }

@@ -3,6 +3,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "launcher/base/host_port.h"
 #include "launcher/base/limits.h"
 
 namespace ddprun {
@@ -13,19 +14,17 @@ constexpr double kTimeoutSecondsMax = 3600;
 }  // namespace
 
 const std::vector<Flag> kServiceFlags = {
-    {"--rdzv-endpoint", 0, "HOST[:PORT]", "where the rendezvous service is (port 29400)"},
-    {"--master-addr", 0, "ADDRESS", "or, of runs that were started with it: node 0"},
-    {"--master-port", 0, "PORT", "and its port (29500)"},
-    {"--socket", 0, "PATH", "or, of a ddprun-rendezvous on this machine with --host unix:PATH"},
-    {"--rdzv-id", 0, "ID", "this run only; all of the service without it"},
-    {"--timeout", 0, "SECONDS", "how long to wait for an answer (5)"},
+    {"--rdzv-endpoint", 0, "HOST[:PORT]", "Address of the rendezvous service (port 29400)."},
+    {"--master-addr", 0, "ADDRESS", "Or, for runs that were started with it: node 0."},
+    {"--master-port", 0, "PORT", "Its port (29500)."},
+    {"--socket", 0, "PATH", "Or, for a ddprun-rendezvous on this machine with --host unix:PATH."},
+    {"--rdzv-id", 0, "ID", "Name of the run (all runs of the service)."},
+    {"--timeout", 0, "SECONDS", "Time to wait for an answer (5)."},
 };
 
 std::string TargetOf(const ServiceAddress& service) {
   if (!service.socket.empty()) return absl::StrCat("unix:", service.socket);
-  const Endpoint& endpoint = service.endpoint;
-  const bool v6 = absl::StrContains(endpoint.host, ":");
-  return absl::StrCat(v6 ? "[" : "", endpoint.host, v6 ? "]:" : ":", endpoint.port);
+  return JoinHostPort(service.endpoint.host, service.endpoint.port);
 }
 
 absl::StatusOr<ServiceAddress> ReadServiceAddress(Reader& reader, const std::string& see_help) {

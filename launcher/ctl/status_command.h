@@ -13,8 +13,8 @@
 
 namespace ddprun {
 
-// A connection with a certificate of somebody who asks about that run, or about all if `run_id` is
-// empty, and who is no node of it; without one, to a socket.
+// A connection with an operator's certificate for that run, or for all runs if `run_id` is empty;
+// to a socket without one.
 absl::StatusOr<std::shared_ptr<ServiceChannel>> OpenServiceChannel(const ServiceAddress& service,
                                                                    const Security& security,
                                                                    const std::string& run_id,

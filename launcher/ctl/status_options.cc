@@ -30,9 +30,9 @@ std::string StatusHelp() {
 
 std::vector<Flag> StatusFlags() {
   std::vector<Flag> flags = kServiceFlags;
-  flags.push_back({"--json", 0, nullptr, "for programs"});
-  flags.push_back({"--watch", 0, nullptr, "again and again, on a screen; q ends it"});
-  flags.push_back({"--interval", 0, "SECONDS", "between two looks (1)"});
+  flags.push_back({"--json", 0, nullptr, "Print JSON."});
+  flags.push_back({"--watch", 0, nullptr, "Refresh the status on a screen until q is pressed."});
+  flags.push_back({"--interval", 0, "SECONDS", "Refresh interval (1)."});
   flags.insert(flags.end(), kSecurityFlags.begin(), kSecurityFlags.end());
   return flags;
 }

@@ -84,7 +84,7 @@ std::string ProgressLine(const RunStatus& run) {
   return absl::StrCat(line.empty() ? "  progress" : line, ", ", Seconds(run.progress_age), " ago");
 }
 
-// Columns of progress are there if any node tells of it.
+// Columns of progress are shown if any node reports it.
 bool AnyProgress(const std::vector<const NodeStatus*>& nodes) {
   return std::any_of(nodes.begin(), nodes.end(),
                      [](const NodeStatus* node) { return node->progress.has_value(); });

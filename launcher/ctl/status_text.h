@@ -18,7 +18,7 @@ const char* StateName(NodeState state);
 std::vector<std::string> RunLines(const RunStatus& run);
 std::vector<std::string> NodeLines(const std::vector<const NodeStatus*>& nodes);
 
-// One object in one line. Names and meanings are in README.md and only grow.
+// One object in one line. Names and meanings are in STATUS.md; names are only ever added.
 std::string StatusJson(const ServiceStatus& status, const std::string& service);
 
 }  // namespace ddprun

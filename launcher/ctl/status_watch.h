@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `ddpctl status --watch`: asks again and again, and shows it on a terminal or as lines.
+// `ddpctl status --watch`: asks periodically, and shows the answer on a terminal or as lines.
 #pragma once
 
 #include <memory>

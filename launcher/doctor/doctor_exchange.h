@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the nodes of `ddprun doctor` meet: as those of a run do, in a run of their own, whose store
-// they tell each other everything by.
+// How the nodes of `ddprun doctor` meet: in a run of their own, whose store carries their messages.
 #pragma once
 
 #include <chrono>
@@ -35,7 +34,7 @@ class DoctorExchange {
     std::string address;  // of this node
     int probe_port = 0;
     std::chrono::milliseconds timeout{0};  // for the others to come
-    // Is told once why this node waits, if it does for long.
+    // Called once with the reason if this node waits for long.
     std::function<void(const std::string& reason)> on_waiting;
   };
 
@@ -45,7 +44,7 @@ class DoctorExchange {
   static absl::StatusOr<std::unique_ptr<DoctorExchange>> Open(
       Config config, RendezvousEndpoint rendezvous, std::optional<TlsCredentials> credentials);
 
-  // Tells the service that this node is done, and waits until the others are.
+  // Reports to the service that this node is done, and waits for the others.
   ~DoctorExchange();
 
   int index() const { return start_.node_rank; }  // among those that came
@@ -74,7 +73,7 @@ class DoctorExchange {
   std::unique_ptr<StoreProxy> proxy_;
   std::shared_ptr<StoreClient> store_;
 
-  // What the service has said, on gRPC's threads.
+  // What the service sent, written by gRPC's threads.
   std::mutex mutex_;
   std::condition_variable said_;
   std::optional<Start> started_ ABSL_GUARDED_BY(mutex_);

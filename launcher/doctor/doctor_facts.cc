@@ -4,7 +4,6 @@
 #include <openssl/evp.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -17,8 +16,8 @@
 #include "launcher/base/limits.h"
 #include "launcher/doctor/doctor_parts.h"
 #include "launcher/hosts/hosts_plan.h"
+#include "launcher/placement/worker_environ.h"
 #include "launcher/processes/program.h"
-#include "launcher/processes/worker_environ.h"
 #include "proto/version.h"
 
 namespace ddprun {
@@ -75,19 +74,6 @@ void CollectProgram(const Options& options, const std::string& own_folder, NodeF
 }
 
 }  // namespace
-
-std::string ReadUpTo(const std::string& path, std::size_t bytes_max) {
-  std::string text;
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "re"),
-                                                             std::fclose);
-  char bytes[65536];
-  while (file != nullptr && text.size() < bytes_max) {
-    const std::size_t count = std::fread(bytes, 1, sizeof(bytes), file.get());
-    if (count == 0) break;
-    text.append(bytes, count);
-  }
-  return text;
-}
 
 std::string HashOfText(absl::string_view text) {
   Hasher hasher;

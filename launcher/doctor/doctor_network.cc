@@ -22,7 +22,7 @@
 #include "launcher/base/small_file.h"
 #include "launcher/doctor/doctor_parts.h"
 #include "launcher/node/network.h"
-#include "launcher/processes/worker_interface.h"
+#include "launcher/placement/worker_interface.h"
 #include "rendezvous/base/owned_fd.h"
 #include "rendezvous/base/resolve.h"
 

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "launcher/base/small_file.h"
 #include "launcher/doctor/doctor_facts.h"
 
 namespace ddprun {
@@ -16,10 +17,6 @@ void CollectWorkers(const Options& options, NodeFacts& facts);
 void CollectGpusAndLibraries(const std::string& own_folder, NodeFacts& facts);
 // `python`: a program; what it has installed goes to `facts.packages`.
 void CollectPackages(const std::string& python, NodeFacts& facts);
-
-// The first bytes of a file, for what is larger than ReadSmallFile() reads; "" where it cannot be
-// read.
-std::string ReadUpTo(const std::string& path, std::size_t bytes_max);
 
 // 16 digits of SHA-256; "" on failure.
 std::string HashOfText(absl::string_view text);

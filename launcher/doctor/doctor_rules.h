@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `ddprun doctor`: what the facts of all nodes mean for a run between them, as sentences with the
-// next move. Pure: facts in, findings out.
+// `ddprun doctor`: the rules that turn the facts of all nodes into findings, sentences with the
+// next move. Pure.
 #pragma once
 
 #include <chrono>
@@ -21,7 +21,7 @@ struct InterfaceFacts {
   bool loopback = false;
 };
 
-// What one node has found out about itself. Numbers that are kNoNumber are not limited, or could
+// The facts of one node. Numbers that are kNoNumber are not limited, or could
 // not be found out where that is said.
 struct NodeFacts {
   // Who it is.
@@ -108,7 +108,7 @@ struct PairFacts {
 
 struct Checkup {
   int nodes_wanted = 1;
-  std::string rendezvous_error;       // why this node has met nobody; empty: it has
+  std::string rendezvous_error;       // why this node met no other one; empty: it did
   std::vector<std::string> silences;  // nodes that came and then failed, in words
   std::chrono::milliseconds timeout{0};
   bool numbered = true;          // the nodes have --node-rank: who is missing can be named

@@ -7,7 +7,8 @@
 
 namespace ddprun {
 
-// What a node does not say (one of another version) has its default.
+// Members that a node of another version does not send keep their defaults; unknown ones are
+// ignored.
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(InterfaceFacts, name, mtu, up, loopback)
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
@@ -33,7 +34,7 @@ std::string Dump(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// The library tells by exceptions what does not fit; they end here.
+// The library reports errors as exceptions; they end here.
 template <typename Value>
 absl::StatusOr<Value> Parse(const std::string& words, const char* what) {
   try {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the nodes tell each other in `ddprun doctor`, as texts for the store. Pure.
+// The messages between the nodes of `ddprun doctor`: JSON objects, values in the run's store. Pure.
 #pragma once
 
 #include <string>
@@ -14,11 +14,11 @@ namespace ddprun {
 std::string Encode(const NodeFacts& facts);
 std::string Encode(const std::vector<PairFacts>& pairs);
 
-// INVALID_ARGUMENT: they are no words of these; one sentence.
+// INVALID_ARGUMENT: not such a message; one sentence.
 absl::StatusOr<NodeFacts> ParseNodeFacts(const std::string& words);
 absl::StatusOr<std::vector<PairFacts>> ParsePairFacts(const std::string& words);
 
-// What node 0 says for all.
+// What node 0 reports for all.
 struct DoctorReport {
   int exit_code = 0;
   std::string text;

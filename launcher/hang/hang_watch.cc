@@ -140,7 +140,7 @@ std::optional<Progress> HangWatch::Summarize() const {
   return ddprun::Summarize(all);
 }
 
-// Without a limit that could be reached there is nothing to look at, and nobody is woken for it.
+// Without a limit that could be reached there is nothing to check, and no deadline.
 bool HangWatch::IsWatched() const {
   if (workers_.empty()) return false;
   if (options_.init_timeout.count() > 0 || options_.heartbeat_timeout.count() > 0) return true;
@@ -165,7 +165,7 @@ void HangWatch::Schedule(TimePoint now) {
                                               kHangLookInterval);
 }
 
-// Whoever tells of its progress need not write anything.
+// A worker that reports progress need not write anything.
 TimePoint HangWatch::Since(const Worker& worker, HangKind kind) {
   return kind == HangKind::kNoOutput ? std::max(worker.output_at, worker.progress_at)
                                      : worker.progress_at;

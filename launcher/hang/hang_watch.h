@@ -25,7 +25,7 @@ class HangWatch {
 
   // A round begins with so many workers, which all live.
   void Start(int workers, TimePoint now);
-  // It is over, or is being stopped: nobody hangs any more.
+  // The round is over or being stopped.
   void End();
 
   void OnProgress(int local_rank, const ProgressMessage& message, TimePoint now);
@@ -44,7 +44,7 @@ class HangWatch {
   std::optional<HungWorker> FindSilent(std::chrono::milliseconds at_least, TimePoint now) const;
 
   // Where the round's workers wait for each other, by their ranks. One that lives and has not told
-  // is there too. Empty: nobody waits.
+  // is there too. Empty: no worker waits.
   std::vector<RanksInPlace> Places(int rank_first) const;
 
   // Nothing has become of it since.

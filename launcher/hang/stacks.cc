@@ -111,7 +111,7 @@ absl::Status StackReader::Begin(const std::vector<Target>& targets, TimePoint no
     return absl::UnavailableError(
         absl::StrCat("native stacks cannot be read: ", *program, ": ", std::strerror(error)));
   }
-  // Nobody else can reap it before the loop's next turn.
+  // It cannot be reaped before the loop's next turn.
   process_ = OpenPidfd(pid);
   output_ = std::move(read_end);
   targets_ = targets;

@@ -15,7 +15,7 @@ namespace {
 
 constexpr TimePoint kAtOnce{};
 
-Duration TellInterval(int node_count) {
+Duration ReportInterval(int node_count) {
   return kProgressInterval * std::max(1, node_count / kNodesPerProgressInterval);
 }
 
@@ -31,41 +31,33 @@ void WorkerWatch::End() {
   watch_.End();
   found_.reset();
   reader_.reset();
-  heard_ = false;
+  changed_ = false;
   last_sent_.reset();
-  examined_ = false;
+  asked_ = false;
 }
 
 void WorkerWatch::OnReady(const Ready& ready, TimePoint now) {
   if (ready.source != Source::kWorkerProgress) return watch_.OnOutput(ready.worker, now);
   if (const auto message = workers_.progress().Read(ready.worker)) {
     watch_.OnProgress(ready.worker, *message, now);
-    heard_ = true;
+    changed_ = true;
   }
 }
 
-bool WorkerWatch::DeferUntilStacksRead(Event& event, TimePoint now) {
-  if (auto* ended = std::get_if<WorkerEnded>(&event)) {
-    watch_.OnExit(ended->local_rank);
-    if (!IsSuccess(ended->outcome) && !ended->stopped)
-      ended->places = watch_.Places(start_.rank_first);
-  }
-  if (std::holds_alternative<AllGone>(event)) End();
-  const auto* stop = std::get_if<Stop>(&event);
-  if (stop == nullptr || stop->cause.kind != FailureKind::kWorkerHung || !stop->cause.hang ||
-      stop->round != start_.round || examined_) {
-    return false;
-  }
-  if (!found_.has_value()) {
-    // All wait for one. Which it is can be told once each node has looked at its own, of which a
-    // node that heard of it a moment later knows that they are silent, too.
-    found_ = watch_.FindSilent(stop->cause.hang->silent / 2, now);
-    if (!found_.has_value()) return false;
-    ReadStacks(now);
-  }
-  held_ = *stop;
-  held_until_ = now + kStopHeldMax;
-  return true;
+std::vector<RanksInPlace> WorkerWatch::OnWorkerEnded(int local_rank) {
+  watch_.OnExit(local_rank);
+  return watch_.Places(start_.rank_first);
+}
+
+void WorkerWatch::Examine(std::chrono::milliseconds silent, TimePoint now,
+                          std::vector<Event>& events) {
+  asked_ = true;
+  if (found_.has_value()) return;  // they are being read already
+  // All wait for one. Which one is known only when every node has examined its own.
+  found_ = watch_.FindSilent(silent / 2, now);
+  if (found_.has_value()) return ReadStacks(now);
+  asked_ = false;
+  events.push_back(StacksRead{});
 }
 
 std::optional<TimePoint> WorkerWatch::NextDeadline() const {
@@ -74,8 +66,8 @@ std::optional<TimePoint> WorkerWatch::NextDeadline() const {
     if (other.has_value() && (!next.has_value() || *other < *next)) next = other;
   };
   if (reader_ != nullptr) consider(reader_->deadline());
-  if (held_.has_value()) consider(found_.has_value() && reader_ != nullptr ? held_until_ : kAtOnce);
-  if (heard_) consider(next_tell_);
+  if (found_.has_value() && reader_ == nullptr) consider(kAtOnce);
+  if (changed_) consider(next_report_);
   return next;
 }
 
@@ -83,10 +75,10 @@ void WorkerWatch::OnTurn(TimePoint now, bool round_runs, std::vector<Event>& eve
   if (found_.has_value()) {
     std::optional<Stacks> stacks = Stacks{};
     if (reader_ != nullptr) stacks = reader_->Take(now);
-    if (stacks.has_value()) Finish(*std::move(stacks), now, events);
-  }
-  if (held_.has_value() && (!found_.has_value() || now >= *held_until_)) {
-    events.push_back(*std::exchange(held_, std::nullopt));
+    if (stacks.has_value()) {
+      Finish(*std::move(stacks), now, events);
+      if (std::exchange(asked_, false)) events.push_back(StacksRead{});
+    }
   }
   if (found_.has_value() || !round_runs) return;
   found_ = watch_.Look(now);
@@ -124,8 +116,7 @@ void WorkerWatch::Finish(Stacks stacks, TimePoint now, std::vector<Event>& event
     }
     return;
   }
-  if (options_.on_hang == OnHang::kReport && !held_.has_value()) return;
-  examined_ = true;
+  if (options_.on_hang == OnHang::kReport && !asked_) return;
   WorkerHung hung;
   hung.local_rank = found.local_rank;
   hung.pid = workers_.pid(found.local_rank).value_or(0);
@@ -172,12 +163,12 @@ Failure WorkerWatch::Describe(const HungWorker& hung) const {
 }
 
 std::optional<Heartbeat> WorkerWatch::TakeHeartbeat(TimePoint now) {
-  if (!heard_ || now < next_tell_) return std::nullopt;
-  heard_ = false;
+  if (!changed_ || now < next_report_) return std::nullopt;
+  changed_ = false;
   const std::optional<Progress> progress = watch_.Summarize();
   if (!progress.has_value() || progress == last_sent_) return std::nullopt;
   last_sent_ = progress;
-  next_tell_ = now + TellInterval(start_.node_count);
+  next_report_ = now + ReportInterval(start_.node_count);
   Heartbeat heartbeat;
   heartbeat.progress_round = start_.round;
   heartbeat.progress = *progress;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's eye on workers that live: hears what they say of their progress, tells the service,
-// and when one hangs (hang_watch) reads the stacks of all before anything is done to them.
+// Watches the workers that are alive: receives their progress, reports it to the service, and when
+// one hangs (hang_watch) reads the stacks of all before they are stopped.
 #pragma once
 
 #include <memory>
@@ -28,20 +28,24 @@ class WorkerWatch {
   // Of Source::kWorkerProgress, kWorkerOut and kWorkerErr.
   void OnReady(const Ready& ready, TimePoint now);
 
-  // Before the supervisor sees the event, which learns where the workers wait. True: it will be
-  // among the events again once the stacks are read, since what it makes the supervisor do would
-  // end those who have them.
-  bool DeferUntilStacksRead(Event& event, TimePoint now);
+  // A worker has ended. Where this node's workers wait.
+  std::vector<RanksInPlace> OnWorkerEnded(int local_rank);
+  // No worker of the round is left.
+  void End();
+
+  // The supervisor's ExamineWorkers: reads the stacks of workers that have made no progress for at
+  // least half of `silent`, if there is one, and appends WorkerHung and StacksRead to the events of
+  // this or a later turn. Half: a node that learns of the hang a moment later still finds its own.
+  void Examine(std::chrono::milliseconds silent, TimePoint now, std::vector<Event>& events);
 
   std::optional<TimePoint> NextDeadline() const;
-  // Also when Source::kStacks is ready. Nobody is looked for in a round that is being stopped.
+  // Also when Source::kStacks is ready. Hangs are looked for only while the round runs.
   void OnTurn(TimePoint now, bool round_runs, std::vector<Event>& events);
 
-  // What the service is to be told, if there is anything new and it is time.
+  // The report for the service, if there is new progress and the interval is over.
   std::optional<Heartbeat> TakeHeartbeat(TimePoint now);
 
  private:
-  void End();
   void ReadStacks(TimePoint now);
   void Finish(Stacks stacks, TimePoint now, std::vector<Event>& events);
   void Show(const Stacks& stacks);
@@ -56,14 +60,12 @@ class WorkerWatch {
 
   Start start_;
   std::optional<HungWorker> found_;      // its stacks are being read
-  std::optional<Stop> held_;             // until they are,
-  std::optional<TimePoint> held_until_;  // or until then
-  bool examined_ = false;                // the stacks of this round's workers have been read
+  bool asked_ = false;                   // for the supervisor, which waits for StacksRead
   std::unique_ptr<StackReader> reader_;  // null: nothing is being read
 
-  bool heard_ = false;                 // something that the service may not have been told
-  std::optional<Progress> last_sent_;  // the service, last
-  TimePoint next_tell_{};              // not before
+  bool changed_ = false;               // progress that the service may not know
+  std::optional<Progress> last_sent_;  // to the service
+  TimePoint next_report_{};            // no report before
 };
 
 }  // namespace ddprun

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What went wrong between the head and a host, from what ssh and shells say, as a sentence with the
-// next move. Pure.
+// Explains what went wrong between the head and a host, from the output of ssh and shells, as a
+// sentence with the next move. Pure.
 #pragma once
 
 #include <string>
@@ -11,12 +11,12 @@
 
 namespace ddprun {
 
-// `words`: what was said before ddprun on the host spoke, oldest first. `attempt`: which of the
+// `words`: output before the Hello of ddprun on the host, oldest first. `attempt`: which of the
 // transport's commands was run.
 std::string WhyNotStarted(const std::string& host, const Transport& transport, std::size_t attempt,
                           const Outcome& outcome, const std::vector<std::string>& words);
 
-// The node ran, and what carried it ended without its verdict.
+// The node ran, and its transport ended without its verdict.
 std::string WhyLost(const std::string& host, TransportKind kind, const Outcome& outcome,
                     const std::vector<std::string>& words);
 
@@ -24,10 +24,10 @@ std::string WhyLost(const std::string& host, TransportKind kind, const Outcome& 
 // it printed before.
 std::string WhyUnproven(const std::string& host, const std::vector<std::string>& words);
 
-// ddprun there speaks other words.
+// ddprun there has another version of the protocol.
 std::string WhyRefused(const std::string& host, const Hello& hello);
 
-// The exit code of a node by the end of what carried it: ssh's own failure is no verdict.
+// The exit code of a node by its transport's end: ssh's own failure is no verdict.
 int NodeExitCode(TransportKind kind, const Outcome& outcome);
 
 }  // namespace ddprun

@@ -14,7 +14,7 @@
 #include "launcher/hosts/hosts_run.h"
 #include "launcher/node/network.h"
 #include "launcher/node/rendezvous_endpoint.h"
-#include "launcher/processes/worker_environ.h"
+#include "launcher/placement/worker_environ.h"
 #include "proto/input_file.h"
 #include "rendezvous/base/file_limit.h"
 #include "rendezvous/base/own_address.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the head of a run does when something happens: it starts a node on each host, lets them
 // begin when all are there, passes signals on, and ends when all have ended. A pure function of
-// state, event and time. No I/O, clock, lock or log in here. The diagram is in README.md.
+// state, event and time, without I/O, clock, lock or log. The diagram is in HOSTS.md.
 #pragma once
 
 #include <chrono>
@@ -102,9 +102,9 @@ using HeadEffects = std::vector<HeadEffect>;
 
 enum class NodePhase {
   kWaiting,   // its turn to be started has not come
-  kStarting,  // no word of it yet
+  kStarting,  // no message of it yet
   kReady,     // its ddprun is there and waits
-  kRunning,   // it was told to go
+  kRunning,   // it was ordered to start
   kEnded,
 };
 
@@ -121,10 +121,10 @@ struct HeadNode {
   std::optional<Hello> hello;
   std::optional<int> node_rank;
   bool dismissed = false;         // the run has no use for it
-  std::deque<std::string> words;  // before its ddprun spoke: the transport's
+  std::deque<std::string> words;  // before its Hello: the transport's output
   bool joined = false;
   std::optional<std::string> verdict;
-  bool stopped_by_head = false;      // it was told to stop before its verdict came
+  bool stopped_by_head = false;      // it was ordered to stop before its verdict came
   std::optional<Finished> finished;  // it reported the end of a run that succeeded
   std::optional<Outcome> outcome;
   std::string sentence;  // why it did not take part, or was lost; else empty
@@ -140,12 +140,12 @@ struct HeadState {
   std::optional<int> signal;      // the first that was got
   int signals = 0;
   TimePoint signal_time;
-  bool told_to_stop = false;       // the head itself has told the nodes to stop
+  bool told_to_stop = false;       // the head itself has ordered the nodes to stop
   std::optional<EndHead> failure;  // the head's own verdict: no node has a better one
   std::optional<TimePoint> gather_deadline;
   std::optional<TimePoint> notice_deadline;
   std::optional<TimePoint> stop_deadline;  // the next of the three below is due
-  enum class Stop { kNone, kAskNext, kCloseNext, kKillNext, kLeaveNext } stop = Stop::kNone;
+  enum class StopStep { kNone, kAskNext, kCloseNext, kKillNext, kLeaveNext } stop = StopStep::kNone;
   struct Note {
     std::map<int, int> heard;  // how often, by node
     int shown = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which command starts the node of each host, and what that node is told. Pure: options, hosts and
+// Which command starts the node of each host, and what is sent to it. Pure: options, hosts and
 // facts about this machine in, commands and texts out.
 #pragma once
 
@@ -15,8 +15,8 @@
 
 namespace ddprun {
 
-// What the nodes' ddprun is called with: all else comes over its stdin, so that no shell on the way
-// quotes it, no `ps` shows it and no limit of a command line holds it.
+// The only argument of the nodes' ddprun: all else comes over its stdin, so that no shell quotes
+// it, no `ps` shows it, and no limit of a command line applies.
 inline constexpr char kControlPipeFlag[] = "--control-pipe";
 
 // Among their arguments, with the number of nodes there should be: they are those of `ddprun
@@ -25,13 +25,13 @@ inline constexpr char kDoctorFlag[] = "--doctor=";
 
 enum class TransportKind { kDirect, kSsh, kRsh, kSrun };
 
-// One process of the head's that carries one node, or with srun all of them.
+// One process of the head that connects it to one node, or with srun to all of them.
 struct Transport {
   TransportKind kind = TransportKind::kSsh;
   std::vector<int> nodes;
   // The first; if ddprun is not there (exit code 127) the next.
   std::vector<std::vector<std::string>> commands;
-  std::string launch_agent = {};  // as a person named it; empty: nobody did
+  std::string launch_agent = {};  // as the user named it; empty: not named
   Setup setup;
 };
 
@@ -73,7 +73,7 @@ bool NamesThisMachine(absl::string_view name);
 // For a shell: 'as it is' where it needs to be quoted.
 std::string ShellQuote(const std::string& word);
 
-// Who would run what where, a node a line; never the secret.
+// What would run where, a node a line; never the secret.
 std::string HostsPlanText(const HostsPlan& plan);
 
 }  // namespace ddprun

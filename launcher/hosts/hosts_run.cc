@@ -16,7 +16,7 @@
 #include "absl/strings/strip.h"
 #include "launcher/base/limits.h"
 #include "launcher/base/signals.h"
-#include "launcher/processes/worker_environ.h"
+#include "launcher/placement/worker_environ.h"
 #include "rendezvous/base/errno_text.h"
 #include "rendezvous/base/printable.h"
 #include "rendezvous/security/env_file.h"
@@ -203,7 +203,7 @@ void HostsRun::Pump(int transport) {
   if (waits != process.waits_to_send) {
     process.waits_to_send = waits;
     if (waits) {
-      // One that cannot be watched is gone for this process: its end tells.
+      // A pipe that cannot be watched is closed: the transport's end follows.
       if (!poller_.Add(process.in.get(), {Source::kControlPipe, transport}, EPOLLOUT))
         process.in.Reset();
     } else if (process.in.valid()) {
@@ -312,6 +312,7 @@ void HostsRun::HandleReady(const Ready& ready) {
     case Source::kWarden:
     case Source::kWorkerProgress:
     case Source::kStacks:
+    case Source::kBackground:
       return;  // an agent's
   }
 }

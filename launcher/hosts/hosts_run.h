@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The head of a run as a process: the processes that carry its nodes, their pipes, the console and
-// the signals. One thread and one loop; what to do is hosts_head's.
+// The head of a run as a process: its transports, their pipes, the console and the signals. One
+// thread and one loop; hosts_head decides.
 #pragma once
 
 #include <csignal>

@@ -23,7 +23,7 @@
 namespace ddprun {
 namespace {
 
-// What sshd says of the connection: "client port server port".
+// sshd's description of the connection: "client port server port".
 Hello MakeHello() {
   Hello hello{.protocol = kProtocolVersion,
               .version = kSoftwareVersion,
@@ -38,11 +38,11 @@ Hello MakeHello() {
   return hello;
 }
 
-bool Send(const NodeMessage& word) {
-  return std::printf("%s\n", ToLine(word).c_str()) > 0 && std::fflush(stdout) == 0;
+bool Send(const NodeMessage& message) {
+  return std::printf("%s\n", ToLine(message).c_str()) > 0 && std::fflush(stdout) == 0;
 }
 
-// With srun all nodes hear the same, and each has a number.
+// With srun all nodes receive the same bytes, and each has a number.
 absl::StatusOr<int> OwnNumber(const Setup& setup) {
   if (setup.node.has_value()) return *setup.node;
   int number = -1;
@@ -150,7 +150,7 @@ std::vector<PassSignal> ControlPipe::TakeSignals(bool readable, bool& ended) {
   std::vector<PassSignal> signals;
   std::string line;
   while (TakeLine(line)) {
-    // With srun it also hears what is meant for others.
+    // With srun it also receives messages for other nodes.
     if (const std::optional<PassSignal> signal = ParseSignal(line)) signals.push_back(*signal);
   }
   return signals;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The end of a control pipe that a node holds: its stdin, over which the head of the run tells it
-// what to do, and whose end says that the head is gone.
+// A node's end of the control pipe: its stdin, over which the head of the run sends orders. End of
+// file means that the head is gone.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace ddprun {
 
-// What the head has told this node.
+// What the head ordered this node to do.
 struct Orders {
   std::vector<std::string> arguments;    // of ddprun
   std::string token;                     // the run's secret in digits; empty: none
@@ -27,11 +27,11 @@ class ControlPipe {
   // Takes stdin away from this process and what it starts: /dev/null stands there then.
   static ControlPipe TakeStdin();
 
-  // Says hello on stdout and waits for orders. CANCELLED: the head went, or ended this node before
-  // it began. INVALID_ARGUMENT: stdin is no head's; one sentence.
+  // Sends Hello on stdout and waits for orders. CANCELLED: the head ended, or ended this node
+  // before it began. INVALID_ARGUMENT: stdin does not come from a head; one sentence.
   absl::StatusOr<Orders> AwaitOrders();
 
-  // Readable when the head has said something or is gone.
+  // Readable when the head has sent something or is gone.
   int fd() const { return fd_.get(); }
 
   // After orders: the signals that the head passed on. Reads at most once, and only if `readable`.
@@ -47,7 +47,7 @@ class ControlPipe {
   std::size_t taken_ = 0;
 };
 
-// Enters the folder and takes the environment over, but for the secret. FAILED_PRECONDITION: the
+// Enters the folder and sets the environment, except the secret. FAILED_PRECONDITION: the
 // folder is not there; one sentence.
 absl::Status FollowOrders(const Orders& orders);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the head of a run (ddprun -H) and the nodes it has started say to each other over the nodes'
-// stdin and stdout, a word a line. Pure. The lines are texts, so that any remote shell carries
-// them; what they carry is escaped, so that any bytes pass.
+// The messages between the head of a run (ddprun -H) and the nodes that it has started, over the
+// nodes' stdin and stdout: JSON, one object a line, so that any remote shell carries them. Members
+// that are not known are ignored. Pure.
 #pragma once
 
 #include <optional>
@@ -15,32 +15,32 @@
 
 namespace ddprun {
 
-// Of the words below. A node with another one is refused with both versions named.
-inline constexpr int kControlPipeVersion = 2;
+// Of the messages below. A node with another one is refused with both versions named.
+inline constexpr int kControlPipeVersion = 3;
 
 // ---- Head to node
 
-// What a node is to do. Sent to all nodes at once where one process carries them all (srun), so
-// each knows from its number what is meant for it.
+// What a node must do. Where one process carries all nodes (srun), each receives all messages and
+// recognizes its own by its number.
 struct Setup {
-  std::optional<int> node;               // which node this is; absent: as SLURM_PROCID says
-  std::vector<std::string> names;        // of the nodes by number, as people know them
+  std::optional<int> node;               // which node this is; absent: SLURM_PROCID
+  std::vector<std::string> names;        // of the nodes by number, as the user wrote them
   std::string folder;                    // to work in
   std::string token;                     // the run's secret in digits; empty: none
   std::vector<std::string> environment;  // NAME=VALUE, on top of the node's own
   std::vector<std::string> arguments;    // of ddprun on that node, its program among them
 };
 
-// To node `node`, or to all that have not begun: go to work, with these flags on top.
+// To node `node`, or to all that have not begun: start, with these additional flags.
 struct Go {
   int node = -1;                 // -1: all
   std::optional<int> node_rank;  // absent: none, or the number that SLURM_PROCID gave
-  bool serve = false;            // open the service at any port, and say which
+  bool serve = false;            // open the service at any port, and report which
   std::vector<std::string> flags;
   bool operator==(const Go&) const = default;
 };
 
-// As if the node's ddprun had got this signal.
+// The node's ddprun acts as if it had received this signal.
 struct PassSignal {
   int signal = 0;
   bool operator==(const PassSignal&) const = default;
@@ -56,16 +56,15 @@ std::string Encode(const PassSignal& signal);
 // A node's side: lines in, a setup until `go`, signals after it.
 class SetupReader {
  public:
-  // INVALID_ARGUMENT: the line is no word that a head says.
+  // INVALID_ARGUMENT: the line is no message of a head.
   absl::Status TakeLine(absl::string_view line);
   const Setup& setup() const { return setup_; }
   Setup& setup() { return setup_; }
-  // The last one that was heard.
+  // The last one that came.
   const std::optional<Go>& go() const { return go_; }
 
  private:
   Setup setup_;
-  std::vector<std::string> flags_;  // since the last go
   std::optional<Go> go_;
 };
 
@@ -88,7 +87,7 @@ struct Serving {
   bool operator==(const Serving&) const = default;
 };
 
-// The service has let the node in: from here on it tells the others what becomes of it.
+// The service has accepted the node: from here on it informs the others about it.
 struct Joined {
   bool operator==(const Joined&) const = default;
 };
@@ -99,8 +98,8 @@ struct NodeVerdict {
   bool operator==(const NodeVerdict&) const = default;
 };
 
-// The service has told the node that the run succeeded, and what it was. Nodes of one run say the
-// same; an exit code of 0 alone proves nothing.
+// The service has reported to the node that the run succeeded. All nodes of a run send the same; an
+// exit code of 0 alone proves nothing.
 struct Finished {
   std::string run_id;
   long long round = 0;
@@ -112,10 +111,10 @@ struct Finished {
 using NodeMessage = std::variant<Hello, Serving, Joined, NodeVerdict, Finished>;
 
 // One line without its end, to be written to stdout.
-std::string ToLine(const NodeMessage& word);
+std::string ToLine(const NodeMessage& message);
 
 // A line of a node's output, marked where it needs to be: what goes to stderr travels on stdout
-// too, so that the order of the two is kept and the transport's own words stand alone.
+// too, so that the order of the two is kept and the transport's own output stands alone.
 std::string MarkLine(bool is_error, absl::string_view line);
 
 struct OutputLine {

@@ -59,16 +59,12 @@ bool IsPortFree(const std::string& host, int port) {
   const AddrInfoPtr addresses = Resolve(host, port, SOCK_STREAM, 0);
   if (addresses == nullptr) return false;
   const OwnedFd fd(socket(addresses->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!fd.valid()) return IsOutOfDescriptors(errno);  // whoever takes the port says it better
+  if (!fd.valid())
+    return IsOutOfDescriptors(errno);  // the caller that takes the port reports it better
   // As servers do: connections of an earlier one that are still being closed do not count.
   const int yes = 1;
   setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
   return bind(fd.get(), addresses->ai_addr, addresses->ai_addrlen) == 0 && listen(fd.get(), 1) == 0;
-}
-
-std::string JoinHostPort(const std::string& host, int port) {
-  return host.find(':') != std::string::npos ? absl::StrCat("[", host, "]:", port)
-                                             : absl::StrCat(host, ":", port);
 }
 
 std::string HostName() {

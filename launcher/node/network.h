@@ -17,9 +17,6 @@ bool IsThisMachine(const std::string& host);
 // this machine's.
 bool IsPortFree(const std::string& host, int port);
 
-// "10.0.0.1:29500", "[::1]:29500"
-std::string JoinHostPort(const std::string& host, int port);
-
 // This machine's name, as people know it.
 std::string HostName();
 

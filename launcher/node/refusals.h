@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Nodes that the rendezvous service in this process has refused: one line at a time for node 0's
-// console, where whoever waits for them looks first, and each as an event.
+// console, where an operator looks first, and each as an event.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ class Refusals final : public RunWatcher {
     RunNotice note;
   };
 
-  // Also tells `next` of everything; null: nobody. `wake` is called, on any thread and under a
-  // run's lock, when there is something to take. Before the service is started.
+  // Also forwards everything to `next`, unless it is null. `wake` is called, on any thread and
+  // under a run's lock, when there is something to take. Before the service is started.
   void Begin(RunWatcher* next, std::function<void()> wake);
 
   void OnNotice(const std::string& run_id, const RunNotice& note) override;

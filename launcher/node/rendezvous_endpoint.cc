@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "launcher/base/host_port.h"
 #include "launcher/base/limits.h"
 #include "launcher/node/network.h"
 #include "rendezvous/base/file_limit.h"
@@ -31,8 +32,8 @@ RendezvousEndpoint MeetAt(const Endpoint& endpoint) {
   return rendezvous;
 }
 
-// All of this machine's: for a node that is told to host (is_host=true) at an address that is no
-// interface's, as that of a Kubernetes service is.
+// All addresses of this machine: for a node that must host (is_host=true) at an address that no
+// interface has, such as that of a Kubernetes service.
 std::string AnyAddress() { return IsPortFree("::", 0) ? "::" : "0.0.0.0"; }
 
 // Where to listen for nodes that know this machine as `host`.

@@ -22,8 +22,8 @@ struct RendezvousEndpoint {
 
 // One node without an endpoint meets itself inside its process. Node 0 hosts at --master-addr. An
 // --rdzv-endpoint that is this machine is hosted here, unless something serves there already.
-// `watcher` is told of a service here. `own_run_id` names the run of nodes that bring no name.
-// ALREADY_EXISTS, INVALID_ARGUMENT or UNAVAILABLE: one sentence.
+// `watcher` observes a service that is opened here. `own_run_id` names the run of nodes without a
+// name. ALREADY_EXISTS, INVALID_ARGUMENT or UNAVAILABLE: one sentence.
 absl::StatusOr<RendezvousEndpoint> OpenRendezvous(const Options& options, const Security& security,
                                                   const std::string& own_run_id,
                                                   RunWatcher* watcher = nullptr);

@@ -34,7 +34,7 @@ struct Options {
   std::optional<std::string> master_addr;
   std::optional<int> master_port;
   bool standalone = false;
-  std::optional<bool> is_host;  // absent: whoever has the endpoint's address
+  std::optional<bool> is_host;  // absent: the node that has the endpoint's address
   std::string run_id;           // empty: none was given
   std::optional<Endpoint> endpoint;
   std::string local_addr;  // empty: found by the route to the service
@@ -60,13 +60,13 @@ struct Options {
   std::string token_env_file;  // the .env file that has the run's secret; empty: none
   bool dry_run = false;
   std::vector<std::string> program;  // and its arguments, as they were given
-  // What a person should hear before the run starts, and what is only for those who ask
+  // Printed before the run starts, and printed only on request
   // (LOGLEVEL=INFO, --dry-run): flags that have no effect.
   std::vector<std::string> warnings;
   std::vector<std::string> notes;
 };
 
-// Whether the nodes meet over TCP: a node that meets nobody needs no secret.
+// Whether the nodes meet over TCP: a node without others needs no secret.
 inline bool UsesNetwork(const Options& options) {
   return options.nodes > 1 || (options.endpoint.has_value() && !options.standalone);
 }

@@ -72,11 +72,11 @@ const char* NumaBindingName(NumaBinding mode) {
 
 const std::vector<Flag> kAffinityFlags = {
     {"--numa-binding", 0, "MODE",
-     "bind each worker near its GPU: node, socket, exclusive or core-complex"},
-    {"--gpus", 0, "LIST",
-     "use these GPUs only, of those that are visible: 0,2-3, GPU-..., MIG-..."},
-    {"--gpus-per-worker", 0, "N", "each worker sees N GPUs of its own (all see all)"},
-    {"--virtual-local-rank", 0, nullptr, "LOCAL_RANK is 0 for all, each sees one GPU of its own"},
+     "Bind each worker to CPUs near its GPU: node, socket, exclusive or core-complex."},
+    {"--gpus", 0, "LIST", "Use only these of the visible GPUs: 0,2-3, GPU-..., MIG-..."},
+    {"--gpus-per-worker", 0, "N", "Give each worker N GPUs of its own (all workers see all GPUs)."},
+    {"--virtual-local-rank", 0, nullptr,
+     "Set LOCAL_RANK to 0 for all workers; each sees one GPU of its own."},
 };
 
 AffinityOptions ReadAffinityOptions(Reader& reader) {

@@ -12,9 +12,9 @@ constexpr double kTimeoutSecondsMax = 3600;
 }  // namespace
 
 const std::vector<Flag> kDoctorFlags = {
-    {"--timeout", 0, "SECONDS", "how long to wait for the other nodes (10)"},
-    {"--json", 0, nullptr, "for programs"},
-    {"--python", 0, "PROGRAM", "also ask this Python which torch and NCCL it has"},
+    {"--timeout", 0, "SECONDS", "Time to wait for the other nodes (10)."},
+    {"--json", 0, nullptr, "Print JSON."},
+    {"--python", 0, "PROGRAM", "Also check the versions of torch and NCCL in this Python."},
 };
 
 DoctorOptions ReadDoctorOptions(Reader& reader) {

@@ -19,13 +19,13 @@ std::chrono::milliseconds SecondsOrNever(Reader& reader, const char* flag,
 
 const std::vector<Flag> kHangFlags = {
     {"--hang-timeout", 0, "SECONDS",
-     "a worker that tells of its progress hangs if it tells of none for so long (1800; 0: never)"},
+     "Time without progress after which a worker that reports progress hangs (1800; 0: never)."},
     {"--init-timeout", 0, "SECONDS",
-     "so does one that has told of none since its start (0: it may never do)"},
+     "The same for a worker that has reported none since its start (0: no limit)."},
     {"--heartbeat-timeout", 0, "SECONDS",
-     "so does one that writes nothing and tells of nothing for so long (0: never)"},
+     "Time without output and progress after which any worker hangs (0: never)."},
     {"--on-hang", 0, "kill|report",
-     "its stacks are shown, and it counts as failed, or goes on (kill)"},
+     "After printing its stacks: fail the hung worker, or let it run (kill)."},
 };
 
 HangOptions ReadHangOptions(Reader& reader) {

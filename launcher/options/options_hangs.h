@@ -13,7 +13,8 @@ enum class OnHang { kKill, kReport };
 
 // 0: never.
 struct HangOptions {
-  std::chrono::milliseconds hang_timeout{0};       // without progress, of one that has told of some
+  std::chrono::milliseconds hang_timeout{
+      0};  // without progress, of a worker that has reported some
   std::chrono::milliseconds init_timeout{0};       // of one that has not, since its start
   std::chrono::milliseconds heartbeat_timeout{0};  // without a byte of output, or progress
   OnHang on_hang = OnHang::kKill;

@@ -66,15 +66,18 @@ void CheckHostsTogether(Reader& reader, const HostOptions& options) {
 
 const std::vector<Flag> kHostFlags = {
     {"--hosts", 'H', "HOST[:N],...",
-     "start a node on each of these over ssh, with N workers; node[01-04]:8 is four"},
-    {"--hostfile", 0, "FILE", "the same from a file: one HOST, HOST:N or HOST slots=N a line"},
-    {"--srun", 0, nullptr, "start a node on each host of this Slurm allocation"},
-    {"--rsh", 0, "COMMAND", "run as COMMAND HOST DDPRUN... instead of ssh (\"ssh -p 2222\")"},
+     "Start a node on each host over ssh, with N workers; node[01-04]:8 names four hosts."},
+    {"--hostfile", 0, "FILE",
+     "Read the hosts from a file: one HOST, HOST:N or HOST slots=N a line."},
+    {"--srun", 0, nullptr, "Start a node on each host of this Slurm allocation."},
+    {"--rsh", 0, "COMMAND", "Run COMMAND HOST DDPRUN... instead of ssh (\"ssh -p 2222\")."},
     {"--launch-agent", 0, "COMMAND",
-     "ddprun on the hosts (this one's path, else the one in their PATH)"},
-    {"--wdir", 0, "FOLDER", "the program's working folder on the hosts (this one)"},
+     "Command for ddprun on the hosts (the path of this ddprun, else the one in PATH there)."},
+    {"--wdir", 0, "FOLDER", "Working folder on the hosts (this one)."},
     {"--export", 'x', "NAME[=VALUE]",
-     "give the hosts this variable too; may be repeated. Those of this machine stay here", true},
+     "Send this variable to the hosts, too; may be repeated. Variables of this machine are not "
+     "sent.",
+     true},
 };
 
 HostOptions ReadHostOptions(Reader& reader, const Values& values) {

@@ -64,20 +64,22 @@ LogFold ReadFold(Reader& reader) {
 }  // namespace
 
 const std::vector<Flag> kLogFlags = {
-    {"--log-dir", 0, "DIR", "keep each worker's output in DIR/RUN/round_N/rank_R"},
+    {"--log-dir", 0, "DIR", "Write each worker's output to DIR/RUN/round_N/rank_R."},
     {"--redirects", 'r', "0-3|LR:0-3,...",
-     "to files only: 1 stdout, 2 stderr, 3 both, of all workers or by local rank (0)"},
-    {"--tee", 't', "0-3|LR:0-3,...", "to files and to the console, written the same way (0)"},
-    {"--local-ranks-filter", 0, "LR,...", "show only these local ranks on the console"},
+     "Write to files only: 1 stdout, 2 stderr, 3 both; for all workers or by local rank (0)."},
+    {"--tee", 't', "0-3|LR:0-3,...",
+     "Write to files and to the console; values as --redirects (0)."},
+    {"--local-ranks-filter", 0, "LR,...", "Show only these local ranks on the console."},
     {"--duplicate-stdout-filters", 0, "TEXT,...",
-     "lines of stdout that have one of the texts (a comma is ,,) go to filtered_stdout.log, too"},
-    {"--duplicate-stderr-filters", 0, "TEXT,...", "the same for stderr"},
+     "Copy lines of stdout with one of the texts (a comma is ,,) to filtered_stdout.log."},
+    {"--duplicate-stderr-filters", 0, "TEXT,...", "The same for stderr."},
     {kPrefixFlag, 0, "TEMPLATE",
-     "before each line, of ${role_name} ${local_rank} ${rank} ${hostname} ([rank] or [host:rank])"},
+     "Prefix of each line: ${role_name} ${local_rank} ${rank} ${hostname} ([rank] or "
+     "[host:rank])."},
     {"--log-rotate", 0, "SIZE[:FILES]",
-     "put a log file aside at SIZE (K, M, G), keep FILES of each (all)"},
+     "Rotate a log file at SIZE (K, M, G); keep FILES of each (all)."},
     {"--log-fold", 0, "auto|always|never",
-     "show equal lines of several ranks once, as \"ranks 0-63: ...\"; auto: on a terminal"},
+     "Show equal lines of several ranks once, as \"ranks 0-63: ...\"; auto: on a terminal."},
 };
 
 void AddLogVariables(const GetVariable& get_variable, Values& values) {

@@ -4,9 +4,9 @@
 namespace ddprun {
 
 const std::vector<Flag> kObserveFlags = {
-    {"--event-log", 0, "FILE", "what happens on this node, as lines of JSON; -: stdout"},
-    {"--metrics-port", 0, "PORT", "serve metrics for Prometheus at http://ADDRESS:PORT/metrics"},
-    {"--metrics-addr", 0, "ADDRESS", "of this host, for the metrics (127.0.0.1)"},
+    {"--event-log", 0, "FILE", "Write the events of this node to FILE as JSON lines; -: stdout."},
+    {"--metrics-port", 0, "PORT", "Serve Prometheus metrics at http://ADDRESS:PORT/metrics."},
+    {"--metrics-addr", 0, "ADDRESS", "Address of this host for the metrics (127.0.0.1)."},
 };
 
 ObserveOptions ReadObserveOptions(Reader& reader) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flags about what programs are told of a run while it lasts: events and metrics. Pure.
+// Flags for events and metrics of a run while it lasts. Pure.
 #pragma once
 
 #include <optional>

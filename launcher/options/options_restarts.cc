@@ -74,18 +74,19 @@ void ReadDelay(Reader& reader, RestartPolicy& policy) {
 }  // namespace
 
 const std::vector<Flag> kRestartFlags = {
-    {"--max-restarts", 0, "N", "start all workers again after a failure, up to N times (0)"},
-    {"--restart-window", 0, "SECONDS", "only restarts of the last SECONDS count as one of the N"},
-    {"--restart-reset", 0, "SECONDS", "workers that ran this long give all N restarts back"},
+    {"--max-restarts", 0, "N", "Restart all workers after a failure, up to N times (0)."},
+    {"--restart-window", 0, "SECONDS", "Count only the restarts of the last SECONDS."},
+    {"--restart-reset", 0, "SECONDS",
+     "Restore all N restarts once the workers have run this long."},
     {"--no-progress-restarts", 0, "N",
-     "a step further than ever gives all restarts back, N failures in a row without one end the "
-     "run"},
+     "Restore all restarts when a round reaches a new step; end the run after N failures "
+     "in a row without one."},
     {"--no-restart-exit-codes", 0, "LIST",
-     "ends that are not worth a restart, as 2,77-80,SIGSEGV (126-127)"},
-    {"--restart-exit-codes", 0, "LIST", "the only ends of workers that are worth a restart"},
-    {"--restart-delay", 0, "SECONDS[:MAX]", "before each restart, doubled up to MAX (0)"},
-    {"--node-failures-max", 0, "K", "leave a node out that was the first to fail K times"},
-    {"--node-cooldown", 0, "SECONDS", "for so long (as long as the run lives)"},
+     "Do not restart if the first failing worker ended so: 2,77-80,SIGSEGV (126-127)."},
+    {"--restart-exit-codes", 0, "LIST", "Restart only if the first failing worker ended so."},
+    {"--restart-delay", 0, "SECONDS[:MAX]", "Delay before each restart, doubled up to MAX (0)."},
+    {"--node-failures-max", 0, "K", "Leave a node out that was the first to fail K times."},
+    {"--node-cooldown", 0, "SECONDS", "Time after which that node may join again (never)."},
 };
 
 RestartOptions ReadRestartOptions(Reader& reader) {
@@ -99,7 +100,7 @@ RestartOptions ReadRestartOptions(Reader& reader) {
   policy.reset = time("--restart-reset");
   policy.no_progress_max = reader.Integer("--no-progress-restarts", 1, kRestartsMax).value_or(0);
   policy.only_codes = ReadCodes(reader, "--restart-exit-codes", {});
-  // Whoever says which are worth it has said what is not.
+  // A list of codes to restart for implies those not to restart for.
   policy.never_codes =
       ReadCodes(reader, "--no-restart-exit-codes",
                 policy.only_codes.empty() ? kNeverDefault : std::vector<ExitCodeRange>{});

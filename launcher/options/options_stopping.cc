@@ -67,12 +67,13 @@ std::vector<int> ReadSignals(Reader& reader, const Value& value) {
 
 const std::vector<Flag> kStopFlags = {
     {"--signals-to-handle", 0, "NAME,...",
-     "what tells ddprun to end the run (SIGTERM,SIGINT,SIGHUP,SIGQUIT); a second one kills"},
+     "Signals that end the run (SIGTERM,SIGINT,SIGHUP,SIGQUIT); a second one kills the workers."},
     {"--forward-signals", 0, "NAME,...",
-     "passed on to each worker and nothing else, as SIGUSR1,SIGUSR2 (none)"},
-    {"--term-timeout", 0, "SECONDS", "between SIGTERM and SIGKILL when workers are stopped (30)"},
-    {"--shutdown-timeout", 0, "SECONDS", "the same at the end of the run (--term-timeout)"},
-    {"--restart-timeout", 0, "SECONDS", "the same before a restart (--term-timeout)"},
+     "Signals to pass on to each worker, such as SIGUSR1,SIGUSR2 (none)."},
+    {"--term-timeout", 0, "SECONDS",
+     "Time between SIGTERM and SIGKILL when workers are stopped (30)."},
+    {"--shutdown-timeout", 0, "SECONDS", "The same at the end of the run (--term-timeout)."},
+    {"--restart-timeout", 0, "SECONDS", "The same before a restart (--term-timeout)."},
 };
 
 StopOptions ReadStopOptions(Reader& reader) {

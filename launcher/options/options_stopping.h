@@ -10,7 +10,7 @@
 namespace ddprun {
 
 struct StopOptions {
-  std::vector<int> end_signals;                   // that tell ddprun to end the run
+  std::vector<int> end_signals;                   // that end the run
   std::vector<int> forwarded_signals;             // passed on to the workers, and nothing else
   std::chrono::milliseconds shutdown_timeout{0};  // between SIGTERM and SIGKILL at the run's end
   std::chrono::milliseconds restart_timeout{0};   // before another round

@@ -20,13 +20,14 @@ void ReadLogsSpecs(Reader& reader) {
 }  // namespace
 
 const std::vector<Flag> kTorchrunFlags = {
-    {"--monitor-interval", 0, "SECONDS", "no effect: the kernel tells of a worker's end at once"},
-    {"--start-method", 0, "spawn|fork|forkserver", "no effect: it is of Python functions"},
-    {"--event-log-handler", 0, "null|console", "console: as --event-log /dev/stderr (null)"},
-    {"--logs-specs", 0, "NAME", "refused: it names a Python class"},
+    {"--monitor-interval", 0, "SECONDS", "No effect: the kernel reports a worker's end at once."},
+    {"--start-method", 0, "spawn|fork|forkserver", "No effect: it concerns Python functions."},
+    {"--event-log-handler", 0, "null|console",
+     "console: the same as --event-log /dev/stderr (null)."},
+    {"--logs-specs", 0, "NAME", "Refused: it names a Python class."},
     {"--use-env", 0, nullptr,
-     "no effect: workers always have LOCAL_RANK; where a program wants it as an argument, write "
-     "'--local-rank=${local_rank}' after its name"},
+     "No effect: workers always have LOCAL_RANK. For a program that wants it as an argument, write "
+     "'--local-rank=${local_rank}' after its name."},
 };
 
 TorchrunOptions ReadTorchrunOptions(Reader& reader) {

@@ -4,8 +4,8 @@
 namespace ddprun {
 
 const std::vector<Flag> kVerdictFlags = {
-    {"--verdict", 0, "text|json", "how a failed run's verdict is printed (text); json is one line"},
-    {"--verdict-file", 0, "FILE", "also write it to FILE, as JSON, on this node; on success too"},
+    {"--verdict", 0, "text|json", "Format of a failed run's verdict (text); json: one line."},
+    {"--verdict-file", 0, "FILE", "Also write the verdict to FILE as JSON, on success too."},
 };
 
 VerdictOptions ReadVerdictOptions(Reader& reader) {

@@ -126,7 +126,7 @@ void Console::WriteMarked(OutputStream stream, const std::string& line, bool own
   Append(out_, absl::StrCat(MarkLine(stream == OutputStream::kErr, line), "\n"), own);
 }
 
-void Console::WriteWord(std::string_view marked_line) {
+void Console::WriteMessage(std::string_view marked_line) {
   Append(out_, absl::StrCat(absl::string_view(marked_line.data(), marked_line.size()), "\n"),
          /*own=*/true);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The agent's own stdout and stderr: whole lines, one status line on a terminal, and a reader that
-// may be slow or gone. Nothing here waits, but for Flush().
+// may be slow or gone. Only Flush() waits.
 #pragma once
 
 #include <chrono>
@@ -34,8 +34,8 @@ class Console {
   Console(const Console&) = delete;
   Console& operator=(const Console&) = delete;
 
-  // ddprun's own words, which are never left out. `line` has no line end. Lines keep their order
-  // within a stream.
+  // A line of ddprun itself, which is never left out. `line` has no line end. Lines keep their
+  // order within a stream.
   void WriteLine(OutputStream stream, std::string_view line);
   // A worker's. Where too much waits for the reader it is left out and counted; the reader finds
   // the number in its place.
@@ -45,8 +45,8 @@ class Console {
   // not repeat them.
   bool EndsWith(std::string_view words) const;
 
-  // A word of this node's to the head of the run. Only where the console is marked.
-  void WriteWord(std::string_view marked_line);
+  // A message of this node to the head of the run. Only where the console is marked.
+  void WriteMessage(std::string_view marked_line);
 
   // Shows `text` as the terminal's last line until the next status or until it is cleared;
   // elsewhere does nothing.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Has the loop wait for a console's reader exactly while something waits for it.
+// Makes the loop watch the console's reader exactly while output waits for it.
 #pragma once
 
 #include "launcher/base/poller.h"

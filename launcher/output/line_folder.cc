@@ -104,16 +104,4 @@ void LineFolder::PopFront(Groups& leaving) {
   ++first_;
 }
 
-std::string RankRanges(const std::vector<int>& ranks) {
-  std::string text;
-  for (std::size_t i = 0; i < ranks.size();) {
-    std::size_t end = i + 1;
-    while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
-    absl::StrAppend(&text, text.empty() ? "" : ",", ranks[i]);
-    if (end - i > 1) absl::StrAppend(&text, "-", ranks[end - 1]);
-    i = end;
-  }
-  return text;
-}
-
 }  // namespace ddprun

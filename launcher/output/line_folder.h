@@ -3,8 +3,8 @@
 //
 // A line waits for its like from the other workers, for `window` at most. Groups leave in the order
 // of their first lines, and a worker joins only groups behind its last one: so no worker's later
-// line overtakes an earlier one. A line nobody can join any more leaves at once: that of a single
-// worker is never held back.
+// line overtakes an earlier one. A group that no other worker can join leaves at once: the line of
+// a single worker is never delayed.
 #pragma once
 
 #include <chrono>
@@ -44,7 +44,7 @@ class LineFolder {
 
   // Each answers what leaves now, in this order.
   Groups Add(int worker, OutputStream stream, std::string_view text, TimePoint now);
-  Groups EndWorker(int worker, TimePoint now);  // nobody waits for it any more
+  Groups EndWorker(int worker, TimePoint now);  // the others no longer wait for it
   Groups Expire(TimePoint now);
   Groups Flush();
 
@@ -74,8 +74,5 @@ class LineFolder {
   std::size_t bytes_ = 0;
   absl::flat_hash_map<std::string, std::deque<std::uint64_t>> by_key_;  // numbers, rising
 };
-
-// "0-3,5" of rising numbers.
-std::string RankRanges(const std::vector<int>& ranks);
 
 }  // namespace ddprun

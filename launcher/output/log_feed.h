@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What workers of this node have said, for those who ask the service for it (`ddpctl logs`): a
-// bounded tail of each worker, kept always, and what they say from now on, only while somebody
-// listens. Pure: lines and wishes in, messages out.
+// The output of this node's workers for subscribers of the service (`ddpctl logs`): a bounded tail
+// of each worker, and new lines while there is a subscription. Pure: lines and subscriptions in,
+// messages out.
 //
-// Nobody who listens holds a worker or this node up: what is under way to him is bounded by a
-// window, what waits for that by a limit, and lines above it are left out and counted.
+// A slow subscriber never blocks a worker or this node: what is under way to it is bounded by a
+// window, its backlog by a limit; overflow is left out and counted.
 #pragma once
 
 #include <cstddef>

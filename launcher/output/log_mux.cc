@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "launcher/base/int_ranges.h"
 #include "rendezvous/base/errno_text.h"
 #include "rendezvous/base/limits.h"
 
@@ -43,8 +44,7 @@ LogMux::LogMux(Console& console, LogFold fold)
              .window_bytes = kLogWindowBytes,
              .batch_bytes = kLogBatchBytes}) {}
 
-absl::Status LogMux::StartRound(const LogPlan& plan, std::vector<WriteEnds>& write_ends,
-                                std::chrono::milliseconds open_timeout) {
+absl::Status LogMux::StartRound(const LogPlan& plan, std::vector<WriteEnds>& write_ends) {
   sources_.clear();
   write_ends.clear();
   status_rank_ = -1;
@@ -73,11 +73,20 @@ absl::Status LogMux::StartRound(const LogPlan& plan, std::vector<WriteEnds>& wri
   out_filter_ = {plan.out_filter.texts, AddFile(plan.out_filter.file, plan.rotation)};
   err_filter_ = {plan.err_filter.texts, AddFile(plan.err_filter.file, plan.rotation)};
   StartFolding(plan);
-  const absl::Status status = writer_.WaitUntilOpen(open_timeout);
-  if (status.ok()) return status;
+  return absl::OkStatus();
+}
+
+std::optional<absl::Status> LogMux::Opened() {
+  const std::optional<absl::Status> opened = writer_.Opened();
+  if (!opened.has_value() || opened->ok()) return opened;
   CloseFiles();
   return absl::UnavailableError(
-      absl::StrCat(status.message(), "; name another folder with --log-dir"));
+      absl::StrCat(opened->message(), "; name another folder with --log-dir"));
+}
+
+absl::Status LogMux::GoOnUnopened() {
+  writer_.GoOnUnopened(kLogOpenTimeout);
+  return absl::OkStatus();
 }
 
 int LogMux::AddFile(const std::string& path, const LogRotation& rotation) {
@@ -249,7 +258,7 @@ void LogMux::Show(const LineFolder::Groups& groups) {
     for (const int worker : group.workers)
       ranks.push_back(sources_[static_cast<std::size_t>(worker)]->plan.rank);
     console_.WriteWorkerLine(
-        group.stream, absl::StrCat(fold_prefix_, "ranks ", RankRanges(ranks), ": "), group.text);
+        group.stream, absl::StrCat(fold_prefix_, "ranks ", RangesText(ranks), ": "), group.text);
   }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a node's workers say: from their pipes to the console line by line, to files where asked
-// for, and the last lines of each kept for the verdict. The agent owns the pipes, so a worker that
-// is killed loses nothing it wrote; they are read whatever becomes of console and disk, so a worker
+// The output of a node's workers: from their pipes to the console line by line, to files where
+// requested; the last lines of each are kept for the verdict. The agent owns the pipes, so a killed
+// worker loses nothing that it wrote. They are read independently of console and disk, so a worker
 // never waits for either.
 #pragma once
 
@@ -53,11 +53,16 @@ class LogMux {
 
   LogMux(Console& console, LogFold fold);
 
-  // Forgets the workers of the round before, and removes failure records that an earlier run has
-  // left in its folders. A disk that does not answer is waited for until `open_timeout` is over.
-  // UNAVAILABLE if pipes or files cannot be made: the message says why.
-  absl::Status StartRound(const LogPlan& plan, std::vector<WriteEnds>& write_ends,
-                          std::chrono::milliseconds open_timeout = kLogOpenTimeout);
+  // Forgets the workers of the round before, and has failure records removed that an earlier run
+  // has left in its folders. UNAVAILABLE if pipes cannot be made: the message says why. The files
+  // are opened meanwhile: Opened().
+  absl::Status StartRound(const LogPlan& plan, std::vector<WriteEnds>& write_ends);
+
+  // OK once all files of the round are open; UNAVAILABLE: one cannot be. Absent: not known yet;
+  // notice_fd() becomes readable.
+  std::optional<absl::Status> Opened();
+  // Goes on without waiting for the files' disk any longer; what is written to them waits for it.
+  absl::Status GoOnUnopened();
 
   // Leaves a worker's failure record beside its log files, if it has any.
   void KeepRecord(int worker, std::string_view record);
@@ -79,12 +84,12 @@ class LogMux {
   // For those who ask the service what the workers say.
   LogFeed& feed() { return feed_; }
 
-  // Lines that wait for their like from other workers: when they do so no longer, and showing them.
+  // Lines that wait for equal ones of other workers: until when, and showing them.
   std::optional<TimePoint> NextDeadline() const;
   void OnDeadline(TimePoint now);
   void ShowAll();
 
-  // Readable when there is something about the files that people should know.
+  // Readable when there is a notice about the files, or Opened() may have a result.
   int notice_fd() const { return writer_.notice_fd(); }
   void ShowNotices();
   std::function<void(const std::string&)> NoticeSink() const { return writer_.NoticeSink(); }

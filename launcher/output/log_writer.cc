@@ -39,7 +39,8 @@ class LogWriter::Core : public std::enable_shared_from_this<LogWriter::Core> {
       : limits_(limits), notice_fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {}
 
   int Add(std::unique_ptr<LogFile> file);
-  absl::Status WaitUntilOpen(std::chrono::milliseconds timeout);
+  std::optional<absl::Status> Opened();
+  void GoOnUnopened(std::chrono::milliseconds waited);
   void Append(int number, std::string_view bytes);
   void Close(int number);
   bool Flush(std::chrono::milliseconds stall_timeout, std::chrono::milliseconds timeout,
@@ -71,6 +72,7 @@ class LogWriter::Core : public std::enable_shared_from_this<LogWriter::Core> {
   void Run();
   void Serve(Lock& lock, int number);
   void Note(std::string sentence);
+  void Wake();
   void NoteRefusal(const absl::Status& status);
   std::optional<int> NextWithWork(std::optional<Clock::time_point>& wake_time);
   bool AllOpen() const;
@@ -79,7 +81,7 @@ class LogWriter::Core : public std::enable_shared_from_this<LogWriter::Core> {
   const OwnedFd notice_fd_;
   std::mutex mutex_;
   std::condition_variable work_;  // the thread waits for it
-  std::condition_variable done_;  // whoever waits for the thread
+  std::condition_variable done_;  // Flush() waits for the thread
   std::map<int, Entry> entries_;  // nodes stay where they are while others come and go
   int next_number_ = 0;
   int last_served_ = -1;
@@ -110,25 +112,24 @@ int LogWriter::Core::Add(std::unique_ptr<LogFile> file) {
 bool LogWriter::Core::AllOpen() const {
   bool all = true;
   for (const auto& [number, entry] : entries_) {
-    if (entry.closing) continue;
-    if (entry.opened.has_value() && !entry.opened->ok()) return true;  // no need to wait for more
-    all = all && entry.opened.has_value();
+    all = all && (entry.closing || entry.opened.has_value());
   }
   return all;
 }
 
-absl::Status LogWriter::Core::WaitUntilOpen(std::chrono::milliseconds timeout) {
-  Lock lock(mutex_);
-  const bool open = done_.wait_until(lock, Clock::now() + timeout, [this] { return AllOpen(); });
-  for (auto& [number, entry] : entries_) {
+std::optional<absl::Status> LogWriter::Core::Opened() {
+  const Lock lock(mutex_);
+  for (const auto& [number, entry] : entries_) {
     if (!entry.closing && entry.opened.has_value() && !entry.opened->ok()) return *entry.opened;
   }
-  if (!open) {
-    Note(absl::StrCat("the disk of ", limits_.subject, " has not answered for ", timeout.count(),
-                      " ms; the run goes on, and up to ", limits_.queue_bytes_max >> 20,
-                      " MiB of output wait for it"));
-  }
-  return absl::OkStatus();
+  return AllOpen() ? std::optional(absl::OkStatus()) : std::nullopt;
+}
+
+void LogWriter::Core::GoOnUnopened(std::chrono::milliseconds waited) {
+  const Lock lock(mutex_);
+  Note(absl::StrCat("the disk of ", limits_.subject, " has not answered for ", waited.count(),
+                    " ms; the run goes on, and up to ", limits_.queue_bytes_max >> 20,
+                    " MiB of output wait for it"));
 }
 
 void LogWriter::Core::Append(int number, std::string_view bytes) {
@@ -194,6 +195,10 @@ void LogWriter::Core::Stop() {
 
 void LogWriter::Core::Note(std::string sentence) {
   notices_.push_back(std::move(sentence));
+  Wake();
+}
+
+void LogWriter::Core::Wake() {
   const std::uint64_t one = 1;
   [[maybe_unused]] const ssize_t count = write(notice_fd_.get(), &one, sizeof(one));
 }
@@ -264,12 +269,13 @@ void LogWriter::Core::Serve(Lock& lock, int number) {
   lock.lock();
   const bool first_attempt = !entry.opened.has_value();
   if (first_attempt || status.ok()) entry.opened = status;
+  if (first_attempt) Wake();  // Opened() may have an answer now
   queued_bytes_ -= written;
   written_bytes_ += written;
   entry.refused = batch.substr(written);
   if (!status.ok()) {
     entry.retry_time = Clock::now() + limits_.retry_interval;
-    // Whoever has added the file waits for the first attempt and says what has come of it.
+    // The result of the first attempt is Opened()'s, and is reported by its caller.
     if (!first_attempt) NoteRefusal(status);
   } else if (refused_ && written > 0) {
     refused_ = false;
@@ -296,9 +302,8 @@ void LogWriter::Core::NoteRefusal(const absl::Status& status) {
 LogWriter::LogWriter(const Limits& limits) : core_(std::make_shared<Core>(limits)) {}
 LogWriter::~LogWriter() { core_->Stop(); }
 int LogWriter::Add(std::unique_ptr<LogFile> file) { return core_->Add(std::move(file)); }
-absl::Status LogWriter::WaitUntilOpen(std::chrono::milliseconds timeout) {
-  return core_->WaitUntilOpen(timeout);
-}
+std::optional<absl::Status> LogWriter::Opened() const { return core_->Opened(); }
+void LogWriter::GoOnUnopened(std::chrono::milliseconds waited) { core_->GoOnUnopened(waited); }
 void LogWriter::Append(int file, std::string_view bytes) { core_->Append(file, bytes); }
 void LogWriter::Close(int file) { core_->Close(file); }
 bool LogWriter::Flush(std::chrono::milliseconds stall_timeout, std::chrono::milliseconds timeout,

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes files in a thread of its own, so that a disk that is slow, full or gone holds nobody up.
-// What waits for it is limited; beyond that whole lines are left out, and counted where they are
-// missing.
+// Writes files on a thread of its own, so that a slow, full or hung disk delays nothing else. The
+// backlog is limited; beyond that whole lines are left out, and counted in the file.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,9 +36,12 @@ class LogWriter {
   // A number for Append(). Nothing has happened on the disk yet.
   int Add(std::unique_ptr<LogFile> file);
 
-  // Until all files are open, or one cannot be: why. A disk that does not answer in time is no
-  // error: OK, and what is written waits for it.
-  absl::Status WaitUntilOpen(std::chrono::milliseconds timeout);
+  // Whether all files are open: OK, or why one of them cannot be. Absent: a disk has not answered
+  // yet; notice_fd() becomes readable when it has.
+  std::optional<absl::Status> Opened() const;
+  // The caller goes on although they are not open: what is written waits for the disk, and a notice
+  // says that it has not answered for so long.
+  void GoOnUnopened(std::chrono::milliseconds waited);
 
   // Never waits.
   void Append(int file, std::string_view bytes);

@@ -41,7 +41,7 @@ bool CpuBinding::Apply() const {
       policy != kPolicyDefault) {
     return true;
   }
-  // The kernel takes one bit less than it is told.
+  // The kernel reads one bit less than the given number.
   const unsigned long bits = node_mask_.size() * kWordBits + 1;
   const int wanted = one_node_ ? kPolicyPreferred : kPolicyPreferredMany;
   // Of several nodes at once a kernel before 5.15 knows nothing: its own rule is near enough.

@@ -93,7 +93,7 @@ std::vector<Gpu> ReadGpus(const std::string& root) {
       continue;
     }
     Gpu gpu{.uuid = fact("GPU UUID"), .node = 0};
-    // A GPU that nobody has woken up shows question marks.
+    // A GPU that is not initialized shows question marks.
     if (absl::StrContains(gpu.uuid, '?')) gpu.uuid.clear();
     // -1 where the firmware does not say, as with a single node: there is a first one, as torchrun
     // has it too.

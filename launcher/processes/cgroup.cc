@@ -21,6 +21,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "launcher/base/limits.h"
+#include "launcher/processes/oom_watch.h"
 
 namespace ddprun {
 namespace {
@@ -95,18 +96,10 @@ std::string CgroupFolder(absl::string_view mountinfo, absl::string_view membersh
   for (absl::string_view line : absl::StrSplit(membership, '\n')) {
     if (absl::ConsumePrefix(&line, "0::")) own = line;
   }
-  // Above the root of its cgroup namespace: not to be reached.
+  // Above the root of its cgroup namespace: out of reach.
   if (!own.has_value() || absl::StartsWith(*own, "/..")) return "";
-  for (const absl::string_view line : absl::StrSplit(mountinfo, '\n')) {
-    const std::vector<absl::string_view> halves = absl::StrSplit(line, " - ");
-    if (halves.size() != 2 || !absl::StartsWith(halves[1], "cgroup2 ")) continue;
-    const std::vector<absl::string_view> fields = absl::StrSplit(halves[0], ' ');
-    if (fields.size() < 5) continue;
-    absl::string_view rest = *own;
-    if (fields[3] != "/" && !absl::ConsumePrefix(&rest, fields[3])) continue;
-    return std::string(absl::StripSuffix(absl::StrCat(fields[4], rest), "/"));
-  }
-  return "";
+  std::string mount_point;
+  return CgroupFolder(std::string(mountinfo), MemoryCgroup{true, std::string(*own)}, &mount_point);
 }
 
 std::string OwnCgroup() {

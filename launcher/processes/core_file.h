@@ -19,12 +19,12 @@ struct CoreQuestion {
   std::chrono::system_clock::time_point started{};
 };
 
-// The path that the pattern gives, with `*` for what nobody knows any more (pure). Empty: it goes
+// The path that the pattern gives, with `*` for unknown parts (pure). Empty: it goes
 // to a program.
 std::string CorePathPattern(const CoreQuestion& question);
 
-// What a person needs: the file's path, or the command that shows it where a program takes the
-// cores; empty: no core is to be found.
+// The file's path, or the command that shows the core where a program collects cores; empty: there
+// is none.
 std::string FindCore(const CoreQuestion& question);
 
 // The same for a worker of this process.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether the kernel killed a worker for want of memory. Asked of two witnesses: the counter of
-// such kills of the worker's memory cgroup (v2 or v1), and the kernel's log where this user may
-// read it, which names the process.
+// Whether the kernel killed a worker because memory ran out. Two sources: the kill counter of the
+// worker's memory cgroup (v2 or v1), and the kernel's log, which names the process, where this user
+// may read it.
 #pragma once
 
 #include <sys/types.h>

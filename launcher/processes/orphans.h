@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What workers leave behind. A process that makes itself a child subreaper inherits every
-// descendant whose parent dies, also one with a session of its own, so that it can be found and
-// ended.
+// Processes that workers leave behind. A child subreaper inherits every descendant whose parent
+// dies, also one with a session of its own, so that it can be found and ended.
 #pragma once
 
 #include <sys/types.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether the kernel is ending a process already: a core is being written, or its files are closed
-// and its parent has not been told yet. Its peers may have seen it go by then.
+// Whether the kernel is ending a process already: it writes a core, or has closed its files and not
+// notified its parent yet. Peers may have seen the connection close by then.
 #pragma once
 
 #include <sys/types.h>

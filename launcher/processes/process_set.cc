@@ -1,190 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/processes/process_set.h"
 
-#include <linux/close_range.h>
-#include <linux/sched.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstdint>
-
-#include "absl/strings/str_cat.h"
-#include "launcher/base/int_ranges.h"
-#include "launcher/placement/cpu_binding.h"
-#include "rendezvous/base/errno_text.h"
+#include <utility>
 
 #ifndef P_PIDFD
 #define P_PIDFD 3
 #endif
 
 namespace ddprun {
-namespace {
-
-std::vector<char*> Pointers(const std::vector<std::string>& strings) {
-  std::vector<char*> pointers;
-  pointers.reserve(strings.size() + 1);
-  for (const std::string& string : strings) pointers.push_back(const_cast<char*>(string.c_str()));
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
-// Everything the child needs, made before it exists: it shares the parent's memory and must not
-// allocate.
-struct ChildPlan {
-  const char* path;
-  char* const* argv;
-  char* const* environ;
-  int in;
-  int out;
-  int err;
-  const CpuBinding* binding;
-  const sigset_t* signal_mask;
-  const rlimit* file_limit;
-  pid_t parent;
-  int death_signal;
-  volatile int error;     // set by the child if exec fails
-  volatile bool unbound;  // it is the binding that failed
-};
-
-// Runs in the vfork child. Only system calls here; posix_spawn would do but for the parent-death
-// signal.
-[[noreturn]] void RunChild(ChildPlan& plan) {
-  prctl(PR_SET_PDEATHSIG, plan.death_signal);
-  // Where Yama lets a process be traced by its ancestors only (the default of many distributions):
-  // the agent's other children may look at its stacks, too. It holds over exec.
-  prctl(PR_SET_PTRACER, plan.parent);
-  // The agent may have died before the line above.
-  if (getppid() != plan.parent) _exit(127);
-  setsid();
-  if (plan.in >= 0) dup2(plan.in, STDIN_FILENO);
-  dup2(plan.out, STDOUT_FILENO);
-  dup2(plan.err, STDERR_FILENO);
-  // A worker must not hold the agent's sockets open. In this process's own table, thus not seen by
-  // the parent.
-  syscall(SYS_close_range, 3u, ~0u, CLOSE_RANGE_CLOEXEC);
-  setrlimit(RLIMIT_NOFILE, plan.file_limit);
-  if (!plan.binding->Apply()) {
-    plan.unbound = true;
-    plan.error = errno;
-    _exit(127);
-  }
-  // Handlers are reset by exec, ignored signals are not. Those that were ignored when ddprun was
-  // started (nohup) stay so.
-  signal(SIGPIPE, SIG_DFL);
-  signal(SIGXFSZ, SIG_DFL);
-  sigprocmask(SIG_SETMASK, plan.signal_mask, nullptr);
-  execve(plan.path, plan.argv, plan.environ);
-  plan.error = errno;
-  _exit(127);
-}
-
-// Not inlined: after vfork the child runs on this frame, which the caller's variables must not
-// share.
-[[gnu::noinline]] pid_t VforkAndRun(ChildPlan& plan) {
-  const pid_t pid = vfork();
-  if (pid == 0) RunChild(plan);
-  return pid;
-}
-
-// The same, with the child in that cgroup from its first moment: to move it there later makes the
-// kernel wait for all processors, up to 6 ms. -1: the kernel does not do it, for whatever reason.
-[[gnu::noinline]] pid_t CloneAndRun(ChildPlan& plan, int cgroup) {
-  [[maybe_unused]] clone_args arguments{};
-  arguments.flags = CLONE_VM | CLONE_VFORK | CLONE_INTO_CGROUP;
-  arguments.exit_signal = SIGCHLD;
-  arguments.cgroup = static_cast<std::uint64_t>(cgroup);
-  // In place: the child would overwrite the return address of a function that made the call.
-  long pid = -1;
-#if defined(__x86_64__)
-  asm volatile("syscall"
-               : "=a"(pid)
-               : "a"(static_cast<long>(SYS_clone3)), "D"(&arguments), "S"(sizeof(arguments))
-               : "rcx", "r11", "memory");
-#elif defined(__aarch64__)
-  register long number asm("x8") = SYS_clone3;
-  register long first asm("x0") = reinterpret_cast<long>(&arguments);
-  register long second asm("x1") = sizeof(arguments);
-  asm volatile("svc 0" : "+r"(first) : "r"(number), "r"(second) : "memory");
-  pid = first;
-#endif
-  if (pid == 0) RunChild(plan);
-  return pid < 0 ? -1 : static_cast<pid_t>(pid);
-}
-
-SpawnFailed ToSpawnFailed(const std::string& path, int error) {
-  return SpawnFailed{
-      error == ENOENT ? 127 : 126,
-      absl::StrCat("cannot start ", path, ": ", ErrnoText(error),
-                   error == ENOEXEC ? "; a script needs a first line such as #!/bin/sh" : "")};
-}
-
-SpawnFailed ToBindFailed(const CpuSet& cpus, int error) {
-  return SpawnFailed{
-      126, absl::StrCat("cannot bind a worker to CPUs ", RangesText(cpus), ": ", ErrnoText(error),
-                        "; were they taken away since ddprun was started?")};
-}
-
-}  // namespace
-
-void ProcessSet::Spawn(const SpawnRequest& request) {
-  const std::vector<char*> argv = Pointers(request.argv);
-  const std::vector<char*> environment = Pointers(request.environ);
-  const CpuBinding binding(request.cpus, request.memory_nodes);
-  ChildPlan plan{.path = request.path.c_str(),
-                 .argv = argv.data(),
-                 .environ = environment.data(),
-                 .in = request.in,
-                 .out = request.out,
-                 .err = request.err,
-                 .binding = &binding,
-                 .signal_mask = &request.signal_mask,
-                 .file_limit = &file_limit_,
-                 .parent = getpid(),
-                 .death_signal = request.death_signal,
-                 .error = 0,
-                 .unbound = false};
-  Process& process = processes_.emplace_back();
-  // No signal handler of this process may run in the child.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  pid_t pid = request.cgroup < 0 ? -1 : CloneAndRun(plan, request.cgroup);
-  if (pid < 0) pid = VforkAndRun(plan);
-  const int vfork_error = errno;
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (pid < 0) {
-    process.outcome = ToSpawnFailed(request.path, vfork_error);
-    return;
-  }
-  if (plan.error != 0) {
-    waitpid(pid, nullptr, 0);
-    process.outcome = plan.unbound ? ToBindFailed(request.cpus, plan.error)
-                                   : ToSpawnFailed(request.path, plan.error);
-    return;
-  }
-  process.pid = pid;
-  process.pidfd = OwnedFd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0u)));
-  if (!process.pidfd.valid()) {
-    const int error = errno;
-    kill(-pid, SIGKILL);
-    waitpid(pid, nullptr, 0);
-    process.outcome = ToSpawnFailed(request.path, error);
-  }
-}
 
 bool ProcessSet::AnyLive() const {
-  for (const Process& process : processes_) {
+  for (const Spawned& process : processes_) {
     if (!process.outcome.has_value()) return true;
   }
   return false;
 }
 
 std::optional<Outcome> ProcessSet::Look(std::size_t index) const {
-  const Process& process = processes_[index];
+  const Spawned& process = processes_[index];
   if (process.outcome.has_value()) return process.outcome;
   const auto id = static_cast<id_t>(process.pidfd.get());
   siginfo_t info{};
@@ -197,7 +32,7 @@ std::optional<Outcome> ProcessSet::Look(std::size_t index) const {
 }
 
 bool ProcessSet::ReapIfEnded(std::size_t index) {
-  Process& process = processes_[index];
+  Spawned& process = processes_[index];
   if (process.outcome.has_value()) return false;
   // Looked at first and reaped after: while it is a zombie its group's number is taken.
   const std::optional<Outcome> outcome = Look(index);
@@ -212,7 +47,7 @@ bool ProcessSet::ReapIfEnded(std::size_t index) {
 }
 
 void ProcessSet::SignalGroups(int signal) {
-  for (const Process& process : processes_) {
+  for (const Spawned& process : processes_) {
     if (!process.outcome.has_value()) kill(-process.pid, signal);
   }
 }
@@ -222,7 +57,7 @@ void ProcessSet::SignalGroup(std::size_t index, int signal) {
 }
 
 void ProcessSet::SignalProcesses(int signal) {
-  for (const Process& process : processes_) {
+  for (const Spawned& process : processes_) {
     if (!process.outcome.has_value()) kill(process.pid, signal);
   }
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The workers of a node as processes: each in a session and process group of its own, bound to the
-// agent's life by a parent-death signal, watched through a pidfd.
+// The processes of a node's workers, watched through pidfds.
 #pragma once
 
 #include <sys/resource.h>
@@ -8,38 +7,29 @@
 
 #include <csignal>
 #include <optional>
-#include <string>
+#include <utility>
 #include <vector>
 
 #include "launcher/base/outcome.h"
-#include "launcher/placement/topology.h"
+#include "launcher/processes/spawn.h"
 #include "rendezvous/base/owned_fd.h"
 
 namespace ddprun {
 
-struct SpawnRequest {
-  std::string path;  // absolute, or relative to the working folder; PATH is not searched
-  std::vector<std::string> argv;
-  std::vector<std::string> environ;  // NAME=VALUE
-  int in = -1;                       // -1: the agent's own
-  int out = -1;
-  int err = -1;
-  CpuSet cpus;                    // it is bound to them; empty: as this process
-  std::vector<int> memory_nodes;  // and to these
-  sigset_t signal_mask;           // the worker starts with it
-  int cgroup = -1;                // a folder: it starts in there, where the kernel allows it
-  int death_signal = SIGKILL;     // that it gets when the agent dies
-};
-
-// The calling thread must live as long as the agent: the kernel binds the parent-death signal to
-// it.
 class ProcessSet {
  public:
   // Processes get the limit of open files that this one has now.
   ProcessSet() { getrlimit(RLIMIT_NOFILE, &file_limit_); }
 
-  // Starts one more process. What prevented it is in the outcome of that index, at once.
-  void Spawn(const SpawnRequest& request);
+  // Starts one more process. What prevented it is in the outcome of that index, at once. The
+  // calling thread must live as long as this process: the kernel binds the parent-death signal to
+  // it.
+  void Spawn(const SpawnRequest& request) {
+    processes_.push_back(SpawnProcess(request, file_limit_));
+  }
+  // Takes over what a Spawner has started.
+  void Adopt(std::vector<Spawned> spawned) { processes_ = std::move(spawned); }
+  const rlimit& file_limit() const { return file_limit_; }
 
   void Clear() { processes_.clear(); }
   std::size_t size() const { return processes_.size(); }
@@ -67,14 +57,8 @@ class ProcessSet {
   void SignalProcesses(int signal);
 
  private:
-  struct Process {
-    pid_t pid = 0;
-    OwnedFd pidfd;
-    std::optional<Outcome> outcome;
-  };
-
   rlimit file_limit_{};
-  std::vector<Process> processes_;
+  std::vector<Spawned> processes_;
 };
 
 }  // namespace ddprun

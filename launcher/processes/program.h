@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which file the workers execute, found out before anything starts.
+// Which file the workers execute; resolved before anything starts.
 #pragma once
 
 #include <functional>

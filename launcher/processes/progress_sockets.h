@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the workers of one round tell of their progress (proto/progress_message.h): a datagram
-// socket each, whose path says which worker speaks, whatever process of it does.
+// The sockets for the progress messages of one round's workers (proto/progress_message.h): a
+// datagram socket each; its path identifies the worker, whichever of its processes sends.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +30,8 @@ class ProgressSockets {
   const std::string& path(int worker) const { return sockets_[Index(worker)].path; }
   int fd(int worker) const { return sockets_[Index(worker)].fd.get(); }
 
-  // What the worker has said since the last call, as one message. Absent: nothing. There may be
-  // more, for which its socket stays readable.
+  // What the worker has sent since the last call, merged into one message. Absent: nothing. If
+  // there is more the socket stays readable.
   std::optional<ProgressMessage> Read(int worker);
 
  private:

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process that a SIGKILL did not end: what the kernel says about it, for people. Nobody waits for
-// one.
+// What the kernel says about a process that SIGKILL did not end.
 #pragma once
 
 #include <sys/types.h>

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <utility>
 
@@ -14,12 +13,10 @@
 #include "launcher/base/disk_limits.h"
 #include "launcher/base/limits.h"
 #include "launcher/base/temp_dir.h"
-#include "launcher/processes/core_file.h"
+#include "launcher/placement/worker_environ.h"
 #include "launcher/processes/orphans.h"
 #include "launcher/processes/process_exiting.h"
 #include "launcher/processes/stuck_process.h"
-#include "launcher/processes/worker_environ.h"
-#include "proto/failure_record.h"
 #include "rendezvous/base/bounded_call.h"
 #include "rendezvous/base/errno_text.h"
 #include "rendezvous/values/first_cause.h"
@@ -27,35 +24,92 @@
 namespace ddprun {
 namespace {
 
-// A worker may have put anything there: a pipe is not waited for.
-std::string ReadStart(const std::string& path) {
-  const OwnedFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  std::string text;
-  std::array<char, 1 << 16> part;
-  while (fd.valid() && text.size() < kRecordBytesMax) {
-    const ssize_t count = read(fd.get(), part.data(), part.size());
-    if (count <= 0) break;
-    text.append(part.data(), static_cast<std::size_t>(count));
-  }
-  return text;
-}
-
 Source SourceOf(OutputStream stream) {
   return stream == OutputStream::kOut ? Source::kWorkerOut : Source::kWorkerErr;
 }
 
 }  // namespace
 
+Workers::Workers(Config config, Poller& poller, Console& console, const Background& background)
+    : config_(std::move(config)),
+      poller_(poller),
+      console_(console),
+      background_(background),
+      log_mux_(console, config_.logs.fold),
+      spawner_(background.Waker()),
+      evidence_(background, [this](int local_rank, const std::string& record) {
+        log_mux_.KeepRecord(local_rank, record);
+      }) {}
+
+// ---- Starting
+
 void Workers::Spawn(const Start& start, const std::vector<std::string>& network, TimePoint now,
                     std::vector<Event>& events) {
   start_ = start;
-  started_ = now;
-  started_on_wall_ = std::chrono::system_clock::now();
+  network_ = network;
   processes_.Clear();  // a round that cannot start has none, and not those of the last one
-  std::vector<LogMux::WriteEnds> write_ends;
-  const absl::Status status = StartLogs(write_ends);
-  if (!status.ok()) return FailToSpawn(std::string(status.message()), events);
+  held_.clear();
+  stopped_.assign(static_cast<std::size_t>(config_.local_world_size), false);
+  was_failing_ = stopped_;
+  was_ending_ = stopped_;
+  sent_signals_.clear();
+  round_live_ = true;
+  if (NeedsTemporaryLogDir(config_.logs) && log_round_.log_dir.empty()) {
+    log_folder_ = background_.Start<absl::StatusOr<std::string>>([] { return MakeLogDir(); });
+    starting_ = Starting::kLogFolder;
+    starting_deadline_ = now + kLogOpenTimeout;
+    return;
+  }
+  FinishSpawn(OpenLogs(now), events);
+  ContinueSpawn(now, events);
+}
 
+// After each step. A failure ends the start.
+void Workers::FinishSpawn(const absl::Status& status, std::vector<Event>& events) {
+  if (status.ok()) return;
+  starting_ = Starting::kNo;
+  FailToSpawn(std::string(status.message()), events);
+}
+
+void Workers::OnTurn(TimePoint now, std::vector<Event>& events) {
+  if (awaits_evidence_ || (next_sweep_.has_value() && *next_sweep_ <= now))
+    FinishIfAllGone(now, events);
+  ContinueSpawn(now, events);
+  evidence_.Release(now, events);
+}
+
+void Workers::ContinueSpawn(TimePoint now, std::vector<Event>& events) {
+  if (starting_ == Starting::kLogFolder) FinishSpawn(TakeLogFolder(now), events);
+  if (starting_ == Starting::kLogFiles) {
+    std::optional<absl::Status> opened = log_mux_.Opened();
+    if (!opened.has_value() && now >= starting_deadline_) opened = log_mux_.GoOnUnopened();
+    if (opened.has_value() && opened->ok()) StartProcesses(now);
+    if (opened.has_value()) FinishSpawn(*opened, events);
+  }
+  if (starting_ == Starting::kProcesses) {
+    if (auto spawned = spawner_.Take()) {
+      starting_ = Starting::kNo;
+      TakeSpawned(*std::move(spawned), now, events);
+    } else if (now >= starting_deadline_) {
+      starting_deadline_ = TimePoint::max();
+      console_.WriteLine(OutputStream::kErr,
+                         absl::StrCat("ddprun: the disk of ", config_.program.path,
+                                      " does not answer: the workers are not started yet"));
+    }
+  }
+}
+
+std::optional<TimePoint> Workers::NextDeadline() const {
+  std::optional<TimePoint> next = next_sweep_;
+  const auto consider = [&next](std::optional<TimePoint> other) {
+    if (other.has_value() && (!next.has_value() || *other < *next)) next = other;
+  };
+  if (IsStarting() && starting_deadline_ != TimePoint::max()) consider(starting_deadline_);
+  consider(evidence_.NextDeadline());
+  return next;
+}
+
+WorkerEnv Workers::EnvironmentOf(const Start& start) const {
   WorkerEnv env;
   env.world_size = start.world_size;
   env.local_world_size = config_.local_world_size;
@@ -71,68 +125,82 @@ void Workers::Spawn(const Start& start, const std::vector<std::string>& network,
   env.agent_socket = config_.agent_socket;
   env.round = ToNumber(start.round);
   env.console_is_terminal = console_.IsTerminal();
-  // Without such a socket, which few need, the run goes on.
+  return env;
+}
+
+void Workers::StartProcesses(TimePoint now) {
+  started_ = now;
+  started_on_wall_ = std::chrono::system_clock::now();
+  WorkerEnv env = EnvironmentOf(start_);
+  // The run goes on without such a socket, which few programs need.
   const absl::Status progress =
       progress_.Open(config_.temp_dir, env.round, config_.local_world_size);
   if (!progress.ok()) {
     progress_.Close();
     SayProgressIsNotHeard(std::string(progress.message()));
   }
-
-  const std::vector<std::string> inherited = OwnEnviron();
-  SpawnRequest request{.path = config_.program.path,
-                       .argv = {},
-                       .environ = {},
-                       .in = -1,
-                       .out = -1,
-                       .err = -1,
-                       .signal_mask = config_.signal_mask,
-                       .cgroup = -1};
-  held_.clear();
-  stopped_.assign(static_cast<std::size_t>(config_.local_world_size), false);
-  was_failing_ = stopped_;
-  was_ending_ = stopped_;
-  sent_signals_.clear();
   oom_watch_.Begin();
-  round_live_ = true;
-  if (config_.cgroup != nullptr) round_cgroup_ = config_.cgroup->MakeRound(start.round);
-  const OwnedFd cgroup(
+  if (config_.cgroup != nullptr) round_cgroup_ = config_.cgroup->MakeRound(start_.round);
+  spawn_cgroup_ = OwnedFd(
       round_cgroup_.empty() ? -1 : open(round_cgroup_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  request.cgroup = cgroup.get();
+  const std::vector<std::string> inherited = OwnEnviron();
+  std::vector<SpawnRequest> requests;
   for (int local_rank = 0; local_rank < config_.local_world_size; ++local_rank) {
-    env.rank = start.rank_first + local_rank;
+    const auto index = static_cast<std::size_t>(local_rank);
+    env.rank = start_.rank_first + local_rank;
     env.local_rank = local_rank;
-    env.role_rank = start.role_rank_first + local_rank;
+    env.role_rank = start_.role_rank_first + local_rank;
     env.error_file = ErrorFile(local_rank);
-    if (progress.ok()) {
-      env.notify_socket = progress_.path(local_rank);
-      if (!poller_.Add(progress_.fd(local_rank), {Source::kWorkerProgress, local_rank}))
-        SayProgressIsNotHeard(ErrnoText(errno));
-    }
-    const Place& place = config_.places[static_cast<std::size_t>(local_rank)];
-    request.argv = ArgumentsOf(config_.program, local_rank);
-    request.environ = WorkerEnviron(inherited, env, place, network);
-    request.cpus = place.cpus;
-    request.memory_nodes = place.memory_nodes;
-    request.out = write_ends[static_cast<std::size_t>(local_rank)].out.get();
-    request.err = write_ends[static_cast<std::size_t>(local_rank)].err.get();
-    processes_.Spawn(request);
+    if (progress.ok()) env.notify_socket = progress_.path(local_rank);
+    const Place& place = config_.places[index];
+    requests.push_back({.path = config_.program.path,
+                        .argv = ArgumentsOf(config_.program, local_rank),
+                        .environ = WorkerEnviron(inherited, env, place, network_),
+                        .in = -1,
+                        .out = write_ends_[index].out.get(),
+                        .err = write_ends_[index].err.get(),
+                        .cpus = place.cpus,
+                        .memory_nodes = place.memory_nodes,
+                        .signal_mask = config_.signal_mask,
+                        .cgroup = spawn_cgroup_.get()});
   }
-  write_ends.clear();  // so that a pipe ends with the worker
+  starting_ = Starting::kProcesses;
+  starting_deadline_ = now + kSpawnNoticeDelay;
+  spawner_.Begin(std::move(requests), processes_.file_limit());
+}
+
+void Workers::TakeSpawned(std::vector<Spawned> spawned, TimePoint now, std::vector<Event>& events) {
+  processes_.Adopt(std::move(spawned));
+  newly_started_ = true;
+  if (!deferred_signals_.empty()) stopped_.assign(processes_.size(), true);
+  sent_signals_.insert(deferred_signals_.begin(), deferred_signals_.end());
+  write_ends_.clear();  // so that a pipe ends with the worker
+  spawn_cgroup_.Reset();
   for (const LogMux::Pipe& pipe : log_mux_.OpenPipes())
     if (!poller_.Add(pipe.fd, {SourceOf(pipe.stream), pipe.worker}))
       EndUnwatched(pipe.worker, ErrnoText(errno));
+  for (int local_rank = 0; local_rank < static_cast<int>(progress_.size()); ++local_rank) {
+    if (!poller_.Add(progress_.fd(local_rank), {Source::kWorkerProgress, local_rank}))
+      SayProgressIsNotHeard(ErrnoText(errno));
+  }
   for (int local_rank = 0; local_rank < config_.local_world_size; ++local_rank) {
     const auto index = static_cast<std::size_t>(local_rank);
     if (processes_.outcome(index).has_value()) {
-      events.push_back(MakeEnded(local_rank, now));
+      AddEnded(local_rank, std::nullopt, now);
     } else {
-      // SIGCHLD tells of the end of one that cannot be watched.
+      // SIGCHLD reports the end of one that cannot be watched.
       if (!ends_.Add(processes_.pidfd(index), {Source::kWorkerEnd, local_rank}))
         held_.insert(local_rank);
     }
   }
+  for (const int signal : std::exchange(deferred_forwards_, {})) Forward(signal);
+  for (const int signal : std::exchange(deferred_signals_, {})) processes_.SignalGroups(signal);
   FinishIfAllGone(now, events);
+}
+
+void Workers::Forward(int signal) {
+  if (IsStarting()) return deferred_forwards_.push_back(signal);
+  processes_.SignalProcesses(signal);
 }
 
 void Workers::SayProgressIsNotHeard(const std::string& why) {
@@ -168,9 +236,15 @@ std::string Workers::StacksFile(int local_rank) const {
 void Workers::FailToSpawn(const std::string& reason, std::vector<Event>& events) {
   WorkerEnded ended;
   ended.outcome = SpawnFailed{126, reason};
+  round_live_ = false;
+  write_ends_.clear();
+  deferred_signals_.clear();
+  deferred_forwards_.clear();
   events.push_back(std::move(ended));
   events.push_back(AllGone{});
 }
+
+// ---- Ends
 
 void Workers::OnReady(const Ready& ready, TimePoint now, std::vector<Event>& events) {
   if (!round_live_) return;
@@ -209,18 +283,21 @@ bool Workers::ReapWorker(int local_rank, TimePoint now, std::vector<Event>& even
   }
   held_.erase(local_rank);
   log_mux_.Drain(local_rank, now);
-  WorkerEnded ended = MakeEnded(local_rank, now);
-  ended.oom = oom;
-  events.push_back(std::move(ended));
+  AddEnded(local_rank, std::move(oom), now);
+  evidence_.Release(now, events);
   return true;
 }
 
 void Workers::Signal(int signal, TimePoint now, std::vector<Event>& events) {
   if (!round_live_) return;
+  if (IsStarting()) return deferred_signals_.push_back(signal);
   TakeEnded(now, events);
+  const std::vector<bool> recorded = WhoHasLeftARecord();
   for (std::size_t i = 0; i < processes_.size(); ++i) {
     if (processes_.outcome(i).has_value() || stopped_[i] || was_failing_[i]) continue;
-    was_failing_[i] = HasSaidThatItFailed(static_cast<int>(i));
+    // A program that has failed may take long to end (Python's interpreter tears down what a peer
+    // waits for), longer than its peers take to fail without it.
+    was_failing_[i] = recorded[i] || EndsInTraceback(log_mux_.LastLinesOf(static_cast<int>(i)));
     was_ending_[i] = IsEnding(processes_.pid(i));
     stopped_[i] = !was_failing_[i];
   }
@@ -235,15 +312,25 @@ bool Workers::WasStopped(std::size_t index, const Outcome& outcome) const {
   return signaled != nullptr && sent_signals_.contains(signaled->signal);
 }
 
-// A program that has failed may take long to end (Python's interpreter tears down what a peer is
-// waiting for), longer than its peers take to fail for want of it.
-bool Workers::HasSaidThatItFailed(int local_rank) const {
-  return access(ErrorFile(local_rank).c_str(), F_OK) == 0 ||
-         EndsInTraceback(log_mux_.LastLinesOf(local_rank));
+// By local rank. The folder is on this machine's own disk or in memory, but even that may hang.
+std::vector<bool> Workers::WhoHasLeftARecord() const {
+  std::vector<std::string> files;
+  for (std::size_t i = 0; i < processes_.size(); ++i) {
+    const bool live = !processes_.outcome(i).has_value() && !stopped_[i] && !was_failing_[i];
+    files.push_back(live ? ErrorFile(static_cast<int>(i)) : "");
+  }
+  std::vector<bool> none(files.size(), false);
+  const auto is_there = [files = std::move(files)] {
+    std::vector<bool> there;
+    for (const std::string& file : files)
+      there.push_back(!file.empty() && access(file.c_str(), F_OK) == 0);
+    return there;
+  };
+  return CallWithDeadline<std::vector<bool>>(kRecordLookTimeout, is_there).value_or(none);
 }
 
 void Workers::FinishIfAllGone(TimePoint now, std::vector<Event>& events) {
-  if (!round_live_ || processes_.AnyLive()) return;
+  if (!round_live_ || IsStarting() || processes_.AnyLive()) return;
   if (!sweep_deadline_.has_value()) {
     KillCgroup(round_cgroup_);
     sweep_deadline_ = now + kSweepTimeout;
@@ -259,8 +346,12 @@ void Workers::FinishIfAllGone(TimePoint now, std::vector<Event>& events) {
   if (left.has_value()) {
     for (const pid_t pid : *left) SayStuck(pid, kSweepTimeout);
   }
-  sweep_deadline_.reset();
+  // What is known about the ends comes before the end of the round, also in its log folder.
+  evidence_.Release(now, events);
+  awaits_evidence_ = !evidence_.empty();
   next_sweep_.reset();
+  if (awaits_evidence_) return;
+  sweep_deadline_.reset();
   log_mux_.EndRound(now);  // closed pipes leave the poller by themselves
   RemoveCgroup(std::exchange(round_cgroup_, ""));
   progress_.Close();
@@ -268,13 +359,13 @@ void Workers::FinishIfAllGone(TimePoint now, std::vector<Event>& events) {
   events.push_back(AllGone{});
 }
 
-void Workers::OnDeadline(TimePoint now, std::vector<Event>& events) {
-  if (next_sweep_.has_value() && *next_sweep_ <= now) FinishIfAllGone(now, events);
-}
-
 void Workers::Kill(TimePoint now, std::vector<Event>& events) {
   Signal(SIGKILL, now, events);
   KillCgroup(round_cgroup_);
+  if (starting_ != Starting::kProcesses) return;
+  // The one that waits for its program's disk is known to the spawner alone.
+  spawner_.Cancel();
+  KillChildrenOnce();
 }
 
 void Workers::KillOne(int local_rank, TimePoint now, std::vector<Event>& events) {
@@ -288,6 +379,11 @@ void Workers::KillOne(int local_rank, TimePoint now, std::vector<Event>& events)
 }
 
 void Workers::ReportStuck() {
+  if (starting_ == Starting::kProcesses) {
+    console_.WriteLine(OutputStream::kErr,
+                       absl::StrCat("ddprun: the workers could not be started: the disk of ",
+                                    config_.program.path, " does not answer; check that disk"));
+  }
   for (std::size_t i = 0; i < processes_.size(); ++i) {
     if (!processes_.outcome(i).has_value()) SayStuck(processes_.pid(i), kKillTimeout);
   }
@@ -302,6 +398,7 @@ void Workers::SayStuck(pid_t pid, std::chrono::seconds after_kill) {
 
 void Workers::OnChildEnded(TimePoint now, std::vector<Event>& events) {
   for (const int local_rank : std::set<int>(held_)) ReapWorker(local_rank, now, events);
+  if (IsStarting()) return;  // one that the spawner has started is not known here yet
   FinishIfAllGone(now, events);
   ReapOrphans([this](pid_t pid) {
     for (std::size_t i = 0; i < processes_.size(); ++i) {
@@ -313,7 +410,21 @@ void Workers::OnChildEnded(TimePoint now, std::vector<Event>& events) {
 
 // ---- Output
 
-absl::Status Workers::StartLogs(std::vector<LogMux::WriteEnds>& write_ends) {
+absl::Status Workers::TakeLogFolder(TimePoint now) {
+  auto folder = log_folder_.Take();
+  if (!folder.has_value()) {
+    if (now < starting_deadline_) return absl::OkStatus();
+    return absl::UnavailableError(
+        "the disk of the folder for logs ($TMPDIR or /tmp) does not answer; name another folder "
+        "with --log-dir");
+  }
+  if (!folder->ok()) return folder->status();
+  log_round_.log_dir = **folder;
+  log_folder_made_ = true;
+  return OpenLogs(now);
+}
+
+absl::Status Workers::OpenLogs(TimePoint now) {
   log_round_.run_id = start_.run_id;
   log_round_.host = config_.host;
   log_round_.role = config_.role;
@@ -322,28 +433,19 @@ absl::Status Workers::StartLogs(std::vector<LogMux::WriteEnds>& write_ends) {
   log_round_.node_count = start_.node_count;
   log_round_.rank_first = start_.rank_first;
   log_round_.local_world_size = config_.local_world_size;
-  if (log_round_.log_dir.empty()) {
-    if (NeedsTemporaryLogDir(config_.logs)) {
-      auto folder = CallWithDeadline<absl::StatusOr<std::string>>(disk_patience_,
-                                                                  [] { return MakeLogDir(); });
-      if (!folder.has_value()) {
-        return absl::UnavailableError(
-            "the disk of the folder for logs ($TMPDIR or /tmp) does not answer; name another "
-            "folder with --log-dir");
-      }
-      if (!folder->ok()) return folder->status();
-      log_round_.log_dir = **folder;
-      console_.WriteLine(OutputStream::kErr,
-                         absl::StrCat("ddprun: logs are in ", RunLogFolder(log_round_)));
-    } else if (!WantsNoFiles(config_.logs)) {
-      log_round_.log_dir = config_.logs.log_dir;
-      log_round_.log_dir_is_chosen = true;
-    }
+  if (std::exchange(log_folder_made_, false)) {
+    console_.WriteLine(OutputStream::kErr,
+                       absl::StrCat("ddprun: logs are in ", RunLogFolder(log_round_)));
+  } else if (log_round_.log_dir.empty() && !WantsNoFiles(config_.logs)) {
+    log_round_.log_dir = config_.logs.log_dir;
+    log_round_.log_dir_is_chosen = true;
   }
   log_plan_ = PlanLogs(config_.logs, log_round_);
   if (log_round_.log_dir_is_chosen)
     console_.SetHint(absl::StrCat("all are in ", RunLogFolder(log_round_)));
-  return log_mux_.StartRound(log_plan_, write_ends, disk_patience_);
+  starting_ = Starting::kLogFiles;
+  starting_deadline_ = now + kLogOpenTimeout;
+  return log_mux_.StartRound(log_plan_, write_ends_);
 }
 
 // Not in the log folder, whose disk may hang: the loop reads it. Nor can an earlier run have left
@@ -353,39 +455,30 @@ std::string Workers::ErrorFile(int local_rank) const {
   return absl::StrCat(config_.temp_dir, "/error_", ToNumber(start_.round), "_", plan.rank, ".json");
 }
 
-// The core is where the worker ran, which may be a file server's.
-std::string Workers::LookForCore(pid_t pid, int signal) {
-  if (core_folder_hangs_) return "";
-  auto core = CallWithDeadline<std::string>(
-      std::min<std::chrono::milliseconds>(disk_patience_, kDiskAnswerTimeout),
-      [pid, signal, since = started_on_wall_] { return FindCoreOf(pid, signal, since); });
-  core_folder_hangs_ = !core.has_value();
-  return std::move(core).value_or("");
-}
-
-WorkerEnded Workers::MakeEnded(int local_rank, TimePoint now) {
+// Its last lines and how it was stopped are known at once; its record and core are read from disks.
+void Workers::AddEnded(int local_rank, std::optional<OomKill> oom, TimePoint now) {
   const auto index = static_cast<std::size_t>(local_rank);
   WorkerEnded ended;
   ended.local_rank = local_rank;
   ended.outcome = *processes_.outcome(index);
   ended.pid = processes_.pid(index);
   ended.age = std::chrono::duration_cast<std::chrono::milliseconds>(now - started_);
-  if (IsSuccess(ended.outcome)) return ended;
+  ended.oom = std::move(oom);
+  std::vector<RanksInPlace> places;
+  if (on_ended_) places = on_ended_(local_rank);
+  if (IsSuccess(ended.outcome)) return evidence_.Add(std::move(ended));
   ended.stopped = WasStopped(index, ended.outcome);
+  if (!ended.stopped) ended.places = std::move(places);
   ended.last_lines = log_mux_.LastLinesOf(local_rank);
-  // A worker without a record, or with one that nobody can read, has said nothing.
-  const std::string record_file = ErrorFile(local_rank);
-  FailureRecord record = ReadFailureRecord(record_file).value_or(FailureRecord{});
-  log_mux_.KeepRecord(local_rank, ReadStart(record_file));
-  ended.message = std::move(record.message);
-  ended.traceback = std::move(record.traceback);
+  WorkerEvidence::Question question{.record_file = ErrorFile(local_rank)};
   const auto* signaled = std::get_if<Signaled>(&ended.outcome);
+  if (signaled != nullptr && signaled->core_dumped) {
+    question.core_of_start = started_on_wall_;
+    question.signal = signaled->signal;
+  }
   // Ended by this agent on its way out: the code that a program which failed by itself has.
   if (signaled != nullptr && was_failing_[index]) ended.outcome = Exited{1};
-  if (signaled != nullptr && signaled->core_dumped) {
-    ended.core_file = LookForCore(static_cast<pid_t>(ended.pid), signaled->signal);
-  }
-  return ended;
+  evidence_.Add(std::move(ended), std::move(question), now);
 }
 
 }  // namespace ddprun

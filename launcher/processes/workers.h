@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The workers of one round on this node: their processes and what they say, as one thing to start,
-// watch and stop.
+// The workers of one round on this node, their processes and output, as one unit to start, watch
+// and stop.
 #pragma once
 
 #include <chrono>
 #include <csignal>
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "launcher/base/background.h"
 #include "launcher/base/limits.h"
 #include "launcher/base/poller.h"
 #include "launcher/options/options_logs.h"
@@ -21,7 +24,10 @@
 #include "launcher/processes/process_set.h"
 #include "launcher/processes/program.h"
 #include "launcher/processes/progress_sockets.h"
+#include "launcher/processes/spawn.h"
+#include "launcher/processes/worker_evidence.h"
 #include "launcher/supervisor/supervisor.h"
+#include "proto/worker_env.h"
 
 namespace ddprun {
 
@@ -41,16 +47,24 @@ class Workers {
     const RunCgroup* cgroup = nullptr;  // that the rounds' own are made in
   };
 
-  Workers(Config config, Poller& poller, Console& console)
-      : config_(std::move(config)),
-        poller_(poller),
-        console_(console),
-        log_mux_(console, config_.logs.fold) {}
+  // `background` must outlive the workers; its fd() wakes the loop, which calls OnTurn().
+  Workers(Config config, Poller& poller, Console& console, const Background& background);
 
-  // Starts the round's workers; `network` are variables for them, NAME=VALUE. What comes of it at
-  // once (a program that cannot be started) is appended to `events`.
+  // Begins to start the round's workers; `network` are variables for them, NAME=VALUE. Later turns
+  // go on with it: no disk (of the log files, of the program) is waited for here.
   void Spawn(const Start& start, const std::vector<std::string>& network, TimePoint now,
              std::vector<Event>& events);
+
+  void OnTurn(TimePoint now, std::vector<Event>& events);
+
+  // True, once for each round: its workers were started, as far as they could be. Nothing of them
+  // is read before.
+  bool TakeStarted() { return std::exchange(newly_started_, false); }
+
+  // Called when a worker has ended, before anything else is done about it: where the others wait.
+  void SetOnEnded(std::function<std::vector<RanksInPlace>(int local_rank)> on_ended) {
+    on_ended_ = std::move(on_ended);
+  }
 
   // None of the round's workers starts, for one reason.
   void FailToSpawn(const std::string& reason, std::vector<Event>& events);
@@ -67,13 +81,14 @@ class Workers {
   // Where the stacks of one that hangs are kept; empty: the round has no files.
   std::string StacksFile(int local_rank) const;
 
-  // Where they tell of their progress: Source::kWorkerProgress.
+  // The sockets for their progress: Source::kWorkerProgress.
   ProgressSockets& progress() { return progress_; }
 
   // SIGKILL to one worker's process group.
   void KillOne(int local_rank, TimePoint now, std::vector<Event>& events);
 
-  // Whoever has ended before is told as such first: what ends now is this agent's doing.
+  // To all process groups. Workers that have ended before are reported first: later ends are this
+  // agent's doing.
   void Signal(int signal, TimePoint now, std::vector<Event>& events);
 
   // Readable when a worker has ended: Source::kWorkerEnd.
@@ -81,7 +96,7 @@ class Workers {
 
   // To each worker alone and not to its group: a helper of its own (a data loader's process, a
   // shell's child) has no handler for it and would be ended by it.
-  void Forward(int signal) { processes_.SignalProcesses(signal); }
+  void Forward(int signal);
 
   // SIGKILL to all, and to whatever else is in the round's cgroup.
   void Kill(TimePoint now, std::vector<Event>& events);
@@ -89,20 +104,16 @@ class Workers {
   // The folder of the round's cgroup, in which all of its processes are; empty: there is none.
   const std::string& cgroup() const { return round_cgroup_; }
 
-  // For how long the loop may wait for the log folder's disk: less than would cost the lease.
-  void SetDiskPatience(std::chrono::milliseconds patience) { disk_patience_ = patience; }
-
   // Something of worker `ready.worker` is ready. Ends are appended to `events`.
   void OnReady(const Ready& ready, TimePoint now, std::vector<Event>& events);
 
   // SIGCHLD: an orphan of a worker may have ended, or a debugger let go of a dead worker.
   void OnChildEnded(TimePoint now, std::vector<Event>& events);
 
-  // When OnDeadline() is to be called, if ever.
-  std::optional<TimePoint> NextDeadline() const { return next_sweep_; }
-  void OnDeadline(TimePoint now, std::vector<Event>& events);
+  // When OnTurn() must be called at the latest.
+  std::optional<TimePoint> NextDeadline() const;
 
-  // SIGKILL was long ago: says which workers are still there, and why.
+  // Long after SIGKILL: prints which workers are still there, and why.
   void ReportStuck();
 
   // From Spawn() until nothing of the round is left.
@@ -114,13 +125,19 @@ class Workers {
  private:
   void SayProgressIsNotHeard(const std::string& why);
   void EndUnwatched(int local_rank, const std::string& why);
-  absl::Status StartLogs(std::vector<LogMux::WriteEnds>& write_ends);
+  void ContinueSpawn(TimePoint now, std::vector<Event>& events);
+  void FinishSpawn(const absl::Status& status, std::vector<Event>& events);
+  absl::Status TakeLogFolder(TimePoint now);
+  absl::Status OpenLogs(TimePoint now);
+  void StartProcesses(TimePoint now);
+  WorkerEnv EnvironmentOf(const Start& start) const;
+  void TakeSpawned(std::vector<Spawned> spawned, TimePoint now, std::vector<Event>& events);
+  bool IsStarting() const { return starting_ != Starting::kNo; }
   std::string ErrorFile(int local_rank) const;
-  WorkerEnded MakeEnded(int local_rank, TimePoint now);
-  std::string LookForCore(pid_t pid, int signal);
+  void AddEnded(int local_rank, std::optional<OomKill> oom, TimePoint now);
   void TakeEnded(TimePoint now, std::vector<Event>& events);
   bool ReapWorker(int local_rank, TimePoint now, std::vector<Event>& events);
-  bool HasSaidThatItFailed(int local_rank) const;
+  std::vector<bool> WhoHasLeftARecord() const;
   bool WasStopped(std::size_t index, const Outcome& outcome) const;
   void SayStuck(pid_t pid, std::chrono::seconds after_kill);
   void FinishIfAllGone(TimePoint now, std::vector<Event>& events);
@@ -128,6 +145,7 @@ class Workers {
   const Config config_;
   Poller& poller_;
   Console& console_;
+  const Background& background_;
   LogMux log_mux_;
   ProcessSet processes_;
   ProgressSockets progress_;
@@ -149,8 +167,23 @@ class Workers {
   TimePoint started_;
   // What files of this round are newer than.
   std::chrono::system_clock::time_point started_on_wall_;
-  std::chrono::milliseconds disk_patience_ = kLogOpenTimeout;
-  bool core_folder_hangs_ = false;
+
+  // How far Spawn() has come: each step may wait for a disk.
+  enum class Starting { kNo, kLogFolder, kLogFiles, kProcesses };
+  Starting starting_ = Starting::kNo;
+  TimePoint starting_deadline_;  // of the log folder and files; a notice for the processes
+  PendingCall<absl::StatusOr<std::string>> log_folder_;
+  bool log_folder_made_ = false;  // it is to be shown
+  std::vector<std::string> network_;
+  std::vector<LogMux::WriteEnds> write_ends_;  // of the pipes, until the workers have them
+  OwnedFd spawn_cgroup_;                       // likewise
+  Spawner spawner_;
+  bool newly_started_ = false;  // TakeStarted() has not said so yet
+  // What came while the workers were being started, in this order.
+  std::vector<int> deferred_signals_;   // to their groups
+  std::vector<int> deferred_forwards_;  // to them alone
+  WorkerEvidence evidence_;
+  std::function<std::vector<RanksInPlace>(int local_rank)> on_ended_;
   // Looked at with each SIGCHLD: dead, but traced by a process that has not taken its end yet; or
   // its pidfd cannot be watched.
   std::set<int> held_;
@@ -159,6 +192,7 @@ class Workers {
   std::optional<TimePoint> sweep_deadline_;
   // and looked at again then.
   std::optional<TimePoint> next_sweep_;
+  bool awaits_evidence_ = false;  // nothing is left of the round but what is being read of its ends
 };
 
 }  // namespace ddprun

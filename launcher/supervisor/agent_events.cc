@@ -29,8 +29,8 @@ void Place(const Start& start, int local_rank, RunEvent& event) {
 // What torchelastic's events say of the same; what this agent stopped is neither.
 const char* TorchName(const WorkerEnded& ended, const SupervisorState& state) {
   if (IsSuccess(ended.outcome)) return "torchelastic.worker.status.SUCCEEDED";
-  return state.phase == Phase::kRunning ? "torchelastic.worker.status.FAILED"
-                                        : "torchelastic.worker.status.TERMINATED";
+  const bool by_itself = state.phase == Phase::kRunning || state.phase == Phase::kExamining;
+  return by_itself ? "torchelastic.worker.status.FAILED" : "torchelastic.worker.status.TERMINATED";
 }
 
 RunEvent Ended(const WorkerEnded& ended, const SupervisorState& state) {
@@ -126,6 +126,7 @@ std::optional<RunEvent> EventOf(const Event& event, const SupervisorState& state
           },
           [&](const WorkerEnded& ended) -> Maybe { return Ended(ended, state); },
           [&](const WorkerHung& hung) -> Maybe { return Hung(hung, state); },
+          [](const StacksRead&) -> Maybe { return std::nullopt; },
           [&](const AllGone&) -> Maybe {
             RunEvent gone = Named("workers.gone");
             if (state.round) gone.round = state.round->round;

@@ -11,7 +11,7 @@
 
 namespace ddprun {
 
-// `state`: before the event. Absent: nobody need know.
+// `state`: before the event. Absent: it is not logged.
 std::optional<RunEvent> EventOf(const Event& event, const SupervisorState& state);
 
 // A worker of `start` was started, or could not be (pid 0).

@@ -115,9 +115,9 @@ std::string DetailText(const Failure& failure, FailureMessage message) {
   return out;
 }
 
-std::string AftermathText(const std::vector<WorkerOutcomes>& victims) {
+std::string AftermathText(const std::vector<WorkerOutcomes>& outcomes) {
   std::string out;
-  for (const WorkerOutcomes& way : victims) {
+  for (const WorkerOutcomes& way : outcomes) {
     absl::StrAppend(&out, out.empty() ? "  the others:\n" : "", "    ", RanksOf(way), " ",
                     WayOf(way), "\n");
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The verdict for programs (pure). Names and meanings are in README.md and only grow.
+// The verdict for programs (pure). Names and meanings are in VERDICT.md; names are only ever added.
 #pragma once
 
 #include <optional>

@@ -38,16 +38,19 @@ def head(rsh, hosts, *arguments):
 def hello():
     """The line that a ddprun of this version greets its head with."""
     done = run([DDPRUN, "--control-pipe"])
-    assert done.stdout.startswith("\x1ewhello "), done
+    assert done.stdout.startswith("\x1em{") and '"type":"hello"' in done.stdout, done
     return done.stdout.split("\n")[0]  # splitlines() would part it at its mark
 
 
+SERVING = '{"type":"serving","port":29500}'
+JOINED = '{"type":"joined"}'
+FINISHED = '{"type":"finished","run_id":"yesterday","round":1,"nodes":2,"world_size":2}'
 LIES = {
     "ends at once": [],
     "ends when it is told to go": ["go"],
-    "claims to serve": ["go", "serving 29500"],
-    "claims to be in the run": ["go", "serving 29500", "joined"],
-    "claims another run's success": ["go", "serving 29500", "joined", "finished yesterday 1 2 2"],
+    "claims to serve": ["go", SERVING],
+    "claims to be in the run": ["go", SERVING, JOINED],
+    "claims another run's success": ["go", SERVING, JOINED, FINISHED],
 }
 
 
@@ -58,8 +61,8 @@ def test_a_node_that_only_says_that_it_succeeded_is_not_believed(tmp_path, hello
     says = LIES[lie]
     text = f"printf '%s\\n' '{hello}'\n"
     if "go" in says:
-        text += 'while read -r word rest; do [ "$word" != go ] || break; done\n'
-    text += "".join(f"printf '\\036w%s\\n' '{word}'\n" for word in says if word != "go")
+        text += """while read -r line; do case $line in *'"type":"go"'*) break ;; esac; done\n"""
+    text += "".join(f"printf '\\036m%s\\n' '{message}'\n" for message in says if message != "go")
     script(tmp_path / "liar", text + "exit 0\n")
     rsh = script(tmp_path / "rsh", f'host=$1\nshift\n[ "$host" = {liar} ] && exec {tmp_path}/liar\nexec "$@"\n')
     done = run(head(rsh, "n1,n2", "--term-timeout", "1", "--join-timeout", "20", "true"), timeout=90)

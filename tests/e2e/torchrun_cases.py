@@ -256,7 +256,7 @@ STATED = [
     Stated(r"descriptors\.[12]", "pipes to ddprun, always", lambda ours, theirs: (ours, theirs) == ("FIFO", "REG")),
     Stated(
         "stdin",
-        "shared by all workers; who reads first has it",
+        "shared by all workers; the first reader gets the data",
         lambda ours, theirs: {ours, theirs} == {"", "said to it\n"},
         False,
     ),
@@ -279,7 +279,7 @@ STATED = [
         "`DDPRUN_AGENT_SOCKET` `DDPRUN_NOTIFY_SOCKET` `DDPRUN_ROUND`",
         lambda ours, theirs: theirs is None,
     ),
-    Stated(r"environment\.DDPRUN_TOKEN", "taken out: no worker sees the secret", lambda ours, theirs: ours is None),
+    Stated(r"environment\.DDPRUN_TOKEN", "removed: no worker sees the secret", lambda ours, theirs: ours is None),
     Stated(
         r"environment\.(GLOO|NCCL)_SOCKET_IFNAME",
         "`GLOO_SOCKET_IFNAME` `NCCL_SOCKET_IFNAME`",

@@ -28,6 +28,8 @@ std::string Name(Phase phase) {
       return "waiting";
     case Phase::kRunning:
       return "running";
+    case Phase::kExamining:
+      return "examining";
     case Phase::kSucceeded:
       return "succeeded";
     case Phase::kStopping:

@@ -18,7 +18,8 @@
 static const char* const kCallNames[kCalls] = {
     "open",  "read",         "write",     "fsync",   "truncate", "rename", "unlink",
     "mkdir", "stat",         "opendir",   "lock",    "close",    "accept", "socket",
-    "pipe",  "epoll_create", "epoll_ctl", "eventfd", "signalfd", "timerfd"};
+    "pipe",  "epoll_create", "epoll_ctl", "eventfd", "signalfd", "timerfd",
+    "exec"};
 
 enum Action { kHang, kDelay, kShort, kFail };
 

@@ -29,6 +29,7 @@ enum Call {
   kEventfd,
   kSignalfd,
   kTimerfd,
+  kExec,
   kCalls
 };
 

@@ -8,7 +8,7 @@
 //   CALL[,CALL...] ACTION [path=PREFIX] [program=NAME] [from=N] [times=M]
 //
 //   CALL     open read write fsync truncate rename unlink mkdir stat opendir lock close
-//            accept socket pipe epoll_create epoll_ctl eventfd signalfd timerfd
+//            accept socket pipe epoll_create epoll_ctl eventfd signalfd timerfd exec
 //            Each stands for all variants of that call (pwrite and writev are "write", access is
 //            "stat", glob is "opendir", mkstemp is "open").
 //   ACTION   hang         until the rule is gone; signals do not end it
@@ -107,6 +107,13 @@ int mkostemp(char* path, int flags) {
 }
 int mkstemp64(char* path) { return mkstemp(path); }
 int mkostemp64(char* path, int flags) { return mkostemp(path, flags); }
+
+// ---- exec
+
+int execve(const char* path, char* const argv[], char* const environment[]) {
+  REAL(execve);
+  return FailsPath(kExec, AT_FDCWD, path) ? -1 : real(path, argv, environment);
+}
 
 // ---- read and write
 

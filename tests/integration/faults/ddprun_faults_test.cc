@@ -51,6 +51,25 @@ class DdprunFaultsTest : public DdprunTest {
   std::string logs_;
 };
 
+// ---- A program whose disk hangs
+
+TEST_F(DdprunFaultsTest, ASignalEndsARunWhoseProgramIsOnAHungDisk) {
+  faults_->Set({"exec hang program=ddprun"});
+  auto run = Launch({"--rdzv-id", "r", "--shutdown-timeout", "1", "sleep", "100"});
+  ASSERT_TRUE(faults_->WaitForHit("exec hang"));
+  run->Signal(SIGTERM);
+  EXPECT_EQ(run->Wait(), 128 + SIGTERM) << run->err();
+}
+
+TEST_F(DdprunFaultsTest, ASlowStartOfTheProgramCostsNoHeartbeat) {
+  faults_->Set({"exec delay=4000 program=ddprun"});
+  const int port = FindFreePort("127.0.0.1").value_or(0);
+  auto first = LaunchNode(0, port, "exit 0", {"--lease", "1"});
+  auto second = LaunchNode(1, port, "exit 0", {"--lease", "1"});
+  EXPECT_EQ(first->Wait(), 0) << first->err();
+  EXPECT_EQ(second->Wait(), 0) << second->err();
+}
+
 // ---- A log folder that hangs
 
 TEST_F(DdprunFaultsTest, AHungLogFolderDoesNotHoldUpAVerdict) {

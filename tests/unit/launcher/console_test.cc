@@ -82,11 +82,11 @@ TEST_F(ConsoleTest, MarkedLinesGoOneWayInTheirOrder) {
   Console marked(out_.write_end.get(), err_.write_end.get(), Console::Form::kMarked);
   marked.WriteWorkerLine(OutputStream::kOut, "[0] ", "one");
   marked.WriteWorkerLine(OutputStream::kErr, "[0] ", "two");
-  marked.WriteWord("\x1ewjoined");
+  marked.WriteMessage("\x1em{}");
   marked.Pump();
   EXPECT_EQ(out_.Take(),
             "[0] one\n\x1e"
-            "e[0] two\n\x1ewjoined\n");
+            "e[0] two\n\x1em{}\n");
   EXPECT_EQ(err_.Take(), "");
 }
 

@@ -15,9 +15,9 @@ std::string EveryByte() {
   return bytes;
 }
 
-SetupReader Read(const std::string& words) {
+SetupReader Read(const std::string& lines) {
   SetupReader reader;
-  for (const absl::string_view line : absl::StrSplit(words, '\n', absl::SkipEmpty()))
+  for (const absl::string_view line : absl::StrSplit(lines, '\n', absl::SkipEmpty()))
     EXPECT_TRUE(reader.TakeLine(line).ok()) << line;
   return reader;
 }
@@ -46,36 +46,48 @@ TEST(ControlPipeProtocolTest, TheFlagsOfAGoAreItsOwn) {
   EXPECT_EQ(Read(Encode(first) + Encode(all)).go(), all);
 }
 
-TEST(ControlPipeProtocolTest, AnUnknownWordIsRefusedWithoutShowingWhatFollows) {
+TEST(ControlPipeProtocolTest, WhatIsNoMessageIsRefusedWithoutShowingIt) {
   SetupReader reader;
-  const absl::Status status = reader.TakeLine("tokn 5ecre7");
+  const absl::Status status = reader.TakeLine(R"({"tokn":"5ecre7"})");
   EXPECT_FALSE(status.ok());
   EXPECT_EQ(status.message().find("5ecre7"), std::string::npos);
-  EXPECT_FALSE(reader.TakeLine("go x 0 0").ok());
-  EXPECT_FALSE(reader.TakeLine("node x").ok());
+  EXPECT_FALSE(reader.TakeLine("token 5ecre7").ok());
+  EXPECT_FALSE(reader.TakeLine(R"({"type":"go","node":"x"})").ok());
+  EXPECT_FALSE(reader.TakeLine(R"({"type":"setup","names":[1]})").ok());
+}
+
+TEST(ControlPipeProtocolTest, MembersOfALaterVersionAreIgnored) {
+  SetupReader reader = Read(R"({"type":"setup","node":1,"color":"red"})"
+                            "\n"
+                            R"({"type":"go","node":1,"later":{}})");
+  EXPECT_EQ(reader.setup().node, 1);
+  EXPECT_EQ(reader.go()->node, 1);
 }
 
 TEST(ControlPipeProtocolTest, ASignalIsPassedOn) {
-  EXPECT_EQ(Encode(PassSignal{15}), "signal 15\n");
-  EXPECT_EQ(ParseSignal("signal 15"), PassSignal{15});
-  EXPECT_EQ(ParseSignal("signal"), std::nullopt);
-  EXPECT_EQ(ParseSignal("go -1 -1 0"), std::nullopt);
+  std::string line = Encode(PassSignal{15});
+  EXPECT_EQ(line, "{\"signal\":15,\"type\":\"signal\"}\n");
+  line.pop_back();
+  EXPECT_EQ(ParseSignal(line), PassSignal{15});
+  EXPECT_EQ(ParseSignal(R"({"type":"signal"})"), std::nullopt);
+  EXPECT_EQ(ParseSignal(R"({"type":"go","node":-1})"), std::nullopt);
 }
 
-TEST(ControlPipeProtocolTest, WordsOfANodeAreNoWorkersLines) {
-  const NodeMessage words[] = {Hello{1, 2, "0.1.0", "10.0.0.1", ""}, Serving{29500}, Joined{},
-                               NodeVerdict{"ddprun: run failed: x\n  last lines:\n    - y \x1e\n"},
-                               Finished{"a run", 3, 2, 16}};
-  for (const NodeMessage& word : words) {
-    const std::string line = ToLine(word);
+TEST(ControlPipeProtocolTest, MessagesOfANodeAreNoWorkersLines) {
+  const NodeMessage messages[] = {
+      Hello{1, 2, "0.1.0", "10.0.0.1", ""}, Serving{29500}, Joined{},
+      NodeVerdict{"ddprun: run failed: x\n  last lines:\n    - y \x1e\n"},
+      Finished{"a run", 3, 2, 16}};
+  for (const NodeMessage& message : messages) {
+    const std::string line = ToLine(message);
     EXPECT_EQ(line.find('\n'), std::string::npos);
     const auto parsed = ParseLine(line);
     ASSERT_TRUE(std::holds_alternative<NodeMessage>(parsed)) << line;
-    EXPECT_EQ(std::get<NodeMessage>(parsed), word);
+    EXPECT_EQ(std::get<NodeMessage>(parsed), message);
   }
 }
 
-TEST(ControlPipeProtocolTest, AWorkersLineStaysAsItIsEvenIfItLooksLikeAWord) {
+TEST(ControlPipeProtocolTest, AWorkersLineStaysAsItIsEvenIfItLooksLikeAMessage) {
   const std::string forged = ToLine(Serving{1});
   for (const std::string& text : {std::string("[0] loss 0.1"), std::string(), forged}) {
     for (const bool is_error : {false, true}) {
@@ -91,7 +103,17 @@ TEST(ControlPipeProtocolTest, AWorkersLineStaysAsItIsEvenIfItLooksLikeAWord) {
 
 TEST(ControlPipeProtocolTest, AMarkOfALaterVersionIsNothing) {
   EXPECT_TRUE(std::holds_alternative<std::monostate>(ParseLine("\x1ezfuture")));
-  EXPECT_TRUE(std::holds_alternative<std::monostate>(ParseLine("\x1ewfuture 1")));
+  EXPECT_TRUE(std::holds_alternative<std::monostate>(ParseLine("\x1em{\"type\":\"future\"}")));
+  EXPECT_TRUE(std::holds_alternative<std::monostate>(ParseLine("\x1em{\"type\":\"serving\"}")));
+}
+
+TEST(ControlPipeProtocolTest, ANodeOfVersion2IsKnownByItsHello) {
+  const auto parsed = ParseLine("\x1ewhello 2 7 0.1.0 - -");
+  ASSERT_TRUE(std::holds_alternative<NodeMessage>(parsed));
+  const auto& hello = std::get<Hello>(std::get<NodeMessage>(parsed));
+  EXPECT_EQ(hello.control_pipe, 2);
+  EXPECT_EQ(hello.protocol, 7u);
+  EXPECT_EQ(hello.version, "0.1.0");
 }
 
 TEST(ControlPipeProtocolTest, TakesSrunsLabelOff) {

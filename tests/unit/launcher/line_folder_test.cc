@@ -8,6 +8,8 @@
 #include <random>
 #include <string>
 
+#include "launcher/base/int_ranges.h"
+
 #include "absl/strings/str_cat.h"
 
 namespace ddprun {
@@ -25,7 +27,7 @@ std::vector<std::string> Texts(const LineFolder::Groups& groups) {
   std::vector<std::string> texts;
   for (const LineFolder::Group& group : groups) {
     texts.push_back(absl::StrCat(group.stream == OutputStream::kErr ? "e" : "",
-                                 RankRanges(group.workers), ":", group.text));
+                                 RangesText(group.workers), ":", group.text));
   }
   return texts;
 }
@@ -153,13 +155,6 @@ TEST_F(LineFolderTest, NoLineIsLostDoubledOrMovedByChance) {
     show(folder.Flush());
     ASSERT_EQ(said, shown) << "seed " << seed;
   }
-}
-
-TEST(RankRangesTest, Ranges) {
-  EXPECT_EQ(RankRanges({}), "");
-  EXPECT_EQ(RankRanges({3}), "3");
-  EXPECT_EQ(RankRanges({0, 1, 2, 3}), "0-3");
-  EXPECT_EQ(RankRanges({0, 2, 3, 7}), "0,2-3,7");
 }
 
 }  // namespace

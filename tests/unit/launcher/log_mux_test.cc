@@ -12,6 +12,7 @@
 
 #include "launcher/base/limits.h"
 #include "rendezvous/base/limits.h"
+#include "tests/testing/eventually.h"
 
 namespace ddprun {
 namespace {
@@ -50,8 +51,14 @@ class LogMuxTest : public ::testing::Test {
   }
   void Start(const LogPlan& plan) {
     ends_.clear();
-    const absl::Status status = mux_->StartRound(plan, ends_);
+    absl::Status status = mux_->StartRound(plan, ends_);
+    if (status.ok()) status = AwaitFiles();
     ASSERT_TRUE(status.ok()) << status;
+  }
+  absl::Status AwaitFiles() {
+    std::optional<absl::Status> opened;
+    EXPECT_TRUE(Eventually([&] { return (opened = mux_->Opened()).has_value(); }));
+    return opened.value_or(absl::DeadlineExceededError(""));
   }
   void StartRound(const std::string& log_folder) {
     LogPlan plan = TwoWorkers();
@@ -125,7 +132,8 @@ TEST_F(LogMuxTest, AFolderThatCannotBeMadeIsNamed) {
   std::ofstream(folder_ + "/file") << "x";
   LogPlan plan = TwoWorkers();
   plan.workers[0].out.file = folder_ + "/file/sub/stdout.log";
-  const absl::Status status = mux_->StartRound(plan, ends_);
+  ASSERT_TRUE(mux_->StartRound(plan, ends_).ok());
+  const absl::Status status = AwaitFiles();
   EXPECT_TRUE(absl::IsUnavailable(status));
   EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr(folder_ + "/file/sub"));
 }

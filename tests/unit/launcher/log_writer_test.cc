@@ -17,6 +17,7 @@
 #include <sstream>
 
 #include "launcher/output/log_file.h"
+#include "tests/testing/eventually.h"
 
 namespace ddprun {
 namespace {
@@ -27,6 +28,12 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr seconds kDeadline{30};  // only a test that fails waits for it
+
+absl::Status WaitUntilOpen(const LogWriter& writer) {
+  std::optional<absl::Status> opened;
+  EXPECT_TRUE(Eventually([&] { return (opened = writer.Opened()).has_value(); }));
+  return opened.value_or(absl::DeadlineExceededError("not open"));
+}
 
 std::string Content(const std::string& path) {
   std::ifstream file(path);
@@ -134,7 +141,7 @@ TEST_F(LogWriterTest, WritesEachFileInOrder) {
   LogWriter writer(kLimits);
   const int a = Add(writer, path_);
   const int b = Add(writer, folder_ + "/b.log");
-  ASSERT_TRUE(writer.WaitUntilOpen(kDeadline).ok());
+  ASSERT_TRUE(WaitUntilOpen(writer).ok());
   std::string said;
   for (int i = 0; i < 1000; ++i) {
     const std::string line = std::to_string(i) + "\n";
@@ -154,17 +161,18 @@ TEST_F(LogWriterTest, AFileThatCannotBeOpenedIsNamed) {
   std::ofstream(folder_ + "/plain") << "x";
   Add(writer, path_);
   const int bad = Add(writer, folder_ + "/plain/sub/stdout.log");
-  const absl::Status status = writer.WaitUntilOpen(kDeadline);
+  const absl::Status status = WaitUntilOpen(writer);
   EXPECT_TRUE(absl::IsUnavailable(status));
   EXPECT_THAT(std::string(status.message()), HasSubstr("cannot make the log folder"));
   writer.Close(bad);
-  EXPECT_TRUE(writer.WaitUntilOpen(kDeadline).ok());
+  EXPECT_TRUE(WaitUntilOpen(writer).ok());
 }
 
 TEST_F(LogWriterTest, ADiskThatDoesNotAnswerHoldsNobodyUp) {
   LogWriter writer(kLimits);
   const int file = Add(writer, fifo_);  // to be opened for writing waits for a reader
-  EXPECT_TRUE(writer.WaitUntilOpen(milliseconds(1)).ok());
+  EXPECT_EQ(writer.Opened(), std::nullopt);
+  writer.GoOnUnopened(milliseconds(1));
   EXPECT_THAT(writer.TakeNotices(), ElementsAre(HasSubstr("has not answered for 1 ms")));
   writer.Append(file, "first\n");
   EXPECT_FALSE(writer.Flush(milliseconds(1), kDeadline));
@@ -177,7 +185,7 @@ TEST_F(LogWriterTest, BeyondTheLimitWholeLinesAreMissingAndCounted) {
   LogWriter writer(kLimits);
   const OwnedFd reader(open(fifo_.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   const int file = Add(writer, fifo_);
-  ASSERT_TRUE(writer.WaitUntilOpen(kDeadline).ok());
+  ASSERT_TRUE(WaitUntilOpen(writer).ok());
   const std::string line = std::string(999, 'x') + "\n";
   constexpr int kLines = 3000;
   for (int i = 0; i < kLines; ++i) writer.Append(file, line);
@@ -195,7 +203,7 @@ TEST_F(LogWriterTest, BeyondTheLimitWholeLinesAreMissingAndCounted) {
 TEST_F(LogWriterTest, ADiskThatRefusesIsSaidOnceAndTriedAgain) {
   LogWriter writer(kLimits);
   const int file = Add(writer, path_);
-  ASSERT_TRUE(writer.WaitUntilOpen(kDeadline).ok());
+  ASSERT_TRUE(WaitUntilOpen(writer).ok());
   // A soft limit of the size of files stands for a disk that is full.
   rlimit before{};
   getrlimit(RLIMIT_FSIZE, &before);

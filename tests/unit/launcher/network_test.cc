@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include "launcher/base/host_port.h"
 #include "rendezvous/base/owned_fd.h"
 
 namespace ddprun {

@@ -37,6 +37,14 @@ Failure CauseElsewhere() {
   return failure;
 }
 
+Failure HangElsewhere() {
+  Failure failure = CauseElsewhere();
+  failure.kind = FailureKind::kWorkerHung;
+  failure.hang = Hang{};
+  failure.hang->silent = seconds(40);
+  return failure;
+}
+
 WorkerEnded Ended(int local_rank, Outcome outcome) {
   WorkerEnded ended;
   ended.local_rank = local_rank;
@@ -155,14 +163,16 @@ TEST_F(SupervisorTest, BeforeARestartTheWorkersHaveTheTimeForThat) {
 }
 
 TEST_F(SupervisorTest, TheServiceKnowsWhetherARoundFollows) {
-  Feed(StartOf(1));  // restarts are left, so this node expects one
+  Feed(StartOf(1));
   Feed(Ended(1, Exited{1}));
   const TimePoint told = now_;
-  EXPECT_EQ(NextDeadline(state_), told + seconds(4));
+  EXPECT_EQ(NextDeadline(state_), told + seconds(10)) << "the longer time, until it is known";
   now_ += seconds(1);
+  Feed(Stop{RoundId{1}, CauseElsewhere(), false});
+  EXPECT_EQ(NextDeadline(state_), told + seconds(4));
+  EXPECT_FALSE(Last<TerminateWorkers>()) << "once is enough";
   Feed(Stop{RoundId{1}, CauseElsewhere(), true});
   EXPECT_EQ(NextDeadline(state_), told + seconds(10));
-  EXPECT_FALSE(Last<TerminateWorkers>()) << "once is enough";
 }
 
 TEST_F(SupervisorTest, ASignalWhileARoundIsStoppedGivesTheTimeOfTheEnd) {
@@ -172,12 +182,6 @@ TEST_F(SupervisorTest, ASignalWhileARoundIsStoppedGivesTheTimeOfTheEnd) {
   now_ += seconds(3);
   Feed(SignalReceived{SIGTERM});
   EXPECT_EQ(NextDeadline(state_), told + seconds(10));
-}
-
-TEST_F(SupervisorTest, WithoutRestartsLeftAFailureIsTheEnd) {
-  Feed(StartOf(4, 3));
-  Feed(Ended(1, Exited{1}));
-  EXPECT_EQ(NextDeadline(state_), now_ + seconds(10));
 }
 
 TEST_F(SupervisorTest, WhatTheAgentKilledIsNoCause) {
@@ -543,6 +547,10 @@ class SupervisorWalk : public SupervisorTest {
       case Phase::kRunning:
         Feed(StartOf(1));
         break;
+      case Phase::kExamining:
+        Feed(StartOf(1));
+        Feed(Stop{RoundId{1}, HangElsewhere()});
+        break;
       case Phase::kSucceeded:
         Feed(StartOf(1));
         Feed(AllGone{});
@@ -581,22 +589,26 @@ TEST_F(SupervisorWalk, EveryPhaseMeetsEveryEvent) {
                           WardenLost{},
                           ControlPipeLost{},
                           DeadlinePassed{},
-                          WorkerHung{.local_rank = 1, .pid = 101}};
+                          WorkerHung{.local_rank = 1, .pid = 101},
+                          Stop{RoundId{1}, HangElsewhere()},
+                          StacksRead{}};
   constexpr auto W = Phase::kWaiting, R = Phase::kRunning, S = Phase::kSucceeded,
-                 T = Phase::kStopping, L = Phase::kLeaving, E = Phase::kEnding, X = Phase::kEnded;
+                 T = Phase::kStopping, L = Phase::kLeaving, E = Phase::kEnding, X = Phase::kEnded,
+                 M = Phase::kExamining;
   struct Row {
     Phase phase;
-    Phase next[14];
+    Phase next[16];
   };
   //                 connecting waiting start stop finish refused ended worker gone signal warden
-  //                 control pipe deadline hung
-  const Row rows[] = {{W, {W, W, R, W, X, X, X, W, W, L, L, L, W, W}},
-                      {R, {R, R, E, T, E, E, E, T, S, L, L, L, R, T}},
-                      {S, {S, S, X, W, X, X, X, S, S, L, L, L, S, S}},
-                      {T, {T, T, E, T, E, E, E, T, T, L, L, L, T, T}},
-                      {L, {L, L, L, L, E, E, E, L, L, L, L, L, L, L}},
-                      {E, {E, E, E, E, E, E, E, E, X, E, E, E, E, E}},
-                      {X, {X, X, X, X, X, X, X, X, X, X, X, X, X, X}}};
+  //                 control pipe deadline hung hang-stop stacks
+  const Row rows[] = {{W, {W, W, R, W, X, X, X, W, W, L, L, L, W, W, W, W}},
+                      {R, {R, R, E, T, E, E, E, T, S, L, L, L, R, T, M, R}},
+                      {M, {M, M, E, T, E, E, E, T, W, L, L, L, M, T, M, T}},
+                      {S, {S, S, X, W, X, X, X, S, S, L, L, L, S, S, W, S}},
+                      {T, {T, T, E, T, E, E, E, T, T, L, L, L, T, T, T, T}},
+                      {L, {L, L, L, L, E, E, E, L, L, L, L, L, L, L, L, L}},
+                      {E, {E, E, E, E, E, E, E, E, X, E, E, E, E, E, E, E}},
+                      {X, {X, X, X, X, X, X, X, X, X, X, X, X, X, X, X, X}}};
   for (const Row& row : rows) {
     for (std::size_t i = 0; i < std::size(events); ++i) {
       Enter(row.phase);
@@ -643,7 +655,51 @@ TEST_F(SupervisorTest, AWorkerThatHangsIsReportedAndKilledWhileTheOthersMayEndTh
   EXPECT_EQ(Reports<WorkerFailed>().size(), 1u) << "its death is no failure of its own";
 }
 
-// ---- Who is a cause
+// ---- A round that is stopped because a worker hangs
+
+TEST_F(SupervisorTest, TheStacksAreReadBeforeAHungRoundIsStopped) {
+  Feed(StartOf(1));
+  Feed(Stop{RoundId{1}, HangElsewhere(), false});
+  ASSERT_EQ(last_.size(), 1u);
+  EXPECT_EQ(Of<ExamineWorkers>(last_)[0].silent, seconds(40));
+  Feed(WorkerHung{.local_rank = 1, .pid = 101});
+  EXPECT_EQ(Reports<WorkerFailed>().size(), 1u);
+  EXPECT_EQ(Of<TerminateWorkers>(last_).size(), 1u);
+  EXPECT_EQ(Of<KillWorker>(last_).size(), 1u);
+  EXPECT_EQ(NextDeadline(state_), now_ + seconds(4)) << "another round follows";
+  EXPECT_THAT(Feed(StacksRead{}), IsEmpty());
+  Feed(AllGone{});
+  EXPECT_TRUE(Last<ReportStopped>());
+}
+
+TEST_F(SupervisorTest, ANodeWithoutAHungWorkerStopsOnceItHasLooked) {
+  Feed(StartOf(1));
+  Feed(Stop{RoundId{1}, HangElsewhere(), true});
+  EXPECT_FALSE(Last<TerminateWorkers>());
+  Feed(StacksRead{});
+  EXPECT_TRUE(Last<TerminateWorkers>());
+  EXPECT_EQ(state_.stop_cause->kind, FailureKind::kWorkerHung);
+}
+
+TEST_F(SupervisorTest, StacksThatAreNotReadInTimeDoNotHoldTheStopUp) {
+  Feed(StartOf(1));
+  Feed(Stop{RoundId{1}, HangElsewhere(), true});
+  EXPECT_EQ(NextDeadline(state_), now_ + kStopHeldMax);
+  Pass(kStopHeldMax);
+  EXPECT_TRUE(Last<TerminateWorkers>());
+}
+
+TEST_F(SupervisorTest, AUserWhoStopsTheRunDoesNotWaitForStacks) {
+  Feed(StartOf(1));
+  Feed(Stop{RoundId{1}, HangElsewhere(), true});
+  Failure stopped;
+  stopped.kind = FailureKind::kRunStopped;
+  stopped.signal = SIGKILL;
+  Feed(Stop{RoundId{1}, stopped, true});
+  EXPECT_TRUE(Last<KillWorkers>());
+}
+
+// ---- Which failure is the cause
 
 WorkerEnded LostItsPeer(int local_rank) {
   WorkerEnded ended = Ended(local_rank, Exited{1});

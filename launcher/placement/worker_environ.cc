@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/processes/worker_environ.h"
+#include "launcher/placement/worker_environ.h"
 
 #include <unistd.h>
 

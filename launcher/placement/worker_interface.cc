@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/processes/worker_interface.h"
+#include "launcher/placement/worker_interface.h"
 
 #include <ifaddrs.h>
 #include <net/if.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/doctor/doctor_command.h"
+#include "launcher/doctor/doctor_run.h"
 
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -112,9 +112,9 @@ class Doctor {
   }
 
  private:
-  void Send(const NodeMessage& word) {
+  void Send(const NodeMessage& message) {
     if (!watch_.has_value()) return;
-    Show(ToLine(word) + "\n");
+    Show(ToLine(message) + "\n");
   }
 
   void Note(const std::string& sentence) {
@@ -185,7 +185,7 @@ class Doctor {
   }
 
   absl::StatusOr<RendezvousEndpoint> Meet(const Security& security) {
-    // One who may use no other port is told who has it.
+    // If no other port may be used, the process that holds it is named.
     const bool must_host = !options_.endpoint.has_value() && options_.node_rank == 0;
     if (must_host) facts_.service_port = options_.master_port.value_or(kPortDefault);
     facts_.hosts_service = must_host;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `ddprun doctor`: facts of this node, the other nodes' by way of a rendezvous, the ways between
-// them, and one table that all nodes show.
+// A node of `ddprun doctor`: collects its facts, exchanges them with the other nodes through a
+// rendezvous, tests the network between them, and shows the same table as they do.
 #pragma once
 
 #include <optional>

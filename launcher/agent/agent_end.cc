@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an agent prints and leaves behind when its part of the run is over.
+#include <sys/signalfd.h>
+
+#include <ctime>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "launcher/agent/agent.h"
+#include "launcher/base/disk_limits.h"
+#include "launcher/base/limits.h"
+#include "launcher/base/renamed_flags.h"
+#include "launcher/base/signals.h"
+#include "launcher/base/temp_dir.h"
+#include "launcher/supervisor/verdict.h"
+#include "launcher/supervisor/verdict_json.h"
+#include "proto/failure_record.h"
+#include "proto/output_file.h"
+#include "rendezvous/base/bounded_call.h"
+
+namespace ddprun {
+
+void Agent::Print(const std::string& sentence) {
+  console_.WriteLine(OutputStream::kErr, absl::StrCat("ddprun: ", ForUsers(sentence)));
+}
+
+void Agent::ShowEnd(const End& end) {
+  const VerdictOptions& options = config_.options.verdict;
+  std::string text = end.text;
+  if (end.verdict.has_value() && end.verdict->cause.has_value() &&
+      console_.EndsWith(end.verdict->cause->message) && text == VerdictText(*end.verdict)) {
+    text = VerdictText(*end.verdict, FailureMessage::kOmit);
+  }
+  if (options.form == VerdictForm::kJson || !options.file.empty()) {
+    const RunEnd whole{
+        .run_id = state_.round.has_value() ? state_.round->run_id : config_.options.run_id,
+        .host = host_,
+        .exit_code = end.exit_code,
+        .text = end.text,
+        .verdict = end.verdict};
+    const std::string json = VerdictJson(whole);
+    if (options.form == VerdictForm::kJson && !text.empty()) text = json;
+    if (!options.file.empty()) {
+      SayIfNotWritten(options.file,
+                      [file = options.file, json] { return WriteWholeFile(file, json + "\n"); });
+    }
+  }
+  if (config_.control_pipe.has_value()) {
+    // All nodes have the same to say; the head says it once.
+    if (!text.empty()) SendToHead(NodeVerdict{text.substr(0, kVerdictBytesMax)});
+    if (end.exit_code == 0 && end.verdict.has_value() && end.verdict->success) {
+      SendToHead(Finished{.run_id = config_.options.run_id,
+                          .round = static_cast<long long>(ToNumber(end.verdict->round)),
+                          .nodes = end.verdict->node_count,
+                          .world_size = end.verdict->world_size});
+    }
+    return;
+  }
+  for (absl::string_view line : absl::StrSplit(absl::StripSuffix(text, "\n"), '\n')) {
+    if (!text.empty()) console_.WriteLine(OutputStream::kErr, ForUsers(line));
+  }
+  LeaveRecord(end);
+}
+
+// As torchrun does for the launcher above it: the first cause is this process's own failure.
+void Agent::LeaveRecord(const End& end) {
+  const std::string& file = config_.options.verdict.record_file;
+  if (file.empty() || !end.verdict.has_value() || !end.verdict->cause.has_value()) return;
+  SayIfNotWritten(file, [file, record = RecordOf(*end.verdict->cause)] {
+    return WriteFailureRecord(file, record, static_cast<long long>(std::time(nullptr)));
+  });
+}
+
+// The run is over, and a disk that hangs must not keep the node from ending.
+void Agent::SayIfNotWritten(const std::string& path, std::function<absl::Status()> write) {
+  const auto status = CallWithDeadline<absl::Status>(kVerdictFileTimeout, std::move(write));
+  if (!status.has_value()) {
+    Print(absl::StrCat("cannot write ", path, ": its disk has not answered for ",
+                       kVerdictFileTimeout.count(), " s; check that disk"));
+  } else if (!status->ok()) {
+    Print(std::string(status->message()));
+  }
+}
+
+void Agent::Close() {
+  console_.Pump();
+  session_.reset();
+  store_proxy_.reset();
+  channel_.reset();
+  if (rendezvous_.server != nullptr) {
+    if (!rendezvous_.name.empty()) rendezvous_.server->WaitUntilDrained(kFinishTimeout);
+  }
+  observer_.Close();
+  // Last of all: a slow reader or disk keeps no other node waiting, and a signal ends the wait.
+  const OwnedFd impatience =
+      OwnedFd(signalfd(-1, &config_.end_signals, SFD_NONBLOCK | SFD_CLOEXEC));
+  workers_.logs().FinishFiles(impatience.get());
+  console_.Flush(kConsoleStallTimeout, kConsoleFlushTimeout, impatience.get());
+  RemoveTempDir(config_.temp_dir);
+}
+
+}  // namespace ddprun

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// How an agent opens what it needs, joins the run, and serves its workers' store.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "launcher/agent/agent.h"
+#include "launcher/base/limits.h"
+#include "launcher/base/temp_dir.h"
+#include "launcher/node/network.h"
+#include "launcher/placement/worker_interface.h"
+#include "proto/version.h"
+#include "rendezvous/base/addresses.h"
+#include "rendezvous/base/limits.h"
+#include "rendezvous/base/own_address.h"
+
+namespace ddprun {
+namespace {
+
+TimePoint Now() { return std::chrono::steady_clock::now(); }
+
+}  // namespace
+
+absl::Status Agent::Open() {
+  const ObserveOptions& observe = config_.options.observe;
+  if (absl::Status status =
+          observer_.Open(observe, config_.node_id, host_, workers_.logs().NoticeSink(),
+                         [this] { session_events_.Wake(); });
+      !status.ok()) {
+    return status;
+  }
+  const std::string run_id = config_.options.run_id.empty() ? MakeRunId() : config_.options.run_id;
+  absl::StatusOr<RendezvousEndpoint> rendezvous =
+      OpenRendezvous(config_.options, config_.security, run_id, observer_.watcher());
+  if (!rendezvous.ok()) return rendezvous.status();
+  rendezvous_ = *std::move(rendezvous);
+  if (absl::Status status = observer_.Serve(observe, rendezvous_.server.get()); !status.ok()) {
+    return status;
+  }
+  if (rendezvous_.server != nullptr && !rendezvous_.name.empty())
+    SendToHead(Serving{rendezvous_.port});
+  const std::optional<int>& port = config_.options.master_port;
+  const std::string address = config_.options.master_addr.value_or("127.0.0.1");
+  if (rendezvous_.name.empty() && port.has_value() && IsThisMachine(address) &&
+      !IsPortFree(address, *port)) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("port ", *port, " at ", address,
+                     " is in use; name another one with --master-port, or leave it out"));
+  }
+  supervisor_config_ = {.local_world_size = config_.local_world_size,
+                        .host = host_,
+                        .service = rendezvous_.name,
+                        .hosts_service = rendezvous_.server != nullptr,
+                        .join_timeout = config_.options.join_timeout,
+                        .shutdown_timeout = config_.options.stopping.shutdown_timeout,
+                        .restart_timeout = config_.options.stopping.restart_timeout};
+  config_.security.Forget();
+  if (rendezvous_.server == nullptr) {
+    channel_ = MakeServiceChannel(rendezvous_.target, config_.credentials, rendezvous_.host);
+  }
+  join_deadline_ = Now() + config_.options.join_timeout;
+  nccl_conf_ = background_.Start<bool>([] { return NcclConfNamesInterfaces(ReadVariable); });
+  BeginJoin(Now());
+  return absl::OkStatus();
+}
+
+// ---- Joining
+
+absl::StatusOr<int> Agent::WorkerPort() const {
+  // The service needs no port in a run of one node: the one that was asked for is the workers'.
+  if (rendezvous_.name.empty() && config_.options.master_port.has_value())
+    return *config_.options.master_port;
+  absl::StatusOr<int> port = FindFreePort(address_);
+  // Free at another address than the service's, the same number would still be confusing.
+  if (port.ok() && *port == rendezvous_.port) port = FindFreePort(address_);
+  return port;
+}
+
+std::vector<std::string> Agent::NetworkVariables(const Start& start) {
+  // The workers of one node find each other by themselves, and programs that join several runs of
+  // one node each have networks of their own.
+  if (start.node_count == 1) return {};
+  if (const auto named = nccl_conf_.Take()) nccl_conf_names_interfaces_ = *named;
+  const std::optional<WorkerInterface> interface = InterfaceOf(address_);
+  if (!interface.has_value()) return {};
+  return InterfaceVariables(*interface, ReadVariable, nccl_conf_names_interfaces_);
+}
+
+// A name service may take long to answer, so it is asked on another thread.
+void Agent::BeginJoin(TimePoint now) {
+  join_retry_.reset();
+  if (!config_.options.local_addr.empty()) return Join(config_.options.local_addr, now);
+  if (rendezvous_.name.empty()) return Join(config_.options.master_addr.value_or("127.0.0.1"), now);
+  own_address_ = background_.Start<absl::StatusOr<std::string>>(
+      [host = rendezvous_.host, port = rendezvous_.port] { return AdvertisedAddress(host, port); });
+  resolve_notice_ = now + kNoticeDelay;
+}
+
+void Agent::ContinueJoin(TimePoint now) {
+  if (join_retry_.has_value() && *join_retry_ <= now) BeginJoin(now);
+  if (!own_address_.pending()) return;
+  if (const auto address = own_address_.Take()) {
+    resolve_notice_.reset();
+    if (address->ok()) return Join(**address, now);
+    return RetryJoin(address->status(), now);
+  }
+  const absl::Status slow = absl::DeadlineExceededError(
+      absl::StrCat("the name service has not answered for ", rendezvous_.host));
+  if (now >= join_deadline_) {
+    own_address_ = {};
+    RetryJoin(slow, now);
+  } else if (resolve_notice_.has_value() && now >= *resolve_notice_) {
+    resolve_notice_.reset();
+    events_.push_back(Connecting{std::string(slow.message()), JoinTimeLeft(now)});
+  }
+}
+
+std::optional<TimePoint> Agent::NextJoinDeadline() const {
+  if (!own_address_.pending()) return join_retry_;
+  return resolve_notice_.has_value() ? std::min(*resolve_notice_, join_deadline_) : join_deadline_;
+}
+
+std::chrono::milliseconds Agent::JoinTimeLeft(TimePoint now) const {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(join_deadline_ - now);
+}
+
+void Agent::RetryJoin(const absl::Status& status, TimePoint now) {
+  if (now >= join_deadline_) {
+    events_.push_back(SessionEnded{absl::DeadlineExceededError(status.message())});
+    return;
+  }
+  events_.push_back(Connecting{std::string(status.message()), JoinTimeLeft(now)});
+  join_retry_ = std::min(join_deadline_, now + kResolveRetryInterval);
+}
+
+void Agent::Join(const std::string& address, TimePoint now) {
+  address_ = address;
+  const absl::StatusOr<int> port = WorkerPort();
+  if (!port.ok()) return RetryJoin(port.status(), now);
+  const Options& options = config_.options;
+  ddprun::Join join;
+  join.protocol_version = kProtocolVersion;
+  join.software_version = kSoftwareVersion;
+  join.run_id = options.run_id;
+  join.node_id = config_.node_id;
+  join.host = host_;
+  join.node_rank = options.node_rank;
+  if (options.nodes == 1) join.node_rank = 0;
+  join.local_world_size = config_.local_world_size;
+  join.nodes_min = options.nodes_min;
+  join.nodes_max = options.nodes;
+  join.restarts_max = options.restarts.max_restarts;
+  join.restart_policy = options.restarts.policy;
+  join.hosts_service = supervisor_config_.hosts_service;
+  join.address = address_;
+  join.worker_port = *port;
+  join.join_timeout = JoinTimeLeft(now);
+  join.last_call = options.last_call;
+  join.lease = options.lease;
+  join.hosts_service = rendezvous_.server != nullptr;
+  join.role = options.role;
+  join.stop_timeout = StopTimeout(options.stopping);
+  SessionClient::Handler handler = [this](SessionEvent event) {
+    session_events_.Post(std::move(event));
+  };
+  session_ =
+      rendezvous_.server != nullptr
+          ? rendezvous_.server->OpenSession(join, std::move(handler))
+          : SessionClient::Open(channel_, std::move(join), JoinTimeLeft(now), std::move(handler));
+}
+
+absl::Status Agent::ServeStore(const Start& start) {
+  if (absl::Status status = RestoreTempDir(config_.temp_dir); !status.ok()) return status;
+  if (store_proxy_ != nullptr) {
+    if (absl::Status status = store_proxy_->EnsureListening(); !status.ok()) return status;
+  } else {
+    absl::StatusOr<std::unique_ptr<StoreProxy>> proxy = StoreProxy::Start(
+        {.socket_path = absl::StrCat(config_.temp_dir, "/agent.sock"),
+         .channel = channel_,
+         .connector = rendezvous_.server ? rendezvous_.server->store_connector() : nullptr,
+         .run_id = start.run_id,
+         .node_id = config_.node_id,
+         .reconnect_timeout = reconnect_timeout_});
+    if (!proxy.ok()) return proxy.status();
+    store_proxy_ = *std::move(proxy);
+  }
+  store_proxy_->SetRound(start.round);
+  return absl::OkStatus();
+}
+
+}  // namespace ddprun

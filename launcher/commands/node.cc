@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/commands/node.h"
+
+#include <sys/prctl.h>
+
+#include <cstdio>
+#include <utility>
+
+#include "launcher/agent/agent.h"
+#include "launcher/agent/dry_run.h"
+#include "launcher/agent/report_node_loss.h"
+#include "launcher/agent/warden.h"
+#include "launcher/base/command.h"
+#include "launcher/base/signals.h"
+#include "launcher/base/temp_dir.h"
+#include "launcher/command_line/settings_files.h"
+#include "launcher/doctor/doctor_run.h"
+#include "launcher/node/network.h"
+#include "launcher/output/output_checks.h"
+#include "launcher/placement/devices.h"
+#include "launcher/placement/placement.h"
+#include "launcher/placement/worker_environ.h"
+#include "launcher/processes/cgroup.h"
+#include "launcher/processes/program.h"
+#include "rendezvous/security/credentials.h"
+
+namespace ddprun {
+namespace {
+
+// Notes are shown on request only, as torchrun does.
+void PrintWarnings(const Options& options) {
+  const std::string level = ReadVariable("LOGLEVEL").value_or("WARNING");
+  for (const std::string& warning : options.warnings)
+    std::fprintf(stderr, "ddprun: %s\n", warning.c_str());
+  if (level != "INFO" && level != "DEBUG") return;
+  for (const std::string& note : options.notes) std::fprintf(stderr, "ddprun: %s\n", note.c_str());
+}
+
+int ShowDryRun(const Agent::Config& config, bool has_token_variable) {
+  const std::optional<Endpoint>& endpoint = config.options.endpoint;
+  return Show(DryRunText({.options = config.options,
+                          .program = config.program,
+                          .places = config.places,
+                          .host = HostName(),
+                          .endpoint_is_here = endpoint.has_value() && IsThisMachine(endpoint->host),
+                          .secret = SecretInWords(config.options, has_token_variable, ReadVariable),
+                          .inherited = OwnEnviron()}));
+}
+
+// What each worker gets of this machine, and which file it executes. Absent: done; else the exit
+// code.
+std::optional<int> FindPlacesAndProgram(Agent::Config& config) {
+  const auto machine = ReadMachine(config.options, ReadVariable);
+  if (!machine.ok()) return Fail(machine.status(), 1);
+  auto places = PlaceWorkers(config.options, *machine);
+  if (!places.ok()) return Fail(places.status(), 1);
+  config.places = *std::move(places);
+  config.local_world_size = static_cast<int>(config.places.size());
+  absl::StatusOr<Program> program =
+      ResolveProgram(config.options, OwnPath().parent_path().string(), ReadVariable);
+  if (!program.ok()) {
+    return Fail(program.status(),
+                absl::IsNotFound(program.status()) ? kExitNotFound : kExitNotExecutable);
+  }
+  config.program = *std::move(program);
+  return std::nullopt;
+}
+
+// The certificates of this node, from the run's secret. Absent: done; else the exit code.
+std::optional<int> OpenSecurity(Agent::Config& config, TokenVariable token) {
+  if (UsesNetwork(config.options)) {
+    // The secret must not end up in a core file, nor be read by a debugger of the same user.
+    // Workers do not inherit this.
+    prctl(PR_SET_DUMPABLE, 0);
+    auto security = Security::Open(config.options.security, std::move(token), ReadVariable);
+    if (!security.ok()) return Fail(security.status(), kExitUsage);
+    config.security = *std::move(security);
+  }
+  config.node_id = MakeNodeId(HostName());
+  auto credentials = config.security.ForNode(config.options.run_id, config.node_id.value);
+  if (!credentials.ok()) return Fail(credentials.status(), 1);
+  config.credentials = *std::move(credentials);
+  return std::nullopt;
+}
+
+// The agent as a child of the keeper and the warden; the warden is this process.
+int RunGuarded(Agent::Config& config, std::optional<HeadConnection> head,
+               absl::Span<char> command_line) {
+  // From here on no signal may end this process before it has cleaned up.
+  config.end_signals = NotIgnored(config.options.stopping.end_signals);
+  config.forwarded_signals = NotIgnored(config.options.stopping.forwarded_signals);
+  const sigset_t signals = Union(config.end_signals, config.forwarded_signals);
+  config.worker_signal_mask = BlockSignals(signals);
+  const absl::StatusOr<std::string> temp_dir = MakeTempDir();
+  if (!temp_dir.ok()) return Fail(temp_dir.status(), 1);
+  config.temp_dir = *temp_dir;
+  const RunCgroup cgroup = RunCgroup::Make(OwnCgroup(), config.node_id.value);
+  config.cgroup = &cgroup;
+  const Warden warden{.passed_signals = signals,
+                      .control_pipe = head.has_value() ? head->control_pipe.fd() : -1,
+                      .temp_dir = config.temp_dir,
+                      .command_line = command_line,
+                      .cgroup = &cgroup,
+                      .forget = [&config] { config.security.Forget(); },
+                      .on_agent_killed =
+                          [&config](const std::string& how) {
+                            TellServiceOfDeath(config.options, config.node_id, config.credentials,
+                                               how);
+                          }};
+  return RunUnderWarden(warden, [&config, &head](std::vector<int> guard_pidfds) {
+    if (head.has_value()) config.control_pipe = std::move(head->control_pipe);
+    config.guard_pidfds = std::move(guard_pidfds);
+    Agent agent(std::move(config));
+    return agent.Run();
+  });
+}
+
+}  // namespace
+
+std::filesystem::path OwnPath() {
+  std::error_code error;
+  return std::filesystem::read_symlink("/proc/self/exe", error);
+}
+
+std::variant<int, Prepared> Prepare(const std::vector<std::string>& arguments, TokenVariable token,
+                                    Purpose purpose) {
+  auto parsed = ParseOptions(arguments, ReadVariable, ReadSettingsFile, purpose);
+  if (!parsed.ok()) return Fail(parsed.status(), kExitUsage);
+  if (const auto* show = std::get_if<ShowText>(&*parsed)) return Show(show->text);
+  Prepared prepared{std::get<Options>(*std::move(parsed)), std::move(token)};
+  const Options& options = prepared.options;
+  SetVariables(options.variables);
+  if (!prepared.token.has_value() && !options.token_env_file.empty() && !options.dry_run)
+    prepared.token = ReadTokenOfEnvFile(options.token_env_file);
+  PrintWarnings(options);
+  return prepared;
+}
+
+int RunNode(Prepared prepared, std::optional<HeadConnection> head, absl::Span<char> command_line) {
+  Agent::Config config{.options = std::move(prepared.options),
+                       .program = {},
+                       .places = {},
+                       .temp_dir = {},
+                       .end_signals = {},
+                       .forwarded_signals = {},
+                       .worker_signal_mask = {},
+                       .guard_pidfds = {},
+                       .control_pipe = std::nullopt,
+                       .host = {},
+                       .node_id = {},
+                       .credentials = std::nullopt,
+                       .security = {}};
+  if (head.has_value()) {
+    if (head->serve_at_any_port) config.options.master_port = 0;
+    if (head->host != "localhost") config.host = head->host;
+  }
+  if (const auto code = FindPlacesAndProgram(config)) return *code;
+  if (config.options.dry_run) return ShowDryRun(config, prepared.token.has_value());
+  const absl::Status outputs = CheckOutputs(config.options);
+  if (!outputs.ok()) return Fail(outputs, kExitUsage);
+  if (const auto code = OpenSecurity(config, std::move(prepared.token))) return *code;
+  return RunGuarded(config, std::move(head), command_line);
+}
+
+int RunDoctorNode(Prepared prepared, std::optional<HeadConnection> head, int nodes) {
+  DoctorCall call{.options = std::move(prepared.options),
+                  .own_folder = OwnPath().parent_path().string(),
+                  .token_variable = std::move(prepared.token),
+                  .control_pipe = std::nullopt,
+                  .host = {}};
+  call.options.doctor->nodes_wanted = nodes;
+  if (head.has_value()) {
+    if (head->serve_at_any_port) call.options.master_port = 0;
+    call.control_pipe = std::move(head->control_pipe);
+    call.host = head->host;
+  }
+  return RunDoctor(std::move(call));
+}
+
+}  // namespace ddprun

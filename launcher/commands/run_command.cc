@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <utility>
+
+#include "launcher/commands/commands.h"
+#include "launcher/commands/node.h"
+#include "launcher/hosts/hosts_command.h"
+
+namespace ddprun {
+
+int RunCommand(Invocation invocation) {
+  auto prepared = Prepare(invocation.arguments, TakeTokenVariable(), Purpose::kRun);
+  if (const int* code = std::get_if<int>(&prepared)) return *code;
+  auto& [options, token] = std::get<Prepared>(prepared);
+  if (options.hosts.asked()) return RunHosts(options, OwnPath(), std::move(token), ReadVariable);
+  return RunNode(std::get<Prepared>(std::move(prepared)), std::nullopt, invocation.command_line);
+}
+
+}  // namespace ddprun

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/processes/spawn.h"
+
+#include <linux/close_range.h>
+#include <linux/sched.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "launcher/base/int_ranges.h"
+#include "launcher/placement/cpu_binding.h"
+#include "rendezvous/base/errno_text.h"
+
+namespace ddprun {
+namespace {
+
+std::vector<char*> Pointers(const std::vector<std::string>& strings) {
+  std::vector<char*> pointers;
+  pointers.reserve(strings.size() + 1);
+  for (const std::string& string : strings) pointers.push_back(const_cast<char*>(string.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+// Everything the child needs, made before it exists: it shares the parent's memory and must not
+// allocate.
+struct ChildPlan {
+  const char* path;
+  char* const* argv;
+  char* const* environ;
+  int in;
+  int out;
+  int err;
+  const CpuBinding* binding;
+  const sigset_t* signal_mask;
+  const rlimit* file_limit;
+  pid_t parent;
+  int death_signal;
+  volatile int error;     // set by the child if exec fails
+  volatile bool unbound;  // it is the binding that failed
+};
+
+// Runs in the vfork child. Only system calls here; posix_spawn would do but for the parent-death
+// signal.
+[[noreturn]] void RunChild(ChildPlan& plan) {
+  prctl(PR_SET_PDEATHSIG, plan.death_signal);
+  // Where Yama lets a process be traced by its ancestors only (the default of many distributions):
+  // the agent's other children may look at its stacks, too. It holds over exec.
+  prctl(PR_SET_PTRACER, plan.parent);
+  // The agent may have died before the line above.
+  if (getppid() != plan.parent) _exit(127);
+  setsid();
+  if (plan.in >= 0) dup2(plan.in, STDIN_FILENO);
+  dup2(plan.out, STDOUT_FILENO);
+  dup2(plan.err, STDERR_FILENO);
+  // A worker must not hold the agent's sockets open. In this process's own table, thus not seen by
+  // the parent.
+  syscall(SYS_close_range, 3u, ~0u, CLOSE_RANGE_CLOEXEC);
+  setrlimit(RLIMIT_NOFILE, plan.file_limit);
+  if (!plan.binding->Apply()) {
+    plan.unbound = true;
+    plan.error = errno;
+    _exit(127);
+  }
+  // Handlers are reset by exec, ignored signals are not. Those that were ignored when ddprun was
+  // started (nohup) stay so.
+  signal(SIGPIPE, SIG_DFL);
+  signal(SIGXFSZ, SIG_DFL);
+  sigprocmask(SIG_SETMASK, plan.signal_mask, nullptr);
+  execve(plan.path, plan.argv, plan.environ);
+  plan.error = errno;
+  _exit(127);
+}
+
+// Not inlined: after vfork the child runs on this frame, which the caller's variables must not
+// share.
+[[gnu::noinline]] pid_t VforkAndRun(ChildPlan& plan) {
+  const pid_t pid = vfork();
+  if (pid == 0) RunChild(plan);
+  return pid;
+}
+
+// The same, with the child in that cgroup from its first moment: to move it there later makes the
+// kernel wait for all processors, up to 6 ms. -1: the kernel does not do it, for whatever reason.
+[[gnu::noinline]] pid_t CloneAndRun(ChildPlan& plan, int cgroup) {
+  [[maybe_unused]] clone_args arguments{};
+  arguments.flags = CLONE_VM | CLONE_VFORK | CLONE_INTO_CGROUP;
+  arguments.exit_signal = SIGCHLD;
+  arguments.cgroup = static_cast<std::uint64_t>(cgroup);
+  // In place: the child would overwrite the return address of a function that made the call.
+  long pid = -1;
+#if defined(__x86_64__)
+  asm volatile("syscall"
+               : "=a"(pid)
+               : "a"(static_cast<long>(SYS_clone3)), "D"(&arguments), "S"(sizeof(arguments))
+               : "rcx", "r11", "memory");
+#elif defined(__aarch64__)
+  register long number asm("x8") = SYS_clone3;
+  register long first asm("x0") = reinterpret_cast<long>(&arguments);
+  register long second asm("x1") = sizeof(arguments);
+  asm volatile("svc 0" : "+r"(first) : "r"(number), "r"(second) : "memory");
+  pid = first;
+#endif
+  if (pid == 0) RunChild(plan);
+  return pid < 0 ? -1 : static_cast<pid_t>(pid);
+}
+
+SpawnFailed ToSpawnFailed(const std::string& path, int error) {
+  return SpawnFailed{
+      error == ENOENT ? 127 : 126,
+      absl::StrCat("cannot start ", path, ": ", ErrnoText(error),
+                   error == ENOEXEC ? "; a script needs a first line such as #!/bin/sh" : "")};
+}
+
+SpawnFailed ToBindFailed(const CpuSet& cpus, int error) {
+  return SpawnFailed{
+      126, absl::StrCat("cannot bind a worker to CPUs ", RangesText(cpus), ": ", ErrnoText(error),
+                        "; were they taken away since ddprun was started?")};
+}
+
+}  // namespace
+
+Spawned SpawnProcess(const SpawnRequest& request, const rlimit& file_limit) {
+  const std::vector<char*> argv = Pointers(request.argv);
+  const std::vector<char*> environment = Pointers(request.environ);
+  const CpuBinding binding(request.cpus, request.memory_nodes);
+  ChildPlan plan{.path = request.path.c_str(),
+                 .argv = argv.data(),
+                 .environ = environment.data(),
+                 .in = request.in,
+                 .out = request.out,
+                 .err = request.err,
+                 .binding = &binding,
+                 .signal_mask = &request.signal_mask,
+                 .file_limit = &file_limit,
+                 .parent = getpid(),
+                 .death_signal = request.death_signal,
+                 .error = 0,
+                 .unbound = false};
+  Spawned process;
+  // No signal handler of this process may run in the child.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  pid_t pid = request.cgroup < 0 ? -1 : CloneAndRun(plan, request.cgroup);
+  if (pid < 0) pid = VforkAndRun(plan);
+  const int vfork_error = errno;
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (pid < 0) {
+    process.outcome = ToSpawnFailed(request.path, vfork_error);
+    return process;
+  }
+  if (plan.error != 0) {
+    waitpid(pid, nullptr, 0);
+    process.outcome = plan.unbound ? ToBindFailed(request.cpus, plan.error)
+                                   : ToSpawnFailed(request.path, plan.error);
+    return process;
+  }
+  process.pid = pid;
+  process.pidfd = OwnedFd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0u)));
+  if (!process.pidfd.valid()) {
+    const int error = errno;
+    kill(-pid, SIGKILL);
+    waitpid(pid, nullptr, 0);
+    process.outcome = ToSpawnFailed(request.path, error);
+  }
+  return process;
+}
+
+// ---- The thread
+
+struct Spawner::State {
+  struct Batch {
+    std::vector<SpawnRequest> requests;
+    rlimit file_limit{};
+  };
+  std::mutex mutex;
+  std::condition_variable work;
+  std::optional<Batch> batch;
+  std::optional<std::vector<Spawned>> result;
+  std::function<void()> wake;
+  bool started = false;
+  bool stopping = false;
+  bool cancelled = false;  // the batch
+
+  void Run() {
+    std::unique_lock<std::mutex> lock(mutex);
+    while (true) {
+      work.wait(lock, [this] { return stopping || batch.has_value(); });
+      if (stopping) return;
+      const Batch next = *std::exchange(batch, std::nullopt);
+      std::vector<Spawned> spawned;
+      for (const SpawnRequest& request : next.requests) {
+        if (cancelled) {
+          spawned.emplace_back().outcome = SpawnFailed{126, "the run was ended before it began"};
+          continue;
+        }
+        lock.unlock();
+        spawned.push_back(SpawnProcess(request, next.file_limit));
+        lock.lock();
+      }
+      result = std::move(spawned);
+      wake();
+    }
+  }
+};
+
+Spawner::Spawner(std::function<void()> wake) : state_(std::make_shared<State>()) {
+  state_->wake = std::move(wake);
+}
+
+Spawner::~Spawner() {
+  const std::lock_guard<std::mutex> lock(state_->mutex);
+  state_->stopping = true;
+  state_->work.notify_one();
+}
+
+void Spawner::Begin(std::vector<SpawnRequest> requests, const rlimit& file_limit) {
+  const std::lock_guard<std::mutex> lock(state_->mutex);
+  state_->result.reset();
+  state_->cancelled = false;
+  if (!state_->started) {
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);  // signals are for the loop's thread
+    try {
+      std::thread([state = state_] { state->Run(); }).detach();
+      state_->started = true;
+    } catch (const std::system_error& error) {
+      std::vector<Spawned>& failed = state_->result.emplace(requests.size());
+      for (Spawned& one : failed) {
+        one.outcome = SpawnFailed{
+            126, absl::StrCat("cannot start a thread: ", error.what(), "; see `ulimit -u`")};
+      }
+      state_->wake();
+    }
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    if (!state_->started) return;
+  }
+  state_->batch = State::Batch{std::move(requests), file_limit};
+  state_->work.notify_one();
+}
+
+void Spawner::Cancel() {
+  const std::lock_guard<std::mutex> lock(state_->mutex);
+  state_->cancelled = true;
+}
+
+std::optional<std::vector<Spawned>> Spawner::Take() {
+  const std::lock_guard<std::mutex> lock(state_->mutex);
+  return std::exchange(state_->result, std::nullopt);
+}
+
+}  // namespace ddprun

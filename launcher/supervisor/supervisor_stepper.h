@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// One call of Step(): the state, the event's time, and the effects so far. Internal to
+// supervisor.cc (events) and supervisor_stopping.cc (how workers are stopped and how the agent
+// ends).
+#pragma once
+
+#include <csignal>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "launcher/supervisor/supervisor.h"
+#include "rendezvous/values/session_types.h"
+
+namespace ddprun {
+
+// A method for each event; each switches over every phase in the order of the diagram, without a
+// default, so that the compiler finds a new phase that is not handled.
+class Stepper {
+ public:
+  Stepper(SupervisorState& state, TimePoint now, const SupervisorConfig& config)
+      : s_(state), now_(now), config_(config) {}
+
+  Effects Take() { return std::move(effects_); }
+
+  void operator()(const Connecting& event);
+  void operator()(const Reconnecting& event);
+  void operator()(const Reconnected&);
+  void operator()(const Accepted&) { s_.joined = true; }
+  void operator()(const Waiting& event);
+  void operator()(const Start& start);
+  void operator()(const Stop& stop);
+  void operator()(const Finish& finish);
+  void operator()(const Refused& refused);
+  void operator()(const SessionEnded& ended);
+  void operator()(const WorkerEnded& ended);
+  void operator()(const WorkerHung& hung);
+  void operator()(const StacksRead&);
+  void operator()(const AllGone&);
+  void operator()(const SignalReceived& event);
+  void operator()(const WardenLost&);
+  void operator()(const ControlPipeLost&);
+  void operator()(const DeadlinePassed&);
+
+ private:
+  RoundId RoundNow() const { return s_.round.has_value() ? s_.round->round : kNoRound; }
+  bool IsOver(const std::optional<TimePoint>& deadline) const {
+    return deadline.has_value() && *deadline <= now_;
+  }
+  bool IsEcho() const;
+  int SignalExitCode() const { return 128 + s_.signal.value_or(0); }
+
+  // ---- Starting and waiting
+
+  void BeginRound(const Start& start);
+  void NoteWaiting(const std::string& reason, std::chrono::milliseconds remaining);
+  void ShowWaiting();
+
+  // ---- Failures
+
+  void NoteEnd(const WorkerEnded& ended);
+  // Reports it, and stops the workers of the round.
+  void Fail(Failure failure);
+
+  // ---- Stopping the workers
+
+  void HandleStopWhileExamining(const Stop& stop);
+  void BeginStop(const Stop& stop);
+  void StopWorkers(const Stop& stop);
+  // `another_round`: whether one follows, which decides how long the workers have; absent: the
+  // service has not said yet. A repeated call moves the deadline, counted from the first signal.
+  void Terminate(std::optional<bool> another_round, int signal = SIGTERM);
+  void Kill();
+  std::chrono::milliseconds Grace() const;
+  void AnswerStop();
+  void ReportEnds();
+
+  // ---- Leaving the run
+
+  // `signal`: why this agent ends; `to_workers`: what the workers receive.
+  void LeaveRun(int signal, int to_workers, bool at_once = false);
+  void SendLeave(bool at_once);
+  void AwaitVerdict();
+  void NoteSignal(int signal);
+  void EndAsLeft(Verdict verdict);
+
+  // ---- The end
+
+  void StopAndEnd(int exit_code, std::string text, std::optional<Verdict> verdict = std::nullopt);
+  void EndAsInterrupted();
+  void EndNow();
+  void GiveUp();
+  Verdict LocalVerdict() const;
+
+  SupervisorState& s_;
+  const TimePoint now_;
+  const SupervisorConfig& config_;
+  Effects effects_;
+};
+
+}  // namespace ddprun

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/supervisor/worker_failure.h"
+
+namespace ddprun {
+namespace {
+
+// What both events have: which worker it is, and what is known about either.
+template <typename Event>
+Failure FailureOf(const Event& event, const Start& start, const std::string& host) {
+  Failure failure;
+  failure.rank = start.rank_first + event.local_rank;
+  failure.local_rank = event.local_rank;
+  failure.node_rank = start.node_rank;
+  failure.host = host;
+  failure.pid = event.pid;
+  failure.age = event.age;
+  failure.last_lines = event.last_lines;
+  failure.places = event.places;
+  return failure;
+}
+
+}  // namespace
+
+Failure ToFailure(const WorkerEnded& ended, const Start& start, const std::string& host) {
+  Failure failure = FailureOf(ended, start, host);
+  failure.message = ended.message;
+  failure.traceback = ended.traceback;
+  failure.oom = ended.oom;
+  failure.core_file = ended.core_file;
+  if (const auto* exited = std::get_if<Exited>(&ended.outcome)) {
+    failure.kind = FailureKind::kWorkerExited;
+    failure.exit_code = exited->code;
+  } else if (const auto* signaled = std::get_if<Signaled>(&ended.outcome)) {
+    failure.kind = FailureKind::kWorkerSignaled;
+    failure.signal = signaled->signal;
+  } else if (const auto* unspawned = std::get_if<SpawnFailed>(&ended.outcome)) {
+    failure.kind = FailureKind::kSpawnFailed;
+    failure.exit_code = unspawned->exit_code;
+    failure.message = unspawned->message;
+  }
+  return failure;
+}
+
+Failure ToFailure(const WorkerHung& hung, const Start& start, const std::string& host) {
+  Failure failure = FailureOf(hung, start, host);
+  failure.kind = FailureKind::kWorkerHung;
+  failure.hang = hung.hang;
+  return failure;
+}
+
+WorkerEnds ToWorkerEnds(const WorkerEnded& ended) {
+  WorkerEnds end{.first = ended.local_rank};
+  if (IsSuccess(ended.outcome)) {
+    end.kind = EndKind::kSucceeded;
+  } else if (ended.stopped) {
+    end.kind = EndKind::kStopped;
+  } else if (const auto* exited = std::get_if<Exited>(&ended.outcome)) {
+    end.kind = EndKind::kExited;
+    end.code = exited->code;
+  } else if (const auto* signaled = std::get_if<Signaled>(&ended.outcome)) {
+    end.kind = EndKind::kSignaled;
+    end.code = signaled->signal;
+  } else if (const auto* unspawned = std::get_if<SpawnFailed>(&ended.outcome)) {
+    end.kind = EndKind::kNotStarted;
+    end.code = unspawned->exit_code;
+  }
+  return end;
+}
+
+}  // namespace ddprun
