@@ -3,6 +3,7 @@
 
 import pathlib
 import re
+import sys
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
 MAY_INCLUDE = {
@@ -145,3 +146,14 @@ def test_links_of_the_readmes_lead_somewhere():
         for link in re.findall(r"\]\(([^)#]+)[^)]*\)", prose):
             if "://" not in link:
                 assert (readme.parent / link).exists(), f"{readme.relative_to(REPO)}: {link}"
+
+
+def test_mutants_still_apply():
+    """Whether the simulation catches them is a nightly test (tests/simulation/mutants.py)."""
+    sys.path.insert(0, str(REPO / "tests" / "simulation"))
+    import mutants
+
+    for path in sorted((REPO / "tests" / "simulation" / "mutants").glob("*.txt")):
+        mutant = mutants.read(path)
+        count = (REPO / mutant["file"]).read_text().count(mutant["old"])
+        assert count == 1, f"the text of {path.name} is found {count} times in {mutant['file']}"
