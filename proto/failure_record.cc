@@ -9,7 +9,9 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "proto/input_file.h"
 #include "proto/output_file.h"
+#include "proto/text.h"
 
 namespace ddprun {
 namespace {
@@ -18,50 +20,13 @@ namespace {
 // mistake does not.
 constexpr std::size_t kRecordBytesMax = 1 << 20;
 
-std::string Cut(std::string text) {
-  if (text.size() > kFailureMessageBytesMax) {
-    std::size_t end = kFailureMessageBytesMax;
-    // Not in the middle of a UTF-8 character: the rest of it would not be valid JSON text.
-    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
-    text.resize(end);
-  }
-  return text;
-}
+std::string Cut(std::string text) { return CutText(std::move(text), kFailureMessageBytesMax); }
 
 // The end of a traceback says most: whole lines of it.
 std::string LastPart(const std::string& text) {
   if (text.size() <= kFailureMessageBytesMax) return text;
   const std::size_t end_of_line = text.find('\n', text.size() - kFailureMessageBytesMax);
   return end_of_line == std::string::npos ? Cut(text) : text.substr(end_of_line + 1);
-}
-
-// A worker may have put anything at that path: a pipe would be waited for.
-absl::StatusOr<std::string> ReadSmallFile(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  if (fd < 0) return absl::NotFoundError(absl::StrCat("there is no failure record at ", path));
-  struct stat about {};
-  std::string text;
-  absl::Status status;
-  if (fstat(fd, &about) != 0 || !S_ISREG(about.st_mode)) {
-    status = absl::InvalidArgumentError(absl::StrCat(path, " is not a file"));
-  } else {
-    text.resize(kRecordBytesMax + 1);
-    std::size_t size = 0;
-    while (size < text.size()) {
-      const ssize_t n = read(fd, text.data() + size, text.size() - size);
-      if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) break;
-      size += static_cast<std::size_t>(n);
-    }
-    text.resize(size);
-    if (size > kRecordBytesMax) {
-      status =
-          absl::InvalidArgumentError(absl::StrCat(path, " is longer than a failure record may be"));
-    }
-  }
-  close(fd);
-  if (!status.ok()) return status;
-  return text;
 }
 
 }  // namespace
@@ -79,8 +44,12 @@ absl::Status WriteFailureRecord(const std::string& path, const FailureRecord& re
 }
 
 absl::StatusOr<FailureRecord> ReadFailureRecord(const std::string& path) {
-  absl::StatusOr<std::string> text = ReadSmallFile(path);
-  if (!text.ok()) return text.status();
+  // A worker may have put anything at that path.
+  const absl::StatusOr<std::string> text = ReadRegularFile(path, kRecordBytesMax);
+  if (!text.ok()) {
+    return absl::Status(text.status().code(), absl::StrCat("cannot read the failure record ", path,
+                                                           ": ", text.status().message()));
+  }
   const auto record = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
   if (!record.is_object() || !record.contains("message")) {
     return absl::InvalidArgumentError(absl::StrCat(path, " is not a failure record"));

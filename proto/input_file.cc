@@ -65,6 +65,19 @@ absl::Status ReadAll(int fd, bool is_regular, std::string& text) {
 
 }  // namespace
 
+absl::StatusOr<std::string> ReadRegularFile(const std::string& path, std::size_t bytes_max) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (fd < 0) return Reason(errno);
+  struct stat info {};
+  std::string text(bytes_max + 1, '\0');
+  const absl::Status status = fstat(fd, &info) == 0 && S_ISREG(info.st_mode)
+                                  ? ReadAll(fd, /*is_regular=*/true, text)
+                                  : absl::InvalidArgumentError("it is not a regular file");
+  close(fd);
+  if (!status.ok()) return status;
+  return text;
+}
+
 absl::StatusOr<InputFile> ReadInput(const std::string& path, std::size_t bytes_max) {
   const int fd = OpenInput(path);
   if (fd < 0) return Reason(errno);

@@ -23,4 +23,8 @@ struct InputFile {
 // `bytes_max`: a reason without the path, such as "Is a directory".
 absl::StatusOr<InputFile> ReadInput(const std::string& path, std::size_t bytes_max);
 
+// A file of our own, or of /proc and /sys: what is no regular file is INVALID_ARGUMENT and is never
+// waited for. Other errors as above.
+absl::StatusOr<std::string> ReadRegularFile(const std::string& path, std::size_t bytes_max);
+
 }  // namespace ddprun

@@ -16,6 +16,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "proto/text.h"
 #include "rendezvous/base/errno_text.h"
 #include "rendezvous/base/own_address.h"
 #include "rendezvous/base/resolve.h"
@@ -74,11 +75,6 @@ bool IsNumericAddress(const std::string& host) {
   in_addr v4;
   in6_addr v6;
   return inet_pton(AF_INET, host.c_str(), &v4) == 1 || inet_pton(AF_INET6, host.c_str(), &v6) == 1;
-}
-
-std::string HostPort(const std::string& host, int port) {
-  const bool bare_v6 = absl::StrContains(host, ':') && !absl::StartsWith(host, "[");
-  return bare_v6 ? absl::StrCat("[", host, "]:", port) : absl::StrCat(host, ":", port);
 }
 
 absl::StatusOr<ListeningSocket> ListenOn(const std::string& host, int port) {

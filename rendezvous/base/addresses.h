@@ -13,9 +13,6 @@ namespace ddprun {
 // "10.0.0.1" or "::1": no name to be looked up.
 bool IsNumericAddress(const std::string& host);
 
-// "10.0.0.1:29500" or "[::1]:29500".
-std::string HostPort(const std::string& host, int port);
-
 // A socket that listens and does not block, and where: the numeric address and the port, or the
 // path.
 struct ListeningSocket {

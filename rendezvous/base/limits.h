@@ -22,22 +22,22 @@ inline constexpr std::size_t kStreamOpsMax = 65'536;
 // larger).
 inline constexpr std::size_t kStoreBatchBytes = 1u << 20;
 inline constexpr std::size_t kStoreBatchOps = 4096;
-// Answers of operations that change something, which the service remembers for a node until the
-// node has them. The node says so with its next message, and at the latest after a part of them.
+// Replies to operations that change something, which the service caches for a node until the node
+// confirms them. It does so with its next message, and at the latest after kUnsaidAnswersMax.
 inline constexpr std::size_t kRememberedAnswersMax = 2 * kStreamOpsMax;
 inline constexpr std::size_t kRememberedBytesMax = 256u << 20;
 inline constexpr std::size_t kUnsaidAnswersMax = 1024;
-// What a node may keep of the store to answer its workers from, and all nodes of a run together.
+// The store's cache: keys and bytes of one node, and keys times nodes of a run.
 inline constexpr std::size_t kKeptKeysMax = 65'536;
 inline constexpr std::size_t kKeptBytesMax = 64u << 20;
 inline constexpr std::size_t kKeepersMax = 2'000'000;
-// How long a node may answer from what it keeps without having heard of the service: this long
-// after a node's stream ended, nothing that it keeps is read any more.
+// How long a node may serve from its cache without a reply from the service: this long after a
+// node's stream ended, its cache is no longer read.
 inline constexpr std::chrono::seconds kKeepTrust{2};
 // Streams of workers on one agent's socket.
 inline constexpr std::size_t kWorkerStreamsMax = 16'384;
-// Answers that one stream's peer has not taken yet; above it the service reads no more of that
-// stream's requests.
+// Replies that a stream's peer has not read yet; above it the service stops reading that stream's
+// requests.
 inline constexpr std::size_t kStreamReplyBytesMax = 64u << 20;
 inline constexpr std::size_t kRunsMax = 1024;
 // Of those, begun by one peer: one address in plain text, one certificate of the user's own. One
@@ -55,23 +55,23 @@ inline constexpr int kLocalWorldSizeMax = 4096;
 inline constexpr std::size_t kNameBytesMax = 256;
 inline constexpr std::size_t kLastLinesMax = 20;
 inline constexpr std::size_t kLastLineBytesMax = 2048;
-// Ways in which the workers of one round end; more are told as one.
+// Distinct outcomes of the workers of one round; further ones are reported as one.
 inline constexpr std::size_t kOutcomeWaysMax = 16;
-// Of one way in a verdict: the ranges of ranks and the hosts that a person reads before the rest is
-// a number.
-// Places among the collectives that ranks of one round are told to be in.
+// Distinct places among the collectives that a verdict reports.
 inline constexpr std::size_t kCollectivePlacesMax = 16;
+// Of one outcome in a verdict: the ranges of ranks and the hosts that are listed; the rest is a
+// number.
 inline constexpr std::size_t kOutcomeRangesShown = 16;
 inline constexpr std::size_t kOutcomeHostsShown = 8;
-// And in the service, where they grow together as nodes answer.
+// And in the service, where ranges merge as nodes report.
 inline constexpr std::size_t kOutcomeRangesMax = 65'536;
-// Of a traceback; its end says most.
+// Of a traceback, whose end is kept.
 inline constexpr std::size_t kTracebackBytesMax = 16u << 10;
-// Of what a worker says of its progress: names that a person has chosen.
+// Names in a worker's progress report, which a person has chosen.
 inline constexpr std::size_t kSectionBytesMax = 128;
 inline constexpr std::size_t kRateUnitBytesMax = 32;
-// A node tells of its workers' progress at most this often, and in a run of more nodes than that
-// once in as many seconds as it has thousands: they share one service.
+// A node reports its workers' progress at most this often. In a run of N thousand nodes it is once
+// in N seconds: they share one service.
 inline constexpr std::chrono::seconds kProgressInterval{1};
 inline constexpr int kNodesPerProgressInterval = 1000;
 // Of a hung worker's native stacks, in a verdict; the node itself shows and keeps more.
@@ -79,15 +79,15 @@ inline constexpr std::size_t kStackLinesMax = 64;
 inline constexpr std::size_t kStackLineBytesMax = 512;
 // A path.
 inline constexpr std::size_t kPathBytesMax = 4096;
-// A wait without an end would hide a dead peer: longer ones are cut to this.
+// A wait without an end would hide a dead peer: longer timeouts are reduced to this.
 inline constexpr std::chrono::hours kStoreTimeoutMax{24};
 
 // Open connections of one service; fewer where the process may have fewer files (RLIMIT_NOFILE).
 inline constexpr std::size_t kConnectionsMax = 32'768;
 // Files that are left for everything else when connections are limited by RLIMIT_NOFILE.
 inline constexpr std::size_t kReservedFiles = 128;
-// Connections that wait to be heard, or for a handshake to begin: a file descriptor and 300 bytes
-// each. Above it those that have said least, longest, are closed.
+// Connections whose first bytes or handshake are pending: a file descriptor and 300 bytes each.
+// Above it those that have sent the least for the longest time are closed.
 inline constexpr std::size_t kSilentConnectionsMax = 16'384;
 // Handshakes at the same time: up to 100 KB each. Others wait for one to end.
 inline constexpr std::size_t kHandshakesMax = 256;
@@ -98,11 +98,11 @@ inline constexpr std::chrono::seconds kHandshakeTimeout{5};
 inline constexpr std::chrono::seconds kFirstMessageTimeout{10};
 // A connection without a stream: a node has one as long as it is in a run.
 inline constexpr std::chrono::seconds kIdleConnectionTimeout{60};
-// How long a peer that is sent away may take to read why.
+// How long a rejected peer may take to read the reason.
 inline constexpr std::chrono::seconds kLingerTimeout{1};
 // A node has two streams; a simulation may share a connection between some hundred nodes.
 inline constexpr int kStreamsPerConnectionMax = 1024;
-// Of gRPC's reflection, which holds one for each stream: a person has one tool open.
+// gRPC's reflection holds a thread for each stream; a person has one tool open.
 inline constexpr int kReflectionThreadsMax = 8;
 inline constexpr int kHeaderBytesMax = 8192;
 // Threads of a service that its streams are called back on (completion_threads.h).
@@ -112,31 +112,31 @@ inline constexpr int kCompletionThreads = 8;
 inline constexpr std::size_t kPemBytesMax = 1u << 20;
 
 inline constexpr std::chrono::seconds kJoinTimeoutDefault{600};
-// Between the verdict and the service's end: nodes that have not taken it by then read a broken
+// Between the verdict and the service's end: nodes that have not read it by then see a broken
 // stream.
 inline constexpr std::chrono::seconds kFinishTimeout{5};
-// A node that answers nothing for this long is lost, although its connection has not ended.
+// HTTP/2 keepalive: a peer that does not answer for this long is lost, although TCP has no error.
 inline constexpr std::chrono::seconds kKeepaliveInterval{5};
 inline constexpr std::chrono::seconds kKeepaliveTimeout{10};
 // How long after a failure the nodes may take to stop their workers before they count as lost; a
 // node whose workers have more time (a checkpoint on SIGTERM) says so when it joins.
 inline constexpr std::chrono::seconds kStopTimeout{60};
 inline constexpr std::chrono::hours kStopTimeoutMax{25};
-// Nodes that wait are told of changed words at most this often, and in a large run once in so many
-// of these as it has thousands of nodes: joins must not be a million messages.
+// Waiting nodes are told at most this often what the run waits for. In a run of N thousand nodes it
+// is once in N of these: joins must not cause a million messages.
 inline constexpr std::chrono::seconds kWaitingInterval{1};
 inline constexpr std::size_t kNodesPerWaitingInterval = 1000;
-// Above this, who is missing is found out once in that time and not at every join.
+// Above this, the missing nodes are listed once in that time and not at every join.
 inline constexpr std::size_t kExactWordsNodesMax = 64;
 // Places and spares of one run.
 inline constexpr std::size_t kMembersMax = 2 * std::size_t{kNodesMax};
-// A node that is not heard of for this long is lost. Long enough for a switch that restarts or a
+// A node that sends nothing for this long is lost. Long enough for a switch that restarts or a
 // virtual machine that moves, and far below the timeouts of collectives.
 inline constexpr std::chrono::seconds kLeaseDefault{10};
 inline constexpr std::chrono::milliseconds kLeaseMin{100};
-// A switch, a router or a virtual machine that takes longer is repaired, not waited for.
+// A switch or a virtual machine that takes longer needs repair, not patience.
 inline constexpr std::chrono::hours kLeaseMax{1};
-// Of a node that is away and has never been in a round: it has no workers that could be lost.
+// The lease of a node that is away and was never in a round: it has no workers to lose.
 inline constexpr std::chrono::seconds kUnseatedLeaseMax{30};
 // How long a round that has its least number of nodes waits for more; torchrun's last_call_timeout.
 inline constexpr std::chrono::seconds kLastCallDefault{30};
@@ -147,7 +147,7 @@ inline constexpr std::chrono::hours kLastCallMax{24};
 inline constexpr int kWindowRestartsMax = 10'000;
 // Of --restart-window and its like: longer than the longest runs.
 inline constexpr std::chrono::hours kRestartTimeMax{24 * 366};
-// Of --restart-delay: a person would rather be told that the run has failed.
+// Of --restart-delay: beyond it a failed run is of more use than a waiting one.
 inline constexpr std::chrono::hours kRestartDelayMax{1};
 inline constexpr std::size_t kExitCodeRangesMax = 64;
 inline constexpr int kNodeFailuresMax = 1000;
@@ -161,54 +161,54 @@ inline constexpr std::chrono::milliseconds kConnectBackoffMin{20};
 inline constexpr std::chrono::milliseconds kConnectBackoffMax{1000};
 // And where the node is in a run: its workers may be waiting.
 inline constexpr std::chrono::milliseconds kReconnectBackoffMax{250};
-// How long a node goes on without a service that has a journal: to restart it takes a supervisor
-// seconds, and a machine minutes.
+// How long a node continues without a service that has a journal: a supervisor restarts it within
+// seconds, a rebooted machine within minutes.
 inline constexpr std::chrono::minutes kReconnectTimeout{10};
-// Of one attempt to connect: a host that drops packets is then named as the reason.
+// Of one attempt to connect: the error then names a host that drops packets.
 inline constexpr std::chrono::seconds kConnectAttemptTimeout{5};
-// What a caller of the store waits beyond the operation's own timeout; longer than keepalive needs
-// to find a dead peer.
+// How much longer than the operation's own timeout a caller of the store waits: longer than
+// keepalive needs to detect a dead peer.
 inline constexpr std::chrono::seconds kStoreAnswerSlack{20};
-// How long a client that ends waits for its last words to be taken.
+// How long a client that ends waits until its last messages are sent.
 inline constexpr std::chrono::seconds kCloseTimeout{1};
 
-// Who may watch one run at a time: each costs every node what its workers say once more.
+// Subscribers of one run: each costs every node its workers' output once more.
 inline constexpr std::size_t kWatchesMax = 16;
-// What waits for one of them in the service, of all nodes together: above it lines are left out.
+// The backlog of one subscriber in the service, of all nodes together: above it lines are dropped.
 inline constexpr std::size_t kWatchBytesMax = 8u << 20;
-// Of a node for one of them, said and not taken yet; and of that in one message. Its session must
-// not be late for it.
+// Of a node for one subscriber: bytes sent and not confirmed, and bytes in one message. Output must
+// not delay the node's session.
 inline constexpr std::size_t kLogWindowBytes = 64u << 10;
 inline constexpr std::size_t kLogBatchBytes = 16u << 10;
-// What a line costs beyond its text, for the sums above.
+// What a line counts beyond its text.
 inline constexpr std::size_t kLogLineOverhead = 32;
-// Lines of each worker that may be asked for; no agent keeps as many.
+// Past lines of each worker that may be requested; no agent keeps as many.
 inline constexpr int kWatchLinesMax = 100'000;
-// Ranges of ranks, and names of nodes, that one of them may name.
+// Ranges of ranks, and names of nodes, in one subscription.
 inline constexpr std::size_t kWatchNamesMax = 4096;
-// How long a service that ends waits for those who watch to take their last news.
+// How long a service that ends waits for subscribers to read their last news.
 inline constexpr std::chrono::seconds kWatchEndTimeout{1};
 
-// Events that wait for their file; what comes above it is dropped and counted.
+// Events that wait for their file; above it they are dropped and counted.
 inline constexpr std::size_t kEventLogBytesMax = 4u << 20;
 // How long the end of a process waits for the event log's file to take the last ones.
 inline constexpr std::chrono::seconds kEventLogCloseTimeout{1};
-// Names of runs that metrics are counted of.
+// Runs with counters of their own in the metrics.
 inline constexpr std::size_t kCountedRunsMax = 1024;
-// Nodes that metrics tell one by one; above it they are only counted.
+// Nodes with metrics of their own; above it they are only counted.
 inline constexpr std::size_t kMetricsNodesMax = 4096;
 
-// The journal. A record holds one event, at most a message; a part of a snapshot is cut to
-// kJournalPartBytes by whoever makes it. A length above the limit can only be damage.
+// The journal. A record holds one event, at most a message; the parts of a snapshot are made of
+// about kJournalPartBytes.
 inline constexpr std::size_t kJournalRecordBytesMax = std::size_t{64} << 20;
 inline constexpr std::size_t kJournalPartBytes = std::size_t{4} << 20;
 // Above this much journal, and twice the last snapshot's size, a new snapshot is wanted: replay
-// stays below a second, and what snapshots cost stays below what the records cost.
+// stays below a second, and snapshots cost less than the records.
 inline constexpr std::size_t kJournalSegmentBytesMax = std::size_t{64} << 20;
-// Records that wait for the disk. More means that it does not follow.
+// Records that wait for the disk. Above it the disk is too slow.
 inline constexpr std::size_t kJournalQueueBytesMax = std::size_t{256} << 20;
-// What a crash of the machine may cost where commits do not wait for the disk (a crash of the
-// process alone costs nothing).
+// How often the journal is flushed where commits do not wait for it: what a crash of the machine
+// may cost. A crash of the process costs nothing.
 inline constexpr std::chrono::milliseconds kJournalSyncInterval{100};
 // A disk that takes no record for this long does not answer.
 inline constexpr std::chrono::seconds kJournalAnswerTimeout{30};

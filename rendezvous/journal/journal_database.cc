@@ -51,6 +51,19 @@ std::uint32_t BigEndian(absl::string_view bytes, std::size_t offset) {
   return number;
 }
 
+// Of the file that failed: the connection's own number may be that of a later call.
+int LastErrno(sqlite3* connection) {
+  int error_number = 0;
+  for (const int which : {SQLITE_FCNTL_JOURNAL_POINTER, SQLITE_FCNTL_FILE_POINTER}) {
+    sqlite3_file* file = nullptr;
+    sqlite3_file_control(connection, "main", which, &file);
+    if (file == nullptr || file->pMethods == nullptr) continue;
+    file->pMethods->xFileControl(file, SQLITE_FCNTL_LAST_ERRNO, &error_number);
+    if (error_number != 0) return error_number;
+  }
+  return sqlite3_system_errno(connection);
+}
+
 absl::Status OtherVersion(const std::string& path, std::uint32_t version) {
   return absl::FailedPreconditionError(absl::StrCat(
       "the journal ", path, " has format ", version, ", and this ddprun reads format ",
@@ -121,8 +134,9 @@ absl::Status JournalDatabase::Error(absl::string_view what) const {
     default:
       break;
   }
-  const int error_number = sqlite3_system_errno(connection_);
-  if (error_number != 0) return JournalError(what, path_, error_number);
+  if (const int error_number = LastErrno(connection_); error_number != 0) {
+    return JournalError(what, path_, error_number);
+  }
   return absl::InternalError(absl::StrCat(what, " ", path_, ": ", sqlite3_errmsg(connection_)));
 }
 

@@ -25,8 +25,6 @@ std::string JoinNames(const std::vector<std::string>& names) {
                       " more");
 }
 
-std::string Nodes(int count) { return absl::StrCat(count, count == 1 ? " node" : " nodes"); }
-
 std::string NodesFlag(int min, int max) {
   return min == max ? absl::StrCat("--nnodes ", max) : absl::StrCat("--nnodes ", min, ":", max);
 }
@@ -213,6 +211,8 @@ std::string PlainWaitingWords(const RunState& state) {
 }
 
 }  // namespace
+
+std::string Nodes(int count) { return absl::StrCat(count, count == 1 ? " node" : " nodes"); }
 
 absl::Status CheckJoin(const RunState& state, const Join& join) {
   if (absl::Status status = CheckVersion(join); !status.ok()) return status;

@@ -29,6 +29,9 @@ std::chrono::milliseconds LeaseOf(const RunState& state, const Member& member);
 // Until when a round that forms does, or waits before it does.
 TimePoint FormingUntil(const RunState& state);
 
+// "1 node", "2 nodes".
+std::string Nodes(int count);
+
 // What a node that waits is told: "waiting for 1 of 2 nodes: node rank 1 has not joined".
 std::string WaitingWords(const RunState& state);
 

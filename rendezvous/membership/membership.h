@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who is in a run, and which round it is in: a pure function of state, event and time. No I/O,
 // clock, lock, log or randomness inside, so that a lost node or a late report is a line in a unit
-// test. README.md has the diagram.
+// test. RULES.md has the diagram.
 //
 // The nodes of a run agree on the numbers of nodes and on the restarts; the first to join sets
 // them, and the lease and the join window. A round forms until its places are taken (or the window
@@ -57,7 +57,7 @@ struct Member {
   std::optional<Failure> leaving;
   MemberPhase phase = MemberPhase::kWaiting;
   std::optional<LinkId> link;    // absent: away
-  TimePoint last_seen{};         // of its last word, or of its stream's end
+  TimePoint last_seen{};         // its last message, or the end of its stream
   std::uint64_t words_told = 0;  // the last of RunState::words_version that was sent
 };
 

@@ -7,11 +7,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "rendezvous/membership/join_rules.h"
 
 namespace ddprun {
 namespace {
-
-std::string Nodes(int count) { return absl::StrCat(count, count == 1 ? " node" : " nodes"); }
 
 std::string NameOf(const Member& member) {
   std::string name = absl::StrCat("node ", member.join.host);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Events as lines of JSON in a file. Whoever writes never waits: a thread of its own does, and what
-// it cannot write (a full disk, a pipe that nobody reads) is dropped and counted. People are told
-// when that begins and what is missing at the end; the log has the number once it can be written
-// again.
+// Events as lines of JSON in a file. Callers never wait: a thread writes, and events that it cannot
+// write (a full disk, a pipe without a reader) are dropped and counted. A sentence says when that
+// begins, and at the end how many are missing; the log has the number once it can be written again.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Prometheus is told of a service's runs and of an agent's workers. Names and meanings are in
+// The Prometheus metrics of a service's runs and of an agent's workers. Names and meanings are in
 // launcher/README.md. Nothing in it is secret: no address, no output, no environment.
 #pragma once
 
@@ -31,7 +31,7 @@ struct MetricSeries {
   std::vector<MetricSample> samples;
 };
 
-// Of a service. The nodes of at most kMetricsNodesMax are told one by one.
+// Of a service. At most kMetricsNodesMax nodes have metrics of their own.
 std::vector<MetricSeries> ServiceMetrics(const std::vector<RunStatus>& runs,
                                          const std::map<std::string, RunCounters>& counters);
 
@@ -44,8 +44,8 @@ class MetricsExporter {
   virtual ~MetricsExporter() = default;
 };
 
-// `collect` is called on another thread at each scrape. The library that serves is loaded now: who
-// wants no metrics does not pay for it. UNAVAILABLE: the port is in use or the library is not
+// `collect` is called on another thread at each scrape. The library that serves is loaded now:
+// without metrics it costs nothing. UNAVAILABLE: the port is in use or the library is not
 // there; one sentence.
 absl::StatusOr<std::unique_ptr<MetricsExporter>> StartMetricsExporter(
     const std::string& address, int port, std::function<std::vector<MetricSeries>()> collect);

@@ -8,8 +8,8 @@
 #include <system_error>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "proto/text.h"
 #include "rendezvous/observe/metrics_module.h"
 
 namespace ddprun {
@@ -32,8 +32,7 @@ absl::StatusOr<std::unique_ptr<MetricsExporter>> StartMetricsExporter(
     return absl::UnavailableError(
         absl::StrCat(path, " is of another version; install the one that came with this program"));
   }
-  const bool v6 = absl::StrContains(address, ":");
-  const std::string bind = absl::StrCat(v6 ? "[" : "", address, v6 ? "]:" : ":", port);
+  const std::string bind = HostPort(address, port);
   // Its threads are not for signals.
   sigset_t all;
   sigset_t before;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What happened in a run, as a line of JSON for programs. Pure. Names and meanings are in README.md
-// and only grow.
+// What happened in a run, as a line of JSON for programs. Pure. Names and meanings are in
+// launcher/README.md and only grow.
 #pragma once
 
 #include <chrono>
@@ -23,14 +23,14 @@ struct RunEvent {
   std::string host;
   std::optional<int> node_rank;
   std::optional<int> rank;
-  // What is particular to the event, in this order.
+  // The fields of this kind of event, in this order.
   std::vector<std::pair<std::string, std::variant<std::int64_t, bool, std::string>>> fields;
 };
 
 // Of the service, which sees the whole run.
 RunEvent EventOf(const std::string& run_id, const RunNotice& note);
 
-// Appends what is to be known of a failure.
+// Appends the fields of a failure.
 void AddFailure(const Failure& failure, RunEvent& event);
 
 // One object, with a line end. `wall` becomes RFC 3339, in UTC; `steady` seconds of the host's

@@ -43,8 +43,8 @@ class RunObserver final : public RunWatcher {
   std::map<std::string, RunCounters> Counters();
 
  private:
-  // A service that lives for years has had more runs than anybody wants to be told of: of those
-  // that are too many the one that nothing was heard of for longest is forgotten.
+  // Bounded, since a service may live for years: above kCountedRunsMax the run that was silent for
+  // longest is dropped.
   RunCounters& CountersOf(const std::string& run_id, TimePoint now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

@@ -12,7 +12,7 @@ namespace ddprun {
 class RunWatcher {
  public:
   virtual ~RunWatcher() = default;
-  // Called under the run's lock, in the order of what happens; must only take it down. `run_id`
+  // Called under the run's lock, in the order of what happens; must only record it. `run_id`
   // empty: of no run.
   virtual void OnNotice(const std::string& run_id, const RunNotice& note) = 0;
   // Likewise: operations of the store that nodes have sent.

@@ -16,6 +16,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "proto/output_file.h"
 #include "rendezvous/base/owned_fd.h"
 
 namespace ddprun {
@@ -59,16 +60,6 @@ absl::Status CheckOwner(const std::string& path, const struct stat& info, TokenO
       "); take that away with `chmod ", is_shared ? "640 " : "600 ", path, "`"));
 }
 
-bool WriteAll(int fd, const unsigned char* bytes, std::size_t size) {
-  while (size > 0) {
-    const ssize_t count = write(fd, bytes, size);
-    if (count <= 0) return false;
-    bytes += count;
-    size -= static_cast<std::size_t>(count);
-  }
-  return true;
-}
-
 // Puts a new secret at `path`, whole or not at all; one that is there already stays.
 absl::Status MakeTokenFile(const std::string& path) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
@@ -91,7 +82,9 @@ absl::Status MakeTokenFile(const std::string& path) {
     text[2 * i + 1] = static_cast<unsigned char>(kDigitOf[random[i] & 15]);
   }
   text[Token::kDigits] = '\n';
-  good = good && WriteAll(file.get(), text, Token::kDigits + 1) && fsync(file.get()) == 0;
+  good = good &&
+         WriteAll(file.get(), reinterpret_cast<const char*>(text), Token::kDigits + 1) == 0 &&
+         fsync(file.get()) == 0;
   // link() fails where another process was first: then that one's secret counts.
   good = good && (link(made.c_str(), path.c_str()) == 0 || errno == EEXIST);
   const int failed_errno = errno;

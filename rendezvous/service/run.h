@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One run in the service: its two cores, the lock around them, and the streams that are to be told
-// what they decide. No gRPC type is named here. Every entry is: lock, step, queue the effects on
+// One run in the service: its two cores, the lock around them, and the streams that receive their
+// decisions. No gRPC type is named here. Every entry is: lock, step, queue the effects on
 // their streams, unlock, write. Effects are queued under the lock since two threads' effects must
 // reach a stream in the order of their steps.
 #pragma once
@@ -50,8 +50,8 @@ class ReplySink {
   virtual void Flush() = 0;
 };
 
-// Somebody who watches one run (ddpctl). Called without a lock: there is news to take; or the watch
-// has ended, since another one has taken its place.
+// A watcher of one run (ddpctl). Called without a lock: there is news to take, or the watch has
+// ended, since another one has taken its place.
 class NewsSink {
  public:
   virtual ~NewsSink() = default;
@@ -64,7 +64,7 @@ class Run {
   // Called, without the lock, with each new earliest deadline.
   using ArmTimer = std::function<void(TimePoint)>;
 
-  // Without a journal: what is accepted is told at once, and forgotten with this process.
+  // Without a journal: effects are sent at once, and the run ends with this process.
   // `begun_by`: the peer whose join began it (RunRegistry::Admit()).
   Run(std::string run_id, ArmTimer arm_timer, ServiceJournal* journal = nullptr,
       RunWatcher* watcher = nullptr, std::string begun_by = "");
@@ -76,9 +76,8 @@ class Run {
   const std::string& run_id() const { return run_id_; }
   const std::string& begun_by() const { return begun_by_; }
 
-  // Membership. A link stays known until Closed(), since a stream ends some time after it was told
-  // to. Admit() takes the stream in, unless the run is over for it: then a new run must be made in
-  // its place.
+  // Membership. A link stays known until Closed(), since a stream ends some time after it was asked
+  // to. Admit() takes the stream in, unless the run is over: then a new run must take its place.
   std::optional<LinkId> Admit(std::shared_ptr<DirectiveSink> sink, bool resume);
   void Joined(LinkId link, const Join& join, TimePoint now);
   void Reported(LinkId link, const Report& report, TimePoint now);
@@ -87,18 +86,18 @@ class Run {
   // False: the node is no member.
   bool Lost(const NodeId& node_id, const std::string& reason, TimePoint now);
 
-  // What somebody asked for (operator_rules.h): a sentence of what happens, or why it does not.
+  // An operator's request (operator_rules.h): a sentence of what happens, or why nothing does.
   absl::StatusOr<std::string> Stop(const StopRequest& request, TimePoint now);
   absl::StatusOr<std::string> Drain(const DrainRequest& request, TimePoint now);
 
-  // Those who watch (run_logs.cc). Where too many do, the oldest of the address that has most of
+  // Watchers (run_logs.cc). Where there are too many, the oldest of the address that has most of
   // them ends. `from`: the new one's address. NOT_FOUND: no such node.
   absl::StatusOr<WatchId> OpenWatch(std::shared_ptr<NewsSink> sink, const RunQuestion& question,
                                     const std::string& from);
   void CloseWatch(WatchId id);
-  // Absent: there is none; if `over`, nor will there be.
+  // Absent: there is none; if `over`, there will be none.
   std::optional<RunNews> TakeNews(WatchId id, bool& over);
-  // The run will tell nothing any more.
+  // There will be no more news of the run.
   void EndWatches();
 
   // Store. A stream is known by its number until StoreGone(). PERMISSION_DENIED: the node is not in
@@ -115,14 +114,14 @@ class Run {
   // Time. Returns the next deadline.
   std::optional<TimePoint> Tick(TimePoint now);
 
-  bool ending();   // over but for telling the nodes
+  bool ending();   // over, except that nodes are still to be told
   bool drained();  // and all streams of nodes have ended
   // Since when no node has been connected; absent: one is.
   std::optional<TimePoint> deserted();
   // All its nodes, none of which is connected, are lost, and the run is over.
   void GiveUp(const std::string& reason, TimePoint now);
 
-  // It is not the run of its name any more.
+  // Another run has its name now.
   void Forget();
   // The run's part of a snapshot, which must show all runs at one point of the journal: all are
   // locked, then all write, then the journal has it, then all are unlocked.
@@ -131,7 +130,7 @@ class Run {
   void UnlockAfterSnapshot() ABSL_UNLOCK_FUNCTION(mutex_) { mutex_.Unlock(); }
 
  private:
-  // Said on a stream. An absent directive ends it, and so does a status.
+  // A message for a stream. An absent directive ends it, and so does a status.
   struct ToSession {
     std::shared_ptr<DirectiveSink> sink;
     std::optional<Directive> directive;
@@ -141,7 +140,7 @@ class Run {
     std::variant<StoreReply, absl::Status> words;
   };
   using Word = std::variant<ToSession, ToStore>;
-  // What is not to be said before `record` is in the journal.
+  // What may not be sent before `record` is in the journal.
   struct Held {
     std::uint64_t record = 0;
     Word word;
@@ -149,7 +148,7 @@ class Run {
   struct Watcher {
     std::shared_ptr<NewsSink> sink;
     std::string from;     // its address
-    bool output = false;  // watches what workers say
+    bool output = false;  // also watches the output of workers
   };
   // What to do once the lock is released.
   struct Afterwards {
@@ -197,19 +196,19 @@ class Run {
   const std::string run_id_;
   const std::string begun_by_;
   const ArmTimer arm_timer_;
-  RunWatcher* const watcher_;  // null: nobody
+  RunWatcher* const watcher_;  // null: none
   ServiceJournal* const journal_;
   const std::uint64_t number_;  // in the journal
 
-  // Makes what is released reach the streams in its order.
+  // Keeps the order of released effects on their streams.
   absl::Mutex release_mutex_ ABSL_ACQUIRED_BEFORE(mutex_);
 
   absl::Mutex mutex_;
   RunState membership_ ABSL_GUARDED_BY(mutex_);
-  // For people: nothing is decided by it, and another service hears it again within a second.
+  // For the status only: nothing is decided by it, and a restarted service has it within a second.
   ToldProgresses progress_ ABSL_GUARDED_BY(mutex_);
   StoreHub store_ ABSL_GUARDED_BY(mutex_);
-  // The earliest deadline of the store that the timer was told of and that has not come yet.
+  // The earliest deadline of the store that the timer is armed for.
   std::optional<TimePoint> store_armed_ ABSL_GUARDED_BY(mutex_);
   std::uint64_t last_link_ ABSL_GUARDED_BY(mutex_) = 0;
   std::uint64_t last_peer_ ABSL_GUARDED_BY(mutex_) = 0;

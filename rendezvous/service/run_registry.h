@@ -41,7 +41,7 @@ class RunRegistry {
                               const std::string& peer = "",
                               TimePoint now = std::chrono::steady_clock::now());
 
-  // Somebody at `address` was sent away before it was in any run.
+  // A peer at `address` was rejected before it was in any run.
   void Refused(const std::string& address, const absl::Status& why);
 
   // A node's stream has ended for good.
@@ -54,15 +54,15 @@ class RunRegistry {
   // there is no such run.
   absl::StatusOr<std::vector<RunStatus>> Status(const std::string& run_id, TimePoint now);
 
-  // What somebody asks of a run, which may be the only one if `run_id` is empty: what happens now,
-  // in a sentence. Errors: those of operator_rules.h. NOT_FOUND: there is no run of that name, or
+  // An operator's request; an empty `run_id` means the only run. Returns what happens now, as a
+  // sentence. Errors: those of operator_rules.h. NOT_FOUND: there is no run of that name, or
   // none at all. INVALID_ARGUMENT: no name, and there are several.
   absl::StatusOr<std::string> Stop(const std::string& run_id, const StopRequest& request,
                                    TimePoint now);
   absl::StatusOr<std::string> Drain(const std::string& run_id, const DrainRequest& request,
                                     TimePoint now);
 
-  // The run that is meant, for somebody who wants to watch it; errors as above.
+  // The run that a watcher means; errors as above.
   absl::StatusOr<std::shared_ptr<Run>> FindForOperator(const std::string& run_id);
 
   // How many messages about the store a node has sent in the run's round.
@@ -79,7 +79,7 @@ class RunRegistry {
   void Forget(const std::shared_ptr<Run>& run) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ForgetIfDrained(const std::shared_ptr<Run>& run) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TakeSnapshot() ABSL_LOCKS_EXCLUDED(mutex_);
-  // OK, or why there is no room for a run more.
+  // OK, or why there is no room for another run.
   absl::Status MakeRoomFor(const std::string& peer, TimePoint now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool AnyEnding() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -91,7 +91,7 @@ class RunRegistry {
   absl::Mutex mutex_;  // taken before a run's own
   absl::CondVar run_removed_;
   absl::flat_hash_map<std::string, std::shared_ptr<Run>> runs_ ABSL_GUARDED_BY(mutex_);
-  // Over, and another run has their name; some of their nodes have not taken their verdict yet.
+  // Over, and another run has their name; some of their nodes have not read their verdict yet.
   std::vector<std::shared_ptr<Run>> replaced_ ABSL_GUARDED_BY(mutex_);
 
   DeadlineTimer timer_;  // last: its thread uses all of the above

@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "proto/text.h"
 #include "rendezvous/base/addresses.h"
 #include "rendezvous/base/limits.h"
 #include "rendezvous/journal/service_journal.h"

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who keeps what of the store, and whose answers wait until others have forgotten it. Pure.
+// Which node caches which keys, and which replies are held until caches are invalidated. Pure.
 //
-// A node may answer its workers from what it keeps, so a write of a kept key is not settled until
-// every node that keeps it has forgotten it, and until then nobody may learn of the write: neither
-// the writer that it is done, nor a reader what it wrote. An answer that touches a key of an
-// unsettled write therefore waits with it, and if it is a write's, its other keys are unsettled
-// too. So every read, from a cache or not, gives what a single store would have given at one
-// instant between question and answer.
+// A node may answer its workers from its cache, so a write of a cached key stays pending until
+// every node that caches the key has dropped it. Until then no reply may reveal the write: neither
+// the writer's own nor a reader's. A reply that touches a key with a pending write is held until
+// that write completes; if it is a write's reply, its other keys are pending too. So every read,
+// cached or not, returns what a single store would have returned at one instant between request and
+// reply.
 //
-// A node whose stream has ended may go on reading what it keeps for `kKeepTrust`
-// (store_coalescer.h counts that from the sending of the last question that was answered, which is
-// earlier than the stream's end). Writes of what it keeps wait for that long.
+// A node whose stream has ended may go on serving from its cache for `kKeepTrust`
+// (store_coalescer.h counts that from the sending of the last answered request, which is earlier
+// than the end of the stream). Writes of keys that it caches wait for that long.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +33,7 @@ namespace ddprun {
 enum class StorePeer : std::uint64_t {};
 inline constexpr StorePeer kNoPeer{0};
 
-// What an answer waits for; kSettled: nothing.
+// The write that a reply waits for; kSettled: none.
 enum class PendingWrite : std::uint64_t {};
 inline constexpr PendingWrite kSettled{0};
 
@@ -49,7 +49,7 @@ class CacheDirectory {
     kValue,  // the keys exist, with another value
     kDeleted,
   };
-  // `peer` is to forget `keys`, and to say so by this number.
+  // `peer` must drop `keys`, and confirms it with this number.
   struct Forget {
     StorePeer peer;
     std::uint64_t number;
@@ -59,32 +59,33 @@ class CacheDirectory {
   CacheDirectory() = default;
   explicit CacheDirectory(Limits limits) : limits_(limits) {}
 
-  // `peer` keeps from now on the keys' values, or without `values` that the keys exist. False if
-  // there is no room: it must not.
+  // `peer` caches the keys' values from now on, or without `values` that the keys exist. False:
+  // there is no room, and it must not.
   bool Keep(StorePeer peer, const std::vector<std::string>& keys,
             const std::vector<std::string>& values);
 
-  // An answer of a read of `keys`, or of all keys.
+  // The reply to a read of `keys`, or of all keys.
   PendingWrite Read(const std::vector<std::string>& keys);
   PendingWrite ReadAll();
-  // An answer of an operation that changed `keys`. Who is to forget what is added to `forgets`.
+  // The reply to an operation that changed `keys`. Adds to `forgets` which peers must drop what.
   PendingWrite Write(const std::vector<std::string>& keys, Change change,
                      std::vector<Forget>& forgets);
 
-  // What is settled by an event, in order.
+  // The writes that an event completes, in order.
   using Settled = std::vector<PendingWrite>;
-  // `peer` has forgotten what it was to, up to `number`.
+  // `peer` has dropped what it was asked to, up to `number`.
   Settled Forgot(StorePeer peer, std::uint64_t number);
   // Its stream ended.
   void Gone(StorePeer peer, TimePoint now);
-  // It keeps nothing any more, since its node has begun anew.
+  // Its cache is empty: its node has opened another stream.
   Settled Drop(StorePeer peer);
-  // Once, before anything else: these were keepers of nobody knows what, and their streams have
-  // ended. Until each is dropped nothing is settled. What that waits for is returned.
+  // Once, before anything else: after a restart of the service these peers, whose streams have
+  // ended, may hold unknown cached keys. No write completes until each is dropped. Returns the
+  // pending write that stands for it.
   PendingWrite BeginRecovery(const std::vector<StorePeer>& peers, TimePoint now);
   Settled Tick(TimePoint now);
   std::optional<TimePoint> NextDeadline() const;
-  // Nobody keeps anything any more.
+  // All caches are empty.
   Settled Clear();
 
   std::size_t keepers() const { return keepers_; }
@@ -98,11 +99,11 @@ class CacheDirectory {
     absl::flat_hash_map<std::string, Holding> keys;
     std::size_t bytes = 0;
     std::uint64_t last_number = 0;
-    std::deque<std::pair<std::uint64_t, PendingWrite>> asked;  // what it has not forgotten yet
+    std::deque<std::pair<std::uint64_t, PendingWrite>> asked;  // what it has not confirmed yet
     std::optional<TimePoint> trusts_until;                     // its stream has ended
   };
   struct Open {
-    std::size_t missing = 0;  // nodes that have not forgotten, and unsettled writes before it
+    std::size_t missing = 0;  // confirmations, and pending writes before it
     std::vector<PendingWrite> next;
     std::vector<std::string> keys;
   };
@@ -116,12 +117,12 @@ class CacheDirectory {
   absl::flat_hash_map<StorePeer, Peer> peers_;
   absl::flat_hash_map<std::string, absl::flat_hash_set<StorePeer>> keepers_of_;
   std::size_t keepers_ = 0;
-  // In order of time. One that came back in between has nothing left when its time comes.
+  // In order of time. A peer that came back in between has nothing left when its time comes.
   std::deque<std::pair<TimePoint, StorePeer>> gone_;
   std::uint64_t last_write_ = 0;
   absl::flat_hash_map<PendingWrite, Open> open_;
   absl::flat_hash_map<std::string, PendingWrite> unsettled_;  // by key: the last of its writes
-  PendingWrite recovery_ = kSettled;                          // open as long as there is doubt
+  PendingWrite recovery_ = kSettled;  // pending until all of BeginRecovery()'s peers are dropped
 };
 
 }  // namespace ddprun

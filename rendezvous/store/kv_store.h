@@ -86,11 +86,11 @@ class KvStore {
   struct Waiter {
     StoreTicket ticket;
     StoreOp op;
-    std::size_t missing = 0;  // distinct keys that are not there now
+    std::size_t missing = 0;  // distinct keys that do not exist now
     TimePoint deadline;
   };
-  // Who is to be told when something happens to a key. Waiters stay listed under keys that exist,
-  // since a key can be deleted again before the others have come.
+  // The waiters of a key. They stay listed under keys that exist, since a key can be deleted again
+  // before the other keys of the same wait have come.
   struct KeyWaiters {
     absl::btree_set<WaiterId> get;
     absl::btree_set<WaiterId> wait;
@@ -111,7 +111,7 @@ class KvStore {
 
   absl::Status Put(const std::string& key, std::string value);
   bool Assign(const std::string& key,
-              std::string value);  // true if the key is new; tells nobody, checks nothing
+              std::string value);  // true if the key is new; wakes no waiter, checks nothing
   absl::Status CheckRoom(std::size_t more_entries, std::size_t bytes_freed,
                          std::size_t more_bytes) const;
 
@@ -120,7 +120,7 @@ class KvStore {
   bool IsPresent(const StoreOp& op, absl::string_view key) const;
   absl::btree_set<WaiterId>& WaitersOf(KeyWaiters& of, const StoreOp& op) const;
   void Hold(StoreTicket ticket, StoreOp op, std::size_t missing, TimePoint now);
-  Waiter Take(WaiterId id);  // it waits no more
+  Waiter Take(WaiterId id);  // removes it
   void CameToBe(const absl::btree_set<WaiterId>& ids);
   void CeasedToBe(const absl::btree_set<WaiterId>& ids);
   void KeyAppeared(const std::string& key);

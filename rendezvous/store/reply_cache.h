@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one node was answered to its operations that change something, until the node says that it
-// has the answer: an operation that is sent again after its stream broke is not performed twice.
-// Pure.
+// The replies to one node's operations that change something, until the node confirms them: an
+// operation that is sent again after its stream broke is not performed twice. Pure.
 #pragma once
 
 #include <cstddef>
@@ -19,13 +18,13 @@ class ReplyCache {
  public:
   struct Remembered {
     StoreResult result;
-    bool held = false;  // not given out yet, since others are still to forget what it changed
+    bool held = false;  // not sent yet: its write is pending
   };
 
   void Remember(std::uint64_t id, StoreResult result, bool held);
   Remembered* Find(std::uint64_t id);
   void Forget(std::uint64_t id);
-  // What is not among `unanswered` is with the node.
+  // The node has every reply that is not in `unanswered`.
   void KeepOnly(const std::vector<std::uint64_t>& unanswered);
   void Clear();
   void ForEach(const std::function<void(std::uint64_t id, Remembered& answer)>& on_answer);
@@ -33,7 +32,7 @@ class ReplyCache {
   bool IsFull() const {
     return answers_.size() >= kRememberedAnswersMax || bytes_ >= kRememberedBytesMax;
   }
-  // Of those that nobody can ask for any more, the lowest ids are the likeliest.
+  // The lowest ids are the likeliest to have been confirmed.
   void ForgetLowest();
   std::size_t size() const { return answers_.size(); }
 

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's half of the store, as a pure function of what its workers ask, what the service says
-// and when. It answers what it keeps, makes one of what several ask, and asks again on another
-// stream what a broken one has left unanswered.
+// The agent's half of the store, as a pure function of its workers' requests, the service's replies
+// and their times. It serves from its cache, coalesces requests, and sends again on another stream
+// what a broken one has left unanswered.
 //
-// - What the service says may be kept is, until the service asks to forget it, and is answered from
-//   for kKeepTrust after the sending of the last question that was answered.
-// - Reads of the same keys are asked once. One that comes later joins a question under way that is
-//   not older than kKeepTrust and does not wait longer than it; if the answer may not be kept, what
-//   came after the question was sent is asked anew, since the answer may be older than it.
-// - ADDs of one key that come while one is not answered yet gather, and go up as one.
-// - Whatever is asked has a number that is used once; what changes something is performed once
-// under
-//   it (store_hub.h).
+// - A value that the service allows to be cached is kept until the service invalidates it, and is
+//   served for kKeepTrust after the sending of the last answered request.
+// - Reads of the same keys are sent once. A later read joins a pending request that is not older
+//   than kKeepTrust and does not wait longer than it. If the reply may not be cached, reads that
+//   came after the request was sent are sent anew, since the reply may be older than they are.
+// - ADDs of one key that arrive while one is unanswered are summed and sent as one.
+// - Each request has an id that is used once; an operation that changes something is performed once
+//   under it (store_hub.h).
 // No order is promised between operations that are unanswered at the same time.
 #pragma once
 
@@ -34,7 +33,7 @@ enum class StoreWorker : std::uint64_t {};
 
 class StoreCoalescer {
  public:
-  // One result for those who asked the same.
+  // One result for all workers that asked the same.
   struct Answer {
     StoreResult result;
     std::vector<std::pair<StoreWorker, std::uint64_t>> to;  // with the worker's own ids
@@ -53,18 +52,18 @@ class StoreCoalescer {
   // From the service.
   Answers Receive(std::vector<StoreReply> replies);
 
-  // To the service. False: there is nothing to say.
+  // To the service. False: there is nothing to send.
   bool HasBatch() const;
   StoreBatch TakeBatch(TimePoint now);
 
-  // The stream to the service. What is unanswered is said again on the next one, which begins with
-  // this list.
+  // The stream to the service. Unanswered requests are sent again on the next one, which begins
+  // with this list.
   void Lost();
   std::vector<std::uint64_t> Unanswered() const;
-  // The service is lost for good, as far as the operations of now are concerned.
+  // The service is lost: answers all pending operations with this.
   Answers Fail(const absl::Status& status);
 
-  // While there is no stream nobody else watches over the time of those who wait.
+  // While there is no stream, nothing else ends the waits whose time is over.
   Answers Tick(TimePoint now);
   std::optional<TimePoint> NextDeadline() const;
 
@@ -78,16 +77,16 @@ class StoreCoalescer {
     std::int64_t number = 0;  // of an ADD
     std::chrono::milliseconds timeout{0};
     TimePoint deadline;
-    bool late = false;  // it came after the question was sent
+    bool late = false;  // it arrived after the request was sent
   };
-  // A question to the service.
+  // A request to the service.
   struct Ask {
     StoreOp op;
     std::vector<Asker> askers;
     TimePoint deadline;             // of a wait
     std::optional<TimePoint> sent;  // on this stream
     bool ever_sent = false;
-    bool alone = false;  // not to be folded with others
+    bool alone = false;  // not to be coalesced
   };
   struct Adds {
     AskId under_way = 0;
@@ -112,7 +111,7 @@ class StoreCoalescer {
 
   AskId last_id_ = 0;
   absl::btree_map<AskId, Ask> asks_;
-  std::deque<AskId> unsent_;  // those that were given up in the meantime are passed over
+  std::deque<AskId> unsent_;  // those that were cancelled meanwhile are skipped
   std::deque<AskId> cancelled_;
   std::vector<AskId> answered_;
   std::uint64_t forgotten_ = 0;

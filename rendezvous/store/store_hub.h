@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The service's half of the store, as a pure function of what its streams say and when: the keys,
-// what each node has still to be answered (exactly once, over any number of its streams), and who
-// keeps what (so that nobody reads what is not so any more).
+// The service's half of the store, as a pure function of the messages of its streams and their
+// times: the keys, the replies that each node has not confirmed (exactly once, over any number of
+// its streams), and which node caches what (so that no read is stale).
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,12 @@
 
 namespace ddprun {
 
-// To be said on a stream.
+// A message for a stream.
 struct StoreSay {
   StorePeer peer;
   StoreReply reply;
 };
-// The stream is to be ended.
+// The stream must end.
 struct StoreEnd {
   StorePeer peer;
   absl::Status status;
@@ -34,10 +34,10 @@ using StoreEffects = std::vector<StoreEffect>;
 
 class StoreHub {
  public:
-  // Told of every operation that changes something, in the order of effect: an operation before its
-  // answer is given out, and a QUEUE_POP that waited after the QUEUE_PUSH that served it. Given to
-  // Replay() in that order, they make the same store and the same remembered answers. `node_id` is
-  // empty and `id` 0 for a client without a node.
+  // Called for every operation that changes something, in the order of effect: before its reply is
+  // sent, and for a QUEUE_POP that waited after the QUEUE_PUSH that served it. Passing them to
+  // Replay() in that order gives the same store and the same cached replies. `node_id` is empty and
+  // `id` 0 for a client without a node.
   using OnMutation =
       std::function<void(const std::string& node_id, std::uint64_t id, const StoreOp& op)>;
 
@@ -49,35 +49,35 @@ class StoreHub {
 
   // `peer` is a number that was not used before.
   StoreEffects Open(StorePeer peer, const StoreHello& hello);
-  // One message. What a stream says that is not open, or not any more, means nothing.
+  // One message. Messages of a stream that is not open are ignored.
   StoreEffects Receive(StorePeer peer, StoreBatch batch, TimePoint now);
   StoreEffects Gone(StorePeer peer, TimePoint now);
 
   StoreEffects Tick(TimePoint now);
   std::optional<TimePoint> NextDeadline() const;
 
-  // Another round: no keys, no memory.
+  // Another round: no keys, no cached replies.
   StoreEffects Clear(RoundId round);
 
   void Replay(const std::string& node_id, std::uint64_t id, StoreOp op);
-  // The same for an answer of which the operation is not known any more.
+  // The same for a reply whose operation is no longer known.
   void ReplayAnswer(const std::string& node_id, std::uint64_t id, StoreResult result);
   void ForEachAnswer(const std::function<void(const std::string& node_id, std::uint64_t id,
                                               const StoreResult&)>& on_answer);
-  // After the replay of what another process did: `nodes` may be answering from what they keep of
-  // then. So nothing is answered until each has opened a stream or kKeepTrust is over.
-  // `nodes[i]` had the stream StorePeer{i + 1}.
+  // After the replay of another process's journal: `nodes` may still serve from caches of that
+  // time. So no reply is sent until each has opened a stream or kKeepTrust is over. `nodes[i]` had
+  // the stream StorePeer{i + 1}.
   void Resume(const std::vector<std::string>& nodes, TimePoint now);
 
   RoundId round() const { return store_.round(); }
   const KvStore& store() const { return store_; }
-  // What the node's streams have sent in this round, in messages.
+  // How many messages the node's streams have sent in this round.
   std::uint64_t messages(const std::string& node_id) const;
 
  private:
   struct Node {
     StorePeer peer = kNoPeer;       // its stream now
-    StorePeer last_peer = kNoPeer;  // or the last one, under which it is known to keep something
+    StorePeer last_peer = kNoPeer;  // or the last one, by which the directory knows its cache
     std::uint64_t stream = 0;
     std::uint64_t messages = 0;
     ReplyCache replies;
@@ -86,14 +86,14 @@ class StoreHub {
     std::string node_id;  // empty: a client without a node
     absl::flat_hash_map<std::uint64_t, StoreTicket> waiting;
   };
-  // Where an answer goes. That of a node goes to the stream that it then has.
+  // Where a reply goes: to the node's current stream.
   struct Origin {
     StorePeer peer = kNoPeer;
     std::uint64_t id = 0;
   };
   struct Held {
     Origin origin;
-    std::string node_id;  // not empty: the answer lies in the node's memory
+    std::string node_id;  // not empty: the reply is in the node's reply cache
     StoreResult result;
   };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What nodes and the rendezvous service say to each other, as plain values. The membership core,
-// the agent's core and the client speak these; only convert.cc knows how they look on the wire. One
-// struct for each message of proto/ddprun.proto, with the same meaning.
+// the agent's core and the client use these; only wire/ knows the messages. One struct for each
+// message of proto/ddprun.proto, with the same meaning.
 #pragma once
 
 #include <chrono>
@@ -36,30 +36,30 @@ enum class FailureKind {
   kNodeLost,
   kNodeInterrupted,
   kJoinTimeout,
-  kRunStopped,   // somebody asked for it; `signal` is what the workers get
-  kNodeDrained,  // somebody asked the node to leave: no failure, but an end of its round
-  kWorkerHung,   // it lived, and made no progress
+  kRunStopped,   // a person asked for it; `signal` is what the workers get
+  kNodeDrained,  // a person drained the node: no failure, but the end of its round
+  kWorkerHung,   // it was alive and made no progress
 };
 
-// What a hung worker did not do.
+// Which sign of life a hung worker did not give.
 enum class HangKind {
-  kNoProgress,  // it has told of its progress before
-  kNoStart,     // it has never told of any
+  kNoProgress,  // it has reported progress before
+  kNoStart,     // it has never reported any
   kNoOutput,    // neither of its streams had a byte
 };
 
-// A worker that lived and did not go on.
+// A worker that was alive and made no progress.
 struct Hang {
   HangKind kind = HangKind::kNoProgress;
   std::chrono::milliseconds silent{0};
-  std::int64_t step = -1;  // that it is in, as far as it said; -1: it did not
+  std::int64_t step = -1;  // its current step; -1: not reported
   std::string section;
-  std::int64_t others_step = -1;   // the furthest that another worker is in that waits too
-  std::vector<std::string> stack;  // of its threads, a frame a line: the first ones
+  std::int64_t others_step = -1;   // the furthest step of another worker that waits too
+  std::vector<std::string> stack;  // of its threads, one frame a line: the first ones
   bool operator==(const Hang&) const = default;
 };
 
-// The kernel killed a worker for want of memory. Bytes of 0 are not known.
+// The kernel killed a worker because memory ran out. 0 bytes: not known.
 struct OomKill {
   std::int64_t used_bytes = 0;
   std::int64_t limit_bytes = 0;  // of its cgroup, else of the machine
@@ -94,10 +94,10 @@ struct Failure {
   std::vector<std::string> last_lines;
   std::chrono::milliseconds age{0};
   std::optional<OomKill> oom;        // of a SIGKILL
-  std::string core_file;             // where it is, or what to call to see it; empty: there is none
+  std::string core_file;             // its path, or the command that shows it; empty: there is none
   std::string traceback;             // of Python, which ends with `message`
   std::optional<Hang> hang;          // of kWorkerHung
-  std::vector<RanksInPlace> places;  // of the ranks that have told where they wait
+  std::vector<RanksInPlace> places;  // of the ranks that have reported where they wait
   bool operator==(const Failure&) const = default;
 };
 
@@ -105,8 +105,8 @@ struct Failure {
 // neither.
 int ToExitCode(const Failure& failure);
 
-// The exit code of something that has failed, as a process can have it: 1 to 255. exit() keeps the
-// last eight bits of its argument, so that 256 would read as success.
+// The exit code of a failure, within what a process can have: 1 to 255. exit() keeps the last eight
+// bits of its argument, so that 256 would read as success.
 int ClampExitCode(int code);
 
 // As programs know it, in the verdict's JSON and the metrics: "worker_exited".
@@ -126,22 +126,22 @@ struct ExitCodeRange {
 // What follows a failure, apart from how many restarts there are: the same on all nodes of a run.
 // restart_policy.h acts on it.
 struct RestartPolicy {
-  std::chrono::milliseconds window{0};         // only restarts within it count; 0: all do
-  std::chrono::milliseconds reset{0};          // a round that ran this long gives all back; 0: none
-  int no_progress_max = 0;                     // rounds in a row that get no further; 0: any number
+  std::chrono::milliseconds window{0};  // only restarts within it count; 0: all count
+  std::chrono::milliseconds reset{0};   // a round that ran this long restores the budget; 0: never
+  int no_progress_max = 0;              // rounds in a row that get no further; 0: any number
   std::vector<ExitCodeRange> never_codes;      // not worth a restart
-  std::vector<ExitCodeRange> only_codes;       // if there are any: no other is worth one
-  int node_failures_max = 0;                   // after so many a host is left out; 0: none is
+  std::vector<ExitCodeRange> only_codes;       // if not empty: only these are worth a restart
+  int node_failures_max = 0;                   // after so many a host is left out; 0: never
   std::chrono::milliseconds node_cooldown{0};  // for so long; 0: as long as the run lives
   std::chrono::milliseconds delay{0};          // before the next round
   std::chrono::milliseconds delay_max{0};      // it is doubled up to this; 0: never
   bool operator==(const RestartPolicy&) const = default;
 };
 
-// How a worker of a round that broke ended. kStopped and kLost are not its own doing.
+// How a worker of a broken round ended. kStopped and kLost are not its own failures.
 enum class EndKind { kExited, kSignaled, kNotStarted, kLost, kStopped, kSucceeded };
 
-// All workers of a round that ended in one way, but for its cause.
+// All workers of a round that ended in one way, except for the cause.
 struct WorkerOutcomes {
   EndKind kind = EndKind::kStopped;
   int code = 0;  // of exit, or the signal
@@ -161,8 +161,8 @@ struct Verdict {
   int world_size = 0;
   int node_count = 0;
   std::vector<WorkerOutcomes> outcomes;
-  int restarts_forgiven = 0;  // of restart_count: they count no more
-  std::string not_restarted;  // why, where that is not plain from the numbers
+  int restarts_forgiven = 0;  // of restart_count: those that no longer count
+  std::string not_restarted;  // why there is no restart, where the numbers do not say it
   bool operator==(const Verdict&) const = default;
 };
 
@@ -192,20 +192,20 @@ struct Join {
   bool operator==(const Join&) const = default;
 };
 
-// How far a worker is, by its own words; of a node, or a run: its workers together.
+// How far a worker is, as it reports it; of a node or a run: its workers together.
 struct Progress {
-  std::int64_t step = -1;   // that it is in; of several the least; -1: it did not say
+  std::int64_t step = -1;   // current step; of several the least; -1: not reported
   std::int64_t epoch = -1;  // likewise
-  double rate = 0;          // of something a second; of several the sum; 0: it did not say
+  double rate = 0;          // per second; of several the sum; 0: not reported
   std::string rate_unit;    // "images"
-  std::string section;      // what it does; of several: of the one that is furthest behind
+  std::string section;      // what it does; of several: of the one furthest behind
   bool operator==(const Progress&) const = default;
 };
 
-// "I am here": sent when there was nothing else to say for Accepted::heartbeat, and when the
-// workers' progress has changed.
+// Sent when nothing else was sent for Accepted::heartbeat, and when the workers' progress has
+// changed.
 struct Heartbeat {
-  RoundId progress_round = kNoRound;  // of `progress`; kNoRound: none is said
+  RoundId progress_round = kNoRound;  // of `progress`; kNoRound: none is reported
   Progress progress;
   bool operator==(const Heartbeat&) const = default;
 };
@@ -241,11 +241,11 @@ struct NodeStopped {
 struct Leave {
   Failure reason;
   bool close_run = false;
-  bool at_once = false;  // neither its workers nor those of other nodes are waited for
+  bool at_once = false;  // do not wait for any workers to end
   bool operator==(const Leave&) const = default;
 };
 
-// A whole line of a worker's, of any bytes.
+// One line of a worker's output, of any bytes.
 struct LogLine {
   int rank = 0;
   std::uint64_t round = 0;
@@ -255,23 +255,23 @@ struct LogLine {
   bool operator==(const LogLine&) const = default;
 };
 
-// What the node's workers have said, for one of LogWatches. Not for the membership core.
+// Output of the node's workers, for one of LogWatches. Not for the membership core.
 struct LogLines {
   std::uint64_t watch = 0;
   std::uint64_t number = 0;    // counts from 1 in a watch of the node
   std::uint64_t left_out = 0;  // lines before these
   std::vector<LogLine> lines;
-  bool tail_end = false;  // what was said before somebody asked ends here
+  bool tail_end = false;  // the end of the past lines that the subscriber asked for
   bool operator==(const LogLines&) const = default;
 };
 
 using Report =
     std::variant<Join, WorkerFailed, NodeSucceeded, NodeStopped, Leave, Heartbeat, LogLines>;
 
-// The round that it is about; absent: about none.
+// The round that a report belongs to; absent: to none.
 std::optional<RoundId> RoundOf(const Report& report);
 
-// Said by a node's warden, not on the node's stream.
+// Sent by a node's warden, not on the node's stream.
 struct LossReport {
   unsigned protocol_version = 0;
   std::string run_id;
@@ -285,9 +285,9 @@ struct LossReport {
 // The node is in the run, or is in it again: the first directive of its stream.
 struct Accepted {
   std::chrono::milliseconds lease{
-      0};  // a node not heard of for this long is lost; 0: the stream decides
-  std::chrono::milliseconds heartbeat{0};  // the longest the node may be silent; 0: for ever
-  bool durable = false;                    // a service that ends comes back and knows the run
+      0};  // a silent node is lost after this long; 0: when its stream ends
+  std::chrono::milliseconds heartbeat{0};  // the longest the node may be silent; 0: no limit
+  bool durable = false;  // the service has a journal: it comes back and knows the run
   bool operator==(const Accepted&) const = default;
 };
 
@@ -308,8 +308,8 @@ struct Start {
   int master_port = 0;
   int restart_count = 0;
   int restarts_max = 0;
-  int restarts_forgiven = 0;  // of restart_count: they count no more
-  std::string left_out;       // who is, since the last round, in words
+  int restarts_forgiven = 0;  // of restart_count: those that no longer count
+  std::string left_out;       // which hosts are, since the last round, as a sentence
   int role_rank_first = 0;    // as rank_first, among the workers of the node's role
   int role_world_size = 1;    // of that role
   bool operator==(const Start&) const = default;
@@ -329,26 +329,26 @@ struct Finish {
 
 struct Refused {
   absl::Status status;
-  int exit_code = 0;  // of the node's ddprun, if it is to be another than 1
+  int exit_code = 0;  // of the node's ddprun; 0: 1
   bool operator==(const Refused&) const = default;
 };
 
-// Somebody wants to hear what the node's workers say.
+// A subscription to the output of the node's workers.
 struct LogWatch {
   std::uint64_t id = 0;
-  int lines = 0;                 // of each worker, of those that were said before
-  bool follow = false;           // and then what they say
+  int lines = 0;                 // past lines of each worker
+  bool follow = false;           // and new lines as they come
   std::vector<RankRange> ranks;  // none: all
   bool without_stdout = false;
   bool without_stderr = false;
-  // The node's stream is another one than the watch began on, and the service has the LogLines up
-  // to this number.
+  // The node's stream is not the one that the subscription began on; the service has the LogLines
+  // up to this number.
   bool resumed = false;
   std::uint64_t received = 0;
   bool operator==(const LogWatch&) const = default;
 };
 
-// All who do. Who is not named any more does not any more.
+// All subscriptions. One that is no longer listed has ended.
 struct LogWatches {
   std::vector<LogWatch> watches;
   bool operator==(const LogWatches&) const = default;

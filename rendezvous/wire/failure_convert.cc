@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "proto/failure_record.h"
+#include "proto/text.h"
 #include "rendezvous/base/limits.h"
 #include "rendezvous/base/peer_limits.h"
 #include "rendezvous/base/printable.h"
@@ -67,10 +68,10 @@ v1::Hang ToProto(const Hang& from) {
   to.set_kind(static_cast<v1::Hang::Kind>(static_cast<int>(from.kind) + 1));
   *to.mutable_silent() = ToDuration(from.silent);
   if (from.step >= 0) to.set_step(from.step);
-  to.set_section(ToUtf8(Cut(from.section, kSectionBytesMax)));
+  to.set_section(ToUtf8(CutText(from.section, kSectionBytesMax)));
   if (from.others_step >= 0) to.set_others_step(from.others_step);
   for (std::size_t i = 0; i < std::min(from.stack.size(), kStackLinesMax); ++i) {
-    to.add_stack(ToUtf8(Cut(from.stack[i], kStackLineBytesMax)));
+    to.add_stack(ToUtf8(CutText(from.stack[i], kStackLineBytesMax)));
   }
   return to;
 }
@@ -82,31 +83,31 @@ Hang FromProto(const v1::Hang& from) {
   }
   to.silent = ToMilliseconds(from.silent());
   to.step = from.has_step() ? std::max<std::int64_t>(from.step(), -1) : -1;
-  to.section = Printable(Cut(from.section(), kSectionBytesMax));
+  to.section = Printable(CutText(from.section(), kSectionBytesMax));
   to.others_step = from.has_others_step() ? std::max<std::int64_t>(from.others_step(), -1) : -1;
   const int lines = std::min(from.stack_size(), static_cast<int>(kStackLinesMax));
   for (int i = 0; i < lines; ++i) {
-    to.stack.push_back(Printable(Cut(from.stack(i), kStackLineBytesMax)));
+    to.stack.push_back(Printable(CutText(from.stack(i), kStackLineBytesMax)));
   }
   return to;
 }
 
 v1::Collective ToProto(const Collective& from) {
   v1::Collective to;
-  to.set_group(ToUtf8(Cut(from.group, kCollectiveNameBytesMax)));
+  to.set_group(ToUtf8(CutText(from.group, kCollectiveNameBytesMax)));
   to.set_number(from.number);
-  to.set_name(ToUtf8(Cut(from.name, kCollectiveNameBytesMax)));
+  to.set_name(ToUtf8(CutText(from.name, kCollectiveNameBytesMax)));
   if (from.bytes >= 0) to.set_bytes(from.bytes);
-  to.set_dtype(ToUtf8(Cut(from.dtype, kCollectiveNameBytesMax)));
+  to.set_dtype(ToUtf8(CutText(from.dtype, kCollectiveNameBytesMax)));
   return to;
 }
 
 Collective FromProto(const v1::Collective& from) {
-  return {.group = Printable(Cut(from.group(), kCollectiveNameBytesMax)),
+  return {.group = Printable(CutText(from.group(), kCollectiveNameBytesMax)),
           .number = std::max<std::int64_t>(from.number(), 0),
-          .name = Printable(Cut(from.name(), kCollectiveNameBytesMax)),
+          .name = Printable(CutText(from.name(), kCollectiveNameBytesMax)),
           .bytes = from.has_bytes() ? std::max<std::int64_t>(from.bytes(), -1) : -1,
-          .dtype = Printable(Cut(from.dtype(), kCollectiveNameBytesMax))};
+          .dtype = Printable(CutText(from.dtype(), kCollectiveNameBytesMax))};
 }
 
 v1::RanksInPlace ToProto(const RanksInPlace& from) {
@@ -158,10 +159,10 @@ v1::Failure ToProto(const Failure& from) {
   to.set_pid(from.pid);
   to.set_exit_code(from.exit_code);
   to.set_signal(from.signal);
-  to.set_message(ToUtf8(Cut(from.message, kFailureMessageBytesMax)));
+  to.set_message(ToUtf8(CutText(from.message, kFailureMessageBytesMax)));
   const std::size_t skip = from.last_lines.size() - std::min(from.last_lines.size(), kLastLinesMax);
   for (std::size_t i = skip; i < from.last_lines.size(); ++i) {
-    to.add_last_lines(ToUtf8(Cut(from.last_lines[i], kLastLineBytesMax)));
+    to.add_last_lines(ToUtf8(CutText(from.last_lines[i], kLastLineBytesMax)));
   }
   *to.mutable_age() = ToDuration(from.age);
   if (from.oom) {
@@ -169,8 +170,8 @@ v1::Failure ToProto(const Failure& from) {
     to.mutable_oom()->set_limit_bytes(from.oom->limit_bytes);
     to.mutable_oom()->set_of_cgroup(from.oom->of_cgroup);
   }
-  to.set_core_file(ToUtf8(Cut(from.core_file, kPathBytesMax)));
-  to.set_traceback(ToUtf8(Cut(from.traceback, kTracebackBytesMax)));
+  to.set_core_file(ToUtf8(CutText(from.core_file, kPathBytesMax)));
+  to.set_traceback(ToUtf8(CutText(from.traceback, kTracebackBytesMax)));
   if (from.hang) *to.mutable_hang() = ToProto(*from.hang);
   for (std::size_t i = 0; i < std::min(from.places.size(), kCollectivePlacesMax); ++i) {
     *to.add_places() = ToProto(from.places[i]);
@@ -191,13 +192,13 @@ Failure FromProto(const v1::Failure& from) {
   to.message = PrintableLines(from.message(), kFailureMessageBytesMax);
   const int lines_max = static_cast<int>(kLastLinesMax);
   for (int i = std::max(0, from.last_lines_size() - lines_max); i < from.last_lines_size(); ++i) {
-    to.last_lines.push_back(Printable(Cut(from.last_lines(i), kLastLineBytesMax)));
+    to.last_lines.push_back(Printable(CutText(from.last_lines(i), kLastLineBytesMax)));
   }
   to.age = ToMilliseconds(from.age());
   if (from.has_oom()) {
     to.oom = OomKill{from.oom().used_bytes(), from.oom().limit_bytes(), from.oom().of_cgroup()};
   }
-  to.core_file = Printable(Cut(from.core_file(), kPathBytesMax));
+  to.core_file = Printable(CutText(from.core_file(), kPathBytesMax));
   to.traceback = PrintableLines(from.traceback(), kTracebackBytesMax);
   if (from.has_hang()) to.hang = FromProto(from.hang());
   const int places = std::min(from.places_size(), static_cast<int>(kCollectivePlacesMax));
@@ -241,7 +242,7 @@ v1::Verdict ToProto(const Verdict& from) {
   to.set_world_size(from.world_size);
   to.set_node_count(from.node_count);
   to.set_restarts_forgiven(from.restarts_forgiven);
-  to.set_not_restarted(ToUtf8(Cut(from.not_restarted, kFailureMessageBytesMax)));
+  to.set_not_restarted(ToUtf8(CutText(from.not_restarted, kFailureMessageBytesMax)));
   for (const WorkerOutcomes& outcomes : from.outcomes) *to.add_outcomes() = ToProto(outcomes);
   return to;
 }

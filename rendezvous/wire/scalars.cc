@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "proto/text.h"
 #include "rendezvous/base/limits.h"
 #include "rendezvous/base/printable.h"
 
@@ -54,21 +55,12 @@ std::string ToUtf8(const std::string& text) {
   return out;
 }
 
-std::string Cut(std::string text, std::size_t size_max) {
-  if (text.size() <= size_max) return text;
-  std::size_t size = size_max;
-  for (int i = 0; i < 3 && size > 0; ++i) {
-    if ((static_cast<unsigned char>(text[size]) & 0xC0) != 0x80) break;
-    --size;
-  }
-  text.resize(size);
-  return text;
+std::string PrintableName(const std::string& text) {
+  return Printable(CutText(text, kNameBytesMax));
 }
 
-std::string PrintableName(const std::string& text) { return Printable(Cut(text, kNameBytesMax)); }
-
 std::string PrintableLines(const std::string& text, std::size_t size_max) {
-  std::vector<std::string> lines = absl::StrSplit(Cut(text, size_max), '\n');
+  std::vector<std::string> lines = absl::StrSplit(CutText(text, size_max), '\n');
   for (std::string& line : lines) line = Printable(line);
   return absl::StrJoin(lines, "\n");
 }

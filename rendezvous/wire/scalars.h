@@ -20,10 +20,6 @@ std::chrono::milliseconds ToMilliseconds(const google::protobuf::Duration& from)
 // a well-formed sequence becomes '?'.
 std::string ToUtf8(const std::string& text);
 
-// At most `size_max` bytes, never within a character: text that was cut once must pass the next
-// conversion unchanged, or a journal would replay another text than the one that was acted on.
-std::string Cut(std::string text, std::size_t size_max);
-
 // Names end up in sentences on a terminal and in logs.
 std::string PrintableName(const std::string& text);
 

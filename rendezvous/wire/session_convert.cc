@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "proto/failure_record.h"
+#include "proto/text.h"
 #include "rendezvous/base/limits.h"
 #include "rendezvous/base/overloaded.h"
 #include "rendezvous/base/peer_limits.h"
@@ -65,8 +66,8 @@ v1::Progress ToProto(const Progress& progress) {
   if (progress.step >= 0) message.set_step(progress.step);
   if (progress.epoch >= 0) message.set_epoch(progress.epoch);
   message.set_rate(progress.rate);
-  message.set_rate_unit(ToUtf8(Cut(progress.rate_unit, kRateUnitBytesMax)));
-  message.set_section(ToUtf8(Cut(progress.section, kSectionBytesMax)));
+  message.set_rate_unit(ToUtf8(CutText(progress.rate_unit, kRateUnitBytesMax)));
+  message.set_section(ToUtf8(CutText(progress.section, kSectionBytesMax)));
   return message;
 }
 
@@ -75,8 +76,8 @@ Progress FromProto(const v1::Progress& message) {
   if (message.has_step()) progress.step = std::max<std::int64_t>(message.step(), -1);
   if (message.has_epoch()) progress.epoch = std::max<std::int64_t>(message.epoch(), -1);
   progress.rate = std::isfinite(message.rate()) ? std::clamp(message.rate(), 0.0, kRateMax) : 0;
-  progress.rate_unit = Printable(Cut(message.rate_unit(), kRateUnitBytesMax));
-  progress.section = Printable(Cut(message.section(), kSectionBytesMax));
+  progress.rate_unit = Printable(CutText(message.rate_unit(), kRateUnitBytesMax));
+  progress.section = Printable(CutText(message.section(), kSectionBytesMax));
   return progress;
 }
 
@@ -110,15 +111,15 @@ Join FromProto(const v1::Join& from) {
   to.protocol_version = from.protocol_version();
   to.software_version = PrintableName(from.software_version());
   // Not cut: the rules refuse what is too long. One byte more than they allow is enough for that.
-  to.run_id = Printable(Cut(from.run_id(), kNameBytesMax + 1));
-  to.node_id.value = Printable(Cut(from.node_id(), kNameBytesMax + 1));
-  to.host = Printable(Cut(from.host(), kNameBytesMax + 1));
+  to.run_id = Printable(CutText(from.run_id(), kNameBytesMax + 1));
+  to.node_id.value = Printable(CutText(from.node_id(), kNameBytesMax + 1));
+  to.host = Printable(CutText(from.host(), kNameBytesMax + 1));
   if (from.has_node_rank()) to.node_rank = from.node_rank();
   to.local_world_size = from.local_world_size();
   to.nodes_min = from.nodes_min();
   to.nodes_max = from.nodes_max();
   to.restarts_max = from.restarts_max();
-  to.address = Printable(Cut(from.address(), kNameBytesMax + 1));
+  to.address = Printable(CutText(from.address(), kNameBytesMax + 1));
   to.worker_port = from.worker_port();
   to.join_timeout = ToMilliseconds(from.join_timeout());
   to.last_call = ToMilliseconds(from.last_call());
@@ -127,7 +128,7 @@ Join FromProto(const v1::Join& from) {
   to.stop_timeout = ToMilliseconds(from.stop_timeout());
   to.restart_policy = ddprun::FromProto(from.restart_policy());
   to.hosts_service = from.hosts_service();
-  to.role = Printable(Cut(from.role(), kNameBytesMax + 1));
+  to.role = Printable(CutText(from.role(), kNameBytesMax + 1));
   return to;
 }
 
@@ -144,7 +145,7 @@ v1::Start ToProto(const Start& from) {
   to.set_restart_count(from.restart_count);
   to.set_restarts_max(from.restarts_max);
   to.set_restarts_forgiven(from.restarts_forgiven);
-  to.set_left_out(ToUtf8(Cut(from.left_out, kFailureMessageBytesMax)));
+  to.set_left_out(ToUtf8(CutText(from.left_out, kFailureMessageBytesMax)));
   to.set_role_rank_first(from.role_rank_first);
   to.set_role_world_size(from.role_world_size);
   return to;
@@ -291,7 +292,7 @@ v1::LossReport ToProto(const LossReport& report) {
   message.set_protocol_version(report.protocol_version);
   message.set_run_id(ToUtf8(report.run_id));
   message.set_node_id(ToUtf8(report.node_id.value));
-  message.set_reason(ToUtf8(Cut(report.reason, kLastLineBytesMax)));
+  message.set_reason(ToUtf8(CutText(report.reason, kLastLineBytesMax)));
   return message;
 }
 
@@ -299,9 +300,9 @@ v1::LossReport ToProto(const LossReport& report) {
 LossReport FromProto(const v1::LossReport& message) {
   LossReport report;
   report.protocol_version = message.protocol_version();
-  report.run_id = Printable(Cut(message.run_id(), kNameBytesMax + 1));
-  report.node_id.value = Printable(Cut(message.node_id(), kNameBytesMax + 1));
-  report.reason = Printable(Cut(message.reason(), kLastLineBytesMax));
+  report.run_id = Printable(CutText(message.run_id(), kNameBytesMax + 1));
+  report.node_id.value = Printable(CutText(message.node_id(), kNameBytesMax + 1));
+  report.reason = Printable(CutText(message.reason(), kLastLineBytesMax));
   return report;
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "proto/text.h"
 #include "proto/version.h"
 #include "rendezvous/base/limits.h"
 #include "rendezvous/wire/scalars.h"
@@ -51,7 +52,7 @@ v1::StoreHello ToProto(const StoreHello& hello) {
 StoreHello FromProto(const v1::StoreHello& message) {
   StoreHello hello;
   hello.run_id = message.run_id();
-  hello.node_id = Cut(message.node_id(), kNameBytesMax);
+  hello.node_id = CutText(message.node_id(), kNameBytesMax);
   hello.stream = message.stream();
   hello.unanswered.assign(message.unanswered().begin(), message.unanswered().end());
   return hello;

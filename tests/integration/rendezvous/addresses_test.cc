@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/base/addresses.h"
-#include "rendezvous/base/own_address.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "proto/text.h"
+#include "rendezvous/base/own_address.h"
 #include "rendezvous/client/session_client.h"
 
 namespace ddprun {

@@ -10,6 +10,7 @@
 #include <string>
 #include <thread>
 
+#include "proto/text.h"
 #include "rendezvous/base/addresses.h"
 
 namespace ddprun {

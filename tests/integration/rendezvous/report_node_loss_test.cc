@@ -9,6 +9,7 @@
 
 #include <thread>
 
+#include "proto/text.h"
 #include "rendezvous/base/addresses.h"
 #include "rendezvous/wire/grpc_channel.h"
 #include "tests/integration/rendezvous/test_node.h"

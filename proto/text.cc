@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "proto/text.h"
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+namespace ddprun {
+
+std::string HostPort(const std::string& host, int port) {
+  const bool bare_v6 = absl::StrContains(host, ':') && !absl::StartsWith(host, "[");
+  return bare_v6 ? absl::StrCat("[", host, "]:", port) : absl::StrCat(host, ":", port);
+}
+
+std::string CutText(std::string text, std::size_t bytes_max) {
+  if (text.size() <= bytes_max) return text;
+  std::size_t size = bytes_max;
+  // Text of other bytes has no end of a character to be found.
+  for (int i = 0; i < 3 && size > 0; ++i) {
+    if ((static_cast<unsigned char>(text[size]) & 0xC0) != 0x80) break;
+    --size;
+  }
+  text.resize(size);
+  return text;
+}
+
+}  // namespace ddprun
