@@ -59,7 +59,8 @@ absl::Status Agent::Open() {
     channel_ = MakeServiceChannel(rendezvous_.target, config_.credentials, rendezvous_.host);
   }
   join_deadline_ = Now() + config_.options.join_timeout;
-  nccl_conf_ = background_.Start<bool>([] { return NcclConfNamesInterfaces(ReadVariable); });
+  if (config_.options.nodes != 1)  // the workers of one node need no interface
+    nccl_conf_ = background_.Start<bool>([] { return NcclConfNamesInterfaces(ReadVariable); });
   BeginJoin(Now());
   return absl::OkStatus();
 }
