@@ -204,7 +204,9 @@ def run_killed_agent(options, score, nodes, chance):
 
 
 def children_of(pid):
-    return [int(word) for word in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    """Of all its threads: the agent starts workers on one of its own."""
+    tasks = pathlib.Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(word) for children in tasks for word in children.read_text().split()]
 
 
 def wait_until_running(pid):
