@@ -99,7 +99,6 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
     std::shared_ptr<WorkerSocket> socket;
     {
       absl::MutexLock lock(&mutex_);
-      open_wanted_ = true;
       lost_since_.reset();
       socket = socket_;
     }
@@ -204,8 +203,7 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
     std::optional<TimePoint> due;
     {
       absl::MutexLock lock(&mutex_);
-      const bool wanted = open_wanted_ || coalescer_.HasBatch();
-      if (upstream_ == nullptr && !closed_ && failed_.ok() && wanted) {
+      if (upstream_ == nullptr && !closed_ && failed_.ok() && coalescer_.HasBatch()) {
         const TimePoint now = Now();
         begin = !lost_since_ || now >= retry_at_;
         if (begin) {
@@ -230,7 +228,6 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
 
   // Opened with the first operation: a program that never asks costs nothing.
   void OpenLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    open_wanted_ = false;
     const std::shared_ptr<ProxyCore> self = shared_from_this();
     const std::uint64_t stream = ++stream_;
     StoreHello hello;
@@ -289,7 +286,6 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
       if (MayPass(status.code()) && now - *lost_since_ < options_.reconnect_timeout) {
         retry_at_ = std::min(now + backoff_, *lost_since_ + options_.reconnect_timeout);
         backoff_ = std::min(2 * backoff_, kReconnectBackoffMax);
-        open_wanted_ = true;
       } else {
         answers = coalescer_.Fail(absl::UnavailableError(
             absl::StrCat("the node's connection to the rendezvous service's store ended: ",
@@ -333,7 +329,6 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
   std::uint64_t stream_ ABSL_GUARDED_BY(mutex_) = 0;
   // Since when nothing was heard of a service that is asked, and when it is tried again.
   std::optional<TimePoint> lost_since_ ABSL_GUARDED_BY(mutex_);
-  bool open_wanted_ ABSL_GUARDED_BY(mutex_) = false;  // even if there is nothing to ask
   TimePoint retry_at_ ABSL_GUARDED_BY(mutex_);
   milliseconds backoff_ ABSL_GUARDED_BY(mutex_) = kConnectBackoffMin;
   absl::Notification upstream_ended_;

@@ -41,8 +41,7 @@ class StoreProxy {
   // Makes the socket again if its file was removed. Errors as of Start().
   virtual absl::Status EnsureListening() = 0;
 
-  // The service is there again. If a stream of the node has broken or there was none, one is opened
-  // at once, since a service that was started anew waits for it (StoreHub::Resume()).
+  // The service is there again: operations that wait for it are sent at once.
   virtual void ServiceIsBack() = 0;
 
   // The service is lost for good: this is the answer to all operations from now on, and to those

@@ -102,17 +102,15 @@ std::vector<KvStore::Answer> KvStore::Submit(StoreTicket ticket, StoreOp op, Tim
     return std::move(answers_);
   }
   // Its own answer stands before those of the operations that waited for it.
-  answers_.push_back({ticket, {}, {}, false});
-  wrote_ = false;
+  answers_.push_back({ticket, {}, {}});
   StoreResult result = Perform(op);
   answers_.front().result = std::move(result);
   answers_.front().op = std::move(op);
-  answers_.front().wrote = wrote_;
   return std::move(answers_);
 }
 
 void KvStore::AnswerTo(StoreTicket ticket, StoreOp op, StoreResult result) {
-  answers_.push_back({ticket, std::move(result), std::move(op), false});
+  answers_.push_back({ticket, std::move(result), std::move(op)});
 }
 
 void KvStore::Cancel(StoreTicket ticket) {
@@ -332,7 +330,6 @@ StoreResult KvStore::Delete(const std::string& key) {
   if (it == values_.end()) return Number(0);
   bytes_ -= key.size() + it->second.size();
   values_.erase(it);
-  wrote_ = true;
   KeyVanished(key);
   return Number(1);
 }
@@ -398,7 +395,6 @@ absl::Status KvStore::Put(const std::string& key, std::string value) {
 
 bool KvStore::Assign(const std::string& key, std::string value) {
   const auto it = values_.find(key);
-  wrote_ = true;
   bytes_ += value.size();
   if (it != values_.end()) {
     bytes_ -= it->second.size();

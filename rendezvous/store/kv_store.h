@@ -42,8 +42,7 @@ class KvStore {
   struct Answer {
     StoreTicket ticket;
     StoreResult result;
-    StoreOp op;          // as submitted, but for its values
-    bool wrote = false;  // a key's value is another now, or the key is gone
+    StoreOp op;  // as submitted, but for its values
   };
 
   explicit KvStore(RoundId round, Limits limits);
@@ -68,8 +67,6 @@ class KvStore {
   // now on.
   std::vector<Answer> Clear(RoundId round);
 
-  // Whether there is a key of that name; a queue of that name does not count.
-  bool Contains(absl::string_view key) const { return values_.contains(key); }
   RoundId round() const { return round_; }
   // All that is stored, for a snapshot.
   const absl::flat_hash_map<std::string, std::string>& values() const { return values_; }
@@ -142,7 +139,6 @@ class KvStore {
   absl::btree_set<std::pair<TimePoint, WaiterId>> by_deadline_;
 
   std::vector<Answer> answers_;  // of the call in progress
-  bool wrote_ = false;           // and whether it has written
 };
 
 }  // namespace ddprun

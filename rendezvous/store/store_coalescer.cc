@@ -63,11 +63,6 @@ StoreCoalescer::Answers StoreCoalescer::Submit(StoreWorker worker, std::uint64_t
         "the worker has ", of_worker.size(), " unanswered store operations and the node ",
         asks_.size(), "; the limit is ", kStreamOpsMax)));
   }
-  StoreResult kept;
-  if (AnswerFromKept(op, now, &kept)) {
-    answers.push_back({std::move(kept), {{worker, id}}});
-    return answers;
-  }
   op.timeout = CutTimeout(op.timeout);
   const Asker asker{worker, id, op.number, op.timeout, now + op.timeout, false};
   if (op.verb == StoreVerb::kAdd && op.keys.size() == 1) {
@@ -89,40 +84,18 @@ StoreCoalescer::Answers StoreCoalescer::Submit(StoreWorker worker, std::uint64_t
     return answers;
   }
   std::string question = QuestionOf(op);
-  if (Join(asker, question, now)) return answers;
+  if (Join(asker, question)) return answers;
   const AskId ask = NewAsk(std::move(op), {asker}, asker.deadline, /*alone=*/false);
   questions_[std::move(question)] = ask;
   Queue(ask);
   return answers;
 }
 
-bool StoreCoalescer::AnswerFromKept(const StoreOp& op, TimePoint now, StoreResult* result) const {
-  const bool values = op.verb == StoreVerb::kGet || op.verb == StoreVerb::kMultiGet;
-  if (!values && op.verb != StoreVerb::kCheck && op.verb != StoreVerb::kWait) return false;
-  if (now >= trusted_until_ || op.keys.empty() || !op.values.empty()) return false;
-  if (op.verb == StoreVerb::kGet && op.keys.size() != 1) return false;
-  std::size_t bytes = 0;
-  for (const std::string& key : op.keys) {
-    const auto it = kept_.find(key);
-    if (it == kept_.end() || (values && !it->second)) return false;
-    if (values) bytes += it->second->size();
-  }
-  // The service has words for it.
-  if (bytes > kMessageBytesMax - 64 * 1024) return false;
-  if (values) {
-    result->values.reserve(op.keys.size());
-    for (const std::string& key : op.keys) result->values.push_back(*kept_.at(key));
-  } else if (op.verb == StoreVerb::kCheck) {
-    result->number = 1;
-  }
-  return true;
-}
-
-bool StoreCoalescer::Join(const Asker& asker, const std::string& question, TimePoint now) {
+bool StoreCoalescer::Join(const Asker& asker, const std::string& question) {
   const auto it = questions_.find(question);
   if (it == questions_.end()) return false;
   Ask& ask = asks_.at(it->second);
-  if (ask.deadline > asker.deadline || (ask.sent && now > *ask.sent + kKeepTrust)) return false;
+  if (ask.deadline > asker.deadline) return false;
   ask.askers.push_back(asker);
   ask.askers.back().late = ask.ever_sent;
   by_worker_[asker.worker].emplace(asker.id, it->second);
@@ -198,30 +171,21 @@ void StoreCoalescer::Leave(StoreWorker worker, AskId id, std::uint64_t worker_id
 
 StoreCoalescer::Answers StoreCoalescer::Receive(std::vector<StoreReply> replies) {
   Answers answers;
-  for (StoreReply& reply : replies) {
-    if (reply.forget > 0) {
-      for (const std::string& key : reply.result.keys) kept_.erase(key);
-      forgotten_ = reply.forget;
-    } else {
-      const AskId id = reply.id;
-      Answered(id, std::move(reply), answers);
-    }
-  }
+  for (StoreReply& reply : replies) Answered(reply.id, std::move(reply.result), answers);
   return answers;
 }
 
-void StoreCoalescer::Answered(AskId id, StoreReply reply, Answers& answers) {
+void StoreCoalescer::Answered(AskId id, StoreResult result, Answers& answers) {
   const auto it = asks_.find(id);
   if (it == asks_.end() || !it->second.sent) return;
-  trusted_until_ = std::max(trusted_until_, *it->second.sent + kKeepTrust);
   Ask ask = Finish(id);
   if (Changes(ask.op.verb)) answered_.push_back(id);
   if (ask.op.verb == StoreVerb::kAdd) {
-    AnswerAdd(std::move(ask), std::move(reply.result), answers);
+    AnswerAdd(std::move(ask), std::move(result), answers);
   } else if (!Changes(ask.op.verb)) {
-    AnswerRead(std::move(ask), std::move(reply), answers);
+    AnswerRead(std::move(ask), std::move(result), answers);
   } else {
-    for (const Asker& asker : ask.askers) Give(asker, std::move(reply.result), answers);
+    for (const Asker& asker : ask.askers) Give(asker, std::move(result), answers);
   }
 }
 
@@ -273,24 +237,22 @@ void StoreCoalescer::AnswerAdd(Ask ask, StoreResult result, Answers& answers) {
   }
 }
 
-void StoreCoalescer::AnswerRead(Ask ask, StoreReply reply, Answers& answers) {
-  const absl::Status& status = reply.result.status;
+void StoreCoalescer::AnswerRead(Ask ask, StoreResult result, Answers& answers) {
+  const absl::Status& status = result.status;
   const bool time_over = absl::IsDeadlineExceeded(status);
-  if (status.ok() && reply.keep && ask.op.round == round_) Keep(ask.op, reply.result);
   std::vector<Asker> again;
   Answer same;
   for (Asker& asker : ask.askers) {
     if (time_over && asker.deadline <= ask.deadline) {
-      Give(asker, TimeOver(ask.op.verb, asker.timeout, reply.result.keys, reply.result.number),
-           answers);
-    } else if (time_over || (status.ok() && !reply.keep && asker.late)) {
+      Give(asker, TimeOver(ask.op.verb, asker.timeout, result.keys, result.number), answers);
+    } else if (time_over || (status.ok() && asker.late)) {
       again.push_back(asker);
     } else {
       same.to.emplace_back(asker.worker, asker.id);
     }
   }
   if (!same.to.empty()) {
-    same.result = std::move(reply.result);
+    same.result = std::move(result);
     answers.push_back(std::move(same));
   }
   if (again.empty()) return;
@@ -304,16 +266,6 @@ void StoreCoalescer::AnswerRead(Ask ask, StoreReply reply, Answers& answers) {
   Queue(id);
 }
 
-void StoreCoalescer::Keep(const StoreOp& op, const StoreResult& result) {
-  for (std::size_t i = 0; i < op.keys.size(); ++i) {
-    if (i < result.values.size()) {
-      kept_[op.keys[i]] = result.values[i];
-    } else {
-      kept_.try_emplace(op.keys[i], std::nullopt);
-    }
-  }
-}
-
 void StoreCoalescer::Give(const Asker& asker, StoreResult result, Answers& answers) {
   if (asker.id != 0) answers.push_back({std::move(result), {{asker.worker, asker.id}}});
 }
@@ -321,14 +273,12 @@ void StoreCoalescer::Give(const Asker& asker, StoreResult result, Answers& answe
 // ---- To the service
 
 bool StoreCoalescer::HasBatch() const {
-  return !unsent_.empty() || !cancelled_.empty() || forgotten_ > 0 ||
-         answered_.size() >= kUnsaidAnswersMax;
+  return !unsent_.empty() || !cancelled_.empty() || answered_.size() >= kUnsaidAnswersMax;
 }
 
 StoreBatch StoreCoalescer::TakeBatch(TimePoint now) {
   StoreBatch batch;
   batch.answered.swap(answered_);
-  batch.forgotten = std::exchange(forgotten_, 0);
   while (!cancelled_.empty() && batch.requests.size() < kStoreBatchOps) {
     batch.requests.push_back({cancelled_.front(), std::nullopt});
     cancelled_.pop_front();
@@ -349,7 +299,7 @@ StoreBatch StoreCoalescer::TakeBatch(TimePoint now) {
       const auto rest = std::chrono::ceil<milliseconds>(ask.deadline - now);
       op.timeout = std::max(rest, milliseconds{1});
     }
-    ask.sent = now;
+    ask.sent = true;
     ask.ever_sent = true;
     if (op.verb == StoreVerb::kAdd && !ask.alone) {
       Adds& adds = adds_[op.keys[0]];
@@ -362,14 +312,11 @@ StoreBatch StoreCoalescer::TakeBatch(TimePoint now) {
 }
 
 void StoreCoalescer::Lost() {
-  kept_.clear();
-  trusted_until_ = {};
   cancelled_.clear();
   answered_.clear();
-  forgotten_ = 0;
   unsent_.clear();
   for (auto& [id, ask] : asks_) {
-    ask.sent.reset();
+    ask.sent = false;
     // What gathers behind another of its key is sent when that one is answered.
     if (ask.op.verb == StoreVerb::kAdd && !ask.alone && !ask.ever_sent &&
         adds_.at(ask.op.keys[0]).under_way != 0) {
@@ -391,7 +338,6 @@ std::vector<std::uint64_t> StoreCoalescer::Unanswered() const {
 
 StoreCoalescer::Answers StoreCoalescer::SetRound(RoundId round) {
   round_ = round;
-  kept_.clear();
   Answers answers;
   std::vector<AskId> over;
   for (const auto& [id, ask] : asks_) {

@@ -40,18 +40,15 @@ StoreEffects StoreHub::Open(StorePeer peer, const StoreHello& hello) {
   }
   if (node.peer != kNoPeer) {
     const StorePeer old = node.peer;
-    CloseStream(old);
+    Gone(old);
     effects_.emplace_back(
         std::in_place_type<StoreEnd>, old,
         absl::AbortedError("the node has opened another stream in place of this one"));
   }
-  // A node that opens a stream keeps nothing from an earlier one.
-  const StorePeer last = std::exchange(node.last_peer, peer);
   node.peer = peer;
   node.stream = hello.stream;
   node.replies.KeepOnly(hello.unanswered);
   streams_[peer].node_id = hello.node_id;
-  Release(directory_.Drop(last));
   return std::move(effects_);
 }
 
@@ -64,7 +61,6 @@ StoreEffects StoreHub::Receive(StorePeer peer, StoreBatch batch, TimePoint now) 
     Node& node = nodes_.at(node_id);
     ++node.messages;
     for (const std::uint64_t id : batch.answered) node.replies.Forget(id);
-    if (batch.forgotten > 0) Release(directory_.Forgot(peer, batch.forgotten));
   }
   for (StoreRequest& request : batch.requests) {
     if (request.op) {
@@ -109,8 +105,8 @@ void StoreHub::Submit(StorePeer peer, std::uint64_t id, StoreOp op, TimePoint no
 
 // True if nothing is to be done any more, or nothing can be.
 bool StoreHub::AnsweredBefore(StorePeer peer, Node& node, std::uint64_t id) {
-  if (const ReplyCache::Remembered* remembered = node.replies.Find(id)) {
-    if (!remembered->held) Reply(peer, id, remembered->result);
+  if (const StoreResult* remembered = node.replies.Find(id)) {
+    Reply(peer, id, *remembered);
     return true;
   }
   if (!node.replies.IsFull()) return false;
@@ -131,7 +127,7 @@ void StoreHub::Cancel(StorePeer peer, std::uint64_t id) {
   stream.waiting.erase(it);
 }
 
-void StoreHub::CloseStream(StorePeer peer) {
+void StoreHub::Gone(StorePeer peer) {
   const auto it = streams_.find(peer);
   if (it == streams_.end()) return;
   for (const auto& [id, ticket] : it->second.waiting) {
@@ -142,29 +138,14 @@ void StoreHub::CloseStream(StorePeer peer) {
   streams_.erase(it);
 }
 
-StoreEffects StoreHub::Gone(StorePeer peer, TimePoint now) {
-  CloseStream(peer);
-  directory_.Gone(peer, now);
-  return {};
-}
-
 StoreEffects StoreHub::Tick(TimePoint now) {
   effects_.clear();
   TakeAnswers(store_.Tick(now));
-  Release(directory_.Tick(now));
   return std::move(effects_);
-}
-
-std::optional<TimePoint> StoreHub::NextDeadline() const {
-  const auto of_store = store_.NextDeadline();
-  const auto of_directory = directory_.NextDeadline();
-  if (!of_store) return of_directory;
-  return of_directory ? std::min(*of_store, *of_directory) : *of_store;
 }
 
 StoreEffects StoreHub::Clear(RoundId round) {
   effects_.clear();
-  Release(directory_.Clear());
   TakeAnswers(store_.Clear(round));
   for (auto it = nodes_.begin(); it != nodes_.end();) {
     it->second.replies.Clear();
@@ -191,31 +172,14 @@ void StoreHub::ReplayAnswer(const std::string& node_id, std::uint64_t id, StoreR
   ReplyCache& replies = nodes_[node_id].replies;
   // When the node has its answers is not written down; it cannot miss more than this.
   while (replies.IsFull()) replies.ForgetLowest();
-  replies.Remember(id, std::move(result), /*held=*/false);
+  replies.Remember(id, std::move(result));
 }
 
 void StoreHub::ForEachAnswer(const std::function<void(const std::string& node_id, std::uint64_t id,
-                                                      const StoreResult&)>& on_answer) {
-  for (auto& entry : nodes_) {
-    entry.second.replies.ForEach([&](std::uint64_t id, const ReplyCache::Remembered& answer) {
-      on_answer(entry.first, id, answer.result);
-    });
-  }
-}
-
-void StoreHub::Resume(const std::vector<std::string>& nodes, TimePoint now) {
-  std::vector<StorePeer> peers;
-  for (const std::string& node_id : nodes) {
-    peers.push_back(StorePeer{peers.size() + 1});
-    nodes_[node_id].last_peer = peers.back();
-  }
-  const PendingWrite recovery = directory_.BeginRecovery(peers, now);
-  if (recovery == kSettled) return;
-  for (auto& entry : nodes_) {
-    entry.second.replies.ForEach([&](std::uint64_t id, ReplyCache::Remembered& answer) {
-      answer.held = true;
-      held_[recovery].push_back({{kNoPeer, id}, entry.first, {}});
-    });
+                                                      const StoreResult&)>& on_answer) const {
+  for (const auto& entry : nodes_) {
+    entry.second.replies.ForEach(
+        [&](std::uint64_t id, const StoreResult& answer) { on_answer(entry.first, id, answer); });
   }
 }
 
@@ -241,87 +205,16 @@ void StoreHub::TakeAnswer(KvStore::Answer answer) {
   if (answer.op.verb == StoreVerb::kQueuePop && answer.result.status.ok()) {
     Notify(stream.node_id, named ? origin.id : 0, answer.op);
   }
-  const PendingWrite write = Settle(answer);
-  const bool remember = named && Changes(answer.op.verb);
-  if (remember) {
-    nodes_.at(stream.node_id)
-        .replies.Remember(origin.id, answer.result, /*held=*/write != kSettled);
+  if (named && Changes(answer.op.verb)) {
+    nodes_.at(stream.node_id).replies.Remember(origin.id, answer.result);
   }
-  if (write != kSettled) {
-    held_[write].push_back({origin, remember ? stream.node_id : "",
-                            remember ? StoreResult{} : std::move(answer.result)});
-    return;
-  }
-  const bool keep = named && Keep(origin.peer, answer);
-  Reply(origin.peer, origin.id, std::move(answer.result), keep);
+  Reply(origin.peer, origin.id, std::move(answer.result));
 }
 
-PendingWrite StoreHub::Settle(const KvStore::Answer& answer) {
-  const StoreOp& op = answer.op;
-  if (op.verb == StoreVerb::kNumKeys || op.verb == StoreVerb::kListKeys) {
-    return directory_.ReadAll();
-  }
-  if (!Changes(op.verb)) return directory_.Read(op.keys);
-  const auto change = !answer.wrote                   ? CacheDirectory::Change::kNone
-                      : op.verb == StoreVerb::kDelete ? CacheDirectory::Change::kDeleted
-                                                      : CacheDirectory::Change::kValue;
-  std::vector<CacheDirectory::Forget> forgets;
-  const PendingWrite write = directory_.Write(op.keys, change, forgets);
-  for (CacheDirectory::Forget& forget : forgets) {
-    StoreReply reply;
-    reply.forget = forget.number;
-    reply.result.keys = std::move(forget.keys);
-    effects_.emplace_back(std::in_place_type<StoreSay>, forget.peer, std::move(reply));
-  }
-  return write;
-}
-
-// Whether the node may keep what `answer` says, which then has it on the list. Only what is there
-// can be kept: what is absent may come at any moment. A queue comes and goes unseen.
-bool StoreHub::Keep(StorePeer peer, const KvStore::Answer& answer) {
-  const StoreOp& op = answer.op;
-  if (!answer.result.status.ok()) return false;
-  switch (op.verb) {
-    case StoreVerb::kGet:
-    case StoreVerb::kMultiGet:
-      return directory_.Keep(peer, op.keys, answer.result.values);
-    case StoreVerb::kCheck:
-    case StoreVerb::kWait:
-      if (op.verb == StoreVerb::kCheck && answer.result.number == 0) return false;
-      for (const std::string& key : op.keys) {
-        if (!store_.Contains(key)) return false;
-      }
-      return directory_.Keep(peer, op.keys, {});
-    default:
-      return false;
-  }
-}
-
-void StoreHub::Release(const CacheDirectory::Settled& settled) {
-  for (const PendingWrite write : settled) {
-    auto node = held_.extract(write);
-    if (!node) continue;
-    for (Held& held : node.mapped()) {
-      if (held.node_id.empty()) {
-        if (streams_.contains(held.origin.peer)) {
-          Reply(held.origin.peer, held.origin.id, std::move(held.result));
-        }
-        continue;
-      }
-      Node& of = nodes_.at(held.node_id);
-      ReplyCache::Remembered* remembered = of.replies.Find(held.origin.id);
-      if (remembered == nullptr) continue;
-      remembered->held = false;
-      if (of.peer != kNoPeer) Reply(of.peer, held.origin.id, remembered->result);
-    }
-  }
-}
-
-void StoreHub::Reply(StorePeer peer, std::uint64_t id, StoreResult result, bool keep) {
+void StoreHub::Reply(StorePeer peer, std::uint64_t id, StoreResult result) {
   StoreReply reply;
   reply.id = id;
   reply.result = std::move(result);
-  reply.keep = keep;
   effects_.emplace_back(std::in_place_type<StoreSay>, peer, std::move(reply));
 }
 

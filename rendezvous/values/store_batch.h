@@ -29,15 +29,12 @@ struct StoreRequest {
 struct StoreBatch {
   std::vector<StoreRequest> requests;
   std::vector<std::uint64_t> answered;
-  std::uint64_t forgotten = 0;
   bool operator==(const StoreBatch&) const = default;
 };
 
 struct StoreReply {
   std::uint64_t id = 0;
   StoreResult result;
-  bool keep = false;
-  std::uint64_t forget = 0;  // above 0: not an answer; forget result.keys
   bool operator==(const StoreReply&) const = default;
 };
 

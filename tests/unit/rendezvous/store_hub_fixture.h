@@ -50,12 +50,7 @@ class TestHub {
     batch.answered = std::move(ids);
     Keep(hub.Receive(peer, std::move(batch), now));
   }
-  void Forgot(StorePeer peer, std::uint64_t number) {
-    StoreBatch batch;
-    batch.forgotten = number;
-    Keep(hub.Receive(peer, std::move(batch), now));
-  }
-  void Gone(StorePeer peer) { Keep(hub.Gone(peer, now)); }
+  void Gone(StorePeer peer) { hub.Gone(peer); }
   void TickAt(TimePoint time) {
     now = time;
     Keep(hub.Tick(now));
