@@ -22,7 +22,6 @@
 #include "rendezvous/base/addresses.h"
 #include "rendezvous/base/limits.h"
 #include "rendezvous/wire/frame.h"
-#include "rendezvous/wire/store_codec.h"
 #include "rendezvous/wire/store_convert.h"
 
 namespace ddprun {
@@ -41,7 +40,7 @@ class AgentStoreClient final : public StoreClient {
     setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
     v1::StoreRequests greeting;
     *greeting.mutable_hello() = ToProto(StoreHello{});
-    Write(ToFrame(greeting));
+    WriteFrame(ToFrame(greeting));
   }
   ~AgentStoreClient() override { close(fd_); }
 
@@ -56,7 +55,9 @@ class AgentStoreClient final : public StoreClient {
       id = ++last_id_;
       calls_.emplace(id, &call);
     }
-    Write(ToRequestFrame(id, options_.round, op));
+    StoreOp sent = op;
+    sent.round = options_.round;
+    Write({{{id, std::move(sent)}}, {}});
     // An agent that hangs must not hang the worker too.
     const milliseconds patience = timeout + milliseconds(kStoreAnswerSlack);
     if (Wait(call, std::chrono::steady_clock::now() + patience)) return std::move(call.result);
@@ -64,9 +65,7 @@ class AgentStoreClient final : public StoreClient {
       absl::MutexLock lock(&mutex_);
       calls_.erase(id);
     }
-    v1::StoreRequests cancel;
-    AddTo(&cancel, {{{id, std::nullopt}}, {}, 0});
-    Write(ToFrame(cancel));
+    Write({{{id, std::nullopt}}, {}});
     return {
         absl::DeadlineExceededError(absl::StrCat(
             "the store at ", options_.target, " did not answer within ", patience.count(), " ms")),
@@ -84,8 +83,14 @@ class AgentStoreClient final : public StoreClient {
     absl::CondVar changed;  // answered, or nobody reads
   };
 
-  // What cannot be written is found out by whoever reads.
-  void Write(const std::string& frame) {
+  void Write(StoreBatch batch) {
+    v1::StoreRequests message;
+    AddTo(&message, std::move(batch));
+    WriteFrame(ToFrame(message));
+  }
+
+  // A failure ends the connection, so that the reading thread reports it.
+  void WriteFrame(const std::string& frame) {
     absl::MutexLock lock(&write_mutex_);
     std::size_t written = 0;
     while (written < frame.size()) {
@@ -137,9 +142,6 @@ class AgentStoreClient final : public StoreClient {
     in_.Taken(static_cast<std::size_t>(got));
     std::string_view frame;
     while (in_.Next(&frame)) {
-      const std::size_t before = replies->size();
-      if (ReadReplies(frame, replies)) continue;
-      replies->resize(before);
       v1::StoreReplies message;
       if (!message.ParseFromArray(frame.data(), static_cast<int>(frame.size()))) {
         return Gone("what it says is no message of the store");

@@ -18,7 +18,6 @@
 #include "rendezvous/store/store_coalescer.h"
 #include "rendezvous/wire/frame.h"
 #include "rendezvous/wire/grpc_channel.h"
-#include "rendezvous/wire/store_codec.h"
 #include "rendezvous/wire/store_convert.h"
 
 namespace ddprun {
@@ -137,27 +136,11 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
   // ---- On the socket's thread
 
   bool OnMessage(StoreWorker worker, std::string_view message) {
-    StoreBatch batch;
-    StoreCoalescer::Answers answers;
     if (absl::Status fits = CheckParsedSize(*v1::StoreRequests::descriptor(), message);
         !fits.ok()) {
       Send({ErrorTo(worker, kStreamEnd, std::move(fits))});
       return false;
     }
-    if (!ReadRequests(message, &batch.requests)) {
-      batch = {};
-      if (!ReadAny(worker, message, batch, answers)) return false;
-    }
-    {
-      absl::MutexLock lock(&mutex_);
-      for (StoreRequest& request : batch.requests) SubmitLocked(worker, request, answers);
-    }
-    Send(std::move(answers));
-    return true;
-  }
-
-  bool ReadAny(StoreWorker worker, std::string_view message, StoreBatch& batch,
-               StoreCoalescer::Answers& answers) {
     v1::StoreRequests requests;
     if (!requests.ParseFromArray(message.data(), static_cast<int>(message.size()))) return false;
     if (requests.has_hello() && requests.hello().protocol_version() != kProtocolVersion) {
@@ -168,11 +151,17 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
                         "; start the program with the ddprun that it was built with")))});
       return false;
     }
+    StoreCoalescer::Answers answers;
     std::vector<StoreReply> refused;
-    batch = FromProto(std::move(requests), &refused);
+    StoreBatch batch = FromProto(std::move(requests), &refused);
     for (StoreReply& reply : refused) {
       answers.push_back(ErrorTo(worker, reply.id, std::move(reply.result.status)));
     }
+    {
+      absl::MutexLock lock(&mutex_);
+      for (StoreRequest& request : batch.requests) SubmitLocked(worker, request, answers);
+    }
+    Send(std::move(answers));
     return true;
   }
 
@@ -307,13 +296,13 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
       socket = socket_;
     }
     if (socket == nullptr) return;
-    std::vector<std::uint64_t> ids;
     for (StoreCoalescer::Answer& answer : answers) {
-      ids.clear();
-      for (const auto& to : answer.to) ids.push_back(to.second);
-      std::vector<std::string> frames = ToReplyFrames(answer.result, ids);
-      for (std::size_t i = 0; i < frames.size(); ++i) {
-        socket->Send(answer.to[i].first, std::move(frames[i]));
+      v1::StoreReplies message;
+      v1::StoreReply& reply = *message.add_replies();
+      reply = ToProto(StoreReply{kStreamEnd, std::move(answer.result)});
+      for (const auto& [worker, id] : answer.to) {
+        reply.set_id(id);
+        socket->Send(worker, ToFrame(message));
       }
     }
   }
