@@ -19,10 +19,6 @@ StoreResult Error(absl::Status status) {
 
 StoreEffects StoreHub::Open(StorePeer peer, const StoreHello& hello) {
   effects_.clear();
-  if (hello.stream == 0) {
-    streams_[peer];
-    return std::move(effects_);
-  }
   if (!nodes_.contains(hello.node_id) && nodes_.size() >= static_cast<std::size_t>(kNodesMax)) {
     effects_.emplace_back(
         std::in_place_type<StoreEnd>, peer,
@@ -56,12 +52,9 @@ StoreEffects StoreHub::Receive(StorePeer peer, StoreBatch batch, TimePoint now) 
   effects_.clear();
   const auto stream = streams_.find(peer);
   if (stream == streams_.end()) return {};
-  const std::string node_id = stream->second.node_id;
-  if (!node_id.empty()) {
-    Node& node = nodes_.at(node_id);
-    ++node.messages;
-    for (const std::uint64_t id : batch.answered) node.replies.Forget(id);
-  }
+  Node& node = nodes_.at(stream->second.node_id);
+  ++node.messages;
+  for (const std::uint64_t id : batch.answered) node.replies.Forget(id);
   for (StoreRequest& request : batch.requests) {
     if (request.op) {
       Submit(peer, request.id, *std::move(request.op), now);
@@ -87,15 +80,14 @@ void StoreHub::Submit(StorePeer peer, std::uint64_t id, StoreOp op, TimePoint no
                            " unanswered store operations, its limit"))));
     return;
   }
-  const bool named = !stream.node_id.empty();
-  if (named && Changes(op.verb) && AnsweredBefore(peer, nodes_.at(stream.node_id), id)) return;
+  if (Changes(op.verb) && AnsweredBefore(peer, nodes_.at(stream.node_id), id)) return;
   if (absl::Status status = store_.Check(op); !status.ok()) {
     Reply(peer, id, Error(std::move(status)));
     return;
   }
   // A QUEUE_POP changes something when it is served, and is told of then.
   if (Changes(op.verb) && op.verb != StoreVerb::kQueuePop) {
-    Notify(stream.node_id, named ? id : 0, op);
+    Notify(stream.node_id, id, op);
   }
   const StoreTicket ticket{++last_ticket_};
   tickets_.emplace(ticket, Origin{peer, id});
@@ -119,7 +111,7 @@ bool StoreHub::AnsweredBefore(StorePeer peer, Node& node, std::uint64_t id) {
 
 void StoreHub::Cancel(StorePeer peer, std::uint64_t id) {
   Stream& stream = streams_.at(peer);
-  if (!stream.node_id.empty()) nodes_.at(stream.node_id).replies.Forget(id);
+  nodes_.at(stream.node_id).replies.Forget(id);
   const auto it = stream.waiting.find(id);
   if (it == stream.waiting.end()) return;
   store_.Cancel(it->second);
@@ -134,7 +126,7 @@ void StoreHub::Gone(StorePeer peer) {
     store_.Cancel(ticket);
     tickets_.erase(ticket);
   }
-  if (!it->second.node_id.empty()) nodes_.at(it->second.node_id).peer = kNoPeer;
+  nodes_.at(it->second.node_id).peer = kNoPeer;
   streams_.erase(it);
 }
 
@@ -201,11 +193,10 @@ void StoreHub::TakeAnswer(KvStore::Answer answer) {
   tickets_.erase(ticket);
   Stream& stream = streams_.at(origin.peer);
   stream.waiting.erase(origin.id);
-  const bool named = !stream.node_id.empty();
   if (answer.op.verb == StoreVerb::kQueuePop && answer.result.status.ok()) {
-    Notify(stream.node_id, named ? origin.id : 0, answer.op);
+    Notify(stream.node_id, origin.id, answer.op);
   }
-  if (named && Changes(answer.op.verb)) {
+  if (Changes(answer.op.verb)) {
     nodes_.at(stream.node_id).replies.Remember(origin.id, answer.result);
   }
   Reply(origin.peer, origin.id, std::move(answer.result));

@@ -39,8 +39,7 @@ class StoreHub {
  public:
   // Called for every operation that changes something, in the order of effect: before its reply is
   // sent, and for a QUEUE_POP that waited after the QUEUE_PUSH that served it. Passing them to
-  // Replay() in that order gives the same store and the same cached replies. `node_id` is empty and
-  // `id` 0 for a client without a node.
+  // Replay() in that order gives the same store and the same cached replies.
   using OnMutation =
       std::function<void(const std::string& node_id, std::uint64_t id, const StoreOp& op)>;
 
@@ -60,6 +59,7 @@ class StoreHub {
   // Another round: no keys, no cached replies.
   StoreEffects Clear(RoundId round);
 
+  // `node_id` empty: a key of a snapshot.
   void Replay(const std::string& node_id, std::uint64_t id, StoreOp op);
   // The same for a reply whose operation is no longer known.
   void ReplayAnswer(const std::string& node_id, std::uint64_t id, StoreResult result);
@@ -79,7 +79,7 @@ class StoreHub {
     ReplyCache replies;
   };
   struct Stream {
-    std::string node_id;  // empty: a client without a node
+    std::string node_id;
     absl::flat_hash_map<std::uint64_t, StoreTicket> waiting;
   };
   // Where a reply goes.

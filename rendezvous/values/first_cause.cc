@@ -46,7 +46,7 @@ constexpr std::array<absl::string_view, 25> kPeerIsGone = {
     "remote error detected from rank",
     "nccl communicator was aborted",
     "watchdog caught collective operation timeout",
-    // Our own store: kv_store.cc, store_coalescer.cc, agent_store_client.cc.
+    // Our own store: kv_store.cc, store_coalescer.cc, store_client.cc.
     "the store operation belongs to round",
     "did not answer within",
     "the rendezvous service could not be reached",

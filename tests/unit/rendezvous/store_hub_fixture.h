@@ -28,7 +28,6 @@ class TestHub {
     StoreOp op;
   };
 
-  // A stream of `node`; of a client without a node if the number is 0.
   StorePeer Open(const std::string& node, std::uint64_t stream,
                  std::vector<std::uint64_t> unanswered = {}) {
     const StorePeer peer{++last_peer};
