@@ -29,23 +29,24 @@ struct NodeId {
   auto operator<=>(const NodeId&) const = default;
 };
 
+// The values of these enums are those of proto/ddprun.proto.
 enum class FailureKind {
-  kWorkerExited,
-  kWorkerSignaled,
-  kSpawnFailed,
-  kNodeLost,
-  kNodeInterrupted,
-  kJoinTimeout,
-  kRunStopped,   // a person asked for it; `signal` is what the workers get
-  kNodeDrained,  // a person drained the node: no failure, but the end of its round
-  kWorkerHung,   // it was alive and made no progress
+  kWorkerExited = 1,
+  kWorkerSignaled = 2,
+  kSpawnFailed = 3,
+  kNodeLost = 4,
+  kNodeInterrupted = 5,
+  kJoinTimeout = 6,
+  kWorkerHung = 7,    // it was alive and made no progress
+  kRunStopped = 20,   // a person asked for it; `signal` is what the workers get
+  kNodeDrained = 21,  // a person drained the node: no failure, but the end of its round
 };
 
 // Which sign of life a hung worker did not give.
 enum class HangKind {
-  kNoProgress,  // it has reported progress before
-  kNoStart,     // it has never reported any
-  kNoOutput,    // neither of its streams had a byte
+  kNoProgress = 1,  // it has reported progress before
+  kNoStart,         // it has never reported any
+  kNoOutput,        // neither of its streams had a byte
 };
 
 // A worker that was alive and made no progress.
@@ -139,7 +140,7 @@ struct RestartPolicy {
 };
 
 // How a worker of a broken round ended. kStopped and kLost are not its own failures.
-enum class EndKind { kExited, kSignaled, kNotStarted, kLost, kStopped, kSucceeded };
+enum class EndKind { kExited = 1, kSignaled, kNotStarted, kLost, kStopped, kSucceeded };
 
 // All workers of a round that ended in one way, except for the cause.
 struct WorkerOutcomes {
