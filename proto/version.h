@@ -3,7 +3,7 @@
 
 namespace ddprun {
 
-// Of the messages in ddprun.proto. An agent of another version is refused with both numbers named.
+// Of the messages in ddprun.proto. An agent of another version is rejected with both numbers named.
 inline constexpr unsigned kProtocolVersion = 4;
 
 // Of the programs, as `--version` prints it. CMakeLists.txt passes the project's version.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// By which address the other nodes know this one.
+// The address of this node that other nodes use.
 #pragma once
 
 #include <string>
@@ -17,13 +17,12 @@ bool IsOwnNameOnLoopback(const std::string& host);
 // only loopback.
 absl::StatusOr<std::string> OutwardAddress();
 
-// The address of this host from which `target` is reached ("10.0.0.2"), for the other nodes to
-// reach this one by: the kernel's route decides, no name service does. UNAVAILABLE if the name
-// cannot be resolved or there is no route.
+// The address of this host from which `host` is reached ("10.0.0.2"), as the kernel routes it.
+// UNAVAILABLE if the name cannot be resolved or there is no route.
 absl::StatusOr<std::string> LocalAddressTowards(const std::string& host, int port);
 
-// The address that the other nodes are told: LocalAddressTowards(), and the
-// OutwardAddress() where IsOwnNameOnLoopback().
+// The address that is advertised to other nodes: LocalAddressTowards(), or OutwardAddress() if
+// IsOwnNameOnLoopback().
 absl::StatusOr<std::string> AdvertisedAddress(const std::string& host, int port);
 
 }  // namespace ddprun

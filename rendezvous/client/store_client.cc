@@ -58,7 +58,7 @@ class AgentStoreClient final : public StoreClient {
     StoreOp sent = op;
     sent.round = options_.round;
     Write({{{id, std::move(sent)}}, {}});
-    // An agent that hangs must not hang the worker too.
+    // A hung agent must not block the worker forever.
     const milliseconds patience = timeout + milliseconds(kStoreAnswerSlack);
     if (Wait(call, std::chrono::steady_clock::now() + patience)) return std::move(call.result);
     {
@@ -78,7 +78,7 @@ class AgentStoreClient final : public StoreClient {
   struct Waiting {
     bool answered = false;
     StoreResult result;
-    absl::CondVar changed;  // answered, or nobody reads
+    absl::CondVar changed;  // answered, or no thread reads
   };
 
   void Write(StoreBatch batch) {
@@ -119,7 +119,7 @@ class AgentStoreClient final : public StoreClient {
       reading_ = false;
       Deliver(std::move(replies), status);
     }
-    // Another may have to read in this one's place.
+    // Another waiting thread must read now.
     if (!reading_ && !calls_.empty()) calls_.begin()->second->changed.Signal();
     return call.answered;
   }
@@ -142,7 +142,7 @@ class AgentStoreClient final : public StoreClient {
     while (in_.Next(&frame)) {
       v1::StoreReplies message;
       if (!message.ParseFromArray(frame.data(), static_cast<int>(frame.size()))) {
-        return Gone("what it says is no message of the store");
+        return Gone("it sent bytes that are not a message of the store");
       }
       for (StoreReply& reply : FromProto(std::move(message))) {
         if (reply.id == 0 && !reply.result.status.ok()) return reply.result.status;
@@ -179,7 +179,7 @@ class AgentStoreClient final : public StoreClient {
   const Options options_;
   const int fd_;
   absl::Mutex write_mutex_;
-  FrameReader in_;  // of whoever set reading_
+  FrameReader in_;  // used by the thread that set reading_
 
   absl::Mutex mutex_;
   bool reading_ ABSL_GUARDED_BY(mutex_) = false;
@@ -189,7 +189,7 @@ class AgentStoreClient final : public StoreClient {
   absl::Status end_ ABSL_GUARDED_BY(mutex_);
 };
 
-// -1, and errno.
+// Returns -1 and sets errno on failure.
 int ConnectOnce(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;

@@ -25,7 +25,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// The id that belongs to no request: the worker's client takes its answer for the stream's end.
+// The id of no request: a reply with this id ends the worker's stream.
 constexpr std::uint64_t kStreamEnd = 0;
 
 TimePoint Now() { return std::chrono::steady_clock::now(); }
@@ -37,7 +37,7 @@ StoreCoalescer::Answer ErrorTo(StoreWorker worker, std::uint64_t id, absl::Statu
   return answer;
 }
 
-// Whether another stream may fare better.
+// Whether a new stream may succeed.
 bool MayPass(absl::StatusCode code) {
   switch (code) {
     case absl::StatusCode::kInvalidArgument:
@@ -51,9 +51,9 @@ bool MayPass(absl::StatusCode code) {
   }
 }
 
-// The coalescer behind a lock, between the workers' socket and the stream to the service. Effects
-// leave it after the lock is released; no order between them matters, but of what is said to the
-// service, which takes it from the coalescer when it can be sent.
+// The coalescer with a lock, between the workers' socket and the stream to the service. Replies are
+// sent after the lock is released; their order does not matter. Messages to the service are taken
+// from the coalescer, in order, when they can be sent.
 class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
  public:
   explicit ProxyCore(StoreProxy::Options options) : options_(std::move(options)) {}
@@ -184,7 +184,7 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
     coalescer_.WorkerGone(worker);
   }
 
-  // What the workers have asked by now goes up together.
+  // Requests that have arrived by now are sent together.
   std::optional<TimePoint> OnIdle() {
     StoreCoalescer::Answers answers;
     std::shared_ptr<StoreLink> upstream;
@@ -215,7 +215,7 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
 
   // ---- The stream to the service
 
-  // Opened with the first operation: a program that never asks costs nothing.
+  // Called at the first operation: a program that does not use the store costs nothing.
   void OpenLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const std::shared_ptr<ProxyCore> self = shared_from_this();
     const std::uint64_t stream = ++stream_;
@@ -316,7 +316,7 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
   absl::Status failed_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<StoreLink> upstream_ ABSL_GUARDED_BY(mutex_);
   std::uint64_t stream_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Since when nothing was heard of a service that is asked, and when it is tried again.
+  // Since when the service has not replied, and when to try again.
   std::optional<TimePoint> lost_since_ ABSL_GUARDED_BY(mutex_);
   TimePoint retry_at_ ABSL_GUARDED_BY(mutex_);
   milliseconds backoff_ ABSL_GUARDED_BY(mutex_) = kConnectBackoffMin;

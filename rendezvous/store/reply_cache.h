@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The replies to one node's operations that change something, until the node confirms them: an
-// operation that is sent again after its stream broke is not performed twice. Pure.
+// Caches the replies to one node's operations that change something until the node confirms them, so
+// that an operation that is sent again after its stream broke is not performed twice. Pure.
 #pragma once
 
 #include <cstddef>

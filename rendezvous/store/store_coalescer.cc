@@ -25,7 +25,7 @@ bool IsFoldedRead(StoreVerb verb) {
   return verb == StoreVerb::kGet || verb == StoreVerb::kMultiGet || verb == StoreVerb::kWait;
 }
 
-// The same for the same question, and for no other.
+// A key that is equal for equal reads, and only for those.
 std::string QuestionOf(const StoreOp& op) {
   std::string text = absl::StrCat(static_cast<int>(op.verb), ":", ToNumber(op.round));
   for (const std::string& key : op.keys) absl::StrAppend(&text, ":", key.size(), ":", key);
@@ -150,7 +150,7 @@ void StoreCoalescer::Leave(StoreWorker worker, AskId id, std::uint64_t worker_id
   });
   if (asker == ask.askers.end()) return;
   if (ask.op.verb == StoreVerb::kAdd) {
-    // Part of a sum that is under way stays in it, so that the others' parts can be told.
+    // An addend of a sum that was sent stays in it: the others' counts depend on it.
     if (ask.ever_sent) {
       if (ask.askers.size() > 1) {
         asker->worker = StoreWorker{};
@@ -189,7 +189,7 @@ void StoreCoalescer::Answered(AskId id, StoreResult result, Answers& answers) {
   }
 }
 
-// Takes it out of everything that leads to it.
+// Removes it from all indexes.
 StoreCoalescer::Ask StoreCoalescer::Finish(AskId id) {
   const auto it = asks_.find(id);
   Ask ask = std::move(it->second);
@@ -215,10 +215,10 @@ StoreCoalescer::Ask StoreCoalescer::Finish(AskId id) {
   return ask;
 }
 
-// Each has the count as it was after his own part.
+// Each asker gets the count after its own addend.
 void StoreCoalescer::AnswerAdd(Ask ask, StoreResult result, Answers& answers) {
   if (!result.status.ok() && ask.askers.size() > 1 && !absl::IsAborted(result.status)) {
-    // The sum has changed nothing; which of its parts can be added is for each to be seen.
+    // The rejected sum has changed nothing; each addend is tried by itself.
     for (Asker& asker : ask.askers) {
       if (asker.id == 0) continue;
       StoreOp op = ask.op;
@@ -293,8 +293,7 @@ StoreBatch StoreCoalescer::TakeBatch(TimePoint now) {
     StoreOp op = ask.op;
     for (const std::string& key : op.keys) bytes += key.size();
     for (const std::string& value : op.values) bytes += value.size();
-    // A wait that has been asked before waits for the rest of its time; not to wait means something
-    // else.
+    // A repeated wait waits for the rest of its time, but never for 0, which means not to wait.
     if (op.timeout.count() > 0) {
       const auto rest = std::chrono::ceil<milliseconds>(ask.deadline - now);
       op.timeout = std::max(rest, milliseconds{1});
@@ -317,7 +316,7 @@ void StoreCoalescer::Lost() {
   unsent_.clear();
   for (auto& [id, ask] : asks_) {
     ask.sent = false;
-    // What gathers behind another of its key is sent when that one is answered.
+    // A sum that gathers behind another ADD of its key is sent when that one is answered.
     if (ask.op.verb == StoreVerb::kAdd && !ask.alone && !ask.ever_sent &&
         adds_.at(ask.op.keys[0]).under_way != 0) {
       continue;
@@ -367,9 +366,9 @@ StoreCoalescer::Answers StoreCoalescer::Fail(const absl::Status& status) {
   return answers;
 }
 
-// Only what waits: the others have no time of their own. And a pop that was sent may have been
-// served: the value must not be lost.
-bool StoreCoalescer::IsForgottenInTime(const Ask& ask) {
+// Only operations that wait have a timeout. A QUEUE_POP that was sent may have been served, and its
+// value must not be lost.
+bool StoreCoalescer::ExpiresHere(const Ask& ask) {
   return !ask.sent && MayWait(ask.op.verb) && ask.op.timeout.count() > 0 &&
          !(ask.op.verb == StoreVerb::kQueuePop && ask.ever_sent);
 }
@@ -378,7 +377,7 @@ StoreCoalescer::Answers StoreCoalescer::Tick(TimePoint now) {
   Answers answers;
   std::vector<AskId> over;
   for (const auto& [id, ask] : asks_) {
-    if (IsForgottenInTime(ask) && ask.deadline <= now) over.push_back(id);
+    if (ExpiresHere(ask) && ask.deadline <= now) over.push_back(id);
   }
   for (const AskId id : over) {
     const Ask ask = Finish(id);
@@ -399,7 +398,7 @@ std::optional<TimePoint> StoreCoalescer::NextDeadline() const {
   std::optional<TimePoint> next;
   for (const auto& entry : asks_) {
     const Ask& ask = entry.second;
-    if (!IsForgottenInTime(ask)) continue;
+    if (!ExpiresHere(ask)) continue;
     if (!next || ask.deadline < *next) next = ask.deadline;
   }
   return next;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The agent's half of the store, as a pure function of its workers' requests, the service's replies
-// and their times. It coalesces requests, and sends again on another stream what a broken one has
-// left unanswered.
+// and their times. It coalesces requests, and repeats the unanswered ones on the next stream when a
+// stream breaks.
 //
 // - Reads of the same keys are sent once. A later read joins a pending request that does not wait
-//   longer than it. If the request had been sent already, the reply may be older than the read: the
-//   reads that came late are then sent together as the next request.
+//   longer than the read. The reply to a request that had been sent before may be older than the
+//   read; such late reads are sent together as the next request.
 // - ADDs of one key that arrive while one is unanswered are summed and sent as one.
-// - Each request has an id that is used once; an operation that changes something is performed once
-//   under it (store_hub.h).
-// No order is promised between operations that are unanswered at the same time.
+// - Each request has an id that is used once, and an operation that changes something is performed
+//   once for an id (store_hub.h).
+// The order of operations that are unanswered at the same time is not defined.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ enum class StoreWorker : std::uint64_t {};
 
 class StoreCoalescer {
  public:
-  // One result for all workers that asked the same.
+  // One result for all workers that sent the same request.
   struct Answer {
     StoreResult result;
     std::vector<std::pair<StoreWorker, std::uint64_t>> to;  // with the worker's own ids
@@ -61,7 +61,7 @@ class StoreCoalescer {
   // The service is lost: answers all pending operations with this.
   Answers Fail(const absl::Status& status);
 
-  // While there is no stream, nothing else ends the waits whose time is over.
+  // Ends the waits whose timeout expires while there is no stream to the service.
   Answers Tick(TimePoint now);
   std::optional<TimePoint> NextDeadline() const;
 
@@ -101,13 +101,13 @@ class StoreCoalescer {
   void AnswerAdd(Ask ask, StoreResult result, Answers& answers);
   void AnswerRead(Ask ask, StoreResult result, Answers& answers);
   void Give(const Asker& asker, StoreResult result, Answers& answers);
-  static bool IsForgottenInTime(const Ask& ask);
+  static bool ExpiresHere(const Ask& ask);
 
   RoundId round_ = kNoRound;
 
   AskId last_id_ = 0;
   absl::btree_map<AskId, Ask> asks_;
-  std::deque<AskId> unsent_;  // those that were cancelled meanwhile are skipped
+  std::deque<AskId> unsent_;  // may have ids that were cancelled since
   std::deque<AskId> cancelled_;
   std::vector<AskId> answered_;
   absl::flat_hash_map<std::string, AskId> questions_;  // reads that others may join

@@ -85,7 +85,7 @@ void StoreHub::Submit(StorePeer peer, std::uint64_t id, StoreOp op, TimePoint no
     Reply(peer, id, Error(std::move(status)));
     return;
   }
-  // A QUEUE_POP changes something when it is served, and is told of then.
+  // A QUEUE_POP is reported when it is served: only then does it change something.
   if (Changes(op.verb) && op.verb != StoreVerb::kQueuePop) {
     Notify(stream.node_id, id, op);
   }
@@ -95,7 +95,7 @@ void StoreHub::Submit(StorePeer peer, std::uint64_t id, StoreOp op, TimePoint no
   TakeAnswers(store_.Submit(ticket, std::move(op), now));
 }
 
-// True if nothing is to be done any more, or nothing can be.
+// True if the operation must not be performed: it was before, or its reply could not be cached.
 bool StoreHub::AnsweredBefore(StorePeer peer, Node& node, std::uint64_t id) {
   if (const StoreResult* remembered = node.replies.Find(id)) {
     Reply(peer, id, *remembered);
@@ -162,7 +162,7 @@ void StoreHub::Replay(const std::string& node_id, std::uint64_t id, StoreOp op) 
 
 void StoreHub::ReplayAnswer(const std::string& node_id, std::uint64_t id, StoreResult result) {
   ReplyCache& replies = nodes_[node_id].replies;
-  // When the node has its answers is not written down; it cannot miss more than this.
+  // The journal does not record which replies the node has; it cannot miss more than this.
   while (replies.IsFull()) replies.ForgetLowest();
   replies.Remember(id, std::move(result));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is said on a stream of the store, as plain values: one struct for each message of
+// The messages of a stream of the store as plain values: one struct for each message of
 // proto/ddprun.proto, with the same meaning.
 #pragma once
 
@@ -22,7 +22,7 @@ struct StoreHello {
 
 struct StoreRequest {
   std::uint64_t id = 0;
-  std::optional<StoreOp> op;  // absent: the answer is no longer wanted
+  std::optional<StoreOp> op;  // absent: cancels the operation with this id
   bool operator==(const StoreRequest&) const = default;
 };
 

@@ -154,7 +154,7 @@ absl::StatusOr<RunNews> FromProto(const v1::RunNews& message) {
       break;
   }
   return absl::InvalidArgumentError(
-      "the service tells something that this version does not know; install the same ddprun");
+      "the service sent an event of a kind that this version does not know; install the same ddprun");
 }
 
 }  // namespace ddprun

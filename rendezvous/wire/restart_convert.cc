@@ -9,7 +9,7 @@
 namespace ddprun {
 namespace {
 
-// One more than the rules allow is enough for them to refuse.
+// Reads one more than the rules allow, which is enough for them to reject it.
 std::vector<ExitCodeRange> Read(
     const google::protobuf::RepeatedPtrField<v1::ExitCodeRange>& ranges) {
   std::vector<ExitCodeRange> codes;

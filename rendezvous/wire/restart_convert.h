@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What follows a failure, as a message and back.
+// Converts the restart policy to its message and back.
 #pragma once
 
 #include "proto/ddprun.pb.h"
@@ -9,7 +9,7 @@ namespace ddprun {
 
 v1::RestartPolicy ToProto(const RestartPolicy& policy);
 
-// What is out of range comes through: the rules refuse it.
+// Values out of range are kept: the rules reject them.
 RestartPolicy FromProto(const v1::RestartPolicy& message);
 
 }  // namespace ddprun

@@ -110,7 +110,7 @@ Join FromProto(const v1::Join& from) {
   Join to;
   to.protocol_version = from.protocol_version();
   to.software_version = PrintableName(from.software_version());
-  // Not cut: the rules refuse what is too long. One byte more than they allow is enough for that.
+  // One byte more than allowed is kept: the rules then reject the name instead of a cut one passing.
   to.run_id = Printable(CutText(from.run_id(), kNameBytesMax + 1));
   to.node_id.value = Printable(CutText(from.node_id(), kNameBytesMax + 1));
   to.host = Printable(CutText(from.host(), kNameBytesMax + 1));
