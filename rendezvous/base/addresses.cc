@@ -18,7 +18,6 @@
 #include "absl/strings/str_cat.h"
 #include "proto/text.h"
 #include "rendezvous/base/errno_text.h"
-#include "rendezvous/base/own_address.h"
 #include "rendezvous/base/resolve.h"
 
 namespace ddprun {

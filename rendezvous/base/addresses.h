@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Addresses of this host that a server may bind. For the address that is advertised to other nodes
-// see own_address.h.
+// Addresses of this host: those that a server may bind, and the one that other nodes use.
 #pragma once
 
 #include <string>
@@ -31,5 +30,22 @@ absl::StatusOr<ListeningSocket> ListenOnPath(const std::string& path);
 
 // A TCP port that is free at `address` now. UNAVAILABLE if there is none.
 absl::StatusOr<int> FindFreePort(const std::string& address);
+
+// Whether `host` is a name, other than localhost, that this machine resolves to loopback addresses
+// alone: Debian's "127.0.1.1 node0" in node 0's own /etc/hosts. The other nodes resolve it to
+// another address.
+bool IsOwnNameOnLoopback(const std::string& host);
+
+// The address of the default route, or of the first interface that is up. UNAVAILABLE if there is
+// only loopback.
+absl::StatusOr<std::string> OutwardAddress();
+
+// The address of this host from which `host` is reached ("10.0.0.2"), as the kernel routes it.
+// UNAVAILABLE if the name cannot be resolved or there is no route.
+absl::StatusOr<std::string> LocalAddressTowards(const std::string& host, int port);
+
+// The address that is advertised to other nodes: LocalAddressTowards(), or OutwardAddress() if
+// IsOwnNameOnLoopback().
+absl::StatusOr<std::string> AdvertisedAddress(const std::string& host, int port);
 
 }  // namespace ddprun

@@ -22,6 +22,9 @@ LossReport FromProto(const v1::LossReport& message);
 // Parts of the above, which the journal and the status also use.
 v1::Join ToProto(const Join& from);
 Join FromProto(const v1::Join& from);
+v1::RestartPolicy ToProto(const RestartPolicy& policy);
+// Values out of range are kept: the rules reject them.
+RestartPolicy FromProto(const v1::RestartPolicy& message);
 v1::Progress ToProto(const Progress& progress);
 Progress FromProto(const v1::Progress& message);
 v1::Start ToProto(const Start& from);
