@@ -16,13 +16,12 @@
 namespace ddprun {
 namespace {
 
-// A record with a long traceback in "extraInfo" beside the message still fits; a log file passed by
-// mistake does not.
+// A record with a long traceback in "extraInfo" fits; a log file passed by mistake does not.
 constexpr std::size_t kRecordBytesMax = 1 << 20;
 
 std::string Cut(std::string text) { return CutText(std::move(text), kFailureMessageBytesMax); }
 
-// The end of a traceback says most: whole lines of it.
+// The end of a traceback is the most useful part. Whole lines only.
 std::string LastPart(const std::string& text) {
   if (text.size() <= kFailureMessageBytesMax) return text;
   const std::size_t end_of_line = text.find('\n', text.size() - kFailureMessageBytesMax);
@@ -37,14 +36,14 @@ absl::Status WriteFailureRecord(const std::string& path, const FailureRecord& re
                             {"extraInfo", {{"timestamp", std::to_string(timestamp_seconds)}}}};
   if (!record.traceback.empty()) message["extraInfo"]["py_callstack"] = LastPart(record.traceback);
   if (record.error_code.has_value()) message["errorCode"] = *record.error_code;
-  // A worker's message may hold any bytes, and dump() would throw on what is not UTF-8.
+  // A worker's message may have any bytes, and dump() throws on text that is not UTF-8.
   const std::string text = nlohmann::json{{"message", message}}.dump(
       -1, ' ', false, nlohmann::json::error_handler_t::replace);
   return WriteWholeFile(path, text, 0600);
 }
 
 absl::StatusOr<FailureRecord> ReadFailureRecord(const std::string& path) {
-  // A worker may have put anything at that path.
+  // A worker may have created anything at that path.
   const absl::StatusOr<std::string> text = ReadRegularFile(path, kRecordBytesMax);
   if (!text.ok()) {
     return absl::Status(text.status().code(), absl::StrCat("cannot read the failure record ", path,

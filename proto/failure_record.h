@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The file in which a worker says why it failed, at the path in TORCHELASTIC_ERROR_FILE. The format
-// is torchelastic's (torch/distributed/elastic/multiprocessing/errors/error_handler.py), so that
-// Python programs decorated with @record are understood and our workers are understood by torchrun.
+// The file in which a worker records why it failed, at the path in TORCHELASTIC_ERROR_FILE. The
+// format is torchelastic's (torch/distributed/elastic/multiprocessing/errors/error_handler.py):
+// Python programs decorated with @record write it, and torchrun reads that of our workers.
 #pragma once
 
 #include <optional>
@@ -12,14 +12,14 @@
 
 namespace ddprun {
 
-// Longest message that is written or read; the rest is cut.
+// Longer messages are cut when they are written or read.
 inline constexpr std::size_t kFailureMessageBytesMax = 16 * 1024;
 
 struct FailureRecord {
   std::string message;    // one sentence or several lines
   std::string traceback;  // of @record: message.extraInfo.py_callstack, its last part; may be empty
-  // What a launcher adds in a record of its own: the worker's exit code, or its signal's number
-  // below zero. Not read.
+  // Added by a launcher in its own record: the worker's exit code, or its negative signal number.
+  // Not read.
   std::optional<int> error_code = std::nullopt;
 };
 
@@ -28,9 +28,8 @@ struct FailureRecord {
 absl::Status WriteFailureRecord(const std::string& path, const FailureRecord& record,
                                 long long timestamp_seconds);
 
-// Of such a file, also where "message" is a plain string. NOT_FOUND if there is no file,
-// INVALID_ARGUMENT if it is not of that format, or no file at all: the caller then goes on without
-// it.
+// Reads such a file; "message" may also be a plain string. NOT_FOUND if there is no file,
+// INVALID_ARGUMENT if it is not a regular file or not of that format.
 absl::StatusOr<FailureRecord> ReadFailureRecord(const std::string& path);
 
 }  // namespace ddprun

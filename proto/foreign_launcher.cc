@@ -14,9 +14,9 @@
 namespace ddprun {
 namespace {
 
-// What everybody takes where nothing tells two jobs of a machine apart.
+// The usual port, where nothing distinguishes two jobs on a machine.
 constexpr int kUsualPort = 29'500;
-// Below the ports that the kernel gives out by itself, above those that have a name.
+// Above the well-known ports and below the kernel's ephemeral ones.
 constexpr int kJobPortFirst = 20'000;
 constexpr int kJobPorts = 9'000;  // ends below kUsualPort
 
@@ -26,8 +26,8 @@ std::optional<int> Number(const GetEnv& get_env, const char* name) {
   return number;
 }
 
-// The same on all ranks of a job, and seldom that of another job. FNV-1a, so that it is the same on
-// all machines as well.
+// The same on all ranks of a job, and rarely equal for two jobs. FNV-1a gives the same result on
+// all machines.
 int PortOfJob(const std::string& job) {
   if (job.empty()) return kUsualPort;
   std::uint32_t hash = 2'166'136'261u;
@@ -74,7 +74,7 @@ std::optional<ForeignLauncher> OpenMpi(const GetEnv& get_env) {
                    job);
 }
 
-// srun --mpi=pmi2 sets PMI_RANK as well, and says more in its own variables.
+// srun --mpi=pmi2 sets PMI_RANK too, but its own variables have more.
 std::optional<ForeignLauncher> Hydra(const GetEnv& get_env) {
   const auto rank = Number(get_env, "PMI_RANK");
   const auto size = Number(get_env, "PMI_SIZE");
@@ -91,7 +91,7 @@ std::optional<ForeignLauncher> Hydra(const GetEnv& get_env) {
 std::optional<ForeignLauncher> Srun(const GetEnv& get_env) {
   const auto rank = Number(get_env, "SLURM_PROCID");
   const auto size = Number(get_env, "SLURM_STEP_NUM_TASKS");
-  // A batch script has a SLURM_PROCID too, and no step.
+  // A batch script has SLURM_PROCID too, but no step.
   const auto step = Number(get_env, "SLURM_STEP_ID");
   if (!rank || !size || !step) return std::nullopt;
   const int node = Number(get_env, "SLURM_NODEID").value_or(0);
@@ -113,8 +113,8 @@ std::optional<ForeignLauncher> Srun(const GetEnv& get_env) {
 }  // namespace
 
 std::optional<ForeignLauncher> FindForeignLauncher(const GetEnv& get_env) {
-  // mpirun may have been started by srun, or may start its own helpers by it: then srun's variables
-  // are about those.
+  // If srun started mpirun, or mpirun starts its helpers through srun, srun's variables describe
+  // those.
   if (auto launcher = OpenMpi(get_env)) return launcher;
   if (auto launcher = Hydra(get_env)) return launcher;
   return Srun(get_env);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gRPC's conversion of each message that a peer may send, with CheckParsedSize() before it. The
-// generated code includes this, so that nothing is converted without it.
+// Makes gRPC call CheckParsedSize() before it parses a message from a peer. The generated code
+// includes this, so that no message is parsed without it.
 #pragma once
 
 #include <grpcpp/impl/codegen/proto_utils.h>
@@ -13,8 +13,8 @@
 
 namespace ddprun {
 
-// Why the last message that came on this thread was not taken, if that was for its size; once. A
-// stream hears of it by a read that fails, which gRPC tells on the thread that has converted it.
+// The reason if the last message on this thread was rejected for its size; returned once. gRPC
+// reports it to the stream as a failed read, on the thread that has parsed the message.
 std::optional<absl::Status> TakeSizeRefusal();
 
 grpc::Status CheckParsedSize(const google::protobuf::Descriptor& type, grpc::ByteBuffer& bytes);

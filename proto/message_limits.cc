@@ -20,7 +20,7 @@ class Counter {
  public:
   explicit Counter(CodedInputStream& in) : in_(in) {}
 
-  // False: it is too much, or no message.
+  // False: it is too large, or malformed.
   bool Count(const Descriptor* type, int depth = 0) {
     if (depth > kDepthMax) return false;
     while (const std::uint32_t tag = in_.ReadTag()) {
@@ -31,7 +31,7 @@ class Counter {
         case WireFormatLite::WIRETYPE_LENGTH_DELIMITED:
           if (!CountCounted(field, depth)) return false;
           break;
-        case WireFormatLite::WIRETYPE_START_GROUP:  // in no message of ddprun's
+        case WireFormatLite::WIRETYPE_START_GROUP:  // ddprun's messages have no groups
         case WireFormatLite::WIRETYPE_END_GROUP:
           return false;
         default:
@@ -55,7 +55,7 @@ class Counter {
       in_.PopLimit(outer);
       return good;
     }
-    // A list of numbers has one in each byte at most.
+    // A packed list has at most one number in each byte.
     const bool numbers = field != nullptr && field->is_packable();
     return Add(numbers ? bytes * kParsedNumberBytes : bytes + kParsedTextBytes) && in_.Skip(size);
   }

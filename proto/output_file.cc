@@ -41,7 +41,7 @@ bool IsForeignLink(const std::string& path, const struct stat& link) {
   return shared && link.st_uid != folder.st_uid;
 }
 
-// A write to a pipe whose reader is gone is an error like any other, and not the process's end.
+// Makes a write to a pipe without a reader fail with EPIPE instead of ending the process.
 class WithoutSigpipe {
  public:
   WithoutSigpipe() {
@@ -157,7 +157,7 @@ int CreateOwnFile(const std::string& path, mode_t mode) {
 int WriteAll(int fd, const char* data, std::size_t size) {
   struct stat info {};
   const bool is_regular = fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
-  // A pipe that is ready takes so much at once, also where its descriptor blocks.
+  // A pipe that is ready accepts PIPE_BUF bytes at once, even if its descriptor blocks.
   const std::size_t piece_max = is_regular ? size : std::size_t{PIPE_BUF};
   const WithoutSigpipe without_sigpipe;
   while (size > 0) {

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a worker says of its progress: a datagram to the unix socket at DDPRUN_NOTIFY_SOCKET, of
-// lines KEY=VALUE as in sd_notify(3), so that every language can say it in a line or two:
-//   STEP=12         that it is in
+// A worker's progress report: a datagram to the unix socket at DDPRUN_NOTIFY_SOCKET with KEY=VALUE
+// lines as in sd_notify(3), so that any language can send it in a line or two:
+//   STEP=12         the current step
 //   EPOCH=1
-//   RATE=310.5      of this worker alone, a second
+//   RATE=310.5      of this worker alone, per second
 //   UNIT=images
-//   SECTION=data    what it does: a name of its own choice; a collective's (all_reduce, barrier)
-//                   means that it waits for others
+//   SECTION=data    current activity: any name; the name of a collective (all_reduce, barrier)
+//   means
+//                   that the worker waits for others
 //   WAITS=57 all_reduce 4194304 float32 0   the collective that it is in: number, name, bytes and
-//                   type (both "-" if not known), process group; nothing: in none
-//   LAST=56 all_reduce 0   the last that was done; a line for each process group
-// A line that is not there leaves the last word on it as it was, but for WAITS and LAST, which hold
-// until the next message. Other keys mean nothing yet. Any message, also an empty one, says that
-// the worker goes on, unless it has WAITS or LAST and nothing else.
+//                   type (both "-" if not known), process group; empty: none
+//   LAST=56 all_reduce 0   the last completed one; a line for each process group
+// A missing line leaves the last report of that key valid, except for WAITS and LAST, which are
+// valid until the next message. Other keys are ignored. Any message, even an empty one, is a sign
+// of progress, unless it has WAITS or LAST and nothing else.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +27,7 @@ namespace ddprun {
 
 inline constexpr char kNotifySocketVariable[] = "DDPRUN_NOTIFY_SOCKET";
 
-// A longer message is cut by the reader; longer names too.
+// The reader cuts longer messages and longer names.
 inline constexpr std::size_t kProgressMessageBytesMax = 1024;
 inline constexpr std::size_t kProgressNameBytesMax = 128;
 
@@ -37,16 +38,16 @@ struct ProgressMessage {
   std::optional<std::string> unit;
   std::optional<std::string> section;
   std::optional<CollectivePlace> place;
-  bool goes_on = true;  // false: it only says where it waits
+  bool goes_on = true;  // false: it only reports where it waits
   bool operator==(const ProgressMessage&) const = default;
 };
 
 std::string ToText(const ProgressMessage& message);
 
-// What cannot be read (a step that is no number, or below 0) is as if it were not there.
+// Ignores values that cannot be parsed, such as a step that is not a number or below 0.
 ProgressMessage ParseProgress(std::string_view text);
 
-// `later` says more, or other things, than `message` did.
+// Updates `message` with what `later` reports.
 void Merge(const ProgressMessage& later, ProgressMessage& message);
 
 }  // namespace ddprun

@@ -14,7 +14,7 @@ std::string HostPort(const std::string& host, int port) {
 std::string CutText(std::string text, std::size_t bytes_max) {
   if (text.size() <= bytes_max) return text;
   std::size_t size = bytes_max;
-  // Text of other bytes has no end of a character to be found.
+  // At most three bytes back: text that is not UTF-8 has no character boundary to find.
   for (int i = 0; i < 3 && size > 0; ++i) {
     if ((static_cast<unsigned char>(text[size]) & 0xC0) != 0x80) break;
     --size;

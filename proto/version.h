@@ -3,8 +3,8 @@
 
 namespace ddprun {
 
-// Of the messages in ddprun.proto. An agent of another version is refused with both numbers named.
-inline constexpr unsigned kProtocolVersion = 3;
+// Of the messages in ddprun.proto. An agent of another version is rejected with both numbers named.
+inline constexpr unsigned kProtocolVersion = 4;
 
 // Of the programs, as `--version` prints it. CMakeLists.txt passes the project's version.
 inline constexpr const char* kSoftwareVersion = DDPRUN_VERSION;

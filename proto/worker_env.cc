@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kPortMax = 65535;
 
-// Reads variables one after another and keeps the first complaint, so that FromEnviron() reads as a
+// Reads variables one after another and keeps the first error, so that FromEnviron() reads as a
 // list.
 class EnvReader {
  public:
@@ -89,7 +89,7 @@ class EnvReader {
 
 bool IsSet(const std::optional<std::string>& value) { return value && !value->empty(); }
 
-// What is wrong between what mpirun or srun says and what is set beside it; empty: nothing.
+// The conflict between mpirun's or srun's variables and torchrun's; empty: none.
 std::string Disagreement(const GetEnv& get_env, const ForeignLauncher& launcher) {
   const std::string started = absl::StrCat(launcher.name, " has started ", launcher.world_size,
                                            launcher.world_size == 1 ? " process" : " processes");
@@ -124,9 +124,8 @@ absl::StatusOr<WorkerEnv> FromOwnEnviron(const GetEnv& get_env) {
     env.local_rank = reader.Int("LOCAL_RANK", env.rank % env.local_world_size, 0, kIntMax);
     env.group_world_size = reader.Int("GROUP_WORLD_SIZE", 1, 1, kIntMax);
     env.group_rank = reader.Int("GROUP_RANK", 0, 0, env.group_world_size - 1);
-    // srun and mpirun users set LOCAL_RANK (from SLURM_LOCALID) but seldom LOCAL_WORLD_SIZE: then
-    // nothing is known about the node's size, and the rank's own place on it is all that can be
-    // held against it.
+    // srun and mpirun users set LOCAL_RANK (from SLURM_LOCALID) but seldom LOCAL_WORLD_SIZE;
+    // without it LOCAL_RANK cannot be checked.
     if (reader.Has("LOCAL_WORLD_SIZE") && env.local_rank >= env.local_world_size) {
       reader.Complain(absl::StrCat("LOCAL_RANK=", env.local_rank,
                                    " is out of range: LOCAL_WORLD_SIZE is ", env.local_world_size));
@@ -176,7 +175,7 @@ std::vector<std::pair<std::string, std::string>> ToEnviron(const WorkerEnv& env)
 }
 
 absl::StatusOr<WorkerEnv> FromEnviron(const GetEnv& get_env) {
-  // Whoever has set RANK has decided who this process is, whatever has started that one.
+  // RANK takes precedence over the variables of mpirun and srun.
   if (IsSet(get_env("RANK"))) return FromOwnEnviron(get_env);
   const std::optional<ForeignLauncher> launcher = FindForeignLauncher(get_env);
   if (!launcher) return FromOwnEnviron(get_env);

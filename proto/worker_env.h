@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an agent tells a worker through its environment: torchrun's names with torchrun's meanings,
-// and a few of our own. Agent and worker agree on nothing else but signals, the exit status, the
-// failure record and the unix socket.
+// The environment that an agent gives a worker: torchrun's names with torchrun's meanings, and a
+// few of our own. Agent and worker otherwise share only signals, the exit status, the failure
+// record and the unix socket.
 #pragma once
 
 #include <functional>
@@ -30,7 +30,7 @@ struct WorkerEnv {
   int max_restarts = 0;          // TORCHELASTIC_MAX_RESTARTS
   std::string run_id;            // TORCHELASTIC_RUN_ID
   std::string error_file;        // TORCHELASTIC_ERROR_FILE; empty: none
-  // Ours. Absent where something else than ddprun started the worker.
+  // Ours. Absent if the worker was not started by ddprun.
   std::string agent_socket;  // DDPRUN_AGENT_SOCKET: path of the agent's unix socket; empty: none
   std::string
       notify_socket;  // DDPRUN_NOTIFY_SOCKET: where it tells of its progress; empty: nowhere
@@ -39,16 +39,16 @@ struct WorkerEnv {
       false;  // DDPRUN_CONSOLE_TERMINAL=1: the agent's output ends on a terminal
 };
 
-// All variables of `env`, TORCHELASTIC_USE_AGENT_STORE=False among them: the agent's store speaks
-// gRPC, so a Python program's rank 0 opens a TCPStore of its own at MASTER_ADDR:MASTER_PORT.
+// All variables of `env`, including TORCHELASTIC_USE_AGENT_STORE=False: the agent's store is not a
+// TCPStore, so a Python program's rank 0 opens its own at MASTER_ADDR:MASTER_PORT.
 std::vector<std::pair<std::string, std::string>> ToEnviron(const WorkerEnv& env);
 
 using GetEnv = std::function<std::optional<std::string>(const std::string& name)>;
 
-// Reads what ToEnviron() writes. Of torchrun's names RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT
-// are needed; the others have defaults (LOCAL_RANK: RANK on one node), so that a person can set the
-// four by hand. Where RANK is not set and mpirun or srun has started this process, what is not set
-// is as they say (foreign_launcher.h). Else, with none of the four set, the answer is a world of
+// Reads the variables that ToEnviron() writes. RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are
+// required; the others have defaults (LOCAL_RANK: RANK on one node), so that a user can set the
+// four by hand. If RANK is not set and mpirun or srun started this process, unset variables follow
+// from theirs (foreign_launcher.h). Otherwise, with none of the four set, the result is a world of
 // one. INVALID_ARGUMENT names the variable that is missing, not a number, or out of range.
 absl::StatusOr<WorkerEnv> FromEnviron(const GetEnv& get_env);
 

@@ -12,7 +12,6 @@
 #include "proto/version.h"
 #include "rendezvous/base/addresses.h"
 #include "rendezvous/base/limits.h"
-#include "rendezvous/base/own_address.h"
 
 namespace ddprun {
 namespace {

@@ -11,7 +11,7 @@
 #include "launcher/ctl/status_text.h"
 #include "launcher/node/network.h"
 #include "rendezvous/base/owned_fd.h"
-#include "rendezvous/client/status_client.h"
+#include "rendezvous/client/control_client.h"
 
 namespace ddprun {
 

@@ -20,7 +20,7 @@ absl::StatusOr<std::shared_ptr<ServiceChannel>> OpenServiceChannel(const Service
                                                                    const std::string& run_id,
                                                                    const std::string& what);
 
-// The text for stdout. Errors: as GetStatus() (rendezvous/client/status_client.h).
+// The text for stdout. Errors: as GetStatus() (rendezvous/client/control_client.h).
 absl::StatusOr<std::string> AskForStatus(const StatusOptions& options, const Security& security);
 
 }  // namespace ddprun

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "rendezvous/client/status_client.h"
+#include "rendezvous/client/control_client.h"
 
 namespace ddprun {
 

@@ -21,7 +21,7 @@
 #include "launcher/base/limits.h"
 #include "launcher/ctl/status_screen.h"
 #include "rendezvous/base/owned_fd.h"
-#include "rendezvous/client/status_client.h"
+#include "rendezvous/client/control_client.h"
 
 namespace ddprun {
 namespace {

@@ -149,8 +149,6 @@ absl::Status DoctorExchange::OpenStore() {
     proxy_->SetRound(start_.round);
     absl::StatusOr<std::shared_ptr<StoreClient>> store =
         StoreClient::Connect({.target = absl::StrCat("unix:", path),
-                              .run_id = start_.run_id,
-                              .node_id = config_.node_id.value,
                               .round = start_.round,
                               .connect_timeout = kDoctorStepTimeout});
     status = store.status();

@@ -31,7 +31,7 @@
 #include "launcher/doctor/doctor_words.h"
 #include "launcher/node/network.h"
 #include "launcher/node/rendezvous_endpoint.h"
-#include "rendezvous/base/own_address.h"
+#include "rendezvous/base/addresses.h"
 
 namespace ddprun {
 namespace {

@@ -17,7 +17,7 @@
 #include "launcher/placement/worker_environ.h"
 #include "proto/input_file.h"
 #include "rendezvous/base/file_limit.h"
-#include "rendezvous/base/own_address.h"
+#include "rendezvous/base/addresses.h"
 #include "rendezvous/client/session_client.h"
 
 namespace ddprun {

@@ -11,7 +11,7 @@
 #include "launcher/base/limits.h"
 #include "launcher/node/network.h"
 #include "rendezvous/base/file_limit.h"
-#include "rendezvous/base/own_address.h"
+#include "rendezvous/base/addresses.h"
 #include "rendezvous/service/local_server.h"
 
 namespace ddprun {

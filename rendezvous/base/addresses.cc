@@ -18,7 +18,6 @@
 #include "absl/strings/str_cat.h"
 #include "proto/text.h"
 #include "rendezvous/base/errno_text.h"
-#include "rendezvous/base/own_address.h"
 #include "rendezvous/base/resolve.h"
 
 namespace ddprun {
@@ -31,8 +30,8 @@ absl::StatusOr<AddrInfoPtr> ResolveOrSay(const std::string& host, int port, int 
   errno = 0;
   AddrInfoPtr list = Resolve(host, port, type, flags, &error);
   if (list != nullptr) return list;
-  // Without a descriptor the name service can read and ask nothing, which getaddrinfo() calls an
-  // unknown name or a failure of the system.
+  // Without a free descriptor the name service cannot work; getaddrinfo() then reports an unknown
+  // name or a system error.
   if (IsOutOfDescriptors(errno)) {
     return absl::ResourceExhaustedError(
         absl::StrCat("cannot resolve '", host, "': ", ErrnoText(errno)));
@@ -86,7 +85,7 @@ absl::StatusOr<ListeningSocket> ListenOn(const std::string& host, int port) {
   const addrinfo& first = **list;
   OwnedFd listener = NewSocket(first.ai_family, SOCK_STREAM | SOCK_NONBLOCK);
   const int on = 1;
-  // Connections of a server that has just ended must not hold up the next one.
+  // Connections of a server that has just ended must not block the next one.
   setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (listener.valid() && bind(listener.get(), first.ai_addr, first.ai_addrlen) == 0 &&
       listen(listener.get(), SOMAXCONN) == 0) {
@@ -168,7 +167,7 @@ absl::StatusOr<std::string> LocalAddressTowards(const std::string& host, int por
   if (!list.ok()) return list.status();
   int error = 0;
   for (const addrinfo* entry = list->get(); entry != nullptr; entry = entry->ai_next) {
-    // Connecting a datagram socket sends nothing: it asks the kernel which way it would go.
+    // Connecting a datagram socket sends nothing; it makes the kernel choose a route.
     const OwnedFd probe = NewSocket(entry->ai_family, SOCK_DGRAM);
     sockaddr_storage local{};
     socklen_t length = sizeof local;
@@ -198,7 +197,8 @@ bool IsOwnNameOnLoopback(const std::string& host) {
 }
 
 absl::StatusOr<std::string> OutwardAddress() {
-  // An address set aside for documentation stands for "any other network"; nothing is sent to it.
+  // An address that is reserved for documentation stands for any other network; nothing is sent to
+  // it.
   absl::StatusOr<std::string> routed = LocalAddressTowards("192.0.2.1", 9);
   if (routed.ok()) return routed;
   ifaddrs* list = nullptr;
@@ -209,7 +209,7 @@ absl::StatusOr<std::string> OutwardAddress() {
     for (const ifaddrs* one = list; one != nullptr; one = one->ifa_next) {
       const bool usable = one->ifa_addr != nullptr && one->ifa_addr->sa_family == family &&
                           (one->ifa_flags & IFF_UP) != 0 && (one->ifa_flags & IFF_LOOPBACK) == 0;
-      // A link-local address means nothing without its interface.
+      // A link-local address is not usable without its interface.
       if (usable && !IsLinkLocal(one->ifa_addr)) return ToText(one->ifa_addr, length);
     }
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Addresses of this host: what a server may bind. By which of them others know it: own_address.h.
+// Addresses of this host: those that a server may bind, and the one that other nodes use.
 #pragma once
 
 #include <string>
@@ -10,11 +10,10 @@
 
 namespace ddprun {
 
-// "10.0.0.1" or "::1": no name to be looked up.
+// True for "10.0.0.1" or "::1": no name lookup is needed.
 bool IsNumericAddress(const std::string& host);
 
-// A socket that listens and does not block, and where: the numeric address and the port, or the
-// path.
+// A non-blocking listening socket, and its numeric address and port, or its path.
 struct ListeningSocket {
   OwnedFd fd;
   std::string address;
@@ -25,11 +24,28 @@ struct ListeningSocket {
 // an address of this host, PERMISSION_DENIED for a port that needs privileges.
 absl::StatusOr<ListeningSocket> ListenOn(const std::string& host, int port);
 
-// ALREADY_EXISTS if something is there that answers or is no socket, INVALID_ARGUMENT if the path
-// is too long or its folder cannot be written.
+// ALREADY_EXISTS if the path is a socket that a process serves, or not a socket; INVALID_ARGUMENT
+// if it is too long or its folder is not writable.
 absl::StatusOr<ListeningSocket> ListenOnPath(const std::string& path);
 
 // A TCP port that is free at `address` now. UNAVAILABLE if there is none.
 absl::StatusOr<int> FindFreePort(const std::string& address);
+
+// Whether `host` is a name, other than localhost, that this machine resolves to loopback addresses
+// alone: Debian's "127.0.1.1 node0" in node 0's own /etc/hosts. The other nodes resolve it to
+// another address.
+bool IsOwnNameOnLoopback(const std::string& host);
+
+// The address of the default route, or of the first interface that is up. UNAVAILABLE if there is
+// only loopback.
+absl::StatusOr<std::string> OutwardAddress();
+
+// The address of this host from which `host` is reached ("10.0.0.2"), as the kernel routes it.
+// UNAVAILABLE if the name cannot be resolved or there is no route.
+absl::StatusOr<std::string> LocalAddressTowards(const std::string& host, int port);
+
+// The address that is advertised to other nodes: LocalAddressTowards(), or OutwardAddress() if
+// IsOwnNameOnLoopback().
+absl::StatusOr<std::string> AdvertisedAddress(const std::string& host, int port);
 
 }  // namespace ddprun

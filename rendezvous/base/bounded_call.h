@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For a system call that a dead disk may never answer, in a thread that must go on.
+// Calls a function that may block forever, such as a system call on a dead disk, with a deadline.
 #pragma once
 
 #include <chrono>
@@ -15,8 +15,8 @@
 
 namespace ddprun {
 
-// Runs `call` on a thread of its own and waits for its result. Absent: the time is over, or there
-// is no thread to be had. The thread may then outlive the caller: `call` must own all that it uses.
+// Runs `call` on a new thread and waits for its result. Absent: the deadline passed, or no thread
+// could be started. The thread may then outlive the caller: `call` must own everything it uses.
 template <typename Result>
 std::optional<Result> CallWithDeadline(std::chrono::milliseconds timeout,
                                        std::function<Result()> call) {
@@ -26,7 +26,7 @@ std::optional<Result> CallWithDeadline(std::chrono::milliseconds timeout,
     std::optional<Result> result;
   };
   auto state = std::make_shared<State>();
-  // Signals are for the program's own threads.
+  // The program's own threads handle signals.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);

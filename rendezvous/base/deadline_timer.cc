@@ -39,8 +39,7 @@ void DeadlineTimer::Loop() {
       continue;
     }
     deadline_.reset();
-    // Unlocked, since what is called may arm the timer; such a call is not lost, as it sets
-    // deadline_ anew.
+    // Unlocked, since the callback may arm the timer, which sets deadline_ again.
     lock.unlock();
     const std::optional<TimePoint> next = on_deadline_(now);
     lock.lock();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One thread that sleeps until the earliest deadline anyone has asked for. There is no period:
-// without a deadline it sleeps for ever.
+// One thread that sleeps until the earliest requested deadline. Without a deadline it never wakes
+// up.
 #pragma once
 
 #include <condition_variable>
@@ -15,7 +15,7 @@ namespace ddprun {
 
 class DeadlineTimer {
  public:
-  // `on_deadline` runs on the timer's thread and says when it wants to be called next, if at all.
+  // `on_deadline` runs on the timer's thread and returns its next deadline, if any.
   using OnDeadline = std::function<std::optional<TimePoint>(TimePoint now)>;
 
   explicit DeadlineTimer(OnDeadline on_deadline);
@@ -24,8 +24,8 @@ class DeadlineTimer {
   DeadlineTimer(const DeadlineTimer&) = delete;
   DeadlineTimer& operator=(const DeadlineTimer&) = delete;
 
-  // Calls no later than then. Threadsafe; a deadline that is later than one already asked for costs
-  // nothing.
+  // Calls `on_deadline` at that time at the latest. Threadsafe; a deadline later than the current
+  // one costs nothing.
   void Arm(TimePoint deadline);
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An errno in words, for the sentences that people read.
+// The text of an errno for error sentences.
 #pragma once
 
 #include <cerrno>
@@ -8,8 +8,8 @@
 
 namespace ddprun {
 
-// strerror()'s words; where the process or the machine has run out of descriptors also what to do,
-// since the rest of the sentence usually speaks of something else.
+// strerror()'s text; if the process or the machine has run out of descriptors also what to do,
+// since the rest of the sentence is usually about something else.
 inline std::string ErrnoText(int error) {
   if (error == EMFILE) {
     return "Too many open files in this process; raise its limit (`ulimit -n`)";
@@ -20,7 +20,7 @@ inline std::string ErrnoText(int error) {
   return std::strerror(error);
 }
 
-// A call failed because no descriptor is left, and not for what it was about.
+// A call failed because no descriptor is left.
 inline bool IsOutOfDescriptors(int error) { return error == EMFILE || error == ENFILE; }
 
 }  // namespace ddprun

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many files a process may have: a service needs one for each node, and a shell allows 1024.
+// The limit of open files: a service needs one for each node, and a shell's default is 1024.
 #pragma once
 
 namespace ddprun {
 
-// Raises this process's limit as far as its user may. Inherited by what it starts, where that is
-// not set back: programs that use select() cannot stand many files.
+// Raises this process's soft limit to its hard limit. Child processes inherit it unless they are
+// given the old one; programs that use select() need that.
 void RaiseFileLimit();
 
 }  // namespace ddprun

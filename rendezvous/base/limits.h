@@ -27,13 +27,6 @@ inline constexpr std::size_t kStoreBatchOps = 4096;
 inline constexpr std::size_t kRememberedAnswersMax = 2 * kStreamOpsMax;
 inline constexpr std::size_t kRememberedBytesMax = 256u << 20;
 inline constexpr std::size_t kUnsaidAnswersMax = 1024;
-// The store's cache: keys and bytes of one node, and keys times nodes of a run.
-inline constexpr std::size_t kKeptKeysMax = 65'536;
-inline constexpr std::size_t kKeptBytesMax = 64u << 20;
-inline constexpr std::size_t kKeepersMax = 2'000'000;
-// How long a node may serve from its cache without a reply from the service: this long after a
-// node's stream ended, its cache is no longer read.
-inline constexpr std::chrono::seconds kKeepTrust{2};
 // Streams of workers on one agent's socket.
 inline constexpr std::size_t kWorkerStreamsMax = 16'384;
 // Replies that a stream's peer has not read yet; above it the service stops reading that stream's

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Limits of what peers may hold of a service or an agent, with the reason for their sizes; the
-// others of this room are in limits.h.
+// Limits of the resources that a peer may hold in a service or an agent, with the reason for their
+// sizes. The other limits of this room are in limits.h.
 #pragma once
 
 #include <chrono>
@@ -10,8 +10,8 @@
 
 namespace ddprun {
 
-// Handshakes at the same time (see kHandshakesMax) of peers whose ClientHello shows that they have
-// the run's secret (hello_tag.h), and of those with the same tag. Strangers take none of these.
+// Concurrent handshakes (see kHandshakesMax) of peers whose ClientHello proves that they have the
+// run's secret (hello_tag.h), and of those with the same tag. Other peers do not use these.
 inline constexpr std::size_t kMemberHandshakesMax = 256;
 inline constexpr std::size_t kHandshakesPerMemberMax = 8;
 // While others wait, the oldest handshake that is older than this is closed. A handshake and the
@@ -30,24 +30,24 @@ inline constexpr int kResetsPerSecondMax = 100;
 inline constexpr int kControlFramesAtOnceMax = 1000;
 inline constexpr int kControlFramesPerSecondMax = 100;
 
-// A message that a stream has taken keeps this much of its room for the next one.
+// A stream keeps this much memory of a message for the next one.
 inline constexpr std::size_t kKeptMessageBytes = 256u << 10;
 
-// A message on an agent's socket is large above this. The large ones that are under way have this
-// much together; others wait until there is room again, and for so long at most for one that
-// stalls.
+// A message on an agent's socket is large above kLargeFrameBytes. All incomplete large messages
+// together may have kLargeFramesBytesMax; others wait for room. One that stalls for longer than
+// kLargeFrameTimeout while others wait is closed.
 inline constexpr std::size_t kLargeFrameBytes = 64u << 10;
 inline constexpr std::size_t kLargeFramesBytesMax = 32u << 20;
 inline constexpr std::chrono::seconds kLargeFrameTimeout{5};
 
-// Who may watch what happens in a run without what its workers say (see kWatchesMax), which costs
-// nobody anything. Above either limit the oldest watch of the address that has most is ended.
+// Watches of a run's events without its workers' output (see kWatchesMax), which cost the nodes
+// nothing. Above either limit the oldest watch of the address that has the most is ended.
 inline constexpr std::size_t kQuietWatchesMax = 256;
 
-// Of what workers do in a second, in their own words: no machine does more.
+// The highest rate that a worker may report, per second.
 inline constexpr double kRateMax = 1e12;
 
-// Each holds a request for metrics until it is whole, for so long at most.
+// Threads that each hold a request for metrics until it is complete, for kScrapeTimeout at most.
 inline constexpr std::size_t kScrapeThreads = 16;
 inline constexpr std::chrono::milliseconds kScrapeTimeout{500};
 

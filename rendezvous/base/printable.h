@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What another process wrote, made fit for a person's terminal.
+// Makes text from another process safe for a terminal.
 #pragma once
 
 #include <string>
@@ -8,9 +8,8 @@
 
 namespace ddprun {
 
-// Control characters, with which a name could move the cursor or forge a line of a log, become '?';
-// sequences that set colours and the like are left out. Tabs and other bytes stay, and so does
-// UTF-8.
+// Replaces control characters, which could move the cursor or forge a log line, by '?' and removes
+// escape sequences such as colours. Tabs, UTF-8 and other bytes are kept.
 std::string Printable(absl::string_view text);
 
 }  // namespace ddprun

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Connections that wait until a handshake may begin, by group: a crowd in one group must not keep
-// out the others. Pure.
+// Connections that wait for their handshake, by group, so that one busy group does not block the
+// others. Pure.
 #pragma once
 
 #include <algorithm>
@@ -24,16 +24,15 @@ class ReadyQueue {
     if (it->second.empty()) groups_.erase(it);
   }
 
-  // The group whose turn it is; one after another. Not of an empty queue.
+  // The next group, round robin. The queue must not be empty.
   const std::string& NextGroup() {
     auto it = groups_.upper_bound(turn_);
     if (it == groups_.end()) it = groups_.begin();
     return turn_ = it->first;
   }
 
-  // Takes the newest of that group: where more come than can be served, the oldest has hardly any
-  // time left and would come to nothing in the middle of its handshake. It will be made again, and
-  // is new then.
+  // Takes the newest of that group: under overload the oldest has little time left and would fail
+  // in the middle of its handshake. Its peer connects again and is then the newest.
   int TakeNewest(const std::string& group) {
     const auto it = groups_.find(group);
     const int fd = it->second.back();

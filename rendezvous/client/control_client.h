@@ -1,20 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asks a service to do something with a run, without gRPC types. The caller need not be a node.
+// Asks a service for its status, or to act on a run, without gRPC types. The caller need not be a
+// node of any run.
 #pragma once
 
 #include <chrono>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
-#include "rendezvous/client/session_client.h"
 #include "rendezvous/membership/operator_rules.h"
+#include "rendezvous/membership/run_status.h"
+#include "rendezvous/wire/service_channel.h"
 
 namespace ddprun {
 
-// Each ends within `timeout` with a sentence of what happens now. `run_id` empty: the only run.
-// Errors, each one whole sentence: those of the service (RunRegistry::Stop() and Drain()) and those
-// of an unreached one, as GetStatus() (status_client.h) has them.
+struct ServiceStatus {
+  std::string software_version;
+  std::vector<RunStatus> runs;  // by name
+};
+
+// Each call ends within `timeout`. Errors are whole sentences. UNAVAILABLE, DEADLINE_EXCEEDED: the
+// service was not reached. FAILED_PRECONDITION: what answers and the credentials do not fit.
+
+// The status of one run, or of all if `run_id` is empty. NOT_FOUND: there is no such run.
+absl::StatusOr<ServiceStatus> GetStatus(const std::shared_ptr<ServiceChannel>& channel,
+                                        const std::string& run_id,
+                                        std::chrono::milliseconds timeout);
+
+// A sentence that says what happens now. `run_id` empty: the only run. Other errors are those of
+// RunRegistry::Stop() and Drain().
 absl::StatusOr<std::string> StopRun(const std::shared_ptr<ServiceChannel>& channel,
                                     const std::string& run_id, const StopRequest& request,
                                     std::chrono::milliseconds timeout);

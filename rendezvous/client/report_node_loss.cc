@@ -15,8 +15,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Where it is cut off, the service may be ending: whoever asks again then hears that nothing
-// listens any more, which means something else than a service that takes nobody.
+// A call that is cut off may have met a service that is ending. A retry then finds that nothing
+// listens any more, which differs from a service that rejects this node.
 grpc::Status Call(const ServiceChannel& channel, const LossReport& report,
                   Clock::time_point deadline) {
   const auto stub = v1::Rendezvous::NewStub(channel.channel());

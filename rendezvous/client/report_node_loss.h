@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells the service that a node's agent is dead. For the agent's warden: without gRPC types, and
-// without a gRPC that runs before.
+// Reports to the service that a node's agent is dead. For the agent's warden: without gRPC types;
+// gRPC starts with the first call.
 #pragma once
 
 #include <chrono>
@@ -12,9 +12,9 @@
 
 namespace ddprun {
 
-// Ends within `timeout`; one that is cut off is tried again. UNAVAILABLE: the service is not there,
-// with the reason in words; DEADLINE_EXCEEDED: it did not answer. The others are the service's
-// (proto/ddprun.proto): it was reached, and there was nothing to do.
+// Ends within `timeout`; retries if the connection was cut. UNAVAILABLE: the service is not
+// reachable; the message has the reason. DEADLINE_EXCEEDED: it did not answer. Other errors are the
+// service's (proto/ddprun.proto): it was reached, and there was nothing to do.
 absl::Status ReportLoss(const std::shared_ptr<ServiceChannel>& channel, const LossReport& report,
                         std::chrono::milliseconds timeout);
 

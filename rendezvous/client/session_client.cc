@@ -27,8 +27,7 @@ using Clock = std::chrono::steady_clock;
 
 class SessionCore;
 
-// One try to open the stream; the one that is accepted becomes the session. Owns itself until
-// OnDone.
+// One attempt to open the stream; the accepted one becomes the session. Owns itself until OnDone.
 class Attempt final : public grpc::ClientBidiReactor<v1::Report, v1::Directive>,
                       public std::enable_shared_from_this<Attempt> {
  public:
@@ -44,8 +43,7 @@ class Attempt final : public grpc::ClientBidiReactor<v1::Report, v1::Directive>,
   void Begin(const Join& join) {
     self_ = shared_from_this();
     stub_->async()->Session(&context_, this);
-    // Reports are sent from other threads; without the hold the stream could be done under their
-    // hands.
+    // Reports are sent from other threads; without the hold the stream could end during a write.
     AddHold();
     StartRead(&directive_);
     Send(join);
@@ -57,7 +55,7 @@ class Attempt final : public grpc::ClientBidiReactor<v1::Report, v1::Directive>,
     out_.Flush();
   }
 
-  // Writes what is queued, then half-closes: the service ends the stream in answer.
+  // Writes what is queued, then half-closes; the service replies by ending the stream.
   void Close() {
     out_.Close();
     out_.Flush();
@@ -79,8 +77,7 @@ class Attempt final : public grpc::ClientBidiReactor<v1::Report, v1::Directive>,
   WriteQueue<v1::Report> out_;
 };
 
-// What outlives a try: the deadline, the words, the handler. Kept alive by the client and by its
-// tries.
+// State shared by successive connection attempts. Kept alive by the client and by its attempts.
 class SessionCore final : public std::enable_shared_from_this<SessionCore> {
  public:
   SessionCore(std::shared_ptr<ServiceChannel> channel, Join join, milliseconds connect_timeout,
@@ -101,14 +98,13 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
     {
       absl::MutexLock lock(&mutex_);
       if (ended_ || closing_) return;
-      // Lines are said again by whoever keeps them; here only what waits for the next stream is, in
-      // its place before what the workers' ends are reported with.
+      // The log feed repeats its lines itself. Lines that wait for the next stream are kept here,
+      // so that they precede the report of the workers' ends.
       const bool lines = std::holds_alternative<LogLines>(report);
       if (!std::holds_alternative<Heartbeat>(report) && !(lines && accepted_)) {
         unacked_.push_back(report);
       }
-      // Before the stream is accepted the next try might be another stream: what was said is said
-      // there.
+      // Until the stream is accepted, another attempt may follow; Answered() sends all reports.
       if (!accepted_) return;
       attempt = attempt_;
     }
@@ -133,13 +129,12 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
         WaitUntilDone(LastWords::kGivenUp);
       }
     }
-    // A call of the handler that is under way ends before this lock is had; later ones see the
-    // flag.
+    // A running call of the handler ends before this lock is taken; later ones see the flag.
     absl::MutexLock lock(&handler_mutex_);
     handler_closed_ = true;
   }
 
-  // A service answered. Reports of an earlier stream may not have arrived, and mean nothing twice.
+  // A service answered. Reports of an earlier stream may be lost, and repeating them is harmless.
   void Answered() {
     absl::MutexLock lock(&mutex_);
     if (accepted_) return;
@@ -152,7 +147,7 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
   void Received(Directive directive) {
     bool back = false;
     bool first = false;
-    if (std::holds_alternative<Finish>(directive)) SayThatItIsTaken();
+    if (std::holds_alternative<Finish>(directive)) ConfirmVerdict();
     {
       absl::MutexLock lock(&mutex_);
       if (ended_) return;
@@ -212,8 +207,8 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
  private:
   enum class LastWords { kWanted, kGivenUp };
 
-  // The service keeps the verdict for this node until it knows that the node has it.
-  void SayThatItIsTaken() {
+  // The service keeps the verdict for this node until the node confirms it.
+  void ConfirmVerdict() {
     std::shared_ptr<Attempt> attempt;
     {
       absl::MutexLock lock(&mutex_);
@@ -222,8 +217,8 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
     if (attempt != nullptr) attempt->Send(Leave{});
   }
 
-  // False if the stream has not ended in time, or was never accepted and thus has nobody to hear
-  // last words.
+  // False if the stream has not ended in time, or was never accepted, so that no peer reads the
+  // last reports.
   bool WaitUntilDone(LastWords last_words) {
     const absl::Time deadline = absl::Now() + absl::FromChrono(kCloseTimeout);
     absl::MutexLock lock(&mutex_);
@@ -235,10 +230,10 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
   }
 
   void TryOnce() {
-    // The pauses are ours; the channel's own would add to them.
+    // This client has its own backoff; the channel's would add to it.
     grpc::experimental::ChannelResetConnectionBackoff(channel_->channel().get());
-    // Begun under the lock, so that Close() never meets a try that has not begun. gRPC calls
-    // nothing back inline.
+    // Begun under the lock, so that Close() never sees an attempt that has not begun. gRPC does not
+    // call back inline.
     absl::MutexLock lock(&mutex_);
     if (ended_ || closing_) return;
     attempt_ = std::make_shared<Attempt>(shared_from_this(), channel_->channel());
@@ -248,24 +243,24 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
   void TryAfter(milliseconds pause) {
     absl::MutexLock lock(&mutex_);
     if (ended_ || closing_) return;
-    // A new alarm each time: the old one's callback may be still returning.
+    // A new alarm each time: the callback of the old one may still be running.
     retry_alarm_ = std::make_unique<grpc::Alarm>();
     SetAlarm(*retry_alarm_, pause, [](SessionCore& core) { core.TryOnce(); });
   }
 
-  // The time to join, or to come back, is over.
-  void GiveUp(bool coming_back) {
+  // The time to join, or to reconnect, is over.
+  void GiveUp(bool reconnecting) {
     std::shared_ptr<Attempt> attempt;
     absl::Status end;
     {
       absl::MutexLock lock(&mutex_);
-      if (ended_ || heard_ || closing_ || coming_back != join_.resume) return;
+      if (ended_ || heard_ || closing_ || reconnecting != join_.resume) return;
       ended_ = true;
       attempt = attempt_;
       retry_alarm_.reset();
-      end = accepted_     ? SilentStatus()
-            : coming_back ? NotBackStatus(words_.empty() ? "no answer" : words_)
-                          : EndStatus(grpc::Status(grpc::StatusCode::UNAVAILABLE, ""));
+      end = accepted_      ? SilentStatus()
+            : reconnecting ? NotBackStatus(words_.empty() ? "no answer" : words_)
+                           : EndStatus(grpc::Status(grpc::StatusCode::UNAVAILABLE, ""));
     }
     if (attempt != nullptr) attempt->Cancel();
     Notify(SessionEnded{std::move(end)});
@@ -283,7 +278,7 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
     SetAlarm(*window_alarm_, window_, [](SessionCore& core) { core.GiveUp(true); });
   }
 
-  // It took the stream, which a service answers at once.
+  // The service accepted the stream, and sent no directive, which it does at once.
   absl::Status SilentStatus() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return absl::DeadlineExceededError(absl::StrCat(
         "the rendezvous service at ", channel_->target(), " accepted the connection but sent ",
@@ -297,19 +292,19 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
     if (!join_.resume) {
       return !answered_once_ && status.error_code() == grpc::StatusCode::UNAVAILABLE;
     }
-    // A service without a journal whose port is closed has ended, and the run with it.
+    // If a service without a journal no longer listens, it has ended, and the run with it.
     return lease_->durable ||
            !absl::StrContains(ReasonInWords(status, channel_->target()), "connection refused");
   }
 
-  // A service that has answered once is a ddprun that takes this node's certificate.
+  // A service that has answered once is a ddprun that accepts this node's certificate.
   std::string WhyItEnded(const grpc::Status& status) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (answered_once_ && IsCutOff(status))
       return "it was closed without a word, as when the service is killed";
     return ReasonInWords(status, channel_->target());
   }
 
-  // What to say of it, if that has not been said.
+  // The event for another attempt, if its reason is new.
   std::optional<SessionEvent> WhyAgain(const grpc::Status& status, milliseconds remaining)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     std::string words = status.ok() ? why_broken_ : WhyItEnded(status);
@@ -370,7 +365,7 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
     handler_(std::move(event));
   }
 
-  // Weakly, since an alarm keeps its callback as long as it lives, and this holds the alarm.
+  // Held weakly: an alarm keeps its callback as long as it lives, and this holds the alarm.
   void SetAlarm(grpc::Alarm& alarm, milliseconds after, void (*then)(SessionCore&)) {
     alarm.Set(std::chrono::system_clock::now() + after, [weak = weak_from_this(), then](bool ok) {
       const std::shared_ptr<SessionCore> self = weak.lock();
@@ -385,7 +380,7 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
   absl::CondVar attempt_done_;
   std::shared_ptr<Attempt> attempt_ ABSL_GUARDED_BY(mutex_);
   Join join_ ABSL_GUARDED_BY(mutex_);
-  // Of the first connection, or of coming back.
+  // Of the first connection, or of reconnecting.
   TimePoint deadline_ ABSL_GUARDED_BY(mutex_);
   milliseconds window_ ABSL_GUARDED_BY(mutex_){0};
   std::vector<Report> unacked_ ABSL_GUARDED_BY(mutex_);  // since round_ began; a handful
@@ -394,10 +389,10 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
   std::string why_broken_ ABSL_GUARDED_BY(mutex_);
   std::string words_ ABSL_GUARDED_BY(mutex_);
   milliseconds backoff_ ABSL_GUARDED_BY(mutex_) = kConnectBackoffMin;
-  bool accepted_ ABSL_GUARDED_BY(mutex_) = false;       // this stream was answered
-  bool heard_ ABSL_GUARDED_BY(mutex_) = false;          // and a directive has come on it
-  bool answered_once_ ABSL_GUARDED_BY(mutex_) = false;  // one was
-  bool final_ ABSL_GUARDED_BY(mutex_) = false;          // Finish or Refused has come
+  bool accepted_ ABSL_GUARDED_BY(mutex_) = false;       // the service answered this stream
+  bool heard_ ABSL_GUARDED_BY(mutex_) = false;          // and sent a directive on it
+  bool answered_once_ ABSL_GUARDED_BY(mutex_) = false;  // it answered some stream
+  bool final_ ABSL_GUARDED_BY(mutex_) = false;          // it sent Finish or Refused
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
 
@@ -406,7 +401,7 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
   bool handler_closed_ ABSL_GUARDED_BY(handler_mutex_) = false;
 
   std::unique_ptr<grpc::Alarm> retry_alarm_ ABSL_GUARDED_BY(mutex_);
-  std::unique_ptr<grpc::Alarm> window_alarm_ ABSL_GUARDED_BY(mutex_);  // of coming back
+  std::unique_ptr<grpc::Alarm> window_alarm_ ABSL_GUARDED_BY(mutex_);  // of reconnecting
   grpc::Alarm deadline_alarm_;  // set once, before anything else can happen
 };
 
@@ -421,8 +416,8 @@ void Attempt::OnReadDone(bool ok) {
     out_.Flush();
     return;
   }
-  // gRPC may tell of the first message before it tells of the metadata that came before it. Who
-  // answers that message with last words and closes would otherwise not have them sent.
+  // gRPC may deliver the first message before the metadata. Reports sent in reply to that message,
+  // just before Close(), would otherwise be lost.
   core_->Answered();
   if (auto directive = FromProto(directive_); directive.ok())
     core_->Received(*std::move(directive));

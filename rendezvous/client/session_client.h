@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A node's end of the Session stream, without gRPC types, so that the agent's loop needs to know
-// none.
+// A node's end of the Session stream, without gRPC types.
 #pragma once
 
 #include <chrono>
@@ -15,29 +14,28 @@
 
 namespace ddprun {
 
-// The service could not be reached just now; the client goes on trying until its deadline. Sent
-// when the words change.
+// The service could not be reached; the client keeps trying until its deadline. Sent when the
+// reason changes.
 struct Connecting {
   std::string reason;  // "connection refused", "no route to host", "cannot resolve 'node-0'"
   std::chrono::milliseconds remaining{0};
 };
 
-// The stream broke and another is being made; the node keeps its place meanwhile, and its workers
-// go on.
+// The stream broke and the client reconnects; meanwhile the node keeps its place and its workers
+// continue.
 struct Reconnecting {
   std::string reason;
   std::chrono::milliseconds remaining{0};  // until the client gives up
 };
 
-// The new stream is there, and what may have been lost with the old one was said again: reports by
+// The new stream is open, and messages that the old one may have lost were sent again: reports by
 // the client, directives by the service.
 struct Reconnected {};
 
-// The stream ended. No event follows. UNAVAILABLE: the connection broke and could not be made
-// again, or there was nothing to come back to. DEADLINE_EXCEEDED: the
-// service was not reached in time. FAILED_PRECONDITION: the service was reached and the two do not
-// fit (tokens, plain text, no ddprun): the message is one whole sentence. OK: the service ended it
-// after Finish or Refused.
+// The stream ended. No event follows. UNAVAILABLE: the connection broke and could not be restored,
+// or the run is gone. DEADLINE_EXCEEDED: the service was not reached in time. FAILED_PRECONDITION:
+// what answers does not fit this node (another token, plain text, no ddprun); the message is a
+// whole sentence. OK: the service ended the stream after Finish or Refused.
 struct SessionEnded {
   absl::Status status;
 };
@@ -46,14 +44,13 @@ using SessionEvent = std::variant<Connecting, Reconnecting, Reconnected, Directi
 
 class SessionClient {
  public:
-  // Called on a thread of gRPC's, one call at a time; must only pass the event on.
+  // Called on a gRPC thread, one call at a time; must not block.
   using Handler = std::function<void(SessionEvent)>;
 
-  // Connects, retrying with backoff until `connect_timeout` is over, sends `join`, and reports what
-  // comes. A stream that breaks after the service had accepted the node is made again with
-  // `join.resume`: for the lease that the service gave, or for kReconnectTimeout if it is durable.
-  // With a lease of 0, or if nothing listens any more and the service is not durable, there is
-  // nothing to come back to.
+  // Connects, retrying with backoff for `connect_timeout`, sends `join`, and reports the events. If
+  // the stream breaks after the service had accepted the node, the client reconnects with
+  // `join.resume`: for the service's lease, or for kReconnectTimeout if the service is durable. It
+  // does not if the lease is 0, or if nothing listens any more and the service is not durable.
   static std::unique_ptr<SessionClient> Open(std::shared_ptr<ServiceChannel> channel, Join join,
                                              std::chrono::milliseconds connect_timeout,
                                              Handler handler);
@@ -61,8 +58,7 @@ class SessionClient {
   // Ends the stream and returns when the handler will not be called again.
   virtual ~SessionClient() = default;
 
-  // Queues a report, in order. What is queued after the stream's end is dropped: SessionEnded has
-  // said so.
+  // Queues a report, in order. Reports after the stream's end (SessionEnded) are dropped.
   virtual void Send(Report report) = 0;
 };
 

@@ -1,177 +1,231 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/client/store_client.h"
 
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
 #include <algorithm>
-#include <deque>
+#include <cerrno>
+#include <cstring>
+#include <thread>
 #include <utility>
-#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
+#include "rendezvous/base/addresses.h"
 #include "rendezvous/base/limits.h"
-#include "rendezvous/client/agent_store_client.h"
-#include "rendezvous/proxy/store_upstream.h"
-#include "rendezvous/wire/grpc_channel.h"
+#include "rendezvous/wire/frame.h"
+#include "rendezvous/wire/store_convert.h"
 
 namespace ddprun {
 namespace {
 
 using std::chrono::milliseconds;
 
-// The calls that wait for answers, apart from the client so that the stream can outlive it.
-class Calls {
+constexpr std::size_t kReadBytes = 64 * 1024;
+// How long a read of the socket waits; for less than that poll() does.
+constexpr std::chrono::seconds kReadPatience{1};
+
+class AgentStoreClient final : public StoreClient {
  public:
-  struct Call {
-    absl::Notification answered;
-    StoreResult result;
-  };
-
-  // UNAVAILABLE, with the reason, if the stream has ended.
-  absl::Status Add(std::uint64_t* id, Call* call) {
-    absl::MutexLock lock(&mutex_);
-    if (!end_.ok()) return end_;
-    *id = ++last_id_;
-    waiting_.emplace(*id, call);
-    return absl::OkStatus();
+  AgentStoreClient(Options options, int fd) : options_(std::move(options)), fd_(fd) {
+    const timeval patience{kReadPatience.count(), 0};
+    setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+    v1::StoreRequests greeting;
+    *greeting.mutable_hello() = ToProto(StoreHello{});
+    WriteFrame(ToFrame(greeting));
   }
+  ~AgentStoreClient() override { close(fd_); }
 
-  // False if the answer has come.
-  bool Remove(std::uint64_t id) {
-    absl::MutexLock lock(&mutex_);
-    return waiting_.erase(id) > 0;
-  }
-
-  void Send(StoreRequest request) {
-    absl::MutexLock lock(&mutex_);
-    unsent_.push_back(std::move(request));
-  }
-
-  bool TakeBatch(StoreBatch* batch) {
-    absl::MutexLock lock(&mutex_);
-    std::size_t bytes = 0;
-    while (!unsent_.empty() && bytes < kStoreBatchBytes &&
-           batch->requests.size() < kStoreBatchOps) {
-      if (const auto& op = unsent_.front().op) {
-        for (const std::string& key : op->keys) bytes += key.size();
-        for (const std::string& value : op->values) bytes += value.size();
-      }
-      batch->requests.push_back(std::move(unsent_.front()));
-      unsent_.pop_front();
-    }
-    return !batch->requests.empty();
-  }
-
-  void Answer(std::vector<StoreReply> replies) {
-    absl::MutexLock lock(&mutex_);
-    for (StoreReply& reply : replies) {
-      const auto it = waiting_.find(reply.id);
-      if (it == waiting_.end()) continue;
-      it->second->result = std::move(reply.result);
-      it->second->answered.Notify();
-      waiting_.erase(it);
-    }
-  }
-
-  void End(absl::Status status) {
-    absl::MutexLock lock(&mutex_);
-    end_ = std::move(status);
-    for (const auto& entry : waiting_) {
-      entry.second->result.status = end_;
-      entry.second->answered.Notify();
-    }
-    waiting_.clear();
-    ended_.Notify();
-  }
-
-  void WaitUntilEnded() { ended_.WaitForNotificationWithTimeout(absl::FromChrono(kCloseTimeout)); }
-
- private:
-  absl::Mutex mutex_;
-  std::uint64_t last_id_ ABSL_GUARDED_BY(mutex_) = 0;
-  absl::flat_hash_map<std::uint64_t, Call*> waiting_
-      ABSL_GUARDED_BY(mutex_);  // on their callers' stacks
-  std::deque<StoreRequest> unsent_ ABSL_GUARDED_BY(mutex_);
-  absl::Status end_ ABSL_GUARDED_BY(mutex_);
-  absl::Notification ended_;
-};
-
-class ServiceStoreClient final : public StoreClient {
- public:
-  ServiceStoreClient(Options options, std::shared_ptr<grpc::Channel> channel)
-      : options_(std::move(options)),
-        channel_(std::move(channel)),
-        calls_(std::make_shared<Calls>()) {
-    StoreHello hello;
-    hello.run_id = options_.run_id;
-    hello.node_id = options_.node_id;
-    upstream_ = std::make_shared<StoreUpstream>(
-        channel_, options_.target, std::move(hello),
-        StoreLink::Handlers{[calls = calls_](StoreBatch* batch) { return calls->TakeBatch(batch); },
-                            [calls = calls_](std::vector<StoreReply> replies) {
-                              calls->Answer(std::move(replies));
-                            },
-                            [calls = calls_, target = options_.target](const absl::Status& status) {
-                              calls->End(absl::UnavailableError(absl::StrCat(
-                                  "the connection to the store at ", target,
-                                  " is gone: ", status.ok() ? "it was closed" : status.message())));
-                            }});
-    upstream_->Begin();
-  }
-
-  ~ServiceStoreClient() override {
-    upstream_->Cancel();
-    calls_->WaitUntilEnded();
-  }
-
-  StoreResult Call(const StoreOp& asked) override {
-    StoreOp op = asked;
+  StoreResult Call(const StoreOp& op) override {
     const milliseconds timeout =
         std::clamp<milliseconds>(op.timeout, milliseconds{0}, milliseconds(kStoreTimeoutMax));
-    op.round = options_.round;
-    Calls::Call call;
+    Waiting call;
     std::uint64_t id = 0;
-    if (absl::Status status = calls_->Add(&id, &call); !status.ok()) {
-      call.result.status = std::move(status);
-      return std::move(call.result);
+    {
+      absl::MutexLock lock(&mutex_);
+      if (!end_.ok()) return {end_, {}, 0, {}};
+      id = ++last_id_;
+      calls_.emplace(id, &call);
     }
-    calls_->Send({id, std::move(op)});
-    upstream_->Flush();
-    // A server that hangs must not hang the caller too.
-    const auto patience = absl::FromChrono(timeout + milliseconds(kStoreAnswerSlack));
-    if (!call.answered.WaitForNotificationWithTimeout(patience) && calls_->Remove(id)) {
-      calls_->Send({id, std::nullopt});
-      upstream_->Flush();
-      call.result.status = absl::DeadlineExceededError(
-          absl::StrCat("the store at ", options_.target, " did not answer within ",
-                       absl::FormatDuration(patience)));
-      return std::move(call.result);
+    StoreOp sent = op;
+    sent.round = options_.round;
+    Write({{{id, std::move(sent)}}, {}});
+    // A hung agent must not block the worker forever.
+    const milliseconds patience = timeout + milliseconds(kStoreAnswerSlack);
+    if (Wait(call, std::chrono::steady_clock::now() + patience)) return std::move(call.result);
+    {
+      absl::MutexLock lock(&mutex_);
+      calls_.erase(id);
     }
-    call.answered.WaitForNotification();
-    return std::move(call.result);
+    Write({{{id, std::nullopt}}, {}});
+    return {
+        absl::DeadlineExceededError(absl::StrCat(
+            "the store at ", options_.target, " did not answer within ", patience.count(), " ms")),
+        {},
+        0,
+        {}};
   }
 
-  RoundId round() const override { return options_.round; }
-
  private:
+  struct Waiting {
+    bool answered = false;
+    StoreResult result;
+    absl::CondVar changed;  // answered, or no thread reads
+  };
+
+  void Write(StoreBatch batch) {
+    v1::StoreRequests message;
+    AddTo(&message, std::move(batch));
+    WriteFrame(ToFrame(message));
+  }
+
+  // A failure ends the connection, so that the reading thread reports it.
+  void WriteFrame(const std::string& frame) {
+    absl::MutexLock lock(&write_mutex_);
+    std::size_t written = 0;
+    while (written < frame.size()) {
+      const ssize_t sent = send(fd_, frame.data() + written, frame.size() - written, MSG_NOSIGNAL);
+      if (sent < 0 && errno == EINTR) continue;
+      if (sent < 0) {
+        shutdown(fd_, SHUT_RDWR);
+        return;
+      }
+      written += static_cast<std::size_t>(sent);
+    }
+  }
+
+  bool Wait(Waiting& call, TimePoint deadline) {
+    absl::MutexLock lock(&mutex_);
+    while (!call.answered) {
+      const auto rest = deadline - std::chrono::steady_clock::now();
+      if (rest <= rest.zero()) break;
+      if (reading_) {
+        call.changed.WaitWithTimeout(&mutex_, absl::FromChrono(rest));
+        continue;
+      }
+      reading_ = true;
+      mutex_.Unlock();
+      std::vector<StoreReply> replies;
+      const absl::Status status = Read(rest, &replies);
+      mutex_.Lock();
+      reading_ = false;
+      Deliver(std::move(replies), status);
+    }
+    // Another waiting thread must read now.
+    if (!reading_ && !calls_.empty()) calls_.begin()->second->changed.Signal();
+    return call.answered;
+  }
+
+  // By one thread at a time.
+  absl::Status Read(Duration patience, std::vector<StoreReply>* replies) {
+    int flags = 0;  // comes back after kReadPatience
+    if (patience < kReadPatience) {
+      pollfd ready{fd_, POLLIN, 0};
+      const auto limit = std::chrono::ceil<milliseconds>(patience);
+      if (poll(&ready, 1, static_cast<int>(limit.count())) <= 0) return absl::OkStatus();
+      flags = MSG_DONTWAIT;
+    }
+    const auto [to, room] = in_.Room(kReadBytes);
+    const ssize_t got = recv(fd_, to, room, flags);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return absl::OkStatus();
+    if (got <= 0) return Gone(got == 0 ? "it was closed" : std::strerror(errno));
+    in_.Taken(static_cast<std::size_t>(got));
+    std::string_view frame;
+    while (in_.Next(&frame)) {
+      v1::StoreReplies message;
+      if (!message.ParseFromArray(frame.data(), static_cast<int>(frame.size()))) {
+        return Gone("it sent bytes that are not a message of the store");
+      }
+      for (StoreReply& reply : FromProto(std::move(message))) {
+        if (reply.id == 0 && !reply.result.status.ok()) return reply.result.status;
+        replies->push_back(std::move(reply));
+      }
+    }
+    return in_.too_long() ? Gone("its message is too long") : absl::OkStatus();
+  }
+
+  absl::Status Gone(const char* reason) const {
+    return absl::UnavailableError(
+        absl::StrCat("the connection to the store at ", options_.target, " is gone: ", reason));
+  }
+
+  void Deliver(std::vector<StoreReply> replies, const absl::Status& status)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    for (StoreReply& reply : replies) {
+      auto node = calls_.extract(reply.id);
+      if (!node) continue;
+      node.mapped()->result = std::move(reply.result);
+      node.mapped()->answered = true;
+      node.mapped()->changed.Signal();
+    }
+    if (status.ok()) return;
+    end_ = status;
+    for (const auto& entry : calls_) {
+      entry.second->result.status = end_;
+      entry.second->answered = true;
+      entry.second->changed.Signal();
+    }
+    calls_.clear();
+  }
+
   const Options options_;
-  const std::shared_ptr<grpc::Channel> channel_;
-  const std::shared_ptr<Calls> calls_;
-  std::shared_ptr<StoreUpstream> upstream_;
+  const int fd_;
+  absl::Mutex write_mutex_;
+  FrameReader in_;  // used by the thread that set reading_
+
+  absl::Mutex mutex_;
+  bool reading_ ABSL_GUARDED_BY(mutex_) = false;
+  std::uint64_t last_id_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::flat_hash_map<std::uint64_t, Waiting*> calls_
+      ABSL_GUARDED_BY(mutex_);  // on their callers' stacks
+  absl::Status end_ ABSL_GUARDED_BY(mutex_);
 };
+
+// Returns -1 and sets errno on failure.
+int ConnectOnce(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, path.data(), std::min(path.size(), sizeof(address.sun_path) - 1));
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0 || connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0) {
+    return fd;
+  }
+  const int error = errno;
+  close(fd);
+  errno = error;
+  return -1;
+}
 
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<StoreClient>> StoreClient::Connect(Options options) {
-  if (absl::StartsWith(options.target, "unix:")) return ConnectToAgent(std::move(options));
-  auto channel = MakeChannel(options.target);
-  if (!channel->WaitForConnected(std::chrono::system_clock::now() + options.connect_timeout)) {
-    return NobodyAnswers(options);
+  const std::string path(absl::StripPrefix(options.target, "unix:"));
+  if (path.size() >= sizeof(sockaddr_un::sun_path)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the path of the agent's socket, ", path, ", is too long"));
   }
-  return std::make_shared<ServiceStoreClient>(std::move(options), std::move(channel));
+  const TimePoint deadline = std::chrono::steady_clock::now() + options.connect_timeout;
+  auto pause = kConnectBackoffMin;
+  while (true) {
+    const int fd = ConnectOnce(path);
+    if (fd >= 0) return std::make_shared<AgentStoreClient>(std::move(options), fd);
+    const auto rest = deadline - std::chrono::steady_clock::now();
+    if (rest <= rest.zero()) break;
+    std::this_thread::sleep_for(std::min<Duration>(pause, rest));
+    pause = std::min(2 * pause, kConnectBackoffMax);
+  }
+  return absl::UnavailableError(
+      absl::StrCat("nothing answers at the store's address ", options.target, " within ",
+                   std::chrono::duration<double>(options.connect_timeout).count(),
+                   " s; check that its agent runs"));
 }
 
 }  // namespace ddprun

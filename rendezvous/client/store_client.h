@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A caller's end of the store's stream, without gRPC or protobuf types: the worker includes this
-// beside LibTorch, whose wheel carries protobuf headers of another version.
+// A worker's client of the store on its agent's socket. It has no thread: of the callers that wait,
+// one reads for all. Without gRPC or protobuf types: the worker includes this beside LibTorch,
+// whose wheel carries protobuf headers of another version.
 #pragma once
 
 #include <chrono>
@@ -15,14 +16,12 @@ namespace ddprun {
 class StoreClient {
  public:
   struct Options {
-    std::string target;  // "unix:/PATH" of an agent, or "HOST:PORT" of the service itself
-    std::string run_id;
-    std::string node_id;
+    std::string target;        // "unix:/PATH" of the agent's socket
     RoundId round = kNoRound;  // put into every operation
     std::chrono::milliseconds connect_timeout{30'000};
   };
 
-  // UNAVAILABLE if nothing answers at the target in time.
+  // UNAVAILABLE if nothing answers at the target in time, INVALID_ARGUMENT if the path is too long.
   static absl::StatusOr<std::shared_ptr<StoreClient>> Connect(Options options);
 
   virtual ~StoreClient() = default;
@@ -31,8 +30,6 @@ class StoreClient {
   // server counts it, and a little more for the way. Threadsafe: a waiting call does not hold up
   // another thread's.
   virtual StoreResult Call(const StoreOp& op) = 0;
-
-  virtual RoundId round() const = 0;
 };
 
 }  // namespace ddprun

@@ -27,13 +27,13 @@ class Reader final : public grpc::ClientReadReactor<v1::RunNews>,
     self_ = shared_from_this();
     request_ = ToProto(question, run_id);
     stub_->async()->WatchRun(&context_, &request_, this);
-    // Reads begin on the caller's thread, too; without the hold the call could be done meanwhile.
+    // Reads begin on the caller's thread too; without the hold the call could end meanwhile.
     AddHold();
     StartRead(&message_);
     StartCall();
   }
 
-  // Nobody calls Next() any more.
+  // After it Next() must not be called.
   void Leave() {
     context_.TryCancel();
     bool untaken = false;
@@ -68,7 +68,7 @@ class Reader final : public grpc::ClientReadReactor<v1::RunNews>,
   void OnReadDone(bool ok) override {
     if (ok) {
       absl::MutexLock lock(&mutex_);
-      // Nobody takes a message that comes after Leave().
+      // A message that arrives after Leave() is dropped.
       has_message_ = !left_;
       if (has_message_) return;
     } else if (TakeSizeRefusal()) {

@@ -15,15 +15,15 @@ namespace ddprun {
 
 class RunWatch {
  public:
-  // Does not wait. `run_id` empty: the only run.
+  // Does not block. `run_id` empty: the only run.
   static std::unique_ptr<RunWatch> Open(std::shared_ptr<ServiceChannel> channel,
                                         const std::string& run_id, const RunQuestion& question);
   virtual ~RunWatch() = default;
 
-  // The next news; absent: none came until then. One message is read at a time, so a caller who
-  // takes none holds nothing but his own place in the service's queue. OUT_OF_RANGE: there is no
-  // more. Other errors are whole sentences: those of Control.WatchRun and of an unreached service
-  // (as GetStatus() has them), and UNAVAILABLE where the connection broke.
+  // The next event; absent: none arrived until then. One message is read at a time, so a caller
+  // that takes none only fills its own queue in the service. OUT_OF_RANGE: there are no more. Other
+  // errors are whole sentences: those of Control.WatchRun and of an unreached service (as of
+  // GetStatus()), and UNAVAILABLE if the connection broke.
   virtual absl::StatusOr<std::optional<RunNews>> Next(TimePoint until) = 0;
 };
 

@@ -9,7 +9,6 @@
 #include "rendezvous/base/limits.h"
 #include "rendezvous/base/overloaded.h"
 #include "rendezvous/wire/failure_convert.h"
-#include "rendezvous/wire/restart_convert.h"
 #include "rendezvous/wire/session_convert.h"
 #include "rendezvous/wire/store_convert.h"
 

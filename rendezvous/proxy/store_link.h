@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A node's stream to the service's store, whatever carries it: a gRPC stream, or calls within the
-// process where the service is in it.
+// A node's stream to the service's store: a gRPC stream, or calls within the process that hosts the
+// service.
 #pragma once
 
 #include <functional>
@@ -15,19 +15,20 @@ namespace ddprun {
 class StoreLink {
  public:
   struct Handlers {
-    // What there is to say now; false: nothing. On any thread, under no lock but the link's own.
+    // Fills the next message; false: there is nothing to send. Called on any thread, under no lock
+    // but the link's own.
     std::function<bool(StoreBatch*)> take_batch;
-    // One call at a time, in order.
+    // Called in order, one call at a time.
     std::function<void(std::vector<StoreReply>)> on_replies;
-    // The last one. OK: it was closed. Of an error the message is for people.
+    // The last call. OK: the stream was closed. The message of an error is for users.
     std::function<void(const absl::Status&)> on_end;
   };
 
   virtual ~StoreLink() = default;
 
-  // Says the greeting, and what there is to say with it. The link keeps itself alive until the end.
+  // Sends the hello and all pending requests. The link keeps itself alive until on_end.
   virtual void Begin() = 0;
-  // There is something to say. Threadsafe; after the end it does nothing.
+  // There is something to send. Threadsafe; does nothing after the end.
   virtual void Flush() = 0;
   virtual void Cancel() = 0;
 };
@@ -36,7 +37,7 @@ class StoreLink {
 class StoreConnector {
  public:
   virtual ~StoreConnector() = default;
-  // Does not wait for the other side.
+  // Does not block.
   virtual std::shared_ptr<StoreLink> Open(StoreHello hello, StoreLink::Handlers handlers) = 0;
 };
 

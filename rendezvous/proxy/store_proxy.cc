@@ -18,7 +18,6 @@
 #include "rendezvous/store/store_coalescer.h"
 #include "rendezvous/wire/frame.h"
 #include "rendezvous/wire/grpc_channel.h"
-#include "rendezvous/wire/store_codec.h"
 #include "rendezvous/wire/store_convert.h"
 
 namespace ddprun {
@@ -26,7 +25,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// The id that belongs to no request: the worker's client takes its answer for the stream's end.
+// The id of no request: a reply with this id ends the worker's stream.
 constexpr std::uint64_t kStreamEnd = 0;
 
 TimePoint Now() { return std::chrono::steady_clock::now(); }
@@ -38,7 +37,7 @@ StoreCoalescer::Answer ErrorTo(StoreWorker worker, std::uint64_t id, absl::Statu
   return answer;
 }
 
-// Whether another stream may fare better.
+// Whether a new stream may succeed.
 bool MayPass(absl::StatusCode code) {
   switch (code) {
     case absl::StatusCode::kInvalidArgument:
@@ -52,9 +51,9 @@ bool MayPass(absl::StatusCode code) {
   }
 }
 
-// The coalescer behind a lock, between the workers' socket and the stream to the service. Effects
-// leave it after the lock is released; no order between them matters, but of what is said to the
-// service, which takes it from the coalescer when it can be sent.
+// The coalescer with a lock, between the workers' socket and the stream to the service. Replies are
+// sent after the lock is released; their order does not matter. Messages to the service are taken
+// from the coalescer, in order, when they can be sent.
 class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
  public:
   explicit ProxyCore(StoreProxy::Options options) : options_(std::move(options)) {}
@@ -99,7 +98,6 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
     std::shared_ptr<WorkerSocket> socket;
     {
       absl::MutexLock lock(&mutex_);
-      open_wanted_ = true;
       lost_since_.reset();
       socket = socket_;
     }
@@ -138,27 +136,11 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
   // ---- On the socket's thread
 
   bool OnMessage(StoreWorker worker, std::string_view message) {
-    StoreBatch batch;
-    StoreCoalescer::Answers answers;
     if (absl::Status fits = CheckParsedSize(*v1::StoreRequests::descriptor(), message);
         !fits.ok()) {
       Send({ErrorTo(worker, kStreamEnd, std::move(fits))});
       return false;
     }
-    if (!ReadRequests(message, &batch.requests)) {
-      batch = {};
-      if (!ReadAny(worker, message, batch, answers)) return false;
-    }
-    {
-      absl::MutexLock lock(&mutex_);
-      for (StoreRequest& request : batch.requests) SubmitLocked(worker, request, answers);
-    }
-    Send(std::move(answers));
-    return true;
-  }
-
-  bool ReadAny(StoreWorker worker, std::string_view message, StoreBatch& batch,
-               StoreCoalescer::Answers& answers) {
     v1::StoreRequests requests;
     if (!requests.ParseFromArray(message.data(), static_cast<int>(message.size()))) return false;
     if (requests.has_hello() && requests.hello().protocol_version() != kProtocolVersion) {
@@ -169,11 +151,17 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
                         "; start the program with the ddprun that it was built with")))});
       return false;
     }
+    StoreCoalescer::Answers answers;
     std::vector<StoreReply> refused;
-    batch = FromProto(std::move(requests), &refused);
+    StoreBatch batch = FromProto(std::move(requests), &refused);
     for (StoreReply& reply : refused) {
       answers.push_back(ErrorTo(worker, reply.id, std::move(reply.result.status)));
     }
+    {
+      absl::MutexLock lock(&mutex_);
+      for (StoreRequest& request : batch.requests) SubmitLocked(worker, request, answers);
+    }
+    Send(std::move(answers));
     return true;
   }
 
@@ -196,7 +184,7 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
     coalescer_.WorkerGone(worker);
   }
 
-  // What the workers have asked by now goes up together.
+  // Requests that have arrived by now are sent together.
   std::optional<TimePoint> OnIdle() {
     StoreCoalescer::Answers answers;
     std::shared_ptr<StoreLink> upstream;
@@ -204,8 +192,7 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
     std::optional<TimePoint> due;
     {
       absl::MutexLock lock(&mutex_);
-      const bool wanted = open_wanted_ || coalescer_.HasBatch();
-      if (upstream_ == nullptr && !closed_ && failed_.ok() && wanted) {
+      if (upstream_ == nullptr && !closed_ && failed_.ok() && coalescer_.HasBatch()) {
         const TimePoint now = Now();
         begin = !lost_since_ || now >= retry_at_;
         if (begin) {
@@ -228,9 +215,8 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
 
   // ---- The stream to the service
 
-  // Opened with the first operation: a program that never asks costs nothing.
+  // Called at the first operation: a program that does not use the store costs nothing.
   void OpenLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    open_wanted_ = false;
     const std::shared_ptr<ProxyCore> self = shared_from_this();
     const std::uint64_t stream = ++stream_;
     StoreHello hello;
@@ -289,7 +275,6 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
       if (MayPass(status.code()) && now - *lost_since_ < options_.reconnect_timeout) {
         retry_at_ = std::min(now + backoff_, *lost_since_ + options_.reconnect_timeout);
         backoff_ = std::min(2 * backoff_, kReconnectBackoffMax);
-        open_wanted_ = true;
       } else {
         answers = coalescer_.Fail(absl::UnavailableError(
             absl::StrCat("the node's connection to the rendezvous service's store ended: ",
@@ -311,13 +296,13 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
       socket = socket_;
     }
     if (socket == nullptr) return;
-    std::vector<std::uint64_t> ids;
     for (StoreCoalescer::Answer& answer : answers) {
-      ids.clear();
-      for (const auto& to : answer.to) ids.push_back(to.second);
-      std::vector<std::string> frames = ToReplyFrames(answer.result, ids);
-      for (std::size_t i = 0; i < frames.size(); ++i) {
-        socket->Send(answer.to[i].first, std::move(frames[i]));
+      v1::StoreReplies message;
+      v1::StoreReply& reply = *message.add_replies();
+      reply = ToProto(StoreReply{kStreamEnd, std::move(answer.result)});
+      for (const auto& [worker, id] : answer.to) {
+        reply.set_id(id);
+        socket->Send(worker, ToFrame(message));
       }
     }
   }
@@ -331,9 +316,8 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
   absl::Status failed_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<StoreLink> upstream_ ABSL_GUARDED_BY(mutex_);
   std::uint64_t stream_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Since when nothing was heard of a service that is asked, and when it is tried again.
+  // Since when the service has not replied, and when to try again.
   std::optional<TimePoint> lost_since_ ABSL_GUARDED_BY(mutex_);
-  bool open_wanted_ ABSL_GUARDED_BY(mutex_) = false;  // even if there is nothing to ask
   TimePoint retry_at_ ABSL_GUARDED_BY(mutex_);
   milliseconds backoff_ ABSL_GUARDED_BY(mutex_) = kConnectBackoffMin;
   absl::Notification upstream_ended_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The store as an agent serves it to its own workers on a unix socket: what cannot be answered here
-// goes up over the node's one connection, on one stream for the node, with the run and the node
-// named by the agent, never by the worker. What is decided is in store_coalescer.h.
+// Serves the store to an agent's workers on a unix socket: forwards their requests over the node's
+// one connection, on one stream per node. The agent, not the worker, names the run and the node. The
+// rules are in store_coalescer.h.
 #pragma once
 
 #include <chrono>
@@ -20,33 +20,31 @@ class StoreProxy {
   struct Options {
     std::string socket_path;  // in a folder of mode 0700; at most 107 bytes
     std::shared_ptr<ServiceChannel> channel;
-    // Of the service, where it is in this process; the channel is then not used.
+    // Set if the service is in this process; the channel is then not used.
     std::shared_ptr<StoreConnector> connector;
     std::string run_id;
     NodeId node_id;
-    // How long operations wait for a service that went away, before they are answered UNAVAILABLE.
-    // They are then performed once, whatever the service had done of them. 0: not at all.
+    // How long operations wait for a service that is gone before they fail with UNAVAILABLE. If it
+    // comes back in time, each is performed exactly once. 0: they do not wait.
     std::chrono::milliseconds reconnect_timeout{0};
   };
 
   // ALREADY_EXISTS if the path is taken, INVALID_ARGUMENT if it is too long.
   static absl::StatusOr<std::unique_ptr<StoreProxy>> Start(Options options);
 
-  // Ends the workers' streams, removes the socket.
+  // Ends the workers' streams and removes the socket.
   virtual ~StoreProxy() = default;
 
-  // Operations of another round are answered with ABORTED from now on, and those that wait are too.
+  // From now on operations of another round fail with ABORTED, including those that wait.
   virtual void SetRound(RoundId round) = 0;
 
-  // Makes the socket again if its file was removed. Errors as of Start().
+  // Creates the socket again if its file was removed. Errors are those of Start().
   virtual absl::Status EnsureListening() = 0;
 
-  // The service is there again. If a stream of the node has broken or there was none, one is opened
-  // at once, since a service that was started anew waits for it (StoreHub::Resume()).
+  // The service is there again: operations that wait for it are sent at once.
   virtual void ServiceIsBack() = 0;
 
-  // The service is lost for good: this is the answer to all operations from now on, and to those
-  // that wait.
+  // The service is lost for good: all pending and later operations fail with this status.
   virtual void Fail(absl::Status status) = 0;
 };
 

@@ -25,7 +25,7 @@ StoreUpstream::StoreUpstream(const std::shared_ptr<grpc::Channel>& channel, std:
 void StoreUpstream::Begin() {
   self_ = shared_from_this();
   stub_->async()->Exchange(&context_, this);
-  // Requests come from any thread; without the hold the stream could be done under their hands.
+  // Requests come from any thread; without the hold the stream could end during a write.
   AddHold();
   StartRead(&replies_);
   begun_ = true;
@@ -58,7 +58,7 @@ void StoreUpstream::OnDone(const grpc::Status& status) {
   handlers_.on_end(status.ok() ? absl::OkStatus()
                                : absl::Status(static_cast<absl::StatusCode>(status.error_code()),
                                               ReasonInWords(status, target_)));
-  // They hold whoever holds this stream. Whoever still flushes finds the writer ended.
+  // The handlers hold the owner of this stream. A later Flush() finds the writer ended.
   handlers_ = {};
   self_.reset();
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The client's end of one Store.Exchange stream: an agent's, or that of a client straight to the
-// service.
+// An agent's end of a Store.Exchange stream.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -19,7 +18,7 @@ class StoreUpstream final : public StoreLink,
                             public grpc::ClientBidiReactor<v1::StoreRequests, v1::StoreReplies>,
                             public std::enable_shared_from_this<StoreUpstream> {
  public:
-  // `target` is what the channel leads to, for people.
+  // `target` is the channel's target, for error messages.
   StoreUpstream(const std::shared_ptr<grpc::Channel>& channel, std::string target, StoreHello hello,
                 Handlers handlers);
 
@@ -43,7 +42,7 @@ class StoreUpstream final : public StoreLink,
   bool greeted_ = false;  // on the writing side only
   Handlers handlers_;
   grpc::ClientContext context_;
-  std::atomic<bool> begun_ = false;  // before, the call is not there to write on
+  std::atomic<bool> begun_ = false;  // before that the call cannot be written
   std::shared_ptr<StoreUpstream> self_;
   v1::StoreReplies replies_;
   BatchWriter<v1::StoreRequests> out_;

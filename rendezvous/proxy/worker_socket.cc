@@ -21,15 +21,15 @@
 namespace ddprun {
 namespace {
 
-// What the loop's own descriptors are called in epoll; streams count from above.
+// The epoll ids of the loop's own descriptors; those of streams are higher.
 constexpr std::uint64_t kListener = 0;
 constexpr std::uint64_t kWaker = 1;
 constexpr std::uint64_t kFirstWorker = 2;
 
 constexpr std::size_t kReadBytes = 64 * 1024;
 
-// Between two attempts to accept while no descriptor is left: whoever frees one, in this process or
-// another, does not say so, and accepting again at once would only spin.
+// Between two attempts to accept while no descriptor is left: nothing reports when one becomes free,
+// and accepting again at once would only spin.
 constexpr std::chrono::milliseconds kAcceptPause{50};
 
 bool Watch(int epoll_fd, int operation, int fd, unsigned events, std::uint64_t name) {
@@ -39,7 +39,7 @@ bool Watch(int epoll_fd, int operation, int fd, unsigned events, std::uint64_t n
   return epoll_ctl(epoll_fd, operation, fd, &event) == 0;
 }
 
-// The folder that the socket is in admits nobody else; this also holds where it does.
+// The socket's folder should admit only the agent's user; this does not rely on it.
 bool IsOwnUser(int fd) {
   ucred peer{};
   socklen_t size = sizeof(peer);
@@ -160,13 +160,13 @@ void WorkerSocket::Accept() {
   }
   const StoreWorker worker{++last_worker_};
   if (!Watch(epoll_.get(), EPOLL_CTL_ADD, fd, EPOLLIN, last_worker_)) {
-    close(fd);  // the worker sees it and comes again
+    close(fd);  // the worker sees it and connects again
     return;
   }
   streams_.emplace(worker, std::make_shared<Stream>(fd));
 }
 
-// What epoll still says of the listener is left alone until then.
+// Ignores the listener in epoll for kAcceptPause.
 void WorkerSocket::Pause() {
   Watch(epoll_.get(), EPOLL_CTL_MOD, listener_.fd.get(), 0, kListener);
   accept_again_ = std::chrono::steady_clock::now() + kAcceptPause;
@@ -198,7 +198,7 @@ void WorkerSocket::OnEvent(StoreWorker worker, unsigned events) {
   if (!alive) Close(worker);
 }
 
-// The descriptor is closed on this thread only, so it may be read without the lock.
+// The descriptor is closed on this thread only, so it may be used without the lock.
 bool WorkerSocket::Read(StoreWorker worker, Stream& stream) {
   int fd = -1;
   {
@@ -223,8 +223,7 @@ bool WorkerSocket::Read(StoreWorker worker, Stream& stream) {
   return true;
 }
 
-// A message that has begun to come holds memory until it is whole, so that only so many large ones
-// are read at a time.
+// An incomplete message holds memory, so only kLargeFramesBytesMax of large ones are read at a time.
 void WorkerSocket::TakeRoom(StoreWorker worker, Stream& stream) {
   const std::size_t wanted = stream.in.unfinished() > kLargeFrameBytes ? stream.in.unfinished() : 0;
   if (wanted == stream.large) return;
@@ -246,7 +245,7 @@ void WorkerSocket::TakeRoom(StoreWorker worker, Stream& stream) {
 void WorkerSocket::GiveRoom(Stream& stream) {
   if (stream.large == 0) return;
   large_bytes_ -= std::exchange(stream.large, 0);
-  // Each takes room or waits again. The newest first: those that stall are the oldest.
+  // Each takes room or waits again; the newest first, since stalled ones are the oldest.
   const std::vector<StoreWorker> waiting = std::exchange(wait_for_room_, {});
   for (auto next = waiting.rbegin(); next != waiting.rend(); ++next) {
     if (const std::shared_ptr<Stream> waiter = Find(*next)) TakeRoom(*next, *waiter);
@@ -254,7 +253,7 @@ void WorkerSocket::GiveRoom(Stream& stream) {
   std::reverse(wait_for_room_.begin(), wait_for_room_.end());
 }
 
-// Who has room that others wait for, and does not go on.
+// Closes streams whose large message has stalled while others wait for room.
 void WorkerSocket::CloseStalled() {
   room_due_.reset();
   if (wait_for_room_.empty()) return;
@@ -303,7 +302,7 @@ void WorkerSocket::Send(StoreWorker worker, std::string frame) {
   } else {
     stream->out += frame;
   }
-  // A stream that cannot be written has ended, which the loop reads from it.
+  // A stream that cannot be written has ended; the loop notices that when it reads.
   if (idle && WriteLocked(*stream) && stream->out.empty()) return;
   WatchLocked(worker, *stream);
 }
@@ -326,14 +325,14 @@ bool WorkerSocket::WriteLocked(Stream& stream) {
   return true;
 }
 
-// A worker that does not take its answers is not read.
+// The requests of a worker that does not read its replies are not read either.
 void WorkerSocket::WatchLocked(StoreWorker worker, Stream& stream) {
   const std::size_t left = stream.out.size() - stream.out_begin;
   if (left > kStreamReplyBytesMax) stream.reading = false;
   if (left <= kStreamReplyBytesMax / 2) stream.reading = true;
   const bool reading = stream.reading && !stream.waits_for_room;
   const unsigned events = (reading ? EPOLLIN : 0u) | (left > 0 ? EPOLLOUT : 0u);
-  // A stream whose answers could not be sent is ended, which its worker and this thread see.
+  // Without epoll the replies could not be sent; the worker and this thread see the end.
   if (!Watch(epoll_.get(), EPOLL_CTL_MOD, stream.fd, events, static_cast<std::uint64_t>(worker)))
     shutdown(stream.fd, SHUT_RDWR);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The unix socket on which an agent serves the store to its workers: one thread that accepts, reads
-// and watches the clock. Only processes of the agent's own user are let in.
+// The unix socket on which an agent serves the store to its workers, with one thread that accepts,
+// reads and keeps deadlines. Only processes of the agent's user may connect.
 #pragma once
 
 #include <chrono>
@@ -29,10 +29,10 @@ class WorkerSocket {
  public:
   // Called on the socket's thread.
   struct Handlers {
-    // False: what has come is no message; the stream is ended.
+    // False: these bytes are not a valid message; the stream is closed.
     std::function<bool(StoreWorker, std::string_view message)> on_message;
     std::function<void(StoreWorker)> on_gone;
-    // After all that has come at one time, and when the time has come that it returned.
+    // Called after all available messages, and at the time that it returned last.
     std::function<std::optional<TimePoint>()> on_idle;
   };
 
@@ -42,20 +42,20 @@ class WorkerSocket {
   // Errors of ListenOnPath(), and RESOURCE_EXHAUSTED.
   absl::Status Listen(const std::string& path);
 
-  // Makes the socket again if its file was removed; streams that are open go on. Errors as of
+  // Creates the socket again if its file was removed; open streams continue. Errors are those of
   // Listen().
   absl::Status EnsureListening();
 
-  // Ends all streams, removes the socket; returns when no handler will be called again.
+  // Ends all streams and removes the socket; returns when no handler will be called again.
   void Stop();
 
-  // Threadsafe. What is said to a stream that has ended is dropped.
+  // Threadsafe. Frames for a stream that has ended are dropped.
   void Send(StoreWorker worker, std::string frame);
-  // on_idle is to be called.
+  // Makes the thread call on_idle. Threadsafe.
   void Wake();
 
  private:
-  // Written by any thread, read by the socket's.
+  // Written by any thread, read by the socket's thread.
   struct Stream {
     explicit Stream(int descriptor) : fd(descriptor) {}
     absl::Mutex mutex;
@@ -65,7 +65,7 @@ class WorkerSocket {
     bool reading ABSL_GUARDED_BY(mutex) = true;
     bool waits_for_room ABSL_GUARDED_BY(mutex) = false;  // for a large message
     FrameReader in;
-    std::size_t large = 0;  // what its large message has of kLargeFramesBytesMax
+    std::size_t large = 0;  // bytes of kLargeFramesBytesMax that its large message has
     TimePoint large_since{};
   };
 
@@ -90,9 +90,10 @@ class WorkerSocket {
   OwnedFd wake_;
   std::optional<TimePoint> accept_again_;  // on the socket's thread only, as is the next
   std::uint64_t last_worker_ = 0;
-  std::size_t large_bytes_ = 0;             // that large messages have, as is the next
-  std::vector<StoreWorker> wait_for_room_;  // the newest last; may have gone
-  std::optional<TimePoint> room_due_;       // when one of those that have room has had it too long
+  // Also on the socket's thread only.
+  std::size_t large_bytes_ = 0;             // of all large messages
+  std::vector<StoreWorker> wait_for_room_;  // the newest last; may have ended
+  std::optional<TimePoint> room_due_;       // when the next large message counts as stalled
   absl::Mutex mutex_;
   ListeningSocket listener_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<StoreWorker, std::shared_ptr<Stream>> streams_ ABSL_GUARDED_BY(mutex_);

@@ -106,7 +106,7 @@ class LocalLink final : public StoreLink,
       status = *end_;
       replies_.clear();
     }
-    if (run_ != nullptr) run_->StoreGone(peer_, std::chrono::steady_clock::now());
+    if (run_ != nullptr) run_->StoreGone(peer_);
     handlers_.on_end(status);
     // They hold whoever holds this link. carrying_ stays set: nobody calls them again.
     handlers_ = {};

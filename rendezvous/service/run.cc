@@ -45,15 +45,8 @@ Run::Run(std::uint64_t number, ReplayedRun replayed, ArmTimer arm_timer, Service
       store_(std::move(replayed.store)),
       last_link_(replayed.last_link) {
   TellJournalOfMutations();
-  // Only who has been in a round can have kept anything.
-  std::vector<std::string> nodes;
-  for (const auto& [id, member] : membership_.members) {
-    if (member.phase != MemberPhase::kWaiting) nodes.push_back(id.value);
-  }
   absl::MutexLock lock(&mutex_);
   last_session_ = now;
-  last_peer_ = nodes.size();
-  store_.Resume(nodes, ToCores(now));
   Afterwards nobody;
   const std::map<LinkId, NodeId> links = membership_.links;
   for (const auto& entry : links) StepLocked(NodeGone{entry.first}, ToCores(now), nobody);
@@ -244,15 +237,10 @@ void Run::Receive(StorePeer peer, StoreBatch batch, TimePoint now) {
   Perform(std::move(afterwards));
 }
 
-void Run::StoreGone(StorePeer peer, TimePoint now) {
-  Afterwards afterwards;
-  {
-    absl::MutexLock lock(&mutex_);
-    now_ = ToCores(now);
-    QueueLocked(store_.Gone(peer, now_), afterwards);
-    store_streams_.erase(peer);
-  }
-  Perform(std::move(afterwards));
+void Run::StoreGone(StorePeer peer) {
+  absl::MutexLock lock(&mutex_);
+  store_.Gone(peer);
+  store_streams_.erase(peer);
 }
 
 std::uint64_t Run::store_messages(const NodeId& node_id) {

@@ -104,7 +104,7 @@ class Run {
   // the run.
   absl::StatusOr<StorePeer> OpenStore(std::shared_ptr<ReplySink> sink, const StoreHello& hello);
   void Receive(StorePeer peer, StoreBatch batch, TimePoint now);
-  void StoreGone(StorePeer peer, TimePoint now);
+  void StoreGone(StorePeer peer);
   // How many messages the node's streams of the store have sent in this round.
   std::uint64_t store_messages(const NodeId& node_id);
 

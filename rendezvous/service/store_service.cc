@@ -77,7 +77,7 @@ class ServiceStoreStream final : public Stream,
   void OnReadDone(bool ok) override {
     const bool in_time = first_message_.Came();
     if (!ok) {
-      if (run_ != nullptr) run_->StoreGone(peer_, std::chrono::steady_clock::now());
+      if (run_ != nullptr) run_->StoreGone(peer_);
       if (const std::optional<absl::Status> refusal = TakeSizeRefusal()) {
         End(*refusal);
       } else {

@@ -101,18 +101,16 @@ std::vector<KvStore::Answer> KvStore::Submit(StoreTicket ticket, StoreOp op, Tim
     }
     return std::move(answers_);
   }
-  // Its own answer stands before those of the operations that waited for it.
-  answers_.push_back({ticket, {}, {}, false});
-  wrote_ = false;
+  // Its own answer comes before those of the operations that waited for it.
+  answers_.push_back({ticket, {}, {}});
   StoreResult result = Perform(op);
   answers_.front().result = std::move(result);
   answers_.front().op = std::move(op);
-  answers_.front().wrote = wrote_;
   return std::move(answers_);
 }
 
 void KvStore::AnswerTo(StoreTicket ticket, StoreOp op, StoreResult result) {
-  answers_.push_back({ticket, std::move(result), std::move(op), false});
+  answers_.push_back({ticket, std::move(result), std::move(op)});
 }
 
 void KvStore::Cancel(StoreTicket ticket) {
@@ -141,7 +139,7 @@ std::vector<KvStore::Answer> KvStore::Clear(RoundId round) {
   for (auto& entry : waiters_) {
     AnswerTo(entry.second.ticket, std::move(entry.second.op), Error(RoundOver(round_, round)));
   }
-  // A map's order is another in every process; a step must be the same in all.
+  // The order of a hash map differs between processes; a step must not.
   std::sort(answers_.begin(), answers_.end(),
             [](const Answer& a, const Answer& b) { return a.ticket < b.ticket; });
   values_.clear();
@@ -229,8 +227,7 @@ StoreResult KvStore::Perform(StoreOp& op) {
   return Error(absl::InvalidArgumentError("unknown store verb"));
 }
 
-// c10d's rule: an absent key is set only if nothing was expected; otherwise the expectation comes
-// back as it was.
+// c10d's rule: an absent key is set only if `expected` is empty; otherwise `expected` is returned.
 StoreResult KvStore::CompareSet(const std::string& key, const std::string& expected,
                                 std::string desired) {
   const auto it = values_.find(key);
@@ -243,8 +240,8 @@ StoreResult KvStore::CompareSet(const std::string& key, const std::string& expec
   return result;
 }
 
-// A counter is stored as decimal text, as in c10d; like its stoll, what follows the digits is not
-// looked at.
+// A counter is stored as decimal text, as in c10d; as with its stoll, text after the digits is
+// ignored.
 StoreResult KvStore::Add(const std::string& key, std::int64_t number) {
   std::int64_t current = 0;
   const auto it = values_.find(key);
@@ -269,8 +266,8 @@ StoreResult KvStore::Add(const std::string& key, std::int64_t number) {
   return result;
 }
 
-// All or nothing, and at once: room is checked before the first key is set, and those that wait are
-// told after the last.
+// All or nothing: room is checked before the first key is set, and waiting operations are answered
+// after the last.
 StoreResult KvStore::MultiSet(StoreOp& op) {
   std::size_t entries = 0;
   std::size_t freed = 0;
@@ -285,8 +282,8 @@ StoreResult KvStore::MultiSet(StoreOp& op) {
       bytes += op.keys[i].size();
     }
   }
-  // A key that is named twice frees its old value once; what it is counted too often cannot exceed
-  // the new bytes.
+  // A key that is named twice frees its old value once; the excess in this count cannot be larger
+  // than the new bytes.
   if (absl::Status status = CheckRoom(entries, std::min(freed, bytes_), bytes); !status.ok())
     return Error(status);
   std::vector<std::string> appeared;
@@ -332,13 +329,12 @@ StoreResult KvStore::Delete(const std::string& key) {
   if (it == values_.end()) return Number(0);
   bytes_ -= key.size() + it->second.size();
   values_.erase(it);
-  wrote_ = true;
   KeyVanished(key);
   return Number(1);
 }
 
-// Those that wait for the queue to exist see it before the first of those that pop takes the value
-// away.
+// Operations that wait for the queue to exist are answered before the first waiting QUEUE_POP takes
+// the value.
 StoreResult KvStore::Push(const std::string& key, std::string value) {
   auto it = queues_.find(key);
   const bool is_new = it == queues_.end();
@@ -398,7 +394,6 @@ absl::Status KvStore::Put(const std::string& key, std::string value) {
 
 bool KvStore::Assign(const std::string& key, std::string value) {
   const auto it = values_.find(key);
-  wrote_ = true;
   bytes_ += value.size();
   if (it != values_.end()) {
     bytes_ -= it->second.size();

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The keys of one run, with c10d's verbs and meanings (proto/ddprun.proto; torch's HashStore is the
-// model): a pure function of what was submitted and when. Operations that wait are held as tickets
-// and are answered by the operation that gives them what they miss, by Tick() when their time is
-// over, or by Clear().
+// model): a pure function of the submitted operations and their times. Waiting operations are held
+// as tickets. They are answered by the operation that provides their missing keys, by Tick() when
+// their timeout expires, or by Clear().
 //
-// Keys and queues are two name spaces, as in c10d: CHECK and WAIT are content with a key or a queue
-// that is not empty; GET and MULTI_GET want keys; NUM_KEYS, LIST_KEYS and DELETE know keys only. A
-// wait for several keys is over when all of them are there at one time.
+// Keys and queues are two name spaces, as in c10d: CHECK and WAIT accept a key or a queue that is
+// not empty; GET and MULTI_GET need keys; NUM_KEYS, LIST_KEYS and DELETE apply to keys only. A wait
+// for several keys ends when all of them exist at the same time.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@
 
 namespace ddprun {
 
-// One operation. Chosen by the caller, not used again while it is unanswered.
+// Identifies an operation. Chosen by the caller, and not reused while the operation is unanswered.
 enum class StoreTicket : std::uint64_t {};
 
 class KvStore {
@@ -42,36 +42,32 @@ class KvStore {
   struct Answer {
     StoreTicket ticket;
     StoreResult result;
-    StoreOp op;          // as submitted, but for its values
-    bool wrote = false;  // a key's value is another now, or the key is gone
+    StoreOp op;  // as submitted, but for its values
   };
 
   explicit KvStore(RoundId round, Limits limits);
   explicit KvStore(RoundId round) : KvStore(round, Limits{}) {}
 
-  // What is wrong with `op` whatever the store holds: it belongs to another round, or has not the
-  // form of its verb, or is too large.
+  // An error that does not depend on the store's contents: `op` belongs to another round, has the
+  // wrong number of keys or values for its verb, or is too large.
   absl::Status Check(const StoreOp& op) const;
 
-  // Performs `op`. The answers are those of this ticket, unless it has to wait, and of the tickets
-  // that waited for what it did. Error codes are those of StoreResult.
+  // Performs `op`. Returns the answer to this ticket, unless it has to wait, and the answers to
+  // tickets that waited for the effect of `op`. Error codes are those of StoreResult.
   std::vector<Answer> Submit(StoreTicket ticket, StoreOp op, TimePoint now);
 
-  // Forgets a waiting ticket; it gets no answer. Others are ignored.
+  // Removes a waiting ticket, which gets no answer. Other tickets are ignored.
   void Cancel(StoreTicket ticket);
 
-  // Answers those whose time is over.
+  // Answers the tickets whose timeout has expired.
   std::vector<Answer> Tick(TimePoint now);
   std::optional<TimePoint> NextDeadline() const;
 
-  // Forgets all keys and queues, answers all that wait with ABORTED, and belongs to `round` from
-  // now on.
+  // Removes all keys and queues, answers all waiting tickets with ABORTED, and begins `round`.
   std::vector<Answer> Clear(RoundId round);
 
-  // Whether there is a key of that name; a queue of that name does not count.
-  bool Contains(absl::string_view key) const { return values_.contains(key); }
   RoundId round() const { return round_; }
-  // All that is stored, for a snapshot.
+  // All contents, for a snapshot.
   const absl::flat_hash_map<std::string, std::string>& values() const { return values_; }
   const absl::flat_hash_map<std::string, std::deque<std::string>>& queues() const {
     return queues_;
@@ -80,8 +76,7 @@ class KvStore {
   std::size_t waiter_count() const { return waiters_.size(); }
 
  private:
-  // Waiters have numbers of their own, in order of arrival: the first to wait for a queue is the
-  // first to be served.
+  // Waiters are numbered in order of arrival: the first to wait for a queue is served first.
   using WaiterId = std::uint64_t;
   struct Waiter {
     StoreTicket ticket;
@@ -142,7 +137,6 @@ class KvStore {
   absl::btree_set<std::pair<TimePoint, WaiterId>> by_deadline_;
 
   std::vector<Answer> answers_;  // of the call in progress
-  bool wrote_ = false;           // and whether it has written
 };
 
 }  // namespace ddprun

@@ -39,7 +39,7 @@ KvStore::Waiter KvStore::Take(WaiterId id) {
   waiters_.erase(it);
   for (const std::string& key : waiter.op.keys) {
     const auto of = by_key_.find(key);
-    if (of == by_key_.end()) continue;  // the key is named twice, and nobody else waits for it
+    if (of == by_key_.end()) continue;  // the key is named twice, and nothing else waits for it
     WaitersOf(of->second, waiter.op).erase(id);
     if (of->second.empty()) by_key_.erase(of);
   }
@@ -48,8 +48,7 @@ KvStore::Waiter KvStore::Take(WaiterId id) {
   return waiter;
 }
 
-// `ids` must not be one of by_key_'s own sets, since those that have all they waited for are taken
-// out of them.
+// `ids` must not be one of by_key_'s own sets: completed waiters are removed from those.
 void KvStore::CameToBe(const absl::btree_set<WaiterId>& ids) {
   for (const WaiterId id : ids) {
     if (--waiters_.at(id).missing > 0) continue;

@@ -16,13 +16,13 @@ std::size_t BytesOf(const StoreResult& result) {
 
 }  // namespace
 
-void ReplyCache::Remember(std::uint64_t id, StoreResult result, bool held) {
+void ReplyCache::Remember(std::uint64_t id, StoreResult result) {
   Forget(id);
   bytes_ += BytesOf(result);
-  answers_.emplace(id, Remembered{std::move(result), held});
+  answers_.emplace(id, std::move(result));
 }
 
-ReplyCache::Remembered* ReplyCache::Find(std::uint64_t id) {
+const StoreResult* ReplyCache::Find(std::uint64_t id) const {
   const auto it = answers_.find(id);
   return it == answers_.end() ? nullptr : &it->second;
 }
@@ -30,7 +30,7 @@ ReplyCache::Remembered* ReplyCache::Find(std::uint64_t id) {
 void ReplyCache::Forget(std::uint64_t id) {
   const auto it = answers_.find(id);
   if (it == answers_.end()) return;
-  bytes_ -= BytesOf(it->second.result);
+  bytes_ -= BytesOf(it->second);
   answers_.erase(it);
 }
 
@@ -41,13 +41,14 @@ void ReplyCache::KeepOnly(const std::vector<std::uint64_t>& unanswered) {
       ++it;
       continue;
     }
-    bytes_ -= BytesOf(it->second.result);
+    bytes_ -= BytesOf(it->second);
     it = answers_.erase(it);
   }
 }
 
-void ReplyCache::ForEach(const std::function<void(std::uint64_t id, Remembered&)>& on_answer) {
-  for (auto& [id, answer] : answers_) on_answer(id, answer);
+void ReplyCache::ForEach(
+    const std::function<void(std::uint64_t id, const StoreResult&)>& on_answer) const {
+  for (const auto& [id, answer] : answers_) on_answer(id, answer);
 }
 
 void ReplyCache::Clear() {

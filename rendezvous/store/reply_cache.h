@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The replies to one node's operations that change something, until the node confirms them: an
-// operation that is sent again after its stream broke is not performed twice. Pure.
+// Caches the replies to one node's operations that change something until the node confirms them, so
+// that an operation that is sent again after its stream broke is not performed twice. Pure.
 #pragma once
 
 #include <cstddef>
@@ -16,18 +16,13 @@ namespace ddprun {
 
 class ReplyCache {
  public:
-  struct Remembered {
-    StoreResult result;
-    bool held = false;  // not sent yet: its write is pending
-  };
-
-  void Remember(std::uint64_t id, StoreResult result, bool held);
-  Remembered* Find(std::uint64_t id);
+  void Remember(std::uint64_t id, StoreResult result);
+  const StoreResult* Find(std::uint64_t id) const;
   void Forget(std::uint64_t id);
   // The node has every reply that is not in `unanswered`.
   void KeepOnly(const std::vector<std::uint64_t>& unanswered);
   void Clear();
-  void ForEach(const std::function<void(std::uint64_t id, Remembered& answer)>& on_answer);
+  void ForEach(const std::function<void(std::uint64_t id, const StoreResult&)>& on_answer) const;
 
   bool IsFull() const {
     return answers_.size() >= kRememberedAnswersMax || bytes_ >= kRememberedBytesMax;
@@ -37,7 +32,7 @@ class ReplyCache {
   std::size_t size() const { return answers_.size(); }
 
  private:
-  absl::btree_map<std::uint64_t, Remembered> answers_;
+  absl::btree_map<std::uint64_t, StoreResult> answers_;
   std::size_t bytes_ = 0;  // of values
 };
 

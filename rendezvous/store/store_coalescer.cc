@@ -25,7 +25,7 @@ bool IsFoldedRead(StoreVerb verb) {
   return verb == StoreVerb::kGet || verb == StoreVerb::kMultiGet || verb == StoreVerb::kWait;
 }
 
-// The same for the same question, and for no other.
+// A key that is equal for equal reads, and only for those.
 std::string QuestionOf(const StoreOp& op) {
   std::string text = absl::StrCat(static_cast<int>(op.verb), ":", ToNumber(op.round));
   for (const std::string& key : op.keys) absl::StrAppend(&text, ":", key.size(), ":", key);
@@ -63,11 +63,6 @@ StoreCoalescer::Answers StoreCoalescer::Submit(StoreWorker worker, std::uint64_t
         "the worker has ", of_worker.size(), " unanswered store operations and the node ",
         asks_.size(), "; the limit is ", kStreamOpsMax)));
   }
-  StoreResult kept;
-  if (AnswerFromKept(op, now, &kept)) {
-    answers.push_back({std::move(kept), {{worker, id}}});
-    return answers;
-  }
   op.timeout = CutTimeout(op.timeout);
   const Asker asker{worker, id, op.number, op.timeout, now + op.timeout, false};
   if (op.verb == StoreVerb::kAdd && op.keys.size() == 1) {
@@ -89,40 +84,18 @@ StoreCoalescer::Answers StoreCoalescer::Submit(StoreWorker worker, std::uint64_t
     return answers;
   }
   std::string question = QuestionOf(op);
-  if (Join(asker, question, now)) return answers;
+  if (Join(asker, question)) return answers;
   const AskId ask = NewAsk(std::move(op), {asker}, asker.deadline, /*alone=*/false);
   questions_[std::move(question)] = ask;
   Queue(ask);
   return answers;
 }
 
-bool StoreCoalescer::AnswerFromKept(const StoreOp& op, TimePoint now, StoreResult* result) const {
-  const bool values = op.verb == StoreVerb::kGet || op.verb == StoreVerb::kMultiGet;
-  if (!values && op.verb != StoreVerb::kCheck && op.verb != StoreVerb::kWait) return false;
-  if (now >= trusted_until_ || op.keys.empty() || !op.values.empty()) return false;
-  if (op.verb == StoreVerb::kGet && op.keys.size() != 1) return false;
-  std::size_t bytes = 0;
-  for (const std::string& key : op.keys) {
-    const auto it = kept_.find(key);
-    if (it == kept_.end() || (values && !it->second)) return false;
-    if (values) bytes += it->second->size();
-  }
-  // The service has words for it.
-  if (bytes > kMessageBytesMax - 64 * 1024) return false;
-  if (values) {
-    result->values.reserve(op.keys.size());
-    for (const std::string& key : op.keys) result->values.push_back(*kept_.at(key));
-  } else if (op.verb == StoreVerb::kCheck) {
-    result->number = 1;
-  }
-  return true;
-}
-
-bool StoreCoalescer::Join(const Asker& asker, const std::string& question, TimePoint now) {
+bool StoreCoalescer::Join(const Asker& asker, const std::string& question) {
   const auto it = questions_.find(question);
   if (it == questions_.end()) return false;
   Ask& ask = asks_.at(it->second);
-  if (ask.deadline > asker.deadline || (ask.sent && now > *ask.sent + kKeepTrust)) return false;
+  if (ask.deadline > asker.deadline) return false;
   ask.askers.push_back(asker);
   ask.askers.back().late = ask.ever_sent;
   by_worker_[asker.worker].emplace(asker.id, it->second);
@@ -177,7 +150,7 @@ void StoreCoalescer::Leave(StoreWorker worker, AskId id, std::uint64_t worker_id
   });
   if (asker == ask.askers.end()) return;
   if (ask.op.verb == StoreVerb::kAdd) {
-    // Part of a sum that is under way stays in it, so that the others' parts can be told.
+    // An addend of a sum that was sent stays in it: the others' counts depend on it.
     if (ask.ever_sent) {
       if (ask.askers.size() > 1) {
         asker->worker = StoreWorker{};
@@ -198,34 +171,25 @@ void StoreCoalescer::Leave(StoreWorker worker, AskId id, std::uint64_t worker_id
 
 StoreCoalescer::Answers StoreCoalescer::Receive(std::vector<StoreReply> replies) {
   Answers answers;
-  for (StoreReply& reply : replies) {
-    if (reply.forget > 0) {
-      for (const std::string& key : reply.result.keys) kept_.erase(key);
-      forgotten_ = reply.forget;
-    } else {
-      const AskId id = reply.id;
-      Answered(id, std::move(reply), answers);
-    }
-  }
+  for (StoreReply& reply : replies) Answered(reply.id, std::move(reply.result), answers);
   return answers;
 }
 
-void StoreCoalescer::Answered(AskId id, StoreReply reply, Answers& answers) {
+void StoreCoalescer::Answered(AskId id, StoreResult result, Answers& answers) {
   const auto it = asks_.find(id);
   if (it == asks_.end() || !it->second.sent) return;
-  trusted_until_ = std::max(trusted_until_, *it->second.sent + kKeepTrust);
   Ask ask = Finish(id);
   if (Changes(ask.op.verb)) answered_.push_back(id);
   if (ask.op.verb == StoreVerb::kAdd) {
-    AnswerAdd(std::move(ask), std::move(reply.result), answers);
+    AnswerAdd(std::move(ask), std::move(result), answers);
   } else if (!Changes(ask.op.verb)) {
-    AnswerRead(std::move(ask), std::move(reply), answers);
+    AnswerRead(std::move(ask), std::move(result), answers);
   } else {
-    for (const Asker& asker : ask.askers) Give(asker, std::move(reply.result), answers);
+    for (const Asker& asker : ask.askers) Give(asker, std::move(result), answers);
   }
 }
 
-// Takes it out of everything that leads to it.
+// Removes it from all indexes.
 StoreCoalescer::Ask StoreCoalescer::Finish(AskId id) {
   const auto it = asks_.find(id);
   Ask ask = std::move(it->second);
@@ -251,10 +215,10 @@ StoreCoalescer::Ask StoreCoalescer::Finish(AskId id) {
   return ask;
 }
 
-// Each has the count as it was after his own part.
+// Each asker gets the count after its own addend.
 void StoreCoalescer::AnswerAdd(Ask ask, StoreResult result, Answers& answers) {
   if (!result.status.ok() && ask.askers.size() > 1 && !absl::IsAborted(result.status)) {
-    // The sum has changed nothing; which of its parts can be added is for each to be seen.
+    // The rejected sum has changed nothing; each addend is tried by itself.
     for (Asker& asker : ask.askers) {
       if (asker.id == 0) continue;
       StoreOp op = ask.op;
@@ -273,24 +237,22 @@ void StoreCoalescer::AnswerAdd(Ask ask, StoreResult result, Answers& answers) {
   }
 }
 
-void StoreCoalescer::AnswerRead(Ask ask, StoreReply reply, Answers& answers) {
-  const absl::Status& status = reply.result.status;
+void StoreCoalescer::AnswerRead(Ask ask, StoreResult result, Answers& answers) {
+  const absl::Status& status = result.status;
   const bool time_over = absl::IsDeadlineExceeded(status);
-  if (status.ok() && reply.keep && ask.op.round == round_) Keep(ask.op, reply.result);
   std::vector<Asker> again;
   Answer same;
   for (Asker& asker : ask.askers) {
     if (time_over && asker.deadline <= ask.deadline) {
-      Give(asker, TimeOver(ask.op.verb, asker.timeout, reply.result.keys, reply.result.number),
-           answers);
-    } else if (time_over || (status.ok() && !reply.keep && asker.late)) {
+      Give(asker, TimeOver(ask.op.verb, asker.timeout, result.keys, result.number), answers);
+    } else if (time_over || (status.ok() && asker.late)) {
       again.push_back(asker);
     } else {
       same.to.emplace_back(asker.worker, asker.id);
     }
   }
   if (!same.to.empty()) {
-    same.result = std::move(reply.result);
+    same.result = std::move(result);
     answers.push_back(std::move(same));
   }
   if (again.empty()) return;
@@ -304,16 +266,6 @@ void StoreCoalescer::AnswerRead(Ask ask, StoreReply reply, Answers& answers) {
   Queue(id);
 }
 
-void StoreCoalescer::Keep(const StoreOp& op, const StoreResult& result) {
-  for (std::size_t i = 0; i < op.keys.size(); ++i) {
-    if (i < result.values.size()) {
-      kept_[op.keys[i]] = result.values[i];
-    } else {
-      kept_.try_emplace(op.keys[i], std::nullopt);
-    }
-  }
-}
-
 void StoreCoalescer::Give(const Asker& asker, StoreResult result, Answers& answers) {
   if (asker.id != 0) answers.push_back({std::move(result), {{asker.worker, asker.id}}});
 }
@@ -321,14 +273,12 @@ void StoreCoalescer::Give(const Asker& asker, StoreResult result, Answers& answe
 // ---- To the service
 
 bool StoreCoalescer::HasBatch() const {
-  return !unsent_.empty() || !cancelled_.empty() || forgotten_ > 0 ||
-         answered_.size() >= kUnsaidAnswersMax;
+  return !unsent_.empty() || !cancelled_.empty() || answered_.size() >= kUnsaidAnswersMax;
 }
 
 StoreBatch StoreCoalescer::TakeBatch(TimePoint now) {
   StoreBatch batch;
   batch.answered.swap(answered_);
-  batch.forgotten = std::exchange(forgotten_, 0);
   while (!cancelled_.empty() && batch.requests.size() < kStoreBatchOps) {
     batch.requests.push_back({cancelled_.front(), std::nullopt});
     cancelled_.pop_front();
@@ -343,13 +293,12 @@ StoreBatch StoreCoalescer::TakeBatch(TimePoint now) {
     StoreOp op = ask.op;
     for (const std::string& key : op.keys) bytes += key.size();
     for (const std::string& value : op.values) bytes += value.size();
-    // A wait that has been asked before waits for the rest of its time; not to wait means something
-    // else.
+    // A repeated wait waits for the rest of its time, but never for 0, which means not to wait.
     if (op.timeout.count() > 0) {
       const auto rest = std::chrono::ceil<milliseconds>(ask.deadline - now);
       op.timeout = std::max(rest, milliseconds{1});
     }
-    ask.sent = now;
+    ask.sent = true;
     ask.ever_sent = true;
     if (op.verb == StoreVerb::kAdd && !ask.alone) {
       Adds& adds = adds_[op.keys[0]];
@@ -362,15 +311,12 @@ StoreBatch StoreCoalescer::TakeBatch(TimePoint now) {
 }
 
 void StoreCoalescer::Lost() {
-  kept_.clear();
-  trusted_until_ = {};
   cancelled_.clear();
   answered_.clear();
-  forgotten_ = 0;
   unsent_.clear();
   for (auto& [id, ask] : asks_) {
-    ask.sent.reset();
-    // What gathers behind another of its key is sent when that one is answered.
+    ask.sent = false;
+    // A sum that gathers behind another ADD of its key is sent when that one is answered.
     if (ask.op.verb == StoreVerb::kAdd && !ask.alone && !ask.ever_sent &&
         adds_.at(ask.op.keys[0]).under_way != 0) {
       continue;
@@ -391,7 +337,6 @@ std::vector<std::uint64_t> StoreCoalescer::Unanswered() const {
 
 StoreCoalescer::Answers StoreCoalescer::SetRound(RoundId round) {
   round_ = round;
-  kept_.clear();
   Answers answers;
   std::vector<AskId> over;
   for (const auto& [id, ask] : asks_) {
@@ -421,9 +366,9 @@ StoreCoalescer::Answers StoreCoalescer::Fail(const absl::Status& status) {
   return answers;
 }
 
-// Only what waits: the others have no time of their own. And a pop that was sent may have been
-// served: the value must not be lost.
-bool StoreCoalescer::IsForgottenInTime(const Ask& ask) {
+// Only operations that wait have a timeout. A QUEUE_POP that was sent may have been served, and its
+// value must not be lost.
+bool StoreCoalescer::ExpiresHere(const Ask& ask) {
   return !ask.sent && MayWait(ask.op.verb) && ask.op.timeout.count() > 0 &&
          !(ask.op.verb == StoreVerb::kQueuePop && ask.ever_sent);
 }
@@ -432,7 +377,7 @@ StoreCoalescer::Answers StoreCoalescer::Tick(TimePoint now) {
   Answers answers;
   std::vector<AskId> over;
   for (const auto& [id, ask] : asks_) {
-    if (IsForgottenInTime(ask) && ask.deadline <= now) over.push_back(id);
+    if (ExpiresHere(ask) && ask.deadline <= now) over.push_back(id);
   }
   for (const AskId id : over) {
     const Ask ask = Finish(id);
@@ -453,7 +398,7 @@ std::optional<TimePoint> StoreCoalescer::NextDeadline() const {
   std::optional<TimePoint> next;
   for (const auto& entry : asks_) {
     const Ask& ask = entry.second;
-    if (!IsForgottenInTime(ask)) continue;
+    if (!ExpiresHere(ask)) continue;
     if (!next || ask.deadline < *next) next = ask.deadline;
   }
   return next;

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The agent's half of the store, as a pure function of its workers' requests, the service's replies
-// and their times. It serves from its cache, coalesces requests, and sends again on another stream
-// what a broken one has left unanswered.
+// and their times. It coalesces requests, and repeats the unanswered ones on the next stream when a
+// stream breaks.
 //
-// - A value that the service allows to be cached is kept until the service invalidates it, and is
-//   served for kKeepTrust after the sending of the last answered request.
-// - Reads of the same keys are sent once. A later read joins a pending request that is not older
-//   than kKeepTrust and does not wait longer than it. If the reply may not be cached, reads that
-//   came after the request was sent are sent anew, since the reply may be older than they are.
+// - Reads of the same keys are sent once. A later read joins a pending request that does not wait
+//   longer than the read. The reply to a request that had been sent before may be older than the
+//   read; such late reads are sent together as the next request.
 // - ADDs of one key that arrive while one is unanswered are summed and sent as one.
-// - Each request has an id that is used once; an operation that changes something is performed once
-//   under it (store_hub.h).
-// No order is promised between operations that are unanswered at the same time.
+// - Each request has an id that is used once, and an operation that changes something is performed
+//   once for an id (store_hub.h).
+// The order of operations that are unanswered at the same time is not defined.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +31,7 @@ enum class StoreWorker : std::uint64_t {};
 
 class StoreCoalescer {
  public:
-  // One result for all workers that asked the same.
+  // One result for all workers that sent the same request.
   struct Answer {
     StoreResult result;
     std::vector<std::pair<StoreWorker, std::uint64_t>> to;  // with the worker's own ids
@@ -63,7 +61,7 @@ class StoreCoalescer {
   // The service is lost: answers all pending operations with this.
   Answers Fail(const absl::Status& status);
 
-  // While there is no stream, nothing else ends the waits whose time is over.
+  // Ends the waits whose timeout expires while there is no stream to the service.
   Answers Tick(TimePoint now);
   std::optional<TimePoint> NextDeadline() const;
 
@@ -83,8 +81,8 @@ class StoreCoalescer {
   struct Ask {
     StoreOp op;
     std::vector<Asker> askers;
-    TimePoint deadline;             // of a wait
-    std::optional<TimePoint> sent;  // on this stream
+    TimePoint deadline;  // of a wait
+    bool sent = false;   // on this stream
     bool ever_sent = false;
     bool alone = false;  // not to be coalesced
   };
@@ -93,34 +91,28 @@ class StoreCoalescer {
     AskId gathering = 0;
   };
 
-  bool AnswerFromKept(const StoreOp& op, TimePoint now, StoreResult* result) const;
-  bool Join(const Asker& asker, const std::string& question, TimePoint now);
+  bool Join(const Asker& asker, const std::string& question);
   bool FoldAdd(const Asker& asker, const StoreOp& op);
   AskId NewAsk(StoreOp op, std::vector<Asker> askers, TimePoint deadline, bool alone);
   void Queue(AskId id) { unsent_.push_back(id); }
   void Leave(StoreWorker worker, AskId id, std::uint64_t worker_id);
   Ask Finish(AskId id);
-  void Answered(AskId id, StoreReply reply, Answers& answers);
+  void Answered(AskId id, StoreResult result, Answers& answers);
   void AnswerAdd(Ask ask, StoreResult result, Answers& answers);
-  void AnswerRead(Ask ask, StoreReply reply, Answers& answers);
-  void Keep(const StoreOp& op, const StoreResult& result);
+  void AnswerRead(Ask ask, StoreResult result, Answers& answers);
   void Give(const Asker& asker, StoreResult result, Answers& answers);
-  static bool IsForgottenInTime(const Ask& ask);
+  static bool ExpiresHere(const Ask& ask);
 
   RoundId round_ = kNoRound;
 
   AskId last_id_ = 0;
   absl::btree_map<AskId, Ask> asks_;
-  std::deque<AskId> unsent_;  // those that were cancelled meanwhile are skipped
+  std::deque<AskId> unsent_;  // may have ids that were cancelled since
   std::deque<AskId> cancelled_;
   std::vector<AskId> answered_;
-  std::uint64_t forgotten_ = 0;
   absl::flat_hash_map<std::string, AskId> questions_;  // reads that others may join
   absl::flat_hash_map<std::string, Adds> adds_;        // by key
   absl::flat_hash_map<StoreWorker, absl::flat_hash_map<std::uint64_t, AskId>> by_worker_;
-
-  absl::flat_hash_map<std::string, std::optional<std::string>> kept_;  // no value: it exists
-  TimePoint trusted_until_{};
 };
 
 }  // namespace ddprun

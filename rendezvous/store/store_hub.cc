@@ -19,10 +19,6 @@ StoreResult Error(absl::Status status) {
 
 StoreEffects StoreHub::Open(StorePeer peer, const StoreHello& hello) {
   effects_.clear();
-  if (hello.stream == 0) {
-    streams_[peer];
-    return std::move(effects_);
-  }
   if (!nodes_.contains(hello.node_id) && nodes_.size() >= static_cast<std::size_t>(kNodesMax)) {
     effects_.emplace_back(
         std::in_place_type<StoreEnd>, peer,
@@ -40,18 +36,15 @@ StoreEffects StoreHub::Open(StorePeer peer, const StoreHello& hello) {
   }
   if (node.peer != kNoPeer) {
     const StorePeer old = node.peer;
-    CloseStream(old);
+    Gone(old);
     effects_.emplace_back(
         std::in_place_type<StoreEnd>, old,
         absl::AbortedError("the node has opened another stream in place of this one"));
   }
-  // A node that opens a stream keeps nothing from an earlier one.
-  const StorePeer last = std::exchange(node.last_peer, peer);
   node.peer = peer;
   node.stream = hello.stream;
   node.replies.KeepOnly(hello.unanswered);
   streams_[peer].node_id = hello.node_id;
-  Release(directory_.Drop(last));
   return std::move(effects_);
 }
 
@@ -59,13 +52,9 @@ StoreEffects StoreHub::Receive(StorePeer peer, StoreBatch batch, TimePoint now) 
   effects_.clear();
   const auto stream = streams_.find(peer);
   if (stream == streams_.end()) return {};
-  const std::string node_id = stream->second.node_id;
-  if (!node_id.empty()) {
-    Node& node = nodes_.at(node_id);
-    ++node.messages;
-    for (const std::uint64_t id : batch.answered) node.replies.Forget(id);
-    if (batch.forgotten > 0) Release(directory_.Forgot(peer, batch.forgotten));
-  }
+  Node& node = nodes_.at(stream->second.node_id);
+  ++node.messages;
+  for (const std::uint64_t id : batch.answered) node.replies.Forget(id);
   for (StoreRequest& request : batch.requests) {
     if (request.op) {
       Submit(peer, request.id, *std::move(request.op), now);
@@ -91,15 +80,14 @@ void StoreHub::Submit(StorePeer peer, std::uint64_t id, StoreOp op, TimePoint no
                            " unanswered store operations, its limit"))));
     return;
   }
-  const bool named = !stream.node_id.empty();
-  if (named && Changes(op.verb) && AnsweredBefore(peer, nodes_.at(stream.node_id), id)) return;
+  if (Changes(op.verb) && AnsweredBefore(peer, nodes_.at(stream.node_id), id)) return;
   if (absl::Status status = store_.Check(op); !status.ok()) {
     Reply(peer, id, Error(std::move(status)));
     return;
   }
-  // A QUEUE_POP changes something when it is served, and is told of then.
+  // A QUEUE_POP is reported when it is served: only then does it change something.
   if (Changes(op.verb) && op.verb != StoreVerb::kQueuePop) {
-    Notify(stream.node_id, named ? id : 0, op);
+    Notify(stream.node_id, id, op);
   }
   const StoreTicket ticket{++last_ticket_};
   tickets_.emplace(ticket, Origin{peer, id});
@@ -107,10 +95,10 @@ void StoreHub::Submit(StorePeer peer, std::uint64_t id, StoreOp op, TimePoint no
   TakeAnswers(store_.Submit(ticket, std::move(op), now));
 }
 
-// True if nothing is to be done any more, or nothing can be.
+// True if the operation must not be performed: it was before, or its reply could not be cached.
 bool StoreHub::AnsweredBefore(StorePeer peer, Node& node, std::uint64_t id) {
-  if (const ReplyCache::Remembered* remembered = node.replies.Find(id)) {
-    if (!remembered->held) Reply(peer, id, remembered->result);
+  if (const StoreResult* remembered = node.replies.Find(id)) {
+    Reply(peer, id, *remembered);
     return true;
   }
   if (!node.replies.IsFull()) return false;
@@ -123,7 +111,7 @@ bool StoreHub::AnsweredBefore(StorePeer peer, Node& node, std::uint64_t id) {
 
 void StoreHub::Cancel(StorePeer peer, std::uint64_t id) {
   Stream& stream = streams_.at(peer);
-  if (!stream.node_id.empty()) nodes_.at(stream.node_id).replies.Forget(id);
+  nodes_.at(stream.node_id).replies.Forget(id);
   const auto it = stream.waiting.find(id);
   if (it == stream.waiting.end()) return;
   store_.Cancel(it->second);
@@ -131,40 +119,25 @@ void StoreHub::Cancel(StorePeer peer, std::uint64_t id) {
   stream.waiting.erase(it);
 }
 
-void StoreHub::CloseStream(StorePeer peer) {
+void StoreHub::Gone(StorePeer peer) {
   const auto it = streams_.find(peer);
   if (it == streams_.end()) return;
   for (const auto& [id, ticket] : it->second.waiting) {
     store_.Cancel(ticket);
     tickets_.erase(ticket);
   }
-  if (!it->second.node_id.empty()) nodes_.at(it->second.node_id).peer = kNoPeer;
+  nodes_.at(it->second.node_id).peer = kNoPeer;
   streams_.erase(it);
-}
-
-StoreEffects StoreHub::Gone(StorePeer peer, TimePoint now) {
-  CloseStream(peer);
-  directory_.Gone(peer, now);
-  return {};
 }
 
 StoreEffects StoreHub::Tick(TimePoint now) {
   effects_.clear();
   TakeAnswers(store_.Tick(now));
-  Release(directory_.Tick(now));
   return std::move(effects_);
-}
-
-std::optional<TimePoint> StoreHub::NextDeadline() const {
-  const auto of_store = store_.NextDeadline();
-  const auto of_directory = directory_.NextDeadline();
-  if (!of_store) return of_directory;
-  return of_directory ? std::min(*of_store, *of_directory) : *of_store;
 }
 
 StoreEffects StoreHub::Clear(RoundId round) {
   effects_.clear();
-  Release(directory_.Clear());
   TakeAnswers(store_.Clear(round));
   for (auto it = nodes_.begin(); it != nodes_.end();) {
     it->second.replies.Clear();
@@ -189,33 +162,16 @@ void StoreHub::Replay(const std::string& node_id, std::uint64_t id, StoreOp op) 
 
 void StoreHub::ReplayAnswer(const std::string& node_id, std::uint64_t id, StoreResult result) {
   ReplyCache& replies = nodes_[node_id].replies;
-  // When the node has its answers is not written down; it cannot miss more than this.
+  // The journal does not record which replies the node has; it cannot miss more than this.
   while (replies.IsFull()) replies.ForgetLowest();
-  replies.Remember(id, std::move(result), /*held=*/false);
+  replies.Remember(id, std::move(result));
 }
 
 void StoreHub::ForEachAnswer(const std::function<void(const std::string& node_id, std::uint64_t id,
-                                                      const StoreResult&)>& on_answer) {
-  for (auto& entry : nodes_) {
-    entry.second.replies.ForEach([&](std::uint64_t id, const ReplyCache::Remembered& answer) {
-      on_answer(entry.first, id, answer.result);
-    });
-  }
-}
-
-void StoreHub::Resume(const std::vector<std::string>& nodes, TimePoint now) {
-  std::vector<StorePeer> peers;
-  for (const std::string& node_id : nodes) {
-    peers.push_back(StorePeer{peers.size() + 1});
-    nodes_[node_id].last_peer = peers.back();
-  }
-  const PendingWrite recovery = directory_.BeginRecovery(peers, now);
-  if (recovery == kSettled) return;
-  for (auto& entry : nodes_) {
-    entry.second.replies.ForEach([&](std::uint64_t id, ReplyCache::Remembered& answer) {
-      answer.held = true;
-      held_[recovery].push_back({{kNoPeer, id}, entry.first, {}});
-    });
+                                                      const StoreResult&)>& on_answer) const {
+  for (const auto& entry : nodes_) {
+    entry.second.replies.ForEach(
+        [&](std::uint64_t id, const StoreResult& answer) { on_answer(entry.first, id, answer); });
   }
 }
 
@@ -237,91 +193,19 @@ void StoreHub::TakeAnswer(KvStore::Answer answer) {
   tickets_.erase(ticket);
   Stream& stream = streams_.at(origin.peer);
   stream.waiting.erase(origin.id);
-  const bool named = !stream.node_id.empty();
   if (answer.op.verb == StoreVerb::kQueuePop && answer.result.status.ok()) {
-    Notify(stream.node_id, named ? origin.id : 0, answer.op);
+    Notify(stream.node_id, origin.id, answer.op);
   }
-  const PendingWrite write = Settle(answer);
-  const bool remember = named && Changes(answer.op.verb);
-  if (remember) {
-    nodes_.at(stream.node_id)
-        .replies.Remember(origin.id, answer.result, /*held=*/write != kSettled);
+  if (Changes(answer.op.verb)) {
+    nodes_.at(stream.node_id).replies.Remember(origin.id, answer.result);
   }
-  if (write != kSettled) {
-    held_[write].push_back({origin, remember ? stream.node_id : "",
-                            remember ? StoreResult{} : std::move(answer.result)});
-    return;
-  }
-  const bool keep = named && Keep(origin.peer, answer);
-  Reply(origin.peer, origin.id, std::move(answer.result), keep);
+  Reply(origin.peer, origin.id, std::move(answer.result));
 }
 
-PendingWrite StoreHub::Settle(const KvStore::Answer& answer) {
-  const StoreOp& op = answer.op;
-  if (op.verb == StoreVerb::kNumKeys || op.verb == StoreVerb::kListKeys) {
-    return directory_.ReadAll();
-  }
-  if (!Changes(op.verb)) return directory_.Read(op.keys);
-  const auto change = !answer.wrote                   ? CacheDirectory::Change::kNone
-                      : op.verb == StoreVerb::kDelete ? CacheDirectory::Change::kDeleted
-                                                      : CacheDirectory::Change::kValue;
-  std::vector<CacheDirectory::Forget> forgets;
-  const PendingWrite write = directory_.Write(op.keys, change, forgets);
-  for (CacheDirectory::Forget& forget : forgets) {
-    StoreReply reply;
-    reply.forget = forget.number;
-    reply.result.keys = std::move(forget.keys);
-    effects_.emplace_back(std::in_place_type<StoreSay>, forget.peer, std::move(reply));
-  }
-  return write;
-}
-
-// Whether the node may keep what `answer` says, which then has it on the list. Only what is there
-// can be kept: what is absent may come at any moment. A queue comes and goes unseen.
-bool StoreHub::Keep(StorePeer peer, const KvStore::Answer& answer) {
-  const StoreOp& op = answer.op;
-  if (!answer.result.status.ok()) return false;
-  switch (op.verb) {
-    case StoreVerb::kGet:
-    case StoreVerb::kMultiGet:
-      return directory_.Keep(peer, op.keys, answer.result.values);
-    case StoreVerb::kCheck:
-    case StoreVerb::kWait:
-      if (op.verb == StoreVerb::kCheck && answer.result.number == 0) return false;
-      for (const std::string& key : op.keys) {
-        if (!store_.Contains(key)) return false;
-      }
-      return directory_.Keep(peer, op.keys, {});
-    default:
-      return false;
-  }
-}
-
-void StoreHub::Release(const CacheDirectory::Settled& settled) {
-  for (const PendingWrite write : settled) {
-    auto node = held_.extract(write);
-    if (!node) continue;
-    for (Held& held : node.mapped()) {
-      if (held.node_id.empty()) {
-        if (streams_.contains(held.origin.peer)) {
-          Reply(held.origin.peer, held.origin.id, std::move(held.result));
-        }
-        continue;
-      }
-      Node& of = nodes_.at(held.node_id);
-      ReplyCache::Remembered* remembered = of.replies.Find(held.origin.id);
-      if (remembered == nullptr) continue;
-      remembered->held = false;
-      if (of.peer != kNoPeer) Reply(of.peer, held.origin.id, remembered->result);
-    }
-  }
-}
-
-void StoreHub::Reply(StorePeer peer, std::uint64_t id, StoreResult result, bool keep) {
+void StoreHub::Reply(StorePeer peer, std::uint64_t id, StoreResult result) {
   StoreReply reply;
   reply.id = id;
   reply.result = std::move(result);
-  reply.keep = keep;
   effects_.emplace_back(std::in_place_type<StoreSay>, peer, std::move(reply));
 }
 

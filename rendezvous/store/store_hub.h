@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The service's half of the store, as a pure function of the messages of its streams and their
-// times: the keys, the replies that each node has not confirmed (exactly once, over any number of
-// its streams), and which node caches what (so that no read is stale).
+// times: the keys, and the replies that each node has not confirmed (so that an operation takes
+// effect exactly once, over any number of the node's streams).
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,15 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "rendezvous/store/cache_directory.h"
 #include "rendezvous/store/kv_store.h"
 #include "rendezvous/store/reply_cache.h"
 #include "rendezvous/values/store_batch.h"
 
 namespace ddprun {
+
+// One stream of the store at the service.
+enum class StorePeer : std::uint64_t {};
+inline constexpr StorePeer kNoPeer{0};
 
 // A message for a stream.
 struct StoreSay {
@@ -36,14 +39,11 @@ class StoreHub {
  public:
   // Called for every operation that changes something, in the order of effect: before its reply is
   // sent, and for a QUEUE_POP that waited after the QUEUE_PUSH that served it. Passing them to
-  // Replay() in that order gives the same store and the same cached replies. `node_id` is empty and
-  // `id` 0 for a client without a node.
+  // Replay() in that order gives the same store and the same cached replies.
   using OnMutation =
       std::function<void(const std::string& node_id, std::uint64_t id, const StoreOp& op)>;
 
-  explicit StoreHub(RoundId round, KvStore::Limits limits = {},
-                    CacheDirectory::Limits cache_limits = {})
-      : store_(round, limits), directory_(cache_limits) {}
+  explicit StoreHub(RoundId round, KvStore::Limits limits = {}) : store_(round, limits) {}
 
   void set_on_mutation(OnMutation on_mutation) { on_mutation_ = std::move(on_mutation); }
 
@@ -51,23 +51,20 @@ class StoreHub {
   StoreEffects Open(StorePeer peer, const StoreHello& hello);
   // One message. Messages of a stream that is not open are ignored.
   StoreEffects Receive(StorePeer peer, StoreBatch batch, TimePoint now);
-  StoreEffects Gone(StorePeer peer, TimePoint now);
+  void Gone(StorePeer peer);
 
   StoreEffects Tick(TimePoint now);
-  std::optional<TimePoint> NextDeadline() const;
+  std::optional<TimePoint> NextDeadline() const { return store_.NextDeadline(); }
 
   // Another round: no keys, no cached replies.
   StoreEffects Clear(RoundId round);
 
+  // `node_id` empty: a key of a snapshot.
   void Replay(const std::string& node_id, std::uint64_t id, StoreOp op);
   // The same for a reply whose operation is no longer known.
   void ReplayAnswer(const std::string& node_id, std::uint64_t id, StoreResult result);
   void ForEachAnswer(const std::function<void(const std::string& node_id, std::uint64_t id,
-                                              const StoreResult&)>& on_answer);
-  // After the replay of another process's journal: `nodes` may still serve from caches of that
-  // time. So no reply is sent until each has opened a stream or kKeepTrust is over. `nodes[i]` had
-  // the stream StorePeer{i + 1}.
-  void Resume(const std::vector<std::string>& nodes, TimePoint now);
+                                              const StoreResult&)>& on_answer) const;
 
   RoundId round() const { return store_.round(); }
   const KvStore& store() const { return store_; }
@@ -76,25 +73,19 @@ class StoreHub {
 
  private:
   struct Node {
-    StorePeer peer = kNoPeer;       // its stream now
-    StorePeer last_peer = kNoPeer;  // or the last one, by which the directory knows its cache
+    StorePeer peer = kNoPeer;  // its stream now
     std::uint64_t stream = 0;
     std::uint64_t messages = 0;
     ReplyCache replies;
   };
   struct Stream {
-    std::string node_id;  // empty: a client without a node
+    std::string node_id;
     absl::flat_hash_map<std::uint64_t, StoreTicket> waiting;
   };
-  // Where a reply goes: to the node's current stream.
+  // Where a reply goes.
   struct Origin {
     StorePeer peer = kNoPeer;
     std::uint64_t id = 0;
-  };
-  struct Held {
-    Origin origin;
-    std::string node_id;  // not empty: the reply is in the node's reply cache
-    StoreResult result;
   };
 
   void Submit(StorePeer peer, std::uint64_t id, StoreOp op, TimePoint now);
@@ -103,22 +94,17 @@ class StoreHub {
   void CloseStream(StorePeer peer);
   void TakeAnswers(std::vector<KvStore::Answer> answers);
   void TakeAnswer(KvStore::Answer answer);
-  PendingWrite Settle(const KvStore::Answer& answer);
-  bool Keep(StorePeer peer, const KvStore::Answer& answer);
-  void Release(const CacheDirectory::Settled& settled);
-  void Reply(StorePeer peer, std::uint64_t id, StoreResult result, bool keep = false);
+  void Reply(StorePeer peer, std::uint64_t id, StoreResult result);
   void Notify(const std::string& node_id, std::uint64_t id, const StoreOp& op) {
     if (on_mutation_) on_mutation_(node_id, id, op);
   }
 
   OnMutation on_mutation_;
   KvStore store_;
-  CacheDirectory directory_;
   absl::flat_hash_map<StorePeer, Stream> streams_;
   absl::flat_hash_map<std::string, Node> nodes_;
   std::uint64_t last_ticket_ = 0;
   absl::flat_hash_map<StoreTicket, Origin> tickets_;
-  absl::flat_hash_map<PendingWrite, std::vector<Held>> held_;
   StoreEffects effects_;  // of the call in progress
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writing on a gRPC stream where only one message may be under way at a time and each message takes
-// all there is to say by then.
+// Writes a gRPC stream that allows one write at a time; each message takes everything that is
+// pending when its write begins.
 #pragma once
 
 #include <functional>
@@ -11,12 +11,12 @@
 
 namespace ddprun {
 
-// Threadsafe. Flush() and OnWriteDone() are called without a lock that `fill` wants. As with
+// Threadsafe. Flush() and OnWriteDone() must be called without the locks that `fill` takes. As with
 // WriteQueue the reactor must outlive the call of `end`.
 template <typename Message>
 class BatchWriter {
  public:
-  // Puts what there is to say into an empty message; false if there is nothing.
+  // Fills an empty message; false if nothing is pending.
   using Fill = std::function<bool(Message*)>;
   using StartWrite = std::function<void(const Message*)>;
   using End = std::function<void()>;
@@ -39,7 +39,7 @@ class BatchWriter {
         return;
       }
     }
-    // Not under the lock: serialising takes its time. `writing_` keeps others out.
+    // Not under the lock: serialising takes time. `writing_` excludes other threads.
     if (end_now) {
       end_();
     } else {
@@ -57,13 +57,13 @@ class BatchWriter {
     Flush();
   }
 
-  // The next Flush() writes what there is to say and then ends.
+  // The next Flush() writes what is pending and then ends.
   void Close() {
     absl::MutexLock lock(&mutex_);
     closed_ = true;
   }
 
-  // As Close(), but nothing is written any more: the peer is gone.
+  // As Close(), but nothing more is written: the peer is gone.
   void Abandon() {
     absl::MutexLock lock(&mutex_);
     closed_ = abandoned_ = true;
@@ -79,7 +79,7 @@ class BatchWriter {
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   bool abandoned_ ABSL_GUARDED_BY(mutex_) = false;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
-  Message current_;  // owned by whoever set writing_, until OnWriteDone
+  Message current_;  // owned by the thread that set writing_, until OnWriteDone
 };
 
 }  // namespace ddprun

@@ -16,7 +16,7 @@ CompletionThreads::CompletionThreads(grpc::ServerBuilder& builder) {
 void CompletionThreads::Start() {
   for (const auto& queue : queues_) {
     threads_.emplace_back([of = queue.get()] {
-      // Signals are for the program's own threads.
+      // The program's own threads handle signals.
       sigset_t all;
       sigfillset(&all);
       pthread_sigmask(SIG_BLOCK, &all, nullptr);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The threads that a service's streams are called back on, each with a completion queue of its own.
+// The threads that call back a service's streams, each with its own completion queue.
 //
-// gRPC's callback API has one queue for the whole process. The gRPC of Debian and Ubuntu is built
-// with its own checks, of which one looks for whatever completes among all that is under way on its
-// queue, one after the other: with the 20 000 streams of 10 000 nodes that was half of the
-// service's processor time, and it grew with their square.
+// gRPC's callback API has one queue for the whole process. Debian and Ubuntu build gRPC with
+// internal checks; one of them searches all pending operations of a queue linearly whenever one
+// completes. With the 20 000 streams of 10 000 nodes this took half of the service's processor
+// time, and it grew with their square.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -20,7 +20,7 @@ namespace ddprun {
 
 class CompletionThreads {
  public:
-  // Something under way on a queue. Done() is called on the queue's thread.
+  // A pending operation of a queue. Done() is called on the queue's thread.
   class Operation {
    public:
     virtual void Done(bool ok) = 0;
@@ -29,22 +29,22 @@ class CompletionThreads {
     ~Operation() = default;
   };
 
-  // The server is built after this and destroyed before it.
+  // The server must be built after this and destroyed before it.
   explicit CompletionThreads(grpc::ServerBuilder& builder);
   ~CompletionThreads() { Stop(); }
 
-  // Once the server is built.
+  // Call it after the server is built.
   void Start();
 
-  // Once the server is shut down and before it is destroyed: its own operations on the queues need
-  // it. Waits for the streams, all of whose operations the shutdown has ended.
+  // Call it after the server's shutdown and before its destruction: the server's own operations on
+  // the queues need it. Waits for the streams, whose operations the shutdown has ended.
   void Stop();
 
   const std::vector<std::unique_ptr<grpc::ServerCompletionQueue>>& queues() const {
     return queues_;
   }
 
-  // Streams that may still begin operations; until there are none the queues stay open.
+  // Count the streams that may still begin operations; the queues stay open until there are none.
   void StreamBegins();
   void StreamEnds();
 

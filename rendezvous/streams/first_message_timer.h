@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ends a stream whose peer opens it and then says nothing: it would be held for as long as the peer
-// likes.
+// Ends a stream whose peer opens it and then sends nothing, so that idle streams are not held
+// forever.
 #pragma once
 
 #include <grpcpp/alarm.h>
@@ -17,8 +17,9 @@ namespace ddprun {
 template <typename Stream>
 class FirstMessageTimer {
  public:
-  // Before the first read. `late` is called on a thread of gRPC's, unless Came() was first. Weakly
-  // held: an alarm keeps its callback as long as it lives, and the stream holds the alarm.
+  // Call it before the first read. `late` is called on a gRPC thread, unless Came() was first. The
+  // stream is held weakly: an alarm keeps its callback as long as it lives, and the stream holds
+  // the alarm.
   void Begin(const std::shared_ptr<Stream>& stream, void (*late)(Stream&)) {
     alarm_.Set(std::chrono::system_clock::now() + kFirstMessageTimeout,
                [this, weak = std::weak_ptr<Stream>(stream), late](bool ok) {
@@ -29,7 +30,8 @@ class FirstMessageTimer {
                });
   }
 
-  // With each message, and when the peer has gone. False: too late, the stream is being ended.
+  // Call it with each message, and when the peer is gone. False: too late, the stream is being
+  // ended.
   bool Came() {
     State state = State::kWaiting;
     if (state_.compare_exchange_strong(state, State::kCame)) alarm_.Cancel();

@@ -16,8 +16,8 @@
 
 namespace ddprun {
 
-// Made before its call has come, and waits for it. Reads come one after another, and writes too;
-// OnDone() is the last call and comes after Finish().
+// Created before its call arrives. At most one read and one write are pending at a time; OnDone()
+// is the last callback and comes after Finish().
 template <typename Request, typename Response>
 class ServerStream {
  public:
@@ -26,8 +26,8 @@ class ServerStream {
   ServerStream(const ServerStream&) = delete;
   ServerStream& operator=(const ServerStream&) = delete;
 
-  // `request`: asks the service for a call of its method, as RequestSession(...) does. `came`: the
-  // call has come, and is this stream's; not called if the server ends before, then OnDone() is.
+  // `request`: requests a call of the service's method, as RequestSession(...) does. `came` is
+  // called when the call has arrived; if the server ends before that, only OnDone() is called.
   template <typename Service, typename Method>
   void WaitForCall(Service& service, Method request, grpc::ServerCompletionQueue& queue,
                    std::function<void()> came) {
@@ -51,11 +51,11 @@ class ServerStream {
   }
   void StartRead(Request* request) {
     ++under_way_;
-    // A message of many parts keeps the room of all of them when it is cleared.
+    // Clearing a message keeps the memory of all its parts.
     if (request->SpaceUsedLong() > kKeptMessageBytes) *request = Request();
     stream_.Read(request, static_cast<CompletionThreads::Operation*>(&read_));
   }
-  // Until OnWriteDone neither this nor Finish() again.
+  // Do not call this or Finish() again before OnWriteDone().
   void StartWrite(const Response* response) {
     ++under_way_;
     stream_.Write(*response, static_cast<CompletionThreads::Operation*>(&write_));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is to be written on a gRPC stream, of which only one message may be under way at a time.
+// A queue of messages for a gRPC stream, which allows one write at a time.
 #pragma once
 
 #include <deque>
@@ -12,22 +12,22 @@
 
 namespace ddprun {
 
-// Threadsafe. Push() and Close() only take note, so that they may be called under a lock; Flush()
-// starts the writing and is called without one. The reactor must outlive the queue's `end` call: a
-// server's reactor does since its stream ends with Finish(), a client's since it holds its stream
-// until then (AddHold).
+// Threadsafe. Push() and Close() only record, so they may be called under a lock; Flush() starts
+// the writing and must be called without one. The reactor must outlive the queue's `end` call: a
+// server's reactor does because its stream ends with Finish(), a client's because it holds its
+// stream until then (AddHold).
 template <typename Message>
 class WriteQueue {
  public:
   using StartWrite = std::function<void(const Message*)>;
   using End = std::function<void()>;
 
-  // `end` is called once: after Close(), when all that was pushed before is written or cannot be.
+  // `end` is called once: after Close(), when all messages pushed before are written or cannot be.
   WriteQueue(StartWrite start_write, End end)
       : writer_([this](Message* message) { return Pop(message); }, std::move(start_write),
                 std::move(end)) {}
 
-  // What comes after Close() is dropped.
+  // Messages after Close() are dropped.
   void Push(Message message) {
     absl::MutexLock lock(&mutex_);
     if (!closed_) queue_.push_back(std::move(message));
@@ -41,7 +41,7 @@ class WriteQueue {
     writer_.OnWriteDone(ok);
   }
 
-  // Nothing more will come: the next Flush() writes what is queued and then ends.
+  // The next Flush() writes what is queued and then ends.
   void Close() {
     {
       absl::MutexLock lock(&mutex_);
@@ -50,7 +50,7 @@ class WriteQueue {
     writer_.Close();
   }
 
-  // As Close(), but what is queued is not written any more: the peer is gone.
+  // As Close(), but queued messages are not written: the peer is gone.
   void Abandon() {
     Drop();
     writer_.Abandon();
@@ -65,7 +65,7 @@ class WriteQueue {
     return true;
   }
 
-  // Nobody will read what is or comes here.
+  // The peer is gone: drops queued and later messages.
   void Drop() {
     absl::MutexLock lock(&mutex_);
     closed_ = true;

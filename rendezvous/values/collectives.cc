@@ -11,7 +11,7 @@
 namespace ddprun {
 namespace {
 
-// c10d's name of the group of all ranks, which need not be said.
+// c10d's name of the group of all ranks, which sentences omit.
 constexpr char kWorldGroup[] = "0";
 
 void AddRange(RankRange added, std::vector<RankRange>& ranges) {
@@ -83,7 +83,7 @@ const Collective* LastIn(const std::string& group, const CollectivePlace& place)
   return nullptr;
 }
 
-// Where a rank is, beside those that wait in `common`.
+// Where ranks are, compared with those that wait in `common`.
 std::string Beside(const RanksInPlace& entry, const Collective& common) {
   const bool one = CountOf(entry) == 1;
   const std::string ranks = RanksOf(entry);
@@ -100,7 +100,7 @@ std::string Beside(const RanksInPlace& entry, const Collective& common) {
              : absl::StrCat(ranks, one ? " is" : " are", " past it: ", was);
 }
 
-// The place that most wait in.
+// The place in which most ranks wait.
 const RanksInPlace* MostWaiting(const std::vector<RanksInPlace>& places) {
   const RanksInPlace* most = nullptr;
   for (const RanksInPlace& entry : places) {

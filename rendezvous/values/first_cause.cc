@@ -18,9 +18,9 @@
 namespace ddprun {
 namespace {
 
-// What is said of a peer that is gone, in small letters, and by whom.
+// Messages about a peer that is gone, in lower case, by their source.
 constexpr std::array<absl::string_view, 25> kPeerIsGone = {
-    // The kernel, through everybody's mouth (ECONNRESET, EPIPE, ECONNREFUSED, ECONNABORTED).
+    // The kernel (ECONNRESET, EPIPE, ECONNREFUSED, ECONNABORTED), repeated by every library.
     "connection reset by peer",
     "broken pipe",
     "connection refused",
@@ -46,13 +46,13 @@ constexpr std::array<absl::string_view, 25> kPeerIsGone = {
     "remote error detected from rank",
     "nccl communicator was aborted",
     "watchdog caught collective operation timeout",
-    // Our own store: kv_store.cc, store_coalescer.cc, agent_store_client.cc.
+    // Our own store: kv_store.cc, store_coalescer.cc, store_client.cc.
     "the store operation belongs to round",
     "did not answer within",
     "the rendezvous service could not be reached",
 };
 
-// c10d's collectives, NCCL's and Gloo's, in small letters.
+// Collectives of c10d, NCCL and Gloo, in lower case.
 constexpr std::array<absl::string_view, 28> kCollectives = {
     "all_reduce",
     "allreduce",
@@ -97,8 +97,8 @@ bool SaysPeerIsGone(absl::string_view line) {
 
 using Lines = std::vector<absl::string_view>;
 
-// From the first exception of the last chain to the next of that chain: what went wrong first. All
-// lines where there is no traceback.
+// The first exception of the last chain, which is what went wrong first. All lines if there is no
+// traceback.
 Lines FirstOfLastChain(const Lines& lines) {
   std::vector<std::size_t> begins;
   for (std::size_t i = 0; i < lines.size(); ++i) {
@@ -114,7 +114,7 @@ Lines FirstOfLastChain(const Lines& lines) {
                        });
   };
   while (first > 0 && follows_another(begins[first - 1], begins[first])) --first;
-  // A chain whose begin is not among the lines any more: its first exception's last line is.
+  // The lines do not reach back to the begin of the chain, only to the end of its first exception.
   const bool cut = first == 0 && follows_another(0, begins[0]);
   const std::size_t begin = cut ? 0 : begins[first];
   const std::size_t end = cut                         ? begins[0]
@@ -124,7 +124,7 @@ Lines FirstOfLastChain(const Lines& lines) {
                lines.begin() + static_cast<std::ptrdiff_t>(end));
 }
 
-// What a worker wrote down for us says it better than the end of its output.
+// A failure record says more than the end of the output.
 Nature NatureOfWords(const Failure& failure) {
   Lines lines;
   if (!failure.traceback.empty()) {
@@ -146,9 +146,9 @@ Nature NatureOf(const Failure& failure) {
     case FailureKind::kWorkerExited:
       return NatureOfWords(failure);
     case FailureKind::kWorkerSignaled:
-      // An exception that nobody caught, or a watchdog's: it has words.
+      // An uncaught exception, or a watchdog: there is a message.
       if (failure.signal == SIGABRT) return NatureOfWords(failure);
-      // Whoever reads what it wrote is gone.
+      // The reader of its pipe is gone.
       return failure.signal == SIGPIPE ? Nature::kSymptom : Nature::kOrigin;
     case FailureKind::kSpawnFailed:
     case FailureKind::kNodeLost:
@@ -175,7 +175,7 @@ bool EndsInTraceback(const std::vector<std::string>& last_lines) {
       had_exception = false;
     } else if (in_traceback && !line.empty() && line.front() != ' ' &&
                !absl::StartsWith(line, "[W")) {
-      in_traceback = !had_exception;  // other output after it: whoever wrote it lives on
+      in_traceback = !had_exception;  // other output after it: the process lived on
       had_exception = true;
     }
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What nodes and the rendezvous service say to each other, as plain values. The membership core,
-// the agent's core and the client use these; only wire/ knows the messages. One struct for each
-// message of proto/ddprun.proto, with the same meaning.
+// The messages between nodes and the rendezvous service as plain values: one struct for each
+// message of proto/ddprun.proto, with the same meaning. The cores and the client use these; only
+// wire/ knows the protobuf messages.
 #pragma once
 
 #include <chrono>
@@ -29,23 +29,24 @@ struct NodeId {
   auto operator<=>(const NodeId&) const = default;
 };
 
+// The values of these enums are those of proto/ddprun.proto.
 enum class FailureKind {
-  kWorkerExited,
-  kWorkerSignaled,
-  kSpawnFailed,
-  kNodeLost,
-  kNodeInterrupted,
-  kJoinTimeout,
-  kRunStopped,   // a person asked for it; `signal` is what the workers get
-  kNodeDrained,  // a person drained the node: no failure, but the end of its round
-  kWorkerHung,   // it was alive and made no progress
+  kWorkerExited = 1,
+  kWorkerSignaled = 2,
+  kSpawnFailed = 3,
+  kNodeLost = 4,
+  kNodeInterrupted = 5,
+  kJoinTimeout = 6,
+  kWorkerHung = 7,    // it was alive and made no progress
+  kRunStopped = 20,   // an operator stopped the run; the workers get `signal`
+  kNodeDrained = 21,  // an operator drained the node: no failure, but the end of its round
 };
 
-// Which sign of life a hung worker did not give.
+// The sign of life that a hung worker did not give.
 enum class HangKind {
-  kNoProgress,  // it has reported progress before
-  kNoStart,     // it has never reported any
-  kNoOutput,    // neither of its streams had a byte
+  kNoProgress = 1,  // it has reported progress before
+  kNoStart,         // it has never reported any
+  kNoOutput,        // neither of its streams had a byte
 };
 
 // A worker that was alive and made no progress.
@@ -101,15 +102,14 @@ struct Failure {
   bool operator==(const Failure&) const = default;
 };
 
-// The shell's rule, in one place: an exit code as it is, 128 + a signal's number, 1 for what is
-// neither.
+// The shell's rule: an exit code as it is, 128 + a signal's number, 1 for other failures.
 int ToExitCode(const Failure& failure);
 
-// The exit code of a failure, within what a process can have: 1 to 255. exit() keeps the last eight
-// bits of its argument, so that 256 would read as success.
+// The exit code of a failure within the range that a process can have: 1 to 255. exit() keeps the
+// last eight bits of its argument, so 256 would mean success.
 int ClampExitCode(int code);
 
-// As programs know it, in the verdict's JSON and the metrics: "worker_exited".
+// The name in the verdict's JSON and in metrics: "worker_exited".
 const char* CodeName(FailureKind kind);
 
 // One sentence without the last lines: "rank 3 (local rank 1 on host b, pid 4711) was killed by
@@ -123,8 +123,8 @@ struct ExitCodeRange {
   bool operator==(const ExitCodeRange&) const = default;
 };
 
-// What follows a failure, apart from how many restarts there are: the same on all nodes of a run.
-// restart_policy.h acts on it.
+// The restart policy, apart from restarts_max: the same on all nodes of a run. restart_policy.h
+// applies it.
 struct RestartPolicy {
   std::chrono::milliseconds window{0};  // only restarts within it count; 0: all count
   std::chrono::milliseconds reset{0};   // a round that ran this long restores the budget; 0: never
@@ -139,7 +139,7 @@ struct RestartPolicy {
 };
 
 // How a worker of a broken round ended. kStopped and kLost are not its own failures.
-enum class EndKind { kExited, kSignaled, kNotStarted, kLost, kStopped, kSucceeded };
+enum class EndKind { kExited = 1, kSignaled, kNotStarted, kLost, kStopped, kSucceeded };
 
 // All workers of a round that ended in one way, except for the cause.
 struct WorkerOutcomes {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is said on a stream of the store, as plain values: one struct for each message of
+// The messages of a stream of the store as plain values: one struct for each message of
 // proto/ddprun.proto, with the same meaning.
 #pragma once
 
@@ -22,22 +22,19 @@ struct StoreHello {
 
 struct StoreRequest {
   std::uint64_t id = 0;
-  std::optional<StoreOp> op;  // absent: the answer is no longer wanted
+  std::optional<StoreOp> op;  // absent: cancels the operation with this id
   bool operator==(const StoreRequest&) const = default;
 };
 
 struct StoreBatch {
   std::vector<StoreRequest> requests;
   std::vector<std::uint64_t> answered;
-  std::uint64_t forgotten = 0;
   bool operator==(const StoreBatch&) const = default;
 };
 
 struct StoreReply {
   std::uint64_t id = 0;
   StoreResult result;
-  bool keep = false;
-  std::uint64_t forget = 0;  // above 0: not an answer; forget result.keys
   bool operator==(const StoreReply&) const = default;
 };
 

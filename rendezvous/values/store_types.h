@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A store operation and its answer as plain values: what the store's core, its client and the
-// worker's c10d::Store speak. The meaning of each verb is in proto/ddprun.proto.
+// A store operation and its result as plain values, for the store's core, its client and the
+// worker's c10d::Store. The meaning of each verb is in proto/ddprun.proto.
 #pragma once
 
 #include <chrono>
@@ -43,14 +43,14 @@ struct StoreOp {
 
 // Whether the verb may change what the store holds.
 bool Changes(StoreVerb verb);
-// Whether it waits for what is not there.
+// Whether it may wait for keys that do not exist.
 bool MayWait(StoreVerb verb);
 
-// Status codes: INVALID_ARGUMENT (wrong number of keys or values, a value that ADD cannot read as a
-// number), RESOURCE_EXHAUSTED (a limit of rendezvous/base/limits.h), DEADLINE_EXCEEDED (the wait's
-// time is over: the message names the keys that are missing), NOT_FOUND (QUEUE_POP without waiting,
-// queue empty), ABORTED (the operation's round is over: the message names both rounds), UNAVAILABLE
-// (the connection is gone), CANCELLED (the caller went away).
+// Status codes: INVALID_ARGUMENT (wrong number of keys or values, a value that ADD cannot parse as
+// a number), RESOURCE_EXHAUSTED (a limit of rendezvous/base/limits.h), DEADLINE_EXCEEDED (the wait
+// timed out; the message names the missing keys), NOT_FOUND (QUEUE_POP without waiting from an
+// empty queue), ABORTED (the operation's round is over; the message names both rounds), UNAVAILABLE
+// (the connection is gone), CANCELLED (the caller is gone).
 struct StoreResult {
   absl::Status status;
   std::vector<std::string> values;
@@ -59,11 +59,11 @@ struct StoreResult {
   bool operator==(const StoreResult&) const = default;
 };
 
-// The answer to `op` when its time is over: `keys` are some of the missing keys and `number` says
-// how many are missing.
+// The result of a wait that timed out: `keys` are some of the missing keys, `number` is how many
+// are missing.
 StoreResult TimeOver(StoreVerb verb, std::chrono::milliseconds timeout,
                      std::vector<std::string> keys, std::int64_t number);
-// For how many of them.
+// How many missing keys a sentence names.
 inline constexpr std::size_t kKeysInSentence = 3;
 
 }  // namespace ddprun

@@ -83,7 +83,7 @@ std::vector<WorkerEnds> Folded(std::vector<WorkerEnds> ends) {
 std::vector<WorkerOutcomes> ToShow(const std::vector<WorkerOutcomes>& outcomes, int cause_rank) {
   std::vector<WorkerOutcomes> shown;
   for (WorkerOutcomes way : outcomes) {
-    // Whose node is lost has not ended in another way: it may be the cause and be lost.
+    // A worker that is the cause may also be lost with its node; it is then listed as lost.
     if (way.kind != EndKind::kLost) Remove(cause_rank, way);
     if (way.count <= 0) continue;
     if (way.ranges.size() > kOutcomeRangesShown) way.ranges.resize(kOutcomeRangesShown);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What to tell a person whose one call to a service did not succeed.
+// The error sentence for a single call to a service that failed.
 #pragma once
 
 #include <chrono>
@@ -10,8 +10,8 @@
 namespace ddprun {
 
 // One whole sentence. UNAVAILABLE, DEADLINE_EXCEEDED: the service was not reached.
-// FAILED_PRECONDITION: what answers and the credentials do not fit, or it does not know this call.
-// Everything else: the service's own words.
+// FAILED_PRECONDITION: the credentials do not fit what answers, or it does not know this call.
+// Otherwise: the service's own status.
 absl::Status CallError(const ServiceChannel& channel, const grpc::Status& status,
                        std::chrono::milliseconds timeout);
 

@@ -13,59 +13,19 @@
 namespace ddprun {
 namespace {
 
-v1::Failure::Kind ToProto(FailureKind kind) {
-  switch (kind) {
-    case FailureKind::kWorkerExited:
-      return v1::Failure::WORKER_EXITED;
-    case FailureKind::kWorkerSignaled:
-      return v1::Failure::WORKER_SIGNALED;
-    case FailureKind::kSpawnFailed:
-      return v1::Failure::SPAWN_FAILED;
-    case FailureKind::kNodeLost:
-      return v1::Failure::NODE_LOST;
-    case FailureKind::kNodeInterrupted:
-      return v1::Failure::NODE_INTERRUPTED;
-    case FailureKind::kJoinTimeout:
-      return v1::Failure::JOIN_TIMEOUT;
-    case FailureKind::kRunStopped:
-      return v1::Failure::RUN_STOPPED;
-    case FailureKind::kNodeDrained:
-      return v1::Failure::NODE_DRAINED;
-    case FailureKind::kWorkerHung:
-      return v1::Failure::WORKER_HUNG;
-  }
-  return v1::Failure::KIND_UNSPECIFIED;
-}
-
-FailureKind FromProto(v1::Failure::Kind kind) {
-  switch (kind) {
-    case v1::Failure::WORKER_SIGNALED:
-      return FailureKind::kWorkerSignaled;
-    case v1::Failure::SPAWN_FAILED:
-      return FailureKind::kSpawnFailed;
-    case v1::Failure::NODE_LOST:
-      return FailureKind::kNodeLost;
-    case v1::Failure::NODE_INTERRUPTED:
-      return FailureKind::kNodeInterrupted;
-    case v1::Failure::JOIN_TIMEOUT:
-      return FailureKind::kJoinTimeout;
-    case v1::Failure::RUN_STOPPED:
-      return FailureKind::kRunStopped;
-    case v1::Failure::NODE_DRAINED:
-      return FailureKind::kNodeDrained;
-    case v1::Failure::WORKER_HUNG:
-      return FailureKind::kWorkerHung;
-    default:
-      return FailureKind::kWorkerExited;
-  }
-}
-
-static_assert(static_cast<int>(HangKind::kNoProgress) + 1 == v1::Hang::NO_PROGRESS);
-static_assert(static_cast<int>(HangKind::kNoOutput) + 1 == v1::Hang::NO_OUTPUT);
+// The values of our enums are those of the messages.
+static_assert(static_cast<int>(FailureKind::kWorkerExited) == v1::Failure::WORKER_EXITED);
+static_assert(static_cast<int>(FailureKind::kWorkerHung) == v1::Failure::WORKER_HUNG);
+static_assert(static_cast<int>(FailureKind::kRunStopped) == v1::Failure::RUN_STOPPED);
+static_assert(static_cast<int>(FailureKind::kNodeDrained) == v1::Failure::NODE_DRAINED);
+static_assert(static_cast<int>(HangKind::kNoProgress) == v1::Hang::NO_PROGRESS);
+static_assert(static_cast<int>(HangKind::kNoOutput) == v1::Hang::NO_OUTPUT);
+static_assert(static_cast<int>(EndKind::kExited) == v1::WorkerEnds::EXITED);
+static_assert(static_cast<int>(EndKind::kSucceeded) == v1::WorkerEnds::SUCCEEDED);
 
 v1::Hang ToProto(const Hang& from) {
   v1::Hang to;
-  to.set_kind(static_cast<v1::Hang::Kind>(static_cast<int>(from.kind) + 1));
+  to.set_kind(static_cast<v1::Hang::Kind>(from.kind));
   *to.mutable_silent() = ToDuration(from.silent);
   if (from.step >= 0) to.set_step(from.step);
   to.set_section(ToUtf8(CutText(from.section, kSectionBytesMax)));
@@ -79,7 +39,7 @@ v1::Hang ToProto(const Hang& from) {
 Hang FromProto(const v1::Hang& from) {
   Hang to;
   if (v1::Hang::Kind_IsValid(from.kind()) && from.kind() > 0) {
-    to.kind = static_cast<HangKind>(static_cast<int>(from.kind()) - 1);
+    to.kind = static_cast<HangKind>(from.kind());
   }
   to.silent = ToMilliseconds(from.silent());
   to.step = from.has_step() ? std::max<std::int64_t>(from.step(), -1) : -1;
@@ -112,10 +72,7 @@ Collective FromProto(const v1::Collective& from) {
 
 v1::RanksInPlace ToProto(const RanksInPlace& from) {
   v1::RanksInPlace to;
-  for (const RankRange& range : from.ranks) {
-    to.add_ranges(range.first);
-    to.add_ranges(range.last);
-  }
+  AddRanges(from.ranks, to.mutable_ranges());
   if (from.place.waits) *to.mutable_waits() = ToProto(*from.place.waits);
   for (const Collective& last : from.place.last) *to.add_last() = ToProto(last);
   return to;
@@ -123,12 +80,8 @@ v1::RanksInPlace ToProto(const RanksInPlace& from) {
 
 RanksInPlace FromProto(const v1::RanksInPlace& from) {
   RanksInPlace to;
-  const int numbers = std::min(from.ranges_size(), 2 * static_cast<int>(kOutcomeRangesShown));
-  for (int i = 0; i + 1 < numbers; i += 2) {
-    // One that is no range, or of more ranks than a run can have, says nothing.
-    if (from.ranges(i) < 0 || from.ranges(i + 1) < from.ranges(i)) continue;
-    to.ranks.push_back({from.ranges(i), from.ranges(i + 1)});
-  }
+  to.ranks = RangesOf(from.ranges(), kOutcomeRangesShown);
+  std::erase_if(to.ranks, [](RankRange one) { return one.first < 0 || one.last < one.first; });
   if (from.has_waits()) to.place.waits = FromProto(from.waits());
   const int groups = std::min(from.last_size(), static_cast<int>(kCollectiveGroupsMax));
   for (int i = 0; i < groups; ++i) to.place.last.push_back(FromProto(from.last(i)));
@@ -137,21 +90,16 @@ RanksInPlace FromProto(const v1::RanksInPlace& from) {
 
 }  // namespace
 
-v1::WorkerEnds::Kind ToProto(EndKind kind) {
-  // Ours plus one, since their zero is "unspecified".
-  static_assert(static_cast<int>(EndKind::kExited) + 1 == v1::WorkerEnds::EXITED);
-  static_assert(static_cast<int>(EndKind::kSucceeded) + 1 == v1::WorkerEnds::SUCCEEDED);
-  return static_cast<v1::WorkerEnds::Kind>(static_cast<int>(kind) + 1);
-}
+v1::WorkerEnds::Kind ToProto(EndKind kind) { return static_cast<v1::WorkerEnds::Kind>(kind); }
 
 EndKind FromProto(v1::WorkerEnds::Kind kind) {
   const bool known = v1::WorkerEnds::Kind_IsValid(kind) && kind > 0;
-  return known ? static_cast<EndKind>(static_cast<int>(kind) - 1) : EndKind::kStopped;
+  return known ? static_cast<EndKind>(kind) : EndKind::kStopped;
 }
 
 v1::Failure ToProto(const Failure& from) {
   v1::Failure to;
-  to.set_kind(ToProto(from.kind));
+  to.set_kind(static_cast<v1::Failure::Kind>(from.kind));
   to.set_rank(from.rank);
   to.set_local_rank(from.local_rank);
   to.set_node_rank(from.node_rank);
@@ -181,7 +129,9 @@ v1::Failure ToProto(const Failure& from) {
 
 Failure FromProto(const v1::Failure& from) {
   Failure to;
-  to.kind = FromProto(from.kind());
+  if (v1::Failure::Kind_IsValid(from.kind()) && from.kind() > 0) {
+    to.kind = static_cast<FailureKind>(from.kind());
+  }
   to.rank = from.rank();
   to.local_rank = from.local_rank();
   to.node_rank = from.node_rank();
@@ -211,10 +161,7 @@ v1::WorkerOutcomes ToProto(const WorkerOutcomes& from) {
   to.set_kind(ToProto(from.kind));
   to.set_code(from.code);
   to.set_count(from.count);
-  for (const RankRange& range : from.ranges) {
-    to.add_ranges(range.first);
-    to.add_ranges(range.last);
-  }
+  AddRanges(from.ranges, to.mutable_ranges());
   for (const std::string& host : from.hosts) to.add_hosts(ToUtf8(host));
   return to;
 }
@@ -224,8 +171,7 @@ WorkerOutcomes FromProto(const v1::WorkerOutcomes& from) {
   to.kind = FromProto(from.kind());
   to.code = from.code();
   to.count = from.count();
-  const int bounds = std::min(from.ranges_size(), static_cast<int>(2 * kOutcomeRangesMax));
-  for (int i = 0; i + 1 < bounds; i += 2) to.ranges.push_back({from.ranges(i), from.ranges(i + 1)});
+  to.ranges = RangesOf(from.ranges(), kOutcomeRangesMax);
   const int hosts = std::min(from.hosts_size(), static_cast<int>(kOutcomeHostsShown));
   for (int i = 0; i < hosts; ++i) to.hosts.push_back(PrintableName(from.hosts(i)));
   return to;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Failures, how workers ended, and verdicts, as messages and back.
+// Converts failures, worker ends and verdicts to messages and back.
 #pragma once
 
 #include "proto/ddprun.pb.h"
@@ -15,8 +15,8 @@ v1::WorkerOutcomes ToProto(const WorkerOutcomes& from);
 WorkerOutcomes FromProto(const v1::WorkerOutcomes& from);
 v1::Verdict ToProto(const Verdict& from);
 Verdict FromProto(const v1::Verdict& from);
-// A verdict as a node or a command takes it from the service. Whatever was sent, only a success, or
-// a node that was drained, exits with 0, and the exit code is one that a process can have.
+// A verdict as a node or a command accepts it from the service: exit code 0 only for a success or a
+// drained node, and otherwise a code that a process can have, whatever was sent.
 Verdict FromService(const v1::Verdict& message);
 
 }  // namespace ddprun

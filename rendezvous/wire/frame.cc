@@ -20,7 +20,7 @@ std::string ToFrame(const google::protobuf::MessageLite& message) {
 std::pair<char*, std::size_t> FrameReader::Room(std::size_t bytes) {
   if (begin_ == end_) {
     begin_ = end_ = 0;
-    // A large message does not keep its room.
+    // The room of a large message is not kept.
     if (buffer_.size() > 4 * bytes) buffer_ = std::string();
   } else if (buffer_.size() - end_ < bytes && begin_ > 0) {
     std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);

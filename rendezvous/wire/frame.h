@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages of the store on an agent's unix socket: each behind its length, as four bytes, lowest
-// first. No gRPC there: between two processes of one host most of its 45 us are its own.
+// Messages of the store on an agent's unix socket: each follows its length, four bytes in
+// little-endian order. gRPC is not used there: it would add most of 45 us to each call.
 #pragma once
 
 #include <cstddef>
@@ -18,23 +18,23 @@ inline constexpr std::size_t kFrameLengthBytes = 4;
 
 std::string ToFrame(const google::protobuf::MessageLite& message);
 
-// Cuts what comes from a socket into messages.
+// Splits the bytes from a socket into messages.
 class FrameReader {
  public:
-  // Where to read to: at least `bytes` of room. Taken() says how much has come.
+  // A buffer to read into, of at least `bytes`. Taken() reports how many bytes were read.
   std::pair<char*, std::size_t> Room(std::size_t bytes);
   void Taken(std::size_t bytes) { end_ += bytes; }
 
-  // The next whole message, valid until Room() is called. False: there is none yet, or never will
-  // be since it is too long.
+  // The next complete message, valid until Room() is called. False: there is none yet, or it is too
+  // long (too_long()).
   bool Next(std::string_view* message);
   bool too_long() const { return too_long_; }
 
-  // Gives memory back where more than this is kept for nothing.
+  // Frees an empty buffer that is larger than this.
   void Shrink(std::size_t bytes);
 
-  // Of the message that has begun to come and is not whole: its length, with what is before it. 0:
-  // there is none, or its length has not come either.
+  // The size of the incomplete message, including its length prefix. 0: there is none, or its length
+  // is incomplete too.
   std::size_t unfinished() const;
 
  private:

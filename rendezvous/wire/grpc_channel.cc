@@ -26,15 +26,14 @@ int Milliseconds(T duration) {
   return static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(duration).count());
 }
 
-// An address that is written in numbers is given to gRPC as such: it then asks no name server about
-// it.
+// A numeric address is passed to gRPC as such, so that gRPC does not ask a name server about it.
 std::string GrpcTarget(const std::string& target) {
   if (absl::StartsWith(target, "unix:")) return target;
   const std::size_t colon = target.rfind(':');
   if (colon == std::string::npos) return target;
   std::string host = target.substr(0, colon);
   if (absl::StartsWith(host, "[")) return absl::StrCat("ipv6:", target);
-  // gRPC's resolver does not know it where no /etc/hosts has it.
+  // gRPC's resolver cannot resolve it where /etc/hosts does not list it.
   if (host == "localhost") {
     const AddrInfoPtr list = Resolve(host, 0, SOCK_STREAM, 0);
     if (list != nullptr && list->ai_next == nullptr && list->ai_family == AF_INET) {
@@ -44,7 +43,7 @@ std::string GrpcTarget(const std::string& target) {
   return IsNumericAddress(host) ? absl::StrCat("ipv4:", target) : absl::StrCat("dns:///", target);
 }
 
-// An abort of gRPC's own must not be a silent one.
+// gRPC must not abort silently.
 void LogBrokenInvariantsOnly(gpr_log_func_args* args) {
   if (absl::StartsWith(args->message, "assertion failed")) {
     std::fprintf(stderr, "gRPC: %s (%s:%d)\n", args->message, args->file, args->line);
@@ -52,9 +51,9 @@ void LogBrokenInvariantsOnly(gpr_log_func_args* args) {
 }
 
 // gRPC 1.51 shares its callback threads between all channels and servers of a process, and ends
-// them with the last of these. When a new one comes just then, a thread drops a reference that is
-// gone ("assertion failed: prior > 0", seen once in some hundred tests), and the process aborts. A
-// call that is never started holds them for good.
+// them with the last of these. If a new one is made at that moment, a thread drops a reference that
+// no longer exists ("assertion failed: prior > 0", seen once in some hundred tests) and the process
+// aborts. A call that is never started keeps the threads.
 struct CallbackThreads final : grpc::ClientBidiReactor<v1::Report, v1::Directive> {
   CallbackThreads()
       : stub(v1::Rendezvous::NewStub(
@@ -69,16 +68,16 @@ struct CallbackThreads final : grpc::ClientBidiReactor<v1::Report, v1::Directive
 }  // namespace
 
 void PrepareGrpc() {
-  // Made once and never destroyed: a static's destructor would run while gRPC's threads still do.
-  // Marked as used, so that leak checkers find what it points to.
+  // Never destroyed: a static's destructor would run while gRPC's threads are still running. Marked
+  // as used, so that leak checkers find the object.
   [[gnu::used]] static CallbackThreads* const threads = [] {
-    // Debian's and Ubuntu's abseil is built to look for lock cycles on every lock; a store
-    // operation takes a dozen.
+    // Debian's and Ubuntu's abseil searches for lock cycles on every lock; a store operation takes a
+    // dozen locks.
     absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
     if (std::getenv("GRPC_VERBOSITY") == nullptr) gpr_set_log_function(LogBrokenInvariantsOnly);
-    // gRPC's own resolver asks /etc/hosts and DNS alone; the system's also asks what nsswitch.conf
-    // names (mDNS, LDAP, systemd), as ssh does. gRPC reads the variable once, and no worker
-    // inherits it.
+    // gRPC's own resolver uses /etc/hosts and DNS only; the system's also uses the sources in
+    // nsswitch.conf (mDNS, LDAP, systemd), as ssh does. gRPC reads the variable once; workers do not
+    // inherit it.
     constexpr char kResolver[] = "GRPC_DNS_RESOLVER";
     const bool is_ours = std::getenv(kResolver) == nullptr;
     if (is_ours) setenv(kResolver, "native", 1);
@@ -103,8 +102,8 @@ void SetServerKeepalive(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, Milliseconds(kIdleConnectionTimeout));
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  // The clients ping as often as the server does; gRPC's default takes that for abuse and ends the
-  // connection.
+  // The clients ping as often as the server does; by default gRPC treats that as abuse and closes
+  // the connection.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
                              Milliseconds(kKeepaliveInterval) / 2);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
@@ -158,7 +157,7 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& target,
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, Milliseconds(kConnectBackoffMin));
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, Milliseconds(kConnectBackoffMax));
   arguments.SetInt(GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, Milliseconds(kConnectBackoffMax));
-  // Nodes of a run reach each other directly, whatever http_proxy says of the world outside.
+  // Nodes of a run reach each other directly; http_proxy is for other hosts.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetInt(GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
@@ -171,7 +170,7 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& target,
 std::shared_ptr<ServiceChannel> MakeServiceChannel(const std::string& target,
                                                    std::optional<TlsCredentials> credentials,
                                                    const std::string& server_name) {
-  // On a unix socket the kernel says who the peer is.
+  // On a unix socket the kernel identifies the peer.
   if (absl::StartsWith(target, "unix:")) credentials.reset();
   return std::make_shared<ServiceChannel>(target, std::move(credentials), server_name);
 }
@@ -199,7 +198,7 @@ std::string ReasonInWords(const grpc::Status& status, const std::string& target)
       absl::StrContains(text, "Timeout occurred")) {
     return "no answer; the host is down or a firewall drops the packets";
   }
-  // gRPC counts the connection itself as a part of these.
+  // To gRPC, connecting is a part of these.
   if (absl::StrContains(text, "Handshake timed out") ||
       absl::StrContains(text, "andshaker shutdown") ||
       absl::StrContains(text, "timed out before receiving SETTINGS")) {
@@ -225,7 +224,7 @@ std::optional<absl::Status> FinalReason(const grpc::Status& status, const std::s
   const auto because = [&](absl::string_view words) {
     return absl::FailedPreconditionError(absl::StrCat(service, words));
   };
-  // What a Listener answers to plain text.
+  // The reply of a Listener to plain text.
   if (status.error_code() == grpc::StatusCode::UNAUTHENTICATED && !credentials.has_value()) {
     return because(
         " speaks TLS and this node plain text; start this node without --insecure, or that one "
@@ -250,7 +249,7 @@ std::optional<absl::Status> FinalReason(const grpc::Status& status, const std::s
         " has a certificate that is not for that name; give the name that is in it as the "
         "address, or another certificate there");
   }
-  // What a Listener answers to TLS where it was started for plain text.
+  // The reply of a plain text Listener to TLS.
   if (absl::StrContains(text, "alert insufficient security")) {
     return because(" speaks plain text; start it without --insecure, or this node with it");
   }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How this project uses gRPC: one set of channel and server arguments, for the room's own files
-// only.
+// This project's channel and server arguments for gRPC, and its error texts. For this room only.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -16,25 +15,25 @@
 
 namespace ddprun {
 
-// Before the first use of gRPC; later calls do nothing. Turns its log off, which reports every
-// refused connection on stderr, unless the user has set GRPC_VERBOSITY: what a person must know is
-// in our own sentences. And keeps its callback threads until the process ends.
+// Must be called before the first use of gRPC; later calls do nothing. Turns off gRPC's log, which
+// reports every refused connection on stderr, unless GRPC_VERBOSITY is set: our own error sentences
+// say what a user must know. Keeps gRPC's callback threads until the process ends.
 void PrepareGrpc();
 
 // For the server's side.
 void SetServerArguments(grpc::ServerBuilder& builder);
-// Over a network the silence of a peer means something. Not for unix sockets: there the kernel
-// reports a peer's death, and a worker that a debugger has stopped is not dead.
+// Detects peers that are gone without closing the connection. Not for unix sockets: there the kernel
+// reports a peer's death, and a worker that is stopped in a debugger is not dead.
 void SetServerKeepalive(grpc::ServerBuilder& builder);
 
-// The server takes connections from a Listener and from nowhere else. Before BuildAndStart().
+// The server accepts connections from a Listener only. Must be called before BuildAndStart().
 std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> AddAcceptor(
     grpc::ServerBuilder& builder, const std::optional<TlsCredentials>& credentials);
-// Takes the descriptor.
+// The returned function takes ownership of the descriptor.
 std::function<void(int fd)> HandOverTo(grpc::experimental::ExternalConnectionAcceptor& acceptor);
 
-// A channel of its own, not shared with others to the same target. `server_name`: what the
-// service's certificate must be for, where it is a user's own; empty: the target's host.
+// A new channel, not shared with others to the same target. `server_name`: as in
+// MakeServiceChannel().
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& target,
                                            const std::optional<TlsCredentials>& credentials = {},
                                            const std::string& server_name = "");
@@ -43,12 +42,11 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& target,
 // ipv4:127.0.0.1:1: Failed to connect to remote host: Connection refused".
 std::string ReasonInWords(const grpc::Status& status, const std::string& target);
 
-// The peer took the connection and closed it without a word. A service that is just ending does so,
-// and is not there any more a moment later.
+// The peer accepted the connection and closed it without a reply, as a service does that is ending.
 bool IsCutOff(const grpc::Status& status);
 
-// A sentence if trying again cannot help until a person has changed something: another token, plain
-// text on one side, or no ddprun at all.
+// A sentence if retrying cannot help until a user changes something: another token, plain text on one
+// side, or a server that is not ddprun.
 std::optional<absl::Status> FinalReason(const grpc::Status& status, const std::string& target,
                                         const std::optional<TlsCredentials>& credentials);
 

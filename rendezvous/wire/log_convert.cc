@@ -18,10 +18,7 @@ v1::LogWatch ToProto(const LogWatch& watch) {
   message.set_id(watch.id);
   message.set_lines(watch.lines);
   message.set_follow(watch.follow);
-  for (const RankRange& range : watch.ranks) {
-    message.add_ranks(range.first);
-    message.add_ranks(range.last);
-  }
+  AddRanges(watch.ranks, message.mutable_ranks());
   message.set_without_stdout(watch.without_stdout);
   message.set_without_stderr(watch.without_stderr);
   message.set_resumed(watch.resumed);
@@ -34,10 +31,7 @@ LogWatch FromProto(const v1::LogWatch& message) {
   watch.id = message.id();
   watch.lines = std::clamp(message.lines(), 0, kWatchLinesMax);
   watch.follow = message.follow();
-  const int bounds = std::min(message.ranks_size(), static_cast<int>(2 * kWatchNamesMax));
-  for (int i = 0; i + 1 < bounds; i += 2) {
-    watch.ranks.push_back({message.ranks(i), message.ranks(i + 1)});
-  }
+  watch.ranks = RangesOf(message.ranks(), kWatchNamesMax);
   watch.without_stdout = message.without_stdout();
   watch.without_stderr = message.without_stderr();
   watch.resumed = message.resumed();
@@ -160,7 +154,7 @@ absl::StatusOr<RunNews> FromProto(const v1::RunNews& message) {
       break;
   }
   return absl::InvalidArgumentError(
-      "the service tells something that this version does not know; install the same ddprun");
+      "the service sent an event of a kind that this version does not know; install the same ddprun");
 }
 
 }  // namespace ddprun

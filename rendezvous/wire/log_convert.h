@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines of workers, and who wants to hear them, as messages and back. A line may have any bytes.
+// Converts workers' output lines and subscriptions to messages and back. A line may have any bytes.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -19,7 +19,7 @@ v1::WatchRunRequest ToProto(const RunQuestion& question, const std::string& run_
 RunQuestion FromProto(const v1::WatchRunRequest& message);
 
 v1::RunNews ToProto(const RunNews& news);
-// INVALID_ARGUMENT: of a kind that this version does not know.
+// INVALID_ARGUMENT: this version does not know the kind of message.
 absl::StatusOr<RunNews> FromProto(const v1::RunNews& message);
 
 }  // namespace ddprun

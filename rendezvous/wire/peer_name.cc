@@ -13,8 +13,8 @@
 namespace ddprun {
 namespace {
 
-// The /64 network of an IPv6 address, of which one host may have all. An IPv4-mapped address is its
-// own group.
+// The /64 network of an IPv6 address: one host may own all of its addresses. An IPv4-mapped address
+// is its own group.
 std::string GroupOf(const in6_addr& address, const std::string& text) {
   if (IN6_IS_ADDR_V4MAPPED(&address)) return text;
   in6_addr network = address;

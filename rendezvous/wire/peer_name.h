@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a connection's other end is called, and with whom it shares its slots.
+// The name of a connection's peer, and the group with which the peer shares connection slots.
 #pragma once
 
 #include <sys/socket.h>
@@ -21,7 +21,7 @@ PeerName NameOf(const sockaddr_storage& from);
 // for a unix socket.
 std::string AddressOfPeer(absl::string_view peer);
 
-// The same in the form of PeerName::peer; what is no address stays as it is.
+// The same in the form of PeerName::peer; text that is not an address is returned unchanged.
 std::string NameOfGrpc(absl::string_view peer);
 
 }  // namespace ddprun

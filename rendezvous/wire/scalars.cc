@@ -70,4 +70,20 @@ absl::StatusCode StatusCodeOf(int code) {
   return known ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kUnknown;
 }
 
+void AddRanges(const std::vector<RankRange>& ranges,
+               google::protobuf::RepeatedField<std::int32_t>* to) {
+  for (const RankRange& range : ranges) {
+    to->Add(range.first);
+    to->Add(range.last);
+  }
+}
+
+std::vector<RankRange> RangesOf(const google::protobuf::RepeatedField<std::int32_t>& from,
+                                std::size_t ranges_max) {
+  std::vector<RankRange> ranges;
+  const int bounds = std::min(from.size(), 2 * static_cast<int>(ranges_max));
+  for (int i = 0; i + 1 < bounds; i += 2) ranges.push_back({from[i], from[i + 1]});
+  return ranges;
+}
+
 }  // namespace ddprun

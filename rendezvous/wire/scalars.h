@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Durations, text and status codes of messages. What comes from the wire is cut to the limits and
-// made printable here.
+// Durations, text, status codes and ranges of ranks in messages. What comes from the wire is cut to
+// the limits and made printable here.
 #pragma once
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "proto/ddprun.pb.h"
+#include "rendezvous/values/session_types.h"
 
 namespace ddprun {
 
@@ -28,5 +31,12 @@ std::string PrintableLines(const std::string& text, std::size_t size_max);
 
 // UNKNOWN for a code that Abseil does not have.
 absl::StatusCode StatusCodeOf(int code);
+
+// Ranges of ranks as messages have them: the first and the last rank of each, in turn. Reads at
+// most `ranges_max` ranges.
+void AddRanges(const std::vector<RankRange>& ranges,
+               google::protobuf::RepeatedField<std::int32_t>* to);
+std::vector<RankRange> RangesOf(const google::protobuf::RepeatedField<std::int32_t>& from,
+                                std::size_t ranges_max);
 
 }  // namespace ddprun

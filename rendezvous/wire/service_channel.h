@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A connection to the service, without gRPC types. Defined in grpc_channel.h, for the room's own
-// files.
+// A connection to the service, without gRPC types. Its definition is in grpc_channel.h, for this
+// room only.
 #pragma once
 
 #include <memory>
@@ -15,9 +15,9 @@ namespace ddprun {
 // Threadsafe.
 class ServiceChannel;
 
-// `target`: "HOST:PORT" or "unix:/PATH". Absent credentials: plain text. `server_name`: what a
-// service's certificate must be for, where it is a user's own; empty: the target's host. Does not
-// connect yet.
+// `target`: "HOST:PORT" or "unix:/PATH". Absent credentials: plain text. `server_name`: the name in
+// the service's certificate, if that is a user's own; empty: the target's host. Does not connect
+// yet.
 std::shared_ptr<ServiceChannel> MakeServiceChannel(
     const std::string& target, std::optional<TlsCredentials> credentials = std::nullopt,
     const std::string& server_name = "");

@@ -13,7 +13,6 @@
 #include "rendezvous/base/printable.h"
 #include "rendezvous/wire/failure_convert.h"
 #include "rendezvous/wire/log_convert.h"
-#include "rendezvous/wire/restart_convert.h"
 #include "rendezvous/wire/scalars.h"
 
 namespace ddprun {
@@ -59,6 +58,24 @@ NodeStopped FromProto(const v1::NodeStopped& from) {
   return to;
 }
 
+// Reads one more than the rules allow, which is enough for them to reject it.
+std::vector<ExitCodeRange> ReadCodes(
+    const google::protobuf::RepeatedPtrField<v1::ExitCodeRange>& ranges) {
+  std::vector<ExitCodeRange> codes;
+  const int count = std::min(ranges.size(), static_cast<int>(kExitCodeRangesMax) + 1);
+  for (int i = 0; i < count; ++i) codes.push_back({ranges[i].first(), ranges[i].last()});
+  return codes;
+}
+
+void AddCodes(const std::vector<ExitCodeRange>& codes,
+              google::protobuf::RepeatedPtrField<v1::ExitCodeRange>* ranges) {
+  for (const ExitCodeRange& code : codes) {
+    v1::ExitCodeRange* range = ranges->Add();
+    range->set_first(code.first);
+    range->set_last(code.last);
+  }
+}
+
 }  // namespace
 
 v1::Progress ToProto(const Progress& progress) {
@@ -79,6 +96,32 @@ Progress FromProto(const v1::Progress& message) {
   progress.rate_unit = Printable(CutText(message.rate_unit(), kRateUnitBytesMax));
   progress.section = Printable(CutText(message.section(), kSectionBytesMax));
   return progress;
+}
+
+v1::RestartPolicy ToProto(const RestartPolicy& policy) {
+  v1::RestartPolicy message;
+  *message.mutable_window() = ToDuration(policy.window);
+  *message.mutable_reset() = ToDuration(policy.reset);
+  message.set_no_progress_max(policy.no_progress_max);
+  AddCodes(policy.never_codes, message.mutable_never_codes());
+  AddCodes(policy.only_codes, message.mutable_only_codes());
+  message.set_node_failures_max(policy.node_failures_max);
+  *message.mutable_node_cooldown() = ToDuration(policy.node_cooldown);
+  *message.mutable_delay() = ToDuration(policy.delay);
+  *message.mutable_delay_max() = ToDuration(policy.delay_max);
+  return message;
+}
+
+RestartPolicy FromProto(const v1::RestartPolicy& message) {
+  return {.window = ToMilliseconds(message.window()),
+          .reset = ToMilliseconds(message.reset()),
+          .no_progress_max = message.no_progress_max(),
+          .never_codes = ReadCodes(message.never_codes()),
+          .only_codes = ReadCodes(message.only_codes()),
+          .node_failures_max = message.node_failures_max(),
+          .node_cooldown = ToMilliseconds(message.node_cooldown()),
+          .delay = ToMilliseconds(message.delay()),
+          .delay_max = ToMilliseconds(message.delay_max())};
 }
 
 v1::Join ToProto(const Join& from) {
@@ -110,7 +153,8 @@ Join FromProto(const v1::Join& from) {
   Join to;
   to.protocol_version = from.protocol_version();
   to.software_version = PrintableName(from.software_version());
-  // Not cut: the rules refuse what is too long. One byte more than they allow is enough for that.
+  // One byte more than allowed is kept: the rules then reject the name instead of a cut one
+  // passing.
   to.run_id = Printable(CutText(from.run_id(), kNameBytesMax + 1));
   to.node_id.value = Printable(CutText(from.node_id(), kNameBytesMax + 1));
   to.host = Printable(CutText(from.host(), kNameBytesMax + 1));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What nodes and the service say to each other on a session, as messages and back. What comes from
-// the wire is checked here for form (INVALID_ARGUMENT) and cut to the limits; whether it is allowed
-// is for the cores to say.
+// Converts the reports and directives of a session to messages and back. Messages from the wire are
+// checked for form (INVALID_ARGUMENT) and cut to the limits here; the cores decide whether they are
+// allowed.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -19,9 +19,12 @@ absl::StatusOr<Directive> FromProto(const v1::Directive& message);
 v1::LossReport ToProto(const LossReport& report);
 LossReport FromProto(const v1::LossReport& message);
 
-// Parts of the above; the journal and the status have them by themselves.
+// Parts of the above, which the journal and the status also use.
 v1::Join ToProto(const Join& from);
 Join FromProto(const v1::Join& from);
+v1::RestartPolicy ToProto(const RestartPolicy& policy);
+// Values out of range are kept: the rules reject them.
+RestartPolicy FromProto(const v1::RestartPolicy& message);
 v1::Progress ToProto(const Progress& progress);
 Progress FromProto(const v1::Progress& message);
 v1::Start ToProto(const Start& from);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run's status to its message and back.
+// Converts a run's status to its message and back.
 #pragma once
 
 #include "proto/ddprun.pb.h"

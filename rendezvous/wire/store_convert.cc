@@ -69,7 +69,6 @@ void AddTo(v1::StoreRequests* message, StoreBatch batch) {
     }
   }
   message->mutable_answered()->Add(batch.answered.begin(), batch.answered.end());
-  message->set_forgotten(batch.forgotten);
 }
 
 StoreBatch FromProto(v1::StoreRequests message, std::vector<StoreReply>* refused) {
@@ -94,7 +93,6 @@ StoreBatch FromProto(v1::StoreRequests message, std::vector<StoreReply>* refused
     }
   }
   batch.answered.assign(message.answered().begin(), message.answered().end());
-  batch.forgotten = message.forgotten();
   return batch;
 }
 
@@ -102,8 +100,6 @@ v1::StoreReply ToProto(StoreReply reply) {
   StoreResult& result = reply.result;
   v1::StoreReply message;
   message.set_id(reply.id);
-  message.set_keep(reply.keep);
-  message.set_forget(reply.forget);
   message.set_code(static_cast<int>(result.status.code()));
   if (!result.status.ok()) message.set_message(ToUtf8(std::string(result.status.message())));
   for (std::string& value : result.values) *message.add_values() = std::move(value);
@@ -115,8 +111,6 @@ v1::StoreReply ToProto(StoreReply reply) {
 StoreReply FromProto(v1::StoreReply message) {
   StoreReply reply;
   reply.id = message.id();
-  reply.keep = message.keep();
-  reply.forget = message.forget();
   StoreResult& result = reply.result;
   if (message.code() != 0)
     result.status = absl::Status(StatusCodeOf(message.code()), message.message());

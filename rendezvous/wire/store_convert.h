@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Store operations, their batches and replies, as messages and back.
+// Converts store operations, batches and replies to messages and back.
 #pragma once
 
 #include <vector>
@@ -11,14 +11,14 @@
 namespace ddprun {
 
 v1::StoreOp ToProto(StoreOp op);
-// INVALID_ARGUMENT: a verb that this version does not know.
+// INVALID_ARGUMENT: this version does not know the verb.
 absl::StatusOr<StoreOp> FromProto(v1::StoreOp message);
 
 v1::StoreHello ToProto(const StoreHello& hello);
 StoreHello FromProto(const v1::StoreHello& message);
 
 void AddTo(v1::StoreRequests* message, StoreBatch batch);
-// Malformed requests are left out; `refused` gets the reply to each.
+// Leaves malformed requests out and appends the reply to each to `refused`.
 StoreBatch FromProto(v1::StoreRequests message, std::vector<StoreReply>* refused);
 
 v1::StoreReply ToProto(StoreReply reply);

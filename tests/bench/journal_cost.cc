@@ -3,10 +3,11 @@
 //
 //     journal_cost [--seconds 2] [--callers 1] [--folder FOLDER]
 //
-// A service in a process of its own, and a node of another process whose callers set keys of 64
-// bytes, one acknowledged call after another. In turn: without a journal, with one, and with one
-// that flushes the disk before each answer (--journal-sync). Prints the time of a call, the calls a
-// second of all callers, and the processor time of service and callers for a call.
+// A service in a process of its own, and a node of another process whose workers (threads here) set
+// keys of 64 bytes, one acknowledged call after another. In turn: without a journal, with one, and
+// with one that flushes the disk before each answer (--journal-sync). Prints the time of a call,
+// the calls a second of all callers, and the processor time of service, agent and callers for a
+// call.
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -28,6 +29,7 @@
 #include "proto/version.h"
 #include "rendezvous/client/session_client.h"
 #include "rendezvous/client/store_client.h"
+#include "rendezvous/proxy/store_proxy.h"
 #include "rendezvous/service/server.h"
 #include "rendezvous/wire/service_channel.h"
 
@@ -93,7 +95,8 @@ class Service {
 // A run of one node.
 class Node {
  public:
-  explicit Node(const std::string& target) : channel_(MakeServiceChannel(target, std::nullopt)) {
+  Node(const std::string& target, const std::string& socket_path)
+      : channel_(MakeServiceChannel(target, std::nullopt)) {
     Join join;
     join.protocol_version = kProtocolVersion;
     join.software_version = kSoftwareVersion;
@@ -109,25 +112,34 @@ class Node {
       if (directive != nullptr && std::holds_alternative<Start>(*directive)) started_.set_value();
     });
     if (started_.get_future().wait_for(kLong) != std::future_status::ready) Die("no round");
+    auto proxy = StoreProxy::Start({.socket_path = socket_path,
+                                    .channel = channel_,
+                                    .run_id = "bench",
+                                    .node_id = NodeId{"node"}});
+    if (!proxy.ok()) Die(std::string(proxy.status().message()));
+    proxy_ = *std::move(proxy);
+    proxy_->SetRound(RoundId{1});
   }
 
  private:
   std::promise<void> started_;
   std::shared_ptr<ServiceChannel> channel_;
   std::unique_ptr<SessionClient> session_;
+  std::unique_ptr<StoreProxy> proxy_;
 };
 
 void Measure(const char* name, const Service& service, int callers,
-             std::chrono::duration<double> time) {
-  const Node node(service.target());
+             std::chrono::duration<double> time, const std::string& folder) {
+  const std::string socket_path = folder + "/agent";
+  const Node node(service.target(), socket_path);
   std::vector<std::vector<double>> samples(static_cast<std::size_t>(callers));
   std::vector<std::thread> threads;
   const auto begin = Clock::now();
   const double cpu_before = service.CpuSeconds();
   for (int c = 0; c < callers; ++c) {
     threads.emplace_back([&, c] {
-      const auto store = StoreClient::Connect(
-          {.target = service.target(), .run_id = "bench", .node_id = "node", .round = RoundId{1}});
+      const auto store =
+          StoreClient::Connect({.target = "unix:" + socket_path, .round = RoundId{1}});
       if (!store.ok()) Die(std::string(store.status().message()));
       StoreOp op;
       op.verb = StoreVerb::kSet;
@@ -177,9 +189,9 @@ int Main(int argc, char** argv) {
   const Service plain(std::nullopt);
   const Service journaled(journal("a", false));
   const Service synced(journal("b", true));
-  Measure("no journal", plain, callers, time);
-  Measure("journal", journaled, callers, time);
-  Measure("journal, synced", synced, callers, time);
+  Measure("no journal", plain, callers, time, pattern);
+  Measure("journal", journaled, callers, time, pattern);
+  Measure("journal, synced", synced, callers, time, pattern);
   std::filesystem::remove_all(pattern);
   return 0;
 }

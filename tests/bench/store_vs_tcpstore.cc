@@ -293,14 +293,13 @@ void Bench::Work(int rank) {
   options.port = static_cast<std::uint16_t>(shared_->tcp_port);
   options.waitWorkers = false;
   c10d::TCPStore tcp("127.0.0.1", options);
-  const auto connect = [](const std::string& path, const std::string& run_id) {
-    return RendezvousStore::Connect(
-        {.target = "unix:" + path, .run_id = run_id, .node_id = "", .round = RoundId{1}}, kLong);
+  const auto connect = [](const std::string& path) {
+    return RendezvousStore::Connect({.target = "unix:" + path, .round = RoundId{1}}, kLong);
   };
-  const auto one = connect(Socket("one"), "one");
+  const auto one = connect(Socket("one"));
   const int node = rank < arguments_.workers / 2 ? 0 : 1;
   std::vector<c10::intrusive_ptr<RendezvousStore>> two;
-  for (const TwoNodes& run : kTwoNodes) two.push_back(connect(SocketOf(run, node), run.name));
+  for (const TwoNodes& run : kTwoNodes) two.push_back(connect(SocketOf(run, node)));
   for (int repeat = 0; repeat <= arguments_.repeats; ++repeat) {
     const std::string prefix = "exchange/" + std::to_string(repeat);
     Exchange(tcp, rank, prefix, false);
@@ -310,7 +309,7 @@ void Bench::Work(int rank) {
   }
   // Of the node that does not host the service.
   std::vector<c10::intrusive_ptr<RendezvousStore>> far;
-  for (const TwoNodes& run : kTwoNodes) far.push_back(connect(SocketOf(run, 1), run.name));
+  for (const TwoNodes& run : kTwoNodes) far.push_back(connect(SocketOf(run, 1)));
   for (int repeat = 0; repeat < 4; ++repeat) {
     for (const bool acknowledged : {false, true}) {
       for (const auto& store : far) {

@@ -34,7 +34,6 @@ CORES = (
     "rendezvous/observe/run_event",
     "rendezvous/store/kv_store",
     "rendezvous/store/reply_cache",
-    "rendezvous/store/cache_directory",
     "rendezvous/store/store_hub",
     "rendezvous/store/store_coalescer",
     "launcher/supervisor/agent_events",

@@ -227,7 +227,7 @@ void SimService::Gone(SimStream stream) {
     const StorePlace place = of_store->second;
     store_places_.erase(of_store);
     place.run->stores.erase(place.peer);
-    QueueStore(place.run, place.run->hub.Gone(place.peer, Now()));
+    place.run->hub.Gone(place.peer);
     return;
   }
   const auto it = places_.find(stream);
@@ -405,12 +405,6 @@ void SimService::Recover() {
   }
   invariants_.Recovered(states);
   for (const auto& run : runs) {
-    std::vector<std::string> nodes;
-    for (const auto& [id, member] : run->state.members) {
-      if (member.phase != MemberPhase::kWaiting) nodes.push_back(id.value);
-    }
-    run->last_peer = nodes.size();
-    run->hub.Resume(nodes, Now());
     // The streams of the last process have ended.
     const auto links = run->state.links;
     for (const auto& entry : links) StepRun(run, NodeGone{entry.first});

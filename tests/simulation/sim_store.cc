@@ -56,7 +56,6 @@ void SimStore::WorkerGone(StoreWorker worker) {
 }
 
 void SimStore::ServiceIsBack() {
-  open_wanted_ = true;
   lost_since_.reset();
   Idle();
 }
@@ -87,7 +86,7 @@ void SimStore::Idle() {
         kTurn, [this] { Flush(); }, network_.Timers(self_));
     return;
   }
-  if (!open_wanted_ && !folder_.HasBatch()) return;
+  if (!folder_.HasBatch()) return;
   if (!lost_since_ || Now() >= retry_at_) {
     Open();
     return;
@@ -105,7 +104,6 @@ void SimStore::WakeAt(TimePoint time) {
 // ---- The stream to the service
 
 void SimStore::Open() {
-  open_wanted_ = false;
   end_ = absl::UnavailableError("the stream broke");
   stream_ = network_.Dial(self_, service_);
   StoreHello hello;
@@ -144,7 +142,6 @@ bool SimStore::OnClosed(SimStream stream) {
   if (MayPass(end_.code()) && Now() - *lost_since_ < reconnect_timeout_) {
     retry_at_ = std::min(Now() + backoff_, *lost_since_ + reconnect_timeout_);
     backoff_ = std::min<std::chrono::milliseconds>(2 * backoff_, kReconnectBackoffMax);
-    open_wanted_ = true;
   } else {
     lost_since_.reset();
     backoff_ = kConnectBackoffMin;

@@ -55,7 +55,6 @@ class SimStore {
   std::uint64_t last_stream_ = 0;
   bool flush_due_ = false;
   bool closed_ = false;
-  bool open_wanted_ = false;
   absl::Status failed_;
   absl::Status end_;  // what the service said before it ended the stream
   std::optional<TimePoint> lost_since_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the workers of a round may read and must not: watches what each asks and is answered. Values
 // say who wrote them and how often he had, so that each answer can be judged at once, over any
-// number of services, streams and caches.
+// number of services and streams.
 #pragma once
 
 #include <cstdint>

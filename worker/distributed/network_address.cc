@@ -10,7 +10,7 @@
 #include <stdexcept>
 
 #include "absl/status/statusor.h"
-#include "rendezvous/base/own_address.h"
+#include "rendezvous/base/addresses.h"
 #include "rendezvous/client/session_client.h"
 
 namespace ddprun {

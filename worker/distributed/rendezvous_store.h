@@ -27,7 +27,7 @@ class RendezvousStore : public c10d::Store {
   explicit RendezvousStore(std::shared_ptr<StoreClient> client,
                            std::chrono::milliseconds timeout = kDefaultTimeout);
 
-  // Connects to an agent or the service; throws c10::DistNetworkError if it is not reached in time.
+  // Connects to an agent; throws c10::DistNetworkError if it is not reached in time.
   static c10::intrusive_ptr<RendezvousStore> Connect(StoreClient::Options options,
                                                      std::chrono::milliseconds timeout);
 

@@ -30,10 +30,8 @@ bool AgentServesTcpStore() {
 
 c10::intrusive_ptr<c10d::Store> OpenAgentStore(const WorkerEnv& env,
                                                std::chrono::milliseconds timeout) {
-  return RendezvousStore::Connect({.target = "unix:" + env.agent_socket,
-                                   .run_id = env.run_id,
-                                   .round = static_cast<RoundId>(env.round)},
-                                  timeout);
+  return RendezvousStore::Connect(
+      {.target = "unix:" + env.agent_socket, .round = static_cast<RoundId>(env.round)}, timeout);
 }
 
 // TCPStore puts a name that has no address down to the port. A name may come up later than the

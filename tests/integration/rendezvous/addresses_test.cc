@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include "proto/text.h"
-#include "rendezvous/base/own_address.h"
 #include "rendezvous/client/session_client.h"
 
 namespace ddprun {

@@ -161,8 +161,7 @@ TEST_F(HalfMessagesTest, HaveALimitTogetherAndKeepNobodyOut) {
 #ifndef __SANITIZE_ADDRESS__
   EXPECT_LT(ResidentBytes(), before + (100u << 20));
 #endif
-  auto store = StoreClient::Connect(
-      {.target = "unix:" + socket_, .run_id = "", .node_id = "", .round = RoundId{1}});
+  auto store = StoreClient::Connect({.target = "unix:" + socket_, .round = RoundId{1}});
   ASSERT_TRUE(store.ok()) << store.status();
   // A small message at once, a large one once a stalled one has had its time.
   StoreOp set = MakeOp(StoreVerb::kSet, {"key"});
@@ -181,8 +180,7 @@ TEST_F(HalfMessagesTest, ManyLargeMessagesAtOnceAllArrive) {
   std::vector<std::thread> workers;
   for (int i = 0; i < kWorkers; ++i) {
     workers.emplace_back([this, i] {
-      auto store = StoreClient::Connect(
-          {.target = "unix:" + socket_, .run_id = "", .node_id = "", .round = RoundId{1}});
+      auto store = StoreClient::Connect({.target = "unix:" + socket_, .round = RoundId{1}});
       ASSERT_TRUE(store.ok()) << store.status();
       for (int turn = 0; turn < 3; ++turn) {
         StoreOp set = MakeOp(StoreVerb::kSet, {"key-" + std::to_string(i)});

@@ -466,8 +466,7 @@ TEST_F(HostileMemberTest, KeyBombsToTheBrim) {
                                   .node_id = join.node_id});
   ASSERT_TRUE(proxy.ok()) << proxy.status();
   (*proxy)->SetRound(RoundId{1});
-  auto store = StoreClient::Connect(
-      {.target = "unix:" + (folder / "s"), .run_id = "", .node_id = "", .round = RoundId{1}});
+  auto store = StoreClient::Connect({.target = "unix:" + (folder / "s"), .round = RoundId{1}});
   ASSERT_TRUE(store.ok()) << store.status();
   StoreOp set = MakeOp(StoreVerb::kMultiSet, {});
   set.values.assign(kBatch, std::string(1000, 'v'));

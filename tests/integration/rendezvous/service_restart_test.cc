@@ -145,10 +145,8 @@ TEST_F(ServiceRestartTest, NoAcknowledgedWriteIsLostAndNoneIsDoneTwice) {
   std::vector<std::thread> workers;
   for (int w = 0; w < 4; ++w) {
     workers.emplace_back([&, w] {
-      auto store = StoreClient::Connect({.target = "unix:" + (folder_ / (w % 2 == 0 ? "a" : "b")),
-                                         .run_id = "",
-                                         .node_id = "",
-                                         .round = kFirst});
+      auto store = StoreClient::Connect(
+          {.target = "unix:" + (folder_ / (w % 2 == 0 ? "a" : "b")), .round = kFirst});
       StoreOp add = MakeOp(V::kAdd, {"counter"});
       add.number = 1;
       for (int i = 0; !over; ++i) {
@@ -168,8 +166,7 @@ TEST_F(ServiceRestartTest, NoAcknowledgedWriteIsLostAndNoneIsDoneTwice) {
   }
   over = true;
   for (std::thread& worker : workers) worker.join();
-  auto store = StoreClient::Connect(
-      {.target = "unix:" + (folder_ / "a"), .run_id = "", .node_id = "", .round = kFirst});
+  auto store = StoreClient::Connect({.target = "unix:" + (folder_ / "a"), .round = kFirst});
   EXPECT_EQ(ValueOf((*store)->Call(MakeOp(V::kGet, {"counter"}))), std::to_string(times));
   EXPECT_EQ(ValueOf((*store)->Call(MakeOp(V::kGet, {"text"}))).size(),
             static_cast<std::size_t>(times));

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every way to the store must do, straight to the service or through an agent's socket: one
-// list of checks.
+// What every way to the store must do: one list of checks.
 #pragma once
 
 #include <gmock/gmock.h>

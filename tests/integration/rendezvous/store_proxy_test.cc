@@ -5,6 +5,7 @@
 
 #include <future>
 
+#include "rendezvous/base/limits.h"
 #include "rendezvous/proxy/store_proxy.h"
 #include "tests/integration/rendezvous/raw_worker.h"
 #include "tests/integration/rendezvous/store_contract.h"
@@ -18,7 +19,7 @@ using ::testing::HasSubstr;
 // Of an agent that reaches the service over its connection, and of one whose process it is in.
 class StoreProxyTest : public ::testing::TestWithParam<bool> {
  protected:
-  StoreProxyTest() : server_(StartServer()), node_(server_->target(), MakeJoin("a", 1)) {
+  StoreProxyTest() : server_(StartServer()), node_(server_->target(), JoinWithRestarts()) {
     EXPECT_TRUE(node_.Next<Start>());
     auto proxy = StoreProxy::Start({.socket_path = dir_ / "s",
                                     .channel = node_.channel(),
@@ -30,19 +31,23 @@ class StoreProxyTest : public ::testing::TestWithParam<bool> {
     proxy_->SetRound(RoundId{1});
   }
 
-  // What a worker says of itself is not asked for.
+  static Join JoinWithRestarts() {
+    Join join = MakeJoin("a", 1);
+    join.restarts_max = 3;
+    return join;
+  }
+
   std::shared_ptr<StoreClient> Connect(RoundId round = RoundId{1}) {
-    auto client = StoreClient::Connect(
-        {.target = "unix:" + (dir_ / "s"), .run_id = "nonsense", .node_id = "", .round = round});
+    auto client = StoreClient::Connect({.target = "unix:" + (dir_ / "s"), .round = round});
     EXPECT_TRUE(client.ok()) << client.status();
     return *client;
   }
 
-  std::shared_ptr<StoreClient> ConnectDirectly() {
-    auto client = StoreClient::Connect(
-        {.target = server_->target(), .run_id = "run", .node_id = "id-a", .round = RoundId{1}});
-    EXPECT_TRUE(client.ok()) << client.status();
-    return *client;
+  void BreakRound(RoundId round) {
+    node_.Send(WorkerFailed{round, Failure{}});
+    ASSERT_TRUE(node_.Next<Stop>());
+    node_.Send(NodeStopped{round, 4000});
+    ASSERT_TRUE(node_.Next<Start>());
   }
 
   TempDir dir_;
@@ -56,10 +61,6 @@ TEST_P(StoreProxyTest, AllVerbs) { ExpectAllVerbsWork(*Connect()); }
 TEST_P(StoreProxyTest, Waits) { ExpectWaitsWork(*Connect(), *Connect()); }
 
 TEST_P(StoreProxyTest, ConcurrentCallers) { ExpectConcurrentCallersWork(*Connect()); }
-
-TEST_P(StoreProxyTest, WorkersAndDirectClientsSeeOneStore) {
-  ExpectWaitsWork(*Connect(), *ConnectDirectly());
-}
 
 TEST_P(StoreProxyTest, ARoundChangeAbortsWaitersAndLaterOperations) {
   auto store = Connect();
@@ -157,6 +158,52 @@ TEST_P(StoreProxyTest, ATakenOrTooLongPathIsRefused) {
   EXPECT_EQ(start(dir_ / "s"), absl::StatusCode::kAlreadyExists);
   EXPECT_EQ(start(dir_ / std::string(120, 'x')), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(start(dir_ / "no/such/folder"), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_P(StoreProxyTest, LargeValuesPassAndTooLargeOnesAreRefused) {
+  auto store = Connect();
+  const std::string large(kValueBytesMax, 'x');
+  ASSERT_TRUE(store->Call(MakeOp(StoreVerb::kSet, {"large"}, {large})).status.ok());
+  EXPECT_EQ(ValueOf(store->Call(MakeOp(StoreVerb::kGet, {"large"}))), large);
+  EXPECT_EQ(store->Call(MakeOp(StoreVerb::kSet, {"large"}, {large + "x"})).status.code(),
+            absl::StatusCode::kResourceExhausted);
+}
+
+TEST_P(StoreProxyTest, ARoundChangeEmptiesTheStoreAndAbortsWaiters) {
+  auto store = Connect();
+  ASSERT_TRUE(store->Call(MakeOp(StoreVerb::kSet, {"k"}, {"old"})).status.ok());
+  auto waiting = std::async(std::launch::async, [&] {
+    return store->Call(WithTimeout(MakeOp(StoreVerb::kGet, {"never"}), std::chrono::seconds(60)));
+  });
+  BreakRound(RoundId{1});
+  EXPECT_EQ(waiting.get().status.code(), absl::StatusCode::kAborted);
+  const StoreResult late = store->Call(MakeOp(StoreVerb::kSet, {"k"}, {"late"}));
+  EXPECT_EQ(late.status.code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(std::string(late.status.message()),
+              HasSubstr("belongs to round 1, but the run is in round 2"));
+  proxy_->SetRound(RoundId{2});
+  EXPECT_EQ(Connect(RoundId{2})->Call(MakeOp(StoreVerb::kNumKeys, {})).number, 0);
+}
+
+TEST_P(StoreProxyTest, AnUnknownRunIsNamed) {
+  proxy_.reset();
+  auto proxy = StoreProxy::Start({.socket_path = dir_ / "s",
+                                  .channel = node_.channel(),
+                                  .connector = GetParam() ? server_->store_connector() : nullptr,
+                                  .run_id = "other",
+                                  .node_id = NodeId{"id-a"}});
+  ASSERT_TRUE(proxy.ok()) << proxy.status();
+  (*proxy)->SetRound(RoundId{1});
+  const StoreResult result = Connect()->Call(MakeOp(StoreVerb::kNumKeys, {}));
+  EXPECT_EQ(result.status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(result.status.message()), HasSubstr("knows no run 'other'"));
+}
+
+TEST(StoreConnectTest, NobodyThere) {
+  const auto client = StoreClient::Connect(
+      {.target = "unix:/nonexistent/s", .connect_timeout = std::chrono::milliseconds(200)});
+  EXPECT_EQ(client.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(client.status().message()), HasSubstr("unix:/nonexistent/s"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Agent, StoreProxyTest, ::testing::Bool(), [](const auto& of) {

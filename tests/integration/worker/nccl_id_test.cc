@@ -31,7 +31,7 @@ TEST(NcclId, ReachesEveryRankByteForByteUnderProcessGroupNcclsKey) {
   });
   EXPECT_THAT(errors, testing::Each(testing::IsEmpty()));
   EXPECT_THAT(got, testing::Each(id));
-  EXPECT_THAT(service.ConnectDirectly(std::chrono::seconds(5))->listKeys(),
+  EXPECT_THAT(service.ConnectThroughOtherProxy(std::chrono::seconds(5))->listKeys(),
               testing::ElementsAre("default_pg/0//cuda//0"));
 }
 
@@ -52,7 +52,7 @@ TEST(NcclId, ManyRootsIdsReachEveryRankOfBothNodes) {
   EXPECT_THAT(got[0], testing::Each(testing::SizeIs(kNcclUniqueIdBytes)));
   EXPECT_EQ(std::set<NcclId>(got[0].begin(), got[0].end()).size(), kRoots);
   EXPECT_THAT(got, testing::Each(got[0]));
-  EXPECT_THAT(service.ConnectDirectly(std::chrono::seconds(5))->listKeys(),
+  EXPECT_THAT(service.ConnectThroughOtherProxy(std::chrono::seconds(5))->listKeys(),
               testing::UnorderedElementsAre("default_pg/0//cuda//UniqueNCCLID:0",
                                             "default_pg/0//cuda//UniqueNCCLID:1",
                                             "default_pg/0//cuda//UniqueNCCLID:2"));
@@ -77,12 +77,10 @@ TEST(NcclId, ARestartNeverSeesAnOldRoundsIds) {
                                   .node_id = LeasedJoin("a").node_id});
   ASSERT_TRUE(proxy.ok());
   const auto connect = [&folder](RoundId round) {
-    return DefaultGroupStore(RendezvousStore::Connect({.target = "unix:" + (folder / "agent.sock"),
-                                                       .run_id = "run",
-                                                       .node_id = LeasedJoin("a").node_id.value,
-                                                       .round = round},
-                                                      std::chrono::seconds(20)),
-                             "cuda");
+    return DefaultGroupStore(
+        RendezvousStore::Connect({.target = "unix:" + (folder / "agent.sock"), .round = round},
+                                 std::chrono::seconds(20)),
+        "cuda");
   };
   constexpr int kRanks = 5;
   std::vector<std::vector<std::vector<NcclId>>> got;  // by round and rank

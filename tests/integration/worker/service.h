@@ -15,8 +15,7 @@
 
 namespace ddprun {
 
-// One run of two nodes in its first round, with the store reached both ways: at the service, and as
-// workers do.
+// One run of two nodes in its first round, with the store as their workers reach it.
 class Service {
  public:
   Service()
@@ -49,16 +48,13 @@ class Service {
   RoundId round() const { return round_; }
   StoreProxy& proxy() { return *proxy_; }
 
-  c10::intrusive_ptr<RendezvousStore> ConnectDirectly(std::chrono::milliseconds timeout) const {
-    return Connect(server_->target(), timeout);
-  }
   c10::intrusive_ptr<RendezvousStore> ConnectThroughProxy(std::chrono::milliseconds timeout) const {
-    return Connect("unix:" + socket_path(), timeout);
+    return Connect(socket_path(), timeout);
   }
 
   c10::intrusive_ptr<RendezvousStore> ConnectThroughOtherProxy(
       std::chrono::milliseconds timeout) const {
-    return Connect("unix:" + (folder_ / "other.sock"), timeout);
+    return Connect(folder_ / "other.sock", timeout);
   }
 
   // What the agent would tell a worker. Nobody may need the port.
@@ -71,11 +67,9 @@ class Service {
   }
 
  private:
-  c10::intrusive_ptr<RendezvousStore> Connect(const std::string& target,
+  c10::intrusive_ptr<RendezvousStore> Connect(const std::string& path,
                                               std::chrono::milliseconds timeout) const {
-    return RendezvousStore::Connect(
-        {.target = target, .run_id = join_.run_id, .node_id = join_.node_id.value, .round = round_},
-        timeout);
+    return RendezvousStore::Connect({.target = "unix:" + path, .round = round_}, timeout);
   }
 
   const TempDir folder_;

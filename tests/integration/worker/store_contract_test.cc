@@ -60,14 +60,6 @@ class TcpStoreUnderTest : public StoreUnderTest {
   c10::intrusive_ptr<c10d::TCPStore> server_;
 };
 
-class ServiceUnderTest : public StoreUnderTest {
- public:
-  c10::intrusive_ptr<c10d::Store> NewClient() override { return service_.ConnectDirectly(kLong); }
-
- private:
-  Service service_;
-};
-
 class ProxyUnderTest : public StoreUnderTest {
  public:
   c10::intrusive_ptr<c10d::Store> NewClient() override {
@@ -78,7 +70,7 @@ class ProxyUnderTest : public StoreUnderTest {
   Service service_;
 };
 
-// One client after the other on another node, each of which keeps what its workers read.
+// One client after the other on another node.
 class TwoNodesUnderTest : public StoreUnderTest {
  public:
   c10::intrusive_ptr<c10d::Store> NewClient() override {
@@ -103,8 +95,7 @@ class StoreContract : public testing::Test {
 
   bool IsHashStore() const { return std::is_same_v<T, HashStoreUnderTest>; }
   bool IsOurs() const {
-    return std::is_same_v<T, ServiceUnderTest> || std::is_same_v<T, ProxyUnderTest> ||
-           std::is_same_v<T, TwoNodesUnderTest>;
+    return std::is_same_v<T, ProxyUnderTest> || std::is_same_v<T, TwoNodesUnderTest>;
   }
 
   // After what a store need not answer (set, append, multiSet, queuePush) and before another client
@@ -124,11 +115,11 @@ struct Names {
     if (std::is_same_v<T, HashStoreUnderTest>) return "HashStore";
     if (std::is_same_v<T, TcpStoreUnderTest>) return "TCPStore";
     if (std::is_same_v<T, TwoNodesUnderTest>) return "TwoNodes";
-    return std::is_same_v<T, ServiceUnderTest> ? "Service" : "Proxy";
+    return "Proxy";
   }
 };
-using Stores = testing::Types<HashStoreUnderTest, TcpStoreUnderTest, ServiceUnderTest,
-                              ProxyUnderTest, TwoNodesUnderTest>;
+using Stores =
+    testing::Types<HashStoreUnderTest, TcpStoreUnderTest, ProxyUnderTest, TwoNodesUnderTest>;
 TYPED_TEST_SUITE(StoreContract, Stores, Names);
 
 Bytes AllBytes() {

@@ -30,8 +30,6 @@ TEST(StoreErrors, AnOldRoundIsRefusedAndItsWaitsEnd) {
 TEST(StoreErrors, AnAgentThatIsNotThereIsANetworkErrorThatNamesIt) {
   try {
     RendezvousStore::Connect({.target = "unix:/nonexistent/agent.sock",
-                              .run_id = "run",
-                              .node_id = "node",
                               .round = RoundId{1},
                               .connect_timeout = milliseconds(200)},
                              kStoreTimeout);

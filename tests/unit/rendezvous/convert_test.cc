@@ -193,7 +193,6 @@ TEST(ConvertTest, StoreBatches) {
   batch.requests.push_back({7, StoreOp{.verb = StoreVerb::kGet, .keys = {"k"}}});
   batch.requests.push_back({6, std::nullopt});
   batch.answered = {3, 5};
-  batch.forgotten = 9;
   v1::StoreRequests message;
   AddTo(&message, batch);
   // Of neither kind, and of a verb that is not known.
@@ -217,12 +216,9 @@ TEST(ConvertTest, StoreResults) {
   result.values = {"v", std::string("\0", 1)};
   result.keys = {"k"};
   result.number = 1LL << 60;
-  StoreReply reply{42, result, /*keep=*/true, /*forget=*/0};
+  StoreReply reply{42, result};
   EXPECT_EQ(FromProto(ToProto(reply)), reply);
-  reply = {0, {}, false, /*forget=*/7};
-  reply.result.keys = {"k"};
-  EXPECT_EQ(FromProto(ToProto(reply)), reply);
-  reply = {1, {}, false, 0};
+  reply = {1, {}};
   reply.result.status = absl::AbortedError("over");
   EXPECT_EQ(FromProto(ToProto(reply)), reply);
 }

@@ -106,7 +106,7 @@ class Anything {
     } else if constexpr (std::is_same_v<T, MemberPhase>) {
       to = static_cast<T>(random_() % 5);
     } else if constexpr (std::is_same_v<T, FailureKind> || std::is_same_v<T, EndKind>) {
-      to = static_cast<T>(random_() % 6);
+      to = static_cast<T>(1 + random_() % 6);
     } else if constexpr (std::is_integral_v<T> || std::is_enum_v<T>) {
       to = static_cast<T>(random_());
     } else {
@@ -147,7 +147,7 @@ class Anything {
   void Fill(Hang& to) {
     auto& [kind, silent, step, section, others_step, stack] = to;
     stack.resize(2);
-    kind = static_cast<HangKind>(random_() % 3);
+    kind = static_cast<HangKind>(1 + random_() % 3);
     step = static_cast<std::int64_t>(random_() % 1'000'000);
     others_step = static_cast<std::int64_t>(random_() % 1'000'000);
     All(silent, section, stack[0], stack[1]);

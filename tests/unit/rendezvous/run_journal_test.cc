@@ -155,12 +155,13 @@ TEST_F(RunJournalTest, NobodyIsToldBeforeItIsWrittenDown) {
 
 TEST_F(RunJournalTest, WhatAnotherShowsWaitsForItsRecordToo) {
   RunRegistry registry(std::nullopt, OpenDisk(disk_));
-  const RunRegistry::Place place = Enter(registry, MakeJoin("a", {.nodes = 1}));
+  const RunRegistry::Place place = Enter(registry, MakeJoin("a", {.nodes = 2}));
+  Enter(registry, MakeJoin("b", {.nodes = 2}));
   auto writes = std::make_shared<HeardReplies>();
   auto reads = std::make_shared<HeardReplies>();
   const auto now = std::chrono::steady_clock::now();
-  const StorePeer writer = *place.run->OpenStore(writes, {"run", "id-a", 0, {}});
-  const StorePeer reader = *place.run->OpenStore(reads, {"run", "id-a", 0, {}});
+  const StorePeer writer = *place.run->OpenStore(writes, {"run", "id-a", 1, {}});
+  const StorePeer reader = *place.run->OpenStore(reads, {"run", "id-b", 1, {}});
   SetHold(true);
   const auto say = [&](StorePeer peer, StoreOp op) {
     StoreBatch batch;
@@ -202,11 +203,11 @@ TEST_F(RunJournalTest, WhatIsNeverSaidHoldsNoStream) {
   disk_.failure = absl::ResourceExhaustedError("the disk is full");
   auto replies = std::make_shared<HeardReplies>();
   const auto now = std::chrono::steady_clock::now();
-  const StorePeer peer = *place.run->OpenStore(replies, {"run", "id-a", 0, {}});
+  const StorePeer peer = *place.run->OpenStore(replies, {"run", "id-a", 1, {}});
   StoreBatch batch;
   batch.requests.push_back({1, MakeOp(V::kSet, {"k"}, {"v"})});
   place.run->Receive(peer, std::move(batch), now);
-  place.run->StoreGone(peer, now);
+  place.run->StoreGone(peer);
   EXPECT_THAT(replies->replies, IsEmpty());
   EXPECT_EQ(replies.use_count(), 1);
 }
@@ -360,7 +361,7 @@ class RandomService {
     if (!node.place) return;
     Run& run = *node.place->run;
     if (!node.peer || node.store_of != node.place->run || Below(10) == 0) {
-      if (node.peer) node.store_of->StoreGone(*node.peer, now_);
+      if (node.peer) node.store_of->StoreGone(*node.peer);
       std::vector<std::uint64_t> unanswered;
       for (std::uint64_t id = node.last_id; id > 0 && id + 5 > node.last_id; --id) {
         unanswered.push_back(id);

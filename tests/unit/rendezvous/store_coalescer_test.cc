@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's half of the store: what it asks, what it makes one of, what it knows by itself.
+// The agent's half of the store: what it asks, and what it makes one of.
 #include "rendezvous/store/store_coalescer.h"
 
 #include <gmock/gmock.h>
@@ -29,14 +29,8 @@ class StoreCoalescerTest : public ::testing::Test {
   void Submit(StoreWorker worker, StoreOp op) {
     Keep(folder.Submit(worker, ++ids[worker], std::move(op), now));
   }
-  void Reply(std::uint64_t id, StoreResult result, bool keep = false) {
-    Keep(folder.Receive({{id, std::move(result), keep, 0}}));
-  }
-  void Forget(std::uint64_t number, std::vector<std::string> keys) {
-    StoreReply reply;
-    reply.forget = number;
-    reply.result.keys = std::move(keys);
-    Keep(folder.Receive({reply}));
+  void Reply(std::uint64_t id, StoreResult result) {
+    Keep(folder.Receive({{id, std::move(result)}}));
   }
   void Keep(StoreCoalescer::Answers all) {
     for (const auto& answer : all) {
@@ -163,31 +157,22 @@ TEST_F(StoreCoalescerTest, TheSameQuestionIsAskedOnce) {
   const auto sent = Sent();
   ASSERT_EQ(sent.size(), 1u);
   now += milliseconds(1);
-  Submit(kThree, WaitingOp(V::kGet, {"k"}));
   Submit(kThree, WaitingOp(V::kWait, {"k"}));  // another question
   EXPECT_EQ(Sent().size(), 1u);
-  Reply(sent[0].id, Value("v"), /*keep=*/true);
-  for (const StoreWorker worker : {kOne, kTwo, kThree}) EXPECT_EQ(At(worker, 1).values[0], "v");
+  Reply(sent[0].id, Value("v"));
+  for (const StoreWorker worker : {kOne, kTwo}) EXPECT_EQ(At(worker, 1).values[0], "v");
 }
 
-TEST_F(StoreCoalescerTest, AnAnswerThatMayNotBeKeptIsForThoseWhoCameBeforeItWasAsked) {
+TEST_F(StoreCoalescerTest, AnAnswerIsForThoseWhoCameBeforeItWasAsked) {
   for (const StoreWorker worker : {kOne, kTwo}) Submit(worker, WaitingOp(V::kGet, {"k"}));
   const auto sent = Sent();
   Submit(kThree, WaitingOp(V::kGet, {"k"}));
-  Reply(sent[0].id, Value("old"), /*keep=*/false);
+  Reply(sent[0].id, Value("old"));
   EXPECT_EQ(At(kTwo, 1).values[0], "old");
   const auto again = Sent();
   ASSERT_EQ(again.size(), 1u);
-  Reply(again[0].id, Value("new"), /*keep=*/false);
+  Reply(again[0].id, Value("new"));
   EXPECT_EQ(At(kThree, 1).values[0], "new");
-}
-
-TEST_F(StoreCoalescerTest, NobodyJoinsAQuestionThatIsOlderThanTrust) {
-  Submit(kOne, WaitingOp(V::kGet, {"k"}));
-  Sent();
-  now += kKeepTrust + milliseconds(1);
-  Submit(kTwo, WaitingOp(V::kGet, {"k"}));
-  EXPECT_EQ(Sent().size(), 1u);
 }
 
 TEST_F(StoreCoalescerTest, EachWaitsItsOwnTime) {
@@ -211,47 +196,6 @@ TEST_F(StoreCoalescerTest, EachWaitsItsOwnTime) {
             absl::DeadlineExceededError("waited 100 ms for key 'k', which nobody has set"));
 }
 
-TEST_F(StoreCoalescerTest, WhatMayBeKeptIsAnsweredHere) {
-  Submit(kOne, MakeOp(V::kGet, {"k"}));
-  Reply(Sent()[0].id, Value("v"), /*keep=*/true);
-  Submit(kOne, MakeOp(V::kWait, {"m"}));
-  Reply(Sent()[0].id, {}, /*keep=*/true);
-  Submit(kTwo, MakeOp(V::kGet, {"k"}));
-  Submit(kTwo, MakeOp(V::kMultiGet, {"k", "k"}));
-  Submit(kTwo, MakeOp(V::kCheck, {"k", "m"}));
-  Submit(kTwo, MakeOp(V::kWait, {"k", "m"}));
-  EXPECT_FALSE(folder.HasBatch());
-  EXPECT_EQ(At(kTwo, 1).values[0], "v");
-  EXPECT_THAT(At(kTwo, 2).values, ElementsAre("v", "v"));
-  EXPECT_EQ(At(kTwo, 3).number, 1);
-  Submit(kTwo, MakeOp(V::kGet, {"m"}));
-  EXPECT_TRUE(folder.HasBatch()) << "that it exists is not its value";
-}
-
-TEST_F(StoreCoalescerTest, WhatIsToBeForgottenIsAndTheServiceIsTold) {
-  Submit(kOne, MakeOp(V::kGet, {"k"}));
-  Reply(Sent()[0].id, Value("v"), /*keep=*/true);
-  Forget(3, {"k"});
-  ASSERT_TRUE(folder.HasBatch());
-  EXPECT_EQ(folder.TakeBatch(now).forgotten, 3u);
-  Submit(kTwo, MakeOp(V::kGet, {"k"}));
-  EXPECT_EQ(Sent().size(), 1u);
-}
-
-TEST_F(StoreCoalescerTest, TrustLastsFromTheSendingOfWhatWasAnswered) {
-  Submit(kOne, MakeOp(V::kGet, {"k"}));
-  const auto sent = Sent();
-  now += seconds(1);
-  Reply(sent[0].id, Value("v"), /*keep=*/true);
-  now += kKeepTrust - seconds(1);
-  Submit(kOne, MakeOp(V::kGet, {"k"}));
-  const auto asked = Sent();
-  ASSERT_EQ(asked.size(), 1u);
-  Reply(asked[0].id, Value("v"), /*keep=*/true);
-  Submit(kOne, MakeOp(V::kGet, {"k"}));
-  EXPECT_FALSE(folder.HasBatch()) << "heard of again";
-}
-
 TEST_F(StoreCoalescerTest, WhatIsUnansweredIsSentAgainUnderTheSameIds) {
   Submit(kOne, MakeOp(V::kSet, {"a"}, {"1"}));
   Submit(kTwo, WaitingOp(V::kGet, {"k"}, milliseconds(100)));
@@ -272,14 +216,6 @@ TEST_F(StoreCoalescerTest, WhatIsUnansweredIsSentAgainUnderTheSameIds) {
   EXPECT_EQ(again.requests[1].op->number, 1) << "what was sent stays what it was";
   Reply(sent[2].id, Number(1));
   EXPECT_EQ(Sent().at(0).op->number, 5);
-}
-
-TEST_F(StoreCoalescerTest, NothingIsKeptWithoutAStream) {
-  Submit(kOne, MakeOp(V::kGet, {"k"}));
-  Reply(Sent()[0].id, Value("v"), /*keep=*/true);
-  folder.Lost();
-  Submit(kOne, MakeOp(V::kGet, {"k"}));
-  EXPECT_EQ(Sent().size(), 1u);
 }
 
 TEST_F(StoreCoalescerTest, WaitsEndInTheirTimeWithoutAStreamToo) {

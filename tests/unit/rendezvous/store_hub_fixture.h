@@ -28,7 +28,6 @@ class TestHub {
     StoreOp op;
   };
 
-  // A stream of `node`; of a client without a node if the number is 0.
   StorePeer Open(const std::string& node, std::uint64_t stream,
                  std::vector<std::uint64_t> unanswered = {}) {
     const StorePeer peer{++last_peer};
@@ -50,12 +49,7 @@ class TestHub {
     batch.answered = std::move(ids);
     Keep(hub.Receive(peer, std::move(batch), now));
   }
-  void Forgot(StorePeer peer, std::uint64_t number) {
-    StoreBatch batch;
-    batch.forgotten = number;
-    Keep(hub.Receive(peer, std::move(batch), now));
-  }
-  void Gone(StorePeer peer) { Keep(hub.Gone(peer, now)); }
+  void Gone(StorePeer peer) { hub.Gone(peer); }
   void TickAt(TimePoint time) {
     now = time;
     Keep(hub.Tick(now));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The service's half of the store: exactly once over a node's streams, and nothing stale.
+// The service's half of the store: exactly once over a node's streams.
 #include "rendezvous/store/store_hub.h"
 
 #include "tests/unit/rendezvous/store_hub_fixture.h"
@@ -36,45 +36,19 @@ TEST(StoreHubOnceTest, WhatIsSentAgainIsNotPerformedAgain) {
   EXPECT_EQ(t.Do(peer, 10, MakeOp(V::kQueueLen, {"q"})).result.number, 1);
 }
 
-TEST(StoreHubOnceTest, OtherNodesAndClientsWithoutOneHaveIdsOfTheirOwn) {
+TEST(StoreHubOnceTest, OtherNodesHaveIdsOfTheirOwn) {
   TestHub t;
   t.Do(t.Open("a", 1), 1, AddOp("n", 1));
-  t.Do(t.Open("b", 1), 1, AddOp("n", 1));
-  const StorePeer client = t.Open("a", 0);
-  EXPECT_TRUE(t.ended.empty()) << "a client without a node takes no node's place";
-  t.Do(client, 1, AddOp("n", 1));
-  EXPECT_EQ(t.Do(client, 1, AddOp("n", 1)).result.number, 4);
+  EXPECT_EQ(t.Do(t.Open("b", 1), 1, AddOp("n", 1)).result.number, 2);
 }
 
 // What a service that is started anew does with what the last one wrote down.
-TEST(StoreHubResumeTest, NothingIsAnsweredUntilAllHaveComeBack) {
+TEST(StoreHubResumeTest, WhatWasPerformedIsAnsweredAndNotPerformedAgain) {
   TestHub t;
   t.hub.Replay("a", 7, AddOp("n", 5));
-  t.hub.Resume({"a", "b"}, t.now);
-  t.last_peer = 2;
   const StorePeer a = t.Open("a", 3, {7});
-  t.Send(a, 7, AddOp("n", 5));
-  t.Send(a, 8, MakeOp(V::kGet, {"n"}));
-  t.Send(a, 9, MakeOp(V::kSet, {"k"}, {"v"}));
-  EXPECT_THAT(t.Received(a), IsEmpty()) << "b may still read what was";
-  t.Open("b", 2);
-  std::map<std::uint64_t, StoreReply> replies;
-  for (StoreReply& reply : t.Received(a)) replies[reply.id] = reply;
-  ASSERT_EQ(replies.size(), 3u);
-  EXPECT_EQ(replies[7].result.number, 5) << "not performed again";
-  EXPECT_EQ(replies[8].result.values[0], "5");
-  EXPECT_EQ(t.Do(a, 10, MakeOp(V::kGet, {"k"})).result.values[0], "v");
-}
-
-TEST(StoreHubResumeTest, WhoDoesNotComeBackIsWaitedForAsLongAsItTrusts) {
-  TestHub t;
-  t.hub.Resume({"a", "b"}, t.now);
-  t.last_peer = 2;
-  const StorePeer a = t.Open("a", 3);
-  t.Send(a, 1, MakeOp(V::kSet, {"k"}, {"v"}));
-  EXPECT_THAT(t.Received(a), IsEmpty());
-  t.TickAt(*t.hub.NextDeadline());
-  EXPECT_TRUE(t.Answer(a).result.status.ok());
+  EXPECT_EQ(t.Do(a, 7, AddOp("n", 5)).result.number, 5);
+  EXPECT_EQ(t.Do(a, 8, MakeOp(V::kGet, {"n"})).result.values[0], "5");
 }
 
 TEST(StoreHubResumeTest, AnAnswerOfWhichTheOperationIsNotKnownIsGivenAgain) {
@@ -82,10 +56,7 @@ TEST(StoreHubResumeTest, AnAnswerOfWhichTheOperationIsNotKnownIsGivenAgain) {
   StoreResult result;
   result.values = {"popped"};
   t.hub.ReplayAnswer("a", 4, result);
-  t.hub.Resume({"a"}, t.now);
-  t.last_peer = 1;
   const StorePeer a = t.Open("a", 2, {4});
-  t.Received(a);  // it is said at once, and means nothing to a node that has not asked again yet
   EXPECT_EQ(t.Do(a, 4, WaitingOp(V::kQueuePop, {"q"})).result.values[0], "popped");
 }
 
@@ -160,13 +131,12 @@ TEST(StoreHubOnceTest, WhatIsWrittenDownMakesTheSameAgain) {
   TestHub t;
   const StorePeer a = t.Open("a", 1);
   const StorePeer b = t.Open("b", 1);
-  const StorePeer client = t.Open("", 0);
   t.Send(a, 1, WaitingOp(V::kQueuePop, {"q"}));
   t.Do(b, 1, AddOp("n", 2));
   t.Do(b, 2, MakeOp(V::kQueuePush, {"q"}, {"v"}));  // serves a's pop
   t.Do(b, 3, MakeOp(V::kQueuePush, {"q"}, {"w"}));
   EXPECT_EQ(t.Answer(a).result.values[0], "v");
-  t.Do(client, 7, MakeOp(V::kSet, {"k"}, {"1"}));
+  t.Do(b, 4, MakeOp(V::kSet, {"k"}, {"1"}));
   t.Do(a, 2, MakeOp(V::kCompareSet, {"k"}, {"1", "2"}));
   t.Do(a, 3, MakeOp(V::kGet, {"k"}));                       // changes nothing
   t.Do(a, 4, MakeOp(V::kQueuePop, {"empty"}));              // neither
@@ -174,7 +144,7 @@ TEST(StoreHubOnceTest, WhatIsWrittenDownMakesTheSameAgain) {
   std::vector<std::pair<std::string, std::uint64_t>> order;
   for (const auto& entry : t.journal) order.emplace_back(entry.node, entry.id);
   using P = std::pair<std::string, std::uint64_t>;
-  EXPECT_THAT(order, ElementsAre(P("b", 1), P("b", 2), P("a", 1), P("b", 3), P("", 0), P("a", 2)));
+  EXPECT_THAT(order, ElementsAre(P("b", 1), P("b", 2), P("a", 1), P("b", 3), P("b", 4), P("a", 2)));
 
   TestHub again;
   for (const auto& entry : t.journal) again.hub.Replay(entry.node, entry.id, entry.op);
@@ -184,111 +154,6 @@ TEST(StoreHubOnceTest, WhatIsWrittenDownMakesTheSameAgain) {
   EXPECT_EQ(again.Do(back, 2, MakeOp(V::kCompareSet, {"k"}, {"1", "2"})).result.values[0], "2");
   EXPECT_EQ(again.Do(back, 6, MakeOp(V::kQueueLen, {"q"})).result.number, 1);
   EXPECT_EQ(again.Do(again.Open("b", 2, {1}), 1, AddOp("n", 2)).result.number, 2);
-}
-
-// ---- Nothing stale
-
-TEST(StoreHubKeepTest, OnlyWhatIsThereMayBeKept) {
-  TestHub t;
-  const StorePeer a = t.Open("a", 1);
-  t.Do(a, 1, MakeOp(V::kSet, {"k"}, {"v"}));
-  t.Do(a, 2, MakeOp(V::kQueuePush, {"q"}, {"v"}));
-  EXPECT_TRUE(t.Do(a, 3, MakeOp(V::kGet, {"k"})).keep);
-  EXPECT_TRUE(t.Do(a, 4, MakeOp(V::kMultiGet, {"k", "k"})).keep);
-  EXPECT_TRUE(t.Do(a, 5, MakeOp(V::kWait, {"k"})).keep);
-  EXPECT_TRUE(t.Do(a, 6, MakeOp(V::kCheck, {"k"})).keep);
-  EXPECT_FALSE(t.Do(a, 7, MakeOp(V::kCheck, {"k", "absent"})).keep);
-  EXPECT_FALSE(t.Do(a, 8, MakeOp(V::kWait, {"q"})).keep) << "a queue comes and goes unseen";
-  EXPECT_FALSE(t.Do(a, 9, MakeOp(V::kNumKeys, {})).keep);
-  EXPECT_FALSE(t.Do(t.Open("", 0), 1, MakeOp(V::kGet, {"k"})).keep) << "a client without a node";
-}
-
-TEST(StoreHubKeepTest, AWriteIsKnownToNobodyBeforeAllHaveForgotten) {
-  TestHub t;
-  const StorePeer a = t.Open("a", 1);
-  const StorePeer b = t.Open("b", 1);
-  t.Do(b, 1, MakeOp(V::kSet, {"k"}, {"old"}));
-  ASSERT_TRUE(t.Do(a, 1, MakeOp(V::kGet, {"k"})).keep);
-  t.Send(b, 2, MakeOp(V::kSet, {"k"}, {"new"}));
-  t.Send(b, 3, MakeOp(V::kGet, {"k"}));
-  t.Send(b, 4, MakeOp(V::kNumKeys, {}));
-  EXPECT_THAT(t.Received(b), IsEmpty());
-  const StoreReply forget = t.Answer(a);
-  EXPECT_EQ(forget.forget, 1u);
-  EXPECT_THAT(forget.result.keys, ElementsAre("k"));
-  t.Forgot(a, forget.forget);
-  const std::vector<StoreReply> released = t.Received(b);
-  ASSERT_EQ(released.size(), 3u);
-  EXPECT_EQ(released[0].id, 2u);
-  EXPECT_EQ(released[1].result.values[0], "new");
-  EXPECT_FALSE(released[1].keep) << "it may be older than what the node was told since";
-  EXPECT_TRUE(t.Do(a, 2, MakeOp(V::kGet, {"k"})).keep);
-}
-
-TEST(StoreHubKeepTest, AWritersOwnNodeForgetsToo) {
-  TestHub t;
-  const StorePeer a = t.Open("a", 1);
-  t.Do(a, 1, MakeOp(V::kSet, {"k"}, {"old"}));
-  t.Do(a, 2, MakeOp(V::kGet, {"k"}));
-  t.Send(a, 3, MakeOp(V::kSet, {"k"}, {"new"}));
-  EXPECT_EQ(t.Answer(a).forget, 1u);
-  t.Forgot(a, 1);
-  EXPECT_EQ(t.Answer(a).id, 3u);
-}
-
-TEST(StoreHubKeepTest, WhatChangesNothingAsksNobody) {
-  TestHub t;
-  const StorePeer a = t.Open("a", 1);
-  const StorePeer b = t.Open("b", 1);
-  t.Do(a, 1, MakeOp(V::kSet, {"k"}, {"text"}));
-  t.Do(a, 2, MakeOp(V::kGet, {"k"}));
-  t.Do(b, 1, MakeOp(V::kCompareSet, {"k"}, {"other", "new"}));
-  EXPECT_FALSE(t.Do(b, 2, AddOp("k", 1)).result.status.ok());
-  EXPECT_EQ(t.Do(b, 3, MakeOp(V::kDelete, {"absent"})).result.number, 0);
-  EXPECT_THAT(t.Received(a), IsEmpty());
-}
-
-TEST(StoreHubKeepTest, AHeldAnswerFindsTheNodesNextStream) {
-  TestHub t;
-  const StorePeer a = t.Open("a", 1);
-  const StorePeer b = t.Open("b", 1);
-  t.Do(a, 1, AddOp("n", 1));
-  t.Do(a, 2, MakeOp(V::kGet, {"n"}));
-  t.Send(b, 1, AddOp("n", 1));
-  t.Gone(b);
-  const StorePeer again = t.Open("b", 2, {1});
-  t.Send(again, 1, AddOp("n", 1));
-  EXPECT_THAT(t.Received(again), IsEmpty()) << "performed, but not settled";
-  t.Forgot(a, 1);
-  EXPECT_EQ(t.Answer(again).result.number, 2);
-  EXPECT_EQ(t.Do(again, 2, AddOp("n", 0)).result.number, 2);
-}
-
-TEST(StoreHubKeepTest, ALostNodeHoldsUpAWriteOnlyAsLongAsItMayTrustWhatItKeeps) {
-  TestHub t;
-  const StorePeer a = t.Open("a", 1);
-  const StorePeer b = t.Open("b", 1);
-  t.Do(a, 1, MakeOp(V::kSet, {"k"}, {"old"}));
-  t.Do(a, 2, MakeOp(V::kGet, {"k"}));
-  t.Gone(a);
-  t.Send(b, 1, MakeOp(V::kSet, {"k"}, {"new"}));
-  EXPECT_THAT(t.Received(b), IsEmpty());
-  EXPECT_EQ(t.hub.NextDeadline(), t.now + kKeepTrust);
-  t.TickAt(t.now + kKeepTrust);
-  EXPECT_EQ(t.Answer(b).id, 1u);
-}
-
-TEST(StoreHubKeepTest, ANodeThatComesBackHoldsUpNothing) {
-  TestHub t;
-  const StorePeer a = t.Open("a", 1);
-  const StorePeer b = t.Open("b", 1);
-  t.Do(a, 1, MakeOp(V::kSet, {"k"}, {"old"}));
-  t.Do(a, 2, MakeOp(V::kGet, {"k"}));
-  t.Send(b, 1, MakeOp(V::kSet, {"k"}, {"new"}));
-  t.Gone(a);
-  EXPECT_THAT(t.Received(b), IsEmpty());
-  t.Open("a", 2);
-  EXPECT_EQ(t.Answer(b).id, 1u);
 }
 
 TEST(StoreHubTest, CountsANodesMessages) {

@@ -76,10 +76,7 @@ class Cluster {
 
   std::size_t asked() const { return asked_; }
   std::size_t answered() const { return answered_; }
-  std::size_t answered_here() const { return answered_here_; }
-  std::size_t messages() const { return messages_; }
   std::size_t breaks() const { return breaks_; }
-  std::size_t held() const { return held_; }
 
  private:
   struct Node {
@@ -143,10 +140,8 @@ class Cluster {
     const StoreOp op = RandomOp();
     checker_.Asked(client, op);
     Node& node = nodes_[static_cast<std::size_t>(client / kWorkersOfNode)];
-    auto answers =
-        node.folder.Submit(StoreWorker{static_cast<std::uint64_t>(client + 1)}, ++ids_, op, now_);
-    answered_here_ += answers.size();
-    return Take(std::move(answers));
+    return Take(
+        node.folder.Submit(StoreWorker{static_cast<std::uint64_t>(client + 1)}, ++ids_, op, now_));
   }
 
   bool Take(StoreCoalescer::Answers answers) {
@@ -174,7 +169,6 @@ class Cluster {
       streams_.push_back(std::move(stream));
     }
     Stream& stream = streams_[static_cast<std::size_t>(node.stream)];
-    ++messages_;
     stream.up.push_back(node.folder.TakeBatch(now_));
   }
 
@@ -196,16 +190,12 @@ class Cluster {
       by_peer_[peer] = index;
       Send(hub_.Open(peer, stream.hello));
     }
-    const std::size_t before = said_;
-    const std::size_t asked = batch.requests.size();
     Send(hub_.Receive(streams_[static_cast<std::size_t>(index)].peer, std::move(batch), now_));
-    if (said_ - before < asked) ++held_;
   }
 
   void Send(StoreEffects effects) {
     for (StoreEffect& effect : effects) {
       if (auto* say = std::get_if<StoreSay>(&effect)) {
-        ++said_;
         streams_[static_cast<std::size_t>(by_peer_.at(say->peer))].down.push_back(
             std::move(say->reply));
       } else {
@@ -247,7 +237,7 @@ class Cluster {
     if (!stream.cut) return true;
     if (!stream.hub_knows && (surely || Below(3) == 0)) {
       stream.hub_knows = true;
-      if (stream.opened) Send(hub_.Gone(stream.peer, now_));
+      if (stream.opened) hub_.Gone(stream.peer);
     }
     Stream& again = streams_[static_cast<std::size_t>(index)];
     if (!again.node_knows && (surely || Below(6) == 0)) {
@@ -283,15 +273,10 @@ class Cluster {
   LinearChecker checker_;
   std::size_t asked_ = 0;
   std::size_t answered_ = 0;
-  std::size_t answered_here_ = 0;
-  std::size_t messages_ = 0;
   std::size_t breaks_ = 0;
-  std::size_t said_ = 0;
-  std::size_t held_ = 0;
 };
 
 TEST(StoreLinearTest, TheWorkersAnswersAreThoseOfOneStore) {
-  std::size_t here = 0;
   std::size_t breaks = 0;
   for (unsigned seed = 1; seed <= 200; ++seed) {
     SCOPED_TRACE(seed);
@@ -301,10 +286,8 @@ TEST(StoreLinearTest, TheWorkersAnswersAreThoseOfOneStore) {
     }
     ASSERT_TRUE(cluster.Finish());
     ASSERT_EQ(cluster.answered(), cluster.asked());
-    here += cluster.answered_here();
     breaks += cluster.breaks();
   }
-  EXPECT_GT(here, 1000u) << "too little was answered from what was kept to show anything";
   EXPECT_GT(breaks, 100u);
 }
 
