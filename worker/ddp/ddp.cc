@@ -160,8 +160,7 @@ DistributedDataParallel::DistributedDataParallel(World& world, torch::nn::Module
                                                  Options options)
     : world_(world), module_(module), options_(options), parameters_(TrainableParameters(module)) {
   CheckAlike(world_, module_, parameters_);
-  std::vector<at::Tensor> state = UniqueParameters(module_);
-  for (const at::Tensor& buffer : UniqueBuffers(module_)) state.push_back(buffer);
+  std::vector<at::Tensor> state = UniqueState(module_);
   if (world_.size() > 1 && !SameBytesOnAllRanks(world_, state))
     BroadcastFromRankZero(world_, std::move(state));
   if (world_.size() > 1) MakeReducer();
