@@ -14,6 +14,7 @@
 #include <thread>
 #include <utility>
 
+#include "proto/text.h"
 #include "rendezvous/base/resolve.h"
 #include "worker/base/first_line.h"
 #include "worker/base/quiet_log.h"
@@ -64,7 +65,7 @@ c10::intrusive_ptr<c10d::Store> OpenTcpStore(const WorkerEnv& env,
   options.numWorkers = env.world_size;
   options.waitWorkers = false;  // the roll call waits, and can say who is missing
   options.timeout = AwaitMasterName(env, timeout);
-  const std::string endpoint = env.master_addr + ":" + std::to_string(env.master_port);
+  const std::string endpoint = HostPort(env.master_addr, env.master_port);
   const QuietLog quiet;
   try {
     auto store = c10::make_intrusive<c10d::TCPStore>(env.master_addr, options);

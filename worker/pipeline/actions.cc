@@ -2,7 +2,6 @@
 #include "worker/pipeline/actions.h"
 
 #include <algorithm>
-#include <stdexcept>
 
 namespace ddprun {
 namespace {
@@ -75,12 +74,6 @@ std::vector<Action> OneForwardOneBackwardActions(int stage, int stages, int micr
 }
 
 }  // namespace
-
-PipelineSchedule ParsePipelineSchedule(const std::string& text) {
-  if (text == "gpipe") return PipelineSchedule::kGpipe;
-  if (text == "1f1b") return PipelineSchedule::kOneForwardOneBackward;
-  throw std::invalid_argument("pipeline schedule \"" + text + "\" is not known; use gpipe or 1f1b");
-}
 
 std::vector<Action> TrainingActions(PipelineSchedule schedule, int stage, int stages,
                                     int micro_batches) {

@@ -166,7 +166,7 @@ void Trainer::Evaluate(bool last) {
                         .channels_last = config_.channels_last,
                         .threads = config_.loader_threads,
                         .loss = Losses().Get(config_.loss)({.reduction = at::Reduction::Sum}),
-                        .views = ParseTestTimeAugmentation(config_.tta),
+                        .views = config_.tta,
                         .go_on = [this] { return checkpoints_.EvaluationGoesOn(); }});
   checkpoints_.EndEvaluation();
   if (parts_.average) parts_.average->Swap();

@@ -15,7 +15,7 @@ StepOptions OptionsOf(const Config& config, const World& world, MetricSums& sums
                       std::function<void(StepSection)> enter) {
   return {.loss = Losses().Get(config.loss)({.label_smoothing = config.label_smoothing}),
           .autocast = AutocastType(config.amp, world.device()),
-          .gradients = ParseGradientFormat(config.compress),
+          .gradients = config.compress,
           .enter = std::move(enter),
           .on_scores = [&sums](const at::Tensor& scores, const at::Tensor& labels,
                                const at::Tensor& loss) {
@@ -36,7 +36,7 @@ TrainingParts::TrainingParts(const Config& config, const Dataset& data, World& w
           config, parameters,
           {.steps_per_epoch = steps_per_epoch,
            .images = config.batch_size * config.accumulate * strategy->shard().world_size})),
-      scaler(config.amp == "fp16", world.device()) {
+      scaler(config.amp == Amp::kFp16, world.device()) {
   if (config.ema_decay > 0) average.emplace(parameters, config.ema_decay);
 }
 

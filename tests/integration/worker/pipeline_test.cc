@@ -31,7 +31,7 @@ struct Case {
   bool shared_blocks = true;
   int stages = 2;
   int replicas = 1;
-  std::string schedule = "1f1b";
+  PipelineSchedule schedule = PipelineSchedule::kOneForwardOneBackward;
   int micro_batches = 4;
   int batch = 8;
   int steps = 12;
@@ -212,7 +212,9 @@ void ExpectProcessTrainsAsUnsplit(const Case& wanted) {
 }
 
 TEST(RankPipeline, TwoStagesTrainAsTheUnsplitModel) { ExpectRanksTrainAsUnsplit({}); }
-TEST(RankPipeline, TwoStagesOfGpipeDoToo) { ExpectRanksTrainAsUnsplit({.schedule = "gpipe"}); }
+TEST(RankPipeline, TwoStagesOfGpipeDoToo) {
+  ExpectRanksTrainAsUnsplit({.schedule = PipelineSchedule::kGpipe});
+}
 TEST(RankPipeline, ThreeStagesDoToo) {
   ExpectRanksTrainAsUnsplit({.shared_blocks = false, .stages = 3});
 }
@@ -234,7 +236,7 @@ TEST(RankPipeline, MixedPrecisionTravelsAsItIs) {
 
 TEST(LocalPipeline, TwoStagesTrainAsTheUnsplitModel) { ExpectProcessTrainsAsUnsplit({}); }
 TEST(LocalPipeline, ThreeStagesOfGpipeDoToo) {
-  ExpectProcessTrainsAsUnsplit({.stages = 3, .schedule = "gpipe"});
+  ExpectProcessTrainsAsUnsplit({.stages = 3, .schedule = PipelineSchedule::kGpipe});
 }
 TEST(LocalPipeline, FourStagesDoToo) {
   ExpectProcessTrainsAsUnsplit({.shared_blocks = false, .stages = 4});
