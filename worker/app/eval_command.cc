@@ -50,8 +50,7 @@ void Evaluate(const ModelArguments& arguments, const WorkerEnv& env) {
   World::Options options = WorldOptions(config);
   options.facts = FactsOf(config, data);
   // Each rank reads the model's file itself: a host may have an older one under that name.
-  options.facts.emplace_back("the checksum of the model",
-                             ChecksumText(Checksum(UniqueState(*model))));
+  options.facts.emplace_back("the checksum of the model", Hex(Checksum(UniqueState(*model))));
   const auto world = World::Join(env, options);
   model->to(world->device());
   Console console(ConsoleOptions(env));

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <utility>
 
+#include "worker/base/text.h"
 #include "worker/files/atomic_file.h"
 
 namespace ddprun {
@@ -138,9 +139,7 @@ void SetCurrentOwner(const std::string& folder, const FolderOwner& owner) {
 
 std::string NewTrainingName() {
   std::random_device random;
-  char name[17];
-  std::snprintf(name, sizeof name, "%08x%08x", random(), random());
-  return name;
+  return Hex(random()) + Hex(random());
 }
 
 void CheckpointRetention::Apply() {

@@ -281,6 +281,26 @@ at::Tensor World::AllGather(const at::Tensor& own) {
   return at::stack(outputs[0]).cpu();
 }
 
+std::vector<std::string> World::GatherTexts(const std::string& own) {
+  if (size() == 1) return {own};
+  const auto length = static_cast<std::int64_t>(own.size());
+  const at::Tensor lengths = AllGather(at::full({1}, length, at::kLong));
+  // A gather is of equal parts.
+  at::Tensor padded = at::zeros({lengths.max().item<std::int64_t>()}, at::kByte);
+  std::copy(own.begin(), own.end(), padded.data_ptr<std::uint8_t>());
+  std::vector<at::Tensor> inputs{padded.to(device())};
+  std::vector<std::vector<at::Tensor>> outputs(rank() == 0 ? 1 : 0);
+  for (int i = 0; rank() == 0 && i < size(); ++i) outputs[0].push_back(at::empty_like(inputs[0]));
+  group()->gather(outputs, inputs, {.rootRank = 0})->wait();
+  std::vector<std::string> texts;
+  for (int i = 0; rank() == 0 && i < size(); ++i) {
+    const at::Tensor bytes = outputs[0][static_cast<std::size_t>(i)].cpu();
+    const auto* begin = bytes.const_data_ptr<std::uint8_t>();
+    texts.emplace_back(begin, begin + lengths[i].item<std::int64_t>());
+  }
+  return texts;
+}
+
 std::string World::BroadcastText(std::string text) {
   if (size() == 1) return text;
   at::Tensor length = at::full({1}, static_cast<std::int64_t>(text.size()), at::kLong).to(device());
