@@ -87,9 +87,9 @@ inline Trained TrainBy(How how, const Config& config, World& world, bool residen
                         .optimizer = *optimizer,
                         .scaler = scaler,
                         .average = average ? &*average : nullptr,
-                        .on_loss = [](const at::Tensor&) {},
-                        .before_update = [] {},
-                        .enter = [](StepSection) {}};
+                        .calls = {.on_loss = [](const at::Tensor&) {},
+                                  .before_update = [] {},
+                                  .enter = [](StepSection) {}}};
   std::unique_ptr<BatchFeed> feed;
   if (resident) {
     feed = std::make_unique<GpuFeed>(config, dynamic_cast<const FixedSizeImages&>(*data.train),

@@ -6,6 +6,7 @@
 #include "worker/loss/loss.h"
 #include "worker/parallel/make_strategy.h"
 #include "worker/parallel/precision.h"
+#include "worker/step/make_train_step.h"
 #include "worker/training/prepare_model.h"
 
 namespace ddprun {
@@ -36,8 +37,26 @@ TrainingParts::TrainingParts(const Config& config, const Dataset& data, World& w
           config, parameters,
           {.steps_per_epoch = steps_per_epoch,
            .images = config.batch_size * config.accumulate * strategy->shard().world_size})),
-      scaler(config.amp == Amp::kFp16, world.device()) {
+      scaler(config.amp == Amp::kFp16, world.device()),
+      config_(config),
+      data_(data),
+      world_(world),
+      console_(console) {
   if (config.ema_decay > 0) average.emplace(parameters, config.ema_decay);
+}
+
+std::unique_ptr<TrainStep> TrainingParts::MakeStep(StepCalls calls) {
+  return MakeTrainStep({.config = config_,
+                        .world = world_,
+                        .strategy = *strategy,
+                        .parameters = parameters,
+                        .optimizer = *optimizer,
+                        .scaler = scaler,
+                        .average = average ? &*average : nullptr,
+                        .calls = std::move(calls)},
+                       data_, [this](const std::string& text) {
+                         if (world_.rank() == 0) console_.Line(text);
+                       });
 }
 
 }  // namespace ddprun
