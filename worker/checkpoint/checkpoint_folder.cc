@@ -60,7 +60,7 @@ std::string TrainingOf(const Snapshot& snapshot) {
   return found != snapshot.about.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-// Of "NAME.safetensors.tmp.PID", which is how AtomicFile calls what it writes.
+// The PID in "NAME.safetensors.tmp.PID", AtomicFile's name for a file that is being written.
 std::optional<pid_t> WriterOf(const std::string& name) {
   constexpr std::string_view kTemporary = ".tmp.";
   const std::size_t at = name.rfind(kTemporary);

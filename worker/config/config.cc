@@ -96,7 +96,7 @@ void Require(bool holds, const std::string& sentence) {
   if (!holds) throw UsageError(sentence);
 }
 
-// The shortest text that is read as the same number; as people write it where that is so.
+// The shortest text that is read as the same number.
 std::string Number(double value) {
   std::string text;
   for (const int digits : {6, 15, std::numeric_limits<double>::max_digits10}) {
@@ -114,7 +114,7 @@ constexpr double kNumberMax = 1e9;
 // Steps are only counted and compared.
 constexpr double kStepsMax = 1e15;
 
-// What a number may be. The words are those of the sentence: "--lr must be above 0".
+// The allowed values of a number. `words` completes the sentence "--lr must be above 0".
 struct Range {
   const char* key;
   const char* words;

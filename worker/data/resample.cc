@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::int64_t kColours = 3;
 
-// Of one output pixel: input pixels [first, first + weights) count.
+// One output pixel is the weighted sum of input pixels from `first` on.
 struct Window {
   std::int64_t first = 0;
   std::vector<float> weights;
@@ -20,7 +20,7 @@ std::vector<Window> Windows(const Axis& axis, std::int64_t size) {
   std::vector<Window> windows(static_cast<std::size_t>(size));
   for (std::int64_t i = 0; i < size; ++i) {
     const double centre = axis.begin + (static_cast<double>(i) + 0.5) * axis.scale;
-    // Those whose centres are within reach, as Pillow rounds.
+    // The input pixels whose centres are within reach, rounded as Pillow does.
     const auto from = static_cast<std::int64_t>(std::floor(centre - reach + 0.5));
     const auto to = static_cast<std::int64_t>(std::floor(centre + reach + 0.5));
     Window& window = windows[static_cast<std::size_t>(i)];

@@ -74,7 +74,7 @@ std::uint64_t Hash(const std::string& text) {
   return hash;
 }
 
-// Of one file at one path: the copies' common name, and what is added for its present content.
+// Names of a file's copies: the part that all have in common, and that of its present content.
 struct CopyName {
   std::string stem;
   std::string version;
@@ -91,7 +91,7 @@ CopyName NameOf(const Gzip& gzip) {
               16)};
 }
 
-// Of this user alone: what others could write is not mapped.
+// Owned and writable by this user alone: a folder that others can write to is not used.
 bool MakeOwnFolder(const std::string& folder) {
   std::error_code error;
   std::filesystem::create_directories(std::filesystem::path(folder).parent_path(), error);
@@ -134,7 +134,7 @@ std::optional<MappedFile> MapCopy(const std::string& copy, const Gzip& gzip) {
   return bytes;
 }
 
-// What an earlier content of the file, or a process that was killed, has left.
+// Removes copies of earlier contents of the file, and those of processes that were killed.
 void RemoveOthers(const std::string& folder, const CopyName& name) {
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {

@@ -13,7 +13,7 @@ namespace ddprun {
 namespace {
 
 constexpr int kProtocolMax = 5;
-// Of numpy's array: version, shape, dtype, whether the first index runs fastest, bytes.
+// The state of numpy's array: version, shape, dtype, whether Fortran order, bytes.
 constexpr std::size_t kArrayState = 5;
 constexpr std::size_t kNameShown = 80;
 

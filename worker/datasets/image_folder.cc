@@ -73,7 +73,7 @@ struct View {
   Axis horizontal;
 };
 
-// Of an image `whole` pixels long that was decoded to `decoded`, the part from `begin` on.
+// The part from `begin` on of an image `whole` pixels long that was decoded to `decoded` pixels.
 Axis AxisOf(double begin, double length, std::int64_t whole, std::int64_t decoded,
             std::int64_t side, bool only_inside) {
   const double shrunk = static_cast<double>(decoded) / static_cast<double>(whole);
@@ -105,7 +105,7 @@ ImageSize Resized(ImageSize size, std::int64_t shorter) {
   return {shorter * size.height / size.width, shorter};
 }
 
-// The shorter side of a whole image of which the middle is tested.
+// The shorter side to which a test image is resized before its middle is cut out.
 std::int64_t TestShorter(std::int64_t side) { return std::max(side, side * 256 / 224); }
 
 View TestView(ImageSize size, ImageSize decoded, std::int64_t side) {

@@ -21,7 +21,7 @@
 namespace ddprun {
 namespace {
 
-// Of the broadcasts of parameters and buffers; Python's number.
+// Bucket size of the broadcasts of parameters and buffers, as in Python.
 constexpr std::size_t kBroadcastBucketBytes = 250u << 20;
 
 // FNV-1a over what must be alike on all ranks: names, types and shapes of parameters and buffers,
@@ -87,7 +87,7 @@ void BroadcastFromRankZero(World& world, std::vector<at::Tensor> tensors) {
   c10d::broadcast_coalesced(world.group(), tensors, kBroadcastBucketBytes, /*rank=*/0);
 }
 
-// As where all began with the same seed: then none needs to be sent. Two sums of different kinds,
+// True if all ranks began with the same seed: then nothing is sent. Two sums of different kinds,
 // so that a difference is found even where one of them happens to agree.
 bool SameBytesOnAllRanks(World& world, const std::vector<at::Tensor>& tensors) {
   std::uint32_t crc = 0;

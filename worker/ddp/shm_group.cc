@@ -58,7 +58,7 @@ bool Reached(std::uint32_t seen, std::uint32_t wanted) {
 
 // At the beginning of each rank's memory. The counts have cache lines of their own.
 struct ShmGroup::Words {
-  std::uint64_t token;  // that it is the memory which the store told of
+  std::uint64_t token;  // equal to the one in the store, so this is the memory it announced
   alignas(64) Word announced;
   alignas(64) Word finished;
   alignas(64) std::uint64_t offsets[kOpsMax];
@@ -75,7 +75,7 @@ namespace {
 
 constexpr std::size_t kHeaderBytes = 4 * kShmPageBytes;
 
-// What a rank tells the others through the store.
+// Published by each rank through the store.
 struct Announcement {
   std::string host;
   pid_t pid = 0;
@@ -152,7 +152,7 @@ bool ShmGroup::Map(World& world, const std::string& key_prefix) {
     if (all) mapping.base = MapMemory(theirs.get(), size);
     all = mapping.base != nullptr && mapping.words().token == peer.token;
   }
-  // Nobody closes before all have opened.
+  // No rank closes its memory before all have opened it.
   return world.OnAllRanks(all);
 }
 
@@ -202,13 +202,13 @@ void ShmGroup::Await(std::uint32_t count, Word Words::*word, std::chrono::millis
                         " s; look at what that rank does, or raise --timeout");
       }
       FutexWait(theirs, seen, std::min<std::chrono::nanoseconds>(kLookInterval, deadline - now));
-      // What it said before its end counts.
+      // A count that the rank stored before it ended is valid.
       if (theirs.load(std::memory_order_acquire) == seen) CheckAlive();
     }
   }
 }
 
-// Of all ranks: the one that is waited for may itself wait for one that is gone.
+// Checks all ranks: the awaited one may itself be waiting for a rank that has ended.
 void ShmGroup::CheckAlive() const {
   for (int rank = 0; rank < size(); ++rank) {
     if (rank == rank_) continue;

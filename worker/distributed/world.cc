@@ -248,8 +248,8 @@ class GroupWorld : public World {
   }
 
   void Shutdown() override {
-    // Nobody closes while another still talks; then the connections, then the store that rank 0 may
-    // be serving.
+    // No rank closes while another communicates. The connections are next, and last the store that
+    // rank 0 may be serving.
     Barrier();
     Synchronize();
     for (const auto& subgroup : subgroups_) subgroup->group()->shutdown();
@@ -264,7 +264,7 @@ class GroupWorld : public World {
   const c10::intrusive_ptr<c10d::Store> store_;
   c10::intrusive_ptr<c10d::Backend> backend_;
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
-  // Null: there is nothing to wait for. Shared by all who only look at the world.
+  // Empty if there is nothing to wait for. Mutable because const methods wait, too.
   mutable std::optional<BackgroundTask> connecting_;
   std::chrono::milliseconds timeout_now_ = timeouts_.set_up;
   std::vector<std::unique_ptr<World>> subgroups_;
@@ -326,7 +326,7 @@ std::unique_ptr<World> World::Join(const WorkerEnv& env, Options options) {
       ChooseDevice(env, options.backend, options.device, CountDevices(env, options));
   const auto store = OpenWorldStore(env, options.timeout);
   {
-    const QuietLog quiet;  // the sentence says what there is to say
+    const QuietLog quiet;  // the exception's sentence is enough
     CallRoll(*store, env.rank, env.world_size, options.timeout, options.facts);
     AgreeOnBackend(*store, env, device);
   }

@@ -23,7 +23,7 @@
 namespace ddprun {
 namespace {
 
-// torchrun's agent serves the store for its workers and says so by this variable.
+// torchrun's agent sets this variable if it serves the store for its workers.
 bool AgentServesTcpStore() {
   const char* value = std::getenv("TORCHELASTIC_USE_AGENT_STORE");
   return value != nullptr && std::string_view(value) == "True";
@@ -63,7 +63,7 @@ c10::intrusive_ptr<c10d::Store> OpenTcpStore(const WorkerEnv& env,
   options.port = static_cast<std::uint16_t>(env.master_port);
   options.isServer = env.rank == 0 && !AgentServesTcpStore();
   options.numWorkers = env.world_size;
-  options.waitWorkers = false;  // the roll call waits, and can say who is missing
+  options.waitWorkers = false;  // the roll call waits, and names missing ranks
   options.timeout = AwaitMasterName(env, timeout);
   const std::string endpoint = HostPort(env.master_addr, env.master_port);
   const QuietLog quiet;

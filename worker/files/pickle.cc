@@ -247,7 +247,7 @@ class PickleParser {
     stack_.push_back(found->second);
   }
 
-  // What is below the last mark belongs to a group that is not complete.
+  // Values below the last mark belong to a group that is not complete.
   std::size_t Bottom() const { return marks_.empty() ? 0 : marks_.back(); }
 
   PickleValue* Top() const {

@@ -16,7 +16,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 
-// What backward needs beside tensors, in the one form that a context keeps.
+// What backward needs beside tensors, in the form that an autograd context can hold.
 struct Ranks : torch::CustomClassHolder {
   explicit Ranks(SumOverRanks of_sum) : sum(std::move(of_sum)) {}
   const SumOverRanks sum;

@@ -56,7 +56,7 @@ struct BatchStatistics {
   at::Tensor inverse;  // of the deviation
 };
 
-// Of this batch; moves the running ones.
+// The batch's statistics; updates the running ones.
 BatchStatistics Measure(const at::Tensor& x, const NormState& state) {
   const std::int64_t channels = x.size(1);
   const std::int64_t rows = Rows(x);

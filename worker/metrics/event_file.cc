@@ -60,7 +60,7 @@ std::string Event(std::int64_t step, double time) {
   return event;
 }
 
-// Of a name that this file has made; 0 of another.
+// The seconds in an EventFileName(); 0 for any other name.
 std::int64_t SecondsOf(std::string_view name) {
   if (name.substr(0, std::strlen(kPrefix)) != kPrefix) return 0;
   name.remove_prefix(std::strlen(kPrefix));

@@ -18,7 +18,7 @@ namespace {
 
 namespace nn = torch::nn;
 
-// What both kinds of block have: the shortcut, which is a 1x1 convolution where the shape changes.
+// Common to both kinds of block: the shortcut, a 1x1 convolution where the shape changes.
 class Block : public nn::Module {
  public:
   virtual at::Tensor forward(const at::Tensor& x) = 0;

@@ -15,7 +15,7 @@ namespace nn = torch::nn;
 constexpr std::int64_t kKernel = 5;
 constexpr std::int64_t kSimpleCnnSideMin = 16;  // leaves one pixel before the linear layers
 
-// Of a side, after both convolutions and pools.
+// The length of a side after both convolutions and pools.
 std::int64_t FinalSide(std::int64_t side) { return ((side - kKernel + 1) / 2 - kKernel + 1) / 2; }
 
 class SimpleCnn : public ImageModel {

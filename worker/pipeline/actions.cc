@@ -51,7 +51,7 @@ std::vector<Action> GpipeActions(int stage, int stages, int micro_batches) {
 
 std::vector<Action> OneForwardOneBackwardActions(int stage, int stages, int micro_batches) {
   StageActions actions(stage, stages);
-  // So many are on their way to the last stage and back before this one's first comes back.
+  // The micro-batches that are between this stage and the last one, in either direction.
   const int ahead = std::min(stages - 1 - stage, micro_batches);
   for (int i = 0; i < ahead; ++i) {
     actions.ReceiveActivation(i);

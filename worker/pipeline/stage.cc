@@ -60,7 +60,7 @@ class Stage::Pass {
     }
     stage_.options_.enter(StepSection::kBackward);
     torch::autograd::backward({live_[i].output}, {gradient});
-    // What the graph held of this micro-batch is let go of now; its input's gradient still goes.
+    // Frees this micro-batch's activations; the gradient of its input is still to be sent.
     live_[i].output.reset();
   }
 

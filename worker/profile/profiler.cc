@@ -211,7 +211,7 @@ RankTrace Profiler::Collect() {
                     " operators of a rank; take a lower --profile-steps");
   }
   MarkOverlaps(trace.slices);
-  // Those that overlap are shown beside the tracks, in lines of their own.
+  // Overlapping slices are shown on lines of their own, not on their track.
   std::set<int> tracks;
   for (const TraceSlice& slice : trace.slices) {
     if (!slice.overlaps && slice.track != kStepsTrack) tracks.insert(slice.track);

@@ -23,7 +23,7 @@ double Microseconds(std::int64_t nanoseconds) { return static_cast<double>(nanos
 
 void MarkOverlaps(std::vector<TraceSlice>& slices) {
   std::stable_sort(slices.begin(), slices.end(), [](const TraceSlice& a, const TraceSlice& b) {
-    // Of two that begin together the longer one is the outer.
+    // If two begin together, the longer one encloses the other.
     return std::tuple(a.track, a.start, -a.duration) < std::tuple(b.track, b.start, -b.duration);
   });
   std::vector<std::int64_t> open;  // ends of the slices around, the innermost last

@@ -9,7 +9,7 @@
 namespace ddprun {
 namespace {
 
-// The share of one-cycle's steps in which the rate rises, where nothing else is said; PyTorch's.
+// The default share of one-cycle's steps in which the rate rises, as in PyTorch.
 constexpr double kOneCycleRise = 0.3;
 
 std::int64_t StepsIn(double epochs, const TrainingPlan& plan) {

@@ -299,7 +299,7 @@ void TrainingCheckpoints::BeginStep(const TrainingPosition& position) {
 }
 
 void TrainingCheckpoints::BeforeUpdate() {
-  // Of what lies on a device Save() has made copies there.
+  // Save() has copied what is on a device there.
   if (world_.device().is_cuda()) return;
   if (writer_) writer_->WaitUntilCopied();
 }
@@ -408,7 +408,7 @@ void TrainingCheckpoints::Stop(const Place& place, int signal) {
                           " holds it, pass --resume auto to go on"
                     : "; it is not saved";
   }
-  // Nobody leaves while another is still waiting for it.
+  // No rank leaves while another is still waiting for it.
   world_.Shutdown();
   throw Stopped(signal, sentence);
 }
