@@ -104,8 +104,7 @@ at::Tensor BatchNormImpl::forward(const at::Tensor& x) {
                           c10::make_intrusive<Ranks>(sum_over_ranks_));
 }
 
-at::Tensor BatchNormImpl::WithTail(const at::Tensor& x, norm::Tail tail,
-                                   const at::Tensor& shortcut) {
+at::Tensor BatchNormImpl::ReluAdd(const at::Tensor& x, const at::Tensor& shortcut) {
   if (is_training() && !sum_over_ranks_ && options.momentum()) {
     const NormState state{.weight = weight,
                           .bias = bias,
@@ -115,13 +114,10 @@ at::Tensor BatchNormImpl::WithTail(const at::Tensor& x, norm::Tail tail,
                           .eps = options.eps()};
     if (CanFuseNorm(x, shortcut, state)) {
       num_batches_tracked += 1;
-      return FusedNorm(x, shortcut, state, tail);
+      return NormReluAdd(x, shortcut, state);
     }
   }
-  at::Tensor out = forward(x);
-  if (tail == norm::Tail::kAddRelu) out.add_(shortcut);
-  out.relu_();
-  return tail == norm::Tail::kReluAdd ? out.add(shortcut) : out;
+  return forward(x).relu_().add(shortcut);
 }
 
 int SynchronizeBatchNorm(torch::nn::Module& module, const SumOverRanks& sum) {
