@@ -7,7 +7,6 @@
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <string>
 #include <unordered_map>
@@ -24,30 +23,18 @@ namespace {
 // Bucket size of the broadcasts of parameters and buffers, as in Python.
 constexpr std::size_t kBroadcastBucketBytes = 250u << 20;
 
-// FNV-1a over what must be alike on all ranks: names, types and shapes of parameters and buffers,
+// A checksum of what must be alike on all ranks: names, types and shapes of parameters and buffers,
 // in their order.
-class Fingerprint {
- public:
-  void Add(const std::string& text) {
-    for (const char c : text + '\n')
-      value_ = (value_ ^ static_cast<unsigned char>(c)) * 1099511628211ull;
-  }
-  void Add(const std::string& name, const at::Tensor& tensor) {
-    Add(c10::str(name, ' ', tensor.scalar_type(), ' ', tensor.sizes(), ' ',
-                 tensor.requires_grad()));
-  }
-  // Half of the bits: its negative must be a number too.
-  std::int64_t value() const { return static_cast<std::int64_t>(value_ >> 2); }
-
- private:
-  std::uint64_t value_ = 14695981039346656037ull;
-};
-
-Fingerprint FingerprintOf(const torch::nn::Module& module) {
-  Fingerprint fingerprint;
-  for (const auto& item : module.named_parameters()) fingerprint.Add(item.key(), item.value());
-  for (const auto& item : module.named_buffers()) fingerprint.Add(item.key(), item.value());
-  return fingerprint;
+std::int64_t FingerprintOf(const torch::nn::Module& module) {
+  std::string text;
+  const auto add = [&text](const auto& named) {
+    for (const auto& item : named)
+      text += c10::str(item.key(), ' ', item.value().scalar_type(), ' ', item.value().sizes(), ' ',
+                       item.value().requires_grad(), '\n');
+  };
+  add(module.named_parameters());
+  add(module.named_buffers());
+  return Crc32c(text.data(), text.size());
 }
 
 // Whether all ranks give the same numbers.
@@ -60,7 +47,7 @@ bool AlikeOnAllRanks(World& world, const std::vector<std::int64_t>& numbers) {
 // for them. So all ranks first find out together, then c10d's check says where the difference is.
 void CheckAlike(World& world, const torch::nn::Module& module,
                 const std::vector<at::Tensor>& parameters) {
-  if (AlikeOnAllRanks(world, {FingerprintOf(module).value()})) return;
+  if (AlikeOnAllRanks(world, {FingerprintOf(module)})) return;
   try {
     c10d::verify_params_across_processes(world.group(), parameters, std::nullopt);
   } catch (const c10::Error& error) {
@@ -87,27 +74,16 @@ void BroadcastFromRankZero(World& world, std::vector<at::Tensor> tensors) {
   c10d::broadcast_coalesced(world.group(), tensors, kBroadcastBucketBytes, /*rank=*/0);
 }
 
-// True if all ranks began with the same seed: then nothing is sent. Two sums of different kinds,
-// so that a difference is found even where one of them happens to agree.
+// True if all ranks began with the same seed: then nothing is sent.
 bool SameBytesOnAllRanks(World& world, const std::vector<at::Tensor>& tensors) {
   std::uint32_t crc = 0;
-  std::uint64_t sum = 0;
   bool plain = true;
   for (const at::Tensor& tensor : tensors) {
     plain = plain && tensor.is_cpu() && tensor.is_non_overlapping_and_dense();
     if (!plain) break;
-    const auto* bytes = static_cast<const std::byte*>(tensor.const_data_ptr());
-    crc = Crc32c(bytes, tensor.nbytes(), crc);
-    std::uint64_t word = 0;
-    for (std::size_t at = 0; at + sizeof word <= tensor.nbytes(); at += sizeof word) {
-      std::memcpy(&word, bytes + at, sizeof word);
-      sum += word;
-    }
+    crc = Crc32c(tensor.const_data_ptr(), tensor.nbytes(), crc);
   }
-  // Half of the sum's bits: its negative must be a number too.
-  const bool alike =
-      AlikeOnAllRanks(world, {plain ? 1 : 0, crc, static_cast<std::int64_t>(sum >> 1)});
-  return plain && alike;
+  return AlikeOnAllRanks(world, {plain ? 1 : 0, crc}) && plain;
 }
 
 // More would be announced than the node has room for.
