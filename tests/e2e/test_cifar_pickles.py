@@ -102,15 +102,15 @@ def truncated(data):
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
-        (truncated, ["cut off"]),
+        (truncated, ["ends in the middle"]),
         (lambda data: b"", ["data_batch_2"]),
         (lambda data: b"PK" + data, ["not a pickle"]),
         (lambda data: data.replace(b"K\x01M\x28\x00", b"K\x01M\x29\x00"), ["pixels for 41 images"]),
         (lambda data: data.replace(b"cnumpy\ndtype\n", b"cos\nsystem\n"), ["os.system", "nothing of it was run"]),
-        (lambda data: data[:-1] + b"0.", ["operation 48"]),
+        (lambda data: data[:-1] + b"0.", ["instruction 48"]),
         (lambda data: data.replace(string(b"labels"), string(b"fables")), ["no labels"]),
-        (lambda data: b"\x80\x02" + 3_000_000 * b"N" + b".", ["more than 2000000 values"]),
-        (lambda data: b"\x80\x02" + 1_000_000 * b"]\x85" + b".", ["dict"]),
+        (lambda data: b"\x80\x02" + 3_000_000 * b"N" + b".", ["more than 1048576 values"]),
+        (lambda data: b"\x80\x02" + b"]" + 1_000_000 * b"\x85" + b".", ["dict"]),
     ],
     ids=["cut", "empty", "zip", "count", "global", "operation", "key", "values", "nest"],
 )

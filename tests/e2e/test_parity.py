@@ -47,12 +47,6 @@ def test_twenty_steps_of_two_ranks(tmp_path, model, flags, batch_size):
     compare(tmp_path, model, flags, batch_size, "0.005")
 
 
-def test_a_step_of_a_resnet_whose_widest_gradients_are_matrix_products(tmp_path):
-    # With so few pixels they are added up in another order. Further steps say nothing: training makes a difference of
-    # one rounding three hundred times larger in two steps, also between two runs of Python.
-    compare(tmp_path, "resnet18", [], 8, "0.005", tolerance="1e-7", steps=1)
-
-
 @pytest.mark.parametrize(
     ("flags", "rate", "tolerance"),
     [

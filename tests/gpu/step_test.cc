@@ -59,9 +59,9 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Combine(
         testing::Values(Recipe{"Plain", {}}, Recipe{"Augmented", {.augment = true}},
                         Recipe{"Muon", {.optimizer = "muon"}},
-                        Recipe{"AdamWInBFloat16", {.optimizer = "adamw", .amp = "bf16"}},
+                        Recipe{"AdamWInBFloat16", {.optimizer = "adamw", .amp = Amp::kBf16}},
                         Recipe{"AveragedInHalf",
-                               {.nesterov = true, .ema_decay = 0.9, .amp = "fp16"}},
+                               {.nesterov = true, .ema_decay = 0.9, .amp = Amp::kFp16}},
                         Recipe{"Accumulated", {.label_smoothing = 0.1, .accumulate = 2}},
                         Recipe{"PlanesAsTheyAre", {.channels_last = false}}),
         testing::Bool()),

@@ -75,7 +75,7 @@ inline Trained TrainBy(How how, const Config& config, World& world, bool residen
       {.autocast = on_gpu ? AutocastType(config.amp, world.device()) : std::nullopt});
   const NamedTensors parameters = strategy.Parameters();
   const auto optimizer = MakeOptimizer(config, parameters);
-  GradScaler scaler(config.amp == "fp16", world.device());
+  GradScaler scaler(config.amp == Amp::kFp16, world.device());
   // Of floats only such a one overflows.
   if (!on_gpu) scaler.Restore({.scale = 3e38});
   std::optional<WeightAverage> average;
@@ -87,9 +87,9 @@ inline Trained TrainBy(How how, const Config& config, World& world, bool residen
                         .optimizer = *optimizer,
                         .scaler = scaler,
                         .average = average ? &*average : nullptr,
-                        .on_loss = [](const at::Tensor&) {},
-                        .before_update = [] {},
-                        .enter = [](StepSection) {}};
+                        .calls = {.on_loss = [](const at::Tensor&) {},
+                                  .before_update = [] {},
+                                  .enter = [](StepSection) {}}};
   std::unique_ptr<BatchFeed> feed;
   if (resident) {
     feed = std::make_unique<GpuFeed>(config, dynamic_cast<const FixedSizeImages&>(*data.train),

@@ -31,7 +31,8 @@ std::string WithDashes(std::string argument) {
 }
 
 std::string TypeName(const Setting& setting) {
-  if (std::holds_alternative<std::string Config::*>(setting.member)) return "TEXT";
+  if (!setting.choices.empty() || std::holds_alternative<std::string Config::*>(setting.member))
+    return "TEXT";
   return std::holds_alternative<double Config::*>(setting.member) ? "NUMBER" : "INTEGER";
 }
 

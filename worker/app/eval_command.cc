@@ -33,9 +33,9 @@ void CheckFits(const ModelFile& file, const ModelInput& data, const std::string&
 
 // A model that a GPU trained in fp16 is evaluated on a CPU without, unless it is asked for.
 std::optional<at::ScalarType> PrecisionOf(const ModelArguments& arguments, at::Device device) {
-  const std::string& amp = arguments.config().amp;
+  const Amp amp = arguments.config().amp;
   const bool asked_for = arguments.Given().amp == amp;
-  if (amp == "fp16" && !device.is_cuda() && !asked_for) return std::nullopt;
+  if (amp == Amp::kFp16 && !device.is_cuda() && !asked_for) return std::nullopt;
   return AutocastType(amp, device);
 }
 
@@ -50,9 +50,7 @@ void Evaluate(const ModelArguments& arguments, const WorkerEnv& env) {
   World::Options options = WorldOptions(config);
   options.facts = FactsOf(config, data);
   // Each rank reads the model's file itself: a host may have an older one under that name.
-  std::vector<at::Tensor> state = UniqueParameters(*model);
-  for (const at::Tensor& buffer : UniqueBuffers(*model)) state.push_back(buffer);
-  options.facts.emplace_back("the checksum of the model", ChecksumText(Checksum(state)));
+  options.facts.emplace_back("the checksum of the model", Hex(Checksum(UniqueState(*model))));
   const auto world = World::Join(env, options);
   model->to(world->device());
   Console console(ConsoleOptions(env));
@@ -63,7 +61,7 @@ void Evaluate(const ModelArguments& arguments, const WorkerEnv& env) {
                                                {.batch_size = config.eval_batch_size,
                                                 .channels_last = config.channels_last,
                                                 .threads = config.loader_threads,
-                                                .views = ParseTestTimeAugmentation(config.tta)})
+                                                .views = config.tta})
                                   .value();
     if (world->rank() == 0) {
       console.Line(ToTable({{"model", Describe(arguments.file())},

@@ -15,7 +15,7 @@
 #include "worker/base/first_line.h"
 #include "worker/base/stopped.h"
 #include "worker/config/config.h"
-#include "worker/memory/huge_page_allocator.h"
+#include "worker/memory/keep_freed_memory.h"
 
 namespace ddprun {
 namespace {
@@ -58,7 +58,7 @@ int Main(const std::vector<std::string>& arguments) {
 
 int main(int argc, char** argv) {
   setenv("TORCH_SHOW_CPP_STACKTRACES", "0", /*overwrite=*/1);
-  ddprun::UseHugePageAllocator();
+  ddprun::KeepFreedMemory();
   const int code = ddprun::Main({argv + 1, argv + argc});
   std::fflush(stdout);
   std::fflush(stderr);

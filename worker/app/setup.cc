@@ -49,8 +49,8 @@ World::Options WorldOptions(const Config& config) {
   const auto milliseconds = [](double seconds) {
     return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
   };
-  return {.backend = ParseBackend(config.backend),
-          .device = ParseDevice(config.device),
+  return {.backend = config.backend,
+          .device = config.device,
           .timeout = milliseconds(config.timeout),
           .step_timeout = milliseconds(config.collective_timeout)};
 }
@@ -62,12 +62,12 @@ Dataset OpenDataset(const Config& config) {
                                               .input_size = config.input_size,
                                               .classes = config.num_classes});
   const std::int64_t side = std::min(data.shape().height, data.shape().width);
-  if (config.augment && config.padding_mode == "reflect" && config.crop_padding >= side)
+  if (config.augment && config.padding_mode == Padding::kReflect && config.crop_padding >= side)
     throw UsageError("--crop-padding " + std::to_string(config.crop_padding) +
                      " with --padding-mode reflect needs images of more pixels a side than the " +
                      std::to_string(side) + " of --dataset " + config.dataset +
                      "; take a smaller padding or --padding-mode zero");
-  if (config.tta == "mirror-translate" && side < 2)
+  if (config.tta == TestTimeAugmentation::kMirrorTranslate && side < 2)
     throw UsageError(
         "--tta mirror-translate needs images of at least 2x2 pixels, which --dataset " +
         config.dataset + " has not; take --tta off");

@@ -35,5 +35,11 @@ inline std::vector<at::Tensor> UniqueParameters(const torch::nn::Module& module)
 inline std::vector<at::Tensor> UniqueBuffers(const torch::nn::Module& module) {
   return Unique(module.buffers());
 }
+// Parameters, then buffers.
+inline std::vector<at::Tensor> UniqueState(const torch::nn::Module& module) {
+  std::vector<at::Tensor> tensors = module.parameters();
+  for (const at::Tensor& buffer : module.buffers()) tensors.push_back(buffer);
+  return Unique(tensors);
+}
 
 }  // namespace ddprun

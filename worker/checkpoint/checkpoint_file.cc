@@ -7,12 +7,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "worker/base/text.h"
 #include "worker/files/bounded_json.h"
 #include "worker/files/crc32c.h"
 #include "worker/files/safetensors.h"
@@ -31,12 +31,6 @@ constexpr std::size_t kReadingThreadsMax = 8;
 constexpr std::size_t kBytesOfAThread = 4 << 20;  // fewer are not worth one
 // Copied and summed up piece by piece, so that a piece is still in the cache for the sum.
 constexpr std::size_t kPieceBytes = 128 << 10;
-
-std::string Hex(std::uint32_t value) {
-  char text[9];
-  std::snprintf(text, sizeof text, "%08x", value);
-  return text;
-}
 
 // rows x columns in `in` become columns x rows in `out`.
 template <typename Element>

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <utility>
 
+#include "worker/base/text.h"
 #include "worker/files/atomic_file.h"
 
 namespace ddprun {
@@ -59,7 +60,7 @@ std::string TrainingOf(const Snapshot& snapshot) {
   return found != snapshot.about.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-// Of "NAME.safetensors.tmp.PID", which is how AtomicFile calls what it writes.
+// The PID in "NAME.safetensors.tmp.PID", AtomicFile's name for a file that is being written.
 std::optional<pid_t> WriterOf(const std::string& name) {
   constexpr std::string_view kTemporary = ".tmp.";
   const std::size_t at = name.rfind(kTemporary);
@@ -138,9 +139,7 @@ void SetCurrentOwner(const std::string& folder, const FolderOwner& owner) {
 
 std::string NewTrainingName() {
   std::random_device random;
-  char name[17];
-  std::snprintf(name, sizeof name, "%08x%08x", random(), random());
-  return name;
+  return Hex(random()) + Hex(random());
 }
 
 void CheckpointRetention::Apply() {

@@ -30,7 +30,7 @@ struct Holder {
   std::string words;  // "process 123 on host a of run job7"
 };
 
-// What the lock's file says; it is written after the lock is taken, so it may say nothing yet.
+// The content of the lock file, which is written after the lock is taken, so it may be empty.
 Holder ReadHolder(int fd) {
   std::string text(kHolderBytesMax, '\0');
   const ssize_t size = pread(fd, text.data(), text.size(), 0);
@@ -51,7 +51,7 @@ Holder ReadHolder(int fd) {
 void WriteHolder(int fd, const std::string& run) {
   const std::string text =
       Json{{"run", run}, {"host", HostName()}, {"pid", getpid()}}.dump() + "\n";
-  // Only for a person's eyes: a full disk costs the name, not the lock.
+  // For information only: on a full disk the name is lost, not the lock.
   [[maybe_unused]] const int cut = ftruncate(fd, 0);
   [[maybe_unused]] const ssize_t written = pwrite(fd, text.data(), text.size(), 0);
 }

@@ -73,7 +73,7 @@ ResumePoint FromPath(const ResumeOptions& options, const Notify& notify) {
   return point;
 }
 
-// What must be alike. `part` is the key in Snapshot::about.
+// Settings that must be alike. `part` is the key in Snapshot::about.
 struct Condition {
   const char* part;
   const char* key;

@@ -11,17 +11,19 @@
 #include <sstream>
 #include <type_traits>
 
+#include "absl/strings/str_join.h"
 #include "worker/config/recipe.h"
+#include "worker/config/setting_names.h"
 
 namespace ddprun {
 namespace {
 
 constexpr char kRecipe[] = "Recipe";
 constexpr char kModel[] = "Model and data";
-constexpr char kTraining[] = "Training";
+constexpr char kTrainingGroup[] = "Training";
 constexpr char kPipeline[] = "Model parallelism";
 constexpr char kCheckpoints[] = "Checkpoints";
-constexpr char kRun[] = "Run";
+constexpr char kRunGroup[] = "Run";
 
 template <typename Number>
 bool ParseNumber(const std::string& text, Number& out) {
@@ -68,11 +70,33 @@ void Set(std::optional<bool>& value, const std::string& text, const std::string&
   value = is_set;
 }
 
+template <typename Choice>
+requires std::is_enum_v<Choice>
+void Set(Choice& value, const std::string& text, const std::string& source) {
+  const ChoiceNames names = NamesOf(value);
+  const auto found = std::find(names.begin(), names.end(), text);
+  if (found == names.end())
+    throw UsageError(source + " '" + text + "' is not known; choose one of " +
+                     absl::StrJoin(names, ", ") + DidYouMean(text, names, ""));
+  value = static_cast<Choice>(found - names.begin());
+}
+
+std::vector<Setting> WithChoices(std::vector<Setting> settings) {
+  for (Setting& setting : settings) {
+    std::visit(
+        [&setting]<typename Value>(Value Config::*) {
+          if constexpr (std::is_enum_v<Value>) setting.choices = NamesOf(Value{});
+        },
+        setting.member);
+  }
+  return settings;
+}
+
 void Require(bool holds, const std::string& sentence) {
   if (!holds) throw UsageError(sentence);
 }
 
-// The shortest text that is read as the same number; as people write it where that is so.
+// The shortest text that is read as the same number.
 std::string Number(double value) {
   std::string text;
   for (const int digits : {6, 15, std::numeric_limits<double>::max_digits10}) {
@@ -90,7 +114,7 @@ constexpr double kNumberMax = 1e9;
 // Steps are only counted and compared.
 constexpr double kStepsMax = 1e15;
 
-// What a number may be. The words are those of the sentence: "--lr must be above 0".
+// The allowed values of a number. `words` completes the sentence "--lr must be above 0".
 struct Range {
   const char* key;
   const char* words;
@@ -186,186 +210,171 @@ void Check(const Range& range, const Config& config) {
 }  // namespace
 
 const std::vector<Setting>& Settings() {
-  static const std::vector<Setting> settings = {
-      {"recipe", &Config::recipe, kRecipe,
+  using enum Agreement;
+  static const std::vector<Setting> settings = WithChoices({
+      {"recipe", &Config::recipe, kRecipe, kOwn,
        "settings that belong together, used as defaults; a --config file and the command line "
        "override them",
        RecipeNames()},
-      {"model", &Config::model, kModel, "the network to train"},
-      {"model-file", &Config::model_file, kModel,
+      {"model", &Config::model, kModel, kTraining, "the network to train"},
+      {"model-file", &Config::model_file, kModel, kTraining,
        "train the model in this TorchScript file, written by torch.jit.script(model).save(); "
        "TorchScript runs the code in the file, so use only files that you trust"},
-      {"shared-blocks", &Config::shared_blocks, kModel,
+      {"shared-blocks", &Config::shared_blocks, kModel, kTraining,
        "netresdeep: use one block ten times, as the original does, instead of ten blocks; its one "
        "set of batch-norm statistics fits none of the ten places, so expect test accuracy tens of "
        "points below training accuracy"},
       {"stem",
        &Config::stem,
        kModel,
+       kTraining,
        "ResNets: first layers for images of 32x32 (3x3), or for those of 224x224 (7x7 and a pool)",
        {"cifar", "imagenet"}},
-      {"width", &Config::width, kModel, "airbench: multiplier of the number of channels"},
-      {"whiten-epochs", &Config::whiten_epochs, kModel,
+      {"width", &Config::width, kModel, kTraining,
+       "airbench: multiplier of the number of channels"},
+      {"whiten-epochs", &Config::whiten_epochs, kModel, kTraining,
        "airbench: epochs in which the biases of the whitening layer are trained"},
-      {"sync-batch-norm", &Config::sync_batch_norm, kModel,
+      {"sync-batch-norm", &Config::sync_batch_norm, kModel, kTraining,
        "compute batch norm's statistics over the batches of all ranks"},
-      {"init-from", &Config::init_from, kModel,
+      {"init-from", &Config::init_from, kModel, kTraining,
        "initial weights: a .pth or .safetensors file, or a folder written by transformers"},
-      {"dataset", &Config::dataset, kModel,
+      {"dataset", &Config::dataset, kModel, kTraining,
        "the data set; with --model linear the default is random"},
-      {"data-dir", &Config::data_dir, kModel,
+      {"data-dir", &Config::data_dir, kModel, kOwn,
        "folder of the data set's files; each data set has a default"},
-      {"augment", &Config::augment, kModel, "shift and mirror training images at random"},
-      {"crop-padding", &Config::crop_padding, kModel,
+      {"augment", &Config::augment, kModel, kTraining,
+       "shift and mirror training images at random"},
+      {"crop-padding", &Config::crop_padding, kModel, kTraining,
        "augment: largest shift, in pixels, of images of one size"},
-      {"padding-mode",
-       &Config::padding_mode,
-       kModel,
-       "augment: what fills the edges of a shifted image",
-       {"zero", "reflect"}},
-      {"flip",
-       &Config::flip,
-       kModel,
+      {"padding-mode", &Config::padding_mode, kModel, kTraining,
+       "augment: what fills the edges of a shifted image"},
+      {"flip", &Config::flip, kModel, kTraining,
        "augment: mirror each image at random in each epoch, or at random in the first epoch and "
-       "then in every other one",
-       {"random", "alternating", "off"}},
-      {"samples", &Config::samples, kModel,
+       "then in every other one"},
+      {"samples", &Config::samples, kModel, kTraining,
        "synthetic and random: number of training samples; a quarter as many for testing"},
-      {"input-size", &Config::input_size, kModel,
+      {"input-size", &Config::input_size, kModel, kTraining,
        "side, in pixels, to which images are resized; with --dataset random the width of a row"},
-      {"num-classes", &Config::num_classes, kModel,
+      {"num-classes", &Config::num_classes, kModel, kTraining,
        "synthetic and random: number of classes; default 10 and 2"},
-      {"loader-threads", &Config::loader_threads, kModel,
+      {"loader-threads", &Config::loader_threads, kModel, kOwn,
        "threads of one rank that prepare batches"},
-      {"batch-size", &Config::batch_size, kTraining, "images per batch of one rank"},
-      {"epochs", &Config::epochs, kTraining, "passes over the training images; may be a fraction"},
-      {"max-steps", &Config::max_steps, kTraining,
+      {"batch-size", &Config::batch_size, kTrainingGroup, kTraining,
+       "images per batch of one rank"},
+      {"epochs", &Config::epochs, kTrainingGroup, kTraining,
+       "passes over the training images; may be a fraction"},
+      {"max-steps", &Config::max_steps, kTrainingGroup, kTraining,
        "stop after this many steps; 0 trains nothing and writes the initial parameters"},
-      {"optimizer", &Config::optimizer, kTraining, "optimizer"},
-      {"lr", &Config::lr, kTraining, "peak learning rate"},
-      {"schedule",
-       &Config::schedule,
-       kTraining,
-       "learning-rate schedule after the warm-up",
-       {"cosine", "step", "one-cycle", "linear", "constant"}},
-      {"warmup-epochs", &Config::warmup_epochs, kTraining,
+      {"optimizer", &Config::optimizer, kTrainingGroup, kTraining, "optimizer"},
+      {"lr", &Config::lr, kTrainingGroup, kTraining, "peak learning rate"},
+      {"schedule", &Config::schedule, kTrainingGroup, kTraining,
+       "learning-rate schedule after the warm-up"},
+      {"warmup-epochs", &Config::warmup_epochs, kTrainingGroup, kTraining,
        "epochs of linear learning-rate warm-up"},
-      {"warmup-steps", &Config::warmup_steps, kTraining,
+      {"warmup-steps", &Config::warmup_steps, kTrainingGroup, kTraining,
        "the same in steps; overrides warmup-epochs"},
-      {"step-epochs", &Config::step_epochs, kTraining,
+      {"step-epochs", &Config::step_epochs, kTrainingGroup, kTraining,
        "schedule step: epochs between two drops of the learning rate"},
-      {"step-gamma", &Config::step_gamma, kTraining, "schedule step: factor of each drop"},
-      {"momentum", &Config::momentum, kTraining,
+      {"step-gamma", &Config::step_gamma, kTrainingGroup, kTraining,
+       "schedule step: factor of each drop"},
+      {"momentum", &Config::momentum, kTrainingGroup, kTraining,
        "momentum of SGD, and of Muon for all parameters but filters"},
-      {"weight-decay", &Config::weight_decay, kTraining,
+      {"weight-decay", &Config::weight_decay, kTrainingGroup, kTraining,
        "weight decay; Muon: of head and biases, the share removed by a step at the full rate"},
-      {"nesterov", &Config::nesterov, kTraining,
+      {"nesterov", &Config::nesterov, kTrainingGroup, kTraining,
        "SGD: use Nesterov momentum; the default where SGD has momentum"},
-      {"beta1", &Config::beta1, kTraining, "Adam, AdamW: decay of the mean of the gradients"},
-      {"beta2", &Config::beta2, kTraining,
+      {"beta1", &Config::beta1, kTrainingGroup, kTraining,
+       "Adam, AdamW: decay of the mean of the gradients"},
+      {"beta2", &Config::beta2, kTrainingGroup, kTraining,
        "Adam, AdamW: decay of the mean of the squared gradients"},
-      {"adam-eps", &Config::adam_eps, kTraining, "Adam, AdamW: added to the denominator"},
-      {"muon-momentum", &Config::muon_momentum, kTraining,
+      {"adam-eps", &Config::adam_eps, kTrainingGroup, kTraining,
+       "Adam, AdamW: added to the denominator"},
+      {"muon-momentum", &Config::muon_momentum, kTrainingGroup, kTraining,
        "Muon: momentum of the filters of convolutions"},
-      {"head-lr", &Config::head_lr, kTraining,
+      {"head-lr", &Config::head_lr, kTrainingGroup, kTraining,
        "Muon: peak learning rate of linear layers' weights, for the sum over the images of a step"},
-      {"bias-lr", &Config::bias_lr, kTraining,
+      {"bias-lr", &Config::bias_lr, kTrainingGroup, kTraining,
        "Muon: the same of biases and of batch norms' weights"},
-      {"loss", &Config::loss, kTraining, "loss function"},
-      {"label-smoothing", &Config::label_smoothing, kTraining,
+      {"loss", &Config::loss, kTrainingGroup, kTraining, "loss function"},
+      {"label-smoothing", &Config::label_smoothing, kTrainingGroup, kTraining,
        "share of each label that is spread over all classes"},
-      {"accumulate", &Config::accumulate, kTraining,
+      {"accumulate", &Config::accumulate, kTrainingGroup, kTraining,
        "gradient accumulation: batches per optimizer step"},
-      {"clip-norm", &Config::clip_norm, kTraining,
+      {"clip-norm", &Config::clip_norm, kTrainingGroup, kTraining,
        "clip gradients to this global norm; 0 disables"},
-      {"ema-decay", &Config::ema_decay, kTraining,
+      {"ema-decay", &Config::ema_decay, kTrainingGroup, kTraining,
        "evaluate and write a moving average of the weights with this decay; 0 disables"},
-      {"amp",
-       &Config::amp,
-       kTraining,
-       "mixed precision; auto is bf16 on a GPU and off on a CPU",
-       {"off", "auto", "bf16", "fp16"}},
-      {"compress",
-       &Config::compress,
-       kTraining,
-       "format in which gradients are sent between ranks",
-       {"off", "bf16", "fp16"}},
-      {"channels-last", &Config::channels_last, kTraining,
+      {"amp", &Config::amp, kTrainingGroup, kTraining,
+       "mixed precision; auto is bf16 on a GPU and off on a CPU"},
+      {"compress", &Config::compress, kTrainingGroup, kTraining,
+       "format in which gradients are sent between ranks"},
+      {"channels-last", &Config::channels_last, kTrainingGroup, kTraining,
        "use the channels-last (NHWC) memory format"},
-      {"deterministic", &Config::deterministic, kTraining,
+      {"deterministic", &Config::deterministic, kTrainingGroup, kRun,
        "use only operations that give the same bits each time; others are errors"},
-      {"cuda-graph", &Config::cuda_graph, kTraining,
+      {"cuda-graph", &Config::cuda_graph, kTrainingGroup, kRun,
        "on a GPU record the whole step as a CUDA graph and replay it"},
-      {"device-data", &Config::device_data, kTraining,
+      {"device-data", &Config::device_data, kTrainingGroup, kOwn,
        "on a GPU keep training images of one size in its memory, if they take at most half of it, "
        "and augment them there"},
-      {"target-accuracy", &Config::target_accuracy, kTraining,
+      {"target-accuracy", &Config::target_accuracy, kTrainingGroup, kTraining,
        "stop as soon as an evaluation reaches this test accuracy, in per cent; 0 disables"},
-      {"eval-every", &Config::eval_every, kTraining,
+      {"eval-every", &Config::eval_every, kTrainingGroup, kRun,
        "epochs between two evaluations; 0 evaluates at the end only; may be a fraction"},
-      {"seed", &Config::seed, kTraining,
+      {"seed", &Config::seed, kTrainingGroup, kTraining,
        "seed of initial parameters, order of the images and augmentation"},
-      {"pipeline", &Config::pipeline, kPipeline,
+      {"pipeline", &Config::pipeline, kPipeline, kTraining,
        "split the model into this many stages; further ranks are data-parallel"},
-      {"micro-batches", &Config::micro_batches, kPipeline,
+      {"micro-batches", &Config::micro_batches, kPipeline, kTraining,
        "micro-batches per batch in a pipeline; 0 is four per stage"},
-      {"pipeline-schedule",
-       &Config::pipeline_schedule,
-       kPipeline,
-       "order of forward and backward of a stage",
-       {"1f1b", "gpipe"}},
-      {"checkpoint-dir", &Config::checkpoint_dir, kCheckpoints,
+      {"pipeline-schedule", &Config::pipeline_schedule, kPipeline, kTraining,
+       "order of forward and backward of a stage"},
+      {"checkpoint-dir", &Config::checkpoint_dir, kCheckpoints, kOwn,
        "folder of the checkpoints; default: checkpoints in --output-dir"},
-      {"checkpoint-every", &Config::checkpoint_every, kCheckpoints,
+      {"checkpoint-every", &Config::checkpoint_every, kCheckpoints, kRun,
        "steps between two checkpoints; 0 disables"},
-      {"checkpoint-seconds", &Config::checkpoint_seconds, kCheckpoints,
+      {"checkpoint-seconds", &Config::checkpoint_seconds, kCheckpoints, kRun,
        "seconds between two checkpoints; 0 disables"},
-      {"checkpoint-keep", &Config::checkpoint_keep, kCheckpoints,
+      {"checkpoint-keep", &Config::checkpoint_keep, kCheckpoints, kRun,
        "number of newest checkpoints to keep, at least 2"},
-      {"resume", &Config::resume, kCheckpoints,
+      {"resume", &Config::resume, kCheckpoints, kTraining,
        "go on from the newest good checkpoint (auto), only after the launcher has restarted the "
        "workers (restart), never, or from this file"},
-      {"output-dir", &Config::output_dir, kRun,
+      {"output-dir", &Config::output_dir, kRunGroup, kOwn,
        "folder for cifar_net.pth, cifar_net.pth.json (its model and classes, and its images' "
        "channels, mean and std) and all other files; created if missing"},
-      {"eval", &Config::eval, kRun, "measure the accuracy on the test images at the end"},
-      {"eval-batch-size", &Config::eval_batch_size, kRun, "images per batch of an evaluation"},
-      {"tta",
-       &Config::tta,
-       kRun,
+      {"eval", &Config::eval, kRunGroup, kRun,
+       "measure the accuracy on the test images at the end"},
+      {"eval-batch-size", &Config::eval_batch_size, kRunGroup, kRun,
+       "images per batch of an evaluation"},
+      {"tta", &Config::tta, kRunGroup, kRun,
        "test-time augmentation: evaluate each test image also mirrored, and also shifted by a "
-       "pixel",
-       {"off", "mirror", "mirror-translate"}},
-      {"log-every", &Config::log_every, kRun, "steps between two lines of a rank"},
-      {"log-samples", &Config::log_samples, kRun,
+       "pixel"},
+      {"log-every", &Config::log_every, kRunGroup, kOwn, "steps between two lines of a rank"},
+      {"log-samples", &Config::log_samples, kRunGroup, kOwn,
        "write samples-RANK.jsonl into --output-dir: the images of each step"},
-      {"metrics", &Config::metrics, kRun, "write metrics.jsonl into --output-dir"},
-      {"tensorboard", &Config::tensorboard, kRun,
+      {"metrics", &Config::metrics, kRunGroup, kOwn, "write metrics.jsonl into --output-dir"},
+      {"tensorboard", &Config::tensorboard, kRunGroup, kOwn,
        "write TensorBoard's event files into tensorboard in --output-dir"},
-      {"profile", &Config::profile, kRun,
+      {"profile", &Config::profile, kRunGroup, kRun,
        "write trace.json, which Perfetto opens, into --output-dir, and print where the time went"},
-      {"profile-first-step", &Config::profile_first_step, kRun, "first step of the trace"},
-      {"profile-steps", &Config::profile_steps, kRun, "number of steps in the trace"},
-      {"device",
-       &Config::device,
-       kRun,
-       "auto takes a GPU where each rank has one, else the CPU; with cuda ranks may share GPUs",
-       {"auto", "cpu", "cuda"}},
-      {"backend",
-       &Config::backend,
-       kRun,
-       "auto takes NCCL where each rank has a GPU, else Gloo",
-       {"auto", "gloo", "nccl"}},
-      {"timeout", &Config::timeout, kRun, "seconds to wait for other ranks"},
-      {"collective-timeout", &Config::collective_timeout, kRun,
+      {"profile-first-step", &Config::profile_first_step, kRunGroup, kRun,
+       "first step of the trace"},
+      {"profile-steps", &Config::profile_steps, kRunGroup, kRun, "number of steps in the trace"},
+      {"device", &Config::device, kRunGroup, kOwn,
+       "auto takes a GPU where each rank has one, else the CPU; with cuda ranks may share GPUs"},
+      {"backend", &Config::backend, kRunGroup, kOwn,
+       "auto takes NCCL where each rank has a GPU, else Gloo"},
+      {"timeout", &Config::timeout, kRunGroup, kOwn, "seconds to wait for other ranks"},
+      {"collective-timeout", &Config::collective_timeout, kRunGroup, kOwn,
        "the same within a training step; 0 is 60 with NCCL, and --timeout with Gloo"},
-      {"world-size", &Config::world_size, kRun,
+      {"world-size", &Config::world_size, kRunGroup, kOwn,
        "when started by hand: run this many ranks on this machine; else checked against "
        "WORLD_SIZE"},
-      {"env-file", &Config::env_file, kRun,
+      {"env-file", &Config::env_file, kRunGroup, kOwn,
        "file of RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT for those that are not set; none is "
        "read by default"},
-  };
+  });
   return settings;
 }
 
@@ -397,6 +406,8 @@ std::string ToText(const Config& config, const Setting& setting) {
           return value;
         } else if constexpr (std::is_same_v<Value, bool>) {
           return value ? "true" : "false";
+        } else if constexpr (std::is_enum_v<Value>) {
+          return NamesOf(value)[static_cast<std::size_t>(value)];
         } else if constexpr (std::is_same_v<Value, std::optional<std::int64_t>>) {
           return value ? std::to_string(*value) : "";
         } else if constexpr (std::is_same_v<Value, std::optional<bool>>) {

@@ -10,6 +10,8 @@
 #include <variant>
 #include <vector>
 
+#include "worker/config/choices.h"
+
 namespace ddprun {
 
 struct Config {
@@ -28,8 +30,8 @@ struct Config {
   std::string data_dir;
   bool augment = false;
   std::int64_t crop_padding = 4;  // pixels
-  std::string padding_mode = "zero";
-  std::string flip = "random";
+  Padding padding_mode = Padding::kZero;
+  Flip flip = Flip::kRandom;
   std::int64_t samples = 4096;   // synthetic: in the training set; a quarter in the test set
   std::int64_t input_size = 32;  // pixels of a side; for linear the width of a row
   std::optional<std::int64_t> num_classes;  // made up; none: 10 of synthetic, 2 of random
@@ -41,7 +43,7 @@ struct Config {
   std::optional<std::int64_t> max_steps;
   std::string optimizer = "sgd";
   double lr = 0.01;
-  std::string schedule = "cosine";
+  ScheduleKind schedule = ScheduleKind::kCosine;
   double warmup_epochs = 0.5;
   std::optional<std::int64_t> warmup_steps;  // instead of warmup_epochs
   double step_epochs = 30;
@@ -60,8 +62,8 @@ struct Config {
   std::int64_t accumulate = 1;  // batches a step
   double clip_norm = 0;         // 0: not clipped
   double ema_decay = 0;         // 0: no average
-  std::string amp = "off";
-  std::string compress = "off";
+  Amp amp = Amp::kOff;
+  GradientFormat compress = GradientFormat::kFull;
   bool channels_last = true;
   bool deterministic = false;
   bool cuda_graph = true;
@@ -73,7 +75,7 @@ struct Config {
   // Model parallelism
   std::int64_t pipeline = 1;       // stages
   std::int64_t micro_batches = 0;  // of one batch; 0: four a stage
-  std::string pipeline_schedule = "1f1b";
+  PipelineSchedule pipeline_schedule = PipelineSchedule::kOneForwardOneBackward;
 
   // Checkpoints
   std::string checkpoint_dir;         // empty: checkpoints in output_dir
@@ -86,7 +88,7 @@ struct Config {
   std::string output_dir = ".";
   bool eval = true;
   std::int64_t eval_batch_size = 250;
-  std::string tta = "off";
+  TestTimeAugmentation tta = TestTimeAugmentation::kPlain;
   std::int64_t log_every = 50;
   bool log_samples = false;
   bool metrics = true;
@@ -94,8 +96,8 @@ struct Config {
   bool profile = false;
   std::int64_t profile_first_step = 10;
   std::int64_t profile_steps = 10;
-  std::string device = "auto";
-  std::string backend = "auto";
+  DeviceChoice device = DeviceChoice::kAuto;
+  BackendChoice backend = BackendChoice::kAuto;
   double timeout = 600;           // seconds
   double collective_timeout = 0;  // seconds; 0: 60 with NCCL, else timeout
   std::optional<std::int64_t> world_size;
@@ -109,15 +111,27 @@ struct UsageError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+enum class Agreement {
+  kTraining,  // the same on all ranks, and part of what a training is: after a restart, checkpoints
+              // with another value are another training's
+  kRun,       // the same on all ranks: they would wait for each other in vain, or do different work
+  kOwn,       // each rank may have its own: a folder, as hosts have different disks
+};
+
 struct Setting {
-  using Member = std::variant<std::string Config::*, bool Config::*, double Config::*,
-                              std::int64_t Config::*, std::uint64_t Config::*,
-                              std::optional<std::int64_t> Config::*, std::optional<bool> Config::*>;
+  using Member =
+      std::variant<std::string Config::*, bool Config::*, double Config::*, std::int64_t Config::*,
+                   std::uint64_t Config::*, std::optional<std::int64_t> Config::*,
+                   std::optional<bool> Config::*, Padding Config::*, Flip Config::*,
+                   ScheduleKind Config::*, Amp Config::*, GradientFormat Config::*,
+                   PipelineSchedule Config::*, TestTimeAugmentation Config::*,
+                   DeviceChoice Config::*, BackendChoice Config::*>;
   std::string key;  // as in YAML; on the command line with two dashes before it
   Member member;
   std::string group;
+  Agreement agreement = Agreement::kRun;
   std::string help;
-  std::vector<std::string> choices = {};  // empty: any that its type allows
+  ChoiceNames choices = {};  // of a text; empty: any. Those of an enum are added by Settings().
 };
 
 const std::vector<Setting>& Settings();
@@ -128,7 +142,8 @@ bool IsSwitch(const Setting& setting);
 // Null if there is none of that name. `_` and `-` are the same in it.
 const Setting* FindSetting(const std::string& key);
 
-// Throws UsageError "SOURCE: must be a number, but is 'abc'": `source` says where `text` stands.
+// Throws UsageError "SOURCE: must be a number, but is 'abc'" or "SOURCE 'abc' is not known; choose
+// one of ...": `source` says where `text` stands.
 void SetFromText(Config& config, const Setting& setting, const std::string& text,
                  const std::string& source);
 

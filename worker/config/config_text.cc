@@ -41,7 +41,8 @@ std::string Line(const Config& config, const Setting& setting,
   std::string key = setting.key;
   std::replace(key.begin(), key.end(), '-', '_');
   const std::string value = ToText(config, setting);
-  const bool is_text = std::holds_alternative<std::string Config::*>(setting.member);
+  const bool is_text =
+      !setting.choices.empty() || std::holds_alternative<std::string Config::*>(setting.member);
   std::string line = value.empty()
                          ? "# " + key + ":"
                          : key + ": " + (is_text && !IsPlainText(value) ? Quoted(value) : value);

@@ -24,8 +24,8 @@ void Speedrun(Config& config) {
   config.whiten_epochs = 3;
   config.augment = true;
   config.crop_padding = 2;
-  config.padding_mode = "reflect";
-  config.flip = "alternating";
+  config.padding_mode = Padding::kReflect;
+  config.flip = Flip::kAlternating;
   config.batch_size = 2000;
   config.epochs = 8;
   config.optimizer = "muon";
@@ -35,13 +35,13 @@ void Speedrun(Config& config) {
   config.bias_lr = 0.053;
   config.momentum = 0.85;
   config.weight_decay = 0.004;
-  config.schedule = "linear";
+  config.schedule = ScheduleKind::kLinear;
   config.warmup_epochs = 0;
   config.label_smoothing = 0.2;
-  config.amp = "auto";
+  config.amp = Amp::kAuto;
   config.channels_last = true;
   config.eval_batch_size = 2000;
-  config.tta = "mirror-translate";
+  config.tta = TestTimeAugmentation::kMirrorTranslate;
 }
 
 const std::vector<Recipe>& Recipes() {

@@ -15,13 +15,13 @@ namespace {
 
 // Longer ones are no misspelling.
 constexpr std::size_t kNameLengthMax = 64;
-// As many letters must be there for a name to be the beginning of another.
+// A shorter text is not taken for the beginning of a name.
 constexpr std::size_t kBeginningMin = 3;
 
 // How many letters may differ.
 std::size_t DifferenceMax(std::size_t letters) { return letters <= 3 ? 1 : letters <= 8 ? 2 : 3; }
 
-// As other training programs call them: PyTorch's examples, torchvision, timm, transformers.
+// Names in other training programs: PyTorch's examples, torchvision, timm, transformers.
 const std::map<std::string, std::string>& OtherNames() {
   static const std::map<std::string, std::string> names = {
       {"learningrate", "lr"},

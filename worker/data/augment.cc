@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/data/augment.h"
 
-#include <stdexcept>
-
 #include "worker/data/random.h"
 
 namespace ddprun {
 namespace {
 
-// So that an image's coin is none of the numbers that place images.
+// Keeps the coin of an image independent of the numbers that place images.
 constexpr std::uint64_t kFlipStream = 0x666c6970;
 
 }  // namespace
@@ -39,20 +37,6 @@ bool Mirrored(const Draw& draw, bool coin) {
       return false;
   }
   return false;
-}
-
-Padding ParsePadding(const std::string& text) {
-  if (text == "zero") return Padding::kZero;
-  if (text == "reflect") return Padding::kReflect;
-  throw std::invalid_argument("padding '" + text + "' is not known; choose zero or reflect");
-}
-
-Flip ParseFlip(const std::string& text) {
-  if (text == "random") return Flip::kRandom;
-  if (text == "alternating") return Flip::kAlternating;
-  if (text == "off") return Flip::kOff;
-  throw std::invalid_argument("flip '" + text +
-                              "' is not known; choose random, alternating or off");
 }
 
 }  // namespace ddprun

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 
 #include "worker/data/dataset.h"
 
@@ -31,9 +30,5 @@ bool AlternatingFlip(const Draw& draw);
 // Whether an image that RandomPlacement() did not place (one that is cut out of a photograph) is
 // mirrored; `coin` is what Flip::kRandom says.
 bool Mirrored(const Draw& draw, bool coin);
-
-// "zero" or "reflect"; "random", "alternating" or "off". Throw std::invalid_argument.
-Padding ParsePadding(const std::string& text);
-Flip ParseFlip(const std::string& text);
 
 }  // namespace ddprun

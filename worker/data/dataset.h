@@ -12,22 +12,13 @@
 #include <vector>
 
 #include "worker/base/registry.h"
+#include "worker/config/choices.h"
 
 namespace ddprun {
 
 // One sentence: the file, what is wrong with it, and what to do.
 struct DataError : std::runtime_error {
   using std::runtime_error::runtime_error;
-};
-
-// What lies around an image that is cut out of its padded self: bytes of zero, as black as the
-// images' own background, or the image itself, mirrored at its outermost rows and columns.
-enum class Padding { kZero, kReflect };
-
-enum class Flip {
-  kRandom,       // a coin for each image in each epoch
-  kAlternating,  // a coin for each image in the first epoch, then each time the other way round
-  kOff,
 };
 
 // How training images are varied.

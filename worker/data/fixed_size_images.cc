@@ -151,7 +151,7 @@ void FixedSizeImages::CopyRowReflected(const std::uint8_t* plane, std::int64_t y
                                        const Placement& placement, std::uint8_t* out) const {
   const std::int64_t width = options_.shape.width;
   const std::int64_t shift = placement.shift_x;
-  // Of the image with its frame, if it is shown in one.
+  // Rows of the image including its frame, if it has one.
   thread_local std::vector<std::uint8_t> rows;
   if (rows.size() < static_cast<std::size_t>(2 * width)) rows.resize(2 * width);
   std::uint8_t* const whole = rows.data();

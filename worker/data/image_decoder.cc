@@ -33,7 +33,7 @@ void CheckSize(ImageSize size) {
                    std::to_string(kImagePixelsMax) + " are not taken for an image");
 }
 
-// libjpeg reports an error by a call that must not return: back to the setjmp of who called it.
+// libjpeg reports an error by a call that must not return: jumps to the caller's setjmp.
 struct JpegErrors {
   jpeg_error_mgr manager;  // first: libjpeg knows only this
   std::jmp_buf back;
@@ -46,8 +46,8 @@ void OnError(j_common_ptr info) {
   std::longjmp(errors->back, 1);
 }
 
-// What libjpeg only warns of, going on with grey pixels. Other warnings are of files that are odd
-// but whole.
+// libjpeg only warns of these errors and goes on with grey pixels. Its other warnings concern files
+// that are odd but whole.
 void OnMessage(j_common_ptr info, int level) {
   const int code = info->err->msg_code;
   const bool damaged =
@@ -115,7 +115,7 @@ struct JpegReader {
   ImageSize size() const { return {info.image_height, info.image_width}; }
 };
 
-// Of inks, which Adobe's programs store inverted and nearly all CMYK JPEGs are from.
+// Nearly all CMYK JPEGs are from Adobe's programs, which store the inks inverted.
 void CmykToRgb(const std::vector<std::uint8_t>& cmyk, bool inverted,
                std::vector<std::uint8_t>& rgb) {
   const int flip = inverted ? 0 : 255;

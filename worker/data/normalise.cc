@@ -1,18 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/data/normalise.h"
 
-// The choice is made before a sanitizer is ready for it.
-#if defined(__x86_64__) && defined(__linux__) && !defined(__SANITIZE_THREAD__) && \
-    !defined(__SANITIZE_ADDRESS__)
-#define DDPRUN_FOR_EACH_PROCESSOR \
-  __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
-#else
-#define DDPRUN_FOR_EACH_PROCESSOR
-#endif
+#include "worker/base/for_each_cpu.h"
 
 namespace ddprun {
 
-DDPRUN_FOR_EACH_PROCESSOR
+DDPRUN_FOR_EACH_CPU
 void Normalise(const std::uint8_t* __restrict in, const float* __restrict mean,
                const float* __restrict std, std::int64_t count, float* __restrict out) {
   for (std::int64_t i = 0; i < count; ++i) {
@@ -20,7 +13,7 @@ void Normalise(const std::uint8_t* __restrict in, const float* __restrict mean,
   }
 }
 
-DDPRUN_FOR_EACH_PROCESSOR
+DDPRUN_FOR_EACH_CPU
 void NormalisePlane(const std::uint8_t* __restrict in, float mean, float std, std::int64_t count,
                     float* __restrict out) {
   for (std::int64_t i = 0; i < count; ++i) {
@@ -28,7 +21,7 @@ void NormalisePlane(const std::uint8_t* __restrict in, float mean, float std, st
   }
 }
 
-DDPRUN_FOR_EACH_PROCESSOR
+DDPRUN_FOR_EACH_CPU
 void Interleave3(const std::uint8_t* __restrict row0, const std::uint8_t* __restrict row1,
                  const std::uint8_t* __restrict row2, std::int64_t width,
                  std::uint8_t* __restrict out) {
@@ -39,7 +32,7 @@ void Interleave3(const std::uint8_t* __restrict row0, const std::uint8_t* __rest
   }
 }
 
-DDPRUN_FOR_EACH_PROCESSOR
+DDPRUN_FOR_EACH_CPU
 void Mirror(const std::uint8_t* __restrict in, std::int64_t width, std::uint8_t* __restrict out) {
   for (std::int64_t x = 0; x < width; ++x) out[x] = in[width - 1 - x];
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inner loops over pixels: normalisation, interleaving and mirroring. They are compiled for
+// The inner loops over pixels: normalisation, interleaving and mirroring, compiled for
 // several instruction sets; the best one that the processor has is chosen when the program starts.
 // All give the same numbers, bit by bit.
 #pragma once

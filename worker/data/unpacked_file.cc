@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <functional>
@@ -19,6 +18,7 @@
 #include <thread>
 #include <vector>
 
+#include "worker/base/text.h"
 #include "worker/data/cache_folder.h"
 #include "worker/data/dataset.h"
 #include "worker/data/random.h"
@@ -74,13 +74,7 @@ std::uint64_t Hash(const std::string& text) {
   return hash;
 }
 
-std::string Hex(std::uint64_t number) {
-  char text[17];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(number));
-  return text;
-}
-
-// Of one file at one path: the copies' common name, and what is added for its present content.
+// Names of a file's copies: the part that all have in common, and that of its present content.
 struct CopyName {
   std::string stem;
   std::string version;
@@ -91,12 +85,13 @@ CopyName NameOf(const Gzip& gzip) {
   const auto canonical = std::filesystem::canonical(gzip.path, error);
   struct stat status {};
   if (error || stat(gzip.path.c_str(), &status) != 0) gzip.Fail(std::strerror(errno));
-  return {Hex(Hash(canonical.string())),
+  return {Hex(Hash(canonical.string()), 16),
           Hex(Hash(std::to_string(status.st_size) + " " + std::to_string(status.st_mtim.tv_sec) +
-                   " " + std::to_string(status.st_mtim.tv_nsec)))};
+                   " " + std::to_string(status.st_mtim.tv_nsec)),
+              16)};
 }
 
-// Of this user alone: what others could write is not mapped.
+// Owned and writable by this user alone: a folder that others can write to is not used.
 bool MakeOwnFolder(const std::string& folder) {
   std::error_code error;
   std::filesystem::create_directories(std::filesystem::path(folder).parent_path(), error);
@@ -139,7 +134,7 @@ std::optional<MappedFile> MapCopy(const std::string& copy, const Gzip& gzip) {
   return bytes;
 }
 
-// What an earlier content of the file, or a process that was killed, has left.
+// Removes copies of earlier contents of the file, and those of processes that were killed.
 void RemoveOthers(const std::string& folder, const CopyName& name) {
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {

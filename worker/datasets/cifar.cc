@@ -122,7 +122,7 @@ std::vector<std::string> ReadLines(const std::filesystem::path& path) {
   return lines;
 }
 
-// Of the hundred classes; none where the file that lists them is not there.
+// The names of the hundred classes; none if the file that lists them is missing.
 std::vector<std::string> Cifar100Names(const Place& place) {
   std::vector<std::string> names;
   if (place.version.pickled_labels == nullptr)

@@ -3,8 +3,8 @@
 // https://www.cs.toronto.edu/~kriz/cifar.html: each file is a pickled dict with the pixels as a
 // numpy array and the labels as a list.
 //
-// A pickle is a program. This reader knows the operations that these files are made of and the two
-// functions of numpy that they name; nothing is called, and anything else is an error.
+// A pickle is a program. It is read as data (files/pickle.h): nothing is called, and where the
+// pixels belong, any call but numpy's of an array is an error.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +19,6 @@ namespace ddprun {
 inline constexpr std::int64_t kCifarSide = 32;
 inline constexpr std::int64_t kCifarChannels = 3;
 inline constexpr std::int64_t kCifarImageBytes = kCifarChannels * kCifarSide * kCifarSide;
-
-// Values (numbers, texts, containers) of one file. CIFAR-100's training file has 200 000.
-inline constexpr std::size_t kCifarPickleValuesMax = 2'000'000;
 
 // The images and the labels that the dict has under `labels_key`. The pixels stay in the file.
 // Throws DataError that names the path.

@@ -168,7 +168,7 @@ void RequireSize(const LabelledImages& part, const std::filesystem::path& folder
            size(height, width));
 }
 
-// As every model here takes them: on three channels, and not too small.
+// All models here take three channels and images that are not too small.
 Dataset Shown(LabelledImages train, LabelledImages test, std::int64_t classes, float mean,
               float std) {
   const SampleShape shape{3, std::max(kIdxSideMin, train.images.size(2)),

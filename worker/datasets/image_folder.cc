@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/datasets/image_folder.h"
-#include "worker/data/augment.h"
+
+#include <ATen/ops/_upsample_bilinear2d_aa.h>
+#include <ATen/ops/from_blob.h>
 
 #include <algorithm>
 #include <array>
@@ -10,9 +12,10 @@
 #include <memory>
 #include <utility>
 
+#include "worker/data/augment.h"
+#include "worker/data/image_decoder.h"
 #include "worker/data/mapped_file.h"
 #include "worker/data/random.h"
-#include "worker/data/resample.h"
 
 namespace ddprun {
 namespace {
@@ -67,36 +70,42 @@ int Denominator(std::int64_t pixels, std::int64_t side) {
   return denominator;
 }
 
-// How an image, as it was decoded, is brought to what the model takes.
-struct View {
-  Axis vertical;
-  Axis horizontal;
-};
-
-// Of an image `whole` pixels long that was decoded to `decoded`, the part from `begin` on.
-Axis AxisOf(double begin, double length, std::int64_t whole, std::int64_t decoded,
-            std::int64_t side, bool only_inside) {
-  const double shrunk = static_cast<double>(decoded) / static_cast<double>(whole);
-  Axis axis{.begin = begin * shrunk,
-            .scale = length * shrunk / static_cast<double>(side),
-            .low = 0,
-            .high = decoded};
-  if (only_inside) {
-    axis.low = std::min(static_cast<std::int64_t>(std::floor(axis.begin)), decoded - 1);
-    axis.high = std::clamp(static_cast<std::int64_t>(std::ceil((begin + length) * shrunk)),
-                           axis.low + 1, decoded);
-  }
-  return axis;
+// Bytes, height x width x 3. The image must outlive the tensor.
+at::Tensor PixelsOf(const RgbImage& image) {
+  return at::from_blob(const_cast<std::uint8_t*>(image.pixels.data()),
+                       {image.size.height, image.size.width, 3}, at::kByte);
 }
 
-View TrainingView(const CropBox& box, ImageSize size, ImageSize decoded, std::int64_t side) {
-  const auto axis = [&](std::int64_t begin, std::int64_t length, std::int64_t whole,
-                        std::int64_t pixels) {
-    return AxisOf(static_cast<double>(begin), static_cast<double>(length), whole, pixels, side,
-                  /*only_inside=*/true);
-  };
-  return {axis(box.top, box.height, size.height, decoded.height),
-          axis(box.left, box.width, size.width, decoded.width)};
+// Bilinear with antialiasing, as torchvision does it.
+at::Tensor Resize(const at::Tensor& pixels, ImageSize size) {
+  return at::_upsample_bilinear2d_aa(pixels.permute({2, 0, 1}).unsqueeze(0),
+                                     {size.height, size.width}, /*align_corners=*/false)
+      .squeeze(0)
+      .permute({1, 2, 0});
+}
+
+// The middle `size` pixels of a side, or all if there are fewer; rounded as Python rounds.
+at::Tensor Middle(const at::Tensor& pixels, int side, std::int64_t size) {
+  const std::int64_t all = pixels.size(side);
+  if (size >= all) return pixels;
+  const double first = std::nearbyint(static_cast<double>(all - size) / 2);
+  return pixels.narrow(side, static_cast<std::int64_t>(first), size);
+}
+
+// The pixels that show the part from `begin` on of a side that is `whole` pixels long in the file.
+at::Tensor Part(const at::Tensor& pixels, int side, std::int64_t begin, std::int64_t length,
+                std::int64_t whole) {
+  const std::int64_t decoded = pixels.size(side);
+  const std::int64_t first = std::min(begin * decoded / whole, decoded - 1);
+  const std::int64_t end =
+      std::clamp(((begin + length) * decoded + whole - 1) / whole, first + 1, decoded);
+  return pixels.narrow(side, first, end - first);
+}
+
+at::Tensor TrainingView(const at::Tensor& pixels, const CropBox& box, ImageSize size,
+                        std::int64_t side) {
+  const at::Tensor rows = Part(pixels, 0, box.top, box.height, size.height);
+  return Resize(Part(rows, 1, box.left, box.width, size.width), {side, side});
 }
 
 // torchvision's Resize(shorter): the longer side in proportion, cut down to whole pixels.
@@ -105,19 +114,18 @@ ImageSize Resized(ImageSize size, std::int64_t shorter) {
   return {shorter * size.height / size.width, shorter};
 }
 
-// The shorter side of a whole image of which the middle is tested.
+// The shorter side to which a test image is resized before its middle is cut out.
 std::int64_t TestShorter(std::int64_t side) { return std::max(side, side * 256 / 224); }
 
-View TestView(ImageSize size, ImageSize decoded, std::int64_t side) {
-  const ImageSize resized = Resized(size, TestShorter(side));
-  const auto axis = [&](std::int64_t whole, std::int64_t pixels, std::int64_t to) {
-    const double scale = static_cast<double>(whole) / static_cast<double>(to);
-    const double first = std::nearbyint(static_cast<double>(to - side) / 2);  // as Python rounds
-    return AxisOf(first * scale, static_cast<double>(side) * scale, whole, pixels, side,
-                  /*only_inside=*/false);
-  };
-  return {axis(size.height, decoded.height, resized.height),
-          axis(size.width, decoded.width, resized.width)};
+at::Tensor TestView(at::Tensor pixels, ImageSize size, std::int64_t side) {
+  // Of a very long image only the middle is resized: the rest would take memory and not be seen.
+  constexpr std::int64_t kLongestSide = 8;  // times the shorter one
+  const ImageSize seen{std::min(size.height, kLongestSide * size.width),
+                       std::min(size.width, kLongestSide * size.height)};
+  pixels = Middle(pixels, 0, std::max<std::int64_t>(1, pixels.size(0) * seen.height / size.height));
+  pixels = Middle(pixels, 1, std::max<std::int64_t>(1, pixels.size(1) * seen.width / size.width));
+  const at::Tensor resized = Resize(pixels, Resized(seen, TestShorter(side)));
+  return Middle(Middle(resized, 0, side), 1, side);
 }
 
 }  // namespace
@@ -183,20 +191,21 @@ void ImageFolder::Write(std::int64_t index, const Draw* draw, bool channels_last
   const std::string path = Path(index);
   const std::int64_t side = options_.side;
   const std::vector<std::uint8_t> bytes = ReadFile(path, kDamagedMove);
-  std::vector<float> pixels;
+  at::Tensor seen;
   bool mirrored = false;
   try {
     const ImageSize size = ReadImageSize(bytes);
     const CropBox box = draw ? RandomCrop(size, *draw) : CropBox{0, 0, size.height, size.width};
     const RgbImage image = DecodeImage(
         bytes, Denominator(std::min(box.height, box.width), draw ? side : TestShorter(side)));
-    const View view =
-        draw ? TrainingView(box, size, image.size, side) : TestView(size, image.size, side);
-    pixels = Resample(image, view.vertical, view.horizontal, side);
+    const at::Tensor pixels = PixelsOf(image);
+    seen = draw ? TrainingView(pixels, box, size, side) : TestView(pixels, size, side);
+    seen = seen.contiguous();
     mirrored = box.mirrored;
   } catch (const ImageError& error) {
     throw DataError(path + ": " + error.what() + "; " + kDamagedMove);
   }
+  const auto* pixels = seen.const_data_ptr<std::uint8_t>();
   const std::int64_t pixel_stride = channels_last ? 3 : 1;
   const std::int64_t channel_stride = channels_last ? 1 : side * side;
   for (std::int64_t c = 0; c < 3; ++c) {
@@ -207,7 +216,7 @@ void ImageFolder::Write(std::int64_t index, const Draw* draw, bool channels_last
       for (std::int64_t x = 0; x < side; ++x) {
         const std::int64_t to = mirrored ? side - 1 - x : x;
         out[(y * side + to) * pixel_stride + c * channel_stride] =
-            pixels[static_cast<std::size_t>((y * side + x) * 3 + c)] * factor - offset;
+            static_cast<float>(pixels[(y * side + x) * 3 + c]) * factor - offset;
       }
     }
   }

@@ -4,8 +4,6 @@
 #include <ATen/Functions.h>
 #include <zlib.h>
 
-#include <cstdio>
-
 namespace ddprun {
 
 std::uint32_t Checksum(const std::vector<at::Tensor>& tensors) {
@@ -15,12 +13,6 @@ std::uint32_t Checksum(const std::vector<at::Tensor>& tensors) {
     crc = crc32_z(crc, static_cast<const Bytef*>(values.const_data_ptr()), values.nbytes());
   }
   return static_cast<std::uint32_t>(crc);
-}
-
-std::string ChecksumText(std::uint32_t checksum) {
-  char text[9];
-  std::snprintf(text, sizeof text, "%08x", checksum);
-  return text;
 }
 
 std::vector<std::uint32_t> GatherChecksums(World& world, std::uint32_t own) {

@@ -6,7 +6,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "worker/distributed/world.h"
@@ -16,8 +15,6 @@ namespace ddprun {
 // CRC-32 over the tensors' values in their logical order: the same for any memory format and
 // device.
 std::uint32_t Checksum(const std::vector<at::Tensor>& tensors);
-
-std::string ChecksumText(std::uint32_t checksum);  // eight hexadecimal digits
 
 // Every rank's checksum, by rank. All ranks must call it.
 std::vector<std::uint32_t> GatherChecksums(World& world, std::uint32_t own);

@@ -7,7 +7,6 @@
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <string>
 #include <unordered_map>
@@ -15,39 +14,26 @@
 
 #include "worker/base/first_line.h"
 #include "worker/base/unique_tensors.h"
-#include "worker/ddp/shm_allreduce.h"
 #include "worker/files/crc32c.h"
 
 namespace ddprun {
 namespace {
 
-// Of the broadcasts of parameters and buffers; Python's number.
+// Bucket size of the broadcasts of parameters and buffers, as in Python.
 constexpr std::size_t kBroadcastBucketBytes = 250u << 20;
 
-// FNV-1a over what must be alike on all ranks: names, types and shapes of parameters and buffers,
+// A checksum of what must be alike on all ranks: names, types and shapes of parameters and buffers,
 // in their order.
-class Fingerprint {
- public:
-  void Add(const std::string& text) {
-    for (const char c : text + '\n')
-      value_ = (value_ ^ static_cast<unsigned char>(c)) * 1099511628211ull;
-  }
-  void Add(const std::string& name, const at::Tensor& tensor) {
-    Add(c10::str(name, ' ', tensor.scalar_type(), ' ', tensor.sizes(), ' ',
-                 tensor.requires_grad()));
-  }
-  // Half of the bits: its negative must be a number too.
-  std::int64_t value() const { return static_cast<std::int64_t>(value_ >> 2); }
-
- private:
-  std::uint64_t value_ = 14695981039346656037ull;
-};
-
-Fingerprint FingerprintOf(const torch::nn::Module& module) {
-  Fingerprint fingerprint;
-  for (const auto& item : module.named_parameters()) fingerprint.Add(item.key(), item.value());
-  for (const auto& item : module.named_buffers()) fingerprint.Add(item.key(), item.value());
-  return fingerprint;
+std::int64_t FingerprintOf(const torch::nn::Module& module) {
+  std::string text;
+  const auto add = [&text](const auto& named) {
+    for (const auto& item : named)
+      text += c10::str(item.key(), ' ', item.value().scalar_type(), ' ', item.value().sizes(), ' ',
+                       item.value().requires_grad(), '\n');
+  };
+  add(module.named_parameters());
+  add(module.named_buffers());
+  return Crc32c(text.data(), text.size());
 }
 
 // Whether all ranks give the same numbers.
@@ -60,7 +46,7 @@ bool AlikeOnAllRanks(World& world, const std::vector<std::int64_t>& numbers) {
 // for them. So all ranks first find out together, then c10d's check says where the difference is.
 void CheckAlike(World& world, const torch::nn::Module& module,
                 const std::vector<at::Tensor>& parameters) {
-  if (AlikeOnAllRanks(world, {FingerprintOf(module).value()})) return;
+  if (AlikeOnAllRanks(world, {FingerprintOf(module)})) return;
   try {
     c10d::verify_params_across_processes(world.group(), parameters, std::nullopt);
   } catch (const c10::Error& error) {
@@ -87,57 +73,16 @@ void BroadcastFromRankZero(World& world, std::vector<at::Tensor> tensors) {
   c10d::broadcast_coalesced(world.group(), tensors, kBroadcastBucketBytes, /*rank=*/0);
 }
 
-// As where all began with the same seed: then none needs to be sent. Two sums of different kinds,
-// so that a difference is found even where one of them happens to agree.
+// True if all ranks began with the same seed: then nothing is sent.
 bool SameBytesOnAllRanks(World& world, const std::vector<at::Tensor>& tensors) {
   std::uint32_t crc = 0;
-  std::uint64_t sum = 0;
   bool plain = true;
   for (const at::Tensor& tensor : tensors) {
     plain = plain && tensor.is_cpu() && tensor.is_non_overlapping_and_dense();
     if (!plain) break;
-    const auto* bytes = static_cast<const std::byte*>(tensor.const_data_ptr());
-    crc = Crc32c(bytes, tensor.nbytes(), crc);
-    std::uint64_t word = 0;
-    for (std::size_t at = 0; at + sizeof word <= tensor.nbytes(); at += sizeof word) {
-      std::memcpy(&word, bytes + at, sizeof word);
-      sum += word;
-    }
+    crc = Crc32c(tensor.const_data_ptr(), tensor.nbytes(), crc);
   }
-  // Half of the sum's bits: its negative must be a number too.
-  const bool alike =
-      AlikeOnAllRanks(world, {plain ? 1 : 0, crc, static_cast<std::int64_t>(sum >> 1)});
-  return plain && alike;
-}
-
-// More would be announced than the node has room for.
-std::int64_t SmallestSharedBucket(const std::vector<at::Tensor>& parameters) {
-  std::size_t bytes = 0;
-  for (const at::Tensor& parameter : parameters) bytes += parameter.nbytes();
-  return static_cast<std::int64_t>(bytes / (ShmGroup::kOpsMax / 2));
-}
-
-class SharedHook : public c10d::CppCommHookInterface<std::shared_ptr<ShmAllreduce>> {
- public:
-  using CppCommHookInterface::CppCommHookInterface;
-  c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
-    return state_->Average(bucket);
-  }
-};
-
-// Null where the ranks do not share a machine, or the gradients are not what its kernel adds.
-std::shared_ptr<ShmAllreduce> MakeShmAllreduce(World& world,
-                                               const std::vector<at::Tensor>& parameters,
-                                               const std::shared_ptr<GradientMeter>& meter) {
-  std::size_t bytes = 0;
-  for (const at::Tensor& parameter : parameters) {
-    if (!parameter.is_cpu() || parameter.scalar_type() != at::kFloat) return nullptr;
-    bytes += parameter.nbytes();
-  }
-  std::shared_ptr<ShmGroup> node =
-      ShmGroup::Form(world, ShmAllreduce::BytesFor(parameters.size(), bytes));
-  if (!node) return nullptr;
-  return std::make_shared<ShmAllreduce>(std::move(node), world.timeout(), meter);
+  return AlikeOnAllRanks(world, {plain ? 1 : 0, crc}) && plain;
 }
 
 }  // namespace
@@ -160,8 +105,7 @@ DistributedDataParallel::DistributedDataParallel(World& world, torch::nn::Module
                                                  Options options)
     : world_(world), module_(module), options_(options), parameters_(TrainableParameters(module)) {
   CheckAlike(world_, module_, parameters_);
-  std::vector<at::Tensor> state = UniqueParameters(module_);
-  for (const at::Tensor& buffer : UniqueBuffers(module_)) state.push_back(buffer);
+  std::vector<at::Tensor> state = UniqueState(module_);
   if (world_.size() > 1 && !SameBytesOnAllRanks(world_, state))
     BroadcastFromRankZero(world_, std::move(state));
   if (world_.size() > 1) MakeReducer();
@@ -174,10 +118,7 @@ at::Tensor DistributedDataParallel::Forward(const std::function<at::Tensor()>& f
   if (!reducer_ || !module_.is_training() || !at::GradMode::is_enabled() || !synchronize)
     return forward();
   reducer_->prepare_for_forward();
-  if (!buckets_rebuilt_) {
-    buckets_rebuilt_ = reducer_->rebuild_buckets();
-    if (buckets_rebuilt_ && shm_allreduce_) shm_allreduce_->Adopt(*reducer_);
-  }
+  if (!buckets_rebuilt_) buckets_rebuilt_ = reducer_->rebuild_buckets();
   if (options_.broadcast_buffers) SynchronizeBuffers();
   at::Tensor outputs = forward();
   // Only a search for unused parameters walks the graph from the outputs; without it none must be
@@ -188,13 +129,6 @@ at::Tensor DistributedDataParallel::Forward(const std::function<at::Tensor()>& f
 }
 
 void DistributedDataParallel::MakeReducer() {
-  const bool full = options_.format == GradientFormat::kFull;
-  if (full && options_.shared_memory)
-    shm_allreduce_ = MakeShmAllreduce(world_, parameters_, meter_);
-  const std::int64_t bucket_bytes =
-      shm_allreduce_ ? std::max(options_.shared_bucket_bytes, SmallestSharedBucket(parameters_))
-                     : options_.bucket_bytes;
-
   const std::vector<bool> sparse(parameters_.size(), false);
   // One bucket to begin with, since the first backward shows the order in which gradients come and
   // buckets are rebuilt after it. Where unused parameters forbid that, the buckets of the first
@@ -202,25 +136,21 @@ void DistributedDataParallel::MakeReducer() {
   const std::vector<std::size_t> limits =
       options_.find_unused_parameters
           ? std::vector<std::size_t>{static_cast<std::size_t>(options_.first_bucket_bytes),
-                                     static_cast<std::size_t>(bucket_bytes)}
+                                     static_cast<std::size_t>(options_.bucket_bytes)}
           : std::vector<std::size_t>{std::numeric_limits<std::size_t>::max()};
   auto [buckets, unused] = c10d::compute_bucket_assignment_by_size(parameters_, limits, sparse);
   // Gradients come roughly in the reverse order of the parameters.
   std::reverse(buckets.begin(), buckets.end());
   reducer_ = std::make_unique<c10d::Reducer>(
-      parameters_, std::move(buckets), world_.group(), sparse, bucket_bytes,
+      parameters_, std::move(buckets), world_.group(), sparse, options_.bucket_bytes,
       options_.find_unused_parameters,
       /*gradient_as_bucket_view=*/true,
       /*param_names=*/std::unordered_map<std::size_t, std::string>{}, options_.first_bucket_bytes,
       /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false,
       /*bucket_bytes_cap_list=*/std::vector<std::int64_t>{});
 
-  if (shm_allreduce_) {
-    shm_allreduce_->Adopt(*reducer_);
-    reducer_->register_comm_hook(std::make_unique<SharedHook>(shm_allreduce_));
-  } else if (!full || world_.device().is_cpu()) {
+  if (options_.format != GradientFormat::kFull || world_.device().is_cpu())
     reducer_->register_comm_hook(MakeGroupHook(world_, options_.format, meter_));
-  }
   // Otherwise the reducer's own all-reduce, which divides a gradient while it puts it into its
   // bucket.
 }

@@ -3,7 +3,6 @@
 
 #include <ATen/ops/mul.h>
 
-#include <stdexcept>
 #include <utility>
 
 namespace ddprun {
@@ -43,13 +42,6 @@ class GroupHook : public c10d::CppCommHookInterface<Group> {
 };
 
 }  // namespace
-
-GradientFormat ParseGradientFormat(const std::string& text) {
-  if (text == "off") return GradientFormat::kFull;
-  if (text == "bf16") return GradientFormat::kBFloat16;
-  if (text == "fp16") return GradientFormat::kHalf;
-  throw std::invalid_argument("gradients cannot travel as \"" + text + "\"; use off, bf16 or fp16");
-}
 
 std::unique_ptr<c10d::CommHookInterface> MakeGroupHook(World& world, GradientFormat format,
                                                        std::shared_ptr<GradientMeter> meter) {

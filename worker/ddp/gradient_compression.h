@@ -5,18 +5,12 @@
 #include <torch/csrc/distributed/c10d/comm.hpp>
 
 #include <memory>
-#include <string>
 
+#include "worker/config/choices.h"
 #include "worker/ddp/gradient_meter.h"
 #include "worker/distributed/world.h"
 
 namespace ddprun {
-
-// How gradients travel between ranks.
-enum class GradientFormat { kFull, kBFloat16, kHalf };
-
-// "off", "bf16" or "fp16"; throws std::invalid_argument that names the three.
-GradientFormat ParseGradientFormat(const std::string& text);
 
 // Averages by the world's process group. With 16 bits a gradient is divided by the number of ranks
 // (so that fp16 does not overflow in the sum), rounded, summed, and widened again: torch's

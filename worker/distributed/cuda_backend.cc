@@ -31,7 +31,7 @@ std::string NcclVersion(int version) {
 class CudaStepGraph : public StepGraph {
  public:
   void Capture(const std::function<void()>& work) override {
-    // What other threads do meanwhile (a loader's pinned memory, NCCL's watchdog) is not ours, and
+    // Work of other threads (a loader's pinned memory, NCCL's watchdog) is not captured, and
     // backward's thread queues on the stream that is captured.
     graph_.capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
     try {

@@ -25,20 +25,6 @@ std::string DriverShows(const WorkerEnv& env, int devices) {
 
 }  // namespace
 
-BackendChoice ParseBackend(const std::string& text) {
-  if (text == "auto") return BackendChoice::kAuto;
-  if (text == "gloo") return BackendChoice::kGloo;
-  if (text == "nccl") return BackendChoice::kNccl;
-  throw std::invalid_argument("backend \"" + text + "\" is not known; use auto, gloo or nccl");
-}
-
-DeviceChoice ParseDevice(const std::string& text) {
-  if (text == "auto") return DeviceChoice::kAuto;
-  if (text == "cpu") return DeviceChoice::kCpu;
-  if (text == "cuda") return DeviceChoice::kCuda;
-  throw std::invalid_argument("device \"" + text + "\" is not known; use auto, cpu or cuda");
-}
-
 RankDevice ChooseDevice(const WorkerEnv& env, BackendChoice backend, DeviceChoice device,
                         int devices) {
   const bool one_each = devices >= env.local_world_size;

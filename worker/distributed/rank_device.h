@@ -6,17 +6,9 @@
 #include <string>
 
 #include "proto/worker_env.h"
+#include "worker/config/choices.h"
 
 namespace ddprun {
-
-enum class BackendChoice { kAuto, kGloo, kNccl };
-enum class DeviceChoice { kAuto, kCpu, kCuda };
-
-// "auto", "gloo" or "nccl"; throws std::invalid_argument that names the three.
-BackendChoice ParseBackend(const std::string& text);
-
-// "auto", "cpu" or "cuda"; throws std::invalid_argument that names the three.
-DeviceChoice ParseDevice(const std::string& text);
 
 struct RankDevice {
   int cuda = -1;  // its number among this process's; -1: the CPU

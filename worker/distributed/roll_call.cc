@@ -16,9 +16,9 @@ namespace {
 constexpr const char* kVerdictKey = "ddprun/roll_call/verdict";
 constexpr const char* kHeardKey = "ddprun/roll_call/heard";
 constexpr const char* kAllHere = "all here: ";
-// The others wait this much longer than rank 0, which says who is missing.
+// The other ranks wait this much longer than rank 0, which names the missing ranks.
 constexpr std::chrono::seconds kVerdictGrace{5};
-// How many ranks beyond its own world rank 0 looks for, whoever says that there are so many.
+// Limit of the ranks beyond its own world that rank 0 looks for, whatever others announce.
 constexpr int kBeyondMax = 4096;
 
 constexpr const char* kIncomplete = "the world is not complete: ";
@@ -54,7 +54,7 @@ std::string MissingRanks(c10d::Store& store, const std::vector<std::string>& key
   return (missing == 1 ? "rank " : "ranks ") + list;
 }
 
-// What a rank's number says if it is not the world's size; empty if all is well.
+// Describes a rank's world size if it differs from rank 0's; empty if all is well.
 std::string Complaint(int rank, long long number, int world_size) {
   if (number == world_size) return "";
   if (number == 2LL * world_size) {
@@ -64,7 +64,7 @@ std::string Complaint(int rank, long long number, int world_size) {
          ", rank 0 has " + std::to_string(world_size) + "; start all ranks with the same";
 }
 
-// Of all ranks, once they are here; empty if all have rank 0's facts.
+// Compares all ranks' facts, once they have joined; empty if all have rank 0's.
 std::string FactsThatDiffer(c10d::Store& store, int world_size, const SharedFacts& own) {
   const std::string own_text = ToText(own);
   for (int begin = 1; begin < world_size; begin += kFactsAtATime) {
@@ -130,7 +130,7 @@ int PresentOthers(c10d::Store& store, int world_size) {
   return present;
 }
 
-// Rank 0 may be who serves the store, so it does not leave with a verdict that others have not
+// Rank 0 may serve the store, so it does not leave with a verdict that others have not
 // read. By a counter and by looking: no store has a wait for a number.
 void AwaitHeard(c10d::Store& store, int world_size) {
   const int present = PresentOthers(store, world_size);
@@ -197,7 +197,7 @@ void CallRoll(c10d::Store& store, int rank, int world_size, std::chrono::millise
     if (verdict.rfind(kAllHere, 0) != 0) store.add(kHeardKey, 1);
   }
   if (verdict == kAllHere + std::to_string(world_size)) return;
-  // A rank beyond rank 0's world hears a verdict that is about the others only.
+  // A rank beyond rank 0's world reads a verdict that concerns the other ranks only.
   if (verdict.rfind(kAllHere, 0) == 0) {
     verdict = kIncomplete + ("rank " + std::to_string(rank)) + " has WORLD_SIZE " +
               std::to_string(world_size) + ", rank 0 has " +

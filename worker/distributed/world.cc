@@ -248,8 +248,8 @@ class GroupWorld : public World {
   }
 
   void Shutdown() override {
-    // Nobody closes while another still talks; then the connections, then the store that rank 0 may
-    // be serving.
+    // No rank closes while another communicates. The connections are next, and last the store that
+    // rank 0 may be serving.
     Barrier();
     Synchronize();
     for (const auto& subgroup : subgroups_) subgroup->group()->shutdown();
@@ -264,7 +264,7 @@ class GroupWorld : public World {
   const c10::intrusive_ptr<c10d::Store> store_;
   c10::intrusive_ptr<c10d::Backend> backend_;
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
-  // Null: there is nothing to wait for. Shared by all who only look at the world.
+  // Empty if there is nothing to wait for. Mutable because const methods wait, too.
   mutable std::optional<BackgroundTask> connecting_;
   std::chrono::milliseconds timeout_now_ = timeouts_.set_up;
   std::vector<std::unique_ptr<World>> subgroups_;
@@ -279,6 +279,26 @@ at::Tensor World::AllGather(const at::Tensor& own) {
   for (int i = 0; i < size(); ++i) outputs[0].push_back(at::empty_like(input[0]));
   group()->allgather(outputs, input)->wait();
   return at::stack(outputs[0]).cpu();
+}
+
+std::vector<std::string> World::GatherTexts(const std::string& own) {
+  if (size() == 1) return {own};
+  const auto length = static_cast<std::int64_t>(own.size());
+  const at::Tensor lengths = AllGather(at::full({1}, length, at::kLong));
+  // A gather is of equal parts.
+  at::Tensor padded = at::zeros({lengths.max().item<std::int64_t>()}, at::kByte);
+  std::copy(own.begin(), own.end(), padded.data_ptr<std::uint8_t>());
+  std::vector<at::Tensor> inputs{padded.to(device())};
+  std::vector<std::vector<at::Tensor>> outputs(rank() == 0 ? 1 : 0);
+  for (int i = 0; rank() == 0 && i < size(); ++i) outputs[0].push_back(at::empty_like(inputs[0]));
+  group()->gather(outputs, inputs, {.rootRank = 0})->wait();
+  std::vector<std::string> texts;
+  for (int i = 0; rank() == 0 && i < size(); ++i) {
+    const at::Tensor bytes = outputs[0][static_cast<std::size_t>(i)].cpu();
+    const auto* begin = bytes.const_data_ptr<std::uint8_t>();
+    texts.emplace_back(begin, begin + lengths[i].item<std::int64_t>());
+  }
+  return texts;
 }
 
 std::string World::BroadcastText(std::string text) {
@@ -306,7 +326,7 @@ std::unique_ptr<World> World::Join(const WorkerEnv& env, Options options) {
       ChooseDevice(env, options.backend, options.device, CountDevices(env, options));
   const auto store = OpenWorldStore(env, options.timeout);
   {
-    const QuietLog quiet;  // the sentence says what there is to say
+    const QuietLog quiet;  // the exception's sentence is enough
     CallRoll(*store, env.rank, env.world_size, options.timeout, options.facts);
     AgreeOnBackend(*store, env, device);
   }

@@ -65,6 +65,8 @@ class World {
 
   // Every rank's tensor of the same shape and type, by rank: size() x ..., on the CPU.
   at::Tensor AllGather(const at::Tensor& own);
+  // Every rank's text on rank 0, by rank; nothing on the others.
+  std::vector<std::string> GatherTexts(const std::string& own);
   // Rank 0's text on all ranks.
   std::string BroadcastText(std::string text);
   // Whether it is so on every rank.

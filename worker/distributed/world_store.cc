@@ -14,6 +14,7 @@
 #include <thread>
 #include <utility>
 
+#include "proto/text.h"
 #include "rendezvous/base/resolve.h"
 #include "worker/base/first_line.h"
 #include "worker/base/quiet_log.h"
@@ -22,7 +23,7 @@
 namespace ddprun {
 namespace {
 
-// torchrun's agent serves the store for its workers and says so by this variable.
+// torchrun's agent sets this variable if it serves the store for its workers.
 bool AgentServesTcpStore() {
   const char* value = std::getenv("TORCHELASTIC_USE_AGENT_STORE");
   return value != nullptr && std::string_view(value) == "True";
@@ -60,9 +61,9 @@ c10::intrusive_ptr<c10d::Store> OpenTcpStore(const WorkerEnv& env,
   options.port = static_cast<std::uint16_t>(env.master_port);
   options.isServer = env.rank == 0 && !AgentServesTcpStore();
   options.numWorkers = env.world_size;
-  options.waitWorkers = false;  // the roll call waits, and can say who is missing
+  options.waitWorkers = false;  // the roll call waits, and names missing ranks
   options.timeout = AwaitMasterName(env, timeout);
-  const std::string endpoint = env.master_addr + ":" + std::to_string(env.master_port);
+  const std::string endpoint = HostPort(env.master_addr, env.master_port);
   const QuietLog quiet;
   try {
     auto store = c10::make_intrusive<c10d::TCPStore>(env.master_addr, options);

@@ -3,8 +3,6 @@
 
 #include <ATen/ops/reflection_pad2d.h>
 
-#include <stdexcept>
-
 namespace ddprun {
 namespace {
 
@@ -15,14 +13,6 @@ void AddMirrored(std::vector<WeightedView>& views, const at::Tensor& images, dou
 }
 
 }  // namespace
-
-TestTimeAugmentation ParseTestTimeAugmentation(const std::string& text) {
-  if (text == "off") return TestTimeAugmentation::kPlain;
-  if (text == "mirror") return TestTimeAugmentation::kMirror;
-  if (text == "mirror-translate") return TestTimeAugmentation::kMirrorTranslate;
-  throw std::invalid_argument("--tta '" + text +
-                              "' is not known; choose off, mirror or mirror-translate");
-}
 
 std::vector<WeightedView> ViewsOf(const at::Tensor& images, TestTimeAugmentation views) {
   if (views == TestTimeAugmentation::kPlain) return {{images, 1}};

@@ -5,20 +5,11 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <string>
 #include <vector>
 
+#include "worker/config/choices.h"
+
 namespace ddprun {
-
-enum class TestTimeAugmentation {
-  kPlain,
-  kMirror,           // the image and its mirror image, half and half
-  kMirrorTranslate,  // half of that, and a quarter each for the same of the image shifted by a
-                     // pixel up and left, and down and right: airbench's six views
-};
-
-// "off", "mirror" or "mirror-translate". Throws std::invalid_argument.
-TestTimeAugmentation ParseTestTimeAugmentation(const std::string& text);
 
 struct WeightedView {
   at::Tensor images;

@@ -3,12 +3,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <stdexcept>
 #include <vector>
 
+#include "worker/base/text.h"
 #include "worker/files/atomic_file.h"
 #include "worker/files/crc32c.h"
 
@@ -37,9 +37,7 @@ std::string ChecksumOf(const std::string& path) {
   while (file.read(chunk.data(), static_cast<std::streamsize>(chunk.size())) || file.gcount() > 0)
     sum = Crc32c(chunk.data(), static_cast<std::size_t>(file.gcount()), sum);
   if (file.bad() || !file.eof()) throw std::runtime_error(path + " cannot be read");
-  std::array<char, 9> text{};
-  std::snprintf(text.data(), text.size(), "%08x", sum);
-  return text.data();
+  return Hex(sum);
 }
 
 }  // namespace

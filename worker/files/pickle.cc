@@ -2,7 +2,7 @@
 #include "worker/files/pickle.h"
 
 #include <bit>
-#include <cstring>
+#include <string>
 #include <unordered_map>
 
 namespace ddprun {
@@ -95,10 +95,16 @@ class PickleParser {
         return true;
       case 'c':  // GLOBAL
       {
-        std::string module(input_.Line());
-        Push(PickleGlobal{std::move(module), std::string(input_.Line())});
+        const std::string_view module = input_.Line();
+        Push(PickleGlobal{module, input_.Line()});
         return true;
       }
+      case 0x93:  // STACK_GLOBAL
+        StackGlobal();
+        return true;
+      case 0x95:  // FRAME
+        input_.Take(8);
+        return true;
       case 'R':  // REDUCE
         Reduce();
         return true;
@@ -145,12 +151,18 @@ class PickleParser {
       case 'G':  // BINFLOAT
         Push(input_.BigEndianDouble());
         return true;
+      case 0x8e:  // BINBYTES8
+        Push(input_.Take(input_.Number(8)));
+        return true;
       case 'X':  // BINUNICODE
       case 'T':  // BINSTRING
-        Push(std::string(input_.Take(input_.Number(4))));
+      case 'B':  // BINBYTES
+        Push(input_.Take(input_.Number(4)));
         return true;
-      case 'U':  // SHORT_BINSTRING
-        Push(std::string(input_.Take(input_.Byte())));
+      case 'U':   // SHORT_BINSTRING
+      case 'C':   // SHORT_BINBYTES
+      case 0x8c:  // SHORT_BINUNICODE
+        Push(input_.Take(input_.Byte()));
         return true;
       default:
         return false;
@@ -201,6 +213,12 @@ class PickleParser {
       case 'r':  // LONG_BINPUT
         memo_[input_.Number(4)] = Top();
         return true;
+      case 0x94:  // MEMOIZE
+      {
+        const std::size_t next = memo_.size();
+        memo_[next] = Top();
+        return true;
+      }
       case 'h':  // BINGET
         Recall(input_.Number(1));
         return true;
@@ -229,7 +247,7 @@ class PickleParser {
     stack_.push_back(found->second);
   }
 
-  // What is below the last mark belongs to a group that is not complete.
+  // Values below the last mark belong to a group that is not complete.
   std::size_t Bottom() const { return marks_.empty() ? 0 : marks_.back(); }
 
   PickleValue* Top() const {
@@ -269,6 +287,13 @@ class PickleParser {
     if (dict == nullptr || values.size() % 2 != 0) Malformed();
     for (std::size_t i = 0; i < values.size(); i += 2)
       dict->items.emplace_back(values[i], values[i + 1]);
+  }
+
+  void StackGlobal() {
+    const auto* const name = Pop()->As<std::string_view>();
+    const auto* const module = Pop()->As<std::string_view>();
+    if (name == nullptr || module == nullptr) Malformed();
+    Push(PickleGlobal{*module, *name});
   }
 
   void Reduce() {

@@ -3,15 +3,14 @@
 // function that the pickle names stays a name, and a call of it stays a record of the call, which
 // the caller of ParsePickle() may recognise or reject.
 //
-// Format: CPython's Lib/pickletools.py, the instructions of protocol 2 that torch.save and Python
-// 2's cPickle write for containers, text, numbers, calls and persistent ids.
+// Format: CPython's Lib/pickletools.py, the instructions of protocols 2 to 5 that torch.save,
+// Python 2's cPickle and numpy write for containers, text, numbers, calls and persistent ids.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <stdexcept>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <variant>
@@ -38,8 +37,8 @@ struct PickleDict {
 };
 // A class or a function.
 struct PickleGlobal {
-  std::string module;
-  std::string name;
+  std::string_view module;
+  std::string_view name;
 };
 // What calling `function` with `arguments` would give; `state` is null or what the result's
 // __setstate__ would be given.
@@ -54,8 +53,8 @@ struct PicklePersistentId {
 };
 
 struct PickleValue {
-  // std::string: text, and the byte strings of Python 2.
-  std::variant<PickleNone, bool, std::int64_t, double, std::string, PickleList, PickleTuple,
+  // std::string_view: text and byte strings.
+  std::variant<PickleNone, bool, std::int64_t, double, std::string_view, PickleList, PickleTuple,
                PickleDict, PickleGlobal, PickleCall, PicklePersistentId>
       value;
 
@@ -85,7 +84,8 @@ class Pickle {
   const PickleValue* root_ = nullptr;
 };
 
-// Takes time and memory proportional to `bytes`. Throws PickleError.
+// The values' text lies in `bytes`, which must outlive them. Takes time and memory proportional to
+// `bytes`. Throws PickleError.
 Pickle ParsePickle(std::string_view bytes);
 
 }  // namespace ddprun

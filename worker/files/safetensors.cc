@@ -85,7 +85,7 @@ class Mapping {
   std::size_t size_ = 0;
 };
 
-// What the header says of one tensor.
+// One tensor's entry in the header.
 struct Entry {
   std::string name;
   at::ScalarType type = at::kFloat;
@@ -162,7 +162,7 @@ SafetensorsMetadata ParseMetadata(const Json& json) {
   return metadata;
 }
 
-// Every byte belongs to one tensor: what is hidden in a gap nobody would see, and what overlaps
+// Every byte belongs to one tensor: data in a gap would go unnoticed, and tensors that overlap
 // cannot be trusted.
 void CheckCover(std::vector<Entry>& entries, std::size_t data_bytes) {
   std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {

@@ -33,7 +33,7 @@ void Collect(const torch::nn::Module& module, const std::string& prefix, NamedTe
   }
 }
 
-// On the CPU, contiguous, and not a piece of a larger storage, of which all would be written.
+// On the CPU, contiguous, and not a view of a larger storage, which would be written as a whole.
 // Tensors that are one and the same stay so.
 Dictionary ToPortable(const NamedTensors& state) {
   Dictionary dictionary;

@@ -135,9 +135,9 @@ class Archive {
   // ("storage", torch.FloatStorage, key, location, elements)
   const Storage& FindStorage(const PickleValue* id) {
     const auto& parts = Get<PickleTuple>(id).items;
-    if (parts.size() != 5 || Get<std::string>(parts[0]) != "storage") NotATensor();
+    if (parts.size() != 5 || Get<std::string_view>(parts[0]) != "storage") NotATensor();
     const at::ScalarType type = TypeOf(Get<PickleGlobal>(parts[1]));
-    const auto& key = Get<std::string>(parts[2]);
+    const std::string key(Get<std::string_view>(parts[2]));
     auto found = storages_.find(key);
     if (found == storages_.end()) {
       auto [bytes, size] = reader_.getRecord("data/" + key);
@@ -162,8 +162,8 @@ class Archive {
     for (const StorageType& known : kStorageTypes) {
       if (global.module == "torch" && global.name == known.name) return known.type;
     }
-    throw std::runtime_error("it has tensors of " + global.module + "." + global.name +
-                             ", which is not known here");
+    throw std::runtime_error(c10::str("it has tensors of ", global.module, ".", global.name,
+                                      ", which is not known here"));
   }
 
   PyTorchStreamReader reader_;
@@ -175,13 +175,14 @@ class Archive {
 NamedTensors ReadTorchArchive(const std::string& path) {
   CheckStoredZip(path);
   Archive archive(path);
-  const Pickle pickle = ParsePickle(archive.Record("data.pkl"));
+  const std::string bytes = archive.Record("data.pkl");
+  const Pickle pickle = ParsePickle(bytes);
   const auto* const dict = pickle.root().As<PickleDict>();
   if (dict == nullptr)
     throw std::runtime_error("it holds no dict; save model.state_dict(), not the model");
   NamedTensors tensors;
   for (const auto& [name, value] : dict->items)
-    tensors.emplace_back(Get<std::string>(name), archive.Tensor(value));
+    tensors.emplace_back(Get<std::string_view>(name), archive.Tensor(value));
   return tensors;
 }
 

@@ -16,7 +16,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 
-// What backward needs beside tensors, in the one form that a context keeps.
+// What backward needs beside tensors, in the form that an autograd context can hold.
 struct Ranks : torch::CustomClassHolder {
   explicit Ranks(SumOverRanks of_sum) : sum(std::move(of_sum)) {}
   const SumOverRanks sum;
@@ -104,8 +104,7 @@ at::Tensor BatchNormImpl::forward(const at::Tensor& x) {
                           c10::make_intrusive<Ranks>(sum_over_ranks_));
 }
 
-at::Tensor BatchNormImpl::WithTail(const at::Tensor& x, norm::Tail tail,
-                                   const at::Tensor& shortcut) {
+at::Tensor BatchNormImpl::ReluAdd(const at::Tensor& x, const at::Tensor& shortcut) {
   if (is_training() && !sum_over_ranks_ && options.momentum()) {
     const NormState state{.weight = weight,
                           .bias = bias,
@@ -115,13 +114,10 @@ at::Tensor BatchNormImpl::WithTail(const at::Tensor& x, norm::Tail tail,
                           .eps = options.eps()};
     if (CanFuseNorm(x, shortcut, state)) {
       num_batches_tracked += 1;
-      return FusedNorm(x, shortcut, state, tail);
+      return NormReluAdd(x, shortcut, state);
     }
   }
-  at::Tensor out = forward(x);
-  if (tail == norm::Tail::kAddRelu) out.add_(shortcut);
-  out.relu_();
-  return tail == norm::Tail::kReluAdd ? out.add(shortcut) : out;
+  return forward(x).relu_().add(shortcut);
 }
 
 int SynchronizeBatchNorm(torch::nn::Module& module, const SumOverRanks& sum) {

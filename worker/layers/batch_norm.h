@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The models' batch norm: torch.nn.BatchNorm2d's names and numbers, with what follows it in a
-// residual network in one pass with it, and over the batches of all ranks, for batches too small to
+// The models' batch norm: torch.nn.BatchNorm2d's names and numbers, in NetResDeep in one pass with
+// what follows it, and over the batches of all ranks, for batches too small to
 // tell a mean by themselves: torch.nn.SyncBatchNorm's numbers, on CPUs too, where Python has none.
 #pragma once
 
 #include <torch/nn/modules/batchnorm.h>
 
 #include <functional>
-
-#include "worker/layers/norm_kernel.h"
 
 namespace ddprun {
 
@@ -24,16 +22,9 @@ class BatchNormImpl : public torch::nn::BatchNorm2dImpl {
   // N x C x height x width.
   at::Tensor forward(const at::Tensor& x);
 
-  // The same bits as relu(forward(x)), relu(forward(x)) + shortcut and relu(forward(x) + shortcut);
-  // in fewer passes, and with less kept for backward, where images are channels-last floats on a
-  // CPU. `shortcut` has x's shape.
-  at::Tensor Relu(const at::Tensor& x) { return WithTail(x, norm::Tail::kRelu, {}); }
-  at::Tensor ReluAdd(const at::Tensor& x, const at::Tensor& shortcut) {
-    return WithTail(x, norm::Tail::kReluAdd, shortcut);
-  }
-  at::Tensor AddRelu(const at::Tensor& x, const at::Tensor& shortcut) {
-    return WithTail(x, norm::Tail::kAddRelu, shortcut);
-  }
+  // The same bits as relu(forward(x)) + shortcut, in fewer passes where images are channels-last
+  // floats on a CPU. `shortcut` has x's shape.
+  at::Tensor ReluAdd(const at::Tensor& x, const at::Tensor& shortcut);
 
   // From now on training takes mean and variance over all ranks' batches, which may differ in size.
   // The gradients of weight and bias stay this rank's own, as DDP averages them; so do running
@@ -41,8 +32,6 @@ class BatchNormImpl : public torch::nn::BatchNorm2dImpl {
   void Synchronize(SumOverRanks sum) { sum_over_ranks_ = std::move(sum); }
 
  private:
-  at::Tensor WithTail(const at::Tensor& x, norm::Tail tail, const at::Tensor& shortcut);
-
   SumOverRanks sum_over_ranks_;
 };
 TORCH_MODULE(BatchNorm);

@@ -16,7 +16,7 @@ namespace {
 // Images whose patches are laid out at a time: 24 MB of CIFAR's.
 constexpr std::int64_t kImagesAtATime = 500;
 
-// Of the largest eigenvalue: below it there is rounding.
+// Relative to the largest eigenvalue; smaller ones are rounding errors.
 constexpr double kNothing = 1e-6;
 
 }  // namespace

@@ -56,7 +56,7 @@ GpuImages::GpuImages(const FixedSizeImages& set, const AugmentOptions& variation
   labels_ = at::cat(labels).to(device);
   mean_ = at::tensor(options_.mean).to(device);
   std_ = at::tensor(options_.std).to(device);
-  // As a tensor, since ATen divides by a number of the host's by multiplying with its inverse.
+  // A tensor, because ATen replaces a division by a host number with a product with its inverse.
   white_ = at::full({1}, 255.0f, on_device.dtype(at::kFloat));
   down_ = at::arange(height, on_device.dtype(at::kInt));
   right_ = at::arange(width, on_device.dtype(at::kInt));

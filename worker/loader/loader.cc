@@ -11,7 +11,7 @@
 namespace ddprun {
 namespace {
 
-// Those in the making, those that a step still holds, and one to spare.
+// Batches that are being made, those that a step still holds, and one spare.
 constexpr std::size_t kPoolTensorsMax = 2 * (kBatchesAheadMax + 3);
 
 std::int64_t BatchesOf(std::size_t samples, std::int64_t batch_size) {
@@ -35,7 +35,7 @@ at::Tensor BatchPool::Take(at::IntArrayRef sizes, const at::TensorOptions& optio
   for (auto& tensor : tensors_) {
     const bool free = tensor.use_count() == 1 && tensor.storage().use_count() == 1;
     if (!free || tensor.sizes() != sizes || tensor.dtype() != options.dtype()) continue;
-    // What the last holder read happened before what is written now.
+    // The last holder's reads happen before the writes that follow.
     std::atomic_thread_fence(std::memory_order_acquire);
     return tensor;
   }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/metrics/event_file.h"
 
-#include <isa-l/crc.h>
-
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <cstring>
+
+#include "worker/files/crc32c.h"
 
 namespace ddprun {
 namespace {
@@ -47,8 +47,7 @@ void AppendBytes(std::string& out, int field, std::string_view bytes) {
 
 // The mask keeps a checksum of data that holds checksums from being weak.
 std::uint32_t MaskedCrc(std::string_view bytes) {
-  auto* data = reinterpret_cast<unsigned char*>(const_cast<char*>(bytes.data()));
-  const std::uint32_t crc = ~crc32_iscsi(data, static_cast<int>(bytes.size()), ~0u);
+  const std::uint32_t crc = Crc32c(bytes.data(), bytes.size());
   return ((crc >> 15) | (crc << 17)) + 0xa282ead8u;
 }
 
@@ -61,7 +60,7 @@ std::string Event(std::int64_t step, double time) {
   return event;
 }
 
-// Of a name that this file has made; 0 of another.
+// The seconds in an EventFileName(); 0 for any other name.
 std::int64_t SecondsOf(std::string_view name) {
   if (name.substr(0, std::strlen(kPrefix)) != kPrefix) return 0;
   name.remove_prefix(std::strlen(kPrefix));

@@ -9,6 +9,7 @@
 // - Batch norms have no weight to train, and statistics that follow the batches quickly, as the
 //   training is short.
 // - The head's scores are divided by its inputs, and its weights begin so much larger.
+#include <ATen/ops/max_pool2d.h>
 #include <torch/nn/init.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
@@ -17,7 +18,6 @@
 #include <cmath>
 
 #include "worker/layers/batch_norm.h"
-#include "worker/layers/pool.h"
 #include "worker/layers/whitening.h"
 #include "worker/models/models.h"
 
@@ -51,7 +51,7 @@ class ConvGroupImpl : public nn::Module {
                          ? at::conv2d(x, conv1_->weight + nothing, /*bias=*/{}, /*stride=*/1,
                                       /*padding=*/1)
                          : conv1_->forward(x);
-    out = at::gelu(norm1_->forward(MaxPool2x2(out)));
+    out = at::gelu(norm1_->forward(at::max_pool2d(out, 2)));
     return at::gelu(norm2_->forward(conv2_->forward(out)));
   }
 

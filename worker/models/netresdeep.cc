@@ -6,13 +6,13 @@
 // `nn.Sequential(*(10 * [ResBlock()]))` repeats one object. In training each use normalises with
 // its own batch, but the ten uses share one set of running statistics, which fits none of them: the
 // model that is evaluated is not the one that was trained. So ten separate blocks are the default.
+#include <ATen/ops/max_pool2d.h>
 #include <torch/nn/init.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
 
 #include "worker/layers/batch_norm.h"
-#include "worker/layers/pool.h"
 #include "worker/models/models.h"
 
 namespace ddprun {
@@ -61,7 +61,7 @@ class NetResDeep : public ImageModel {
     // Pool and ReLU give the same numbers and gradients in either order; this one has a quarter of
     // the ReLU's work.
     std::vector<ModelPart> parts{{"stem", {"conv1"}, [this](const at::Tensor& x) {
-                                    return MaxPool2x2(conv1_->forward(x), /*relu=*/true);
+                                    return at::max_pool2d(conv1_->forward(x), 2).relu_();
                                   }}};
     if (shared_blocks_) {
       parts.push_back({"resblocks", {"resblocks"}, [this](const at::Tensor& x) {
@@ -76,7 +76,7 @@ class NetResDeep : public ImageModel {
       }
     }
     parts.push_back({"head", {"fc1", "fc2"}, [this](const at::Tensor& x) {
-                       const at::Tensor features = MaxPool2x2(x).flatten(1);
+                       const at::Tensor features = at::max_pool2d(x, 2).flatten(1);
                        return fc2_->forward(at::relu(fc1_->forward(features)));
                      }});
     return parts;

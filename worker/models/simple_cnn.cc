@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The network of PyTorch's CIFAR-10 tutorial ("Training a Classifier"), its names and its
 // initialisation: two convolutions with pooling, three linear layers.
+#include <ATen/ops/max_pool2d.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
 
-#include "worker/layers/pool.h"
 #include "worker/models/models.h"
 
 namespace ddprun {
@@ -15,7 +15,7 @@ namespace nn = torch::nn;
 constexpr std::int64_t kKernel = 5;
 constexpr std::int64_t kSimpleCnnSideMin = 16;  // leaves one pixel before the linear layers
 
-// Of a side, after both convolutions and pools.
+// The length of a side after both convolutions and pools.
 std::int64_t FinalSide(std::int64_t side) { return ((side - kKernel + 1) / 2 - kKernel + 1) / 2; }
 
 class SimpleCnn : public ImageModel {
@@ -33,7 +33,7 @@ class SimpleCnn : public ImageModel {
     const auto layer = [](nn::Conv2d conv) {
       // Pool and ReLU give the same in either order; this one has a quarter of the ReLU's work.
       return [conv](const at::Tensor& x) mutable {
-        return MaxPool2x2(conv->forward(x), /*relu=*/true);
+        return at::max_pool2d(conv->forward(x), 2).relu_();
       };
     };
     return {{"conv1", {"conv1"}, layer(conv1_)},

@@ -4,8 +4,6 @@
 #include <filesystem>
 #include <string>
 
-#include "worker/profile/gather_profiles.h"
-
 namespace ddprun {
 
 void ProfileObserver::OnBegin(const TrainingState&) {

@@ -6,7 +6,7 @@
 namespace ddprun {
 namespace {
 
-// What a user sees as "now", and long enough for a few steps.
+// Short enough to be the current rate, long enough for a few steps.
 constexpr std::chrono::seconds kRateInterval{1};
 
 // The words that a user reads beside a rank that hangs. A collective's say that it waits for

@@ -63,7 +63,7 @@ class Adam : public Optimizer {
       fused([](auto&&... arguments) { at::_fused_adam_(arguments...); });
   }
 
-  // Of the parameters that have a gradient.
+  // For the parameters that have a gradient.
   Lists Gather() const {
     Lists lists;
     for (std::size_t i = 0; i < parameters_.size(); ++i) {

@@ -100,7 +100,7 @@ class Muon : public Optimizer {
     heads_.Step(rate * heads_.ratio, momentum_, skip);
     biases_.Step(rate * biases_.ratio, momentum_, skip);
     if (!step_.defined()) return;
-    // What is left of the way to zero.
+    // The remaining share of the way to zero.
     const at::Tensor left = (1 - step_ / std::max(1.0, whiten_steps_)).clamp_min_(0);
     whitening_.Step(left * (whiten_steps_ > 0 ? bias_lr_ : 0.0), momentum_, skip);
     step_ += skip.defined() ? 1 - skip : at::ones_like(step_);

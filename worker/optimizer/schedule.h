@@ -4,17 +4,12 @@
 
 #include <cstdint>
 
+#include "worker/config/choices.h"
+
 namespace ddprun {
 
 struct Schedule {
-  enum class Kind {
-    kCosine,    // half a cosine down towards zero
-    kStep,      // `gamma` times as much after every `step_length` steps (StepLR)
-    kOneCycle,  // OneCycleLR of PyTorch: from peak/25 to the peak and down to peak/250 000, both
-                // as half cosines; `rise_steps` is its first part
-    kLinear,    // straight down towards zero
-    kConstant,
-  };
+  using Kind = ScheduleKind;
   static constexpr double kOneCycleStart = 1.0 / 25;
   static constexpr double kOneCycleEnd = kOneCycleStart / 1e4;
 

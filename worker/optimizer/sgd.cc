@@ -3,15 +3,18 @@
 #include <ATen/ops/_fused_sgd.h>
 #include <torch/csrc/autograd/grad_mode.h>
 
+#include <cmath>
+#include <limits>
+
 #include "worker/optimizer/optimizer.h"
-#include "worker/optimizer/sgd_kernel.h"
 
 namespace ddprun {
 namespace {
 
-bool TakesKernel(const at::Tensor& parameter, const at::Tensor& gradient) {
-  return parameter.is_cpu() && parameter.scalar_type() == at::kFloat &&
-         gradient.scalar_type() == at::kFloat && SameBlock(parameter, gradient);
+// ATen rejects a number beyond the range of floats, which would be infinite there.
+double InFloats(double number) {
+  const bool beyond = std::abs(number) > std::numeric_limits<float>::max();
+  return beyond ? std::copysign(std::numeric_limits<double>::infinity(), number) : number;
 }
 
 class Sgd : public Optimizer {
@@ -33,35 +36,21 @@ class Sgd : public Optimizer {
   }
 
  private:
+  // As torch/optim/sgd.py, _single_tensor_sgd(), with the same roundings, which at::_fused_sgd_ has
+  // not. A velocity begins as zero instead of as the first gradient: 0 * momentum + gradient is the
+  // same, bit by bit, and needs no first step to be told apart.
   void StepOnCpu(double rate) {
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       at::Tensor parameter = parameters_[i].second;
-      const at::Tensor gradient = parameter.grad();
-      if (!gradient.defined()) continue;
-      at::Tensor velocity = momentum_ > 0 ? velocities_[i] : at::Tensor();
-      if (TakesKernel(parameter, gradient)) {
-        SgdStep(parameter.data_ptr<float>(), gradient.const_data_ptr<float>(),
-                velocity.defined() ? velocity.data_ptr<float>() : nullptr, parameter.numel(),
-                {.rate = static_cast<float>(rate),
-                 .momentum = static_cast<float>(momentum_),
-                 .weight_decay = static_cast<float>(weight_decay_),
-                 .nesterov = nesterov_});
-      } else {
-        InSeveralPasses(parameter, gradient, velocity, rate);
+      at::Tensor step = parameter.grad();
+      if (!step.defined()) continue;
+      if (weight_decay_ > 0) step = step.add(parameter, InFloats(weight_decay_));
+      if (momentum_ > 0) {
+        velocities_[i].mul_(momentum_).add_(step);
+        step = nesterov_ ? step.add(velocities_[i], momentum_) : velocities_[i];
       }
+      parameter.add_(step, -InFloats(rate));
     }
-  }
-
-  // A velocity begins as zero instead of as the first gradient: 0 * momentum + gradient is the
-  // same, bit by bit, and needs no first step to be told apart.
-  void InSeveralPasses(at::Tensor& parameter, const at::Tensor& gradient, at::Tensor& velocity,
-                       double rate) {
-    at::Tensor step = weight_decay_ > 0 ? gradient.add(parameter, weight_decay_) : gradient;
-    if (velocity.defined()) {
-      velocity.mul_(momentum_).add_(step);
-      step = nesterov_ ? step.add(velocity, momentum_) : velocity;
-    }
-    parameter.add_(step, -rate);
   }
 
   void StepOnGpu(const at::Tensor& rate, const at::Tensor& skip) {

@@ -5,7 +5,6 @@
 
 #include "worker/base/unique_tensors.h"
 #include "worker/parallel/precision.h"
-#include "worker/parallel/stage_functions.h"
 
 namespace ddprun {
 
@@ -25,7 +24,7 @@ NamedTensors DataParallel::Parameters() const {
   return parameters;
 }
 
-std::vector<at::Tensor> DataParallel::State() const { return StateOf(model_); }
+std::vector<at::Tensor> DataParallel::State() const { return UniqueState(model_); }
 
 at::Tensor DataParallel::Run(const Batch& batch, bool first, bool last) {
   options_.enter(StepSection::kForward);

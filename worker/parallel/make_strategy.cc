@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/parallel/make_strategy.h"
 
-#include <chrono>
-
 #include "worker/distributed/accelerator.h"
 #include "worker/parallel/data_parallel.h"
 #include "worker/parallel/local_pipeline.h"
@@ -42,8 +40,7 @@ std::unique_ptr<ParallelStrategy> MakeParallelStrategy(const Config& config, con
   if (world.rank() == 0) console.Line(DescribeStages(model, cuts));
   if (world.size() > 1)
     return std::make_unique<PipelineParallel>(world, model, plan, cuts, std::move(options));
-  const auto timeout = std::chrono::milliseconds(static_cast<std::int64_t>(config.timeout * 1000));
-  return std::make_unique<LocalPipeline>(model, plan, cuts, DevicesOf(world, plan.stages), timeout,
+  return std::make_unique<LocalPipeline>(model, plan, cuts, DevicesOf(world, plan.stages),
                                          std::move(options));
 }
 

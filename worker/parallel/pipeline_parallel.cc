@@ -6,7 +6,8 @@
 
 #include <string>
 
-#include "worker/parallel/stage_functions.h"
+#include "worker/base/unique_tensors.h"
+#include "worker/parallel/precision.h"
 #include "worker/pipeline/gather_stages.h"
 
 namespace ddprun {
@@ -30,7 +31,7 @@ std::shared_ptr<StageModule> KeepStage(World& world, ImageModel& model,
                                        const std::vector<std::size_t>& cuts, int own) {
   {
     const torch::NoGradGuard no_grad;
-    for (const at::Tensor& tensor : StateOf(model)) {
+    for (const at::Tensor& tensor : UniqueState(model)) {
       at::Tensor values = tensor.detach().contiguous();
       world.Broadcast(values, 0);
       tensor.copy_(values);
@@ -78,13 +79,23 @@ Stage PipelineParallel::MakeStage(const PipelinePlan& plan) {
                 .stages = plan.stages,
                 .schedule = plan.schedule,
                 .micro_batches = plan.micro_batches,
-                .forward = StageForward(*module_, world_.device(), options_),
-                .loss = StageLoss(world_.device(), options_),
-                .enter = [this](Stage::Activity activity) { options_.enter(SectionOf(activity)); }},
+                .forward =
+                    [this](const at::Tensor& input) {
+                      const Autocast autocast(world_.device(), options_.autocast);
+                      return module_->forward(input);
+                    },
+                .loss =
+                    [this](const at::Tensor& scores, const at::Tensor& labels) {
+                      const Autocast autocast(world_.device(), options_.autocast);
+                      const at::Tensor loss = options_.loss(scores, labels);
+                      options_.on_scores(scores, labels, loss);
+                      return loss;
+                    },
+                .enter = options_.enter},
                previous_.get(), next_.get());
 }
 
-std::vector<at::Tensor> PipelineParallel::State() const { return StateOf(*module_); }
+std::vector<at::Tensor> PipelineParallel::State() const { return UniqueState(*module_); }
 
 void PipelineParallel::ZeroGrad() {
   if (ddp_) {

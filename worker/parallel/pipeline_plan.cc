@@ -51,7 +51,7 @@ PipelinePlan MakePipelinePlan(const Config& config, int world_size) {
   return {
       .stages = static_cast<int>(stages),
       .micro_batches = static_cast<int>(config.micro_batches > 0 ? config.micro_batches : standard),
-      .schedule = ParsePipelineSchedule(config.pipeline_schedule)};
+      .schedule = config.pipeline_schedule};
 }
 
 int DataParallelSize(const Config& config, int world_size) {

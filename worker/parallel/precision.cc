@@ -10,10 +10,10 @@
 
 namespace ddprun {
 
-std::optional<at::ScalarType> AutocastType(const std::string& amp, at::Device device) {
-  if (amp == "auto") return device.is_cuda() ? std::optional(at::kBFloat16) : std::nullopt;
-  if (amp == "off") return std::nullopt;
-  if (amp == "bf16") return at::kBFloat16;
+std::optional<at::ScalarType> AutocastType(Amp amp, at::Device device) {
+  if (amp == Amp::kAuto) return device.is_cuda() ? std::optional(at::kBFloat16) : std::nullopt;
+  if (amp == Amp::kOff) return std::nullopt;
+  if (amp == Amp::kBf16) return at::kBFloat16;
   if (!device.is_cuda())
     throw UsageError("--amp fp16 needs a CUDA device, but this rank's is " + device.str() +
                      "; take --amp bf16, which CPUs know as well, or off");

@@ -6,13 +6,13 @@
 #include <c10/core/ScalarType.h>
 
 #include <optional>
-#include <string>
+
+#include "worker/config/choices.h"
 
 namespace ddprun {
 
-// "off", "auto", "bf16" or "fp16" on `device`. "auto" is bf16 on a GPU and off on a CPU, many of
-// which take longer in it than in fp32. Throws UsageError for fp16 on a CPU, where all do.
-std::optional<at::ScalarType> AutocastType(const std::string& amp, at::Device device);
+// The type of `amp` on `device`; none without mixed precision. Throws UsageError for fp16 on a CPU.
+std::optional<at::ScalarType> AutocastType(Amp amp, at::Device device);
 
 // torch.autocast(device.type, dtype=type) for as long as it lives; nothing without a type. For the
 // thread that makes it.

@@ -2,7 +2,6 @@
 #include "worker/pipeline/actions.h"
 
 #include <algorithm>
-#include <stdexcept>
 
 namespace ddprun {
 namespace {
@@ -52,7 +51,7 @@ std::vector<Action> GpipeActions(int stage, int stages, int micro_batches) {
 
 std::vector<Action> OneForwardOneBackwardActions(int stage, int stages, int micro_batches) {
   StageActions actions(stage, stages);
-  // So many are on their way to the last stage and back before this one's first comes back.
+  // The micro-batches that are between this stage and the last one, in either direction.
   const int ahead = std::min(stages - 1 - stage, micro_batches);
   for (int i = 0; i < ahead; ++i) {
     actions.ReceiveActivation(i);
@@ -75,12 +74,6 @@ std::vector<Action> OneForwardOneBackwardActions(int stage, int stages, int micr
 }
 
 }  // namespace
-
-PipelineSchedule ParsePipelineSchedule(const std::string& text) {
-  if (text == "gpipe") return PipelineSchedule::kGpipe;
-  if (text == "1f1b") return PipelineSchedule::kOneForwardOneBackward;
-  throw std::invalid_argument("pipeline schedule \"" + text + "\" is not known; use gpipe or 1f1b");
-}
 
 std::vector<Action> TrainingActions(PipelineSchedule schedule, int stage, int stages,
                                     int micro_batches) {

@@ -9,15 +9,11 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
+#include "worker/config/choices.h"
+
 namespace ddprun {
-
-enum class PipelineSchedule { kGpipe, kOneForwardOneBackward };
-
-// "gpipe" or "1f1b"; throws std::invalid_argument that names the two.
-PipelineSchedule ParsePipelineSchedule(const std::string& text);
 
 struct Action {
   enum class Kind {

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kGatherTag = 0;
 
-// Of the text that lists a stage's tensors: 1 MiB is thousands of them.
+// Limit of the text that lists a stage's tensors: 1 MiB is thousands of tensors.
 constexpr std::int64_t kListBytesMax = 1 << 20;
 
 // One line for each tensor: name, type, sizes.

@@ -11,7 +11,6 @@
 #include <string>
 
 #include "worker/distributed/world.h"
-#include "worker/pipeline/stage_link.h"
 
 namespace ddprun {
 
@@ -19,17 +18,31 @@ namespace ddprun {
 std::runtime_error NeighbourError(const std::string& name, const std::string& doing,
                                   const std::exception& error);
 
-class RankLink : public StageLink {
+// So many sent tensors may wait for the neighbour; a further send waits for the first of them. It
+// bounds the memory that they hold; the order of the actions (actions.h) needs no limit.
+inline constexpr std::size_t kSendsInFlightMax = 4;
+
+// For one thread; tensors are sent and received in order. Every wait ends at the world's timeout at
+// the latest, and throws std::runtime_error with one sentence that names the neighbour then, and
+// when it has ended.
+class RankLink {
  public:
   // `pipeline` has a rank for each stage; `peer` is the neighbour's in it. `peer_name` is how a
   // sentence calls it. All must outlive the link.
   RankLink(World& pipeline, int peer, std::string peer_name)
       : pipeline_(pipeline), peer_(peer), peer_name_(std::move(peer_name)) {}
 
-  void StartSend(const at::Tensor& tensor, std::int64_t shape_key) override;
-  void StartReceive(std::int64_t shape_key) override;
-  at::Tensor FinishReceive() override;
-  void FinishSends() override;
+  // Returns while the tensor travels; from now on nobody may write to it. All tensors of one
+  // direction and one `shape_key` have the same type and shape, which are sent only once.
+  void StartSend(const at::Tensor& tensor, std::int64_t shape_key);
+
+  // Posts the receive of the next tensor that the neighbour sends, under its key.
+  void StartReceive(std::int64_t shape_key);
+  // The tensor of the oldest StartReceive(), on this stage's device.
+  at::Tensor FinishReceive();
+
+  // Waits until everything sent has left.
+  void FinishSends();
 
  private:
   using Work = c10::intrusive_ptr<c10d::Work>;

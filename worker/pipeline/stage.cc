@@ -35,11 +35,11 @@ class Stage::Pass {
     if (stage_.is_first()) {
       input = images_[i];
     } else {
-      stage_.options_.enter(Activity::kWaiting);
+      stage_.options_.enter(StepSection::kGradients);
       input = stage_.previous_->FinishReceive();
       input.set_requires_grad(at::GradMode::is_enabled());
     }
-    stage_.options_.enter(Activity::kForward);
+    stage_.options_.enter(StepSection::kForward);
     at::Tensor output = stage_.options_.forward(input);
     if (stage_.is_last() && !labels_.empty()) output = Loss(output, i);
     live_[i] = {std::move(input), std::move(output)};
@@ -55,12 +55,12 @@ class Stage::Pass {
   void Backward(std::size_t i) {
     at::Tensor gradient;
     if (!stage_.is_last()) {
-      stage_.options_.enter(Activity::kWaiting);
+      stage_.options_.enter(StepSection::kGradients);
       gradient = stage_.next_->FinishReceive();
     }
-    stage_.options_.enter(Activity::kBackward);
+    stage_.options_.enter(StepSection::kBackward);
     torch::autograd::backward({live_[i].output}, {gradient});
-    // What the graph held of this micro-batch is let go of now; its input's gradient still goes.
+    // Frees this micro-batch's activations; the gradient of its input is still to be sent.
     live_[i].output.reset();
   }
 
@@ -70,7 +70,7 @@ class Stage::Pass {
   }
 
   void Finish() {
-    stage_.options_.enter(Activity::kWaiting);
+    stage_.options_.enter(StepSection::kGradients);
     if (stage_.previous_ != nullptr) stage_.previous_->FinishSends();
     if (stage_.next_ != nullptr) stage_.next_->FinishSends();
   }

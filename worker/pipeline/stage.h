@@ -8,15 +8,14 @@
 #include <functional>
 #include <vector>
 
+#include "worker/metrics/step_clock.h"
 #include "worker/pipeline/actions.h"
-#include "worker/pipeline/stage_link.h"
+#include "worker/pipeline/rank_link.h"
 
 namespace ddprun {
 
 class Stage {
  public:
-  enum class Activity { kForward, kBackward, kWaiting };
-
   struct Options {
     int index = 0;
     int stages = 1;
@@ -26,8 +25,8 @@ class Stage {
     std::function<at::Tensor(const at::Tensor&)> forward;
     // Mean loss of scores and labels; used on the last stage only.
     std::function<at::Tensor(const at::Tensor&, const at::Tensor&)> loss;
-    // Told of each change, for progress and profile.
-    std::function<void(Activity)> enter = [](Activity) {};
+    // Called when the stage begins forward, backward or a wait for a neighbour (kGradients).
+    std::function<void(StepSection)> enter = [](StepSection) {};
   };
 
   struct Batch {
@@ -43,7 +42,7 @@ class Stage {
   };
 
   // The links must outlive the stage; null where there is no neighbour.
-  Stage(Options options, StageLink* previous, StageLink* next)
+  Stage(Options options, RankLink* previous, RankLink* next)
       : options_(std::move(options)), previous_(previous), next_(next) {}
 
   // Adds the batch's gradients to those of the parameters. On the last stage the mean loss,
@@ -60,8 +59,8 @@ class Stage {
   class Pass;
 
   const Options options_;
-  StageLink* const previous_;
-  StageLink* const next_;
+  RankLink* const previous_;
+  RankLink* const next_;
 };
 
 }  // namespace ddprun

@@ -14,7 +14,7 @@
 namespace ddprun {
 namespace {
 
-// Those of `all` that are in `wanted`, each under the first of its names.
+// The tensors of `all` that are in `wanted`, each under the first of its names.
 template <typename Named>
 NamedTensors Pick(const Named& all, TensorSet wanted) {
   NamedTensors picked;

@@ -17,7 +17,6 @@
 #include "worker/distributed/accelerator.h"
 #include "worker/files/atomic_file.h"
 #include "worker/profile/clock_alignment.h"
-#include "worker/profile/gather_profiles.h"
 
 namespace ddprun {
 namespace {
@@ -171,7 +170,7 @@ void Profiler::Start(std::int64_t step) {
 void Profiler::Stop() {
   recording_ = false;
   done_ = true;
-  const std::vector<std::string> pieces = GatherToRankZero(world_, TraceEvents(Collect()));
+  const std::vector<std::string> pieces = world_.GatherTexts(TraceEvents(Collect()));
   if (world_.rank() != 0) return;
   try {
     const std::string text = TraceFile(pieces);
@@ -212,13 +211,28 @@ RankTrace Profiler::Collect() {
                     " operators of a rank; take a lower --profile-steps");
   }
   MarkOverlaps(trace.slices);
-  // Those that overlap are shown beside the tracks, in lines of their own.
+  // Overlapping slices are shown on lines of their own, not on their track.
   std::set<int> tracks;
   for (const TraceSlice& slice : trace.slices) {
     if (!slice.overlaps && slice.track != kStepsTrack) tracks.insert(slice.track);
   }
   for (const int track : tracks) trace.tracks.push_back({track, TrackName(track)});
   return trace;
+}
+
+std::vector<SectionTimes> GatherTimes(World& world, const SectionTimes& own) {
+  std::vector<std::int64_t> row{own.steps};
+  for (const auto time : own.times) row.push_back(time.count());
+  const at::Tensor all = world.AllGather(at::tensor(row, at::kLong));
+  const auto rows = all.accessor<std::int64_t, 2>();
+  std::vector<SectionTimes> ranks(static_cast<std::size_t>(world.size()));
+  for (int rank = 0; rank < world.size(); ++rank) {
+    SectionTimes& times = ranks[static_cast<std::size_t>(rank)];
+    times.steps = rows[rank][0];
+    for (std::size_t i = 0; i < kSections; ++i)
+      times.times[i] = std::chrono::nanoseconds(rows[rank][static_cast<std::int64_t>(i) + 1]);
+  }
+  return ranks;
 }
 
 void ShowSectionsInNvtx(const World& world, StepClock& clock) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "worker/distributed/world.h"
 #include "worker/metrics/step_clock.h"
@@ -57,6 +58,9 @@ class Profiler {
   std::int64_t to_rank_zero_ = 0;    // added to this rank's steady time gives rank 0's
   std::int64_t wall_to_steady_ = 0;  // added to Kineto's time gives this rank's steady time
 };
+
+// Each rank's times, by rank. All ranks must call it.
+std::vector<SectionTimes> GatherTimes(World& world, const SectionTimes& own);
 
 // Sections as NVTX ranges, which Nsight Systems shows; nothing on a CPU. Without a tool attached a
 // range costs a few nanoseconds.

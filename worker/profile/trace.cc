@@ -3,37 +3,27 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <tuple>
 
 namespace ddprun {
 namespace {
 
-std::string Quoted(const std::string& text) {
-  // Operators' names are not all UTF-8: a byte that is not becomes a replacement character.
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+// Appends one to a list without brackets. Operators' names are not all UTF-8: a byte that is not
+// becomes a replacement character.
+void Append(std::string& list, const nlohmann::json& event) {
+  if (!list.empty()) list += ",\n";
+  list += event.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 // The format counts in microseconds; fractions are allowed.
-std::string Microseconds(std::int64_t nanoseconds) {
-  char text[40];
-  std::snprintf(text, sizeof text, "%.3f", static_cast<double>(nanoseconds) / 1000);
-  return text;
-}
-
-void AddMetadata(std::string& out, const RankTrace& trace, int track, const char* name,
-                 const std::string& arguments) {
-  if (!out.empty()) out += ",\n";
-  out += R"({"ph":"M","pid":)" + std::to_string(trace.rank) + R"(,"tid":)" + std::to_string(track) +
-         R"(,"name":")" + name + R"(","args":{)" + arguments + "}}";
-}
+double Microseconds(std::int64_t nanoseconds) { return static_cast<double>(nanoseconds) / 1000; }
 
 }  // namespace
 
 void MarkOverlaps(std::vector<TraceSlice>& slices) {
   std::stable_sort(slices.begin(), slices.end(), [](const TraceSlice& a, const TraceSlice& b) {
-    // Of two that begin together the longer one is the outer.
+    // If two begin together, the longer one encloses the other.
     return std::tuple(a.track, a.start, -a.duration) < std::tuple(b.track, b.start, -b.duration);
   });
   std::vector<std::int64_t> open;  // ends of the slices around, the innermost last
@@ -50,28 +40,38 @@ void MarkOverlaps(std::vector<TraceSlice>& slices) {
 }
 
 std::string TraceEvents(const RankTrace& trace) {
+  using Json = nlohmann::json;
   std::string out;
+  const auto describe = [&](int track, const char* name, const Json& arguments) {
+    Append(out,
+           {{"ph", "M"}, {"pid", trace.rank}, {"tid", track}, {"name", name}, {"args", arguments}});
+  };
   const std::string process = "rank " + std::to_string(trace.rank) + " (" + trace.host + ")";
-  AddMetadata(out, trace, 0, "process_name", R"("name":)" + Quoted(process));
-  AddMetadata(out, trace, 0, "process_sort_index", R"("sort_index":)" + std::to_string(trace.rank));
+  describe(0, "process_name", {{"name", process}});
+  describe(0, "process_sort_index", {{"sort_index", trace.rank}});
   for (std::size_t i = 0; i < trace.tracks.size(); ++i) {
-    const TraceTrack& track = trace.tracks[i];
-    AddMetadata(out, trace, track.id, "thread_name", R"("name":)" + Quoted(track.name));
-    AddMetadata(out, trace, track.id, "thread_sort_index", R"("sort_index":)" + std::to_string(i));
+    describe(trace.tracks[i].id, "thread_name", {{"name", trace.tracks[i].name}});
+    describe(trace.tracks[i].id, "thread_sort_index", {{"sort_index", i}});
   }
   std::int64_t number = 0;  // of an overlapping slice, unique in its process
   for (const TraceSlice& slice : trace.slices) {
-    const std::string place = R"("pid":)" + std::to_string(trace.rank) + R"(,"tid":)" +
-                              std::to_string(slice.track) + R"(,"name":)" + Quoted(slice.name);
+    Json event{{"ph", "X"},
+               {"pid", trace.rank},
+               {"tid", slice.track},
+               {"name", slice.name},
+               {"ts", Microseconds(slice.start)}};
     if (!slice.overlaps) {
-      out += ",\n{\"ph\":\"X\"," + place + R"(,"ts":)" + Microseconds(slice.start) + R"(,"dur":)" +
-             Microseconds(slice.duration) + "}";
+      event["dur"] = Microseconds(slice.duration);
+      Append(out, event);
       continue;
     }
-    const std::string id = R"(,"cat":"async","id2":{"local":")" + std::to_string(++number) + "\"}";
-    out += ",\n{\"ph\":\"b\"," + place + id + R"(,"ts":)" + Microseconds(slice.start) + "}";
-    out += ",\n{\"ph\":\"e\"," + place + id + R"(,"ts":)" +
-           Microseconds(slice.start + slice.duration) + "}";
+    event["cat"] = "async";
+    event["id2"] = {{"local", std::to_string(++number)}};
+    event["ph"] = "b";
+    Append(out, event);
+    event["ph"] = "e";
+    event["ts"] = Microseconds(slice.start + slice.duration);
+    Append(out, event);
   }
   return out;
 }

@@ -72,7 +72,7 @@ void ProgressSender::SendLocked(Clock::time_point now) {
   next_ = now + kSendInterval;
   const std::string text = ToText(said_);
   const ssize_t sent = send(socket_, text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
-  // An agent that is slow to read hears it with the next try; one that is gone hears nothing more.
+  // A slow agent receives it with the next try; one that has ended receives nothing more.
   unsent_ = sent < 0 && (errno == EAGAIN || errno == ENOBUFS || errno == EINTR);
 }
 

@@ -15,9 +15,7 @@ namespace {
 
 // How --augment varies images.
 AugmentOptions VariationOf(const Config& config) {
-  return {.padding = config.crop_padding,
-          .mode = ParsePadding(config.padding_mode),
-          .flip = ParseFlip(config.flip)};
+  return {.padding = config.crop_padding, .mode = config.padding_mode, .flip = config.flip};
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ std::string WhyNoGraph(const Config& config, const World& world) {
   if (!config.cuda_graph) return "--no-cuda-graph";
   if (world.size() == 1) return "";
   if (world.backend_name() != "nccl") return "Gloo's all-reduce goes through the host";
-  if (config.compress != "off") return "--compress is done by the host";
+  if (config.compress != GradientFormat::kFull) return "--compress is done by the host";
   if (config.sync_batch_norm) return "--sync-batch-norm";
   return "";
 }

@@ -45,7 +45,7 @@ TrainStep::Result TrainStep::Make(const StepBatches& batches, double rate) {
       .samples = shares.samples,
       .own_samples = std::accumulate(shares.own.begin(), shares.own.end(), std::int64_t{0})};
   const auto load = [&](std::int64_t i) {
-    parts_.enter(StepSection::kData);
+    parts_.calls.enter(StepSection::kData);
     result.data_wait_seconds += feed_->Load(i);
   };
   feed_->BeginStep(batches, shares.own);
@@ -53,7 +53,7 @@ TrainStep::Result TrainStep::Make(const StepBatches& batches, double rate) {
   if (TakesGraph(batches, shares)) {
     for (std::int64_t i = 0; i < batches.count; ++i) load(i);
     if (!graph_) Capture(shares);
-    parts_.enter(StepSection::kForward);
+    parts_.calls.enter(StepSection::kForward);
     graph_->Replay();
     latest_ = graph_outcome_;
     // The next replay writes there again.
@@ -96,8 +96,8 @@ TrainStep::Outcome TrainStep::Queue(const Shares& shares,
     const at::Tensor share = weight == 1 ? loss : loss * weight;
     outcome.loss = i == 0 ? share : outcome.loss + share;
   }
-  parts_.on_loss(outcome.loss);
-  parts_.enter(StepSection::kOptimizer);
+  parts_.calls.on_loss(outcome.loss);
+  parts_.calls.enter(StepSection::kOptimizer);
   Update(outcome);
   return outcome;
 }
@@ -116,7 +116,7 @@ void TrainStep::Update(Outcome& outcome) {
     outcome.gradient_norm = squared.sqrt();
     ClipToNorm(gradients, outcome.gradient_norm, parts_.config.clip_norm);
   }
-  parts_.before_update();
+  parts_.calls.before_update();
   parts_.optimizer.Step(rate_, overflow);
   parts_.scaler.Update();
   if (parts_.average != nullptr) parts_.average->Update(overflow);

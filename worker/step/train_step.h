@@ -30,6 +30,15 @@
 
 namespace ddprun {
 
+struct StepCalls {
+  // With a step's loss, before it changes anything: may throw. Not called where a graph is
+  // replayed.
+  std::function<void(const at::Tensor& loss)> on_loss;
+  // Before parameters, optimizer state or average change on a CPU.
+  std::function<void()> before_update;
+  std::function<void(StepSection)> enter;
+};
+
 // All must outlive the step.
 struct StepParts {
   const Config& config;
@@ -39,12 +48,7 @@ struct StepParts {
   Optimizer& optimizer;
   GradScaler& scaler;
   WeightAverage* average = nullptr;  // null: none is kept
-  // With a step's loss, before it changes anything: may throw. Not called where a graph is
-  // replayed.
-  std::function<void(const at::Tensor& loss)> on_loss;
-  // Before parameters, optimizer state or average change on a CPU.
-  std::function<void()> before_update;
-  std::function<void(StepSection)> enter;
+  StepCalls calls;
 };
 
 class TrainStep {

@@ -9,19 +9,11 @@
 namespace ddprun {
 namespace {
 
-// The share of one-cycle's steps in which the rate rises, where nothing else is said; PyTorch's.
+// The default share of one-cycle's steps in which the rate rises, as in PyTorch.
 constexpr double kOneCycleRise = 0.3;
 
 std::int64_t StepsIn(double epochs, const TrainingPlan& plan) {
   return std::llround(epochs * static_cast<double>(plan.steps_per_epoch));
-}
-
-Schedule::Kind KindOf(const std::string& name) {
-  if (name == "step") return Schedule::Kind::kStep;
-  if (name == "one-cycle") return Schedule::Kind::kOneCycle;
-  if (name == "linear") return Schedule::Kind::kLinear;
-  if (name == "constant") return Schedule::Kind::kConstant;
-  return Schedule::Kind::kCosine;
 }
 
 }  // namespace
@@ -59,7 +51,7 @@ std::int64_t StepsOf(const Config& config, std::int64_t batches) {
 
 Schedule MakeSchedule(const Config& config, const TrainingPlan& plan) {
   const std::int64_t total = plan.steps + plan.made_more;
-  Schedule schedule{.kind = KindOf(config.schedule),
+  Schedule schedule{.kind = config.schedule,
                     .peak_rate = config.lr,
                     .warmup_steps = StepsIn(config.warmup_epochs, plan),
                     .total_steps = total,

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <vector>
 
+#include "worker/base/text.h"
 #include "worker/ddp/checksum.h"
 
 namespace ddprun {
@@ -40,7 +41,7 @@ void CheckParametersFinite(const ParallelStrategy& strategy, std::int64_t step,
 
 void CheckRanksAgree(const ParallelStrategy& strategy, World& world, Console& console) {
   const std::uint32_t own = Checksum(strategy.State());
-  console.Line("parameters crc32 " + ChecksumText(own));
+  console.Line("parameters crc32 " + Hex(own));
   if (world.size() == 1) return;
   const std::vector<std::uint32_t> all = GatherChecksums(world, own);
   // Ranks that are so many apart hold the same part of the model.
@@ -56,7 +57,7 @@ void CheckRanksAgree(const ParallelStrategy& strategy, World& world, Console& co
         " are not those of rank 0 after training; check these machines' memory and libraries");
   }
   if (world.rank() != 0) return;
-  console.Line(stages == 1 ? "parameters equal on all ranks: crc32 " + ChecksumText(own)
+  console.Line(stages == 1 ? "parameters equal on all ranks: crc32 " + Hex(own)
                            : "parameters equal on all ranks of each stage");
 }
 

@@ -50,7 +50,7 @@ std::shared_ptr<ImageModel> PrepareModel(const Config& config, const Dataset& da
     SynchronizeBatchNorm(*model, [&world](at::Tensor& values) { world.AllReduceSum(values); });
   if (config.channels_last) UseChannelsLast(*model);
   model->to(world.device());
-  if (config.amp == "auto" && world.rank() == 0)
+  if (config.amp == Amp::kAuto && world.rank() == 0)
     console.Line(std::string("--amp auto is ") +
                  (AutocastType(config.amp, world.device()) ? "bf16 on a GPU" : "off on a CPU"));
   return model;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/training/results.h"
 
+#include <ATen/Context.h>
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -53,18 +54,33 @@ void PrepareResults(const std::string& output_dir) {
   }
 }
 
-void WriteModel(ImageModel& model, const Config& config, const Dataset& data, Summary& summary) {
-  const std::filesystem::path path = std::filesystem::path(config.output_dir) / kModelFileName;
-  SaveStateDict(model, path);
-  WriteDescription(path, config, InputOf(data));
-  summary.model_file = path;
+double SecondsSince(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-void WriteSummary(const Config& config, const Summary& summary) {
-  const std::string json = ToJson(summary);
-  AtomicFile file(std::filesystem::path(config.output_dir) / kSummaryFileName);
-  file.Write(json.data(), json.size());
-  file.Commit();
+void WriteResults(const Config& config, const Dataset& data, World& world, Console& console,
+                  TrainingParts& parts, std::chrono::steady_clock::time_point program_start,
+                  Summary& summary) {
+  if (parts.average) parts.average->Swap();
+  parts.strategy->GatherModel();
+  if (world.rank() == 0) {
+    const std::filesystem::path folder = config.output_dir;
+    summary.gradients = parts.strategy->traffic();
+    summary.world_size = world.size();
+    summary.backend = world.backend_name();
+    summary.device = world.device().str();
+    summary.deterministic = at::globalContext().deterministicAlgorithms();
+    summary.model_file = folder / kModelFileName;
+    SaveStateDict(*parts.model, summary.model_file);
+    WriteDescription(summary.model_file, config, InputOf(data));
+    summary.total_seconds = SecondsSince(program_start);
+    const std::string json = ToJson(summary);
+    AtomicFile file(folder / kSummaryFileName);
+    file.Write(json.data(), json.size());
+    file.Commit();
+    console.Line(ToTable(summary));
+  }
+  if (parts.average) parts.average->Swap();
 }
 
 }  // namespace ddprun

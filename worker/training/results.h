@@ -2,12 +2,15 @@
 // Writes the results of a training, and checks before it begins that they can be written.
 #pragma once
 
+#include <chrono>
 #include <string>
 
 #include "worker/config/config.h"
 #include "worker/data/dataset.h"
-#include "worker/models/models.h"
+#include "worker/distributed/world.h"
+#include "worker/metrics/console.h"
 #include "worker/training/summary.h"
+#include "worker/training/training_parts.h"
 
 namespace ddprun {
 
@@ -21,11 +24,12 @@ void PrepareFolder(const std::string& option, const std::string& path);
 // UsageError.
 void PrepareResults(const std::string& output_dir);
 
-// The model and its description, into --output-dir; sets summary.model_file. Throws
-// std::runtime_error.
-void WriteModel(ImageModel& model, const Config& config, const Dataset& data, Summary& summary);
+double SecondsSince(std::chrono::steady_clock::time_point start);
 
-// summary.json. Throws std::runtime_error.
-void WriteSummary(const Config& config, const Summary& summary);
+// Completes the summary and, on rank 0, writes the averaged model, its description and summary.json
+// into --output-dir and prints the table. All ranks must call it. Throws std::runtime_error.
+void WriteResults(const Config& config, const Dataset& data, World& world, Console& console,
+                  TrainingParts& parts, std::chrono::steady_clock::time_point program_start,
+                  Summary& summary);
 
 }  // namespace ddprun

@@ -1,24 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/training/trainer.h"
 
-#include <ATen/Context.h>
-
 #include <algorithm>
 #include <cmath>
 
 #include "worker/evaluation/evaluate.h"
 #include "worker/observers/make_observers.h"
 #include "worker/parallel/pipeline_plan.h"
-#include "worker/step/make_train_step.h"
 #include "worker/training/checks.h"
 #include "worker/training/results.h"
 
 namespace ddprun {
 namespace {
-
-double SecondsSince(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 // In what else there is one rank may be busy for longer than the others.
 bool IsWithinStep(StepSection section) {
@@ -40,32 +33,13 @@ Trainer::Trainer(const Config& config, const Dataset& data, World& world, Consol
       state_(config, data.train->size(), DataParallelSize(config, world.size())),
       parts_(config, data, world, console, state_.plan().steps_per_epoch,
              [this](StepSection section) { Enter(section); }),
-      checkpoints_(config, data, world, console,
-                   {.model = *parts_.model,
-                    .strategy = *parts_.strategy,
-                    .optimizer = *parts_.optimizer,
-                    .scaler = parts_.scaler,
-                    .average = parts_.average_or_null()}),
-      step_(MakeStep()) {}
-
-std::unique_ptr<TrainStep> Trainer::MakeStep() {
-  const auto on_loss = [this](const at::Tensor& loss) {
-    if (loss.is_cpu()) ReadLoss(loss, state_.position().step + 1);
-  };
-  return MakeTrainStep({.config = config_,
-                        .world = world_,
-                        .strategy = *parts_.strategy,
-                        .parameters = parts_.parameters,
-                        .optimizer = *parts_.optimizer,
-                        .scaler = parts_.scaler,
-                        .average = parts_.average_or_null(),
-                        .on_loss = on_loss,
-                        .before_update = [this] { checkpoints_.BeforeUpdate(); },
-                        .enter = [this](StepSection section) { Enter(section); }},
-                       data_, [this](const std::string& text) {
-                         if (world_.rank() == 0) console_.Line(text);
-                       });
-}
+      checkpoints_(config, data, world, console, parts_),
+      step_(parts_.MakeStep({.on_loss =
+                                 [this](const at::Tensor& loss) {
+                                   if (loss.is_cpu()) ReadLoss(loss, state_.position().step + 1);
+                                 },
+                             .before_update = [this] { checkpoints_.BeforeUpdate(); },
+                             .enter = [this](StepSection section) { Enter(section); }})) {}
 
 void Trainer::Run() {
   parts_.strategy->Train();
@@ -94,7 +68,12 @@ void Trainer::Run() {
     Evaluate(/*last=*/true);
     if (!evaluation_) checkpoints_.StopIfAsked(state_.place);
   }
-  WriteResults(counts);
+  Notify(&Observer::OnPhase, "checkpoint");
+  summary_.Count(counts);
+  summary_.evaluation = evaluation_;
+  summary_.loss = loss_;
+  summary_.cuda_graph = step_->is_graph();
+  WriteResults(config_, data_, world_, console_, parts_, program_start_, summary_);
 }
 
 void Trainer::Resume() {
@@ -166,7 +145,7 @@ void Trainer::Evaluate(bool last) {
                         .channels_last = config_.channels_last,
                         .threads = config_.loader_threads,
                         .loss = Losses().Get(config_.loss)({.reduction = at::Reduction::Sum}),
-                        .views = ParseTestTimeAugmentation(config_.tta),
+                        .views = config_.tta,
                         .go_on = [this] { return checkpoints_.EvaluationGoesOn(); }});
   checkpoints_.EndEvaluation();
   if (parts_.average) parts_.average->Swap();
@@ -182,28 +161,6 @@ void Trainer::Evaluate(bool last) {
                                 100 * evaluation_->accuracy() >= config_.target_accuracy;
   parts_.strategy->Train();
   counter_.LeaveOut(std::chrono::steady_clock::now() - begun);
-}
-
-void Trainer::WriteResults(const StepCounter::Counts& counts) {
-  if (parts_.average) parts_.average->Swap();
-  parts_.strategy->GatherModel();
-  if (world_.rank() == 0) {
-    Notify(&Observer::OnPhase, "checkpoint");
-    summary_.Count(counts);
-    summary_.evaluation = evaluation_;
-    summary_.loss = loss_;
-    summary_.gradients = parts_.strategy->traffic();
-    summary_.world_size = world_.size();
-    summary_.backend = world_.backend_name();
-    summary_.device = world_.device().str();
-    summary_.cuda_graph = step_->is_graph();
-    summary_.deterministic = at::globalContext().deterministicAlgorithms();
-    WriteModel(*parts_.model, config_, data_, summary_);
-    summary_.total_seconds = SecondsSince(program_start_);
-    WriteSummary(config_, summary_);
-    console_.Line(ToTable(summary_));
-  }
-  if (parts_.average) parts_.average->Swap();
 }
 
 // A loss that is not finite ends the training before it changes anything; with fp16 it is the

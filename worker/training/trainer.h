@@ -45,9 +45,7 @@ class Trainer {
   void EndStep(const TrainStep::Result& result);
   // `last`: after the last step, for the summary; else training goes on.
   void Evaluate(bool last);
-  void WriteResults(const StepCounter::Counts& counts);
 
-  std::unique_ptr<TrainStep> MakeStep();
   void ReadLoss(const at::Tensor& loss, std::int64_t step);
   void Enter(StepSection section);
   template <typename... Parameters, typename... Arguments>

@@ -37,6 +37,10 @@ constexpr int kPatienceBatches = 3;
 
 constexpr char kGoesOn[] = "; training goes on, and the next one is tried";
 
+using TensorsByName = std::unordered_map<std::string, at::Tensor>;
+
+TensorsByName ByName(const NamedTensors& tensors) { return {tensors.begin(), tensors.end()}; }
+
 Json ConfigOf(const Config& config) {
   Json json = Json::object();
   for (const Setting& setting : Settings()) json[setting.key] = ToText(config, setting);
@@ -88,7 +92,7 @@ std::optional<GradScaler::State> SavedScale(const Json& about) {
 }
 
 TrainingCheckpoints::TrainingCheckpoints(const Config& config, const Dataset& data, World& world,
-                                         Console& console, Parts parts)
+                                         Console& console, TrainingParts& parts)
     : config_(config),
       data_(data),
       world_(world),
@@ -161,8 +165,7 @@ void TrainingCheckpoints::CheckFits(const Snapshot& snapshot) const {
       Misfit(snapshot.about, {{"config", ConfigOf(config_)}, {"data", DataOf(data_)}});
   const std::string next = "; pass the same settings, another --checkpoint-dir or --resume never";
   if (!misfit.empty()) throw UsageError("the checkpoint to go on from " + misfit + next);
-  const std::unordered_map<std::string, at::Tensor> read(snapshot.tensors.begin(),
-                                                         snapshot.tensors.end());
+  const TensorsByName read = ByName(snapshot.tensors);
   for (const auto& [name, tensor] : OwnTensors()) {
     const auto found = read.find(name);
     // An average that is asked for only now begins with the weights.
@@ -185,66 +188,46 @@ std::optional<Snapshot> TrainingCheckpoints::ReadToo(const Json& finding) const 
   return std::nullopt;
 }
 
-void TrainingCheckpoints::CopyIn(const Snapshot& snapshot) {
-  const NamedTensors own_tensors = OwnTensors();
-  const std::unordered_map<std::string, at::Tensor> own(own_tensors.begin(), own_tensors.end());
-  const torch::NoGradGuard no_grad;
-  std::unordered_set<std::string> done;
-  for (const auto& [name, values] : snapshot.tensors) {
-    const auto mine = own.find(name);
-    if (mine == own.end()) continue;
-    mine->second.detach().copy_(values);
-    done.insert(name);
-  }
-  BeginAverage(own_tensors, done);
-}
-
-// One after the other, as ranks that share a model need different ones.
-void TrainingCheckpoints::CopyInFromRankZero(const Snapshot* snapshot) {
+// Rank 0 sends the tensors one after the other where not all ranks have read them: ranks that share
+// a model need different ones.
+void TrainingCheckpoints::CopyIn(const Snapshot* snapshot, bool all_have_read) {
   Json list = Json::array();
+  TensorsByName read;
   if (snapshot != nullptr) {
+    read = ByName(snapshot->tensors);
     for (const auto& [name, tensor] : snapshot->tensors) {
-      if (name.starts_with(kRandom)) continue;
-      list.push_back({name, tensor.sizes().vec(), static_cast<int>(tensor.scalar_type())});
+      if (!name.starts_with(kRandom))
+        list.push_back({name, tensor.sizes().vec(), static_cast<int>(tensor.scalar_type())});
     }
   }
-  list = Json::parse(world_.BroadcastText(list.dump()));
-  const NamedTensors own_tensors = OwnTensors();
-  std::unordered_map<std::string, at::Tensor> own(own_tensors.begin(), own_tensors.end());
-  std::unordered_map<std::string, at::Tensor> read;
-  if (snapshot != nullptr) read.insert(snapshot->tensors.begin(), snapshot->tensors.end());
+  if (!all_have_read) list = Json::parse(world_.BroadcastText(list.dump()));
+  const TensorsByName own = ByName(OwnTensors());
   const torch::NoGradGuard no_grad;
   std::unordered_set<std::string> done;
   for (const Json& entry : list) {
     const std::string name = entry.at(0).get<std::string>();
     at::Tensor values = read[name];
-    const auto type = static_cast<at::ScalarType>(entry.at(2).get<int>());
-    values = values.defined() ? values.to(world_.device())
-                              : at::empty(entry.at(1).get<std::vector<std::int64_t>>(),
-                                          at::TensorOptions(type).device(world_.device()));
-    world_.Broadcast(values, 0);
+    if (!all_have_read) {
+      const auto type = static_cast<at::ScalarType>(entry.at(2).get<int>());
+      values = values.defined() ? values.to(world_.device())
+                                : at::empty(entry.at(1).get<std::vector<std::int64_t>>(),
+                                            at::TensorOptions(type).device(world_.device()));
+      world_.Broadcast(values, 0);
+    }
     const auto mine = own.find(name);
     if (mine != own.end()) mine->second.detach().copy_(values);
     done.insert(name);
   }
-  BeginAverage(own_tensors, done);
-}
-
-// One that is asked for only now begins with the weights.
-void TrainingCheckpoints::BeginAverage(const NamedTensors& own,
-                                       const std::unordered_set<std::string>& done) {
-  const std::unordered_map<std::string, at::Tensor> by_name(own.begin(), own.end());
+  // An average that is asked for only now begins with the weights.
   for (const auto& [name, tensor] : own) {
-    if (!name.starts_with(kAverage) || done.contains(name)) continue;
-    at::Tensor(tensor).copy_(by_name.at("model/" + name.substr(sizeof kAverage - 1)).detach());
+    if (name.starts_with(kAverage) && !done.contains(name))
+      at::Tensor(tensor).copy_(own.at("model/" + name.substr(sizeof kAverage - 1)).detach());
   }
 }
 
 TrainingCheckpoints::Place TrainingCheckpoints::Load(const Snapshot* snapshot, const Json& about) {
-  if (world_.OnAllRanks(snapshot != nullptr))
-    CopyIn(*snapshot);
-  else
-    CopyInFromRankZero(world_.rank() == 0 ? snapshot : nullptr);
+  const bool all_have_read = world_.OnAllRanks(snapshot != nullptr);
+  CopyIn(all_have_read || world_.rank() == 0 ? snapshot : nullptr, all_have_read);
   if (const auto scale = SavedScale(about)) parts_.scaler.Restore(*scale);
   const Place place{.position = {.step = about.at("step").get<std::int64_t>(),
                                  .epoch = about.at("epoch").get<std::int64_t>(),
@@ -272,14 +255,14 @@ TrainingCheckpoints::Place TrainingCheckpoints::Load(const Snapshot* snapshot, c
 }
 
 NamedTensors TrainingCheckpoints::OwnTensors() const {
-  const TensorSet held = SetOf(parts_.strategy.State());
+  const TensorSet held = SetOf(parts_.strategy->State());
   NamedTensors tensors;
-  for (const auto& [name, tensor] : StateDict(parts_.model)) {
+  for (const auto& [name, tensor] : StateDict(*parts_.model)) {
     if (held.contains(tensor.unsafeGetTensorImpl())) tensors.emplace_back("model/" + name, tensor);
   }
-  for (const auto& [name, tensor] : parts_.optimizer.State())
+  for (const auto& [name, tensor] : parts_.optimizer->State())
     tensors.emplace_back("optimizer/" + name, tensor);
-  if (parts_.average == nullptr) return tensors;
+  if (!parts_.average) return tensors;
   for (const auto& [name, tensor] : parts_.average->State())
     tensors.emplace_back(kAverage + name, tensor);
   return tensors;
@@ -316,9 +299,9 @@ void TrainingCheckpoints::BeginStep(const TrainingPosition& position) {
 }
 
 void TrainingCheckpoints::BeforeUpdate() {
-  // Of what lies on a device Save() has made copies there.
+  // Save() has copied what is on a device there.
   if (world_.device().is_cuda()) return;
-  if (writer_) stall_seconds_ += writer_->WaitUntilCopied().count();
+  if (writer_) writer_->WaitUntilCopied();
 }
 
 bool TrainingCheckpoints::EvaluationGoesOn() {
@@ -372,13 +355,12 @@ void TrainingCheckpoints::EndSteps() {
 }
 
 void TrainingCheckpoints::Save(const Place& place) {
-  const Clock::time_point begin = Clock::now();
   const at::Tensor random = GatherRandomStates(world_);
-  NamedTensors all = parts_.strategy.Gather(OwnTensors());
+  NamedTensors all = parts_.strategy->Gather(OwnTensors());
   if (!writer_ || good_step_ == place.position.step) return;
   try {
     Snapshot snapshot{std::move(all), About(place)};
-    CopyWhatChanges(snapshot.tensors, SetOf(parts_.model.buffers()));
+    CopyWhatChanges(snapshot.tensors, SetOf(parts_.model->buffers()));
     world_.Synchronize();
     for (std::int64_t rank = 0; rank < random.size(0); ++rank)
       snapshot.tensors.emplace_back(kRandom + std::to_string(rank), random[rank].clone());
@@ -391,10 +373,7 @@ void TrainingCheckpoints::Save(const Place& place) {
                   " is not saved: " + FirstLine(error));
     return;
   }
-  stall_seconds_ += std::chrono::duration<double>(Clock::now() - begin).count();
-  if (put_off_) return;
-  save_time_ = Clock::now();
-  ++saves_;
+  if (!put_off_) save_time_ = Clock::now();
 }
 
 void TrainingCheckpoints::TellReports(const char* next) {
@@ -429,7 +408,7 @@ void TrainingCheckpoints::Stop(const Place& place, int signal) {
                           " holds it, pass --resume auto to go on"
                     : "; it is not saved";
   }
-  // Nobody leaves while another is still waiting for it.
+  // No rank leaves while another is still waiting for it.
   world_.Shutdown();
   throw Stopped(signal, sentence);
 }

@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
-#include <unordered_set>
 
 #include "worker/checkpoint/checkpoint_writer.h"
 #include "worker/checkpoint/step_patience.h"
@@ -19,12 +18,8 @@
 #include "worker/distributed/step_vote.h"
 #include "worker/distributed/world.h"
 #include "worker/metrics/console.h"
-#include "worker/models/models.h"
-#include "worker/optimizer/grad_scaler.h"
-#include "worker/optimizer/optimizer.h"
-#include "worker/optimizer/weight_average.h"
-#include "worker/parallel/parallel_strategy.h"
 #include "worker/step/training_plan.h"
+#include "worker/training/training_parts.h"
 
 namespace ddprun {
 
@@ -41,21 +36,14 @@ std::optional<GradScaler::State> SavedScale(const nlohmann::json& about);
 
 class TrainingCheckpoints {
  public:
-  // What a checkpoint is made of and read into. All must outlive this object.
-  struct Parts {
-    ImageModel& model;
-    ParallelStrategy& strategy;
-    Optimizer& optimizer;
-    GradScaler& scaler;
-    WeightAverage* average = nullptr;  // null: none is kept
-  };
   using Place = TrainingPlace;
 
   // How long the end of a training waits for its last checkpoint.
   static constexpr std::chrono::seconds kSaveLimit{600};
 
+  // A checkpoint is made of `parts` and read into them. All must outlive this object.
   TrainingCheckpoints(const Config& config, const Dataset& data, World& world, Console& console,
-                      Parts parts);
+                      TrainingParts& parts);
   ~TrainingCheckpoints();
 
   // Puts what the checkpoint holds, that --resume says, into the parts of all ranks. Where there is
@@ -80,20 +68,14 @@ class TrainingCheckpoints {
   // At the end of the training: its checkpoint is on the disk when this returns.
   void Finish(const Place& place);
 
-  // How long steps have waited for copies, and saves there were, on rank 0.
-  double stall_seconds() const { return stall_seconds_; }
-  std::int64_t saves() const { return saves_; }
-
  private:
   void CheckFits(const Snapshot& snapshot) const;
   // On other ranks than 0: the checkpoint that it has found, if this rank can read the same.
   std::optional<Snapshot> ReadToo(const nlohmann::json& finding) const;
   // With what this rank has read, which rank 0 always has.
   Place Load(const Snapshot* snapshot, const nlohmann::json& about);
-  // What all have read; what rank 0 alone, or not all, have.
-  void CopyIn(const Snapshot& snapshot);
-  void CopyInFromRankZero(const Snapshot* snapshot);
-  void BeginAverage(const NamedTensors& own, const std::unordered_set<std::string>& done);
+  // `snapshot`: null on ranks that have not read it.
+  void CopyIn(const Snapshot* snapshot, bool all_have_read);
   // What this rank holds of the model, of optimizer state and average.
   NamedTensors OwnTensors() const;
   nlohmann::json About(const Place& place) const;
@@ -107,7 +89,7 @@ class TrainingCheckpoints {
   const Dataset& data_;
   World& world_;
   Console& console_;
-  const Parts parts_;
+  TrainingParts& parts_;
   const bool saving_;
   const std::string folder_;
 
@@ -118,8 +100,6 @@ class TrainingCheckpoints {
   int stop_ = 0;                 // the signal that has ended an evaluation, the same on all ranks
   bool put_off_ = false;         // one is due since a step before
   std::int64_t good_step_ = -1;  // of the latest checkpoint in the folder
-  std::int64_t saves_ = 0;
-  double stall_seconds_ = 0;
   std::chrono::steady_clock::time_point save_time_{};
   std::chrono::steady_clock::time_point step_time_{};
   // Of an evaluation, and of its latest batch; 0: none is under way.

@@ -6,6 +6,7 @@
 #include "worker/loss/loss.h"
 #include "worker/parallel/make_strategy.h"
 #include "worker/parallel/precision.h"
+#include "worker/step/make_train_step.h"
 #include "worker/training/prepare_model.h"
 
 namespace ddprun {
@@ -15,7 +16,7 @@ StepOptions OptionsOf(const Config& config, const World& world, MetricSums& sums
                       std::function<void(StepSection)> enter) {
   return {.loss = Losses().Get(config.loss)({.label_smoothing = config.label_smoothing}),
           .autocast = AutocastType(config.amp, world.device()),
-          .gradients = ParseGradientFormat(config.compress),
+          .gradients = config.compress,
           .enter = std::move(enter),
           .on_scores = [&sums](const at::Tensor& scores, const at::Tensor& labels,
                                const at::Tensor& loss) {
@@ -36,8 +37,26 @@ TrainingParts::TrainingParts(const Config& config, const Dataset& data, World& w
           config, parameters,
           {.steps_per_epoch = steps_per_epoch,
            .images = config.batch_size * config.accumulate * strategy->shard().world_size})),
-      scaler(config.amp == "fp16", world.device()) {
+      scaler(config.amp == Amp::kFp16, world.device()),
+      config_(config),
+      data_(data),
+      world_(world),
+      console_(console) {
   if (config.ema_decay > 0) average.emplace(parameters, config.ema_decay);
+}
+
+std::unique_ptr<TrainStep> TrainingParts::MakeStep(StepCalls calls) {
+  return MakeTrainStep({.config = config_,
+                        .world = world_,
+                        .strategy = *strategy,
+                        .parameters = parameters,
+                        .optimizer = *optimizer,
+                        .scaler = scaler,
+                        .average = average ? &*average : nullptr,
+                        .calls = std::move(calls)},
+                       data_, [this](const std::string& text) {
+                         if (world_.rank() == 0) console_.Line(text);
+                       });
 }
 
 }  // namespace ddprun

@@ -17,6 +17,7 @@
 #include "worker/optimizer/optimizer.h"
 #include "worker/optimizer/weight_average.h"
 #include "worker/parallel/parallel_strategy.h"
+#include "worker/step/train_step.h"
 
 namespace ddprun {
 
@@ -28,7 +29,8 @@ struct TrainingParts {
   TrainingParts(const TrainingParts&) = delete;
   TrainingParts& operator=(const TrainingParts&) = delete;
 
-  WeightAverage* average_or_null() { return average ? &*average : nullptr; }
+  // The step that trains them.
+  std::unique_ptr<TrainStep> MakeStep(StepCalls calls);
 
   MetricSums epoch_sums;  // of the epoch's training batches; before the strategy, which adds to it
   std::shared_ptr<ImageModel> model;
@@ -37,6 +39,12 @@ struct TrainingParts {
   std::unique_ptr<Optimizer> optimizer;
   GradScaler scaler;
   std::optional<WeightAverage> average;
+
+ private:
+  const Config& config_;
+  const Dataset& data_;
+  World& world_;
+  Console& console_;
 };
 
 }  // namespace ddprun

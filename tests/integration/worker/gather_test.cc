@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is measured across ranks, in a world of processes.
-#include "worker/profile/gather_profiles.h"
+#include "worker/profile/profiler.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ std::string TextOf(int rank) {
 
 TEST(Gather, BringsTextsOfAnyLengthToRankZero) {
   InWorld(3, [](World& world) {
-    const auto all = GatherToRankZero(world, TextOf(world.rank()));
+    const auto all = world.GatherTexts(TextOf(world.rank()));
     if (world.rank() == 0) {
       EXPECT_THAT(all, testing::ElementsAre("", TextOf(1), TextOf(2)));
     } else {

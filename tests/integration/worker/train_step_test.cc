@@ -103,7 +103,7 @@ TEST(TrainStep, OfTwoRanksIsTheSameReplayed) {
 
 TEST(TrainStep, AnOverflowLeavesAStepOut) {
   Config config = SmallTraining({.ema_decay = 0.5});
-  config.amp = "fp16";  // the scale; a CPU computes in floats all the same
+  config.amp = Amp::kFp16;  // the scale; a CPU computes in floats all the same
   const auto world = World::Join(WorkerEnv{}, {.backend = BackendChoice::kGloo});
   ExpectAlike(Train(How::kReplayed, config, *world, true),
               Train(How::kQueued, config, *world, true));

@@ -162,13 +162,6 @@ TEST(World, NcclWithoutADeviceIsOneSentence) {
                   "shows no CUDA device to rank 0; use --backend gloo or fewer ranks a node"));
 }
 
-TEST(World, BackendNamesAreParsedAndOthersRefused) {
-  EXPECT_EQ(ParseBackend("auto"), BackendChoice::kAuto);
-  EXPECT_EQ(ParseBackend("gloo"), BackendChoice::kGloo);
-  EXPECT_EQ(ParseBackend("nccl"), BackendChoice::kNccl);
-  EXPECT_THROW(ParseBackend("mpi"), std::invalid_argument);
-}
-
 TEST(World, ARunOnTheCpuMapsNoCudaLibraryOfLibTorch) {
   if (DriverDeviceCount() > 0) GTEST_SKIP() << "auto takes the CUDA device that this machine has";
   const auto world =

@@ -4,6 +4,7 @@ ddprun_add_gtest(NAME unit_worker_app TORCH LABEL unit
     app_config_text_test.cc
     app_launch_test.cc
     config_agreement_test.cc
+    config_choices_test.cc
     config_recipe_test.cc
   LIBS ddprun_worker_app)
 

@@ -8,17 +8,9 @@ namespace ddprun {
 namespace {
 
 using ::testing::Contains;
-using ::testing::ElementsAreArray;
 using ::testing::Key;
 using ::testing::Not;
 using ::testing::Pair;
-
-// A new setting must say in agreement.cc whether ranks may differ in it.
-TEST(AgreementTest, EverySettingIsListedOnceInTheOrderOfTheTable) {
-  std::vector<std::string> keys;
-  for (const Setting& setting : Settings()) keys.push_back(setting.key);
-  EXPECT_THAT(AgreementKeys(), ElementsAreArray(keys));
-}
 
 TEST(AgreementTest, SharedSettingsAreNamedAsOnTheCommandLine) {
   Config config;

@@ -271,15 +271,5 @@ TEST(Flip, OffMirrorsNothingAndMovesNothingElse) {
   }
 }
 
-TEST(Augment, NamesAreParsed) {
-  EXPECT_EQ(ParsePadding("zero"), Padding::kZero);
-  EXPECT_EQ(ParsePadding("reflect"), Padding::kReflect);
-  EXPECT_EQ(ParseFlip("random"), Flip::kRandom);
-  EXPECT_EQ(ParseFlip("alternating"), Flip::kAlternating);
-  EXPECT_EQ(ParseFlip("off"), Flip::kOff);
-  EXPECT_THROW(ParsePadding("wrap"), std::invalid_argument);
-  EXPECT_THROW(ParseFlip("always"), std::invalid_argument);
-}
-
 }  // namespace
 }  // namespace ddprun

@@ -85,12 +85,5 @@ TEST(RankDeviceTest, WhatCannotBeIsOneSentence) {
               AllOf(HasSubstr("no CUDA device"), testing::Not(HasSubstr("--device"))));
 }
 
-TEST(RankDeviceTest, NamesAreParsedAndOthersRefused) {
-  EXPECT_EQ(ParseDevice("auto"), DeviceChoice::kAuto);
-  EXPECT_EQ(ParseDevice("cpu"), DeviceChoice::kCpu);
-  EXPECT_EQ(ParseDevice("cuda"), DeviceChoice::kCuda);
-  EXPECT_THROW(ParseDevice("tpu"), std::invalid_argument);
-}
-
 }  // namespace
 }  // namespace ddprun

@@ -66,12 +66,5 @@ TEST(ViewsOf, MirrorTranslateAreSixThatAddUpToOne) {
   }
 }
 
-TEST(ParseTestTimeAugmentation, KnowsThree) {
-  EXPECT_EQ(ParseTestTimeAugmentation("off"), TestTimeAugmentation::kPlain);
-  EXPECT_EQ(ParseTestTimeAugmentation("mirror"), TestTimeAugmentation::kMirror);
-  EXPECT_EQ(ParseTestTimeAugmentation("mirror-translate"), TestTimeAugmentation::kMirrorTranslate);
-  EXPECT_THROW(ParseTestTimeAugmentation("rotate"), std::invalid_argument);
-}
-
 }  // namespace
 }  // namespace ddprun

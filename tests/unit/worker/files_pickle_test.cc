@@ -14,7 +14,12 @@ using testing::HasSubstr;
 
 constexpr char kProtocol[] = "\x80\x02";
 
-Pickle Parse(const std::string& instructions) { return ParsePickle(kProtocol + instructions); }
+// The values refer to the bytes of the latest pickle.
+Pickle Parse(const std::string& instructions) {
+  static std::string bytes;
+  bytes = kProtocol + instructions;
+  return ParsePickle(bytes);
+}
 std::string ErrorOf(const std::string& instructions) {
   return MessageOf<PickleError>([&] { Parse(instructions); });
 }
@@ -41,7 +46,7 @@ TEST(Pickle, AnOrderedDictIsADictWithoutItsAttributes) {
   const auto* dict = pickle.root().As<PickleDict>();
   ASSERT_NE(dict, nullptr);
   ASSERT_EQ(dict->items.size(), 1u);
-  EXPECT_EQ(*dict->items[0].first->As<std::string>(), "a");
+  EXPECT_EQ(*dict->items[0].first->As<std::string_view>(), "a");
   EXPECT_EQ(*dict->items[0].second->As<std::int64_t>(), 1);
 }
 
@@ -60,8 +65,23 @@ TEST(Pickle, ACallStaysARecord) {
   const auto* call = pickle.root().As<PickleCall>();
   ASSERT_NE(call, nullptr);
   EXPECT_TRUE(call->function->IsGlobal("os", "system"));
-  EXPECT_EQ(*call->arguments->items[0]->As<std::string>(), "true");
+  EXPECT_EQ(*call->arguments->items[0]->As<std::string_view>(), "true");
   EXPECT_NE(call->state, nullptr);
+}
+
+TEST(Pickle, InstructionsOfProtocol4AreRead) {
+  // ((numpy.dtype, (b"xy", b"z", b"w")), numpy.dtype), the second from the memo.
+  const Pickle pickle = Parse(
+      "\x95\x40\0\0\0\0\0\0\0\x8c\x05numpy\x94\x8c\x05"
+      "dtype\x93\x94"
+      "C\x02xy\x8e\x01\0\0\0\0\0\0\0zB\x01\0\0\0w\x87\x86h\x01\x86."s);
+  const auto& outer = pickle.root().As<PickleTuple>()->items;
+  EXPECT_TRUE(outer[1]->IsGlobal("numpy", "dtype"));
+  std::string joined;
+  for (const auto* item : outer[0]->As<PickleTuple>()->items[1]->As<PickleTuple>()->items)
+    joined += *item->As<std::string_view>();
+  EXPECT_EQ(joined, "xyzw");
+  EXPECT_EQ(ErrorOf("NN\x93."), "the pickle's instructions do not fit together");
 }
 
 TEST(Pickle, WhatEndsInTheMiddleIsRejected) {
@@ -81,7 +101,7 @@ TEST(Pickle, InstructionsThatDoNotFitTogetherAreRejected) {
 }
 
 TEST(Pickle, AnInstructionThatIsNotKnownIsNamed) {
-  EXPECT_EQ(ErrorOf("\x93."), "the pickle has instruction 147, which is not read here");
+  EXPECT_EQ(ErrorOf("K\x01\x30."), "the pickle has instruction 48, which is not read here");
 }
 
 TEST(Pickle, IntegersBeyond64BitsAreRejected) {

@@ -11,11 +11,11 @@ namespace ddprun {
 namespace {
 
 TEST(AutocastType, Fp16OnACpuIsRefusedInASentence) {
-  EXPECT_EQ(AutocastType("off", at::kCPU), std::nullopt);
-  EXPECT_EQ(AutocastType("bf16", at::kCPU), at::kBFloat16);
-  EXPECT_EQ(AutocastType("fp16", at::Device(at::kCUDA, 0)), at::kHalf);
+  EXPECT_EQ(AutocastType(Amp::kOff, at::kCPU), std::nullopt);
+  EXPECT_EQ(AutocastType(Amp::kBf16, at::kCPU), at::kBFloat16);
+  EXPECT_EQ(AutocastType(Amp::kFp16, at::Device(at::kCUDA, 0)), at::kHalf);
   try {
-    AutocastType("fp16", at::kCPU);
+    AutocastType(Amp::kFp16, at::kCPU);
     FAIL() << "fp16 on a CPU was taken";
   } catch (const UsageError& error) {
     EXPECT_THAT(error.what(),
@@ -24,8 +24,8 @@ TEST(AutocastType, Fp16OnACpuIsRefusedInASentence) {
 }
 
 TEST(AutocastType, AutoIsBf16OnAGpuAlone) {
-  EXPECT_EQ(AutocastType("auto", at::kCPU), std::nullopt);
-  EXPECT_EQ(AutocastType("auto", at::Device(at::kCUDA, 0)), at::kBFloat16);
+  EXPECT_EQ(AutocastType(Amp::kAuto, at::kCPU), std::nullopt);
+  EXPECT_EQ(AutocastType(Amp::kAuto, at::Device(at::kCUDA, 0)), at::kBFloat16);
 }
 
 TEST(Autocast, LastsAsLongAsItsScope) {

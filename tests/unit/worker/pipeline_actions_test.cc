@@ -184,12 +184,6 @@ TEST(PipelineActions, EvaluationIsForwardOnly) {
                           Action{Kind::kForward, 1}, Action{Kind::kSendActivation, 1}));
 }
 
-TEST(PipelineActions, NamesOfSchedulesAreParsedAndOthersRefused) {
-  EXPECT_EQ(ParsePipelineSchedule("gpipe"), PipelineSchedule::kGpipe);
-  EXPECT_EQ(ParsePipelineSchedule("1f1b"), PipelineSchedule::kOneForwardOneBackward);
-  EXPECT_THROW(ParsePipelineSchedule("zero"), std::invalid_argument);
-}
-
 TEST(MicroBatchSizes, DifferByOneAtMostAndAreNeverEmpty) {
   EXPECT_THAT(MicroBatchSizes(16, 4), ElementsAre(4, 4, 4, 4));
   EXPECT_THAT(MicroBatchSizes(10, 4), ElementsAre(3, 3, 2, 2));

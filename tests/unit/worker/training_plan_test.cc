@@ -83,7 +83,7 @@ TEST(MakeTrainingPlan, AccumulatedBatchesAreOneStep) {
 }
 
 TEST(MakeSchedule, OneCycleRisesForThreeTenthsUnlessStepsAreGiven) {
-  Config config{.batch_size = 10, .epochs = 2, .schedule = "one-cycle"};
+  Config config{.batch_size = 10, .epochs = 2, .schedule = ScheduleKind::kOneCycle};
   const TrainingPlan plan = MakeTrainingPlan(config, 100, 1);
   EXPECT_EQ(MakeSchedule(config, plan).kind, Schedule::Kind::kOneCycle);
   EXPECT_EQ(MakeSchedule(config, plan).rise_steps, 6);
@@ -93,8 +93,11 @@ TEST(MakeSchedule, OneCycleRisesForThreeTenthsUnlessStepsAreGiven) {
 }
 
 TEST(MakeSchedule, StepsAreCountedInEpochs) {
-  const Config config{
-      .batch_size = 10, .epochs = 90, .schedule = "step", .warmup_epochs = 0, .step_epochs = 30};
+  const Config config{.batch_size = 10,
+                      .epochs = 90,
+                      .schedule = ScheduleKind::kStep,
+                      .warmup_epochs = 0,
+                      .step_epochs = 30};
   const Schedule schedule = MakeSchedule(config, MakeTrainingPlan(config, 100, 1));
   EXPECT_EQ(schedule.step_length, 300);
   EXPECT_EQ(schedule.gamma, 0.1);

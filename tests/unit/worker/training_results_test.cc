@@ -62,7 +62,5 @@ TEST(Checksum, IsOfTheNumbersInTheirOrder) {
             0xcbf43926u);
 }
 
-TEST(Checksum, TextHasEightDigits) { EXPECT_EQ(ChecksumText(0x00ab12cd), "00ab12cd"); }
-
 }  // namespace
 }  // namespace ddprun
