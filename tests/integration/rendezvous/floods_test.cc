@@ -220,7 +220,7 @@ class FrameFloodsTest : public ::testing::TestWithParam<FrameFlood> {
       ServiceProgram service(
           tls ? std::vector<std::string>{} : std::vector<std::string>{"--insecure"},
           {{"DDPRUN_TOKEN", kToken}});
-      HostilePeer peer(service.port());
+      HostilePeer peer(service.port(), must_end ? 10 : 3);
       if (tls) {
         ASSERT_TRUE(
             peer.StartTls({.credentials = *MintNodeCredentials(TheToken(), "run", "id-bad")}));
