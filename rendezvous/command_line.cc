@@ -14,7 +14,7 @@ namespace {
 constexpr int kPortMax = 65535;
 constexpr std::size_t kPathBytesMax = 4096;
 
-// Where the value of a flag goes; nullptr: there is no such flag, or it is not a text.
+// The destination of a flag's value; null: not a text flag.
 std::string* TextOf(const std::string& flag, ServiceCommand& command) {
   if (flag == "--host") return &command.host;
   if (flag == "--token-file") return &command.security.token_file;

@@ -30,7 +30,7 @@ namespace {
 
 constexpr int kExitUsage = 2;
 constexpr int kExitFailure = 1;
-// Between a signal and the end: the service itself needs a second at most.
+// From a signal to the end: the service itself needs at most a second.
 constexpr absl::Duration kStopTimeout = absl::Seconds(5);
 
 int Complain(const absl::Status& status, int exit_code) {
@@ -38,10 +38,9 @@ int Complain(const absl::Status& status, int exit_code) {
   return exit_code;
 }
 
-// Takes SIGINT and SIGTERM on a thread of its own, from its construction on. What the service waits
-// for then, a journal whose disk hangs above all, may never come: kStopTimeout after the first
-// signal the process ends in any case. Made before the first other thread, so that all have the
-// signals blocked.
+// Receives SIGINT and SIGTERM on a thread of its own. The service may then wait for ever, above all
+// for a journal whose disk hangs, so the process ends kStopTimeout after the first signal in any
+// case. Construct it before the first other thread, so that all have the signals blocked.
 class StopSignals {
  public:
   explicit StopSignals(const std::string& journal) {
@@ -92,7 +91,7 @@ class StopSignals {
 
 int Serve(const ddprun::ServiceCommand& command, ddprun::Security security) {
   const StopSignals stop_signals(command.journal);
-  // A journal or an event log at the limit of `ulimit -f` is one on a full disk.
+  // A file at the limit of `ulimit -f` is then an error like a full disk.
   signal(SIGXFSZ, SIG_IGN);
   auto credentials = security.ForService();
   if (!credentials.ok()) return Complain(credentials.status(), kExitFailure);
@@ -144,12 +143,12 @@ int Serve(const ddprun::ServiceCommand& command, ddprun::Security security) {
   return journal_failed ? kExitFailure : 0;
 }
 
-// What proves who this service is; nothing for a unix socket, where the kernel tells.
+// The service's credentials; none for a unix socket, where the kernel identifies peers.
 absl::StatusOr<ddprun::Security> OpenSecurity(
     const ddprun::ServiceCommand& command,
     std::optional<absl::StatusOr<ddprun::Token>> token_variable) {
   if (absl::StartsWith(command.host, "unix:")) return ddprun::Security();
-  // What the certificates are made of must not end up in a core file.
+  // The secret must not end up in a core file.
   prctl(PR_SET_DUMPABLE, 0);
   return ddprun::Security::Open(command.security, std::move(token_variable), ddprun::ReadVariable);
 }
@@ -157,7 +156,7 @@ absl::StatusOr<ddprun::Security> OpenSecurity(
 }  // namespace
 
 int main(int argc, char** argv) {
-  // First of all: from here on the environment does not have the secret.
+  // First: from here on the environment does not have the secret.
   auto token_variable = ddprun::TakeTokenVariable();
   const auto command = ddprun::ParseServiceCommand(std::vector<std::string>(argv + 1, argv + argc));
   if (!command.ok()) return Complain(command.status(), kExitUsage);

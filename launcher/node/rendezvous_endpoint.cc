@@ -12,14 +12,13 @@
 #include "launcher/node/network.h"
 #include "rendezvous/base/file_limit.h"
 #include "rendezvous/base/addresses.h"
-#include "rendezvous/service/local_server.h"
 
 namespace ddprun {
 namespace {
 
 RendezvousEndpoint MeetAlone(const std::string& run_id, RunWatcher* watcher) {
   RendezvousEndpoint rendezvous;
-  rendezvous.server = MakeLocalServer(run_id, watcher);
+  rendezvous.server = RendezvousServer::StartLocal(run_id, watcher);
   return rendezvous;
 }
 

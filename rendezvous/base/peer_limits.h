@@ -21,14 +21,11 @@ inline constexpr std::chrono::milliseconds kHandshakePatience{1000};
 // The headers of one call, as they are sent, and in how many frames (frame_guard.h).
 inline constexpr std::size_t kHeaderBlockBytesMax = 2 * kHeaderBytesMax;
 inline constexpr std::size_t kHeaderFramesMax = 16;
-// Of one connection: calls that begin, those of all its streams at once; that are reset, likewise;
-// and frames that have to be answered and carry nothing. gRPC sends some ten of these a second.
+// Calls that begin on one connection, and calls that are reset, those of all its streams at once.
 inline constexpr int kCallsAtOnceMax = 4 * kStreamsPerConnectionMax;
 inline constexpr int kCallsPerSecondMax = 1000;
 inline constexpr int kResetsAtOnceMax = kStreamsPerConnectionMax;
 inline constexpr int kResetsPerSecondMax = 100;
-inline constexpr int kControlFramesAtOnceMax = 1000;
-inline constexpr int kControlFramesPerSecondMax = 100;
 
 // A stream keeps this much memory of a message for the next one.
 inline constexpr std::size_t kKeptMessageBytes = 256u << 10;

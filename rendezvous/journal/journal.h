@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the service writes down what it has accepted before it says so to anyone, so that the next
-// process can go on where this one ended. An interface, since a cluster may want it in etcd; the
-// one that is here is a SQLite database (sqlite_journal.h).
+// The write-ahead log of the service: what it has accepted is recorded before it is answered, so
+// that the next process continues where this one ended. An interface, since a cluster may want it
+// in etcd; sqlite_journal.h implements it.
 //
-// A journal is a snapshot, in parts, and the records after it. Whoever opens it is given both, in
-// order; replaying them gives the state in which the last process died. What parts and records mean
-// is not known here.
+// A journal is a snapshot, in parts, and the records after it. Opening it replays both, in order,
+// which gives the state in which the last process ended. The contents of parts and records are
+// opaque here.
 #pragma once
 
 #include <cstdint>
@@ -25,12 +25,11 @@ struct JournalReplay {
   std::function<absl::Status(absl::string_view record)> on_record;
 };
 
-// For people and programs that ask how the service is.
 struct JournalReport {
   std::string place;            // path or address
-  std::uint64_t bytes = 0;      // that a restart would read
+  std::uint64_t bytes = 0;      // read by a restart
   std::uint64_t snapshots = 0;  // taken since it was opened
-  absl::Status error;           // why nothing is written any more
+  absl::Status error;           // why nothing can be written any more
   absl::Status last_snapshot;   // why the last snapshot failed; the journal only grows then
 };
 
@@ -39,22 +38,22 @@ class Journal {
  public:
   virtual ~Journal() = default;
 
-  // Queues a record and returns its number; numbers are given in order. Does not wait, so that it
-  // can be called under the lock of the state that the record changes: the order of the calls is
-  // the order of the replay.
+  // Queues a record and returns its number; numbers increase. Does not wait, so that it can be
+  // called under the lock of the state that the record changes: the order of the calls is the order
+  // of the replay.
   virtual std::uint64_t Append(std::string record) = 0;
 
   // Returns once all records up to that one survive the end of this process (and of the machine, if
-  // the journal was opened so). Only then may anyone be told. Call it without the state's lock:
-  // while one caller writes, the records of the others gather and go out as one write.
+  // the journal was opened so). Only then may they be answered. Call it without the state's lock:
+  // while one caller writes, the records of the others gather and are written together.
   //
   // RESOURCE_EXHAUSTED (disk full, or slower than the records come), DEADLINE_EXCEEDED (the disk
-  // does not answer), or what the system said. All but DEADLINE_EXCEEDED are for ever: this and all
-  // later records are lost, and the service must end. A restart finds everything that was
+  // does not answer), or the error of the system. All but DEADLINE_EXCEEDED are permanent: this and
+  // all later records are lost, and the service must end. A restart finds everything that was
   // committed.
   virtual absl::Status Commit(std::uint64_t record) = 0;
 
-  // The records have become many. Cheap enough to be asked after each Append.
+  // The records take much space. Cheap enough to be called after each Append.
   virtual bool WantsSnapshot() = 0;
 
   // Replaces everything by `parts`, which hold the state after all records that were appended so

@@ -23,10 +23,11 @@
 namespace ddprun {
 namespace {
 
-// "ddpJ", where SQLite keeps the number of the program whose file it is.
+// "ddpJ", SQLite's application id.
 constexpr std::uint32_t kApplicationId = 0x6464704a;
 constexpr std::size_t kHeaderBytes = 100;
-// A commit writes whole pages, so they are small; below this a commit of one record takes longer.
+// A commit writes whole pages, so they are small; with smaller ones a commit of one record is
+// slower.
 constexpr int kPageBytes = 1024;
 constexpr std::uint64_t kFrameHeaderBytes = 24;  // of each page in the WAL
 // Rows that one transaction deletes, for which commits wait.
@@ -51,7 +52,7 @@ std::uint32_t BigEndian(absl::string_view bytes, std::size_t offset) {
   return number;
 }
 
-// Of the file that failed: the connection's own number may be that of a later call.
+// The error of the file that failed: that of the connection may be from a later call.
 int LastErrno(sqlite3* connection) {
   int error_number = 0;
   for (const int which : {SQLITE_FCNTL_JOURNAL_POINTER, SQLITE_FCNTL_FILE_POINTER}) {
@@ -70,8 +71,8 @@ absl::Status OtherVersion(const std::string& path, std::uint32_t version) {
       kJournalVersion, "; start the version that wrote it, or move the file away to begin anew"));
 }
 
-// Before SQLite touches the file: it would take an empty file for an empty database, and its error
-// about another program's file names neither.
+// Called before SQLite opens the file: SQLite would take an empty file for an empty database, and
+// its error about another program's file does not name the program.
 absl::Status CheckHeader(const std::string& path) {
   const OwnedFd fd(open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
   if (fd.get() < 0 && errno == ENOENT) return absl::NotFoundError(path);
@@ -87,7 +88,7 @@ absl::Status CheckHeader(const std::string& path) {
   const ssize_t count = pread(fd.get(), header.data(), header.size(), 0);
   if (count < 0) return JournalError("cannot read the journal", path, errno);
   if (absl::StartsWith(header, "ddprunJ\n")) return OtherVersion(path, 1);
-  // Bytes 18 and 19: the database is in WAL mode. 60: the version, 68: whose file it is.
+  // Bytes 18 and 19: the database is in WAL mode. 60: the version. 68: the application id.
   const bool is_journal = absl::StartsWith(header, absl::string_view("SQLite format 3\0", 16)) &&
                           header[18] == 2 && header[19] == 2 &&
                           BigEndian(header, 68) == kApplicationId;
@@ -127,7 +128,7 @@ absl::Status JournalDatabase::Error(absl::string_view what) const {
       return JournalError(what, path_, ENOSPC);
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
-    case SQLITE_ERROR:  // no such table: what is said to SQLite here is always the same
+    case SQLITE_ERROR:  // no such table: the statements are fixed
       return Damaged(sqlite3_errmsg(connection_));
     case SQLITE_NOMEM:
       return JournalError(what, path_, ENOMEM);
@@ -205,7 +206,7 @@ absl::Status JournalDatabase::InTransaction(const std::function<absl::Status()>&
   if (absl::Status status = Step(begin_.get()); !status.ok()) return status;
   absl::Status status = work();
   if (status.ok()) status = Step(commit_.get());
-  // Of one that SQLite has rolled back itself there is nothing left to do.
+  // Fails if SQLite has rolled back already.
   if (!status.ok()) Step(rollback_.get()).IgnoreError();
   return status;
 }
@@ -213,7 +214,7 @@ absl::Status JournalDatabase::InTransaction(const std::function<absl::Status()>&
 // ---- Opening
 
 absl::Status JournalDatabase::Create(const std::string& path) {
-  // For its owner only: what nodes store may be secret. SQLite gives its other files the same mode.
+  // For its owner only: stored values may be secret. SQLite gives its other files the same mode.
   const OwnedFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (fd.get() < 0) return JournalError("cannot write the journal", path, errno);
   if (absl::Status status = JournalDatabase(path).MakeEmpty(); !status.ok()) return status;
@@ -247,7 +248,7 @@ absl::StatusOr<std::unique_ptr<JournalDatabase>> JournalDatabase::Open(
   if (absl::Status status = CheckHeader(path); !status.ok()) return status;
   std::unique_ptr<JournalDatabase> database(new JournalDatabase(path));
   if (absl::Status status = database->Connect(); !status.ok()) return status;
-  // In place of SQLite's own checkpoints, for which commits would wait at any time.
+  // Replaces SQLite's own checkpoints, which could delay any commit.
   sqlite3_wal_hook(
       database->connection_,
       [](void* self, sqlite3*, const char*, int pages) {

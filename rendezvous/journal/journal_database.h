@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The journal's file: a SQLite database in WAL mode (https://sqlite.org/wal.html), held by one
-// connection. SqliteJournal decides what is written when. Not threadsafe, but for Sync().
+// connection. SqliteJournal decides what is written when. Not threadsafe, except for Sync().
 //
-//   records   what was appended since the snapshot
-//   parts     the snapshot's parts; others are of a snapshot that was never finished, or replaced
+//   records   appended since the snapshot
+//   parts     the snapshot's parts, and those of a snapshot that was never finished or was replaced
 //   snapshot  one row: which parts are the snapshot's, and the first record after it
 //
 // All three have the same columns: number, a CRC-32 of number and bytes, and the bytes. SQLite's
 // WAL has checksums and its database pages have none, and a WAL is read up to its first damaged
-// frame without a word; hence the CRC, and the number of the last record that was flushed, which
+// frame without an error; hence the CRC, and the number of the last record that was flushed, which
 // the caller keeps elsewhere.
 #pragma once
 
@@ -38,7 +38,7 @@ class JournalDatabase {
   // it is whole: the caller renames it.
   static absl::Status Create(const std::string& path);
 
-  // Opens the journal and gives out what is in it. NOT_FOUND: no such file. INVALID_ARGUMENT: not a
+  // Opens the journal and replays it. NOT_FOUND: no such file. INVALID_ARGUMENT: not a
   // journal. FAILED_PRECONDITION: of another version. DATA_LOSS: damaged, or it ends before
   // `synced_record`.
   static absl::StatusOr<std::unique_ptr<JournalDatabase>> Open(const std::string& path,
@@ -55,7 +55,7 @@ class JournalDatabase {
   // puts it in place of all records before `first_record`, at once.
   absl::Status AddPart(const std::string& part);
   absl::Status SetSnapshot(std::uint64_t first_record);
-  // Forgets the parts that were added: the snapshot has failed.
+  // Discards the parts that were added: the snapshot has failed.
   void DropAdded();
   // Some of the rows that a snapshot has replaced, or that belong to one that failed. False: none
   // are left.

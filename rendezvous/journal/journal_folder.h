@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The folder of a journal: made for its owner only, locked by the service that uses it, and the
-// note of how much of the journal is known to be on the disk.
+// The folder of a journal: accessible to its owner only, locked by the service that uses it; and
+// the number of the last record that is known to be on the disk.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace ddprun {
 
-// A sentence about a system call that failed on `path`, with a code that fits `error_number`, and
-// the next move where there is one.
+// The error of a system call on `path`, as a sentence with the next move, and with the code for
+// `error_number`.
 absl::Status JournalError(absl::string_view what, const std::string& path, int error_number);
 
 class JournalFolder {

@@ -49,9 +49,8 @@ Value FromWire(const Wire& wire) {
   }
 }
 
-// ---- Fields. Each struct has one list of its fields, read by both directions: a field is a line.
+// ---- Fields. Each struct has one list of its fields for both directions: one line per field.
 
-// Which of the two a list does.
 enum class Way { kSave, kLoad };
 
 #define DDPRUN_FIELD(name)                                                          \
@@ -93,7 +92,7 @@ enum class Way { kSave, kLoad };
 
 template <Way way, typename Value, typename Message>
 void RulesFields(Value& value, Message& message) {
-  // Does not compile with a field more or less: add it below, and to the message.
+  // Does not compile with another number of fields: add a new one below, and to the message.
   [[maybe_unused]] const auto& [f1, f2, f3, f4, f5, f6, f7, f8] = value;
   DDPRUN_FIELD(nodes_min)
   DDPRUN_FIELD(nodes_max)
@@ -124,7 +123,7 @@ void MemberFields(Value& value, Message& message) {
   DDPRUN_FIELD(words_told)
 }
 
-// But for its hosts, which have names for keys, and its times.
+// Without its hosts, which are keyed by name, and its times.
 template <Way way, typename Value, typename Message>
 void HistoryFields(Value& value, Message& message) {
   // As above.
@@ -137,14 +136,14 @@ void HistoryFields(Value& value, Message& message) {
 
 template <Way way, typename Value, typename Message>
 void HostFields(Value& value, Message& message) {
-  // As above, but for its times.
+  // As above, without its times.
   [[maybe_unused]] const auto& [f1, f2, f3] = value;
   DDPRUN_OPTIONAL_FIELD(left_out)
   DDPRUN_FIELD(exit_code)
 }
 
-// But for rules, restarts and members, which are messages of their own, and for what follows from
-// these.
+// Without rules, restarts and members, which are messages of their own, and what Reindex()
+// computes.
 template <Way way, typename Value, typename Message>
 void RunFields(Value& value, Message& message) {
   // As above.
@@ -224,7 +223,7 @@ RunSnapshot Load(const v1::RunSnapshot& message) {
   if (message.has_restarts()) {
     state.restarts = Load(message.restarts());
   } else {
-    // Written by a version for which all restarts count.
+    // Written by a version in which all restarts count.
     state.restarts.used = state.restart_count;
   }
   if (message.has_rules()) RulesFields<Way::kLoad>(state.rules.emplace(), message.rules());
@@ -346,7 +345,7 @@ absl::StatusOr<JournalRecord> DecodeJournalRecord(absl::string_view bytes) {
     case v1::JournalRecord::kNodeReported: {
       auto report = FromProto(message.node_reported().report());
       if (!report.ok()) return Unknown(report.status().message());
-      // Member by member: g++ 12 takes the move of a whole one for a use of what is not set.
+      // Member by member: g++ 12 warns about moving the whole struct.
       auto& reported = record.what.emplace<MembershipEvent>().emplace<NodeReported>();
       reported.link = LinkId{message.node_reported().link()};
       reported.report = *std::move(report);

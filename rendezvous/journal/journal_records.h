@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the service's journal says, as plain values and as bytes: what was accepted, with the time
-// at which it was, so that replaying the records through the cores gives their state; and a run's
-// state as records, for a snapshot. One struct for each message of proto/journal.proto.
+// The records of the service's journal, as plain values and as bytes: accepted events with their
+// times, so that replaying them through the cores gives their state; and a run's state as records,
+// for a snapshot. One struct for each message of proto/journal.proto.
 #pragma once
 
 #include <cstdint>
@@ -48,13 +48,12 @@ struct JournalRecord {
 
 std::string EncodeJournalRecord(JournalRecord record);
 
-// DATA_LOSS: not a record, or of a kind that this version does not know. What was encoded comes
-// back as it was; text that came from a node has been through session_convert.h before, which is
-// what makes it so.
+// DATA_LOSS: not a record, or of a kind that this version does not know. Decoding what was encoded
+// gives the same value, since text from nodes has passed session_convert.h before.
 absl::StatusOr<JournalRecord> DecodeJournalRecord(absl::string_view bytes);
 
-// The operations that fill an empty store of the same round like this one, each of at most about
-// `bytes_max`. Without those that wait, whose callers ask again.
+// The operations that rebuild this store from an empty one of the same round, each of about
+// `bytes_max` at most. Without waiting operations, which their callers repeat.
 void ForEachRebuildingOp(const KvStore& store, std::size_t bytes_max,
                          const std::function<void(StoreOp)>& on_op);
 

@@ -15,7 +15,7 @@ void Apply(const MembershipEvent& event, TimePoint now, ReplayedRun& run) {
   if (const auto* joined = std::get_if<NodeJoined>(&event)) {
     run.last_link = std::max(run.last_link, static_cast<std::uint64_t>(joined->link));
   }
-  // Whoever was to be told was told, or asks again.
+  // The messages were sent before, or nodes ask again.
   for (const MembershipEffect& effect : Step(run.membership, event, now)) {
     if (const auto* changed = std::get_if<RoundChanged>(&effect)) run.store.Clear(changed->round);
   }
@@ -37,7 +37,7 @@ absl::Status JournalReplayer::Apply(absl::string_view bytes) {
     it->second.last_link = snapshot->last_link;
     return absl::OkStatus();
   }
-  // What a run was still told after it was forgotten means nothing.
+  // Records after the end of a run have no effect.
   const auto it = runs_.find(record->run);
   if (it == runs_.end()) return absl::OkStatus();
   ReplayedRun& run = it->second;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A journal's records back into runs: each is given to the core that it was once given to.
+// Rebuilds runs from a journal's records: each record is given to the core that it came from.
 #pragma once
 
 #include <cstdint>
@@ -30,9 +30,9 @@ class JournalReplayer {
   // A record, or a part of a snapshot, in the journal's order. DATA_LOSS as DecodeJournalRecord().
   absl::Status Apply(absl::string_view bytes);
 
-  // By the number that the run has in the journal.
+  // By the run's number in the journal.
   std::map<std::uint64_t, ReplayedRun> TakeRuns() { return std::move(runs_); }
-  // The highest number of a run, and the latest time, that the journal has.
+  // The highest number of a run, and the latest time, in the journal.
   std::uint64_t last_run() const { return last_run_; }
   TimePoint last() const { return last_; }
 

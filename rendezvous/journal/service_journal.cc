@@ -7,7 +7,7 @@
 namespace ddprun {
 namespace {
 
-// The cores take the clock's zero for "not yet".
+// The cores use the clock's zero for "not yet".
 TimePoint StartOf(TimePoint last) {
   return last > TimePoint{} ? last : TimePoint{std::chrono::hours(1)};
 }

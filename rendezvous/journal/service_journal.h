@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The journal as the runs of one service use it: their numbers in it, its clock, and what happens
-// when it cannot be written any more.
+// The journal as the runs of one service use it: their numbers, the clock, and the handling of a
+// journal that cannot be written any more.
 #pragma once
 
 #include <atomic>
@@ -23,12 +23,12 @@ namespace ddprun {
 class ServiceJournal {
  public:
   using What = decltype(JournalRecord::what);
-  // Opens the journal that the service is to use, giving what is in it to `replay`.
+  // Opens the service's journal and gives its contents to `replay`.
   using Open = std::function<absl::StatusOr<std::unique_ptr<Journal>>(const JournalReplay& replay)>;
 
-  // Reads what an earlier service has left, which TakeRuns() gives out. `on_failure` is called
-  // once, on any thread, when nothing can be written any more: nobody is told of anything from then
-  // on, and the service must end.
+  // Reads the journal of an earlier service; TakeRuns() returns its runs. `on_failure` is called
+  // once, on any thread, when the journal cannot be written any more: nothing is sent to nodes from
+  // then on, and the service must end.
   static absl::StatusOr<std::unique_ptr<ServiceJournal>> Start(
       const Open& open, std::function<void(absl::Status)> on_failure);
 
@@ -42,7 +42,7 @@ class ServiceJournal {
 
   // As Journal's. `now` is of the journal's clock.
   std::uint64_t Append(std::uint64_t run, TimePoint now, What what);
-  // False: nobody may be told.
+  // False: nothing may be sent.
   bool Commit(std::uint64_t record);
   bool WantsSnapshot() { return journal_->WantsSnapshot(); }
   void Snapshot(std::vector<std::string> parts) { journal_->Snapshot(std::move(parts)); }

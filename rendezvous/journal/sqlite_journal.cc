@@ -65,7 +65,7 @@ class SqliteJournal final : public Journal {
  private:
   using Lock = std::unique_lock<std::mutex>;
 
-  // The writer: one thread at a time, which alone uses the database, without the mutex.
+  // The writer: one thread at a time; only it uses the database, without the mutex.
   void BecomeWriter(Lock& lock);
   void EndWriter();
   void WriteQueue(Lock& lock);  // by the writer
@@ -86,8 +86,8 @@ class SqliteJournal final : public Journal {
 
   const JournalFolder folder_;
   const SqliteJournalOptions options_;
-  const std::unique_ptr<JournalDatabase> database_;  // the writer's, but for Sync()
-  // Records are numbered from 1 for the callers, and from 1 since the folder was made in it.
+  const std::unique_ptr<JournalDatabase> database_;  // the writer's, except for Sync()
+  // Callers count records from 1; the database counts from the creation of the folder.
   const std::uint64_t records_before_;
 
   std::mutex mutex_;  // guards what follows; std's, since it can wait on the steady clock
@@ -260,7 +260,7 @@ void SqliteJournal::Keep() {
   }
 }
 
-// Others write meanwhile.
+// Other threads write during the flush.
 void SqliteJournal::SyncNow(Lock& lock) {
   BecomeWriter(lock);
   WriteQueue(lock);
@@ -284,21 +284,21 @@ void SqliteJournal::TakeSnapshot(Lock& lock) {
   absl::Status status = AddSnapshot(snapshot, lock);
   if (status.ok()) status = DeleteOld(lock);
   if (status.ok()) {
-    // What the checkpoint would flush first is flushed while others write.
+    // Flushes beforehand what the checkpoint would flush while others wait.
     SyncNow(lock);
     BecomeWriter(lock);
     status = Use(lock, [&] { return database_->Checkpoint(); });
     EndWriter();
   }
   if (status.ok()) ++snapshots_;
-  // Not at once again after a failure: what failed will fail again for a while.
+  // After a failure the next attempt waits, since it would fail too.
   snapshot_due_ = status.ok() ? SnapshotDue() : std::max(snapshot_due_, 2 * bytes_);
   snapshotting_ = false;
   last_snapshot_ = std::move(status);
 }
 
 absl::Status SqliteJournal::AddSnapshot(const Parts& snapshot, Lock& lock) {
-  // What a snapshot that failed has left.
+  // Left over from a failed snapshot.
   absl::Status status = DeleteOld(lock);
   for (std::size_t i = 0; status.ok() && i < snapshot.parts.size(); ++i) {
     BecomeWriter(lock);
@@ -306,7 +306,7 @@ absl::Status SqliteJournal::AddSnapshot(const Parts& snapshot, Lock& lock) {
     EndWriter();
   }
   BecomeWriter(lock);
-  // All records that it stands for, so that those after it are the next.
+  // All records that it includes, so that the records after it come next.
   WriteQueue(lock);
   if (status.ok()) status = error_;
   status = Use(lock, [&] {
@@ -340,11 +340,11 @@ absl::Status Remove(const std::string& path) {
   return JournalError("cannot remove", path, errno);
 }
 
-// An empty journal under its own name.
+// Creates an empty journal under its final name.
 absl::Status MakeJournal(const JournalFolder& folder) {
   const std::string path = folder.PathOf("journal");
   const std::string fresh = path + ".new";
-  // Also what a journal that somebody has moved away has left.
+  // Also files left by a journal that was moved away.
   for (const std::string& left : {path + "-wal", fresh, fresh + "-wal", fresh + "-journal"}) {
     if (absl::Status status = Remove(left); !status.ok()) return status;
   }
@@ -371,7 +371,7 @@ absl::StatusOr<std::unique_ptr<Journal>> OpenSqliteJournal(const std::string& fo
     database = open();
   }
   if (!database.ok()) return database.status();
-  // All that was found counts from now on, as what is answered next may build on it.
+  // Everything found counts from now on, since later replies may depend on it.
   absl::Status status = (*database)->Sync();
   if (status.ok()) status = opened->Sync();
   if (!status.ok()) return status;

@@ -4,11 +4,11 @@
 //   lock                  held (flock) while a service has the folder; its process id, for people
 //   journal, journal-wal  journal_database.h
 //   synced                the number of the last record that was flushed to the disk
-//   journal.new           a journal that is being made; of no meaning when the folder is opened
+//   journal.new           a journal that is being created; ignored when the folder is opened
 //
-// Records of callers that come together go out as one transaction, which one of the callers writes.
-// A thread of its own flushes them to the disk and takes snapshots: part by part between the
-// records, then one row that puts them in place, then what they replace is deleted.
+// Records of concurrent callers are written as one transaction, by one of the callers. The
+// journal's thread flushes them to the disk and writes snapshots: part by part between the records,
+// then one row that activates them; then what they replace is deleted.
 #pragma once
 
 #include <chrono>
@@ -23,8 +23,8 @@ namespace ddprun {
 
 struct SqliteJournalOptions {
   // False: a commit survives the end of the process at once, and a crash of the machine after
-  // `sync_interval`. True: both at once, for the price of one flush of the disk a commit (shared by
-  // those that come together).
+  // `sync_interval`. True: both at once, at the cost of one flush of the disk per commit (shared by
+  // concurrent commits).
   bool sync_on_commit = false;
   std::chrono::milliseconds sync_interval = kJournalSyncInterval;
   std::size_t segment_bytes_max = kJournalSegmentBytesMax;  // when a snapshot is wanted

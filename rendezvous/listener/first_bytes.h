@@ -1,61 +1,62 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a connection is, by the first bytes that came over it. Looked at before gRPC or OpenSSL see
-// them: whoever does not even begin a handshake costs a file descriptor and nothing else, and a
-// node that was started the wrong way is told so in its own protocol. Pure.
+// What a connection is, by its first bytes. They are read before gRPC accepts the connection, so
+// that a peer which never begins a handshake costs one file descriptor, and a node that was started
+// the wrong way is told so in its own protocol. OpenSSL parses the ClientHello.
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
-#include <optional>
 #include <string>
 
 #include "absl/strings/string_view.h"
 
 namespace ddprun {
 
-enum class FirstBytes {
-  kIncomplete,  // more must come
-  kTls13,       // a whole ClientHello that offers TLS 1.3
-  kTlsOlder,    // a whole ClientHello that does not
-  kHttp2,       // HTTP/2's preface, in plain text
-  kOther,
+struct FirstBytes {
+  enum class Kind {
+    kIncomplete,  // more must come
+    kTls13,       // a ClientHello that offers TLS 1.3
+    kTlsOlder,    // a ClientHello that does not
+    kHttp2,       // HTTP/2's preface, in plain text
+    kOther,
+  };
+  Kind kind = Kind::kOther;
+  std::string server_name;  // of kTls13: the host name that the client asks for (SNI), if any
 };
 
-// A ClientHello is one record; OpenSSL's has 200 to 2000 bytes.
+// One TLS record. OpenSSL's ClientHello has 200 to 2000 bytes.
 inline constexpr std::size_t kFirstBytesMax = 5 + 16384;
 
-FirstBytes Classify(absl::string_view bytes);
+// Threadsafe.
+FirstBytes ReadFirstBytes(absl::string_view bytes);
 
-// The host name that a ClientHello which Classify() calls kTls13 asks for (SNI); empty: none.
-absl::string_view ServerNameOf(absl::string_view bytes);
+// ---- What to answer before closing
 
-// TLS alerts (RFC 8446, 6.2), as the only record that is sent in plain text.
-std::string ProtocolVersionAlert();       // "TLS 1.3 or nothing"
-std::string InsufficientSecurityAlert();  // "plain text here": no TLS server of gRPC's says that
+// TLS alerts (RFC 8446, section 6.2): this port accepts only TLS 1.3; this port has no TLS at all.
+// No TLS server of gRPC's sends the second.
+inline constexpr absl::string_view kProtocolVersionAlert("\x15\x03\x03\0\2\2\x46", 7);
+inline constexpr absl::string_view kInsufficientSecurityAlert("\x15\x03\x03\0\2\2\x47", 7);
 
-// Answers the first gRPC call of a client that speaks plain text to a TLS port with a status and a
-// sentence, so that the person behind it reads that and not "socket closed".
-class PlainTextRefusal {
- public:
-  // `sentence`: printable ASCII without '%'.
-  explicit PlainTextRefusal(std::string sentence) : sentence_(std::move(sentence)) {}
-
-  // What to send at first.
-  std::string Begin() const;
-
-  // `bytes`: what came, from after the preface. What to send; nothing yet while no call has come.
-  std::string Feed(absl::string_view bytes);
-
-  bool done() const { return done_; }  // the answer is out; or what came is not HTTP/2
-
- private:
-  std::string Answer(std::uint32_t stream) const;
-
-  const std::string sentence_;
-  std::string header_;    // of the frame that is being read
-  std::size_t skip_ = 0;  // bytes of a payload still to come
-  std::size_t seen_ = 0;
-  bool done_ = false;
-};
+// To HTTP/2 in plain text where the port has TLS: an empty SETTINGS frame, then the reply to the
+// first call of a connection, which gRPC's clients all make on stream 1. A client ignores a reply
+// to a call that it has not begun yet, so the reply is repeated.
+inline constexpr absl::string_view kHttp2Settings("\0\0\0\4\0\0\0\0\0", 9);
+// HEADERS (RFC 9113, section 6.2) that end stream 1: status 200, then three literals that are not
+// indexed (RFC 7541, section 6.2.2), each with its lengths. 16 is UNAUTHENTICATED.
+inline constexpr char kNeedsTlsBytes[] =
+    "\0\0\x85\1\5\0\0\0\1\x88"
+    "\0\x0c"
+    "content-type"
+    "\x10"
+    "application/grpc"
+    "\0\x0b"
+    "grpc-status"
+    "\2"
+    "16"
+    "\0\x0c"
+    "grpc-message"
+    "\x46"
+    "this rendezvous service speaks TLS; start this node without --insecure";
+inline constexpr absl::string_view kNeedsTlsReply(kNeedsTlsBytes, sizeof kNeedsTlsBytes - 1);
+static_assert(kNeedsTlsReply.size() == 9 + 0x85);
 
 }  // namespace ddprun

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Watches the HTTP/2 frames that a client sends, before gRPC reads them. gRPC 1.51 bounds the
-// headers of a frame but not those of a call that has many (CVE-2023-33953), and it makes calls
-// faster than it can end those that are reset: either takes gigabytes within seconds. Pure.
+// Checks the HTTP/2 frames that a client sends, before gRPC reads them. gRPC 1.51 limits the
+// headers of a frame but not those of a call that has many frames (CVE-2023-33953), and it creates
+// calls faster than it ends those that are reset: either takes hundreds of MB within seconds. Pure.
 #pragma once
 
 #include <chrono>
@@ -19,12 +19,12 @@ class FrameGuard {
 
   explicit FrameGuard(TimePoint now);
 
-  // What has come next, from the connection's first byte on. A sentence: the connection is to be
-  // ended; null: it is well.
+  // Takes the next bytes of the connection, from its first byte on. Returns why the connection must
+  // be closed, or null.
   const char* Feed(absl::string_view bytes, TimePoint now);
 
  private:
-  // So many at once, and so many a second.
+  // A token bucket.
   struct Allowance {
     double burst = 0;
     double per_second = 0;
@@ -34,7 +34,7 @@ class FrameGuard {
   };
 
   const char* OnFrame(TimePoint now);
-  const char* OnHeaderBlock(std::size_t size, bool begins);
+  const char* OnHeaderBlock();
 
   std::size_t preface_left_;
   std::string header_;    // of the frame that is being read
@@ -43,7 +43,6 @@ class FrameGuard {
   std::size_t block_frames_ = 0;
   Allowance calls_;
   Allowance resets_;
-  Allowance others_;
   const char* verdict_ = nullptr;
 };
 

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/listener/grpc_frames.h"
-
-#ifdef DDPRUN_GUARD_FRAMES
-
+// Puts a FrameGuard between the decrypted bytes of each connection that this process's gRPC servers
+// have, and gRPC's parser.
+//
+// gRPC 1.51 has no hook for that, and Debian and Ubuntu package no newer gRPC. So the linker
+// replaces the two functions by which gRPC creates a connection and reads from it (ld's --wrap, see
+// CMakeLists.txt); a program does not link with a gRPC that no longer has them. Where gRPC is a
+// shared library there is no guard.
 #include <grpc/slice.h>
 
-#include <array>
-#include <cstdint>
+#include <chrono>
 #include <memory>
 
 #include "absl/base/thread_annotations.h"
@@ -40,42 +42,32 @@ absl::Status WrappedRead(grpc_chttp2_transport* transport,
 
 namespace {
 
-// The guards of the connections by their address. One that is gone leaves its guard until another
-// connection has its address: some hundred bytes for each of the most that ever were at once.
+// The guards of the servers' connections by their address. One that is gone leaves its guard until
+// another connection has its address: some hundred bytes for each of the most that ever were at
+// once.
 class Guards {
  public:
   void Begin(const grpc_chttp2_transport* transport, bool is_client) {
-    Shard& shard = ShardOf(transport);
-    absl::MutexLock lock(&shard.mutex);
+    absl::MutexLock lock(&mutex_);
     if (is_client) {
-      shard.guards.erase(transport);
+      guards_.erase(transport);
     } else {
-      shard.guards.insert_or_assign(transport,
-                                    std::make_unique<FrameGuard>(std::chrono::steady_clock::now()));
+      guards_.insert_or_assign(transport,
+                               std::make_unique<FrameGuard>(std::chrono::steady_clock::now()));
     }
   }
 
-  const char* Feed(const grpc_chttp2_transport* transport, absl::string_view bytes) {
-    Shard& shard = ShardOf(transport);
-    absl::MutexLock lock(&shard.mutex);
-    const auto it = shard.guards.find(transport);
-    return it == shard.guards.end() ? nullptr
-                                    : it->second->Feed(bytes, std::chrono::steady_clock::now());
+  // Null: of a client. A connection's reads come one after another, so its guard needs no lock.
+  FrameGuard* Find(const grpc_chttp2_transport* transport) {
+    absl::ReaderMutexLock lock(&mutex_);
+    const auto it = guards_.find(transport);
+    return it == guards_.end() ? nullptr : it->second.get();
   }
 
  private:
-  struct Shard {
-    absl::Mutex mutex;
-    absl::flat_hash_map<const grpc_chttp2_transport*, std::unique_ptr<FrameGuard>> guards
-        ABSL_GUARDED_BY(mutex);
-  };
-  static constexpr std::size_t kShards = 16;
-
-  Shard& ShardOf(const grpc_chttp2_transport* transport) {
-    return shards_[(reinterpret_cast<std::uintptr_t>(transport) >> 12) % kShards];
-  }
-
-  std::array<Shard, kShards> shards_;
+  absl::Mutex mutex_;
+  absl::flat_hash_map<const grpc_chttp2_transport*, std::unique_ptr<FrameGuard>> guards_
+      ABSL_GUARDED_BY(mutex_);
 };
 
 // Never destroyed: gRPC's threads may outlive static objects.
@@ -96,22 +88,10 @@ grpc_chttp2_transport* WrappedCreate(const grpc_core::ChannelArgs& arguments,
 absl::Status WrappedRead(grpc_chttp2_transport* transport, const grpc_slice& bytes) {
   const absl::string_view view(reinterpret_cast<const char*>(GRPC_SLICE_START_PTR(bytes)),
                                GRPC_SLICE_LENGTH(bytes));
-  if (const char* const sentence = AllGuards().Feed(transport, view)) {
-    return absl::ResourceExhaustedError(sentence);
-  }
-  return RealRead(transport, bytes);
+  FrameGuard* const guard = AllGuards().Find(transport);
+  const char* const sentence =
+      guard == nullptr ? nullptr : guard->Feed(view, std::chrono::steady_clock::now());
+  return sentence == nullptr ? RealRead(transport, bytes) : absl::ResourceExhaustedError(sentence);
 }
 
-bool GuardsFrames() { return true; }
-
 }  // namespace ddprun
-
-#else
-
-namespace ddprun {
-
-bool GuardsFrames() { return false; }
-
-}  // namespace ddprun
-
-#endif

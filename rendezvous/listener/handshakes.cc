@@ -39,7 +39,7 @@ std::optional<Handshakes::Socket> Handshakes::MakeRoom(Pool pool, const std::str
 
 void Handshakes::Began(const std::string& peer, Pool pool, const std::string& group, Socket socket,
                        TimePoint now) {
-  // A port that is used again: the connection that had it is gone.
+  // A reused port: its previous connection is gone.
   if (const auto it = handshakes_.find(peer); it != handshakes_.end()) Forget(it);
   proven_.erase(peer);
   handshakes_.emplace(peer, Handshake{pool, group, socket, now});
@@ -59,7 +59,7 @@ void Handshakes::Sweep(TimePoint now, const IsOpen& is_open, bool all) {
     if (!is_open(it->second.socket)) {
       it = Forget(it);
     } else if (now - it->second.begin > limits_.timeout) {
-      // Open and no handshake any more, thus done; only no call has come yet.
+      // Open after the handshake's timeout: it is complete, and no call has come yet.
       proven_.insert_or_assign(it->first, it->second.socket);
       it = Forget(it);
     } else {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many connections may be in a handshake at once, and how many there may be at all. A handshake
-// costs a hundred KB and a millisecond, so that those who only begin one must not keep out those
-// who finish it: members have slots of their own, and while somebody waits the oldest unfinished
-// handshake has to go. Pure: told what happens, says what may.
+// Limits the connections that are in a handshake at once, and all connections. A handshake costs
+// 100 KB and a millisecond, and peers that never finish one must not keep out those that do:
+// members have slots of their own, and while others wait the oldest unfinished handshake is closed.
+// Pure.
 #pragma once
 
 #include <chrono>
@@ -20,9 +20,9 @@ class Handshakes {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
 
-  // Whose slots a handshake takes.
+  // The slots that a handshake takes.
   enum class Pool {
-    kStrangers,  // may be anybody; a group is an address
+    kStrangers,  // not known; a group is an address
     kMembers,    // have the run's secret; a group is a tag
   };
   struct Limit {
@@ -37,7 +37,7 @@ class Handshakes {
     std::chrono::milliseconds timeout{0};   // after which gRPC has given a handshake up
   };
 
-  // Which socket it was: its number may have become another one's since.
+  // Identifies a socket, since its descriptor may have been reused.
   struct Socket {
     int fd = -1;
     std::uint64_t cookie = 0;
@@ -48,19 +48,19 @@ class Handshakes {
   // Whether one more of `group` may begin.
   bool MayBegin(Pool pool, const std::string& group) const;
 
-  // Makes room for one of `group`, if MayBegin() is false and the oldest handshake in its way is
-  // old enough: forgets that one and returns it, to be closed. Of the whole pool only a stranger's.
+  // Makes room for one of `group` if MayBegin() is false and the oldest handshake of the group, or
+  // of the strangers' pool, is old enough: removes that one and returns it, to be closed.
   std::optional<Socket> MakeRoom(Pool pool, const std::string& group, TimePoint now);
 
   // `peer`: address and port.
   void Began(const std::string& peer, Pool pool, const std::string& group, Socket socket,
              TimePoint now);
 
-  // The peer has made a call: the handshake is done, and in it the peer has proven who it is.
+  // The peer has made a call, so its handshake is complete and it is authenticated.
   void Proven(const std::string& peer);
 
-  // Forgets handshakes that are closed or too old, which gRPC does not tell. With `all`, closed
-  // connections that were proven too.
+  // Removes handshakes that are closed or too old, which gRPC does not report; with `all`, also
+  // closed connections that were proven.
   using IsOpen = std::function<bool(const Socket&)>;
   void Sweep(TimePoint now, const IsOpen& is_open, bool all);
 

@@ -34,15 +34,17 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// While connections wait for a handshake to end, which gRPC does not tell.
+// While connections wait for handshakes to end, which gRPC does not report.
 constexpr milliseconds kSweepInterval{50};
-// When there are too many connections: looking at all of them takes some ms.
+// When there are too many connections: checking all of them takes some ms.
 constexpr milliseconds kFullSweepInterval{500};
-// Between two looks at all that wait, while some of them had to go on waiting.
+// Between two checks of all waiting connections.
 constexpr milliseconds kTurnInterval{10};
-// After the process or the machine ran out of files: accepting again at once would only spin.
+// After the process or the machine ran out of descriptors: accepting again at once would spin.
 constexpr milliseconds kAcceptPause{100};
 constexpr int kAcceptsAtOnce = 64;
+// Of a rejected peer: more than any client sends before and with its first call.
+constexpr std::size_t kDrainedBytesMax = 64u << 10;
 
 std::size_t ConnectionsMax() {
   rlimit files{};
@@ -66,14 +68,14 @@ Handshakes::Socket Identify(int fd) {
   return socket;
 }
 
-// Harmless also where the number has become another file's: it is only asked who it is.
+// Harmless also where the descriptor was reused: it only reads the cookie.
 bool IsStillOpen(const Handshakes::Socket& socket) {
   const Handshakes::Socket now = Identify(socket.fd);
   return now.cookie != 0 && now.cookie == socket.cookie;
 }
 
-// Closes what gRPC holds, as its peer could: gRPC reads the end and gives its descriptor up. By a
-// copy, since the number may become another file's at any time.
+// Ends a connection that gRPC holds, as its peer could: gRPC reads the end and closes its
+// descriptor. Works on a duplicate, since the descriptor may be reused at any time.
 void EndConnection(const Handshakes::Socket& socket) {
   const OwnedFd copy(fcntl(socket.fd, F_DUPFD_CLOEXEC, 0));
   if (copy.valid() && IsStillOpen({.fd = copy.get(), .cookie = socket.cookie})) {
@@ -127,10 +129,9 @@ class Listener::Loop {
   using Deadline = std::pair<Clock::time_point, int>;
 
   enum class State {
-    kSilent,    // its first bytes have not all come
-    kReady,     // they have; waits until a handshake may begin
-    kRefusing,  // speaks HTTP/2 to a TLS port: is told so in HTTP/2
-    kLeaving,   // has been told why not, and may read it
+    kSilent,   // its first bytes are incomplete
+    kReady,    // waits until a handshake may begin
+    kLeaving,  // has been sent the reason, and may read it
   };
   struct Connection {
     State state = State::kSilent;
@@ -138,7 +139,8 @@ class Listener::Loop {
     Pool pool = Pool::kStrangers;  // what it waits for when it is ready, and its group there
     std::string group;
     Clock::time_point deadline;
-    std::unique_ptr<PlainTextRefusal> refusal;
+    absl::string_view again;  // of kLeaving
+    std::size_t drained = 0;
   };
 
   [[nodiscard]] bool Watch(int fd, std::uint32_t events) {
@@ -146,7 +148,7 @@ class Listener::Loop {
     return epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
   }
 
-  // False: no descriptor is left for it just now.
+  // False: out of descriptors.
   bool OpenWatch() {
     epoll_ = OwnedFd(epoll_create1(EPOLL_CLOEXEC));
     wake_ = OwnedFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -167,7 +169,7 @@ class Listener::Loop {
   }
 
   void Run() {
-    // Signals are for the program's own threads.
+    // The program's own threads take the signals.
     sigset_t all;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, nullptr);
@@ -267,7 +269,7 @@ class Listener::Loop {
     return waiting_.size() + handshakes_.connections() >= connections_max_;
   }
 
-  // Members that wait are few, and are not in anybody's way.
+  // Waiting members are few and do not block anybody.
   void CloseOldestStranger() {
     for (const Deadline& oldest : deadlines_) {
       const Connection& connection = waiting_.at(oldest.second);
@@ -285,10 +287,8 @@ class Listener::Loop {
         return Listen(fd, it->second, ended, now);
       case State::kReady:
         return;
-      case State::kRefusing:
-        return Refuse(fd, it->second, now);
       case State::kLeaving:
-        return Drain(fd);
+        return Drain(fd, it->second);
     }
   }
 
@@ -297,90 +297,58 @@ class Listener::Loop {
     const ssize_t count = recv(fd, buffer_.data(), buffer_.size(), MSG_PEEK | MSG_DONTWAIT);
     if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (count <= 0) return Close(fd);
-    const absl::string_view bytes(buffer_.data(), static_cast<std::size_t>(count));
-    const FirstBytes what = Classify(bytes);
+    const FirstBytes what = ReadFirstBytes({buffer_.data(), static_cast<std::size_t>(count)});
     const bool tls = options_.peers == Peers::kTls;
-    switch (what) {
-      case FirstBytes::kIncomplete:
+    switch (what.kind) {
+      case FirstBytes::Kind::kIncomplete:
         if (ended) Close(fd);
         return;
-      case FirstBytes::kOther:
+      case FirstBytes::Kind::kOther:
         return Close(fd);
-      case FirstBytes::kHttp2:
-        if (!tls) {
-          SetGroup(connection, {});
-          return SetReady(fd, connection);
-        }
-        connection.state = State::kRefusing;
-        connection.refusal = std::make_unique<PlainTextRefusal>(kNeedsTls);
-        Send(fd, connection.refusal->Begin());
-        TakePreface(fd);
-        return Refuse(fd, connection, now);
-      case FirstBytes::kTls13:
-        if (tls) {
-          SetGroup(connection, bytes);
-          return SetReady(fd, connection);
-        }
-        return Leave(fd, connection, InsufficientSecurityAlert(), now);
-      case FirstBytes::kTlsOlder:
-        return Leave(fd, connection, tls ? ProtocolVersionAlert() : InsufficientSecurityAlert(),
-                     now);
+      case FirstBytes::Kind::kHttp2:
+        return tls ? Leave(fd, connection, kHttp2Settings, now, kNeedsTlsReply)
+                   : SetReady(fd, connection, std::nullopt);
+      case FirstBytes::Kind::kTls13:
+        return tls ? SetReady(fd, connection, ReadTag(options_.hello_key, what.server_name))
+                   : Leave(fd, connection, kInsufficientSecurityAlert, now);
+      case FirstBytes::Kind::kTlsOlder:
+        return Leave(fd, connection, tls ? kProtocolVersionAlert : kInsufficientSecurityAlert, now);
     }
   }
 
-  void SetReady(int fd, Connection& connection) {
+  // `tag`: of a member; its handshake takes slots of that tag.
+  void SetReady(int fd, Connection& connection, std::optional<std::string> tag) {
     connection.state = State::kReady;
+    connection.pool = tag ? Pool::kMembers : Pool::kStrangers;
+    connection.group = tag ? *std::move(tag) : connection.name.group;
     ready_[Index(connection.pool)].Add(connection.group, fd);
   }
 
-  // Whose slots its handshake will take.
-  void SetGroup(Connection& connection, absl::string_view hello) {
-    connection.group = connection.name.group;
-    if (options_.peers != Peers::kTls) return;
-    if (std::optional<std::string> tag = ReadTag(options_.hello_key, ServerNameOf(hello))) {
-      connection.pool = Pool::kMembers;
-      connection.group = *std::move(tag);
-    }
-  }
-
-  void TakePreface(int fd) {
-    char preface[24];
-    [[maybe_unused]] const ssize_t count = recv(fd, preface, sizeof preface, MSG_DONTWAIT);
-  }
-
-  void Refuse(int fd, Connection& connection, Clock::time_point now) {
-    std::string answer;
-    while (!connection.refusal->done()) {
-      const ssize_t count = recv(fd, buffer_.data(), buffer_.size(), MSG_DONTWAIT);
-      if (count < 0 && errno == EAGAIN) return;
-      if (count <= 0) return Close(fd);
-      answer = connection.refusal->Feed({buffer_.data(), static_cast<std::size_t>(count)});
-    }
-    Leave(fd, connection, answer, now);
-  }
-
-  // Says the last word and waits until the peer has had time to read it. Closing with unread bytes
-  // would throw it away; and gRPC's client takes even an orderly end of the connection for the
-  // answer's if both come at once.
-  void Leave(int fd, Connection& connection, const std::string& last_word, Clock::time_point now) {
-    Send(fd, last_word);
+  // Sends the reason and waits until the peer has had time to read it. Closing with unread bytes
+  // would discard it, and gRPC's client reports even an orderly end of the connection in place of a
+  // reply that comes with it. `again`: sent after all that the peer sends.
+  void Leave(int fd, Connection& connection, absl::string_view reason, Clock::time_point now,
+             absl::string_view again = "") {
+    Send(fd, reason);
     connection.state = State::kLeaving;
+    connection.again = again;
     deadlines_.erase({connection.deadline, fd});
-    connection.deadline = now + kLingerTimeout;
+    connection.deadline = now + (again.empty() ? kLingerTimeout : options_.handshake_timeout);
     deadlines_.emplace(connection.deadline, fd);
-    Drain(fd);
+    Drain(fd, connection);
   }
 
-  void Drain(int fd) {
-    while (true) {
+  void Drain(int fd, Connection& connection) {
+    while (connection.drained <= kDrainedBytesMax) {
       const ssize_t count = recv(fd, buffer_.data(), buffer_.size(), MSG_DONTWAIT);
-      if (count > 0) continue;
-      if (count < 0 && errno == EAGAIN) return;
-      return Close(fd);
+      if (count < 0 && errno == EAGAIN) return Send(fd, connection.again);
+      if (count <= 0) break;
+      connection.drained += static_cast<std::size_t>(count);
     }
+    Close(fd);
   }
 
-  static void Send(int fd, const std::string& bytes) {
+  static void Send(int fd, absl::string_view bytes) {
     [[maybe_unused]] const ssize_t sent =
         send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   }
@@ -451,9 +419,6 @@ class Listener::Loop {
     deadlines_.erase({it->second.deadline, it->first});
     waiting_.erase(it);
   }
-
-  static constexpr char kNeedsTls[] =
-      "this rendezvous service speaks TLS; start this node without --insecure";
 
   const Options options_;
   const HandOver hand_over_;

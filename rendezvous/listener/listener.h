@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Accepts a server's connections in gRPC's place. It closes those of other users (unix sockets),
-// holds each until its first bytes are those of a client that this server can serve, tells the
-// others why not where their protocol allows it, and hands the rest to gRPC, never more at a time
-// than Handshakes allows, members before strangers. One thread; what a silent peer costs is a file
+// holds each until its first bytes are those of a client that this server can serve, sends the
+// others the reason where their protocol allows it, and hands the rest to gRPC, never more at a
+// time than Handshakes allows, members before strangers. One thread; a silent peer costs one file
 // descriptor.
 #pragma once
 
@@ -32,10 +32,10 @@ class Listener {
     std::chrono::milliseconds handshake_timeout = kHandshakeTimeout;
     std::chrono::milliseconds handshake_patience = kHandshakePatience;
     std::size_t silent_max = kSilentConnectionsMax;
-    std::string hello_key;  // of members' tags (hello_tag.h); empty: none are known
+    std::string hello_key;  // of members' tags (hello_tag.h); empty: there are none
   };
 
-  // Called on the listener's thread with a connection to serve; takes the descriptor.
+  // Called on the listener's thread with a connection to serve; owns the descriptor from then on.
   using HandOver = std::function<void(int fd)>;
 
   Listener(ListeningSocket socket, Options options, HandOver hand_over);

@@ -16,13 +16,13 @@
 namespace ddprun {
 namespace {
 
-// They live as long as the call.
+// Views that are valid as long as the call.
 std::vector<absl::string_view> Properties(const grpc::ServerContextBase& context,
                                           const char* name) {
+  const std::vector<grpc::string_ref> found = context.auth_context()->FindPropertyValues(name);
   std::vector<absl::string_view> values;
-  for (const grpc::string_ref& value : context.auth_context()->FindPropertyValues(name)) {
-    values.emplace_back(value.data(), value.size());
-  }
+  values.reserve(found.size());
+  for (const grpc::string_ref& value : found) values.emplace_back(value.data(), value.size());
   return values;
 }
 
@@ -37,12 +37,13 @@ void PeerGuard::SetListener(Listener* listener) {
   listener_ = listener;
 }
 
-// Not an interceptor's work, but the one place that all calls pass, gRPC's own services included.
+// An interceptor factory, since it is the one place that all calls pass, also of gRPC's own
+// services.
 class PeerGuard::CallWatcher final : public grpc::experimental::ServerInterceptorFactoryInterface {
  public:
   explicit CallWatcher(PeerGuard& guard) : guard_(guard) {}
 
-  // Nothing is intercepted: a null costs the call's messages nothing.
+  // Null: nothing is intercepted, which costs the call's messages nothing.
   grpc::experimental::Interceptor* CreateServerInterceptor(
       grpc::experimental::ServerRpcInfo* call) override {
     guard_.Called(call->server_context()->peer());
@@ -66,7 +67,7 @@ void PeerGuard::Called(const std::string& peer) {
 absl::Status PeerGuard::CheckNode(const grpc::ServerContextBase& context, const std::string& run_id,
                                   const std::string& node_id) const {
   if (node_ids_ == NodeIds::kNotProven) return absl::OkStatus();
-  // Of one run are those that name it, and where it is the service's own, those that name none.
+  // The default run has two names: its own and the empty one.
   std::vector<std::string> good = {NodeUri(run_id, node_id)};
   if (default_run_id_ && (run_id.empty() || run_id == *default_run_id_)) {
     good = {NodeUri("", node_id), NodeUri(*default_run_id_, node_id)};

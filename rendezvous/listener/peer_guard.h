@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a service's streams ask about the peer behind them: whether it may call itself by a node's
-// id, which runs it may ask about, where it is, and that the listener be told of its first call.
+// Authorizes the peers of a service's streams: the node ids that a peer may use, the runs that it
+// may query, its origin; and reports each peer's first call to the listener.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -25,16 +25,16 @@ class PeerGuard {
     kNotProven,      // plain text, a unix socket, or a user's own certificates
   };
 
-  // `default_run_id`: what a run without a name means.
+  // `default_run_id`: the run of peers that name none.
   PeerGuard(NodeIds node_ids, std::optional<std::string> default_run_id)
       : node_ids_(node_ids), default_run_id_(std::move(default_run_id)) {}
 
-  // nullptr: it ends.
+  // Null: the listener ends.
   void SetListener(Listener* listener);
 
-  // For ServerBuilder: tells the listener of every call that begins, of whichever service. But of
-  // the streams on completion queues of our own, whose peer gRPC 1.51 does not know yet at that
-  // time: these must say so themselves.
+  // For ServerBuilder: reports every call of any service to the listener, except the streams on our
+  // own completion queues, whose peer gRPC 1.51 does not know yet at that time: these call
+  // Called().
   std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> MakeCallWatcher();
   void Called(const std::string& peer);
 
@@ -42,12 +42,12 @@ class PeerGuard {
   absl::Status CheckNode(const grpc::ServerContextBase& context, const std::string& run_id,
                          const std::string& node_id) const;
 
-  // The run that a question about `run_id` may be answered of; empty: none is named, and the peer
-  // may ask about all. PERMISSION_DENIED: its certificate is for another one.
+  // The run that a query for `run_id` may be answered about; empty: none is named, and the peer may
+  // query all. PERMISSION_DENIED: its certificate is for another run.
   absl::StatusOr<std::string> RunToAskAbout(const grpc::ServerContextBase& context,
                                             const std::string& run_id) const;
 
-  // Peers whose runs are counted together: one certificate, or one address.
+  // The key under which a peer's runs are counted: its certificate, or its address.
   std::string OriginOf(const grpc::ServerContextBase& context) const;
 
  private:

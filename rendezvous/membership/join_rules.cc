@@ -14,7 +14,7 @@
 namespace ddprun {
 namespace {
 
-// In a sentence for people; the rest is counted.
+// Names in a sentence for people; the rest is counted.
 constexpr std::size_t kNamesInSentence = 8;
 constexpr int kPortMax = 65535;
 
@@ -31,12 +31,13 @@ std::string NodesFlag(int min, int max) {
 
 std::string Hosts(const RunState& state) {
   std::vector<std::string> hosts;
+  hosts.reserve(state.members.size());
   for (const auto& entry : state.members) hosts.push_back(entry.second.join.host);
   return JoinNames(hosts);
 }
 
-// The node ranks that nobody has, if all who are here have one: otherwise nobody can say which ones
-// will be missing.
+// The node ranks that no member has, if all members have one: otherwise the missing ones are not
+// known yet.
 std::vector<std::string> MissingRanks(const RunState& state) {
   if (state.rules->nodes_min != state.rules->nodes_max ||
       state.places.size() < state.members.size()) {
@@ -274,7 +275,7 @@ TimePoint FormingUntil(const RunState& state) {
 
 std::string WaitingWords(const RunState& state) {
   std::string words = PlainWaitingWords(state);
-  // While the next round forms, whoever waits wants to know what became of the last one.
+  // While the next round forms, the end of the last one is of interest.
   if (state.phase == RunPhase::kForming && state.cause) {
     absl::StrAppend(&words, " (round ", ToNumber(state.round) - 1,
                     " ended: ", ToSentence(*state.cause), state.left_out.empty() ? "" : "; ",

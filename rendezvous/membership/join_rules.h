@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who may join a run, and what people are told while it forms: the part of the membership core that
-// makes sentences.
+// Which nodes may join a run, and the sentences about a run that forms: a part of the membership
+// core.
 #pragma once
 
 #include <string>
@@ -16,26 +16,26 @@ namespace ddprun {
 // a disagreement are named. A rank whose holder is away is free for a newcomer.
 absl::Status CheckJoin(const RunState& state, const Join& join);
 
-// OK, or why a node whose stream broke cannot come back: ABORTED, it is a member no longer.
+// OK, or ABORTED: a node whose stream broke cannot reconnect, since it is no longer a member.
 absl::Status CheckResume(const RunState& state, const Join& join);
 
 RunRules RulesOf(const Join& first);
 
-// How long the member may be silent before it is lost; 0: its stream's end is its own. One that is
-// away and has no workers yet is not waited for as long as others: a run of such nodes would stay
-// in the service for nobody.
+// How long the member may be silent before it is lost; 0: it is lost when its stream ends. A member
+// that is away and has no workers yet gets a shorter lease: a run of such nodes would occupy the
+// service for nothing.
 std::chrono::milliseconds LeaseOf(const RunState& state, const Member& member);
 
-// Until when a round that forms does, or waits before it does.
+// When the forming of the round ends, or the delay before it.
 TimePoint FormingUntil(const RunState& state);
 
 // "1 node", "2 nodes".
 std::string Nodes(int count);
 
-// What a node that waits is told: "waiting for 1 of 2 nodes: node rank 1 has not joined".
+// The status sentence of a waiting node: "waiting for 1 of 2 nodes: node rank 1 has not joined".
 std::string WaitingWords(const RunState& state);
 
-// Why a member is none any more, for the others and for itself.
+// Why a member was removed, for the others and for itself.
 std::string LostWords(const RunState& state, const Member& member);
 absl::Status FencedForSilence(const RunState& state, const Member& member);
 absl::Status FencedAsDead(const RunState& state, const Member& member, const std::string& reason);

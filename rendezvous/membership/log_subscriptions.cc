@@ -17,7 +17,7 @@ bool IsNamed(const LogSubscriptions::Node& node, const std::string& name) {
          node.id.value == name;
 }
 
-// ---- Who watches
+// ---- Watchers
 
 WatchId LogSubscriptions::Open(const std::string& run_id, RunQuestion question,
                                const std::vector<Node>& nodes, Effects& effects) {
@@ -49,7 +49,7 @@ LogSubscriptions::Effects LogSubscriptions::Close(WatchId id) {
   watches_.erase(it);
   for (const auto& [node_id, progress] : closed.progress) {
     const auto node = nodes_.find(node_id);
-    // A node that has said all that was asked for has forgotten the watch by itself.
+    // A node that has sent everything has dropped the watch by itself.
     const bool goes_on = closed.question.watch.follow || !progress.tail_ended;
     if (node == nodes_.end() || !progress.told || !goes_on) continue;
     Notify(node->second, /*always=*/true, effects);
@@ -71,7 +71,7 @@ bool LogSubscriptions::Wants(const Watch& watch, const Node& node) {
                                       [&](const std::string& name) { return IsNamed(node, name); });
 }
 
-// All that is wanted of it, if that is more than it knows of, or `always`.
+// Sends all watches of the node, if it does not know one of them, or if `always`.
 void LogSubscriptions::Notify(const Node& node, bool always, Effects& effects) {
   if (!node.link) return;
   LogWatches all;
@@ -122,12 +122,12 @@ LogSubscriptions::Effects LogSubscriptions::Receive(LinkId link, LogLines lines)
   Effects effects;
   const auto from = links_.find(link);
   const auto it = watches_.find(lines.watch);
-  // A reader who is gone; the node is being told.
+  // The watcher is gone; the node is being notified.
   if (from == links_.end() || it == watches_.end()) return effects;
   const Node& node = nodes_.at(from->second);
   Watch& watch = it->second;
   Progress& progress = watch.progress[node.id];
-  if (lines.number <= progress.received) return effects;  // said again on another connection
+  if (lines.number <= progress.received) return effects;  // repeated on another connection
   progress.received = lines.number;
   if (lines.tail_end) progress.tail_ended = true;
   const std::size_t bytes = BytesOf(lines);
@@ -150,7 +150,7 @@ LogSubscriptions::Effects LogSubscriptions::Receive(LinkId link, LogLines lines)
 LogSubscriptions::Effects LogSubscriptions::Report(const std::string& sentence) {
   Effects effects;
   for (auto& [id, watch] : watches_) {
-    // Of a reader who takes nothing while a run fails again and again, too.
+    // Bounded also for a watcher that reads nothing while a run fails repeatedly.
     if (!watch.question.watch.follow || watch.bytes + sentence.size() > kWatchBytesMax) continue;
     Put(id, watch, {RunWords{sentence}, sentence.size() + kLogLineOverhead, {}}, effects);
   }
@@ -196,7 +196,7 @@ LogSubscriptions::Taken LogSubscriptions::Take(WatchId watch_id) {
     return taken;
   }
   Watch& watch = it->second;
-  // What was left out comes before the end of everything.
+  // The count of dropped lines comes before the last news.
   const bool last = watch.queue.size() == 1 && watch.over;
   if (watch.queue.empty() || last) taken.news = TakeDropped(id, watch, taken.effects);
   if (taken.news.has_value()) return taken;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Core: who watches a run, and how its workers' lines get from the nodes to them. Pure: events in,
-// directives and news out; no clock.
+// Core: the watchers of a run, and how its workers' lines get from the nodes to them. Pure: events
+// in, directives and news out; no clock.
 //
-// Nobody is held up by a reader who is slow. A node has no more than kLogWindowBytes under way for
-// each; it is told that lines are taken when they have left the reader's queue here. What comes to
-// a full queue is left out and counted, and taken only then as well, so that a node does not go on
-// sending what nobody will see.
+// A slow reader never blocks a node. A node has at most kLogWindowBytes in flight for each watch;
+// lines are acknowledged when they have left the reader's queue here. Lines that arrive at a full
+// queue are dropped and counted; they are acknowledged when the reader takes the count, so that a
+// node does not keep sending lines that will be dropped.
 #pragma once
 
 #include <cstddef>
@@ -23,9 +23,9 @@
 
 namespace ddprun {
 
-// What somebody wants to hear of a run.
+// What a watcher subscribes to.
 struct RunQuestion {
-  bool output = false;  // of workers: which, and how much, is in `watch`
+  bool output = false;  // of workers; `watch` says which and how much
   LogWatch watch;
   std::vector<std::string> nodes;  // their node ranks, hosts or node ids; none: all
   bool operator==(const RunQuestion&) const = default;
@@ -48,7 +48,7 @@ struct RunWords {
   std::string text;
   bool operator==(const RunWords&) const = default;
 };
-// What was said before somebody asked has come from all nodes that can be asked.
+// The lines from before the subscription have arrived from all connected nodes.
 struct TailsEnd {
   bool operator==(const TailsEnd&) const = default;
 };
@@ -70,26 +70,26 @@ class LogSubscriptions {
   };
   struct Effects {
     std::vector<std::pair<LinkId, Directive>> directives;
-    std::vector<WatchId> awake;  // have something to take
+    std::vector<WatchId> awake;  // have news to take
   };
   // What a reader takes next.
   struct Taken {
-    std::optional<RunNews> news;  // absent: there is none now
-    bool over = false;            // nor will there be any
+    std::optional<RunNews> news;  // absent: none now
+    bool over = false;            // and none later
     Effects effects;
   };
 
   bool empty() const { return watches_.empty(); }
   std::size_t size() const { return watches_.size(); }
 
-  // `nodes`: of the run, all of them. Nothing is known of nodes while nobody watches.
+  // `nodes`: all nodes of the run. Nodes are not tracked while there is no watch.
   WatchId Open(const std::string& run_id, RunQuestion question, const std::vector<Node>& nodes,
                Effects& effects);
   Effects Close(WatchId id);
 
-  // A node has come, has come back on another link, or has another rank.
+  // A node has joined, reconnected on another link, or has another rank.
   Effects Here(const Node& node);
-  // It is away or lost; nobody waits for its lines.
+  // It is away or lost; its lines are not waited for.
   Effects Gone(const NodeId& node);
   Effects Receive(LinkId link, LogLines lines);
   Effects Report(const std::string& sentence);
@@ -98,13 +98,13 @@ class LogSubscriptions {
   Taken Take(WatchId id);
 
  private:
-  // What a node has said for a watch.
+  // Of one node for one watch.
   struct Progress {
-    bool told = false;  // of the watch, on the link that the node has now
+    bool told = false;  // the node knows of the watch, on its current link
     bool ever_told = false;
     bool tail_ended = false;
     std::uint64_t received = 0;
-    std::uint64_t dropped = 0;  // lines, since the last that are in the queue
+    std::uint64_t dropped = 0;  // lines, since the last ones in the queue
     std::uint64_t dropped_number = 0;
   };
   struct Queued {

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kPortMax = 65535;
 
-// The same agent asks once more, since its first stream broke before it was answered.
+// The same agent joins once more, since its first stream broke before the reply.
 bool HasJoined(const RunState& state, const Join& join) {
   const auto it = state.members.find(join.node_id);
   return it != state.members.end() && it->second.join == join;
@@ -31,24 +31,20 @@ bool HasJoined(const RunState& state, const Join& join) {
 void MembershipStep::operator()(const NodeJoined& event) {
   const Join& join = event.join;
   if (std::optional<Refused> refused = RefusalOfLeftOut(state_, join, now_)) {
-    RunNotice& note = AddNotice(NoticeKind::kNodeRefused);
-    note.host = join.host;
-    note.words = std::string(refused->status.message());
-    Send(event.link, *std::move(refused));
-    End(event.link);
+    RefuseJoin(event.link, join, *std::move(refused));
     return;
   }
   if (join.resume || HasJoined(state_, join)) {
     const auto it = state_.members.find(join.node_id);
     if (absl::Status status = CheckResume(state_, join); !status.ok()) {
-      RefuseJoin(event.link, join, std::move(status));
+      RefuseJoin(event.link, join, {std::move(status)});
     } else {
       Resume(event.link, it->second);
     }
     return;
   }
   if (absl::Status status = CheckJoin(state_, join); !status.ok()) {
-    RefuseJoin(event.link, join, std::move(status));
+    RefuseJoin(event.link, join, {std::move(status)});
     return;
   }
   const std::optional<std::pair<NodeId, Failure>> replaced = TakePlace(join);
@@ -56,11 +52,12 @@ void MembershipStep::operator()(const NodeJoined& event) {
   if (replaced) RemoveMember(replaced->first, replaced->second);
 }
 
-void MembershipStep::RefuseJoin(LinkId link, const Join& join, absl::Status status) {
+void MembershipStep::RefuseJoin(LinkId link, const Join& join, Refused refused) {
   RunNotice& note = AddNotice(NoticeKind::kNodeRefused);
   note.host = join.host;
-  note.words = std::string(status.message());
-  Refuse(link, std::move(status));
+  note.words = std::string(refused.status.message());
+  Send(link, std::move(refused));
+  End(link);
 }
 
 void MembershipStep::operator()(const NodeReported& event) {
@@ -80,8 +77,8 @@ void MembershipStep::operator()(const NodeGone& event) {
   member.link.reset();
   member.last_seen = now_;
   if (state_.phase != RunPhase::kClosed) AddNotice(NoticeKind::kNodeAway, &member);
-  // Where there is a lease, a member of a closed run whose stream ends before it has said that it
-  // has the verdict may come back for it.
+  // With a lease, a member of a closed run whose stream ends before it acknowledged the verdict may
+  // reconnect for it.
   if (state_.rules->lease.count() == 0) {
     RemoveMember(id, LossOf(member,
                             "its connection to the rendezvous service ended without a word; check "
@@ -96,7 +93,7 @@ void MembershipStep::operator()(const NodeLost& event) {
   const auto it = state_.members.find(event.node_id);
   if (it == state_.members.end()) return;
   const Member& member = it->second;
-  // Should that agent live after all, it must stop its workers.
+  // If that agent is alive after all, it must stop its workers.
   if (state_.phase == RunPhase::kClosed) {
     EndIfOpen(member);
   } else if (member.link) {
@@ -105,9 +102,7 @@ void MembershipStep::operator()(const NodeLost& event) {
   const bool stopping = member.phase == MemberPhase::kStopping;
   Loss loss = Erase(event.node_id, LossOf(member, event.reason));
   loss.was_dead_before_it_stopped = stopping;
-  std::vector<Loss> losses;
-  losses.push_back(std::move(loss));
-  React(std::move(losses));
+  React(std::move(loss));
 }
 
 void MembershipStep::operator()(const RunStopped& event) {
@@ -122,7 +117,7 @@ void MembershipStep::operator()(const NodeDrained& event) {
   Failure reason = DrainFailure(member, event.by);
   if (!IsInRound(member)) {
     LetGo(event.node_id, reason);
-    React({Loss{std::move(reason)}});
+    React(Loss{std::move(reason)});
     return;
   }
   member.drained_by = event.by;
@@ -150,7 +145,7 @@ void MembershipStep::operator()(const Tick&) {
       for (const auto& [id, member] : state_.members) {
         if (member.phase == MemberPhase::kStopping) late.push_back(id);
       }
-      // At once: without the first of them the round may end, and others be let go.
+      // All in one step: removing the first one alone may end the round.
       std::vector<Loss> losses;
       for (const NodeId& id : late) {
         const Member& member = state_.members.at(id);
@@ -170,7 +165,7 @@ void MembershipStep::operator()(const Tick&) {
   }
 }
 
-// ---- Reports. One of another round than the current is late and means nothing any more.
+// ---- Reports. Those of another round than the current one are late and ignored.
 
 void MembershipStep::On(Member& member, const Join&) {
   if (state_.phase == RunPhase::kClosed) return;
@@ -229,7 +224,7 @@ void MembershipStep::On(Member& member, const NodeStopped& report) {
 
 void MembershipStep::On(Member& member, const Leave& report) {
   if (state_.phase == RunPhase::kClosed) {
-    // It has the verdict.
+    // It acknowledges the verdict.
     EndIfOpen(member);
     RemoveMember(member.join.node_id, LeaveReasonFrom(member, report.reason));
     return;
@@ -244,7 +239,7 @@ void MembershipStep::On(Member& member, const Leave& report) {
     if (report.at_once && state_.phase != RunPhase::kClosed) CloseWithFailure(*state_.cause);
     return;
   }
-  // The others stop at once; it is heard of again when its own workers have ended.
+  // The others stop at once; this node reports again when its own workers have ended.
   const bool has_workers = member.phase == MemberPhase::kRunning ||
                            member.phase == MemberPhase::kSucceeded ||
                            member.phase == MemberPhase::kStopping;
@@ -296,7 +291,7 @@ std::optional<TimePoint> NextDeadline(const RunState& state) {
     earlier(state.deadline);
   }
   if (state.phase == RunPhase::kForming) earlier(state.restart_due);
-  // While one that has a place is away, its lease decides.
+  // While a member is away, its lease decides.
   if (state.links.size() == state.members.size()) earlier(state.last_call_due);
   earlier(state.words_due);
   return next;

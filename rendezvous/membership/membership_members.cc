@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who is in the run: members come, come back, are lost and leave.
+// The members of the run: they join, reconnect, are lost and leave.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -14,13 +14,13 @@
 namespace ddprun {
 namespace {
 
-// Of a node that is a member no more.
+// The notice for a node that is no longer a member.
 NoticeKind KindOf(const Failure& why) {
   if (why.kind == FailureKind::kNodeDrained) return NoticeKind::kNodeDrained;
   return why.kind == FailureKind::kNodeInterrupted ? NoticeKind::kNodeLeft : NoticeKind::kNodeLost;
 }
 
-// What a worker that lost its peers reports; the loss itself is then the first cause.
+// Failures that follow from the loss of peers; the loss itself is then the first cause.
 bool MayBeAftermath(const Failure& cause) {
   return cause.kind == FailureKind::kWorkerExited || cause.kind == FailureKind::kWorkerSignaled ||
          cause.kind == FailureKind::kWorkerHung;
@@ -28,7 +28,7 @@ bool MayBeAftermath(const Failure& cause) {
 
 }  // namespace
 
-// Whoever replaces a node goes before those who stand by, as it did.
+// A node that replaces another one takes its precedence over spares.
 void MembershipStep::Enter(LinkId link, const Join& join, const Member* replaced) {
   if (!state_.rules) {
     state_.rules = RulesOf(join);
@@ -41,7 +41,7 @@ void MembershipStep::Enter(LinkId link, const Join& join, const Member* replaced
   member.seated = replaced != nullptr && replaced->seated;
   Count(member.phase, 1);
   if (join.node_rank) {
-    // Where a round that runs has given it to another, it is free in the next.
+    // If the running round has given it to another node, it is free in the next round.
     if (state_.places.emplace(*join.node_rank, join.node_id).second) {
       member.node_rank = join.node_rank;
     }
@@ -53,8 +53,8 @@ void MembershipStep::Enter(LinkId link, const Join& join, const Member* replaced
   TellWaiting(&member);
 }
 
-// What was under way when the stream broke may not have arrived: the node is told again where the
-// run is, and says again what it said of its round.
+// Messages in flight when the stream broke may be lost: the node is sent the state of the run
+// again, and repeats its reports of the round.
 void MembershipStep::Resume(LinkId link, Member& member) {
   if (member.link) {
     EndIfOpen(member);
@@ -81,14 +81,14 @@ void MembershipStep::Link(LinkId link, Member& member) {
   const auto lease = state_.rules->lease;
   if (lease.count() > 0 && !state_.lease_due) state_.lease_due = now_ + lease;
   Send(link,
-       // Without a lease a stream's end is its node's end, whoever writes it down.
+       // Without a lease the end of a stream is the end of its node, journal or not.
        Accepted{.lease = lease,
                 .heartbeat = lease / kHeartbeatsPerLease,
                 .durable = state_.durable && lease.count() > 0});
 }
 
-// Without a lease the streams of a run's nodes end with the run, else when the node has the
-// verdict.
+// Without a lease the streams of a run's nodes have ended with the run; otherwise a stream ends
+// when the node has the verdict.
 void MembershipStep::EndIfOpen(const Member& member) {
   const bool ended = state_.phase == RunPhase::kClosed && state_.rules->lease.count() == 0;
   if (member.link && !ended) End(*member.link);
@@ -106,8 +106,8 @@ void MembershipStep::Count(MemberPhase phase, int more) {
   if (phase == MemberPhase::kStopping) state_.stopping += more;
 }
 
-// A node that comes anew with the rank of one that is away is that machine's next agent, or its
-// replacement: whoever is still there under the old one is fenced. Who is to be removed, and why.
+// A new node with the rank of one that is away is that machine's next agent, or its replacement:
+// the old one is fenced. Returns the node to remove, and why.
 std::optional<std::pair<NodeId, Failure>> MembershipStep::TakePlace(const Join& join) {
   if (!join.node_rank) return std::nullopt;
   const auto asked = state_.asked.find(*join.node_rank);
@@ -150,7 +150,7 @@ MembershipStep::Loss MembershipStep::Erase(const NodeId& id, Failure reason) {
   return loss;
 }
 
-// Told in a verdict of its own: the run goes on, or ends for another reason.
+// Sends the node a verdict of its own: the run continues, or ends for another reason.
 MembershipStep::Loss MembershipStep::LetGo(const NodeId& id, const Failure& reason) {
   const Member& member = state_.members.at(id);
   if (member.link) {
@@ -164,12 +164,10 @@ MembershipStep::Loss MembershipStep::LetGo(const NodeId& id, const Failure& reas
 }
 
 void MembershipStep::LeaveNow(const NodeId& id) {
-  std::vector<Loss> losses;
-  losses.push_back(LetGo(id, Failure(*state_.members.at(id).leaving)));
-  React(std::move(losses));
+  React(LetGo(id, Failure(*state_.members.at(id).leaving)));
 }
 
-// Those that were asked to leave, and those that have said that they leave.
+// Lets drained nodes go, and those that have sent Leave.
 void MembershipStep::LetLeaversGo() {
   std::vector<std::pair<NodeId, Failure>> going;
   for (const auto& [id, member] : state_.members) {
@@ -182,8 +180,8 @@ void MembershipStep::LetLeaversGo() {
   for (const auto& [id, reason] : going) LetGo(id, reason);
 }
 
-// Of all who are lost in one step, so that no round is started with one of them. A run without any
-// node is over, whatever restarts were left: nobody is there to wait for a replacement.
+// Takes all losses of one step, so that no round is started with a lost node. A run without any
+// node is over, whatever restarts were left: no node waits for a replacement.
 void MembershipStep::React(std::vector<Loss> losses) {
   if (losses.empty()) return;
   switch (state_.phase) {
@@ -216,8 +214,8 @@ void MembershipStep::React(std::vector<Loss> losses) {
   }
 }
 
-// Of a round that has broken. One whose agent died was not stopped by anyone: its peers' failures
-// follow from that. Not so the death of one whose workers were gone already.
+// For a round that has broken. The workers of a node whose agent died were not stopped by the
+// service: their peers' failures follow from that. Not so if its workers had ended already.
 bool MembershipStep::IsTheCause(const Loss& loss) const {
   if (loss.reason.kind != FailureKind::kNodeLost) return false;
   return (loss.was_silent_before_the_break && MayBeAftermath(*state_.cause)) ||
@@ -225,13 +223,11 @@ bool MembershipStep::IsTheCause(const Loss& loss) const {
 }
 
 void MembershipStep::RemoveMember(const NodeId& id, Failure reason) {
-  std::vector<Loss> losses;
-  losses.push_back(Erase(id, std::move(reason)));
-  React(std::move(losses));
+  React(Erase(id, std::move(reason)));
 }
 
-// A service that looks at the time so late was itself stopped (a debugger, a virtual machine that
-// moves) and heard nobody meanwhile, whoever spoke. All have half a lease to be heard.
+// A tick that comes so late means that the service itself was suspended (a debugger, a migrating
+// virtual machine) and received nothing meanwhile. All members get half a lease.
 void MembershipStep::ForgiveIfStopped() {
   const auto lease = state_.rules->lease;
   if (now_ - *state_.lease_due < lease / kHeartbeatsPerLease) return;
@@ -248,7 +244,7 @@ void MembershipStep::EndLeases() {
   for (const auto& [id, member] : state_.members) {
     if (member.last_seen + LeaseOf(state_, member) <= now_) over.emplace_back(member.last_seen, id);
   }
-  // The one that fell silent first may be why the others did.
+  // The node that fell silent first may be the cause of the others' silence.
   std::sort(over.begin(), over.end());
   std::vector<Loss> losses;
   for (const auto& [last_seen, id] : over) {

@@ -19,10 +19,10 @@ std::chrono::milliseconds Until(TimePoint deadline, TimePoint now) {
                   std::chrono::duration_cast<std::chrono::milliseconds>(deadline - now));
 }
 
-// That somebody leaves as he was asked to is no failure.
+// Draining a node is no failure.
 bool IsUncounted(const std::optional<Failure>& cause) { return cause && !IsFailure(*cause); }
 
-// The nodes of a round wait for the one that may take longest.
+// The longest stop timeout of all nodes applies.
 Duration StopTimeoutOf(const RunState& state) {
   Duration longest = kStopTimeout;
   for (const auto& entry : state.members) {
@@ -42,14 +42,14 @@ void MembershipStep::SealIfReady() {
     state_.last_call_due.reset();
     return;
   }
-  // Nobody is awaited in the place of one that was asked to leave.
+  // The place of a drained node is not waited for.
   const bool full = here >= state_.rules->nodes_max || IsUncounted(state_.cause);
   if (!state_.last_call_due) {
     state_.last_call_due = std::min(now_ + state_.rules->last_call, state_.deadline);
   }
   if (!full && now_ < *state_.last_call_due) return;
   std::vector<Member*> chosen = ChooseForRound(state_);
-  // One that is away keeps its place until its lease is over.
+  // A node that is away keeps its place until its lease expires.
   const bool all_here = std::all_of(chosen.begin(), chosen.end(),
                                     [](const Member* member) { return member->link.has_value(); });
   if (all_here) Seal(std::move(chosen));
@@ -108,7 +108,7 @@ void MembershipStep::Break(const Failure& cause) {
   TellWaiting();
 }
 
-// The cause is another than was told when the round broke: all who were told are told again.
+// The cause is another one than was sent when the round broke: it is sent again to all.
 void MembershipStep::Correct(Failure cause) {
   state_.cause = std::move(cause);
   const bool last = !MayRestart(state_);
@@ -119,10 +119,10 @@ void MembershipStep::Correct(Failure cause) {
 
 void MembershipStep::AdvanceIfStopped() {
   if (state_.phase != RunPhase::kBroken) return;
-  // All are awaited where the run ends. The next round does not wait for the workers of nodes that
-  // leave.
+  // The end of the run waits for all nodes. The next round does not wait for the workers of leaving
+  // nodes.
   if (state_.stopping > 0 && (!MayRestart(state_) || state_.stopping > state_.leaving)) return;
-  // Whoever is let go has no place in the next round: without it there may be none.
+  // Nodes that are let go have no place in the next round: without them there may be none.
   if (MayRestart(state_)) LetLeaversGo();
   if (WhyNoNextRound(state_)) {
     CloseWithFailure(*state_.cause);
@@ -146,8 +146,7 @@ void MembershipStep::FormNextRound() {
   TellWaiting();
 }
 
-// That a node leaves as it was asked to is no failure, and nothing follows from it. Returns how
-// long the next round waits.
+// Draining a node is no failure and is not counted. Returns the delay of the next round.
 std::chrono::milliseconds MembershipStep::CountRestartIfFailed() {
   state_.left_out.clear();
   if (IsUncounted(state_.cause)) return {};
@@ -159,7 +158,7 @@ std::chrono::milliseconds MembershipStep::CountRestartIfFailed() {
   return delay;
 }
 
-// The host whose failure broke the round, if it was one too many, with all nodes that it has.
+// Removes all nodes of the host whose failure broke the round, if it was one failure too many.
 void MembershipStep::LeaveOutIfDue() {
   const RestartPolicy& policy = state_.rules->restart_policy;
   const Failure& cause = *state_.cause;
@@ -176,15 +175,16 @@ void MembershipStep::LeaveOutIfDue() {
     back.resume = true;
     Erase(id, LossOf(member, state_.left_out));
     if (!link) continue;
-    // As it would hear if it asked.
+    // The reply that it would get if it reconnected.
     if (auto refused = RefusalOfLeftOut(state_, back, now_)) Send(*link, *std::move(refused));
     End(*link);
   }
 }
 
-// For a reason that lies outside the round: no other round follows.
+// For a reason outside the round: no other round follows.
 void MembershipStep::EndRun(Failure cause) {
-  // What was ending anyway ends for its own reason. Of an operator's requests the last one counts.
+  // A run that was ending anyway ends for its own reason. Of an operator's requests the last one
+  // counts.
   const bool is_request = cause.kind == FailureKind::kRunStopped;
   const bool decides = state_.phase != RunPhase::kBroken || MayRestart(state_) ||
                        (is_request && state_.cause->kind == FailureKind::kRunStopped);
@@ -222,8 +222,8 @@ void MembershipStep::CloseWithFailure(Failure cause) {
   Close(std::move(verdict));
 }
 
-// Members that are away, or whose streams break before they have said that they have the verdict,
-// may come back for it until their lease is over.
+// Members that are away, or whose streams break before they acknowledged the verdict, may reconnect
+// for it until their lease expires.
 void MembershipStep::Close(Verdict verdict) {
   state_.phase = RunPhase::kClosed;
   RunNotice& note = AddNotice(NoticeKind::kRunFinished);
@@ -254,8 +254,8 @@ Start MembershipStep::StartOf(const Member& member) const {
   return start;
 }
 
-// A node that has just joined is told at once; the others when the words have changed and the last
-// ones are old enough.
+// A node that has just joined is told at once; the others when the sentence has changed and the
+// last one is old enough.
 void MembershipStep::TellWaiting(Member* newcomer) {
   if (!state_.rules || state_.phase == RunPhase::kClosed) return;
   if (state_.waiting == 0) {
@@ -266,8 +266,8 @@ void MembershipStep::TellWaiting(Member* newcomer) {
   const TimePoint due =
       state_.words_sent ? *state_.words_sent + intervals * kWaitingInterval : now_;
   const bool all = now_ >= due;
-  // Finding the words costs time in the number of nodes: a large run's nodes hear those of the last
-  // time.
+  // Composing the sentence takes time linear in the number of nodes: in a large run a newcomer gets
+  // the last one.
   const bool exact = all || state_.words.empty() || state_.members.size() <= kExactWordsNodesMax;
   if (!exact) state_.words_due = due;
   if (exact) {
@@ -313,7 +313,7 @@ Verdict MembershipStep::MakeVerdict() const {
   verdict.round = state_.round;
   verdict.restart_count = state_.restart_count;
   verdict.restarts_max = state_.rules ? state_.rules->restarts_max : 0;
-  // A round that broke is judged by what counted then.
+  // For a round that broke, as of that time.
   verdict.restarts_forgiven =
       RestartsForgiven(state_, state_.phase == RunPhase::kBroken ? state_.broke : now_);
   if (state_.start) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One step of the membership core, for its own files alone: membership.cc has what happens,
-// membership_members.cc who is in the run, membership_rounds.cc how rounds begin and end.
+// One step of the membership core, for its own files only: membership.cc handles events and
+// reports, membership_members.cc the members, membership_rounds.cc the begin and end of rounds.
 #pragma once
 
 #include <chrono>
@@ -18,11 +18,11 @@ inline bool MayRestart(const RunState& state) { return !WhyNoNextRound(state).ha
 
 inline bool IsInRound(const Member& member) { return member.phase != MemberPhase::kWaiting; }
 
-// Heartbeats to a lease: one may be late and one lost before the lease is over.
+// Heartbeats per lease: one may be late and one lost before the lease expires.
 inline constexpr int kHeartbeatsPerLease = 4;
 
 // One step: the state, the time, and the effects so far. The cases stand in the order of the
-// diagram in README.md.
+// diagram in RULES.md.
 class MembershipStep {
  public:
   MembershipStep(RunState& state, TimePoint now) : state_(state), now_(now) {}
@@ -45,10 +45,10 @@ class MembershipStep {
   void On(Member& member, const NodeStopped& report);
   void On(Member& member, const Leave& report);
   void On(Member& member, const Heartbeat& report);
-  void On(Member&, const LogLines&) {}  // for the run's log desk, which has taken it
+  void On(Member&, const LogLines&) {}  // the run has given them to LogSubscriptions
 
   // Members.
-  void RefuseJoin(LinkId link, const Join& join, absl::Status status);
+  void RefuseJoin(LinkId link, const Join& join, Refused refused);
   void Enter(LinkId link, const Join& join, const Member* replaced);
   void Resume(LinkId link, Member& member);
   void Link(LinkId link, Member& member);
@@ -63,6 +63,7 @@ class MembershipStep {
   };
   Loss Erase(const NodeId& id, Failure reason);
   void React(std::vector<Loss> losses);
+  void React(Loss loss) { React(std::vector<Loss>(1, std::move(loss))); }
   void RemoveMember(const NodeId& id, Failure reason);
   bool IsTheCause(const Loss& loss) const;
   void ForgiveIfStopped();
@@ -113,7 +114,7 @@ class MembershipStep {
     End(link);
   }
 
-  // What those who watch are told.
+  // For watchers, logs and metrics.
   RunNotice& AddNotice(NoticeKind kind, const Member* member = nullptr) {
     RunNotice note;
     note.kind = kind;

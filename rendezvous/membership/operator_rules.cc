@@ -23,7 +23,7 @@ std::string Workers(const Member& member) {
   return count == 1 ? "its worker is" : absl::StrCat("its ", count, " workers are");
 }
 
-// A rank means a rank, also where a host's name is a number.
+// A number is a rank, also where a host's name is a number.
 absl::StatusOr<const Member*> FindNode(const RunState& state, const std::string& name) {
   for (const auto& [rank, id] : state.places) {
     if (absl::StrCat(rank) == name) return &state.members.at(id);
@@ -36,25 +36,20 @@ absl::StatusOr<const Member*> FindNode(const RunState& state, const std::string&
     if (entry.second.join.host == name) found.push_back(&entry.second);
   }
   if (found.size() == 1) return found.front();
-  if (found.empty()) {
-    return absl::NotFoundError(
-        absl::StrCat("run '", state.run_id, "' has no node '", name,
-                     "'; name its node rank, host or node id (ddpctl status --json lists them)"));
-  }
-  std::vector<std::string> ids;
-  for (const Member* member : found) {
-    ids.push_back(member->node_rank ? absl::StrCat(*member->node_rank)
-                                    : member->join.node_id.value);
-  }
+  if (found.empty()) return NoSuchNode(state, name);
+  const auto append_id = [](std::string* out, const Member* member) {
+    absl::StrAppend(
+        out, member->node_rank ? absl::StrCat(*member->node_rank) : member->join.node_id.value);
+  };
   return absl::InvalidArgumentError(absl::StrCat("run '", state.run_id, "' has ", found.size(),
                                                  " nodes on host ", name, "; name one of ",
-                                                 absl::StrJoin(ids, ", ")));
+                                                 absl::StrJoin(found, ", ", append_id)));
 }
 
-// Who would be there without the node.
+// The members without the node.
 struct Others {
   int count = 0;
-  const Member* spare = nullptr;  // the first of them that stands by
+  const Member* spare = nullptr;  // the first spare among them
 };
 
 Others OthersThan(const RunState& state, const Member& node) {
@@ -78,6 +73,12 @@ std::string Leaves(const RunState& state, const Member& node, bool at_next_round
 }
 
 }  // namespace
+
+absl::Status NoSuchNode(const RunState& state, const std::string& name) {
+  return absl::NotFoundError(
+      absl::StrCat("run '", state.run_id, "' has no node '", name,
+                   "'; name its node rank, host or node id (ddpctl status --json lists them)"));
+}
 
 absl::StatusOr<std::string> PlanStop(const RunState& state, const StopRequest& request) {
   if (state.phase == RunPhase::kClosed || !state.rules) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What becomes of a run when somebody asks for its end, or for a node to leave: the part of the
-// membership core that says beforehand what would happen, and refuses what cannot be done.
+// An operator's requests to stop a run or to drain a node: what would happen, or why the request is
+// refused. A part of the membership core.
 #pragma once
 
 #include <string>
@@ -10,7 +10,6 @@
 
 namespace ddprun {
 
-// What is asked of a run, as plain values.
 struct StopRequest {
   std::string by;  // a host
   bool now = false;
@@ -24,17 +23,20 @@ struct DrainRequest {
   bool dry_run = false;
 };
 
-// The sentence for who asked. FAILED_PRECONDITION: the run is over already.
+// NOT_FOUND: the run has no node of that rank, host or id.
+absl::Status NoSuchNode(const RunState& state, const std::string& name);
+
+// What happens, as a sentence. FAILED_PRECONDITION: the run is over already.
 absl::StatusOr<std::string> PlanStop(const RunState& state, const StopRequest& request);
 
 struct DrainPlan {
   NodeId node_id;
-  std::string sentence;  // what happens, in words
+  std::string sentence;  // what happens
 };
 
-// NOT_FOUND: no such node. INVALID_ARGUMENT: several are meant. FAILED_PRECONDITION: the run could
-// not go on without it (with `force` it may have to wait for another one), or the node leaves
-// already.
+// NOT_FOUND: no such node. INVALID_ARGUMENT: the name is ambiguous. FAILED_PRECONDITION: the run
+// could not continue without it (with `force` it may have to wait for another node), or the node is
+// leaving already.
 absl::StatusOr<DrainPlan> PlanDrain(const RunState& state, const DrainRequest& request);
 
 // Why a round ends, or a node leaves.

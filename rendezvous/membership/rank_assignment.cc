@@ -49,7 +49,7 @@ void GiveRanks(RunState& state, std::vector<Member*>& chosen) {
     member->node_rank = rank;
     state.places.emplace(rank, member->join.node_id);
   }
-  // What spares asked for stays asked for, where nobody has it.
+  // Ranks that spares asked for stay reserved, unless another node has them.
   for (auto& [id, member] : state.members) {
     if (member.node_rank && state.places.try_emplace(*member.node_rank, id).first->second != id) {
       member.node_rank.reset();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who has a place in a round, and which rank: parts of the membership core.
+// Places and ranks in a round: a part of the membership core.
 #pragma once
 
 #include <vector>
@@ -8,14 +8,13 @@
 
 namespace ddprun {
 
-// Those who had a place keep it; the others take what is left in the order of joining. No more than
-// the run's places. They point into `state`.
+// Members that had a place keep it; the others take the rest in the order of joining, up to the
+// run's places. The pointers are into `state`.
 std::vector<Member*> ChooseForRound(RunState& state);
 
-// Gives `chosen` their ranks and sorts them by these. In a round with all places those who asked
-// for a rank have it, and those who had one keep it; the others take what is free, the lowest
-// first, in the order in which they joined. A smaller round has the ranks below its size only:
-// whoever is above moves.
+// Assigns node ranks to `chosen` and sorts it by them. In a full round members that asked for a
+// rank get it, and members that had one keep it; the others take the free ranks, lowest first, in
+// the order of joining. A smaller round has only the ranks below its size: members above it move.
 void GiveRanks(RunState& state, std::vector<Member*>& chosen);
 
 // Counts the workers of `chosen`, sorted by rank, among those of their role.

@@ -5,22 +5,19 @@
 #include <csignal>
 #include <utility>
 
+#include "rendezvous/membership/restart_policy.h"
+
 namespace ddprun {
 namespace {
 
 bool IsSignal(int number) { return number >= 1 && number <= SIGRTMAX; }
-
-bool IsWorkers(FailureKind kind) {
-  return kind == FailureKind::kWorkerExited || kind == FailureKind::kWorkerSignaled ||
-         kind == FailureKind::kSpawnFailed || kind == FailureKind::kWorkerHung;
-}
 
 void FillInWho(const Member& member, Failure& failure) {
   failure.host = member.join.host;
   failure.node_rank = member.node_rank.value_or(-1);
 }
 
-// Only where its own workers wait.
+// Keeps the places of its own workers.
 void KeepOwnPlaces(const RankRange& own, std::vector<RanksInPlace>& places) {
   for (RanksInPlace& entry : places) {
     std::erase_if(entry.ranks, [&own](const RankRange& range) {
@@ -30,7 +27,7 @@ void KeepOwnPlaces(const RankRange& own, std::vector<RanksInPlace>& places) {
   std::erase_if(places, [](const RanksInPlace& entry) { return entry.ranks.empty(); });
 }
 
-// What only failures of another kind have would change how this one is judged.
+// Fields of other kinds of failures would change the evaluation.
 void DropForeignFields(Failure& failure) {
   const FailureKind kind = failure.kind;
   const bool has_code = kind == FailureKind::kWorkerExited || kind == FailureKind::kSpawnFailed;
@@ -61,7 +58,7 @@ Failure WorkerFailureFrom(const Member& member, Failure reported) {
     failure.rank = failure.local_rank = -1;
   }
   const bool is_signal = failure.kind == FailureKind::kWorkerSignaled;
-  if (!IsWorkers(failure.kind) || (is_signal && !IsSignal(failure.signal))) {
+  if (!IsWorkersEnd(failure.kind) || (is_signal && !IsSignal(failure.signal))) {
     failure.kind = FailureKind::kWorkerExited;
   }
   DropForeignFields(failure);
@@ -95,7 +92,7 @@ std::vector<WorkerEnds> WorkerEndsFrom(const Member& member,
       case EndKind::kSignaled:
         if (!IsSignal(end.code)) end = {EndKind::kExited, ClampExitCode(0), end.first, end.count};
         break;
-      case EndKind::kLost:  // for others to say
+      case EndKind::kLost:  // not for the node itself to report
         end.kind = EndKind::kStopped;
         end.code = 0;
         break;

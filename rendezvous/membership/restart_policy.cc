@@ -32,14 +32,7 @@ bool Contains(const std::vector<ExitCodeRange>& codes, int code) {
   });
 }
 
-// Only a worker's end says by its code whether another try is worth it. A node that is lost or was
-// told to leave says nothing about the program.
-bool IsWorkersEnd(const Failure& cause) {
-  return cause.kind == FailureKind::kWorkerExited || cause.kind == FailureKind::kWorkerSignaled ||
-         cause.kind == FailureKind::kSpawnFailed || cause.kind == FailureKind::kWorkerHung;
-}
-
-// A node that somebody told to leave has not failed, and one that never came has no name.
+// A drained or interrupted node has not failed, and one that never joined has no name.
 bool IsHostsFailure(const Failure& cause) {
   switch (cause.kind) {
     case FailureKind::kNodeInterrupted:
@@ -66,7 +59,8 @@ void Forget(std::vector<TimePoint>& times, const RestartPolicy& policy, TimePoin
 }
 
 std::string WhyNotWorthIt(const RestartPolicy& policy, const Failure& cause) {
-  if (!IsWorkersEnd(cause)) return "";
+  // A node that is lost or was told to leave says nothing about the program.
+  if (!IsWorkersEnd(cause.kind)) return "";
   const int code = ToExitCode(cause);
   const std::string end = cause.kind == FailureKind::kWorkerSignaled
                               ? CodeName(code)
@@ -82,7 +76,7 @@ std::string WhyNotWorthIt(const RestartPolicy& policy, const Failure& cause) {
   return "";
 }
 
-// Above the limit the host that failed longest ago is forgotten, and one that is left out last.
+// Above the limit the host that failed longest ago is forgotten; hosts that are left out come last.
 void MakeRoom(std::map<std::string, HostFailures>& hosts) {
   if (hosts.size() < kFailedHostsMax) return;
   const auto key = [](const HostFailures& host) {
@@ -95,6 +89,11 @@ void MakeRoom(std::map<std::string, HostFailures>& hosts) {
 }
 
 }  // namespace
+
+bool IsWorkersEnd(FailureKind kind) {
+  return kind == FailureKind::kWorkerExited || kind == FailureKind::kWorkerSignaled ||
+         kind == FailureKind::kSpawnFailed || kind == FailureKind::kWorkerHung;
+}
 
 // ---- The budget
 
@@ -111,8 +110,7 @@ void EndRound(RestartHistory& history, const RestartPolicy& policy, const Failur
   } else if (IsFailure(cause)) {
     ++history.no_progress;
   }
-  // Steps alone give nothing back: --max-restarts means what it says until another rule is asked
-  // for.
+  // Progress alone does not restore the budget: --max-restarts holds unless another rule is set.
   if (ran_long || (further && policy.no_progress_max > 0)) {
     history.used = 0;
     history.times.clear();
@@ -159,7 +157,7 @@ milliseconds RestartDelay(const RestartHistory& history, const RestartPolicy& po
   return delay;
 }
 
-// ---- Nodes that fail again and again
+// ---- Hosts that fail repeatedly
 
 bool WouldLeaveOut(const RestartHistory& history, const RestartPolicy& policy, const Failure& cause,
                    TimePoint now) {
@@ -202,7 +200,7 @@ std::string LeftOutWords(const RestartPolicy& policy, const std::string& host) {
                       " (--node-failures-max ", policy.node_failures_max, ")");
 }
 
-// ---- As people write them
+// ---- As written on the command line
 
 std::string ToText(const std::vector<ExitCodeRange>& codes) {
   if (codes.empty()) return "none";
@@ -226,11 +224,7 @@ std::optional<PolicyDifference> FindDifference(const RestartPolicy& a, const Res
   const auto only = [](const RestartPolicy& policy) {
     return policy.only_codes.empty() ? "" : ToText(policy.only_codes);
   };
-  const struct {
-    const char* flag;
-    std::string a;
-    std::string b;
-  } pairs[] = {
+  const PolicyDifference pairs[] = {
       {"--restart-window", time(a.window), time(b.window)},
       {"--restart-reset", time(a.reset), time(b.reset)},
       {"--no-progress-restarts", number(a.no_progress_max), number(b.no_progress_max)},
@@ -240,9 +234,8 @@ std::optional<PolicyDifference> FindDifference(const RestartPolicy& a, const Res
       {"--node-cooldown", time(a.node_cooldown), time(b.node_cooldown)},
       {"--restart-delay", delay(a), delay(b)},
   };
-  for (const auto& pair : pairs) {
-    if (pair.a == pair.b) continue;
-    return PolicyDifference{pair.flag, written(pair.flag, pair.a), written(pair.flag, pair.b)};
+  for (const auto& [flag, of_a, of_b] : pairs) {
+    if (of_a != of_b) return PolicyDifference{flag, written(flag, of_a), written(flag, of_b)};
   }
   return std::nullopt;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a run goes on after a failure, when, and without whom: pure functions of what all nodes
-// agreed on, of what has happened so far, and of time. The membership core keeps the history and
-// acts on the answers; so all nodes hear one decision, and a journal replays it.
+// Whether a run restarts after a failure, when, and without which host: pure functions of the
+// agreed policy, the history and time. The membership core keeps the history and acts on the
+// answers, so all nodes receive one decision, and a journal replays it.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@
 
 namespace ddprun {
 
-// What the nodes of one host have done to a run. By host and not by agent, since an agent that is
-// started again is another one on the same machine.
+// Failures of the nodes of one host. Per host and not per agent, since a restarted agent is another
+// agent on the same machine.
 struct HostFailures {
   std::vector<TimePoint> times;  // of its failures that count, oldest first
   std::optional<TimePoint> left_out;
@@ -36,23 +36,26 @@ struct RestartHistory {
   bool operator==(const RestartHistory&) const = default;
 };
 
-// That a node leaves as it was asked to is none: the next round follows, and nothing is counted.
+// A drained node is no failure: the next round follows, and nothing is counted.
 inline bool IsFailure(const Failure& cause) { return cause.kind != FailureKind::kNodeDrained; }
+
+// How a worker ended, or that it never began.
+bool IsWorkersEnd(FailureKind kind);
 
 // ---- The budget
 
-// A worker has reported that it is at this step.
+// A worker has reported this step.
 void Progressed(RestartHistory& history, std::int64_t step);
 
-// A round broke for this after its workers had run that long.
+// A round broke for this cause after its workers had run for `ran`.
 void EndRound(RestartHistory& history, const RestartPolicy& policy, const Failure& cause,
               Duration ran);
 
-// How many restarts count at that time.
+// Restarts that count at that time.
 int RestartsUsed(const RestartHistory& history, const RestartPolicy& policy, TimePoint now);
 
-// Absent: this failure is worth a restart and there is one left. Otherwise why not, in words; none
-// where the number of restarts says it all.
+// Absent: this failure may be answered with a restart. Otherwise the reason; empty where the number
+// of restarts explains it.
 std::optional<std::string> WhyNoRestart(const RestartHistory& history, const RestartPolicy& policy,
                                         int restarts_max, const Failure& cause, TimePoint now);
 
@@ -62,9 +65,9 @@ void CountRestart(RestartHistory& history, const RestartPolicy& policy, TimePoin
 // Between the last worker's end and the next round, once the restart is counted.
 std::chrono::milliseconds RestartDelay(const RestartHistory& history, const RestartPolicy& policy);
 
-// ---- Nodes that fail again and again
+// ---- Hosts that fail repeatedly
 
-// This failure would be its host's last.
+// With this failure its host would be left out.
 bool WouldLeaveOut(const RestartHistory& history, const RestartPolicy& policy, const Failure& cause,
                    TimePoint now);
 
@@ -73,22 +76,22 @@ bool WouldLeaveOut(const RestartHistory& history, const RestartPolicy& policy, c
 bool CountFailure(RestartHistory& history, const RestartPolicy& policy, const Failure& cause,
                   TimePoint broke, TimePoint now);
 
-// Absent: its nodes may join.
+// Null: its nodes may join.
 const HostFailures* FindLeftOut(const RestartHistory& history, const RestartPolicy& policy,
                                 const std::string& host, TimePoint now);
 
-// A node of this host is in the run again: what it did before it was left out is forgotten.
+// A node of this host is in the run again: its failures from before it was left out are forgotten.
 void ForgiveLeftOut(RestartHistory& history, const std::string& host);
 
 // "node b is left out after 3 failures (--node-failures-max 3)".
 std::string LeftOutWords(const RestartPolicy& policy, const std::string& host);
 
-// ---- As people write them
+// ---- As written on the command line
 
 // "2,77-80,SIGSEGV"; "none" of no code.
 std::string ToText(const std::vector<ExitCodeRange>& codes);
 
-// The flag that `a` and `b` disagree about, as each was written ("--restart-window 60", "no
+// The flag whose values in `a` and `b` differ, as each was written ("--restart-window 60", "no
 // --restart-window"). Absent: they agree.
 struct PolicyDifference {
   const char* flag;

@@ -6,7 +6,7 @@
 namespace ddprun {
 
 std::optional<std::string> WhyNoNextRound(const RunState& state) {
-  // Without a node that stays there is nobody to restart.
+  // No node stays.
   if (!state.may_restart || static_cast<int>(state.members.size()) == state.leaving) return "";
   const RestartPolicy& policy = state.rules->restart_policy;
   const Failure& cause = *state.cause;
@@ -38,7 +38,7 @@ int RestartsForgiven(const RunState& state, TimePoint now) {
 
 std::optional<Refused> RefusalOfLeftOut(const RunState& state, const Join& join, TimePoint now) {
   if (!state.rules || state.members.contains(join.node_id)) return std::nullopt;
-  // Whoever comes new to a run that is over is told that.
+  // A new node learns that the run is over instead.
   if (!join.resume && IsEnding(state)) return std::nullopt;
   const RestartPolicy& policy = state.rules->restart_policy;
   const HostFailures* host = FindLeftOut(state.restarts, policy, join.host, now);

@@ -95,7 +95,7 @@ void FillLeftOut(const RunState& state, TimePoint now, RunStatus& status) {
   }
 }
 
-// Progress of another round says nothing about this one.
+// Null: none, or of another round.
 const ToldProgress* FindTold(const RunState& state, const Member& member,
                              const ToldProgresses& told) {
   if (state.phase != RunPhase::kSealed || member.phase == MemberPhase::kWaiting) return nullptr;

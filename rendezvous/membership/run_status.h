@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a service tells people and programs of its runs: who is there, how far they are, and what is
-// waited for. Pure: made from a run's state, which it does not change.
+// The status of a run for people and programs: its nodes, their progress, and what the run waits
+// for. Pure: computed from a run's state.
 #pragma once
 
 #include <chrono>
@@ -17,11 +17,11 @@ namespace ddprun {
 enum class NodeState {
   kWaiting,    // for the round that forms
   kRunning,    // its workers do
-  kSucceeded,  // its workers have ended well, others' run
+  kSucceeded,  // its workers have succeeded, others still run
   kStopping,   // its workers are being stopped
   kStopped,
-  kSpare,  // stands by, for the next round or a lost node's place
-  kAway,   // its connection ended; lost when its lease is over
+  kSpare,  // waits for the next round or a lost node's place
+  kAway,   // its connection ended; lost when its lease expires
 };
 
 struct NodeStatus {
@@ -34,9 +34,9 @@ struct NodeStatus {
   // round.
   int rank_first = 0;
   int ranks = 0;
-  // Since its last word or, if it is away, since its connection ended.
+  // Since its last message or, if it is away, since its connection ended.
   std::chrono::milliseconds silent{0};
-  // Of its workers in this round, where they tell of any, and the time since it last changed.
+  // Of its workers in this round, if they report any, and the time since it last changed.
   std::optional<Progress> progress;
   std::chrono::milliseconds progress_age{0};
   bool operator==(const NodeStatus&) const = default;
@@ -54,26 +54,26 @@ struct RunStatus {
   std::string run_id;
   RunPhase phase = RunPhase::kForming;
   RoundId round = kNoRound;
-  std::string reason;                      // what is waited for; empty: nothing
-  std::chrono::milliseconds remaining{0};  // until the wait is given up; 0: it is not
+  std::string reason;                      // what the run waits for; empty: nothing
+  std::chrono::milliseconds remaining{0};  // until the wait times out; 0: never
   int nodes_min = 0;
   int nodes_max = 0;
   int world_size = 0;  // of the round, once sealed
   int restarts_used = 0;
   int restarts_max = 0;
-  int restarts_forgiven = 0;            // of those used: they count no more
+  int restarts_forgiven = 0;            // of those used: they no longer count
   std::optional<Failure> last_failure;  // the cause of the last round that broke
   std::optional<Verdict> verdict;       // once closed
   int node_count = 0;                   // spares too
   std::vector<NodeStatus> nodes;        // the first of them, by rank; spares last
   std::vector<LeftOutStatus> left_out;  // the first of them, by name
-  // Of all its nodes together, where they tell of any, and the time since any of them did.
+  // Of all its nodes together, if they report any, and the time since the last report.
   std::optional<Progress> progress;
   std::chrono::milliseconds progress_age{0};
   bool operator==(const RunStatus&) const = default;
 };
 
-// What a node has said of its workers, and when.
+// A node's last report about its workers, and when it came.
 struct ToldProgress {
   RoundId round = kNoRound;
   Progress progress;
@@ -81,7 +81,8 @@ struct ToldProgress {
 };
 using ToldProgresses = std::map<NodeId, ToldProgress>;
 
-// Of several workers or nodes: the least step, and where that one is; the rates' sum, of one unit.
+// Of several workers or nodes: the progress of the one that is furthest behind; the rates' sum, of
+// one unit.
 Progress Summarize(const std::vector<const Progress*>& all);
 
 // Without the last lines of workers' output, which are for the nodes of the run.

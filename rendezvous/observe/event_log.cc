@@ -25,7 +25,7 @@
 
 namespace ddprun {
 
-// Held by the thread too, which may outlive the log where a disk hangs.
+// Shared with the thread, which may outlive the log where a disk hangs.
 struct EventLog::Shared {
   Shared(OwnedFd to, std::string name, Notify tell)
       : file(std::move(to)), path(std::move(name)), notify(std::move(tell)) {}
@@ -53,11 +53,10 @@ std::string Line(const RunEvent& event) {
   return ToJsonLine(event, std::chrono::system_clock::now(), std::chrono::steady_clock::now());
 }
 
-// How long opening the log may take: a disk that does not answer must not keep ddprun from starting
-// or from being stopped.
+// For opening the log: a disk that does not answer must not keep ddprun from starting or stopping.
 constexpr std::chrono::seconds kEventLogOpenTimeout{2};
 
-// How many bytes were written before the first error.
+// Returns the bytes that were written before the first error.
 std::size_t WriteAll(int fd, std::string_view bytes, int& error) {
   std::size_t done = 0;
   error = 0;
@@ -81,14 +80,13 @@ std::size_t WriteAll(int fd, std::string_view bytes, int& error) {
   return done;
 }
 
-// Of the sentences that people read.
 std::string Missing(std::uint64_t events) {
   return absl::StrCat("lacks ", events, events == 1 ? " event" : " events");
 }
 
 }  // namespace
 
-// A line that was cut by a full disk is ended before the next one.
+// Ends a line that a full disk has cut before it writes the next one.
 void EventLog::WriteUntilClosed(const std::shared_ptr<Shared>& shared) {
   bool cut = false;
   bool failing = false;
@@ -172,7 +170,7 @@ absl::StatusOr<std::unique_ptr<EventLog>> EventLog::Open(const std::string& path
       new EventLog(std::make_shared<Shared>(std::move(opened->file), path, std::move(notify))));
 }
 
-// Signals are for the others, and a pipe whose reader is gone is an error like any other.
+// The thread takes no signals: a pipe whose reader is gone is then an error like any other.
 EventLog::EventLog(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) {
   sigset_t all;
   sigset_t before;

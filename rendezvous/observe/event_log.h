@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Events as lines of JSON in a file. Callers never wait: a thread writes, and events that it cannot
-// write (a full disk, a pipe without a reader) are dropped and counted. A sentence says when that
-// begins, and at the end how many are missing; the log has the number once it can be written again.
+// write (a full disk, a pipe without a reader) are dropped and counted. `Notify` is called when
+// that begins and when it ends; the log gets the number of dropped events once it can be written
+// again.
 #pragma once
 
 #include <functional>
@@ -16,8 +17,8 @@ namespace ddprun {
 // Threadsafe.
 class EventLog {
  public:
-  // Called on any thread, with one sentence for people. It may be called after the log's end, where
-  // a disk hangs.
+  // Called on any thread, with one sentence for people; also after the log's destruction, where a
+  // disk hangs.
   using Notify = std::function<void(const std::string& sentence)>;
 
   // `path`: a file, which is appended to, or "-" for stdout. UNAVAILABLE if it cannot be opened, or

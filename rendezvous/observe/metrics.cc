@@ -7,8 +7,10 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <deque>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <system_error>
 #include <utility>
 
@@ -38,31 +40,30 @@ constexpr std::array<std::pair<NodeState, const char*>, 7> kStates = {{
     {NodeState::kAway, "away"},
 }};
 
-// Series with the same labels in each family.
+// The families of one scrape. Take() drops those without a sample.
 class Families {
  public:
+  // The reference stays valid.
   MetricSeries& Add(const char* name, const char* help, Type type = Type::kGauge) {
     return all_.emplace_back(MetricSeries{name, help, type, {}});
   }
   std::vector<MetricSeries> Take() {
     std::erase_if(all_, [](const MetricSeries& series) { return series.samples.empty(); });
-    return std::move(all_);
+    return {std::make_move_iterator(all_.begin()), std::make_move_iterator(all_.end())};
   }
 
  private:
-  std::vector<MetricSeries> all_;
+  std::deque<MetricSeries> all_;
 };
 
-// Of the runs whose workers tell of it.
+// Of the runs whose workers report progress.
 void AddProgress(const std::vector<RunStatus>& runs, Families& families) {
-  MetricSeries step{"ddprun_run_step", "Step that the slowest worker is in.", Type::kGauge, {}};
-  MetricSeries epoch{"ddprun_run_epoch", "Epoch that the slowest worker is in.", Type::kGauge, {}};
-  MetricSeries rate{
-      "ddprun_run_rate", "What all workers together do in a second, by unit.", Type::kGauge, {}};
-  MetricSeries age{"ddprun_run_progress_age_seconds",
-                   "Time since any worker told of its progress.",
-                   Type::kGauge,
-                   {}};
+  MetricSeries& step = families.Add("ddprun_run_step", "Step that the slowest worker is in.");
+  MetricSeries& epoch = families.Add("ddprun_run_epoch", "Epoch that the slowest worker is in.");
+  MetricSeries& rate =
+      families.Add("ddprun_run_rate", "What all workers together do in a second, by unit.");
+  MetricSeries& age = families.Add("ddprun_run_progress_age_seconds",
+                                   "Time since any worker told of its progress.");
   for (const RunStatus& run : runs) {
     if (!run.progress) continue;
     const std::vector<std::pair<std::string, std::string>> labels = {{"run", run.run_id}};
@@ -73,10 +74,6 @@ void AddProgress(const std::vector<RunStatus>& runs, Families& families) {
       rate.samples.push_back({{{"run", run.run_id}, {"unit", progress.rate_unit}}, progress.rate});
     }
     age.samples.push_back({labels, static_cast<double>(run.progress_age.count()) / 1000.0});
-  }
-  for (MetricSeries* series : {&step, &epoch, &rate, &age}) {
-    MetricSeries& to = families.Add(series->name.c_str(), series->help.c_str());
-    to.samples = std::move(series->samples);
   }
 }
 
@@ -108,24 +105,22 @@ void AddRuns(const std::vector<RunStatus>& runs, Families& families) {
 }
 
 void AddNodes(const std::vector<RunStatus>& runs, Families& families) {
-  MetricSeries nodes{"ddprun_run_nodes", "Nodes of the run, by state.", Type::kGauge, {}};
-  MetricSeries up{
-      "ddprun_node_up", "1 if the node is connected, 0 while it is away.", Type::kGauge, {}};
-  MetricSeries silence{
-      "ddprun_node_silence_seconds", "Time since the node's last word.", Type::kGauge, {}};
-  MetricSeries step{
-      "ddprun_node_step", "Step that the node's slowest worker is in.", Type::kGauge, {}};
-  MetricSeries age{"ddprun_node_progress_age_seconds",
-                   "Time since the progress of the node's workers changed.",
-                   Type::kGauge,
-                   {}};
+  MetricSeries& nodes = families.Add("ddprun_run_nodes", "Nodes of the run, by state.");
+  MetricSeries& up =
+      families.Add("ddprun_node_up", "1 if the node is connected, 0 while it is away.");
+  MetricSeries& silence =
+      families.Add("ddprun_node_silence_seconds", "Time since the node's last word.");
+  MetricSeries& step =
+      families.Add("ddprun_node_step", "Step that the node's slowest worker is in.");
+  MetricSeries& age = families.Add("ddprun_node_progress_age_seconds",
+                                   "Time since the progress of the node's workers changed.");
   std::size_t shown = 0;
   for (const RunStatus& run : runs) {
     std::map<NodeState, int> counts;
     for (const NodeStatus& node : run.nodes) {
       ++counts[node.state];
       if (++shown > kMetricsNodesMax) continue;
-      // A rank is the node's name over its lives; a spare has none yet.
+      // A rank names the node over its restarts; a spare has none yet.
       const std::string rank = node.node_rank ? absl::StrCat(*node.node_rank) : node.node_id.value;
       const std::vector<std::pair<std::string, std::string>> labels = {
           {"run", run.run_id}, {"node", rank}, {"host", node.host}};
@@ -140,10 +135,6 @@ void AddNodes(const std::vector<RunStatus>& runs, Families& families) {
       nodes.samples.push_back(
           {{{"run", run.run_id}, {"state", name}}, static_cast<double>(counts[state])});
     }
-  }
-  for (MetricSeries* series : {&nodes, &up, &silence, &step, &age}) {
-    MetricSeries& to = families.Add(series->name.c_str(), series->help.c_str());
-    to.samples = std::move(series->samples);
   }
 }
 

@@ -31,14 +31,14 @@ struct MetricSeries {
   std::vector<MetricSample> samples;
 };
 
-// Of a service. At most kMetricsNodesMax nodes have metrics of their own.
+// Metrics of a service. At most kMetricsNodesMax nodes have metrics of their own.
 std::vector<MetricSeries> ServiceMetrics(const std::vector<RunStatus>& runs,
                                          const std::map<std::string, RunCounters>& counters);
 
-// Of this process, as every Prometheus client library names them; and ddprun_build_info.
+// Metrics of this process, as Prometheus client libraries name them, and ddprun_build_info.
 std::vector<MetricSeries> ProcessMetrics();
 
-// Answers GET /metrics until it is destroyed.
+// Serves GET /metrics until it is destroyed.
 class MetricsExporter {
  public:
   virtual ~MetricsExporter() = default;

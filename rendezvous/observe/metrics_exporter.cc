@@ -33,7 +33,7 @@ absl::StatusOr<std::unique_ptr<MetricsExporter>> StartMetricsExporter(
         absl::StrCat(path, " is of another version; install the one that came with this program"));
   }
   const std::string bind = HostPort(address, port);
-  // Its threads are not for signals.
+  // Its threads take no signals.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);

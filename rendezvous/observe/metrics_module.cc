@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Serves metrics with prometheus-cpp: a library of its own, since that one and its web server cost
-// a start time that every run would pay.
+// Serves metrics with prometheus-cpp. A separate library, since loading prometheus-cpp and its web
+// server would cost every run start time.
 #include "rendezvous/observe/metrics_module.h"
 
 #include <prometheus/collectable.h>

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/observe/run_event.h"
 
-#include <ctime>
 #include <nlohmann/json.hpp>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
+#include "absl/time/time.h"
 
 namespace ddprun {
 namespace {
@@ -40,15 +38,6 @@ const char* Name(NoticeKind kind) {
       return "run.finished";
   }
   return "";
-}
-
-std::string Rfc3339(std::chrono::system_clock::time_point wall) {
-  const auto since = std::chrono::duration_cast<microseconds>(wall.time_since_epoch()).count();
-  const std::time_t seconds = since / 1'000'000;
-  std::tm utc{};
-  gmtime_r(&seconds, &utc);
-  return absl::StrFormat("%04d-%02d-%02dT%02d:%02d:%02d.%06dZ", utc.tm_year + 1900, utc.tm_mon + 1,
-                         utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec, since % 1'000'000);
 }
 
 }  // namespace
@@ -89,7 +78,8 @@ RunEvent EventOf(const std::string& run_id, const RunNotice& note) {
 std::string ToJsonLine(const RunEvent& event, std::chrono::system_clock::time_point wall,
                        TimePoint steady) {
   nlohmann::ordered_json json;
-  json["time"] = Rfc3339(wall);
+  json["time"] =
+      absl::FormatTime("%Y-%m-%dT%H:%M:%E6SZ", absl::FromChrono(wall), absl::UTCTimeZone());
   json["monotonic"] =
       static_cast<double>(
           std::chrono::duration_cast<microseconds>(steady.time_since_epoch()).count()) /
@@ -104,7 +94,7 @@ std::string ToJsonLine(const RunEvent& event, std::chrono::system_clock::time_po
   for (const auto& [name, value] : event.fields) {
     std::visit([&, &key = name](const auto& plain) { json[key] = plain; }, value);
   }
-  // Names come from other machines: what is no UTF-8 must not end this process.
+  // Names come from other machines; invalid UTF-8 must not end this process.
   return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 

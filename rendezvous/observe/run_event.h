@@ -27,7 +27,7 @@ struct RunEvent {
   std::vector<std::pair<std::string, std::variant<std::int64_t, bool, std::string>>> fields;
 };
 
-// Of the service, which sees the whole run.
+// An event of the service, which knows the whole run.
 RunEvent EventOf(const std::string& run_id, const RunNotice& note);
 
 // Appends the fields of a failure.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Watches a service's runs for the event log and for the metrics.
+// Records the events of a service's runs, for the event log and the metrics.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace ddprun {
 
-// Of one run's name, since the service was started.
+// Of one run id, since the start of the service.
 struct RunCounters {
   std::uint64_t rounds = 0;
   std::uint64_t restarts = 0;
@@ -43,8 +43,8 @@ class RunObserver final : public RunWatcher {
   std::map<std::string, RunCounters> Counters();
 
  private:
-  // Bounded, since a service may live for years: above kCountedRunsMax the run that was silent for
-  // longest is dropped.
+  // Bounded, since a service may live for years: above kCountedRunsMax the run that has been silent
+  // for longest is dropped.
   RunCounters& CountersOf(const std::string& run_id, TimePoint now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

@@ -9,7 +9,6 @@
 #include <openssl/rand.h>
 #include <openssl/x509v3.h>
 
-#include <memory>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -17,29 +16,19 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "rendezvous/security/openssl_ptr.h"
 #include "rendezvous/security/pem_files.h"
 
 namespace ddprun {
 namespace {
 
-template <auto kFree>
-struct Freer {
-  template <typename T>
-  void operator()(T* object) const {
-    kFree(object);
-  }
-};
-using KeyPtr = std::unique_ptr<EVP_PKEY, Freer<EVP_PKEY_free>>;
-using CertificatePtr = std::unique_ptr<X509, Freer<X509_free>>;
-using BioPtr = std::unique_ptr<BIO, Freer<BIO_free_all>>;
-
 constexpr std::size_t kSeedBytes = 32;
-// Changed whenever what is derived changes, so that the old and the new never meet by half.
+// Changed with every change of the derivation, so that old and new versions reject each other.
 constexpr char kSalt[] = "ddprun";
 constexpr char kAuthorityInfo[] = "v1 certificate authority";
-// Who has the secret may come in, today and later: an authority has no end, and what a process
-// signs for itself has one only so that it is of no use for ever to whoever steals it. No
-// certificate has a begin, which a machine whose clock is behind would not have reached.
+// The secret admits for ever, so an authority does not expire; the certificates that processes sign
+// for themselves do, to limit the use of stolen ones. All are valid from 1970 on, since the clock
+// of another machine may be behind.
 constexpr char kNotBefore[] = "19700101000000Z";
 constexpr char kNotAfter[] = "99991231235959Z";
 constexpr int kSerialBytes = 16;
@@ -50,10 +39,9 @@ absl::Status Broken(const char* what) {
 }
 
 bool DeriveSeed(const Token& token, unsigned char* seed) {
-  const std::unique_ptr<EVP_KDF, Freer<EVP_KDF_free>> kdf(
-      EVP_KDF_fetch(nullptr, OSSL_KDF_NAME_HKDF, nullptr));
+  const OpensslPtr<EVP_KDF, EVP_KDF_free> kdf(EVP_KDF_fetch(nullptr, OSSL_KDF_NAME_HKDF, nullptr));
   if (kdf == nullptr) return false;
-  const std::unique_ptr<EVP_KDF_CTX, Freer<EVP_KDF_CTX_free>> context(EVP_KDF_CTX_new(kdf.get()));
+  const OpensslPtr<EVP_KDF_CTX, EVP_KDF_CTX_free> context(EVP_KDF_CTX_new(kdf.get()));
   char digest[] = "SHA256";
   const OSSL_PARAM parameters[] = {
       OSSL_PARAM_construct_utf8_string(OSSL_KDF_PARAM_DIGEST, digest, 0),
@@ -73,8 +61,8 @@ KeyPtr AuthorityKey(const Token& token) {
   return KeyPtr(EVP_PKEY_new_raw_private_key(EVP_PKEY_ED25519, nullptr, seed.data(), kSeedBytes));
 }
 
-// Authorities of two secrets have two names: what one has not signed is then "of an unknown
-// authority" and not "badly signed".
+// Authorities of different secrets have different names: OpenSSL then reports an unknown authority
+// and not a bad signature.
 std::string AuthorityName(EVP_PKEY* key) {
   unsigned char bytes[kSeedBytes] = {};
   std::size_t size = sizeof bytes;
@@ -85,7 +73,7 @@ std::string AuthorityName(EVP_PKEY* key) {
 bool AddExtension(X509* certificate, X509* issuer, int nid, const std::string& value) {
   X509V3_CTX context;
   X509V3_set_ctx(&context, issuer, certificate, nullptr, nullptr, 0);
-  const std::unique_ptr<X509_EXTENSION, Freer<X509_EXTENSION_free>> extension(
+  const OpensslPtr<X509_EXTENSION, X509_EXTENSION_free> extension(
       X509V3_EXT_nconf_nid(nullptr, &context, nid, value.c_str()));
   return extension != nullptr && X509_add_ext(certificate, extension.get(), -1) == 1;
 }
@@ -131,7 +119,7 @@ CertificatePtr LeafCertificate(const Leaf& leaf, EVP_PKEY* key, X509* authority,
   unsigned char serial[kSerialBytes];
   if (x == nullptr || RAND_bytes(serial, sizeof serial) != 1) return nullptr;
   serial[0] = static_cast<unsigned char>((serial[0] & 0x7F) | 0x40);  // positive, of full length
-  const std::unique_ptr<BIGNUM, Freer<BN_free>> number(BN_bin2bn(serial, sizeof serial, nullptr));
+  const OpensslPtr<BIGNUM, BN_free> number(BN_bin2bn(serial, sizeof serial, nullptr));
   const bool good = number != nullptr && X509_set_version(x, X509_VERSION_3) == 1 &&
                     BN_to_ASN1_INTEGER(number.get(), X509_get_serialNumber(x)) != nullptr &&
                     SetValidity(x, leaf.not_after) &&
@@ -199,7 +187,7 @@ std::string Escaped(absl::string_view name) {
   return text;
 }
 
-// Absent: Escaped() does not write it like that.
+// Absent: not the output of Escaped().
 std::optional<std::string> Unescaped(absl::string_view text) {
   std::string name;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -273,14 +261,6 @@ absl::StatusOr<TlsCredentials> MintHostCredentials(const Token& token, std::time
   return MintService(token, now + kNodeCertificateSeconds);
 }
 
-absl::StatusOr<std::string> DeriveAuthority(const Token& token) {
-  const KeyPtr key = AuthorityKey(token);
-  if (key == nullptr) return Broken("derive a key by HKDF");
-  const CertificatePtr certificate = AuthorityCertificate(key.get());
-  if (certificate == nullptr) return Broken("make an Ed25519 certificate");
-  return CertificateToPem(certificate.get());
-}
-
 absl::Status CheckSecurityOptions(const SecurityOptions& options) {
   const int own = !options.tls_cert.empty() + !options.tls_key.empty() + !options.tls_ca.empty();
   if (own != 0 && own != 3) {
@@ -325,8 +305,7 @@ absl::StatusOr<Security> Security::Open(const SecurityOptions& options,
   Security security;
   if (options.insecure) return security;
   if (!options.tls_cert.empty()) {
-    absl::StatusOr<TlsCredentials> own =
-        ReadPemFiles({.cert = options.tls_cert, .key = options.tls_key, .ca = options.tls_ca});
+    absl::StatusOr<TlsCredentials> own = ReadPemFiles(options);
     if (!own.ok()) return own.status();
     security.own_ = *std::move(own);
     return security;
@@ -341,31 +320,23 @@ absl::StatusOr<Security> Security::Open(const SecurityOptions& options,
 absl::StatusOr<std::optional<TlsCredentials>> Security::ForNode(absl::string_view run_id,
                                                                 absl::string_view node_id) const {
   if (!token_.has_value()) return own_;
-  absl::StatusOr<TlsCredentials> minted = MintNodeCredentials(*token_, run_id, node_id);
-  if (!minted.ok()) return minted.status();
-  return *std::move(minted);
+  return MintNodeCredentials(*token_, run_id, node_id);
 }
 
 absl::StatusOr<std::optional<TlsCredentials>> Security::ForOperator(
     const std::optional<std::string>& run_id, absl::string_view name) const {
   if (!token_.has_value()) return own_;
-  absl::StatusOr<TlsCredentials> minted = MintOperatorCredentials(*token_, run_id, name);
-  if (!minted.ok()) return minted.status();
-  return *std::move(minted);
+  return MintOperatorCredentials(*token_, run_id, name);
 }
 
 absl::StatusOr<std::optional<TlsCredentials>> Security::ForService() const {
   if (!token_.has_value()) return own_;
-  absl::StatusOr<TlsCredentials> minted = MintServiceCredentials(*token_);
-  if (!minted.ok()) return minted.status();
-  return *std::move(minted);
+  return MintServiceCredentials(*token_);
 }
 
 absl::StatusOr<std::optional<TlsCredentials>> Security::ForHost() const {
   if (!token_.has_value()) return own_;
-  absl::StatusOr<TlsCredentials> minted = MintHostCredentials(*token_);
-  if (!minted.ok()) return minted.status();
-  return *std::move(minted);
+  return MintHostCredentials(*token_);
 }
 
 }  // namespace ddprun

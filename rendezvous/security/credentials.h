@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a process proves itself with over TCP: certificates derived from the run's secret, or the
-// user's own. No gRPC here: PEM texts, as TLS wants them.
+// TLS credentials: certificates derived from the run's secret, or the user's own. PEM texts,
+// without gRPC.
 //
 // The secret gives, by HKDF-SHA256, the Ed25519 key of a certificate authority that is the same on
-// every node. Each process signs a fresh key of its own with it and forgets the authority's key and
-// the secret at once, so that a running process holds neither. What is left to it, or to whoever
-// steals it, is a certificate for one run, one name and a limited time.
+// every node. Each process signs a fresh key of its own with it and discards the authority's key
+// and the secret at once, so that a running process holds neither. What remains to be stolen is a
+// certificate for one run, one name and a limited time.
 #pragma once
 
 #include <ctime>
@@ -20,7 +20,7 @@
 namespace ddprun {
 
 struct TlsCredentials {
-  std::string ca_pem;     // who must have signed the other side
+  std::string ca_pem;     // must have signed the other side; of one secret always the same text
   std::string chain_pem;  // this side's certificate, then those between it and the authority
   std::string key_pem;
   // The certificates come from the token: names in them are ddprun's, and a node's certificate has
@@ -35,69 +35,66 @@ struct TlsCredentials {
 // nodes ask for (hello_tag.h).
 inline constexpr char kServiceName[] = "rendezvous.ddprun";
 
-// How long certificates of nodes and of commands are good, from when they are made. A node that is
-// in a run for longer keeps its connection, but cannot make a new one. A node's clock and the
-// service's may differ by less than that.
+// How long certificates of nodes and of commands are valid, from their creation. A node that is in
+// a run for longer keeps its connection, but cannot open a new one. The clocks of nodes and service
+// may differ by less than that.
 inline constexpr std::time_t kNodeCertificateSeconds = 90L * 24 * 3600;
 inline constexpr std::time_t kOperatorCertificateSeconds = 7L * 24 * 3600;
 
-// Whom a certificate is for, as its alternative name: "ddprun://run/RUN/node/ID", where an unnamed
-// run's RUN is empty; "ddprun://run/RUN/operator/NAME"; and "ddprun://operator/NAME", for all runs.
-// What may not stand in a URI is %XX.
+// The subject of a certificate, as its alternative name: "ddprun://run/RUN/node/ID", where an
+// unnamed run's RUN is empty; "ddprun://run/RUN/operator/NAME"; and "ddprun://operator/NAME", for
+// all runs. What may not stand in a URI is %XX.
 std::string NodeUri(absl::string_view run_id, absl::string_view node_id);
 std::string OperatorUri(const std::optional<std::string>& run_id, absl::string_view name);
 
-// What the holder of such a certificate may ask about.
+// What the holder of such a certificate may query.
 struct CertificateScope {
   std::optional<std::string> run_id;  // absent: all runs
   bool operator==(const CertificateScope&) const = default;
 };
-// Absent: it is no name of ddprun's.
+// Absent: not a name of ddprun's.
 std::optional<CertificateScope> ScopeOfUri(absl::string_view uri);
 
 // INTERNAL if OpenSSL fails, which needs a broken installation.
 absl::StatusOr<TlsCredentials> MintNodeCredentials(const Token& token, absl::string_view run_id,
                                                    absl::string_view node_id,
                                                    std::time_t now = std::time(nullptr));
-// Of a command that asks about a run, or about all of them, and is no node.
+// Of a command that queries one run, or all of them, and is no node.
 absl::StatusOr<TlsCredentials> MintOperatorCredentials(const Token& token,
                                                        const std::optional<std::string>& run_id,
                                                        absl::string_view name,
                                                        std::time_t now = std::time(nullptr));
-// Of a service that runs alone: without an end, since it may run for years and cannot sign itself
-// another. One inside a node's agent lasts as long as the nodes' certificates.
+// Of a service that runs alone: without an end, since it may run for years and cannot sign another.
+// That of a service inside a node's agent is valid for as long as the nodes' certificates.
 absl::StatusOr<TlsCredentials> MintServiceCredentials(const Token& token);
 absl::StatusOr<TlsCredentials> MintHostCredentials(const Token& token,
                                                    std::time_t now = std::time(nullptr));
 
-// The certificate authority of a secret, in PEM: the same text on every machine.
-absl::StatusOr<std::string> DeriveAuthority(const Token& token);
-
-// What both programs take as flags.
+// The security flags of both programs.
 struct SecurityOptions {
   std::string token_file;  // empty: DDPRUN_TOKEN, systemd's credential or the default file
   bool insecure = false;
-  std::string tls_cert;
-  std::string tls_key;
-  std::string tls_ca;
+  std::string tls_cert;  // files: this side's certificate, then those that signed it,
+  std::string tls_key;   // its key,
+  std::string tls_ca;    // and who must have signed the other side
 };
 
-// INVALID_ARGUMENT if they contradict each other.
+// INVALID_ARGUMENT if the options contradict each other.
 absl::Status CheckSecurityOptions(const SecurityOptions& options);
 
-// The secret as the options say, read or made; nullopt where none is used (plain text, the user's
-// own certificates). `variable`: what TakeTokenVariable() gave.
+// The secret that the options select, read or created; nullopt where none is used (plain text, the
+// user's own certificates). `variable`: the result of TakeTokenVariable().
 absl::StatusOr<std::optional<Token>> OpenToken(const SecurityOptions& options,
                                                std::optional<absl::StatusOr<Token>> variable,
                                                const GetVariable& get_variable);
 
-// What credentials are made of: nothing (plain text), the user's files, or the secret.
+// The source of credentials: none (plain text), the user's files, or the secret.
 class Security {
  public:
   // Plain text.
   Security() = default;
 
-  // Reads and checks the files that `options` name. `variable`: what TakeTokenVariable() gave.
+  // Reads and checks the files that `options` name. `variable`: the result of TakeTokenVariable().
   static absl::StatusOr<Security> Open(const SecurityOptions& options,
                                        std::optional<absl::StatusOr<Token>> variable,
                                        const GetVariable& get_variable);

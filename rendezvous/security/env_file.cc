@@ -15,7 +15,7 @@
 namespace ddprun {
 namespace {
 
-// What a backslash and this character are in double quotes; 0: both as they stand.
+// What a backslash and this character mean in double quotes; 0: both are literal.
 char Escaped(char character) {
   switch (character) {
     case 'n':
@@ -39,11 +39,11 @@ bool IsEndOrComment(absl::string_view rest) {
   return rest.empty() || rest.front() == '#';
 }
 
-// `text` begins with the quote. The error has what is wrong, without the line.
+// `text` begins with the quote. The error does not name the line.
 absl::StatusOr<std::string> Quoted(absl::string_view text) {
   const char quote = text.front();
   std::string value;
-  // It may be the secret, of which a text that grows would leave pieces behind.
+  // It may be the secret; a string that grows would leave copies in freed memory.
   value.reserve(text.size());
   for (std::size_t i = 1; i < text.size(); ++i) {
     if (text[i] == quote) {
@@ -60,7 +60,7 @@ absl::StatusOr<std::string> Quoted(absl::string_view text) {
 
 std::string Plain(absl::string_view text) {
   for (std::size_t i = 0; i < text.size(); ++i) {
-    // As in a shell: a # in a word is part of it.
+    // As in a shell, a # within a word is part of it.
     if (text[i] == '#' && (i == 0 || absl::ascii_isspace(static_cast<unsigned char>(text[i - 1]))))
       text = text.substr(0, i);
   }

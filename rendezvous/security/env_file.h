@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A .env file: KEY=VALUE lines as a shell would read them, but nothing is expanded or executed.
+// A .env file: KEY=VALUE lines in shell syntax, but nothing is expanded or executed.
 // Pure.
 #pragma once
 
@@ -14,16 +14,16 @@ namespace ddprun {
 
 struct EnvFile {
   std::vector<std::pair<std::string, std::string>> variables;  // in order, without DDPRUN_TOKEN
-  // What DDPRUN_TOKEN is there; empty: it is not. To be wiped by who is given it.
+  // The value of DDPRUN_TOKEN; empty: it is not set there. The caller wipes it.
   std::string token;
 };
 
-// `export KEY=VALUE`, comments, 'single quotes' (as they are) and "double quotes" (\n \t \r \"
-// \\ \$
-// \`). Of a key that comes twice the last one counts. INVALID_ARGUMENT names `path` and the line.
+// Accepts `export KEY=VALUE`, comments, 'single quotes' (literal) and "double quotes" with the
+// escapes \n \t \r \" \\ \$ and \`. The last value of a repeated key counts. INVALID_ARGUMENT names
+// `path` and the line.
 absl::StatusOr<EnvFile> ParseEnvFile(absl::string_view text, const std::string& path);
 
-// A name that a variable may have.
+// Whether a variable may have that name.
 bool IsVariableName(absl::string_view name);
 
 // Overwrites a secret where it stands.

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells members from strangers by their ClientHello, before a handshake costs anything. A node asks
-// for the service under a name of which the first label is a tag: a random number, and its HMAC
-// under a key that only those who have the run's secret can derive. The name is sent in the clear,
-// as TLS does with names (SNI).
+// Distinguishes members from strangers by their ClientHello, before a handshake costs anything. A
+// node asks for the service under a name whose first label is a tag: a random number, and its HMAC
+// under a key that is derived from the run's secret. TLS sends the name in the clear (SNI).
 //
-// A tag proves nothing that a handshake relies on; it decides only whose slots a handshake takes
-// (handshakes.h). Whoever has recorded a tag on the network takes slots of that one node.
+// A tag authenticates nothing; it only selects the slots for the handshake (handshakes.h). A
+// recorded tag takes slots of that one node.
 #pragma once
 
 #include <optional>

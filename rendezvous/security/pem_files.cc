@@ -5,28 +5,16 @@
 #include <openssl/pem.h>
 #include <openssl/x509.h>
 
-#include <memory>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "proto/input_file.h"
 #include "rendezvous/base/limits.h"
+#include "rendezvous/security/openssl_ptr.h"
 
 namespace ddprun {
 namespace {
-
-struct FreeCertificate {
-  void operator()(X509* certificate) const { X509_free(certificate); }
-};
-struct FreeKey {
-  void operator()(EVP_PKEY* key) const { EVP_PKEY_free(key); }
-};
-struct FreeBio {
-  void operator()(BIO* bio) const { BIO_free(bio); }
-};
-using CertificatePtr = std::unique_ptr<X509, FreeCertificate>;
-using BioPtr = std::unique_ptr<BIO, FreeBio>;
 
 absl::StatusOr<std::string> ReadText(const std::string& flag, const std::string& path) {
   absl::StatusOr<InputFile> file = ReadInput(path, kPemBytesMax);
@@ -65,14 +53,13 @@ absl::Status CheckCertificates(const std::string& flag, const std::string& path,
 // A key with a passphrase must not make a program without a terminal wait for one.
 int NoPassphrase(char*, int, int, void*) { return -1; }
 
-absl::Status CheckKey(const PemFiles& files, const std::string& pem, X509* certificate) {
+absl::Status CheckKey(const SecurityOptions& options, const std::string& pem, X509* certificate) {
   const BioPtr bio(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
-  const std::unique_ptr<EVP_PKEY, FreeKey> key(
-      PEM_read_bio_PrivateKey(bio.get(), nullptr, NoPassphrase, nullptr));
+  const KeyPtr key(PEM_read_bio_PrivateKey(bio.get(), nullptr, NoPassphrase, nullptr));
   ERR_clear_error();
   if (key == nullptr) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--tls-key: ", files.key,
+        absl::StrCat("--tls-key: ", options.tls_key,
                      absl::StrContains(pem, "ENCRYPTED")
                          ? " is encrypted; give a key without a passphrase"
                          : " has no private key in PEM (-----BEGIN PRIVATE KEY-----)"));
@@ -80,24 +67,25 @@ absl::Status CheckKey(const PemFiles& files, const std::string& pem, X509* certi
   const bool fits = X509_check_private_key(certificate, key.get()) == 1;
   ERR_clear_error();
   if (fits) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "--tls-key: ", files.key, " is not the key of the first certificate in ", files.cert));
+  return absl::InvalidArgumentError(absl::StrCat("--tls-key: ", options.tls_key,
+                                                 " is not the key of the first certificate in ",
+                                                 options.tls_cert));
 }
 
 }  // namespace
 
-absl::StatusOr<TlsCredentials> ReadPemFiles(const PemFiles& files) {
+absl::StatusOr<TlsCredentials> ReadPemFiles(const SecurityOptions& options) {
   TlsCredentials credentials;
-  absl::StatusOr<std::string> chain = ReadText("--tls-cert", files.cert);
+  absl::StatusOr<std::string> chain = ReadText("--tls-cert", options.tls_cert);
   if (!chain.ok()) return chain.status();
-  absl::StatusOr<std::string> key = ReadText("--tls-key", files.key);
+  absl::StatusOr<std::string> key = ReadText("--tls-key", options.tls_key);
   if (!key.ok()) return key.status();
-  absl::StatusOr<std::string> ca = ReadText("--tls-ca", files.ca);
+  absl::StatusOr<std::string> ca = ReadText("--tls-ca", options.tls_ca);
   if (!ca.ok()) return ca.status();
   const std::vector<CertificatePtr> certificates = Certificates(*chain);
-  absl::Status status = CheckCertificates("--tls-cert", files.cert, certificates);
-  status.Update(CheckCertificates("--tls-ca", files.ca, Certificates(*ca)));
-  if (status.ok()) status = CheckKey(files, *key, certificates.front().get());
+  absl::Status status = CheckCertificates("--tls-cert", options.tls_cert, certificates);
+  status.Update(CheckCertificates("--tls-ca", options.tls_ca, Certificates(*ca)));
+  if (status.ok()) status = CheckKey(options, *key, certificates.front().get());
   if (!status.ok()) return status;
   return TlsCredentials{
       .ca_pem = *std::move(ca), .chain_pem = *std::move(chain), .key_pem = *std::move(key)};

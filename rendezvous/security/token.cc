@@ -15,6 +15,7 @@
 #include <system_error>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "proto/output_file.h"
 #include "rendezvous/base/owned_fd.h"
@@ -24,10 +25,10 @@ namespace {
 
 constexpr char kDigitOf[] = "0123456789abcdef";
 
-// Of 64 random digits fewer than this many different ones are less likely than a broken machine:
-// someone typed them.
+// Fewer different digits than this among 64 random ones are practically impossible: somebody typed
+// them.
 constexpr int kDifferentDigitsMin = 8;
-// Changed whenever what is derived changes.
+// Changed with every change of the derivation.
 constexpr char kHelloKeyInfo[] = "ddprun v1 client hello";
 constexpr char kHowToMake[] =
     "run `openssl rand -hex 32` once, and give what it prints to all nodes of the run";
@@ -50,8 +51,8 @@ absl::Status CheckOwner(const std::string& path, const struct stat& info, TokenO
         absl::StrCat("the token file ", path, " belongs to user ", info.st_uid, " and not to you (",
                      geteuid(), ") or root; who can change it could join your runs"));
   }
-  // The group's part of another's file is for those who are to read it; an access list, as
-  // systemd's credentials have one, shows there too. Root may have named a file that others share.
+  // Another user's file gives access through its group; an access list, as systemd's credentials
+  // have, shows in the group's bits too. Root may have named a file that others share.
   const bool is_shared = !ours || (info.st_uid == 0 && owner == TokenOwner::kAnybody);
   if ((info.st_mode & (is_shared ? 027 : 077)) == 0) return absl::OkStatus();
   return absl::PermissionDeniedError(absl::StrCat(
@@ -60,10 +61,10 @@ absl::Status CheckOwner(const std::string& path, const struct stat& info, TokenO
       "); take that away with `chmod ", is_shared ? "640 " : "600 ", path, "`"));
 }
 
-// Puts a new secret at `path`, whole or not at all; one that is there already stays.
+// Creates the file atomically with a new secret; keeps one that exists.
 absl::Status MakeTokenFile(const std::string& path) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  std::error_code ignored;  // where it matters the next call fails too, and says why
+  std::error_code ignored;  // if it matters the next call fails too and reports it
   std::filesystem::create_directories(folder.parent_path(), ignored);
   mkdir(folder.c_str(), 0700);
   std::string made = absl::StrCat(path, ".XXXXXX");
@@ -85,7 +86,7 @@ absl::Status MakeTokenFile(const std::string& path) {
   good = good &&
          WriteAll(file.get(), reinterpret_cast<const char*>(text), Token::kDigits + 1) == 0 &&
          fsync(file.get()) == 0;
-  // link() fails where another process was first: then that one's secret counts.
+  // link() fails where another process was first; its secret is used then.
   good = good && (link(made.c_str(), path.c_str()) == 0 || errno == EEXIST);
   const int failed_errno = errno;
   unlink(made.c_str());
@@ -137,13 +138,7 @@ std::string DeriveHelloKey(const Token& token) {
 }
 
 std::string ToDigits(const Token& token) {
-  std::string digits;
-  digits.reserve(Token::kDigits);
-  for (std::size_t i = 0; i < Token::kBytes; ++i) {
-    digits += kDigitOf[token.bytes()[i] >> 4];
-    digits += kDigitOf[token.bytes()[i] & 15];
-  }
-  return digits;
+  return absl::BytesToHexString({reinterpret_cast<const char*>(token.bytes()), Token::kBytes});
 }
 
 std::optional<std::string> ReadVariable(const std::string& name) {
@@ -161,7 +156,7 @@ std::optional<absl::StatusOr<Token>> TakeTokenVariable() {
 }
 
 static absl::StatusOr<Token> ReadFrom(const std::string& path, TokenOwner owner) {
-  // Not to be held up by a FIFO.
+  // Does not block on a FIFO.
   const OwnedFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.get() < 0) {
     const std::string sentence =

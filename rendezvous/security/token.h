@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The run's secret: 256 random bits that every node of a run must have. Written as 64 hexadecimal
+// The run's secret: 256 random bits, shared by all nodes of a run. Written as 64 hexadecimal
 // digits in DDPRUN_TOKEN, in a file of --token-file, or in the token file that is made on first
 // use.
 #pragma once
@@ -39,17 +39,17 @@ std::string DeriveHelloKey(const Token& token);
 // As Parse() reads it. The caller wipes it.
 std::string ToDigits(const Token& token);
 
-// Takes DDPRUN_TOKEN out of this process: its text is wiped where it stands, which is also what
-// /proc/PID/environ shows, and no child inherits it. Before the first thread. Absent: it was not
-// set.
+// Removes DDPRUN_TOKEN from this process: its text is wiped in place, also in /proc/PID/environ,
+// and no child inherits it. Call it before the first thread. Absent: it was not set.
 std::optional<absl::StatusOr<Token>> TakeTokenVariable();
 
-// A secret in a file, as ssh wants its keys: PERMISSION_DENIED unless it belongs to this user or
-// root and others cannot read it. NOT_FOUND, INVALID_ARGUMENT: one sentence too.
+// Reads a secret from a file with the permissions that ssh requires of keys: PERMISSION_DENIED
+// unless it belongs to this user or root and others cannot read it. NOT_FOUND, INVALID_ARGUMENT:
+// one sentence too.
 absl::StatusOr<Token> ReadTokenFile(const std::string& path);
 
-// The same of a file that somebody has named: it may also belong to another user who lets this one
-// read it, through its group or an access list.
+// The same for a file that the user has named: it may also belong to another user who gives this
+// one access through its group or an access list.
 absl::StatusOr<Token> ReadNamedTokenFile(const std::string& path);
 
 using GetVariable = std::function<std::optional<std::string>(const std::string& name)>;
@@ -58,14 +58,14 @@ using GetVariable = std::function<std::optional<std::string>(const std::string& 
 std::optional<std::string> ReadVariable(const std::string& name);
 
 // systemd's credential "ddprun-token" (LoadCredential=), in CREDENTIALS_DIRECTORY. Absent: this
-// process was given none.
+// process has none.
 std::optional<std::string> CredentialTokenPath(const GetVariable& get_variable);
 
 // ~/.config/ddprun/token, or in XDG_CONFIG_HOME. FAILED_PRECONDITION if neither is set.
 absl::StatusOr<std::string> DefaultTokenPath(const GetVariable& get_variable);
 
-// Reads the file, or makes it with a new secret if there is none. Of several processes that do so
-// at once one makes it and all read the same.
+// Reads the file, or creates it with a new secret. If several processes do so at once, one creates
+// it and all read the same secret.
 absl::StatusOr<Token> ReadOrMakeTokenFile(const std::string& path);
 
 }  // namespace ddprun

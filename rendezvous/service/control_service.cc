@@ -7,33 +7,28 @@
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/limits.h"
 #include "rendezvous/base/printable.h"
+#include "rendezvous/wire/grpc_channel.h"
 #include "rendezvous/wire/peer_name.h"
 
 namespace ddprun {
 namespace {
 
-// Names end up in sentences on everybody's terminal; one that is too long is nobody's.
+// Names appear in sentences on terminals, so they are cleaned and cut; a longer name matches none.
 std::string Name(const std::string& text) { return Printable(text.substr(0, kNameBytesMax)); }
 
-// The host that the caller names, which may be any, and the address that it really has.
+// The host that the caller claims, and the address that it really has.
 std::string Asker(const std::string& by, const grpc::CallbackServerContext& context) {
   const std::string name = by.empty() ? "somewhere" : Name(by);
   const std::string address = AddressOfPeer(context.peer());
   return address.empty() ? name : absl::StrCat(name, " (", address, ")");
 }
 
-// What was asked for is done, or the sentence says why it is not.
 template <typename Message>
 grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext& context,
                                  const absl::StatusOr<std::string>& sentence, Message& answer) {
   grpc::ServerUnaryReactor* const reactor = context.DefaultReactor();
-  if (sentence.ok()) {
-    answer.set_sentence(*sentence);
-    reactor->Finish(grpc::Status::OK);
-  } else {
-    reactor->Finish(grpc::Status(static_cast<grpc::StatusCode>(sentence.status().code()),
-                                 std::string(sentence.status().message())));
-  }
+  if (sentence.ok()) answer.set_sentence(*sentence);
+  reactor->Finish(ToGrpc(sentence.status()));
   return reactor;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Control RPCs: what a person asks of a run.
+// The Control RPCs: an operator's requests to a run.
 #pragma once
 
 #include "proto/ddprun.grpc.pb.h"

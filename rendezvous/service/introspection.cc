@@ -14,7 +14,7 @@
 namespace ddprun {
 namespace {
 
-// For this server alone: gRPC's own way is for every server of the process.
+// For this server only: gRPC's own function enables reflection for every server of the process.
 class WithReflection final : public grpc::ServerBuilderOption {
   void UpdateArguments(grpc::ChannelArguments*) override {}
   void UpdatePlugins(std::vector<std::unique_ptr<grpc::ServerBuilderPlugin>>* plugins) override {
@@ -25,7 +25,7 @@ class WithReflection final : public grpc::ServerBuilderOption {
 }  // namespace
 
 void AddHealthAndReflection(grpc::ServerBuilder& builder) {
-  // It is for all servers of the process, and only to be set while no other is built: once.
+  // Applies to all servers of the process and may not be set while another is built: once.
   static const bool enabled = [] {
     grpc::EnableDefaultHealthCheckService(true);
     return true;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tools that know nothing of ddprun may ask the service, by gRPC's own protocols: whether it
-// serves (grpc.health.v1, for probes and load balancers) and what it speaks (reflection, for
-// grpcurl). Both are calls like any other: whoever has no certificate of the run gets no answer.
+// gRPC's own protocols for tools that know nothing of ddprun: health (grpc.health.v1, for probes
+// and load balancers) and reflection (for grpcurl). Both need a certificate of the run like any
+// other call.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -11,7 +11,7 @@ namespace ddprun {
 // Before BuildAndStart().
 void AddHealthAndReflection(grpc::ServerBuilder& builder);
 
-// After it: of the service as a whole and of each of its parts by name.
+// After it: reports the server and each of its services as serving.
 void SayServing(grpc::Server& server);
 
 }  // namespace ddprun

@@ -14,8 +14,8 @@ namespace {
 
 TimePoint Now() { return std::chrono::steady_clock::now(); }
 
-// Whoever has something for the node carries it, and what comes meanwhile from others as well: so
-// one thread at a time calls the handler, and none while it holds a lock.
+// The first thread to push an event drains the queue, including events that other threads push
+// meanwhile: one thread at a time calls the handler, and never while it holds a lock.
 class LocalSession final : public DirectiveSink, public std::enable_shared_from_this<LocalSession> {
  public:
   LocalSession(RunRegistry& registry, SessionClient::Handler handler)
@@ -37,7 +37,7 @@ class LocalSession final : public DirectiveSink, public std::enable_shared_from_
     if (place_) place_->run->Reported(place_->link, report, Now());
   }
 
-  // The handler is not called after it.
+  // The handler is not called afterwards.
   void Close() {
     bool finished = false;
     {
@@ -47,7 +47,7 @@ class LocalSession final : public DirectiveSink, public std::enable_shared_from_
       finished = finished_;
     }
     if (!place_) return;
-    // Nothing can be lost on the way: what the node was told it has.
+    // Nothing can be lost between service and agent in one process: the node has its verdict.
     if (finished) place_->run->Reported(place_->link, Leave{}, Now());
     place_->run->Gone(place_->link, Now());
     registry_.Closed(*place_);
@@ -74,7 +74,7 @@ class LocalSession final : public DirectiveSink, public std::enable_shared_from_
  private:
   bool IsIdle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !carrying_; }
 
-  // Absent: there is nothing, or another thread carries and will see it.
+  // Absent: there is nothing, or another thread drains the queue.
   std::optional<std::vector<SessionEvent>> TakeToCarry() {
     absl::MutexLock lock(&mutex_);
     if (carrying_ || ended_ || events_.empty()) return std::nullopt;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The session of the agent in whose process the service is: no message is written, no connection
-// made.
+// The session of the agent in the service's own process: without messages and connections.
 #pragma once
 
 #include <memory>
@@ -11,7 +10,7 @@
 namespace ddprun {
 
 // `registry` must outlive the session. The node is gone from its run when the session is destroyed.
-// Directives reach `handler` on the thread that brings them about, which may be the caller's own.
+// Directives reach `handler` on the thread that causes them, which may be the caller's.
 std::unique_ptr<SessionClient> OpenLocalSession(RunRegistry& registry, const Join& join,
                                                 SessionClient::Handler handler);
 

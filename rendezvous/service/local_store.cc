@@ -4,12 +4,10 @@
 #include <chrono>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-
 namespace ddprun {
 
-// Whoever has something for the link carries it through, and what comes meanwhile from others as
-// well: so one thread at a time calls the handlers, and none while it holds a lock.
+// The first thread to find work for the link does it, including work that other threads add
+// meanwhile: one thread at a time calls the handlers, and never while it holds a lock.
 class LocalLink final : public StoreLink,
                         public ReplySink,
                         public std::enable_shared_from_this<LocalLink> {
@@ -25,8 +23,7 @@ class LocalLink final : public StoreLink,
     }
     std::shared_ptr<Run> run = store_->Find(hello_.run_id);
     if (run == nullptr) {
-      EndWith(absl::NotFoundError(absl::StrCat("the rendezvous service knows no run '",
-                                               hello_.run_id, "'; it may be over")));
+      EndWith(UnknownRun(hello_.run_id));
     } else if (auto peer = run->OpenStore(shared_from_this(), hello_); peer.ok()) {
       peer_ = *peer;
       run_ = std::move(run);
@@ -108,7 +105,7 @@ class LocalLink final : public StoreLink,
     }
     if (run_ != nullptr) run_->StoreGone(peer_);
     handlers_.on_end(status);
-    // They hold whoever holds this link. carrying_ stays set: nobody calls them again.
+    // The handlers own the owner of this link. carrying_ stays set, so they are not called again.
     handlers_ = {};
     run_.reset();
     absl::MutexLock lock(&mutex_);

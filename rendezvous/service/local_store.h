@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way to the store for the agent in whose process the service is: no message is written.
+// The store for the agent in the service's own process: without messages.
 #pragma once
 
 #include <memory>
@@ -20,12 +20,12 @@ class LocalStore final : public StoreConnector, public std::enable_shared_from_t
 
   std::shared_ptr<StoreLink> Open(StoreHello hello, StoreLink::Handlers handlers) override;
 
-  // The service ends: so do its links, and the registry is not used any more.
+  // The service ends: ends all links; the registry is not used afterwards.
   void Close();
 
  private:
   friend class LocalLink;
-  // Null: there is no such run, or no service any more.
+  // Null: there is no such run, or Close() was called.
   std::shared_ptr<Run> Find(const std::string& run_id);
 
   absl::Mutex mutex_;

@@ -63,8 +63,8 @@ void Run::TellJournalOfMutations() {
 
 std::optional<LinkId> Run::Admit(std::shared_ptr<DirectiveSink> sink, bool resume) {
   absl::MutexLock lock(&mutex_);
-  // A node that comes back may want the verdict. One that comes new is of another run: those who
-  // are still here have their verdict, and their streams may take a while to end.
+  // A node that reconnects may still need the verdict. A new node belongs to a new run: the members
+  // of this one have their verdict, and their streams may take a while to end.
   const bool nobody = !resume || membership_.members.empty();
   if (membership_.phase == RunPhase::kClosed && nobody) return std::nullopt;
   const LinkId link{++last_link_};
@@ -82,7 +82,7 @@ void Run::Joined(LinkId link, const Join& join, TimePoint now) {
 }
 
 void Run::Reported(LinkId link, const Report& report, TimePoint now) {
-  // Not for the membership core or the journal: nothing depends on it.
+  // Neither the membership core nor the journal needs them.
   if (const auto* lines = std::get_if<LogLines>(&report)) return ReceiveLines(link, *lines);
   Afterwards afterwards;
   {
@@ -131,6 +131,7 @@ void Run::GiveUp(const std::string& reason, TimePoint now) {
   {
     absl::MutexLock lock(&mutex_);
     std::vector<NodeId> nodes;
+    nodes.reserve(membership_.members.size());
     for (const auto& entry : membership_.members) nodes.push_back(entry.first);
     for (const NodeId& id : nodes) StepLocked(NodeLost{id, reason}, ToCores(now), afterwards);
   }
@@ -307,7 +308,7 @@ bool Run::drained() {
   return IsDrained(membership_) && sessions_.empty();
 }
 
-// ---- Telling, and the journal
+// ---- Sending, and the journal
 
 void Run::SayLocked(Word word, Afterwards& afterwards) {
   afterwards.says = true;
@@ -340,8 +341,7 @@ void Run::Push(Word word, Afterwards& afterwards) {
              word);
 }
 
-// What is said may show what another thread has just done, so it waits for that thread's record
-// too.
+// A message may show the effect of another thread's step, so it waits for that thread's record too.
 void Run::Perform(Afterwards afterwards) {
   if (journal_ != nullptr && afterwards.says) {
     if (!journal_->Commit(afterwards.record)) {
@@ -378,8 +378,8 @@ void Run::Release(Afterwards& afterwards) {
   for (Word& word : words) Push(std::move(word), afterwards);
 }
 
-// No record will ever be written again. The streams are held by what was to be said on them, and
-// the service waits for their end.
+// The journal has failed for good. Held messages own their streams, and the service waits for the
+// end of those.
 void Run::DropHeld() {
   std::deque<Held> never_said;
   absl::MutexLock lock(&mutex_);

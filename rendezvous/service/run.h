@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // One run in the service: its two cores, the lock around them, and the streams that receive their
-// decisions. No gRPC type is named here. Every entry is: lock, step, queue the effects on
-// their streams, unlock, write. Effects are queued under the lock since two threads' effects must
-// reach a stream in the order of their steps.
+// decisions. No gRPC type is named here. Every entry point locks, steps a core, queues the effects
+// on their streams, unlocks and writes. Effects are queued under the lock since two threads'
+// effects must reach a stream in the order of their steps.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +41,7 @@ class DirectiveSink {
   virtual void Flush() = 0;
 };
 
-// A stream of the store, in the same way.
+// A stream of the store, likewise.
 class ReplySink {
  public:
   virtual ~ReplySink() = default;
@@ -50,8 +50,8 @@ class ReplySink {
   virtual void Flush() = 0;
 };
 
-// A watcher of one run (ddpctl). Called without a lock: there is news to take, or the watch has
-// ended, since another one has taken its place.
+// A watcher of one run (ddpctl). Called without a lock when there is news to take, or when the
+// watch has been evicted by a newer one.
 class NewsSink {
  public:
   virtual ~NewsSink() = default;
@@ -64,20 +64,20 @@ class Run {
   // Called, without the lock, with each new earliest deadline.
   using ArmTimer = std::function<void(TimePoint)>;
 
-  // Without a journal: effects are sent at once, and the run ends with this process.
-  // `begun_by`: the peer whose join began it (RunRegistry::Admit()).
+  // Without a journal effects are sent at once, and the run ends with this process.
+  // `begun_by`: the peer whose join began the run (RunRegistry::Admit()).
   Run(std::string run_id, ArmTimer arm_timer, ServiceJournal* journal = nullptr,
       RunWatcher* watcher = nullptr, std::string begun_by = "");
-  // A run that another process has left in the journal as `number`. All its nodes are away, and
-  // their leases begin now.
+  // A run from the journal of an earlier process, where it has this number. All its nodes are away,
+  // and their leases begin now.
   Run(std::uint64_t number, ReplayedRun replayed, ArmTimer arm_timer, ServiceJournal& journal,
       TimePoint now, RunWatcher* watcher = nullptr);
 
   const std::string& run_id() const { return run_id_; }
   const std::string& begun_by() const { return begun_by_; }
 
-  // Membership. A link stays known until Closed(), since a stream ends some time after it was asked
-  // to. Admit() takes the stream in, unless the run is over: then a new run must take its place.
+  // Membership. A link is known until Closed(), since a stream ends some time after it was asked
+  // to. Admit() adds the stream, unless the run is over and a new run must replace it.
   std::optional<LinkId> Admit(std::shared_ptr<DirectiveSink> sink, bool resume);
   void Joined(LinkId link, const Join& join, TimePoint now);
   void Reported(LinkId link, const Report& report, TimePoint now);
@@ -86,16 +86,16 @@ class Run {
   // False: the node is no member.
   bool Lost(const NodeId& node_id, const std::string& reason, TimePoint now);
 
-  // An operator's request (operator_rules.h): a sentence of what happens, or why nothing does.
+  // An operator's request (operator_rules.h). Returns what happens, as a sentence.
   absl::StatusOr<std::string> Stop(const StopRequest& request, TimePoint now);
   absl::StatusOr<std::string> Drain(const DrainRequest& request, TimePoint now);
 
-  // Watchers (run_logs.cc). Where there are too many, the oldest of the address that has most of
-  // them ends. `from`: the new one's address. NOT_FOUND: no such node.
+  // Watchers (run_logs.cc). Above the limit the oldest watch of the address with the most watches
+  // is evicted. `from`: the new watcher's address. NOT_FOUND: no such node.
   absl::StatusOr<WatchId> OpenWatch(std::shared_ptr<NewsSink> sink, const RunQuestion& question,
                                     const std::string& from);
   void CloseWatch(WatchId id);
-  // Absent: there is none; if `over`, there will be none.
+  // Absent: there is none now; with `over`, there will be none.
   std::optional<RunNews> TakeNews(WatchId id, bool& over);
   // There will be no more news of the run.
   void EndWatches();
@@ -105,26 +105,26 @@ class Run {
   absl::StatusOr<StorePeer> OpenStore(std::shared_ptr<ReplySink> sink, const StoreHello& hello);
   void Receive(StorePeer peer, StoreBatch batch, TimePoint now);
   void StoreGone(StorePeer peer);
-  // How many messages the node's streams of the store have sent in this round.
+  // Messages that the node's streams of the store have sent in this round.
   std::uint64_t store_messages(const NodeId& node_id);
 
-  // With `nodes_max` of its nodes at most.
+  // Of at most `nodes_max` of its nodes.
   RunStatus Status(TimePoint now, std::size_t nodes_max);
 
   // Time. Returns the next deadline.
   std::optional<TimePoint> Tick(TimePoint now);
 
-  bool ending();   // over, except that nodes are still to be told
-  bool drained();  // and all streams of nodes have ended
-  // Since when no node has been connected; absent: one is.
+  bool ending();   // over, but nodes have yet to receive their verdict
+  bool drained();  // over, and all streams of nodes have ended
+  // When the last connected node disconnected; absent: one is connected.
   std::optional<TimePoint> deserted();
-  // All its nodes, none of which is connected, are lost, and the run is over.
+  // Declares all its nodes, none of which is connected, lost; the run is over.
   void GiveUp(const std::string& reason, TimePoint now);
 
   // Another run has its name now.
   void Forget();
-  // The run's part of a snapshot, which must show all runs at one point of the journal: all are
-  // locked, then all write, then the journal has it, then all are unlocked.
+  // The run's part of a snapshot. A snapshot shows all runs at one point of the journal: all runs
+  // are locked, all add their parts, the journal takes them, all are unlocked.
   void LockForSnapshot() ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex_) { mutex_.Lock(); }
   void AddParts(std::vector<std::string>& parts) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void UnlockAfterSnapshot() ABSL_UNLOCK_FUNCTION(mutex_) { mutex_.Unlock(); }
@@ -140,7 +140,7 @@ class Run {
     std::variant<StoreReply, absl::Status> words;
   };
   using Word = std::variant<ToSession, ToStore>;
-  // What may not be sent before `record` is in the journal.
+  // A message that may not be sent before `record` is in the journal.
   struct Held {
     std::uint64_t record = 0;
     Word word;
@@ -205,7 +205,8 @@ class Run {
 
   absl::Mutex mutex_;
   RunState membership_ ABSL_GUARDED_BY(mutex_);
-  // For the status only: nothing is decided by it, and a restarted service has it within a second.
+  // For the status only: no decision depends on it, and nodes report it again within a second of a
+  // restart.
   ToldProgresses progress_ ABSL_GUARDED_BY(mutex_);
   StoreHub store_ ABSL_GUARDED_BY(mutex_);
   // The earliest deadline of the store that the timer is armed for.
@@ -217,7 +218,7 @@ class Run {
   absl::flat_hash_map<StorePeer, std::shared_ptr<ReplySink>> store_streams_ ABSL_GUARDED_BY(mutex_);
   LogSubscriptions subscriptions_ ABSL_GUARDED_BY(mutex_);
   std::map<WatchId, Watcher> watchers_ ABSL_GUARDED_BY(mutex_);
-  TimePoint now_ ABSL_GUARDED_BY(mutex_);  // of what is being done, for the journal
+  TimePoint now_ ABSL_GUARDED_BY(mutex_);  // of the current step, for the journal
   std::uint64_t last_record_ ABSL_GUARDED_BY(mutex_) = 0;
   std::deque<Held> held_ ABSL_GUARDED_BY(mutex_);  // in the order of their records
 };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Run: those who watch it.
+// Run: its watchers.
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "rendezvous/base/limits.h"
 #include "rendezvous/base/overloaded.h"
 #include "rendezvous/base/peer_limits.h"
@@ -18,6 +18,7 @@ LogSubscriptions::Node LogNodeOf(const Member& member) {
 
 std::vector<LogSubscriptions::Node> LogNodesOf(const RunState& state) {
   std::vector<LogSubscriptions::Node> nodes;
+  nodes.reserve(state.members.size());
   for (const auto& entry : state.members) nodes.push_back(LogNodeOf(entry.second));
   return nodes;
 }
@@ -25,17 +26,14 @@ std::vector<LogSubscriptions::Node> LogNodesOf(const RunState& state) {
 absl::Status CheckNames(const RunState& state, const std::vector<std::string>& names) {
   const std::vector<LogSubscriptions::Node> nodes = LogNodesOf(state);
   for (const std::string& name : names) {
-    bool found = false;
-    for (const LogSubscriptions::Node& node : nodes) found = found || IsNamed(node, name);
-    if (found) continue;
-    return absl::NotFoundError(
-        absl::StrCat("run '", state.run_id, "' has no node '", name,
-                     "'; name its node rank, host or node id (ddpctl status --json lists them)"));
+    const bool found = std::any_of(nodes.begin(), nodes.end(),
+                                   [&](const auto& node) { return IsNamed(node, name); });
+    if (!found) return NoSuchNode(state, name);
   }
   return absl::OkStatus();
 }
 
-// A node has lines of its own ranks alone. Which those were in rounds before is not known any more.
+// A node may send lines of its own ranks only. Its ranks in earlier rounds are no longer known.
 void KeepOwnLines(const RunState& state, LinkId link, LogLines& lines) {
   const auto id = state.links.find(link);
   if (id == state.links.end()) return;
@@ -97,7 +95,7 @@ absl::StatusOr<WatchId> Run::OpenWatch(std::shared_ptr<NewsSink> sink, const Run
   return id;
 }
 
-// Those who watch must not keep others out for as long as they like.
+// Watchers must not keep others out for ever.
 void Run::MakeRoomForWatchLocked(bool output, Afterwards& afterwards) {
   std::map<std::string, int> of_address;
   std::size_t count = 0;
@@ -194,14 +192,14 @@ void Run::HearNoteLocked(const RunNotice& note, Afterwards& afterwards) {
   if (!sentence.empty()) PerformLocked(subscriptions_.Report(sentence), afterwards);
 }
 
-// Whatever closed it; nothing the second time.
+// Does nothing the second time.
 void Run::FinishWatchesLocked(Afterwards& afterwards) {
   if (subscriptions_.empty() || membership_.phase != RunPhase::kClosed) return;
   PerformLocked(subscriptions_.Finish(membership_.verdict), afterwards);
 }
 
-// Who watches is said in the order of what else the node is told. What was taken need not be: it
-// can only be of a node that knows that it is in the run.
+// The set of watches is sent in order with the node's other directives. Acknowledgements need no
+// order: only a node that knows that it is in the run gets them.
 void Run::PerformLocked(LogSubscriptions::Effects effects, Afterwards& afterwards) {
   for (auto& [link, directive] : effects.directives) {
     const auto it = sessions_.find(link);

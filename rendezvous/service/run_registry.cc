@@ -12,10 +12,15 @@
 namespace ddprun {
 namespace {
 
-// The rest can be had from GetStatus.
+// GetStatus has the rest.
 constexpr std::size_t kNamesInSentence = 8;
 
 }  // namespace
+
+absl::Status UnknownRun(absl::string_view run_id) {
+  return absl::NotFoundError(
+      absl::StrCat("the rendezvous service knows no run '", run_id, "'; it may be over"));
+}
 
 RunRegistry::RunRegistry(std::optional<std::string> default_run_id,
                          std::unique_ptr<ServiceJournal> journal, RunWatcher* watcher)
@@ -76,7 +81,7 @@ void RunRegistry::Refused(const std::string& address, const absl::Status& why) {
   watcher_->OnNotice("", note);
 }
 
-// A run without a connected node keeps its place for as long as nobody else needs it.
+// A run without a connected node keeps its place until another run needs it.
 absl::Status RunRegistry::MakeRoomFor(const std::string& peer, TimePoint now) {
   const auto is_peers = [&peer](const Run& run) { return !peer.empty() && run.begun_by() == peer; };
   const auto of_peer = static_cast<std::size_t>(std::count_if(
@@ -130,10 +135,7 @@ absl::StatusOr<std::vector<RunStatus>> RunRegistry::Status(const std::string& ru
       if (run_id.empty() || name == run_id) runs.push_back(run);
     }
   }
-  if (runs.empty() && !run_id.empty()) {
-    return absl::NotFoundError(
-        absl::StrCat("the rendezvous service knows no run '", run_id, "'; it may be over"));
-  }
+  if (runs.empty() && !run_id.empty()) return UnknownRun(run_id);
   std::sort(runs.begin(), runs.end(),
             [](const auto& a, const auto& b) { return a->run_id() < b->run_id(); });
   std::vector<RunStatus> found;
@@ -150,14 +152,12 @@ absl::StatusOr<std::shared_ptr<Run>> RunRegistry::FindForOperator(const std::str
   if (run_id.empty() && runs_.size() == 1) return runs_.begin()->second;
   const auto it = runs_.find(run_id);
   if (it != runs_.end()) return it->second;
-  if (!run_id.empty()) {
-    return absl::NotFoundError(
-        absl::StrCat("the rendezvous service knows no run '", run_id, "'; it may be over"));
-  }
+  if (!run_id.empty()) return UnknownRun(run_id);
   if (runs_.empty()) {
     return absl::NotFoundError("the rendezvous service has no run; it may be over");
   }
   std::vector<std::string> names;
+  names.reserve(runs_.size());
   for (const auto& entry : runs_) names.push_back(entry.first);
   std::sort(names.begin(), names.end());
   names.resize(std::min(names.size(), kNamesInSentence));
@@ -181,7 +181,7 @@ absl::StatusOr<std::string> RunRegistry::Drain(const std::string& run_id,
   const auto run = FindForOperator(run_id);
   if (!run.ok()) return run.status();
   auto sentence = (*run)->Drain(request, now);
-  // Where a node was away, nobody else tells of its leaving.
+  // A node that is away has no stream whose end would do this.
   absl::MutexLock lock(&mutex_);
   ForgetIfDrained(*run);
   return sentence;
@@ -191,11 +191,6 @@ std::shared_ptr<Run> RunRegistry::Find(const std::string& run_id) {
   absl::MutexLock lock(&mutex_);
   const auto it = runs_.find(run_id.empty() && default_run_id_ ? *default_run_id_ : run_id);
   return it == runs_.end() ? nullptr : it->second;
-}
-
-std::uint64_t RunRegistry::StoreMessages(const std::string& run_id, const NodeId& node_id) {
-  const std::shared_ptr<Run> run = Find(run_id);
-  return run == nullptr ? 0 : run->store_messages(node_id);
 }
 
 void RunRegistry::WaitUntilDrained(std::chrono::milliseconds timeout) {
@@ -218,7 +213,7 @@ std::optional<TimePoint> RunRegistry::Tick(TimePoint now) {
     const auto due = run->Tick(now);
     if (due && (!next || *due < *next)) next = due;
   }
-  // Members that never came back for their verdict have just been forgotten.
+  // Members that never came back for their verdict have just been removed.
   {
     absl::MutexLock lock(&mutex_);
     for (const auto& run : runs) ForgetIfDrained(run);
@@ -240,7 +235,7 @@ void RunRegistry::Forget(const std::shared_ptr<Run>& run) {
   run_removed_.SignalAll();
 }
 
-// No analysis: it does not follow locks of a list. No other thread holds two runs' locks.
+// The analysis does not follow the locks of a list. No other thread holds two runs' locks.
 void RunRegistry::TakeSnapshot() ABSL_NO_THREAD_SAFETY_ANALYSIS {
   absl::MutexLock lock(&mutex_);
   std::vector<std::string> parts;

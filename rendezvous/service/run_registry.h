@@ -14,12 +14,16 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "rendezvous/base/deadline_timer.h"
 #include "rendezvous/journal/service_journal.h"
 #include "rendezvous/service/run.h"
 
 namespace ddprun {
+
+// NOT_FOUND, as a sentence.
+absl::Status UnknownRun(absl::string_view run_id);
 
 class RunRegistry {
  public:
@@ -33,18 +37,18 @@ class RunRegistry {
                        std::unique_ptr<ServiceJournal> journal = nullptr,
                        RunWatcher* watcher = nullptr);
 
-  // Finds or makes the run and takes the stream into it; the caller then tells the run of the join.
-  // `peer`: whose runs are counted together, an address or a certificate; empty: this process's
-  // own. INVALID_ARGUMENT: no run id, and the service has no default. RESOURCE_EXHAUSTED: too many
-  // runs, of all or of that peer.
+  // Finds or creates the run and adds the stream to it; the caller then calls Run::Joined().
+  // `peer`: an address or a certificate, whose runs are counted together; empty: this process.
+  // INVALID_ARGUMENT: no run id, and the service has no default. RESOURCE_EXHAUSTED: too many runs,
+  // of all or of that peer.
   absl::StatusOr<Place> Admit(const Join& join, std::shared_ptr<DirectiveSink> sink,
                               const std::string& peer = "",
                               TimePoint now = std::chrono::steady_clock::now());
 
-  // A peer at `address` was rejected before it was in any run.
+  // A peer at `address` was rejected before it joined any run.
   void Refused(const std::string& address, const absl::Status& why);
 
-  // A node's stream has ended for good.
+  // A node's stream has ended.
   void Closed(const Place& place);
 
   // A node's agent is dead. NOT_FOUND: there is no such run, or no such node in it.
@@ -65,13 +69,10 @@ class RunRegistry {
   // The run that a watcher means; errors as above.
   absl::StatusOr<std::shared_ptr<Run>> FindForOperator(const std::string& run_id);
 
-  // How many messages about the store a node has sent in the run's round.
-  std::uint64_t StoreMessages(const std::string& run_id, const NodeId& node_id);
-
   // Null if there is no such run.
   std::shared_ptr<Run> Find(const std::string& run_id);
 
-  // Waits until no run is over, or about to be, whose nodes are still to be told.
+  // Waits until the nodes of all runs that are over, or about to be, have received their verdict.
   void WaitUntilDrained(std::chrono::milliseconds timeout);
 
  private:
@@ -91,7 +92,7 @@ class RunRegistry {
   absl::Mutex mutex_;  // taken before a run's own
   absl::CondVar run_removed_;
   absl::flat_hash_map<std::string, std::shared_ptr<Run>> runs_ ABSL_GUARDED_BY(mutex_);
-  // Over, and another run has their name; some of their nodes have not read their verdict yet.
+  // Over, and another run has their name; some of their nodes have not received their verdict yet.
   std::vector<std::shared_ptr<Run>> replaced_ ABSL_GUARDED_BY(mutex_);
 
   DeadlineTimer timer_;  // last: its thread uses all of the above

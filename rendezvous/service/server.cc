@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/service/server.h"
 
+#include <chrono>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -12,12 +14,13 @@
 #include "rendezvous/base/limits.h"
 #include "rendezvous/journal/service_journal.h"
 #include "rendezvous/journal/sqlite_journal.h"
-#include "rendezvous/listener/grpc_frames.h"
 #include "rendezvous/listener/listener.h"
 #include "rendezvous/listener/peer_guard.h"
 #include "rendezvous/service/control_service.h"
 #include "rendezvous/service/introspection.h"
-#include "rendezvous/service/registry_server.h"
+#include "rendezvous/service/local_session.h"
+#include "rendezvous/service/local_store.h"
+#include "rendezvous/service/run_registry.h"
 #include "rendezvous/service/session_service.h"
 #include "rendezvous/service/store_service.h"
 #include "rendezvous/streams/completion_threads.h"
@@ -28,11 +31,50 @@ namespace {
 
 constexpr absl::string_view kUnixPrefix = "unix:";
 
-class RendezvousServerImpl final : public RegistryServer {
+// The service within its own process, whether or not others can reach it.
+class LocalServer : public RendezvousServer {
  public:
-  RendezvousServerImpl(const RendezvousServer::Options& options,
-                       std::unique_ptr<ServiceJournal> journal)
-      : RegistryServer(options.default_run_id, std::move(journal), options.watcher),
+  // As RunRegistry takes them.
+  LocalServer(std::optional<std::string> default_run_id, std::unique_ptr<ServiceJournal> journal,
+              RunWatcher* watcher)
+      : registry_(std::move(default_run_id), std::move(journal), watcher),
+        local_store_(std::make_shared<LocalStore>(registry_)) {}
+
+  // The service can no longer be reached: the destructor of a GrpcServer has run before.
+  ~LocalServer() override { local_store_->Close(); }
+
+  int port() const override { return 0; }
+  std::string target() const override { return ""; }
+  std::unique_ptr<SessionClient> OpenSession(const Join& join,
+                                             SessionClient::Handler handler) override {
+    return OpenLocalSession(registry_, join, std::move(handler));
+  }
+  std::shared_ptr<StoreConnector> store_connector() override { return local_store_; }
+  std::uint64_t store_messages(const std::string& run_id, const std::string& node_id) override {
+    const std::shared_ptr<Run> run = registry_.Find(run_id);
+    return run == nullptr ? 0 : run->store_messages(NodeId{node_id});
+  }
+  std::vector<RunStatus> Status() override {
+    auto status = registry_.Status("", std::chrono::steady_clock::now());
+    return status.ok() ? *std::move(status) : std::vector<RunStatus>();
+  }
+  void WaitUntilDrained(std::chrono::milliseconds timeout) override {
+    registry_.WaitUntilDrained(timeout);
+  }
+
+ protected:
+  RunRegistry& registry() { return registry_; }
+
+ private:
+  RunRegistry registry_;
+  const std::shared_ptr<LocalStore> local_store_;
+};
+
+// The same, reachable over gRPC.
+class GrpcServer final : public LocalServer {
+ public:
+  GrpcServer(const RendezvousServer::Options& options, std::unique_ptr<ServiceJournal> journal)
+      : LocalServer(options.default_run_id, std::move(journal), options.watcher),
         guard_(options.credentials.has_value() && options.credentials->derived
                    ? PeerGuard::NodeIds::kInCertificate
                    : PeerGuard::NodeIds::kNotProven,
@@ -41,21 +83,19 @@ class RendezvousServerImpl final : public RegistryServer {
         store_service_(registry(), guard_),
         control_service_(registry(), guard_) {}
 
-  ~RendezvousServerImpl() override {
+  ~GrpcServer() override {
     guard_.SetListener(nullptr);
     listener_.reset();
     if (server_ != nullptr) control_service_.watches().End(kWatchEndTimeout);
-    // Nobody else is waited for: those that are to hear a verdict were waited for in
-    // WaitUntilDrained().
+    // Does not wait: WaitUntilDrained() has waited for the nodes that receive a verdict.
     if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now());
     if (threads_ != nullptr) threads_->Stop();
   }
 
-  // False if gRPC does not start, which needs credentials that OpenSSL cannot use.
+  // False if gRPC does not start, which happens with credentials that OpenSSL cannot use.
   bool Serve(ListeningSocket socket, const std::optional<TlsCredentials>& credentials,
              Listener::Peers peers) {
     port_ = socket.port;
-    [[maybe_unused]] const bool guarded = GuardsFrames();
     grpc::ServerBuilder builder;
     SetServerArguments(builder);
     if (peers != Listener::Peers::kSameUser) {
@@ -113,9 +153,14 @@ absl::StatusOr<std::unique_ptr<ServiceJournal>> OpenJournal(
 
 }  // namespace
 
+std::unique_ptr<RendezvousServer> RendezvousServer::StartLocal(const std::string& run_id,
+                                                               RunWatcher* watcher) {
+  return std::make_unique<LocalServer>(run_id, nullptr, watcher);
+}
+
 absl::StatusOr<std::unique_ptr<RendezvousServer>> RendezvousServer::Start(Options options) {
   PrepareGrpc();
-  // Before the port: nodes are let in to what was there.
+  // Before the port is opened: nodes must find the runs of the journal.
   auto journal = OpenJournal(options.journal);
   if (!journal.ok()) return journal.status();
   const bool on_path = absl::StartsWith(options.address, kUnixPrefix);
@@ -131,7 +176,7 @@ absl::StatusOr<std::unique_ptr<RendezvousServer>> RendezvousServer::Start(Option
     if (reach == "::") reach = "::1";
     target = HostPort(reach, socket->port);
   }
-  auto server = std::make_unique<RendezvousServerImpl>(options, *std::move(journal));
+  auto server = std::make_unique<GrpcServer>(options, *std::move(journal));
   server->set_target(std::move(target));
   const Listener::Peers peers = on_path                           ? Listener::Peers::kSameUser
                                 : options.credentials.has_value() ? Listener::Peers::kTls

@@ -24,8 +24,8 @@ struct JournalOptions {
   std::string folder;
   // A commit also survives a crash of the machine, not only of the process.
   bool sync = false;
-  // Called once, on any thread: nothing can be written any more, nobody is told of anything, and
-  // the service must end.
+  // Called once, on any thread, when the journal cannot be written any more: nothing is sent to
+  // nodes from then on, and the service must end.
   std::function<void(absl::Status)> on_failure;
 };
 
@@ -34,16 +34,14 @@ class RendezvousServer {
   struct Options {
     std::string address;  // "10.0.0.1", "127.0.0.1", "::1", a name, or "unix:/PATH"
     int port = 0;         // 0: any free one; not used with unix:
-    // How nodes and this service prove to each other who they are. Absent: plain text, which is for
-    // unix sockets and for those who asked for it by name.
+    // The certificates of this service. Absent: plain text, for unix sockets and --insecure.
     std::optional<TlsCredentials> credentials;
-    // The run that joins without an id belong to. Absent: such joins are refused, since two unnamed
-    // runs would meet.
+    // The run of joins without a run id. Absent: such joins are refused, since two unnamed runs
+    // would share one.
     std::optional<std::string> default_run_id;
-    // Where what is accepted is written down, so that a service that is started anew goes on where
-    // this one ended, and the nodes wait for it. Absent: the runs end with the service.
+    // Absent: the runs end with the service.
     std::optional<JournalOptions> journal;
-    // Is told what happens; outlives the server. Null: nobody is.
+    // Receives the runs' events; outlives the server. Null: none.
     RunWatcher* watcher = nullptr;
   };
 
@@ -52,28 +50,34 @@ class RendezvousServer {
   // OpenSqliteJournal().
   static absl::StatusOr<std::unique_ptr<RendezvousServer>> Start(Options options);
 
+  // For a run of one node, in its agent's process: nobody else can reach the service, so it needs
+  // no port, no gRPC and no thread but a timer's. `run_id` names the run of a node without one.
+  static std::unique_ptr<RendezvousServer> StartLocal(const std::string& run_id,
+                                                      RunWatcher* watcher = nullptr);
+
   // Ends all streams and stops.
   virtual ~RendezvousServer() = default;
 
+  // Of a local one: 0, and an empty target.
   virtual int port() const = 0;
-  virtual std::string target()
-      const = 0;  // for a client on this host: "ADDRESS:PORT" or "unix:/PATH"
+  // For a client on this host: "ADDRESS:PORT" or "unix:/PATH".
+  virtual std::string target() const = 0;
 
   // The session of the agent that this service shares a process with. It must end before the
   // service does.
   virtual std::unique_ptr<SessionClient> OpenSession(const Join& join,
                                                      SessionClient::Handler handler) = 0;
 
-  // The way to the store for the agent that this service shares a process with.
+  // The store, for the agent that this service shares a process with.
   virtual std::shared_ptr<StoreConnector> store_connector() = 0;
 
-  // How many messages about the store a node has sent in the run's round.
+  // Messages about the store that a node has sent in the run's round.
   virtual std::uint64_t store_messages(const std::string& run_id, const std::string& node_id) = 0;
 
   // Of all runs, as GetStatus answers.
   virtual std::vector<RunStatus> Status() = 0;
 
-  // Waits until every node that was given a verdict has ended its stream, or the time is over.
+  // Waits until every node that was sent a verdict has ended its stream, or the timeout.
   virtual void WaitUntilDrained(std::chrono::milliseconds timeout) = 0;
 };
 

@@ -14,6 +14,7 @@
 #include "rendezvous/streams/first_message_timer.h"
 #include "rendezvous/streams/server_stream.h"
 #include "rendezvous/streams/write_queue.h"
+#include "rendezvous/wire/grpc_channel.h"
 #include "rendezvous/wire/peer_name.h"
 #include "rendezvous/wire/session_convert.h"
 #include "rendezvous/wire/status_convert.h"
@@ -35,7 +36,7 @@ class SessionStream final : public Stream,
         out_([this](const v1::Directive* message) { StartWrite(message); },
              [this] { Finish(grpc::Status::OK); }) {}
 
-  // `came`: sees to the next call.
+  // `came`: called when the call arrives; waits for the next one.
   void WaitForCall(SessionService& service, grpc::ServerCompletionQueue& queue,
                    std::function<void()> came) {
     self_ = shared_from_this();
@@ -44,7 +45,7 @@ class SessionStream final : public Stream,
 
   void Begin() override {
     guard_.Called(context().peer());
-    // At once: it tells the client that a service is here, before there is anything to say.
+    // At once: tells the client that the service is here, before the first directive.
     StartSendInitialMetadata();
     first_message_.Begin(shared_from_this(), [](SessionStream& self) {
       self.Refuse(absl::DeadlineExceededError("the stream's first report did not come in time"));
@@ -71,7 +72,7 @@ class SessionStream final : public Stream,
     }
     auto report = FromProto(report_);
     if (!in_time) {
-      // It is being ended: nothing counts any more.
+      // The stream is being ended: reports no longer count.
     } else if (!report.ok()) {
       Refuse(report.status());
     } else if (place_) {
@@ -93,7 +94,7 @@ class SessionStream final : public Stream,
 
  private:
   void Enter(Join join) {
-    // Whoever hosts the service shares its process (local_session.h) and needs no stream.
+    // A node that hosts the service shares its process (local_session.h) and needs no stream.
     join.hosts_service = false;
     absl::Status status = guard_.CheckNode(context(), join.run_id, join.node_id.value);
     if (!status.ok()) {
@@ -131,8 +132,7 @@ class SessionStream final : public Stream,
 grpc::ServerUnaryReactor* Answered(grpc::CallbackServerContext& context,
                                    const absl::Status& status) {
   grpc::ServerUnaryReactor* const reactor = context.DefaultReactor();
-  reactor->Finish(
-      grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message())));
+  reactor->Finish(ToGrpc(status));
   return reactor;
 }
 
@@ -156,7 +156,7 @@ grpc::ServerUnaryReactor* SessionService::ReportLoss(grpc::CallbackServerContext
 grpc::ServerUnaryReactor* SessionService::GetStatus(grpc::CallbackServerContext* context,
                                                     const v1::StatusRequest* request,
                                                     v1::StatusAnswer* answer) {
-  // As names are in Join.
+  // Cleaned and cut like the names in Join.
   const auto run_id =
       guard_.RunToAskAbout(*context, Printable(request->run_id().substr(0, kNameBytesMax + 1)));
   if (!run_id.ok()) return Answered(*context, run_id.status());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Rendezvous RPCs: decode what is said, hand it to the run, write what the run says.
+// The Rendezvous RPCs: decodes reports, passes them to the run, writes the run's directives.
 #pragma once
 
 #include "proto/ddprun.grpc.pb.h"

@@ -15,6 +15,7 @@
 #include "rendezvous/streams/batch_writer.h"
 #include "rendezvous/streams/first_message_timer.h"
 #include "rendezvous/streams/server_stream.h"
+#include "rendezvous/wire/grpc_channel.h"
 #include "rendezvous/wire/store_convert.h"
 
 namespace ddprun {
@@ -22,12 +23,8 @@ namespace {
 
 using Stream = ServerStream<v1::StoreRequests, v1::StoreReplies>;
 
-grpc::Status ToGrpc(const absl::Status& status) {
-  return {static_cast<grpc::StatusCode>(status.code()), std::string(status.message())};
-}
-
 // One stream. It owns itself from Begin() until OnDone; its run holds it too. It is not read while
-// its peer does not take its answers.
+// its peer does not read its replies.
 class ServiceStoreStream final : public Stream,
                                  public ReplySink,
                                  public std::enable_shared_from_this<ServiceStoreStream> {
@@ -40,7 +37,7 @@ class ServiceStoreStream final : public Stream,
              [this](const v1::StoreReplies* message) { StartWrite(message); },
              [this] { Finish(EndStatus()); }) {}
 
-  // `came`: sees to the next call.
+  // `came`: called when the call arrives; waits for the next one.
   void WaitForCall(StoreService& service, grpc::ServerCompletionQueue& queue,
                    std::function<void()> came) {
     self_ = shared_from_this();
@@ -150,11 +147,7 @@ class ServiceStoreStream final : public Stream,
       return status;
     }
     std::shared_ptr<Run> run = registry_.Find(hello.run_id());
-    if (run == nullptr) {
-      return absl::NotFoundError(absl::StrCat("the rendezvous service knows no run '",
-                                              Printable(hello.run_id().substr(0, kNameBytesMax)),
-                                              "'; it may be over"));
-    }
+    if (run == nullptr) return UnknownRun(Printable(hello.run_id().substr(0, kNameBytesMax)));
     auto peer = run->OpenStore(shared_from_this(), FromProto(hello));
     if (!peer.ok()) return peer.status();
     peer_ = *peer;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Store RPC: decode an operation, hand it to the run's store, write the answers in the order in
-// which they come.
+// The Store RPC: decodes operations, passes them to the run's store, writes the replies in their
+// order.
 #pragma once
 
 #include "proto/ddprun.grpc.pb.h"

@@ -10,20 +10,14 @@
 #include "rendezvous/base/limits.h"
 #include "rendezvous/base/printable.h"
 #include "rendezvous/streams/batch_writer.h"
+#include "rendezvous/wire/grpc_channel.h"
 #include "rendezvous/wire/log_convert.h"
 #include "rendezvous/wire/peer_name.h"
 
 namespace ddprun {
-namespace {
 
-grpc::Status ToGrpc(const absl::Status& status) {
-  return {static_cast<grpc::StatusCode>(status.code()), std::string(status.message())};
-}
-
-}  // namespace
-
-// Owns itself until OnDone; its run holds it too, to wake it. What there is to say stays in the
-// run's desk until it can be written, so a caller who reads slowly costs no memory here.
+// Owns itself until OnDone; its run holds it too, to wake it. News stay in LogSubscriptions until
+// they can be written, so a slow reader costs no memory here.
 class WatchService::Stream final : public grpc::ServerWriteReactor<v1::RunNews>,
                                    public NewsSink,
                                    public std::enable_shared_from_this<Stream> {

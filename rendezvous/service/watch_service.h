@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Control.WatchRun: a stream of news to whoever watches a run.
+// Control.WatchRun: a stream of news to a watcher of a run.
 #pragma once
 
 #include <chrono>
@@ -21,13 +21,13 @@ class WatchService {
  public:
   explicit WatchService(RunRegistry& registry) : registry_(registry) {}
 
-  // `peer`: who asks, as gRPC names it. `run_id`: that it may watch, of those that it asked for.
+  // `peer`: the caller, as gRPC names it. `run_id`: the run that it may watch.
   grpc::ServerWriteReactor<v1::RunNews>* Watch(const std::string& peer,
                                                const v1::WatchRunRequest& request,
                                                const absl::StatusOr<std::string>& run_id);
 
-  // Whoever watches gets what there is for him, and then the end. Returns when all have, or the
-  // time is over.
+  // Sends all watchers the rest of their news and ends their streams. Returns when all have ended,
+  // or after the timeout.
   void End(std::chrono::milliseconds timeout);
 
  private:

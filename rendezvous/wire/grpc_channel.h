@@ -51,6 +51,7 @@ std::optional<absl::Status> FinalReason(const grpc::Status& status, const std::s
                                         const std::optional<TlsCredentials>& credentials);
 
 absl::Status ToAbsl(const grpc::Status& status);
+grpc::Status ToGrpc(const absl::Status& status);
 
 class ServiceChannel {
  public:

@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/limits.h"
+#include "tests/testing/membership_invariants.h"
 
 namespace ddprun {
 namespace {

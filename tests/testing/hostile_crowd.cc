@@ -3,7 +3,6 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
-#include <openssl/ssl.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
@@ -99,21 +98,6 @@ void HostileCrowd::Run() {
       if (recv(fd.get(), ignored.data(), ignored.size(), 0) <= 0 && errno != EAGAIN) fd.Reset();
     }
   }
-}
-
-std::string MakeClientHello(const std::string& server_name) {
-  SSL_CTX* const context = SSL_CTX_new(TLS_client_method());
-  SSL* const ssl = SSL_new(context);
-  if (!server_name.empty()) SSL_set_tlsext_host_name(ssl, server_name.c_str());
-  BIO* const out = BIO_new(BIO_s_mem());
-  SSL_set_bio(ssl, BIO_new(BIO_s_mem()), out);
-  SSL_connect(ssl);
-  char* data = nullptr;
-  const long size = BIO_get_mem_data(out, &data);
-  std::string hello(data, static_cast<std::size_t>(size));
-  SSL_free(ssl);
-  SSL_CTX_free(context);
-  return hello;
 }
 
 }  // namespace ddprun

@@ -46,7 +46,4 @@ class HostileCrowd {
   std::thread thread_;
 };
 
-// A whole ClientHello that offers TLS 1.3, as OpenSSL writes it; `server_name` may be empty.
-std::string MakeClientHello(const std::string& server_name);
-
 }  // namespace ddprun

@@ -14,9 +14,6 @@
 namespace ddprun {
 namespace {
 
-// Of one blocking call; whoever waits longer has found a server that hangs.
-constexpr int kSocketTimeoutSeconds = 10;
-
 template <typename T, T* (*kRead)(BIO*, T**, pem_password_cb*, void*)>
 T* ReadPem(const std::string& pem) {
   BIO* const bio = BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size()));
@@ -27,9 +24,10 @@ T* ReadPem(const std::string& pem) {
 
 }  // namespace
 
-HostilePeer::HostilePeer(int port) : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+HostilePeer::HostilePeer(int port, int timeout_seconds)
+    : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
   signal(SIGPIPE, SIG_IGN);  // OpenSSL writes without MSG_NOSIGNAL
-  const timeval timeout{.tv_sec = kSocketTimeoutSeconds, .tv_usec = 0};
+  const timeval timeout{.tv_sec = timeout_seconds, .tv_usec = 0};
   setsockopt(fd_.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
   setsockopt(fd_.get(), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
   sockaddr_in address{};

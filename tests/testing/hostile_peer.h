@@ -18,8 +18,8 @@ namespace ddprun {
 
 class HostilePeer {
  public:
-  // Connects to 127.0.0.1.
-  explicit HostilePeer(int port);
+  // Connects to 127.0.0.1. `timeout_seconds`: of one blocking call.
+  explicit HostilePeer(int port, int timeout_seconds = 10);
 
   struct Tls {
     std::optional<TlsCredentials> credentials;  // absent: no certificate
@@ -30,7 +30,7 @@ class HostilePeer {
   // still refuse afterwards.
   bool StartTls(const Tls& tls);
 
-  // False if the other side has closed.
+  // False if the other side has closed or reads no more.
   bool Send(const std::string& bytes);
   void EndSending();
 

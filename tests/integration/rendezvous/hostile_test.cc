@@ -16,6 +16,7 @@
 #include "tests/integration/rendezvous/store_contract.h"
 #include "tests/integration/rendezvous/test_node.h"
 #include "tests/testing/certificates.h"
+#include "tests/testing/client_hello.h"
 #include "tests/testing/hostile_peer.h"
 
 namespace ddprun {
@@ -71,22 +72,6 @@ std::string Noise(std::size_t size) {
   return noise;
 }
 
-// A ClientHello as OpenSSL writes it, with these versions of TLS at most.
-std::string HelloOf(int version_max) {
-  SSL_CTX* const context = SSL_CTX_new(TLS_client_method());
-  SSL_CTX_set_max_proto_version(context, version_max);
-  SSL* const ssl = SSL_new(context);
-  BIO* const out = BIO_new(BIO_s_mem());
-  SSL_set_bio(ssl, BIO_new(BIO_s_mem()), out);
-  SSL_connect(ssl);
-  char* data = nullptr;
-  const long size = BIO_get_mem_data(out, &data);
-  std::string hello(data, static_cast<std::size_t>(size));
-  SSL_free(ssl);
-  SSL_CTX_free(context);
-  return hello;
-}
-
 std::string JoinMessage(const std::function<void(v1::Join&)>& change = nullptr) {
   v1::Report report;
   v1::Join& join = *report.mutable_join();
@@ -114,7 +99,7 @@ struct Thrown {
 };
 
 std::vector<Thrown> ThrownBytes() {
-  const std::string hello = HelloOf(TLS1_3_VERSION);
+  const std::string hello = MakeClientHello("", TLS1_3_VERSION);
   std::string longer = hello;  // says that it is longer than its record
   longer[6] = '\x7f';
   std::string overrun = hello;  // the last extension says it goes on beyond the end
@@ -163,7 +148,7 @@ std::vector<Thrown> ThrownBytes() {
       {"TLS application data first", BYTES("\x17\x03\x03\x00\x05hello")},
       {"TLS heartbeat that asks for 16 KB", BYTES("\x18\x03\x02\x00\x03\x01\x40\x00")},
       {"SSL 2 hello", BYTES("\x80\x2e\x01\x00\x02\x00\x15\x00\x00\x00\x10\x01\x00\x80")},
-      {"TLS 1.2 at most", HelloOf(TLS1_2_VERSION)},
+      {"TLS 1.2 at most", MakeClientHello("", TLS1_2_VERSION)},
       {"SSL 3", BYTES("\x16\x03\x00\x00\x2d\x01\x00\x00\x29\x03\x00") + std::string(37, '\0')},
   };
 }
@@ -191,7 +176,7 @@ TEST_F(HostileBytesTest, ThoseWhoComeInPlainTextReadWhy) {
   peer.Send(BeginCall(kSessionPath) + GrpcMessage(JoinMessage()));
   EXPECT_THAT(peer.Receive(kPatience).bytes, HasSubstr("speaks TLS"));
   HostilePeer old(service_.port());
-  old.Send(HelloOf(TLS1_2_VERSION));
+  old.Send(MakeClientHello("", TLS1_2_VERSION));
   EXPECT_EQ(old.Receive(kPatience).bytes, BYTES("\x15\x03\x03\x00\x02\x02\x46"));
 }
 

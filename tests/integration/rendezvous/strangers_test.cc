@@ -9,6 +9,7 @@
 #include "tests/integration/rendezvous/service_program.h"
 #include "tests/integration/rendezvous/test_node.h"
 #include "tests/testing/certificates.h"
+#include "tests/testing/client_hello.h"
 #include "tests/testing/hostile_crowd.h"
 
 namespace ddprun {

@@ -47,13 +47,13 @@ int Verify(const std::string& leaf, const std::string& ca, int purpose) {
 }
 
 TEST(CredentialsTest, TheAuthorityIsTheSameEverywhereAndAnotherForAnotherSecret) {
-  const auto first = DeriveAuthority(TokenOf(kOne));
+  const auto first = MintServiceCredentials(TokenOf(kOne));
   ASSERT_TRUE(first.ok()) << first.status();
-  EXPECT_EQ(*first, *DeriveAuthority(TokenOf(kOne)));
-  EXPECT_NE(*first, *DeriveAuthority(TokenOf(kOther)));
+  EXPECT_EQ(first->ca_pem, MintServiceCredentials(TokenOf(kOne))->ca_pem);
+  EXPECT_NE(first->ca_pem, MintServiceCredentials(TokenOf(kOther))->ca_pem);
   // Written down, so that a change of what is derived is a decision: nodes of both kinds could not
   // meet.
-  const Certificate certificate = Read(*first);
+  const Certificate certificate = Read(first->ca_pem);
   unsigned char key[32];
   std::size_t size = sizeof key;
   ASSERT_EQ(EVP_PKEY_get_raw_public_key(X509_get0_pubkey(certificate.get()), key, &size), 1);
@@ -198,7 +198,8 @@ TEST(CredentialsTest, TheVariableComesFirst) {
   const auto security =
       Security::Open({.token_file = "/nonexistent"}, Token::Parse(kOne, "it"), no_variable);
   ASSERT_TRUE(security.ok()) << security.status();
-  EXPECT_EQ((**security->ForNode("job", "a")).ca_pem, *DeriveAuthority(TokenOf(kOne)));
+  EXPECT_EQ((**security->ForNode("job", "a")).ca_pem,
+            MintServiceCredentials(TokenOf(kOne))->ca_pem);
   const auto bad = Security::Open({}, Token::Parse("x", "DDPRUN_TOKEN"), no_variable);
   EXPECT_THAT(std::string(bad.status().message()), HasSubstr("DDPRUN_TOKEN has 1 characters"));
 }

@@ -11,6 +11,7 @@
 
 #include "proto/version.h"
 #include "rendezvous/membership/membership.h"
+#include "tests/testing/membership_invariants.h"
 
 namespace ddprun {
 

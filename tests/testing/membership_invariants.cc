@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "tests/testing/membership_invariants.h"
+
 #include <cstddef>
 #include <map>
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "rendezvous/membership/membership.h"
 #include "rendezvous/membership/restart_policy.h"
 #include "rendezvous/values/first_cause.h"
 
