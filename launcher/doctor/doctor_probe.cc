@@ -29,9 +29,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A connection begins with the key; then there are questions of one byte. kAskTime is answered with
-// the wall clock in nanoseconds, and what follows kTakeData until the end of the peer's writing is
-// counted; both numbers have 8 bytes, the highest first.
+// A connection begins with the key; one-byte requests follow. The reply to kAskTime is the wall
+// clock in nanoseconds. After kTakeData all bytes up to the end of the stream are counted, and the
+// reply is their number. Both numbers are 64-bit big endian.
 constexpr std::size_t kKeyBytes = 32;
 constexpr std::chrono::milliseconds kAcceptPause{50};
 constexpr char kAskTime = 't';
@@ -66,7 +66,7 @@ void SetNoDelay(int fd) {
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
 }
 
-// One peer of the server's, which reads without waiting.
+// A peer of the server, which never blocks in recv().
 struct Connection {
   OwnedFd fd;
   std::string key;
@@ -74,7 +74,7 @@ struct Connection {
   std::int64_t taken = 0;
 };
 
-// False: it is over.
+// False: close the connection.
 bool Answer(Connection& connection, const std::string& key, absl::string_view bytes) {
   if (connection.key.size() < kKeyBytes) {
     const std::size_t missing = std::min(kKeyBytes - connection.key.size(), bytes.size());
@@ -115,7 +115,7 @@ bool HandleReadable(Connection& connection, const std::string& key, std::string&
   return false;
 }
 
-// ---- The asking side
+// ---- The client
 
 std::string ConnectError(int error) {
   switch (error) {
@@ -128,7 +128,7 @@ std::string ConnectError(int error) {
   }
 }
 
-// Started, not awaited. An invalid one: `error` says why.
+// Starts connect() and does not wait for it. An invalid result: see `error`.
 OwnedFd StartToConnect(const ProbePeer& peer, int& error) {
   const AddrInfoPtr addresses = Resolve(peer.address, peer.port, SOCK_STREAM, AI_NUMERICHOST);
   error = EADDRNOTAVAIL;
@@ -167,7 +167,7 @@ bool ReadNumber(int fd, std::int64_t& number) {
   return true;
 }
 
-// Waits until all that are being connected are, or the time is over; their sockets then wait.
+// Waits until all connects have finished or timed out.
 void AwaitConnections(std::vector<OwnedFd>& sockets, std::vector<PairFacts>& pairs) {
   const auto deadline = Clock::now() + kProbeConnectTimeout;
   std::vector<pollfd> polled;
@@ -244,7 +244,7 @@ void ProbeServer::Serve() {
     if (polled[1].revents == 0) continue;
     OwnedFd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!fd.valid() && (errno == EMFILE || errno == ENFILE)) {
-      // The listener stays readable, and accepting again at once would only spin.
+      // The listener stays readable: accepting again at once would only spin.
       std::this_thread::sleep_for(kAcceptPause);
     }
     if (!fd.valid() || connections.size() >= kProbeConnectionsMax) continue;
@@ -267,7 +267,7 @@ Probe::Probe(int node, const std::vector<ProbePeer>& peers) {
 void Probe::Ask(std::size_t index, const ProbePeer& peer) {
   const int fd = sockets_[index].get();
   if (fd < 0) return;
-  // From here on the socket waits, but not for ever.
+  // From here on the socket blocks, with time limits.
   fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
   WaitWithLimits(fd);
   SetNoDelay(fd);
@@ -283,7 +283,7 @@ void Probe::Ask(std::size_t index, const ProbePeer& peer) {
   }
   PairFacts& pair = pairs_[index];
   if (!answered) {
-    pair.error = "connected, but no answer came: what answers there is no ddprun doctor";
+    pair.error = "connected, but no answer came: the program there is no ddprun doctor";
     sockets_[index].Reset();
     return;
   }
@@ -305,7 +305,7 @@ void Probe::Send(int peer) {
     if (send(fd.get(), block.data(), block.size(), MSG_NOSIGNAL) <= 0) break;
   }
   shutdown(fd.get(), SHUT_WR);
-  // What was taken, not what this machine's buffers hold.
+  // Counts what the peer received, not what this machine's buffers hold.
   std::int64_t taken = 0;
   if (ReadNumber(fd.get(), taken)) {
     pair->bytes_per_second =
