@@ -14,7 +14,7 @@
 namespace ddprun {
 namespace {
 
-// Of the command line only: they would make no sense in a file, or an endless story.
+// Not allowed in a file: --config would recurse, the others print something and exit.
 bool IsForTheCommandLine(const std::string& key) {
   return key == "config" || key == "print-completion" || key == "print-man";
 }

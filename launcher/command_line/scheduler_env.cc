@@ -8,13 +8,13 @@ namespace ddprun {
 namespace {
 
 struct Sign {
-  const char* variable;  // how many there are
-  const char* also;      // must be there too: without it the number is about something else
+  const char* variable;  // the size
+  const char* also;      // must be set too: without it the size means something else
   const char* of;
   const char* node_rank;  // the variable that numbers the nodes
 };
 
-// A batch script of a job with many nodes runs on one of them: only a step (srun) runs on all.
+// The batch script of a job runs on one of its nodes; only a step (srun) runs on all.
 constexpr Sign kSigns[] = {
     {"SLURM_STEP_NUM_NODES", "SLURM_STEP_ID", "nodes", "SLURM_NODEID"},
     {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "processes", "OMPI_COMM_WORLD_RANK"},
@@ -26,7 +26,7 @@ constexpr Sign kSigns[] = {
 
 std::string WorldOfOneWarning(const Options& options, const GetVariable& get_variable) {
   if (options.nodes > 1 || options.standalone) return "";
-  // A worker of another launcher's that starts a run of its own has that one's WORLD_SIZE.
+  // A worker of another launcher that starts a run of its own inherits that WORLD_SIZE.
   const bool nested = get_variable("TORCHELASTIC_RUN_ID").has_value();
   for (const Sign& sign : kSigns) {
     const std::optional<std::string> text = get_variable(sign.variable);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares the size of the run that a scheduler's variables state with that of the command line: a
-// node that does not know of the others would silently train alone, in a world of its own. Pure.
+// Compares the number of nodes in a scheduler's variables with that of the command line: a node
+// that does not know the others would silently train alone. Pure.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace ddprun {
 
-// A warning, or nothing. With --standalone a world of one is meant.
+// A warning, or empty. --standalone suppresses it.
 std::string WorldOfOneWarning(const Options& options, const GetVariable& get_variable);
 
 }  // namespace ddprun

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files behind --config and --env-file, and what becomes of what they say.
+// Reads the files of --config and --env-file, and sets their variables.
 #pragma once
 
 #include <string>
@@ -11,14 +11,14 @@
 
 namespace ddprun {
 
-// A ReadFile. NOT_FOUND, PERMISSION_DENIED, or INVALID_ARGUMENT if it is larger than a person
-// writes.
+// A ReadFile. NOT_FOUND, PERMISSION_DENIED, or INVALID_ARGUMENT if the file is larger than
+// kSettingsFileBytesMax.
 absl::StatusOr<std::string> ReadSettingsFile(const std::string& path);
 
-// DDPRUN_TOKEN of an .env file. PERMISSION_DENIED if others can read the file.
+// DDPRUN_TOKEN of an .env file. PERMISSION_DENIED if other users can read the file.
 absl::StatusOr<Token> ReadTokenOfEnvFile(const std::string& path);
 
-// Sets them in this process, for itself and all it starts. Before the first thread.
+// Sets them in this process and for all processes that it starts. Call before the first thread.
 void SetVariables(const std::vector<std::pair<std::string, std::string>>& variables);
 
 }  // namespace ddprun

@@ -8,7 +8,7 @@
 namespace ddprun {
 namespace {
 
-// Below the ports that the kernel gives out by itself, above those that have a name.
+// Below the kernel's ephemeral ports, above the well-known ones.
 constexpr int kStepPortFirst = 20'000;
 constexpr int kStepPorts = 10'000;
 
@@ -26,7 +26,7 @@ std::optional<SlurmStep> ReadSlurmStep(const GetVariable& get_variable) {
   const std::optional<std::string> step_id = get_variable("SLURM_STEP_ID");
   const std::optional<int> tasks = Number(get_variable, "SLURM_STEP_NUM_TASKS");
   const std::optional<int> rank = Number(get_variable, "SLURM_PROCID");
-  // A batch script has a rank too, and no step.
+  // A batch script has a rank too, but no step.
   long long step_number = 0;
   if (!job.has_value() || !tasks.has_value() || !rank.has_value() || !step_id.has_value() ||
       !absl::SimpleAtoi(*step_id, &step_number) || *tasks < 2 || *tasks > kNodesMax ||
@@ -57,7 +57,7 @@ void FollowSlurmStep(const GetVariable& get_variable, const Reader& reader, Opti
   if (options.run_id.empty()) options.run_id = step->run_id;
   if (options.endpoint.has_value()) return;
   if (!options.master_addr.has_value()) options.master_addr = step->master_addr;
-  // Also for a --master-addr: two jobs on one node must not meet at one port.
+  // Also with --master-addr: two jobs on one node must not use the same port.
   if (!options.master_port.has_value()) options.master_port = step->master_port;
 }
 

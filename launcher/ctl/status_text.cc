@@ -84,7 +84,7 @@ std::string ProgressLine(const RunStatus& run) {
   return absl::StrCat(line.empty() ? "  progress" : line, ", ", Seconds(run.progress_age), " ago");
 }
 
-// Columns of progress are shown if any node reports it.
+// The columns of progress are shown if any node reports progress.
 bool AnyProgress(const std::vector<const NodeStatus*>& nodes) {
   return std::any_of(nodes.begin(), nodes.end(),
                      [](const NodeStatus* node) { return node->progress.has_value(); });
@@ -217,7 +217,7 @@ std::vector<std::string> RunLines(const RunStatus& run) {
     lines.push_back(absl::StrCat("  ended with exit code ", run.verdict->exit_code,
                                  run.verdict->success ? ": all workers succeeded" : ""));
   }
-  // While the next round forms, what is waited for has it already.
+  // While the next round forms, `reason` already contains it.
   if (run.last_failure.has_value() && run.phase != RunPhase::kForming) {
     lines.push_back(absl::StrCat("  last failure: ", ToSentence(*run.last_failure)));
   }
@@ -273,7 +273,7 @@ std::string StatusJson(const ServiceStatus& status, const std::string& service) 
   for (const RunStatus& run : status.runs) runs.push_back(ToJson(run));
   const Json all = {
       {"service", service}, {"version", status.software_version}, {"runs", std::move(runs)}};
-  // Names come from other machines: what is no UTF-8 must not end this process.
+  // Names come from other machines and may not be UTF-8, for which dump() would throw.
   return absl::StrCat(all.dump(-1, ' ', false, Json::error_handler_t::replace), "\n");
 }
 
