@@ -6,9 +6,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
-#include "launcher/base/host_port.h"
 #include "launcher/base/int_ranges.h"
 #include "launcher/base/limits.h"
+#include "proto/text.h"
 #include "proto/version.h"
 #include "rendezvous/base/limits.h"
 
@@ -258,7 +258,7 @@ absl::StatusOr<CtlOptions> ReadOptions(const CommandInfo& info, const ParsedFlag
 
 std::string TargetOf(const ServiceAddress& service) {
   if (!service.socket.empty()) return absl::StrCat("unix:", service.socket);
-  return JoinHostPort(service.endpoint.host, service.endpoint.port);
+  return HostPort(service.endpoint.host, service.endpoint.port);
 }
 
 std::vector<Flag> StatusFlags() { return FlagsOf(Commands().front()); }
