@@ -11,7 +11,6 @@
 #include "launcher/base/limits.h"
 #include "launcher/command_line/rdzv_conf.h"
 #include "launcher/command_line/scheduler_env.h"
-#include "launcher/command_line/slurm.h"
 #include "proto/version.h"
 #include "rendezvous/base/limits.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The sources of a flag's value, the first that has one wins: the command line, a PET_ variable of
 // the environment or of --env-file, --config, and for the master's address and port MASTER_ADDR and
-// MASTER_PORT of --env-file. Pure: the caller provides the function that reads files.
+// MASTER_PORT of --env-file.
 #pragma once
 
 #include <functional>
@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "launcher/base/flags.h"
+#include "rendezvous/security/token.h"
 
 namespace ddprun {
 
@@ -32,8 +33,21 @@ struct Settings {
   std::string token_env_file;
 };
 
-// `values`: of the command line. INVALID_ARGUMENT and the errors of `read_file`: one sentence.
+// Pure. `values`: of the command line. INVALID_ARGUMENT and the errors of `read_file`: one
+// sentence.
 absl::StatusOr<Settings> GatherSettings(absl::Span<const Flag> flags, Values values,
                                         const GetVariable& get_variable, const ReadFile& read_file);
+
+// ---- Not pure (settings_files.cc)
+
+// A ReadFile. NOT_FOUND, PERMISSION_DENIED, or INVALID_ARGUMENT if the file is larger than
+// kSettingsFileBytesMax.
+absl::StatusOr<std::string> ReadSettingsFile(const std::string& path);
+
+// DDPRUN_TOKEN of an .env file. PERMISSION_DENIED if other users can read the file.
+absl::StatusOr<Token> ReadTokenOfEnvFile(const std::string& path);
+
+// Sets them in this process and for all processes that it starts. Call before the first thread.
+void SetVariables(const std::vector<std::pair<std::string, std::string>>& variables);
 
 }  // namespace ddprun

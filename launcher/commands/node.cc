@@ -13,7 +13,7 @@
 #include "launcher/base/command.h"
 #include "launcher/base/signals.h"
 #include "launcher/base/temp_dir.h"
-#include "launcher/command_line/settings_files.h"
+#include "launcher/command_line/settings.h"
 #include "launcher/doctor/doctor_run.h"
 #include "launcher/node/network.h"
 #include "launcher/output/output_checks.h"

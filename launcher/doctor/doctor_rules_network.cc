@@ -99,8 +99,8 @@ void CheckAddress(const NodeFacts& node, bool several, Findings& findings) {
   CheckVariable(node, "GLOO_SOCKET_IFNAME", node.gloo_socket_ifname, GlooNames, findings);
   if (node.default_routes > 1) {
     findings.Warn("address", {node.node}, node.default_routes,
-                  " default routes have the same metric: which one is taken is "
-                  "chance; give one of them a higher metric (ip route)");
+                  " default routes have the same metric, so the choice is arbitrary; give one of "
+                  "them a higher metric (ip route)");
   }
   if (several && IsVirtual(node.interface)) {
     findings.Warn("address", {node.node}, "node 0 is reached over ", node.interface,

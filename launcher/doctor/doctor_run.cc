@@ -128,7 +128,7 @@ class Doctor {
 
   void Print(const DoctorReport& report) {
     const bool json = options_.doctor->json;
-    if (json && report.json.empty()) return Note("the JSON is too large to be sent: node 0 has it");
+    if (json && report.json.empty()) return Note("the JSON is too large to send; see node 0");
     const std::string& text = json ? report.json : report.text;
     if (!watch_.has_value()) {
       Show(text);
@@ -249,7 +249,7 @@ class Doctor {
       if (report.ok()) return *report;
       status = report.status();
     }
-    checkup_.rendezvous_error = absl::StrCat("they had come, and then: ", status.message());
+    checkup_.rendezvous_error = absl::StrCat("the exchange with them failed: ", status.message());
     checkup_.nodes = {facts_};
     return MakeReport();
   }

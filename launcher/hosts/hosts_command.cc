@@ -10,7 +10,7 @@
 #include "launcher/base/command.h"
 #include "launcher/base/limits.h"
 #include "launcher/base/signals.h"
-#include "launcher/command_line/slurm.h"
+#include "launcher/command_line/scheduler_env.h"
 #include "launcher/hosts/hosts_run.h"
 #include "launcher/node/network.h"
 #include "launcher/node/rendezvous_endpoint.h"

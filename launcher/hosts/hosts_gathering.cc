@@ -192,7 +192,7 @@ void HeadStepper::GiveAwaitedUp() {
     return GiveUp(EndHead{
         exit_code, FailureText(absl::StrCat("ddprun on ", Name(*s_.first_node),
                                             " has not opened the rendezvous service in time; see "
-                                            "what it says above"),
+                                            "its messages above"),
                                exit_code)});
   }
   for (int number = 0; number < Nodes() && s_.phase == HeadPhase::kGathering; ++number) {

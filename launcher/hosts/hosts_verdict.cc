@@ -103,9 +103,8 @@ EndHead VerdictOfNodes(const HeadState& state, const HeadConfig& config) {
                                                "hosts start the same ddprun?"),
                                   1)};
   }
-  return EndHead{1, FailureText("nodes did not end when they were told to; look for ddprun on the "
-                                "hosts",
-                                1)};
+  return EndHead{
+      1, FailureText("nodes did not stop when ordered to; look for ddprun on the hosts", 1)};
 }
 
 std::string FailureText(const std::string& sentence, int exit_code) {
