@@ -158,7 +158,7 @@ void CheckEnvironment(const Checkup& checkup, Findings& findings) {
         "also differ: ",
         absl::StrJoin(others.begin(), others.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
     if (others.size() > shown) absl::StrAppend(&text, " and ", others.size() - shown, " more");
-    findings.Ok("environment", AllNodes(checkup), std::move(text));
+    findings.Ok("environment", AllNodes(checkup), text);
   } else if (same) {
     findings.Ok("environment", AllNodes(checkup), "the same on all nodes");
   }

@@ -122,7 +122,7 @@ void CheckAddress(const NodeFacts& node, bool several, Findings& findings) {
                                         : "your GLOO_SOCKET_IFNAME");
     if (node.interface_ipv6) absl::StrAppend(&text, " (IPv6)");
   }
-  findings.Ok("address", {node.node}, std::move(text));
+  findings.Ok("address", {node.node}, text);
 }
 
 void CheckMtu(const Checkup& checkup, Findings& findings) {
