@@ -18,8 +18,8 @@
 
 namespace {
 
-// If ddprun was started with a closed stdin, stdout or stderr, the next file that it opens would
-// take that number.
+// If ddprun is started with stdin, stdout or stderr closed, the next file that it opens would get
+// that descriptor.
 bool OpenStandardStreams() {
   for (int fd = open("/dev/null", O_RDWR); fd >= 0; fd = open("/dev/null", O_RDWR)) {
     if (fd <= STDERR_FILENO) continue;
@@ -36,13 +36,13 @@ absl::Span<char> CommandLine(int argc, char** argv) {
   return {argv[0], static_cast<std::size_t>(end - argv[0])};
 }
 
-// Without a default, so that a row of the table that is not run here does not compile.
+// No default case, so that a row of the table without a case here does not compile.
 int RunSubCommand(ddprun::CommandId id, ddprun::Invocation invocation) {
   switch (id) {
     case ddprun::CommandId::kStatus:
       return ddprun::StatusCommand(std::move(invocation.arguments));
     case ddprun::CommandId::kDoctor:
-      return ddprun::DoctorCommand(std::move(invocation));
+      return ddprun::RunCommand(std::move(invocation), ddprun::Purpose::kDoctor);
   }
   return 1;
 }
@@ -56,11 +56,11 @@ int main(int argc, char** argv) {
   std::vector<std::string>& arguments = invocation.arguments;
   if (arguments == std::vector<std::string>{ddprun::kControlPipeFlag})
     return ddprun::NodeCommand(std::move(invocation));
-  // A program with the name of a command is run as `ddprun -- NAME`.
+  // To run a program with the name of a command: `ddprun -- NAME`.
   for (const ddprun::SubCommand& command : ddprun::SubCommands()) {
     if (arguments.empty() || arguments.front() != command.name) continue;
     arguments.erase(arguments.begin());
     return RunSubCommand(command.id, std::move(invocation));
   }
-  return ddprun::RunCommand(std::move(invocation));
+  return ddprun::RunCommand(std::move(invocation), ddprun::Purpose::kRun);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of help_text.h: what shells complete on a command line of ddprun.
+// CompletionScript() of help_text.h.
 #include <algorithm>
 
 #include "absl/strings/match.h"
@@ -39,7 +39,7 @@ bool IsFolder(const Flag& flag) {
   return absl::StrContains(flag.value, "DIR") || absl::StrContains(flag.value, "FOLDER");
 }
 
-// "--redirects|-r" for each flag that takes a value.
+// "--redirects|-r"
 std::string Patterns(const Flag& flag) {
   std::string pattern = flag.name;
   if (flag.letter != 0) absl::StrAppend(&pattern, "|-", std::string(1, flag.letter));
@@ -157,12 +157,12 @@ std::string Zsh(absl::Span<const FlagTopic> topics) {
     absl::StrAppend(&text, "  if [[ $words[2] == ", command.name, " ]]; then\n",
                     "    shift words; (( CURRENT-- ))\n    _arguments \\\n");
     for (const Flag& flag : command.flags) absl::StrAppend(&text, ZshFlag(flag));
-    absl::StrAppend(&text, "    '--help[print its flags]'\n    return\n  fi\n");
+    absl::StrAppend(&text, "    '--help[Print its flags.]'\n    return\n  fi\n");
   }
   absl::StrAppend(&text, "  _arguments -S \\\n");
   for (const Flag& flag : FlagsOf(topics)) absl::StrAppend(&text, ZshFlag(flag));
-  absl::StrAppend(&text, "    '--version[print the version]' \\\n",
-                  "    {-h,--help}'[print help on a topic]:topic:(",
+  absl::StrAppend(&text, "    '--version[Print the version.]' \\\n",
+                  "    {-h,--help}'[Print help on a topic.]:topic:(",
                   absl::StrJoin(TopicNames(topics), " "), ")' \\\n",
                   "    '1:program:{_files; _command_names -e; compadd ",
                   absl::StrJoin(CommandNames(), " "), "}' \\\n    '*::arguments:_files'\n}\n",
@@ -214,8 +214,8 @@ std::string Fish(absl::Span<const FlagTopic> topics) {
   for (const Flag& flag : flags) absl::StrAppend(&text, FishFlag(flag, "__ddprun_before_program"));
   absl::StrAppend(
       &text, "complete -c ddprun -n __ddprun_before_program -l help -s h -x -a ",
-      FishText(absl::StrJoin(TopicNames(topics), " ")), " -d 'print help on a topic'\n",
-      "complete -c ddprun -n __ddprun_before_program -l version -d 'print the version'\n");
+      FishText(absl::StrJoin(TopicNames(topics), " ")), " -d 'Print help on a topic.'\n",
+      "complete -c ddprun -n __ddprun_before_program -l version -d 'Print the version.'\n");
   for (const SubCommand& command : SubCommands()) {
     absl::StrAppend(&text, "complete -c ddprun -n __ddprun_before_program -a ", command.name,
                     " -d ", FishText(command.help), "\n");

@@ -14,7 +14,7 @@
 namespace ddprun {
 namespace {
 
-// Of the command line only: they would make no sense in a file, or an endless story.
+// Not allowed in a file: --config would recurse, the others print something and exit.
 bool IsForTheCommandLine(const std::string& key) {
   return key == "config" || key == "print-completion" || key == "print-man";
 }
@@ -26,9 +26,9 @@ class ConfigReader {
 
   absl::Status Read(const YAML::Node& root) {
     if (root.IsNull()) return absl::OkStatus();
-    if (!root.IsMap()) return Wrong("is not a list of KEY: VALUE lines");
+    if (!root.IsMap()) return Wrong("is not a map; write lines of KEY: VALUE");
     for (const auto& entry : root) {
-      if (!entry.first.IsScalar()) return Wrong("has a key that is no word");
+      if (!entry.first.IsScalar()) return Wrong("has a key that is not a word; write KEY: VALUE");
       const std::string key = WithDashes(entry.first.Scalar());
       if (std::find(seen_.begin(), seen_.end(), key) != seen_.end())
         return Wrong(absl::StrCat("has the key '", key, "' twice; leave one of them out"));
@@ -54,26 +54,28 @@ class ConfigReader {
       return absl::OkStatus();
     }
     if (!node.IsSequence())
-      return Wrong("has a program that is no list; write program: [NAME, ARGUMENT, ...]");
+      return Wrong("has a program that is not a list; write program: [NAME, ARGUMENT, ...]");
     for (const YAML::Node& word : node) {
-      if (!word.IsScalar()) return Wrong("has a word of the program that is no text");
+      if (!word.IsScalar())
+        return Wrong("has a word of the program that is no text; write program: [NAME, ...]");
       file_.program.push_back(word.Scalar());
     }
     return absl::OkStatus();
   }
 
   absl::Status ReadEnv(const YAML::Node& node) {
-    if (!node.IsMap()) return Wrong("has an env that is no map; write env: {NAME: VALUE}");
+    if (!node.IsMap()) return Wrong("has an env that is not a map; write env: {NAME: VALUE}");
     for (const auto& entry : node) {
       if (!entry.first.IsScalar() || !entry.second.IsScalar())
-        return Wrong("has something else than NAME: VALUE in its env");
+        return Wrong("has a nested value in env; write env: {NAME: VALUE}");
       const std::string name = entry.first.Scalar();
       if (!IsVariableName(name)) {
-        return Wrong(absl::StrCat("has '", name, "' in its env, which is no name of a variable"));
+        return Wrong(
+            absl::StrCat("has '", name, "' in its env, which is not a valid name of a variable"));
       }
       if (name == kTokenVariable) {
         return Wrong(absl::StrCat("has ", kTokenVariable,
-                                  ", and a secret does not belong there; give token-file"));
+                                  " in its env, which may be read by others; give token-file"));
       }
       file_.env.emplace_back(name, entry.second.Scalar());
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file of --config: flags in YAML, with the program and variables of its workers. Pure.
+// The file of --config: flags in YAML, the program, and variables of the workers. Pure.
 //
 //   nnodes: 2
 //   nproc_per_node: gpu
@@ -20,13 +20,12 @@ namespace ddprun {
 
 struct ConfigFile {
   Values values;                     // by the flag's name
-  std::vector<std::string> program;  // and its arguments; empty: none is named
+  std::vector<std::string> program;  // with its arguments; empty: not given
   std::vector<std::pair<std::string, std::string>> env;
 };
 
-// A list under a flag is its comma-separated value, a map its KEY=VALUE,KEY=VALUE.
-// INVALID_ARGUMENT: one sentence that names `path` and, of an unknown key, the nearest that is
-// known.
+// A list becomes a comma-separated value, a map KEY=VALUE,KEY=VALUE. INVALID_ARGUMENT: one sentence
+// that names `path` and, for an unknown key, the nearest known one.
 absl::StatusOr<ConfigFile> ParseConfigFile(const std::string& text, const std::string& path,
                                            absl::Span<const Flag> flags);
 

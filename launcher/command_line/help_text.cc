@@ -9,22 +9,12 @@
 #include "absl/strings/str_split.h"
 #include "launcher/base/flag_names.h"
 #include "launcher/command_line/parse_options.h"
-#include "launcher/ctl/status_options.h"
+#include "launcher/ctl/ctl_options.h"
 
 namespace ddprun {
 namespace {
 
-constexpr char kIntroduction[] =
-    "Usage: ddprun [FLAGS] PROGRAM [ARGUMENTS...]\n\n"
-    "Starts PROGRAM as the workers of a distributed run, keeps watch over them on every node, and "
-    "ends with the\n"
-    "exit code of the first one that failed. PROGRAM: `train` or another program beside ddprun or "
-    "in PATH, a path,\n"
-    "a .py file, or with -m a Python module.\n\n";
-
-constexpr char kSpellings[] =
-    "Flags may be spelled with _ for -. A variable PET_<NAME>, as PET_NNODES, is a flag's "
-    "default.\n";
+constexpr char kUsage[] = "Usage: ddprun [FLAGS] PROGRAM [ARGUMENTS...]\n\n";
 
 constexpr char kExamples[] =
     "  ddprun --standalone --nproc-per-node 2 train --epochs 1\n"
@@ -37,11 +27,6 @@ constexpr const char* kMostUsed[] = {
     "--log-dir",        "--module",        "--config",  "--dry-run",
 };
 
-const std::vector<Flag> kGeneralFlags = {
-    {"--version", 0, nullptr, "Print the version."},
-    {"--help", 'h', "[TOPIC]", "Print this, or all about a topic."},
-};
-
 std::string ShortHelp(absl::Span<const FlagTopic> topics) {
   std::vector<Flag> most_used;
   for (const char* name : kMostUsed) {
@@ -51,26 +36,31 @@ std::string ShortHelp(absl::Span<const FlagTopic> topics) {
       }
     }
   }
-  std::string text = absl::StrCat(kIntroduction, "Most used:\n", FlagsHelp(most_used), "\n",
-                                  "More, with ddprun --help TOPIC, or all:\n");
+  std::string text = absl::StrCat(kUsage, kAbout, "\n", "Most used:\n", FlagsHelp(most_used), "\n",
+                                  "Topics (ddprun --help TOPIC, or all):\n");
   for (const FlagTopic& topic : topics)
     absl::StrAppend(&text, absl::StrFormat("  %-33s %s\n", topic.name, topic.title));
   absl::StrAppend(&text, "\nOther commands:\n");
   for (const SubCommand& command : SubCommands()) {
     absl::StrAppend(&text, absl::StrFormat("  ddprun %-26s %s\n", command.name, command.help));
   }
-  return absl::StrCat(text, "\n", kSpellings, "\n", kExamples);
+  return absl::StrCat(text, "\n", kSpelling, "\n", kExamples);
 }
 
 std::string FullHelp(absl::Span<const FlagTopic> topics) {
-  std::string text = kIntroduction;
+  std::string text = absl::StrCat(kUsage, kAbout, "\n");
   for (const FlagTopic& topic : topics)
     absl::StrAppend(&text, topic.title, ":\n", FlagsHelp(topic.flags), "\n");
   absl::StrAppend(&text, "General:\n", FlagsHelp(kGeneralFlags), "\n");
-  return absl::StrCat(text, kSpellings, "\n", kExamples);
+  return absl::StrCat(text, kSpelling, "\n", kExamples);
 }
 
 }  // namespace
+
+const std::vector<Flag> kGeneralFlags = {
+    {"--version", 0, nullptr, "Print the version."},
+    {"--help", 'h', "[TOPIC]", "Print the most used flags, or all flags of a topic."},
+};
 
 const std::vector<SubCommand>& SubCommands() {
   static const std::vector<SubCommand> commands = {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// --help by topic, shell completion and the manual page, all made from the flag tables. Pure.
+// --help by topic, shell completion and the manual page, all generated from the flag tables. Pure.
 #pragma once
 
 #include <string>
@@ -10,6 +10,19 @@
 #include "launcher/base/flags.h"
 
 namespace ddprun {
+
+// What ddprun does, in lines of at most 120 columns.
+inline constexpr char kAbout[] =
+    "Starts PROGRAM as the workers of a distributed run, monitors them on every node, and exits "
+    "with the exit code\nof the first worker that failed. PROGRAM is `train` or another program "
+    "beside ddprun or in PATH, a path,\na .py file, or with -m a Python module.\n";
+
+inline constexpr char kSpelling[] =
+    "Flags accept _ for -. A variable PET_<NAME>, such as PET_NNODES, sets the default of a "
+    "flag.\n";
+
+// The flags of no topic.
+extern const std::vector<Flag> kGeneralFlags;
 
 // The flags of one subject, as --help shows them.
 struct FlagTopic {
@@ -28,18 +41,18 @@ struct SubCommand {
   std::vector<Flag> flags;
 };
 
-// A row here, and its case in main.cc, add a command: help, completion and the manual page have it
-// then.
+// To add a command, add a row here and its case in main.cc; help, completion and the manual page
+// use this table.
 const std::vector<SubCommand>& SubCommands();
 
-// The value's words where it is one of a few ("N|auto|gpu|cpu": auto, gpu, cpu); empty: anything.
+// The choices of a flag's value ("N|auto|gpu|cpu": auto, gpu, cpu); empty: any value.
 std::vector<std::string> ChoicesOf(const Flag& flag);
 
-// `topic`: empty for a screen of what is most used, "all", or the name of one. INVALID_ARGUMENT:
-// there is none of that name.
+// `topic`: empty for a screen of the most used flags, "all", or the name of a topic.
+// INVALID_ARGUMENT: no such topic.
 absl::StatusOr<std::string> HelpText(absl::Span<const FlagTopic> topics, const std::string& topic);
 
-// `shell`: bash, zsh, fish or tcsh. INVALID_ARGUMENT: another one.
+// `shell`: bash, zsh, fish or tcsh. INVALID_ARGUMENT: any other shell.
 absl::StatusOr<std::string> CompletionScript(absl::Span<const FlagTopic> topics,
                                              const std::string& shell);
 

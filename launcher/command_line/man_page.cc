@@ -10,7 +10,7 @@
 namespace ddprun {
 namespace {
 
-// As it stands: a `-` that can be copied, and no macro at the beginning of a line.
+// Escapes the text: a `-` that can be copied, and no macro at the beginning of a line.
 std::string Roff(absl::string_view text) {
   std::string escaped =
       absl::StrReplaceAll(text, {{"\\", "\\e"}, {"-", "\\-"}, {"'", "\\(aq"}, {"`", "\\(ga"}});
@@ -32,31 +32,32 @@ std::string Entry(absl::string_view what, absl::string_view text) {
 
 std::string ExitStatus() {
   return absl::StrCat(
-      ".SH EXIT STATUS\n", Entry("0", "every worker ended with 0"),
-      ".TP\nthe first failing worker\\(aqs\n",
-      Roff("it ended by itself with that code; 128 + N if signal N ended it; the same on every "
-           "node"),
-      "\n", Entry("128 + N", "this ddprun was told to end by signal N"),
-      Entry("126, 127", "the program cannot be run, or is not there"),
+      ".SH EXIT STATUS\n", Entry("0", "All workers exited with 0."),
+      ".TP\nthe exit code of the first worker that failed\n",
+      Roff("128 + N if signal N ended it. The same on every node."), "\n",
+      Entry("128 + N", "This ddprun was ended by signal N."),
+      Entry("126, 127", "The program cannot be executed, or was not found."),
       Entry("1",
-            "the run could not be formed or went on without a node: the verdict says which "
-            "and why"),
-      Entry("2", "the command line is wrong"));
+            "The run could not be formed, or continued without this node; the verdict gives the "
+            "reason."),
+      Entry("2", "The command line is invalid."));
 }
 
 std::string Environment() {
   return absl::StrCat(
       ".SH ENVIRONMENT\n",
-      Entry("PET_NAME", "the default of the flag --name, as PET_NNODES and PET_NPROC_PER_NODE"),
+      Entry("PET_NAME",
+            "Default of the flag --name, for example PET_NNODES and PET_NPROC_PER_NODE."),
       Entry("DDPRUN_TOKEN",
-            "the run's secret, 64 hexadecimal digits; it is taken out of the workers' environment"),
+            "The run's secret, 64 hexadecimal digits. It is removed from the environment of the "
+            "workers."),
       Entry("CREDENTIALS_DIRECTORY",
-            "set by systemd: the file ddprun-token in it has the run's secret "
-            "(LoadCredential=ddprun-token:FILE)"),
-      Entry("PYTHON_EXEC", "the Python that runs scripts and modules (python3)"),
-      Entry("LOGLEVEL", "INFO: also say which flags have no effect"),
-      ".PP\nWorkers find RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, GROUP_RANK, MASTER_ADDR, "
-      "MASTER_PORT and the\nother variables that torchrun gives.\n");
+            "Set by systemd: its file ddprun-token contains the run's secret "
+            "(LoadCredential=ddprun-token:FILE)."),
+      Entry("PYTHON_EXEC", "The Python that runs scripts and modules (python3)."),
+      Entry("LOGLEVEL", "INFO: also print which flags have no effect."),
+      ".PP\nFor the workers ddprun sets RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, "
+      "GROUP_RANK, MASTER_ADDR,\nMASTER_PORT and the other variables of torchrun.\n");
 }
 
 }  // namespace
@@ -69,25 +70,16 @@ std::string ManPage(absl::Span<const FlagTopic> topics) {
   for (const SubCommand& command : SubCommands()) {
     absl::StrAppend(&page, ".br\n\\fBddprun ", Roff(command.name), "\\fR [\\fIFLAGS\\fR]\n");
   }
-  absl::StrAppend(
-      &page, ".SH DESCRIPTION\n",
-      "Starts \\fIPROGRAM\\fR as the workers of a distributed run, keeps watch over them on every "
-      "node, and ends with the\nexit code of the first one that failed. \\fIPROGRAM\\fR is "
-      "\\fBtrain\\fR or another program beside ddprun or in PATH, a\npath, a .py file, or with "
-      "\\fB\\-m\\fR a Python module. Flags may be spelled with _ for \\-.\n",
-      ".SH OPTIONS\n");
-  for (const FlagTopic& topic : topics) {
-    absl::StrAppend(&page, ".SS ", Roff(topic.title), "\n");
-    for (const Flag& flag : topic.flags) absl::StrAppend(&page, FlagEntry(flag));
-  }
-  absl::StrAppend(&page, ".SS General\n", Entry("--version", "Print the version."),
-                  Entry("-h, --help [TOPIC]", "print what is most used, or all about a topic"),
-                  ".SH COMMANDS\n");
-  for (const SubCommand& command : SubCommands()) {
-    absl::StrAppend(&page, ".SS ", Roff(absl::StrCat("ddprun ", command.name)), "\n",
-                    Roff(command.help), "\n");
-    for (const Flag& flag : command.flags) absl::StrAppend(&page, FlagEntry(flag));
-  }
+  absl::StrAppend(&page, ".SH DESCRIPTION\n", Roff(kAbout), Roff(kSpelling), ".SH OPTIONS\n");
+  const auto section = [&page](absl::string_view title, absl::Span<const Flag> flags) {
+    absl::StrAppend(&page, ".SS ", Roff(title), "\n");
+    for (const Flag& flag : flags) absl::StrAppend(&page, FlagEntry(flag));
+  };
+  for (const FlagTopic& topic : topics) section(topic.title, topic.flags);
+  section("General", kGeneralFlags);
+  absl::StrAppend(&page, ".SH COMMANDS\n");
+  for (const SubCommand& command : SubCommands())
+    section(absl::StrCat("ddprun ", command.name, ": ", command.help), command.flags);
   return absl::StrCat(
       page, Environment(), ExitStatus(), ".SH EXAMPLES\n.EX\n",
       Roff("ddprun --standalone --nproc-per-node 2 train --epochs 1"), "\n",

@@ -11,7 +11,6 @@
 #include "launcher/base/limits.h"
 #include "launcher/command_line/rdzv_conf.h"
 #include "launcher/command_line/scheduler_env.h"
-#include "launcher/command_line/slurm.h"
 #include "proto/version.h"
 #include "rendezvous/base/limits.h"
 
@@ -52,7 +51,7 @@ const std::vector<Flag> kRendezvousFlags = {
      "Address at which the other nodes reach this one (found by the route to node 0)."},
 };
 
-// What torchrun reads beside PET_*: after that, before the default.
+// Variables that torchrun reads besides PET_*, which override them.
 constexpr struct {
   const char* flag;
   const char* variable;
@@ -103,7 +102,7 @@ void ReadProcPerNode(Reader& reader, Options& options) {
   }
 }
 
-// What --rdzv-conf says, and the flags of ddprun's own that come before it.
+// --rdzv-conf, and ddprun's own flags, which override it.
 void ReadTimeouts(Reader& reader, Options& options) {
   RdzvConf conf = ReadRdzvConf(reader);
   options.join_timeout = reader.Seconds("--join-timeout", kJoinTimeoutSecondsMax)
@@ -139,7 +138,7 @@ void ReadMaster(Reader& reader, Options& options) {
   options.node_rank = reader.Integer("--node-rank", 0, kNodesMax - 1);
   if (reader.Find("--master-addr") != nullptr) {
     std::string address = reader.Text("--master-addr", "an address", "");
-    // As torchrun wants an IPv6 address to be written.
+    // torchrun requires brackets around an IPv6 address.
     if (absl::StartsWith(address, "[") && absl::EndsWith(address, "]"))
       address = address.substr(1, address.size() - 2);
     options.master_addr = std::move(address);
@@ -154,11 +153,11 @@ void ReadRunId(Reader& reader, Options& options) {
     reader.Fail(*reader.Find("--rdzv-id"),
                 "a name without '/', which it must be as it also names a log folder");
   }
-  // torchrun's name for a run without one; two such runs would merge.
+  // torchrun's name for a run without a name; two such runs would merge.
   if (options.run_id == "none") options.run_id.clear();
 }
 
-// --standalone comes before all that says where to meet, also before variables that a cluster set.
+// --standalone overrides every flag and variable on the rendezvous, which a cluster may have set.
 void StandAlone(Reader& reader, Options& options) {
   if (options.nodes_min > 1) {
     reader.FailWith(absl::StrCat("--standalone is for one node, and --nnodes is ", options.nodes,
@@ -264,7 +263,7 @@ absl::StatusOr<Options> ReadValues(const Values& values, std::vector<std::string
   return options;
 }
 
-// Of a run's flags those that say where the nodes are and who gets in.
+// The flags of a run on hosts, rendezvous and security.
 std::vector<Flag> MeetingFlags() {
   std::vector<Flag> flags = kRendezvousFlags;
   for (const std::vector<Flag>* more : {&kHostFlags, &kSecurityFlags})
@@ -285,17 +284,17 @@ std::vector<FlagTopic> FlagTopics() {
   return {
       {"workers", "Workers", kWorkerFlags},
       {"affinity", "CPUs and GPUs of the workers", kAffinityFlags},
-      {"rendezvous", "Where nodes meet", kRendezvousFlags},
-      {"hosts", "All nodes by one command", kHostFlags},
+      {"rendezvous", "Rendezvous of the nodes", kRendezvousFlags},
+      {"hosts", "Starting all nodes with one command", kHostFlags},
       {"restarts", "Restarts", kRestartFlags},
       {"stopping", "Signals and stopping", kStopFlags},
-      {"hangs", "Workers that do not go on", kHangFlags},
+      {"hangs", "Detecting hung workers", kHangFlags},
       {"logs", "Output and logs", kLogFlags},
       {"observe", "Events and metrics", kObserveFlags},
-      {"verdict", "The verdict", kVerdictFlags},
-      {"security", "Who gets in", kSecurityFlags},
-      {"torchrun", "For torchrun's sake", kTorchrunFlags},
-      {"settings", "Settings in files, dry run, completion, manual", kSettingsFlags},
+      {"verdict", "Final report of a run", kVerdictFlags},
+      {"security", "Authentication and encryption", kSecurityFlags},
+      {"torchrun", "Compatibility with torchrun", kTorchrunFlags},
+      {"settings", "Configuration files, dry run, completion, manual page", kSettingsFlags},
   };
 }
 

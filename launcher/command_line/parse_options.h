@@ -14,23 +14,22 @@
 
 namespace ddprun {
 
-// What the flags are for: a run, or `ddprun doctor`, which has some of its own and needs no
-// program.
+// A run, or `ddprun doctor`, which has additional flags and needs no program.
 enum class Purpose { kRun, kDoctor };
 
-// A new subject is a file options_<name> of its own and a row here.
+// To add a topic, add a file options_<name> and a row here.
 std::vector<FlagTopic> FlagTopics();
 
 std::vector<Flag> AllFlags();  // of all topics
 
-// `arguments` without argv[0]. The command line comes before PET_<NAME> variables, these before
-// files (settings.h) and defaults. Everything after the program belongs to the program. Errors: one
-// sentence for people.
+// `arguments` without argv[0]. The command line overrides PET_<NAME> variables, these override
+// files (settings.h), and these the defaults. Everything after the program belongs to the program.
+// Errors: one sentence for people.
 absl::StatusOr<std::variant<Options, ShowText>> ParseOptions(
     const std::vector<std::string>& arguments, const GetVariable& get_variable,
     const ReadFile& read_file = NoFiles, Purpose purpose = Purpose::kRun);
 
-// For completion and help: kDoctorFlags, and of a run's those that say where the nodes are.
+// For completion and help: kDoctorFlags, and the flags of a run that concern the rendezvous.
 std::vector<Flag> FlagsOfDoctor();
 
 }  // namespace ddprun

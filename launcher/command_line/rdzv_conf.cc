@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kSecondsMax = 30.0 * 24 * 3600;
 constexpr int kAttemptsMax = 1'000'000;
-// torchrun's, of which its 15 s are the product.
+// torchrun's defaults; their product is its 15 s.
 constexpr std::chrono::milliseconds kIntervalDefault{5000};
 constexpr int kAttemptsDefault = 3;
 
@@ -35,7 +35,7 @@ enum class Meaning {
 struct Key {
   const char* name;
   Meaning meaning;
-  const char* why;  // of what has no effect or is refused
+  const char* why;  // of kNoEffect and kRefused
 };
 
 const Key kKeys[] = {
@@ -46,12 +46,12 @@ const Key kKeys[] = {
     {"keep_alive_max_attempt", Meaning::kKeepAliveAttempts, ""},
     {"is_host", Meaning::kIsHost, ""},
     {"store_type", Meaning::kStoreType, "the service is always reached by TCP"},
-    {"close_timeout", Meaning::kNoEffect, "nobody waits for a run to be closed"},
-    {"heartbeat_timeout", Meaning::kNoEffect, "--lease says when a silent node is lost"},
-    {"read_timeout", Meaning::kNoEffect, "--join-timeout is the one wait while nodes meet"},
+    {"close_timeout", Meaning::kNoEffect, "ddprun never waits for a run to be closed"},
+    {"heartbeat_timeout", Meaning::kNoEffect, "--lease limits how long a node may be silent"},
+    {"read_timeout", Meaning::kNoEffect, "--join-timeout limits the whole rendezvous"},
     {"cas_backoff_max_seconds", Meaning::kNoEffect, "nodes do not compete for one key"},
     {"protocol", Meaning::kNoEffect, "connections are TLS unless --insecure is given"},
-    {"rank", Meaning::kNoEffect, "--node-rank says it"},
+    {"rank", Meaning::kNoEffect, "--node-rank sets it"},
     {"use_libuv", Meaning::kNoEffect, "the service has a server of its own"},
     {"etcd_prefix", Meaning::kRefused, "the service keeps its runs apart by --rdzv-id"},
     {"ssl_cert", Meaning::kRefused, "give --tls-cert FILE"},
@@ -62,7 +62,7 @@ const Key kKeys[] = {
     {"cacert", Meaning::kRefused, "give --tls-ca FILE"},
 };
 
-// torchrun's words for a bool.
+// The booleans that torchrun accepts.
 std::optional<bool> ParseBool(const std::string& text) {
   const std::string lower = absl::AsciiStrToLower(text);
   for (const char* yes : {"1", "true", "t", "yes", "y"}) {
@@ -153,7 +153,7 @@ class ConfReader {
                      "keep_alive_max_attempt and is_host"));
   }
 
-  // Keys are written with _, which DidYouMean() takes for -.
+  // Keys have _, where DidYouMean() expects -.
   static std::string DidYouMeanKey(const std::string& name) {
     std::vector<std::string> names;
     for (const std::string& known : KeyNames()) names.push_back(WithDashes(known));

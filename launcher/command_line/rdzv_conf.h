@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// --rdzv-conf: what torchrun's settings of a rendezvous backend mean for ddprun's one service. Each
-// key that torchrun knows is carried out, taken without effect, or refused with what to use
-// instead; what torchrun silently ignores (unknown keys, keys given twice) is refused. Pure.
+// --rdzv-conf: torchrun's settings of a rendezvous backend, for ddprun's own service. Each key that
+// torchrun knows is applied, accepted without effect, or rejected with a replacement. Unknown and
+// repeated keys, which torchrun ignores, are rejected. Pure.
 #pragma once
 
 #include <chrono>
@@ -17,8 +17,8 @@ struct RdzvConf {
   std::optional<std::chrono::milliseconds> join_timeout;
   std::optional<std::chrono::milliseconds> last_call;
   std::optional<std::chrono::milliseconds> lease;
-  std::optional<bool> is_host;     // absent: the node that has the endpoint's address
-  std::vector<std::string> notes;  // on what has no effect
+  std::optional<bool> is_host;     // absent: the node that has the endpoint's address hosts it
+  std::vector<std::string> notes;  // on keys without effect
 };
 
 RdzvConf ReadRdzvConf(Reader& reader);

@@ -20,7 +20,7 @@ class Gatherer {
   }
 
   absl::StatusOr<Settings> Gather() {
-    // An .env file may name the configuration file, and the other way round.
+    // An .env file may name the configuration file, and vice versa.
     AddVariables(flags_, get_variable_, settings_.values);
     if (absl::Status status = ReadEnvFile(); !status.ok()) return status;
     if (absl::Status status = ReadConfig(); !status.ok()) return status;
@@ -89,7 +89,7 @@ class Gatherer {
     if (found != master_.end()) settings_.values.try_emplace(flag, found->second);
   }
 
-  // What is set already stays: the environment is before files, and .env before env: of the other.
+  // The environment overrides files, and the .env file overrides env: of the configuration file.
   void SetVariable(const std::string& name, const std::string& value) {
     if (get_variable_(name).has_value()) return;
     for (const auto& variable : settings_.variables) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/command_line/settings_files.h"
-
+// The functions of settings.h that read files and set variables.
 #include <sys/stat.h>
 
 #include <cerrno>
@@ -9,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "launcher/base/limits.h"
+#include "launcher/command_line/settings.h"
 #include "proto/input_file.h"
 #include "rendezvous/security/env_file.h"
 
@@ -40,9 +40,8 @@ absl::StatusOr<Token> ReadTokenOfEnvFile(const std::string& path) {
                      kTokenVariable));
   }
   if ((info.st_mode & 077) != 0) {
-    return absl::PermissionDeniedError(
-        absl::StrCat(path, " has ", kTokenVariable,
-                     " and can be read by others; take that away with `chmod 600 ", path, "`"));
+    return absl::PermissionDeniedError(absl::StrCat(
+        path, " has ", kTokenVariable, " and can be read by others; run `chmod 600 ", path, "`"));
   }
   absl::StatusOr<std::string> text = ReadSettingsFile(path);
   if (!text.ok()) return text.status();

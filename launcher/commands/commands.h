@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The programs in ddprun, each in a file of its own. SubCommands() (command_line/help_text.h) is
-// their table: names, help, completion and the manual page come from it, and main() runs what it
-// names.
+// The programs in ddprun. SubCommands() (command_line/help_text.h) is the table of their names,
+// from which help, completion and the manual page are generated; main() dispatches to them.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "absl/types/span.h"
+#include "launcher/command_line/parse_options.h"
 
 namespace ddprun {
 
@@ -18,13 +18,10 @@ struct Invocation {
 
 // Each returns the exit code.
 
-// `ddprun PROGRAM`: one node of a run, or with -H the head of one.
-int RunCommand(Invocation invocation);
+// `ddprun PROGRAM` and `ddprun doctor`: one node, or with -H the head of a run.
+int RunCommand(Invocation invocation, Purpose purpose);
 
-// `ddprun doctor`.
-int DoctorCommand(Invocation invocation);
-
-// `ddprun --control-pipe`: a node that a head started; its stdin says what to do.
+// `ddprun --control-pipe`: a node that a head started; its orders come over stdin.
 int NodeCommand(Invocation invocation);
 
 }  // namespace ddprun

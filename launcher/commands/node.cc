@@ -13,7 +13,7 @@
 #include "launcher/base/command.h"
 #include "launcher/base/signals.h"
 #include "launcher/base/temp_dir.h"
-#include "launcher/command_line/settings_files.h"
+#include "launcher/command_line/settings.h"
 #include "launcher/doctor/doctor_run.h"
 #include "launcher/node/network.h"
 #include "launcher/output/output_checks.h"
@@ -27,7 +27,7 @@
 namespace ddprun {
 namespace {
 
-// Notes are shown on request only, as torchrun does.
+// Notes are printed only on request, as in torchrun.
 void PrintWarnings(const Options& options) {
   const std::string level = ReadVariable("LOGLEVEL").value_or("WARNING");
   for (const std::string& warning : options.warnings)
@@ -47,8 +47,7 @@ int ShowDryRun(const Agent::Config& config, bool has_token_variable) {
                           .inherited = OwnEnviron()}));
 }
 
-// What each worker gets of this machine, and which file it executes. Absent: done; else the exit
-// code.
+// The resources of each worker, and the file that it executes. Absent: success; else the exit code.
 std::optional<int> FindPlacesAndProgram(Agent::Config& config) {
   const auto machine = ReadMachine(config.options, ReadVariable);
   if (!machine.ok()) return Fail(machine.status(), 1);
@@ -66,11 +65,11 @@ std::optional<int> FindPlacesAndProgram(Agent::Config& config) {
   return std::nullopt;
 }
 
-// The certificates of this node, from the run's secret. Absent: done; else the exit code.
+// Derives the certificates of this node from the run's secret. Absent: success; else the exit code.
 std::optional<int> OpenSecurity(Agent::Config& config, TokenVariable token) {
   if (UsesNetwork(config.options)) {
-    // The secret must not end up in a core file, nor be read by a debugger of the same user.
-    // Workers do not inherit this.
+    // Keeps the secret out of core files and from debuggers of the same user. Workers do not
+    // inherit this.
     prctl(PR_SET_DUMPABLE, 0);
     auto security = Security::Open(config.options.security, std::move(token), ReadVariable);
     if (!security.ok()) return Fail(security.status(), kExitUsage);
@@ -86,7 +85,7 @@ std::optional<int> OpenSecurity(Agent::Config& config, TokenVariable token) {
 // The agent as a child of the keeper and the warden; the warden is this process.
 int RunGuarded(Agent::Config& config, std::optional<HeadConnection> head,
                absl::Span<char> command_line) {
-  // From here on no signal may end this process before it has cleaned up.
+  // From here on a signal must not end this process before it has cleaned up.
   config.end_signals = NotIgnored(config.options.stopping.end_signals);
   config.forwarded_signals = NotIgnored(config.options.stopping.forwarded_signals);
   const sigset_t signals = Union(config.end_signals, config.forwarded_signals);
@@ -115,6 +114,19 @@ int RunGuarded(Agent::Config& config, std::optional<HeadConnection> head,
   });
 }
 
+int RunDoctorNode(Prepared prepared, std::optional<HeadConnection>& head) {
+  DoctorCall call{.options = std::move(prepared.options),
+                  .own_folder = OwnPath().parent_path().string(),
+                  .token_variable = std::move(prepared.token),
+                  .control_pipe = std::nullopt,
+                  .host = {}};
+  if (head.has_value()) {
+    call.control_pipe = std::move(head->control_pipe);
+    call.host = head->host;
+  }
+  return RunDoctor(std::move(call));
+}
+
 }  // namespace
 
 std::filesystem::path OwnPath() {
@@ -137,44 +149,17 @@ std::variant<int, Prepared> Prepare(const std::vector<std::string>& arguments, T
 }
 
 int RunNode(Prepared prepared, std::optional<HeadConnection> head, absl::Span<char> command_line) {
-  Agent::Config config{.options = std::move(prepared.options),
-                       .program = {},
-                       .places = {},
-                       .temp_dir = {},
-                       .end_signals = {},
-                       .forwarded_signals = {},
-                       .worker_signal_mask = {},
-                       .guard_pidfds = {},
-                       .control_pipe = std::nullopt,
-                       .host = {},
-                       .node_id = {},
-                       .credentials = std::nullopt,
-                       .security = {}};
-  if (head.has_value()) {
-    if (head->serve_at_any_port) config.options.master_port = 0;
-    if (head->host != "localhost") config.host = head->host;
-  }
+  if (head.has_value() && head->serve_at_any_port) prepared.options.master_port = 0;
+  if (prepared.options.doctor.has_value()) return RunDoctorNode(std::move(prepared), head);
+  Agent::Config config{};
+  config.options = std::move(prepared.options);
+  if (head.has_value() && head->host != "localhost") config.host = head->host;
   if (const auto code = FindPlacesAndProgram(config)) return *code;
   if (config.options.dry_run) return ShowDryRun(config, prepared.token.has_value());
   const absl::Status outputs = CheckOutputs(config.options);
   if (!outputs.ok()) return Fail(outputs, kExitUsage);
   if (const auto code = OpenSecurity(config, std::move(prepared.token))) return *code;
   return RunGuarded(config, std::move(head), command_line);
-}
-
-int RunDoctorNode(Prepared prepared, std::optional<HeadConnection> head, int nodes) {
-  DoctorCall call{.options = std::move(prepared.options),
-                  .own_folder = OwnPath().parent_path().string(),
-                  .token_variable = std::move(prepared.token),
-                  .control_pipe = std::nullopt,
-                  .host = {}};
-  call.options.doctor->nodes_wanted = nodes;
-  if (head.has_value()) {
-    if (head->serve_at_any_port) call.options.master_port = 0;
-    call.control_pipe = std::move(head->control_pipe);
-    call.host = head->host;
-  }
-  return RunDoctor(std::move(call));
 }
 
 }  // namespace ddprun

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the commands that start a node share: from a command line to a running node.
+// Shared by the commands that start a node: from a command line to a running node.
 #pragma once
 
 #include <filesystem>
@@ -17,13 +17,13 @@
 
 namespace ddprun {
 
-// DDPRUN_TOKEN, or what stands in its place; absent: it is not set.
+// The value of DDPRUN_TOKEN, or its replacement; absent: not set.
 using TokenVariable = std::optional<absl::StatusOr<Token>>;
 
-// Where the head of the run started this node.
+// The connection to the head that started this node.
 struct HeadConnection {
   ControlPipe control_pipe;
-  std::string host;  // this node's name as the head knows it
+  std::string host;  // the head's name for this node
   bool serve_at_any_port = false;
 };
 
@@ -33,19 +33,15 @@ struct Prepared {
 };
 
 // Reads the command line and the files that it names, sets their variables, prints warnings. An
-// int: everything is done
-// (--help), or failed; it is the exit code.
+// int is the exit code: nothing is left to do (--help), or an error was printed.
 std::variant<int, Prepared> Prepare(const std::vector<std::string>& arguments, TokenVariable token,
                                     Purpose purpose);
 
 // The path of this ddprun.
 std::filesystem::path OwnPath();
 
-// A node of a run, until the run is over. Whatever can be found wrong beforehand is, before the
-// first process starts.
+// Runs a node of a run, or of `ddprun doctor`, to its end and returns the exit code. Errors that
+// can be detected beforehand are, before the first process starts.
 int RunNode(Prepared prepared, std::optional<HeadConnection> head, absl::Span<char> command_line);
-
-// A node of `ddprun doctor`. `nodes`: how many there should be; 0: as --nnodes says.
-int RunDoctorNode(Prepared prepared, std::optional<HeadConnection> head, int nodes);
 
 }  // namespace ddprun

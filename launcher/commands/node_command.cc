@@ -29,7 +29,7 @@ std::optional<int> TakeDoctorNodes(std::vector<std::string>& arguments) {
 }  // namespace
 
 int NodeCommand(Invocation invocation) {
-  TakeTokenVariable();  // the head's secret counts, not this machine's
+  TakeTokenVariable();  // only the head's secret is used, never this machine's
   ControlPipe control_pipe = ControlPipe::TakeStdin();
   absl::StatusOr<Orders> orders = control_pipe.AwaitOrders();
   if (absl::IsCancelled(orders.status())) return 1;
@@ -43,9 +43,9 @@ int NodeCommand(Invocation invocation) {
   auto prepared = Prepare(orders->arguments, std::move(token),
                           doctor_nodes.has_value() ? Purpose::kDoctor : Purpose::kRun);
   if (const int* code = std::get_if<int>(&prepared)) return *code;
-  HeadConnection head{std::move(control_pipe), orders->host, orders->serve};
   if (doctor_nodes.has_value())
-    return RunDoctorNode(std::get<Prepared>(std::move(prepared)), std::move(head), *doctor_nodes);
+    std::get<Prepared>(prepared).options.doctor->nodes_wanted = *doctor_nodes;
+  HeadConnection head{std::move(control_pipe), orders->host, orders->serve};
   return RunNode(std::get<Prepared>(std::move(prepared)), std::move(head), invocation.command_line);
 }
 

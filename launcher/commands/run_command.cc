@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <optional>
 #include <utility>
 
 #include "launcher/commands/commands.h"
@@ -7,8 +8,8 @@
 
 namespace ddprun {
 
-int RunCommand(Invocation invocation) {
-  auto prepared = Prepare(invocation.arguments, TakeTokenVariable(), Purpose::kRun);
+int RunCommand(Invocation invocation, Purpose purpose) {
+  auto prepared = Prepare(invocation.arguments, TakeTokenVariable(), purpose);
   if (const int* code = std::get_if<int>(&prepared)) return *code;
   auto& [options, token] = std::get<Prepared>(prepared);
   if (options.hosts.asked()) return RunHosts(options, OwnPath(), std::move(token), ReadVariable);

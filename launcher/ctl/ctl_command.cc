@@ -2,6 +2,8 @@
 #include "launcher/ctl/ctl_command.h"
 
 #include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -17,11 +19,14 @@
 #include "launcher/ctl/ctl_options.h"
 #include "launcher/ctl/logs_command.h"
 #include "launcher/ctl/logs_text.h"
-#include "launcher/ctl/status_command.h"
-#include "launcher/ctl/status_options.h"
+#include "launcher/ctl/status_text.h"
 #include "launcher/ctl/status_watch.h"
 #include "launcher/node/network.h"
+#include "rendezvous/base/owned_fd.h"
 #include "rendezvous/client/control_client.h"
+#include "rendezvous/client/session_client.h"
+#include "rendezvous/client/control_client.h"
+#include "rendezvous/security/credentials.h"
 
 namespace ddprun {
 namespace {
@@ -40,53 +45,79 @@ int Show(const std::string& text) {
   return std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0 ? 0 : kExitFailure;
 }
 
-// The client's certificate; none for a socket, where the kernel identifies the peer.
-absl::StatusOr<Security> OpenSecurity(const ServiceAddress& service, const SecurityOptions& options,
-                                      TokenVariable token) {
-  if (!service.socket.empty()) return Security();
-  prctl(PR_SET_DUMPABLE, 0);
-  return Security::Open(options, std::move(token), ReadVariable);
-}
-
-int ShowStatus(const std::vector<std::string>& arguments, const std::string& program,
-               TokenVariable token) {
-  auto parsed = ParseStatusOptions(arguments, ReadVariable);
-  if (!parsed.ok()) return Fail(program, parsed.status(), kExitUsage);
-  if (const auto* show = std::get_if<ShowText>(&*parsed)) return Show(show->text);
-  const auto& options = std::get<StatusOptions>(*parsed);
-  auto security = OpenSecurity(options.service, options.security, std::move(token));
-  if (!security.ok()) return Fail(program, security.status(), kExitUsage);
-  if (options.watch) {
-    const auto channel = OpenServiceChannel(options.service, *security, options.run_id, "status");
-    if (!channel.ok()) return Fail(program, channel.status(), kExitFailure);
-    return WatchStatus(options, *channel);
+// The service accepts only its own user and root; likewise its answers are trusted only if it
+// belongs to this user or root. OK if nothing listens: the call itself reports that.
+absl::Status CheckServer(const std::string& path) {
+  sockaddr_un address{};
+  if (path.size() >= sizeof address.sun_path) return absl::OkStatus();
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, path.size());
+  const OwnedFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
+      getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.uid == geteuid() ||
+      peer.uid == 0) {
+    return absl::OkStatus();
   }
-  const absl::StatusOr<std::string> text = AskForStatus(options, *security);
-  if (!text.ok()) return Fail(program, text.status(), kExitFailure);
-  return Show(*text);
+  return absl::PermissionDeniedError(absl::StrCat("what listens at ", path, " belongs to user ",
+                                                  peer.uid, ", not to user ", geteuid(),
+                                                  " or root; ask as that user, or check the path"));
 }
 
+// With an operator's certificate for the run, or for all runs if none is named. A socket needs
+// none: the kernel identifies its peer.
+absl::StatusOr<std::shared_ptr<ServiceChannel>> OpenServiceChannel(const CtlOptions& options,
+                                                                   const Security& security) {
+  const ServiceAddress& service = options.service;
+  if (!service.socket.empty()) {
+    if (absl::Status status = CheckServer(service.socket); !status.ok()) return status;
+    return MakeServiceChannel(TargetOf(service));
+  }
+  const char* role = options.command == CtlOptions::Command::kStatus ? "status" : "ctl";
+  auto credentials =
+      security.ForOperator(options.run_id.empty() ? std::nullopt : std::optional(options.run_id),
+                           absl::StrCat(role, "-", HostName(), "-", getpid()));
+  if (!credentials.ok()) return credentials.status();
+  return MakeServiceChannel(TargetOf(service), *std::move(credentials), service.endpoint.host);
+}
+
+absl::StatusOr<std::string> AskForStatus(const CtlOptions& options,
+                                         const std::shared_ptr<ServiceChannel>& channel) {
+  const absl::StatusOr<ServiceStatus> status = GetStatus(channel, options.run_id, options.timeout);
+  if (!status.ok()) return status.status();
+  const std::string service = TargetOf(options.service);
+  return options.json ? StatusJson(*status, service) : StatusText(*status, service);
+}
+
+// The text to print.
 absl::StatusOr<std::string> Ask(const CtlOptions& options,
                                 const std::shared_ptr<ServiceChannel>& channel) {
   const std::string by = HostName();
+  absl::StatusOr<std::string> sentence = absl::InternalError("no such command");
   switch (options.command) {
-    case CtlOptions::Command::kStop:
-      return StopRun(channel, options.run_id, {.by = by, .now = options.now}, options.timeout);
+    case CtlOptions::Command::kStatus:
+      return AskForStatus(options, channel);
     case CtlOptions::Command::kLogs:
       break;  // ShowLogs()
+    case CtlOptions::Command::kStop:
+      sentence = StopRun(channel, options.run_id, {.by = by, .now = options.now}, options.timeout);
+      break;
     case CtlOptions::Command::kDrain:
-      return DrainNode(channel, options.run_id,
-                       {.by = by,
-                        .node = options.node,
-                        .force = options.force,
-                        .at_next_round = options.at_next_round,
-                        .dry_run = options.dry_run},
-                       options.timeout);
+      sentence = DrainNode(channel, options.run_id,
+                           {.by = by,
+                            .node = options.node,
+                            .force = options.force,
+                            .at_next_round = options.at_next_round,
+                            .dry_run = options.dry_run},
+                           options.timeout);
+      break;
   }
-  return absl::InternalError("no such command");
+  if (!sentence.ok()) return sentence.status();
+  return absl::StrCat(*sentence, "\n");
 }
 
-// The subscription begins before the run is stopped: a service that ends with the run sends the end
+// Subscribes before it stops the run, because a service that ends with the run reports the end
 // first.
 int StopAndWait(const CtlOptions& options, const std::shared_ptr<ServiceChannel>& channel,
                 const std::string& program) {
@@ -94,15 +125,14 @@ int StopAndWait(const CtlOptions& options, const std::shared_ptr<ServiceChannel>
   if (!watch.ok()) return Fail(program, watch.status(), kExitFailure);
   const absl::StatusOr<std::string> sentence = Ask(options, channel);
   if (!sentence.ok()) return Fail(program, sentence.status(), kExitFailure);
-  if (Show(absl::StrCat(*sentence, "\n")) != 0) return kExitFailure;
+  if (Show(*sentence) != 0) return kExitFailure;
   const absl::StatusOr<RunOver> end = WaitForEnd(options, *watch);
   if (!end.ok()) return Fail(program, end.status(), kExitFailure);
   Show(absl::StrCat(EndSentence(watch->run_id, *end), "\n"));
   return end->verdict ? end->verdict->exit_code : kExitFailure;
 }
 
-// What its nodes would run is in ddprun, so that is what looks at them; it lies beside this
-// program.
+// The checkup is part of ddprun, which is installed beside this program.
 int BecomeDoctor(const std::vector<std::string>& arguments, const std::string& program) {
   std::error_code error;
   const std::filesystem::path own = std::filesystem::read_symlink("/proc/self/exe", error);
@@ -122,24 +152,26 @@ int BecomeDoctor(const std::vector<std::string>& arguments, const std::string& p
 
 int RunCtl(const std::vector<std::string>& arguments, const std::string& program) {
   if (!arguments.empty() && arguments.front() == "doctor") return BecomeDoctor(arguments, program);
-  // First of all: from here on the environment does not have the secret.
+  // Before anything else: from here on the environment does not contain the secret.
   TokenVariable token = TakeTokenVariable();
-  if (!arguments.empty() && arguments.front() == "status") {
-    return ShowStatus({arguments.begin() + 1, arguments.end()}, program, std::move(token));
-  }
   auto parsed = ParseCtlOptions(arguments, ReadVariable);
   if (!parsed.ok()) return Fail(program, parsed.status(), kExitUsage);
   if (const auto* show = std::get_if<ShowText>(&*parsed)) return Show(show->text);
   const auto& options = std::get<CtlOptions>(*parsed);
-  auto security = OpenSecurity(options.service, options.security, std::move(token));
+  absl::StatusOr<Security> security = Security();
+  if (options.service.socket.empty()) {
+    prctl(PR_SET_DUMPABLE, 0);
+    security = Security::Open(options.security, std::move(token), ReadVariable);
+  }
   if (!security.ok()) return Fail(program, security.status(), kExitUsage);
-  auto channel = OpenServiceChannel(options.service, *security, options.run_id, "ctl");
+  auto channel = OpenServiceChannel(options, *security);
   if (!channel.ok()) return Fail(program, channel.status(), kExitFailure);
+  if (options.refresh) return WatchStatus(options, *channel);
   if (options.command == CtlOptions::Command::kLogs) return ShowLogs(options, *channel);
   if (options.wait) return StopAndWait(options, *channel, program);
-  const absl::StatusOr<std::string> sentence = Ask(options, *channel);
-  if (!sentence.ok()) return Fail(program, sentence.status(), kExitFailure);
-  return Show(absl::StrCat(*sentence, "\n"));
+  const absl::StatusOr<std::string> text = Ask(options, *channel);
+  if (!text.ok()) return Fail(program, text.status(), kExitFailure);
+  return Show(*text);
 }
 
 int StatusCommand(std::vector<std::string> arguments) {

@@ -4,9 +4,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "launcher/base/int_ranges.h"
 #include "launcher/base/limits.h"
+#include "proto/text.h"
 #include "proto/version.h"
 #include "rendezvous/base/limits.h"
 
@@ -16,44 +18,74 @@ namespace {
 using Command = CtlOptions::Command;
 
 constexpr double kStopWaitSecondsMax = 24.0 * 3600;
+constexpr double kWatchIntervalSecondsMax = 3600;
+constexpr double kTimeoutSecondsMax = 3600;
+
+const std::vector<Flag> kServiceFlags = {
+    {"--rdzv-endpoint", 0, "HOST[:PORT]", "Address of the rendezvous service (port 29400)."},
+    {"--master-addr", 0, "ADDRESS", "Address of node 0, for runs that were started with it."},
+    {"--master-port", 0, "PORT", "Port of node 0 (29500)."},
+    {"--socket", 0, "PATH", "Socket of a ddprun-rendezvous that runs with --host unix:PATH."},
+    {"--rdzv-id", 0, "ID", "Name of the run (all runs of the service)."},
+    {"--timeout", 0, "SECONDS", "Time to wait for an answer (5)."},
+};
 
 struct CommandInfo {
   const char* name;
   Command command;
+  const char* program;     // that users call it by
   const char* positional;  // for --help; empty: none
+  const char* summary;     // for the overview
   const char* help;
   std::vector<Flag> flags;
 };
 
 const std::vector<CommandInfo>& Commands() {
   static const std::vector<CommandInfo>& commands = *new std::vector<CommandInfo>{
+      {"status",
+       Command::kStatus,
+       "ddprun",
+       "",
+       "show nodes, ranks, progress, and why the last round ended",
+       "Shows the runs of a rendezvous service: their nodes and ranks, their progress, what they "
+       "wait for, and why the\nlast round ended. Exit codes: 0; 1 if the service is not reached or "
+       "has no such run; 2 for an invalid command\nline.\n\n"
+       "  ddprun status --rdzv-endpoint head:29400 --rdzv-id job7",
+       {{"--json", 0, nullptr, "Print JSON."},
+        {"--watch", 0, nullptr, "Refresh the status on a screen until q is pressed."},
+        {"--interval", 0, "SECONDS", "Refresh interval (1)."}}},
       {"stop",
        Command::kStop,
+       "ddpctl",
        "",
-       "Ends a run on all its nodes: the workers get SIGTERM and their grace, and every ddprun "
-       "ends with exit code\n143 (137 with --now) and the words \"stopped by ddpctl from HOST "
-       "(ADDRESS)\".",
+       "end a run on all its nodes",
+       "Ends a run on all its nodes: the workers get SIGTERM and their grace period, and every "
+       "ddprun ends with exit\ncode 143 (137 with --now) and the words \"stopped by ddpctl from "
+       "HOST (ADDRESS)\".",
        {{"--now", 0, nullptr, "Send SIGKILL at once, also after a stop that takes too long."},
         {"--wait", 0, nullptr, "Wait until the run has ended; exit with its code."},
         {"--wait-timeout", 0, "SECONDS", "Time to wait (120); then exit with 1."}}},
       {"drain",
        Command::kDrain,
+       "ddpctl",
        " NODE",
-       "Lets one node leave the run, which is no failure and uses no restart: a node that stands "
-       "by "
-       "takes its place,\nor with --nnodes MIN:MAX the run goes on without it. NODE is its node "
-       "rank, host or node id. Says what happens,\nand refuses where the run could not go on. The "
-       "node's ddprun ends with exit code 0.",
+       "let one node leave",
+       "Lets one node leave the run, which counts neither as a failure nor as a restart: a spare "
+       "node takes its place,\nor with --nnodes MIN:MAX the run continues without it. NODE is its "
+       "node rank, host or node id. Prints what\nhappens, and refuses if the run could not "
+       "continue. The node's ddprun ends with exit code 0.",
        {{"--force", 0, nullptr, "Drain the node even if the run must then wait for another one."},
         {"--at-next-round", 0, nullptr, "Let the node stay until its round ends by itself."},
         {"--dry-run", 0, nullptr, "Only print what would happen."}}},
       {"logs",
        Command::kLogs,
+       "ddpctl",
        " [RUN]",
-       "Shows what the workers of all nodes say: the last lines of each, and with -f those that "
-       "come, over restarts and\nuntil the run ends. Each has the prefix that it has on its node's "
-       "console. Nothing waits for who reads slowly:\nlines are left out then, and their number is "
-       "said. RUN is the same as --rdzv-id.",
+       "print the output of the workers; -f: as it comes",
+       "Prints the output of the workers of all nodes: the last lines of each, and with -f new "
+       "lines, across restarts and\nuntil the run ends. Each line has the prefix that it has on "
+       "the console of its node. A slow reader never blocks\na worker: lines are dropped, and "
+       "their number is printed. RUN is the same as --rdzv-id.",
        {{"--follow", 'f', nullptr, "Also print new lines as they come."},
         {"--lines", 'n', "N",
          "Number of earlier lines of each worker (10); agents keep 32 to 64 KB."},
@@ -66,15 +98,17 @@ const std::vector<CommandInfo>& Commands() {
 }
 
 std::string Overview() {
-  return "Usage: ddpctl COMMAND [FLAGS]\n\n"
-         "Looks after runs of ddprun through their rendezvous service.\n\n"
-         "  status            nodes, ranks, how far everybody is, and why the last round ended\n"
-         "  stop              end a run on all its nodes\n"
-         "  drain NODE        let one node leave\n"
-         "  logs [RUN]        what the workers say; -f: as they say it\n"
-         "  doctor            check nodes and network before a run: ddprun doctor\n\n"
-         "ddpctl COMMAND --help tells the rest. Exit codes: 0; 1 where it could not be done; 2 for "
-         "a wrong command line.\n";
+  std::string text =
+      "Usage: ddpctl COMMAND [FLAGS]\n\n"
+      "Controls runs of ddprun through their rendezvous service.\n\n";
+  for (const CommandInfo& info : Commands()) {
+    absl::StrAppendFormat(&text, "  %-17s %s\n", absl::StrCat(info.name, info.positional),
+                          info.summary);
+  }
+  return absl::StrCat(text,
+                      "  doctor            check nodes and network before a run: ddprun doctor\n\n"
+                      "See ddpctl COMMAND --help for the flags. Exit codes: 0; 1 if the command "
+                      "failed; 2 for an invalid command line.\n");
 }
 
 std::vector<Flag> FlagsOf(const CommandInfo& info) {
@@ -85,12 +119,12 @@ std::vector<Flag> FlagsOf(const CommandInfo& info) {
 }
 
 std::string HelpText(const CommandInfo& info) {
-  return absl::StrCat("Usage: ddpctl ", info.name, info.positional, " [FLAGS]\n\n", info.help,
-                      "\n\n", FlagsHelp(FlagsOf(info)),
-                      "  -h, --help                        print this\n");
+  return absl::StrCat("Usage: ", info.program, " ", info.name, info.positional, " [FLAGS]\n\n",
+                      info.help, "\n\n", FlagsHelp(FlagsOf(info)),
+                      "  -h, --help                        Print this.\n");
 }
 
-// Flags may stand before and after what is no flag.
+// Flags may precede and follow the positional argument.
 absl::StatusOr<ParsedFlags> ParseMixed(const std::vector<Flag>& flags,
                                        std::vector<std::string> arguments,
                                        const GetVariable& get_variable) {
@@ -110,7 +144,7 @@ absl::StatusOr<ParsedFlags> ParseMixed(const std::vector<Flag>& flags,
   return all;
 }
 
-// Of rising numbers.
+// `numbers` ascend.
 std::vector<RankRange> ToRanges(const std::vector<int>& numbers) {
   std::vector<RankRange> ranges;
   for (const int number : numbers) {
@@ -148,13 +182,61 @@ void ReadLogs(Reader& reader, CtlOptions& options) {
   watch.without_stderr = out && !err;
 }
 
+absl::StatusOr<ServiceAddress> ReadServiceAddress(Reader& reader, const std::string& see_help) {
+  const std::optional<Endpoint> endpoint = reader.Endpoint("--rdzv-endpoint", kEndpointPortDefault);
+  const std::string address = reader.Text("--master-addr", "an address", "");
+  const int port = reader.Integer("--master-port", 1, 65535).value_or(kPortDefault);
+  const std::string socket = reader.Text("--socket", "a path", "");
+  if (!reader.status().ok()) return reader.status();
+  if (!socket.empty()) return ServiceAddress{.endpoint = {}, .socket = socket};
+  if (endpoint.has_value() && endpoint->port == 0) {
+    return absl::InvalidArgumentError("--rdzv-endpoint needs the port of the service, not 0");
+  }
+  if (endpoint.has_value()) return ServiceAddress{.endpoint = *endpoint, .socket = ""};
+  if (!address.empty()) return ServiceAddress{.endpoint = {address, port}, .socket = ""};
+  return absl::InvalidArgumentError(absl::StrCat(
+      "which rendezvous service? give --rdzv-endpoint HOST[:PORT], or --master-addr", see_help));
+}
+
+// The argument that is no flag: drain's NODE, the RUN of logs.
+void ReadPositional(const CommandInfo& info, const std::vector<std::string>& rest,
+                    const std::string& see_help, Reader& reader, CtlOptions& options) {
+  const std::string name = absl::StrCat(info.program, " ", info.name);
+  const std::size_t wanted = info.positional[0] != '\0' ? 1 : 0;
+  if (rest.size() > wanted) {
+    const bool may_be_program = info.command == Command::kStatus;
+    return reader.FailWith(absl::StrCat(
+        name, " does not know '", rest[wanted], "'",
+        may_be_program ? "; to run a program of the name status: ddprun -- status" : "", see_help));
+  }
+  if (info.command == Command::kDrain) {
+    if (rest.empty())
+      return reader.FailWith(
+          absl::StrCat(name, " needs NODE: its node rank, host or node id", see_help));
+    options.node = rest.front();
+  }
+  if (info.command != Command::kLogs || rest.empty()) return;
+  if (!options.run_id.empty() && options.run_id != rest.front()) {
+    return reader.FailWith(absl::StrCat(name, " is asked for run '", rest.front(),
+                                        "' and --rdzv-id for '", options.run_id, "'; name one"));
+  }
+  options.run_id = rest.front();
+}
+
 absl::StatusOr<CtlOptions> ReadOptions(const CommandInfo& info, const ParsedFlags& flags,
                                        const std::string& see_help) {
   Reader reader(flags.values);
   CtlOptions options;
   options.command = info.command;
   options.run_id = reader.Text("--rdzv-id", "a name", "");
-  options.timeout = ReadServiceTimeout(reader);
+  options.timeout = reader.Seconds("--timeout", kTimeoutSecondsMax).value_or(kStatusTimeoutDefault);
+  options.json = reader.Switch("--json");
+  options.refresh = reader.Switch("--watch");
+  options.interval =
+      reader.Seconds("--interval", kWatchIntervalSecondsMax).value_or(kWatchIntervalDefault);
+  if (options.json && options.refresh) {
+    reader.FailWith("--json and --watch contradict each other; leave one of them out");
+  }
   options.now = reader.Switch("--now");
   options.wait = reader.Switch("--wait");
   options.wait_timeout =
@@ -164,24 +246,7 @@ absl::StatusOr<CtlOptions> ReadOptions(const CommandInfo& info, const ParsedFlag
   options.at_next_round = reader.Switch("--at-next-round");
   options.dry_run = reader.Switch("--dry-run");
   options.security = reader.Security();
-  const std::size_t wanted = info.positional[0] != '\0' ? 1 : 0;
-  if (info.command == Command::kLogs && flags.rest.empty()) {
-    // The only run, or --rdzv-id's.
-  } else if (flags.rest.size() > wanted) {
-    reader.FailWith(
-        absl::StrCat("ddpctl ", info.name, " does not know '", flags.rest[wanted], "'", see_help));
-  } else if (flags.rest.size() < wanted) {
-    reader.FailWith(absl::StrCat("ddpctl ", info.name, " needs", info.positional,
-                                 ": its node rank, host or node id", see_help));
-  } else if (info.command == Command::kLogs) {
-    if (!options.run_id.empty() && options.run_id != flags.rest.front()) {
-      reader.FailWith(absl::StrCat("ddpctl logs is asked for run '", flags.rest.front(),
-                                   "' and --rdzv-id for '", options.run_id, "'; name one"));
-    }
-    options.run_id = flags.rest.front();
-  } else if (wanted > 0) {
-    options.node = flags.rest.front();
-  }
+  ReadPositional(info, flags.rest, see_help, reader, options);
   if (!reader.status().ok()) return reader.status();
   absl::StatusOr<ServiceAddress> service = ReadServiceAddress(reader, see_help);
   if (!service.ok()) return service.status();
@@ -191,6 +256,13 @@ absl::StatusOr<CtlOptions> ReadOptions(const CommandInfo& info, const ParsedFlag
 
 }  // namespace
 
+std::string TargetOf(const ServiceAddress& service) {
+  if (!service.socket.empty()) return absl::StrCat("unix:", service.socket);
+  return HostPort(service.endpoint.host, service.endpoint.port);
+}
+
+std::vector<Flag> StatusFlags() { return FlagsOf(Commands().front()); }
+
 absl::StatusOr<std::variant<CtlOptions, ShowText>> ParseCtlOptions(
     const std::vector<std::string>& arguments, const GetVariable& get_variable) {
   const std::string word = arguments.empty() ? "--help" : arguments.front();
@@ -198,13 +270,14 @@ absl::StatusOr<std::variant<CtlOptions, ShowText>> ParseCtlOptions(
   if (word == "--version") return ShowText{absl::StrCat("ddpctl ", kSoftwareVersion, "\n")};
   for (const CommandInfo& info : Commands()) {
     if (word != info.name) continue;
-    const std::string see_help = absl::StrCat("; see ddpctl ", info.name, " --help");
+    const std::string see_help = absl::StrCat("; see ", info.program, " ", info.name, " --help");
     const absl::StatusOr<ParsedFlags> flags =
         ParseMixed(FlagsOf(info), {arguments.begin() + 1, arguments.end()}, get_variable);
     if (!flags.ok()) {
       return absl::InvalidArgumentError(absl::StrCat(flags.status().message(), see_help));
     }
     if (flags->help) return ShowText{HelpText(info)};
+    if (flags->version) return ShowText{absl::StrCat(info.program, " ", kSoftwareVersion, "\n")};
     absl::StatusOr<CtlOptions> options = ReadOptions(info, *flags, see_help);
     if (!options.ok()) return options.status();
     return *std::move(options);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line of ddpctl, but for `ddpctl status`, which is that of `ddprun status`. Pure, as
+// The command line of ddpctl, and of `ddprun status`, which is one of its commands. Pure, as
 // options.h.
 #pragma once
 
@@ -9,31 +9,54 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "launcher/ctl/service_flags.h"
+#include "launcher/base/flags.h"
 #include "launcher/options/options.h"
 #include "rendezvous/values/session_types.h"
 
 namespace ddprun {
 
+// A rendezvous service: on the network, or a ddprun-rendezvous of this machine at a socket.
+struct ServiceAddress {
+  Endpoint endpoint;   // if `socket` is empty
+  std::string socket;  // a path
+};
+
+// For ServiceChannel and for messages: "HOST:PORT" or "unix:PATH".
+std::string TargetOf(const ServiceAddress& service);
+
 struct CtlOptions {
-  enum class Command { kStop, kDrain, kLogs };
+  enum class Command { kStatus, kStop, kDrain, kLogs };
   Command command = Command::kStop;
   ServiceAddress service;
-  std::string run_id;  // empty: the only one
+  std::string run_id;  // empty: all runs (status), or the only one
   std::chrono::milliseconds timeout{0};
   SecurityOptions security;
-  bool now = false;  // of stop, as are the following
+
+  // Of status.
+  bool json = false;
+  bool refresh = false;  // --watch
+  std::chrono::milliseconds interval{0};
+
+  // Of stop.
+  bool now = false;
   bool wait = false;
   std::chrono::milliseconds wait_timeout{0};
-  LogWatch watch;                  // of logs
-  std::vector<std::string> nodes;  // of logs; none: all
-  std::string node;                // of drain, as are the following
+
+  // Of logs.
+  LogWatch watch;
+  std::vector<std::string> nodes;  // empty: all
+
+  // Of drain.
+  std::string node;
   bool force = false;
   bool at_next_round = false;
   bool dry_run = false;
 };
 
-// INVALID_ARGUMENT: one sentence for people.
+// `ddprun status`, for its help, completion and manual page.
+std::vector<Flag> StatusFlags();
+
+// `arguments` from the command's name on. INVALID_ARGUMENT: one sentence for people.
 absl::StatusOr<std::variant<CtlOptions, ShowText>> ParseCtlOptions(
     const std::vector<std::string>& arguments, const GetVariable& get_variable);
 

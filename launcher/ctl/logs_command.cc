@@ -16,7 +16,7 @@ namespace ddprun {
 namespace {
 
 constexpr int kExitFailure = 1;
-// Following lasts as long as the run, or until the connection breaks.
+// With -f the wait has no limit but the end of the run or of the connection.
 constexpr std::chrono::hours kFollowTurn{1};
 
 TimePoint Now() { return std::chrono::steady_clock::now(); }
@@ -80,8 +80,8 @@ int ShowLogs(const CtlOptions& options, const std::shared_ptr<ServiceChannel>& c
   if (options.watch.follow) return Fail("the rendezvous service has ended before the run");
   if (!text.shown_any() && !(options.watch.ranks.empty() && options.nodes.empty())) {
     std::fputs(
-        "ddpctl: these workers have said nothing yet; ddpctl status shows which ranks the "
-        "run has\n",
+        "ddpctl: these workers have said nothing yet; ddpctl status shows which ranks the run "
+        "has\n",
         stderr);
   }
   return 0;
@@ -108,8 +108,8 @@ absl::StatusOr<RunOver> WaitForEnd(const CtlOptions& options, EndWatch& end) {
       return absl::DeadlineExceededError(absl::StrCat(
           "run ", end.run_id, " has not ended within ",
           std::chrono::duration<double>(options.wait_timeout).count(),
-          " s; ddpctl status shows which nodes are still stopping, ddpctl stop --now cuts their "
-          "grace short, and --wait-timeout SECONDS waits longer"));
+          " s; ddpctl status shows which nodes are still stopping, ddpctl stop --now ends their "
+          "grace period, and --wait-timeout SECONDS waits longer"));
     }
     if (auto* over = std::get_if<RunOver>(&**news)) return *over;
   }

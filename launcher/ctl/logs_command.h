@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `ddpctl logs`, and the waiting of `ddpctl stop --wait`: both watch a run through its service.
+// `ddpctl logs`, and the wait of `ddpctl stop --wait`: both subscribe to a run at its service.
 #pragma once
 
 #include <memory>
@@ -11,11 +11,11 @@
 
 namespace ddprun {
 
-// Prints until the run ends, or what there is. The exit code; errors are said on stderr.
+// Prints the lines so far, with -f until the run ends. Prints errors on stderr. The exit code.
 int ShowLogs(const CtlOptions& options, const std::shared_ptr<ServiceChannel>& channel);
 
-// A watch of nothing but the run's end, which has begun: whatever happens from now on is seen.
-// Errors: as RunWatch::Next().
+// Subscribes to the end of the run. Returns when the subscription is active, so that no later event
+// is missed. Errors: as RunWatch::Next().
 struct EndWatch {
   std::unique_ptr<RunWatch> watch;
   std::string run_id;

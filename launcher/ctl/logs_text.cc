@@ -14,7 +14,7 @@
 namespace ddprun {
 namespace {
 
-// Of a progress bar, which ends in returns, the last state.
+// The last state of a progress bar, which separates its states by carriage returns.
 absl::string_view LastState(absl::string_view text) {
   while (absl::ConsumeSuffix(&text, "\r")) {
   }
@@ -31,8 +31,8 @@ std::string LeftOut(const WorkerLines& said) {
 
 }  // namespace
 
-// A member of the run may send anything: no line end of its own, and no escape sequence to a
-// person's terminal.
+// The text comes from any member of the run: line ends in it are replaced, and on a terminal also
+// escape sequences.
 std::string LogsText::Line(const LogLine& line) const {
   const std::string prefix = Printable(line.prefix);
   if (terminal_) return absl::StrCat(prefix, Printable(LastState(line.text)), "\n");
@@ -119,7 +119,7 @@ std::string LogsText::StopWaiting() {
   std::string text = Release();
   if (!unanswered_.empty()) {
     absl::StrAppend(&text, "ddpctl: nothing came in time from ", absl::StrJoin(unanswered_, ", "),
-                    "; ddpctl status shows how long ago each was heard of\n");
+                    "; ddpctl status shows when each was last heard\n");
   }
   return text;
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `ddpctl logs` prints of the news of a run. Pure: news in, text out.
+// The output of `ddpctl logs` for the events of a run. Pure: events in, text out.
 //
-// What was said before it asked comes from all nodes in whatever order, and is held until all of it
-// is there: it is shown by round and node. What is said afterwards is shown as it comes. Clocks of
-// several hosts are not compared.
+// Lines from before the request arrive from the nodes in any order. They are held until all nodes
+// have answered, and printed by round and node. Later lines are printed as they come. The clocks of
+// several hosts are never compared.
 #pragma once
 
 #include <cstddef>
@@ -17,15 +17,15 @@ namespace ddprun {
 
 class LogsText {
  public:
-  // Of `bytes_max` more than that is not held, but shown as it is. To a terminal lines go without
-  // control characters, to anything else with every byte but line ends.
+  // Holds at most `bytes_max` bytes; beyond that, lines are printed in the order of arrival. A
+  // terminal gets lines without control characters, anything else gets every byte but line ends.
   LogsText(bool follow, std::size_t bytes_max, bool terminal = false)
       : follow_(follow), bytes_max_(bytes_max), terminal_(terminal) {}
 
-  // What is to be printed now.
+  // The text to print now.
   std::string On(const RunNews& news);
 
-  // Not all nodes have answered in time: what is held, and who has not.
+  // Call if not all nodes have answered in time. The held text, and the nodes that did not answer.
   std::string StopWaiting();
 
   bool waiting() const { return waiting_; }
@@ -46,12 +46,12 @@ class LogsText {
   const bool follow_;
   const std::size_t bytes_max_;
   const bool terminal_;
-  bool waiting_ = true;  // for what was said before
+  bool waiting_ = true;  // for earlier lines
   bool shown_any_ = false;
   std::set<std::string> unanswered_;  // nodes
   std::vector<Held> held_;
   std::size_t held_bytes_ = 0;
-  std::string later_;  // what comes after what is held
+  std::string later_;  // to print after the held text
 };
 
 // "run job7 ended with exit code 143: it was stopped by ddpctl from head".

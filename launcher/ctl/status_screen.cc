@@ -11,11 +11,10 @@
 namespace ddprun {
 namespace {
 
-// Lines of a run that are not nodes: its own, what is waited for, its progress, why the last round
-// broke.
+// Lines of a run that are not nodes: its state, what it waits for, its progress, its last failure.
 constexpr int kLinesOfRunMax = 5;
 
-// Who is shown first.
+// The order in which nodes are shown.
 int Worst(NodeState state) {
   switch (state) {
     case NodeState::kAway:
@@ -36,7 +35,7 @@ int Worst(NodeState state) {
   return 7;
 }
 
-// By character: what stands for one begins with a byte that is no continuation.
+// Counts UTF-8 characters: bytes that are no continuation bytes.
 std::string CutTo(const std::string& line, int columns) {
   int shown = 0;
   for (std::size_t i = 0; i < line.size(); ++i) {
@@ -93,7 +92,7 @@ std::vector<std::string> StatusScreen(const ServiceStatus& status, const std::st
   if (!trouble.empty()) lines.push_back(trouble);
   const int runs = std::max(1, static_cast<int>(status.runs.size()));
   const int room = size.rows - static_cast<int>(lines.size());
-  // Each has an equal part; a run that needs less leaves it to nobody, which is simple.
+  // All runs get the same number of lines, even if one needs fewer.
   const int each = std::max(kLinesOfRunMax, room / runs);
   for (const RunStatus& run : status.runs) AddRun(run, each, lines);
   if (status.runs.empty() && trouble.empty()) lines.push_back("no run");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `ddpctl status --watch` shows: a screen that fits, or lines where there is none (pure).
+// The output of `ddpctl status --watch`: a screen that fits the terminal, or lines (pure).
 #pragma once
 
 #include <string>
@@ -14,14 +14,13 @@ struct ScreenSize {
   int rows = 24;
 };
 
-// At most `rows` lines of at most `columns` characters, without line ends. Where not all nodes fit,
-// those that one would look for come first (away, stopping, silent), and the others are counted.
-// `heading`: the first line. `trouble`: why the status is not of now; empty: it is.
+// At most `rows` lines of at most `columns` characters, without line ends. If not all nodes fit,
+// those in trouble come first (away, stopping, silent), and the others are counted. `heading`: the
+// first line. `trouble`: why the status is out of date; empty: it is not.
 std::vector<std::string> StatusScreen(const ServiceStatus& status, const std::string& heading,
                                       const std::string& trouble, ScreenSize size);
 
-// One line a run, without what changes by itself as time passes, so that equal lines mean that
-// nothing happened.
+// One line per run, without times, so that equal lines mean that nothing has happened.
 std::vector<std::string> StatusLines(const ServiceStatus& status);
 
 }  // namespace ddprun

@@ -15,26 +15,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-const char* Name(NodeState state) {
-  switch (state) {
-    case NodeState::kWaiting:
-      return "waiting";
-    case NodeState::kRunning:
-      return "running";
-    case NodeState::kSucceeded:
-      return "succeeded";
-    case NodeState::kStopping:
-      return "stopping";
-    case NodeState::kStopped:
-      return "stopped";
-    case NodeState::kSpare:
-      return "spare";
-    case NodeState::kAway:
-      return "away";
-  }
-  return "";
-}
-
 const char* Name(RunPhase phase) {
   switch (phase) {
     case RunPhase::kForming:
@@ -84,12 +64,6 @@ std::string ProgressLine(const RunStatus& run) {
   return absl::StrCat(line.empty() ? "  progress" : line, ", ", Seconds(run.progress_age), " ago");
 }
 
-// Columns of progress are shown if any node reports it.
-bool AnyProgress(const std::vector<const NodeStatus*>& nodes) {
-  return std::any_of(nodes.begin(), nodes.end(),
-                     [](const NodeStatus* node) { return node->progress.has_value(); });
-}
-
 using Row = std::vector<std::string>;
 
 void AddProgress(const NodeStatus& node, Row& row) {
@@ -124,21 +98,22 @@ void AppendRun(const RunStatus& run, std::string& out) {
   if (more > 0) absl::StrAppend(&out, "  and ", more, " more nodes\n");
 }
 
+// null: not known.
+Json Known(std::int64_t number) { return number >= 0 ? Json(number) : Json(nullptr); }
+
 Json ToJson(const Failure& failure) {
-  const auto known = [](int number) { return number >= 0 ? Json(number) : Json(nullptr); };
   return {{"sentence", ToSentence(failure)},
           {"host", failure.host},
-          {"node_rank", known(failure.node_rank)},
-          {"rank", known(failure.rank)},
+          {"node_rank", Known(failure.node_rank)},
+          {"rank", Known(failure.rank)},
           {"exit_code", ToExitCode(failure)},
           {"signal", failure.signal > 0 ? Json(SignalName(failure.signal)) : Json(nullptr)}};
 }
 
 Json ToJson(const std::optional<Progress>& progress, std::chrono::milliseconds age) {
   if (!progress) return nullptr;
-  const auto known = [](std::int64_t number) { return number >= 0 ? Json(number) : Json(nullptr); };
-  return {{"step", known(progress->step)},
-          {"epoch", known(progress->epoch)},
+  return {{"step", Known(progress->step)},
+          {"epoch", Known(progress->epoch)},
           {"rate", progress->rate > 0 ? Json(progress->rate) : Json(nullptr)},
           {"rate_unit", progress->rate_unit},
           {"section", progress->section},
@@ -149,26 +124,24 @@ Json ToJson(const NodeStatus& node) {
   Json ranks = Json::array();
   for (int i = 0; i < node.ranks; ++i) ranks.push_back(node.rank_first + i);
   return {{"node_id", node.node_id.value},
-          {"node_rank", node.node_rank.has_value() ? Json(*node.node_rank) : Json(nullptr)},
+          {"node_rank", Known(node.node_rank.value_or(-1))},
           {"host", node.host},
           {"address", node.address},
-          {"state", Name(node.state)},
+          {"state", StateName(node.state)},
           {"ranks", std::move(ranks)},
           {"silent_ms", node.silent.count()},
           {"progress", ToJson(node.progress, node.progress_age)}};
-}
-
-Json ToJson(const LeftOutStatus& left_out) {
-  return {{"host", left_out.host},
-          {"failures", left_out.failures},
-          {"remaining_ms", left_out.remaining.count()}};
 }
 
 Json ToJson(const RunStatus& run) {
   Json nodes = Json::array();
   for (const NodeStatus& node : run.nodes) nodes.push_back(ToJson(node));
   Json left_out = Json::array();
-  for (const LeftOutStatus& host : run.left_out) left_out.push_back(ToJson(host));
+  for (const LeftOutStatus& host : run.left_out) {
+    left_out.push_back({{"host", host.host},
+                        {"failures", host.failures},
+                        {"remaining_ms", host.remaining.count()}});
+  }
   Json verdict = nullptr;
   if (run.verdict.has_value()) {
     verdict = {{"success", run.verdict->success}, {"exit_code", run.verdict->exit_code}};
@@ -195,7 +168,25 @@ Json ToJson(const RunStatus& run) {
 
 }  // namespace
 
-const char* StateName(NodeState state) { return Name(state); }
+const char* StateName(NodeState state) {
+  switch (state) {
+    case NodeState::kWaiting:
+      return "waiting";
+    case NodeState::kRunning:
+      return "running";
+    case NodeState::kSucceeded:
+      return "succeeded";
+    case NodeState::kStopping:
+      return "stopping";
+    case NodeState::kStopped:
+      return "stopped";
+    case NodeState::kSpare:
+      return "spare";
+    case NodeState::kAway:
+      return "away";
+  }
+  return "";
+}
 
 std::vector<std::string> RunLines(const RunStatus& run) {
   std::string first =
@@ -217,7 +208,7 @@ std::vector<std::string> RunLines(const RunStatus& run) {
     lines.push_back(absl::StrCat("  ended with exit code ", run.verdict->exit_code,
                                  run.verdict->success ? ": all workers succeeded" : ""));
   }
-  // While the next round forms, what is waited for has it already.
+  // While the next round forms, `reason` already contains it.
   if (run.last_failure.has_value() && run.phase != RunPhase::kForming) {
     lines.push_back(absl::StrCat("  last failure: ", ToSentence(*run.last_failure)));
   }
@@ -233,10 +224,12 @@ std::vector<std::string> RunLines(const RunStatus& run) {
 
 std::vector<std::string> NodeLines(const std::vector<const NodeStatus*>& nodes) {
   std::vector<Row> rows = {{"NODE", "HOST", "ADDRESS", "STATE", "RANKS", "HEARD"}};
-  const bool progress = AnyProgress(nodes);
+  const bool progress = std::any_of(nodes.begin(), nodes.end(), [](const NodeStatus* node) {
+    return node->progress.has_value();
+  });
   if (progress) rows[0].insert(rows[0].end(), {"STEP", "RATE", "DOING", "CHANGED"});
   for (const NodeStatus* node : nodes) {
-    rows.push_back({Rank(*node), node->host, node->address, Name(node->state), Ranks(*node),
+    rows.push_back({Rank(*node), node->host, node->address, StateName(node->state), Ranks(*node),
                     absl::StrCat(Seconds(node->silent), " ago")});
     if (progress) AddProgress(*node, rows.back());
   }
@@ -273,7 +266,7 @@ std::string StatusJson(const ServiceStatus& status, const std::string& service) 
   for (const RunStatus& run : status.runs) runs.push_back(ToJson(run));
   const Json all = {
       {"service", service}, {"version", status.software_version}, {"runs", std::move(runs)}};
-  // Names come from other machines: what is no UTF-8 must not end this process.
+  // Names come from other machines and may not be UTF-8, for which dump() would throw.
   return absl::StrCat(all.dump(-1, ' ', false, Json::error_handler_t::replace), "\n");
 }
 

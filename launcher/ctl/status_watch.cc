@@ -28,7 +28,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Another buffer than the one with the person's commands, and no cursor; "all off" at the end.
+// The alternate screen buffer without a cursor, and back.
 constexpr char kEnterScreen[] = "\x1b[?1049h\x1b[?25l";
 constexpr char kLeaveScreen[] = "\x1b[?25h\x1b[?1049l";
 constexpr char kHome[] = "\x1b[H";
@@ -47,7 +47,7 @@ std::string Time() {
   return absl::StrFormat("%02d:%02d:%02d", local.tm_hour, local.tm_min, local.tm_sec);
 }
 
-// Keys at once and unseen, and the screen as it was afterwards.
+// Reads keys unbuffered and without echo, and restores the screen at the end.
 class Terminal {
  public:
   Terminal() {
@@ -90,7 +90,7 @@ class Terminal {
   bool raw_ = false;
 };
 
-// What a person does while it is shown.
+// Keys and signals.
 class UserInput {
  public:
   UserInput() {
@@ -103,7 +103,7 @@ class UserInput {
 
   enum class Action { kNothing, kRedraw, kEnd };
 
-  // kNothing: the time is over.
+  // kNothing: `until` has passed.
   Action WaitUntil(Clock::time_point until, bool keys) {
     while (true) {
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
@@ -130,7 +130,7 @@ class UserInput {
 
 }  // namespace
 
-int WatchStatus(const StatusOptions& options, const std::shared_ptr<ServiceChannel>& channel) {
+int WatchStatus(const CtlOptions& options, const std::shared_ptr<ServiceChannel>& channel) {
   UserInput input;
   const std::string service = TargetOf(options.service);
   std::optional<Terminal> terminal;
@@ -140,7 +140,7 @@ int WatchStatus(const StatusOptions& options, const std::shared_ptr<ServiceChann
   std::string said;
   while (true) {
     const auto next = Clock::now() + options.interval;
-    // A person who wants to end must not wait for a service that does not answer.
+    // A key or signal must not wait long for a service that does not answer.
     auto status = GetStatus(channel, options.run_id, std::min(options.timeout, kWatchTimeoutMax));
     const std::string trouble = status.ok() ? "" : std::string(status.status().message());
     reached = reached || status.ok();

@@ -14,7 +14,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Where nodes that have met all of them begin at once, they need some time for that.
+// The service's deadline lies this much behind the nodes' own.
 constexpr milliseconds kJoinSlack{2000};
 
 }  // namespace
@@ -35,8 +35,8 @@ DoctorExchange::~DoctorExchange() {
   if (session_ != nullptr && start_.round != kNoRound) {
     session_->Send(NodeSucceeded{start_.round});
     std::unique_lock<std::mutex> lock(mutex_);
-    said_.wait_for(lock, kDoctorLeaveTimeout,
-                   [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return ended_.has_value(); });
+    changed_.wait_for(lock, kDoctorLeaveTimeout,
+                      [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return ended_.has_value(); });
   }
   session_.reset();
   proxy_.reset();
@@ -65,7 +65,7 @@ void DoctorExchange::Take(SessionEvent event) {
                    : absl::AbortedError(ToSentence(*finish->verdict.cause));
     }
   }
-  said_.notify_all();
+  changed_.notify_all();
 }
 
 std::string DoctorRunId(const Options& options) {
@@ -81,14 +81,14 @@ absl::Status DoctorExchange::Join(std::optional<TlsCredentials> credentials) {
   join.node_id = config_.node_id;
   join.host = config_.host;
   join.node_rank = options.node_rank;
-  join.nodes_min = 1;  // who comes is looked at
+  join.nodes_min = 1;  // the checkup reports missing nodes itself
   join.nodes_max = options.nodes;
   join.hosts_service = rendezvous_.server != nullptr;
   join.address = config_.address;
   join.worker_port = config_.probe_port;
   join.join_timeout = config_.timeout + kJoinSlack;
   join.last_call = config_.timeout;
-  join.lease = milliseconds(0);  // the stream decides: there is nothing to come back to
+  join.lease = milliseconds(0);  // a node whose stream ends is lost: it has no state to resume
   SessionClient::Handler handler = [this](SessionEvent event) { Take(std::move(event)); };
   if (rendezvous_.server != nullptr) {
     session_ = rendezvous_.server->OpenSession(join, std::move(handler));
@@ -101,7 +101,7 @@ absl::Status DoctorExchange::Join(std::optional<TlsCredentials> credentials) {
 
 absl::Status DoctorExchange::AwaitStart() {
   const auto begin = std::chrono::steady_clock::now();
-  // First for the service, then for the other nodes.
+  // One timeout for the service, and one for the other nodes.
   const auto deadline = begin + 2 * config_.timeout + kJoinSlack;
   auto notice = begin + kNoticeDelay;
   std::unique_lock<std::mutex> lock(mutex_);
@@ -116,7 +116,7 @@ absl::Status DoctorExchange::AwaitStart() {
     const auto now = std::chrono::steady_clock::now();
     if (now >= deadline) {
       return absl::DeadlineExceededError(
-          reason_.empty() ? absl::StrCat("the service at ", rendezvous_.name, " says nothing")
+          reason_.empty() ? absl::StrCat("the service at ", rendezvous_.name, " does not answer")
                           : reason_);
     }
     if (now >= notice) {
@@ -127,11 +127,11 @@ absl::Status DoctorExchange::AwaitStart() {
       lock.lock();
       continue;
     }
-    said_.wait_until(lock, std::min(notice, deadline));
+    changed_.wait_until(lock, std::min(notice, deadline));
   }
 }
 
-// As workers do it, over a socket; nobody else is to find it, so it has no name for long.
+// Over a socket, as in workers. Its path is removed at once, so that no other process connects.
 absl::Status DoctorExchange::OpenStore() {
   const absl::StatusOr<std::string> folder = MakeTempDir();
   if (!folder.ok()) return folder.status();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the nodes of `ddprun doctor` meet: in a run of their own, whose store carries their messages.
+// The meeting of the nodes of `ddprun doctor`: a run of its own, whose store carries their
+// messages.
 #pragma once
 
 #include <chrono>
@@ -22,7 +23,7 @@
 
 namespace ddprun {
 
-// Where the nodes of a checkup meet: nothing of the run itself is touched.
+// The id of the checkup's own run, so that it never touches the run of the same name.
 std::string DoctorRunId(const Options& options);
 
 class DoctorExchange {
@@ -33,27 +34,27 @@ class DoctorExchange {
     NodeId node_id;
     std::string address;  // of this node
     int probe_port = 0;
-    std::chrono::milliseconds timeout{0};  // for the others to come
-    // Called once with the reason if this node waits for long.
+    std::chrono::milliseconds timeout{0};  // for the other nodes to join
+    // Called once with the reason if this node waits longer than kNoticeDelay.
     std::function<void(const std::string& reason)> on_waiting;
   };
 
-  // `rendezvous` is where they meet, `credentials` this node's. Waits until all have come, or the
-  // time is over and some have. UNAVAILABLE, FAILED_PRECONDITION and what a node that joins may be
-  // refused with: one sentence.
+  // `credentials`: of this node. Waits until all nodes have joined, or until the timeout if only
+  // some have. UNAVAILABLE, FAILED_PRECONDITION, or the error with which the service rejects a
+  // join: one sentence.
   static absl::StatusOr<std::unique_ptr<DoctorExchange>> Open(
       Config config, RendezvousEndpoint rendezvous, std::optional<TlsCredentials> credentials);
 
-  // Reports to the service that this node is done, and waits for the others.
+  // Reports to the service that this node is done, and waits for the other nodes.
   ~DoctorExchange();
 
-  int index() const { return start_.node_rank; }  // among those that came
+  int index() const { return start_.node_rank; }  // among the nodes that joined
   int count() const { return start_.node_count; }
 
   absl::Status Set(const std::string& key, const std::string& value);
-  // Waits for another node to set it. DEADLINE_EXCEEDED, UNAVAILABLE.
+  // Waits until another node has set the key. DEADLINE_EXCEEDED, UNAVAILABLE.
   absl::StatusOr<std::string> Get(const std::string& key, std::chrono::milliseconds timeout);
-  // Returns when all nodes have called it, or the time is over.
+  // A barrier: returns when all nodes have called it, or at the timeout.
   void Meet(const std::string& name, std::chrono::milliseconds timeout);
 
  private:
@@ -73,11 +74,11 @@ class DoctorExchange {
   std::unique_ptr<StoreProxy> proxy_;
   std::shared_ptr<StoreClient> store_;
 
-  // What the service sent, written by gRPC's threads.
+  // Received from the service; written by gRPC's threads.
   std::mutex mutex_;
-  std::condition_variable said_;
+  std::condition_variable changed_;
   std::optional<Start> started_ ABSL_GUARDED_BY(mutex_);
-  std::optional<absl::Status> ended_ ABSL_GUARDED_BY(mutex_);  // no round comes, or it is over
+  std::optional<absl::Status> ended_ ABSL_GUARDED_BY(mutex_);  // the session or its round
   std::string reason_ ABSL_GUARDED_BY(mutex_);                 // why this node waits
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `ddprun doctor` finds out about the machine it runs on. Nothing here waits for another node,
-// and what cannot be found out is left at its default.
+// Collects the facts of `ddprun doctor` about its own machine. Nothing here waits for another node;
+// facts that cannot be determined keep their defaults.
 #pragma once
 
 #include <optional>
@@ -12,17 +12,42 @@
 
 namespace ddprun {
 
-// The limits, the kernel, GPUs and libraries, the environment, the program. `own_folder`: where
-// ddprun is. Asks the Python of --python, if there is one.
+// Limits, kernel, GPUs and libraries, environment, program. `own_folder`: the folder of ddprun.
+// Runs the Python of --python, if it is given.
 void CollectMachineFacts(const Options& options, const std::string& own_folder, NodeFacts& facts);
 
-// The interfaces and names. `facts.address` is known by then.
+// Interfaces and names. Needs `facts.address`.
 void CollectNetworkFacts(const Options& options, NodeFacts& facts);
 
-// "python3 (pid 4711)", or what can be said of who listens at that TCP port here.
+// The process that listens at that TCP port: "python3 (pid 4711)", or "a program of another user".
 std::string PortHolder(int port);
 
-// ---- Pure parts of it
+// ---- Parts of CollectMachineFacts()
+
+// doctor_machine.cc
+void CollectLimitsAndKernel(NodeFacts& facts);
+void CollectWorkers(const Options& options, NodeFacts& facts);
+
+// doctor_software.cc
+void CollectGpusAndLibraries(const std::string& own_folder, NodeFacts& facts);
+// Lists what `python`, a program, has installed in `facts.packages`.
+void CollectPackages(const std::string& python, NodeFacts& facts);
+
+// The bytes of a regular file, at most kHashedBytesMax of them; empty on failure. Only the pages
+// that are used are read: libraries are large.
+class MappedFile {
+ public:
+  explicit MappedFile(const std::string& path);
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  absl::string_view bytes() const { return bytes_; }
+
+ private:
+  absl::string_view bytes_;
+};
+
+// ---- Pure parts
 
 // How many default routes share the lowest metric, in /proc/net/route and /proc/net/ipv6_route.
 int CountDefaultRoutes(absl::string_view route, absl::string_view ipv6_route);
@@ -30,14 +55,14 @@ int CountDefaultRoutes(absl::string_view route, absl::string_view ipv6_route);
 // The inode of the socket that listens at the port, in /proc/net/tcp or tcp6.
 std::optional<std::string> ListeningInode(absl::string_view table, int port);
 
-// "2.27.7" of a library's bytes; empty: it does not say.
+// "2.27.7" from the bytes of the library; empty: not found.
 std::string NcclVersionIn(absl::string_view bytes);
 
-// "580.95.05" of /proc/driver/nvidia/version; empty: it does not say.
+// "580.95.05" from /proc/driver/nvidia/version; empty: not found.
 std::string DriverVersionIn(absl::string_view text);
 
-// A variable as the other nodes may see it: its value if it concerns the libraries that work
-// between nodes, else kHashMark and a hash. Absent: it differs by nature.
+// A variable as it is sent to other nodes: its value if it configures libraries, else kHashMark and
+// a hash. Absent: its value differs between hosts by nature.
 std::optional<std::string> ShownVariable(absl::string_view name, absl::string_view value);
 
 }  // namespace ddprun

@@ -16,7 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "launcher/base/small_file.h"
-#include "launcher/doctor/doctor_parts.h"
+#include "launcher/doctor/doctor_facts.h"
 #include "launcher/placement/devices.h"
 #include "launcher/placement/placement.h"
 #include "launcher/processes/cgroup.h"
@@ -26,7 +26,7 @@ namespace {
 
 // capabilities(7)
 constexpr int kCapSysPtrace = 19;
-// Version 1 of cgroups has a number near the largest one where there is no limit.
+// "No limit" in cgroups v1 is a number close to the largest one.
 constexpr std::int64_t kNoLimitMin = std::int64_t{1} << 60;
 
 std::int64_t SoftLimit(rlimit limit) {
@@ -44,7 +44,7 @@ void CollectLimits(NodeFacts& facts) {
     facts.nofile_hard = HardLimit(limit);
   }
   if (getrlimit(RLIMIT_MEMLOCK, &limit) == 0) facts.memlock = SoftLimit(limit);
-  // The kernel does not hold root to it.
+  // The kernel does not apply it to root.
   if (geteuid() != 0 && getrlimit(RLIMIT_NPROC, &limit) == 0) facts.processes = SoftLimit(limit);
   if (getrlimit(RLIMIT_CORE, &limit) == 0) facts.core_files = limit.rlim_cur != 0;
   std::error_code error;
@@ -77,13 +77,13 @@ void KeepLeast(std::int64_t& least, std::int64_t number) {
   least = least == kNoNumber ? number : std::min(least, number);
 }
 
-// One cgroup, or one above it: `limit` and `used` are its files.
+// Of one cgroup on the path to the root.
 void CollectMemoryOf(const std::string& folder, const char* limit_file, const char* used_file,
                      NodeFacts& facts) {
   const std::optional<std::int64_t> limit = NumberIn(folder + limit_file);
   const std::optional<std::int64_t> used = NumberIn(folder + used_file);
   if (!limit.has_value() || !used.has_value() || *limit >= kNoLimitMin) return;
-  // Cached files make room.
+  // The page cache can be reclaimed.
   const std::string stat = ReadSmallFile(folder + "/memory.stat");
   std::int64_t free = *limit - *used;
   for (const char* name : {"inactive_file", "active_file"})
@@ -95,7 +95,7 @@ void CollectMemoryOf(const std::string& folder, const char* limit_file, const ch
 void CollectMemory(NodeFacts& facts) {
   const std::int64_t available = NumberAfter(ReadSmallFile("/proc/meminfo"), "MemAvailable:");
   if (available != kNoNumber) facts.memory_free = available * 1024;
-  // A container's own cgroup of version 1 is at the root of what it sees.
+  // In a container, its own cgroup (v1) is mounted at the root.
   CollectMemoryOf("/sys/fs/cgroup/memory", "/memory.limit_in_bytes", "/memory.usage_in_bytes",
                   facts);
   for (std::filesystem::path folder = OwnCgroup(); folder.has_relative_path();
@@ -108,7 +108,7 @@ void CollectMemory(NodeFacts& facts) {
   }
 }
 
-// As RunCgroup does, but nothing that another run has left is touched.
+// As RunCgroup does, but without touching cgroups of earlier runs.
 bool CanMakeCgroup() {
   const std::string parent = OwnCgroup();
   if (parent.empty() || access(parent.c_str(), W_OK) != 0) return false;

@@ -20,7 +20,7 @@
 #include "absl/strings/str_split.h"
 #include "launcher/base/limits.h"
 #include "launcher/base/small_file.h"
-#include "launcher/doctor/doctor_parts.h"
+#include "launcher/doctor/doctor_facts.h"
 #include "launcher/node/network.h"
 #include "launcher/placement/worker_interface.h"
 #include "rendezvous/base/owned_fd.h"
@@ -68,7 +68,7 @@ std::vector<absl::string_view> Words(absl::string_view line) {
   return absl::StrSplit(line, absl::ByAnyChar(" \t"), absl::SkipEmpty());
 }
 
-// Who has the socket open, among the processes that this user may look at.
+// The process that has the socket open, among those that this user may inspect.
 std::string HolderOf(const std::string& inode) {
   const std::string wanted = absl::StrCat("socket:[", inode, "]");
   std::error_code error;
@@ -90,7 +90,7 @@ std::string HolderOf(const std::string& inode) {
 }  // namespace
 
 int CountDefaultRoutes(absl::string_view route, absl::string_view ipv6_route) {
-  // By family and metric.
+  // By metric.
   std::map<long long, int> ipv4;
   std::map<long long, int> ipv6;
   for (const absl::string_view line : absl::StrSplit(route, '\n')) {
@@ -104,7 +104,7 @@ int CountDefaultRoutes(absl::string_view route, absl::string_view ipv6_route) {
   for (const absl::string_view line : absl::StrSplit(ipv6_route, '\n')) {
     const std::vector<absl::string_view> fields = Words(line);
     unsigned long long metric = 0;
-    // The kernel's own route to nowhere goes over lo.
+    // The kernel's own unreachable route is on lo.
     if (fields.size() < 10 || fields[0].find_first_not_of('0') != absl::string_view::npos ||
         fields[1] != "00" || fields[9] == "lo" || !absl::SimpleHexAtoi(fields[5], &metric))
       continue;
@@ -144,7 +144,7 @@ void CollectNetworkFacts(const Options& options, NodeFacts& facts) {
     const bool loopback = std::any_of(
         facts.interfaces.begin(), facts.interfaces.end(),
         [&](const InterfaceFacts& one) { return one.loopback && one.name == interface->name; });
-    // All nodes are on this machine, then.
+    // On loopback all nodes are on this machine.
     facts.interface = interface->name;
     facts.interface_ipv6 = interface->ipv6 && !loopback;
   }

@@ -24,7 +24,7 @@ int RingPeer(int index, int count) { return (index + 1) % count; }
 ClockEstimate EstimateClock(std::vector<ClockSample> samples) {
   std::sort(samples.begin(), samples.end(),
             [](const ClockSample& a, const ClockSample& b) { return a.rtt_ns < b.rtt_ns; });
-  // The quickest answer had the least that could delay one of its ways only.
+  // The fastest reply had the least delay that could affect only one direction.
   const ClockSample& best = samples.front();
   const auto seconds = [](std::int64_t ns) { return static_cast<double>(ns) * 1e-9; };
   return {.rtt_seconds = seconds(samples[samples.size() / 2].rtt_ns),

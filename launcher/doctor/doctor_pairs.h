@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which nodes connect to which in `ddprun doctor`, and what their samples mean. Pure.
+// Which nodes connect to which in `ddprun doctor`, and the evaluation of their samples. Pure.
 #pragma once
 
 #include <cstdint>
@@ -7,15 +7,15 @@
 
 namespace ddprun {
 
-// Whom node `index` of `count` connects to: all others, and from kProbeAllNodesMax on its two
-// neighbours and node 0, so that what a node does does not grow with their number. Ascending.
+// The peers of node `index` of `count`, ascending: all other nodes, or from kProbeAllNodesMax nodes
+// on its two neighbours and node 0, so that the work of a node does not grow with their number.
 std::vector<int> PlanPeers(int index, int count);
 
-// Whom it sends data to while all others do the same, as a ring of collectives does.
+// The peer to which it sends data while all nodes do the same, as in a ring allreduce.
 int RingPeer(int index, int count);
 
-// One question and its answer: this node's steady and wall clock when it asked, the time until the
-// answer came, and the other's wall clock in between.
+// One request: this node's wall clock when it was sent, the time until the reply, and the peer's
+// wall clock in between.
 struct ClockSample {
   std::int64_t own_wall_ns = 0;
   std::int64_t rtt_ns = 0;
@@ -24,8 +24,8 @@ struct ClockSample {
 
 struct ClockEstimate {
   double rtt_seconds = 0;   // the median
-  double skew_seconds = 0;  // how far the other clock is ahead
-  double uncertainty = 0;   // the other's clock was read somewhen in the shortest round trip
+  double skew_seconds = 0;  // of the peer's clock; positive: it is ahead
+  double uncertainty = 0;   // half of the shortest round trip
 };
 
 // `samples` is not empty.

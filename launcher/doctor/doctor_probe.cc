@@ -2,7 +2,6 @@
 #include "launcher/doctor/doctor_probe.h"
 
 #include <endian.h>
-#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -29,9 +28,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A connection begins with the key; then there are questions of one byte. kAskTime is answered with
-// the wall clock in nanoseconds, and what follows kTakeData until the end of the peer's writing is
-// counted; both numbers have 8 bytes, the highest first.
+// A connection begins with the key; one-byte requests follow. The reply to kAskTime is the wall
+// clock in nanoseconds. After kTakeData all bytes up to the end of the stream are counted, and the
+// reply is their number. Both numbers are 64-bit big endian.
 constexpr std::size_t kKeyBytes = 32;
 constexpr std::chrono::milliseconds kAcceptPause{50};
 constexpr char kAskTime = 't';
@@ -66,7 +65,7 @@ void SetNoDelay(int fd) {
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
 }
 
-// One peer of the server's, which reads without waiting.
+// A peer of the server, which never blocks in recv().
 struct Connection {
   OwnedFd fd;
   std::string key;
@@ -74,7 +73,7 @@ struct Connection {
   std::int64_t taken = 0;
 };
 
-// False: it is over.
+// False: close the connection.
 bool Answer(Connection& connection, const std::string& key, absl::string_view bytes) {
   if (connection.key.size() < kKeyBytes) {
     const std::size_t missing = std::min(kKeyBytes - connection.key.size(), bytes.size());
@@ -115,7 +114,7 @@ bool HandleReadable(Connection& connection, const std::string& key, std::string&
   return false;
 }
 
-// ---- The asking side
+// ---- The client
 
 std::string ConnectError(int error) {
   switch (error) {
@@ -128,31 +127,31 @@ std::string ConnectError(int error) {
   }
 }
 
-// Started, not awaited. An invalid one: `error` says why.
-OwnedFd StartToConnect(const ProbePeer& peer, int& error) {
-  const AddrInfoPtr addresses = Resolve(peer.address, peer.port, SOCK_STREAM, AI_NUMERICHOST);
-  error = EADDRNOTAVAIL;
-  if (addresses == nullptr) return OwnedFd();
-  OwnedFd fd(socket(addresses->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  error = errno;
-  if (!fd.valid()) return fd;
-  if (connect(fd.get(), addresses->ai_addr, addresses->ai_addrlen) != 0 && errno != EINPROGRESS) {
-    error = errno;
-    fd.Reset();
-  }
-  return fd;
-}
-
-int SocketError(int fd) {
-  int error = 0;
-  socklen_t size = sizeof(error);
-  return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 ? error : errno;
-}
-
-void WaitWithLimits(int fd) {
-  const timeval limit{.tv_sec = kProbeAnswerTimeout.count(), .tv_usec = 0};
+// For connect(), recv() and send().
+void SetTimeouts(int fd, std::chrono::milliseconds timeout) {
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(timeout);
+  const timeval limit{.tv_sec = seconds.count(),
+                      .tv_usec = std::chrono::microseconds(timeout - seconds).count()};
   setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
   setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+}
+
+// Takes at most kProbeConnectTimeout. An invalid result: see `error`.
+OwnedFd Connect(const ProbePeer& peer, std::string& error) {
+  const AddrInfoPtr addresses = Resolve(peer.address, peer.port, SOCK_STREAM, AI_NUMERICHOST);
+  if (addresses == nullptr) {
+    error = ConnectError(EADDRNOTAVAIL);
+    return OwnedFd();
+  }
+  OwnedFd fd(socket(addresses->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  SetTimeouts(fd.get(), kProbeConnectTimeout);
+  if (!fd.valid() || connect(fd.get(), addresses->ai_addr, addresses->ai_addrlen) != 0) {
+    error = ConnectError(errno == EINPROGRESS ? ETIMEDOUT : errno);
+    return OwnedFd();
+  }
+  SetTimeouts(fd.get(), kProbeAnswerTimeout);
+  SetNoDelay(fd.get());
+  return fd;
 }
 
 bool SendAll(int fd, absl::string_view bytes) {
@@ -165,31 +164,6 @@ bool ReadNumber(int fd, std::int64_t& number) {
     return false;
   number = Number(bytes);
   return true;
-}
-
-// Waits until all that are being connected are, or the time is over; their sockets then wait.
-void AwaitConnections(std::vector<OwnedFd>& sockets, std::vector<PairFacts>& pairs) {
-  const auto deadline = Clock::now() + kProbeConnectTimeout;
-  std::vector<pollfd> polled;
-  for (const OwnedFd& fd : sockets)
-    polled.push_back({.fd = fd.get(), .events = POLLOUT, .revents = 0});
-  const auto is_open = [](const pollfd& one) { return one.fd >= 0; };
-  while (std::any_of(polled.begin(), polled.end(), is_open)) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
-    const bool over = left.count() <= 0;
-    if (!over && poll(polled.data(), polled.size(), static_cast<int>(left.count())) < 0 &&
-        errno != EINTR)
-      return;
-    for (std::size_t i = 0; i < polled.size(); ++i) {
-      if (polled[i].fd < 0 || (polled[i].revents == 0 && !over)) continue;
-      const int error = polled[i].revents == 0 ? ETIMEDOUT : SocketError(polled[i].fd);
-      polled[i].fd = -1;
-      polled[i].revents = 0;
-      if (error == 0) continue;
-      pairs[i].error = ConnectError(error);
-      sockets[i].Reset();
-    }
-  }
 }
 
 }  // namespace
@@ -244,7 +218,7 @@ void ProbeServer::Serve() {
     if (polled[1].revents == 0) continue;
     OwnedFd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!fd.valid() && (errno == EMFILE || errno == ENFILE)) {
-      // The listener stays readable, and accepting again at once would only spin.
+      // The listener stays readable: accepting again at once would only spin.
       std::this_thread::sleep_for(kAcceptPause);
     }
     if (!fd.valid() || connections.size() >= kProbeConnectionsMax) continue;
@@ -253,24 +227,19 @@ void ProbeServer::Serve() {
   }
 }
 
-Probe::Probe(int node, const std::vector<ProbePeer>& peers) {
-  for (const ProbePeer& peer : peers) {
-    int error = 0;
-    sockets_.push_back(StartToConnect(peer, error));
+Probe::Probe(int node, const std::vector<ProbePeer>& peers) : sockets_(peers.size()) {
+  for (const ProbePeer& peer : peers)
     pairs_.push_back({.from = node, .to = peer.node, .error = {}});
-    if (!sockets_.back().valid()) pairs_.back().error = ConnectError(error);
-  }
-  AwaitConnections(sockets_, pairs_);
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < peers.size(); ++i)
+    threads.emplace_back([&, i] { sockets_[i] = Connect(peers[i], pairs_[i].error); });
+  for (std::thread& thread : threads) thread.join();
   for (std::size_t i = 0; i < peers.size(); ++i) Ask(i, peers[i]);
 }
 
 void Probe::Ask(std::size_t index, const ProbePeer& peer) {
   const int fd = sockets_[index].get();
   if (fd < 0) return;
-  // From here on the socket waits, but not for ever.
-  fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
-  WaitWithLimits(fd);
-  SetNoDelay(fd);
   bool answered = SendAll(fd, peer.key);
   std::vector<ClockSample> samples;
   while (answered && static_cast<int>(samples.size()) < kProbeQuestions) {
@@ -283,7 +252,7 @@ void Probe::Ask(std::size_t index, const ProbePeer& peer) {
   }
   PairFacts& pair = pairs_[index];
   if (!answered) {
-    pair.error = "connected, but no answer came: what answers there is no ddprun doctor";
+    pair.error = "connected, but no answer came: the program there is no ddprun doctor";
     sockets_[index].Reset();
     return;
   }
@@ -305,7 +274,7 @@ void Probe::Send(int peer) {
     if (send(fd.get(), block.data(), block.size(), MSG_NOSIGNAL) <= 0) break;
   }
   shutdown(fd.get(), SHUT_WR);
-  // What was taken, not what this machine's buffers hold.
+  // Counts what the peer received, not what this machine's buffers hold.
   std::int64_t taken = 0;
   if (ReadNumber(fd.get(), taken)) {
     pair->bytes_per_second =

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sockets with which `ddprun doctor` tries the ways between the nodes: plain TCP at a port that
-// the kernel chooses, as NCCL's and Gloo's connections are.
+// The sockets with which `ddprun doctor` tests the connections between nodes: plain TCP to a port
+// that the kernel chooses, like the connections of NCCL and Gloo.
 #pragma once
 
 #include <memory>
@@ -14,8 +14,8 @@
 
 namespace ddprun {
 
-// Answers the other nodes' questions on a thread of its own until it is destroyed. A peer has to
-// begin with the key, which it knows from the run's store.
+// Answers the requests of other nodes on a thread of its own until it is destroyed. A peer must
+// first send the key, which it gets from the run's store.
 class ProbeServer {
  public:
   // Listens at the address. UNAVAILABLE: one sentence.
@@ -47,14 +47,14 @@ struct ProbePeer {
   std::string key;
 };
 
-// The ways from this node to its peers.
+// The connections from this node to its peers.
 class Probe {
  public:
-  // Connects to all at once, for kProbeConnectTimeout at most, and asks each that is reached for
-  // the time. `node`: this one.
+  // Connects to all peers at once, for at most kProbeConnectTimeout, and asks each that is reached
+  // for its clock. `node`: this node.
   Probe(int node, const std::vector<ProbePeer>& peers);
 
-  // Sends to that node for kProbeSendTime, if it was reached.
+  // Sends data to that node for kProbeSendTime, if it was reached.
   void Send(int peer);
 
   const std::vector<PairFacts>& pairs() const { return pairs_; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who came, and how findings become one list.
+// The findings on membership, and the order of the list.
 #include "launcher/doctor/doctor_rules.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace ddprun {
 namespace {
 
-// As they are shown.
+// In the order in which they are shown.
 constexpr const char* kChecks[] = {"nodes",     "secret",      "version",     "address", "mtu",
                                    "port",      "connections", "bandwidth",   "clock",   "nofile",
                                    "memlock",   "processes",   "shm",         "memory",  "workers",
@@ -43,7 +43,7 @@ std::vector<Finding> Fold(std::vector<Finding> findings) {
     finding.nodes.erase(std::unique(finding.nodes.begin(), finding.nodes.end()),
                         finding.nodes.end());
   }
-  // Of one check the worst first.
+  // Within a check the worst first.
   std::stable_sort(folded.begin(), folded.end(), [](const Finding& a, const Finding& b) {
     if (Order(a.check) != Order(b.check)) return Order(a.check) < Order(b.check);
     return a.health > b.health;
@@ -66,7 +66,7 @@ std::string WhoIsMissing(const Checkup& checkup) {
   const int missing = checkup.nodes_wanted - static_cast<int>(checkup.nodes.size());
   if (checkup.by_head) {
     return absl::StrCat(missing, " of ", checkup.nodes_wanted,
-                        " hosts take no part; what ddprun says above tells why");
+                        " hosts take no part; see the messages of ddprun above");
   }
   const std::string who = checkup.numbered
                               ? NodesInWords(Missing(checkup))
@@ -75,43 +75,39 @@ std::string WhoIsMissing(const Checkup& checkup) {
                       Seconds(checkup.timeout),
                       ": run ddprun doctor there at the same time, with the same flags",
                       checkup.numbered ? " and its own --node-rank" : "",
-                      "; what it shows there says why, if it does not come then. --timeout waits "
+                      "; if it still does not come, its own output there says why. --timeout waits "
                       "longer");
 }
 
 }  // namespace
 
-void DiagnoseMeeting(const Checkup& checkup, std::vector<Finding>& findings) {
+void DiagnoseMeeting(const Checkup& checkup, Findings& findings) {
   const int came = static_cast<int>(checkup.nodes.size());
   if (!checkup.rendezvous_error.empty()) {
-    findings.push_back({"nodes",
-                        Health::kFail,
-                        {},
-                        absl::StrCat("the other nodes were not met: ", checkup.rendezvous_error,
-                                     ". What follows is about this node alone")});
+    findings.Fail("nodes", {}, "the other nodes were not met: ", checkup.rendezvous_error,
+                  ". What follows concerns this node alone");
   } else if (came < checkup.nodes_wanted) {
-    findings.push_back({"nodes", Health::kFail, {}, WhoIsMissing(checkup)});
+    findings.Fail("nodes", {}, WhoIsMissing(checkup));
   } else if (checkup.nodes_wanted > 1) {
-    findings.push_back({"nodes", Health::kOk, {}, absl::StrCat("all ", came, " came")});
+    findings.Ok("nodes", {}, "all ", came, " came");
   }
-  for (const std::string& silence : checkup.silences)
-    findings.push_back({"nodes", Health::kFail, {}, silence});
+  for (const std::string& silence : checkup.silences) findings.Fail("nodes", {}, silence);
   for (const NodeFacts& node : checkup.nodes) {
     if (!node.secret_error.empty()) {
-      findings.push_back({"secret", Health::kFail, {node.node}, node.secret_error});
+      findings.Fail("secret", {node.node}, node.secret_error);
     } else if (!node.secret.empty()) {
-      findings.push_back({"secret", Health::kOk, {node.node}, node.secret});
+      findings.Ok("secret", {node.node}, node.secret);
     }
   }
 }
 
 std::vector<Finding> Diagnose(const Checkup& checkup) {
-  std::vector<Finding> findings;
+  Findings findings;
   DiagnoseMeeting(checkup, findings);
   DiagnoseNetwork(checkup, findings);
   DiagnoseMachines(checkup, findings);
   DiagnoseDifferences(checkup, findings);
-  return Fold(std::move(findings));
+  return Fold(std::move(findings.list));
 }
 
 int ExitCodeOf(const std::vector<Finding>& findings) {

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// `ddprun doctor`: the rules that turn the facts of all nodes into findings, sentences with the
-// next move. Pure.
+// `ddprun doctor`: the rules that turn the facts of all nodes into findings, which are sentences
+// that end with the next move. Pure.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "absl/strings/str_cat.h"
 
 namespace ddprun {
 
-// Not measured, not limited, not there: as each member says.
+// Not limited, or not known: each member says which.
 inline constexpr std::int64_t kNoNumber = -1;
 
 struct InterfaceFacts {
@@ -21,98 +24,97 @@ struct InterfaceFacts {
   bool loopback = false;
 };
 
-// The facts of one node. Numbers that are kNoNumber are not limited, or could
-// not be found out where that is said.
+// The facts of one node. kNoNumber means "not limited" where nothing else is said.
 struct NodeFacts {
-  // Who it is.
-  int node = 0;  // its --node-rank, or the number that the service gave
+  // Identity.
+  int node = 0;  // its --node-rank, or the number that the service assigned
   std::string host;
-  std::string address;  // where the others reach it; empty: not known
+  std::string address;  // at which the other nodes reach it; empty: not known
   std::string version;  // of ddprun
   bool hosts_service = false;
 
-  // Where the others' probes go.
+  // For the probes of the other nodes.
   int probe_port = 0;
   std::string probe_key;
 
   // The network.
-  std::string interface;  // that has `address`; empty: none that leads to others
+  std::string interface;  // that has `address`; empty: none
   bool interface_ipv6 = false;
   std::vector<InterfaceFacts> interfaces;
   int default_routes = 0;           // with the lowest metric
-  std::string name_address;         // what the host's own name is resolved to; empty: nothing
-  double name_seconds = 0;          // that it took
-  std::string master_addr;          // as it was given; empty: it was not
-  std::string master_resolved;      // what that is here
-  std::string gloo_socket_ifname;   // as the user has set it; empty: not set
-  std::string nccl_socket_ifname;   // the same, or "nccl.conf" where such a file names interfaces
+  std::string name_address;         // to which the host's own name resolves; empty: none
+  double name_seconds = 0;          // the time to resolve it
+  std::string master_addr;          // of the command line; empty: not given
+  std::string master_resolved;      // its address on this node
+  std::string gloo_socket_ifname;   // the user's variable; empty: not set
+  std::string nccl_socket_ifname;   // the same, or "nccl.conf" if that file names interfaces
   int service_port = 0;             // 0: none is needed
-  std::string service_port_holder;  // another program that has it here; empty: it is free
+  std::string service_port_holder;  // the program that uses it; empty: it is free
   std::string ephemeral_ports;      // "32768-60999"; empty: not known
 
   // Limits.
   std::int64_t nofile = kNoNumber;
   std::int64_t nofile_hard = kNoNumber;
   std::int64_t memlock = kNoNumber;
-  std::int64_t processes = kNoNumber;       // that this user may have
-  std::int64_t processes_left = kNoNumber;  // by the cgroup (pids.max)
-  bool rdma = false;                        // there are RDMA devices
-  std::int64_t shm_bytes = kNoNumber;       // of /dev/shm; kNoNumber: it is not there
+  std::int64_t processes = kNoNumber;       // limit of this user
+  std::int64_t processes_left = kNoNumber;  // of the cgroup's limit (pids.max)
+  bool rdma = false;                        // the machine has RDMA devices
+  std::int64_t shm_bytes = kNoNumber;       // of /dev/shm; kNoNumber: it does not exist
   std::int64_t shm_free = kNoNumber;
-  std::int64_t memory_free = kNoNumber;   // that this cgroup and machine have left
+  std::int64_t memory_free = kNoNumber;   // of this cgroup and machine; kNoNumber: not known
   std::int64_t memory_limit = kNoNumber;  // of the cgroup
   double cpu_quota = 0;                   // 0: none
   int cpus = 0;
-  int workers = 0;            // 0: `workers_error` says why not
-  std::string workers_error;  // the sentence that a run would end with
+  int workers = 0;            // 0: see `workers_error`
+  std::string workers_error;  // with which a run would end
 
   // The kernel.
   std::string kernel;
-  int ptrace_scope = kNoNumber;  // kNoNumber: there is no Yama
-  bool may_ptrace = false;       // by capability, whatever Yama says
-  bool cgroup = false;           // one can be made for each round
+  int ptrace_scope = kNoNumber;  // kNoNumber: the kernel has no Yama
+  bool may_ptrace = false;       // has CAP_SYS_PTRACE, which overrides Yama
+  bool cgroup = false;           // a cgroup can be made for each round
   int overcommit = 0;
   bool core_files = false;   // ulimit -c is not 0
   std::string core_pattern;  // kernel.core_pattern
 
   // GPUs and libraries.
-  std::string driver;  // NVIDIA's; empty: it is not loaded
+  std::string driver;  // NVIDIA's version; empty: not loaded
   int gpus = 0;
-  std::vector<std::string> gpu_models;           // without repetition
+  std::vector<std::string> gpu_models;           // without duplicates
   std::map<std::string, std::string> libraries;  // "NCCL" -> "2.27.7", "LibTorch", "CUDA driver"
   std::map<std::string, std::string> packages;   // of --python
 
-  // What the workers inherit, and the program. A value is a text, or for those that are nobody
-  // else's business kHashMark and a hash.
+  // The environment of the workers, and the program. Values that may be private are replaced by
+  // kHashMark and a hash.
   std::map<std::string, std::string> environment;
   std::string folder;
-  std::string program;        // empty: none was named
+  std::string program;        // empty: not given
   std::string program_hash;   // of its file
-  std::string program_error;  // the sentence that a run would end with
-  std::string secret;         // where it comes from, in words
+  std::string program_error;  // with which a run would end
+  std::string secret;         // its source, in words
   std::string secret_error;
 };
 
 inline constexpr char kHashMark = '#';
 
-// What `from` found when it connected to `to`.
+// The measurements of `from` on its connection to `to`.
 struct PairFacts {
   int from = 0;
   int to = 0;
-  std::string error;  // empty: it could
+  std::string error;  // empty: connected
   double rtt_seconds = 0;
-  double skew_seconds = 0;      // how far the clock of `to` is ahead
+  double skew_seconds = 0;      // of the clock of `to`; positive: it is ahead
   double skew_uncertainty = 0;  // half of the shortest round trip
   double bytes_per_second = 0;  // 0: not measured
 };
 
 struct Checkup {
   int nodes_wanted = 1;
-  std::string rendezvous_error;       // why this node met no other one; empty: it did
-  std::vector<std::string> silences;  // nodes that came and then failed, in words
+  std::string rendezvous_error;       // why this node met no other node; empty: it did
+  std::vector<std::string> silences;  // sentences on nodes that joined and then failed
   std::chrono::milliseconds timeout{0};
-  bool numbered = true;          // the nodes have --node-rank: who is missing can be named
-  bool by_head = false;          // one command has started them
+  bool numbered = true;          // the nodes have --node-rank: missing ones can be named
+  bool by_head = false;          // the nodes were started by ddprun -H
   std::vector<NodeFacts> nodes;  // by `node`
   std::vector<PairFacts> pairs;
 };
@@ -122,22 +124,44 @@ enum class Health { kOk, kWarning, kFail };
 struct Finding {
   std::string check;  // one word
   Health health = Health::kOk;
-  std::vector<int> nodes;  // ascending; empty: it is about the run
-  std::string text;        // the fact, and where it is no ok the next move
+  std::vector<int> nodes;  // ascending; empty: the finding concerns the run
+  std::string text;        // the fact, and the next move unless it is ok
   bool operator==(const Finding&) const = default;
 };
 
-// In the order of the checks; what is equal on several nodes is one finding.
+// The findings so far. `parts`: of the text, as absl::StrCat() takes them.
+struct Findings {
+  std::vector<Finding> list;
+
+  template <typename... Parts>
+  void Add(const char* check, Health health, std::vector<int> nodes, const Parts&... parts) {
+    list.push_back({check, health, std::move(nodes), absl::StrCat(parts...)});
+  }
+  template <typename... Parts>
+  void Ok(const char* check, std::vector<int> nodes, const Parts&... parts) {
+    Add(check, Health::kOk, std::move(nodes), parts...);
+  }
+  template <typename... Parts>
+  void Warn(const char* check, std::vector<int> nodes, const Parts&... parts) {
+    Add(check, Health::kWarning, std::move(nodes), parts...);
+  }
+  template <typename... Parts>
+  void Fail(const char* check, std::vector<int> nodes, const Parts&... parts) {
+    Add(check, Health::kFail, std::move(nodes), parts...);
+  }
+};
+
+// In the order of the checks. Equal findings of several nodes are one finding.
 std::vector<Finding> Diagnose(const Checkup& checkup);
 
-// The parts, each in a file of its own: who came, the ways between nodes; the machines; what should
-// be the same everywhere.
-void DiagnoseMeeting(const Checkup& checkup, std::vector<Finding>& findings);
-void DiagnoseNetwork(const Checkup& checkup, std::vector<Finding>& findings);
-void DiagnoseMachines(const Checkup& checkup, std::vector<Finding>& findings);
-void DiagnoseDifferences(const Checkup& checkup, std::vector<Finding>& findings);
+// Its parts, each in a file of its own: membership; the network between the nodes; each machine;
+// what should be equal on all nodes.
+void DiagnoseMeeting(const Checkup& checkup, Findings& findings);
+void DiagnoseNetwork(const Checkup& checkup, Findings& findings);
+void DiagnoseMachines(const Checkup& checkup, Findings& findings);
+void DiagnoseDifferences(const Checkup& checkup, Findings& findings);
 
-// 1: there is a FAIL.
+// 1 if any finding is kFail, else 0.
 int ExitCodeOf(const std::vector<Finding>& findings);
 
 // "node 3", "nodes 0-3,7".
@@ -146,8 +170,11 @@ std::string NodesInWords(const std::vector<int>& nodes);
 // "16 MiB", "3.5 GiB".
 std::string BytesInWords(std::int64_t bytes);
 
-// By facts alone: a value of `NCCL_SOCKET_IFNAME` (a list of beginnings, "=" for whole names, "^"
-// for all but these) or GLOO_SOCKET_IFNAME (a list of whole names) allows this interface.
+// True for variables of the libraries that workers use between nodes (NCCL_*, OMP_*, ...).
+bool ConfiguresLibraries(absl::string_view name);
+
+// True if a value of NCCL_SOCKET_IFNAME (a list of prefixes, with "=" of whole names, with "^" of
+// exceptions) or of GLOO_SOCKET_IFNAME (a list of names) allows this interface.
 bool NcclAllows(const std::string& value, const std::string& interface);
 bool GlooNames(const std::string& value, const std::string& interface);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each machine by itself: limits, memory, the kernel, GPUs.
+// Checks of a single machine: limits, memory, the kernel, GPUs.
 #include <algorithm>
 
 #include "absl/strings/match.h"
@@ -12,204 +12,170 @@ namespace ddprun {
 namespace {
 
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
-// The usual soft limit. With less, DataLoader's workers and NCCL's connections soon run out.
+// The usual soft limit. DataLoader's workers and NCCL's connections exhaust a lower one.
 constexpr std::int64_t kFilesMin = 1024;
-// A worker has a thread a core for each library with a pool of its own, and its loaders have too.
+// Each library with a thread pool has a thread per core in each worker and each loader.
 constexpr std::int64_t kProcessesMin = 4096;
 constexpr std::int64_t kProcessesLeftMin = 1024;
-// One batch of images of a few loaders, or NCCL's buffers of two workers, do not fit into less.
+// Less cannot hold one batch of images of a few loaders, or NCCL's buffers of two workers.
 constexpr std::int64_t kShmFail = 32 * kMiB;
-// Above Docker's and Kubernetes's 64 MiB, which is what people run out of.
+// Above the default of Docker and Kubernetes (64 MiB), which is often too small.
 constexpr std::int64_t kShmMin = 256 * kMiB;
-// LibTorch alone takes about this much once it has computed something.
+// About what LibTorch uses after its first computation.
 constexpr std::int64_t kMemoryOfWorker = 512 * kMiB;
-// What RDMA pins are whole communication buffers.
+// RDMA pins whole communication buffers.
 constexpr std::int64_t kPinnedMin = 1024 * kMiB;
 
-class Machine {
- public:
-  Machine(const NodeFacts& node, std::vector<Finding>& findings)
-      : node_(node), findings_(findings) {}
-
-  void Report(const char* check, Health health, std::string text) {
-    findings_.push_back({check, health, {node_.node}, std::move(text)});
+void CheckFiles(const NodeFacts& node, Findings& findings) {
+  if (node.nofile != kNoNumber && node.nofile < kFilesMin) {
+    return findings.Warn("nofile", {node.node}, "workers may open ", node.nofile,
+                         " files each (\"Too many open files\"); ulimit -n ", kFilesMin,
+                         " or more before ddprun",
+                         node.nofile_hard != kNoNumber && node.nofile_hard < kFilesMin
+                             ? ", and nofile in /etc/security/limits.conf"
+                             : "");
   }
+  findings.Ok("nofile", {node.node},
+              node.nofile == kNoNumber ? "no limit" : absl::StrCat(node.nofile, " files a worker"));
+}
 
-  void CheckFiles() {
-    if (node_.nofile != kNoNumber && node_.nofile < kFilesMin) {
-      return Report("nofile", Health::kWarning,
-                    absl::StrCat("workers may open ", node_.nofile,
-                                 " files each (\"Too many open files\"); ulimit -n ", kFilesMin,
-                                 " or more before ddprun",
-                                 node_.nofile_hard != kNoNumber && node_.nofile_hard < kFilesMin
-                                     ? ", and nofile in /etc/security/limits.conf"
-                                     : ""));
-    }
-    Report("nofile", Health::kOk,
-           node_.nofile == kNoNumber ? "no limit" : absl::StrCat(node_.nofile, " files a worker"));
+void CheckPinned(const NodeFacts& node, Findings& findings) {
+  if (!node.rdma) return findings.Ok("memlock", {node.node}, "not needed without RDMA devices");
+  if (node.memlock == kNoNumber || node.memlock >= kPinnedMin) {
+    return findings.Ok("memlock", {node.node},
+                       node.memlock == kNoNumber ? "no limit" : BytesInWords(node.memlock));
   }
+  findings.Fail("memlock", {node.node}, "RDMA devices are there and only ",
+                BytesInWords(node.memlock),
+                " may be locked: NCCL ends with \"Cannot allocate memory\"; set memlock "
+                "unlimited (ulimit -l, limits.conf, docker --ulimit memlock=-1)");
+}
 
-  void CheckPinned() {
-    if (!node_.rdma) return Report("memlock", Health::kOk, "no RDMA devices need it");
-    if (node_.memlock == kNoNumber || node_.memlock >= kPinnedMin) {
-      return Report("memlock", Health::kOk,
-                    node_.memlock == kNoNumber ? "no limit" : BytesInWords(node_.memlock));
-    }
-    Report("memlock", Health::kFail,
-           absl::StrCat("RDMA devices are there and only ", BytesInWords(node_.memlock),
-                        " may be locked: NCCL ends with \"Cannot allocate memory\"; set memlock "
-                        "unlimited (ulimit -l, limits.conf, docker --ulimit memlock=-1)"));
+void CheckProcesses(const NodeFacts& node, Findings& findings) {
+  if (node.processes_left != kNoNumber && node.processes_left < kProcessesLeftMin) {
+    return findings.Warn("processes", {node.node}, "the cgroup has room for ", node.processes_left,
+                         " more processes and threads (pids.max); each worker needs hundreds: "
+                         "raise it (docker --pids-limit, podPidsLimit)");
   }
-
-  void CheckProcesses() {
-    if (node_.processes_left != kNoNumber && node_.processes_left < kProcessesLeftMin) {
-      return Report(
-          "processes", Health::kWarning,
-          absl::StrCat("the cgroup has room for ", node_.processes_left,
-                       " more processes and threads (pids.max); each worker needs hundreds: "
-                       "raise it (docker --pids-limit, podPidsLimit)"));
-    }
-    if (node_.processes != kNoNumber && node_.processes < kProcessesMin) {
-      return Report("processes", Health::kWarning,
-                    absl::StrCat("this user may have ", node_.processes,
-                                 " processes and threads in all; ulimit -u ", kProcessesMin,
-                                 " or more before ddprun"));
-    }
-    Report("processes", Health::kOk, "enough for workers and loaders");
+  if (node.processes != kNoNumber && node.processes < kProcessesMin) {
+    return findings.Warn("processes", {node.node}, "this user may have ", node.processes,
+                         " processes and threads in all; ulimit -u ", kProcessesMin,
+                         " or more before ddprun");
   }
+  findings.Ok("processes", {node.node}, "enough for workers and loaders");
+}
 
-  void CheckShm() {
-    const char* use = "NCCL and DataLoader's workers keep data there";
-    const char* more =
-        "docker run --shm-size 8g or --ipc=host; in Kubernetes an emptyDir with medium: Memory";
-    if (node_.shm_bytes == kNoNumber) {
-      return Report("shm", Health::kFail,
-                    absl::StrCat("/dev/shm is not there or cannot be written to; ", use,
-                                 ": mount a tmpfs on it"));
-    }
-    if (node_.shm_free < kShmFail) {
-      return Report(
-          "shm", Health::kFail,
-          absl::StrCat("/dev/shm has ", BytesInWords(node_.shm_free), " free of ",
-                       BytesInWords(node_.shm_bytes), "; ", use, " and end with a bus error: ",
-                       node_.shm_bytes < kShmMin ? more
-                                                 : "see ls -l /dev/shm, what is left "
-                                                   "there of dead programs"));
-    }
-    if (node_.shm_free < kShmMin) {
-      return Report(
-          "shm", Health::kWarning,
-          absl::StrCat("/dev/shm has ", BytesInWords(node_.shm_free), " free of ",
-                       BytesInWords(node_.shm_bytes), ", which is little; ", use, ": ", more));
-    }
-    Report("shm", Health::kOk, absl::StrCat("/dev/shm has ", BytesInWords(node_.shm_bytes)));
+void CheckShm(const NodeFacts& node, Findings& findings) {
+  const char* use = "NCCL and DataLoader's workers keep data there";
+  const char* more =
+      "docker run --shm-size 8g or --ipc=host; in Kubernetes an emptyDir with medium: Memory";
+  if (node.shm_bytes == kNoNumber) {
+    return findings.Fail("shm", {node.node}, "/dev/shm is not there or cannot be written to; ", use,
+                         ": mount a tmpfs on it");
   }
-
-  void CheckMemory() {
-    if (node_.memory_free == kNoNumber) return;
-    const std::int64_t needed = kMemoryOfWorker * std::max(1, node_.workers);
-    const std::string limit =
-        node_.memory_limit == kNoNumber
-            ? ""
-            : absl::StrCat(" of the cgroup's ", BytesInWords(node_.memory_limit));
-    if (node_.memory_free < needed) {
-      return Report(
-          "memory", Health::kWarning,
-          absl::StrCat(BytesInWords(node_.memory_free), " free", limit, " for ", node_.workers,
-                       " workers: the kernel will kill one; give the job more "
-                       "memory, or start fewer workers"));
-    }
-    Report("memory", Health::kOk,
-           absl::StrCat("enough", limit.empty() ? "" : absl::StrCat(", limit", limit.substr(3))));
+  if (node.shm_free < kShmFail) {
+    return findings.Fail("shm", {node.node}, "/dev/shm has ", BytesInWords(node.shm_free),
+                         " free of ", BytesInWords(node.shm_bytes), "; ", use,
+                         " and end with a bus error: ",
+                         node.shm_bytes < kShmMin ? more
+                                                  : "see ls -l /dev/shm for files that dead "
+                                                    "programs left there");
   }
-
-  void CheckWorkers() {
-    if (!node_.workers_error.empty()) return Report("workers", Health::kFail, node_.workers_error);
-    if (node_.cpu_quota > 0 && node_.cpu_quota < node_.workers) {
-      return Report("workers", Health::kWarning,
-                    absl::StrFormat("%d workers share a CPU quota of %.2g CPUs (cpu.max); give the "
-                                    "container more, or start fewer workers",
-                                    node_.workers, node_.cpu_quota));
-    }
-    if (node_.gpus > 0 && node_.workers > node_.gpus) {
-      return Report("workers", Health::kWarning,
-                    absl::StrCat(node_.workers, " workers for ", node_.gpus,
-                                 node_.gpus == 1 ? " GPU" : " GPUs",
-                                 ": NCCL refuses two workers on one; --nproc-per-node gpu"));
-    }
-    if (node_.workers > node_.cpus) {
-      return Report("workers", Health::kWarning,
-                    absl::StrCat(node_.workers, " workers on ", node_.cpus,
-                                 " CPUs take turns; start fewer (--nproc-per-node), or give ddprun "
-                                 "more CPUs (taskset, cgroup)"));
-    }
-    Report("workers", Health::kOk,
-           absl::StrCat(node_.workers, node_.workers == 1 ? " worker on " : " workers on ",
-                        node_.cpus, " CPUs"));
+  if (node.shm_free < kShmMin) {
+    return findings.Warn("shm", {node.node}, "/dev/shm has ", BytesInWords(node.shm_free),
+                         " free of ", BytesInWords(node.shm_bytes), ", which is little; ", use,
+                         ": ", more);
   }
+  findings.Ok("shm", {node.node}, "/dev/shm has ", BytesInWords(node.shm_bytes));
+}
 
-  void CheckKernel() {
-    if (node_.overcommit == 2) {
-      Report(
-          "kernel", Health::kWarning,
-          "vm.overcommit_memory is 2: CUDA and forks of large programs reserve more than they use "
-          "and get \"Cannot allocate memory\"; sysctl vm.overcommit_memory=0");
-    } else {
-      Report("kernel", Health::kOk, absl::StrCat("Linux ", node_.kernel));
-    }
-    if (node_.ptrace_scope >= 2 && !node_.may_ptrace) {
-      Report("stacks", Health::kWarning,
-             absl::StrCat("kernel.yama.ptrace_scope is ", node_.ptrace_scope,
-                          ": a worker that hangs cannot show its stacks; sysctl "
-                          "kernel.yama.ptrace_scope=1, or CAP_SYS_PTRACE"));
-    } else {
-      Report("stacks", Health::kOk, "a worker's can be read");
-    }
-    Report("cgroup", Health::kOk,
-           node_.cgroup ? "one can be made for each round"
-                        : "none can be made here; ddprun ends what workers leave by other means");
-    Report("core", Health::kOk,
-           !node_.core_files
-               ? "off (ulimit -c 0)"
-               : absl::StrCat("on, to ", node_.core_pattern.empty()
-                                             ? "nowhere (kernel.core_pattern is empty)"
-                                             : node_.core_pattern));
+void CheckMemory(const NodeFacts& node, Findings& findings) {
+  if (node.memory_free == kNoNumber) return;
+  const std::int64_t needed = kMemoryOfWorker * std::max(1, node.workers);
+  const std::string limit =
+      node.memory_limit == kNoNumber
+          ? ""
+          : absl::StrCat(" of the cgroup's ", BytesInWords(node.memory_limit));
+  if (node.memory_free < needed) {
+    return findings.Warn("memory", {node.node}, BytesInWords(node.memory_free), " free", limit,
+                         " for ", node.workers,
+                         " workers: the kernel will kill one; give the job more "
+                         "memory, or start fewer workers");
   }
+  findings.Ok("memory", {node.node}, "enough",
+              limit.empty() ? "" : absl::StrCat(", limit", limit.substr(3)));
+}
 
-  void CheckGpu() {
-    if (node_.driver.empty() && node_.gpus == 0) return Report("gpu", Health::kOk, "none");
-    if (node_.gpus == 0) {
-      return Report("gpu", Health::kWarning,
-                    absl::StrCat("the driver ", node_.driver,
-                                 " is loaded and no GPU is to be seen; in a container: docker run "
-                                 "--gpus all, else nvidia-smi says why"));
-    }
-    Report("gpu", Health::kOk,
-           absl::StrCat(node_.gpus, node_.gpus == 1 ? " GPU" : " GPUs",
-                        node_.gpu_models.empty()
-                            ? ""
-                            : absl::StrCat(" (", absl::StrJoin(node_.gpu_models, ", "), ")"),
-                        node_.driver.empty() ? "" : absl::StrCat(", driver ", node_.driver)));
+void CheckWorkers(const NodeFacts& node, Findings& findings) {
+  if (!node.workers_error.empty()) return findings.Fail("workers", {node.node}, node.workers_error);
+  if (node.cpu_quota > 0 && node.cpu_quota < node.workers) {
+    return findings.Warn(
+        "workers", {node.node},
+        absl::StrFormat("%d workers share a CPU quota of %.2g CPUs (cpu.max); give the "
+                        "container more, or start fewer workers",
+                        node.workers, node.cpu_quota));
   }
+  if (node.gpus > 0 && node.workers > node.gpus) {
+    return findings.Warn("workers", {node.node}, node.workers, " workers for ", node.gpus,
+                         node.gpus == 1 ? " GPU" : " GPUs",
+                         ": NCCL refuses two workers on one; --nproc-per-node gpu");
+  }
+  if (node.workers > node.cpus) {
+    return findings.Warn("workers", {node.node}, node.workers, " workers on ", node.cpus,
+                         " CPUs take turns; start fewer (--nproc-per-node), or give ddprun "
+                         "more CPUs (taskset, cgroup)");
+  }
+  findings.Ok("workers", {node.node}, node.workers,
+              node.workers == 1 ? " worker on " : " workers on ", node.cpus, " CPUs");
+}
 
- private:
-  const NodeFacts& node_;
-  std::vector<Finding>& findings_;
-};
+void CheckKernel(const NodeFacts& node, Findings& findings) {
+  if (node.overcommit == 2) {
+    findings.Warn(
+        "kernel", {node.node},
+        "vm.overcommit_memory is 2: CUDA and forks of large programs reserve more than they use "
+        "and get \"Cannot allocate memory\"; sysctl vm.overcommit_memory=0");
+  } else {
+    findings.Ok("kernel", {node.node}, "Linux ", node.kernel);
+  }
+  if (node.ptrace_scope >= 2 && !node.may_ptrace) {
+    findings.Warn("stacks", {node.node}, "kernel.yama.ptrace_scope is ", node.ptrace_scope,
+                  ": a worker that hangs cannot show its stacks; sysctl "
+                  "kernel.yama.ptrace_scope=1, or CAP_SYS_PTRACE");
+  } else {
+    findings.Ok("stacks", {node.node}, "can be read from a worker that hangs");
+  }
+  findings.Ok("cgroup", {node.node},
+              node.cgroup ? "can be made for each round"
+                          : "none can be made here; ddprun ends left-over processes without it");
+  findings.Ok("core", {node.node},
+              !node.core_files
+                  ? "off (ulimit -c 0)"
+                  : absl::StrCat("on, to ", node.core_pattern.empty()
+                                                ? "nowhere (kernel.core_pattern is empty)"
+                                                : node.core_pattern));
+}
+
+void CheckGpu(const NodeFacts& node, Findings& findings) {
+  if (node.driver.empty() && node.gpus == 0) return findings.Ok("gpu", {node.node}, "none");
+  if (node.gpus == 0) {
+    return findings.Warn("gpu", {node.node}, "the driver ", node.driver,
+                         " is loaded, but no GPU is visible; in a container: docker run "
+                         "--gpus all, else see nvidia-smi");
+  }
+  findings.Ok(
+      "gpu", {node.node}, node.gpus, node.gpus == 1 ? " GPU" : " GPUs",
+      node.gpu_models.empty() ? "" : absl::StrCat(" (", absl::StrJoin(node.gpu_models, ", "), ")"),
+      node.driver.empty() ? "" : absl::StrCat(", driver ", node.driver));
+}
 
 }  // namespace
 
-void DiagnoseMachines(const Checkup& checkup, std::vector<Finding>& findings) {
+void DiagnoseMachines(const Checkup& checkup, Findings& findings) {
   for (const NodeFacts& node : checkup.nodes) {
-    Machine machine(node, findings);
-    machine.CheckFiles();
-    machine.CheckPinned();
-    machine.CheckProcesses();
-    machine.CheckShm();
-    machine.CheckMemory();
-    machine.CheckWorkers();
-    machine.CheckKernel();
-    machine.CheckGpu();
+    for (const auto check : {CheckFiles, CheckPinned, CheckProcesses, CheckShm, CheckMemory,
+                             CheckWorkers, CheckKernel, CheckGpu})
+      check(node, findings);
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ways between the nodes: addresses, interfaces, ports, round trips, clocks.
+// Checks of the network between nodes: addresses, interfaces, ports, round trips, clocks.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -17,17 +17,17 @@
 namespace ddprun {
 namespace {
 
-// Whoever resolves a name for so long does it at each start, and often twice.
+// A slow name resolution delays every start, often twice.
 constexpr double kNameSecondsMax = 1;
-// Nothing in ddprun compares the clocks of two hosts; people do, who read the nodes' logs and
-// events side by side, and so do Kerberos, make and whatever else looks at files of a shared disk.
+// ddprun never compares the clocks of two hosts. People do when they read the logs of several
+// nodes, and so do Kerberos, make and other programs that use files on a shared disk.
 constexpr double kSkewSecondsMax = 1;
-// 1 Gbit/s carries 117 MB/s. Below a quarter of that it is a wireless or a 100 Mbit/s link, or a
-// tunnel, and gradients of 100 MB take seconds a step.
+// 1 Gbit/s carries 117 MB/s. A link with less than a quarter of that is wireless, a tunnel or has
+// 100 Mbit/s: gradients of 100 MB then take seconds per step.
 constexpr double kBytesPerSecondMin = 30e6;
-// Of what the median of the links has: a collective is as fast as its slowest link.
+// Relative to the median of the links: a collective is as fast as its slowest link.
 constexpr double kSlowLinkShare = 0.25;
-// Within one building it is below 1 ms.
+// A round trip within one building takes less than 1 ms.
 constexpr double kRttSecondsMax = 5e-3;
 
 bool IsLoopback(const std::string& address) {
@@ -49,88 +49,65 @@ std::string UpInterfaces(const NodeFacts& node) {
   return absl::StrJoin(names, ", ");
 }
 
-// The user's own variable, where it cannot work or leads elsewhere.
+// The user's variable, if no interface matches it or the one towards node 0 does not.
 void CheckVariable(const NodeFacts& node, const char* name, const std::string& value,
-                   bool (*allows)(const std::string&, const std::string&),
-                   std::vector<Finding>& findings) {
+                   bool (*allows)(const std::string&, const std::string&), Findings& findings) {
   if (value.empty() || value == "nccl.conf") return;
   const bool any =
       std::any_of(node.interfaces.begin(), node.interfaces.end(),
                   [&](const InterfaceFacts& one) { return one.up && allows(value, one.name); });
   if (!any) {
-    findings.push_back(
-        {"address",
-         Health::kFail,
-         {node.node},
-         absl::StrCat(name, "=", value, " is no interface that is up here (", UpInterfaces(node),
-                      "); unset it, and ddprun names the right one")});
+    findings.Fail("address", {node.node}, name, "=", value, " is no interface that is up here (",
+                  UpInterfaces(node), "); unset it, and ddprun names the right one");
   } else if (!node.interface.empty() && !allows(value, node.interface)) {
-    findings.push_back(
-        {"address",
-         Health::kWarning,
-         {node.node},
-         absl::StrCat(name, "=", value, " is another interface than ", node.interface,
-                      ", over which node 0 is reached; unset it unless that is "
-                      "meant")});
+    findings.Warn("address", {node.node}, name, "=", value, " is another interface than ",
+                  node.interface,
+                  ", over which node 0 is reached; unset it unless that is "
+                  "meant");
   }
 }
 
-void CheckName(const NodeFacts& node, bool several, std::vector<Finding>& findings) {
+void CheckName(const NodeFacts& node, bool several, Findings& findings) {
   if (several && !node.master_addr.empty() && node.hosts_service &&
       IsLoopback(node.master_resolved) && !IsLoopback(node.master_addr) &&
       node.master_addr != "localhost") {
-    findings.push_back(
-        {"address",
-         Health::kWarning,
-         {node.node},
-         absl::StrCat("--master-addr ", node.master_addr, " is ", node.master_resolved,
-                      " here (an entry of /etc/hosts, as Debian makes it), so the service listens "
-                      "on all interfaces; give the address instead of the name to choose one")});
+    findings.Warn("address", {node.node}, "--master-addr ", node.master_addr, " is ",
+                  node.master_resolved,
+                  " here (an entry of /etc/hosts, as Debian makes it), so the service listens "
+                  "on all interfaces; give the address instead of the name to choose one");
   }
   if (node.name_seconds > kNameSecondsMax) {
-    findings.push_back({"address",
-                        Health::kWarning,
-                        {node.node},
-                        absl::StrFormat("to resolve the own name %s takes %.0f s; put it into "
-                                        "/etc/hosts, or mend /etc/resolv.conf",
-                                        node.host, std::ceil(node.name_seconds))});
+    findings.Warn("address", {node.node},
+                  absl::StrFormat("to resolve the own name %s takes %.0f s; put it into "
+                                  "/etc/hosts, or mend /etc/resolv.conf",
+                                  node.host, std::ceil(node.name_seconds)));
   }
-  // With an interface the workers are told it and ask for no name.
+  // If the interface is known, workers get its name and do not resolve the host's.
   if (several && node.interface.empty() &&
       (node.name_address.empty() || IsLoopback(node.name_address))) {
-    findings.push_back(
-        {"address",
-         Health::kWarning,
-         {node.node},
-         absl::StrCat("no interface has the address ", node.address,
-                      ", so Gloo takes that of the name ", node.host, ", which is ",
-                      node.name_address.empty() ? "none" : node.name_address,
-                      "; set GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME, of ", UpInterfaces(node))});
+    findings.Warn("address", {node.node}, "no interface has the address ", node.address,
+                  ", so Gloo takes that of the name ", node.host, ", which is ",
+                  node.name_address.empty() ? "none" : node.name_address,
+                  "; set GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME, of ", UpInterfaces(node));
   }
 }
 
-void CheckAddress(const NodeFacts& node, bool several, std::vector<Finding>& findings) {
-  const std::size_t before = findings.size();
+void CheckAddress(const NodeFacts& node, bool several, Findings& findings) {
+  const std::size_t before = findings.list.size();
   CheckName(node, several, findings);
   CheckVariable(node, "NCCL_SOCKET_IFNAME", node.nccl_socket_ifname, NcclAllows, findings);
   CheckVariable(node, "GLOO_SOCKET_IFNAME", node.gloo_socket_ifname, GlooNames, findings);
   if (node.default_routes > 1) {
-    findings.push_back({"address",
-                        Health::kWarning,
-                        {node.node},
-                        absl::StrCat(node.default_routes,
-                                     " default routes have the same metric: which one is taken is "
-                                     "chance; give one of them a higher metric (ip route)")});
+    findings.Warn("address", {node.node}, node.default_routes,
+                  " default routes have the same metric, so the choice is arbitrary; give one of "
+                  "them a higher metric (ip route)");
   }
   if (several && IsVirtual(node.interface)) {
-    findings.push_back({"address",
-                        Health::kWarning,
-                        {node.node},
-                        absl::StrCat("node 0 is reached over ", node.interface,
-                                     ", a bridge for containers or virtual machines; give a "
-                                     "--master-addr of the network between the hosts")});
+    findings.Warn("address", {node.node}, "node 0 is reached over ", node.interface,
+                  ", a bridge for containers or virtual machines; give a "
+                  "--master-addr of the network between the hosts");
   }
-  if (findings.size() > before || !several) return;
+  if (findings.list.size() > before || !several) return;
   std::string text = node.interface.empty()
                          ? absl::StrCat("no interface has the address ", node.address,
                                         "; workers choose one by themselves")
@@ -145,10 +122,10 @@ void CheckAddress(const NodeFacts& node, bool several, std::vector<Finding>& fin
                                         : "your GLOO_SOCKET_IFNAME");
     if (node.interface_ipv6) absl::StrAppend(&text, " (IPv6)");
   }
-  findings.push_back({"address", Health::kOk, {node.node}, std::move(text)});
+  findings.Ok("address", {node.node}, text);
 }
 
-void CheckMtu(const Checkup& checkup, std::vector<Finding>& findings) {
+void CheckMtu(const Checkup& checkup, Findings& findings) {
   std::map<int, std::vector<int>> nodes_by_mtu;
   for (const NodeFacts& node : checkup.nodes) {
     for (const InterfaceFacts& one : node.interfaces) {
@@ -157,8 +134,7 @@ void CheckMtu(const Checkup& checkup, std::vector<Finding>& findings) {
   }
   if (nodes_by_mtu.empty()) return;
   if (nodes_by_mtu.size() == 1) {
-    findings.push_back({"mtu", Health::kOk, nodes_by_mtu.begin()->second,
-                        absl::StrCat(nodes_by_mtu.begin()->first)});
+    findings.Ok("mtu", nodes_by_mtu.begin()->second, nodes_by_mtu.begin()->first);
     return;
   }
   std::vector<std::string> parts;
@@ -167,28 +143,19 @@ void CheckMtu(const Checkup& checkup, std::vector<Finding>& findings) {
     parts.push_back(absl::StrCat(mtu, " on ", NodesInWords(nodes)));
     all.insert(all.end(), nodes.begin(), nodes.end());
   }
-  findings.push_back(
-      {"mtu", Health::kWarning, all,
-       absl::StrCat(absl::StrJoin(parts, ", "),
-                    ": large packets may be lost without a word, and a run hangs in "
-                    "its first collective; set one MTU (ip link set dev IF mtu N)")});
+  findings.Warn("mtu", all, absl::StrJoin(parts, ", "),
+                ": large packets may be lost without a word, and a run hangs in "
+                "its first collective; set one MTU (ip link set dev IF mtu N)");
 }
 
-void CheckServicePort(const NodeFacts& node, std::vector<Finding>& findings) {
+void CheckServicePort(const NodeFacts& node, Findings& findings) {
   if (node.service_port == 0 || !node.hosts_service) return;
   if (node.service_port_holder.empty()) {
-    findings.push_back({"port",
-                        Health::kOk,
-                        {node.node},
-                        absl::StrCat("the service can listen at port ", node.service_port)});
+    findings.Ok("port", {node.node}, "the service can listen at port ", node.service_port);
     return;
   }
-  findings.push_back(
-      {"port",
-       Health::kFail,
-       {node.node},
-       absl::StrCat("--master-port ", node.service_port, " is in use by ", node.service_port_holder,
-                    "; end that, or give another --master-port on all nodes")});
+  findings.Fail("port", {node.node}, "--master-port ", node.service_port, " is in use by ",
+                node.service_port_holder, "; end that, or give another --master-port on all nodes");
 }
 
 std::string Time(double seconds) {
@@ -201,8 +168,8 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-void CheckConnections(const Checkup& checkup, std::vector<Finding>& findings) {
-  // By what went wrong and where to: a firewall shuts a node off from all others alike.
+void CheckConnections(const Checkup& checkup, Findings& findings) {
+  // By error and target: a firewall blocks a node for all others alike.
   std::map<std::pair<std::string, int>, std::vector<int>> failures;
   std::vector<double> rtts;
   for (const PairFacts& pair : checkup.pairs) {
@@ -218,24 +185,18 @@ void CheckConnections(const Checkup& checkup, std::vector<Finding>& findings) {
   }
   for (auto& [what, from] : failures) {
     std::sort(from.begin(), from.end());
-    findings.push_back(
-        {"connections", Health::kFail, from,
-         absl::StrCat("no way to node ", what.second, ": ", what.first,
-                      "; NCCL and Gloo connect nodes at any port: let TCP through between them",
-                      ports)});
+    findings.Fail("connections", from, "no way to node ", what.second, ": ", what.first,
+                  "; NCCL and Gloo connect nodes at any port: let TCP through between them", ports);
   }
   if (rtts.empty()) return;
   const double median = Median(rtts);
   const double worst = *std::max_element(rtts.begin(), rtts.end());
-  findings.push_back(
-      {"connections",
-       worst > kRttSecondsMax ? Health::kWarning : Health::kOk,
-       {},
-       absl::StrCat(rtts.size(), " of ", checkup.pairs.size(), " ways work, round trip ",
-                    Time(median), ", at most ", Time(worst),
-                    worst > kRttSecondsMax
-                        ? ": far for nodes that train together; are they in one network?"
-                        : "")});
+  findings.Add("connections", worst > kRttSecondsMax ? Health::kWarning : Health::kOk, {},
+               rtts.size(), " of ", checkup.pairs.size(), " ways work, round trip ", Time(median),
+               ", at most ", Time(worst),
+               worst > kRttSecondsMax
+                   ? ": far for nodes that train together; are they in one network?"
+                   : "");
 }
 
 std::string Rate(double bytes) {
@@ -243,7 +204,7 @@ std::string Rate(double bytes) {
                      : absl::StrFormat("%.1f GB/s", bytes / 1e9);
 }
 
-void CheckBandwidth(const Checkup& checkup, std::vector<Finding>& findings) {
+void CheckBandwidth(const Checkup& checkup, Findings& findings) {
   std::vector<double> rates;
   const PairFacts* slowest = nullptr;
   for (const PairFacts& pair : checkup.pairs) {
@@ -255,30 +216,22 @@ void CheckBandwidth(const Checkup& checkup, std::vector<Finding>& findings) {
   const double median = Median(rates);
   const std::string link = absl::StrCat("node ", slowest->from, " to node ", slowest->to);
   if (slowest->bytes_per_second < kBytesPerSecondMin) {
-    findings.push_back({"bandwidth",
-                        Health::kWarning,
-                        {},
-                        absl::StrCat(link, ": ", Rate(slowest->bytes_per_second),
-                                     ", less than a wired network has; is it the right interface "
-                                     "(see address), a tunnel, a link at 100 Mbit/s (ethtool)?")});
+    findings.Warn("bandwidth", {}, link, ": ", Rate(slowest->bytes_per_second),
+                  ", less than a wired network has; is it the right interface "
+                  "(see address), a tunnel, a link at 100 Mbit/s (ethtool)?");
   } else if (slowest->bytes_per_second < kSlowLinkShare * median) {
-    findings.push_back(
-        {"bandwidth",
-         Health::kWarning,
-         {},
-         absl::StrCat(link, ": ", Rate(slowest->bytes_per_second), ", others have ", Rate(median),
-                      "; each step waits for it: look at that link (ethtool, its "
-                      "switch port), or leave the node out")});
+    findings.Warn("bandwidth", {}, link, ": ", Rate(slowest->bytes_per_second), ", others have ",
+                  Rate(median),
+                  "; each step waits for it: look at that link (ethtool, its "
+                  "switch port), or leave the node out");
   } else {
-    findings.push_back({"bandwidth",
-                        Health::kOk,
-                        {},
-                        absl::StrCat("over one TCP connection, all at once: ",
-                                     Rate(slowest->bytes_per_second), " or more")});
+    findings.Ok("bandwidth", {},
+                "over one TCP connection, all at once: ", Rate(slowest->bytes_per_second),
+                " or more");
   }
 }
 
-void CheckClocks(const Checkup& checkup, std::vector<Finding>& findings) {
+void CheckClocks(const Checkup& checkup, Findings& findings) {
   if (checkup.nodes.empty()) return;
   const int reference = checkup.nodes.front().node;  // 0, if it came
   double worst = 0;
@@ -290,26 +243,21 @@ void CheckClocks(const Checkup& checkup, std::vector<Finding>& findings) {
     worst = std::max(worst, std::abs(pair.skew_seconds));
     uncertainty = std::max(uncertainty, pair.skew_uncertainty);
     if (std::abs(pair.skew_seconds) <= kSkewSecondsMax + pair.skew_uncertainty) continue;
-    findings.push_back(
-        {"clock",
-         Health::kWarning,
-         {pair.from},
-         absl::StrFormat("%.1f s %s node %d (+- %s): a run does not mind, but logs and events of "
-                         "the nodes cannot be put in order; start chrony or timesyncd",
-                         std::abs(pair.skew_seconds), pair.skew_seconds > 0 ? "behind" : "ahead of",
-                         reference, Time(pair.skew_uncertainty))});
+    findings.Warn(
+        "clock", {pair.from},
+        absl::StrFormat("%.1f s %s node %d (+- %s): a run does not mind, but logs and events of "
+                        "the nodes cannot be put in order; start chrony or timesyncd",
+                        std::abs(pair.skew_seconds), pair.skew_seconds > 0 ? "behind" : "ahead of",
+                        reference, Time(pair.skew_uncertainty)));
   }
   if (!measured || worst > kSkewSecondsMax) return;
-  findings.push_back({"clock",
-                      Health::kOk,
-                      {},
-                      absl::StrCat("at most ", Time(worst), " from node ", reference, " (+- ",
-                                   Time(uncertainty), ")")});
+  findings.Ok("clock", {}, "at most ", Time(worst), " from node ", reference, " (+- ",
+              Time(uncertainty), ")");
 }
 
 }  // namespace
 
-void DiagnoseNetwork(const Checkup& checkup, std::vector<Finding>& findings) {
+void DiagnoseNetwork(const Checkup& checkup, Findings& findings) {
   const bool several = checkup.nodes_wanted > 1;
   for (const NodeFacts& node : checkup.nodes) {
     CheckAddress(node, several, findings);

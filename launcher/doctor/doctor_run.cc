@@ -38,8 +38,8 @@ namespace {
 
 std::string Key(const char* what, int index) { return absl::StrCat("doctor/", what, "/", index); }
 
-// Ends this process as the head says, or when the head is gone: it leaves nothing behind, and its
-// own waits may be long.
+// Ends this process when the head sends a signal or is gone. The doctor leaves nothing behind, and
+// its own waits may be long.
 class ControlPipeWatch {
  public:
   explicit ControlPipeWatch(ControlPipe control_pipe)
@@ -60,7 +60,7 @@ class ControlPipeWatch {
     while (!stopping_) {
       pollfd polled[] = {{.fd = stop_.get(), .events = POLLIN, .revents = 0},
                          {.fd = control_pipe_.fd(), .events = POLLIN, .revents = 0}};
-      poll(polled, 2, stop_.valid() ? -1 : 50);  // no descriptor was left for it
+      poll(polled, 2, stop_.valid() ? -1 : 50);  // eventfd() may have failed
       if (polled[0].revents != 0) return;
       if (polled[1].revents == 0) continue;
       bool ended = false;
@@ -104,7 +104,7 @@ class Doctor {
     const bool alone = exchange_ == nullptr;
     if (alone) checkup_.nodes = {facts_};
     const DoctorReport report = alone ? MakeReport() : Agree();
-    // Under -H all nodes say the same, and the first one says it.
+    // Under -H only the first node prints the report, which is the same on all.
     if (alone || !watch_.has_value() || exchange_->index() == 0) Print(report);
     Send(report.exit_code == 0 ? NodeMessage(Finished{.run_id = options_.run_id}) : NodeVerdict{});
     exchange_.reset();
@@ -128,7 +128,7 @@ class Doctor {
 
   void Print(const DoctorReport& report) {
     const bool json = options_.doctor->json;
-    if (json && report.json.empty()) return Note("the JSON is too large to be sent: node 0 has it");
+    if (json && report.json.empty()) return Note("the JSON is too large to send; see node 0");
     const std::string& text = json ? report.json : report.text;
     if (!watch_.has_value()) {
       Show(text);
@@ -138,10 +138,10 @@ class Doctor {
       Show(MarkLine(false, line) + "\n");
   }
 
-  // As Agent does it. What follows is about this node alone if it fails.
+  // As Agent does it. On failure the checkup covers this node alone.
   absl::Status MeetOthers() {
     facts_.secret = SecretInWords(options_, token_.has_value(), ReadVariable);
-    prctl(PR_SET_DUMPABLE, 0);  // not what the certificates are made of into a core file
+    prctl(PR_SET_DUMPABLE, 0);  // keeps the secret out of core files
     absl::StatusOr<Security> security =
         Security::Open(options_.security, std::move(token_), ReadVariable);
     if (!security.ok()) {
@@ -185,7 +185,7 @@ class Doctor {
   }
 
   absl::StatusOr<RendezvousEndpoint> Meet(const Security& security) {
-    // If no other port may be used, the process that holds it is named.
+    // If the port is fixed, the process that uses it is named.
     const bool must_host = !options_.endpoint.has_value() && options_.node_rank == 0;
     if (must_host) facts_.service_port = options_.master_port.value_or(kPortDefault);
     facts_.hosts_service = must_host;
@@ -197,14 +197,14 @@ class Doctor {
     }
     if (!must_host || !absl::IsAlreadyExists(rendezvous.status())) return rendezvous;
     facts_.service_port_holder = PortHolder(facts_.service_port);
-    // If that is a ddprun the nodes can meet there all the same.
+    // If that process is a ddprun, the nodes can still meet at its service.
     Options elsewhere = options_;
     elsewhere.endpoint = Endpoint{*options_.master_addr, facts_.service_port};
     elsewhere.is_host = false;
     return OpenRendezvous(elsewhere, security, "doctor");
   }
 
-  // ---- Once they have met
+  // ---- After the nodes have met
 
   absl::StatusOr<NodeFacts> FactsOf(int index) {
     const auto known = known_.find(index);
@@ -221,7 +221,7 @@ class Doctor {
     std::vector<ProbePeer> peers;
     for (const int index : PlanPeers(exchange_->index(), exchange_->count())) {
       const absl::StatusOr<NodeFacts> facts = FactsOf(index);
-      if (!facts.ok()) continue;  // node 0 says so for all
+      if (!facts.ok()) continue;  // node 0 reports that for all
       peers.push_back({facts->node, facts->address, facts->probe_port, facts->probe_key});
     }
     Probe probe(facts_.node, peers);
@@ -249,13 +249,13 @@ class Doctor {
       if (report.ok()) return *report;
       status = report.status();
     }
-    checkup_.rendezvous_error = absl::StrCat("they had come, and then: ", status.message());
+    checkup_.rendezvous_error = absl::StrCat("the exchange with them failed: ", status.message());
     checkup_.nodes = {facts_};
     return MakeReport();
   }
 
   absl::StatusOr<DoctorReport> AwaitReport() {
-    // Node 0 may have to wait for others first.
+    // Node 0 may have to wait for other nodes first.
     const absl::StatusOr<std::string> words =
         exchange_->Get("doctor/report", 3 * kDoctorStepTimeout);
     if (!words.ok()) return words.status();
@@ -282,9 +282,9 @@ class Doctor {
       const absl::Status status = GatherFrom(index, who);
       if (status.ok()) continue;
       checkup_.silences.push_back(
-          absl::StrCat(who, " came and then failed: ", status.message(), "; look at what it says"));
+          absl::StrCat(who, " came and then failed: ", status.message(), "; see its output"));
     }
-    // More than the least of --nnodes MIN:MAX.
+    // With --nnodes MIN:MAX more than MIN may have come.
     checkup_.nodes_wanted =
         std::max(checkup_.nodes_wanted, static_cast<int>(checkup_.nodes.size()));
     std::sort(checkup_.nodes.begin(), checkup_.nodes.end(),
@@ -305,7 +305,7 @@ class Doctor {
   Checkup checkup_;
   std::unique_ptr<ProbeServer> server_;
   std::unique_ptr<DoctorExchange> exchange_;
-  std::map<int, NodeFacts> known_;  // by number among those that came
+  std::map<int, NodeFacts> known_;  // by index among the nodes that joined
 };
 
 }  // namespace

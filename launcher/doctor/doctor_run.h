@@ -17,12 +17,12 @@ struct DoctorCall {
   Options options;  // with `doctor`
   std::string own_folder;
   std::optional<absl::StatusOr<Token>> token_variable;
-  // Of a node that the head of a run has started.
+  // Only of a node that the head of a run has started.
   std::optional<ControlPipe> control_pipe;
-  std::string host;  // as the head knows it; empty: the machine's name
+  std::string host;  // the name that the head uses; empty: the machine's name
 };
 
-// Until all is said. The exit code.
+// Runs the checkup and returns the exit code.
 int RunDoctor(DoctorCall call);
 
 }  // namespace ddprun

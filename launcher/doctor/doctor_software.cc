@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPUs, libraries, and what a Python has, for doctor_facts.
+// GPUs, libraries and Python packages, for doctor_facts.
 #include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,7 +20,7 @@
 #include "absl/strings/str_split.h"
 #include "launcher/base/limits.h"
 #include "launcher/base/small_file.h"
-#include "launcher/doctor/doctor_parts.h"
+#include "launcher/doctor/doctor_facts.h"
 #include "launcher/placement/devices.h"
 #include "rendezvous/base/owned_fd.h"
 
@@ -32,34 +30,7 @@ namespace {
 constexpr std::size_t kLoaderCacheBytesMax = 16u << 20;
 constexpr std::size_t kTrainBytesMax = 64u << 20;
 
-// A file's bytes without reading what nobody looks at.
-class MappedFile {
- public:
-  explicit MappedFile(const std::string& path) {
-    const OwnedFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    struct stat info {};
-    if (!fd.valid() || fstat(fd.get(), &info) != 0 || !S_ISREG(info.st_mode) || info.st_size <= 0)
-      return;
-    size_ = static_cast<std::size_t>(
-        std::min<std::uint64_t>(static_cast<std::uint64_t>(info.st_size), kHashedBytesMax));
-    data_ = mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd.get(), 0);
-  }
-  MappedFile(const MappedFile&) = delete;
-  MappedFile& operator=(const MappedFile&) = delete;
-  ~MappedFile() {
-    if (data_ != MAP_FAILED) munmap(data_, size_);
-  }
-  absl::string_view bytes() const {
-    return data_ == MAP_FAILED ? absl::string_view()
-                               : absl::string_view(static_cast<const char*>(data_), size_);
-  }
-
- private:
-  void* data_ = MAP_FAILED;
-  std::size_t size_ = 0;
-};
-
-// The texts between zero bytes that `wanted` is in.
+// The zero-terminated strings that contain `wanted`.
 std::vector<std::string> TextsWith(const std::string& bytes, const std::string& wanted) {
   std::vector<std::string> texts;
   for (std::size_t at = bytes.find(wanted); at != std::string::npos;
@@ -70,7 +41,7 @@ std::vector<std::string> TextsWith(const std::string& bytes, const std::string& 
   return texts;
 }
 
-// Where the loader and `train` look, the likeliest first.
+// Searches the folders of the loader and of `train`, the likeliest first.
 class Libraries {
  public:
   explicit Libraries(const std::string& own_folder) {
@@ -78,7 +49,7 @@ class Libraries {
     for (const absl::string_view folder : absl::StrSplit(path, ':', absl::SkipEmpty()))
       folders_.emplace_back(folder);
     for (const char* more : {"", "/../lib", "/lib"}) folders_.push_back(own_folder + more);
-    // The run path of `train`, which is where its LibTorch was when it was built.
+    // The run path (RPATH) of `train` names the folder of LibTorch at build time.
     for (const std::string& list :
          TextsWith(ReadUpTo(own_folder + "/train", kTrainBytesMax), "torch/lib")) {
       for (const absl::string_view folder : absl::StrSplit(list, ':', absl::SkipEmpty())) {
@@ -111,7 +82,7 @@ std::string RealPath(const std::string& path) {
   return std::filesystem::canonical(path, error).string();
 }
 
-// "2.11.0+cu130": beside the libraries of a wheel, or of a LibTorch archive.
+// "2.11.0+cu130", from the version file of a LibTorch archive or of a wheel.
 std::string TorchVersionNear(const std::string& library) {
   const std::filesystem::path root = std::filesystem::path(library).parent_path().parent_path();
   const std::string build = ReadSmallFile((root / "build-version").string());
@@ -125,7 +96,7 @@ std::string TorchVersionNear(const std::string& library) {
   return "";
 }
 
-// The number after "libcuda.so." of the file that the name stands for.
+// The version after "libcuda.so." in the name of the file that the link leads to.
 std::string VersionInName(const std::string& path, absl::string_view start) {
   const std::string name = std::filesystem::path(RealPath(path)).filename().string();
   absl::string_view rest = name;
@@ -169,8 +140,7 @@ constexpr char kAskPackages[] =
     "  n = (d.metadata['Name'] or '').lower()\n"
     "  if n in ('torch', 'numpy') or n.startswith('nvidia-nccl'): print(n, d.version)\n";
 
-// What the program says on stdout within `timeout`; absent: it could not be started, or did not
-// end well.
+// The program's stdout; absent: it could not be started, failed, or took longer than `timeout`.
 std::optional<std::string> OutputOf(std::vector<std::string> words,
                                     std::chrono::milliseconds timeout) {
   int ends[2];
@@ -206,7 +176,7 @@ std::optional<std::string> OutputOf(std::vector<std::string> words,
     }
     said.append(bytes, static_cast<std::size_t>(count));
   }
-  // One that has closed its stdout may go on all the same.
+  // The program may close its stdout and keep running.
   const OwnedFd end(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
   pollfd ended{.fd = end.get(), .events = POLLIN, .revents = 0};
   const auto left =
@@ -226,7 +196,7 @@ std::string NcclVersionIn(absl::string_view bytes) {
        at = bytes.find(kWords, at + 1)) {
     const absl::string_view rest = bytes.substr(at + kWords.size(), 32);
     const std::size_t end = std::min(rest.find_first_not_of("0123456789."), rest.size());
-    // Not the pattern of another message ("NCCL version %d.%d").
+    // Skips the format string of another message ("NCCL version %d.%d").
     if (end >= 3 && absl::StrContains(rest.substr(0, end), '.'))
       return std::string(rest.substr(0, end));
   }

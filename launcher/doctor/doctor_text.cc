@@ -20,7 +20,7 @@ constexpr std::size_t kNodesColumnsMin = 5;
 constexpr std::size_t kNodesColumnsMax = 16;
 constexpr std::size_t kVerdictColumns = 5;
 constexpr std::size_t kRangesShown = 30;
-// In the list above the table; the rest is counted.
+// In the list above the table; the others are counted.
 constexpr std::size_t kNodesListed = 16;
 
 const char* Word(Health health) {
@@ -37,7 +37,7 @@ const char* Word(Health health) {
 
 const char* JsonWord(Health health) { return health == Health::kFail ? "fail" : Word(health); }
 
-// A word that is longer than a line stays whole: a path can then be copied.
+// A word that is longer than a line is not broken, so that a path can be copied.
 std::vector<std::string> Wrap(absl::string_view text, std::size_t columns) {
   std::vector<std::string> lines(1);
   for (const absl::string_view word : absl::StrSplit(text, ' ')) {
@@ -58,7 +58,7 @@ std::string Nodes(const Checkup& checkup, const Finding& finding) {
   return ranges.size() <= kNodesColumnsMax ? ranges : absl::StrCat(finding.nodes.size(), " nodes");
 }
 
-// With the numbers that do not fit into their column.
+// With the node numbers, if they do not fit into their column.
 std::string TextOf(const Checkup& checkup, const Finding& finding) {
   if (IsOfAll(checkup, finding)) return finding.text;
   std::string ranges = RangesText(finding.nodes);
@@ -173,7 +173,7 @@ std::string DoctorJson(const Checkup& checkup, const std::vector<Finding>& findi
                       {"findings", std::move(list)},
                       {"nodes", std::move(nodes)},
                       {"pairs", std::move(pairs)}};
-  // Names and paths of the machine may be no UTF-8.
+  // Names and paths of a machine may not be UTF-8.
   return whole.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

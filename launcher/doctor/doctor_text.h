@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `ddprun doctor` shows: a table for people, JSON for programs. Pure.
+// The output of `ddprun doctor`: a table, or JSON. Pure.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace ddprun {
 // Lines of at most 80 columns.
 std::string DoctorText(const Checkup& checkup, const std::vector<Finding>& findings);
 
-// One line. Of the nodes' environments there are only the names of what differs, in the findings.
+// One line of JSON. It does not contain the nodes' environments, apart from the findings on them.
 std::string DoctorJson(const Checkup& checkup, const std::vector<Finding>& findings);
 
 }  // namespace ddprun

@@ -7,7 +7,7 @@
 
 namespace ddprun {
 
-// Members that a node of another version does not send keep their defaults; unknown ones are
+// Members that a node of another version does not send keep their defaults; unknown members are
 // ignored.
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(InterfaceFacts, name, mtu, up, loopback)
 
@@ -34,7 +34,7 @@ std::string Dump(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// The library reports errors as exceptions; they end here.
+// The library reports errors as exceptions, which are converted here.
 template <typename Value>
 absl::StatusOr<Value> Parse(const std::string& words, const char* what) {
   try {

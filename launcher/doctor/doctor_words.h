@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The messages between the nodes of `ddprun doctor`: JSON objects, values in the run's store. Pure.
+// The messages between the nodes of `ddprun doctor`: JSON values in the run's store. Pure.
 #pragma once
 
 #include <string>
@@ -10,22 +10,22 @@
 
 namespace ddprun {
 
-// At most kFactsBytesMax: an environment that does not fit is left out.
+// At most kFactsBytesMax bytes: an environment that does not fit is omitted.
 std::string Encode(const NodeFacts& facts);
 std::string Encode(const std::vector<PairFacts>& pairs);
 
-// INVALID_ARGUMENT: not such a message; one sentence.
+// INVALID_ARGUMENT: not valid; one sentence.
 absl::StatusOr<NodeFacts> ParseNodeFacts(const std::string& words);
 absl::StatusOr<std::vector<PairFacts>> ParsePairFacts(const std::string& words);
 
-// What node 0 reports for all.
+// The result, which node 0 sends to all nodes.
 struct DoctorReport {
   int exit_code = 0;
   std::string text;
-  std::string json;  // of thousands of nodes: node 0 alone has it
+  std::string json;  // empty if too large to send: only node 0 then has it
 };
 
-// At most kReportBytesMax: JSON that does not fit is left out.
+// At most kReportBytesMax bytes: JSON that does not fit is omitted.
 std::string Encode(const DoctorReport& report);
 absl::StatusOr<DoctorReport> ParseDoctorReport(const std::string& words);
 

@@ -2,14 +2,14 @@
 #include "launcher/hosts/hosts_advice.h"
 
 #include <algorithm>
-#include <type_traits>
-
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "proto/version.h"
+#include "rendezvous/base/overloaded.h"
 #include "rendezvous/base/printable.h"
 #include "rendezvous/base/signal_name.h"
 
@@ -20,22 +20,17 @@ constexpr int kSshFailed = 255;
 
 std::string HowEnded(const Outcome& outcome) {
   return std::visit(
-      [](const auto& how) -> std::string {
-        using How = std::decay_t<decltype(how)>;
-        if constexpr (std::is_same_v<How, Exited>) {
-          return absl::StrCat("ended with exit code ", how.code);
-        } else if constexpr (std::is_same_v<How, Signaled>) {
-          return absl::StrCat("was killed by ", SignalName(how.signal));
-        } else {
-          return how.message;
-        }
-      },
+      Overloaded{[](const Exited& end) { return absl::StrCat("ended with exit code ", end.code); },
+                 [](const Signaled& end) {
+                   return absl::StrCat("was killed by ", SignalName(end.signal));
+                 },
+                 [](const SpawnFailed& end) { return end.message; }},
       outcome);
 }
 
 bool IsExit(const Outcome& outcome, int code) { return outcome == Outcome(Exited{code}); }
 
-// The last line that says something.
+// The last line that is not empty.
 std::string LastWord(const std::vector<std::string>& words) {
   for (auto word = words.rbegin(); word != words.rend(); ++word) {
     const absl::string_view text = absl::StripPrefix(absl::StripAsciiWhitespace(*word), "ddprun: ");
@@ -46,10 +41,10 @@ std::string LastWord(const std::vector<std::string>& words) {
 
 struct Advice {
   const char* said;
-  const char* next;  // HOST stands for its name
+  const char* next;  // HOST is replaced by its name
 };
 
-// In the order in which they decide: what is above explains what is below.
+// The first match decides: an error above causes those below it.
 constexpr Advice kSshAdvice[] = {
     {"REMOTE HOST IDENTIFICATION HAS CHANGED",
      "its key is not the one known here: if the machine is a new one, `ssh-keygen -R HOST`, then "
@@ -57,7 +52,7 @@ constexpr Advice kSshAdvice[] = {
     {"Host key verification failed",
      "its key is not known here: `ssh HOST` once by hand to see and accept it"},
     {"Permission denied",
-     "it wants a password or a key that ssh does not have here, and nobody can be asked: "
+     "it wants a password or a key that ssh does not have here, and ssh cannot prompt: "
      "`ssh-copy-id HOST`, or `ssh-add` if the key has a passphrase, until `ssh HOST true` works "
      "without a question"},
     {"Too many authentication failures",
@@ -80,24 +75,13 @@ const Advice* FindAdvice(const std::vector<std::string>& words) {
   return nullptr;
 }
 
-std::string WithHost(absl::string_view text, const std::string& host) {
-  std::string out;
-  while (true) {
-    const std::size_t at = text.find("HOST");
-    absl::StrAppend(&out, text.substr(0, at));
-    if (at == absl::string_view::npos) return out;
-    absl::StrAppend(&out, host);
-    text.remove_prefix(at + 4);
-  }
-}
-
 std::string Saying(const std::vector<std::string>& words) {
   const std::string last = LastWord(words);
   return last.empty() ? "" : absl::StrCat(": ", last);
 }
 
-// The shell on this machine that runs the user's --rsh, and not one on the host, says so: it was to
-// become that command (ThroughShell in hosts_plan.cc).
+// True if the message is of the local shell that executes the user's --rsh (ThroughShell in
+// hosts_plan.cc), and not of a shell on the host.
 bool IsOfOwnShell(const std::vector<std::string>& words) {
   return std::any_of(words.begin(), words.end(), [](const std::string& word) {
     return absl::StartsWith(word, "ddprun: ") && absl::StrContains(word, "exec: ");
@@ -105,17 +89,9 @@ bool IsOfOwnShell(const std::vector<std::string>& words) {
 }
 
 const char* TransportProgram(TransportKind kind) {
-  switch (kind) {
-    case TransportKind::kDirect:
-      return "ddprun";
-    case TransportKind::kSsh:
-      return "ssh";
-    case TransportKind::kRsh:
-      return "the --rsh command";
-    case TransportKind::kSrun:
-      return "srun";
-  }
-  return "";
+  return kind == TransportKind::kDirect ? "ddprun"
+         : kind == TransportKind::kRsh  ? "the --rsh command"
+                                        : TransportName(kind);
 }
 
 }  // namespace
@@ -134,8 +110,8 @@ std::string WhyNotStarted(const std::string& host, const Transport& transport, s
   if (IsExit(outcome, 127) && !transport.launch_agent.empty()) {
     return absl::StrCat(host, " does not find what --launch-agent names, '", transport.launch_agent,
                         "'", Saying(words),
-                        "; give the path of ddprun there, or leave the flag out if that is the "
-                        "path it has here or ddprun is in the PATH there");
+                        "; give the path of ddprun there, or leave the flag out if the path is the "
+                        "same as here or ddprun is in the PATH there");
   }
   if (IsExit(outcome, 127)) {
     return absl::StrCat(host,
@@ -147,7 +123,7 @@ std::string WhyNotStarted(const std::string& host, const Transport& transport, s
     const Advice* advice = FindAdvice(words);
     if (advice != nullptr) {
       return absl::StrCat(host, " cannot be reached by ssh", Saying(words), "; ",
-                          WithHost(advice->next, host));
+                          absl::StrReplaceAll(advice->next, {{"HOST", host}}));
     }
     return absl::StrCat(host, " cannot be reached by ssh", Saying(words), "; try `ssh ", host,
                         " true` by hand");

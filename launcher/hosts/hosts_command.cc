@@ -10,7 +10,7 @@
 #include "launcher/base/command.h"
 #include "launcher/base/limits.h"
 #include "launcher/base/signals.h"
-#include "launcher/command_line/slurm.h"
+#include "launcher/command_line/scheduler_env.h"
 #include "launcher/hosts/hosts_run.h"
 #include "launcher/node/network.h"
 #include "launcher/node/rendezvous_endpoint.h"
@@ -41,12 +41,12 @@ absl::StatusOr<std::vector<HostEntry>> FindHosts(const Options& options,
   return options.hosts.hosts;
 }
 
-// As this machine knows the first host: the route to another one if it is this machine.
+// The addresses of hosts that are this machine, by the route to another host.
 std::vector<std::string> HostAddresses(const HostsPlan& plan) {
   std::vector<std::string> addresses(plan.names.size());
   std::string other;
   for (const Transport& transport : plan.transports) {
-    // Where ssh carries a node, it knows better.
+    // A node that is reached by ssh reports a better address.
     if (transport.kind == TransportKind::kRsh) {
       other = WithoutUser(plan.names[static_cast<std::size_t>(transport.nodes.front())]);
       break;
@@ -68,7 +68,7 @@ absl::StatusOr<HostsPlan> PlanHosts(const Options& options, const std::string& o
   if (!hosts.ok()) return hosts.status();
   std::error_code error;
   const std::string folder = std::filesystem::current_path(error).string();
-  // The shell's name for it, which other hosts may know where transports differ.
+  // The shell's name of the folder, which may contain links that exist on the other hosts too.
   const std::string shell_folder = get_variable("PWD").value_or("");
   const bool same =
       !shell_folder.empty() && std::filesystem::equivalent(shell_folder, folder, error) && !error;
@@ -82,8 +82,8 @@ absl::StatusOr<HostsPlan> PlanHosts(const Options& options, const std::string& o
 
 int RunHosts(const Options& options, const std::string& own_path,
              std::optional<absl::StatusOr<Token>> variable, const GetVariable& get_variable) {
-  prctl(PR_SET_DUMPABLE, 0);  // it holds the secret until the nodes have it
-  // A dry run makes no secret where there is none yet.
+  prctl(PR_SET_DUMPABLE, 0);  // this process holds the secret until the nodes have it
+  // A dry run does not create a secret.
   HostsRun::Config config;
   if (!options.dry_run) {
     absl::StatusOr<std::optional<Token>> token =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `ddprun -H`: from the options to the head's loop.
+// `ddprun -H`: the head of a run.
 #pragma once
 
 #include <optional>
@@ -12,11 +12,11 @@
 
 namespace ddprun {
 
-// Reads what the options name (a hostfile, Slurm's variables) and plans. One sentence for people.
+// Reads the hosts (-H, a hostfile or Slurm's variables) and plans. Errors: one sentence for people.
 absl::StatusOr<HostsPlan> PlanHosts(const Options& options, const std::string& own_path,
                                     const GetVariable& get_variable);
 
-// The whole of it; the exit code. `variable`: what TakeTokenVariable() gave.
+// Runs the head and returns the exit code. `variable`: the result of TakeTokenVariable().
 int RunHosts(const Options& options, const std::string& own_path,
              std::optional<absl::StatusOr<Token>> variable, const GetVariable& get_variable);
 

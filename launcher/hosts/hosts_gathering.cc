@@ -5,12 +5,12 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
-#include "launcher/base/host_port.h"
 #include "launcher/base/limits.h"
 #include "launcher/hosts/hosts_advice.h"
 #include "launcher/hosts/hosts_stepper.h"
 #include "launcher/hosts/hosts_verdict.h"
 #include "launcher/options/hosts_list.h"
+#include "proto/text.h"
 #include "proto/version.h"
 
 namespace ddprun {
@@ -49,7 +49,7 @@ void HeadStepper::HearHello(int number, const Hello& hello) {
   LaunchIfReady();
 }
 
-// ddprun is not where it is here: perhaps it is in the PATH there.
+// ddprun does not have the same path on the host: tries the next command.
 bool HeadStepper::StartsAgain(const TransportEnded& ended) {
   int& attempt = s_.attempts[Index(ended.transport)];
   const HeadNode& node = Node(TransportAt(ended.transport).nodes.front());
@@ -102,7 +102,8 @@ void HeadStepper::LaunchIfReady() {
   SendTo(*s_.first_node, std::move(go));
 }
 
-// All but the one that has the service, and that one too where it is elsewhere.
+// Starts all ready nodes: every node but the one with the service, or every node if the service is
+// elsewhere.
 void HeadStepper::LetOthersGo(int port) {
   s_.phase = HeadPhase::kRunning;
   s_.gather_deadline.reset();
@@ -138,7 +139,7 @@ Go HeadStepper::GoFor(int number, int port) const {
     go.flags.push_back(absl::StrCat("--master-addr=", ServiceAddress(s_, config_)));
     go.flags.push_back(PortFlag(port));
   } else if (!plan_.master_addr.empty()) {
-    // One node: nobody is met, and the address is its workers'.
+    // One node needs no rendezvous; the address is for its workers.
     go.flags.push_back(absl::StrCat("--master-addr=", plan_.master_addr));
   }
   if (port == 0 && plan_.master_port != 0) go.flags.push_back(PortFlag(plan_.master_port));
@@ -162,7 +163,7 @@ std::string HeadStepper::NodesFlag() const {
 }
 
 std::string HeadStepper::EndpointFlag(const std::string& host, int port) {
-  return absl::StrCat("--rdzv-endpoint=", JoinHostPort(host, port));
+  return absl::StrCat("--rdzv-endpoint=", HostPort(host, port));
 }
 
 std::string HeadStepper::Awaited() const {
@@ -191,7 +192,7 @@ void HeadStepper::GiveAwaitedUp() {
     return GiveUp(EndHead{
         exit_code, FailureText(absl::StrCat("ddprun on ", Name(*s_.first_node),
                                             " has not opened the rendezvous service in time; see "
-                                            "what it says above"),
+                                            "its messages above"),
                                exit_code)});
   }
   for (int number = 0; number < Nodes() && s_.phase == HeadPhase::kGathering; ++number) {

@@ -44,7 +44,7 @@ void HeadStepper::operator()(const MessageReceived& received) {
 
 void HeadStepper::operator()(const LineReceived& received) {
   HeadNode& node = Node(received.node);
-  // Another machine's bytes: they must not move this terminal's cursor or forge a line.
+  // Bytes of another machine must not move this terminal's cursor or forge a line.
   const std::string line = Printable(received.line);
   node.words.push_back(line);
   if (node.words.size() > kHostWordsMax) node.words.pop_front();
@@ -85,11 +85,11 @@ void HeadStepper::operator()(const HeadSignaled& event) {
     case HeadPhase::kMeeting:
     case HeadPhase::kRunning:
     case HeadPhase::kStopping:
-      // The nodes that were told to stop take a signal for a second one, which kills their
-      // workers.
+      // Nodes that were told to stop would take another signal for the second one, which kills
+      // their workers.
       if (s_.signals == 1 && s_.told_to_stop) return;
       PassOn(event.signal);
-      // The nodes do what is asked of them in their own time; these are for one that does not.
+      // Nodes normally stop within their own time limits; these deadlines are for those that hang.
       if (s_.signals == 1) {
         StopBy(StopStep::kCloseNext, config_.term_timeout + kKillTimeout + kHostEndTimeout);
       } else {
@@ -201,7 +201,7 @@ void HeadStepper::TellToStop(int transport, int signal) {
   }
 }
 
-// The same sentence of several nodes is shown once; of one node each time.
+// Shows a line that several nodes print once; a repetition by the same node is shown again.
 void HeadStepper::Show(int number, const std::string& line) {
   if (s_.notes.size() >= kNotesRememberedMax) s_.notes.clear();
   HeadState::Note& note = s_.notes[line];
@@ -213,7 +213,7 @@ void HeadStepper::Show(int number, const std::string& line) {
 
 // ---- The end
 
-// Earlier steps are never put off.
+// Never postpones an earlier deadline.
 void HeadStepper::StopBy(StopStep stop, std::chrono::milliseconds time) {
   const TimePoint deadline = now_ + time;
   if (s_.stop_deadline.has_value() && (s_.stop > stop || *s_.stop_deadline <= deadline)) return;
@@ -222,7 +222,7 @@ void HeadStepper::StopBy(StopStep stop, std::chrono::milliseconds time) {
   if (deadline <= now_) StopHarder();
 }
 
-// Before the nodes have begun: they need not be asked.
+// Before the run has begun: the nodes have no workers to stop.
 void HeadStepper::GiveUp(EndHead failure) {
   if (!s_.failure.has_value()) s_.failure = std::move(failure);
   s_.phase = HeadPhase::kStopping;

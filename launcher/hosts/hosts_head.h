@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the head of a run does when something happens: it starts a node on each host, lets them
-// begin when all are there, passes signals on, and ends when all have ended. A pure function of
-// state, event and time, without I/O, clock, lock or log. The diagram is in HOSTS.md.
+// The state machine of the head of a run: starts a node on each host, lets the run begin when all
+// nodes are ready, forwards signals, and ends when all nodes have ended. A pure function of state,
+// event and time, without I/O, clock, lock or log. The diagram is in HOSTS.md.
 #pragma once
 
 #include <chrono>
@@ -20,10 +20,10 @@ namespace ddprun {
 
 struct HeadConfig {
   HostsPlan plan;
-  std::chrono::milliseconds join_timeout{0};  // for all hosts to be there
-  std::chrono::milliseconds term_timeout{0};  // that the nodes' workers have
-  // Of the first host that takes part, where ssh does not say: as this machine knows it.
-  std::vector<std::string> addresses;  // by host; empty: not known
+  std::chrono::milliseconds join_timeout{0};  // for all hosts to become ready
+  std::chrono::milliseconds term_timeout{0};  // grace period of the nodes' workers
+  // By host, for the host of the service if ssh reports no address; an empty string: not known.
+  std::vector<std::string> addresses;
 };
 
 // ---- Events
@@ -36,7 +36,7 @@ struct MessageReceived {
   NodeMessage message;
 };
 
-// A line of output that is not a worker's: of ddprun on the node, or of its transport (ssh).
+// A line of output of ddprun on the node or of its transport (ssh), not of a worker.
 struct LineReceived {
   int node = 0;
   std::string line;
@@ -50,7 +50,7 @@ struct TransportEnded {
 
 struct HeadSignaled {
   int signal = 0;
-  bool ends = true;  // else it is the workers' and changes nothing here
+  bool ends = true;  // false: the signal is only forwarded to the workers
 };
 
 struct HeadDeadlinePassed {};
@@ -76,19 +76,19 @@ struct SendSignal {
   int transport = 0;
   int signal = 0;
 };
-// Its nodes see the end of their stdin, and stop.
+// Its nodes reach the end of their stdin, and stop.
 struct CloseControlPipe {
   int transport = 0;
 };
 struct EndTransport {
   int transport = 0;
-  int signal = 0;  // SIGTERM or SIGKILL, to the process that carries it
+  int signal = 0;  // SIGTERM or SIGKILL, for the transport's process
 };
 // A whole line for stderr.
 struct ShowLine {
   std::string line;
 };
-// The last effect. `text` is shown as it is, if there is any.
+// The last effect. `text` is printed unless it is empty.
 struct EndHead {
   int exit_code = 0;
   std::string text;
@@ -101,18 +101,18 @@ using HeadEffects = std::vector<HeadEffect>;
 // ---- State
 
 enum class NodePhase {
-  kWaiting,   // its turn to be started has not come
-  kStarting,  // no message of it yet
-  kReady,     // its ddprun is there and waits
+  kWaiting,   // not started yet
+  kStarting,  // no message received yet
+  kReady,     // its Hello was received
   kRunning,   // it was ordered to start
   kEnded,
 };
 
 enum class HeadPhase {
-  kGathering,  // until all hosts are there
+  kGathering,  // until all hosts are ready
   kMeeting,    // the first node opens the service
   kRunning,
-  kStopping,  // the run cannot go on: nodes are asked, then cut off, then killed
+  kStopping,  // the run cannot continue: SIGTERM, then the end of stdin, then SIGKILL
   kEnded,
 };
 
@@ -120,14 +120,14 @@ struct HeadNode {
   NodePhase phase = NodePhase::kWaiting;
   std::optional<Hello> hello;
   std::optional<int> node_rank;
-  bool dismissed = false;         // the run has no use for it
+  bool dismissed = false;         // the run does not need it
   std::deque<std::string> words;  // before its Hello: the transport's output
   bool joined = false;
   std::optional<std::string> verdict;
   bool stopped_by_head = false;      // it was ordered to stop before its verdict came
   std::optional<Finished> finished;  // it reported the end of a run that succeeded
   std::optional<Outcome> outcome;
-  std::string sentence;  // why it did not take part, or was lost; else empty
+  std::string sentence;  // why it did not join, or was lost; else empty
 };
 
 struct HeadState {
@@ -135,13 +135,13 @@ struct HeadState {
   std::vector<HeadNode> nodes;
   std::vector<int> attempts;      // by transport
   std::vector<bool> live;         // by transport: its process runs
-  std::optional<int> first_node;  // of those that take part: it has the service
-  std::optional<int> first_lost;  // the node that went first without a verdict
-  std::optional<int> signal;      // the first that was got
+  std::optional<int> first_node;  // of those that join: it hosts the service
+  std::optional<int> first_lost;  // the first node that ended without a verdict
+  std::optional<int> signal;      // the first that was received
   int signals = 0;
   TimePoint signal_time;
   bool told_to_stop = false;       // the head itself has ordered the nodes to stop
-  std::optional<EndHead> failure;  // the head's own verdict: no node has a better one
+  std::optional<EndHead> failure;  // the head's own verdict, which overrides those of nodes
   std::optional<TimePoint> gather_deadline;
   std::optional<TimePoint> notice_deadline;
   std::optional<TimePoint> stop_deadline;  // the next of the three below is due
@@ -150,18 +150,18 @@ struct HeadState {
     std::map<int, int> heard;  // how often, by node
     int shown = 0;
   };
-  std::map<std::string, Note> notes;  // what every node says is shown once
+  std::map<std::string, Note> notes;  // a line that every node prints is shown once
 };
 
 HeadEffects StepHead(HeadState& state, const HeadEvent& event, TimePoint now,
                      const HeadConfig& config);
 
-// When StepHead() wants a HeadDeadlinePassed at the latest.
+// When StepHead() needs a HeadDeadlinePassed.
 std::optional<TimePoint> NextHeadDeadline(const HeadState& state);
 
-// Where the other nodes reach the first one's service: what the user said; else the address at
-// which ssh reached that host; else, where it is this machine, the one that the others saw; else
-// its name.
+// The address at which the other nodes reach the service of the first: --master-addr; else the
+// address at which ssh reached that host; else, if it is this machine, the one that the other hosts
+// saw; else its name.
 std::string ServiceAddress(const HeadState& state, const HeadConfig& config);
 
 }  // namespace ddprun

@@ -17,7 +17,7 @@
 namespace ddprun {
 namespace {
 
-// True names and, with a * at the end, beginnings of names.
+// Names, or with a * at the end prefixes of names.
 constexpr const char* kOwnVariables[] = {
     // Ours: flags go as flags, the secret goes by itself.
     "PET_*", "DDPRUN_*", "TORCHELASTIC_*",
@@ -38,8 +38,9 @@ std::string FirstWordsLastPart(const std::string& command) {
   return words.front().substr(words.front().rfind('/') + 1);
 }
 
-// Never asks (there may be nobody, and a hundred would ask at once), finds a dead connection within
-// kSshAlive, and does not share a connection that another command may end.
+// Never prompts (there may be no user, or a hundred prompts at once), detects a dead connection
+// within kSshAliveInterval * kSshAliveCount, and does not share a connection that another command
+// may end.
 std::vector<std::string> SshOptions() {
   return {"-T", "-x",
           "-o", "BatchMode=yes",
@@ -51,7 +52,7 @@ std::vector<std::string> SshOptions() {
 
 using Words = std::vector<std::string>;
 
-// A user's command as the beginning of an argv: the shell reads it as it would be typed.
+// A user's command as the beginning of an argv: a shell parses it.
 Words ThroughShell(const std::string& command) {
   return {"/bin/sh", "-c", absl::StrCat("exec ", command, " \"$@\""), "ddprun"};
 }
@@ -60,8 +61,8 @@ void Append(Words& words, const Words& more) {
   words.insert(words.end(), more.begin(), more.end());
 }
 
-// How ddprun is called on a host, the likeliest first. Simple words: whether the transport hands
-// them to a shell or executes them is the same.
+// The commands that may start ddprun on a host, the likeliest first. They need no quoting, so it
+// does not matter whether the transport passes them to a shell or executes them.
 std::vector<Words> AgentCommands(const Options& options, const HostsFacts& facts, bool by_shell) {
   if (!options.hosts.launch_agent.empty()) {
     Words words = absl::StrSplit(options.hosts.launch_agent, ' ', absl::SkipEmpty());
@@ -98,7 +99,7 @@ Transport TransportTo(int node, const std::string& name, const Options& options,
     before = ThroughShell(options.hosts.rsh);
     transport.kind =
         FirstWordsLastPart(options.hosts.rsh) == "ssh" ? TransportKind::kSsh : TransportKind::kRsh;
-    // The first value of an option is the one that ssh takes: the user's.
+    // ssh uses the first value of an option: the user's.
     if (transport.kind == TransportKind::kSsh) Append(before, SshOptions());
   }
   before.push_back(name);
@@ -128,7 +129,7 @@ Transport TransportOfSrun(std::size_t count, const Options& options, const Hosts
   return transport;
 }
 
-// --nproc-per-node where it was given, else the slots, else 1.
+// --nproc-per-node if given, else the slots, else 1.
 absl::StatusOr<std::string> NodeProcPerNode(const Options& options, const HostEntry& host) {
   switch (options.proc_per_node) {
     case ProcPerNode::kAuto:
@@ -150,7 +151,7 @@ absl::StatusOr<std::string> NodeProcPerNode(const Options& options, const HostEn
   return absl::StrCat(options.proc_per_node_number);
 }
 
-// ddprun's arguments on a node, but for what the head finds out last (Go).
+// The arguments of ddprun on a node, except those that are known last and sent with Go.
 Words NodeArguments(const Options& options, const std::string& run_id, const std::string& nproc) {
   Words arguments = options.hosts.forwarded;
   arguments.push_back(absl::StrCat("--nproc-per-node=", nproc));
@@ -167,7 +168,7 @@ Setup MakeSetup(const Transport& transport, const Options& options, const HostsP
   if (transport.kind != TransportKind::kSrun) setup.node = transport.nodes.front();
   setup.names = plan.names;
   setup.folder = options.hosts.wdir.empty() ? facts.folder : options.hosts.wdir;
-  // The others inherit it from here, or srun brings it.
+  // Direct children inherit the environment, and srun passes it on.
   const bool inherits =
       transport.kind == TransportKind::kDirect || transport.kind == TransportKind::kSrun;
   setup.environment = EnvironmentForHosts(inherits ? std::vector<std::string>() : facts.environment,
@@ -177,6 +178,13 @@ Setup MakeSetup(const Transport& transport, const Options& options, const HostsP
     setup.arguments.insert(setup.arguments.begin(), absl::StrCat(kDoctorFlag, plan.doctor_nodes));
   return setup;
 }
+
+Words Quoted(Words words) {
+  for (std::string& word : words) word = ShellQuote(word);
+  return words;
+}
+
+}  // namespace
 
 const char* TransportName(TransportKind kind) {
   switch (kind) {
@@ -192,8 +200,6 @@ const char* TransportName(TransportKind kind) {
   return "";
 }
 
-}  // namespace
-
 absl::StatusOr<HostsPlan> MakeHostsPlan(const Options& options, const std::vector<HostEntry>& hosts,
                                         const HostsFacts& facts) {
   HostsPlan plan;
@@ -208,7 +214,7 @@ absl::StatusOr<HostsPlan> MakeHostsPlan(const Options& options, const std::vecto
   }
   plan.nodes_max = std::min(plan.nodes_max, count);
   if (options.doctor.has_value()) {
-    // Those that answer are looked at.
+    // The checkup covers the nodes that answer.
     plan.doctor_nodes = plan.nodes_min;
     plan.nodes_min = 1;
   }
@@ -216,7 +222,7 @@ absl::StatusOr<HostsPlan> MakeHostsPlan(const Options& options, const std::vecto
   plan.master_addr = options.master_addr.value_or("");
   plan.master_port = options.master_port.value_or(0);
   for (const HostEntry& host : hosts) {
-    // A second start of srun for hosts that only stand by is not worth its rules.
+    // With srun there are no spares: they would need a second srun.
     if (options.hosts.srun && static_cast<int>(plan.names.size()) == plan.nodes_max) break;
     absl::StatusOr<std::string> nproc = NodeProcPerNode(options, host);
     if (!nproc.ok()) return nproc.status();
@@ -250,7 +256,7 @@ std::vector<std::string> EnvironmentForHosts(const std::vector<std::string>& env
     const absl::string_view name = NameOf(entry);
     const bool asked = std::any_of(exports.begin(), exports.end(),
                                    [&](const std::string& other) { return other == name; });
-    // A bash function is no variable for another shell.
+    // An exported bash function means nothing to another shell.
     if (asked || (!NamesThisMachine(name) && !absl::StrContains(name, "%%")))
       entries.push_back(entry);
   }
@@ -287,16 +293,13 @@ std::string HostsPlanText(const HostsPlan& plan) {
                       plan.names[index], "  --nproc-per-node ", plan.nproc[index], "  ",
                       TransportName(transport.kind), "\n");
     }
-    Words quoted;
-    for (const std::string& word : transport.commands.front()) quoted.push_back(ShellQuote(word));
-    absl::StrAppend(&out, "  starts: ", absl::StrJoin(quoted, " "), "\n");
+    absl::StrAppend(&out, "  starts: ", absl::StrJoin(Quoted(transport.commands.front()), " "),
+                    "\n");
   }
   if (!plan.transports.empty()) {
     const Setup& setup = plan.transports.front().setup;
-    Words quoted;
-    for (const std::string& word : setup.arguments) quoted.push_back(ShellQuote(word));
-    absl::StrAppend(&out, "there, in ", setup.folder, ": ddprun ", absl::StrJoin(quoted, " "),
-                    "\n");
+    absl::StrAppend(&out, "there, in ", setup.folder, ": ddprun ",
+                    absl::StrJoin(Quoted(setup.arguments), " "), "\n");
   }
   return out;
 }

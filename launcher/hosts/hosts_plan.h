@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which command starts the node of each host, and what is sent to it. Pure: options, hosts and
-// facts about this machine in, commands and texts out.
+// The commands that start the node of each host, and the messages sent to it. Pure: options, hosts
+// and facts about this machine in, commands and texts out.
 #pragma once
 
 #include <functional>
@@ -15,12 +15,11 @@
 
 namespace ddprun {
 
-// The only argument of the nodes' ddprun: all else comes over its stdin, so that no shell quotes
-// it, no `ps` shows it, and no limit of a command line applies.
+// The only argument of ddprun on the nodes. Everything else is sent over its stdin, so that no
+// shell has to quote it, no `ps` shows it, and no length limit applies.
 inline constexpr char kControlPipeFlag[] = "--control-pipe";
 
-// Among their arguments, with the number of nodes there should be: they are those of `ddprun
-// doctor`.
+// Among the arguments sent to a node of `ddprun doctor`, with the expected number of nodes.
 inline constexpr char kDoctorFlag[] = "--doctor=";
 
 enum class TransportKind { kDirect, kSsh, kRsh, kSrun };
@@ -29,30 +28,33 @@ enum class TransportKind { kDirect, kSsh, kRsh, kSrun };
 struct Transport {
   TransportKind kind = TransportKind::kSsh;
   std::vector<int> nodes;
-  // The first; if ddprun is not there (exit code 127) the next.
+  // Tried in this order while ddprun is not found (exit code 127).
   std::vector<std::vector<std::string>> commands;
-  std::string launch_agent = {};  // as the user named it; empty: not named
+  std::string launch_agent = {};  // --launch-agent; empty: not given
   Setup setup;
 };
 
+// "directly", "ssh", "--rsh" or "srun".
+const char* TransportName(TransportKind kind);
+
 struct HostsPlan {
   std::string run_id;
-  std::vector<std::string> names;  // of the nodes, as they were given
-  std::vector<std::string> nproc;  // of each, as --nproc-per-node has it
+  std::vector<std::string> names;  // of the nodes, as given
+  std::vector<std::string> nproc;  // --nproc-per-node of each node
   std::vector<Transport> transports;
   int nodes_min = 1;
-  int nodes_max = 1;                 // what is above it stands by
-  int doctor_nodes = 0;              // that `ddprun doctor` should find; 0: this is a run
-  std::optional<Endpoint> endpoint;  // a service that the user runs; absent: in the first node
-  std::string master_addr;           // as the user gave it; empty: found
+  int nodes_max = 1;                 // further nodes are spares
+  int doctor_nodes = 0;              // expected by `ddprun doctor`; 0: this is a run
+  std::optional<Endpoint> endpoint;  // of the user's service; absent: the first node hosts it
+  std::string master_addr;           // of the user; empty: determined by the head
   int master_port = 0;               // 0: any
 };
 
-// What the plan needs to know of this machine.
+// Facts about this machine.
 struct HostsFacts {
   std::string own_path;  // of ddprun
   std::string folder;    // the working folder
-  std::string run_id;    // of a run that was given none
+  std::string run_id;    // default
   std::vector<std::string> environment;
   std::function<bool(const std::string& host)> is_this_machine;
 };
@@ -61,19 +63,19 @@ struct HostsFacts {
 absl::StatusOr<HostsPlan> MakeHostsPlan(const Options& options, const std::vector<HostEntry>& hosts,
                                         const HostsFacts& facts);
 
-// What of this environment a program on another host should find too: all but what names this
-// machine, this login or this job step, and what belongs to ddprun. `exports` come on top, as
-// NAME=VALUE or as names of what is kept here.
+// The part of this environment that is sent to other hosts: everything except variables of ddprun
+// and those that concern this machine, this login or this job step. `exports` adds NAME=VALUE, or
+// the variable NAME of this environment.
 std::vector<std::string> EnvironmentForHosts(const std::vector<std::string>& environment,
                                              const std::vector<std::string>& exports);
 
-// Whether a variable of that name is left out there: it differs between hosts by its nature.
+// True if the variable is not sent to other hosts, because it differs between hosts by nature.
 bool NamesThisMachine(absl::string_view name);
 
-// For a shell: 'as it is' where it needs to be quoted.
+// Quotes the word for a shell, if needed.
 std::string ShellQuote(const std::string& word);
 
-// What would run where, a node a line; never the secret.
+// What would run where, one line per node; never the secret.
 std::string HostsPlanText(const HostsPlan& plan);
 
 }  // namespace ddprun

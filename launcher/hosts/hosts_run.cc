@@ -30,7 +30,7 @@ OwnedFd OpenSignalFd(const sigset_t& signals) {
   return OwnedFd(signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC));
 }
 
-// Looked for where a shell would; a path stays as it is.
+// Searches PATH as a shell does; a path is returned unchanged.
 std::string FindCommand(const std::string& name) {
   if (absl::StrContains(name, '/')) return name;
   const char* path = std::getenv("PATH");
@@ -73,7 +73,7 @@ int HostsRun::Run() {
   return end_->exit_code;
 }
 
-// An effect may bring an event (a command that cannot be started): one after the other.
+// An effect may cause an event (a command that cannot be started), which is queued.
 void HostsRun::Feed(HeadEvent event) {
   events_.push_back(std::move(event));
   if (feeding_) return;
@@ -141,8 +141,8 @@ void HostsRun::Start(const StartTransport& start) {
   request.path = FindCommand(request.argv.front());
   request.environ = OwnEnviron();
   request.signal_mask = config_.signal_mask;
-  // Not SIGKILL: ssh and srun can say goodbye. The node sees the end of its control pipe in any
-  // case.
+  // Not SIGKILL, so that ssh and srun can close their connections. The node reaches the end of its
+  // control pipe in any case.
   request.death_signal = SIGTERM;
   std::vector<OwnedFd> child_ends;
   const absl::Status status = OpenPipes(process, request, child_ends);
@@ -194,7 +194,7 @@ void HostsRun::Pump(int transport) {
     const ssize_t count = write(process.in.get(), next, left);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && errno == EAGAIN) break;
-    // A process that is gone takes nothing more: its end is reported.
+    // The process is gone and reads nothing more; its end is reported separately.
     const std::size_t taken = count < 0 ? left : static_cast<std::size_t>(count);
     explicit_bzero(next, taken);
     process.sent += taken;
@@ -233,7 +233,7 @@ void HostsRun::HandleEnd(int transport) {
   Feed(TransportEnded{transport, outcome});
 }
 
-// ---- What the nodes say
+// ---- The output of the nodes
 
 void HostsRun::ReadPipe(int transport, OutputStream stream, std::size_t bytes_max) {
   TransportProcess& process = TransportAt(transport);
@@ -282,7 +282,7 @@ void HostsRun::OnOutLine(int transport, std::string_view line) {
                            {output->text.data(), output->text.size()});
 }
 
-// Nothing of ddprun's that runs: that comes on stdout, marked.
+// stderr of the transport: the messages of a running ddprun come on stdout, marked.
 void HostsRun::OnErrLine(int transport, std::string_view line) {
   absl::string_view text(line.data(), line.size());
   const int node = TakeNode(transport, text);

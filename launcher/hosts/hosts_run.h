@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The head of a run as a process: its transports, their pipes, the console and the signals. One
-// thread and one loop; hosts_head decides.
+// thread and one loop; hosts_head makes the decisions.
 #pragma once
 
 #include <csignal>
@@ -26,15 +26,15 @@ class HostsRun {
  public:
   struct Config {
     HeadConfig head;
-    std::optional<Token> token;  // the run's secret: until the nodes have it
+    std::optional<Token> token;  // the run's secret, wiped when the nodes have it
     sigset_t end_signals;
     sigset_t forwarded_signals;
-    sigset_t signal_mask;  // what is started begins with it
+    sigset_t signal_mask;  // of the processes that are started
   };
 
   explicit HostsRun(Config config);
 
-  // Until all nodes have ended. The exit code.
+  // Runs until all nodes have ended, and returns the exit code.
   int Run();
 
  private:
@@ -45,10 +45,10 @@ class HostsRun {
     OwnedFd err;
     std::unique_ptr<LineSplitter> out_lines;
     std::unique_ptr<LineSplitter> err_lines;
-    // What the process has not taken yet, from `sent` on. It may hold the secret: see Append().
+    // Bytes from `sent` on are still to be written. May contain the secret: see Send().
     std::string unsent;
     std::size_t sent = 0;
-    bool closing = false;  // the control pipe, once all is sent
+    bool closing = false;  // close the control pipe once everything is sent
     bool waits_to_send = false;
   };
 
@@ -69,7 +69,7 @@ class HostsRun {
   void HandleEnd(int transport);
   void OnOutLine(int transport, std::string_view line);
   void OnErrLine(int transport, std::string_view line);
-  // Whose line it is; srun's label is taken off.
+  // The node that wrote the line. Removes srun's label.
   int TakeNode(int transport, absl::string_view& line) const;
   void Close();
 

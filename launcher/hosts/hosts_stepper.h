@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One call of StepHead(): the state, the event's time, and the effects so far. Internal to
-// hosts_head.cc (events, and how a run of hosts ends) and hosts_gathering.cc (how it begins).
+// One call of StepHead(): the state, the time of the event, and the effects so far. Internal to
+// hosts_head.cc (events and the end of a run) and hosts_gathering.cc (the start of a run).
 #pragma once
 
 #include <algorithm>

@@ -21,13 +21,13 @@ int ExitCodeOf(const HeadState& state, const HostsPlan& plan, int number) {
                                   : 1;
 }
 
-// It was in the run when its connection ended: what it would have reported is not known.
+// True if the node was in the run when its connection ended, so that its report is unknown.
 bool WasLostInTheRun(const HeadNode& node) {
   return node.joined && node.outcome.has_value() && !IsSuccess(*node.outcome) &&
          !node.verdict.has_value();
 }
 
-// The names of the first two nodes that reported different ends; empty: there are none.
+// The names of the first two nodes that reported different ends, or empty.
 std::string Contradiction(const HeadState& state, const HostsPlan& plan) {
   const HeadNode* known = nullptr;
   for (const HeadNode& node : state.nodes) {
@@ -61,8 +61,8 @@ bool Succeeded(const HeadState& state, const HostsPlan& plan) {
   return reported != nullptr && service_reported && nodes >= std::min(plan.nodes_min, wanted);
 }
 
-// The node whose verdict is shown, or -1. The first node has the service, so its verdict is the
-// run's; unless it was lost itself, or the head ended it.
+// The node whose verdict is printed, or -1. The first node hosts the service, so its verdict is
+// that of the run, unless the node was lost or the head ended it.
 int BestVerdict(const HeadState& state) {
   if (state.first_lost == state.first_node) return -1;
   const HeadNode& first = NodeAt(state, *state.first_node);
@@ -87,7 +87,7 @@ EndHead VerdictOfNodes(const HeadState& state, const HeadConfig& config) {
   if (Succeeded(state, config.plan)) return EndHead{0, ""};
   const int best = BestVerdict(state);
   if (best >= 0) {
-    // A node that was let go has 0; the run without it did not finish.
+    // A drained node exits with 0, but the run did not finish.
     const int exit_code = std::max(1, ExitCodeOf(state, config.plan, best));
     const bool interrupted = state.signal.has_value() && exit_code == 128 + *state.signal;
     if (!interrupted) return EndHead{exit_code, *NodeAt(state, best).verdict};
@@ -103,9 +103,8 @@ EndHead VerdictOfNodes(const HeadState& state, const HeadConfig& config) {
                                                "hosts start the same ddprun?"),
                                   1)};
   }
-  return EndHead{1, FailureText("nodes did not end when they were told to; look for ddprun on the "
-                                "hosts",
-                                1)};
+  return EndHead{
+      1, FailureText("nodes did not stop when ordered to; look for ddprun on the hosts", 1)};
 }
 
 std::string FailureText(const std::string& sentence, int exit_code) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a run that was started with -H ended, from what its nodes reported and how they ended. Pure.
+// The result of a run that was started with -H, from the reports and ends of its nodes. Pure.
 #pragma once
 
 #include <string>
@@ -8,21 +8,20 @@
 
 namespace ddprun {
 
-// The node reported the end of a run that succeeded, was let go (`ddpctl drain`) or never told to
-// begin. An exit code
-// of 0 without either proves nothing: a wrapper script, another program or a broken ddprun has it
-// too.
+// True if the node reported the end of a run that succeeded, was drained (`ddpctl drain`) or was
+// never started. An exit code of 0 alone proves nothing: a wrapper script, another program or a
+// broken ddprun may return it too.
 bool EndedWell(const HeadNode& node);
 
-// For all nodes that have ended, or have been given up. Exit code 0 only if the node that hosts the
-// service reported success, no node reported another one, and as many nodes as the run needs
-// reported it (or were in the run and lost their connection to the head at its end).
+// The result when all nodes have ended or have been given up. Exit code 0 only if the node that
+// hosts the service reported success, no node reported a different end, and as many nodes as the
+// run needs reported it (or were in the run and lost their connection to the head at its end).
 EndHead VerdictOfNodes(const HeadState& state, const HeadConfig& config);
 
-// With the exit code, as it is shown.
+// With the exit code, as printed.
 std::string FailureText(const std::string& sentence, int exit_code);
 
-// The head got this signal.
+// The head received this signal.
 std::string InterruptedText(int signal);
 
 }  // namespace ddprun

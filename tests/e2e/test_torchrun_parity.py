@@ -124,14 +124,15 @@ def rows(heading):
 
 
 def test_the_page_says_nothing_that_nobody_checks():
-    for row in rows("Where torchrun is wrong"):
+    for row in rows("Defects of torchrun that ddprun does not have"):
         assert sum(row.startswith(begin) for begin in WRONG) == 1, f"torchrun_covers.py has no cover of: {row}"
-    assert len(rows("Where torchrun is wrong")) == len(WRONG)
+    assert len(rows("Defects of torchrun that ddprun does not have")) == len(WRONG)
     for begin, covers in WRONG.items():
         for cover in covers:
             has_test(cover, "") if "::" in cover else case_named(cover)
     stated = [name for name in ("DDPRUN_TOKEN",) if any(re.fullmatch(s.field, f"environment.{name}") for s in STATED)]
-    for heading, known in (("Variables that workers find", [*SET, *stated]), ("Variables that are read", READ)):
+    of_workers, of_launcher = "Environment variables of the workers", "Environment variables that the launcher reads"
+    for heading, known in ((of_workers, [*SET, *stated]), (of_launcher, READ)):
         assert set(re.findall(r"`([^`]+)`", " ".join(rows(heading)))) == set(known), heading
 
 

@@ -50,7 +50,7 @@ CORES = (
     "launcher/options/hosts_list",
     "launcher/hosts/hosts_plan",
     "launcher/node/control_pipe_protocol",
-    "launcher/command_line/slurm",
+    "launcher/command_line/scheduler_env",
     "launcher/output/line_folder",
     "launcher/output/line_splitter",
     "launcher/output/log_plan",

@@ -253,20 +253,20 @@ def is_port(text):
 
 
 STATED = [
-    Stated(r"descriptors\.[12]", "pipes to ddprun, always", lambda ours, theirs: (ours, theirs) == ("FIFO", "REG")),
+    Stated(r"descriptors\.[12]", "always pipes to ddprun", lambda ours, theirs: (ours, theirs) == ("FIFO", "REG")),
     Stated(
         "stdin",
         "shared by all workers; the first reader gets the data",
         lambda ours, theirs: {ours, theirs} == {"", "said to it\n"},
         False,
     ),
-    Stated("parent_death_signal", "SIGKILL, should the agent die", lambda ours, theirs: (ours, theirs) == (9, 0)),
+    Stated("parent_death_signal", "SIGKILL if the agent dies", lambda ours, theirs: (ours, theirs) == (9, 0)),
     Stated(
-        "cgroup", "one of the round's own, where ddprun may make one", lambda ours, theirs: "/round_" in ours, False
+        "cgroup", "a cgroup of the round, if ddprun may create one", lambda ours, theirs: "/round_" in ours, False
     ),
     Stated(
         r"status\.SigIgn",
-        "a signal that was ignored stays ignored",
+        "ignored signals stay ignored",
         lambda ours, theirs: int(ours, 16) ^ int(theirs, 16) == 1,
     ),
     Stated(
@@ -279,7 +279,7 @@ STATED = [
         "`DDPRUN_AGENT_SOCKET` `DDPRUN_NOTIFY_SOCKET` `DDPRUN_ROUND`",
         lambda ours, theirs: theirs is None,
     ),
-    Stated(r"environment\.DDPRUN_TOKEN", "removed: no worker sees the secret", lambda ours, theirs: ours is None),
+    Stated(r"environment\.DDPRUN_TOKEN", "removed: workers never have the run's secret", lambda ours, theirs: ours is None),
     Stated(
         r"environment\.(GLOO|NCCL)_SOCKET_IFNAME",
         "`GLOO_SOCKET_IFNAME` `NCCL_SOCKET_IFNAME`",
@@ -287,7 +287,7 @@ STATED = [
     ),
     Stated(
         r"environment\.TORCHELASTIC_ERROR_FILE",
-        "a file of the same form in another place",
+        "a file of the same format in another place",
         lambda ours, theirs: ours.endswith(".json") and (theirs == "" or theirs.endswith("/error.json")),
     ),
     Stated(
@@ -297,12 +297,12 @@ STATED = [
     ),
     Stated(
         r"environment\.TORCHELASTIC_SIGNALS_TO_HANDLE",
-        "`TORCHELASTIC_TIMER_FILE`, `TORCHELASTIC_SIGNALS_TO_HANDLE` | not, but for a person's own",
+        "`TORCHELASTIC_TIMER_FILE`, `TORCHELASTIC_SIGNALS_TO_HANDLE` | not set by ddprun; a value of the user is passed on",
         lambda ours, theirs: theirs.startswith("SIGTERM"),
     ),
     Stated(
         r"environment\.TORCHELASTIC_TIMER_FILE",
-        "`TORCHELASTIC_TIMER_FILE`, `TORCHELASTIC_SIGNALS_TO_HANDLE` | not",
+        "`TORCHELASTIC_TIMER_FILE`, `TORCHELASTIC_SIGNALS_TO_HANDLE` | not set",
         lambda o, t: o is None,
     ),
     Stated(
@@ -312,22 +312,22 @@ STATED = [
     ),
     Stated(
         r"environment\.TORCHELASTIC_RUN_ID",
-        "it is named by the time of its start",
+        "names the run after the time of its start",
         lambda ours, theirs: ours != "none" and (theirs == "none" or len(theirs) == 36),
     ),
     Stated(
         r"environment\.MASTER_PORT",
-        "a port that is free for rank 0",
+        "a free port on the node of rank 0",
         lambda ours, theirs: is_port(ours) and is_port(theirs),
     ),
     Stated(
         r"environment\.MASTER_ADDR",
-        "an address, where torchrun may give a host's name",
+        "always an address, where torchrun may give a host name",
         lambda o, t: re.fullmatch(r"[\d.:a-f]+", o),
     ),
     Stated(
         r"environment\.OMP_NUM_THREADS",
-        "cores / workers, where torchrun sets 1",
+        "cores / workers; torchrun sets 1",
         lambda ours, theirs: theirs == "1",
         False,
     ),

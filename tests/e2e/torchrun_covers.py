@@ -105,23 +105,23 @@ READ = {
     "HIP_VISIBLE_DEVICES": ["variables of a person"],
 }
 
-# The rows of "Where torchrun is wrong" on launcher/TORCHRUN.md, by how they begin.
+# The rows of "Defects of torchrun that ddprun does not have" on launcher/TORCHRUN.md, by how they begin.
 WRONG = {
-    "`$$` in a program's arguments": ["test_torchrun_surface.py::test_two_dollars_stay_two"],
+    "`$$` in the program's arguments": ["test_torchrun_surface.py::test_two_dollars_stay_two"],
     "`--redirects 10:1`": ["test_logs.py::test_local_ranks_of_ten_and_more"],
-    "`--rdzv-conf` swallows keys": ["test_bad_input.py::test_launcher_arguments"],
-    "a run that nobody named": ["a static endpoint", "standalone"],
+    "`--rdzv-conf` ignores unknown": ["test_bad_input.py::test_launcher_arguments"],
+    "a run without a name": ["a static endpoint", "standalone"],
     "each node counts its own restarts": ["a restart of two nodes"],
-    "the logs of an earlier restart": ["test_torchrun_parity_ends.py::test_log_folders_have_the_same_in_them"],
-    "the exit code is 1": ["test_torchrun_parity_ends.py::test_what_the_others_get_when_one_fails"],
+    "the logs of earlier restarts": ["test_torchrun_parity_ends.py::test_log_folders_have_the_same_in_them"],
+    "the exit code is always 1": ["test_torchrun_parity_ends.py::test_what_the_others_get_when_one_fails"],
     "a joining node can end a healthy run": [
         "test_restarts.py::test_an_elastic_run_goes_on_without_it_until_its_cool_down_is_over"
     ],
     "`--standalone` hangs": ["test_torchrun_parity_ends.py::test_standalone_is_one_node"],
     "`nohup torchrun` ends": ["what a process inherits"],
-    "a temporary log folder is left": ["test_torchrun_parity_ends.py::test_what_is_left_in_the_temporary_folder"],
-    "`OMP_NUM_THREADS` is 1": ["two nodes"],
-    "a Slurm step or Pod": ["test_torchrun_surface.py::test_a_world_of_one_in_a_step_of_many_is_said"],
+    "every run leaves a temporary log folder": ["test_torchrun_parity_ends.py::test_what_is_left_in_the_temporary_folder"],
+    "`OMP_NUM_THREADS` is set to 1": ["two nodes"],
+    "in a Slurm step or Pod": ["test_torchrun_surface.py::test_a_world_of_one_in_a_step_of_many_is_said"],
 }
 
 

@@ -18,7 +18,7 @@
 namespace ddprun {
 namespace {
 
-constexpr int kCannotExecute = 127;  // as a shell says it
+constexpr int kCannotExecute = 127;  // a shell's exit code for it
 
 std::runtime_error Failed(const std::string& what) {
   return std::runtime_error(what + ": " + std::strerror(errno));
@@ -28,7 +28,7 @@ std::runtime_error Failed(const std::string& what) {
 // child to its parent's life.)
 [[noreturn]] void BecomeProgram(char** arguments, int log, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (getppid() != parent) _exit(kCannotExecute);  // it has ended in the meantime
+  if (getppid() != parent) _exit(kCannotExecute);  // the parent ended before prctl()
   const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
   dup2(nothing, STDIN_FILENO);
   dup2(log, STDOUT_FILENO);

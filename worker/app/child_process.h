@@ -10,22 +10,23 @@
 
 namespace ddprun {
 
-// The kernel sends it SIGTERM when this program ends, however that ends.
+// The kernel sends the child SIGTERM when this program ends for any reason.
 class ChildProcess {
  public:
-  // Its output and errors go to the file `log`, which is made anew. Throws std::runtime_error.
+  // Writes the child's stdout and stderr to the file `log`, which is truncated. Throws
+  // std::runtime_error.
   ChildProcess(const std::vector<std::string>& command, const std::string& log);
-  // Ends it if it still runs: SIGTERM, then after kGrace SIGKILL.
+  // Ends the child if it still runs: SIGTERM, then after kGrace SIGKILL.
   ~ChildProcess();
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
 
   static constexpr std::chrono::seconds kGrace{40};  // ddprun gives its workers 30
 
-  // Waits for its end. True then, false at the deadline.
+  // Waits for the child's end. False: `limit` has passed.
   bool Wait(std::chrono::milliseconds limit);
 
-  // As a shell counts it, 128 and the signal's number if it was killed; after Wait() gave true.
+  // 128 + N if signal N killed the child. Valid after Wait() has returned true.
   int exit_code() const { return exit_code_; }
 
  private:

@@ -21,7 +21,7 @@
 namespace ddprun {
 namespace {
 
-// --batch_size=64 becomes --batch-size=64; what comes after the `=` is the user's.
+// --batch_size=64 becomes --batch-size=64; the value after `=` is kept.
 std::string WithDashes(std::string argument) {
   if (argument.rfind("--", 0) != 0) return argument;
   const auto end =
@@ -54,7 +54,7 @@ void CheckChoices(const Config& config) {
   for (const auto& setting : Settings()) {
     const std::vector<std::string> choices = Choices(setting);
     const std::string value = ToText(config, setting);
-    const bool free = choices.empty() || value.empty();  // a recipe may be none
+    const bool free = choices.empty() || value.empty();  // no recipe is a choice too
     if (free || std::find(choices.begin(), choices.end(), value) != choices.end()) continue;
     throw UsageError("--" + setting.key + " '" + value + "' is not known; choose one of " +
                      Joined(choices) + DidYouMean(value, choices, ""));
@@ -66,15 +66,16 @@ std::string Help(const Setting& setting) {
   return choices.empty() ? setting.help : setting.help + " (" + Joined(choices) + ")";
 }
 
-// The texts are taken from the option after parsing: they go over the config file, which is read in
-// between. Of an option given twice the last counts, so that a script can add to a command.
+// The values are read from the options after parsing, because they override the config file, which
+// is read in between. The last occurrence of an option counts, so that a script can append to a
+// command.
 CLI::Option* AddSetting(CLI::App& app, const Setting& setting) {
   const std::string flag = "--" + setting.key;
   const std::string standard = ToText(Config{}, setting);
   CLI::Option* option = nullptr;
   if (IsSwitch(setting)) {
     const std::string initially = standard.empty() ? "" : standard == "true" ? " [on]" : " [off]";
-    // Constant: CLI11 takes a text that can be written to for the place of the flag's value.
+    // const: CLI11 would take a non-const string for the variable that receives the flag's value.
     const std::string help = Help(setting) + initially;
     option = app.add_flag(flag + ",!--no-" + setting.key, help);
   } else {
@@ -86,7 +87,7 @@ CLI::Option* AddSetting(CLI::App& app, const Setting& setting) {
   return option->group(setting.group)->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
 }
 
-// What of a command line no option takes.
+// The sentence for an argument that no option takes.
 std::string Unexpected(const CLI::App& app) {
   const std::vector<std::string> rest = app.remaining();
   const auto option = std::find_if(rest.begin(), rest.end(),
@@ -107,7 +108,7 @@ std::string OtherCommands() {
   std::string text;
   for (const Command& command : Commands()) {
     if (command.name.empty()) continue;
-    text += (text.empty() ? "Other commands (train COMMAND --help says more):\n" : "\n");
+    text += (text.empty() ? "Other commands (see train COMMAND --help):\n" : "\n");
     text += "  " + command.name + std::string(12 - command.name.size(), ' ') + command.help;
   }
   return text;
@@ -117,12 +118,12 @@ std::string OtherCommands() {
 
 SettingFlags::SettingFlags(CLI::App& app) {
   app.get_formatter()->column_width(34);
-  app.add_option("--config", config_file_, "YAML file of settings; the command line goes over it")
+  app.add_option("--config", config_file_, "YAML file of settings; the command line overrides it")
       ->type_name("FILE");
   for (const auto& setting : Settings()) options_.emplace_back(&setting, AddSetting(app, setting));
 }
 
-// The recipe's settings lie below those of the file, also where the file is what names it.
+// The file's settings override the recipe's, even if the file names the recipe.
 std::string SettingFlags::Recipe(const std::string& config_text) const {
   for (const auto& [setting, option] : options_) {
     if (setting->key == "recipe" && option->count() > 0) return option->results().back();
@@ -133,10 +134,10 @@ std::string SettingFlags::Recipe(const std::string& config_text) const {
 }
 
 void SettingFlags::Apply(Config& config, bool trained) const {
-  // Empty until somebody names them, as what is not named may follow from what is.
+  // Cleared so that a name that is given can be told from the default, which other settings change.
   const std::string model = std::exchange(config.model, "");
   const std::string dataset = std::exchange(config.dataset, "");
-  // Once: a pipe gives it only once.
+  // Read once: a pipe can be read only once.
   const std::string config_text = config_file_.empty() ? "" : ReadConfigText(config_file_);
   ApplyRecipe(config, Recipe(config_text));
   if (!config_file_.empty()) ApplyConfigText(config, config_file_, config_text);
@@ -160,7 +161,7 @@ void CheckOutputFile(const std::string& option, const std::string& path) {
 }
 
 std::optional<Information> ParseWith(CLI::App& app, const std::vector<std::string>& arguments) {
-  std::vector<std::string> reversed;  // as CLI11 wants them
+  std::vector<std::string> reversed;  // the order that CLI11 expects
   for (const auto& argument : arguments) reversed.insert(reversed.begin(), WithDashes(argument));
   try {
     app.parse(reversed);
@@ -186,7 +187,7 @@ std::variant<Config, Information> ParseCommandLine(const std::vector<std::string
   app.add_flag("--version", version, "print the version");
   bool print_config = false;
   app.add_flag("--print-config", print_config,
-               "print all settings as a file for --config, and train nothing");
+               "print all settings in the format of --config and exit");
   const SettingFlags settings(app);
   if (auto help = ParseWith(app, arguments)) return *std::move(help);
   if (version) return Information{std::string("train (ddprun) ") + kSoftwareVersion + "\n"};

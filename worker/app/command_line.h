@@ -18,12 +18,12 @@ class Option;
 
 namespace ddprun {
 
-// --help or --version was asked for: print this and end with 0.
+// The answer to --help or --version: print it and exit with 0.
 struct Information {
   std::string text;
 };
 
-// Every setting as a flag, for a command that has arguments of its own beside.
+// Every setting as a flag, for a command that also has arguments of its own.
 class SettingFlags {
  public:
   // Adds them, and --config, to `app`, which must outlive this.
@@ -31,9 +31,9 @@ class SettingFlags {
   SettingFlags(const SettingFlags&) = delete;
   SettingFlags& operator=(const SettingFlags&) = delete;
 
-  // After ParseWith(): sets what the recipe says, then the --config file, then the command line,
-  // and validates all. --model-file implies --model torchscript, and --model linear --dataset
-  // random, unless `config` is that of a model which has been trained. Throws UsageError.
+  // Call after ParseWith(). Applies the recipe, then the --config file, then the command line, and
+  // validates the result. --model-file implies --model torchscript and --model linear implies
+  // --dataset random, unless `config` is that of a trained model. Throws UsageError.
   void Apply(Config& config, bool trained = false) const;
 
  private:
@@ -43,17 +43,17 @@ class SettingFlags {
   std::vector<std::pair<const Setting*, CLI::Option*>> options_;
 };
 
-// Makes sure that the file that `option` names can be written, as far as that is known before.
-// Throws UsageError.
+// Checks that the file that `option` names can be written, as far as that is known before anything
+// is written. Throws UsageError.
 void CheckOutputFile(const std::string& option, const std::string& path);
 
-// Parses a command's arguments as ParseCommandLine() does train's own: the help, if it was asked
-// for. Throws UsageError.
+// Parses the arguments of a subcommand by the rules of ParseCommandLine(). Returns the help text if
+// it was requested. Throws UsageError.
 std::optional<Information> ParseWith(CLI::App& app, const std::vector<std::string>& arguments);
 
-// `arguments` without the program's name. Every option may be spelt with `-` or `_`, and may come
-// as `--a b` or
-// `--a=b`. Throws UsageError for whatever is not understood; the result has been validated.
+// `arguments` without the program's name. Every option may be spelt with `-` or `_`, and given as
+// `--a b` or `--a=b`. Throws UsageError for an argument that is unknown or invalid; the result has
+// been validated.
 std::variant<Config, Information> ParseCommandLine(const std::vector<std::string>& arguments);
 
 }  // namespace ddprun

@@ -3,12 +3,6 @@
 
 #include <stdexcept>
 
-#include "worker/app/compare_command.h"
-#include "worker/app/eval_command.h"
-#include "worker/app/export_command.h"
-#include "worker/app/plot_command.h"
-#include "worker/app/train_command.h"
-
 namespace ddprun {
 
 const std::vector<Command>& Commands() {

@@ -11,14 +11,13 @@
 
 namespace ddprun {
 
-// What every command is told.
 struct CommandContext {
   std::vector<std::string> arguments;  // after the command's name
   std::chrono::steady_clock::time_point program_start;
 };
 
 struct Command {
-  std::string name;  // as typed; empty for the one that is meant where none is named
+  std::string name;  // as typed; empty: the default command
   std::string help;  // a line of `train --help`
   // Throws UsageError, std::invalid_argument (the program ends with 2) or another std::exception
   // with one sentence (it ends with 1).
@@ -27,8 +26,20 @@ struct Command {
 
 const std::vector<Command>& Commands();
 
-// The command that the first argument names, and the context without it; else the one without a
-// name, with all arguments.
+// `train`: trains a model as one rank.
+void RunTrain(const CommandContext& context);
+// `train eval`: accuracy and loss of a trained model on the test images.
+void RunEval(const CommandContext& context);
+// `train export`: a trained model in a format of another program.
+void RunExport(const CommandContext& context);
+// `train compare`: the same work plain, data-parallel and as a pipeline, and a table of the three.
+void RunCompare(const CommandContext& context);
+// `train plot`: executes ddprun-plot, which is installed beside train. Returns only by
+// std::runtime_error: the program is missing.
+void RunPlot(const CommandContext& context);
+
+// The command that the first argument names, and the context without that argument; or the default
+// command with all arguments.
 struct Invocation {
   const Command* command = nullptr;
   CommandContext context;
@@ -36,8 +47,8 @@ struct Invocation {
 Invocation Invoke(const std::vector<std::string>& arguments,
                   std::chrono::steady_clock::time_point program_start);
 
-// The worker's environment as FromProcessEnviron() reads it. Throws std::runtime_error with its
-// sentence.
+// The worker's environment as FromProcessEnviron() reads it. Throws its error as
+// std::runtime_error.
 WorkerEnv Environment();
 
 }  // namespace ddprun

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/app/compare_command.h"
-
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -16,6 +14,7 @@
 
 #include "worker/app/child_process.h"
 #include "worker/app/command_line.h"
+#include "worker/app/commands.h"
 #include "worker/app/comparison.h"
 #include "worker/files/atomic_file.h"
 #include "worker/files/user_path.h"
@@ -40,20 +39,21 @@ struct Options {
 std::variant<Options, Information> ParseOptions(const std::vector<std::string>& arguments) {
   Options options;
   CLI::App app(
-      "Trains the same work three times, plain in one process, data-parallel, and as a pipeline, "
-      "and prints a table of the three. Starts the ranks that it needs (--world-size, 2 if not "
-      "given) with the ddprun beside it.",
+      "Runs the same training three times, plain in one process, data-parallel, and as a pipeline, "
+      "and prints a table of the three. Starts the ranks (--world-size, default 2) with the ddprun "
+      "that is installed beside it.",
       "train compare");
-  app.add_option("--json", options.json_file, "write the figures to this file, too")
+  app.add_option("--json", options.json_file, "also write the figures to this file")
       ->type_name("FILE");
-  app.add_option("--time-limit", options.limit, "seconds that one of the runs may take")
+  app.add_option("--time-limit", options.limit, "maximum seconds for each of the runs")
       ->type_name("NUMBER [86400]")
       ->check(CLI::Range(0.001, kLimitMax));
   app.footer(
-      "All other settings are those of `train` (train --help); --batch-size is that of one "
-      "data-parallel rank.");
+      "All other settings are those of `train` (see train --help); --batch-size is the batch of "
+      "one data-parallel rank.");
   app.allow_extras();
-  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // as CLI11 wants them
+  // CLI11 expects the arguments in reverse.
+  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
   try {
     app.parse(reversed);
   } catch (const CLI::CallForHelp&) {
@@ -85,7 +85,7 @@ std::vector<std::string> CommandOf(const ComparedRun& run) {
   return command;
 }
 
-// What the run said that it ended for: the last line of `train: ...` that it wrote.
+// The run's error: the last `train: ...` line of its log.
 std::string LastWords(const std::filesystem::path& log) {
   constexpr std::string_view kMark = "train: ";
   std::ifstream file(log);
@@ -109,8 +109,8 @@ std::map<std::string, double> ReadSummary(const std::filesystem::path& path) {
   return numbers;
 }
 
-// A run that refuses what it was asked for (a model that cannot be split) is a result as well; the
-// others stay comparable. Throws std::runtime_error for any other end.
+// A run that rejects its settings (a model that cannot be split) is a result too: the others stay
+// comparable. Throws std::runtime_error for any other failure.
 ComparedResult Execute(const ComparedRun& run, const std::filesystem::path& folder, double limit) {
   ComparedResult result{.name = run.name, .ranks = run.ranks};
   PrepareFolder("--output-dir", folder);

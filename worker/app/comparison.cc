@@ -11,7 +11,7 @@
 namespace ddprun {
 namespace {
 
-// What differs from the defaults, so that a run's command can be read.
+// Only what differs from the defaults, to keep the command readable.
 std::vector<std::string> ToArguments(const Config& config) {
   const Config standard;
   std::vector<std::string> arguments;
@@ -27,7 +27,7 @@ std::vector<std::string> ToArguments(const Config& config) {
   return arguments;
 }
 
-// One line of the table: how a figure is called, found and written.
+// One row of the table.
 struct Figure {
   const char* label;
   const char* key;
@@ -63,7 +63,7 @@ Row FigureRow(const std::vector<ComparedResult>& results, const Figure& figure) 
   return row;
 }
 
-// Against the first run.
+// Relative to the first run.
 Row SpeedUpRow(const std::vector<ComparedResult>& results) {
   Row row{"speed-up"};
   const auto base = NumberOf(results.front(), "images_per_second");
@@ -103,7 +103,7 @@ std::vector<ComparedRun> ComparedRuns(const Config& config, int ranks) {
     if (run_stages == 1) own.micro_batches = 0;
     return ComparedRun{name, run_ranks, ToArguments(own)};
   };
-  // Stages that do not divide the ranks are for the run itself to refuse.
+  // The run itself rejects stages that do not divide the ranks.
   const std::int64_t models = std::max<std::int64_t>(1, ranks / stages);
   return {run("plain", 1, global_batch, 1), run("ddp", ranks, config.batch_size, 1),
           run("pipeline", ranks, global_batch / models, stages)};

@@ -10,7 +10,6 @@
 
 namespace ddprun {
 
-// One of the ways.
 struct ComparedRun {
   std::string name;  // "plain", "ddp", "pipeline"
   int ranks = 1;
@@ -18,13 +17,12 @@ struct ComparedRun {
 };
 
 // Plain in one process, data-parallel on `ranks` ranks, and a pipeline of as many stages (or of
-// --pipeline, data-parallel on top): same seed, same number of steps, and in each step the same
-// images, --batch-size of them for each of the ranks. Each run writes to its name's folder in
+// --pipeline stages, then also data-parallel): same seed, same number of steps, and in each step
+// the same images, --batch-size per rank. Each run writes to the folder of its name in
 // --output-dir.
 std::vector<ComparedRun> ComparedRuns(const Config& config, int ranks);
 
-// What a run came to: numbers of its summary.json by their names there; or the sentence that it
-// ended with instead.
+// The result of a run: the numbers of its summary.json by name, or the error that it ended with.
 struct ComparedResult {
   std::string name;
   int ranks = 1;
@@ -32,7 +30,7 @@ struct ComparedResult {
   std::string error;
 };
 
-// A column for each run, a row for each figure that one of them has; what went wrong is below.
+// A column per run, a row per figure that any run has, and the errors below.
 std::string ToTable(const std::vector<ComparedResult>& results);
 
 // {"plain": {"ranks": 1, "images_per_second": ...}, ...}

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/app/eval_command.h"
-
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
+#include "worker/app/commands.h"
 #include "worker/app/launch.h"
 #include "worker/app/model_arguments.h"
 #include "worker/app/setup.h"
@@ -12,7 +11,7 @@
 #include "worker/ddp/checksum.h"
 #include "worker/distributed/world.h"
 #include "worker/evaluation/evaluate.h"
-#include "worker/export/model_input.h"
+#include "worker/export/model_file.h"
 #include "worker/parallel/data_parallel.h"
 #include "worker/parallel/precision.h"
 
@@ -24,14 +23,16 @@ std::string SizesOf(const ModelInput& input) {
          std::to_string(input.width) + " and " + std::to_string(input.classes) + " classes";
 }
 
-// A checkpoint says what it was trained on; another data set may have other images of that kind.
+// A checkpoint states its training data; another data set must have images of the same size and as
+// many classes.
 void CheckFits(const ModelFile& file, const ModelInput& data, const std::string& dataset) {
   if (!file.input || SizesOf(*file.input) == SizesOf(data)) return;
   throw UsageError(file.path + " is for images of " + SizesOf(*file.input) + ", but --dataset " +
                    dataset + " has " + SizesOf(data) + "; choose the data set it was trained on");
 }
 
-// A model that a GPU trained in fp16 is evaluated on a CPU without, unless it is asked for.
+// A model that was trained in fp16 on a GPU is evaluated in fp32 on a CPU, unless --amp fp16 is
+// given.
 std::optional<at::ScalarType> PrecisionOf(const ModelArguments& arguments, at::Device device) {
   const Amp amp = arguments.config().amp;
   const bool asked_for = arguments.Given().amp == amp;
@@ -49,7 +50,7 @@ void Evaluate(const ModelArguments& arguments, const WorkerEnv& env) {
   if (config.channels_last) UseChannelsLast(*model);
   World::Options options = WorldOptions(config);
   options.facts = FactsOf(config, data);
-  // Each rank reads the model's file itself: a host may have an older one under that name.
+  // Each rank reads the model file itself, and a host may have an older file under that name.
   options.facts.emplace_back("the checksum of the model", Hex(Checksum(UniqueState(*model))));
   const auto world = World::Join(env, options);
   model->to(world->device());
@@ -80,7 +81,8 @@ void Evaluate(const ModelArguments& arguments, const WorkerEnv& env) {
 
 void RunEval(const CommandContext& context) {
   CLI::App app(
-      "Measures a trained model's accuracy and loss on the test images, alone or as ranks.\n"
+      "Measures the accuracy and loss of a trained model on the test images, in one process or "
+      "several ranks.\n"
       "ddprun --standalone --nproc-per-node 2 train eval run/checkpoints",
       "train eval");
   ModelArguments arguments(app);

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/app/export_command.h"
-
 #include <ATen/Functions.h>
 
 #include <CLI/CLI.hpp>
@@ -9,11 +7,12 @@
 #include <stdexcept>
 
 #include "worker/app/command_line.h"
+#include "worker/app/commands.h"
 #include "worker/app/model_arguments.h"
 #include "worker/app/setup.h"
 #include "worker/export/hugging_face.h"
 #include "worker/export/model_description.h"
-#include "worker/export/model_input.h"
+#include "worker/export/model_file.h"
 #include "worker/export/torchscript.h"
 #include "worker/files/state_dict.h"
 #include "worker/files/user_path.h"
@@ -23,7 +22,7 @@ namespace {
 
 void TellOnStderr(const std::string& line) { std::fprintf(stderr, "train: %s\n", line.c_str()); }
 
-// Returns how to open it.
+// Returns the Python expression that opens the result.
 std::string Write(const std::string& format, ImageModel& model, const Config& config,
                   const ModelInput& input, const std::string& output) {
   if (format == "hf") return SaveForTransformers(model, config, input, output);
@@ -36,7 +35,7 @@ std::string Write(const std::string& format, ImageModel& model, const Config& co
   return (script ? "torch.jit.load(\"" : "torch.load(\"") + output + "\")";
 }
 
-// What the model was trained on: as the file or its description says, else the data set.
+// The images that the model was trained on: from the file or its description, else the data set.
 ModelInput FindInput(const ModelFile& file, const Config& config) {
   if (file.input) return *file.input;
   try {
@@ -59,12 +58,12 @@ void RunExport(const CommandContext& context) {
   std::string format, output;
   app.add_option("--format", format,
                  "pth: a state dict for torch.load; hf: a folder for transformers' "
-                 "from_pretrained; torchscript: a program for torch.jit.load. Beside it is written "
-                 "which channels, mean and std its images have: in PATH.json, in hf's "
+                 "from_pretrained; torchscript: a program for torch.jit.load. The channels, mean "
+                 "and std of its images are written to PATH.json, with hf to "
                  "preprocessor_config.json")
       ->required()
       ->check(CLI::IsMember({"pth", "hf", "torchscript"}));
-  app.add_option("--output", output, "the file to write; for hf a folder")
+  app.add_option("--output", output, "file to write; with hf a folder")
       ->required()
       ->type_name("PATH");
   if (const auto help = ParseWith(app, context.arguments)) {

@@ -76,7 +76,7 @@ LaunchPlan PlanLaunch(std::optional<std::int64_t> world_size, const GetEnv& get_
   }
   if (get_env("RANK")) return {.sets_world_size = true};
   const std::optional<ForeignLauncher> launcher = FindForeignLauncher(get_env);
-  // A shell that srun has started is one task, and no reason to stay alone.
+  // A shell that srun started is one task; it may still start ranks of its own.
   if (!launcher || launcher->world_size == 1) return {.spawn = *world_size > 1};
   if (launcher->world_size == *world_size) return {};
   throw UsageError("--world-size is " + wanted + ", but " + launcher->name + " has started " +

@@ -13,23 +13,23 @@
 
 namespace ddprun {
 
-// Sets the variables of an .env file that are not set yet; a DDPRUN_TOKEN in it is not for workers
-// and is left out. Before the first thread. Throws UsageError with the file and the line.
+// Sets the variables of an .env file that are not set yet, except DDPRUN_TOKEN, which workers must
+// not have. Call before the first thread starts. Throws UsageError with the file and the line.
 void SetVariablesOfFile(const std::string& path);
 
-// What becomes of --world-size. Pure.
+// The consequence of --world-size. Pure.
 struct LaunchPlan {
-  bool spawn = false;            // hand over to ddprun, which starts the ranks
+  bool spawn = false;            // execute ddprun, which starts the ranks
   bool sets_world_size = false;  // RANK is set and WORLD_SIZE is not: this is WORLD_SIZE
 };
 
-// `get_env` answers with what is set and not empty. Throws UsageError where WORLD_SIZE, mpirun or
-// srun says another number.
+// `get_env` returns variables that are set and not empty. Throws UsageError if WORLD_SIZE, mpirun
+// or srun specifies another number.
 LaunchPlan PlanLaunch(std::optional<std::int64_t> world_size, const GetEnv& get_env);
 
-// Reads --env-file and follows --world-size: returns who this process is, or does not return
-// because ddprun, which lies beside this program, has taken its place with `arguments`. Throws
-// UsageError, and std::runtime_error for an environment that is wrong.
+// Reads --env-file and applies --world-size. Returns the environment of this rank, or executes the
+// ddprun beside this program with `arguments` and does not return. Throws UsageError, and
+// std::runtime_error for an invalid environment.
 WorkerEnv Launch(const Config& config, const std::vector<std::string>& arguments);
 
 }  // namespace ddprun

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program `train`. The only place where an exception becomes a failure record, a sentence and
-// an exit code.
+// The program `train`. The only place that turns an exception into a failure record, a sentence
+// and an exit code.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -62,6 +62,6 @@ int main(int argc, char** argv) {
   const int code = ddprun::Main({argv + 1, argv + argc});
   std::fflush(stdout);
   std::fflush(stderr);
-  // LibTorch's static destructors take as long as a short run and have nothing to save.
+  // Skips LibTorch's static destructors: they take as long as a short run and save nothing.
   std::_Exit(code);
 }

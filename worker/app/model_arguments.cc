@@ -9,12 +9,12 @@ ModelArguments::ModelArguments(CLI::App& app) : settings_(app) {
   app.add_option(
          "model", path_,
          "a checkpoint, a folder of checkpoints, or a .pth or .safetensors file; the last "
-         "two need --model and what else differs from the defaults, unless FILE.json, which "
-         "train writes beside its model, says it")
+         "two need --model and the other settings of the model, unless FILE.json, which train "
+         "writes beside its model, contains them")
       ->required()
       ->type_name("FILE");
   app.add_flag("--no-ema", without_average_,
-               "take the weights themselves, not their moving average");
+               "use the weights themselves instead of their moving average");
 }
 
 void ModelArguments::Open(const Notify& notify) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Arguments shared by `train eval` and `train export`: a model file, and settings that override
-// those that it was trained with.
+// those of its training.
 #pragma once
 
 #include <memory>
@@ -23,10 +23,11 @@ class ModelArguments {
   // Adds the model file, --no-ema and all settings to `app`, which must outlive this.
   explicit ModelArguments(CLI::App& app);
 
-  // After ParseWith(). Throws UsageError, or as ReadModelFile() does. Reads the file.
+  // Reads the model file. Call after ParseWith(). Throws UsageError, or as ReadModelFile() does.
   void Open(const Notify& notify);
 
-  // What the command line and --config say, without the model file's own settings; before Open().
+  // The settings of the command line and --config, without those of the model file. Valid before
+  // Open().
   Config Given() const;
 
   const Config& config() const { return config_; }

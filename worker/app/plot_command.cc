@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/app/plot_command.h"
+#include "worker/app/commands.h"
 
 #include <unistd.h>
 

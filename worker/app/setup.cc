@@ -66,11 +66,11 @@ Dataset OpenDataset(const Config& config) {
     throw UsageError("--crop-padding " + std::to_string(config.crop_padding) +
                      " with --padding-mode reflect needs images of more pixels a side than the " +
                      std::to_string(side) + " of --dataset " + config.dataset +
-                     "; take a smaller padding or --padding-mode zero");
+                     "; choose a smaller padding or --padding-mode zero");
   if (config.tta == TestTimeAugmentation::kMirrorTranslate && side < 2)
     throw UsageError(
         "--tta mirror-translate needs images of at least 2x2 pixels, which --dataset " +
-        config.dataset + " has not; take --tta off");
+        config.dataset + " has not; choose --tta off");
   return data;
 }
 

@@ -10,17 +10,17 @@
 
 namespace ddprun {
 
-// The ranks of a node share its cores. Whoever sets OMP_NUM_THREADS (ddprun and torchrun do) has
-// decided already.
+// Divides the node's cores among its ranks, unless OMP_NUM_THREADS is set (ddprun and torchrun set
+// it).
 void ShareCores(int local_world_size);
 
 Console::Options ConsoleOptions(const WorkerEnv& env);
 
-// What all ranks must have alike, before they join: this program's version, settings, and what the
-// data set is like, which a host may have another copy of.
+// What must be equal on all ranks that join: the version of this program, the shared settings, and
+// the sizes of the data set, of which each host may have its own copy.
 SharedFacts FactsOf(const Config& config, const Dataset& data);
 
-// How this rank joins the others, as `config` has it. Throws std::invalid_argument.
+// How this rank joins the others. Throws std::invalid_argument.
 World::Options WorldOptions(const Config& config);
 
 // The data set that `config` names. Throws as OpenDataset() does.

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/app/train_command.h"
-
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -9,6 +7,7 @@
 #include <vector>
 
 #include "worker/app/command_line.h"
+#include "worker/app/commands.h"
 #include "worker/app/launch.h"
 #include "worker/app/setup.h"
 #include "worker/checkpoint/folder_lock.h"
@@ -26,7 +25,8 @@
 namespace ddprun {
 namespace {
 
-// Before the trainer, as a rank that gives up takes it down: its collectives count as done then.
+// Destroyed before the trainer: destroying the trainer aborts its collectives, which would look
+// completed to the stall reporter.
 struct StopsReports {
   StallReporter& stalls;
   ~StopsReports() { stalls.Stop(); }
@@ -34,7 +34,7 @@ struct StopsReports {
 
 using FolderLocks = std::vector<std::unique_ptr<FolderLock>>;
 
-// Makes the folders that rank 0 writes to, and keeps other trainings out of them.
+// Creates the folders that rank 0 writes to, and locks them against other trainings.
 FolderLocks TakeFolders(const Config& config, const WorkerEnv& env) {
   PrepareFolder("--output-dir", config.output_dir);
   PrepareResults(config.output_dir);
@@ -66,17 +66,17 @@ void Train(const Config& config, const WorkerEnv& env,
   ProgressMessage begun;
   begun.section = "init";
   progress.Send(begun);
-  // Before joining: a rank whose files are missing says so at once, and the others are not kept
-  // waiting for it.
+  // Before joining: a rank whose files are missing fails at once, and the others do not wait for
+  // it.
   const FolderLocks locks = env.rank == 0 ? TakeFolders(config, env) : FolderLocks{};
   const Dataset data = OpenDataset(config);
   options.facts = FactsOf(config, data);
   const std::unique_ptr<World> world = World::Join(env, options);
-  // With NCCL the communicator is being made from here on; the model is made beside it.
+  // With NCCL the communicator is created in the background from here on, while the model is made.
   Console console(ConsoleOptions(env));
   const bool nccl = world->backend_name() == "nccl";
-  // Until here a signal ends this rank at once, as there is nothing to save; from here on until all
-  // ranks are done.
+  // Up to here a signal ends this rank at once, because there is nothing to save. From here on it
+  // is recorded, until all ranks are done.
   std::optional<StopSignal> signals;
   if (SavesCheckpoints(config)) signals.emplace();
   StallReporter stalls(progress, [nccl] { return PlaceNow(nccl); });

@@ -27,7 +27,7 @@ void WriteText(const fs::path& path, const std::string& text) {
   file.Commit();
 }
 
-// As transformers' ResNetConfig has it.
+// Fields of transformers' ResNetConfig.
 struct Architecture {
   const char* layer_type;
   std::vector<int> hidden_sizes;
@@ -86,8 +86,8 @@ Json OwnConfig(const Config& config, const ModelInput& input) {
   return json;
 }
 
-// What evaluation does with an image: photographs (imagefolder) are shrunk until 7/8 of their
-// shorter side is left after the crop, images of a fixed size are taken as they are.
+// The preprocessing of evaluation: photographs (imagefolder) are resized so that the centre crop
+// keeps 7/8 of the shorter side; images of a fixed size are used as they are.
 Json Preprocessor(const Config& config, const ModelInput& input) {
   const bool photographs = config.dataset == "imagefolder";
   Json json{{"image_processor_type", photographs ? "ConvNextImageProcessor" : "ViTImageProcessor"},
@@ -143,7 +143,7 @@ std::string SaveForTransformers(const ImageModel& model, const Config& config,
     WriteText(path / "configuration_ddprun.py", kConfigurationSource);
     WriteText(path / "modeling_ddprun.py", kModelingSource);
   }
-  if (config.dataset != "random")  // rows of features are no images
+  if (config.dataset != "random")  // its samples are rows of features, not images
     WriteText(path / "preprocessor_config.json", Preprocessor(config, input).dump(2) + "\n");
   const Json json = standard ? ResNetConfig(architecture->second, input) : OwnConfig(config, input);
   WriteText(path / "config.json", json.dump(2) + "\n");

@@ -10,15 +10,14 @@
 
 namespace ddprun {
 
-// Throws std::invalid_argument with one sentence if Python's side of such a folder does not know
-// the model.
+// Throws std::invalid_argument with one sentence if modeling_ddprun.py has no class of the model.
 void RequirePythonClass(const std::string& model);
 
-// Makes `folder` if it is not there. A ResNet with the ImageNet stem becomes transformers' own
-// ResNetForImageClassification, and needs nothing of ours there. For the others the folder has
-// their definition in Python too (modeling_ddprun.py), which from_pretrained() takes with
-// trust_remote_code=True. Each file is the old one or the whole new one. Returns how to open it.
-// Throws std::runtime_error that names the path.
+// Creates `folder` if needed. A ResNet with the ImageNet stem becomes transformers' own
+// ResNetForImageClassification. For the other models the folder also contains their definition in
+// Python (modeling_ddprun.py), which from_pretrained() loads with trust_remote_code=True. Each file
+// is replaced atomically. Returns the Python expression that opens the folder. Throws
+// std::runtime_error that names the path.
 std::string SaveForTransformers(const ImageModel& model, const Config& config,
                                 const ModelInput& input, const std::string& folder);
 

@@ -28,7 +28,7 @@ std::string LoadInitialWeights(ImageModel& model, const Config& config) {
   for (const auto& [name, tensor] : state) {
     const auto found = given.find(name);
     if (found == given.end()) {
-      // A counter that older versions did not write, and that no number depends on.
+      // A counter that older versions did not write; no result depends on it.
       if (name.ends_with(".num_batches_tracked")) given[name] = tensor;
     } else if (name.starts_with(head + ".") && IsHeadOfOtherClasses(found->second, tensor)) {
       other_classes = found->second.size(0);

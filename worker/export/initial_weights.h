@@ -9,11 +9,11 @@
 
 namespace ddprun {
 
-// Copies into `model`, which `config` describes, the tensors of config.init_from: a .pth or
+// Copies the tensors of config.init_from into `model`, which `config` describes: from a .pth or
 // .safetensors file with the model's own names (torchvision's for the ResNets), a checkpoint, or a
 // file or folder with the names of transformers' ResNet. A head (the last layer) for another number
-// of classes is left as it is. Returns one sentence on what was taken. Throws std::runtime_error
-// that names what is missing, too much or of another shape; the model is untouched then.
+// of classes is not copied. Returns one sentence on what was copied. Throws std::runtime_error that
+// names the tensors that are missing, unexpected or of another shape; the model is then unchanged.
 std::string LoadInitialWeights(ImageModel& model, const Config& config);
 
 }  // namespace ddprun

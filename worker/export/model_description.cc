@@ -47,7 +47,7 @@ Config ConfigFrom(const nlohmann::json& settings, const std::string& path) {
   for (const auto& [key, value] : settings.items()) {
     const Setting* setting = FindSetting(key);
     const std::string text = value.get<std::string>();
-    // A setting of a newer version says nothing about the model; an empty text is one not set.
+    // Settings of newer versions are ignored; an empty text means that the setting is not set.
     if (setting != nullptr && IsOfTheModel(*setting) && !text.empty())
       SetFromText(config, *setting, text, path + ": " + key);
   }

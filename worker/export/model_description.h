@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a file of weights does not say itself: which model they are of, and which images it is for,
-// with the mean and deviation that these were normalised with. A JSON file beside it, PATH.json.
+// PATH.json beside a file of weights: what the file does not contain itself, which are the settings
+// of the model, and the size, mean and deviation of the images that it was trained on.
 #pragma once
 
 #include <functional>
@@ -16,21 +16,22 @@ namespace ddprun {
 inline constexpr char kDescriptionSuffix[] = ".json";
 
 struct ModelDescription {
-  Config config;  // of the settings that make the model, its data and its evaluation
+  Config config;  // only settings of the model, its data and its evaluation
   ModelInput input;
 };
 
-// Writes `model_path`.json for the file of weights that is there. Throws std::runtime_error that
-// names the path.
+// Writes `model_path`.json for the existing file of weights. Throws std::runtime_error that names
+// the path.
 void WriteDescription(const std::string& model_path, const Config& config, const ModelInput& input);
 
-// Of the file of weights `model_path`; nothing if there is none. One of other weights (the file was
-// replaced, its checksum is another) or that cannot be read is passed over, and `tell` says so.
+// Reads `model_path`.json; empty if there is none. A description of other weights (its checksum
+// differs, because the file was replaced) or one that cannot be read is ignored, and `notify`
+// receives a sentence about it.
 std::optional<ModelDescription> ReadDescription(const std::string& model_path,
                                                 const Notify& notify);
 
-// Parts that a checkpoint has as well. The settings of a machine or of a run are left out: another
-// one may evaluate the model. Throw UsageError and nlohmann::json::exception.
+// Parts that a checkpoint contains too. Settings of the machine and of the run are omitted: another
+// machine may evaluate the model. Throw UsageError and nlohmann::json::exception.
 Config ConfigFrom(const nlohmann::json& settings, const std::string& path);
 ModelInput InputFrom(const nlohmann::json& data);
 nlohmann::json ToJson(const ModelInput& input);

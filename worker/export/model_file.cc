@@ -56,7 +56,7 @@ ModelFile FromCheckpoint(const std::string& path, const Snapshot& snapshot,
   }
   auto tensors = Under(kModelPrefix, snapshot.tensors);
   if (options.averaged) {
-    // Buffers are not averaged: they stay the model's own.
+    // Buffers are not averaged: the model's own are kept.
     for (auto& [name, tensor] : Under(kAveragePrefix, snapshot.tensors)) {
       tensors[name] = tensor;
       model.averaged = true;
@@ -75,7 +75,7 @@ ModelFile WithDescription(ModelFile model, const std::string& name,
   return model;
 }
 
-// transformers' ResNet can be told to differ from torchvision's where the names do not show it.
+// transformers' ResNet has variants that differ from torchvision's, which the names do not show.
 void CheckTransformersConfig(const std::string& folder) {
   const std::string path = std::filesystem::path(folder) / "config.json";
   std::ifstream file(path);
@@ -85,7 +85,7 @@ void CheckTransformersConfig(const std::string& folder) {
   const auto require = [&](const char* key, const nlohmann::json& needed) {
     if (config.value(key, needed) == needed) return;
     throw std::runtime_error(path + ": " + key + " is " + config[key].dump() +
-                             ", but the models here are as with " + needed.dump());
+                             ", but the models here need " + needed.dump());
   };
   require("downsample_in_first_stage", false);
   require("downsample_in_bottleneck", false);
@@ -95,8 +95,8 @@ void CheckTransformersConfig(const std::string& folder) {
 // "model.fc.weight" in a folder that SaveForTransformers() wrote.
 constexpr std::string_view kWrapperPrefix = "model.";
 
-// A checkpoint has the average of a tensor that the model has under several names under the first
-// of them, and under the others the weights themselves.
+// For a tensor with several names, a checkpoint contains the average under the first name and the
+// weights themselves under the others.
 void TakeFirstNames(const ImageModel& model, std::map<std::string, at::Tensor>& given) {
   std::map<const c10::TensorImpl*, std::string> first_names;
   for (const auto& [name, tensor] : StateDict(model)) {
@@ -106,6 +106,16 @@ void TakeFirstNames(const ImageModel& model, std::map<std::string, at::Tensor>& 
 }
 
 }  // namespace
+
+ModelInput InputOf(const Dataset& data) {
+  return {.channels = data.shape().channels,
+          .height = data.shape().height,
+          .width = data.shape().width,
+          .classes = data.classes,
+          .mean = data.mean,
+          .std = data.std,
+          .class_names = data.class_names};
+}
 
 ModelOptions ModelOptionsOf(const Config& config, const ModelInput& input) {
   return {.in_channels = input.channels,

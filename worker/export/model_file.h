@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A trained model, out of a checkpoint or a .pth file: its tensors, and what is known of how it was
-// made and what it was trained on.
+// A trained model read from a checkpoint or a .pth file: its tensors, and, if known, the settings
+// and images of its training.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,13 @@
 
 #include "worker/checkpoint/checkpoint_folder.h"
 #include "worker/config/config.h"
+#include "worker/data/dataset.h"
 #include "worker/files/named_tensors.h"
 #include "worker/models/models.h"
 
 namespace ddprun {
 
-// What a model was trained on, as far as its use depends on it.
+// The images that a model was trained on, as far as its use depends on them.
 struct ModelInput {
   std::int64_t channels = 3;
   std::int64_t height = 32;
@@ -27,12 +28,14 @@ struct ModelInput {
   std::vector<std::string> class_names;  // empty: not known
 };
 
+ModelInput InputOf(const Dataset& data);
+
 ModelOptions ModelOptionsOf(const Config& config, const ModelInput& input);
 
 struct ModelFile {
   std::string path;
   NamedTensors tensors;              // names as in StateDict(); on the CPU
-  bool averaged = false;             // they are the moving average (EMA) of the training's
+  bool averaged = false;             // the tensors are the moving average (EMA) of the weights
   std::optional<std::int64_t> step;  // of the training
   // Of a checkpoint, or of the description beside another file (model_description.h).
   std::optional<Config> config;
@@ -41,22 +44,21 @@ struct ModelFile {
 
 struct ModelFileOptions {
   bool averaged = true;                       // the moving average, if the file has one
-  Notify notify = [](const std::string&) {};  // of a folder: which checkpoints are damaged
+  Notify notify = [](const std::string&) {};  // receives sentences about damaged checkpoints
 };
 
-// `path`: a checkpoint, a .pth or .safetensors file of names and tensors, a folder with a
-// model.safetensors, or one of checkpoints, of which the newest good one is taken. Which it is the
-// file itself says. Throws std::runtime_error with one sentence
-// that names the path.
+// `path`: a checkpoint, a .pth or .safetensors file, a folder with a model.safetensors, or a folder
+// of checkpoints, of which the newest undamaged one is read. The kind is detected by content.
+// Throws std::runtime_error with one sentence that names the path.
 ModelFile ReadModelFile(const std::string& path, ModelFileOptions options);
 
-// The file's tensors under the model's own names, where the file has those of transformers' ResNet
-// or of an export for transformers; names that are not known stay as they are. Throws
-// std::runtime_error if the ResNet is one that torchvision's names do not say.
+// The file's tensors under the model's own names: names of transformers' ResNet or of an export for
+// transformers are translated, unknown names are kept. Throws std::runtime_error for a variant of
+// ResNet that torchvision does not have.
 NamedTensors TensorsFor(const ImageModel& model, const ModelFile& file);
 
-// The model as `config` says, with the file's tensors, in evaluation mode on the CPU. Throws
-// std::runtime_error that says what does not fit, std::invalid_argument as MakeModel() does.
+// The model of `config` with the file's tensors, in evaluation mode on the CPU. Throws
+// std::runtime_error that names the tensors that do not fit, std::invalid_argument as MakeModel().
 std::shared_ptr<ImageModel> MakeModelOf(const ModelFile& file, const Config& config,
                                         const ModelInput& input);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Python files of this folder, as they are written beside a model; python_sources.cc is made
-// by CMake.
+// The Python files of this folder, which are written beside a model. CMake generates
+// python_sources.cc.
 #pragma once
 
 namespace ddprun {

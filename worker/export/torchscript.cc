@@ -16,7 +16,7 @@
 namespace ddprun {
 namespace {
 
-// The same tree of modules with the same tensors, as TorchScript's.
+// The same tree of modules with the same tensors, in TorchScript's types.
 torch::jit::Module CopyTree(const torch::nn::Module& module, const std::string& name,
                             const std::shared_ptr<torch::jit::CompilationUnit>& unit) {
   torch::jit::Module copy(c10::QualifiedName("__torch__." + name), unit, /*shouldMangle=*/true);
@@ -32,14 +32,15 @@ torch::jit::Module CopyTree(const torch::nn::Module& module, const std::string& 
 torch::jit::Module Trace(ImageModel& model, const at::Tensor& example) {
   torch::jit::Module module =
       CopyTree(model, "Model", std::make_shared<torch::jit::CompilationUnit>());
-  // The tracer knows the module's tensors by identity and writes each use as a look-up by name.
+  // The tracer recognises the module's tensors by identity and records each use as a look-up by
+  // name.
   const auto forward = [&model](torch::jit::Stack inputs) -> torch::jit::Stack {
     return {model.forward(inputs.at(0).toTensor())};
   };
   const auto no_names = [](const at::Tensor&) { return std::string(); };
   const auto traced = torch::jit::tracer::trace({example}, forward, no_names, /*strict=*/true,
                                                 /*force_outplace=*/true, &module, {"images"});
-  // As torch/csrc/jit/python/script_init.cpp, _create_method_from_trace.
+  // See _create_method_from_trace in torch/csrc/jit/python/script_init.cpp.
   torch::jit::Function* function = module._ivalue()->compilation_unit()->create_function(
       c10::QualifiedName(*module.type()->name(), "forward"), traced.first->graph);
   module.type()->addMethod(function);

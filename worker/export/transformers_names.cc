@@ -6,7 +6,7 @@
 namespace ddprun {
 namespace {
 
-// They count from 0, torchvision from 1.
+// transformers counts from 0, torchvision from 1.
 std::string OneLess(const std::string& number) { return std::to_string(std::stoi(number) - 1); }
 
 }  // namespace

@@ -8,7 +8,7 @@
 namespace ddprun {
 
 Axis MakeAxis(double least, double most, int wanted, bool to_ticks) {
-  if (!(most > least)) {  // a single value: some room on both sides of it
+  if (!(most > least)) {  // a single value: leave room on both sides
     const double room = std::max(0.5, std::abs(least) * 0.1);
     most = least + room;
     least -= room;

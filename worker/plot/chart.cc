@@ -21,7 +21,7 @@ struct Color {
   double red, green, blue;
 };
 
-// Tableau's ten, which stay apart for most eyes.
+// Tableau's ten colours, which most people can distinguish.
 constexpr std::array<Color, 10> kColors = {{{0.122, 0.467, 0.706},
                                             {1.000, 0.498, 0.055},
                                             {0.173, 0.627, 0.173},
@@ -48,7 +48,7 @@ struct Box {
   double left, top, right, bottom;
 };
 
-// How values become places on the paper.
+// Maps values to positions on the page.
 struct Scale {
   Axis x, y;
   Box box;
@@ -98,7 +98,7 @@ struct Range {
   }
 };
 
-// The same for all panels, so that they can be read together.
+// The same for all panels, so that they can be compared.
 Axis MakeXAxis(const std::vector<Panel>& panels) {
   Range range{.least = 0};
   for (const Panel& panel : panels) {
@@ -114,7 +114,7 @@ Axis MakeYAxis(const Panel& panel) {
   for (const Curve& curve : panel.curves) {
     for (const auto& [x, y] : curve.points) range.Hold(y);
   }
-  // Losses and accuracies are read against zero unless that would flatten them.
+  // The axis includes zero unless that would flatten the curves.
   if (range.least > 0 && range.least < 0.4 * range.most) range.least = 0;
   return MakeAxis(range.least, range.most, 6, /*to_ticks=*/true);
 }
@@ -184,8 +184,8 @@ void DrawLine(cairo_t* cr, double x, double y, bool dashed) {
   cairo_set_dash(cr, nullptr, 0, 0);
 }
 
-// Runs by colour, then what a dashed line means; several rows if they do not fit into one. Returns
-// where they end.
+// Runs by colour, then the meaning of a dashed line; in several rows if one is too narrow. Returns
+// the bottom of the last row.
 double Legend(cairo_t* cr, const std::vector<std::string>& names, int width) {
   double x = kMargin + kLeftRoom;
   double y = kMargin + kFontSize;

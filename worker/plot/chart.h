@@ -16,8 +16,8 @@ struct ChartOptions {
   int height = 480;
 };
 
-// One stroked path for each curve, in the colour of its run: as measured pale where there is a
-// smoothed one beside it. Throws std::runtime_error if the file cannot be written.
+// Draws one stroked path per curve in the colour of its run; measured values are pale if the curve
+// is smoothed. Throws std::runtime_error if the file cannot be written.
 void DrawChart(const std::vector<Panel>& panels, const std::vector<std::string>& run_names,
                const ChartOptions& options);
 

@@ -32,7 +32,7 @@ const std::vector<PanelKind>& Kinds() {
   return kinds;
 }
 
-// Where a point lies: a record carries its epoch beside what was measured.
+// The points of a metric; a record contains its epoch beside the measured value.
 Points Place(const Run& run, const Metric& metric, XAxis x) {
   Points points;
   const auto series = run.metrics.find(metric.name);

@@ -22,9 +22,9 @@ using Points = std::vector<std::pair<double, double>>;
 // A metric of one run: as measured, and smoothed.
 struct Curve {
   std::size_t run = 0;
-  bool test = false;  // of the test images: few points, which are marked
+  bool test = false;  // of the test images: few points, drawn with markers
   Points points;
-  Points smooth;  // empty: not asked for, or too few points
+  Points smooth;  // empty: not requested, or too few points
 };
 
 struct Panel {
@@ -36,14 +36,14 @@ struct Panel {
 // sentence if there are none.
 Run ReadRun(const std::string& path);
 
-// Names that tell the runs apart: the last parts of their paths, as many as that takes.
+// The shortest trailing parts of the paths that distinguish the runs.
 std::vector<std::string> ShortNames(const std::vector<std::string>& paths);
 
-// Loss and accuracy (in per cent); a panel that no run has a value for is left out. `smoothing`
-// from 0 up to but not including 1 is the weight of what came before, as TensorBoard's.
+// Panels of loss and accuracy (in per cent); a panel without values is omitted. `smoothing` (0 to
+// below 1) is the weight of earlier values, as in TensorBoard.
 std::vector<Panel> MakePanels(const std::vector<Run>& runs, XAxis x, double smoothing);
 
-// An exponential moving average without its bias towards the first value.
+// A bias-corrected exponential moving average.
 Points Smoothed(const Points& points, double smoothing);
 
 }  // namespace ddprun

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program ddprun-plot, known to people as `train plot`.
+// The program ddprun-plot, which users run as `train plot`.
 #include <CLI/CLI.hpp>
 
 #include <cstdio>
@@ -17,7 +17,7 @@ namespace {
 constexpr int kSuccess = 0;
 constexpr int kFailure = 1;
 constexpr int kUsage = 2;
-// More curves than this in one picture tell nobody anything.
+// More curves than this cannot be told apart in one picture.
 constexpr int kRuns = 50;
 
 struct Arguments {
@@ -35,11 +35,11 @@ void Describe(CLI::App& app, Arguments& arguments) {
       ->expected(1, kRuns);
   app.add_option("-o,--output", arguments.output, "picture to write: FILE.png or FILE.svg")
       ->required();
-  app.add_option("--x", arguments.x, "step, epoch or time (minutes) along the axis")
+  app.add_option("--x", arguments.x, "unit of the x axis: step, epoch or time (minutes)")
       ->check(CLI::IsMember({"step", "epoch", "time"}))
       ->capture_default_str();
   app.add_option("--smoothing", arguments.smoothing,
-                 "of training curves, from 0 (none) up to 0.999; the measured values stay visible")
+                 "smoothing of training curves, 0 (none) to 0.999; measured values stay visible")
       ->check(CLI::Range(0.0, 0.999))
       ->capture_default_str();
   app.add_option("--width", arguments.width, "pixels")
@@ -74,7 +74,7 @@ int Plot(const Arguments& arguments) {
 }
 
 int Main(int argc, char** argv) {
-  CLI::App app("Draws loss and accuracy of one or several runs, side by side.", "train plot");
+  CLI::App app("Plots loss and accuracy of one or more runs side by side.", "train plot");
   Arguments arguments;
   Describe(app, arguments);
   try {

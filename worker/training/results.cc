@@ -10,7 +10,7 @@
 #include <filesystem>
 
 #include "worker/export/model_description.h"
-#include "worker/export/model_input.h"
+#include "worker/export/model_file.h"
 #include "worker/files/atomic_file.h"
 #include "worker/files/state_dict.h"
 

@@ -19,7 +19,7 @@
 #include "worker/checkpoint/resume.h"
 #include "worker/config/agreement.h"
 #include "worker/export/model_description.h"
-#include "worker/export/model_input.h"
+#include "worker/export/model_file.h"
 #include "worker/files/state_dict.h"
 #include "worker/training/random_state.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/command_line/slurm.h"
+#include "launcher/command_line/scheduler_env.h"
 #include "launcher/command_line/parse_options.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/ctl/status_options.h"
+#include "launcher/ctl/ctl_options.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,18 +15,19 @@ using ::testing::HasSubstr;
 using Arguments = std::vector<std::string>;
 using Variables = std::map<std::string, std::string>;
 
-auto Parse(const Arguments& arguments, const Variables& variables = {}) {
+auto Parse(Arguments arguments, const Variables& variables = {}) {
+  arguments.insert(arguments.begin(), "status");
   const auto get = [&](const std::string& name) -> std::optional<std::string> {
     const auto found = variables.find(name);
     return found == variables.end() ? std::nullopt : std::optional(found->second);
   };
-  return ParseStatusOptions(arguments, get);
+  return ParseCtlOptions(arguments, get);
 }
 
-StatusOptions Parsed(const Arguments& arguments, const Variables& variables = {}) {
+CtlOptions Parsed(const Arguments& arguments, const Variables& variables = {}) {
   const auto parsed = Parse(arguments, variables);
   EXPECT_TRUE(parsed.ok()) << parsed.status();
-  return parsed.ok() ? std::get<StatusOptions>(*parsed) : StatusOptions{};
+  return parsed.ok() ? std::get<CtlOptions>(*parsed) : CtlOptions{};
 }
 
 std::string Error(const Arguments& arguments) {
@@ -47,12 +48,12 @@ TEST(StatusOptionsTest, WhereTheServiceIs) {
 }
 
 TEST(StatusOptionsTest, WhatIsAskedAndHow) {
-  const StatusOptions none = Parsed({"--rdzv-endpoint", "head"});
+  const CtlOptions none = Parsed({"--rdzv-endpoint", "head"});
   EXPECT_EQ(none.run_id, "");
   EXPECT_FALSE(none.json);
   EXPECT_EQ(none.timeout, kStatusTimeoutDefault);
-  const StatusOptions all = Parsed({"--rdzv-endpoint", "head", "--rdzv-id", "job", "--json",
-                                    "--timeout", "0.5", "--token-file", "t"});
+  const CtlOptions all = Parsed({"--rdzv-endpoint", "head", "--rdzv-id", "job", "--json",
+                                 "--timeout", "0.5", "--token-file", "t"});
   EXPECT_EQ(all.run_id, "job");
   EXPECT_TRUE(all.json);
   EXPECT_EQ(all.timeout, std::chrono::milliseconds(500));

@@ -15,7 +15,6 @@
 #include "tests/unit/worker/temp_files.h"
 #include "worker/app/command_line.h"
 #include "worker/app/commands.h"
-#include "worker/app/train_command.h"
 #include "worker/data/dataset.h"
 #include "worker/evaluation/metric.h"
 #include "worker/loss/loss.h"
