@@ -3,8 +3,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "launcher/base/host_port.h"
 #include "launcher/base/limits.h"
+#include "proto/text.h"
 
 namespace ddprun {
 namespace {
@@ -24,7 +24,7 @@ const std::vector<Flag> kServiceFlags = {
 
 std::string TargetOf(const ServiceAddress& service) {
   if (!service.socket.empty()) return absl::StrCat("unix:", service.socket);
-  return JoinHostPort(service.endpoint.host, service.endpoint.port);
+  return HostPort(service.endpoint.host, service.endpoint.port);
 }
 
 absl::StatusOr<ServiceAddress> ReadServiceAddress(Reader& reader, const std::string& see_help) {

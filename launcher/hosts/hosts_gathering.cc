@@ -5,12 +5,12 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
-#include "launcher/base/host_port.h"
 #include "launcher/base/limits.h"
 #include "launcher/hosts/hosts_advice.h"
 #include "launcher/hosts/hosts_stepper.h"
 #include "launcher/hosts/hosts_verdict.h"
 #include "launcher/options/hosts_list.h"
+#include "proto/text.h"
 #include "proto/version.h"
 
 namespace ddprun {
@@ -162,7 +162,7 @@ std::string HeadStepper::NodesFlag() const {
 }
 
 std::string HeadStepper::EndpointFlag(const std::string& host, int port) {
-  return absl::StrCat("--rdzv-endpoint=", JoinHostPort(host, port));
+  return absl::StrCat("--rdzv-endpoint=", HostPort(host, port));
 }
 
 std::string HeadStepper::Awaited() const {
