@@ -70,7 +70,7 @@ std::vector<pid_t> ThreadsOf(pid_t pid) {
        it.increment(error)) {
     threads.push_back(static_cast<pid_t>(std::atoi(it->path().filename().c_str())));
   }
-  // The first one is the process's own: it says most.
+  // The first thread is the process's own, and the most useful one.
   std::sort(threads.begin(), threads.end());
   return threads;
 }
@@ -187,7 +187,7 @@ bool IsPython(pid_t pid) {
   return !error && path.filename().string().rfind("python", 0) == 0;
 }
 
-// What `py-spy dump` says, where it is installed.
+// The output of `py-spy dump`, if it is installed.
 std::vector<std::string> PythonStacks(pid_t pid) {
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) return {};
@@ -239,7 +239,7 @@ void AppendTo(const std::string& file, const std::string& text) {
 }
 
 int Main(const std::vector<std::string>& arguments) {
-  // Whoever asked is gone: nobody is to be stopped any more.
+  // The agent is gone: no more threads are stopped.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   // What is known here must do: symbols from a server would take minutes.
   unsetenv("DEBUGINFOD_URLS");

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Makes gRPC call CheckParsedSize() before it parses a message from a peer. The generated code
 // includes this, so that no message is parsed without it.
-#pragma once
+// Not #pragma once: the header is part of a precompiled one, which ccache may return with the time
+// stamps of another copy of this file.
+#ifndef DDPRUN_PROTO_LIMITED_MESSAGES_H_
+#define DDPRUN_PROTO_LIMITED_MESSAGES_H_
 
 #include <grpcpp/impl/codegen/proto_utils.h>
 
@@ -63,3 +66,5 @@ DDPRUN_LIMITED_MESSAGE(StoreReplies)
 #undef DDPRUN_LIMITED_MESSAGE
 
 }  // namespace grpc
+
+#endif  // DDPRUN_PROTO_LIMITED_MESSAGES_H_

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Limits the memory that a message takes after parsing, estimated from its bytes before parsing: an
 // empty part takes two bytes on the wire and some hundred in memory.
-#pragma once
+// Not #pragma once: the header is part of a precompiled one, which ccache may return with the time
+// stamps of another copy of this file.
+#ifndef DDPRUN_PROTO_MESSAGE_LIMITS_H_
+#define DDPRUN_PROTO_MESSAGE_LIMITS_H_
 
 #include <cstddef>
 #include <optional>
@@ -30,3 +33,5 @@ absl::Status CheckParsedSize(const google::protobuf::Descriptor& type,
                              google::protobuf::io::ZeroCopyInputStream& bytes);
 
 }  // namespace ddprun
+
+#endif  // DDPRUN_PROTO_MESSAGE_LIMITS_H_

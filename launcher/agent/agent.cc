@@ -105,15 +105,10 @@ void Agent::Loop() {
     if (workers_.TakeStarted()) OnWorkersStarted(now);
     ShowRefusals(now);
     console_.Pump();
-    console_watch_.Update(console_, poller_);
-    std::optional<TimePoint> deadline;
-    for (const std::optional<TimePoint>& candidate :
-         {NextDeadline(state_), workers_.NextDeadline(), workers_.logs().NextDeadline(),
-          watch_.NextDeadline(), NextJoinDeadline(), heartbeat_due_, observer_.NextDeadline()}) {
-      if (candidate.has_value() && (!deadline.has_value() || *candidate < *deadline))
-        deadline = candidate;
-    }
-    const std::vector<Ready> ready = poller_.Wait(deadline);
+    console_.WatchReaders(poller_);
+    const std::vector<Ready> ready = poller_.Wait(Earliest(
+        {NextDeadline(state_), workers_.NextDeadline(), workers_.logs().NextDeadline(),
+         watch_.NextDeadline(), NextJoinDeadline(), heartbeat_due_, observer_.NextDeadline()}));
     now = Now();
     for (const Ready& one : ready) HandleReady(one, now);
     ContinueJoin(now);
@@ -307,7 +302,7 @@ void Agent::Perform(const Effect& effect, TimePoint now) {
   } else if (const auto* note = std::get_if<PrintNote>(&effect)) {
     Print(note->text);
   } else if (const auto* end = std::get_if<End>(&effect)) {
-    workers_.logs().ShowAll();  // what was said before a death comes before the verdict
+    workers_.logs().ShowAll();  // output from before a death comes before the verdict
     ShowEnd(*end);
     exit_code_ = end->exit_code;
     observer_.OnEnd(end->exit_code);

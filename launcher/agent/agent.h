@@ -21,7 +21,6 @@
 #include "launcher/node/rendezvous_endpoint.h"
 #include "launcher/options/options.h"
 #include "launcher/output/console.h"
-#include "launcher/output/console_watch.h"
 #include "launcher/processes/cgroup.h"
 #include "launcher/processes/program.h"
 #include "launcher/processes/workers.h"
@@ -52,7 +51,7 @@ class Agent {
     std::optional<ControlPipe> control_pipe;
     std::string host;  // this node's name; empty: the machine's
     NodeId node_id;
-    // The node's own, made before the warden and the agent part, since both speak for the node;
+    // The node's own, made before the warden and the agent part, since both act for the node;
     // absent: plain text.
     std::optional<TlsCredentials> credentials;
     Security security;  // for the service, where this agent hosts it
@@ -130,7 +129,6 @@ class Agent {
   std::optional<TimePoint> resolve_notice_;  // if resolving takes so long, a note is printed
   PendingCall<bool> nccl_conf_;  // read in the home folder, which may be a file server's
   bool nccl_conf_names_interfaces_ = false;
-  ConsoleWatch console_watch_;
   std::optional<int> exit_code_;
 };
 

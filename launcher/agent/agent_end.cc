@@ -9,7 +9,6 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "launcher/agent/agent.h"
-#include "launcher/base/disk_limits.h"
 #include "launcher/base/limits.h"
 #include "launcher/base/renamed_flags.h"
 #include "launcher/base/signals.h"
@@ -48,7 +47,7 @@ void Agent::ShowEnd(const End& end) {
     }
   }
   if (config_.control_pipe.has_value()) {
-    // All nodes have the same to say; the head says it once.
+    // All nodes have the same verdict; the head prints it once.
     if (!text.empty()) SendToHead(NodeVerdict{text.substr(0, kVerdictBytesMax)});
     if (end.exit_code == 0 && end.verdict.has_value() && end.verdict->success) {
       SendToHead(Finished{.run_id = config_.options.run_id,

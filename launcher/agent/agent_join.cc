@@ -8,6 +8,7 @@
 #include "launcher/base/limits.h"
 #include "launcher/base/temp_dir.h"
 #include "launcher/node/network.h"
+#include "launcher/options/option_groups.h"
 #include "launcher/placement/worker_interface.h"
 #include "proto/version.h"
 #include "rendezvous/base/addresses.h"
@@ -81,7 +82,7 @@ std::vector<std::string> Agent::NetworkVariables(const Start& start) {
   // one node each have networks of their own.
   if (start.node_count == 1) return {};
   if (const auto named = nccl_conf_.Take()) nccl_conf_names_interfaces_ = *named;
-  const std::optional<WorkerInterface> interface = InterfaceOf(address_);
+  const std::optional<Interface> interface = InterfaceOf(address_);
   if (!interface.has_value()) return {};
   return InterfaceVariables(*interface, ReadVariable, nccl_conf_names_interfaces_);
 }

@@ -14,7 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "launcher/node/refusals.h"
-#include "launcher/options/options_observe.h"
+#include "launcher/options/options.h"
 #include "launcher/supervisor/supervisor.h"
 #include "rendezvous/observe/event_log.h"
 #include "rendezvous/observe/metrics.h"

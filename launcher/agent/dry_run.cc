@@ -13,11 +13,11 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/types/span.h"
-#include "launcher/base/host_port.h"
 #include "launcher/base/limits.h"
 #include "launcher/node/network.h"
 #include "launcher/placement/worker_environ.h"
 #include "proto/progress_message.h"
+#include "proto/text.h"
 
 namespace ddprun {
 namespace {
@@ -71,12 +71,11 @@ std::string Rendezvous(const DryRun& dry_run) {
   if (options.endpoint.has_value()) {
     const bool here = options.is_host.value_or(dry_run.endpoint_is_here);
     return absl::StrCat(
-        JoinHostPort(options.endpoint->host, options.endpoint->port),
+        HostPort(options.endpoint->host, options.endpoint->port),
         here ? ", hosted here unless it is served there already" : ", hosted elsewhere");
   }
-  return absl::StrCat(
-      JoinHostPort(*options.master_addr, options.master_port.value_or(kPortDefault)),
-      *options.node_rank == 0 ? ", hosted here" : ", hosted by node 0");
+  return absl::StrCat(HostPort(*options.master_addr, options.master_port.value_or(kPortDefault)),
+                      *options.node_rank == 0 ? ", hosted here" : ", hosted by node 0");
 }
 
 WorkerEnv EnvOf(const DryRun& dry_run, int local_rank) {

@@ -6,10 +6,10 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "launcher/base/host_port.h"
 #include "launcher/base/limits.h"
 #include "launcher/node/network.h"
 #include "launcher/node/rendezvous_endpoint.h"
+#include "proto/text.h"
 #include "proto/version.h"
 #include "rendezvous/client/report_node_loss.h"
 
@@ -28,7 +28,7 @@ void TellServiceOfDeath(const Options& options, const NodeId& node_id,
                         const std::optional<TlsCredentials>& credentials, const std::string& how) {
   const std::optional<Endpoint> service = ServiceWithoutAgent(options);
   if (!service.has_value()) return;
-  const std::string name = JoinHostPort(service->host, service->port);
+  const std::string name = HostPort(service->host, service->port);
   const LossReport report{
       .protocol_version = kProtocolVersion,
       .run_id = options.run_id,

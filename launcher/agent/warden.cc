@@ -172,7 +172,7 @@ int RunKeeper(pid_t warden_pid, const Warden& warden, const AgentBody& agent) {
   // someone to the warden's group, reaches the warden, and comes from there once.
   setsid();
   BecomeSubreaper();
-  prctl(PR_SET_PDEATHSIG, SIGCHLD);  // wakes Watch(), which looks who its parent is
+  prctl(PR_SET_PDEATHSIG, SIGCHLD);  // wakes Watch(), which checks its parent
   const int warden_pidfd = PidfdOpen(warden_pid);
   if (getppid() != warden_pid || warden_pidfd < 0) return 1;
   const pid_t keeper_pid = getpid();

@@ -3,20 +3,14 @@
 // on. The loop watches fd(), and asks for results with a deadline of its own.
 #pragma once
 
-#include <sys/eventfd.h>
-#include <unistd.h>
-
-#include <csignal>
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <system_error>
-#include <thread>
 #include <utility>
 
-#include "rendezvous/base/owned_fd.h"
+#include "rendezvous/base/bounded_call.h"
+#include "rendezvous/base/event_fd.h"
 
 namespace ddprun {
 
@@ -49,52 +43,34 @@ class PendingCall {
 
 class Background {
  public:
-  Background() : fd_(std::make_shared<OwnedFd>(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC))) {}
-
   // Readable when a call has finished.
-  int fd() const { return fd_->get(); }
-
-  void ClearNotice() const {
-    std::uint64_t count = 0;
-    [[maybe_unused]] const ssize_t bytes = read(fd_->get(), &count, sizeof(count));
-  }
+  int fd() const { return notice_->fd(); }
+  void ClearNotice() const { notice_->Clear(); }
 
   // For other threads that work for this loop: makes fd() readable, also when this object is gone.
   std::function<void()> Waker() const {
-    return [fd = fd_] {
-      const std::uint64_t one = 1;
-      [[maybe_unused]] const ssize_t bytes = write(fd->get(), &one, sizeof(one));
-    };
+    return [notice = notice_] { notice->Notify(); };
   }
 
-  // `call` must own all that it uses: its thread may outlive the caller. If no thread can be made,
-  // the result never comes.
+  // `call` must own all that it uses: its thread may outlive the caller. If no thread can be
+  // started, the result never comes, and the caller's deadline decides.
   template <typename Result>
   PendingCall<Result> Start(std::function<Result()> call) const {
     PendingCall<Result> pending;
     pending.state_ = std::make_shared<typename PendingCall<Result>::State>();
-    // Signals are for the program's own threads.
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before);
-    try {
-      std::thread([state = pending.state_, call = std::move(call), wake = Waker()] {
-        Result result = call();
-        {
-          const std::lock_guard<std::mutex> lock(state->mutex);
-          state->result = std::move(result);
-        }
-        wake();
-      }).detach();
-    } catch (const std::system_error&) {  // the caller's deadline decides
-    }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    RunDetached([state = pending.state_, call = std::move(call), notice = notice_] {
+      Result result = call();
+      {
+        const std::lock_guard<std::mutex> lock(state->mutex);
+        state->result = std::move(result);
+      }
+      notice->Notify();
+    });
     return pending;
   }
 
  private:
-  std::shared_ptr<OwnedFd> fd_;
+  std::shared_ptr<EventFd> notice_ = std::make_shared<EventFd>();
 };
 
 }  // namespace ddprun

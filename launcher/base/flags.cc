@@ -148,13 +148,9 @@ std::chrono::milliseconds Reader::Seconds(const Value& value, double max) {
       std::max<std::int64_t>(1, static_cast<std::int64_t>(seconds * 1000)));
 }
 
-std::string Reader::Choice(const char* flag, const std::vector<std::string>& choices,
-                           const std::string& otherwise) {
-  const Value* value = Find(flag);
-  if (value == nullptr) return otherwise;
-  if (std::find(choices.begin(), choices.end(), value->text) == choices.end())
-    Fail(*value, absl::StrJoin(choices, ", "));
-  return value->text;
+void Reader::FailChoice(const Value& value, const std::vector<std::string>& names) {
+  const auto first = absl::MakeConstSpan(names).first(names.size() - 1);
+  Fail(value, absl::StrCat(absl::StrJoin(first, ", "), " or ", names.back()));
 }
 
 void Reader::Fail(const Value& value, const std::string& needed) {

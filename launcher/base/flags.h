@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -27,7 +28,7 @@ struct Flag {
 
 inline constexpr char kRepeatSeparator = '\n';
 
-// Of both ddprun and ddprun status: where the rendezvous is, and who may ask.
+// Of both ddprun and ddprun status: the secret or certificate with which a run admits them.
 extern const std::vector<Flag> kSecurityFlags;
 
 struct Value {
@@ -43,14 +44,14 @@ struct ParsedFlags {
   bool version = false;
 };
 
-// What the command line says. INVALID_ARGUMENT: what is written cannot be read as flags.
+// The values on the command line. INVALID_ARGUMENT: it cannot be read as flags.
 absl::StatusOr<ParsedFlags> ParseFlags(absl::Span<const Flag> flags,
                                        const std::vector<std::string>& arguments);
 
 // PET_<NAME> variables for the flags that have no value yet.
 void AddVariables(absl::Span<const Flag> flags, const GetVariable& get_variable, Values& values);
 
-// A line for each, as --help shows them.
+// One line per flag, as --help shows them.
 std::string FlagsHelp(absl::Span<const Flag> flags);
 
 struct Endpoint {
@@ -77,9 +78,19 @@ class Reader {
   std::optional<std::chrono::milliseconds> Seconds(const char* flag, double max);
   std::chrono::milliseconds Seconds(const Value& value, double max);
 
-  // One of `choices`; `otherwise` where the flag is not given.
-  std::string Choice(const char* flag, const std::vector<std::string>& choices,
-                     const std::string& otherwise);
+  // The value of one of the names in `choices`; `otherwise` if the flag is not given.
+  template <typename T>
+  T Choice(const char* flag, const std::vector<std::pair<std::string, T>>& choices, T otherwise) {
+    const Value* value = Find(flag);
+    if (value == nullptr) return otherwise;
+    std::vector<std::string> names;
+    for (const auto& [name, choice] : choices) {
+      if (name == value->text) return choice;
+      names.push_back(name);
+    }
+    FailChoice(*value, names);
+    return otherwise;
+  }
 
   // "host", "host:port", "[v6]", "[v6]:port", or a bare IPv6 address. Port 0 is any free one.
   std::optional<ddprun::Endpoint> Endpoint(const char* flag, int port_default);
@@ -91,6 +102,8 @@ class Reader {
   const absl::Status& status() const { return status_; }
 
  private:
+  void FailChoice(const Value& value, const std::vector<std::string>& names);
+
   const Values& values_;
   absl::Status status_;
 };

@@ -39,22 +39,40 @@ inline constexpr std::uint64_t kLogRotateBytesMax = std::uint64_t{1} << 50;
 inline constexpr int kLogRotateFilesMax = 1'000'000;
 inline constexpr std::size_t kLinePrefixBytesMax = 256;
 
-// For `ddpctl logs`. Of each worker the newest lines that fit are kept, whether or not anybody asks
-// (a tenth of what the pipes of that worker may hold); a longer line is cut.
+// For `ddpctl logs`. The newest lines of each worker that fit are kept, with or without a
+// subscriber (a tenth of what the pipes of that worker may hold); a longer line is cut.
 inline constexpr std::size_t kLogTailBytesMax = 64u << 10;
 inline constexpr std::size_t kLogLineBytesMax = 16u << 10;
-// What waits for one who listens slowly, beyond what is under way to him (kLogWindowBytes): above
-// it lines are left out.
+// The backlog of a slow subscriber, beyond what is under way to it (kLogWindowBytes); further lines
+// are left out and counted.
 inline constexpr std::size_t kLogPendingBytesMax = 256u << 10;
 
-// How long a line waits for its like from other workers: longer than they differ in saying it after
-// a collective, too short to be noticed.
+// How long a line waits for equal lines of other workers: longer than the workers' skew after a
+// collective, too short to be noticed.
 inline constexpr std::chrono::milliseconds kFoldWindow{200};
 inline constexpr std::size_t kFoldBytesMax = 4u << 20;
 inline constexpr std::size_t kFoldLinesMax = 4096;
 
-// What a worker can say while the agent does something else. With more, the pipes of a large node
-// would use up what its user may have in all (/proc/sys/fs/pipe-user-pages-soft).
+// ---- Disks that do not answer, where ddprun can continue without them
+
+// A worker's failure record and core file: its end is reported without them then.
+inline constexpr std::chrono::milliseconds kDiskAnswerTimeout{1000};
+// Whether workers have left failure records, before they are signalled; the loop waits for the
+// answer. The files are in the run's own folder.
+inline constexpr std::chrono::milliseconds kRecordLookTimeout{200};
+// A note is printed if the workers are not started by then because the disk of their program hangs.
+inline constexpr std::chrono::seconds kSpawnNoticeDelay{10};
+// The verdict as a file, when the run is over.
+inline constexpr std::chrono::seconds kVerdictFileTimeout{3};
+// The last sentences of all, where stderr is a file.
+inline constexpr std::chrono::milliseconds kConsoleNoticeTimeout{500};
+// Of a worker's failure record; of a longer one the rest is not kept beside the log files.
+inline constexpr std::size_t kRecordBytesMax = 1u << 20;
+
+// ---- Workers
+
+// The capacity of a worker's output pipe. With more, the pipes of a large node would use up what
+// its user may have in all (/proc/sys/fs/pipe-user-pages-soft).
 inline constexpr std::size_t kPipeBytes = 256u << 10;
 // Read from one pipe at a time, so that one talkative worker does not starve the loop.
 inline constexpr std::size_t kPipeReadBytes = 64u << 10;
@@ -62,20 +80,20 @@ inline constexpr std::size_t kPipeReadBytes = 64u << 10;
 // writes.
 inline constexpr std::size_t kPipeDrainBytesMax = 2u << 20;
 
-// torchrun's: what has the time to write a checkpoint there has it here.
+// As torchrun's default, so that a program has the same time to write a checkpoint.
 inline constexpr std::chrono::seconds kTermTimeoutDefault{30};
 inline constexpr std::chrono::hours kTermTimeoutMax{24};
-// What SIGKILL does not end in this time hangs in the kernel.
+// A process that SIGKILL does not end in this time hangs in the kernel.
 inline constexpr std::chrono::seconds kKillTimeout{10};
-// Of a process that hangs in the kernel: what is deeper is the same for all.
+// Frames that are shown of a process that hangs in the kernel; deeper ones are the same for all.
 inline constexpr int kKernelStackLinesMax = 12;
-// A person who waits this long wants to know for what; a quick start stays silent.
+// After this time a message says what ddprun waits for; a quick start prints nothing.
 inline constexpr std::chrono::seconds kNoticeDelay{1};
 // Nodes that were refused are shown on node 0's console a line at a time, this often at most; as
 // many as this wait for the event log.
 inline constexpr std::chrono::seconds kRefusalInterval{5};
 inline constexpr std::size_t kRefusalsMax = 64;
-// Between telling the service that this node goes and its verdict.
+// Between the report that this node leaves and the service's verdict.
 inline constexpr std::chrono::seconds kLeaveTimeout{2};
 // `timeout` and job schedulers send one signal twice, to the process and to its group: an echo is
 // not impatience.
@@ -88,7 +106,7 @@ inline constexpr std::chrono::seconds kLossReportTimeout{3};
 // was killed: a log that is flooded must not hold the agent up.
 inline constexpr std::size_t kKernelLogRecordBytes = 8192;
 inline constexpr int kKernelLogRecordsMax = 10'000;
-// Of a traceback and of several lines that a worker said, on the screen; JSON has all.
+// Lines of a traceback or message that are printed; the JSON verdict has all of them.
 inline constexpr std::size_t kShownLinesMax = 24;
 // Of a hung worker's stacks on a node: threads, frames of each, and bytes in all; and the time that
 // looking at them may take: to read the symbols of a LibTorch takes a second or two.
@@ -129,7 +147,7 @@ inline constexpr int kCpusMax = 1 << 16;
 // Of `ddprun status`, as a probe would have it.
 inline constexpr std::chrono::seconds kStatusTimeoutDefault{5};
 
-// Of --watch: between two looks, and for an answer, which a person who wants to end waits for.
+// Of --watch: between two requests, and for an answer, which delays Ctrl-C.
 inline constexpr std::chrono::seconds kWatchIntervalDefault{1};
 inline constexpr std::chrono::milliseconds kWatchTimeoutMax{1000};
 
@@ -151,13 +169,13 @@ inline constexpr std::chrono::seconds kSshAliveInterval{5};
 inline constexpr int kSshAliveCount = 3;
 // Logging in costs this machine a process and some cryptography a host.
 inline constexpr int kHostsStartingMax = 64;
-// A person who waits this long for hosts wants to know for which; ssh alone takes most of a second.
+// After this time a message names the hosts that are waited for; ssh alone takes most of a second.
 inline constexpr std::chrono::seconds kHostsNoticeDelay{5};
-// The nodes' own verdict is better than the head's: it has this long to come once a node is gone.
+// The nodes' own verdict is better than the head's; it is awaited this long after a node is gone.
 inline constexpr std::chrono::seconds kHostsVerdictTimeout{2};
 // Between the order to stop, or the loss of the control pipe, and the end of the transport.
 inline constexpr std::chrono::seconds kHostEndTimeout{5};
-// Of one host's words before its ddprun speaks, kept for the sentence that says what went wrong.
+// Output lines of a host before its ddprun's first message, kept for the error sentence.
 inline constexpr std::size_t kHostWordsMax = 20;
 // A line of a node: the longest of a worker's with its mark, srun's label and a prefix that may
 // name thousands of ranks; or an escaped verdict.
@@ -179,7 +197,7 @@ inline constexpr std::size_t kRangeNumbersMax = 2'000'000;
 // A node whose head is gone ends its workers: SIGTERM, and SIGKILL after this long. Short, since
 // the head may have been killed to have everything off the machines.
 inline constexpr std::chrono::milliseconds kControlPipeGrace{500};
-// To report that this node leaves, when there is no reader for its verdict.
+// To report that this node leaves, if nothing reads its verdict.
 inline constexpr std::chrono::milliseconds kControlPipeLeaveTimeout{100};
 // An agent that has not acted on its control pipe's end by then (it is stopped, it hangs) is killed
 // by the keeper, and a keeper that has not by the warden.
@@ -194,11 +212,11 @@ inline constexpr std::chrono::seconds kDoctorTimeoutDefault{10};
 inline constexpr std::size_t kFactsBytesMax = 256u << 10;
 inline constexpr std::size_t kFactVariablesMax = 1024;
 inline constexpr std::size_t kFactValueBytesMax = 256;
-// What is said by all nodes, as node 0 sends it to the others.
+// The report that node 0 sends to the other nodes.
 inline constexpr std::size_t kReportBytesMax = 2u << 20;
 // For the others' facts, and again for what they have measured, once all have come.
 inline constexpr std::chrono::seconds kDoctorStepTimeout{10};
-// For the service to end this node's part: everything has been said by then.
+// For the service to end this node's session, after all results have been exchanged.
 inline constexpr std::chrono::seconds kDoctorLeaveTimeout{3};
 // Below this number each node connects to each other one.
 inline constexpr int kProbeAllNodesMax = 16;

@@ -37,13 +37,13 @@ struct Ready {
   int worker = 0;  // of the kWorker ones
 };
 
-// The one place where the agent waits. A thin layer over epoll.
+// The one place where the agent waits, over epoll.
 class Poller {
  public:
   Poller() : epoll_(epoll_create1(EPOLL_CLOEXEC)) {}
 
-  // False: it cannot be watched, and errno says why. A descriptor that is not there could not be
-  // made for want of descriptors.
+  // False: it cannot be watched; errno has the reason. A negative `fd` counts as EMFILE: it could
+  // not be made because no descriptor was left.
   [[nodiscard]] bool Add(int fd, Ready ready, std::uint32_t events = EPOLLIN) {
     if (fd < 0 || !epoll_.valid()) {
       errno = EMFILE;

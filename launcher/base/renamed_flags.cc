@@ -14,7 +14,7 @@ namespace {
 
 bool GoesOn(char c) { return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-'; }
 
-// `flag` at the begin of `text`, with nothing behind it that makes it another one.
+// True if `text` begins with `flag` and not with a longer flag.
 bool BeginsWith(absl::string_view text, absl::string_view flag) {
   if (!absl::StartsWith(text, flag)) return false;
   return text.size() == flag.size() || !GoesOn(text[flag.size()]);

@@ -7,14 +7,14 @@
 
 namespace ddprun {
 
-// Those of them that were not ignored when ddprun was started: `nohup ddprun ...` goes on when its
-// terminal goes. Read before anything changes a disposition.
+// Those that were not ignored when ddprun was started: `nohup ddprun ...` keeps running when its
+// terminal closes. Read before anything changes a disposition.
 sigset_t NotIgnored(const std::vector<int>& numbers);
 
 sigset_t Union(const sigset_t& a, const sigset_t& b);
 
-// A ddprun that was started with SIGCHLD ignored would never see a process of its own end, nor
-// would its workers theirs. First of all in main().
+// A ddprun that was started with SIGCHLD ignored would never see its child processes end, nor would
+// its workers. Called first in main().
 void RestoreChildSignal();
 
 // Blocks these and SIGCHLD in this thread and those it starts, ignores SIGPIPE and SIGXFSZ (a file

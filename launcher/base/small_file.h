@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads small files of /proc and /sys.
+// Reads files of /proc and /sys, and the beginning of others, where a file that cannot be read is
+// like an empty one. Files that a user named are read by proto/input_file.h, which says what is
+// wrong with them.
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 namespace ddprun {
 
-// The first 4 KiB, which hold all of it; "" where it cannot be read.
-std::string ReadSmallFile(const std::string& path);
+// More than any file of /proc and /sys that is read here.
+inline constexpr std::size_t kSmallFileBytesMax = 1u << 20;
 
-// The first bytes of a larger file; "" where it cannot be read. A pipe is not waited for.
-std::string ReadUpTo(const std::string& path, std::size_t bytes_max);
+// The first `bytes_max` bytes; "" if the file cannot be read. Never waits for a pipe.
+std::string ReadSmallFile(const std::string& path, std::size_t bytes_max = kSmallFileBytesMax);
 
 }  // namespace ddprun

@@ -7,59 +7,52 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <climits>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "rendezvous/security/token.h"
 
 namespace ddprun {
 namespace {
 
-constexpr char kTemplate[] = "/ddprun-XXXXXX";
-// The longest name that goes into the folder.
-constexpr std::size_t kNameBytesMax = 32;
+// The longest name that goes into the folder for sockets.
+constexpr std::size_t kSocketNameBytesMax = 32;
 
-// Of a variable that names a folder by its whole path; "" otherwise.
-std::string FolderIn(const char* variable) {
-  const char* value = std::getenv(variable);
-  return value != nullptr && value[0] == '/' ? value : "";
-}
-
-bool FitsSocket(const std::string& base) {
-  return base.size() + sizeof(kTemplate) + kNameBytesMax < sizeof(sockaddr_un::sun_path);
+// A new folder `template_name` in the first of `bases` that takes it. A base that is no whole path
+// is skipped.
+absl::StatusOr<std::string> MakeFolder(const std::vector<std::string>& bases,
+                                       const std::string& template_name, std::size_t bytes_max,
+                                       const char* purpose, const char* advice) {
+  std::string reasons;
+  for (const std::string& base : bases) {
+    if (base.empty() || base[0] != '/') continue;
+    std::string path = absl::StrCat(base, "/", template_name);
+    const bool fits = path.size() < bytes_max;
+    if (fits && mkdtemp(path.data()) != nullptr) return path;
+    absl::StrAppend(&reasons, reasons.empty() ? "" : ", ", base, " (",
+                    fits ? std::strerror(errno) : "too long for the path of a socket", ")");
+  }
+  return absl::UnavailableError(
+      absl::StrCat("cannot make a folder for ", purpose, " in any of ", reasons, "; ", advice));
 }
 
 }  // namespace
 
 // /tmp before TMPDIR, which may be a shared file system that has no sockets.
 absl::StatusOr<std::string> MakeTempDir() {
-  std::string reasons;
-  for (const std::string& base :
-       {FolderIn("XDG_RUNTIME_DIR"), std::string("/tmp"), FolderIn("TMPDIR"),
-        std::string("/var/tmp"), std::string("/dev/shm")}) {
-    if (base.empty()) continue;
-    std::string path = base + kTemplate;
-    const bool fits = FitsSocket(base);
-    if (fits && mkdtemp(path.data()) != nullptr) return path;
-    absl::StrAppend(&reasons, reasons.empty() ? "" : ", ", base, " (",
-                    fits ? std::strerror(errno) : "too long for the path of a socket", ")");
-  }
-  return absl::UnavailableError(absl::StrCat("cannot make a folder for sockets in any of ", reasons,
-                                             "; set TMPDIR to a folder that can be written"));
+  return MakeFolder({ReadVariable("XDG_RUNTIME_DIR").value_or(""), "/tmp",
+                     ReadVariable("TMPDIR").value_or(""), "/var/tmp", "/dev/shm"},
+                    "ddprun-XXXXXX", sizeof(sockaddr_un::sun_path) - kSocketNameBytesMax - 1,
+                    "sockets", "set TMPDIR to a folder that can be written");
 }
 
 absl::StatusOr<std::string> MakeLogDir() {
-  std::string reasons;
-  for (const std::string& base :
-       {FolderIn("TMPDIR"), std::string("/tmp"), std::string("/var/tmp")}) {
-    if (base.empty()) continue;
-    std::string path = base + "/ddprun-logs-XXXXXX";
-    if (mkdtemp(path.data()) != nullptr) return path;
-    absl::StrAppend(&reasons, reasons.empty() ? "" : ", ", base, " (", std::strerror(errno), ")");
-  }
-  return absl::UnavailableError(absl::StrCat("cannot make a folder for logs in any of ", reasons,
-                                             "; name one with --log-dir"));
+  return MakeFolder({ReadVariable("TMPDIR").value_or(""), "/tmp", "/var/tmp"}, "ddprun-logs-XXXXXX",
+                    PATH_MAX, "logs", "name one with --log-dir");
 }
 
 absl::Status RestoreTempDir(const std::string& path) {
@@ -80,7 +73,7 @@ absl::Status RestoreTempDir(const std::string& path) {
 }
 
 void RemoveTempDir(const std::string& path) {
-  // An empty one without a descriptor, of which there may be none left.
+  // rmdir() needs no descriptor, and none may be left.
   if (path.empty() || rmdir(path.c_str()) == 0) return;
   std::error_code ignored;
   std::filesystem::remove_all(path, ignored);

@@ -16,11 +16,11 @@ absl::StatusOr<std::string> MakeTempDir();
 // folder; it stays. UNAVAILABLE: one sentence.
 absl::StatusOr<std::string> MakeLogDir();
 
-// With all that is in it; a folder that is gone already is no error.
 // Makes the folder again if it was removed while the run goes on (a cleaner of /tmp). UNAVAILABLE:
 // it cannot be made, or it is another user's by now.
 absl::Status RestoreTempDir(const std::string& path);
 
+// With all that is in it; a folder that is gone already is no error.
 void RemoveTempDir(const std::string& path);
 
 }  // namespace ddprun

@@ -11,6 +11,7 @@
 #include "launcher/base/limits.h"
 #include "launcher/command_line/rdzv_conf.h"
 #include "launcher/command_line/scheduler_env.h"
+#include "launcher/options/option_groups.h"
 #include "proto/version.h"
 #include "rendezvous/base/limits.h"
 
@@ -249,7 +250,7 @@ absl::StatusOr<Options> ReadValues(const Values& values, std::vector<std::string
   options.hosts = ReadHostOptions(reader, values);
   options.run_path = reader.Switch("--run-path");
   options.torchrun = ReadTorchrunOptions(reader);
-  if (options.torchrun.event_log_handler == "console" && options.observe.event_log.empty()) {
+  if (options.torchrun.logs_events_to_console && options.observe.event_log.empty()) {
     options.observe.event_log = kEventLogStderr;
   }
   options.notes.insert(options.notes.end(), options.torchrun.notes.begin(),

@@ -25,7 +25,6 @@
 #include "rendezvous/base/owned_fd.h"
 #include "rendezvous/client/control_client.h"
 #include "rendezvous/client/session_client.h"
-#include "rendezvous/client/control_client.h"
 #include "rendezvous/security/credentials.h"
 
 namespace ddprun {

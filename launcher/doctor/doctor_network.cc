@@ -130,7 +130,7 @@ std::optional<std::string> ListeningInode(absl::string_view table, int port) {
 
 std::string PortHolder(int port) {
   for (const char* table : {"/proc/net/tcp", "/proc/net/tcp6"}) {
-    const auto inode = ListeningInode(ReadUpTo(table, kTableBytesMax), port);
+    const auto inode = ListeningInode(ReadSmallFile(table, kTableBytesMax), port);
     if (!inode.has_value()) continue;
     const std::string holder = HolderOf(*inode);
     if (!holder.empty()) return holder;
@@ -148,8 +148,8 @@ void CollectNetworkFacts(const Options& options, NodeFacts& facts) {
     facts.interface = interface->name;
     facts.interface_ipv6 = interface->ipv6 && !loopback;
   }
-  facts.default_routes = CountDefaultRoutes(ReadUpTo("/proc/net/route", kTableBytesMax),
-                                            ReadUpTo("/proc/net/ipv6_route", kTableBytesMax));
+  facts.default_routes = CountDefaultRoutes(ReadSmallFile("/proc/net/route", kTableBytesMax),
+                                            ReadSmallFile("/proc/net/ipv6_route", kTableBytesMax));
   const auto start = std::chrono::steady_clock::now();
   facts.name_address = FirstAddress(HostName());
   facts.name_seconds =

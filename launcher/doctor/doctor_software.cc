@@ -51,12 +51,12 @@ class Libraries {
     for (const char* more : {"", "/../lib", "/lib"}) folders_.push_back(own_folder + more);
     // The run path (RPATH) of `train` names the folder of LibTorch at build time.
     for (const std::string& list :
-         TextsWith(ReadUpTo(own_folder + "/train", kTrainBytesMax), "torch/lib")) {
+         TextsWith(ReadSmallFile(own_folder + "/train", kTrainBytesMax), "torch/lib")) {
       for (const absl::string_view folder : absl::StrSplit(list, ':', absl::SkipEmpty())) {
         if (absl::StartsWith(folder, "/")) folders_.emplace_back(folder);
       }
     }
-    cache_ = ReadUpTo("/etc/ld.so.cache", kLoaderCacheBytesMax);
+    cache_ = ReadSmallFile("/etc/ld.so.cache", kLoaderCacheBytesMax);
   }
 
   std::string Find(const std::string& name) const {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which of a node's workers live and do not go on: what they say of their progress, whether they
-// write anything, and for how long they have done neither. Pure: no I/O, no clock.
+// Finds workers of a node that are alive and make no progress: from their progress reports, their
+// output, and the time without either. Pure: no I/O, no clock.
 #pragma once
 
 #include <chrono>
 #include <optional>
 #include <vector>
 
-#include "launcher/options/options_hangs.h"
+#include "launcher/options/options.h"
 #include "proto/progress_message.h"
 #include "rendezvous/values/session_types.h"
 
@@ -32,25 +32,24 @@ class HangWatch {
   void OnOutput(int local_rank, TimePoint now);
   void OnExit(int local_rank);
 
-  // To be called when NextLook() is over, and as often as one likes before. A watch that finds
-  // itself late was stopped, with the machine and its workers: that time counts against none of
-  // them. Absent: all go on, or it was told of before. Of several that hang the one that the others
-  // wait for.
+  // To be called at NextLook() at the latest. If the call comes late, the machine was suspended;
+  // that time is not counted. Returns a hung worker that was not returned before; of several, the
+  // one that the others wait for.
   std::optional<HungWorker> Look(TimePoint now);
   std::optional<TimePoint> NextLook() const { return next_look_; }
 
-  // The same of workers that have told of no progress for that long, which is not enough for
-  // Look(), since another node's worker was found to hang.
+  // A worker without progress for `at_least`, which is less than Look() requires: for use when a
+  // worker of another node was found to hang.
   std::optional<HungWorker> FindSilent(std::chrono::milliseconds at_least, TimePoint now) const;
 
-  // Where the round's workers wait for each other, by their ranks. One that lives and has not told
-  // is there too. Empty: no worker waits.
+  // Where the round's workers wait for each other, by rank, with the live workers that have
+  // reported nothing. Empty: no worker waits.
   std::vector<RanksInPlace> Places(int rank_first) const;
 
-  // Nothing has become of it since.
+  // It has made no progress since it was found.
   bool StillHangs(const HungWorker& found) const;
 
-  // Of all of the round's workers together; absent: none has told of any.
+  // The progress of all workers of the round together; absent: none has reported any.
   std::optional<Progress> Summarize() const;
 
  private:

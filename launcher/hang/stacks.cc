@@ -2,13 +2,13 @@
 #include "launcher/hang/stacks.h"
 
 #include <fcntl.h>
-#include <signal.h>
-#include <spawn.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
@@ -20,6 +20,8 @@
 #include "absl/strings/strip.h"
 #include "launcher/base/limits.h"
 #include "launcher/hang/stacks_words.h"
+#include "launcher/placement/worker_environ.h"
+#include "launcher/processes/spawn.h"
 #include "launcher/processes/stuck_process.h"
 
 namespace ddprun {
@@ -27,9 +29,7 @@ namespace {
 
 constexpr char kStacksProgram[] = "ddprun-stacks";
 
-OwnedFd OpenPidfd(pid_t pid) { return OwnedFd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0))); }
-
-// Of a process that nothing was found out of: what the kernel says of it.
+// What the kernel reports about a process whose stacks could not be read.
 std::vector<std::string> KernelsWords(pid_t pid) {
   const StuckProcess process = LookAtStuckProcess(pid);
   std::vector<std::string> lines = {
@@ -79,10 +79,6 @@ absl::Status StackReader::Begin(const std::vector<Target>& targets, TimePoint no
     arguments.push_back(absl::StrCat(target.pid));
     arguments.push_back(target.file);
   }
-  std::vector<char*> argv;
-  for (std::string& argument : arguments) argv.push_back(argument.data());
-  argv.push_back(nullptr);
-
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) != 0) {
     return absl::UnavailableError(
@@ -91,28 +87,23 @@ absl::Status StackReader::Begin(const std::vector<Target>& targets, TimePoint no
   OwnedFd read_end(ends[0]);
   const OwnedFd write_end(ends[1]);
   fcntl(write_end.get(), F_SETFL, 0);  // the helper's end waits
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_adddup2(&actions, write_end.get(), STDOUT_FILENO);
-  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  sigset_t none;
-  sigemptyset(&none);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
-  pid_t pid = 0;
-  const int error =
-      posix_spawn(&pid, program->c_str(), &actions, &attributes, argv.data(), environ);
-  posix_spawnattr_destroy(&attributes);
-  posix_spawn_file_actions_destroy(&actions);
-  if (error != 0) {
-    return absl::UnavailableError(
-        absl::StrCat("native stacks cannot be read: ", *program, ": ", std::strerror(error)));
-  }
+  const OwnedFd nothing(open("/dev/null", O_RDWR | O_CLOEXEC));
+  SpawnRequest request{.path = *program,
+                       .argv = std::move(arguments),
+                       .environ = OwnEnviron(),
+                       .in = nothing.get(),
+                       .out = write_end.get(),
+                       .err = nothing.get()};
+  sigemptyset(&request.signal_mask);
+  rlimit file_limit{};
+  getrlimit(RLIMIT_NOFILE, &file_limit);
   // It cannot be reaped before the loop's next turn.
-  process_ = OpenPidfd(pid);
+  Spawned helper = SpawnProcess(request, file_limit);
+  if (helper.outcome.has_value()) {
+    return absl::UnavailableError(absl::StrCat("native stacks cannot be read: ",
+                                               std::get<SpawnFailed>(*helper.outcome).message));
+  }
+  process_ = std::move(helper.pidfd);
   output_ = std::move(read_end);
   targets_ = targets;
   deadline_ = now + kStacksTimeout;
@@ -136,7 +127,7 @@ std::optional<Stacks> StackReader::Take(TimePoint now) {
   output_.Reset();
   if (!ended) {
     syscall(SYS_pidfd_send_signal, process_.get(), SIGKILL, nullptr, 0);
-    // The stop that it had asked for may still be under way.
+    // A stop that the helper has requested may still be pending.
     for (const Target& target : targets_) kill(target.pid, SIGCONT);
   }
   process_.Reset();

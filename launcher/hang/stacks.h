@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The native stacks of workers, as another program sees them: `ddprun-stacks`, which lies beside
-// this one, stops each thread for a moment, reads its frames and lets it go on. A program of its
-// own, since to look into a process may block, and what reads symbols is large and may crash: it is
-// killed when its time is over, and the agent goes on whatever becomes of it.
+// this one, stops each thread for a moment, reads its frames and resumes it. A program of its
+// own, since reading another process may block, and the code that reads symbols is large and may
+// crash: it is killed at its deadline, and the agent continues in any case.
 #pragma once
 
 #include <sys/types.h>
@@ -37,15 +37,15 @@ class StackReader {
   StackReader(const StackReader&) = delete;
   StackReader& operator=(const StackReader&) = delete;
 
-  // Not while IsReading(). An error is a sentence of why there will be none.
+  // Not while IsReading(). The error is a sentence.
   absl::Status Begin(const std::vector<Target>& targets, TimePoint now);
 
   bool IsReading() const { return output_.valid(); }
   int fd() const { return output_.get(); }  // to be watched while IsReading()
   std::optional<TimePoint> deadline() const;
 
-  // To be called when fd() is ready or the deadline is over. Absent: not yet. Otherwise there is no
-  // more to come, also if something is missing.
+  // To be called when fd() is ready or the deadline is over. Absent: not yet. Otherwise the
+  // result is final, even if something is missing.
   std::optional<Stacks> Take(TimePoint now);
 
  private:

@@ -61,14 +61,14 @@ void WorkerWatch::Examine(std::chrono::milliseconds silent, TimePoint now,
 }
 
 std::optional<TimePoint> WorkerWatch::NextDeadline() const {
-  std::optional<TimePoint> next = watch_.NextLook();
-  const auto consider = [&next](std::optional<TimePoint> other) {
-    if (other.has_value() && (!next.has_value() || *other < *next)) next = other;
-  };
-  if (reader_ != nullptr) consider(reader_->deadline());
-  if (found_.has_value() && reader_ == nullptr) consider(kAtOnce);
-  if (changed_) consider(next_report_);
-  return next;
+  std::optional<TimePoint> stacks;
+  if (reader_ != nullptr) {
+    stacks = reader_->deadline();
+  } else if (found_.has_value()) {
+    stacks = kAtOnce;
+  }
+  return Earliest(
+      {watch_.NextLook(), stacks, changed_ ? std::optional(next_report_) : std::nullopt});
 }
 
 void WorkerWatch::OnTurn(TimePoint now, bool round_runs, std::vector<Event>& events) {

@@ -10,7 +10,7 @@
 #include "launcher/base/poller.h"
 #include "launcher/hang/hang_watch.h"
 #include "launcher/hang/stacks.h"
-#include "launcher/options/options_hangs.h"
+#include "launcher/options/options.h"
 #include "launcher/output/console.h"
 #include "launcher/processes/workers.h"
 #include "launcher/supervisor/supervisor.h"

@@ -291,12 +291,7 @@ HeadEffects StepHead(HeadState& state, const HeadEvent& event, TimePoint now,
 }
 
 std::optional<TimePoint> NextHeadDeadline(const HeadState& state) {
-  std::optional<TimePoint> next;
-  for (const auto* deadline :
-       {&state.gather_deadline, &state.notice_deadline, &state.stop_deadline}) {
-    if (deadline->has_value() && (!next.has_value() || **deadline < *next)) next = *deadline;
-  }
-  return next;
+  return Earliest({state.gather_deadline, state.notice_deadline, state.stop_deadline});
 }
 
 }  // namespace ddprun

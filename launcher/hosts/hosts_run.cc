@@ -62,7 +62,7 @@ int HostsRun::Run() {
   now_ = Now();
   Feed(HeadBegins{});
   while (!end_.has_value()) {
-    console_watch_.Update(console_, poller_);
+    console_.WatchReaders(poller_);
     const std::vector<Ready> ready = poller_.Wait(NextHeadDeadline(state_));
     now_ = Now();
     for (const Ready& one : ready) HandleReady(one);

@@ -14,7 +14,6 @@
 #include "launcher/base/poller.h"
 #include "launcher/hosts/hosts_head.h"
 #include "launcher/output/console.h"
-#include "launcher/output/console_watch.h"
 #include "launcher/output/line_splitter.h"
 #include "launcher/processes/process_set.h"
 #include "rendezvous/base/owned_fd.h"
@@ -84,7 +83,6 @@ class HostsRun {
   bool feeding_ = false;
   TimePoint now_;
   std::string read_buffer_;
-  ConsoleWatch console_watch_;
   std::optional<EndHead> end_;
 };
 

@@ -19,7 +19,7 @@ struct Orders {
   std::string host;                      // this node's name, as the person knows it
   std::string folder;                    // to work in
   std::vector<std::string> environment;  // NAME=VALUE
-  bool serve = false;                    // the service may have any port, and says which
+  bool serve = false;                    // the service takes any free port, and reports it
 };
 
 class ControlPipe {

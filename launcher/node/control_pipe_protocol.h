@@ -76,7 +76,7 @@ struct Hello {
   int control_pipe = kControlPipeVersion;
   unsigned protocol = 0;
   std::string version;
-  std::string head_address;  // as the node sees it, where ssh says so; else empty
+  std::string head_address;  // as the node sees it, from ssh; else empty
   std::string own_address;   // as the head sees the node; else empty
   bool operator==(const Hello&) const = default;
 };

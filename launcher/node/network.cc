@@ -2,6 +2,7 @@
 #include "launcher/node/network.h"
 
 #include <ifaddrs.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -37,22 +38,35 @@ bool IsLoopback(const sockaddr* address) {
          ntohl(reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr) >> 24 == 127;
 }
 
+std::optional<Interface> FindInterface(const addrinfo* addresses) {
+  ifaddrs* interfaces = nullptr;
+  if (getifaddrs(&interfaces) != 0) return std::nullopt;
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(interfaces, &freeifaddrs);
+  for (const addrinfo* address = addresses; address != nullptr; address = address->ai_next) {
+    for (const ifaddrs* one = interfaces; one != nullptr; one = one->ifa_next) {
+      if (!IsSameAddress(address->ai_addr, one->ifa_addr)) continue;
+      return Interface{.name = one->ifa_name,
+                       .ipv6 = one->ifa_addr->sa_family == AF_INET6,
+                       .is_loopback = (one->ifa_flags & IFF_LOOPBACK) != 0,
+                       .has_loopback_address = IsLoopback(one->ifa_addr)};
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 bool IsThisMachine(const std::string& host) {
-  ifaddrs* interfaces = nullptr;
-  if (getifaddrs(&interfaces) != 0) return false;
-  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(interfaces, &freeifaddrs);
   const AddrInfoPtr addresses = Resolve(host, 0, SOCK_STREAM, 0);
   for (const addrinfo* address = addresses.get(); address != nullptr; address = address->ai_next) {
-    // All of 127.0.0.0/8, of which the interface has one.
+    // Any address of 127.0.0.0/8; the interface has only one of them.
     if (IsLoopback(address->ai_addr)) return true;
-    for (const ifaddrs* interface = interfaces; interface != nullptr;
-         interface = interface->ifa_next) {
-      if (IsSameAddress(address->ai_addr, interface->ifa_addr)) return true;
-    }
   }
-  return false;
+  return FindInterface(addresses.get()).has_value();
+}
+
+std::optional<Interface> InterfaceWith(const std::string& host) {
+  return FindInterface(Resolve(host, 0, SOCK_STREAM, 0).get());
 }
 
 bool IsPortFree(const std::string& host, int port) {

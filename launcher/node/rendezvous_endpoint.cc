@@ -7,9 +7,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "launcher/base/host_port.h"
 #include "launcher/base/limits.h"
 #include "launcher/node/network.h"
+#include "proto/text.h"
 #include "rendezvous/base/file_limit.h"
 #include "rendezvous/base/addresses.h"
 
@@ -26,7 +26,7 @@ RendezvousEndpoint MeetAt(const Endpoint& endpoint) {
   RendezvousEndpoint rendezvous;
   rendezvous.host = endpoint.host;
   rendezvous.port = endpoint.port;
-  rendezvous.name = JoinHostPort(endpoint.host, endpoint.port);
+  rendezvous.name = HostPort(endpoint.host, endpoint.port);
   rendezvous.target = rendezvous.name;
   return rendezvous;
 }
@@ -55,7 +55,7 @@ absl::StatusOr<RendezvousEndpoint> Host(RendezvousEndpoint rendezvous, const Sec
   if (!server.ok()) return server.status();
   if (rendezvous.port == 0) {
     rendezvous.port = (*server)->port();
-    rendezvous.name = rendezvous.target = JoinHostPort(rendezvous.host, rendezvous.port);
+    rendezvous.name = rendezvous.target = HostPort(rendezvous.host, rendezvous.port);
   }
   rendezvous.server = *std::move(server);
   return rendezvous;

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t kRangeDigitsMax = 9;
 
-// What a sentence shows of the text that it is about, at its begin and its end.
+// Bytes of a quoted text that a sentence shows at its beginning and its end.
 constexpr std::size_t kShownBytes = 100;
 
 absl::Status Invalid(const std::string& source, absl::string_view sentence) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How torchrun's log flags are written: which streams of which workers, lists with commas in them,
-// the template of a prefix; and ours, the sizes of rotation. Pure: texts in, values out.
+// Parses the values of log flags: torchrun's streams by worker, filters and prefix template, and
+// ddprun's rotation sizes. Pure: texts in, values out.
 #pragma once
 
 #include <cstdint>

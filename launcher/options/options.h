@@ -1,27 +1,141 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the command line of ddprun says: torchrun's flags with torchrun's meanings. Read by
-// command_line/parse_options.h.
+// The values of ddprun's flags, which are torchrun's flags with torchrun's meanings, and more. Read
+// by command_line/parse_options.h.
 #pragma once
 
 #include <chrono>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "launcher/base/flags.h"
-#include "launcher/options/options_affinity.h"
-#include "launcher/options/options_doctor.h"
-#include "launcher/options/options_hangs.h"
-#include "launcher/options/options_hosts.h"
-#include "launcher/options/options_logs.h"
-#include "launcher/options/options_observe.h"
-#include "launcher/options/options_restarts.h"
-#include "launcher/options/options_stopping.h"
-#include "launcher/options/options_torchrun.h"
-#include "launcher/options/options_verdict.h"
+#include "launcher/options/hosts_list.h"
+#include "launcher/options/log_specs.h"
 #include "rendezvous/security/credentials.h"
+#include "rendezvous/values/session_types.h"
 
 namespace ddprun {
+
+// ---- What of the machine each worker gets
+
+enum class NumaBinding { kNone, kNode, kSocket, kExclusive, kCoreComplex };
+
+struct AffinityOptions {
+  NumaBinding numa_binding = NumaBinding::kNone;
+  std::vector<std::string> gpus;  // numbers and ids in the order of writing; empty: all there are
+  int gpus_per_worker = 0;        // each worker sees so many of its own; 0: all see all
+  bool virtual_local_rank = false;
+};
+
+// ---- `ddprun doctor`, which takes the flags of a run too
+
+struct DoctorOptions {
+  std::chrono::milliseconds timeout{0};  // for the other nodes to come
+  bool json = false;
+  std::string python;    // empty: no Python is asked
+  int nodes_wanted = 0;  // of those that -H has started, how many there should be; 0: --nnodes
+};
+
+// ---- Workers that live and make no progress
+
+enum class OnHang { kKill, kReport };
+
+// 0: never.
+struct HangOptions {
+  std::chrono::milliseconds hang_timeout{
+      0};  // without progress, of a worker that has reported some
+  std::chrono::milliseconds init_timeout{0};       // of one that has not, since its start
+  std::chrono::milliseconds heartbeat_timeout{0};  // without a byte of output, or progress
+  OnHang on_hang = OnHang::kKill;
+};
+
+// ---- Every node of a run started by one command
+
+struct HostOptions {
+  std::vector<HostEntry> hosts;      // of -H
+  std::string hostfile;              // empty: none; is read by ReadHostfile()
+  bool srun = false;                 // the nodes are those of the Slurm allocation
+  std::string rsh;                   // empty: ssh
+  std::string launch_agent;          // empty: the same path as here, else ddprun in PATH
+  std::string wdir;                  // empty: the same folder as here
+  std::vector<std::string> exports;  // "NAME" or "NAME=VALUE"
+  bool has_nnodes = false;           // --nnodes was given: else it is the number of hosts
+  bool has_nproc = false;            // so was --nproc-per-node: else the slots decide
+  // Every other flag that was given, from wherever it came, as --flag=value for the nodes.
+  std::vector<std::string> forwarded;
+
+  // This ddprun is the head: it starts the nodes' ddpruns and runs no worker itself.
+  bool asked() const { return !hosts.empty() || !hostfile.empty() || srun; }
+};
+
+// ---- The output of the workers
+
+enum class LogFold {
+  kAuto,  // where the console is a terminal: what a program reads keeps every rank's line
+  kAlways,
+  kNever,
+};
+
+struct LogOptions {
+  std::string log_dir;                     // empty: none was given
+  StreamSpec redirects;                    // to files only
+  StreamSpec tee;                          // to files, and to the console even if redirected
+  std::set<int> local_ranks;               // that the console shows; empty: all
+  std::vector<std::string> out_filters;    // lines with one of them are in a file of their own, too
+  std::vector<std::string> err_filters;    // the same for stderr
+  std::optional<std::string> line_prefix;  // a template; absent: [rank], or [host:rank]
+  LogRotation rotation;
+  LogFold fold = LogFold::kAuto;
+};
+
+// ---- Events and metrics of a run while it lasts
+
+// Where torchrun's console handler writes.
+inline constexpr char kEventLogStderr[] = "/dev/stderr";
+
+struct ObserveOptions {
+  std::string event_log;  // a file or "-"; empty: none
+  std::optional<int> metrics_port;
+  std::string metrics_addr = "127.0.0.1";
+};
+
+// ---- What follows a failure
+
+struct RestartOptions {
+  int max_restarts = 0;
+  RestartPolicy policy;
+};
+
+// ---- How workers are stopped
+
+struct StopOptions {
+  std::vector<int> end_signals;                   // that end the run
+  std::vector<int> forwarded_signals;             // passed on to the workers, and nothing else
+  std::chrono::milliseconds shutdown_timeout{0};  // between SIGTERM and SIGKILL at the run's end
+  std::chrono::milliseconds restart_timeout{0};   // before another round
+};
+
+// ---- Flags of torchrun that have no effect, or are refused
+
+struct TorchrunOptions {
+  bool logs_events_to_console = false;  // events go to stderr, as torchrun's do
+  std::vector<std::string> notes;       // on what has no effect
+};
+
+// ---- The report at the end of a run
+
+enum class VerdictForm { kText, kJson };
+
+struct VerdictOptions {
+  VerdictForm form = VerdictForm::kText;  // on stderr
+  std::string file;                       // as JSON; empty: none
+  // TORCHELASTIC_ERROR_FILE, whose reader started this ddprun: its failure record; empty: none.
+  std::string record_file;
+};
+
+// ---- All of them
 
 enum class ProcPerNode { kNumber, kAuto, kGpu, kCpu };
 

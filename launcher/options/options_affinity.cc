@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/options/options_affinity.h"
+#include "launcher/options/option_groups.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -13,17 +14,11 @@
 namespace ddprun {
 namespace {
 
-void ReadNumaBinding(Reader& reader, AffinityOptions& options) {
-  const Value* value = reader.Find("--numa-binding");
-  if (value == nullptr) return;
-  for (const NumaBinding mode : {NumaBinding::kNode, NumaBinding::kSocket, NumaBinding::kExclusive,
-                                 NumaBinding::kCoreComplex}) {
-    if (value->text == NumaBindingName(mode)) options.numa_binding = mode;
-  }
-  if (options.numa_binding == NumaBinding::kNone) {
-    reader.Fail(*value, "node, socket, exclusive or core-complex");
-  }
-}
+const std::vector<std::pair<std::string, NumaBinding>> kNumaBindings = {
+    {"node", NumaBinding::kNode},
+    {"socket", NumaBinding::kSocket},
+    {"exclusive", NumaBinding::kExclusive},
+    {"core-complex", NumaBinding::kCoreComplex}};
 
 void ReadGpus(Reader& reader, AffinityOptions& options) {
   const Value* value = reader.Find("--gpus");
@@ -54,20 +49,11 @@ void ReadGpus(Reader& reader, AffinityOptions& options) {
 
 }  // namespace
 
-const char* NumaBindingName(NumaBinding mode) {
-  switch (mode) {
-    case NumaBinding::kNone:
-      return "none";
-    case NumaBinding::kNode:
-      return "node";
-    case NumaBinding::kSocket:
-      return "socket";
-    case NumaBinding::kExclusive:
-      return "exclusive";
-    case NumaBinding::kCoreComplex:
-      return "core-complex";
+std::string NumaBindingName(NumaBinding mode) {
+  for (const auto& [name, value] : kNumaBindings) {
+    if (value == mode) return name;
   }
-  return "";
+  return "none";
 }
 
 const std::vector<Flag> kAffinityFlags = {
@@ -81,7 +67,7 @@ const std::vector<Flag> kAffinityFlags = {
 
 AffinityOptions ReadAffinityOptions(Reader& reader) {
   AffinityOptions options;
-  ReadNumaBinding(reader, options);
+  options.numa_binding = reader.Choice("--numa-binding", kNumaBindings, NumaBinding::kNone);
   ReadGpus(reader, options);
   options.gpus_per_worker = reader.Integer("--gpus-per-worker", 1, kGpusMax).value_or(0);
   options.virtual_local_rank = reader.Switch("--virtual-local-rank");

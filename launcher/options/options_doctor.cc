@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/options/options_doctor.h"
+#include "launcher/options/option_groups.h"
 
 #include "absl/strings/str_cat.h"
 #include "launcher/base/limits.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/options/options_hangs.h"
+#include "launcher/options/option_groups.h"
 
 #include "launcher/base/limits.h"
 
@@ -33,9 +33,8 @@ HangOptions ReadHangOptions(Reader& reader) {
   options.hang_timeout = SecondsOrNever(reader, "--hang-timeout", kHangTimeoutDefault);
   options.init_timeout = SecondsOrNever(reader, "--init-timeout", {});
   options.heartbeat_timeout = SecondsOrNever(reader, "--heartbeat-timeout", {});
-  options.on_hang = reader.Choice("--on-hang", {"kill", "report"}, "kill") == "report"
-                        ? OnHang::kReport
-                        : OnHang::kKill;
+  options.on_hang = reader.Choice<OnHang>(
+      "--on-hang", {{"kill", OnHang::kKill}, {"report", OnHang::kReport}}, OnHang::kKill);
   return options;
 }
 

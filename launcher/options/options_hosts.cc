@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/options/options_hosts.h"
+#include "launcher/options/option_groups.h"
 
 #include <algorithm>
 
@@ -10,8 +10,8 @@
 namespace ddprun {
 namespace {
 
-// The head decides these for each node, or they are nobody else's concern. The secret goes its own
-// way.
+// Flags that the head sets for each node, or that concern the head alone. The secret is sent
+// separately.
 constexpr const char* kHeadFlags[] = {"--nnodes",      "--node-rank",   "--nproc-per-node",
                                       "--master-addr", "--master-port", "--rdzv-endpoint",
                                       "--rdzv-id",     "--standalone",  "--token-file"};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/options/options_logs.h"
+#include "launcher/options/option_groups.h"
 
 #include <algorithm>
 
@@ -52,15 +52,6 @@ std::optional<std::string> ReadPrefix(Reader& reader) {
   return value->text;
 }
 
-LogFold ReadFold(Reader& reader) {
-  const std::string text = reader.Text("--log-fold", "auto, always or never", "auto");
-  if (text == "always") return LogFold::kAlways;
-  if (text == "never") return LogFold::kNever;
-  if (text != "auto" && !text.empty())
-    reader.Fail(*reader.Find("--log-fold"), "auto, always or never");
-  return LogFold::kAuto;
-}
-
 }  // namespace
 
 const std::vector<Flag> kLogFlags = {
@@ -107,7 +98,10 @@ LogOptions ReadLogOptions(Reader& reader) {
       reader.Fail(*value, "SIZE or SIZE:FILES, from 1K on, such as 100M or 1G:5");
     options.rotation = rotation.value_or(LogRotation{});
   }
-  options.fold = ReadFold(reader);
+  options.fold = reader.Choice<LogFold>(
+      "--log-fold",
+      {{"auto", LogFold::kAuto}, {"always", LogFold::kAlways}, {"never", LogFold::kNever}},
+      LogFold::kAuto);
   return options;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/options/options_restarts.h"
+#include "launcher/options/option_groups.h"
 
 #include <optional>
 #include <utility>
@@ -20,7 +20,7 @@ constexpr int kSignalBase = 128;
 constexpr double kTimeSecondsMax = std::chrono::seconds(kRestartTimeMax).count();
 constexpr double kDelaySecondsMax = std::chrono::seconds(kRestartDelayMax).count();
 
-// What a shell says of a program that cannot be run or is not there: no restart will find it.
+// The shell's exit codes for a program that cannot be run or is missing: no restart will find it.
 // Others are left to the user: 1 and 2 are what programs end with for any reason.
 const std::vector<ExitCodeRange> kNeverDefault = {{126, 127}};
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/options/options_torchrun.h"
+#include "launcher/options/option_groups.h"
 
 #include "absl/strings/str_cat.h"
 
@@ -37,12 +37,13 @@ TorchrunOptions ReadTorchrunOptions(Reader& reader) {
         "--monitor-interval has no effect: the kernel tells of a worker's end at once");
   }
   if (reader.Find("--start-method") != nullptr) {
-    reader.Choice("--start-method", {"spawn", "fork", "forkserver"}, "spawn");
+    reader.Choice<int>("--start-method", {{"spawn", 0}, {"fork", 0}, {"forkserver", 0}}, 0);
     options.notes.push_back(
         "--start-method has no effect: it is of Python functions, and workers are programs");
   }
-  options.event_log_handler =
-      reader.Choice("--event-log-handler", {"null", "console", "dynamic_rendezvous"}, "null");
+  options.logs_events_to_console = reader.Choice<bool>(
+      "--event-log-handler", {{"null", false}, {"console", true}, {"dynamic_rendezvous", false}},
+      false);
   ReadLogsSpecs(reader);
   if (reader.Switch("--use-env")) {
     options.notes.push_back("--use-env has no effect: workers always have LOCAL_RANK");

@@ -15,7 +15,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "launcher/base/disk_limits.h"
 #include "launcher/base/limits.h"
 #include "launcher/node/control_pipe_protocol.h"
 
@@ -44,11 +43,11 @@ void Console::Open(Sink& sink, int fd) {
                              other.st_dev == info.st_dev && other.st_ino == info.st_ino;
     // Of one file both streams keep their order, and neither writes over the other.
     sink.file = same_as_out ? out_.file
-                            : files_.Add(std::make_unique<LogFile>(
+                            : files_->Add(std::make_unique<LogFile>(
                                   &sink == &out_ ? "stdout" : "stderr", LogFile::Borrowed{fd}));
   } else if (S_ISFIFO(info.st_mode) || S_ISCHR(info.st_mode)) {
-    // O_NONBLOCK on the inherited descriptor would change it for the shell and everyone else who
-    // shares it.
+    // O_NONBLOCK on the inherited descriptor would change it for every process that shares it, such
+    // as the shell.
     const std::string path = absl::StrCat("/proc/self/fd/", fd);
     const int own = open(path.c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     if (own >= 0) {
@@ -66,9 +65,9 @@ Console::Console(int out, int err, Form form) : Console(out, err, kLimits, form)
 
 Console::Console(int out, int err, const SpillBuffer::Limits& limits, Form form)
     : form_(form),
-      files_({.queue_bytes_max = kLogQueueBytesMax,
-              .retry_interval = kLogRetryInterval,
-              .subject = "the output files"}),
+      files_(LogWriter::Make({.queue_bytes_max = kLogQueueBytesMax,
+                              .retry_interval = kLogRetryInterval,
+                              .subject = "the output files"})),
       out_(limits),
       err_(limits) {
   Open(out_, out);
@@ -162,7 +161,7 @@ std::string Console::FittingStatus() const {
 
 void Console::Append(Sink& sink, std::string_view text, bool own) {
   if (sink.closed) return;
-  if (sink.file >= 0) return files_.Append(sink.file, text);
+  if (sink.file >= 0) return files_->Append(sink.file, text);
   if (sink.dropped_lines > 0) {
     if (!own && sink.buffer.size() > sink.resume_bytes) {
       ++sink.dropped_lines;
@@ -207,7 +206,7 @@ void Console::PumpSink(Sink& sink) {
     } else if (written < 0 && errno == EAGAIN) {
       break;
     } else {
-      // The reader is gone: the run goes on without a console.
+      // The reader is gone: the run continues without a console.
       sink.closed = true;
       sink.buffer.Clear();
       return;
@@ -226,15 +225,27 @@ int Console::PendingFd(OutputStream stream) const {
   return sink.buffer.size() == 0 || sink.closed ? -1 : sink.fd;
 }
 
+void Console::WatchReaders(Poller& poller) {
+  for (const OutputStream stream : {OutputStream::kOut, OutputStream::kErr}) {
+    const int pending = PendingFd(stream);
+    int& watched = SinkOf(stream).watched;
+    if (pending == watched) continue;
+    if (watched >= 0) poller.Remove(watched);
+    const Source source = stream == OutputStream::kOut ? Source::kConsoleOut : Source::kConsoleErr;
+    // One that cannot be watched is tried again before the next wait.
+    watched = pending >= 0 && poller.Add(pending, {source}, EPOLLOUT) ? pending : -1;
+  }
+}
+
 void Console::ShowNotices() {
-  for (const std::string& notice : files_.TakeNotices())
+  for (const std::string& notice : files_->TakeNotices())
     WriteLine(OutputStream::kErr, absl::StrCat("ddprun: ", notice));
 }
 
 void Console::Flush(std::chrono::milliseconds stall_timeout, std::chrono::milliseconds timeout,
                     int interrupt_fd) {
   FlushStreams(stall_timeout, timeout, interrupt_fd);
-  const bool complete = files_.Flush(stall_timeout, timeout, interrupt_fd);
+  const bool complete = files_->Flush(stall_timeout, timeout, interrupt_fd);
   SayWhatFilesLack(complete);
   // Only these sentences wait by now.
   FlushStreams(stall_timeout, stall_timeout, interrupt_fd);
@@ -243,14 +254,14 @@ void Console::Flush(std::chrono::milliseconds stall_timeout, std::chrono::millis
 // In stderr, which may be on a disk that has room.
 void Console::SayWhatFilesLack(bool complete) {
   ShowNotices();
-  const std::uint64_t waiting = files_.waiting_bytes();
+  const std::uint64_t waiting = files_->waiting_bytes();
   if (!complete && waiting > 0) {
     WriteLine(OutputStream::kErr,
               absl::StrCat("ddprun: ", waiting,
                            " bytes of the output are not in the file that stdout or stderr is: "
                            "the disk does not take them"));
   }
-  const std::uint64_t lost = files_.lost_lines();
+  const std::uint64_t lost = files_->lost_lines();
   if (lost > 0) {
     WriteLine(OutputStream::kErr,
               absl::StrCat("ddprun: ", lost, lost == 1 ? " line is" : " lines are",
@@ -259,7 +270,7 @@ void Console::SayWhatFilesLack(bool complete) {
   }
   // Where stderr is a file of another disk.
   if ((!complete || lost > 0) && err_.file >= 0 && err_.file != out_.file)
-    files_.Flush(kConsoleNoticeTimeout, kConsoleNoticeTimeout);
+    files_->Flush(kConsoleNoticeTimeout, kConsoleNoticeTimeout);
 }
 
 void Console::FlushStreams(std::chrono::milliseconds stall_timeout,

@@ -11,6 +11,7 @@
 
 #include "launcher/base/limits.h"
 #include "launcher/base/output_stream.h"
+#include "launcher/base/poller.h"
 #include "launcher/output/log_writer.h"
 #include "launcher/output/spill_buffer.h"
 
@@ -26,7 +27,7 @@ class Console {
   // (control_pipe_protocol.h).
   enum class Form { kPlain, kMarked };
 
-  // Takes over nothing: `out` and `err` stay open and keep their mode, which they share with other
+  // Does not own `out` and `err`: they stay open and keep their mode, which they share with other
   // processes.
   Console(int out, int err, const SpillBuffer::Limits& limits = kLimits);
   Console(int out, int err, Form form);
@@ -34,18 +35,18 @@ class Console {
   Console(const Console&) = delete;
   Console& operator=(const Console&) = delete;
 
-  // A line of ddprun itself, which is never left out. `line` has no line end. Lines keep their
-  // order within a stream.
+  // Writes a line of ddprun itself, which is never left out. `line` has no line end. Lines keep
+  // their order within a stream.
   void WriteLine(OutputStream stream, std::string_view line);
-  // A worker's. Where too much waits for the reader it is left out and counted; the reader finds
+  // Writes a line of a worker. If the backlog is full it is left out and counted; the reader finds
   // the number in its place.
   void WriteWorkerLine(OutputStream stream, std::string_view prefix, std::string_view line);
 
-  // True if the last line written to stderr is a worker's and ends with `words`: the next line need
-  // not repeat them.
+  // True if the last line written to stderr is a worker's and ends with `words`, so that the next
+  // line need not repeat them.
   bool EndsWith(std::string_view words) const;
 
-  // A message of this node to the head of the run. Only where the console is marked.
+  // Writes a message of this node to the head of the run; only if the console is marked.
   void WriteMessage(std::string_view marked_line);
 
   // Shows `text` as the terminal's last line until the next status or until it is cleared;
@@ -53,22 +54,24 @@ class Console {
   void SetStatus(std::string_view text);
   void ClearStatus();
 
-  // Where lines are that are left out here: "all are in DIR".
+  // Where the reader finds lines that are left out here: "all are in DIR".
   void SetHint(std::string hint) { hint_ = std::move(hint); }
 
   // Where stdout or stderr is a file: readable when its disk refuses what is written, and
-  // ShowNotices() then says so on stderr.
-  int notice_fd() const { return files_.notice_fd(); }
+  // ShowNotices() then reports it on stderr.
+  int notice_fd() const { return files_->notice_fd(); }
   void ShowNotices();
 
   // Writes what can be written without waiting.
   void Pump();
   // File descriptors to wait on for writing; -1: nothing waits.
   int PendingFd(OutputStream stream) const;
+  // Before each wait of the loop: watches a reader exactly while output waits for it.
+  void WatchReaders(Poller& poller);
 
   // Waits while the reader, or the disk, takes something: until nothing is left, `stall_timeout`
   // has gone by without that, or `timeout` in all, or `interrupt_fd` is readable (-1: nothing
-  // interrupts). What a file lacks then is said on stderr.
+  // interrupts). Missing bytes of a file are reported on stderr.
   void Flush(std::chrono::milliseconds stall_timeout, std::chrono::milliseconds timeout,
              int interrupt_fd);
 
@@ -84,6 +87,7 @@ class Console {
     explicit Sink(const SpillBuffer::Limits& limits) : buffer(limits) {}
 
     int fd = -1;
+    int watched = -1;          // by the loop's poller, for writing
     bool owned = false;        // opened anew, to be non-blocking for this process alone
     bool nonblocking = false;  // else: asked with poll() before each small write
     bool closed = false;       // the reader is gone: what comes is dropped
@@ -110,7 +114,7 @@ class Console {
   void SayWhatFilesLack(bool complete);
 
   const Form form_;
-  LogWriter files_;
+  std::shared_ptr<LogWriter> files_;
   Sink out_;
   Sink err_;
   Sink* status_stream_ = nullptr;  // the one that is a terminal, stderr first

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Equal lines of several workers become one. Pure: lines and `now` in, groups out.
+// Merges equal lines of several workers. Pure: lines and `now` in, groups out.
 //
-// A line waits for its like from the other workers, for `window` at most. Groups leave in the order
-// of their first lines, and a worker joins only groups behind its last one: so no worker's later
-// line overtakes an earlier one. A group that no other worker can join leaves at once: the line of
-// a single worker is never delayed.
+// A line waits for equal lines of the other workers, for `window` at most. Groups leave in the
+// order of their first lines, and a worker joins only groups behind its last one: so no worker's
+// later line overtakes an earlier one. A group that no other worker can join leaves at once: the
+// line of a single worker is never delayed.
 #pragma once
 
 #include <chrono>
@@ -32,17 +32,17 @@ class LineFolder {
   struct Group {
     OutputStream stream = OutputStream::kOut;
     std::string text;
-    std::vector<int> workers;  // who said it, in rising order
+    std::vector<int> workers;  // that wrote it, in ascending order
   };
   using Groups = std::vector<Group>;
 
   explicit LineFolder(const Limits& limits) : limits_(limits) {}
 
-  // Workers 0 to `count` - 1 may speak; forgets all from before. A worker whose lines do not come
-  // here must be ended at once, or the others' lines wait for it.
+  // Begins with workers 0 to `count` - 1 and forgets what was before. A worker whose lines are not
+  // passed to Add() must be ended at once, or the others' lines wait for it.
   void Start(int count);
 
-  // Each answers what leaves now, in this order.
+  // Each returns the groups that leave now, in this order.
   Groups Add(int worker, OutputStream stream, std::string_view text, TimePoint now);
   Groups EndWorker(int worker, TimePoint now);  // the others no longer wait for it
   Groups Expire(TimePoint now);
@@ -68,7 +68,7 @@ class LineFolder {
 
   const Limits limits_;
   std::vector<Worker> workers_;
-  int idle_ = 0;  // active workers of whom nothing waits: each may still join any group
+  int idle_ = 0;  // active workers without a waiting line: each may still join any group
   std::deque<Pending> pending_;
   std::uint64_t first_ = 1;  // the number of the front group
   std::size_t bytes_ = 0;

@@ -6,10 +6,10 @@
 namespace ddprun {
 namespace {
 
-// A buffer that a long line has left behind is given back.
+// A buffer that a long line has enlarged is freed.
 constexpr std::size_t kKeptBytes = 64u << 10;
 
-// Much faster than find_first_of(): all that the workers say comes through here.
+// Much faster than find_first_of(): all output of the workers comes through here.
 std::size_t Find(std::string_view bytes, char c) {
   const void* at = bytes.empty() ? nullptr : std::memchr(bytes.data(), c, bytes.size());
   return at == nullptr ? bytes.size()
@@ -57,7 +57,7 @@ void LineSplitter::AppendSegment(std::string_view segment) {
 }
 
 void LineSplitter::Flush() {
-  // A progress segment at the very end was shown already and is nobody's line.
+  // A progress segment at the very end was shown already and is not a line.
   if (!partial_.empty() && !after_return_) sink_.line(partial_);
   partial_.clear();
   after_return_ = false;

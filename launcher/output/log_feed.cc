@@ -2,7 +2,6 @@
 #include "launcher/output/log_feed.h"
 
 #include <algorithm>
-#include <cstring>
 #include <optional>
 #include <utility>
 
@@ -11,16 +10,6 @@
 
 namespace ddprun {
 namespace {
-
-// Before the prefix and the text of each record of a tail.
-struct Head {
-  std::uint64_t number;
-  std::uint64_t round;
-  std::int32_t rank;
-  std::uint32_t text_size;
-  std::uint16_t prefix_size;
-  bool is_stderr;
-};
 
 bool Wants(const LogWatch& watch, int rank, bool is_stderr) {
   if (is_stderr ? watch.without_stderr : watch.without_stdout) return false;
@@ -36,53 +25,13 @@ std::size_t BytesOf(const LogLine& line) {
 
 }  // namespace
 
-// ---- Tails
-
-void LogFeed::Tail::Add(std::uint64_t number, const LogLine& line, std::size_t bytes_max) {
-  const std::size_t size = sizeof(Head) + line.prefix.size() + line.text.size();
-  if (newer_.size() + size > bytes_max / 2) {
-    older_.swap(newer_);
-    newer_.clear();
-  }
-  Head head{};
-  head.number = number;
-  head.round = line.round;
-  head.rank = line.rank;
-  head.text_size = static_cast<std::uint32_t>(line.text.size());
-  head.prefix_size = static_cast<std::uint16_t>(line.prefix.size());
-  head.is_stderr = line.is_stderr;
-  newer_.append(reinterpret_cast<const char*>(&head), sizeof(head));
-  newer_.append(line.prefix);
-  newer_.append(line.text);
-}
-
-void LogFeed::Tail::Collect(const LogWatch& watch, std::map<std::uint64_t, LogLine>& into) const {
-  std::deque<std::pair<std::uint64_t, LogLine>> found;
-  for (const std::string* half : {&older_, &newer_}) {
-    const char* at = half->data();
-    const char* const end = at + half->size();
-    while (at < end) {
-      Head head;
-      std::memcpy(&head, at, sizeof(head));
-      at += sizeof(head);
-      const char* const text = at + head.prefix_size;
-      if (Wants(watch, head.rank, head.is_stderr)) {
-        found.emplace_back(head.number, LogLine{head.rank, head.round, head.is_stderr,
-                                                std::string(at, head.prefix_size),
-                                                std::string(text, head.text_size)});
-        if (found.size() > static_cast<std::size_t>(watch.lines)) found.pop_front();
-      }
-      at = text + head.text_size;
-    }
-  }
-  for (auto& [number, line] : found) into.emplace(number, std::move(line));
-}
-
-// ---- What is said
+// ---- Lines of workers
 
 void LogFeed::StartRound(std::uint64_t round, int workers) {
   round_ = round;
-  tails_.resize(static_cast<std::size_t>(workers));
+  tails_.resize(
+      static_cast<std::size_t>(workers),
+      Tail(Overflow::kDropOldest, {.size_max = limits_.tail_bytes, .items_kept = kLastLinesMax}));
   // The service would have named them by now.
   std::erase_if(watches_, [](const auto& entry) { return entry.second.paused; });
 }
@@ -98,24 +47,28 @@ void LogFeed::Add(int worker, int rank, OutputStream stream, std::string_view pr
     absl::StrAppend(&line_.text, "... (", line.size() - limits_.line_bytes,
                     " more bytes of this line are not shown)");
   }
-  tails_[static_cast<std::size_t>(worker)].Add(++lines_, line_, limits_.tail_bytes);
-  for (auto& entry : watches_) {
-    Watch& watch = entry.second;
-    if (watch.wanted.follow && Wants(watch.wanted, rank, line_.is_stderr)) Append(watch, line_);
+  const std::size_t bytes = BytesOf(line_);
+  for (auto& [id, watch] : watches_) {
+    if (watch.wanted.follow && Wants(watch.wanted, rank, line_.is_stderr))
+      watch.pending.Push(line_, bytes);
   }
+  // Of memory, not of the message.
+  tails_[static_cast<std::size_t>(worker)].Push({++lines_, line_}, bytes + sizeof(TailLine));
 }
 
-void LogFeed::Append(Watch& watch, const LogLine& line) const {
-  const std::size_t bytes = BytesOf(line);
-  if (watch.pending_bytes + bytes > limits_.pending_bytes) {
-    ++watch.left_out;
-    return;
+std::vector<std::string> LogFeed::LastLinesOf(int worker) const {
+  const auto& lines = tails_[static_cast<std::size_t>(worker)].items();
+  std::vector<std::string> last;
+  for (auto it = lines.rbegin(); it != lines.rend() && last.size() < kLastLinesMax; ++it) {
+    const LogLine& line = it->value.line;
+    if (line.round != round_) break;
+    last.push_back(line.text.substr(0, kLastLineBytesMax));
   }
-  watch.pending_bytes += bytes;
-  watch.pending.push_back({line, std::exchange(watch.left_out, 0), false, bytes});
+  std::reverse(last.begin(), last.end());
+  return last;
 }
 
-// ---- Who wants it
+// ---- Subscriptions
 
 void LogFeed::SetWatches(const std::vector<LogWatch>& wanted) {
   std::map<std::uint64_t, Watch> before = std::exchange(watches_, {});
@@ -133,21 +86,24 @@ void LogFeed::SetWatches(const std::vector<LogWatch>& wanted) {
 }
 
 LogFeed::Watch LogFeed::Begin(const LogWatch& wanted) const {
-  Watch watch;
-  watch.wanted = wanted;
-  watch.number = wanted.received;
-  std::map<std::uint64_t, LogLine> lines;
-  // One that has it already, and of which this node knows nothing more, goes on from here.
-  if (!wanted.resumed) {
-    for (const Tail& tail : tails_) tail.Collect(wanted, lines);
+  Watch watch{.wanted = wanted,
+              .number = wanted.received,
+              .pending = {Overflow::kRefuse, {.size_max = limits_.pending_bytes}},
+              .under_way = {Overflow::kRefuse, {.size_max = limits_.window_bytes}}};
+  std::map<std::uint64_t, const LogLine*> lines;
+  // A resumed subscriber has the tail already.
+  for (auto tail = tails_.begin(); tail != tails_.end() && !wanted.resumed; ++tail) {
+    int left = wanted.lines;
+    for (auto it = tail->items().rbegin(); it != tail->items().rend() && left > 0; ++it) {
+      const auto& [number, line] = it->value;
+      if (!Wants(wanted, line.rank, line.is_stderr)) continue;
+      lines.emplace(number, &line);
+      --left;
+    }
   }
-  // All of it, whatever may wait: there is no more than the tails have.
-  for (auto& [number, line] : lines) {
-    const std::size_t bytes = BytesOf(line);
-    watch.pending_bytes += bytes;
-    watch.pending.push_back({std::move(line), 0, false, bytes});
-  }
-  watch.pending.push_back({{}, 0, true, 0});
+  // The tails bound what is sent at first.
+  for (const auto& [number, line] : lines) watch.pending.PushBeyondLimit(*line, BytesOf(*line));
+  watch.pending.PushBeyondLimit(std::nullopt, 0);
   return watch;
 }
 
@@ -158,9 +114,8 @@ void LogFeed::Taken(const LogsTaken& taken) {
 }
 
 void LogFeed::Forget(Watch& watch, std::uint64_t number) {
-  while (!watch.under_way.empty() && watch.under_way.front().message.number <= number) {
-    watch.under_way_bytes -= watch.under_way.front().bytes;
-    watch.under_way.pop_front();
+  while (!watch.under_way.empty() && watch.under_way.items().front().value.number <= number) {
+    watch.under_way.Pop();
     if (watch.again > 0) --watch.again;
   }
 }
@@ -168,7 +123,7 @@ void LogFeed::Forget(Watch& watch, std::uint64_t number) {
 void LogFeed::Pause() {
   for (auto& entry : watches_) {
     entry.second.paused = true;
-    entry.second.again = entry.second.under_way.size();
+    entry.second.again = entry.second.under_way.items().size();
   }
 }
 
@@ -178,15 +133,15 @@ std::vector<LogLines> LogFeed::Take(bool all) {
   std::vector<LogLines> messages;
   for (auto it = watches_.begin(); it != watches_.end();) {
     Watch& watch = it->second;
-    const bool may_speak = all || !watch.paused;
-    for (; may_speak && watch.again > 0; --watch.again) {
-      messages.push_back(watch.under_way[watch.under_way.size() - watch.again].message);
-    }
-    while (may_speak && (!watch.pending.empty() || watch.left_out > 0) &&
-           (all || watch.under_way_bytes < limits_.window_bytes)) {
+    const bool may_send = all || !watch.paused;
+    const auto& under_way = watch.under_way.items();
+    for (; may_send && watch.again > 0; --watch.again)
+      messages.push_back(under_way[under_way.size() - watch.again].value);
+    while (may_send && (!watch.pending.empty() || watch.pending.left_out() > 0) &&
+           (all || !watch.under_way.is_full())) {
       messages.push_back(NextMessage(watch));
     }
-    const bool done = watch.tail_said && !watch.wanted.follow && watch.pending.empty();
+    const bool done = watch.tail_sent && !watch.wanted.follow && watch.pending.empty();
     it = done ? watches_.erase(it) : std::next(it);
   }
   return messages;
@@ -197,29 +152,19 @@ LogLines LogFeed::NextMessage(Watch& watch) const {
   message.watch = watch.wanted.id;
   message.number = ++watch.number;
   std::size_t bytes = kLogLineOverhead;
-  while (!watch.pending.empty() && bytes < limits_.batch_bytes) {
-    Pending& next = watch.pending.front();
-    if (next.left_out > 0) {
-      if (!message.lines.empty()) break;  // what is left out stands before a message's lines
-      message.left_out = next.left_out;
-    }
-    const bool tail_end = next.tail_end;
-    if (!tail_end) {
-      bytes += next.bytes;
-      watch.pending_bytes -= next.bytes;
-      message.lines.push_back(std::move(next.line));
-    }
-    watch.pending.pop_front();
-    if (tail_end) {
-      message.tail_end = watch.tail_said = true;
-      break;
-    }
+  while (!watch.pending.empty() && bytes < limits_.batch_bytes && !message.tail_end) {
+    // The number of lines that were left out stands before a message's lines.
+    if (watch.pending.items().front().left_out > 0 && !message.lines.empty()) break;
+    auto next = watch.pending.Pop();
+    message.left_out += next.left_out;
+    bytes += next.size;
+    message.tail_end = !next.value.has_value();
+    if (!message.tail_end) message.lines.push_back(*std::move(next.value));
   }
-  if (message.lines.empty() && !message.tail_end && watch.pending.empty()) {
-    message.left_out += std::exchange(watch.left_out, 0);
-  }
-  watch.under_way_bytes += bytes;
-  watch.under_way.push_back({message, bytes});
+  watch.tail_sent = watch.tail_sent || message.tail_end;
+  if (message.lines.empty() && !message.tail_end && watch.pending.empty())
+    message.left_out += watch.pending.TakeLeftOut();
+  watch.under_way.PushBeyondLimit(message, bytes);
   return message;
 }
 

@@ -9,12 +9,13 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "launcher/base/bounded_queue.h"
 #include "launcher/base/output_stream.h"
 #include "rendezvous/values/session_types.h"
 
@@ -23,8 +24,8 @@ namespace ddprun {
 class LogFeed {
  public:
   struct Limits {
-    std::size_t tail_bytes = 0;     // of a worker: the newest that fit, at least half of it
-    std::size_t line_bytes = 0;     // a longer line is cut, and says so
+    std::size_t tail_bytes = 0;     // of a worker: the newest that fit, and kLastLinesMax at least
+    std::size_t line_bytes = 0;     // a longer line is cut, with a note
     std::size_t pending_bytes = 0;  // that wait for a watch's window
     std::size_t window_bytes = 0;
     std::size_t batch_bytes = 0;  // of one message
@@ -32,67 +33,50 @@ class LogFeed {
 
   explicit LogFeed(const Limits& limits) : limits_(limits) {}
 
-  // A round of `workers` begins. What was said in earlier ones stays in the tails.
+  // A round of `workers` begins. The lines of earlier ones stay in the tails.
   void StartRound(std::uint64_t round, int workers);
 
   void Add(int worker, int rank, OutputStream stream, std::string_view prefix,
            std::string_view line);
 
-  // What the service says.
+  // Of the service.
   void SetWatches(const std::vector<LogWatch>& wanted);
   void Taken(const LogsTaken& taken);
-  // The connection broke: what was under way may not have arrived, and is said again on the next
+  // The connection broke: what was under way may not have arrived, and is sent again on the next
   // one. The service knows by its number what it has.
   void Pause();
 
-  // What is to be said now. `all`: also what has no place in a window, since no worker runs and the
-  // service is about to be told so: its lines come before.
+  // What the worker wrote last in this round: kLastLinesMax lines at most, each cut to
+  // kLastLineBytesMax.
+  std::vector<std::string> LastLinesOf(int worker) const;
+
+  // What is to be sent now. `all`: also what has no place in a window, since no worker runs and the
+  // service is about to learn that: the lines come first.
   std::vector<LogLines> Take(bool all);
 
  private:
-  // Records one behind the other, of which the older half goes when the newer one is full: no
-  // allocation for a line.
-  class Tail {
-   public:
-    void Add(std::uint64_t number, const LogLine& line, std::size_t bytes_max);
-    // The last `count` lines that the watch wants, oldest first, with their numbers.
-    void Collect(const LogWatch& watch, std::map<std::uint64_t, LogLine>& into) const;
-
-   private:
-    std::string older_;
-    std::string newer_;
-  };
-  struct Pending {
+  struct TailLine {
+    std::uint64_t number = 0;
     LogLine line;
-    std::uint64_t left_out = 0;  // lines before it
-    bool tail_end = false;       // and no line
-    std::size_t bytes = 0;
   };
-  struct UnderWay {
-    LogLines message;
-    std::size_t bytes = 0;
-  };
+  using Tail = BoundedQueue<TailLine>;
   struct Watch {
     LogWatch wanted;
     bool paused = false;
-    std::uint64_t number = 0;  // of the last message
-    std::deque<Pending> pending;
-    std::size_t pending_bytes = 0;
-    std::uint64_t left_out = 0;  // lines behind all that wait
-    std::deque<UnderWay> under_way;
-    std::size_t under_way_bytes = 0;
-    std::size_t again = 0;  // the first so many of under_way are to be said once more
-    bool tail_said = false;
+    std::uint64_t number = 0;                      // of the last message
+    BoundedQueue<std::optional<LogLine>> pending;  // absent: the end of the tail
+    BoundedQueue<LogLines> under_way;
+    std::size_t again = 0;  // so many of the first ones under way are to be sent once more
+    bool tail_sent = false;
   };
 
   Watch Begin(const LogWatch& wanted) const;
   static void Forget(Watch& watch, std::uint64_t number);
-  void Append(Watch& watch, const LogLine& line) const;
   LogLines NextMessage(Watch& watch) const;
 
   const Limits limits_;
   std::uint64_t round_ = 0;
-  std::uint64_t lines_ = 0;  // said so far
+  std::uint64_t lines_ = 0;  // so far
   std::vector<Tail> tails_;  // by local rank
   std::map<std::uint64_t, Watch> watches_;
   LogLine line_;  // keeps its memory from line to line

@@ -24,8 +24,8 @@ class LogFile {
     int fd = -1;
   };
   LogFile(std::string name, Borrowed borrowed) : path_(std::move(name)), fd_(borrowed.fd) {}
-  // A file of which only what this process writes is of interest: Open() removes what an earlier
-  // process has left under that name, and Write() makes the file.
+  // A file that belongs to this run alone: Open() removes what an earlier run has left under that
+  // name, and Write() makes the file.
   struct Replaced {};
   LogFile(std::string path, Replaced) : path_(std::move(path)), replaces_(true) {}
 

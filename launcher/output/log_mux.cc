@@ -15,28 +15,13 @@
 
 namespace ddprun {
 
-void LastLines::Add(std::string_view line) {
-  line = line.substr(0, kLastLineBytesMax);
-  if (ring_.size() < kLastLinesMax) {
-    ring_.emplace_back(line);
-  } else {
-    ring_[oldest_].assign(line);
-    oldest_ = (oldest_ + 1) % kLastLinesMax;
-  }
-}
-
-std::vector<std::string> LastLines::Take() const {
-  std::vector<std::string> lines(ring_.begin() + static_cast<std::ptrdiff_t>(oldest_), ring_.end());
-  lines.insert(lines.end(), ring_.begin(), ring_.begin() + static_cast<std::ptrdiff_t>(oldest_));
-  return lines;
-}
-
 // ---- The round
 
 LogMux::LogMux(Console& console, LogFold fold)
     : console_(console),
       fold_(fold),
-      writer_({.queue_bytes_max = kLogQueueBytesMax, .retry_interval = kLogRetryInterval}),
+      writer_(LogWriter::Make(
+          {.queue_bytes_max = kLogQueueBytesMax, .retry_interval = kLogRetryInterval})),
       folder_({.window = kFoldWindow, .bytes_max = kFoldBytesMax, .lines_max = kFoldLinesMax}),
       feed_({.tail_bytes = kLogTailBytesMax,
              .line_bytes = kLogLineBytesMax,
@@ -59,7 +44,7 @@ absl::Status LogMux::StartRound(const LogPlan& plan, std::vector<WriteEnds>& wri
     source.err.file = AddFile(worker.err.file, plan.rotation);
     if (!worker.record_file.empty()) {
       source.record =
-          writer_.Add(std::make_unique<LogFile>(worker.record_file, LogFile::Replaced{}));
+          writer_->Add(std::make_unique<LogFile>(worker.record_file, LogFile::Replaced{}));
     }
     WriteEnds ends;
     absl::Status status = OpenChannel(source, OutputStream::kOut, ends.out);
@@ -77,7 +62,7 @@ absl::Status LogMux::StartRound(const LogPlan& plan, std::vector<WriteEnds>& wri
 }
 
 std::optional<absl::Status> LogMux::Opened() {
-  const std::optional<absl::Status> opened = writer_.Opened();
+  const std::optional<absl::Status> opened = writer_->Opened();
   if (!opened.has_value() || opened->ok()) return opened;
   CloseFiles();
   return absl::UnavailableError(
@@ -85,22 +70,22 @@ std::optional<absl::Status> LogMux::Opened() {
 }
 
 absl::Status LogMux::GoOnUnopened() {
-  writer_.GoOnUnopened(kLogOpenTimeout);
+  writer_->GoOnUnopened(kLogOpenTimeout);
   return absl::OkStatus();
 }
 
 int LogMux::AddFile(const std::string& path, const LogRotation& rotation) {
-  return path.empty() ? -1 : writer_.Add(std::make_unique<LogFile>(path, rotation));
+  return path.empty() ? -1 : writer_->Add(std::make_unique<LogFile>(path, rotation));
 }
 
 void LogMux::CloseFiles() {
   for (const std::unique_ptr<Source>& source : sources_) {
     for (Channel* channel : {&source->out, &source->err})
-      writer_.Close(std::exchange(channel->file, -1));
-    writer_.Close(std::exchange(source->record, -1));
+      writer_->Close(std::exchange(channel->file, -1));
+    writer_->Close(std::exchange(source->record, -1));
   }
   for (Filter* filter : {&out_filter_, &err_filter_})
-    writer_.Close(std::exchange(filter->file, -1));
+    writer_->Close(std::exchange(filter->file, -1));
 }
 
 absl::Status LogMux::OpenChannel(Source& source, OutputStream stream, OwnedFd& write_end) {
@@ -173,7 +158,7 @@ bool LogMux::ReadInto(Source& source, OutputStream stream, std::size_t bytes_max
       return false;
     }
     const std::string_view bytes(read_buffer_.data(), static_cast<std::size_t>(count));
-    if (channel.file >= 0) writer_.Append(channel.file, bytes);
+    if (channel.file >= 0) writer_->Append(channel.file, bytes);
     channel.splitter->Append(bytes);
     bytes_max -= bytes.size();
   }
@@ -193,19 +178,14 @@ void LogMux::EndRound(TimePoint now) {
   status_rank_ = -1;
 }
 
-std::vector<std::string> LogMux::LastLinesOf(int worker) const {
-  return sources_[static_cast<std::size_t>(worker)]->last_lines.Take();
-}
-
 void LogMux::OnLine(Source& source, OutputStream stream, std::string_view line) {
-  source.last_lines.Add(line);
   feed_.Add(source.index, source.plan.rank, stream, source.plan.prefix, line);
   const StreamPlan& plan = source.plan.Of(stream);
   const Filter& filter = stream == OutputStream::kOut ? out_filter_ : err_filter_;
   if (plan.filtered && std::any_of(filter.texts.begin(), filter.texts.end(), [&](const auto& text) {
         return line.find(text) != std::string_view::npos;
       })) {
-    writer_.Append(filter.file, source.plan.prefix + std::string(line) + "\n");
+    writer_->Append(filter.file, source.plan.prefix + std::string(line) + "\n");
   }
   if (!plan.on_console) return;
   if (source.plan.rank == status_rank_) {
@@ -269,25 +249,25 @@ void LogMux::ShowAll() { Show(folder_.Flush()); }
 // ---- Files
 
 void LogMux::ShowNotices() {
-  for (const std::string& notice : writer_.TakeNotices())
+  for (const std::string& notice : writer_->TakeNotices())
     console_.WriteLine(OutputStream::kErr, absl::StrCat("ddprun: ", notice));
 }
 
 void LogMux::KeepRecord(int worker, std::string_view record) {
   const int file = sources_[static_cast<std::size_t>(worker)]->record;
-  if (file >= 0) writer_.Append(file, record);
+  if (file >= 0) writer_->Append(file, record);
 }
 
 void LogMux::FinishFiles(int interrupt_fd) {
-  const bool complete = writer_.Flush(kLogStallTimeout, kLogFlushTimeout, interrupt_fd);
+  const bool complete = writer_->Flush(kLogStallTimeout, kLogFlushTimeout, interrupt_fd);
   ShowNotices();
   if (!complete) {
     console_.WriteLine(OutputStream::kErr,
-                       absl::StrCat("ddprun: ", writer_.waiting_bytes(),
+                       absl::StrCat("ddprun: ", writer_->waiting_bytes(),
                                     " bytes of the workers' output are not in the log files: the "
                                     "disk does not take them"));
   }
-  const std::uint64_t lost = writer_.lost_lines();
+  const std::uint64_t lost = writer_->lost_lines();
   if (lost > 0) {
     console_.WriteLine(
         OutputStream::kErr,

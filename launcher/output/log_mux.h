@@ -25,17 +25,6 @@
 
 namespace ddprun {
 
-// The last kLastLinesMax lines, each cut to kLastLineBytesMax.
-class LastLines {
- public:
-  void Add(std::string_view line);
-  std::vector<std::string> Take() const;
-
- private:
-  std::vector<std::string> ring_;
-  std::size_t oldest_ = 0;  // once the ring is full
-};
-
 class LogMux {
  public:
   // A pipe to be read: the agent waits for it and calls Read().
@@ -54,7 +43,7 @@ class LogMux {
   LogMux(Console& console, LogFold fold);
 
   // Forgets the workers of the round before, and has failure records removed that an earlier run
-  // has left in its folders. UNAVAILABLE if pipes cannot be made: the message says why. The files
+  // has left in its folders. UNAVAILABLE, with the reason, if pipes cannot be made. The files
   // are opened meanwhile: Opened().
   absl::Status StartRound(const LogPlan& plan, std::vector<WriteEnds>& write_ends);
 
@@ -72,16 +61,16 @@ class LogMux {
   // Reads once. False: the pipe has ended and is closed.
   bool Read(int worker, OutputStream stream, TimePoint now);
 
-  // Reads what a dead worker left in its pipes, without waiting for those who still hold them.
+  // Reads what a dead worker left in its pipes, without waiting for other processes that hold them.
   void Drain(int worker, TimePoint now);
 
   // No process of the round is left: reads the rest, hands on unfinished lines and closes the
   // pipes.
   void EndRound(TimePoint now);
 
-  std::vector<std::string> LastLinesOf(int worker) const;
+  std::vector<std::string> LastLinesOf(int worker) const { return feed_.LastLinesOf(worker); }
 
-  // For those who ask the service what the workers say.
+  // For subscribers of the service to the output of the workers.
   LogFeed& feed() { return feed_; }
 
   // Lines that wait for equal ones of other workers: until when, and showing them.
@@ -90,9 +79,9 @@ class LogMux {
   void ShowAll();
 
   // Readable when there is a notice about the files, or Opened() may have a result.
-  int notice_fd() const { return writer_.notice_fd(); }
+  int notice_fd() const { return writer_->notice_fd(); }
   void ShowNotices();
-  std::function<void(const std::string&)> NoticeSink() const { return writer_.NoticeSink(); }
+  std::function<void(const std::string&)> NoticeSink() const { return writer_->NoticeSink(); }
 
   // The run is over: waits until the files have everything, but not for a disk that does not work,
   // nor longer than `interrupt_fd` is not readable (-1: nothing interrupts).
@@ -109,7 +98,6 @@ class LogMux {
     WorkerPlan plan;
     Channel out;
     Channel err;
-    LastLines last_lines;
     int record = -1;  // the writer's number of error.json
   };
   struct Filter {
@@ -131,7 +119,7 @@ class LogMux {
 
   Console& console_;
   const LogFold fold_;
-  LogWriter writer_;
+  std::shared_ptr<LogWriter> writer_;
   LineFolder folder_;
   LogFeed feed_;
   bool folding_ = false;  // there are several workers, and a stream whose lines are folded

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "launcher/base/output_stream.h"
-#include "launcher/options/options_logs.h"
+#include "launcher/options/options.h"
 
 namespace ddprun {
 

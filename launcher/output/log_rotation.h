@@ -20,7 +20,7 @@ struct RotationStep {
 RotationStep NextRotationStep(std::string_view bytes, std::uint64_t size, bool at_line_start,
                               std::uint64_t size_max);
 
-// Leaves out whole lines where there is no room, and says in their place how many they were.
+// Leaves out whole lines if there is no room, and writes their number in their place.
 class LineGap {
  public:
   // Appends to `out` what is to be written, where there is room for `bytes`.

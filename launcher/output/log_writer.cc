@@ -2,24 +2,16 @@
 #include "launcher/output/log_writer.h"
 
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
-#include <condition_variable>
-#include <map>
-#include <mutex>
-#include <optional>
-#include <thread>
+#include <system_error>
 #include <utility>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
-#include "launcher/output/log_rotation.h"
+#include "rendezvous/base/bounded_call.h"
 
 namespace ddprun {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 // How soon a Flush() that waits for the disk sees that it is interrupted.
 constexpr std::chrono::milliseconds kInterruptInterval{50};
@@ -31,85 +23,29 @@ bool IsReadable(int fd) {
 
 }  // namespace
 
-class LogWriter::Core : public std::enable_shared_from_this<LogWriter::Core> {
-  using Lock = std::unique_lock<std::mutex>;
+// ---- The owner's side
 
- public:
-  explicit Core(const Limits& limits)
-      : limits_(limits), notice_fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {}
+std::shared_ptr<LogWriter> LogWriter::Make(const Limits& limits) {
+  const std::shared_ptr<LogWriter> writer(new LogWriter(limits));
+  return {writer.get(), [writer](LogWriter*) { writer->Stop(); }};
+}
 
-  int Add(std::unique_ptr<LogFile> file);
-  std::optional<absl::Status> Opened();
-  void GoOnUnopened(std::chrono::milliseconds waited);
-  void Append(int number, std::string_view bytes);
-  void Close(int number);
-  bool Flush(std::chrono::milliseconds stall_timeout, std::chrono::milliseconds timeout,
-             int interrupt_fd);
-  void Stop();
-  void AddNotice(const std::string& sentence) {
-    const Lock lock(mutex_);
-    Note(sentence);
-  }
-  std::vector<std::string> TakeNotices();
-  std::uint64_t lost_lines();
-  std::uint64_t waiting_bytes();
-  int notice_fd() const { return notice_fd_.get(); }
-
- private:
-  struct Entry {
-    std::unique_ptr<LogFile> file;  // touched by the thread alone, without the lock
-    LineGap gap;
-    std::string waiting;  // behind `refused`
-    std::string refused;  // what the disk has not taken the last time
-    std::optional<absl::Status> opened;
-    bool closing = false;
-    Clock::time_point retry_time;  // after a refusal
-
-    bool HasWork() const {
-      return !opened.has_value() || !waiting.empty() || !refused.empty() || closing;
-    }
-  };
-  void Run();
-  void Serve(Lock& lock, int number);
-  void Note(std::string sentence);
-  void Wake();
-  void NoteRefusal(const absl::Status& status);
-  std::optional<int> NextWithWork(std::optional<Clock::time_point>& wake_time);
-  bool AllOpen() const;
-
-  const Limits limits_;
-  const OwnedFd notice_fd_;
-  std::mutex mutex_;
-  std::condition_variable work_;  // the thread waits for it
-  std::condition_variable done_;  // Flush() waits for the thread
-  std::map<int, Entry> entries_;  // nodes stay where they are while others come and go
-  int next_number_ = 0;
-  int last_served_ = -1;
-  bool started_ = false;
-  bool stopping_ = false;
-  bool refused_ = false;  // said; until the disk takes something
-  bool losing_ = false;   // said; until half of the queue is free
-  std::size_t queued_bytes_ = 0;
-  std::uint64_t written_bytes_ = 0;
-  std::uint64_t lost_lines_ = 0;  // of files that are closed
-  std::vector<std::string> notices_;
-};
-
-// ---- The agent's side
-
-int LogWriter::Core::Add(std::unique_ptr<LogFile> file) {
+int LogWriter::Add(std::unique_ptr<LogFile> file) {
   const Lock lock(mutex_);
   const int number = next_number_++;
   entries_[number].file = std::move(file);
   if (!started_) {
     started_ = true;
-    std::thread([self = shared_from_this()] { self->Run(); }).detach();
+    if (const std::error_code error = RunDetached([self = shared_from_this()] { self->Run(); })) {
+      Note(absl::StrCat("cannot start a thread to write ", limits_.subject, ": ", error.message(),
+                        "; they stay empty; see `ulimit -u`"));
+    }
   }
   work_.notify_one();
   return number;
 }
 
-bool LogWriter::Core::AllOpen() const {
+bool LogWriter::AllOpen() const {
   bool all = true;
   for (const auto& [number, entry] : entries_) {
     all = all && (entry.closing || entry.opened.has_value());
@@ -117,7 +53,7 @@ bool LogWriter::Core::AllOpen() const {
   return all;
 }
 
-std::optional<absl::Status> LogWriter::Core::Opened() {
+std::optional<absl::Status> LogWriter::Opened() {
   const Lock lock(mutex_);
   for (const auto& [number, entry] : entries_) {
     if (!entry.closing && entry.opened.has_value() && !entry.opened->ok()) return *entry.opened;
@@ -125,14 +61,14 @@ std::optional<absl::Status> LogWriter::Core::Opened() {
   return AllOpen() ? std::optional(absl::OkStatus()) : std::nullopt;
 }
 
-void LogWriter::Core::GoOnUnopened(std::chrono::milliseconds waited) {
+void LogWriter::GoOnUnopened(std::chrono::milliseconds waited) {
   const Lock lock(mutex_);
   Note(absl::StrCat("the disk of ", limits_.subject, " has not answered for ", waited.count(),
                     " ms; the run goes on, and up to ", limits_.queue_bytes_max >> 20,
                     " MiB of output wait for it"));
 }
 
-void LogWriter::Core::Append(int number, std::string_view bytes) {
+void LogWriter::Append(int number, std::string_view bytes) {
   const Lock lock(mutex_);
   const auto found = entries_.find(number);
   if (found == entries_.end() || found->second.closing) return;
@@ -151,7 +87,7 @@ void LogWriter::Core::Append(int number, std::string_view bytes) {
   work_.notify_one();
 }
 
-void LogWriter::Core::Close(int number) {
+void LogWriter::Close(int number) {
   const Lock lock(mutex_);
   const auto found = entries_.find(number);
   if (found == entries_.end() || found->second.closing) return;
@@ -164,8 +100,8 @@ void LogWriter::Core::Close(int number) {
   work_.notify_one();
 }
 
-bool LogWriter::Core::Flush(std::chrono::milliseconds stall_timeout,
-                            std::chrono::milliseconds timeout, int interrupt_fd) {
+bool LogWriter::Flush(std::chrono::milliseconds stall_timeout, std::chrono::milliseconds timeout,
+                      int interrupt_fd) {
   Lock lock(mutex_);
   const Clock::time_point end = Clock::now() + timeout;
   Clock::time_point deadline = std::min(end, Clock::now() + stall_timeout);
@@ -187,30 +123,31 @@ bool LogWriter::Core::Flush(std::chrono::milliseconds stall_timeout,
   return true;
 }
 
-void LogWriter::Core::Stop() {
+void LogWriter::Stop() {
   const Lock lock(mutex_);
   stopping_ = true;
   work_.notify_one();
 }
 
-void LogWriter::Core::Note(std::string sentence) {
+void LogWriter::Note(std::string sentence) {
   notices_.push_back(std::move(sentence));
-  Wake();
+  notice_.Notify();
 }
 
-void LogWriter::Core::Wake() {
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t count = write(notice_fd_.get(), &one, sizeof(one));
+std::function<void(const std::string&)> LogWriter::NoticeSink() {
+  return [self = shared_from_this()](const std::string& sentence) {
+    const Lock lock(self->mutex_);
+    self->Note(sentence);
+  };
 }
 
-std::vector<std::string> LogWriter::Core::TakeNotices() {
+std::vector<std::string> LogWriter::TakeNotices() {
   const Lock lock(mutex_);
-  std::uint64_t count = 0;
-  [[maybe_unused]] const ssize_t bytes = read(notice_fd_.get(), &count, sizeof(count));
+  notice_.Clear();
   return std::exchange(notices_, {});
 }
 
-std::uint64_t LogWriter::Core::lost_lines() {
+std::uint64_t LogWriter::lost_lines() {
   const Lock lock(mutex_);
   std::uint64_t lines = lost_lines_;
   for (const auto& [number, entry] : entries_) {
@@ -219,7 +156,7 @@ std::uint64_t LogWriter::Core::lost_lines() {
   return lines;
 }
 
-std::uint64_t LogWriter::Core::waiting_bytes() {
+std::uint64_t LogWriter::waiting_bytes() {
   const Lock lock(mutex_);
   return queued_bytes_;
 }
@@ -227,7 +164,7 @@ std::uint64_t LogWriter::Core::waiting_bytes() {
 // ---- The thread's side
 
 // In turn, so that one talkative file does not keep the others waiting.
-std::optional<int> LogWriter::Core::NextWithWork(std::optional<Clock::time_point>& wake_time) {
+std::optional<int> LogWriter::NextWithWork(std::optional<Clock::time_point>& wake_time) {
   const Clock::time_point now = Clock::now();
   std::optional<int> first;
   for (const auto& [number, entry] : entries_) {
@@ -242,7 +179,7 @@ std::optional<int> LogWriter::Core::NextWithWork(std::optional<Clock::time_point
   return first;
 }
 
-void LogWriter::Core::Run() {
+void LogWriter::Run() {
   Lock lock(mutex_);
   while (!stopping_) {
     std::optional<Clock::time_point> wake_time;
@@ -258,7 +195,7 @@ void LogWriter::Core::Run() {
   }
 }
 
-void LogWriter::Core::Serve(Lock& lock, int number) {
+void LogWriter::Serve(Lock& lock, int number) {
   Entry& entry = entries_[number];  // only this thread removes entries
   const std::string batch =
       std::exchange(entry.refused.empty() ? entry.waiting : entry.refused, {});
@@ -269,7 +206,7 @@ void LogWriter::Core::Serve(Lock& lock, int number) {
   lock.lock();
   const bool first_attempt = !entry.opened.has_value();
   if (first_attempt || status.ok()) entry.opened = status;
-  if (first_attempt) Wake();  // Opened() may have an answer now
+  if (first_attempt) notice_.Notify();  // Opened() may have an answer now
   queued_bytes_ -= written;
   written_bytes_ += written;
   entry.refused = batch.substr(written);
@@ -290,32 +227,11 @@ void LogWriter::Core::Serve(Lock& lock, int number) {
   lock.lock();
 }
 
-void LogWriter::Core::NoteRefusal(const absl::Status& status) {
+void LogWriter::NoteRefusal(const absl::Status& status) {
   if (refused_) return;
   refused_ = true;
   Note(absl::StrCat(status.message(), "; the run goes on, and up to ",
                     limits_.queue_bytes_max >> 20, " MiB of output wait until it can be written"));
 }
-
-// ----
-
-LogWriter::LogWriter(const Limits& limits) : core_(std::make_shared<Core>(limits)) {}
-LogWriter::~LogWriter() { core_->Stop(); }
-int LogWriter::Add(std::unique_ptr<LogFile> file) { return core_->Add(std::move(file)); }
-std::optional<absl::Status> LogWriter::Opened() const { return core_->Opened(); }
-void LogWriter::GoOnUnopened(std::chrono::milliseconds waited) { core_->GoOnUnopened(waited); }
-void LogWriter::Append(int file, std::string_view bytes) { core_->Append(file, bytes); }
-void LogWriter::Close(int file) { core_->Close(file); }
-bool LogWriter::Flush(std::chrono::milliseconds stall_timeout, std::chrono::milliseconds timeout,
-                      int interrupt_fd) {
-  return core_->Flush(stall_timeout, timeout, interrupt_fd);
-}
-std::function<void(const std::string&)> LogWriter::NoticeSink() const {
-  return [core = core_](const std::string& sentence) { core->AddNotice(sentence); };
-}
-int LogWriter::notice_fd() const { return core_->notice_fd(); }
-std::vector<std::string> LogWriter::TakeNotices() { return core_->TakeNotices(); }
-std::uint64_t LogWriter::lost_lines() const { return core_->lost_lines(); }
-std::uint64_t LogWriter::waiting_bytes() const { return core_->waiting_bytes(); }
 
 }  // namespace ddprun

@@ -50,7 +50,7 @@ absl::Status CheckLogDir(const LogOptions& options) {
 
 }  // namespace
 
-// Of a disk that does not answer nothing is known yet: who writes there later says so.
+// If the disk does not answer in time, the later write reports what is wrong.
 absl::Status CheckOutputs(const Options& options) {
   const auto checked = CallWithDeadline<absl::Status>(
       kOutputCheckTimeout, [verdict_file = options.verdict.file, logs = options.logs] {

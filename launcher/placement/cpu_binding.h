@@ -16,8 +16,8 @@ class CpuBinding {
 
   // Of the calling thread and of what it executes; only system calls. False, with errno: it cannot
   // run on these CPUs. Memory is preferred there and not demanded: a worker that needs more than
-  // its node has goes on with that of the others instead of being killed. A container that does not
-  // allow to say so is no error either, as the kernel then takes memory near the CPU by itself. A
+  // its node has uses that of the others instead of being killed. A container that does not
+  // allow the call is no error either: the kernel prefers memory near the CPU anyway. A
   // memory policy that ddprun was started with (numactl --interleave) stays.
   bool Apply() const;
 

@@ -49,7 +49,7 @@ std::map<std::string, std::string> ParseFacts(const std::string& text) {
 }
 
 // By the numbers of /dev/nvidia0 and so on. A job's cgroup may leave the files of all GPUs in
-// place and refuse some of them (Slurm's ConstrainDevices), which access() tells without waking
+// place and refuse some of them (Slurm's ConstrainDevices), which access() shows without waking
 // them up.
 std::set<int> UsableGpuMinors(const std::string& root) {
   std::set<int> minors;

@@ -26,10 +26,10 @@ std::vector<Gpu> ReadGpus(const std::string& root);
 // CPUs that this process may run on.
 CpuSet AllowedCpus();
 
-// Physical cores among these CPUs; where nothing is said of one it is a core.
+// Physical cores among these CPUs; a CPU whose core is not known counts as a core.
 int CountCores(const std::string& root, const CpuSet& cpus);
 
-// The number for --nproc-per-node. NOT_FOUND: gpu was asked for and there is none.
+// The number for --nproc-per-node. NOT_FOUND: gpu was requested and there is none.
 absl::StatusOr<int> LocalWorldSize(const Options& options, int gpus, int cpus);
 
 // This machine, as far as these options ask about it. NOT_FOUND, UNAVAILABLE: --numa-binding needs

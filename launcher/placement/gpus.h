@@ -29,7 +29,7 @@ absl::StatusOr<std::vector<std::string>> ChooseGpus(const std::vector<std::strin
                                                     const std::vector<std::string>& wanted,
                                                     const std::vector<Gpu>& gpus);
 
-// The NUMA node of an entry. NOT_FOUND: it says not enough about which GPU it is.
+// The NUMA node of an entry. NOT_FOUND: the entry does not identify a GPU.
 absl::StatusOr<int> NodeOfGpu(const std::string& entry, const std::vector<Gpu>& gpus);
 
 }  // namespace ddprun

@@ -139,7 +139,7 @@ absl::StatusOr<Topology> ReadTopology(const CpuSet& allowed) {
   hwloc_topology_t topology = nullptr;
   if (hwloc.init(&topology) != 0) return absl::ResourceExhaustedError("memory for hwloc");
   // CPUs that may not be used are asked for too: they say where a core or a cache begins. The x86
-  // component would move this thread over all CPUs to learn what Linux has told already.
+  // component would move this thread over all CPUs to learn what Linux has reported already.
   hwloc.set_flags(topology, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
   hwloc.set_components(topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "x86");
   Topology cpus;

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "launcher/base/int_ranges.h"
+#include "launcher/options/option_groups.h"
 
 namespace ddprun {
 namespace {
@@ -35,7 +36,7 @@ CpuSet Ids(const Topology& topology) {
 }
 
 // For the machine without GPUs: worker r goes where core r * cores / workers is, counted node by
-// node. So equal nodes get equal numbers, and a node of which a container leaves little gets few.
+// node. So equal nodes get equal numbers, and a node with few usable CPUs gets few workers.
 std::vector<int> SpreadOverNodes(const Topology& topology, int workers) {
   std::vector<int> node_of_core;
   for (const auto& [node, ids] : GroupBy(topology, &Cpu::node)) {

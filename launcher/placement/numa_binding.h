@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "launcher/options/options_affinity.h"
+#include "launcher/options/options.h"
 #include "launcher/placement/topology.h"
 
 namespace ddprun {

@@ -33,7 +33,7 @@ struct Place {
   bool operator==(const Place&) const = default;
 };
 
-// One for each worker, by local rank: thereby also how many there are. NOT_FOUND,
+// One for each worker, by local rank; its size is the number of workers. NOT_FOUND,
 // FAILED_PRECONDITION: the machine does not have what is asked for; one sentence for people.
 absl::StatusOr<std::vector<Place>> PlaceWorkers(const Options& options, const Machine& machine);
 

@@ -9,26 +9,22 @@
 #include <string>
 #include <vector>
 
+#include "launcher/node/network.h"
 #include "rendezvous/security/credentials.h"
 
 namespace ddprun {
 
-struct WorkerInterface {
-  std::string name;   // as ip(8) shows it
-  bool ipv6 = false;  // of the address
-};
-
 // The interface of this machine that has the address (or name). Absent: none has, as
-// behind NAT, or one that says nothing about the way to others.
-std::optional<WorkerInterface> InterfaceOf(const std::string& address);
+// behind NAT, or only the loopback interface has.
+std::optional<Interface> InterfaceOf(const std::string& address);
 
 // Whether a file of NCCL's own (NCCL_CONF_FILE, ~/.nccl.conf, /etc/nccl.conf) names interfaces: a
 // variable would overrule it.
 bool NcclConfNamesInterfaces(const GetVariable& get_variable);
 
-// NAME=VALUE for the workers' environment. Pure. Each of the two only where a user has said nothing
-// about it.
-std::vector<std::string> InterfaceVariables(const WorkerInterface& interface,
+// NAME=VALUE for the workers' environment. Pure. Variables that the user has set are
+// left out.
+std::vector<std::string> InterfaceVariables(const Interface& interface,
                                             const GetVariable& get_variable,
                                             bool nccl_conf_names_interfaces);
 

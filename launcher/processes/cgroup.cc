@@ -9,8 +9,6 @@
 
 #include <chrono>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -18,10 +16,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
+#include "launcher/base/cgroup_folder.h"
 #include "launcher/base/limits.h"
-#include "launcher/processes/oom_watch.h"
+#include "launcher/base/small_file.h"
 
 namespace ddprun {
 namespace {
@@ -29,11 +26,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr char kPrefix[] = "ddprun-";
-
-std::string Content(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 bool Write(const std::string& path, absl::string_view text) {
   const OwnedFd file(open(path.c_str(), O_WRONLY | O_CLOEXEC));
@@ -59,11 +51,11 @@ std::optional<OwnedFd> Lock(const std::string& path) {
 }
 
 bool IsPopulated(const std::string& path) {
-  return absl::StrContains(Content(path + "/cgroup.events"), "populated 1");
+  return absl::StrContains(ReadSmallFile(path + "/cgroup.events"), "populated 1");
 }
 
-// The kernel says when the last one has ended. Not long: one that hangs in the kernel would hold up
-// every start.
+// The kernel reports when the last process has ended. Bounded: a process that hangs in the kernel
+// would hold up every start.
 void WaitUntilEmpty(const std::string& path) {
   const Clock::time_point deadline = Clock::now() + kLastSweepTimeout;
   const OwnedFd events(open((path + "/cgroup.events").c_str(), O_RDONLY | O_CLOEXEC));
@@ -91,19 +83,9 @@ void EndAbandoned(const std::string& parent) {
 
 }  // namespace
 
-std::string CgroupFolder(absl::string_view mountinfo, absl::string_view membership) {
-  std::optional<absl::string_view> own;
-  for (absl::string_view line : absl::StrSplit(membership, '\n')) {
-    if (absl::ConsumePrefix(&line, "0::")) own = line;
-  }
-  // Above the root of its cgroup namespace: out of reach.
-  if (!own.has_value() || absl::StartsWith(*own, "/..")) return "";
-  std::string mount_point;
-  return CgroupFolder(std::string(mountinfo), MemoryCgroup{true, std::string(*own)}, &mount_point);
-}
-
 std::string OwnCgroup() {
-  return CgroupFolder(Content("/proc/self/mountinfo"), Content("/proc/self/cgroup"));
+  const std::optional<CgroupFolder> own = ReadCgroup("", "self", /*controller=*/"");
+  return own.has_value() ? own->path : "";
 }
 
 RunCgroup RunCgroup::Make(const std::string& parent, const std::string& name) {
@@ -119,7 +101,7 @@ RunCgroup RunCgroup::Make(const std::string& parent, const std::string& name) {
     rmdir(path.c_str());
     return made;
   }
-  if (absl::StrContains(Content(path + "/cgroup.controllers"), "memory"))
+  if (absl::StrContains(ReadSmallFile(path + "/cgroup.controllers"), "memory"))
     Write(path + "/cgroup.subtree_control", "+memory");
   made.path_ = path;
   made.lock_ = *std::move(lock);

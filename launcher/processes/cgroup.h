@@ -7,28 +7,24 @@
 
 #include <string>
 
-#include "absl/strings/string_view.h"
 #include "rendezvous/base/owned_fd.h"
 #include "rendezvous/values/session_types.h"
 
 namespace ddprun {
 
-// The folder of the cgroup that a process is in, from /proc/self/mountinfo and /proc/self/cgroup;
-// empty where there is no version 2. Pure.
-std::string CgroupFolder(absl::string_view mountinfo, absl::string_view membership);
-
-// This process's own. Its memory.events count what happens to the workers too.
+// The folder of this process's cgroup; empty where there is no version 2. Its memory.events count
+// what happens to the workers too.
 std::string OwnCgroup();
 
 // The folder of one run on this machine, with one more in it for each round.
 class RunCgroup {
  public:
-  // There is none.
+  // No cgroup.
   RunCgroup() = default;
 
-  // Makes `<parent>/ddprun-<name>`, held by a lock that this process and those it forks have. Those
-  // beside it that nobody holds any more, because all of their ddpruns were killed at once, are
-  // ended with what is left in them. Empty if it cannot be made.
+  // Makes `<parent>/ddprun-<name>`, held by a lock that this process and those it forks have.
+  // Folders beside it without a lock, whose ddpruns were all killed at once, are removed with the
+  // processes that are left in them. Empty if it cannot be made.
   static RunCgroup Make(const std::string& parent, const std::string& name);
 
   bool exists() const { return !path_.empty(); }

@@ -6,23 +6,21 @@
 
 #include <ctime>
 #include <filesystem>
-#include <fstream>
 #include <system_error>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "launcher/base/limits.h"
+#include "launcher/base/small_file.h"
 
 namespace ddprun {
 namespace {
 
-std::string FirstLineOf(const char* path) {
-  std::ifstream in(path);
-  std::string line;
-  std::getline(in, line);
-  return line;
+std::string KernelSetting(const char* name) {
+  const std::string text = ReadSmallFile(absl::StrCat("/proc/sys/kernel/", name));
+  return std::string(absl::StripAsciiWhitespace(text));
 }
 
 }  // namespace
@@ -95,8 +93,8 @@ std::string FindCore(const CoreQuestion& question) {
 
 std::string FindCoreOf(pid_t pid, int signal, std::chrono::system_clock::time_point started) {
   std::error_code error;
-  return FindCore({.pattern = FirstLineOf("/proc/sys/kernel/core_pattern"),
-                   .uses_pid = FirstLineOf("/proc/sys/kernel/core_uses_pid") == "1",
+  return FindCore({.pattern = KernelSetting("core_pattern"),
+                   .uses_pid = KernelSetting("core_uses_pid") == "1",
                    .folder = std::filesystem::current_path(error).string(),
                    .pid = pid,
                    .signal = signal,

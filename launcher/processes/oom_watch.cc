@@ -7,8 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
-#include <fstream>
-#include <sstream>
 #include <utility>
 #include <vector>
 
@@ -19,10 +17,12 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "launcher/base/limits.h"
+#include "launcher/base/small_file.h"
 
 namespace ddprun {
 namespace {
 
+constexpr char kMemory[] = "memory";  // the controller
 // Above this a v1 limit means that there is none.
 constexpr std::int64_t kNoLimit = std::int64_t{1} << 60;
 
@@ -40,44 +40,6 @@ std::int64_t KilobytesAfter(absl::string_view line, absl::string_view name) {
 }
 
 }  // namespace
-
-std::optional<MemoryCgroup> ParseCgroups(const std::string& proc_cgroup) {
-  std::optional<MemoryCgroup> found;
-  for (const absl::string_view line : absl::StrSplit(proc_cgroup, '\n')) {
-    const std::vector<std::string> fields = absl::StrSplit(line, absl::MaxSplits(':', 2));
-    if (fields.size() != 3) continue;
-    const std::string path(absl::StripSuffix(fields[2], " (deleted)"));
-    const std::vector<std::string> controllers = absl::StrSplit(fields[1], ',');
-    // Where v1 has the memory controller, v2 has none.
-    if (std::count(controllers.begin(), controllers.end(), "memory") > 0) {
-      return MemoryCgroup{false, path};
-    }
-    if (fields[0] == "0" && fields[1].empty()) found = MemoryCgroup{true, path};
-  }
-  return found;
-}
-
-std::string CgroupFolder(const std::string& mountinfo, const MemoryCgroup& cgroup,
-                         std::string* mount_point) {
-  for (const absl::string_view line : absl::StrSplit(mountinfo, '\n')) {
-    // ID PARENT DEVICE ROOT MOUNT-POINT OPTIONS ... - TYPE SOURCE SUPER-OPTIONS
-    const std::vector<std::string> halves = absl::StrSplit(line, absl::MaxSplits(" - ", 1));
-    if (halves.size() != 2) continue;
-    const std::vector<std::string> left = absl::StrSplit(halves[0], ' ');
-    const std::vector<std::string> right = absl::StrSplit(halves[1], ' ');
-    if (left.size() < 5 || right.size() < 3) continue;
-    const std::vector<std::string> options = absl::StrSplit(right[2], ',');
-    const bool fits = cgroup.v2 ? right[0] == "cgroup2"
-                                : right[0] == "cgroup" &&
-                                      std::count(options.begin(), options.end(), "memory") > 0;
-    if (!fits) continue;
-    absl::string_view below = cgroup.path;
-    if (left[3] != "/" && !absl::ConsumePrefix(&below, left[3])) continue;
-    *mount_point = left[4];
-    return below == "/" ? left[4] : absl::StrCat(left[4], below);
-  }
-  return "";
-}
 
 std::optional<std::int64_t> ParseOomKills(const std::string& text) {
   for (absl::string_view line : absl::StrSplit(text, '\n')) {
@@ -122,73 +84,49 @@ OomWatch::OomWatch(std::string root)
 
 void OomWatch::Begin() {
   logged_.clear();
-  if (const std::optional<Place> place = PlaceOf("self")) {
-    kills_seen_[place->folder] = KillsAt(*place);
-  }
+  if (const auto place = ReadCgroup(root_, "self", kMemory))
+    kills_seen_[place->path] = KillsAt(*place);
 }
 
 std::optional<OomKill> OomWatch::Explain(pid_t pid) {
-  std::optional<Place> place = PlaceOf(std::to_string(pid));
+  std::optional<CgroupFolder> place = ReadCgroup(root_, std::to_string(pid), kMemory);
   // v1 forgets the cgroup of a process that ends: it was most likely ours.
-  if (place && !place->v2 && place->folder == place->top) place = PlaceOf("self");
+  if (place && !place->v2 && place->path == place->top) place = ReadCgroup(root_, "self", kMemory);
   // Each kill that was counted explains one death.
-  std::int64_t* seen = place ? &kills_seen_[place->folder] : nullptr;
+  std::int64_t* seen = place ? &kills_seen_[place->path] : nullptr;
   const bool counted = place && KillsAt(*place) > *seen;
   ReadKernelLog();
   const auto logged = logged_.find(pid);
   if (logged == logged_.end() && !counted) return std::nullopt;
   if (counted) ++*seen;
   OomKill kill;
-  if (logged != logged_.end() && place && !logged->second.limited_cgroup.empty()) {
-    place = PlaceOf(MemoryCgroup{place->v2, logged->second.limited_cgroup});
-  }
+  // The limit may be that of a cgroup above, which the kernel's log names.
+  if (logged != logged_.end() && place && !logged->second.limited_cgroup.empty())
+    place = ReadCgroupNamed(root_, logged->second.limited_cgroup, place->v2, kMemory);
   if (place) FillFromCgroup(*place, kill);
   if (!kill.of_cgroup && logged != logged_.end()) kill.used_bytes = logged->second.resident_bytes;
   return kill;
 }
 
-std::string OomWatch::Read(const std::string& path) const {
-  std::ifstream in(root_ + path);
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
-
-std::optional<OomWatch::Place> OomWatch::PlaceOf(const std::string& pid) const {
-  const auto cgroup = ParseCgroups(Read(absl::StrCat("/proc/", pid, "/cgroup")));
-  if (!cgroup) return std::nullopt;
-  return PlaceOf(*cgroup);
-}
-
-std::optional<OomWatch::Place> OomWatch::PlaceOf(const MemoryCgroup& cgroup) const {
-  Place place{cgroup.v2, "", ""};
-  place.folder = CgroupFolder(Read("/proc/self/mountinfo"), cgroup, &place.top);
-  if (place.folder.empty()) return std::nullopt;
-  return place;
-}
-
-std::int64_t OomWatch::KillsAt(const Place& place) const {
+std::int64_t OomWatch::KillsAt(const CgroupFolder& place) const {
   const char* file = place.v2 ? "/memory.events" : "/memory.oom_control";
-  return ParseOomKills(Read(place.folder + file)).value_or(0);
+  return ParseOomKills(ReadSmallFile(place.path + file)).value_or(0);
 }
 
 // The limit that was reached may be that of a cgroup above. Where none was, the machine's memory
 // was at its end.
-void OomWatch::FillFromCgroup(const Place& place, OomKill& kill) const {
-  for (std::string folder = place.folder; folder.size() >= place.top.size();) {
-    const auto limit =
-        ToBytes(Read(folder + (place.v2 ? "/memory.max" : "/memory.limit_in_bytes")));
-    auto used = ToBytes(Read(folder + (place.v2 ? "/memory.peak" : "/memory.max_usage_in_bytes")));
-    if (!used && place.v2) used = ToBytes(Read(folder + "/memory.current"));
+void OomWatch::FillFromCgroup(const CgroupFolder& place, OomKill& kill) const {
+  const auto number = [](const std::string& path) { return ToBytes(ReadSmallFile(path)); };
+  for (const std::string& folder : place.AndAbove()) {
+    const auto limit = number(folder + (place.v2 ? "/memory.max" : "/memory.limit_in_bytes"));
+    auto used = number(folder + (place.v2 ? "/memory.peak" : "/memory.max_usage_in_bytes"));
+    if (!used && place.v2) used = number(folder + "/memory.current");
     if (limit && *limit < kNoLimit && used.value_or(0) >= *limit - *limit / 8) {
       kill = {*used, *limit, /*of_cgroup=*/true};
       return;
     }
-    const std::size_t slash = folder.rfind('/');
-    if (slash == std::string::npos || slash == 0) break;
-    folder.resize(slash);
   }
-  for (absl::string_view line : absl::StrSplit(Read("/proc/meminfo"), '\n')) {
+  for (absl::string_view line : absl::StrSplit(ReadSmallFile(root_ + "/proc/meminfo"), '\n')) {
     if (absl::ConsumePrefix(&line, "MemTotal:")) kill.limit_bytes = KilobytesAfter(line, "");
   }
 }
@@ -196,7 +134,8 @@ void OomWatch::FillFromCgroup(const Place& place, OomKill& kill) const {
 void OomWatch::ReadKernelLog() {
   std::string record(kKernelLogRecordBytes, '\0');
   for (int i = 0; kernel_log_.valid() && i < kKernelLogRecordsMax; ++i) {
-    // One record a call; EPIPE: the log was faster than we, and goes on with the oldest it has.
+    // One record a call. EPIPE: records were overwritten; the next call returns the oldest one
+    // left.
     const ssize_t size = read(kernel_log_.get(), record.data(), record.size());
     if (size < 0 && (errno == EPIPE || errno == EINTR)) continue;
     if (size <= 0) return;

@@ -10,34 +10,17 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
-#include <fstream>
-#include <sstream>
-#include <string>
 #include <utility>
 
 #include "launcher/base/limits.h"
+#include "launcher/processes/process_stat.h"
 
 namespace ddprun {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The parent of `pid`, or 0. The name in the second field may hold spaces and brackets: read from
-// the last ')'.
-pid_t ParentOf(const std::string& pid) {
-  std::ifstream file("/proc/" + pid + "/stat");
-  std::string text;
-  std::getline(file, text);
-  const std::size_t end = text.rfind(')');
-  if (end == std::string::npos) return 0;
-  std::istringstream rest(text.substr(end + 1));
-  std::string state;
-  pid_t parent = 0;
-  rest >> state >> parent;
-  return parent;
-}
-
-// Only direct children: nobody else can reap them, so none of these numbers can be another
+// Only direct children: only this process can reap them, so none of these numbers can be another
 // process's by now.
 std::vector<pid_t> Children() {
   std::vector<pid_t> children;
@@ -46,7 +29,7 @@ std::vector<pid_t> Children() {
   const pid_t self = getpid();
   while (const dirent* entry = readdir(folder)) {
     const pid_t pid = static_cast<pid_t>(std::strtol(entry->d_name, nullptr, 10));
-    if (pid > 0 && ParentOf(entry->d_name) == self) children.push_back(pid);
+    if (pid > 0 && ParentOf(pid) == self) children.push_back(pid);
   }
   closedir(folder);
   return children;

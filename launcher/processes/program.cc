@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/processes/program.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,7 +9,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "rendezvous/base/owned_fd.h"
+#include "launcher/base/small_file.h"
 
 namespace ddprun {
 namespace {
@@ -52,12 +51,12 @@ absl::StatusOr<std::string> CheckPath(const std::string& path) {
   return absl::InternalError("unknown state of a file");
 }
 
+constexpr std::size_t kScriptLineBytesMax = 256;
+
 // The line after "#!", as far as the kernel reads it; empty where there is none.
 std::string FirstLineOfScript(const std::string& path) {
-  char bytes[256];
-  const OwnedFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  const ssize_t size = file.valid() ? read(file.get(), bytes, sizeof bytes) : 0;
-  absl::string_view text(bytes, size > 0 ? static_cast<std::size_t>(size) : 0);
+  const std::string bytes = ReadSmallFile(path, kScriptLineBytesMax);
+  absl::string_view text = bytes;
   if (!absl::ConsumePrefix(&text, "#!")) return "";
   return std::string(text.substr(0, text.find('\n')));
 }

@@ -17,7 +17,7 @@
 namespace ddprun {
 namespace {
 
-// The folder admits nobody else; this also holds where it does.
+// The folder is this user's alone; the check also holds where it is not.
 bool IsOwnUser(const msghdr& header) {
   for (const cmsghdr* control = CMSG_FIRSTHDR(&header); control != nullptr;
        control = CMSG_NXTHDR(const_cast<msghdr*>(&header), const_cast<cmsghdr*>(control))) {
@@ -42,7 +42,7 @@ absl::Status ProgressSockets::Open(const std::string& folder, std::uint64_t roun
       return absl::UnavailableError(absl::StrCat("the path ", one.path, " is too long"));
     }
     std::memcpy(address.sun_path, one.path.c_str(), one.path.size());
-    unlink(one.path.c_str());  // first: its errno is not what is told below
+    unlink(one.path.c_str());  // first: its errno is not the one reported below
     one.fd = OwnedFd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     const int on = 1;
     if (!one.fd.valid() ||

@@ -13,12 +13,12 @@
 #include <cstdint>
 #include <mutex>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "launcher/base/int_ranges.h"
 #include "launcher/placement/cpu_binding.h"
+#include "rendezvous/base/bounded_call.h"
 #include "rendezvous/base/errno_text.h"
 
 namespace ddprun {
@@ -231,23 +231,15 @@ void Spawner::Begin(std::vector<SpawnRequest> requests, const rlimit& file_limit
   state_->result.reset();
   state_->cancelled = false;
   if (!state_->started) {
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before);  // signals are for the loop's thread
-    try {
-      std::thread([state = state_] { state->Run(); }).detach();
-      state_->started = true;
-    } catch (const std::system_error& error) {
-      std::vector<Spawned>& failed = state_->result.emplace(requests.size());
-      for (Spawned& one : failed) {
+    const std::error_code error = RunDetached([state = state_] { state->Run(); });
+    state_->started = !error;
+    if (error) {
+      for (Spawned& one : state_->result.emplace(requests.size())) {
         one.outcome = SpawnFailed{
-            126, absl::StrCat("cannot start a thread: ", error.what(), "; see `ulimit -u`")};
+            126, absl::StrCat("cannot start a thread: ", error.message(), "; see `ulimit -u`")};
       }
-      state_->wake();
+      return state_->wake();
     }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    if (!state_->started) return;
   }
   state_->batch = State::Batch{std::move(requests), file_limit};
   state_->work.notify_one();

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/processes/stuck_process.h"
 
-#include <fstream>
-#include <iterator>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -10,14 +8,10 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "launcher/base/limits.h"
+#include "launcher/base/small_file.h"
 
 namespace ddprun {
 namespace {
-
-std::string Content(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 // "[<0>] fuse_lookup+0x12/0x80" -> "fuse_lookup"
 absl::string_view FunctionIn(absl::string_view line) {
@@ -76,10 +70,11 @@ std::string ToText(const StuckProcess& process, std::chrono::seconds after_kill)
 
 StuckProcess LookAtStuckProcess(pid_t pid) {
   const std::string folder = absl::StrCat("/proc/", pid);
-  StuckProcess process = ParseStuckProcess(pid, Content(folder + "/status"),
-                                           Content(folder + "/wchan"), Content(folder + "/stack"));
+  StuckProcess process =
+      ParseStuckProcess(pid, ReadSmallFile(folder + "/status"), ReadSmallFile(folder + "/wchan"),
+                        ReadSmallFile(folder + "/stack"));
   if (!process.tracer.empty()) {
-    const std::string name = Content(absl::StrCat("/proc/", process.tracer, "/comm"));
+    const std::string name = ReadSmallFile(absl::StrCat("/proc/", process.tracer, "/comm"));
     absl::StrAppend(&process.tracer, " (", absl::StripAsciiWhitespace(name), ")");
   }
   return process;

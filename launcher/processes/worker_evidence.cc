@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "launcher/base/disk_limits.h"
+#include "launcher/base/limits.h"
 #include "launcher/base/small_file.h"
 #include "launcher/processes/core_file.h"
 
@@ -28,7 +28,7 @@ WorkerEvidence::Found WorkerEvidence::Read(const Question& question, pid_t pid) 
   Found found;
   // A worker without a record, or with one that cannot be read, has left no message.
   found.record = ReadFailureRecord(question.record_file).value_or(FailureRecord{});
-  found.record_bytes = ReadUpTo(question.record_file, kRecordBytesMax);
+  found.record_bytes = ReadSmallFile(question.record_file, kRecordBytesMax);
   if (question.core_of_start.has_value())
     found.core_file = FindCoreOf(pid, question.signal, *question.core_of_start);
   return found;

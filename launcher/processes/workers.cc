@@ -10,12 +10,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "launcher/base/disk_limits.h"
 #include "launcher/base/limits.h"
 #include "launcher/base/temp_dir.h"
 #include "launcher/placement/worker_environ.h"
 #include "launcher/processes/orphans.h"
-#include "launcher/processes/process_exiting.h"
+#include "launcher/processes/process_stat.h"
 #include "launcher/processes/stuck_process.h"
 #include "rendezvous/base/bounded_call.h"
 #include "rendezvous/base/errno_text.h"
@@ -100,13 +99,9 @@ void Workers::ContinueSpawn(TimePoint now, std::vector<Event>& events) {
 }
 
 std::optional<TimePoint> Workers::NextDeadline() const {
-  std::optional<TimePoint> next = next_sweep_;
-  const auto consider = [&next](std::optional<TimePoint> other) {
-    if (other.has_value() && (!next.has_value() || *other < *next)) next = other;
-  };
-  if (IsStarting() && starting_deadline_ != TimePoint::max()) consider(starting_deadline_);
-  consider(evidence_.NextDeadline());
-  return next;
+  const bool waits_for_start = IsStarting() && starting_deadline_ != TimePoint::max();
+  return Earliest({next_sweep_, waits_for_start ? std::optional(starting_deadline_) : std::nullopt,
+                   evidence_.NextDeadline()});
 }
 
 WorkerEnv Workers::EnvironmentOf(const Start& start) const {
@@ -132,7 +127,7 @@ void Workers::StartProcesses(TimePoint now) {
   started_ = now;
   started_on_wall_ = std::chrono::system_clock::now();
   WorkerEnv env = EnvironmentOf(start_);
-  // The run goes on without such a socket, which few programs need.
+  // The run continues without these sockets, which few programs need.
   const absl::Status progress =
       progress_.Open(config_.temp_dir, env.round, config_.local_world_size);
   if (!progress.ok()) {

@@ -15,7 +15,7 @@
 #include "launcher/base/background.h"
 #include "launcher/base/limits.h"
 #include "launcher/base/poller.h"
-#include "launcher/options/options_logs.h"
+#include "launcher/options/options.h"
 #include "launcher/output/log_mux.h"
 #include "launcher/output/log_plan.h"
 #include "launcher/placement/placement.h"
@@ -51,7 +51,7 @@ class Workers {
   Workers(Config config, Poller& poller, Console& console, const Background& background);
 
   // Begins to start the round's workers; `network` are variables for them, NAME=VALUE. Later turns
-  // go on with it: no disk (of the log files, of the program) is waited for here.
+  // continue it: no disk (of the log files, of the program) is waited for here.
   void Spawn(const Start& start, const std::vector<std::string>& network, TimePoint now,
              std::vector<Event>& events);
 
@@ -178,7 +178,7 @@ class Workers {
   std::vector<LogMux::WriteEnds> write_ends_;  // of the pipes, until the workers have them
   OwnedFd spawn_cgroup_;                       // likewise
   Spawner spawner_;
-  bool newly_started_ = false;  // TakeStarted() has not said so yet
+  bool newly_started_ = false;  // TakeStarted() has not returned it yet
   // What came while the workers were being started, in this order.
   std::vector<int> deferred_signals_;   // to their groups
   std::vector<int> deferred_forwards_;  // to them alone

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an agent's event log says of its own node: events of the supervisor, in the words of the
-// log. Pure.
+// Converts events of the supervisor to entries of the agent's event log. Pure.
 #pragma once
 
 #include <optional>

@@ -104,7 +104,7 @@ void Stepper::operator()(const Stop& stop) {
       if (stop.round != RoundNow()) return;
       s_.stop_cause = stop.cause;
       s_.stop_asked = true;
-      StopWorkers(stop);  // it says what this node's own failure did not: whether a round follows
+      StopWorkers(stop);  // unlike this node's own failure, it tells whether a round follows
       if (!s_.workers_live) AnswerStop();
       return;
     case Phase::kLeaving:
@@ -396,13 +396,8 @@ Effects Step(SupervisorState& state, const Event& event, TimePoint now,
 }
 
 std::optional<TimePoint> NextDeadline(const SupervisorState& state) {
-  std::optional<TimePoint> next;
-  for (const auto* deadline :
-       {&state.notice_deadline, &state.examine_deadline, &state.kill_deadline,
-        &state.give_up_deadline, &state.leave_deadline}) {
-    if (deadline->has_value() && (!next.has_value() || **deadline < *next)) next = *deadline;
-  }
-  return next;
+  return Earliest({state.notice_deadline, state.examine_deadline, state.kill_deadline,
+                   state.give_up_deadline, state.leave_deadline});
 }
 
 }  // namespace ddprun

@@ -20,9 +20,8 @@ namespace ddprun {
 
 struct SupervisorConfig {
   int local_world_size = 1;
-  std::string host;  // for people
-  std::string
-      service;  // "A:29500", or empty where it is inside this process and nobody else's concern
+  std::string host;     // for people
+  std::string service;  // "A:29500"; empty: inside this process, for this node alone
   bool hosts_service = false;
   std::chrono::milliseconds join_timeout{0};
   std::chrono::milliseconds shutdown_timeout{0};  // from SIGTERM to SIGKILL at the run's end
@@ -147,11 +146,11 @@ struct SupervisorState {
   bool stop_asked = false;                    // Stop came and is not answered yet
   std::optional<Stop> deferred_stop;          // kExamining: carried out once the stacks are read,
   std::optional<TimePoint> examine_deadline;  // or then
-  std::optional<int> signal;                  // that told this agent to end
+  std::optional<int> signal;                  // that ended this agent's part
   TimePoint signal_time;
   std::optional<End> end;  // decided, once the workers are gone
 
-  // Whether another round follows the one that is being stopped; absent: the service has not said.
+  // Whether another round follows the one that is being stopped; absent: not known yet.
   std::optional<bool> another_round;
   int term_signal = 0;                        // what the workers were asked to end with
   TimePoint term_time;                        // of its sending

@@ -67,8 +67,8 @@ class Stepper {
   void HandleStopWhileExamining(const Stop& stop);
   void BeginStop(const Stop& stop);
   void StopWorkers(const Stop& stop);
-  // `another_round`: whether one follows, which decides how long the workers have; absent: the
-  // service has not said yet. A repeated call moves the deadline, counted from the first signal.
+  // `another_round`: whether one follows, which decides how long the workers have; absent: not
+  // known yet. A repeated call moves the deadline, counted from the first signal.
   void Terminate(std::optional<bool> another_round, int signal = SIGTERM);
   void Kill();
   std::chrono::milliseconds Grace() const;

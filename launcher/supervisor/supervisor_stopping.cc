@@ -60,8 +60,8 @@ void Stepper::StopWorkers(const Stop& stop) {
   }
 }
 
-// Until the service says whether another round follows, the workers have the longer time: the
-// restart rules are its own.
+// Until the service decides whether another round follows, the workers have the longer of the two
+// grace periods: only the service knows the restart rules.
 std::chrono::milliseconds Stepper::Grace() const {
   const auto longer = std::max(config_.restart_timeout, config_.shutdown_timeout);
   const auto grace = !s_.another_round.has_value() ? longer

@@ -21,7 +21,7 @@ std::string LostServiceText(const SessionEnded& ended, const SupervisorConfig& c
                             bool workers_succeeded);
 std::string RoundsOverlapText(const Start& start, RoundId current, const SupervisorConfig& config);
 
-// Notes while the run goes on.
+// Notes during the run.
 std::string RestartText(const Start& start, const std::optional<Failure>& cause);
 std::string NewRoundText(const Start& start, const Failure& cause);
 std::string ConnectionLostText(const Reconnecting& event, const SupervisorConfig& config,

@@ -22,7 +22,7 @@ Lines LinesOf(const std::string& text) {
   return absl::StrSplit(absl::StripSuffix(text, "\n"), '\n');
 }
 
-// One screen: the begin says what it is and the end says most.
+// Keeps the output on one screen: the first lines and the last ones matter most.
 void AppendIndented(const Lines& lines, std::string& out) {
   constexpr std::size_t kHead = 4;
   for (std::size_t i = 0; i < lines.size(); ++i) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls a function that may block forever, such as a system call on a dead disk, with a deadline.
+// Threads for system calls that a dead disk or name service may never answer, for callers that must
+// go on.
 #pragma once
 
 #include <chrono>
@@ -15,8 +16,26 @@
 
 namespace ddprun {
 
-// Runs `call` on a new thread and waits for its result. Absent: the deadline passed, or no thread
-// could be started. The thread may then outlive the caller: `call` must own everything it uses.
+// Runs `body` on a detached thread with all signals blocked: signals are for the program's own
+// threads. `body` must own all that it uses, since it may outlive the caller. The error: no thread
+// could be started.
+inline std::error_code RunDetached(std::function<void()> body) {
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, &before);
+  std::error_code error;
+  try {
+    std::thread(std::move(body)).detach();
+  } catch (const std::system_error& thrown) {
+    error = thrown.code();
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return error;
+}
+
+// Runs `call` on a thread of its own and waits for its result. Absent: the deadline has passed, or
+// no thread could be started. `call` must own all that it uses, as above.
 template <typename Result>
 std::optional<Result> CallWithDeadline(std::chrono::milliseconds timeout,
                                        std::function<Result()> call) {
@@ -26,24 +45,13 @@ std::optional<Result> CallWithDeadline(std::chrono::milliseconds timeout,
     std::optional<Result> result;
   };
   auto state = std::make_shared<State>();
-  // The program's own threads handle signals.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, &before);
-  bool started = true;
-  try {
-    std::thread([state, call = std::move(call)] {
-      Result result = call();
-      const std::lock_guard<std::mutex> lock(state->mutex);
-      state->result = std::move(result);
-      state->done.notify_all();
-    }).detach();
-  } catch (const std::system_error&) {
-    started = false;
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (!started) return std::nullopt;
+  const std::error_code error = RunDetached([state, call = std::move(call)] {
+    Result result = call();
+    const std::lock_guard<std::mutex> lock(state->mutex);
+    state->result = std::move(result);
+    state->done.notify_all();
+  });
+  if (error) return std::nullopt;
   std::unique_lock<std::mutex> lock(state->mutex);
   state->done.wait_until(lock, std::chrono::steady_clock::now() + timeout,
                          [&] { return state->result.has_value(); });

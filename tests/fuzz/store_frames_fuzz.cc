@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a worker writes to its agent's store socket.
 #include "proto/ddprun.pb.h"
+#include "proto/message_limits.h"
 #include "rendezvous/wire/frame.h"
-#include "rendezvous/wire/store_codec.h"
 #include "rendezvous/wire/store_convert.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -31,26 +31,30 @@ std::vector<std::string> Seeds() {
   op.verb = StoreVerb::kSet;
   op.keys = {"key"};
   op.values = {"value"};
+  StoreBatch batch;
+  batch.requests = {{1, op}, {2, op}, {3, std::nullopt}};
+  batch.answered = {4, 5};
+  v1::StoreRequests requests;
+  AddTo(&requests, batch);
   v1::StoreRequests hello;
-  hello.mutable_hello()->set_run_id("run");
-  return {ToRequestFrame(1, RoundId{2}, op) + ToRequestFrame(2, RoundId{2}, op), ToFrame(hello),
-          ToReplyFrames(StoreResult{}, {1, 2})[0]};
+  *hello.mutable_hello() = ToProto(StoreHello{.run_id = "run", .node_id = "node"});
+  return {ToFrame(requests) + ToFrame(requests), ToFrame(hello)};
 }
 
 bool Try(std::string_view bytes) {
   const std::vector<std::string> messages = Messages(bytes, 65'536);
   Require(messages == Messages(bytes, 3), "frames are the same however they are cut");
   for (const std::string& message : messages) {
-    std::vector<StoreRequest> fast;
     v1::StoreRequests requests;
-    if (ReadRequests(message, &fast)) {
-      Require(requests.ParseFromString(message), "the fast reader takes what protobuf takes");
-      std::vector<StoreReply> refused;
-      Require(FromProto(std::move(requests), &refused).requests == fast && refused.empty(),
-              "both readers read the same");
-    }
-    std::vector<StoreReply> replies;
-    (void)ReadReplies(message, &replies);
+    if (!CheckParsedSize(*requests.GetDescriptor(), message).ok()) continue;
+    if (!requests.ParseFromString(message)) continue;
+    std::vector<StoreReply> refused;
+    const StoreBatch batch = FromProto(std::move(requests), &refused);
+    v1::StoreRequests written;
+    AddTo(&written, batch);
+    std::vector<StoreReply> refused_again;
+    Require(FromProto(std::move(written), &refused_again) == batch && refused_again.empty(),
+            "a batch is read as it was written");
   }
   return !messages.empty();
 }

@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "launcher/options/options_restarts.h"
+#include "launcher/options/option_groups.h"
 #include "rendezvous/base/limits.h"
 
 namespace ddprun {

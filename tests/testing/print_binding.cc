@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "launcher/base/int_ranges.h"
+#include "launcher/options/option_groups.h"
 #include "launcher/placement/hwloc_topology.h"
 #include "launcher/placement/numa_binding.h"
 

@@ -12,6 +12,8 @@
 namespace ddprun {
 namespace {
 
+constexpr char kMountOfVersion2[] = "41 31 0:38 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+
 // A machine's /proc and /sys in a folder.
 class DevicesInAFolderTest : public ::testing::Test {
  protected:
@@ -77,12 +79,14 @@ TEST_F(DevicesInAFolderTest, OfADeviceThatProcDoesNotShowNothingIsKnown) {
 
 TEST_F(DevicesInAFolderTest, NoQuotaIsNoLimit) {
   EXPECT_EQ(ReadCpuQuota(root_), std::nullopt);
+  Write("/proc/self/mountinfo", kMountOfVersion2);
   Write("/proc/self/cgroup", "0::/\n");
   Write("/sys/fs/cgroup/cpu.max", "max 100000\n");
   EXPECT_EQ(ReadCpuQuota(root_), std::nullopt);
 }
 
 TEST_F(DevicesInAFolderTest, TheLeastQuotaAboveTheProcessCounts) {
+  Write("/proc/self/mountinfo", kMountOfVersion2);
   Write("/proc/self/cgroup", "0::/pod/container\n");
   Write("/sys/fs/cgroup/pod/container/cpu.max", "max 100000\n");
   Write("/sys/fs/cgroup/pod/cpu.max", "350000 100000\n");
@@ -92,6 +96,8 @@ TEST_F(DevicesInAFolderTest, TheLeastQuotaAboveTheProcessCounts) {
 }
 
 TEST_F(DevicesInAFolderTest, TheQuotaOfCgroupVersion1) {
+  Write("/proc/self/mountinfo",
+        "36 31 0:33 /docker/a /sys/fs/cgroup/cpu ro - cgroup cgroup rw,cpu,cpuacct\n");
   Write("/proc/self/cgroup", "9:cpuset:/x\n4:cpu,cpuacct:/docker/a\n0::/\n");
   Write("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n");
   Write("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");

@@ -19,15 +19,6 @@ namespace {
 
 using ::testing::ElementsAre;
 
-TEST(LastLinesTest, KeepsTheLastOnesAndCutsLongOnes) {
-  LastLines lines;
-  for (std::size_t i = 0; i < kLastLinesMax + 3; ++i) lines.Add("line " + std::to_string(i));
-  EXPECT_EQ(lines.Take().size(), kLastLinesMax);
-  EXPECT_EQ(lines.Take().front(), "line 3");
-  lines.Add(std::string(kLastLineBytesMax + 1, 'x'));
-  EXPECT_EQ(lines.Take().back().size(), kLastLineBytesMax);
-}
-
 // Two workers whose console is one pipe.
 class LogMuxTest : public ::testing::Test {
  protected:

@@ -29,7 +29,7 @@ using ::testing::HasSubstr;
 
 constexpr seconds kDeadline{30};  // only a test that fails waits for it
 
-absl::Status WaitUntilOpen(const LogWriter& writer) {
+absl::Status WaitUntilOpen(LogWriter& writer) {
   std::optional<absl::Status> opened;
   EXPECT_TRUE(Eventually([&] { return (opened = writer.Opened()).has_value(); }));
   return opened.value_or(absl::DeadlineExceededError("not open"));
@@ -138,7 +138,8 @@ class LogWriterTest : public LogFileTest {
 };
 
 TEST_F(LogWriterTest, WritesEachFileInOrder) {
-  LogWriter writer(kLimits);
+  const std::shared_ptr<LogWriter> owned = LogWriter::Make(kLimits);
+  LogWriter& writer = *owned;
   const int a = Add(writer, path_);
   const int b = Add(writer, folder_ + "/b.log");
   ASSERT_TRUE(WaitUntilOpen(writer).ok());
@@ -157,7 +158,8 @@ TEST_F(LogWriterTest, WritesEachFileInOrder) {
 }
 
 TEST_F(LogWriterTest, AFileThatCannotBeOpenedIsNamed) {
-  LogWriter writer(kLimits);
+  const std::shared_ptr<LogWriter> owned = LogWriter::Make(kLimits);
+  LogWriter& writer = *owned;
   std::ofstream(folder_ + "/plain") << "x";
   Add(writer, path_);
   const int bad = Add(writer, folder_ + "/plain/sub/stdout.log");
@@ -169,7 +171,8 @@ TEST_F(LogWriterTest, AFileThatCannotBeOpenedIsNamed) {
 }
 
 TEST_F(LogWriterTest, ADiskThatDoesNotAnswerHoldsNobodyUp) {
-  LogWriter writer(kLimits);
+  const std::shared_ptr<LogWriter> owned = LogWriter::Make(kLimits);
+  LogWriter& writer = *owned;
   const int file = Add(writer, fifo_);  // to be opened for writing waits for a reader
   EXPECT_EQ(writer.Opened(), std::nullopt);
   writer.GoOnUnopened(milliseconds(1));
@@ -182,7 +185,8 @@ TEST_F(LogWriterTest, ADiskThatDoesNotAnswerHoldsNobodyUp) {
 }
 
 TEST_F(LogWriterTest, BeyondTheLimitWholeLinesAreMissingAndCounted) {
-  LogWriter writer(kLimits);
+  const std::shared_ptr<LogWriter> owned = LogWriter::Make(kLimits);
+  LogWriter& writer = *owned;
   const OwnedFd reader(open(fifo_.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   const int file = Add(writer, fifo_);
   ASSERT_TRUE(WaitUntilOpen(writer).ok());
@@ -201,7 +205,8 @@ TEST_F(LogWriterTest, BeyondTheLimitWholeLinesAreMissingAndCounted) {
 }
 
 TEST_F(LogWriterTest, ADiskThatRefusesIsSaidOnceAndTriedAgain) {
-  LogWriter writer(kLimits);
+  const std::shared_ptr<LogWriter> owned = LogWriter::Make(kLimits);
+  LogWriter& writer = *owned;
   const int file = Add(writer, path_);
   ASSERT_TRUE(WaitUntilOpen(writer).ok());
   // A soft limit of the size of files stands for a disk that is full.

@@ -5,16 +5,10 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include "launcher/base/host_port.h"
 #include "rendezvous/base/owned_fd.h"
 
 namespace ddprun {
 namespace {
-
-TEST(NetworkTest, HostsAndPorts) {
-  EXPECT_EQ(JoinHostPort("node0", 7), "node0:7");
-  EXPECT_EQ(JoinHostPort("::1", 7), "[::1]:7");
-}
 
 TEST(NetworkTest, ThisMachine) {
   EXPECT_TRUE(IsThisMachine("127.0.0.1"));

@@ -10,32 +10,6 @@
 namespace ddprun {
 namespace {
 
-TEST(OomWatchTest, FindsTheMemoryCgroup) {
-  auto cgroup = ParseCgroups("0::/user.slice/job\n");
-  ASSERT_TRUE(cgroup);
-  EXPECT_TRUE(cgroup->v2);
-  EXPECT_EQ(cgroup->path, "/user.slice/job");
-  cgroup = ParseCgroups("5:devices:/\n4:cpu,memory:/a/b\n0::/\n");
-  ASSERT_TRUE(cgroup);
-  EXPECT_FALSE(cgroup->v2);
-  EXPECT_EQ(cgroup->path, "/a/b");
-  EXPECT_FALSE(ParseCgroups(""));
-  EXPECT_EQ(ParseCgroups("0::/gone (deleted)\n")->path, "/gone");
-}
-
-TEST(OomWatchTest, FindsItsFolder) {
-  const std::string mounts =
-      "35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n"
-      "41 31 0:38 /docker/x /sys/fs/cgroup/unified rw shared:3 - cgroup2 cgroup2 rw\n";
-  std::string top;
-  EXPECT_EQ(CgroupFolder(mounts, {false, "/a"}, &top), "/sys/fs/cgroup/memory/a");
-  EXPECT_EQ(top, "/sys/fs/cgroup/memory");
-  EXPECT_EQ(CgroupFolder(mounts, {false, "/"}, &top), "/sys/fs/cgroup/memory");
-  EXPECT_EQ(CgroupFolder(mounts, {true, "/docker/x/y"}, &top), "/sys/fs/cgroup/unified/y");
-  EXPECT_EQ(CgroupFolder(mounts, {true, "/elsewhere"}, &top), "") << "not in this container";
-  EXPECT_EQ(CgroupFolder("", {true, "/"}, &top), "");
-}
-
 TEST(OomWatchTest, ReadsTheCounter) {
   EXPECT_EQ(ParseOomKills("low 0\noom 3\noom_kill 2\noom_group_kill 0\n"), 2);
   EXPECT_EQ(ParseOomKills("oom_kill_disable 0\nunder_oom 0\noom_kill 5\n"), 5);

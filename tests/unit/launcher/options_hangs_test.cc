@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/options/options_hangs.h"
+#include "launcher/options/option_groups.h"
 
 #include <gmock/gmock.h>
 
@@ -35,7 +35,7 @@ TEST(HangOptionsTest, EachCanBeSetAndTurnedOff) {
 TEST(HangOptionsTest, WhatIsNoTimeIsRefused) {
   EXPECT_THAT(LineError("--hang-timeout -1"), HasSubstr("--hang-timeout '-1' is not a number"));
   EXPECT_THAT(LineError("--heartbeat-timeout soon"), HasSubstr("'soon'"));
-  EXPECT_THAT(LineError("--on-hang ignore"), HasSubstr("is not kill, report"));
+  EXPECT_THAT(LineError("--on-hang ignore"), HasSubstr("is not kill or report"));
 }
 
 }  // namespace

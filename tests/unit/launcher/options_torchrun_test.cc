@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // torchrun's flags that mean something else here, or nothing.
-#include "launcher/options/options_torchrun.h"
+#include "launcher/options/option_groups.h"
 
 #include <gmock/gmock.h>
 
@@ -20,11 +20,11 @@ TEST(OptionsTorchrunTest, FlagsWithoutEffectAreTakenAndNoted) {
       "--monitor-interval 0.5 --start_method=fork --event-log-handler console --use-env");
   EXPECT_THAT(options.notes, ElementsAre(HasSubstr("--monitor-interval"),
                                          HasSubstr("--start-method"), HasSubstr("--use-env")));
-  EXPECT_EQ(options.torchrun.event_log_handler, "console");
-  EXPECT_EQ(ParsedLine("").torchrun.event_log_handler, "null");
+  EXPECT_TRUE(options.torchrun.logs_events_to_console);
+  EXPECT_FALSE(ParsedLine("").torchrun.logs_events_to_console);
   EXPECT_THAT(ParsedLine("").notes, IsEmpty());
-  EXPECT_EQ(ParsedLine("", {{"PET_EVENT_LOG_HANDLER", "console"}}).torchrun.event_log_handler,
-            "console");
+  EXPECT_TRUE(
+      ParsedLine("", {{"PET_EVENT_LOG_HANDLER", "console"}}).torchrun.logs_events_to_console);
 }
 
 TEST(OptionsTorchrunTest, TheConsoleHandlerIsAnEventLogOnStderr) {
@@ -37,7 +37,7 @@ TEST(OptionsTorchrunTest, TheConsoleHandlerIsAnEventLogOnStderr) {
 TEST(OptionsTorchrunTest, TheirValuesAreStillChecked) {
   EXPECT_THAT(LineError("--monitor-interval 0"), HasSubstr("--monitor-interval '0' is not"));
   EXPECT_THAT(LineError("--start-method thread"),
-              HasSubstr("'thread' is not spawn, fork, forkserver"));
+              HasSubstr("'thread' is not spawn, fork or forkserver"));
   EXPECT_THAT(LineError("--event-log-handler kafka"), HasSubstr("'kafka' is not null, console"));
 }
 

@@ -85,7 +85,7 @@ TEST(VerdictTest, TheOthersAndTheCore) {
   failure.core_file = "/work/core.4711";
   Verdict verdict = FailedRun(failure, 139, RoundId{1});
   verdict.outcomes = {{EndKind::kExited, 1, 1, {{3, 3}}, {}},
-                     {EndKind::kStopped, 0, 13, {{0, 0}, {4, 15}}, {}}};
+                      {EndKind::kStopped, 0, 13, {{0, 0}, {4, 15}}, {}}};
   EXPECT_THAT(VerdictText(verdict), HasSubstr("  core on b: /work/core.4711\n"
                                               "  the others:\n"
                                               "    rank 3 exited with code 1\n"

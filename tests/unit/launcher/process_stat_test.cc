@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/processes/process_exiting.h"
+#include "launcher/processes/process_stat.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>
