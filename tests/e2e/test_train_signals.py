@@ -191,9 +191,11 @@ def test_while_the_results_are_written(training, tmp_path, faults, victim):
 def test_at_the_start(training, tmp_path, number):
     """Nothing was trained, nothing is lost: the rank ends at once."""
     ranks = training("--max-steps", "2", "--no-eval", "--checkpoint-seconds", "1000")
+    ranks[0].process.send_signal(signal.SIGSTOP)  # so that rank 1 waits for it
     reached(ranks[1], lambda: ranks[1].has_been_in("init"), "the start")
-    ranks[0].process.kill()  # so that rank 1 stays where it is
     ranks[1].process.send_signal(number)
+    ranks[1].process.wait(timeout=20)
+    ranks[0].process.kill()
     results = finish_all([rank.process for rank in ranks], 20)
     assert results[1][0] in (-number, 128 + number), results
 
