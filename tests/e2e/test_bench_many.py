@@ -7,9 +7,10 @@ import sys
 
 from conftest import BUILD, REPO, run
 
-# Join, the id's question with the greeting, the first worker's arrival, the others', a wait; and of the last node to
-# arrive the word that all are there.
-MESSAGES_MAX = 6
+# Join; the first worker's request for the id, with the greeting, and the others' in one; the first arrival and the
+# others'; a wait. The node that sets the id, and the last one to arrive, which sets the barrier's key, send up to two more.
+MESSAGES_MAX = 8
+MESSAGES_MEAN_MAX = 6.1
 HEARTBEAT_S = 2.5
 
 
@@ -31,5 +32,6 @@ def test_starts_of_64_and_256_nodes(tmp_path):
             assert start["ranks_right"]["min"] == 1
             if "ddprun" in name:
                 beats = int(start["total_s"]["max"] / HEARTBEAT_S)
-                assert 4 <= start["messages_mean"]["min"] <= start["messages_max"]["max"] <= MESSAGES_MAX + beats
+                assert 4 <= start["messages_mean"]["min"] <= MESSAGES_MEAN_MAX + beats
+                assert start["messages_max"]["max"] <= MESSAGES_MAX + beats
     print(done.stdout)
