@@ -14,6 +14,7 @@
 
 #include "worker/base/first_line.h"
 #include "worker/base/unique_tensors.h"
+#include "worker/ddp/shm_allreduce.h"
 #include "worker/files/crc32c.h"
 
 namespace ddprun {
@@ -85,6 +86,36 @@ bool SameBytesOnAllRanks(World& world, const std::vector<at::Tensor>& tensors) {
   return AlikeOnAllRanks(world, {plain ? 1 : 0, crc}) && plain;
 }
 
+// More would be announced than the node has room for.
+std::int64_t SmallestSharedBucket(const std::vector<at::Tensor>& parameters) {
+  std::size_t bytes = 0;
+  for (const at::Tensor& parameter : parameters) bytes += parameter.nbytes();
+  return static_cast<std::int64_t>(bytes / (ShmGroup::kOpsMax / 2));
+}
+
+class SharedHook : public c10d::CppCommHookInterface<std::shared_ptr<ShmAllreduce>> {
+ public:
+  using CppCommHookInterface::CppCommHookInterface;
+  c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
+    return state_->Average(bucket);
+  }
+};
+
+// Null where the ranks do not share a machine, or the gradients are not what its kernel adds.
+std::shared_ptr<ShmAllreduce> MakeShmAllreduce(World& world,
+                                               const std::vector<at::Tensor>& parameters,
+                                               const std::shared_ptr<GradientMeter>& meter) {
+  std::size_t bytes = 0;
+  for (const at::Tensor& parameter : parameters) {
+    if (!parameter.is_cpu() || parameter.scalar_type() != at::kFloat) return nullptr;
+    bytes += parameter.nbytes();
+  }
+  std::shared_ptr<ShmGroup> node =
+      ShmGroup::Form(world, ShmAllreduce::BytesFor(parameters.size(), bytes));
+  if (!node) return nullptr;
+  return std::make_shared<ShmAllreduce>(std::move(node), world.timeout(), meter);
+}
+
 }  // namespace
 
 void OnGradientsComputed(const at::Tensor& loss, std::function<void()> computed) {
@@ -118,7 +149,10 @@ at::Tensor DistributedDataParallel::Forward(const std::function<at::Tensor()>& f
   if (!reducer_ || !module_.is_training() || !at::GradMode::is_enabled() || !synchronize)
     return forward();
   reducer_->prepare_for_forward();
-  if (!buckets_rebuilt_) buckets_rebuilt_ = reducer_->rebuild_buckets();
+  if (!buckets_rebuilt_) {
+    buckets_rebuilt_ = reducer_->rebuild_buckets();
+    if (buckets_rebuilt_ && shm_allreduce_) shm_allreduce_->Adopt(*reducer_);
+  }
   if (options_.broadcast_buffers) SynchronizeBuffers();
   at::Tensor outputs = forward();
   // Only a search for unused parameters walks the graph from the outputs; without it none must be
@@ -129,6 +163,13 @@ at::Tensor DistributedDataParallel::Forward(const std::function<at::Tensor()>& f
 }
 
 void DistributedDataParallel::MakeReducer() {
+  const bool full = options_.format == GradientFormat::kFull;
+  if (full && options_.shared_memory)
+    shm_allreduce_ = MakeShmAllreduce(world_, parameters_, meter_);
+  const std::int64_t bucket_bytes =
+      shm_allreduce_ ? std::max(options_.shared_bucket_bytes, SmallestSharedBucket(parameters_))
+                     : options_.bucket_bytes;
+
   const std::vector<bool> sparse(parameters_.size(), false);
   // One bucket to begin with, since the first backward shows the order in which gradients come and
   // buckets are rebuilt after it. Where unused parameters forbid that, the buckets of the first
@@ -136,21 +177,25 @@ void DistributedDataParallel::MakeReducer() {
   const std::vector<std::size_t> limits =
       options_.find_unused_parameters
           ? std::vector<std::size_t>{static_cast<std::size_t>(options_.first_bucket_bytes),
-                                     static_cast<std::size_t>(options_.bucket_bytes)}
+                                     static_cast<std::size_t>(bucket_bytes)}
           : std::vector<std::size_t>{std::numeric_limits<std::size_t>::max()};
   auto [buckets, unused] = c10d::compute_bucket_assignment_by_size(parameters_, limits, sparse);
   // Gradients come roughly in the reverse order of the parameters.
   std::reverse(buckets.begin(), buckets.end());
   reducer_ = std::make_unique<c10d::Reducer>(
-      parameters_, std::move(buckets), world_.group(), sparse, options_.bucket_bytes,
+      parameters_, std::move(buckets), world_.group(), sparse, bucket_bytes,
       options_.find_unused_parameters,
       /*gradient_as_bucket_view=*/true,
       /*param_names=*/std::unordered_map<std::size_t, std::string>{}, options_.first_bucket_bytes,
       /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false,
       /*bucket_bytes_cap_list=*/std::vector<std::int64_t>{});
 
-  if (options_.format != GradientFormat::kFull || world_.device().is_cpu())
+  if (shm_allreduce_) {
+    shm_allreduce_->Adopt(*reducer_);
+    reducer_->register_comm_hook(std::make_unique<SharedHook>(shm_allreduce_));
+  } else if (!full || world_.device().is_cpu()) {
     reducer_->register_comm_hook(MakeGroupHook(world_, options_.format, meter_));
+  }
   // Otherwise the reducer's own all-reduce, which divides a gradient while it puts it into its
   // bucket.
 }

@@ -5,7 +5,8 @@
 // (torch/nn/parallel/distributed.py): buckets of 25 MiB in reverse order of the parameters with a
 // first one of 1 MiB, rebuilt once in the order in which gradients came; gradients are views into
 // the buckets; buffers (batch norm's running statistics) are rank 0's before every forward in
-// training. A world of one has no buckets.
+// training. Where all ranks share a machine, the buckets are smaller, lie in memory that all have
+// mapped and are averaged there instead of being sent. A world of one has no buckets.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -25,6 +26,8 @@ class Reducer;
 
 namespace ddprun {
 
+class ShmAllreduce;
+
 // Calls `computed` in each backward that goes through `loss`, when all gradients are there and
 // before the reducer waits for the other ranks. On a GPU it may be called on the device's thread
 // while backward's caller waits.
@@ -37,10 +40,15 @@ class DistributedDataParallel {
  public:
   struct Options {
     std::int64_t bucket_bytes = 25 << 20;
+    // In shared memory a bucket costs next to nothing, a small one is averaged while it is in the
+    // cache, and the last one, which backward cannot hide, is small too.
+    std::int64_t shared_bucket_bytes = 4 << 20;
     std::int64_t first_bucket_bytes = 1 << 20;
     bool broadcast_buffers = true;
     bool find_unused_parameters = false;
+    // 16 bits are for networks: they go by the process group even where the ranks share a machine.
     GradientFormat format = GradientFormat::kFull;
+    bool shared_memory = true;  // where it can be had
   };
 
   // Makes all ranks' parameters and buffers those of rank 0, after checking that all have the same
@@ -63,6 +71,8 @@ class DistributedDataParallel {
   // tells.
   GradientTraffic traffic() const { return meter_->Read(); }
 
+  bool uses_shared_memory() const { return shm_allreduce_ != nullptr; }
+
  private:
   void MakeReducer();
   void SynchronizeBuffers();
@@ -72,6 +82,7 @@ class DistributedDataParallel {
   const Options options_;
   std::vector<at::Tensor> parameters_;  // those that need gradients, in the module's order
   const std::shared_ptr<GradientMeter> meter_ = std::make_shared<GradientMeter>();
+  std::shared_ptr<ShmAllreduce> shm_allreduce_;
   std::unique_ptr<c10d::Reducer> reducer_;  // null in a world of one
   bool buckets_rebuilt_ = false;
 };

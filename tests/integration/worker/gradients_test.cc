@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How gradients go from rank to rank: through Gloo, in 32 and in 16 bits.
+// How gradients go from rank to rank: through shared memory, through Gloo, and with 16 bits.
 #include <dirent.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
@@ -14,9 +15,12 @@
 #include "tests/integration/worker/seeded.h"
 #include "tests/integration/worker/service.h"
 #include "worker/ddp/ddp.h"
+#include "worker/ddp/shm_group.h"
 
 namespace ddprun {
 namespace {
+
+using testing::HasSubstr;
 
 constexpr int kWide = 200;
 
@@ -50,13 +54,14 @@ void InWorld(int size, const std::function<void(World&)>& body,
 }
 
 // Three steps from the same parameters; several buckets in the last two.
-Net Trained(World& world, DistributedDataParallel::Options options,
+Net Trained(World& world, DistributedDataParallel::Options options, bool* shared = nullptr,
             GradientTraffic* traffic = nullptr) {
   Net net;
   Fill(*net, 0);
   options.bucket_bytes = 2048;
   options.first_bucket_bytes = 16;
   DistributedDataParallel ddp(world, *net, options);
+  if (shared != nullptr) *shared = ddp.uses_shared_memory();
   torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.05).momentum(0.9));
   for (int step = 0; step < 3; ++step) {
     ddp.ZeroGrad();
@@ -65,6 +70,11 @@ Net Trained(World& world, DistributedDataParallel::Options options,
   }
   if (traffic != nullptr) *traffic = ddp.traffic();
   return net;
+}
+
+void ExpectEqual(Net& one, Net& other) {
+  for (const auto& item : one->named_parameters())
+    EXPECT_TRUE(at::equal(item.value(), other->named_parameters()[item.key()])) << item.key();
 }
 
 double Distance(Net& one, Net& other) {
@@ -84,15 +94,32 @@ void ExpectSameOnAllRanks(World& world, Net& net) {
   }
 }
 
-TEST(Gradients, AreTheSameOnThreeRanks) {
-  InWorld(3, [](World& world) {
-    Net net = Trained(world, {});
-    ExpectSameOnAllRanks(world, net);
+TEST(SharedGradients, GiveTheBitsThatGlooGives) {
+  InWorld(2, [](World& world) {
+    bool shared = false;
+    Net by_memory = Trained(world, {}, &shared);
+    EXPECT_TRUE(shared);
+    Net by_gloo = Trained(world, {.shared_memory = false}, &shared);
+    EXPECT_FALSE(shared);
+    ExpectEqual(by_memory, by_gloo);
     world.Shutdown();
   });
 }
 
-TEST(Gradients, OutliveTheirReducer) {
+TEST(SharedGradients, AreTheSameOnThreeRanks) {
+  InWorld(3, [](World& world) {
+    bool shared = false;
+    Net by_memory = Trained(world, {}, &shared);
+    EXPECT_TRUE(shared);
+    ExpectSameOnAllRanks(world, by_memory);
+    // Gloo adds in another order.
+    Net by_gloo = Trained(world, {.shared_memory = false});
+    EXPECT_LT(Distance(by_memory, by_gloo), 1e-6);
+    world.Shutdown();
+  });
+}
+
+TEST(SharedGradients, OutliveTheirReducer) {
   InWorld(2, [](World& world) {
     Net net = Trained(world, {});
     at::Tensor gradient = net->head->weight.grad();
@@ -103,7 +130,7 @@ TEST(Gradients, OutliveTheirReducer) {
   });
 }
 
-TEST(Gradients, AreSummedOverBatchesWithoutSynchronisation) {
+TEST(SharedGradients, AreSummedOverBatchesWithoutSynchronisation) {
   InWorld(2, [](World& world) {
     Net net;
     Fill(*net, 0);
@@ -125,10 +152,10 @@ TEST(Gradients, AreSummedOverBatchesWithoutSynchronisation) {
   });
 }
 
-TEST(Gradients, CountWhatTheyCarry) {
+TEST(SharedGradients, CountWhatTheyCarry) {
   InWorld(2, [](World& world) {
     GradientTraffic traffic;
-    Trained(world, {}, &traffic);
+    Trained(world, {}, nullptr, &traffic);
     EXPECT_EQ(traffic.bytes, 3 * 4 * (7 * kWide + kWide + 3 * kWide + 3));
     EXPECT_GT(traffic.averaging_seconds, 0);
     EXPECT_LE(traffic.waited_seconds, traffic.averaging_seconds);
@@ -136,17 +163,56 @@ TEST(Gradients, CountWhatTheyCarry) {
   });
 }
 
-TEST(Gradients, ADeadRankEndsTheOthersWithASentence) {
+TEST(SharedGradients, ADeadRankEndsTheOthersWithASentence) {
   InWorld(2, [](World& world) {
     Net net;
     DistributedDataParallel ddp(world, *net, {.broadcast_buffers = false});
+    ASSERT_TRUE(ddp.uses_shared_memory());
     ddp.Forward([&] { return LossOf(net, world.rank(), 0); }).backward();
     if (world.rank() == 1) _exit(0);  // without a word, as if it were killed
     try {
+      // The step in which buckets are rebuilt talks over Gloo, which sees the end too.
       ddp.Forward([&] { return LossOf(net, world.rank(), 1); }).backward();
       ADD_FAILURE() << "gradients were averaged with a dead rank";
     } catch (const std::exception&) {
     }
+  });
+}
+
+TEST(SharedGradients, ADeadRankIsNamed) {
+  InWorld(2, [](World& world) {
+    const auto node = ShmGroup::Form(world, 4096);
+    ASSERT_NE(node, nullptr);
+    if (world.rank() == 1) _exit(0);
+    node->Announce(0, 0);
+    try {
+      node->AwaitAnnounced(0, std::chrono::seconds(60));
+      ADD_FAILURE() << "a dead rank announced something";
+    } catch (const PeerError& error) {
+      EXPECT_STREQ(error.what(),
+                   "rank 1 has ended while gradients were averaged; its own output says why");
+    }
+  });
+}
+
+TEST(SharedGradients, ASilentRankIsNamedWhenTheTimeIsOver) {
+  InWorld(2, [](World& world) {
+    const auto node = ShmGroup::Form(world, 4096);
+    ASSERT_NE(node, nullptr);
+    node->Announce(0, 64 * static_cast<std::uint64_t>(world.rank()));
+    EXPECT_THAT(node->AwaitAnnounced(0, std::chrono::seconds(20)), testing::ElementsAre(0, 64));
+    node->Finish(0);
+    node->AwaitFinished(0, std::chrono::seconds(20));
+    if (world.rank() == 0) {
+      node->Announce(1, 0);
+      try {
+        node->AwaitAnnounced(1, std::chrono::milliseconds(50));
+        ADD_FAILURE() << "rank 1 announced nothing";
+      } catch (const PeerError& error) {
+        EXPECT_THAT(error.what(), HasSubstr("rank 1 did not bring its gradients within"));
+      }
+    }
+    world.Shutdown();
   });
 }
 
@@ -179,12 +245,13 @@ double BytesOfTraining(World& world, DistributedDataParallel::Options options) {
 
 TEST(CompressedGradients, HalveTheBytesOnTheWire) {
   InWorld(2, [](World& world) {
-    const double full = BytesOfTraining(world, {});
+    const double full = BytesOfTraining(world, {.shared_memory = false});
     EXPECT_GT(full, 4 * 1000 * 1000);
     const double bf16 = BytesOfTraining(world, {.format = GradientFormat::kBFloat16});
     const double fp16 = BytesOfTraining(world, {.format = GradientFormat::kHalf});
     EXPECT_NEAR(bf16 / full, 0.5, 0.02);
     EXPECT_NEAR(fp16 / full, 0.5, 0.02);
+    EXPECT_LT(BytesOfTraining(world, {}), 0.02 * full) << "in shared memory nothing is sent";
     world.Shutdown();
   });
 }
