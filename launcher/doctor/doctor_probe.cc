@@ -5,7 +5,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -189,15 +188,14 @@ absl::StatusOr<std::unique_ptr<ProbeServer>> ProbeServer::Start(const std::strin
       ntohs(bound.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(bound).sin6_port
                                         : reinterpret_cast<const sockaddr_in&>(bound).sin_port);
   server->key_ = MakeKey();
-  server->stop_ = OwnedFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!server->stop_.valid()) return failure(std::strerror(errno));
+  if (server->stop_.fd() < 0) server->stop_ = EventFd();  // again, for errno
+  if (server->stop_.fd() < 0) return failure(std::strerror(errno));
   server->thread_ = std::thread([probe = server.get()] { probe->Serve(); });
   return server;
 }
 
 ProbeServer::~ProbeServer() {
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = write(stop_.get(), &one, sizeof(one));
+  stop_.Notify();
   if (thread_.joinable()) thread_.join();
 }
 
@@ -205,7 +203,7 @@ void ProbeServer::Serve() {
   std::vector<Connection> connections;
   std::string block(kProbeBlockBytes, '\0');
   while (true) {
-    std::vector<pollfd> polled = {{.fd = stop_.get(), .events = POLLIN, .revents = 0},
+    std::vector<pollfd> polled = {{.fd = stop_.fd(), .events = POLLIN, .revents = 0},
                                   {.fd = listener_.get(), .events = POLLIN, .revents = 0}};
     for (const Connection& connection : connections)
       polled.push_back({.fd = connection.fd.get(), .events = POLLIN, .revents = 0});

@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "launcher/doctor/doctor_rules.h"
+#include "rendezvous/base/event_fd.h"
 #include "rendezvous/base/owned_fd.h"
 
 namespace ddprun {
@@ -33,7 +34,7 @@ class ProbeServer {
 
   // Constant after Start().
   OwnedFd listener_;
-  OwnedFd stop_;
+  EventFd stop_;
   int port_ = 0;
   std::string key_;
 

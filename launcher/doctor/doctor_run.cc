@@ -2,7 +2,6 @@
 #include "launcher/doctor/doctor_run.h"
 
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -32,6 +31,7 @@
 #include "launcher/node/network.h"
 #include "launcher/node/rendezvous_endpoint.h"
 #include "rendezvous/base/addresses.h"
+#include "rendezvous/base/event_fd.h"
 
 namespace ddprun {
 namespace {
@@ -43,13 +43,10 @@ std::string Key(const char* what, int index) { return absl::StrCat("doctor/", wh
 class ControlPipeWatch {
  public:
   explicit ControlPipeWatch(ControlPipe control_pipe)
-      : control_pipe_(std::move(control_pipe)),
-        stop_(eventfd(0, EFD_CLOEXEC)),
-        thread_([this] { Watch(); }) {}
+      : control_pipe_(std::move(control_pipe)), thread_([this] { Watch(); }) {}
   ~ControlPipeWatch() {
-    const std::uint64_t one = 1;
     stopping_ = true;
-    [[maybe_unused]] const ssize_t written = write(stop_.get(), &one, sizeof(one));
+    stop_.Notify();
     thread_.join();
   }
   ControlPipeWatch(const ControlPipeWatch&) = delete;
@@ -58,9 +55,9 @@ class ControlPipeWatch {
  private:
   void Watch() {
     while (!stopping_) {
-      pollfd polled[] = {{.fd = stop_.get(), .events = POLLIN, .revents = 0},
+      pollfd polled[] = {{.fd = stop_.fd(), .events = POLLIN, .revents = 0},
                          {.fd = control_pipe_.fd(), .events = POLLIN, .revents = 0}};
-      poll(polled, 2, stop_.valid() ? -1 : 50);  // eventfd() may have failed
+      poll(polled, 2, stop_.fd() >= 0 ? -1 : 50);  // no descriptor may have been left
       if (polled[0].revents != 0) return;
       if (polled[1].revents == 0) continue;
       bool ended = false;
@@ -72,7 +69,7 @@ class ControlPipeWatch {
   }
 
   ControlPipe control_pipe_;
-  const OwnedFd stop_;
+  const EventFd stop_;
   std::atomic<bool> stopping_{false};
   std::thread thread_;
 };

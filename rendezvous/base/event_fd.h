@@ -29,7 +29,7 @@ class EventFd {
   }
 
  private:
-  const OwnedFd fd_;
+  OwnedFd fd_;
 };
 
 }  // namespace ddprun

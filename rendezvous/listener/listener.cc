@@ -5,7 +5,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -23,6 +22,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/synchronization/mutex.h"
+#include "rendezvous/base/event_fd.h"
 #include "rendezvous/base/ready_queue.h"
 #include "rendezvous/listener/first_bytes.h"
 #include "rendezvous/security/hello_tag.h"
@@ -151,9 +151,9 @@ class Listener::Loop {
   // False: out of descriptors.
   bool OpenWatch() {
     epoll_ = OwnedFd(epoll_create1(EPOLL_CLOEXEC));
-    wake_ = OwnedFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    return epoll_.valid() && wake_.valid() && Watch(socket_.fd.get(), EPOLLIN) &&
-           Watch(wake_.get(), EPOLLIN);
+    if (wake_.fd() < 0) wake_ = EventFd();
+    return epoll_.valid() && wake_.fd() >= 0 && Watch(socket_.fd.get(), EPOLLIN) &&
+           Watch(wake_.fd(), EPOLLIN);
   }
 
   bool IsStopping() {
@@ -164,8 +164,7 @@ class Listener::Loop {
 
   void Wake() {
     absl::MutexLock lock(&mutex_);
-    const std::uint64_t one = 1;
-    [[maybe_unused]] const ssize_t written = write(wake_.get(), &one, sizeof one);
+    wake_.Notify();
   }
 
   void Run() {
@@ -186,9 +185,8 @@ class Listener::Loop {
       const Clock::time_point now = Clock::now();
       for (int i = 0; i < count; ++i) {
         const int fd = events[static_cast<std::size_t>(i)].data.fd;
-        if (fd == wake_.get()) {
-          std::uint64_t ignored = 0;
-          [[maybe_unused]] const ssize_t size = read(fd, &ignored, sizeof ignored);
+        if (fd == wake_.fd()) {
+          wake_.Clear();
         } else if (fd == socket_.fd.get()) {
           AcceptSome(now);
         } else {
@@ -424,7 +422,7 @@ class Listener::Loop {
   const HandOver hand_over_;
   const ListeningSocket socket_;
   OwnedFd epoll_;
-  OwnedFd wake_;
+  EventFd wake_;
   bool watches_ = false;
 
   absl::Mutex mutex_;

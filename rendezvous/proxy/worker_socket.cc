@@ -2,7 +2,6 @@
 #include "rendezvous/proxy/worker_socket.h"
 
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -28,8 +27,8 @@ constexpr std::uint64_t kFirstWorker = 2;
 
 constexpr std::size_t kReadBytes = 64 * 1024;
 
-// Between two attempts to accept while no descriptor is left: nothing reports when one becomes free,
-// and accepting again at once would only spin.
+// Between two attempts to accept while no descriptor is left: nothing reports when one becomes
+// free, and accepting again at once would only spin.
 constexpr std::chrono::milliseconds kAcceptPause{50};
 
 bool Watch(int epoll_fd, int operation, int fd, unsigned events, std::uint64_t name) {
@@ -56,11 +55,11 @@ absl::Status WorkerSocket::Listen(const std::string& path) {
   listener_ = *std::move(listener);
   chmod(path.c_str(), S_IRUSR | S_IWUSR);
   epoll_ = OwnedFd(epoll_create1(EPOLL_CLOEXEC));
-  wake_ = OwnedFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (wake_.fd() < 0) wake_ = EventFd();
   last_worker_ = kFirstWorker;
-  if (!epoll_.valid() || !wake_.valid() ||
+  if (!epoll_.valid() || wake_.fd() < 0 ||
       !Watch(epoll_.get(), EPOLL_CTL_ADD, listener_.fd.get(), EPOLLIN, kListener) ||
-      !Watch(epoll_.get(), EPOLL_CTL_ADD, wake_.get(), EPOLLIN, kWaker)) {
+      !Watch(epoll_.get(), EPOLL_CTL_ADD, wake_.fd(), EPOLLIN, kWaker)) {
     return absl::ResourceExhaustedError(
         absl::StrCat("cannot serve the unix socket ", path, ": ", ErrnoText(errno)));
   }
@@ -103,12 +102,6 @@ void WorkerSocket::Stop() {
     listener_ = {};
   }
   epoll_.Reset();
-  wake_.Reset();
-}
-
-void WorkerSocket::Wake() {
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const auto written = write(wake_.get(), &one, sizeof(one));
 }
 
 int WorkerSocket::Patience(std::optional<TimePoint> due) const {
@@ -134,8 +127,7 @@ void WorkerSocket::Loop() {
       if (event.data.u64 == kListener) {
         Accept();
       } else if (event.data.u64 == kWaker) {
-        std::uint64_t ignored = 0;
-        [[maybe_unused]] const auto got = read(wake_.get(), &ignored, sizeof(ignored));
+        wake_.Clear();
       } else {
         OnEvent(StoreWorker{event.data.u64}, event.events);
       }
@@ -223,7 +215,8 @@ bool WorkerSocket::Read(StoreWorker worker, Stream& stream) {
   return true;
 }
 
-// An incomplete message holds memory, so only kLargeFramesBytesMax of large ones are read at a time.
+// An incomplete message holds memory, so only kLargeFramesBytesMax of large ones are read at a
+// time.
 void WorkerSocket::TakeRoom(StoreWorker worker, Stream& stream) {
   const std::size_t wanted = stream.in.unfinished() > kLargeFrameBytes ? stream.in.unfinished() : 0;
   if (wanted == stream.large) return;

@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "rendezvous/base/addresses.h"
+#include "rendezvous/base/event_fd.h"
 #include "rendezvous/base/owned_fd.h"
 #include "rendezvous/store/store_coalescer.h"
 #include "rendezvous/values/session_types.h"
@@ -52,7 +53,7 @@ class WorkerSocket {
   // Threadsafe. Frames for a stream that has ended are dropped.
   void Send(StoreWorker worker, std::string frame);
   // Makes the thread call on_idle. Threadsafe.
-  void Wake();
+  void Wake() { wake_.Notify(); }
 
  private:
   // Written by any thread, read by the socket's thread.
@@ -87,7 +88,7 @@ class WorkerSocket {
 
   const Handlers handlers_;
   OwnedFd epoll_;
-  OwnedFd wake_;
+  EventFd wake_;
   std::optional<TimePoint> accept_again_;  // on the socket's thread only, as is the next
   std::uint64_t last_worker_ = 0;
   // Also on the socket's thread only.
