@@ -21,23 +21,18 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <future>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "proto/version.h"
-#include "rendezvous/client/session_client.h"
 #include "rendezvous/client/store_client.h"
-#include "rendezvous/proxy/store_proxy.h"
 #include "rendezvous/service/server.h"
-#include "rendezvous/wire/service_channel.h"
+#include "tests/bench/bench_node.h"
 
 namespace ddprun {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::seconds kLong{60};
 
 [[noreturn]] void Die(const std::string& what) {
   std::fprintf(stderr, "journal_cost: %s\n", what.c_str());
@@ -92,46 +87,11 @@ class Service {
   int port_ = 0;
 };
 
-// A run of one node.
-class Node {
- public:
-  Node(const std::string& target, const std::string& socket_path)
-      : channel_(MakeServiceChannel(target, std::nullopt)) {
-    Join join;
-    join.protocol_version = kProtocolVersion;
-    join.software_version = kSoftwareVersion;
-    join.run_id = "bench";
-    join.node_id = NodeId{"node"};
-    join.host = "node";
-    join.nodes_min = join.nodes_max = 1;
-    join.address = "127.0.0.1";
-    join.worker_port = 1;
-    join.join_timeout = kLong;
-    session_ = SessionClient::Open(channel_, join, kLong, [this](SessionEvent event) {
-      const auto* directive = std::get_if<Directive>(&event);
-      if (directive != nullptr && std::holds_alternative<Start>(*directive)) started_.set_value();
-    });
-    if (started_.get_future().wait_for(kLong) != std::future_status::ready) Die("no round");
-    auto proxy = StoreProxy::Start({.socket_path = socket_path,
-                                    .channel = channel_,
-                                    .run_id = "bench",
-                                    .node_id = NodeId{"node"}});
-    if (!proxy.ok()) Die(std::string(proxy.status().message()));
-    proxy_ = *std::move(proxy);
-    proxy_->SetRound(RoundId{1});
-  }
-
- private:
-  std::promise<void> started_;
-  std::shared_ptr<ServiceChannel> channel_;
-  std::unique_ptr<SessionClient> session_;
-  std::unique_ptr<StoreProxy> proxy_;
-};
-
 void Measure(const char* name, const Service& service, int callers,
              std::chrono::duration<double> time, const std::string& folder) {
   const std::string socket_path = folder + "/agent";
-  const Node node(service.target(), socket_path);
+  BenchNode node(service.target(), {.run_id = "bench", .name = "node", .socket_path = socket_path});
+  node.WaitForStart();
   std::vector<std::vector<double>> samples(static_cast<std::size_t>(callers));
   std::vector<std::thread> threads;
   const auto begin = Clock::now();

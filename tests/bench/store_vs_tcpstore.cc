@@ -27,19 +27,16 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <future>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <vector>
 
-#include "proto/version.h"
-#include "rendezvous/client/session_client.h"
-#include "rendezvous/proxy/store_proxy.h"
 #include "rendezvous/security/credentials.h"
 #include "rendezvous/security/token.h"
 #include "rendezvous/service/server.h"
+#include "tests/bench/bench_node.h"
 #include "worker/distributed/rendezvous_store.h"
 
 namespace ddprun {
@@ -112,52 +109,6 @@ Token BenchToken() {
                        "the benchmark");
 }
 
-// ---- The nodes
-
-// A node of a run and the socket that it serves the store on.
-class Node {
- public:
-  Node(const std::string& target, const std::string& run_id, const std::string& name, int nodes,
-       const std::string& socket_path, std::shared_ptr<StoreConnector> connector = nullptr,
-       bool tls = false)
-      : channel_(MakeServiceChannel(
-            target,
-            tls ? std::optional(*MintNodeCredentials(BenchToken(), run_id, name)) : std::nullopt)) {
-    Join join;
-    join.protocol_version = kProtocolVersion;
-    join.software_version = kSoftwareVersion;
-    join.run_id = run_id;
-    join.node_id = NodeId{name};
-    join.host = name;
-    join.nodes_min = join.nodes_max = nodes;
-    join.address = "127.0.0.1";
-    join.worker_port = 1;
-    join.join_timeout = kLong;
-    session_ = SessionClient::Open(channel_, join, kLong, [this](SessionEvent event) {
-      const auto* directive = std::get_if<Directive>(&event);
-      if (directive != nullptr && std::holds_alternative<Start>(*directive)) started_.set_value();
-    });
-    auto proxy = StoreProxy::Start({.socket_path = socket_path,
-                                    .channel = channel_,
-                                    .connector = std::move(connector),
-                                    .run_id = run_id,
-                                    .node_id = NodeId{name}});
-    if (!proxy.ok()) Die(std::string(proxy.status().message()));
-    proxy_ = *std::move(proxy);
-  }
-
-  void WaitForStart() {
-    if (started_.get_future().wait_for(kLong) != std::future_status::ready) Die("no round");
-    proxy_->SetRound(RoundId{1});
-  }
-
- private:
-  std::promise<void> started_;
-  std::shared_ptr<ServiceChannel> channel_;
-  std::unique_ptr<SessionClient> session_;
-  std::unique_ptr<StoreProxy> proxy_;
-};
-
 class Bench {
  public:
   Bench(Arguments arguments, Shared* shared, std::filesystem::path folder)
@@ -167,6 +118,8 @@ class Bench {
 
  private:
   void HostTcpStore();
+  BenchNode::Options NodeOf(const TwoNodes& run, int number,
+                            std::shared_ptr<StoreConnector> connector);
   void HostNode0();
   void HostNode1();
   void Work(int rank);
@@ -202,6 +155,18 @@ void Bench::HostTcpStore() {
   All();  // the end
 }
 
+BenchNode::Options Bench::NodeOf(const TwoNodes& run, int number,
+                                 std::shared_ptr<StoreConnector> connector) {
+  const std::string name = "node-" + std::to_string(number);
+  return {.run_id = run.name,
+          .name = name,
+          .nodes = 2,
+          .socket_path = SocketOf(run, number),
+          .connector = std::move(connector),
+          .credentials = run.tls ? std::optional(*MintNodeCredentials(BenchToken(), run.name, name))
+                                 : std::nullopt};
+}
+
 void Bench::HostNode0() {
   std::vector<std::unique_ptr<RendezvousServer>> servers;
   for (const TwoNodes& run : kTwoNodes) {
@@ -216,13 +181,15 @@ void Bench::HostNode0() {
     servers.push_back(*std::move(server));
   }
   RendezvousServer& first = *servers[0];
-  Node one(first.target(), "one", "node-0", 1, Socket("one"), first.store_connector());
-  std::vector<std::unique_ptr<Node>> nodes;
+  BenchNode one(first.target(), {.run_id = "one",
+                                 .name = "node-0",
+                                 .socket_path = Socket("one"),
+                                 .connector = first.store_connector()});
+  std::vector<std::unique_ptr<BenchNode>> nodes;
   for (int i = 0; i < kTwoNodesCount; ++i) {
     RendezvousServer& server = *servers[static_cast<std::size_t>(i)];
-    nodes.push_back(std::make_unique<Node>(server.target(), kTwoNodes[i].name, "node-0", 2,
-                                           SocketOf(kTwoNodes[i], 0), server.store_connector(),
-                                           kTwoNodes[i].tls));
+    nodes.push_back(std::make_unique<BenchNode>(server.target(),
+                                                NodeOf(kTwoNodes[i], 0, server.store_connector())));
   }
   All();
   one.WaitForStart();
@@ -235,11 +202,10 @@ void Bench::HostNode0() {
 
 void Bench::HostNode1() {
   All();
-  std::vector<std::unique_ptr<Node>> nodes;
+  std::vector<std::unique_ptr<BenchNode>> nodes;
   for (int i = 0; i < kTwoNodesCount; ++i) {
-    nodes.push_back(std::make_unique<Node>("127.0.0.1:" + std::to_string(shared_->service_port[i]),
-                                           kTwoNodes[i].name, "node-1", 2,
-                                           SocketOf(kTwoNodes[i], 1), nullptr, kTwoNodes[i].tls));
+    nodes.push_back(std::make_unique<BenchNode>(
+        "127.0.0.1:" + std::to_string(shared_->service_port[i]), NodeOf(kTwoNodes[i], 1, nullptr)));
   }
   for (const auto& node : nodes) node->WaitForStart();
   All();

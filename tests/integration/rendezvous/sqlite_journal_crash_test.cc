@@ -3,9 +3,7 @@
 // full disk. What Commit has acknowledged is there afterwards, and nothing else than what was
 // appended.
 #include <fcntl.h>
-#include <sched.h>
 #include <signal.h>
-#include <sys/mount.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,6 +14,7 @@
 
 #include "tests/integration/rendezvous/journal_fixture.h"
 #include "tests/testing/kill_at_system_call.h"
+#include "tests/testing/small_disk.h"
 
 namespace ddprun {
 namespace {
@@ -163,14 +162,6 @@ TEST(SqliteJournalCrashTest, KilledAtEverySystemCallItHasAllThatWasCommitted) {
 
 // ---- A full disk
 
-// A file system of that size, in a mount name space of its own: only for a process that ends soon.
-bool MountSmall(const std::string& folder, std::size_t bytes) {
-  const std::string size = "size=" + std::to_string(bytes);
-  return unshare(CLONE_NEWNS) == 0 &&
-         mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
-         mount("ddprun-test", folder.c_str(), "tmpfs", 0, size.c_str()) == 0;
-}
-
 // Snapshots, where there are any, grow until there is no room for old and new together.
 void FillAndReopen(const std::string& folder, bool with_snapshots) {
   int acknowledged = 0;
@@ -196,7 +187,7 @@ void FillAndReopen(const std::string& folder, bool with_snapshots) {
     EXPECT_EQ(opened.journal->Report().error, status);
   }
   // Somebody makes room.
-  ASSERT_EQ(mount("none", folder.c_str(), "tmpfs", MS_REMOUNT, "size=64m"), 0);
+  ASSERT_TRUE(EnlargeSmallDisk(folder));
   const OpenedJournal next = OpenJournal(folder);
   ASSERT_TRUE(next.status.ok()) << next.status;
   EXPECT_EQ(CountOf(next), acknowledged);
@@ -209,17 +200,9 @@ TEST(SqliteJournalCrashTest, AFullDiskLosesNothingThatWasCommitted) {
     for (const bool with_snapshots : {false, true}) {
       SCOPED_TRACE(size);
       JournalFolder folder;
-      const pid_t child = fork();
-      if (child == 0) {
-        if (!MountSmall(folder.path(), size * kPage)) _exit(2);
-        FillAndReopen(folder.path(), with_snapshots);
-        _exit(HasFailure() ? 1 : 0);
-      }
-      int status = 0;
-      ASSERT_EQ(waitpid(child, &status, 0), child);
-      ASSERT_TRUE(WIFEXITED(status)) << status;
-      if (WEXITSTATUS(status) == 2) GTEST_SKIP() << "this user may not mount here";
-      EXPECT_EQ(WEXITSTATUS(status), 0);
+      if (!RunOnSmallDisk(folder.path(), size * kPage,
+                          [&] { FillAndReopen(folder.path(), with_snapshots); }))
+        GTEST_SKIP() << "this user may not mount here";
     }
   }
 }

@@ -4,9 +4,7 @@
 // save is as if nothing had been.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sched.h>
 #include <signal.h>
-#include <sys/mount.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -16,6 +14,7 @@
 #include <filesystem>
 
 #include "tests/testing/kill_at_system_call.h"
+#include "tests/testing/small_disk.h"
 #include "tests/unit/worker/small_snapshot.h"
 #include "tests/unit/worker/temp_files.h"
 #include "worker/checkpoint/checkpoint_writer.h"
@@ -140,14 +139,6 @@ TEST(CheckpointFullDiskTest, AtEveryOffsetTheOldOnesStayAndTheNextSaveIsTried) {
   signal(SIGXFSZ, before);
 }
 
-// In a mount name space of its own: only for a process that ends soon.
-bool MountSmall(const std::string& folder, std::size_t bytes) {
-  const std::string size = "size=" + std::to_string(bytes);
-  return unshare(CLONE_NEWNS) == 0 &&
-         mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
-         mount("ddprun-test", folder.c_str(), "tmpfs", 0, size.c_str()) == 0;
-}
-
 // Each save is larger than the one before, until there is no room; then somebody makes some.
 void FillUp(const std::string& folder) {
   const auto save = [&](CheckpointWriter& writer, std::int64_t step) {
@@ -169,7 +160,7 @@ void FillUp(const std::string& folder) {
   }
   for (const std::string& name : NamesIn(folder))
     EXPECT_EQ(name.find(".tmp."), std::string::npos) << name;
-  ASSERT_EQ(mount("none", folder.c_str(), "tmpfs", MS_REMOUNT, "size=64m"), 0);
+  ASSERT_TRUE(EnlargeSmallDisk(folder));
   EXPECT_EQ(save(writer, step + 1), "");
 }
 
@@ -179,17 +170,8 @@ TEST(CheckpointFullDiskTest, ASmallFileSystemKeepsTheOldOnes) {
   for (std::size_t pages = 1; pages < 16; ++pages) {
     SCOPED_TRACE(pages);
     const TempFiles files;
-    const pid_t child = fork();
-    if (child == 0) {
-      if (!MountSmall(files.folder(), pages * kPage)) _exit(2);
-      FillUp(files.folder());
-      _exit(HasFailure() ? 1 : 0);
-    }
-    int status = 0;
-    ASSERT_EQ(waitpid(child, &status, 0), child);
-    ASSERT_TRUE(WIFEXITED(status)) << status;
-    if (WEXITSTATUS(status) == 2) GTEST_SKIP() << "this user may not mount here";
-    EXPECT_EQ(WEXITSTATUS(status), 0);
+    if (!RunOnSmallDisk(files.folder(), pages * kPage, [&] { FillUp(files.folder()); }))
+      GTEST_SKIP() << "this user may not mount here";
   }
 }
 
