@@ -7,17 +7,19 @@
 #include <csignal>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "launcher/agent/agent_observer.h"
 #include "launcher/base/background.h"
 #include "launcher/base/poller.h"
 #include "launcher/hang/worker_watch.h"
 #include "launcher/node/control_pipe.h"
-#include "launcher/node/event_queue.h"
 #include "launcher/node/rendezvous_endpoint.h"
 #include "launcher/options/options.h"
 #include "launcher/output/console.h"
@@ -25,11 +27,41 @@
 #include "launcher/processes/program.h"
 #include "launcher/processes/workers.h"
 #include "launcher/supervisor/supervisor.h"
+#include "rendezvous/base/event_fd.h"
 #include "rendezvous/client/session_client.h"
 #include "rendezvous/proxy/store_proxy.h"
 #include "rendezvous/security/credentials.h"
 
 namespace ddprun {
+
+// From gRPC's threads to the agent's one: the only thing that they share.
+class EventQueue {
+ public:
+  // Readable while there are events.
+  int fd() const { return notice_.fd(); }
+
+  void Post(SessionEvent event) ABSL_LOCKS_EXCLUDED(mutex_) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      events_.push_back(std::move(event));
+    }
+    Wake();
+  }
+
+  // The agent's loop takes a turn.
+  void Wake() { notice_.Notify(); }
+
+  std::vector<SessionEvent> TakeAll() ABSL_LOCKS_EXCLUDED(mutex_) {
+    notice_.Clear();
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return std::exchange(events_, {});
+  }
+
+ private:
+  const EventFd notice_;
+  std::mutex mutex_;
+  std::vector<SessionEvent> events_ ABSL_GUARDED_BY(mutex_);
+};
 
 // An id that no other agent has.
 NodeId MakeNodeId(const std::string& host);
@@ -125,9 +157,9 @@ class Agent {
   std::optional<TimePoint> heartbeat_due_;
   std::chrono::milliseconds reconnect_timeout_{0};  // time in which this node may reconnect
   std::optional<TimePoint> join_retry_;  // the master's name could not be resolved: again then
-  PendingCall<absl::StatusOr<std::string>> own_address_;  // by way of the master's
+  std::future<absl::StatusOr<std::string>> own_address_;  // by way of the master's
   std::optional<TimePoint> resolve_notice_;  // if resolving takes so long, a note is printed
-  PendingCall<bool> nccl_conf_;  // read in the home folder, which may be a file server's
+  std::future<bool> nccl_conf_;  // read in the home folder, which may be a file server's
   bool nccl_conf_names_interfaces_ = false;
   std::optional<int> exit_code_;
 };

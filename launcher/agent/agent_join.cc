@@ -81,7 +81,7 @@ std::vector<std::string> Agent::NetworkVariables(const Start& start) {
   // The workers of one node find each other by themselves, and programs that join several runs of
   // one node each have networks of their own.
   if (start.node_count == 1) return {};
-  if (const auto named = nccl_conf_.Take()) nccl_conf_names_interfaces_ = *named;
+  if (const auto named = TakeResult(nccl_conf_)) nccl_conf_names_interfaces_ = *named;
   const std::optional<Interface> interface = InterfaceOf(address_);
   if (!interface.has_value()) return {};
   return InterfaceVariables(*interface, ReadVariable, nccl_conf_names_interfaces_);
@@ -99,8 +99,8 @@ void Agent::BeginJoin(TimePoint now) {
 
 void Agent::ContinueJoin(TimePoint now) {
   if (join_retry_.has_value() && *join_retry_ <= now) BeginJoin(now);
-  if (!own_address_.pending()) return;
-  if (const auto address = own_address_.Take()) {
+  if (!own_address_.valid()) return;
+  if (const auto address = TakeResult(own_address_)) {
     resolve_notice_.reset();
     if (address->ok()) return Join(**address, now);
     return RetryJoin(address->status(), now);
@@ -117,7 +117,7 @@ void Agent::ContinueJoin(TimePoint now) {
 }
 
 std::optional<TimePoint> Agent::NextJoinDeadline() const {
-  if (!own_address_.pending()) return join_retry_;
+  if (!own_address_.valid()) return join_retry_;
   return resolve_notice_.has_value() ? std::min(*resolve_notice_, join_deadline_) : join_deadline_;
 }
 

@@ -20,7 +20,7 @@
 #include "launcher/base/limits.h"
 #include "launcher/base/temp_dir.h"
 #include "launcher/processes/orphans.h"
-#include "launcher/processes/stuck_process.h"
+#include "launcher/processes/process_stat.h"
 #include "rendezvous/base/errno_text.h"
 #include "rendezvous/base/owned_fd.h"
 #include "rendezvous/base/signal_name.h"

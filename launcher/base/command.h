@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "launcher/base/renamed_flags.h"
+#include "launcher/base/flag_names.h"
 
 namespace ddprun {
 

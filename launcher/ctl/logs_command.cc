@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/ctl/logs_command.h"
+#include "launcher/ctl/ctl_command.h"
 
 #include <unistd.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The meeting of the nodes of `ddprun doctor`: a run of its own, whose store carries their
-// messages.
+// How the nodes of `ddprun doctor` exchange messages: they join a run of their own, whose store
+// carries the messages as JSON.
 #pragma once
 
 #include <chrono>
@@ -14,6 +14,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "launcher/doctor/doctor_rules.h"
 #include "launcher/node/rendezvous_endpoint.h"
 #include "launcher/options/options.h"
 #include "rendezvous/client/session_client.h"
@@ -22,6 +23,25 @@
 #include "rendezvous/security/credentials.h"
 
 namespace ddprun {
+
+// At most kFactsBytesMax bytes: an environment that does not fit is omitted.
+std::string Encode(const NodeFacts& facts);
+std::string Encode(const std::vector<PairFacts>& pairs);
+
+// INVALID_ARGUMENT: not valid; one sentence.
+absl::StatusOr<NodeFacts> ParseNodeFacts(const std::string& words);
+absl::StatusOr<std::vector<PairFacts>> ParsePairFacts(const std::string& words);
+
+// The result, which node 0 sends to all nodes.
+struct DoctorReport {
+  int exit_code = 0;
+  std::string text;
+  std::string json;  // empty if too large to send: only node 0 then has it
+};
+
+// At most kReportBytesMax bytes: JSON that does not fit is omitted.
+std::string Encode(const DoctorReport& report);
+absl::StatusOr<DoctorReport> ParseDoctorReport(const std::string& words);
 
 // The id of the checkup's own run, so that it never touches the run of the same name.
 std::string DoctorRunId(const Options& options);

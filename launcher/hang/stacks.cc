@@ -19,10 +19,9 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "launcher/base/limits.h"
-#include "launcher/hang/stacks_words.h"
 #include "launcher/placement/worker_environ.h"
+#include "launcher/processes/process_stat.h"
 #include "launcher/processes/spawn.h"
-#include "launcher/processes/stuck_process.h"
 
 namespace ddprun {
 namespace {

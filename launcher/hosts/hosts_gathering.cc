@@ -8,7 +8,6 @@
 #include "launcher/base/limits.h"
 #include "launcher/hosts/hosts_advice.h"
 #include "launcher/hosts/hosts_stepper.h"
-#include "launcher/hosts/hosts_verdict.h"
 #include "launcher/options/hosts_list.h"
 #include "proto/text.h"
 #include "proto/version.h"

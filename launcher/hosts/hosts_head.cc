@@ -9,7 +9,6 @@
 #include "launcher/base/limits.h"
 #include "launcher/hosts/hosts_advice.h"
 #include "launcher/hosts/hosts_stepper.h"
-#include "launcher/hosts/hosts_verdict.h"
 #include "rendezvous/base/printable.h"
 
 namespace ddprun {

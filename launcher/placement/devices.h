@@ -36,4 +36,8 @@ absl::StatusOr<int> LocalWorldSize(const Options& options, int gpus, int cpus);
 // more than can be known here; one sentence for people.
 absl::StatusOr<Machine> ReadMachine(const Options& options, const GetVariable& get_variable);
 
+// CPUs' worth of time, the least of this process's cgroup and those above it; absent: no limit.
+// `root` is the folder that /proc and /sys are in: "" for this machine.
+std::optional<double> ReadCpuQuota(const std::string& root);
+
 }  // namespace ddprun

@@ -4,6 +4,8 @@
 // keep their order, and wait for a disk only briefly.
 #pragma once
 
+#include <sys/types.h>
+
 #include <chrono>
 #include <deque>
 #include <functional>
@@ -16,6 +18,27 @@
 #include "proto/failure_record.h"
 
 namespace ddprun {
+
+struct CoreQuestion {
+  std::string pattern;    // /proc/sys/kernel/core_pattern, without its line end
+  bool uses_pid = false;  // /proc/sys/kernel/core_uses_pid
+  std::string folder;     // where the process ran
+  pid_t pid = 0;
+  int signal = 0;
+  // The process was started then: an older file is another process's core.
+  std::chrono::system_clock::time_point started{};
+};
+
+// The path that the pattern gives, with `*` for unknown parts (pure). Empty: it goes
+// to a program.
+std::string CorePathPattern(const CoreQuestion& question);
+
+// The file's path, or the command that shows the core where a program collects cores; empty: there
+// is none.
+std::string FindCore(const CoreQuestion& question);
+
+// The same for a worker of this process.
+std::string FindCoreOf(pid_t pid, int signal, std::chrono::system_clock::time_point started);
 
 class WorkerEvidence {
  public:
@@ -50,7 +73,7 @@ class WorkerEvidence {
   };
   struct Waiting {
     Event event;
-    PendingCall<Found> call;  // never started: nothing is waited for
+    std::future<Found> call;  // not valid: nothing is waited for
     TimePoint deadline;
   };
   static Found Read(const Question& question, pid_t pid);

@@ -15,7 +15,6 @@
 #include "launcher/placement/worker_environ.h"
 #include "launcher/processes/orphans.h"
 #include "launcher/processes/process_stat.h"
-#include "launcher/processes/stuck_process.h"
 #include "rendezvous/base/bounded_call.h"
 #include "rendezvous/base/errno_text.h"
 #include "rendezvous/values/first_cause.h"
@@ -406,7 +405,7 @@ void Workers::OnChildEnded(TimePoint now, std::vector<Event>& events) {
 // ---- Output
 
 absl::Status Workers::TakeLogFolder(TimePoint now) {
-  auto folder = log_folder_.Take();
+  auto folder = TakeResult(log_folder_);
   if (!folder.has_value()) {
     if (now < starting_deadline_) return absl::OkStatus();
     return absl::UnavailableError(

@@ -21,7 +21,6 @@
 #include "launcher/placement/placement.h"
 #include "launcher/processes/cgroup.h"
 #include "launcher/processes/oom_watch.h"
-#include "launcher/processes/process_set.h"
 #include "launcher/processes/program.h"
 #include "launcher/processes/progress_sockets.h"
 #include "launcher/processes/spawn.h"
@@ -172,7 +171,7 @@ class Workers {
   enum class Starting { kNo, kLogFolder, kLogFiles, kProcesses };
   Starting starting_ = Starting::kNo;
   TimePoint starting_deadline_;  // of the log folder and files; a notice for the processes
-  PendingCall<absl::StatusOr<std::string>> log_folder_;
+  std::future<absl::StatusOr<std::string>> log_folder_;
   bool log_folder_made_ = false;  // it is to be shown
   std::vector<std::string> network_;
   std::vector<LogMux::WriteEnds> write_ends_;  // of the pipes, until the workers have them

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a person reads when a run fails: one screen, the same on every node.
+// The verdict of a run: one screen for users, the same on every node, and JSON for programs. Pure.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "proto/failure_record.h"
@@ -20,5 +21,17 @@ std::string LocalFailureText(const Failure& failure, const std::string& why_loca
 
 // The failure as a worker's own record has it, with torchrun's error code.
 FailureRecord RecordOf(const Failure& failure);
+
+struct RunEnd {
+  std::string run_id;  // empty: it had none yet
+  std::string host;    // of this ddprun
+  int exit_code = 0;   // of this ddprun
+  std::string text;    // what people read; empty on success
+  std::optional<Verdict> verdict;
+};
+
+// One object in one line, without its line end. VERDICT.md documents its members; members are only
+// added, never removed.
+std::string VerdictJson(const RunEnd& end);
 
 }  // namespace ddprun

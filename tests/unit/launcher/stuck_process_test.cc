@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/processes/stuck_process.h"
+#include "launcher/processes/process_stat.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
