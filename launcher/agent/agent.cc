@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <random>
 #include <type_traits>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -40,10 +39,9 @@ NodeId MakeNodeId(const std::string& host) {
 
 Agent::Agent(Config config)
     : config_(std::move(config)),
-      host_(config_.host.empty() ? HostName() : config_.host),
-      console_(STDOUT_FILENO, STDERR_FILENO,
+      console_(STDOUT_FILENO, STDERR_FILENO, Console::kLimits,
                config_.control_pipe.has_value() ? Console::Form::kMarked : Console::Form::kPlain),
-      workers_(MakeWorkersConfig(), poller_, console_, background_),
+      workers_(config_, poller_, console_, background_),
       watch_(config_.options.hangs, workers_, poller_, console_),
       signal_fd_(
           OpenSignalFd(WithChildSignal(Union(config_.end_signals, config_.forwarded_signals)))),
@@ -52,19 +50,6 @@ Agent::Agent(Config config)
 }
 
 Agent::~Agent() = default;
-
-Workers::Config Agent::MakeWorkersConfig() const {
-  return {.program = config_.program,
-          .local_world_size = config_.local_world_size,
-          .places = config_.places,
-          .role = config_.options.role,
-          .host = host_,
-          .temp_dir = config_.temp_dir,
-          .logs = config_.options.logs,
-          .agent_socket = absl::StrCat(config_.temp_dir, "/agent.sock"),
-          .signal_mask = config_.worker_signal_mask,
-          .cgroup = config_.cgroup};
-}
 
 absl::Status Agent::WatchSources() {
   bool all = poller_.Add(signal_fd_.get(), {Source::kSignal}) &&

@@ -68,20 +68,12 @@ NodeId MakeNodeId(const std::string& host);
 
 class Agent {
  public:
-  struct Config {
-    Options options;
-    Program program;
-    int local_world_size = 1;
-    std::vector<Place> places;  // of the workers, by local rank
-    std::string temp_dir;
+  struct Config : NodeConfig {
     sigset_t end_signals;
     sigset_t forwarded_signals;
-    sigset_t worker_signal_mask;
-    const RunCgroup* cgroup = nullptr;  // outlives the agent; may be none
-    std::vector<int> guard_pidfds;      // of the warden and the keeper
+    std::vector<int> guard_pidfds;  // of the warden and the keeper
     // Of a node that the head of a run has started.
     std::optional<ControlPipe> control_pipe;
-    std::string host;  // this node's name; empty: the machine's
     NodeId node_id;
     // The node's own, made before the warden and the agent part, since both act for the node;
     // absent: plain text.
@@ -96,7 +88,6 @@ class Agent {
   int Run();
 
  private:
-  Workers::Config MakeWorkersConfig() const;
   absl::Status WatchSources();
   absl::Status Open();
   void BeginJoin(TimePoint now);
@@ -129,7 +120,6 @@ class Agent {
   void Close();
 
   Config config_;  // constant, but for the secret, which is forgotten
-  const std::string host_;
   SupervisorConfig supervisor_config_;
   SupervisorState state_;
   std::vector<Event> events_;  // to be fed to the supervisor, in order

@@ -34,7 +34,7 @@ void Agent::ShowEnd(const End& end) {
   if (options.form == VerdictForm::kJson || !options.file.empty()) {
     const RunEnd whole{
         .run_id = state_.round.has_value() ? state_.round->run_id : config_.options.run_id,
-        .host = host_,
+        .host = config_.host,
         .exit_code = end.exit_code,
         .text = end.text,
         .verdict = end.verdict};

@@ -24,7 +24,7 @@ TimePoint Now() { return std::chrono::steady_clock::now(); }
 absl::Status Agent::Open() {
   const ObserveOptions& observe = config_.options.observe;
   if (absl::Status status =
-          observer_.Open(observe, config_.node_id, host_, workers_.logs().NoticeSink(),
+          observer_.Open(observe, config_.node_id, config_.host, workers_.logs().NoticeSink(),
                          [this] { session_events_.Wake(); });
       !status.ok()) {
     return status;
@@ -47,8 +47,7 @@ absl::Status Agent::Open() {
         absl::StrCat("port ", *port, " at ", address,
                      " is in use; name another one with --master-port, or leave it out"));
   }
-  supervisor_config_ = {.local_world_size = config_.local_world_size,
-                        .host = host_,
+  supervisor_config_ = {.host = config_.host,
                         .service = rendezvous_.name,
                         .hosts_service = rendezvous_.server != nullptr,
                         .join_timeout = config_.options.join_timeout,
@@ -144,10 +143,10 @@ void Agent::Join(const std::string& address, TimePoint now) {
   join.software_version = kSoftwareVersion;
   join.run_id = options.run_id;
   join.node_id = config_.node_id;
-  join.host = host_;
+  join.host = config_.host;
   join.node_rank = options.node_rank;
   if (options.nodes == 1) join.node_rank = 0;
-  join.local_world_size = config_.local_world_size;
+  join.local_world_size = config_.local_world_size();
   join.nodes_min = options.nodes_min;
   join.nodes_max = options.nodes;
   join.restarts_max = options.restarts.max_restarts;
@@ -176,7 +175,7 @@ absl::Status Agent::ServeStore(const Start& start) {
     if (absl::Status status = store_proxy_->EnsureListening(); !status.ok()) return status;
   } else {
     absl::StatusOr<std::unique_ptr<StoreProxy>> proxy = StoreProxy::Start(
-        {.socket_path = absl::StrCat(config_.temp_dir, "/agent.sock"),
+        {.socket_path = config_.agent_socket(),
          .channel = channel_,
          .connector = rendezvous_.server ? rendezvous_.server->store_connector() : nullptr,
          .run_id = start.run_id,

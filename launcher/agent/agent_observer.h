@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "launcher/node/refusals.h"
 #include "launcher/options/options.h"

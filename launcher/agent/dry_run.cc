@@ -7,12 +7,11 @@
 #include <map>
 #include <set>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
 #include "absl/types/span.h"
+#include "launcher/base/command.h"
 #include "launcher/base/limits.h"
 #include "launcher/node/network.h"
 #include "launcher/placement/worker_environ.h"
@@ -152,7 +151,7 @@ std::string Environment(const DryRun& dry_run) {
     if (const auto why = unknown.find(name); why != unknown.end()) {
       absl::StrAppend(&text, "    ", name, "=<", why->second, ">\n");
     } else {
-      absl::StrAppend(&text, "    ", name, "=", ShellQuoted(value),
+      absl::StrAppend(&text, "    ", name, "=", ShellQuote(value),
                       of_last[name] == value ? "" : absl::StrCat(" to ", of_last[name]), "\n");
     }
   }
@@ -160,15 +159,6 @@ std::string Environment(const DryRun& dry_run) {
 }
 
 }  // namespace
-
-std::string ShellQuoted(const std::string& word) {
-  const bool plain =
-      !word.empty() && std::all_of(word.begin(), word.end(), [](unsigned char character) {
-        return absl::ascii_isalnum(character) ||
-               std::string("_-./=:,+@%").find(static_cast<char>(character)) != std::string::npos;
-      });
-  return plain ? word : absl::StrCat("'", absl::StrReplaceAll(word, {{"'", "'\\''"}}), "'");
-}
 
 std::string SecretInWords(const Options& options, bool has_variable,
                           const GetVariable& get_variable) {
@@ -192,7 +182,7 @@ std::string SecretInWords(const Options& options, bool has_variable,
 
 std::string DryRunText(const DryRun& dry_run) {
   const Options& options = dry_run.options;
-  const auto quoted = [](std::string* out, const std::string& word) { *out += ShellQuoted(word); };
+  const auto quoted = [](std::string* out, const std::string& word) { *out += ShellQuote(word); };
   std::vector<std::string> argv = dry_run.program.argv;
   argv.front() = dry_run.program.path;
   std::string text = absl::StrCat("ddprun would start, on ", dry_run.host, ":\n");

@@ -30,7 +30,4 @@ std::string DryRunText(const DryRun& dry_run);
 std::string SecretInWords(const Options& options, bool has_variable,
                           const GetVariable& get_variable);
 
-// A word as a shell takes it back.
-std::string ShellQuoted(const std::string& word);
-
 }  // namespace ddprun

@@ -3,7 +3,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"

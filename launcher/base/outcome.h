@@ -27,6 +27,13 @@ struct SpawnFailed {
 
 using Outcome = std::variant<Exited, Signaled, SpawnFailed>;
 
+// As a shell reports it: 128 + the number of the signal that ended the process.
+inline int ExitCodeOf(const Outcome& outcome) {
+  if (const auto* signaled = std::get_if<Signaled>(&outcome)) return 128 + signaled->signal;
+  const auto* exited = std::get_if<Exited>(&outcome);
+  return exited != nullptr ? exited->code : std::get<SpawnFailed>(outcome).exit_code;
+}
+
 inline bool IsSuccess(const Outcome& outcome) { return outcome == Outcome(Exited{0}); }
 
 }  // namespace ddprun

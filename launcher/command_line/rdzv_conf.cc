@@ -2,7 +2,6 @@
 #include "launcher/command_line/rdzv_conf.h"
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include "absl/strings/ascii.h"

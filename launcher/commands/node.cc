@@ -142,7 +142,6 @@ std::optional<int> FindPlacesAndProgram(Agent::Config& config) {
   auto places = PlaceWorkers(config.options, *machine);
   if (!places.ok()) return Fail(places.status(), 1);
   config.places = *std::move(places);
-  config.local_world_size = static_cast<int>(config.places.size());
   absl::StatusOr<Program> program =
       ResolveProgram(config.options, OwnPath().parent_path().string(), ReadVariable);
   if (!program.ok()) {
@@ -205,9 +204,7 @@ int RunGuarded(Agent::Config& config, std::optional<HeadConnection> head,
 int RunDoctorNode(Prepared prepared, std::optional<HeadConnection>& head) {
   DoctorCall call{.options = std::move(prepared.options),
                   .own_folder = OwnPath().parent_path().string(),
-                  .token_variable = std::move(prepared.token),
-                  .control_pipe = std::nullopt,
-                  .host = {}};
+                  .token_variable = std::move(prepared.token)};
   if (head.has_value()) {
     call.control_pipe = std::move(head->control_pipe);
     call.host = head->host;
@@ -241,7 +238,8 @@ int RunNode(Prepared prepared, std::optional<HeadConnection> head, absl::Span<ch
   if (prepared.options.doctor.has_value()) return RunDoctorNode(std::move(prepared), head);
   Agent::Config config{};
   config.options = std::move(prepared.options);
-  if (head.has_value() && head->host != "localhost") config.host = head->host;
+  const bool named = head.has_value() && !head->host.empty() && head->host != "localhost";
+  config.host = named ? head->host : HostName();
   if (const auto code = FindPlacesAndProgram(config)) return *code;
   if (config.options.dry_run) return ShowDryRun(config, prepared.token.has_value());
   const absl::Status outputs = CheckOutputs(config.options);

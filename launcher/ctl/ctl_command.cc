@@ -10,20 +10,17 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <memory>
 #include <optional>
 #include <utility>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "launcher/base/command.h"
-#include "launcher/ctl/ctl_options.h"
 #include "launcher/ctl/logs_text.h"
 #include "launcher/ctl/status_text.h"
 #include "launcher/node/network.h"
 #include "rendezvous/base/owned_fd.h"
 #include "rendezvous/client/control_client.h"
-#include "rendezvous/client/session_client.h"
 #include "rendezvous/security/credentials.h"
 
 namespace ddprun {

@@ -3,10 +3,8 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "launcher/base/limits.h"

@@ -94,12 +94,13 @@ constexpr milliseconds kJoinSlack{2000};
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<DoctorExchange>> DoctorExchange::Open(
-    Config config, RendezvousEndpoint rendezvous, std::optional<TlsCredentials> credentials) {
+    const Options& options, const NodeFacts& facts, const NodeId& node_id, OnWaiting on_waiting,
+    RendezvousEndpoint rendezvous, std::optional<TlsCredentials> credentials) {
   std::unique_ptr<DoctorExchange> exchange(
-      new DoctorExchange(std::move(config), std::move(rendezvous)));
-  absl::Status status = exchange->Join(std::move(credentials));
-  if (status.ok()) status = exchange->AwaitStart();
-  if (status.ok()) status = exchange->OpenStore();
+      new DoctorExchange(std::move(on_waiting), std::move(rendezvous)));
+  exchange->Join(options, facts, node_id, std::move(credentials));
+  absl::Status status = exchange->AwaitStart(options.doctor->timeout);
+  if (status.ok()) status = exchange->OpenStore(node_id);
   if (!status.ok()) return status;
   return exchange;
 }
@@ -146,37 +147,37 @@ std::string DoctorRunId(const Options& options) {
   return options.run_id.empty() ? "doctor" : absl::StrCat("doctor-", options.run_id);
 }
 
-absl::Status DoctorExchange::Join(std::optional<TlsCredentials> credentials) {
-  const Options& options = config_.options;
+void DoctorExchange::Join(const Options& options, const NodeFacts& facts, const NodeId& node_id,
+                          std::optional<TlsCredentials> credentials) {
+  const milliseconds timeout = options.doctor->timeout;
   ddprun::Join join;
   join.protocol_version = kProtocolVersion;
   join.software_version = kSoftwareVersion;
   join.run_id = DoctorRunId(options);
-  join.node_id = config_.node_id;
-  join.host = config_.host;
+  join.node_id = node_id;
+  join.host = facts.host;
   join.node_rank = options.node_rank;
   join.nodes_min = 1;  // the checkup reports missing nodes itself
   join.nodes_max = options.nodes;
   join.hosts_service = rendezvous_.server != nullptr;
-  join.address = config_.address;
-  join.worker_port = config_.probe_port;
-  join.join_timeout = config_.timeout + kJoinSlack;
-  join.last_call = config_.timeout;
+  join.address = facts.address;
+  join.worker_port = facts.probe_port;
+  join.join_timeout = timeout + kJoinSlack;
+  join.last_call = timeout;
   join.lease = milliseconds(0);  // a node whose stream ends is lost: it has no state to resume
   SessionClient::Handler handler = [this](SessionEvent event) { Take(std::move(event)); };
   if (rendezvous_.server != nullptr) {
     session_ = rendezvous_.server->OpenSession(join, std::move(handler));
   } else {
     channel_ = MakeServiceChannel(rendezvous_.target, std::move(credentials), rendezvous_.host);
-    session_ = SessionClient::Open(channel_, std::move(join), config_.timeout, std::move(handler));
+    session_ = SessionClient::Open(channel_, std::move(join), timeout, std::move(handler));
   }
-  return absl::OkStatus();
 }
 
-absl::Status DoctorExchange::AwaitStart() {
+absl::Status DoctorExchange::AwaitStart(milliseconds timeout) {
   const auto begin = std::chrono::steady_clock::now();
   // One timeout for the service, and one for the other nodes.
-  const auto deadline = begin + 2 * config_.timeout + kJoinSlack;
+  const auto deadline = begin + 2 * timeout + kJoinSlack;
   auto notice = begin + kNoticeDelay;
   std::unique_lock<std::mutex> lock(mutex_);
   while (true) {
@@ -197,7 +198,7 @@ absl::Status DoctorExchange::AwaitStart() {
       notice = deadline;
       const std::string reason = reason_;
       lock.unlock();
-      if (config_.on_waiting) config_.on_waiting(reason);
+      on_waiting_(reason);
       lock.lock();
       continue;
     }
@@ -206,7 +207,7 @@ absl::Status DoctorExchange::AwaitStart() {
 }
 
 // Over a socket, as in workers. Its path is removed at once, so that no other process connects.
-absl::Status DoctorExchange::OpenStore() {
+absl::Status DoctorExchange::OpenStore(const NodeId& node_id) {
   const absl::StatusOr<std::string> folder = MakeTempDir();
   if (!folder.ok()) return folder.status();
   const std::string path = absl::StrCat(*folder, "/agent.sock");
@@ -215,7 +216,7 @@ absl::Status DoctorExchange::OpenStore() {
        .channel = channel_,
        .connector = rendezvous_.server ? rendezvous_.server->store_connector() : nullptr,
        .run_id = start_.run_id,
-       .node_id = config_.node_id,
+       .node_id = node_id,
        .reconnect_timeout = {}});
   absl::Status status = proxy.status();
   if (proxy.ok()) {

@@ -12,7 +12,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <optional>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
@@ -146,8 +145,6 @@ void CollectKernel(NodeFacts& facts) {
       std::string(absl::StripAsciiWhitespace(ReadSmallFile("/proc/sys/kernel/core_pattern")));
 }
 
-}  // namespace
-
 void CollectWorkers(const Options& options, NodeFacts& facts) {
   const absl::StatusOr<Machine> machine = ReadMachine(options, ReadVariable);
   absl::Status status = machine.status();
@@ -160,14 +157,6 @@ void CollectWorkers(const Options& options, NodeFacts& facts) {
   }
   facts.workers_error = std::string(status.message());
 }
-
-void CollectLimitsAndKernel(NodeFacts& facts) {
-  CollectLimits(facts);
-  CollectMemory(facts);
-  CollectKernel(facts);
-}
-
-namespace {
 
 constexpr std::size_t kHashBytes = 8;
 
@@ -232,7 +221,9 @@ std::optional<std::string> ShownVariable(absl::string_view name, absl::string_vi
 
 void CollectMachineFacts(const Options& options, const std::string& own_folder, NodeFacts& facts) {
   facts.version = kSoftwareVersion;
-  CollectLimitsAndKernel(facts);
+  CollectLimits(facts);
+  CollectMemory(facts);
+  CollectKernel(facts);
   CollectWorkers(options, facts);
   CollectGpusAndLibraries(own_folder, facts);
   CollectEnvironment(facts);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <set>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <atomic>
 #include <csignal>
-#include <cstdint>
 #include <cstdio>
 #include <map>
 #include <thread>
@@ -162,15 +161,9 @@ class Doctor {
     server_ = *std::move(server);
     facts_.probe_port = server_->port();
     facts_.probe_key = server_->key();
-    auto exchange =
-        DoctorExchange::Open({.options = options_,
-                              .host = facts_.host,
-                              .node_id = node_id,
-                              .address = *address,
-                              .probe_port = server_->port(),
-                              .timeout = options_.doctor->timeout,
-                              .on_waiting = [this](const std::string& why) { Note(why); }},
-                             *std::move(rendezvous), *std::move(credentials));
+    auto exchange = DoctorExchange::Open(
+        options_, facts_, node_id, [this](const std::string& why) { Note(why); },
+        *std::move(rendezvous), *std::move(credentials));
     if (!exchange.ok()) return exchange.status();
     exchange_ = *std::move(exchange);
     Send(Joined{});

@@ -3,7 +3,6 @@
 // hosts_head.cc (events and the end of a run) and hosts_gathering.cc (the start of a run).
 #pragma once
 
-#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>

@@ -9,7 +9,6 @@
 #include <variant>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "rendezvous/security/token.h"
 

@@ -4,14 +4,12 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <memory>
 
-#include "absl/strings/str_cat.h"
 #include "rendezvous/base/errno_text.h"
 #include "rendezvous/base/owned_fd.h"
 #include "rendezvous/base/resolve.h"

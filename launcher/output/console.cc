@@ -10,12 +10,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
-#include <initializer_list>
-#include <memory>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "launcher/base/limits.h"
 #include "launcher/node/control_pipe_protocol.h"
 
 namespace ddprun {
@@ -57,11 +53,6 @@ void Console::Open(Sink& sink, int fd) {
     }
   }
 }
-
-Console::Console(int out, int err, const SpillBuffer::Limits& limits)
-    : Console(out, err, limits, Form::kPlain) {}
-
-Console::Console(int out, int err, Form form) : Console(out, err, kLimits, form) {}
 
 Console::Console(int out, int err, const SpillBuffer::Limits& limits, Form form)
     : form_(form),

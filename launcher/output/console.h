@@ -29,8 +29,7 @@ class Console {
 
   // Does not own `out` and `err`: they stay open and keep their mode, which they share with other
   // processes.
-  Console(int out, int err, const SpillBuffer::Limits& limits = kLimits);
-  Console(int out, int err, Form form);
+  Console(int out, int err, const SpillBuffer::Limits& limits = kLimits, Form form = Form::kPlain);
   ~Console();
   Console(const Console&) = delete;
   Console& operator=(const Console&) = delete;
@@ -81,8 +80,6 @@ class Console {
   }
 
  private:
-  Console(int out, int err, const SpillBuffer::Limits& limits, Form form);
-
   struct Sink {
     explicit Sink(const SpillBuffer::Limits& limits) : buffer(limits) {}
 

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-
 namespace ddprun {
 namespace {
 

@@ -2,7 +2,6 @@
 #include "launcher/output/log_feed.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"

@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "launcher/base/limits.h"
 #include "launcher/output/console.h"
 #include "launcher/output/line_folder.h"
 #include "launcher/output/line_splitter.h"

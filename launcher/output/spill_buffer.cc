@@ -7,8 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <initializer_list>
-#include <string>
 
 namespace ddprun {
 namespace {

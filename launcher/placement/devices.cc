@@ -20,7 +20,6 @@
 #include "launcher/base/int_ranges.h"
 #include "launcher/base/limits.h"
 #include "launcher/base/small_file.h"
-#include "launcher/placement/topology.h"
 
 namespace ddprun {
 namespace {

@@ -2,7 +2,6 @@
 #include "launcher/processes/process_stat.h"
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "absl/strings/ascii.h"

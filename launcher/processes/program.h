@@ -2,8 +2,6 @@
 // Which file the workers execute; resolved before anything starts.
 #pragma once
 
-#include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 

@@ -13,7 +13,6 @@
 #include <cstdint>
 #include <mutex>
 #include <system_error>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "launcher/base/int_ranges.h"
@@ -35,17 +34,12 @@ std::vector<char*> Pointers(const std::vector<std::string>& strings) {
 // Everything the child needs, made before it exists: it shares the parent's memory and must not
 // allocate.
 struct ChildPlan {
-  const char* path;
+  const SpawnRequest& request;
   char* const* argv;
   char* const* environ;
-  int in;
-  int out;
-  int err;
-  const CpuBinding* binding;
-  const sigset_t* signal_mask;
-  const rlimit* file_limit;
+  const CpuBinding& binding;
+  const rlimit& file_limit;
   pid_t parent;
-  int death_signal;
   volatile int error;     // set by the child if exec fails
   volatile bool unbound;  // it is the binding that failed
 };
@@ -53,21 +47,21 @@ struct ChildPlan {
 // Runs in the vfork child. Only system calls here; posix_spawn would do but for the parent-death
 // signal.
 [[noreturn]] void RunChild(ChildPlan& plan) {
-  prctl(PR_SET_PDEATHSIG, plan.death_signal);
+  prctl(PR_SET_PDEATHSIG, plan.request.death_signal);
   // Where Yama lets a process be traced by its ancestors only (the default of many distributions):
   // the agent's other children may look at its stacks, too. It holds over exec.
   prctl(PR_SET_PTRACER, plan.parent);
   // The agent may have died before the line above.
   if (getppid() != plan.parent) _exit(127);
   setsid();
-  if (plan.in >= 0) dup2(plan.in, STDIN_FILENO);
-  dup2(plan.out, STDOUT_FILENO);
-  dup2(plan.err, STDERR_FILENO);
+  if (plan.request.in >= 0) dup2(plan.request.in, STDIN_FILENO);
+  dup2(plan.request.out, STDOUT_FILENO);
+  dup2(plan.request.err, STDERR_FILENO);
   // A worker must not hold the agent's sockets open. In this process's own table, thus not seen by
   // the parent.
   syscall(SYS_close_range, 3u, ~0u, CLOSE_RANGE_CLOEXEC);
-  setrlimit(RLIMIT_NOFILE, plan.file_limit);
-  if (!plan.binding->Apply()) {
+  setrlimit(RLIMIT_NOFILE, &plan.file_limit);
+  if (!plan.binding.Apply()) {
     plan.unbound = true;
     plan.error = errno;
     _exit(127);
@@ -76,8 +70,8 @@ struct ChildPlan {
   // started (nohup) stay so.
   signal(SIGPIPE, SIG_DFL);
   signal(SIGXFSZ, SIG_DFL);
-  sigprocmask(SIG_SETMASK, plan.signal_mask, nullptr);
-  execve(plan.path, plan.argv, plan.environ);
+  sigprocmask(SIG_SETMASK, &plan.request.signal_mask, nullptr);
+  execve(plan.request.path.c_str(), plan.argv, plan.environ);
   plan.error = errno;
   _exit(127);
 }
@@ -134,17 +128,12 @@ Spawned SpawnProcess(const SpawnRequest& request, const rlimit& file_limit) {
   const std::vector<char*> argv = Pointers(request.argv);
   const std::vector<char*> environment = Pointers(request.environ);
   const CpuBinding binding(request.cpus, request.memory_nodes);
-  ChildPlan plan{.path = request.path.c_str(),
+  ChildPlan plan{.request = request,
                  .argv = argv.data(),
                  .environ = environment.data(),
-                 .in = request.in,
-                 .out = request.out,
-                 .err = request.err,
-                 .binding = &binding,
-                 .signal_mask = &request.signal_mask,
-                 .file_limit = &file_limit,
+                 .binding = binding,
+                 .file_limit = file_limit,
                  .parent = getpid(),
-                 .death_signal = request.death_signal,
                  .error = 0,
                  .unbound = false};
   Spawned process;

@@ -4,13 +4,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "launcher/base/limits.h"
 #include "launcher/base/temp_dir.h"
 #include "launcher/placement/worker_environ.h"
 #include "launcher/processes/orphans.h"
@@ -28,12 +25,13 @@ Source SourceOf(OutputStream stream) {
 
 }  // namespace
 
-Workers::Workers(Config config, Poller& poller, Console& console, const Background& background)
-    : config_(std::move(config)),
+Workers::Workers(const NodeConfig& config, Poller& poller, Console& console,
+                 const Background& background)
+    : config_(config),
       poller_(poller),
       console_(console),
       background_(background),
-      log_mux_(console, config_.logs.fold),
+      log_mux_(console, config_.options.logs.fold),
       spawner_(background.Waker()),
       evidence_(background, [this](int local_rank, const std::string& record) {
         log_mux_.KeepRecord(local_rank, record);
@@ -47,12 +45,12 @@ void Workers::Spawn(const Start& start, const std::vector<std::string>& network,
   network_ = network;
   processes_.Clear();  // a round that cannot start has none, and not those of the last one
   held_.clear();
-  stopped_.assign(static_cast<std::size_t>(config_.local_world_size), false);
+  stopped_.assign(static_cast<std::size_t>(config_.local_world_size()), false);
   was_failing_ = stopped_;
   was_ending_ = stopped_;
   sent_signals_.clear();
   round_live_ = true;
-  if (NeedsTemporaryLogDir(config_.logs) && log_round_.log_dir.empty()) {
+  if (NeedsTemporaryLogDir(config_.options.logs) && log_round_.log_dir.empty()) {
     log_folder_ = background_.Start<absl::StatusOr<std::string>>([] { return MakeLogDir(); });
     starting_ = Starting::kLogFolder;
     starting_deadline_ = now + kLogOpenTimeout;
@@ -106,17 +104,17 @@ std::optional<TimePoint> Workers::NextDeadline() const {
 WorkerEnv Workers::EnvironmentOf(const Start& start) const {
   WorkerEnv env;
   env.world_size = start.world_size;
-  env.local_world_size = config_.local_world_size;
+  env.local_world_size = config_.local_world_size();
   env.group_rank = start.node_rank;
   env.group_world_size = start.node_count;
-  env.role = config_.role;
+  env.role = config_.options.role;
   env.role_world_size = start.role_world_size;
   env.master_addr = start.master_addr;
   env.master_port = start.master_port;
   env.restart_count = start.restart_count;
   env.max_restarts = start.restarts_max;
   env.run_id = start.run_id;
-  env.agent_socket = config_.agent_socket;
+  env.agent_socket = config_.agent_socket();
   env.round = ToNumber(start.round);
   env.console_is_terminal = console_.IsTerminal();
   return env;
@@ -128,7 +126,7 @@ void Workers::StartProcesses(TimePoint now) {
   WorkerEnv env = EnvironmentOf(start_);
   // The run continues without these sockets, which few programs need.
   const absl::Status progress =
-      progress_.Open(config_.temp_dir, env.round, config_.local_world_size);
+      progress_.Open(config_.temp_dir, env.round, config_.local_world_size());
   if (!progress.ok()) {
     progress_.Close();
     SayProgressIsNotHeard(std::string(progress.message()));
@@ -139,7 +137,7 @@ void Workers::StartProcesses(TimePoint now) {
       round_cgroup_.empty() ? -1 : open(round_cgroup_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   const std::vector<std::string> inherited = OwnEnviron();
   std::vector<SpawnRequest> requests;
-  for (int local_rank = 0; local_rank < config_.local_world_size; ++local_rank) {
+  for (int local_rank = 0; local_rank < config_.local_world_size(); ++local_rank) {
     const auto index = static_cast<std::size_t>(local_rank);
     env.rank = start_.rank_first + local_rank;
     env.local_rank = local_rank;
@@ -155,7 +153,7 @@ void Workers::StartProcesses(TimePoint now) {
                         .err = write_ends_[index].err.get(),
                         .cpus = place.cpus,
                         .memory_nodes = place.memory_nodes,
-                        .signal_mask = config_.signal_mask,
+                        .signal_mask = config_.worker_signal_mask,
                         .cgroup = spawn_cgroup_.get()});
   }
   starting_ = Starting::kProcesses;
@@ -177,7 +175,7 @@ void Workers::TakeSpawned(std::vector<Spawned> spawned, TimePoint now, std::vect
     if (!poller_.Add(progress_.fd(local_rank), {Source::kWorkerProgress, local_rank}))
       SayProgressIsNotHeard(ErrnoText(errno));
   }
-  for (int local_rank = 0; local_rank < config_.local_world_size; ++local_rank) {
+  for (int local_rank = 0; local_rank < config_.local_world_size(); ++local_rank) {
     const auto index = static_cast<std::size_t>(local_rank);
     if (processes_.outcome(index).has_value()) {
       AddEnded(local_rank, std::nullopt, now);
@@ -421,20 +419,20 @@ absl::Status Workers::TakeLogFolder(TimePoint now) {
 absl::Status Workers::OpenLogs(TimePoint now) {
   log_round_.run_id = start_.run_id;
   log_round_.host = config_.host;
-  log_round_.role = config_.role;
+  log_round_.role = config_.options.role;
   log_round_.round = ToNumber(start_.round);
   log_round_.node_rank = start_.node_rank;
   log_round_.node_count = start_.node_count;
   log_round_.rank_first = start_.rank_first;
-  log_round_.local_world_size = config_.local_world_size;
+  log_round_.local_world_size = config_.local_world_size();
   if (std::exchange(log_folder_made_, false)) {
     console_.WriteLine(OutputStream::kErr,
                        absl::StrCat("ddprun: logs are in ", RunLogFolder(log_round_)));
-  } else if (log_round_.log_dir.empty() && !WantsNoFiles(config_.logs)) {
-    log_round_.log_dir = config_.logs.log_dir;
+  } else if (log_round_.log_dir.empty() && !WantsNoFiles(config_.options.logs)) {
+    log_round_.log_dir = config_.options.logs.log_dir;
     log_round_.log_dir_is_chosen = true;
   }
-  log_plan_ = PlanLogs(config_.logs, log_round_);
+  log_plan_ = PlanLogs(config_.options.logs, log_round_);
   if (log_round_.log_dir_is_chosen)
     console_.SetHint(absl::StrCat("all are in ", RunLogFolder(log_round_)));
   starting_ = Starting::kLogFiles;

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "launcher/base/background.h"
-#include "launcher/base/limits.h"
 #include "launcher/base/poller.h"
 #include "launcher/options/options.h"
 #include "launcher/output/log_mux.h"
@@ -30,24 +29,25 @@
 
 namespace ddprun {
 
+// What a node runs; the same for all rounds.
+struct NodeConfig {
+  Options options;
+  Program program;
+  std::vector<Place> places;  // of the workers, by local rank
+  std::string host;           // this node's name
+  std::string temp_dir;
+  sigset_t worker_signal_mask;        // the workers start with it
+  const RunCgroup* cgroup = nullptr;  // outlives the node; the rounds' own are made in it
+
+  int local_world_size() const { return static_cast<int>(places.size()); }
+  std::string agent_socket() const { return temp_dir + "/agent.sock"; }
+};
+
 class Workers {
  public:
-  // The same for all rounds.
-  struct Config {
-    Program program;
-    int local_world_size = 1;
-    std::vector<Place> places;  // by local rank
-    std::string role;
-    std::string host;
-    std::string temp_dir;
-    LogOptions logs;
-    std::string agent_socket;           // empty: no store for the workers
-    sigset_t signal_mask;               // the workers start with it
-    const RunCgroup* cgroup = nullptr;  // that the rounds' own are made in
-  };
-
-  // `background` must outlive the workers; its fd() wakes the loop, which calls OnTurn().
-  Workers(Config config, Poller& poller, Console& console, const Background& background);
+  // `config` and `background` must outlive the workers. Its fd() wakes the loop, which calls
+  // OnTurn().
+  Workers(const NodeConfig& config, Poller& poller, Console& console, const Background& background);
 
   // Begins to start the round's workers; `network` are variables for them, NAME=VALUE. Later turns
   // continue it: no disk (of the log files, of the program) is waited for here.
@@ -141,7 +141,7 @@ class Workers {
   void SayStuck(pid_t pid, std::chrono::seconds after_kill);
   void FinishIfAllGone(TimePoint now, std::vector<Event>& events);
 
-  const Config config_;
+  const NodeConfig& config_;
   Poller& poller_;
   Console& console_;
   const Background& background_;

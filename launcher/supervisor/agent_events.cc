@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/supervisor/agent_events.h"
 
-#include <type_traits>
-#include <utility>
-
 #include "rendezvous/base/overloaded.h"
 #include "rendezvous/base/signal_name.h"
 
@@ -39,19 +36,11 @@ RunEvent Ended(const WorkerEnded& ended, const SupervisorState& state) {
   event.fields.emplace_back("name", TorchName(ended, state));
   event.fields.emplace_back("pid", ended.pid);
   event.fields.emplace_back("seconds", std::int64_t{ended.age.count() / 1000});
-  std::visit(Overloaded{[&](const Exited& exited) {
-                          event.fields.emplace_back("exit_code", std::int64_t{exited.code});
-                        },
-                        [&](const Signaled& signaled) {
-                          event.fields.emplace_back("exit_code",
-                                                    std::int64_t{128} + signaled.signal);
-                          event.fields.emplace_back("signal", SignalName(signaled.signal));
-                        },
-                        [&](const SpawnFailed& failed) {
-                          event.fields.emplace_back("exit_code", std::int64_t{failed.exit_code});
-                          event.fields.emplace_back("reason", failed.message);
-                        }},
-             ended.outcome);
+  event.fields.emplace_back("exit_code", std::int64_t{ExitCodeOf(ended.outcome)});
+  if (const auto* signaled = std::get_if<Signaled>(&ended.outcome))
+    event.fields.emplace_back("signal", SignalName(signaled->signal));
+  if (const auto* failed = std::get_if<SpawnFailed>(&ended.outcome))
+    event.fields.emplace_back("reason", failed->message);
   return event;
 }
 

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <optional>
-#include <string>
 
 #include "launcher/supervisor/supervisor.h"
 #include "rendezvous/observe/run_event.h"

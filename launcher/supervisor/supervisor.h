@@ -19,7 +19,6 @@
 namespace ddprun {
 
 struct SupervisorConfig {
-  int local_world_size = 1;
   std::string host;     // for people
   std::string service;  // "A:29500"; empty: inside this process, for this node alone
   bool hosts_service = false;

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include "launcher/base/command.h"
 #include "tests/unit/launcher/options_fixture.h"
 
 namespace ddprun {
@@ -63,9 +64,9 @@ TEST(DryRunTest, TheSecretsSource) {
 }
 
 TEST(DryRunTest, WordsAsAShellTakesThemBack) {
-  EXPECT_EQ(ShellQuoted("--lr=0.1"), "--lr=0.1");
-  EXPECT_EQ(ShellQuoted(""), "''");
-  EXPECT_EQ(ShellQuoted("it's $5"), "'it'\\''s $5'");
+  EXPECT_EQ(ShellQuote("--lr=0.1"), "--lr=0.1");
+  EXPECT_EQ(ShellQuote(""), "''");
+  EXPECT_EQ(ShellQuote("it's $5"), "'it'\\''s $5'");
 }
 
 }  // namespace
