@@ -58,7 +58,6 @@ class Stepper {
 
   // ---- Failures
 
-  void NoteEnd(const WorkerEnded& ended);
   // Reports it, and stops the workers of the round.
   void Fail(Failure failure);
 
