@@ -67,18 +67,18 @@ absl::Status Agent::Open() {
 // ---- Joining
 
 absl::StatusOr<int> Agent::WorkerPort() const {
-  // The service needs no port in a run of one node: the one that was asked for is the workers'.
+  // In a run of one node the service needs no port: --master-port is for the workers.
   if (rendezvous_.name.empty() && config_.options.master_port.has_value())
     return *config_.options.master_port;
   absl::StatusOr<int> port = FindFreePort(address_);
-  // Free at another address than the service's, the same number would still be confusing.
+  // The service's number, free at another address, would be confusing.
   if (port.ok() && *port == rendezvous_.port) port = FindFreePort(address_);
   return port;
 }
 
 std::vector<std::string> Agent::NetworkVariables(const Start& start) {
-  // The workers of one node find each other by themselves, and programs that join several runs of
-  // one node each have networks of their own.
+  // Workers of one node need no interface, and programs that connect several one-node runs
+  // configure their own network.
   if (start.node_count == 1) return {};
   if (const auto named = TakeResult(nccl_conf_)) nccl_conf_names_interfaces_ = *named;
   const std::optional<Interface> interface = InterfaceOf(address_);
@@ -86,7 +86,7 @@ std::vector<std::string> Agent::NetworkVariables(const Start& start) {
   return InterfaceVariables(*interface, ReadVariable, nccl_conf_names_interfaces_);
 }
 
-// A name service may take long to answer, so it is asked on another thread.
+// The name service may be slow, so another thread queries it.
 void Agent::BeginJoin(TimePoint now) {
   join_retry_.reset();
   if (!config_.options.local_addr.empty()) return Join(config_.options.local_addr, now);

@@ -21,10 +21,10 @@
 namespace ddprun {
 namespace {
 
-// Set where a person has not (network.h).
+// Set unless the user has set them (worker_interface.h).
 constexpr const char* kInterfaceNames[] = {"NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"};
 constexpr absl::Span<const char* const> kInterfaces(kInterfaceNames);
-constexpr char kUnknownPath[] = "\x01";  // of a file in the folder that each run makes
+constexpr char kUnknownPath[] = "\x01";  // of a file in the folder that each run creates
 
 std::string Line(const std::string& what, const std::string& text) {
   return absl::StrCat("  ", what, std::string(what.size() < 12 ? 12 - what.size() : 1, ' '), text,
@@ -99,7 +99,7 @@ WorkerEnv EnvOf(const DryRun& dry_run, int local_rank) {
   return env;
 }
 
-// Variables whose values only the run determines, and why.
+// Variables whose values are only known during the run, and why.
 std::map<std::string, std::string> Unknown(const Options& options) {
   std::map<std::string, std::string> unknown = {
       {"TORCHELASTIC_ERROR_FILE", "a file that is made for each worker"},
@@ -132,7 +132,7 @@ std::vector<std::string> EnvironmentOf(const DryRun& dry_run, int local_rank) {
                        dry_run.places[static_cast<std::size_t>(local_rank)], network);
 }
 
-// What the first and the last worker have that ddprun itself has not.
+// The variables of the first and the last worker that differ from ddprun's own.
 std::string Environment(const DryRun& dry_run) {
   const std::vector<std::string> first = EnvironmentOf(dry_run, 0);
   const std::vector<std::string> last = EnvironmentOf(dry_run, LocalWorldSize(dry_run) - 1);

@@ -33,7 +33,7 @@ void HeadStepper::StartMore() {
   }
 }
 
-void HeadStepper::HearHello(int number, const Hello& hello) {
+void HeadStepper::OnHello(int number, const Hello& hello) {
   HeadNode& node = Node(number);
   if (s_.phase != HeadPhase::kGathering || node.phase != NodePhase::kStarting) return;
   if (hello.control_pipe != kControlPipeVersion || hello.protocol != kProtocolVersion) {

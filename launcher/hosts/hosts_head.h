@@ -140,7 +140,7 @@ struct HeadState {
   std::optional<int> signal;      // the first that was received
   int signals = 0;
   TimePoint signal_time;
-  bool told_to_stop = false;       // the head itself has ordered the nodes to stop
+  bool ordered_to_stop = false;    // the head itself has ordered the nodes to stop
   std::optional<EndHead> failure;  // the head's own verdict, which overrides those of nodes
   std::optional<TimePoint> gather_deadline;
   std::optional<TimePoint> notice_deadline;

@@ -42,7 +42,7 @@ class HeadStepper {
   // ---- Gathering
 
   void StartMore();
-  void HearHello(int number, const Hello& hello);
+  void OnHello(int number, const Hello& hello);
   bool StartsAgain(const TransportEnded& ended);
   void Drop(int number, const std::string& sentence);
   void LaunchIfReady();
@@ -63,7 +63,7 @@ class HeadStepper {
   void StopIfTooFew();
   void Forward(int signal);
   void PassOn(int signal);
-  void TellToStop(int transport, int signal);
+  void OrderToStop(int transport, int signal);
   void Show(int number, const std::string& line);
 
   // ---- The end

@@ -72,8 +72,8 @@ bool IsPortFree(const std::string& host, int port) {
   if (addresses == nullptr) return false;
   const OwnedFd fd(socket(addresses->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!fd.valid())
-    return IsOutOfDescriptors(errno);  // the caller that takes the port reports it better
-  // As servers do: connections of an earlier one that are still being closed do not count.
+    return IsOutOfDescriptors(errno);  // the caller, which binds the port, reports it better
+  // As servers do: ignores connections of an earlier server in TIME_WAIT.
   const int yes = 1;
   setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
   return bind(fd.get(), addresses->ai_addr, addresses->ai_addrlen) == 0 && listen(fd.get(), 1) == 0;

@@ -97,9 +97,10 @@ absl::Status LogMux::OpenChannel(Source& source, OutputStream stream, OwnedFd& w
   }
   channel.pipe = OwnedFd(fds[0]);
   write_end = OwnedFd(fds[1]);
-  // Only the reading end: the worker's end must behave as any program expects.
+  // Only the reading end: the worker's end stays blocking.
   fcntl(fds[0], F_SETFL, O_NONBLOCK);
-  fcntl(fds[0], F_SETPIPE_SZ, static_cast<int>(kPipeBytes));  // else it is as large as any
+  fcntl(fds[0], F_SETPIPE_SZ,
+        static_cast<int>(kPipeBytes));  // on failure it keeps the default size
   LineSplitter::Sink sink;
   sink.line = [this, &source, stream](std::string_view line) { OnLine(source, stream, line); };
   sink.progress = [this, &source, stream](std::string_view segment) {
@@ -139,7 +140,7 @@ void LogMux::Drain(int worker, TimePoint now) {
   for (OutputStream stream : {OutputStream::kOut, OutputStream::kErr}) {
     ReadInto(source, stream, kPipeDrainBytesMax, now);
     Channel& channel = ChannelOf(worker, stream);
-    if (channel.pipe.valid()) channel.splitter->Flush();  // its last words may lack a line end
+    if (channel.pipe.valid()) channel.splitter->Flush();  // the last line may lack a line end
   }
   EndWorker(source, now);
 }

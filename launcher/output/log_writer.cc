@@ -13,7 +13,7 @@
 namespace ddprun {
 namespace {
 
-// How soon a Flush() that waits for the disk sees that it is interrupted.
+// How often a waiting Flush() checks for an interrupt.
 constexpr std::chrono::milliseconds kInterruptInterval{50};
 
 bool IsReadable(int fd) {
@@ -163,7 +163,7 @@ std::uint64_t LogWriter::waiting_bytes() {
 
 // ---- The thread's side
 
-// In turn, so that one talkative file does not keep the others waiting.
+// Round robin, so that one large log does not delay the others.
 std::optional<int> LogWriter::NextWithWork(std::optional<Clock::time_point>& wake_time) {
   const Clock::time_point now = Clock::now();
   std::optional<int> first;
@@ -206,20 +206,20 @@ void LogWriter::Serve(Lock& lock, int number) {
   lock.lock();
   const bool first_attempt = !entry.opened.has_value();
   if (first_attempt || status.ok()) entry.opened = status;
-  if (first_attempt) notice_.Notify();  // Opened() may have an answer now
+  if (first_attempt) notice_.Notify();  // Opened() may have a result now
   queued_bytes_ -= written;
   written_bytes_ += written;
   entry.refused = batch.substr(written);
   if (!status.ok()) {
     entry.retry_time = Clock::now() + limits_.retry_interval;
-    // The result of the first attempt is Opened()'s, and is reported by its caller.
+    // Opened() returns the result of the first attempt.
     if (!first_attempt) NoteRefusal(status);
   } else if (refused_ && written > 0) {
     refused_ = false;
     Note(absl::StrCat(limits_.subject, " are written again"));
   }
   if (!entry.closing || !entry.refused.empty() || !entry.waiting.empty()) return;
-  // Closing a file can take its time, too.
+  // close() may block, too.
   std::unique_ptr<LogFile> file = std::move(entry.file);
   entries_.erase(number);
   lock.unlock();

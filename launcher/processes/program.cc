@@ -53,7 +53,7 @@ absl::StatusOr<std::string> CheckPath(const std::string& path) {
 
 constexpr std::size_t kScriptLineBytesMax = 256;
 
-// The line after "#!", as far as the kernel reads it; empty where there is none.
+// The text after "#!" in the first line, as far as the kernel reads it; empty: none.
 std::string FirstLineOfScript(const std::string& path) {
   const std::string bytes = ReadSmallFile(path, kScriptLineBytesMax);
   absl::string_view text = bytes;
@@ -61,8 +61,8 @@ std::string FirstLineOfScript(const std::string& path) {
   return std::string(text.substr(0, text.find('\n')));
 }
 
-// The kernel calls a script whose interpreter is not there "No such file", as if it meant the
-// script.
+// If the interpreter of a script is missing, the kernel reports "No such file", as if the script
+// were missing.
 absl::Status CheckInterpreter(const std::string& path) {
   const std::string line = FirstLineOfScript(path);
   const bool crlf = absl::EndsWith(line, "\r");
@@ -91,7 +91,7 @@ std::vector<std::string> PathFolders(const GetVariable& get_variable) {
   return folders;
 }
 
-// NOT_FOUND without words of its own if it is in none of them.
+// NOT_FOUND with an empty message: it is in none of them.
 absl::StatusOr<std::string> FindIn(const std::vector<std::string>& folders,
                                    const std::string& name) {
   std::string unusable;
@@ -117,7 +117,7 @@ absl::StatusOr<std::string> FindProgram(const std::string& name, const std::stri
       here ? absl::StrCat("did you mean ./", name, "?") : "check its name"));
 }
 
-// Not beside ddprun: Python is the user's, or that of the environment which is active.
+// Not searched beside ddprun: Python is the user's, or that of the active environment.
 absl::StatusOr<std::string> FindPython(const GetVariable& get_variable) {
   const std::string name = get_variable("PYTHON_EXEC").value_or("python3");
   absl::StatusOr<std::string> path =

@@ -31,7 +31,7 @@ std::vector<char*> Pointers(const std::vector<std::string>& strings) {
   return pointers;
 }
 
-// Everything the child needs, made before it exists: it shares the parent's memory and must not
+// The data of the child, prepared before it exists: it shares the parent's memory and must not
 // allocate.
 struct ChildPlan {
   const SpawnRequest& request;
@@ -41,15 +41,14 @@ struct ChildPlan {
   const rlimit& file_limit;
   pid_t parent;
   volatile int error;     // set by the child if exec fails
-  volatile bool unbound;  // it is the binding that failed
+  volatile bool unbound;  // the CPU binding failed
 };
 
-// Runs in the vfork child. Only system calls here; posix_spawn would do but for the parent-death
-// signal.
+// Runs in the vfork child. System calls only; posix_spawn() has no parent-death signal.
 [[noreturn]] void RunChild(ChildPlan& plan) {
   prctl(PR_SET_PDEATHSIG, plan.request.death_signal);
-  // Where Yama lets a process be traced by its ancestors only (the default of many distributions):
-  // the agent's other children may look at its stacks, too. It holds over exec.
+  // If Yama restricts ptrace to ancestors (the default of many distributions), this lets the
+  // agent's other children read the stacks. It persists across exec.
   prctl(PR_SET_PTRACER, plan.parent);
   // The agent may have died before the line above.
   if (getppid() != plan.parent) _exit(127);
@@ -57,8 +56,7 @@ struct ChildPlan {
   if (plan.request.in >= 0) dup2(plan.request.in, STDIN_FILENO);
   dup2(plan.request.out, STDOUT_FILENO);
   dup2(plan.request.err, STDERR_FILENO);
-  // A worker must not hold the agent's sockets open. In this process's own table, thus not seen by
-  // the parent.
+  // A worker must not keep the agent's sockets open. Affects this process's own table only.
   syscall(SYS_close_range, 3u, ~0u, CLOSE_RANGE_CLOEXEC);
   setrlimit(RLIMIT_NOFILE, &plan.file_limit);
   if (!plan.binding.Apply()) {
@@ -66,8 +64,8 @@ struct ChildPlan {
     plan.error = errno;
     _exit(127);
   }
-  // Handlers are reset by exec, ignored signals are not. Those that were ignored when ddprun was
-  // started (nohup) stay so.
+  // Handlers are reset by exec, ignored signals are not. Signals that were ignored when ddprun was
+  // started (nohup) stay ignored.
   signal(SIGPIPE, SIG_DFL);
   signal(SIGXFSZ, SIG_DFL);
   sigprocmask(SIG_SETMASK, &plan.request.signal_mask, nullptr);
@@ -76,22 +74,22 @@ struct ChildPlan {
   _exit(127);
 }
 
-// Not inlined: after vfork the child runs on this frame, which the caller's variables must not
-// share.
+// Not inlined: after vfork the child runs on this frame, which must not contain the caller's
+// variables.
 [[gnu::noinline]] pid_t VforkAndRun(ChildPlan& plan) {
   const pid_t pid = vfork();
   if (pid == 0) RunChild(plan);
   return pid;
 }
 
-// The same, with the child in that cgroup from its first moment: to move it there later makes the
-// kernel wait for all processors, up to 6 ms. -1: the kernel does not do it, for whatever reason.
+// The same, with the child in that cgroup from the start: moving it later makes the kernel wait for
+// all processors, up to 6 ms. -1: the kernel refused.
 [[gnu::noinline]] pid_t CloneAndRun(ChildPlan& plan, int cgroup) {
   [[maybe_unused]] clone_args arguments{};
   arguments.flags = CLONE_VM | CLONE_VFORK | CLONE_INTO_CGROUP;
   arguments.exit_signal = SIGCHLD;
   arguments.cgroup = static_cast<std::uint64_t>(cgroup);
-  // In place: the child would overwrite the return address of a function that made the call.
+  // Inline: the child would overwrite the return address of a function.
   long pid = -1;
 #if defined(__x86_64__)
   asm volatile("syscall"
@@ -267,7 +265,7 @@ std::optional<Outcome> ProcessSet::Look(std::size_t index) const {
 bool ProcessSet::ReapIfEnded(std::size_t index) {
   Spawned& process = processes_[index];
   if (process.outcome.has_value()) return false;
-  // Looked at first and reaped after: while it is a zombie its group's number is taken.
+  // Reaped after the kill: while it is a zombie, its group's number cannot be reused.
   const std::optional<Outcome> outcome = Look(index);
   if (!outcome.has_value()) return false;
   kill(-process.pid, SIGKILL);

@@ -119,7 +119,7 @@ void WorkerEvidence::Add(WorkerEnded ended, Question question, TimePoint now) {
 
 WorkerEvidence::Found WorkerEvidence::Read(const Question& question, pid_t pid) {
   Found found;
-  // A worker without a record, or with one that cannot be read, has left no message.
+  // A worker without a readable record has no message.
   found.record = ReadFailureRecord(question.record_file).value_or(FailureRecord{});
   found.record_bytes = ReadSmallFile(question.record_file, kRecordBytesMax);
   if (question.core_of_start.has_value())

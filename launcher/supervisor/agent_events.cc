@@ -23,7 +23,7 @@ void Place(const Start& start, int local_rank, RunEvent& event) {
   event.fields.emplace_back("local_rank", std::int64_t{local_rank});
 }
 
-// What torchelastic's events say of the same; what this agent stopped is neither.
+// The name that torchelastic's events have for it.
 const char* TorchName(const WorkerEnded& ended, const SupervisorState& state) {
   if (IsSuccess(ended.outcome)) return "torchelastic.worker.status.SUCCEEDED";
   const bool by_itself = state.phase == Phase::kRunning || state.phase == Phase::kExamining;
@@ -95,7 +95,7 @@ std::optional<RunEvent> EventOf(const Event& event, const SupervisorState& state
           [](const Accepted&) -> Maybe { return Named("node.joined"); },
           [](const Waiting& e) -> Maybe { return WithReason("node.waiting", e.reason); },
           [&](const Start& start) -> Maybe {
-            // Told again after the connection broke.
+            // Repeated after the connection broke.
             if (state.round && state.round->round == start.round) return std::nullopt;
             return Started(start);
           },

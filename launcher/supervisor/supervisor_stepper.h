@@ -76,7 +76,7 @@ class Stepper {
 
   // ---- Leaving the run
 
-  // `signal`: why this agent ends; `to_workers`: what the workers receive.
+  // `signal`: why this agent ends; `to_workers`: the signal for the workers.
   void LeaveRun(int signal, int to_workers, bool at_once = false);
   void SendLeave(bool at_once);
   void AwaitVerdict();

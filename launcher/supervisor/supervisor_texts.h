@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The supervisor's sentences for people. Pure.
+// The supervisor's sentences for users. Pure.
 #pragma once
 
 #include <chrono>
@@ -13,7 +13,7 @@ namespace ddprun {
 std::string InSeconds(std::chrono::milliseconds time);  // "5 s", rounded up
 std::string ServiceName(const SupervisorConfig& config);
 
-// What is shown at the end, with the exit code.
+// Printed at the end, with the exit code.
 std::string InterruptedText(const std::string& host, int signal);
 std::string LeftText(const Failure& reason, int exit_code);
 std::string UnreachedText(const SessionEnded& ended, const SupervisorConfig& config);
