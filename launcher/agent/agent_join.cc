@@ -9,7 +9,7 @@
 #include "launcher/base/temp_dir.h"
 #include "launcher/node/network.h"
 #include "launcher/options/option_groups.h"
-#include "launcher/placement/worker_interface.h"
+#include "launcher/placement/worker_environ.h"
 #include "proto/version.h"
 #include "rendezvous/base/addresses.h"
 #include "rendezvous/base/limits.h"

@@ -49,13 +49,13 @@ std::string Nodes(const Options& options) {
                          : absl::StrCat(options.nodes_min, " to ", options.nodes);
   return absl::StrCat(text, options.node_rank.has_value()
                                 ? absl::StrCat("; this one is node ", *options.node_rank)
-                                : "; which one this is, is known when they have met");
+                                : "; its node rank is assigned at the rendezvous");
 }
 
 std::string Workers(const DryRun& dry_run) {
   const int count = LocalWorldSize(dry_run);
   if (!KnowsRanks(dry_run.options))
-    return absl::StrCat(count, " here; their ranks are known when the nodes have met");
+    return absl::StrCat(count, " here; their ranks are assigned at the rendezvous");
   const int first = NodeRank(dry_run.options) * count;
   return absl::StrCat(count, " here: ",
                       count == 1 ? absl::StrCat("rank ", first)
@@ -102,9 +102,9 @@ WorkerEnv EnvOf(const DryRun& dry_run, int local_rank) {
 // Variables whose values are only known during the run, and why.
 std::map<std::string, std::string> Unknown(const Options& options) {
   std::map<std::string, std::string> unknown = {
-      {"TORCHELASTIC_ERROR_FILE", "a file that is made for each worker"},
-      {"DDPRUN_AGENT_SOCKET", "a socket that is made for each run"},
-      {kNotifySocketVariable, "a socket that is made for each worker"}};
+      {"TORCHELASTIC_ERROR_FILE", "a file that is created for each worker"},
+      {"DDPRUN_AGENT_SOCKET", "a socket that is created for each run"},
+      {kNotifySocketVariable, "a socket that is created for each worker"}};
   if (options.nodes > 1 || !options.master_port.has_value())
     unknown["MASTER_PORT"] = "a port that is free on rank 0's node";
   if (options.run_id.empty()) unknown["TORCHELASTIC_RUN_ID"] = "a name with the time of the start";
@@ -114,7 +114,7 @@ std::map<std::string, std::string> Unknown(const Options& options) {
   if (KnowsRanks(options)) return unknown;
   for (const char* name :
        {"RANK", "ROLE_RANK", "GROUP_RANK", "WORLD_SIZE", "ROLE_WORLD_SIZE", "GROUP_WORLD_SIZE"}) {
-    unknown[name] = "known when the nodes have met";
+    unknown[name] = "assigned at the rendezvous";
   }
   return unknown;
 }
@@ -165,8 +165,7 @@ std::string SecretInWords(const Options& options, bool has_variable,
   const SecurityOptions& security = options.security;
   if (!UsesNetwork(options)) return "none is needed";
   if (security.insecure) return "none: plain text (--insecure)";
-  if (!security.tls_cert.empty())
-    return absl::StrCat("a certificate of your own, ", security.tls_cert);
+  if (!security.tls_cert.empty()) return absl::StrCat("your certificate ", security.tls_cert);
   if (!security.token_file.empty()) return absl::StrCat("the file ", security.token_file);
   if (has_variable) return "DDPRUN_TOKEN of the environment";
   if (!options.token_env_file.empty())
@@ -177,7 +176,7 @@ std::string SecretInWords(const Options& options, bool has_variable,
   const absl::StatusOr<std::string> path = DefaultTokenPath(get_variable);
   if (!path.ok()) return std::string(path.status().message());
   return absl::StrCat("the file ", *path,
-                      access(path->c_str(), F_OK) == 0 ? "" : ", which would be made");
+                      access(path->c_str(), F_OK) == 0 ? "" : ", which would be created");
 }
 
 std::string DryRunText(const DryRun& dry_run) {
@@ -192,7 +191,7 @@ std::string DryRunText(const DryRun& dry_run) {
                   Line("run", options.run_id.empty() ? "named when it starts" : options.run_id),
                   Line("restarts", absl::StrCat("up to ", options.restarts.max_restarts)),
                   Line("logs", options.logs.log_dir.empty() ? "no files" : options.logs.log_dir));
-  absl::StrAppend(&text, "  environment of the workers, beside ddprun's own:\n",
+  absl::StrAppend(&text, "  environment of the workers, in addition to ddprun's own:\n",
                   Environment(dry_run));
   for (const std::string& note : options.notes) absl::StrAppend(&text, "  note: ", note, "\n");
   return text;

@@ -147,7 +147,7 @@ int AnswerFor(const char* name, pid_t pid, int status, const Warden& warden) {
   if (WIFEXITED(status)) return WEXITSTATUS(status);
   const int number = WTERMSIG(status);
   const std::string how = absl::StrCat("killed by signal ", number, " (", SignalName(number), ")");
-  std::fprintf(stderr, "ddprun: the %s (pid %d) was %s; all its workers were ended\n", name,
+  std::fprintf(stderr, "ddprun: the %s (pid %d) was %s; all of its workers were killed\n", name,
                static_cast<int>(pid), how.c_str());
   if (warden.on_agent_killed) warden.on_agent_killed(how);
   return 128 + number;

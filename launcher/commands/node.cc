@@ -68,8 +68,8 @@ void ReportAgentLoss(const Options& options, const NodeId& node_id,
   if (!CouldNotReport(status)) return;
   const double lease = std::chrono::duration<double>(options.lease).count();
   std::fprintf(stderr,
-               "ddprun: the rendezvous service at %s could not be told: %s; the other nodes "
-               "notice when the lease (%g s) is over\n",
+               "ddprun: the rendezvous service at %s could not be informed: %s; the other "
+               "nodes notice when the lease (%g s) expires\n",
                name.c_str(), std::string(status.message()).c_str(), lease);
 }
 

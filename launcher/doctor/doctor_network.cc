@@ -20,7 +20,7 @@
 #include "launcher/base/small_file.h"
 #include "launcher/doctor/doctor_facts.h"
 #include "launcher/node/network.h"
-#include "launcher/placement/worker_interface.h"
+#include "launcher/placement/worker_environ.h"
 #include "rendezvous/base/owned_fd.h"
 #include "rendezvous/base/resolve.h"
 

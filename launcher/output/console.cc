@@ -236,32 +236,13 @@ void Console::ShowNotices() {
 void Console::Flush(std::chrono::milliseconds stall_timeout, std::chrono::milliseconds timeout,
                     int interrupt_fd) {
   FlushStreams(stall_timeout, timeout, interrupt_fd);
-  const bool complete = files_->Flush(stall_timeout, timeout, interrupt_fd);
-  ReportMissingBytes(complete);
+  const bool missing = files_->NoteMissing(files_->Flush(stall_timeout, timeout, interrupt_fd));
+  ShowNotices();
+  // If stderr is a file on another disk.
+  if (missing && err_.file >= 0 && err_.file != out_.file)
+    files_->Flush(kConsoleNoticeTimeout, kConsoleNoticeTimeout);
   // Only these sentences are pending now.
   FlushStreams(stall_timeout, stall_timeout, interrupt_fd);
-}
-
-// On stderr, which may be on another disk.
-void Console::ReportMissingBytes(bool complete) {
-  ShowNotices();
-  const std::uint64_t waiting = files_->waiting_bytes();
-  if (!complete && waiting > 0) {
-    WriteLine(OutputStream::kErr,
-              absl::StrCat("ddprun: ", waiting,
-                           " bytes of the output are not in the file that stdout or stderr is: "
-                           "the disk does not take them"));
-  }
-  const std::uint64_t lost = files_->lost_lines();
-  if (lost > 0) {
-    WriteLine(OutputStream::kErr,
-              absl::StrCat("ddprun: ", lost, lost == 1 ? " line is" : " lines are",
-                           " missing in the file that stdout or stderr is: the disk was too slow "
-                           "or full; the file says where"));
-  }
-  // If stderr is a file on another disk.
-  if ((!complete || lost > 0) && err_.file >= 0 && err_.file != out_.file)
-    files_->Flush(kConsoleNoticeTimeout, kConsoleNoticeTimeout);
 }
 
 void Console::FlushStreams(std::chrono::milliseconds stall_timeout,

@@ -107,7 +107,6 @@ class Console {
   std::string FittingStatus() const;
   void FlushStreams(std::chrono::milliseconds stall_timeout, std::chrono::milliseconds timeout,
                     int interrupt_fd);
-  void ReportMissingBytes(bool complete);
 
   const Form form_;
   std::shared_ptr<LogWriter> files_;

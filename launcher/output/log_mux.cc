@@ -260,22 +260,8 @@ void LogMux::KeepRecord(int worker, std::string_view record) {
 }
 
 void LogMux::FinishFiles(int interrupt_fd) {
-  const bool complete = writer_->Flush(kLogStallTimeout, kLogFlushTimeout, interrupt_fd);
+  writer_->NoteMissing(writer_->Flush(kLogStallTimeout, kLogFlushTimeout, interrupt_fd));
   ShowNotices();
-  if (!complete) {
-    console_.WriteLine(OutputStream::kErr,
-                       absl::StrCat("ddprun: ", writer_->waiting_bytes(),
-                                    " bytes of the workers' output are not in the log files: the "
-                                    "disk does not take them"));
-  }
-  const std::uint64_t lost = writer_->lost_lines();
-  if (lost > 0) {
-    console_.WriteLine(
-        OutputStream::kErr,
-        absl::StrCat("ddprun: ", lost, lost == 1 ? " line is" : " lines are",
-                     " missing in the log files: the disk was too slow or full; each file says "
-                     "where"));
-  }
 }
 
 }  // namespace ddprun

@@ -65,7 +65,7 @@ void LogWriter::GoOnUnopened(std::chrono::milliseconds waited) {
   const Lock lock(mutex_);
   Note(absl::StrCat("the disk of ", limits_.subject, " has not answered for ", waited.count(),
                     " ms; the run goes on, and up to ", limits_.queue_bytes_max >> 20,
-                    " MiB of output wait for it"));
+                    " MiB of output are queued"));
 }
 
 void LogWriter::Append(int number, std::string_view bytes) {
@@ -79,9 +79,10 @@ void LogWriter::Append(int number, std::string_view bytes) {
   entry.gap.Admit(bytes, has_room, entry.waiting);
   queued_bytes_ += entry.waiting.size() - waiting_before;
   if (!has_room && !losing_) {
-    Note(absl::StrCat("the disk of ", limits_.subject,
-                      " is too slow or full: lines are missing from now on, each file says where; "
-                      "the run goes on"));
+    Note(
+        absl::StrCat("the disk of ", limits_.subject,
+                     " is too slow or full: lines are missing from now on, each file states where; "
+                     "the run goes on"));
   }
   losing_ = !has_room;
   work_.notify_one();
@@ -145,6 +146,21 @@ std::vector<std::string> LogWriter::TakeNotices() {
   const Lock lock(mutex_);
   notice_.Clear();
   return std::exchange(notices_, {});
+}
+
+bool LogWriter::NoteMissing(bool complete) {
+  const std::uint64_t lost = lost_lines();
+  const Lock lock(mutex_);
+  const bool bytes = !complete && queued_bytes_ > 0;
+  if (bytes) {
+    Note(absl::StrCat(queued_bytes_, " bytes of the output were not written to ", limits_.subject,
+                      ": the disk does not accept them"));
+  }
+  if (lost > 0) {
+    Note(absl::StrCat(lost, lost == 1 ? " line is" : " lines are", " missing in ", limits_.subject,
+                      ": the disk was too slow or full; each file states where"));
+  }
+  return bytes || lost > 0;
 }
 
 std::uint64_t LogWriter::lost_lines() {

@@ -68,6 +68,10 @@ class LogWriter : public std::enable_shared_from_this<LogWriter> {
   // The notices since the last call: a disk rejects writes, or accepts them again.
   std::vector<std::string> TakeNotices();
 
+  // Adds notices about queued bytes, unless Flush() was `complete`, and about dropped lines. False:
+  // nothing is missing.
+  bool NoteMissing(bool complete);
+
   // Dropped so far, of all files.
   std::uint64_t lost_lines();
   std::uint64_t waiting_bytes();

@@ -3,11 +3,14 @@
 // n.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "launcher/node/network.h"
 #include "launcher/placement/placement.h"
 #include "proto/worker_env.h"
+#include "rendezvous/security/credentials.h"
 
 namespace ddprun {
 
@@ -21,5 +24,21 @@ std::vector<std::string> WorkerEnviron(const std::vector<std::string>& inherited
 
 // This process's own variables.
 std::vector<std::string> OwnEnviron();
+
+// ---- The interface of the workers
+
+// The interface of this machine that has the address (or name). Absent: none has, as
+// behind NAT, or only the loopback interface has.
+std::optional<Interface> InterfaceOf(const std::string& address);
+
+// Whether a file of NCCL's own (NCCL_CONF_FILE, ~/.nccl.conf, /etc/nccl.conf) names interfaces: a
+// variable would overrule it.
+bool NcclConfNamesInterfaces(const GetVariable& get_variable);
+
+// NAME=VALUE for the workers' environment. Pure. Variables that the user has set are
+// left out.
+std::vector<std::string> InterfaceVariables(const Interface& interface,
+                                            const GetVariable& get_variable,
+                                            bool nccl_conf_names_interfaces);
 
 }  // namespace ddprun

@@ -54,9 +54,9 @@ absl::string_view FunctionIn(absl::string_view line) {
 
 std::string WhyItStays(const StuckProcess& process) {
   if (process.state == 'Z' || process.state == 'X') {
-    return process.tracer.empty() ? "it is dead, and a part of it has not ended"
+    return process.tracer.empty() ? "it is dead, but one of its threads has not ended"
                                   : absl::StrCat("it is dead, but process ", process.tracer,
-                                                 ", which traces it, has not let go of it");
+                                                 ", which traces it, has not released it");
   }
   std::string why = absl::StrCat("it hangs in the kernel (state ", std::string(1, process.state));
   if (!process.wait_point.empty()) absl::StrAppend(&why, ", in ", process.wait_point);

@@ -74,11 +74,11 @@ absl::Status CheckInterpreter(const std::string& path) {
   if (crlf && (is_env || words.size() == 1)) {
     return absl::NotFoundError(absl::StrCat(
         path, " has Windows line ends, so its interpreter ", is_env ? words.back() : words.front(),
-        " is not found; `sed -i 's/\\r$//' ", path, "` mends it"));
+        " is not found; `sed -i 's/\\r$//' ", path, "` fixes it"));
   }
   if (StateOf(interpreter) != FileState::kMissing) return absl::OkStatus();
   return absl::NotFoundError(absl::StrCat(path, " names the interpreter ", interpreter,
-                                          " in its first line, and there is no such file; mend "
+                                          " in its first line, and there is no such file; correct "
                                           "that line"));
 }
 
@@ -123,9 +123,8 @@ absl::StatusOr<std::string> FindPython(const GetVariable& get_variable) {
   absl::StatusOr<std::string> path =
       absl::StrContains(name, '/') ? CheckPath(name) : FindIn(PathFolders(get_variable), name);
   if (path.ok()) return path;
-  return absl::Status(path.status().code(),
-                      absl::StrCat("there is no Python to run the program with: '", name,
-                                   "' is not to be found; set PYTHON_EXEC to one"));
+  return absl::Status(path.status().code(), absl::StrCat("cannot find the Python '", name,
+                                                         "' to run the program; set PYTHON_EXEC"));
 }
 
 }  // namespace

@@ -190,7 +190,8 @@ struct Spawner::State {
       std::vector<Spawned> spawned;
       for (const SpawnRequest& request : next.requests) {
         if (cancelled) {
-          spawned.emplace_back().outcome = SpawnFailed{126, "the run was ended before it began"};
+          spawned.emplace_back().outcome =
+              SpawnFailed{126, "the run ended before the worker was started"};
           continue;
         }
         lock.unlock();

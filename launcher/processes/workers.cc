@@ -197,14 +197,14 @@ void Workers::Forward(int signal) {
 
 void Workers::ReportMissingProgress(const std::string& why) {
   console_.WriteLine(OutputStream::kErr,
-                     absl::StrCat("ddprun: the workers' progress is not heard: ", why));
+                     absl::StrCat("ddprun: cannot receive the workers' progress: ", why));
 }
 
 // Its output could not be read, and it would block once its pipe is full.
 void Workers::EndUnwatched(int local_rank, const std::string& why) {
   console_.WriteLine(OutputStream::kErr,
                      absl::StrCat("ddprun: rank ", start_.rank_first + local_rank,
-                                  " is killed, since its output cannot be watched: ", why));
+                                  " is killed because its output cannot be watched: ", why));
   processes_.SignalGroup(static_cast<std::size_t>(local_rank), SIGKILL);
 }
 

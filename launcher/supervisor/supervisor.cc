@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "launcher/base/limits.h"
 #include "launcher/supervisor/supervisor_stepper.h"
-#include "launcher/supervisor/supervisor_texts.h"
 #include "launcher/supervisor/verdict.h"
 #include "launcher/supervisor/worker_failure.h"
 #include "rendezvous/base/signal_name.h"
