@@ -18,7 +18,7 @@ struct Signaled {
   bool operator==(const Signaled&) const = default;
 };
 
-// It never ran. `exit_code` is the shell's: 127 not found, 126 for all else.
+// The process was never started. `exit_code` as in a shell: 127 not found, 126 any other error.
 struct SpawnFailed {
   int exit_code = 126;
   std::string message;

@@ -13,13 +13,10 @@
 #include "proto/version.h"
 
 namespace ddprun {
-namespace {
 
-bool IsLoopback(const std::string& address) {
-  return absl::StartsWith(address, "127.") || address == "::1" || address == "localhost";
+bool IsLoopback(const std::string& host) {
+  return absl::StartsWith(host, "127.") || host == "::1" || host == "localhost";
 }
-
-}  // namespace
 
 void HeadStepper::StartMore() {
   if (s_.phase != HeadPhase::kGathering) return;

@@ -159,6 +159,9 @@ HeadEffects StepHead(HeadState& state, const HeadEvent& event, TimePoint now,
 // When StepHead() needs a HeadDeadlinePassed.
 std::optional<TimePoint> NextHeadDeadline(const HeadState& state);
 
+// True if other hosts cannot use this name or address for this machine.
+bool IsLoopback(const std::string& host);
+
 // The address at which the other nodes reach the service of the first: --master-addr; else the
 // address at which ssh reached that host; else, if it is this machine, the one that the other hosts
 // saw; else its name.

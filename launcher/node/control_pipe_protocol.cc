@@ -57,13 +57,15 @@ void Escape(Json& json) {
   for (Json& member : json) Escape(member);
 }
 
-bool Unescape(Json& json) {
+// `depth`: the levels below `json` that are read; deeper ones are of another version.
+bool Unescape(Json& json, int depth) {
   std::string bytes;
   if (json.is_string()) {
     if (!absl::CUnescape(json.get_ref<const std::string&>(), &bytes)) return false;
     json = std::move(bytes);
   }
-  return !json.is_structured() || std::all_of(json.begin(), json.end(), Unescape);
+  return depth == 0 || !json.is_structured() ||
+         std::all_of(json.begin(), json.end(), [&](Json& one) { return Unescape(one, depth - 1); });
 }
 
 std::string Dump(const char* type, Json json) {
@@ -76,7 +78,8 @@ std::string Dump(const char* type, Json json) {
 Json ParseObject(absl::string_view line) {
   Json json = Json::parse(line.begin(), line.end(), nullptr, /*allow_exceptions=*/false);
   const bool has_type = json.is_object() && json.contains("type") && json["type"].is_string();
-  return has_type && Unescape(json) ? json : Json();
+  if (!has_type || !Unescape(json, /*depth=*/2)) return Json();
+  return json;
 }
 
 std::optional<NodeMessage> ParseNodeMessage(absl::string_view line) {

@@ -19,7 +19,7 @@
 namespace ddprun {
 
 struct SupervisorConfig {
-  std::string host;     // for people
+  std::string host;     // for users
   std::string service;  // "A:29500"; empty: inside this process, for this node alone
   bool hosts_service = false;
   std::chrono::milliseconds join_timeout{0};

@@ -187,7 +187,7 @@ TEST_F(DdprunFaultsTest, ASignalEndsTheWaitForASlowOutputFile) {
   ASSERT_TRUE(EventLogHas("agent.ended"));
   run->Signal(SIGTERM);
   EXPECT_EQ(run->Wait(), 0);
-  EXPECT_THAT(run->err(), HasSubstr("bytes of the output are not in the file"));
+  EXPECT_THAT(run->err(), HasSubstr("bytes of the output were not written to the output files"));
 }
 
 TEST_F(DdprunFaultsTest, ASignalEndsTheWaitForSlowLogFiles) {
