@@ -64,6 +64,8 @@ bool Unescape(Json& json, int depth) {
     if (!absl::CUnescape(json.get_ref<const std::string&>(), &bytes)) return false;
     json = std::move(bytes);
   }
+  // No member is one, and one that fits no integer could not be converted.
+  if (json.is_number_float()) json = nullptr;
   return depth == 0 || !json.is_structured() ||
          std::all_of(json.begin(), json.end(), [&](Json& one) { return Unescape(one, depth - 1); });
 }
