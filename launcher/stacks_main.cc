@@ -6,9 +6,7 @@
 #include <cxxabi.h>
 #include <elfutils/libdwfl.h>
 #include <fcntl.h>
-#include <spawn.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -26,19 +24,16 @@
 #include <system_error>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "launcher/base/limits.h"
-#include "launcher/hang/stacks_words.h"
+#include "launcher/hang/stacks.h"
 
 namespace ddprun {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string Join(std::initializer_list<std::string> parts) {
-  std::string all;
-  for (const std::string& part : parts) all += part;
-  return all;
-}
 
 std::string ReadFile(const std::string& path) {
   std::ifstream in(path);
@@ -48,7 +43,7 @@ std::string ReadFile(const std::string& path) {
 }
 
 std::string ProcPath(pid_t pid, pid_t tid, const char* name) {
-  return Join({"/proc/", std::to_string(pid), "/task/", std::to_string(tid), "/", name});
+  return absl::StrCat("/proc/", pid, "/task/", tid, "/", name);
 }
 
 char StateOf(pid_t pid, pid_t tid) {
@@ -59,13 +54,13 @@ char StateOf(pid_t pid, pid_t tid) {
 
 std::string WaitPoint(pid_t pid, pid_t tid) {
   const std::string name = ReadFile(ProcPath(pid, tid, "wchan"));
-  return name.empty() || name == "0" ? "" : Join({", in the kernel in ", name});
+  return name.empty() || name == "0" ? "" : absl::StrCat(", in the kernel in ", name);
 }
 
 std::vector<pid_t> ThreadsOf(pid_t pid) {
   std::vector<pid_t> threads;
   std::error_code error;
-  const std::string folder = Join({"/proc/", std::to_string(pid), "/task"});
+  const std::string folder = absl::StrCat("/proc/", pid, "/task");
   for (auto it = fs::directory_iterator(folder, error); !error && it != fs::directory_iterator();
        it.increment(error)) {
     threads.push_back(static_cast<pid_t>(std::atoi(it->path().filename().c_str())));
@@ -100,13 +95,13 @@ std::string FrameText(Dwfl* dwfl, Dwarf_Addr address, bool is_call) {
   if (Dwfl_Line* line = dwfl_module_getsrc(module, at)) {
     int number = 0;
     if (const char* file = dwfl_lineinfo(line, nullptr, &number, nullptr, nullptr, nullptr)) {
-      text += Join({text.empty() ? "" : " at ", file, ":", std::to_string(number)});
+      text += absl::StrCat(text.empty() ? "" : " at ", file, ":", number);
     }
   }
   const char* file =
       dwfl_module_info(module, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr);
   if (text.empty()) text = hex;
-  if (file != nullptr) text += Join({" (", fs::path(file).filename(), ")"});
+  if (file != nullptr) text += absl::StrCat(" (", fs::path(file).filename().string(), ")");
   return text;
 }
 
@@ -116,18 +111,19 @@ int WriteFrame(Dwfl_Frame* frame, void* argument) {
   bool is_activation = false;
   if (!dwfl_frame_pc(frame, &address, &is_activation)) return DWARF_CB_ABORT;
   if (address == 0) return DWARF_CB_ABORT;
-  writer.lines->push_back(Join({"    #", std::to_string(writer.count), " ",
-                                FrameText(writer.dwfl, address, !is_activation)}));
+  writer.lines->push_back(
+      absl::StrCat("    #", writer.count, " ", FrameText(writer.dwfl, address, !is_activation)));
   return ++writer.count < kStackFramesMax ? DWARF_CB_OK : DWARF_CB_ABORT;
 }
 
 std::string WhyNotTraced(int error) {
-  std::string text = Join({"    native frames cannot be read: ", std::strerror(error)});
+  std::string text = absl::StrCat("    native frames cannot be read: ", std::strerror(error));
   if (error == EPERM || error == EACCES) {
     const std::string scope = ReadFile("/proc/sys/kernel/yama/ptrace_scope");
     text += scope.empty() || scope == "0"
                 ? "; the right to trace it is missing (CAP_SYS_PTRACE, --cap-add in a container)"
-                : Join({"; kernel.yama.ptrace_scope is ", scope, ", with 0 or 1 it can be traced"});
+                : absl::StrCat("; kernel.yama.ptrace_scope is ", scope,
+                               ", with 0 or 1 it can be traced");
   }
   return text;
 }
@@ -137,14 +133,13 @@ void AddThreads(Dwfl* dwfl, pid_t pid, std::vector<std::string>& lines) {
   const std::vector<pid_t> threads = ThreadsOf(pid);
   for (std::size_t i = 0; i < threads.size(); ++i) {
     if (i >= kStackThreadsMax) {
-      lines.push_back(Join({"  and ", std::to_string(threads.size() - i), " more threads"}));
+      lines.push_back(absl::StrCat("  and ", threads.size() - i, " more threads"));
       return;
     }
     const pid_t tid = threads[i];
     const char state = StateOf(pid, tid);
-    lines.push_back(
-        Join({"  thread ", std::to_string(tid), " (", ReadFile(ProcPath(pid, tid, "comm")),
-              "), state ", std::string(1, state), WaitPoint(pid, tid)}));
+    lines.push_back(absl::StrCat("  thread ", tid, " (", ReadFile(ProcPath(pid, tid, "comm")),
+                                 "), state ", std::string(1, state), WaitPoint(pid, tid)));
     // To stop it would be to wait for the kernel.
     if (state == 'D' || state == 'Z') continue;
     FrameWriter writer{dwfl, &lines};
@@ -163,17 +158,17 @@ std::vector<std::string> NativeStacks(pid_t pid) {
                                            .debuginfo_path = &debug_path};
   std::vector<std::string> lines;
   Dwfl* dwfl = dwfl_begin(&callbacks);
-  if (dwfl == nullptr) return {Join({"  ", dwfl_errmsg(-1)})};
+  if (dwfl == nullptr) return {absl::StrCat("  ", dwfl_errmsg(-1))};
   int error = dwfl_linux_proc_report(dwfl, pid);
   if (error == 0) dwfl_report_end(dwfl, nullptr, nullptr);
   if (error == 0) error = dwfl_linux_proc_attach(dwfl, pid, /*assume_ptrace_stopped=*/false);
   if (error == 0) {
     AddThreads(dwfl, pid, lines);
   } else {
-    lines.push_back(error > 0 ? WhyNotTraced(error) : Join({"  ", dwfl_errmsg(-1)}));
+    lines.push_back(error > 0 ? WhyNotTraced(error) : absl::StrCat("  ", dwfl_errmsg(-1)));
     for (const pid_t tid : ThreadsOf(pid)) {
-      lines.push_back(Join({"  thread ", std::to_string(tid), ", state ",
-                            std::string(1, StateOf(pid, tid)), WaitPoint(pid, tid)}));
+      lines.push_back(absl::StrCat("  thread ", tid, ", state ", std::string(1, StateOf(pid, tid)),
+                                   WaitPoint(pid, tid)));
       if (lines.size() > kStackThreadsMax) break;
     }
   }
@@ -183,42 +178,24 @@ std::vector<std::string> NativeStacks(pid_t pid) {
 
 bool IsPython(pid_t pid) {
   std::error_code error;
-  const fs::path path = fs::read_symlink(Join({"/proc/", std::to_string(pid), "/exe"}), error);
+  const fs::path path = fs::read_symlink(absl::StrCat("/proc/", pid, "/exe"), error);
   return !error && path.filename().string().rfind("python", 0) == 0;
 }
 
 // The output of `py-spy dump`, if it is installed.
 std::vector<std::string> PythonStacks(pid_t pid) {
-  std::array<int, 2> ends{};
-  if (pipe2(ends.data(), O_CLOEXEC) != 0) return {};
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-  std::string number = std::to_string(pid);
-  std::array<std::string, 4> words = {"py-spy", "dump", "--pid", number};
-  std::array<char*, 5> argv = {words[0].data(), words[1].data(), words[2].data(), words[3].data(),
-                               nullptr};
-  pid_t child = 0;
-  const int error = posix_spawnp(&child, "py-spy", &actions, nullptr, argv.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  close(ends[1]);
   std::string text;
-  if (error == 0) {
-    std::array<char, 4096> buffer;
-    ssize_t size = 0;
-    while ((size = read(ends[0], buffer.data(), buffer.size())) > 0) {
-      if (text.size() < kStacksBytesMax) text.append(buffer.data(), static_cast<std::size_t>(size));
+  std::array<char, 4096> buffer;
+  if (std::FILE* const output = popen(absl::StrCat("py-spy dump --pid ", pid).c_str(), "re")) {
+    while (const std::size_t size = std::fread(buffer.data(), 1, buffer.size(), output)) {
+      if (text.size() < kStacksBytesMax) text.append(buffer.data(), size);
     }
-    waitpid(child, nullptr, 0);
+    pclose(output);
   }
-  close(ends[0]);
-  if (text.empty()) return {"  Python's own frames need py-spy in PATH (pip install py-spy)"};
   std::vector<std::string> lines;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find('\n', begin), text.size());
-    if (end > begin) lines.push_back("  " + text.substr(begin, end - begin));
-    begin = end + 1;
-  }
+  for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty()))
+    lines.push_back(absl::StrCat("  ", line));
+  if (lines.empty()) return {"  Python's own frames need py-spy in PATH (pip install py-spy)"};
   return lines;
 }
 
@@ -253,7 +230,7 @@ int Main(const std::vector<std::string>& arguments) {
     std::vector<std::string> lines;
     if (IsPython(pid)) lines = PythonStacks(pid);
     for (std::string& line : NativeStacks(pid)) lines.push_back(std::move(line));
-    std::string text = Join({kStacksProcessPrefix, std::to_string(pid), "\n"});
+    std::string text = absl::StrCat(kStacksProcessPrefix, pid, "\n");
     for (const std::string& line : lines) text += line + "\n";
     std::fputs(text.c_str(), stdout);
     std::fflush(stdout);

@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <random>
 #include <type_traits>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -40,10 +39,9 @@ NodeId MakeNodeId(const std::string& host) {
 
 Agent::Agent(Config config)
     : config_(std::move(config)),
-      host_(config_.host.empty() ? HostName() : config_.host),
-      console_(STDOUT_FILENO, STDERR_FILENO,
+      console_(STDOUT_FILENO, STDERR_FILENO, Console::kLimits,
                config_.control_pipe.has_value() ? Console::Form::kMarked : Console::Form::kPlain),
-      workers_(MakeWorkersConfig(), poller_, console_, background_),
+      workers_(config_, poller_, console_, background_),
       watch_(config_.options.hangs, workers_, poller_, console_),
       signal_fd_(
           OpenSignalFd(WithChildSignal(Union(config_.end_signals, config_.forwarded_signals)))),
@@ -52,19 +50,6 @@ Agent::Agent(Config config)
 }
 
 Agent::~Agent() = default;
-
-Workers::Config Agent::MakeWorkersConfig() const {
-  return {.program = config_.program,
-          .local_world_size = config_.local_world_size,
-          .places = config_.places,
-          .role = config_.options.role,
-          .host = host_,
-          .temp_dir = config_.temp_dir,
-          .logs = config_.options.logs,
-          .agent_socket = absl::StrCat(config_.temp_dir, "/agent.sock"),
-          .signal_mask = config_.worker_signal_mask,
-          .cgroup = config_.cgroup};
-}
 
 absl::Status Agent::WatchSources() {
   bool all = poller_.Add(signal_fd_.get(), {Source::kSignal}) &&
@@ -116,7 +101,7 @@ void Agent::Loop() {
     if (workers_.TakeStarted()) OnWorkersStarted(now);
     workers_.logs().OnDeadline(now);
     watch_.OnTurn(now, state_.phase == Phase::kRunning, events_);
-    BeatIfDue(now);
+    SendHeartbeatIfDue(now);
     const std::optional<TimePoint> due = NextDeadline(state_);
     if (due.has_value() && *due <= now) events_.push_back(DeadlinePassed{});
   }
@@ -148,12 +133,12 @@ void Agent::HandleReady(const Ready& ready, TimePoint now) {
     case Source::kWorkerProgress:
       return watch_.OnReady(ready, now);
     case Source::kStacks:
-      return;  // each turn of the loop takes what there is
+      return;  // handled in each turn of the loop
     case Source::kConsoleOut:
     case Source::kConsoleErr:
-      return;  // each turn of the loop writes what it can
+      return;  // written in each turn of the loop
     case Source::kBackground:
-      return background_.ClearNotice();  // each turn of the loop takes what there is
+      return background_.ClearNotice();  // handled in each turn of the loop
     case Source::kLogNotice:
       workers_.logs().ShowNotices();
       return console_.ShowNotices();
@@ -197,7 +182,7 @@ void Agent::HandleSession(TimePoint now) {
   for (SessionEvent& event : session_events_.TakeAll()) {
     auto* directive = std::get_if<Directive>(&event);
     if (directive == nullptr) {
-      TellStore(event);
+      NotifyStore(event);
       std::visit(
           [this](auto& kind) {
             if constexpr (!std::is_same_v<std::decay_t<decltype(kind)>, Directive>) {
@@ -222,7 +207,7 @@ void Agent::HandleSession(TimePoint now) {
 }
 
 // The store's stream shares the session's connection but has no lease of its own.
-void Agent::TellStore(const SessionEvent& event) {
+void Agent::NotifyStore(const SessionEvent& event) {
   if (std::holds_alternative<Reconnecting>(event)) workers_.logs().feed().Pause();
   if (store_proxy_ == nullptr) return;
   if (std::holds_alternative<Reconnected>(event)) {
@@ -236,7 +221,7 @@ void Agent::TellStore(const SessionEvent& event) {
 }
 
 // Sent by the loop itself, so that an agent whose loop hangs counts as lost.
-void Agent::BeatIfDue(TimePoint now) {
+void Agent::SendHeartbeatIfDue(TimePoint now) {
   std::optional<Heartbeat> heartbeat = watch_.TakeHeartbeat(now);
   const bool due = heartbeat_due_.has_value() && now >= *heartbeat_due_;
   if (session_ == nullptr || (!heartbeat.has_value() && !due)) return;
@@ -246,17 +231,17 @@ void Agent::BeatIfDue(TimePoint now) {
 
 // Before the reports about the workers' ends: a subscriber receives their last lines before the end
 // of the round.
-void Agent::SayLines() {
+void Agent::SendLogLines() {
   if (session_ == nullptr) return;
   for (LogLines& lines : workers_.logs().feed().Take(/*all=*/!workers_.round_live())) {
     session_->Send(std::move(lines));
   }
 }
 
-// Effects may bring events (a worker that cannot be started), so until there are none.
+// Effects may cause events (a worker that cannot be started): repeats until there are none.
 void Agent::Process(TimePoint now) {
   while (true) {
-    SayLines();
+    SendLogLines();
     if (events_.empty()) return;
     std::vector<Event> events = std::exchange(events_, {});
     for (Event& event : events) {
@@ -287,7 +272,7 @@ void Agent::Perform(const Effect& effect, TimePoint now) {
     watch_.Examine(examine->silent, now, events_);
   } else if (const auto* terminate = std::get_if<TerminateWorkers>(&effect)) {
     workers_.Signal(terminate->signal, now, events_);
-    workers_.Signal(SIGCONT, now, events_);  // one that is stopped could not act on it
+    workers_.Signal(SIGCONT, now, events_);  // a stopped process could not act on the signal
   } else if (std::holds_alternative<KillWorkers>(effect)) {
     workers_.Kill(now, events_);
   } else if (const auto* kill = std::get_if<KillWorker>(&effect)) {
@@ -295,7 +280,7 @@ void Agent::Perform(const Effect& effect, TimePoint now) {
   } else if (const auto* send = std::get_if<SendReport>(&effect)) {
     if (session_ != nullptr) session_->Send(send->report);
   } else if (const auto* stopped = std::get_if<ReportStopped>(&effect)) {
-    // Without a free port (there always is one) rank 0 would fail to listen, and say so.
+    // Without a free port (there is always one) rank 0 fails to listen and reports it.
     session_->Send(NodeStopped{stopped->round, WorkerPort().value_or(0), stopped->ends});
   } else if (std::holds_alternative<ReportStuck>(effect)) {
     workers_.ReportStuck();

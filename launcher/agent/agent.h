@@ -1,23 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // One node's agent: it joins the run, starts the workers on the service's order, and reports their
-// ends. One thread and one loop; gRPC's threads only post to its queue, and disks and name services
-// are asked on other threads.
+// ends. One thread and one loop; gRPC's threads only post to its queue, and calls to disks and name
+// services run on other threads.
 #pragma once
 
 #include <csignal>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "launcher/agent/agent_observer.h"
 #include "launcher/base/background.h"
 #include "launcher/base/poller.h"
 #include "launcher/hang/worker_watch.h"
 #include "launcher/node/control_pipe.h"
-#include "launcher/node/event_queue.h"
 #include "launcher/node/rendezvous_endpoint.h"
 #include "launcher/options/options.h"
 #include "launcher/output/console.h"
@@ -25,31 +27,53 @@
 #include "launcher/processes/program.h"
 #include "launcher/processes/workers.h"
 #include "launcher/supervisor/supervisor.h"
+#include "rendezvous/base/event_fd.h"
 #include "rendezvous/client/session_client.h"
 #include "rendezvous/proxy/store_proxy.h"
 #include "rendezvous/security/credentials.h"
 
 namespace ddprun {
 
-// An id that no other agent has.
+// Events from gRPC's threads to the agent's thread: the only state that they share.
+class EventQueue {
+ public:
+  // Readable while there are events.
+  int fd() const { return notice_.fd(); }
+
+  void Post(SessionEvent event) ABSL_LOCKS_EXCLUDED(mutex_) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      events_.push_back(std::move(event));
+    }
+    Wake();
+  }
+
+  // Makes the agent's loop take a turn.
+  void Wake() { notice_.Notify(); }
+
+  std::vector<SessionEvent> TakeAll() ABSL_LOCKS_EXCLUDED(mutex_) {
+    notice_.Clear();
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return std::exchange(events_, {});
+  }
+
+ private:
+  const EventFd notice_;
+  std::mutex mutex_;
+  std::vector<SessionEvent> events_ ABSL_GUARDED_BY(mutex_);
+};
+
+// A node id that is unique across agents.
 NodeId MakeNodeId(const std::string& host);
 
 class Agent {
  public:
-  struct Config {
-    Options options;
-    Program program;
-    int local_world_size = 1;
-    std::vector<Place> places;  // of the workers, by local rank
-    std::string temp_dir;
+  struct Config : NodeConfig {
     sigset_t end_signals;
     sigset_t forwarded_signals;
-    sigset_t worker_signal_mask;
-    const RunCgroup* cgroup = nullptr;  // outlives the agent; may be none
-    std::vector<int> guard_pidfds;      // of the warden and the keeper
+    std::vector<int> guard_pidfds;  // of the warden and the keeper
     // Of a node that the head of a run has started.
     std::optional<ControlPipe> control_pipe;
-    std::string host;  // this node's name; empty: the machine's
     NodeId node_id;
     // The node's own, made before the warden and the agent part, since both act for the node;
     // absent: plain text.
@@ -64,7 +88,6 @@ class Agent {
   int Run();
 
  private:
-  Workers::Config MakeWorkersConfig() const;
   absl::Status WatchSources();
   absl::Status Open();
   void BeginJoin(TimePoint now);
@@ -84,26 +107,25 @@ class Agent {
   void HandleControlPipe(bool readable);
   void SendToHead(const NodeMessage& message);
   void HandleSession(TimePoint now);
-  void TellStore(const SessionEvent& event);
-  void BeatIfDue(TimePoint now);
-  void SayLines();
+  void NotifyStore(const SessionEvent& event);
+  void SendHeartbeatIfDue(TimePoint now);
+  void SendLogLines();
   void Process(TimePoint now);
   void Perform(const Effect& effect, TimePoint now);
   void OnWorkersStarted(TimePoint now);
   void Print(const std::string& sentence);
   void ShowEnd(const End& end);
   void LeaveRecord(const End& end);
-  void SayIfNotWritten(const std::string& path, std::function<absl::Status()> write);
+  void ReportIfNotWritten(const std::string& path, std::function<absl::Status()> write);
   void Close();
 
-  Config config_;  // constant, but for the secret, which is forgotten
-  const std::string host_;
+  Config config_;  // constant, except for the secret, which is wiped
   SupervisorConfig supervisor_config_;
   SupervisorState state_;
   std::vector<Event> events_;  // to be fed to the supervisor, in order
 
   Poller poller_;
-  Background background_;  // disks and name services are asked there
+  Background background_;  // runs calls to disks and name services
   Console console_;
   Workers workers_;
   WorkerWatch watch_;
@@ -112,8 +134,8 @@ class Agent {
   EventQueue session_events_;
   AgentObserver observer_;  // before the service, which it watches
 
-  // In the order of their making; Close() ends them in the reverse one, but for the server, which
-  // stays until the other nodes have taken their verdict.
+  // In the order of creation. Close() destroys them in reverse order, except for the server, which
+  // stays until the other nodes have received their verdict.
   RendezvousEndpoint rendezvous_;
   std::shared_ptr<ServiceChannel> channel_;
   std::unique_ptr<SessionClient> session_;
@@ -123,11 +145,11 @@ class Agent {
   TimePoint join_deadline_;
   std::chrono::milliseconds heartbeat_{0};  // the maximum time between two heartbeats; 0: no limit
   std::optional<TimePoint> heartbeat_due_;
-  std::chrono::milliseconds reconnect_timeout_{0};  // time in which this node may reconnect
-  std::optional<TimePoint> join_retry_;  // the master's name could not be resolved: again then
-  PendingCall<absl::StatusOr<std::string>> own_address_;  // by way of the master's
-  std::optional<TimePoint> resolve_notice_;  // if resolving takes so long, a note is printed
-  PendingCall<bool> nccl_conf_;  // read in the home folder, which may be a file server's
+  std::chrono::milliseconds reconnect_timeout_{0};        // time in which this node may reconnect
+  std::optional<TimePoint> join_retry_;                   // when to resolve the master's name again
+  std::future<absl::StatusOr<std::string>> own_address_;  // that of the route to the master
+  std::optional<TimePoint> resolve_notice_;  // a note is printed then if resolving has not finished
+  std::future<bool> nccl_conf_;              // reads the home folder, which may be on a file server
   bool nccl_conf_names_interfaces_ = false;
   std::optional<int> exit_code_;
 };

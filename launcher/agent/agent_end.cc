@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an agent prints and leaves behind when its part of the run is over.
+// What an agent prints and writes when its part of the run is over.
 #include <sys/signalfd.h>
 
 #include <ctime>
@@ -9,12 +9,11 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "launcher/agent/agent.h"
+#include "launcher/base/flag_names.h"
 #include "launcher/base/limits.h"
-#include "launcher/base/renamed_flags.h"
 #include "launcher/base/signals.h"
 #include "launcher/base/temp_dir.h"
 #include "launcher/supervisor/verdict.h"
-#include "launcher/supervisor/verdict_json.h"
 #include "proto/failure_record.h"
 #include "proto/output_file.h"
 #include "rendezvous/base/bounded_call.h"
@@ -35,15 +34,15 @@ void Agent::ShowEnd(const End& end) {
   if (options.form == VerdictForm::kJson || !options.file.empty()) {
     const RunEnd whole{
         .run_id = state_.round.has_value() ? state_.round->run_id : config_.options.run_id,
-        .host = host_,
+        .host = config_.host,
         .exit_code = end.exit_code,
         .text = end.text,
         .verdict = end.verdict};
     const std::string json = VerdictJson(whole);
     if (options.form == VerdictForm::kJson && !text.empty()) text = json;
     if (!options.file.empty()) {
-      SayIfNotWritten(options.file,
-                      [file = options.file, json] { return WriteWholeFile(file, json + "\n"); });
+      ReportIfNotWritten(options.file,
+                         [file = options.file, json] { return WriteWholeFile(file, json + "\n"); });
     }
   }
   if (config_.control_pipe.has_value()) {
@@ -63,17 +62,17 @@ void Agent::ShowEnd(const End& end) {
   LeaveRecord(end);
 }
 
-// As torchrun does for the launcher above it: the first cause is this process's own failure.
+// As torchrun does for its parent launcher: the first cause is reported as this process's failure.
 void Agent::LeaveRecord(const End& end) {
   const std::string& file = config_.options.verdict.record_file;
   if (file.empty() || !end.verdict.has_value() || !end.verdict->cause.has_value()) return;
-  SayIfNotWritten(file, [file, record = RecordOf(*end.verdict->cause)] {
+  ReportIfNotWritten(file, [file, record = RecordOf(*end.verdict->cause)] {
     return WriteFailureRecord(file, record, static_cast<long long>(std::time(nullptr)));
   });
 }
 
 // The run is over, and a disk that hangs must not keep the node from ending.
-void Agent::SayIfNotWritten(const std::string& path, std::function<absl::Status()> write) {
+void Agent::ReportIfNotWritten(const std::string& path, std::function<absl::Status()> write) {
   const auto status = CallWithDeadline<absl::Status>(kVerdictFileTimeout, std::move(write));
   if (!status.has_value()) {
     Print(absl::StrCat("cannot write ", path, ": its disk has not answered for ",
@@ -92,7 +91,7 @@ void Agent::Close() {
     if (!rendezvous_.name.empty()) rendezvous_.server->WaitUntilDrained(kFinishTimeout);
   }
   observer_.Close();
-  // Last of all: a slow reader or disk keeps no other node waiting, and a signal ends the wait.
+  // Last, so that a slow reader or disk does not delay other nodes. A signal ends the wait.
   const OwnedFd impatience =
       OwnedFd(signalfd(-1, &config_.end_signals, SFD_NONBLOCK | SFD_CLOEXEC));
   workers_.logs().FinishFiles(impatience.get());

@@ -9,7 +9,7 @@
 #include "launcher/base/temp_dir.h"
 #include "launcher/node/network.h"
 #include "launcher/options/option_groups.h"
-#include "launcher/placement/worker_interface.h"
+#include "launcher/placement/worker_environ.h"
 #include "proto/version.h"
 #include "rendezvous/base/addresses.h"
 #include "rendezvous/base/limits.h"
@@ -24,7 +24,7 @@ TimePoint Now() { return std::chrono::steady_clock::now(); }
 absl::Status Agent::Open() {
   const ObserveOptions& observe = config_.options.observe;
   if (absl::Status status =
-          observer_.Open(observe, config_.node_id, host_, workers_.logs().NoticeSink(),
+          observer_.Open(observe, config_.node_id, config_.host, workers_.logs().NoticeSink(),
                          [this] { session_events_.Wake(); });
       !status.ok()) {
     return status;
@@ -47,8 +47,7 @@ absl::Status Agent::Open() {
         absl::StrCat("port ", *port, " at ", address,
                      " is in use; name another one with --master-port, or leave it out"));
   }
-  supervisor_config_ = {.local_world_size = config_.local_world_size,
-                        .host = host_,
+  supervisor_config_ = {.host = config_.host,
                         .service = rendezvous_.name,
                         .hosts_service = rendezvous_.server != nullptr,
                         .join_timeout = config_.options.join_timeout,
@@ -68,26 +67,26 @@ absl::Status Agent::Open() {
 // ---- Joining
 
 absl::StatusOr<int> Agent::WorkerPort() const {
-  // The service needs no port in a run of one node: the one that was asked for is the workers'.
+  // In a run of one node the service needs no port: --master-port is for the workers.
   if (rendezvous_.name.empty() && config_.options.master_port.has_value())
     return *config_.options.master_port;
   absl::StatusOr<int> port = FindFreePort(address_);
-  // Free at another address than the service's, the same number would still be confusing.
+  // The service's number, free at another address, would be confusing.
   if (port.ok() && *port == rendezvous_.port) port = FindFreePort(address_);
   return port;
 }
 
 std::vector<std::string> Agent::NetworkVariables(const Start& start) {
-  // The workers of one node find each other by themselves, and programs that join several runs of
-  // one node each have networks of their own.
+  // Workers of one node need no interface, and programs that connect several one-node runs
+  // configure their own network.
   if (start.node_count == 1) return {};
-  if (const auto named = nccl_conf_.Take()) nccl_conf_names_interfaces_ = *named;
+  if (const auto named = TakeResult(nccl_conf_)) nccl_conf_names_interfaces_ = *named;
   const std::optional<Interface> interface = InterfaceOf(address_);
   if (!interface.has_value()) return {};
   return InterfaceVariables(*interface, ReadVariable, nccl_conf_names_interfaces_);
 }
 
-// A name service may take long to answer, so it is asked on another thread.
+// The name service may be slow, so another thread queries it.
 void Agent::BeginJoin(TimePoint now) {
   join_retry_.reset();
   if (!config_.options.local_addr.empty()) return Join(config_.options.local_addr, now);
@@ -99,8 +98,8 @@ void Agent::BeginJoin(TimePoint now) {
 
 void Agent::ContinueJoin(TimePoint now) {
   if (join_retry_.has_value() && *join_retry_ <= now) BeginJoin(now);
-  if (!own_address_.pending()) return;
-  if (const auto address = own_address_.Take()) {
+  if (!own_address_.valid()) return;
+  if (const auto address = TakeResult(own_address_)) {
     resolve_notice_.reset();
     if (address->ok()) return Join(**address, now);
     return RetryJoin(address->status(), now);
@@ -117,7 +116,7 @@ void Agent::ContinueJoin(TimePoint now) {
 }
 
 std::optional<TimePoint> Agent::NextJoinDeadline() const {
-  if (!own_address_.pending()) return join_retry_;
+  if (!own_address_.valid()) return join_retry_;
   return resolve_notice_.has_value() ? std::min(*resolve_notice_, join_deadline_) : join_deadline_;
 }
 
@@ -144,10 +143,10 @@ void Agent::Join(const std::string& address, TimePoint now) {
   join.software_version = kSoftwareVersion;
   join.run_id = options.run_id;
   join.node_id = config_.node_id;
-  join.host = host_;
+  join.host = config_.host;
   join.node_rank = options.node_rank;
   if (options.nodes == 1) join.node_rank = 0;
-  join.local_world_size = config_.local_world_size;
+  join.local_world_size = config_.local_world_size();
   join.nodes_min = options.nodes_min;
   join.nodes_max = options.nodes;
   join.restarts_max = options.restarts.max_restarts;
@@ -176,7 +175,7 @@ absl::Status Agent::ServeStore(const Start& start) {
     if (absl::Status status = store_proxy_->EnsureListening(); !status.ok()) return status;
   } else {
     absl::StatusOr<std::unique_ptr<StoreProxy>> proxy = StoreProxy::Start(
-        {.socket_path = absl::StrCat(config_.temp_dir, "/agent.sock"),
+        {.socket_path = config_.agent_socket(),
          .channel = channel_,
          .connector = rendezvous_.server ? rendezvous_.server->store_connector() : nullptr,
          .run_id = start.run_id,

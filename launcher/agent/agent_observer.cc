@@ -2,23 +2,12 @@
 #include "launcher/agent/agent_observer.h"
 
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "launcher/supervisor/agent_events.h"
 #include "rendezvous/base/overloaded.h"
 
 namespace ddprun {
-namespace {
-
-int ExitCodeOf(const Outcome& outcome) {
-  return std::visit(Overloaded{[](const Exited& exited) { return exited.code; },
-                               [](const Signaled& signaled) { return 128 + signaled.signal; },
-                               [](const SpawnFailed& failed) { return failed.exit_code; }},
-                    outcome);
-}
-
-}  // namespace
 
 absl::Status AgentObserver::Open(const ObserveOptions& options, const NodeId& node_id,
                                  const std::string& host, EventLog::Notify notify,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's event log and metrics, as far as the options ask for them.
+// The agent's event log and metrics, if the options enable them.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "launcher/node/refusals.h"
 #include "launcher/options/options.h"
@@ -23,15 +22,14 @@
 
 namespace ddprun {
 
-// The agent's loop calls it; the metrics are read on a thread of theirs.
+// The agent's loop calls it; another thread reads the metrics.
 class AgentObserver {
  public:
   // Does nothing, and costs nothing.
   AgentObserver() = default;
 
-  // UNAVAILABLE: a file or a port cannot be opened, in one sentence.
-  // `notify`: for what becomes of the event log later. `wake`: on any thread, there are refusals to
-  // take.
+  // UNAVAILABLE: a file or a port cannot be opened, in one sentence. `notify`: receives later
+  // errors of the event log. `wake`: called on any thread when refusals are pending.
   absl::Status Open(const ObserveOptions& options, const NodeId& node_id, const std::string& host,
                     EventLog::Notify notify, std::function<void()> wake);
 
@@ -67,7 +65,7 @@ class AgentObserver {
   std::map<int, std::uint64_t> exits_ ABSL_GUARDED_BY(mutex_);  // by exit code
   std::uint64_t round_ ABSL_GUARDED_BY(mutex_) = 0;
 
-  std::unique_ptr<MetricsExporter> exporter_;  // last: its thread uses all of the above
+  std::unique_ptr<MetricsExporter> exporter_;  // last: its thread uses all members above
 };
 
 }  // namespace ddprun

@@ -7,12 +7,11 @@
 #include <map>
 #include <set>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
 #include "absl/types/span.h"
+#include "launcher/base/command.h"
 #include "launcher/base/limits.h"
 #include "launcher/node/network.h"
 #include "launcher/placement/worker_environ.h"
@@ -22,10 +21,10 @@
 namespace ddprun {
 namespace {
 
-// Set where a person has not (network.h).
+// Set unless the user has set them (worker_interface.h).
 constexpr const char* kInterfaceNames[] = {"NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"};
 constexpr absl::Span<const char* const> kInterfaces(kInterfaceNames);
-constexpr char kUnknownPath[] = "\x01";  // of a file in the folder that each run makes
+constexpr char kUnknownPath[] = "\x01";  // of a file in the folder that each run creates
 
 std::string Line(const std::string& what, const std::string& text) {
   return absl::StrCat("  ", what, std::string(what.size() < 12 ? 12 - what.size() : 1, ' '), text,
@@ -50,13 +49,13 @@ std::string Nodes(const Options& options) {
                          : absl::StrCat(options.nodes_min, " to ", options.nodes);
   return absl::StrCat(text, options.node_rank.has_value()
                                 ? absl::StrCat("; this one is node ", *options.node_rank)
-                                : "; which one this is, is known when they have met");
+                                : "; its node rank is assigned at the rendezvous");
 }
 
 std::string Workers(const DryRun& dry_run) {
   const int count = LocalWorldSize(dry_run);
   if (!KnowsRanks(dry_run.options))
-    return absl::StrCat(count, " here; their ranks are known when the nodes have met");
+    return absl::StrCat(count, " here; their ranks are assigned at the rendezvous");
   const int first = NodeRank(dry_run.options) * count;
   return absl::StrCat(count, " here: ",
                       count == 1 ? absl::StrCat("rank ", first)
@@ -100,12 +99,12 @@ WorkerEnv EnvOf(const DryRun& dry_run, int local_rank) {
   return env;
 }
 
-// Variables whose values only the run determines, and why.
+// Variables whose values are only known during the run, and why.
 std::map<std::string, std::string> Unknown(const Options& options) {
   std::map<std::string, std::string> unknown = {
-      {"TORCHELASTIC_ERROR_FILE", "a file that is made for each worker"},
-      {"DDPRUN_AGENT_SOCKET", "a socket that is made for each run"},
-      {kNotifySocketVariable, "a socket that is made for each worker"}};
+      {"TORCHELASTIC_ERROR_FILE", "a file that is created for each worker"},
+      {"DDPRUN_AGENT_SOCKET", "a socket that is created for each run"},
+      {kNotifySocketVariable, "a socket that is created for each worker"}};
   if (options.nodes > 1 || !options.master_port.has_value())
     unknown["MASTER_PORT"] = "a port that is free on rank 0's node";
   if (options.run_id.empty()) unknown["TORCHELASTIC_RUN_ID"] = "a name with the time of the start";
@@ -115,7 +114,7 @@ std::map<std::string, std::string> Unknown(const Options& options) {
   if (KnowsRanks(options)) return unknown;
   for (const char* name :
        {"RANK", "ROLE_RANK", "GROUP_RANK", "WORLD_SIZE", "ROLE_WORLD_SIZE", "GROUP_WORLD_SIZE"}) {
-    unknown[name] = "known when the nodes have met";
+    unknown[name] = "assigned at the rendezvous";
   }
   return unknown;
 }
@@ -133,7 +132,7 @@ std::vector<std::string> EnvironmentOf(const DryRun& dry_run, int local_rank) {
                        dry_run.places[static_cast<std::size_t>(local_rank)], network);
 }
 
-// What the first and the last worker have that ddprun itself has not.
+// The variables of the first and the last worker that differ from ddprun's own.
 std::string Environment(const DryRun& dry_run) {
   const std::vector<std::string> first = EnvironmentOf(dry_run, 0);
   const std::vector<std::string> last = EnvironmentOf(dry_run, LocalWorldSize(dry_run) - 1);
@@ -152,7 +151,7 @@ std::string Environment(const DryRun& dry_run) {
     if (const auto why = unknown.find(name); why != unknown.end()) {
       absl::StrAppend(&text, "    ", name, "=<", why->second, ">\n");
     } else {
-      absl::StrAppend(&text, "    ", name, "=", ShellQuoted(value),
+      absl::StrAppend(&text, "    ", name, "=", ShellQuote(value),
                       of_last[name] == value ? "" : absl::StrCat(" to ", of_last[name]), "\n");
     }
   }
@@ -161,22 +160,12 @@ std::string Environment(const DryRun& dry_run) {
 
 }  // namespace
 
-std::string ShellQuoted(const std::string& word) {
-  const bool plain =
-      !word.empty() && std::all_of(word.begin(), word.end(), [](unsigned char character) {
-        return absl::ascii_isalnum(character) ||
-               std::string("_-./=:,+@%").find(static_cast<char>(character)) != std::string::npos;
-      });
-  return plain ? word : absl::StrCat("'", absl::StrReplaceAll(word, {{"'", "'\\''"}}), "'");
-}
-
 std::string SecretInWords(const Options& options, bool has_variable,
                           const GetVariable& get_variable) {
   const SecurityOptions& security = options.security;
   if (!UsesNetwork(options)) return "none is needed";
   if (security.insecure) return "none: plain text (--insecure)";
-  if (!security.tls_cert.empty())
-    return absl::StrCat("a certificate of your own, ", security.tls_cert);
+  if (!security.tls_cert.empty()) return absl::StrCat("your certificate ", security.tls_cert);
   if (!security.token_file.empty()) return absl::StrCat("the file ", security.token_file);
   if (has_variable) return "DDPRUN_TOKEN of the environment";
   if (!options.token_env_file.empty())
@@ -187,12 +176,12 @@ std::string SecretInWords(const Options& options, bool has_variable,
   const absl::StatusOr<std::string> path = DefaultTokenPath(get_variable);
   if (!path.ok()) return std::string(path.status().message());
   return absl::StrCat("the file ", *path,
-                      access(path->c_str(), F_OK) == 0 ? "" : ", which would be made");
+                      access(path->c_str(), F_OK) == 0 ? "" : ", which would be created");
 }
 
 std::string DryRunText(const DryRun& dry_run) {
   const Options& options = dry_run.options;
-  const auto quoted = [](std::string* out, const std::string& word) { *out += ShellQuoted(word); };
+  const auto quoted = [](std::string* out, const std::string& word) { *out += ShellQuote(word); };
   std::vector<std::string> argv = dry_run.program.argv;
   argv.front() = dry_run.program.path;
   std::string text = absl::StrCat("ddprun would start, on ", dry_run.host, ":\n");
@@ -202,7 +191,7 @@ std::string DryRunText(const DryRun& dry_run) {
                   Line("run", options.run_id.empty() ? "named when it starts" : options.run_id),
                   Line("restarts", absl::StrCat("up to ", options.restarts.max_restarts)),
                   Line("logs", options.logs.log_dir.empty() ? "no files" : options.logs.log_dir));
-  absl::StrAppend(&text, "  environment of the workers, beside ddprun's own:\n",
+  absl::StrAppend(&text, "  environment of the workers, in addition to ddprun's own:\n",
                   Environment(dry_run));
   for (const std::string& note : options.notes) absl::StrAppend(&text, "  note: ", note, "\n");
   return text;

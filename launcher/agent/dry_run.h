@@ -18,19 +18,16 @@ struct DryRun {
   std::vector<Place> places;  // of the workers, by local rank
   std::string host;
   bool endpoint_is_here = false;       // of --rdzv-endpoint
-  std::string secret;                  // where it comes from, in words
+  std::string secret;                  // its source, in words
   std::vector<std::string> inherited;  // ddprun's own environment
 };
 
 // Pure.
 std::string DryRunText(const DryRun& dry_run);
 
-// Where the secret would be taken from, never what it is: "the file ~/... (--token-file)". Makes no
+// The source of the secret, never the secret itself: "the file ~/... (--token-file)". Creates no
 // file. `has_variable`: DDPRUN_TOKEN is set.
 std::string SecretInWords(const Options& options, bool has_variable,
                           const GetVariable& get_variable);
-
-// A word as a shell takes it back.
-std::string ShellQuoted(const std::string& word);
 
 }  // namespace ddprun

@@ -20,7 +20,7 @@
 #include "launcher/base/limits.h"
 #include "launcher/base/temp_dir.h"
 #include "launcher/processes/orphans.h"
-#include "launcher/processes/stuck_process.h"
+#include "launcher/processes/process_stat.h"
 #include "rendezvous/base/errno_text.h"
 #include "rendezvous/base/owned_fd.h"
 #include "rendezvous/base/signal_name.h"
@@ -32,7 +32,7 @@ using Clock = std::chrono::steady_clock;
 constexpr Clock::time_point kNever = Clock::time_point::max();
 using AgentBody = std::function<int(std::vector<int>)>;
 
-// -1: it is gone already, which needs no words, or there is no descriptor left, which does.
+// -1: the process has ended, or no descriptor is left, which is reported.
 int PidfdOpen(pid_t pid) {
   const int fd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0u));
   if (fd < 0 && IsOutOfDescriptors(errno)) {
@@ -43,21 +43,21 @@ int PidfdOpen(pid_t pid) {
 
 int RunAgent(pid_t keeper_pid, int warden_pidfd, const AgentBody& agent) {
   setsid();
-  // So are the agent's own orphans, for the sweep between rounds and for the case that the guards
-  // are killed; the flag is not inherited.
+  // The agent is a subreaper too, for the sweep between rounds and in case the guards are killed:
+  // the flag is not inherited.
   BecomeSubreaper();
   const int keeper_pidfd = PidfdOpen(keeper_pid);
-  if (getppid() != keeper_pid || keeper_pidfd < 0) return 1;  // it is gone already
+  if (getppid() != keeper_pid || keeper_pidfd < 0) return 1;  // it has ended already
   return agent({warden_pidfd, keeper_pidfd});
 }
 
-// A signal of `awaited`, or -1 when the control pipe has ended or the deadline is over. The control
-// pipe is the agent's to read; its end can be seen without.
+// Returns a signal of `awaited`, or -1 when the control pipe has ended or the deadline has passed.
+// Only the agent reads the control pipe; poll() reports its end without reading.
 int WaitForSignal(const sigset_t& awaited, int control_pipe, Clock::time_point deadline) {
   if (control_pipe < 0 && deadline == kNever) return sigwaitinfo(&awaited, nullptr);
   const OwnedFd signals(signalfd(-1, &awaited, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!signals.valid()) {
-    // No descriptor is left: looks from time to time.
+    // No descriptor is left: polls.
     constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 50'000'000};
     return sigtimedwait(&awaited, nullptr, &kPause);
   }
@@ -76,14 +76,14 @@ int WaitForSignal(const sigset_t& awaited, int control_pipe, Clock::time_point d
   return -1;
 }
 
-// The end of a control pipe, as a guard sees it: a child that does not act on it (it is stopped, it
-// hangs) is killed.
+// Kills the child if it does not act on the end of the control pipe, because it is stopped or
+// hangs.
 class ControlPipeGuard {
  public:
   ControlPipeGuard(int control_pipe, std::chrono::milliseconds patience)
       : control_pipe_(control_pipe), patience_(patience) {}
 
-  // Waits once, and not beyond `deadline`. A signal of `awaited`, or -1.
+  // Waits once, until `deadline` at the latest. Returns a signal of `awaited`, or -1.
   int Wait(const sigset_t& awaited, pid_t child, Clock::time_point deadline) {
     const int number = WaitForSignal(awaited, control_pipe_, std::min(deadline, deadline_));
     if (number >= 0) return number;
@@ -108,8 +108,8 @@ class ControlPipeGuard {
   Clock::time_point deadline_ = kNever;
 };
 
-// Waits for the child's end and passes signals on. Its wait status. Absent: the parent, if one is
-// to be looked at, is gone, and the child, which notices that by itself, has not ended in time.
+// Waits for the child's end and forwards signals. Returns its wait status. Absent: `parent` has
+// ended, and the child, which detects that itself, has not ended in time.
 std::optional<int> Watch(pid_t child, std::optional<pid_t> parent, const sigset_t& passed,
                          ControlPipeGuard control_pipe) {
   sigset_t awaited = passed;
@@ -128,8 +128,8 @@ std::optional<int> Watch(pid_t child, std::optional<pid_t> parent, const sigset_
   }
 }
 
-// `child`: the wait status of the process that was guarded, if it has ended. If it did so by itself
-// it has named what hangs.
+// `child`: the wait status of the guarded process, if it has ended. If it exited by itself, it has
+// reported the processes that hang.
 void EndAllBelow(const Warden& warden, std::optional<int> child) {
   const bool named = child.has_value() && WIFEXITED(*child);
   const std::chrono::seconds timeout = named ? kLastSweepTimeout : kSweepTimeout;
@@ -142,12 +142,12 @@ void EndAllBelow(const Warden& warden, std::optional<int> child) {
   if (warden.cgroup != nullptr) warden.cgroup->Remove();
 }
 
-// The exit code for a guarded process's end, after all below it has been ended.
+// The exit code for the end of a guarded process, once all of its descendants have ended.
 int AnswerFor(const char* name, pid_t pid, int status, const Warden& warden) {
   if (WIFEXITED(status)) return WEXITSTATUS(status);
   const int number = WTERMSIG(status);
   const std::string how = absl::StrCat("killed by signal ", number, " (", SignalName(number), ")");
-  std::fprintf(stderr, "ddprun: the %s (pid %d) was %s; all its workers were ended\n", name,
+  std::fprintf(stderr, "ddprun: the %s (pid %d) was %s; all of its workers were killed\n", name,
                static_cast<int>(pid), how.c_str());
   if (warden.on_agent_killed) warden.on_agent_killed(how);
   return 128 + number;
@@ -168,8 +168,8 @@ void TakeName(const std::string& name, absl::Span<char> command_line) {
 }
 
 int RunKeeper(pid_t warden_pid, const Warden& warden, const AgentBody& agent) {
-  // A session of its own, as the agent has: what a terminal sends to its foreground group, or
-  // someone to the warden's group, reaches the warden, and comes from there once.
+  // Its own session, like the agent's: a signal to the terminal's foreground group or to the
+  // warden's group reaches only the warden, which forwards it once.
   setsid();
   BecomeSubreaper();
   prctl(PR_SET_PDEATHSIG, SIGCHLD);  // wakes Watch(), which checks its parent

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The guards of the agent, so that nothing of a run outlives ddprun, however it ends: the warden,
-// which is the process that the user started, and the keeper between it and the agent. All three
-// inherit orphans below them and end them; one that is left suffices.
+// The guards of the agent, so that no process of a run outlives ddprun, however ddprun ends: the
+// warden, which is the process that the user started, and the keeper between it and the agent. All
+// three are subreapers: they inherit orphaned descendants and kill them. One survivor suffices.
 #pragma once
 
 #include <csignal>
@@ -15,25 +15,25 @@
 namespace ddprun {
 
 struct Warden {
-  sigset_t passed_signals;  // passed on to the agent
-  int control_pipe = -1;    // its end must end the agent; -1: there is none
+  sigset_t passed_signals;  // forwarded to the agent
+  int control_pipe = -1;    // the agent must end when it reaches end of file; -1: none
   std::string temp_dir;     // removed at the end, empty or not
-  // The memory of the command line, as main() got it: the keeper writes another one there, so that
-  // a `pkill -9 ddprun` (or -f) does not take all three at once.
+  // The memory of argv. The keeper overwrites it, so that `pkill -9 ddprun` (or -f) does not kill
+  // all three at once.
   absl::Span<char> command_line;
   const RunCgroup* cgroup = nullptr;  // emptied and removed at the end
-  // Called in the warden and the keeper once the agent exists: what only the agent needs is not
-  // kept thrice.
+  // Called in the warden and the keeper once the agent exists: data that only the agent needs is
+  // freed there.
   std::function<void()> forget;
-  // Called when a signal has ended the agent, after its workers: the other nodes need not find out.
-  // `how`: "killed by signal 9 (SIGKILL)".
+  // Called when a signal has ended the agent, once its workers have ended, to inform the other
+  // nodes. `how`: "killed by signal 9 (SIGKILL)".
   std::function<void(const std::string& how)> on_agent_killed;
 };
 
-// Runs `agent` in a process of its own (its answer is the exit code), and returns in this one once
-// the agent and every descendant are gone: the agent's exit code, or 128 + the signal that ended
-// it. Must be called while the process has one thread; signals must be blocked already. The agent
-// is given a pidfd of each of its guards, readable once that one is gone.
+// Runs `agent` in a process of its own, with its return value as exit code, and returns in this
+// process once the agent and all descendants have ended: the agent's exit code, or 128 + the signal
+// that ended it. Must be called while the process has one thread; signals must be blocked already.
+// The agent gets a pidfd of each guard, which is readable once that guard has ended.
 int RunUnderWarden(const Warden& warden,
                    const std::function<int(std::vector<int> guard_pidfds)>& agent);
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What waits for a reader that may be slow: a first-in first-out queue with a limit, whose writer
-// never waits. Pure.
+// A first-in first-out queue with a limit, for a slow reader. Writing never blocks. Pure.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +9,7 @@
 
 namespace ddprun {
 
-// What is left out if there is no room.
+// The items that are dropped if there is no room.
 enum class Overflow {
   kRefuse,      // the new item; the next one that is taken has the number of those before it
   kDropOldest,  // the oldest items, without a trace: the queue holds the newest that fit

@@ -21,7 +21,7 @@ struct CgroupFolder {
 
 // `mountinfo` and `membership`: the texts of /proc/self/mountinfo and /proc/PID/cgroup. Version 1
 // if it has `controller` ("memory", "cpu"; "": version 2 alone), else version 2. Absent: there is
-// neither, or it is out of this namespace's reach. Pure.
+// none, or it is outside of this namespace. Pure.
 std::optional<CgroupFolder> FindCgroup(absl::string_view mountinfo, absl::string_view membership,
                                        absl::string_view controller);
 

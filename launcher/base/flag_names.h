@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How people write the names of flags: `_` for `-`, the beginning of a name, and with mistakes.
-// Pure.
+// The names of flags as users write them (`_` for `-`, abbreviated, misspelled), and other names for
+// them in sentences where a wrapper (a container's entry point) takes variables in place of flags.
 #pragma once
 
 #include <string>
@@ -26,5 +26,14 @@ std::string NearestName(absl::string_view word, const std::vector<std::string>& 
 
 // " (did you mean NAME?)", or nothing.
 std::string DidYouMean(absl::string_view word, const std::vector<std::string>& names);
+
+// DDPRUN_FLAG_NAMES: "--master-port=MASTER_PORT --nnodes=WORLD_SIZE", parted by spaces.
+inline constexpr char kFlagNamesVariable[] = "DDPRUN_FLAG_NAMES";
+
+// `text` with each flag that `names` has replaced by its other name; whole flags only.
+std::string RenameFlags(absl::string_view text, absl::string_view names);
+
+// RenameFlags() with the names in this process's environment, if any.
+std::string ForUsers(absl::string_view text);
 
 }  // namespace ddprun

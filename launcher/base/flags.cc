@@ -3,7 +3,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -28,13 +27,13 @@ std::string VariableName(const std::string& flag) {
 
 const std::vector<Flag> kSecurityFlags = {
     {"--token-file", 0, "FILE",
-     "the run's secret (DDPRUN_TOKEN, systemd's credential ddprun-token, ~/.config/ddprun/token); "
-     "workers can read files of yours"},
+     "File with the run's secret (DDPRUN_TOKEN, systemd's credential ddprun-token, "
+     "~/.config/ddprun/token). Workers can read your files."},
     {"--tls-cert", 0, "FILE",
-     "this node's own certificate, in place of the secret; with the next two"},
-    {"--tls-key", 0, "FILE", "its private key"},
-    {"--tls-ca", 0, "FILE", "who must have signed the others' certificates"},
-    {"--insecure", 0, nullptr, "plain text without a secret, on all nodes"},
+     "Certificate of this node, used instead of the secret; requires --tls-key and --tls-ca."},
+    {"--tls-key", 0, "FILE", "Private key of that certificate."},
+    {"--tls-ca", 0, "FILE", "Certificate authority that signed the certificates of the peers."},
+    {"--insecure", 0, nullptr, "Use plain text without a secret; give it on all nodes."},
 };
 
 std::string FlagsHelp(absl::Span<const Flag> flags) {

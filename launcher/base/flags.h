@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flags as a person writes them: `--flag VALUE`, `--flag=VALUE`, `_` for `-`, and PET_<NAME>
-// variables as their defaults. Values are texts here and are checked by Reader, so that each error
-// is a sentence of ours and says where the value came from.
+// Flags as users write them: `--flag VALUE`, `--flag=VALUE`, `_` for `-`, and PET_<NAME> variables
+// as their defaults. Values are texts here and are checked by Reader, so that each error is a
+// sentence of this program and names the source of the value.
 #pragma once
 
 #include <chrono>
@@ -23,12 +23,12 @@ struct Flag {
   char letter;        // of a short form, or 0
   const char* value;  // for --help; nullptr: a switch
   const char* help;
-  bool repeats = false;  // each mention counts: the texts are joined by kRepeatSeparator
+  bool repeats = false;  // may be repeated: the texts are joined by kRepeatSeparator
 };
 
 inline constexpr char kRepeatSeparator = '\n';
 
-// Of both ddprun and ddprun status: the secret or certificate with which a run admits them.
+// The flags of ddprun and ddpctl for the secret or certificate of a run.
 extern const std::vector<Flag> kSecurityFlags;
 
 struct Value {
@@ -44,7 +44,7 @@ struct ParsedFlags {
   bool version = false;
 };
 
-// The values on the command line. INVALID_ARGUMENT: it cannot be read as flags.
+// The values on the command line. INVALID_ARGUMENT: invalid flags.
 absl::StatusOr<ParsedFlags> ParseFlags(absl::Span<const Flag> flags,
                                        const std::vector<std::string>& arguments);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists of numbers as people and the kernel write them: "0-3,8". Pure.
+// Lists of numbers as users and the kernel write them: "0-3,8". Pure.
 #pragma once
 
 #include <optional>
@@ -13,8 +13,8 @@ namespace ddprun {
 // {0, 1, 2, 3, 8} as "0-3,8". `numbers` ascend.
 std::string RangesText(const std::vector<int>& numbers);
 
-// "3" or "0-3", the numbers in order. Absent: neither of them, a number of more than 6 digits, or a
-// range that goes down.
+// "3" or "0-3", the numbers in order. Absent: invalid, a number of more than 6 digits, or a
+// descending range.
 std::optional<std::vector<int>> ParseRange(absl::string_view text);
 
 // Ranges with commas between them, in the order of writing; "" is no number. A final newline is

@@ -18,7 +18,7 @@ struct Signaled {
   bool operator==(const Signaled&) const = default;
 };
 
-// It never ran. `exit_code` is the shell's: 127 not found, 126 for all else.
+// The process was never started. `exit_code` as in a shell: 127 not found, 126 any other error.
 struct SpawnFailed {
   int exit_code = 126;
   std::string message;
@@ -26,6 +26,13 @@ struct SpawnFailed {
 };
 
 using Outcome = std::variant<Exited, Signaled, SpawnFailed>;
+
+// As a shell reports it: 128 + the number of the signal that ended the process.
+inline int ExitCodeOf(const Outcome& outcome) {
+  if (const auto* signaled = std::get_if<Signaled>(&outcome)) return 128 + signaled->signal;
+  const auto* exited = std::get_if<Exited>(&outcome);
+  return exited != nullptr ? exited->code : std::get<SpawnFailed>(outcome).exit_code;
+}
 
 inline bool IsSuccess(const Outcome& outcome) { return outcome == Outcome(Exited{0}); }
 

@@ -15,7 +15,7 @@
 
 namespace ddprun {
 
-// What became ready.
+// The kind of descriptor that became ready.
 enum class Source : std::uint32_t {
   kSession,
   kSignal,
@@ -37,7 +37,7 @@ struct Ready {
   int worker = 0;  // of the kWorker ones
 };
 
-// The one place where the agent waits, over epoll.
+// Waits for descriptors with epoll. The agent waits nowhere else.
 class Poller {
  public:
   Poller() : epoll_(epoll_create1(EPOLL_CLOEXEC)) {}

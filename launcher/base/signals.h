@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Signals as masks and descriptors, without handlers.
+// Signal masks; ddprun has no signal handlers.
 #pragma once
 
 #include <csignal>

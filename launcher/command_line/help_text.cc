@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/command_line/help_text.h"
 
-#include <algorithm>
 #include <cctype>
 
 #include "absl/strings/str_cat.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/command_line/settings.h"
 
-#include <algorithm>
 #include <optional>
 
 #include "absl/strings/str_cat.h"

@@ -3,11 +3,18 @@
 // from which help, completion and the manual page are generated; main() dispatches to them.
 #pragma once
 
+#include <filesystem>
+#include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "launcher/command_line/parse_options.h"
+#include "launcher/node/control_pipe.h"
+#include "launcher/options/options.h"
+#include "rendezvous/security/token.h"
 
 namespace ddprun {
 
@@ -23,5 +30,34 @@ int RunCommand(Invocation invocation, Purpose purpose);
 
 // `ddprun --control-pipe`: a node that a head started; its orders come over stdin.
 int NodeCommand(Invocation invocation);
+
+// ---- Shared by the commands that start a node
+
+// The value of DDPRUN_TOKEN, or its replacement; absent: not set.
+using TokenVariable = std::optional<absl::StatusOr<Token>>;
+
+// The connection to the head that started this node.
+struct HeadConnection {
+  ControlPipe control_pipe;
+  std::string host;  // the head's name for this node
+  bool serve_at_any_port = false;
+};
+
+struct Prepared {
+  Options options;
+  TokenVariable token;
+};
+
+// Reads the command line and the files that it names, sets their variables, prints warnings. An
+// int is the exit code: nothing is left to do (--help), or an error was printed.
+std::variant<int, Prepared> Prepare(const std::vector<std::string>& arguments, TokenVariable token,
+                                    Purpose purpose);
+
+// The path of this ddprun.
+std::filesystem::path OwnPath();
+
+// Runs a node of a run, or of `ddprun doctor`, to its end and returns the exit code. Errors that
+// can be detected beforehand are, before the first process starts.
+int RunNode(Prepared prepared, std::optional<HeadConnection> head, absl::Span<char> command_line);
 
 }  // namespace ddprun

@@ -1,31 +1,119 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/commands/node.h"
+#include "launcher/commands/commands.h"
 
 #include <sys/prctl.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <chrono>
 #include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <system_error>
 #include <utility>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "launcher/agent/agent.h"
 #include "launcher/agent/dry_run.h"
-#include "launcher/agent/report_node_loss.h"
 #include "launcher/agent/warden.h"
 #include "launcher/base/command.h"
+#include "launcher/base/limits.h"
 #include "launcher/base/signals.h"
 #include "launcher/base/temp_dir.h"
 #include "launcher/command_line/settings.h"
 #include "launcher/doctor/doctor_run.h"
 #include "launcher/node/network.h"
-#include "launcher/output/output_checks.h"
+#include "launcher/node/rendezvous_endpoint.h"
+#include "launcher/output/log_plan.h"
 #include "launcher/placement/devices.h"
 #include "launcher/placement/placement.h"
 #include "launcher/placement/worker_environ.h"
 #include "launcher/processes/cgroup.h"
 #include "launcher/processes/program.h"
+#include "proto/output_file.h"
+#include "proto/text.h"
+#include "proto/version.h"
+#include "rendezvous/base/bounded_call.h"
+#include "rendezvous/client/report_node_loss.h"
 #include "rendezvous/security/credentials.h"
 
 namespace ddprun {
 namespace {
+
+// False if nobody is left to be informed: nothing listens, because the service was inside the agent
+// or ended before it.
+bool CouldNotReport(const absl::Status& status) {
+  if (absl::IsDeadlineExceeded(status)) return true;
+  return absl::IsUnavailable(status) && !absl::StrContains(status.message(), "connection refused");
+}
+
+// Reports that this node's agent was killed, so that the service removes the node at once and not
+// when its lease expires. Called by the warden, which has no gRPC until then, once no worker is
+// left. Takes kLossReportTimeout at most.
+void ReportAgentLoss(const Options& options, const NodeId& node_id,
+                     const std::optional<TlsCredentials>& credentials, const std::string& how) {
+  const std::optional<Endpoint> service = ServiceWithoutAgent(options);
+  if (!service.has_value()) return;
+  const std::string name = HostPort(service->host, service->port);
+  const LossReport report{
+      .protocol_version = kProtocolVersion,
+      .run_id = options.run_id,
+      .node_id = node_id,
+      .reason =
+          absl::StrCat("its agent was ", how, "; check dmesg there for the out-of-memory killer")};
+  const absl::Status status =
+      ReportLoss(MakeServiceChannel(name, credentials, service->host), report, kLossReportTimeout);
+  if (!CouldNotReport(status)) return;
+  const double lease = std::chrono::duration<double>(options.lease).count();
+  std::fprintf(stderr,
+               "ddprun: the rendezvous service at %s could not be informed: %s; the other "
+               "nodes notice when the lease (%g s) expires\n",
+               name.c_str(), std::string(status.message()).c_str(), lease);
+}
+
+constexpr std::chrono::seconds kOutputCheckTimeout{3};
+
+absl::Status CheckVerdictFile(const std::string& path) {
+  if (path.empty()) return absl::OkStatus();
+  const absl::Status status = CheckOutput(path);
+  if (status.ok()) return status;
+  return absl::InvalidArgumentError(absl::StrCat("cannot write the verdict file ", path, ": ",
+                                                 status.message(),
+                                                 "; name another one with --verdict-file"));
+}
+
+absl::Status CheckLogDir(const LogOptions& options) {
+  if (options.log_dir.empty() || WantsNoFiles(options)) return absl::OkStatus();
+  const auto wrong = [&](absl::string_view what, absl::string_view reason) {
+    return absl::InvalidArgumentError(absl::StrCat("cannot ", what, " the log folder ",
+                                                   options.log_dir, ": ", reason,
+                                                   "; name another one with --log-dir"));
+  };
+  const absl::StatusOr<std::string> folder = FollowLinks(options.log_dir);
+  if (!folder.ok()) return wrong("use", folder.status().message());
+  std::error_code error;
+  std::filesystem::create_directories(options.log_dir, error);
+  if (error) return wrong("make", error.message());
+  if (!std::filesystem::is_directory(options.log_dir, error))
+    return wrong("use", std::strerror(ENOTDIR));
+  if (access(options.log_dir.c_str(), W_OK | X_OK) != 0)
+    return wrong("write to", std::strerror(errno));
+  return absl::OkStatus();
+}
+
+// Checks --verdict-file and --log-dir, whose folder is made. (--event-log is opened before the node
+// joins.) If the disk does not answer in time, the later write reports the error.
+absl::Status CheckOutputs(const Options& options) {
+  const auto checked = CallWithDeadline<absl::Status>(
+      kOutputCheckTimeout, [verdict_file = options.verdict.file, logs = options.logs] {
+        absl::Status status = CheckVerdictFile(verdict_file);
+        status.Update(CheckLogDir(logs));
+        return status;
+      });
+  return checked.value_or(absl::OkStatus());
+}
 
 // Notes are printed only on request, as in torchrun.
 void PrintWarnings(const Options& options) {
@@ -54,7 +142,6 @@ std::optional<int> FindPlacesAndProgram(Agent::Config& config) {
   auto places = PlaceWorkers(config.options, *machine);
   if (!places.ok()) return Fail(places.status(), 1);
   config.places = *std::move(places);
-  config.local_world_size = static_cast<int>(config.places.size());
   absl::StatusOr<Program> program =
       ResolveProgram(config.options, OwnPath().parent_path().string(), ReadVariable);
   if (!program.ok()) {
@@ -103,8 +190,8 @@ int RunGuarded(Agent::Config& config, std::optional<HeadConnection> head,
                       .forget = [&config] { config.security.Forget(); },
                       .on_agent_killed =
                           [&config](const std::string& how) {
-                            TellServiceOfDeath(config.options, config.node_id, config.credentials,
-                                               how);
+                            ReportAgentLoss(config.options, config.node_id, config.credentials,
+                                            how);
                           }};
   return RunUnderWarden(warden, [&config, &head](std::vector<int> guard_pidfds) {
     if (head.has_value()) config.control_pipe = std::move(head->control_pipe);
@@ -117,9 +204,7 @@ int RunGuarded(Agent::Config& config, std::optional<HeadConnection> head,
 int RunDoctorNode(Prepared prepared, std::optional<HeadConnection>& head) {
   DoctorCall call{.options = std::move(prepared.options),
                   .own_folder = OwnPath().parent_path().string(),
-                  .token_variable = std::move(prepared.token),
-                  .control_pipe = std::nullopt,
-                  .host = {}};
+                  .token_variable = std::move(prepared.token)};
   if (head.has_value()) {
     call.control_pipe = std::move(head->control_pipe);
     call.host = head->host;
@@ -153,7 +238,8 @@ int RunNode(Prepared prepared, std::optional<HeadConnection> head, absl::Span<ch
   if (prepared.options.doctor.has_value()) return RunDoctorNode(std::move(prepared), head);
   Agent::Config config{};
   config.options = std::move(prepared.options);
-  if (head.has_value() && head->host != "localhost") config.host = head->host;
+  const bool named = head.has_value() && !head->host.empty() && head->host != "localhost";
+  config.host = named ? head->host : HostName();
   if (const auto code = FindPlacesAndProgram(config)) return *code;
   if (config.options.dry_run) return ShowDryRun(config, prepared.token.has_value());
   const absl::Status outputs = CheckOutputs(config.options);

@@ -6,7 +6,6 @@
 #include "absl/strings/strip.h"
 #include "launcher/base/command.h"
 #include "launcher/commands/commands.h"
-#include "launcher/commands/node.h"
 #include "launcher/hosts/hosts_plan.h"
 #include "rendezvous/security/env_file.h"
 

@@ -3,8 +3,7 @@
 #include <utility>
 
 #include "launcher/commands/commands.h"
-#include "launcher/commands/node.h"
-#include "launcher/hosts/hosts_command.h"
+#include "launcher/hosts/hosts_run.h"
 
 namespace ddprun {
 

@@ -10,38 +10,29 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <memory>
 #include <optional>
 #include <utility>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
-#include "launcher/ctl/ctl_options.h"
-#include "launcher/ctl/logs_command.h"
+#include "launcher/base/command.h"
 #include "launcher/ctl/logs_text.h"
 #include "launcher/ctl/status_text.h"
-#include "launcher/ctl/status_watch.h"
 #include "launcher/node/network.h"
 #include "rendezvous/base/owned_fd.h"
 #include "rendezvous/client/control_client.h"
-#include "rendezvous/client/session_client.h"
 #include "rendezvous/security/credentials.h"
 
 namespace ddprun {
 namespace {
 
 constexpr int kExitFailure = 1;
-constexpr int kExitUsage = 2;
 
 using TokenVariable = decltype(TakeTokenVariable());
 
 int Fail(const std::string& program, const absl::Status& status, int exit_code) {
   std::fprintf(stderr, "%s: %s\n", program.c_str(), std::string(status.message()).c_str());
   return exit_code;
-}
-
-int Show(const std::string& text) {
-  return std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0 ? 0 : kExitFailure;
 }
 
 // The service accepts only its own user and root; likewise its answers are trusted only if it

@@ -1,9 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// ddpctl's commands, and `ddprun status`: each asks a rendezvous service and prints the answer.
+// The commands of ddpctl, and `ddprun status`: each queries a rendezvous service and prints the
+// reply.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
+
+#include "absl/status/statusor.h"
+#include "launcher/ctl/ctl_options.h"
+#include "rendezvous/client/session_client.h"
+#include "rendezvous/client/watch_client.h"
 
 namespace ddprun {
 
@@ -12,5 +19,26 @@ int RunCtl(const std::vector<std::string>& arguments, const std::string& program
 
 // `ddprun status`: `arguments` after its name.
 int StatusCommand(std::vector<std::string> arguments);
+
+// ddpctl logs: prints the lines so far, with -f until the run ends. Prints errors on stderr. The
+// exit code.
+int ShowLogs(const CtlOptions& options, const std::shared_ptr<ServiceChannel>& channel);
+
+// ddpctl stop --wait: subscribes to the end of the run. Returns when the subscription is active, so
+// that no later event is missed. Errors: as RunWatch::Next().
+struct EndWatch {
+  std::unique_ptr<RunWatch> watch;
+  std::string run_id;
+};
+absl::StatusOr<EndWatch> WatchEnd(const CtlOptions& options,
+                                  const std::shared_ptr<ServiceChannel>& channel);
+
+// DEADLINE_EXCEEDED: the run has not ended within options.wait_timeout.
+absl::StatusOr<RunOver> WaitForEnd(const CtlOptions& options, EndWatch& end);
+
+// ddpctl status --watch: polls the service and shows the status on a terminal or as lines. Runs
+// until q, Ctrl-C or SIGTERM; if stdout is no terminal, also until the service is gone. The exit
+// code: 1 if the service was never reached.
+int WatchStatus(const CtlOptions& options, const std::shared_ptr<ServiceChannel>& channel);
 
 }  // namespace ddprun

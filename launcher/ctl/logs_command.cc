@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/ctl/logs_command.h"
+#include "launcher/ctl/ctl_command.h"
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "launcher/base/limits.h"

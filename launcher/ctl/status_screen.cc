@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/ctl/status_screen.h"
 
 #include <algorithm>
 #include <map>

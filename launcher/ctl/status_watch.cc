@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/ctl/status_watch.h"
+#include "launcher/ctl/ctl_command.h"
 
 #include <poll.h>
 #include <sys/ioctl.h>
@@ -19,7 +19,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "launcher/base/limits.h"
-#include "launcher/ctl/status_screen.h"
+#include "launcher/ctl/status_text.h"
 #include "rendezvous/base/owned_fd.h"
 #include "rendezvous/client/control_client.h"
 

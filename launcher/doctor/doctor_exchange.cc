@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include <nlohmann/json.hpp>
+
 #include "absl/strings/str_cat.h"
 #include "launcher/base/limits.h"
 #include "launcher/base/temp_dir.h"
@@ -10,6 +12,78 @@
 #include "rendezvous/base/limits.h"
 
 namespace ddprun {
+
+// Members that a node of another version does not send keep their defaults; unknown members are
+// ignored.
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(InterfaceFacts, name, mtu, up, loopback)
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
+    NodeFacts, node, host, address, version, hosts_service, probe_port, probe_key, interface,
+    interface_ipv6, interfaces, default_routes, name_address, name_seconds, master_addr,
+    master_resolved, gloo_socket_ifname, nccl_socket_ifname, service_port, service_port_holder,
+    ephemeral_ports, nofile, nofile_hard, memlock, processes, processes_left, rdma, shm_bytes,
+    shm_free, memory_free, memory_limit, cpu_quota, cpus, workers, workers_error, kernel,
+    ptrace_scope, may_ptrace, cgroup, overcommit, core_files, core_pattern, driver, gpus,
+    gpu_models, libraries, packages, environment, folder, program, program_hash, program_error,
+    secret, secret_error)
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(PairFacts, from, to, error, rtt_seconds,
+                                                skew_seconds, skew_uncertainty, bytes_per_second)
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(DoctorReport, exit_code, text, json)
+
+namespace {
+
+using Json = nlohmann::json;
+
+std::string Dump(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+// The library reports errors as exceptions, which are converted here.
+template <typename Value>
+absl::StatusOr<Value> Parse(const std::string& words, const char* what) {
+  try {
+    return Json::parse(words).get<Value>();
+  } catch (const Json::exception&) {
+    return absl::InvalidArgumentError(std::string(what) +
+                                      " of another node cannot be read; install the same ddprun "
+                                      "on all nodes");
+  }
+}
+
+}  // namespace
+
+std::string Encode(const NodeFacts& facts) {
+  std::string words = Dump(facts);
+  if (words.size() <= kFactsBytesMax) return words;
+  NodeFacts fewer = facts;
+  fewer.environment.clear();
+  return Dump(fewer);
+}
+
+std::string Encode(const std::vector<PairFacts>& pairs) { return Dump(pairs); }
+
+std::string Encode(const DoctorReport& report) {
+  std::string words = Dump(report);
+  if (words.size() <= kReportBytesMax) return words;
+  DoctorReport fewer = report;
+  fewer.json.clear();
+  return Dump(fewer);
+}
+
+absl::StatusOr<NodeFacts> ParseNodeFacts(const std::string& words) {
+  return Parse<NodeFacts>(words, "what was found out");
+}
+
+absl::StatusOr<std::vector<PairFacts>> ParsePairFacts(const std::string& words) {
+  return Parse<std::vector<PairFacts>>(words, "the measurements");
+}
+
+absl::StatusOr<DoctorReport> ParseDoctorReport(const std::string& words) {
+  return Parse<DoctorReport>(words, "the report");
+}
+
 namespace {
 
 using std::chrono::milliseconds;
@@ -20,12 +94,13 @@ constexpr milliseconds kJoinSlack{2000};
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<DoctorExchange>> DoctorExchange::Open(
-    Config config, RendezvousEndpoint rendezvous, std::optional<TlsCredentials> credentials) {
+    const Options& options, const NodeFacts& facts, const NodeId& node_id, OnWaiting on_waiting,
+    RendezvousEndpoint rendezvous, std::optional<TlsCredentials> credentials) {
   std::unique_ptr<DoctorExchange> exchange(
-      new DoctorExchange(std::move(config), std::move(rendezvous)));
-  absl::Status status = exchange->Join(std::move(credentials));
-  if (status.ok()) status = exchange->AwaitStart();
-  if (status.ok()) status = exchange->OpenStore();
+      new DoctorExchange(std::move(on_waiting), std::move(rendezvous)));
+  exchange->Join(options, facts, node_id, std::move(credentials));
+  absl::Status status = exchange->AwaitStart(options.doctor->timeout);
+  if (status.ok()) status = exchange->OpenStore(node_id);
   if (!status.ok()) return status;
   return exchange;
 }
@@ -72,37 +147,37 @@ std::string DoctorRunId(const Options& options) {
   return options.run_id.empty() ? "doctor" : absl::StrCat("doctor-", options.run_id);
 }
 
-absl::Status DoctorExchange::Join(std::optional<TlsCredentials> credentials) {
-  const Options& options = config_.options;
+void DoctorExchange::Join(const Options& options, const NodeFacts& facts, const NodeId& node_id,
+                          std::optional<TlsCredentials> credentials) {
+  const milliseconds timeout = options.doctor->timeout;
   ddprun::Join join;
   join.protocol_version = kProtocolVersion;
   join.software_version = kSoftwareVersion;
   join.run_id = DoctorRunId(options);
-  join.node_id = config_.node_id;
-  join.host = config_.host;
+  join.node_id = node_id;
+  join.host = facts.host;
   join.node_rank = options.node_rank;
   join.nodes_min = 1;  // the checkup reports missing nodes itself
   join.nodes_max = options.nodes;
   join.hosts_service = rendezvous_.server != nullptr;
-  join.address = config_.address;
-  join.worker_port = config_.probe_port;
-  join.join_timeout = config_.timeout + kJoinSlack;
-  join.last_call = config_.timeout;
+  join.address = facts.address;
+  join.worker_port = facts.probe_port;
+  join.join_timeout = timeout + kJoinSlack;
+  join.last_call = timeout;
   join.lease = milliseconds(0);  // a node whose stream ends is lost: it has no state to resume
   SessionClient::Handler handler = [this](SessionEvent event) { Take(std::move(event)); };
   if (rendezvous_.server != nullptr) {
     session_ = rendezvous_.server->OpenSession(join, std::move(handler));
   } else {
     channel_ = MakeServiceChannel(rendezvous_.target, std::move(credentials), rendezvous_.host);
-    session_ = SessionClient::Open(channel_, std::move(join), config_.timeout, std::move(handler));
+    session_ = SessionClient::Open(channel_, std::move(join), timeout, std::move(handler));
   }
-  return absl::OkStatus();
 }
 
-absl::Status DoctorExchange::AwaitStart() {
+absl::Status DoctorExchange::AwaitStart(milliseconds timeout) {
   const auto begin = std::chrono::steady_clock::now();
   // One timeout for the service, and one for the other nodes.
-  const auto deadline = begin + 2 * config_.timeout + kJoinSlack;
+  const auto deadline = begin + 2 * timeout + kJoinSlack;
   auto notice = begin + kNoticeDelay;
   std::unique_lock<std::mutex> lock(mutex_);
   while (true) {
@@ -123,7 +198,7 @@ absl::Status DoctorExchange::AwaitStart() {
       notice = deadline;
       const std::string reason = reason_;
       lock.unlock();
-      if (config_.on_waiting) config_.on_waiting(reason);
+      on_waiting_(reason);
       lock.lock();
       continue;
     }
@@ -132,7 +207,7 @@ absl::Status DoctorExchange::AwaitStart() {
 }
 
 // Over a socket, as in workers. Its path is removed at once, so that no other process connects.
-absl::Status DoctorExchange::OpenStore() {
+absl::Status DoctorExchange::OpenStore(const NodeId& node_id) {
   const absl::StatusOr<std::string> folder = MakeTempDir();
   if (!folder.ok()) return folder.status();
   const std::string path = absl::StrCat(*folder, "/agent.sock");
@@ -141,7 +216,7 @@ absl::Status DoctorExchange::OpenStore() {
        .channel = channel_,
        .connector = rendezvous_.server ? rendezvous_.server->store_connector() : nullptr,
        .run_id = start_.run_id,
-       .node_id = config_.node_id,
+       .node_id = node_id,
        .reconnect_timeout = {}});
   absl::Status status = proxy.status();
   if (proxy.ok()) {

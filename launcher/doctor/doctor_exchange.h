@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The meeting of the nodes of `ddprun doctor`: a run of its own, whose store carries their
-// messages.
+// How the nodes of `ddprun doctor` exchange messages: they join a run of their own, whose store
+// carries the messages as JSON.
 #pragma once
 
 #include <chrono>
@@ -14,6 +14,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "launcher/doctor/doctor_rules.h"
 #include "launcher/node/rendezvous_endpoint.h"
 #include "launcher/options/options.h"
 #include "rendezvous/client/session_client.h"
@@ -23,27 +24,39 @@
 
 namespace ddprun {
 
+// At most kFactsBytesMax bytes: an environment that does not fit is omitted.
+std::string Encode(const NodeFacts& facts);
+std::string Encode(const std::vector<PairFacts>& pairs);
+
+// INVALID_ARGUMENT: not valid; one sentence.
+absl::StatusOr<NodeFacts> ParseNodeFacts(const std::string& words);
+absl::StatusOr<std::vector<PairFacts>> ParsePairFacts(const std::string& words);
+
+// The result, which node 0 sends to all nodes.
+struct DoctorReport {
+  int exit_code = 0;
+  std::string text;
+  std::string json;  // empty if too large to send: only node 0 then has it
+};
+
+// At most kReportBytesMax bytes: JSON that does not fit is omitted.
+std::string Encode(const DoctorReport& report);
+absl::StatusOr<DoctorReport> ParseDoctorReport(const std::string& words);
+
 // The id of the checkup's own run, so that it never touches the run of the same name.
 std::string DoctorRunId(const Options& options);
 
 class DoctorExchange {
  public:
-  struct Config {
-    Options options;
-    std::string host;
-    NodeId node_id;
-    std::string address;  // of this node
-    int probe_port = 0;
-    std::chrono::milliseconds timeout{0};  // for the other nodes to join
-    // Called once with the reason if this node waits longer than kNoticeDelay.
-    std::function<void(const std::string& reason)> on_waiting;
-  };
+  // Called once with the reason if this node waits longer than kNoticeDelay.
+  using OnWaiting = std::function<void(const std::string& reason)>;
 
-  // `credentials`: of this node. Waits until all nodes have joined, or until the timeout if only
-  // some have. UNAVAILABLE, FAILED_PRECONDITION, or the error with which the service rejects a
+  // `facts`, `credentials`: of this node. Waits until all nodes have joined, or until --timeout if
+  // only some have. UNAVAILABLE, FAILED_PRECONDITION, or the error with which the service rejects a
   // join: one sentence.
   static absl::StatusOr<std::unique_ptr<DoctorExchange>> Open(
-      Config config, RendezvousEndpoint rendezvous, std::optional<TlsCredentials> credentials);
+      const Options& options, const NodeFacts& facts, const NodeId& node_id, OnWaiting on_waiting,
+      RendezvousEndpoint rendezvous, std::optional<TlsCredentials> credentials);
 
   // Reports to the service that this node is done, and waits for the other nodes.
   ~DoctorExchange();
@@ -58,15 +71,16 @@ class DoctorExchange {
   void Meet(const std::string& name, std::chrono::milliseconds timeout);
 
  private:
-  DoctorExchange(Config config, RendezvousEndpoint rendezvous)
-      : config_(std::move(config)), rendezvous_(std::move(rendezvous)) {}
+  DoctorExchange(OnWaiting on_waiting, RendezvousEndpoint rendezvous)
+      : on_waiting_(std::move(on_waiting)), rendezvous_(std::move(rendezvous)) {}
   void Take(SessionEvent event) ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::Status Join(std::optional<TlsCredentials> credentials);
-  absl::Status AwaitStart();
-  absl::Status OpenStore();
+  void Join(const Options& options, const NodeFacts& facts, const NodeId& node_id,
+            std::optional<TlsCredentials> credentials);
+  absl::Status AwaitStart(std::chrono::milliseconds timeout);
+  absl::Status OpenStore(const NodeId& node_id);
 
   // Constant after Open().
-  Config config_;
+  OnWaiting on_waiting_;
   RendezvousEndpoint rendezvous_;
   Start start_;
   std::shared_ptr<ServiceChannel> channel_;

@@ -4,7 +4,10 @@
 #include <fcntl.h>
 #include <openssl/evp.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,16 +15,148 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "launcher/base/limits.h"
+#include "launcher/base/small_file.h"
 #include "launcher/hosts/hosts_plan.h"
+#include "launcher/placement/devices.h"
+#include "launcher/placement/placement.h"
 #include "launcher/placement/worker_environ.h"
+#include "launcher/processes/cgroup.h"
 #include "launcher/processes/program.h"
 #include "proto/version.h"
 #include "rendezvous/base/owned_fd.h"
 
 namespace ddprun {
 namespace {
+
+// capabilities(7)
+constexpr int kCapSysPtrace = 19;
+// "No limit" in cgroups v1 is a number close to the largest one.
+constexpr std::int64_t kNoLimitMin = std::int64_t{1} << 60;
+
+std::int64_t SoftLimit(rlimit limit) {
+  return limit.rlim_cur == RLIM_INFINITY ? kNoNumber : static_cast<std::int64_t>(limit.rlim_cur);
+}
+
+std::int64_t HardLimit(rlimit limit) {
+  return limit.rlim_max == RLIM_INFINITY ? kNoNumber : static_cast<std::int64_t>(limit.rlim_max);
+}
+
+void CollectLimits(NodeFacts& facts) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+    facts.nofile = SoftLimit(limit);
+    facts.nofile_hard = HardLimit(limit);
+  }
+  if (getrlimit(RLIMIT_MEMLOCK, &limit) == 0) facts.memlock = SoftLimit(limit);
+  // The kernel does not apply it to root.
+  if (geteuid() != 0 && getrlimit(RLIMIT_NPROC, &limit) == 0) facts.processes = SoftLimit(limit);
+  if (getrlimit(RLIMIT_CORE, &limit) == 0) facts.core_files = limit.rlim_cur != 0;
+  std::error_code error;
+  facts.rdma = !std::filesystem::is_empty("/sys/class/infiniband", error) && !error;
+  struct statvfs shm {};
+  if (statvfs("/dev/shm", &shm) == 0 && access("/dev/shm", W_OK) == 0) {
+    facts.shm_bytes = static_cast<std::int64_t>(shm.f_blocks * shm.f_frsize);
+    facts.shm_free = static_cast<std::int64_t>(shm.f_bavail * shm.f_frsize);
+  }
+}
+
+std::optional<std::int64_t> NumberIn(const std::string& path) {
+  std::int64_t number = 0;
+  if (!absl::SimpleAtoi(absl::StripAsciiWhitespace(ReadSmallFile(path)), &number) || number < 0)
+    return std::nullopt;
+  return number;
+}
+
+// "MemAvailable:  123 kB" or "inactive_file 123".
+std::int64_t NumberAfter(const std::string& text, absl::string_view name) {
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    const std::vector<absl::string_view> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
+    std::int64_t number = 0;
+    if (words.size() >= 2 && words[0] == name && absl::SimpleAtoi(words[1], &number)) return number;
+  }
+  return kNoNumber;
+}
+
+void KeepLeast(std::int64_t& least, std::int64_t number) {
+  least = least == kNoNumber ? number : std::min(least, number);
+}
+
+// Of one cgroup on the path to the root.
+void CollectMemoryOf(const std::string& folder, const char* limit_file, const char* used_file,
+                     NodeFacts& facts) {
+  const std::optional<std::int64_t> limit = NumberIn(folder + limit_file);
+  const std::optional<std::int64_t> used = NumberIn(folder + used_file);
+  if (!limit.has_value() || !used.has_value() || *limit >= kNoLimitMin) return;
+  // The page cache can be reclaimed.
+  const std::string stat = ReadSmallFile(folder + "/memory.stat");
+  std::int64_t free = *limit - *used;
+  for (const char* name : {"inactive_file", "active_file"})
+    free += std::max<std::int64_t>(0, NumberAfter(stat, name));
+  KeepLeast(facts.memory_limit, *limit);
+  KeepLeast(facts.memory_free, std::clamp<std::int64_t>(free, 0, *limit));
+}
+
+void CollectMemory(NodeFacts& facts) {
+  const std::int64_t available = NumberAfter(ReadSmallFile("/proc/meminfo"), "MemAvailable:");
+  if (available != kNoNumber) facts.memory_free = available * 1024;
+  // In a container, its own cgroup (v1) is mounted at the root.
+  CollectMemoryOf("/sys/fs/cgroup/memory", "/memory.limit_in_bytes", "/memory.usage_in_bytes",
+                  facts);
+  for (std::filesystem::path folder = OwnCgroup(); folder.has_relative_path();
+       folder = folder.parent_path()) {
+    CollectMemoryOf(folder.string(), "/memory.max", "/memory.current", facts);
+    const std::optional<std::int64_t> pids_max = NumberIn((folder / "pids.max").string());
+    const std::optional<std::int64_t> pids = NumberIn((folder / "pids.current").string());
+    if (pids_max.has_value() && pids.has_value())
+      KeepLeast(facts.processes_left, std::max<std::int64_t>(0, *pids_max - *pids));
+  }
+}
+
+// As RunCgroup does, but without touching cgroups of earlier runs.
+bool CanMakeCgroup() {
+  const std::string parent = OwnCgroup();
+  if (parent.empty() || access(parent.c_str(), W_OK) != 0) return false;
+  const std::string path = absl::StrCat(parent, "/doctor-", getpid());
+  if (mkdir(path.c_str(), 0755) != 0) return false;
+  const bool can = access((path + "/cgroup.kill").c_str(), W_OK) == 0;
+  rmdir(path.c_str());
+  return can;
+}
+
+void CollectKernel(NodeFacts& facts) {
+  utsname name{};
+  if (uname(&name) == 0) facts.kernel = name.release;
+  facts.ptrace_scope =
+      static_cast<int>(NumberIn("/proc/sys/kernel/yama/ptrace_scope").value_or(kNoNumber));
+  for (const absl::string_view line : absl::StrSplit(ReadSmallFile("/proc/self/status"), '\n')) {
+    std::uint64_t capabilities = 0;
+    if (absl::StartsWith(line, "CapEff:") &&
+        absl::SimpleHexAtoi(absl::StripAsciiWhitespace(line.substr(7)), &capabilities))
+      facts.may_ptrace = ((capabilities >> kCapSysPtrace) & 1) != 0;
+  }
+  facts.cgroup = CanMakeCgroup();
+  facts.overcommit = static_cast<int>(NumberIn("/proc/sys/vm/overcommit_memory").value_or(0));
+  facts.core_pattern =
+      std::string(absl::StripAsciiWhitespace(ReadSmallFile("/proc/sys/kernel/core_pattern")));
+}
+
+void CollectWorkers(const Options& options, NodeFacts& facts) {
+  const absl::StatusOr<Machine> machine = ReadMachine(options, ReadVariable);
+  absl::Status status = machine.status();
+  if (machine.ok()) {
+    facts.cpus = machine->cpus;
+    facts.cpu_quota = machine->cpu_quota.value_or(0);
+    const auto places = PlaceWorkers(options, *machine);
+    status = places.status();
+    if (places.ok()) facts.workers = static_cast<int>(places->size());
+  }
+  facts.workers_error = std::string(status.message());
+}
 
 constexpr std::size_t kHashBytes = 8;
 
@@ -86,7 +221,9 @@ std::optional<std::string> ShownVariable(absl::string_view name, absl::string_vi
 
 void CollectMachineFacts(const Options& options, const std::string& own_folder, NodeFacts& facts) {
   facts.version = kSoftwareVersion;
-  CollectLimitsAndKernel(facts);
+  CollectLimits(facts);
+  CollectMemory(facts);
+  CollectKernel(facts);
   CollectWorkers(options, facts);
   CollectGpusAndLibraries(own_folder, facts);
   CollectEnvironment(facts);

@@ -24,11 +24,6 @@ std::string PortHolder(int port);
 
 // ---- Parts of CollectMachineFacts()
 
-// doctor_machine.cc
-void CollectLimitsAndKernel(NodeFacts& facts);
-void CollectWorkers(const Options& options, NodeFacts& facts);
-
-// doctor_software.cc
 void CollectGpusAndLibraries(const std::string& own_folder, NodeFacts& facts);
 // Lists what `python`, a program, has installed in `facts.packages`.
 void CollectPackages(const std::string& python, NodeFacts& facts);

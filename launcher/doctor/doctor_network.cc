@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -18,11 +17,10 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "launcher/base/limits.h"
 #include "launcher/base/small_file.h"
 #include "launcher/doctor/doctor_facts.h"
 #include "launcher/node/network.h"
-#include "launcher/placement/worker_interface.h"
+#include "launcher/placement/worker_environ.h"
 #include "rendezvous/base/owned_fd.h"
 #include "rendezvous/base/resolve.h"
 

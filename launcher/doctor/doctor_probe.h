@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sockets with which `ddprun doctor` tests the connections between nodes: plain TCP to a port
-// that the kernel chooses, like the connections of NCCL and Gloo.
+// How `ddprun doctor` tests the connections between nodes: which nodes connect, over plain TCP to a
+// port that the kernel chooses, like the connections of NCCL and Gloo.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <thread>
@@ -14,6 +15,30 @@
 #include "rendezvous/base/owned_fd.h"
 
 namespace ddprun {
+
+// The peers of node `index` of `count`, ascending: all other nodes, or from kProbeAllNodesMax nodes
+// on its two neighbours and node 0, so that the work of a node does not grow with their number.
+std::vector<int> PlanPeers(int index, int count);
+
+// The peer to which it sends data while all nodes do the same, as in a ring allreduce.
+int RingPeer(int index, int count);
+
+// One request: this node's wall clock when it was sent, the time until the reply, and the peer's
+// wall clock in between.
+struct ClockSample {
+  std::int64_t own_wall_ns = 0;
+  std::int64_t rtt_ns = 0;
+  std::int64_t peer_wall_ns = 0;
+};
+
+struct ClockEstimate {
+  double rtt_seconds = 0;   // the median
+  double skew_seconds = 0;  // of the peer's clock; positive: it is ahead
+  double uncertainty = 0;   // half of the shortest round trip
+};
+
+// `samples` is not empty.
+ClockEstimate EstimateClock(std::vector<ClockSample> samples);
 
 // Answers the requests of other nodes on a thread of its own until it is destroyed. A peer must
 // first send the key, which it gets from the run's store.

@@ -6,7 +6,6 @@
 #include <iterator>
 #include <set>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "launcher/base/int_ranges.h"
 

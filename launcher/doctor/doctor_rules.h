@@ -178,4 +178,12 @@ bool ConfiguresLibraries(absl::string_view name);
 bool NcclAllows(const std::string& value, const std::string& interface);
 bool GlooNames(const std::string& value, const std::string& interface);
 
+// ---- The output
+
+// Lines of at most 80 columns.
+std::string DoctorText(const Checkup& checkup, const std::vector<Finding>& findings);
+
+// One line of JSON. It does not contain the nodes' environments, apart from the findings on them.
+std::string DoctorJson(const Checkup& checkup, const std::vector<Finding>& findings);
+
 }  // namespace ddprun

@@ -2,7 +2,6 @@
 // Checks of a single machine: limits, memory, the kernel, GPUs.
 #include <algorithm>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"

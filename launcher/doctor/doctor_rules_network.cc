@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <set>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -13,6 +12,7 @@
 #include "absl/strings/strip.h"
 #include "launcher/base/int_ranges.h"
 #include "launcher/doctor/doctor_rules.h"
+#include "launcher/hosts/hosts_head.h"
 
 namespace ddprun {
 namespace {
@@ -29,10 +29,6 @@ constexpr double kBytesPerSecondMin = 30e6;
 constexpr double kSlowLinkShare = 0.25;
 // A round trip within one building takes less than 1 ms.
 constexpr double kRttSecondsMax = 5e-3;
-
-bool IsLoopback(const std::string& address) {
-  return absl::StartsWith(address, "127.") || address == "::1";
-}
 
 bool IsVirtual(const std::string& name) {
   for (const char* start : {"docker", "virbr", "br-", "cni", "flannel", "podman", "lxcbr"}) {
@@ -69,8 +65,7 @@ void CheckVariable(const NodeFacts& node, const char* name, const std::string& v
 
 void CheckName(const NodeFacts& node, bool several, Findings& findings) {
   if (several && !node.master_addr.empty() && node.hosts_service &&
-      IsLoopback(node.master_resolved) && !IsLoopback(node.master_addr) &&
-      node.master_addr != "localhost") {
+      IsLoopback(node.master_resolved) && !IsLoopback(node.master_addr)) {
     findings.Warn("address", {node.node}, "--master-addr ", node.master_addr, " is ",
                   node.master_resolved,
                   " here (an entry of /etc/hosts, as Debian makes it), so the service listens "

@@ -6,12 +6,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <csignal>
-#include <cstdint>
 #include <cstdio>
 #include <map>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -23,69 +20,43 @@
 #include "launcher/base/limits.h"
 #include "launcher/doctor/doctor_exchange.h"
 #include "launcher/doctor/doctor_facts.h"
-#include "launcher/doctor/doctor_pairs.h"
 #include "launcher/doctor/doctor_probe.h"
 #include "launcher/doctor/doctor_rules.h"
-#include "launcher/doctor/doctor_text.h"
-#include "launcher/doctor/doctor_words.h"
 #include "launcher/node/network.h"
 #include "launcher/node/rendezvous_endpoint.h"
 #include "rendezvous/base/addresses.h"
-#include "rendezvous/base/event_fd.h"
+#include "rendezvous/base/bounded_call.h"
 
 namespace ddprun {
 namespace {
 
 std::string Key(const char* what, int index) { return absl::StrCat("doctor/", what, "/", index); }
 
-// Ends this process when the head sends a signal or is gone. The doctor leaves nothing behind, and
-// its own waits may be long.
-class ControlPipeWatch {
- public:
-  explicit ControlPipeWatch(ControlPipe control_pipe)
-      : control_pipe_(std::move(control_pipe)), thread_([this] { Watch(); }) {}
-  ~ControlPipeWatch() {
-    stopping_ = true;
-    stop_.Notify();
-    thread_.join();
-  }
-  ControlPipeWatch(const ControlPipeWatch&) = delete;
-  ControlPipeWatch& operator=(const ControlPipeWatch&) = delete;
-
- private:
-  void Watch() {
-    while (!stopping_) {
-      pollfd polled[] = {{.fd = stop_.fd(), .events = POLLIN, .revents = 0},
-                         {.fd = control_pipe_.fd(), .events = POLLIN, .revents = 0}};
-      poll(polled, 2, stop_.fd() >= 0 ? -1 : 50);  // no descriptor may have been left
-      if (polled[0].revents != 0) return;
-      if (polled[1].revents == 0) continue;
-      bool ended = false;
-      for (const PassSignal& passed : control_pipe_.TakeSignals(true, ended)) raise(passed.signal);
-      if (!ended) continue;
-      raise(SIGTERM);
-      return;
+// Sends the head's signals to this process, and SIGTERM when the head has ended. The doctor has no
+// state to clean up, and its own waits may be long.
+void FollowHead(ControlPipe control_pipe) {
+  RunDetached([pipe = std::make_shared<ControlPipe>(std::move(control_pipe))] {
+    for (bool ended = false; !ended;) {
+      pollfd polled{.fd = pipe->fd(), .events = POLLIN, .revents = 0};
+      poll(&polled, 1, -1);
+      for (const PassSignal& passed : pipe->TakeSignals(true, ended)) kill(getpid(), passed.signal);
     }
-  }
-
-  ControlPipe control_pipe_;
-  const EventFd stop_;
-  std::atomic<bool> stopping_{false};
-  std::thread thread_;
-};
+    kill(getpid(), SIGTERM);
+  });
+}
 
 // One run of the doctor on one node.
 class Doctor {
  public:
   explicit Doctor(DoctorCall call)
       : options_(std::move(call.options)), token_(std::move(call.token_variable)) {
-    if (call.control_pipe.has_value()) watch_.emplace(*std::move(call.control_pipe));
     facts_.host = call.host.empty() || call.host == "localhost" ? HostName() : call.host;
     facts_.node = options_.node_rank.value_or(0);
     checkup_.timeout = options_.doctor->timeout;
     checkup_.nodes_wanted = std::max(options_.nodes_min, options_.doctor->nodes_wanted);
     checkup_.numbered = options_.node_rank.has_value();
-    checkup_.by_head = watch_.has_value();
+    checkup_.by_head = call.control_pipe.has_value();
+    if (checkup_.by_head) FollowHead(*std::move(call.control_pipe));
     // Before the service raises a limit or the certificates change what this process may read.
     CollectMachineFacts(options_, call.own_folder, facts_);
   }
@@ -102,7 +73,7 @@ class Doctor {
     if (alone) checkup_.nodes = {facts_};
     const DoctorReport report = alone ? MakeReport() : Agree();
     // Under -H only the first node prints the report, which is the same on all.
-    if (alone || !watch_.has_value() || exchange_->index() == 0) Print(report);
+    if (alone || !checkup_.by_head || exchange_->index() == 0) Print(report);
     Send(report.exit_code == 0 ? NodeMessage(Finished{.run_id = options_.run_id}) : NodeVerdict{});
     exchange_.reset();
     return report.exit_code;
@@ -110,13 +81,13 @@ class Doctor {
 
  private:
   void Send(const NodeMessage& message) {
-    if (!watch_.has_value()) return;
+    if (!checkup_.by_head) return;
     Show(ToLine(message) + "\n");
   }
 
   void Note(const std::string& sentence) {
     const std::string line = absl::StrCat("ddprun doctor: ", sentence);
-    if (watch_.has_value()) {
+    if (checkup_.by_head) {
       Show(MarkLine(true, line) + "\n");
     } else {
       std::fprintf(stderr, "%s\n", line.c_str());
@@ -127,7 +98,7 @@ class Doctor {
     const bool json = options_.doctor->json;
     if (json && report.json.empty()) return Note("the JSON is too large to send; see node 0");
     const std::string& text = json ? report.json : report.text;
-    if (!watch_.has_value()) {
+    if (!checkup_.by_head) {
       Show(text);
       return;
     }
@@ -165,15 +136,9 @@ class Doctor {
     server_ = *std::move(server);
     facts_.probe_port = server_->port();
     facts_.probe_key = server_->key();
-    auto exchange =
-        DoctorExchange::Open({.options = options_,
-                              .host = facts_.host,
-                              .node_id = node_id,
-                              .address = *address,
-                              .probe_port = server_->port(),
-                              .timeout = options_.doctor->timeout,
-                              .on_waiting = [this](const std::string& why) { Note(why); }},
-                             *std::move(rendezvous), *std::move(credentials));
+    auto exchange = DoctorExchange::Open(
+        options_, facts_, node_id, [this](const std::string& why) { Note(why); },
+        *std::move(rendezvous), *std::move(credentials));
     if (!exchange.ok()) return exchange.status();
     exchange_ = *std::move(exchange);
     Send(Joined{});
@@ -297,7 +262,6 @@ class Doctor {
 
   const Options options_;
   std::optional<absl::StatusOr<Token>> token_;
-  std::optional<ControlPipeWatch> watch_;
   NodeFacts facts_;
   Checkup checkup_;
   std::unique_ptr<ProbeServer> server_;

@@ -18,8 +18,8 @@ struct DoctorCall {
   std::string own_folder;
   std::optional<absl::StatusOr<Token>> token_variable;
   // Only of a node that the head of a run has started.
-  std::optional<ControlPipe> control_pipe;
-  std::string host;  // the name that the head uses; empty: the machine's name
+  std::optional<ControlPipe> control_pipe = std::nullopt;
+  std::string host = {};  // the name that the head uses; empty: the machine's name
 };
 
 // Runs the checkup and returns the exit code.

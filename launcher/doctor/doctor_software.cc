@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // GPUs, libraries and Python packages, for doctor_facts.
-#include <fcntl.h>
-#include <poll.h>
-#include <spawn.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
-#include <csignal>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <set>
@@ -18,11 +12,11 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "launcher/base/command.h"
 #include "launcher/base/limits.h"
 #include "launcher/base/small_file.h"
 #include "launcher/doctor/doctor_facts.h"
 #include "launcher/placement/devices.h"
-#include "rendezvous/base/owned_fd.h"
 
 namespace ddprun {
 namespace {
@@ -140,52 +134,17 @@ constexpr char kAskPackages[] =
     "  n = (d.metadata['Name'] or '').lower()\n"
     "  if n in ('torch', 'numpy') or n.startswith('nvidia-nccl'): print(n, d.version)\n";
 
-// The program's stdout; absent: it could not be started, failed, or took longer than `timeout`.
-std::optional<std::string> OutputOf(std::vector<std::string> words,
-                                    std::chrono::milliseconds timeout) {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return std::nullopt;
-  const OwnedFd out(ends[0]);
-  OwnedFd in(ends[1]);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_adddup2(&actions, in.get(), STDOUT_FILENO);
-  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  pid_t pid = 0;
-  const int failure = posix_spawnp(&pid, argv[0], &actions, nullptr, argv.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  if (failure != 0) return std::nullopt;
-  in.Reset();
-  std::string said;
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
-  bool whole = false;
-  while (said.size() < kPythonBytesMax) {
-    const auto left =
-        std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-    pollfd readable{.fd = out.get(), .events = POLLIN, .revents = 0};
-    if (left.count() <= 0 || poll(&readable, 1, static_cast<int>(left.count())) <= 0) break;
-    char bytes[4096];
-    const ssize_t count = read(out.get(), bytes, sizeof(bytes));
-    if (count <= 0) {
-      whole = count == 0;
-      break;
-    }
-    said.append(bytes, static_cast<std::size_t>(count));
-  }
-  // The program may close its stdout and keep running.
-  const OwnedFd end(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
-  pollfd ended{.fd = end.get(), .events = POLLIN, .revents = 0};
-  const auto left =
-      std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-  whole = whole && poll(&ended, 1, std::max(0, static_cast<int>(left.count()))) > 0;
-  if (!whole) kill(pid, SIGKILL);
-  int status = 0;
-  if (waitpid(pid, &status, 0) != pid || status != 0 || !whole) return std::nullopt;
-  return said;
+// The stdout of Python for that code; absent: it could not be started, failed, or took longer than
+// kPythonTimeout (timeout(1) then kills it).
+std::optional<std::string> OutputOfPython(const std::string& python, const std::string& code) {
+  const std::string command =
+      absl::StrCat("exec timeout -s KILL ", kPythonTimeout.count(), " ", ShellQuote(python), " -c ",
+                   ShellQuote(code), " </dev/null 2>/dev/null");
+  std::FILE* const output = popen(command.c_str(), "re");
+  if (output == nullptr) return std::nullopt;
+  std::string text(kPythonBytesMax, '\0');
+  text.resize(std::fread(text.data(), 1, text.size(), output));
+  return pclose(output) == 0 ? std::optional(std::move(text)) : std::nullopt;
 }
 
 }  // namespace
@@ -219,12 +178,12 @@ void CollectGpusAndLibraries(const std::string& own_folder, NodeFacts& facts) {
 }
 
 void CollectPackages(const std::string& python, NodeFacts& facts) {
-  const std::optional<std::string> said = OutputOf({python, "-c", kAskPackages}, kPythonTimeout);
-  if (!said.has_value()) {
+  const std::optional<std::string> output = OutputOfPython(python, kAskPackages);
+  if (!output.has_value()) {
     facts.packages["python"] = absl::StrCat("no answer of ", python);
     return;
   }
-  for (const absl::string_view line : absl::StrSplit(*said, '\n', absl::SkipEmpty())) {
+  for (const absl::string_view line : absl::StrSplit(*output, '\n', absl::SkipEmpty())) {
     const std::vector<std::string> words = absl::StrSplit(line, ' ');
     if (words.size() == 2) facts.packages[words[0]] = words[1];
   }

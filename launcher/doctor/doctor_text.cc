@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/doctor/doctor_text.h"
+#include "launcher/doctor/doctor_rules.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

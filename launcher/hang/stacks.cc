@@ -19,10 +19,9 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "launcher/base/limits.h"
-#include "launcher/hang/stacks_words.h"
 #include "launcher/placement/worker_environ.h"
+#include "launcher/processes/process_stat.h"
 #include "launcher/processes/spawn.h"
-#include "launcher/processes/stuck_process.h"
 
 namespace ddprun {
 namespace {
@@ -30,7 +29,7 @@ namespace {
 constexpr char kStacksProgram[] = "ddprun-stacks";
 
 // What the kernel reports about a process whose stacks could not be read.
-std::vector<std::string> KernelsWords(pid_t pid) {
+std::vector<std::string> KernelReport(pid_t pid) {
   const StuckProcess process = LookAtStuckProcess(pid);
   std::vector<std::string> lines = {
       absl::StrCat("its stacks could not be read within ", kStacksTimeout.count(), " s; state ",
@@ -134,7 +133,7 @@ std::optional<Stacks> StackReader::Take(TimePoint now) {
   Stacks stacks = ParseStacks(text_);
   for (const Target& target : targets_) {
     std::vector<std::string>& lines = stacks[target.pid];
-    if (lines.empty()) lines = KernelsWords(target.pid);
+    if (lines.empty()) lines = KernelReport(target.pid);
   }
   return stacks;
 }

@@ -19,6 +19,9 @@
 
 namespace ddprun {
 
+// Begins the part of a process in the output of ddprun-stacks, followed by its number.
+inline constexpr char kStacksProcessPrefix[] = "=== process ";
+
 // By process; a line has no line end.
 using Stacks = std::map<pid_t, std::vector<std::string>>;
 

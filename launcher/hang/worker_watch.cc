@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "launcher/base/limits.h"
 #include "rendezvous/base/limits.h"
 #include "rendezvous/values/collectives.h"
 

@@ -2,11 +2,13 @@
 #include "launcher/hosts/hosts_advice.h"
 
 #include <algorithm>
+
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "launcher/base/command.h"
 #include "absl/strings/strip.h"
 #include "proto/version.h"
 #include "rendezvous/base/overloaded.h"
@@ -165,14 +167,10 @@ std::string WhyRefused(const std::string& host, const Hello& hello) {
 }
 
 int NodeExitCode(TransportKind kind, const Outcome& outcome) {
-  if (const auto* exited = std::get_if<Exited>(&outcome)) {
-    const bool by_ssh = kind == TransportKind::kSsh && exited->code == kSshFailed;
-    return by_ssh ? 1 : exited->code;
-  }
-  if (const auto* signaled = std::get_if<Signaled>(&outcome)) {
-    return kind == TransportKind::kDirect ? 128 + signaled->signal : 1;
-  }
-  return std::get<SpawnFailed>(outcome).exit_code;
+  const bool of_transport =
+      (kind == TransportKind::kSsh && IsExit(outcome, kSshFailed)) ||
+      (kind != TransportKind::kDirect && std::holds_alternative<Signaled>(outcome));
+  return of_transport ? 1 : ExitCodeOf(outcome);
 }
 
 }  // namespace ddprun

@@ -8,19 +8,15 @@
 #include "launcher/base/limits.h"
 #include "launcher/hosts/hosts_advice.h"
 #include "launcher/hosts/hosts_stepper.h"
-#include "launcher/hosts/hosts_verdict.h"
 #include "launcher/options/hosts_list.h"
 #include "proto/text.h"
 #include "proto/version.h"
 
 namespace ddprun {
-namespace {
 
-bool IsLoopback(const std::string& address) {
-  return absl::StartsWith(address, "127.") || address == "::1" || address == "localhost";
+bool IsLoopback(const std::string& host) {
+  return absl::StartsWith(host, "127.") || host == "::1" || host == "localhost";
 }
-
-}  // namespace
 
 void HeadStepper::StartMore() {
   if (s_.phase != HeadPhase::kGathering) return;
@@ -34,7 +30,7 @@ void HeadStepper::StartMore() {
   }
 }
 
-void HeadStepper::HearHello(int number, const Hello& hello) {
+void HeadStepper::OnHello(int number, const Hello& hello) {
   HeadNode& node = Node(number);
   if (s_.phase != HeadPhase::kGathering || node.phase != NodePhase::kStarting) return;
   if (hello.control_pipe != kControlPipeVersion || hello.protocol != kProtocolVersion) {

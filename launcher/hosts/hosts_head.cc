@@ -9,7 +9,6 @@
 #include "launcher/base/limits.h"
 #include "launcher/hosts/hosts_advice.h"
 #include "launcher/hosts/hosts_stepper.h"
-#include "launcher/hosts/hosts_verdict.h"
 #include "rendezvous/base/printable.h"
 
 namespace ddprun {
@@ -26,7 +25,7 @@ void HeadStepper::operator()(const HeadBegins&) {
 void HeadStepper::operator()(const MessageReceived& received) {
   HeadNode& node = Node(received.node);
   if (const auto* hello = std::get_if<Hello>(&received.message)) {
-    HearHello(received.node, *hello);
+    OnHello(received.node, *hello);
   } else if (const auto* serving = std::get_if<Serving>(&received.message)) {
     if (s_.phase == HeadPhase::kMeeting && received.node == s_.first_node)
       LetOthersGo(serving->port);
@@ -87,7 +86,7 @@ void HeadStepper::operator()(const HeadSignaled& event) {
     case HeadPhase::kStopping:
       // Nodes that were told to stop would take another signal for the second one, which kills
       // their workers.
-      if (s_.signals == 1 && s_.told_to_stop) return;
+      if (s_.signals == 1 && s_.ordered_to_stop) return;
       PassOn(event.signal);
       // Nodes normally stop within their own time limits; these deadlines are for those that hang.
       if (s_.signals == 1) {
@@ -188,12 +187,12 @@ void HeadStepper::Forward(int signal) {
 void HeadStepper::PassOn(int signal) {
   for (int transport = 0; transport < Transports(); ++transport) {
     if (!s_.live[Index(transport)]) continue;
-    TellToStop(transport, signal);
+    OrderToStop(transport, signal);
   }
 }
 
 // A node that has not begun has no workers to stop gracefully.
-void HeadStepper::TellToStop(int transport, int signal) {
+void HeadStepper::OrderToStop(int transport, int signal) {
   if (Node(TransportAt(transport).nodes.front()).phase == NodePhase::kRunning) {
     effects_.emplace_back(SendSignal{transport, signal});
   } else {
@@ -242,8 +241,8 @@ void HeadStepper::StopHarder() {
   const StopStep stop = s_.stop;
   for (int transport = 0; transport < Transports(); ++transport) {
     if (!s_.live[Index(transport)]) continue;
-    if (stop == StopStep::kAskNext) TellToStop(transport, SIGTERM);
-    s_.told_to_stop = s_.told_to_stop || stop == StopStep::kAskNext;
+    if (stop == StopStep::kAskNext) OrderToStop(transport, SIGTERM);
+    s_.ordered_to_stop = s_.ordered_to_stop || stop == StopStep::kAskNext;
     if (stop == StopStep::kCloseNext) effects_.emplace_back(CloseControlPipe{transport});
     if (stop == StopStep::kKillNext) effects_.emplace_back(EndTransport{transport, SIGKILL});
   }

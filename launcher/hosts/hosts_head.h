@@ -140,7 +140,7 @@ struct HeadState {
   std::optional<int> signal;      // the first that was received
   int signals = 0;
   TimePoint signal_time;
-  bool told_to_stop = false;       // the head itself has ordered the nodes to stop
+  bool ordered_to_stop = false;    // the head itself has ordered the nodes to stop
   std::optional<EndHead> failure;  // the head's own verdict, which overrides those of nodes
   std::optional<TimePoint> gather_deadline;
   std::optional<TimePoint> notice_deadline;
@@ -158,6 +158,9 @@ HeadEffects StepHead(HeadState& state, const HeadEvent& event, TimePoint now,
 
 // When StepHead() needs a HeadDeadlinePassed.
 std::optional<TimePoint> NextHeadDeadline(const HeadState& state);
+
+// True if other hosts cannot use this name or address for this machine.
+bool IsLoopback(const std::string& host);
 
 // The address at which the other nodes reach the service of the first: --master-addr; else the
 // address at which ssh reached that host; else, if it is this machine, the one that the other hosts

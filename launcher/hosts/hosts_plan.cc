@@ -4,13 +4,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "launcher/base/command.h"
 #include "launcher/base/limits.h"
 #include "rendezvous/base/limits.h"
 
@@ -264,14 +262,6 @@ std::vector<std::string> EnvironmentForHosts(const std::vector<std::string>& env
     if (absl::StrContains(entry, '=')) entries.push_back(entry);
   }
   return entries;
-}
-
-std::string ShellQuote(const std::string& word) {
-  const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](char c) {
-    return absl::ascii_isalnum(c) || absl::StrContains("%+,-./:=@_", c);
-  });
-  if (plain) return word;
-  return absl::StrCat("'", absl::StrReplaceAll(word, {{"'", "'\\''"}}), "'");
 }
 
 std::string HostsPlanText(const HostsPlan& plan) {

@@ -72,9 +72,6 @@ std::vector<std::string> EnvironmentForHosts(const std::vector<std::string>& env
 // True if the variable is not sent to other hosts, because it differs between hosts by nature.
 bool NamesThisMachine(absl::string_view name);
 
-// Quotes the word for a shell, if needed.
-std::string ShellQuote(const std::string& word);
-
 // What would run where, one line per node; never the secret.
 std::string HostsPlanText(const HostsPlan& plan);
 

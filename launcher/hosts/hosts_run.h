@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The head of a run as a process: its transports, their pipes, the console and the signals. One
+// `ddprun -H`, the head of a run, as a process: its transports, their pipes, the console and the signals. One
 // thread and one loop; hosts_head makes the decisions.
 #pragma once
 
@@ -11,11 +11,14 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "launcher/base/poller.h"
 #include "launcher/hosts/hosts_head.h"
+#include "launcher/hosts/hosts_plan.h"
+#include "launcher/options/options.h"
 #include "launcher/output/console.h"
 #include "launcher/output/line_splitter.h"
-#include "launcher/processes/process_set.h"
+#include "launcher/processes/spawn.h"
 #include "rendezvous/base/owned_fd.h"
 #include "rendezvous/security/token.h"
 
@@ -85,5 +88,13 @@ class HostsRun {
   std::string read_buffer_;
   std::optional<EndHead> end_;
 };
+
+// Reads the hosts (-H, a hostfile or Slurm's variables) and plans. Errors: one sentence for people.
+absl::StatusOr<HostsPlan> PlanHosts(const Options& options, const std::string& own_path,
+                                    const GetVariable& get_variable);
+
+// Runs the head and returns the exit code. `variable`: the result of TakeTokenVariable().
+int RunHosts(const Options& options, const std::string& own_path,
+             std::optional<absl::StatusOr<Token>> variable, const GetVariable& get_variable);
 
 }  // namespace ddprun

@@ -3,7 +3,6 @@
 // hosts_head.cc (events and the end of a run) and hosts_gathering.cc (the start of a run).
 #pragma once
 
-#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
@@ -43,7 +42,7 @@ class HeadStepper {
   // ---- Gathering
 
   void StartMore();
-  void HearHello(int number, const Hello& hello);
+  void OnHello(int number, const Hello& hello);
   bool StartsAgain(const TransportEnded& ended);
   void Drop(int number, const std::string& sentence);
   void LaunchIfReady();
@@ -64,7 +63,7 @@ class HeadStepper {
   void StopIfTooFew();
   void Forward(int signal);
   void PassOn(int signal);
-  void TellToStop(int transport, int signal);
+  void OrderToStop(int transport, int signal);
   void Show(int number, const std::string& line);
 
   // ---- The end
@@ -81,5 +80,21 @@ class HeadStepper {
   const HostsPlan& plan_;
   HeadEffects effects_;
 };
+
+// True if the node reported the end of a run that succeeded, was drained (`ddpctl drain`) or was
+// never started. An exit code of 0 alone proves nothing: a wrapper script, another program or a
+// broken ddprun may return it too.
+bool EndedWell(const HeadNode& node);
+
+// The result when all nodes have ended or have been given up. Exit code 0 only if the node that
+// hosts the service reported success, no node reported a different end, and as many nodes as the
+// run needs reported it (or were in the run and lost their connection to the head at its end).
+EndHead VerdictOfNodes(const HeadState& state, const HeadConfig& config);
+
+// With the exit code, as printed.
+std::string FailureText(const std::string& sentence, int exit_code);
+
+// The head received this signal.
+std::string InterruptedText(int signal);
 
 }  // namespace ddprun

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/hosts/hosts_verdict.h"
+#include "launcher/hosts/hosts_stepper.h"
 
 #include <algorithm>
 

@@ -23,7 +23,7 @@
 namespace ddprun {
 namespace {
 
-// sshd's description of the connection: "client port server port".
+// SSH_CONNECTION is "client port server port".
 Hello MakeHello() {
   Hello hello{.protocol = kProtocolVersion,
               .version = kSoftwareVersion,
@@ -42,7 +42,7 @@ bool Send(const NodeMessage& message) {
   return std::printf("%s\n", ToLine(message).c_str()) > 0 && std::fflush(stdout) == 0;
 }
 
-// With srun all nodes receive the same bytes, and each has a number.
+// With srun all nodes receive the same bytes; SLURM_PROCID is the node's number.
 absl::StatusOr<int> OwnNumber(const Setup& setup) {
   if (setup.node.has_value()) return *setup.node;
   int number = -1;
@@ -53,7 +53,7 @@ absl::StatusOr<int> OwnNumber(const Setup& setup) {
   return number;
 }
 
-// Its own PET_ variables, so that a flag is the same on all nodes.
+// Removes this machine's PET_ variables, so that flags are equal on all nodes.
 void ForgetFlagVariables() {
   std::vector<std::string> names;
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -97,7 +97,7 @@ bool ControlPipe::ReadMore() {
     const ssize_t count = read(fd_.get(), bytes, sizeof(bytes));
     if (count > 0) {
       const auto size = static_cast<std::size_t>(count);
-      std::string all;  // a text that grows by itself would leave the secret behind
+      std::string all;  // a string that reallocates would leave copies of the secret
       all.reserve(buffer_.size() - taken_ + size);
       all.append(buffer_, taken_).append(bytes, size);
       Wipe(buffer_);
@@ -115,7 +115,7 @@ bool ControlPipe::TakeLine(std::string& line) {
   const std::size_t end = buffer_.find('\n', taken_);
   if (end == std::string::npos) return false;
   line.assign(buffer_, taken_, end - taken_);
-  explicit_bzero(buffer_.data() + taken_, end - taken_);  // it may be the secret
+  explicit_bzero(buffer_.data() + taken_, end - taken_);  // may be the secret
   taken_ = end + 1;
   return true;
 }

@@ -12,19 +12,19 @@
 
 namespace ddprun {
 
-// What the head ordered this node to do.
+// The orders of the head to this node.
 struct Orders {
   std::vector<std::string> arguments;    // of ddprun
   std::string token;                     // the run's secret in digits; empty: none
-  std::string host;                      // this node's name, as the person knows it
+  std::string host;                      // this node's name, as the user wrote it
   std::string folder;                    // to work in
   std::vector<std::string> environment;  // NAME=VALUE
-  bool serve = false;                    // the service takes any free port, and reports it
+  bool serve = false;                    // the service listens at any free port and reports it
 };
 
 class ControlPipe {
  public:
-  // Takes stdin away from this process and what it starts: /dev/null stands there then.
+  // Takes over stdin, which becomes /dev/null for this process and its children.
   static ControlPipe TakeStdin();
 
   // Sends Hello on stdout and waits for orders. CANCELLED: the head ended, or ended this node
@@ -43,7 +43,7 @@ class ControlPipe {
   bool TakeLine(std::string& line);
 
   OwnedFd fd_;
-  std::string buffer_;  // what was read and not taken begins at taken_; it may hold the secret
+  std::string buffer_;  // unread bytes begin at taken_; may contain the secret
   std::size_t taken_ = 0;
 };
 

@@ -6,14 +6,36 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "rendezvous/security/env_file.h"
 
+// The JSON library has no std::optional; null is an absent number.
+template <>
+struct nlohmann::adl_serializer<std::optional<int>> {
+  static void to_json(json& json, const std::optional<int>& number) {
+    if (number.has_value()) json = *number;
+  }
+  static void from_json(const json& json, std::optional<int>& number) {
+    number = json.is_null() ? std::nullopt : std::optional(json.get<int>());
+  }
+};
+
 namespace ddprun {
+
+// Members that another version does not send keep their defaults; unknown members are ignored.
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Setup, node, names, folder, environment, arguments)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Go, node, node_rank, serve, flags)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(PassSignal, signal)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Hello, control_pipe, protocol, version,
+                                                head_address, own_address)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Serving, port)
+inline void to_json(nlohmann::json& json, const Joined&) { json = nlohmann::json::object(); }
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeVerdict, text)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Finished, run_id, round, nodes, world_size)
+
 namespace {
 
 using Json = nlohmann::json;
@@ -23,109 +45,62 @@ constexpr char kOutMark = 'o';
 constexpr char kErrMark = 'e';
 constexpr char kMessageMark = 'm';
 constexpr char kVersion2Mark = 'w';
-// The token's line is made and read by hand: the JSON library would leave copies of it in memory.
+// The token's line is written and parsed by hand: the JSON library would leave copies of it in
+// memory.
 constexpr absl::string_view kTokenPrefix = R"({"type":"token","token":")";
 constexpr absl::string_view kTokenSuffix = "\"}";
 
-// JSON has no bytes, and arguments may have any: they are escaped within the string.
-std::string Text(absl::string_view bytes) { return absl::CEscape(bytes); }
-
-std::vector<std::string> Texts(const std::vector<std::string>& all) {
-  std::vector<std::string> texts;
-  for (const std::string& bytes : all) texts.push_back(Text(bytes));
-  return texts;
+// JSON strings are UTF-8, and arguments may hold any bytes: these are escaped within the strings.
+void Escape(Json& json) {
+  if (json.is_string()) json = absl::CEscape(json.get_ref<const std::string&>());
+  if (!json.is_structured()) return;
+  for (Json& member : json) Escape(member);
 }
 
-std::string Dump(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+// `depth`: the levels below `json` that are read; deeper ones are of another version.
+bool Unescape(Json& json, int depth) {
+  std::string bytes;
+  if (json.is_string()) {
+    if (!absl::CUnescape(json.get_ref<const std::string&>(), &bytes)) return false;
+    json = std::move(bytes);
+  }
+  // No member is one, and one that fits no integer could not be converted.
+  if (json.is_number_float()) json = nullptr;
+  return depth == 0 || !json.is_structured() ||
+         std::all_of(json.begin(), json.end(), [&](Json& one) { return Unescape(one, depth - 1); });
 }
 
-// The members of a message. One that is absent keeps its default, one that is unknown is ignored;
-// one of another type makes the message invalid.
-class Members {
- public:
-  explicit Members(const Json& json) : json_(json) {}
+std::string Dump(const char* type, Json json) {
+  json["type"] = type;
+  Escape(json);
+  return json.dump();
+}
 
-  bool valid() const { return valid_; }
-  std::string Type() const { return json_.value("type", ""); }
-
-  void Read(const char* name, bool& value) {
-    if (const Json* found = Find(name)) Check(found->is_boolean()) && (value = found->get<bool>());
-  }
-  template <typename Integer>
-  void ReadNumber(const char* name, Integer& value) {
-    if (const Json* found = Find(name); found != nullptr && Check(found->is_number_integer()))
-      value = found->get<Integer>();
-  }
-  void Read(const char* name, std::optional<int>& value) {
-    if (Find(name) != nullptr) ReadNumber(name, value.emplace());
-  }
-  void Read(const char* name, std::string& value) {
-    if (const Json* found = Find(name)) ReadText(*found, value);
-  }
-  void Read(const char* name, std::vector<std::string>& values) {
-    const Json* found = Find(name);
-    if (found == nullptr || !Check(found->is_array())) return;
-    for (const Json& one : *found) ReadText(one, values.emplace_back());
-  }
-
- private:
-  const Json* Find(const char* name) const {
-    const auto found = json_.find(name);
-    return found == json_.end() || found->is_null() ? nullptr : &*found;
-  }
-  bool Check(bool holds) {
-    valid_ = valid_ && holds;
-    return holds;
-  }
-  void ReadText(const Json& json, std::string& value) {
-    if (Check(json.is_string())) Check(absl::CUnescape(json.get_ref<const std::string&>(), &value));
-  }
-
-  const Json& json_;
-  bool valid_ = true;
-};
-
+// Null: it is no message.
 Json ParseObject(absl::string_view line) {
   Json json = Json::parse(line.begin(), line.end(), nullptr, /*allow_exceptions=*/false);
   const bool has_type = json.is_object() && json.contains("type") && json["type"].is_string();
-  return has_type ? json : Json();
+  if (!has_type || !Unescape(json, /*depth=*/2)) return Json();
+  return json;
 }
 
 std::optional<NodeMessage> ParseNodeMessage(absl::string_view line) {
   const Json json = ParseObject(line);
-  if (json.is_null()) return std::nullopt;
-  Members members(json);
-  const std::string type = members.Type();
-  NodeMessage message;
-  if (type == "hello") {
-    auto& hello = message.emplace<Hello>();
-    members.ReadNumber("control_pipe", hello.control_pipe);
-    members.ReadNumber("protocol", hello.protocol);
-    members.Read("version", hello.version);
-    members.Read("head_address", hello.head_address);
-    members.Read("own_address", hello.own_address);
-  } else if (type == "serving") {
-    auto& serving = message.emplace<Serving>();
-    members.ReadNumber("port", serving.port);
-    if (serving.port <= 0 || serving.port > 65535) return std::nullopt;
-  } else if (type == "joined") {
-    message.emplace<Joined>();
-  } else if (type == "verdict") {
-    members.Read("text", message.emplace<NodeVerdict>().text);
-  } else if (type == "finished") {
-    auto& finished = message.emplace<Finished>();
-    members.Read("run_id", finished.run_id);
-    members.ReadNumber("round", finished.round);
-    members.ReadNumber("nodes", finished.nodes);
-    members.ReadNumber("world_size", finished.world_size);
-  } else {
-    return std::nullopt;
+  const std::string type = json.is_null() ? "" : json["type"].get<std::string>();
+  try {
+    if (type == "hello") return json.get<Hello>();
+    if (type == "joined") return Joined{};
+    if (type == "verdict") return json.get<NodeVerdict>();
+    if (type == "finished") return json.get<Finished>();
+    if (type != "serving") return std::nullopt;
+    const auto serving = json.get<Serving>();
+    if (serving.port > 0 && serving.port <= 65535) return serving;
+  } catch (const Json::exception&) {  // a member has another type
   }
-  return members.valid() ? std::optional(std::move(message)) : std::nullopt;
+  return std::nullopt;
 }
 
-// A ddprun of before version 3: enough to refuse it with both versions named.
+// The hello of a ddprun older than version 3: enough to refuse it with both versions named.
 std::optional<NodeMessage> ParseHelloOfVersion2(absl::string_view line) {
   const std::vector<std::string> fields = absl::StrSplit(line, ' ');
   Hello hello;
@@ -139,15 +114,7 @@ std::optional<NodeMessage> ParseHelloOfVersion2(absl::string_view line) {
 
 }  // namespace
 
-std::string Encode(const Setup& setup) {
-  Json json = {{"type", "setup"},
-               {"names", Texts(setup.names)},
-               {"folder", Text(setup.folder)},
-               {"environment", Texts(setup.environment)},
-               {"arguments", Texts(setup.arguments)}};
-  if (setup.node.has_value()) json["node"] = *setup.node;
-  return Dump(json) + "\n";
-}
+std::string Encode(const Setup& setup) { return Dump("setup", setup) + "\n"; }
 
 std::string Encode(const Token& token) {
   std::string digits = ToDigits(token);
@@ -160,15 +127,9 @@ std::string Encode(const Token& token) {
   return out;
 }
 
-std::string Encode(const Go& go) {
-  Json json = {{"type", "go"}, {"node", go.node}, {"serve", go.serve}, {"flags", Texts(go.flags)}};
-  if (go.node_rank.has_value()) json["node_rank"] = *go.node_rank;
-  return Dump(json) + "\n";
-}
+std::string Encode(const Go& go) { return Dump("go", go) + "\n"; }
 
-std::string Encode(const PassSignal& signal) {
-  return Dump({{"type", "signal"}, {"signal", signal.signal}}) + "\n";
-}
+std::string Encode(const PassSignal& signal) { return Dump("signal", signal) + "\n"; }
 
 absl::Status SetupReader::TakeLine(absl::string_view line) {
   absl::string_view digits = line;
@@ -177,22 +138,13 @@ absl::Status SetupReader::TakeLine(absl::string_view line) {
     return absl::OkStatus();
   }
   const Json json = ParseObject(line);
-  Members members(json);
-  const std::string type = json.is_null() ? "" : members.Type();
-  if (type == "setup") {
-    members.Read("node", setup_.node);
-    members.Read("names", setup_.names);
-    members.Read("folder", setup_.folder);
-    members.Read("environment", setup_.environment);
-    members.Read("arguments", setup_.arguments);
-  } else if (type == "go") {
-    Go& go = go_.emplace();
-    members.ReadNumber("node", go.node);
-    members.Read("node_rank", go.node_rank);
-    members.Read("serve", go.serve);
-    members.Read("flags", go.flags);
+  const std::string type = json.is_null() ? "" : json["type"].get<std::string>();
+  try {
+    if (type == "setup") json.get_to(setup_);
+    if (type == "go") go_ = json.get<Go>();
+    if (!type.empty()) return absl::OkStatus();
+  } catch (const Json::exception&) {  // a member has another type
   }
-  if (!type.empty() && members.valid()) return absl::OkStatus();
   // Without the line: it may be the secret.
   return absl::InvalidArgumentError(
       "--control-pipe reads messages of ddprun -H from stdin, and this is none; use -H instead");
@@ -200,37 +152,16 @@ absl::Status SetupReader::TakeLine(absl::string_view line) {
 
 std::optional<PassSignal> ParseSignal(absl::string_view line) {
   const Json json = ParseObject(line);
-  if (json.is_null()) return std::nullopt;
-  Members members(json);
-  PassSignal signal;
-  members.ReadNumber("signal", signal.signal);
-  if (members.Type() != "signal" || !members.valid() || signal.signal <= 0) return std::nullopt;
-  return signal;
+  if (json.is_null() || json["type"] != "signal") return std::nullopt;
+  const int signal =
+      json.value("signal", Json()).is_number_integer() ? json["signal"].get<int>() : 0;
+  return signal > 0 ? std::optional(PassSignal{signal}) : std::nullopt;
 }
 
 std::string ToLine(const NodeMessage& message) {
-  Json json;
-  if (const auto* hello = std::get_if<Hello>(&message)) {
-    json = {{"type", "hello"},
-            {"control_pipe", hello->control_pipe},
-            {"protocol", hello->protocol},
-            {"version", Text(hello->version)},
-            {"head_address", Text(hello->head_address)},
-            {"own_address", Text(hello->own_address)}};
-  } else if (const auto* serving = std::get_if<Serving>(&message)) {
-    json = {{"type", "serving"}, {"port", serving->port}};
-  } else if (std::holds_alternative<Joined>(message)) {
-    json = {{"type", "joined"}};
-  } else if (const auto* verdict = std::get_if<NodeVerdict>(&message)) {
-    json = {{"type", "verdict"}, {"text", Text(verdict->text)}};
-  } else if (const auto* finished = std::get_if<Finished>(&message)) {
-    json = {{"type", "finished"},
-            {"run_id", Text(finished->run_id)},
-            {"round", finished->round},
-            {"nodes", finished->nodes},
-            {"world_size", finished->world_size}};
-  }
-  return absl::StrCat(std::string({kMark, kMessageMark}), Dump(json));
+  constexpr const char* kTypes[] = {"hello", "serving", "joined", "verdict", "finished"};
+  const Json json = std::visit([](const auto& one) { return Json(one); }, message);
+  return absl::StrCat(std::string({kMark, kMessageMark}), Dump(kTypes[message.index()], json));
 }
 
 std::string MarkLine(bool is_error, absl::string_view line) {

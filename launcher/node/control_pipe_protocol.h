@@ -9,7 +9,6 @@
 #include <variant>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "rendezvous/security/token.h"
 
@@ -20,8 +19,8 @@ inline constexpr int kControlPipeVersion = 3;
 
 // ---- Head to node
 
-// What a node must do. Where one process carries all nodes (srun), each receives all messages and
-// recognizes its own by its number.
+// The setup of a node. If one process connects all nodes (srun), each node receives all messages
+// and recognizes its own by the number.
 struct Setup {
   std::optional<int> node;               // which node this is; absent: SLURM_PROCID
   std::vector<std::string> names;        // of the nodes by number, as the user wrote them
@@ -40,13 +39,13 @@ struct Go {
   bool operator==(const Go&) const = default;
 };
 
-// The node's ddprun acts as if it had received this signal.
+// The node acts as if its ddprun had received this signal.
 struct PassSignal {
   int signal = 0;
   bool operator==(const PassSignal&) const = default;
 };
 
-// Without the secret: that follows by itself, so that no text with it is left behind.
+// Without the secret, which is sent separately so that no copies of it remain in memory.
 std::string Encode(const Setup& setup);
 // The caller wipes it.
 std::string Encode(const Token& token);
@@ -60,7 +59,7 @@ class SetupReader {
   absl::Status TakeLine(absl::string_view line);
   const Setup& setup() const { return setup_; }
   Setup& setup() { return setup_; }
-  // The last one that came.
+  // The last one that was received.
   const std::optional<Go>& go() const { return go_; }
 
  private:
@@ -76,8 +75,8 @@ struct Hello {
   int control_pipe = kControlPipeVersion;
   unsigned protocol = 0;
   std::string version;
-  std::string head_address;  // as the node sees it, from ssh; else empty
-  std::string own_address;   // as the head sees the node; else empty
+  std::string head_address;  // as seen by the node, from ssh; else empty
+  std::string own_address;   // as seen by the head; else empty
   bool operator==(const Hello&) const = default;
 };
 
@@ -92,7 +91,7 @@ struct Joined {
   bool operator==(const Joined&) const = default;
 };
 
-// What the node would have shown at its end, if it were alone.
+// What the node would have printed at its end without a head.
 struct NodeVerdict {
   std::string text;
   bool operator==(const NodeVerdict&) const = default;

@@ -4,14 +4,12 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <memory>
 
-#include "absl/strings/str_cat.h"
 #include "rendezvous/base/errno_text.h"
 #include "rendezvous/base/owned_fd.h"
 #include "rendezvous/base/resolve.h"
@@ -74,8 +72,8 @@ bool IsPortFree(const std::string& host, int port) {
   if (addresses == nullptr) return false;
   const OwnedFd fd(socket(addresses->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!fd.valid())
-    return IsOutOfDescriptors(errno);  // the caller that takes the port reports it better
-  // As servers do: connections of an earlier one that are still being closed do not count.
+    return IsOutOfDescriptors(errno);  // the caller, which binds the port, reports it better
+  // As servers do: ignores connections of an earlier server in TIME_WAIT.
   const int yes = 1;
   setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
   return bind(fd.get(), addresses->ai_addr, addresses->ai_addrlen) == 0 && listen(fd.get(), 1) == 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nodes that the rendezvous service in this process has refused: one line at a time for node 0's
-// console, where an operator looks first, and each as an event.
+// Collects the nodes that the rendezvous service in this process has refused: for node 0's console,
+// where an operator looks first, as one line per interval, and for the event log as one event each.
 #pragma once
 
 #include <cstdint>
@@ -29,12 +29,12 @@ class Refusals final : public RunWatcher {
   void OnNotice(const std::string& run_id, const RunNotice& note) override;
   void OnStoreOperations(const std::string& run_id, std::size_t count) override;
 
-  // Those since the last call; kRefusalsMax at most, the rest is only counted.
+  // Those since the last call, at most kRefusalsMax; further ones are only counted.
   std::vector<Refused> TakeAll();
-  // What to show now: the last one, at most once in kRefusalInterval, with the number of those that
-  // were not shown.
+  // The line to show now: the last refusal, at most once per kRefusalInterval, with the number of
+  // refusals that were not shown.
   std::optional<std::string> TakeLine(TimePoint now);
-  // When to ask again; absent: once there is more.
+  // When to call TakeLine() again; absent: after the next refusal.
   std::optional<TimePoint> NextDeadline();
 
  private:
@@ -42,7 +42,7 @@ class Refusals final : public RunWatcher {
   std::function<void()> wake_;
   absl::Mutex mutex_;
   std::vector<Refused> untaken_ ABSL_GUARDED_BY(mutex_);
-  std::string unshown_ ABSL_GUARDED_BY(mutex_);  // the last one's words
+  std::string unshown_ ABSL_GUARDED_BY(mutex_);  // the last one's text
   std::uint64_t unshown_count_ ABSL_GUARDED_BY(mutex_) = 0;
   TimePoint show_after_ ABSL_GUARDED_BY(mutex_){};
 };

@@ -10,19 +10,19 @@
 #include "launcher/base/limits.h"
 #include "launcher/node/network.h"
 #include "proto/text.h"
-#include "rendezvous/base/file_limit.h"
 #include "rendezvous/base/addresses.h"
+#include "rendezvous/base/file_limit.h"
 
 namespace ddprun {
 namespace {
 
-RendezvousEndpoint MeetAlone(const std::string& run_id, RunWatcher* watcher) {
+RendezvousEndpoint LocalRendezvous(const std::string& run_id, RunWatcher* watcher) {
   RendezvousEndpoint rendezvous;
   rendezvous.server = RendezvousServer::StartLocal(run_id, watcher);
   return rendezvous;
 }
 
-RendezvousEndpoint MeetAt(const Endpoint& endpoint) {
+RendezvousEndpoint RendezvousAt(const Endpoint& endpoint) {
   RendezvousEndpoint rendezvous;
   rendezvous.host = endpoint.host;
   rendezvous.port = endpoint.port;
@@ -67,19 +67,19 @@ absl::StatusOr<RendezvousEndpoint> OpenRendezvous(const Options& options, const 
                                                   const std::string& own_run_id,
                                                   RunWatcher* watcher) {
   if (options.endpoint.has_value() && !options.standalone) {
-    RendezvousEndpoint rendezvous = MeetAt(*options.endpoint);
+    RendezvousEndpoint rendezvous = RendezvousAt(*options.endpoint);
     const bool is_address_here = IsThisMachine(rendezvous.host);
     if (!options.is_host.value_or(is_address_here)) return rendezvous;
     absl::StatusOr<RendezvousEndpoint> hosted =
-        Host(MeetAt(*options.endpoint), security, own_run_id,
+        Host(RendezvousAt(*options.endpoint), security, own_run_id,
              is_address_here ? AddressToListenAt(rendezvous.host) : AnyAddress(), watcher);
-    // Another node of this machine, or a ddprun-rendezvous, was first.
+    // Another node of this machine, or a ddprun-rendezvous, listens there.
     if (absl::IsAlreadyExists(hosted.status())) return rendezvous;
     return hosted;
   }
-  if (options.nodes == 1) return MeetAlone(own_run_id, watcher);
+  if (options.nodes == 1) return LocalRendezvous(own_run_id, watcher);
   RendezvousEndpoint rendezvous =
-      MeetAt({*options.master_addr, options.master_port.value_or(kPortDefault)});
+      RendezvousAt({*options.master_addr, options.master_port.value_or(kPortDefault)});
   if (*options.node_rank != 0) return rendezvous;
   absl::StatusOr<RendezvousEndpoint> hosted =
       Host(std::move(rendezvous), security, own_run_id, AddressToListenAt(*options.master_addr),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists of hosts as people and schedulers write them. Pure: text in, hosts out.
+// Parses lists of hosts as users and schedulers write them. Pure.
 #pragma once
 
 #include <optional>
@@ -13,14 +13,13 @@
 namespace ddprun {
 
 struct HostEntry {
-  std::string name;          // what ssh is given: a name, an address, user@name
-  std::optional<int> slots;  // workers; absent: none were named
+  std::string name;          // the argument of ssh: a name, an address, user@name
+  std::optional<int> slots;  // workers; absent: not given
   bool operator==(const HostEntry&) const = default;
 };
 
 // "a:2,b:2", "node[01-04,7]:8", "[::1]:2". A host that is named again adds to its slots, one for
-// each mention without a number. INVALID_ARGUMENT: one sentence for people, which begins with
-// `source`.
+// each mention without a number. INVALID_ARGUMENT: one sentence that begins with `source`.
 absl::StatusOr<std::vector<HostEntry>> ParseHosts(absl::string_view text,
                                                   const std::string& source);
 
@@ -30,7 +29,7 @@ absl::StatusOr<std::vector<HostEntry>> ParseHostfile(absl::string_view text,
                                                      const std::string& source);
 
 // "node[01-03,7]-ib" -> node01-ib, node02-ib, node03-ib, node7-ib; several names parted by commas.
-// What Slurm calls a hostlist.
+// Slurm's hostlist format.
 absl::StatusOr<std::vector<std::string>> ExpandHostlist(absl::string_view text,
                                                         const std::string& source);
 

@@ -33,25 +33,25 @@ class StreamSpec {
   std::map<int, int> by_local_rank_;
 };
 
-// Absent: it is not written like that.
+// Absent: invalid.
 std::optional<StreamSpec> ParseStreamSpec(std::string_view text);
 
-// "0,2,5". Absent: it is not written like that. An empty text is an empty set.
+// "0,2,5". Absent: invalid. An empty text is an empty set.
 std::optional<std::set<int>> ParseLocalRanks(std::string_view text);
 
 // "apple,orange"; a comma of a part is written twice. An empty text has no parts.
 std::vector<std::string> ParseFilters(std::string_view text);
 
 struct LogRotation {
-  std::uint64_t bytes = 0;  // a file that would grow beyond is put aside; 0: never
-  int files = 0;            // how many of one log are kept, the growing one too; 0: all
+  std::uint64_t bytes = 0;  // rotate a file before it grows beyond this size; 0: never
+  int files = 0;            // files to keep of each log, the current one included; 0: all
   bool operator==(const LogRotation&) const = default;
 };
 
-// "100M" or "100M:5", with K, M or G. Absent: it is not written like that, or outside the limits.
+// "100M" or "100M:5", with K, M or G. Absent: invalid or outside the limits.
 std::optional<LogRotation> ParseLogRotation(std::string_view text);
 
-// What ${...} stands for in a prefix.
+// The values of the variables in a prefix.
 struct PrefixValues {
   std::string role_name;
   int local_rank = 0;
@@ -60,7 +60,7 @@ struct PrefixValues {
 };
 
 // Python's string.Template, as torchrun has it: ${name} and $name, and $$ for $. INVALID_ARGUMENT:
-// what is wrong with it, as the end of a sentence ("has ...").
+// the error as the end of a sentence ("has ...").
 absl::StatusOr<std::string> FillPrefix(std::string_view format, const PrefixValues& values);
 
 }  // namespace ddprun

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flags of ddprun by subject: for each a table for --help and a reader. Pure. A reader that
-// finds a wrong value leaves its sentence in `reader`.
+// The flags of ddprun by subject: for each a table for --help and a reader. Pure. A function that
+// reads an invalid value reports it to `reader`.
 #pragma once
 
 #include <chrono>
@@ -12,61 +12,61 @@
 
 namespace ddprun {
 
-// ---- What of the machine each worker gets
+// ---- CPUs and GPUs of the workers
 
-// torchrun's word for it, as --numa-binding takes it.
+// The value of --numa-binding, as in torchrun.
 std::string NumaBindingName(NumaBinding mode);
 extern const std::vector<Flag> kAffinityFlags;
 AffinityOptions ReadAffinityOptions(Reader& reader);
 
-// ---- `ddprun doctor`, which takes the flags of a run too
+// ---- `ddprun doctor`, which accepts the flags of a run too
 
 extern const std::vector<Flag> kDoctorFlags;
 DoctorOptions ReadDoctorOptions(Reader& reader);
-// With `flags` of a run that a person may want to see there.
+// `flags`: those of a run to show as well.
 std::string DoctorHelp(const std::vector<Flag>& flags);
 
-// ---- Workers that live and make no progress
+// ---- Hung workers
 
 extern const std::vector<Flag> kHangFlags;
 HangOptions ReadHangOptions(Reader& reader);
 
-// ---- Every node of a run started by one command
+// ---- Starting all nodes with one command
 
 extern const std::vector<Flag> kHostFlags;
-// Also what contradicts the other flags.
+// Also rejects contradicting flags.
 HostOptions ReadHostOptions(Reader& reader, const Values& values);
 
 // ---- The output of the workers
 
 extern const std::vector<Flag> kLogFlags;
-// torchrun knows a default of --log-line-prefix-template that is called otherwise than PET_*.
+// torchrun's variable for --log-line-prefix-template is not called PET_*.
 void AddLogVariables(const GetVariable& get_variable, Values& values);
 LogOptions ReadLogOptions(Reader& reader);
 
-// ---- Events and metrics of a run while it lasts
+// ---- Events and metrics of a run
 
 extern const std::vector<Flag> kObserveFlags;
 ObserveOptions ReadObserveOptions(Reader& reader);
 
-// ---- What follows a failure
+// ---- Restarts
 
 extern const std::vector<Flag> kRestartFlags;
 RestartOptions ReadRestartOptions(Reader& reader);
 
-// ---- How workers are stopped
+// ---- Stopping workers
 
 extern const std::vector<Flag> kStopFlags;
 StopOptions ReadStopOptions(Reader& reader);
-// How long a node with these may take from the word to stop to its last process's end.
+// The longest time between the order to stop and the end of a node's last process.
 std::chrono::milliseconds StopTimeout(const StopOptions& options);
 
-// ---- Flags of torchrun that have no effect, or are refused
+// ---- Flags of torchrun without effect, or rejected
 
 extern const std::vector<Flag> kTorchrunFlags;
 TorchrunOptions ReadTorchrunOptions(Reader& reader);
 
-// ---- The report at the end of a run
+// ---- The final report of a run
 
 extern const std::vector<Flag> kVerdictFlags;
 VerdictOptions ReadVerdictOptions(Reader& reader);

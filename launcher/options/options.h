@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The values of ddprun's flags, which are torchrun's flags with torchrun's meanings, and more. Read
+// The values of ddprun's flags: torchrun's flags with torchrun's meanings, and ddprun's own. Read
 // by command_line/parse_options.h.
 #pragma once
 
@@ -18,27 +18,27 @@
 
 namespace ddprun {
 
-// ---- What of the machine each worker gets
+// ---- CPUs and GPUs of the workers
 
 enum class NumaBinding { kNone, kNode, kSocket, kExclusive, kCoreComplex };
 
 struct AffinityOptions {
   NumaBinding numa_binding = NumaBinding::kNone;
-  std::vector<std::string> gpus;  // numbers and ids in the order of writing; empty: all there are
-  int gpus_per_worker = 0;        // each worker sees so many of its own; 0: all see all
+  std::vector<std::string> gpus;  // numbers and ids in the given order; empty: all visible GPUs
+  int gpus_per_worker = 0;        // GPUs of its own for each worker; 0: every worker sees all GPUs
   bool virtual_local_rank = false;
 };
 
-// ---- `ddprun doctor`, which takes the flags of a run too
+// ---- `ddprun doctor`, which accepts the flags of a run too
 
 struct DoctorOptions {
-  std::chrono::milliseconds timeout{0};  // for the other nodes to come
+  std::chrono::milliseconds timeout{0};  // for the other nodes to join
   bool json = false;
-  std::string python;    // empty: no Python is asked
-  int nodes_wanted = 0;  // of those that -H has started, how many there should be; 0: --nnodes
+  std::string python;    // empty: none is checked
+  int nodes_wanted = 0;  // the number of nodes that -H has started; 0: --nnodes
 };
 
-// ---- Workers that live and make no progress
+// ---- Hung workers
 
 enum class OnHang { kKill, kReport };
 
@@ -51,7 +51,7 @@ struct HangOptions {
   OnHang on_hang = OnHang::kKill;
 };
 
-// ---- Every node of a run started by one command
+// ---- Starting all nodes with one command
 
 struct HostOptions {
   std::vector<HostEntry> hosts;      // of -H
@@ -61,38 +61,39 @@ struct HostOptions {
   std::string launch_agent;          // empty: the same path as here, else ddprun in PATH
   std::string wdir;                  // empty: the same folder as here
   std::vector<std::string> exports;  // "NAME" or "NAME=VALUE"
-  bool has_nnodes = false;           // --nnodes was given: else it is the number of hosts
-  bool has_nproc = false;            // so was --nproc-per-node: else the slots decide
-  // Every other flag that was given, from wherever it came, as --flag=value for the nodes.
+  bool has_nnodes = false;           // --nnodes was given; else it is the number of hosts
+  bool has_nproc = false;            // --nproc-per-node was given; else the slots decide
+  // All other flags, from every source, as --flag=value for the nodes.
   std::vector<std::string> forwarded;
 
-  // This ddprun is the head: it starts the nodes' ddpruns and runs no worker itself.
+  // True if this ddprun is the head: it starts a ddprun on each node and no workers.
   bool asked() const { return !hosts.empty() || !hostfile.empty() || srun; }
 };
 
 // ---- The output of the workers
 
 enum class LogFold {
-  kAuto,  // where the console is a terminal: what a program reads keeps every rank's line
+  kAuto,  // only on a terminal: programs that read the output get every rank's line
   kAlways,
   kNever,
 };
 
 struct LogOptions {
-  std::string log_dir;                     // empty: none was given
-  StreamSpec redirects;                    // to files only
-  StreamSpec tee;                          // to files, and to the console even if redirected
-  std::set<int> local_ranks;               // that the console shows; empty: all
-  std::vector<std::string> out_filters;    // lines with one of them are in a file of their own, too
+  std::string log_dir;        // empty: none was given
+  StreamSpec redirects;       // to files only
+  StreamSpec tee;             // to files, and to the console even if redirected
+  std::set<int> local_ranks;  // shown on the console; empty: all
+  std::vector<std::string>
+      out_filters;  // lines that contain one of them are copied to another file
   std::vector<std::string> err_filters;    // the same for stderr
   std::optional<std::string> line_prefix;  // a template; absent: [rank], or [host:rank]
   LogRotation rotation;
   LogFold fold = LogFold::kAuto;
 };
 
-// ---- Events and metrics of a run while it lasts
+// ---- Events and metrics of a run
 
-// Where torchrun's console handler writes.
+// The destination of torchrun's console handler.
 inline constexpr char kEventLogStderr[] = "/dev/stderr";
 
 struct ObserveOptions {
@@ -101,37 +102,38 @@ struct ObserveOptions {
   std::string metrics_addr = "127.0.0.1";
 };
 
-// ---- What follows a failure
+// ---- Restarts
 
 struct RestartOptions {
   int max_restarts = 0;
   RestartPolicy policy;
 };
 
-// ---- How workers are stopped
+// ---- Stopping workers
 
 struct StopOptions {
   std::vector<int> end_signals;                   // that end the run
-  std::vector<int> forwarded_signals;             // passed on to the workers, and nothing else
+  std::vector<int> forwarded_signals;             // only forwarded to the workers
   std::chrono::milliseconds shutdown_timeout{0};  // between SIGTERM and SIGKILL at the run's end
   std::chrono::milliseconds restart_timeout{0};   // before another round
 };
 
-// ---- Flags of torchrun that have no effect, or are refused
+// ---- Flags of torchrun without effect, or rejected
 
 struct TorchrunOptions {
   bool logs_events_to_console = false;  // events go to stderr, as torchrun's do
-  std::vector<std::string> notes;       // on what has no effect
+  std::vector<std::string> notes;       // on flags without effect
 };
 
-// ---- The report at the end of a run
+// ---- The final report of a run
 
 enum class VerdictForm { kText, kJson };
 
 struct VerdictOptions {
   VerdictForm form = VerdictForm::kText;  // on stderr
   std::string file;                       // as JSON; empty: none
-  // TORCHELASTIC_ERROR_FILE, whose reader started this ddprun: its failure record; empty: none.
+  // TORCHELASTIC_ERROR_FILE: the failure record for the launcher that started this ddprun; empty:
+  // none.
   std::string record_file;
 };
 
@@ -140,8 +142,8 @@ struct VerdictOptions {
 enum class ProcPerNode { kNumber, kAuto, kGpu, kCpu };
 
 struct Options {
-  int nodes = 1;      // the most; what --nnodes N says
-  int nodes_min = 1;  // the least; the same unless --nnodes MIN:MAX
+  int nodes = 1;      // the maximum: N of --nnodes N
+  int nodes_min = 1;  // the minimum; the same unless --nnodes MIN:MAX
   ProcPerNode proc_per_node = ProcPerNode::kNumber;
   int proc_per_node_number = 1;
   std::optional<int> node_rank;
@@ -173,14 +175,14 @@ struct Options {
   std::vector<std::pair<std::string, std::string>> variables;  // of files, to be set
   std::string token_env_file;  // the .env file that has the run's secret; empty: none
   bool dry_run = false;
-  std::vector<std::string> program;  // and its arguments, as they were given
+  std::vector<std::string> program;  // with its arguments
   // Printed before the run starts, and printed only on request
   // (LOGLEVEL=INFO, --dry-run): flags that have no effect.
   std::vector<std::string> warnings;
   std::vector<std::string> notes;
 };
 
-// Whether the nodes meet over TCP: a node without others needs no secret.
+// True if the nodes communicate over TCP: a single node needs no secret.
 inline bool UsesNetwork(const Options& options) {
   return options.nodes > 1 || (options.endpoint.has_value() && !options.standalone);
 }

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <csignal>
-#include <initializer_list>
 #include <optional>
 #include <string>
 

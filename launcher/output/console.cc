@@ -10,12 +10,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
-#include <initializer_list>
-#include <memory>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "launcher/base/limits.h"
 #include "launcher/node/control_pipe_protocol.h"
 
 namespace ddprun {
@@ -41,13 +37,13 @@ void Console::Open(Sink& sink, int fd) {
     struct stat other;
     const bool same_as_out = &sink == &err_ && out_.file >= 0 && fstat(out_.fd, &other) == 0 &&
                              other.st_dev == info.st_dev && other.st_ino == info.st_ino;
-    // Of one file both streams keep their order, and neither writes over the other.
+    // If both streams are one file, lines keep their order and do not overwrite each other.
     sink.file = same_as_out ? out_.file
                             : files_->Add(std::make_unique<LogFile>(
                                   &sink == &out_ ? "stdout" : "stderr", LogFile::Borrowed{fd}));
   } else if (S_ISFIFO(info.st_mode) || S_ISCHR(info.st_mode)) {
-    // O_NONBLOCK on the inherited descriptor would change it for every process that shares it, such
-    // as the shell.
+    // O_NONBLOCK on the inherited descriptor would affect every process that shares it, such as the
+    // shell.
     const std::string path = absl::StrCat("/proc/self/fd/", fd);
     const int own = open(path.c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     if (own >= 0) {
@@ -57,11 +53,6 @@ void Console::Open(Sink& sink, int fd) {
     }
   }
 }
-
-Console::Console(int out, int err, const SpillBuffer::Limits& limits)
-    : Console(out, err, limits, Form::kPlain) {}
-
-Console::Console(int out, int err, Form form) : Console(out, err, kLimits, form) {}
 
 Console::Console(int out, int err, const SpillBuffer::Limits& limits, Form form)
     : form_(form),
@@ -133,7 +124,7 @@ void Console::WriteMessage(std::string_view marked_line) {
 void Console::SetStatus(std::string_view text) {
   if (status_stream_ == nullptr) return;
   status_ = text;
-  // A status is only worth showing now: a terminal that lags behind gets the next one.
+  // A status is not queued: a slow terminal gets the next one.
   PumpSink(*status_stream_);
   if (status_stream_->buffer.size() == 0)
     Append(*status_stream_, absl::StrCat(kEraseLine, FittingStatus()), /*own=*/true);
@@ -170,7 +161,7 @@ void Console::Append(Sink& sink, std::string_view text, bool own) {
     NoteDropped(sink);
   }
   if (!sink.buffer.Append(text, own)) {
-    // Not again for each line that fits: the reader would find more gaps than lines.
+    // Resumes only at half of the backlog: else there would be more gaps than lines.
     sink.resume_bytes = sink.buffer.size() / 2;
     ++sink.dropped_lines;
   } else if (sink.buffer.size() >= kConsoleBatchBytes && !sink.full) {
@@ -232,7 +223,7 @@ void Console::WatchReaders(Poller& poller) {
     if (pending == watched) continue;
     if (watched >= 0) poller.Remove(watched);
     const Source source = stream == OutputStream::kOut ? Source::kConsoleOut : Source::kConsoleErr;
-    // One that cannot be watched is tried again before the next wait.
+    // Tried again before the next wait if it cannot be watched.
     watched = pending >= 0 && poller.Add(pending, {source}, EPOLLOUT) ? pending : -1;
   }
 }
@@ -245,32 +236,13 @@ void Console::ShowNotices() {
 void Console::Flush(std::chrono::milliseconds stall_timeout, std::chrono::milliseconds timeout,
                     int interrupt_fd) {
   FlushStreams(stall_timeout, timeout, interrupt_fd);
-  const bool complete = files_->Flush(stall_timeout, timeout, interrupt_fd);
-  SayWhatFilesLack(complete);
-  // Only these sentences wait by now.
-  FlushStreams(stall_timeout, stall_timeout, interrupt_fd);
-}
-
-// In stderr, which may be on a disk that has room.
-void Console::SayWhatFilesLack(bool complete) {
+  const bool missing = files_->NoteMissing(files_->Flush(stall_timeout, timeout, interrupt_fd));
   ShowNotices();
-  const std::uint64_t waiting = files_->waiting_bytes();
-  if (!complete && waiting > 0) {
-    WriteLine(OutputStream::kErr,
-              absl::StrCat("ddprun: ", waiting,
-                           " bytes of the output are not in the file that stdout or stderr is: "
-                           "the disk does not take them"));
-  }
-  const std::uint64_t lost = files_->lost_lines();
-  if (lost > 0) {
-    WriteLine(OutputStream::kErr,
-              absl::StrCat("ddprun: ", lost, lost == 1 ? " line is" : " lines are",
-                           " missing in the file that stdout or stderr is: the disk was too slow "
-                           "or full; the file says where"));
-  }
-  // Where stderr is a file of another disk.
-  if ((!complete || lost > 0) && err_.file >= 0 && err_.file != out_.file)
+  // If stderr is a file on another disk.
+  if (missing && err_.file >= 0 && err_.file != out_.file)
     files_->Flush(kConsoleNoticeTimeout, kConsoleNoticeTimeout);
+  // Only these sentences are pending now.
+  FlushStreams(stall_timeout, stall_timeout, interrupt_fd);
 }
 
 void Console::FlushStreams(std::chrono::milliseconds stall_timeout,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's own stdout and stderr: whole lines, one status line on a terminal, and a reader that
-// may be slow or gone. Only Flush() waits.
+// The agent's own stdout and stderr: whole lines, and one status line on a terminal. The reader may
+// be slow or gone; only Flush() waits for it.
 #pragma once
 
 #include <chrono>
@@ -23,55 +23,53 @@ class Console {
                                                .file_bytes = kConsoleSpillBytesMax,
                                                .reserve_bytes = kConsoleReserveBytes};
 
-  // kMarked: both streams go to `out`, for the head of the run, which parts them again
+  // kMarked: both streams are written to `out`, marked for the head of the run
   // (control_pipe_protocol.h).
   enum class Form { kPlain, kMarked };
 
-  // Does not own `out` and `err`: they stay open and keep their mode, which they share with other
-  // processes.
-  Console(int out, int err, const SpillBuffer::Limits& limits = kLimits);
-  Console(int out, int err, Form form);
+  // Does not own `out` and `err`: they stay open and keep their mode, which other processes share.
+  Console(int out, int err, const SpillBuffer::Limits& limits = kLimits, Form form = Form::kPlain);
   ~Console();
   Console(const Console&) = delete;
   Console& operator=(const Console&) = delete;
 
-  // Writes a line of ddprun itself, which is never left out. `line` has no line end. Lines keep
+  // Writes a line of ddprun itself, which is never dropped. `line` has no line end. Lines keep
   // their order within a stream.
   void WriteLine(OutputStream stream, std::string_view line);
-  // Writes a line of a worker. If the backlog is full it is left out and counted; the reader finds
-  // the number in its place.
+  // Writes a line of a worker. If the backlog is full, the line is dropped and counted; a note with
+  // the number takes its place.
   void WriteWorkerLine(OutputStream stream, std::string_view prefix, std::string_view line);
 
   // True if the last line written to stderr is a worker's and ends with `words`, so that the next
-  // line need not repeat them.
+  // line does not have to repeat them.
   bool EndsWith(std::string_view words) const;
 
   // Writes a message of this node to the head of the run; only if the console is marked.
   void WriteMessage(std::string_view marked_line);
 
-  // Shows `text` as the terminal's last line until the next status or until it is cleared;
-  // elsewhere does nothing.
+  // Shows `text` as the terminal's last line until the next status or ClearStatus(). Without a
+  // terminal it does nothing.
   void SetStatus(std::string_view text);
   void ClearStatus();
 
-  // Where the reader finds lines that are left out here: "all are in DIR".
+  // Where the reader finds dropped lines: "all are in DIR".
   void SetHint(std::string hint) { hint_ = std::move(hint); }
 
-  // Where stdout or stderr is a file: readable when its disk refuses what is written, and
-  // ShowNotices() then reports it on stderr.
+  // If stdout or stderr is a file: readable when its disk rejects a write, which ShowNotices() then
+  // reports on stderr.
   int notice_fd() const { return files_->notice_fd(); }
   void ShowNotices();
 
-  // Writes what can be written without waiting.
+  // Writes as much as possible without waiting.
   void Pump();
-  // File descriptors to wait on for writing; -1: nothing waits.
+  // The descriptor to wait on for writing; -1: no output is pending.
   int PendingFd(OutputStream stream) const;
-  // Before each wait of the loop: watches a reader exactly while output waits for it.
+  // Call before each wait of the loop: watches a reader while output is pending for it.
   void WatchReaders(Poller& poller);
 
-  // Waits while the reader, or the disk, takes something: until nothing is left, `stall_timeout`
-  // has gone by without that, or `timeout` in all, or `interrupt_fd` is readable (-1: nothing
-  // interrupts). Missing bytes of a file are reported on stderr.
+  // Waits until everything is written, `stall_timeout` has passed without progress, `timeout` has
+  // passed in total, or `interrupt_fd` is readable (-1: none). Reports missing bytes of a file on
+  // stderr.
   void Flush(std::chrono::milliseconds stall_timeout, std::chrono::milliseconds timeout,
              int interrupt_fd);
 
@@ -81,21 +79,19 @@ class Console {
   }
 
  private:
-  Console(int out, int err, const SpillBuffer::Limits& limits, Form form);
-
   struct Sink {
     explicit Sink(const SpillBuffer::Limits& limits) : buffer(limits) {}
 
     int fd = -1;
-    int watched = -1;          // by the loop's poller, for writing
-    bool owned = false;        // opened anew, to be non-blocking for this process alone
-    bool nonblocking = false;  // else: asked with poll() before each small write
-    bool closed = false;       // the reader is gone: what comes is dropped
-    bool full = false;         // the reader took nothing more since the last Pump()
-    int file = -1;             // a file on a disk has no reader: the number in files_
+    int watched = -1;          // the descriptor that the poller watches for writing
+    bool owned = false;        // reopened, to be non-blocking for this process alone
+    bool nonblocking = false;  // else poll() precedes each small write
+    bool closed = false;       // the reader is gone: output is dropped
+    bool full = false;         // the reader has accepted nothing since the last Pump()
+    int file = -1;             // the number in files_ of a file on a disk, which has no reader
     SpillBuffer buffer;
     std::uint64_t dropped_lines = 0;
-    std::uint64_t resume_bytes = 0;  // no line is taken again before less than this waits
+    std::uint64_t resume_bytes = 0;  // no line is accepted before the backlog is smaller
   };
 
   void Open(Sink& sink, int fd);
@@ -111,17 +107,16 @@ class Console {
   std::string FittingStatus() const;
   void FlushStreams(std::chrono::milliseconds stall_timeout, std::chrono::milliseconds timeout,
                     int interrupt_fd);
-  void SayWhatFilesLack(bool complete);
 
   const Form form_;
   std::shared_ptr<LogWriter> files_;
   Sink out_;
   Sink err_;
-  Sink* status_stream_ = nullptr;  // the one that is a terminal, stderr first
+  Sink* status_stream_ = nullptr;  // the stream that is a terminal, stderr preferred
   bool both_terminals_ = false;
   std::string status_;
   std::string hint_ = "--log-dir keeps all";
-  std::string line_;       // kept for its memory
+  std::string line_;       // kept to reuse its memory
   std::string last_line_;  // the last of stderr; empty if it was ddprun's own
 };
 

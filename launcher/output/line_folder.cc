@@ -4,12 +4,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-
 namespace ddprun {
 namespace {
 
-// Of a group beside its text, as good as it can be known.
+// The estimated memory of a group besides its text.
 constexpr std::size_t kGroupOverheadBytes = 256;
 
 std::string KeyOf(OutputStream stream, std::string_view text) {
@@ -81,7 +79,7 @@ bool LineFolder::IsOverLimit() const {
 
 LineFolder::Groups LineFolder::Release(TimePoint now) {
   Groups leaving;
-  // Whoever has something waiting has passed the front group or is in it.
+  // A worker with a waiting line has passed the front group or is in it.
   while (!pending_.empty() &&
          (idle_ == 0 || pending_.front().time + limits_.window <= now || IsOverLimit())) {
     PopFront(leaving);

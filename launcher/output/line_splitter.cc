@@ -6,10 +6,10 @@
 namespace ddprun {
 namespace {
 
-// A buffer that a long line has enlarged is freed.
+// A larger buffer is freed after a long line.
 constexpr std::size_t kKeptBytes = 64u << 10;
 
-// Much faster than find_first_of(): all output of the workers comes through here.
+// memchr() is much faster than find_first_of(), and all output of the workers passes here.
 std::size_t Find(std::string_view bytes, char c) {
   const void* at = bytes.empty() ? nullptr : std::memchr(bytes.data(), c, bytes.size());
   return at == nullptr ? bytes.size()
@@ -26,7 +26,7 @@ void LineSplitter::Append(std::string_view bytes) {
     bytes.remove_prefix(ends ? newline + 1 : newline);
     if (ends && partial_.empty() && !after_return_ && text.size() <= line_bytes_max_ &&
         Find(text, '\r') == text.size()) {
-      sink_.line(text);  // most lines: nothing is copied
+      sink_.line(text);  // most lines: no copy
       continue;
     }
     AppendText(text);
@@ -49,7 +49,7 @@ void LineSplitter::AppendText(std::string_view text) {
 
 void LineSplitter::AppendSegment(std::string_view segment) {
   while (!segment.empty()) {
-    if (partial_.size() == line_bytes_max_) EndLine();  // too long: a piece
+    if (partial_.size() == line_bytes_max_) EndLine();  // too long: passes on a piece
     const std::string_view piece = segment.substr(0, line_bytes_max_ - partial_.size());
     partial_ += piece;
     segment.remove_prefix(piece.size());
@@ -57,7 +57,7 @@ void LineSplitter::AppendSegment(std::string_view segment) {
 }
 
 void LineSplitter::Flush() {
-  // A progress segment at the very end was shown already and is not a line.
+  // A progress segment at the end was shown already and is not a line.
   if (!partial_.empty() && !after_return_) sink_.line(partial_);
   partial_.clear();
   after_return_ = false;

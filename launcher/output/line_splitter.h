@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cuts a worker's output into whole lines and progress segments. Pure: bytes in, pieces out.
+// Splits a worker's output into whole lines and progress segments. Pure.
 #pragma once
 
 #include <cstddef>
@@ -20,10 +20,10 @@ class LineSplitter {
   LineSplitter(Sink sink, std::size_t line_bytes_max)
       : sink_(std::move(sink)), line_bytes_max_(line_bytes_max) {}
 
-  // "\r\n" ends a line as "\n" does. A line over the limit is handed on in pieces of that size.
+  // "\r\n" ends a line as "\n" does. A longer line is passed on in pieces of that size.
   void Append(std::string_view bytes);
 
-  // The output is over: what has no line end yet is a line too.
+  // The output has ended: the rest without a line end is a line too.
   void Flush();
 
  private:

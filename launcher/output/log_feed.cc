@@ -2,7 +2,6 @@
 #include "launcher/output/log_feed.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -32,7 +31,7 @@ void LogFeed::StartRound(std::uint64_t round, int workers) {
   tails_.resize(
       static_cast<std::size_t>(workers),
       Tail(Overflow::kDropOldest, {.size_max = limits_.tail_bytes, .items_kept = kLastLinesMax}));
-  // The service would have named them by now.
+  // The service has not renewed them.
   std::erase_if(watches_, [](const auto& entry) { return entry.second.paused; });
 }
 
@@ -52,7 +51,7 @@ void LogFeed::Add(int worker, int rank, OutputStream stream, std::string_view pr
     if (watch.wanted.follow && Wants(watch.wanted, rank, line_.is_stderr))
       watch.pending.Push(line_, bytes);
   }
-  // Of memory, not of the message.
+  // Counts memory, not message bytes.
   tails_[static_cast<std::size_t>(worker)].Push({++lines_, line_}, bytes + sizeof(TailLine));
 }
 
@@ -101,7 +100,7 @@ LogFeed::Watch LogFeed::Begin(const LogWatch& wanted) const {
       --left;
     }
   }
-  // The tails bound what is sent at first.
+  // The tails limit the first messages.
   for (const auto& [number, line] : lines) watch.pending.PushBeyondLimit(*line, BytesOf(*line));
   watch.pending.PushBeyondLimit(std::nullopt, 0);
   return watch;
@@ -153,7 +152,7 @@ LogLines LogFeed::NextMessage(Watch& watch) const {
   message.number = ++watch.number;
   std::size_t bytes = kLogLineOverhead;
   while (!watch.pending.empty() && bytes < limits_.batch_bytes && !message.tail_end) {
-    // The number of lines that were left out stands before a message's lines.
+    // The number of dropped lines precedes the lines of a message.
     if (watch.pending.items().front().left_out > 0 && !message.lines.empty()) break;
     auto next = watch.pending.Pop();
     message.left_out += next.left_out;

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The output of this node's workers for subscribers of the service (`ddpctl logs`): a bounded tail
-// of each worker, and new lines while there is a subscription. Pure: lines and subscriptions in,
-// messages out.
+// of each worker, and new lines while there is a subscription. Pure.
 //
-// A slow subscriber never blocks a worker or this node: what is under way to it is bounded by a
-// window, its backlog by a limit; overflow is left out and counted.
+// A slow subscriber never blocks a worker or this node: a window limits the unacknowledged bytes, a
+// limit its backlog; overflow is dropped and counted.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +25,7 @@ class LogFeed {
   struct Limits {
     std::size_t tail_bytes = 0;     // of a worker: the newest that fit, and kLastLinesMax at least
     std::size_t line_bytes = 0;     // a longer line is cut, with a note
-    std::size_t pending_bytes = 0;  // that wait for a watch's window
+    std::size_t pending_bytes = 0;  // the backlog of a watch beyond its window
     std::size_t window_bytes = 0;
     std::size_t batch_bytes = 0;  // of one message
   };
@@ -39,19 +38,19 @@ class LogFeed {
   void Add(int worker, int rank, OutputStream stream, std::string_view prefix,
            std::string_view line);
 
-  // Of the service.
+  // Directives of the service.
   void SetWatches(const std::vector<LogWatch>& wanted);
   void Taken(const LogsTaken& taken);
-  // The connection broke: what was under way may not have arrived, and is sent again on the next
-  // one. The service knows by its number what it has.
+  // The connection broke: unacknowledged messages are sent again on the next one. The service
+  // recognizes duplicates by their number.
   void Pause();
 
-  // What the worker wrote last in this round: kLastLinesMax lines at most, each cut to
+  // The last lines of the worker in this round: at most kLastLinesMax, each cut to
   // kLastLineBytesMax.
   std::vector<std::string> LastLinesOf(int worker) const;
 
-  // What is to be sent now. `all`: also what has no place in a window, since no worker runs and the
-  // service is about to learn that: the lines come first.
+  // The messages to send now. `all`: also beyond the window, because no worker runs and the service
+  // must get the lines before it learns that.
   std::vector<LogLines> Take(bool all);
 
  private:
@@ -66,7 +65,7 @@ class LogFeed {
     std::uint64_t number = 0;                      // of the last message
     BoundedQueue<std::optional<LogLine>> pending;  // absent: the end of the tail
     BoundedQueue<LogLines> under_way;
-    std::size_t again = 0;  // so many of the first ones under way are to be sent once more
+    std::size_t again = 0;  // how many of the first unacknowledged messages to send again
     bool tail_sent = false;
   };
 
@@ -79,7 +78,7 @@ class LogFeed {
   std::uint64_t lines_ = 0;  // so far
   std::vector<Tail> tails_;  // by local rank
   std::map<std::uint64_t, Watch> watches_;
-  LogLine line_;  // keeps its memory from line to line
+  LogLine line_;  // kept to reuse its memory
 };
 
 }  // namespace ddprun

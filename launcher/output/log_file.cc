@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
-#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -37,8 +36,8 @@ absl::Status LogFile::Open() {
 
 absl::Status LogFile::OpenToWrite() {
   if (fd_ >= 0) return absl::OkStatus();
-  // Appending: a second run of the same id must not destroy the first one's log.
-  // A link that somebody else has put there is an error.
+  // Appends: a second run with the same id must not destroy the first one's log. A symbolic link is
+  // an error.
   constexpr int kFlags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW;
   file_ = OwnedFd(open(path_.c_str(), kFlags, 0644));
   if (!file_.valid()) {
@@ -106,13 +105,13 @@ absl::Status LogFile::WriteAll(std::string_view bytes, std::size_t& written) {
 }
 
 void LogFile::PutAside() {
-  // Another process may have put something there since: skipped, for nothing may be overwritten.
+  // Skips names that another process has used since: no file may be overwritten.
   std::string aside;
   do {
     aside = absl::StrCat(path_, ".", aside_next_++);
   } while (access(aside.c_str(), F_OK) == 0);
   if (rename(path_.c_str(), aside.c_str()) != 0) {
-    rotation_.bytes = 0;  // one file that is too large is better than none
+    rotation_.bytes = 0;  // one large file is better than none
     return;
   }
   file_.Reset();

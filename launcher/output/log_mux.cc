@@ -97,9 +97,10 @@ absl::Status LogMux::OpenChannel(Source& source, OutputStream stream, OwnedFd& w
   }
   channel.pipe = OwnedFd(fds[0]);
   write_end = OwnedFd(fds[1]);
-  // Only the reading end: the worker's end must behave as any program expects.
+  // Only the reading end: the worker's end stays blocking.
   fcntl(fds[0], F_SETFL, O_NONBLOCK);
-  fcntl(fds[0], F_SETPIPE_SZ, static_cast<int>(kPipeBytes));  // else it is as large as any
+  fcntl(fds[0], F_SETPIPE_SZ,
+        static_cast<int>(kPipeBytes));  // on failure it keeps the default size
   LineSplitter::Sink sink;
   sink.line = [this, &source, stream](std::string_view line) { OnLine(source, stream, line); };
   sink.progress = [this, &source, stream](std::string_view segment) {
@@ -139,7 +140,7 @@ void LogMux::Drain(int worker, TimePoint now) {
   for (OutputStream stream : {OutputStream::kOut, OutputStream::kErr}) {
     ReadInto(source, stream, kPipeDrainBytesMax, now);
     Channel& channel = ChannelOf(worker, stream);
-    if (channel.pipe.valid()) channel.splitter->Flush();  // its last words may lack a line end
+    if (channel.pipe.valid()) channel.splitter->Flush();  // the last line may lack a line end
   }
   EndWorker(source, now);
 }
@@ -259,22 +260,8 @@ void LogMux::KeepRecord(int worker, std::string_view record) {
 }
 
 void LogMux::FinishFiles(int interrupt_fd) {
-  const bool complete = writer_->Flush(kLogStallTimeout, kLogFlushTimeout, interrupt_fd);
+  writer_->NoteMissing(writer_->Flush(kLogStallTimeout, kLogFlushTimeout, interrupt_fd));
   ShowNotices();
-  if (!complete) {
-    console_.WriteLine(OutputStream::kErr,
-                       absl::StrCat("ddprun: ", writer_->waiting_bytes(),
-                                    " bytes of the workers' output are not in the log files: the "
-                                    "disk does not take them"));
-  }
-  const std::uint64_t lost = writer_->lost_lines();
-  if (lost > 0) {
-    console_.WriteLine(
-        OutputStream::kErr,
-        absl::StrCat("ddprun: ", lost, lost == 1 ? " line is" : " lines are",
-                     " missing in the log files: the disk was too slow or full; each file says "
-                     "where"));
-  }
 }
 
 }  // namespace ddprun

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The output of a node's workers: from their pipes to the console line by line, to files where
-// requested; the last lines of each are kept for the verdict. The agent owns the pipes, so a killed
-// worker loses nothing that it wrote. They are read independently of console and disk, so a worker
-// never waits for either.
+// Reads the output of a node's workers from pipes and passes it on: line by line to the console,
+// and to files if requested. Keeps the last lines of each worker for the verdict. The agent owns
+// the pipes, so the output of a killed worker is not lost. Reading does not depend on console or
+// disk, so a worker never waits for either.
 #pragma once
 
 #include <chrono>
@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "launcher/base/limits.h"
 #include "launcher/output/console.h"
 #include "launcher/output/line_folder.h"
 #include "launcher/output/line_splitter.h"
@@ -27,14 +26,14 @@ namespace ddprun {
 
 class LogMux {
  public:
-  // A pipe to be read: the agent waits for it and calls Read().
+  // A pipe to read: when it is ready, the agent calls Read().
   struct Pipe {
     int fd = -1;
     int worker = 0;
     OutputStream stream = OutputStream::kOut;
   };
 
-  // What the worker writes to. Closed by the agent once the worker runs.
+  // The worker's ends of the pipes. The agent closes them once the worker runs.
   struct WriteEnds {
     OwnedFd out;
     OwnedFd err;
@@ -42,18 +41,18 @@ class LogMux {
 
   LogMux(Console& console, LogFold fold);
 
-  // Forgets the workers of the round before, and has failure records removed that an earlier run
-  // has left in its folders. UNAVAILABLE, with the reason, if pipes cannot be made. The files
-  // are opened meanwhile: Opened().
+  // Discards the workers of the previous round, and removes failure records of an earlier run from
+  // the log folders. UNAVAILABLE: a pipe cannot be created. Files are opened in the background: see
+  // Opened().
   absl::Status StartRound(const LogPlan& plan, std::vector<WriteEnds>& write_ends);
 
-  // OK once all files of the round are open; UNAVAILABLE: one cannot be. Absent: not known yet;
-  // notice_fd() becomes readable.
+  // OK once all files of the round are open; UNAVAILABLE: one cannot be opened. Absent: not known
+  // yet; notice_fd() becomes readable then.
   std::optional<absl::Status> Opened();
-  // Goes on without waiting for the files' disk any longer; what is written to them waits for it.
+  // Continues without waiting for the files' disk; output is queued for it.
   absl::Status GoOnUnopened();
 
-  // Leaves a worker's failure record beside its log files, if it has any.
+  // Writes a worker's failure record beside its log files, if any.
   void KeepRecord(int worker, std::string_view record);
 
   std::vector<Pipe> OpenPipes() const;
@@ -61,30 +60,30 @@ class LogMux {
   // Reads once. False: the pipe has ended and is closed.
   bool Read(int worker, OutputStream stream, TimePoint now);
 
-  // Reads what a dead worker left in its pipes, without waiting for other processes that hold them.
+  // Reads the rest of a dead worker's pipes, without waiting for other processes that hold them.
   void Drain(int worker, TimePoint now);
 
-  // No process of the round is left: reads the rest, hands on unfinished lines and closes the
-  // pipes.
+  // Call when no process of the round is left: reads the rest, passes on unfinished lines and
+  // closes the pipes.
   void EndRound(TimePoint now);
 
   std::vector<std::string> LastLinesOf(int worker) const { return feed_.LastLinesOf(worker); }
 
-  // For subscribers of the service to the output of the workers.
+  // The output for subscribers of the service.
   LogFeed& feed() { return feed_; }
 
-  // Lines that wait for equal ones of other workers: until when, and showing them.
+  // Lines that wait for equal lines of other workers: their deadline, and functions that show them.
   std::optional<TimePoint> NextDeadline() const;
   void OnDeadline(TimePoint now);
   void ShowAll();
 
-  // Readable when there is a notice about the files, or Opened() may have a result.
+  // Readable when there are notices about the files, or Opened() may have a result.
   int notice_fd() const { return writer_->notice_fd(); }
   void ShowNotices();
   std::function<void(const std::string&)> NoticeSink() const { return writer_->NoticeSink(); }
 
-  // The run is over: waits until the files have everything, but not for a disk that does not work,
-  // nor longer than `interrupt_fd` is not readable (-1: nothing interrupts).
+  // At the end of the run: waits until everything is written, the disk stalls, or `interrupt_fd` is
+  // readable (-1: none).
   void FinishFiles(int interrupt_fd = -1);
 
  private:
@@ -122,14 +121,14 @@ class LogMux {
   std::shared_ptr<LogWriter> writer_;
   LineFolder folder_;
   LogFeed feed_;
-  bool folding_ = false;  // there are several workers, and a stream whose lines are folded
+  bool folding_ = false;  // there are several workers and a folded stream
   std::string fold_prefix_;
   Filter out_filter_;
   Filter err_filter_;
   std::vector<std::unique_ptr<Source>>
-      sources_;           // by local rank; their addresses are held by the splitters
-  int status_rank_ = -1;  // whose progress the terminal shows: the lowest rank that shows any
-  TimePoint now_;         // of the call in progress, for the splitters' callbacks
+      sources_;           // by local rank; the splitters hold their addresses
+  int status_rank_ = -1;  // the rank whose progress the terminal shows: the lowest with progress
+  TimePoint now_;         // the time of the current call, for the splitters' callbacks
   std::string read_buffer_;
 };
 

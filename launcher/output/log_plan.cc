@@ -14,7 +14,7 @@ const char* StreamName(OutputStream stream) {
   return stream == OutputStream::kOut ? "stdout" : "stderr";
 }
 
-// The run's name comes from the service. No name leads out of the log folder.
+// The run's name comes from the service and must not lead out of the log folder.
 std::string FolderName(std::string run_id) {
   std::replace(run_id.begin(), run_id.end(), '/', '_');
   return run_id.empty() || run_id == "." || run_id == ".." ? "_" + run_id : run_id;
@@ -27,7 +27,7 @@ std::string RoundLogFolder(const LogRound& round) {
 std::string Prefix(const LogOptions& options, const LogRound& round, int local_rank) {
   const int rank = round.rank_first + local_rank;
   if (options.line_prefix.has_value()) {
-    // Its template was checked when the flags were read.
+    // The template was checked when the flags were read.
     return FillPrefix(*options.line_prefix, {.role_name = round.role,
                                              .local_rank = local_rank,
                                              .rank = rank,
@@ -48,7 +48,7 @@ StreamPlan PlanStream(const LogOptions& options, const LogRound& round, int loca
   if (files && (round.log_dir_is_chosen || tee || redirect)) {
     plan.file = absl::StrCat(RankLogFolder(round, local_rank), "/", StreamName(stream), ".log");
   }
-  // Without a file to go to, a redirected stream stays on the console, as with torchrun.
+  // Without files a redirected stream stays on the console, as in torchrun.
   plan.on_console = shown && (tee || !redirect || !files);
   const std::vector<std::string>& filters =
       stream == OutputStream::kOut ? options.out_filters : options.err_filters;
@@ -61,7 +61,7 @@ FilterPlan PlanFilter(const std::vector<std::string>& texts, const LogRound& rou
   FilterPlan plan;
   if (texts.empty() || round.log_dir.empty()) return plan;
   plan.texts = texts;
-  // Nodes may share the folder, and no two processes may write one file.
+  // Nodes may share the folder, and two processes must not write to one file.
   const std::string node = round.node_count > 1 ? absl::StrCat(".node_", round.node_rank) : "";
   plan.file = absl::StrCat(RoundLogFolder(round), "/filtered_", StreamName(stream), node, ".log");
   return plan;

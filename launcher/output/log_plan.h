@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What becomes of each worker's output in one round: files, the console, prefixes. Pure: flags and
-// the round in, names out.
+// Decides where each worker's output of one round goes: files, console, prefixes. Pure.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +14,7 @@ namespace ddprun {
 struct StreamPlan {
   std::string file;        // empty: none
   bool on_console = true;  // its lines are shown
-  bool filtered = false;   // its lines are looked at by the filters of its stream
+  bool filtered = false;   // the filters of its stream apply
 };
 
 struct WorkerPlan {
@@ -23,7 +22,7 @@ struct WorkerPlan {
   std::string prefix;  // of each line on the console: "[0] " or "[node-a:0] "
   StreamPlan out;
   StreamPlan err;
-  std::string record_file;  // beside its log files: why it failed; empty: it has no log files
+  std::string record_file;  // of its failure record, beside its log files; empty: no log files
 
   StreamPlan& Of(OutputStream stream) { return stream == OutputStream::kOut ? out : err; }
   const StreamPlan& Of(OutputStream stream) const {
@@ -33,7 +32,7 @@ struct WorkerPlan {
 
 struct FilterPlan {
   std::vector<std::string> texts;
-  std::string file;  // empty: none is asked for
+  std::string file;  // empty: none
 };
 
 struct LogPlan {
@@ -45,10 +44,10 @@ struct LogPlan {
   std::string fold_prefix;  // before "ranks 0-3: "
 };
 
-// The round, as far as logs have to know it.
+// The properties of the round that logs need.
 struct LogRound {
-  std::string log_dir;             // the one that was given, or a new temporary one; empty: none
-  bool log_dir_is_chosen = false;  // a person named it: every stream has its file there
+  std::string log_dir;             // the given one, or a new temporary one; empty: none
+  bool log_dir_is_chosen = false;  // the user gave it: every stream has a file in it
   std::string run_id;
   std::string host;
   std::string role;
@@ -59,15 +58,15 @@ struct LogRound {
   int local_world_size = 1;
 };
 
-// --log-dir /dev/null: torchrun's way to say that no file is wanted.
+// --log-dir /dev/null means no files, as in torchrun.
 bool WantsNoFiles(const LogOptions& options);
 
-// Files are asked for and no folder is named: one must be made.
+// True if files are requested without a folder: one must be created.
 bool NeedsTemporaryLogDir(const LogOptions& options);
 
-// Where all logs of a run are.
+// The folder of all logs of a run.
 std::string RunLogFolder(const LogRound& round);
-// Where a worker's are.
+// The folder of a worker's logs.
 std::string RankLogFolder(const LogRound& round, int local_rank);
 
 LogPlan PlanLogs(const LogOptions& options, const LogRound& round);

@@ -20,7 +20,7 @@ RotationStep NextRotationStep(std::string_view bytes, std::uint64_t size, bool a
                               std::uint64_t size_max) {
   if (size_max == 0) return {.bytes = bytes.size()};
   const std::size_t line = FirstLineBytes(bytes);
-  // The rest of a line belongs to its beginning.
+  // The rest of a line goes to the file of its beginning.
   if (!at_line_start) return {.bytes = line};
   const bool full = size > 0 && size + line > size_max;
   const std::uint64_t room = full ? size_max : size_max - std::min(size, size_max);
@@ -36,7 +36,7 @@ void LineGap::Admit(std::string_view bytes, bool has_room, std::string& out) {
     return Lose(bytes);
   }
   if (in_gap_) {
-    // The rest of a line whose beginning, or middle, is lost.
+    // Drops the rest of a line of which a part is lost.
     if (within_line_) {
       const std::size_t rest = FirstLineBytes(bytes);
       Lose(bytes.substr(0, rest));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a growing log is cut into files, and what is left out of one that cannot keep up: always
-// between lines. Pure.
+// Decides where a growing log is split into files, and which lines are dropped if the disk is too
+// slow. Pure.
 #pragma once
 
 #include <cstddef>
@@ -11,22 +11,22 @@
 namespace ddprun {
 
 struct RotationStep {
-  bool rotate_first = false;  // the file is put aside before the bytes are written
-  std::size_t bytes = 0;      // how many of the given ones belong into one file
+  bool rotate_first = false;  // rotate the file before the bytes are written
+  std::size_t bytes = 0;      // how many bytes belong to this file
 };
 
-// What to do next with `bytes`, which are not empty, for a file that has `size` bytes by now.
-// `size_max` 0: one file for all. A line that is longer than `size_max` has a file of its own.
+// The next step for `bytes` (not empty) and a file of `size` bytes. `size_max` 0: no rotation. A
+// line longer than `size_max` has a file of its own.
 RotationStep NextRotationStep(std::string_view bytes, std::uint64_t size, bool at_line_start,
                               std::uint64_t size_max);
 
-// Leaves out whole lines if there is no room, and writes their number in their place.
+// Drops whole lines if there is no room, and writes their number in their place.
 class LineGap {
  public:
-  // Appends to `out` what is to be written, where there is room for `bytes`.
+  // Appends to `out` the bytes to write. `has_room`: there is room for `bytes`.
   void Admit(std::string_view bytes, bool has_room, std::string& out);
 
-  // The stream is over: appends what is to be written at its end.
+  // The stream has ended: appends the bytes to write at its end.
   void Finish(std::string& out);
 
   std::uint64_t lost_lines() const { return lost_lines_; }
@@ -36,8 +36,8 @@ class LineGap {
   void Close(std::string& out);
 
   bool in_gap_ = false;
-  bool within_line_ = false;          // where the stream is, lost or not
-  bool written_within_line_ = false;  // where that is which was written
+  bool within_line_ = false;          // of the stream, dropped bytes included
+  bool written_within_line_ = false;  // of the written bytes
   std::uint64_t gap_lines_ = 0;
   std::uint64_t lost_lines_ = 0;  // of all gaps
 };

@@ -13,7 +13,7 @@
 namespace ddprun {
 namespace {
 
-// How soon a Flush() that waits for the disk sees that it is interrupted.
+// How often a waiting Flush() checks for an interrupt.
 constexpr std::chrono::milliseconds kInterruptInterval{50};
 
 bool IsReadable(int fd) {
@@ -65,7 +65,7 @@ void LogWriter::GoOnUnopened(std::chrono::milliseconds waited) {
   const Lock lock(mutex_);
   Note(absl::StrCat("the disk of ", limits_.subject, " has not answered for ", waited.count(),
                     " ms; the run goes on, and up to ", limits_.queue_bytes_max >> 20,
-                    " MiB of output wait for it"));
+                    " MiB of output are queued"));
 }
 
 void LogWriter::Append(int number, std::string_view bytes) {
@@ -79,9 +79,10 @@ void LogWriter::Append(int number, std::string_view bytes) {
   entry.gap.Admit(bytes, has_room, entry.waiting);
   queued_bytes_ += entry.waiting.size() - waiting_before;
   if (!has_room && !losing_) {
-    Note(absl::StrCat("the disk of ", limits_.subject,
-                      " is too slow or full: lines are missing from now on, each file says where; "
-                      "the run goes on"));
+    Note(
+        absl::StrCat("the disk of ", limits_.subject,
+                     " is too slow or full: lines are missing from now on, each file states where; "
+                     "the run goes on"));
   }
   losing_ = !has_room;
   work_.notify_one();
@@ -147,6 +148,21 @@ std::vector<std::string> LogWriter::TakeNotices() {
   return std::exchange(notices_, {});
 }
 
+bool LogWriter::NoteMissing(bool complete) {
+  const std::uint64_t lost = lost_lines();
+  const Lock lock(mutex_);
+  const bool bytes = !complete && queued_bytes_ > 0;
+  if (bytes) {
+    Note(absl::StrCat(queued_bytes_, " bytes of the output were not written to ", limits_.subject,
+                      ": the disk does not accept them"));
+  }
+  if (lost > 0) {
+    Note(absl::StrCat(lost, lost == 1 ? " line is" : " lines are", " missing in ", limits_.subject,
+                      ": the disk was too slow or full; each file states where"));
+  }
+  return bytes || lost > 0;
+}
+
 std::uint64_t LogWriter::lost_lines() {
   const Lock lock(mutex_);
   std::uint64_t lines = lost_lines_;
@@ -163,7 +179,7 @@ std::uint64_t LogWriter::waiting_bytes() {
 
 // ---- The thread's side
 
-// In turn, so that one talkative file does not keep the others waiting.
+// Round robin, so that one large log does not delay the others.
 std::optional<int> LogWriter::NextWithWork(std::optional<Clock::time_point>& wake_time) {
   const Clock::time_point now = Clock::now();
   std::optional<int> first;
@@ -206,20 +222,20 @@ void LogWriter::Serve(Lock& lock, int number) {
   lock.lock();
   const bool first_attempt = !entry.opened.has_value();
   if (first_attempt || status.ok()) entry.opened = status;
-  if (first_attempt) notice_.Notify();  // Opened() may have an answer now
+  if (first_attempt) notice_.Notify();  // Opened() may have a result now
   queued_bytes_ -= written;
   written_bytes_ += written;
   entry.refused = batch.substr(written);
   if (!status.ok()) {
     entry.retry_time = Clock::now() + limits_.retry_interval;
-    // The result of the first attempt is Opened()'s, and is reported by its caller.
+    // Opened() returns the result of the first attempt.
     if (!first_attempt) NoteRefusal(status);
   } else if (refused_ && written > 0) {
     refused_ = false;
     Note(absl::StrCat(limits_.subject, " are written again"));
   }
   if (!entry.closing || !entry.refused.empty() || !entry.waiting.empty()) return;
-  // Closing a file can take its time, too.
+  // close() may block, too.
   std::unique_ptr<LogFile> file = std::move(entry.file);
   entries_.erase(number);
   lock.unlock();

@@ -7,13 +7,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <initializer_list>
-#include <string>
 
 namespace ddprun {
 namespace {
 
-// Written and read at once.
+// The size of a read, and the smallest write.
 constexpr std::size_t kPieceBytes = 256u << 10;
 
 }  // namespace
@@ -35,7 +33,7 @@ bool SpillBuffer::OpenFile() {
   return false;
 }
 
-// The tail goes to the file as far as that takes it.
+// Moves as much of the tail as possible to the file.
 bool SpillBuffer::Spill() {
   if (!OpenFile()) return false;
   std::size_t done = 0;
@@ -76,7 +74,7 @@ std::string_view SpillBuffer::Front() {
       do {
         count = pread(file_.get(), head_.data(), head_.size(), static_cast<off_t>(file_begin_));
       } while (count < 0 && errno == EINTR);
-      if (count <= 0) {  // a disk that has lost it: there is no more to say
+      if (count <= 0) {  // the disk has lost the data
         head_.clear();
         file_size_ = 0;
         file_failed_ = true;
@@ -86,7 +84,7 @@ std::string_view SpillBuffer::Front() {
       head_.resize(static_cast<std::size_t>(count));
       file_size_ -= head_.size();
       file_begin_ = (file_begin_ + head_.size()) % limits_.file_bytes;
-      if (file_size_ == 0) {  // gives the disk back
+      if (file_size_ == 0) {  // frees the disk
         file_begin_ = 0;
         file_.Reset();
       }

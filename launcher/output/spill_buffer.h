@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What waits for a slow console, first in first out: in memory, beyond that in a temporary file
-// that has no name and is gone with the process.
+// The backlog of a slow console, first in first out: in memory, and beyond that in an unlinked
+// temporary file.
 #pragma once
 
 #include <cstddef>
@@ -17,16 +17,15 @@ class SpillBuffer {
   struct Limits {
     std::size_t memory_bytes = 0;
     std::uint64_t file_bytes = 0;
-    std::size_t reserve_bytes = 0;  // beyond both, in memory, for what must not be left out
+    std::size_t reserve_bytes = 0;  // beyond both, in memory, for lines that must not be dropped
   };
 
   explicit SpillBuffer(const Limits& limits) : limits_(limits) {}
 
-  // All of it or nothing. False: there is no room, or the file cannot be written.
+  // Appends all or nothing. False: there is no room, or the file cannot be written.
   bool Append(std::string_view text, bool use_reserve = false);
 
-  // What comes next, as one piece; empty if nothing waits. Until the next call of Append() or
-  // Pop().
+  // The next piece; empty if the buffer is. Valid until the next Append() or Pop().
   std::string_view Front();
   void Pop(std::size_t bytes);
 
@@ -38,14 +37,14 @@ class SpillBuffer {
   bool OpenFile();
 
   const Limits limits_;
-  std::string head_;  // from taken_ on: what comes next
+  std::string head_;  // from taken_ on: the next bytes
   std::size_t taken_ = 0;
-  // Between them, a ring of limits_.file_bytes.
+  // Between head and tail: a ring of limits_.file_bytes.
   OwnedFd file_;
   bool file_failed_ = false;
   std::uint64_t file_begin_ = 0;
   std::uint64_t file_size_ = 0;
-  std::string tail_;  // what came last
+  std::string tail_;  // the last bytes
 };
 
 }  // namespace ddprun

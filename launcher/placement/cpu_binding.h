@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Binds a process to CPUs and to the memory near them. Made before the process exists, as its child
-// side must not allocate.
+// Binds a process to CPUs and to the memory near them. Created before the process exists, because
+// the child must not allocate memory.
 #pragma once
 
 #include <vector>
@@ -11,7 +11,7 @@ namespace ddprun {
 
 class CpuBinding {
  public:
-  // Both empty: binds nothing.
+  // Binds nothing if both are empty.
   CpuBinding(const CpuSet& cpus, const std::vector<int>& memory_nodes);
 
   // Of the calling thread and of what it executes; only system calls. False, with errno: it cannot

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this node has for its workers: CPUs and GPUs, and how many workers that makes.
+// The CPUs and GPUs of this node, and the number of its workers.
 #pragma once
 
 #include <optional>
@@ -14,13 +14,13 @@
 
 namespace ddprun {
 
-// In what follows `root` is the folder that /dev, /proc and /sys are in: "" for this machine.
+// `root`: the folder of /dev, /proc and /sys; "" for this machine.
 
-// NVIDIA devices that may be used here: /dev/nvidia0 and so on, else /proc/driver/nvidia/gpus. No
-// CUDA is needed.
+// The number of usable NVIDIA devices: /dev/nvidia0 and so on, else /proc/driver/nvidia/gpus. Does
+// not need CUDA.
 int CountGpuDevices(const std::string& root);
 
-// The same devices with their ids and NUMA nodes. Where these are not known the node is -1.
+// The same devices with their ids and NUMA nodes; -1: not known.
 std::vector<Gpu> ReadGpus(const std::string& root);
 
 // CPUs that this process may run on.
@@ -32,8 +32,13 @@ int CountCores(const std::string& root, const CpuSet& cpus);
 // The number for --nproc-per-node. NOT_FOUND: gpu was requested and there is none.
 absl::StatusOr<int> LocalWorldSize(const Options& options, int gpus, int cpus);
 
-// This machine, as far as these options ask about it. NOT_FOUND, UNAVAILABLE: --numa-binding needs
-// more than can be known here; one sentence for people.
+// The properties of this machine that these options need. NOT_FOUND, UNAVAILABLE: --numa-binding
+// needs data that is not available here; one sentence.
 absl::StatusOr<Machine> ReadMachine(const Options& options, const GetVariable& get_variable);
+
+// The CPU quota in CPUs, the smallest of this process's cgroup and its ancestors; absent: no limit.
+// The list of CPUs does not show it: `docker run --cpus 4` and a Kubernetes limit leave all CPUs of
+// the machine visible.
+std::optional<double> ReadCpuQuota(const std::string& root);
 
 }  // namespace ddprun

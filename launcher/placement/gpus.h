@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GPUs that workers may use: names and numbers as CUDA_VISIBLE_DEVICES and --gpus have them.
-// Pure.
+// The GPUs that workers may use, by name or number as in CUDA_VISIBLE_DEVICES and --gpus. Pure.
 #pragma once
 
 #include <optional>
@@ -11,7 +10,7 @@
 
 namespace ddprun {
 
-// In the order of nvidia-smi, which is CUDA's too where the GPUs are of one kind.
+// In the order of nvidia-smi, which is CUDA's if all GPUs are of one kind.
 struct Gpu {
   std::string uuid;  // "GPU-..."; empty: not known
   int node = 0;      // NUMA node; -1: not known

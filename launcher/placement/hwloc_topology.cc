@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/placement/hwloc_topology.h"
+#include "launcher/placement/topology.h"
 
 #include <dlfcn.h>
 #include <hwloc.h>

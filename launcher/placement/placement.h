@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What of the machine each worker of this node gets: CPUs, memory, threads, GPUs. Pure.
+// Assigns CPUs, memory, threads and GPUs to the workers of this node. Pure.
 #pragma once
 
 #include <optional>
@@ -13,12 +13,12 @@
 
 namespace ddprun {
 
-// What the decision is made from.
+// The properties of the machine.
 struct Machine {
   int cpus = 1;                     // that this process may run on
   int cores = 1;                    // physical ones among them
-  std::optional<double> cpu_quota;  // in CPUs, where a container has one
-  std::vector<Gpu> gpus;  // all that this machine shows; their ids and nodes only where asked for
+  std::optional<double> cpu_quota;  // in CPUs; absent: no quota
+  std::vector<Gpu> gpus;            // all GPUs of this machine; ids and nodes only if needed
   std::optional<std::string> cuda_visible_devices;
   Topology topology;  // only with --numa-binding
 };
@@ -27,8 +27,8 @@ struct Machine {
 struct Place {
   CpuSet cpus;                                      // empty: not bound
   std::vector<int> memory_nodes;                    // empty: not bound
-  int threads = 0;                                  // for OMP_NUM_THREADS; 0: its own affair
-  std::optional<std::string> cuda_visible_devices;  // absent: as ddprun's own
+  int threads = 0;                                  // for OMP_NUM_THREADS; 0: not set
+  std::optional<std::string> cuda_visible_devices;  // absent: as for ddprun
   bool local_rank_is_zero = false;                  // for --virtual-local-rank
   bool operator==(const Place&) const = default;
 };

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the CPUs of this machine lie to each other, as far as binding workers needs it. Plain values;
-// hwloc_topology finds them out.
+// The topology of this machine's CPUs, as far as binding workers needs it: caches, physical cores,
+// NUMA nodes and sockets, as hwloc reports them. Tests use hwloc's own variables to describe other
+// machines (HWLOC_SYNTHETIC, HWLOC_XMLFILE, HWLOC_FSROOT).
 #pragma once
 
 #include <vector>
+
+#include "absl/status/statusor.h"
 
 namespace ddprun {
 
@@ -21,5 +24,10 @@ using Topology = std::vector<Cpu>;
 
 // Numbers of CPUs, ascending.
 using CpuSet = std::vector<int>;
+
+// Of the `allowed` CPUs. The library is loaded for the call and unloaded after it: a ddprun that
+// binds nothing neither loads nor needs it. NOT_FOUND: hwloc is not installed; UNAVAILABLE: it cannot read this
+// machine. One sentence for people, after "--numa-binding needs".
+absl::StatusOr<Topology> ReadTopology(const CpuSet& allowed);
 
 }  // namespace ddprun

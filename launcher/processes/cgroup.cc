@@ -43,7 +43,7 @@ std::vector<std::string> FoldersIn(const std::string& path) {
   return folders;
 }
 
-// Absent: it is not there, or others hold it.
+// Absent: the folder does not exist, or another process holds the lock.
 std::optional<OwnedFd> Lock(const std::string& path) {
   OwnedFd folder(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder.valid() || flock(folder.get(), LOCK_EX | LOCK_NB) != 0) return std::nullopt;
@@ -54,8 +54,8 @@ bool IsPopulated(const std::string& path) {
   return absl::StrContains(ReadSmallFile(path + "/cgroup.events"), "populated 1");
 }
 
-// The kernel reports when the last process has ended. Bounded: a process that hangs in the kernel
-// would hold up every start.
+// The kernel reports when the last process has ended. Bounded, because a process that hangs in the
+// kernel would delay every start.
 void WaitUntilEmpty(const std::string& path) {
   const Clock::time_point deadline = Clock::now() + kLastSweepTimeout;
   const OwnedFd events(open((path + "/cgroup.events").c_str(), O_RDONLY | O_CLOEXEC));
@@ -90,13 +90,13 @@ std::string OwnCgroup() {
 
 RunCgroup RunCgroup::Make(const std::string& parent, const std::string& name) {
   RunCgroup made;
-  // Without cgroup.kill (before Linux 5.14) it would be of no use.
+  // Useless without cgroup.kill (before Linux 5.14).
   if (parent.empty() || access(parent.c_str(), W_OK) != 0) return made;
   EndAbandoned(parent);
   const std::string path = absl::StrCat(parent, "/", kPrefix, name);
   if (mkdir(path.c_str(), 0755) != 0) return made;
   std::optional<OwnedFd> lock = Lock(path);
-  // Another ddprun may have taken it for an abandoned one just now and removed it.
+  // Another ddprun may have considered it abandoned and removed it.
   if (!lock.has_value() || access((path + "/cgroup.kill").c_str(), W_OK) != 0) {
     rmdir(path.c_str());
     return made;

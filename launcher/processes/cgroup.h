@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A cgroup (version 2) of its own for each round's workers, where one can be made: as root, in a
-// delegated part of systemd's tree, in a container that may. The kernel then knows every process of
-// the round, wherever it has gone, and ends all at once. Nothing depends on it: where it cannot be
-// made, what follows is empty and does nothing.
+// A cgroup (version 2) for each round's workers, if it can be created: as root, in a delegated part
+// of systemd's tree, or in a container with write access. The kernel then tracks every process of
+// the round and kills all at once. Optional: without cgroups these functions do nothing.
 #pragma once
 
 #include <string>
@@ -12,32 +11,32 @@
 
 namespace ddprun {
 
-// The folder of this process's cgroup; empty where there is no version 2. Its memory.events count
-// what happens to the workers too.
+// The folder of this process's cgroup; empty without cgroup version 2. Its memory.events include
+// the workers.
 std::string OwnCgroup();
 
-// The folder of one run on this machine, with one more in it for each round.
+// The cgroup of one run on this machine, with one child for each round.
 class RunCgroup {
  public:
   // No cgroup.
   RunCgroup() = default;
 
-  // Makes `<parent>/ddprun-<name>`, held by a lock that this process and those it forks have.
-  // Folders beside it without a lock, whose ddpruns were all killed at once, are removed with the
-  // processes that are left in them. Empty if it cannot be made.
+  // Makes `<parent>/ddprun-<name>`, locked by this process and its forks. Sibling folders without a
+  // lock, whose ddprun was killed, are removed with the processes that are left in them. Empty if
+  // it cannot be created.
   static RunCgroup Make(const std::string& parent, const std::string& name);
 
   bool exists() const { return !path_.empty(); }
   const std::string& path() const { return path_; }
 
-  // A folder for the round's workers; empty if it cannot be made. Its memory.events, where the
-  // memory controller is to be had, are those of this round alone.
+  // Creates a folder for the round's workers; empty if it cannot be created. With the memory
+  // controller, its memory.events count this round alone.
   std::string MakeRound(RoundId round) const;
 
-  // SIGKILL to all that is in it. Returns before they have ended.
+  // Sends SIGKILL to all processes in it. Returns before they have ended.
   void Kill() const;
 
-  // With the rounds, where nothing lives in them any more.
+  // Removes it and its rounds, unless they contain processes.
   void Remove() const;
 
  private:
@@ -45,7 +44,7 @@ class RunCgroup {
   OwnedFd lock_;
 };
 
-// The same for one round's folder; an empty path is none.
+// The same for one round's folder; an empty path does nothing.
 void KillCgroup(const std::string& path);
 void RemoveCgroup(const std::string& path);
 

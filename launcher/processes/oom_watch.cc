@@ -13,7 +13,6 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "launcher/base/limits.h"
@@ -23,7 +22,7 @@ namespace ddprun {
 namespace {
 
 constexpr char kMemory[] = "memory";  // the controller
-// Above this a v1 limit means that there is none.
+// A v1 limit above this means no limit.
 constexpr std::int64_t kNoLimit = std::int64_t{1} << 60;
 
 std::optional<std::int64_t> ToBytes(absl::string_view text) {
@@ -78,7 +77,7 @@ std::optional<LoggedKill> ParseKernelLog(const std::string& line) {
 OomWatch::OomWatch(std::string root)
     : root_(std::move(root)),
       kernel_log_(open((root_ + "/dev/kmsg").c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)) {
-  // What was logged before is no concern of this run.
+  // Skips older records.
   if (kernel_log_.valid() && root_.empty()) lseek(kernel_log_.get(), 0, SEEK_END);
 }
 
@@ -90,9 +89,9 @@ void OomWatch::Begin() {
 
 std::optional<OomKill> OomWatch::Explain(pid_t pid) {
   std::optional<CgroupFolder> place = ReadCgroup(root_, std::to_string(pid), kMemory);
-  // v1 forgets the cgroup of a process that ends: it was most likely ours.
+  // v1 forgets the cgroup of an ending process: it was most likely this process's.
   if (place && !place->v2 && place->path == place->top) place = ReadCgroup(root_, "self", kMemory);
-  // Each kill that was counted explains one death.
+  // Each counted kill explains one death.
   std::int64_t* seen = place ? &kills_seen_[place->path] : nullptr;
   const bool counted = place && KillsAt(*place) > *seen;
   ReadKernelLog();
@@ -100,7 +99,7 @@ std::optional<OomKill> OomWatch::Explain(pid_t pid) {
   if (logged == logged_.end() && !counted) return std::nullopt;
   if (counted) ++*seen;
   OomKill kill;
-  // The limit may be that of a cgroup above, which the kernel's log names.
+  // The limit may be that of an ancestor, which the kernel's log names.
   if (logged != logged_.end() && place && !logged->second.limited_cgroup.empty())
     place = ReadCgroupNamed(root_, logged->second.limited_cgroup, place->v2, kMemory);
   if (place) FillFromCgroup(*place, kill);
@@ -113,8 +112,8 @@ std::int64_t OomWatch::KillsAt(const CgroupFolder& place) const {
   return ParseOomKills(ReadSmallFile(place.path + file)).value_or(0);
 }
 
-// The limit that was reached may be that of a cgroup above. Where none was, the machine's memory
-// was at its end.
+// The limit that was reached may be that of an ancestor. If no limit was reached, the machine ran
+// out of memory.
 void OomWatch::FillFromCgroup(const CgroupFolder& place, OomKill& kill) const {
   const auto number = [](const std::string& path) { return ToBytes(ReadSmallFile(path)); };
   for (const std::string& folder : place.AndAbove()) {
@@ -134,7 +133,7 @@ void OomWatch::FillFromCgroup(const CgroupFolder& place, OomKill& kill) const {
 void OomWatch::ReadKernelLog() {
   std::string record(kKernelLogRecordBytes, '\0');
   for (int i = 0; kernel_log_.valid() && i < kKernelLogRecordsMax; ++i) {
-    // One record a call. EPIPE: records were overwritten; the next call returns the oldest one
+    // One record per call. EPIPE: records were overwritten; the next call returns the oldest one
     // left.
     const ssize_t size = read(kernel_log_.get(), record.data(), record.size());
     if (size < 0 && (errno == EPIPE || errno == EINTR)) continue;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether the kernel killed a worker because memory ran out. Two sources: the kill counter of the
-// worker's memory cgroup (v2 or v1), and the kernel's log, which names the process, where this user
-// may read it.
+// Detects workers that the kernel killed because memory ran out, from the kill counter of the
+// worker's memory cgroup (v2 or v1) and from the kernel's log, which names the process, if this
+// user may read it.
 #pragma once
 
 #include <sys/types.h>
@@ -17,7 +17,7 @@
 
 namespace ddprun {
 
-// ---- What the kernel's files say (pure)
+// ---- Parsers of the kernel's files (pure)
 
 // "oom_kill N" of memory.events or memory.oom_control.
 std::optional<std::int64_t> ParseOomKills(const std::string& text);
@@ -25,10 +25,10 @@ std::optional<std::int64_t> ParseOomKills(const std::string& text);
 struct LoggedKill {
   pid_t pid = 0;
   std::int64_t resident_bytes = 0;  // 0: not known
-  std::string limited_cgroup;       // whose limit was reached; empty: not known, or the machine's
+  std::string limited_cgroup;  // whose limit was reached; empty: not known, or the machine ran out
 };
-// The content of a line of the kernel's log that reports an out-of-memory kill. The kernel writes
-// two such lines, each with a part of it.
+// Parses a line of the kernel's log that reports an out-of-memory kill. The kernel writes two such
+// lines, each with a part of the data.
 std::optional<LoggedKill> ParseKernelLog(const std::string& line);
 
 // ---- The watch
@@ -38,10 +38,10 @@ class OomWatch {
   // `root` before /proc, /sys and /dev, for tests.
   explicit OomWatch(std::string root = "");
 
-  // A round begins: kills that were counted so far are not of its workers.
+  // A round begins: kills counted so far do not concern its workers.
   void Begin();
 
-  // Of a process that was killed by a SIGKILL which this agent did not send, and is not reaped yet.
+  // For a process that is not reaped yet and was killed by a SIGKILL that this agent did not send.
   std::optional<OomKill> Explain(pid_t pid);
 
  private:

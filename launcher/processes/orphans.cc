@@ -20,8 +20,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Only direct children: only this process can reap them, so none of these numbers can be another
-// process's by now.
+// Only direct children: only this process can reap them, so their pids cannot have been reused.
 std::vector<pid_t> Children() {
   std::vector<pid_t> children;
   DIR* folder = opendir("/proc");
@@ -61,13 +60,12 @@ void BecomeSubreaper() { prctl(PR_SET_CHILD_SUBREAPER, 1); }
 std::vector<pid_t> KillAllChildren(std::chrono::milliseconds timeout) {
   const Clock::time_point deadline = Clock::now() + timeout;
   while (true) {
-    // A child's end may be an inherited one's beginning, thus looked for again each time.
+    // When a child ends, its children may be inherited: lists them again each time.
     std::optional<std::vector<pid_t>> children = KillChildrenOnce();
     if (!children.has_value()) return {};
     const Clock::time_point now = Clock::now();
     if (now >= deadline) return *std::move(children);
-    // One may have been inherited between the look and the wait without a SIGCHLD: a bound on each
-    // wait.
+    // A process may have been inherited since then without a SIGCHLD, so each wait is bounded.
     WaitForChild(std::min<Clock::duration>(deadline - now, kSweepInterval));
   }
 }

@@ -2,12 +2,14 @@
 #include "launcher/processes/process_stat.h"
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "launcher/base/limits.h"
 #include "launcher/base/small_file.h"
 
 namespace ddprun {
@@ -40,5 +42,74 @@ bool SaysEnding(absl::string_view stat) {
 bool IsEnding(pid_t pid) { return SaysEnding(StatOf(pid)); }
 
 pid_t ParentOf(pid_t pid) { return static_cast<pid_t>(FieldOf(StatOf(pid), kParentField)); }
+
+namespace {
+
+// "[<0>] fuse_lookup+0x12/0x80" -> "fuse_lookup"
+absl::string_view FunctionIn(absl::string_view line) {
+  const std::size_t bracket = line.find("] ");
+  if (bracket != absl::string_view::npos) line.remove_prefix(bracket + 2);
+  return line.substr(0, line.find('+'));
+}
+
+std::string WhyItStays(const StuckProcess& process) {
+  if (process.state == 'Z' || process.state == 'X') {
+    return process.tracer.empty() ? "it is dead, but one of its threads has not ended"
+                                  : absl::StrCat("it is dead, but process ", process.tracer,
+                                                 ", which traces it, has not released it");
+  }
+  std::string why = absl::StrCat("it hangs in the kernel (state ", std::string(1, process.state));
+  if (!process.wait_point.empty()) absl::StrAppend(&why, ", in ", process.wait_point);
+  absl::StrAppend(&why, "), most often in a file system or a driver");
+  return why;
+}
+
+}  // namespace
+
+StuckProcess ParseStuckProcess(pid_t pid, const std::string& status, const std::string& wchan,
+                               const std::string& stack) {
+  StuckProcess process{.pid = pid};
+  for (absl::string_view line : absl::StrSplit(status, '\n')) {
+    if (absl::ConsumePrefix(&line, "Name:")) {
+      process.name = std::string(absl::StripAsciiWhitespace(line));
+    } else if (absl::ConsumePrefix(&line, "State:")) {
+      line = absl::StripAsciiWhitespace(line);
+      if (!line.empty()) process.state = line.front();
+    } else if (absl::ConsumePrefix(&line, "TracerPid:")) {
+      line = absl::StripAsciiWhitespace(line);
+      if (line != "0") process.tracer = std::string(line);
+    }
+  }
+  const absl::string_view point = absl::StripAsciiWhitespace(wchan);
+  if (point != "0") process.wait_point = std::string(point);
+  int depth = 0;
+  for (const absl::string_view line : absl::StrSplit(stack, '\n', absl::SkipWhitespace())) {
+    if (++depth > kKernelStackLinesMax) break;
+    absl::StrAppend(&process.stack, FunctionIn(line), "\n");
+  }
+  return process;
+}
+
+std::string ToText(const StuckProcess& process, std::chrono::seconds after_kill) {
+  std::string text = absl::StrCat(
+      "process ", process.pid, " (", process.name.empty() ? "?" : process.name, ") has not ended ",
+      after_kill.count(), " s after SIGKILL: ", WhyItStays(process), "; it is left behind");
+  for (const absl::string_view line : absl::StrSplit(process.stack, '\n', absl::SkipEmpty())) {
+    absl::StrAppend(&text, "\n    ", line);
+  }
+  return text;
+}
+
+StuckProcess LookAtStuckProcess(pid_t pid) {
+  const std::string folder = absl::StrCat("/proc/", pid);
+  StuckProcess process =
+      ParseStuckProcess(pid, ReadSmallFile(folder + "/status"), ReadSmallFile(folder + "/wchan"),
+                        ReadSmallFile(folder + "/stack"));
+  if (!process.tracer.empty()) {
+    const std::string name = ReadSmallFile(absl::StrCat("/proc/", process.tracer, "/comm"));
+    absl::StrAppend(&process.tracer, " (", absl::StripAsciiWhitespace(name), ")");
+  }
+  return process;
+}
 
 }  // namespace ddprun

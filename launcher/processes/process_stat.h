@@ -1,23 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
-// What /proc/PID/stat says about a process.
+// What the kernel reports about a process in /proc/PID.
 #pragma once
 
 #include <sys/types.h>
+
+#include <chrono>
+#include <string>
 
 #include "absl/strings/string_view.h"
 
 namespace ddprun {
 
-// Whether the kernel is ending the process already: it writes a core, or has closed its files and
-// not notified its parent yet. Peers may have seen the connection close by then. From the text of
-// the file, whose ninth field has PF_EXITING and PF_DUMPCORE of Linux's include/linux/sched.h. Of
-// several threads the first one counts. Pure.
+// True if the kernel is already ending the process: it writes a core, or has closed its files
+// without having notified its parent. Peers may have seen the connection close by then. `stat`: the
+// text of /proc/PID/stat, whose ninth field has PF_EXITING and PF_DUMPCORE of Linux's
+// include/linux/sched.h. Only the first thread counts. Pure.
 bool SaysEnding(absl::string_view stat);
 
-// Looked at now. False for a process that is not there.
+// Reads /proc/PID/stat. False if the process does not exist.
 bool IsEnding(pid_t pid);
 
-// 0 for a process that is not there.
+// 0 if the process does not exist.
 pid_t ParentOf(pid_t pid);
+
+struct StuckProcess {
+  pid_t pid = 0;
+  std::string name;
+  char state = '?';        // as in ps: D, Z, ...
+  std::string tracer;      // "77 (gdb)", or empty
+  std::string wait_point;  // the kernel function in which it waits, or empty
+  std::string stack;       // the kernel's, one function per line; empty without permission
+};
+
+// A process that SIGKILL did not end. From the texts of /proc/PID/status, wchan and stack; any may
+// be empty. Without the tracer's name. Pure.
+StuckProcess ParseStuckProcess(pid_t pid, const std::string& status, const std::string& wchan,
+                               const std::string& stack);
+
+// One sentence, and the stack indented under it.
+std::string ToText(const StuckProcess& process, std::chrono::seconds after_kill);
+
+// Reads /proc/PID.
+StuckProcess LookAtStuckProcess(pid_t pid);
 
 }  // namespace ddprun

@@ -53,7 +53,7 @@ absl::StatusOr<std::string> CheckPath(const std::string& path) {
 
 constexpr std::size_t kScriptLineBytesMax = 256;
 
-// The line after "#!", as far as the kernel reads it; empty where there is none.
+// The text after "#!" in the first line, as far as the kernel reads it; empty: none.
 std::string FirstLineOfScript(const std::string& path) {
   const std::string bytes = ReadSmallFile(path, kScriptLineBytesMax);
   absl::string_view text = bytes;
@@ -61,8 +61,8 @@ std::string FirstLineOfScript(const std::string& path) {
   return std::string(text.substr(0, text.find('\n')));
 }
 
-// The kernel calls a script whose interpreter is not there "No such file", as if it meant the
-// script.
+// If the interpreter of a script is missing, the kernel reports "No such file", as if the script
+// were missing.
 absl::Status CheckInterpreter(const std::string& path) {
   const std::string line = FirstLineOfScript(path);
   const bool crlf = absl::EndsWith(line, "\r");
@@ -74,11 +74,11 @@ absl::Status CheckInterpreter(const std::string& path) {
   if (crlf && (is_env || words.size() == 1)) {
     return absl::NotFoundError(absl::StrCat(
         path, " has Windows line ends, so its interpreter ", is_env ? words.back() : words.front(),
-        " is not found; `sed -i 's/\\r$//' ", path, "` mends it"));
+        " is not found; `sed -i 's/\\r$//' ", path, "` fixes it"));
   }
   if (StateOf(interpreter) != FileState::kMissing) return absl::OkStatus();
   return absl::NotFoundError(absl::StrCat(path, " names the interpreter ", interpreter,
-                                          " in its first line, and there is no such file; mend "
+                                          " in its first line, and there is no such file; correct "
                                           "that line"));
 }
 
@@ -91,7 +91,7 @@ std::vector<std::string> PathFolders(const GetVariable& get_variable) {
   return folders;
 }
 
-// NOT_FOUND without words of its own if it is in none of them.
+// NOT_FOUND with an empty message: it is in none of them.
 absl::StatusOr<std::string> FindIn(const std::vector<std::string>& folders,
                                    const std::string& name) {
   std::string unusable;
@@ -117,15 +117,14 @@ absl::StatusOr<std::string> FindProgram(const std::string& name, const std::stri
       here ? absl::StrCat("did you mean ./", name, "?") : "check its name"));
 }
 
-// Not beside ddprun: Python is the user's, or that of the environment which is active.
+// Not searched beside ddprun: Python is the user's, or that of the active environment.
 absl::StatusOr<std::string> FindPython(const GetVariable& get_variable) {
   const std::string name = get_variable("PYTHON_EXEC").value_or("python3");
   absl::StatusOr<std::string> path =
       absl::StrContains(name, '/') ? CheckPath(name) : FindIn(PathFolders(get_variable), name);
   if (path.ok()) return path;
-  return absl::Status(path.status().code(),
-                      absl::StrCat("there is no Python to run the program with: '", name,
-                                   "' is not to be found; set PYTHON_EXEC to one"));
+  return absl::Status(path.status().code(), absl::StrCat("cannot find the Python '", name,
+                                                         "' to run the program; set PYTHON_EXEC"));
 }
 
 }  // namespace

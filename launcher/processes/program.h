@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which file the workers execute; resolved before anything starts.
+// Resolves the file that the workers execute, before anything is started.
 #pragma once
 
-#include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,10 +19,10 @@ struct Program {
 // under torchrun. Nothing else is touched; `$$` and other `${...}` stay as they are.
 std::vector<std::string> ArgumentsOf(const Program& program, int local_rank);
 
-// A bare name is looked for in `own_folder` (where ddprun itself is) and then in PATH; one with a
-// '/' is a path; a Python file (.py, .pyc, .pyz, or a folder with a __main__.py) and a module are
-// run by PYTHON_EXEC or python3. NOT_FOUND (exit code 127) or PERMISSION_DENIED (126): one sentence
-// for people.
+// A bare name is searched in `own_folder` (the folder of ddprun) and then in PATH; one with a '/'
+// is a path; a Python file (.py, .pyc, .pyz, or a folder with a __main__.py) and a module are run
+// by PYTHON_EXEC or python3. NOT_FOUND (exit code 127) or PERMISSION_DENIED (126): one sentence for
+// users.
 absl::StatusOr<Program> ResolveProgram(const Options& options, const std::string& own_folder,
                                        const GetVariable& get_variable);
 

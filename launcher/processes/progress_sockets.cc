@@ -17,7 +17,7 @@
 namespace ddprun {
 namespace {
 
-// The folder is this user's alone; the check also holds where it is not.
+// Checked although the folder belongs to this user alone.
 bool IsOwnUser(const msghdr& header) {
   for (const cmsghdr* control = CMSG_FIRSTHDR(&header); control != nullptr;
        control = CMSG_NXTHDR(const_cast<msghdr*>(&header), const_cast<cmsghdr*>(control))) {

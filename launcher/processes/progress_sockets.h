@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The sockets for the progress messages of one round's workers (proto/progress_message.h): a
-// datagram socket each; its path identifies the worker, whichever of its processes sends.
+// datagram socket each; its path identifies the worker, whichever of its processes sends a message.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@ class ProgressSockets {
   ProgressSockets(const ProgressSockets&) = delete;
   ProgressSockets& operator=(const ProgressSockets&) = delete;
 
-  // In a folder that is this user's alone. Those of the round before are closed. UNAVAILABLE: no
-  // socket can be made, and why.
+  // Creates them in a folder that belongs to this user alone, and closes those of the previous
+  // round. UNAVAILABLE: a socket cannot be created.
   absl::Status Open(const std::string& folder, std::uint64_t round, int workers);
   void Close();
 
@@ -30,8 +30,8 @@ class ProgressSockets {
   const std::string& path(int worker) const { return sockets_[Index(worker)].path; }
   int fd(int worker) const { return sockets_[Index(worker)].fd.get(); }
 
-  // What the worker has sent since the last call, merged into one message. Absent: nothing. If
-  // there is more the socket stays readable.
+  // Returns the messages since the last call, merged into one. Absent: none. The socket stays
+  // readable if there are more.
   std::optional<ProgressMessage> Read(int worker);
 
  private:

@@ -13,7 +13,6 @@
 #include <cstdint>
 #include <mutex>
 #include <system_error>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "launcher/base/int_ranges.h"
@@ -32,72 +31,65 @@ std::vector<char*> Pointers(const std::vector<std::string>& strings) {
   return pointers;
 }
 
-// Everything the child needs, made before it exists: it shares the parent's memory and must not
+// The data of the child, prepared before it exists: it shares the parent's memory and must not
 // allocate.
 struct ChildPlan {
-  const char* path;
+  const SpawnRequest& request;
   char* const* argv;
   char* const* environ;
-  int in;
-  int out;
-  int err;
-  const CpuBinding* binding;
-  const sigset_t* signal_mask;
-  const rlimit* file_limit;
+  const CpuBinding& binding;
+  const rlimit& file_limit;
   pid_t parent;
-  int death_signal;
   volatile int error;     // set by the child if exec fails
-  volatile bool unbound;  // it is the binding that failed
+  volatile bool unbound;  // the CPU binding failed
 };
 
-// Runs in the vfork child. Only system calls here; posix_spawn would do but for the parent-death
-// signal.
+// Runs in the vfork child. System calls only; posix_spawn() has no parent-death signal.
 [[noreturn]] void RunChild(ChildPlan& plan) {
-  prctl(PR_SET_PDEATHSIG, plan.death_signal);
-  // Where Yama lets a process be traced by its ancestors only (the default of many distributions):
-  // the agent's other children may look at its stacks, too. It holds over exec.
+  prctl(PR_SET_PDEATHSIG, plan.request.death_signal);
+  // If Yama restricts ptrace to ancestors (the default of many distributions), this lets the
+  // agent's other children read the stacks. It persists across exec.
   prctl(PR_SET_PTRACER, plan.parent);
   // The agent may have died before the line above.
   if (getppid() != plan.parent) _exit(127);
   setsid();
-  if (plan.in >= 0) dup2(plan.in, STDIN_FILENO);
-  dup2(plan.out, STDOUT_FILENO);
-  dup2(plan.err, STDERR_FILENO);
-  // A worker must not hold the agent's sockets open. In this process's own table, thus not seen by
-  // the parent.
+  if (plan.request.in >= 0) dup2(plan.request.in, STDIN_FILENO);
+  dup2(plan.request.out, STDOUT_FILENO);
+  dup2(plan.request.err, STDERR_FILENO);
+  // A worker must not keep the agent's sockets open. Affects this process's own table only.
   syscall(SYS_close_range, 3u, ~0u, CLOSE_RANGE_CLOEXEC);
-  setrlimit(RLIMIT_NOFILE, plan.file_limit);
-  if (!plan.binding->Apply()) {
+  setrlimit(RLIMIT_NOFILE, &plan.file_limit);
+  if (!plan.binding.Apply()) {
     plan.unbound = true;
     plan.error = errno;
     _exit(127);
   }
-  // Handlers are reset by exec, ignored signals are not. Those that were ignored when ddprun was
-  // started (nohup) stay so.
+  // Handlers are reset by exec, ignored signals are not. Signals that were ignored when ddprun was
+  // started (nohup) stay ignored.
   signal(SIGPIPE, SIG_DFL);
   signal(SIGXFSZ, SIG_DFL);
-  sigprocmask(SIG_SETMASK, plan.signal_mask, nullptr);
-  execve(plan.path, plan.argv, plan.environ);
+  sigprocmask(SIG_SETMASK, &plan.request.signal_mask, nullptr);
+  execve(plan.request.path.c_str(), plan.argv, plan.environ);
   plan.error = errno;
   _exit(127);
 }
 
-// Not inlined: after vfork the child runs on this frame, which the caller's variables must not
-// share.
+// Not inlined: after vfork the child runs on this frame, which must not contain the caller's
+// variables.
 [[gnu::noinline]] pid_t VforkAndRun(ChildPlan& plan) {
   const pid_t pid = vfork();
   if (pid == 0) RunChild(plan);
   return pid;
 }
 
-// The same, with the child in that cgroup from its first moment: to move it there later makes the
-// kernel wait for all processors, up to 6 ms. -1: the kernel does not do it, for whatever reason.
+// The same, with the child in that cgroup from the start: moving it later makes the kernel wait for
+// all processors, up to 6 ms. -1: the kernel refused.
 [[gnu::noinline]] pid_t CloneAndRun(ChildPlan& plan, int cgroup) {
   [[maybe_unused]] clone_args arguments{};
   arguments.flags = CLONE_VM | CLONE_VFORK | CLONE_INTO_CGROUP;
   arguments.exit_signal = SIGCHLD;
   arguments.cgroup = static_cast<std::uint64_t>(cgroup);
-  // In place: the child would overwrite the return address of a function that made the call.
+  // Inline: the child would overwrite the return address of a function.
   long pid = -1;
 #if defined(__x86_64__)
   asm volatile("syscall"
@@ -134,17 +126,12 @@ Spawned SpawnProcess(const SpawnRequest& request, const rlimit& file_limit) {
   const std::vector<char*> argv = Pointers(request.argv);
   const std::vector<char*> environment = Pointers(request.environ);
   const CpuBinding binding(request.cpus, request.memory_nodes);
-  ChildPlan plan{.path = request.path.c_str(),
+  ChildPlan plan{.request = request,
                  .argv = argv.data(),
                  .environ = environment.data(),
-                 .in = request.in,
-                 .out = request.out,
-                 .err = request.err,
-                 .binding = &binding,
-                 .signal_mask = &request.signal_mask,
-                 .file_limit = &file_limit,
+                 .binding = binding,
+                 .file_limit = file_limit,
                  .parent = getpid(),
-                 .death_signal = request.death_signal,
                  .error = 0,
                  .unbound = false};
   Spawned process;
@@ -203,7 +190,8 @@ struct Spawner::State {
       std::vector<Spawned> spawned;
       for (const SpawnRequest& request : next.requests) {
         if (cancelled) {
-          spawned.emplace_back().outcome = SpawnFailed{126, "the run was ended before it began"};
+          spawned.emplace_back().outcome =
+              SpawnFailed{126, "the run ended before the worker was started"};
           continue;
         }
         lock.unlock();
@@ -253,6 +241,57 @@ void Spawner::Cancel() {
 std::optional<std::vector<Spawned>> Spawner::Take() {
   const std::lock_guard<std::mutex> lock(state_->mutex);
   return std::exchange(state_->result, std::nullopt);
+}
+
+bool ProcessSet::AnyLive() const {
+  for (const Spawned& process : processes_) {
+    if (!process.outcome.has_value()) return true;
+  }
+  return false;
+}
+
+std::optional<Outcome> ProcessSet::Look(std::size_t index) const {
+  const Spawned& process = processes_[index];
+  if (process.outcome.has_value()) return process.outcome;
+  const auto id = static_cast<id_t>(process.pidfd.get());
+  siginfo_t info{};
+  if (waitid(static_cast<idtype_t>(P_PIDFD), id, &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+      info.si_pid == 0) {
+    return std::nullopt;
+  }
+  if (info.si_code == CLD_EXITED) return Exited{info.si_status};
+  return Signaled{info.si_status, info.si_code == CLD_DUMPED};
+}
+
+bool ProcessSet::ReapIfEnded(std::size_t index) {
+  Spawned& process = processes_[index];
+  if (process.outcome.has_value()) return false;
+  // Reaped after the kill: while it is a zombie, its group's number cannot be reused.
+  const std::optional<Outcome> outcome = Look(index);
+  if (!outcome.has_value()) return false;
+  kill(-process.pid, SIGKILL);
+  siginfo_t info{};
+  waitid(static_cast<idtype_t>(P_PIDFD), static_cast<id_t>(process.pidfd.get()), &info,
+         WEXITED | WNOHANG);
+  process.outcome = outcome;
+  process.pidfd.Reset();
+  return true;
+}
+
+void ProcessSet::SignalGroups(int signal) {
+  for (const Spawned& process : processes_) {
+    if (!process.outcome.has_value()) kill(-process.pid, signal);
+  }
+}
+
+void ProcessSet::SignalGroup(std::size_t index, int signal) {
+  if (!processes_[index].outcome.has_value()) kill(-processes_[index].pid, signal);
+}
+
+void ProcessSet::SignalProcesses(int signal) {
+  for (const Spawned& process : processes_) {
+    if (!process.outcome.has_value()) kill(process.pid, signal);
+  }
 }
 
 }  // namespace ddprun

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starting a process: in a session and process group of its own, bound to the life of the thread
-// that starts it by a parent-death signal.
+// Starts processes and watches them through pidfds. Each process has its own session and process
+// group, and a parent-death signal binds it to the thread that starts it.
 #pragma once
 
 #include <sys/resource.h>
@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "launcher/base/outcome.h"
@@ -26,11 +27,11 @@ struct SpawnRequest {
   int in = -1;                       // -1: the agent's own
   int out = -1;
   int err = -1;
-  CpuSet cpus;                    // to bind it to; empty: as this process
+  CpuSet cpus;                    // the CPUs to which it is bound; empty: as this process
   std::vector<int> memory_nodes;  // likewise
-  sigset_t signal_mask;           // it starts with this one
-  int cgroup = -1;                // a folder: it starts in there, where the kernel allows it
-  int death_signal = SIGKILL;     // that it gets when the agent dies
+  sigset_t signal_mask;           // its initial mask
+  int cgroup = -1;                // a folder: it starts in that cgroup if the kernel supports it
+  int death_signal = SIGKILL;     // that it receives when the agent dies
 };
 
 struct Spawned {
@@ -39,14 +40,14 @@ struct Spawned {
   std::optional<Outcome> outcome;  // absent while it runs; SpawnFailed: it never did
 };
 
-// Returns once the process executes its program, which the program's disk may delay.
+// Returns once the process executes its program. The disk of the program may delay that.
 Spawned SpawnProcess(const SpawnRequest& request, const rlimit& file_limit);
 
-// Starts processes on a thread of its own, so that a disk that does not answer holds nothing else
-// up. The thread lives as long as this object: the processes' parent-death signal is bound to it.
+// Starts processes on a thread of its own, so that a hung disk does not block the caller. The
+// thread lives as long as this object, because the processes' parent-death signal is bound to it.
 class Spawner {
  public:
-  // `wake` is called on that thread when Take() has something.
+  // `wake` is called on that thread when Take() has a result.
   explicit Spawner(std::function<void()> wake);
   ~Spawner();
   Spawner(const Spawner&) = delete;
@@ -55,15 +56,58 @@ class Spawner {
   // One batch at a time. The requests' descriptors must stay open until Take() has returned the
   // result.
   void Begin(std::vector<SpawnRequest> requests, const rlimit& file_limit);
-  // What has not been started of the batch never is.
+  // Does not start the rest of the batch.
   void Cancel();
-  // Of the batch, in its order. Absent: it is not complete.
+  // The processes of the batch, in its order. Absent: the batch is not complete.
   std::optional<std::vector<Spawned>> Take();
 
  private:
   struct State;
-  std::shared_ptr<State>
-      state_;  // shared with the thread, which may hang longer than this object lives
+  std::shared_ptr<State> state_;  // shared with the thread, which may outlive this object
+};
+
+class ProcessSet {
+ public:
+  // Processes inherit this process's current limit of open files.
+  ProcessSet() { getrlimit(RLIMIT_NOFILE, &file_limit_); }
+
+  // Starts one more process. On failure its outcome is set at once. The calling thread must live as
+  // long as this process: the kernel binds the parent-death signal to it.
+  void Spawn(const SpawnRequest& request) {
+    processes_.push_back(SpawnProcess(request, file_limit_));
+  }
+  // Takes over the processes that a Spawner has started.
+  void Adopt(std::vector<Spawned> spawned) { processes_ = std::move(spawned); }
+  const rlimit& file_limit() const { return file_limit_; }
+
+  void Clear() { processes_.clear(); }
+  std::size_t size() const { return processes_.size(); }
+  bool AnyLive() const;
+  pid_t pid(std::size_t index) const { return processes_[index].pid; }
+  // Readable when the process has ended; -1 once it was reaped.
+  int pidfd(std::size_t index) const { return processes_[index].pidfd.get(); }
+  // Absent while it runs.
+  const std::optional<Outcome>& outcome(std::size_t index) const {
+    return processes_[index].outcome;
+  }
+
+  // Its outcome, if it has ended; does not reap it.
+  std::optional<Outcome> Look(std::size_t index) const;
+
+  // If the process has ended: kills what is left of its process group, reaps it, and sets its
+  // outcome.
+  bool ReapIfEnded(std::size_t index);
+
+  // Sends a signal to the process groups of all processes that are not reaped, whose numbers cannot
+  // have been reused.
+  void SignalGroups(int signal);
+  void SignalGroup(std::size_t index, int signal);  // the same for one process
+  // Sends it to these processes alone.
+  void SignalProcesses(int signal);
+
+ private:
+  rlimit file_limit_{};
+  std::vector<Spawned> processes_;
 };
 
 }  // namespace ddprun

@@ -1,13 +1,106 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/processes/worker_evidence.h"
 
+#include <glob.h>
+#include <sys/stat.h>
+
+#include <ctime>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "launcher/base/limits.h"
 #include "launcher/base/small_file.h"
-#include "launcher/processes/core_file.h"
 
 namespace ddprun {
+namespace {
+
+std::string KernelSetting(const char* name) {
+  const std::string text = ReadSmallFile(absl::StrCat("/proc/sys/kernel/", name));
+  return std::string(absl::StripAsciiWhitespace(text));
+}
+
+}  // namespace
+
+std::string CorePathPattern(const CoreQuestion& question) {
+  if (question.pattern.empty() || question.pattern[0] == '|') return "";
+  std::string name;
+  bool has_pid = false;
+  for (std::size_t i = 0; i < question.pattern.size(); ++i) {
+    const char letter = question.pattern[i];
+    if (letter != '%') {
+      name += letter;
+      continue;
+    }
+    if (++i == question.pattern.size()) break;
+    switch (question.pattern[i]) {
+      case '%':
+        name += '%';
+        break;
+      case 'p':
+      case 'P':
+      case 'i':
+      case 'I':
+        has_pid = has_pid || question.pattern[i] == 'p';
+        absl::StrAppend(&name, question.pid);
+        break;
+      case 's':
+        absl::StrAppend(&name, question.signal);
+        break;
+      default:  // the time, the program's name, its user, ...
+        name += '*';
+    }
+  }
+  if (!has_pid && question.uses_pid) absl::StrAppend(&name, ".", question.pid);
+  return name.starts_with('/') ? name : absl::StrCat(question.folder, "/", name);
+}
+
+std::string FindCore(const CoreQuestion& question) {
+  if (absl::StrContains(question.pattern, "systemd-coredump")) {
+    return absl::StrCat("`coredumpctl info ", question.pid, "`");
+  }
+  if (question.pattern.starts_with('|')) {
+    const std::string program =
+        std::vector<std::string>(absl::StrSplit(question.pattern.substr(1), ' '))[0];
+    return absl::StrCat("given to ", program, " (kernel.core_pattern)");
+  }
+  const std::string pattern = CorePathPattern(question);
+  if (pattern.empty()) return "";
+  glob_t found{};
+  const std::time_t oldest =
+      std::chrono::system_clock::to_time_t(question.started - kFileClockErrorMax);
+  std::string newest;
+  timespec newest_time{};
+  if (glob(pattern.c_str(), 0, nullptr, &found) == 0) {
+    for (std::size_t i = 0; i < found.gl_pathc; ++i) {
+      struct stat about {};
+      if (stat(found.gl_pathv[i], &about) != 0 || !S_ISREG(about.st_mode)) continue;
+      const timespec& time = about.st_mtim;
+      if (time.tv_sec < oldest) continue;
+      if (newest.empty() || time.tv_sec > newest_time.tv_sec ||
+          (time.tv_sec == newest_time.tv_sec && time.tv_nsec > newest_time.tv_nsec)) {
+        newest = found.gl_pathv[i];
+        newest_time = time;
+      }
+    }
+  }
+  globfree(&found);
+  return newest;
+}
+
+std::string FindCoreOf(pid_t pid, int signal, std::chrono::system_clock::time_point started) {
+  std::error_code error;
+  return FindCore({.pattern = KernelSetting("core_pattern"),
+                   .uses_pid = KernelSetting("core_uses_pid") == "1",
+                   .folder = std::filesystem::current_path(error).string(),
+                   .pid = pid,
+                   .signal = signal,
+                   .started = started});
+}
 
 void WorkerEvidence::Add(Event event) {
   waiting_.push_back({.event = std::move(event), .call = {}, .deadline = {}});
@@ -26,7 +119,7 @@ void WorkerEvidence::Add(WorkerEnded ended, Question question, TimePoint now) {
 
 WorkerEvidence::Found WorkerEvidence::Read(const Question& question, pid_t pid) {
   Found found;
-  // A worker without a record, or with one that cannot be read, has left no message.
+  // A worker without a readable record has no message.
   found.record = ReadFailureRecord(question.record_file).value_or(FailureRecord{});
   found.record_bytes = ReadSmallFile(question.record_file, kRecordBytesMax);
   if (question.core_of_start.has_value())
@@ -37,8 +130,8 @@ WorkerEvidence::Found WorkerEvidence::Read(const Question& question, pid_t pid) 
 void WorkerEvidence::Release(TimePoint now, std::vector<Event>& events) {
   while (!waiting_.empty()) {
     Waiting& front = waiting_.front();
-    if (front.call.pending()) {
-      std::optional<Found> found = front.call.Take();
+    if (front.call.valid()) {
+      std::optional<Found> found = TakeResult(front.call);
       if (!found.has_value() && now < front.deadline) return;
       auto& ended = std::get<WorkerEnded>(front.event);
       if (found.has_value()) {

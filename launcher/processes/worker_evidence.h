@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a dead worker has left on disks: its failure record, its core file. The one place where a
-// node collects what a failure is reported with. Disks are read on threads of their own; events
-// keep their order, and wait for a disk only briefly.
+// The data that a dead worker has left on disks, its failure record and its core file, for the
+// report of the failure. Disks are read on other threads; events keep their order and wait for a
+// disk only briefly.
 #pragma once
+
+#include <sys/types.h>
 
 #include <chrono>
 #include <deque>
@@ -17,27 +19,47 @@
 
 namespace ddprun {
 
+struct CoreQuestion {
+  std::string pattern;    // /proc/sys/kernel/core_pattern, without its line end
+  bool uses_pid = false;  // /proc/sys/kernel/core_uses_pid
+  std::string folder;     // the working folder of the process
+  pid_t pid = 0;
+  int signal = 0;
+  // The start of the process: older files are not its core.
+  std::chrono::system_clock::time_point started{};
+};
+
+// The path of the core by the pattern, with `*` for unknown parts. Empty: the kernel pipes the core
+// to a program. Pure.
+std::string CorePathPattern(const CoreQuestion& question);
+
+// The path of the core, or the command that shows it if a program collects cores; empty: none.
+std::string FindCore(const CoreQuestion& question);
+
+// The same for a worker of this process.
+std::string FindCoreOf(pid_t pid, int signal, std::chrono::system_clock::time_point started);
+
 class WorkerEvidence {
  public:
   struct Question {
     std::string
         record_file;  // where the worker leaves its failure record (TORCHELASTIC_ERROR_FILE)
-    // Of a worker that dumped core: when it was started (older files are not its own).
+    // The start of a worker that dumped core (older files are not its core).
     std::optional<std::chrono::system_clock::time_point> core_of_start = std::nullopt;
     int signal = 0;
   };
-  // Gets the bytes of each failure record that was found.
+  // Receives the bytes of each failure record that was found.
   using KeepRecord = std::function<void(int local_rank, const std::string& record)>;
 
   WorkerEvidence(const Background& background, KeepRecord keep_record)
       : background_(background), keep_record_(std::move(keep_record)) {}
 
-  // An event to which nothing is added. It follows those that wait.
+  // Adds an event that needs no data. It follows the waiting events.
   void Add(Event event);
-  // `ended` gets message, traceback and core file.
+  // Adds an event that gets message, traceback and core file.
   void Add(WorkerEnded ended, Question question, TimePoint now);
 
-  // Appends what is complete, or has waited until its deadline, in the order of Add().
+  // Appends the events that are complete or have reached their deadline, in the order of Add().
   void Release(TimePoint now, std::vector<Event>& events);
   std::optional<TimePoint> NextDeadline() const;
   bool empty() const { return waiting_.empty(); }
@@ -50,7 +72,7 @@ class WorkerEvidence {
   };
   struct Waiting {
     Event event;
-    PendingCall<Found> call;  // never started: nothing is waited for
+    std::future<Found> call;  // not valid: nothing is waited for
     TimePoint deadline;
   };
   static Found Read(const Question& question, pid_t pid);

@@ -4,18 +4,14 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "launcher/base/limits.h"
 #include "launcher/base/temp_dir.h"
 #include "launcher/placement/worker_environ.h"
 #include "launcher/processes/orphans.h"
 #include "launcher/processes/process_stat.h"
-#include "launcher/processes/stuck_process.h"
 #include "rendezvous/base/bounded_call.h"
 #include "rendezvous/base/errno_text.h"
 #include "rendezvous/values/first_cause.h"
@@ -29,12 +25,13 @@ Source SourceOf(OutputStream stream) {
 
 }  // namespace
 
-Workers::Workers(Config config, Poller& poller, Console& console, const Background& background)
-    : config_(std::move(config)),
+Workers::Workers(const NodeConfig& config, Poller& poller, Console& console,
+                 const Background& background)
+    : config_(config),
       poller_(poller),
       console_(console),
       background_(background),
-      log_mux_(console, config_.logs.fold),
+      log_mux_(console, config_.options.logs.fold),
       spawner_(background.Waker()),
       evidence_(background, [this](int local_rank, const std::string& record) {
         log_mux_.KeepRecord(local_rank, record);
@@ -46,14 +43,14 @@ void Workers::Spawn(const Start& start, const std::vector<std::string>& network,
                     std::vector<Event>& events) {
   start_ = start;
   network_ = network;
-  processes_.Clear();  // a round that cannot start has none, and not those of the last one
+  processes_.Clear();  // so that a round that cannot start has none
   held_.clear();
-  stopped_.assign(static_cast<std::size_t>(config_.local_world_size), false);
+  stopped_.assign(static_cast<std::size_t>(config_.local_world_size()), false);
   was_failing_ = stopped_;
   was_ending_ = stopped_;
   sent_signals_.clear();
   round_live_ = true;
-  if (NeedsTemporaryLogDir(config_.logs) && log_round_.log_dir.empty()) {
+  if (NeedsTemporaryLogDir(config_.options.logs) && log_round_.log_dir.empty()) {
     log_folder_ = background_.Start<absl::StatusOr<std::string>>([] { return MakeLogDir(); });
     starting_ = Starting::kLogFolder;
     starting_deadline_ = now + kLogOpenTimeout;
@@ -107,17 +104,17 @@ std::optional<TimePoint> Workers::NextDeadline() const {
 WorkerEnv Workers::EnvironmentOf(const Start& start) const {
   WorkerEnv env;
   env.world_size = start.world_size;
-  env.local_world_size = config_.local_world_size;
+  env.local_world_size = config_.local_world_size();
   env.group_rank = start.node_rank;
   env.group_world_size = start.node_count;
-  env.role = config_.role;
+  env.role = config_.options.role;
   env.role_world_size = start.role_world_size;
   env.master_addr = start.master_addr;
   env.master_port = start.master_port;
   env.restart_count = start.restart_count;
   env.max_restarts = start.restarts_max;
   env.run_id = start.run_id;
-  env.agent_socket = config_.agent_socket;
+  env.agent_socket = config_.agent_socket();
   env.round = ToNumber(start.round);
   env.console_is_terminal = console_.IsTerminal();
   return env;
@@ -129,10 +126,10 @@ void Workers::StartProcesses(TimePoint now) {
   WorkerEnv env = EnvironmentOf(start_);
   // The run continues without these sockets, which few programs need.
   const absl::Status progress =
-      progress_.Open(config_.temp_dir, env.round, config_.local_world_size);
+      progress_.Open(config_.temp_dir, env.round, config_.local_world_size());
   if (!progress.ok()) {
     progress_.Close();
-    SayProgressIsNotHeard(std::string(progress.message()));
+    ReportMissingProgress(std::string(progress.message()));
   }
   oom_watch_.Begin();
   if (config_.cgroup != nullptr) round_cgroup_ = config_.cgroup->MakeRound(start_.round);
@@ -140,7 +137,7 @@ void Workers::StartProcesses(TimePoint now) {
       round_cgroup_.empty() ? -1 : open(round_cgroup_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   const std::vector<std::string> inherited = OwnEnviron();
   std::vector<SpawnRequest> requests;
-  for (int local_rank = 0; local_rank < config_.local_world_size; ++local_rank) {
+  for (int local_rank = 0; local_rank < config_.local_world_size(); ++local_rank) {
     const auto index = static_cast<std::size_t>(local_rank);
     env.rank = start_.rank_first + local_rank;
     env.local_rank = local_rank;
@@ -156,7 +153,7 @@ void Workers::StartProcesses(TimePoint now) {
                         .err = write_ends_[index].err.get(),
                         .cpus = place.cpus,
                         .memory_nodes = place.memory_nodes,
-                        .signal_mask = config_.signal_mask,
+                        .signal_mask = config_.worker_signal_mask,
                         .cgroup = spawn_cgroup_.get()});
   }
   starting_ = Starting::kProcesses;
@@ -176,14 +173,14 @@ void Workers::TakeSpawned(std::vector<Spawned> spawned, TimePoint now, std::vect
       EndUnwatched(pipe.worker, ErrnoText(errno));
   for (int local_rank = 0; local_rank < static_cast<int>(progress_.size()); ++local_rank) {
     if (!poller_.Add(progress_.fd(local_rank), {Source::kWorkerProgress, local_rank}))
-      SayProgressIsNotHeard(ErrnoText(errno));
+      ReportMissingProgress(ErrnoText(errno));
   }
-  for (int local_rank = 0; local_rank < config_.local_world_size; ++local_rank) {
+  for (int local_rank = 0; local_rank < config_.local_world_size(); ++local_rank) {
     const auto index = static_cast<std::size_t>(local_rank);
     if (processes_.outcome(index).has_value()) {
       AddEnded(local_rank, std::nullopt, now);
     } else {
-      // SIGCHLD reports the end of one that cannot be watched.
+      // SIGCHLD reports the end if the pidfd cannot be watched.
       if (!ends_.Add(processes_.pidfd(index), {Source::kWorkerEnd, local_rank}))
         held_.insert(local_rank);
     }
@@ -198,16 +195,16 @@ void Workers::Forward(int signal) {
   processes_.SignalProcesses(signal);
 }
 
-void Workers::SayProgressIsNotHeard(const std::string& why) {
+void Workers::ReportMissingProgress(const std::string& why) {
   console_.WriteLine(OutputStream::kErr,
-                     absl::StrCat("ddprun: the workers' progress is not heard: ", why));
+                     absl::StrCat("ddprun: cannot receive the workers' progress: ", why));
 }
 
-// Its output could not be read, and it would stop as soon as its pipe is full.
+// Its output could not be read, and it would block once its pipe is full.
 void Workers::EndUnwatched(int local_rank, const std::string& why) {
   console_.WriteLine(OutputStream::kErr,
                      absl::StrCat("ddprun: rank ", start_.rank_first + local_rank,
-                                  " is killed, since its output cannot be watched: ", why));
+                                  " is killed because its output cannot be watched: ", why));
   processes_.SignalGroup(static_cast<std::size_t>(local_rank), SIGKILL);
 }
 
@@ -246,7 +243,7 @@ void Workers::OnReady(const Ready& ready, TimePoint now, std::vector<Event>& eve
   if (ready.source != Source::kWorkerEnd) {
     const OutputStream stream =
         ready.source == Source::kWorkerOut ? OutputStream::kOut : OutputStream::kErr;
-    log_mux_.Read(ready.worker, stream, now);  // a closed pipe leaves the poller by itself
+    log_mux_.Read(ready.worker, stream, now);  // epoll drops a closed pipe
     return;
   }
   TakeEnded(now, events);
@@ -272,7 +269,7 @@ bool Workers::ReapWorker(int local_rank, TimePoint now, std::vector<Event>& even
     oom = oom_watch_.Explain(processes_.pid(index));
   }
   if (!processes_.ReapIfEnded(index)) {
-    // Its pidfd stays readable: out of the poller, or the loop would spin until the debugger's end.
+    // Its pidfd stays readable and would make the loop spin until the debugger ends.
     if (held_.insert(local_rank).second) ends_.Remove(processes_.pidfd(index));
     return false;
   }
@@ -287,11 +284,11 @@ void Workers::Signal(int signal, TimePoint now, std::vector<Event>& events) {
   if (!round_live_) return;
   if (IsStarting()) return deferred_signals_.push_back(signal);
   TakeEnded(now, events);
-  const std::vector<bool> recorded = WhoHasLeftARecord();
+  const std::vector<bool> recorded = WorkersWithRecord();
   for (std::size_t i = 0; i < processes_.size(); ++i) {
     if (processes_.outcome(i).has_value() || stopped_[i] || was_failing_[i]) continue;
-    // A program that has failed may take long to end (Python's interpreter tears down what a peer
-    // waits for), longer than its peers take to fail without it.
+    // A failed program may take longer to end (teardown of the Python interpreter) than its peers
+    // take to fail without it.
     was_failing_[i] = recorded[i] || EndsInTraceback(log_mux_.LastLinesOf(static_cast<int>(i)));
     was_ending_[i] = IsEnding(processes_.pid(i));
     stopped_[i] = !was_failing_[i];
@@ -302,13 +299,13 @@ void Workers::Signal(int signal, TimePoint now, std::vector<Event>& events) {
 
 bool Workers::WasStopped(std::size_t index, const Outcome& outcome) const {
   if (!stopped_[index] || !was_ending_[index]) return stopped_[index];
-  // One whose first thread alone had gone ends with the signal like the others.
+  // A process of which only the first thread had ended is ended by the signal.
   const auto* signaled = std::get_if<Signaled>(&outcome);
   return signaled != nullptr && sent_signals_.contains(signaled->signal);
 }
 
-// By local rank. The folder is on this machine's own disk or in memory, but even that may hang.
-std::vector<bool> Workers::WhoHasLeftARecord() const {
+// By local rank. With a deadline, since even a local disk may hang.
+std::vector<bool> Workers::WorkersWithRecord() const {
   std::vector<std::string> files;
   for (std::size_t i = 0; i < processes_.size(); ++i) {
     const bool live = !processes_.outcome(i).has_value() && !stopped_[i] && !was_failing_[i];
@@ -330,24 +327,24 @@ void Workers::FinishIfAllGone(TimePoint now, std::vector<Event>& events) {
     KillCgroup(round_cgroup_);
     sweep_deadline_ = now + kSweepTimeout;
   }
-  // Whatever the workers have left behind, also in sessions of its own, is this process's child by
-  // now: no process of a round may live into the next one. The loop is not held up meanwhile: one
-  // that hangs in the kernel takes longer to give up than a lease may be.
+  // All processes that the workers left behind, also in other sessions, are this process's children
+  // by now: no process of a round may survive into the next one. Does not block the loop, because
+  // giving up a process that hangs in the kernel may take longer than the lease.
   const std::optional<std::vector<pid_t>> left = KillChildrenOnce();
   if (left.has_value() && now < *sweep_deadline_) {
     next_sweep_ = now + kSweepInterval;
     return;
   }
   if (left.has_value()) {
-    for (const pid_t pid : *left) SayStuck(pid, kSweepTimeout);
+    for (const pid_t pid : *left) ReportStuckProcess(pid, kSweepTimeout);
   }
-  // What is known about the ends comes before the end of the round, also in its log folder.
+  // Reports the ends before the end of the round.
   evidence_.Release(now, events);
   awaits_evidence_ = !evidence_.empty();
   next_sweep_.reset();
   if (awaits_evidence_) return;
   sweep_deadline_.reset();
-  log_mux_.EndRound(now);  // closed pipes leave the poller by themselves
+  log_mux_.EndRound(now);  // epoll drops closed pipes
   RemoveCgroup(std::exchange(round_cgroup_, ""));
   progress_.Close();
   round_live_ = false;
@@ -358,7 +355,7 @@ void Workers::Kill(TimePoint now, std::vector<Event>& events) {
   Signal(SIGKILL, now, events);
   KillCgroup(round_cgroup_);
   if (starting_ != Starting::kProcesses) return;
-  // The one that waits for its program's disk is known to the spawner alone.
+  // Only the spawner knows a process that waits for its program's disk.
   spawner_.Cancel();
   KillChildrenOnce();
 }
@@ -380,11 +377,11 @@ void Workers::ReportStuck() {
                                     config_.program.path, " does not answer; check that disk"));
   }
   for (std::size_t i = 0; i < processes_.size(); ++i) {
-    if (!processes_.outcome(i).has_value()) SayStuck(processes_.pid(i), kKillTimeout);
+    if (!processes_.outcome(i).has_value()) ReportStuckProcess(processes_.pid(i), kKillTimeout);
   }
 }
 
-void Workers::SayStuck(pid_t pid, std::chrono::seconds after_kill) {
+void Workers::ReportStuckProcess(pid_t pid, std::chrono::seconds after_kill) {
   const std::string text = ToText(LookAtStuckProcess(pid), after_kill);
   for (const absl::string_view line : absl::StrSplit(absl::StrCat("ddprun: ", text), '\n')) {
     console_.WriteLine(OutputStream::kErr, std::string(line));
@@ -393,7 +390,7 @@ void Workers::SayStuck(pid_t pid, std::chrono::seconds after_kill) {
 
 void Workers::OnChildEnded(TimePoint now, std::vector<Event>& events) {
   for (const int local_rank : std::set<int>(held_)) ReapWorker(local_rank, now, events);
-  if (IsStarting()) return;  // one that the spawner has started is not known here yet
+  if (IsStarting()) return;  // processes of the spawner are not known here yet
   FinishIfAllGone(now, events);
   ReapOrphans([this](pid_t pid) {
     for (std::size_t i = 0; i < processes_.size(); ++i) {
@@ -406,7 +403,7 @@ void Workers::OnChildEnded(TimePoint now, std::vector<Event>& events) {
 // ---- Output
 
 absl::Status Workers::TakeLogFolder(TimePoint now) {
-  auto folder = log_folder_.Take();
+  auto folder = TakeResult(log_folder_);
   if (!folder.has_value()) {
     if (now < starting_deadline_) return absl::OkStatus();
     return absl::UnavailableError(
@@ -422,20 +419,20 @@ absl::Status Workers::TakeLogFolder(TimePoint now) {
 absl::Status Workers::OpenLogs(TimePoint now) {
   log_round_.run_id = start_.run_id;
   log_round_.host = config_.host;
-  log_round_.role = config_.role;
+  log_round_.role = config_.options.role;
   log_round_.round = ToNumber(start_.round);
   log_round_.node_rank = start_.node_rank;
   log_round_.node_count = start_.node_count;
   log_round_.rank_first = start_.rank_first;
-  log_round_.local_world_size = config_.local_world_size;
+  log_round_.local_world_size = config_.local_world_size();
   if (std::exchange(log_folder_made_, false)) {
     console_.WriteLine(OutputStream::kErr,
                        absl::StrCat("ddprun: logs are in ", RunLogFolder(log_round_)));
-  } else if (log_round_.log_dir.empty() && !WantsNoFiles(config_.logs)) {
-    log_round_.log_dir = config_.logs.log_dir;
+  } else if (log_round_.log_dir.empty() && !WantsNoFiles(config_.options.logs)) {
+    log_round_.log_dir = config_.options.logs.log_dir;
     log_round_.log_dir_is_chosen = true;
   }
-  log_plan_ = PlanLogs(config_.logs, log_round_);
+  log_plan_ = PlanLogs(config_.options.logs, log_round_);
   if (log_round_.log_dir_is_chosen)
     console_.SetHint(absl::StrCat("all are in ", RunLogFolder(log_round_)));
   starting_ = Starting::kLogFiles;
@@ -443,14 +440,13 @@ absl::Status Workers::OpenLogs(TimePoint now) {
   return log_mux_.StartRound(log_plan_, write_ends_);
 }
 
-// Not in the log folder, whose disk may hang: the loop reads it. Nor can an earlier run have left
-// one here.
+// Not in the log folder, whose disk may hang, and in which an earlier run may have left one.
 std::string Workers::ErrorFile(int local_rank) const {
   const WorkerPlan& plan = log_plan_.workers[static_cast<std::size_t>(local_rank)];
   return absl::StrCat(config_.temp_dir, "/error_", ToNumber(start_.round), "_", plan.rank, ".json");
 }
 
-// Its last lines and how it was stopped are known at once; its record and core are read from disks.
+// Last lines and `stopped` are known at once; record and core are read from disks.
 void Workers::AddEnded(int local_rank, std::optional<OomKill> oom, TimePoint now) {
   const auto index = static_cast<std::size_t>(local_rank);
   WorkerEnded ended;
@@ -471,7 +467,8 @@ void Workers::AddEnded(int local_rank, std::optional<OomKill> oom, TimePoint now
     question.core_of_start = started_on_wall_;
     question.signal = signaled->signal;
   }
-  // Ended by this agent on its way out: the code that a program which failed by itself has.
+  // It had failed before this agent's signal ended it: the exit code of a program that fails by
+  // itself.
   if (signaled != nullptr && was_failing_[index]) ended.outcome = Exited{1};
   evidence_.Add(std::move(ended), std::move(question), now);
 }

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/supervisor/agent_events.h"
 
-#include <type_traits>
-#include <utility>
-
 #include "rendezvous/base/overloaded.h"
 #include "rendezvous/base/signal_name.h"
 
@@ -26,7 +23,7 @@ void Place(const Start& start, int local_rank, RunEvent& event) {
   event.fields.emplace_back("local_rank", std::int64_t{local_rank});
 }
 
-// What torchelastic's events say of the same; what this agent stopped is neither.
+// The name that torchelastic's events have for it.
 const char* TorchName(const WorkerEnded& ended, const SupervisorState& state) {
   if (IsSuccess(ended.outcome)) return "torchelastic.worker.status.SUCCEEDED";
   const bool by_itself = state.phase == Phase::kRunning || state.phase == Phase::kExamining;
@@ -39,19 +36,11 @@ RunEvent Ended(const WorkerEnded& ended, const SupervisorState& state) {
   event.fields.emplace_back("name", TorchName(ended, state));
   event.fields.emplace_back("pid", ended.pid);
   event.fields.emplace_back("seconds", std::int64_t{ended.age.count() / 1000});
-  std::visit(Overloaded{[&](const Exited& exited) {
-                          event.fields.emplace_back("exit_code", std::int64_t{exited.code});
-                        },
-                        [&](const Signaled& signaled) {
-                          event.fields.emplace_back("exit_code",
-                                                    std::int64_t{128} + signaled.signal);
-                          event.fields.emplace_back("signal", SignalName(signaled.signal));
-                        },
-                        [&](const SpawnFailed& failed) {
-                          event.fields.emplace_back("exit_code", std::int64_t{failed.exit_code});
-                          event.fields.emplace_back("reason", failed.message);
-                        }},
-             ended.outcome);
+  event.fields.emplace_back("exit_code", std::int64_t{ExitCodeOf(ended.outcome)});
+  if (const auto* signaled = std::get_if<Signaled>(&ended.outcome))
+    event.fields.emplace_back("signal", SignalName(signaled->signal));
+  if (const auto* failed = std::get_if<SpawnFailed>(&ended.outcome))
+    event.fields.emplace_back("reason", failed->message);
   return event;
 }
 
@@ -106,7 +95,7 @@ std::optional<RunEvent> EventOf(const Event& event, const SupervisorState& state
           [](const Accepted&) -> Maybe { return Named("node.joined"); },
           [](const Waiting& e) -> Maybe { return WithReason("node.waiting", e.reason); },
           [&](const Start& start) -> Maybe {
-            // Told again after the connection broke.
+            // Repeated after the connection broke.
             if (state.round && state.round->round == start.round) return std::nullopt;
             return Started(start);
           },

@@ -3,20 +3,19 @@
 #pragma once
 
 #include <optional>
-#include <string>
 
 #include "launcher/supervisor/supervisor.h"
 #include "rendezvous/observe/run_event.h"
 
 namespace ddprun {
 
-// `state`: before the event. Absent: it is not logged.
+// `state`: before the event. Absent: the event is not logged.
 std::optional<RunEvent> EventOf(const Event& event, const SupervisorState& state);
 
 // A worker of `start` was started, or could not be (pid 0).
 RunEvent WorkerStarted(const Start& start, int local_rank, std::int64_t pid);
 
-// The last one.
+// The last event of the log.
 RunEvent AgentEnded(int exit_code);
 
 }  // namespace ddprun

@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "launcher/base/limits.h"
 #include "launcher/supervisor/supervisor_stepper.h"
-#include "launcher/supervisor/supervisor_texts.h"
 #include "launcher/supervisor/verdict.h"
 #include "launcher/supervisor/worker_failure.h"
 #include "rendezvous/base/signal_name.h"
@@ -51,7 +50,7 @@ void Stepper::operator()(const Start& start) {
     case Phase::kSucceeded:
     case Phase::kStopping:
       return StopAndEnd(1, RoundsOverlapText(start, RoundNow(), config_));
-    case Phase::kLeaving:  // it crossed our Leave on the way
+    case Phase::kLeaving:  // it crossed this node's Leave
     case Phase::kEnding:
     case Phase::kEnded:
       return;
@@ -81,7 +80,7 @@ void Stepper::operator()(const Stop& stop) {
   switch (s_.phase) {
     case Phase::kWaiting:
       if (s_.round.has_value() && stop.round == RoundNow()) {
-        s_.stop_cause = stop.cause;  // answered already: the service has found a better cause
+        s_.stop_cause = stop.cause;  // answered already: the service has determined a better cause
         return;
       }
       // A round that never started here has no worker to stop, but the service waits for the
@@ -104,7 +103,8 @@ void Stepper::operator()(const Stop& stop) {
       if (stop.round != RoundNow()) return;
       s_.stop_cause = stop.cause;
       s_.stop_asked = true;
-      StopWorkers(stop);  // unlike this node's own failure, it tells whether a round follows
+      StopWorkers(
+          stop);  // unlike this node's own failure, Stop states whether another round follows
       if (!s_.workers_live) AnswerStop();
       return;
     case Phase::kLeaving:
@@ -193,8 +193,8 @@ void Stepper::operator()(const WorkerEnded& ended) {
       return;
     case Phase::kStopping: {
       if (IsSuccess(ended.outcome) || ended.stopped) return;
-      // It failed before this agent's signal, so the failure that was reported first may follow
-      // from this one. What cannot be the cause need not be reported, it is among the ends.
+      // It failed before this agent's signal, so it may have caused the failure that was reported
+      // first. A failure that cannot be the cause is only listed among the ends.
       Failure failure = ToFailure(ended, *s_.round, config_.host);
       if (s_.failure.has_value() && !TakesThePlaceOf(failure, *s_.failure)) return;
       s_.failure = std::move(failure);
@@ -278,8 +278,8 @@ void Stepper::operator()(const SignalReceived& event) {
     case Phase::kExamining:
     case Phase::kSucceeded:
     case Phase::kStopping:
-      // A program written for torchrun has a handler of that very signal: an interrupt is Python's
-      // KeyboardInterrupt, SIGUSR1 a scheduler's request to write a checkpoint.
+      // Workers receive the same signal, as under torchrun: SIGINT is Python's KeyboardInterrupt,
+      // SIGUSR1 a scheduler's request to write a checkpoint.
       LeaveRun(event.signal, event.signal);
       if (s_.workers_live) {
         effects_.push_back(PrintNote{absl::StrCat(
@@ -321,8 +321,7 @@ void Stepper::operator()(const WardenLost&) {
   }
 }
 
-// As if its terminal had closed, but with little time: the head may have been killed to have
-// everything off the machines.
+// As SIGHUP, but with a short grace period: the head may have been killed to clear the machines.
 void Stepper::operator()(const ControlPipeLost&) {
   s_.hurried = true;
   switch (s_.phase) {

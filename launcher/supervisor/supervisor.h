@@ -19,8 +19,7 @@
 namespace ddprun {
 
 struct SupervisorConfig {
-  int local_world_size = 1;
-  std::string host;     // for people
+  std::string host;     // for users
   std::string service;  // "A:29500"; empty: inside this process, for this node alone
   bool hosts_service = false;
   std::chrono::milliseconds join_timeout{0};
@@ -33,10 +32,10 @@ enum class Phase {
   kRunning,    // workers run, none has failed
   kExamining,  // the service stops the round because a worker hangs: the stacks of this node's
                // workers are read before their signal
-  kSucceeded,  // all workers of the round ended with 0: waiting for the others
-  kStopping,   // a worker or another node failed: workers are being stopped, or are and the next
-               // word is awaited
-  kLeaving,    // this agent must end: workers are being stopped, then the verdict is awaited
+  kSucceeded,  // all workers of the round ended with 0: waiting for the other nodes
+  kStopping,   // a worker or another node failed: workers are being stopped, or have ended and the
+               // service's next directive is awaited
+  kLeaving,    // this agent must end: workers are being stopped, then it waits for the verdict
   kEnding,     // the exit code is known, workers are being stopped
   kEnded,
 };
@@ -52,12 +51,12 @@ struct WorkerEnded {
   std::chrono::milliseconds age{0};
   std::string message;
   std::vector<std::string> last_lines;
-  // It was well when this agent sent it a signal: not a cause of anything.
+  // It had not failed when this agent sent it a signal: it is no cause.
   bool stopped = false;
   std::string traceback;
   std::optional<OomKill> oom;
   std::string core_file;
-  std::vector<RanksInPlace> places;  // where this node's workers wait, if they do
+  std::vector<RanksInPlace> places;  // where this node's workers wait, if any
 };
 
 // A worker is alive and makes no progress; its stacks have been read.
@@ -67,23 +66,23 @@ struct WorkerHung {
   std::chrono::milliseconds age{0};
   Hang hang;
   std::vector<std::string> last_lines;
-  std::vector<RanksInPlace> places;  // as of WorkerEnded
+  std::vector<RanksInPlace> places;  // as in WorkerEnded
 };
 
-// All that ExamineWorkers asked for has been read; WorkerHung comes before it.
+// All stacks that ExamineWorkers requested have been read. WorkerHung precedes it.
 struct StacksRead {};
 
-// The last worker of the round ended, and what the workers left behind is gone too.
+// The last worker of the round and all processes that the workers left behind have ended.
 struct AllGone {};
 
 struct SignalReceived {
   int signal = 0;
 };
 
-// The warden was killed: somebody wants this run off the machine.
+// The warden was killed: the run must leave the machine.
 struct WardenLost {};
 
-// The head of the run that started this node is gone.
+// The head of the run, which started this node, has ended.
 struct ControlPipeLost {};
 
 struct DeadlinePassed {};
@@ -106,7 +105,7 @@ struct TerminateWorkers {  // `signal` to every worker's process group
   int signal = SIGTERM;
 };
 struct KillWorkers {};  // SIGKILL to the same
-struct KillWorker {     // SIGKILL to one of them: it hangs and would not react to SIGTERM
+struct KillWorker {     // SIGKILL to one worker, which hangs and would not react to SIGTERM
   int local_rank = 0;
 };
 struct SendReport {
@@ -117,11 +116,11 @@ struct ReportStopped {
   RoundId round = kNoRound;
   std::vector<WorkerEnds> ends;
 };
-struct ReportStuck {};  // name the workers that SIGKILL did not end
+struct ReportStuck {};  // report the workers that SIGKILL did not end
 struct PrintNote {
   std::string text;  // one sentence, without "ddprun: "
 };
-// The last effect. `text` is shown as it is, if there is any.
+// The last effect. `text` is printed unchanged unless it is empty.
 struct End {
   int exit_code = 0;
   std::string text;
@@ -136,45 +135,46 @@ using Effects = std::vector<Effect>;
 
 struct SupervisorState {
   Phase phase = Phase::kWaiting;
-  std::optional<Start> round;  // the last one started here
+  std::optional<Start> round;  // the last one that was started on this node
   bool workers_live = false;   // from SpawnRound to AllGone
 
   // The first of this node's workers that failed by itself in this round, as first_cause.h has it.
   std::optional<Failure> failure;
-  std::vector<WorkerEnds> ends;  // of this round's workers, one by one in their order of ending
-  std::optional<Failure> stop_cause;          // why the last round broke, as the service sees it
-  bool stop_asked = false;                    // Stop came and is not answered yet
-  std::optional<Stop> deferred_stop;          // kExamining: carried out once the stacks are read,
-  std::optional<TimePoint> examine_deadline;  // or then
-  std::optional<int> signal;                  // that ended this agent's part
+  std::vector<WorkerEnds> ends;       // of this round's workers, in order of ending
+  std::optional<Failure> stop_cause;  // why the last round broke, as reported by the service
+  bool stop_asked = false;            // Stop was received and is not answered yet
+  std::optional<Stop> deferred_stop;  // kExamining: applied once the stacks are read,
+  std::optional<TimePoint> examine_deadline;  // or at this time
+  std::optional<int> signal;                  // that ended this agent's part of the run
   TimePoint signal_time;
-  std::optional<End> end;  // decided, once the workers are gone
+  std::optional<End> end;  // performed once the workers have ended
 
   // Whether another round follows the one that is being stopped; absent: not known yet.
   std::optional<bool> another_round;
-  int term_signal = 0;                        // what the workers were asked to end with
-  TimePoint term_time;                        // of its sending
-  std::optional<TimePoint> kill_deadline;     // they were asked to end: SIGKILL then
-  std::optional<TimePoint> give_up_deadline;  // SIGKILL was sent: nothing more can be done then
-  std::optional<TimePoint> leave_deadline;    // no verdict by then: end without it
+  int term_signal = 0;                     // the signal that was sent to the workers
+  TimePoint term_time;                     // when it was sent
+  std::optional<TimePoint> kill_deadline;  // SIGKILL is sent then
+  std::optional<TimePoint>
+      give_up_deadline;  // SIGKILL was sent: the agent ends without the workers then
+  std::optional<TimePoint> leave_deadline;  // without a verdict by then, the agent ends
 
-  bool hurried = false;  // the control pipe is lost: nothing is waited for long
+  bool hurried = false;  // the control pipe is lost: all waits are short
 
-  bool joined = false;  // the service has answered: it knows of this node
+  bool joined = false;  // the service has answered and knows this node
 
   std::string waiting_reason;                // what is waited for
-  std::optional<TimePoint> waiting_until;    // the service or the client gives up then
-  std::optional<TimePoint> notice_deadline;  // show the reason then
-  bool notice_shown = false;                 // the person knows that we wait: show changes at once
+  std::optional<TimePoint> waiting_until;    // when the service or the client gives up
+  std::optional<TimePoint> notice_deadline;  // when to show the reason
+  bool notice_shown = false;                 // the reason has been shown: changes are shown at once
 };
 
 Effects Step(SupervisorState& state, const Event& event, TimePoint now,
              const SupervisorConfig& config);
 
-// A user asked for SIGKILL at once.
+// True if a user requested SIGKILL at once.
 bool WantsKill(const Stop& stop);
 
-// When Step() wants a DeadlinePassed at the latest.
+// The latest time for the next DeadlinePassed.
 std::optional<TimePoint> NextDeadline(const SupervisorState& state);
 
 }  // namespace ddprun

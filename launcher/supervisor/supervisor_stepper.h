@@ -4,6 +4,7 @@
 // ends).
 #pragma once
 
+#include <chrono>
 #include <csignal>
 #include <optional>
 #include <string>
@@ -58,7 +59,6 @@ class Stepper {
 
   // ---- Failures
 
-  void NoteEnd(const WorkerEnded& ended);
   // Reports it, and stops the workers of the round.
   void Fail(Failure failure);
 
@@ -77,7 +77,7 @@ class Stepper {
 
   // ---- Leaving the run
 
-  // `signal`: why this agent ends; `to_workers`: what the workers receive.
+  // `signal`: why this agent ends; `to_workers`: the signal for the workers.
   void LeaveRun(int signal, int to_workers, bool at_once = false);
   void SendLeave(bool at_once);
   void AwaitVerdict();
@@ -97,5 +97,24 @@ class Stepper {
   const SupervisorConfig& config_;
   Effects effects_;
 };
+
+// ---- The sentences for users (supervisor_texts.cc)
+
+std::string InSeconds(std::chrono::milliseconds time);  // "5 s", rounded up
+std::string ServiceName(const SupervisorConfig& config);
+
+// Printed at the end, with the exit code.
+std::string InterruptedText(const std::string& host, int signal);
+std::string LeftText(const Failure& reason, int exit_code);
+std::string UnreachedText(const SessionEnded& ended, const SupervisorConfig& config);
+std::string LostServiceText(const SessionEnded& ended, const SupervisorConfig& config,
+                            bool workers_succeeded);
+std::string RoundsOverlapText(const Start& start, RoundId current, const SupervisorConfig& config);
+
+// Notes during the run.
+std::string RestartText(const Start& start, const std::optional<Failure>& cause);
+std::string NewRoundText(const Start& start, const Failure& cause);
+std::string ConnectionLostText(const Reconnecting& event, const SupervisorConfig& config,
+                               bool workers_live);
 
 }  // namespace ddprun

@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "launcher/base/limits.h"
 #include "launcher/supervisor/supervisor_stepper.h"
-#include "launcher/supervisor/supervisor_texts.h"
 #include "launcher/supervisor/verdict.h"
 #include "rendezvous/base/signal_name.h"
 #include "rendezvous/values/worker_outcomes.h"
@@ -26,7 +25,7 @@ bool Stepper::IsEcho() const {
 void Stepper::Fail(Failure failure) {
   s_.failure = std::move(failure);
   s_.phase = Phase::kStopping;
-  // The report first: the other nodes stop while this one does.
+  // The report comes first, so that the other nodes stop at the same time.
   effects_.push_back(SendReport{WorkerFailed{RoundNow(), *s_.failure}});
   if (s_.deferred_stop.has_value()) {
     BeginStop(Stop(*s_.deferred_stop));
@@ -35,13 +34,13 @@ void Stepper::Fail(Failure failure) {
   }
 }
 
-// A user's stop does not wait for stacks; a corrected cause replaces the deferred one.
+// A stop by a user does not wait for stacks; a corrected cause replaces the deferred one.
 void Stepper::HandleStopWhileExamining(const Stop& stop) {
   if (stop.cause.kind != FailureKind::kWorkerHung) return BeginStop(stop);
   s_.deferred_stop = stop;
 }
 
-// Of the current round. Also for a round whose workers have all ended meanwhile.
+// For the current round, also if its workers have all ended in the meantime.
 void Stepper::BeginStop(const Stop& stop) {
   s_.deferred_stop.reset();
   s_.examine_deadline.reset();
@@ -129,8 +128,8 @@ void Stepper::SendLeave(bool at_once) {
   effects_.push_back(SendReport{std::move(leave)});
 }
 
-// This node's workers have ended, and the service knows. The node that hosts it ends last: the
-// service's own deadline for the other nodes' workers bounds that wait.
+// This node's workers have ended, and the service knows. The node that hosts the service ends last;
+// the service's deadline for the workers of the other nodes limits that wait.
 void Stepper::AwaitVerdict() {
   if (!config_.hosts_service || s_.hurried) {
     s_.leave_deadline =
@@ -144,8 +143,7 @@ void Stepper::AwaitVerdict() {
   s_.notice_deadline = now_ + kNoticeDelay;
 }
 
-// The run is ending already, and the workers have their time for that: a first signal does not cut
-// it short.
+// The run is ending already: a first signal does not shorten the workers' grace period.
 void Stepper::NoteSignal(int signal) {
   s_.signal = signal;
   s_.signal_time = now_;
@@ -205,7 +203,7 @@ void Stepper::GiveUp() {
   EndNow();
 }
 
-// What this node knows, for an end without the service.
+// The verdict as far as this node knows it, for an end without the service.
 Verdict Stepper::LocalVerdict() const {
   Verdict verdict;
   verdict.cause = s_.failure;

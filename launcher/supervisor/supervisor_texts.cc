@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/supervisor/supervisor_texts.h"
+#include "launcher/supervisor/supervisor_stepper.h"
 
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/signal_name.h"

@@ -35,7 +35,7 @@ void AppendIndented(const Lines& lines, std::string& out) {
   }
 }
 
-// Whether the worker's output has the traceback too, as Python prints it.
+// True if the worker's output contains the traceback too, as Python prints it.
 bool IsAmong(const std::string& traceback, const Lines& last_lines) {
   const Lines lines = LinesOf(traceback);
   return std::all_of(lines.begin(), lines.end(), [&last_lines](const std::string& line) {
@@ -44,7 +44,7 @@ bool IsAmong(const std::string& traceback, const Lines& last_lines) {
   });
 }
 
-// The last lines without the message, which a program prints as well as it records it.
+// The last lines without the message, which programs both print and record.
 Lines WithoutMessage(const Lines& last_lines, const std::string& message) {
   const Lines said = LinesOf(message);
   Lines rest;
@@ -68,7 +68,7 @@ std::string WordsText(const Failure& failure, FailureMessage message) {
     out = "  what it said:\n";
     AppendIndented(LinesOf(failure.message), out);
   }
-  // A traceback stays whole.
+  // A traceback is not shortened.
   const Lines last_lines = has_words && failure.traceback.empty()
                                ? WithoutMessage(failure.last_lines, failure.message)
                                : failure.last_lines;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/supervisor/verdict_json.h"
+#include "launcher/supervisor/verdict.h"
 
 #include <nlohmann/json.hpp>
 
@@ -142,7 +142,7 @@ std::string VerdictJson(const RunEnd& end) {
   json["cause"] = std::move(cause);
   json["others"] = std::move(others);
   json["text"] = std::string(absl::StripSuffix(end.text, "\n"));
-  // What workers and hosts say may hold any bytes.
+  // Texts of workers and hosts may contain any bytes.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

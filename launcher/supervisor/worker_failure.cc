@@ -4,7 +4,7 @@
 namespace ddprun {
 namespace {
 
-// What both events have: which worker it is, and what is known about either.
+// The members that both events have.
 template <typename Event>
 Failure FailureOf(const Event& event, const Start& start, const std::string& host) {
   Failure failure;

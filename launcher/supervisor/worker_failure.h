@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a worker's end means for the run: the failure that is reported, and its entry among the
-// round's outcomes. Pure.
+// Converts the end of a worker to the failure that is reported and to its entry in the round's
+// outcomes. Pure.
 #pragma once
 
 #include <string>

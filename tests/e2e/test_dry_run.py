@@ -34,7 +34,7 @@ def test_the_secret_is_neither_shown_nor_made(tmp_path):
     env = clean_environment(HOME=str(tmp_path), XDG_CONFIG_HOME="")
     del env["DDPRUN_TOKEN"]
     shown = run(command, env=env)
-    assert f"{tmp_path}/.config/ddprun/token, which would be made" in shown.stdout
+    assert f"{tmp_path}/.config/ddprun/token, which would be created" in shown.stdout
     assert not list(tmp_path.iterdir())
 
 

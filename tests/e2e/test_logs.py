@@ -195,7 +195,7 @@ def test_a_disk_that_stays_full_ends_nothing(small_disk):
     assert done.returncode == 7
     assert done.stdout.count("\n") == 100000
     assert done.stderr.count("No space left") == 1
-    assert "bytes of the workers' output are not in the log files" in done.stderr
+    assert "bytes of the output were not written to the log files" in done.stderr
 
 
 @pytest.mark.skipif(shutil.which("gzip") is None, reason="needs gzip")

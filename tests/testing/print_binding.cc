@@ -10,8 +10,8 @@
 
 #include "launcher/base/int_ranges.h"
 #include "launcher/options/option_groups.h"
-#include "launcher/placement/hwloc_topology.h"
 #include "launcher/placement/numa_binding.h"
+#include "launcher/placement/topology.h"
 
 namespace {
 

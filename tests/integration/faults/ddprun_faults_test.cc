@@ -172,8 +172,8 @@ TEST_F(DdprunFaultsTest, AnOutputFileOnAFullDiskIsSaid) {
   EXPECT_EQ(run->Wait(), 0);
   EXPECT_THAT(run->err(),
               AllOf(HasSubstr("cannot write stdout: No space left on device; the run goes on"),
-                    HasSubstr(" bytes of the output are not in the file that stdout or stderr "
-                              "is: the disk does not take them")));
+                    HasSubstr(" bytes of the output were not written to the output files: "
+                              "the disk does not accept them")));
 }
 
 // ---- Waits at the end that a signal ends
@@ -187,7 +187,7 @@ TEST_F(DdprunFaultsTest, ASignalEndsTheWaitForASlowOutputFile) {
   ASSERT_TRUE(EventLogHas("agent.ended"));
   run->Signal(SIGTERM);
   EXPECT_EQ(run->Wait(), 0);
-  EXPECT_THAT(run->err(), HasSubstr("bytes of the output are not in the file"));
+  EXPECT_THAT(run->err(), HasSubstr("bytes of the output were not written to the output files"));
 }
 
 TEST_F(DdprunFaultsTest, ASignalEndsTheWaitForSlowLogFiles) {
@@ -197,7 +197,7 @@ TEST_F(DdprunFaultsTest, ASignalEndsTheWaitForSlowLogFiles) {
   ASSERT_TRUE(EventLogHas("agent.ended"));
   run->Signal(SIGTERM);
   EXPECT_EQ(run->Wait(), 0);
-  EXPECT_THAT(run->err(), HasSubstr("are not in the log files"));
+  EXPECT_THAT(run->err(), HasSubstr("were not written to the log files"));
 }
 
 // ---- Descriptors
@@ -217,7 +217,7 @@ TEST_F(DdprunFaultsTest, AWorkerWhoseOutputCannotBeWatchedDoesNotHang) {
   faults_->Set({"epoll_ctl ENOSPC program=ddprun path=pipe:"});
   auto run = Launch({"sleep", "100"});
   EXPECT_EQ(run->Wait(), 128 + SIGKILL) << run->err();
-  EXPECT_THAT(run->err(), HasSubstr("rank 0 is killed, since its output cannot be watched: "
+  EXPECT_THAT(run->err(), HasSubstr("rank 0 is killed because its output cannot be watched: "
                                     "No space left on device"));
 }
 

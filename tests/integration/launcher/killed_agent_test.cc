@@ -28,8 +28,8 @@ TEST_F(KilledAgentTest, EndsTheRunWithTheCauseInWords) {
   const ProcessWatch worker(NumberAfter("pid=", second->out()));
   KillAgentOf(*second);
   EXPECT_EQ(second->Wait(), 137);
-  EXPECT_THAT(second->err(), HasSubstr("was killed by signal 9 (SIGKILL); all its workers"));
-  EXPECT_THAT(second->err(), Not(HasSubstr("could not be told")));
+  EXPECT_THAT(second->err(), HasSubstr("was killed by signal 9 (SIGKILL); all of its workers"));
+  EXPECT_THAT(second->err(), Not(HasSubstr("could not be informed")));
   EXPECT_TRUE(worker.WaitForEnd());
   EXPECT_EQ(first->Wait(), 1);
   EXPECT_THAT(first->err(), HasSubstr(std::string("ddprun: run failed: node ")));
@@ -72,7 +72,7 @@ TEST_F(KilledAgentTest, ThatHostsTheServiceHasNobodyToTell) {
   ASSERT_TRUE(alone->WaitForText("ready"));
   KillAgentOf(*alone);
   EXPECT_EQ(alone->Wait(), 137);
-  EXPECT_THAT(alone->err(), Not(HasSubstr("could not be told")));
+  EXPECT_THAT(alone->err(), Not(HasSubstr("could not be informed")));
 }
 
 TEST_F(KilledAgentTest, AServiceThatDoesNotAnswerIsNamedAndNotWaitedFor_RealTime) {
@@ -84,10 +84,10 @@ TEST_F(KilledAgentTest, AServiceThatDoesNotAnswerIsNamedAndNotWaitedFor_RealTime
   kill(service.pid(), SIGSTOP);
   KillAgentOf(*node);
   EXPECT_EQ(node->Wait(), 137);
-  EXPECT_THAT(node->err(),
-              HasSubstr("the rendezvous service at " + service.target() + " could not be told: "));
+  EXPECT_THAT(node->err(), HasSubstr("the rendezvous service at " + service.target() +
+                                     " could not be informed: "));
   kill(service.pid(), SIGCONT);
-  EXPECT_THAT(node->err(), HasSubstr("the other nodes notice when the lease (10 s) is over"));
+  EXPECT_THAT(node->err(), HasSubstr("the other nodes notice when the lease (10 s) expires"));
 }
 
 }  // namespace

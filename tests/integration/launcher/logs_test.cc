@@ -174,7 +174,7 @@ TEST_F(DdprunLogsTest, ADiskThatHangsHoldsNoWorkerUp) {
   auto run = LaunchLogged({"seq", "100000"});
   EXPECT_EQ(run->Wait(), 0);
   EXPECT_EQ(std::count(run->out().begin(), run->out().end(), '\n'), 100'000);
-  EXPECT_THAT(run->err(), HasSubstr("bytes of the workers' output are not in the log files"));
+  EXPECT_THAT(run->err(), HasSubstr("bytes of the output were not written to the log files"));
 }
 
 // Without a reader not even opening it comes back.
@@ -186,7 +186,7 @@ TEST_F(DdprunLogsTest, ADiskThatDoesNotAnswerIsNamedAndNotWaitedFor) {
   EXPECT_EQ(run->Wait(), 0);
   EXPECT_EQ(run->out(), "[0] hello\n");
   EXPECT_THAT(run->err(), HasSubstr("the disk of the log files has not answered"));
-  EXPECT_THAT(run->err(), HasSubstr("6 bytes of the workers' output are not in the log files"));
+  EXPECT_THAT(run->err(), HasSubstr("6 bytes of the output were not written to the log files"));
 }
 
 }  // namespace

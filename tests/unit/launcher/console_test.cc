@@ -79,7 +79,8 @@ TEST_F(ConsoleTest, KnowsWhatItsReaderHasJustRead) {
 }
 
 TEST_F(ConsoleTest, MarkedLinesGoOneWayInTheirOrder) {
-  Console marked(out_.write_end.get(), err_.write_end.get(), Console::Form::kMarked);
+  Console marked(out_.write_end.get(), err_.write_end.get(), Console::kLimits,
+                 Console::Form::kMarked);
   marked.WriteWorkerLine(OutputStream::kOut, "[0] ", "one");
   marked.WriteWorkerLine(OutputStream::kErr, "[0] ", "two");
   marked.WriteMessage("\x1em{}");

@@ -64,6 +64,14 @@ TEST(ControlPipeProtocolTest, MembersOfALaterVersionAreIgnored) {
   EXPECT_EQ(reader.go()->node, 1);
 }
 
+TEST(ControlPipeProtocolTest, DeepNestingIsNoMessageAndNoCrash) {
+  const std::string deep(500'000, '[');
+  SetupReader reader;
+  EXPECT_FALSE(reader.TakeLine(deep).ok());
+  const std::string closed = deep + std::string(deep.size(), ']');
+  EXPECT_TRUE(reader.TakeLine("{\"type\":\"setup\",\"later\":" + closed + "}").ok());
+}
+
 TEST(ControlPipeProtocolTest, ASignalIsPassedOn) {
   std::string line = Encode(PassSignal{15});
   EXPECT_EQ(line, "{\"signal\":15,\"type\":\"signal\"}\n");

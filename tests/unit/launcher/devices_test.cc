@@ -7,8 +7,6 @@
 #include <filesystem>
 #include <fstream>
 
-#include "launcher/placement/cpu_quota.h"
-
 namespace ddprun {
 namespace {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/doctor/doctor_pairs.h"
+#include "launcher/doctor/doctor_probe.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

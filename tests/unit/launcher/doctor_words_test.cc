@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/doctor/doctor_words.h"
+#include "launcher/doctor/doctor_exchange.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_split.h"
 #include "launcher/base/limits.h"
-#include "launcher/doctor/doctor_text.h"
+#include "launcher/doctor/doctor_rules.h"
 #include "tests/unit/launcher/doctor_fixture.h"
 
 namespace ddprun {

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include "launcher/base/command.h"
 #include "tests/unit/launcher/options_fixture.h"
 
 namespace ddprun {
@@ -44,10 +45,10 @@ TEST(DryRunTest, ANodeWhoseRanksAreKnown) {
 
 TEST(DryRunTest, WhatIsNotKnownIsSaid) {
   const std::string text = Text("--nnodes 2:4 --rdzv-endpoint h:1", 2);
-  EXPECT_THAT(text,
-              AllOf(HasSubstr("2 to 4; which one this is"), HasSubstr("h:1, hosted elsewhere"),
-                    HasSubstr("    RANK=<known when the nodes have met>\n"),
-                    HasSubstr("    LOCAL_RANK=0 to 1\n")));
+  EXPECT_THAT(text, AllOf(HasSubstr("2 to 4; its node rank is assigned at the rendezvous"),
+                          HasSubstr("h:1, hosted elsewhere"),
+                          HasSubstr("    RANK=<assigned at the rendezvous>\n"),
+                          HasSubstr("    LOCAL_RANK=0 to 1\n")));
 }
 
 TEST(DryRunTest, TheSecretsSource) {
@@ -59,13 +60,13 @@ TEST(DryRunTest, TheSecretsSource) {
   EXPECT_EQ(source(two + "--insecure"), "none: plain text (--insecure)");
   EXPECT_EQ(source(two + "--token-file t"), "the file t");
   EXPECT_EQ(source(two, true), "DDPRUN_TOKEN of the environment");
-  EXPECT_EQ(source(two), "the file /nowhere/.config/ddprun/token, which would be made");
+  EXPECT_EQ(source(two), "the file /nowhere/.config/ddprun/token, which would be created");
 }
 
 TEST(DryRunTest, WordsAsAShellTakesThemBack) {
-  EXPECT_EQ(ShellQuoted("--lr=0.1"), "--lr=0.1");
-  EXPECT_EQ(ShellQuoted(""), "''");
-  EXPECT_EQ(ShellQuoted("it's $5"), "'it'\\''s $5'");
+  EXPECT_EQ(ShellQuote("--lr=0.1"), "--lr=0.1");
+  EXPECT_EQ(ShellQuote(""), "''");
+  EXPECT_EQ(ShellQuote("it's $5"), "'it'\\''s $5'");
 }
 
 }  // namespace

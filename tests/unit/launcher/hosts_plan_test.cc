@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "launcher/base/command.h"
+
 namespace ddprun {
 namespace {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Machines that are not there, through hwloc's own HWLOC_SYNTHETIC.
-#include "launcher/placement/hwloc_topology.h"
+#include "launcher/placement/topology.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

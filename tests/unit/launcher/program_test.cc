@@ -68,7 +68,7 @@ TEST_F(ProgramTest, AnInterpreterThatIsNotThereIsNamed) {
             script +
                 " has Windows line ends, so its interpreter /bin/sh is not found; "
                 "`sed -i 's/\\r$//' " +
-                script + "` mends it");
+                script + "` fixes it");
   EXPECT_THAT(says("#!/usr/bin/env python3\r\n"), HasSubstr("its interpreter python3 is not"));
   EXPECT_THAT(says("#! /no/such/shell -e\n"),
               HasSubstr("names the interpreter /no/such/shell in its first line"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/base/renamed_flags.h"
+#include "launcher/base/flag_names.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What `ddpctl status --watch` shows, whatever the size of the screen.
-#include "launcher/ctl/status_screen.h"
+#include "launcher/ctl/status_text.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/processes/stuck_process.h"
+#include "launcher/processes/process_stat.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ TEST(StuckProcessTest, OneThatADebuggerHoldsIsSaidByWhom) {
   process.tracer = "9 (gdb)";
   EXPECT_EQ(ToText(process, seconds(5)),
             "process 77 (train) has not ended 5 s after SIGKILL: it is dead, but process 9 (gdb), "
-            "which traces it, has not let go of it; it is left behind");
+            "which traces it, has not released it; it is left behind");
 }
 
 TEST(StuckProcessTest, WhatCannotBeReadIsLeftOut) {

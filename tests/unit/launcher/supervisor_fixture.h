@@ -108,8 +108,7 @@ class SupervisorTest : public ::testing::Test {
     Feed(DeadlinePassed{});
   }
 
-  SupervisorConfig config_{.local_world_size = 2,
-                           .host = "b",
+  SupervisorConfig config_{.host = "b",
                            .service = "a:29500",
                            .join_timeout = seconds(5),
                            .shutdown_timeout = seconds(10),

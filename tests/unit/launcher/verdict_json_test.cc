@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/supervisor/verdict_json.h"
+#include "launcher/supervisor/verdict.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/placement/worker_interface.h"
+#include "launcher/placement/worker_environ.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
