@@ -11,7 +11,7 @@
 #include "rendezvous/base/limits.h"
 #include "rendezvous/wire/call_error.h"
 #include "rendezvous/wire/grpc_channel.h"
-#include "rendezvous/wire/log_convert.h"
+#include "rendezvous/wire/status_convert.h"
 
 namespace ddprun {
 namespace {

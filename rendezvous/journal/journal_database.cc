@@ -87,7 +87,6 @@ absl::Status CheckHeader(const std::string& path) {
   std::string header(kHeaderBytes, '\0');
   const ssize_t count = pread(fd.get(), header.data(), header.size(), 0);
   if (count < 0) return JournalError("cannot read the journal", path, errno);
-  if (absl::StartsWith(header, "ddprunJ\n")) return OtherVersion(path, 1);
   // Bytes 18 and 19: the database is in WAL mode. 60: the version. 68: the application id.
   const bool is_journal = absl::StartsWith(header, absl::string_view("SQLite format 3\0", 16)) &&
                           header[18] == 2 && header[19] == 2 &&

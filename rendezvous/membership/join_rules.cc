@@ -124,23 +124,23 @@ absl::Status CheckFields(const Join& join) {
   return status;
 }
 
-absl::Status CheckRules(const RunRules& rules, const Join& join) {
+absl::Status CheckRules(const Join& rules, const Join& join) {
   if (join.nodes_min != rules.nodes_min || join.nodes_max != rules.nodes_max) {
     return absl::FailedPreconditionError(absl::StrCat(
         "node ", join.host, " was started with ", NodesFlag(join.nodes_min, join.nodes_max),
-        ", the run has ", NodesFlag(rules.nodes_min, rules.nodes_max), " (set by node ",
-        rules.set_by, "); start all nodes with the same --nnodes"));
+        ", the run has ", NodesFlag(rules.nodes_min, rules.nodes_max), " (set by node ", rules.host,
+        "); start all nodes with the same --nnodes"));
   }
   if (join.restarts_max != rules.restarts_max) {
     return absl::FailedPreconditionError(
         absl::StrCat("node ", join.host, " was started with --max-restarts ", join.restarts_max,
                      ", the run has --max-restarts ", rules.restarts_max, " (set by node ",
-                     rules.set_by, "); start all nodes with the same --max-restarts"));
+                     rules.host, "); start all nodes with the same --max-restarts"));
   }
   if (const auto differs = FindDifference(join.restart_policy, rules.restart_policy)) {
     return absl::FailedPreconditionError(absl::StrCat(
         "node ", join.host, " was started with ", differs->a, ", the run has ", differs->b,
-        " (set by node ", rules.set_by, "); start all nodes with the same ", differs->flag));
+        " (set by node ", rules.host, "); start all nodes with the same ", differs->flag));
   }
   return absl::OkStatus();
 }
@@ -170,7 +170,7 @@ absl::Status CheckPlace(const RunState& state, const Join& join) {
 }
 
 std::string PlainWaitingWords(const RunState& state) {
-  const RunRules& rules = *state.rules;
+  const Join& rules = *state.rules;
   const auto here = static_cast<int>(state.members.size());
   if (state.phase == RunPhase::kBroken) {
     return absl::StrCat("waiting for the other nodes to stop the workers of round ",
@@ -256,17 +256,6 @@ std::chrono::milliseconds LeaseOf(const RunState& state, const Member& member) {
   return member.link || member.seated
              ? lease
              : std::min<std::chrono::milliseconds>(lease, kUnseatedLeaseMax);
-}
-
-RunRules RulesOf(const Join& first) {
-  return RunRules{.nodes_min = first.nodes_min,
-                  .nodes_max = first.nodes_max,
-                  .restarts_max = first.restarts_max,
-                  .restart_policy = first.restart_policy,
-                  .join_timeout = first.join_timeout,
-                  .last_call = first.last_call,
-                  .lease = first.lease,
-                  .set_by = first.host};
 }
 
 TimePoint FormingUntil(const RunState& state) {

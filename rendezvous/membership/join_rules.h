@@ -19,8 +19,6 @@ absl::Status CheckJoin(const RunState& state, const Join& join);
 // OK, or ABORTED: a node whose stream broke cannot reconnect, since it is no longer a member.
 absl::Status CheckResume(const RunState& state, const Join& join);
 
-RunRules RulesOf(const Join& first);
-
 // How long the member may be silent before it is lost; 0: it is lost when its stream ends. A member
 // that is away and has no workers yet gets a shorter lease: a run of such nodes would occupy the
 // service for nothing.

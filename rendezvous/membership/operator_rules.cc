@@ -121,7 +121,7 @@ absl::StatusOr<DrainPlan> PlanDrain(const RunState& state, const DrainRequest& r
     plan.sentence = absl::StrCat(NameOf(node), " leaves at once; it has no workers in this round");
     return plan;
   }
-  const RunRules& rules = *state.rules;
+  const Join& rules = *state.rules;
   if (others.count == 0) {
     return absl::FailedPreconditionError(
         absl::StrCat(NameOf(node), " is the run's last node; ddpctl stop ends the run"));

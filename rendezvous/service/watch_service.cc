@@ -11,8 +11,8 @@
 #include "rendezvous/base/printable.h"
 #include "rendezvous/streams/batch_writer.h"
 #include "rendezvous/wire/grpc_channel.h"
-#include "rendezvous/wire/log_convert.h"
 #include "rendezvous/wire/peer_name.h"
+#include "rendezvous/wire/status_convert.h"
 
 namespace ddprun {
 

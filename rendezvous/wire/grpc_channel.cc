@@ -71,13 +71,13 @@ void PrepareGrpc() {
   // Never destroyed: a static's destructor would run while gRPC's threads are still running. Marked
   // as used, so that leak checkers find the object.
   [[gnu::used]] static CallbackThreads* const threads = [] {
-    // Debian's and Ubuntu's abseil searches for lock cycles on every lock; a store operation takes a
-    // dozen locks.
+    // Debian's and Ubuntu's abseil searches for lock cycles on every lock; a store operation takes
+    // a dozen locks.
     absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
     if (std::getenv("GRPC_VERBOSITY") == nullptr) gpr_set_log_function(LogBrokenInvariantsOnly);
     // gRPC's own resolver uses /etc/hosts and DNS only; the system's also uses the sources in
-    // nsswitch.conf (mDNS, LDAP, systemd), as ssh does. gRPC reads the variable once; workers do not
-    // inherit it.
+    // nsswitch.conf (mDNS, LDAP, systemd), as ssh does. gRPC reads the variable once; workers do
+    // not inherit it.
     constexpr char kResolver[] = "GRPC_DNS_RESOLVER";
     const bool is_ours = std::getenv(kResolver) == nullptr;
     if (is_ours) setenv(kResolver, "native", 1);
