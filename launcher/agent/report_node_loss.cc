@@ -11,7 +11,7 @@
 #include "launcher/node/rendezvous_endpoint.h"
 #include "proto/text.h"
 #include "proto/version.h"
-#include "rendezvous/client/report_node_loss.h"
+#include "rendezvous/client/control_client.h"
 
 namespace ddprun {
 namespace {

@@ -19,18 +19,18 @@ namespace ddprun {
 
 DDPRUN_FIELDS(HostFailures) {
   [[maybe_unused]] const auto& [f1, f2, f3] = value;
-  FIELD(times)
-  FIELD(left_out)
-  FIELD(exit_code)
+  FIELD(times);
+  FIELD(left_out);
+  FIELD(exit_code);
 }
 
-DDPRUN_FIELDS(RestartHistory) {
+DDPRUN_MESSAGE(RestartHistory) {
   [[maybe_unused]] const auto& [f1, f2, f3, f4, f5, f6] = value;
-  FIELD(used)
-  FIELD(times)
-  FIELD(step)
-  FIELD(step_before)
-  FIELD(no_progress)
+  FIELD(used);
+  FIELD(times);
+  FIELD(step);
+  FIELD(step_before);
+  FIELD(no_progress);
   if constexpr (LOADING) {
     for (const v1::HostFailures& host : message.hosts())
       Fields(way, value.hosts[host.host()], host);
@@ -42,23 +42,22 @@ DDPRUN_FIELDS(RestartHistory) {
     }
   }
 }
-DDPRUN_CONVERSION(RestartHistory, v1::RestartHistory)
 
 DDPRUN_FIELDS(Member) {
   [[maybe_unused]] const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13] = value;
-  FIELD(join)
-  FIELD(order)
-  FIELD(node_rank)
-  FIELD(seated)
-  FIELD(rank_first)
-  FIELD(role_rank_first)
-  FIELD(role_world_size)
-  FIELD(drained_by)
-  FIELD(leaving)
-  FIELD(phase)
-  FIELD(link)
-  FIELD(last_seen)
-  FIELD(words_told)
+  FIELD(join);
+  FIELD(order);
+  FIELD(node_rank);
+  FIELD(seated);
+  FIELD(rank_first);
+  FIELD(role_rank_first);
+  FIELD(role_world_size);
+  FIELD(drained_by);
+  FIELD(leaving);
+  FIELD(phase);
+  FIELD(link);
+  FIELD(last_seen);
+  FIELD(words_told);
 }
 
 // Without what Reindex() computes.
@@ -66,31 +65,31 @@ DDPRUN_FIELDS(RunState) {
   [[maybe_unused]] const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15,
                                 f16, f17, f18, f19, f20, f21, f22, f23, f24, f25, f26, f27, f28,
                                 f29, f30, f31, f32, f33] = value;
-  FIELD(run_id)
-  FIELD(durable)
-  FIELD(phase)
-  FIELD(round)
-  FIELD(restart_count)
-  FIELD(restarts)
-  FIELD(rules)
-  FIELD(joins)
-  FIELD(cause)
-  FIELD(last_cause)
-  FIELD(broke)
-  FIELD(outcomes)
-  FIELD(sealed)
-  FIELD(left_out)
-  FIELD(may_restart)
-  FIELD(deadline)
-  FIELD(last_call_due)
-  FIELD(restart_due)
-  FIELD(lease_due)
-  FIELD(start)
-  FIELD(verdict)
-  FIELD(words)
-  FIELD(words_version)
-  FIELD(words_due)
-  FIELD(words_sent)
+  FIELD(run_id);
+  FIELD(durable);
+  FIELD(phase);
+  FIELD(round);
+  FIELD(restart_count);
+  FIELD(restarts);
+  FIELD(rules);
+  FIELD(joins);
+  FIELD(cause);
+  FIELD(last_cause);
+  FIELD(broke);
+  FIELD(outcomes);
+  FIELD(sealed);
+  FIELD(left_out);
+  FIELD(may_restart);
+  FIELD(deadline);
+  FIELD(last_call_due);
+  FIELD(restart_due);
+  FIELD(lease_due);
+  FIELD(start);
+  FIELD(verdict);
+  FIELD(words);
+  FIELD(words_version);
+  FIELD(words_due);
+  FIELD(words_sent);
   if constexpr (LOADING) {
     for (const v1::RunMember& member : message.members()) {
       Fields(way, value.members[NodeId{member.join().node_id()}], member);
@@ -103,31 +102,39 @@ DDPRUN_FIELDS(RunState) {
 
 // ---- Events of the membership core
 
-DDPRUN_FIELDS(NodeJoined){FIELD(link) FIELD(join)} DDPRUN_CONVERSION(NodeJoined, v1::NodeJoined)
+DDPRUN_MESSAGE(NodeJoined) {
+  FIELD(link);
+  FIELD(join);
+}
 
-    DDPRUN_FIELDS(NodeGone){FIELD(link)} DDPRUN_CONVERSION(NodeGone, v1::NodeGone)
+DDPRUN_MESSAGE(NodeGone) { FIELD(link); }
 
-        DDPRUN_FIELDS(NodeLost){FIELD_AS(value.node_id.value, node_id)
-                                    FIELD(reason)} DDPRUN_CONVERSION(NodeLost, v1::NodeLost)
+DDPRUN_MESSAGE(NodeLost) {
+  FIELD_AS(value.node_id.value, node_id);
+  FIELD(reason);
+}
 
-            DDPRUN_FIELDS(RunStopped){FIELD(by) FIELD(now)} DDPRUN_CONVERSION(RunStopped,
-                                                                              v1::RunStopped)
+DDPRUN_MESSAGE(RunStopped) {
+  FIELD(by);
+  FIELD(now);
+}
 
-                DDPRUN_FIELDS(NodeDrained){
-                    FIELD_AS(value.node_id.value, node_id) FIELD(by)
-                        FIELD(at_next_round)} DDPRUN_CONVERSION(NodeDrained, v1::NodeDrained)
+DDPRUN_MESSAGE(NodeDrained) {
+  FIELD_AS(value.node_id.value, node_id);
+  FIELD(by);
+  FIELD(at_next_round);
+}
 
-                    DDPRUN_FIELDS(Tick) {}
-DDPRUN_CONVERSION(Tick, v1::Tick)
+DDPRUN_MESSAGE(Tick) {}
 
 // But for NodeReported, whose report may be of a kind that this version does not know.
 DDPRUN_FIELDS(MembershipEvent) {
-  KIND(NodeJoined, node_joined)
-  KIND(NodeGone, node_gone)
-  KIND(NodeLost, node_lost)
-  KIND(RunStopped, run_stopped)
-  KIND(NodeDrained, node_drained)
-  KIND(Tick, tick)
+  KIND(NodeJoined, node_joined);
+  KIND(NodeGone, node_gone);
+  KIND(NodeLost, node_lost);
+  KIND(RunStopped, run_stopped);
+  KIND(NodeDrained, node_drained);
+  KIND(Tick, tick);
 }
 
 // ---- Records

@@ -3,6 +3,7 @@
 // core.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -29,6 +30,8 @@ TimePoint FormingUntil(const RunState& state);
 
 // "1 node", "2 nodes".
 std::string Nodes(int count);
+// "b (node rank 1)", or "b" of a node without a rank.
+std::string NodeName(const std::string& host, std::optional<int> node_rank);
 
 // The status sentence of a waiting node: "waiting for 1 of 2 nodes: node rank 1 has not joined".
 std::string WaitingWords(const RunState& state);

@@ -81,7 +81,7 @@ void MembershipStep::operator()(const NodeGone& event) {
   // reconnect for it.
   if (state_.rules->lease.count() == 0) {
     RemoveMember(id, LossOf(member,
-                            "its connection to the rendezvous service ended without a word; check "
+                            "its connection to the rendezvous service ended unexpectedly; check "
                             "that machine and its network"));
     return;
   }
@@ -282,19 +282,15 @@ void Reindex(RunState& state) {
 }
 
 std::optional<TimePoint> NextDeadline(const RunState& state) {
-  std::optional<TimePoint> next = state.lease_due;
-  const auto earlier = [&next](std::optional<TimePoint> other) {
-    if (other && (!next || *other < *next)) next = other;
-  };
   if (!state.rules || state.members.empty()) return std::nullopt;
-  if (state.phase == RunPhase::kForming || state.phase == RunPhase::kBroken) {
-    earlier(state.deadline);
-  }
-  if (state.phase == RunPhase::kForming) earlier(state.restart_due);
-  // While a member is away, its lease decides.
-  if (state.links.size() == state.members.size()) earlier(state.last_call_due);
-  earlier(state.words_due);
-  return next;
+  const auto only_if = [](bool due, std::optional<TimePoint> time) {
+    return due ? time : std::nullopt;
+  };
+  const bool forming = state.phase == RunPhase::kForming;
+  return Earliest({state.lease_due, state.words_due, only_if(forming, state.restart_due),
+                   only_if(forming || state.phase == RunPhase::kBroken, state.deadline),
+                   // While a member is away, its lease decides.
+                   only_if(state.links.size() == state.members.size(), state.last_call_due)});
 }
 
 bool IsEnding(const RunState& state) {

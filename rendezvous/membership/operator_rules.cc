@@ -13,9 +13,7 @@ namespace ddprun {
 namespace {
 
 std::string NameOf(const Member& member) {
-  std::string name = absl::StrCat("node ", member.join.host);
-  if (member.node_rank) absl::StrAppend(&name, " (node rank ", *member.node_rank, ")");
-  return name;
+  return absl::StrCat("node ", NodeName(member.join.host, member.node_rank));
 }
 
 std::string Workers(const Member& member) {

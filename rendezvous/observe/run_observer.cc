@@ -38,11 +38,7 @@ void Count(const RunNotice& note, TimePoint now, RunCounters& counters) {
       ++counters.finished;
       counters.forming = TimePoint{};
       return;
-    case NoticeKind::kNodeReturned:
-    case NoticeKind::kNodeAway:
-    case NoticeKind::kNodeLeft:
-    case NoticeKind::kNodeRefused:
-    case NoticeKind::kNodeSucceeded:
+    default:
       return;
   }
 }

@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "rendezvous/base/limits.h"
-#include "rendezvous/base/peer_limits.h"
 #include "rendezvous/streams/completion_threads.h"
 
 namespace ddprun {

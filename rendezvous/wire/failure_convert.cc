@@ -3,59 +3,85 @@
 
 #include "proto/failure_record.h"
 #include "rendezvous/base/limits.h"
-#include "rendezvous/base/peer_limits.h"
 #include "rendezvous/wire/fields.h"
 
 namespace ddprun {
 
-DDPRUN_FIELDS(Hang){
-    FIELD(kind) FIELD(silent) COUNT(step) TEXT(section, kSectionBytesMax) COUNT(others_step)
-        TEXTS(stack, kStackLinesMax, kStackLineBytesMax)} DDPRUN_CONVERSION(Hang, v1::Hang)
+DDPRUN_MESSAGE(Hang) {
+  FIELD(kind);
+  FIELD(silent);
+  COUNT(step);
+  TEXT(section, kSectionBytesMax);
+  COUNT(others_step);
+  TEXTS(stack, kStackLinesMax, kStackLineBytesMax);
+}
 
-    DDPRUN_FIELDS(Collective) {
-  TEXT(group, kCollectiveNameBytesMax)
-  FIELD(number)
-  TEXT(name, kCollectiveNameBytesMax)
-  COUNT(bytes)
-  TEXT(dtype, kCollectiveNameBytesMax)
+DDPRUN_MESSAGE(Collective) {
+  TEXT(group, kCollectiveNameBytesMax);
+  FIELD(number);
+  TEXT(name, kCollectiveNameBytesMax);
+  COUNT(bytes);
+  TEXT(dtype, kCollectiveNameBytesMax);
   if constexpr (LOADING) value.number = std::max<std::int64_t>(value.number, 0);
 }
-DDPRUN_CONVERSION(Collective, v1::Collective)
 
-DDPRUN_FIELDS(RanksInPlace) {
-  RANGES(value.ranks, ranges, kOutcomeRangesShown)
-  FIELD_AS(value.place.waits, waits)
-  LIST_AS(value.place.last, last, kCollectiveGroupsMax)
+DDPRUN_MESSAGE(RanksInPlace) {
+  RANGES(value.ranks, ranges, kOutcomeRangesShown);
+  FIELD_AS(value.place.waits, waits);
+  LIST_AS(value.place.last, last, kCollectiveGroupsMax);
   if constexpr (LOADING) {
     std::erase_if(value.ranks, [](RankRange one) { return one.first < 0 || one.last < one.first; });
   }
 }
-DDPRUN_CONVERSION(RanksInPlace, v1::RanksInPlace)
 
-DDPRUN_FIELDS(OomKill){FIELD(used_bytes) FIELD(limit_bytes)
-                           FIELD(of_cgroup)} DDPRUN_CONVERSION(OomKill, v1::OomKill)
+DDPRUN_MESSAGE(OomKill) {
+  FIELD(used_bytes);
+  FIELD(limit_bytes);
+  FIELD(of_cgroup);
+}
 
-    DDPRUN_FIELDS(Failure){
-        FIELD(kind) FIELD(rank) FIELD(local_rank) FIELD(node_rank) TEXT(host, kNameBytesMax)
-            FIELD(pid) FIELD(exit_code) FIELD(signal) LINES(message, kFailureMessageBytesMax)
-        // The last ones, which say why.
-        LAST_TEXTS(last_lines, kLastLinesMax, kLastLineBytesMax) FIELD(age) FIELD(oom)
-            TEXT(core_file, kPathBytesMax) LINES(traceback, kTracebackBytesMax) FIELD(hang)
-                LIST(places, kCollectivePlacesMax)} DDPRUN_CONVERSION(Failure, v1::Failure)
+DDPRUN_MESSAGE(Failure) {
+  FIELD(kind);
+  FIELD(rank);
+  FIELD(local_rank);
+  FIELD(node_rank);
+  TEXT(host, kNameBytesMax);
+  FIELD(pid);
+  FIELD(exit_code);
+  FIELD(signal);
+  LINES(message, kFailureMessageBytesMax);
+  // The last ones, which say why.
+  LAST_TEXTS(last_lines, kLastLinesMax, kLastLineBytesMax);
+  FIELD(age);
+  FIELD(oom);
+  TEXT(core_file, kPathBytesMax);
+  LINES(traceback, kTracebackBytesMax);
+  FIELD(hang);
+  LIST(places, kCollectivePlacesMax);
+}
 
-        DDPRUN_FIELDS(WorkerOutcomes){
-            FIELD(kind) FIELD(code) FIELD(count) RANGES(value.ranges, ranges, kOutcomeRangesMax)
-                TEXTS(hosts, kOutcomeHostsShown,
-                      kNameBytesMax)} DDPRUN_CONVERSION(WorkerOutcomes, v1::WorkerOutcomes)
+DDPRUN_MESSAGE(WorkerOutcomes) {
+  FIELD(kind);
+  FIELD(code);
+  FIELD(count);
+  RANGES(value.ranges, ranges, kOutcomeRangesMax);
+  TEXTS(hosts, kOutcomeHostsShown, kNameBytesMax);
+}
 
-            DDPRUN_FIELDS(Verdict){
-                FIELD(success) FIELD(cause) FIELD(exit_code) FIELD(round) FIELD(restart_count)
-                    FIELD(restarts_max) FIELD(world_size) FIELD(node_count)
-                        LIST(outcomes, kOutcomeWaysMax) FIELD(restarts_forgiven)
-                            LINES(not_restarted,
-                                  kFailureMessageBytesMax)} DDPRUN_CONVERSION(Verdict, v1::Verdict)
-
-                Verdict FromService(const v1::Verdict& message) {
+DDPRUN_MESSAGE(Verdict) {
+  FIELD(success);
+  FIELD(cause);
+  FIELD(exit_code);
+  FIELD(round);
+  FIELD(restart_count);
+  FIELD(restarts_max);
+  FIELD(world_size);
+  FIELD(node_count);
+  LIST(outcomes, kOutcomeWaysMax);
+  FIELD(restarts_forgiven);
+  LINES(not_restarted, kFailureMessageBytesMax);
+}
+Verdict FromService(const v1::Verdict& message) {
   Verdict verdict = FromProto(message);
   const bool failed =
       !verdict.success && !(verdict.cause && verdict.cause->kind == FailureKind::kNodeDrained);

@@ -2,11 +2,10 @@
 // Converts structs to messages and back from one list of their fields, so that a field cannot be
 // written and not read. For this room's converters only.
 //
-//   DDPRUN_FIELDS(Hang) {
-//     FIELD(kind)
-//     TEXT(section, kSectionBytesMax)
+//   DDPRUN_MESSAGE(Hang) {
+//     FIELD(kind);
+//     TEXT(section, kSectionBytesMax);
 //   }
-//   DDPRUN_CONVERSION(Hang, v1::Hang)
 //
 // A list is a template over the direction; `value` and `message` are its arguments. A field that is
 // absent, or has an enumerator that this version does not know, keeps its default.
@@ -123,25 +122,27 @@ std::vector<const std::string*> Some(const Texts& texts, std::size_t count_max, 
 
 }  // namespace ddprun::fields
 
-// The list for one struct.
+// A list without conversions, for those that are written by hand.
 #define DDPRUN_FIELDS(Struct)                                                 \
   template <typename Way, typename Value, typename Message>                   \
   requires std::is_same_v<std::remove_const_t<Value>, Struct>                 \
   static void Fields([[maybe_unused]] Way way, [[maybe_unused]] Value& value, \
                      [[maybe_unused]] Message& message)
 
-// After the list.
-#define DDPRUN_CONVERSION(Struct, WireMessage)   \
-  WireMessage ToProto(const Struct& value) {     \
-    WireMessage message;                         \
+// ToProto() and FromProto() of a struct and the message of its name, and their list.
+#define DDPRUN_MESSAGE(Struct)                   \
+  DDPRUN_FIELDS(Struct);                         \
+  v1::Struct ToProto(const Struct& value) {      \
+    v1::Struct message;                          \
     Fields(fields::ToMessage{}, value, message); \
     return message;                              \
   }                                              \
-  Struct FromProto(const WireMessage& message) { \
+  Struct FromProto(const v1::Struct& message) {  \
     Struct value;                                \
     Fields(fields::ToValue{}, value, message);   \
     return value;                                \
-  }
+  }                                              \
+  DDPRUN_FIELDS(Struct)
 
 #define READ [](const auto& from) { return FromProto(from); }
 #define LOADING (std::is_same_v<Way, fields::ToValue>)

@@ -73,4 +73,10 @@ class ServiceChannel {
   const std::shared_ptr<grpc::Channel> channel_;
 };
 
+// The error of a single call that failed, as one sentence. UNAVAILABLE, DEADLINE_EXCEEDED: the
+// service was not reached. FAILED_PRECONDITION: the credentials do not fit what answers, or it does
+// not know this call. Otherwise: the service's own status.
+absl::Status CallError(const ServiceChannel& channel, const grpc::Status& status,
+                       std::chrono::milliseconds timeout);
+
 }  // namespace ddprun

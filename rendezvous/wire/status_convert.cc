@@ -9,44 +9,56 @@
 
 namespace ddprun {
 
-DDPRUN_FIELDS(NodeStatus){
-    TEXT_AS(value.node_id.value, node_id, kNameBytesMax) TEXT(host, kNameBytesMax)
-        TEXT(address, kNameBytesMax) FIELD(node_rank) FIELD(state) FIELD(rank_first) FIELD(ranks)
-            FIELD(silent) FIELD(progress)
-                FIELD(progress_age)} DDPRUN_CONVERSION(NodeStatus, v1::NodeStatus)
+DDPRUN_MESSAGE(NodeStatus) {
+  TEXT_AS(value.node_id.value, node_id, kNameBytesMax);
+  TEXT(host, kNameBytesMax);
+  TEXT(address, kNameBytesMax);
+  FIELD(node_rank);
+  FIELD(state);
+  FIELD(rank_first);
+  FIELD(ranks);
+  FIELD(silent);
+  FIELD(progress);
+  FIELD(progress_age);
+}
 
-    DDPRUN_FIELDS(LeftOutStatus){TEXT(host, kNameBytesMax) FIELD(failures)
-                                     FIELD(remaining)} DDPRUN_CONVERSION(LeftOutStatus,
-                                                                         v1::LeftOutStatus)
+DDPRUN_MESSAGE(LeftOutStatus) {
+  TEXT(host, kNameBytesMax);
+  FIELD(failures);
+  FIELD(remaining);
+}
 
-        DDPRUN_FIELDS(RunStatus) {
-  TEXT(run_id, kNameBytesMax)
-  FIELD(phase)
-  FIELD(round)
-  TEXT(reason, 2 * kFailureMessageBytesMax)
-  FIELD(remaining)
-  FIELD(nodes_min)
-  FIELD(nodes_max)
-  FIELD(world_size)
-  FIELD(restarts_used)
-  FIELD(restarts_max)
-  FIELD(last_failure)
-  FIELD(verdict)
-  FIELD(node_count)
-  FIELD(nodes)
-  FIELD(restarts_forgiven)
-  FIELD(progress)
-  FIELD(progress_age)
-  FIELD(left_out)
+DDPRUN_MESSAGE(RunStatus) {
+  TEXT(run_id, kNameBytesMax);
+  FIELD(phase);
+  FIELD(round);
+  TEXT(reason, 2 * kFailureMessageBytesMax);
+  FIELD(remaining);
+  FIELD(nodes_min);
+  FIELD(nodes_max);
+  FIELD(world_size);
+  FIELD(restarts_used);
+  FIELD(restarts_max);
+  FIELD(last_failure);
+  FIELD(verdict);
+  FIELD(node_count);
+  FIELD(nodes);
+  FIELD(restarts_forgiven);
+  FIELD(progress);
+  FIELD(progress_age);
+  FIELD(left_out);
   if constexpr (LOADING) {
     if (value.verdict) value.verdict = FromService(message.verdict());
   }
 }
-DDPRUN_CONVERSION(RunStatus, v1::RunStatus)
 
 // ---- For watchers
 
-DDPRUN_FIELDS(RunQuestion){FIELD(output) FIELD(watch) TEXTS(nodes, kWatchNamesMax, kNameBytesMax)}
+DDPRUN_FIELDS(RunQuestion) {
+  FIELD(output);
+  FIELD(watch);
+  TEXTS(nodes, kWatchNamesMax, kNameBytesMax);
+}
 
 v1::WatchRunRequest ToProto(const RunQuestion& question, const std::string& run_id) {
   v1::WatchRunRequest message;
@@ -61,14 +73,19 @@ RunQuestion FromProto(const v1::WatchRunRequest& message) {
   return question;
 }
 
-DDPRUN_FIELDS(WatchBegun){
-    TEXT(run_id, kNameBytesMax) TEXTS(nodes, kStatusNodesMax, kNameBytesMax)
-        TEXTS(away, kStatusNodesMax, kNameBytesMax)} DDPRUN_CONVERSION(WatchBegun, v1::WatchBegun)
+DDPRUN_MESSAGE(WatchBegun) {
+  TEXT(run_id, kNameBytesMax);
+  TEXTS(nodes, kStatusNodesMax, kNameBytesMax);
+  TEXTS(away, kStatusNodesMax, kNameBytesMax);
+}
 
-    DDPRUN_FIELDS(WorkerLines){TEXT(node, kNameBytesMax) FIELD(node_rank)
-                                   FIELD(lines)} DDPRUN_CONVERSION(WorkerLines, v1::WorkerLines)
+DDPRUN_MESSAGE(WorkerLines) {
+  TEXT(node, kNameBytesMax);
+  FIELD(node_rank);
+  FIELD(lines);
+}
 
-        v1::RunNews ToProto(const RunNews& news) {
+v1::RunNews ToProto(const RunNews& news) {
   v1::RunNews message;
   if (const auto* begun = std::get_if<WatchBegun>(&news)) {
     *message.mutable_begun() = ToProto(*begun);

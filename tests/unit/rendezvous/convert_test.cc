@@ -12,7 +12,6 @@
 
 #include "proto/failure_record.h"
 #include "rendezvous/base/limits.h"
-#include "rendezvous/base/peer_limits.h"
 #include "rendezvous/wire/status_convert.h"
 
 namespace ddprun {
