@@ -8,7 +8,6 @@
 #include "rendezvous/membership/join_rules.h"
 #include "rendezvous/membership/membership_step.h"
 #include "rendezvous/membership/operator_rules.h"
-#include "rendezvous/membership/report_rules.h"
 #include "rendezvous/membership/restart_rules.h"
 #include "rendezvous/values/first_cause.h"
 #include "rendezvous/values/worker_outcomes.h"

@@ -111,6 +111,7 @@ enum Which { kFirst, kLast };
 template <typename Texts>
 std::vector<const std::string*> Some(const Texts& texts, std::size_t count_max, Which which) {
   std::vector<const std::string*> some;
+  some.reserve(static_cast<std::size_t>(texts.size()));
   for (const std::string& text : texts) some.push_back(&text);
   if (some.size() > count_max) {
     const auto begin =
