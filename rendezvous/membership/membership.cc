@@ -101,7 +101,7 @@ void MembershipStep::operator()(const NodeLost& event) {
   const bool stopping = member.phase == MemberPhase::kStopping;
   Loss loss = Erase(event.node_id, LossOf(member, event.reason));
   loss.was_dead_before_it_stopped = stopping;
-  React(std::move(loss));
+  React(loss);
 }
 
 void MembershipStep::operator()(const RunStopped& event) {

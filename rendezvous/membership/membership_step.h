@@ -64,7 +64,7 @@ class MembershipStep {
   };
   Loss Erase(const NodeId& id, Failure reason);
   void React(std::vector<Loss> losses);
-  void React(Loss loss) { React(std::vector<Loss>(1, std::move(loss))); }
+  void React(const Loss& loss) { React(std::vector<Loss>(1, loss)); }
   void RemoveMember(const NodeId& id, Failure reason);
   bool IsTheCause(const Loss& loss) const;
   void ForgiveIfStopped();
