@@ -183,7 +183,7 @@ class ControlService::Watch final : public grpc::ServerWriteReactor<v1::RunNews>
   std::atomic<bool> ending_{false};
 
   absl::Mutex mutex_;
-  std::shared_ptr<Run> run_ ABSL_GUARDED_BY(mutex_);  // until nobody watches any more
+  std::shared_ptr<Run> run_ ABSL_GUARDED_BY(mutex_);  // until the watch ends
   WatchId watch_ ABSL_GUARDED_BY(mutex_){};
   grpc::Status status_ ABSL_GUARDED_BY(mutex_);
   BatchWriter<v1::RunNews> out_;

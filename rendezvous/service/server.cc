@@ -211,7 +211,7 @@ absl::StatusOr<std::unique_ptr<RendezvousServer>> RendezvousServer::Start(Option
   if (!socket.ok()) return socket.status();
   std::string target = options.address;
   if (on_path) {
-    options.credentials.reset();  // the kernel says who the peer is
+    options.credentials.reset();  // the kernel identifies the peer
   } else {
     std::string reach = socket->address;
     if (reach == "0.0.0.0") reach = "127.0.0.1";
