@@ -12,7 +12,6 @@ namespace ddprun {
 namespace {
 
 constexpr int kPortMax = 65535;
-constexpr std::size_t kPathBytesMax = 4096;
 
 // The destination of a flag's value; null: not a text flag.
 std::string* TextOf(const std::string& flag, ServiceCommand& command) {
@@ -65,24 +64,31 @@ const char kServiceUsage[] =
     "\n"
     "Runs the rendezvous service alone, for runs whose first node does not host it.\n"
     "\n"
-    "  --host ADDRESS   address of this host to listen on (127.0.0.1), or unix:/PATH\n"
-    "  --port PORT      port to listen on (29500); 0: any free one\n"
-    "  --rdzv-id NAME   the run of nodes that join without --rdzv-id; without it they are refused\n"
-    "  --token-file FILE  the runs' secret, the same on all nodes (DDPRUN_TOKEN, systemd's\n"
-    "                   credential ddprun-token, or ~/.config/ddprun/token)\n"
-    "  --tls-cert FILE  the service's own certificate, in place of the secret; with the next two\n"
-    "  --tls-key FILE   its private key\n"
-    "  --tls-ca FILE    who must have signed the nodes' certificates\n"
-    "  --journal FOLDER  where accepted joins, reports and keys are written down: a service that "
-    "was\n"
-    "                   killed is started again with the same flags, and the runs never stop\n"
-    "  --journal-sync   flush the disk before each answer, to survive the machine's crash as well\n"
-    "  --event-log FILE  what happens in all runs, as lines of JSON; -: stdout\n"
-    "  --metrics-port PORT  serve metrics for Prometheus at http://ADDRESS:PORT/metrics\n"
-    "  --metrics-addr ADDRESS  of this host (127.0.0.1)\n"
-    "  --insecure       plain text without a secret, on all nodes too\n"
-    "  --version        print the version\n"
-    "  --help           print this\n";
+    "  --host ADDRESS          listen on this address of this host, or on unix:/PATH (127.0.0.1)\n"
+    "  --port PORT             listen on this port; 0 selects a free one (29500)\n"
+    "  --rdzv-id NAME          run of nodes that join without --rdzv-id; by default such nodes "
+    "are\n"
+    "                          rejected\n"
+    "  --token-file FILE       read the runs' secret from this file; all nodes need the same "
+    "secret\n"
+    "                          (DDPRUN_TOKEN, systemd's credential ddprun-token, or\n"
+    "                          ~/.config/ddprun/token)\n"
+    "  --tls-cert FILE         certificate of the service, instead of the secret; with the next "
+    "two\n"
+    "  --tls-key FILE          private key of that certificate\n"
+    "  --tls-ca FILE           certificate authorities that sign the nodes' certificates\n"
+    "  --journal FOLDER        record accepted joins, reports and keys in this folder; a service "
+    "that\n"
+    "                          is restarted with the same flags continues its runs\n"
+    "  --journal-sync          flush the journal to the disk before each reply, so that the runs "
+    "also\n"
+    "                          survive a crash of the machine\n"
+    "  --event-log FILE        append the events of all runs as lines of JSON; -: stdout\n"
+    "  --metrics-port PORT     serve Prometheus metrics at http://ADDRESS:PORT/metrics\n"
+    "  --metrics-addr ADDRESS  address of this host for the metrics (127.0.0.1)\n"
+    "  --insecure              use plain text without a secret; all nodes need this flag too\n"
+    "  --version               print the version and exit\n"
+    "  --help                  print this help and exit\n";
 
 absl::StatusOr<ServiceCommand> ParseServiceCommand(const std::vector<std::string>& arguments) {
   ServiceCommand command;

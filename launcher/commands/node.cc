@@ -36,7 +36,7 @@
 #include "proto/text.h"
 #include "proto/version.h"
 #include "rendezvous/base/bounded_call.h"
-#include "rendezvous/client/report_node_loss.h"
+#include "rendezvous/client/control_client.h"
 #include "rendezvous/security/credentials.h"
 
 namespace ddprun {

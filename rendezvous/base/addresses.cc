@@ -123,17 +123,9 @@ absl::Status CannotListenOnPath(const std::string& path, int error) {
       absl::StrCat(what, "; check that its folder exists and can be written"));
 }
 
-absl::Status CheckSocketPath(const std::string& path) {
-  sockaddr_un address{};
-  if (path.empty() || path.size() >= sizeof address.sun_path) {
-    return absl::InvalidArgumentError(absl::StrCat("the socket path '", path, "' has ", path.size(),
-                                                   " bytes; it must have 1 to ",
-                                                   sizeof address.sun_path - 1));
-  }
+absl::Status CheckIsFree(const std::string& path, const sockaddr_un& address) {
   struct stat info;
   if (lstat(path.c_str(), &info) != 0) return absl::OkStatus();
-  address.sun_family = AF_UNIX;
-  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
   const OwnedFd probe = NewSocket(AF_UNIX, SOCK_STREAM);
   if (!probe.valid()) return CannotListenOnPath(path, errno);
   const bool dead =
@@ -147,19 +139,37 @@ absl::Status CheckSocketPath(const std::string& path) {
 
 }  // namespace
 
-absl::StatusOr<ListeningSocket> ListenOnPath(const std::string& path) {
-  if (absl::Status status = CheckSocketPath(path); !status.ok()) return status;
-  unlink(path.c_str());
+absl::StatusOr<sockaddr_un> UnixAddress(const std::string& path) {
   sockaddr_un address{};
+  if (path.empty() || path.size() >= sizeof address.sun_path) {
+    return absl::InvalidArgumentError(absl::StrCat("the socket path '", path, "' has ", path.size(),
+                                                   " bytes; it must have 1 to ",
+                                                   sizeof address.sun_path - 1));
+  }
   address.sun_family = AF_UNIX;
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  return address;
+}
+
+absl::StatusOr<ListeningSocket> ListenOnPath(const std::string& path) {
+  const absl::StatusOr<sockaddr_un> address = UnixAddress(path);
+  if (!address.ok()) return address.status();
+  if (absl::Status status = CheckIsFree(path, *address); !status.ok()) return status;
+  unlink(path.c_str());
   OwnedFd listener = NewSocket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK);
   if (!listener.valid() ||
-      bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
+      bind(listener.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0 ||
       listen(listener.get(), SOMAXCONN) != 0) {
     return CannotListenOnPath(path, errno);
   }
   return ListeningSocket{std::move(listener), path, 0};
+}
+
+bool IsOwnUser(int fd) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
+         (peer.uid == geteuid() || peer.uid == 0);
 }
 
 absl::StatusOr<std::string> LocalAddressTowards(const std::string& host, int port) {

@@ -2,6 +2,8 @@
 // Addresses of this host: those that a server may bind, and the one that other nodes use.
 #pragma once
 
+#include <sys/un.h>
+
 #include <string>
 
 #include "absl/status/status.h"
@@ -24,9 +26,15 @@ struct ListeningSocket {
 // an address of this host, PERMISSION_DENIED for a port that needs privileges.
 absl::StatusOr<ListeningSocket> ListenOn(const std::string& host, int port);
 
+// The address of a unix socket. INVALID_ARGUMENT if the path is empty or too long.
+absl::StatusOr<sockaddr_un> UnixAddress(const std::string& path);
+
 // ALREADY_EXISTS if the path is a socket that a process serves, or not a socket; INVALID_ARGUMENT
 // if it is too long or its folder is not writable.
 absl::StatusOr<ListeningSocket> ListenOnPath(const std::string& path);
+
+// The peer of this unix socket is a process of the same user, or of root.
+bool IsOwnUser(int fd);
 
 // A TCP port that is free at `address` now. UNAVAILABLE if there is none.
 absl::StatusOr<int> FindFreePort(const std::string& address);

@@ -16,22 +16,33 @@
 
 namespace ddprun {
 
-// Runs `body` on a detached thread with all signals blocked: signals are for the program's own
-// threads. `body` must own all that it uses, since it may outlive the caller. The error: no thread
-// could be started.
+// Blocks all signals of the calling thread, and of the threads that it starts meanwhile: signals
+// are for the program's own threads, and a pipe without a reader is an error like any other.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+// Runs `body` on a detached thread with all signals blocked. `body` must own all that it uses,
+// since it may outlive the caller. The error: no thread could be started.
 inline std::error_code RunDetached(std::function<void()> body) {
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, &before);
-  std::error_code error;
+  const SignalsBlocked blocked;
   try {
     std::thread(std::move(body)).detach();
   } catch (const std::system_error& thrown) {
-    error = thrown.code();
+    return thrown.code();
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return error;
+  return {};
 }
 
 // Runs `call` on a thread of its own and waits for its result. Absent: the deadline has passed, or

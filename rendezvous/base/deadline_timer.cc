@@ -43,7 +43,7 @@ void DeadlineTimer::Loop() {
     lock.unlock();
     const std::optional<TimePoint> next = on_deadline_(now);
     lock.lock();
-    if (next && (!deadline_ || *next < *deadline_)) deadline_ = next;
+    deadline_ = Earliest({deadline_, next});
   }
 }
 

@@ -37,4 +37,10 @@ absl::StatusOr<std::string> DrainNode(const std::shared_ptr<ServiceChannel>& cha
                                       const std::string& run_id, const DrainRequest& request,
                                       std::chrono::milliseconds timeout);
 
+// Reports that a node's agent is dead; for the agent's warden. Retries if the connection was cut.
+// UNAVAILABLE: the message has the reason. Other errors than the two above are the service's
+// (proto/ddprun.proto): it was reached, and there was nothing to do.
+absl::Status ReportLoss(const std::shared_ptr<ServiceChannel>& channel, const LossReport& report,
+                        std::chrono::milliseconds timeout);
+
 }  // namespace ddprun

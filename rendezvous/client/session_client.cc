@@ -300,7 +300,7 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
   // A service that has answered once is a ddprun that accepts this node's certificate.
   std::string WhyItEnded(const grpc::Status& status) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (answered_once_ && IsCutOff(status))
-      return "it was closed without a word, as when the service is killed";
+      return "it was closed without a status, as when the service is killed";
     return ReasonInWords(status, channel_->target());
   }
 
@@ -333,7 +333,7 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
       const std::string now = WhyItEnded(status);
       std::string why = why_broken_;
       if (!final_ && Clock::now() < deadline_) {
-        absl::StrAppend(&why, "; it is not there any more: ", now);
+        absl::StrAppend(&why, "; it no longer listens: ", now);
       } else if (!status.ok()) {
         absl::StrAppend(&why, "; coming back within ", seconds(window_), " s failed: ", now);
       }

@@ -44,20 +44,19 @@ class AgentStoreClient final : public StoreClient {
   }
   ~AgentStoreClient() override { close(fd_); }
 
-  StoreResult Call(const StoreOp& op) override {
+  StoreResult Call(StoreOp op) override {
     const milliseconds timeout =
         std::clamp<milliseconds>(op.timeout, milliseconds{0}, milliseconds(kStoreTimeoutMax));
     Waiting call;
     std::uint64_t id = 0;
     {
       absl::MutexLock lock(&mutex_);
-      if (!end_.ok()) return {end_, {}, 0, {}};
+      if (!end_.ok()) return ErrorResult(end_);
       id = ++last_id_;
       calls_.emplace(id, &call);
     }
-    StoreOp sent = op;
-    sent.round = options_.round;
-    Write({{{id, std::move(sent)}}, {}});
+    op.round = options_.round;
+    Write({{{id, std::move(op)}}, {}});
     // A hung agent must not block the worker forever.
     const milliseconds patience = timeout + milliseconds(kStoreAnswerSlack);
     if (Wait(call, std::chrono::steady_clock::now() + patience)) return std::move(call.result);
@@ -66,12 +65,8 @@ class AgentStoreClient final : public StoreClient {
       calls_.erase(id);
     }
     Write({{{id, std::nullopt}}, {}});
-    return {
-        absl::DeadlineExceededError(absl::StrCat(
-            "the store at ", options_.target, " did not answer within ", patience.count(), " ms")),
-        {},
-        0,
-        {}};
+    return ErrorResult(absl::DeadlineExceededError(absl::StrCat(
+        "the store at ", options_.target, " did not answer within ", patience.count(), " ms")));
   }
 
  private:
@@ -189,34 +184,19 @@ class AgentStoreClient final : public StoreClient {
   absl::Status end_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Returns -1 and sets errno on failure.
-int ConnectOnce(const std::string& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  std::memcpy(address.sun_path, path.data(), std::min(path.size(), sizeof(address.sun_path) - 1));
-  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (fd < 0 || connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0) {
-    return fd;
-  }
-  const int error = errno;
-  close(fd);
-  errno = error;
-  return -1;
-}
-
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<StoreClient>> StoreClient::Connect(Options options) {
   const std::string path(absl::StripPrefix(options.target, "unix:"));
-  if (path.size() >= sizeof(sockaddr_un::sun_path)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the path of the agent's socket, ", path, ", is too long"));
-  }
+  const absl::StatusOr<sockaddr_un> address = UnixAddress(path);
+  if (!address.ok()) return address.status();
   const TimePoint deadline = std::chrono::steady_clock::now() + options.connect_timeout;
   auto pause = kConnectBackoffMin;
   while (true) {
-    const int fd = ConnectOnce(path);
-    if (fd >= 0) return std::make_shared<AgentStoreClient>(std::move(options), fd);
+    OwnedFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) == 0) {
+      return std::make_shared<AgentStoreClient>(std::move(options), fd.Release());
+    }
     const auto rest = deadline - std::chrono::steady_clock::now();
     if (rest <= rest.zero()) break;
     std::this_thread::sleep_for(std::min<Duration>(pause, rest));

@@ -29,7 +29,7 @@ class StoreClient {
   // Sends `op` (its round is replaced) and waits for the answer: at most `op.timeout`, as the
   // server counts it, and a little more for the way. Threadsafe: a waiting call does not hold up
   // another thread's.
-  virtual StoreResult Call(const StoreOp& op) = 0;
+  virtual StoreResult Call(StoreOp op) = 0;
 };
 
 }  // namespace ddprun

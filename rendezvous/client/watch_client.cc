@@ -9,9 +9,8 @@
 #include "absl/time/clock.h"
 #include "proto/limited_messages.h"
 #include "rendezvous/base/limits.h"
-#include "rendezvous/wire/call_error.h"
 #include "rendezvous/wire/grpc_channel.h"
-#include "rendezvous/wire/log_convert.h"
+#include "rendezvous/wire/status_convert.h"
 
 namespace ddprun {
 namespace {

@@ -26,7 +26,6 @@ struct JournalReplay {
 };
 
 struct JournalReport {
-  std::string place;            // path or address
   std::uint64_t bytes = 0;      // read by a restart
   std::uint64_t snapshots = 0;  // taken since it was opened
   absl::Status error;           // why nothing can be written any more

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/journal/journal_database.h"
 
+#include <endian.h>
 #include <fcntl.h>
 #include <sqlite3.h>
 #include <sys/stat.h>
@@ -8,8 +9,8 @@
 #include <zlib.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
+#include <cstring>
 #include <limits>
 #include <utility>
 
@@ -35,21 +36,16 @@ constexpr int kDeletedRecords = 256;
 constexpr auto kNoEnd = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
 
 std::uint32_t Crc(std::uint64_t number, absl::string_view bytes) {
-  std::array<unsigned char, sizeof number> digits{};
-  for (std::size_t i = 0; i < digits.size(); ++i) {
-    digits[i] = static_cast<unsigned char>(number >> (8 * i));
-  }
-  const auto crc = crc32_z(0, digits.data(), digits.size());
+  number = htole64(number);
+  const auto crc = crc32_z(0, reinterpret_cast<const unsigned char*>(&number), sizeof number);
   return static_cast<std::uint32_t>(
       crc32_z(crc, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size()));
 }
 
 std::uint32_t BigEndian(absl::string_view bytes, std::size_t offset) {
   std::uint32_t number = 0;
-  for (std::size_t i = 0; i < sizeof number; ++i) {
-    number = number << 8 | static_cast<unsigned char>(bytes[offset + i]);
-  }
-  return number;
+  std::memcpy(&number, bytes.data() + offset, sizeof number);
+  return be32toh(number);
 }
 
 // The error of the file that failed: that of the connection may be from a later call.
@@ -87,7 +83,6 @@ absl::Status CheckHeader(const std::string& path) {
   std::string header(kHeaderBytes, '\0');
   const ssize_t count = pread(fd.get(), header.data(), header.size(), 0);
   if (count < 0) return JournalError("cannot read the journal", path, errno);
-  if (absl::StartsWith(header, "ddprunJ\n")) return OtherVersion(path, 1);
   // Bytes 18 and 19: the database is in WAL mode. 60: the version. 68: the application id.
   const bool is_journal = absl::StartsWith(header, absl::string_view("SQLite format 3\0", 16)) &&
                           header[18] == 2 && header[19] == 2 &&

@@ -29,8 +29,7 @@ struct sqlite3_stmt;
 
 namespace ddprun {
 
-// Format 1 was a file of ddprun's own.
-inline constexpr std::uint32_t kJournalVersion = 2;
+inline constexpr std::uint32_t kJournalVersion = 3;
 
 class JournalDatabase {
  public:

@@ -182,7 +182,6 @@ void SqliteJournal::Snapshot(std::vector<std::string> parts) {
 JournalReport SqliteJournal::Report() {
   Lock lock(mutex_);
   JournalReport report;
-  report.place = folder_.PathOf("journal");
   report.bytes = bytes_;
   report.snapshots = snapshots_;
   report.error = error_;

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "rendezvous/base/limits.h"
-#include "rendezvous/base/peer_limits.h"
 
 namespace ddprun {
 namespace {

@@ -4,19 +4,17 @@
 // calls faster than it ends those that are reset: either takes hundreds of MB within seconds. Pure.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "rendezvous/base/clock.h"
 
 namespace ddprun {
 
 class FrameGuard {
  public:
-  using TimePoint = std::chrono::steady_clock::time_point;
-
   explicit FrameGuard(TimePoint now);
 
   // Takes the next bytes of the connection, from its first byte on. Returns why the connection must

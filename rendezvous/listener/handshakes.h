@@ -13,13 +13,12 @@
 #include <string>
 
 #include "absl/container/flat_hash_map.h"
+#include "rendezvous/base/clock.h"
 
 namespace ddprun {
 
 class Handshakes {
  public:
-  using TimePoint = std::chrono::steady_clock::time_point;
-
   // The slots that a handshake takes.
   enum class Pool {
     kStrangers,  // not known; a group is an address

@@ -12,7 +12,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <csignal>
 #include <optional>
 #include <set>
 #include <thread>
@@ -22,6 +21,8 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/synchronization/mutex.h"
+#include "rendezvous/base/bounded_call.h"
+#include "rendezvous/base/clock.h"
 #include "rendezvous/base/event_fd.h"
 #include "rendezvous/base/ready_queue.h"
 #include "rendezvous/listener/first_bytes.h"
@@ -52,13 +53,6 @@ std::size_t ConnectionsMax() {
     return kConnectionsMax;
   const auto limit = static_cast<std::size_t>(files.rlim_cur);
   return std::min(kConnectionsMax, limit > 2 * kReservedFiles ? limit - kReservedFiles : limit / 2);
-}
-
-bool IsSameUser(int fd) {
-  ucred peer{};
-  socklen_t size = sizeof peer;
-  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
-         (peer.uid == geteuid() || peer.uid == 0);
 }
 
 Handshakes::Socket Identify(int fd) {
@@ -126,7 +120,7 @@ class Listener::Loop {
 
  private:
   using Pool = Handshakes::Pool;
-  using Deadline = std::pair<Clock::time_point, int>;
+  using Deadline = std::pair<TimePoint, int>;
 
   enum class State {
     kSilent,   // its first bytes are incomplete
@@ -138,7 +132,7 @@ class Listener::Loop {
     PeerName name;
     Pool pool = Pool::kStrangers;  // what it waits for when it is ready, and its group there
     std::string group;
-    Clock::time_point deadline;
+    TimePoint deadline;
     absl::string_view again;  // of kLeaving
     std::size_t drained = 0;
   };
@@ -168,10 +162,7 @@ class Listener::Loop {
   }
 
   void Run() {
-    // The program's own threads take the signals.
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, nullptr);
+    const SignalsBlocked blocked;
     while (!watches_) {
       if (IsStopping()) return;
       std::this_thread::sleep_for(kAcceptPause);
@@ -182,7 +173,7 @@ class Listener::Loop {
     while (true) {
       const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
                                    WaitMilliseconds(Clock::now()));
-      const Clock::time_point now = Clock::now();
+      const TimePoint now = Clock::now();
       for (int i = 0; i < count; ++i) {
         const int fd = events[static_cast<std::size_t>(i)].data.fd;
         if (fd == wake_.fd()) {
@@ -203,19 +194,18 @@ class Listener::Loop {
     }
   }
 
-  int WaitMilliseconds(Clock::time_point now) const {
-    std::optional<Clock::time_point> next = accept_again_;
-    const auto consider = [&next](Clock::time_point time) {
-      if (!next || time < *next) next = time;
-    };
-    if (!deadlines_.empty()) consider(deadlines_.begin()->first);
-    if (AnyReady()) consider(std::min(now + kSweepInterval, std::max(now, next_turn_)));
+  int WaitMilliseconds(TimePoint now) const {
+    std::optional<TimePoint> next = accept_again_;
+    if (!deadlines_.empty()) next = Earliest({next, deadlines_.begin()->first});
+    if (AnyReady()) {
+      next = Earliest({next, now + kSweepInterval, std::max(now, next_turn_)});
+    }
     if (!next) return -1;
     return static_cast<int>(
         std::max<std::int64_t>(0, std::chrono::ceil<milliseconds>(*next - now).count()));
   }
 
-  void AcceptSome(Clock::time_point now) {
+  void AcceptSome(TimePoint now) {
     for (int i = 0; i < kAcceptsAtOnce; ++i) {
       sockaddr_storage from{};
       socklen_t size = sizeof from;
@@ -233,9 +223,9 @@ class Listener::Loop {
     }
   }
 
-  void Take(int fd, const sockaddr_storage& from, Clock::time_point now) {
+  void Take(int fd, const sockaddr_storage& from, TimePoint now) {
     if (options_.peers == Peers::kSameUser) {
-      if (!IsSameUser(fd)) {
+      if (!IsOwnUser(fd)) {
         close(fd);
         return;
       }
@@ -252,7 +242,7 @@ class Listener::Loop {
       close(fd);
       return;
     }
-    const Clock::time_point deadline = now + options_.handshake_timeout;
+    const TimePoint deadline = now + options_.handshake_timeout;
     waiting_.emplace(fd, Connection{.name = NameOf(from), .deadline = deadline});
     deadlines_.emplace(deadline, fd);
   }
@@ -260,7 +250,7 @@ class Listener::Loop {
   bool IsFull() {
     absl::MutexLock lock(&mutex_);
     if (waiting_.size() + handshakes_.connections() < connections_max_) return false;
-    const Clock::time_point now = Clock::now();
+    const TimePoint now = Clock::now();
     if (now < next_full_sweep_) return true;
     next_full_sweep_ = now + kFullSweepInterval;
     handshakes_.Sweep(now, IsStillOpen, /*all=*/true);
@@ -277,7 +267,7 @@ class Listener::Loop {
     }
   }
 
-  void OnBytes(int fd, bool ended, Clock::time_point now) {
+  void OnBytes(int fd, bool ended, TimePoint now) {
     const auto it = waiting_.find(fd);
     if (it == waiting_.end()) return;  // closed for another event of the same wait
     switch (it->second.state) {
@@ -290,7 +280,7 @@ class Listener::Loop {
     }
   }
 
-  void Listen(int fd, Connection& connection, bool ended, Clock::time_point now) {
+  void Listen(int fd, Connection& connection, bool ended, TimePoint now) {
     buffer_.resize(kFirstBytesMax);
     const ssize_t count = recv(fd, buffer_.data(), buffer_.size(), MSG_PEEK | MSG_DONTWAIT);
     if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
@@ -325,7 +315,7 @@ class Listener::Loop {
   // Sends the reason and waits until the peer has had time to read it. Closing with unread bytes
   // would discard it, and gRPC's client reports even an orderly end of the connection in place of a
   // reply that comes with it. `again`: sent after all that the peer sends.
-  void Leave(int fd, Connection& connection, absl::string_view reason, Clock::time_point now,
+  void Leave(int fd, Connection& connection, absl::string_view reason, TimePoint now,
              absl::string_view again = "") {
     Send(fd, reason);
     connection.state = State::kLeaving;
@@ -351,13 +341,13 @@ class Listener::Loop {
         send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   }
 
-  void CloseLate(Clock::time_point now) {
+  void CloseLate(TimePoint now) {
     while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
       Close(deadlines_.begin()->second);
     }
   }
 
-  void BeginHandshakes(Clock::time_point now) {
+  void BeginHandshakes(TimePoint now) {
     std::vector<int> begun;
     std::vector<Handshakes::Socket> ended;
     {
@@ -376,7 +366,7 @@ class Listener::Loop {
   }
 
   // One from each group in turn.
-  void BeginLocked(Pool pool, Clock::time_point now, std::vector<int>& begun,
+  void BeginLocked(Pool pool, TimePoint now, std::vector<int>& begun,
                    std::vector<Handshakes::Socket>& ended) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     ReadyQueue& ready = ready_[Index(pool)];
     for (std::size_t refused = 0; refused < ready.groups();) {
@@ -435,10 +425,10 @@ class Listener::Loop {
   absl::flat_hash_map<int, Connection> waiting_;  // by descriptor
   std::set<Deadline> deadlines_;
   ReadyQueue ready_[2];  // by pool
-  std::optional<Clock::time_point> accept_again_;
-  Clock::time_point next_sweep_;
-  Clock::time_point next_full_sweep_;
-  Clock::time_point next_turn_;  // of strangers
+  std::optional<TimePoint> accept_again_;
+  TimePoint next_sweep_;
+  TimePoint next_full_sweep_;
+  TimePoint next_turn_;  // of strangers
   std::string buffer_;
 
   std::thread thread_;  // last: it uses all of the above

@@ -14,7 +14,6 @@
 #include "absl/strings/string_view.h"
 #include "rendezvous/base/addresses.h"
 #include "rendezvous/base/limits.h"
-#include "rendezvous/base/peer_limits.h"
 #include "rendezvous/listener/handshakes.h"
 
 namespace ddprun {

@@ -93,7 +93,7 @@ absl::StatusOr<std::string> PeerGuard::RunToAskAbout(const grpc::ServerContextBa
   }
   if (own && !own->empty() && (run_id.empty() || run_id == *own)) return *own;
   return absl::PermissionDeniedError(
-      absl::StrCat("the certificate of whoever asks is for run '",
+      absl::StrCat("the certificate of the caller is for run '",
                    Printable(own.value_or("").substr(0, kNameBytesMax)), "' alone and not for ",
                    run_id.empty() ? "all runs" : absl::StrCat("run '", Printable(run_id), "'")));
 }

@@ -124,23 +124,23 @@ absl::Status CheckFields(const Join& join) {
   return status;
 }
 
-absl::Status CheckRules(const RunRules& rules, const Join& join) {
+absl::Status CheckRules(const Join& rules, const Join& join) {
   if (join.nodes_min != rules.nodes_min || join.nodes_max != rules.nodes_max) {
     return absl::FailedPreconditionError(absl::StrCat(
         "node ", join.host, " was started with ", NodesFlag(join.nodes_min, join.nodes_max),
-        ", the run has ", NodesFlag(rules.nodes_min, rules.nodes_max), " (set by node ",
-        rules.set_by, "); start all nodes with the same --nnodes"));
+        ", the run has ", NodesFlag(rules.nodes_min, rules.nodes_max), " (set by node ", rules.host,
+        "); start all nodes with the same --nnodes"));
   }
   if (join.restarts_max != rules.restarts_max) {
     return absl::FailedPreconditionError(
         absl::StrCat("node ", join.host, " was started with --max-restarts ", join.restarts_max,
                      ", the run has --max-restarts ", rules.restarts_max, " (set by node ",
-                     rules.set_by, "); start all nodes with the same --max-restarts"));
+                     rules.host, "); start all nodes with the same --max-restarts"));
   }
   if (const auto differs = FindDifference(join.restart_policy, rules.restart_policy)) {
     return absl::FailedPreconditionError(absl::StrCat(
         "node ", join.host, " was started with ", differs->a, ", the run has ", differs->b,
-        " (set by node ", rules.set_by, "); start all nodes with the same ", differs->flag));
+        " (set by node ", rules.host, "); start all nodes with the same ", differs->flag));
   }
   return absl::OkStatus();
 }
@@ -170,7 +170,7 @@ absl::Status CheckPlace(const RunState& state, const Join& join) {
 }
 
 std::string PlainWaitingWords(const RunState& state) {
-  const RunRules& rules = *state.rules;
+  const Join& rules = *state.rules;
   const auto here = static_cast<int>(state.members.size());
   if (state.phase == RunPhase::kBroken) {
     return absl::StrCat("waiting for the other nodes to stop the workers of round ",
@@ -215,6 +215,10 @@ std::string PlainWaitingWords(const RunState& state) {
 
 std::string Nodes(int count) { return absl::StrCat(count, count == 1 ? " node" : " nodes"); }
 
+std::string NodeName(const std::string& host, std::optional<int> node_rank) {
+  return node_rank ? absl::StrCat(host, " (node rank ", *node_rank, ")") : host;
+}
+
 absl::Status CheckJoin(const RunState& state, const Join& join) {
   if (absl::Status status = CheckVersion(join); !status.ok()) return status;
   if (absl::Status status = CheckFields(join); !status.ok()) return status;
@@ -237,14 +241,14 @@ absl::Status CheckResume(const RunState& state, const Join& join) {
   if (!state.rules) {
     return absl::AbortedError(absl::StrCat(
         "node ", join.host, " came back to run '", state.run_id,
-        "', of which the rendezvous service knows nothing: it was started anew and has no journal, "
+        "', which the rendezvous service does not know: it was restarted without a journal, "
         "or gave the run up while no node was connected; start the run again, with "
         "ddprun-rendezvous --journal FOLDER to outlive the service"));
   }
   return absl::AbortedError(
       absl::StrCat("node ", join.host, " came back to run '", state.run_id,
                    "' too late: its place was given up after ", Seconds(state.rules->lease),
-                   " without a word (--lease",
+                   " without a message (--lease",
                    state.rules->lease > kUnseatedLeaseMax
                        ? absl::StrCat("; ", Seconds(kUnseatedLeaseMax), " before its first round")
                        : "",
@@ -256,17 +260,6 @@ std::chrono::milliseconds LeaseOf(const RunState& state, const Member& member) {
   return member.link || member.seated
              ? lease
              : std::min<std::chrono::milliseconds>(lease, kUnseatedLeaseMax);
-}
-
-RunRules RulesOf(const Join& first) {
-  return RunRules{.nodes_min = first.nodes_min,
-                  .nodes_max = first.nodes_max,
-                  .restarts_max = first.restarts_max,
-                  .restart_policy = first.restart_policy,
-                  .join_timeout = first.join_timeout,
-                  .last_call = first.last_call,
-                  .lease = first.lease,
-                  .set_by = first.host};
 }
 
 TimePoint FormingUntil(const RunState& state) {
@@ -285,7 +278,7 @@ std::string WaitingWords(const RunState& state) {
 }
 
 std::string LostWords(const RunState& state, const Member& member) {
-  return member.link ? absl::StrCat("it said nothing for ", Seconds(state.rules->lease),
+  return member.link ? absl::StrCat("it sent nothing for ", Seconds(state.rules->lease),
                                     " (--lease); check that machine and its network")
                      : absl::StrCat(
                            "its connection to the rendezvous service ended and it did not "
@@ -295,14 +288,14 @@ std::string LostWords(const RunState& state, const Member& member) {
 }
 
 absl::Status FencedForSilence(const RunState& state, const Member& member) {
-  return absl::AbortedError(absl::StrCat("node ", member.join.host, " said nothing for ",
+  return absl::AbortedError(absl::StrCat("node ", member.join.host, " sent nothing for ",
                                          Seconds(state.rules->lease),
-                                         " (--lease) and was taken out of run '", state.run_id,
+                                         " (--lease) and was removed from run '", state.run_id,
                                          "'; start it again to join as a new node"));
 }
 
 absl::Status FencedAsDead(const RunState& state, const Member& member, const std::string& reason) {
-  return absl::AbortedError(absl::StrCat("node ", member.join.host, " was taken out of run '",
+  return absl::AbortedError(absl::StrCat("node ", member.join.host, " was removed from run '",
                                          state.run_id, "': ", reason,
                                          "; start it again to join as a new node"));
 }
@@ -311,7 +304,7 @@ absl::Status StoppedTooLate(const RunState& state, const Member& member) {
   return absl::DeadlineExceededError(absl::StrCat(
       "node ", member.join.host, " did not stop its workers within ",
       Seconds(std::chrono::ceil<std::chrono::milliseconds>(state.deadline - state.broke)),
-      " after the failure and was taken out of run '", state.run_id, "'"));
+      " after the failure and was removed from run '", state.run_id, "'"));
 }
 
 Failure JoinTimeoutFailure(const RunState& state) {

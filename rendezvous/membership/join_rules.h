@@ -3,6 +3,7 @@
 // core.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -19,8 +20,6 @@ absl::Status CheckJoin(const RunState& state, const Join& join);
 // OK, or ABORTED: a node whose stream broke cannot reconnect, since it is no longer a member.
 absl::Status CheckResume(const RunState& state, const Join& join);
 
-RunRules RulesOf(const Join& first);
-
 // How long the member may be silent before it is lost; 0: it is lost when its stream ends. A member
 // that is away and has no workers yet gets a shorter lease: a run of such nodes would occupy the
 // service for nothing.
@@ -31,6 +30,8 @@ TimePoint FormingUntil(const RunState& state);
 
 // "1 node", "2 nodes".
 std::string Nodes(int count);
+// "b (node rank 1)", or "b" of a node without a rank.
+std::string NodeName(const std::string& host, std::optional<int> node_rank);
 
 // The status sentence of a waiting node: "waiting for 1 of 2 nodes: node rank 1 has not joined".
 std::string WaitingWords(const RunState& state);

@@ -62,12 +62,6 @@ enum class WatchId : std::uint64_t {};
 
 class LogSubscriptions {
  public:
-  struct Node {
-    NodeId id;
-    std::string host;
-    std::optional<int> rank;
-    std::optional<LinkId> link;  // absent: away
-  };
   struct Effects {
     std::vector<std::pair<LinkId, Directive>> directives;
     std::vector<WatchId> awake;  // have news to take
@@ -82,26 +76,22 @@ class LogSubscriptions {
   bool empty() const { return watches_.empty(); }
   std::size_t size() const { return watches_.size(); }
 
-  // `nodes`: all nodes of the run. Nodes are not tracked while there is no watch.
-  WatchId Open(const std::string& run_id, RunQuestion question, const std::vector<Node>& nodes,
-               Effects& effects);
-  Effects Close(WatchId id);
+  WatchId Open(const RunState& run, RunQuestion question, Effects& effects);
+  Effects Close(const RunState& run, WatchId id);
 
-  // A node has joined, reconnected on another link, or has another rank.
-  Effects Here(const Node& node);
-  // It is away or lost; its lines are not waited for.
-  Effects Gone(const NodeId& node);
-  Effects Receive(LinkId link, LogLines lines);
+  // The node has joined, reconnected, has another rank, or is away or lost: its lines are then not
+  // waited for.
+  Effects Update(const RunState& run, const NodeId& id);
+  Effects Receive(const RunState& run, LinkId link, LogLines lines);
   Effects Report(const std::string& sentence);
   Effects Finish(const std::optional<Verdict>& verdict);
 
-  Taken Take(WatchId id);
+  Taken Take(const RunState& run, WatchId id);
 
  private:
   // Of one node for one watch.
   struct Progress {
-    bool told = false;  // the node knows of the watch, on its current link
-    bool ever_told = false;
+    std::optional<LinkId> told;  // the link on which the node was last sent the watch
     bool tail_ended = false;
     std::uint64_t received = 0;
     std::uint64_t dropped = 0;  // lines, since the last ones in the queue
@@ -121,23 +111,21 @@ class LogSubscriptions {
     bool over = false;
   };
 
-  static bool Wants(const Watch& watch, const Node& node);
+  static bool Wants(const Watch& watch, const Member& node);
   static std::size_t BytesOf(const LogLines& lines);
-  void Notify(const Node& node, bool always, Effects& effects);
-  void EndTails(std::uint64_t id, Watch& watch, Effects& effects);
+  void Notify(const Member& node, bool always, Effects& effects);
+  void EndTails(const RunState& run, std::uint64_t id, Watch& watch, Effects& effects);
   void Put(std::uint64_t id, Watch& watch, Queued queued, Effects& effects);
-  void Acknowledge(std::uint64_t id, const NodeId& node, std::uint64_t number, Effects& effects);
-  std::optional<RunNews> TakeDropped(std::uint64_t id, Watch& watch, Effects& effects);
+  void Acknowledge(const RunState& run, std::uint64_t id, const NodeId& node, std::uint64_t number,
+                   Effects& effects);
+  std::optional<RunNews> TakeDropped(const RunState& run, std::uint64_t id, Watch& watch,
+                                     Effects& effects);
 
   std::uint64_t last_id_ = 0;
   std::map<std::uint64_t, Watch> watches_;
-  std::map<NodeId, Node> nodes_;
-  std::map<LinkId, NodeId> links_;
 };
 
-// For people: "b (node rank 1)".
-std::string NameOf(const LogSubscriptions::Node& node);
 // Whether `name` means the node.
-bool IsNamed(const LogSubscriptions::Node& node, const std::string& name);
+bool IsNamed(const Member& node, const std::string& name);
 
 }  // namespace ddprun

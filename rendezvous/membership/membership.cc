@@ -8,7 +8,6 @@
 #include "rendezvous/membership/join_rules.h"
 #include "rendezvous/membership/membership_step.h"
 #include "rendezvous/membership/operator_rules.h"
-#include "rendezvous/membership/report_rules.h"
 #include "rendezvous/membership/restart_rules.h"
 #include "rendezvous/values/first_cause.h"
 #include "rendezvous/values/worker_outcomes.h"
@@ -81,7 +80,7 @@ void MembershipStep::operator()(const NodeGone& event) {
   // reconnect for it.
   if (state_.rules->lease.count() == 0) {
     RemoveMember(id, LossOf(member,
-                            "its connection to the rendezvous service ended without a word; check "
+                            "its connection to the rendezvous service ended unexpectedly; check "
                             "that machine and its network"));
     return;
   }
@@ -102,7 +101,7 @@ void MembershipStep::operator()(const NodeLost& event) {
   const bool stopping = member.phase == MemberPhase::kStopping;
   Loss loss = Erase(event.node_id, LossOf(member, event.reason));
   loss.was_dead_before_it_stopped = stopping;
-  React(std::move(loss));
+  React(loss);
 }
 
 void MembershipStep::operator()(const RunStopped& event) {
@@ -282,19 +281,15 @@ void Reindex(RunState& state) {
 }
 
 std::optional<TimePoint> NextDeadline(const RunState& state) {
-  std::optional<TimePoint> next = state.lease_due;
-  const auto earlier = [&next](std::optional<TimePoint> other) {
-    if (other && (!next || *other < *next)) next = other;
-  };
   if (!state.rules || state.members.empty()) return std::nullopt;
-  if (state.phase == RunPhase::kForming || state.phase == RunPhase::kBroken) {
-    earlier(state.deadline);
-  }
-  if (state.phase == RunPhase::kForming) earlier(state.restart_due);
-  // While a member is away, its lease decides.
-  if (state.links.size() == state.members.size()) earlier(state.last_call_due);
-  earlier(state.words_due);
-  return next;
+  const auto only_if = [](bool due, std::optional<TimePoint> time) {
+    return due ? time : std::nullopt;
+  };
+  const bool forming = state.phase == RunPhase::kForming;
+  return Earliest({state.lease_due, state.words_due, only_if(forming, state.restart_due),
+                   only_if(forming || state.phase == RunPhase::kBroken, state.deadline),
+                   // While a member is away, its lease decides.
+                   only_if(state.links.size() == state.members.size(), state.last_call_due)});
 }
 
 bool IsEnding(const RunState& state) {

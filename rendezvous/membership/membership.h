@@ -31,14 +31,14 @@ namespace ddprun {
 // has another.
 enum class LinkId : std::uint64_t {};
 
-enum class RunPhase { kForming, kSealed, kBroken, kClosed };
+enum class RunPhase { kForming = 1, kSealed, kBroken, kClosed };
 
 // How far a node is with the round.
 enum class MemberPhase {
-  kWaiting,    // for the round to be sealed; in a sealed or broken one: for the next one
-  kRunning,    // was sent Start
-  kSucceeded,  // all its workers ended well
-  kStopping,   // was sent Stop and has not answered
+  kWaiting = 1,  // for the round to be sealed; in a sealed or broken one: for the next one
+  kRunning,      // was sent Start
+  kSucceeded,    // all its workers ended well
+  kStopping,     // was sent Stop and has not answered
   kStopped,
 };
 
@@ -60,18 +60,6 @@ struct Member {
   std::uint64_t words_told = 0;  // the last of RunState::words_version that was sent
 };
 
-// What all nodes must agree on (the first four fields), and what the first node decides.
-struct RunRules {
-  int nodes_min = 1;
-  int nodes_max = 1;
-  int restarts_max = 0;
-  RestartPolicy restart_policy;
-  std::chrono::milliseconds join_timeout{0};
-  std::chrono::milliseconds last_call{0};
-  std::chrono::milliseconds lease{0};  // 0: a stream's end is its node's end
-  std::string set_by;                  // host
-};
-
 struct RunState {
   std::string run_id;
   bool durable = false;  // told to the nodes
@@ -79,7 +67,9 @@ struct RunState {
   RoundId round{1};       // the one that forms, runs or broke
   int restart_count = 0;  // all, whether they count against the budget or not
   RestartHistory restarts;
-  std::optional<RunRules> rules;  // absent until a node was accepted
+  // The first node's join: all nodes must agree with its numbers of nodes, restarts and restart
+  // policy; its join timeout, last call and lease apply to all. Absent until a node was accepted.
+  std::optional<Join> rules;
   std::map<NodeId, Member> members;
   std::map<LinkId, NodeId> links;  // of the members that are not away
   std::map<int, NodeId> places;    // by node rank: the node that asked for it or was given it

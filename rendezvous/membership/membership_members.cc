@@ -31,7 +31,7 @@ bool MayBeAftermath(const Failure& cause) {
 // A node that replaces another one takes its precedence over spares.
 void MembershipStep::Enter(LinkId link, const Join& join, const Member* replaced) {
   if (!state_.rules) {
-    state_.rules = RulesOf(join);
+    state_.rules = join;
     state_.deadline = now_ + state_.rules->join_timeout;
   }
   ForgiveLeftOut(state_.restarts, join.host);

@@ -7,7 +7,6 @@
 #include "rendezvous/base/limits.h"
 #include "rendezvous/membership/join_rules.h"
 #include "rendezvous/membership/membership_step.h"
-#include "rendezvous/membership/rank_assignment.h"
 #include "rendezvous/membership/restart_rules.h"
 #include "rendezvous/values/worker_outcomes.h"
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One step of the membership core, for its own files only: membership.cc handles events and
-// reports, membership_members.cc the members, membership_rounds.cc the begin and end of rounds.
+// reports, membership_members.cc the members, membership_rounds.cc the begin and end of rounds. And
+// the rules that only these use.
 #pragma once
 
 #include <chrono>
@@ -63,7 +64,7 @@ class MembershipStep {
   };
   Loss Erase(const NodeId& id, Failure reason);
   void React(std::vector<Loss> losses);
-  void React(Loss loss) { React(std::vector<Loss>(1, std::move(loss))); }
+  void React(const Loss& loss) { React(std::vector<Loss>(1, loss)); }
   void RemoveMember(const NodeId& id, Failure reason);
   bool IsTheCause(const Loss& loss) const;
   void ForgiveIfStopped();
@@ -133,5 +134,34 @@ class MembershipStep {
   const TimePoint now_;
   std::vector<MembershipEffect> effects_;
 };
+
+// ---- report_rules.cc: what the service accepts from a member's reports. A member reports only
+// about its own workers: its identity, its ranks and whether the run may continue are the service's
+// own knowledge and are filled in from there, whatever the message says.
+
+// A worker's failure, limited to what `member` may report: one of its own ranks, its own host, a
+// kind that workers have, an exit code of 1 to 255 or an existing signal.
+Failure WorkerFailureFrom(const Member& member, Failure reported);
+
+// Why `member` leaves, limited to what it may report.
+Failure LeaveReasonFrom(const Member& member, Failure reported);
+
+// How its workers ended: each of them once, in ways that a node can observe.
+std::vector<WorkerEnds> WorkerEndsFrom(const Member& member,
+                                       const std::vector<WorkerEnds>& reported);
+
+// ---- rank_assignment.cc: places and ranks in a round
+
+// Members that had a place keep it; the others take the rest in the order of joining, up to the
+// run's places. The pointers are into `state`.
+std::vector<Member*> ChooseForRound(RunState& state);
+
+// Assigns node ranks to `chosen` and sorts it by them. In a full round members that asked for a
+// rank get it, and members that had one keep it; the others take the free ranks, lowest first, in
+// the order of joining. A smaller round has only the ranks below its size: members above it move.
+void GiveRanks(RunState& state, std::vector<Member*>& chosen);
+
+// Counts the workers of `chosen`, sorted by rank, among those of their role.
+void GiveRoleRanks(const std::vector<Member*>& chosen);
 
 }  // namespace ddprun

@@ -13,9 +13,7 @@ namespace ddprun {
 namespace {
 
 std::string NameOf(const Member& member) {
-  std::string name = absl::StrCat("node ", member.join.host);
-  if (member.node_rank) absl::StrAppend(&name, " (node rank ", *member.node_rank, ")");
-  return name;
+  return absl::StrCat("node ", NodeName(member.join.host, member.node_rank));
 }
 
 std::string Workers(const Member& member) {
@@ -121,7 +119,7 @@ absl::StatusOr<DrainPlan> PlanDrain(const RunState& state, const DrainRequest& r
     plan.sentence = absl::StrCat(NameOf(node), " leaves at once; it has no workers in this round");
     return plan;
   }
-  const RunRules& rules = *state.rules;
+  const Join& rules = *state.rules;
   if (others.count == 0) {
     return absl::FailedPreconditionError(
         absl::StrCat(NameOf(node), " is the run's last node; ddpctl stop ends the run"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/membership/rank_assignment.h"
+#include "rendezvous/membership/membership_step.h"
 
 #include <algorithm>
 #include <map>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/membership/report_rules.h"
+#include "rendezvous/membership/membership_step.h"
 
 #include <algorithm>
 #include <csignal>

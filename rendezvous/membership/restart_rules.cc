@@ -46,11 +46,11 @@ std::optional<Refused> RefusalOfLeftOut(const RunState& state, const Join& join,
   std::string words = absl::StrCat(LeftOutWords(policy, join.host), " of run '", state.run_id,
                                    "', the last with exit code ", host->exit_code);
   if (policy.node_cooldown.count() == 0) {
-    absl::StrAppend(&words, "; look at that machine, and run ddprun on another one");
+    absl::StrAppend(&words, "; check that machine, and run ddprun on another one");
   } else {
     const auto rest =
         std::chrono::ceil<std::chrono::seconds>(*host->left_out + policy.node_cooldown - now);
-    absl::StrAppend(&words, "; look at that machine, or start ddprun there again in ", rest.count(),
+    absl::StrAppend(&words, "; check that machine, or start ddprun there again in ", rest.count(),
                     " s (--node-cooldown)");
   }
   return Refused{absl::FailedPreconditionError(words), join.resume ? host->exit_code : 0};

@@ -15,10 +15,10 @@
 namespace ddprun {
 
 enum class NodeState {
-  kWaiting,    // for the round that forms
-  kRunning,    // its workers do
-  kSucceeded,  // its workers have succeeded, others still run
-  kStopping,   // its workers are being stopped
+  kWaiting = 1,  // for the round that forms
+  kRunning,      // its workers do
+  kSucceeded,    // its workers have succeeded, others still run
+  kStopping,     // its workers are being stopped
   kStopped,
   kSpare,  // waits for the next round or a lost node's place
   kAway,   // its connection ended; lost when its lease expires

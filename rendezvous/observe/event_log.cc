@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <csignal>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -125,7 +124,7 @@ void EventLog::WriteUntilClosed(const std::shared_ptr<Shared>& shared) {
     }
     if (!std::exchange(failing, true)) {
       shared->Report(absl::StrCat(
-          "cannot be written: ", error == EAGAIN ? "nobody reads it" : ErrnoText(error),
+          "cannot be written: ", error == EAGAIN ? "no process reads it" : ErrnoText(error),
           "; events are missing in it from now on, and the run goes on"));
     }
     cut = done > 0 ? bytes[done - 1] != '\n' : cut;
@@ -170,14 +169,9 @@ absl::StatusOr<std::unique_ptr<EventLog>> EventLog::Open(const std::string& path
       new EventLog(std::make_shared<Shared>(std::move(opened->file), path, std::move(notify))));
 }
 
-// The thread takes no signals: a pipe whose reader is gone is then an error like any other.
 EventLog::EventLog(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) {
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, &before);
+  const SignalsBlocked blocked;
   std::thread([held = shared_] { WriteUntilClosed(held); }).detach();
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 EventLog::~EventLog() {

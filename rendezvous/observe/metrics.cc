@@ -61,9 +61,9 @@ void AddProgress(const std::vector<RunStatus>& runs, Families& families) {
   MetricSeries& step = families.Add("ddprun_run_step", "Step that the slowest worker is in.");
   MetricSeries& epoch = families.Add("ddprun_run_epoch", "Epoch that the slowest worker is in.");
   MetricSeries& rate =
-      families.Add("ddprun_run_rate", "What all workers together do in a second, by unit.");
+      families.Add("ddprun_run_rate", "Sum of the rates of all workers per second, by unit.");
   MetricSeries& age = families.Add("ddprun_run_progress_age_seconds",
-                                   "Time since any worker told of its progress.");
+                                   "Time since a worker last reported progress.");
   for (const RunStatus& run : runs) {
     if (!run.progress) continue;
     const std::vector<std::pair<std::string, std::string>> labels = {{"run", run.run_id}};
@@ -109,7 +109,7 @@ void AddNodes(const std::vector<RunStatus>& runs, Families& families) {
   MetricSeries& up =
       families.Add("ddprun_node_up", "1 if the node is connected, 0 while it is away.");
   MetricSeries& silence =
-      families.Add("ddprun_node_silence_seconds", "Time since the node's last word.");
+      families.Add("ddprun_node_silence_seconds", "Time since the node's last message.");
   MetricSeries& step =
       families.Add("ddprun_node_step", "Step that the node's slowest worker is in.");
   MetricSeries& age = families.Add("ddprun_node_progress_age_seconds",
@@ -147,16 +147,16 @@ void AddCounters(const std::map<std::string, RunCounters>& counters, Families& f
   };
   each("ddprun_run_rounds_total", "Rounds that were started.",
        [](const RunCounters& c) { return c.rounds; });
-  each("ddprun_run_restarts_total", "Rounds that were started anew after a failure.",
+  each("ddprun_run_restarts_total", "Restarts after a failure.",
        [](const RunCounters& c) { return c.restarts; });
   each("ddprun_run_nodes_joined_total", "Nodes that have joined.",
        [](const RunCounters& c) { return c.nodes_joined; });
   each("ddprun_run_nodes_lost_total", "Nodes that were lost.",
        [](const RunCounters& c) { return c.nodes_lost; });
-  each("ddprun_run_nodes_drained_total", "Nodes that have left as they were asked to.",
+  each("ddprun_run_nodes_drained_total", "Nodes that were drained.",
        [](const RunCounters& c) { return c.nodes_drained; });
   each("ddprun_store_operations_total",
-       "Operations of the store that nodes have sent; what they answered themselves is not in it.",
+       "Operations of the store that nodes have sent to the service.",
        [](const RunCounters& c) { return c.store_operations; });
   each("ddprun_runs_finished_total", "Runs of that name that have ended.",
        [](const RunCounters& c) { return c.finished; });
@@ -178,7 +178,7 @@ void AddCounters(const std::map<std::string, RunCounters>& counters, Families& f
   }
   MetricSeries& rendezvous = families.Add(
       "ddprun_run_rendezvous_seconds",
-      "Time that rounds took to form, until their nodes were told to start.", Type::kSummary);
+      "Time that rounds took to form, until their nodes received Start.", Type::kSummary);
   for (const auto& [run, of_run] : counters) {
     rendezvous.samples.push_back(
         {{{"run", run}}, of_run.rendezvous_seconds, of_run.rendezvous_count});

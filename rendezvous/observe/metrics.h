@@ -50,4 +50,14 @@ class MetricsExporter {
 absl::StatusOr<std::unique_ptr<MetricsExporter>> StartMetricsExporter(
     const std::string& address, int port, std::function<std::vector<MetricSeries>()> collect);
 
+// ---- The one function of ddprun-metrics.so, which is loaded when metrics are wanted
+
+inline constexpr char kMetricsModuleName[] = "ddprun-metrics.so";
+inline constexpr char kMetricsModuleEntry[] = "ddprun_start_metrics";
+
+// Null: `*error` says why.
+using StartMetricsFunction =
+    MetricsExporter* (*)(const std::string& bind_address,
+                         std::function<std::vector<MetricSeries>()>* collect, std::string* error);
+
 }  // namespace ddprun

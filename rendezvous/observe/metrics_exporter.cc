@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
 
-#include <cerrno>
-#include <csignal>
-#include <cstring>
 #include <filesystem>
 #include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "proto/text.h"
-#include "rendezvous/observe/metrics_module.h"
+#include "rendezvous/base/bounded_call.h"
+#include "rendezvous/observe/metrics.h"
 
 namespace ddprun {
 
@@ -33,14 +31,9 @@ absl::StatusOr<std::unique_ptr<MetricsExporter>> StartMetricsExporter(
         absl::StrCat(path, " is of another version; install the one that came with this program"));
   }
   const std::string bind = HostPort(address, port);
-  // Its threads take no signals.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, &before);
   std::string error;
+  const SignalsBlocked blocked;
   std::unique_ptr<MetricsExporter> exporter(start(bind, &collect, &error));
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (exporter == nullptr) {
     return absl::UnavailableError(absl::StrCat("cannot serve metrics at ", bind, " (", error,
                                                "); is the port in use? --metrics-port names "

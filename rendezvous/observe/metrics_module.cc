@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Serves metrics with prometheus-cpp. A separate library, since loading prometheus-cpp and its web
 // server would cost every run start time.
-#include "rendezvous/observe/metrics_module.h"
+#include "rendezvous/observe/metrics.h"
 
 #include <prometheus/collectable.h>
 #include <prometheus/exposer.h>
@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "rendezvous/base/limits.h"
-#include "rendezvous/base/peer_limits.h"
 
 namespace ddprun {
 namespace {

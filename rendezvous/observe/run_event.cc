@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/observe/run_event.h"
 
+#include <array>
 #include <nlohmann/json.hpp>
 
 #include "absl/time/time.h"
@@ -10,35 +11,11 @@ namespace {
 
 using std::chrono::microseconds;
 
-const char* Name(NoticeKind kind) {
-  switch (kind) {
-    case NoticeKind::kNodeJoined:
-      return "node.joined";
-    case NoticeKind::kNodeReturned:
-      return "node.returned";
-    case NoticeKind::kNodeAway:
-      return "node.away";
-    case NoticeKind::kNodeLost:
-      return "node.lost";
-    case NoticeKind::kNodeLeft:
-      return "node.left";
-    case NoticeKind::kNodeDrained:
-      return "node.drained";
-    case NoticeKind::kNodeRefused:
-      return "node.refused";
-    case NoticeKind::kNodeSucceeded:
-      return "node.succeeded";
-    case NoticeKind::kRoundStarted:
-      return "round.started";
-    case NoticeKind::kRoundBroken:
-      return "round.broken";
-    case NoticeKind::kRestart:
-      return "restart";
-    case NoticeKind::kRunFinished:
-      return "run.finished";
-  }
-  return "";
-}
+// By NoticeKind.
+constexpr std::array kNames = {"node.joined",   "node.returned", "node.away",    "node.lost",
+                               "node.left",     "node.drained",  "node.refused", "node.succeeded",
+                               "round.started", "round.broken",  "restart",      "run.finished"};
+static_assert(kNames.size() == static_cast<std::size_t>(NoticeKind::kRunFinished) + 1);
 
 }  // namespace
 
@@ -52,7 +29,7 @@ void AddFailure(const Failure& failure, RunEvent& event) {
 
 RunEvent EventOf(const std::string& run_id, const RunNotice& note) {
   RunEvent event;
-  event.event = Name(note.kind);
+  event.event = kNames[static_cast<std::size_t>(note.kind)];
   event.run_id = run_id;
   event.round = note.round;
   event.node_id = note.node_id.value;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -25,6 +26,17 @@ struct RunEvent {
   std::optional<int> rank;
   // The fields of this kind of event, in this order.
   std::vector<std::pair<std::string, std::variant<std::int64_t, bool, std::string>>> fields;
+};
+
+// Receives the events of all runs, for the event log and the metrics.
+class RunWatcher {
+ public:
+  virtual ~RunWatcher() = default;
+  // Called under the run's lock, in the order of what happens; must only record it. `run_id`
+  // empty: of no run.
+  virtual void OnNotice(const std::string& run_id, const RunNotice& note) = 0;
+  // Likewise: operations of the store that nodes have sent.
+  virtual void OnStoreOperations(const std::string& run_id, std::size_t count) = 0;
 };
 
 // An event of the service, which knows the whole run.

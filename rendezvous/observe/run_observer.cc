@@ -38,11 +38,7 @@ void Count(const RunNotice& note, TimePoint now, RunCounters& counters) {
       ++counters.finished;
       counters.forming = TimePoint{};
       return;
-    case NoticeKind::kNodeReturned:
-    case NoticeKind::kNodeAway:
-    case NoticeKind::kNodeLeft:
-    case NoticeKind::kNodeRefused:
-    case NoticeKind::kNodeSucceeded:
+    default:
       return;
   }
 }
@@ -63,14 +59,14 @@ void RunObserver::OnStoreOperations(const std::string& run_id, std::size_t count
 }
 
 RunCounters& RunObserver::CountersOf(const std::string& run_id, TimePoint now) {
-  if (!counters_.contains(run_id) && counters_.size() >= kCountedRunsMax) {
+  const auto [it, is_new] = counters_.try_emplace(run_id);
+  it->second.last_seen = now;
+  if (is_new && counters_.size() > kCountedRunsMax) {
     counters_.erase(std::min_element(
         counters_.begin(), counters_.end(),
         [](const auto& a, const auto& b) { return a.second.last_seen < b.second.last_seen; }));
   }
-  RunCounters& counters = counters_[run_id];
-  counters.last_seen = now;
-  return counters;
+  return it->second;
 }
 
 std::map<std::string, RunCounters> RunObserver::Counters() {

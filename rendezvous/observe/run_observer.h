@@ -10,7 +10,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "rendezvous/observe/event_log.h"
-#include "rendezvous/observe/run_watcher.h"
+#include "rendezvous/observe/run_event.h"
 
 namespace ddprun {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "rendezvous/values/store_batch.h"
+#include "rendezvous/values/store_types.h"
 
 namespace ddprun {
 

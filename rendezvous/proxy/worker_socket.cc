@@ -15,7 +15,6 @@
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/errno_text.h"
 #include "rendezvous/base/limits.h"
-#include "rendezvous/base/peer_limits.h"
 
 namespace ddprun {
 namespace {
@@ -36,14 +35,6 @@ bool Watch(int epoll_fd, int operation, int fd, unsigned events, std::uint64_t n
   event.events = events;
   event.data.u64 = name;
   return epoll_ctl(epoll_fd, operation, fd, &event) == 0;
-}
-
-// The socket's folder should admit only the agent's user; this does not rely on it.
-bool IsOwnUser(int fd) {
-  ucred peer{};
-  socklen_t size = sizeof(peer);
-  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return false;
-  return peer.uid == geteuid() || peer.uid == 0;
 }
 
 }  // namespace
@@ -105,7 +96,7 @@ void WorkerSocket::Stop() {
 }
 
 int WorkerSocket::Patience(std::optional<TimePoint> due) const {
-  if (accept_again_ && (!due || *accept_again_ < *due)) due = accept_again_;
+  due = Earliest({due, accept_again_});
   if (!due) return -1;
   const auto rest =
       std::chrono::ceil<std::chrono::milliseconds>(*due - std::chrono::steady_clock::now());
@@ -134,8 +125,7 @@ void WorkerSocket::Loop() {
     }
     if (accept_again_ && *accept_again_ <= std::chrono::steady_clock::now()) ListenAgain();
     CloseStalled();
-    due = handlers_.on_idle();
-    if (room_due_ && (!due || *room_due_ < *due)) due = room_due_;
+    due = Earliest({handlers_.on_idle(), room_due_});
   }
 }
 
@@ -146,6 +136,7 @@ void WorkerSocket::Accept() {
     if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) Pause();
     return;
   }
+  // The socket's folder should admit only the agent's user; this does not rely on it.
   if (!IsOwnUser(fd) || streams_.size() >= kWorkerStreamsMax) {
     close(fd);
     return;
@@ -259,8 +250,8 @@ void WorkerSocket::CloseStalled() {
       const TimePoint due = stream->large_since + kLargeFrameTimeout;
       if (due <= now) {
         stalled.push_back(worker);
-      } else if (!room_due_ || due < *room_due_) {
-        room_due_ = due;
+      } else {
+        room_due_ = Earliest({room_due_, due});
       }
     }
   }

@@ -274,7 +274,7 @@ absl::Status CheckSecurityOptions(const SecurityOptions& options) {
   }
   if (own != 0 && !options.token_file.empty()) {
     return absl::InvalidArgumentError(
-        "--token-file and --tls-cert are two ways to prove who a node is; leave one of them out");
+        "--token-file and --tls-cert are two ways to identify a node; leave one of them out");
   }
   return absl::OkStatus();
 }

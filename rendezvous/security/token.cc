@@ -49,7 +49,7 @@ absl::Status CheckOwner(const std::string& path, const struct stat& info, TokenO
   if (!ours && info.st_uid != 0 && owner == TokenOwner::kSelfOrRoot) {
     return absl::PermissionDeniedError(
         absl::StrCat("the token file ", path, " belongs to user ", info.st_uid, " and not to you (",
-                     geteuid(), ") or root; who can change it could join your runs"));
+                     geteuid(), ") or root; a user who can change it could join your runs"));
   }
   // Another user's file gives access through its group; an access list, as systemd's credentials
   // have, shows in the group's bits too. Root may have named a file that others share.

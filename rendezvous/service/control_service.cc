@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/service/control_service.h"
 
+#include <atomic>
 #include <chrono>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "rendezvous/base/limits.h"
 #include "rendezvous/base/printable.h"
+#include "rendezvous/streams/batch_writer.h"
 #include "rendezvous/wire/grpc_channel.h"
 #include "rendezvous/wire/peer_name.h"
+#include "rendezvous/wire/status_convert.h"
 
 namespace ddprun {
 namespace {
@@ -57,10 +63,171 @@ grpc::ServerUnaryReactor* ControlService::DrainNode(grpc::CallbackServerContext*
                 *answer);
 }
 
+// ---- Watches
+
+// Owns itself until OnDone; its run holds it too, to wake it. News stay in LogSubscriptions until
+// they can be written, so a slow reader costs no memory here.
+class ControlService::Watch final : public grpc::ServerWriteReactor<v1::RunNews>,
+                                    public NewsSink,
+                                    public std::enable_shared_from_this<Watch> {
+ public:
+  explicit Watch(ControlService& service)
+      : service_(service),
+        out_([this](v1::RunNews* message) { return Fill(message); },
+             [this](const v1::RunNews* message) { StartWrite(message); },
+             [this] { Finish(EndStatus()); }) {}
+
+  void Begin(std::shared_ptr<Run> run, const RunQuestion& question, const std::string& from) {
+    self_ = shared_from_this();
+    StartSendInitialMetadata();
+    absl::StatusOr<WatchId> watch = run->OpenWatch(shared_from_this(), question, from);
+    if (!watch.ok()) return Refuse(watch.status());
+    {
+      absl::MutexLock lock(&mutex_);
+      run_ = std::move(run);
+      watch_ = *watch;
+    }
+    Flush();
+  }
+
+  void Refuse(const absl::Status& status) {
+    self_ = shared_from_this();
+    EndWith(status);
+  }
+
+  // NewsSink
+  void Flush() override {
+    out_.Flush();
+    if (!over_) return;
+    out_.Close();
+    out_.Flush();
+  }
+
+  void Replaced(absl::Status why) override {
+    Leave();
+    EndWith(why);
+  }
+
+  // The service ends.
+  void End() {
+    ending_ = true;
+    Flush();
+  }
+
+  void OnWriteDone(bool ok) override {
+    out_.OnWriteDone(ok);
+    if (over_) Flush();
+  }
+
+  // The caller is gone.
+  void OnCancel() override {
+    Leave();
+    out_.Abandon();
+    out_.Flush();
+  }
+
+  void OnDone() override {
+    Leave();
+    service_.WatchEnded();
+    self_.reset();
+  }
+
+ private:
+  void EndWith(const absl::Status& status) {
+    {
+      absl::MutexLock lock(&mutex_);
+      status_ = ToGrpc(status);
+    }
+    out_.Close();
+    out_.Flush();
+  }
+
+  grpc::Status EndStatus() {
+    absl::MutexLock lock(&mutex_);
+    return status_;
+  }
+
+  bool Fill(v1::RunNews* message) {
+    std::shared_ptr<Run> run;
+    WatchId watch{};
+    {
+      absl::MutexLock lock(&mutex_);
+      run = run_;
+      watch = watch_;
+    }
+    if (run == nullptr) return false;
+    bool over = false;
+    std::optional<RunNews> news = run->TakeNews(watch, over);
+    if (!news.has_value()) {
+      over_ = over || ending_;
+      return false;
+    }
+    *message = ToProto(*news);
+    return true;
+  }
+
+  void Leave() {
+    std::shared_ptr<Run> run;
+    WatchId watch{};
+    {
+      absl::MutexLock lock(&mutex_);
+      run = std::exchange(run_, nullptr);
+      watch = watch_;
+    }
+    if (run != nullptr) run->CloseWatch(watch);
+  }
+
+  ControlService& service_;
+  std::shared_ptr<Watch> self_;
+  std::atomic<bool> over_{false};
+  std::atomic<bool> ending_{false};
+
+  absl::Mutex mutex_;
+  std::shared_ptr<Run> run_ ABSL_GUARDED_BY(mutex_);  // until the watch ends
+  WatchId watch_ ABSL_GUARDED_BY(mutex_){};
+  grpc::Status status_ ABSL_GUARDED_BY(mutex_);
+  BatchWriter<v1::RunNews> out_;
+};
+
 grpc::ServerWriteReactor<v1::RunNews>* ControlService::WatchRun(
     grpc::CallbackServerContext* context, const v1::WatchRunRequest* request) {
-  return watches_.Watch(context->peer(), *request,
-                        guard_.RunToAskAbout(*context, Name(request->run_id())));
+  auto watch = std::make_shared<Watch>(*this);
+  {
+    absl::MutexLock lock(&mutex_);
+    std::erase_if(watches_, [](const auto& weak) { return weak.expired(); });
+    watches_.push_back(watch);
+    ++watch_count_;
+  }
+  const auto run_id = guard_.RunToAskAbout(*context, Name(request->run_id()));
+  absl::StatusOr<std::shared_ptr<Run>> run =
+      run_id.ok() ? registry_.FindForOperator(*run_id) : run_id.status();
+  if (run.ok()) {
+    const std::string name = NameOfGrpc(context->peer());
+    watch->Begin(*std::move(run), FromProto(*request), name.substr(0, name.find(' ')));
+  } else {
+    watch->Refuse(run.status());
+  }
+  return watch.get();
+}
+
+void ControlService::EndWatches(std::chrono::milliseconds timeout) {
+  std::vector<std::shared_ptr<Watch>> watches;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const std::weak_ptr<Watch>& weak : watches_) {
+      if (auto watch = weak.lock()) watches.push_back(std::move(watch));
+    }
+  }
+  for (const auto& watch : watches) watch->End();
+  watches.clear();
+  absl::MutexLock lock(&mutex_);
+  mutex_.AwaitWithTimeout(absl::Condition(this, &ControlService::HasNoWatch),
+                          absl::FromChrono(timeout));
+}
+
+void ControlService::WatchEnded() {
+  absl::MutexLock lock(&mutex_);
+  --watch_count_;
 }
 
 }  // namespace ddprun

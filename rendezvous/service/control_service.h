@@ -1,18 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Control RPCs: an operator's requests to a run.
+// The Control RPCs: an operator's requests to a run, and a stream of news to a watcher of a run.
 #pragma once
 
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "proto/ddprun.grpc.pb.h"
 #include "rendezvous/listener/peer_guard.h"
 #include "rendezvous/service/run_registry.h"
-#include "rendezvous/service/watch_service.h"
 
 namespace ddprun {
 
+// Threadsafe. Outlives the server.
 class ControlService final : public v1::Control::CallbackService {
  public:
-  ControlService(RunRegistry& registry, PeerGuard& guard)
-      : registry_(registry), guard_(guard), watches_(registry) {}
+  ControlService(RunRegistry& registry, PeerGuard& guard) : registry_(registry), guard_(guard) {}
 
   grpc::ServerUnaryReactor* StopRun(grpc::CallbackServerContext* context,
                                     const v1::StopRunRequest* request,
@@ -23,12 +29,21 @@ class ControlService final : public v1::Control::CallbackService {
   grpc::ServerWriteReactor<v1::RunNews>* WatchRun(grpc::CallbackServerContext* context,
                                                   const v1::WatchRunRequest* request) override;
 
-  WatchService& watches() { return watches_; }
+  // Sends all watchers the rest of their news and ends their streams. Returns when all have ended,
+  // or after the timeout.
+  void EndWatches(std::chrono::milliseconds timeout);
 
  private:
+  class Watch;
+
+  void WatchEnded();
+  bool HasNoWatch() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return watch_count_ == 0; }
+
   RunRegistry& registry_;
   PeerGuard& guard_;
-  WatchService watches_;
+  absl::Mutex mutex_;
+  std::vector<std::weak_ptr<Watch>> watches_ ABSL_GUARDED_BY(mutex_);
+  std::size_t watch_count_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace ddprun

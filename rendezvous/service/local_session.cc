@@ -64,21 +64,21 @@ class LocalSession final : public DirectiveSink, public std::enable_shared_from_
     events_.emplace_back(SessionEnded{absl::OkStatus()});
   }
   void Flush() override {
-    while (std::optional<std::vector<SessionEvent>> events = TakeToCarry()) {
+    while (std::optional<std::vector<SessionEvent>> events = TakeToDrain()) {
       for (SessionEvent& event : *events) handler_(std::move(event));
       absl::MutexLock lock(&mutex_);
-      carrying_ = false;
+      draining_ = false;
     }
   }
 
  private:
-  bool IsIdle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !carrying_; }
+  bool IsIdle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !draining_; }
 
   // Absent: there is nothing, or another thread drains the queue.
-  std::optional<std::vector<SessionEvent>> TakeToCarry() {
+  std::optional<std::vector<SessionEvent>> TakeToDrain() {
     absl::MutexLock lock(&mutex_);
-    if (carrying_ || ended_ || events_.empty()) return std::nullopt;
-    carrying_ = true;
+    if (draining_ || ended_ || events_.empty()) return std::nullopt;
+    draining_ = true;
     for (const SessionEvent& event : events_) {
       if (std::holds_alternative<SessionEnded>(event)) ended_ = true;
     }
@@ -90,9 +90,9 @@ class LocalSession final : public DirectiveSink, public std::enable_shared_from_
   std::optional<RunRegistry::Place> place_;  // of the node's own thread
 
   absl::Mutex mutex_;
-  bool carrying_ ABSL_GUARDED_BY(mutex_) = false;
-  bool ended_ ABSL_GUARDED_BY(mutex_) = false;     // nothing is told any more
-  bool finished_ ABSL_GUARDED_BY(mutex_) = false;  // Finish was told
+  bool draining_ ABSL_GUARDED_BY(mutex_) = false;
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;     // no event is delivered any more
+  bool finished_ ABSL_GUARDED_BY(mutex_) = false;  // Finish was delivered
   std::vector<SessionEvent> events_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -6,8 +6,8 @@
 
 namespace ddprun {
 
-// The first thread to find work for the link does it, including work that other threads add
-// meanwhile: one thread at a time calls the handlers, and never while it holds a lock.
+// The first thread to find work drains the link, including work that other threads add meanwhile:
+// one thread at a time calls the handlers, and never while it holds a lock.
 class LocalLink final : public StoreLink,
                         public ReplySink,
                         public std::enable_shared_from_this<LocalLink> {
@@ -19,7 +19,7 @@ class LocalLink final : public StoreLink,
     {
       absl::MutexLock lock(&mutex_);
       self_ = shared_from_this();
-      carrying_ = true;
+      draining_ = true;
     }
     std::shared_ptr<Run> run = store_->Find(hello_.run_id);
     if (run == nullptr) {
@@ -30,17 +30,17 @@ class LocalLink final : public StoreLink,
     } else {
       EndWith(peer.status());
     }
-    Carry();
+    Drain();
   }
 
   void Flush() override {
     {
       absl::MutexLock lock(&mutex_);
       more_ = true;
-      if (carrying_ || self_ == nullptr) return;
-      carrying_ = true;
+      if (draining_ || self_ == nullptr) return;
+      draining_ = true;
     }
-    Carry();
+    Drain();
   }
 
   void Cancel() override {
@@ -70,8 +70,8 @@ class LocalLink final : public StoreLink,
 
   bool IsOver() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return self_ == nullptr; }
 
-  // By the thread that has set carrying_.
-  void Carry() {
+  // Called by the thread that has set draining_.
+  void Drain() {
     const std::shared_ptr<LocalLink> keep = shared_from_this();
     while (true) {
       std::vector<StoreReply> replies;
@@ -90,7 +90,7 @@ class LocalLink final : public StoreLink,
       }
       absl::MutexLock lock(&mutex_);
       if (moved || more_ || end_) continue;
-      carrying_ = false;
+      draining_ = false;
       return;
     }
     Finish();
@@ -105,7 +105,7 @@ class LocalLink final : public StoreLink,
     }
     if (run_ != nullptr) run_->StoreGone(peer_);
     handlers_.on_end(status);
-    // The handlers own the owner of this link. carrying_ stays set, so they are not called again.
+    // The handlers own the owner of this link. draining_ stays set, so they are not called again.
     handlers_ = {};
     run_.reset();
     absl::MutexLock lock(&mutex_);
@@ -114,12 +114,12 @@ class LocalLink final : public StoreLink,
 
   const std::shared_ptr<LocalStore> store_;
   const StoreHello hello_;
-  Handlers handlers_;  // of whoever carries, as are the next two
+  Handlers handlers_;  // used by the draining thread only, as are the next two
   std::shared_ptr<Run> run_;
   StorePeer peer_ = kNoPeer;
 
   absl::Mutex mutex_;
-  bool carrying_ ABSL_GUARDED_BY(mutex_) = false;
+  bool draining_ ABSL_GUARDED_BY(mutex_) = false;
   bool more_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<StoreReply> replies_ ABSL_GUARDED_BY(mutex_);
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);

@@ -72,25 +72,17 @@ std::optional<LinkId> Run::Admit(std::shared_ptr<DirectiveSink> sink, bool resum
   return link;
 }
 
-void Run::Joined(LinkId link, const Join& join, TimePoint now) {
-  Afterwards afterwards;
-  {
-    absl::MutexLock lock(&mutex_);
-    StepLocked(NodeJoined{link, join}, ToCores(now), afterwards);
-  }
-  Perform(std::move(afterwards));
+void Run::Do(const MembershipEvent& event, TimePoint now) {
+  Action action(*this);
+  StepLocked(event, ToCores(now), action.afterwards);
 }
 
 void Run::Reported(LinkId link, const Report& report, TimePoint now) {
   // Neither the membership core nor the journal needs them.
   if (const auto* lines = std::get_if<LogLines>(&report)) return ReceiveLines(link, *lines);
-  Afterwards afterwards;
-  {
-    absl::MutexLock lock(&mutex_);
-    TakeProgressLocked(link, report, ToCores(now));
-    StepLocked(NodeReported{link, report}, ToCores(now), afterwards);
-  }
-  Perform(std::move(afterwards));
+  Action action(*this);
+  TakeProgressLocked(link, report, ToCores(now));
+  StepLocked(NodeReported{link, report}, ToCores(now), action.afterwards);
 }
 
 void Run::TakeProgressLocked(LinkId link, const Report& report, TimePoint now) {
@@ -106,15 +98,6 @@ void Run::TakeProgressLocked(LinkId link, const Report& report, TimePoint now) {
   });
 }
 
-void Run::Gone(LinkId link, TimePoint now) {
-  Afterwards afterwards;
-  {
-    absl::MutexLock lock(&mutex_);
-    StepLocked(NodeGone{link}, ToCores(now), afterwards);
-  }
-  Perform(std::move(afterwards));
-}
-
 void Run::Closed(LinkId link) {
   absl::MutexLock lock(&mutex_);
   sessions_.erase(link);
@@ -127,53 +110,35 @@ std::optional<TimePoint> Run::deserted() {
 }
 
 void Run::GiveUp(const std::string& reason, TimePoint now) {
-  Afterwards afterwards;
-  {
-    absl::MutexLock lock(&mutex_);
-    std::vector<NodeId> nodes;
-    nodes.reserve(membership_.members.size());
-    for (const auto& entry : membership_.members) nodes.push_back(entry.first);
-    for (const NodeId& id : nodes) StepLocked(NodeLost{id, reason}, ToCores(now), afterwards);
-  }
-  Perform(std::move(afterwards));
+  Action action(*this);
+  std::vector<NodeId> nodes;
+  nodes.reserve(membership_.members.size());
+  for (const auto& entry : membership_.members) nodes.push_back(entry.first);
+  for (const NodeId& id : nodes) StepLocked(NodeLost{id, reason}, ToCores(now), action.afterwards);
 }
 
 bool Run::Lost(const NodeId& node_id, const std::string& reason, TimePoint now) {
-  Afterwards afterwards;
-  {
-    absl::MutexLock lock(&mutex_);
-    if (!membership_.members.contains(node_id)) return false;
-    StepLocked(NodeLost{node_id, reason}, ToCores(now), afterwards);
-  }
-  Perform(std::move(afterwards));
+  Action action(*this);
+  if (!membership_.members.contains(node_id)) return false;
+  StepLocked(NodeLost{node_id, reason}, ToCores(now), action.afterwards);
   return true;
 }
 
 absl::StatusOr<std::string> Run::Stop(const StopRequest& request, TimePoint now) {
-  Afterwards afterwards;
-  absl::StatusOr<std::string> sentence;
-  {
-    absl::MutexLock lock(&mutex_);
-    sentence = PlanStop(membership_, request);
-    if (!sentence.ok()) return sentence;
-    StepLocked(RunStopped{request.by, request.now}, ToCores(now), afterwards);
-  }
-  Perform(std::move(afterwards));
+  Action action(*this);
+  absl::StatusOr<std::string> sentence = PlanStop(membership_, request);
+  if (!sentence.ok()) return sentence;
+  StepLocked(RunStopped{request.by, request.now}, ToCores(now), action.afterwards);
   return sentence;
 }
 
 absl::StatusOr<std::string> Run::Drain(const DrainRequest& request, TimePoint now) {
-  Afterwards afterwards;
-  absl::StatusOr<DrainPlan> plan;
-  {
-    absl::MutexLock lock(&mutex_);
-    plan = PlanDrain(membership_, request);
-    if (!plan.ok()) return plan.status();
-    if (request.dry_run) return plan->sentence;
-    StepLocked(NodeDrained{plan->node_id, request.by, request.at_next_round}, ToCores(now),
-               afterwards);
-  }
-  Perform(std::move(afterwards));
+  Action action(*this);
+  const absl::StatusOr<DrainPlan> plan = PlanDrain(membership_, request);
+  if (!plan.ok()) return plan.status();
+  if (request.dry_run) return plan->sentence;
+  StepLocked(NodeDrained{plan->node_id, request.by, request.at_next_round}, ToCores(now),
+             action.afterwards);
   return plan->sentence;
 }
 
@@ -210,32 +175,23 @@ RunStatus Run::Status(TimePoint now, std::size_t nodes_max) {
 // ---- The store
 
 absl::StatusOr<StorePeer> Run::OpenStore(std::shared_ptr<ReplySink> sink, const StoreHello& hello) {
-  Afterwards afterwards;
-  StorePeer peer = kNoPeer;
-  {
-    absl::MutexLock lock(&mutex_);
-    if (!membership_.members.contains(NodeId{hello.node_id})) {
-      return absl::PermissionDeniedError(
-          absl::StrCat("node '", Printable(hello.node_id.substr(0, kNameBytesMax)),
-                       "' asks for the store of run '", run_id_, "' and is not in it"));
-    }
-    peer = StorePeer{++last_peer_};
-    store_streams_.emplace(peer, std::move(sink));
-    QueueLocked(store_.Open(peer, hello), afterwards);
+  Action action(*this);
+  if (!membership_.members.contains(NodeId{hello.node_id})) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("node '", Printable(hello.node_id.substr(0, kNameBytesMax)),
+                     "' asks for the store of run '", run_id_, "' and is not in it"));
   }
-  Perform(std::move(afterwards));
+  const StorePeer peer{++last_peer_};
+  store_streams_.emplace(peer, std::move(sink));
+  QueueLocked(store_.Open(peer, hello), action.afterwards);
   return peer;
 }
 
 void Run::Receive(StorePeer peer, StoreBatch batch, TimePoint now) {
-  Afterwards afterwards;
-  {
-    absl::MutexLock lock(&mutex_);
-    now_ = ToCores(now);
-    if (watcher_ != nullptr) watcher_->OnStoreOperations(run_id_, OperationsIn(batch));
-    QueueLocked(store_.Receive(peer, std::move(batch), now_), afterwards);
-  }
-  Perform(std::move(afterwards));
+  Action action(*this);
+  now_ = ToCores(now);
+  if (watcher_ != nullptr) watcher_->OnStoreOperations(run_id_, OperationsIn(batch));
+  QueueLocked(store_.Receive(peer, std::move(batch), now_), action.afterwards);
 }
 
 void Run::StoreGone(StorePeer peer) {
@@ -267,35 +223,27 @@ void Run::QueueLocked(StoreEffects effects, Afterwards& afterwards) {
   const auto due = store_.NextDeadline();
   if (!due || (store_armed_ && *store_armed_ <= *due)) return;
   store_armed_ = due;
-  if (!afterwards.deadline || *due < *afterwards.deadline) afterwards.deadline = due;
+  afterwards.deadline = Earliest({afterwards.deadline, due});
 }
 
 // ---- Time
 
 std::optional<TimePoint> Run::Tick(TimePoint steady) {
-  Afterwards afterwards;
-  std::optional<TimePoint> next;
-  {
-    absl::MutexLock lock(&mutex_);
-    const TimePoint now = ToCores(steady);
-    const auto membership_due = NextDeadline(membership_);
-    if (membership_due && *membership_due <= now) StepLocked(ddprun::Tick{}, now, afterwards);
-    now_ = now;
-    QueueLocked(store_.Tick(now), afterwards);
-    next = NextDeadlineLocked();
-    store_armed_ = store_.NextDeadline();
-    afterwards.deadline.reset();
-  }
-  Perform(std::move(afterwards));
+  Action action(*this);
+  const TimePoint now = ToCores(steady);
+  const auto membership_due = NextDeadline(membership_);
+  if (membership_due && *membership_due <= now) StepLocked(ddprun::Tick{}, now, action.afterwards);
+  now_ = now;
+  QueueLocked(store_.Tick(now), action.afterwards);
+  std::optional<TimePoint> next = NextDeadlineLocked();
+  store_armed_ = store_.NextDeadline();
+  action.afterwards.deadline.reset();
   if (next) next = ToSteady(*next);
   return next;
 }
 
 std::optional<TimePoint> Run::NextDeadlineLocked() const {
-  const auto of_store = store_.NextDeadline();
-  const auto of_membership = NextDeadline(membership_);
-  if (!of_store) return of_membership;
-  return of_membership ? std::min(*of_store, *of_membership) : *of_store;
+  return Earliest({store_.NextDeadline(), NextDeadline(membership_)});
 }
 
 bool Run::ending() {
@@ -326,7 +274,7 @@ void Run::Push(Word word, Afterwards& afterwards) {
                           } else {
                             to.sink->End();
                           }
-                          afterwards.sessions.push_back(std::move(to.sink));
+                          afterwards.flushes.push_back(std::move(to.sink));
                         },
                         [&](ToStore& to) {
                           if (auto* reply = std::get_if<StoreReply>(&to.words)) {
@@ -334,8 +282,8 @@ void Run::Push(Word word, Afterwards& afterwards) {
                           } else {
                             to.sink->End(std::move(std::get<absl::Status>(to.words)));
                           }
-                          if (afterwards.replies.empty() || afterwards.replies.back() != to.sink) {
-                            afterwards.replies.push_back(std::move(to.sink));
+                          if (afterwards.flushes.empty() || afterwards.flushes.back() != to.sink) {
+                            afterwards.flushes.push_back(std::move(to.sink));
                           }
                         }},
              word);
@@ -350,9 +298,7 @@ void Run::Perform(Afterwards afterwards) {
     }
     Release(afterwards);
   }
-  for (const auto& sink : afterwards.sessions) sink->Flush();
-  for (const auto& sink : afterwards.replies) sink->Flush();
-  for (const auto& watcher : afterwards.watchers) watcher->Wake();
+  for (const auto& sink : afterwards.flushes) sink->Flush();
   for (const auto& watcher : afterwards.replaced) {
     watcher->Replaced(absl::ResourceExhaustedError(
         absl::StrCat("too many commands watch run '", run_id_,

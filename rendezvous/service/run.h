@@ -26,36 +26,37 @@
 #include "rendezvous/membership/membership.h"
 #include "rendezvous/membership/operator_rules.h"
 #include "rendezvous/membership/run_status.h"
-#include "rendezvous/observe/run_watcher.h"
+#include "rendezvous/observe/run_event.h"
 #include "rendezvous/store/store_hub.h"
 
 namespace ddprun {
 
-// A node's stream, as a run sees it. Push() only queues; Flush() writes, or ends the stream after
-// End().
-class DirectiveSink {
+// A stream, as a run sees it.
+class StreamSink {
  public:
-  virtual ~DirectiveSink() = default;
+  virtual ~StreamSink() = default;
+  // Writes what was queued. Called without the run's lock.
+  virtual void Flush() = 0;
+};
+
+// A node's stream. Push() only queues; Flush() ends the stream after End().
+class DirectiveSink : public StreamSink {
+ public:
   virtual void Push(Directive directive) = 0;
   virtual void End() = 0;
-  virtual void Flush() = 0;
 };
 
 // A stream of the store, likewise.
-class ReplySink {
+class ReplySink : public StreamSink {
  public:
-  virtual ~ReplySink() = default;
   virtual void Push(StoreReply reply) = 0;
   virtual void End(absl::Status status) = 0;
-  virtual void Flush() = 0;
 };
 
-// A watcher of one run (ddpctl). Called without a lock when there is news to take, or when the
-// watch has been evicted by a newer one.
-class NewsSink {
+// A watcher of one run (ddpctl). Flush(): there is news to take. Replaced(): a newer watch has
+// evicted this one.
+class NewsSink : public StreamSink {
  public:
-  virtual ~NewsSink() = default;
-  virtual void Wake() = 0;
   virtual void Replaced(absl::Status why) = 0;
 };
 
@@ -79,9 +80,9 @@ class Run {
   // Membership. A link is known until Closed(), since a stream ends some time after it was asked
   // to. Admit() adds the stream, unless the run is over and a new run must replace it.
   std::optional<LinkId> Admit(std::shared_ptr<DirectiveSink> sink, bool resume);
-  void Joined(LinkId link, const Join& join, TimePoint now);
+  void Joined(LinkId link, const Join& join, TimePoint now) { Do(NodeJoined{link, join}, now); }
   void Reported(LinkId link, const Report& report, TimePoint now);
-  void Gone(LinkId link, TimePoint now);
+  void Gone(LinkId link, TimePoint now) { Do(NodeGone{link}, now); }
   void Closed(LinkId link);
   // False: the node is no member.
   bool Lost(const NodeId& node_id, const std::string& reason, TimePoint now);
@@ -152,9 +153,7 @@ class Run {
   };
   // What to do once the lock is released.
   struct Afterwards {
-    std::vector<std::shared_ptr<DirectiveSink>> sessions;
-    std::vector<std::shared_ptr<ReplySink>> replies;
-    std::vector<std::shared_ptr<NewsSink>> watchers;
+    std::vector<std::shared_ptr<StreamSink>> flushes;
     std::vector<std::shared_ptr<NewsSink>> replaced;
     std::optional<TimePoint> deadline;  // of the cores' clock
     bool says = false;
@@ -169,6 +168,26 @@ class Run {
     return journal_ == nullptr ? cores : journal_->ToSteady(cores);
   }
 
+  // Locks the run; its end unlocks it and performs what follows from the steps.
+  class ABSL_SCOPED_LOCKABLE Action {
+   public:
+    explicit Action(Run& run) ABSL_EXCLUSIVE_LOCK_FUNCTION(run.mutex_) : run_(run) {
+      run_.mutex_.Lock();
+    }
+    ~Action() ABSL_UNLOCK_FUNCTION() {
+      run_.mutex_.Unlock();
+      run_.Perform(std::move(afterwards));
+    }
+    Action(const Action&) = delete;
+    Action& operator=(const Action&) = delete;
+
+    Afterwards afterwards;
+
+   private:
+    Run& run_;
+  };
+
+  void Do(const MembershipEvent& event, TimePoint now) ABSL_LOCKS_EXCLUDED(mutex_);
   void MakeRoomForWatchLocked(bool output, Afterwards& afterwards)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TakeProgressLocked(LinkId link, const Report& report, TimePoint now)

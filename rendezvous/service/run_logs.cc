@@ -5,29 +5,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/limits.h"
-#include "rendezvous/base/overloaded.h"
-#include "rendezvous/base/peer_limits.h"
+#include "rendezvous/membership/join_rules.h"
 #include "rendezvous/service/run.h"
 
 namespace ddprun {
 namespace {
 
-LogSubscriptions::Node LogNodeOf(const Member& member) {
-  return {member.join.node_id, member.join.host, member.node_rank, member.link};
-}
-
-std::vector<LogSubscriptions::Node> LogNodesOf(const RunState& state) {
-  std::vector<LogSubscriptions::Node> nodes;
-  nodes.reserve(state.members.size());
-  for (const auto& entry : state.members) nodes.push_back(LogNodeOf(entry.second));
-  return nodes;
-}
-
 absl::Status CheckNames(const RunState& state, const std::vector<std::string>& names) {
-  const std::vector<LogSubscriptions::Node> nodes = LogNodesOf(state);
   for (const std::string& name : names) {
-    const bool found = std::any_of(nodes.begin(), nodes.end(),
-                                   [&](const auto& node) { return IsNamed(node, name); });
+    const bool found = std::any_of(state.members.begin(), state.members.end(),
+                                   [&](const auto& entry) { return IsNamed(entry.second, name); });
     if (!found) return NoSuchNode(state, name);
   }
   return absl::OkStatus();
@@ -47,8 +34,7 @@ void KeepOwnLines(const RunState& state, LinkId link, LogLines& lines) {
 }
 
 std::string Sentence(const RunNotice& note) {
-  const std::string node =
-      NameOf({.id = note.node_id, .host = note.host, .rank = note.node_rank, .link = {}});
+  const std::string node = NodeName(note.host, note.node_rank);
   switch (note.kind) {
     case NoticeKind::kRoundStarted:
       return absl::StrCat("round ", ToNumber(note.round), " begins: ", note.world_size,
@@ -65,33 +51,23 @@ std::string Sentence(const RunNotice& note) {
     case NoticeKind::kNodeLeft:
     case NoticeKind::kNodeDrained:
       return ToSentence(*note.why);
-    case NoticeKind::kNodeJoined:
-    case NoticeKind::kNodeRefused:
-    case NoticeKind::kNodeSucceeded:
-    case NoticeKind::kRestart:
-    case NoticeKind::kRunFinished:
+    default:  // not of interest, or told in other words
       return "";
   }
-  return "";
 }
 
 }  // namespace
 
 absl::StatusOr<WatchId> Run::OpenWatch(std::shared_ptr<NewsSink> sink, const RunQuestion& question,
                                        const std::string& from) {
-  Afterwards afterwards;
-  WatchId id{};
-  {
-    absl::MutexLock lock(&mutex_);
-    if (absl::Status status = CheckNames(membership_, question.nodes); !status.ok()) return status;
-    MakeRoomForWatchLocked(question.output, afterwards);
-    LogSubscriptions::Effects effects;
-    id = subscriptions_.Open(run_id_, question, LogNodesOf(membership_), effects);
-    watchers_[id] = {std::move(sink), from, question.output};
-    PerformLocked(std::move(effects), afterwards);
-    FinishWatchesLocked(afterwards);
-  }
-  Perform(std::move(afterwards));
+  Action action(*this);
+  if (absl::Status status = CheckNames(membership_, question.nodes); !status.ok()) return status;
+  MakeRoomForWatchLocked(question.output, action.afterwards);
+  LogSubscriptions::Effects effects;
+  const WatchId id = subscriptions_.Open(membership_, question, effects);
+  watchers_[id] = {std::move(sink), from, question.output};
+  PerformLocked(std::move(effects), action.afterwards);
+  FinishWatchesLocked(action.afterwards);
   return id;
 }
 
@@ -112,81 +88,45 @@ void Run::MakeRoomForWatchLocked(bool output, Afterwards& afterwards) {
       ended = it;
     }
   }
-  PerformLocked(subscriptions_.Close(ended->first), afterwards);
+  PerformLocked(subscriptions_.Close(membership_, ended->first), afterwards);
   afterwards.replaced.push_back(std::move(ended->second.sink));
   watchers_.erase(ended);
 }
 
 void Run::CloseWatch(WatchId id) {
-  Afterwards afterwards;
-  {
-    absl::MutexLock lock(&mutex_);
-    if (watchers_.erase(id) == 0) return;
-    PerformLocked(subscriptions_.Close(id), afterwards);
-  }
-  Perform(std::move(afterwards));
+  Action action(*this);
+  if (watchers_.erase(id) == 0) return;
+  PerformLocked(subscriptions_.Close(membership_, id), action.afterwards);
 }
 
 std::optional<RunNews> Run::TakeNews(WatchId id, bool& over) {
-  Afterwards afterwards;
-  LogSubscriptions::Taken taken;
-  {
-    absl::MutexLock lock(&mutex_);
-    taken = subscriptions_.Take(id);
-    PerformLocked(std::move(taken.effects), afterwards);
-  }
-  Perform(std::move(afterwards));
+  Action action(*this);
+  LogSubscriptions::Taken taken = subscriptions_.Take(membership_, id);
+  PerformLocked(std::move(taken.effects), action.afterwards);
   over = taken.over;
   return std::move(taken.news);
 }
 
 void Run::ReceiveLines(LinkId link, LogLines lines) {
-  Afterwards afterwards;
-  {
-    absl::MutexLock lock(&mutex_);
-    KeepOwnLines(membership_, link, lines);
-    PerformLocked(subscriptions_.Receive(link, std::move(lines)), afterwards);
-  }
-  Perform(std::move(afterwards));
+  Action action(*this);
+  KeepOwnLines(membership_, link, lines);
+  PerformLocked(subscriptions_.Receive(membership_, link, std::move(lines)), action.afterwards);
 }
 
 void Run::EndWatches() {
-  Afterwards afterwards;
-  {
-    absl::MutexLock lock(&mutex_);
-    PerformLocked(subscriptions_.Finish(membership_.verdict), afterwards);
-  }
-  Perform(std::move(afterwards));
+  Action action(*this);
+  PerformLocked(subscriptions_.Finish(membership_.verdict), action.afterwards);
 }
 
 void Run::HearNoteLocked(const RunNotice& note, Afterwards& afterwards) {
   if (subscriptions_.empty()) return;
-  const auto here = [&](const NodeId& id) {
-    mutex_.AssertHeld();
-    const auto it = membership_.members.find(id);
-    if (it == membership_.members.end() || !it->second.link) return;
-    PerformLocked(subscriptions_.Here(LogNodeOf(it->second)), afterwards);
-  };
-  switch (note.kind) {
-    case NoticeKind::kNodeJoined:
-    case NoticeKind::kNodeReturned:
-      here(note.node_id);
-      break;
-    case NoticeKind::kNodeAway:
-    case NoticeKind::kNodeLost:
-    case NoticeKind::kNodeLeft:
-    case NoticeKind::kNodeDrained:
-      PerformLocked(subscriptions_.Gone(note.node_id), afterwards);
-      break;
-    case NoticeKind::kRoundStarted:
-      for (const auto& entry : membership_.members) here(entry.first);
-      break;
-    case NoticeKind::kNodeRefused:
-    case NoticeKind::kNodeSucceeded:
-    case NoticeKind::kRoundBroken:
-    case NoticeKind::kRestart:
-    case NoticeKind::kRunFinished:
-      break;
+  if (!note.node_id.value.empty()) {
+    PerformLocked(subscriptions_.Update(membership_, note.node_id), afterwards);
+  }
+  if (note.kind == NoticeKind::kRoundStarted) {
+    for (const auto& entry : membership_.members) {
+      PerformLocked(subscriptions_.Update(membership_, entry.first), afterwards);
+    }
   }
   const std::string sentence = Sentence(note);
   if (!sentence.empty()) PerformLocked(subscriptions_.Report(sentence), afterwards);
@@ -214,7 +154,7 @@ void Run::PerformLocked(LogSubscriptions::Effects effects, Afterwards& afterward
   }
   for (const WatchId id : effects.awake) {
     const auto it = watchers_.find(id);
-    if (it != watchers_.end()) afterwards.watchers.push_back(it->second.sink);
+    if (it != watchers_.end()) afterwards.flushes.push_back(it->second.sink);
   }
 }
 

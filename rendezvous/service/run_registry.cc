@@ -209,10 +209,7 @@ std::optional<TimePoint> RunRegistry::Tick(TimePoint now) {
     for (const auto& entry : runs_) runs.push_back(entry.second);
   }
   std::optional<TimePoint> next;
-  for (const auto& run : runs) {
-    const auto due = run->Tick(now);
-    if (due && (!next || *due < *next)) next = due;
-  }
+  for (const auto& run : runs) next = Earliest({next, run->Tick(now)});
   // Members that never came back for their verdict have just been removed.
   {
     absl::MutexLock lock(&mutex_);

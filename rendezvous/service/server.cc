@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/service/server.h"
 
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/resource_quota.h>
+
 #include <chrono>
 #include <cstdint>
 #include <utility>
@@ -17,7 +21,6 @@
 #include "rendezvous/listener/listener.h"
 #include "rendezvous/listener/peer_guard.h"
 #include "rendezvous/service/control_service.h"
-#include "rendezvous/service/introspection.h"
 #include "rendezvous/service/local_session.h"
 #include "rendezvous/service/local_store.h"
 #include "rendezvous/service/run_registry.h"
@@ -30,6 +33,45 @@ namespace ddprun {
 namespace {
 
 constexpr absl::string_view kUnixPrefix = "unix:";
+
+// ---- gRPC's own protocols for tools that know nothing of ddprun: health (grpc.health.v1, for
+// probes and load balancers) and reflection (for grpcurl). Both need a certificate of the run like
+// any other call.
+
+// For this server only: gRPC's own function enables reflection for every server of the process.
+class WithReflection final : public grpc::ServerBuilderOption {
+  void UpdateArguments(grpc::ChannelArguments*) override {}
+  void UpdatePlugins(std::vector<std::unique_ptr<grpc::ServerBuilderPlugin>>* plugins) override {
+    plugins->push_back(std::make_unique<grpc::reflection::ProtoServerReflectionPlugin>());
+  }
+};
+
+// Before BuildAndStart().
+void AddHealthAndReflection(grpc::ServerBuilder& builder) {
+  // Applies to all servers of the process and may not be set while another is built: once.
+  static const bool enabled = [] {
+    grpc::EnableDefaultHealthCheckService(true);
+    return true;
+  }();
+  (void)enabled;
+  builder.SetOption(std::make_unique<WithReflection>());
+  // Reflection is gRPC 1.51's only service here that holds a thread for each of its streams.
+  grpc::ResourceQuota quota("reflection");
+  quota.SetMaxThreads(kReflectionThreadsMax);
+  builder.SetResourceQuota(quota);
+}
+
+// After it: reports the server and each of its services as serving.
+void SayServing(grpc::Server& server) {
+  grpc::HealthCheckServiceInterface* const health = server.GetHealthCheckService();
+  if (health == nullptr) return;
+  for (const char* const name :
+       {v1::Rendezvous::service_full_name(), v1::Store::service_full_name()}) {
+    health->SetServingStatus(name, true);
+  }
+}
+
+// ---- The servers
 
 // The service within its own process, whether or not others can reach it.
 class LocalServer : public RendezvousServer {
@@ -86,7 +128,7 @@ class GrpcServer final : public LocalServer {
   ~GrpcServer() override {
     guard_.SetListener(nullptr);
     listener_.reset();
-    if (server_ != nullptr) control_service_.watches().End(kWatchEndTimeout);
+    if (server_ != nullptr) control_service_.EndWatches(kWatchEndTimeout);
     // Does not wait: WaitUntilDrained() has waited for the nodes that receive a verdict.
     if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now());
     if (threads_ != nullptr) threads_->Stop();
@@ -169,7 +211,7 @@ absl::StatusOr<std::unique_ptr<RendezvousServer>> RendezvousServer::Start(Option
   if (!socket.ok()) return socket.status();
   std::string target = options.address;
   if (on_path) {
-    options.credentials.reset();  // the kernel says who the peer is
+    options.credentials.reset();  // the kernel identifies the peer
   } else {
     std::string reach = socket->address;
     if (reach == "0.0.0.0") reach = "127.0.0.1";

@@ -18,7 +18,7 @@
 
 namespace ddprun {
 
-class RunWatcher;  // run.h
+class RunWatcher;  // run_event.h
 
 struct JournalOptions {
   std::string folder;

@@ -24,7 +24,7 @@ namespace {
 
 using Stream = ServerStream<v1::Report, v1::Directive>;
 
-// One node's stream. It owns itself until OnDone; the run holds it too, to push to it.
+// One node's stream. The run holds it too, to push to it.
 class SessionStream final : public Stream,
                             public DirectiveSink,
                             public std::enable_shared_from_this<SessionStream> {
@@ -35,13 +35,6 @@ class SessionStream final : public Stream,
         guard_(guard),
         out_([this](const v1::Directive* message) { StartWrite(message); },
              [this] { Finish(grpc::Status::OK); }) {}
-
-  // `came`: called when the call arrives; waits for the next one.
-  void WaitForCall(SessionService& service, grpc::ServerCompletionQueue& queue,
-                   std::function<void()> came) {
-    self_ = shared_from_this();
-    Stream::WaitForCall(service, &SessionService::RequestSession, queue, std::move(came));
-  }
 
   void Begin() override {
     guard_.Called(context().peer());
@@ -89,7 +82,6 @@ class SessionStream final : public Stream,
 
   void OnDone() override {
     if (place_) registry_.Closed(*place_);
-    self_.reset();
   }
 
  private:
@@ -121,7 +113,6 @@ class SessionStream final : public Stream,
 
   RunRegistry& registry_;
   PeerGuard& guard_;
-  std::shared_ptr<SessionStream> self_;
   FirstMessageTimer<SessionStream> first_message_;
   v1::Report report_;
   std::atomic<bool> refused_ = false;  // it may go on reporting, which is not told again
@@ -139,12 +130,12 @@ grpc::ServerUnaryReactor* Answered(grpc::CallbackServerContext& context,
 }  // namespace
 
 void SessionService::Serve(CompletionThreads& threads) {
-  for (const auto& queue : threads.queues()) Await(threads, *queue);
-}
-
-void SessionService::Await(CompletionThreads& threads, grpc::ServerCompletionQueue& queue) {
-  std::make_shared<SessionStream>(registry_, guard_, threads)
-      ->WaitForCall(*this, queue, [this, &threads, &queue] { Await(threads, queue); });
+  const auto make = [this, &threads] {
+    return std::make_shared<SessionStream>(registry_, guard_, threads);
+  };
+  for (const auto& queue : threads.queues()) {
+    ServeCalls(*this, &SessionService::RequestSession, *queue, make);
+  }
 }
 
 grpc::ServerUnaryReactor* SessionService::ReportLoss(grpc::CallbackServerContext* context,

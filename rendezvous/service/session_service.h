@@ -29,7 +29,6 @@ class SessionService final : public SessionServiceBase {
                                       v1::StatusAnswer* answer) override;
 
  private:
-  void Await(CompletionThreads& threads, grpc::ServerCompletionQueue& queue);
   absl::Status TakeLoss(const grpc::CallbackServerContext& context, const LossReport& report);
 
   RunRegistry& registry_;

@@ -23,8 +23,7 @@ namespace {
 
 using Stream = ServerStream<v1::StoreRequests, v1::StoreReplies>;
 
-// One stream. It owns itself from Begin() until OnDone; its run holds it too. It is not read while
-// its peer does not read its replies.
+// One stream. Its run holds it too. It is not read while its peer does not read its replies.
 class ServiceStoreStream final : public Stream,
                                  public ReplySink,
                                  public std::enable_shared_from_this<ServiceStoreStream> {
@@ -36,13 +35,6 @@ class ServiceStoreStream final : public Stream,
         out_([this](v1::StoreReplies* message) { return Fill(message); },
              [this](const v1::StoreReplies* message) { StartWrite(message); },
              [this] { Finish(EndStatus()); }) {}
-
-  // `came`: called when the call arrives; waits for the next one.
-  void WaitForCall(StoreService& service, grpc::ServerCompletionQueue& queue,
-                   std::function<void()> came) {
-    self_ = shared_from_this();
-    Stream::WaitForCall(service, &StoreService::RequestExchange, queue, std::move(came));
-  }
 
   void Begin() override {
     guard_.Called(context().peer());
@@ -104,8 +96,6 @@ class ServiceStoreStream final : public Stream,
     }
     StartRead(&requests_);
   }
-
-  void OnDone() override { self_.reset(); }
 
  private:
   void OnRequests() {
@@ -174,7 +164,6 @@ class ServiceStoreStream final : public Stream,
 
   RunRegistry& registry_;
   PeerGuard& guard_;
-  std::shared_ptr<ServiceStoreStream> self_;
   FirstMessageTimer<ServiceStoreStream> first_message_;
   std::shared_ptr<Run> run_;  // set by the first message, on the reading side only
   StorePeer peer_ = kNoPeer;  // set with it
@@ -191,12 +180,12 @@ class ServiceStoreStream final : public Stream,
 }  // namespace
 
 void StoreService::Serve(CompletionThreads& threads) {
-  for (const auto& queue : threads.queues()) Await(threads, *queue);
-}
-
-void StoreService::Await(CompletionThreads& threads, grpc::ServerCompletionQueue& queue) {
-  std::make_shared<ServiceStoreStream>(registry_, guard_, threads)
-      ->WaitForCall(*this, queue, [this, &threads, &queue] { Await(threads, queue); });
+  const auto make = [this, &threads] {
+    return std::make_shared<ServiceStoreStream>(registry_, guard_, threads);
+  };
+  for (const auto& queue : threads.queues()) {
+    ServeCalls(*this, &StoreService::RequestExchange, *queue, make);
+  }
 }
 
 }  // namespace ddprun

@@ -18,8 +18,6 @@ class StoreService final : public v1::Store::WithAsyncMethod_Exchange<v1::Store:
   void Serve(CompletionThreads& threads);
 
  private:
-  void Await(CompletionThreads& threads, grpc::ServerCompletionQueue& queue);
-
   RunRegistry& registry_;
   PeerGuard& guard_;
 };

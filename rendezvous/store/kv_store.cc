@@ -14,17 +14,7 @@ namespace {
 
 std::string Quoted(const std::string& key) { return absl::StrCat("'", absl::CHexEscape(key), "'"); }
 
-StoreResult Error(absl::Status status) {
-  StoreResult result;
-  result.status = std::move(status);
-  return result;
-}
-
-StoreResult Number(std::int64_t number) {
-  StoreResult result;
-  result.number = number;
-  return result;
-}
+StoreResult Number(std::int64_t number) { return {.number = number}; }
 
 StoreResult Value(std::string value) {
   StoreResult result;
@@ -77,7 +67,7 @@ KvStore::KvStore(RoundId round, Limits limits) : round_(round), limits_(limits) 
 std::vector<KvStore::Answer> KvStore::Submit(StoreTicket ticket, StoreOp op, TimePoint now) {
   answers_.clear();
   if (absl::Status status = Check(op); !status.ok()) {
-    AnswerTo(ticket, std::move(op), Error(std::move(status)));
+    AnswerTo(ticket, std::move(op), ErrorResult(std::move(status)));
     return std::move(answers_);
   }
   if (MayWait(op.verb)) {
@@ -85,20 +75,20 @@ std::vector<KvStore::Answer> KvStore::Submit(StoreTicket ticket, StoreOp op, Tim
     const auto missing = static_cast<std::size_t>(
         std::count_if(distinct.begin(), distinct.end(),
                       [&](absl::string_view key) { return !IsPresent(op, key); }));
-    if (missing > 0 && op.timeout.count() > 0 && waiters_.size() < limits_.waiters_max) {
+    StoreResult result;
+    if (missing == 0) {
+      result = Perform(op);
+    } else if (op.timeout.count() <= 0) {
+      result = TimeIsOver(op);
+    } else if (waiters_.size() < limits_.waiters_max) {
       Hold(ticket, std::move(op), missing, now);
-    } else if (missing > 0 && op.timeout.count() > 0) {
-      AnswerTo(ticket, std::move(op),
-               Error(absl::ResourceExhaustedError(
-                   absl::StrCat("the run's store holds ", limits_.waiters_max,
-                                " waiting operations, which is its limit"))));
-    } else if (missing > 0) {
-      StoreResult result = TimeIsOver(op);
-      AnswerTo(ticket, std::move(op), std::move(result));
+      return {};
     } else {
-      StoreResult result = Perform(op);
-      AnswerTo(ticket, std::move(op), std::move(result));
+      result = ErrorResult(
+          absl::ResourceExhaustedError(absl::StrCat("the run's store holds ", limits_.waiters_max,
+                                                    " waiting operations, which is its limit")));
     }
+    AnswerTo(ticket, std::move(op), std::move(result));
     return std::move(answers_);
   }
   // Its own answer comes before those of the operations that waited for it.
@@ -137,7 +127,8 @@ std::optional<TimePoint> KvStore::NextDeadline() const {
 std::vector<KvStore::Answer> KvStore::Clear(RoundId round) {
   answers_.clear();
   for (auto& entry : waiters_) {
-    AnswerTo(entry.second.ticket, std::move(entry.second.op), Error(RoundOver(round_, round)));
+    AnswerTo(entry.second.ticket, std::move(entry.second.op),
+             ErrorResult(RoundOver(round_, round)));
   }
   // The order of a hash map differs between processes; a step must not.
   std::sort(answers_.begin(), answers_.end(),
@@ -188,7 +179,7 @@ absl::Status KvStore::Check(const StoreOp& op) const {
 StoreResult KvStore::Perform(StoreOp& op) {
   switch (op.verb) {
     case StoreVerb::kSet:
-      return Error(Put(op.keys[0], std::move(op.values[0])));
+      return ErrorResult(Put(op.keys[0], std::move(op.values[0])));
     case StoreVerb::kGet:
       return Value(values_.at(op.keys[0]));
     case StoreVerb::kAdd:
@@ -204,8 +195,8 @@ StoreResult KvStore::Perform(StoreOp& op) {
       return Delete(op.keys[0]);
     case StoreVerb::kAppend: {
       const auto it = values_.find(op.keys[0]);
-      return Error(Put(op.keys[0],
-                       it == values_.end() ? std::move(op.values[0]) : it->second + op.values[0]));
+      return ErrorResult(Put(
+          op.keys[0], it == values_.end() ? std::move(op.values[0]) : it->second + op.values[0]));
     }
     case StoreVerb::kMultiGet:
       return MultiGet(op);
@@ -224,7 +215,7 @@ StoreResult KvStore::Perform(StoreOp& op) {
       return Number(it == queues_.end() ? 0 : static_cast<std::int64_t>(it->second.size()));
     }
   }
-  return Error(absl::InvalidArgumentError("unknown store verb"));
+  return ErrorResult(absl::InvalidArgumentError("unknown store verb"));
 }
 
 // c10d's rule: an absent key is set only if `expected` is empty; otherwise `expected` is returned.
@@ -250,16 +241,16 @@ StoreResult KvStore::Add(const std::string& key, std::int64_t number) {
     errno = 0;
     current = std::strtoll(it->second.c_str(), &end, 10);
     if (end == it->second.c_str() || errno != 0) {
-      return Error(absl::InvalidArgumentError(
+      return ErrorResult(absl::InvalidArgumentError(
           absl::StrCat("cannot add to key ", Quoted(key), ": its value ",
                        Quoted(it->second.substr(0, 40)), " is not a number of 64 bits")));
     }
   }
   std::int64_t sum = 0;
   if (__builtin_add_overflow(current, number, &sum)) {
-    return Error(absl::InvalidArgumentError(absl::StrCat("cannot add ", number, " to key ",
-                                                         Quoted(key), ", which is ", current,
-                                                         ": the sum does not fit 64 bits")));
+    return ErrorResult(absl::InvalidArgumentError(absl::StrCat("cannot add ", number, " to key ",
+                                                               Quoted(key), ", which is ", current,
+                                                               ": the sum does not fit 64 bits")));
   }
   StoreResult result = Number(sum);
   result.status = Put(key, absl::StrCat(sum));
@@ -285,7 +276,7 @@ StoreResult KvStore::MultiSet(StoreOp& op) {
   // A key that is named twice frees its old value once; the excess in this count cannot be larger
   // than the new bytes.
   if (absl::Status status = CheckRoom(entries, std::min(freed, bytes_), bytes); !status.ok())
-    return Error(status);
+    return ErrorResult(status);
   std::vector<std::string> appeared;
   for (std::size_t i = 0; i < op.keys.size(); ++i) {
     if (Assign(op.keys[i], std::move(op.values[i]))) appeared.push_back(op.keys[i]);
@@ -298,7 +289,7 @@ StoreResult KvStore::MultiGet(const StoreOp& op) const {
   std::size_t bytes = 0;
   for (const std::string& key : op.keys) bytes += values_.at(key).size();
   if (bytes > limits_.reply_bytes_max) {
-    return Error(absl::ResourceExhaustedError(absl::StrCat(
+    return ErrorResult(absl::ResourceExhaustedError(absl::StrCat(
         "the values of ", op.keys.size(), " keys are ", bytes, " bytes, more than the ",
         limits_.reply_bytes_max, " that one answer may have; ask for fewer at a time")));
   }
@@ -314,7 +305,7 @@ StoreResult KvStore::ListKeys() const {
   // Each key costs its length and a few bytes of framing.
   for (const auto& entry : values_) bytes += entry.first.size() + 4;
   if (bytes > limits_.reply_bytes_max) {
-    return Error(absl::ResourceExhaustedError(
+    return ErrorResult(absl::ResourceExhaustedError(
         absl::StrCat("the list of ", values_.size(), " keys is ", bytes, " bytes, more than the ",
                      limits_.reply_bytes_max, " that one answer may have")));
   }
@@ -340,7 +331,7 @@ StoreResult KvStore::Push(const std::string& key, std::string value) {
   const bool is_new = it == queues_.end();
   if (absl::Status status = CheckRoom(1, 0, value.size() + (is_new ? key.size() : 0));
       !status.ok()) {
-    return Error(status);
+    return ErrorResult(status);
   }
   if (is_new) {
     it = queues_.try_emplace(key).first;
@@ -421,7 +412,8 @@ absl::Status KvStore::CheckRoom(std::size_t more_entries, std::size_t bytes_free
 
 StoreResult KvStore::TimeIsOver(const StoreOp& op) const {
   if (op.verb == StoreVerb::kQueuePop && op.timeout.count() <= 0) {
-    return Error(absl::NotFoundError(absl::StrCat("queue ", Quoted(op.keys[0]), " is empty")));
+    return ErrorResult(
+        absl::NotFoundError(absl::StrCat("queue ", Quoted(op.keys[0]), " is empty")));
   }
   std::vector<std::string> missing;
   std::int64_t count = 0;

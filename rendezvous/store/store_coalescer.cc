@@ -10,12 +10,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-StoreResult Error(absl::Status status) {
-  StoreResult result;
-  result.status = std::move(status);
-  return result;
-}
-
 absl::Status RoundOver(RoundId of_op, RoundId of_node) {
   return absl::AbortedError(absl::StrCat("the store operation belongs to round ", ToNumber(of_op),
                                          ", but the node is in round ", ToNumber(of_node)));
@@ -49,7 +43,7 @@ StoreCoalescer::Answers StoreCoalescer::Submit(StoreWorker worker, std::uint64_t
                                                TimePoint now) {
   Answers answers;
   const auto refuse = [&](absl::Status status) {
-    answers.push_back({Error(std::move(status)), {{worker, id}}});
+    answers.push_back({ErrorResult(std::move(status)), {{worker, id}}});
     return std::move(answers);
   };
   if (op.round != round_) return refuse(RoundOver(op.round, round_));
@@ -346,7 +340,7 @@ StoreCoalescer::Answers StoreCoalescer::SetRound(RoundId round) {
     const Ask ask = Finish(id);
     if (ask.sent) cancelled_.push_back(id);
     for (const Asker& asker : ask.askers) {
-      Give(asker, Error(RoundOver(ask.op.round, round)), answers);
+      Give(asker, ErrorResult(RoundOver(ask.op.round, round)), answers);
     }
   }
   return answers;
@@ -356,7 +350,7 @@ StoreCoalescer::Answers StoreCoalescer::Fail(const absl::Status& status) {
   Lost();
   Answers answers;
   for (const auto& [id, ask] : asks_) {
-    for (const Asker& asker : ask.askers) Give(asker, Error(status), answers);
+    for (const Asker& asker : ask.askers) Give(asker, ErrorResult(status), answers);
   }
   asks_.clear();
   unsent_.clear();
@@ -384,7 +378,7 @@ StoreCoalescer::Answers StoreCoalescer::Tick(TimePoint now) {
     const StoreOp& op = ask.op;
     for (const Asker& asker : ask.askers) {
       Give(asker,
-           Error(absl::DeadlineExceededError(
+           ErrorResult(absl::DeadlineExceededError(
                absl::StrCat("waited ", asker.timeout.count(), " ms for ", op.keys.size(),
                             op.keys.size() == 1 ? " key" : " keys",
                             " of the store while the rendezvous service could not be reached"))),
@@ -398,8 +392,7 @@ std::optional<TimePoint> StoreCoalescer::NextDeadline() const {
   std::optional<TimePoint> next;
   for (const auto& entry : asks_) {
     const Ask& ask = entry.second;
-    if (!ExpiresHere(ask)) continue;
-    if (!next || ask.deadline < *next) next = ask.deadline;
+    if (ExpiresHere(ask)) next = Earliest({next, ask.deadline});
   }
   return next;
 }

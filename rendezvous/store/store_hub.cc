@@ -7,16 +7,6 @@
 #include "rendezvous/base/limits.h"
 
 namespace ddprun {
-namespace {
-
-StoreResult Error(absl::Status status) {
-  StoreResult result;
-  result.status = std::move(status);
-  return result;
-}
-
-}  // namespace
-
 StoreEffects StoreHub::Open(StorePeer peer, const StoreHello& hello) {
   effects_.clear();
   if (!nodes_.contains(hello.node_id) && nodes_.size() >= static_cast<std::size_t>(kNodesMax)) {
@@ -69,20 +59,20 @@ void StoreHub::Submit(StorePeer peer, std::uint64_t id, StoreOp op, TimePoint no
   Stream& stream = streams_.at(peer);
   if (id == 0 || stream.waiting.contains(id)) {
     Reply(peer, id,
-          Error(absl::InvalidArgumentError(
+          ErrorResult(absl::InvalidArgumentError(
               absl::StrCat("store request id ", id, " is 0 or not answered yet"))));
     return;
   }
   if (stream.waiting.size() >= kStreamOpsMax) {
     Reply(peer, id,
-          Error(absl::ResourceExhaustedError(
+          ErrorResult(absl::ResourceExhaustedError(
               absl::StrCat("this stream has ", stream.waiting.size(),
                            " unanswered store operations, its limit"))));
     return;
   }
   if (Changes(op.verb) && AnsweredBefore(peer, nodes_.at(stream.node_id), id)) return;
   if (absl::Status status = store_.Check(op); !status.ok()) {
-    Reply(peer, id, Error(std::move(status)));
+    Reply(peer, id, ErrorResult(std::move(status)));
     return;
   }
   // A QUEUE_POP is reported when it is served: only then does it change something.
@@ -103,7 +93,7 @@ bool StoreHub::AnsweredBefore(StorePeer peer, Node& node, std::uint64_t id) {
   }
   if (!node.replies.IsFull()) return false;
   Reply(peer, id,
-        Error(absl::ResourceExhaustedError(absl::StrCat(
+        ErrorResult(absl::ResourceExhaustedError(absl::StrCat(
             "the node has not said that it has the answers to its last ", node.replies.size(),
             " store operations, which is more than the service remembers"))));
   return true;

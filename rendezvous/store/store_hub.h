@@ -14,7 +14,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "rendezvous/store/kv_store.h"
 #include "rendezvous/store/reply_cache.h"
-#include "rendezvous/values/store_batch.h"
+#include "rendezvous/values/store_types.h"
 
 namespace ddprun {
 

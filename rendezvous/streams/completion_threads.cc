@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/streams/completion_threads.h"
 
-#include <csignal>
-
+#include "rendezvous/base/bounded_call.h"
 #include "rendezvous/base/limits.h"
 
 namespace ddprun {
@@ -16,10 +15,7 @@ CompletionThreads::CompletionThreads(grpc::ServerBuilder& builder) {
 void CompletionThreads::Start() {
   for (const auto& queue : queues_) {
     threads_.emplace_back([of = queue.get()] {
-      // The program's own threads handle signals.
-      sigset_t all;
-      sigfillset(&all);
-      pthread_sigmask(SIG_BLOCK, &all, nullptr);
+      const SignalsBlocked blocked;
       void* tag = nullptr;
       bool ok = false;
       while (of->Next(&tag, &ok)) static_cast<Operation*>(tag)->Done(ok);

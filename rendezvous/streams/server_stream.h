@@ -11,13 +11,12 @@
 #include <utility>
 
 #include "rendezvous/base/limits.h"
-#include "rendezvous/base/peer_limits.h"
 #include "rendezvous/streams/completion_threads.h"
 
 namespace ddprun {
 
-// Created before its call arrives. At most one read and one write are pending at a time; OnDone()
-// is the last callback and comes after Finish().
+// Created before its call arrives, and owns itself until OnDone(), the last callback, which comes
+// after Finish(). At most one read and one write are pending at a time.
 template <typename Request, typename Response>
 class ServerStream {
  public:
@@ -29,8 +28,9 @@ class ServerStream {
   // `request`: requests a call of the service's method, as RequestSession(...) does. `came` is
   // called when the call has arrived; if the server ends before that, only OnDone() is called.
   template <typename Service, typename Method>
-  void WaitForCall(Service& service, Method request, grpc::ServerCompletionQueue& queue,
-                   std::function<void()> came) {
+  void WaitForCall(std::shared_ptr<ServerStream> self, Service& service, Method request,
+                   grpc::ServerCompletionQueue& queue, std::function<void()> came) {
+    self_ = std::move(self);
     came_ = std::move(came);
     ++under_way_;
     (service.*request)(&context_, &stream_, &queue, &queue,
@@ -41,7 +41,7 @@ class ServerStream {
   virtual void Begin() = 0;  // after `came`
   virtual void OnReadDone(bool ok) = 0;
   virtual void OnWriteDone(bool ok) = 0;
-  virtual void OnDone() = 0;
+  virtual void OnDone() {}
 
   const grpc::ServerContext& context() const { return context_; }
 
@@ -93,10 +93,13 @@ class ServerStream {
   void FinishDone(bool) { --under_way_; }
 
   void Over() {
-    if (--under_way_ == 0) OnDone();
+    if (--under_way_ > 0) return;
+    const std::shared_ptr<ServerStream> self = std::move(self_);
+    OnDone();
   }
 
   CompletionThreads& threads_;
+  std::shared_ptr<ServerStream> self_;
   grpc::ServerContext context_;
   grpc::ServerAsyncReaderWriter<Response, Request> stream_{&context_};
   std::function<void()> came_;
@@ -107,5 +110,15 @@ class ServerStream {
   Then write_{*this, &ServerStream::WriteDone};
   Then finish_{*this, &ServerStream::FinishDone};
 };
+
+// Waits for the next call of the service's method on the queue, in a stream from `make`, and for
+// another one whenever a call has come.
+template <typename Service, typename Method, typename Make>
+void ServeCalls(Service& service, Method request, grpc::ServerCompletionQueue& queue, Make make) {
+  const auto stream = make();
+  stream->WaitForCall(stream, service, request, queue, [&service, request, &queue, make] {
+    ServeCalls(service, request, queue, make);
+  });
+}
 
 }  // namespace ddprun

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/values/collectives.h"
 
-#include <algorithm>
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "rendezvous/base/limits.h"
+#include "rendezvous/values/rank_ranges.h"
 
 namespace ddprun {
 namespace {
@@ -14,43 +12,16 @@ namespace {
 // c10d's name of the group of all ranks, which sentences omit.
 constexpr char kWorldGroup[] = "0";
 
-void AddRange(RankRange added, std::vector<RankRange>& ranges) {
-  ranges.push_back(added);
-  std::sort(ranges.begin(), ranges.end(),
-            [](const RankRange& a, const RankRange& b) { return a.first < b.first; });
-  std::vector<RankRange> joined;
-  for (const RankRange& range : ranges) {
-    if (!joined.empty() && range.first - 1 <= joined.back().last) {
-      joined.back().last = std::max(joined.back().last, range.last);
-    } else {
-      joined.push_back(range);
-    }
-  }
-  if (joined.size() > kOutcomeRangesShown) joined.resize(kOutcomeRangesShown);
-  ranges = std::move(joined);
-}
-
 void Add(RankRange range, const CollectivePlace& place, std::vector<RanksInPlace>& places) {
   for (RanksInPlace& known : places) {
-    if (known.place == place) return AddRange(range, known.ranks);
+    if (known.place == place) return AddRanks(range, kOutcomeRangesShown, known.ranks);
   }
   if (places.size() < kCollectivePlacesMax) places.push_back({{range}, place});
 }
 
-std::int64_t CountOf(const RanksInPlace& entry) {
-  std::int64_t count = 0;
-  for (const RankRange& range : entry.ranks) count += std::int64_t{range.last} - range.first + 1;
-  return count;
-}
+std::int64_t CountOf(const RanksInPlace& entry) { return CountRanks(entry.ranks); }
 
-std::string RanksOf(const RanksInPlace& entry) {
-  std::vector<std::string> words;
-  for (const RankRange& range : entry.ranks) {
-    words.push_back(range.first == range.last ? absl::StrCat(range.first)
-                                              : absl::StrCat(range.first, "-", range.last));
-  }
-  return absl::StrCat(CountOf(entry) == 1 ? "rank " : "ranks ", absl::StrJoin(words, ", "));
-}
+std::string RanksOf(const RanksInPlace& entry) { return RanksText(entry.ranks, CountOf(entry)); }
 
 std::string NameOf(const Collective& collective) {
   std::string name = collective.name.empty() ? "a collective" : collective.name;
@@ -90,7 +61,7 @@ std::string Beside(const RanksInPlace& entry, const Collective& common) {
   if (entry.place.waits)
     return absl::StrCat(ranks, one ? " waits in " : " wait in ", Describe(*entry.place.waits));
   const std::string have = one ? " has" : " have";
-  if (entry.place.last.empty()) return absl::StrCat(ranks, have, " told of no collective");
+  if (entry.place.last.empty()) return absl::StrCat(ranks, have, " reported no collective");
   const Collective* last = LastIn(common.group, entry.place);
   if (last == nullptr) return absl::StrCat(ranks, have, " begun none of that group");
   const std::string was = absl::StrCat(one ? "its" : "their", " last was ", NameOf(*last));

@@ -150,16 +150,9 @@ Nature NatureOf(const Failure& failure) {
       if (failure.signal == SIGABRT) return NatureOfWords(failure);
       // The reader of its pipe is gone.
       return failure.signal == SIGPIPE ? Nature::kSymptom : Nature::kOrigin;
-    case FailureKind::kSpawnFailed:
-    case FailureKind::kNodeLost:
-    case FailureKind::kNodeInterrupted:
-    case FailureKind::kJoinTimeout:
-    case FailureKind::kRunStopped:
-    case FailureKind::kNodeDrained:
-    case FailureKind::kWorkerHung:
+    default:
       return Nature::kOrigin;
   }
-  return Nature::kOrigin;
 }
 
 bool EndsInTraceback(const std::vector<std::string>& last_lines) {

@@ -30,9 +30,8 @@ bool EndsInTraceback(const std::vector<std::string>& last_lines);
 // "all_reduce 4711", "backward, all_reduce".
 bool WaitsForPeers(absl::string_view section);
 
-// Of two workers of which the one in b waits for the one in a, if any waits: all wait for the one
-// that is in the earliest step; in one step, for the one that does not say that it waits for
-// others.
+// True if a is behind b: in an earlier step, or in the same step outside a collective. The others
+// wait for the worker that is furthest behind.
 bool IsBehind(const Progress& a, const Progress& b);
 
 // One of the two is the cause: what the other one's report adds to what is known of it.

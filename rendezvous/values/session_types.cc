@@ -63,7 +63,7 @@ std::string HangSentence(const Failure& failure) {
       case HangKind::kNoProgress:
         return " made no progress for ";
       case HangKind::kNoStart:
-        return " has told of no progress since its start, for ";
+        return " has reported no progress since its start, for ";
       case HangKind::kNoOutput:
         return " had no output for ";
     }

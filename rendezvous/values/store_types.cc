@@ -10,15 +10,6 @@ namespace ddprun {
 
 bool Changes(StoreVerb verb) {
   switch (verb) {
-    case StoreVerb::kSet:
-    case StoreVerb::kAdd:
-    case StoreVerb::kCompareSet:
-    case StoreVerb::kDelete:
-    case StoreVerb::kAppend:
-    case StoreVerb::kMultiSet:
-    case StoreVerb::kQueuePush:
-    case StoreVerb::kQueuePop:
-      return true;
     case StoreVerb::kGet:
     case StoreVerb::kCheck:
     case StoreVerb::kWait:
@@ -27,8 +18,9 @@ bool Changes(StoreVerb verb) {
     case StoreVerb::kListKeys:
     case StoreVerb::kQueueLen:
       return false;
+    default:
+      return true;
   }
-  return true;
 }
 
 bool MayWait(StoreVerb verb) {

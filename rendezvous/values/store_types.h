@@ -5,7 +5,9 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -59,11 +61,41 @@ struct StoreResult {
   bool operator==(const StoreResult&) const = default;
 };
 
+inline StoreResult ErrorResult(absl::Status status) { return {.status = std::move(status)}; }
+
 // The result of a wait that timed out: `keys` are some of the missing keys, `number` is how many
 // are missing.
 StoreResult TimeOver(StoreVerb verb, std::chrono::milliseconds timeout,
                      std::vector<std::string> keys, std::int64_t number);
 // How many missing keys a sentence names.
 inline constexpr std::size_t kKeysInSentence = 3;
+
+// ---- The messages of a stream of the store: one struct for each message of proto/ddprun.proto
+
+struct StoreHello {
+  std::string run_id;
+  std::string node_id;
+  std::uint64_t stream = 0;
+  std::vector<std::uint64_t> unanswered;
+  bool operator==(const StoreHello&) const = default;
+};
+
+struct StoreRequest {
+  std::uint64_t id = 0;
+  std::optional<StoreOp> op;  // absent: cancels the operation with this id
+  bool operator==(const StoreRequest&) const = default;
+};
+
+struct StoreBatch {
+  std::vector<StoreRequest> requests;
+  std::vector<std::uint64_t> answered;
+  bool operator==(const StoreBatch&) const = default;
+};
+
+struct StoreReply {
+  std::uint64_t id = 0;
+  StoreResult result;
+  bool operator==(const StoreReply&) const = default;
+};
 
 }  // namespace ddprun

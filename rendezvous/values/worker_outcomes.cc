@@ -8,13 +8,12 @@
 #include "absl/strings/str_join.h"
 #include "rendezvous/base/limits.h"
 #include "rendezvous/base/signal_name.h"
+#include "rendezvous/values/rank_ranges.h"
 
 namespace ddprun {
 namespace {
 
 constexpr int kOtherCode = -1;
-
-int SizeOf(const RankRange& range) { return range.last - range.first + 1; }
 
 WorkerOutcomes& WayFor(EndKind kind, int code, std::vector<WorkerOutcomes>& outcomes) {
   const auto order = [](const WorkerOutcomes& way, std::pair<EndKind, int> key) {
@@ -26,16 +25,6 @@ WorkerOutcomes& WayFor(EndKind kind, int code, std::vector<WorkerOutcomes>& outc
     return WayFor(EndKind::kExited, kOtherCode, outcomes);
   }
   return *outcomes.insert(it, WorkerOutcomes{.kind = kind, .code = code});
-}
-
-void Insert(RankRange range, std::vector<RankRange>& ranges) {
-  auto it = std::lower_bound(ranges.begin(), ranges.end(), range.first,
-                             [](const RankRange& one, int first) { return one.last + 1 < first; });
-  while (it != ranges.end() && it->first <= range.last + 1) {
-    range = {std::min(range.first, it->first), std::max(range.last, it->last)};
-    it = ranges.erase(it);
-  }
-  if (ranges.size() < kOutcomeRangesMax) ranges.insert(it, range);
 }
 
 void Remove(int rank, WorkerOutcomes& way) {
@@ -55,8 +44,8 @@ void Remove(int rank, WorkerOutcomes& way) {
 void AddOutcome(EndKind kind, int code, RankRange ranks, std::vector<WorkerOutcomes>& outcomes) {
   if (ranks.last < ranks.first) return;
   WorkerOutcomes& way = WayFor(kind, code, outcomes);
-  way.count += SizeOf(ranks);
-  Insert(ranks, way.ranges);
+  way.count += ranks.last - ranks.first + 1;
+  AddRanks(ranks, kOutcomeRangesMax, way.ranges);
 }
 
 void AddLostNode(const std::string& host, RankRange ranks, std::vector<WorkerOutcomes>& outcomes) {
@@ -109,23 +98,13 @@ std::string WayOf(const WorkerOutcomes& outcomes) {
     case EndKind::kStopped:
       return absl::StrCat(were, " stopped by ddprun");
     case EndKind::kSucceeded:
-      return "had ended well";
+      return "had succeeded";
   }
   return "";
 }
 
 std::string RanksOf(const WorkerOutcomes& outcomes) {
-  int told = 0;
-  std::vector<std::string> words;
-  for (const RankRange& range : outcomes.ranges) {
-    told += SizeOf(range);
-    words.push_back(range.first == range.last ? absl::StrCat(range.first)
-                                              : absl::StrCat(range.first, "-", range.last));
-  }
-  std::string text =
-      absl::StrCat(outcomes.count == 1 ? "rank " : "ranks ", absl::StrJoin(words, ", "));
-  if (told < outcomes.count) absl::StrAppend(&text, " and ", outcomes.count - told, " others");
-  return text;
+  return RanksText(outcomes.ranges, outcomes.count);
 }
 
 }  // namespace ddprun

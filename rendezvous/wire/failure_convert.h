@@ -7,14 +7,12 @@
 
 namespace ddprun {
 
-v1::WorkerEnds::Kind ToProto(EndKind kind);
-EndKind FromProto(v1::WorkerEnds::Kind kind);
-v1::Failure ToProto(const Failure& from);
-Failure FromProto(const v1::Failure& from);
-v1::WorkerOutcomes ToProto(const WorkerOutcomes& from);
-WorkerOutcomes FromProto(const v1::WorkerOutcomes& from);
-v1::Verdict ToProto(const Verdict& from);
-Verdict FromProto(const v1::Verdict& from);
+v1::Failure ToProto(const Failure& value);
+Failure FromProto(const v1::Failure& message);
+v1::WorkerOutcomes ToProto(const WorkerOutcomes& value);
+WorkerOutcomes FromProto(const v1::WorkerOutcomes& message);
+v1::Verdict ToProto(const Verdict& value);
+Verdict FromProto(const v1::Verdict& message);
 // A verdict as a node or a command accepts it from the service: exit code 0 only for a success or a
 // drained node, and otherwise a code that a process can have, whatever was sent.
 Verdict FromService(const v1::Verdict& message);

@@ -39,10 +39,8 @@ void FrameReader::Shrink(std::size_t bytes) {
 
 std::size_t FrameReader::LengthAtBegin() const {
   std::uint32_t length = 0;
-  for (std::size_t i = 0; i < kFrameLengthBytes; ++i) {
-    length |= static_cast<std::uint32_t>(static_cast<unsigned char>(buffer_[begin_ + i]))
-              << (8 * i);
-  }
+  google::protobuf::io::CodedInputStream::ReadLittleEndian32FromArray(
+      reinterpret_cast<const std::uint8_t*>(buffer_.data() + begin_), &length);
   return length;
 }
 

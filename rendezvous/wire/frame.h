@@ -33,8 +33,8 @@ class FrameReader {
   // Frees an empty buffer that is larger than this.
   void Shrink(std::size_t bytes);
 
-  // The size of the incomplete message, including its length prefix. 0: there is none, or its length
-  // is incomplete too.
+  // The size of the incomplete message, including its length prefix. 0: there is none, or its
+  // length is incomplete too.
   std::size_t unfinished() const;
 
  private:

@@ -15,6 +15,7 @@
 #include "absl/synchronization/mutex.h"
 #include "rendezvous/base/addresses.h"
 #include "rendezvous/base/limits.h"
+#include "rendezvous/base/printable.h"
 #include "rendezvous/base/resolve.h"
 #include "rendezvous/security/hello_tag.h"
 
@@ -71,13 +72,13 @@ void PrepareGrpc() {
   // Never destroyed: a static's destructor would run while gRPC's threads are still running. Marked
   // as used, so that leak checkers find the object.
   [[gnu::used]] static CallbackThreads* const threads = [] {
-    // Debian's and Ubuntu's abseil searches for lock cycles on every lock; a store operation takes a
-    // dozen locks.
+    // Debian's and Ubuntu's abseil searches for lock cycles on every lock; a store operation takes
+    // a dozen locks.
     absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
     if (std::getenv("GRPC_VERBOSITY") == nullptr) gpr_set_log_function(LogBrokenInvariantsOnly);
     // gRPC's own resolver uses /etc/hosts and DNS only; the system's also uses the sources in
-    // nsswitch.conf (mDNS, LDAP, systemd), as ssh does. gRPC reads the variable once; workers do not
-    // inherit it.
+    // nsswitch.conf (mDNS, LDAP, systemd), as ssh does. gRPC reads the variable once; workers do
+    // not inherit it.
     constexpr char kResolver[] = "GRPC_DNS_RESOLVER";
     const bool is_ours = std::getenv(kResolver) == nullptr;
     if (is_ours) setenv(kResolver, "native", 1);
@@ -271,6 +272,28 @@ absl::Status ToAbsl(const grpc::Status& status) {
 
 grpc::Status ToGrpc(const absl::Status& status) {
   return {static_cast<grpc::StatusCode>(status.code()), std::string(status.message())};
+}
+
+absl::Status CallError(const ServiceChannel& channel, const grpc::Status& status,
+                       std::chrono::milliseconds timeout) {
+  if (const auto reason = channel.FinalReason(status)) return *reason;
+  const std::string service = absl::StrCat("the rendezvous service at ", channel.target());
+  switch (status.error_code()) {
+    case grpc::StatusCode::UNAVAILABLE:
+      return absl::UnavailableError(
+          absl::StrCat(service, " is not reached: ", ReasonInWords(status, channel.target())));
+    case grpc::StatusCode::DEADLINE_EXCEEDED:
+      return absl::DeadlineExceededError(absl::StrCat(
+          service, " did not answer within ", std::chrono::duration<double>(timeout).count(),
+          " s; the host is down, or a firewall drops the packets"));
+    case grpc::StatusCode::UNIMPLEMENTED:
+      return absl::FailedPreconditionError(absl::StrCat(
+          "what answers at ", channel.target(),
+          " does not know this question; install the same ddprun there, or check the address"));
+    default:
+      return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
+                          Printable(status.error_message()));
+  }
 }
 
 }  // namespace ddprun

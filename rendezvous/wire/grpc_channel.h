@@ -22,8 +22,8 @@ void PrepareGrpc();
 
 // For the server's side.
 void SetServerArguments(grpc::ServerBuilder& builder);
-// Detects peers that are gone without closing the connection. Not for unix sockets: there the kernel
-// reports a peer's death, and a worker that is stopped in a debugger is not dead.
+// Detects peers that are gone without closing the connection. Not for unix sockets: there the
+// kernel reports a peer's death, and a worker that is stopped in a debugger is not dead.
 void SetServerKeepalive(grpc::ServerBuilder& builder);
 
 // The server accepts connections from a Listener only. Must be called before BuildAndStart().
@@ -45,8 +45,8 @@ std::string ReasonInWords(const grpc::Status& status, const std::string& target)
 // The peer accepted the connection and closed it without a reply, as a service does that is ending.
 bool IsCutOff(const grpc::Status& status);
 
-// A sentence if retrying cannot help until a user changes something: another token, plain text on one
-// side, or a server that is not ddprun.
+// A sentence if retrying cannot help until a user changes something: another token, plain text on
+// one side, or a server that is not ddprun.
 std::optional<absl::Status> FinalReason(const grpc::Status& status, const std::string& target,
                                         const std::optional<TlsCredentials>& credentials);
 
@@ -72,5 +72,11 @@ class ServiceChannel {
   const std::optional<TlsCredentials> credentials_;
   const std::shared_ptr<grpc::Channel> channel_;
 };
+
+// The error of a single call that failed, as one sentence. UNAVAILABLE, DEADLINE_EXCEEDED: the
+// service was not reached. FAILED_PRECONDITION: the credentials do not fit what answers, or it does
+// not know this call. Otherwise: the service's own status.
+absl::Status CallError(const ServiceChannel& channel, const grpc::Status& status,
+                       std::chrono::milliseconds timeout);
 
 }  // namespace ddprun

@@ -55,10 +55,6 @@ std::string ToUtf8(const std::string& text) {
   return out;
 }
 
-std::string PrintableName(const std::string& text) {
-  return Printable(CutText(text, kNameBytesMax));
-}
-
 std::string PrintableLines(const std::string& text, std::size_t size_max) {
   std::vector<std::string> lines = absl::StrSplit(CutText(text, size_max), '\n');
   for (std::string& line : lines) line = Printable(line);

@@ -16,18 +16,19 @@ absl::StatusOr<Report> FromProto(const v1::Report& message);
 v1::Directive ToProto(const Directive& directive);
 absl::StatusOr<Directive> FromProto(const v1::Directive& message);
 
-v1::LossReport ToProto(const LossReport& report);
+v1::LossReport ToProto(const LossReport& value);
 LossReport FromProto(const v1::LossReport& message);
 
-// Parts of the above, which the journal and the status also use.
-v1::Join ToProto(const Join& from);
-Join FromProto(const v1::Join& from);
-v1::RestartPolicy ToProto(const RestartPolicy& policy);
-// Values out of range are kept: the rules reject them.
-RestartPolicy FromProto(const v1::RestartPolicy& message);
-v1::Progress ToProto(const Progress& progress);
+// Parts of the above, which the journal, the status and watchers also use.
+v1::Join ToProto(const Join& value);
+Join FromProto(const v1::Join& message);
+v1::Progress ToProto(const Progress& value);
 Progress FromProto(const v1::Progress& message);
-v1::Start ToProto(const Start& from);
-Start FromProto(const v1::Start& from);
+v1::Start ToProto(const Start& value);
+Start FromProto(const v1::Start& message);
+v1::LogWatch ToProto(const LogWatch& value);
+LogWatch FromProto(const v1::LogWatch& message);
+v1::LogLines ToProto(const LogLines& value);
+LogLines FromProto(const v1::LogLines& message);
 
 }  // namespace ddprun

@@ -1,114 +1,127 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/wire/status_convert.h"
 
-#include "rendezvous/base/printable.h"
+#include "proto/failure_record.h"
+#include "rendezvous/base/limits.h"
 #include "rendezvous/wire/failure_convert.h"
-#include "rendezvous/wire/scalars.h"
+#include "rendezvous/wire/fields.h"
 #include "rendezvous/wire/session_convert.h"
 
 namespace ddprun {
-namespace {
 
-// The messages' enums are ours plus one, since their zero is "unspecified".
-static_assert(static_cast<int>(RunPhase::kForming) + 1 == v1::RunStatus::PHASE_FORMING);
-static_assert(static_cast<int>(RunPhase::kClosed) + 1 == v1::RunStatus::PHASE_CLOSED);
-static_assert(static_cast<int>(NodeState::kWaiting) + 1 == v1::NodeStatus::STATE_WAITING);
-static_assert(static_cast<int>(NodeState::kAway) + 1 == v1::NodeStatus::STATE_AWAY);
-
-v1::NodeStatus ToProto(const NodeStatus& from) {
-  v1::NodeStatus to;
-  to.set_node_id(ToUtf8(from.node_id.value));
-  to.set_host(ToUtf8(from.host));
-  to.set_address(ToUtf8(from.address));
-  if (from.node_rank) to.set_node_rank(*from.node_rank);
-  to.set_state(static_cast<v1::NodeStatus::State>(static_cast<int>(from.state) + 1));
-  to.set_rank_first(from.rank_first);
-  to.set_ranks(from.ranks);
-  *to.mutable_silent() = ToDuration(from.silent);
-  if (!from.progress) return to;
-  *to.mutable_progress() = ddprun::ToProto(*from.progress);
-  *to.mutable_progress_age() = ToDuration(from.progress_age);
-  return to;
+DDPRUN_MESSAGE(NodeStatus) {
+  TEXT_AS(value.node_id.value, node_id, kNameBytesMax);
+  TEXT(host, kNameBytesMax);
+  TEXT(address, kNameBytesMax);
+  FIELD(node_rank);
+  FIELD(state);
+  FIELD(rank_first);
+  FIELD(ranks);
+  FIELD(silent);
+  FIELD(progress);
+  FIELD(progress_age);
 }
 
-NodeStatus FromProto(const v1::NodeStatus& from) {
-  NodeStatus to;
-  to.node_id.value = Printable(from.node_id());
-  to.host = Printable(from.host());
-  to.address = Printable(from.address());
-  if (from.has_node_rank()) to.node_rank = from.node_rank();
-  if (from.state() != v1::NodeStatus::STATE_UNSPECIFIED &&
-      v1::NodeStatus::State_IsValid(from.state())) {
-    to.state = static_cast<NodeState>(from.state() - 1);
-  }
-  to.rank_first = from.rank_first();
-  to.ranks = from.ranks();
-  to.silent = ToMilliseconds(from.silent());
-  if (from.has_progress()) to.progress = ddprun::FromProto(from.progress());
-  to.progress_age = ToMilliseconds(from.progress_age());
-  return to;
+DDPRUN_MESSAGE(LeftOutStatus) {
+  TEXT(host, kNameBytesMax);
+  FIELD(failures);
+  FIELD(remaining);
 }
 
-}  // namespace
-
-v1::RunStatus ToProto(const RunStatus& status) {
-  v1::RunStatus message;
-  message.set_run_id(ToUtf8(status.run_id));
-  message.set_phase(static_cast<v1::RunStatus::Phase>(static_cast<int>(status.phase) + 1));
-  message.set_round(ToNumber(status.round));
-  message.set_reason(ToUtf8(status.reason));
-  *message.mutable_remaining() = ToDuration(status.remaining);
-  message.set_nodes_min(status.nodes_min);
-  message.set_nodes_max(status.nodes_max);
-  message.set_world_size(status.world_size);
-  message.set_restarts_used(status.restarts_used);
-  message.set_restarts_max(status.restarts_max);
-  if (status.last_failure) *message.mutable_last_failure() = ToProto(*status.last_failure);
-  if (status.verdict) *message.mutable_verdict() = ToProto(*status.verdict);
-  message.set_node_count(status.node_count);
-  for (const NodeStatus& node : status.nodes) *message.add_nodes() = ToProto(node);
-  message.set_restarts_forgiven(status.restarts_forgiven);
-  if (status.progress) {
-    *message.mutable_progress() = ToProto(*status.progress);
-    *message.mutable_progress_age() = ToDuration(status.progress_age);
+DDPRUN_MESSAGE(RunStatus) {
+  TEXT(run_id, kNameBytesMax);
+  FIELD(phase);
+  FIELD(round);
+  TEXT(reason, 2 * kFailureMessageBytesMax);
+  FIELD(remaining);
+  FIELD(nodes_min);
+  FIELD(nodes_max);
+  FIELD(world_size);
+  FIELD(restarts_used);
+  FIELD(restarts_max);
+  FIELD(last_failure);
+  FIELD(verdict);
+  FIELD(node_count);
+  FIELD(nodes);
+  FIELD(restarts_forgiven);
+  FIELD(progress);
+  FIELD(progress_age);
+  FIELD(left_out);
+  if constexpr (LOADING) {
+    if (value.verdict) value.verdict = FromService(message.verdict());
   }
-  for (const LeftOutStatus& left_out : status.left_out) {
-    v1::LeftOutStatus* to = message.add_left_out();
-    to->set_host(ToUtf8(left_out.host));
-    to->set_failures(left_out.failures);
-    *to->mutable_remaining() = ToDuration(left_out.remaining);
+}
+
+// ---- For watchers
+
+DDPRUN_FIELDS(RunQuestion) {
+  FIELD(output);
+  FIELD(watch);
+  TEXTS(nodes, kWatchNamesMax, kNameBytesMax);
+}
+
+v1::WatchRunRequest ToProto(const RunQuestion& question, const std::string& run_id) {
+  v1::WatchRunRequest message;
+  message.set_run_id(ToUtf8(run_id));
+  Fields(fields::ToMessage{}, question, message);
+  return message;
+}
+
+RunQuestion FromProto(const v1::WatchRunRequest& message) {
+  RunQuestion question;
+  Fields(fields::ToValue{}, question, message);
+  return question;
+}
+
+DDPRUN_MESSAGE(WatchBegun) {
+  TEXT(run_id, kNameBytesMax);
+  TEXTS(nodes, kStatusNodesMax, kNameBytesMax);
+  TEXTS(away, kStatusNodesMax, kNameBytesMax);
+}
+
+DDPRUN_MESSAGE(WorkerLines) {
+  TEXT(node, kNameBytesMax);
+  FIELD(node_rank);
+  FIELD(lines);
+}
+
+v1::RunNews ToProto(const RunNews& news) {
+  v1::RunNews message;
+  if (const auto* begun = std::get_if<WatchBegun>(&news)) {
+    *message.mutable_begun() = ToProto(*begun);
+  } else if (const auto* lines = std::get_if<WorkerLines>(&news)) {
+    *message.mutable_lines() = ToProto(*lines);
+  } else if (const auto* words = std::get_if<RunWords>(&news)) {
+    message.set_words(ToUtf8(words->text));
+  } else if (std::holds_alternative<TailsEnd>(news)) {
+    message.mutable_tails_end();
+  } else {
+    message.mutable_end();
+    const auto& verdict = std::get<RunOver>(news).verdict;
+    if (verdict) *message.mutable_end()->mutable_verdict() = ToProto(*verdict);
   }
   return message;
 }
 
-RunStatus FromProto(const v1::RunStatus& message) {
-  RunStatus status;
-  status.run_id = Printable(message.run_id());
-  if (message.phase() != v1::RunStatus::PHASE_UNSPECIFIED &&
-      v1::RunStatus::Phase_IsValid(message.phase())) {
-    status.phase = static_cast<RunPhase>(message.phase() - 1);
+absl::StatusOr<RunNews> FromProto(const v1::RunNews& message) {
+  switch (message.kind_case()) {
+    case v1::RunNews::kBegun:
+      return FromProto(message.begun());
+    case v1::RunNews::kLines:
+      return FromProto(message.lines());
+    case v1::RunNews::kWords:
+      return RunWords{Printable(message.words())};
+    case v1::RunNews::kTailsEnd:
+      return TailsEnd{};
+    case v1::RunNews::kEnd:
+      if (!message.end().has_verdict()) return RunOver{};
+      return RunOver{FromService(message.end().verdict())};
+    case v1::RunNews::KIND_NOT_SET:
+      break;
   }
-  status.round = RoundId{message.round()};
-  status.reason = Printable(message.reason());
-  status.remaining = ToMilliseconds(message.remaining());
-  status.nodes_min = message.nodes_min();
-  status.nodes_max = message.nodes_max();
-  status.world_size = message.world_size();
-  status.restarts_used = message.restarts_used();
-  status.restarts_max = message.restarts_max();
-  if (message.has_last_failure()) status.last_failure = FromProto(message.last_failure());
-  if (message.has_verdict()) status.verdict = FromService(message.verdict());
-  status.node_count = message.node_count();
-  for (const v1::NodeStatus& node : message.nodes()) status.nodes.push_back(FromProto(node));
-  status.restarts_forgiven = message.restarts_forgiven();
-  if (message.has_progress()) status.progress = FromProto(message.progress());
-  status.progress_age = ToMilliseconds(message.progress_age());
-  for (const v1::LeftOutStatus& from : message.left_out()) {
-    status.left_out.push_back({.host = Printable(from.host()),
-                               .failures = from.failures(),
-                               .remaining = ToMilliseconds(from.remaining())});
-  }
-  return status;
+  return absl::InvalidArgumentError(
+      "the service sent an event of a kind that this version does not know; install the same "
+      "ddprun");
 }
 
 }  // namespace ddprun

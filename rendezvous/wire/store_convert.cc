@@ -4,10 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "proto/text.h"
 #include "proto/version.h"
 #include "rendezvous/base/limits.h"
-#include "rendezvous/wire/scalars.h"
+#include "rendezvous/wire/fields.h"
 
 namespace ddprun {
 
@@ -39,23 +38,12 @@ absl::StatusOr<StoreOp> FromProto(v1::StoreOp message) {
   return op;
 }
 
-v1::StoreHello ToProto(const StoreHello& hello) {
-  v1::StoreHello message;
-  message.set_protocol_version(kProtocolVersion);
-  message.set_run_id(hello.run_id);
-  message.set_node_id(hello.node_id);
-  message.set_stream(hello.stream);
-  message.mutable_unanswered()->Add(hello.unanswered.begin(), hello.unanswered.end());
-  return message;
-}
-
-StoreHello FromProto(const v1::StoreHello& message) {
-  StoreHello hello;
-  hello.run_id = message.run_id();
-  hello.node_id = CutText(message.node_id(), kNameBytesMax);
-  hello.stream = message.stream();
-  hello.unanswered.assign(message.unanswered().begin(), message.unanswered().end());
-  return hello;
+DDPRUN_MESSAGE(StoreHello) {
+  FIELD(run_id);
+  FIELD(node_id);
+  FIELD(stream);
+  FIELD(unanswered);
+  if constexpr (!LOADING) message.set_protocol_version(kProtocolVersion);
 }
 
 void AddTo(v1::StoreRequests* message, StoreBatch batch) {

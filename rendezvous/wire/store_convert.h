@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "proto/ddprun.pb.h"
-#include "rendezvous/values/store_batch.h"
+#include "rendezvous/values/store_types.h"
 
 namespace ddprun {
 

@@ -109,7 +109,7 @@ def test_a_service_that_was_killed_is_not_called_something_else(port):
     finally:
         service.kill()
         service.communicate()
-    assert code == 1 and "closed without a word" in err, err
+    assert code == 1 and "closed without a status" in err, err
     assert "is no ddprun" not in err and "certificate" not in err, err
 
 

@@ -3,7 +3,6 @@
 #include "proto/ddprun.pb.h"
 #include "proto/message_limits.h"
 #include "rendezvous/wire/failure_convert.h"
-#include "rendezvous/wire/log_convert.h"
 #include "rendezvous/wire/session_convert.h"
 #include "rendezvous/wire/status_convert.h"
 #include "tests/fuzz/fuzz.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "rendezvous/values/session_types.h"
-#include "rendezvous/values/store_batch.h"
+#include "rendezvous/values/store_types.h"
 #include "tests/simulation/sim_network.h"
 
 namespace ddprun {

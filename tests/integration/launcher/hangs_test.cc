@@ -75,7 +75,7 @@ TEST_F(HangsTest, AStoppedWorkerIsNamedAsSuch) {
 TEST_F(HangsTest, OneThatNeverTellsOfProgressIsWatchedIfThatIsAskedFor) {
   auto start = Hang({"--init-timeout", "1"}, {"silent"});
   EXPECT_EQ(start->Wait(), 124);
-  EXPECT_THAT(start->err(), HasSubstr(" has told of no progress since its start, for "));
+  EXPECT_THAT(start->err(), HasSubstr(" has reported no progress since its start, for "));
   auto output = Launch({"--heartbeat-timeout", "1", "sh", "-c", "echo once; exec sleep 100"});
   EXPECT_EQ(output->Wait(), 124);
   EXPECT_THAT(output->err(), HasSubstr(" had no output for "));

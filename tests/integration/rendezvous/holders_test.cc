@@ -7,7 +7,6 @@
 
 #include "rendezvous/base/file_limit.h"
 #include "rendezvous/base/limits.h"
-#include "rendezvous/base/peer_limits.h"
 #include "rendezvous/client/store_client.h"
 #include "rendezvous/client/watch_client.h"
 #include "rendezvous/proxy/store_proxy.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // gRPC's own health checking and reflection, as tools that know nothing of ddprun call them: the
 // bytes are those of grpc/health/v1/health.proto and grpc/reflection/v1alpha/reflection.proto.
-#include "rendezvous/service/introspection.h"
 
 #include <gmock/gmock.h>
 #include <grpcpp/generic/generic_stub.h>

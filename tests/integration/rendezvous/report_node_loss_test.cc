@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a warden says of its dead agent reaches the other nodes, and nobody else may say it.
-#include "rendezvous/client/report_node_loss.h"
+#include "rendezvous/client/control_client.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

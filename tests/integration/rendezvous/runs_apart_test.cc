@@ -6,7 +6,6 @@
 
 #include "absl/synchronization/notification.h"
 #include "rendezvous/client/control_client.h"
-#include "rendezvous/client/report_node_loss.h"
 #include "rendezvous/client/watch_client.h"
 #include "rendezvous/proxy/store_upstream.h"
 #include "rendezvous/wire/grpc_channel.h"

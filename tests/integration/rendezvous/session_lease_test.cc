@@ -103,7 +103,7 @@ TEST_F(SessionLeaseTest, ASilentNodeIsLostAndItsReturnRefused) {
   EXPECT_EQ(stop->cause.host, "a");
   const auto refused = a.Next<Refused>();
   ASSERT_TRUE(refused);
-  EXPECT_THAT(std::string(refused->status.message()), HasSubstr("said nothing for 2 s"));
+  EXPECT_THAT(std::string(refused->status.message()), HasSubstr("sent nothing for 2 s"));
 }
 
 TEST_F(SessionLeaseTest, AServiceThatHasEndedIsNotWaitedFor) {

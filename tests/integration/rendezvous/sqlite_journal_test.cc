@@ -247,13 +247,6 @@ TEST(SqliteJournalTest, AnotherProgramsFileIsNotTouched) {
 
 // A journal of the version before, and one of the version after; a database of another program.
 TEST(SqliteJournalTest, OtherVersionsAndOtherDatabasesAreNamed) {
-  JournalFolder old;
-  std::ofstream(old.File("journal"))
-      << std::string("ddprunJ\n\1\0\0\0", 12) << std::string(200, 'x');
-  const OpenedJournal of_old = OpenJournal(old.path());
-  EXPECT_EQ(of_old.status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(Message(of_old.status),
-              HasSubstr(old.File("journal") + " has format 1, and this ddprun reads format 2"));
   JournalFolder folder;
   ASSERT_TRUE(OpenJournal(folder.path()).status.ok());
   const auto put = [&](int offset, char byte) {
@@ -261,7 +254,12 @@ TEST(SqliteJournalTest, OtherVersionsAndOtherDatabasesAreNamed) {
     file.seekp(offset);
     file.put(byte);
   };
-  put(63, 3);
+  put(63, kJournalVersion - 1);
+  const OpenedJournal of_old = OpenJournal(folder.path());
+  EXPECT_EQ(of_old.status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(Message(of_old.status),
+              HasSubstr(folder.File("journal") + " has format 2, and this ddprun reads format 3"));
+  put(63, kJournalVersion + 1);
   EXPECT_EQ(OpenJournal(folder.path()).status.code(), absl::StatusCode::kFailedPrecondition);
   put(63, kJournalVersion);
   put(68, 'D');

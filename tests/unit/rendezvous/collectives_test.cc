@@ -43,7 +43,7 @@ TEST(CollectivesTest, WhoSaysNothingOrIsInAnotherGroupIsNamedAsSuch) {
   CollectivePlace stage{Collective{"stage", 3, "broadcast", 12}, {}};
   EXPECT_EQ(Sentence({stage, stage, CollectivePlace{}, Did(5)}),
             "ranks 0-1 wait in broadcast 3 (12 bytes) of group stage; "
-            "rank 2 has told of no collective; rank 3 has begun none of that group");
+            "rank 2 has reported no collective; rank 3 has begun none of that group");
   EXPECT_EQ(Sentence({{Collective{"0", 0, "recv"}, {}}, Did(5)}),
             "rank 0 waits in recv; rank 1 does not wait: its last was all_reduce 5");
 }

@@ -12,8 +12,7 @@
 
 #include "proto/failure_record.h"
 #include "rendezvous/base/limits.h"
-#include "rendezvous/base/peer_limits.h"
-#include "rendezvous/wire/log_convert.h"
+#include "rendezvous/wire/status_convert.h"
 
 namespace ddprun {
 namespace {

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "rendezvous/base/limits.h"
-#include "rendezvous/base/peer_limits.h"
 
 namespace ddprun {
 namespace {
@@ -33,7 +32,7 @@ class FrameGuardTest : public ::testing::Test {
     return count;
   }
 
-  FrameGuard::TimePoint now_{};
+  TimePoint now_{};
   FrameGuard guard_{now_};
 };
 

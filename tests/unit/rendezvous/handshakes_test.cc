@@ -37,7 +37,7 @@ class HandshakesTest : public ::testing::Test {
                           .members = {.all = 2, .per_group = 1},
                           .patience = seconds(1),
                           .timeout = seconds(5)}};
-  Handshakes::TimePoint now_{};
+  TimePoint now_{};
   std::set<int> closed_;
 };
 

@@ -16,8 +16,49 @@ using ::testing::SizeIs;
 constexpr LinkId kLinkA{1};
 constexpr LinkId kLinkB{2};
 
-LogSubscriptions::Node A() { return {NodeId{"id-a"}, "a", 0, kLinkA}; }
-LogSubscriptions::Node B() { return {NodeId{"id-b"}, "b", 1, kLinkB}; }
+Member Node(const std::string& host, int rank, LinkId link) {
+  Member node;
+  node.join.node_id = NodeId{"id-" + host};
+  node.join.host = host;
+  node.node_rank = rank;
+  node.link = link;
+  return node;
+}
+Member A() { return Node("a", 0, kLinkA); }
+Member B() { return Node("b", 1, kLinkB); }
+
+// Subscriptions of one run, whose members a test sets.
+class Desk {
+ public:
+  WatchId Open(const RunQuestion& question, const std::vector<Member>& nodes,
+               LogSubscriptions::Effects& effects) {
+    run_ = MakeRun("job");
+    for (const Member& node : nodes) run_.members[node.join.node_id] = node;
+    Reindex(run_);
+    return subscriptions_.Open(run_, question, effects);
+  }
+  LogSubscriptions::Effects Close(WatchId id) { return subscriptions_.Close(run_, id); }
+  LogSubscriptions::Effects Here(const Member& node) {
+    run_.members[node.join.node_id] = node;
+    Reindex(run_);
+    return subscriptions_.Update(run_, node.join.node_id);
+  }
+  LogSubscriptions::Effects Gone(const Member& node) {
+    run_.members.erase(node.join.node_id);
+    Reindex(run_);
+    return subscriptions_.Update(run_, node.join.node_id);
+  }
+  LogSubscriptions::Effects Receive(LinkId link, LogLines lines) {
+    return subscriptions_.Receive(run_, link, std::move(lines));
+  }
+  void Finish(const std::optional<Verdict>& verdict) { subscriptions_.Finish(verdict); }
+  LogSubscriptions::Taken Take(WatchId id) { return subscriptions_.Take(run_, id); }
+  bool empty() const { return subscriptions_.empty(); }
+
+ private:
+  RunState run_;
+  LogSubscriptions subscriptions_;
+};
 
 RunQuestion Question(bool follow) {
   RunQuestion question;
@@ -34,7 +75,7 @@ LogLines Lines(std::uint64_t number, const std::string& text, bool tail_end = fa
 }
 
 // What a reader who takes all there is gets.
-std::vector<RunNews> TakeAll(LogSubscriptions& desk, WatchId watch, bool* over = nullptr,
+std::vector<RunNews> TakeAll(Desk& desk, WatchId watch, bool* over = nullptr,
                              std::vector<std::pair<LinkId, Directive>>* told = nullptr) {
   std::vector<RunNews> all;
   while (true) {
@@ -55,9 +96,9 @@ const LogWatches& WatchesOf(const std::pair<LinkId, Directive>& told) {
 }
 
 TEST(LogSubscriptionsTest, WhatWasSaidBeforeEndsWhenAllNodesHaveAnswered) {
-  LogSubscriptions desk;
+  Desk desk;
   LogSubscriptions::Effects effects;
-  const WatchId watch = desk.Open("job", Question(false), {A(), B()}, effects);
+  const WatchId watch = desk.Open(Question(false), {A(), B()}, effects);
   ASSERT_THAT(effects.directives, SizeIs(2));
   EXPECT_EQ(WatchesOf(effects.directives[0]).watches[0].lines, 10);
   EXPECT_THAT(TakeAll(desk, watch),
@@ -75,26 +116,26 @@ TEST(LogSubscriptionsTest, WhatWasSaidBeforeEndsWhenAllNodesHaveAnswered) {
 }
 
 TEST(LogSubscriptionsTest, ANodeThatIsGoneIsNotWaitedFor) {
-  LogSubscriptions desk;
+  Desk desk;
   LogSubscriptions::Effects effects;
-  LogSubscriptions::Node away = B();
+  Member away = B();
   away.link.reset();
-  LogSubscriptions::Node third{NodeId{"id-c"}, "c", 2, LinkId{3}};
-  const WatchId watch = desk.Open("job", Question(false), {A(), away, third}, effects);
+  const Member third = Node("c", 2, LinkId{3});
+  const WatchId watch = desk.Open(Question(false), {A(), away, third}, effects);
   EXPECT_THAT(std::get<WatchBegun>(TakeAll(desk, watch)[0]).away, ElementsAre("b (node rank 1)"));
   desk.Receive(kLinkA, Lines(1, "", true));
   bool over = false;
   TakeAll(desk, watch, &over);
   EXPECT_FALSE(over);
-  desk.Gone(third.id);
+  desk.Gone(third);
   EXPECT_THAT(TakeAll(desk, watch, &over), ElementsAre(RunNews(TailsEnd{})));
   EXPECT_TRUE(over);
 }
 
 TEST(LogSubscriptionsTest, LinesAreTakenWhenTheReaderHasTakenThem) {
-  LogSubscriptions desk;
+  Desk desk;
   LogSubscriptions::Effects effects;
-  const WatchId watch = desk.Open("job", Question(true), {A()}, effects);
+  const WatchId watch = desk.Open(Question(true), {A()}, effects);
   TakeAll(desk, watch);
   EXPECT_THAT(desk.Receive(kLinkA, Lines(1, "hello", true)).directives, IsEmpty());
   std::vector<std::pair<LinkId, Directive>> told;
@@ -104,9 +145,9 @@ TEST(LogSubscriptionsTest, LinesAreTakenWhenTheReaderHasTakenThem) {
 }
 
 TEST(LogSubscriptionsTest, AReaderWhoTakesNothingLosesLinesAndIsToldHowMany) {
-  LogSubscriptions desk;
+  Desk desk;
   LogSubscriptions::Effects effects;
-  const WatchId watch = desk.Open("job", Question(true), {A()}, effects);
+  const WatchId watch = desk.Open(Question(true), {A()}, effects);
   const std::string long_line(1u << 20, 'x');
   std::uint64_t number = 0;
   for (std::size_t bytes = 0; bytes < 2 * kWatchBytesMax; bytes += long_line.size()) {
@@ -133,12 +174,12 @@ TEST(LogSubscriptionsTest, AReaderWhoTakesNothingLosesLinesAndIsToldHowMany) {
 }
 
 TEST(LogSubscriptionsTest, ANodeThatComesBackIsToldHowFarItWasHeard) {
-  LogSubscriptions desk;
+  Desk desk;
   LogSubscriptions::Effects effects;
-  desk.Open("job", Question(true), {A(), B()}, effects);
+  desk.Open(Question(true), {A(), B()}, effects);
   desk.Receive(kLinkA, Lines(7, "hello"));
-  desk.Gone(A().id);
-  LogSubscriptions::Node again = A();
+  desk.Gone(A());
+  Member again = A();
   again.link = LinkId{9};
   const LogSubscriptions::Effects back = desk.Here(again);
   ASSERT_THAT(back.directives, SizeIs(1));
@@ -155,10 +196,10 @@ TEST(LogSubscriptionsTest, ANodeThatComesBackIsToldHowFarItWasHeard) {
 }
 
 TEST(LogSubscriptionsTest, OneWhoGoesIsTakenFromTheList) {
-  LogSubscriptions desk;
+  Desk desk;
   LogSubscriptions::Effects effects;
-  const WatchId first = desk.Open("job", Question(true), {A()}, effects);
-  const WatchId second = desk.Open("job", Question(true), {A()}, effects);
+  const WatchId first = desk.Open(Question(true), {A()}, effects);
+  const WatchId second = desk.Open(Question(true), {A()}, effects);
   const LogSubscriptions::Effects one_less = desk.Close(first);
   ASSERT_THAT(one_less.directives, SizeIs(1));
   EXPECT_THAT(WatchesOf(one_less.directives[0]).watches, SizeIs(1));
@@ -170,25 +211,25 @@ TEST(LogSubscriptionsTest, OneWhoGoesIsTakenFromTheList) {
 
 TEST(LogSubscriptionsTest, OnlyTheNodesThatAreNamedAreAsked) {
   for (const char* name : {"1", "b", "id-b"}) {
-    LogSubscriptions desk;
+    Desk desk;
     LogSubscriptions::Effects effects;
     RunQuestion question = Question(true);
     question.nodes = {name};
-    desk.Open("job", question, {A(), B()}, effects);
+    desk.Open(question, {A(), B()}, effects);
     ASSERT_THAT(effects.directives, SizeIs(1)) << name;
     EXPECT_EQ(effects.directives[0].first, kLinkB);
     // A node that takes the rank later is asked then.
-    LogSubscriptions::Node other{NodeId{"id-c"}, "c", 1, LinkId{3}};
+    const Member other = Node("c", 1, LinkId{3});
     EXPECT_THAT(desk.Here(other).directives, SizeIs(std::string(name) == "1" ? 1 : 0)) << name;
   }
 }
 
 TEST(LogSubscriptionsTest, WhoWantsTheEndAloneHearsNothingElse) {
-  LogSubscriptions desk;
+  Desk desk;
   LogSubscriptions::Effects effects;
   RunQuestion question;
   question.watch.follow = true;
-  const WatchId watch = desk.Open("job", question, {A()}, effects);
+  const WatchId watch = desk.Open(question, {A()}, effects);
   EXPECT_THAT(effects.directives, IsEmpty());
   Verdict verdict;
   verdict.exit_code = 7;

@@ -228,7 +228,7 @@ TEST_F(LeaseTest, ANodeThatComesBackTooLateIsFenced) {
   EXPECT_THAT(stop->cause.message, HasSubstr("did not come back within 10 s (--lease)"));
   EXPECT_EQ(run.RefusalOf(run.Joins("a", Back(options))),
             "node a came back to run 'run' too late: its place was given up after 10 s without a "
-            "word (--lease); start it again to join as a new node");
+            "message (--lease); start it again to join as a new node");
 }
 
 TEST_F(LeaseTest, ASilentNodeIsTakenOutAndTold) {
@@ -236,7 +236,7 @@ TEST_F(LeaseTest, ASilentNodeIsTakenOutAndTold) {
   run.now += seconds(6);
   run.Reports(b, Heartbeat{});
   TicksAfter(seconds(4));
-  EXPECT_THAT(run.RefusalOf(a), HasSubstr("node a said nothing for 10 s (--lease)"));
+  EXPECT_THAT(run.RefusalOf(a), HasSubstr("node a sent nothing for 10 s (--lease)"));
   EXPECT_EQ(run.Sent<Stop>(b)->cause.host, "a");
   run.Reports(a, NodeSucceeded{kFirst});
   EXPECT_TRUE(run.effects.empty()) << "its old link means nothing";
@@ -471,7 +471,7 @@ TEST_F(LeaseTest, EverybodyStartingAnewAtOnceFormsTheNextRound) {
 
 TEST_F(LeaseTest, AServiceThatKnowsNothingOfTheRunSaysSo) {
   EXPECT_THAT(run.RefusalOf(run.Joins("a", Back(Leased()))),
-              HasSubstr("it was started anew and has no journal"));
+              HasSubstr("it was restarted without a journal"));
 }
 
 }  // namespace

