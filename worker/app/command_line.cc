@@ -2,7 +2,6 @@
 #include "worker/app/command_line.h"
 
 #include <CLI/CLI.hpp>
-
 #include <algorithm>
 #include <utility>
 
@@ -10,7 +9,6 @@
 #include "proto/version.h"
 #include "worker/app/commands.h"
 #include "worker/config/config_file.h"
-#include "worker/config/config_text.h"
 #include "worker/config/recipe.h"
 #include "worker/config/setting_names.h"
 #include "worker/data/dataset.h"
@@ -195,6 +193,36 @@ std::variant<Config, Information> ParseCommandLine(const std::vector<std::string
   settings.Apply(config);
   if (print_config) return Information{ToConfigText(config, Choices)};
   return config;
+}
+
+ModelArguments::ModelArguments(CLI::App& app) : settings_(app) {
+  app.add_option(
+         "model", path_,
+         "a checkpoint, a folder of checkpoints, or a .pth or .safetensors file; the last "
+         "two need --model and the other settings of the model, unless FILE.json, which train "
+         "writes beside its model, contains them")
+      ->required()
+      ->type_name("FILE");
+  app.add_flag("--no-ema", without_average_,
+               "use the weights themselves instead of their moving average");
+}
+
+void ModelArguments::Open(const Notify& notify) {
+  file_ = ReadModelFile(path_, {.averaged = !without_average_, .notify = notify});
+  if (file_.config) config_ = *file_.config;
+  settings_.Apply(config_, /*trained=*/file_.config.has_value());
+}
+
+Config ModelArguments::Given() const {
+  Config config;
+  settings_.Apply(config);
+  return config;
+}
+
+std::string Describe(const ModelFile& file) {
+  if (!file.step) return file.path;
+  return file.path + " (step " + std::to_string(*file.step) +
+         (file.averaged ? ", moving average)" : ")");
 }
 
 }  // namespace ddprun

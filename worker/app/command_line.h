@@ -3,6 +3,7 @@
 // those of the recipe, which override the defaults.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "worker/config/config.h"
+#include "worker/export/model_file.h"
 
 namespace CLI {
 class App;
@@ -55,5 +57,31 @@ std::optional<Information> ParseWith(CLI::App& app, const std::vector<std::strin
 // `--a b` or `--a=b`. Throws UsageError for an argument that is unknown or invalid; the result has
 // been validated.
 std::variant<Config, Information> ParseCommandLine(const std::vector<std::string>& arguments);
+
+class ModelArguments {
+ public:
+  // Adds the model file, --no-ema and all settings to `app`, which must outlive this.
+  explicit ModelArguments(CLI::App& app);
+
+  // Reads the model file. Call after ParseWith(). Throws UsageError, or as ReadModelFile() does.
+  void Open(const Notify& notify);
+
+  // The settings of the command line and --config, without those of the model file. Valid before
+  // Open().
+  Config Given() const;
+
+  const Config& config() const { return config_; }
+  const ModelFile& file() const { return file_; }
+
+ private:
+  SettingFlags settings_;
+  std::string path_;
+  bool without_average_ = false;
+  Config config_;
+  ModelFile file_;
+};
+
+// "checkpoints/step-000000100.safetensors (step 100, moving average)".
+std::string Describe(const ModelFile& file);
 
 }  // namespace ddprun

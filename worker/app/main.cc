@@ -13,7 +13,7 @@
 #include "proto/failure_record.h"
 #include "worker/app/commands.h"
 #include "worker/base/first_line.h"
-#include "worker/base/stopped.h"
+#include "worker/checkpoint/stop_signal.h"
 #include "worker/config/config.h"
 #include "worker/memory/keep_freed_memory.h"
 

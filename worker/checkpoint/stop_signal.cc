@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 namespace ddprun {
 namespace {
@@ -117,6 +118,18 @@ void StopSignal::Progress(std::chrono::duration<double> patience) {
 void StopSignal::Acknowledge() {
   acknowledged.store(true);
   alarm(0);
+}
+
+void StepPatience::Add(Seconds step) {
+  if (steps_++ == kWindow) {
+    steps_ = 1;
+    longest_before_ = std::exchange(longest_, Seconds{0});
+  }
+  longest_ = std::max(longest_, step);
+}
+
+StepPatience::Seconds StepPatience::Get() const {
+  return kTimes * std::max(longest_, longest_before_) + StopSignal::kPatienceMin;
 }
 
 }  // namespace ddprun

@@ -443,4 +443,21 @@ void Validate(const Config& config) {
           "--nesterov is SGD's; take --optimizer sgd or leave it out (muon has it always)");
 }
 
+std::vector<std::pair<std::string, std::string>> SharedSettings(const Config& config) {
+  std::vector<std::pair<std::string, std::string>> shared;
+  for (const Setting& setting : Settings()) {
+    if (setting.agreement != Agreement::kOwn)
+      shared.emplace_back("--" + setting.key, ToText(config, setting));
+  }
+  return shared;
+}
+
+std::map<std::string, std::string> TrainingSettings(const Config& config) {
+  std::map<std::string, std::string> settings;
+  for (const Setting& setting : Settings()) {
+    if (setting.agreement == Agreement::kTraining) settings[setting.key] = ToText(config, setting);
+  }
+  return settings;
+}
+
 }  // namespace ddprun

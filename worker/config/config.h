@@ -4,9 +4,11 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -153,5 +155,11 @@ std::string ToText(const Config& config, const Setting& setting);
 // Throws UsageError if a value is out of its range or two do not fit together. Names of models and
 // data sets are checked by who knows them.
 void Validate(const Config& config);
+
+// What all ranks must share, by name and value: ("--lr", "0.01").
+std::vector<std::pair<std::string, std::string>> SharedSettings(const Config& config);
+
+// Settings of kTraining by their keys, as text.
+std::map<std::string, std::string> TrainingSettings(const Config& config);
 
 }  // namespace ddprun

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <functional>
@@ -19,7 +20,6 @@
 #include <vector>
 
 #include "worker/base/text.h"
-#include "worker/data/cache_folder.h"
 #include "worker/data/dataset.h"
 #include "worker/data/random.h"
 #include "worker/files/atomic_file.h"
@@ -183,6 +183,15 @@ MappedFile MapUnpacked(const std::string& path, std::int64_t size, const std::st
     out += count;
   });
   return {own.data, own.size};
+}
+
+std::string DataCacheFolder() {
+  if (const char* cache = std::getenv("DDPRUN_CACHE_DIR")) return std::string(cache) + "/data";
+  if (const char* caches = std::getenv("XDG_CACHE_HOME")) {
+    return std::string(caches) + "/ddprun/data";
+  }
+  const char* home = std::getenv("HOME");
+  return std::string(home ? home : ".") + "/.cache/ddprun/data";
 }
 
 }  // namespace ddprun

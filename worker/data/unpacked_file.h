@@ -23,4 +23,8 @@ inline constexpr std::chrono::seconds kUnpackWaitMax{120};
 // Throws DataError "PATH: REASON; NEXT_MOVE" if the file is damaged or of another size.
 MappedFile MapUnpacked(const std::string& path, std::int64_t size, const std::string& next_move);
 
+// Where deploy/fetch-data.sh puts data sets: data/ in DDPRUN_CACHE_DIR or in the user's cache
+// folder.
+std::string DataCacheFolder();
+
 }  // namespace ddprun

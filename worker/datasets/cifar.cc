@@ -10,8 +10,8 @@
 #include <string>
 #include <utility>
 
-#include "worker/data/cache_folder.h"
 #include "worker/data/mapped_file.h"
+#include "worker/data/unpacked_file.h"
 #include "worker/datasets/cifar_pickle.h"
 
 namespace ddprun {

@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "proto/output_file.h"
-#include "worker/files/user_path.h"
 
 namespace ddprun {
 

@@ -32,4 +32,9 @@ class AtomicFile {
   int write_error_ = 0;
 };
 
+// For an output that a user named; AtomicFile replaces a link, as in a folder of its own. Either
+// way a device, a FIFO or a stream of this process is written to as it is. Where the links of
+// `path` lead: the file there is the one to replace. Throws std::runtime_error that names the path.
+std::string UserPath(const std::string& path);
+
 }  // namespace ddprun
