@@ -152,15 +152,7 @@ std::variant<Options, Information> ParseOptions(const std::vector<std::string>& 
       "All other settings are those of `train` (see train --help); --batch-size is the batch of "
       "one data-parallel rank.");
   app.allow_extras();
-  // CLI11 expects the arguments in reverse.
-  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
-  try {
-    app.parse(reversed);
-  } catch (const CLI::CallForHelp&) {
-    return Information{app.help()};
-  } catch (const CLI::ParseError& error) {
-    throw UsageError(std::string(error.what()) + "; see train compare --help");
-  }
+  if (auto help = ParseWith(app, arguments)) return *std::move(help);
   options.settings = app.remaining();
   return options;
 }
@@ -275,9 +267,7 @@ void RunCompare(const CommandContext& context) {
   std::fputs(ToTable(results).c_str(), stdout);
   if (options.json_file.empty()) return;
   const std::string json = ToJson(results);
-  AtomicFile file(UserPath(options.json_file));
-  file.Write(json.data(), json.size());
-  file.Commit();
+  WriteFile(UserPath(options.json_file), json);
 }
 
 }  // namespace ddprun

@@ -132,9 +132,7 @@ std::string CurrentTraining(const std::string& folder) { return CurrentOwner(fol
 
 void SetCurrentOwner(const std::string& folder, const FolderOwner& owner) {
   const std::string text = Json{{kTrainingKey, owner.training}, {kRunKey, owner.run}}.dump() + "\n";
-  AtomicFile file(fs::path(folder) / kTrainingFile);
-  file.Write(text.data(), text.size());
-  file.Commit();
+  WriteFile(fs::path(folder) / kTrainingFile, text);
 }
 
 std::string NewTrainingName() {

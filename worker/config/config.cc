@@ -58,18 +58,10 @@ void Set(std::uint64_t& value, const std::string& text, const std::string& sourc
   if (!ParseNumber(text, value)) Fail(source, "a whole number from 0", text);
 }
 
-void Set(std::optional<std::int64_t>& value, const std::string& text, const std::string& source) {
-  std::int64_t number = 0;
-  Set(number, text, source);
-  value = number;
+template <typename Value>
+void Set(std::optional<Value>& value, const std::string& text, const std::string& source) {
+  Set(value.emplace(), text, source);
 }
-
-void Set(std::optional<bool>& value, const std::string& text, const std::string& source) {
-  bool is_set = false;
-  Set(is_set, text, source);
-  value = is_set;
-}
-
 template <typename Choice>
 requires std::is_enum_v<Choice>
 void Set(Choice& value, const std::string& text, const std::string& source) {

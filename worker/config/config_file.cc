@@ -69,10 +69,6 @@ void ApplyConfigText(Config& config, const std::string& path, const std::string&
   for (const auto& entry : root) Apply(config, path, entry.first, entry.second, seen);
 }
 
-void ReadConfigFile(Config& config, const std::string& path) {
-  ApplyConfigText(config, path, ReadConfigText(path));
-}
-
 namespace {
 
 constexpr std::size_t kCommentColumn = 32;

@@ -80,4 +80,10 @@ void AtomicFile::Fail(const char* what, int error) const {
                            std::strerror(error));
 }
 
+void WriteFile(const std::string& path, std::string_view text) {
+  AtomicFile file(path);
+  file.Write(text.data(), text.size());
+  file.Commit();
+}
+
 }  // namespace ddprun

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <fstream>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -15,6 +14,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "worker/files/mapped_file.h"
 #include "worker/files/pickle.h"
 
 namespace ddprun {
@@ -33,12 +33,14 @@ constexpr std::uint64_t kIn64 = 0xffffffff;  // the number is in the ZIP64 recor
 
 [[noreturn]] void Damaged() { throw std::runtime_error("its zip directory is damaged"); }
 
+// Little-endian numbers of a mapped file.
 class Reader {
  public:
-  explicit Reader(std::string bytes) : bytes_(std::move(bytes)) {}
+  explicit Reader(std::string_view bytes) : bytes_(bytes) {}
 
   std::size_t size() const { return bytes_.size(); }
-  std::uint64_t Number(std::size_t at, std::size_t size) const {
+
+  std::uint64_t Number(std::uint64_t at, std::size_t size) const {
     if (at > bytes_.size() || size > bytes_.size() - at) Damaged();
     std::uint64_t number = 0;
     for (std::size_t i = 0; i < size; ++i)
@@ -46,31 +48,13 @@ class Reader {
     return number;
   }
 
- private:
-  std::string bytes_;
-};
-
-class File {
- public:
-  explicit File(const std::string& path) : stream_(path, std::ios::binary) {
-    stream_.seekg(0, std::ios::end);
-    if (!stream_) throw std::runtime_error("it cannot be read");
-    size_ = static_cast<std::uint64_t>(stream_.tellg());
-  }
-
-  std::uint64_t size() const { return size_; }
-  Reader Read(std::uint64_t at, std::uint64_t size) {
-    if (at > size_ || size > size_ - at) Damaged();
-    std::string bytes(size, '\0');
-    stream_.seekg(static_cast<std::streamoff>(at));
-    if (!stream_.read(bytes.data(), static_cast<std::streamsize>(size)))
-      throw std::runtime_error("it cannot be read");
-    return Reader(std::move(bytes));
+  Reader Part(std::uint64_t at, std::uint64_t size) const {
+    if (at > bytes_.size() || size > bytes_.size() - at) Damaged();
+    return Reader(bytes_.substr(at, size));
   }
 
  private:
-  std::ifstream stream_;
-  std::uint64_t size_ = 0;
+  std::string_view bytes_;
 };
 
 struct Directory {
@@ -80,15 +64,15 @@ struct Directory {
 };
 
 // Readers search backwards for the end record, past a comment; a file that is taken here has none.
-Directory FindDirectory(File& file) {
+Directory FindDirectory(const Reader& file) {
   if (file.size() < kEndBytes) Damaged();
   const std::uint64_t end_at = file.size() - kEndBytes;
-  const Reader end = file.Read(end_at, kEndBytes);
+  const Reader end = file.Part(end_at, kEndBytes);
   if (end.Number(0, 4) != kEndSignature || end.Number(20, 2) != 0) Damaged();
   if (end_at >= kLocator64Bytes) {
-    const Reader locator = file.Read(end_at - kLocator64Bytes, kLocator64Bytes);
+    const Reader locator = file.Part(end_at - kLocator64Bytes, kLocator64Bytes);
     if (locator.Number(0, 4) == kLocator64Signature) {
-      const Reader end64 = file.Read(locator.Number(8, 8), kEnd64Bytes);
+      const Reader end64 = file.Part(locator.Number(8, 8), kEnd64Bytes);
       if (end64.Number(0, 4) != kEnd64Signature) Damaged();
       return {end64.Number(32, 8), end64.Number(40, 8), end64.Number(48, 8)};
     }
@@ -115,10 +99,15 @@ std::uint64_t EntrySize(const Reader& directory, std::size_t at) {
   Damaged();
 }
 
+// Throws std::runtime_error unless every entry of the zip archive is stored without compression and
+// lies within the file, and all entries together claim no more bytes than the file has: then no
+// reader of the archive can be made to allocate more than that. torch.save() writes only such
+// archives. Format: PKWARE's APPNOTE.TXT 4.3.12 to 4.3.16, with the ZIP64 records.
 void CheckStoredZip(const std::string& path) {
-  File file(path);
+  const at::Tensor mapped = MapFile(path);
+  const Reader file({static_cast<const char*>(mapped.const_data_ptr()), mapped.nbytes()});
   const Directory found = FindDirectory(file);
-  const Reader directory = file.Read(found.offset, found.bytes);
+  const Reader directory = file.Part(found.offset, found.bytes);
   std::uint64_t left = file.size();
   std::size_t at = 0;
   for (std::uint64_t i = 0; i < found.entries; ++i) {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <array>
 #include <chrono>
 
 #include "worker/observers/make_observers.h"
@@ -12,25 +13,10 @@ constexpr std::chrono::seconds kRateInterval{1};
 // The words that a user reads beside a rank that hangs. A collective's say that it waits for
 // others.
 const char* WordsOf(StepSection section) {
-  switch (section) {
-    case StepSection::kData:
-      return "data";
-    case StepSection::kForward:
-      return "forward";
-    case StepSection::kBackward:
-      return "backward, all_reduce";
-    case StepSection::kGradients:
-      return "all_reduce";
-    case StepSection::kOptimizer:
-      return "optimizer";
-    case StepSection::kEvaluation:
-      return "evaluate";
-    case StepSection::kCheckpoint:
-      return "checkpoint";
-    case StepSection::kOther:
-      return "other";
-  }
-  return "other";
+  static constexpr std::array<const char*, kSections> kWords = {
+      "other",      "data",      "forward",  "backward, all_reduce",
+      "all_reduce", "optimizer", "evaluate", "checkpoint"};
+  return kWords[static_cast<std::size_t>(section)];
 }
 
 // Sends to the agent which step this rank is at, what it is doing, and how fast it is.

@@ -9,6 +9,7 @@
 #include "worker/checkpoint/resume.h"
 #include "worker/checkpoint/stop_signal.h"
 #include "worker/config/config.h"
+#include "worker/files/tensor_list.h"
 
 namespace ddprun {
 namespace {
@@ -64,7 +65,7 @@ TrainingCheckpoints::Place TrainingCheckpoints::Resume() {
                            [this](const std::string& text) { console_.Line(text); });
       if (point.checkpoint) {
         finding["about"] = point.checkpoint->snapshot.about;
-        finding["tensors"] = TrainingSnapshot::TensorList(point.checkpoint->snapshot);
+        finding["tensors"] = TensorList(point.checkpoint->snapshot.tensors);
         contents_.CheckFits(point.checkpoint->snapshot);
       }
     } catch (const UsageError& error) {

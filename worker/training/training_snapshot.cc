@@ -19,6 +19,7 @@
 #include "worker/export/model_description.h"
 #include "worker/export/model_file.h"
 #include "worker/files/state_dict.h"
+#include "worker/files/tensor_list.h"
 
 namespace ddprun {
 namespace {
@@ -66,6 +67,12 @@ at::Tensor RandomState(at::Device device) {
   return generator.get_state();
 }
 
+void SetRandomState(at::Device device, const at::Tensor& state) {
+  at::Generator generator = at::globalContext().defaultGenerator(device);
+  const std::lock_guard lock(generator.mutex());
+  generator.set_state(state);
+}
+
 }  // namespace
 
 std::optional<GradScaler::State> SavedScale(const Json& about) {
@@ -92,28 +99,18 @@ void TrainingSnapshot::CheckFits(const Snapshot& snapshot) const {
   }
 }
 
-Json TrainingSnapshot::TensorList(const Snapshot& snapshot) {
-  Json list = Json::array();
-  for (const auto& [name, tensor] : snapshot.tensors) {
-    if (!name.starts_with(kRandom))
-      list.push_back({name, tensor.sizes().vec(), static_cast<int>(tensor.scalar_type())});
-  }
-  return list;
-}
-
-void TrainingSnapshot::CopyIn(const Snapshot* snapshot, const Json& tensors) {
+void TrainingSnapshot::CopyIn(const Snapshot* snapshot, const Json& tensors, bool same_ranks) {
   TensorsByName read;
   if (snapshot != nullptr) read = ByName(snapshot->tensors);
-  const TensorsByName own = ByName(OwnTensors());
+  TensorsByName own = ByName(OwnTensors());
+  const std::string random = kRandom + std::to_string(world_.rank());
+  if (same_ranks) own.emplace(random, RandomState(world_.device()));
   const torch::NoGradGuard no_grad;
   std::unordered_set<std::string> done;
   for (const Json& entry : tensors) {
     const auto name = entry.at(0).get<std::string>();
-    const auto type = static_cast<at::ScalarType>(entry.at(2).get<int>());
-    at::Tensor values = snapshot != nullptr
-                            ? read.at(name).to(world_.device())
-                            : at::empty(entry.at(1).get<std::vector<std::int64_t>>(),
-                                        at::TensorOptions(type).device(world_.device()));
+    at::Tensor values =
+        snapshot != nullptr ? read.at(name).to(world_.device()) : EmptyOf(entry, world_.device());
     if (world_.size() > 1) world_.Broadcast(values, 0);
     const auto mine = own.find(name);
     if (mine != own.end()) mine->second.detach().copy_(values);
@@ -124,39 +121,21 @@ void TrainingSnapshot::CopyIn(const Snapshot* snapshot, const Json& tensors) {
     if (name.starts_with(kAverage) && !done.contains(name))
       at::Tensor(tensor).copy_(own.at("model/" + name.substr(sizeof kAverage - 1)).detach());
   }
-}
-
-void TrainingSnapshot::RestoreRandom(const Snapshot* snapshot) {
-  at::Tensor states = world_.AllGather(RandomState(world_.device()));  // of the right shape
-  if (snapshot != nullptr) {
-    for (const auto& [name, tensor] : snapshot->tensors) {
-      if (name.starts_with(kRandom))
-        states[std::stoll(name.substr(sizeof kRandom - 1))].copy_(tensor);
-    }
-  }
-  if (world_.size() > 1) {
-    states = states.to(world_.device());
-    world_.Broadcast(states, 0);
-    states = states.cpu();
-  }
-  at::Generator generator = at::globalContext().defaultGenerator(world_.device());
-  const std::lock_guard lock(generator.mutex());
-  generator.set_state(states[world_.rank()].clone());
+  if (same_ranks) SetRandomState(world_.device(), own.at(random));
 }
 
 TrainingPlace TrainingSnapshot::Load(const Snapshot* snapshot, const Json& about,
                                      const Json& tensors) {
-  CopyIn(snapshot, tensors);
+  const bool same_ranks = about.at("world_size").get<int>() == world_.size();
+  CopyIn(snapshot, tensors, same_ranks);
   if (const auto scale = SavedScale(about)) parts_.scaler.Restore(*scale);
   const TrainingPlace place{.position = {.step = about.at("step").get<std::int64_t>(),
                                          .epoch = about.at("epoch").get<std::int64_t>(),
                                          .consumed = about.at("consumed").get<std::int64_t>()},
                             .reached_target = about.at("reached_target").get<bool>(),
                             .evaluation_due = about.value("evaluation_due", false)};
-  if (about.at("world_size").get<int>() == world_.size()) {
-    RestoreRandom(snapshot);
-  } else {
-    // The saved states are of other ranks: a seed of this place of the training.
+  // The saved states are of other ranks: a seed of this place of the training.
+  if (!same_ranks) {
     torch::manual_seed(SplitMix64({config_.seed, static_cast<std::uint64_t>(place.position.step),
                                    static_cast<std::uint64_t>(world_.rank())})
                            .Next());

@@ -31,11 +31,9 @@ class TrainingSnapshot {
   void CheckFits(const Snapshot& snapshot) const;
 
   // Copies rank 0's snapshot, null on the other ranks, into the parts of all ranks. `about` is its
-  // Snapshot::about, `tensors` its TensorList(). All ranks must call it.
+  // Snapshot::about, `tensors` the TensorList() of its tensors. All ranks must call it.
   TrainingPlace Load(const Snapshot* snapshot, const nlohmann::json& about,
                      const nlohmann::json& tensors);
-  // Name, shape and type of each tensor.
-  static nlohmann::json TensorList(const Snapshot& snapshot);
 
   // Collects the tensors of all ranks on rank 0; nothing on the others. All ranks must call it.
   struct Gathered {
@@ -52,8 +50,8 @@ class TrainingSnapshot {
   // What this rank holds of model, optimizer state and average.
   NamedTensors OwnTensors() const;
   nlohmann::json About(const TrainingPlace& place, const std::string& training) const;
-  void CopyIn(const Snapshot* snapshot, const nlohmann::json& tensors);
-  void RestoreRandom(const Snapshot* snapshot);
+  // `same_ranks`: as many as have saved it.
+  void CopyIn(const Snapshot* snapshot, const nlohmann::json& tensors, bool same_ranks);
 
   const Config& config_;
   const Dataset& data_;
