@@ -158,22 +158,21 @@ void CheckOutputFile(const std::string& option, const std::string& path) {
                    "; choose another file");
 }
 
-std::optional<Information> ParseWith(CLI::App& app, const std::vector<std::string>& arguments) {
+void ParseWith(CLI::App& app, const std::vector<std::string>& arguments) {
   std::vector<std::string> reversed;  // the order that CLI11 expects
   for (const auto& argument : arguments) reversed.insert(reversed.begin(), WithDashes(argument));
   try {
     app.parse(reversed);
   } catch (const CLI::CallForHelp&) {
-    return Information{app.help()};
+    throw Information{app.help()};
   } catch (const CLI::ExtrasError&) {
     throw UsageError(Unexpected(app));
   } catch (const CLI::ParseError& error) {
     throw UsageError(std::string(error.what()) + "; see " + app.get_name() + " --help");
   }
-  return std::nullopt;
 }
 
-std::variant<Config, Information> ParseCommandLine(const std::vector<std::string>& arguments) {
+Config ParseCommandLine(const std::vector<std::string>& arguments) {
   CLI::App app(
       "Trains a network on images, data-parallel over all ranks that ddprun, torchrun, srun or a "
       "person starts.\n"
@@ -187,11 +186,11 @@ std::variant<Config, Information> ParseCommandLine(const std::vector<std::string
   app.add_flag("--print-config", print_config,
                "print all settings in the format of --config and exit");
   const SettingFlags settings(app);
-  if (auto help = ParseWith(app, arguments)) return *std::move(help);
-  if (version) return Information{std::string("train (ddprun) ") + kSoftwareVersion + "\n"};
+  ParseWith(app, arguments);
+  if (version) throw Information{std::string("train (ddprun) ") + kSoftwareVersion + "\n"};
   Config config;
   settings.Apply(config);
-  if (print_config) return Information{ToConfigText(config, Choices)};
+  if (print_config) throw Information{ToConfigText(config, Choices)};
   return config;
 }
 

@@ -7,7 +7,6 @@
 #include <optional>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "worker/config/config.h"
@@ -20,7 +19,8 @@ class Option;
 
 namespace ddprun {
 
-// The answer to --help or --version: print it and exit with 0.
+// The answer to --help, --version or --print-config: thrown, for main() to print before it ends
+// with 0.
 struct Information {
   std::string text;
 };
@@ -49,14 +49,14 @@ class SettingFlags {
 // is written. Throws UsageError.
 void CheckOutputFile(const std::string& option, const std::string& path);
 
-// Parses the arguments of a subcommand by the rules of ParseCommandLine(). Returns the help text if
-// it was requested. Throws UsageError.
-std::optional<Information> ParseWith(CLI::App& app, const std::vector<std::string>& arguments);
+// Parses the arguments of a subcommand by the rules of ParseCommandLine(). Throws Information and
+// UsageError.
+void ParseWith(CLI::App& app, const std::vector<std::string>& arguments);
 
 // `arguments` without the program's name. Every option may be spelt with `-` or `_`, and given as
-// `--a b` or `--a=b`. Throws UsageError for an argument that is unknown or invalid; the result has
-// been validated.
-std::variant<Config, Information> ParseCommandLine(const std::vector<std::string>& arguments);
+// `--a b` or `--a=b`. Throws Information, and UsageError for an argument that is unknown or
+// invalid; the result has been validated.
+Config ParseCommandLine(const std::vector<std::string>& arguments);
 
 class ModelArguments {
  public:

@@ -20,7 +20,6 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "worker/app/command_line.h"
@@ -136,7 +135,7 @@ struct Options {
   std::vector<std::string> settings;
 };
 
-std::variant<Options, Information> ParseOptions(const std::vector<std::string>& arguments) {
+Options ParseOptions(const std::vector<std::string>& arguments) {
   Options options;
   CLI::App app(
       "Runs the same training three times, plain in one process, data-parallel, and as a pipeline, "
@@ -152,7 +151,7 @@ std::variant<Options, Information> ParseOptions(const std::vector<std::string>& 
       "All other settings are those of `train` (see train --help); --batch-size is the batch of "
       "one data-parallel rank.");
   app.allow_extras();
-  if (auto help = ParseWith(app, arguments)) return *std::move(help);
+  ParseWith(app, arguments);
   options.settings = app.remaining();
   return options;
 }
@@ -241,20 +240,10 @@ int RanksOf(const Config& config) {
 }  // namespace
 
 void RunCompare(const CommandContext& context) {
-  const auto parsed = ParseOptions(context.arguments);
-  if (const auto* information = std::get_if<Information>(&parsed)) {
-    std::fputs(information->text.c_str(), stdout);
-    return;
-  }
-  const auto& options = std::get<Options>(parsed);
-  const auto settings = ParseCommandLine(options.settings);
-  if (const auto* information = std::get_if<Information>(&settings)) {
-    std::fputs(information->text.c_str(), stdout);
-    return;
-  }
+  const Options options = ParseOptions(context.arguments);
+  const Config config = ParseCommandLine(options.settings);
   if (Environment().world_size > 1)
     throw UsageError("train compare starts its ranks by itself; run it without a launcher");
-  const auto& config = std::get<Config>(settings);
   if (!options.json_file.empty()) CheckOutputFile("--json", options.json_file);
   const auto runs = ComparedRuns(config, RanksOf(config));
   std::vector<ComparedResult> results;

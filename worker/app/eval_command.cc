@@ -81,10 +81,7 @@ void RunEval(const CommandContext& context) {
       "ddprun --standalone --nproc-per-node 2 train eval run/checkpoints",
       "train eval");
   ModelArguments arguments(app);
-  if (const auto help = ParseWith(app, context.arguments)) {
-    std::fputs(help->text.c_str(), stdout);
-    return;
-  }
+  ParseWith(app, context.arguments);
   std::vector<std::string> command = {"eval"};
   command.insert(command.end(), context.arguments.begin(), context.arguments.end());
   const WorkerEnv env = Launch(arguments.Given(), command);

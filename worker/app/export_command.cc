@@ -65,10 +65,7 @@ void RunExport(const CommandContext& context) {
   app.add_option("--output", output, "file to write; with hf a folder")
       ->required()
       ->type_name("PATH");
-  if (const auto help = ParseWith(app, context.arguments)) {
-    std::fputs(help->text.c_str(), stdout);
-    return;
-  }
+  ParseWith(app, context.arguments);
   if (format != "hf") CheckOutputFile("--output", output);
   arguments.Open(TellOnStderr);
   const Config& config = arguments.config();

@@ -54,8 +54,8 @@ void ArmAlarm() {
 
 void Ask(int signal) {
   const std::int64_t now = Milliseconds();
-  // What tells the first one has its time in it, so that one on another thread, in that moment,
-  // does not read the time before it is there.
+  // The time itself marks the first signal, so that a signal on another thread at the same moment
+  // never reads a time that is not set yet.
   std::int64_t first = 0;
   if (received_at.compare_exchange_strong(first, now)) {
     received.store(signal);

@@ -108,7 +108,7 @@ struct Config {
 
 bool UsesNesterov(const Config& config);
 
-// What the person asked for cannot be done as asked: one sentence. The program ends with 2.
+// The request cannot be carried out: one sentence. The program ends with 2.
 struct UsageError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -153,7 +153,7 @@ void SetFromText(Config& config, const Setting& setting, const std::string& text
 std::string ToText(const Config& config, const Setting& setting);
 
 // Throws UsageError if a value is out of its range or two do not fit together. Names of models and
-// data sets are checked by who knows them.
+// data sets are checked by their registries.
 void Validate(const Config& config);
 
 // What all ranks must share, by name and value: ("--lr", "0.01").

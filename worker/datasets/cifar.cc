@@ -21,7 +21,7 @@ constexpr std::int64_t kArchiveTrain = 50'000;
 constexpr std::int64_t kArchiveTest = 10'000;
 constexpr std::size_t kNameLinesMax = 1000;
 
-// An image has no clone of the repository: its entry point says what to run there.
+// A container image has no clone of the repository: its entry point sets the command to run.
 const std::string& NextMove() {
   static const std::string text = [] {
     const char* const fetch = std::getenv("DDPRUN_FETCH_DATA");

@@ -6,7 +6,7 @@
 
 namespace ddprun {
 
-// What may be made up at most, in each rank's memory.
+// Limit of the generated data, in each rank's memory.
 inline constexpr std::int64_t kSyntheticBytesMax = std::int64_t{16} << 30;
 
 // Images that can be learnt: each class (10 if not asked otherwise) has a coarse pattern of its

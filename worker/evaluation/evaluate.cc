@@ -42,7 +42,7 @@ std::optional<Evaluation> Evaluate(const Config& config, World& world, ParallelS
                 {.channels_last = config.channels_last,
                  .pinned = world.device().is_cuda(),
                  .threads = config.loader_threads});
-  // On the device until the end: asking for a number of each batch would make the host wait.
+  // On the device until the end: reading a number of each batch would make the host wait.
   MetricSums sums;
   std::int64_t batches = 0;
   const std::int64_t common =

@@ -113,14 +113,14 @@ Loader::Slot* Loader::SlotWithWork() {
 
 void Loader::AddSlot() {
   std::vector<Sample> samples = samples_of_(slots_made_);
+  const std::int64_t size = std::ssize(samples);
   const SampleShape shape = set_.shape();
   const auto format =
       options_.channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
   const auto options = at::TensorOptions().pinned_memory(options_.pinned);
-  slots_.push_back({.batch = {.images = at::empty(
-                                  {std::ssize(samples), shape.channels, shape.height, shape.width},
-                                  options.dtype(at::kFloat).memory_format(format)),
-                              .labels = at::empty({std::ssize(samples)}, options.dtype(at::kLong))},
+  slots_.push_back({.batch = {.images = at::empty({size, shape.channels, shape.height, shape.width},
+                                                  options.dtype(at::kFloat).memory_format(format)),
+                              .labels = at::empty({size}, options.dtype(at::kLong))},
                     .samples = std::move(samples)});
   ++slots_made_;
 }

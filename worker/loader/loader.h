@@ -20,7 +20,7 @@
 
 namespace ddprun {
 
-// How many batches may lie ready or be in the making. Two cover the step's jitter; more would only
+// Batches that may be ready or in progress at a time. Two cover the step's jitter; more would only
 // hold memory.
 inline constexpr std::size_t kBatchesAheadMax = 3;
 
