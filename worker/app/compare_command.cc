@@ -97,6 +97,7 @@ ChildProcess::ChildProcess(const std::vector<std::string>& command, const std::s
   if (file < 0) throw Failed(log + " cannot be written");
   std::vector<std::string> words = command;
   std::vector<char*> arguments;
+  arguments.reserve(words.size() + 1);
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
   const pid_t parent = getpid();
