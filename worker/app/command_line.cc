@@ -2,7 +2,6 @@
 #include "worker/app/command_line.h"
 
 #include <CLI/CLI.hpp>
-
 #include <algorithm>
 #include <utility>
 
@@ -10,7 +9,6 @@
 #include "proto/version.h"
 #include "worker/app/commands.h"
 #include "worker/config/config_file.h"
-#include "worker/config/config_text.h"
 #include "worker/config/recipe.h"
 #include "worker/config/setting_names.h"
 #include "worker/data/dataset.h"
@@ -160,22 +158,21 @@ void CheckOutputFile(const std::string& option, const std::string& path) {
                    "; choose another file");
 }
 
-std::optional<Information> ParseWith(CLI::App& app, const std::vector<std::string>& arguments) {
+void ParseWith(CLI::App& app, const std::vector<std::string>& arguments) {
   std::vector<std::string> reversed;  // the order that CLI11 expects
   for (const auto& argument : arguments) reversed.insert(reversed.begin(), WithDashes(argument));
   try {
     app.parse(reversed);
   } catch (const CLI::CallForHelp&) {
-    return Information{app.help()};
+    throw Information{app.help()};
   } catch (const CLI::ExtrasError&) {
     throw UsageError(Unexpected(app));
   } catch (const CLI::ParseError& error) {
     throw UsageError(std::string(error.what()) + "; see " + app.get_name() + " --help");
   }
-  return std::nullopt;
 }
 
-std::variant<Config, Information> ParseCommandLine(const std::vector<std::string>& arguments) {
+Config ParseCommandLine(const std::vector<std::string>& arguments) {
   CLI::App app(
       "Trains a network on images, data-parallel over all ranks that ddprun, torchrun, srun or a "
       "person starts.\n"
@@ -189,12 +186,42 @@ std::variant<Config, Information> ParseCommandLine(const std::vector<std::string
   app.add_flag("--print-config", print_config,
                "print all settings in the format of --config and exit");
   const SettingFlags settings(app);
-  if (auto help = ParseWith(app, arguments)) return *std::move(help);
-  if (version) return Information{std::string("train (ddprun) ") + kSoftwareVersion + "\n"};
+  ParseWith(app, arguments);
+  if (version) throw Information{std::string("train (ddprun) ") + kSoftwareVersion + "\n"};
   Config config;
   settings.Apply(config);
-  if (print_config) return Information{ToConfigText(config, Choices)};
+  if (print_config) throw Information{ToConfigText(config, Choices)};
   return config;
+}
+
+ModelArguments::ModelArguments(CLI::App& app) : settings_(app) {
+  app.add_option(
+         "model", path_,
+         "a checkpoint, a folder of checkpoints, or a .pth or .safetensors file; the last "
+         "two need --model and the other settings of the model, unless FILE.json, which train "
+         "writes beside its model, contains them")
+      ->required()
+      ->type_name("FILE");
+  app.add_flag("--no-ema", without_average_,
+               "use the weights themselves instead of their moving average");
+}
+
+void ModelArguments::Open(const Notify& notify) {
+  file_ = ReadModelFile(path_, {.averaged = !without_average_, .notify = notify});
+  if (file_.config) config_ = *file_.config;
+  settings_.Apply(config_, /*trained=*/file_.config.has_value());
+}
+
+Config ModelArguments::Given() const {
+  Config config;
+  settings_.Apply(config);
+  return config;
+}
+
+std::string Describe(const ModelFile& file) {
+  if (!file.step) return file.path;
+  return file.path + " (step " + std::to_string(*file.step) +
+         (file.averaged ? ", moving average)" : ")");
 }
 
 }  // namespace ddprun

@@ -3,13 +3,14 @@
 // those of the recipe, which override the defaults.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "worker/config/config.h"
+#include "worker/export/model_file.h"
 
 namespace CLI {
 class App;
@@ -18,7 +19,8 @@ class Option;
 
 namespace ddprun {
 
-// The answer to --help or --version: print it and exit with 0.
+// The answer to --help, --version or --print-config: thrown, for main() to print before it ends
+// with 0.
 struct Information {
   std::string text;
 };
@@ -47,13 +49,39 @@ class SettingFlags {
 // is written. Throws UsageError.
 void CheckOutputFile(const std::string& option, const std::string& path);
 
-// Parses the arguments of a subcommand by the rules of ParseCommandLine(). Returns the help text if
-// it was requested. Throws UsageError.
-std::optional<Information> ParseWith(CLI::App& app, const std::vector<std::string>& arguments);
+// Parses the arguments of a subcommand by the rules of ParseCommandLine(). Throws Information and
+// UsageError.
+void ParseWith(CLI::App& app, const std::vector<std::string>& arguments);
 
 // `arguments` without the program's name. Every option may be spelt with `-` or `_`, and given as
-// `--a b` or `--a=b`. Throws UsageError for an argument that is unknown or invalid; the result has
-// been validated.
-std::variant<Config, Information> ParseCommandLine(const std::vector<std::string>& arguments);
+// `--a b` or `--a=b`. Throws Information, and UsageError for an argument that is unknown or
+// invalid; the result has been validated.
+Config ParseCommandLine(const std::vector<std::string>& arguments);
+
+class ModelArguments {
+ public:
+  // Adds the model file, --no-ema and all settings to `app`, which must outlive this.
+  explicit ModelArguments(CLI::App& app);
+
+  // Reads the model file. Call after ParseWith(). Throws UsageError, or as ReadModelFile() does.
+  void Open(const Notify& notify);
+
+  // The settings of the command line and --config, without those of the model file. Valid before
+  // Open().
+  Config Given() const;
+
+  const Config& config() const { return config_; }
+  const ModelFile& file() const { return file_; }
+
+ private:
+  SettingFlags settings_;
+  std::string path_;
+  bool without_average_ = false;
+  Config config_;
+  ModelFile file_;
+};
+
+// "checkpoints/step-000000100.safetensors (step 100, moving average)".
+std::string Describe(const ModelFile& file);
 
 }  // namespace ddprun

@@ -1,7 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/app/commands.h"
 
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
 #include <stdexcept>
+#include <string>
+#include <vector>
 
 namespace ddprun {
 
@@ -29,6 +36,18 @@ WorkerEnv Environment() {
   auto env = FromProcessEnviron();
   if (!env.ok()) throw std::runtime_error(std::string(env.status().message()));
   return *std::move(env);
+}
+
+void RunPlot(const CommandContext& context) {
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe");
+  std::string program = self.parent_path() / "ddprun-plot";
+  std::vector<std::string> arguments = context.arguments;
+  std::vector<char*> argv{program.data()};
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  execv(program.c_str(), argv.data());
+  throw std::runtime_error(program + " cannot be run: " + std::strerror(errno) +
+                           "; install it beside train");
 }
 
 }  // namespace ddprun

@@ -19,8 +19,8 @@ struct CommandContext {
 struct Command {
   std::string name;  // as typed; empty: the default command
   std::string help;  // a line of `train --help`
-  // Throws UsageError, std::invalid_argument (the program ends with 2) or another std::exception
-  // with one sentence (it ends with 1).
+  // Throws Information (the program prints it and ends with 0), UsageError, std::invalid_argument
+  // (the program ends with 2) or another std::exception with one sentence (it ends with 1).
   void (*run)(const CommandContext&);
 };
 

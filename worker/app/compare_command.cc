@@ -1,28 +1,128 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/types.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
-#include <variant>
+#include <string>
+#include <vector>
 
-#include "worker/app/child_process.h"
 #include "worker/app/command_line.h"
 #include "worker/app/commands.h"
 #include "worker/app/comparison.h"
 #include "worker/files/atomic_file.h"
-#include "worker/files/user_path.h"
 #include "worker/training/results.h"
 #include "worker/training/summary.h"
 
 namespace ddprun {
 namespace {
+
+constexpr int kCannotExecute = 127;  // a shell's exit code for it
+
+std::runtime_error Failed(const std::string& what) {
+  return std::runtime_error(what + ": " + std::strerror(errno));
+}
+
+// In the child, between fork and exec: only calls that are safe there. (posix_spawn cannot bind a
+// child to its parent's life.)
+[[noreturn]] void BecomeProgram(char** arguments, int log, pid_t parent) {
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (getppid() != parent) _exit(kCannotExecute);  // the parent ended before prctl()
+  const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  dup2(nothing, STDIN_FILENO);
+  dup2(log, STDOUT_FILENO);
+  dup2(log, STDERR_FILENO);
+  execv(arguments[0], arguments);
+  _exit(kCannotExecute);
+}
+
+// Another program, which the kernel sends SIGTERM when this one ends for any reason.
+class ChildProcess {
+ public:
+  // Writes the child's stdout and stderr to the file `log`, which is truncated. Throws
+  // std::runtime_error.
+  ChildProcess(const std::vector<std::string>& command, const std::string& log);
+  // Ends the child if it still runs: SIGTERM, then after kGrace SIGKILL.
+  ~ChildProcess();
+  ChildProcess(const ChildProcess&) = delete;
+  ChildProcess& operator=(const ChildProcess&) = delete;
+
+  static constexpr std::chrono::seconds kGrace{40};  // ddprun gives its workers 30
+
+  // Waits for the child's end. False: `limit` has passed.
+  bool Wait(std::chrono::milliseconds limit) {
+    const auto deadline = std::chrono::steady_clock::now() + limit;
+    pollfd watched{.fd = pidfd_, .events = POLLIN, .revents = 0};
+    for (;;) {
+      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+          deadline - std::chrono::steady_clock::now());
+      if (left.count() <= 0) return false;
+      const auto wait = std::min<long long>(left.count(), std::numeric_limits<int>::max());
+      if (poll(&watched, 1, static_cast<int>(wait)) > 0) break;
+    }
+    int status = 0;
+    waitpid(pid_, &status, 0);
+    ended_ = true;
+    exit_code_ = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    return true;
+  }
+
+  // 128 + N if signal N killed the child. Valid after Wait() has returned true.
+  int exit_code() const { return exit_code_; }
+
+ private:
+  pid_t pid_ = -1;
+  int pidfd_ = -1;
+  int exit_code_ = -1;
+  bool ended_ = false;
+};
+
+ChildProcess::ChildProcess(const std::vector<std::string>& command, const std::string& log) {
+  const int file = open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
+  if (file < 0) throw Failed(log + " cannot be written");
+  std::vector<std::string> words = command;
+  std::vector<char*> arguments;
+  arguments.reserve(words.size() + 1);
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  const pid_t parent = getpid();
+  pid_ = fork();
+  if (pid_ == 0) BecomeProgram(arguments.data(), file, parent);
+  close(file);
+  if (pid_ < 0) throw Failed(command[0] + " cannot be started");
+  pidfd_ = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0u));
+  if (pidfd_ < 0) {
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+    throw Failed(command[0] + " cannot be watched");
+  }
+}
+
+ChildProcess::~ChildProcess() {
+  if (!ended_) {
+    kill(pid_, SIGTERM);
+    if (!Wait(kGrace)) {
+      kill(pid_, SIGKILL);
+      waitpid(pid_, nullptr, 0);
+    }
+  }
+  close(pidfd_);
+}
 
 constexpr std::int64_t kStandardRanks = 2;
 constexpr double kStandardLimit = 24 * 3600;  // seconds
@@ -36,7 +136,7 @@ struct Options {
   std::vector<std::string> settings;
 };
 
-std::variant<Options, Information> ParseOptions(const std::vector<std::string>& arguments) {
+Options ParseOptions(const std::vector<std::string>& arguments) {
   Options options;
   CLI::App app(
       "Runs the same training three times, plain in one process, data-parallel, and as a pipeline, "
@@ -52,15 +152,7 @@ std::variant<Options, Information> ParseOptions(const std::vector<std::string>& 
       "All other settings are those of `train` (see train --help); --batch-size is the batch of "
       "one data-parallel rank.");
   app.allow_extras();
-  // CLI11 expects the arguments in reverse.
-  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
-  try {
-    app.parse(reversed);
-  } catch (const CLI::CallForHelp&) {
-    return Information{app.help()};
-  } catch (const CLI::ParseError& error) {
-    throw UsageError(std::string(error.what()) + "; see train compare --help");
-  }
+  ParseWith(app, arguments);
   options.settings = app.remaining();
   return options;
 }
@@ -149,20 +241,10 @@ int RanksOf(const Config& config) {
 }  // namespace
 
 void RunCompare(const CommandContext& context) {
-  const auto parsed = ParseOptions(context.arguments);
-  if (const auto* information = std::get_if<Information>(&parsed)) {
-    std::fputs(information->text.c_str(), stdout);
-    return;
-  }
-  const auto& options = std::get<Options>(parsed);
-  const auto settings = ParseCommandLine(options.settings);
-  if (const auto* information = std::get_if<Information>(&settings)) {
-    std::fputs(information->text.c_str(), stdout);
-    return;
-  }
+  const Options options = ParseOptions(context.arguments);
+  const Config config = ParseCommandLine(options.settings);
   if (Environment().world_size > 1)
     throw UsageError("train compare starts its ranks by itself; run it without a launcher");
-  const auto& config = std::get<Config>(settings);
   if (!options.json_file.empty()) CheckOutputFile("--json", options.json_file);
   const auto runs = ComparedRuns(config, RanksOf(config));
   std::vector<ComparedResult> results;
@@ -175,9 +257,7 @@ void RunCompare(const CommandContext& context) {
   std::fputs(ToTable(results).c_str(), stdout);
   if (options.json_file.empty()) return;
   const std::string json = ToJson(results);
-  AtomicFile file(UserPath(options.json_file));
-  file.Write(json.data(), json.size());
-  file.Commit();
+  WriteFile(UserPath(options.json_file), json);
 }
 
 }  // namespace ddprun

@@ -2,9 +2,9 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
+#include "worker/app/command_line.h"
 #include "worker/app/commands.h"
 #include "worker/app/launch.h"
-#include "worker/app/model_arguments.h"
 #include "worker/app/setup.h"
 #include "worker/base/text.h"
 #include "worker/base/unique_tensors.h"
@@ -58,12 +58,7 @@ void Evaluate(const ModelArguments& arguments, const WorkerEnv& env) {
   {
     DataParallel strategy(*world, *model, {.autocast = PrecisionOf(arguments, world->device())});
     strategy.Evaluate();
-    const Evaluation result = ddprun::Evaluate(*world, strategy, data,
-                                               {.batch_size = config.eval_batch_size,
-                                                .channels_last = config.channels_last,
-                                                .threads = config.loader_threads,
-                                                .views = config.tta})
-                                  .value();
+    const Evaluation result = ddprun::Evaluate(config, *world, strategy, data).value();
     if (world->rank() == 0) {
       console.Line(ToTable({{"model", Describe(arguments.file())},
                             {"data set", config.dataset},
@@ -86,10 +81,7 @@ void RunEval(const CommandContext& context) {
       "ddprun --standalone --nproc-per-node 2 train eval run/checkpoints",
       "train eval");
   ModelArguments arguments(app);
-  if (const auto help = ParseWith(app, context.arguments)) {
-    std::fputs(help->text.c_str(), stdout);
-    return;
-  }
+  ParseWith(app, context.arguments);
   std::vector<std::string> command = {"eval"};
   command.insert(command.end(), context.arguments.begin(), context.arguments.end());
   const WorkerEnv env = Launch(arguments.Given(), command);

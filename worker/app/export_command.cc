@@ -8,14 +8,13 @@
 
 #include "worker/app/command_line.h"
 #include "worker/app/commands.h"
-#include "worker/app/model_arguments.h"
 #include "worker/app/setup.h"
 #include "worker/export/hugging_face.h"
 #include "worker/export/model_description.h"
 #include "worker/export/model_file.h"
 #include "worker/export/torchscript.h"
+#include "worker/files/atomic_file.h"
 #include "worker/files/state_dict.h"
-#include "worker/files/user_path.h"
 
 namespace ddprun {
 namespace {
@@ -66,10 +65,7 @@ void RunExport(const CommandContext& context) {
   app.add_option("--output", output, "file to write; with hf a folder")
       ->required()
       ->type_name("PATH");
-  if (const auto help = ParseWith(app, context.arguments)) {
-    std::fputs(help->text.c_str(), stdout);
-    return;
-  }
+  ParseWith(app, context.arguments);
   if (format != "hf") CheckOutputFile("--output", output);
   arguments.Open(TellOnStderr);
   const Config& config = arguments.config();

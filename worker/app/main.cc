@@ -11,9 +11,10 @@
 #include <vector>
 
 #include "proto/failure_record.h"
+#include "worker/app/command_line.h"
 #include "worker/app/commands.h"
 #include "worker/base/first_line.h"
-#include "worker/base/stopped.h"
+#include "worker/checkpoint/stop_signal.h"
 #include "worker/config/config.h"
 #include "worker/memory/keep_freed_memory.h"
 
@@ -41,6 +42,9 @@ int Main(const std::vector<std::string>& arguments) {
   try {
     const Invocation invocation = Invoke(arguments, start);
     invocation.command->run(invocation.context);
+    return kSuccess;
+  } catch (const Information& information) {
+    std::fputs(information.text.c_str(), stdout);
     return kSuccess;
   } catch (const UsageError& error) {
     return Fail(error_file, error.what(), kUsage);

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "proto/version.h"
-#include "worker/config/agreement.h"
+#include "worker/config/config.h"
 #include "worker/training/training_checkpoints.h"
 
 namespace ddprun {

@@ -3,7 +3,6 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
-#include <variant>
 #include <vector>
 
 #include "worker/app/command_line.h"
@@ -91,12 +90,7 @@ void Train(const Config& config, const WorkerEnv& env,
 }  // namespace
 
 void RunTrain(const CommandContext& context) {
-  const auto parsed = ParseCommandLine(context.arguments);
-  if (const auto* information = std::get_if<Information>(&parsed)) {
-    std::fputs(information->text.c_str(), stdout);
-    return;
-  }
-  const Config& config = std::get<Config>(parsed);
+  const Config config = ParseCommandLine(context.arguments);
   Train(config, Launch(config, context.arguments), context.program_start);
 }
 

@@ -9,11 +9,11 @@
 #include <charconv>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <random>
 #include <string_view>
 #include <utility>
 
+#include "proto/input_file.h"
 #include "worker/base/text.h"
 #include "worker/files/atomic_file.h"
 
@@ -116,11 +116,10 @@ FoundCheckpoint OpenCheckpoint(const std::string& path_or_folder, const Notify& 
 }
 
 FolderOwner CurrentOwner(const std::string& folder) {
-  std::string text(kTrainingFileBytesMax, '\0');
-  std::ifstream file(fs::path(folder) / kTrainingFile, std::ios::binary);
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(std::max<std::streamsize>(0, file.gcount())));
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const absl::StatusOr<std::string> file =
+      ReadRegularFile(fs::path(folder) / kTrainingFile, kTrainingFileBytesMax);
+  if (!file.ok()) return {};
+  const Json json = Json::parse(*file, nullptr, /*allow_exceptions=*/false);
   const auto text_of = [&json](const char* key) {
     const bool there = json.is_object() && json.contains(key) && json.at(key).is_string();
     return there ? json.at(key).get<std::string>() : "";
@@ -132,9 +131,7 @@ std::string CurrentTraining(const std::string& folder) { return CurrentOwner(fol
 
 void SetCurrentOwner(const std::string& folder, const FolderOwner& owner) {
   const std::string text = Json{{kTrainingKey, owner.training}, {kRunKey, owner.run}}.dump() + "\n";
-  AtomicFile file(fs::path(folder) / kTrainingFile);
-  file.Write(text.data(), text.size());
-  file.Commit();
+  WriteFile(fs::path(folder) / kTrainingFile, text);
 }
 
 std::string NewTrainingName() {

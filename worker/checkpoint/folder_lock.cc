@@ -59,7 +59,7 @@ void WriteHolder(int fd, const std::string& run) {
 int OpenLock(const std::string& path) {
   constexpr int kFlags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | kFlags, 0666);
-  // Another user's file in a folder of several: to be read is enough for a lock.
+  // Another user's file in a shared folder: read access is enough for a lock.
   return fd < 0 && errno == EACCES ? open(path.c_str(), O_RDONLY | kFlags) : fd;
 }
 

@@ -23,7 +23,7 @@ class FolderLock {
   // Takes the lock of `folder`, which must be there. Throws std::runtime_error that names the
   // folder and the holder if another training has it; after a restart only if that is of another
   // run: if a process of the same run does not end in time, training goes on without the lock, and
-  // `tell` says so. So it does where the file system has no locks.
+  // `notify` is told. So it does where the file system has no locks.
   FolderLock(const std::string& folder, const Options& options, const Notify& notify);
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;

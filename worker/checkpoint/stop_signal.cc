@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 namespace ddprun {
 namespace {
@@ -53,8 +54,8 @@ void ArmAlarm() {
 
 void Ask(int signal) {
   const std::int64_t now = Milliseconds();
-  // What tells the first one has its time in it, so that one on another thread, in that moment,
-  // does not read the time before it is there.
+  // The time itself marks the first signal, so that a signal on another thread at the same moment
+  // never reads a time that is not set yet.
   std::int64_t first = 0;
   if (received_at.compare_exchange_strong(first, now)) {
     received.store(signal);
@@ -117,6 +118,18 @@ void StopSignal::Progress(std::chrono::duration<double> patience) {
 void StopSignal::Acknowledge() {
   acknowledged.store(true);
   alarm(0);
+}
+
+void StepPatience::Add(Seconds step) {
+  if (steps_++ == kWindow) {
+    steps_ = 1;
+    longest_before_ = std::exchange(longest_, Seconds{0});
+  }
+  longest_ = std::max(longest_, step);
+}
+
+StepPatience::Seconds StepPatience::Get() const {
+  return kTimes * std::max(longest_, longest_before_) + StopSignal::kPatienceMin;
 }
 
 }  // namespace ddprun

@@ -7,6 +7,9 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
 
 namespace ddprun {
 
@@ -35,6 +38,31 @@ class StopSignal {
 
   // From here on no signal's time runs out: what is done now (a save) has limits of its own.
   static void Acknowledge();
+};
+
+// How long a step may take before it is taken for one that hangs: a few times the longest of the
+// latest steps, as some of them wait for all that a device has queued. Pure.
+class StepPatience {
+ public:
+  using Seconds = std::chrono::duration<double>;
+
+  void Add(Seconds step);
+  Seconds Get() const;
+
+ private:
+  static constexpr int kTimes = 3;
+  static constexpr std::int64_t kWindow = 32;  // steps
+
+  std::int64_t steps_ = 0;  // of this window
+  Seconds longest_{0};
+  Seconds longest_before_{0};  // of the window before
+};
+
+// The training was asked to end by a signal, has saved what it could, and ends: one sentence. The
+// program's exit code is 128 + signal, as a shell would show it.
+struct Stopped : std::runtime_error {
+  Stopped(int by, const std::string& sentence) : std::runtime_error(sentence), signal(by) {}
+  int signal;
 };
 
 }  // namespace ddprun

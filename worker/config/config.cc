@@ -58,18 +58,10 @@ void Set(std::uint64_t& value, const std::string& text, const std::string& sourc
   if (!ParseNumber(text, value)) Fail(source, "a whole number from 0", text);
 }
 
-void Set(std::optional<std::int64_t>& value, const std::string& text, const std::string& source) {
-  std::int64_t number = 0;
-  Set(number, text, source);
-  value = number;
+template <typename Value>
+void Set(std::optional<Value>& value, const std::string& text, const std::string& source) {
+  Set(value.emplace(), text, source);
 }
-
-void Set(std::optional<bool>& value, const std::string& text, const std::string& source) {
-  bool is_set = false;
-  Set(is_set, text, source);
-  value = is_set;
-}
-
 template <typename Choice>
 requires std::is_enum_v<Choice>
 void Set(Choice& value, const std::string& text, const std::string& source) {
@@ -441,6 +433,23 @@ void Validate(const Config& config) {
           "--nesterov needs a momentum above 0; set --momentum 0.9");
   Require(!config.nesterov.value_or(false) || config.optimizer == "sgd",
           "--nesterov is SGD's; take --optimizer sgd or leave it out (muon has it always)");
+}
+
+std::vector<std::pair<std::string, std::string>> SharedSettings(const Config& config) {
+  std::vector<std::pair<std::string, std::string>> shared;
+  for (const Setting& setting : Settings()) {
+    if (setting.agreement != Agreement::kOwn)
+      shared.emplace_back("--" + setting.key, ToText(config, setting));
+  }
+  return shared;
+}
+
+std::map<std::string, std::string> TrainingSettings(const Config& config) {
+  std::map<std::string, std::string> settings;
+  for (const Setting& setting : Settings()) {
+    if (setting.agreement == Agreement::kTraining) settings[setting.key] = ToText(config, setting);
+  }
+  return settings;
 }
 
 }  // namespace ddprun

@@ -4,9 +4,11 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -106,7 +108,7 @@ struct Config {
 
 bool UsesNesterov(const Config& config);
 
-// What the person asked for cannot be done as asked: one sentence. The program ends with 2.
+// The request cannot be carried out: one sentence. The program ends with 2.
 struct UsageError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -151,7 +153,13 @@ void SetFromText(Config& config, const Setting& setting, const std::string& text
 std::string ToText(const Config& config, const Setting& setting);
 
 // Throws UsageError if a value is out of its range or two do not fit together. Names of models and
-// data sets are checked by who knows them.
+// data sets are checked by their registries.
 void Validate(const Config& config);
+
+// What all ranks must share, by name and value: ("--lr", "0.01").
+std::vector<std::pair<std::string, std::string>> SharedSettings(const Config& config);
+
+// Settings of kTraining by their keys, as text.
+std::map<std::string, std::string> TrainingSettings(const Config& config);
 
 }  // namespace ddprun

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <string>
+#include <vector>
 
 #include "worker/config/config.h"
 
@@ -15,7 +17,9 @@ std::string ReadConfigText(const std::string& path);
 // `_`. Throws UsageError that names file, line and key.
 void ApplyConfigText(Config& config, const std::string& path, const std::string& text);
 
-// Both in one.
-void ReadConfigFile(Config& config, const std::string& path);
+// One line a setting, in the order of the table, under the names of its groups; one that has no
+// value is a comment. `choices`: what a setting may be, empty for any.
+std::string ToConfigText(const Config& config,
+                         const std::function<std::vector<std::string>(const Setting&)>& choices);
 
 }  // namespace ddprun

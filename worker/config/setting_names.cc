@@ -13,9 +13,9 @@
 namespace ddprun {
 namespace {
 
-// Longer ones are no misspelling.
+// Longer names are not taken for misspellings.
 constexpr std::size_t kNameLengthMax = 64;
-// A shorter text is not taken for the beginning of a name.
+// A shorter text is not taken for a prefix of a name.
 constexpr std::size_t kBeginningMin = 3;
 
 // How many letters may differ.
@@ -119,7 +119,7 @@ const std::map<std::string, std::string>& OtherNames() {
   return names;
 }
 
-// Lower case, without what stands between words.
+// Lower case, without the separators between words.
 std::string Letters(const std::string& name) {
   std::string letters;
   for (const unsigned char character : name) {

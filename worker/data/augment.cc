@@ -6,7 +6,7 @@
 namespace ddprun {
 namespace {
 
-// Keeps the coin of an image independent of the numbers that place images.
+// Keeps an image's coin independent of the numbers that place images.
 constexpr std::uint64_t kFlipStream = 0x666c6970;
 
 }  // namespace

@@ -1,7 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/data/dataset.h"
 
+#include "worker/files/mapped_file.h"
+
 namespace ddprun {
+
+at::Tensor MapDataFile(const std::string& path, const std::string& next_move) {
+  try {
+    return MapFile(path);
+  } catch (const std::runtime_error& error) {
+    throw DataError(path + ": " + error.what() + "; " + next_move);
+  }
+}
 
 Registry<DatasetOpener>& Datasets() {
   static Registry<DatasetOpener> datasets("--dataset");

@@ -3,6 +3,8 @@
 // itself to Datasets().
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -20,6 +22,9 @@ namespace ddprun {
 struct DataError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
+
+// MapFile() of files/mapped_file.h. Throws DataError "PATH: REASON; NEXT_MOVE".
+at::Tensor MapDataFile(const std::string& path, const std::string& next_move);
 
 // How training images are varied.
 struct AugmentOptions {

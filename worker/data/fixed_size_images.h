@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Images of one size as bytes in memory: synthetic, or views of a mapped file.
+// Images of one size as bytes in memory: generated, or views of a mapped file.
 #pragma once
 
 #include <ATen/core/Tensor.h>

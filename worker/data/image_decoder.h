@@ -9,8 +9,8 @@
 
 namespace ddprun {
 
-// More is taken for a decompression bomb before a byte of it is decoded: that of Pillow, 1 GiB / 4
-// / 3.
+// Larger images are rejected as decompression bombs before anything is decoded. Pillow's limit: 1
+// GiB / 4 / 3.
 inline constexpr std::int64_t kImagePixelsMax = 89'478'485;
 
 // Scans of a progressive JPEG. Encoders write 10 or so; each costs a pass over the whole image, and

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/data/unpacked_file.h"
 
+#include <ATen/ops/empty.h>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -9,6 +10,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <functional>
@@ -19,7 +21,6 @@
 #include <vector>
 
 #include "worker/base/text.h"
-#include "worker/data/cache_folder.h"
 #include "worker/data/dataset.h"
 #include "worker/data/random.h"
 #include "worker/files/atomic_file.h"
@@ -127,10 +128,10 @@ class FolderLock {
   const int fd_;
 };
 
-std::optional<MappedFile> MapCopy(const std::string& copy, const Gzip& gzip) {
+std::optional<at::Tensor> MapCopy(const std::string& copy, const Gzip& gzip) {
   if (access(copy.c_str(), R_OK) != 0) return std::nullopt;
-  MappedFile bytes = MapFile(copy, "remove it");
-  if (bytes.size != gzip.size) return std::nullopt;
+  at::Tensor bytes = MapDataFile(copy, "remove it");
+  if (bytes.numel() != gzip.size) return std::nullopt;
   return bytes;
 }
 
@@ -144,7 +145,7 @@ void RemoveOthers(const std::string& folder, const CopyName& name) {
 }
 
 // Null if the folder cannot be used. Throws std::runtime_error if it is full.
-std::optional<MappedFile> MapShared(const std::string& folder, const CopyName& name,
+std::optional<at::Tensor> MapShared(const std::string& folder, const CopyName& name,
                                     const Gzip& gzip) {
   const std::string stem = folder + "/" + name.stem;
   const std::string copy = stem + "-" + name.version;
@@ -162,7 +163,7 @@ std::optional<MappedFile> MapShared(const std::string& folder, const CopyName& n
 
 }  // namespace
 
-MappedFile MapUnpacked(const std::string& path, std::int64_t size, const std::string& next_move) {
+at::Tensor MapUnpacked(const std::string& path, std::int64_t size, const std::string& next_move) {
   const Gzip gzip{path, size, next_move};
   const CopyName name = NameOf(gzip);
   const std::string folders[] = {DataCacheFolder() + "/unpacked",
@@ -176,13 +177,22 @@ MappedFile MapUnpacked(const std::string& path, std::int64_t size, const std::st
       // Full, or not to be written to: the next one.
     }
   }
-  const OwnBytes own = AllocateBytes(size);
-  std::uint8_t* out = own.data.get();
+  at::Tensor own = at::empty({size}, at::kByte);
+  auto* out = own.data_ptr<std::uint8_t>();
   Unpack(gzip, [&](const std::uint8_t* data, std::size_t count) {
     std::memcpy(out, data, count);
     out += count;
   });
-  return {own.data, own.size};
+  return own;
+}
+
+std::string DataCacheFolder() {
+  if (const char* cache = std::getenv("DDPRUN_CACHE_DIR")) return std::string(cache) + "/data";
+  if (const char* caches = std::getenv("XDG_CACHE_HOME")) {
+    return std::string(caches) + "/ddprun/data";
+  }
+  const char* home = std::getenv("HOME");
+  return std::string(home ? home : ".") + "/.cache/ddprun/data";
 }
 
 }  // namespace ddprun

@@ -3,11 +3,11 @@
 // cache and mapped from there.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <chrono>
 #include <cstdint>
 #include <string>
-
-#include "worker/data/mapped_file.h"
 
 namespace ddprun {
 
@@ -21,6 +21,10 @@ inline constexpr std::chrono::seconds kUnpackWaitMax{120};
 // was found right. Of ranks that begin at once one unpacks and the others wait. Where neither
 // folder can be written the bytes are this process's own.
 // Throws DataError "PATH: REASON; NEXT_MOVE" if the file is damaged or of another size.
-MappedFile MapUnpacked(const std::string& path, std::int64_t size, const std::string& next_move);
+at::Tensor MapUnpacked(const std::string& path, std::int64_t size, const std::string& next_move);
+
+// Where deploy/fetch-data.sh puts data sets: data/ in DDPRUN_CACHE_DIR or in the user's cache
+// folder.
+std::string DataCacheFolder();
 
 }  // namespace ddprun

@@ -10,8 +10,7 @@
 #include <string>
 #include <utility>
 
-#include "worker/data/cache_folder.h"
-#include "worker/data/mapped_file.h"
+#include "worker/data/unpacked_file.h"
 #include "worker/datasets/cifar_pickle.h"
 
 namespace ddprun {
@@ -22,7 +21,7 @@ constexpr std::int64_t kArchiveTrain = 50'000;
 constexpr std::int64_t kArchiveTest = 10'000;
 constexpr std::size_t kNameLinesMax = 1000;
 
-// An image has no clone of the repository: its entry point says what to run there.
+// A container image has no clone of the repository: its entry point sets the command to run.
 const std::string& NextMove() {
   static const std::string text = [] {
     const char* const fetch = std::getenv("DDPRUN_FETCH_DATA");
@@ -137,18 +136,20 @@ std::vector<std::string> Cifar100Names(const Place& place) {
 
 LabelledImages MapCifarFile(const std::string& path, const CifarFormat& format) {
   const std::int64_t record = format.label_bytes + kCifarImageBytes;
-  const MappedFile file = MapFile(path, NextMove());
-  if (file.size == 0 || file.size % record != 0) {
-    throw DataError(path + ": " + std::to_string(file.size) + " bytes are not a whole number of " +
+  const at::Tensor file = MapDataFile(path, NextMove());
+  const std::int64_t size = file.numel();
+  if (size == 0 || size % record != 0) {
+    throw DataError(path + ": " + std::to_string(size) + " bytes are not a whole number of " +
                     format.name + " records of " + std::to_string(record) +
                     " bytes, the file is cut off or something else; " + NextMove());
   }
-  const std::int64_t count = file.size / record;
-  LabelledImages part{file.View(format.label_bytes, {count, kCifarChannels, kCifarSide, kCifarSide},
-                                {record, kCifarSide * kCifarSide, kCifarSide, 1}),
-                      at::empty({count}, at::kLong)};
+  const std::int64_t count = size / record;
+  LabelledImages part{
+      file.as_strided({count, kCifarChannels, kCifarSide, kCifarSide},
+                      {record, kCifarSide * kCifarSide, kCifarSide, 1}, format.label_bytes),
+      at::empty({count}, at::kLong)};
   auto* label = part.labels.data_ptr<std::int64_t>();
-  const std::uint8_t* bytes = file.data.get() + format.label_bytes - 1;
+  const std::uint8_t* bytes = file.const_data_ptr<std::uint8_t>() + format.label_bytes - 1;
   for (std::int64_t i = 0; i < count; ++i) label[i] = bytes[i * record];
   CheckLabels(part, format.classes, path);
   return part;

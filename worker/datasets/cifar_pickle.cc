@@ -6,7 +6,6 @@
 #include <initializer_list>
 #include <string_view>
 
-#include "worker/data/mapped_file.h"
 #include "worker/files/pickle.h"
 
 namespace ddprun {
@@ -20,7 +19,7 @@ constexpr std::size_t kNameShown = 80;
 class CifarPickle {
  public:
   CifarPickle(const std::string& path, const std::string& next_move)
-      : path_(path), next_move_(next_move), file_(MapFile(path, next_move)), pickle_(Parse()) {}
+      : path_(path), next_move_(next_move), file_(MapDataFile(path, next_move)), pickle_(Parse()) {}
 
   [[noreturn]] void Fail(const std::string& fact) const {
     throw DataError(path_ + ": " + fact + "; " + next_move_);
@@ -64,14 +63,14 @@ class CifarPickle {
            " images of " + std::to_string(width) + " bytes");
     const std::int64_t begin = bytes.data() - Bytes().data();
     const at::Tensor rows = first_is_fastest
-                                ? file_.View(begin, {count, width}, {1, count}).contiguous()
-                                : file_.View(begin, {count, width}, {width, 1});
+                                ? file_.as_strided({count, width}, {1, count}, begin).contiguous()
+                                : file_.as_strided({count, width}, {width, 1}, begin);
     return rows.view({count, 3, kCifarSide, kCifarSide});
   }
 
  private:
   std::string_view Bytes() const {
-    return {reinterpret_cast<const char*>(file_.data.get()), static_cast<std::size_t>(file_.size)};
+    return {static_cast<const char*>(file_.const_data_ptr()), file_.nbytes()};
   }
 
   Pickle Parse() const {
@@ -99,7 +98,7 @@ class CifarPickle {
 
   const std::string& path_;
   const std::string& next_move_;
-  const MappedFile file_;
+  const at::Tensor file_;
   const Pickle pickle_;
 };
 

@@ -11,7 +11,6 @@
 #include <memory>
 #include <utility>
 
-#include "worker/data/mapped_file.h"
 #include "worker/data/unpacked_file.h"
 
 namespace ddprun {
@@ -117,15 +116,15 @@ at::Tensor MapImages(const std::string& path) {
   }
   const std::int64_t body = count * height * width;
   const std::string what = std::to_string(count) + " images";
-  const MappedFile file = reader.IsPlain()
-                              ? MapFile(path, kNextMove)
+  const at::Tensor file = reader.IsPlain()
+                              ? MapDataFile(path, kNextMove)
                               : MapUnpacked(path, kImagesHeaderBytes + body, kNextMove);
-  if (file.size < kImagesHeaderBytes + body) {
-    Fail(path, TooShort(file.size - kImagesHeaderBytes, body, what));
+  if (file.numel() < kImagesHeaderBytes + body) {
+    Fail(path, TooShort(file.numel() - kImagesHeaderBytes, body, what));
   }
-  if (file.size > kImagesHeaderBytes + body) Fail(path, TooLong(what));
-  return file.View(kImagesHeaderBytes, {count, 1, height, width},
-                   {height * width, height * width, width, 1});
+  if (file.numel() > kImagesHeaderBytes + body) Fail(path, TooLong(what));
+  return file.as_strided({count, 1, height, width}, {height * width, height * width, width, 1},
+                         kImagesHeaderBytes);
 }
 
 // Takes no more memory than the labels of these images: a few bytes of gzip can claim gigabytes.

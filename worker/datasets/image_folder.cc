@@ -10,11 +10,12 @@
 #include <cmath>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <utility>
 
+#include "proto/input_file.h"
 #include "worker/data/augment.h"
 #include "worker/data/image_decoder.h"
-#include "worker/data/mapped_file.h"
 #include "worker/data/random.h"
 
 namespace ddprun {
@@ -27,6 +28,7 @@ constexpr std::array<float, 3> kStd = {0.229f, 0.224f, 0.225f};
 constexpr double kAreaMin = 0.08;
 constexpr int kCropAttempts = 10;
 constexpr std::int64_t kSideMax = 8192;  // 800 MB of one image
+constexpr std::size_t kFileBytesMax = 1u << 30;
 constexpr char kDamagedMove[] = "replace or remove the file";
 
 bool IsImageName(const fs::path& path) {
@@ -190,7 +192,10 @@ void ImageFolder::Write(std::int64_t index, const Draw* draw, bool channels_last
                         float* out) const {
   const std::string path = Path(index);
   const std::int64_t side = options_.side;
-  const std::vector<std::uint8_t> bytes = ReadFile(path, kDamagedMove);
+  const absl::StatusOr<std::string> file = ReadRegularFile(path, kFileBytesMax);
+  if (!file.ok())
+    throw DataError(path + ": " + std::string(file.status().message()) + "; " + kDamagedMove);
+  const std::span bytes(reinterpret_cast<const std::uint8_t*>(file->data()), file->size());
   at::Tensor seen;
   bool mirrored = false;
   try {

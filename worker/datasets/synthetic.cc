@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/datasets/synthetic.h"
-
+// Data generated from a seed; no files are needed. For tests, benchmarks and first steps.
 #include <ATen/Functions.h>
 
 #include <algorithm>
@@ -8,12 +7,15 @@
 #include <utility>
 #include <vector>
 
+#include "worker/data/dataset.h"
 #include "worker/data/fixed_size_images.h"
 #include "worker/data/random.h"
 
 namespace ddprun {
 namespace {
 
+// Limit of the generated data, in each rank's memory.
+constexpr std::int64_t kSyntheticBytesMax = std::int64_t{16} << 30;
 constexpr std::int64_t kSyntheticChannels = 3;
 constexpr std::int64_t kCells = 4;  // a pattern is 4x4 cells
 // Shades of a pattern are 0 to 127, noise is up to 128: no pixel tells the class, the pattern as a
@@ -96,8 +98,9 @@ LabelledImages MakeRows(std::int64_t count, std::int64_t width, std::int64_t cla
   return set;
 }
 
-}  // namespace
-
+// Images that can be learnt: each class (10 if not asked otherwise) has a coarse pattern of its
+// own, under noise. 3 x input_size x input_size, `samples` for training and a quarter as many for
+// testing. Throws DataError if that is more than kSyntheticBytesMax.
 Dataset OpenSynthetic(const DatasetOptions& options) {
   const std::int64_t classes = options.classes.value_or(10);
   const std::int64_t side = options.input_size;
@@ -113,6 +116,8 @@ Dataset OpenSynthetic(const DatasetOptions& options) {
   return set;
 }
 
+// Rows of `input_size` random numbers with random labels of 2 classes, if not asked otherwise: 1 x
+// 1 x input_size. Nothing can be learnt from it but by heart. Throws as above.
 Dataset OpenRandom(const DatasetOptions& options) {
   const std::int64_t classes = options.classes.value_or(2);
   const std::int64_t width = options.input_size;
@@ -126,8 +131,6 @@ Dataset OpenRandom(const DatasetOptions& options) {
       std::vector{MakeRows(test, width, classes, options.seed, kTest)}, shown);
   return set;
 }
-
-namespace {
 
 const bool kSyntheticAdded =
     Datasets().Add("random", OpenRandom) && Datasets().Add("synthetic", OpenSynthetic);

@@ -15,10 +15,4 @@ std::uint32_t Checksum(const std::vector<at::Tensor>& tensors) {
   return static_cast<std::uint32_t>(crc);
 }
 
-std::vector<std::uint32_t> GatherChecksums(World& world, std::uint32_t own) {
-  const at::Tensor all = world.AllGather(at::tensor({static_cast<std::int64_t>(own)}, at::kLong));
-  const auto* first = all.const_data_ptr<std::int64_t>();
-  return {first, first + world.size()};
-}
-
 }  // namespace ddprun

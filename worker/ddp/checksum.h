@@ -8,15 +8,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "worker/distributed/world.h"
-
 namespace ddprun {
 
 // CRC-32 over the tensors' values in their logical order: the same for any memory format and
 // device.
 std::uint32_t Checksum(const std::vector<at::Tensor>& tensors);
-
-// Every rank's checksum, by rank. All ranks must call it.
-std::vector<std::uint32_t> GatherChecksums(World& world, std::uint32_t own);
 
 }  // namespace ddprun

@@ -3,12 +3,12 @@
 
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/grad_mode.h>
-#include <torch/csrc/distributed/c10d/comm.hpp>
-#include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include <algorithm>
 #include <limits>
 #include <string>
+#include <torch/csrc/distributed/c10d/comm.hpp>
+#include <torch/csrc/distributed/c10d/reducer.hpp>
 #include <unordered_map>
 #include <utility>
 
@@ -155,10 +155,8 @@ at::Tensor DistributedDataParallel::Forward(const std::function<at::Tensor()>& f
   }
   if (options_.broadcast_buffers) SynchronizeBuffers();
   at::Tensor outputs = forward();
-  // Only a search for unused parameters walks the graph from the outputs; without it none must be
-  // given.
-  reducer_->prepare_for_backward(options_.find_unused_parameters ? std::vector<at::Tensor>{outputs}
-                                                                 : std::vector<at::Tensor>{});
+  // Only a search for unused parameters would walk the graph from the outputs.
+  reducer_->prepare_for_backward({});
   return outputs;
 }
 
@@ -172,19 +170,14 @@ void DistributedDataParallel::MakeReducer() {
 
   const std::vector<bool> sparse(parameters_.size(), false);
   // One bucket to begin with, since the first backward shows the order in which gradients come and
-  // buckets are rebuilt after it. Where unused parameters forbid that, the buckets of the first
-  // step are for good.
-  const std::vector<std::size_t> limits =
-      options_.find_unused_parameters
-          ? std::vector<std::size_t>{static_cast<std::size_t>(options_.first_bucket_bytes),
-                                     static_cast<std::size_t>(bucket_bytes)}
-          : std::vector<std::size_t>{std::numeric_limits<std::size_t>::max()};
+  // buckets are rebuilt after it.
+  const std::vector<std::size_t> limits{std::numeric_limits<std::size_t>::max()};
   auto [buckets, unused] = c10d::compute_bucket_assignment_by_size(parameters_, limits, sparse);
   // Gradients come roughly in the reverse order of the parameters.
   std::reverse(buckets.begin(), buckets.end());
   reducer_ = std::make_unique<c10d::Reducer>(
       parameters_, std::move(buckets), world_.group(), sparse, bucket_bytes,
-      options_.find_unused_parameters,
+      /*find_unused_parameters=*/false,
       /*gradient_as_bucket_view=*/true,
       /*param_names=*/std::unordered_map<std::size_t, std::string>{}, options_.first_bucket_bytes,
       /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false,

@@ -45,7 +45,6 @@ class DistributedDataParallel {
     std::int64_t shared_bucket_bytes = 4 << 20;
     std::int64_t first_bucket_bytes = 1 << 20;
     bool broadcast_buffers = true;
-    bool find_unused_parameters = false;
     // 16 bits are for networks: they go by the process group even where the ranks share a machine.
     GradientFormat format = GradientFormat::kFull;
     bool shared_memory = true;  // where it can be had

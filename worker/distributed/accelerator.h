@@ -15,7 +15,7 @@
 
 namespace ddprun {
 
-// Counted up with every change of Accelerator: a module of another build is refused instead of
+// Incremented with every change of Accelerator: a module of another build is rejected instead of
 // crashing.
 inline constexpr int kAcceleratorInterface = 5;
 
@@ -73,7 +73,7 @@ class Accelerator {
   // That an allocation may still take.
   virtual std::int64_t FreeBytes(int device) = 0;
 
-  // 0: let be; 1: warn; 2: throw c10::Error when the host is about to wait for a device. Of the
+  // 0: ignore; 1: warn; 2: throw c10::Error when the host is about to wait for a device. Of the
   // whole process (torch.cuda.set_sync_debug_mode).
   virtual void OnWait(int mode) = 0;
 

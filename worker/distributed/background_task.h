@@ -12,8 +12,9 @@ namespace ddprun {
 
 class BackgroundTask {
  public:
-  // `work` begins at once on a thread of its own. It must hold what it uses: where this ends before
-  // it, it goes on alone. `name` is what a person reads of it: "NCCL's first communicator".
+  // `work` begins at once on a thread of its own. It must own what it uses: it goes on if this
+  // object is destroyed first. `name` is the subject of error sentences: "NCCL's first
+  // communicator".
   BackgroundTask(std::string name, std::chrono::milliseconds limit, std::function<void()> work);
   BackgroundTask(const BackgroundTask&) = delete;
   BackgroundTask& operator=(const BackgroundTask&) = delete;

@@ -11,8 +11,8 @@
 
 namespace ddprun {
 
-// NAME and VALUE of those to be set. None that `get_env` answers to, by its present or its former
-// name.
+// NAME and VALUE of those to be set. Without those that `get_env` returns under their present or
+// former name.
 std::vector<std::pair<std::string, std::string>> NcclDefaults(const GetEnv& get_env);
 
 }  // namespace ddprun

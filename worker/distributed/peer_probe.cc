@@ -24,9 +24,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// A firewall shuts a node off from all others alike: some will do.
+// A firewall shuts a node off from all others alike, so a few peers are enough.
 constexpr int kPeersMax = 8;
-// For the others to come here too; what is left is for the connections.
+// Time for the others to get here; the rest is for the connections.
 constexpr milliseconds kAnswerTime = kPeerProbeTime / 2;
 
 struct Peer {

@@ -22,8 +22,8 @@ std::vector<std::string> ToStrings(const std::vector<Bytes>& values) {
   return strings;
 }
 
-// c10d's "no timeout" is zero or less. A wait without an end would hide a dead peer, so it gets the
-// longest there is.
+// c10d's "no timeout" is zero or less. An endless wait would hide a dead peer, so the longest
+// timeout is used.
 std::chrono::milliseconds WaitLimit(std::chrono::milliseconds timeout) {
   const bool endless = timeout <= c10d::Store::kNoTimeout || timeout > kStoreTimeoutMax;
   return endless ? std::chrono::milliseconds(kStoreTimeoutMax) : timeout;

@@ -39,7 +39,7 @@ SharedFacts ParseFacts(const std::string& text) {
   return nlohmann::json::parse(text).get<SharedFacts>();
 }
 
-// Adds, so that a second process of the same rank doubles the number.
+// Adds instead of setting, so that a second process of the same rank doubles the number.
 void Present(c10d::Store& store, int rank, int world_size) { store.add(RankKey(rank), world_size); }
 
 std::string MissingRanks(c10d::Store& store, const std::vector<std::string>& keys) {
@@ -82,7 +82,7 @@ std::string FactsThatDiffer(c10d::Store& store, int world_size, const SharedFact
   return "";
 }
 
-// Rank 0's part: waits for all, and says what all are to believe.
+// Rank 0's part: waits for all ranks and returns the verdict for all.
 std::string Judge(c10d::Store& store, int world_size, std::chrono::milliseconds timeout,
                   const SharedFacts& facts) {
   std::vector<std::string> keys;
@@ -115,8 +115,8 @@ long long NumberOf(c10d::Store& store, int rank) {
   return std::stoll(store.get_to_str(RankKey(rank)));
 }
 
-// How many processes but rank 0 have come; a rank that came twice is two, and one that believes in
-// a larger world has brothers beyond this one.
+// Counts the processes other than rank 0 that have joined. A rank that joined twice counts as two;
+// a rank with a larger WORLD_SIZE may have peers beyond this world.
 int PresentOthers(c10d::Store& store, int world_size) {
   int present = 0;
   long long end = world_size;
@@ -130,8 +130,8 @@ int PresentOthers(c10d::Store& store, int world_size) {
   return present;
 }
 
-// Rank 0 may serve the store, so it does not leave with a verdict that others have not
-// read. By a counter and by looking: no store has a wait for a number.
+// Rank 0 may serve the store, so it does not leave with a verdict that others have not read. Polls
+// a counter: no store can wait for a number.
 void AwaitHeard(c10d::Store& store, int world_size) {
   const int present = PresentOthers(store, world_size);
   const auto deadline = std::chrono::steady_clock::now() + kVerdictGrace;

@@ -17,8 +17,8 @@
 
 namespace ddprun {
 
-// The process group of all ranks and the device of this one. Movable nowhere: others hold
-// references to it. Every method that communicates must be called by all ranks in the same order.
+// The process group of all ranks and the device of this one. Not movable: others hold references to
+// it. Every method that communicates must be called by all ranks in the same order.
 class World {
  public:
   static constexpr std::chrono::milliseconds kDefaultTimeout = std::chrono::minutes(10);

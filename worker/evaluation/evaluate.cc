@@ -3,8 +3,10 @@
 
 #include <torch/csrc/autograd/grad_mode.h>
 
+#include "worker/evaluation/test_time_augmentation.h"
 #include "worker/loader/loader.h"
 #include "worker/loader/sampler.h"
+#include "worker/loss/loss.h"
 
 namespace ddprun {
 
@@ -31,25 +33,27 @@ std::int64_t CommonBatches(std::int64_t images, const Shard& shard, std::int64_t
 
 }  // namespace
 
-std::optional<Evaluation> Evaluate(World& world, ParallelStrategy& strategy, const Dataset& set,
-                                   const EvaluationOptions& options) {
+std::optional<Evaluation> Evaluate(const Config& config, World& world, ParallelStrategy& strategy,
+                                   const Dataset& set, const std::function<bool()>& go_on) {
   const torch::NoGradGuard no_grad;
+  const Loss loss = Losses().Get(config.loss)({.reduction = at::Reduction::Sum});
   Loader loader(*set.test, EvaluationIndices(set.test->size(), strategy.shard()),
-                options.batch_size,
-                {.channels_last = options.channels_last,
+                config.eval_batch_size,
+                {.channels_last = config.channels_last,
                  .pinned = world.device().is_cuda(),
-                 .threads = options.threads});
-  // On the device until the end: asking for a number of each batch would make the host wait.
+                 .threads = config.loader_threads});
+  // On the device until the end: reading a number of each batch would make the host wait.
   MetricSums sums;
   std::int64_t batches = 0;
-  const std::int64_t common = CommonBatches(set.test->size(), strategy.shard(), options.batch_size);
+  const std::int64_t common =
+      CommonBatches(set.test->size(), strategy.shard(), config.eval_batch_size);
   while (auto batch = loader.Next()) {
-    if (batches++ < common && options.go_on && !options.go_on()) return std::nullopt;
+    if (batches++ < common && !go_on()) return std::nullopt;
     const at::Tensor labels = batch->labels.to(world.device(), /*non_blocking=*/true);
     const at::Tensor scores =
-        ScoresOf(strategy, batch->images.to(world.device(), /*non_blocking=*/true), options.views);
+        ScoresOf(strategy, batch->images.to(world.device(), /*non_blocking=*/true), config.tta);
     if (!strategy.HasScores()) continue;
-    sums.Add(scores, labels, options.loss(scores, labels), /*weight=*/1);
+    sums.Add(scores, labels, loss(scores, labels), /*weight=*/1);
   }
   return sums.Take(world);
 }

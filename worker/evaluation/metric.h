@@ -15,6 +15,9 @@ namespace ddprun {
 // Of scores (N x classes) and labels (int64, N): the sum over the images, a scalar on their device,
 // which it does not wait for. What is reported is the mean over all images.
 using Metric = std::function<at::Tensor(const at::Tensor& scores, const at::Tensor& labels)>;
-Registry<Metric>& Metrics();
+inline Registry<Metric>& Metrics() {
+  static Registry<Metric> metrics("the metric");
+  return metrics;
+}
 
 }  // namespace ddprun

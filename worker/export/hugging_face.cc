@@ -21,12 +21,6 @@ namespace fs = std::filesystem;
 
 constexpr int kBilinear = 2;  // PIL.Image.Resampling
 
-void WriteText(const fs::path& path, const std::string& text) {
-  AtomicFile file(path);
-  file.Write(text.data(), text.size());
-  file.Commit();
-}
-
 // Fields of transformers' ResNetConfig.
 struct Architecture {
   const char* layer_type;
@@ -140,13 +134,13 @@ std::string SaveForTransformers(const ImageModel& model, const Config& config,
   const fs::path path(folder);
   WriteSafetensors(path / "model.safetensors", tensors, {{"format", "pt"}});
   if (!standard) {
-    WriteText(path / "configuration_ddprun.py", kConfigurationSource);
-    WriteText(path / "modeling_ddprun.py", kModelingSource);
+    WriteFile(path / "configuration_ddprun.py", kConfigurationSource);
+    WriteFile(path / "modeling_ddprun.py", kModelingSource);
   }
   if (config.dataset != "random")  // its samples are rows of features, not images
-    WriteText(path / "preprocessor_config.json", Preprocessor(config, input).dump(2) + "\n");
+    WriteFile(path / "preprocessor_config.json", Preprocessor(config, input).dump(2) + "\n");
   const Json json = standard ? ResNetConfig(architecture->second, input) : OwnConfig(config, input);
-  WriteText(path / "config.json", json.dump(2) + "\n");
+  WriteFile(path / "config.json", json.dump(2) + "\n");
   return "AutoModelForImageClassification.from_pretrained(\"" + folder + "\"" +
          (standard ? ")" : ", trust_remote_code=True)");
 }

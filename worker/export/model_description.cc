@@ -86,9 +86,7 @@ void WriteDescription(const std::string& model_path, const Config& config,
                   {"settings", settings},
                   {"data", ToJson(input)}};
   const std::string text = json.dump(2) + "\n";
-  AtomicFile file(model_path + kDescriptionSuffix);
-  file.Write(text.data(), text.size());
-  file.Commit();
+  WriteFile(model_path + kDescriptionSuffix, text);
 }
 
 std::optional<ModelDescription> ReadDescription(const std::string& model_path,

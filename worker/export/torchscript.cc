@@ -10,7 +10,6 @@
 
 #include "worker/base/first_line.h"
 #include "worker/files/atomic_file.h"
-#include "worker/files/user_path.h"
 #include "worker/models/script_model.h"
 
 namespace ddprun {

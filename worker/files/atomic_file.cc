@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "proto/output_file.h"
-#include "worker/files/user_path.h"
 
 namespace ddprun {
 
@@ -79,6 +78,12 @@ void AtomicFile::Commit() {
 void AtomicFile::Fail(const char* what, int error) const {
   throw std::runtime_error("cannot " + std::string(what) + " " + path_ + ": " +
                            std::strerror(error));
+}
+
+void WriteFile(const std::string& path, std::string_view text) {
+  AtomicFile file(path);
+  file.Write(text.data(), text.size());
+  file.Commit();
 }
 
 }  // namespace ddprun

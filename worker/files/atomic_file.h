@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 
 namespace ddprun {
 
@@ -31,5 +32,13 @@ class AtomicFile {
   int fd_ = -1;
   int write_error_ = 0;
 };
+
+// Writes `text` as an AtomicFile.
+void WriteFile(const std::string& path, std::string_view text);
+
+// For an output that a user named; AtomicFile replaces a link, as in a folder of its own. Either
+// way a device, a FIFO or a stream of this process is written to as it is. Where the links of
+// `path` lead: the file there is the one to replace. Throws std::runtime_error that names the path.
+std::string UserPath(const std::string& path);
 
 }  // namespace ddprun

@@ -2,17 +2,11 @@
 #include "worker/files/safetensors.h"
 
 #include <ATen/Functions.h>
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstdint>
 #include <cstring>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <string_view>
@@ -20,6 +14,7 @@
 
 #include "worker/files/atomic_file.h"
 #include "worker/files/bounded_json.h"
+#include "worker/files/mapped_file.h"
 
 namespace ddprun {
 namespace {
@@ -44,46 +39,6 @@ constexpr std::array<Type, 10> kTypes = {{{"F64", at::kDouble},
                                           {"I8", at::kChar},
                                           {"U8", at::kByte},
                                           {"BOOL", at::kBool}}};
-
-// A file's bytes in memory; writes to them stay there.
-class Mapping {
- public:
-  explicit Mapping(const std::string& path) {
-    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // not to wait for a pipe
-    if (fd < 0) Fail("cannot open " + path, errno);
-    struct stat status {};
-    if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
-      close(fd);
-      throw std::runtime_error(path + " is not a file");
-    }
-    size_ = static_cast<std::size_t>(status.st_size);
-    if (size_ == 0) {
-      close(fd);
-      return;
-    }
-    void* const bytes = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
-    const int error = errno;
-    close(fd);
-    if (bytes == MAP_FAILED) Fail("cannot map " + path, error);
-    bytes_ = static_cast<char*>(bytes);
-  }
-  ~Mapping() {
-    if (bytes_ != nullptr) munmap(bytes_, size_);
-  }
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
-
-  char* bytes() const { return bytes_; }
-  std::size_t size() const { return size_; }
-
- private:
-  [[noreturn]] static void Fail(const std::string& what, int error) {
-    throw std::runtime_error(what + ": " + std::strerror(error));
-  }
-
-  char* bytes_ = nullptr;
-  std::size_t size_ = 0;
-};
 
 // One tensor's entry in the header.
 struct Entry {
@@ -181,17 +136,21 @@ void CheckCover(std::vector<Entry>& entries, std::size_t data_bytes) {
 }
 
 // A view of the file, or a copy where the file has it at an odd place.
-at::Tensor TensorOf(const std::shared_ptr<Mapping>& mapping, std::size_t data, const Entry& entry) {
-  char* const bytes = mapping->bytes() + data + entry.begin;
-  const auto options = at::TensorOptions(entry.type);
-  if (entry.begin == entry.end) return at::empty(entry.sizes, options);
-  if (reinterpret_cast<std::uintptr_t>(bytes) % c10::elementSize(entry.type) == 0) {
-    return at::from_blob(
-        bytes, entry.sizes, [mapping](void*) {}, options);
+at::Tensor TensorOf(const at::Tensor& file, std::size_t data, const Entry& entry) {
+  if (entry.begin == entry.end) return at::empty(entry.sizes, at::TensorOptions(entry.type));
+  const std::size_t begin = data + entry.begin;
+  at::Tensor bytes = file.narrow(0, static_cast<std::int64_t>(begin),
+                                 static_cast<std::int64_t>(entry.end - entry.begin));
+  if (begin % c10::elementSize(entry.type) != 0) bytes = bytes.clone();
+  return bytes.view(entry.type).view(entry.sizes);
+}
+
+at::Tensor Map(const std::string& path) {
+  try {
+    return MapFile(path);
+  } catch (const std::runtime_error& error) {
+    throw std::runtime_error("cannot open " + path + ": " + error.what());
   }
-  at::Tensor copy = at::empty(entry.sizes, options);
-  std::memcpy(copy.data_ptr(), bytes, entry.end - entry.begin);
-  return copy;
 }
 
 const char* NameOf(at::ScalarType type, const std::string& tensor) {
@@ -205,16 +164,16 @@ const char* NameOf(at::ScalarType type, const std::string& tensor) {
 }  // namespace
 
 SafetensorsFile::SafetensorsFile(const std::string& path) {
-  const auto mapping = std::make_shared<Mapping>(path);
+  const at::Tensor file = Map(path);
+  const std::string_view bytes(static_cast<const char*>(file.const_data_ptr()), file.nbytes());
   try {
     std::uint64_t length = 0;
-    Require(mapping->size() >= kLengthBytes,
-            "it has only " + std::to_string(mapping->size()) + " bytes");
-    std::memcpy(&length, mapping->bytes(), kLengthBytes);
-    Require(length <= kSafetensorsHeaderBytesMax && length <= mapping->size() - kLengthBytes,
+    Require(bytes.size() >= kLengthBytes, "it has only " + std::to_string(bytes.size()) + " bytes");
+    std::memcpy(&length, bytes.data(), kLengthBytes);
+    Require(length <= kSafetensorsHeaderBytesMax && length <= bytes.size() - kLengthBytes,
             "its header would be of " + std::to_string(length) + " bytes");
     const std::size_t data = kLengthBytes + length;
-    head_.assign(mapping->bytes(), data);
+    head_ = bytes.substr(0, data);
     const Json header = ParseHeader(std::string_view(head_).substr(kLengthBytes));
     std::vector<Entry> entries;
     for (const auto& [name, value] : header.items()) {
@@ -224,9 +183,9 @@ SafetensorsFile::SafetensorsFile(const std::string& path) {
         entries.push_back(ParseEntry(name, value));
       }
     }
-    CheckCover(entries, mapping->size() - data);
+    CheckCover(entries, bytes.size() - data);
     for (const Entry& entry : entries)
-      tensors_.emplace_back(entry.name, TensorOf(mapping, data, entry));
+      tensors_.emplace_back(entry.name, TensorOf(file, data, entry));
   } catch (const SafetensorsError& error) {
     throw SafetensorsError(path + " is not a whole safetensors file: " + error.what() +
                            "; fetch or write it again");

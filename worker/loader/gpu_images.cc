@@ -11,7 +11,8 @@ namespace ddprun {
 
 namespace {
 
-// Which of `size` rows lie in the padded ones' places, where they are mirrored at the outermost.
+// For each row of the padded image, the row of the image that it shows: mirrored at the outermost
+// ones.
 at::Tensor ReflectedIndices(std::int64_t size, std::int64_t padding, at::Device device) {
   const at::Tensor places =
       at::arange(-padding, size + padding, at::TensorOptions(device).dtype(at::kLong));

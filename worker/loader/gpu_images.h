@@ -36,7 +36,7 @@ class GpuImages {
   // those of each sample.
   at::Tensor Rows(const std::vector<Sample>& samples, const std::optional<Draw>& draw) const;
 
-  // Of rows on the device. Asks nothing of the device, so that a graph can be captured of it.
+  // Of rows on the device. Never waits for the device, so that a graph can be captured of it.
   Batch Make(const at::Tensor& rows) const;
 
  private:

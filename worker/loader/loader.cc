@@ -4,15 +4,12 @@
 #include <ATen/Functions.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
+#include <iterator>
 #include <utility>
 
 namespace ddprun {
 namespace {
-
-// Batches that are being made, those that a step still holds, and one spare.
-constexpr std::size_t kPoolTensorsMax = 2 * (kBatchesAheadMax + 3);
 
 std::int64_t BatchesOf(std::size_t samples, std::int64_t batch_size) {
   return (static_cast<std::int64_t>(samples) + batch_size - 1) / batch_size;
@@ -29,20 +26,6 @@ std::vector<Sample> Slice(const std::vector<std::int64_t>& indices, std::int64_t
 }
 
 }  // namespace
-
-at::Tensor BatchPool::Take(at::IntArrayRef sizes, const at::TensorOptions& options) {
-  if (options.pinned_memory()) return at::empty(sizes, options);
-  for (auto& tensor : tensors_) {
-    const bool free = tensor.use_count() == 1 && tensor.storage().use_count() == 1;
-    if (!free || tensor.sizes() != sizes || tensor.dtype() != options.dtype()) continue;
-    // The last holder's reads happen before the writes that follow.
-    std::atomic_thread_fence(std::memory_order_acquire);
-    return tensor;
-  }
-  at::Tensor fresh = at::empty(sizes, options);
-  if (tensors_.size() < kPoolTensorsMax) tensors_.push_back(fresh);
-  return fresh;
-}
 
 Loader::Loader(const SampleSet& set, EpochPlan plan, LoaderOptions options)
     : Loader(
@@ -66,6 +49,7 @@ Loader::Loader(const SampleSet& set, std::vector<std::int64_t> indices, std::int
 Loader::Loader(const SampleSet& set, std::int64_t batches, SamplesOf samples_of,
                LoaderOptions options)
     : set_(set), batches_(batches), samples_of_(std::move(samples_of)), options_(options) {
+  while (slots_.size() < kBatchesAheadMax && slots_made_ < batches_) AddSlot();
   for (std::int64_t i = 0; i < options_.threads; ++i) threads_.emplace_back([this] { Run(); });
 }
 
@@ -81,17 +65,13 @@ Loader::~Loader() {
 std::optional<Batch> Loader::Next() {
   const auto begin = std::chrono::steady_clock::now();
   std::unique_lock lock(mutex_);
-  const auto ready = [this] {
-    if (error_) return true;
-    if (slots_.empty()) return slots_made_ == batches_;
-    return slots_.front().done == static_cast<std::int64_t>(slots_.front().samples.size());
-  };
-  batch_ready_.wait(lock, ready);
-  if (!error_ && !slots_.empty()) error_ = slots_.front().error;
-  if (error_) std::rethrow_exception(error_);
   if (slots_.empty()) return std::nullopt;
-  Batch batch = std::move(slots_.front().batch);
+  const Slot& next = slots_.front();
+  batch_ready_.wait(lock, [&next] { return next.done == std::ssize(next.samples); });
+  if (next.error) std::rethrow_exception(next.error);
+  Batch batch = next.batch;
   slots_.pop_front();
+  if (slots_made_ < batches_) AddSlot();
   lock.unlock();
   work_there_.notify_all();
   batch.waited_seconds =
@@ -103,16 +83,10 @@ void Loader::Run() {
   std::unique_lock lock(mutex_);
   while (true) {
     Slot* slot = nullptr;
-    try {
-      work_there_.wait(lock, [&] { return stopping_ || (slot = SlotWithWork()) != nullptr; });
-    } catch (...) {  // no memory for a batch
-      error_ = std::current_exception();
-      batch_ready_.notify_all();
-      return;
-    }
+    work_there_.wait(lock, [&] { return stopping_ || (slot = SlotWithWork()) != nullptr; });
     if (stopping_) return;
     const std::int64_t first = slot->begun;
-    const auto all = static_cast<std::int64_t>(slot->samples.size());
+    const std::int64_t all = std::ssize(slot->samples);
     const std::int64_t share = (all + options_.threads - 1) / options_.threads;
     const std::int64_t last = std::min(all, first + std::min(share, kSamplesAtATimeMax));
     slot->begun = last;
@@ -132,30 +106,23 @@ void Loader::Run() {
 
 Loader::Slot* Loader::SlotWithWork() {
   for (Slot& slot : slots_) {
-    if (slot.begun < static_cast<std::int64_t>(slot.samples.size())) return &slot;
+    if (slot.begun < std::ssize(slot.samples)) return &slot;
   }
-  if (slots_made_ == batches_ || slots_.size() >= kBatchesAheadMax) return nullptr;
-  slots_.push_back(MakeSlot(slots_made_));
-  ++slots_made_;
-  // The others may take their part of it.
-  work_there_.notify_all();
-  return &slots_.back();
+  return nullptr;
 }
 
-Loader::Slot Loader::MakeSlot(std::int64_t batch) {
-  std::vector<Sample> samples = samples_of_(batch);
-  const auto size = static_cast<std::int64_t>(samples.size());
+void Loader::AddSlot() {
+  std::vector<Sample> samples = samples_of_(slots_made_);
+  const std::int64_t size = std::ssize(samples);
   const SampleShape shape = set_.shape();
   const auto format =
       options_.channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
-  const auto floats =
-      at::TensorOptions(at::kFloat).memory_format(format).pinned_memory(options_.pinned);
-  const auto longs = at::TensorOptions(at::kLong).pinned_memory(options_.pinned);
-  Slot slot;
-  slot.batch.images = pool_.Take({size, shape.channels, shape.height, shape.width}, floats);
-  slot.batch.labels = pool_.Take({size}, longs);
-  slot.samples = std::move(samples);
-  return slot;
+  const auto options = at::TensorOptions().pinned_memory(options_.pinned);
+  slots_.push_back({.batch = {.images = at::empty({size, shape.channels, shape.height, shape.width},
+                                                  options.dtype(at::kFloat).memory_format(format)),
+                              .labels = at::empty({size}, options.dtype(at::kLong))},
+                    .samples = std::move(samples)});
+  ++slots_made_;
 }
 
 void Loader::Fill(const Slot& slot, std::int64_t first, std::int64_t last) const {

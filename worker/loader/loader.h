@@ -20,7 +20,7 @@
 
 namespace ddprun {
 
-// How many batches may lie ready or be in the making. Two cover the step's jitter; more would only
+// Batches that may be ready or in progress at a time. Two cover the step's jitter; more would only
 // hold memory.
 inline constexpr std::size_t kBatchesAheadMax = 3;
 
@@ -43,17 +43,6 @@ struct LoaderOptions {
   std::uint64_t seed = 0;
   std::uint64_t epoch = 0;
   std::int64_t threads = 1;
-};
-
-// Memory of batches, used again when nobody holds any more what was in it: fresh memory would cost
-// a page fault every 4 KiB. Not for pinned memory, which LibTorch keeps itself, and which a copy in
-// flight may still read. For one thread at a time.
-class BatchPool {
- public:
-  at::Tensor Take(at::IntArrayRef sizes, const at::TensorOptions& options);
-
- private:
-  std::vector<at::Tensor> tensors_;
 };
 
 class Loader {
@@ -89,7 +78,9 @@ class Loader {
   Loader(const SampleSet& set, std::int64_t batches, SamplesOf samples_of, LoaderOptions options);
   void Run();
   Slot* SlotWithWork();  // null if there is none now
-  Slot MakeSlot(std::int64_t batch);
+  // The next batch's. On the caller's thread: malloc returns the memory of other threads' arenas to
+  // the kernel (memory/keep_freed_memory.h).
+  void AddSlot();
   void Fill(const Slot& slot, std::int64_t first, std::int64_t last) const;
 
   const SampleSet& set_;
@@ -100,10 +91,8 @@ class Loader {
   std::mutex mutex_;  // for all below
   std::condition_variable batch_ready_;
   std::condition_variable work_there_;
-  BatchPool pool_;
   std::deque<Slot> slots_;  // in order; a Slot stays where it is until it is taken from the front
   std::int64_t slots_made_ = 0;
-  std::exception_ptr error_;
   bool stopping_ = false;
 
   std::vector<std::thread> threads_;  // last, so that they start when everything else is there

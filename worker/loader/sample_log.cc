@@ -28,9 +28,7 @@ void KeepSteps(const std::string& path, std::int64_t steps) {
         kept += line + "\n";
     }
   }
-  AtomicFile file(path);
-  file.Write(kept.data(), kept.size());
-  file.Commit();
+  WriteFile(path, kept);
 }
 
 }  // namespace

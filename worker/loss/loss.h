@@ -22,6 +22,9 @@ struct LossOptions {
 using Loss = std::function<at::Tensor(const at::Tensor& scores, const at::Tensor& labels)>;
 
 using LossFactory = std::function<Loss(const LossOptions&)>;
-Registry<LossFactory>& Losses();
+inline Registry<LossFactory>& Losses() {
+  static Registry<LossFactory> losses("--loss");
+  return losses;
+}
 
 }  // namespace ddprun

@@ -38,8 +38,8 @@ int AppendFile::Flush() {
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) {
       const int error = errno;
-      // A reader shall not meet the half of a record that did fit. If even that fails, the next try
-      // writes over it.
+      // Readers must not see the part of a record that did fit. If even this fails, the next flush
+      // overwrites it.
       [[maybe_unused]] const int cut = ftruncate(fd_, static_cast<off_t>(size_));
       return error;
     }

@@ -13,7 +13,7 @@
 
 namespace ddprun {
 
-// The bar is drawn at most this often: a terminal over a network need not carry one for each batch.
+// The bar is drawn at most this often, to spare terminals over a network.
 inline constexpr std::chrono::milliseconds kBarInterval{200};
 
 struct StepReport {
@@ -39,7 +39,7 @@ struct BarReport {
   std::chrono::duration<double> left{};
 };
 
-// From this share on it is worth a word: more --loader-threads would help.
+// Shown from this share on: more --loader-threads would help.
 inline constexpr double kDataWaitShown = 0.05;
 
 // `[=====>     ]  45% step 210/469 loss 0.5321 acc 91.2% 812 img/s ETA 0:35`, and where it is much
@@ -54,8 +54,8 @@ class Console {
   struct Options {
     std::FILE* out = stdout;
     bool bar = false;
-    // Nobody stands between us and the terminal, so what the bar leaves on its line must be wiped
-    // by ourselves. The agent does that for its workers.
+    // Set where the output goes straight to a terminal: the bar is erased before the next line. For
+    // its workers the agent erases it.
     bool erase_bar = false;
   };
 

@@ -9,25 +9,9 @@
 namespace ddprun {
 
 const char* ToString(StepSection section) {
-  switch (section) {
-    case StepSection::kOther:
-      return "other";
-    case StepSection::kData:
-      return "data";
-    case StepSection::kForward:
-      return "forward";
-    case StepSection::kBackward:
-      return "backward";
-    case StepSection::kGradients:
-      return "gradients";
-    case StepSection::kOptimizer:
-      return "optimizer";
-    case StepSection::kEvaluation:
-      return "evaluation";
-    case StepSection::kCheckpoint:
-      return "checkpoint";
-  }
-  return "other";
+  static constexpr std::array<const char*, kSections> kNames = {
+      "other", "data", "forward", "backward", "gradients", "optimizer", "evaluation", "checkpoint"};
+  return kNames[static_cast<std::size_t>(section)];
 }
 
 std::chrono::nanoseconds SectionTimes::Sum() const {

@@ -29,6 +29,11 @@ enum class StepSection {
 inline constexpr std::size_t kSections = 8;
 
 const char* ToString(StepSection section);
+// Outside a step one rank may be busy for longer than the others.
+inline bool IsWithinStep(StepSection section) {
+  return section != StepSection::kEvaluation && section != StepSection::kCheckpoint &&
+         section != StepSection::kOther;
+}
 
 struct SectionTimes {
   std::array<std::chrono::nanoseconds, kSections> times{};

@@ -1,37 +1,64 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/observers/profile_observer.h"
-
 #include <filesystem>
+#include <optional>
 #include <string>
 
+#include "worker/observers/make_observers.h"
+#include "worker/profile/profiler.h"
+
 namespace ddprun {
+namespace {
 
-void ProfileObserver::OnBegin(const TrainingState&) {
-  if (config_.profile) {
-    profiler_.emplace(
-        world_, clock_,
-        Profiler::Options{.first_step = config_.profile_first_step,
-                          .steps = config_.profile_steps,
-                          .file = std::filesystem::path(config_.output_dir) / kTraceFileName,
-                          .report = [this](const auto& text) { console_.Line(text); }});
+// --profile: a trace of some steps, and at the end the table of where the time went. Always: the
+// sections as NVTX ranges.
+class ProfileObserver : public Observer {
+ public:
+  // All must outlive the observer.
+  ProfileObserver(const Config& config, World& world, Console& console, StepClock& clock,
+                  const StepCounter& counter)
+      : config_(config), world_(world), console_(console), clock_(clock), counter_(counter) {}
+
+  void OnBegin(const TrainingState&) override {
+    if (config_.profile) {
+      profiler_.emplace(
+          world_, clock_,
+          Profiler::Options{.first_step = config_.profile_first_step,
+                            .steps = config_.profile_steps,
+                            .file = std::filesystem::path(config_.output_dir) / kTraceFileName,
+                            .report = [this](const auto& text) { console_.Line(text); }});
+    }
+    ShowSectionsInNvtx(world_, clock_);
   }
-  ShowSectionsInNvtx(world_, clock_);
-}
 
-void ProfileObserver::OnStepBegin(const TrainingState& state, const EpochPlan&,
-                                  const StepBatches&) {
-  if (profiler_) profiler_->BeginStep(state.position().step + 1);
-}
+  void OnStepBegin(const TrainingState& state, const EpochPlan&, const StepBatches&) override {
+    if (profiler_) profiler_->BeginStep(state.position().step + 1);
+  }
 
-void ProfileObserver::OnStepEnd(const TrainingState& state, const StepEvent&) {
-  if (profiler_) profiler_->EndStep(state.position().step);
-}
+  void OnStepEnd(const TrainingState& state, const StepEvent&) override {
+    if (profiler_) profiler_->EndStep(state.position().step);
+  }
 
-void ProfileObserver::OnEnd() {
-  if (!profiler_) return;
-  profiler_->Finish();
-  const auto ranks = GatherTimes(world_, counter_.Now().sections);
-  if (world_.rank() == 0) console_.Line(TimeTable(ranks));
+  void OnEnd() override {
+    if (!profiler_) return;
+    profiler_->Finish();
+    const auto ranks = GatherTimes(world_, counter_.Now().sections);
+    if (world_.rank() == 0) console_.Line(TimeTable(ranks));
+  }
+
+ private:
+  const Config& config_;
+  World& world_;
+  Console& console_;
+  StepClock& clock_;
+  const StepCounter& counter_;
+  std::optional<Profiler> profiler_;
+};
+
+}  // namespace
+
+std::unique_ptr<Observer> MakeProfileObserver(const Config& config, World& world, Console& console,
+                                              StepClock& clock, const StepCounter& counter) {
+  return std::make_unique<ProfileObserver>(config, world, console, clock, counter);
 }
 
 }  // namespace ddprun

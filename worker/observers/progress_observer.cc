@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/observers/progress_observer.h"
-
+#include <array>
 #include <chrono>
+
+#include "worker/observers/make_observers.h"
 
 namespace ddprun {
 namespace {
@@ -12,55 +13,56 @@ constexpr std::chrono::seconds kRateInterval{1};
 // The words that a user reads beside a rank that hangs. A collective's say that it waits for
 // others.
 const char* WordsOf(StepSection section) {
-  switch (section) {
-    case StepSection::kData:
-      return "data";
-    case StepSection::kForward:
-      return "forward";
-    case StepSection::kBackward:
-      return "backward, all_reduce";
-    case StepSection::kGradients:
-      return "all_reduce";
-    case StepSection::kOptimizer:
-      return "optimizer";
-    case StepSection::kEvaluation:
-      return "evaluate";
-    case StepSection::kCheckpoint:
-      return "checkpoint";
-    case StepSection::kOther:
-      return "other";
-  }
-  return "other";
+  static constexpr std::array<const char*, kSections> kWords = {
+      "other",      "data",      "forward",  "backward, all_reduce",
+      "all_reduce", "optimizer", "evaluate", "checkpoint"};
+  return kWords[static_cast<std::size_t>(section)];
 }
+
+// Sends to the agent which step this rank is at, what it is doing, and how fast it is.
+class ProgressObserver : public Observer {
+ public:
+  // Both must outlive the observer.
+  ProgressObserver(ProgressSender& sender, const StepCounter& counter)
+      : sender_(sender), counter_(counter) {}
+
+  void OnSection(StepSection section) override { OnPhase(WordsOf(section)); }
+
+  void OnPhase(const char* phase) override {
+    ProgressMessage message;
+    message.section = phase;
+    sender_.Send(message);
+  }
+
+  void OnStepBegin(const TrainingState& state, const EpochPlan&, const StepBatches&) override {
+    ProgressMessage message;
+    message.step = state.position().step + 1;
+    message.epoch = state.position().epoch + 1;
+    message.section = WordsOf(StepSection::kData);
+    const StepCounter::Counts now = counter_.Now();
+    const StepCounter::Counts since = now - at_rate_;
+    if (since.time >= kRateInterval) {
+      message.rate = since.own_images_per_second();
+      message.unit = "images";
+      at_rate_ = now;
+    }
+    sender_.Send(message);
+  }
+
+  void OnStepEnd(const TrainingState&, const StepEvent&) override {
+    OnSection(StepSection::kOther);
+  }
+
+ private:
+  ProgressSender& sender_;
+  const StepCounter& counter_;
+  StepCounter::Counts at_rate_;  // of the rate that was sent last
+};
 
 }  // namespace
 
-void ProgressObserver::OnSection(StepSection section) { OnPhase(WordsOf(section)); }
-
-void ProgressObserver::OnPhase(const char* phase) {
-  ProgressMessage message;
-  message.section = phase;
-  sender_.Send(message);
-}
-
-void ProgressObserver::OnStepBegin(const TrainingState& state, const EpochPlan&,
-                                   const StepBatches&) {
-  ProgressMessage message;
-  message.step = state.position().step + 1;
-  message.epoch = state.position().epoch + 1;
-  message.section = WordsOf(StepSection::kData);
-  const StepCounter::Counts now = counter_.Now();
-  const StepCounter::Counts since = now - at_rate_;
-  if (since.time >= kRateInterval) {
-    message.rate = since.own_images_per_second();
-    message.unit = "images";
-    at_rate_ = now;
-  }
-  sender_.Send(message);
-}
-
-void ProgressObserver::OnStepEnd(const TrainingState&, const StepEvent&) {
-  OnSection(StepSection::kOther);
+std::unique_ptr<Observer> MakeProgressObserver(ProgressSender& sender, const StepCounter& counter) {
+  return std::make_unique<ProgressObserver>(sender, counter);
 }
 
 }  // namespace ddprun

@@ -139,7 +139,7 @@ class Muon : public Optimizer {
     return {.decay = config.weight_decay / lr, .ratio = lr / config.lr};
   }
 
-  // A batch norm's weight may be for good what it is.
+  // Batch norms' weights may be frozen.
   static NamedTensors Trained(NamedTensors parameters) {
     std::erase_if(parameters, [](const auto& entry) { return !entry.second.requires_grad(); });
     return parameters;

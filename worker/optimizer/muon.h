@@ -36,8 +36,8 @@ at::Tensor Orthogonal(const at::Tensor& matrices);
 // of its own, which falls from bias-lr to zero within whiten-epochs, counted in "whiten.bias/step".
 // The rest of the state are momentum buffers.
 //
-// Nothing is asked of the device and no operation's numbers change from step to step on the host: a
-// step can be recorded as a CUDA graph.
+// The host never waits for the device, and no number that the host passes changes from step to
+// step: a step can be recorded as a CUDA graph.
 std::unique_ptr<Optimizer> MakeMuon(const Config& config, NamedTensors parameters,
                                     const StepSize& size);
 

@@ -21,14 +21,10 @@ class DataParallel : public ParallelStrategy {
   NamedTensors Parameters() const override;
   std::vector<at::Tensor> State() const override;
   at::Tensor Run(const Batch& batch, bool first, bool last) override;
-  void SumOverModel(at::Tensor) override {}
   GradientTraffic traffic() const override { return ddp_.traffic(); }
   void Train() override;
   void Evaluate() override;
   at::Tensor Scores(const at::Tensor& images) override;
-  bool HasScores() const override { return true; }
-  NamedTensors Gather(const NamedTensors& own) override { return own; }
-  void GatherModel() override {}
 
  private:
   World& world_;

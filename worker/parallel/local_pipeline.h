@@ -24,13 +24,9 @@ class LocalPipeline : public ParallelStrategy {
   NamedTensors Parameters() const override;
   std::vector<at::Tensor> State() const override { return UniqueState(model_); }
   at::Tensor Run(const Batch& batch, bool first, bool last) override;
-  void SumOverModel(at::Tensor) override {}
   void Train() override { model_.train(); }
   void Evaluate() override { model_.eval(); }
   at::Tensor Scores(const at::Tensor& images) override;
-  bool HasScores() const override { return true; }
-  NamedTensors Gather(const NamedTensors& own) override { return own; }
-  void GatherModel() override {}
 
  private:
   // Through all stages; the result is on the last stage's device.

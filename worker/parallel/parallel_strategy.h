@@ -62,7 +62,7 @@ class ParallelStrategy {
 
   // Sums a scalar on the device, in place, over the ranks that hold other parameters of the same
   // model; nothing where this rank holds them all.
-  virtual void SumOverModel(at::Tensor value) = 0;
+  virtual void SumOverModel(at::Tensor /*value*/) {}
 
   // What was averaged since the beginning, and how long that took.
   virtual GradientTraffic traffic() const { return {}; }
@@ -73,14 +73,14 @@ class ParallelStrategy {
   // N x classes, on a rank whose shard() counts it; undefined on the others. Without gradients.
   virtual at::Tensor Scores(const at::Tensor& images) = 0;
   // Whether Scores() gives them here.
-  virtual bool HasScores() const = 0;
+  virtual bool HasScores() const { return true; }
 
   // For a checkpoint: on rank 0 its own tensors and those of the ranks that hold the rest of its
   // model; `own` itself where that is all there is. Not defined on other ranks.
-  virtual NamedTensors Gather(const NamedTensors& own) = 0;
+  virtual NamedTensors Gather(const NamedTensors& own) { return own; }
   // For a model file: makes the model on rank 0 whole, with the parameters and buffers of all ranks
   // that share it.
-  virtual void GatherModel() = 0;
+  virtual void GatherModel() {}
 };
 
 }  // namespace ddprun

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "worker/base/unique_tensors.h"
+#include "worker/files/tensor_list.h"
 #include "worker/parallel/precision.h"
-#include "worker/pipeline/gather_stages.h"
 
 namespace ddprun {
 namespace {
@@ -42,6 +42,29 @@ std::shared_ptr<StageModule> KeepStage(World& world, ImageModel& model,
     if (static_cast<int>(i) != own) Release(*stages[i]);
   }
   return stages[static_cast<std::size_t>(own)];
+}
+
+// The tensors of all stages on the first rank of `pipeline`: its own, and then the other ranks',
+// rank by rank, on the world's device; nothing on the others. All ranks of it must call it.
+NamedTensors GatherOnFirst(World& pipeline, const NamedTensors& own) {
+  constexpr int kTag = 0;
+  const std::vector<std::string> lists = pipeline.GatherTexts(TensorList(own).dump());
+  if (pipeline.rank() != 0) {
+    for (const auto& [name, tensor] : own) {
+      std::vector<at::Tensor> sent{tensor.detach().to(pipeline.device()).contiguous()};
+      if (tensor.numel() > 0) pipeline.group()->send(sent, /*dstRank=*/0, kTag)->wait();
+    }
+    return {};
+  }
+  NamedTensors all = own;
+  for (int rank = 1; rank < pipeline.size(); ++rank) {
+    for (const auto& entry : nlohmann::json::parse(lists[static_cast<std::size_t>(rank)])) {
+      std::vector<at::Tensor> received{EmptyOf(entry, pipeline.device())};
+      if (received[0].numel() > 0) pipeline.group()->recv(received, rank, kTag)->wait();
+      all.emplace_back(entry.at(0).get<std::string>(), received[0]);
+    }
+  }
+  return all;
 }
 
 std::string StageName(const World& world, const World& pipeline, int stage) {

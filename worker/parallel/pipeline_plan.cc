@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "worker/pipeline/part_costs.h"
-#include "worker/pipeline/partition.h"
 
 namespace ddprun {
 namespace {

@@ -174,9 +174,7 @@ void Profiler::Stop() {
   if (world_.rank() != 0) return;
   try {
     const std::string text = TraceFile(pieces);
-    AtomicFile file(options_.file);
-    file.Write(text.data(), text.size());
-    file.Commit();
+    WriteFile(options_.file, text);
     options_.report("profile of " + std::to_string(clock_.totals().steps - steps_before_) +
                     " steps: open " + options_.file + " in https://ui.perfetto.dev");
   } catch (const std::runtime_error& error) {

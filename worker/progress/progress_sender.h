@@ -22,7 +22,7 @@ class ProgressSender {
  public:
   static constexpr std::chrono::milliseconds kSendInterval{100};
 
-  // Empty, or where nobody listens: nothing is sent.
+  // If the path is empty or nobody listens there, nothing is sent.
   explicit ProgressSender(const std::string& socket_path);
   ~ProgressSender();
   ProgressSender(const ProgressSender&) = delete;
@@ -33,10 +33,10 @@ class ProgressSender {
 
   // Somebody may be listening.
   bool is_heard() const { return socket_ >= 0; }
-  // How often Say() was called.
+  // How often Send() was called.
   std::uint64_t words() const { return words_; }
-  // Where it waits, which is no sign of life; at once. Not if Say() was called since `words` was
-  // asked for, or the agent does not take it now: false.
+  // Sends at once where this rank waits, which is not progress. Returns false if Send() was called
+  // since `words` was read, or if the agent cannot receive it now.
   bool SendPlace(const CollectivePlace& place, std::uint64_t words);
 
  private:

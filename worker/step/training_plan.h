@@ -25,7 +25,7 @@ struct TrainingPlace {
   bool evaluation_due = false;  // the evaluation after this step was interrupted
 };
 
-// In steps of all ranks together, with the number of ranks and the batch size of now.
+// In steps of all ranks together, with the current number of ranks and batch size.
 struct TrainingPlan {
   std::int64_t steps_per_epoch = 0;
   std::int64_t steps = 0;

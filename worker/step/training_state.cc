@@ -20,9 +20,8 @@ EpochPlan TrainingState::BeginEpoch(const Shard& shard) {
                    .seed = config_.seed,
                    .epoch = static_cast<std::uint64_t>(at.epoch),
                    .consumed = at.consumed});
-  steps_left_ = StepsOf(config_, epoch.batches());
   // After a change of the number of ranks an epoch may be cut into other steps than the schedule's.
-  step_of_epoch_ = plan_.steps_per_epoch - steps_left_;
+  step_of_epoch_ = plan_.steps_per_epoch - StepsOf(config_, epoch.batches());
   plan_step_ = at.epoch * plan_.steps_per_epoch + step_of_epoch_;
   steps_of_epoch_ = std::min(plan_.steps_per_epoch, plan_.steps - at.epoch * plan_.steps_per_epoch);
   return epoch;

@@ -42,7 +42,6 @@ class TrainingState {
   double EpochsDone() const;
   bool EvaluationIsDue() const;
 
-  std::int64_t steps_left_of_epoch() const { return steps_left_; }
   std::int64_t step_of_epoch() const { return step_of_epoch_; }
   std::int64_t steps_of_epoch() const { return steps_of_epoch_; }
 
@@ -59,7 +58,6 @@ class TrainingState {
   TrainingPlan plan_;
   Schedule schedule_;
   std::int64_t plan_step_ = 0;
-  std::int64_t steps_left_ = 0;
   std::int64_t step_of_epoch_ = 0;
   std::int64_t steps_of_epoch_ = 0;
 };

@@ -43,12 +43,13 @@ void CheckRanksAgree(const ParallelStrategy& strategy, World& world, Console& co
   const std::uint32_t own = Checksum(strategy.State());
   console.Line("parameters crc32 " + Hex(own));
   if (world.size() == 1) return;
-  const std::vector<std::uint32_t> all = GatherChecksums(world, own);
+  const at::Tensor gathered = world.AllGather(at::tensor({std::int64_t{own}}, at::kLong));
+  const auto all = gathered.accessor<std::int64_t, 2>();
   // Ranks that are so many apart hold the same part of the model.
-  const auto stages = static_cast<std::size_t>(world.size() / strategy.shard().world_size);
+  const int stages = world.size() / strategy.shard().world_size;
   std::string differing;
-  for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    if (all[rank] != all[rank % stages])
+  for (int rank = 0; rank < world.size(); ++rank) {
+    if (all[rank][0] != all[rank % stages][0])
       differing += (differing.empty() ? "" : ", ") + std::to_string(rank);
   }
   if (!differing.empty()) {

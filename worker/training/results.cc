@@ -75,9 +75,7 @@ void WriteResults(const Config& config, const Dataset& data, World& world, Conso
     WriteDescription(summary.model_file, config, InputOf(data));
     summary.total_seconds = SecondsSince(program_start);
     const std::string json = ToJson(summary);
-    AtomicFile file(folder / kSummaryFileName);
-    file.Write(json.data(), json.size());
-    file.Commit();
+    WriteFile(folder / kSummaryFileName, json);
     console.Line(ToTable(summary));
   }
   if (parts.average) parts.average->Swap();

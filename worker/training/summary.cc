@@ -10,6 +10,12 @@
 
 namespace ddprun {
 
+void Summary::CountFirstStep(std::chrono::steady_clock::time_point program_start) {
+  using Seconds = std::chrono::duration<double>;
+  first_step_seconds = Seconds(std::chrono::steady_clock::now() - program_start).count();
+  first_step_time = Seconds(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
 void Summary::Count(const StepCounter::Counts& counts) {
   steps = counts.steps;
   images = counts.images;

@@ -2,6 +2,7 @@
 // The results of a training: a table for people, summary.json for programs.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -35,6 +36,8 @@ struct Summary {
   bool deterministic = false;  // what LibTorch was told
   std::string model_file;
 
+  // The program's first step has ended.
+  void CountFirstStep(std::chrono::steady_clock::time_point program_start);
   void Count(const StepCounter::Counts& counts);
 
   double steps_per_second() const {

@@ -11,16 +11,6 @@
 #include "worker/training/results.h"
 
 namespace ddprun {
-namespace {
-
-// In what else there is one rank may be busy for longer than the others.
-bool IsWithinStep(StepSection section) {
-  return section != StepSection::kEvaluation && section != StepSection::kCheckpoint &&
-         section != StepSection::kOther;
-}
-
-}  // namespace
-
 Trainer::Trainer(const Config& config, const Dataset& data, World& world, Console& console,
                  ProgressSender& progress, Time program_start)
     : config_(config),
@@ -42,49 +32,23 @@ Trainer::Trainer(const Config& config, const Dataset& data, World& world, Consol
                              .enter = [this](StepSection section) { Enter(section); }})) {}
 
 void Trainer::Run() {
+  Begin();
+  while (!state_.Done()) TrainEpoch();
+  Finish();
+}
+
+void Trainer::Begin() {
   parts_.strategy->Train();
-  Resume();
+  Notify(&Observer::OnPhase, "checkpoint");
+  state_.GoOnFrom(checkpoints_.Resume());
   Notify(&Observer::OnPhase, "barrier");
   world_.Barrier();
   Notify(&Observer::OnBegin, state_);
   Enter(StepSection::kOther);
   counter_.Begin();
-  if (state_.place.evaluation_due) {
-    Evaluate(/*last=*/false);
-    checkpoints_.StopIfAsked(state_.place);
-  }
-  while (!state_.Done()) TrainEpoch();
-  checkpoints_.EndSteps();
-  world_.Synchronize();
-  const StepCounter::Counts counts = counter_.Now();
-  Notify(&Observer::OnEnd);
-  CheckParametersFinite(*parts_.strategy, state_.position().step, config_, world_);
-  Notify(&Observer::OnPhase, "checkpoint");
-  checkpoints_.Finish(state_.place);
-
-  parts_.strategy->Evaluate();
-  CheckRanksAgree(*parts_.strategy, world_, console_);
-  if (config_.eval && !evaluation_) {
-    Evaluate(/*last=*/true);
-    if (!evaluation_) checkpoints_.StopIfAsked(state_.place);
-  }
-  Notify(&Observer::OnPhase, "checkpoint");
-  summary_.Count(counts);
-  summary_.evaluation = evaluation_;
-  summary_.loss = loss_;
-  summary_.cuda_graph = step_->is_graph();
-  WriteResults(config_, data_, world_, console_, parts_, program_start_, summary_);
-}
-
-void Trainer::Resume() {
-  Notify(&Observer::OnPhase, "checkpoint");
-  state_.GoOnFrom(checkpoints_.Resume());
-  const std::int64_t step = state_.position().step;
-  if (step == 0 || !state_.Done() || world_.rank() != 0) return;
-  console_.Line("the training is complete at step " + std::to_string(step) +
-                (config_.max_steps ? " of --max-steps " + std::to_string(*config_.max_steps)
-                                   : " of --epochs " + ToText(config_, *FindSetting("epochs"))) +
-                ": no step is left");
+  if (!state_.place.evaluation_due) return;
+  Evaluate(/*last=*/false);
+  checkpoints_.StopIfAsked(state_.place);
 }
 
 void Trainer::TrainEpoch() {
@@ -97,10 +61,10 @@ void Trainer::TrainEpoch() {
     Notify(&Observer::OnStepBegin, state_, sampler, batches);
     checkpoints_.BeginStep(state_.position());
     if (parts_.model->Advance(state_.PlannedEpochs())) step_->ForwardChanged();
-    // Forward, backward, optimizer: train_step.cc.
+    // Batches, forward, backward with the all-reduce, optimizer: train_step.cc.
     const TrainStep::Result result = step_->Make(batches, state_.LearningRate());
     state_.EndStep(sampler, batches.first + batches.count - 1);
-    EndStep(result);
+    Record(result);
     if (state_.EvaluationIsDue()) Evaluate(/*last=*/false);
     state_.EndEpochIfConsumed();
     Enter(StepSection::kCheckpoint);
@@ -112,21 +76,16 @@ void Trainer::TrainEpoch() {
   if (totals.images > 0) Notify(&Observer::OnEpochEnd, state_, epoch + 1, totals);
 }
 
-void Trainer::EndStep(const TrainStep::Result& result) {
+void Trainer::Record(const TrainStep::Result& result) {
   counter_.Add(result);
   evaluation_.reset();
-  const std::int64_t step = state_.position().step;
   const bool is_logged = state_.step_of_epoch() % config_.log_every == 0 ||
                          state_.step_of_epoch() == state_.steps_of_epoch();
-  // To read a number from a GPU means to wait for it.
-  if (is_logged && !result.loss.is_cpu()) ReadLoss(result.loss, step);
-  if (is_logged && parts_.scaler.enabled() && parts_.scaler.state().scale < 1)
-    CheckFinite(std::nan(""), step, state_.position().epoch + 1, config_, world_);
+  // Reading a number from a GPU waits for it.
+  if (is_logged && !result.loss.is_cpu()) ReadLoss(result.loss, state_.position().step);
   if (counter_.Now().steps == 1) {
     world_.Synchronize();
-    summary_.first_step_seconds = SecondsSince(program_start_);
-    summary_.first_step_time =
-        std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+    summary_.CountFirstStep(program_start_);
   }
   clock_.EndStep();
   Notify(&Observer::OnStepEnd, state_,
@@ -139,14 +98,8 @@ void Trainer::Evaluate(bool last) {
   checkpoints_.BeforeUpdate();  // of the average
   if (parts_.average) parts_.average->Swap();
   parts_.strategy->Evaluate();
-  evaluation_ =
-      ddprun::Evaluate(world_, *parts_.strategy, data_,
-                       {.batch_size = config_.eval_batch_size,
-                        .channels_last = config_.channels_last,
-                        .threads = config_.loader_threads,
-                        .loss = Losses().Get(config_.loss)({.reduction = at::Reduction::Sum}),
-                        .views = config_.tta,
-                        .go_on = [this] { return checkpoints_.EvaluationGoesOn(); }});
+  evaluation_ = ddprun::Evaluate(config_, world_, *parts_.strategy, data_,
+                                 [this] { return checkpoints_.EvaluationGoesOn(); });
   checkpoints_.EndEvaluation();
   if (parts_.average) parts_.average->Swap();
   summary_.evaluation_seconds = SecondsSince(begun);
@@ -163,12 +116,36 @@ void Trainer::Evaluate(bool last) {
   counter_.LeaveOut(std::chrono::steady_clock::now() - begun);
 }
 
-// A loss that is not finite ends the training before it changes anything; with fp16 it is the
-// scaler's to deal with.
+void Trainer::Finish() {
+  checkpoints_.EndSteps();
+  world_.Synchronize();
+  summary_.Count(counter_.Now());
+  Notify(&Observer::OnEnd);
+  CheckParametersFinite(*parts_.strategy, state_.position().step, config_, world_);
+  Notify(&Observer::OnPhase, "checkpoint");
+  checkpoints_.Finish(state_.place);
+  parts_.strategy->Evaluate();
+  CheckRanksAgree(*parts_.strategy, world_, console_);
+  if (config_.eval && !evaluation_) {
+    Evaluate(/*last=*/true);
+    if (!evaluation_) checkpoints_.StopIfAsked(state_.place);
+  }
+  Notify(&Observer::OnPhase, "checkpoint");
+  summary_.evaluation = evaluation_;
+  summary_.loss = loss_;
+  summary_.cuda_graph = step_->is_graph();
+  WriteResults(config_, data_, world_, console_, parts_, program_start_, summary_);
+}
+
+// A loss that is not finite ends the training before it changes anything. With fp16 the scaler
+// skips such a step and lowers its scale, which ends the training when it is below 1.
 void Trainer::ReadLoss(const at::Tensor& loss, std::int64_t step) {
   loss_ = loss.item<double>();
-  if (!parts_.scaler.enabled())
-    CheckFinite(loss_, step, state_.position().epoch + 1, config_, world_);
+  const GradScaler& scaler = parts_.scaler;
+  const bool too_small = scaler.enabled() && scaler.state().scale < 1;
+  if (too_small || !scaler.enabled())
+    CheckFinite(too_small ? std::nan("") : loss_, step, state_.position().epoch + 1, config_,
+                world_);
 }
 
 void Trainer::Enter(StepSection section) {

@@ -40,12 +40,16 @@ class Trainer {
   void Run();
 
  private:
-  void Resume();
+  // To the first step: resumes, and waits for the other ranks.
+  void Begin();
   void TrainEpoch();
-  void EndStep(const TrainStep::Result& result);
+  // Counts a step and tells the observers.
+  void Record(const TrainStep::Result& result);
   // `last`: after the last step, for the summary; else training goes on.
   void Evaluate(bool last);
 
+  // After the last step: checks, last evaluation, results.
+  void Finish();
   void ReadLoss(const at::Tensor& loss, std::int64_t step);
   void Enter(StepSection section);
   template <typename... Parameters, typename... Arguments>

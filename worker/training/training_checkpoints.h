@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The checkpoints of a training: where it begins (--resume), when one is saved, and what is in it.
-// Rank 0 finds and writes files. The other ranks read the same file where they can; where one of
-// them cannot, rank 0 sends the tensors. All ranks must call the same methods.
+// The checkpoints of a training: where it begins (--resume), when one is saved, and how a signal
+// ends it. Rank 0 finds and writes the files. All ranks must call the same methods.
 #pragma once
 
 #include <chrono>
 #include <memory>
-#include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 
 #include "worker/checkpoint/checkpoint_writer.h"
-#include "worker/checkpoint/step_patience.h"
 #include "worker/checkpoint/stop_signal.h"
 #include "worker/config/config.h"
 #include "worker/data/dataset.h"
@@ -20,6 +16,7 @@
 #include "worker/metrics/console.h"
 #include "worker/step/training_plan.h"
 #include "worker/training/training_parts.h"
+#include "worker/training/training_snapshot.h"
 
 namespace ddprun {
 
@@ -29,10 +26,6 @@ bool SavesCheckpoints(const Config& config);
 bool Restarted(const WorkerEnv& env);
 // --checkpoint-dir, or checkpoints in --output-dir.
 std::string CheckpointFolder(const Config& config);
-
-// The scale of fp16's gradients in a checkpoint (Snapshot::about). None if its training did not
-// scale: it has saved 1, with which small gradients vanish.
-std::optional<GradScaler::State> SavedScale(const nlohmann::json& about);
 
 class TrainingCheckpoints {
  public:
@@ -44,7 +37,6 @@ class TrainingCheckpoints {
   // A checkpoint is made of `parts` and read into them. All must outlive this object.
   TrainingCheckpoints(const Config& config, const Dataset& data, World& world, Console& console,
                       TrainingParts& parts);
-  ~TrainingCheckpoints();
 
   // Puts what the checkpoint holds, that --resume says, into the parts of all ranks. Where there is
   // none, the beginning. Throws the same on all ranks: UsageError (it is of another training),
@@ -69,16 +61,6 @@ class TrainingCheckpoints {
   void Finish(const Place& place);
 
  private:
-  void CheckFits(const Snapshot& snapshot) const;
-  // On other ranks than 0: the checkpoint that it has found, if this rank can read the same.
-  std::optional<Snapshot> ReadToo(const nlohmann::json& finding) const;
-  // With what this rank has read, which rank 0 always has.
-  Place Load(const Snapshot* snapshot, const nlohmann::json& about);
-  // `snapshot`: null on ranks that have not read it.
-  void CopyIn(const Snapshot* snapshot, bool all_have_read);
-  // What this rank holds of the model, of optimizer state and average.
-  NamedTensors OwnTensors() const;
-  nlohmann::json About(const Place& place) const;
   bool Due(const TrainingPosition& position) const;
   void Save(const Place& place);
   // `next`: what becomes of a save that has failed, as the end of its sentence.
@@ -89,7 +71,7 @@ class TrainingCheckpoints {
   const Dataset& data_;
   World& world_;
   Console& console_;
-  TrainingParts& parts_;
+  TrainingSnapshot contents_;
   const bool saving_;
   const std::string folder_;
 

@@ -178,20 +178,6 @@ TEST(Ddp, EvaluationCommunicatesNothing) {
   });
 }
 
-TEST(Ddp, UnusedParametersAreToleratedWhenAskedFor) {
-  InWorld(2, [](World& world) {
-    Net net;
-    DistributedDataParallel ddp(world, *net, {.find_unused_parameters = true});
-    for (int step = 0; step < 2; ++step) {
-      ddp.ZeroGrad();
-      ddp.Forward([&] { return net->conv(BatchOf(world.rank(), step)).square().mean(); })
-          .backward();
-    }
-    ExpectSameOnAllRanks(world, *net);
-    EXPECT_TRUE(net->conv->weight.grad().defined());
-  });
-}
-
 TEST(Ddp, ChannelsLastParametersKeepTheirFormat) {
   InWorld(2, [](World& world) {
     Net net;

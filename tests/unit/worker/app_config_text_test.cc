@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/config/config_text.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -27,7 +26,8 @@ TEST(ConfigText, IsReadBack) {
   config.output_dir = "12";
   const TempFiles files;
   Config read;
-  ReadConfigFile(read, files.Write("c.yaml", TextOf(config)));
+  const std::string path = files.Write("c.yaml", TextOf(config));
+  ApplyConfigText(read, path, ReadConfigText(path));
   for (const Setting& setting : Settings())
     EXPECT_EQ(ToText(read, setting), ToText(config, setting)) << setting.key;
 }
@@ -39,7 +39,8 @@ TEST(ConfigText, NumbersKeepAllTheirDigits) {
   config.epochs = 1234567.5;
   const TempFiles files;
   Config read;
-  ReadConfigFile(read, files.Write("c.yaml", TextOf(config)));
+  const std::string path = files.Write("c.yaml", TextOf(config));
+  ApplyConfigText(read, path, ReadConfigText(path));
   EXPECT_EQ(read.lr, config.lr);
   EXPECT_EQ(read.weight_decay, config.weight_decay);
   EXPECT_EQ(read.epochs, config.epochs);

@@ -10,7 +10,6 @@
 #include <sstream>
 
 #include "tests/unit/worker/temp_files.h"
-#include "worker/files/user_path.h"
 
 namespace ddprun {
 namespace {

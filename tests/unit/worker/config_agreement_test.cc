@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/config/agreement.h"
+#include "worker/config/config.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -7,8 +7,7 @@
 
 #include "tests/unit/worker/data_fixture.h"
 #include "tests/unit/worker/temp_files.h"
-#include "worker/data/cache_folder.h"
-#include "worker/data/mapped_file.h"
+#include "worker/data/unpacked_file.h"
 
 namespace ddprun {
 namespace {

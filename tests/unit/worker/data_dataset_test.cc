@@ -7,7 +7,6 @@
 
 #include "tests/unit/worker/data_fixture.h"
 #include "tests/unit/worker/temp_files.h"
-#include "worker/datasets/synthetic.h"
 
 namespace ddprun {
 namespace {

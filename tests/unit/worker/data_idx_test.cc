@@ -191,19 +191,22 @@ TEST_F(Idx, CompressedImagesAreUnpackedOnceIntoACopyOfOnesOwn) {
   const TempFiles files;
   const auto path = files.Path("images.gz");
   WriteCompressed(path, Images(40, 28));
-  const MappedFile first = MapUnpacked(path, 16 + 40 * 784, "x");
+  const at::Tensor first = MapUnpacked(path, 16 + 40 * 784, "x");
   ASSERT_EQ(Copies().size(), 1u);
   struct stat before {};
   ASSERT_EQ(stat(Copies()[0].c_str(), &before), 0);
   struct stat folder {};
   ASSERT_EQ(stat(copies().c_str(), &folder), 0);
   EXPECT_EQ(folder.st_mode & 0777u, 0700u);
-  const MappedFile second = MapUnpacked(path, 16 + 40 * 784, "x");
+  const at::Tensor second = MapUnpacked(path, 16 + 40 * 784, "x");
   struct stat after {};
   ASSERT_EQ(stat(Copies()[0].c_str(), &after), 0);
   EXPECT_EQ(before.st_ino, after.st_ino);
-  EXPECT_EQ(std::string(first.data.get(), first.data.get() + first.size), Images(40, 28));
-  EXPECT_EQ(std::memcmp(first.data.get(), second.data.get(), static_cast<std::size_t>(first.size)),
+  EXPECT_EQ(std::string(first.const_data_ptr<std::uint8_t>(),
+                        first.const_data_ptr<std::uint8_t>() + first.numel()),
+            Images(40, 28));
+  EXPECT_EQ(std::memcmp(first.const_data_ptr<std::uint8_t>(), second.const_data_ptr<std::uint8_t>(),
+                        static_cast<std::size_t>(first.numel())),
             0);
 }
 
@@ -211,12 +214,16 @@ TEST_F(Idx, AChangedFileIsUnpackedAgainAndTheOldCopyGoes) {
   const TempFiles files;
   const auto path = files.Path("images.gz");
   WriteCompressed(path, Images(40, 28));
-  const MappedFile old = MapUnpacked(path, 16 + 40 * 784, "x");
+  const at::Tensor old = MapUnpacked(path, 16 + 40 * 784, "x");
   const auto old_names = Copies();
   WriteCompressed(path, Images(41, 28, 9));
-  const MappedFile fresh = MapUnpacked(path, 16 + 41 * 784, "x");
-  EXPECT_EQ(std::string(fresh.data.get(), fresh.data.get() + fresh.size), Images(41, 28, 9));
-  EXPECT_EQ(std::string(old.data.get(), old.data.get() + old.size), Images(40, 28));
+  const at::Tensor fresh = MapUnpacked(path, 16 + 41 * 784, "x");
+  EXPECT_EQ(std::string(fresh.const_data_ptr<std::uint8_t>(),
+                        fresh.const_data_ptr<std::uint8_t>() + fresh.numel()),
+            Images(41, 28, 9));
+  EXPECT_EQ(std::string(old.const_data_ptr<std::uint8_t>(),
+                        old.const_data_ptr<std::uint8_t>() + old.numel()),
+            Images(40, 28));
   ASSERT_EQ(Copies().size(), 1u);
   EXPECT_NE(Copies(), old_names);
 }
@@ -227,15 +234,17 @@ TEST_F(Idx, ACopyThatIsCutOffIsMadeAgain) {
   WriteCompressed(path, Images(40, 28));
   MapUnpacked(path, 16 + 40 * 784, "x");
   std::filesystem::resize_file(Copies().at(0), 100);
-  const MappedFile bytes = MapUnpacked(path, 16 + 40 * 784, "x");
-  EXPECT_EQ(std::string(bytes.data.get(), bytes.data.get() + bytes.size), Images(40, 28));
+  const at::Tensor bytes = MapUnpacked(path, 16 + 40 * 784, "x");
+  EXPECT_EQ(std::string(bytes.const_data_ptr<std::uint8_t>(),
+                        bytes.const_data_ptr<std::uint8_t>() + bytes.numel()),
+            Images(40, 28));
 }
 
 TEST_F(Idx, RanksThatBeginAtOnceMakeOneCopy) {
   const TempFiles files;
   const auto path = files.Path("images.gz");
   WriteCompressed(path, Images(2000, 28));
-  std::vector<MappedFile> all(8);
+  std::vector<at::Tensor> all(8);
   std::vector<std::thread> ranks;
   for (auto& bytes : all) {
     ranks.emplace_back([&] { bytes = MapUnpacked(path, 16 + 2000 * 784, "x"); });
@@ -243,8 +252,10 @@ TEST_F(Idx, RanksThatBeginAtOnceMakeOneCopy) {
   for (auto& rank : ranks) rank.join();
   ASSERT_EQ(Copies().size(), 1u);
   for (const auto& bytes : all) {
-    ASSERT_EQ(bytes.size, 16 + 2000 * 784);
-    EXPECT_EQ(std::memcmp(bytes.data.get(), all[0].data.get(), bytes.size), 0);
+    ASSERT_EQ(bytes.numel(), 16 + 2000 * 784);
+    EXPECT_EQ(std::memcmp(bytes.const_data_ptr<std::uint8_t>(),
+                          all[0].const_data_ptr<std::uint8_t>(), bytes.numel()),
+              0);
   }
 }
 
@@ -254,8 +265,10 @@ TEST_F(Idx, WithoutACacheItGoesOnElsewhere) {
   const auto path = files.Path("images.gz");
   WriteCompressed(path, Images(40, 28));
   setenv("DDPRUN_CACHE_DIR", files.Write("no-folder", "x").c_str(), /*overwrite=*/1);
-  const MappedFile bytes = MapUnpacked(path, 16 + 40 * 784, "x");
-  EXPECT_EQ(std::string(bytes.data.get(), bytes.data.get() + bytes.size), Images(40, 28));
+  const at::Tensor bytes = MapUnpacked(path, 16 + 40 * 784, "x");
+  EXPECT_EQ(std::string(bytes.const_data_ptr<std::uint8_t>(),
+                        bytes.const_data_ptr<std::uint8_t>() + bytes.numel()),
+            Images(40, 28));
 }
 
 TEST_F(Idx, AFolderThatOthersMayWriteToIsNotUsed) {
@@ -264,7 +277,7 @@ TEST_F(Idx, AFolderThatOthersMayWriteToIsNotUsed) {
   WriteCompressed(path, Images(40, 28));
   std::filesystem::create_directories(copies());
   chmod(copies().c_str(), 0777);
-  EXPECT_EQ(MapUnpacked(path, 16 + 40 * 784, "x").size, 16 + 40 * 784);
+  EXPECT_EQ(MapUnpacked(path, 16 + 40 * 784, "x").numel(), 16 + 40 * 784);
   EXPECT_THAT(Copies(), ::testing::IsEmpty());
 }
 

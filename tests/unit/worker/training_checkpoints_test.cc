@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/training/training_checkpoints.h"
+#include "worker/training/training_snapshot.h"
 
 #include <gtest/gtest.h>
 

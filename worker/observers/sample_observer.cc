@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#pragma once
-
 #include <optional>
 
-#include "worker/config/config.h"
-#include "worker/distributed/world.h"
 #include "worker/loader/sample_log.h"
-#include "worker/observers/observer.h"
+#include "worker/observers/make_observers.h"
 
 namespace ddprun {
+namespace {
 
 // --log-samples: which images each step is made of.
 class SampleObserver : public Observer {
@@ -35,5 +32,11 @@ class SampleObserver : public Observer {
   const World& world_;
   std::optional<SampleLog> log_;
 };
+
+}  // namespace
+
+std::unique_ptr<Observer> MakeSampleObserver(const Config& config, const World& world) {
+  return std::make_unique<SampleObserver>(config, world);
+}
 
 }  // namespace ddprun

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/training/training_snapshot.h"
+
+#include <ATen/Context.h>
+#include <ATen/Functions.h>
+#include <c10/util/Exception.h>
+#include <torch/csrc/autograd/grad_mode.h>
+#include <torch/utils.h>
+
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "proto/version.h"
+#include "worker/base/unique_tensors.h"
+#include "worker/checkpoint/checkpoint_folder.h"
+#include "worker/checkpoint/resume.h"
+#include "worker/data/random.h"
+#include "worker/export/model_description.h"
+#include "worker/export/model_file.h"
+#include "worker/files/state_dict.h"
+#include "worker/files/tensor_list.h"
+
+namespace ddprun {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr char kRandom[] = "random/";
+constexpr char kAverage[] = "ema/";
+
+using TensorsByName = std::unordered_map<std::string, at::Tensor>;
+
+TensorsByName ByName(const NamedTensors& tensors) { return {tensors.begin(), tensors.end()}; }
+
+Json ConfigOf(const Config& config) {
+  Json json = Json::object();
+  for (const Setting& setting : Settings()) json[setting.key] = ToText(config, setting);
+  return json;
+}
+
+Json DataOf(const Dataset& data) {
+  Json json = ToJson(InputOf(data));
+  json["images"] = data.train->size();
+  return json;
+}
+
+// In place. Forward changes buffers while the others are copied. A device makes copies sooner than
+// the host fetches them, and the writer's thread does not know when this one's stream has come so
+// far; a device that has no memory left is waited for.
+void CopyWhatChanges(NamedTensors& tensors, const TensorSet& buffers) {
+  for (auto& [name, tensor] : tensors) {
+    if (!tensor.is_cuda() && !buffers.contains(tensor.unsafeGetTensorImpl())) continue;
+    try {
+      tensor = tensor.detach().clone();
+    } catch (const c10::OutOfMemoryError&) {
+      if (!tensor.is_cuda()) throw;
+      tensor = tensor.detach().cpu();
+    }
+  }
+}
+
+// Of this rank's default generator for `device`, which dropout uses.
+at::Tensor RandomState(at::Device device) {
+  at::Generator generator = at::globalContext().defaultGenerator(device);
+  const std::lock_guard lock(generator.mutex());
+  return generator.get_state();
+}
+
+void SetRandomState(at::Device device, const at::Tensor& state) {
+  at::Generator generator = at::globalContext().defaultGenerator(device);
+  const std::lock_guard lock(generator.mutex());
+  generator.set_state(state);
+}
+
+}  // namespace
+
+std::optional<GradScaler::State> SavedScale(const Json& about) {
+  if (about.at("config").value("amp", "") != "fp16") return std::nullopt;
+  const Json& scaler = about.at("scaler");
+  return GradScaler::State{
+      .scale = scaler.at("scale").get<double>(),
+      .steps_since_growth = scaler.at("steps_since_growth").get<std::int64_t>()};
+}
+
+void TrainingSnapshot::CheckFits(const Snapshot& snapshot) const {
+  const std::string misfit =
+      Misfit(snapshot.about, {{"config", ConfigOf(config_)}, {"data", DataOf(data_)}});
+  const std::string next = "; pass the same settings, another --checkpoint-dir or --resume never";
+  if (!misfit.empty()) throw UsageError("the checkpoint to go on from " + misfit + next);
+  const TensorsByName read = ByName(snapshot.tensors);
+  for (const auto& [name, tensor] : OwnTensors()) {
+    const auto found = read.find(name);
+    // An average that is asked for only now begins with the weights.
+    if (found == read.end() && name.starts_with(kAverage)) continue;
+    if (found == read.end() || found->second.sizes() != tensor.sizes())
+      throw UsageError("the checkpoint to go on from has no " + name + " as this training's" +
+                       next);
+  }
+}
+
+void TrainingSnapshot::CopyIn(const Snapshot* snapshot, const Json& tensors, bool same_ranks) {
+  TensorsByName read;
+  if (snapshot != nullptr) read = ByName(snapshot->tensors);
+  TensorsByName own = ByName(OwnTensors());
+  const std::string random = kRandom + std::to_string(world_.rank());
+  if (same_ranks) own.emplace(random, RandomState(world_.device()));
+  const torch::NoGradGuard no_grad;
+  std::unordered_set<std::string> done;
+  for (const Json& entry : tensors) {
+    const auto name = entry.at(0).get<std::string>();
+    at::Tensor values =
+        snapshot != nullptr ? read.at(name).to(world_.device()) : EmptyOf(entry, world_.device());
+    if (world_.size() > 1) world_.Broadcast(values, 0);
+    const auto mine = own.find(name);
+    if (mine != own.end()) mine->second.detach().copy_(values);
+    done.insert(name);
+  }
+  // An average that is requested only now begins with the weights.
+  for (const auto& [name, tensor] : own) {
+    if (name.starts_with(kAverage) && !done.contains(name))
+      at::Tensor(tensor).copy_(own.at("model/" + name.substr(sizeof kAverage - 1)).detach());
+  }
+  if (same_ranks) SetRandomState(world_.device(), own.at(random));
+}
+
+TrainingPlace TrainingSnapshot::Load(const Snapshot* snapshot, const Json& about,
+                                     const Json& tensors) {
+  const bool same_ranks = about.at("world_size").get<int>() == world_.size();
+  CopyIn(snapshot, tensors, same_ranks);
+  if (const auto scale = SavedScale(about)) parts_.scaler.Restore(*scale);
+  const TrainingPlace place{.position = {.step = about.at("step").get<std::int64_t>(),
+                                         .epoch = about.at("epoch").get<std::int64_t>(),
+                                         .consumed = about.at("consumed").get<std::int64_t>()},
+                            .reached_target = about.at("reached_target").get<bool>(),
+                            .evaluation_due = about.value("evaluation_due", false)};
+  // The saved states are of other ranks: a seed of this place of the training.
+  if (!same_ranks) {
+    torch::manual_seed(SplitMix64({config_.seed, static_cast<std::uint64_t>(place.position.step),
+                                   static_cast<std::uint64_t>(world_.rank())})
+                           .Next());
+  }
+  return place;
+}
+
+NamedTensors TrainingSnapshot::OwnTensors() const {
+  const TensorSet held = SetOf(parts_.strategy->State());
+  NamedTensors tensors;
+  for (const auto& [name, tensor] : StateDict(*parts_.model)) {
+    if (held.contains(tensor.unsafeGetTensorImpl())) tensors.emplace_back("model/" + name, tensor);
+  }
+  for (const auto& [name, tensor] : parts_.optimizer->State())
+    tensors.emplace_back("optimizer/" + name, tensor);
+  if (!parts_.average) return tensors;
+  for (const auto& [name, tensor] : parts_.average->State())
+    tensors.emplace_back(kAverage + name, tensor);
+  return tensors;
+}
+
+Json TrainingSnapshot::About(const TrainingPlace& place, const std::string& training) const {
+  const GradScaler::State scaler = parts_.scaler.state();
+  return {{"version", kSoftwareVersion},
+          {kTrainingKey, training},
+          {"step", place.position.step},
+          {"epoch", place.position.epoch},
+          {"consumed", place.position.consumed},
+          {"reached_target", place.reached_target},
+          {"evaluation_due", place.evaluation_due},
+          {"world_size", world_.size()},
+          {"batch_size", config_.batch_size},
+          {"scaler", {{"scale", scaler.scale}, {"steps_since_growth", scaler.steps_since_growth}}},
+          {"config", ConfigOf(config_)},
+          {"data", DataOf(data_)}};
+}
+
+TrainingSnapshot::Gathered TrainingSnapshot::Gather() {
+  at::Tensor random = world_.AllGather(RandomState(world_.device()));
+  return {parts_.strategy->Gather(OwnTensors()), std::move(random)};
+}
+
+Snapshot TrainingSnapshot::Complete(Gathered gathered, const TrainingPlace& place,
+                                    const std::string& training) const {
+  Snapshot snapshot{std::move(gathered.tensors), About(place, training)};
+  CopyWhatChanges(snapshot.tensors, SetOf(parts_.model->buffers()));
+  world_.Synchronize();
+  for (std::int64_t rank = 0; rank < gathered.random.size(0); ++rank)
+    snapshot.tensors.emplace_back(kRandom + std::to_string(rank), gathered.random[rank].clone());
+  return snapshot;
+}
+
+}  // namespace ddprun

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a checkpoint of a training holds, and how it returns into the parts of all ranks. Rank 0 has
+// the file; it sends the tensors to the others one after another, as ranks that share a model need
+// different ones.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "worker/checkpoint/checkpoint_file.h"
+#include "worker/config/config.h"
+#include "worker/data/dataset.h"
+#include "worker/distributed/world.h"
+#include "worker/step/training_plan.h"
+#include "worker/training/training_parts.h"
+
+namespace ddprun {
+
+// The scale of fp16's gradients in a checkpoint (Snapshot::about). None if its training did not
+// scale: it has saved 1, with which small gradients vanish.
+std::optional<GradScaler::State> SavedScale(const nlohmann::json& about);
+
+class TrainingSnapshot {
+ public:
+  // All must outlive this object.
+  TrainingSnapshot(const Config& config, const Dataset& data, World& world, TrainingParts& parts)
+      : config_(config), data_(data), world_(world), parts_(parts) {}
+
+  // On rank 0: throws UsageError if the checkpoint is of another training.
+  void CheckFits(const Snapshot& snapshot) const;
+
+  // Copies rank 0's snapshot, null on the other ranks, into the parts of all ranks. `about` is its
+  // Snapshot::about, `tensors` the TensorList() of its tensors. All ranks must call it.
+  TrainingPlace Load(const Snapshot* snapshot, const nlohmann::json& about,
+                     const nlohmann::json& tensors);
+
+  // Collects the tensors of all ranks on rank 0; nothing on the others. All ranks must call it.
+  struct Gathered {
+    NamedTensors tensors;
+    at::Tensor random;  // states of the ranks' random number generators, uint8: world size x bytes
+  };
+  Gathered Gather();
+  // On rank 0: the snapshot of the training that is called `training` at `place`. Whatever changes
+  // before the next update is copied.
+  Snapshot Complete(Gathered gathered, const TrainingPlace& place,
+                    const std::string& training) const;
+
+ private:
+  // What this rank holds of model, optimizer state and average.
+  NamedTensors OwnTensors() const;
+  nlohmann::json About(const TrainingPlace& place, const std::string& training) const;
+  // `same_ranks`: as many as have saved it.
+  void CopyIn(const Snapshot* snapshot, const nlohmann::json& tensors, bool same_ranks);
+
+  const Config& config_;
+  const Dataset& data_;
+  World& world_;
+  TrainingParts& parts_;
+};
+
+}  // namespace ddprun
