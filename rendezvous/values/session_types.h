@@ -26,7 +26,7 @@ constexpr std::uint64_t ToNumber(RoundId round) { return static_cast<std::uint64
 // One agent process.
 struct NodeId {
   std::string value;
-  auto operator<=>(const NodeId&) const = default;
+  auto operator<=>(const NodeId&) const = default;  // NOLINT(modernize-use-nullptr): generated
 };
 
 // The values of these enums are those of proto/ddprun.proto.
