@@ -103,8 +103,8 @@ void Stepper::operator()(const Stop& stop) {
       if (stop.round != RoundNow()) return;
       s_.stop_cause = stop.cause;
       s_.stop_asked = true;
-      StopWorkers(
-          stop);  // unlike this node's own failure, Stop states whether another round follows
+      // Unlike this node's own failure, Stop states whether another round follows.
+      StopWorkers(stop);
       if (!s_.workers_live) AnswerStop();
       return;
     case Phase::kLeaving:
