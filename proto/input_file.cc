@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -44,23 +45,26 @@ absl::Status AwaitInput(int fd) {
       absl::StrCat("nothing was written to it for ", kInputTimeout.count(), " s"));
 }
 
-absl::Status ReadAll(int fd, bool is_regular, std::string& text) {
+// Into `text`, which has the size that the caller expects and one byte more, and grows up to
+// `bytes_max`.
+absl::Status ReadAll(int fd, bool is_regular, std::size_t bytes_max, std::string& text) {
+  constexpr std::size_t kGrowth = 4096;
   std::size_t size = 0;
-  while (size < text.size()) {
+  while (size <= bytes_max) {
+    if (size == text.size()) text.resize(std::min(2 * size + kGrowth, bytes_max + 1));
     if (!is_regular) {
       if (absl::Status status = AwaitInput(fd); !status.ok()) return status;
     }
     const ssize_t count = read(fd, text.data() + size, text.size() - size);
     if (count < 0 && (errno == EINTR || (errno == EAGAIN && !is_regular))) continue;
     if (count < 0) return Reason(errno);
-    if (count == 0) break;
+    if (count == 0) {
+      text.resize(size);
+      return absl::OkStatus();
+    }
     size += static_cast<std::size_t>(count);
   }
-  if (size == text.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("it has more than ", size - 1, " bytes"));
-  }
-  text.resize(size);
-  return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("it has more than ", bytes_max, " bytes"));
 }
 
 }  // namespace
@@ -69,10 +73,12 @@ absl::StatusOr<std::string> ReadRegularFile(const std::string& path, std::size_t
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (fd < 0) return Reason(errno);
   struct stat info {};
-  std::string text(bytes_max + 1, '\0');
-  const absl::Status status = fstat(fd, &info) == 0 && S_ISREG(info.st_mode)
-                                  ? ReadAll(fd, /*is_regular=*/true, text)
-                                  : absl::InvalidArgumentError("it is not a regular file");
+  std::string text;
+  absl::Status status = absl::InvalidArgumentError("it is not a regular file");
+  if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode)) {
+    text.resize(std::min(static_cast<std::size_t>(info.st_size), bytes_max) + 1);  // /proc: 1
+    status = ReadAll(fd, /*is_regular=*/true, bytes_max, text);
+  }
   close(fd);
   if (!status.ok()) return status;
   return text;
@@ -86,7 +92,7 @@ absl::StatusOr<InputFile> ReadInput(const std::string& path, std::size_t bytes_m
   file.is_regular = fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
   file.text.resize(bytes_max + 1);
   const absl::Status status =
-      S_ISDIR(info.st_mode) ? Reason(EISDIR) : ReadAll(fd, file.is_regular, file.text);
+      S_ISDIR(info.st_mode) ? Reason(EISDIR) : ReadAll(fd, file.is_regular, bytes_max, file.text);
   close(fd);
   if (!status.ok()) return status;
   return file;

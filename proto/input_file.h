@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reading files that a user named: settings, lists of hosts, certificates. They may be pipes, such
-// as
-// `<(...)` and /dev/stdin.
+// as `<(...)` and /dev/stdin.
 #pragma once
 
 #include <chrono>
@@ -24,8 +23,8 @@ struct InputFile {
 // `bytes_max`: a reason without the path, such as "Is a directory".
 absl::StatusOr<InputFile> ReadInput(const std::string& path, std::size_t bytes_max);
 
-// Reads a file of our own, or of /proc and /sys. Never blocks: what is not a regular file is
-// INVALID_ARGUMENT. Other errors as above.
+// Reads a file of our own, of a data set, or of /proc and /sys, into memory of the file's size. Does
+// not wait for a FIFO: what is not a regular file is INVALID_ARGUMENT. Other errors as above.
 absl::StatusOr<std::string> ReadRegularFile(const std::string& path, std::size_t bytes_max);
 
 }  // namespace ddprun

@@ -5,11 +5,15 @@ import json
 import os
 import re
 import subprocess
+import sys
 
 import pytest
 
-from conftest import BIN, DDPRUN, TRAIN, clean_environment, finish_all, run, start, wait_for
+from conftest import BIN, DDPRUN, REPO, TRAIN, clean_environment, finish_all, run, start, wait_for
 from test_data import make_image_folder
+
+sys.path.insert(0, str(REPO / "tests" / "testing"))
+from faults import Faults  # noqa: E402
 
 DEADLINE_S = 120
 
@@ -127,15 +131,15 @@ def test_train_tells_of_its_progress(tmp_path, port):
 
 
 def with_an_image_that_never_comes(tmp_path, *flags):
-    """Three ranks, one of which gets the image that is a pipe without a writer; (how it ended, the verdict's cause)."""
+    """Three ranks, one of which gets the image on a disk that hangs; (how it ended, the verdict's cause)."""
     make_image_folder(tmp_path / "data", of_each=12)
-    stuck = tmp_path / "data" / "train" / "dog" / "7.png"
-    stuck.unlink()
-    os.mkfifo(stuck)
+    faults = Faults(tmp_path)
+    faults.set(f"open hang path={tmp_path}/data/train/dog/7.png")
     done = run(
         [DDPRUN, "--nproc-per-node", 3, "--verdict-file", tmp_path / "verdict", *flags, "--dataset", "imagefolder"]
         + ["--data-dir", tmp_path / "data", "--input-size", 32, "--batch-size", 4, "--epochs", 1, "--compress", "bf16"]
         + ["--output-dir", tmp_path / "out"],
+        env=clean_environment(**faults.env()),
         timeout=DEADLINE_S,
     )
     return done, json.loads((tmp_path / "verdict").read_text())["cause"]

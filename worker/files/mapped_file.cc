@@ -17,7 +17,8 @@ namespace ddprun {
 at::Tensor MapFile(const std::string& path) {
   if (access(path.c_str(), R_OK) != 0) throw std::runtime_error(std::strerror(errno));
   std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) throw std::runtime_error("it is not a file");
+  if (!std::filesystem::is_regular_file(path, error))
+    throw std::runtime_error("it is not a regular file");
   const auto size = static_cast<std::int64_t>(std::filesystem::file_size(path, error));
   if (error) throw std::runtime_error(error.message());
   if (size == 0) return at::empty({0}, at::kByte);

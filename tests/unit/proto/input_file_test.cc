@@ -44,6 +44,23 @@ TEST_F(InputFileTest, AFileOfUpToTheLimit) {
   EXPECT_EQ(ReadInput("/dev/zero", kMax).status().message(), "it has more than 100 bytes");
 }
 
+TEST_F(InputFileTest, ARegularFileTakesItsOwnSizeHoweverHighTheLimit) {
+  constexpr std::size_t kHigh = 1u << 30;
+  std::ofstream(Path("file")) << std::string(kMax, 'x');
+  const auto file = ReadRegularFile(Path("file"), kHigh);
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(*file, std::string(kMax, 'x'));
+  EXPECT_LT(file->capacity(), 10 * kMax);
+  EXPECT_EQ(ReadRegularFile(Path("file"), kMax)->size(), kMax);
+  EXPECT_EQ(ReadRegularFile(Path("file"), kMax - 1).status().message(),
+            "it has more than 99 bytes");
+  // A file that does not tell its size, of more than a page.
+  const auto maps = ReadRegularFile("/proc/self/smaps", kHigh);
+  ASSERT_TRUE(maps.ok()) << maps.status();
+  EXPECT_GT(maps->size(), 10'000u);
+  EXPECT_TRUE(absl::StrContains(*maps, "[stack]"));
+}
+
 TEST_F(InputFileTest, APipeWhoseWriterIsGone) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
