@@ -107,7 +107,7 @@ TEST(SafetensorsTest, WhatIsNotThereIsNamed) {
               HasSubstr("cannot open /nowhere/a.safetensors: No such file"));
   const TempFiles files;
   EXPECT_THAT(MessageOf<std::runtime_error>([&] { SafetensorsFile file(files.folder()); }),
-              HasSubstr("is not a file"));
+              HasSubstr("is not a regular file"));
 }
 
 TEST(SafetensorsTest, DamageIsNamed) {
