@@ -45,10 +45,10 @@ std::string Rank(const NodeStatus& node) {
 
 std::string Rate(const Progress& progress) {
   if (progress.rate <= 0) return "";
-  return absl::StrFormat(progress.rate < 10    ? "%.2f %s/s"
-                         : progress.rate < 1e9 ? "%.0f %s/s"
-                                               : "%.3g %s/s",
-                         progress.rate, progress.rate_unit.empty() ? "steps" : progress.rate_unit);
+  const std::string number = progress.rate < 10    ? absl::StrFormat("%.2f", progress.rate)
+                             : progress.rate < 1e9 ? absl::StrFormat("%.0f", progress.rate)
+                                                   : absl::StrFormat("%.3g", progress.rate);
+  return absl::StrCat(number, " ", progress.rate_unit.empty() ? "steps" : progress.rate_unit, "/s");
 }
 
 std::string ProgressLine(const RunStatus& run) {

@@ -10,26 +10,23 @@ namespace ddprun {
 StoreEffects StoreHub::Open(StorePeer peer, const StoreHello& hello) {
   effects_.clear();
   if (!nodes_.contains(hello.node_id) && nodes_.size() >= static_cast<std::size_t>(kNodesMax)) {
-    effects_.emplace_back(
-        std::in_place_type<StoreEnd>, peer,
-        absl::ResourceExhaustedError(
-            absl::StrCat("the run's store serves ", nodes_.size(), " nodes, which is its limit")));
+    effects_.push_back(StoreEnd{
+        peer, absl::ResourceExhaustedError(absl::StrCat("the run's store serves ", nodes_.size(),
+                                                        " nodes, which is its limit"))});
     return std::move(effects_);
   }
   Node& node = nodes_[hello.node_id];
   if (hello.stream <= node.stream) {
-    effects_.emplace_back(
-        std::in_place_type<StoreEnd>, peer,
-        absl::AbortedError(absl::StrCat("stream ", hello.stream, " of node '", hello.node_id,
-                                        "' comes after its stream ", node.stream)));
+    effects_.push_back(StoreEnd{
+        peer, absl::AbortedError(absl::StrCat("stream ", hello.stream, " of node '", hello.node_id,
+                                              "' comes after its stream ", node.stream))});
     return std::move(effects_);
   }
   if (node.peer != kNoPeer) {
     const StorePeer old = node.peer;
     Gone(old);
-    effects_.emplace_back(
-        std::in_place_type<StoreEnd>, old,
-        absl::AbortedError("the node has opened another stream in place of this one"));
+    effects_.push_back(StoreEnd{
+        old, absl::AbortedError("the node has opened another stream in place of this one")});
   }
   node.peer = peer;
   node.stream = hello.stream;
@@ -196,7 +193,7 @@ void StoreHub::Reply(StorePeer peer, std::uint64_t id, StoreResult result) {
   StoreReply reply;
   reply.id = id;
   reply.result = std::move(result);
-  effects_.emplace_back(std::in_place_type<StoreSay>, peer, std::move(reply));
+  effects_.push_back(StoreSay{peer, std::move(reply)});
 }
 
 }  // namespace ddprun
