@@ -3,15 +3,17 @@
 
     train --max-steps 0 ... --output-dir A          (the initial parameters)
     ddprun ... train --max-steps 20 --no-augment ... --output-dir B
-    torchrun --nproc-per-node 2 parity_ddp.py --init A/cifar_net.pth --final B/cifar_net.pth --steps 20
+    torchrun --nproc-per-node 2 parity_ddp.py --init A/cifar_net.pth --final B/cifar_net.pth --steps 20 [-- --init ...]
 
-Rank 0 prints the largest difference and exits with 1 if it is above --tolerance. The defaults are train's.
+Rank 0 prints the largest difference, and the exit code is 1 if it is above --tolerance. The defaults are train's. Several
+trainings, with -- between their flags, are made one after the other: to import torch takes longer than most of them.
 """
 
 import argparse
 import contextlib
 import gc
 import gzip
+import itertools
 import math
 import os
 import struct
@@ -29,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from python_models import make_model  # noqa: E402
 
 
-def parse_arguments():
+def parse_arguments(arguments):
     parser = argparse.ArgumentParser()
     parser.add_argument("--init", required=True, help="cifar_net.pth of train --max-steps 0")
     parser.add_argument("--final", required=True, help="cifar_net.pth of train --max-steps STEPS")
@@ -58,7 +60,7 @@ def parse_arguments():
     parser.add_argument("--no-augment", action="store_true", help="as it always is here")
     parser.add_argument("--no-eval", action="store_true", help="as it always is here")
     parser.add_argument("--tolerance", type=float, default=1e-5)
-    return parser.parse_args()
+    return parser.parse_args(arguments)
 
 
 def read_idx(folder, name):
@@ -160,30 +162,29 @@ def train(options, model, average):
             average.update_parameters(model.module)
 
 
-def compare(options, ours):
+def is_equal(options, ours):
     theirs = torch.load(options.final)
     initial = torch.load(options.init)
     if list(theirs) != list(ours):
-        sys.exit(f"{options.final}: its keys are not those of Python's model: {sorted(set(theirs) ^ set(ours))}")
+        print(f"{options.final}: its keys are not those of Python's model: {sorted(set(theirs) ^ set(ours))}", flush=True)
+        return False
     difference = {key: (theirs[key].double() - ours[key].double()).abs().max().item() for key in ours}
     parameters = [key for key in ours if key.endswith((".weight", ".bias"))]
     moved = max((ours[key] - initial[key]).abs().max().item() for key in parameters)
     worst = max(difference, key=difference.get)
+    # `not <=` so that a NaN counts as a difference.
+    equal = not any(not value <= options.tolerance for value in difference.values())
     print(
-        f"max difference {difference[worst]:.3g} (in {worst}) after {options.steps} steps of {dist.get_world_size()} "
+        f"{options.final}: {'equal' if equal else 'NOT EQUAL'}: max difference {difference[worst]:.3g} (in {worst}) after {options.steps} steps of {dist.get_world_size()} "
         f"ranks; training moved parameters by up to {moved:.3g}; tolerance {options.tolerance:g}",
         flush=True,
     )
     if moved == 0 and options.steps > 0:
         sys.exit("nothing was trained: the comparison says nothing")
-    # `not <=` so that a NaN counts as a difference.
-    return 0 if not any(not value <= options.tolerance for value in difference.values()) else 1
+    return equal
 
 
-def main():
-    options = parse_arguments()
-    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
-    dist.init_process_group("gloo")
+def train_and_compare(options):
     model = make_model(options.model, options.shared_blocks)
     model.load_state_dict(torch.load(options.init))
     if options.channels_last:
@@ -198,13 +199,21 @@ def main():
     result = model.state_dict()
     if average:
         result.update((name, value) for name, value in average.module.named_parameters())
-    code = compare(options, result) if dist.get_rank() == 0 else 0
+    equal = dist.get_rank() != 0 or is_equal(options, result)
     dist.barrier()
     # See all_reduce_and_ddp.py: torch 2.11 aborts now and then if a DDP model is left to the interpreter's end.
     del ddp
     gc.collect()
+    return equal
+
+
+def main():
+    trainings = [list(flags) for is_end, flags in itertools.groupby(sys.argv[1:], lambda word: word == "--") if not is_end]
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    dist.init_process_group("gloo")
+    equal = [train_and_compare(parse_arguments(flags)) for flags in trainings or [[]]]
     dist.destroy_process_group()
-    sys.exit(code)
+    sys.exit(0 if all(equal) else 1)
 
 
 if __name__ == "__main__":

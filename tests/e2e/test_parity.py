@@ -3,67 +3,75 @@
 
 import pathlib
 import sys
+from dataclasses import dataclass
 
 import pytest
 from conftest import DDPRUN, clean_environment, run, torchrun_standalone
 
 HERE = pathlib.Path(__file__).resolve().parent
-STEPS = 20
 
 
-def compare(tmp_path, model, flags, batch_size, rate, tolerance=None, steps=STEPS):
-    recipe = ["--model", model, "--dataset", "fashion-mnist", "--batch-size", batch_size, "--seed", "7", "--lr", rate]
-    recipe += ["--momentum", "0.9", "--weight-decay", "0.0005", "--no-augment", "--no-eval", *flags]
-    env = clean_environment(OMP_NUM_THREADS="1")
-    for length, folder in ((0, "initial"), (steps, "final")):
-        done = run(
-            [DDPRUN, "--standalone", "--nproc-per-node", "2", "train", *recipe]
-            + ["--epochs", "1", "--max-steps", length, "--output-dir", tmp_path / folder],
-            timeout=400,
-            env=env,
+@dataclass(frozen=True)
+class Training:
+    flags: str
+    model: str = "netresdeep"
+    batch_size: int = 16
+    lr: str = "0.005"
+    steps: int = 20
+    tolerance: str = "1e-5"
+
+    def recipe(self):
+        return (
+            ["--model", self.model, "--dataset", "fashion-mnist", "--batch-size", str(self.batch_size), "--seed", "7"]
+            + ["--lr", self.lr, "--momentum", "0.9", "--weight-decay", "0.0005", "--no-augment", "--no-eval", *self.flags.split()]
         )
-        assert done.returncode == 0, done.stderr
-    done = run(
-        [*torchrun_standalone(), "--nproc-per-node", "2", HERE / "parity_ddp.py", *recipe]
-        + ["--steps", steps, "--init", tmp_path / "initial" / "cifar_net.pth"]
-        + ["--final", tmp_path / "final" / "cifar_net.pth"]
-        + (["--tolerance", tolerance] if tolerance else []),
-        timeout=400,
-        env=env,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    print(done.stdout, file=sys.stderr)
 
 
-@pytest.mark.parametrize(
-    ("model", "flags", "batch_size"),
-    [
-        ("netresdeep", ["--shared-blocks"], 32),
-        ("netresdeep", [], 32),
-        ("resnet18", [], 34),
-    ],
-)
-def test_twenty_steps_of_two_ranks(tmp_path, model, flags, batch_size):
-    compare(tmp_path, model, flags, batch_size, "0.005")
-
-
-@pytest.mark.parametrize(
-    ("flags", "rate", "tolerance"),
-    [
-        (["--nesterov", "--label-smoothing", "0.1", "--schedule", "one-cycle"], "0.01", "1e-5"),
-        # Without AdamW, which turns the last bit of the norm (summed in doubles here) into a step where gradients are small.
-        (["--clip-norm", "0.5", "--schedule", "linear", "--warmup-steps", "4"], "0.005", "1e-5"),
-        (["--optimizer", "adamw", "--schedule", "linear", "--warmup-steps", "4"], "0.001", "1e-5"),
-        (["--optimizer", "adam"], "0.001", "1e-5"),
-        (["--accumulate", "3", "--ema-decay", "0.9", "--schedule", "constant"], "0.005", "1e-5"),
-        (["--no-channels-last"], "0.005", "1e-5"),
-    ],
-    ids=["nesterov", "clip", "adamw", "adam", "accumulate", "planes"],
-)
-def test_recipes(tmp_path, flags, rate, tolerance):
-    compare(tmp_path, "netresdeep", flags, 16, rate, tolerance=tolerance)
-
-
-def test_mixed_precision(tmp_path):
+TRAININGS = {
+    "netresdeep-shared": Training("--shared-blocks", batch_size=32),
+    "netresdeep": Training("", batch_size=32),
+    "resnet18": Training("", model="resnet18", batch_size=34, steps=10),
+    "nesterov": Training("--nesterov --label-smoothing 0.1 --schedule one-cycle", lr="0.01"),
+    # Without AdamW, which turns the last bit of the norm (summed in doubles here) into a step where gradients are small.
+    "clip": Training("--clip-norm 0.5 --schedule linear --warmup-steps 4"),
+    "adamw": Training("--optimizer adamw --schedule linear --warmup-steps 4", lr="0.001"),
+    "adam": Training("--optimizer adam", lr="0.001"),
+    "accumulate": Training("--accumulate 3 --ema-decay 0.9 --schedule constant"),
+    "planes": Training("--no-channels-last"),
     # Roundings of bf16 are of a hundredth; a step that forgot the cast, or cast the weights, would be far away.
-    compare(tmp_path, "netresdeep", ["--amp", "bf16"], 16, "0.005", tolerance="2e-3")
+    "mixed-precision": Training("--amp bf16", tolerance="2e-3"),
+}
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory):
+    """What Python says of each training, by its name. One torchrun for all: most of the time of one is importing torch."""
+    top = tmp_path_factory.mktemp("parity")
+    env = clean_environment(OMP_NUM_THREADS="1")
+    python = []
+    for name, training in TRAININGS.items():
+        for length, folder in ((0, "initial"), (training.steps, "final")):
+            done = run(
+                [DDPRUN, "--standalone", "--nproc-per-node", "2", "train", *training.recipe()]
+                + ["--epochs", "1", "--max-steps", str(length), "--output-dir", top / name / folder],
+                timeout=400,
+                env=env,
+            )
+            assert done.returncode == 0, done.stderr
+        python += ["--", *training.recipe(), "--steps", str(training.steps), "--tolerance", training.tolerance]
+        for folder, flag in (("initial", "--init"), ("final", "--final")):
+            python += [flag, top / name / folder / "cifar_net.pth"]
+    done = run([*torchrun_standalone(), "--nproc-per-node", "2", HERE / "parity_ddp.py", *python], timeout=600, env=env)
+    print(done.stdout, file=sys.stderr)
+    said = {}
+    for line in done.stdout.splitlines():
+        file, _, words = line.partition(": ")
+        said[pathlib.Path(file).parent.parent.name] = words
+    assert said.keys() >= TRAININGS.keys(), done.stdout + done.stderr
+    assert (done.returncode == 0) == all(words.startswith("equal: ") for words in said.values()), done.stderr
+    return said
+
+
+@pytest.mark.parametrize("name", TRAININGS)
+def test_python_ends_in_the_same_numbers(compared, name):
+    assert compared[name].startswith("equal: "), compared[name]
