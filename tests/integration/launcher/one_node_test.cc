@@ -183,6 +183,8 @@ TEST_F(DdprunTest, WrongCommandLines) {
   }
 }
 
+#ifndef __SANITIZE_THREAD__  // which takes an exec() that fails after a vfork() for the thread's
+                             // own
 TEST_F(DdprunTest, AFileThatIsNoProgramIsNamed) {
   std::ofstream(folder_ + "/script") << "echo no first line\n";
   std::filesystem::permissions(folder_ + "/script", std::filesystem::perms::owner_all);
@@ -190,6 +192,7 @@ TEST_F(DdprunTest, AFileThatIsNoProgramIsNamed) {
   EXPECT_EQ(run->Wait(), 126);
   EXPECT_THAT(run->err(), HasSubstr("Exec format error"));
 }
+#endif
 
 }  // namespace
 }  // namespace ddprun

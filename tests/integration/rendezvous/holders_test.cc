@@ -138,7 +138,7 @@ class HalfMessagesTest : public ::testing::Test {
 TEST_F(HalfMessagesTest, HaveALimitTogetherAndKeepNobodyOut) {
   constexpr std::size_t kHalf = std::size_t{1200} << 10;
   const std::string length("\0\0\xff\0", kFrameLengthBytes);  // 16 MB
-  const std::size_t before = ResidentBytes();
+  [[maybe_unused]] const std::size_t before = ResidentBytes();
   std::vector<int> stalled;
   std::string half = length + std::string(kHalf, 'x');
   for (int i = 0; i < 200; ++i) {
