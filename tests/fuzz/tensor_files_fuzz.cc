@@ -9,9 +9,6 @@
 #include "worker/files/safetensors.h"
 #include "worker/files/torch_archive.h"
 
-// LibTorch's reader of archives does not free what it has read when it refuses one.
-extern "C" const char* __lsan_default_suppressions() { return "leak:mz_zip_reader_init\n"; }
-
 namespace ddprun::fuzz {
 namespace {
 
