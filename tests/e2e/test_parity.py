@@ -43,13 +43,11 @@ TRAININGS = {
 }
 
 
-@pytest.fixture(scope="module")
-def compared(tmp_path_factory):
+def compare(top, trainings):
     """What Python says of each training, by its name. One torchrun for all: most of the time of one is importing torch."""
-    top = tmp_path_factory.mktemp("parity")
     env = clean_environment(OMP_NUM_THREADS="1")
     python = []
-    for name, training in TRAININGS.items():
+    for name, training in trainings.items():
         for length, folder in ((0, "initial"), (training.steps, "final")):
             done = run(
                 [DDPRUN, "--standalone", "--nproc-per-node", "2", "train", *training.recipe()]
@@ -67,9 +65,14 @@ def compared(tmp_path_factory):
     for line in done.stdout.splitlines():
         file, _, words = line.partition(": ")
         said[pathlib.Path(file).parent.parent.name] = words
-    assert said.keys() >= TRAININGS.keys(), done.stdout + done.stderr
+    assert said.keys() >= trainings.keys(), done.stdout + done.stderr
     assert (done.returncode == 0) == all(words.startswith("equal: ") for words in said.values()), done.stderr
     return said
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory):
+    return compare(tmp_path_factory.mktemp("parity"), TRAININGS)
 
 
 @pytest.mark.parametrize("name", TRAININGS)
