@@ -45,7 +45,7 @@ absl::Status AwaitInput(int fd) {
       absl::StrCat("nothing was written to it for ", kInputTimeout.count(), " s"));
 }
 
-// Into `text`, which has the size that the caller expects and one byte more, and grows up to
+// Into `text`, which may have the size that the caller expects and one byte more, and grows up to
 // `bytes_max`.
 absl::Status ReadAll(int fd, bool is_regular, std::size_t bytes_max, std::string& text) {
   constexpr std::size_t kGrowth = 4096;
@@ -90,7 +90,6 @@ absl::StatusOr<InputFile> ReadInput(const std::string& path, std::size_t bytes_m
   struct stat info {};
   InputFile file;
   file.is_regular = fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
-  file.text.resize(bytes_max + 1);
   const absl::Status status =
       S_ISDIR(info.st_mode) ? Reason(EISDIR) : ReadAll(fd, file.is_regular, bytes_max, file.text);
   close(fd);
