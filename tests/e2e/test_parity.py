@@ -30,7 +30,7 @@ class Training:
 TRAININGS = {
     "netresdeep-shared": Training("--shared-blocks", batch_size=32),
     "netresdeep": Training("", batch_size=32),
-    "resnet18": Training("", model="resnet18", batch_size=34, steps=10),
+    "resnet18": Training("", model="resnet18", batch_size=34),
     "nesterov": Training("--nesterov --label-smoothing 0.1 --schedule one-cycle", lr="0.01"),
     # Without AdamW, which turns the last bit of the norm (summed in doubles here) into a step where gradients are small.
     "clip": Training("--clip-norm 0.5 --schedule linear --warmup-steps 4"),
