@@ -12,7 +12,7 @@
 #include <cstdio>
 #include <vector>
 
-#include "worker/distributed/accelerator.h"
+#include "worker/accelerator/accelerator.h"
 #include "worker/loader/gpu_images.h"
 
 namespace ddprun {

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "worker/distributed/accelerator.h"
+#include "worker/accelerator/accelerator.h"
 
 namespace ddprun {
 

@@ -6,7 +6,7 @@
 
 #include "tests/gpu/device.h"
 #include "tests/testing/trained_steps.h"
-#include "worker/distributed/accelerator.h"
+#include "worker/accelerator/accelerator.h"
 #include "worker/distributed/world.h"
 
 namespace ddprun {

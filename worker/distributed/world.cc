@@ -11,9 +11,9 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <utility>
 
+#include "worker/accelerator/accelerator.h"
 #include "worker/base/first_line.h"
 #include "worker/base/quiet_log.h"
-#include "worker/distributed/accelerator.h"
 #include "worker/distributed/background_task.h"
 #include "worker/distributed/nccl_settings.h"
 #include "worker/distributed/network_address.h"

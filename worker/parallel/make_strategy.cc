@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/parallel/make_strategy.h"
 
-#include "worker/distributed/accelerator.h"
+#include "worker/accelerator/accelerator.h"
 #include "worker/parallel/data_parallel.h"
 #include "worker/parallel/local_pipeline.h"
 #include "worker/parallel/pipeline_parallel.h"

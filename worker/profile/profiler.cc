@@ -13,8 +13,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "worker/accelerator/accelerator.h"
 #include "worker/base/host_name.h"
-#include "worker/distributed/accelerator.h"
 #include "worker/files/atomic_file.h"
 #include "worker/profile/clock_alignment.h"
 

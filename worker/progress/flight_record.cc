@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "worker/distributed/accelerator.h"
+#include "worker/accelerator/accelerator.h"
 
 namespace ddprun {
 namespace {

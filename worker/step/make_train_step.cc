@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "worker/distributed/accelerator.h"
+#include "worker/accelerator/accelerator.h"
 #include "worker/parallel/pipeline_plan.h"
 
 namespace ddprun {

@@ -10,7 +10,7 @@
 #include <memory>
 #include <string>
 
-#include "worker/distributed/accelerator.h"
+#include "worker/accelerator/accelerator.h"
 
 namespace ddprun {
 

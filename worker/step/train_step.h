@@ -16,8 +16,8 @@
 #include <optional>
 #include <vector>
 
+#include "worker/accelerator/accelerator.h"
 #include "worker/config/config.h"
-#include "worker/distributed/accelerator.h"
 #include "worker/distributed/world.h"
 #include "worker/loader/epoch_plan.h"
 #include "worker/metrics/step_clock.h"

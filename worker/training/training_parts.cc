@@ -10,10 +10,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "worker/accelerator/accelerator.h"
 #include "worker/base/unique_tensors.h"
 #include "worker/config/config.h"
 #include "worker/data/dataset.h"
-#include "worker/distributed/accelerator.h"
 #include "worker/distributed/world.h"
 #include "worker/export/initial_weights.h"
 #include "worker/export/model_file.h"

@@ -8,7 +8,7 @@
 
 #include "proto/worker_env.h"
 #include "tests/integration/worker/nccl_roots.h"
-#include "worker/distributed/accelerator.h"
+#include "worker/accelerator/accelerator.h"
 #include "worker/distributed/world_store.h"
 
 namespace ddprun {

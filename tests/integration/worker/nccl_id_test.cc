@@ -9,7 +9,7 @@
 #include "tests/integration/worker/nccl_roots.h"
 #include "tests/integration/worker/ranks.h"
 #include "tests/integration/worker/service.h"
-#include "worker/distributed/accelerator.h"
+#include "worker/accelerator/accelerator.h"
 #include "worker/distributed/world_store.h"
 
 namespace ddprun {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "worker/distributed/accelerator.h"
+#include "worker/accelerator/accelerator.h"
 
 namespace ddprun {
 

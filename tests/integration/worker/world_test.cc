@@ -12,7 +12,7 @@
 
 #include "tests/integration/worker/ranks.h"
 #include "tests/integration/worker/service.h"
-#include "worker/distributed/accelerator.h"
+#include "worker/accelerator/accelerator.h"
 
 namespace ddprun {
 namespace {

@@ -13,7 +13,7 @@
 #include <nvtx3/nvToolsExt.h>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
-#include "worker/distributed/accelerator.h"
+#include "worker/accelerator/accelerator.h"
 
 namespace ddprun {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/distributed/accelerator.h"
+#include "worker/accelerator/accelerator.h"
 
 #include <dlfcn.h>
 #include <unistd.h>
