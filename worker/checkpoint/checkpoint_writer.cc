@@ -52,6 +52,11 @@ std::chrono::duration<double> CheckpointWriter::WaitUntilCopied() {
   return Clock::now() - begin;
 }
 
+bool CheckpointWriter::WaitUntilCopied(std::chrono::milliseconds limit) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, limit, [this] { return !copying_; });
+}
+
 bool CheckpointWriter::WaitUntilSaved(std::chrono::milliseconds limit) {
   std::unique_lock lock(mutex_);
   return changed_.wait_for(lock, limit, [this] { return !saving_; });

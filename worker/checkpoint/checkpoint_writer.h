@@ -54,6 +54,9 @@ class CheckpointWriter {
   // to wait for.
   std::chrono::duration<double> WaitUntilCopied();
 
+  // The same with a limit: false if they were not copied in that time.
+  bool WaitUntilCopied(std::chrono::milliseconds limit);
+
   // Until the save under way has ended. False if it had not in that time.
   bool WaitUntilSaved(std::chrono::milliseconds limit);
 

@@ -121,6 +121,7 @@ void StopSignal::Acknowledge() {
 }
 
 void StepPatience::Add(Seconds step) {
+  unknown_ = std::max<std::int64_t>(unknown_ - 1, 0);
   if (steps_++ == kWindow) {
     steps_ = 1;
     longest_before_ = std::exchange(longest_, Seconds{0});
@@ -129,6 +130,7 @@ void StepPatience::Add(Seconds step) {
 }
 
 StepPatience::Seconds StepPatience::Get() const {
+  if (unknown_ > 0) return StopSignal::kPatienceMax;
   return kTimes * std::max(longest_, longest_before_) + StopSignal::kPatienceMin;
 }
 

@@ -46,6 +46,9 @@ class StepPatience {
  public:
   using Seconds = std::chrono::duration<double>;
 
+  // Until `unknown` steps are added nothing is known: then kPatienceMax.
+  explicit StepPatience(std::int64_t unknown = 0) : unknown_(unknown) {}
+
   void Add(Seconds step);
   Seconds Get() const;
 
@@ -53,6 +56,7 @@ class StepPatience {
   static constexpr int kTimes = 3;
   static constexpr std::int64_t kWindow = 32;  // steps
 
+  std::int64_t unknown_;
   std::int64_t steps_ = 0;  // of this window
   Seconds longest_{0};
   Seconds longest_before_{0};  // of the window before

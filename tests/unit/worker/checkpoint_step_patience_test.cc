@@ -25,5 +25,15 @@ TEST(StepPatienceTest, ForgetsALongOne) {
   EXPECT_EQ(patience.Get(), Seconds(5));
 }
 
+// The host only queues a GPU's first steps.
+TEST(StepPatienceTest, IsTheLongestUntilStepsSaySomething) {
+  StepPatience patience(2);
+  EXPECT_EQ(patience.Get(), Seconds(StopSignal::kPatienceMax));
+  patience.Add(Seconds(0.001));
+  EXPECT_EQ(patience.Get(), Seconds(StopSignal::kPatienceMax));
+  patience.Add(Seconds(1));
+  EXPECT_EQ(patience.Get(), Seconds(3 + 2));
+}
+
 }  // namespace
 }  // namespace ddprun

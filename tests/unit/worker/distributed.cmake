@@ -7,6 +7,7 @@ ddprun_add_gtest(NAME unit_worker_distributed TORCH LABEL unit
     distributed_rank_device_test.cc
     distributed_roll_call_test.cc
     distributed_stall_reporter_test.cc
+    distributed_step_vote_test.cc
     distributed_background_task_test.cc
     distributed_world_store_test.cc
   LIBS ddprun_worker_distributed ddprun_worker_files)
