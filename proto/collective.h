@@ -16,6 +16,10 @@ inline constexpr std::size_t kCollectiveGroupsMax = 4;
 // Longer names of groups and collectives are cut.
 inline constexpr std::size_t kCollectiveNameBytesMax = 48;
 
+// Name and group of a step that is replayed as a CUDA graph, whose collectives c10d does not see;
+// its number is the step's.
+inline constexpr char kGraphStep[] = "graph_step";
+
 struct Collective {
   std::string group;        // the process group's name; "0" is that of all ranks
   std::int64_t number = 0;  // counts from 1 in its group, on all ranks alike; 0: it has none (send)

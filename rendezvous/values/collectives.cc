@@ -24,6 +24,7 @@ std::int64_t CountOf(const RanksInPlace& entry) { return CountRanks(entry.ranks)
 std::string RanksOf(const RanksInPlace& entry) { return RanksText(entry.ranks, CountOf(entry)); }
 
 std::string NameOf(const Collective& collective) {
+  if (collective.name == kGraphStep) return absl::StrCat("the graph of step ", collective.number);
   std::string name = collective.name.empty() ? "a collective" : collective.name;
   if (collective.number > 0) absl::StrAppend(&name, " ", collective.number);
   return name;
@@ -42,7 +43,7 @@ std::string Describe(const Collective& collective) {
     absl::StrAppend(&text, " (", Size(collective.bytes),
                     collective.dtype.empty() ? "" : absl::StrCat(" ", collective.dtype), ")");
   }
-  if (!collective.group.empty() && collective.group != kWorldGroup)
+  if (!collective.group.empty() && collective.group != kWorldGroup && collective.name != kGraphStep)
     absl::StrAppend(&text, " of group ", collective.group);
   return text;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What Nsight Systems is to a program: a library that NVTX loads by NVTX_INJECTION64_PATH. It
-// writes down the ranges ("+forward", "-") for the test to read.
+// writes down the ranges ("+forward", "-forward") for the test to read.
 #include <nvtx3/nvToolsExt.h>
 
 #include <string>
@@ -13,15 +13,19 @@ std::vector<std::string>& Events() {
   return events;
 }
 
-int Push(const char* name) {
-  Events().push_back(std::string("+") + name);
-  return 0;
+// A range's number is its place here, counted from 1.
+std::vector<std::string>& Names() {
+  static std::vector<std::string> names;
+  return names;
 }
 
-int Pop() {
-  Events().push_back("-");
-  return 0;
+nvtxRangeId_t Start(const char* name) {
+  Names().emplace_back(name);
+  Events().push_back(std::string("+") + name);
+  return Names().size();
 }
+
+void End(nvtxRangeId_t range) { Events().push_back("-" + Names().at(range - 1)); }
 
 }  // namespace
 
@@ -33,11 +37,11 @@ extern "C" __attribute__((visibility("default"))) int InitializeInjectionNvtx2(
   unsigned int size = 0;
   if (callbacks == nullptr ||
       callbacks->GetModuleFunctionTable(NVTX_CB_MODULE_CORE, &table, &size) == 0 ||
-      size <= NVTX_CBID_CORE_RangePop) {
+      size <= NVTX_CBID_CORE_RangeEnd) {
     return 0;
   }
-  *table[NVTX_CBID_CORE_RangePushA] = reinterpret_cast<NvtxFunctionPointer>(Push);
-  *table[NVTX_CBID_CORE_RangePop] = reinterpret_cast<NvtxFunctionPointer>(Pop);
+  *table[NVTX_CBID_CORE_RangeStartA] = reinterpret_cast<NvtxFunctionPointer>(Start);
+  *table[NVTX_CBID_CORE_RangeEnd] = reinterpret_cast<NvtxFunctionPointer>(End);
   return 1;
 }
 

@@ -109,12 +109,13 @@ inline Trained TrainBy(How how, const Config& config, World& world, bool residen
                           .epoch = number,
                           .consumed = epoch == 0 ? consumed : 0});
     step.BeginEpoch(plan, number);
-    if (epoch == 1) step.ForwardChanged();  // which changes no number
+    step.UseForward(epoch == 1 ? 1 : 0);  // which changes no number
     for (std::int64_t first = 0; first < plan.batches(); first += config.accumulate) {
       const std::int64_t count = std::min(config.accumulate, plan.batches() - first);
       const double rate = 0.05 / (1.0 + static_cast<double>(losses.size()));
       if (before_step) before_step(static_cast<std::int64_t>(losses.size()));
-      const auto result = step.Make({.first = first, .count = count}, rate);
+      const auto result = step.Make({.first = first, .count = count}, rate,
+                                    /*number=*/static_cast<std::int64_t>(losses.size()) + 1);
       losses.push_back(result.loss);
       trained.samples += result.samples;
       if (config.clip_norm > 0) trained.losses.push_back(step.gradient_norm());

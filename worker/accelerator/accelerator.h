@@ -17,7 +17,7 @@ namespace ddprun {
 
 // Incremented with every change of Accelerator: a module of another build is rejected instead of
 // crashing.
-inline constexpr int kAcceleratorInterface = 5;
+inline constexpr int kAcceleratorInterface = 6;
 
 // Work that a device does again and again by itself (a CUDA graph).
 class StepGraph {
@@ -89,9 +89,9 @@ class Accelerator {
   // Waits until the device has done all that was queued. Throws c10::Error.
   virtual void Synchronize(int device) = 0;
 
-  // An NVTX range of the calling thread, as a profiler shows it; ranges nest. Needs no device.
-  virtual void PushRange(const char* name) = 0;
-  virtual void PopRange() = 0;
+  // An NVTX range of the process, as a profiler shows it; any thread may end it. Needs no device.
+  virtual std::uint64_t BeginRange(const char* name) = 0;
+  virtual void EndRange(std::uint64_t range) = 0;
 
   // "CUDA 13.0, driver 13.0, NCCL 2.28.9"; "no driver" without one.
   virtual std::string Versions() const = 0;

@@ -31,9 +31,11 @@ std::string NcclVersion(int version) {
 class CudaStepGraph : public StepGraph {
  public:
   void Capture(const std::function<void()>& work) override {
+    // Graphs of one process never run at the same time, so they share their memory.
+    static const c10::MempoolId_t pool = at::cuda::graph_pool_handle();
     // Work of other threads (a loader's pinned memory, NCCL's watchdog) is not captured, and
     // backward's thread queues on the stream that is captured.
-    graph_.capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
+    graph_.capture_begin(pool, cudaStreamCaptureModeThreadLocal);
     try {
       work();
     } catch (...) {
@@ -131,8 +133,8 @@ class CudaAccelerator : public Accelerator {
     c10::cuda::device_synchronize();
   }
 
-  void PushRange(const char* name) override { nvtxRangePushA(name); }
-  void PopRange() override { nvtxRangePop(); }
+  std::uint64_t BeginRange(const char* name) override { return nvtxRangeStartA(name); }
+  void EndRange(std::uint64_t range) override { nvtxRangeEnd(range); }
 
   std::string Versions() const override {
     int driver = 0;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <exception>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,8 @@ namespace ddprun {
 struct CommandContext {
   std::vector<std::string> arguments;  // after the command's name
   std::chrono::steady_clock::time_point program_start;
+  // Ends the program as if `error` had been thrown, and destroys nothing. Does not return.
+  void (*end_at_once)(std::exception_ptr error) = nullptr;
 };
 
 struct Command {

@@ -25,9 +25,10 @@ constexpr int kSuccess = 0;
 constexpr int kFailure = 1;
 constexpr int kUsage = 2;
 
-int Fail(const std::string& error_file, const std::string& sentence, int code) {
+int Fail(const std::string& sentence, int code) {
   std::fprintf(stderr, "train: %s\n", sentence.c_str());
-  if (error_file.empty()) return code;
+  const char* error_file = std::getenv("TORCHELASTIC_ERROR_FILE");
+  if (error_file == nullptr || *error_file == '\0') return code;
   const absl::Status written =
       WriteFailureRecord(error_file, {.message = sentence, .traceback = ""},
                          static_cast<long long>(std::time(nullptr)));
@@ -35,25 +36,42 @@ int Fail(const std::string& error_file, const std::string& sentence, int code) {
   return code;
 }
 
-int Main(const std::vector<std::string>& arguments) {
-  const auto start = std::chrono::steady_clock::now();
-  const char* error_variable = std::getenv("TORCHELASTIC_ERROR_FILE");
-  const std::string error_file = error_variable ? error_variable : "";
+// Tells what the command has thrown. The program's exit code.
+int Report(const std::exception_ptr& error) {
   try {
-    const Invocation invocation = Invoke(arguments, start);
-    invocation.command->run(invocation.context);
-    return kSuccess;
+    std::rethrow_exception(error);
   } catch (const Information& information) {
     std::fputs(information.text.c_str(), stdout);
     return kSuccess;
-  } catch (const UsageError& error) {
-    return Fail(error_file, error.what(), kUsage);
-  } catch (const std::invalid_argument& error) {
-    return Fail(error_file, error.what(), kUsage);
+  } catch (const UsageError& usage) {
+    return Fail(usage.what(), kUsage);
+  } catch (const std::invalid_argument& usage) {
+    return Fail(usage.what(), kUsage);
   } catch (const Stopped& stopped) {
-    return Fail(error_file, stopped.what(), 128 + stopped.signal);
-  } catch (const std::exception& error) {
-    return Fail(error_file, FirstLine(error), kFailure);
+    return Fail(stopped.what(), 128 + stopped.signal);
+  } catch (const std::exception& failure) {
+    return Fail(FirstLine(failure), kFailure);
+  }
+}
+
+// Skips LibTorch's static destructors: they take as long as a short run and save nothing.
+[[noreturn]] void End(int code) {
+  std::fflush(stdout);
+  std::fflush(stderr);
+  std::_Exit(code);
+}
+
+void EndAtOnce(std::exception_ptr error) { End(Report(error)); }
+
+int Main(const std::vector<std::string>& arguments) {
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    Invocation invocation = Invoke(arguments, start);
+    invocation.context.end_at_once = EndAtOnce;
+    invocation.command->run(invocation.context);
+    return kSuccess;
+  } catch (...) {
+    return Report(std::current_exception());
   }
 }
 
@@ -63,9 +81,5 @@ int Main(const std::vector<std::string>& arguments) {
 int main(int argc, char** argv) {
   setenv("TORCH_SHOW_CPP_STACKTRACES", "0", /*overwrite=*/1);
   ddprun::KeepFreedMemory();
-  const int code = ddprun::Main({argv + 1, argv + argc});
-  std::fflush(stdout);
-  std::fflush(stderr);
-  // Skips LibTorch's static destructors: they take as long as a short run and save nothing.
-  std::_Exit(code);
+  ddprun::End(ddprun::Main({argv + 1, argv + argc}));
 }

@@ -24,13 +24,6 @@
 namespace ddprun {
 namespace {
 
-// Destroyed before the trainer: destroying the trainer aborts its collectives, which would look
-// completed to the stall reporter.
-struct StopsReports {
-  StallReporter& stalls;
-  ~StopsReports() { stalls.Stop(); }
-};
-
 using FolderLocks = std::vector<std::unique_ptr<FolderLock>>;
 
 // Creates the folders that rank 0 writes to, and locks them against other trainings.
@@ -53,8 +46,7 @@ FolderLocks TakeFolders(const Config& config, const WorkerEnv& env) {
   return locks;
 }
 
-void Train(const Config& config, const WorkerEnv& env,
-           std::chrono::steady_clock::time_point start) {
+void Train(const Config& config, const WorkerEnv& env, const CommandContext& context) {
   ShareCores(env.local_world_size);
   if (config.deterministic)
     UseDeterministicAlgorithms();
@@ -78,20 +70,38 @@ void Train(const Config& config, const WorkerEnv& env,
   // is recorded, until all ranks are done.
   std::optional<StopSignal> signals;
   if (SavesCheckpoints(config)) signals.emplace();
-  StallReporter stalls(progress, [nccl] { return PlaceNow(nccl); });
-  {
-    Trainer trainer(config, data, *world, console, progress, start);
-    const StopsReports stops{stalls};
-    trainer.Run();
+  GraphSteps graph_steps;
+  StallReporter stalls(progress, [nccl, &graph_steps] { return PlaceNow(nccl, graph_steps); });
+  auto trainer = std::make_unique<Trainer>(config, data, *world, console, progress, graph_steps,
+                                           context.program_start);
+  std::optional<Stopped> stopped;
+  try {
+    trainer->Run();
+  } catch (const Stopped& by_signal) {
+    stopped = by_signal;
+  } catch (const std::exception&) {
+    stalls.Stop();
+    if (world->device().is_cuda()) {
+      // What is destroyed would wait for a device that hangs.
+      trainer->AwaitSave();
+      context.end_at_once(std::current_exception());
+    }
+    throw;
   }
+  // Destroying the trainer aborts its collectives, which would look completed to the reporter.
+  stalls.Stop();
+  // NCCL's communicators cannot be ended before CUDA graphs that use them.
+  trainer.reset();
+  // No rank leaves while another is still waiting for it.
   world->Shutdown();
+  if (stopped) throw Stopped(*stopped);
 }
 
 }  // namespace
 
 void RunTrain(const CommandContext& context) {
   const Config config = ParseCommandLine(context.arguments);
-  Train(config, Launch(config, context.arguments), context.program_start);
+  Train(config, Launch(config, context.arguments), context);
 }
 
 }  // namespace ddprun

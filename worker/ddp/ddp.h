@@ -44,6 +44,8 @@ class DistributedDataParallel {
     // cache, and the last one, which backward cannot hide, is small too.
     std::int64_t shared_bucket_bytes = 4 << 20;
     std::int64_t first_bucket_bytes = 1 << 20;
+    // Before each training forward. What reads them between trainings (evaluation, checkpoints)
+    // takes rank 0's: BroadcastBuffers().
     bool broadcast_buffers = true;
     // 16 bits are for networks: they go by the process group even where the ranks share a machine.
     GradientFormat format = GradientFormat::kFull;

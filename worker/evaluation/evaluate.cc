@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/evaluation/evaluate.h"
 
+#include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/grad_mode.h>
 
 #include "worker/evaluation/test_time_augmentation.h"
@@ -56,6 +57,24 @@ std::optional<Evaluation> Evaluate(const Config& config, World& world, ParallelS
     sums.Add(scores, labels, loss(scores, labels), /*weight=*/1);
   }
   return sums.Take(world);
+}
+
+void WarmUpEvaluation(const Config& config, World& world, ParallelStrategy& strategy,
+                      const Dataset& set) {
+  const torch::NoGradGuard no_grad;
+  const auto own =
+      static_cast<std::int64_t>(EvaluationIndices(set.test->size(), strategy.shard()).size());
+  const SampleShape shape = set.shape();
+  const auto forward = [&](std::int64_t images) {
+    if (images == 0) return;
+    const at::Tensor dummy =
+        at::zeros({images, shape.channels, shape.height, shape.width}, world.device())
+            .contiguous(config.channels_last ? at::MemoryFormat::ChannelsLast
+                                             : at::MemoryFormat::Contiguous);
+    ScoresOf(strategy, dummy, config.tta);
+  };
+  if (own >= config.eval_batch_size) forward(config.eval_batch_size);
+  forward(own % config.eval_batch_size);
 }
 
 }  // namespace ddprun

@@ -20,4 +20,8 @@ std::optional<Evaluation> Evaluate(
     const Config& config, World& world, ParallelStrategy& strategy, const Dataset& set,
     const std::function<bool()>& go_on = [] { return true; });
 
+// Forwards of images without content, of all shapes that Evaluate() takes. All ranks must call it.
+void WarmUpEvaluation(const Config& config, World& world, ParallelStrategy& strategy,
+                      const Dataset& set);
+
 }  // namespace ddprun

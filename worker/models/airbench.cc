@@ -135,11 +135,11 @@ class Airbench : public ImageModel {
     whiten_->weight.copy_(covariance_.Filters(kWhitenEps));
   }
 
-  bool Advance(double epochs) override {
-    const bool was_trained = trains_whitening_;
+  std::int64_t Advance(double epochs) override {
     trains_whitening_ = epochs < whiten_epochs_;
-    return trains_whitening_ != was_trained;
+    return trains_whitening_ ? 0 : 1;
   }
+  std::vector<double> ForwardChanges() const override { return {whiten_epochs_}; }
 
  private:
   at::Tensor Begin(const at::Tensor& x) {

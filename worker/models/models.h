@@ -40,12 +40,17 @@ class ImageModel : public torch::nn::Module {
   virtual std::int64_t calibration_images() const { return 0; }
   virtual void Calibrate(const at::Tensor& images) { static_cast<void>(images); }
 
-  // Told before each step how many epochs of the training are done. True: from now on forward is
-  // made of other operations than before, and what was recorded of it (a CUDA graph) is stale.
-  virtual bool Advance(double epochs) {
+  // Told before each step how many epochs of the training are done. The number of the forward that
+  // is used from now on: a recording (a CUDA graph) of one is not one of another.
+  virtual std::int64_t Advance(double epochs) {
     static_cast<void>(epochs);
-    return false;
+    return 0;
   }
+  // After how many epochs it changes, in their order.
+  virtual std::vector<double> ForwardChanges() const { return {}; }
+
+  // Whether forward in training uses buffers, beside updating them as batch norm does.
+  virtual bool reads_buffers_in_training() const { return false; }
 
  private:
   std::vector<ModelPart> parts_;  // made by the first forward

@@ -17,6 +17,7 @@ class ScriptModel : public ImageModel {
   // One: TorchScript does not say where it could be cut.
   std::vector<ModelPart> Parts() override;
   void train(bool on = true) override;
+  bool reads_buffers_in_training() const override { return true; }  // its program may
 
   // With this model's parameters and buffers.
   const torch::jit::Module& script() const { return script_; }

@@ -12,7 +12,9 @@ DataParallel::DataParallel(World& world, ImageModel& model, StepOptions options)
     : world_(world),
       model_(model),
       options_(std::move(options)),
-      ddp_(world, model, {.format = options_.gradients}) {}
+      ddp_(world, model,
+           {.broadcast_buffers = model.reads_buffers_in_training(), .format = options_.gradients}) {
+}
 
 NamedTensors DataParallel::Parameters() const {
   NamedTensors parameters;

@@ -23,8 +23,8 @@ std::optional<at::ScalarType> AutocastType(Amp amp, at::Device device) {
 Autocast::Autocast(at::Device device, std::optional<at::ScalarType> type)
     : device_(device.type()),
       on_(type.has_value()),
-      was_enabled_(at::autocast::is_autocast_enabled(device_)),
-      old_type_(at::autocast::get_autocast_dtype(device_)) {
+      was_enabled_(on_ && at::autocast::is_autocast_enabled(device_)),
+      old_type_(on_ ? at::autocast::get_autocast_dtype(device_) : at::kFloat) {
   if (!on_) return;
   at::autocast::set_autocast_enabled(device_, true);
   at::autocast::set_autocast_dtype(device_, *type);

@@ -236,10 +236,11 @@ std::vector<SectionTimes> GatherTimes(World& world, const SectionTimes& own) {
 void ShowSectionsInNvtx(const World& world, StepClock& clock) {
   if (!world.device().is_cuda()) return;
   Accelerator& accelerator = LoadAccelerator();
-  accelerator.PushRange(ToString(StepSection::kOther));
-  clock.OnEnter([&accelerator](StepSection section) {
-    accelerator.PopRange();
-    accelerator.PushRange(ToString(section));
+  // Sections are entered on the trainer's thread and on autograd's.
+  clock.OnEnter([&accelerator, range = accelerator.BeginRange(ToString(StepSection::kOther))](
+                    StepSection section) mutable {
+    accelerator.EndRange(range);
+    range = accelerator.BeginRange(ToString(section));
   });
 }
 

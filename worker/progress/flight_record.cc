@@ -119,11 +119,15 @@ CollectivePlace PlaceIn(const std::vector<std::string>& records) {
   return place;
 }
 
-CollectivePlace PlaceNow(bool with_nccl) {
+CollectivePlace PlaceNow(bool with_nccl, GraphSteps& graph_steps) {
   std::vector<std::string> records{
       c10d::dump_fr_trace_json(/*includeCollectives=*/true, /*onlyActive=*/false)};
   if (with_nccl) records.push_back(LoadAccelerator().FlightRecord());
-  return PlaceIn(records);
+  CollectivePlace place = PlaceIn(records);
+  const CollectivePlace graph = graph_steps.Place();
+  if (graph.waits) place.waits = graph.waits;
+  place.last.insert(place.last.begin(), graph.last.begin(), graph.last.end());
+  return place;
 }
 
 }  // namespace ddprun

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "proto/collective.h"
+#include "worker/progress/graph_steps.h"
 
 namespace ddprun {
 
@@ -14,8 +15,9 @@ namespace ddprun {
 // be read is as if it were not there. Pure.
 CollectivePlace PlaceIn(const std::vector<std::string>& records);
 
-// Of this process now; from any thread. `with_nccl`: the module of accelerator.h is open. May take
-// tens of milliseconds, and blocks where CUDA does.
-CollectivePlace PlaceNow(bool with_nccl);
+// Of this process now; from any thread. `with_nccl`: the module of accelerator.h is open. A step
+// among `graph_steps` is said before any collective. May take tens of milliseconds, and blocks
+// where CUDA does.
+CollectivePlace PlaceNow(bool with_nccl, GraphSteps& graph_steps);
 
 }  // namespace ddprun

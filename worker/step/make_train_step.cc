@@ -27,14 +27,6 @@ std::unique_ptr<BatchFeed> MakeFeed(const StepParts& parts, const Dataset& data,
                                    parts.world.device());
 }
 
-// NCCL's watchdog does not see the all-reduce that a graph replays. What waits in a kernel for a
-// rank that does not come ends when the communicator is aborted.
-RunAheadLimit MakeRunAheadLimit(World& world) {
-  return {[] { return LoadAccelerator().MakeMark(); }, world.step_timeout(),
-          [&world] { world.group()->getDefaultBackend()->abort(); },
-          "rank " + std::to_string(world.rank())};
-}
-
 }  // namespace
 
 bool WholeModelOnGpu(const Config& config, const World& world) {
@@ -42,6 +34,7 @@ bool WholeModelOnGpu(const Config& config, const World& world) {
 }
 
 std::unique_ptr<TrainStep> MakeTrainStep(StepParts parts, const Dataset& data,
+                                         GraphSteps& graph_steps,
                                          const std::function<void(const std::string&)>& report) {
   if (!WholeModelOnGpu(parts.config, parts.world)) {
     std::unique_ptr<BatchFeed> feed = MakeFeed(parts, data, /*resident=*/false);
@@ -58,8 +51,11 @@ std::unique_ptr<TrainStep> MakeTrainStep(StepParts parts, const Dataset& data,
   std::unique_ptr<BatchFeed> feed = MakeFeed(parts, data, resident);
   TrainStep::MakeGraph make_graph;
   if (why_not.empty()) make_graph = [&accelerator] { return accelerator.MakeGraph(); };
+  // NCCL's watchdog does not see the all-reduce that a graph replays.
   std::optional<RunAheadLimit> limit;
-  if (make_graph && parts.world.size() > 1) limit.emplace(MakeRunAheadLimit(parts.world));
+  if (make_graph && parts.world.size() > 1)
+    limit.emplace([&accelerator] { return accelerator.MakeMark(); }, graph_steps,
+                  "rank " + std::to_string(parts.world.rank()));
   return std::make_unique<TrainStep>(std::move(parts), std::move(feed), std::move(make_graph),
                                      std::move(limit));
 }

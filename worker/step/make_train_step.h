@@ -6,6 +6,7 @@
 #include <string>
 
 #include "worker/data/dataset.h"
+#include "worker/progress/graph_steps.h"
 #include "worker/step/train_step.h"
 
 namespace ddprun {
@@ -14,8 +15,10 @@ namespace ddprun {
 // graphs do.
 bool WholeModelOnGpu(const Config& config, const World& world);
 
-// The step that the settings ask for. `report` receives one line on how a GPU makes it.
+// The step that the settings ask for. `graph_steps`, which must outlive it, receives those that
+// are graphs of several ranks; `report` one line on how a GPU makes the step.
 std::unique_ptr<TrainStep> MakeTrainStep(StepParts parts, const Dataset& data,
+                                         GraphSteps& graph_steps,
                                          const std::function<void(const std::string&)>& report);
 
 }  // namespace ddprun

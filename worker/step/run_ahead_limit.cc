@@ -2,9 +2,7 @@
 #include "worker/step/run_ahead_limit.h"
 
 #include <algorithm>
-#include <stdexcept>
 #include <thread>
-#include <utility>
 
 namespace ddprun {
 namespace {
@@ -17,30 +15,19 @@ constexpr std::chrono::microseconds kLongestPause{1000};
 
 }  // namespace
 
-RunAheadLimit::RunAheadLimit(MakeMark make_mark, std::chrono::milliseconds limit,
-                             std::function<void()> give_up, std::string who)
-    : make_mark_(std::move(make_mark)),
-      limit_(limit),
-      give_up_(std::move(give_up)),
-      who_(std::move(who)) {}
-
-void RunAheadLimit::EndStep() {
-  marks_.push_back(make_mark_());
-  while (marks_.size() > kStepsAhead) {
-    AwaitOldest();
-    marks_.pop_front();
-  }
+void RunAheadLimit::EndStep(std::int64_t number, std::chrono::milliseconds limit) {
+  steps_->Add(number, make_mark_());
+  while (steps_->queued() > kStepsAhead) AwaitOldest(limit);
 }
 
-void RunAheadLimit::AwaitOldest() {
-  const Clock::time_point deadline = Clock::now() + limit_;
-  for (auto pause = kFirstPause; !marks_.front()->Passed();
+void RunAheadLimit::AwaitOldest(std::chrono::milliseconds limit) {
+  const Clock::time_point deadline = Clock::now() + limit;
+  for (auto pause = kFirstPause; !steps_->OldestEnded();
        pause = std::min(2 * pause, kLongestPause)) {
     if (Clock::now() >= deadline) {
-      give_up_();
-      throw std::runtime_error(
+      throw StepHangs(
           who_ + ": a step on the GPU has not ended within " +
-          std::to_string(std::chrono::duration_cast<std::chrono::seconds>(limit_).count()) +
+          std::to_string(std::chrono::duration_cast<std::chrono::seconds>(limit).count()) +
           " s; another rank hangs or is slower, whose own output may say why; "
           "--collective-timeout gives it longer");
     }

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "worker/base/first_line.h"
+#include "worker/distributed/background_task.h"
 #include "worker/optimizer/gradient_clip.h"
 
 namespace ddprun {
@@ -32,14 +33,14 @@ TrainStep::TrainStep(StepParts parts, std::unique_ptr<BatchFeed> feed, MakeGraph
       make_graph_(std::move(make_graph)),
       limit_(std::move(limit)),
       rate_(RateOn(parts_.world.device(), 0)),
-      warm_up_(parts_.world.size() == 1 ? kWarmUpAlone : kWarmUpOfSeveral) {}
+      forward_(recordings_.try_emplace(0).first) {}
 
 void TrainStep::BeginEpoch(const EpochPlan& plan, std::uint64_t epoch) {
   plan_ = &plan;
   feed_->BeginEpoch(plan, epoch);
 }
 
-TrainStep::Result TrainStep::Make(const StepBatches& batches, double rate) {
+TrainStep::Result TrainStep::Make(const StepBatches& batches, double rate, std::int64_t number) {
   const Shares shares = SharesOf(batches);
   Result result{
       .samples = shares.samples,
@@ -50,20 +51,30 @@ TrainStep::Result TrainStep::Make(const StepBatches& batches, double rate) {
   };
   feed_->BeginStep(batches, shares.own);
   rate_.fill_(rate);
-  if (TakesGraph(batches, shares)) {
+  Recording& recording = forward_->second;
+  const bool full = IsFull(batches, shares);
+  if (make_graph_ && full && (recording.graph || CanCapture())) {
     for (std::int64_t i = 0; i < batches.count; ++i) load(i);
-    if (!graph_) Capture(shares);
+    if (!recording.graph) Capture(shares);
     parts_.calls.enter(StepSection::kForward);
-    graph_->Replay();
-    latest_ = graph_outcome_;
+    recording.graph->Replay();
+    latest_ = recording.outcome;
     // The next replay writes there again.
-    result.loss = graph_outcome_.loss.clone();
+    result.loss = recording.outcome.loss.clone();
   } else {
     latest_ = Queue(shares, load);
     result.loss = latest_.loss;
-    --warm_up_;
+    recording.queued += full;
+    queued_ += full;
   }
-  if (limit_) limit_->EndStep();
+  if (!limit_) return result;
+  try {
+    limit_->EndStep(number,
+                    number == kDummy ? parts_.world.timeout() : parts_.world.step_timeout());
+  } catch (const StepHangs&) {
+    Abort();
+    throw;
+  }
   return result;
 }
 
@@ -122,8 +133,7 @@ void TrainStep::Update(Outcome& outcome) {
   if (parts_.average != nullptr) parts_.average->Update(overflow);
 }
 
-bool TrainStep::TakesGraph(const StepBatches& batches, const Shares& shares) const {
-  if (!make_graph_ || (!graph_ && warm_up_ > 0)) return false;
+bool TrainStep::IsFull(const StepBatches& batches, const Shares& shares) const {
   const Config& config = parts_.config;
   return batches.count == config.accumulate &&
          shares.samples == batches.count * config.batch_size * parts_.strategy.shard().world_size &&
@@ -131,25 +141,54 @@ bool TrainStep::TakesGraph(const StepBatches& batches, const Shares& shares) con
                      [&](std::int64_t own) { return own == config.batch_size; });
 }
 
+bool TrainStep::CanCapture() const {
+  return queued_ >= (parts_.world.size() == 1 ? kWarmUpAlone : kWarmUpOfSeveral) &&
+         forward_->second.queued >= kWarmUpAgain;
+}
+
 void TrainStep::Capture(const Shares& shares) {
   parts_.world.Synchronize();
+  Recording& recording = forward_->second;
   std::unique_ptr<StepGraph> graph = make_graph_();
   const auto loaded = [](std::int64_t) {};
   try {
-    graph->Capture([this, shares, loaded] { graph_outcome_ = Queue(shares, loaded); });
+    graph->Capture(
+        [this, &recording, shares, loaded] { recording.outcome = Queue(shares, loaded); });
   } catch (const c10::Error& error) {
     throw std::runtime_error("the step cannot be captured as a CUDA graph: " + FirstLine(error) +
                              "; pass --no-cuda-graph");
   }
-  graph_ = std::move(graph);
+  recording.graph = std::move(graph);
 }
 
-void TrainStep::ForwardChanged() {
-  if (!graph_) return;
-  parts_.world.Synchronize();
-  latest_ = graph_outcome_ = {};
-  graph_.reset();
-  warm_up_ = kWarmUpAgain;
+void TrainStep::UseForward(std::int64_t forward) {
+  forward_ = recordings_.try_emplace(forward).first;
+}
+
+bool TrainStep::is_warm() const {
+  const Recording& recording = forward_->second;
+  return make_graph_ ? recording.graph != nullptr : recording.queued > 0;
+}
+
+// ncclCommAbort() returns only when no graph is left that holds the communicator's collectives
+// (NCCL 2.28 src/init.cc, commDestroySync(), which waits for localPersistentRefs). The graphs are
+// destroyed when the device has left them, which the abort makes it do. All that may block, so it
+// is done by a thread that owns what it needs, and that is waited for for a short time only.
+void TrainStep::Abort() {
+  auto graphs = std::make_shared<std::vector<std::unique_ptr<StepGraph>>>();
+  for (auto& [number, recording] : recordings_) graphs->push_back(std::move(recording.graph));
+  const at::Device device = parts_.world.device();
+  BackgroundTask aborting("the end of the collectives", kAbortLimit,
+                          [graphs, device, group = parts_.world.group()] {
+                            if (device.is_cuda()) LoadAccelerator().SetDevice(device.index());
+                            graphs->clear();
+                            group->getDefaultBackend()->abort();
+                          });
+  try {
+    aborting.Wait();
+  } catch (const std::exception&) {
+    // The process ends without it.
+  }
 }
 
 double TrainStep::gradient_norm() const {

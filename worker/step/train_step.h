@@ -10,8 +10,10 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -57,8 +59,11 @@ class TrainStep {
   // iterations, which cannot be captured.
   static constexpr std::int64_t kWarmUpAlone = 3;
   static constexpr std::int64_t kWarmUpOfSeveral = 11;
-  // And after the model's forward has changed.
+  // And of each further forward that the model has.
   static constexpr std::int64_t kWarmUpAgain = 1;
+
+  // For what is left on the device of a step that hangs.
+  static constexpr std::chrono::seconds kAbortLimit{5};
 
   using MakeGraph = std::function<std::unique_ptr<StepGraph>()>;
 
@@ -77,19 +82,27 @@ class TrainStep {
   // Steps are made of this plan's batches from now on; it must live until the next call.
   void BeginEpoch(const EpochPlan& plan, std::uint64_t epoch);
 
-  // Forward, backward and update with this learning rate. Throws c10::Error if another rank has
-  // ended, DataError, and std::runtime_error if the step cannot be captured or an earlier one does
-  // not end.
-  Result Make(const StepBatches& batches, double rate);
+  // Forward, backward and update with this learning rate. `number` is the step's in the training,
+  // from 1 on, or kDummy. Throws c10::Error if another rank has ended, DataError, and
+  // std::runtime_error if the step cannot be captured or an earlier one does not end.
+  Result Make(const StepBatches& batches, double rate, std::int64_t number);
 
-  // The model's forward is made of other operations from now on than before.
-  void ForwardChanged();
+  // Of a step whose outcome is discarded: it may take as long as the set-up.
+  static constexpr std::int64_t kDummy = 0;
+
+  // The model's forward is this one from now on (ImageModel::Advance()). Each has a graph of its
+  // own, which stays.
+  void UseForward(std::int64_t forward);
+
+  // Whether the next step of full batches is as fast as all that follow: a replay, if a graph is
+  // captured at all.
+  bool is_warm() const;
 
   // Of the latest step, where --clip-norm asks for it. Waits for the device.
   double gradient_norm() const;
 
-  // Whether steps are replays of a CUDA graph by now.
-  bool is_graph() const { return graph_ != nullptr; }
+  // Whether steps of full batches are replays of a CUDA graph by now.
+  bool is_graph() const { return forward_->second.graph != nullptr; }
 
  private:
   // The samples of a step's batches, and the factors of the batches' losses with which their sum,
@@ -105,10 +118,21 @@ class TrainStep {
     at::Tensor gradient_norm;  // undefined without clipping
   };
 
+  // A forward's graph, and its steps that were queued before.
+  struct Recording {
+    std::unique_ptr<StepGraph> graph;  // null until it is captured
+    Outcome outcome;                   // which each replay writes anew
+    std::int64_t queued = 0;           // steps of full batches
+  };
+
   Shares SharesOf(const StepBatches& batches) const;
-  // Whether a graph fits the step, and its turn has come.
-  bool TakesGraph(const StepBatches& batches, const Shares& shares) const;
+  // Whether a graph can be of such a step.
+  bool IsFull(const StepBatches& batches, const Shares& shares) const;
+  // Whether enough steps of the current forward were queued.
+  bool CanCapture() const;
   void Capture(const Shares& shares);
+  // A step hangs on the device: aborts the collectives that it waits in.
+  void Abort();
   // `load`: called before each batch with its number.
   Outcome Queue(const Shares& shares, const std::function<void(std::int64_t)>& load);
   void Update(Outcome& outcome);
@@ -119,9 +143,9 @@ class TrainStep {
   std::optional<RunAheadLimit> limit_;
   at::Tensor rate_;  // scalar on the device
   const EpochPlan* plan_ = nullptr;
-  std::int64_t warm_up_;              // steps that are left of it
-  std::unique_ptr<StepGraph> graph_;  // null until one is captured
-  Outcome graph_outcome_;             // which each replay writes anew
+  std::map<std::int64_t, Recording> recordings_;  // by forward
+  std::map<std::int64_t, Recording>::iterator forward_;
+  std::int64_t queued_ = 0;  // steps of full batches, of all forwards
   Outcome latest_;
 };
 

@@ -56,6 +56,7 @@ std::string ToTable(const Summary& summary) {
 std::string ToJson(const Summary& summary) {
   nlohmann::json json{{"images_per_second", summary.images_per_second()},
                       {"steps_per_second", summary.steps_per_second()},
+                      {"warm_up_seconds", summary.warm_up_seconds},
                       {"training_seconds", summary.training_seconds},
                       {"evaluation_seconds", summary.evaluation_seconds},
                       {"total_seconds", summary.total_seconds},

@@ -21,6 +21,7 @@ struct Summary {
   double loss = 0;                       // of rank 0's last batch
   std::int64_t steps = 0;                // of this program's run
   std::int64_t images = 0;               // of all ranks in these steps
+  double warm_up_seconds = 0;            // on a GPU, before training
   double training_seconds = 0;
   double evaluation_seconds = 0;     // of the last one
   double total_seconds = 0;          // since the program started

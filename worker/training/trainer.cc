@@ -7,17 +7,20 @@
 #include "worker/evaluation/evaluate.h"
 #include "worker/observers/make_observers.h"
 #include "worker/parallel/pipeline_plan.h"
+#include "worker/step/make_train_step.h"
 #include "worker/training/checks.h"
 #include "worker/training/results.h"
+#include "worker/training/warm_up.h"
 
 namespace ddprun {
 Trainer::Trainer(const Config& config, const Dataset& data, World& world, Console& console,
-                 ProgressSender& progress, Time program_start)
+                 ProgressSender& progress, GraphSteps& graph_steps, Time program_start)
     : config_(config),
       data_(data),
       world_(world),
       console_(console),
       program_start_(program_start),
+      settled_(world.device().is_cpu()),
       counter_(clock_),
       observers_(MakeObservers(config, world, console, progress, clock_, counter_)),
       state_(config, data.train->size(), DataParallelSize(config, world.size())),
@@ -29,7 +32,8 @@ Trainer::Trainer(const Config& config, const Dataset& data, World& world, Consol
                                    if (loss.is_cpu()) ReadLoss(loss, state_.position().step + 1);
                                  },
                              .before_update = [this] { checkpoints_.BeforeUpdate(); },
-                             .enter = [this](StepSection section) { Enter(section); }})) {}
+                             .enter = [this](StepSection section) { Enter(section); }},
+                            graph_steps)) {}
 
 void Trainer::Run() {
   Begin();
@@ -41,6 +45,7 @@ void Trainer::Begin() {
   parts_.strategy->Train();
   Notify(&Observer::OnPhase, "checkpoint");
   state_.GoOnFrom(checkpoints_.Resume());
+  if (WholeModelOnGpu(config_, world_) && !state_.Done()) WarmUp();
   Notify(&Observer::OnPhase, "barrier");
   world_.Barrier();
   Notify(&Observer::OnBegin, state_);
@@ -51,6 +56,16 @@ void Trainer::Begin() {
   checkpoints_.StopIfAsked(state_.place);
 }
 
+void Trainer::WarmUp() {
+  Notify(&Observer::OnPhase, "warm-up");
+  const auto begun = std::chrono::steady_clock::now();
+  warming_up_ = true;
+  ddprun::WarmUp(config_, data_, world_, parts_, *step_, state_);
+  warming_up_ = false;
+  settled_ = true;
+  summary_.warm_up_seconds = SecondsSince(begun);
+}
+
 void Trainer::TrainEpoch() {
   const std::int64_t epoch = state_.position().epoch;
   const EpochPlan sampler = state_.BeginEpoch(parts_.strategy->shard());
@@ -59,10 +74,11 @@ void Trainer::TrainEpoch() {
   for (; batches.first < sampler.batches() && !state_.Done(); batches.first += batches.count) {
     batches.count = std::min(config_.accumulate, sampler.batches() - batches.first);
     Notify(&Observer::OnStepBegin, state_, sampler, batches);
-    checkpoints_.BeginStep(state_.position());
-    if (parts_.model->Advance(state_.PlannedEpochs())) step_->ForwardChanged();
+    checkpoints_.BeginStep();
+    step_->UseForward(parts_.model->Advance(state_.PlannedEpochs()));
     // Batches, forward, backward with the all-reduce, optimizer: train_step.cc.
-    const TrainStep::Result result = step_->Make(batches, state_.LearningRate());
+    const TrainStep::Result result =
+        step_->Make(batches, state_.LearningRate(), state_.position().step + 1);
     state_.EndStep(sampler, batches.first + batches.count - 1);
     Record(result);
     if (state_.EvaluationIsDue()) Evaluate(/*last=*/false);
@@ -86,6 +102,7 @@ void Trainer::Record(const TrainStep::Result& result) {
   if (counter_.Now().steps == 1) {
     world_.Synchronize();
     summary_.CountFirstStep(program_start_);
+    settled_ = true;
   }
   clock_.EndStep();
   Notify(&Observer::OnStepEnd, state_,
@@ -149,8 +166,9 @@ void Trainer::ReadLoss(const at::Tensor& loss, std::int64_t step) {
 }
 
 void Trainer::Enter(StepSection section) {
+  if (warming_up_) return;
   clock_.Enter(section);
-  world_.ExpectPeersSoon(IsWithinStep(section));
+  world_.ExpectPeersSoon(settled_ && IsWithinStep(section));
   Notify(&Observer::OnSection, section);
 }
 

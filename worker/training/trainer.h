@@ -13,6 +13,7 @@
 #include "worker/metrics/console.h"
 #include "worker/metrics/step_clock.h"
 #include "worker/observers/observer.h"
+#include "worker/progress/graph_steps.h"
 #include "worker/progress/progress_sender.h"
 #include "worker/step/step_counter.h"
 #include "worker/step/train_step.h"
@@ -27,10 +28,11 @@ class Trainer {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  // All must outlive the trainer. The total time of the summary counts from `program_start`. Makes
-  // the model, which becomes rank 0's on all ranks.
+  // All must outlive the trainer. The total time of the summary counts from `program_start`;
+  // `graph_steps` is where a stall reporter reads at which step the device is. Makes the model,
+  // which becomes rank 0's on all ranks.
   Trainer(const Config& config, const Dataset& data, World& world, Console& console,
-          ProgressSender& progress, Time program_start);
+          ProgressSender& progress, GraphSteps& graph_steps, Time program_start);
 
   // Trains, checks that all ranks have the same model, evaluates, and on rank 0 writes the model
   // and the summary and shows the table. Throws TrainingError (a loss that is not finite, ranks
@@ -39,9 +41,14 @@ class Trainer {
   // std::runtime_error (the model cannot be written, a checkpoint cannot be read).
   void Run();
 
+  // After Run() has thrown: waits for a save that is under way, unless the device does not let it
+  // be read.
+  void AwaitSave() { checkpoints_.AwaitSave(); }
+
  private:
-  // To the first step: resumes, and waits for the other ranks.
+  // To the first step: resumes, warms up, and waits for the other ranks.
   void Begin();
+  void WarmUp();
   void TrainEpoch();
   // Counts a step and tells the observers.
   void Record(const TrainStep::Result& result);
@@ -62,6 +69,11 @@ class Trainer {
   World& world_;
   Console& console_;
   const Time program_start_;
+
+  // Whether a step takes as long as all that follow: on a GPU not before libraries have been loaded
+  // and kernels chosen, which may take one rank much longer than the others.
+  bool settled_;
+  bool warming_up_ = false;
 
   StepClock clock_;
   StepCounter counter_;

@@ -10,6 +10,7 @@
 #include "worker/checkpoint/stop_signal.h"
 #include "worker/config/config.h"
 #include "worker/files/tensor_list.h"
+#include "worker/step/run_ahead_limit.h"
 
 namespace ddprun {
 namespace {
@@ -20,6 +21,9 @@ using Json = nlohmann::json;
 // A batch of an evaluation that takes so many times as long as the one before is taken for one that
 // hangs.
 constexpr int kPatienceBatches = 3;
+
+// Steps of a GPU that are queued before one is waited for: their times say nothing.
+constexpr std::int64_t kQueuedSteps = 2 * RunAheadLimit::kStepsAhead;
 
 constexpr char kGoesOn[] = "; training goes on, and the next one is tried";
 
@@ -48,7 +52,8 @@ TrainingCheckpoints::TrainingCheckpoints(const Config& config, const Dataset& da
       saving_(SavesCheckpoints(config)),
       folder_(CheckpointFolder(config)),
       vote_(world),
-      evaluation_vote_(world) {}
+      evaluation_vote_(world),
+      patience_(world.device().is_cuda() ? kQueuedSteps : 0) {}
 
 TrainingCheckpoints::Place TrainingCheckpoints::Resume() {
   // Rank 0's finding, or what is wrong with it, for all.
@@ -101,18 +106,16 @@ TrainingCheckpoints::Place TrainingCheckpoints::Resume() {
   return place;
 }
 
-// Whether the step after `position` ends with a save.
-bool TrainingCheckpoints::Due(const TrainingPosition& position) const {
-  if (put_off_) return true;
-  if (config_.checkpoint_every > 0 && (position.step + 1) % config_.checkpoint_every == 0)
-    return true;
+// Whether rank 0 asks for a save: the others do not know of it.
+bool TrainingCheckpoints::WishesToSave() const {
+  if (world_.rank() != 0) return false;
   const std::chrono::duration<double> passed = Clock::now() - save_time_;
-  return config_.checkpoint_seconds > 0 && passed.count() >= config_.checkpoint_seconds;
+  return put_off_ ||
+         (config_.checkpoint_seconds > 0 && passed.count() >= config_.checkpoint_seconds);
 }
 
-void TrainingCheckpoints::BeginStep(const TrainingPosition& position) {
-  if (!saving_) return;
-  vote_.Begin({.save = world_.rank() == 0 && Due(position), .stop = StopSignal::Received()});
+void TrainingCheckpoints::BeginStep() {
+  if (saving_) vote_.Begin({.save = WishesToSave(), .stop = StopSignal::Received()});
 }
 
 void TrainingCheckpoints::BeforeUpdate() {
@@ -151,6 +154,8 @@ void TrainingCheckpoints::EndStep(const Place& place) {
   if (world_.size() == 1) wishes.stop = StopSignal::Received();
   if (wishes.stop != 0) stop_ = wishes.stop;
   StopIfAsked(place);
+  if (config_.checkpoint_every > 0 && place.position.step % config_.checkpoint_every == 0)
+    wishes.save = true;
   // A save may hold up rank 0, and with it the others, until the next step ends. So may what an
   // epoch begins with.
   const bool slow = wishes.save || place.position.consumed == 0;
@@ -208,6 +213,10 @@ void TrainingCheckpoints::Finish(const Place& place) {
   TellReports("");
 }
 
+void TrainingCheckpoints::AwaitSave() {
+  if (writer_ && writer_->WaitUntilCopied(kCopyLimit)) writer_->WaitUntilSaved(kSaveLimit);
+}
+
 void TrainingCheckpoints::Stop(const Place& place, int signal) {
   StopSignal::Acknowledge();
   Finish(place);
@@ -220,8 +229,6 @@ void TrainingCheckpoints::Stop(const Place& place, int signal) {
                           " holds it, pass --resume auto to go on"
                     : "; it is not saved";
   }
-  // No rank leaves while another is still waiting for it.
-  world_.Shutdown();
   throw Stopped(signal, sentence);
 }
 

@@ -33,6 +33,8 @@ class TrainingCheckpoints {
 
   // How long the end of a training waits for its last checkpoint.
   static constexpr std::chrono::seconds kSaveLimit{600};
+  // And the end of one that has failed for its copy of what is on the device.
+  static constexpr std::chrono::seconds kCopyLimit{5};
 
   // A checkpoint is made of `parts` and read into them. All must outlive this object.
   TrainingCheckpoints(const Config& config, const Dataset& data, World& world, Console& console,
@@ -43,15 +45,16 @@ class TrainingCheckpoints {
   // std::runtime_error (it cannot be read).
   Place Resume();
 
-  // At the beginning of the step after `position`.
-  void BeginStep(const TrainingPosition& position);
+  // At the beginning of a step.
+  void BeginStep();
   // Before parameters, optimizer state or average change.
   void BeforeUpdate();
   // During an evaluation, before each of its batches: false on all ranks if a signal has asked one
   // of them for the end. EndEvaluation() follows in any case.
   bool EvaluationGoesOn();
   void EndEvaluation();
-  // At the end of a step. Throws Stopped if a signal has asked for the end and it is saved.
+  // At the end of a step. Throws Stopped on all ranks if a signal has asked for the end and it is
+  // saved: world's Shutdown() is the next that they do together.
   void EndStep(const Place& place);
   // After an evaluation that does not belong to a step. Throws Stopped as EndStep() does.
   void StopIfAsked(const Place& place);
@@ -59,9 +62,11 @@ class TrainingCheckpoints {
   void EndSteps();
   // At the end of the training: its checkpoint is on the disk when this returns.
   void Finish(const Place& place);
+  // Until the save that is under way has ended; not if it cannot be copied from the device.
+  void AwaitSave();
 
  private:
-  bool Due(const TrainingPosition& position) const;
+  bool WishesToSave() const;
   void Save(const Place& place);
   // `next`: what becomes of a save that has failed, as the end of its sentence.
   void TellReports(const char* next);

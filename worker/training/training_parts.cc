@@ -128,7 +128,7 @@ TrainingParts::TrainingParts(const Config& config, const Dataset& data, World& w
   if (config.ema_decay > 0) average.emplace(parameters, config.ema_decay);
 }
 
-std::unique_ptr<TrainStep> TrainingParts::MakeStep(StepCalls calls) {
+std::unique_ptr<TrainStep> TrainingParts::MakeStep(StepCalls calls, GraphSteps& graph_steps) {
   return MakeTrainStep({.config = config_,
                         .world = world_,
                         .strategy = *strategy,
@@ -137,7 +137,7 @@ std::unique_ptr<TrainStep> TrainingParts::MakeStep(StepCalls calls) {
                         .scaler = scaler,
                         .average = average ? &*average : nullptr,
                         .calls = std::move(calls)},
-                       data_, [this](const std::string& text) {
+                       data_, graph_steps, [this](const std::string& text) {
                          if (world_.rank() == 0) console_.Line(text);
                        });
 }

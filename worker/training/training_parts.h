@@ -29,8 +29,8 @@ struct TrainingParts {
   TrainingParts(const TrainingParts&) = delete;
   TrainingParts& operator=(const TrainingParts&) = delete;
 
-  // The step that trains them.
-  std::unique_ptr<TrainStep> MakeStep(StepCalls calls);
+  // The step that trains them, see MakeTrainStep().
+  std::unique_ptr<TrainStep> MakeStep(StepCalls calls, GraphSteps& graph_steps);
 
   MetricSums epoch_sums;  // of the epoch's training batches; before the strategy, which adds to it
   std::shared_ptr<ImageModel> model;

@@ -48,6 +48,16 @@ TEST(CollectivesTest, WhoSaysNothingOrIsInAnotherGroupIsNamedAsSuch) {
             "rank 0 waits in recv; rank 1 does not wait: its last was all_reduce 5");
 }
 
+TEST(CollectivesTest, AStepThatIsAGraphIsNamedByItsNumber) {
+  const auto graph = [](std::int64_t step) { return Collective{kGraphStep, step, kGraphStep}; };
+  const CollectivePlace waits{graph(57), {graph(56), {"0", 12, "all_reduce"}}};
+  const CollectivePlace before{std::nullopt, {graph(56), {"0", 12, "all_reduce"}}};
+  EXPECT_EQ(Sentence({waits, waits, before}),
+            "ranks 0-1 wait in the graph of step 57; rank 2 has not begun it: its last was the "
+            "graph of step 56");
+  EXPECT_TRUE(IsBehind(before, waits));
+}
+
 TEST(CollectivesTest, NothingIsSaidWhereNobodyWaits) {
   EXPECT_EQ(Sentence({}), "");
   EXPECT_EQ(Sentence({Did(5), CollectivePlace{}}), "");

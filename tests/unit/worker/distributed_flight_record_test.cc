@@ -91,7 +91,8 @@ TEST(FlightRecordTest, WhatCannotBeReadIsAsIfItWereNotThere) {
 }
 
 TEST(FlightRecordTest, AProcessWithoutAGroupIsNowhere) {
-  EXPECT_EQ(PlaceNow(/*with_nccl=*/false), CollectivePlace{});
+  GraphSteps steps;
+  EXPECT_EQ(PlaceNow(/*with_nccl=*/false, steps), CollectivePlace{});
 }
 
 }  // namespace

@@ -134,13 +134,14 @@ std::map<std::string, at::Tensor> Gradients(ImageModel& model, const at::Tensor&
 TEST(Airbench, AfterItsEpochsOnlyTheWhiteningsBiasHasAnotherGradient) {
   const auto model = Small(/*whiten_epochs=*/2);
   const at::Tensor images = Pictures(4);
-  EXPECT_FALSE(model->Advance(0));
-  EXPECT_FALSE(model->Advance(1.9));
+  EXPECT_THAT(model->ForwardChanges(), testing::ElementsAre(2));
+  EXPECT_EQ(model->Advance(0), 0);
+  EXPECT_EQ(model->Advance(1.9), 0);
   const auto before = Gradients(*model, images);
-  EXPECT_TRUE(model->Advance(2));
-  EXPECT_FALSE(model->Advance(2.1));
+  EXPECT_EQ(model->Advance(2), 1);
+  EXPECT_EQ(model->Advance(2.1), 1);
   const auto after = Gradients(*model, images);
-  EXPECT_TRUE(model->Advance(0));  // another training from its beginning
+  EXPECT_EQ(model->Advance(0), 0);  // another training from its beginning
   ASSERT_EQ(before.size(), after.size());
   for (const auto& [name, gradient] : after) {
     // Defined, as a reducer waits for it.

@@ -39,40 +39,55 @@ constexpr int kAhead = static_cast<int>(RunAheadLimit::kStepsAhead);
 
 TEST(RunAheadLimit, DoesNotAskBeforeTheHostIsFarAhead) {
   Device device;
-  RunAheadLimit run_ahead_limit([&] { return device.MakeMark(); }, milliseconds(0), [] { FAIL(); },
-                                "rank 1");
-  for (int i = 0; i < kAhead; ++i) run_ahead_limit.EndStep();
+  GraphSteps steps;
+  RunAheadLimit run_ahead_limit([&] { return device.MakeMark(); }, steps, "rank 1");
+  for (int i = 1; i <= kAhead; ++i) run_ahead_limit.EndStep(i, milliseconds(0));
   EXPECT_EQ(device.looks_, 0);
 }
 
 TEST(RunAheadLimit, WaitsForTheOldestStepOnly) {
   Device device;
-  RunAheadLimit run_ahead_limit([&] { return device.MakeMark(); }, milliseconds(60'000),
-                                [] { FAIL(); }, "rank 1");
-  for (int i = 0; i < kAhead; ++i) run_ahead_limit.EndStep();
+  GraphSteps steps;
+  RunAheadLimit run_ahead_limit([&] { return device.MakeMark(); }, steps, "rank 1");
+  for (int i = 1; i <= kAhead; ++i) run_ahead_limit.EndStep(i, milliseconds(60'000));
   device.ended_ = 1;
-  run_ahead_limit.EndStep();
+  run_ahead_limit.EndStep(kAhead + 1, milliseconds(60'000));
   EXPECT_EQ(device.looks_, 1);
   device.ends_at_look_ = 5;
-  run_ahead_limit.EndStep();
+  run_ahead_limit.EndStep(kAhead + 2, milliseconds(60'000));
   EXPECT_EQ(device.looks_, 5);
   EXPECT_EQ(device.ended_, device.queued_);
 }
 
 TEST(RunAheadLimit, GivesUpOnAStepThatDoesNotEnd) {
   Device device;
-  int given_up = 0;
-  RunAheadLimit run_ahead_limit([&] { return device.MakeMark(); }, milliseconds(5),
-                                [&] { ++given_up; }, "rank 1");
-  for (int i = 0; i < kAhead; ++i) run_ahead_limit.EndStep();
+  GraphSteps steps;
+  RunAheadLimit run_ahead_limit([&] { return device.MakeMark(); }, steps, "rank 1");
+  for (int i = 1; i <= kAhead; ++i) run_ahead_limit.EndStep(i, milliseconds(5));
   try {
-    run_ahead_limit.EndStep();
+    run_ahead_limit.EndStep(kAhead + 1, milliseconds(5));
     ADD_FAILURE() << "a device that hangs was waited for";
-  } catch (const std::runtime_error& error) {
+  } catch (const StepHangs& error) {
     EXPECT_THAT(error.what(), HasSubstr("rank 1: a step on the GPU has not ended within 0 s"));
     EXPECT_THAT(error.what(), HasSubstr("--collective-timeout"));
   }
-  EXPECT_EQ(given_up, 1);
+}
+
+// The words of a verdict (rendezvous/values/collectives.h).
+TEST(GraphSteps, SayInWhichStepTheDeviceIs) {
+  Device device;
+  GraphSteps steps;
+  EXPECT_EQ(steps.Place(), CollectivePlace{});
+  for (int i = 41; i <= 43; ++i) steps.Add(i, device.MakeMark());
+  const auto step = [](std::int64_t number) {
+    return Collective{.group = kGraphStep, .number = number, .name = kGraphStep};
+  };
+  EXPECT_EQ(steps.Place(), (CollectivePlace{step(41), {}}));
+  device.ended_ = 2;
+  EXPECT_EQ(steps.Place(), (CollectivePlace{step(43), {step(42)}}));
+  device.ended_ = 3;
+  EXPECT_EQ(steps.Place(), (CollectivePlace{std::nullopt, {step(43)}}));
+  EXPECT_EQ(steps.queued(), 0u);
 }
 
 }  // namespace

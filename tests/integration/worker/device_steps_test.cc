@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: Apache-2.0
+// What steps on a GPU must do, shown without one: that nothing reads from the device, that a step
+// which hangs is given up in the order that NCCL needs, and that a warm-up leaves no trace.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/library.h>
+#include <torch/torch.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include "tests/testing/lone_world.h"
+#include "worker/metrics/console.h"
+#include "worker/parallel/data_parallel.h"
+#include "worker/step/train_step.h"
+#include "worker/step/training_state.h"
+#include "worker/training/training_parts.h"
+#include "worker/training/warm_up.h"
+
+namespace ddprun {
+namespace {
+
+using std::chrono::milliseconds;
+
+Config Small(Config config = {}) {
+  if (config.model == Config{}.model) config.model = "simple-cnn";
+  config.dataset = "synthetic";
+  config.samples = 100;
+  config.batch_size = 8;
+  config.eval_batch_size = 16;
+  config.input_size = 16;
+  config.epochs = 4;
+  return config;
+}
+
+Dataset DataOf(const Config& config) {
+  return OpenDataset(config.dataset,
+                     {.seed = 1, .samples = config.samples, .input_size = config.input_size});
+}
+
+// ---- A graph with collectives, as NCCL treats it
+// -------------------------------------------------
+
+// How many captured graphs are alive.
+class Graphs {
+ public:
+  void Add(int number) {
+    const std::lock_guard lock(mutex_);
+    alive_ += number;
+    changed_.notify_all();
+  }
+  // ncclCommAbort(): returns when there is none.
+  bool AwaitNone(milliseconds limit) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, limit, [this] { return alive_ == 0; });
+  }
+  int alive() {
+    const std::lock_guard lock(mutex_);
+    return alive_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int alive_ = 0;
+};
+
+class CountedGraph : public StepGraph {
+ public:
+  explicit CountedGraph(std::shared_ptr<Graphs> graphs) : graphs_(std::move(graphs)) {}
+  ~CountedGraph() override {
+    if (work_) graphs_->Add(-1);
+  }
+  void Capture(const std::function<void()>& work) override {
+    work_ = work;
+    graphs_->Add(1);
+  }
+  void Replay() override { work_(); }
+
+ private:
+  const std::shared_ptr<Graphs> graphs_;
+  std::function<void()> work_;
+};
+
+class HungBackend : public c10d::Backend {
+ public:
+  explicit HungBackend(std::shared_ptr<Graphs> graphs)
+      : Backend(/*rank=*/0, /*size=*/1), graphs_(std::move(graphs)) {}
+  const std::string getBackendName() const override { return "hung"; }
+  void abort() override { returned_ = graphs_->AwaitNone(milliseconds(60'000)); }
+  bool returned() const { return returned_; }
+
+ private:
+  const std::shared_ptr<Graphs> graphs_;
+  std::atomic<bool> returned_ = false;
+};
+
+c10::intrusive_ptr<c10d::ProcessGroup> GroupOf(const c10::intrusive_ptr<c10d::Backend>& backend) {
+  auto group = c10::make_intrusive<c10d::ProcessGroup>(0, 1);
+  group->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
+  group->setBackend(at::kCPU, c10d::ProcessGroup::BackendType::GLOO, backend);
+  return group;
+}
+
+// A device that never comes so far.
+struct NeverPassed : StreamMark {
+  bool Passed() const override { return false; }
+};
+
+// Moves a model to "meta", which Module::to() refuses.
+void LoseValues(const torch::nn::Module& module) {
+  const auto lose = [](const at::Tensor& tensor) {
+    const at::Tensor empty =
+        at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(at::kMeta));
+    tensor.unsafeGetTensorImpl()->shallow_copy_from(empty.getIntrusivePtr());
+  };
+  for (const at::Tensor& parameter : module.parameters()) lose(parameter);
+  for (const at::Tensor& buffer : module.buffers()) lose(buffer);
+}
+
+// Parts of a training on any device; TrainingParts without its console lines.
+struct Training {
+  Training(const Config& own, World& in)
+      : config(own),
+        world(in),
+        data(DataOf(config)),
+        model([&] {
+          torch::manual_seed(5);
+          auto made = MakeModel(config.model, {.height = config.input_size,
+                                               .width = config.input_size,
+                                               .whiten_epochs = config.whiten_epochs});
+          UseChannelsLast(*made);
+          if (world.device().is_meta()) LoseValues(*made);
+          made->train();
+          return made;
+        }()),
+        strategy(world, *model, {}),
+        parameters(strategy.Parameters()),
+        optimizer(MakeOptimizer(config, parameters)),
+        scaler(config.amp == Amp::kFp16, world.device()) {
+    if (config.ema_decay > 0) average.emplace(parameters, config.ema_decay);
+  }
+
+  std::unique_ptr<TrainStep> MakeStep(TrainStep::MakeGraph make_graph = nullptr,
+                                      std::optional<RunAheadLimit> limit = std::nullopt) {
+    auto feed = std::make_unique<GpuFeed>(config, dynamic_cast<const FixedSizeImages&>(*data.train),
+                                          world.device());
+    return std::make_unique<TrainStep>(StepParts{.config = config,
+                                                 .world = world,
+                                                 .strategy = strategy,
+                                                 .parameters = parameters,
+                                                 .optimizer = *optimizer,
+                                                 .scaler = scaler,
+                                                 .average = average ? &*average : nullptr,
+                                                 .calls = {.on_loss = [](const at::Tensor&) {},
+                                                           .before_update = [] {},
+                                                           .enter = [](StepSection) {}}},
+                                       std::move(feed), std::move(make_graph), std::move(limit));
+  }
+
+  EpochPlan Epoch() const {
+    return EpochPlan({.size = data.train->size(),
+                      .shard = strategy.shard(),
+                      .batch_size = config.batch_size,
+                      .seed = config.seed});
+  }
+
+  const Config config;
+  World& world;
+  const Dataset data;
+  std::shared_ptr<ImageModel> model;
+  DataParallel strategy;
+  NamedTensors parameters;
+  std::unique_ptr<Optimizer> optimizer;
+  GradScaler scaler;
+  std::optional<WeightAverage> average;
+};
+
+class HungStep : public testing::Test {
+ protected:
+  // Steps until one is given up.
+  void TrainUntilItHangs(const TrainStep::MakeGraph& make_graph) {
+    const auto group = GroupOf(backend_);
+    LoneWorld world(at::kCPU, group, /*step_timeout=*/milliseconds(50));
+    Training training(Small(), world);
+    const EpochPlan epoch = training.Epoch();
+    GraphSteps steps;
+    const auto step = training.MakeStep(
+        make_graph, RunAheadLimit([] { return std::make_unique<NeverPassed>(); }, steps, "rank 0"));
+    step->BeginEpoch(epoch, 0);
+    // Two forwards, each with its graph.
+    for (int i = 0; i < 2 * static_cast<int>(RunAheadLimit::kStepsAhead); ++i) {
+      step->UseForward(i < 5 ? 0 : 1);
+      step->Make({.first = i % 4, .count = 1}, 0.1, i + 1);
+      most_ = std::max(most_, graphs_->alive());
+    }
+  }
+
+  std::shared_ptr<Graphs> graphs_ = std::make_shared<Graphs>();
+  c10::intrusive_ptr<HungBackend> backend_ = c10::make_intrusive<HungBackend>(graphs_);
+  int most_ = 0;
+};
+
+TEST_F(HungStep, LosesItsGraphsBeforeItsCollectivesAreAborted) {
+  EXPECT_THROW(TrainUntilItHangs([this] { return std::make_unique<CountedGraph>(graphs_); }),
+               StepHangs);
+  EXPECT_EQ(most_, 2) << "both forwards were captured";
+  EXPECT_TRUE(backend_->returned());
+  EXPECT_EQ(graphs_->alive(), 0);
+}
+
+// The driver does not let go of a graph: the rank says why it ends all the same.
+TEST_F(HungStep, IsGivenUpEvenIfTheAbortHangs) {
+  graphs_->Add(1);
+  const auto begun = std::chrono::steady_clock::now();
+  EXPECT_THROW(TrainUntilItHangs([this] { return std::make_unique<CountedGraph>(graphs_); }),
+               StepHangs);
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, 6 * TrainStep::kAbortLimit);
+  EXPECT_FALSE(backend_->returned());
+  graphs_->Add(-1);  // lets the thread go
+}
+
+// ---- A device of which nothing can be read
+// -------------------------------------------------------
+
+// Tensors on "meta" have no values: to read one on the host throws, as does a copy to it. The
+// operations below have no meta kernel: they are run on zeros, of which the result's shape is kept.
+at::Tensor Zeros(const at::Tensor& tensor) {
+  if (!tensor.is_meta()) return tensor;
+  return at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(at::kCPU))
+      .zero_();
+}
+
+at::Tensor Shape(const at::Tensor& tensor) {
+  if (!tensor.defined()) return tensor;
+  return at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(at::kMeta));
+}
+
+void OnZeros(const c10::OperatorHandle& operation, torch::jit::Stack* stack) {
+  for (c10::IValue& value : *stack) {
+    if (value.isTensor() && value.toTensor().defined()) {
+      value = Zeros(value.toTensor());
+    } else if (value.isTensorList()) {
+      std::vector<at::Tensor> tensors = value.toTensorVector();
+      for (at::Tensor& tensor : tensors) tensor = Zeros(tensor);
+      value = tensors;
+    }
+  }
+  operation.callBoxed(stack);
+  for (c10::IValue& value : *stack) {
+    if (value.isTensor()) value = Shape(value.toTensor());
+  }
+}
+
+TORCH_LIBRARY_IMPL(aten, Meta, library) {
+  for (const char* name :
+       {"index_select", "convolution", "convolution_backward", "native_batch_norm",
+        "native_batch_norm_backward", "dot", "_fused_sgd_.tensor_lr", "_fused_adamw_.tensor_lr",
+        "_amp_foreach_non_finite_check_and_unscale_", "_amp_update_scale_"})
+    library.impl(name, torch::CppFunction::makeFromBoxedFunction<&OnZeros>());
+}
+
+class Unread : public testing::TestWithParam<Config> {};
+
+TEST_P(Unread, AStepNeverReadsFromTheDevice) {
+  const at::Device device(at::kMeta);
+  EXPECT_THROW(at::zeros({1}, device).item<float>(), c10::Error);
+  LoneWorld world(device);
+  Config config = Small(GetParam());
+  config.samples = 8 * TrainStep::kWarmUpAlone + 12;  // then a replay and a batch that is not full
+  Training training(config, world);
+  const auto graphs = std::make_shared<Graphs>();
+  const auto step = training.MakeStep([&] { return std::make_unique<CountedGraph>(graphs); });
+  const EpochPlan epoch = training.Epoch();
+  step->BeginEpoch(epoch, 0);
+  for (std::int64_t batch = 0; batch < epoch.batches(); ++batch)
+    ASSERT_NO_THROW(step->Make({.first = batch, .count = 1}, 0.1, batch + 1));
+  EXPECT_TRUE(step->is_graph());
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Unread,
+                         testing::Values(Config{}, Config{.augment = true},
+                                         Config{.model = "resnet18"}, Config{.model = "netresdeep"},
+                                         Config{.model = "airbench"}, Config{.optimizer = "muon"},
+                                         Config{.optimizer = "adamw"},
+                                         Config{.clip_norm = 1, .ema_decay = 0.9},
+                                         Config{.amp = Amp::kFp16}));
+
+// ---- Warm-up
+// --------------------------------------------------------------------------------------
+
+struct Result {
+  std::vector<at::Tensor> state;
+  std::vector<double> losses;
+};
+
+Result TrainAll(const Config& config, bool warm_up, bool graphs_wanted) {
+  LoneWorld world(at::kCPU);
+  Console console(Console::Options{});
+  const Dataset data = DataOf(config);
+  TrainingState state(config, data.train->size(), 1);
+  TrainingParts parts(config, data, world, console, state.plan().steps_per_epoch,
+                      [](StepSection) {});
+  parts.strategy->Train();
+  const auto graphs = std::make_shared<Graphs>();
+  TrainStep::MakeGraph make_graph;
+  if (graphs_wanted) make_graph = [graphs] { return std::make_unique<CountedGraph>(graphs); };
+  const auto step = std::make_unique<TrainStep>(
+      StepParts{.config = config,
+                .world = world,
+                .strategy = *parts.strategy,
+                .parameters = parts.parameters,
+                .optimizer = *parts.optimizer,
+                .scaler = parts.scaler,
+                .average = parts.average ? &*parts.average : nullptr,
+                .calls = {.on_loss = [](const at::Tensor&) {},
+                          .before_update = [] {},
+                          .enter = [](StepSection) {}}},
+      std::make_unique<GpuFeed>(config, dynamic_cast<const FixedSizeImages&>(*data.train),
+                                world.device()),
+      make_graph);
+  if (warm_up) {
+    WarmUp(config, data, world, parts, *step, state);
+    EXPECT_EQ(graphs->alive(),
+              graphs_wanted ? 1 + static_cast<int>(parts.model->ForwardChanges().size()) : 0);
+    EXPECT_EQ(parts.epoch_sums.Take(world).images, 0);
+  }
+  Result result;
+  while (!state.Done()) {
+    const EpochPlan epoch = state.BeginEpoch(parts.strategy->shard());
+    step->BeginEpoch(epoch, static_cast<std::uint64_t>(state.position().epoch));
+    for (std::int64_t batch = 0; batch < epoch.batches(); ++batch) {
+      step->UseForward(parts.model->Advance(state.PlannedEpochs()));
+      EXPECT_TRUE(step->is_warm() || !warm_up || !graphs_wanted);
+      const auto made =
+          step->Make({.first = batch, .count = 1}, state.LearningRate(), state.position().step + 1);
+      result.losses.push_back(made.loss.item<double>());
+      state.EndStep(epoch, batch);
+    }
+    state.EndEpochIfConsumed();
+  }
+  for (const at::Tensor& tensor : parts.strategy->State())
+    result.state.push_back(tensor.detach().clone());
+  result.state.push_back(at::rand({4}));  // the generator's next numbers
+  return result;
+}
+
+class WarmUps : public testing::TestWithParam<Config> {};
+
+TEST_P(WarmUps, LeaveNoTrace) {
+  const Config config = Small(GetParam());
+  for (const bool graphs : {false, true}) {
+    const Result cold = TrainAll(config, /*warm_up=*/false, graphs);
+    const Result warm = TrainAll(config, /*warm_up=*/true, graphs);
+    EXPECT_EQ(warm.losses, cold.losses);
+    ASSERT_EQ(warm.state.size(), cold.state.size());
+    for (std::size_t i = 0; i < warm.state.size(); ++i)
+      EXPECT_TRUE(at::equal(warm.state[i], cold.state[i])) << "tensor " << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, WarmUps,
+    testing::Values(Config{}, Config{.augment = true, .ema_decay = 0.9},
+                    Config{.optimizer = "adamw", .clip_norm = 1},
+                    Config{.model = "airbench", .whiten_epochs = 2, .optimizer = "muon"},
+                    Config{.eval = false}));
+
+}  // namespace
+}  // namespace ddprun

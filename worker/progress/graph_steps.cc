@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/progress/graph_steps.h"
+
+#include <utility>
+
+namespace ddprun {
+namespace {
+
+Collective NameOf(std::int64_t step) {
+  return {.group = kGraphStep, .number = step, .name = kGraphStep};
+}
+
+}  // namespace
+
+void GraphSteps::Add(std::int64_t step, std::unique_ptr<StreamMark> mark) {
+  const std::lock_guard lock(mutex_);
+  steps_.push_back({step, std::move(mark)});
+}
+
+std::size_t GraphSteps::queued() const {
+  const std::lock_guard lock(mutex_);
+  return steps_.size();
+}
+
+bool GraphSteps::OldestEnded() {
+  const std::lock_guard lock(mutex_);
+  return PopIfEnded();
+}
+
+CollectivePlace GraphSteps::Place() {
+  const std::lock_guard lock(mutex_);
+  while (!steps_.empty() && PopIfEnded()) {
+  }
+  CollectivePlace place;
+  if (!steps_.empty()) place.waits = NameOf(steps_.front().number);
+  if (ended_ != 0) place.last.push_back(NameOf(ended_));
+  return place;
+}
+
+bool GraphSteps::PopIfEnded() {
+  if (!steps_.front().mark->Passed()) return false;
+  ended_ = steps_.front().number;
+  steps_.pop_front();
+  return true;
+}
+
+}  // namespace ddprun
