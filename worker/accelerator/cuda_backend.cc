@@ -70,9 +70,9 @@ class CudaStreamMark : public StreamMark {
   at::cuda::CUDAEvent event_{cudaEventDisableTiming};
 };
 
-// A thread begins with device 0 as its current one, and many a call makes a context (half a
-// gigabyte) on the current device, also one that only asks an event. So calls that threads make
-// that have made no device current are guarded.
+// A thread's current device is 0 at first, on which a call may make a context (half a gigabyte),
+// also one that only asks. So what threads call that have made no device current makes the rank's
+// so.
 class CudaAccelerator : public Accelerator {
  public:
   int DeviceCount() const override { return c10::cuda::device_count(); }
