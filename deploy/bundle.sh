@@ -5,20 +5,20 @@
 # runtime's. Its README.md says how it is used.
 #
 #   deploy/bundle.sh [--output FILE]    default: build/ddprun-VERSION-linux-PROCESSOR.tar.gz; .tar.xz is smaller
-#   --tests                 with gpu_test, for tests/gpu/run.sh (needs what deploy/setup.sh --test installs)
+#   --tests                 with gpu_test, for tests/gpu/run.sh (needs what deploy/setup.sh --test installs); by default a .tar.xz
 #   --with-fashion-mnist    with the images of Fashion-MNIST (30 MB), for a machine that has no network
 #   --build FOLDER          packs what is built there; sets nothing up and builds nothing
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-folder='' output='' tests=OFF pack=()
+folder='' output='' tests=OFF ending=tar.gz pack=()
 while [ $# -gt 0 ]; do
   case "$1" in
     -h | --help)
       sed -n '3,10s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
       exit 0
       ;;
-    --tests) tests=ON ;;
+    --tests) tests=ON ending=tar.xz ;;
     --with-fashion-mnist) pack+=("$1") ;;
     --output | --build)
       [ $# -ge 2 ] || die "$1 needs a path after it"
@@ -44,4 +44,4 @@ elif [ "$tests" = ON ] && [ ! -e "$folder/tests/gpu_test" ]; then
   die "$folder has no tests/gpu_test; build the target gpu_test there, or leave --tests out"
 fi
 version=$(sed -n 's/^project(ddprun VERSION \([^ ]*\).*/\1/p' "$repo/CMakeLists.txt")
-exec python3 "$repo/deploy/pack_bundle.py" "$folder" "${output:-$folder/ddprun-$version-linux-$(uname -m).tar.gz}" "${pack[@]}"
+exec python3 "$repo/deploy/pack_bundle.py" "$folder" "${output:-$folder/ddprun-$version-linux-$(uname -m).$ending}" "${pack[@]}"

@@ -293,7 +293,10 @@ def main():
         size = part.stat().st_size
         if size > SIZE_MAX:
             part.unlink()
-            fail(f"the bundle has {size / 2**20:.1f} MB and may have {SIZE_MAX >> 20}; leave data out, or pack fewer libraries")
+            smaller = "leave --with-fashion-mnist out" if options.with_fashion_mnist else "pack a build without --tests"
+            if output.suffix != ".xz":
+                smaller = f"name it .tar.xz, which takes a third less, or {smaller}"
+            fail(f"{output.name} would have {size / 2**20:.1f} MB and may have {SIZE_MAX >> 20}; {smaller}")
         part.replace(output)
     print(f"ddprun: {output} has {size / 2**20:.1f} MB of at most {SIZE_MAX >> 20}", file=sys.stderr)
 

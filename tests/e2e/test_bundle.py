@@ -250,5 +250,5 @@ def test_a_bundle_that_is_too_large_is_refused(tmp_path):
     program = "import sys, pack_bundle; pack_bundle.SIZE_MAX = 1 << 20; pack_bundle.main()"
     output = tmp_path / "bundle.tar.gz"
     done = run([sys.executable, "-c", program, BUILD, output], env={**os.environ, "PYTHONPATH": str(REPO / "deploy")})
-    assert done.returncode == 1 and re.search(r"the bundle has \d+\.\d MB and may have 1", done.stderr), done.stderr
+    assert done.returncode == 1 and re.search(r"would have \d+\.\d MB and may have 1; name it .tar.xz", done.stderr), done.stderr
     assert list(pathlib.Path(tmp_path).iterdir()) == []

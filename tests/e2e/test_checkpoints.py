@@ -263,3 +263,68 @@ def test_starting_anew_takes_nothing_from_an_earlier_training(tmp_path):
     assert re.search(r"checkpoints of an earlier training, the newest of step 4", done.stdout), done.stdout
     assert "goes on" not in done.stdout
     assert [step_of(path) for path in checkpoints(tmp_path / "checkpoints")] == [2, 3]
+
+
+def test_a_training_that_has_diverged_keeps_its_good_checkpoints(tmp_path):
+    more = ["--checkpoint-every", "1", "--checkpoint-keep", "2", "--resume", "auto", "--output-dir", tmp_path]
+    assert run([TRAIN, *SETTINGS, *more, "--max-steps", "3"]).returncode == 0
+    good = checkpoints(tmp_path / "checkpoints")
+    assert [step_of(path) for path in good] == [2, 3]
+    # The update of the step after is beyond all numbers; its loss is not, and ends nothing yet.
+    done = run([TRAIN, *SETTINGS, *more, "--max-steps", "4", "--lr", "1e39"])
+    assert done.returncode != 0 and "goes on from" in done.stdout
+    assert checkpoints(tmp_path / "checkpoints") == good
+    for path in good:
+        with safe_open(path, "pt") as file:
+            assert all(file.get_tensor(name).double().isfinite().all() for name in file.keys())
+    done = run([TRAIN, *SETTINGS, *more, "--max-steps", "5"])
+    assert done.returncode == 0 and f"goes on from {good[-1]}" in done.stdout, done.stderr
+
+
+def crc32c(data):
+    table = []
+    for value in range(256):
+        for _ in range(8):
+            value = value >> 1 ^ (0x82F63B78 if value & 1 else 0)
+        table.append(value)
+    rest = 0xFFFFFFFF
+    for byte in data:
+        rest = rest >> 8 ^ table[(rest ^ byte) & 0xFF]
+    return rest ^ 0xFFFFFFFF
+
+
+def with_tensor(content, name, values):
+    """A checkpoint's bytes with other values (uint8) under that name, and checksums that fit (checkpoint_file.h)."""
+    length = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + length])
+    data, about, body = content[8 + length :], header.pop("__metadata__"), b""
+    for key, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
+        begin, end = entry["data_offsets"]
+        bytes_of = values if key == name else data[begin:end]
+        entry["data_offsets"] = [len(body), len(body) + len(bytes_of)]
+        body += bytes_of
+    header[name]["shape"] = [len(values)]
+    sums = json.loads(about["crc32c"])
+    sums[name] = f"{crc32c(values):08x}"
+    ordered = dict(sorted(header.items(), key=lambda item: item[1]["data_offsets"]))
+    head = json.dumps({"__metadata__": {**about, "crc32c": json.dumps(sums)}, **ordered}).encode()
+    head += b" " * (-len(head) % 8)
+    head = len(head).to_bytes(8, "little") + head
+    return head + body[:-4] + crc32c(head).to_bytes(4, "little")
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_random_states_of_another_kind_of_device_are_left_out(tmp_path, ranks):
+    """A GPU's generator has a state of 16 bytes, a CPU's one of 5056: what one has saved the other goes on from."""
+    more = ["--checkpoint-every", "2", "--resume", "auto"]
+    assert run(command(ranks, tmp_path, *more, "--max-steps", "2")).returncode == 0
+    (saved,) = checkpoints(tmp_path / "checkpoints")
+    content = saved.read_bytes()
+    for rank in range(ranks):
+        content = with_tensor(content, f"random/{rank}", bytes(range(16)))
+    saved.write_bytes(content)
+    done = run(command(ranks, tmp_path, *more, "--max-steps", "4"))
+    assert done.returncode == 0, done.stderr
+    assert f"goes on from {saved}" in done.stdout, done.stdout
+    with safe_open(checkpoints(tmp_path / "checkpoints")[-1], "pt") as file:
+        assert all(file.get_tensor(f"random/{rank}").numel() == 5056 for rank in range(ranks))

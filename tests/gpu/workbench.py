@@ -65,6 +65,7 @@ class Workbench:
         self.deadline = float("inf")  # of the check that runs; time.monotonic()
         self.figures = {}  # of the check that runs: kept also if its time is up
         self.missing = {}  # of the check that runs: {figure: why it has none}
+        self.keep = lambda: None  # called by a long check: its figures so far are worth keeping
         self.environment = {
             name: value for name, value in os.environ.items() if name not in RANKS and not name.startswith(LAUNCHERS)
         }

@@ -4,7 +4,9 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <cstddef>
 #include <filesystem>
+#include <iterator>
 #include <stdexcept>
 #include <system_error>
 
@@ -23,7 +25,7 @@ std::filesystem::path FindModule() {
   throw std::runtime_error(
       std::string(kModuleName) + " is not in " + folder.string() +
       ": this build has no GPU support; build with a LibTorch that has CUDA, or use "
-      "--backend gloo");
+      "--device cpu");
 }
 
 Accelerator& OpenModule() {
@@ -42,21 +44,43 @@ Accelerator& OpenModule() {
   return *accelerator;
 }
 
+// "GPU-5cf1fd5e-...", as nvidia-smi writes it.
+std::string UuidText(const unsigned char (&uuid)[16]) {
+  std::string text = "GPU";
+  for (std::size_t i = 0; i < std::size(uuid); ++i) {
+    if (i == 0 || i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    for (const int digit : {uuid[i] >> 4, uuid[i] & 15}) text += "0123456789abcdef"[digit];
+  }
+  return text;
+}
+
 }  // namespace
 
-int DriverDeviceCount() {
+std::vector<std::string> DriverDevices() {
   void* driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
-  if (driver == nullptr) return 0;
+  if (driver == nullptr) return {};
   // The driver's C interface, which is stable; its header comes only with CUDA. Zero is success.
   const auto initialize = reinterpret_cast<int (*)(unsigned)>(dlsym(driver, "cuInit"));
   const auto get_count = reinterpret_cast<int (*)(int*)>(dlsym(driver, "cuDeviceGetCount"));
+  const auto get_device = reinterpret_cast<int (*)(int*, int)>(dlsym(driver, "cuDeviceGet"));
+  const auto get_uuid =
+      reinterpret_cast<int (*)(unsigned char*, int)>(dlsym(driver, "cuDeviceGetUuid"));
   int count = 0;
-  if (initialize == nullptr || get_count == nullptr || initialize(0) != 0 ||
-      get_count(&count) != 0) {
-    return 0;
+  if (initialize == nullptr || get_count == nullptr || get_device == nullptr ||
+      get_uuid == nullptr || initialize(0) != 0 || get_count(&count) != 0) {
+    return {};
   }
-  return count;  // the driver stays loaded: it cannot be initialised twice
+  std::vector<std::string> devices;
+  for (int ordinal = 0; ordinal < count; ++ordinal) {
+    int device = 0;
+    unsigned char uuid[16] = {};
+    if (get_device(&device, ordinal) != 0 || get_uuid(uuid, device) != 0) return {};
+    devices.push_back(UuidText(uuid));
+  }
+  return devices;  // the driver stays loaded: it cannot be initialised twice
 }
+
+int DriverDeviceCount() { return static_cast<int>(DriverDevices().size()); }
 
 Accelerator& LoadAccelerator() {
   static Accelerator& accelerator = OpenModule();

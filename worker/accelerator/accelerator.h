@@ -104,12 +104,16 @@ class Accelerator {
 inline constexpr const char* kAcceleratorSymbol = "ddprun_accelerator";
 using AcceleratorFunction = Accelerator* (*)(int interface);
 
-// Devices that the installed driver shows, asked of the driver alone: nothing of LibTorch's CUDA is
-// loaded.
+// UUIDs of the devices that the installed driver shows to this process, asked of the driver alone:
+// nothing of LibTorch's CUDA is loaded. Those of the GPUs, also where one is divided by MIG: NCCL
+// takes two parts of a GPU for one device.
+std::vector<std::string> DriverDevices();
 int DriverDeviceCount();
 
 // Opens the module: beside this program, or in ../bin of it. Stays open to the process's end, since
-// CUDA cannot be unloaded. Throws std::runtime_error with one sentence that says what is missing.
+// CUDA cannot be unloaded. To be called before anything asks ATen about CUDA (a batch norm on a CPU
+// does, and so does torch::manual_seed): ATen asks only once whether there is a CUDA library.
+// Throws std::runtime_error with one sentence that says what is missing.
 Accelerator& LoadAccelerator();
 
 }  // namespace ddprun

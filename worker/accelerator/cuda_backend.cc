@@ -3,6 +3,7 @@
 #include <ATen/cuda/CUDAContext.h>
 #include <ATen/cuda/CUDAEvent.h>
 #include <ATen/cuda/CUDAGraph.h>
+#include <ATen/detail/CUDAHooksInterface.h>
 #include <ATen/ops/zeros.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAFunctions.h>
@@ -11,6 +12,10 @@
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 #include <nvtx3/nvToolsExt.h>
+
+#include <atomic>
+#include <optional>
+#include <stdexcept>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
 #include "worker/accelerator/accelerator.h"
@@ -58,18 +63,25 @@ class CudaStepGraph : public StepGraph {
 class CudaStreamMark : public StreamMark {
  public:
   CudaStreamMark() { event_.record(); }
-  bool Passed() const override { return event_.query(); }
+  bool Passed() const override {
+    const c10::cuda::OptionalCUDAGuard guard(event_.device());
+    return event_.query();
+  }
 
  private:
   at::cuda::CUDAEvent event_{cudaEventDisableTiming};
 };
 
+// A thread's current device is 0 at first, on which a call may make a context (half a gigabyte),
+// also one that only asks. So what threads call that have made no device current makes the rank's
+// so.
 class CudaAccelerator : public Accelerator {
  public:
   int DeviceCount() const override { return c10::cuda::device_count(); }
 
   void SetDevice(int device) override {
     c10::cuda::set_device(static_cast<c10::DeviceIndex>(device));
+    device_ = device;
   }
 
   c10::intrusive_ptr<c10d::Backend> MakeNccl(const c10::intrusive_ptr<c10d::Store>& store,
@@ -122,6 +134,7 @@ class CudaAccelerator : public Accelerator {
   }
 
   std::string FlightRecord() override {
+    const c10::cuda::OptionalCUDAGuard on_device(OwnDevice());
     // It asks events whether they are over, which must not spoil a graph that the main thread is
     // capturing just now.
     const c10::cuda::CUDAStreamCaptureModeGuard guard(cudaStreamCaptureModeThreadLocal);
@@ -152,6 +165,15 @@ class CudaAccelerator : public Accelerator {
     TORCH_CHECK(result == ncclSuccess, "ncclGetUniqueId failed: ", ncclGetErrorString(result));
     return {id.internal, id.internal + sizeof(id.internal)};
   }
+
+ private:
+  std::optional<at::Device> OwnDevice() const {
+    const int device = device_;
+    if (device < 0) return std::nullopt;
+    return at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(device));
+  }
+
+  std::atomic<int> device_{-1};  // see SetDevice()
 };
 
 }  // namespace
@@ -159,6 +181,12 @@ class CudaAccelerator : public Accelerator {
 
 extern "C" __attribute__((visibility("default"))) ddprun::Accelerator* ddprun_accelerator(
     int interface) {
+  // With the hooks that it has found at the first question, ATen goes on to the process's end.
+  if (!at::detail::getCUDAHooks().hasCUDART()) {
+    throw std::runtime_error(
+        "LibTorch was asked about CUDA before its CUDA library was loaded, and knows of none from "
+        "then on; this is an error of this program: report it, and pass --device cpu meanwhile");
+  }
   static ddprun::CudaAccelerator accelerator;
   return interface == ddprun::kAcceleratorInterface ? &accelerator : nullptr;
 }

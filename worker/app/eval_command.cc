@@ -42,7 +42,6 @@ std::optional<at::ScalarType> PrecisionOf(const ModelArguments& arguments, at::D
 
 void Evaluate(const ModelArguments& arguments, const WorkerEnv& env) {
   const Config& config = arguments.config();
-  ShareCores(env.local_world_size);
   const Dataset data = OpenDataset(config);
   const ModelInput input = InputOf(data);
   CheckFits(arguments.file(), input, config.dataset);
@@ -55,6 +54,7 @@ void Evaluate(const ModelArguments& arguments, const WorkerEnv& env) {
   const auto world = World::Join(env, options);
   model->to(world->device());
   Console console(ConsoleOptions(env));
+  if (world->rank() == 0 && !world->device_note().empty()) console.Line(world->device_note());
   {
     DataParallel strategy(*world, *model, {.autocast = PrecisionOf(arguments, world->device())});
     strategy.Evaluate();
@@ -85,6 +85,7 @@ void RunEval(const CommandContext& context) {
   std::vector<std::string> command = {"eval"};
   command.insert(command.end(), context.arguments.begin(), context.arguments.end());
   const WorkerEnv env = Launch(arguments.Given(), command);
+  PrepareRank(arguments.Given(), env);
   arguments.Open([&env](const std::string& line) {
     if (env.rank == 0) std::fprintf(stderr, "train: %s\n", line.c_str());
   });

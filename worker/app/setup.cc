@@ -13,14 +13,16 @@
 
 #include "proto/version.h"
 #include "worker/config/config.h"
+#include "worker/distributed/device_agreement.h"
 #include "worker/training/training_checkpoints.h"
 
 namespace ddprun {
 
-void ShareCores(int local_world_size) {
+void PrepareRank(const Config& config, const WorkerEnv& env) {
+  FindCudaDevices(config.backend, config.device);
   if (std::getenv("OMP_NUM_THREADS")) return;
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  at::set_num_threads(std::max(1, cores / std::max(1, local_world_size)));
+  at::set_num_threads(std::max(1, cores / std::max(1, env.local_world_size)));
 }
 
 Console::Options ConsoleOptions(const WorkerEnv& env) {

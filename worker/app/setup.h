@@ -10,9 +10,10 @@
 
 namespace ddprun {
 
-// Divides the node's cores among its ranks, unless OMP_NUM_THREADS is set (ddprun and torchrun set
-// it).
-void ShareCores(int local_world_size);
+// Before anything else of a command that runs as a rank. Loads what a GPU needs, if `config` and
+// the machine have use for one: ATen must not be asked about CUDA before. Divides the node's cores
+// among its ranks, unless OMP_NUM_THREADS is set (ddprun and torchrun set it).
+void PrepareRank(const Config& config, const WorkerEnv& env);
 
 Console::Options ConsoleOptions(const WorkerEnv& env);
 

@@ -47,12 +47,13 @@ FolderLocks TakeFolders(const Config& config, const WorkerEnv& env) {
 }
 
 void Train(const Config& config, const WorkerEnv& env, const CommandContext& context) {
-  ShareCores(env.local_world_size);
+  PrepareRank(config, env);
   if (config.deterministic)
     UseDeterministicAlgorithms();
   else
     UseFastestKernels();
   World::Options options = WorldOptions(config);
+  options.step_graphs = config.cuda_graph;
   ProgressSender progress(env.notify_socket);
   ProgressMessage begun;
   begun.section = "init";

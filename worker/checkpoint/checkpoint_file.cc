@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/checkpoint/checkpoint_file.h"
 
+#include <ATen/DeviceGuard.h>
 #include <ATen/Functions.h>
 #include <torch/csrc/autograd/grad_mode.h>
 
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "worker/base/text.h"
+#include "worker/checkpoint/finite_values.h"
 #include "worker/files/bounded_json.h"
 #include "worker/files/crc32c.h"
 #include "worker/files/safetensors.h"
@@ -57,10 +59,13 @@ bool CopyChannelsLast(const at::Tensor& tensor, char* out) {
 }
 
 // Puts the tensor's values, in C order, to `out`; returns their checksum.
-std::uint32_t CopyAndSum(const at::Tensor& tensor, char* out) {
-  const std::size_t bytes = tensor.nbytes();
-  if (tensor.is_cpu() && tensor.is_contiguous()) {
-    const char* in = static_cast<const char*>(tensor.const_data_ptr());
+std::uint32_t CopyAndSum(const at::Tensor& given, char* out) {
+  const torch::NoGradGuard no_grad;
+  // The calling thread may have another current device, on which CUDA would make a context.
+  const c10::DeviceGuard on_device(given.device());
+  const std::size_t bytes = given.nbytes();
+  if (given.is_cpu() && given.is_contiguous()) {
+    const char* in = static_cast<const char*>(given.const_data_ptr());
     std::uint32_t sum = 0;
     for (std::size_t done = 0; done < bytes; done += kPieceBytes) {
       const std::size_t piece = std::min(kPieceBytes, bytes - done);
@@ -69,13 +74,12 @@ std::uint32_t CopyAndSum(const at::Tensor& tensor, char* out) {
     }
     return sum;
   }
+  // A device that put the values into C order would need memory, of which it may have none left.
+  const at::Tensor tensor = given.is_contiguous() ? given.detach() : given.detach().cpu();
   const bool channels_last =
       tensor.is_cpu() && tensor.dim() == 4 && tensor.is_contiguous(at::MemoryFormat::ChannelsLast);
-  if (!channels_last || !CopyChannelsLast(tensor, out)) {
-    const torch::NoGradGuard no_grad;
-    at::from_blob(out, tensor.sizes(), at::TensorOptions(tensor.scalar_type()))
-        .copy_(tensor.detach());
-  }
+  if (!channels_last || !CopyChannelsLast(tensor, out))
+    at::from_blob(out, tensor.sizes(), at::TensorOptions(tensor.scalar_type())).copy_(tensor);
   return Crc32c(out, bytes);
 }
 
@@ -161,9 +165,11 @@ void CheckpointImage::Fill(const Snapshot& snapshot) {
   if (!memory_.defined() || memory_.nbytes() < layout.file_bytes)
     memory_ = at::empty({static_cast<std::int64_t>(layout.file_bytes)}, at::kByte);
   char* const bytes = static_cast<char*>(memory_.data_ptr());
+  places_.clear();
   for (const auto& place : layout.places) {
     const auto& [name, tensor] = tensors[place.tensor];
     const std::uint32_t sum = CopyAndSum(tensor, bytes + place.offset);
+    places_.push_back({name, tensor.scalar_type(), place.offset, tensor.nbytes()});
     if (place.tensor < snapshot.tensors.size()) sums[name] = Hex(sum);
   }
   layout = LayOut(tensors, snapshot.about, sums);
@@ -171,6 +177,13 @@ void CheckpointImage::Fill(const Snapshot& snapshot) {
   const std::uint32_t sum = Crc32c(layout.head.data(), layout.head.size());
   std::memcpy(bytes + layout.places.back().offset, &sum, sizeof sum);
   size_ = layout.file_bytes;
+}
+
+std::string CheckpointImage::NotFinite() const {
+  for (const Place& place : places_) {
+    if (!AllFinite(bytes() + place.offset, place.bytes, place.type)) return place.name;
+  }
+  return "";
 }
 
 Snapshot ReadCheckpoint(const std::string& path) {

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "worker/files/named_tensors.h"
 
@@ -32,16 +33,29 @@ struct Snapshot {
 // The bytes of a checkpoint's file. To be filled again and again: the memory is kept.
 class CheckpointImage {
  public:
-  // Copies the tensors, of any device and strides. Uses only the calling thread, and of ATen's
-  // threads none for tensors on the CPU that are contiguous or channels-last. Throws
-  // std::invalid_argument for what a safetensors file cannot hold, and for a tensor "checksum".
+  // Copies the tensors, of any device and strides; a device needs no memory for it. Uses only the
+  // calling thread, and of ATen's threads none for tensors on the CPU that are contiguous or
+  // channels-last. Throws std::invalid_argument for what a safetensors file cannot hold, and for a
+  // tensor "checksum".
   void Fill(const Snapshot& snapshot);
+
+  // A tensor of the latest Fill() with an infinity or a NaN; empty if there is none. A training
+  // that has diverged is not worth a file, least of all one that replaces a good one.
+  std::string NotFinite() const;
 
   const char* bytes() const { return static_cast<const char*>(memory_.const_data_ptr()); }
   std::size_t size() const { return size_; }
 
  private:
+  struct Place {
+    std::string name;
+    at::ScalarType type = at::kFloat;
+    std::size_t offset = 0;
+    std::size_t bytes = 0;
+  };
+
   at::Tensor memory_;
+  std::vector<Place> places_;
   std::size_t size_ = 0;
 };
 

@@ -3,6 +3,7 @@
 
 #include <exception>
 #include <filesystem>
+#include <stdexcept>
 #include <utility>
 
 #include "worker/base/first_line.h"
@@ -101,6 +102,8 @@ CheckpointWriter::Report CheckpointWriter::Carry(Order order) {
     }
     changed_.notify_all();
     report.copying = copied - begin;
+    if (const std::string tensor = image_.NotFinite(); !tensor.empty())
+      throw std::runtime_error(tensor + " has values that are not finite; older ones are kept");
     Write(report.path);
     report.writing = Clock::now() - copied;
     report.bytes = image_.size();

@@ -10,12 +10,22 @@ struct Default {
   const char* value;
 };
 
-// torch/csrc/distributed/c10d/ProcessGroupNCCL.{hpp,cpp} of 2.11.
+// What PyTorch's watchdog does about a collective that has failed or timed out
+// (ProcessGroupNCCL.hpp of 2.11): 0 nothing, 1 abort the communicators and end the process, 2 abort
+// only, 3 end the process only, which is PyTorch's own default.
+constexpr const char* kErrorHandling = "TORCH_NCCL_ASYNC_ERROR_HANDLING";
+// Without an abort a kernel that waits for a peer keeps the GPU busy until the driver has cleared
+// the process away.
+constexpr const char* kAbortAndEnd = "1";
+// ncclCommAbort does not return while a CUDA graph lives that has captured collectives of the
+// communicator: NCCL waits until the graph has given them back (commDestroySync). The watchdog
+// would hang instead of ending the process.
+constexpr const char* kEnd = "3";
+// torchrun and ddprun give each worker the value 1, unless the user has set another one.
+constexpr const char* kLauncherDefault = kAbortAndEnd;
+constexpr const char* kLauncherMark = "TORCHELASTIC_RUN_ID";
+
 constexpr Default kDefaults[] = {
-    // The watchdog aborts the communicators before it ends the process; without (3, the default) a
-    // kernel that waits for a peer keeps the GPU busy until the driver has cleared the process
-    // away.
-    {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "NCCL_ASYNC_ERROR_HANDLING", "1"},
     // Four times as long it sleeps between a collective's timeout and the end of the process, for
     // the flight recorders to be written: 60 s by default.
     {"TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC", nullptr, "1000"},
@@ -24,14 +34,23 @@ constexpr Default kDefaults[] = {
     {"TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC", nullptr, "120"},
 };
 
+bool IsSet(const Default& variable, const GetEnv& get_env) {
+  if (get_env(variable.name)) return true;
+  return variable.former_name != nullptr && get_env(variable.former_name).has_value();
+}
+
 }  // namespace
 
-std::vector<std::pair<std::string, std::string>> NcclDefaults(const GetEnv& get_env) {
+std::vector<std::pair<std::string, std::string>> NcclDefaults(const GetEnv& get_env,
+                                                              bool step_graphs) {
   std::vector<std::pair<std::string, std::string>> missing;
+  const Default error_handling{kErrorHandling, "NCCL_ASYNC_ERROR_HANDLING",
+                               step_graphs ? kEnd : kAbortAndEnd};
+  const bool is_launchers = get_env(kLauncherMark) && get_env(kErrorHandling) == kLauncherDefault;
+  if (!IsSet(error_handling, get_env) || (step_graphs && is_launchers))
+    missing.emplace_back(error_handling.name, error_handling.value);
   for (const Default& variable : kDefaults) {
-    if (get_env(variable.name)) continue;
-    if (variable.former_name != nullptr && get_env(variable.former_name)) continue;
-    missing.emplace_back(variable.name, variable.value);
+    if (!IsSet(variable, get_env)) missing.emplace_back(variable.name, variable.value);
   }
   return missing;
 }

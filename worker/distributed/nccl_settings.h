@@ -12,7 +12,9 @@
 namespace ddprun {
 
 // NAME and VALUE of those to be set. Without those that `get_env` returns under their present or
-// former name.
-std::vector<std::pair<std::string, std::string>> NcclDefaults(const GetEnv& get_env);
+// former name, except for a launcher's default that train cannot live with. `step_graphs`: steps of
+// several ranks may be CUDA graphs.
+std::vector<std::pair<std::string, std::string>> NcclDefaults(const GetEnv& get_env,
+                                                              bool step_graphs);
 
 }  // namespace ddprun

@@ -4,6 +4,7 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
@@ -22,8 +23,8 @@ constexpr std::chrono::seconds kVerdictGrace{5};
 constexpr int kBeyondMax = 4096;
 
 constexpr const char* kIncomplete = "the world is not complete: ";
-// How many ranks' facts rank 0 reads at a time; one's are some kilobytes.
-constexpr int kFactsAtATime = 64;
+// How many ranks' texts rank 0 reads at a time; one's are some kilobytes.
+constexpr int kTextsAtATime = 64;
 
 std::string RankKey(int rank) { return "ddprun/roll_call/rank/" + std::to_string(rank); }
 
@@ -64,22 +65,30 @@ std::string Complaint(int rank, long long number, int world_size) {
          ", rank 0 has " + std::to_string(world_size) + "; start all ranks with the same";
 }
 
+// What the ranks but 0 have set under key_of(rank), to each(rank, text); until that returns false.
+void ReadFromOthers(c10d::Store& store, int world_size,
+                    const std::function<std::string(int rank)>& key_of,
+                    const std::function<bool(int rank, const std::string& text)>& each) {
+  for (int begin = 1; begin < world_size; begin += kTextsAtATime) {
+    std::vector<std::string> keys;
+    for (int rank = begin; rank < std::min(world_size, begin + kTextsAtATime); ++rank)
+      keys.push_back(key_of(rank));
+    const auto texts = store.multiGet(keys);
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      if (!each(begin + static_cast<int>(i), std::string(texts[i].begin(), texts[i].end()))) return;
+    }
+  }
+}
+
 // Compares all ranks' facts, once they have joined; empty if all have rank 0's.
 std::string FactsThatDiffer(c10d::Store& store, int world_size, const SharedFacts& own) {
   const std::string own_text = ToText(own);
-  for (int begin = 1; begin < world_size; begin += kFactsAtATime) {
-    std::vector<std::string> keys;
-    for (int rank = begin; rank < std::min(world_size, begin + kFactsAtATime); ++rank)
-      keys.push_back(FactsKey(rank));
-    const auto texts = store.multiGet(keys);
-    for (std::size_t i = 0; i < texts.size(); ++i) {
-      const std::string text(texts[i].begin(), texts[i].end());
-      if (text == own_text) continue;
-      const std::string sentence = Disagreement(own, begin + static_cast<int>(i), ParseFacts(text));
-      if (!sentence.empty()) return sentence;
-    }
-  }
-  return "";
+  std::string sentence;
+  ReadFromOthers(store, world_size, FactsKey, [&](int rank, const std::string& text) {
+    if (text != own_text) sentence = Disagreement(own, rank, ParseFacts(text));
+    return sentence.empty();
+  });
+  return sentence;
 }
 
 // Rank 0's part: waits for all ranks and returns the verdict for all.
@@ -130,12 +139,11 @@ int PresentOthers(c10d::Store& store, int world_size) {
   return present;
 }
 
-// Rank 0 may serve the store, so it does not leave with a verdict that others have not read. Polls
-// a counter: no store can wait for a number.
-void AwaitHeard(c10d::Store& store, int world_size) {
-  const int present = PresentOthers(store, world_size);
+// Rank 0 may serve the store, so it does not leave with a verdict that `others` have not read.
+// Polls a counter: no store can wait for a number.
+void AwaitHeard(c10d::Store& store, const std::string& heard_key, int others) {
   const auto deadline = std::chrono::steady_clock::now() + kVerdictGrace;
-  while (store.add(kHeardKey, 0) < present && std::chrono::steady_clock::now() < deadline)
+  while (store.add(heard_key, 0) < others && std::chrono::steady_clock::now() < deadline)
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
 }
 
@@ -154,7 +162,40 @@ std::string AwaitVerdict(c10d::Store& store, int rank, std::chrono::milliseconds
   return store.get_to_str(kVerdictKey);
 }
 
+// The first letter of what rank 0 has decided.
+constexpr char kDecided = '+';
+constexpr char kRefused = '-';
+
 }  // namespace
+
+std::string DecideTogether(c10d::Store& store, int rank, int world_size, const std::string& name,
+                           const std::string& own, const Decide& decide) {
+  if (world_size == 1) return decide({own});
+  const auto key_of = [&name](int of) { return "ddprun/" + name + "/" + std::to_string(of); };
+  const std::string decision_key = "ddprun/" + name + "/decision";
+  const std::string heard_key = "ddprun/" + name + "/heard";
+  if (rank != 0) {
+    store.set(key_of(rank), own);
+    const std::string decision = store.get_to_str(decision_key);
+    if (decision.front() == kDecided) return decision.substr(1);
+    store.add(heard_key, 1);
+    throw std::runtime_error(decision.substr(1));
+  }
+  std::vector<std::string> texts{own};
+  ReadFromOthers(store, world_size, key_of, [&texts](int, const std::string& text) {
+    texts.push_back(text);
+    return true;
+  });
+  try {
+    const std::string decision = decide(texts);
+    store.set(decision_key, kDecided + decision);
+    return decision;
+  } catch (const std::exception& error) {
+    store.set(decision_key, kRefused + std::string(error.what()));
+    AwaitHeard(store, heard_key, world_size - 1);
+    throw std::runtime_error(error.what());
+  }
+}
 
 std::string Disagreement(const SharedFacts& rank_zero, int rank, const SharedFacts& facts) {
   constexpr int kNamedMax = 3;
@@ -191,7 +232,8 @@ void CallRoll(c10d::Store& store, int rank, int world_size, std::chrono::millise
   if (rank == 0) {
     verdict = Judge(store, world_size, timeout, facts);
     store.set(kVerdictKey, verdict);
-    if (verdict.rfind(kAllHere, 0) != 0) AwaitHeard(store, world_size);
+    if (verdict.rfind(kAllHere, 0) != 0)
+      AwaitHeard(store, kHeardKey, PresentOthers(store, world_size));
   } else {
     verdict = AwaitVerdict(store, rank, timeout);
     if (verdict.rfind(kAllHere, 0) != 0) store.add(kHeardKey, 1);

@@ -7,6 +7,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <chrono>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,6 +22,13 @@ using SharedFacts = std::vector<std::pair<std::string, std::string>>;
 // another WORLD_SIZE or another fact than rank 0.
 void CallRoll(c10d::Store& store, int rank, int world_size, std::chrono::milliseconds timeout,
               const SharedFacts& facts = {});
+
+// After the roll call: rank 0 decides by all ranks' texts, in their order, and every rank returns
+// what it decided. An exception of `decide` is a std::runtime_error with its sentence on every
+// rank. Once with each `name`.
+using Decide = std::function<std::string(const std::vector<std::string>& texts)>;
+std::string DecideTogether(c10d::Store& store, int rank, int world_size, const std::string& name,
+                           const std::string& own, const Decide& decide);
 
 // How a rank's facts differ from rank 0's: "--lr is 0.2 on rank 3, but 0.1 on rank 0", the first
 // few of them. Empty if they do not. Pure.

@@ -15,6 +15,7 @@
 #include "worker/base/first_line.h"
 #include "worker/base/quiet_log.h"
 #include "worker/distributed/background_task.h"
+#include "worker/distributed/device_agreement.h"
 #include "worker/distributed/nccl_settings.h"
 #include "worker/distributed/network_address.h"
 #include "worker/distributed/peer_probe.h"
@@ -91,12 +92,6 @@ c10::intrusive_ptr<c10d::Backend> MakeNccl(const WorkerEnv& env, int device,
     if (!interface.empty())
       setenv("NCCL_SOCKET_IFNAME", ("=" + interface).c_str(), /*overwrite=*/0);
   }
-  const auto set = [](const std::string& name) -> std::optional<std::string> {
-    const char* value = std::getenv(name.c_str());
-    return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-  };
-  for (const auto& [name, value] : NcclDefaults(set))
-    setenv(name.c_str(), value.c_str(), /*overwrite=*/0);
   return LoadAccelerator().MakeNccl(store, {.rank = env.rank,
                                             .size = env.world_size,
                                             .device = device,
@@ -104,41 +99,19 @@ c10::intrusive_ptr<c10d::Backend> MakeNccl(const WorkerEnv& env, int device,
                                             .group_name = group_name});
 }
 
-// How many CUDA devices this process has. For kAuto a driver alone is not enough: the module must
-// open and CUDA must see the devices too.
-int CountDevices(const WorkerEnv& env, const World::Options& options) {
-  if (options.device == DeviceChoice::kCpu) return 0;
-  const bool automatic = options.device == DeviceChoice::kAuto;
-  if (automatic && options.backend == BackendChoice::kGloo) return 0;
-  const int shown = DriverDeviceCount();  // asked first: it loads nothing of LibTorch's CUDA
-  if (shown == 0 || (automatic && shown < env.local_world_size)) return shown;
-  try {
-    return std::min(shown, LoadAccelerator().DeviceCount());
-  } catch (const std::runtime_error&) {
-    if (automatic && options.backend == BackendChoice::kAuto)
-      return 0;  // a build for CPUs on a machine with GPUs
-    throw;
-  }
+// Sets NCCL's variables that are not the user's; before the first group of NCCL's.
+void SetNcclDefaults(bool step_graphs) {
+  const auto get_env = [](const std::string& name) -> std::optional<std::string> {
+    const char* value = std::getenv(name.c_str());
+    return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+  };
+  for (const auto& [name, value] : NcclDefaults(get_env, step_graphs))
+    setenv(name.c_str(), value.c_str(), /*overwrite=*/1);
 }
 
-// Says which backend this rank takes and checks that rank 0 takes the same: with --backend auto a
-// node whose GPU fell out would choose Gloo and wait for NCCL's ranks until the time is over.
-void AgreeOnBackend(c10d::Store& store, const WorkerEnv& env, const RankDevice& device) {
-  // Gloo's messages from a GPU's tensors are those from a CPU's, but the models would not be alike.
-  const std::string name = device.nccl ? "nccl" : device.cuda >= 0 ? "gloo on its GPU" : "gloo";
-  constexpr const char* kKey = "ddprun/backend";
-  if (env.rank == 0) store.set(kKey, name);
-  const std::string wanted = store.get_to_str(kKey);
-  if (wanted == name) return;
-  throw std::runtime_error("rank " + std::to_string(env.rank) + " would use " + name +
-                           ", rank 0 uses " + wanted +
-                           "; give all ranks the same --backend and --device, or each node "
-                           "enough CUDA devices");
-}
+std::string BackendName(const AgreedDevice& device) { return device.nccl ? "nccl" : "gloo"; }
 
-std::string BackendName(const RankDevice& device) { return device.nccl ? "nccl" : "gloo"; }
-
-at::Device DeviceOf(const RankDevice& device) {
+at::Device DeviceOf(const AgreedDevice& device) {
   if (device.cuda < 0) return {at::kCPU};
   return {at::kCUDA, static_cast<c10::DeviceIndex>(device.cuda)};
 }
@@ -162,7 +135,7 @@ class GroupWorld : public World {
   };
 
   // `store` is where its ranks meet; `group_store` what only this group's backend uses of it.
-  GroupWorld(const WorkerEnv& env, Timeouts timeouts, const RankDevice& device, Name name,
+  GroupWorld(const WorkerEnv& env, Timeouts timeouts, const AgreedDevice& device, Name name,
              c10::intrusive_ptr<c10d::Store> store,
              const c10::intrusive_ptr<c10d::Store>& group_store)
       : World(env, timeouts.set_up, timeouts.step),
@@ -258,7 +231,7 @@ class GroupWorld : public World {
 
  private:
   const Timeouts timeouts_;
-  const RankDevice chosen_;
+  const AgreedDevice chosen_;
   const at::Device device_;
   const std::string name_;
   const c10::intrusive_ptr<c10d::Store> store_;
@@ -322,18 +295,20 @@ bool World::OnAllRanks(bool here) {
 }
 
 std::unique_ptr<World> World::Join(const WorkerEnv& env, Options options) {
-  const RankDevice device =
-      ChooseDevice(env, options.backend, options.device, CountDevices(env, options));
+  const RankDevice own = ChooseDevice(env, options.backend, options.device,
+                                      FindCudaDevices(options.backend, options.device));
   const auto store = OpenWorldStore(env, options.timeout);
+  AgreedDevice chosen;
   {
     const QuietLog quiet;  // the exception's sentence is enough
     CallRoll(*store, env.rank, env.world_size, options.timeout, options.facts);
-    AgreeOnBackend(*store, env, device);
+    chosen = AgreeOnBackend(*store, env, options.backend, own);
   }
+  if (chosen.nccl) SetNcclDefaults(options.step_graphs && env.world_size > 1);
   auto world =
-      std::make_unique<GroupWorld>(env, TimeoutsOf(options, device.nccl), device,
+      std::make_unique<GroupWorld>(env, TimeoutsOf(options, chosen.nccl), chosen,
                                    GroupWorld::Name{kGroupName, kGroupDescription}, store,
-                                   DefaultGroupStore(store, device.cuda >= 0 ? "cuda" : "cpu"));
+                                   DefaultGroupStore(store, chosen.cuda >= 0 ? "cuda" : "cpu"));
   world->Connect();
   return world;
 }

@@ -33,6 +33,8 @@ class World {
     // Of a collective in a training step, see ExpectPeersSoon(). 0: kNcclStepTimeout with NCCL, but
     // not above `timeout`, which it is with Gloo.
     std::chrono::milliseconds step_timeout{0};
+    // Training steps may be recorded as CUDA graphs, collectives included.
+    bool step_graphs = false;
     SharedFacts facts = {};  // that all ranks must have alike
   };
 
@@ -52,7 +54,7 @@ class World {
   std::chrono::milliseconds step_timeout() const { return step_timeout_; }
   virtual at::Device device() const = 0;
   virtual const std::string& backend_name() const = 0;  // "gloo" or "nccl"
-  // One line for a person about the device, where ranks share one; else empty.
+  // One line for the user if device or backend are not what one would expect; else empty.
   virtual const std::string& device_note() const = 0;
   // Throws what went wrong when the communicator was made.
   virtual const c10::intrusive_ptr<c10d::ProcessGroup>& group() const = 0;

@@ -7,6 +7,8 @@
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/grad_mode.h>
 
+#include "worker/optimizer/by_device.h"
+
 namespace ddprun {
 
 GradScaler::GradScaler(bool enabled, at::Device device) {
@@ -21,8 +23,13 @@ const at::Tensor& GradScaler::Unscale(const std::vector<at::Tensor>& gradients) 
   if (!enabled()) return overflow_;
   const torch::NoGradGuard no_grad;
   overflow_.zero_();
-  if (!gradients.empty())
-    at::_amp_foreach_non_finite_check_and_unscale_(gradients, overflow_, scale_.reciprocal());
+  const at::Tensor factor = scale_.reciprocal();
+  for (const auto& group : ByDevice(gradients)) {
+    const at::Device device = group.front().device();
+    at::Tensor overflow = overflow_.to(device);  // itself on its own device
+    at::_amp_foreach_non_finite_check_and_unscale_(group, overflow, factor.to(device));
+    if (device != overflow_.device()) overflow_.copy_(overflow);
+  }
   return overflow_;
 }
 

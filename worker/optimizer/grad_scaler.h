@@ -27,9 +27,8 @@ class GradScaler {
   // if disabled.
   const at::Tensor& scale() const { return scale_; }
 
-  // Divides the gradients, which must be on one device, by the scale, in place. Returns a float
-  // scalar: 1 if any of them is not finite, else 0. The same tensor at each call; undefined if
-  // disabled.
+  // Divides the gradients by the scale, in place. Returns a float scalar: 1 if any of them is not
+  // finite, else 0. The same tensor at each call; undefined if disabled.
   const at::Tensor& Unscale(const std::vector<at::Tensor>& gradients);
 
   // The scale of the next step, by what Unscale() has returned (or, where ranks share a model, by

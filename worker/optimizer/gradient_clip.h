@@ -8,8 +8,8 @@
 
 namespace ddprun {
 
-// The square of the 2-norm of all gradients together: a double scalar on `device`, theirs, which is
-// not waited for.
+// The square of the 2-norm of all gradients together, which may be on several devices: a double
+// scalar on `device`, which is not waited for.
 at::Tensor SquaredNorm(const std::vector<at::Tensor>& gradients, at::Device device);
 
 // Multiplies the gradients with max_norm / (norm + 1e-6) where that is below 1.

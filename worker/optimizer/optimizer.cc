@@ -5,7 +5,31 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros_like.h>
 
+#include "worker/optimizer/by_device.h"
+
 namespace ddprun {
+namespace {
+
+// An optimizer for each device on which there are parameters: those of a pipeline's stages in one
+// process.
+class OptimizerPerDevice : public Optimizer {
+ public:
+  OptimizerPerDevice(NamedTensors parameters, std::vector<std::unique_ptr<Optimizer>> parts)
+      : Optimizer(std::move(parameters)), parts_(std::move(parts)) {
+    for (const auto& part : parts_) {
+      for (const auto& entry : part->State()) state_.push_back(entry);
+    }
+  }
+
+  void Step(const at::Tensor& rate, const at::Tensor& skip) override {
+    for (const auto& part : parts_) part->StepOnItsDevice(rate, skip);
+  }
+
+ private:
+  const std::vector<std::unique_ptr<Optimizer>> parts_;
+};
+
+}  // namespace
 
 // All elements lie in one block, in the same order in each.
 bool SameBlock(const at::Tensor& a, const at::Tensor& b) {
@@ -25,6 +49,11 @@ std::optional<at::Tensor> IfDefined(const at::Tensor& tensor) {
 
 void Optimizer::Step(double rate) {
   if (!parameters_.empty()) Step(RateOn(parameters_[0].second.device(), rate), /*skip=*/{});
+}
+
+void Optimizer::StepOnItsDevice(const at::Tensor& rate, const at::Tensor& skip) {
+  const at::Device device = parameters_.at(0).second.device();
+  Step(rate.to(device), skip.defined() ? skip.to(device) : skip);
 }
 
 at::Tensor RateOn(at::Device device, double rate) {
@@ -50,7 +79,12 @@ Registry<OptimizerFactory>& Optimizers() {
 
 std::unique_ptr<Optimizer> MakeOptimizer(const Config& config, NamedTensors parameters,
                                          const StepSize& size) {
-  return Optimizers().Get(config.optimizer)(config, std::move(parameters), size);
+  const OptimizerFactory& make = Optimizers().Get(config.optimizer);
+  std::vector<NamedTensors> parts = ByDevice(parameters);
+  if (parts.size() <= 1) return make(config, std::move(parameters), size);
+  std::vector<std::unique_ptr<Optimizer>> optimizers;
+  for (NamedTensors& part : parts) optimizers.push_back(make(config, std::move(part), size));
+  return std::make_unique<OptimizerPerDevice>(std::move(parameters), std::move(optimizers));
 }
 
 }  // namespace ddprun

@@ -29,6 +29,8 @@ class Optimizer {
   // be captured of it.
   virtual void Step(const at::Tensor& rate, const at::Tensor& skip) = 0;
   void Step(double rate);
+  // The same with numbers that may be on another device than the parameters.
+  void StepOnItsDevice(const at::Tensor& rate, const at::Tensor& skip);
 
   // What the next step depends on, beside parameters and gradients: "NAME/momentum_buffer", or
   // "NAME/exp_avg", "NAME/exp_avg_sq" and "NAME/step", for the parameter NAME: Python's words. The
@@ -65,13 +67,14 @@ struct StepSize {
   std::int64_t images = 1;  // of all ranks in a step
 };
 
-// The numbers are `config`'s. `parameters` (each once) must be where they stay: on their device and
-// in their memory format.
+// The numbers are `config`'s. `parameters` (each once) must be where they stay: on their device,
+// the same for all, and in their memory format.
 using OptimizerFactory = std::function<std::unique_ptr<Optimizer>(
     const Config& config, NamedTensors parameters, const StepSize& size)>;
 Registry<OptimizerFactory>& Optimizers();
 
-// The one of `config.optimizer`. Throws std::invalid_argument that lists the names.
+// The one of `config.optimizer`; one for each device where the parameters are on several. Throws
+// std::invalid_argument that lists the names.
 std::unique_ptr<Optimizer> MakeOptimizer(const Config& config, NamedTensors parameters,
                                          const StepSize& size = {});
 

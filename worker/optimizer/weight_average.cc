@@ -7,6 +7,8 @@
 #include <ATen/ops/_foreach_sub.h>
 #include <torch/csrc/autograd/grad_mode.h>
 
+#include "worker/optimizer/by_device.h"
+
 namespace ddprun {
 
 WeightAverage::WeightAverage(NamedTensors parameters, double decay)
@@ -24,7 +26,9 @@ void WeightAverage::Update(const at::Tensor& skip) {
     return;
   }
   const std::vector<at::Tensor> steps = at::_foreach_sub(weights_, averages_);
-  at::_foreach_mul_(steps, (1 - skip) * (1 - decay_));
+  const at::Tensor share = (1 - skip) * (1 - decay_);
+  for (const auto& group : ByDevice(steps))
+    at::_foreach_mul_(group, share.to(group.front().device()));
   at::_foreach_add_(averages_, steps);
 }
 

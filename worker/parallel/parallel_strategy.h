@@ -76,7 +76,8 @@ class ParallelStrategy {
   virtual bool HasScores() const { return true; }
 
   // For a checkpoint: on rank 0 its own tensors and those of the ranks that hold the rest of its
-  // model; `own` itself where that is all there is. Not defined on other ranks.
+  // model; `own` itself where that is all there is. Not defined on other ranks. Throws
+  // c10::OutOfMemoryError on all ranks of the model if a device has no memory for it.
   virtual NamedTensors Gather(const NamedTensors& own) { return own; }
   // For a model file: makes the model on rank 0 whole, with the parameters and buffers of all ranks
   // that share it.

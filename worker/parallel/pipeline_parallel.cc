@@ -2,8 +2,10 @@
 #include "worker/parallel/pipeline_parallel.h"
 
 #include <ATen/Functions.h>
+#include <c10/util/Exception.h>
 #include <torch/csrc/autograd/grad_mode.h>
 
+#include <algorithm>
 #include <string>
 
 #include "worker/base/unique_tensors.h"
@@ -44,24 +46,61 @@ std::shared_ptr<StageModule> KeepStage(World& world, ImageModel& model,
   return stages[static_cast<std::size_t>(own)];
 }
 
+std::int64_t LargestBytes(const NamedTensors& tensors) {
+  std::size_t largest = 0;
+  for (const auto& [name, tensor] : tensors) largest = std::max(largest, tensor.nbytes());
+  return static_cast<std::int64_t>(largest);
+}
+
+// So many bytes on each rank's device. Throws c10::OutOfMemoryError on all ranks if one of them has
+// not as many: the others would wait for it.
+at::Tensor ScratchOnAll(World& pipeline, std::int64_t bytes) {
+  at::Tensor scratch;
+  try {
+    scratch = at::empty({bytes}, at::TensorOptions(pipeline.device()).dtype(at::kByte));
+  } catch (const c10::OutOfMemoryError&) {
+    // The others are told first.
+  }
+  TORCH_CHECK_WITH(OutOfMemoryError, pipeline.OnAllRanks(scratch.defined()),
+                   "a stage's device has no memory left for a tensor that is sent to rank 0");
+  return scratch;
+}
+
+// The beginning of `scratch` as a tensor of that type and those sizes.
+at::Tensor Beginning(const at::Tensor& scratch, at::ScalarType type, at::IntArrayRef sizes) {
+  const std::int64_t bytes = c10::multiply_integers(sizes) * at::elementSize(type);
+  return scratch.narrow(0, 0, bytes).view(type).view(sizes);
+}
+
 // The tensors of all stages on the first rank of `pipeline`: its own, and then the other ranks',
-// rank by rank, on the world's device; nothing on the others. All ranks of it must call it.
+// rank by rank, on the CPU; nothing on the others. Through one tensor's memory, as a device may
+// have none for all. All ranks of it must call it. Throws c10::OutOfMemoryError on all of them.
 NamedTensors GatherOnFirst(World& pipeline, const NamedTensors& own) {
   constexpr int kTag = 0;
+  const torch::NoGradGuard no_grad;
+  at::Tensor largest = at::full({1}, LargestBytes(own), at::kLong);
+  const std::int64_t bytes = pipeline.AllGather(largest).max().item<std::int64_t>();
   const std::vector<std::string> lists = pipeline.GatherTexts(TensorList(own).dump());
+  const at::Tensor scratch = ScratchOnAll(pipeline, bytes);
   if (pipeline.rank() != 0) {
     for (const auto& [name, tensor] : own) {
-      std::vector<at::Tensor> sent{tensor.detach().to(pipeline.device()).contiguous()};
-      if (tensor.numel() > 0) pipeline.group()->send(sent, /*dstRank=*/0, kTag)->wait();
+      if (tensor.numel() == 0) continue;
+      std::vector<at::Tensor> sent{Beginning(scratch, tensor.scalar_type(), tensor.sizes())};
+      sent[0].copy_(tensor.detach());
+      pipeline.group()->send(sent, /*dstRank=*/0, kTag)->wait();
     }
     return {};
   }
   NamedTensors all = own;
   for (int rank = 1; rank < pipeline.size(); ++rank) {
     for (const auto& entry : nlohmann::json::parse(lists[static_cast<std::size_t>(rank)])) {
-      std::vector<at::Tensor> received{EmptyOf(entry, pipeline.device())};
-      if (received[0].numel() > 0) pipeline.group()->recv(received, rank, kTag)->wait();
-      all.emplace_back(entry.at(0).get<std::string>(), received[0]);
+      at::Tensor values = EmptyOf(entry, at::kCPU);
+      if (values.numel() > 0) {
+        std::vector<at::Tensor> received{Beginning(scratch, values.scalar_type(), values.sizes())};
+        pipeline.group()->recv(received, rank, kTag)->wait();
+        values.copy_(received[0]);
+      }
+      all.emplace_back(entry.at(0).get<std::string>(), values);
     }
   }
   return all;

@@ -77,10 +77,9 @@ std::shared_ptr<ImageModel> PrepareModel(const Config& config, const Dataset& da
   auto model = MakeModel(config.model, ModelOptionsOf(config, InputOf(data)));
   if (world.rank() == 0) {
     console.Line(OpeningLine(config, data, world, *model));
+    if (!world.device_note().empty()) console.Line(world.device_note());
     if (config.model == "netresdeep" && config.shared_blocks) console.Line(kSharedBlocksNote);
   }
-  if (world.env().local_rank == 0 && !world.device_note().empty())
-    console.Line(world.device_note());
   if (config.init_from.empty()) CalibrateOnImages(*model, *data.train, config);
   // Rank 0's become every rank's.
   if (world.rank() == 0 && !config.init_from.empty())

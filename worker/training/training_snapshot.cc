@@ -7,11 +7,13 @@
 #include <torch/csrc/autograd/grad_mode.h>
 #include <torch/utils.h>
 
+#include <stdexcept>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
 #include "proto/version.h"
+#include "worker/base/first_line.h"
 #include "worker/base/unique_tensors.h"
 #include "worker/checkpoint/checkpoint_folder.h"
 #include "worker/checkpoint/resume.h"
@@ -78,9 +80,19 @@ void SetRandomState(at::Device device, const at::Tensor& state) {
 std::optional<GradScaler::State> SavedScale(const Json& about) {
   if (about.at("config").value("amp", "") != "fp16") return std::nullopt;
   const Json& scaler = about.at("scaler");
+  const auto scale = scaler.at("scale").get<double>();
+  if (scale < 1) return std::nullopt;
   return GradScaler::State{
-      .scale = scaler.at("scale").get<double>(),
-      .steps_since_growth = scaler.at("steps_since_growth").get<std::int64_t>()};
+      .scale = scale, .steps_since_growth = scaler.at("steps_since_growth").get<std::int64_t>()};
+}
+
+bool HasRandomState(const Json& tensors, int rank, const at::Tensor& own) {
+  const std::string name = kRandom + std::to_string(rank);
+  for (const Json& entry : tensors) {
+    if (entry.at(0).get<std::string>() == name)
+      return entry.at(1).get<std::vector<std::int64_t>>() == own.sizes().vec();
+  }
+  return false;
 }
 
 void TrainingSnapshot::CheckFits(const Snapshot& snapshot) const {
@@ -99,12 +111,12 @@ void TrainingSnapshot::CheckFits(const Snapshot& snapshot) const {
   }
 }
 
-void TrainingSnapshot::CopyIn(const Snapshot* snapshot, const Json& tensors, bool same_ranks) {
+void TrainingSnapshot::CopyIn(const Snapshot* snapshot, const Json& tensors, bool with_random) {
   TensorsByName read;
   if (snapshot != nullptr) read = ByName(snapshot->tensors);
   TensorsByName own = ByName(OwnTensors());
   const std::string random = kRandom + std::to_string(world_.rank());
-  if (same_ranks) own.emplace(random, RandomState(world_.device()));
+  if (with_random) own.emplace(random, RandomState(world_.device()));
   const torch::NoGradGuard no_grad;
   std::unordered_set<std::string> done;
   for (const Json& entry : tensors) {
@@ -121,21 +133,24 @@ void TrainingSnapshot::CopyIn(const Snapshot* snapshot, const Json& tensors, boo
     if (name.starts_with(kAverage) && !done.contains(name))
       at::Tensor(tensor).copy_(own.at("model/" + name.substr(sizeof kAverage - 1)).detach());
   }
-  if (same_ranks) SetRandomState(world_.device(), own.at(random));
+  if (with_random) SetRandomState(world_.device(), own.at(random));
 }
 
 TrainingPlace TrainingSnapshot::Load(const Snapshot* snapshot, const Json& about,
                                      const Json& tensors) {
-  const bool same_ranks = about.at("world_size").get<int>() == world_.size();
-  CopyIn(snapshot, tensors, same_ranks);
+  // All ranks decide alike: they are on devices of the same kind.
+  const bool same_generators = about.at("world_size").get<int>() == world_.size() &&
+                               HasRandomState(tensors, world_.rank(), RandomState(world_.device()));
+  CopyIn(snapshot, tensors, same_generators);
   if (const auto scale = SavedScale(about)) parts_.scaler.Restore(*scale);
   const TrainingPlace place{.position = {.step = about.at("step").get<std::int64_t>(),
                                          .epoch = about.at("epoch").get<std::int64_t>(),
                                          .consumed = about.at("consumed").get<std::int64_t>()},
                             .reached_target = about.at("reached_target").get<bool>(),
                             .evaluation_due = about.value("evaluation_due", false)};
-  // The saved states are of other ranks: a seed of this place of the training.
-  if (!same_ranks) {
+  // The saved states are of other ranks, or of another kind of device: a seed of this place of the
+  // training.
+  if (!same_generators) {
     torch::manual_seed(SplitMix64({config_.seed, static_cast<std::uint64_t>(place.position.step),
                                    static_cast<std::uint64_t>(world_.rank())})
                            .Next());
@@ -174,12 +189,18 @@ Json TrainingSnapshot::About(const TrainingPlace& place, const std::string& trai
 }
 
 TrainingSnapshot::Gathered TrainingSnapshot::Gather() {
-  at::Tensor random = world_.AllGather(RandomState(world_.device()));
-  return {parts_.strategy->Gather(OwnTensors()), std::move(random)};
+  Gathered gathered{.random = world_.AllGather(RandomState(world_.device()))};
+  try {
+    gathered.tensors = parts_.strategy->Gather(OwnTensors());
+  } catch (const c10::OutOfMemoryError& error) {
+    gathered.error = FirstLine(error);
+  }
+  return gathered;
 }
 
 Snapshot TrainingSnapshot::Complete(Gathered gathered, const TrainingPlace& place,
                                     const std::string& training) const {
+  if (!gathered.error.empty()) throw std::runtime_error(gathered.error);
   Snapshot snapshot{std::move(gathered.tensors), About(place, training)};
   CopyWhatChanges(snapshot.tensors, SetOf(parts_.model->buffers()));
   world_.Synchronize();

@@ -18,8 +18,13 @@
 namespace ddprun {
 
 // The scale of fp16's gradients in a checkpoint (Snapshot::about). None if its training did not
-// scale: it has saved 1, with which small gradients vanish.
+// scale: it has saved 1, with which small gradients vanish. Nor of one that had come below 1, which
+// ends a training.
 std::optional<GradScaler::State> SavedScale(const nlohmann::json& about);
+
+// Whether a checkpoint's tensors, by their TensorList(), have a state for the generator of `rank`,
+// whose present one is `own`. A CPU's and a GPU's are of different sizes.
+bool HasRandomState(const nlohmann::json& tensors, int rank, const at::Tensor& own);
 
 class TrainingSnapshot {
  public:
@@ -35,14 +40,16 @@ class TrainingSnapshot {
   TrainingPlace Load(const Snapshot* snapshot, const nlohmann::json& about,
                      const nlohmann::json& tensors);
 
-  // Collects the tensors of all ranks on rank 0; nothing on the others. All ranks must call it.
+  // Collects the tensors of all ranks on rank 0; nothing on the others. All ranks must call it. If
+  // a device has no memory left for it, Complete() says so.
   struct Gathered {
+    std::string error;  // why there is nothing in it; the same on all ranks
     NamedTensors tensors;
     at::Tensor random;  // states of the ranks' random number generators, uint8: world size x bytes
   };
   Gathered Gather();
   // On rank 0: the snapshot of the training that is called `training` at `place`. Whatever changes
-  // before the next update is copied.
+  // before the next update is copied. Throws std::exception with one sentence if it cannot be made.
   Snapshot Complete(Gathered gathered, const TrainingPlace& place,
                     const std::string& training) const;
 
@@ -50,8 +57,8 @@ class TrainingSnapshot {
   // What this rank holds of model, optimizer state and average.
   NamedTensors OwnTensors() const;
   nlohmann::json About(const TrainingPlace& place, const std::string& training) const;
-  // `same_ranks`: as many as have saved it.
-  void CopyIn(const Snapshot* snapshot, const nlohmann::json& tensors, bool same_ranks);
+  // `with_random`: the states of the ranks' generators too.
+  void CopyIn(const Snapshot* snapshot, const nlohmann::json& tensors, bool with_random);
 
   const Config& config_;
   const Dataset& data_;

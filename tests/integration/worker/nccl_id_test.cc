@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The NCCL unique ID on its way from rank 0 to the others: a real one, through the real service,
 // without a GPU.
+#include <ATen/Context.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -117,6 +118,18 @@ TEST(NcclId, TheModuleTellsItsVersions) {
   EXPECT_THAT(LoadAccelerator().Versions(),
               testing::MatchesRegex("CUDA [0-9]+\\.[0-9]+, .*, NCCL [0-9.]+"));
   EXPECT_EQ(LoadAccelerator().DeviceCount(), DriverDeviceCount());
+}
+
+// In a process of its own: the answer stays.
+TEST(NcclId, TheModuleIsRefusedWhereAtenWasAskedAboutCudaBefore) {
+  RunProcesses(
+      1, [](int) { return EnvByHand(0, 1, 1); },
+      [](const WorkerEnv&) {
+        EXPECT_FALSE(at::hasCUDA());
+        EXPECT_THAT([] { LoadAccelerator(); },
+                    testing::ThrowsMessage<std::runtime_error>(testing::StartsWith(
+                        "LibTorch was asked about CUDA before its CUDA library was loaded")));
+      });
 }
 
 }  // namespace

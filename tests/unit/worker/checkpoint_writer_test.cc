@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <cmath>
 #include <filesystem>
+#include <limits>
 
 #include "tests/unit/worker/small_snapshot.h"
 #include "tests/unit/worker/temp_files.h"
@@ -90,6 +92,47 @@ TEST(CheckpointWriterTest, AFailedSaveIsNamedAndTheNextIsTried) {
   std::filesystem::rename(files.Path("away"), folder);
   EXPECT_EQ(SaveAndWait(writer, 3).error, "");
   ExpectStep(ReadCheckpoint(folder + "/" + CheckpointName(1)), 1);
+}
+
+// A training that has diverged would replace its good checkpoints by such ones.
+TEST(CheckpointWriterTest, ValuesThatAreNotFiniteAreNotSaved) {
+  const TempFiles files;
+  CheckpointWriter writer({.folder = files.folder(), .training = "t", .keep = 2});
+  for (const std::int64_t step : {1, 2}) EXPECT_EQ(SaveAndWait(writer, step).error, "");
+  for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16}) {
+    for (const double value : {std::nan(""), HUGE_VAL, -HUGE_VAL}) {
+      for (const std::int64_t place : {0, 4097, 9999}) {
+        Snapshot snapshot = SmallSnapshot(3);
+        snapshot.tensors.emplace_back(
+            "optimizer/w",
+            at::ones({100, 4, 5, 5}, type).contiguous(at::MemoryFormat::ChannelsLast));
+        snapshot.tensors.back().second.as_strided({10000}, {1}).select(0, place).fill_(value);
+        ASSERT_TRUE(writer.Save(3, std::move(snapshot)));
+        ASSERT_TRUE(writer.WaitUntilSaved(kLimit));
+        const auto reports = writer.TakeReports();
+        ASSERT_EQ(reports.size(), 1u);
+        EXPECT_EQ(reports[0].error,
+                  "checkpoint of step 3 is not saved: optimizer/w has values that are not finite; "
+                  "older ones are kept");
+      }
+    }
+  }
+  EXPECT_EQ(ListCheckpoints(files.folder()).size(), 2u);
+  EXPECT_EQ(SaveAndWait(writer, 4).error, "");
+}
+
+// All bits of a generator's state may be set, and a counter is any number.
+TEST(CheckpointWriterTest, AnyBitsOfWhatIsNotFloatingPointAreSaved) {
+  const TempFiles files;
+  CheckpointWriter writer({.folder = files.folder(), .training = "t"});
+  const float largest = std::numeric_limits<float>::max();
+  ASSERT_TRUE(writer.Save(1, {.tensors = {{"random/0", at::full({5056}, 255, at::kByte)},
+                                          {"steps", at::full({2}, -1, at::kLong)},
+                                          {"mask", at::ones({3}, at::kBool)},
+                                          {"none", at::ones({0})},
+                                          {"large", at::tensor({largest, -largest, 1e-45f})}}}));
+  ASSERT_TRUE(writer.WaitUntilSaved(kLimit));
+  EXPECT_EQ(writer.TakeReports().at(0).error, "");
 }
 
 TEST(CheckpointWriterTest, WhatCannotBeSavedIsNamed) {

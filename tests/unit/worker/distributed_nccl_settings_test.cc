@@ -21,25 +21,53 @@ GetEnv Having(std::map<std::string, std::string> variables) {
   };
 }
 
+constexpr const char* kErrorHandling = "TORCH_NCCL_ASYNC_ERROR_HANDLING";
+const auto kWaitDefault = Pair("TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC", "1000");
+const auto kHeartbeatDefault = Pair("TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC", "120");
+
 TEST(NcclSettingsTest, ErrorsEndARankInSeconds) {
-  EXPECT_THAT(NcclDefaults(Having({})),
-              ElementsAre(Pair("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"),
-                          Pair("TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC", "1000"),
-                          Pair("TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC", "120")));
+  EXPECT_THAT(NcclDefaults(Having({}), /*step_graphs=*/false),
+              ElementsAre(Pair(kErrorHandling, "1"), kWaitDefault, kHeartbeatDefault));
+}
+
+// ncclCommAbort would not return as long as the graph lives.
+TEST(NcclSettingsTest, NothingIsAbortedWhereAGraphHasCollectives) {
+  EXPECT_THAT(NcclDefaults(Having({}), /*step_graphs=*/true),
+              ElementsAre(Pair(kErrorHandling, "3"), kWaitDefault, kHeartbeatDefault));
 }
 
 TEST(NcclSettingsTest, WhatAPersonHasSetStays) {
-  EXPECT_THAT(NcclDefaults(Having({{"TORCH_NCCL_ASYNC_ERROR_HANDLING", "3"},
-                                   {"TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC", "15000"},
-                                   {"TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC", ""}})),
-              IsEmpty());
+  for (const bool step_graphs : {false, true}) {
+    for (const char* value : {"0", "1", "2", "3"}) {
+      EXPECT_THAT(NcclDefaults(Having({{kErrorHandling, value},
+                                       {"TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC", "15000"},
+                                       {"TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC", ""}}),
+                               step_graphs),
+                  IsEmpty())
+          << value;
+    }
+  }
+}
+
+// torchrun and ddprun set 1 for each worker, unless the user has set another value.
+TEST(NcclSettingsTest, ALaunchersDefaultIsNotTheUsers) {
+  const auto launched = [](const char* value) {
+    return Having({{"TORCHELASTIC_RUN_ID", "none"}, {kErrorHandling, value}});
+  };
+  EXPECT_THAT(NcclDefaults(launched("1"), /*step_graphs=*/true),
+              ElementsAre(Pair(kErrorHandling, "3"), kWaitDefault, kHeartbeatDefault));
+  EXPECT_THAT(NcclDefaults(launched("1"), /*step_graphs=*/false),
+              ElementsAre(kWaitDefault, kHeartbeatDefault));
+  for (const char* value : {"0", "2", "3"}) {
+    EXPECT_THAT(NcclDefaults(launched(value), /*step_graphs=*/true),
+                ElementsAre(kWaitDefault, kHeartbeatDefault));
+  }
 }
 
 // PyTorch reads the former name only where the present one is not set.
 TEST(NcclSettingsTest, AFormerNameCountsToo) {
-  EXPECT_THAT(NcclDefaults(Having({{"NCCL_ASYNC_ERROR_HANDLING", "0"}})),
-              ElementsAre(Pair("TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC", "1000"),
-                          Pair("TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC", "120")));
+  EXPECT_THAT(NcclDefaults(Having({{"NCCL_ASYNC_ERROR_HANDLING", "0"}}), /*step_graphs=*/true),
+              ElementsAre(kWaitDefault, kHeartbeatDefault));
 }
 
 }  // namespace

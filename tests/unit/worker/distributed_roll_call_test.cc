@@ -171,5 +171,46 @@ TEST(RollCall, ARankThatComesTwiceIsNamed) {
   EXPECT_THAT(told, Each(HasSubstr("two processes have RANK 1")));
 }
 
+// What each of `size` ranks returns, or the sentence that it throws; rank 0's store is gone then.
+std::vector<std::string> DecideWhereRankZeroServes(int size, const Decide& decide) {
+  auto stores = std::make_unique<Stores>();
+  std::vector<c10::intrusive_ptr<c10d::Store>> clients;
+  for (int rank = 0; rank < size; ++rank) clients.push_back(stores->NewClient());
+  std::vector<std::string> told(static_cast<std::size_t>(size));
+  const auto call = [&](int rank) {
+    const auto i = static_cast<std::size_t>(rank);
+    try {
+      told[i] =
+          DecideTogether(*clients[i], rank, size, "test", "of " + std::to_string(rank), decide);
+    } catch (const std::runtime_error& error) {
+      told[i] = error.what();
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int rank = 1; rank < size; ++rank) threads.emplace_back(call, rank);
+  call(0);
+  const bool refused = !told[0].empty() && told[0].front() == '!';
+  if (refused) stores.reset();
+  for (std::thread& thread : threads) thread.join();
+  return told;
+}
+
+TEST(DecideTogetherTest, RankZeroDecidesByAllTexts) {
+  const auto join = [](const std::vector<std::string>& texts) {
+    std::string all;
+    for (const std::string& text : texts) all += text + ";";
+    return all;
+  };
+  EXPECT_THAT(DecideWhereRankZeroServes(3, join), Each("of 0;of 1;of 2;"));
+  EXPECT_THAT(DecideWhereRankZeroServes(1, join), Each("of 0;"));
+}
+
+TEST(DecideTogetherTest, ARefusalReachesEveryRankBeforeTheStoreGoes) {
+  const auto refuse = [](const std::vector<std::string>&) -> std::string {
+    throw std::runtime_error("!a sentence");
+  };
+  EXPECT_THAT(DecideWhereRankZeroServes(4, refuse), Each("!a sentence"));
+}
+
 }  // namespace
 }  // namespace ddprun

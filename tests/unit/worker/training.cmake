@@ -4,6 +4,7 @@ ddprun_add_gtest(NAME unit_worker_training TORCH LABEL unit
     optimizer_grad_scaler_test.cc
     training_checkpoints_test.cc
     optimizer_gradient_clip_test.cc
+    optimizer_by_device_test.cc
     training_plan_test.cc
     optimizer_muon_test.cc
     optimizer_test.cc

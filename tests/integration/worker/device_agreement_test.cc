@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which device and backend ranks take, over a real store and a driver that shows each of them other
+// devices, as launchers do (tests/testing/fake_cuda_driver.c, which this program finds first).
+#include "worker/distributed/device_agreement.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include "tests/integration/worker/ranks.h"
+#include "worker/accelerator/accelerator.h"
+#include "worker/distributed/world_store.h"
+
+namespace ddprun {
+namespace {
+
+constexpr std::chrono::milliseconds kTimeout{20'000};
+
+// Rank i sees the devices shown[i] of the fake driver, and takes of them what it would of real
+// ones.
+void InWorld(
+    const std::vector<std::string>& shown,
+    const std::function<void(const WorkerEnv&, const std::function<AgreedDevice()>&)>& body,
+    BackendChoice backend = BackendChoice::kAuto) {
+  const ReservedPort reserved;
+  const int size = static_cast<int>(shown.size());
+  RunProcesses(
+      size, [&](int rank) { return EnvByHand(rank, size, reserved.port()); },
+      [&](const WorkerEnv& env) {
+        setenv("FAKE_CUDA_DEVICES", shown[static_cast<std::size_t>(env.rank)].c_str(), 1);
+        const auto store = OpenWorldStore(env, kTimeout);
+        const std::vector<std::string> uuids = DriverDevices();
+        const RankDevice own =
+            ChooseDevice(env, backend, DeviceChoice::kAuto,
+                         {.shown = static_cast<int>(uuids.size()), .uuids = uuids});
+        body(env, [&] {
+          const AgreedDevice agreed = AgreeOnBackend(*store, env, backend, own);
+          // Rank 0 serves the store: it leaves when all have read.
+          if (store->add("read", 1) == env.world_size) store->set("all read", "1");
+          store->wait({"all read"});
+          return agreed;
+        });
+      });
+}
+
+TEST(DeviceAgreement, TheDriversDevicesAreNamedAsNvidiaSmiDoes) {
+  if (!IsRankProcess()) setenv("FAKE_CUDA_DEVICES", "3,a1", 1);
+  EXPECT_THAT(DriverDevices(), testing::ElementsAre("GPU-03000000-0000-0000-0000-000000000000",
+                                                    "GPU-a1000000-0000-0000-0000-000000000000"));
+  EXPECT_EQ(DriverDeviceCount(), 2);
+}
+
+// ddprun --gpus-per-worker 1, --virtual-local-rank, srun --gpus-per-task 1.
+TEST(DeviceAgreement, RanksThatSeeOnlyTheirOwnGpuTakeNccl) {
+  InWorld({"1", "2", "3"}, [](const WorkerEnv&, const auto& agree) {
+    const AgreedDevice agreed = agree();
+    EXPECT_TRUE(agreed.nccl);
+    EXPECT_EQ(agreed.cuda, 0);
+    EXPECT_EQ(agreed.note, "");
+  });
+}
+
+TEST(DeviceAgreement, RanksThatSeeAllGpusTakeOneEach) {
+  InWorld({"1,2", "1,2"}, [](const WorkerEnv& env, const auto& agree) {
+    const AgreedDevice agreed = agree();
+    EXPECT_TRUE(agreed.nccl);
+    EXPECT_EQ(agreed.cuda, env.rank);
+  });
+}
+
+TEST(DeviceAgreement, RanksOfOneGpuTakeGlooOnIt) {
+  InWorld({"7", "7"}, [](const WorkerEnv&, const auto& agree) {
+    const AgreedDevice agreed = agree();
+    EXPECT_FALSE(agreed.nccl);
+    EXPECT_EQ(agreed.cuda, 0);
+    EXPECT_THAT(agreed.note, testing::StartsWith("2 ranks share 1 GPU (ranks 0 and 1 have the "));
+  });
+}
+
+TEST(DeviceAgreement, ARankWithoutAGpuEndsAllWithTheSameSentence) {
+  InWorld({"1", "2", ""}, [](const WorkerEnv&, const auto& agree) {
+    EXPECT_THAT(agree, testing::ThrowsMessage<std::runtime_error>(testing::StartsWith(
+                           "rank 2 would train on the CPU, rank 0 on a GPU; ")));
+  });
+}
+
+TEST(DeviceAgreement, NcclForTwoRanksOfOneGpuEndsBothWithTheSameSentence) {
+  InWorld(
+      {"5,6", "6,5"},  // the same second device
+      [](const WorkerEnv&, const auto& agree) {
+        EXPECT_THAT(agree, testing::ThrowsMessage<std::runtime_error>(testing::StartsWith(
+                               "--backend nccl needs a CUDA device for each rank, but ranks 0 and "
+                               "1 have the same; ")));
+      },
+      BackendChoice::kNccl);
+}
+
+TEST(DeviceAgreement, WithoutADriverNothingIsLoadedAndNothingNoted) {
+  InWorld({"", ""}, [](const WorkerEnv&, const auto& agree) {
+    const CudaDevices found = FindCudaDevices(BackendChoice::kAuto, DeviceChoice::kAuto);
+    EXPECT_EQ(found.shown, 0);
+    EXPECT_EQ(found.problem, "");
+    const AgreedDevice agreed = agree();
+    EXPECT_FALSE(agreed.nccl);
+    EXPECT_EQ(agreed.cuda, -1);
+    EXPECT_EQ(agreed.note, "");
+  });
+}
+
+}  // namespace
+}  // namespace ddprun
