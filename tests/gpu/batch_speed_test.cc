@@ -44,11 +44,11 @@ at::Tensor RowsOf(const GpuImages& images, std::int64_t batch) {
   return images.Rows(samples, Draw{});
 }
 
-double OnTheGpu(const GpuImages& images, const at::Tensor& rows) {
+double OnTheGpu(const GpuImages& images, const GpuImages::Request& request) {
   Accelerator& accelerator = LoadAccelerator();
-  GpuImages::Batch kept = images.Make(rows);
+  GpuImages::Batch kept = images.Make(request);
   const auto graph = accelerator.MakeGraph();
-  graph->Capture([&] { kept = images.Make(rows); });
+  graph->Capture([&] { kept = images.Make(request); });
   return MedianMicroseconds(
       200, [&] { graph->Replay(); }, [&] { accelerator.Synchronize(0); });
 }
@@ -64,9 +64,10 @@ TEST(BatchSpeed, OfImagesInTheDevicesMemory) {
   const GpuImages images(set, {}, device);
   for (const std::int64_t batch : {128, 512, 1024}) {
     const at::Tensor rows = RowsOf(images, batch).to(device);
-    const double time = gpu ? OnTheGpu(images, rows)
+    const GpuImages::Request request{.rows = rows, .count = batch, .type = at::kBFloat16};
+    const double time = gpu ? OnTheGpu(images, request)
                             : MedianMicroseconds(
-                                  1, [&] { images.Make(rows); }, [] {});
+                                  1, [&] { images.Make(request); }, [] {});
     EXPECT_GT(time, 0);
     std::printf("batch %lld microseconds %.2f\n", static_cast<long long>(batch), time);
   }

@@ -13,6 +13,7 @@
 #include "worker/checkpoint/stop_signal.h"
 #include "worker/data/dataset.h"
 #include "worker/distributed/world.h"
+#include "worker/kernels/kernels.h"
 #include "worker/metrics/console.h"
 #include "worker/parallel/precision.h"
 #include "worker/progress/flight_record.h"
@@ -60,6 +61,7 @@ void Train(const Config& config, const WorkerEnv& env,
     UseDeterministicAlgorithms();
   else
     UseFastestKernels();
+  UseFusedKernels(config.fused_kernels);
   World::Options options = WorldOptions(config);
   ProgressSender progress(env.notify_socket);
   ProgressMessage begun;
