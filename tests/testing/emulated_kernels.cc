@@ -2,10 +2,8 @@
 #include "tests/testing/emulated_kernels.h"
 
 #include "tests/testing/cuda_words.h"
-
-// Compilers for the CPU do not know CUDA's pragmas.
-#pragma GCC diagnostic ignored "-Wunknown-pragmas"
 #include "worker/kernels/batch.cu"
+#include "worker/kernels/batch_norm.cu"
 
 namespace ddprun {
 
@@ -17,6 +15,16 @@ std::unique_ptr<CudaEmulator> EmulatedKernels(int multiprocessors) {
   DDPRUN_ADD(KERNEL##_bf16);     \
   DDPRUN_ADD(KERNEL##_fp16)
   DDPRUN_ADD_TYPES(make_batch);
+  DDPRUN_ADD_TYPES(norm_moments);
+  DDPRUN_ADD_TYPES(norm_apply);
+  DDPRUN_ADD_TYPES(norm_gelu_apply);
+  DDPRUN_ADD_TYPES(norm_gradient_sums);
+  DDPRUN_ADD_TYPES(norm_gelu_gradient_sums);
+  DDPRUN_ADD_TYPES(norm_input_gradient);
+  DDPRUN_ADD(norm_statistics);
+  DDPRUN_ADD(norm_rank_sums);
+  DDPRUN_ADD(norm_statistics_of_sums);
+  DDPRUN_ADD(norm_gradients);
   return all;
 }
 

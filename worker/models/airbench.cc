@@ -51,8 +51,8 @@ class ConvGroupImpl : public nn::Module {
                          ? at::conv2d(x, conv1_->weight + nothing, /*bias=*/{}, /*stride=*/1,
                                       /*padding=*/1)
                          : conv1_->forward(x);
-    out = at::gelu(norm1_->forward(at::max_pool2d(out, 2)));
-    return at::gelu(norm2_->forward(conv2_->forward(out)));
+    out = norm1_->Gelu(at::max_pool2d(out, 2));
+    return norm2_->Gelu(conv2_->forward(out));
   }
 
  private:
