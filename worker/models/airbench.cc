@@ -112,6 +112,8 @@ class Airbench : public ImageModel {
     head_->weight.div_(head_->weight.std());
   }
 
+  bool begins_in_autocast() const override { return true; }
+
   std::vector<ModelPart> Parts() override {
     return {{"whiten", {"whiten", "layers.1"}, [this](const at::Tensor& x) { return Begin(x); }},
             {"layers.2",

@@ -134,6 +134,8 @@ class ResNet : public ImageModel {
     fc_ = register_module("fc", nn::Linear(in, options.classes));
   }
 
+  bool begins_in_autocast() const override { return true; }
+
   std::vector<ModelPart> Parts() override {
     std::vector<ModelPart> parts{{"stem", {"conv1", "bn1"}, [this](const at::Tensor& x) {
                                     const at::Tensor out = bn1_->Relu(conv1_->forward(x));

@@ -14,6 +14,10 @@ DataParallel::DataParallel(World& world, ImageModel& model, StepOptions options)
       options_(std::move(options)),
       ddp_(world, model, {.format = options_.gradients}) {}
 
+at::ScalarType DataParallel::image_type() const {
+  return model_.begins_in_autocast() ? options_.autocast.value_or(at::kFloat) : at::kFloat;
+}
+
 NamedTensors DataParallel::Parameters() const {
   NamedTensors parameters;
   TensorSet seen;
