@@ -85,6 +85,14 @@ if(DDPRUN_WITH_CUDA AND EXISTS "${DDPRUN_TORCH_DIR}/lib/libtorch_cuda.so")
                HINTS ${nvidia_library_dirs} /usr/local/cuda/lib64)
   find_library(DDPRUN_NCCL_LIBRARY NAMES nccl libnccl.so.2 NAMES_PER_DIR
                HINTS ${nvidia_library_dirs} /usr/local/cuda/lib64)
+  # Compiles worker/kernels when this is built; nothing needs it later.
+  find_library(DDPRUN_NVRTC_LIBRARY NAMES nvrtc libnvrtc.so.13 libnvrtc.so.12 NAMES_PER_DIR
+               HINTS ${nvidia_library_dirs} "${DDPRUN_TORCH_DIR}/lib" /usr/local/cuda/lib64)
+  if(NOT DDPRUN_NVRTC_LIBRARY)
+    message(WARNING "libnvrtc was found neither in the nvidia wheels beside ${DDPRUN_TORCH_DIR} nor in /usr/local/cuda: "
+                    "building without worker/kernels, so steps on a GPU are slower. Install the package nvidia-cuda-nvrtc, "
+                    "which torch's wheel requires, and build in an empty folder.")
+  endif()
   if(DDPRUN_CUDA_INCLUDE_DIR AND DDPRUN_CUDA_EXTRA_INCLUDE_DIR AND DDPRUN_CUDA_CCCL_INCLUDE_DIR AND DDPRUN_NCCL_INCLUDE_DIR
      AND DDPRUN_CUDART_LIBRARY AND DDPRUN_NCCL_LIBRARY)
     set(DDPRUN_TORCH_HAS_CUDA ON)

@@ -19,8 +19,9 @@ FOLDERS = {
         service""".split(),
     "launcher": """base options node ctl supervisor command_line placement output processes hang agent hosts
         doctor commands""".split(),
-    "worker": """base files memory config accelerator data datasets loader layers models distributed ddp progress metrics
-        profile checkpoint export pipeline plot optimizer loss parallel step evaluation observers training app""".split(),
+    "worker": """base files memory config accelerator kernels data datasets loader layers models distributed ddp progress
+        metrics profile checkpoint export pipeline plot optimizer loss parallel step evaluation observers training
+        app""".split(),
 }
 FILES_PER_FOLDER_MAX = 25
 LINES_PER_FILE_MAX = 500

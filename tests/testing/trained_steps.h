@@ -93,7 +93,7 @@ inline Trained TrainBy(How how, const Config& config, World& world, bool residen
   std::unique_ptr<BatchFeed> feed;
   if (resident) {
     feed = std::make_unique<GpuFeed>(config, dynamic_cast<const FixedSizeImages&>(*data.train),
-                                     world.device());
+                                     world.device(), strategy.image_type());
   } else {
     feed = std::make_unique<LoaderFeed>(config, *data.train, world);
   }

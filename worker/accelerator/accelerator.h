@@ -13,6 +13,9 @@
 #include <string>
 #include <vector>
 
+#include "worker/accelerator/kernel_images.h"
+#include "worker/accelerator/kernel_launcher.h"
+
 namespace ddprun {
 
 // Incremented with every change of Accelerator: a module of another build is rejected instead of
@@ -69,6 +72,12 @@ class Accelerator {
   virtual std::unique_ptr<StepGraph> MakeGraph() = 0;
   // After all that the calling thread has queued so far.
   virtual std::unique_ptr<StreamMark> MakeMark() = 0;
+
+  // The kernels of worker/kernels on `device`; null if it is too old for them. Loaded by the first
+  // call, which must come before a graph is captured. From any thread. Throws c10::Error.
+  virtual KernelLauncher* Kernels(int device) = 0;
+  // What of them the library holds; needs no device.
+  virtual const std::vector<KernelModule>& EmbeddedKernels() const = 0;
 
   // That an allocation may still take.
   virtual std::int64_t FreeBytes(int device) = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The only file that sees CUDA and NCCL; built into libddprun_cuda.so.
+// Built into libddprun_cuda.so, whose files alone see CUDA and NCCL.
 #include <ATen/cuda/CUDAContext.h>
 #include <ATen/cuda/CUDAEvent.h>
 #include <ATen/cuda/CUDAGraph.h>
@@ -14,11 +14,14 @@
 #include <nvtx3/nvToolsExt.h>
 
 #include <atomic>
+#include <map>
+#include <mutex>
 #include <optional>
 #include <stdexcept>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
 #include "worker/accelerator/accelerator.h"
+#include "worker/accelerator/cuda_kernels.h"
 
 namespace ddprun {
 namespace {
@@ -105,6 +108,15 @@ class CudaAccelerator : public Accelerator {
   std::unique_ptr<StepGraph> MakeGraph() override { return std::make_unique<CudaStepGraph>(); }
   std::unique_ptr<StreamMark> MakeMark() override { return std::make_unique<CudaStreamMark>(); }
 
+  KernelLauncher* Kernels(int device) override {
+    const std::scoped_lock lock(kernels_mutex_);
+    const auto [place, is_new] = kernels_.try_emplace(device);
+    if (is_new) place->second = CudaKernels::Load(device);
+    return place->second.get();
+  }
+
+  const std::vector<KernelModule>& EmbeddedKernels() const override { return KernelModules(); }
+
   std::int64_t FreeBytes(int device) override {
     const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device));
     std::size_t free = 0;
@@ -174,6 +186,8 @@ class CudaAccelerator : public Accelerator {
   }
 
   std::atomic<int> device_{-1};  // see SetDevice()
+  std::mutex kernels_mutex_;
+  std::map<int, std::unique_ptr<CudaKernels>> kernels_;  // by device; null: too old
 };
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "worker/checkpoint/stop_signal.h"
 #include "worker/data/dataset.h"
 #include "worker/distributed/world.h"
+#include "worker/kernels/kernels.h"
 #include "worker/metrics/console.h"
 #include "worker/parallel/precision.h"
 #include "worker/progress/flight_record.h"
@@ -52,6 +53,7 @@ void Train(const Config& config, const WorkerEnv& env, const CommandContext& con
     UseDeterministicAlgorithms();
   else
     UseFastestKernels();
+  UseFusedKernels(config.fused_kernels);
   World::Options options = WorldOptions(config);
   options.step_graphs = config.cuda_graph;
   ProgressSender progress(env.notify_socket);

@@ -309,6 +309,9 @@ const std::vector<Setting>& Settings() {
       {"device-data", &Config::device_data, kTrainingGroup, kOwn,
        "on a GPU keep training images of one size in its memory, if they take at most half of it, "
        "and augment them there"},
+      {"fused-kernels", &Config::fused_kernels, kTrainingGroup, kOwn,
+       "on a GPU use this program's own kernels for batches and batch norm, which give the same "
+       "numbers but for rounding"},
       {"target-accuracy", &Config::target_accuracy, kTrainingGroup, kTraining,
        "stop as soon as an evaluation reaches this test accuracy, in per cent; 0 disables"},
       {"eval-every", &Config::eval_every, kTrainingGroup, kRun,

@@ -70,6 +70,7 @@ struct Config {
   bool deterministic = false;
   bool cuda_graph = true;
   bool device_data = true;
+  bool fused_kernels = true;
   double target_accuracy = 0;  // per cent; 0: not asked for
   double eval_every = 0;       // epochs; 0: at the end only
   std::uint64_t seed = 0;

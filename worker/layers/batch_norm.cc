@@ -88,7 +88,26 @@ struct Normalize : torch::autograd::Function<Normalize> {
 
 }  // namespace
 
-at::Tensor BatchNormImpl::forward(const at::Tensor& x) {
+NormState BatchNormImpl::State() const {
+  return {.weight = weight,
+          .bias = bias,
+          .running_mean = running_mean,
+          .running_variance = running_var,
+          .momentum = *options.momentum(),
+          .eps = options.eps()};
+}
+
+at::Tensor BatchNormImpl::ByKernels(const at::Tensor& x, const at::Tensor& shortcut,
+                                    NormTail tail) {
+  if (!is_training() || !options.momentum()) return {};
+  const NormState state = State();
+  if (!CanNormByKernels(x, shortcut, state) || x.size(1) != weight.numel()) return {};
+  // A single value has no variance, of which LibTorch's sentence tells.
+  if (!sum_over_ranks_ && x.numel() == x.size(1)) return {};
+  return NormByKernels(x, shortcut, tail, state, num_batches_tracked, sum_over_ranks_);
+}
+
+at::Tensor BatchNormImpl::ByOperations(const at::Tensor& x) {
   if (!sum_over_ranks_ || !is_training()) return BatchNorm2dImpl::forward(x);
   _check_input_dim(x);
   Statistics statistics;
@@ -104,20 +123,35 @@ at::Tensor BatchNormImpl::forward(const at::Tensor& x) {
                           c10::make_intrusive<Ranks>(sum_over_ranks_));
 }
 
+at::Tensor BatchNormImpl::forward(const at::Tensor& x) {
+  const at::Tensor out = ByKernels(x, {}, NormTail::kNone);
+  return out.defined() ? out : ByOperations(x);
+}
+
+at::Tensor BatchNormImpl::Relu(const at::Tensor& x) {
+  const at::Tensor out = ByKernels(x, {}, NormTail::kRelu);
+  return out.defined() ? out : ByOperations(x).relu_();
+}
+
+at::Tensor BatchNormImpl::Gelu(const at::Tensor& x) {
+  const at::Tensor out = ByKernels(x, {}, NormTail::kGelu);
+  return out.defined() ? out : at::gelu(ByOperations(x));
+}
+
+at::Tensor BatchNormImpl::AddRelu(const at::Tensor& x, const at::Tensor& shortcut) {
+  const at::Tensor out = ByKernels(x, shortcut, NormTail::kAddRelu);
+  return out.defined() ? out : ByOperations(x).add_(shortcut).relu_();
+}
+
 at::Tensor BatchNormImpl::ReluAdd(const at::Tensor& x, const at::Tensor& shortcut) {
-  if (is_training() && !sum_over_ranks_ && options.momentum()) {
-    const NormState state{.weight = weight,
-                          .bias = bias,
-                          .running_mean = running_mean,
-                          .running_variance = running_var,
-                          .momentum = *options.momentum(),
-                          .eps = options.eps()};
-    if (CanFuseNorm(x, shortcut, state)) {
-      num_batches_tracked += 1;
-      return NormReluAdd(x, shortcut, state);
-    }
+  const at::Tensor out = ByKernels(x, shortcut, NormTail::kReluAdd);
+  if (out.defined()) return out;
+  if (is_training() && !sum_over_ranks_ && options.momentum() &&
+      CanFuseNorm(x, shortcut, State())) {
+    num_batches_tracked += 1;
+    return NormReluAdd(x, shortcut, State());
   }
-  return forward(x).relu_().add(shortcut);
+  return ByOperations(x).relu_().add(shortcut);
 }
 
 int SynchronizeBatchNorm(torch::nn::Module& module, const SumOverRanks& sum) {

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The models' batch norm: torch.nn.BatchNorm2d's names and numbers, in NetResDeep in one pass with
-// what follows it, and over the batches of all ranks, for batches too small to
-// tell a mean by themselves: torch.nn.SyncBatchNorm's numbers, on CPUs too, where Python has none.
+// The models' batch norm: torch.nn.BatchNorm2d's names and numbers, on a GPU (and in NetResDeep on
+// a CPU) in one pass with what follows it, and over the batches of all ranks, for batches too small
+// to tell a mean by themselves: torch.nn.SyncBatchNorm's numbers, on CPUs too, where Python has
+// none.
 #pragma once
 
 #include <torch/nn/modules/batchnorm.h>
 
 #include <functional>
+#include <utility>
+
+#include "worker/layers/gpu_norm.h"
 
 namespace ddprun {
-
-// Adds up a tensor over all ranks, in place. Called in training by forward and, on autograd's
-// thread, by backward, on every rank in the same order.
-using SumOverRanks = std::function<void(at::Tensor&)>;
 
 // torch.nn.BatchNorm2d, with its names and numbers, until Synchronize() is called.
 class BatchNormImpl : public torch::nn::BatchNorm2dImpl {
@@ -22,8 +22,13 @@ class BatchNormImpl : public torch::nn::BatchNorm2dImpl {
   // N x C x height x width.
   at::Tensor forward(const at::Tensor& x);
 
-  // The same bits as relu(forward(x)) + shortcut, in fewer passes where images are channels-last
-  // floats on a CPU. `shortcut` has x's shape.
+  // The norm and what follows it. On a GPU in training the numbers differ by rounding from those
+  // of one operation after the other; elsewhere they have the same bits. `shortcut` has x's shape.
+  at::Tensor Relu(const at::Tensor& x);
+  at::Tensor Gelu(const at::Tensor& x);
+  // relu(forward(x) + shortcut)
+  at::Tensor AddRelu(const at::Tensor& x, const at::Tensor& shortcut);
+  // relu(forward(x)) + shortcut; on a CPU in fewer passes where images are channels-last floats.
   at::Tensor ReluAdd(const at::Tensor& x, const at::Tensor& shortcut);
 
   // From now on training takes mean and variance over all ranks' batches, which may differ in size.
@@ -32,6 +37,12 @@ class BatchNormImpl : public torch::nn::BatchNorm2dImpl {
   void Synchronize(SumOverRanks sum) { sum_over_ranks_ = std::move(sum); }
 
  private:
+  NormState State() const;
+  // Undefined where the kernels of batch_norm.cu do not take it.
+  at::Tensor ByKernels(const at::Tensor& x, const at::Tensor& shortcut, NormTail tail);
+  // The norm alone, by LibTorch's operations.
+  at::Tensor ByOperations(const at::Tensor& x);
+
   SumOverRanks sum_over_ranks_;
 };
 TORCH_MODULE(BatchNorm);

@@ -5,11 +5,18 @@
 #include <ATen/TensorIndexing.h>
 #include <torch/csrc/autograd/grad_mode.h>
 
+#include <algorithm>
+#include <limits>
 #include <utility>
+
+#include "worker/kernels/kernels.h"
 
 namespace ddprun {
 
 namespace {
+
+constexpr unsigned kThreads = 256;           // of a block of make_batch
+constexpr std::int64_t kBytesOfThread = 16;  // that each of them writes
 
 // For each row of the padded image, the row of the image that it shows: mirrored at the outermost
 // ones.
@@ -87,8 +94,46 @@ at::Tensor GpuImages::Rows(const std::vector<Sample>& samples,
   return rows;
 }
 
-GpuImages::Batch GpuImages::Make(const at::Tensor& rows) const {
+GpuImages::Batch GpuImages::Make(const Request& request) const {
   const torch::NoGradGuard no_grad;
+  const std::int64_t channels = std::max(request.channels, options_.shape.channels);
+  const std::int64_t values =
+      request.count * options_.shape.height * options_.shape.width * channels;
+  KernelLauncher* launcher = KernelsFor(padded_.device());
+  const bool by_kernel = launcher != nullptr && IsKernelType(request.type) &&
+                         values <= std::numeric_limits<std::int32_t>::max() / 2;
+  return by_kernel ? MakeByKernel(*launcher, request) : MakeByTensors(request);
+}
+
+GpuImages::Batch GpuImages::MakeByKernel(KernelLauncher& launcher, const Request& request) const {
+  const SampleShape& shape = options_.shape;
+  const std::int64_t stride = std::max(request.channels, shape.channels);
+  TORCH_INTERNAL_ASSERT(request.rows.is_contiguous() && request.rows.scalar_type() == at::kInt);
+  const at::Tensor images =
+      at::empty({request.count, stride, shape.height, shape.width},
+                padded_.options().dtype(request.type), at::MemoryFormat::ChannelsLast);
+  const at::Tensor labels = at::empty({request.count}, labels_.options());
+  const std::int64_t threads =
+      std::max(request.count,
+               (images.numel() * images.element_size() + kBytesOfThread - 1) / kBytesOfThread);
+  const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
+  LaunchKernel(
+      launcher, KernelName("make_batch", request.type),
+      {.blocks = static_cast<unsigned>((threads + kThreads - 1) / kThreads), .threads = kThreads},
+      padded_.const_data_ptr(), labels_.const_data_ptr(), request.rows.const_data_ptr(),
+      request.cursor.defined() ? request.cursor.const_data_ptr() : nullptr,
+      static_cast<long long>(request.first), mean_.const_data_ptr(), std_.const_data_ptr(),
+      narrow(request.count), narrow(shape.height), narrow(shape.width), narrow(shape.channels),
+      narrow(stride), narrow(padded_.size(1)), narrow(padded_.size(2)), images.mutable_data_ptr(),
+      labels.mutable_data_ptr());
+  return {images, labels};
+}
+
+GpuImages::Batch GpuImages::MakeByTensors(const Request& request) const {
+  at::Tensor places = at::arange(request.first, request.first + request.count,
+                                 at::TensorOptions(padded_.device()).dtype(at::kLong));
+  if (request.cursor.defined()) places = places + request.cursor;
+  const at::Tensor rows = request.rows.index_select(0, places);
   const at::Tensor index = rows.select(1, 0);
   const at::Tensor y = rows.narrow(1, 1, 1) + down_;                                     // N x H
   const at::Tensor x = at::addcmul(rows.narrow(1, 2, 1), rows.narrow(1, 3, 1), right_);  // N x W
@@ -96,7 +141,9 @@ GpuImages::Batch GpuImages::Make(const at::Tensor& rows) const {
       at::indexing::get_item(padded_, {index.view({-1, 1, 1}), y.unsqueeze(2), x.unsqueeze(1)})
           .to(at::kFloat);
   images.div_(white_).sub_(mean_).div_(std_);
-  return {images.permute({0, 3, 1, 2}), labels_.index_select(0, index)};
+  const std::int64_t added = std::max(request.channels, options_.shape.channels) - images.size(3);
+  if (added > 0) images = at::constant_pad_nd(images, {0, added});
+  return {images.to(request.type).permute({0, 3, 1, 2}), labels_.index_select(0, index)};
 }
 
 }  // namespace ddprun

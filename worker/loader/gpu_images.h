@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A training set kept as bytes in GPU memory. Batches are cropped, mirrored and normalised there by
-// a few tensor operations, without data from the host. The numbers are those of
-// FixedSizeImages::Write(), bit by bit.
+// one kernel (batch.cu) or a few tensor operations, without data from the host. The numbers are
+// those of FixedSizeImages::Write(), bit by bit, but for the rounding to a type of 16 bits.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "worker/accelerator/kernel_launcher.h"
 #include "worker/data/fixed_size_images.h"
 #include "worker/loader/epoch_plan.h"
 
@@ -22,7 +23,7 @@ class GpuImages {
   static constexpr std::int64_t kColumns = 4;
 
   struct Batch {
-    at::Tensor images;  // float, N x C x H x W, channels last in memory
+    at::Tensor images;  // N x C x H x W, channels last in memory
     at::Tensor labels;  // int64, N
   };
 
@@ -36,10 +37,23 @@ class GpuImages {
   // those of each sample.
   at::Tensor Rows(const std::vector<Sample>& samples, const std::optional<Draw>& draw) const;
 
-  // Of rows on the device. Never waits for the device, so that a graph can be captured of it.
-  Batch Make(const at::Tensor& rows) const;
+  // Which rows make a batch, and in which form.
+  struct Request {
+    at::Tensor rows;    // as of Rows(), on the device
+    at::Tensor cursor;  // int64 scalar there: added to `first`; undefined for 0
+    std::int64_t first = 0;
+    std::int64_t count = 0;
+    at::ScalarType type = at::kFloat;  // of the images: float, bfloat16 or half
+    std::int64_t channels = 0;         // of the images, those past the set's zero; 0: the set's
+  };
+
+  // Never waits for the device, so that a graph can be captured of it.
+  Batch Make(const Request& request) const;
 
  private:
+  Batch MakeByKernel(KernelLauncher& launcher, const Request& request) const;
+  Batch MakeByTensors(const Request& request) const;
+
   const FixedSizeImages::Options options_;
   const AugmentOptions variation_;
   at::Tensor padded_;  // uint8, N x (H + 2 * padding) x (W + 2 * padding) x C

@@ -51,8 +51,8 @@ class ConvGroupImpl : public nn::Module {
                          ? at::conv2d(x, conv1_->weight + nothing, /*bias=*/{}, /*stride=*/1,
                                       /*padding=*/1)
                          : conv1_->forward(x);
-    out = at::gelu(norm1_->forward(at::max_pool2d(out, 2)));
-    return at::gelu(norm2_->forward(conv2_->forward(out)));
+    out = norm1_->Gelu(at::max_pool2d(out, 2));
+    return norm2_->Gelu(conv2_->forward(out));
   }
 
  private:
@@ -111,6 +111,8 @@ class Airbench : public ImageModel {
     whiten_->weight.set_requires_grad(false);
     head_->weight.div_(head_->weight.std());
   }
+
+  bool begins_in_autocast() const override { return true; }
 
   std::vector<ModelPart> Parts() override {
     return {{"whiten", {"whiten", "layers.1"}, [this](const at::Tensor& x) { return Begin(x); }},

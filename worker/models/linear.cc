@@ -14,6 +14,8 @@ class LinearModel : public ImageModel {
                             torch::nn::Linear(options.in_channels * options.height * options.width,
                                               options.classes))) {}
 
+  bool begins_in_autocast() const override { return true; }
+
   std::vector<ModelPart> Parts() override {
     return {{"fc", {"fc"}, [this](const at::Tensor& x) { return fc_->forward(x.flatten(1)); }}};
   }

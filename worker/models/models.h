@@ -34,6 +34,10 @@ class ImageModel : public torch::nn::Module {
   // Each part on what the one before gave.
   at::Tensor forward(at::Tensor images);
 
+  // Whether forward begins with a convolution or a linear layer, which autocast does in its own
+  // type: images may come in that type then, and no number changes.
+  virtual bool begins_in_autocast() const { return false; }
+
   // How many of the training set's first images the model's initial parameters depend on. Before
   // training Calibrate() is given them (N x C x height x width, normalised, in their order, in any
   // number of batches).

@@ -57,6 +57,8 @@ class NetResDeep : public ImageModel {
             nn::Linear(options.height / kShrink * (options.width / kShrink) * kChannels, kHidden))),
         fc2_(register_module("fc2", nn::Linear(kHidden, options.classes))) {}
 
+  bool begins_in_autocast() const override { return true; }
+
   std::vector<ModelPart> Parts() override {
     // Pool and ReLU give the same numbers and gradients in either order; this one has a quarter of
     // the ReLU's work.

@@ -73,8 +73,8 @@ class BasicBlock : public Block {
   }
 
   at::Tensor forward(const at::Tensor& x) override {
-    const at::Tensor out = bn1_->forward(conv1_->forward(x)).relu_();
-    return bn2_->forward(conv2_->forward(out)).add_(Shortcut(x)).relu_();
+    const at::Tensor out = conv2_->forward(bn1_->Relu(conv1_->forward(x)));
+    return bn2_->AddRelu(out, Shortcut(x));
   }
 
  private:
@@ -99,9 +99,9 @@ class Bottleneck : public Block {
   }
 
   at::Tensor forward(const at::Tensor& x) override {
-    at::Tensor out = bn1_->forward(conv1_->forward(x)).relu_();
-    out = bn2_->forward(conv2_->forward(out)).relu_();
-    return bn3_->forward(conv3_->forward(out)).add_(Shortcut(x)).relu_();
+    at::Tensor out = bn1_->Relu(conv1_->forward(x));
+    out = conv3_->forward(bn2_->Relu(conv2_->forward(out)));
+    return bn3_->AddRelu(out, Shortcut(x));
   }
 
  private:
@@ -134,10 +134,11 @@ class ResNet : public ImageModel {
     fc_ = register_module("fc", nn::Linear(in, options.classes));
   }
 
+  bool begins_in_autocast() const override { return true; }
+
   std::vector<ModelPart> Parts() override {
     std::vector<ModelPart> parts{{"stem", {"conv1", "bn1"}, [this](const at::Tensor& x) {
-                                    const at::Tensor out =
-                                        bn1_->forward(conv1_->forward(x)).relu_();
+                                    const at::Tensor out = bn1_->Relu(conv1_->forward(x));
                                     return large_images_
                                                ? at::max_pool2d(out, /*kernel_size=*/3,
                                                                 /*stride=*/2, /*padding=*/1)

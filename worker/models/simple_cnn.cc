@@ -29,6 +29,8 @@ class SimpleCnn : public ImageModel {
         fc2_(register_module("fc2", nn::Linear(120, 84))),
         fc3_(register_module("fc3", nn::Linear(84, options.classes))) {}
 
+  bool begins_in_autocast() const override { return true; }
+
   std::vector<ModelPart> Parts() override {
     const auto layer = [](nn::Conv2d conv) {
       // Pool and ReLU give the same in either order; this one has a quarter of the ReLU's work.

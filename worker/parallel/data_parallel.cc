@@ -16,6 +16,10 @@ DataParallel::DataParallel(World& world, ImageModel& model, StepOptions options)
            {.broadcast_buffers = model.reads_buffers_in_training(), .format = options_.gradients}) {
 }
 
+at::ScalarType DataParallel::image_type() const {
+  return model_.begins_in_autocast() ? options_.autocast.value_or(at::kFloat) : at::kFloat;
+}
+
 NamedTensors DataParallel::Parameters() const {
   NamedTensors parameters;
   TensorSet seen;

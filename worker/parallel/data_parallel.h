@@ -18,6 +18,7 @@ class DataParallel : public ParallelStrategy {
   DataParallel(World& world, ImageModel& model, StepOptions options);
 
   Shard shard() const override { return {world_.rank(), world_.size()}; }
+  at::ScalarType image_type() const override;
   NamedTensors Parameters() const override;
   std::vector<at::Tensor> State() const override;
   at::Tensor Run(const Batch& batch, bool first, bool last) override;

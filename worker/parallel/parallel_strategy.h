@@ -34,7 +34,7 @@ struct StepOptions {
 class ParallelStrategy {
  public:
   struct Batch {
-    at::Tensor images;  // float, N x C x height x width, on the rank's device
+    at::Tensor images;  // N x C x height x width, on the rank's device; float or image_type()
     at::Tensor labels;  // int64, N, there too
     // What the mean loss of these samples is multiplied with, so that the mean of that over the
     // data-parallel ranks, summed over a step's batches, is the mean over all of its samples.
@@ -47,6 +47,10 @@ class ParallelStrategy {
 
   // Which samples this rank takes: ranks that share a model take the same.
   virtual Shard shard() const = 0;
+
+  // The type in which images are best made: that of the model's first operation. The numbers are
+  // the same in float.
+  virtual at::ScalarType image_type() const { return at::kFloat; }
 
   // Parameters that this rank updates (each once) under the names of the whole model's state dict.
   virtual NamedTensors Parameters() const = 0;

@@ -20,9 +20,11 @@ AugmentOptions VariationOf(const Config& config) {
 
 }  // namespace
 
-GpuFeed::GpuFeed(const Config& config, const FixedSizeImages& set, at::Device device)
+GpuFeed::GpuFeed(const Config& config, const FixedSizeImages& set, at::Device device,
+                 at::ScalarType type)
     : config_(config),
       device_(device),
+      type_(type),
       images_(set, VariationOf(config), device),
       cursor_(at::zeros({}, at::TensorOptions(device).dtype(at::kLong))) {}
 
@@ -65,8 +67,8 @@ double GpuFeed::Load(std::int64_t) { return 0; }
 BatchFeed::Images GpuFeed::Get(std::int64_t i) {
   const std::int64_t before = std::accumulate(sizes_.begin(), sizes_.begin() + i, std::int64_t{0});
   const std::int64_t size = sizes_[static_cast<std::size_t>(i)];
-  const at::Tensor places = at::arange(before, before + size, cursor_.options()) + cursor_;
-  GpuImages::Batch batch = images_.Make(rows_.index_select(0, places));
+  GpuImages::Batch batch = images_.Make(
+      {.rows = rows_, .cursor = cursor_, .first = before, .count = size, .type = type_});
   if (!config_.channels_last) batch.images = batch.images.contiguous();
   return {batch.images, batch.labels};
 }

@@ -49,8 +49,9 @@ class BatchFeed {
 // From a set that lies on the device.
 class GpuFeed : public BatchFeed {
  public:
-  // The set must be a FixedSizeImages.
-  GpuFeed(const Config& config, const FixedSizeImages& set, at::Device device);
+  // Gives images of this type.
+  GpuFeed(const Config& config, const FixedSizeImages& set, at::Device device,
+          at::ScalarType type = at::kFloat);
 
   // Whether `set` can lie on a device that has so much memory left: at most half of it is taken.
   static bool Fits(const Config& config, const SampleSet& set, std::int64_t free_bytes);
@@ -63,6 +64,7 @@ class GpuFeed : public BatchFeed {
  private:
   const Config& config_;
   const at::Device device_;
+  const at::ScalarType type_;
   const GpuImages images_;
   at::Tensor host_rows_;              // the epoch's, pinned, kept while the copy is under way
   at::Tensor rows_;                   // on the device

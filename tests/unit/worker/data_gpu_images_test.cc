@@ -26,6 +26,10 @@ FixedSizeImages MadeUp(std::int64_t channels, std::int64_t height, std::int64_t 
       {.shape = kShape, .mean = {0.4f, 0.5f, 0.6f}, .std = {0.2f, 0.25f, 0.3f}, .varied = varied}};
 }
 
+GpuImages::Batch Make(const GpuImages& images, const at::Tensor& rows) {
+  return images.Make({.rows = rows, .count = rows.size(0)});
+}
+
 std::vector<Sample> SomeSamples(const FixedSizeImages& set) {
   std::vector<Sample> samples;
   for (std::int64_t i = 0; i < set.size(); ++i) samples.push_back({(i * 37) % set.size(), i});
@@ -38,7 +42,7 @@ void ExpectAsWritten(const FixedSizeImages& set, bool augment,
   const GpuImages resident(set, variation, at::kCPU);
   std::optional<Draw> all;
   if (augment) all = Draw{.seed = kSeed, .epoch = 2};
-  const auto batch = resident.Make(resident.Rows(samples, all));
+  const auto batch = Make(resident, resident.Rows(samples, all));
   ASSERT_EQ(batch.images.size(0), set.size());
   EXPECT_TRUE(batch.images.is_contiguous(at::MemoryFormat::ChannelsLast));
   at::Tensor expected = at::empty({kShape.channels, kShape.height, kShape.width});

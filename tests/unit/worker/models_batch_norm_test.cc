@@ -5,31 +5,16 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include <barrier>
 #include <thread>
 
+#include "tests/testing/threads_sum.h"
 #include "worker/models/models.h"
 
 namespace ddprun {
 namespace {
 
 constexpr std::int64_t kChannels = 5;
-constexpr int kRanks = 2;
-
-// What World does over a network, between threads.
-class ThreadsSum {
- public:
-  void Add(int rank, at::Tensor& values) {
-    tensors_[static_cast<std::size_t>(rank)] = values.clone();
-    barrier_.arrive_and_wait();
-    values.copy_(tensors_[0] + tensors_[1]);
-    barrier_.arrive_and_wait();  // nobody writes the next before all have read this one
-  }
-
- private:
-  std::array<at::Tensor, kRanks> tensors_;
-  std::barrier<> barrier_{kRanks};
-};
+constexpr int kRanks = ThreadsSum::kRanks;
 
 struct Outcome {
   at::Tensor output, input_gradient, weight_gradient, bias_gradient, mean, variance;

@@ -6,6 +6,7 @@
 #include <torch/torch.h>
 
 #include "worker/config/config.h"
+#include "worker/models/models.h"
 
 namespace ddprun {
 namespace {
@@ -52,6 +53,22 @@ TEST(Autocast, SeesAWeightThatHasChangedBetweenScopes) {
     at::Tensor(weight).mul_(2);
   }
   EXPECT_EQ(product(), 16);
+}
+
+TEST(Autocast, ModelsThatBeginWithACastTakeImagesThatWereCast) {
+  int count = 0;
+  for (const std::string& name : Models().Names()) {
+    if (name == "torchscript") continue;  // which is a file
+    torch::manual_seed(1);
+    const auto model = MakeModel(name, {});
+    if (!model->begins_in_autocast()) continue;
+    ++count;
+    const at::Tensor images = at::randn({2, 3, 32, 32});
+    const Autocast autocast(at::kCPU, at::kBFloat16);
+    const at::Tensor scores = model->forward(images);
+    EXPECT_TRUE(at::equal(model->forward(images.to(at::kBFloat16)), scores)) << name;
+  }
+  EXPECT_GE(count, 5);
 }
 
 }  // namespace

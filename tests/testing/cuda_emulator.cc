@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/testing/cuda_emulator.h"
+
+#include <ucontext.h>
+
+#include <array>
+#include <bit>
+#include <memory>
+#include <stdexcept>
+
+#if defined(__SANITIZE_THREAD__)
+#include <sanitizer/tsan_interface.h>
+#endif
+
+namespace ddprun::emulator {
+namespace {
+
+constexpr std::size_t kStackBytes = 64 << 10;
+constexpr unsigned kThreadsMax = 1024;
+constexpr unsigned kLanes = 32;
+
+// What several threads wait for together.
+struct Meeting {
+  unsigned arrived = 0;
+  std::uint64_t round = 0;
+};
+
+struct Fiber {
+  ucontext_t context{};
+  std::unique_ptr<char[]> stack;
+  bool done = false;
+#if defined(__SANITIZE_THREAD__)
+  void* tsan = nullptr;
+#endif
+};
+
+// The threads of one block after the other, on one thread of this process.
+class Block {
+ public:
+  void Run(unsigned threads, const std::function<void()>& body);
+
+  void Synchronize() { Wait(all_, threads_); }
+
+  std::uint64_t Exchange(unsigned mask, std::uint64_t own, unsigned from) {
+    const unsigned warp = current_ / kLanes;
+    const auto lanes = static_cast<unsigned>(std::popcount(mask));
+    slots_[current_] = own;
+    Wait(warps_[warp], lanes);
+    const std::uint64_t other = slots_[warp * kLanes + from];
+    Wait(warps_[warp], lanes);  // nobody writes the next before all have read this
+    return other;
+  }
+
+ private:
+  static void Enter();
+
+  void Wait(Meeting& meeting, unsigned count) {
+    moved_ = true;
+    const std::uint64_t round = meeting.round;
+    if (++meeting.arrived == count) {
+      meeting.arrived = 0;
+      ++meeting.round;
+      return;
+    }
+    while (meeting.round == round) SwitchToScheduler();
+    moved_ = true;
+  }
+
+  void SwitchTo(Fiber& fiber) {
+#if defined(__SANITIZE_THREAD__)
+    __tsan_switch_to_fiber(fiber.tsan, 0);
+#endif
+    swapcontext(&scheduler_.context, &fiber.context);
+  }
+
+  void SwitchToScheduler() {
+    Fiber& own = fibers_[current_];
+#if defined(__SANITIZE_THREAD__)
+    __tsan_switch_to_fiber(scheduler_.tsan, 0);
+#endif
+    swapcontext(&own.context, &scheduler_.context);
+  }
+
+  std::array<Fiber, kThreadsMax> fibers_;
+  std::array<std::uint64_t, kThreadsMax> slots_{};
+  std::array<Meeting, kThreadsMax / kLanes> warps_;
+  Meeting all_;
+  Fiber scheduler_;
+  const std::function<void()>* body_ = nullptr;
+  unsigned threads_ = 0;
+  unsigned current_ = 0;
+  bool moved_ = false;  // a thread has come further
+};
+
+Block& OwnBlock() {
+  static thread_local const std::unique_ptr<Block> block = std::make_unique<Block>();
+  return *block;
+}
+
+void Block::Enter() {
+  Block& block = OwnBlock();
+  (*block.body_)();
+  block.fibers_[block.current_].done = true;
+  block.moved_ = true;
+#if defined(__SANITIZE_THREAD__)
+  __tsan_switch_to_fiber(block.scheduler_.tsan, 0);
+#endif
+}
+
+void Block::Run(unsigned threads, const std::function<void()>& body) {
+  if (threads > kThreadsMax) throw std::logic_error("a block has at most 1024 threads");
+  body_ = &body;
+  threads_ = threads;
+  all_ = {};
+  warps_ = {};
+#if defined(__SANITIZE_THREAD__)
+  scheduler_.tsan = __tsan_get_current_fiber();
+#endif
+  for (unsigned i = 0; i < threads; ++i) {
+    Fiber& fiber = fibers_[i];
+    if (!fiber.stack) fiber.stack = std::make_unique<char[]>(kStackBytes);
+    fiber.done = false;
+    getcontext(&fiber.context);
+    fiber.context.uc_stack.ss_sp = fiber.stack.get();
+    fiber.context.uc_stack.ss_size = kStackBytes;
+    fiber.context.uc_link = &scheduler_.context;
+    makecontext(&fiber.context, &Block::Enter, 0);
+#if defined(__SANITIZE_THREAD__)
+    if (fiber.tsan == nullptr) fiber.tsan = __tsan_create_fiber(0);
+#endif
+  }
+  for (unsigned alive = threads; alive > 0;) {
+    alive = 0;
+    moved_ = false;
+    for (current_ = 0; current_ < threads; ++current_) {
+      if (fibers_[current_].done) continue;
+      thread_index.x = current_;
+      SwitchTo(fibers_[current_]);
+      if (!fibers_[current_].done) ++alive;
+    }
+    if (alive > 0 && !moved_)
+      throw std::logic_error("threads of a block wait for others that do not come");
+  }
+}
+
+}  // namespace
+
+void RunBlock(unsigned threads, const std::function<void()>& body) {
+  OwnBlock().Run(threads, body);
+}
+
+thread_local Index thread_index;
+thread_local Index block_index;
+thread_local Index block_size;
+thread_local Index grid_size;
+
+void SynchronizeBlock() { OwnBlock().Synchronize(); }
+
+std::uint64_t Shuffle(unsigned mask, std::uint64_t own, unsigned from) {
+  return OwnBlock().Exchange(mask, own, from);
+}
+
+unsigned short BFloat16OfFloat(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  if (std::isnan(value)) return 0x7fff;
+  return static_cast<unsigned short>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+}
+
+unsigned short HalfOfFloat(float value) {
+  const auto sign = static_cast<unsigned>(std::signbit(value) ? 0x8000 : 0);
+  if (std::isnan(value)) return 0x7fff;
+  const float size = std::fabs(value);
+  if (size >= 65520.0f) return static_cast<unsigned short>(sign | 0x7c00);
+  // In units of the last place, which are the same below the smallest normal number.
+  int exponent = 0;
+  std::frexp(size, &exponent);
+  exponent = std::max(exponent, -13);
+  const auto units = static_cast<unsigned>(std::nearbyint(std::ldexp(size, 11 - exponent)));
+  // One that is rounded up to the next exponent carries into it.
+  const unsigned bits =
+      units < 1024 ? units : units - 1024 + (static_cast<unsigned>(exponent + 14) << 10);
+  return static_cast<unsigned short>(sign | bits);
+}
+
+float FloatOfHalfBits(unsigned short bits) {
+  const int exponent = (bits >> 10) & 31;
+  const int digits = bits & 1023;
+  float size = 0;
+  if (exponent == 31) {
+    size = digits == 0 ? HUGE_VALF : std::nanf("");
+  } else if (exponent == 0) {
+    size = std::ldexp(static_cast<float>(digits), -24);
+  } else {
+    size = std::ldexp(static_cast<float>(digits + 1024), exponent - 25);
+  }
+  return (bits & 0x8000) != 0 ? -size : size;
+}
+
+}  // namespace ddprun::emulator
+
+namespace ddprun {
+
+std::vector<std::string> CudaEmulator::names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, kernel] : kernels_) names.push_back(name);
+  return names;
+}
+
+std::map<std::string, int> CudaEmulator::TakeLaunches() {
+  const std::scoped_lock lock(mutex_);
+  return std::exchange(launches_, {});
+}
+
+void CudaEmulator::Launch(std::string_view name, const LaunchShape& shape,
+                          std::span<const KernelArgument> arguments) {
+  const auto found = kernels_.find(name);
+  if (found == kernels_.end()) throw std::out_of_range("no kernel " + std::string(name));
+  const Kernel& kernel = found->second;
+  if (arguments.size() != kernel.sizes.size())
+    throw std::logic_error(std::string(name) + " takes " + std::to_string(kernel.sizes.size()) +
+                           " arguments, not " + std::to_string(arguments.size()));
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i].size != kernel.sizes[i])
+      throw std::logic_error("argument " + std::to_string(i) + " of " + std::string(name) +
+                             " has another size");
+  }
+  if (shape.blocks == 0 || shape.blocks_y == 0 || shape.blocks_y > 65535 || shape.threads == 0)
+    throw std::logic_error("a grid that CUDA rejects");
+  {
+    const std::scoped_lock lock(mutex_);
+    ++launches_[found->first];
+  }
+  emulator::block_size = {shape.threads, 1, 1};
+  emulator::grid_size = {shape.blocks, shape.blocks_y, 1};
+  const std::function<void()> body = [&] { kernel.run(arguments); };
+  for (unsigned y = 0; y < shape.blocks_y; ++y) {
+    for (unsigned x = 0; x < shape.blocks; ++x) {
+      emulator::block_index = {x, y, 0};
+      emulator::RunBlock(shape.threads, body);
+    }
+  }
+}
+
+}  // namespace ddprun

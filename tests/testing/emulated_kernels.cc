@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/testing/emulated_kernels.h"
+
+#include "tests/testing/cuda_words.h"
+#include "worker/kernels/batch.cu"
+#include "worker/kernels/batch_norm.cu"
+
+namespace ddprun {
+
+std::unique_ptr<CudaEmulator> EmulatedKernels(int multiprocessors) {
+  auto all = std::make_unique<CudaEmulator>(multiprocessors);
+#define DDPRUN_ADD(KERNEL) all->Add(#KERNEL, &KERNEL)
+#define DDPRUN_ADD_TYPES(KERNEL) \
+  DDPRUN_ADD(KERNEL##_float);    \
+  DDPRUN_ADD(KERNEL##_bf16);     \
+  DDPRUN_ADD(KERNEL##_fp16)
+  DDPRUN_ADD_TYPES(make_batch);
+  DDPRUN_ADD_TYPES(norm_moments);
+  DDPRUN_ADD_TYPES(norm_apply);
+  DDPRUN_ADD_TYPES(norm_gelu_apply);
+  DDPRUN_ADD_TYPES(norm_gradient_sums);
+  DDPRUN_ADD_TYPES(norm_gelu_gradient_sums);
+  DDPRUN_ADD_TYPES(norm_input_gradient);
+  DDPRUN_ADD(norm_statistics);
+  DDPRUN_ADD(norm_rank_sums);
+  DDPRUN_ADD(norm_statistics_of_sums);
+  DDPRUN_ADD(norm_gradients);
+  return all;
+}
+
+}  // namespace ddprun

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+// Batch norm by the kernels of batch_norm.cu, which the CPU runs here, beside LibTorch's operations
+// in double: results may differ by a few units in the last place of their type.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <functional>
+#include <ostream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/testing/emulated_kernels.h"
+#include "tests/testing/threads_sum.h"
+#include "worker/kernels/kernels.h"
+#include "worker/layers/batch_norm.h"
+
+namespace ddprun {
+namespace {
+
+struct NormShape {
+  std::int64_t images, channels, side;
+};
+
+void PrintTo(const NormShape& shape, std::ostream* out) {
+  *out << shape.images << "x" << shape.channels << "x" << shape.side;
+}
+
+struct Made {
+  at::Tensor out, x_gradient, shortcut_gradient, weight_gradient, bias_gradient, mean, variance;
+};
+
+using Run = std::function<at::Tensor(const at::Tensor& x, const at::Tensor& shortcut)>;
+
+Made Train(torch::nn::BatchNorm2dImpl& norm, const Run& run, const at::Tensor& x,
+           const at::Tensor& shortcut, const at::Tensor& gradient) {
+  const at::Tensor input = x.detach().clone().requires_grad_();
+  const at::Tensor added = shortcut.detach().clone().requires_grad_();
+  const at::Tensor out = run(input, added);
+  out.backward(gradient);
+  return {out.detach(),     input.grad(),      added.grad(),    norm.weight.grad(),
+          norm.bias.grad(), norm.running_mean, norm.running_var};
+}
+
+// What the weights and running statistics of both begin with.
+void Begin(torch::nn::BatchNorm2dImpl& norm) {
+  const torch::NoGradGuard no_grad;
+  torch::manual_seed(9);
+  const auto floats = norm.weight.options().dtype(at::kFloat);
+  norm.weight.copy_(at::randn(norm.weight.sizes(), floats));
+  norm.bias.copy_(at::randn(norm.bias.sizes(), floats));
+  norm.running_mean.fill_(0.25);
+  norm.running_var.fill_(2);
+}
+
+Run ByLayer(BatchNorm& norm, NormTail tail) {
+  return [&norm, tail](const at::Tensor& x, const at::Tensor& shortcut) {
+    switch (tail) {
+      case NormTail::kRelu:
+        return norm->Relu(x);
+      case NormTail::kGelu:
+        return norm->Gelu(x);
+      case NormTail::kAddRelu:
+        return norm->AddRelu(x, shortcut);
+      case NormTail::kReluAdd:
+        return norm->ReluAdd(x, shortcut);
+      case NormTail::kNone:
+        break;
+    }
+    return norm->forward(x);
+  };
+}
+
+Run ByOperations(torch::nn::BatchNorm2d& norm, NormTail tail) {
+  return [&norm, tail](const at::Tensor& x, const at::Tensor& shortcut) {
+    const at::Tensor out = norm->forward(x);
+    if (tail == NormTail::kRelu) return out.relu();
+    if (tail == NormTail::kGelu) return at::gelu(out);
+    if (tail == NormTail::kAddRelu) return (out + shortcut).relu();
+    if (tail == NormTail::kReluAdd) return out.relu() + shortcut;
+    return out;
+  };
+}
+
+// A unit in the last place of a number of this size.
+double UnitOf(at::ScalarType type, double size) {
+  const int digits = type == at::kFloat ? 23 : type == at::kHalf ? 10 : 7;
+  return std::ldexp(1.0, std::ilogb(std::max(size, 1e-30)) - digits);
+}
+
+// At most so many units of the largest number apart, or of `terms` where the result is a difference
+// of larger ones.
+void ExpectNear(const at::Tensor& actual, const at::Tensor& expected, at::ScalarType type,
+                double units, const char* what, double terms = 0) {
+  ASSERT_EQ(actual.defined(), expected.defined()) << what;
+  if (!expected.defined()) return;
+  const double largest = std::max(terms, expected.abs().max().item<double>());
+  const double apart =
+      (actual.to(at::kDouble) - expected.to(at::kDouble)).abs().max().item<double>();
+  EXPECT_LE(apart, units * UnitOf(type, largest)) << what << " of at most " << largest;
+}
+
+class BatchNormKernelTest
+    : public testing::TestWithParam<std::tuple<at::ScalarType, NormTail, NormShape>> {};
+
+TEST_P(BatchNormKernelTest, IsLibTorchsButForRounding) {
+  const auto& [type, tail, shape] = GetParam();
+  torch::manual_seed(7);
+  const auto images = [type = type, shape = shape] {
+    return at::randn({shape.images, shape.channels, shape.side, shape.side})
+        .to(type)
+        .contiguous(at::MemoryFormat::ChannelsLast);
+  };
+  const at::Tensor x = (images() * 2 + 0.5).to(type);
+  const at::Tensor shortcut = images();
+  const at::Tensor gradient = images();
+
+  BatchNorm ours(shape.channels);
+  Begin(*ours);
+  const auto emulator = EmulatedKernels();
+  Made made;
+  {
+    const KernelsOnCpu on_cpu(*emulator);
+    made = Train(*ours, ByLayer(ours, tail), x, shortcut, gradient);
+  }
+  ASSERT_EQ(emulator->TakeLaunches().size(), 6u);
+  EXPECT_EQ(made.out.scalar_type(), type);
+  EXPECT_TRUE(made.out.is_contiguous(at::MemoryFormat::ChannelsLast));
+
+  torch::nn::BatchNorm2d exact(shape.channels);
+  exact->to(at::kDouble);
+  Begin(*exact);
+  const Made expected = Train(*exact, ByOperations(exact, tail), x.to(at::kDouble),
+                              shortcut.to(at::kDouble), gradient.to(at::kDouble));
+  // Near zero a ReLU may let through what in double it does not.
+  const double units = type == at::kFloat ? 16 : 2;
+  ExpectNear(made.out, expected.out, type, units, "out");
+  const at::Tensor deviation = (x.to(at::kDouble).var({0, 2, 3}, /*unbiased=*/false) + 1e-5).sqrt();
+  const double terms =
+      gradient.abs().max().item<double>() * (exact->weight.abs() / deviation).max().item<double>();
+  ExpectNear(made.x_gradient, expected.x_gradient, type, units, "gradient of x", terms);
+  if (HasShortcut(tail))
+    ExpectNear(made.shortcut_gradient, expected.shortcut_gradient, type, 0, "of the shortcut");
+  const at::ScalarType sums = tail == NormTail::kGelu ? type : at::kFloat;
+  ExpectNear(made.weight_gradient, expected.weight_gradient, sums, 32, "gradient of the weight");
+  ExpectNear(made.bias_gradient, expected.bias_gradient, sums, 32, "gradient of the bias");
+  ExpectNear(made.mean, expected.mean, at::kFloat, 2, "running mean");
+  ExpectNear(made.variance, expected.variance, at::kFloat, 4, "running variance");
+  EXPECT_EQ(ours->num_batches_tracked.item<std::int64_t>(), 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, BatchNormKernelTest,
+                         testing::Combine(testing::Values(at::kFloat, at::kBFloat16, at::kHalf),
+                                          testing::Values(NormTail::kNone, NormTail::kRelu,
+                                                          NormTail::kAddRelu, NormTail::kReluAdd,
+                                                          NormTail::kGelu),
+                                          testing::Values(NormShape{4, 8, 9}, NormShape{3, 7, 5})));
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, BatchNormKernelTest,
+    testing::Combine(testing::Values(at::kFloat, at::kBFloat16),
+                     testing::Values(NormTail::kAddRelu),
+                     testing::Values(NormShape{2, 1, 1}, NormShape{31, 3, 1}, NormShape{10, 64, 10},
+                                     NormShape{2, 100, 3}, NormShape{2, 512, 2},
+                                     NormShape{5, 24, 14})));
+
+// Of a module of one channel block whose x lies far from zero.
+TEST(BatchNormKernel, AMeanFarFromZeroCostsNoDigits) {
+  torch::manual_seed(3);
+  const at::Tensor x =
+      (at::randn({8, 16, 12, 12}) + 1000).contiguous(at::MemoryFormat::ChannelsLast);
+  const at::Tensor exact = x.to(at::kDouble);
+  BatchNorm norm(16);
+  const auto emulator = EmulatedKernels(/*multiprocessors=*/5);
+  const KernelsOnCpu on_cpu(*emulator);
+  const at::Tensor out = norm->forward(x);
+  const at::Tensor mean = exact.mean({0, 2, 3}, true);
+  const at::Tensor variance = exact.var({0, 2, 3}, /*unbiased=*/false, true);
+  const at::Tensor expected = (exact - mean) / (variance + 1e-5).sqrt();
+  // A mean of 1000 is known to 3e-5.
+  EXPECT_LT((out - expected).abs().max().item<double>(), 5e-5);
+  EXPECT_LT(
+      (norm->running_var - (0.9 + 0.1 * exact.var({0, 2, 3}, true))).abs().max().item<double>(),
+      1e-6);
+}
+
+// One that the batch's other values are far from does not spoil the variance.
+TEST(BatchNormKernel, AFirstRowFarFromTheOthersCostsNoDigits) {
+  torch::manual_seed(3);
+  at::Tensor x = at::randn({8, 16, 12, 12}).contiguous(at::MemoryFormat::ChannelsLast);
+  x[0].select(1, 0).select(1, 0).fill_(100);
+  BatchNorm norm(16);
+  const auto emulator = EmulatedKernels(/*multiprocessors=*/5);
+  const KernelsOnCpu on_cpu(*emulator);
+  norm->forward(x);
+  const at::Tensor variance = 0.9 + 0.1 * x.to(at::kDouble).var({0, 2, 3}, true);
+  EXPECT_LT(((norm->running_var - variance) / variance).abs().max().item<double>(), 1e-6);
+}
+
+TEST(BatchNormKernel, OneResultHoweverOftenItIsMade) {
+  torch::manual_seed(5);
+  const at::Tensor x = at::randn({6, 8, 9, 9}).contiguous(at::MemoryFormat::ChannelsLast);
+  const auto emulator = EmulatedKernels();
+  const KernelsOnCpu on_cpu(*emulator);
+  BatchNorm a(8);
+  BatchNorm b(8);
+  const Made first = Train(*a, ByLayer(a, NormTail::kRelu), x, x, x);
+  const Made second = Train(*b, ByLayer(b, NormTail::kRelu), x, x, x);
+  EXPECT_TRUE(at::equal(first.x_gradient, second.x_gradient));
+  EXPECT_TRUE(at::equal(first.weight_gradient, second.weight_gradient));
+}
+
+TEST(BatchNormKernel, WeightsThatAreNotTrainedGetNoGradient) {
+  BatchNorm norm(8);
+  norm->weight.set_requires_grad(false);
+  const auto emulator = EmulatedKernels();
+  const KernelsOnCpu on_cpu(*emulator);
+  const at::Tensor x = at::randn({2, 8, 3, 3}).contiguous(at::MemoryFormat::ChannelsLast);
+  norm->Gelu(x.clone().requires_grad_()).sum().backward();
+  EXPECT_FALSE(norm->weight.grad().defined());
+  EXPECT_TRUE(norm->bias.grad().defined());
+}
+
+TEST(BatchNormKernel, OtherInputsTakeLibTorchsOperations) {
+  BatchNorm ours(8);
+  const at::Tensor x = at::randn({2, 8, 3, 3}).contiguous(at::MemoryFormat::ChannelsLast);
+  const auto emulator = EmulatedKernels();
+  const KernelsOnCpu on_cpu(*emulator);
+  ours->Relu(x.contiguous());
+  EXPECT_THROW(ours->forward(x.narrow(0, 0, 1).narrow(2, 0, 1).narrow(3, 0, 1).contiguous()),
+               c10::Error);
+  ours->AddRelu(x, x.contiguous());
+  ours->eval();
+  ours->Gelu(x);
+  UseFusedKernels(false);
+  ours->train();
+  ours->forward(x);
+  UseFusedKernels(true);
+  EXPECT_THAT(emulator->TakeLaunches(), testing::IsEmpty());
+}
+
+TEST(BatchNormKernel, NotANumberStaysOne) {
+  BatchNorm norm(16);
+  at::Tensor x = at::randn({2, 16, 3, 3}).contiguous(at::MemoryFormat::ChannelsLast);
+  x[0][3][1][1] = std::nan("");
+  const auto emulator = EmulatedKernels();
+  const KernelsOnCpu on_cpu(*emulator);
+  const at::Tensor out = norm->Relu(x);
+  EXPECT_TRUE(out.select(1, 3).isnan().all().item<bool>());
+  EXPECT_FALSE(out.select(1, 2).isnan().any().item<bool>());
+}
+
+// Two ranks, with other batch sizes; `second` is how the second rank's images lie in memory. Where
+// they are not channels-last, that rank has LibTorch's operations, and both must understand each
+// other.
+void ExpectAsOneProcess(at::MemoryFormat second) {
+  torch::manual_seed(6);
+  const at::Tensor x = at::randn({5, 16, 4, 4}) * 3 + 20;
+  const at::Tensor gradient = at::randn(x.sizes());
+  torch::nn::BatchNorm2d exact(16);
+  exact->to(at::kDouble);
+  Begin(*exact);
+  const Made expected = Train(*exact, ByOperations(exact, NormTail::kRelu), x.to(at::kDouble),
+                              x.to(at::kDouble), gradient.to(at::kDouble));
+
+  ThreadsSum sum;
+  const auto emulator = EmulatedKernels(/*multiprocessors=*/3);
+  const KernelsOnCpu on_cpu(*emulator);
+  std::array<Made, ThreadsSum::kRanks> made;
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < ThreadsSum::kRanks; ++rank) {
+    BatchNorm norm(16);
+    Begin(*norm);
+    norm->Synchronize([&sum, rank](at::Tensor& values) { sum.Add(rank, values); });
+    ranks.emplace_back([&, rank, norm]() mutable {
+      const auto part = [&](const at::Tensor& all) {
+        return all.narrow(0, rank == 0 ? 0 : 2, rank == 0 ? 2 : 3)
+            .contiguous(rank == 0 ? at::MemoryFormat::ChannelsLast : second);
+      };
+      made[static_cast<std::size_t>(rank)] =
+          Train(*norm, ByLayer(norm, NormTail::kRelu), part(x), part(x), part(gradient));
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  const auto& [a, b] = made;
+  ExpectNear(at::cat({a.out, b.out}), expected.out, at::kFloat, 16, "out");
+  ExpectNear(at::cat({a.x_gradient, b.x_gradient}), expected.x_gradient, at::kFloat, 32,
+             "gradient of x");
+  ExpectNear(a.weight_gradient + b.weight_gradient, expected.weight_gradient, at::kFloat, 32,
+             "gradient of the weight");
+  ExpectNear(a.bias_gradient + b.bias_gradient, expected.bias_gradient, at::kFloat, 32,
+             "gradient of the bias");
+  for (const Made& rank : made) {
+    ExpectNear(rank.mean, expected.mean, at::kFloat, 4, "running mean");
+    ExpectNear(rank.variance, expected.variance, at::kFloat, 8, "running variance");
+  }
+}
+
+TEST(BatchNormKernel, TwoRanksAreOneProcessOnAllTheirImages) {
+  ExpectAsOneProcess(at::MemoryFormat::ChannelsLast);
+}
+
+TEST(BatchNormKernel, ARankWithoutKernelsIsUnderstood) {
+  ExpectAsOneProcess(at::MemoryFormat::Contiguous);
+}
+
+}  // namespace
+}  // namespace ddprun

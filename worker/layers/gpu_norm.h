@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Batch norm in training on a GPU, together with what follows it, by the kernels of batch_norm.cu:
+// x is read twice in forward and twice in backward, activation and shortcut cost no pass of their
+// own, and running statistics no operations. Numbers are those of LibTorch's operations but for
+// rounding: what they round in between is not rounded here.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+
+#include "worker/layers/fused_norm.h"
+
+namespace ddprun {
+
+// Adds up a tensor over all ranks, in place. Called in training by forward and, on autograd's
+// thread, by backward, on every rank in the same order.
+using SumOverRanks = std::function<void(at::Tensor&)>;
+
+// What follows the norm. batch_norm.cu has the same numbers.
+enum class NormTail : int {
+  kNone = 0,
+  kRelu = 1,
+  kAddRelu = 2,  // relu(norm + shortcut)
+  kReluAdd = 3,  // relu(norm) + shortcut
+  kGelu = 4      // as Python's default: by the error function
+};
+
+inline bool HasShortcut(NormTail tail) {
+  return tail == NormTail::kAddRelu || tail == NormTail::kReluAdd;
+}
+
+// Whether NormByKernels() takes them: channels-last images of float, bfloat16 or half where there
+// are kernels, and floats in `state`. `shortcut` is not defined without one.
+bool CanNormByKernels(const at::Tensor& x, const at::Tensor& shortcut, const NormState& state);
+
+// Increments `batches` (an int64 scalar, num_batches_tracked). With `sum`, mean and variance are
+// over all ranks' batches; it is given floating-point tensors, and the host waits for none of
+// them. Gradients of weight and bias are this rank's own.
+at::Tensor NormByKernels(const at::Tensor& x, const at::Tensor& shortcut, NormTail tail,
+                         const NormState& state, const at::Tensor& batches,
+                         const SumOverRanks& sum);
+
+}  // namespace ddprun
