@@ -217,6 +217,21 @@ def test_a_check_that_ends_early_keeps_its_figures(tmp_path):
     assert result["figures"] == {"first": 1, "second": 2} and "not done in time" in result["reason"]
 
 
+def test_a_check_takes_what_those_before_it_have_left(tmp_path):
+    left = []
+
+    def first(bench):
+        left.append(bench.left())
+
+    def second(bench):
+        left.append(bench.left())
+
+    checks = [gpu_checks.Check(first, 100, 1), gpu_checks.Check(second, 50, 1)]
+    results = {}
+    gpu_checks.make_all(checks, bench_of(tmp_path), float("inf"), results, lambda: None)
+    assert [round(seconds) for seconds in left] == [100, 150] and set(results) == {"first", "second"}
+
+
 def test_epochs_are_of_whole_batches(tmp_path, monkeypatch):
     """A partial batch makes cuDNN look for kernels again, within what is measured."""
     seen = []
@@ -240,6 +255,84 @@ def test_epochs_are_of_whole_batches(tmp_path, monkeypatch):
     speed_checks.save_stall(bench)
     assert len(seen) == len(speed_checks.RESNET_BATCHES) + 2
     assert all(samples % batch == 0 and samples >= 4 * batch for samples, batch in seen), seen
+
+
+class PeerOfPaper:
+    """What speed_checks asks of a Peer."""
+
+    def __init__(self, *_):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def wait_until_ready(self):
+        pass
+
+    def seconds_for(self, steps):
+        return steps / 10
+
+
+RUN_OF_RECIPE = {"accuracy": 94.1, "training": 1.5, "evaluation": 0.1, "timer": 1.6, "command": 9.0}
+OUTPUT_OF_GPU_TEST = """[  PASSED  ] 20 tests.
+[  SKIPPED ] 1 test, listed below:
+batch 128 microseconds 40.00
+"""
+
+
+def bench_of_paper(tmp_path, monkeypatch):
+    """A workbench with a GPU on which each program ends at once, with figures."""
+
+    class BenchOfPaper(Workbench):
+        def run(self, command, more_environment=None):
+            words = list(map(str, command))
+            if "--json" in words:
+                told = {"ratios": [4.0], "seconds": {"ddprun": [2.0], "torchrun": [8.0]},
+                        "seen": {"train": [RUN_OF_RECIPE] * 3, "PyTorch": [RUN_OF_RECIPE] * 3}}
+                open(words[words.index("--json") + 1], "w").write(json.dumps(told))
+            return 0, '{"stall_ms": 1.0}' if "checkpoint_cost.py" in " ".join(words) else OUTPUT_OF_GPU_TEST, ""
+
+        def knows(self, setting):
+            return True
+
+        @contextlib.contextmanager
+        def train(self, *flags, ranks=1, graph=False, backend="nccl"):
+            words = list(map(str, flags))
+            every = int(words[words.index("--log-every") + 1]) if "--log-every" in words else 1
+            steps = int(words[words.index("--max-steps") + 1]) if "--max-steps" in words else 1
+            folder = tmp_path / "train"
+            folder.mkdir(exist_ok=True)
+            lines = [{"step": step, "time": 100 + step / 10, "loss/train": 1 / step} for step in range(every, steps + 1, every)]
+            (folder / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)))
+            told = {"backend": backend, "world_size": ranks, "test_accuracy": 0.9, "steps": steps,
+                    "training_seconds": 1.0, "total_seconds": 2.0}
+            (folder / "summary.json").write_text(json.dumps(told))
+            yield folder
+
+    monkeypatch.setattr(speed_checks, "Peer", PeerOfPaper)
+    bundle = tmp_path / "paper"  # not `bundle`: the fixture of that name
+    (bundle / "libexec").mkdir(parents=True)
+    (bundle / "libexec" / "gpu_test").touch()
+    for place in ("data/cifar10/cifar-10-batches-bin/data_batch_1.bin", "data/fashion-mnist/train-images-idx3-ubyte.gz"):
+        (bundle / place).parent.mkdir(parents=True)
+        (bundle / place).touch()
+    return BenchOfPaper(bundle, TORCH, "cuda", False, None, tmp_path)
+
+
+def test_where_all_goes_well_each_expectation_has_its_figure(tmp_path, monkeypatch):
+    """A mistake of the script must not show first on a machine that is lent by the minute."""
+    results = {}
+    gpu_checks.make_all(gpu_checks.CHECKS, bench_of_paper(tmp_path, monkeypatch), float("inf"), results, lambda: None)
+    assert {name: (one["status"], one.get("reason")) for name, one in results.items()} == {
+        check.name: ("passed", None) for check in gpu_checks.CHECKS}
+    for one in judging.judge_all(EXPECTATIONS, results, "NVIDIA H200"):
+        assert one["status"] in ("met", "missed"), one
+    speed = results["resnet18_speed"]["figures"]
+    assert "eager_step" in speed["batch_128"] and "eager_step" not in speed["batch_1024"]
+    assert results["resnet18_compiled"]["figures"]["batch"] == speed["best"]["batch"]
 
 
 # ---- A rehearsal on the CPU ----------------------------------------------------------------------------------------------

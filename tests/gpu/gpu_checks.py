@@ -39,7 +39,7 @@ PRINT_S = 5  # of the limit, kept for ending what runs and printing
 @dataclasses.dataclass
 class Check:
     run: object
-    seconds: float  # it may take at most
+    seconds: float  # it may take at most, and what the checks before it have left of theirs
     least: float  # with less of the limit left it is not begun
 
     @property
@@ -189,14 +189,15 @@ def with_figures(result, bench):
     return result
 
 
-def make(check, bench, end, keep):
-    """One check's result. `end`: when the whole must be done (time.monotonic()). keep(result): what is known of it so far."""
+def make(check, bench, end, keep, spare=0.0):
+    """One check's result. `end`: when the whole must be done (time.monotonic()). keep(result): what is known of it so far.
+    spare: seconds that it may take beyond its own."""
     left = end - time.monotonic()
     if left < check.least:
         return {"status": "skipped", "reason": f"{max(0, left):.0f} s of the limit were left, and it takes {check.least:.0f}"}
     say(f"{check.name} ...")
     begin = time.monotonic()
-    bench.deadline = min(end, begin + check.seconds)
+    bench.deadline = min(end, begin + check.seconds + spare)
     bench.figures, bench.missing = {}, {}
     bench.keep = lambda: keep(with_figures({"status": "skipped", "reason": "it was not done when this was written"}, bench))
     result = {"status": "passed"}
@@ -224,13 +225,16 @@ def make(check, bench, end, keep):
 
 def make_all(checks, bench, end, results, written):
     """Fills `results`, so that what is done is there also if this is stopped. written(): called after each change."""
+    spare = 0.0
     for check in checks:
 
         def keep(result, name=check.name):
             results[name] = result
             written()
 
-        keep(make(check, bench, end, keep))
+        begin = time.monotonic()
+        keep(make(check, bench, end, keep, spare))
+        spare = max(0.0, spare + check.seconds - (time.monotonic() - begin))
         if check.run is speed_checks.resnet18_speed:
             bench.fastest_batch = bench.figures.get("best", {}).get("batch", bench.fastest_batch)
 

@@ -41,14 +41,15 @@ CudaDevices FindCudaDevices(BackendChoice backend, DeviceChoice device) {
 
 AgreedDevice AgreeOnBackend(c10d::Store& store, const WorkerEnv& env, BackendChoice backend,
                             const RankDevice& own) {
-  const std::string decision = DecideTogether(
-      store, env.rank, env.world_size, "device", ToText({.backend = backend, .uuid = own.uuid}),
-      [](const std::vector<std::string>& texts) {
-        std::vector<DeviceOffer> offers;
-        for (const std::string& text : texts) offers.push_back(ParseOffer(text));
-        const GroupBackend chosen = ChooseBackend(offers);
-        return (chosen.nccl ? kNccl : kGloo) + (" " + chosen.note);
-      });
+  const std::string decision =
+      DecideTogether(store, env.rank, env.world_size, "device",
+                     ToText({.backend = backend, .uuid = own.uuid, .note = own.note}),
+                     [](const std::vector<std::string>& texts) {
+                       std::vector<DeviceOffer> offers;
+                       for (const std::string& text : texts) offers.push_back(ParseOffer(text));
+                       const GroupBackend chosen = ChooseBackend(offers);
+                       return (chosen.nccl ? kNccl : kGloo) + (" " + chosen.note);
+                     });
   const std::size_t space = decision.find(' ');
   const std::string note = decision.substr(space + 1);
   return {.cuda = own.cuda,

@@ -40,9 +40,11 @@ void CheckAlike(const std::vector<DeviceOffer>& ranks) {
     if (ranks[rank].uuid.empty() != ranks[0].uuid.empty()) {
       const bool first = ranks[0].uuid.empty();
       const std::string cpu = Rank(first ? 0 : rank);
+      const std::string& note = ranks[first ? 0 : rank].note;
       throw std::runtime_error(cpu + " would train on the CPU, " + Rank(first ? rank : 0) +
-                               " on a GPU; give all ranks the same --device and --backend, or "
-                               "check the driver and CUDA_VISIBLE_DEVICES where " +
+                               " on a GPU" + (note.empty() ? "" : " (" + note + ")") +
+                               "; give all ranks the same --device and --backend, or check the "
+                               "driver and CUDA_VISIBLE_DEVICES where " +
                                cpu + " runs");
     }
     const BackendChoice backend = ranks[rank].backend;
@@ -96,13 +98,19 @@ RankDevice ChooseDevice(const WorkerEnv& env, BackendChoice backend, DeviceChoic
   return {.cuda = chosen, .uuid = devices.uuids[static_cast<std::size_t>(chosen)], .note = ""};
 }
 
-std::string ToText(const DeviceOffer& offer) { return NameOf(offer.backend) + " " + offer.uuid; }
+std::string ToText(const DeviceOffer& offer) {
+  return NameOf(offer.backend) + " " + offer.uuid + " " + offer.note;
+}
 
 DeviceOffer ParseOffer(const std::string& text) {
-  const std::size_t space = text.find(' ');
+  const std::size_t first = text.find(' ');
+  const std::size_t second = text.find(' ', first + 1);
   for (const auto backend : {BackendChoice::kAuto, BackendChoice::kGloo, BackendChoice::kNccl}) {
-    if (space != std::string::npos && text.substr(0, space) == NameOf(backend))
-      return {.backend = backend, .uuid = text.substr(space + 1)};
+    if (second != std::string::npos && text.substr(0, first) == NameOf(backend)) {
+      return {.backend = backend,
+              .uuid = text.substr(first + 1, second - first - 1),
+              .note = text.substr(second + 1)};
+    }
   }
   throw std::runtime_error("a rank's device is announced as \"" + text +
                            "\", which this program does not know; start all ranks with the same");

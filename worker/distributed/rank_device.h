@@ -36,8 +36,9 @@ RankDevice ChooseDevice(const WorkerEnv& env, BackendChoice backend, DeviceChoic
 struct DeviceOffer {
   BackendChoice backend = BackendChoice::kAuto;  // the setting
   std::string uuid;                              // empty: the CPU
+  std::string note;                              // RankDevice's
 };
-// For the store: "auto GPU-...".
+// For the store: "auto GPU-... NOTE".
 std::string ToText(const DeviceOffer& offer);
 DeviceOffer ParseOffer(const std::string& text);
 

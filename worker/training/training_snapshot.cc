@@ -47,18 +47,30 @@ Json DataOf(const Dataset& data) {
   return json;
 }
 
-// In place. Forward changes buffers while the others are copied. A device makes copies sooner than
-// the host fetches them, and the writer's thread does not know when this one's stream has come so
-// far; a device that has no memory left is waited for.
-void CopyWhatChanges(NamedTensors& tensors, const TensorSet& buffers) {
-  for (auto& [name, tensor] : tensors) {
-    if (!tensor.is_cuda() && !buffers.contains(tensor.unsafeGetTensorImpl())) continue;
-    try {
-      tensor = tensor.detach().clone();
-    } catch (const c10::OutOfMemoryError&) {
-      if (!tensor.is_cuda()) throw;
-      tensor = tensor.detach().cpu();
-    }
+// The same tensors, those copied that change before they are saved: on a GPU all, else what forward
+// changes. A GPU's copies stay there if `on_device`.
+NamedTensors Copied(const NamedTensors& tensors, const TensorSet& buffers, bool on_device) {
+  NamedTensors copied;
+  for (const auto& [name, tensor] : tensors) {
+    const bool changes = tensor.is_cuda() || buffers.contains(tensor.unsafeGetTensorImpl());
+    if (!changes)
+      copied.emplace_back(name, tensor);
+    else if (tensor.is_cuda() && !on_device)
+      copied.emplace_back(name, tensor.detach().cpu());
+    else
+      copied.emplace_back(name, tensor.detach().clone());
+  }
+  return copied;
+}
+
+// A GPU copies sooner than the host fetches, and the writer's thread does not know when this one's
+// stream has come so far. One that has no memory for all copies keeps none of them: training needs
+// what is left.
+NamedTensors CopyWhatChanges(const NamedTensors& tensors, const TensorSet& buffers) {
+  try {
+    return Copied(tensors, buffers, /*on_device=*/true);
+  } catch (const c10::OutOfMemoryError&) {
+    return Copied(tensors, buffers, /*on_device=*/false);
   }
 }
 
@@ -201,8 +213,8 @@ TrainingSnapshot::Gathered TrainingSnapshot::Gather() {
 Snapshot TrainingSnapshot::Complete(Gathered gathered, const TrainingPlace& place,
                                     const std::string& training) const {
   if (!gathered.error.empty()) throw std::runtime_error(gathered.error);
-  Snapshot snapshot{std::move(gathered.tensors), About(place, training)};
-  CopyWhatChanges(snapshot.tensors, SetOf(parts_.model->buffers()));
+  Snapshot snapshot{CopyWhatChanges(gathered.tensors, SetOf(parts_.model->buffers())),
+                    About(place, training)};
   world_.Synchronize();
   for (std::int64_t rank = 0; rank < gathered.random.size(0); ++rank)
     snapshot.tensors.emplace_back(kRandom + std::to_string(rank), gathered.random[rank].clone());

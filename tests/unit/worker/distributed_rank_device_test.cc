@@ -145,7 +145,10 @@ TEST(GroupBackendTest, RanksThatDoNotFitTogetherAreNamed) {
             "--backend, or check the driver and CUDA_VISIBLE_DEVICES where rank 3 runs");
   EXPECT_THAT(Refusal(Offers({"", "", "GPU-2"})),
               HasSubstr("rank 0 would train on the CPU, rank 2 on a GPU"));
-  std::vector<DeviceOffer> offers = Offers({"GPU-0", "GPU-1", "GPU-2"});
+  std::vector<DeviceOffer> offers = Offers({"GPU-0", "", "GPU-2"});
+  offers[1].note = "LibTorch cannot use any";
+  EXPECT_THAT(Refusal(offers), HasSubstr("on a GPU (LibTorch cannot use any); give all ranks"));
+  offers = Offers({"GPU-0", "GPU-1", "GPU-2"});
   offers[1].backend = BackendChoice::kGloo;  // which the others, that ask for none, follow
   EXPECT_FALSE(ChooseBackend(offers).nccl);
   offers[2].backend = BackendChoice::kNccl;
@@ -156,9 +159,13 @@ TEST(GroupBackendTest, RanksThatDoNotFitTogetherAreNamed) {
 TEST(GroupBackendTest, AnOfferIsReadAsItIsWritten) {
   for (const auto backend : {BackendChoice::kAuto, BackendChoice::kGloo, BackendChoice::kNccl}) {
     for (const char* uuid : {"", "GPU-00112233-4455"}) {
-      const DeviceOffer read = ParseOffer(ToText({.backend = backend, .uuid = uuid}));
-      EXPECT_EQ(read.backend, backend);
-      EXPECT_EQ(read.uuid, uuid);
+      for (const char* note : {"", "why it is so"}) {
+        const DeviceOffer read =
+            ParseOffer(ToText({.backend = backend, .uuid = uuid, .note = note}));
+        EXPECT_EQ(read.backend, backend);
+        EXPECT_EQ(read.uuid, uuid);
+        EXPECT_EQ(read.note, note);
+      }
     }
   }
   EXPECT_THAT(Refusal([] { ParseOffer("mpi GPU-0"); }), HasSubstr("\"mpi GPU-0\""));
