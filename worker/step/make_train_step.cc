@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "worker/accelerator/accelerator.h"
+#include "worker/kernels/kernels.h"
 #include "worker/parallel/pipeline_plan.h"
 
 namespace ddprun {
@@ -17,7 +18,9 @@ std::string WhyNoGraph(const Config& config, const World& world) {
   if (world.size() == 1) return "";
   if (world.backend_name() != "nccl") return "Gloo's all-reduce goes through the host";
   if (config.compress != GradientFormat::kFull) return "--compress is done by the host";
-  if (config.sync_batch_norm) return "--sync-batch-norm";
+  // The fused kernels alone normalise over ranks without a number that the host reads.
+  if (config.sync_batch_norm && (!config.channels_last || KernelsFor(world.device()) == nullptr))
+    return "--sync-batch-norm without fused kernels";
   return "";
 }
 
