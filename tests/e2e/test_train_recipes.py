@@ -71,6 +71,20 @@ def test_deterministic_training_repeats_itself(tmp_path):
     assert largest_difference(first, second) == 0
 
 
+def test_pure_fp16_is_saved_resumed_and_written_as_floats(tmp_path):
+    """--precision is another name of --amp. A run in two parts is that in one, bit by bit, and near the one in floats."""
+    recipe = [*WITHOUT_BATCH_NORM, "--samples", "256", "--batch-size", "16", "--schedule", "constant"]
+    half = [*recipe, "--precision", "fp16-pure", "--ema-decay", "0.9", "--eval-every", "0.25"]
+    once, whole = train(tmp_path / "once", 2, *half, "--max-steps", "12")
+    train(tmp_path / "parts", 2, *half, "--max-steps", "6", "--checkpoint-every", "6")
+    _, parts = train(tmp_path / "parts", 2, *half, "--max-steps", "12", "--resume", "auto")
+    assert largest_difference(whole, parts) == 0
+    assert all(tensor.dtype == torch.float32 for tensor in whole.values())
+    plain, floats = train(tmp_path / "floats", 2, *recipe, "--ema-decay", "0.9", "--max-steps", "12")
+    assert 0 < largest_difference(whole, floats) < 1e-2
+    assert abs(once["test_loss"] - plain["test_loss"]) < 0.02
+
+
 @pytest.mark.parametrize(
     ("settings", "code", "says"),
     [

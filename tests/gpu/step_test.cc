@@ -62,6 +62,7 @@ INSTANTIATE_TEST_SUITE_P(
                         Recipe{"AdamWInBFloat16", {.optimizer = "adamw", .amp = Amp::kBf16}},
                         Recipe{"AveragedInHalf",
                                {.nesterov = true, .ema_decay = 0.9, .amp = Amp::kFp16}},
+                        Recipe{"PureHalf", {.accumulate = 2, .amp = Amp::kFp16Pure}},
                         Recipe{"Accumulated", {.label_smoothing = 0.1, .accumulate = 2}},
                         Recipe{"PlanesAsTheyAre", {.channels_last = false}}),
         testing::Bool()),

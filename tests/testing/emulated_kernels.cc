@@ -4,6 +4,9 @@
 #include "tests/testing/cuda_words.h"
 #include "worker/kernels/batch.cu"
 #include "worker/kernels/batch_norm.cu"
+#include "worker/kernels/max_pool.cu"
+#include "worker/kernels/muon.cu"
+#include "worker/kernels/sgd.cu"
 
 namespace ddprun {
 
@@ -25,6 +28,11 @@ std::unique_ptr<CudaEmulator> EmulatedKernels(int multiprocessors) {
   DDPRUN_ADD(norm_rank_sums);
   DDPRUN_ADD(norm_statistics_of_sums);
   DDPRUN_ADD(norm_gradients);
+  DDPRUN_ADD_TYPES(pool_moments);
+  DDPRUN_ADD_TYPES(pool_input_gradient);
+  DDPRUN_ADD_TYPES(sgd_step);
+  DDPRUN_ADD_TYPES(muon_directions);
+  DDPRUN_ADD_TYPES(muon_update);
   return all;
 }
 

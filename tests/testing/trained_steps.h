@@ -56,6 +56,12 @@ inline Config SmallTraining(const Config& base = {}) {
   return config;
 }
 
+// A CPU computes in floats where fp16 needs a GPU: its scale all the same.
+inline std::optional<at::ScalarType> AutocastHere(Amp amp, at::Device device) {
+  if (amp == Amp::kFp16 && !device.is_cuda()) return std::nullopt;
+  return AutocastType(amp, device);
+}
+
 // `make_graph` is called for kReplayed; `consumed` samples of the first epoch are left out;
 // `before_step` is called with the number of each step, counted from 0, and with -1 after
 // the last. Numbers are asked for then, but for gradients' norms.
@@ -70,16 +76,17 @@ inline Trained TrainBy(How how, const Config& config, World& world, bool residen
   model->to(world.device());
   model->train();
   const bool on_gpu = world.device().is_cuda();
-  DataParallel strategy(
-      world, *model,
-      {.autocast = on_gpu ? AutocastType(config.amp, world.device()) : std::nullopt});
+  DataParallel strategy(world, *model, {.autocast = AutocastHere(config.amp, world.device())});
   const NamedTensors parameters = strategy.Parameters();
   const auto optimizer = MakeOptimizer(config, parameters);
-  GradScaler scaler(config.amp == Amp::kFp16, world.device());
+  GradScaler scaler = MakeGradScaler(config, world.device());
   // Of floats only such a one overflows.
-  if (!on_gpu) scaler.Restore({.scale = 3e38});
+  if (!on_gpu && scaler.enabled()) scaler.Restore({.scale = 3e38});
   std::optional<WeightAverage> average;
   if (config.ema_decay > 0) average.emplace(parameters, config.ema_decay);
+  std::optional<CastWeights> casts;
+  if (const auto type = AutocastHere(config.amp, world.device()))
+    casts.emplace(parameters, world.device(), *type, *optimizer);
   const StepParts parts{.config = config,
                         .world = world,
                         .strategy = strategy,
@@ -87,6 +94,7 @@ inline Trained TrainBy(How how, const Config& config, World& world, bool residen
                         .optimizer = *optimizer,
                         .scaler = scaler,
                         .average = average ? &*average : nullptr,
+                        .casts = casts ? &*casts : nullptr,
                         .calls = {.on_loss = [](const at::Tensor&) {},
                                   .before_update = [] {},
                                   .enter = [](StepSection) {}}};

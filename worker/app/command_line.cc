@@ -68,7 +68,8 @@ std::string Help(const Setting& setting) {
 // is read in between. The last occurrence of an option counts, so that a script can append to a
 // command.
 CLI::Option* AddSetting(CLI::App& app, const Setting& setting) {
-  const std::string flag = "--" + setting.key;
+  const std::string flag =
+      "--" + setting.key + (setting.other_key.empty() ? "" : ",--" + setting.other_key);
   const std::string standard = ToText(Config{}, setting);
   CLI::Option* option = nullptr;
   if (IsSwitch(setting)) {

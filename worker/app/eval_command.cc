@@ -31,12 +31,13 @@ void CheckFits(const ModelFile& file, const ModelInput& data, const std::string&
                    dataset + " has " + SizesOf(data) + "; choose the data set it was trained on");
 }
 
-// A model that was trained in fp16 on a GPU is evaluated in fp32 on a CPU, unless --amp fp16 is
-// given.
+// A model that was trained in fp16 on a GPU is evaluated in fp32 on a CPU, unless --amp asks for
+// fp16.
 std::optional<at::ScalarType> PrecisionOf(const ModelArguments& arguments, at::Device device) {
   const Amp amp = arguments.config().amp;
   const bool asked_for = arguments.Given().amp == amp;
-  if (amp == Amp::kFp16 && !device.is_cuda() && !asked_for) return std::nullopt;
+  const bool is_half = amp == Amp::kFp16 || amp == Amp::kFp16Pure;
+  if (is_half && !device.is_cuda() && !asked_for) return std::nullopt;
   return AutocastType(amp, device);
 }
 
@@ -58,7 +59,8 @@ void Evaluate(const ModelArguments& arguments, const WorkerEnv& env) {
   {
     DataParallel strategy(*world, *model, {.autocast = PrecisionOf(arguments, world->device())});
     strategy.Evaluate();
-    const Evaluation result = ddprun::Evaluate(config, *world, strategy, data).value();
+    const auto feed = MakeTestFeed(config, data, *world, strategy.shard(), strategy.image_type());
+    const Evaluation result = ddprun::Evaluate(config, *world, strategy, *feed).value();
     if (world->rank() == 0) {
       console.Line(ToTable({{"model", Describe(arguments.file())},
                             {"data set", config.dataset},

@@ -35,9 +35,9 @@ inline ChoiceNames NamesOf(ScheduleKind) {
 }
 
 // Mixed precision. kAuto is bf16 on a GPU and off on a CPU, many of which take longer in it than in
-// fp32.
-enum class Amp { kOff, kAuto, kBf16, kFp16 };
-inline ChoiceNames NamesOf(Amp) { return {"off", "auto", "bf16", "fp16"}; }
+// fp32. kFp16Pure is fp16 with a loss that is summed over the batch instead of scaled and checked.
+enum class Amp { kOff, kAuto, kBf16, kFp16, kFp16Pure };
+inline ChoiceNames NamesOf(Amp) { return {"off", "auto", "bf16", "fp16", "fp16-pure"}; }
 
 // How gradients travel between ranks.
 enum class GradientFormat { kFull, kBFloat16, kHalf };

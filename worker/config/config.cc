@@ -296,8 +296,15 @@ const std::vector<Setting>& Settings() {
        "clip gradients to this global norm; 0 disables"},
       {"ema-decay", &Config::ema_decay, kTrainingGroup, kTraining,
        "evaluate and write a moving average of the weights with this decay; 0 disables"},
-      {"amp", &Config::amp, kTrainingGroup, kTraining,
-       "mixed precision; auto is bf16 on a GPU and off on a CPU"},
+      {"amp",
+       &Config::amp,
+       kTrainingGroup,
+       kTraining,
+       "mixed precision; auto is bf16 on a GPU and off on a CPU; fp16-pure is fp16 with a loss "
+       "that "
+       "is summed over the batch, without scaling and without skipped steps",
+       {},
+       "precision"},
       {"compress", &Config::compress, kTrainingGroup, kTraining,
        "format in which gradients are sent between ranks"},
       {"channels-last", &Config::channels_last, kTrainingGroup, kTraining,
@@ -309,9 +316,9 @@ const std::vector<Setting>& Settings() {
       {"device-data", &Config::device_data, kTrainingGroup, kOwn,
        "on a GPU keep training images of one size in its memory, if they take at most half of it, "
        "and augment them there"},
-      {"fused-kernels", &Config::fused_kernels, kTrainingGroup, kOwn,
-       "on a GPU use this program's own kernels for batches and batch norm, which give the same "
-       "numbers but for rounding"},
+      {"fused-kernels", &Config::fused_kernels, kTrainingGroup, kRun,
+       "on a GPU use this program's own kernels for batches, norms and optimizers, which give the "
+       "same numbers but for rounding"},
       {"target-accuracy", &Config::target_accuracy, kTrainingGroup, kTraining,
        "stop as soon as an evaluation reaches this test accuracy, in per cent; 0 disables"},
       {"eval-every", &Config::eval_every, kTrainingGroup, kRun,
@@ -382,7 +389,7 @@ const Setting* FindSetting(const std::string& key) {
   std::string dashed = key;
   std::replace(dashed.begin(), dashed.end(), '_', '-');
   for (const auto& setting : Settings()) {
-    if (setting.key == dashed) return &setting;
+    if (setting.key == dashed || (!dashed.empty() && setting.other_key == dashed)) return &setting;
   }
   return nullptr;
 }

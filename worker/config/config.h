@@ -134,7 +134,8 @@ struct Setting {
   std::string group;
   Agreement agreement = Agreement::kRun;
   std::string help;
-  ChoiceNames choices = {};  // of a text; empty: any. Those of an enum are added by Settings().
+  ChoiceNames choices = {};    // of a text; empty: any. Those of an enum are added by Settings().
+  std::string other_key = {};  // a second name, which files and the command line may use as well
 };
 
 const std::vector<Setting>& Settings();
@@ -142,7 +143,7 @@ const std::vector<Setting>& Settings();
 // On the command line --KEY and --no-KEY.
 bool IsSwitch(const Setting& setting);
 
-// Null if there is none of that name. `_` and `-` are the same in it.
+// Null if there is none of that name or second name. `_` and `-` are the same in it.
 const Setting* FindSetting(const std::string& key);
 
 // Throws UsageError "SOURCE: must be a number, but is 'abc'" or "SOURCE 'abc' is not known; choose

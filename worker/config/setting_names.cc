@@ -95,7 +95,6 @@ const std::map<std::string, std::string>& OtherNames() {
       {"fp16", "amp"},
       {"bf16", "amp"},
       {"mixedprecision", "amp"},
-      {"precision", "amp"},
       {"randomseed", "seed"},
       {"syncbn", "sync-batch-norm"},
       {"imagesize", "input-size"},

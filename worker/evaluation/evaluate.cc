@@ -5,7 +5,6 @@
 #include <torch/csrc/autograd/grad_mode.h>
 
 #include "worker/evaluation/test_time_augmentation.h"
-#include "worker/loader/loader.h"
 #include "worker/loader/sampler.h"
 #include "worker/loss/loss.h"
 
@@ -35,26 +34,19 @@ std::int64_t CommonBatches(std::int64_t images, const Shard& shard, std::int64_t
 }  // namespace
 
 std::optional<Evaluation> Evaluate(const Config& config, World& world, ParallelStrategy& strategy,
-                                   const Dataset& set, const std::function<bool()>& go_on) {
+                                   TestFeed& feed, const std::function<bool()>& go_on) {
   const torch::NoGradGuard no_grad;
   const Loss loss = Losses().Get(config.loss)({.reduction = at::Reduction::Sum});
-  Loader loader(*set.test, EvaluationIndices(set.test->size(), strategy.shard()),
-                config.eval_batch_size,
-                {.channels_last = config.channels_last,
-                 .pinned = world.device().is_cuda(),
-                 .threads = config.loader_threads});
+  feed.Begin();
   // On the device until the end: reading a number of each batch would make the host wait.
   MetricSums sums;
   std::int64_t batches = 0;
-  const std::int64_t common =
-      CommonBatches(set.test->size(), strategy.shard(), config.eval_batch_size);
-  while (auto batch = loader.Next()) {
+  const std::int64_t common = CommonBatches(feed.size(), strategy.shard(), config.eval_batch_size);
+  while (const auto batch = feed.Next()) {
     if (batches++ < common && !go_on()) return std::nullopt;
-    const at::Tensor labels = batch->labels.to(world.device(), /*non_blocking=*/true);
-    const at::Tensor scores =
-        ScoresOf(strategy, batch->images.to(world.device(), /*non_blocking=*/true), config.tta);
+    const at::Tensor scores = ScoresOf(strategy, batch->images, config.tta);
     if (!strategy.HasScores()) continue;
-    sums.Add(scores, labels, loss(scores, labels), /*weight=*/1);
+    sums.Add(scores, batch->labels, loss(scores, batch->labels), /*weight=*/1);
   }
   return sums.Take(world);
 }
@@ -68,7 +60,8 @@ void WarmUpEvaluation(const Config& config, World& world, ParallelStrategy& stra
   const auto forward = [&](std::int64_t images) {
     if (images == 0) return;
     const at::Tensor dummy =
-        at::zeros({images, shape.channels, shape.height, shape.width}, world.device())
+        at::zeros({images, shape.channels, shape.height, shape.width},
+                  at::TensorOptions(world.device()).dtype(strategy.image_type()))
             .contiguous(config.channels_last ? at::MemoryFormat::ChannelsLast
                                              : at::MemoryFormat::Contiguous);
     ScoresOf(strategy, dummy, config.tta);

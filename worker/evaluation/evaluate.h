@@ -5,19 +5,19 @@
 #include <optional>
 
 #include "worker/config/config.h"
-#include "worker/data/dataset.h"
 #include "worker/distributed/world.h"
 #include "worker/evaluation/metric_sums.h"
+#include "worker/evaluation/test_feed.h"
 #include "worker/parallel/parallel_strategy.h"
 
 namespace ddprun {
 
-// Over the test images of `set`, each exactly once over all ranks; every rank gets the same answer.
-// The strategy must be in evaluation mode, and is left in it. `go_on` is asked before each batch
-// that all ranks have, so equally often on all; its answer must be the same on all. Nothing if it
-// was false.
+// Over the test images of `feed`, each exactly once over all ranks; every rank gets the same
+// answer. The strategy must be in evaluation mode, and is left in it. `go_on` is asked before each
+// batch that all ranks have, so equally often on all; its answer must be the same on all. Nothing
+// if it was false.
 std::optional<Evaluation> Evaluate(
-    const Config& config, World& world, ParallelStrategy& strategy, const Dataset& set,
+    const Config& config, World& world, ParallelStrategy& strategy, TestFeed& feed,
     const std::function<bool()>& go_on = [] { return true; });
 
 // Forwards of images without content, of all shapes that Evaluate() takes. All ranks must call it.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/layers/batch_norm.h"
 
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/max_pool2d.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/custom_class.h>
 
@@ -9,6 +11,7 @@
 #include <utility>
 
 #include "worker/layers/fused_norm.h"
+#include "worker/layers/max_pool.h"
 
 namespace ddprun {
 namespace {
@@ -97,14 +100,14 @@ NormState BatchNormImpl::State() const {
           .eps = options.eps()};
 }
 
-at::Tensor BatchNormImpl::ByKernels(const at::Tensor& x, const at::Tensor& shortcut,
-                                    NormTail tail) {
+at::Tensor BatchNormImpl::ByKernels(const at::Tensor& x, const at::Tensor& shortcut, NormTail tail,
+                                    bool pool) {
   if (!is_training() || !options.momentum()) return {};
   const NormState state = State();
   if (!CanNormByKernels(x, shortcut, state) || x.size(1) != weight.numel()) return {};
   // A single value has no variance, of which LibTorch's sentence tells.
   if (!sum_over_ranks_ && x.numel() == x.size(1)) return {};
-  return NormByKernels(x, shortcut, tail, state, num_batches_tracked, sum_over_ranks_);
+  return NormByKernels(x, shortcut, tail, state, num_batches_tracked, sum_over_ranks_, pool);
 }
 
 at::Tensor BatchNormImpl::ByOperations(const at::Tensor& x) {
@@ -136,6 +139,14 @@ at::Tensor BatchNormImpl::Relu(const at::Tensor& x) {
 at::Tensor BatchNormImpl::Gelu(const at::Tensor& x) {
   const at::Tensor out = ByKernels(x, {}, NormTail::kGelu);
   return out.defined() ? out : at::gelu(ByOperations(x));
+}
+
+at::Tensor BatchNormImpl::PoolGelu(const at::Tensor& x) {
+  if (CanPoolByKernels(x)) {
+    const at::Tensor out = ByKernels(x, {}, NormTail::kGelu, /*pool=*/true);
+    if (out.defined()) return out;
+  }
+  return Gelu(at::max_pool2d(x, 2));
 }
 
 at::Tensor BatchNormImpl::AddRelu(const at::Tensor& x, const at::Tensor& shortcut) {

@@ -26,6 +26,8 @@ class BatchNormImpl : public torch::nn::BatchNorm2dImpl {
   // of one operation after the other; elsewhere they have the same bits. `shortcut` has x's shape.
   at::Tensor Relu(const at::Tensor& x);
   at::Tensor Gelu(const at::Tensor& x);
+  // gelu(forward(max_pool2d(x, 2)))
+  at::Tensor PoolGelu(const at::Tensor& x);
   // relu(forward(x) + shortcut)
   at::Tensor AddRelu(const at::Tensor& x, const at::Tensor& shortcut);
   // relu(forward(x)) + shortcut; on a CPU in fewer passes where images are channels-last floats.
@@ -39,7 +41,8 @@ class BatchNormImpl : public torch::nn::BatchNorm2dImpl {
  private:
   NormState State() const;
   // Undefined where the kernels of batch_norm.cu do not take it.
-  at::Tensor ByKernels(const at::Tensor& x, const at::Tensor& shortcut, NormTail tail);
+  at::Tensor ByKernels(const at::Tensor& x, const at::Tensor& shortcut, NormTail tail,
+                       bool pool = false);
   // The norm alone, by LibTorch's operations.
   at::Tensor ByOperations(const at::Tensor& x);
 

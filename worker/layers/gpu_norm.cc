@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "worker/kernels/kernels.h"
+#include "worker/layers/max_pool.h"
 
 namespace ddprun {
 namespace {
@@ -98,6 +99,9 @@ at::Tensor Floats(std::int64_t count, const at::Tensor& like) {
 
 struct Forward {
   const at::Tensor& x;
+  // Where a pool comes before the norm: its input, and where it is to write x.
+  const at::Tensor& pool_input;
+  const Pooled& pooled;
   const NormState& state;
   const at::Tensor& batches;
   const SumOverRanks& sum;
@@ -107,12 +111,19 @@ struct Forward {
 at::Tensor Measure(const Forward& forward, KernelLauncher& launcher, const Layout& layout) {
   const NormState& state = forward.state;
   const int channels = layout.channels;
-  const LaunchShape all = ShapeOf(layout, launcher, kBlocksOfMoments);
+  const bool pools = forward.pooled.places.defined();
+  const LaunchShape all = pools ? PoolLaunch(launcher, forward.pooled, kBlocksOfMoments)
+                                : ShapeOf(layout, launcher, kBlocksOfMoments);
   const auto blocks = static_cast<int>(all.blocks);
   const at::Tensor partial =
       Floats(static_cast<std::int64_t>(blocks) * (2 * channels + 1), forward.x);
-  LaunchKernel(launcher, KernelName("norm_moments", forward.x.scalar_type()), all, Data(forward.x),
-               layout.rows, channels, layout.lanes, layout.packed, MutableData(partial));
+  if (pools) {
+    LaunchPoolMoments(launcher, all, forward.pool_input, forward.pooled, partial);
+  } else {
+    LaunchKernel(launcher, KernelName("norm_moments", forward.x.scalar_type()), all,
+                 Data(forward.x), layout.rows, channels, layout.lanes, layout.packed,
+                 MutableData(partial));
+  }
   const at::Tensor statistics = Floats(2 * channels + 1, forward.x);
   const auto eps = static_cast<float>(state.eps);
   const auto momentum = static_cast<float>(state.momentum);
@@ -138,14 +149,21 @@ at::Tensor Measure(const Forward& forward, KernelLauncher& launcher, const Layou
 }
 
 struct NormFunction : torch::autograd::Function<NormFunction> {
-  static Variable forward(AutogradContext* context, const Variable& x,
+  static Variable forward(AutogradContext* context, const Variable& input,
                           const std::optional<Variable>& shortcut, const Variable& weight,
                           const Variable& bias, const NormState& state, const at::Tensor& batches,
-                          NormTail tail, const SumOverRanks& sum) {
-    KernelLauncher& launcher = LauncherOf(x);
+                          NormTail tail, bool pool, const SumOverRanks& sum) {
+    KernelLauncher& launcher = LauncherOf(input);
+    const Pooled pooled = pool ? EmptyPooled(input) : Pooled{};
+    const at::Tensor& x = pool ? pooled.values : input;
     const Layout layout = LayoutOf(x);
-    const at::Tensor statistics =
-        Measure({.x = x, .state = state, .batches = batches, .sum = sum}, launcher, layout);
+    const at::Tensor statistics = Measure({.x = x,
+                                           .pool_input = input,
+                                           .pooled = pooled,
+                                           .state = state,
+                                           .batches = batches,
+                                           .sum = sum},
+                                          launcher, layout);
     const at::Tensor out = at::empty_like(x);
     const char* name = tail == NormTail::kGelu ? "norm_gelu_apply" : "norm_apply";
     LaunchKernel(launcher, KernelName(name, x.scalar_type()),
@@ -155,7 +173,9 @@ struct NormFunction : torch::autograd::Function<NormFunction> {
                  MutableData(out));
     // What passes this ReLU cannot be told from x alone.
     const at::Tensor kept = tail == NormTail::kAddRelu ? out : at::Tensor();
-    context->save_for_backward({x, weight, bias, statistics, kept});
+    context->save_for_backward({x, weight, bias, statistics, kept, pooled.places});
+    context->saved_data["height"] = input.size(2);
+    context->saved_data["width"] = input.size(3);
     context->saved_data["tail"] = static_cast<std::int64_t>(tail);
     if (sum) {
       context->saved_data["sum"] = c10::IValue::make_capsule(c10::make_intrusive<SumHolder>(sum));
@@ -195,14 +215,22 @@ struct NormFunction : torch::autograd::Function<NormFunction> {
       static_cast<const SumHolder&>(*found->second.toCapsule()).sum(sums);
     }
 
-    const at::Tensor x_gradient = at::empty_like(x);
-    LaunchKernel(
-        launcher, KernelName("norm_input_gradient", x.scalar_type()),
-        ShapeOf(layout, launcher, kBlocksOfOthers), Data(x), Data(keeps ? reaching : gradient),
-        Data(statistics), Data(sums), Data(weight), Data(bias), layout.rows, layout.channels,
-        layout.lanes, layout.packed,
-        static_cast<int>(keeps || tail == NormTail::kNone ? NormTail::kNone : NormTail::kRelu),
-        MutableData(x_gradient));
+    at::Tensor x_gradient;
+    if (const Pooled pooled{x, saved[5]}; pooled.places.defined()) {
+      x_gradient = PoolInputGradient(launcher, PoolLaunch(launcher, pooled, kBlocksOfOthers),
+                                     pooled, reaching, statistics, sums, weight,
+                                     context->saved_data["height"].toInt(),
+                                     context->saved_data["width"].toInt());
+    } else {
+      x_gradient = at::empty_like(x);
+      LaunchKernel(
+          launcher, KernelName("norm_input_gradient", x.scalar_type()),
+          ShapeOf(layout, launcher, kBlocksOfOthers), Data(x), Data(keeps ? reaching : gradient),
+          Data(statistics), Data(sums), Data(weight), Data(bias), layout.rows, layout.channels,
+          layout.lanes, layout.packed,
+          static_cast<int>(keeps || tail == NormTail::kNone ? NormTail::kNone : NormTail::kRelu),
+          MutableData(x_gradient));
+    }
     at::Tensor shortcut_gradient;
     if (tail == NormTail::kAddRelu) shortcut_gradient = reaching;
     if (tail == NormTail::kReluAdd) shortcut_gradient = gradients[0];
@@ -210,6 +238,7 @@ struct NormFunction : torch::autograd::Function<NormFunction> {
             shortcut_gradient,
             weight.requires_grad() ? own.narrow(0, channels, channels) : at::Tensor(),
             bias.requires_grad() ? own.narrow(0, 0, channels) : at::Tensor(),
+            {},
             {},
             {},
             {},
@@ -239,14 +268,15 @@ bool CanNormByKernels(const at::Tensor& x, const at::Tensor& shortcut, const Nor
 }
 
 at::Tensor NormByKernels(const at::Tensor& x, const at::Tensor& shortcut, NormTail tail,
-                         const NormState& state, const at::Tensor& batches,
-                         const SumOverRanks& sum) {
+                         const NormState& state, const at::Tensor& batches, const SumOverRanks& sum,
+                         bool pool) {
   TORCH_INTERNAL_ASSERT(shortcut.defined() == HasShortcut(tail));
   TORCH_INTERNAL_ASSERT(batches.scalar_type() == at::kLong && batches.device() == x.device());
   // Autograd's functions take none that is not defined.
   std::optional<at::Tensor> added;
   if (shortcut.defined()) added = shortcut;
-  return NormFunction::apply(x, added, state.weight, state.bias, state, batches, tail, sum);
+  TORCH_INTERNAL_ASSERT(!pool || tail == NormTail::kGelu);
+  return NormFunction::apply(x, added, state.weight, state.bias, state, batches, tail, pool, sum);
 }
 
 }  // namespace ddprun

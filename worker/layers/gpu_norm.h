@@ -34,11 +34,12 @@ inline bool HasShortcut(NormTail tail) {
 // are kernels, and floats in `state`. `shortcut` is not defined without one.
 bool CanNormByKernels(const at::Tensor& x, const at::Tensor& shortcut, const NormState& state);
 
+// With `pool`, for kGelu alone: of max_pool2d(x, 2), which CanPoolByKernels() must take.
 // Increments `batches` (an int64 scalar, num_batches_tracked). With `sum`, mean and variance are
 // over all ranks' batches; it is given floating-point tensors, and the host waits for none of
 // them. Gradients of weight and bias are this rank's own.
 at::Tensor NormByKernels(const at::Tensor& x, const at::Tensor& shortcut, NormTail tail,
-                         const NormState& state, const at::Tensor& batches,
-                         const SumOverRanks& sum);
+                         const NormState& state, const at::Tensor& batches, const SumOverRanks& sum,
+                         bool pool = false);
 
 }  // namespace ddprun

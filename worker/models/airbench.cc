@@ -51,7 +51,7 @@ class ConvGroupImpl : public nn::Module {
                          ? at::conv2d(x, conv1_->weight + nothing, /*bias=*/{}, /*stride=*/1,
                                       /*padding=*/1)
                          : conv1_->forward(x);
-    out = norm1_->Gelu(at::max_pool2d(out, 2));
+    out = norm1_->PoolGelu(out);
     return norm2_->Gelu(conv2_->forward(out));
   }
 

@@ -3,6 +3,7 @@
 
 #include <ATen/ops/_amp_foreach_non_finite_check_and_unscale.h>
 #include <ATen/ops/_amp_update_scale.h>
+#include <ATen/ops/_foreach_mul.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/grad_mode.h>
@@ -19,9 +20,19 @@ GradScaler::GradScaler(bool enabled, at::Device device) {
   overflow_ = at::zeros({}, options.dtype(at::kFloat));
 }
 
+GradScaler GradScaler::Fixed(double scale, at::Device device) {
+  GradScaler scaler(/*enabled=*/false, device);
+  scaler.fixed_scale_ = scale;
+  scaler.scale_ = at::full({}, scale, at::TensorOptions(device).dtype(at::kFloat));
+  return scaler;
+}
+
 const at::Tensor& GradScaler::Unscale(const std::vector<at::Tensor>& gradients) {
-  if (!enabled()) return overflow_;
   const torch::NoGradGuard no_grad;
+  if (!enabled()) {
+    if (fixed_scale_ != 1 && !gradients.empty()) at::_foreach_mul_(gradients, 1 / fixed_scale_);
+    return overflow_;
+  }
   overflow_.zero_();
   const at::Tensor factor = scale_.reciprocal();
   for (const auto& group : ByDevice(gradients)) {

@@ -21,14 +21,17 @@ class GradScaler {
   // Disabled it is a scale of 1 that changes nothing.
   GradScaler(bool enabled, at::Device device);
 
-  bool enabled() const { return scale_.defined(); }
+  // A scale that stays, and skips no step: not enabled, as nothing of it changes.
+  static GradScaler Fixed(double scale, at::Device device);
+
+  bool enabled() const { return overflow_.defined(); }
 
   // What the loss is to be multiplied with before backward: a float scalar on the device; undefined
   // if disabled.
   const at::Tensor& scale() const { return scale_; }
 
   // Divides the gradients by the scale, in place. Returns a float scalar: 1 if any of them is not
-  // finite, else 0. The same tensor at each call; undefined if disabled.
+  // finite, else 0. The same tensor at each call; undefined if disabled or fixed.
   const at::Tensor& Unscale(const std::vector<at::Tensor>& gradients);
 
   // The scale of the next step, by what Unscale() has returned (or, where ranks share a model, by
@@ -47,6 +50,7 @@ class GradScaler {
   at::Tensor scale_;
   at::Tensor steps_since_growth_;
   at::Tensor overflow_;
+  double fixed_scale_ = 1;
 };
 
 }  // namespace ddprun

@@ -19,9 +19,13 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <string>
+#include <unordered_map>
 #include <utility>
 
 #include "worker/layers/whitening.h"
+#include "worker/optimizer/fused_muon.h"
+#include "worker/optimizer/fused_sgd.h"
 
 namespace ddprun {
 namespace {
@@ -76,7 +80,8 @@ class Muon : public Optimizer {
         whiten_steps_(std::round(config.whiten_epochs * static_cast<double>(size.steps_per_epoch))),
         heads_(GroupOf(config.head_lr * static_cast<double>(size.images), config)),
         biases_(GroupOf(bias_lr_, config)),
-        whitening_{.decay = biases_.decay} {
+        whitening_{.decay = biases_.decay},
+        kernels_(KernelsOf(parameters_)) {
     const std::vector<at::Tensor> velocities = MakeState("momentum_buffer");
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       const auto& [name, parameter] = parameters_[i];
@@ -96,14 +101,29 @@ class Muon : public Optimizer {
   void Step(const at::Tensor& filter_rate, const at::Tensor& skip) override {
     const torch::NoGradGuard no_grad;
     const at::Tensor rate = filter_rate.to(at::kFloat);
-    for (const auto& [rows, slots] : banks_) StepFilters(slots, rate, skip);
-    heads_.Step(rate * heads_.ratio, momentum_, skip);
-    biases_.Step(rate * biases_.ratio, momentum_, skip);
+    for (const auto& [rows, slots] : banks_) {
+      if (kernels_ != nullptr)
+        StepFiltersByKernels(slots, rate, skip);
+      else
+        StepFilters(slots, rate, skip);
+    }
+    StepGroup(heads_, rate * heads_.ratio, skip);
+    StepGroup(biases_, rate * biases_.ratio, skip);
     if (!step_.defined()) return;
     // The remaining share of the way to zero.
     const at::Tensor left = (1 - step_ / std::max(1.0, whiten_steps_)).clamp_min_(0);
-    whitening_.Step(left * (whiten_steps_ > 0 ? bias_lr_ : 0.0), momentum_, skip);
+    StepGroup(whitening_, left * (whiten_steps_ > 0 ? bias_lr_ : 0.0), skip);
     step_ += skip.defined() ? 1 - skip : at::ones_like(step_);
+  }
+
+  bool WriteCasts(const NamedTensors& casts) override {
+    if (kernels_ == nullptr) return false;
+    const std::map<std::string, at::Tensor> by_name(casts.begin(), casts.end());
+    for (const auto& [name, parameter] : parameters_) {
+      const auto cast = by_name.find(name);
+      if (cast != by_name.end()) casts_[parameter.unsafeGetTensorImpl()] = cast->second;
+    }
+    return true;
   }
 
  private:
@@ -118,22 +138,42 @@ class Muon : public Optimizer {
       parameters.push_back(parameter);
       velocities.push_back(velocity);
     }
-
-    // A velocity begins as zero, see Sgd.
-    void Step(const at::Tensor& rate, double momentum, const at::Tensor& skip) const {
-      std::vector<at::Tensor> moved, gradients, moving;
-      for (std::size_t i = 0; i < parameters.size(); ++i) {
-        if (!parameters[i].grad().defined()) continue;
-        moved.push_back(parameters[i]);
-        gradients.push_back(GradientLike(parameters[i]));
-        if (momentum > 0) moving.push_back(velocities[i]);
-      }
-      if (moved.empty()) return;
-      at::_fused_sgd_(moved, gradients, moving, decay, momentum, rate, /*dampening=*/0,
-                      /*nesterov=*/momentum > 0, /*maximize=*/false, /*is_first_step=*/false,
-                      /*grad_scale=*/{}, IfDefined(skip));
-    }
   };
+
+  // A velocity begins as zero, see Sgd.
+  void StepGroup(const Group& group, const at::Tensor& rate, const at::Tensor& skip) const {
+    std::vector<at::Tensor> moved, gradients, moving;
+    std::vector<FusedSgd::Item> items;
+    for (std::size_t i = 0; i < group.parameters.size(); ++i) {
+      const at::Tensor& parameter = group.parameters[i];
+      if (!parameter.grad().defined()) continue;
+      moved.push_back(parameter);
+      gradients.push_back(GradientLike(parameter));
+      if (momentum_ > 0) moving.push_back(group.velocities[i]);
+      items.push_back({.parameter = parameter,
+                       .gradient = gradients.back(),
+                       .velocity = momentum_ > 0 ? moving.back() : at::Tensor(),
+                       .cast = CastOf(parameter)});
+    }
+    if (moved.empty()) return;
+    if (kernels_ != nullptr) {
+      FusedSgd{.kernels = *kernels_,
+               .momentum = momentum_,
+               .decay = group.decay,
+               .nesterov = momentum_ > 0}
+          .Step(items, rate, skip);
+      return;
+    }
+    at::_fused_sgd_(moved, gradients, moving, group.decay, momentum_, rate, /*dampening=*/0,
+                    /*nesterov=*/momentum_ > 0, /*maximize=*/false, /*is_first_step=*/false,
+                    /*grad_scale=*/{}, IfDefined(skip));
+  }
+
+  // Undefined if there is none.
+  at::Tensor CastOf(const at::Tensor& parameter) const {
+    const auto cast = casts_.find(parameter.unsafeGetTensorImpl());
+    return cast == casts_.end() ? at::Tensor() : cast->second;
+  }
 
   static Group GroupOf(double lr, const Config& config) {
     return {.decay = config.weight_decay / lr, .ratio = lr / config.lr};
@@ -143,6 +183,16 @@ class Muon : public Optimizer {
   static NamedTensors Trained(NamedTensors parameters) {
     std::erase_if(parameters, [](const auto& entry) { return !entry.second.requires_grad(); });
     return parameters;
+  }
+
+  // Null unless filters lie one after the other in memory.
+  static KernelLauncher* KernelsOf(const NamedTensors& parameters) {
+    const bool in_order = std::all_of(parameters.begin(), parameters.end(), [](const auto& entry) {
+      const at::Tensor& parameter = entry.second;
+      return parameter.dim() != 4 || parameter.is_contiguous() ||
+             parameter.is_contiguous(at::MemoryFormat::ChannelsLast);
+    });
+    return in_order ? SgdKernels(parameters) : nullptr;
   }
 
   // Those of one bank, which have the same number of rows, in one batch of matrices: a GPU takes
@@ -184,17 +234,43 @@ class Muon : public Optimizer {
     }
   }
 
-  // Filled up with zeros to the columns of the widest. On a GPU in bf16: tensor cores want it, and
-  // three steps do not come nearer in more digits.
+  // The same in two kernels, and the matrices' multiplications.
+  void StepFiltersByKernels(const std::vector<Slot>& all, const at::Tensor& rate,
+                            const at::Tensor& skip) const {
+    std::vector<FusedMuon::Item> items;
+    std::int64_t columns = 0;
+    for (const Slot& slot : all) {
+      if (!slot.parameter.grad().defined()) continue;
+      items.push_back({.weight = slot.parameter.detach(),
+                       .gradient = GradientLike(slot.parameter),
+                       .velocity = slot.velocity,
+                       .cast = CastOf(slot.parameter)});
+      columns = std::max(columns, slot.shape.columns);
+    }
+    if (items.empty()) return;
+    const at::Tensor& first = items[0].weight;
+    const at::Tensor matrices =
+        at::zeros({static_cast<std::int64_t>(items.size()), all[0].shape.rows, columns},
+                  first.options().dtype(MatrixType(first)));
+    const FusedMuon muon{.kernels = *kernels_, .momentum = filter_momentum_, .items = items};
+    muon.Directions(skip, matrices);
+    muon.Update(rate, skip, Orthogonal(matrices));
+  }
+
+  // On a GPU bf16: tensor cores want it, and three steps do not come nearer in more digits.
+  static at::ScalarType MatrixType(const at::Tensor& weights) {
+    return weights.is_cuda() ? at::kBFloat16 : weights.scalar_type();
+  }
+
+  // Filled up with zeros to the columns of the widest.
   static at::Tensor Packed(const std::vector<at::Tensor>& directions,
                            const std::vector<at::Tensor>& weights,
                            const std::vector<Shape>& shapes) {
     std::int64_t columns = 0;
     for (const Shape& shape : shapes) columns = std::max(columns, shape.columns);
-    const auto type = weights[0].is_cuda() ? at::kBFloat16 : weights[0].scalar_type();
     at::Tensor matrices =
         at::zeros({static_cast<std::int64_t>(shapes.size()), shapes[0].rows, columns},
-                  weights[0].options().dtype(type).requires_grad(false));
+                  weights[0].options().dtype(MatrixType(weights[0])).requires_grad(false));
     for (std::size_t i = 0; i < shapes.size(); ++i)
       Unpacked(matrices, i, shapes[i]).copy_(AsRows(directions[i], weights[i]));
     return matrices;
@@ -214,7 +290,9 @@ class Muon : public Optimizer {
   Group heads_;
   Group biases_;
   Group whitening_;
-  at::Tensor step_;  // how many were made; where there is a whitening
+  at::Tensor step_;                // how many were made; where there is a whitening
+  KernelLauncher* const kernels_;  // null: the device has none
+  std::unordered_map<const c10::TensorImpl*, at::Tensor> casts_;
 };
 
 }  // namespace

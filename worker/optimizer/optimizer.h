@@ -32,6 +32,13 @@ class Optimizer {
   // The same with numbers that may be on another device than the parameters.
   void StepOnItsDevice(const at::Tensor& rate, const at::Tensor& skip);
 
+  // Asks that each step also writes the parameters' values into `casts`, under the parameters'
+  // names and of another type. False: this optimizer does not.
+  virtual bool WriteCasts(const NamedTensors& casts) {
+    static_cast<void>(casts);
+    return false;
+  }
+
   // What the next step depends on, beside parameters and gradients: "NAME/momentum_buffer", or
   // "NAME/exp_avg", "NAME/exp_avg_sq" and "NAME/step", for the parameter NAME: Python's words. The
   // optimizer's own tensors, not copies; they are there from the beginning, so that values read

@@ -5,7 +5,10 @@
 
 #include <cmath>
 #include <limits>
+#include <map>
+#include <string>
 
+#include "worker/optimizer/fused_sgd.h"
 #include "worker/optimizer/optimizer.h"
 
 namespace ddprun {
@@ -23,16 +26,25 @@ class Sgd : public Optimizer {
       : Optimizer(std::move(parameters)),
         momentum_(config.momentum),
         weight_decay_(config.weight_decay),
-        nesterov_(UsesNesterov(config)) {
+        nesterov_(UsesNesterov(config)),
+        kernels_(SgdKernels(parameters_)) {
     if (momentum_ > 0) velocities_ = MakeState("momentum_buffer");
   }
 
   void Step(const at::Tensor& rate, const at::Tensor& skip) override {
     const torch::NoGradGuard no_grad;
-    if (!rate.is_cpu())
+    if (kernels_ != nullptr)
+      StepByKernel(rate, skip);
+    else if (!rate.is_cpu())
       StepOnGpu(rate, skip);
     else if (!skip.defined() || skip.item<float>() == 0)
       StepOnCpu(rate.item<double>());
+  }
+
+  bool WriteCasts(const NamedTensors& casts) override {
+    if (kernels_ == nullptr) return false;
+    casts_ = {casts.begin(), casts.end()};
+    return true;
   }
 
  private:
@@ -53,6 +65,22 @@ class Sgd : public Optimizer {
     }
   }
 
+  void StepByKernel(const at::Tensor& rate, const at::Tensor& skip) const {
+    std::vector<FusedSgd::Item> items;
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      const auto& [name, parameter] = parameters_[i];
+      if (!parameter.grad().defined()) continue;
+      const auto cast = casts_.find(name);
+      items.push_back({.parameter = parameter,
+                       .gradient = GradientLike(parameter),
+                       .velocity = momentum_ > 0 ? velocities_[i] : at::Tensor(),
+                       .cast = cast == casts_.end() ? at::Tensor() : cast->second});
+    }
+    FusedSgd{
+        .kernels = *kernels_, .momentum = momentum_, .decay = weight_decay_, .nesterov = nesterov_}
+        .Step(items, rate, skip);
+  }
+
   void StepOnGpu(const at::Tensor& rate, const at::Tensor& skip) {
     std::vector<at::Tensor> parameters, gradients, velocities;
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
@@ -71,7 +99,9 @@ class Sgd : public Optimizer {
   const double momentum_;
   const double weight_decay_;
   const bool nesterov_;
+  KernelLauncher* const kernels_;  // null: the device has none
   std::vector<at::Tensor> velocities_;
+  std::map<std::string, at::Tensor> casts_;
 };
 
 std::unique_ptr<Optimizer> MakeSgd(const Config& config, NamedTensors parameters, const StepSize&) {

@@ -6,18 +6,23 @@
 
 #include <cstdlib>
 
-#include "worker/config/config.h"
-
 namespace ddprun {
 
 std::optional<at::ScalarType> AutocastType(Amp amp, at::Device device) {
   if (amp == Amp::kAuto) return device.is_cuda() ? std::optional(at::kBFloat16) : std::nullopt;
   if (amp == Amp::kOff) return std::nullopt;
   if (amp == Amp::kBf16) return at::kBFloat16;
+  if (amp == Amp::kFp16Pure) return at::kHalf;
   if (!device.is_cuda())
     throw UsageError("--amp fp16 needs a CUDA device, but this rank's is " + device.str() +
                      "; take --amp bf16, which CPUs know as well, or off");
   return at::kHalf;
+}
+
+GradScaler MakeGradScaler(const Config& config, at::Device device) {
+  if (config.amp == Amp::kFp16Pure)
+    return GradScaler::Fixed(static_cast<double>(config.batch_size), device);
+  return {config.amp == Amp::kFp16, device};
 }
 
 Autocast::Autocast(at::Device device, std::optional<at::ScalarType> type)

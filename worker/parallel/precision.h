@@ -7,12 +7,17 @@
 
 #include <optional>
 
-#include "worker/config/choices.h"
+#include "worker/config/config.h"
+#include "worker/optimizer/grad_scaler.h"
 
 namespace ddprun {
 
 // The type of `amp` on `device`; none without mixed precision. Throws UsageError for fp16 on a CPU.
 std::optional<at::ScalarType> AutocastType(Amp amp, at::Device device);
+
+// That which `config.amp` asks for. fp16-pure multiplies with the images of a rank's batch: the
+// loss is their sum, whose gradients are large enough for fp16.
+GradScaler MakeGradScaler(const Config& config, at::Device device);
 
 // torch.autocast(device.type, dtype=type) for as long as it lives; nothing without a type. For the
 // thread that makes it.

@@ -51,6 +51,7 @@ TrainStep::Result TrainStep::Make(const StepBatches& batches, double rate, std::
   };
   feed_->BeginStep(batches, shares.own);
   rate_.fill_(rate);
+  if (parts_.casts != nullptr) parts_.casts->RefreshIfChanged();
   Recording& recording = forward_->second;
   const bool full = IsFull(batches, shares);
   if (make_graph_ && full && (recording.graph || CanCapture())) {
@@ -129,6 +130,7 @@ void TrainStep::Update(Outcome& outcome) {
   }
   parts_.calls.before_update();
   parts_.optimizer.Step(rate_, overflow);
+  if (parts_.casts != nullptr) parts_.casts->AfterStep();
   parts_.scaler.Update();
   if (parts_.average != nullptr) parts_.average->Update(overflow);
 }

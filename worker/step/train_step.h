@@ -26,6 +26,7 @@
 #include "worker/optimizer/grad_scaler.h"
 #include "worker/optimizer/optimizer.h"
 #include "worker/optimizer/weight_average.h"
+#include "worker/parallel/cast_weights.h"
 #include "worker/parallel/parallel_strategy.h"
 #include "worker/step/batch_feed.h"
 #include "worker/step/run_ahead_limit.h"
@@ -50,6 +51,7 @@ struct StepParts {
   Optimizer& optimizer;
   GradScaler& scaler;
   WeightAverage* average = nullptr;  // null: none is kept
+  CastWeights* casts = nullptr;      // null: forward casts, or needs no casts
   StepCalls calls;
 };
 

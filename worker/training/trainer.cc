@@ -33,7 +33,9 @@ Trainer::Trainer(const Config& config, const Dataset& data, World& world, Consol
                                  },
                              .before_update = [this] { checkpoints_.BeforeUpdate(); },
                              .enter = [this](StepSection section) { Enter(section); }},
-                            graph_steps)) {}
+                            graph_steps)),
+      test_feed_(MakeTestFeed(config, data, world, parts_.strategy->shard(),
+                              parts_.strategy->image_type())) {}
 
 void Trainer::Run() {
   Begin();
@@ -45,6 +47,7 @@ void Trainer::Begin() {
   parts_.strategy->Train();
   Notify(&Observer::OnPhase, "checkpoint");
   state_.GoOnFrom(checkpoints_.Resume());
+  parts_.WeightsChanged();
   if (WholeModelOnGpu(config_, world_) && !state_.Done()) WarmUp();
   Notify(&Observer::OnPhase, "barrier");
   world_.Barrier();
@@ -113,12 +116,12 @@ void Trainer::Evaluate(bool last) {
   const auto begun = std::chrono::steady_clock::now();
   Enter(StepSection::kEvaluation);
   checkpoints_.BeforeUpdate();  // of the average
-  if (parts_.average) parts_.average->Swap();
+  SwapAverage();
   parts_.strategy->Evaluate();
-  evaluation_ = ddprun::Evaluate(config_, world_, *parts_.strategy, data_,
+  evaluation_ = ddprun::Evaluate(config_, world_, *parts_.strategy, *test_feed_,
                                  [this] { return checkpoints_.EvaluationGoesOn(); });
   checkpoints_.EndEvaluation();
-  if (parts_.average) parts_.average->Swap();
+  SwapAverage();
   summary_.evaluation_seconds = SecondsSince(begun);
   Enter(StepSection::kOther);
   if (evaluation_) {
@@ -131,6 +134,12 @@ void Trainer::Evaluate(bool last) {
                                 100 * evaluation_->accuracy() >= config_.target_accuracy;
   parts_.strategy->Train();
   counter_.LeaveOut(std::chrono::steady_clock::now() - begun);
+}
+
+void Trainer::SwapAverage() {
+  if (!parts_.average) return;
+  parts_.average->Swap();
+  parts_.WeightsChanged();
 }
 
 void Trainer::Finish() {

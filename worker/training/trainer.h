@@ -10,6 +10,7 @@
 #include "worker/data/dataset.h"
 #include "worker/distributed/world.h"
 #include "worker/evaluation/metric_sums.h"
+#include "worker/evaluation/test_feed.h"
 #include "worker/metrics/console.h"
 #include "worker/metrics/step_clock.h"
 #include "worker/observers/observer.h"
@@ -54,6 +55,8 @@ class Trainer {
   void Record(const TrainStep::Result& result);
   // `last`: after the last step, for the summary; else training goes on.
   void Evaluate(bool last);
+  // Exchanges parameters and average, if one is kept.
+  void SwapAverage();
 
   // After the last step: checks, last evaluation, results.
   void Finish();
@@ -82,6 +85,7 @@ class Trainer {
   TrainingParts parts_;
   TrainingCheckpoints checkpoints_;
   const std::unique_ptr<TrainStep> step_;
+  const std::unique_ptr<TestFeed> test_feed_;
 
   double loss_ = 0;                       // the latest that was read from the device
   std::optional<Evaluation> evaluation_;  // of the model as it is

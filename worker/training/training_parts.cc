@@ -119,12 +119,14 @@ TrainingParts::TrainingParts(const Config& config, const Dataset& data, World& w
           config, parameters,
           {.steps_per_epoch = steps_per_epoch,
            .images = config.batch_size * config.accumulate * strategy->shard().world_size})),
-      scaler(config.amp == Amp::kFp16, world.device()),
+      scaler(MakeGradScaler(config, world.device())),
       config_(config),
       data_(data),
       world_(world),
       console_(console) {
   if (config.ema_decay > 0) average.emplace(parameters, config.ema_decay);
+  if (const auto type = AutocastType(config.amp, world.device()))
+    casts.emplace(parameters, world.device(), *type, *optimizer);
 }
 
 std::unique_ptr<TrainStep> TrainingParts::MakeStep(StepCalls calls, GraphSteps& graph_steps) {
@@ -135,6 +137,7 @@ std::unique_ptr<TrainStep> TrainingParts::MakeStep(StepCalls calls, GraphSteps& 
                         .optimizer = *optimizer,
                         .scaler = scaler,
                         .average = average ? &*average : nullptr,
+                        .casts = casts ? &*casts : nullptr,
                         .calls = std::move(calls)},
                        data_, graph_steps, [this](const std::string& text) {
                          if (world_.rank() == 0) console_.Line(text);

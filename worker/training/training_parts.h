@@ -16,6 +16,7 @@
 #include "worker/optimizer/grad_scaler.h"
 #include "worker/optimizer/optimizer.h"
 #include "worker/optimizer/weight_average.h"
+#include "worker/parallel/cast_weights.h"
 #include "worker/parallel/parallel_strategy.h"
 #include "worker/step/train_step.h"
 
@@ -39,6 +40,12 @@ struct TrainingParts {
   std::unique_ptr<Optimizer> optimizer;
   GradScaler scaler;
   std::optional<WeightAverage> average;
+  std::optional<CastWeights> casts;  // of mixed precision
+
+  // The parameters were changed, but not by a step.
+  void WeightsChanged() {
+    if (casts) casts->Refresh();
+  }
 
  private:
   const Config& config_;

@@ -38,6 +38,7 @@ class KeptState {
   void Restore() {
     const torch::NoGradGuard no_grad;
     for (auto& [tensor, values] : kept_) tensor.copy_(values);
+    parts_.WeightsChanged();
     if (scale_) parts_.scaler.Restore(*scale_);
     for (auto& [generator, state] : generators_) {
       const std::lock_guard lock(generator.mutex());

@@ -10,7 +10,9 @@
 
 #include "tests/integration/worker/ranks.h"
 #include "tests/integration/worker/service.h"
+#include "tests/testing/emulated_kernels.h"
 #include "tests/testing/trained_steps.h"
+#include "worker/kernels/kernels.h"
 
 namespace ddprun {
 namespace {
@@ -67,6 +69,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Combine(testing::Values(Recipe{"Plain", {}}, Recipe{"Augmented", {.augment = true}},
                                      Recipe{"Muon", {.optimizer = "muon"}},
                                      Recipe{"AdamW", {.optimizer = "adamw"}},
+                                     Recipe{"BFloat16", {.amp = Amp::kBf16}},
+                                     Recipe{"PureHalf", {.accumulate = 2, .amp = Amp::kFp16Pure}},
                                      Recipe{"Accumulated", {.nesterov = true, .accumulate = 3}},
                                      Recipe{"ClippedAndAveraged",
                                             {.clip_norm = 0.5, .ema_decay = 0.9}},
@@ -107,6 +111,45 @@ TEST(TrainStep, AnOverflowLeavesAStepOut) {
   const auto world = World::Join(WorkerEnv{}, {.backend = BackendChoice::kGloo});
   ExpectAlike(Train(How::kReplayed, config, *world, true),
               Train(How::kQueued, config, *world, true));
+  world->Shutdown();
+}
+
+// All kernels in a training: batches, norms with their pools, SGD with the weights of bf16. A
+// replayed step has the same numbers, and LibTorch's operations have them but for rounding.
+TEST(TrainStep, OfKernelsIsNearThatOfOperations) {
+  const auto world = World::Join(WorkerEnv{}, {.backend = BackendChoice::kGloo});
+  Config config = SmallTraining({.augment = true, .ema_decay = 0.9, .amp = Amp::kBf16});
+  config.model = "airbench";
+  config.samples = 16;
+  config.input_size = 12;
+  const Trained operations = Train(How::kQueued, config, *world, true);
+  const auto kernels = EmulatedKernels();
+  const KernelsOnCpu on_cpu(*kernels);
+  const Trained queued = Train(How::kQueued, config, *world, true);
+  const auto launches = kernels->TakeLaunches();
+  for (const char* name : {"make_batch_bf16", "pool_moments_bf16", "norm_gelu_apply_bf16",
+                           "pool_input_gradient_bf16", "norm_input_gradient_bf16", "sgd_step_bf16"})
+    EXPECT_TRUE(launches.contains(name)) << name;
+  ExpectAlike(Train(How::kReplayed, config, *world, true), queued);
+  ASSERT_EQ(queued.losses.size(), operations.losses.size());
+  for (std::size_t i = 0; i < queued.losses.size(); ++i)
+    EXPECT_NEAR(queued.losses[i], operations.losses[i], 0.05) << "step " << i;
+  world->Shutdown();
+}
+
+// Fp16 throughout stays near floats: the loss is summed, as gradients of a mean would vanish.
+TEST(TrainStep, PureHalfIsNearFloats) {
+  const auto world = World::Join(WorkerEnv{}, {.backend = BackendChoice::kGloo});
+  Config config = SmallTraining();
+  config.batch_size = 50;
+  const Trained floats = Train(How::kQueued, config, *world, true);
+  config.amp = Amp::kFp16Pure;
+  const Trained halves = Train(How::kQueued, config, *world, true);
+  ASSERT_EQ(halves.losses.size(), floats.losses.size());
+  for (std::size_t i = 0; i < floats.losses.size(); ++i)
+    EXPECT_NEAR(halves.losses[i], floats.losses[i], 0.02) << "step " << i;
+  for (std::size_t i = 0; i < floats.parameters.size(); ++i)
+    EXPECT_TRUE(at::allclose(halves.parameters[i], floats.parameters[i], 1e-2, 2e-3)) << i;
   world->Shutdown();
 }
 

@@ -61,10 +61,8 @@ TEST(ConfigText, AWordThatYamlTakesForATruthValueIsQuoted) {
 }
 
 TEST(ConfigText, NamesTheChoices) {
-  EXPECT_THAT(
-      TextOf(Config{}),
-      HasSubstr(
-          "# mixed precision; auto is bf16 on a GPU and off on a CPU (off, auto, bf16, fp16)\n"));
+  EXPECT_THAT(TextOf(Config{}),
+              HasSubstr("and without skipped steps (off, auto, bf16, fp16, fp16-pure)\n"));
 }
 
 }  // namespace

@@ -37,6 +37,8 @@ TEST(ChoicesTest, NamesStandForTheirEnumerators) {
   EXPECT_EQ(config.schedule, ScheduleKind::kConstant);
   set("amp", "fp16");
   EXPECT_EQ(config.amp, Amp::kFp16);
+  set("precision", "fp16-pure");  // the setting's second name
+  EXPECT_EQ(config.amp, Amp::kFp16Pure);
   set("compress", "bf16");
   EXPECT_EQ(config.compress, GradientFormat::kBFloat16);
   set("pipeline-schedule", "gpipe");

@@ -86,5 +86,18 @@ TEST(GradScaler, DisabledLeavesAllAsItIs) {
   EXPECT_EQ(ScaleOf(scaler), 1);
 }
 
+TEST(GradScaler, AFixedScaleDividesAndSkipsNothing) {
+  GradScaler scaler = GradScaler::Fixed(48, at::kCPU);
+  EXPECT_EQ(scaler.scale().item<float>(), 48);
+  std::vector<at::Tensor> gradients{at::full({3}, 96.0), at::full({2}, kInfinity)};
+  EXPECT_FALSE(scaler.Unscale(gradients).defined());
+  EXPECT_TRUE(gradients[0].allclose(at::full({3}, 2.0)));
+  scaler.Update();
+  EXPECT_EQ(scaler.scale().item<float>(), 48);
+  // A loss that is not finite ends the training, as without a scale.
+  EXPECT_FALSE(scaler.enabled());
+  EXPECT_EQ(ScaleOf(scaler), 1);
+}
+
 }  // namespace
 }  // namespace ddprun

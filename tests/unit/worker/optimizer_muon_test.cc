@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include "tests/testing/emulated_kernels.h"
+#include "worker/kernels/kernels.h"
 #include "worker/layers/whitening.h"
 
 namespace ddprun {
@@ -132,10 +134,15 @@ class Reference {
 
 class MuonTest : public testing::TestWithParam<at::MemoryFormat> {};
 
-TEST_P(MuonTest, StepsAsWrittenDown) {
-  NamedTensors ours = Parameters(GetParam());
+// Returns the parameters, and their casts if the optimizer writes them.
+std::pair<NamedTensors, NamedTensors> ExpectStepsAsWrittenDown(at::MemoryFormat format) {
+  NamedTensors ours = Parameters(format);
   NamedTensors theirs = Parameters(at::MemoryFormat::Contiguous);
   const auto optimizer = MakeMuon(Settings(), ours, {.steps_per_epoch = 2, .images = 4});
+  NamedTensors casts;
+  for (const auto& [name, parameter] : ours)
+    if (parameter.requires_grad()) casts.emplace_back(name, parameter.detach().to(at::kBFloat16));
+  if (!optimizer->WriteCasts(casts)) casts.clear();
   Reference reference;
   for (int step = 0; step < 8; ++step) {
     SetGradients(ours, step);
@@ -145,9 +152,43 @@ TEST_P(MuonTest, StepsAsWrittenDown) {
     optimizer->Step(rate);
     reference.Step(theirs, rate, 2 * std::max(0.0, 1 - step / 6.0));
     for (std::size_t i = 0; i < ours.size(); ++i)
-      ASSERT_LT(Difference(ours[i].second, theirs[i].second), 2e-4) << ours[i].first << " " << step;
+      EXPECT_LT(Difference(ours[i].second, theirs[i].second), 2e-4) << ours[i].first << " " << step;
   }
   EXPECT_EQ(Values(ours.back().second), std::vector<double>(16, 1.0));
+  return {ours, casts};
+}
+
+TEST_P(MuonTest, StepsAsWrittenDown) {
+  EXPECT_TRUE(ExpectStepsAsWrittenDown(GetParam()).second.empty());
+}
+
+TEST_P(MuonTest, KernelsStepAsWrittenDownAndWriteCasts) {
+  const auto kernels = EmulatedKernels();
+  const KernelsOnCpu on_cpu(*kernels);
+  const auto [parameters, casts] = ExpectStepsAsWrittenDown(GetParam());
+  const auto launches = kernels->TakeLaunches();
+  // Of 8 steps of two banks, and of whitening, biases and head.
+  EXPECT_EQ(launches.at("muon_directions_float"), 16);
+  EXPECT_EQ(launches.at("muon_update_float"), 16);
+  EXPECT_EQ(launches.at("sgd_step_bf16"), 24);
+  ASSERT_EQ(casts.size(), 6u);
+  for (std::size_t i = 0; i < casts.size(); ++i)
+    EXPECT_TRUE(casts[i].second.equal(parameters[i].second.detach().to(at::kBFloat16)))
+        << casts[i].first;
+}
+
+TEST_P(MuonTest, KernelsLeaveAStepOut) {
+  const auto kernels = EmulatedKernels();
+  const KernelsOnCpu on_cpu(*kernels);
+  NamedTensors parameters = Parameters(GetParam());
+  const NamedTensors before = Parameters(GetParam());
+  const auto optimizer = MakeMuon(Settings(), parameters, {.steps_per_epoch = 2, .images = 4});
+  SetGradients(parameters, 0);
+  optimizer->Step(RateOn(at::kCPU, 0.2), at::ones({}));
+  for (std::size_t i = 0; i < before.size(); ++i)
+    EXPECT_TRUE(parameters[i].second.equal(before[i].second)) << before[i].first;
+  for (const auto& [name, values] : optimizer->State())
+    EXPECT_FALSE(values.any().item<bool>()) << name;
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, MuonTest,

@@ -29,6 +29,21 @@ TEST(AutocastType, AutoIsBf16OnAGpuAlone) {
   EXPECT_EQ(AutocastType(Amp::kAuto, at::Device(at::kCUDA, 0)), at::kBFloat16);
 }
 
+TEST(AutocastType, PureFp16IsForAnyDevice) {
+  EXPECT_EQ(AutocastType(Amp::kFp16Pure, at::kCPU), at::kHalf);
+  EXPECT_EQ(AutocastType(Amp::kFp16Pure, at::Device(at::kCUDA, 0)), at::kHalf);
+}
+
+TEST(MakeGradScaler, PureFp16SumsTheLossOverTheBatch) {
+  Config config;
+  config.batch_size = 500;
+  EXPECT_FALSE(MakeGradScaler(config, at::kCPU).scale().defined());
+  config.amp = Amp::kFp16;
+  EXPECT_TRUE(MakeGradScaler(config, at::kCPU).enabled());
+  config.amp = Amp::kFp16Pure;
+  EXPECT_EQ(MakeGradScaler(config, at::kCPU).scale().item<float>(), 500);
+}
+
 TEST(Autocast, LastsAsLongAsItsScope) {
   const at::Tensor a = at::ones({4, 4});
   {
