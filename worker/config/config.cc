@@ -301,8 +301,7 @@ const std::vector<Setting>& Settings() {
        kTrainingGroup,
        kTraining,
        "mixed precision; auto is bf16 on a GPU and off on a CPU; fp16-pure is fp16 with a loss "
-       "that "
-       "is summed over the batch, without scaling and without skipped steps",
+       "that is summed over the batch, without scaling and without skipped steps",
        {},
        "precision"},
       {"compress", &Config::compress, kTrainingGroup, kTraining,
