@@ -79,6 +79,12 @@ LaunchShape CombineShape(std::int64_t channels) {
           .threads = static_cast<unsigned>(kThreads)};
 }
 
+// A thread for each channel.
+LaunchShape ChannelsShape(std::int64_t channels) {
+  return {.blocks = static_cast<unsigned>(CeilDiv(channels, kThreads)),
+          .threads = static_cast<unsigned>(kThreads)};
+}
+
 const void* Data(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.const_data_ptr() : nullptr;
 }
@@ -95,6 +101,12 @@ KernelLauncher& LauncherOf(const at::Tensor& tensor) {
 
 at::Tensor Floats(std::int64_t count, const at::Tensor& like) {
   return at::empty({count}, like.options().dtype(at::kFloat));
+}
+
+// As the kernels read it: pixel by pixel, from an address that they can load 16 bytes from.
+bool IsReadable(const at::Tensor& tensor) {
+  return tensor.dim() == 4 && tensor.is_contiguous(at::MemoryFormat::ChannelsLast) &&
+         reinterpret_cast<std::uintptr_t>(tensor.const_data_ptr()) % kPackBytes == 0;
 }
 
 struct Forward {
@@ -140,12 +152,23 @@ at::Tensor Measure(const Forward& forward, KernelLauncher& launcher, const Layou
   LaunchKernel(launcher, "norm_rank_sums", CombineShape(channels), Data(partial), blocks, channels,
                MutableData(sums));
   forward.sum(sums);
-  const LaunchShape shape{.blocks = static_cast<unsigned>(CeilDiv(channels, kThreads)),
-                          .threads = static_cast<unsigned>(kThreads)};
-  LaunchKernel(launcher, "norm_statistics_of_sums", shape, Data(sums), channels, eps, momentum,
-               running_mean, running_variance, MutableData(forward.batches),
+  LaunchKernel(launcher, "norm_statistics_of_sums", ChannelsShape(channels), Data(sums), channels,
+               eps, momentum, running_mean, running_variance, MutableData(forward.batches),
                MutableData(statistics));
   return statistics;
+}
+
+at::Tensor Apply(const at::Tensor& x, const at::Tensor& shortcut, NormTail tail,
+                 const NormState& state, const at::Tensor& statistics) {
+  KernelLauncher& launcher = LauncherOf(x);
+  const Layout layout = LayoutOf(x);
+  at::Tensor out = at::empty_like(x);
+  const char* name = tail == NormTail::kGelu ? "norm_gelu_apply" : "norm_apply";
+  LaunchKernel(launcher, KernelName(name, x.scalar_type()),
+               ShapeOf(layout, launcher, kBlocksOfOthers), Data(x), Data(shortcut),
+               Data(statistics), Data(state.weight), Data(state.bias), layout.rows, layout.channels,
+               layout.lanes, layout.packed, static_cast<int>(tail), MutableData(out));
+  return out;
 }
 
 struct NormFunction : torch::autograd::Function<NormFunction> {
@@ -164,13 +187,7 @@ struct NormFunction : torch::autograd::Function<NormFunction> {
                                            .batches = batches,
                                            .sum = sum},
                                           launcher, layout);
-    const at::Tensor out = at::empty_like(x);
-    const char* name = tail == NormTail::kGelu ? "norm_gelu_apply" : "norm_apply";
-    LaunchKernel(launcher, KernelName(name, x.scalar_type()),
-                 ShapeOf(layout, launcher, kBlocksOfOthers), Data(x),
-                 Data(shortcut.value_or(at::Tensor())), Data(statistics), Data(weight), Data(bias),
-                 layout.rows, layout.channels, layout.lanes, layout.packed, static_cast<int>(tail),
-                 MutableData(out));
+    const at::Tensor out = Apply(x, shortcut.value_or(at::Tensor()), tail, state, statistics);
     // What passes this ReLU cannot be told from x alone.
     const at::Tensor kept = tail == NormTail::kAddRelu ? out : at::Tensor();
     context->save_for_backward({x, weight, bias, statistics, kept, pooled.places});
@@ -190,7 +207,9 @@ struct NormFunction : torch::autograd::Function<NormFunction> {
     const at::Tensor& bias = saved[2];
     const at::Tensor& statistics = saved[3];
     const auto tail = static_cast<NormTail>(context->saved_data["tail"].toInt());
-    const at::Tensor gradient = gradients[0].contiguous(at::MemoryFormat::ChannelsLast);
+    const at::Tensor gradient = IsReadable(gradients[0])
+                                    ? gradients[0]
+                                    : gradients[0].clone(at::MemoryFormat::ChannelsLast);
     KernelLauncher& launcher = LauncherOf(x);
     const Layout layout = LayoutOf(x);
     const std::int64_t channels = layout.channels;
@@ -246,16 +265,12 @@ struct NormFunction : torch::autograd::Function<NormFunction> {
   }
 };
 
-bool IsChannelsLast(const at::Tensor& tensor) {
-  return tensor.dim() == 4 && tensor.is_contiguous(at::MemoryFormat::ChannelsLast);
-}
-
 }  // namespace
 
 bool CanNormByKernels(const at::Tensor& x, const at::Tensor& shortcut, const NormState& state) {
   if (KernelsFor(x.device()) == nullptr || !IsKernelType(x.scalar_type())) return false;
-  if (!IsChannelsLast(x) || x.numel() == 0) return false;
-  if (shortcut.defined() && (!IsChannelsLast(shortcut) || shortcut.sizes() != x.sizes() ||
+  if (!IsReadable(x) || x.numel() == 0) return false;
+  if (shortcut.defined() && (!IsReadable(shortcut) || shortcut.sizes() != x.sizes() ||
                              shortcut.scalar_type() != x.scalar_type()))
     return false;
   for (const at::Tensor* kept :
@@ -277,6 +292,17 @@ at::Tensor NormByKernels(const at::Tensor& x, const at::Tensor& shortcut, NormTa
   if (shortcut.defined()) added = shortcut;
   TORCH_INTERNAL_ASSERT(!pool || tail == NormTail::kGelu);
   return NormFunction::apply(x, added, state.weight, state.bias, state, batches, tail, pool, sum);
+}
+
+at::Tensor NormByRunningStatistics(const at::Tensor& x, const at::Tensor& shortcut, NormTail tail,
+                                   const NormState& state) {
+  TORCH_INTERNAL_ASSERT(shortcut.defined() == HasShortcut(tail));
+  const std::int64_t channels = x.size(1);
+  const at::Tensor statistics = Floats(2 * channels, x);
+  LaunchKernel(LauncherOf(x), "norm_running_statistics", ChannelsShape(channels),
+               Data(state.running_mean), Data(state.running_variance), static_cast<int>(channels),
+               static_cast<float>(state.eps), MutableData(statistics));
+  return Apply(x, shortcut, tail, state, statistics);
 }
 
 }  // namespace ddprun

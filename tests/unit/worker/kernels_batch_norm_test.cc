@@ -213,6 +213,49 @@ TEST(BatchNormKernel, OneResultHoweverOftenItIsMade) {
   EXPECT_TRUE(at::equal(first.weight_gradient, second.weight_gradient));
 }
 
+TEST(BatchNormKernel, EvaluationUsesRunningStatistics) {
+  torch::manual_seed(5);
+  const torch::NoGradGuard no_grad;
+  const auto emulator = EmulatedKernels();
+  for (const NormTail tail : {NormTail::kNone, NormTail::kRelu, NormTail::kAddRelu,
+                              NormTail::kReluAdd, NormTail::kGelu}) {
+    BatchNorm ours(24);
+    Begin(*ours);
+    ours->eval();
+    torch::nn::BatchNorm2d exact(24);
+    exact->to(at::kDouble);
+    Begin(*exact);
+    exact->eval();
+    const at::Tensor x = at::randn({3, 24, 5, 5}).contiguous(at::MemoryFormat::ChannelsLast);
+    const at::Tensor wide = x.to(at::kDouble);
+    const KernelsOnCpu on_cpu(*emulator);
+    ExpectNear(ByLayer(ours, tail)(x, x), ByOperations(exact, tail)(wide, wide), at::kFloat, 4,
+               "out");
+    EXPECT_EQ(emulator->TakeLaunches().size(), 2u);
+    EXPECT_TRUE(at::equal(ours->running_mean, at::full({24}, 0.25)));
+    EXPECT_EQ(ours->num_batches_tracked.item<std::int64_t>(), 0);
+  }
+}
+
+TEST(BatchNormKernel, AGradientMayLieInAnyWay) {
+  torch::manual_seed(5);
+  const auto emulator = EmulatedKernels();
+  const KernelsOnCpu on_cpu(*emulator);
+  const at::Tensor x = at::randn({2, 8, 3, 3}).contiguous(at::MemoryFormat::ChannelsLast);
+  const at::Tensor gradient = at::randn_like(x);
+  const auto gradient_of = [&](const at::Tensor& given) {
+    BatchNorm norm(8);
+    return Train(*norm, ByLayer(norm, NormTail::kRelu), x, x, given).x_gradient;
+  };
+  const at::Tensor expected = gradient_of(gradient);
+  EXPECT_TRUE(at::equal(gradient_of(gradient.contiguous()), expected));
+  const at::Tensor odd = at::cat({at::zeros({1}), gradient.permute({0, 2, 3, 1}).flatten()})
+                             .as_strided(x.sizes(), x.strides(), /*storage_offset=*/1);
+  EXPECT_TRUE(at::equal(gradient_of(odd), expected));
+  EXPECT_TRUE(
+      at::equal(gradient_of(at::ones({1, 8, 1, 1}).expand_as(x)), gradient_of(at::ones_like(x))));
+}
+
 TEST(BatchNormKernel, WeightsThatAreNotTrainedGetNoGradient) {
   BatchNorm norm(8);
   norm->weight.set_requires_grad(false);
@@ -233,6 +276,10 @@ TEST(BatchNormKernel, OtherInputsTakeLibTorchsOperations) {
   EXPECT_THROW(ours->forward(x.narrow(0, 0, 1).narrow(2, 0, 1).narrow(3, 0, 1).contiguous()),
                c10::Error);
   ours->AddRelu(x, x.contiguous());
+  // From an odd address.
+  ours->forward(at::randn({2 * 8 * 3 * 3 + 1})
+                    .narrow(0, 1, 2 * 8 * 3 * 3)
+                    .as_strided(x.sizes(), x.strides(), /*storage_offset=*/1));
   ours->eval();
   ours->Gelu(x);
   UseFusedKernels(false);

@@ -158,5 +158,21 @@ TEST(MaxPool, OtherImagesAreAtens) {
   EXPECT_THROW(norm->PoolGelu(at::ones({1, 8, 2, 2}).contiguous(kByPixels)), c10::Error);
 }
 
+// By the running statistics.
+TEST(MaxPool, AnEvaluationIsAtens) {
+  const torch::NoGradGuard no_grad;
+  torch::manual_seed(14);
+  BatchNorm norm(torch::nn::BatchNorm2dOptions(8));
+  norm->running_mean.uniform_(-1, 1);
+  norm->running_var.uniform_(0.5, 2);
+  norm->eval();
+  const at::Tensor x = at::randn({2, 8, 5, 4}).contiguous(at::MemoryFormat::ChannelsLast);
+  const at::Tensor expected = norm->PoolGelu(x);
+  const auto kernels = EmulatedKernels();
+  const KernelsOnCpu on_cpu(*kernels);
+  EXPECT_TRUE(at::allclose(norm->PoolGelu(x), expected, 1e-5, 1e-6));
+  EXPECT_FALSE(kernels->TakeLaunches().contains("pool_moments_float"));
+}
+
 }  // namespace
 }  // namespace ddprun
