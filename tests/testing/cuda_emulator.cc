@@ -8,10 +8,6 @@
 #include <memory>
 #include <stdexcept>
 
-#if defined(__SANITIZE_THREAD__)
-#include <sanitizer/tsan_interface.h>
-#endif
-
 namespace ddprun::emulator {
 namespace {
 
@@ -29,9 +25,6 @@ struct Fiber {
   ucontext_t context{};
   std::unique_ptr<char[]> stack;
   bool done = false;
-#if defined(__SANITIZE_THREAD__)
-  void* tsan = nullptr;
-#endif
 };
 
 // The threads of one block after the other, on one thread of this process.
@@ -66,18 +59,10 @@ class Block {
     moved_ = true;
   }
 
-  void SwitchTo(Fiber& fiber) {
-#if defined(__SANITIZE_THREAD__)
-    __tsan_switch_to_fiber(fiber.tsan, 0);
-#endif
-    swapcontext(&scheduler_.context, &fiber.context);
-  }
+  void SwitchTo(Fiber& fiber) { swapcontext(&scheduler_.context, &fiber.context); }
 
   void SwitchToScheduler() {
     Fiber& own = fibers_[current_];
-#if defined(__SANITIZE_THREAD__)
-    __tsan_switch_to_fiber(scheduler_.tsan, 0);
-#endif
     swapcontext(&own.context, &scheduler_.context);
   }
 
@@ -102,9 +87,6 @@ void Block::Enter() {
   (*block.body_)();
   block.fibers_[block.current_].done = true;
   block.moved_ = true;
-#if defined(__SANITIZE_THREAD__)
-  __tsan_switch_to_fiber(block.scheduler_.tsan, 0);
-#endif
 }
 
 void Block::Run(unsigned threads, const std::function<void()>& body) {
@@ -113,9 +95,6 @@ void Block::Run(unsigned threads, const std::function<void()>& body) {
   threads_ = threads;
   all_ = {};
   warps_ = {};
-#if defined(__SANITIZE_THREAD__)
-  scheduler_.tsan = __tsan_get_current_fiber();
-#endif
   for (unsigned i = 0; i < threads; ++i) {
     Fiber& fiber = fibers_[i];
     if (!fiber.stack) fiber.stack = std::make_unique<char[]>(kStackBytes);
@@ -125,9 +104,6 @@ void Block::Run(unsigned threads, const std::function<void()>& body) {
     fiber.context.uc_stack.ss_size = kStackBytes;
     fiber.context.uc_link = &scheduler_.context;
     makecontext(&fiber.context, &Block::Enter, 0);
-#if defined(__SANITIZE_THREAD__)
-    if (fiber.tsan == nullptr) fiber.tsan = __tsan_create_fiber(0);
-#endif
   }
   for (unsigned alive = threads; alive > 0;) {
     alive = 0;
