@@ -96,6 +96,12 @@ at::Tensor Floats(std::int64_t count, const at::Tensor& like) {
   return at::empty({count}, like.options().dtype(at::kFloat));
 }
 
+// As the kernels read it: pixel by pixel, from an address that they can load 16 bytes from.
+bool IsReadable(const at::Tensor& tensor) {
+  return tensor.dim() == 4 && tensor.is_contiguous(at::MemoryFormat::ChannelsLast) &&
+         reinterpret_cast<std::uintptr_t>(tensor.const_data_ptr()) % kPackBytes == 0;
+}
+
 struct Forward {
   const at::Tensor& x;
   const NormState& state;
@@ -170,7 +176,9 @@ struct NormFunction : torch::autograd::Function<NormFunction> {
     const at::Tensor& bias = saved[2];
     const at::Tensor& statistics = saved[3];
     const auto tail = static_cast<NormTail>(context->saved_data["tail"].toInt());
-    const at::Tensor gradient = gradients[0].contiguous(at::MemoryFormat::ChannelsLast);
+    const at::Tensor gradient = IsReadable(gradients[0])
+                                    ? gradients[0]
+                                    : gradients[0].clone(at::MemoryFormat::ChannelsLast);
     KernelLauncher& launcher = LauncherOf(x);
     const Layout layout = LayoutOf(x);
     const std::int64_t channels = layout.channels;
@@ -217,16 +225,12 @@ struct NormFunction : torch::autograd::Function<NormFunction> {
   }
 };
 
-bool IsChannelsLast(const at::Tensor& tensor) {
-  return tensor.dim() == 4 && tensor.is_contiguous(at::MemoryFormat::ChannelsLast);
-}
-
 }  // namespace
 
 bool CanNormByKernels(const at::Tensor& x, const at::Tensor& shortcut, const NormState& state) {
   if (KernelsFor(x.device()) == nullptr || !IsKernelType(x.scalar_type())) return false;
-  if (!IsChannelsLast(x) || x.numel() == 0) return false;
-  if (shortcut.defined() && (!IsChannelsLast(shortcut) || shortcut.sizes() != x.sizes() ||
+  if (!IsReadable(x) || x.numel() == 0) return false;
+  if (shortcut.defined() && (!IsReadable(shortcut) || shortcut.sizes() != x.sizes() ||
                              shortcut.scalar_type() != x.scalar_type()))
     return false;
   for (const at::Tensor* kept :

@@ -213,6 +213,25 @@ TEST(BatchNormKernel, OneResultHoweverOftenItIsMade) {
   EXPECT_TRUE(at::equal(first.weight_gradient, second.weight_gradient));
 }
 
+TEST(BatchNormKernel, AGradientMayLieInAnyWay) {
+  torch::manual_seed(5);
+  const auto emulator = EmulatedKernels();
+  const KernelsOnCpu on_cpu(*emulator);
+  const at::Tensor x = at::randn({2, 8, 3, 3}).contiguous(at::MemoryFormat::ChannelsLast);
+  const at::Tensor gradient = at::randn_like(x);
+  const auto gradient_of = [&](const at::Tensor& given) {
+    BatchNorm norm(8);
+    return Train(*norm, ByLayer(norm, NormTail::kRelu), x, x, given).x_gradient;
+  };
+  const at::Tensor expected = gradient_of(gradient);
+  EXPECT_TRUE(at::equal(gradient_of(gradient.contiguous()), expected));
+  const at::Tensor odd = at::cat({at::zeros({1}), gradient.permute({0, 2, 3, 1}).flatten()})
+                             .as_strided(x.sizes(), x.strides(), /*storage_offset=*/1);
+  EXPECT_TRUE(at::equal(gradient_of(odd), expected));
+  EXPECT_TRUE(
+      at::equal(gradient_of(at::ones({1, 8, 1, 1}).expand_as(x)), gradient_of(at::ones_like(x))));
+}
+
 TEST(BatchNormKernel, WeightsThatAreNotTrainedGetNoGradient) {
   BatchNorm norm(8);
   norm->weight.set_requires_grad(false);
@@ -233,6 +252,10 @@ TEST(BatchNormKernel, OtherInputsTakeLibTorchsOperations) {
   EXPECT_THROW(ours->forward(x.narrow(0, 0, 1).narrow(2, 0, 1).narrow(3, 0, 1).contiguous()),
                c10::Error);
   ours->AddRelu(x, x.contiguous());
+  // From an odd address.
+  ours->forward(at::randn({2 * 8 * 3 * 3 + 1})
+                    .narrow(0, 1, 2 * 8 * 3 * 3)
+                    .as_strided(x.sizes(), x.strides(), /*storage_offset=*/1));
   ours->eval();
   ours->Gelu(x);
   UseFusedKernels(false);
