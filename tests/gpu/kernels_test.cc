@@ -125,6 +125,24 @@ TEST_P(GpuKernels, NormaliseAsOperationsDo) {
   }
 }
 
+TEST_P(GpuKernels, EvaluateAsOperationsDo) {
+  torch::manual_seed(4);
+  const torch::NoGradGuard no_grad;
+  BatchNorm norm(64);
+  norm->running_mean.normal_();
+  norm->running_var.uniform_(0.5, 2);
+  norm->to(kGpu);
+  norm->eval();
+  const at::Tensor x =
+      at::randn({100, 64, 9, 9}, kGpu).to(GetParam()).contiguous(at::MemoryFormat::ChannelsLast);
+  const auto run = [&] { return at::cat({norm->Gelu(x), norm->AddRelu(x, x)}).to(at::kFloat); };
+  const at::Tensor ours = run();
+  UseFusedKernels(false);
+  const at::Tensor theirs = run();
+  const double tolerance = GetParam() == at::kFloat ? 1e-5 : GetParam() == at::kHalf ? 4e-3 : 3e-2;
+  EXPECT_TRUE(at::allclose(ours, theirs, tolerance, tolerance));
+}
+
 TEST_P(GpuKernels, CanBeCapturedAndTheHostWaitsForNothing) {
   torch::manual_seed(3);
   BatchNorm norm(64);

@@ -22,6 +22,7 @@ std::unique_ptr<CudaEmulator> EmulatedKernels(int multiprocessors) {
   DDPRUN_ADD_TYPES(norm_gelu_gradient_sums);
   DDPRUN_ADD_TYPES(norm_input_gradient);
   DDPRUN_ADD(norm_statistics);
+  DDPRUN_ADD(norm_running_statistics);
   DDPRUN_ADD(norm_rank_sums);
   DDPRUN_ADD(norm_statistics_of_sums);
   DDPRUN_ADD(norm_gradients);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batch norm in training of channels-last images (rows x channels), with what follows it.
+// Batch norm of channels-last images (rows x channels) with what follows it.
 //
 // A block has `lanes` columns of threads, each of V channels; its other threads take further rows.
 // Sums over rows go from threads to blocks to one result, in an order that depends on nothing but
@@ -417,6 +417,16 @@ DDPRUN_KERNEL norm_statistics_of_sums(const double* sums, int channels, float ep
   const double squares = sums[channels + channel] - count * mean * mean;
   Finish({count, mean, squares < 0.0 ? 0.0 : squares}, channel, channels, eps,
          {running_mean, running_variance, batches, momentum}, statistics);
+}
+
+// For evaluation: the form of norm_statistics.
+DDPRUN_KERNEL norm_running_statistics(const float* mean, const float* variance, int channels,
+                                      float eps, float* statistics) {
+  const int channel = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  if (channel >= channels) return;
+  statistics[channel] = mean[channel];
+  statistics[channels + channel] =
+      static_cast<float>(rsqrt(static_cast<double>(variance[channel]) + eps));
 }
 
 // sums: of the gradients, which is the bias' gradient; of them times normalised x, the weight's.

@@ -93,15 +93,20 @@ NormState BatchNormImpl::State() const {
           .bias = bias,
           .running_mean = running_mean,
           .running_variance = running_var,
-          .momentum = *options.momentum(),
+          .momentum = options.momentum().value_or(0),
           .eps = options.eps()};
 }
 
 at::Tensor BatchNormImpl::ByKernels(const at::Tensor& x, const at::Tensor& shortcut,
                                     NormTail tail) {
-  if (!is_training() || !options.momentum()) return {};
   const NormState state = State();
   if (!CanNormByKernels(x, shortcut, state) || x.size(1) != weight.numel()) return {};
+  if (!is_training()) {
+    // Gradients through an evaluation are LibTorch's.
+    return at::GradMode::is_enabled() ? at::Tensor()
+                                      : NormByRunningStatistics(x, shortcut, tail, state);
+  }
+  if (!options.momentum()) return {};
   // A single value has no variance, of which LibTorch's sentence tells.
   if (!sum_over_ranks_ && x.numel() == x.size(1)) return {};
   return NormByKernels(x, shortcut, tail, state, num_batches_tracked, sum_over_ranks_);

@@ -22,7 +22,7 @@ class BatchNormImpl : public torch::nn::BatchNorm2dImpl {
   // N x C x height x width.
   at::Tensor forward(const at::Tensor& x);
 
-  // The norm and what follows it. On a GPU in training the numbers differ by rounding from those
+  // The norm and what follows it. On a GPU the numbers differ by rounding from those
   // of one operation after the other; elsewhere they have the same bits. `shortcut` has x's shape.
   at::Tensor Relu(const at::Tensor& x);
   at::Tensor Gelu(const at::Tensor& x);

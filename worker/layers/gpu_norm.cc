@@ -78,6 +78,12 @@ LaunchShape CombineShape(std::int64_t channels) {
           .threads = static_cast<unsigned>(kThreads)};
 }
 
+// A thread for each channel.
+LaunchShape ChannelsShape(std::int64_t channels) {
+  return {.blocks = static_cast<unsigned>(CeilDiv(channels, kThreads)),
+          .threads = static_cast<unsigned>(kThreads)};
+}
+
 const void* Data(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.const_data_ptr() : nullptr;
 }
@@ -135,12 +141,23 @@ at::Tensor Measure(const Forward& forward, KernelLauncher& launcher, const Layou
   LaunchKernel(launcher, "norm_rank_sums", CombineShape(channels), Data(partial), blocks, channels,
                MutableData(sums));
   forward.sum(sums);
-  const LaunchShape shape{.blocks = static_cast<unsigned>(CeilDiv(channels, kThreads)),
-                          .threads = static_cast<unsigned>(kThreads)};
-  LaunchKernel(launcher, "norm_statistics_of_sums", shape, Data(sums), channels, eps, momentum,
-               running_mean, running_variance, MutableData(forward.batches),
+  LaunchKernel(launcher, "norm_statistics_of_sums", ChannelsShape(channels), Data(sums), channels,
+               eps, momentum, running_mean, running_variance, MutableData(forward.batches),
                MutableData(statistics));
   return statistics;
+}
+
+at::Tensor Apply(const at::Tensor& x, const at::Tensor& shortcut, NormTail tail,
+                 const NormState& state, const at::Tensor& statistics) {
+  KernelLauncher& launcher = LauncherOf(x);
+  const Layout layout = LayoutOf(x);
+  at::Tensor out = at::empty_like(x);
+  const char* name = tail == NormTail::kGelu ? "norm_gelu_apply" : "norm_apply";
+  LaunchKernel(launcher, KernelName(name, x.scalar_type()),
+               ShapeOf(layout, launcher, kBlocksOfOthers), Data(x), Data(shortcut),
+               Data(statistics), Data(state.weight), Data(state.bias), layout.rows, layout.channels,
+               layout.lanes, layout.packed, static_cast<int>(tail), MutableData(out));
+  return out;
 }
 
 struct NormFunction : torch::autograd::Function<NormFunction> {
@@ -152,13 +169,7 @@ struct NormFunction : torch::autograd::Function<NormFunction> {
     const Layout layout = LayoutOf(x);
     const at::Tensor statistics =
         Measure({.x = x, .state = state, .batches = batches, .sum = sum}, launcher, layout);
-    const at::Tensor out = at::empty_like(x);
-    const char* name = tail == NormTail::kGelu ? "norm_gelu_apply" : "norm_apply";
-    LaunchKernel(launcher, KernelName(name, x.scalar_type()),
-                 ShapeOf(layout, launcher, kBlocksOfOthers), Data(x),
-                 Data(shortcut.value_or(at::Tensor())), Data(statistics), Data(weight), Data(bias),
-                 layout.rows, layout.channels, layout.lanes, layout.packed, static_cast<int>(tail),
-                 MutableData(out));
+    const at::Tensor out = Apply(x, shortcut.value_or(at::Tensor()), tail, state, statistics);
     // What passes this ReLU cannot be told from x alone.
     const at::Tensor kept = tail == NormTail::kAddRelu ? out : at::Tensor();
     context->save_for_backward({x, weight, bias, statistics, kept});
@@ -251,6 +262,17 @@ at::Tensor NormByKernels(const at::Tensor& x, const at::Tensor& shortcut, NormTa
   std::optional<at::Tensor> added;
   if (shortcut.defined()) added = shortcut;
   return NormFunction::apply(x, added, state.weight, state.bias, state, batches, tail, sum);
+}
+
+at::Tensor NormByRunningStatistics(const at::Tensor& x, const at::Tensor& shortcut, NormTail tail,
+                                   const NormState& state) {
+  TORCH_INTERNAL_ASSERT(shortcut.defined() == HasShortcut(tail));
+  const std::int64_t channels = x.size(1);
+  const at::Tensor statistics = Floats(2 * channels, x);
+  LaunchKernel(LauncherOf(x), "norm_running_statistics", ChannelsShape(channels),
+               Data(state.running_mean), Data(state.running_variance), static_cast<int>(channels),
+               static_cast<float>(state.eps), MutableData(statistics));
+  return Apply(x, shortcut, tail, state, statistics);
 }
 
 }  // namespace ddprun

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batch norm in training on a GPU, together with what follows it, by the kernels of batch_norm.cu:
+// Batch norm on a GPU, together with what follows it, by the kernels of batch_norm.cu: in training
 // x is read twice in forward and twice in backward, activation and shortcut cost no pass of their
 // own, and running statistics no operations. Numbers are those of LibTorch's operations but for
 // rounding: what they round in between is not rounded here.
@@ -30,15 +30,19 @@ inline bool HasShortcut(NormTail tail) {
   return tail == NormTail::kAddRelu || tail == NormTail::kReluAdd;
 }
 
-// Whether NormByKernels() takes them: channels-last images of float, bfloat16 or half where there
-// are kernels, and floats in `state`. `shortcut` is not defined without one.
+// Whether the functions below take them: channels-last images of float, bfloat16 or half where
+// there are kernels, and floats in `state`. `shortcut` is not defined without one.
 bool CanNormByKernels(const at::Tensor& x, const at::Tensor& shortcut, const NormState& state);
 
-// Increments `batches` (an int64 scalar, num_batches_tracked). With `sum`, mean and variance are
-// over all ranks' batches; it is given floating-point tensors, and the host waits for none of
-// them. Gradients of weight and bias are this rank's own.
+// In training. Increments `batches` (an int64 scalar, num_batches_tracked). With `sum`, mean and
+// variance are over all ranks' batches; it is given floating-point tensors, and the host waits for
+// none of them. Gradients of weight and bias are this rank's own.
 at::Tensor NormByKernels(const at::Tensor& x, const at::Tensor& shortcut, NormTail tail,
                          const NormState& state, const at::Tensor& batches,
                          const SumOverRanks& sum);
+
+// In evaluation: by the running statistics, which stay as they are. Without gradients.
+at::Tensor NormByRunningStatistics(const at::Tensor& x, const at::Tensor& shortcut, NormTail tail,
+                                   const NormState& state);
 
 }  // namespace ddprun

@@ -213,6 +213,30 @@ TEST(BatchNormKernel, OneResultHoweverOftenItIsMade) {
   EXPECT_TRUE(at::equal(first.weight_gradient, second.weight_gradient));
 }
 
+TEST(BatchNormKernel, EvaluationUsesRunningStatistics) {
+  torch::manual_seed(5);
+  const torch::NoGradGuard no_grad;
+  const auto emulator = EmulatedKernels();
+  for (const NormTail tail : {NormTail::kNone, NormTail::kRelu, NormTail::kAddRelu,
+                              NormTail::kReluAdd, NormTail::kGelu}) {
+    BatchNorm ours(24);
+    Begin(*ours);
+    ours->eval();
+    torch::nn::BatchNorm2d exact(24);
+    exact->to(at::kDouble);
+    Begin(*exact);
+    exact->eval();
+    const at::Tensor x = at::randn({3, 24, 5, 5}).contiguous(at::MemoryFormat::ChannelsLast);
+    const at::Tensor wide = x.to(at::kDouble);
+    const KernelsOnCpu on_cpu(*emulator);
+    ExpectNear(ByLayer(ours, tail)(x, x), ByOperations(exact, tail)(wide, wide), at::kFloat, 4,
+               "out");
+    EXPECT_EQ(emulator->TakeLaunches().size(), 2u);
+    EXPECT_TRUE(at::equal(ours->running_mean, at::full({24}, 0.25)));
+    EXPECT_EQ(ours->num_batches_tracked.item<std::int64_t>(), 0);
+  }
+}
+
 TEST(BatchNormKernel, AGradientMayLieInAnyWay) {
   torch::manual_seed(5);
   const auto emulator = EmulatedKernels();
