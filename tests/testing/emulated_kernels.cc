@@ -4,6 +4,7 @@
 #include "tests/testing/cuda_words.h"
 #include "worker/kernels/batch.cu"
 #include "worker/kernels/batch_norm.cu"
+#include "worker/kernels/batch_norm_backward.cu"
 #include "worker/kernels/max_pool.cu"
 #include "worker/kernels/muon.cu"
 #include "worker/kernels/sgd.cu"

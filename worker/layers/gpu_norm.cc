@@ -21,7 +21,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 
-// As batch_norm.cu has them.
+// As norm_rows.cuh has them.
 constexpr std::int64_t kThreads = 256;
 constexpr std::int64_t kLanesMax = 32;
 constexpr std::int64_t kCombineChannels = 8;

@@ -17,7 +17,7 @@ namespace ddprun {
 // thread, by backward, on every rank in the same order.
 using SumOverRanks = std::function<void(at::Tensor&)>;
 
-// What follows the norm. batch_norm.cu has the same numbers.
+// What follows the norm. norm_rows.cuh has the same numbers.
 enum class NormTail : int {
   kNone = 0,
   kRelu = 1,
