@@ -11,13 +11,17 @@ using Clock = std::chrono::steady_clock;
 
 // Polling interval: short against a step at first, then longer.
 constexpr std::chrono::microseconds kFirstPause{20};
-constexpr std::chrono::microseconds kLongestPause{1000};
+constexpr std::chrono::microseconds kLongestPause{200};
 
 }  // namespace
 
 void RunAheadLimit::EndStep(std::int64_t number, std::chrono::milliseconds limit) {
   steps_->Add(number, make_mark_());
   while (steps_->queued() > kStepsAhead) AwaitOldest(limit);
+}
+
+void RunAheadLimit::AwaitAll(std::chrono::milliseconds limit) {
+  while (steps_->queued() > 0) AwaitOldest(limit);
 }
 
 void RunAheadLimit::AwaitOldest(std::chrono::milliseconds limit) {

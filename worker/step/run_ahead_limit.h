@@ -37,6 +37,9 @@ class RunAheadLimit {
   // or less. Throws StepHangs if its oldest step does not end within `limit`.
   void EndStep(std::int64_t number, std::chrono::milliseconds limit);
 
+  // Waits until all steps have ended, each within `limit`; throws as EndStep() does.
+  void AwaitAll(std::chrono::milliseconds limit);
+
  private:
   void AwaitOldest(std::chrono::milliseconds limit);
 

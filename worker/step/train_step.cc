@@ -68,15 +68,22 @@ TrainStep::Result TrainStep::Make(const StepBatches& batches, double rate, std::
     recording.queued += full;
     queued_ += full;
   }
-  if (!limit_) return result;
+  dummy_ = number == kDummy;
+  if (limit_) Guard([&](auto limit) { limit_->EndStep(number, limit); });
+  return result;
+}
+
+void TrainStep::AwaitQueued() {
+  if (limit_) Guard([&](auto limit) { limit_->AwaitAll(limit); });
+}
+
+void TrainStep::Guard(const std::function<void(std::chrono::milliseconds limit)>& wait) {
   try {
-    limit_->EndStep(number,
-                    number == kDummy ? parts_.world.timeout() : parts_.world.step_timeout());
+    wait(dummy_ ? parts_.world.timeout() : parts_.world.step_timeout());
   } catch (const StepHangs&) {
     Abort();
     throw;
   }
-  return result;
 }
 
 TrainStep::Shares TrainStep::SharesOf(const StepBatches& batches) const {

@@ -92,6 +92,10 @@ class TrainStep {
   // Of a step whose outcome is discarded: it may take as long as the set-up.
   static constexpr std::int64_t kDummy = 0;
 
+  // Before anything is read from the device: waits for the steps that it has been given, where no
+  // watchdog sees that one hangs. Throws as Make() does.
+  void AwaitQueued();
+
   // The model's forward is this one from now on (ImageModel::Advance()). Each has a graph of its
   // own, which stays.
   void UseForward(std::int64_t forward);
@@ -133,7 +137,8 @@ class TrainStep {
   // Whether enough steps of the current forward were queued.
   bool CanCapture() const;
   void Capture(const Shares& shares);
-  // A step hangs on the device: aborts the collectives that it waits in.
+  // Calls wait(limit); if a step hangs on the device, aborts the collectives that it waits in.
+  void Guard(const std::function<void(std::chrono::milliseconds limit)>& wait);
   void Abort();
   // `load`: called before each batch with its number.
   Outcome Queue(const Shares& shares, const std::function<void(std::int64_t)>& load);
@@ -148,6 +153,7 @@ class TrainStep {
   std::map<std::int64_t, Recording> recordings_;  // by forward
   std::map<std::int64_t, Recording>::iterator forward_;
   std::int64_t queued_ = 0;  // steps of full batches, of all forwards
+  bool dummy_ = false;       // the latest step was one
   Outcome latest_;
 };
 

@@ -100,9 +100,11 @@ void Trainer::Record(const TrainStep::Result& result) {
   evaluation_.reset();
   const bool is_logged = state_.step_of_epoch() % config_.log_every == 0 ||
                          state_.step_of_epoch() == state_.steps_of_epoch();
+  const bool is_first = counter_.Now().steps == 1;
+  if (is_logged || is_first) step_->AwaitQueued();
   // Reading a number from a GPU waits for it.
   if (is_logged && !result.loss.is_cpu()) ReadLoss(result.loss, state_.position().step);
-  if (counter_.Now().steps == 1) {
+  if (is_first) {
     world_.Synchronize();
     summary_.CountFirstStep(program_start_);
     settled_ = true;

@@ -127,6 +127,7 @@ void WarmUp(const Config& config, const Dataset& data, World& world, TrainingPar
     step.UseForward(parts.model->Advance(epochs));
     steps.Make();
   }
+  step.AwaitQueued();
   if (config.eval) {
     parts.strategy->Evaluate();
     WarmUpEvaluation(config, world, *parts.strategy, data);

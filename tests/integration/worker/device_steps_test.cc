@@ -212,6 +212,22 @@ TEST_F(HungStep, LosesItsGraphsBeforeItsCollectivesAreAborted) {
   EXPECT_EQ(graphs_->alive(), 0);
 }
 
+// A loss is read while few steps are queued.
+TEST_F(HungStep, IsGivenUpBeforeTheHostReadsFromIt) {
+  LoneWorld world(at::kCPU, GroupOf(backend_), /*step_timeout=*/milliseconds(50));
+  Training training(Small(), world);
+  const EpochPlan epoch = training.Epoch();
+  GraphSteps steps;
+  const auto step = training.MakeStep(
+      [this] { return std::make_unique<CountedGraph>(graphs_); },
+      RunAheadLimit([] { return std::make_unique<NeverPassed>(); }, steps, "rank 0"));
+  step->BeginEpoch(epoch, 0);
+  for (int i = 0; i < 5; ++i) step->Make({.first = i, .count = 1}, 0.1, i + 1);
+  EXPECT_TRUE(step->is_graph());
+  EXPECT_THROW(step->AwaitQueued(), StepHangs);
+  EXPECT_TRUE(backend_->returned());
+}
+
 // The driver does not let go of a graph: the rank says why it ends all the same.
 TEST_F(HungStep, IsGivenUpEvenIfTheAbortHangs) {
   graphs_->Add(1);

@@ -73,6 +73,18 @@ TEST(RunAheadLimit, GivesUpOnAStepThatDoesNotEnd) {
   }
 }
 
+TEST(RunAheadLimit, WaitsForAllBeforeANumberIsRead) {
+  Device device;
+  GraphSteps steps;
+  RunAheadLimit run_ahead_limit([&] { return device.MakeMark(); }, steps, "rank 1");
+  for (int i = 1; i <= 3; ++i) run_ahead_limit.EndStep(i, milliseconds(60'000));
+  device.ends_at_look_ = 3;
+  run_ahead_limit.AwaitAll(milliseconds(60'000));
+  EXPECT_EQ(steps.queued(), 0u);
+  run_ahead_limit.EndStep(4, milliseconds(5));
+  EXPECT_THROW(run_ahead_limit.AwaitAll(milliseconds(5)), StepHangs);
+}
+
 // The words of a verdict (rendezvous/values/collectives.h).
 TEST(GraphSteps, SayInWhichStepTheDeviceIs) {
   Device device;
