@@ -17,7 +17,7 @@ inline constexpr std::size_t kCollectiveGroupsMax = 4;
 inline constexpr std::size_t kCollectiveNameBytesMax = 48;
 
 // Name and group of a step that is replayed as a CUDA graph, whose collectives c10d does not see;
-// its number is the step's.
+// its number is the step's, 0 that of the warm-up's.
 inline constexpr char kGraphStep[] = "graph_step";
 
 struct Collective {

@@ -24,7 +24,10 @@ std::int64_t CountOf(const RanksInPlace& entry) { return CountRanks(entry.ranks)
 std::string RanksOf(const RanksInPlace& entry) { return RanksText(entry.ranks, CountOf(entry)); }
 
 std::string NameOf(const Collective& collective) {
-  if (collective.name == kGraphStep) return absl::StrCat("the graph of step ", collective.number);
+  if (collective.name == kGraphStep) {
+    return collective.number == 0 ? "the graph of a warm-up step"
+                                  : absl::StrCat("the graph of step ", collective.number);
+  }
   std::string name = collective.name.empty() ? "a collective" : collective.name;
   if (collective.number > 0) absl::StrAppend(&name, " ", collective.number);
   return name;

@@ -56,6 +56,8 @@ TEST(CollectivesTest, AStepThatIsAGraphIsNamedByItsNumber) {
             "ranks 0-1 wait in the graph of step 57; rank 2 has not begun it: its last was the "
             "graph of step 56");
   EXPECT_TRUE(IsBehind(before, waits));
+  EXPECT_EQ(Sentence({{graph(0), {}}, {graph(0), {}}}),
+            "ranks 0-1 wait in the graph of a warm-up step");
 }
 
 TEST(CollectivesTest, NothingIsSaidWhereNobodyWaits) {
