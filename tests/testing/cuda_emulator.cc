@@ -13,13 +13,6 @@ namespace {
 
 constexpr std::size_t kStackBytes = 64 << 10;
 constexpr unsigned kThreadsMax = 1024;
-constexpr unsigned kLanes = 32;
-
-// What several threads wait for together.
-struct Meeting {
-  unsigned arrived = 0;
-  std::uint64_t round = 0;
-};
 
 struct Fiber {
   ucontext_t context{};
@@ -30,34 +23,24 @@ struct Fiber {
 // The threads of one block after the other, on one thread of this process.
 class Block {
  public:
-  void Run(unsigned threads, const std::function<void()>& body);
+  // `backwards`: the last thread first. What lacks a barrier fails in one of the two orders.
+  void Run(unsigned threads, bool backwards, const std::function<void()>& body);
 
-  void Synchronize() { Wait(all_, threads_); }
-
-  std::uint64_t Exchange(unsigned mask, std::uint64_t own, unsigned from) {
-    const unsigned warp = current_ / kLanes;
-    const auto lanes = static_cast<unsigned>(std::popcount(mask));
-    slots_[current_] = own;
-    Wait(warps_[warp], lanes);
-    const std::uint64_t other = slots_[warp * kLanes + from];
-    Wait(warps_[warp], lanes);  // nobody writes the next before all have read this
-    return other;
+  // Until all threads are here.
+  void Synchronize() {
+    moved_ = true;
+    const std::uint64_t round = round_;
+    if (++arrived_ == threads_) {
+      arrived_ = 0;
+      ++round_;
+      return;
+    }
+    while (round_ == round) SwitchToScheduler();
+    moved_ = true;
   }
 
  private:
   static void Enter();
-
-  void Wait(Meeting& meeting, unsigned count) {
-    moved_ = true;
-    const std::uint64_t round = meeting.round;
-    if (++meeting.arrived == count) {
-      meeting.arrived = 0;
-      ++meeting.round;
-      return;
-    }
-    while (meeting.round == round) SwitchToScheduler();
-    moved_ = true;
-  }
 
   void SwitchTo(Fiber& fiber) { swapcontext(&scheduler_.context, &fiber.context); }
 
@@ -67,14 +50,13 @@ class Block {
   }
 
   std::array<Fiber, kThreadsMax> fibers_;
-  std::array<std::uint64_t, kThreadsMax> slots_{};
-  std::array<Meeting, kThreadsMax / kLanes> warps_;
-  Meeting all_;
   Fiber scheduler_;
   const std::function<void()>* body_ = nullptr;
   unsigned threads_ = 0;
   unsigned current_ = 0;
-  bool moved_ = false;  // a thread has come further
+  unsigned arrived_ = 0;     // at the barrier
+  std::uint64_t round_ = 0;  // of the barrier
+  bool moved_ = false;       // a thread has come further
 };
 
 Block& OwnBlock() {
@@ -89,12 +71,11 @@ void Block::Enter() {
   block.moved_ = true;
 }
 
-void Block::Run(unsigned threads, const std::function<void()>& body) {
+void Block::Run(unsigned threads, bool backwards, const std::function<void()>& body) {
   if (threads > kThreadsMax) throw std::logic_error("a block has at most 1024 threads");
   body_ = &body;
   threads_ = threads;
-  all_ = {};
-  warps_ = {};
+  arrived_ = 0;
   for (unsigned i = 0; i < threads; ++i) {
     Fiber& fiber = fibers_[i];
     if (!fiber.stack) fiber.stack = std::make_unique<char[]>(kStackBytes);
@@ -108,7 +89,8 @@ void Block::Run(unsigned threads, const std::function<void()>& body) {
   for (unsigned alive = threads; alive > 0;) {
     alive = 0;
     moved_ = false;
-    for (current_ = 0; current_ < threads; ++current_) {
+    for (unsigned i = 0; i < threads; ++i) {
+      current_ = backwards ? threads - 1 - i : i;
       if (fibers_[current_].done) continue;
       thread_index.x = current_;
       SwitchTo(fibers_[current_]);
@@ -121,8 +103,8 @@ void Block::Run(unsigned threads, const std::function<void()>& body) {
 
 }  // namespace
 
-void RunBlock(unsigned threads, const std::function<void()>& body) {
-  OwnBlock().Run(threads, body);
+void RunBlock(unsigned threads, bool backwards, const std::function<void()>& body) {
+  OwnBlock().Run(threads, backwards, body);
 }
 
 thread_local Index thread_index;
@@ -131,10 +113,6 @@ thread_local Index block_size;
 thread_local Index grid_size;
 
 void SynchronizeBlock() { OwnBlock().Synchronize(); }
-
-std::uint64_t Shuffle(unsigned mask, std::uint64_t own, unsigned from) {
-  return OwnBlock().Exchange(mask, own, from);
-}
 
 unsigned short BFloat16OfFloat(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
@@ -209,10 +187,12 @@ void CudaEmulator::Launch(std::string_view name, const LaunchShape& shape,
   emulator::block_size = {shape.threads, 1, 1};
   emulator::grid_size = {shape.blocks, shape.blocks_y, 1};
   const std::function<void()> body = [&] { kernel.run(arguments); };
+  bool backwards = false;
   for (unsigned y = 0; y < shape.blocks_y; ++y) {
     for (unsigned x = 0; x < shape.blocks; ++x) {
       emulator::block_index = {x, y, 0};
-      emulator::RunBlock(shape.threads, body);
+      emulator::RunBlock(shape.threads, backwards, body);
+      backwards = !backwards;
     }
   }
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs kernels of worker/kernels on the CPU, as they are: block after block, each thread of a block
-// a fiber, so that __syncthreads() and warp shuffles work. A KernelLauncher: what calls a kernel is
-// tested with it. A file that includes a .cu includes cuda_words.h first.
+// a fiber, so that __syncthreads() works; in every second block the last thread comes first. A
+// KernelLauncher: what calls a kernel is tested with it. A file that includes a .cu includes
+// cuda_words.h first.
 #pragma once
 
 #include <cmath>
-#include <cstdint>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -34,18 +34,6 @@ extern thread_local Index grid_size;
 // Until all threads of the block are here. Throws std::logic_error, from Launch(), if one never
 // comes.
 void SynchronizeBlock();
-// All threads of `mask` give eight bytes, and each gets those of lane `from`.
-std::uint64_t Shuffle(unsigned mask, std::uint64_t own, unsigned from);
-
-template <typename T>
-T ShuffleValue(unsigned mask, T value, unsigned from) {
-  std::uint64_t bits = 0;
-  std::memcpy(&bits, &value, sizeof(T));
-  bits = Shuffle(mask, bits, from);
-  std::memcpy(&value, &bits, sizeof(T));
-  return value;
-}
-
 unsigned short BFloat16OfFloat(float value);
 unsigned short HalfOfFloat(float value);
 float FloatOfHalfBits(unsigned short bits);

@@ -14,17 +14,6 @@
 #define gridDim ::ddprun::emulator::grid_size
 
 inline void __syncthreads() { ::ddprun::emulator::SynchronizeBlock(); }
-template <typename T>
-T __shfl_xor_sync(unsigned mask, T value, unsigned other) {
-  const unsigned lane = threadIdx.x % 32;
-  return ::ddprun::emulator::ShuffleValue(mask, value, lane ^ other);
-}
-template <typename T>
-T __shfl_down_sync(unsigned mask, T value, unsigned distance) {
-  const unsigned lane = threadIdx.x % 32;
-  return ::ddprun::emulator::ShuffleValue(mask, value,
-                                          lane + distance < 32 ? lane + distance : lane);
-}
 inline float __uint_as_float(unsigned bits) {
   float value = 0;
   std::memcpy(&value, &bits, sizeof(value));

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The emulator itself: threads of a block meet, lanes exchange values, and numbers of 16 bits are
-// LibTorch's.
+// The emulator itself: threads of a block meet, and numbers of 16 bits are LibTorch's.
 #include "tests/testing/cuda_emulator.h"
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <bit>
 #include <stdexcept>
 
@@ -29,10 +29,14 @@ void PassOn(int* values, int rounds) {
   values[blockIdx.x * blockDim.x + threadIdx.x] = own;
 }
 
-void SumOfWarp(float* sums) {
-  float value = static_cast<float>(threadIdx.x);
-  for (unsigned other = 16; other > 0; other /= 2) value += __shfl_xor_sync(~0u, value, other);
-  sums[threadIdx.x] = value;
+// Without a barrier a thread finds what its neighbour wrote, or not, by their order.
+void ReadUnsynchronised(int* values, int distance) {
+  __shared__ int shown[kThreads];
+  shown[threadIdx.x] = -1;
+  __syncthreads();
+  shown[threadIdx.x] = 1;
+  values[blockIdx.x * blockDim.x + threadIdx.x] =
+      shown[(threadIdx.x + blockDim.x + distance) % blockDim.x];
 }
 
 void HalfOfThemSynchronize() {
@@ -48,22 +52,23 @@ TEST(CudaEmulator, ThreadsOfABlockMeet) {
     EXPECT_EQ(values[i], static_cast<int>((i % kThreads + 3) % kThreads + i / kThreads * 1000));
 }
 
-TEST(CudaEmulator, LanesOfAWarpExchangeValues) {
+TEST(CudaEmulator, AMissingBarrierShowsInOneOrderOfThreads) {
   CudaEmulator emulator(1);
-  emulator.Add("sum", &SumOfWarp);
-  std::vector<float> sums(kThreads);
-  LaunchKernel(emulator, "sum", {.threads = kThreads}, sums.data());
-  for (unsigned i = 0; i < kThreads; ++i)
-    EXPECT_EQ(sums[i], static_cast<float>(496 + 32 * 32 * (i / 32)));
+  emulator.Add("read", &ReadUnsynchronised);
+  for (const int distance : {-1, 1}) {
+    std::vector<int> values(2 * kThreads, 0);
+    LaunchKernel(emulator, "read", {.blocks = 2, .threads = kThreads}, values.data(), distance);
+    EXPECT_GT(std::count(values.begin(), values.end(), -1), static_cast<int>(kThreads) / 2);
+  }
 }
 
 TEST(CudaEmulator, ABarrierThatSomeNeverReachAndWrongArgumentsAreErrors) {
   CudaEmulator emulator(1);
   emulator.Add("half", &HalfOfThemSynchronize);
-  emulator.Add("sum", &SumOfWarp);
+  emulator.Add("pass_on", &PassOn);
   EXPECT_THROW(LaunchKernel(emulator, "half", {.threads = 4}), std::logic_error);
-  EXPECT_THROW(LaunchKernel(emulator, "sum", {.threads = 32}), std::logic_error);
-  EXPECT_THROW(LaunchKernel(emulator, "sum", {.threads = 32}, 1), std::logic_error);
+  EXPECT_THROW(LaunchKernel(emulator, "pass_on", {.threads = 32}), std::logic_error);
+  EXPECT_THROW(LaunchKernel(emulator, "pass_on", {.threads = 32}, 1, 1), std::logic_error);
   EXPECT_THROW(LaunchKernel(emulator, "other", {}), std::out_of_range);
 }
 
