@@ -51,11 +51,12 @@ PART_S = 540  # the limit of one part: machines are often lent for commands of t
 # The most important first, in the parts and of the parts: a limit cuts off the end. A part's checks fit into it.
 PARTS = {
     "correctness, and ResNet-18 beside PyTorch eager": [
-        Check(training_checks.gpu_test, 120, 5),
+        Check(training_checks.gpu_test, 90, 5),
         Check(training_checks.nccl_world_of_one, 60, 10),
         Check(training_checks.graph_equals_eager, 60, 15),
+        Check(training_checks.kernels_equal_operations, 50, 15),
         Check(training_checks.two_ranks_one_gpu, 60, 15),
-        Check(speed_checks.resnet18_speed, 230, 40),
+        Check(speed_checks.resnet18_speed, 210, 40),
     ],
     "ResNet-18 beside torch.compile": [Check(speed_checks.resnet18_compiled, 530, 60)],
     "the speedrun recipe": [
@@ -63,6 +64,7 @@ PARTS = {
         Check(speed_checks.speedrun_compiled, 280, 60),
     ],
     "the rest": [
+        Check(speed_checks.fused_kernels_speed, 55, 20),
         Check(speed_checks.save_stall, 90, 20),
         Check(speed_checks.augmentation, 90, 25),
         Check(speed_checks.netresdeep_speed, 90, 30),

@@ -145,6 +145,18 @@ def resnet18_compiled(bench):
         seen["train"], seen["compiled"])
 
 
+def fused_kernels_speed(bench):
+    """What this program's own kernels are worth."""
+    if bench.rehearsal or not bench.knows("fused_kernels"):
+        raise Skip("the fused kernels need a GPU, and a train that has --fused-kernels")
+    speeds = in_turn({name: lambda on=on: train_speed(bench, "resnet18", AUGMENTED_BATCH, bench.can_graph(),
+                                                      *bench.choose("fused_kernels", on))
+                      for name, on in (("kernels", True), ("operations", False))}, repeats_of(bench))
+    bench.figures |= {name: statistics.median(seen) for name, seen in speeds.items()}
+    bench.figures |= {"batch": AUGMENTED_BATCH, "seen": speeds,
+                      "over_operations": median_ratio(speeds["kernels"], speeds["operations"])}
+
+
 def augmentation(bench):
     """What making a batch takes by itself, of a step that makes one."""
     program = bench.bundle / "libexec" / "gpu_test"

@@ -60,7 +60,8 @@ def gpu_test(bench):
     failed = sorted(set(re.findall(r"^\[  FAILED  \] (\w+\.\w+)", out, re.MULTILINE)))
     skipped = re.findall(r"(?s)Skipped\n(.*?)\n\n?\[  SKIPPED \] (\w+\.\w+)", out)
     bench.figures |= {"passed": counted.get("PASSED", 0), "failed": len(failed), "skipped": counted.get("SKIPPED", 0),
-                      "skipped_because": {name: why.strip() for why, name in skipped}}
+                      "skipped_because": {name: why.strip() for why, name in skipped},
+                      "times": re.findall(r"^\w.* microseconds .*", out, re.MULTILINE)}
     if failed or code != 0:
         raise Failure(f"gpu_test ended with {code}; failed: {', '.join(failed) or 'none by name'}: {(err or out)[-2000:].strip()}")
 
@@ -72,18 +73,32 @@ def nccl_world_of_one(bench):
         raise Failure(f"--backend nccl was asked for, and {bench.figures['backend']} was used")
 
 
+def note_largest_difference(bench, steps, ways):
+    """Between the losses of two ways to train the same: {name: (whether a graph, flags)}."""
+    losses = []
+    for graph, flags in ways.values():
+        work = ["--model", "resnet18", "--deterministic", *made_up(bench, steps, 1, 64), *flags]
+        with bench.train(*work, graph=graph) as folder:
+            losses.append([line["loss/train"] for line in windows(folder)])
+    if any(len(seen) != steps for seen in losses):
+        raise Failure(f"{steps} losses were expected, and {[len(seen) for seen in losses]} were written")
+    differences = [abs(a - b) / max(abs(b), 1e-9) for a, b in zip(*losses)]
+    bench.figures |= {"largest_difference": max(differences), "bitwise": losses[0] == losses[1], "seen": dict(zip(ways, losses))}
+
+
 def graph_equals_eager(bench):
     if not bench.can_graph():
         raise Skip(bench.why_no_graph())
-    steps, losses = 30, {}
-    for graph in (True, False):
-        flags = ["--model", "resnet18", "--deterministic", *made_up(bench, steps, 1, 64)]
-        with bench.train(*flags, graph=graph) as folder:
-            losses[graph] = [line["loss/train"] for line in windows(folder)]
-    if len(losses[True]) != steps or len(losses[False]) != steps:
-        raise Failure(f"{steps} losses were expected, and {[len(one) for one in losses.values()]} were written")
-    differences = [abs(a - b) / max(abs(b), 1e-9) for a, b in zip(losses[True], losses[False])]
-    bench.figures |= {"largest_difference": max(differences), "bitwise": losses[True] == losses[False]}
+    note_largest_difference(bench, 30, {"graph": (True, []), "eager": (False, [])})
+
+
+def kernels_equal_operations(bench):
+    """In float32 both round differently, and training makes more of it: a few steps."""
+    if bench.rehearsal or not bench.knows("fused_kernels"):
+        raise Skip("the fused kernels need a GPU, and a train that has --fused-kernels")
+    graph = bench.can_graph()
+    note_largest_difference(bench, 10, {"kernels": (graph, bench.choose("fused_kernels", True)),
+                                        "operations": (graph, bench.choose("fused_kernels", False))})
 
 
 def two_ranks_one_gpu(bench):
