@@ -61,7 +61,7 @@ def gpu_test(bench):
     skipped = re.findall(r"(?s)Skipped\n(.*?)\n\n?\[  SKIPPED \] (\w+\.\w+)", out)
     bench.figures |= {"passed": counted.get("PASSED", 0), "failed": len(failed), "skipped": counted.get("SKIPPED", 0),
                       "skipped_because": {name: why.strip() for why, name in skipped},
-                      "times": re.findall(r"^\w.* microseconds .*", out, re.MULTILINE)}
+                      "times": re.findall(r"^\w.*(?: microseconds |_us ).*", out, re.MULTILINE)}
     if failed or code != 0:
         raise Failure(f"gpu_test ended with {code}; failed: {', '.join(failed) or 'none by name'}: {(err or out)[-2000:].strip()}")
 
