@@ -149,12 +149,14 @@ def fused_kernels_speed(bench):
     """What this program's own kernels are worth."""
     if bench.rehearsal or not bench.knows("fused_kernels"):
         raise Skip("the fused kernels need a GPU, and a train that has --fused-kernels")
-    speeds = in_turn({name: lambda on=on: train_speed(bench, "resnet18", AUGMENTED_BATCH, bench.can_graph(),
-                                                      *bench.choose("fused_kernels", on))
-                      for name, on in (("kernels", True), ("operations", False))}, repeats_of(bench))
+    ways = {"kernels": bench.choose("fused_kernels", True), "operations": bench.choose("fused_kernels", False),
+            "padded": ["--pad-channels", 8]}
+    speeds = in_turn({name: lambda flags=flags: train_speed(bench, "resnet18", AUGMENTED_BATCH, bench.can_graph(), *flags)
+                      for name, flags in ways.items()}, repeats_of(bench))
     bench.figures |= {name: statistics.median(seen) for name, seen in speeds.items()}
     bench.figures |= {"batch": AUGMENTED_BATCH, "seen": speeds,
-                      "over_operations": median_ratio(speeds["kernels"], speeds["operations"])}
+                      "over_operations": median_ratio(speeds["kernels"], speeds["operations"]),
+                      "padded_over_kernels": median_ratio(speeds["padded"], speeds["kernels"])}
 
 
 def augmentation(bench):

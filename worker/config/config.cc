@@ -126,6 +126,7 @@ const std::vector<Range>& Ranges() {
   static const std::vector<Range> ranges = {
       {"width", "be from 0.1 to 16", [](double x) { return x >= 0.1 && x <= 16; }},
       {"whiten-epochs", kNotNegative, at_least(0), "", kNumberMax},
+      {"pad-channels", "be from 0 to 64", [](double x) { return x >= 0 && x <= 64; }},
       {"crop-padding", "be from 0 to 1024", [](double x) { return x >= 0 && x <= 1024; }},
       {"samples", kAtLeast1, at_least(1), "", kNumberMax},
       {"input-size", kAtLeast1, at_least(1), "", kNumberMax},
@@ -318,6 +319,10 @@ const std::vector<Setting>& Settings() {
       {"fused-kernels", &Config::fused_kernels, kTrainingGroup, kRun,
        "on a GPU use this program's own kernels for batches, norms and optimizers, which give the "
        "same numbers but for rounding"},
+      {"pad-channels", &Config::pad_channels, kTrainingGroup, kRun,
+       "on a GPU add channels of zeros to images in its memory up to this number (8), for which "
+       "the "
+       "first convolution may have faster kernels; 0 adds none"},
       {"target-accuracy", &Config::target_accuracy, kTrainingGroup, kTraining,
        "stop as soon as an evaluation reaches this test accuracy, in per cent; 0 disables"},
       {"eval-every", &Config::eval_every, kTrainingGroup, kRun,

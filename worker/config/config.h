@@ -71,8 +71,9 @@ struct Config {
   bool cuda_graph = true;
   bool device_data = true;
   bool fused_kernels = true;
-  double target_accuracy = 0;  // per cent; 0: not asked for
-  double eval_every = 0;       // epochs; 0: at the end only
+  std::int64_t pad_channels = 0;  // of images in a GPU's memory; 0: not padded
+  double target_accuracy = 0;     // per cent; 0: not asked for
+  double eval_every = 0;          // epochs; 0: at the end only
   std::uint64_t seed = 0;
 
   // Model parallelism

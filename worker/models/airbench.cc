@@ -18,6 +18,7 @@
 #include <cmath>
 
 #include "worker/layers/batch_norm.h"
+#include "worker/layers/padded_conv.h"
 #include "worker/layers/whitening.h"
 #include "worker/models/models.h"
 
@@ -113,6 +114,7 @@ class Airbench : public ImageModel {
   }
 
   bool begins_in_autocast() const override { return true; }
+  bool takes_padded_images() const override { return true; }
 
   std::vector<ModelPart> Parts() override {
     return {{"whiten", {"whiten", "layers.1"}, [this](const at::Tensor& x) { return Begin(x); }},
@@ -146,11 +148,12 @@ class Airbench : public ImageModel {
  private:
   at::Tensor Begin(const at::Tensor& x) {
     if (trains_whitening_ || !is_training())
-      return layers_->first->forward(at::gelu(whiten_->forward(x)));
+      return layers_->first->forward(at::gelu(PaddedForward(whiten_, x)));
     // Nothing before the first group is trained any more, and backward need not go there, through
     // the largest images of all. The biases get a gradient of zero by another way, since a reducer
     // waits for one of each parameter.
-    const at::Tensor whitened = at::conv2d(x, whiten_->weight, whiten_->bias.detach());
+    const at::Tensor whitened =
+        at::conv2d(x, PadWeight(whiten_->weight, x), whiten_->bias.detach());
     return layers_->first->forward(at::gelu(whitened), whiten_->bias.sum() * 0);
   }
 

@@ -38,6 +38,9 @@ class ImageModel : public torch::nn::Module {
   // type: images may come in that type then, and no number changes.
   virtual bool begins_in_autocast() const { return false; }
 
+  // Whether images may have channels past in_channels, of zeros (layers/padded_conv.h).
+  virtual bool takes_padded_images() const { return false; }
+
   // How many of the training set's first images the model's initial parameters depend on. Before
   // training Calibrate() is given them (N x C x height x width, normalised, in their order, in any
   // number of batches).

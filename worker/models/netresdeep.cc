@@ -13,6 +13,7 @@
 #include <torch/nn/modules/linear.h>
 
 #include "worker/layers/batch_norm.h"
+#include "worker/layers/padded_conv.h"
 #include "worker/models/models.h"
 
 namespace ddprun {
@@ -58,12 +59,13 @@ class NetResDeep : public ImageModel {
         fc2_(register_module("fc2", nn::Linear(kHidden, options.classes))) {}
 
   bool begins_in_autocast() const override { return true; }
+  bool takes_padded_images() const override { return true; }
 
   std::vector<ModelPart> Parts() override {
     // Pool and ReLU give the same numbers and gradients in either order; this one has a quarter of
     // the ReLU's work.
     std::vector<ModelPart> parts{{"stem", {"conv1"}, [this](const at::Tensor& x) {
-                                    return at::max_pool2d(conv1_->forward(x), 2).relu_();
+                                    return at::max_pool2d(PaddedForward(conv1_, x), 2).relu_();
                                   }}};
     if (shared_blocks_) {
       parts.push_back({"resblocks", {"resblocks"}, [this](const at::Tensor& x) {

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "worker/layers/batch_norm.h"
+#include "worker/layers/padded_conv.h"
 #include "worker/models/models.h"
 
 namespace ddprun {
@@ -31,7 +32,8 @@ class ConvImpl : public nn::Module {
   }
 
   at::Tensor forward(const at::Tensor& x) {
-    return at::conv2d(x, weight_, /*bias=*/{}, stride_, /*padding=*/weight_.size(2) / 2);
+    return at::conv2d(x, PadWeight(weight_, x), /*bias=*/{}, stride_,
+                      /*padding=*/weight_.size(2) / 2);
   }
 
  private:
@@ -135,6 +137,7 @@ class ResNet : public ImageModel {
   }
 
   bool begins_in_autocast() const override { return true; }
+  bool takes_padded_images() const override { return true; }
 
   std::vector<ModelPart> Parts() override {
     std::vector<ModelPart> parts{{"stem", {"conv1", "bn1"}, [this](const at::Tensor& x) {

@@ -67,8 +67,12 @@ double GpuFeed::Load(std::int64_t) { return 0; }
 BatchFeed::Images GpuFeed::Get(std::int64_t i) {
   const std::int64_t before = std::accumulate(sizes_.begin(), sizes_.begin() + i, std::int64_t{0});
   const std::int64_t size = sizes_[static_cast<std::size_t>(i)];
-  GpuImages::Batch batch = images_.Make(
-      {.rows = rows_, .cursor = cursor_, .first = before, .count = size, .type = type_});
+  GpuImages::Batch batch = images_.Make({.rows = rows_,
+                                         .cursor = cursor_,
+                                         .first = before,
+                                         .count = size,
+                                         .type = type_,
+                                         .channels = config_.pad_channels});
   if (!config_.channels_last) batch.images = batch.images.contiguous();
   return {batch.images, batch.labels};
 }

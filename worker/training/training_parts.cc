@@ -87,6 +87,11 @@ std::shared_ptr<ImageModel> PrepareModel(const Config& config, const Dataset& da
   AgreeOnKernels(world, console);
   torch::manual_seed(config.seed);
   auto model = MakeModel(config.model, ModelOptionsOf(config, InputOf(data)));
+  if (config.pad_channels > 0 && !model->takes_padded_images())
+    throw UsageError(
+        "--pad-channels is for models that begin with a convolution; leave it out with "
+        "--model " +
+        config.model);
   if (world.rank() == 0) {
     console.Line(OpeningLine(config, data, world, *model));
     if (!world.device_note().empty()) console.Line(world.device_note());

@@ -25,8 +25,9 @@ namespace {
 
 using std::chrono::milliseconds;
 
-Config Small(Config config = {}) {
-  if (config.model == Config{}.model) config.model = "simple-cnn";
+constexpr char kSmallModel[] = "simple-cnn";
+
+Config Small(Config config = {.model = kSmallModel}) {
   config.dataset = "synthetic";
   config.samples = 100;
   config.batch_size = 8;
@@ -272,10 +273,10 @@ void OnZeros(const c10::OperatorHandle& operation, torch::jit::Stack* stack) {
 }
 
 TORCH_LIBRARY_IMPL(aten, Meta, library) {
-  for (const char* name :
-       {"index_select", "convolution", "convolution_backward", "native_batch_norm",
-        "native_batch_norm_backward", "dot", "_fused_sgd_.tensor_lr", "_fused_adamw_.tensor_lr",
-        "_amp_foreach_non_finite_check_and_unscale_", "_amp_update_scale_"})
+  for (const char* name : {"index_select", "convolution", "convolution_backward",
+                           "native_batch_norm", "native_batch_norm_backward", "relu", "dot",
+                           "_fused_sgd_.tensor_lr", "_fused_adamw_.tensor_lr",
+                           "_amp_foreach_non_finite_check_and_unscale_", "_amp_update_scale_"})
     library.impl(name, torch::CppFunction::makeFromBoxedFunction<&OnZeros>());
 }
 
@@ -297,13 +298,48 @@ TEST_P(Unread, AStepNeverReadsFromTheDevice) {
   EXPECT_TRUE(step->is_graph());
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Unread,
-                         testing::Values(Config{}, Config{.augment = true},
-                                         Config{.model = "resnet18"}, Config{.model = "netresdeep"},
-                                         Config{.model = "airbench"}, Config{.optimizer = "muon"},
-                                         Config{.optimizer = "adamw"},
-                                         Config{.clip_norm = 1, .ema_decay = 0.9},
-                                         Config{.amp = Amp::kFp16}));
+INSTANTIATE_TEST_SUITE_P(
+    All, Unread,
+    testing::Values(Config{.model = kSmallModel}, Config{.model = kSmallModel, .augment = true},
+                    Config{.model = "resnet18"}, Config{.model = "netresdeep"},
+                    Config{.model = "airbench"}, Config{.model = kSmallModel, .optimizer = "muon"},
+                    Config{.model = kSmallModel, .optimizer = "adamw"},
+                    Config{.model = kSmallModel, .clip_norm = 1, .ema_decay = 0.9},
+                    Config{.model = kSmallModel, .amp = Amp::kFp16}));
+
+// ---- Channels of zeros
+// --------------------------------------------------------------------------------
+
+class PaddedChannels : public testing::TestWithParam<const char*> {};
+
+TEST_P(PaddedChannels, ChangeNothingThatIsLearnt) {
+  LoneWorld world(at::kCPU);
+  std::vector<std::vector<double>> losses;
+  std::vector<NamedTensors> learnt;
+  for (const std::int64_t channels : {0, 8}) {
+    Training training(Small({.model = GetParam(), .pad_channels = channels}), world);
+    const auto step = training.MakeStep();
+    const EpochPlan epoch = training.Epoch();
+    step->BeginEpoch(epoch, 0);
+    losses.emplace_back();
+    for (std::int64_t batch = 0; batch < 4; ++batch) {
+      step->UseForward(training.model->Advance(batch < 2 ? 0 : 100));
+      const auto made = step->Make({.first = batch, .count = 1}, 0.01, batch + 1);
+      losses.back().push_back(made.loss.item<double>());
+    }
+    learnt.push_back(training.parameters);
+  }
+  for (std::size_t i = 0; i < losses[0].size(); ++i)
+    EXPECT_NEAR(losses[1][i], losses[0][i], 1e-3 * losses[0][i]);
+  for (std::size_t i = 0; i < learnt[0].size(); ++i) {
+    ASSERT_EQ(learnt[1][i].second.sizes(), learnt[0][i].second.sizes());
+    EXPECT_TRUE(at::allclose(learnt[1][i].second, learnt[0][i].second, 1e-2, 1e-3))
+        << learnt[0][i].first;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, PaddedChannels,
+                         testing::Values("resnet18", "netresdeep", "airbench"));
 
 // ---- Warm-up
 // --------------------------------------------------------------------------------------
@@ -380,10 +416,11 @@ TEST_P(WarmUps, LeaveNoTrace) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, WarmUps,
-    testing::Values(Config{}, Config{.augment = true, .ema_decay = 0.9},
-                    Config{.optimizer = "adamw", .clip_norm = 1},
+    testing::Values(Config{.model = kSmallModel},
+                    Config{.model = kSmallModel, .augment = true, .ema_decay = 0.9},
+                    Config{.model = kSmallModel, .optimizer = "adamw", .clip_norm = 1},
                     Config{.model = "airbench", .whiten_epochs = 2, .optimizer = "muon"},
-                    Config{.eval = false}));
+                    Config{.model = kSmallModel, .eval = false}));
 
 }  // namespace
 }  // namespace ddprun
