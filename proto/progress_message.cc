@@ -9,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "proto/text.h"
 
 namespace ddprun {
 namespace {
@@ -27,6 +28,11 @@ std::optional<double> Rate(absl::string_view text) {
 
 std::string Name(absl::string_view text) {
   return std::string(text.substr(0, kProgressNameBytesMax));
+}
+
+std::string OneLine(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
 }
 
 // One word, for a line of words.
@@ -96,6 +102,11 @@ std::string ToText(const ProgressMessage& message) {
   add("RATE", message.rate);
   add("UNIT", message.unit);
   add("SECTION", message.section);
+  if (message.can_be_kept) absl::StrAppend(&text, "KEEP=", *message.can_be_kept ? 1 : 0, "\n");
+  add("LEFT", message.left_round);
+  if (message.error)
+    absl::StrAppend(&text, "ERROR=", CutText(OneLine(*message.error), kProgressErrorBytesMax),
+                    "\n");
   if (message.place.has_value()) text += ToText(*message.place);
   return text;
 }
@@ -130,6 +141,13 @@ ProgressMessage ParseProgress(std::string_view text) {
       message.unit = Name(value);
     } else if (key == "SECTION") {
       message.section = Name(value);
+    } else if (key == "KEEP") {
+      message.can_be_kept = value == "1";
+    } else if (key == "LEFT") {
+      std::uint64_t round = 0;
+      if (absl::SimpleAtoi(value, &round)) message.left_round = round;
+    } else if (key == "ERROR") {
+      message.error = std::string(value.substr(0, kProgressErrorBytesMax));
     }
   }
   message.goes_on = other_words || !message.place.has_value();
@@ -142,6 +160,10 @@ void Merge(const ProgressMessage& later, ProgressMessage& message) {
   MergeOne(later.rate, message.rate);
   MergeOne(later.unit, message.unit);
   MergeOne(later.section, message.section);
+  MergeOne(later.can_be_kept, message.can_be_kept);
+  // One that left again has another reason, or none.
+  if (later.left_round.has_value()) message.error = later.error;
+  MergeOne(later.left_round, message.left_round);
   message.place = later.place;
   message.goes_on = message.goes_on || later.goes_on;
 }

@@ -11,6 +11,9 @@
 //   WAITS=57 all_reduce 4194304 float32 0   the collective that it is in: number, name, bytes and
 //                   type (both "-" if not known), process group; empty: none
 //   LAST=56 all_reduce 0   the last completed one; a line for each process group
+//   KEEP=1         it can be kept when its round breaks (round_message.h, as the next two)
+//   LEFT=7         it has left round 7
+//   ERROR=text     why it has left by itself
 // A missing line leaves the last report of that key valid, except for WAITS and LAST, which are
 // valid until the next message. Other keys are ignored. Any message, even an empty one, is a sign
 // of progress, unless it has WAITS or LAST and nothing else.
@@ -30,6 +33,7 @@ inline constexpr char kNotifySocketVariable[] = "DDPRUN_NOTIFY_SOCKET";
 // The reader cuts longer messages and longer names.
 inline constexpr std::size_t kProgressMessageBytesMax = 1024;
 inline constexpr std::size_t kProgressNameBytesMax = 128;
+inline constexpr std::size_t kProgressErrorBytesMax = 512;
 
 struct ProgressMessage {
   std::optional<std::int64_t> step;
@@ -38,6 +42,9 @@ struct ProgressMessage {
   std::optional<std::string> unit;
   std::optional<std::string> section;
   std::optional<CollectivePlace> place;
+  std::optional<bool> can_be_kept;
+  std::optional<std::uint64_t> left_round;
+  std::optional<std::string> error;
   bool goes_on = true;  // false: it only reports where it waits
   bool operator==(const ProgressMessage&) const = default;
 };

@@ -17,6 +17,30 @@ TEST(ProgressMessageTest, EveryFieldComesBack) {
   EXPECT_EQ(ParseProgress(ToText({})), ProgressMessage{});
 }
 
+TEST(ProgressMessageTest, WhatConcernsRoundsComesBack) {
+  ProgressMessage message;
+  message.can_be_kept = true;
+  message.left_round = 18446744073709551615u;
+  message.error = "Connection closed by peer = x";
+  EXPECT_EQ(ParseProgress(ToText(message)), message);
+  message.error = std::string(2000, 'e') + "\nSTEP=9";
+  const ProgressMessage cut = ParseProgress(ToText(message));
+  EXPECT_EQ(cut.error->size(), kProgressErrorBytesMax);
+  EXPECT_FALSE(cut.step);
+  EXPECT_FALSE(*ParseProgress("KEEP=0").can_be_kept);
+  EXPECT_FALSE(ParseProgress("LEFT=-1").left_round);
+}
+
+TEST(ProgressMessageTest, AReasonBelongsToItsRound) {
+  ProgressMessage message = ParseProgress("KEEP=1\nLEFT=3\nERROR=a");
+  Merge(ParseProgress("STEP=2"), message);
+  EXPECT_EQ(message.error, "a");
+  Merge(ParseProgress("LEFT=4"), message);
+  EXPECT_EQ(message.left_round, 4u);
+  EXPECT_EQ(message.error, std::nullopt);
+  EXPECT_EQ(message.can_be_kept, true);
+}
+
 TEST(ProgressMessageTest, WhereItWaitsComesBackAndIsNoSignOfLife) {
   ProgressMessage message;
   message.goes_on = false;
