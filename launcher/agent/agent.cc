@@ -126,12 +126,14 @@ void Agent::HandleReady(const Ready& ready, TimePoint now) {
       return;
     case Source::kWorkerOut:
     case Source::kWorkerErr:
-      watch_.OnReady(ready, now);
+      watch_.OnOutput(ready.worker, now);
       return workers_.OnReady(ready, now, events_);
     case Source::kWorkerEnd:
       return workers_.OnReady(ready, now, events_);
     case Source::kWorkerProgress:
-      return watch_.OnReady(ready, now);
+      if (const auto message = workers_.ReadProgress(ready.worker, now, events_))
+        watch_.OnProgress(ready.worker, *message, now);
+      return;
     case Source::kStacks:
       return;  // handled in each turn of the loop
     case Source::kConsoleOut:
@@ -255,7 +257,8 @@ void Agent::Process(TimePoint now) {
 
 void Agent::OnWorkersStarted(TimePoint now) {
   for (int i = 0; i < workers_.size(); ++i) {
-    if (const auto pid = workers_.pid(i)) observer_.OnStarted(*state_.round, i, *pid);
+    const auto pid = workers_.pid(i);
+    if (pid.has_value() && workers_.IsNew(i)) observer_.OnStarted(*state_.round, i, *pid);
   }
   if (workers_.round_live()) watch_.Begin(*state_.round, now);
 }
@@ -266,15 +269,14 @@ void Agent::Perform(const Effect& effect, TimePoint now) {
     if (status.ok()) {
       workers_.Spawn(spawn->start, NetworkVariables(spawn->start), now, events_);
     } else {
-      workers_.FailToSpawn(std::string(status.message()), events_);
+      workers_.FailToSpawn(std::string(status.message()), now, events_);
     }
   } else if (const auto* examine = std::get_if<ExamineWorkers>(&effect)) {
     watch_.Examine(examine->silent, now, events_);
   } else if (const auto* terminate = std::get_if<TerminateWorkers>(&effect)) {
-    workers_.Signal(terminate->signal, now, events_);
-    workers_.Signal(SIGCONT, now, events_);  // a stopped process could not act on the signal
-  } else if (std::holds_alternative<KillWorkers>(effect)) {
-    workers_.Kill(now, events_);
+    workers_.Stop(terminate->signal, terminate->keep, now, events_);
+  } else if (const auto* kill_all = std::get_if<KillWorkers>(&effect)) {
+    workers_.Kill(kill_all->keep, now, events_);
   } else if (const auto* kill = std::get_if<KillWorker>(&effect)) {
     workers_.KillOne(kill->local_rank, now, events_);
   } else if (const auto* send = std::get_if<SendReport>(&effect)) {

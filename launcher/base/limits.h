@@ -126,6 +126,8 @@ inline constexpr std::chrono::seconds kHangLookInterval{1};
 inline constexpr std::chrono::seconds kHangLateMax{2};
 // Messages that are read of a worker in one turn of the loop.
 inline constexpr int kProgressMessagesMax = 64;
+// Parked workers that end one after another without being of use, before no other is started.
+inline constexpr int kParkedFailuresMax = 3;
 // How long an agent whose warden or keeper was killed has to end by itself, which it does at once.
 inline constexpr std::chrono::milliseconds kGuardTimeout{400};
 // By how much the times that a file server gives its files may be behind this machine's clock.

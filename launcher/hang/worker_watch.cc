@@ -35,12 +35,9 @@ void WorkerWatch::End() {
   asked_ = false;
 }
 
-void WorkerWatch::OnReady(const Ready& ready, TimePoint now) {
-  if (ready.source != Source::kWorkerProgress) return watch_.OnOutput(ready.worker, now);
-  if (const auto message = workers_.progress().Read(ready.worker)) {
-    watch_.OnProgress(ready.worker, *message, now);
-    changed_ = true;
-  }
+void WorkerWatch::OnProgress(int worker, const ProgressMessage& message, TimePoint now) {
+  watch_.OnProgress(worker, message, now);
+  changed_ = true;
 }
 
 std::vector<RanksInPlace> WorkerWatch::OnWorkerEnded(int local_rank) {

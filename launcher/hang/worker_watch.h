@@ -25,8 +25,8 @@ class WorkerWatch {
   // The workers of this round have been started.
   void Begin(const Start& start, TimePoint now);
 
-  // Of Source::kWorkerProgress, kWorkerOut and kWorkerErr.
-  void OnReady(const Ready& ready, TimePoint now);
+  void OnProgress(int worker, const ProgressMessage& message, TimePoint now);
+  void OnOutput(int worker, TimePoint now) { watch_.OnOutput(worker, now); }
 
   // A worker has ended. Where this node's workers wait.
   std::vector<RanksInPlace> OnWorkerEnded(int local_rank);

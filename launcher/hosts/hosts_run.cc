@@ -335,7 +335,7 @@ void HostsRun::HandleSignals() {
 }
 
 void HostsRun::Close() {
-  processes_.SignalGroups(SIGKILL);
+  for (std::size_t i = 0; i < processes_.size(); ++i) processes_.SignalGroup(i, SIGKILL);
   for (absl::string_view line : absl::StrSplit(absl::StripSuffix(end_->text, "\n"), '\n')) {
     // A verdict comes from another machine.
     if (!end_->text.empty()) console_.WriteLine(OutputStream::kErr, Printable(line));

@@ -107,6 +107,7 @@ struct ObserveOptions {
 struct RestartOptions {
   int max_restarts = 0;
   RestartPolicy policy;
+  int spares = 0;  // parked workers of this node
 };
 
 // ---- Stopping workers

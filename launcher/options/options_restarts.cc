@@ -15,6 +15,7 @@ namespace ddprun {
 namespace {
 
 constexpr int kRestartsMax = 1'000'000;
+constexpr int kSparesMax = 64;
 constexpr int kExitCodeMax = 255;
 constexpr int kSignalBase = 128;
 constexpr double kTimeSecondsMax = std::chrono::seconds(kRestartTimeMax).count();
@@ -86,6 +87,9 @@ const std::vector<Flag> kRestartFlags = {
     {"--restart-exit-codes", 0, "LIST", "Restart only if the first failing worker ended so."},
     {"--restart-delay", 0, "SECONDS[:MAX]", "Delay before each restart, doubled up to MAX (0)."},
     {"--node-failures-max", 0, "K", "Leave a node out that was the first to fail K times."},
+    {"--spares", 0, "K",
+     "Keep K parked worker processes on this node, to take a dead worker's place at once, if the "
+     "program can be kept (0)."},
     {"--node-cooldown", 0, "SECONDS", "Time after which that node may join again (never)."},
 };
 
@@ -96,6 +100,7 @@ RestartOptions ReadRestartOptions(Reader& reader) {
     return reader.Seconds(flag, kTimeSecondsMax).value_or(std::chrono::milliseconds{0});
   };
   options.max_restarts = reader.Integer("--max-restarts", 0, kRestartsMax).value_or(0);
+  options.spares = reader.Integer("--spares", 0, kSparesMax).value_or(0);
   policy.window = time("--restart-window");
   policy.reset = time("--restart-reset");
   policy.no_progress_max = reader.Integer("--no-progress-restarts", 1, kRestartsMax).value_or(0);

@@ -14,6 +14,12 @@
 #include "rendezvous/base/limits.h"
 
 namespace ddprun {
+namespace {
+
+// Of a parked worker.
+constexpr int kNoRank = -1;
+
+}  // namespace
 
 // ---- The round
 
@@ -29,36 +35,55 @@ LogMux::LogMux(Console& console, LogFold fold)
              .window_bytes = kLogWindowBytes,
              .batch_bytes = kLogBatchBytes}) {}
 
-absl::Status LogMux::StartRound(const LogPlan& plan, std::vector<WriteEnds>& write_ends) {
-  sources_.clear();
+absl::Status LogMux::StartRound(const LogPlan& plan, const std::vector<bool>& kept,
+                                std::vector<WriteEnds>& write_ends) {
+  const std::size_t count = plan.workers.size();
+  if (sources_.size() < count) sources_.resize(count);
   write_ends.clear();
+  write_ends.resize(count);
   status_rank_ = -1;
   read_buffer_.resize(kPipeReadBytes);
-  feed_.StartRound(plan.round, static_cast<int>(plan.workers.size()));
-  for (const WorkerPlan& worker : plan.workers) {
-    sources_.push_back(std::make_unique<Source>());
-    Source& source = *sources_.back();
-    source.index = static_cast<int>(sources_.size()) - 1;
-    source.plan = worker;
-    source.out.file = AddFile(worker.out.file, plan.rotation);
-    source.err.file = AddFile(worker.err.file, plan.rotation);
-    if (!worker.record_file.empty()) {
-      source.record =
-          writer_->Add(std::make_unique<LogFile>(worker.record_file, LogFile::Replaced{}));
+  feed_.StartRound(plan.round, static_cast<int>(count));
+  for (std::size_t i = 0; i < count; ++i) {
+    const bool stays = i < kept.size() && kept[i];
+    if (!stays) sources_[i] = std::make_unique<Source>();
+    Source& source = *sources_[i];
+    source.index = static_cast<int>(i);
+    source.plan = plan.workers[i];
+    for (Channel* channel : {&source.out, &source.err}) {
+      const StreamPlan& stream = channel == &source.out ? source.plan.out : source.plan.err;
+      if (channel->file < 0) channel->file = AddFile(stream.file, plan.rotation);
     }
-    WriteEnds ends;
-    absl::Status status = OpenChannel(source, OutputStream::kOut, ends.out);
-    if (status.ok()) status = OpenChannel(source, OutputStream::kErr, ends.err);
-    if (!status.ok()) {
+    if (!source.plan.record_file.empty() && source.record < 0) {
+      source.record =
+          writer_->Add(std::make_unique<LogFile>(source.plan.record_file, LogFile::Replaced{}));
+    }
+    if (stays) continue;
+    if (absl::Status status = OpenChannels(source, write_ends[i]); !status.ok()) {
       CloseFiles();
       return status;
     }
-    write_ends.push_back(std::move(ends));
   }
   out_filter_ = {plan.out_filter.texts, AddFile(plan.out_filter.file, plan.rotation)};
   err_filter_ = {plan.err_filter.texts, AddFile(plan.err_filter.file, plan.rotation)};
   StartFolding(plan);
   return absl::OkStatus();
+}
+
+absl::Status LogMux::StartParked(int worker, const std::string& prefix, WriteEnds& ends) {
+  const auto index = static_cast<std::size_t>(worker);
+  if (sources_.size() <= index) sources_.resize(index + 1);
+  sources_[index] = std::make_unique<Source>();
+  sources_[index]->index = worker;
+  sources_[index]->plan = {.rank = kNoRank, .prefix = prefix};
+  return OpenChannels(*sources_[index], ends);
+}
+
+void LogMux::Swap(int a, int b) {
+  std::swap(sources_[static_cast<std::size_t>(a)], sources_[static_cast<std::size_t>(b)]);
+  for (const int i : {a, b}) {
+    if (sources_[static_cast<std::size_t>(i)]) sources_[static_cast<std::size_t>(i)]->index = i;
+  }
 }
 
 std::optional<absl::Status> LogMux::Opened() {
@@ -78,14 +103,24 @@ int LogMux::AddFile(const std::string& path, const LogRotation& rotation) {
   return path.empty() ? -1 : writer_->Add(std::make_unique<LogFile>(path, rotation));
 }
 
+void LogMux::CloseFiles(Source& source) {
+  for (Channel* channel : {&source.out, &source.err})
+    writer_->Close(std::exchange(channel->file, -1));
+  writer_->Close(std::exchange(source.record, -1));
+}
+
 void LogMux::CloseFiles() {
   for (const std::unique_ptr<Source>& source : sources_) {
-    for (Channel* channel : {&source->out, &source->err})
-      writer_->Close(std::exchange(channel->file, -1));
-    writer_->Close(std::exchange(source->record, -1));
+    if (source) CloseFiles(*source);
   }
   for (Filter* filter : {&out_filter_, &err_filter_})
     writer_->Close(std::exchange(filter->file, -1));
+}
+
+absl::Status LogMux::OpenChannels(Source& source, WriteEnds& ends) {
+  absl::Status status = OpenChannel(source, OutputStream::kOut, ends.out);
+  if (status.ok()) status = OpenChannel(source, OutputStream::kErr, ends.err);
+  return status;
 }
 
 absl::Status LogMux::OpenChannel(Source& source, OutputStream stream, OwnedFd& write_end) {
@@ -115,13 +150,12 @@ LogMux::Channel& LogMux::ChannelOf(int worker, OutputStream stream) {
   return stream == OutputStream::kOut ? source.out : source.err;
 }
 
-std::vector<LogMux::Pipe> LogMux::OpenPipes() const {
+std::vector<LogMux::Pipe> LogMux::OpenPipes(int worker) const {
+  const Source& source = *sources_[static_cast<std::size_t>(worker)];
   std::vector<Pipe> pipes;
-  for (std::size_t i = 0; i < sources_.size(); ++i) {
-    for (OutputStream stream : {OutputStream::kOut, OutputStream::kErr}) {
-      const Channel& channel = stream == OutputStream::kOut ? sources_[i]->out : sources_[i]->err;
-      if (channel.pipe.valid()) pipes.push_back({channel.pipe.get(), static_cast<int>(i), stream});
-    }
+  for (OutputStream stream : {OutputStream::kOut, OutputStream::kErr}) {
+    const Channel& channel = stream == OutputStream::kOut ? source.out : source.err;
+    if (channel.pipe.valid()) pipes.push_back({channel.pipe.get(), worker, stream});
   }
   return pipes;
 }
@@ -166,20 +200,25 @@ bool LogMux::ReadInto(Source& source, OutputStream stream, std::size_t bytes_max
   return channel.pipe.valid();
 }
 
-void LogMux::EndRound(TimePoint now) {
+void LogMux::EndRound(const std::vector<bool>& kept, TimePoint now) {
   now_ = now;
   for (std::size_t i = 0; i < sources_.size(); ++i) {
+    if (!sources_[i] || (i < kept.size() && kept[i])) continue;
     Drain(static_cast<int>(i), now);
     sources_[i]->out.pipe.Reset();
     sources_[i]->err.pipe.Reset();
+    CloseFiles(*sources_[i]);
   }
   ShowAll();
-  CloseFiles();
+  for (Filter* filter : {&out_filter_, &err_filter_})
+    writer_->Close(std::exchange(filter->file, -1));
   console_.ClearStatus();
   status_rank_ = -1;
 }
 
 void LogMux::OnLine(Source& source, OutputStream stream, std::string_view line) {
+  if (source.plan.rank == kNoRank)
+    return console_.WriteWorkerLine(stream, source.plan.prefix, line);
   feed_.Add(source.index, source.plan.rank, stream, source.plan.prefix, line);
   const StreamPlan& plan = source.plan.Of(stream);
   const Filter& filter = stream == OutputStream::kOut ? out_filter_ : err_filter_;
@@ -201,7 +240,7 @@ void LogMux::OnLine(Source& source, OutputStream stream, std::string_view line) 
 }
 
 void LogMux::OnProgress(Source& source, OutputStream stream, std::string_view segment) {
-  if (!source.plan.Of(stream).on_console) return;
+  if (!source.plan.Of(stream).on_console || source.plan.rank == kNoRank) return;
   if (status_rank_ >= 0 && source.plan.rank > status_rank_) return;
   status_rank_ = source.plan.rank;
   console_.SetStatus(source.plan.prefix + std::string(segment));
@@ -218,6 +257,7 @@ void LogMux::StartFolding(const LogPlan& plan) {
   folding_ = plan.workers.size() > 1 && (Folds(OutputStream::kOut) || Folds(OutputStream::kErr));
   folder_.Start(static_cast<int>(plan.workers.size()));
   for (const std::unique_ptr<Source>& source : sources_) {
+    if (!source || source->plan.rank == kNoRank) continue;
     const bool heard = (source->plan.out.on_console && Folds(OutputStream::kOut)) ||
                        (source->plan.err.on_console && Folds(OutputStream::kErr));
     if (!heard) folder_.EndWorker(source->index, now_);
@@ -225,6 +265,7 @@ void LogMux::StartFolding(const LogPlan& plan) {
 }
 
 void LogMux::EndWorker(const Source& source, TimePoint now) {
+  if (source.plan.rank == kNoRank) return;
   Show(folder_.EndWorker(source.index, now));
 }
 

@@ -41,10 +41,19 @@ class LogMux {
 
   LogMux(Console& console, LogFold fold);
 
-  // Discards the workers of the previous round, and removes failure records of an earlier run from
+  // Discards the workers of the previous round but those of which `kept` is true, by local rank:
+  // they keep their pipes, and files that they have. Removes failure records of an earlier run from
   // the log folders. UNAVAILABLE: a pipe cannot be created. Files are opened in the background: see
   // Opened().
-  absl::Status StartRound(const LogPlan& plan, std::vector<WriteEnds>& write_ends);
+  absl::Status StartRound(const LogPlan& plan, const std::vector<bool>& kept,
+                          std::vector<WriteEnds>& write_ends);
+
+  // A worker without a rank gets this number, which is none of a rank's. Its lines are shown with
+  // this prefix. UNAVAILABLE as above.
+  absl::Status StartParked(int worker, const std::string& prefix, WriteEnds& ends);
+
+  // The numbers of two workers change places.
+  void Swap(int a, int b);
 
   // OK once all files of the round are open; UNAVAILABLE: one cannot be opened. Absent: not known
   // yet; notice_fd() becomes readable then.
@@ -55,7 +64,7 @@ class LogMux {
   // Writes a worker's failure record beside its log files, if any.
   void KeepRecord(int worker, std::string_view record);
 
-  std::vector<Pipe> OpenPipes() const;
+  std::vector<Pipe> OpenPipes(int worker) const;
 
   // Reads once. False: the pipe has ended and is closed.
   bool Read(int worker, OutputStream stream, TimePoint now);
@@ -63,9 +72,9 @@ class LogMux {
   // Reads the rest of a dead worker's pipes, without waiting for other processes that hold them.
   void Drain(int worker, TimePoint now);
 
-  // Call when no process of the round is left: reads the rest, passes on unfinished lines and
-  // closes the pipes.
-  void EndRound(TimePoint now);
+  // Call when no process of the round is left but the workers of which `kept` is true: reads the
+  // rest, passes on unfinished lines and closes the pipes of the others.
+  void EndRound(const std::vector<bool>& kept, TimePoint now);
 
   std::vector<std::string> LastLinesOf(int worker) const { return feed_.LastLinesOf(worker); }
 
@@ -106,8 +115,10 @@ class LogMux {
 
   Channel& ChannelOf(int worker, OutputStream stream);
   int AddFile(const std::string& path, const LogRotation& rotation);
+  absl::Status OpenChannels(Source& source, WriteEnds& ends);
   absl::Status OpenChannel(Source& source, OutputStream stream, OwnedFd& write_end);
   void StartFolding(const LogPlan& plan);
+  void CloseFiles(Source& source);
   void CloseFiles();
   bool ReadInto(Source& source, OutputStream stream, std::size_t bytes_max, TimePoint now);
   void EndWorker(const Source& source, TimePoint now);
@@ -126,7 +137,7 @@ class LogMux {
   Filter out_filter_;
   Filter err_filter_;
   std::vector<std::unique_ptr<Source>>
-      sources_;           // by local rank; the splitters hold their addresses
+      sources_;           // by local rank, then parked ones; the splitters hold their addresses
   int status_rank_ = -1;  // the rank whose progress the terminal shows: the lowest with progress
   TimePoint now_;         // the time of the current call, for the splitters' callbacks
   std::string read_buffer_;

@@ -12,6 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "launcher/base/limits.h"
 #include "launcher/base/small_file.h"
+#include "proto/round_message.h"
 #include "rendezvous/security/token.h"
 
 namespace ddprun {
@@ -58,6 +59,20 @@ std::vector<std::string> WorkerEnviron(const std::vector<std::string>& inherited
   environment.insert(environment.end(), network.begin(), network.end());
   if (!Has(inherited, "TORCH_NCCL_ASYNC_ERROR_HANDLING"))
     environment.push_back("TORCH_NCCL_ASYNC_ERROR_HANDLING=1");
+  return environment;
+}
+
+std::vector<std::string> ParkedEnviron(const std::vector<std::string>& inherited,
+                                       const WorkerEnv& env, const Place& place) {
+  std::vector<std::string> environment = WorkerEnviron(inherited, env, place, {});
+  std::erase_if(environment, [](const std::string& entry) {
+    constexpr absl::string_view kOfTheRound[] = {
+        "RANK=",      "LOCAL_RANK=",      "WORLD_SIZE=",  "GROUP_RANK=",  "GROUP_WORLD_SIZE=",
+        "ROLE_RANK=", "ROLE_WORLD_SIZE=", "MASTER_ADDR=", "MASTER_PORT=", "DDPRUN_ROUND="};
+    return std::any_of(std::begin(kOfTheRound), std::end(kOfTheRound),
+                       [&](absl::string_view name) { return absl::StartsWith(entry, name); });
+  });
+  environment.push_back(absl::StrCat(kParkedVariable, "=1"));
   return environment;
 }
 

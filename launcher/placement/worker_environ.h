@@ -21,6 +21,10 @@ std::vector<std::string> WorkerEnviron(const std::vector<std::string>& inherited
                                        const WorkerEnv& env, const Place& place,
                                        const std::vector<std::string>& network);
 
+// The same for a parked worker: nothing of rank and round, and DDPRUN_PARKED=1.
+std::vector<std::string> ParkedEnviron(const std::vector<std::string>& inherited,
+                                       const WorkerEnv& env, const Place& place);
+
 // This process's own variables.
 std::vector<std::string> OwnEnviron();
 

@@ -34,15 +34,6 @@ std::vector<pid_t> Children() {
   return children;
 }
 
-// False: there is no child at all.
-bool ReapEnded() {
-  while (true) {
-    const pid_t pid = waitpid(-1, nullptr, WNOHANG);
-    if (pid == 0) return true;
-    if (pid < 0 && errno != EINTR) return false;
-  }
-}
-
 void WaitForChild(Clock::duration timeout) {
   sigset_t child;
   sigemptyset(&child);
@@ -70,9 +61,12 @@ std::vector<pid_t> KillAllChildren(std::chrono::milliseconds timeout) {
   }
 }
 
-std::optional<std::vector<pid_t>> KillChildrenOnce() {
-  if (!ReapEnded()) return std::nullopt;
+std::optional<std::vector<pid_t>> KillChildrenOnce(const std::function<bool(pid_t)>& is_known) {
+  // One that has ended and is known hides others behind it: they are killed again and reaped later.
+  ReapOrphans(is_known);
   std::vector<pid_t> children = Children();
+  std::erase_if(children, is_known);
+  if (children.empty()) return std::nullopt;
   for (const pid_t pid : children) kill(pid, SIGKILL);
   return children;
 }

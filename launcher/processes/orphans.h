@@ -22,8 +22,9 @@ std::vector<pid_t> KillAllChildren(std::chrono::milliseconds timeout);
 
 // One step of KillAllChildren(), without waiting: reaps the children that have ended and sends
 // SIGKILL to the others, which it returns. Each of them raises SIGCHLD when it ends. Absent: there
-// is no child.
-std::optional<std::vector<pid_t>> KillChildrenOnce();
+// is no child. Those for which `is_known` is true are left alone, and reaped elsewhere.
+std::optional<std::vector<pid_t>> KillChildrenOnce(const std::function<bool(pid_t)>& is_known =
+                                                       [](pid_t) { return false; });
 
 // Reaps children that have ended, except those for which `is_known` is true, which are reaped
 // elsewhere.

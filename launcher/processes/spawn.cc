@@ -243,16 +243,9 @@ std::optional<std::vector<Spawned>> Spawner::Take() {
   return std::exchange(state_->result, std::nullopt);
 }
 
-bool ProcessSet::AnyLive() const {
-  for (const Spawned& process : processes_) {
-    if (!process.outcome.has_value()) return true;
-  }
-  return false;
-}
-
 std::optional<Outcome> ProcessSet::Look(std::size_t index) const {
   const Spawned& process = processes_[index];
-  if (process.outcome.has_value()) return process.outcome;
+  if (!IsLive(index)) return process.outcome;
   const auto id = static_cast<id_t>(process.pidfd.get());
   siginfo_t info{};
   if (waitid(static_cast<idtype_t>(P_PIDFD), id, &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
@@ -265,7 +258,7 @@ std::optional<Outcome> ProcessSet::Look(std::size_t index) const {
 
 bool ProcessSet::ReapIfEnded(std::size_t index) {
   Spawned& process = processes_[index];
-  if (process.outcome.has_value()) return false;
+  if (!IsLive(index)) return false;
   // Reaped after the kill: while it is a zombie, its group's number cannot be reused.
   const std::optional<Outcome> outcome = Look(index);
   if (!outcome.has_value()) return false;
@@ -278,20 +271,12 @@ bool ProcessSet::ReapIfEnded(std::size_t index) {
   return true;
 }
 
-void ProcessSet::SignalGroups(int signal) {
-  for (const Spawned& process : processes_) {
-    if (!process.outcome.has_value()) kill(-process.pid, signal);
-  }
-}
-
 void ProcessSet::SignalGroup(std::size_t index, int signal) {
-  if (!processes_[index].outcome.has_value()) kill(-processes_[index].pid, signal);
+  if (IsLive(index)) kill(-processes_[index].pid, signal);
 }
 
-void ProcessSet::SignalProcesses(int signal) {
-  for (const Spawned& process : processes_) {
-    if (!process.outcome.has_value()) kill(process.pid, signal);
-  }
+void ProcessSet::SignalProcess(std::size_t index, int signal) {
+  if (IsLive(index)) kill(processes_[index].pid, signal);
 }
 
 }  // namespace ddprun

@@ -76,13 +76,20 @@ class ProcessSet {
   void Spawn(const SpawnRequest& request) {
     processes_.push_back(SpawnProcess(request, file_limit_));
   }
-  // Takes over the processes that a Spawner has started.
-  void Adopt(std::vector<Spawned> spawned) { processes_ = std::move(spawned); }
+  // Takes over a process that a Spawner has started.
+  void Adopt(std::size_t index, Spawned spawned) {
+    if (processes_.size() <= index) processes_.resize(index + 1);
+    processes_[index] = std::move(spawned);
+  }
+  // There is no process of that number any more, or none yet.
+  void Vacate(std::size_t index) { Adopt(index, {}); }
+  void Swap(std::size_t a, std::size_t b) { std::swap(processes_[a], processes_[b]); }
   const rlimit& file_limit() const { return file_limit_; }
 
-  void Clear() { processes_.clear(); }
   std::size_t size() const { return processes_.size(); }
-  bool AnyLive() const;
+  bool IsLive(std::size_t index) const {
+    return index < size() && processes_[index].pid > 0 && !processes_[index].outcome.has_value();
+  }
   pid_t pid(std::size_t index) const { return processes_[index].pid; }
   // Readable when the process has ended; -1 once it was reaped.
   int pidfd(std::size_t index) const { return processes_[index].pidfd.get(); }
@@ -98,12 +105,11 @@ class ProcessSet {
   // outcome.
   bool ReapIfEnded(std::size_t index);
 
-  // Sends a signal to the process groups of all processes that are not reaped, whose numbers cannot
-  // have been reused.
-  void SignalGroups(int signal);
-  void SignalGroup(std::size_t index, int signal);  // the same for one process
-  // Sends it to these processes alone.
-  void SignalProcesses(int signal);
+  // Sends a signal to the process group of a process that is not reaped, whose number cannot have
+  // been reused.
+  void SignalGroup(std::size_t index, int signal);
+  // Sends it to this process alone.
+  void SignalProcess(std::size_t index, int signal);
 
  private:
   rlimit file_limit_{};

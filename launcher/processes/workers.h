@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starts, watches and stops the workers of one round on this node: their processes and their
-// output.
+// Starts, watches and stops the workers of this node: their processes and their output. A worker
+// that can be kept (proto/round_message.h) may live for several rounds; parked workers have no rank
+// yet and take the place of one that has ended.
 #pragma once
 
 #include <chrono>
@@ -43,21 +44,23 @@ struct NodeConfig {
   std::string agent_socket() const { return temp_dir + "/agent.sock"; }
 };
 
+// Workers are numbered: those of a round by local rank, and parked ones from local_world_size() on.
 class Workers {
  public:
   // `config` and `background` must outlive the workers. Its fd() wakes the loop, which calls
   // OnTurn().
   Workers(const NodeConfig& config, Poller& poller, Console& console, const Background& background);
 
-  // Begins to start the round's workers; `network`: variables for them, NAME=VALUE. OnTurn()
+  // Begins the round: tells it to the workers that were kept, gives parked ones to the vacant
+  // ranks, and begins to start the others; `network`: variables for them, NAME=VALUE. OnTurn()
   // continues, since the disks of log files and program may be slow.
   void Spawn(const Start& start, const std::vector<std::string>& network, TimePoint now,
              std::vector<Event>& events);
 
   void OnTurn(TimePoint now, std::vector<Event>& events);
 
-  // True once per round, when its workers were started as far as possible. Their output is not read
-  // before.
+  // True once per round, when its workers were started as far as possible. The output of new ones
+  // is not read before.
   bool TakeStarted() { return std::exchange(newly_started_, false); }
 
   // Called first when a worker has ended; returns where the others wait.
@@ -65,30 +68,35 @@ class Workers {
     on_ended_ = std::move(on_ended);
   }
 
-  // Reports that none of the round's workers can be started.
-  void FailToSpawn(const std::string& reason, std::vector<Event>& events);
+  // Reports that the round's workers that are not there yet cannot be started.
+  void FailToSpawn(const std::string& reason, TimePoint now, std::vector<Event>& events);
 
   // Absent: it could not be started.
   std::optional<pid_t> pid(int local_rank) const;
+  // Whether it was started for this round, and not kept or parked before it.
+  bool IsNew(int local_rank) const { return !Of(local_rank).carried; }
 
   // The number of the round's workers.
-  int size() const { return static_cast<int>(processes_.size()); }
+  int size() const { return config_.local_world_size(); }
   bool IsLive(int local_rank) const;
   std::chrono::milliseconds AgeAt(TimePoint now) const {
-    return std::chrono::duration_cast<std::chrono::milliseconds>(now - started_);
+    return std::chrono::duration_cast<std::chrono::milliseconds>(now - round_started_);
   }
   // The file for the stacks of a hung worker; empty: the round has no files.
   std::string StacksFile(int local_rank) const;
 
-  // The sockets for their progress: Source::kWorkerProgress.
-  ProgressSockets& progress() { return progress_; }
+  // Reads what a worker reports: Source::kWorkerProgress. Absent: it reports nothing, or is in no
+  // round.
+  std::optional<ProgressMessage> ReadProgress(int worker, TimePoint now,
+                                              std::vector<Event>& events);
 
   // Sends SIGKILL to one worker's process group.
   void KillOne(int local_rank, TimePoint now, std::vector<Event>& events);
 
-  // Sends a signal to all process groups. Workers that have ended before are reported first: later
-  // ends are caused by this agent.
-  void Signal(int signal, TimePoint now, std::vector<Event>& events);
+  // Sends a signal to all process groups that have not had it. Workers that have ended before are
+  // reported first: later ends are caused by this agent. `keep`: workers that can be kept are told
+  // that the round is broken instead, and those that have left it or are parked stay.
+  void Stop(int signal, bool keep, TimePoint now, std::vector<Event>& events);
 
   // Readable when a worker has ended: Source::kWorkerEnd.
   int ends_fd() const { return ends_.fd(); }
@@ -97,11 +105,11 @@ class Workers {
   // child) have no handler and would be killed.
   void Forward(int signal);
 
-  // Sends SIGKILL to all, and to all other processes in the round's cgroup.
-  void Kill(TimePoint now, std::vector<Event>& events);
+  // Sends SIGKILL to all, and to all other processes in their cgroup. `keep` as above.
+  void Kill(bool keep, TimePoint now, std::vector<Event>& events);
 
-  // The folder of the round's cgroup; empty: none.
-  const std::string& cgroup() const { return round_cgroup_; }
+  // The folder of the workers' cgroup; empty: none.
+  const std::string& cgroup() const { return cgroup_; }
 
   // Handles a ready descriptor of worker `ready.worker`. Appends ends to `events`.
   void OnReady(const Ready& ready, TimePoint now, std::vector<Event>& events);
@@ -123,22 +131,65 @@ class Workers {
   LogMux& logs() { return log_mux_; }
 
  private:
-  void ReportMissingProgress(const std::string& why);
-  void EndUnwatched(int local_rank, const std::string& why);
+  struct Worker {
+    std::string error_file;
+    // The start of its process: its files are newer.
+    std::chrono::system_clock::time_point started_on_wall;
+    bool can_be_kept = false;  // it has said so
+    bool carried = false;      // its process is older than the round
+    // Of this round:
+    bool left = false;         // it will not communicate in it any more
+    bool signaled = false;     // this agent has asked it to end
+    bool stopped = false;      // and it had not failed then, or was told that the round is broken
+    bool was_failing = false;  // it had failed then, and had not ended yet
+    // The kernel was already ending it, which may take longer than its peers' failure.
+    bool was_ending = false;
+  };
+
+  Worker& Of(int worker) { return workers_[static_cast<std::size_t>(worker)]; }
+  const Worker& Of(int worker) const { return workers_[static_cast<std::size_t>(worker)]; }
+  int count() const { return static_cast<int>(workers_.size()); }  // with parked ones
+  bool IsParked(int worker) const { return worker >= size(); }
+  bool IsRunning(int worker) const;  // and it stays only if it is kept
+
+  // ---- workers.cc: starting
   void ContinueSpawn(TimePoint now, std::vector<Event>& events);
-  void FinishSpawn(const absl::Status& status, std::vector<Event>& events);
+  void FinishSpawn(const absl::Status& status, TimePoint now, std::vector<Event>& events);
   absl::Status TakeLogFolder(TimePoint now);
   absl::Status OpenLogs(TimePoint now);
   void StartProcesses(TimePoint now);
-  WorkerEnv EnvironmentOf(const Start& start) const;
-  void TakeSpawned(std::vector<Spawned> spawned, TimePoint now, std::vector<Event>& events);
-  bool IsStarting() const { return starting_ != Starting::kNo; }
+  WorkerEnv EnvironmentOf(int local_rank) const;
   std::string ErrorFile(int local_rank) const;
-  void AddEnded(int local_rank, std::optional<OomKill> oom, TimePoint now);
+  SpawnRequest RequestFor(const Place& place, std::vector<std::string> environ, int local_rank,
+                          const LogMux::WriteEnds& ends, int cgroup) const;
+  void TakeSpawned(std::vector<Spawned> spawned, TimePoint now, std::vector<Event>& events);
+  void Watch(int worker);
+  void Unwatch(int worker);
+  bool IsStarting() const { return starting_ != Starting::kNo; }
+  void ReportMissingProgress(const std::string& why);
+  void EndUnwatched(int worker, const std::string& why);
+
+  // ---- worker_rounds.cc: workers that live on
+  void TellRound(int local_rank);
+  void OnLeft(int local_rank, const ProgressMessage& message, TimePoint now,
+              std::vector<Event>& events);
+  std::optional<int> ReadySpare() const;
+  void TakeSpare(int local_rank, int spare);
+  void ParkWorkers();
+  void TakeParked(TimePoint now, std::vector<Event>& events);
+  std::vector<bool> KeptFlags() const;
+  bool AnyKept() const;
+
+  // ---- worker_ends.cc
   void TakeEnded(TimePoint now, std::vector<Event>& events);
-  bool ReapWorker(int local_rank, TimePoint now, std::vector<Event>& events);
+  bool ReapWorker(int worker, TimePoint now, std::vector<Event>& events);
+  void AddEnded(int local_rank, std::optional<OomKill> oom, TimePoint now);
+  void EndParked(int worker);
   std::vector<bool> WorkersWithRecord() const;
-  bool WasStopped(std::size_t index, const Outcome& outcome) const;
+  bool WasStopped(int worker, const Outcome& outcome) const;
+  void AskToEnd(int signal, bool keep);
+  std::optional<std::vector<pid_t>> KillOrphans() const;
+  bool IsKnown(pid_t pid) const;
   void ReportStuckProcess(pid_t pid, std::chrono::seconds after_kill);
   void FinishIfAllGone(TimePoint now, std::vector<Event>& events);
 
@@ -147,26 +198,19 @@ class Workers {
   Console& console_;
   const Background& background_;
   LogMux log_mux_;
+  std::vector<Worker> workers_;
   ProcessSet processes_;
   ProgressSockets progress_;
-  std::string round_cgroup_;  // from Spawn() to AllGone
+  std::string cgroup_;  // while there are workers
   // The workers' pidfds. The kernel returns ready ones in the order in which they became ready, and
   // so dead workers in their order of death.
   Poller ends_;
-  // By local rank: it had not failed when this agent signaled it.
-  std::vector<bool> stopped_;
-  // By local rank: it had failed before that signal and had not ended yet.
-  std::vector<bool> was_failing_;
-  // By local rank: the kernel was already ending it, which may take longer than its peers' failure.
-  std::vector<bool> was_ending_;
   std::set<int> sent_signals_;  // in this round, to groups
   OomWatch oom_watch_;
   Start start_;
   LogRound log_round_;
   LogPlan log_plan_;
-  TimePoint started_;
-  // The start of the round: its files are newer.
-  std::chrono::system_clock::time_point started_on_wall_;
+  TimePoint round_started_;
 
   // The step of Spawn(); each may wait for a disk.
   enum class Starting { kNo, kLogFolder, kLogFiles, kProcesses };
@@ -176,19 +220,34 @@ class Workers {
   bool log_folder_made_ = false;  // its path is to be shown
   std::vector<std::string> network_;
   std::vector<LogMux::WriteEnds> write_ends_;  // of the pipes, until the workers are started
+  std::vector<int> spawning_;                  // the local ranks of the batch
   OwnedFd spawn_cgroup_;                       // likewise
   Spawner spawner_;
   bool newly_started_ = false;  // not yet returned by TakeStarted()
-  // Signals that were requested while the workers were being started, in order.
-  std::vector<int> deferred_signals_;   // to their groups
-  std::vector<int> deferred_forwards_;  // to them alone
+
+  // Of the parked worker that is being started.
+  std::optional<int> parking_;
+  LogMux::WriteEnds parking_ends_;
+  OwnedFd parking_cgroup_;
+  Spawner parker_;
+  int parked_ = 0;           // so far
+  int parked_failures_ = 0;  // in a row
+
+  struct DeferredStop {
+    int signal = 0;
+    bool keep = false;
+  };
+  // Requested while the workers were being started, in order.
+  std::vector<DeferredStop> deferred_stops_;
+  std::vector<int> deferred_forwards_;
   WorkerEvidence evidence_;
   std::function<std::vector<RanksInPlace>(int local_rank)> on_ended_;
   // Checked on each SIGCHLD: dead, but traced by a process that has not reaped it yet; or the pidfd
   // cannot be watched.
   std::set<int> held_;
   bool round_live_ = false;  // from Spawn() to AllGone
-  // All workers have ended and orphans are being killed, until this time at the latest,
+  bool end_all_ = false;     // no worker is kept: the run ends
+  // All workers have ended or left, and orphans are being killed, until this time at the latest,
   std::optional<TimePoint> sweep_deadline_;
   // with the next check at this time.
   std::optional<TimePoint> next_sweep_;

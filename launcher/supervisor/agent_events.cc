@@ -54,6 +54,14 @@ RunEvent Hung(const WorkerHung& hung, const SupervisorState& state) {
   return event;
 }
 
+RunEvent Left(const WorkerLeft& left, const SupervisorState& state) {
+  RunEvent event = Named("worker.left");
+  if (state.round) Place(*state.round, left.local_rank, event);
+  event.fields.emplace_back("pid", left.pid);
+  event.fields.emplace_back("reason", left.error);
+  return event;
+}
+
 RunEvent WithReason(const char* name, const std::string& reason) {
   RunEvent event = Named(name);
   event.fields.emplace_back("reason", reason);
@@ -115,6 +123,7 @@ std::optional<RunEvent> EventOf(const Event& event, const SupervisorState& state
           },
           [&](const WorkerEnded& ended) -> Maybe { return Ended(ended, state); },
           [&](const WorkerHung& hung) -> Maybe { return Hung(hung, state); },
+          [&](const WorkerLeft& left) -> Maybe { return Left(left, state); },
           [](const StacksRead&) -> Maybe { return std::nullopt; },
           [&](const AllGone&) -> Maybe {
             RunEvent gone = Named("workers.gone");

@@ -71,6 +71,7 @@ void Stepper::BeginRound(const Start& start) {
   s_.notice_deadline.reset();
   s_.notice_shown = false;
   s_.workers_live = true;
+  s_.kept_live = false;
   s_.phase = Phase::kRunning;
   effects_.push_back(SpawnRound{start});
 }
@@ -105,7 +106,8 @@ void Stepper::operator()(const Stop& stop) {
       s_.stop_asked = true;
       // Unlike this node's own failure, Stop states whether another round follows.
       StopWorkers(stop);
-      if (!s_.workers_live) AnswerStop();
+      if (!s_.workers_live) return AnswerStop();
+      s_.phase = Phase::kStopping;
       return;
     case Phase::kLeaving:
       // The workers are being stopped already, unless a user does not want to wait.
@@ -227,6 +229,21 @@ void Stepper::operator()(const WorkerHung& hung) {
   }
 }
 
+void Stepper::operator()(const WorkerLeft& left) {
+  switch (s_.phase) {
+    case Phase::kRunning:
+    case Phase::kExamining:
+      return Fail(ToFailure(left, *s_.round, config_.host));
+    case Phase::kStopping:
+    case Phase::kWaiting:
+    case Phase::kSucceeded:
+    case Phase::kLeaving:
+    case Phase::kEnding:
+    case Phase::kEnded:
+      return;
+  }
+}
+
 void Stepper::operator()(const StacksRead&) {
   switch (s_.phase) {
     case Phase::kExamining:
@@ -242,9 +259,10 @@ void Stepper::operator()(const StacksRead&) {
   }
 }
 
-void Stepper::operator()(const AllGone&) {
+void Stepper::operator()(const AllGone& gone) {
   if (!s_.workers_live) return;
   s_.workers_live = false;
+  s_.kept_live = gone.kept;
   s_.kill_deadline.reset();
   s_.give_up_deadline.reset();
   switch (s_.phase) {
@@ -255,12 +273,16 @@ void Stepper::operator()(const AllGone&) {
       if (s_.deferred_stop.has_value()) BeginStop(Stop(*s_.deferred_stop));
       return;
     case Phase::kStopping:
-      if (s_.stop_asked) AnswerStop();
-      return;
+      if (!s_.stop_asked) return;
+      if (s_.kept_live && s_.another_round == false) return Terminate(/*another_round=*/false);
+      return AnswerStop();
     case Phase::kLeaving:
+      // They had left the round when this node began to leave the run.
+      if (s_.kept_live) return Terminate(/*another_round=*/false);
       ReportEnds();
       return AwaitVerdict();
     case Phase::kEnding:
+      if (s_.kept_live) return Terminate(/*another_round=*/false);
       return EndNow();
     case Phase::kWaiting:
     case Phase::kSucceeded:
@@ -354,7 +376,7 @@ void Stepper::operator()(const DeadlinePassed&) {
     effects_.push_back(
         PrintNote{absl::StrCat("workers that did not end within ", InSeconds(Grace()), " of ",
                                SignalName(s_.term_signal), " are killed")});
-    Kill();
+    Kill(/*keep=*/s_.term_keeps);
   }
   if (IsOver(s_.give_up_deadline)) GiveUp();
   if (IsOver(s_.leave_deadline)) {

@@ -69,11 +69,24 @@ struct WorkerHung {
   std::vector<RanksInPlace> places;  // as in WorkerEnded
 };
 
+// A worker that can be kept has left the round by itself.
+struct WorkerLeft {
+  int local_rank = 0;
+  std::int64_t pid = 0;
+  std::chrono::milliseconds age{0};
+  std::string error;  // of the collective that failed
+  std::vector<std::string> last_lines;
+  std::vector<RanksInPlace> places;  // as in WorkerEnded
+};
+
 // All stacks that ExamineWorkers requested have been read. WorkerHung precedes it.
 struct StacksRead {};
 
-// The last worker of the round and all processes that the workers left behind have ended.
-struct AllGone {};
+// Each worker of the round has ended, with all processes that it left behind, or has left the round
+// and is kept for the next one.
+struct AllGone {
+  bool kept = false;  // some are kept, or parked
+};
 
 struct SignalReceived {
   int signal = 0;
@@ -87,9 +100,10 @@ struct ControlPipeLost {};
 
 struct DeadlinePassed {};
 
-using Event = std::variant<Connecting, Reconnecting, Reconnected, Accepted, Waiting, Start, Stop,
-                           Finish, Refused, SessionEnded, WorkerEnded, WorkerHung, StacksRead,
-                           AllGone, SignalReceived, WardenLost, ControlPipeLost, DeadlinePassed>;
+using Event =
+    std::variant<Connecting, Reconnecting, Reconnected, Accepted, Waiting, Start, Stop, Finish,
+                 Refused, SessionEnded, WorkerEnded, WorkerHung, WorkerLeft, StacksRead, AllGone,
+                 SignalReceived, WardenLost, ControlPipeLost, DeadlinePassed>;
 
 // ---- Effects
 
@@ -103,9 +117,12 @@ struct ExamineWorkers {
 };
 struct TerminateWorkers {  // `signal` to every worker's process group
   int signal = SIGTERM;
+  bool keep = false;  // those that can be kept are told that the round is broken instead
 };
-struct KillWorkers {};  // SIGKILL to the same
-struct KillWorker {     // SIGKILL to one worker, which hangs and would not react to SIGTERM
+struct KillWorkers {  // SIGKILL to the same
+  bool keep = false;  // but not to those that have left the round
+};
+struct KillWorker {  // SIGKILL to one worker, which hangs and would not react to SIGTERM
   int local_rank = 0;
 };
 struct SendReport {
@@ -137,6 +154,7 @@ struct SupervisorState {
   Phase phase = Phase::kWaiting;
   std::optional<Start> round;  // the last one that was started on this node
   bool workers_live = false;   // from SpawnRound to AllGone
+  bool kept_live = false;      // after AllGone: workers are kept for another round
 
   // The first of this node's workers that failed by itself in this round, as first_cause.h has it.
   std::optional<Failure> failure;
@@ -153,6 +171,7 @@ struct SupervisorState {
   std::optional<bool> another_round;
   int term_signal = 0;                     // the signal that was sent to the workers
   TimePoint term_time;                     // when it was sent
+  bool term_keeps = false;                 // workers that can be kept did not get it
   std::optional<TimePoint> kill_deadline;  // SIGKILL is sent then
   std::optional<TimePoint>
       give_up_deadline;  // SIGKILL was sent: the agent ends without the workers then

@@ -36,8 +36,9 @@ class Stepper {
   void operator()(const SessionEnded& ended);
   void operator()(const WorkerEnded& ended);
   void operator()(const WorkerHung& hung);
+  void operator()(const WorkerLeft& left);
   void operator()(const StacksRead&);
-  void operator()(const AllGone&);
+  void operator()(const AllGone& gone);
   void operator()(const SignalReceived& event);
   void operator()(const WardenLost&);
   void operator()(const ControlPipeLost&);
@@ -70,7 +71,11 @@ class Stepper {
   // `another_round`: whether one follows, which decides how long the workers have; absent: not
   // known yet. A repeated call moves the deadline, counted from the first signal.
   void Terminate(std::optional<bool> another_round, int signal = SIGTERM);
-  void Kill();
+  // `keep`: those that have left the round stay.
+  void Kill(bool keep = false);
+  // Kept workers are stopped like those of a round.
+  void TakeKeptBack();
+  bool AnyLive() const { return s_.workers_live || s_.kept_live; }
   std::chrono::milliseconds Grace() const;
   void AnswerStop();
   void ReportEnds();

@@ -70,20 +70,34 @@ std::chrono::milliseconds Stepper::Grace() const {
 }
 
 void Stepper::Terminate(std::optional<bool> another_round, int signal) {
-  if (!s_.workers_live || s_.give_up_deadline.has_value()) return;
+  // Without restarts, this node's own failure ends the run.
+  const bool keep = another_round.value_or(s_.round.has_value() && s_.round->restarts_max > 0);
+  if (!keep) TakeKeptBack();
   s_.another_round = another_round;
-  if (!s_.kill_deadline.has_value()) {
-    effects_.push_back(TerminateWorkers{signal});
+  if (!s_.workers_live || s_.give_up_deadline.has_value()) return;
+  const bool first = !s_.kill_deadline.has_value();
+  if (first) {
     s_.term_signal = signal;
     s_.term_time = now_;
+  }
+  if (first || (s_.term_keeps && !keep)) {
+    effects_.push_back(TerminateWorkers{signal, keep});
+    s_.term_keeps = keep;
   }
   s_.kill_deadline = s_.term_time + Grace();
 }
 
-void Stepper::Kill() {
+void Stepper::TakeKeptBack() {
+  if (!s_.kept_live) return;
+  s_.kept_live = false;
+  s_.workers_live = true;
+}
+
+void Stepper::Kill(bool keep) {
+  if (!keep) TakeKeptBack();
   s_.kill_deadline.reset();
   if (!s_.workers_live) return;
-  effects_.push_back(KillWorkers{});
+  effects_.push_back(KillWorkers{keep});
   if (!s_.give_up_deadline.has_value()) s_.give_up_deadline = now_ + kKillTimeout;
 }
 
@@ -104,7 +118,7 @@ void Stepper::LeaveRun(int signal, int to_workers, bool at_once) {
   s_.signal_time = now_;
   SendLeave(at_once);
   s_.phase = Phase::kLeaving;
-  if (s_.workers_live) {
+  if (AnyLive()) {
     Terminate(/*another_round=*/false, to_workers);
   } else if (s_.joined) {
     AwaitVerdict();
@@ -176,7 +190,7 @@ void Stepper::StopAndEnd(int exit_code, std::string text, std::optional<Verdict>
   s_.examine_deadline.reset();
   s_.end = End{exit_code, std::move(text), std::move(verdict)};
   s_.phase = Phase::kEnding;
-  if (s_.workers_live) {
+  if (AnyLive()) {
     Terminate(/*another_round=*/false);
   } else {
     EndNow();

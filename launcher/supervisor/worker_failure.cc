@@ -4,7 +4,7 @@
 namespace ddprun {
 namespace {
 
-// The members that both events have.
+// The members that all these events have.
 template <typename Event>
 Failure FailureOf(const Event& event, const Start& start, const std::string& host) {
   Failure failure;
@@ -45,6 +45,13 @@ Failure ToFailure(const WorkerHung& hung, const Start& start, const std::string&
   Failure failure = FailureOf(hung, start, host);
   failure.kind = FailureKind::kWorkerHung;
   failure.hang = hung.hang;
+  return failure;
+}
+
+Failure ToFailure(const WorkerLeft& left, const Start& start, const std::string& host) {
+  Failure failure = FailureOf(left, start, host);
+  failure.kind = FailureKind::kCollectiveFailed;
+  failure.message = left.error;
   return failure;
 }
 

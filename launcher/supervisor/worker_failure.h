@@ -12,6 +12,7 @@ namespace ddprun {
 // `start`: the worker's round; `host`: this node's name.
 Failure ToFailure(const WorkerEnded& ended, const Start& start, const std::string& host);
 Failure ToFailure(const WorkerHung& hung, const Start& start, const std::string& host);
+Failure ToFailure(const WorkerLeft& left, const Start& start, const std::string& host);
 
 WorkerEnds ToWorkerEnds(const WorkerEnded& ended);
 

@@ -23,7 +23,7 @@ NoticeKind KindOf(const Failure& why) {
 // Failures that follow from the loss of peers; the loss itself is then the first cause.
 bool MayBeAftermath(const Failure& cause) {
   return cause.kind == FailureKind::kWorkerExited || cause.kind == FailureKind::kWorkerSignaled ||
-         cause.kind == FailureKind::kWorkerHung;
+         cause.kind == FailureKind::kWorkerHung || cause.kind == FailureKind::kCollectiveFailed;
 }
 
 }  // namespace

@@ -58,7 +58,9 @@ Failure WorkerFailureFrom(const Member& member, Failure reported) {
     failure.rank = failure.local_rank = -1;
   }
   const bool is_signal = failure.kind == FailureKind::kWorkerSignaled;
-  if (!IsWorkersEnd(failure.kind) || (is_signal && !IsSignal(failure.signal))) {
+  const bool is_workers =
+      IsWorkersEnd(failure.kind) || failure.kind == FailureKind::kCollectiveFailed;
+  if (!is_workers || (is_signal && !IsSignal(failure.signal))) {
     failure.kind = FailureKind::kWorkerExited;
   }
   DropForeignFields(failure);

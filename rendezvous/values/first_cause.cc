@@ -150,6 +150,8 @@ Nature NatureOf(const Failure& failure) {
       if (failure.signal == SIGABRT) return NatureOfWords(failure);
       // The reader of its pipe is gone.
       return failure.signal == SIGPIPE ? Nature::kSymptom : Nature::kOrigin;
+    case FailureKind::kCollectiveFailed:
+      return Nature::kSymptom;
     default:
       return Nature::kOrigin;
   }

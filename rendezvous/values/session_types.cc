@@ -110,6 +110,8 @@ const char* CodeName(FailureKind kind) {
       return "node_drained";
     case FailureKind::kWorkerHung:
       return "worker_hung";
+    case FailureKind::kCollectiveFailed:
+      return "collective_failed";
   }
   return "";
 }
@@ -133,6 +135,7 @@ int ToExitCode(const Failure& failure) {
     case FailureKind::kNodeLost:
     case FailureKind::kJoinTimeout:
     case FailureKind::kNodeDrained:
+    case FailureKind::kCollectiveFailed:
       return kExitCodeOther;
   }
   return kExitCodeOther;
@@ -165,6 +168,8 @@ std::string ToSentence(const Failure& failure) {
                           failure.message.empty() ? "drained" : failure.message);
     case FailureKind::kWorkerHung:
       return HangSentence(failure);
+    case FailureKind::kCollectiveFailed:
+      return WithMessage(absl::StrCat(WorkerName(failure), " left the round"), failure.message);
   }
   return "unknown failure";
 }

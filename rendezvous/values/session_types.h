@@ -38,6 +38,7 @@ enum class FailureKind {
   kNodeInterrupted = 5,
   kJoinTimeout = 6,
   kWorkerHung = 7,    // it was alive and made no progress
+  kCollectiveFailed = 8,  // it is alive, has left the round, and can be kept
   kRunStopped = 20,   // an operator stopped the run; the workers get `signal`
   kNodeDrained = 21,  // an operator drained the node: no failure, but the end of its round
 };

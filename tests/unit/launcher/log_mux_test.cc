@@ -42,7 +42,7 @@ class LogMuxTest : public ::testing::Test {
   }
   void Start(const LogPlan& plan) {
     ends_.clear();
-    absl::Status status = mux_->StartRound(plan, ends_);
+    absl::Status status = mux_->StartRound(plan, {}, ends_);
     if (status.ok()) status = AwaitFiles();
     ASSERT_TRUE(status.ok()) << status;
   }
@@ -111,8 +111,8 @@ TEST_F(LogMuxTest, FilesHaveEveryByteAndASecondRoundAppends) {
     StartRound(folder);
     Say(0, OutputStream::kOut, "10%\rdone\n");
     Say(0, OutputStream::kErr, "warning\n");
-    mux_->EndRound(now_);
-    EXPECT_TRUE(mux_->OpenPipes().empty());
+    mux_->EndRound({}, now_);
+    for (int worker : {0, 1}) EXPECT_TRUE(mux_->OpenPipes(worker).empty());
   }
   mux_->FinishFiles();
   EXPECT_EQ(Content(folder + "/stdout.log"), "10%\rdone\n10%\rdone\n");
@@ -123,7 +123,7 @@ TEST_F(LogMuxTest, AFolderThatCannotBeMadeIsNamed) {
   std::ofstream(folder_ + "/file") << "x";
   LogPlan plan = TwoWorkers();
   plan.workers[0].out.file = folder_ + "/file/sub/stdout.log";
-  ASSERT_TRUE(mux_->StartRound(plan, ends_).ok());
+  ASSERT_TRUE(mux_->StartRound(plan, {}, ends_).ok());
   const absl::Status status = AwaitFiles();
   EXPECT_TRUE(absl::IsUnavailable(status));
   EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr(folder_ + "/file/sub"));
@@ -148,7 +148,7 @@ TEST_F(LogMuxTest, LinesWithATextGoToAFileOfTheirOwnToo) {
   Say(0, OutputStream::kOut, "loss 1\nother\n");
   Say(1, OutputStream::kOut, "the acc\r\n");
   Say(1, OutputStream::kErr, "loss on stderr\n");
-  mux_->EndRound(now_);
+  mux_->EndRound({}, now_);
   mux_->FinishFiles();
   EXPECT_EQ(Content(folder_ + "/filtered_stdout.log"), "[4] loss 1\n[5] the acc\n");
 }
@@ -169,7 +169,7 @@ TEST_F(LogMuxTest, EqualLinesAreFoldedOnTheConsoleAlone) {
   mux_->OnDeadline(now_ + kFoldWindow);
   EXPECT_EQ(Shown(), "[5] alone\n");
   Say(1, OutputStream::kErr, "last words\n");
-  mux_->EndRound(now_);
+  mux_->EndRound({}, now_);
   EXPECT_EQ(Shown(), "[5] last words\n");
   mux_->FinishFiles();
   EXPECT_EQ(Content(folder_ + "/stdout.log"), "epoch 1\n");
@@ -186,10 +186,59 @@ TEST_F(LogMuxTest, AWorkerThatIsNotShownIsNotWaitedFor) {
 
 TEST_F(LogMuxTest, ThePipeLeavesWithItsWriter) {
   StartRound("");
-  EXPECT_EQ(mux_->OpenPipes().size(), 4u);
+  EXPECT_EQ(mux_->OpenPipes(0).size() + mux_->OpenPipes(1).size(), 4u);
   ends_.clear();
   EXPECT_FALSE(mux_->Read(0, OutputStream::kOut, now_));
-  EXPECT_EQ(mux_->OpenPipes().size(), 3u);
+  EXPECT_EQ(mux_->OpenPipes(0).size() + mux_->OpenPipes(1).size(), 3u);
+}
+
+TEST_F(LogMuxTest, AKeptWorkerKeepsItsPipesAndFilesUnderItsNewRank) {
+  LogPlan plan = TwoWorkers();
+  for (int i : {0, 1})
+    plan.workers[static_cast<std::size_t>(i)].out.file =
+        folder_ + "/round_1/" + std::to_string(i) + ".log";
+  Start(plan);
+  Say(0, OutputStream::kOut, "a\n");
+  Say(1, OutputStream::kOut, "b\n");
+  const LogMux::WriteEnds kept = std::move(ends_[1]);
+  mux_->EndRound({false, true}, now_);
+  for (int i : {0, 1}) {
+    plan.workers[static_cast<std::size_t>(i)].out.file =
+        folder_ + "/round_2/" + std::to_string(i) + ".log";
+    plan.workers[static_cast<std::size_t>(i)].prefix = "[" + std::to_string(7 + i) + "] ";
+  }
+  ASSERT_TRUE(mux_->StartRound(plan, {false, true}, ends_).ok());
+  ASSERT_TRUE(AwaitFiles().ok());
+  EXPECT_FALSE(ends_[1].out.valid());
+  Say(0, OutputStream::kOut, "c\n");
+  ASSERT_EQ(write(kept.out.get(), "d\n", 2), 2);
+  mux_->Read(1, OutputStream::kOut, now_);
+  EXPECT_EQ(Shown(), "[4] a\n[5] b\n[7] c\n[8] d\n");
+  mux_->FinishFiles();
+  EXPECT_EQ(Content(folder_ + "/round_1/0.log"), "a\n");
+  EXPECT_EQ(Content(folder_ + "/round_1/1.log"), "b\nd\n");
+  EXPECT_EQ(Content(folder_ + "/round_2/0.log"), "c\n");
+}
+
+TEST_F(LogMuxTest, AParkedWorkersLinesAreARanksOnceItHasOne) {
+  Start(TwoWorkers());
+  LogMux::WriteEnds parked;
+  ASSERT_TRUE(mux_->StartParked(2, "[spare] ", parked).ok());
+  ASSERT_EQ(write(parked.out.get(), "loaded\n", 7), 7);
+  mux_->Read(2, OutputStream::kOut, now_);
+  mux_->EndRound({true, false, true}, now_);
+  mux_->Swap(1, 2);
+  LogPlan plan = TwoWorkers();
+  plan.workers[1].out.file = folder_ + "/round_2/1.log";
+  std::vector<LogMux::WriteEnds> none;
+  ASSERT_TRUE(mux_->StartRound(plan, {true, true}, none).ok());
+  ASSERT_TRUE(AwaitFiles().ok());
+  ASSERT_EQ(write(parked.out.get(), "trains\n", 7), 7);
+  mux_->Read(1, OutputStream::kOut, now_);
+  EXPECT_EQ(Shown(), "[spare] loaded\n[5] trains\n");
+  EXPECT_THAT(mux_->LastLinesOf(1), ElementsAre("trains"));
+  mux_->FinishFiles();
+  EXPECT_EQ(Content(folder_ + "/round_2/1.log"), "trains\n");
 }
 
 }  // namespace

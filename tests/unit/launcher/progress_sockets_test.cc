@@ -17,7 +17,8 @@ class ProgressSocketsTest : public ::testing::Test {
     std::string name = ::testing::TempDir() + "/progress_XXXXXX";
     ASSERT_NE(mkdtemp(name.data()), nullptr);
     folder_ = name;
-    ASSERT_TRUE(sockets_.Open(folder_, 1, 2).ok());
+    ASSERT_TRUE(sockets_.Open(folder_, "1_0", 0).ok());
+    ASSERT_TRUE(sockets_.Open(folder_, "1_1", 1).ok());
   }
   void TearDown() override {
     sockets_.Close();
@@ -55,15 +56,48 @@ TEST_F(ProgressSocketsTest, AnEmptyMessageIsOneToo) {
   EXPECT_TRUE(sockets_.Read(0).has_value());
 }
 
-TEST_F(ProgressSocketsTest, AnotherRoundHasOtherSockets) {
+TEST_F(ProgressSocketsTest, AnotherProcessHasAnotherSocket) {
   const std::string old = sockets_.path(0);
-  ASSERT_TRUE(sockets_.Open(folder_, 2, 1).ok());
+  ASSERT_TRUE(sockets_.Open(folder_, "2_0", 0).ok());
   EXPECT_NE(sockets_.path(0), old);
   EXPECT_FALSE(std::filesystem::exists(old));
 }
 
+TEST_F(ProgressSocketsTest, AProcessKeepsItsSocketUnderAnotherNumber) {
+  ASSERT_TRUE(Tell(1, "STEP=7"));
+  sockets_.Swap(0, 1);
+  EXPECT_EQ(sockets_.Read(0)->step, 7);
+  EXPECT_FALSE(sockets_.Read(1).has_value());
+}
+
+TEST_F(ProgressSocketsTest, AWorkerIsToldOfRoundsWhereItReads) {
+  EXPECT_FALSE(sockets_.Send(0, RoundBroken{3}));  // it reads nowhere
+  EXPECT_FALSE(sockets_.Send(7, RoundBroken{3}));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::string path = RoundSocketPath(sockets_.path(0));
+  std::strcpy(address.sun_path, path.c_str());
+  OwnedFd fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  ASSERT_EQ(bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  EXPECT_TRUE(sockets_.Send(0, RoundBroken{3}));
+  char text[256];
+  const ssize_t size = recv(fd.get(), text, sizeof(text), 0);
+  ASSERT_GT(size, 0);
+  EXPECT_EQ(ParseRoundMessage({text, static_cast<std::size_t>(size)}),
+            RoundMessage(RoundBroken{3}));
+  // One that never reads holds nobody up.
+  int sent = 0;
+  while (sockets_.Send(0, RoundBroken{3}) && ++sent < 100'000) {
+  }
+  EXPECT_LT(sent, 100'000);
+  fd.Reset();
+  EXPECT_FALSE(sockets_.Send(0, RoundBroken{3}));  // it is gone
+  sockets_.Close(0);
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
 TEST_F(ProgressSocketsTest, AFolderThatIsNotThereIsASentence) {
-  EXPECT_NE(sockets_.Open(folder_ + "/none", 1, 1).message().find("cannot make the socket"),
+  EXPECT_NE(sockets_.Open(folder_ + "/none", "1", 1).message().find("cannot make the socket"),
             std::string::npos);
 }
 

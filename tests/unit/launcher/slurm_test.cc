@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/command_line/scheduler_env.h"
 #include "launcher/command_line/parse_options.h"
+#include "launcher/command_line/scheduler_env.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

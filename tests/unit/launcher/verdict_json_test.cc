@@ -49,8 +49,9 @@ TEST(VerdictJsonTest, WhereTheRanksWait) {
   cause.places = {{{{0, 1}}, {Collective{"0", 57, "all_reduce", 64, "float32"}, {{"0", 56, "a"}}}},
                   {{{2, 2}}, {}}};
   const auto json = Parsed({.verdict = Verdict{.cause = cause}})["cause"]["collectives"];
-  EXPECT_EQ(json["sentence"],
-            "ranks 0-1 wait in all_reduce 57 (64 bytes float32); rank 2 has reported no collective");
+  EXPECT_EQ(
+      json["sentence"],
+      "ranks 0-1 wait in all_reduce 57 (64 bytes float32); rank 2 has reported no collective");
   EXPECT_EQ(json["places"][0]["ranks"], (nlohmann::json{{0, 1}}));
   EXPECT_EQ(json["places"][0]["waits"], (nlohmann::json{{"group", "0"},
                                                         {"number", 57},

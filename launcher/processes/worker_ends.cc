@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+// How workers are asked to end, and what becomes of their ends.
+#include <unistd.h>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "launcher/base/limits.h"
+#include "launcher/processes/orphans.h"
+#include "launcher/processes/process_stat.h"
+#include "launcher/processes/workers.h"
+#include "rendezvous/base/bounded_call.h"
+#include "rendezvous/values/first_cause.h"
+
+namespace ddprun {
+
+void Workers::OnReady(const Ready& ready, TimePoint now, std::vector<Event>& events) {
+  if (ready.source == Source::kWorkerEnd) return TakeEnded(now, events);
+  const OutputStream stream =
+      ready.source == Source::kWorkerOut ? OutputStream::kOut : OutputStream::kErr;
+  log_mux_.Read(ready.worker, stream, now);  // epoll drops a closed pipe
+}
+
+void Workers::TakeEnded(TimePoint now, std::vector<Event>& events) {
+  bool any = true;
+  while (any) {
+    any = false;
+    for (const Ready& ready : ends_.Wait(TimePoint{})) {
+      any = ReapWorker(ready.worker, now, events) || any;
+    }
+  }
+  FinishIfAllGone(now, events);
+}
+
+bool Workers::ReapWorker(int worker, TimePoint now, std::vector<Event>& events) {
+  const auto index = static_cast<std::size_t>(worker);
+  std::optional<OomKill> oom;
+  const std::optional<Outcome> outcome = processes_.Look(index);
+  const auto* signaled = outcome.has_value() ? std::get_if<Signaled>(&*outcome) : nullptr;
+  if (signaled != nullptr && signaled->signal == SIGKILL && !WasStopped(worker, *outcome)) {
+    oom = oom_watch_.Explain(processes_.pid(index));
+  }
+  if (!processes_.ReapIfEnded(index)) {
+    // Its pidfd stays readable and would make the loop spin until the debugger ends.
+    if (processes_.IsLive(index) && held_.insert(worker).second)
+      ends_.Remove(processes_.pidfd(index));
+    return false;
+  }
+  held_.erase(worker);
+  log_mux_.Drain(worker, now);
+  if (IsParked(worker)) {
+    EndParked(worker);
+  } else {
+    AddEnded(worker, std::move(oom), now);
+  }
+  evidence_.Release(now, events);
+  return true;
+}
+
+// It is in no round, so this is no failure of one.
+void Workers::EndParked(int worker) {
+  progress_.Close(worker);
+  if (end_all_ || Of(worker).signaled) return;
+  ++parked_failures_;
+  console_.WriteLine(OutputStream::kErr,
+                     absl::StrCat("ddprun: a spare worker ended with exit code ",
+                                  ExitCodeOf(*processes_.outcome(static_cast<std::size_t>(worker))),
+                                  parked_failures_ < kParkedFailuresMax
+                                      ? "; another one is started"
+                                      : "; no other one is started, see its output"));
+}
+
+void Workers::Stop(int signal, bool keep, TimePoint now, std::vector<Event>& events) {
+  if (!keep && !end_all_) {
+    end_all_ = true;
+    round_live_ = round_live_ || AnyKept() || count() > 0;
+  }
+  if (!round_live_) return;
+  if (IsStarting()) return deferred_stops_.push_back({signal, keep});
+  TakeEnded(now, events);
+  AskToEnd(signal, keep);
+  FinishIfAllGone(now, events);
+}
+
+void Workers::AskToEnd(int signal, bool keep) {
+  const std::vector<bool> recorded = WorkersWithRecord();
+  sent_signals_.insert(signal);
+  for (int i = 0; i < count(); ++i) {
+    const auto index = static_cast<std::size_t>(i);
+    Worker& worker = Of(i);
+    if (!processes_.IsLive(index) || worker.signaled) continue;
+    if (keep && (IsParked(i) || worker.left)) continue;
+    if (!worker.stopped && !worker.was_failing && !IsParked(i)) {
+      // A failed program may take longer to end (teardown of the Python interpreter) than its peers
+      // take to fail without it.
+      worker.was_failing = recorded[index] || EndsInTraceback(log_mux_.LastLinesOf(i));
+      worker.was_ending = IsEnding(processes_.pid(index));
+      worker.stopped = !worker.was_failing;
+    }
+    if (keep && worker.can_be_kept && !worker.was_failing && !worker.was_ending &&
+        progress_.Send(i, RoundBroken{ToNumber(start_.round)})) {
+      continue;
+    }
+    worker.signaled = true;
+    processes_.SignalGroup(index, signal);
+    processes_.SignalGroup(index, SIGCONT);  // a stopped process could not act on the signal
+  }
+}
+
+bool Workers::WasStopped(int worker, const Outcome& outcome) const {
+  if (!Of(worker).stopped || !Of(worker).was_ending) return Of(worker).stopped;
+  // A process of which only the first thread had ended is ended by the signal.
+  const auto* signaled = std::get_if<Signaled>(&outcome);
+  return signaled != nullptr && sent_signals_.contains(signaled->signal);
+}
+
+// By number. With a deadline, since even a local disk may hang.
+std::vector<bool> Workers::WorkersWithRecord() const {
+  std::vector<std::string> files;
+  for (int i = 0; i < count(); ++i) {
+    const bool asked = Of(i).stopped || Of(i).was_failing || IsParked(i);
+    files.push_back(processes_.IsLive(static_cast<std::size_t>(i)) && !asked ? Of(i).error_file
+                                                                             : "");
+  }
+  std::vector<bool> none(files.size(), false);
+  const auto is_there = [files = std::move(files)] {
+    std::vector<bool> there;
+    for (const std::string& file : files)
+      there.push_back(!file.empty() && access(file.c_str(), F_OK) == 0);
+    return there;
+  };
+  return CallWithDeadline<std::vector<bool>>(kRecordLookTimeout, is_there).value_or(none);
+}
+
+bool Workers::IsKnown(pid_t pid) const {
+  for (int i = 0; i < count(); ++i) {
+    const auto index = static_cast<std::size_t>(i);
+    if (processes_.IsLive(index) && processes_.pid(index) == pid) return true;
+  }
+  return false;
+}
+
+std::optional<std::vector<pid_t>> Workers::KillOrphans() const {
+  return KillChildrenOnce([this](pid_t pid) { return IsKnown(pid); });
+}
+
+void Workers::FinishIfAllGone(TimePoint now, std::vector<Event>& events) {
+  if (!round_live_ || IsStarting() || parking_.has_value()) return;
+  for (int i = 0; i < count(); ++i) {
+    const bool ends = end_all_ ? processes_.IsLive(static_cast<std::size_t>(i)) : IsRunning(i);
+    if (ends) return;
+  }
+  const bool kept = AnyKept();
+  if (!sweep_deadline_.has_value()) {
+    if (!kept) KillCgroup(cgroup_);
+    sweep_deadline_ = now + kSweepTimeout;
+  }
+  // All processes that the workers left behind, also in other sessions, are this process's children
+  // by now: no process of a round may survive into the next one, but workers that are kept. Does
+  // not block the loop, because giving up a process that hangs in the kernel may take longer than
+  // the lease.
+  const std::optional<std::vector<pid_t>> left = KillOrphans();
+  if (left.has_value() && now < *sweep_deadline_) {
+    next_sweep_ = now + kSweepInterval;
+    return;
+  }
+  if (left.has_value()) {
+    for (const pid_t pid : *left) ReportStuckProcess(pid, kSweepTimeout);
+  }
+  // Reports the ends before the end of the round.
+  evidence_.Release(now, events);
+  awaits_evidence_ = !evidence_.empty();
+  next_sweep_.reset();
+  if (awaits_evidence_) return;
+  sweep_deadline_.reset();
+  log_mux_.EndRound(KeptFlags(), now);  // epoll drops closed pipes
+  if (!kept) RemoveCgroup(std::exchange(cgroup_, ""));
+  for (int i = 0; i < count(); ++i) {
+    if (!processes_.IsLive(static_cast<std::size_t>(i))) progress_.Close(i);
+  }
+  round_live_ = false;
+  events.push_back(AllGone{kept});
+}
+
+void Workers::Kill(bool keep, TimePoint now, std::vector<Event>& events) {
+  // Those that have had another signal get this one too.
+  for (Worker& worker : workers_) worker.signaled = false;
+  Stop(SIGKILL, keep, now, events);
+  for (int i = 0; i < count(); ++i) {
+    // Asked to leave the round, it has not.
+    if (keep && IsRunning(i)) processes_.SignalGroup(static_cast<std::size_t>(i), SIGKILL);
+  }
+  if (!AnyKept() || !keep) KillCgroup(cgroup_);
+  if (!keep) parker_.Cancel();
+  if (starting_ != Starting::kProcesses) return;
+  // Only the spawner knows a process that waits for its program's disk.
+  spawner_.Cancel();
+  KillOrphans();
+}
+
+void Workers::KillOne(int local_rank, TimePoint now, std::vector<Event>& events) {
+  if (!round_live_) return;
+  TakeEnded(now, events);
+  if (!IsLive(local_rank)) return;
+  Worker& worker = Of(local_rank);
+  worker.stopped = !worker.was_failing;
+  sent_signals_.insert(SIGKILL);
+  processes_.SignalGroup(static_cast<std::size_t>(local_rank), SIGKILL);
+}
+
+void Workers::ReportStuck() {
+  if (starting_ == Starting::kProcesses) {
+    console_.WriteLine(OutputStream::kErr,
+                       absl::StrCat("ddprun: the workers could not be started: the disk of ",
+                                    config_.program.path, " does not answer; check that disk"));
+  }
+  for (int i = 0; i < count(); ++i) {
+    const auto index = static_cast<std::size_t>(i);
+    if (processes_.IsLive(index)) ReportStuckProcess(processes_.pid(index), kKillTimeout);
+  }
+}
+
+void Workers::ReportStuckProcess(pid_t pid, std::chrono::seconds after_kill) {
+  const std::string text = ToText(LookAtStuckProcess(pid), after_kill);
+  for (const absl::string_view line : absl::StrSplit(absl::StrCat("ddprun: ", text), '\n')) {
+    console_.WriteLine(OutputStream::kErr, std::string(line));
+  }
+}
+
+void Workers::OnChildEnded(TimePoint now, std::vector<Event>& events) {
+  for (const int worker : std::set<int>(held_)) ReapWorker(worker, now, events);
+  // Processes of the spawners are not known here yet.
+  if (IsStarting() || parking_.has_value()) return;
+  FinishIfAllGone(now, events);
+  ReapOrphans([this](pid_t pid) { return IsKnown(pid); });
+}
+
+// Last lines and `stopped` are known at once; record and core are read from disks.
+void Workers::AddEnded(int local_rank, std::optional<OomKill> oom, TimePoint now) {
+  const auto index = static_cast<std::size_t>(local_rank);
+  WorkerEnded ended;
+  ended.local_rank = local_rank;
+  ended.outcome = *processes_.outcome(index);
+  ended.pid = processes_.pid(index);
+  ended.age = AgeAt(now);
+  ended.oom = std::move(oom);
+  std::vector<RanksInPlace> places;
+  if (on_ended_) places = on_ended_(local_rank);
+  if (IsSuccess(ended.outcome)) return evidence_.Add(std::move(ended));
+  ended.stopped = WasStopped(local_rank, ended.outcome);
+  if (!ended.stopped) ended.places = std::move(places);
+  ended.last_lines = log_mux_.LastLinesOf(local_rank);
+  WorkerEvidence::Question question{.record_file = Of(local_rank).error_file};
+  const auto* signaled = std::get_if<Signaled>(&ended.outcome);
+  if (signaled != nullptr && signaled->core_dumped) {
+    question.core_of_start = Of(local_rank).started_on_wall;
+    question.signal = signaled->signal;
+  }
+  // It had failed before this agent's signal ended it: the exit code of a program that fails by
+  // itself.
+  if (signaled != nullptr && Of(local_rank).was_failing) ended.outcome = Exited{1};
+  evidence_.Add(std::move(ended), std::move(question), now);
+}
+
+}  // namespace ddprun
