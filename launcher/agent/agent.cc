@@ -271,6 +271,8 @@ void Agent::Perform(const Effect& effect, TimePoint now) {
     } else {
       workers_.FailToSpawn(std::string(status.message()), now, events_);
     }
+  } else if (std::holds_alternative<ParkWorkers>(effect)) {
+    workers_.Prepare();
   } else if (const auto* examine = std::get_if<ExamineWorkers>(&effect)) {
     watch_.Examine(examine->silent, now, events_);
   } else if (const auto* terminate = std::get_if<TerminateWorkers>(&effect)) {

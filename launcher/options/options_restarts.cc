@@ -87,6 +87,9 @@ const std::vector<Flag> kRestartFlags = {
     {"--restart-exit-codes", 0, "LIST", "Restart only if the first failing worker ended so."},
     {"--restart-delay", 0, "SECONDS[:MAX]", "Delay before each restart, doubled up to MAX (0)."},
     {"--node-failures-max", 0, "K", "Leave a node out that was the first to fail K times."},
+    {"--on-join", 0, "ACTION",
+     "When a node joins a running round that has a place for it: grow (take it in, if the program "
+     "can be kept), restart (all workers), standby (grow)."},
     {"--spares", 0, "K",
      "Keep K parked worker processes on this node, to take a dead worker's place at once, if the "
      "program can be kept (0)."},
@@ -100,6 +103,15 @@ RestartOptions ReadRestartOptions(Reader& reader) {
     return reader.Seconds(flag, kTimeSecondsMax).value_or(std::chrono::milliseconds{0});
   };
   options.max_restarts = reader.Integer("--max-restarts", 0, kRestartsMax).value_or(0);
+  if (const Value* value = reader.Find("--on-join"); value != nullptr) {
+    if (value->text == "restart") {
+      policy.on_join = OnJoin::kRestart;
+    } else if (value->text == "standby") {
+      policy.on_join = OnJoin::kStandby;
+    } else if (value->text != "grow") {
+      reader.Fail(*value, "grow, restart or standby");
+    }
+  }
   options.spares = reader.Integer("--spares", 0, kSparesMax).value_or(0);
   policy.window = time("--restart-window");
   policy.reset = time("--restart-reset");

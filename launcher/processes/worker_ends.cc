@@ -74,6 +74,7 @@ void Workers::Stop(int signal, bool keep, TimePoint now, std::vector<Event>& eve
     end_all_ = true;
     round_live_ = round_live_ || AnyKept() || count() > 0;
   }
+  stopping_ = true;
   if (!round_live_) return;
   if (IsStarting()) return deferred_stops_.push_back({signal, keep});
   TakeEnded(now, events);

@@ -101,45 +101,83 @@ void Workers::TakeSpare(int local_rank, int spare) {
   Watch(local_rank);
 }
 
-// Once the workers of a round have said that they can be kept, since another program would begin
-// as a world of its own.
-void Workers::ParkWorkers() {
-  const int spares = config_.options.restarts.spares;
-  if (spares == 0 || !round_live_ || end_all_ || IsStarting() || parking_.has_value()) return;
-  if (parked_failures_ >= kParkedFailuresMax) return;
+void Workers::Prepare() {
+  prepares_ = true;
+  reported_keeping_.reset();  // the service asks again after its connection broke
+  parked_failures_ = 0;
+}
+
+bool Workers::AllCanBeKept() const {
   for (int i = 0; i < size(); ++i) {
-    if (!IsRunning(i) || !Of(i).can_be_kept || Of(i).stopped) return;
+    if (!IsRunning(i) || !Of(i).can_be_kept) return false;
   }
-  for (int i = size(); i < size() + spares; ++i) {
-    if (i < count() && processes_.IsLive(static_cast<std::size_t>(i))) continue;
-    if (count() <= i) workers_.resize(static_cast<std::size_t>(i) + 1);
-    processes_.Vacate(static_cast<std::size_t>(i));
-    Of(i) = {};
-    const std::string name = absl::StrCat("spare_", ++parked_);
-    absl::Status status = progress_.Open(config_.temp_dir, name, i);
-    if (status.ok()) status = log_mux_.StartParked(i, "[spare] ", parking_ends_);
-    if (!status.ok()) {
-      parked_failures_ = kParkedFailuresMax;
-      console_.WriteLine(OutputStream::kErr,
-                         absl::StrCat("ddprun: no spare worker is started: ", status.message()));
-      return;
-    }
-    Of(i).error_file = absl::StrCat(config_.temp_dir, "/error_", name, ".json");
-    WorkerEnv env = EnvironmentOf(0);
-    env.error_file = Of(i).error_file;
-    env.notify_socket = progress_.path(i);
-    Place place;
-    place.threads = config_.places.front().threads;
-    Of(i).started_on_wall = std::chrono::system_clock::now();
-    parking_cgroup_ =
-        OwnedFd(cgroup_.empty() ? -1 : open(cgroup_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    std::vector<SpawnRequest> requests;
-    requests.push_back(RequestFor(place, ParkedEnviron(OwnEnviron(), env, place), 0, parking_ends_,
-                                  parking_cgroup_.get()));
-    parking_ = i;
-    parker_.Begin(std::move(requests), processes_.file_limit());
+  return true;
+}
+
+bool Workers::AllParkedAreReady() const {
+  int ready = 0;
+  for (int i = size(); i < count(); ++i)
+    ready += Of(i).can_be_kept && processes_.IsLive(static_cast<std::size_t>(i));
+  return ready >= size();
+}
+
+// A round that is being stopped keeps what it last reported.
+void Workers::ReportKeeping(std::vector<Event>& events) {
+  std::optional<bool> now = reported_keeping_;
+  if (prepares_) now = AllParkedAreReady();
+  if (round_live_ && !IsStarting() && !end_all_ && !stopping_) now = AllCanBeKept();
+  if (!now.has_value() || now == reported_keeping_) return;
+  const bool is_news = *now || reported_keeping_.has_value();
+  reported_keeping_ = now;
+  if (is_news) events.push_back(WorkersCanBeKept{*now});
+}
+
+// In a round once its workers have said that they can be kept, since another program would begin
+// as a world of its own.
+int Workers::ParkedWanted() const {
+  if (end_all_ || IsStarting()) return 0;
+  const int spares = config_.options.restarts.spares;
+  if (prepares_) return size() + spares;
+  return round_live_ && !stopping_ && AllCanBeKept() ? spares : 0;
+}
+
+void Workers::ParkWorkers() {
+  if (parking_.has_value() || parked_failures_ >= kParkedFailuresMax) return;
+  const int end = size() + ParkedWanted();
+  for (int i = size(); i < end; ++i) {
+    if (processes_.IsLive(static_cast<std::size_t>(i))) continue;
+    const absl::Status status = Park(i);
+    if (status.ok()) return;  // one at a time
+    parked_failures_ = kParkedFailuresMax;
+    console_.WriteLine(OutputStream::kErr,
+                       absl::StrCat("ddprun: no spare worker is started: ", status.message()));
     return;
   }
+}
+
+absl::Status Workers::Park(int worker) {
+  const auto index = static_cast<std::size_t>(worker);
+  if (workers_.size() <= index) workers_.resize(index + 1);
+  processes_.Vacate(index);
+  Of(worker) = {};
+  const std::string name = absl::StrCat("spare_", ++parked_);
+  absl::Status status = progress_.Open(config_.temp_dir, name, worker);
+  if (status.ok()) status = log_mux_.StartParked(worker, "[spare] ", parking_ends_);
+  if (!status.ok()) return status;
+  Of(worker).error_file = absl::StrCat(config_.temp_dir, "/error_", name, ".json");
+  Of(worker).started_on_wall = std::chrono::system_clock::now();
+  const WorkerEnv env = EnvironmentOf(worker);
+  // Any CPU: which rank's place it takes is not known.
+  Place place;
+  place.threads = config_.places.front().threads;
+  parking_cgroup_ =
+      OwnedFd(cgroup_.empty() ? -1 : open(cgroup_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  std::vector<SpawnRequest> requests;
+  requests.push_back(RequestFor(place, ParkedEnviron(OwnEnviron(), env, place), 0, parking_ends_,
+                                parking_cgroup_.get()));
+  parking_ = worker;
+  parker_.Begin(std::move(requests), processes_.file_limit());
+  return absl::OkStatus();
 }
 
 void Workers::TakeParked(TimePoint now, std::vector<Event>& events) {

@@ -48,7 +48,8 @@ void Workers::Spawn(const Start& start, const std::vector<std::string>& network,
   sent_signals_.clear();
   round_started_ = now;
   round_live_ = true;
-  end_all_ = false;
+  end_all_ = stopping_ = prepares_ = false;
+  reported_keeping_.reset();
   for (int i = 0; i < size(); ++i) {
     const auto index = static_cast<std::size_t>(i);
     const bool stays = processes_.IsLive(index) && Of(i).left;
@@ -87,6 +88,7 @@ void Workers::OnTurn(TimePoint now, std::vector<Event>& events) {
     FinishIfAllGone(now, events);
   ContinueSpawn(now, events);
   TakeParked(now, events);
+  ReportKeeping(events);
   ParkWorkers();
   evidence_.Release(now, events);
 }

@@ -57,6 +57,9 @@ class Workers {
   void Spawn(const Start& start, const std::vector<std::string>& network, TimePoint now,
              std::vector<Event>& events);
 
+  // Parks as many workers as this node has ranks; the node is in no round.
+  void Prepare();
+
   void OnTurn(TimePoint now, std::vector<Event>& events);
 
   // True once per round, when its workers were started as far as possible. The output of new ones
@@ -175,7 +178,12 @@ class Workers {
               std::vector<Event>& events);
   std::optional<int> ReadySpare() const;
   void TakeSpare(int local_rank, int spare);
+  bool AllCanBeKept() const;
+  bool AllParkedAreReady() const;
+  void ReportKeeping(std::vector<Event>& events);
+  int ParkedWanted() const;
   void ParkWorkers();
+  absl::Status Park(int worker);
   void TakeParked(TimePoint now, std::vector<Event>& events);
   std::vector<bool> KeptFlags() const;
   bool AnyKept() const;
@@ -230,6 +238,8 @@ class Workers {
   LogMux::WriteEnds parking_ends_;
   OwnedFd parking_cgroup_;
   Spawner parker_;
+  bool prepares_ = false;  // between Prepare() and Spawn()
+  std::optional<bool> reported_keeping_;
   int parked_ = 0;           // so far
   int parked_failures_ = 0;  // in a row
 
@@ -246,6 +256,7 @@ class Workers {
   // cannot be watched.
   std::set<int> held_;
   bool round_live_ = false;  // from Spawn() to AllGone
+  bool stopping_ = false;    // since Stop()
   bool end_all_ = false;     // no worker is kept: the run ends
   // All workers have ended or left, and orphans are being killed, until this time at the latest,
   std::optional<TimePoint> sweep_deadline_;

@@ -102,6 +102,7 @@ std::optional<RunEvent> EventOf(const Event& event, const SupervisorState& state
           [](const Reconnected&) -> Maybe { return Named("service.returned"); },
           [](const Accepted&) -> Maybe { return Named("node.joined"); },
           [](const Waiting& e) -> Maybe { return WithReason("node.waiting", e.reason); },
+          [](const StandBy&) -> Maybe { return Named("node.stands_by"); },
           [&](const Start& start) -> Maybe {
             // Repeated after the connection broke.
             if (state.round && state.round->round == start.round) return std::nullopt;
@@ -124,6 +125,7 @@ std::optional<RunEvent> EventOf(const Event& event, const SupervisorState& state
           [&](const WorkerEnded& ended) -> Maybe { return Ended(ended, state); },
           [&](const WorkerHung& hung) -> Maybe { return Hung(hung, state); },
           [&](const WorkerLeft& left) -> Maybe { return Left(left, state); },
+          [](const WorkersCanBeKept&) -> Maybe { return std::nullopt; },
           [](const StacksRead&) -> Maybe { return std::nullopt; },
           [&](const AllGone&) -> Maybe {
             RunEvent gone = Named("workers.gone");

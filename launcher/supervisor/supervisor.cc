@@ -10,6 +10,7 @@
 #include "launcher/supervisor/verdict.h"
 #include "launcher/supervisor/worker_failure.h"
 #include "rendezvous/base/signal_name.h"
+#include "rendezvous/membership/restart_policy.h"
 #include "rendezvous/values/first_cause.h"
 
 namespace ddprun {
@@ -38,6 +39,12 @@ void Stepper::operator()(const Waiting& event) {
 
 // ---- Directives of the service
 
+void Stepper::operator()(const StandBy&) {
+  if (s_.phase != Phase::kWaiting) return;  // it crossed this node's Leave
+  s_.kept_live = true;
+  effects_.push_back(ParkWorkers{});
+}
+
 void Stepper::operator()(const Start& start) {
   s_.joined = true;
   // Repeated after the connection broke.
@@ -58,7 +65,7 @@ void Stepper::operator()(const Start& start) {
 }
 
 void Stepper::BeginRound(const Start& start) {
-  if (s_.stop_cause.has_value() && s_.stop_cause->kind == FailureKind::kNodeDrained) {
+  if (s_.stop_cause.has_value() && !IsFailure(*s_.stop_cause)) {
     effects_.push_back(PrintNote{NewRoundText(start, *s_.stop_cause)});
   } else if (start.restart_count > 0 && s_.round.has_value()) {
     effects_.push_back(PrintNote{RestartText(start, s_.stop_cause)});
@@ -237,6 +244,24 @@ void Stepper::operator()(const WorkerLeft& left) {
     case Phase::kStopping:
     case Phase::kWaiting:
     case Phase::kSucceeded:
+    case Phase::kLeaving:
+    case Phase::kEnding:
+    case Phase::kEnded:
+      return;
+  }
+}
+
+void Stepper::operator()(const WorkersCanBeKept& event) {
+  switch (s_.phase) {
+    case Phase::kWaiting:
+      effects_.push_back(SendReport{CanBeKept{kNoRound, event.all}});
+      return;
+    case Phase::kRunning:
+    case Phase::kExamining:
+      effects_.push_back(SendReport{CanBeKept{RoundNow(), event.all}});
+      return;
+    case Phase::kSucceeded:
+    case Phase::kStopping:
     case Phase::kLeaving:
     case Phase::kEnding:
     case Phase::kEnded:

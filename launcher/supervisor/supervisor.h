@@ -79,6 +79,12 @@ struct WorkerLeft {
   std::vector<RanksInPlace> places;  // as in WorkerEnded
 };
 
+// Whether all workers of the round can be kept has changed; or, without a round, all parked workers
+// that the node needs are ready.
+struct WorkersCanBeKept {
+  bool all = false;
+};
+
 // All stacks that ExamineWorkers requested have been read. WorkerHung precedes it.
 struct StacksRead {};
 
@@ -100,16 +106,17 @@ struct ControlPipeLost {};
 
 struct DeadlinePassed {};
 
-using Event =
-    std::variant<Connecting, Reconnecting, Reconnected, Accepted, Waiting, Start, Stop, Finish,
-                 Refused, SessionEnded, WorkerEnded, WorkerHung, WorkerLeft, StacksRead, AllGone,
-                 SignalReceived, WardenLost, ControlPipeLost, DeadlinePassed>;
+using Event = std::variant<Connecting, Reconnecting, Reconnected, Accepted, Waiting, StandBy, Start,
+                           Stop, Finish, Refused, SessionEnded, WorkerEnded, WorkerHung, WorkerLeft,
+                           WorkersCanBeKept, StacksRead, AllGone, SignalReceived, WardenLost,
+                           ControlPipeLost, DeadlinePassed>;
 
 // ---- Effects
 
 struct SpawnRound {
   Start start;
 };
+struct ParkWorkers {};  // as many as this node has ranks, for the next round
 // Read the stacks of this node's workers, then report StacksRead. `silent`: for how long the hung
 // worker, on whatever node, has made no progress.
 struct ExamineWorkers {
@@ -144,8 +151,8 @@ struct End {
   std::optional<Verdict> verdict;  // absent: the run's end is not known here
 };
 
-using Effect = std::variant<SpawnRound, ExamineWorkers, TerminateWorkers, KillWorkers, KillWorker,
-                            SendReport, ReportStopped, ReportStuck, PrintNote, End>;
+using Effect = std::variant<SpawnRound, ParkWorkers, ExamineWorkers, TerminateWorkers, KillWorkers,
+                            KillWorker, SendReport, ReportStopped, ReportStuck, PrintNote, End>;
 using Effects = std::vector<Effect>;
 
 // ---- State

@@ -29,6 +29,7 @@ class Stepper {
   void operator()(const Reconnected&);
   void operator()(const Accepted&) { s_.joined = true; }
   void operator()(const Waiting& event);
+  void operator()(const StandBy&);
   void operator()(const Start& start);
   void operator()(const Stop& stop);
   void operator()(const Finish& finish);
@@ -37,6 +38,7 @@ class Stepper {
   void operator()(const WorkerEnded& ended);
   void operator()(const WorkerHung& hung);
   void operator()(const WorkerLeft& left);
+  void operator()(const WorkersCanBeKept& event);
   void operator()(const StacksRead&);
   void operator()(const AllGone& gone);
   void operator()(const SignalReceived& event);

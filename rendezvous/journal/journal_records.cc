@@ -44,7 +44,8 @@ DDPRUN_MESSAGE(RestartHistory) {
 }
 
 DDPRUN_FIELDS(Member) {
-  [[maybe_unused]] const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13] = value;
+  [[maybe_unused]] const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15] =
+      value;
   FIELD(join);
   FIELD(order);
   FIELD(node_rank);
@@ -54,6 +55,8 @@ DDPRUN_FIELDS(Member) {
   FIELD(role_world_size);
   FIELD(drained_by);
   FIELD(leaving);
+  FIELD(can_be_kept);
+  FIELD(prepares);
   FIELD(phase);
   FIELD(link);
   FIELD(last_seen);
@@ -64,7 +67,7 @@ DDPRUN_FIELDS(Member) {
 DDPRUN_FIELDS(RunState) {
   [[maybe_unused]] const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15,
                                 f16, f17, f18, f19, f20, f21, f22, f23, f24, f25, f26, f27, f28,
-                                f29, f30, f31, f32, f33] = value;
+                                f29, f30, f31, f32, f33, f34, f35] = value;
   FIELD(run_id);
   FIELD(durable);
   FIELD(phase);
@@ -76,6 +79,7 @@ DDPRUN_FIELDS(RunState) {
   FIELD(cause);
   FIELD(last_cause);
   FIELD(broke);
+  FIELD(was_kept);
   FIELD(outcomes);
   FIELD(sealed);
   FIELD(left_out);

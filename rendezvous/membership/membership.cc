@@ -268,7 +268,7 @@ void Reindex(RunState& state) {
   state.links.clear();
   state.places.clear();
   state.asked.clear();
-  state.waiting = state.running = state.stopping = state.leaving = 0;
+  state.waiting = state.running = state.stopping = state.leaving = state.kept = 0;
   for (const auto& [id, member] : state.members) {
     if (member.link) state.links.emplace(*member.link, id);
     if (member.node_rank) state.places.emplace(*member.node_rank, id);
@@ -277,6 +277,7 @@ void Reindex(RunState& state) {
     state.running += member.phase == MemberPhase::kRunning;
     state.stopping += member.phase == MemberPhase::kStopping;
     state.leaving += member.leaving.has_value();
+    state.kept += IsInRound(member) && member.can_be_kept;
   }
 }
 

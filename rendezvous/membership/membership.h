@@ -54,6 +54,9 @@ struct Member {
   // It has sent Leave, and its workers have not ended yet. A node that hosts the service stays a
   // member until the run is closed, so that it is the last to go.
   std::optional<Failure> leaving;
+  // In the round: all its workers can be kept. In no round: its parked workers are ready.
+  bool can_be_kept = false;
+  bool prepares = false;  // was sent StandBy on this link
   MemberPhase phase = MemberPhase::kWaiting;
   std::optional<LinkId> link;    // absent: away
   TimePoint last_seen{};         // its last message, or the end of its stream
@@ -79,9 +82,11 @@ struct RunState {
   int running = 0;                       // kRunning
   int stopping = 0;                      // kStopping
   int leaving = 0;                       // members that have sent Leave
+  int kept = 0;                          // members of the round whose workers can be kept
   std::optional<Failure> cause;          // why the round broke; kept while the next one forms
   std::optional<Failure> last_cause;     // of the last round that broke; kept while others run
   TimePoint broke{};                     // when
+  bool was_kept = false;                 // the workers that it had left could all be kept
   std::vector<WorkerOutcomes> outcomes;  // how its workers ended, as far as nodes have reported
   TimePoint sealed{};                    // when the last round was sealed
   std::string left_out;                  // the host left out after the last round, as a sentence

@@ -50,6 +50,7 @@ void MembershipStep::Enter(LinkId link, const Join& join, const Member* replaced
   Link(link, member);
   AddNotice(NoticeKind::kNodeJoined, &member);
   SealIfReady();
+  Grow();
   TellWaiting(&member);
 }
 
@@ -71,6 +72,8 @@ void MembershipStep::Resume(LinkId link, Member& member) {
   if (member.phase == MemberPhase::kStopping)
     Send(link, Stop{state_.round, *state_.cause, IsEnding(state_)});
   SealIfReady();
+  member.prepares = false;
+  Grow();
   TellWaiting(&member);
 }
 
@@ -132,6 +135,7 @@ MembershipStep::Loss MembershipStep::Erase(const NodeId& id, Failure reason) {
   loss.was_silent_before_the_break =
       member.phase == MemberPhase::kStopping &&
       member.last_seen + (member.link ? state_.rules->lease / 2 : Duration{0}) < state_.broke;
+  SetKept(member, false);
   Count(member.phase, -1);
   if (member.leaving) --state_.leaving;
   if (IsInRound(member) && member.phase != MemberPhase::kStopped) {

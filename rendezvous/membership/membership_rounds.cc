@@ -18,7 +18,11 @@ std::chrono::milliseconds Until(TimePoint deadline, TimePoint now) {
                   std::chrono::duration_cast<std::chrono::milliseconds>(deadline - now));
 }
 
-// Draining a node is no failure.
+bool WasDrained(const std::optional<Failure>& cause) {
+  return cause && cause->kind == FailureKind::kNodeDrained;
+}
+
+// A node was drained, or joined: that is no failure.
 bool IsUncounted(const std::optional<Failure>& cause) { return cause && !IsFailure(*cause); }
 
 // The longest stop timeout of all nodes applies.
@@ -42,7 +46,9 @@ void MembershipStep::SealIfReady() {
     return;
   }
   // The place of a drained node is not waited for.
-  const bool full = here >= state_.rules->nodes_max || IsUncounted(state_.cause);
+  // Nor is a missing node where it is taken in later, at the cost of a step.
+  const bool grows = state_.was_kept && state_.rules->restart_policy.on_join == OnJoin::kGrow;
+  const bool full = here >= state_.rules->nodes_max || grows || WasDrained(state_.cause);
   if (!state_.last_call_due) {
     state_.last_call_due = std::min(now_ + state_.rules->last_call, state_.deadline);
   }
@@ -73,6 +79,7 @@ void MembershipStep::Seal(std::vector<Member*> chosen) {
   }
   GiveRoleRanks(chosen);
   state_.phase = RunPhase::kSealed;
+  state_.kept = 0;
   state_.sealed = now_;
   RunNotice& note = AddNotice(NoticeKind::kRoundStarted);
   note.node_count = start.node_count;
@@ -84,6 +91,7 @@ void MembershipStep::Seal(std::vector<Member*> chosen) {
   for (Member* member : chosen) {
     member->seated = true;
     SetPhase(*member, MemberPhase::kRunning);
+    member->can_be_kept = member->prepares = false;
     SendTo(*member, StartOf(*member));
   }
 }
@@ -97,9 +105,11 @@ void MembershipStep::Break(const Failure& cause) {
   state_.words_sent.reset();
   state_.cause = cause;
   const bool last = !MayRestart(state_);
+  state_.was_kept = true;
   for (auto& entry : state_.members) {
     Member& member = entry.second;
     if (!IsInRound(member)) continue;
+    state_.was_kept = state_.was_kept && member.can_be_kept;
     SetPhase(member, MemberPhase::kStopping);
     SendTo(member, Stop{state_.round, cause, last});
   }

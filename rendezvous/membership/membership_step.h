@@ -46,6 +46,7 @@ class MembershipStep {
   void On(Member& member, const NodeStopped& report);
   void On(Member& member, const Leave& report);
   void On(Member& member, const Heartbeat& report);
+  void On(Member& member, const CanBeKept& report);
   void On(Member&, const LogLines&) {}  // the run has given them to LogSubscriptions
 
   // Members.
@@ -86,6 +87,10 @@ class MembershipStep {
   void EndRun(Failure cause);
   void CloseWithFailure(Failure cause);
   void Close(Verdict verdict);
+
+  // membership_growth.cc: a running round and the nodes that wait beside it.
+  void Grow();
+  void SetKept(Member& member, bool can_be_kept);
 
   Start StartOf(const Member& member) const;
   void TellWaiting(Member* newcomer = nullptr);

@@ -37,6 +37,7 @@ bool IsHostsFailure(const Failure& cause) {
   switch (cause.kind) {
     case FailureKind::kNodeInterrupted:
     case FailureKind::kNodeDrained:
+    case FailureKind::kNodeJoined:
     case FailureKind::kRunStopped:
     case FailureKind::kJoinTimeout:
       return false;
@@ -210,6 +211,18 @@ std::string ToText(const std::vector<ExitCodeRange>& codes) {
   });
 }
 
+const char* ToText(OnJoin on_join) {
+  switch (on_join) {
+    case OnJoin::kGrow:
+      return "grow";
+    case OnJoin::kRestart:
+      return "restart";
+    case OnJoin::kStandby:
+      return "standby";
+  }
+  return "";
+}
+
 std::optional<PolicyDifference> FindDifference(const RestartPolicy& a, const RestartPolicy& b) {
   const auto written = [](const char* flag, const std::string& value) {
     return value.empty() ? absl::StrCat("no ", flag) : absl::StrCat(flag, " ", value);
@@ -233,6 +246,7 @@ std::optional<PolicyDifference> FindDifference(const RestartPolicy& a, const Res
       {"--node-failures-max", number(a.node_failures_max), number(b.node_failures_max)},
       {"--node-cooldown", time(a.node_cooldown), time(b.node_cooldown)},
       {"--restart-delay", delay(a), delay(b)},
+      {"--on-join", ToText(a.on_join), ToText(b.on_join)},
   };
   for (const auto& [flag, of_a, of_b] : pairs) {
     if (of_a != of_b) return PolicyDifference{flag, written(flag, of_a), written(flag, of_b)};
@@ -252,6 +266,8 @@ absl::Status CheckPolicy(const RestartPolicy& policy, int restarts_max) {
   status.Update(check("--node-failures-max", policy.node_failures_max, kNodeFailuresMax));
   status.Update(check("a --node-cooldown", policy.node_cooldown, time_max));
   status.Update(check("a --restart-delay", policy.delay, milliseconds(kRestartDelayMax)));
+  status.Update(
+      check("an --on-join", static_cast<int>(policy.on_join), static_cast<int>(OnJoin::kStandby)));
   status.Update(check("a --restart-delay", policy.delay_max, milliseconds(kRestartDelayMax)));
   if (policy.window.count() > 0 && restarts_max > kWindowRestartsMax) {
     status.Update(absl::InvalidArgumentError(absl::StrCat("--max-restarts ", restarts_max,

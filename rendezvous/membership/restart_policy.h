@@ -36,8 +36,10 @@ struct RestartHistory {
   bool operator==(const RestartHistory&) const = default;
 };
 
-// A drained node is no failure: the next round follows, and nothing is counted.
-inline bool IsFailure(const Failure& cause) { return cause.kind != FailureKind::kNodeDrained; }
+// A node that is drained or joins is no failure: the next round follows, and nothing is counted.
+inline bool IsFailure(const Failure& cause) {
+  return cause.kind != FailureKind::kNodeDrained && cause.kind != FailureKind::kNodeJoined;
+}
 
 // How a worker ended, or that it never began.
 bool IsWorkersEnd(FailureKind kind);
@@ -90,6 +92,7 @@ std::string LeftOutWords(const RestartPolicy& policy, const std::string& host);
 
 // "2,77-80,SIGSEGV"; "none" of no code.
 std::string ToText(const std::vector<ExitCodeRange>& codes);
+const char* ToText(OnJoin on_join);
 
 // The flag whose values in `a` and `b` differ, as each was written ("--restart-window 60", "no
 // --restart-window"). Absent: they agree.

@@ -108,6 +108,8 @@ const char* CodeName(FailureKind kind) {
       return "run_stopped";
     case FailureKind::kNodeDrained:
       return "node_drained";
+    case FailureKind::kNodeJoined:
+      return "node_joined";
     case FailureKind::kWorkerHung:
       return "worker_hung";
     case FailureKind::kCollectiveFailed:
@@ -135,6 +137,7 @@ int ToExitCode(const Failure& failure) {
     case FailureKind::kNodeLost:
     case FailureKind::kJoinTimeout:
     case FailureKind::kNodeDrained:
+    case FailureKind::kNodeJoined:
     case FailureKind::kCollectiveFailed:
       return kExitCodeOther;
   }
@@ -166,6 +169,8 @@ std::string ToSentence(const Failure& failure) {
     case FailureKind::kNodeDrained:
       return absl::StrCat(NodeName(failure), " was ",
                           failure.message.empty() ? "drained" : failure.message);
+    case FailureKind::kNodeJoined:
+      return absl::StrCat("node ", failure.host, " has joined");
     case FailureKind::kWorkerHung:
       return HangSentence(failure);
     case FailureKind::kCollectiveFailed:

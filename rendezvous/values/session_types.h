@@ -37,10 +37,11 @@ enum class FailureKind {
   kNodeLost = 4,
   kNodeInterrupted = 5,
   kJoinTimeout = 6,
-  kWorkerHung = 7,    // it was alive and made no progress
+  kWorkerHung = 7,        // it was alive and made no progress
   kCollectiveFailed = 8,  // it is alive, has left the round, and can be kept
-  kRunStopped = 20,   // an operator stopped the run; the workers get `signal`
-  kNodeDrained = 21,  // an operator drained the node: no failure, but the end of its round
+  kRunStopped = 20,       // an operator stopped the run; the workers get `signal`
+  kNodeDrained = 21,      // an operator drained the node: no failure, but the end of its round
+  kNodeJoined = 22,       // likewise: the next round has a place for it
 };
 
 // The sign of life that a hung worker did not give.
@@ -124,6 +125,13 @@ struct ExitCodeRange {
   bool operator==(const ExitCodeRange&) const = default;
 };
 
+// What a node that joins a running round with a free place causes.
+enum class OnJoin {
+  kGrow = 0,     // a new round once its workers are ready, if all workers of the round can be kept
+  kRestart = 1,  // a new round at once
+  kStandby = 2,  // nothing: it waits for the next round
+};
+
 // The restart policy, apart from restarts_max: the same on all nodes of a run. restart_policy.h
 // applies it.
 struct RestartPolicy {
@@ -136,6 +144,7 @@ struct RestartPolicy {
   std::chrono::milliseconds node_cooldown{0};  // for so long; 0: as long as the run lives
   std::chrono::milliseconds delay{0};          // before the next round
   std::chrono::milliseconds delay_max{0};      // it is doubled up to this; 0: never
+  OnJoin on_join = OnJoin::kGrow;
   bool operator==(const RestartPolicy&) const = default;
 };
 
@@ -217,6 +226,13 @@ struct WorkerFailed {
   bool operator==(const WorkerFailed&) const = default;
 };
 
+// Sent when it changes.
+struct CanBeKept {
+  RoundId round = kNoRound;  // kNoRound: of the parked workers of a node in no round
+  bool all = false;
+  bool operator==(const CanBeKept&) const = default;
+};
+
 struct NodeSucceeded {
   RoundId round = kNoRound;
   bool operator==(const NodeSucceeded&) const = default;
@@ -266,8 +282,8 @@ struct LogLines {
   bool operator==(const LogLines&) const = default;
 };
 
-using Report =
-    std::variant<Join, WorkerFailed, NodeSucceeded, NodeStopped, Leave, Heartbeat, LogLines>;
+using Report = std::variant<Join, WorkerFailed, NodeSucceeded, NodeStopped, Leave, Heartbeat,
+                            LogLines, CanBeKept>;
 
 // The round that a report belongs to; absent: to none.
 std::optional<RoundId> RoundOf(const Report& report);
@@ -296,6 +312,11 @@ struct Waiting {
   std::string reason;
   std::chrono::milliseconds remaining{0};
   bool operator==(const Waiting&) const = default;
+};
+
+// The node is in no round, and is to park workers for the next one.
+struct StandBy {
+  bool operator==(const StandBy&) const = default;
 };
 
 struct Start {
@@ -362,6 +383,6 @@ struct LogsTaken {
 };
 
 using Directive =
-    std::variant<Accepted, Waiting, Start, Stop, Finish, Refused, LogWatches, LogsTaken>;
+    std::variant<Accepted, Waiting, StandBy, Start, Stop, Finish, Refused, LogWatches, LogsTaken>;
 
 }  // namespace ddprun

@@ -34,6 +34,7 @@ DDPRUN_MESSAGE(RestartPolicy) {
   FIELD(node_cooldown);
   FIELD(delay);
   FIELD(delay_max);
+  FIELD(on_join);
 }
 
 DDPRUN_MESSAGE(Join) {
@@ -89,6 +90,11 @@ DDPRUN_MESSAGE(WorkerFailed) {
   FIELD(failure);
 }
 
+DDPRUN_MESSAGE(CanBeKept) {
+  FIELD(round);
+  FIELD(all);
+}
+
 DDPRUN_MESSAGE(NodeSucceeded) { FIELD(round); }
 
 DDPRUN_MESSAGE(WorkerEnds) {
@@ -135,6 +141,7 @@ DDPRUN_FIELDS(Report) {
   KIND(Leave, leave);
   KIND(Heartbeat, heartbeat);
   KIND(LogLines, log_lines);
+  KIND(CanBeKept, can_be_kept);
 }
 
 v1::Report ToProto(const Report& report) {
@@ -165,6 +172,8 @@ DDPRUN_MESSAGE(Waiting) {
   LINES(reason, kFailureMessageBytesMax);
   FIELD(remaining);
 }
+
+DDPRUN_MESSAGE(StandBy) {}
 
 DDPRUN_MESSAGE(Start) {
   FIELD(round);
@@ -230,6 +239,7 @@ DDPRUN_MESSAGE(LogsTaken) {
 DDPRUN_FIELDS(Directive) {
   KIND(Accepted, accepted);
   KIND(Waiting, waiting);
+  KIND(StandBy, stand_by);
   KIND(Start, start);
   KIND(Stop, stop);
   KIND(Finish, finish);
