@@ -19,7 +19,7 @@ FOLDERS = {
         service""".split(),
     "launcher": """base options node ctl supervisor command_line placement output processes hang agent hosts
         doctor commands""".split(),
-    "worker": """base files memory config accelerator kernels data datasets loader layers models distributed ddp progress
+    "worker": """base files memory config accelerator kernels data datasets loader layers models rounds distributed ddp progress
         metrics profile checkpoint export pipeline plot optimizer loss parallel step evaluation observers training
         app""".split(),
 }

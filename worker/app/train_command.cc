@@ -1,17 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <chrono>
 #include <cstdio>
+#include <cstdlib>
+#include <exception>
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
 #include <vector>
 
+#include "proto/progress_message.h"
+#include "proto/round_message.h"
+#include "rendezvous/base/signal_name.h"
 #include "worker/app/command_line.h"
 #include "worker/app/commands.h"
 #include "worker/app/launch.h"
+#include "worker/app/round_end.h"
 #include "worker/app/setup.h"
 #include "worker/checkpoint/folder_lock.h"
 #include "worker/checkpoint/stop_signal.h"
 #include "worker/data/dataset.h"
+#include "worker/distributed/device_agreement.h"
 #include "worker/distributed/world.h"
 #include "worker/kernels/kernels.h"
 #include "worker/metrics/console.h"
@@ -19,6 +30,8 @@
 #include "worker/progress/flight_record.h"
 #include "worker/progress/progress_sender.h"
 #include "worker/progress/stall_reporter.h"
+#include "worker/rounds/round_listener.h"
+#include "worker/training/kept_training.h"
 #include "worker/training/results.h"
 #include "worker/training/trainer.h"
 
@@ -47,64 +60,242 @@ FolderLocks TakeFolders(const Config& config, const WorkerEnv& env) {
   return locks;
 }
 
-void Train(const Config& config, const WorkerEnv& env, const CommandContext& context) {
-  PrepareRank(config, env);
-  if (config.deterministic)
+// A rank that has left its round by itself, and that the agent does not answer, ends so much later.
+constexpr std::chrono::seconds kAnswerLimit{20};
+
+// A variable that is added may move the environment while another thread reads it; one that is
+// there already is replaced in place. So a parked worker makes room for all that a round may bring,
+// before its first thread. An empty variable counts as one that is not set.
+WorkerEnv ParkedEnvironment() {
+  WorkerEnv all;
+  all.error_file = all.agent_socket = all.notify_socket = "-";
+  all.round = 1;
+  all.console_is_terminal = true;
+  for (const auto& [name, value] : ToEnviron(all)) setenv(name.c_str(), "", /*overwrite=*/0);
+  WorkerEnv env;
+  env.notify_socket = std::getenv(kNotifySocketVariable);
+  return env;
+}
+
+bool IsParked() {
+  const char* parked = std::getenv(kParkedVariable);
+  return parked != nullptr && std::string_view(parked) == "1";
+}
+
+// Whether this process can go on in another round: its step must be undone without a trace, which
+// what a device has queued cannot be, nor a pipeline's half.
+bool CanBeKept(const Config& config) {
+  return config.pipeline == 1 && !config.profile &&
+         (config.device == DeviceChoice::kCpu ||
+          FindCudaDevices(config.backend, config.device).uuids.empty());
+}
+
+// What exists as long as this rank is in a round.
+struct Round {
+  explicit Round(const WorkerEnv& env) : console(ConsoleOptions(env)) {}
+
+  Console console;
+  GraphSteps graph_steps;
+  std::unique_ptr<World> world;
+  std::unique_ptr<StallReporter> stalls;
+  std::unique_ptr<Trainer> trainer;
+};
+
+// A process that trains: in one round, or, where its agent keeps it, in one after another.
+class TrainingProcess {
+ public:
+  TrainingProcess(const Config& config, const CommandContext& context)
+      : config_(config), context_(context), kept_(context.program_start) {}
+
+  void Run();
+
+ private:
+  void Prepare();
+  void OpenData();
+  void Listen();
+  void TrainInRound();
+  void EndRun(const std::optional<Stopped>& stopped);
+  // The round is over. Rethrows what ends the process.
+  void LeaveRound();
+  void AwaitRound(const std::exception_ptr& left_by_itself);
+  void EnterRound(const RoundBegins& begins);
+
+  const Config& config_;
+  const CommandContext& context_;
+  WorkerEnv env_;
+  std::optional<ProgressSender> progress_;
+  std::unique_ptr<RoundListener> listener_;  // null: not kept
+  FolderLocks locks_;                        // of rank 0
+  std::optional<Dataset> data_;
+  std::optional<StopSignal> signals_;
+  KeptTraining kept_;
+  std::optional<Round> round_;
+};
+
+void TrainingProcess::Run() {
+  const bool parked = IsParked();
+  env_ = parked ? ParkedEnvironment() : Launch(config_, context_.arguments);
+  Prepare();
+  if (parked) {
+    OpenData();
+    Listen();
+    if (!listener_)
+      throw std::runtime_error(
+          "a parked worker has no agent that it can hear; " + std::string(kParkedVariable) +
+          " is for the workers of ddprun, with settings with which they can be kept");
+    AwaitRound(nullptr);
+  } else {
+    Listen();
+  }
+  while (true) {
+    try {
+      TrainInRound();
+      return;
+    } catch (...) {
+      LeaveRound();
+    }
+  }
+}
+
+void TrainingProcess::Prepare() {
+  PrepareRank(config_, env_);
+  if (config_.deterministic)
     UseDeterministicAlgorithms();
   else
     UseFastestKernels();
-  UseFusedKernels(config.fused_kernels);
-  World::Options options = WorldOptions(config);
-  options.step_graphs = config.cuda_graph;
-  ProgressSender progress(env.notify_socket);
+  UseFusedKernels(config_.fused_kernels);
+}
+
+void TrainingProcess::OpenData() {
+  if (!data_) data_ = OpenDataset(config_);
+}
+
+// To what its environment says; again where a new round brings other sockets.
+void TrainingProcess::Listen() {
+  if (progress_ && listener_ && listener_->notify_socket() == env_.notify_socket) return;
+  progress_.emplace(env_.notify_socket);
+  listener_ = CanBeKept(config_) ? RoundListener::Start(env_.notify_socket) : nullptr;
+}
+
+void TrainingProcess::TrainInRound() {
+  round_.emplace(env_);
+  World::Options options = WorldOptions(config_);
+  options.step_graphs = config_.cuda_graph;
+  if (listener_) {
+    options.interrupt = std::make_shared<Interrupt>();
+    listener_->Enter(env_.round, options.interrupt);
+  }
   ProgressMessage begun;
   begun.section = "init";
-  progress.Send(begun);
+  progress_->Send(begun);
   // Before joining: a rank whose files are missing fails at once, and the others do not wait for
   // it.
-  const FolderLocks locks = env.rank == 0 ? TakeFolders(config, env) : FolderLocks{};
-  const Dataset data = OpenDataset(config);
-  options.facts = FactsOf(config, data);
-  const std::unique_ptr<World> world = World::Join(env, options);
+  if (env_.rank != 0) locks_.clear();
+  if (env_.rank == 0 && locks_.empty()) locks_ = TakeFolders(config_, env_);
+  OpenData();
+  options.facts = FactsOf(config_, *data_);
+  round_->world = World::Join(env_, options);
   // With NCCL the communicator is created in the background from here on, while the model is made.
-  Console console(ConsoleOptions(env));
-  const bool nccl = world->backend_name() == "nccl";
+  const bool nccl = round_->world->backend_name() == "nccl";
   // Up to here a signal ends this rank at once, because there is nothing to save. From here on it
   // is recorded, until all ranks are done.
-  std::optional<StopSignal> signals;
-  if (SavesCheckpoints(config)) signals.emplace();
-  GraphSteps graph_steps;
-  StallReporter stalls(progress, [nccl, &graph_steps] { return PlaceNow(nccl, graph_steps); });
-  auto trainer = std::make_unique<Trainer>(config, data, *world, console, progress, graph_steps,
-                                           context.program_start);
+  if (SavesCheckpoints(config_) && !signals_) signals_.emplace();
+  round_->stalls = std::make_unique<StallReporter>(
+      *progress_,
+      [nccl, &graph_steps = round_->graph_steps, begin = std::chrono::system_clock::now()] {
+        return PlaceNow(nccl, graph_steps, begin);
+      });
+  round_->trainer = std::make_unique<Trainer>(config_, *data_, *round_->world, round_->console,
+                                              *progress_, round_->graph_steps, kept_);
   std::optional<Stopped> stopped;
   try {
-    trainer->Run();
+    round_->trainer->Run();
   } catch (const Stopped& by_signal) {
     stopped = by_signal;
   } catch (const std::exception&) {
-    stalls.Stop();
-    if (world->device().is_cuda()) {
+    round_->stalls->Stop();
+    if (round_->world->device().is_cuda()) {
       // What is destroyed would wait for a device that hangs.
-      trainer->AwaitSave();
-      context.end_at_once(std::current_exception());
+      round_->trainer->AwaitSave();
+      context_.end_at_once(std::current_exception());
     }
     throw;
   }
+  EndRun(stopped);
+}
+
+void TrainingProcess::EndRun(const std::optional<Stopped>& stopped) {
   // Destroying the trainer aborts its collectives, which would look completed to the reporter.
-  stalls.Stop();
+  round_->stalls->Stop();
+  const TrainingPlace place = round_->trainer->PlaceAtEnd();
   // NCCL's communicators cannot be ended before CUDA graphs that use them.
-  trainer.reset();
+  round_->trainer.reset();
+  kept_.Leave(place);
   // No rank leaves while another is still waiting for it.
-  world->Shutdown();
+  try {
+    round_->world->Shutdown();
+  } catch (const std::exception&) {
+    if (!stopped) throw;
+  }
   if (stopped) throw Stopped(*stopped);
+}
+
+void TrainingProcess::LeaveRound() {
+  const std::exception_ptr error = std::current_exception();
+  bool by_itself = false;
+  if (!listener_ || !EndsRoundOnly(error, *listener_, by_itself)) throw;
+  if (round_->stalls) round_->stalls->Stop();
+  if (round_->trainer) {
+    const TrainingPlace place = round_->trainer->PlaceAtEnd();
+    round_->trainer.reset();
+    kept_.Leave(place);
+  } else {
+    kept_.Leave(kept_.place);
+  }
+  round_.reset();
+  AwaitRound(by_itself ? error : nullptr);
+}
+
+void TrainingProcess::AwaitRound(const std::exception_ptr& left_by_itself) {
+  ProgressMessage waiting;
+  waiting.section = "round";
+  progress_->Send(waiting);
+  const auto deadline = std::chrono::steady_clock::now() + kAnswerLimit;
+  const std::optional<RoundBegins> begins = listener_->AwaitRound([&] {
+    if (signals_ && StopSignal::Received() != 0) return true;
+    return left_by_itself && std::chrono::steady_clock::now() >= deadline &&
+           !listener_->AwaitBroken(std::chrono::milliseconds(0));
+  });
+  if (begins) {
+    EnterRound(*begins);
+    return;
+  }
+  if (const int signal = signals_ ? StopSignal::Received() : 0; signal != 0)
+    throw Stopped(signal, "rank " + std::to_string(env_.rank) + ": ended by " + SignalName(signal) +
+                              " while it waited for a new round; what came after the latest "
+                              "checkpoint is not saved");
+  std::rethrow_exception(left_by_itself);
+}
+
+void TrainingProcess::EnterRound(const RoundBegins& begins) {
+  absl::StatusOr<WorkerEnv> env = EnvOf(begins);
+  if (!env.ok())
+    throw std::runtime_error("round " + std::to_string(begins.round) + ": " +
+                             std::string(env.status().message()));
+  env_ = *std::move(env);
+  env_.round = begins.round;
+  if (env_.notify_socket.empty()) env_.notify_socket = listener_->notify_socket();
+  // For what reads them by name, such as where a failure is recorded.
+  for (const auto& [name, value] : begins.variables)
+    setenv(name.c_str(), value.c_str(), /*overwrite=*/1);
+  Listen();
 }
 
 }  // namespace
 
 void RunTrain(const CommandContext& context) {
   const Config config = ParseCommandLine(context.arguments);
-  Train(config, Launch(config, context.arguments), context);
+  TrainingProcess(config, context).Run();
 }
 
 }  // namespace ddprun

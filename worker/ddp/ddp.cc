@@ -135,10 +135,12 @@ void BroadcastBuffers(World& world, const torch::nn::Module& module) {
 DistributedDataParallel::DistributedDataParallel(World& world, torch::nn::Module& module,
                                                  Options options)
     : world_(world), module_(module), options_(options), parameters_(TrainableParameters(module)) {
-  CheckAlike(world_, module_, parameters_);
-  std::vector<at::Tensor> state = UniqueState(module_);
-  if (world_.size() > 1 && !SameBytesOnAllRanks(world_, state))
-    BroadcastFromRankZero(world_, std::move(state));
+  if (!options_.alike) {
+    CheckAlike(world_, module_, parameters_);
+    std::vector<at::Tensor> state = UniqueState(module_);
+    if (world_.size() > 1 && !SameBytesOnAllRanks(world_, state))
+      BroadcastFromRankZero(world_, std::move(state));
+  }
   if (world_.size() > 1) MakeReducer();
 }
 
@@ -149,15 +151,37 @@ at::Tensor DistributedDataParallel::Forward(const std::function<at::Tensor()>& f
   if (!reducer_ || !module_.is_training() || !at::GradMode::is_enabled() || !synchronize)
     return forward();
   reducer_->prepare_for_forward();
-  if (!buckets_rebuilt_) {
-    buckets_rebuilt_ = reducer_->rebuild_buckets();
-    if (buckets_rebuilt_ && shm_allreduce_) shm_allreduce_->Adopt(*reducer_);
-  }
+  RebuildBuckets();
   if (options_.broadcast_buffers) SynchronizeBuffers();
   at::Tensor outputs = forward();
   // Only a search for unused parameters would walk the graph from the outputs.
   reducer_->prepare_for_backward({});
   return outputs;
+}
+
+void DistributedDataParallel::EndBackward() {
+  if (reducer_) RebuildBuckets();
+}
+
+// Once, and not before the first backward.
+void DistributedDataParallel::RebuildBuckets() {
+  if (buckets_rebuilt_) return;
+  buckets_rebuilt_ = reducer_->rebuild_buckets();
+  if (buckets_rebuilt_ && shm_allreduce_) shm_allreduce_->Adopt(*reducer_);
+}
+
+BucketLayout DistributedDataParallel::Layout() const {
+  if (!buckets_rebuilt_) return options_.layout;
+  std::unordered_map<const c10::TensorImpl*, std::size_t> places;
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    places.emplace(parameters_[i].unsafeGetTensorImpl(), i);
+  BucketLayout layout;
+  for (const auto& bucket : reducer_->get_grad_buckets(/*return_zero_tensors=*/false)) {
+    layout.emplace_back();
+    for (const at::Tensor& parameter : bucket.getParameters())
+      layout.back().push_back(places.at(parameter.unsafeGetTensorImpl()));
+  }
+  return layout;
 }
 
 void DistributedDataParallel::MakeReducer() {
@@ -175,6 +199,7 @@ void DistributedDataParallel::MakeReducer() {
   auto [buckets, unused] = c10d::compute_bucket_assignment_by_size(parameters_, limits, sparse);
   // Gradients come roughly in the reverse order of the parameters.
   std::reverse(buckets.begin(), buckets.end());
+  if (!options_.layout.empty()) buckets = options_.layout;
   reducer_ = std::make_unique<c10d::Reducer>(
       parameters_, std::move(buckets), world_.group(), sparse, bucket_bytes,
       /*find_unused_parameters=*/false,

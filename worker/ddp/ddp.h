@@ -28,6 +28,10 @@ namespace ddprun {
 
 class ShmAllreduce;
 
+// Which parameters each bucket holds, by their place among those that need gradients. With three or
+// more ranks the sums' last bits depend on it.
+using BucketLayout = std::vector<std::vector<std::size_t>>;
+
 // Calls `computed` in each backward that goes through `loss`, when all gradients are there and
 // before the reducer waits for the other ranks. On a GPU it may be called on the device's thread
 // while backward's caller waits.
@@ -50,6 +54,9 @@ class DistributedDataParallel {
     // 16 bits are for networks: they go by the process group even where the ranks share a machine.
     GradientFormat format = GradientFormat::kFull;
     bool shared_memory = true;  // where it can be had
+    // All ranks' modules have the same shapes, and get the same values otherwise.
+    bool alike = false;
+    BucketLayout layout = {};  // to begin with; empty: one bucket
   };
 
   // Makes all ranks' parameters and buffers those of rank 0, after checking that all have the same
@@ -64,6 +71,12 @@ class DistributedDataParallel {
   // gradients, and the next one with it averages the sums.
   at::Tensor Forward(const std::function<at::Tensor()>& forward, bool synchronize = true);
 
+  // After a backward that synchronized. The first one has shown the order in which gradients come:
+  // buckets are rebuilt now, so that what a step needs of its ranks is done when it ends.
+  void EndBackward();
+  // Of all steps but the first one.
+  BucketLayout Layout() const;
+
   // Sets gradients to zero without letting go of the buckets' memory, as Optimizer::zero_grad()
   // would.
   void ZeroGrad();
@@ -76,6 +89,7 @@ class DistributedDataParallel {
 
  private:
   void MakeReducer();
+  void RebuildBuckets();
   void SynchronizeBuffers();
 
   World& world_;

@@ -17,6 +17,7 @@
 #include <random>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "rendezvous/base/owned_fd.h"
@@ -105,19 +106,20 @@ std::string Key(const std::string& prefix, int rank) { return prefix + std::to_s
 }  // namespace
 
 std::unique_ptr<ShmGroup> ShmGroup::Form(World& world, std::size_t bytes) {
-  // The same number on all ranks: they form their nodes in the same order.
-  static std::atomic<int> formed = 0;
-  const std::string prefix = "ddprun/shared_node/" + std::to_string(formed++) + "/";
+  const std::string prefix = "ddprun/shared_node/" + std::to_string(world.NextNumber()) + "/";
   static_assert(sizeof(Words) <= kHeaderBytes);
   std::unique_ptr<ShmGroup> node(new ShmGroup(world.rank(), bytes));
   node->ranks_.resize(static_cast<std::size_t>(world.size()));
   if (!node->Map(world, prefix)) return nullptr;
+  if (world.interrupt())
+    node->stopping_ = world.interrupt()->Register([group = node.get()] { group->Stop(); });
   return node;
 }
 
 ShmGroup::ShmGroup(int rank, std::size_t bytes) : rank_(rank), bytes_(bytes) {}
 
 ShmGroup::~ShmGroup() {
+  stopping_.reset();
   for (const Mapping& mapping : ranks_) {
     if (mapping.base != nullptr) munmap(mapping.base, kHeaderBytes + bytes_);
   }
@@ -187,8 +189,24 @@ void ShmGroup::AwaitFinished(std::uint32_t op, std::chrono::milliseconds timeout
   Await(op + 1, &Words::finished, timeout);
 }
 
+// A waiter that has looked at stopped_ may not sleep yet, so it is woken until it has left.
+void ShmGroup::Stop() {
+  constexpr std::chrono::microseconds kPause{50};
+  stopped_ = true;
+  while (waiting_ > 0) {
+    for (const Mapping& mapping : ranks_) {
+      FutexWake(mapping.words().announced);
+      FutexWake(mapping.words().finished);
+    }
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
 void ShmGroup::Await(std::uint32_t count, Word Words::*word, std::chrono::milliseconds timeout) {
   const auto deadline = Clock::now() + timeout;
+  ++waiting_;
+  const std::unique_ptr<std::atomic<int>, void (*)(std::atomic<int>*)> leaving(
+      &waiting_, [](std::atomic<int>* waiting) { --*waiting; });
   for (int rank = 0; rank < size(); ++rank) {
     Word& theirs = ranks_[static_cast<std::size_t>(rank)].words().*word;
     while (true) {

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "worker/distributed/world.h"
+#include "worker/rounds/interrupt.h"
 
 namespace ddprun {
 
@@ -57,8 +58,8 @@ class ShmGroup {
   std::vector<std::uint64_t> AwaitAnnounced(std::uint32_t op, std::chrono::milliseconds timeout);
   void AwaitFinished(std::uint32_t op, std::chrono::milliseconds timeout);
 
-  // From any thread: whoever waits, or will, gets a PeerError.
-  void Stop() { stopped_ = true; }
+  // From any thread but those that wait: whoever waits, or will, gets a PeerError at once.
+  void Stop();
 
  private:
   struct Words;
@@ -74,6 +75,8 @@ class ShmGroup {
   const std::size_t bytes_;
   std::vector<Mapping> ranks_;
   std::atomic<bool> stopped_ = false;
+  std::atomic<int> waiting_ = 0;  // threads of this rank
+  Interrupt::Registration stopping_;
 };
 
 }  // namespace ddprun

@@ -4,9 +4,13 @@
 #include <ATen/Functions.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
+#include <functional>
+#include <future>
 #include <optional>
 #include <stdexcept>
+#include <thread>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <utility>
@@ -20,6 +24,7 @@
 #include "worker/distributed/network_address.h"
 #include "worker/distributed/peer_probe.h"
 #include "worker/distributed/world_store.h"
+#include "worker/rounds/tcp_sockets.h"
 
 namespace ddprun {
 namespace {
@@ -137,8 +142,9 @@ class GroupWorld : public World {
   // `store` is where its ranks meet; `group_store` what only this group's backend uses of it.
   GroupWorld(const WorkerEnv& env, Timeouts timeouts, const AgreedDevice& device, Name name,
              c10::intrusive_ptr<c10d::Store> store,
-             const c10::intrusive_ptr<c10d::Store>& group_store)
-      : World(env, timeouts.set_up, timeouts.step),
+             const c10::intrusive_ptr<c10d::Store>& group_store,
+             std::shared_ptr<Interrupt> interrupt = nullptr)
+      : World(env, timeouts.set_up, timeouts.step, std::move(interrupt)),
         timeouts_(timeouts),
         chosen_(device),
         device_(DeviceOf(device)),
@@ -169,6 +175,9 @@ class GroupWorld : public World {
                           LoadAccelerator().Connect(backend, device, timeout);
                         });
   }
+
+  // `closing` ends when the world does.
+  void CloseWith(Interrupt::Registration closing) { closing_ = std::move(closing); }
 
   at::Device device() const override { return device_; }
   const std::string& backend_name() const override { return name_; }
@@ -241,7 +250,64 @@ class GroupWorld : public World {
   mutable std::optional<BackgroundTask> connecting_;
   std::chrono::milliseconds timeout_now_ = timeouts_.set_up;
   std::vector<std::unique_ptr<World>> subgroups_;
+  Interrupt::Registration closing_;
 };
+
+// Makes a value on another thread, which is left alone when the round ends: not every wait in there
+// can be ended.
+std::unique_ptr<World> UntilInterrupted(Interrupt& interrupt,
+                                        std::function<std::unique_ptr<World>()> make) {
+  struct Result {
+    std::promise<void> ready;
+    std::atomic<bool> is_ready = false;
+    std::unique_ptr<World> world;
+    std::exception_ptr error;
+    void SetReady() {
+      if (!is_ready.exchange(true)) ready.set_value();
+    }
+  };
+  const auto result = std::make_shared<Result>();
+  const auto registration = interrupt.Register([result] { result->SetReady(); });
+  std::thread([result, make = std::move(make)] {
+    std::unique_ptr<World> world;
+    try {
+      world = make();
+    } catch (...) {
+      result->error = std::current_exception();
+    }
+    if (!result->is_ready) result->world = std::move(world);
+    result->SetReady();
+  }).detach();
+  result->ready.get_future().wait();
+  interrupt.Check();
+  if (result->error) std::rethrow_exception(result->error);
+  return std::move(result->world);
+}
+
+std::unique_ptr<World> JoinAll(const WorkerEnv& env, const World::Options& options) {
+  const RankDevice own = ChooseDevice(env, options.backend, options.device,
+                                      FindCudaDevices(options.backend, options.device));
+  // The connections of this world are those that are made from here on: the store's and Gloo's.
+  Interrupt::Registration closing;
+  if (options.interrupt)
+    closing = options.interrupt->Register(
+        [others = ConnectedTcpSockets()] { ShutDownTcpSockets(others); });
+  const auto store = OpenWorldStore(env, options.timeout);
+  AgreedDevice chosen;
+  {
+    const QuietLog quiet;  // the exception's sentence is enough
+    CallRoll(*store, env.rank, env.world_size, options.timeout, options.facts);
+    chosen = AgreeOnBackend(*store, env, options.backend, own);
+  }
+  if (chosen.nccl) SetNcclDefaults(options.step_graphs && env.world_size > 1);
+  auto world = std::make_unique<GroupWorld>(
+      env, TimeoutsOf(options, chosen.nccl), chosen,
+      GroupWorld::Name{kGroupName, kGroupDescription}, store,
+      DefaultGroupStore(store, chosen.cuda >= 0 ? "cuda" : "cpu"), options.interrupt);
+  world->Connect();
+  world->CloseWith(std::move(closing));
+  return world;
+}
 
 }  // namespace
 
@@ -274,15 +340,15 @@ std::vector<std::string> World::GatherTexts(const std::string& own) {
   return texts;
 }
 
-std::string World::BroadcastText(std::string text) {
+std::string World::BroadcastText(std::string text, int root) {
   if (size() == 1) return text;
   at::Tensor length = at::full({1}, static_cast<std::int64_t>(text.size()), at::kLong).to(device());
-  Broadcast(length, 0);
+  Broadcast(length, root);
   text.resize(static_cast<std::size_t>(length.item<std::int64_t>()));
   at::Tensor bytes = at::empty({static_cast<std::int64_t>(text.size())}, at::kByte);
   std::copy(text.begin(), text.end(), bytes.data_ptr<std::uint8_t>());
   bytes = bytes.to(device());
-  Broadcast(bytes, 0);
+  Broadcast(bytes, root);
   bytes = bytes.cpu();
   const auto* begin = bytes.const_data_ptr<std::uint8_t>();
   return {begin, begin + bytes.numel()};
@@ -295,22 +361,10 @@ bool World::OnAllRanks(bool here) {
 }
 
 std::unique_ptr<World> World::Join(const WorkerEnv& env, Options options) {
-  const RankDevice own = ChooseDevice(env, options.backend, options.device,
-                                      FindCudaDevices(options.backend, options.device));
-  const auto store = OpenWorldStore(env, options.timeout);
-  AgreedDevice chosen;
-  {
-    const QuietLog quiet;  // the exception's sentence is enough
-    CallRoll(*store, env.rank, env.world_size, options.timeout, options.facts);
-    chosen = AgreeOnBackend(*store, env, options.backend, own);
-  }
-  if (chosen.nccl) SetNcclDefaults(options.step_graphs && env.world_size > 1);
-  auto world =
-      std::make_unique<GroupWorld>(env, TimeoutsOf(options, chosen.nccl), chosen,
-                                   GroupWorld::Name{kGroupName, kGroupDescription}, store,
-                                   DefaultGroupStore(store, chosen.cuda >= 0 ? "cuda" : "cpu"));
-  world->Connect();
-  return world;
+  if (!options.interrupt) return JoinAll(env, std::move(options));
+  Interrupt& interrupt = *options.interrupt;
+  return UntilInterrupted(interrupt,
+                          [env, options = std::move(options)] { return JoinAll(env, options); });
 }
 
 }  // namespace ddprun

@@ -14,6 +14,7 @@
 #include "proto/worker_env.h"
 #include "worker/distributed/rank_device.h"
 #include "worker/distributed/roll_call.h"
+#include "worker/rounds/interrupt.h"
 
 namespace ddprun {
 
@@ -36,14 +37,26 @@ class World {
     // Training steps may be recorded as CUDA graphs, collectives included.
     bool step_graphs = false;
     SharedFacts facts = {};  // that all ranks must have alike
+    // Ends every wait of the world, Join()'s too. Null: nothing does.
+    std::shared_ptr<Interrupt> interrupt = nullptr;
   };
 
   // Joins the others. With NCCL a thread goes on to make the communicator; what needs the group
   // waits for it. Throws c10::Error or std::runtime_error with one sentence: a store that is
   // not reached, NCCL asked for without a GPU ("--backend nccl needs a CUDA device; ..."), a world
-  // that does not complete in time or whose ranks do not have the same facts.
+  // that does not complete in time or whose ranks do not have the same facts; RoundOver, where
+  // there is an interrupt.
   static std::unique_ptr<World> Join(const WorkerEnv& env, Options options);
   virtual ~World() = default;
+
+  // Null: this rank is not kept when its world ends.
+  const std::shared_ptr<Interrupt>& interrupt() const { return interrupt_; }
+  // Throws RoundOver if this world has ended: between steps, where no collective would tell.
+  void CheckRound() const {
+    if (interrupt_) interrupt_->Check();
+  }
+  // 0, 1, ...: the same on all ranks if they call it in the same order, for keys of the store.
+  int NextNumber() { return next_number_++; }
 
   const WorkerEnv& env() const { return env_; }
   int rank() const { return env_.rank; }
@@ -69,8 +82,8 @@ class World {
   at::Tensor AllGather(const at::Tensor& own);
   // Every rank's text on rank 0, by rank; nothing on the others.
   std::vector<std::string> GatherTexts(const std::string& own);
-  // Rank 0's text on all ranks.
-  std::string BroadcastText(std::string text);
+  // The text of `root` on all ranks.
+  std::string BroadcastText(std::string text, int root = 0);
   // Whether it is so on every rank.
   bool OnAllRanks(bool here);
 
@@ -90,13 +103,19 @@ class World {
 
  protected:
   explicit World(WorkerEnv env, std::chrono::milliseconds timeout = kDefaultTimeout,
-                 std::chrono::milliseconds step_timeout = kDefaultTimeout)
-      : env_(std::move(env)), timeout_(timeout), step_timeout_(step_timeout) {}
+                 std::chrono::milliseconds step_timeout = kDefaultTimeout,
+                 std::shared_ptr<Interrupt> interrupt = nullptr)
+      : env_(std::move(env)),
+        timeout_(timeout),
+        step_timeout_(step_timeout),
+        interrupt_(std::move(interrupt)) {}
 
  private:
   const WorkerEnv env_;
   const std::chrono::milliseconds timeout_;
   const std::chrono::milliseconds step_timeout_;
+  const std::shared_ptr<Interrupt> interrupt_;
+  int next_number_ = 0;
 };
 
 }  // namespace ddprun

@@ -35,11 +35,10 @@ void MetricSums::Add(const at::Tensor& scores, const at::Tensor& labels, const a
 Evaluation MetricSums::Take(World& world) {
   // A rank without the model's last stage has added nothing.
   at::Tensor sums = Zeros(world.device());
-  if (sums_.defined()) {
-    sums.copy_(sums_);
-    sums_.zero_();
-  }
+  if (sums_.defined()) sums.copy_(sums_);
   world.AllReduceSum(sums);
+  if (sums_.defined()) sums_.zero_();
+  if (kept_.defined()) kept_.zero_();
   const at::Tensor all = sums.cpu();
   const auto of_all_ranks = all.accessor<double, 1>();
   Evaluation totals{.images = static_cast<std::int64_t>(of_all_ranks[kImages])};
@@ -47,6 +46,20 @@ Evaluation MetricSums::Take(World& world) {
   std::int64_t i = kFirstMetric;
   for (const auto& [name, metric] : Metrics().entries()) totals.sums[name] = of_all_ranks[i++];
   return totals;
+}
+
+void MetricSums::Keep() {
+  if (!sums_.defined()) return;
+  if (!kept_.defined()) kept_ = at::empty_like(sums_);
+  kept_.copy_(sums_);
+}
+
+void MetricSums::TakeBack() {
+  if (!sums_.defined()) return;
+  if (kept_.defined())
+    sums_.copy_(kept_);
+  else
+    sums_.zero_();
 }
 
 }  // namespace ddprun

@@ -39,8 +39,13 @@ class MetricSums {
   // The sums of all ranks since the last call; then starts again from zero. All ranks must call it.
   Evaluation Take(World& world);
 
+  // What is added from now on can be taken back.
+  void Keep();
+  void TakeBack();
+
  private:
   at::Tensor sums_;  // images, loss, metrics by name; undefined until a batch has been added
+  at::Tensor kept_;
 };
 
 }  // namespace ddprun

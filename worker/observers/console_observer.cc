@@ -18,6 +18,7 @@ class ConsoleObserver : public Observer {
       : config_(config), world_(world), console_(console), counter_(counter) {}
 
   void OnBegin(const TrainingState& state) override {
+    at_line_ = counter_.Now();
     const std::int64_t step = state.position().step;
     if (step == 0 || !state.Done() || world_.rank() != 0) return;
     console_.Line("the training is complete at step " + std::to_string(step) +

@@ -34,6 +34,8 @@ class ProgressObserver : public Observer {
     sender_.Send(message);
   }
 
+  void OnBegin(const TrainingState&) override { at_rate_ = counter_.Now(); }
+
   void OnStepBegin(const TrainingState& state, const EpochPlan&, const StepBatches&) override {
     ProgressMessage message;
     message.step = state.position().step + 1;

@@ -22,6 +22,7 @@ class ScalarRecorder : public Observer {
       : config_(config), counter_(counter) {}
 
   void OnBegin(const TrainingState& state) override {
+    at_record_ = counter_.Now();
     writer_.emplace(MetricsWriter::Options{.directory = config_.output_dir,
                                            .jsonl = config_.metrics,
                                            .tensorboard = config_.tensorboard,

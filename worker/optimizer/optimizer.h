@@ -72,6 +72,7 @@ std::optional<at::Tensor> IfDefined(const at::Tensor& tensor);
 struct StepSize {
   std::int64_t steps_per_epoch = 1;
   std::int64_t images = 1;  // of all ranks in a step
+  bool operator==(const StepSize&) const = default;
 };
 
 // The numbers are `config`'s. `parameters` (each once) must be where they stay: on their device,

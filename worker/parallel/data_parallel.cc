@@ -13,8 +13,10 @@ DataParallel::DataParallel(World& world, ImageModel& model, StepOptions options)
       model_(model),
       options_(std::move(options)),
       ddp_(world, model,
-           {.broadcast_buffers = model.reads_buffers_in_training(), .format = options_.gradients}) {
-}
+           {.broadcast_buffers = model.reads_buffers_in_training(),
+            .format = options_.gradients,
+            .alike = options_.alike,
+            .layout = options_.layout}) {}
 
 at::ScalarType DataParallel::image_type() const {
   return model_.begins_in_autocast() ? options_.autocast.value_or(at::kFloat) : at::kFloat;
@@ -43,11 +45,13 @@ at::Tensor DataParallel::Run(const Batch& batch, bool first, bool last) {
     loss = options_.loss(scores, batch.labels);
     if (batch.weight != 0) options_.on_scores(scores, batch.labels, loss);
   }
+  if (last) options_.after_forward();
   options_.enter(StepSection::kBackward);
   at::Tensor scaled = batch.weight == 1 ? loss : loss * batch.weight;
   if (batch.scale.defined()) scaled = scaled * batch.scale;
   if (last) OnGradientsComputed(scaled, [this] { options_.enter(StepSection::kGradients); });
   scaled.backward();
+  if (last) ddp_.EndBackward();
   return loss.detach();
 }
 

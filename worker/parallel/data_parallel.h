@@ -22,6 +22,7 @@ class DataParallel : public ParallelStrategy {
   NamedTensors Parameters() const override;
   std::vector<at::Tensor> State() const override;
   at::Tensor Run(const Batch& batch, bool first, bool last) override;
+  BucketLayout Layout() const override { return ddp_.Layout(); }
   GradientTraffic traffic() const override { return ddp_.traffic(); }
   void Train() override;
   void Evaluate() override;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "worker/config/config.h"
+#include "worker/ddp/ddp.h"
 #include "worker/ddp/gradient_compression.h"
 #include "worker/ddp/gradient_meter.h"
 #include "worker/files/state_dict.h"
@@ -24,6 +25,11 @@ struct StepOptions {
   std::optional<at::ScalarType> autocast;
   GradientFormat gradients = GradientFormat::kFull;
   std::function<void(StepSection)> enter = [](StepSection) {};
+  // After a step's last forward: buffers do not change any more.
+  std::function<void()> after_forward = [] {};
+  // The ranks' models have the same values already, or get them; data parallelism only.
+  bool alike = false;
+  BucketLayout layout = {};  // of the steps before, if there were any
   // Called with the scores, labels and mean loss of each batch that counts, on the rank (and in the
   // thread) that has the model's last stage. Must not wait for the device.
   std::function<void(const at::Tensor& scores, const at::Tensor& labels, const at::Tensor& loss)>
@@ -67,6 +73,10 @@ class ParallelStrategy {
   // Sums a scalar on the device, in place, over the ranks that hold other parameters of the same
   // model; nothing where this rank holds them all.
   virtual void SumOverModel(at::Tensor /*value*/) {}
+
+  // How the steps to come sum gradients over ranks: StepOptions::layout of another strategy. Empty
+  // before the first step, and where nothing depends on it.
+  virtual BucketLayout Layout() const { return {}; }
 
   // What was averaged since the beginning, and how long that took.
   virtual GradientTraffic traffic() const { return {}; }

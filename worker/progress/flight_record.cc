@@ -94,8 +94,10 @@ void NoteDone(Collective done, std::vector<Collective>& last) {
 
 }  // namespace
 
-CollectivePlace PlaceIn(const std::vector<std::string>& records) {
+CollectivePlace PlaceIn(const std::vector<std::string>& records, RecordTime begin) {
   CollectivePlace place;
+  const std::int64_t begin_ns =
+      std::chrono::duration_cast<std::chrono::nanoseconds>(begin.time_since_epoch()).count();
   auto oldest = std::numeric_limits<std::int64_t>::max();
   for (const std::string& text : records) {
     const Json record = Json::parse(text, nullptr, /*allow_exceptions=*/false);
@@ -105,6 +107,7 @@ CollectivePlace PlaceIn(const std::vector<std::string>& records) {
       try {
         Collective collective = Read(entry);
         const auto time = entry.at("time_created_ns").get<std::int64_t>();
+        if (time < begin_ns) continue;
         if (IsDone(entry)) {
           NoteDone(std::move(collective), place.last);
         } else if (time < oldest) {
@@ -119,11 +122,11 @@ CollectivePlace PlaceIn(const std::vector<std::string>& records) {
   return place;
 }
 
-CollectivePlace PlaceNow(bool with_nccl, GraphSteps& graph_steps) {
+CollectivePlace PlaceNow(bool with_nccl, GraphSteps& graph_steps, RecordTime begin) {
   std::vector<std::string> records{
       c10d::dump_fr_trace_json(/*includeCollectives=*/true, /*onlyActive=*/false)};
   if (with_nccl) records.push_back(LoadAccelerator().FlightRecord());
-  CollectivePlace place = PlaceIn(records);
+  CollectivePlace place = PlaceIn(records, begin);
   const CollectivePlace graph = graph_steps.Place();
   if (graph.waits) place.waits = graph.waits;
   place.last.insert(place.last.begin(), graph.last.begin(), graph.last.end());

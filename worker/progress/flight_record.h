@@ -3,6 +3,7 @@
 // write to one recorder, NCCL's to another.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -12,12 +13,14 @@
 namespace ddprun {
 
 // Of what c10d::dump_fr_trace_json() and c10d::dump_nccl_trace_json() give, version 2. What cannot
-// be read is as if it were not there. Pure.
-CollectivePlace PlaceIn(const std::vector<std::string>& records);
+// be read is as if it were not there, and so is what began before `begin`: a process that goes on
+// in another round has unfinished collectives of the one before. Pure.
+using RecordTime = std::chrono::system_clock::time_point;
+CollectivePlace PlaceIn(const std::vector<std::string>& records, RecordTime begin = {});
 
 // Of this process now; from any thread. `with_nccl`: the module of accelerator.h is open. A step
 // among `graph_steps` is said before any collective. May take tens of milliseconds, and blocks
 // where CUDA does.
-CollectivePlace PlaceNow(bool with_nccl, GraphSteps& graph_steps);
+CollectivePlace PlaceNow(bool with_nccl, GraphSteps& graph_steps, RecordTime begin = {});
 
 }  // namespace ddprun

@@ -13,29 +13,57 @@
 #include "worker/training/warm_up.h"
 
 namespace ddprun {
+namespace {
+
+// The parts of `kept` in this world, with `enter` for the sections of a step.
+TrainingParts& JoinWorld(const Config& config, const Dataset& data, World& world, Console& console,
+                         const RoundStart& start, std::int64_t steps_per_epoch, KeptTraining& kept,
+                         std::function<void(StepSection)> enter) {
+  TrainingParts::Membership membership{.world = world,
+                                       .console = console,
+                                       .steps_per_epoch = steps_per_epoch,
+                                       .enter = std::move(enter),
+                                       .goes_on = start.goes_on,
+                                       .layout = kept.layout};
+  // A rank that ends with its world needs no copy of rank 0's buffers.
+  if (world.interrupt()) membership.after_forward = [&kept, &world] { kept.buffers->Send(world); };
+  kept.Join(config, data, std::move(membership));
+  if (start.sends) ReceiveState(config, world, start, kept);
+  return *kept.parts;
+}
+
+}  // namespace
+
 Trainer::Trainer(const Config& config, const Dataset& data, World& world, Console& console,
-                 ProgressSender& progress, GraphSteps& graph_steps, Time program_start)
+                 ProgressSender& progress, GraphSteps& graph_steps, KeptTraining& kept)
     : config_(config),
       data_(data),
       world_(world),
       console_(console),
-      program_start_(program_start),
+      kept_(kept),
+      start_(AgreeOnStart(world, kept)),
       settled_(world.device().is_cpu()),
-      counter_(clock_),
+      clock_(kept.clock),
+      counter_(kept.counter),
       observers_(MakeObservers(config, world, console, progress, clock_, counter_)),
       state_(config, data.train->size(), DataParallelSize(config, world.size())),
-      parts_(config, data, world, console, state_.plan().steps_per_epoch,
-             [this](StepSection section) { Enter(section); }),
-      checkpoints_(config, data, world, console, parts_),
+      parts_(JoinWorld(config, data, world, console, start_, state_.plan().steps_per_epoch, kept,
+                       [this](StepSection section) { Enter(section); })),
+      checkpoints_(config, data, world, console, parts_, kept.saved),
       step_(parts_.MakeStep({.on_loss =
                                  [this](const at::Tensor& loss) {
                                    if (loss.is_cpu()) ReadLoss(loss, state_.position().step + 1);
                                  },
-                             .before_update = [this] { checkpoints_.BeforeUpdate(); },
+                             .before_update =
+                                 [this] {
+                                   kept_.buffers->Await();
+                                   checkpoints_.BeforeUpdate();
+                                 },
                              .enter = [this](StepSection section) { Enter(section); }},
                             graph_steps)),
       test_feed_(MakeTestFeed(config, data, world, parts_.strategy->shard(),
-                              parts_.strategy->image_type())) {}
+                              parts_.strategy->image_type())),
+      summary_(kept.summary) {}
 
 void Trainer::Run() {
   Begin();
@@ -45,18 +73,52 @@ void Trainer::Run() {
 
 void Trainer::Begin() {
   parts_.strategy->Train();
-  Notify(&Observer::OnPhase, "checkpoint");
-  state_.GoOnFrom(checkpoints_.Resume());
-  parts_.WeightsChanged();
-  if (WholeModelOnGpu(config_, world_) && !state_.Done()) WarmUp();
-  Notify(&Observer::OnPhase, "barrier");
-  world_.Barrier();
-  Notify(&Observer::OnBegin, state_);
-  Enter(StepSection::kOther);
-  counter_.Begin();
+  if (start_.goes_on)
+    GoOn();
+  else
+    BeginAnew();
   if (!state_.place.evaluation_due) return;
   Evaluate(/*last=*/false);
   checkpoints_.StopIfAsked(state_.place);
+}
+
+void Trainer::BeginAnew() {
+  Notify(&Observer::OnPhase, "checkpoint");
+  state_.GoOnFrom(checkpoints_.Resume());
+  parts_.WeightsChanged();
+  kept_.Accept(state_.place);
+  if (WholeModelOnGpu(config_, world_) && !state_.Done()) WarmUp();
+  Notify(&Observer::OnPhase, "barrier");
+  world_.Barrier();
+  counter_.Begin();  // observers read it
+  Notify(&Observer::OnBegin, state_);
+  Enter(StepSection::kOther);
+  counter_.Begin();
+}
+
+void Trainer::GoOn() {
+  checkpoints_.GoOn();
+  state_.GoOnFrom(start_.place);
+  kept_.Accept(state_.place);
+  if (kept_.left == Time{})
+    counter_.Begin();
+  else
+    counter_.LeaveOut(std::chrono::steady_clock::now() - kept_.left);
+  if (world_.rank() == 0)
+    console_.Line(
+        "goes on after step " + std::to_string(state_.position().step) + " with " +
+        std::to_string(world_.size()) + (world_.size() == 1 ? " rank" : " ranks") +
+        (start_.sends ? "; the state is rank " + std::to_string(start_.source) + "'s" : ""));
+  Notify(&Observer::OnBegin, state_);
+  Enter(StepSection::kOther);
+  // The end of the epoch may have been interrupted.
+  const TrainingPosition& at = state_.position();
+  if (at.step > 0 && at.consumed == 0) ReportEpoch(at.epoch);
+}
+
+TrainingPlace Trainer::PlaceAtEnd() {
+  state_.EndEpochIfConsumed();
+  return state_.place;
 }
 
 void Trainer::WarmUp() {
@@ -76,6 +138,7 @@ void Trainer::TrainEpoch() {
   StepBatches batches;
   for (; batches.first < sampler.batches() && !state_.Done(); batches.first += batches.count) {
     batches.count = std::min(config_.accumulate, sampler.batches() - batches.first);
+    world_.CheckRound();
     Notify(&Observer::OnStepBegin, state_, sampler, batches);
     checkpoints_.BeginStep();
     step_->UseForward(parts_.model->Advance(state_.PlannedEpochs()));
@@ -83,6 +146,7 @@ void Trainer::TrainEpoch() {
     const TrainStep::Result result =
         step_->Make(batches, state_.LearningRate(), state_.position().step + 1);
     state_.EndStep(sampler, batches.first + batches.count - 1);
+    if (world_.interrupt()) kept_.Commit();
     Record(result);
     if (state_.EvaluationIsDue()) Evaluate(/*last=*/false);
     state_.EndEpochIfConsumed();
@@ -90,9 +154,13 @@ void Trainer::TrainEpoch() {
     checkpoints_.EndStep(state_.place);
   }
   // Also of an epoch that was not trained to its end, or not from its beginning.
+  ReportEpoch(epoch + 1);
+}
+
+void Trainer::ReportEpoch(std::int64_t epoch) {
   Enter(StepSection::kOther);
   const Evaluation totals = parts_.epoch_sums.Take(world_);
-  if (totals.images > 0) Notify(&Observer::OnEpochEnd, state_, epoch + 1, totals);
+  if (totals.images > 0) Notify(&Observer::OnEpochEnd, state_, epoch, totals);
 }
 
 void Trainer::Record(const TrainStep::Result& result) {
@@ -106,23 +174,26 @@ void Trainer::Record(const TrainStep::Result& result) {
   if (is_logged && !result.loss.is_cpu()) ReadLoss(result.loss, state_.position().step);
   if (is_first) {
     world_.Synchronize();
-    summary_.CountFirstStep(program_start_);
+    summary_.CountFirstStep(kept_.start);
     settled_ = true;
   }
   clock_.EndStep();
   Notify(&Observer::OnStepEnd, state_,
-         StepEvent{.result = result, .step = *step_, .loss = loss_, .is_logged = is_logged});
+         StepEvent{.result = result, .step = *step_, .loss = kept_.loss, .is_logged = is_logged});
 }
 
 void Trainer::Evaluate(bool last) {
   const auto begun = std::chrono::steady_clock::now();
   Enter(StepSection::kEvaluation);
-  checkpoints_.BeforeUpdate();  // of the average
+  if (!last) state_.place.evaluation_due = true;  // again, if the world ends before
+  checkpoints_.BeforeUpdate();                    // of the average
   SwapAverage();
-  parts_.strategy->Evaluate();
-  evaluation_ = ddprun::Evaluate(config_, world_, *parts_.strategy, *test_feed_,
-                                 [this] { return checkpoints_.EvaluationGoesOn(); });
-  checkpoints_.EndEvaluation();
+  try {
+    evaluation_ = EvaluateAverage();
+  } catch (...) {
+    SwapAverage();
+    throw;
+  }
   SwapAverage();
   summary_.evaluation_seconds = SecondsSince(begun);
   Enter(StepSection::kOther);
@@ -136,6 +207,16 @@ void Trainer::Evaluate(bool last) {
                                 100 * evaluation_->accuracy() >= config_.target_accuracy;
   parts_.strategy->Train();
   counter_.LeaveOut(std::chrono::steady_clock::now() - begun);
+}
+
+std::optional<Evaluation> Trainer::EvaluateAverage() {
+  parts_.strategy->Evaluate();
+  auto evaluation = ddprun::Evaluate(config_, world_, *parts_.strategy, *test_feed_, [this] {
+    world_.CheckRound();
+    return checkpoints_.EvaluationGoesOn();
+  });
+  checkpoints_.EndEvaluation();
+  return evaluation;
 }
 
 void Trainer::SwapAverage() {
@@ -160,19 +241,19 @@ void Trainer::Finish() {
   }
   Notify(&Observer::OnPhase, "checkpoint");
   summary_.evaluation = evaluation_;
-  summary_.loss = loss_;
+  summary_.loss = kept_.loss;
   summary_.cuda_graph = step_->is_graph();
-  WriteResults(config_, data_, world_, console_, parts_, program_start_, summary_);
+  WriteResults(config_, data_, world_, console_, parts_, kept_.start, summary_);
 }
 
 // A loss that is not finite ends the training before it changes anything. With fp16 the scaler
 // skips such a step and lowers its scale, which ends the training when it is below 1.
 void Trainer::ReadLoss(const at::Tensor& loss, std::int64_t step) {
-  loss_ = loss.item<double>();
+  kept_.loss = loss.item<double>();
   const GradScaler& scaler = parts_.scaler;
   const bool too_small = scaler.enabled() && scaler.state().scale < 1;
   if (too_small || !scaler.enabled())
-    CheckFinite(too_small ? std::nan("") : loss_, step, state_.position().epoch + 1, config_,
+    CheckFinite(too_small ? std::nan("") : kept_.loss, step, state_.position().epoch + 1, config_,
                 world_);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs one training as one rank: from initial parameters to the written model.
+// Runs one training as one rank of a world: from initial parameters, or from where the world before
+// came to its end, to the written model.
 #pragma once
 
 #include <chrono>
@@ -19,7 +20,8 @@
 #include "worker/step/step_counter.h"
 #include "worker/step/train_step.h"
 #include "worker/step/training_state.h"
-#include "worker/training/summary.h"
+#include "worker/training/kept_training.h"
+#include "worker/training/round_start.h"
 #include "worker/training/training_checkpoints.h"
 #include "worker/training/training_parts.h"
 
@@ -29,32 +31,42 @@ class Trainer {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  // All must outlive the trainer. The total time of the summary counts from `program_start`;
-  // `graph_steps` is where a stall reporter reads at which step the device is. Makes the model,
-  // which becomes rank 0's on all ranks.
+  // All must outlive the trainer. `graph_steps` is where a stall reporter reads at which step the
+  // device is. Where no rank has kept anything, makes the model, which becomes rank 0's on all
+  // ranks; else all ranks have the state of the furthest one.
   Trainer(const Config& config, const Dataset& data, World& world, Console& console,
-          ProgressSender& progress, GraphSteps& graph_steps, Time program_start);
+          ProgressSender& progress, GraphSteps& graph_steps, KeptTraining& kept);
 
   // Trains, checks that all ranks have the same model, evaluates, and on rank 0 writes the model
   // and the summary and shows the table. Throws TrainingError (a loss that is not finite, ranks
   // that differ), c10::Error (a collective that failed, because another rank has ended), UsageError
-  // (a checkpoint of another training), Stopped (by a signal, and it is saved) and
-  // std::runtime_error (the model cannot be written, a checkpoint cannot be read).
+  // (a checkpoint of another training), Stopped (by a signal, and it is saved), RoundOver (the
+  // world has ended) and std::runtime_error (the model cannot be written, a checkpoint cannot be
+  // read).
   void Run();
+
+  // After Run() has thrown because the world has ended: where the kept training is. Keeps up to the
+  // latest complete step.
+  TrainingPlace PlaceAtEnd();
 
   // After Run() has thrown: waits for a save that is under way, unless the device does not let it
   // be read.
   void AwaitSave() { checkpoints_.AwaitSave(); }
 
  private:
-  // To the first step: resumes, warms up, and waits for the other ranks.
+  // To the first step: resumes, warms up, and waits for the other ranks; or goes on.
   void Begin();
+  void BeginAnew();
+  void GoOn();
   void WarmUp();
   void TrainEpoch();
+  // The training images of `epoch`, counted from 1, are consumed.
+  void ReportEpoch(std::int64_t epoch);
   // Counts a step and tells the observers.
   void Record(const TrainStep::Result& result);
   // `last`: after the last step, for the summary; else training goes on.
   void Evaluate(bool last);
+  std::optional<Evaluation> EvaluateAverage();
   // Exchanges parameters and average, if one is kept.
   void SwapAverage();
 
@@ -71,25 +83,25 @@ class Trainer {
   const Dataset& data_;
   World& world_;
   Console& console_;
-  const Time program_start_;
+  KeptTraining& kept_;
+  const RoundStart start_;
 
   // Whether a step takes as long as all that follow: on a GPU not before libraries have been loaded
   // and kernels chosen, which may take one rank much longer than the others.
   bool settled_;
   bool warming_up_ = false;
 
-  StepClock clock_;
-  StepCounter counter_;
+  StepClock& clock_;
+  StepCounter& counter_;
   const Observers observers_;
   TrainingState state_;
-  TrainingParts parts_;
+  TrainingParts& parts_;
   TrainingCheckpoints checkpoints_;
   const std::unique_ptr<TrainStep> step_;
   const std::unique_ptr<TestFeed> test_feed_;
 
-  double loss_ = 0;                       // the latest that was read from the device
   std::optional<Evaluation> evaluation_;  // of the model as it is
-  Summary summary_;
+  Summary& summary_;
 };
 
 }  // namespace ddprun

@@ -43,7 +43,7 @@ std::string CheckpointFolder(const Config& config) {
 }
 
 TrainingCheckpoints::TrainingCheckpoints(const Config& config, const Dataset& data, World& world,
-                                         Console& console, TrainingParts& parts)
+                                         Console& console, TrainingParts& parts, SavedSoFar& saved)
     : config_(config),
       data_(data),
       world_(world),
@@ -51,6 +51,7 @@ TrainingCheckpoints::TrainingCheckpoints(const Config& config, const Dataset& da
       contents_(config, data, world, parts),
       saving_(SavesCheckpoints(config)),
       folder_(CheckpointFolder(config)),
+      saved_(saved),
       vote_(world),
       evaluation_vote_(world),
       patience_(world.device().is_cuda() ? kQueuedSteps : 0) {}
@@ -68,6 +69,7 @@ TrainingCheckpoints::Place TrainingCheckpoints::Resume() {
                             .folder = folder_,
                             .saving = saving_},
                            [this](const std::string& text) { console_.Line(text); });
+      finding["training"] = point.training;
       if (point.checkpoint) {
         finding["about"] = point.checkpoint->snapshot.about;
         finding["tensors"] = TensorList(point.checkpoint->snapshot.tensors);
@@ -82,21 +84,15 @@ TrainingCheckpoints::Place TrainingCheckpoints::Resume() {
   finding = Json::parse(world_.BroadcastText(finding.dump()));
   if (finding.contains("usage")) throw UsageError(finding["usage"].get<std::string>());
   if (finding.contains("error")) throw std::runtime_error(finding["error"].get<std::string>());
-  if (world_.rank() == 0 && saving_) {
-    writer_ = std::make_unique<CheckpointWriter>(
-        CheckpointWriter::Options{.folder = folder_,
-                                  .training = point.training,
-                                  .loaded_from = point.checkpoint ? point.checkpoint->path : "",
-                                  .keep = config_.checkpoint_keep});
-    training_ = point.training;
-  }
-  save_time_ = step_time_ = Clock::now();
+  saved_.training = finding["training"].get<std::string>();
+  MakeWriter(point.checkpoint ? point.checkpoint->path : "");
+  step_time_ = Clock::now();
   if (!finding.contains("about")) return {};
   const Place place = contents_.Load(point.checkpoint ? &point.checkpoint->snapshot : nullptr,
                                      finding["about"], finding["tensors"]);
   if (world_.rank() == 0) {
     if (std::filesystem::path(point.checkpoint->path).parent_path() == folder_)
-      good_step_ = place.position.step;
+      saved_.good_step = place.position.step;
     console_.Line("goes on from " + point.checkpoint->path + ": epoch " +
                   std::to_string(place.position.epoch + 1) + " after " +
                   std::to_string(place.position.consumed) + " of " +
@@ -106,11 +102,30 @@ TrainingCheckpoints::Place TrainingCheckpoints::Resume() {
   return place;
 }
 
+void TrainingCheckpoints::GoOn() {
+  step_time_ = Clock::now();
+  // Of a rank that was rank 0: what it is about to save, rank 0 must not find unfinished.
+  if (world_.rank() != 0) saved_.writer.reset();
+  if (!saved_.writer) MakeWriter("");
+}
+
+void TrainingCheckpoints::MakeWriter(const std::string& loaded_from) {
+  saved_.time = Clock::now();
+  saved_.put_off = false;
+  saved_.good_step = -1;
+  if (world_.rank() != 0 || !saving_) return;
+  saved_.writer = std::make_unique<CheckpointWriter>(
+      CheckpointWriter::Options{.folder = folder_,
+                                .training = saved_.training,
+                                .loaded_from = loaded_from,
+                                .keep = config_.checkpoint_keep});
+}
+
 // Whether rank 0 asks for a save: the others do not know of it.
 bool TrainingCheckpoints::WishesToSave() const {
   if (world_.rank() != 0) return false;
-  const std::chrono::duration<double> passed = Clock::now() - save_time_;
-  return put_off_ ||
+  const std::chrono::duration<double> passed = Clock::now() - saved_.time;
+  return saved_.put_off ||
          (config_.checkpoint_seconds > 0 && passed.count() >= config_.checkpoint_seconds);
 }
 
@@ -121,7 +136,7 @@ void TrainingCheckpoints::BeginStep() {
 void TrainingCheckpoints::BeforeUpdate() {
   // Save() has copied what is on a device there.
   if (world_.device().is_cuda()) return;
-  if (writer_) writer_->WaitUntilCopied();
+  if (saved_.writer) saved_.writer->WaitUntilCopied();
 }
 
 bool TrainingCheckpoints::EvaluationGoesOn() {
@@ -178,26 +193,26 @@ void TrainingCheckpoints::EndSteps() {
 
 void TrainingCheckpoints::Save(const Place& place) {
   TrainingSnapshot::Gathered gathered = contents_.Gather();
-  if (!writer_ || good_step_ == place.position.step) return;
+  if (!saved_.writer || saved_.good_step == place.position.step) return;
   try {
-    put_off_ = !writer_->Save(place.position.step,
-                              contents_.Complete(std::move(gathered), place, training_));
+    saved_.put_off = !saved_.writer->Save(
+        place.position.step, contents_.Complete(std::move(gathered), place, saved_.training));
   } catch (const std::exception& error) {
     // Most likely memory: what the training itself needs is there already.
-    put_off_ = false;
-    save_time_ = Clock::now();
+    saved_.put_off = false;
+    saved_.time = Clock::now();
     console_.Line("checkpoint of step " + std::to_string(place.position.step) +
                   " is not saved: " + FirstLine(error));
     return;
   }
-  if (!put_off_) save_time_ = Clock::now();
+  if (!saved_.put_off) saved_.time = Clock::now();
 }
 
 void TrainingCheckpoints::TellReports(const char* next) {
-  if (!writer_) return;
-  for (const CheckpointWriter::Report& report : writer_->TakeReports()) {
+  if (!saved_.writer) return;
+  for (const CheckpointWriter::Report& report : saved_.writer->TakeReports()) {
     if (report.error.empty()) {
-      good_step_ = report.step;
+      saved_.good_step = report.step;
     } else {
       console_.Line(report.error + next);
     }
@@ -206,15 +221,16 @@ void TrainingCheckpoints::TellReports(const char* next) {
 
 void TrainingCheckpoints::Finish(const Place& place) {
   if (!saving_) return;
-  if (writer_) writer_->WaitUntilSaved(kSaveLimit);
+  if (saved_.writer) saved_.writer->WaitUntilSaved(kSaveLimit);
   TellReports("");
   Save(place);
-  if (writer_) writer_->WaitUntilSaved(kSaveLimit);
+  if (saved_.writer) saved_.writer->WaitUntilSaved(kSaveLimit);
   TellReports("");
 }
 
 void TrainingCheckpoints::AwaitSave() {
-  if (writer_ && writer_->WaitUntilCopied(kCopyLimit)) writer_->WaitUntilSaved(kSaveLimit);
+  if (saved_.writer && saved_.writer->WaitUntilCopied(kCopyLimit))
+    saved_.writer->WaitUntilSaved(kSaveLimit);
 }
 
 void TrainingCheckpoints::Stop(const Place& place, int signal) {
@@ -223,11 +239,11 @@ void TrainingCheckpoints::Stop(const Place& place, int signal) {
   std::string sentence = "rank " + std::to_string(world_.rank()) + ": ended by " +
                          SignalName(signal) + " after step " + std::to_string(place.position.step);
   if (world_.rank() == 0) {
-    sentence += good_step_ == place.position.step
-                    ? "; " +
-                          (std::filesystem::path(folder_) / CheckpointName(good_step_)).string() +
-                          " holds it, pass --resume auto to go on"
-                    : "; it is not saved";
+    sentence +=
+        saved_.good_step == place.position.step
+            ? "; " + (std::filesystem::path(folder_) / CheckpointName(saved_.good_step)).string() +
+                  " holds it, pass --resume auto to go on"
+            : "; it is not saved";
   }
   throw Stopped(signal, sentence);
 }

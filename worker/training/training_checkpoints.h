@@ -27,6 +27,15 @@ bool Restarted(const WorkerEnv& env);
 // --checkpoint-dir, or checkpoints in --output-dir.
 std::string CheckpointFolder(const Config& config);
 
+// What of a training's checkpoints outlives a world of its ranks.
+struct SavedSoFar {
+  std::string training;                      // see checkpoint_folder.h
+  std::unique_ptr<CheckpointWriter> writer;  // rank 0's, as the next
+  bool put_off = false;                      // one is due since a step before
+  std::int64_t good_step = -1;               // of the latest checkpoint in the folder
+  std::chrono::steady_clock::time_point time{};
+};
+
 class TrainingCheckpoints {
  public:
   using Place = TrainingPlace;
@@ -38,12 +47,14 @@ class TrainingCheckpoints {
 
   // A checkpoint is made of `parts` and read into them. All must outlive this object.
   TrainingCheckpoints(const Config& config, const Dataset& data, World& world, Console& console,
-                      TrainingParts& parts);
+                      TrainingParts& parts, SavedSoFar& saved);
 
   // Puts what the checkpoint holds, that --resume says, into the parts of all ranks. Where there is
   // none, the beginning. Throws the same on all ranks: UsageError (it is of another training),
   // std::runtime_error (it cannot be read).
   Place Resume();
+  // Instead of Resume(), where the ranks have their state from the world before.
+  void GoOn();
 
   // At the beginning of a step.
   void BeginStep();
@@ -66,6 +77,7 @@ class TrainingCheckpoints {
   void AwaitSave();
 
  private:
+  void MakeWriter(const std::string& loaded_from);
   bool WishesToSave() const;
   void Save(const Place& place);
   // `next`: what becomes of a save that has failed, as the end of its sentence.
@@ -80,14 +92,10 @@ class TrainingCheckpoints {
   const bool saving_;
   const std::string folder_;
 
-  std::string training_;  // rank 0's, as the next
-  std::unique_ptr<CheckpointWriter> writer_;
+  SavedSoFar& saved_;
   StepVote vote_;
   StepVote evaluation_vote_;
-  int stop_ = 0;                 // the signal that has ended an evaluation, the same on all ranks
-  bool put_off_ = false;         // one is due since a step before
-  std::int64_t good_step_ = -1;  // of the latest checkpoint in the folder
-  std::chrono::steady_clock::time_point save_time_{};
+  int stop_ = 0;  // the signal that has ended an evaluation, the same on all ranks
   std::chrono::steady_clock::time_point step_time_{};
   // Of an evaluation, and of its latest batch; 0: none is under way.
   std::chrono::steady_clock::time_point evaluation_time_{};

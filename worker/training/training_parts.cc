@@ -82,7 +82,7 @@ void AgreeOnKernels(World& world, Console& console) {
 // what is about to be trained. Initial weights from a file are rank 0's alone. Throws as
 // MakeModel() and LoadInitialWeights() do.
 std::shared_ptr<ImageModel> PrepareModel(const Config& config, const Dataset& data, World& world,
-                                         Console& console) {
+                                         Console& console, bool goes_on) {
   if (WholeModelOnGpu(config, world)) LoadAccelerator().UseOwnStream(world.device().index());
   AgreeOnKernels(world, console);
   torch::manual_seed(config.seed);
@@ -92,31 +92,32 @@ std::shared_ptr<ImageModel> PrepareModel(const Config& config, const Dataset& da
         "--pad-channels is for models that begin with a convolution; leave it out with "
         "--model " +
         config.model);
-  if (world.rank() == 0) {
+  if (world.rank() == 0 && !goes_on) {
     console.Line(OpeningLine(config, data, world, *model));
     if (!world.device_note().empty()) console.Line(world.device_note());
     if (config.model == "netresdeep" && config.shared_blocks) console.Line(kSharedBlocksNote);
   }
-  if (config.init_from.empty()) CalibrateOnImages(*model, *data.train, config);
+  if (config.init_from.empty() && !goes_on) CalibrateOnImages(*model, *data.train, config);
   // Rank 0's become every rank's.
-  if (world.rank() == 0 && !config.init_from.empty())
+  if (world.rank() == 0 && !config.init_from.empty() && !goes_on)
     console.Line(LoadInitialWeights(*model, config));
-  if (config.sync_batch_norm && DataParallelSize(config, world.size()) > 1)
-    SynchronizeBatchNorm(*model, [&world](at::Tensor& values) { world.AllReduceSum(values); });
   if (config.channels_last) UseChannelsLast(*model);
   model->to(world.device());
-  if (config.amp == Amp::kAuto && world.rank() == 0)
+  if (config.amp == Amp::kAuto && world.rank() == 0 && !goes_on)
     console.Line(std::string("--amp auto is ") +
                  (AutocastType(config.amp, world.device()) ? "bf16 on a GPU" : "off on a CPU"));
   return model;
 }
 
-StepOptions OptionsOf(const Config& config, const World& world, MetricSums& sums,
-                      std::function<void(StepSection)> enter) {
+StepOptions OptionsOf(const Config& config, const TrainingParts::Membership& membership,
+                      MetricSums& sums) {
   return {.loss = Losses().Get(config.loss)({.label_smoothing = config.label_smoothing}),
-          .autocast = AutocastType(config.amp, world.device()),
+          .autocast = AutocastType(config.amp, membership.world.device()),
           .gradients = config.compress,
-          .enter = std::move(enter),
+          .enter = membership.enter,
+          .after_forward = membership.after_forward,
+          .alike = membership.goes_on,
+          .layout = membership.layout,
           .on_scores = [&sums](const at::Tensor& scores, const at::Tensor& labels,
                                const at::Tensor& loss) {
             sums.Add(scores, labels, loss, static_cast<double>(labels.size(0)));
@@ -125,30 +126,67 @@ StepOptions OptionsOf(const Config& config, const World& world, MetricSums& sums
 
 }  // namespace
 
-TrainingParts::TrainingParts(const Config& config, const Dataset& data, World& world,
-                             Console& console, std::int64_t steps_per_epoch,
-                             std::function<void(StepSection)> enter)
-    : model(PrepareModel(config, data, world, console)),
-      strategy(MakeParallelStrategy(config, data, world, *model, console,
-                                    OptionsOf(config, world, epoch_sums, std::move(enter)))),
-      parameters(strategy->Parameters()),
-      optimizer(MakeOptimizer(
-          config, parameters,
-          {.steps_per_epoch = steps_per_epoch,
-           .images = config.batch_size * config.accumulate * strategy->shard().world_size})),
-      scaler(MakeGradScaler(config, world.device())),
+TrainingParts::TrainingParts(const Config& config, const Dataset& data, Membership membership)
+    : model(PrepareModel(config, data, membership.world, membership.console, membership.goes_on)),
+      scaler(MakeGradScaler(config, membership.world.device())),
       config_(config),
       data_(data),
-      world_(world),
-      console_(console) {
+      world_(&membership.world),
+      console_(&membership.console) {
+  MakeStrategy(membership);
+  parameters = strategy->Parameters();
+  MakeOptimizer(membership);
   if (config.ema_decay > 0) average.emplace(parameters, config.ema_decay);
-  if (const auto type = AutocastType(config.amp, world.device()))
-    casts.emplace(parameters, world.device(), *type, *optimizer);
+}
+
+void TrainingParts::Leave() {
+  strategy.reset();
+  // They lie in memory of the strategy's.
+  for (auto& [name, parameter] : parameters) at::Tensor(parameter).mutable_grad().reset();
+  world_ = nullptr;
+  console_ = nullptr;
+}
+
+void TrainingParts::Join(Membership membership) {
+  world_ = &membership.world;
+  console_ = &membership.console;
+  MakeStrategy(membership);
+  MakeOptimizer(membership);
+}
+
+void TrainingParts::MakeStrategy(const Membership& membership) {
+  if (config_.sync_batch_norm) {
+    World& world = membership.world;
+    SumOverRanks sum;
+    if (DataParallelSize(config_, world.size()) > 1)
+      sum = [&world](at::Tensor& values) { world.AllReduceSum(values); };
+    SynchronizeBatchNorm(*model, sum);
+  }
+  strategy = MakeParallelStrategy(config_, data_, *world_, *model, *console_,
+                                  OptionsOf(config_, membership, epoch_sums));
+}
+
+// Another number of ranks changes lengths and rates that are set in other units than steps.
+void TrainingParts::MakeOptimizer(const Membership& membership) {
+  const StepSize size{
+      .steps_per_epoch = membership.steps_per_epoch,
+      .images = config_.batch_size * config_.accumulate * strategy->shard().world_size};
+  if (optimizer && size == step_size_) return;
+  NamedTensors before;
+  if (optimizer) before = optimizer->State();
+  casts.reset();
+  optimizer = ddprun::MakeOptimizer(config_, parameters, size);
+  step_size_ = size;
+  const NamedTensors state = optimizer->State();
+  for (std::size_t i = 0; i < before.size(); ++i)
+    at::Tensor(state[i].second).copy_(before[i].second);
+  if (const auto type = AutocastType(config_.amp, world_->device()))
+    casts.emplace(parameters, world_->device(), *type, *optimizer);
 }
 
 std::unique_ptr<TrainStep> TrainingParts::MakeStep(StepCalls calls, GraphSteps& graph_steps) {
   return MakeTrainStep({.config = config_,
-                        .world = world_,
+                        .world = *world_,
                         .strategy = *strategy,
                         .parameters = parameters,
                         .optimizer = *optimizer,
@@ -157,7 +195,7 @@ std::unique_ptr<TrainStep> TrainingParts::MakeStep(StepCalls calls, GraphSteps& 
                         .casts = casts ? &*casts : nullptr,
                         .calls = std::move(calls)},
                        data_, graph_steps, [this](const std::string& text) {
-                         if (world_.rank() == 0) console_.Line(text);
+                         if (world_->rank() == 0) console_->Line(text);
                        });
 }
 

@@ -23,12 +23,29 @@
 namespace ddprun {
 
 struct TrainingParts {
-  // Makes the model, which becomes rank 0's on all ranks. All must outlive the parts, which stay
-  // where they are.
-  TrainingParts(const Config& config, const Dataset& data, World& world, Console& console,
-                std::int64_t steps_per_epoch, std::function<void(StepSection)> enter);
+  // What belongs to a world of ranks, of which a training may have one after the other. Both
+  // references must be valid until Leave().
+  struct Membership {
+    World& world;
+    Console& console;
+    std::int64_t steps_per_epoch = 1;  // of all ranks together
+    std::function<void(StepSection)> enter = [](StepSection) {};
+    std::function<void()> after_forward = [] {};
+    // Values of parameters and buffers are received from another rank, or all ranks have them.
+    bool goes_on = false;
+    BucketLayout layout = {};  // of the gradients in the world before
+  };
+
+  // Makes the model, which becomes rank 0's on all ranks unless it goes on. All must outlive the
+  // parts, which stay where they are.
+  TrainingParts(const Config& config, const Dataset& data, Membership membership);
   TrainingParts(const TrainingParts&) = delete;
   TrainingParts& operator=(const TrainingParts&) = delete;
+
+  // The ranks of this world have ended: model, optimizer state, scale and average stay.
+  void Leave();
+  // They go on in another one, which may have more or fewer ranks.
+  void Join(Membership membership);
 
   // The step that trains them, see MakeTrainStep().
   std::unique_ptr<TrainStep> MakeStep(StepCalls calls, GraphSteps& graph_steps);
@@ -48,10 +65,14 @@ struct TrainingParts {
   }
 
  private:
+  void MakeStrategy(const Membership& membership);
+  void MakeOptimizer(const Membership& membership);
+
   const Config& config_;
   const Dataset& data_;
-  World& world_;
-  Console& console_;
+  World* world_;  // null between two worlds, as the next
+  Console* console_;
+  StepSize step_size_;  // of the optimizer
 };
 
 }  // namespace ddprun

@@ -89,6 +89,20 @@ void SetRandomState(at::Device device, const at::Tensor& state) {
 
 }  // namespace
 
+NamedTensors StateTensors(const TrainingParts& parts) {
+  const TensorSet held = SetOf(parts.strategy->State());
+  NamedTensors tensors;
+  for (const auto& [name, tensor] : StateDict(*parts.model)) {
+    if (held.contains(tensor.unsafeGetTensorImpl())) tensors.emplace_back("model/" + name, tensor);
+  }
+  for (const auto& [name, tensor] : parts.optimizer->State())
+    tensors.emplace_back("optimizer/" + name, tensor);
+  if (!parts.average) return tensors;
+  for (const auto& [name, tensor] : parts.average->State())
+    tensors.emplace_back(kAverage + name, tensor);
+  return tensors;
+}
+
 std::optional<GradScaler::State> SavedScale(const Json& about) {
   if (about.at("config").value("amp", "") != "fp16") return std::nullopt;
   const Json& scaler = about.at("scaler");
@@ -113,7 +127,7 @@ void TrainingSnapshot::CheckFits(const Snapshot& snapshot) const {
   const std::string next = "; pass the same settings, another --checkpoint-dir or --resume never";
   if (!misfit.empty()) throw UsageError("the checkpoint to go on from " + misfit + next);
   const TensorsByName read = ByName(snapshot.tensors);
-  for (const auto& [name, tensor] : OwnTensors()) {
+  for (const auto& [name, tensor] : StateTensors(parts_)) {
     const auto found = read.find(name);
     // An average that is asked for only now begins with the weights.
     if (found == read.end() && name.starts_with(kAverage)) continue;
@@ -126,7 +140,7 @@ void TrainingSnapshot::CheckFits(const Snapshot& snapshot) const {
 void TrainingSnapshot::CopyIn(const Snapshot* snapshot, const Json& tensors, bool with_random) {
   TensorsByName read;
   if (snapshot != nullptr) read = ByName(snapshot->tensors);
-  TensorsByName own = ByName(OwnTensors());
+  TensorsByName own = ByName(StateTensors(parts_));
   const std::string random = kRandom + std::to_string(world_.rank());
   if (with_random) own.emplace(random, RandomState(world_.device()));
   const torch::NoGradGuard no_grad;
@@ -170,20 +184,6 @@ TrainingPlace TrainingSnapshot::Load(const Snapshot* snapshot, const Json& about
   return place;
 }
 
-NamedTensors TrainingSnapshot::OwnTensors() const {
-  const TensorSet held = SetOf(parts_.strategy->State());
-  NamedTensors tensors;
-  for (const auto& [name, tensor] : StateDict(*parts_.model)) {
-    if (held.contains(tensor.unsafeGetTensorImpl())) tensors.emplace_back("model/" + name, tensor);
-  }
-  for (const auto& [name, tensor] : parts_.optimizer->State())
-    tensors.emplace_back("optimizer/" + name, tensor);
-  if (!parts_.average) return tensors;
-  for (const auto& [name, tensor] : parts_.average->State())
-    tensors.emplace_back(kAverage + name, tensor);
-  return tensors;
-}
-
 Json TrainingSnapshot::About(const TrainingPlace& place, const std::string& training) const {
   const GradScaler::State scaler = parts_.scaler.state();
   return {{"version", kSoftwareVersion},
@@ -203,7 +203,7 @@ Json TrainingSnapshot::About(const TrainingPlace& place, const std::string& trai
 TrainingSnapshot::Gathered TrainingSnapshot::Gather() {
   Gathered gathered{.random = world_.AllGather(RandomState(world_.device()))};
   try {
-    gathered.tensors = parts_.strategy->Gather(OwnTensors());
+    gathered.tensors = parts_.strategy->Gather(StateTensors(parts_));
   } catch (const c10::OutOfMemoryError& error) {
     gathered.error = FirstLine(error);
   }

@@ -26,6 +26,9 @@ std::optional<GradScaler::State> SavedScale(const nlohmann::json& about);
 // whose present one is `own`. A CPU's and a GPU's are of different sizes.
 bool HasRandomState(const nlohmann::json& tensors, int rank, const at::Tensor& own);
 
+// What this rank holds of model, optimizer state and average.
+NamedTensors StateTensors(const TrainingParts& parts);
+
 class TrainingSnapshot {
  public:
   // All must outlive this object.
@@ -54,8 +57,6 @@ class TrainingSnapshot {
                     const std::string& training) const;
 
  private:
-  // What this rank holds of model, optimizer state and average.
-  NamedTensors OwnTensors() const;
   nlohmann::json About(const TrainingPlace& place, const std::string& training) const;
   // `with_random`: the states of the ranks' generators too.
   void CopyIn(const Snapshot* snapshot, const nlohmann::json& tensors, bool with_random);

@@ -354,8 +354,9 @@ Result TrainAll(const Config& config, bool warm_up, bool graphs_wanted) {
   Console console(Console::Options{});
   const Dataset data = DataOf(config);
   TrainingState state(config, data.train->size(), 1);
-  TrainingParts parts(config, data, world, console, state.plan().steps_per_epoch,
-                      [](StepSection) {});
+  TrainingParts parts(
+      config, data,
+      {.world = world, .console = console, .steps_per_epoch = state.plan().steps_per_epoch});
   parts.strategy->Train();
   const auto graphs = std::make_shared<Graphs>();
   TrainStep::MakeGraph make_graph;

@@ -10,4 +10,6 @@ ddprun_add_gtest(NAME unit_worker_distributed TORCH LABEL unit
     distributed_step_vote_test.cc
     distributed_background_task_test.cc
     distributed_world_store_test.cc
+    interrupt_test.cc
+    round_listener_test.cc
   LIBS ddprun_worker_distributed ddprun_worker_files)

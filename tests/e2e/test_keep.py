@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`train` goes on in place when other ranks die: the model is that of a run without faults, bit by bit."""
+
+import json
+import random
+import resource
+import signal
+import time
+
+import pytest
+from conftest import TRAIN
+from round_agent import RoundAgent
+
+STEPS = 30
+SETTINGS = f"""--dataset synthetic --samples 512 --model netresdeep --batch-size 16 --max-steps {STEPS} --epochs 100
+    --deterministic --eval-every 0.5 --log-every 5 --augment""".split()
+
+# A file of this size holds the model, but not the memory that the ranks share.
+SMALL_FILES = 1_000_000
+
+
+def without_shared_memory(rank):
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (SMALL_FILES, SMALL_FILES))
+
+
+MEMORY = {"shared": None, "network": without_shared_memory}
+
+
+def agent_of(folder, *more, memory="shared"):
+    return RoundAgent(folder, [TRAIN, *SETTINGS, "--output-dir", folder / "run", *more], MEMORY[memory])
+
+
+def model_of(folder):
+    return (folder / "run" / "cifar_net.pth").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory):
+    """The model of a run without faults."""
+    models = {}
+
+    def get(ranks, *more, memory="shared"):
+        key = (ranks, memory, *more)
+        if key not in models:
+            folder = tmp_path_factory.mktemp("plain")
+            with agent_of(folder, *more, memory=memory) as agent:
+                agent.begin([None] * ranks)
+                agent.finish()
+            models[key] = model_of(folder)
+        return models[key]
+
+    return get
+
+
+def after_steps(agent, count):
+    """So many steps from now on."""
+    agent.until_step(1)
+    agent.until_step(max(worker.step for worker in agent.workers) + count)
+    assert not agent.ended(), agent.outputs()
+
+
+@pytest.mark.parametrize("memory", MEMORY)
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_killed_ranks_leave_no_trace(tmp_path, expected, ranks, memory):
+    seed = random.randrange(1 << 30)
+    print("seed", seed)
+    chance = random.Random(seed)
+    with agent_of(tmp_path, memory=memory) as agent:
+        agent.begin([None] * ranks)
+        for victim in [0, *(chance.randrange(ranks) for _ in range(3))]:
+            after_steps(agent, 2)
+            moment = time.monotonic() + chance.uniform(0, 0.08)
+            while time.monotonic() < moment:
+                agent.look(0.001)
+            survivors = [worker.process.pid for worker in agent.workers]
+            agent.replace(victim)
+            assert [w.process.pid for rank, w in enumerate(agent.workers) if rank != victim] == [
+                pid for rank, pid in enumerate(survivors) if rank != victim
+            ]
+        agent.finish()
+    assert model_of(tmp_path) == expected(ranks, memory=memory)
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize("section", ["init", "forward", "backward, all_reduce", "all_reduce", "evaluate", "checkpoint"])
+def test_killed_in_each_section(tmp_path, expected, section, victim):
+    saving = ["--checkpoint-every", "2"]
+    with agent_of(tmp_path, *saving, "--ema-decay", "0.9") as agent:
+        agent.begin([None] * 2)
+        worker = agent.workers[victim]
+        agent.until(lambda: worker.section == section and agent.all_kept(), f"section {section}")
+        agent.replace(victim)
+        agent.finish()
+    assert model_of(tmp_path) == expected(2, *saving, "--ema-decay", "0.9")
+
+
+def test_a_round_that_breaks_without_a_death_sends_nothing(tmp_path, expected):
+    with agent_of(tmp_path) as agent:
+        agent.begin([None] * 3)
+        for _ in range(4):
+            after_steps(agent, 1)
+            agent.begin(agent.break_round())
+        agent.finish()
+        output = agent.all[0].output.read_text()
+    assert len(agent.all) == 3
+    assert output.count("goes on after step") == 4
+    assert "the state is" not in output
+    assert model_of(tmp_path) == expected(3)
+
+
+def test_a_survivor_leaves_by_itself(tmp_path, expected):
+    """The agent has not heard of the death yet."""
+    with agent_of(tmp_path) as agent:
+        agent.begin([None] * 2)
+        after_steps(agent, 2)
+        agent.workers[1].kill()
+        agent.begin(agent.break_round(tell=False))
+        assert agent.workers[0].error
+        agent.finish()
+    assert model_of(tmp_path) == expected(2)
+
+
+def test_two_die_one_after_the_other(tmp_path, expected):
+    """The second one while the world of the next round is being made."""
+    with agent_of(tmp_path) as agent:
+        agent.begin([None] * 4)
+        after_steps(agent, 2)
+        agent.replace(3)
+        agent.replace(1)
+        agent.replace(0)
+        agent.finish()
+    assert model_of(tmp_path) == expected(4)
+
+
+def test_all_states_are_lost_with_all_ranks_that_had_one(tmp_path, expected):
+    """What is left is the newest checkpoint."""
+    saving = ["--checkpoint-every", "5"]
+    with agent_of(tmp_path, *saving) as agent:
+        agent.begin([None] * 2)
+        agent.until_step(12)
+        agent.workers[0].kill()
+        agent.workers[1].kill()
+        agent.begin(agent.break_round())
+        agent.finish()
+        assert "goes on from" in agent.workers[0].output.read_text()
+    assert model_of(tmp_path) == expected(2, *saving)
+
+
+def test_every_sample_once_while_the_world_grows_and_shrinks(tmp_path):
+    with agent_of(tmp_path, "--log-samples", "--batch-size", "8", "--max-steps", "1000", "--epochs", "2") as agent:
+        agent.begin([None] * 2)
+        after_steps(agent, 3)
+        agent.begin([*agent.break_round(), None])
+        after_steps(agent, 3)
+        left = agent.break_round()
+        left.pop().kill()
+        agent.begin(left)
+        agent.finish()
+    seen = {}
+    for path in (tmp_path / "run").glob("samples-*.jsonl"):
+        for line in path.read_text().splitlines():
+            record = json.loads(line)
+            seen.setdefault(record["epoch"], []).extend(record["images"])
+    assert {epoch: sorted(images) for epoch, images in seen.items()} == {1: list(range(512)), 2: list(range(512))}
+
+
+def test_a_parked_worker_takes_the_place_of_a_dead_one(tmp_path, expected):
+    with agent_of(tmp_path) as agent:
+        spare = agent.park()
+        agent.begin([None] * 2)
+        after_steps(agent, 2)
+        agent.workers[0].kill()
+        agent.begin([spare, agent.break_round()[1]])
+        agent.finish()
+    assert model_of(tmp_path) == expected(2)
+
+
+def test_a_parked_worker_ends_at_once_when_told_to(tmp_path):
+    with agent_of(tmp_path) as agent:
+        spare = agent.park()
+        spare.kill(signal.SIGTERM)
+        assert spare.process.returncode in (-signal.SIGTERM, 128 + signal.SIGTERM)
+
+
+def test_a_signal_ends_a_worker_that_waits_for_a_round(tmp_path):
+    with agent_of(tmp_path, "--checkpoint-every", "5") as agent:
+        agent.begin([None] * 2)
+        after_steps(agent, 2)
+        agent.break_round()
+        for worker in agent.workers:
+            worker.kill(signal.SIGTERM)
+            assert worker.process.returncode == 128 + signal.SIGTERM
+            assert "waited for a new round" in worker.output.read_text()
+
+
+def test_a_loss_that_is_not_finite_ends_the_process(tmp_path):
+    with agent_of(tmp_path, "--lr", "1e30") as agent:
+        agent.begin([None] * 2)
+        agent.until(agent.ended, "the first rank to fail")
+        assert "the loss is" in agent.outputs()

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/app/round_end.h"
+
+#include <c10/util/Exception.h>
+
+#include <new>
+#include <stdexcept>
+
+#include "rendezvous/values/first_cause.h"
+#include "worker/base/first_line.h"
+#include "worker/checkpoint/stop_signal.h"
+#include "worker/config/config.h"
+#include "worker/data/dataset.h"
+#include "worker/ddp/shm_group.h"
+#include "worker/training/checks.h"
+
+namespace ddprun {
+namespace {
+
+// Agents send at once that a round is broken; a peer's connections may break a little sooner.
+constexpr std::chrono::milliseconds kBrokenLimit{300};
+
+bool SaysPeerIsGone(const std::exception& error) {
+  Failure failure;
+  failure.message = FirstLine(error);
+  return NatureOf(failure) == Nature::kSymptom;
+}
+
+std::string Sentence(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& failure) {
+    return FirstLine(failure);
+  }
+}
+
+}  // namespace
+
+Cause CauseOf(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const RoundOver&) {
+    return Cause::kPeer;
+  } catch (const PeerError&) {
+    return Cause::kPeer;
+  } catch (const c10::DistNetworkError&) {
+    return Cause::kPeer;
+  } catch (const TrainingError&) {
+    return Cause::kOwn;
+  } catch (const UsageError&) {
+    return Cause::kOwn;
+  } catch (const DataError&) {
+    return Cause::kOwn;
+  } catch (const Stopped&) {
+    return Cause::kOwn;
+  } catch (const std::invalid_argument&) {
+    return Cause::kOwn;
+  } catch (const c10::OutOfMemoryError&) {
+    return Cause::kOwn;
+  } catch (const std::bad_alloc&) {
+    return Cause::kOwn;
+  } catch (const std::exception& other) {
+    return SaysPeerIsGone(other) ? Cause::kPeer : Cause::kOther;
+  } catch (...) {
+    return Cause::kOwn;
+  }
+}
+
+bool EndsRoundOnly(const std::exception_ptr& error, RoundListener& listener, bool& by_itself) {
+  by_itself = false;
+  const Cause cause = CauseOf(error);
+  if (cause == Cause::kOwn) return false;
+  if (listener.AwaitBroken(cause == Cause::kPeer ? kBrokenLimit : std::chrono::milliseconds(0)))
+    return true;
+  if (cause != Cause::kPeer) return false;
+  by_itself = true;
+  listener.Leave(Sentence(error));
+  return true;
+}
+
+}  // namespace ddprun

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/ddp/buffer_mirror.h"
+
+#include <ATen/Functions.h>
+#include <torch/csrc/autograd/grad_mode.h>
+
+#include <utility>
+
+#include "worker/base/unique_tensors.h"
+
+namespace ddprun {
+namespace {
+
+at::Tensor BytesOf(const at::Tensor& tensor) {
+  const at::Tensor flat =
+      tensor.detach().as_strided({tensor.numel()}, {1}, tensor.storage_offset());
+  return flat.view(at::kByte);
+}
+
+}  // namespace
+
+BufferMirror::BufferMirror(const torch::nn::Module& module) {
+  for (const at::Tensor& buffer : UniqueBuffers(module)) {
+    // What is not one block of memory (a view of another buffer) changes with that.
+    if (buffer.numel() > 0 && buffer.is_non_overlapping_and_dense())
+      buffers_.push_back(BytesOf(buffer));
+  }
+  Accept();
+}
+
+at::Tensor BufferMirror::Packed() const {
+  const torch::NoGradGuard no_grad;
+  return buffers_.empty() ? at::Tensor() : at::cat(buffers_);
+}
+
+void BufferMirror::Accept() { valid_ = Packed(); }
+
+void BufferMirror::Send(World& world) {
+  if (buffers_.empty()) return;
+  if (world.rank() == 0)
+    coming_ = Packed();
+  else if (!coming_.defined())
+    coming_ = at::empty_like(valid_);
+  if (world.size() == 1) return;
+  std::vector<at::Tensor> tensors{coming_};
+  work_ = world.group()->broadcast(tensors);
+}
+
+void BufferMirror::Await() {
+  if (work_) work_->wait();
+}
+
+void BufferMirror::Commit() {
+  work_.reset();
+  if (coming_.defined()) std::swap(valid_, coming_);
+}
+
+void BufferMirror::Restore() {
+  work_.reset();
+  coming_.reset();  // a group that is about to end may still write there
+  if (buffers_.empty()) return;
+  const torch::NoGradGuard no_grad;
+  std::int64_t offset = 0;
+  for (at::Tensor& buffer : buffers_) {
+    buffer.copy_(valid_.narrow(0, offset, buffer.numel()));
+    offset += buffer.numel();
+  }
+}
+
+}  // namespace ddprun

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/rounds/round_listener.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+#include <variant>
+
+#include "proto/progress_message.h"
+
+namespace ddprun {
+namespace {
+
+std::optional<sockaddr_un> AddressOf(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.empty() || path.size() >= sizeof(address.sun_path)) return std::nullopt;
+  std::memcpy(address.sun_path, path.c_str(), path.size());
+  return address;
+}
+
+// Waits while the agent's queue is full, for a short time: no message is sent twice.
+OwnedFd ConnectTo(const std::string& path) {
+  const auto address = AddressOf(path);
+  if (!address) return OwnedFd();
+  OwnedFd fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const timeval limit{.tv_sec = RoundListener::kSendLimit.count() / 1000, .tv_usec = 0};
+  if (!fd.valid() ||
+      connect(fd.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof(*address)) != 0 ||
+      setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) != 0)
+    return OwnedFd();
+  return fd;
+}
+
+OwnedFd BindAt(const std::string& path) {
+  const auto address = AddressOf(path);
+  if (!address) return OwnedFd();
+  unlink(path.c_str());
+  OwnedFd fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const int on = 1;
+  if (!fd.valid() || setsockopt(fd.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0 ||
+      bind(fd.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof(*address)) != 0)
+    return OwnedFd();
+  chmod(path.c_str(), S_IRUSR | S_IWUSR);
+  return fd;
+}
+
+// Checked although the folder belongs to this user alone.
+bool IsOwnUser(const msghdr& header) {
+  for (const cmsghdr* control = CMSG_FIRSTHDR(&header); control != nullptr;
+       control = CMSG_NXTHDR(const_cast<msghdr*>(&header), const_cast<cmsghdr*>(control))) {
+    if (control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_CREDENTIALS) continue;
+    ucred peer{};
+    std::memcpy(&peer, CMSG_DATA(control), sizeof(peer));
+    return peer.uid == geteuid() || peer.uid == 0;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::unique_ptr<RoundListener> RoundListener::Start(const std::string& notify_socket) {
+  OwnedFd notify = ConnectTo(notify_socket);
+  if (!notify.valid()) return nullptr;
+  OwnedFd rounds = BindAt(RoundSocketPath(notify_socket));
+  OwnedFd ending(eventfd(0, EFD_CLOEXEC));
+  if (!rounds.valid() || !ending.valid()) return nullptr;
+  return std::unique_ptr<RoundListener>(
+      new RoundListener(notify_socket, std::move(notify), std::move(rounds), std::move(ending)));
+}
+
+RoundListener::RoundListener(std::string notify_socket, OwnedFd notify, OwnedFd rounds,
+                             OwnedFd ending)
+    : notify_socket_(std::move(notify_socket)),
+      notify_(std::move(notify)),
+      rounds_(std::move(rounds)),
+      ending_(std::move(ending)),
+      thread_([this] { Read(); }) {
+  ProgressMessage keep;
+  keep.can_be_kept = true;
+  Send(ToText(keep));
+}
+
+RoundListener::~RoundListener() {
+  eventfd_write(ending_.get(), 1);
+  thread_.join();
+}
+
+void RoundListener::Enter(std::uint64_t round, std::shared_ptr<Interrupt> interrupt) {
+  bool over = false;
+  {
+    const std::lock_guard lock(mutex_);
+    round_ = round;
+    interrupt_ = interrupt;
+    over = broken_ >= round;
+  }
+  if (over) interrupt->Trigger();
+}
+
+bool RoundListener::AwaitBroken(std::chrono::milliseconds limit) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, limit, [this] { return broken_ >= round_; });
+}
+
+void RoundListener::Leave(const std::string& error) {
+  ProgressMessage left;
+  {
+    const std::lock_guard lock(mutex_);
+    left.left_round = round_;
+  }
+  left.error = error.substr(0, kProgressErrorBytesMax);
+  Send(ToText(left));
+}
+
+std::optional<RoundBegins> RoundListener::AwaitRound(const std::function<bool()>& gives_up) {
+  std::unique_lock lock(mutex_);
+  while (!changed_.wait_for(lock, kGiveUpInterval, [this] { return next_.has_value(); })) {
+    lock.unlock();
+    if (gives_up()) return std::nullopt;
+    lock.lock();
+  }
+  return std::exchange(next_, std::nullopt);
+}
+
+void RoundListener::Read() {
+  std::array<char, kRoundMessageBytesMax> text;
+  while (true) {
+    std::array<pollfd, 2> fds{pollfd{.fd = rounds_.get(), .events = POLLIN},
+                              pollfd{.fd = ending_.get(), .events = POLLIN}};
+    if (poll(fds.data(), fds.size(), /*timeout=*/-1) < 0 && errno != EINTR) return;
+    if (fds[1].revents != 0) return;
+    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(ucred))> control;
+    iovec part{text.data(), text.size()};
+    msghdr header{};
+    header.msg_iov = &part;
+    header.msg_iovlen = 1;
+    header.msg_control = control.data();
+    header.msg_controllen = control.size();
+    const ssize_t size = recvmsg(rounds_.get(), &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (size >= 0 && IsOwnUser(header)) Receive({text.data(), static_cast<std::size_t>(size)});
+  }
+}
+
+void RoundListener::Receive(std::string_view text) {
+  std::optional<RoundMessage> message = ParseRoundMessage(text);
+  if (!message) return;
+  if (const auto* broken = std::get_if<RoundBroken>(&*message))
+    Handle(*broken);
+  else
+    Handle(std::get<RoundBegins>(*std::move(message)));
+}
+
+// Answered also if it is known already: the answer may have been lost.
+void RoundListener::Handle(const RoundBroken& broken) {
+  EndRound(broken.round);
+  ProgressMessage left;
+  left.left_round = broken.round;
+  Send(ToText(left));
+}
+
+// The round before is over, even if the message that it is broken was lost.
+void RoundListener::Handle(RoundBegins begins) {
+  EndRound(begins.round - 1);
+  {
+    const std::lock_guard lock(mutex_);
+    if (begins.round <= std::max(broken_, round_)) return;
+    next_ = std::move(begins);
+  }
+  changed_.notify_all();
+}
+
+void RoundListener::EndRound(std::uint64_t round) {
+  std::shared_ptr<Interrupt> interrupt;
+  {
+    const std::lock_guard lock(mutex_);
+    broken_ = std::max(broken_, round);
+    if (next_ && next_->round <= broken_) next_.reset();
+    if (broken_ >= round_) interrupt = interrupt_;
+  }
+  if (interrupt) interrupt->Trigger();
+  changed_.notify_all();
+}
+
+void RoundListener::Send(const std::string& text) {
+  // An agent that has ended ends this process too.
+  [[maybe_unused]] const ssize_t sent = send(notify_.get(), text.data(), text.size(), MSG_NOSIGNAL);
+}
+
+}  // namespace ddprun

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// This worker's end of the agreement with its agent on rounds (proto/round_message.h): it receives
+// that a round is broken, ends the round's waits, confirms that it has left, and receives the next
+// round. All of that is done by a thread that never waits for another rank.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "proto/round_message.h"
+#include "rendezvous/base/owned_fd.h"
+#include "worker/rounds/interrupt.h"
+
+namespace ddprun {
+
+class RoundListener {
+ public:
+  // Of a datagram to an agent whose queue is full.
+  static constexpr std::chrono::milliseconds kSendLimit{1000};
+
+  // Binds the socket and sends KEEP=1. Null if there is no agent at `notify_socket`, or none of the
+  // sockets can be made: then this worker is not kept.
+  static std::unique_ptr<RoundListener> Start(const std::string& notify_socket);
+  ~RoundListener();
+  RoundListener(const RoundListener&) = delete;
+  RoundListener& operator=(const RoundListener&) = delete;
+
+  const std::string& notify_socket() const { return notify_socket_; }
+
+  // This worker is in `round` from now on; `interrupt` is triggered when that is over.
+  void Enter(std::uint64_t round, std::shared_ptr<Interrupt> interrupt);
+
+  // Whether the agent has said that the current round is over, or says so within `limit`.
+  bool AwaitBroken(std::chrono::milliseconds limit);
+
+  // This worker leaves the current round by itself: a collective has failed for the reason `error`.
+  void Leave(const std::string& error);
+
+  // The next round, once it is there. Absent if `gives_up` is true first; it is asked every
+  // kGiveUpInterval.
+  static constexpr std::chrono::milliseconds kGiveUpInterval{20};
+  std::optional<RoundBegins> AwaitRound(const std::function<bool()>& gives_up);
+
+ private:
+  RoundListener(std::string notify_socket, OwnedFd notify, OwnedFd rounds, OwnedFd ending);
+
+  void Read();
+  void Receive(std::string_view text);
+  void Handle(const RoundBroken& broken);
+  void Handle(RoundBegins begins);
+  void EndRound(std::uint64_t round);
+  void Send(const std::string& text);
+
+  const std::string notify_socket_;
+  const OwnedFd notify_;
+  const OwnedFd rounds_;
+  const OwnedFd ending_;  // an eventfd that ends the thread
+
+  std::mutex mutex_;  // for what is below
+  std::condition_variable changed_;
+  std::uint64_t round_ = 0;   // the current one
+  std::uint64_t broken_ = 0;  // the latest that is over
+  std::shared_ptr<Interrupt> interrupt_;
+  std::optional<RoundBegins> next_;
+
+  std::thread thread_;  // last, so that it starts when everything else is there
+};
+
+}  // namespace ddprun

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// What of a training outlives a world of its ranks. When another rank ends, this one leaves the
+// world, and goes on from its latest complete step in the next one: the step under way is discarded
+// without a trace.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+
+#include "worker/config/config.h"
+#include "worker/data/dataset.h"
+#include "worker/ddp/buffer_mirror.h"
+#include "worker/metrics/step_clock.h"
+#include "worker/step/step_counter.h"
+#include "worker/step/training_plan.h"
+#include "worker/training/summary.h"
+#include "worker/training/training_checkpoints.h"
+#include "worker/training/training_parts.h"
+
+namespace ddprun {
+
+struct KeptTraining {
+  // The total time of the summary counts from `program_start`.
+  explicit KeptTraining(std::chrono::steady_clock::time_point program_start)
+      : start(program_start) {}
+  KeptTraining(const KeptTraining&) = delete;
+  KeptTraining& operator=(const KeptTraining&) = delete;
+
+  // In the next world: parts that go on, or new ones; and whether rank 0's buffers have to be known
+  // to all ranks.
+  void Join(const Config& config, const Dataset& data, TrainingParts::Membership membership);
+  // Parts and buffers are those of `place`: training begins, or goes on.
+  void Accept(const TrainingPlace& place);
+  // A step is complete: what it has changed stays.
+  void Commit();
+  // Leaves the world at `place`, with the parts as they were after the latest complete step.
+  void Leave(const TrainingPlace& place);
+
+  const std::chrono::steady_clock::time_point start;
+
+  bool has_state = false;  // place and parts are those of a training that has begun
+  TrainingPlace place;
+  BucketLayout layout;  // of the gradients, once a step is complete
+  std::unique_ptr<TrainingParts> parts;
+  std::optional<BufferMirror> buffers;
+  at::Tensor random;  // the state of this rank's generator on the CPU
+  SavedSoFar saved;
+
+  StepClock clock;
+  StepCounter counter{clock};
+  std::chrono::steady_clock::time_point left{};  // the latest world; {}: none yet
+  double loss = 0;                               // the latest that was read from the device
+  Summary summary;
+};
+
+}  // namespace ddprun

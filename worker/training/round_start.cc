@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/training/round_start.h"
+
+#include <ATen/Functions.h>
+#include <torch/csrc/autograd/grad_mode.h>
+#include <torch/utils.h>
+
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string>
+#include <torch/csrc/distributed/c10d/comm.hpp>
+#include <tuple>
+
+#include "worker/base/text.h"
+#include "worker/data/random.h"
+#include "worker/ddp/checksum.h"
+#include "worker/training/training_snapshot.h"
+
+namespace ddprun {
+namespace {
+
+// Of one message of a state.
+constexpr std::size_t kMessageBytes = 64u << 20;
+
+std::vector<std::int64_t> Encode(const RankState& state) {
+  const TrainingPlace& place = state.place;
+  return {state.has_state,         place.position.step,  place.position.epoch,
+          place.position.consumed, place.reached_target, place.evaluation_due};
+}
+
+RankState Decode(const at::Tensor& row) {
+  const auto numbers = row.accessor<std::int64_t, 1>();
+  return {.has_state = numbers[0] != 0,
+          .place = {.position = {.step = numbers[1], .epoch = numbers[2], .consumed = numbers[3]},
+                    .reached_target = numbers[4] != 0,
+                    .evaluation_due = numbers[5] != 0}};
+}
+
+// An evaluation that is done is further than one that is due.
+auto Order(const RankState& state) {
+  return std::tuple(state.has_state, state.place.position.step, !state.place.evaluation_due);
+}
+
+bool Lacks(const RankState& state, const RankState& source) {
+  return !state.has_state || state.place.position.step != source.place.position.step;
+}
+
+}  // namespace
+
+RoundStart ChooseStart(const std::vector<RankState>& ranks, int rank) {
+  std::size_t source = 0;
+  for (std::size_t i = 1; i < ranks.size(); ++i) {
+    if (Order(ranks[i]) > Order(ranks[source])) source = i;
+  }
+  const RankState& furthest = ranks[source];
+  if (!furthest.has_state) return {};
+  RoundStart start{.goes_on = true, .source = static_cast<int>(source), .place = furthest.place};
+  for (const RankState& one : ranks) start.sends = start.sends || Lacks(one, furthest);
+  start.receives = Lacks(ranks[static_cast<std::size_t>(rank)], furthest);
+  return start;
+}
+
+RoundStart AgreeOnStart(World& world, KeptTraining& kept) {
+  const at::Tensor all = world.AllGather(
+      at::tensor(Encode({.has_state = kept.has_state, .place = kept.place}), at::kLong));
+  std::vector<RankState> ranks;
+  for (std::int64_t rank = 0; rank < world.size(); ++rank) ranks.push_back(Decode(all[rank]));
+  const RoundStart start = ChooseStart(ranks, world.rank());
+  if (!start.goes_on) {
+    // Parts that have not begun may be in any state.
+    kept.parts.reset();
+    kept.layout.clear();
+  }
+  if (!start.sends) return start;
+  nlohmann::json words;
+  if (world.rank() == start.source) {
+    words["layout"] = kept.layout;
+    words["training"] = kept.saved.training;
+    words["best_accuracy"] = kept.summary.best_accuracy;
+  }
+  words = nlohmann::json::parse(world.BroadcastText(words.dump(), start.source));
+  kept.layout = words["layout"].get<BucketLayout>();
+  kept.saved.training = words["training"].get<std::string>();
+  kept.summary.best_accuracy = words["best_accuracy"].get<double>();
+  return start;
+}
+
+void ReceiveState(const Config& config, World& world, const RoundStart& start, KeptTraining& kept) {
+  // A checkpoint of the step before may still be read from these tensors.
+  if (kept.saved.writer) kept.saved.writer->WaitUntilCopied();
+  // If the round ends before all has come, this rank has none.
+  if (start.receives) kept.has_state = false;
+  TrainingParts& parts = *kept.parts;
+  const torch::NoGradGuard no_grad;
+  const GradScaler::State own = parts.scaler.state();
+  const at::Tensor scale = at::tensor({own.scale, static_cast<double>(own.steps_since_growth)},
+                                      at::TensorOptions(at::kDouble))
+                               .to(world.device());
+  std::vector<at::Tensor> tensors;
+  for (const auto& [name, tensor] : StateTensors(parts)) tensors.push_back(tensor.detach());
+  tensors.push_back(scale);
+  c10d::broadcast_coalesced(world.group(), tensors, kMessageBytes, start.source);
+  const at::Tensor sums =
+      world.AllGather(at::tensor({static_cast<std::int64_t>(Checksum(tensors))}, at::kLong));
+  if (!start.receives) return;
+  const auto sent = sums[start.source].item<std::int64_t>();
+  const auto received = sums[world.rank()].item<std::int64_t>();
+  if (sent != received)
+    throw std::runtime_error(
+        "rank " + std::to_string(world.rank()) + " has received the state of step " +
+        std::to_string(start.place.position.step) + " with the checksum " +
+        Hex(static_cast<std::uint32_t>(received)) + ", but rank " + std::to_string(start.source) +
+        " has sent " + Hex(static_cast<std::uint32_t>(sent)) +
+        "; check the memory and the network of this machine");
+  const at::Tensor numbers = scale.cpu();
+  parts.scaler.Restore(
+      {.scale = numbers[0].item<double>(),
+       .steps_since_growth = static_cast<std::int64_t>(numbers[1].item<double>())});
+  parts.WeightsChanged();
+  // The generator's state is of each rank alone: a seed of this place of the training.
+  torch::manual_seed(SplitMix64({config.seed, static_cast<std::uint64_t>(start.place.position.step),
+                                 static_cast<std::uint64_t>(world.rank())})
+                         .Next());
+}
+
+}  // namespace ddprun
