@@ -70,6 +70,7 @@ void Invariants::Stepped(const SimStep& step) {
   NobodyWaitsForEver(step);
   WhoWaitsIsToldWhy(step);
   JoiningDisturbsNobody(step);
+  OnlyKeptRoundsGrow(step);
   NobodyIsInHisOwnWay(step);
   LeavingIsNotClosing(step);
   SpareTakesThePlace(step);
@@ -260,6 +261,8 @@ void Invariants::JoiningDisturbsNobody(const SimStep& step) {
     if (holder != holders->end() && !step.before.members.at(holder->second).link) replaces = true;
   }
   if (replaces) return;
+  // --on-join
+  if (step.after.cause && step.after.cause->kind == FailureKind::kNodeJoined) return;
   for (const auto& [id, member] : step.before.members) {
     const Member* still = Find(step.after, id);
     if (step.after.phase != RunPhase::kSealed || still == nullptr || still->phase != member.phase ||
@@ -270,6 +273,39 @@ void Invariants::JoiningDisturbsNobody(const SimStep& step) {
       return;
     }
   }
+}
+
+// A round is broken for a newcomer only if there is a place for it, and either all its workers can
+// be kept and the newcomer is ready, or that was asked for.
+void Invariants::OnlyKeptRoundsGrow(const SimStep& step) {
+  if (step.before.phase != RunPhase::kSealed || step.after.phase == RunPhase::kSealed) return;
+  if (!step.after.cause || step.after.cause->kind != FailureKind::kNodeJoined) return;
+  const OnJoin on_join = step.before.rules->restart_policy.on_join;
+  if (step.before.start->node_count >= step.before.rules->nodes_max)
+    Fail("only-kept-rounds-grow", "a round without a free place is broken for a newcomer");
+  if (on_join == OnJoin::kRestart) return;
+  if (on_join == OnJoin::kStandby)
+    Fail("only-kept-rounds-grow", "a round is broken for a newcomer that is to stand by");
+  const auto* reported = std::get_if<NodeReported>(&step.event);
+  const auto* keeping = reported == nullptr ? nullptr : std::get_if<CanBeKept>(&reported->report);
+  const Member* reporter = reported == nullptr ? nullptr : FindByLink(step.before, reported->link);
+  bool ready = false;
+  for (const auto& [id, member] : step.before.members) {
+    const bool keeps =
+        keeping != nullptr && &member == reporter ? keeping->all : member.can_be_kept;
+    if (InRound(member) && !keeps)
+      Fail("only-kept-rounds-grow",
+           absl::StrCat("node ", id.value,
+                        "'s workers cannot be kept, and are stopped for a newcomer"));
+    ready = ready || (!InRound(member) && keeps);
+  }
+  if (!ready) Fail("only-kept-rounds-grow", "a round is broken for a newcomer that is not ready");
+}
+
+void Invariants::KeptWorkersWereStopped(const NodeId& node, const Start& start) {
+  Fail("survivors-are-kept",
+       absl::StrCat("node ", node.value, " has stopped workers that could have been kept, and ",
+                    Name(start.round), " follows"));
 }
 
 // A node that did not hear that it was accepted, and asks again, is in the run.
@@ -340,6 +376,8 @@ void Invariants::OldRoundsMeanNothing(const SimStep& step) {
     return;
   const Member* was = FindByLink(step.before, reported->link);
   if (was == nullptr) return;
+  // A node in no round is ready for the next one.
+  if (RoundOf(reported->report) == kNoRound && !InRound(*was)) return;
   const Member* is = Find(step.after, was->join.node_id);
   if (step.after.phase != step.before.phase || step.after.round != step.before.round ||
       is == nullptr || is->phase != was->phase || step.after.cause != step.before.cause) {
@@ -361,6 +399,7 @@ void Invariants::FirstCauseIsTheCause(const SimStep& step) {
     return;
   }
   const Failure& cause = *step.after.cause;
+  if (cause.kind == FailureKind::kNodeJoined) return;  // only-kept-rounds-grow judges it
   if (std::holds_alternative<RunStopped>(step.event) ||
       std::holds_alternative<NodeDrained>(step.event)) {
     const bool drained = std::holds_alternative<NodeDrained>(step.event);

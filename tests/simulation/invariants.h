@@ -47,6 +47,8 @@ class Invariants {
   void Recovered(const std::map<SimRunNumber, const RunState*>& runs);
   void WorkersStarted(const NodeId& node, const Start& start);
   void WorkersGone(const NodeId& node);
+  // Workers that could have been kept were told to end, and a round follows.
+  void KeptWorkersWereStopped(const NodeId& node, const Start& start);
   // A worker of the node asks the store, is answered, and has met the others of its round.
   StoreInvariants::Asked Asked(const NodeId& node, const StoreOp& op);
   void Answered(const StoreInvariants::Asked& asked, const StoreResult& result);
@@ -93,6 +95,7 @@ class Invariants {
   void WhoWaitsIsToldWhy(const SimStep& step);
   void FencedNodesStayOut(const NodeId& node, const Start& start);
   void JoiningDisturbsNobody(const SimStep& step);
+  void OnlyKeptRoundsGrow(const SimStep& step);
   void NobodyIsInHisOwnWay(const SimStep& step);
   void LeavingIsNotClosing(const SimStep& step);
   void SpareTakesThePlace(const SimStep& step);

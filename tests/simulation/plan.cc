@@ -10,6 +10,8 @@
 namespace ddprun {
 namespace {
 
+constexpr std::uint64_t kKeepSeed = 0x6b656570;
+
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
@@ -83,6 +85,14 @@ class Planner {
     if (random_.Chance(0.5)) {
       run.values["restarts"] = absl::StrCat(1 + random_.Below(6));
       run.values["flags"] = Flags();
+    }
+    // A source of its own, so that the other seeds mean what they meant.
+    SimRandom keep(seed_ ^ kKeepSeed);
+    if (keep.Chance(0.4)) {
+      run.words.push_back("keep");
+      constexpr const char* kOnJoin[] = {"", "", "--on-join standby ", "--on-join restart "};
+      run.values["flags"] += kOnJoin[keep.Below(std::size(kOnJoin))];
+      if (run.values["flags"].empty()) run.values.erase("flags");
     }
     ScenarioLine& network = Add("network", {});
     network.values = {{"delay", OneOf<std::string>({"200us", "2ms", "100ms"})},

@@ -16,12 +16,13 @@ bool In(const std::vector<ExitCodeRange>& codes, int code) {
   return false;
 }
 
-bool IsWorkers(const Failure& cause) { return cause.rank >= 0; }
+// A worker that has left because a collective failed has not ended, and it may be another's fault.
+bool IsWorkers(const Failure& cause) {
+  return cause.rank >= 0 && cause.kind != FailureKind::kCollectiveFailed;
+}
 
 // What ends a round by somebody's wish is answered with another one that counts for nothing.
-bool IsWish(const std::optional<Failure>& cause) {
-  return cause && cause->kind == FailureKind::kNodeDrained;
-}
+bool IsWish(const std::optional<Failure>& cause) { return cause && !IsFailure(*cause); }
 
 bool IsHosts(const Failure& cause) {
   return IsWorkers(cause) || cause.kind == FailureKind::kNodeLost;

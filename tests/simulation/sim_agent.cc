@@ -179,10 +179,12 @@ void SimAgent::Arm() {
 void SimAgent::Perform(const Effect& effect) {
   if (const auto* spawn = std::get_if<SpawnRound>(&effect)) {
     Spawn(spawn->start);
-  } else if (std::holds_alternative<TerminateWorkers>(effect)) {
-    SignalWorkers(/*kill=*/false);
-  } else if (std::holds_alternative<KillWorkers>(effect)) {
-    SignalWorkers(/*kill=*/true);
+  } else if (std::holds_alternative<ParkWorkers>(effect)) {
+    Park();
+  } else if (const auto* terminate = std::get_if<TerminateWorkers>(&effect)) {
+    SignalWorkers(/*kill=*/false, terminate->keep);
+  } else if (const auto* kill = std::get_if<KillWorkers>(&effect)) {
+    SignalWorkers(/*kill=*/true, kill->keep);
   } else if (const auto* send = std::get_if<SendReport>(&effect)) {
     trace_.Report(clock_.now(),
                   [&] { return absl::StrCat(place_.id.value, " says: ", WordsOf(send->report)); });
@@ -217,6 +219,7 @@ void SimAgent::Spawn(const Start& start) {
                         ", rank ", start.rank_first, " and on, of ", start.world_size);
   });
   invariants_.WorkersStarted(place_.id, start);
+  if (stopped_kept_) invariants_.KeptWorkersWereStopped(place_.id, start);
   ++spawned_;
   if (store_ == nullptr) {
     store_ = std::make_unique<SimStore>(
@@ -227,11 +230,13 @@ void SimAgent::Spawn(const Start& start) {
   }
   store_->SetReconnectTimeout(reconnect_timeout_);
   store_->SetRound(start.round);
-  workers_.assign(static_cast<std::size_t>(node_.workers), Worker{});
+  const std::vector<Worker> before = std::exchange(
+      workers_, std::vector<Worker>(static_cast<std::size_t>(node_.workers), Worker{}));
   for (std::size_t i = 0; i < workers_.size(); ++i) {
     Worker& worker = workers_[i];
+    const bool kept = i < before.size() && before[i].lives && before[i].left;
     worker.lives = true;
-    worker.ignores_term = random_.Chance(settings_.hang);
+    worker.ignores_term = kept ? before[i].ignores_term : random_.Chance(settings_.hang);
     worker.since = clock_.now();
     worker.id = StoreWorker{++last_worker_};
     worker.script.emplace(start.round, start.rank_first + static_cast<int>(i), start.world_size,
@@ -239,6 +244,26 @@ void SimAgent::Spawn(const Start& start) {
     worker.end = clock_.After(
         worker.script->Pause(), [this, i] { Ask(i, nullptr); }, network_.Timers(place_.self));
   }
+  if (!settings_.keep) return;
+  clock_.After(
+      random_.Between(Duration(1), kTermMax),
+      [this, round = start.round] {
+        if (end_ || !state_.workers_live || state_.round->round != round) return;
+        Post(WorkersCanBeKept{true});
+        Process();
+      },
+      network_.Timers(place_.self));
+}
+
+void SimAgent::Park() {
+  clock_.After(
+      random_.Between(Duration(1), kTermMax),
+      [this] {
+        if (end_ || state_.phase != Phase::kWaiting) return;
+        Post(WorkersCanBeKept{true});
+        Process();
+      },
+      network_.Timers(place_.self));
 }
 
 // The next question some time after the last answer; after the last one the work itself.
@@ -261,7 +286,7 @@ void SimAgent::Ask(std::size_t index, const StoreResult* last) {
 void SimAgent::Answer(StoreWorker id, const StoreResult& result) {
   for (std::size_t i = 0; i < workers_.size(); ++i) {
     Worker& worker = workers_[i];
-    if (worker.id != id || !worker.lives || !worker.asked) continue;
+    if (worker.id != id || !IsInRound(worker) || !worker.asked) continue;
     invariants_.Answered(*worker.asked, result);
     worker.asked.reset();
     if (worker.dying) return;
@@ -269,6 +294,7 @@ void SimAgent::Answer(StoreWorker id, const StoreResult& result) {
       trace_.Report(clock_.now(), [&] {
         return absl::StrCat(place_.id.value, "'s store: ", result.status.message());
       });
+      if (settings_.keep) return LeaveRound(i, std::string(result.status.message()));
       EndWorker(i, Duration(1), Exited{1});
       return;
     }
@@ -301,19 +327,56 @@ void SimAgent::WorkerEnds(std::size_t index, Outcome outcome, std::string messag
   ended.message = std::move(message);
   ended.stopped = workers_[index].stopped;
   Post(std::move(ended));
-  bool all_gone = true;
-  for (const Worker& worker : workers_) all_gone = all_gone && !worker.lives;
-  if (all_gone) {
-    invariants_.WorkersGone(place_.id);
-    Post(AllGone{});
-  }
+  ReportIfAllGone();
   Process();
   if (failed) handlers_.workers_died(start);
 }
 
-void SimAgent::SignalWorkers(bool kill) {
+void SimAgent::ReportIfAllGone() {
+  bool kept = false;
+  for (const Worker& worker : workers_) {
+    if (IsInRound(worker)) return;
+    kept = kept || worker.lives;
+  }
+  invariants_.WorkersGone(place_.id);
+  Post(AllGone{kept});
+}
+
+// As told, or by itself because of an error.
+void SimAgent::LeaveRound(std::size_t index, std::string error) {
+  Worker& worker = workers_[index];
+  if (!IsInRound(worker)) return;
+  clock_.Cancel(worker.end);
+  store_->WorkerGone(worker.id);
+  worker.asked.reset();
+  worker.dying = false;
+  worker.left = true;
+  if (!worker.stopped) {
+    WorkerLeft left;
+    left.local_rank = static_cast<int>(index);
+    left.pid = 1;
+    left.error = std::move(error);
+    Post(std::move(left));
+  }
+  ReportIfAllGone();
+  Process();
+}
+
+void SimAgent::SignalWorkers(bool kill, bool keep) {
+  bool any = false;
   for (std::size_t i = 0; i < workers_.size(); ++i) {
+    any = any || workers_[i].lives;
+    if (keep && workers_[i].left) continue;
     workers_[i].stopped = true;
+    if (keep && settings_.keep && !kill && workers_[i].lives && !workers_[i].ignores_term) {
+      workers_[i].dying = true;
+      clock_.Cancel(workers_[i].end);
+      workers_[i].end = clock_.After(
+          random_.Between(Duration(1), kTermMax), [this, i] { LeaveRound(i); },
+          network_.Timers(place_.self));
+      continue;
+    }
+    stopped_kept_ = stopped_kept_ || (settings_.keep && workers_[i].lives && !keep);
     if (!kill && workers_[i].ignores_term) {
       // It hangs.
       workers_[i].dying = true;
@@ -323,11 +386,20 @@ void SimAgent::SignalWorkers(bool kill) {
     EndWorker(i, random_.Between(Duration(1), kill ? kKillMax : kTermMax),
               Signaled{kill ? SIGKILL : SIGTERM});
   }
+  // Only parked ones were there.
+  if (any) return;
+  clock_.After(
+      kKillMax,
+      [this] {
+        ReportIfAllGone();
+        Process();
+      },
+      network_.Timers(place_.self));
 }
 
 std::optional<std::size_t> SimAgent::AnyWorker() const {
   for (std::size_t i = 0; state_.workers_live && i < workers_.size(); ++i) {
-    if (workers_[i].lives) return i;
+    if (IsInRound(workers_[i])) return i;
   }
   return std::nullopt;
 }
@@ -350,6 +422,7 @@ void SimAgent::TellProgress(std::int64_t step) {
 void SimAgent::BreakCollective(RoundId round) {
   const auto worker = AnyWorker();
   if (!worker || state_.round->round != round) return;
+  if (settings_.keep) return LeaveRound(*worker, std::string(kBrokenCollectiveWords));
   clock_.Cancel(workers_[*worker].end);
   WorkerEnds(*worker, Exited{1}, std::string(kBrokenCollectiveWords));
 }

@@ -72,6 +72,7 @@ class SimAgent final : public SimEndpoint<SimMessage> {
     bool met = false;
     bool dying = false;
     bool stopped = false;  // the agent's signal has reached it
+    bool left = false;     // it has left the round, and waits for the next one
   };
 
   TimePoint Now() const { return clock_.now() + node_.skew; }
@@ -87,7 +88,11 @@ class SimAgent final : public SimEndpoint<SimMessage> {
   void EndWorker(std::size_t index, Duration after, Outcome outcome);
   void WorkerEnds(std::size_t index, Outcome outcome, std::string message = "");
   std::optional<std::size_t> AnyWorker() const;
-  void SignalWorkers(bool kill);
+  void SignalWorkers(bool kill, bool keep);
+  void LeaveRound(std::size_t index, std::string error = "");
+  void Park();
+  bool IsInRound(const Worker& worker) const { return worker.lives && !worker.left; }
+  void ReportIfAllGone();
 
   SimClock& clock_;
   SimRunNetwork& network_;
@@ -113,6 +118,7 @@ class SimAgent final : public SimEndpoint<SimMessage> {
   std::optional<TimePoint> armed_;
   std::vector<Worker> workers_;
   int spawned_ = 0;
+  bool stopped_kept_ = false;  // a worker that could have been kept was told to end
   std::vector<std::string> notes_;
   std::optional<End> end_;
 };

@@ -21,26 +21,31 @@ std::string SimTrace::Last(std::size_t count) const {
 }
 
 std::string WordsOf(const Report& report) {
-  return std::visit(Overloaded{
-                        [](const Join& join) {
-                          return absl::StrCat(join.resume ? "Join again " : "Join ",
-                                              join.node_id.value);
-                        },
-                        [](const WorkerFailed& failed) {
-                          return absl::StrCat("WorkerFailed in round ", ToNumber(failed.round),
-                                              ": ", ToSentence(failed.failure));
-                        },
-                        [](const NodeSucceeded& done) {
-                          return absl::StrCat("NodeSucceeded in round ", ToNumber(done.round));
-                        },
-                        [](const NodeStopped& done) {
-                          return absl::StrCat("NodeStopped in round ", ToNumber(done.round));
-                        },
-                        [](const Leave&) { return std::string("Leave"); },
-                        [](const Heartbeat&) { return std::string("Heartbeat"); },
-                        [](const LogLines&) { return std::string("LogLines"); },
-                    },
-                    report);
+  return std::visit(
+      Overloaded{
+          [](const Join& join) {
+            return absl::StrCat(join.resume ? "Join again " : "Join ", join.node_id.value);
+          },
+          [](const WorkerFailed& failed) {
+            return absl::StrCat("WorkerFailed in round ", ToNumber(failed.round), ": ",
+                                ToSentence(failed.failure));
+          },
+          [](const NodeSucceeded& done) {
+            return absl::StrCat("NodeSucceeded in round ", ToNumber(done.round));
+          },
+          [](const NodeStopped& done) {
+            return absl::StrCat("NodeStopped in round ", ToNumber(done.round));
+          },
+          [](const Leave&) { return std::string("Leave"); },
+          [](const Heartbeat&) { return std::string("Heartbeat"); },
+          [](const CanBeKept& keeps) {
+            return absl::StrCat(keeps.round == kNoRound ? "its parked workers are ready: "
+                                                        : "its workers can be kept: ",
+                                keeps.all ? "yes" : "no");
+          },
+          [](const LogLines&) { return std::string("LogLines"); },
+      },
+      report);
 }
 
 std::string WordsOf(const Directive& directive) {
@@ -63,6 +68,7 @@ std::string WordsOf(const Directive& directive) {
             return absl::StrCat("Refused: ", refused.status.message());
           },
           [](const LogWatches&) { return std::string("LogWatches"); },
+          [](const StandBy&) { return std::string("stand by"); },
           [](const LogsTaken&) { return std::string("LogsTaken"); },
       },
       directive);

@@ -30,6 +30,7 @@ struct SimSettings {
   Duration collective{0};
   // How many of the workers hang when they are told to end.
   double hang = 0;
+  bool keep = false;  // workers can be kept when their round breaks
   // Until the disk has what was written.
   Duration disk_max = std::chrono::milliseconds(5);
   // A snapshot is taken after this many records.

@@ -163,8 +163,10 @@ absl::Status SimWorld::Run(const ScenarioLine& line) {
       s.hosted = true;
     } else if (word == "journal") {
       s.journal = true;
+    } else if (word == "keep") {
+      s.keep = true;
     } else {
-      return line.Wrong(absl::StrCat("'", word, "' is not hosted or journal"));
+      return line.Wrong(absl::StrCat("'", word, "' is not hosted, journal or keep"));
     }
   }
   return status;

@@ -197,8 +197,8 @@ absl::Status CheckProgress(const RunState& before, const RunState& after) {
   if (to != from && to != from + 1) return Broken("the round went back or was skipped");
   // A round that ended since somebody left as he was asked to is no restart.
   const auto& ended_by = after.cause ? after.cause : after.last_cause;
-  const bool drained = ended_by && ended_by->kind == FailureKind::kNodeDrained;
-  const int restarts = to != from && !drained ? 1 : 0;
+  const bool counts = !ended_by || IsFailure(*ended_by);
+  const int restarts = to != from && counts ? 1 : 0;
   if (after.restart_count - before.restart_count != restarts) {
     return Broken("restarts and rounds are not counted alike");
   }

@@ -1,0 +1,222 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks that are killed while two nodes of two ranks train: how soon all ranks have made their next step.
+
+    tests/bench/dead_rank.py [--kills 200] [--spares 1] [--peer-kills 5] [--seed 1] [--build build] [--json FILE]
+
+The nodes are two agents on this machine, which train NetResDeep on synthetic images with Gloo. A random rank gets
+SIGKILL; the time is taken from there until every rank has done the step that was in flight. Beside it torchrun with the same
+network and batch in Python, whose workers are all started anew. What the workers write (samples-RANK.jsonl, and the same of
+the peer) is looked at every two milliseconds.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import random
+import re
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+PATIENCE = 120  # seconds; a wait that is not over by then fails
+LOOK = 0.002
+RANKS = 4
+STEP = re.compile(rb'"step": (\d+)')
+
+
+def peer(folder):
+    """A worker of torchrun: the same network, without a data loader."""
+    sys.path.insert(0, str(HERE.parent / "e2e"))
+    import torch
+    import torch.distributed as dist
+    import torch.nn.functional as F
+    from python_models import make_model
+    from torch.nn.parallel import DistributedDataParallel
+
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+    saved = pathlib.Path(folder, "state.pt")
+    model = DistributedDataParallel(make_model("netresdeep"), gradient_as_bucket_view=True)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    step = 0
+    if saved.exists():
+        state = torch.load(saved)
+        model.module.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+        step = state["step"]
+    images, labels = torch.randn(32, 3, 32, 32), torch.randint(10, (32,))
+    with open(pathlib.Path(folder, f"samples-{rank}.jsonl"), "a", encoding="utf-8") as log:
+        while True:
+            log.write(f'{{"step": {step + 1}, "pid": {os.getpid()}}}\n')
+            log.flush()
+            F.cross_entropy(model(images), labels).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            step += 1
+            if rank == 0 and step % 10 == 0:
+                torch.save({"model": model.module.state_dict(), "optimizer": optimizer.state_dict(), "step": step}, f"{saved}.new")
+                os.replace(f"{saved}.new", saved)
+
+
+def free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+def last_step(path):
+    """Of the last line that is whole; 0 without one."""
+    try:
+        with open(path, "rb") as log:
+            log.seek(0, os.SEEK_END)
+            log.seek(max(0, log.tell() - 8192))
+            lines = log.read().split(b"\n")[:-1]
+    except FileNotFoundError:
+        return 0
+    found = STEP.search(lines[-1]) if lines else None
+    return int(found[1]) if found else 0
+
+
+def writers(folder):
+    """The process of each rank: the one that has its log open for writing."""
+    pids = {}
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            for fd in (process / "fd").iterdir():
+                target = os.readlink(fd)
+                if target.startswith(f"{folder}/samples-") and target.endswith(".jsonl"):
+                    pids[int(target.rsplit("-", 1)[1][:-6])] = int(process.name)
+        except OSError:
+            continue
+    return pids
+
+
+class Run:
+    def __init__(self, commands, folder, env):
+        self.folder = folder
+        self.logs = [open(pathlib.Path(folder, f"node-{i}.log"), "wb") for i in range(len(commands))]
+        self.nodes = [
+            subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
+            for command, log in zip(commands, self.logs)
+        ]
+
+    def steps(self):
+        return [last_step(f"{self.folder}/samples-{rank}.jsonl") for rank in range(RANKS)]
+
+    def wait(self, condition):
+        deadline = time.monotonic() + PATIENCE
+        while not condition():
+            if time.monotonic() > deadline or any(node.poll() is not None for node in self.nodes):
+                for log in self.logs:
+                    print(pathlib.Path(log.name).read_text(errors="replace")[-3000:], file=sys.stderr)
+                raise SystemExit("the ranks do not go on")
+            time.sleep(LOOK)
+
+    def kill_one(self, rng):
+        """Seconds until every rank has done the step that was in flight."""
+        pids = writers(self.folder)
+        while len(pids) != RANKS:
+            time.sleep(0.01)
+            pids = writers(self.folder)
+        os.kill(pids[rng.randrange(RANKS)], signal.SIGKILL)
+        killed = time.monotonic()
+        in_flight = max(self.steps())
+        self.wait(lambda: min(self.steps()) > in_flight)
+        return time.monotonic() - killed
+
+    def end(self):
+        for node in self.nodes:
+            node.send_signal(signal.SIGTERM)
+        for node in self.nodes:
+            try:
+                node.wait(60)
+            except subprocess.TimeoutExpired:
+                node.kill()
+        for log in self.logs:
+            log.close()
+
+
+def measure(commands, kills, rng, settle):
+    """Seconds for each kill; `settle`: steps that are made between two."""
+    with tempfile.TemporaryDirectory(prefix="dead-rank-") as folder:
+        env = {**os.environ, "OMP_NUM_THREADS": "1", "XDG_RUNTIME_DIR": folder}
+        run = Run([[word.replace("FOLDER", folder) for word in command] for command in commands], folder, env)
+        times = []
+        try:
+            run.wait(lambda: min(run.steps()) > settle)
+            for _ in range(kills):
+                times.append(run.kill_one(rng))
+                goal = max(run.steps()) + settle + rng.randrange(10)
+                run.wait(lambda goal=goal: min(run.steps()) > goal)
+        finally:
+            run.end()
+        return times
+
+
+def ddprun(build, spares):
+    port = free_port()
+    return [
+        [f"{build}/bin/ddprun", "--nnodes", "2", "--node-rank", str(node), "--nproc-per-node", "2", "--insecure",
+         "--master-addr", "127.0.0.1", "--master-port", str(port), "--max-restarts", "1000000", "--spares", str(spares),
+         "train", "--dataset", "synthetic", "--samples", "8000", "--epochs", "100000", "--batch-size", "32",
+         "--device", "cpu", "--no-metrics", "--no-eval", "--log-samples", "--output-dir", "FOLDER"]
+        for node in range(2)
+    ]  # fmt: skip
+
+
+def torchrun():
+    port = free_port()
+    return [
+        [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--node-rank", str(node), "--nproc-per-node", "2",
+         "--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{port}", "--rdzv-id", "r", "--local-addr", "127.0.0.1",
+         "--max-restarts", "1000", __file__, "--worker", "FOLDER"]
+        for node in range(2)
+    ]  # fmt: skip
+
+
+def describe(times):
+    ordered = sorted(times)
+    return {
+        "kills": len(ordered),
+        "p50": round(statistics.median(ordered), 3),
+        "p90": round(ordered[int(0.9 * (len(ordered) - 1))], 3),
+        "p99": round(ordered[int(0.99 * (len(ordered) - 1))], 3),
+        "least": round(ordered[0], 3),
+        "most": round(ordered[-1], 3),
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--spares", type=int, default=1)
+    parser.add_argument("--peer-kills", type=int, default=5)
+    parser.add_argument("--settle", type=int, default=30, help="steps between two kills")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--build", default=str(HERE.parents[1] / "build"))
+    parser.add_argument("--json")
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.worker:
+        return peer(options.worker)
+    rng = random.Random(options.seed)
+    report = {f"ddprun, {options.spares} spares": describe(measure(ddprun(options.build, options.spares), options.kills, rng, options.settle))}
+    if options.peer_kills:
+        report["torchrun"] = describe(measure(torchrun(), options.peer_kills, rng, options.settle))
+    for name, figures in report.items():
+        print(f"{name}: " + ", ".join(f"{key} {value}" for key, value in figures.items()) + " (seconds)")
+    if options.json:
+        pathlib.Path(options.json).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
