@@ -141,6 +141,7 @@ class RoundAgent:
 
     def replace(self, rank, by=signal.SIGKILL):
         """Kills a rank; the others go on with a new process in its place."""
+        self.until(self.all_kept, "ranks that can be kept")
         self.workers[rank].kill(by)
         killed = time.monotonic()
         self.begin(self.break_round())

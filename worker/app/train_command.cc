@@ -82,10 +82,11 @@ bool IsParked() {
   return parked != nullptr && std::string_view(parked) == "1";
 }
 
-// Whether this process can go on in another round: its step must be undone without a trace, which
-// what a device has queued cannot be, nor a pipeline's half.
-bool CanBeKept(const Config& config) {
-  return config.pipeline == 1 && !config.profile &&
+// Whether this process can go on in another round: there must be rounds, and its step must be
+// undone without a trace, which what a device has queued cannot be, nor a pipeline's half.
+bool CanBeKept(const Config& config, const WorkerEnv& env) {
+  const bool has_rounds = env.round > 0 || IsParked();
+  return has_rounds && config.pipeline == 1 && !config.profile &&
          (config.device == DeviceChoice::kCpu ||
           FindCudaDevices(config.backend, config.device).uuids.empty());
 }
@@ -174,7 +175,7 @@ void TrainingProcess::OpenData() {
 void TrainingProcess::Listen() {
   if (progress_ && listener_ && listener_->notify_socket() == env_.notify_socket) return;
   progress_.emplace(env_.notify_socket);
-  listener_ = CanBeKept(config_) ? RoundListener::Start(env_.notify_socket) : nullptr;
+  listener_ = CanBeKept(config_, env_) ? RoundListener::Start(env_.notify_socket) : nullptr;
 }
 
 void TrainingProcess::TrainInRound() {
