@@ -120,6 +120,13 @@ Json ToJson(const std::optional<Progress>& progress, std::chrono::milliseconds a
           {"age_ms", age.count()}};
 }
 
+Json ToJson(const RankTime& time) {
+  if (time.Sum().count() == 0) return nullptr;
+  Json json = Json::object();
+  ForEachClass(time, [&json](TimeClass kind, double seconds) { json[NameOf(kind)] = seconds; });
+  return json;
+}
+
 Json ToJson(const NodeStatus& node) {
   Json ranks = Json::array();
   for (int i = 0; i < node.ranks; ++i) ranks.push_back(node.rank_first + i);
@@ -163,7 +170,8 @@ Json ToJson(const RunStatus& run) {
       {"node_count", run.node_count},
       {"nodes", std::move(nodes)},
       {"left_out", std::move(left_out)},
-      {"progress", ToJson(run.progress, run.progress_age)}};
+      {"progress", ToJson(run.progress, run.progress_age)},
+      {"rank_seconds", ToJson(run.time)}};
 }
 
 }  // namespace
@@ -204,6 +212,8 @@ std::vector<std::string> RunLines(const RunStatus& run) {
     }
   }
   if (run.progress.has_value()) lines.push_back(ProgressLine(run));
+  if (const std::string goodput = GoodputText(run.time); !goodput.empty())
+    lines.push_back(absl::StrCat("  goodput: ", goodput));
   if (run.verdict.has_value()) {
     lines.push_back(absl::StrCat("  ended with exit code ", run.verdict->exit_code,
                                  run.verdict->success ? ": all workers succeeded" : ""));

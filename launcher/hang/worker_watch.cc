@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/limits.h"
@@ -24,6 +25,7 @@ void WorkerWatch::Begin(const Start& start, TimePoint now) {
   End();
   start_ = start;
   watch_.Start(workers_.size(), now);
+  ledger_.Begin(start.round, workers_.size(), now);
 }
 
 void WorkerWatch::End() {
@@ -35,10 +37,22 @@ void WorkerWatch::End() {
   asked_ = false;
 }
 
+void WorkerWatch::OnEvent(const Event& event, TimePoint now) {
+  if (const auto* stop = std::get_if<Stop>(&event)) {
+    if (stop->round == start_.round) ledger_.OnBroken(now);
+  } else if (const auto* ended = std::get_if<WorkerEnded>(&event)) {
+    ledger_.OnExit(ended->local_rank, IsSuccess(ended->outcome), now);
+  } else if (std::holds_alternative<AllGone>(event)) {
+    ledger_.End(now);
+    End();
+  }
+}
+
 void WorkerWatch::OnReady(const Ready& ready, TimePoint now) {
   if (ready.source != Source::kWorkerProgress) return watch_.OnOutput(ready.worker, now);
   if (const auto message = workers_.progress().Read(ready.worker)) {
     watch_.OnProgress(ready.worker, *message, now);
+    ledger_.OnProgress(ready.worker, *message, now);
     changed_ = true;
   }
 }

@@ -188,7 +188,15 @@ void MembershipStep::On(Member& member, const WorkerFailed& report) {
   }
 }
 
+// Totals of one agent, which only grow.
+void MembershipStep::TakeTime(Member& member, const RankTime& time) {
+  if (time.Sum() < member.time.Sum()) return;
+  member.time = time;
+  member.time_at = now_;
+}
+
 void MembershipStep::On(Member& member, const Heartbeat& report) {
+  TakeTime(member, report.time);
   if (state_.phase != RunPhase::kSealed || !IsInRound(member)) return;
   if (report.progress_round == state_.round && report.progress.step >= 0) {
     Progressed(state_.restarts, report.progress.step);
@@ -196,6 +204,7 @@ void MembershipStep::On(Member& member, const Heartbeat& report) {
 }
 
 void MembershipStep::On(Member& member, const NodeSucceeded& report) {
+  TakeTime(member, report.time);
   if (state_.phase != RunPhase::kSealed || report.round != state_.round || !IsInRound(member))
     return;
   SetPhase(member, MemberPhase::kSucceeded);
@@ -207,6 +216,7 @@ void MembershipStep::On(Member& member, const NodeSucceeded& report) {
 }
 
 void MembershipStep::On(Member& member, const NodeStopped& report) {
+  TakeTime(member, report.time);
   if (state_.phase != RunPhase::kBroken || report.round != state_.round) return;
   if (member.phase != MemberPhase::kStopping) return;
   SetPhase(member, MemberPhase::kStopped);
@@ -262,6 +272,12 @@ std::vector<MembershipEffect> Step(RunState& state, const MembershipEvent& event
   MembershipStep step(state, now);
   std::visit(step, event);
   return step.TakeEffects();
+}
+
+RankTime TimeOf(const RunState& state) {
+  RankTime time = state.time_gone;
+  for (const auto& entry : state.members) time += entry.second.time;
+  return time;
 }
 
 void Reindex(RunState& state) {

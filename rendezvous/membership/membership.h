@@ -58,6 +58,8 @@ struct Member {
   std::optional<LinkId> link;    // absent: away
   TimePoint last_seen{};         // its last message, or the end of its stream
   std::uint64_t words_told = 0;  // the last of RunState::words_version that was sent
+  RankTime time{};               // of its workers, as it has reported it, and when
+  TimePoint time_at{};
 };
 
 struct RunState {
@@ -98,6 +100,8 @@ struct RunState {
   std::uint64_t words_version = 0;
   std::optional<TimePoint> words_due;  // when a changed sentence that was held back is sent
   std::optional<TimePoint> words_sent;
+
+  RankTime time_gone{};  // of nodes that are no longer members
 };
 
 // ---- Events
@@ -191,6 +195,9 @@ RunState MakeRun(std::string run_id, bool durable = false);
 
 // Events of links without a member (refused, gone, unknown) have no effect.
 std::vector<MembershipEffect> Step(RunState& state, const MembershipEvent& event, TimePoint now);
+
+// Of all ranks in all rounds so far, as far as nodes have reported it.
+RankTime TimeOf(const RunState& state);
 
 // Rebuilds what follows from the members: links, places, requested ranks and the counts.
 void Reindex(RunState& state);

@@ -319,6 +319,7 @@ Verdict MembershipStep::MakeVerdict() const {
     verdict.world_size = state_.start->world_size;
     verdict.node_count = state_.start->node_count;
   }
+  verdict.time = TimeOf(state_);
   return verdict;
 }
 

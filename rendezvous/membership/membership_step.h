@@ -46,6 +46,7 @@ class MembershipStep {
   void On(Member& member, const NodeStopped& report);
   void On(Member& member, const Leave& report);
   void On(Member& member, const Heartbeat& report);
+  void TakeTime(Member& member, const RankTime& time);
   void On(Member&, const LogLines&) {}  // the run has given them to LogSubscriptions
 
   // Members.
@@ -66,6 +67,7 @@ class MembershipStep {
   void React(std::vector<Loss> losses);
   void React(const Loss& loss) { React(std::vector<Loss>(1, loss)); }
   void RemoveMember(const NodeId& id, Failure reason);
+  RankTime TimeOfLost(const Member& member) const;
   bool IsTheCause(const Loss& loss) const;
   void ForgiveIfStopped();
   std::optional<std::pair<NodeId, Failure>> TakePlace(const Join& join);

@@ -77,6 +77,19 @@ void AddProgress(const std::vector<RunStatus>& runs, Families& families) {
   }
 }
 
+// Of the runs whose nodes have reported any.
+void AddTime(const std::vector<RunStatus>& runs, Families& families) {
+  MetricSeries& series =
+      families.Add("ddprun_run_rank_seconds_total",
+                   "Time of all ranks in all rounds, by what it was spent on.", Type::kCounter);
+  for (const RunStatus& run : runs) {
+    if (run.time.Sum().count() == 0) continue;
+    ForEachClass(run.time, [&](TimeClass kind, double seconds) {
+      series.samples.push_back({{{"run", run.run_id}, {"class", NameOf(kind)}}, seconds});
+    });
+  }
+}
+
 void AddRuns(const std::vector<RunStatus>& runs, Families& families) {
   const auto each = [&](const char* name, const char* help, auto value) {
     MetricSeries& series = families.Add(name, help);
@@ -100,6 +113,7 @@ void AddRuns(const std::vector<RunStatus>& runs, Families& families) {
   each("ddprun_run_nodes_max", "Nodes that the run takes.",
        [](const RunStatus& run) { return run.nodes_max; });
   AddProgress(runs, families);
+  AddTime(runs, families);
   each("ddprun_run_restarts_max", "Restarts that the run may use.",
        [](const RunStatus& run) { return run.restarts_max; });
 }

@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "proto/collective.h"
+#include "proto/rank_time.h"
 #include "rendezvous/base/clock.h"
 
 namespace ddprun {
@@ -163,6 +164,7 @@ struct Verdict {
   std::vector<WorkerOutcomes> outcomes;
   int restarts_forgiven = 0;  // of restart_count: those that no longer count
   std::string not_restarted;  // why there is no restart, where the numbers do not say it
+  RankTime time{};            // of all ranks in all rounds
   bool operator==(const Verdict&) const = default;
 };
 
@@ -207,6 +209,8 @@ struct Progress {
 struct Heartbeat {
   RoundId progress_round = kNoRound;  // of `progress`; kNoRound: none is reported
   Progress progress;
+  // Here and below: of the node's workers in all rounds so far.
+  RankTime time{};
   bool operator==(const Heartbeat&) const = default;
 };
 
@@ -218,6 +222,7 @@ struct WorkerFailed {
 
 struct NodeSucceeded {
   RoundId round = kNoRound;
+  RankTime time{};
   bool operator==(const NodeSucceeded&) const = default;
 };
 
@@ -234,6 +239,7 @@ struct NodeStopped {
   RoundId round = kNoRound;
   int worker_port = 0;
   std::vector<WorkerEnds> ends;
+  RankTime time{};
   bool operator==(const NodeStopped&) const = default;
 };
 

@@ -79,6 +79,7 @@ DDPRUN_MESSAGE(Progress) {
 }
 
 DDPRUN_MESSAGE(Heartbeat) {
+  FIELD(time);
   FIELD_AS(value.progress_round, round);
   if (value.progress_round == kNoRound) return;
   FIELD(progress);
@@ -89,7 +90,10 @@ DDPRUN_MESSAGE(WorkerFailed) {
   FIELD(failure);
 }
 
-DDPRUN_MESSAGE(NodeSucceeded) { FIELD(round); }
+DDPRUN_MESSAGE(NodeSucceeded) {
+  FIELD(round);
+  FIELD(time);
+}
 
 DDPRUN_MESSAGE(WorkerEnds) {
   FIELD(kind);
@@ -102,6 +106,7 @@ DDPRUN_MESSAGE(NodeStopped) {
   FIELD(round);
   FIELD(worker_port);
   LIST(ends, kLocalWorldSizeMax);
+  FIELD(time);
 }
 
 DDPRUN_MESSAGE(Leave) {

@@ -7,7 +7,7 @@ Observers MakeObservers(const Config& config, World& world, Console& console,
                         ProgressSender& progress, StepClock& clock, const StepCounter& counter) {
   Observers observers;
   observers.push_back(MakeProfileObserver(config, world, console, clock, counter));
-  observers.push_back(MakeProgressObserver(progress, counter));
+  observers.push_back(MakeProgressObserver(progress, clock, counter));
   observers.push_back(MakeConsoleObserver(config, world, console, counter));
   if (config.log_samples) observers.push_back(MakeSampleObserver(config, world));
   if (world.rank() == 0 && (config.metrics || config.tensorboard))

@@ -21,6 +21,7 @@ Trainer::Trainer(const Config& config, const Dataset& data, World& world, Consol
       console_(console),
       program_start_(program_start),
       settled_(world.device().is_cpu()),
+      clock_(program_start),
       counter_(clock_),
       observers_(MakeObservers(config, world, console, progress, clock_, counter_)),
       state_(config, data.train->size(), DataParallelSize(config, world.size())),
@@ -150,7 +151,7 @@ void Trainer::Finish() {
   summary_.Count(counter_.Now());
   Notify(&Observer::OnEnd);
   CheckParametersFinite(*parts_.strategy, state_.position().step, config_, world_);
-  Notify(&Observer::OnPhase, "checkpoint");
+  Enter(StepSection::kCheckpoint);
   checkpoints_.Finish(state_.place);
   parts_.strategy->Evaluate();
   CheckRanksAgree(*parts_.strategy, world_, console_);
@@ -158,10 +159,11 @@ void Trainer::Finish() {
     Evaluate(/*last=*/true);
     if (!evaluation_) checkpoints_.StopIfAsked(state_.place);
   }
-  Notify(&Observer::OnPhase, "checkpoint");
+  Enter(StepSection::kCheckpoint);
   summary_.evaluation = evaluation_;
   summary_.loss = loss_;
   summary_.cuda_graph = step_->is_graph();
+  summary_.rank_time = clock_.rank_time();
   WriteResults(config_, data_, world_, console_, parts_, program_start_, summary_);
 }
 
