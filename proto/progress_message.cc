@@ -140,6 +140,7 @@ std::string ToText(const ProgressMessage& message) {
   if (message.times) absl::StrAppend(&text, "TIMES=", ToText(*message.times), "\n");
   if (message.doing) absl::StrAppend(&text, "DOING=", NameOf(*message.doing), "\n");
   if (message.can_be_kept) absl::StrAppend(&text, "KEEP=", *message.can_be_kept ? 1 : 0, "\n");
+  add("SLOW", message.slow);
   add("LEFT", message.left_round);
   if (message.error)
     absl::StrAppend(&text, "ERROR=", CutText(OneLine(*message.error), kProgressErrorBytesMax),
@@ -182,6 +183,8 @@ ProgressMessage ParseProgress(std::string_view text) {
       message.times = Times(value);
     } else if (key == "DOING") {
       MergeOne(Class(value), message.doing);
+    } else if (key == "SLOW") {
+      MergeOne(Rate(value), message.slow);
     } else if (key == "KEEP") {
       message.can_be_kept = value == "1";
     } else if (key == "LEFT") {
@@ -203,6 +206,7 @@ void Merge(const ProgressMessage& later, ProgressMessage& message) {
   MergeOne(later.section, message.section);
   MergeOne(later.times, message.times);
   MergeOne(later.doing, message.doing);
+  MergeOne(later.slow, message.slow);
   MergeOne(later.can_be_kept, message.can_be_kept);
   // One that left again has another reason, or none.
   if (later.left_round.has_value()) message.error = later.error;

@@ -14,6 +14,7 @@
 //   TIMES=training 12.5,waiting 0.31   seconds that this process has spent in each class of time
 //                   (rank_time.h), in all; those that it does not name: 0
 //   DOING=waiting   the class of time that it is in since then
+//   SLOW=2.1        it needs so many times as long for a step as its peers; 0: no longer
 //   KEEP=1         it can be kept when its round breaks (round_message.h, as the next two)
 //   LEFT=7         it has left round 7
 //   ERROR=text     why it has left by itself
@@ -48,6 +49,7 @@ struct ProgressMessage {
   std::optional<CollectivePlace> place;
   std::optional<RankTime> times;
   std::optional<TimeClass> doing;
+  std::optional<double> slow;
   std::optional<bool> can_be_kept;
   std::optional<std::uint64_t> left_round;
   std::optional<std::string> error;

@@ -117,6 +117,8 @@ Json ToJson(const std::optional<Progress>& progress, std::chrono::milliseconds a
           {"rate", progress->rate > 0 ? Json(progress->rate) : Json(nullptr)},
           {"rate_unit", progress->rate_unit},
           {"section", progress->section},
+          {"slow_rank", Known(progress->slow_rank)},
+          {"slowness", progress->slow_rank >= 0 ? Json(progress->slowness) : Json(nullptr)},
           {"age_ms", age.count()}};
 }
 
@@ -214,6 +216,11 @@ std::vector<std::string> RunLines(const RunStatus& run) {
   if (run.progress.has_value()) lines.push_back(ProgressLine(run));
   if (const std::string goodput = GoodputText(run.time); !goodput.empty())
     lines.push_back(absl::StrCat("  goodput: ", goodput));
+  for (const NodeStatus& node : run.nodes) {
+    if (!node.progress || node.progress->slow_rank < 0) continue;
+    lines.push_back(absl::StrCat(
+        "  ", SlowRankText(node.progress->slow_rank, node.host, node.progress->slowness)));
+  }
   if (run.verdict.has_value()) {
     lines.push_back(absl::StrCat("  ended with exit code ", run.verdict->exit_code,
                                  run.verdict->success ? ": all workers succeeded" : ""));

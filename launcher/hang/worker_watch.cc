@@ -185,6 +185,7 @@ std::optional<Heartbeat> WorkerWatch::TakeHeartbeat(TimePoint now) {
   Heartbeat heartbeat;
   heartbeat.progress_round = start_.round;
   heartbeat.progress = *progress;
+  if (progress->slow_rank >= 0) heartbeat.progress.slow_rank += start_.rank_first;
   return heartbeat;
 }
 

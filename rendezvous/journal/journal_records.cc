@@ -44,8 +44,8 @@ DDPRUN_MESSAGE(RestartHistory) {
 }
 
 DDPRUN_FIELDS(Member) {
-  [[maybe_unused]] const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15] =
-      value;
+  [[maybe_unused]] const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15,
+                                f16] = value;
   FIELD(join);
   FIELD(order);
   FIELD(node_rank);
@@ -61,6 +61,7 @@ DDPRUN_FIELDS(Member) {
   FIELD(words_told);
   FIELD(time);
   FIELD(time_at);
+  FIELD(slow_rank);
 }
 
 // Without what Reindex() computes.

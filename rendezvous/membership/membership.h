@@ -50,7 +50,8 @@ struct Member {
   int rank_first = 0;            // in the round that it runs
   int role_rank_first = 0;       // the same among the workers of its role
   int role_world_size = 0;
-  std::string drained_by;  // the host that asked it to leave when its round ends; empty: none
+  // It leaves when its round ends: "ddpctl from HOST", or why the run drains it; empty: it stays.
+  std::string drained_by;
   // It has sent Leave, and its workers have not ended yet. A node that hosts the service stays a
   // member until the run is closed, so that it is the last to go.
   std::optional<Failure> leaving;
@@ -60,6 +61,7 @@ struct Member {
   std::uint64_t words_told = 0;  // the last of RunState::words_version that was sent
   RankTime time{};               // of its workers, as it has reported it, and when
   TimePoint time_at{};
+  std::int64_t slow_rank = -1;  // of its ranks in this round, as it has reported it; -1: none
 };
 
 struct RunState {
@@ -171,6 +173,8 @@ enum class NoticeKind {
   kRoundStarted,
   kRoundBroken,  // `why`
   kRestart,      // the next round forms
+  kRankSlow,     // `words`
+  kRankNormal,   // a slow one is no longer; `words`
   kRunFinished,  // `why`, unless it is a success
 };
 struct RunNotice {
@@ -180,6 +184,7 @@ struct RunNotice {
   NodeId node_id;
   std::string host;
   std::optional<int> node_rank;
+  std::optional<int> rank;  // kRankSlow and kRankNormal
   std::optional<Failure> why;
   std::string words;
   int exit_code = 0;  // kRunFinished

@@ -189,7 +189,7 @@ void MembershipStep::LetLeaversGo() {
     if (member.leaving) {
       going.emplace_back(id, *member.leaving);
     } else if (!member.drained_by.empty()) {
-      going.emplace_back(id, DrainFailure(member, member.drained_by));
+      going.emplace_back(id, DrainFailure(member));
     }
   }
   for (const auto& [id, reason] : going) LetGo(id, reason);

@@ -83,6 +83,7 @@ void MembershipStep::Seal(std::vector<Member*> chosen) {
   state_.last_call_due.reset();
   for (Member* member : chosen) {
     member->seated = true;
+    member->slow_rank = -1;
     SetPhase(*member, MemberPhase::kRunning);
     SendTo(*member, StartOf(*member));
   }

@@ -47,6 +47,7 @@ class MembershipStep {
   void On(Member& member, const Leave& report);
   void On(Member& member, const Heartbeat& report);
   void TakeTime(Member& member, const RankTime& time);
+  void TakeSlowRank(Member& member, const Progress& progress);
   void On(Member&, const LogLines&) {}  // the run has given them to LogSubscriptions
 
   // Members.

@@ -132,6 +132,9 @@ Progress Summarize(const std::vector<const Progress*>& all) {
   for (const Progress* one : all) {
     if (together.rate_unit.empty()) together.rate_unit = one->rate_unit;
     if (one->rate_unit == together.rate_unit) together.rate += one->rate;
+    if (one->slow_rank < 0 || one->slowness < together.slowness) continue;
+    together.slow_rank = one->slow_rank;
+    together.slowness = one->slowness;
   }
   return together;
 }

@@ -189,8 +189,9 @@ struct Join {
   bool resume = false;
   std::chrono::milliseconds stop_timeout{0};
   RestartPolicy restart_policy;
-  bool hosts_service = false;  // the run cannot go on without this node
-  std::string role;            // its workers are also counted among those of the same role
+  bool hosts_service = false;     // the run cannot go on without this node
+  std::string role;               // its workers are also counted among those of the same role
+  bool evict_stragglers = false;  // drain it if a rank of it is slow and a spare stands by
   bool operator==(const Join&) const = default;
 };
 
@@ -201,8 +202,15 @@ struct Progress {
   double rate = 0;          // per second; of several the sum; 0: not reported
   std::string rate_unit;    // "images"
   std::string section;      // what it does; of several: of the one furthest behind
+  // A rank that needs much longer for a step than its peers, and how many times as long; of several
+  // the slowest. -1: none.
+  std::int64_t slow_rank = -1;
+  double slowness = 0;
   bool operator==(const Progress&) const = default;
 };
+
+// "rank 3 on host b needs 2.1 times as long for a step as its peers".
+std::string SlowRankText(std::int64_t rank, const std::string& host, double slowness);
 
 // Sent when nothing else was sent for Accepted::heartbeat, and when the workers' progress has
 // changed.

@@ -57,6 +57,7 @@ DDPRUN_MESSAGE(Join) {
   FIELD(restart_policy);
   FIELD(hosts_service);
   TEXT(role, kJoinNameBytes);
+  FIELD(evict_stragglers);
 }
 
 // Names as in Join, so that they mean the same run and node.
@@ -73,7 +74,10 @@ DDPRUN_MESSAGE(Progress) {
   FIELD(rate);
   TEXT(rate_unit, kRateUnitBytesMax);
   TEXT(section, kSectionBytesMax);
+  COUNT(slow_rank);
+  FIELD(slowness);
   if constexpr (LOADING) {
+    value.slowness = std::isfinite(value.slowness) ? std::clamp(value.slowness, 0.0, kRateMax) : 0;
     value.rate = std::isfinite(value.rate) ? std::clamp(value.rate, 0.0, kRateMax) : 0;
   }
 }

@@ -9,7 +9,7 @@ import urllib.request
 
 import pytest
 
-from conftest import BIN, DDPRUN, TRAIN, finish_all, free_port, processes_of_this_session, run, start, wait_for
+from conftest import BIN, DDPRUN, TRAIN, finish_all, free_port, run, start, wait_for, worker_of
 
 DEADLINE_S = 120
 CLASSES = ["training", "waiting", "recovery", "checkpoint", "data", "evaluation", "start"]
@@ -61,14 +61,6 @@ def whole(folder, world_size):
     begun = next(line["monotonic"] for line in lines if line["event"] == "round.started")
     ended = next(line["monotonic"] for line in lines if line["event"] == "run.finished")
     return world_size * (ended - begun)
-
-
-def worker_of(rank):
-    """The pid of this session's worker with that rank."""
-    for pid, command in processes_of_this_session():
-        if command.startswith(TRAIN) and f"\0RANK={rank}\0".encode() in pathlib.Path(f"/proc/{pid}/environ").read_bytes():
-            return int(pid)
-    raise AssertionError(f"rank {rank} does not run")
 
 
 @needs_train

@@ -16,14 +16,25 @@ namespace ddprun {
 // The fastest of a rank's last steps.
 class FastestStep {
  public:
-  static constexpr std::size_t kSteps = 12;
+  using Time = std::chrono::steady_clock::time_point;
+  // Of at least so many steps, and at most that many.
+  static constexpr std::size_t kSteps = 16;
+  static constexpr std::size_t kStepsMax = 4096;
 
-  void Add(std::chrono::microseconds own);
-  // In microseconds; 0: it has not made so many steps.
+  // Of the steps of so long a time at least.
+  explicit FastestStep(std::chrono::milliseconds span = {}) : span_(span) {}
+
+  void Add(std::chrono::microseconds own, Time end);
+  // In microseconds; 0: it has not made so many steps yet.
   std::int64_t Get() const;
 
  private:
-  std::deque<std::chrono::microseconds> steps_;
+  struct Step {
+    std::chrono::microseconds own{};
+    Time end{};
+  };
+  const std::chrono::milliseconds span_;
+  std::deque<Step> steps_;
 };
 
 struct Straggler {
@@ -37,7 +48,7 @@ class StragglerRule {
  public:
   // Between exchanges of the fastest steps. A rank that becomes slow is found at the second
   // exchange after kSteps slow steps, which is read in the third: after 19 steps at most.
-  static constexpr std::int64_t kExchangeSteps = 4;
+  static constexpr std::int64_t kExchangeSteps = 2;
   // A rank stays named until it is faster than this share of the factor.
   static constexpr double kStillSlow = 0.8;
   // Shorter differences say nothing of a machine.

@@ -19,6 +19,8 @@ std::unique_ptr<Observer> MakeProgressObserver(ProgressSender& sender, const Ste
                                                const StepCounter& counter);
 std::unique_ptr<Observer> MakeScalarRecorder(const Config& config, const StepCounter& counter);
 std::unique_ptr<Observer> MakeSampleObserver(const Config& config, const World& world);
+std::unique_ptr<Observer> MakeStragglerObserver(const Config& config, World& world,
+                                                Console& console, ProgressSender& progress);
 
 // Those that the settings ask for on this rank. All must outlive them.
 Observers MakeObservers(const Config& config, World& world, Console& console,

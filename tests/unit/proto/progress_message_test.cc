@@ -37,7 +37,8 @@ TEST(ProgressMessageTest, TimesComeBack) {
   (*message.times)[TimeClass::kTraining] = std::chrono::microseconds(12'345'678);
   (*message.times)[TimeClass::kStart] = std::chrono::microseconds(1);
   message.doing = TimeClass::kWaiting;
-  EXPECT_EQ(ToText(message), "TIMES=training 12.345678,start 0.000001\nDOING=waiting\n");
+  message.slow = 2.5;
+  EXPECT_EQ(ToText(message), "TIMES=training 12.345678,start 0.000001\nDOING=waiting\nSLOW=2.5\n");
   EXPECT_EQ(ParseProgress(ToText(message)), message);
   const ProgressMessage odd =
       ParseProgress("TIMES=data 1,sleeping 4,start -1,waiting,training 1e300\nDOING=sleeping");

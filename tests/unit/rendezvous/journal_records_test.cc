@@ -40,9 +40,9 @@ template <typename Struct>
 requires std::is_same_v<std::remove_const_t<Struct>, Member>
 auto Fields(Struct& member) {
   auto& [join, order, node_rank, seated, rank_first, role_rank_first, role_world_size, drained_by,
-         leaving, phase, link, heard, words_told, time, time_at] = member;
+         leaving, phase, link, heard, words_told, time, time_at, slow_rank] = member;
   return std::tie(join, order, node_rank, seated, rank_first, role_rank_first, role_world_size,
-                  drained_by, leaving, phase, link, heard, words_told, time, time_at);
+                  drained_by, leaving, phase, link, heard, words_told, time, time_at, slow_rank);
 }
 template <typename Struct>
 requires std::is_same_v<std::remove_const_t<Struct>, RunState>
@@ -169,10 +169,10 @@ class Anything {
   void Fill(Join& to) {
     auto& [protocol_version, software_version, run_id, node_id, host, node_rank, local_world_size,
            nodes_min, nodes_max, restarts_max, address, worker_port, join_timeout, last_call, lease,
-           resume, stop_timeout, restart_policy, hosts_service, role] = to;
+           resume, stop_timeout, restart_policy, hosts_service, role, evict_stragglers] = to;
     All(protocol_version, software_version, run_id, node_id, host, node_rank, local_world_size,
         nodes_min, nodes_max, restarts_max, address, worker_port, join_timeout, last_call, lease,
-        resume, stop_timeout, restart_policy, hosts_service, role);
+        resume, stop_timeout, restart_policy, hosts_service, role, evict_stragglers);
   }
   void Fill(ExitCodeRange& to) {
     auto& [first, last] = to;
