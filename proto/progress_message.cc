@@ -2,12 +2,14 @@
 #include "proto/progress_message.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "proto/text.h"
 
@@ -85,6 +87,39 @@ std::string ToText(const CollectivePlace& place) {
   return text;
 }
 
+std::optional<TimeClass> Class(absl::string_view name) {
+  for (std::size_t i = 0; i < kTimeClasses; ++i) {
+    if (name == NameOf(static_cast<TimeClass>(i))) return static_cast<TimeClass>(i);
+  }
+  return std::nullopt;
+}
+
+std::string ToText(const RankTime& time) {
+  std::string text;
+  ForEachClass(time, [&text](TimeClass kind, double seconds) {
+    if (seconds == 0) return;
+    absl::StrAppend(&text, text.empty() ? "" : ",", NameOf(kind), " ",
+                    absl::StrFormat("%.6f", seconds));
+  });
+  return text;
+}
+
+// CLASS SECONDS,... without the classes that this version does not know.
+RankTime Times(absl::string_view text) {
+  RankTime time;
+  for (const absl::string_view part : absl::StrSplit(text, ',', absl::SkipEmpty())) {
+    const std::vector<absl::string_view> words = Words(part);
+    if (words.size() != 2) continue;
+    const std::optional<TimeClass> kind = Class(words[0]);
+    const std::optional<double> seconds = Rate(words[1]);
+    if (!kind || !seconds) continue;
+    const double limit = std::chrono::duration<double>(RankTime::kMax).count();
+    time[*kind] = std::chrono::round<RankTime::Time>(
+        std::chrono::duration<double>(std::min(*seconds, limit)));
+  }
+  return time;
+}
+
 template <typename T>
 void MergeOne(const std::optional<T>& later, std::optional<T>& field) {
   if (later.has_value()) field = later;
@@ -102,7 +137,10 @@ std::string ToText(const ProgressMessage& message) {
   add("RATE", message.rate);
   add("UNIT", message.unit);
   add("SECTION", message.section);
+  if (message.times) absl::StrAppend(&text, "TIMES=", ToText(*message.times), "\n");
+  if (message.doing) absl::StrAppend(&text, "DOING=", NameOf(*message.doing), "\n");
   if (message.can_be_kept) absl::StrAppend(&text, "KEEP=", *message.can_be_kept ? 1 : 0, "\n");
+  add("SLOW", message.slow);
   add("LEFT", message.left_round);
   if (message.error)
     absl::StrAppend(&text, "ERROR=", CutText(OneLine(*message.error), kProgressErrorBytesMax),
@@ -141,6 +179,12 @@ ProgressMessage ParseProgress(std::string_view text) {
       message.unit = Name(value);
     } else if (key == "SECTION") {
       message.section = Name(value);
+    } else if (key == "TIMES") {
+      message.times = Times(value);
+    } else if (key == "DOING") {
+      MergeOne(Class(value), message.doing);
+    } else if (key == "SLOW") {
+      MergeOne(Rate(value), message.slow);
     } else if (key == "KEEP") {
       message.can_be_kept = value == "1";
     } else if (key == "LEFT") {
@@ -160,6 +204,9 @@ void Merge(const ProgressMessage& later, ProgressMessage& message) {
   MergeOne(later.rate, message.rate);
   MergeOne(later.unit, message.unit);
   MergeOne(later.section, message.section);
+  MergeOne(later.times, message.times);
+  MergeOne(later.doing, message.doing);
+  MergeOne(later.slow, message.slow);
   MergeOne(later.can_be_kept, message.can_be_kept);
   // One that left again has another reason, or none.
   if (later.left_round.has_value()) message.error = later.error;

@@ -11,6 +11,10 @@
 //   WAITS=57 all_reduce 4194304 float32 0   the collective that it is in: number, name, bytes and
 //                   type (both "-" if not known), process group; empty: none
 //   LAST=56 all_reduce 0   the last completed one; a line for each process group
+//   TIMES=training 12.5,waiting 0.31   seconds that this process has spent in each class of time
+//                   (rank_time.h), in all; those that it does not name: 0
+//   DOING=waiting   the class of time that it is in since then
+//   SLOW=2.1        it needs so many times as long for a step as its peers; 0: no longer
 //   KEEP=1         it can be kept when its round breaks (round_message.h, as the next two)
 //   LEFT=7         it has left round 7
 //   ERROR=text     why it has left by itself
@@ -25,6 +29,7 @@
 #include <string_view>
 
 #include "proto/collective.h"
+#include "proto/rank_time.h"
 
 namespace ddprun {
 
@@ -42,6 +47,9 @@ struct ProgressMessage {
   std::optional<std::string> unit;
   std::optional<std::string> section;
   std::optional<CollectivePlace> place;
+  std::optional<RankTime> times;
+  std::optional<TimeClass> doing;
+  std::optional<double> slow;
   std::optional<bool> can_be_kept;
   std::optional<std::uint64_t> left_round;
   std::optional<std::string> error;

@@ -227,7 +227,9 @@ void Agent::SendHeartbeatIfDue(TimePoint now) {
   std::optional<Heartbeat> heartbeat = watch_.TakeHeartbeat(now);
   const bool due = heartbeat_due_.has_value() && now >= *heartbeat_due_;
   if (session_ == nullptr || (!heartbeat.has_value() && !due)) return;
-  session_->Send(std::move(heartbeat).value_or(Heartbeat{}));
+  if (!heartbeat.has_value()) heartbeat.emplace();
+  heartbeat->time = watch_.TimeOfRanks(now);
+  session_->Send(*std::move(heartbeat));
   if (heartbeat_due_.has_value()) heartbeat_due_ = now + heartbeat_;
 }
 
@@ -247,7 +249,7 @@ void Agent::Process(TimePoint now) {
     if (events_.empty()) return;
     std::vector<Event> events = std::exchange(events_, {});
     for (Event& event : events) {
-      if (std::holds_alternative<AllGone>(event)) watch_.End();
+      watch_.OnEvent(event, now);
       observer_.OnEvent(event, state_);
       for (const Effect& effect : Step(state_, event, now, supervisor_config_))
         Perform(effect, now);
@@ -282,10 +284,15 @@ void Agent::Perform(const Effect& effect, TimePoint now) {
   } else if (const auto* kill = std::get_if<KillWorker>(&effect)) {
     workers_.KillOne(kill->local_rank, now, events_);
   } else if (const auto* send = std::get_if<SendReport>(&effect)) {
-    if (session_ != nullptr) session_->Send(send->report);
+    if (session_ == nullptr) return;
+    Report report = send->report;
+    if (auto* succeeded = std::get_if<NodeSucceeded>(&report))
+      succeeded->time = watch_.TimeOfRanks(now);
+    session_->Send(std::move(report));
   } else if (const auto* stopped = std::get_if<ReportStopped>(&effect)) {
     // Without a free port (there is always one) rank 0 fails to listen and reports it.
-    session_->Send(NodeStopped{stopped->round, WorkerPort().value_or(0), stopped->ends});
+    session_->Send(NodeStopped{stopped->round, WorkerPort().value_or(0), stopped->ends,
+                               watch_.TimeOfRanks(now)});
   } else if (std::holds_alternative<ReportStuck>(effect)) {
     workers_.ReportStuck();
   } else if (const auto* note = std::get_if<PrintNote>(&effect)) {

@@ -159,6 +159,7 @@ void Agent::Join(const std::string& address, TimePoint now) {
   join.lease = options.lease;
   join.hosts_service = rendezvous_.server != nullptr;
   join.role = options.role;
+  join.evict_stragglers = options.hangs.evict_stragglers;
   join.stop_timeout = StopTimeout(options.stopping);
   SessionClient::Handler handler = [this](SessionEvent event) {
     session_events_.Post(std::move(event));

@@ -124,6 +124,10 @@ inline constexpr std::chrono::hours kHangTimeoutMax{24 * 7};
 // kHangLateMax was stopped, or its machine was, and the workers with it: that time does not count.
 inline constexpr std::chrono::seconds kHangLookInterval{1};
 inline constexpr std::chrono::seconds kHangLateMax{2};
+// The time of a worker whose last report is older counts as that report has it.
+inline constexpr std::chrono::seconds kRankQuietTime{1};
+// A program that has reported nothing for so long since its start is one that reports nothing.
+inline constexpr std::chrono::seconds kSilentStartMax{60};
 // Messages that are read of a worker in one turn of the loop.
 inline constexpr int kProgressMessagesMax = 64;
 // Parked workers that end one after another without being of use, before no other is started.

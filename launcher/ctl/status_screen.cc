@@ -10,8 +10,9 @@
 namespace ddprun {
 namespace {
 
-// Lines of a run that are not nodes: its state, what it waits for, its progress, its last failure.
-constexpr int kLinesOfRunMax = 5;
+// Lines of a run that are not nodes: its state, what it waits for, its progress, its goodput, a
+// slow rank, its last failure.
+constexpr int kLinesOfRunMax = 7;
 
 // The order in which nodes are shown.
 int Worst(NodeState state) {

@@ -117,7 +117,16 @@ Json ToJson(const std::optional<Progress>& progress, std::chrono::milliseconds a
           {"rate", progress->rate > 0 ? Json(progress->rate) : Json(nullptr)},
           {"rate_unit", progress->rate_unit},
           {"section", progress->section},
+          {"slow_rank", Known(progress->slow_rank)},
+          {"slowness", progress->slow_rank >= 0 ? Json(progress->slowness) : Json(nullptr)},
           {"age_ms", age.count()}};
+}
+
+Json ToJson(const RankTime& time) {
+  if (time.Sum().count() == 0) return nullptr;
+  Json json = Json::object();
+  ForEachClass(time, [&json](TimeClass kind, double seconds) { json[NameOf(kind)] = seconds; });
+  return json;
 }
 
 Json ToJson(const NodeStatus& node) {
@@ -163,7 +172,8 @@ Json ToJson(const RunStatus& run) {
       {"node_count", run.node_count},
       {"nodes", std::move(nodes)},
       {"left_out", std::move(left_out)},
-      {"progress", ToJson(run.progress, run.progress_age)}};
+      {"progress", ToJson(run.progress, run.progress_age)},
+      {"rank_seconds", ToJson(run.time)}};
 }
 
 }  // namespace
@@ -204,6 +214,13 @@ std::vector<std::string> RunLines(const RunStatus& run) {
     }
   }
   if (run.progress.has_value()) lines.push_back(ProgressLine(run));
+  if (const std::string goodput = GoodputText(run.time); !goodput.empty())
+    lines.push_back(absl::StrCat("  goodput: ", goodput));
+  for (const NodeStatus& node : run.nodes) {
+    if (!node.progress || node.progress->slow_rank < 0) continue;
+    lines.push_back(absl::StrCat(
+        "  ", SlowRankText(node.progress->slow_rank, node.host, node.progress->slowness)));
+  }
   if (run.verdict.has_value()) {
     lines.push_back(absl::StrCat("  ended with exit code ", run.verdict->exit_code,
                                  run.verdict->success ? ": all workers succeeded" : ""));

@@ -51,6 +51,10 @@ void HangWatch::OnProgress(int local_rank, const ProgressMessage& message, TimeP
   if (message.rate) progress.rate = *message.rate;
   if (message.unit) progress.rate_unit = *message.unit;
   if (message.section) progress.section = *message.section;
+  if (message.slow) {
+    progress.slow_rank = *message.slow > 0 ? local_rank : -1;
+    progress.slowness = *message.slow;
+  }
   if (!next_look_.has_value()) Schedule(now);
 }
 

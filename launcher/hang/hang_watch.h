@@ -49,7 +49,8 @@ class HangWatch {
   // It has made no progress since it was found.
   bool StillHangs(const HungWorker& found) const;
 
-  // The progress of all workers of the round together; absent: none has reported any.
+  // The progress of all workers of the round together, a slow one by its local rank; absent: none
+  // has reported any.
   std::optional<Progress> Summarize() const;
 
  private:

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/limits.h"
@@ -24,6 +25,7 @@ void WorkerWatch::Begin(const Start& start, TimePoint now) {
   End();
   start_ = start;
   watch_.Start(workers_.size(), now);
+  ledger_.Begin(start.round, workers_.size(), now);
 }
 
 void WorkerWatch::End() {
@@ -35,8 +37,20 @@ void WorkerWatch::End() {
   asked_ = false;
 }
 
+void WorkerWatch::OnEvent(const Event& event, TimePoint now) {
+  if (const auto* stop = std::get_if<Stop>(&event)) {
+    if (stop->round == start_.round) ledger_.OnBroken(now);
+  } else if (const auto* ended = std::get_if<WorkerEnded>(&event)) {
+    ledger_.OnExit(ended->local_rank, IsSuccess(ended->outcome), now);
+  } else if (std::holds_alternative<AllGone>(event)) {
+    ledger_.End(now);
+    End();
+  }
+}
+
 void WorkerWatch::OnProgress(int worker, const ProgressMessage& message, TimePoint now) {
   watch_.OnProgress(worker, message, now);
+  ledger_.OnProgress(worker, message, now);
   changed_ = true;
 }
 
@@ -168,6 +182,7 @@ std::optional<Heartbeat> WorkerWatch::TakeHeartbeat(TimePoint now) {
   Heartbeat heartbeat;
   heartbeat.progress_round = start_.round;
   heartbeat.progress = *progress;
+  if (progress->slow_rank >= 0) heartbeat.progress.slow_rank += start_.rank_first;
   return heartbeat;
 }
 

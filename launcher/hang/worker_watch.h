@@ -9,6 +9,7 @@
 
 #include "launcher/base/poller.h"
 #include "launcher/hang/hang_watch.h"
+#include "launcher/hang/rank_ledger.h"
 #include "launcher/hang/stacks.h"
 #include "launcher/options/options.h"
 #include "launcher/output/console.h"
@@ -30,8 +31,8 @@ class WorkerWatch {
 
   // A worker has ended. Where this node's workers wait.
   std::vector<RanksInPlace> OnWorkerEnded(int local_rank);
-  // No worker of the round is left.
-  void End();
+  // Before the supervisor's step.
+  void OnEvent(const Event& event, TimePoint now);
 
   // The supervisor's ExamineWorkers: reads the stacks of workers that have made no progress for at
   // least half of `silent`, if there is one, and appends WorkerHung and StacksRead to the events of
@@ -44,8 +45,11 @@ class WorkerWatch {
 
   // The report for the service, if there is new progress and the interval is over.
   std::optional<Heartbeat> TakeHeartbeat(TimePoint now);
+  // Of this node's ranks, in all rounds so far.
+  const RankTime& TimeOfRanks(TimePoint now) { return ledger_.Take(now); }
 
  private:
+  void End();
   void ReadStacks(TimePoint now);
   void Finish(Stacks stacks, TimePoint now, std::vector<Event>& events);
   void Show(const Stacks& stacks);
@@ -54,6 +58,7 @@ class WorkerWatch {
 
   const HangOptions options_;
   HangWatch watch_;
+  RankLedger ledger_;
   Workers& workers_;
   Poller& poller_;
   Console& console_;

@@ -26,6 +26,9 @@ const std::vector<Flag> kHangFlags = {
      "Time without output and progress after which any worker hangs (0: never)."},
     {"--on-hang", 0, "kill|report",
      "After printing its stacks: fail the hung worker, or let it run (kill)."},
+    {"--evict-stragglers", 0, nullptr,
+     "Leave the run where a rank of this node is slower than its peers and a spare node stands "
+     "by."},
 };
 
 HangOptions ReadHangOptions(Reader& reader) {
@@ -35,6 +38,7 @@ HangOptions ReadHangOptions(Reader& reader) {
   options.heartbeat_timeout = SecondsOrNever(reader, "--heartbeat-timeout", {});
   options.on_hang = reader.Choice<OnHang>(
       "--on-hang", {{"kill", OnHang::kKill}, {"report", OnHang::kReport}}, OnHang::kKill);
+  options.evict_stragglers = reader.Switch("--evict-stragglers");
   return options;
 }
 

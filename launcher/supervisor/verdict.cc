@@ -152,6 +152,8 @@ std::string VerdictText(const Verdict& verdict, FailureMessage message) {
   }
   if (verdict.cause.has_value()) absl::StrAppend(&out, DetailText(*verdict.cause, message));
   absl::StrAppend(&out, AftermathText(verdict.outcomes));
+  if (const std::string goodput = GoodputText(verdict.time); !goodput.empty())
+    absl::StrAppend(&out, "  goodput: ", goodput, "\n");
   absl::StrAppend(&out, "  exit code: ", verdict.exit_code, "\n");
   return out;
 }

@@ -104,6 +104,12 @@ Json ToJson(const Failure& failure) {
           {"collectives", failure.places.empty() ? Json(nullptr) : ToJson(failure.places)}};
 }
 
+Json ToJson(const RankTime& time) {
+  Json json = Json::object();
+  ForEachClass(time, [&json](TimeClass kind, double seconds) { json[NameOf(kind)] = seconds; });
+  return json;
+}
+
 Json ToJson(const WorkerOutcomes& outcomes) {
   Json ranges = Json::array();
   for (const RankRange& range : outcomes.ranges) ranges.push_back({range.first, range.last});
@@ -136,6 +142,7 @@ std::string VerdictJson(const RunEnd& end) {
     json["not_restarted"] = TextOrNull(verdict.not_restarted);
     json["world_size"] = verdict.world_size;
     json["node_count"] = verdict.node_count;
+    if (verdict.time.Sum().count() > 0) json["rank_seconds"] = ToJson(verdict.time);
     if (verdict.cause.has_value()) cause = ToJson(*verdict.cause);
     for (const WorkerOutcomes& way : verdict.outcomes) others.push_back(ToJson(way));
   }

@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "proto/limited_messages.h"
+#include "proto/limits/limited_messages.h"
 #include "rendezvous/base/limits.h"
 #include "rendezvous/streams/write_queue.h"
 #include "rendezvous/wire/grpc_channel.h"

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
-#include "proto/limited_messages.h"
+#include "proto/limits/limited_messages.h"
 #include "rendezvous/base/limits.h"
 #include "rendezvous/wire/grpc_channel.h"
 #include "rendezvous/wire/status_convert.h"

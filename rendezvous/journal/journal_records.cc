@@ -44,8 +44,8 @@ DDPRUN_MESSAGE(RestartHistory) {
 }
 
 DDPRUN_FIELDS(Member) {
-  [[maybe_unused]] const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15] =
-      value;
+  [[maybe_unused]] const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15,
+                                f16, f17, f18] = value;
   FIELD(join);
   FIELD(order);
   FIELD(node_rank);
@@ -61,13 +61,16 @@ DDPRUN_FIELDS(Member) {
   FIELD(link);
   FIELD(last_seen);
   FIELD(words_told);
+  FIELD(time);
+  FIELD(time_at);
+  FIELD(slow_rank);
 }
 
 // Without what Reindex() computes.
 DDPRUN_FIELDS(RunState) {
   [[maybe_unused]] const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15,
                                 f16, f17, f18, f19, f20, f21, f22, f23, f24, f25, f26, f27, f28,
-                                f29, f30, f31, f32, f33, f34, f35] = value;
+                                f29, f30, f31, f32, f33, f34, f35, f36] = value;
   FIELD(run_id);
   FIELD(durable);
   FIELD(phase);
@@ -94,6 +97,7 @@ DDPRUN_FIELDS(RunState) {
   FIELD(words_version);
   FIELD(words_due);
   FIELD(words_sent);
+  FIELD(time_gone);
   if constexpr (LOADING) {
     for (const v1::RunMember& member : message.members()) {
       Fields(way, value.members[NodeId{member.join().node_id()}], member);

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "rendezvous/membership/join_rules.h"
 #include "rendezvous/membership/membership_step.h"
 #include "rendezvous/membership/operator_rules.h"
@@ -113,13 +114,13 @@ void MembershipStep::operator()(const NodeDrained& event) {
   const auto it = state_.members.find(event.node_id);
   if (it == state_.members.end() || state_.phase == RunPhase::kClosed) return;
   Member& member = it->second;
-  Failure reason = DrainFailure(member, event.by);
+  member.drained_by = absl::StrCat("ddpctl from ", event.by);
+  Failure reason = DrainFailure(member);
   if (!IsInRound(member)) {
     LetGo(event.node_id, reason);
     React(Loss{std::move(reason)});
     return;
   }
-  member.drained_by = event.by;
   if (state_.phase == RunPhase::kSealed && !event.at_next_round) Break(reason);
 }
 
@@ -188,14 +189,55 @@ void MembershipStep::On(Member& member, const WorkerFailed& report) {
   }
 }
 
+// Totals of one agent, which only grow.
+void MembershipStep::TakeTime(Member& member, const RankTime& time) {
+  if (time.Sum() < member.time.Sum()) return;
+  member.time = time;
+  member.time_at = now_;
+}
+
 void MembershipStep::On(Member& member, const Heartbeat& report) {
+  TakeTime(member, report.time);
   if (state_.phase != RunPhase::kSealed || !IsInRound(member)) return;
   if (report.progress_round == state_.round && report.progress.step >= 0) {
     Progressed(state_.restarts, report.progress.step);
   }
+  if (report.progress_round == state_.round) TakeSlowRank(member, report.progress);
+}
+
+void MembershipStep::TakeSlowRank(Member& member, const Progress& progress) {
+  const bool is_own = progress.slow_rank >= member.rank_first &&
+                      progress.slow_rank < member.rank_first + member.join.local_world_size;
+  const std::int64_t was = std::exchange(member.slow_rank, is_own ? progress.slow_rank : -1);
+  if (was == member.slow_rank) return;
+  const bool is_slow = member.slow_rank >= 0;
+  RunNotice& note = AddNotice(is_slow ? NoticeKind::kRankSlow : NoticeKind::kRankNormal, &member);
+  note.rank = static_cast<int>(is_slow ? member.slow_rank : was);
+  if (!is_slow) {
+    note.words =
+        absl::StrCat("rank ", was, " on host ", member.join.host, " is as fast as its peers again");
+    return;
+  }
+  const std::string words = SlowRankText(member.slow_rank, member.join.host, progress.slowness);
+  if (!member.join.evict_stragglers) {
+    note.words = absl::StrCat(words, "; look at that machine");
+    return;
+  }
+  const absl::StatusOr<DrainPlan> plan =
+      PlanDrain(state_, {.by = "", .node = member.join.node_id.value});
+  if (plan.ok() && plan->has_spare) {
+    note.words = absl::StrCat(words, "; ", plan->sentence);
+    member.drained_by = absl::StrCat("--evict-stragglers: ", words);
+    Break(DrainFailure(member));
+    return;
+  }
+  note.words = absl::StrCat(words, "; ",
+                            plan.ok() ? "no spare node stands by to take its place"
+                                      : std::string(plan.status().message()));
 }
 
 void MembershipStep::On(Member& member, const NodeSucceeded& report) {
+  TakeTime(member, report.time);
   if (state_.phase != RunPhase::kSealed || report.round != state_.round || !IsInRound(member))
     return;
   SetPhase(member, MemberPhase::kSucceeded);
@@ -207,6 +249,7 @@ void MembershipStep::On(Member& member, const NodeSucceeded& report) {
 }
 
 void MembershipStep::On(Member& member, const NodeStopped& report) {
+  TakeTime(member, report.time);
   if (state_.phase != RunPhase::kBroken || report.round != state_.round) return;
   if (member.phase != MemberPhase::kStopping) return;
   SetPhase(member, MemberPhase::kStopped);
@@ -262,6 +305,12 @@ std::vector<MembershipEffect> Step(RunState& state, const MembershipEvent& event
   MembershipStep step(state, now);
   std::visit(step, event);
   return step.TakeEffects();
+}
+
+RankTime TimeOf(const RunState& state) {
+  RankTime time = state.time_gone;
+  for (const auto& entry : state.members) time += entry.second.time;
+  return time;
 }
 
 void Reindex(RunState& state) {

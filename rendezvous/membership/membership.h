@@ -50,7 +50,8 @@ struct Member {
   int rank_first = 0;            // in the round that it runs
   int role_rank_first = 0;       // the same among the workers of its role
   int role_world_size = 0;
-  std::string drained_by;  // the host that asked it to leave when its round ends; empty: none
+  // It leaves when its round ends: "ddpctl from HOST", or why the run drains it; empty: it stays.
+  std::string drained_by;
   // It has sent Leave, and its workers have not ended yet. A node that hosts the service stays a
   // member until the run is closed, so that it is the last to go.
   std::optional<Failure> leaving;
@@ -61,6 +62,9 @@ struct Member {
   std::optional<LinkId> link;    // absent: away
   TimePoint last_seen{};         // its last message, or the end of its stream
   std::uint64_t words_told = 0;  // the last of RunState::words_version that was sent
+  RankTime time{};               // of its workers, as it has reported it, and when
+  TimePoint time_at{};
+  std::int64_t slow_rank = -1;  // of its ranks in this round, as it has reported it; -1: none
 };
 
 struct RunState {
@@ -103,6 +107,8 @@ struct RunState {
   std::uint64_t words_version = 0;
   std::optional<TimePoint> words_due;  // when a changed sentence that was held back is sent
   std::optional<TimePoint> words_sent;
+
+  RankTime time_gone{};  // of nodes that are no longer members
 };
 
 // ---- Events
@@ -172,6 +178,8 @@ enum class NoticeKind {
   kRoundStarted,
   kRoundBroken,  // `why`
   kRestart,      // the next round forms
+  kRankSlow,     // `words`
+  kRankNormal,   // a slow one is no longer; `words`
   kRunFinished,  // `why`, unless it is a success
 };
 struct RunNotice {
@@ -181,6 +189,7 @@ struct RunNotice {
   NodeId node_id;
   std::string host;
   std::optional<int> node_rank;
+  std::optional<int> rank;  // kRankSlow and kRankNormal
   std::optional<Failure> why;
   std::string words;
   int exit_code = 0;  // kRunFinished
@@ -196,6 +205,9 @@ RunState MakeRun(std::string run_id, bool durable = false);
 
 // Events of links without a member (refused, gone, unknown) have no effect.
 std::vector<MembershipEffect> Step(RunState& state, const MembershipEvent& event, TimePoint now);
+
+// Of all ranks in all rounds so far, as far as nodes have reported it.
+RankTime TimeOf(const RunState& state);
 
 // Rebuilds what follows from the members: links, places, requested ranks and the counts.
 void Reindex(RunState& state);

@@ -150,8 +150,23 @@ MembershipStep::Loss MembershipStep::Erase(const NodeId& id, Failure reason) {
   }
   const auto asked = state_.asked.find(member.join.node_rank.value_or(-1));
   if (asked != state_.asked.end() && asked->second == id) state_.asked.erase(asked);
+  state_.time_gone += TimeOfLost(member);
   state_.members.erase(it);
   return loss;
+}
+
+// A node that is lost while its workers run reports nothing more: its ranks recover since its last
+// report.
+RankTime MembershipStep::TimeOfLost(const Member& member) const {
+  RankTime time = member.time;
+  const bool runs = member.phase == MemberPhase::kRunning || member.phase == MemberPhase::kStopping;
+  if (!runs || state_.phase == RunPhase::kClosed) return time;
+  const Duration silent = std::max(Duration{0}, now_ - std::max(member.time_at, state_.sealed));
+  RankTime unreported;
+  unreported[TimeClass::kRecovery] =
+      std::min(RankTime::kMax,
+               member.join.local_world_size * std::chrono::duration_cast<RankTime::Time>(silent));
+  return time += unreported;
 }
 
 // Sends the node a verdict of its own: the run continues, or ends for another reason.
@@ -178,7 +193,7 @@ void MembershipStep::LetLeaversGo() {
     if (member.leaving) {
       going.emplace_back(id, *member.leaving);
     } else if (!member.drained_by.empty()) {
-      going.emplace_back(id, DrainFailure(member, member.drained_by));
+      going.emplace_back(id, DrainFailure(member));
     }
   }
   for (const auto& [id, reason] : going) LetGo(id, reason);

@@ -90,6 +90,7 @@ void MembershipStep::Seal(std::vector<Member*> chosen) {
   state_.last_call_due.reset();
   for (Member* member : chosen) {
     member->seated = true;
+    member->slow_rank = -1;
     SetPhase(*member, MemberPhase::kRunning);
     member->can_be_kept = member->prepares = false;
     SendTo(*member, StartOf(*member));
@@ -329,6 +330,7 @@ Verdict MembershipStep::MakeVerdict() const {
     verdict.world_size = state_.start->world_size;
     verdict.node_count = state_.start->node_count;
   }
+  verdict.time = TimeOf(state_);
   return verdict;
 }
 

@@ -47,6 +47,8 @@ class MembershipStep {
   void On(Member& member, const Leave& report);
   void On(Member& member, const Heartbeat& report);
   void On(Member& member, const CanBeKept& report);
+  void TakeTime(Member& member, const RankTime& time);
+  void TakeSlowRank(Member& member, const Progress& progress);
   void On(Member&, const LogLines&) {}  // the run has given them to LogSubscriptions
 
   // Members.
@@ -67,6 +69,7 @@ class MembershipStep {
   void React(std::vector<Loss> losses);
   void React(const Loss& loss) { React(std::vector<Loss>(1, loss)); }
   void RemoveMember(const NodeId& id, Failure reason);
+  RankTime TimeOfLost(const Member& member) const;
   bool IsTheCause(const Loss& loss) const;
   void ForgiveIfStopped();
   std::optional<std::pair<NodeId, Failure>> TakePlace(const Join& join);

@@ -100,8 +100,8 @@ absl::StatusOr<DrainPlan> PlanDrain(const RunState& state, const DrainRequest& r
   if (!found.ok()) return found.status();
   const Member& node = **found;
   if (!node.drained_by.empty()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        NameOf(node), " leaves already, as ddpctl on ", node.drained_by, " asked it to"));
+    return absl::FailedPreconditionError(
+        absl::StrCat(NameOf(node), " leaves already, drained by ", node.drained_by));
   }
   if (node.leaving) {
     return absl::FailedPreconditionError(
@@ -125,6 +125,7 @@ absl::StatusOr<DrainPlan> PlanDrain(const RunState& state, const DrainRequest& r
         absl::StrCat(NameOf(node), " is the run's last node; ddpctl stop ends the run"));
   }
   plan.sentence = Leaves(state, node, request.at_next_round);
+  plan.has_spare = others.count >= rules.nodes_min && others.spare != nullptr;
   if (others.count >= rules.nodes_min) {
     absl::StrAppend(&plan.sentence, others.spare != nullptr
                                         ? absl::StrCat(NameOf(*others.spare), " takes its place")
@@ -152,12 +153,12 @@ Failure StopFailure(const std::string& by, bool now) {
   return failure;
 }
 
-Failure DrainFailure(const Member& member, const std::string& by) {
+Failure DrainFailure(const Member& member) {
   Failure failure;
   failure.kind = FailureKind::kNodeDrained;
   failure.host = member.join.host;
   failure.node_rank = member.node_rank.value_or(-1);
-  failure.message = absl::StrCat("drained by ddpctl from ", by);
+  failure.message = absl::StrCat("drained by ", member.drained_by);
   return failure;
 }
 

@@ -31,7 +31,8 @@ absl::StatusOr<std::string> PlanStop(const RunState& state, const StopRequest& r
 
 struct DrainPlan {
   NodeId node_id;
-  std::string sentence;  // what happens
+  std::string sentence;    // what happens
+  bool has_spare = false;  // another node takes its place
 };
 
 // NOT_FOUND: no such node. INVALID_ARGUMENT: the name is ambiguous. FAILED_PRECONDITION: the run
@@ -41,6 +42,7 @@ absl::StatusOr<DrainPlan> PlanDrain(const RunState& state, const DrainRequest& r
 
 // Why a round ends, or a node leaves.
 Failure StopFailure(const std::string& by, bool now);
-Failure DrainFailure(const Member& member, const std::string& by);
+// Of one that is drained.
+Failure DrainFailure(const Member& member);
 
 }  // namespace ddprun

@@ -132,6 +132,9 @@ Progress Summarize(const std::vector<const Progress*>& all) {
   for (const Progress* one : all) {
     if (together.rate_unit.empty()) together.rate_unit = one->rate_unit;
     if (one->rate_unit == together.rate_unit) together.rate += one->rate;
+    if (one->slow_rank < 0 || one->slowness < together.slowness) continue;
+    together.slow_rank = one->slow_rank;
+    together.slowness = one->slowness;
   }
   return together;
 }
@@ -157,6 +160,7 @@ RunStatus StatusOf(const RunState& state, TimePoint now, std::size_t nodes_max,
     status.verdict = state.verdict;
     status.verdict->cause = WithoutOutput(std::move(status.verdict->cause));
   }
+  status.time = TimeOf(state);
   status.node_count = static_cast<int>(state.members.size());
   const std::vector<const Member*> members = InOrder(state);
   const std::size_t shown = std::min(members.size(), nodes_max);

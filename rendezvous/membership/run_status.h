@@ -70,6 +70,7 @@ struct RunStatus {
   // Of all its nodes together, if they report any, and the time since the last report.
   std::optional<Progress> progress;
   std::chrono::milliseconds progress_age{0};
+  RankTime time{};  // of all ranks in all rounds so far
   bool operator==(const RunStatus&) const = default;
 };
 

@@ -77,6 +77,19 @@ void AddProgress(const std::vector<RunStatus>& runs, Families& families) {
   }
 }
 
+// Of the runs whose nodes have reported any.
+void AddTime(const std::vector<RunStatus>& runs, Families& families) {
+  MetricSeries& series =
+      families.Add("ddprun_run_rank_seconds_total",
+                   "Time of all ranks in all rounds, by what it was spent on.", Type::kCounter);
+  for (const RunStatus& run : runs) {
+    if (run.time.Sum().count() == 0) continue;
+    ForEachClass(run.time, [&](TimeClass kind, double seconds) {
+      series.samples.push_back({{{"run", run.run_id}, {"class", NameOf(kind)}}, seconds});
+    });
+  }
+}
+
 void AddRuns(const std::vector<RunStatus>& runs, Families& families) {
   const auto each = [&](const char* name, const char* help, auto value) {
     MetricSeries& series = families.Add(name, help);
@@ -100,6 +113,7 @@ void AddRuns(const std::vector<RunStatus>& runs, Families& families) {
   each("ddprun_run_nodes_max", "Nodes that the run takes.",
        [](const RunStatus& run) { return run.nodes_max; });
   AddProgress(runs, families);
+  AddTime(runs, families);
   each("ddprun_run_restarts_max", "Restarts that the run may use.",
        [](const RunStatus& run) { return run.restarts_max; });
 }
@@ -114,6 +128,9 @@ void AddNodes(const std::vector<RunStatus>& runs, Families& families) {
       families.Add("ddprun_node_step", "Step that the node's slowest worker is in.");
   MetricSeries& age = families.Add("ddprun_node_progress_age_seconds",
                                    "Time since the progress of the node's workers changed.");
+  MetricSeries& slow = families.Add("ddprun_rank_slowness",
+                                    "Of a rank that is slower than its peers: how many times as "
+                                    "long it needs for a step.");
   std::size_t shown = 0;
   for (const RunStatus& run : runs) {
     std::map<NodeState, int> counts;
@@ -128,6 +145,11 @@ void AddNodes(const std::vector<RunStatus>& runs, Families& families) {
       silence.samples.push_back({labels, static_cast<double>(node.silent.count()) / 1000.0});
       if (!node.progress) continue;
       age.samples.push_back({labels, static_cast<double>(node.progress_age.count()) / 1000.0});
+      if (node.progress->slow_rank >= 0) {
+        auto of_rank = labels;
+        of_rank.emplace_back("rank", absl::StrCat(node.progress->slow_rank));
+        slow.samples.push_back({std::move(of_rank), node.progress->slowness});
+      }
       if (node.progress->step < 0) continue;
       step.samples.push_back({labels, static_cast<double>(node.progress->step)});
     }

@@ -14,7 +14,8 @@ using std::chrono::microseconds;
 // By NoticeKind.
 constexpr std::array kNames = {"node.joined",   "node.returned", "node.away",    "node.lost",
                                "node.left",     "node.drained",  "node.refused", "node.succeeded",
-                               "round.started", "round.broken",  "restart",      "run.finished"};
+                               "round.started", "round.broken",  "restart",      "rank.slow",
+                               "rank.normal",   "run.finished"};
 static_assert(kNames.size() == static_cast<std::size_t>(NoticeKind::kRunFinished) + 1);
 
 }  // namespace
@@ -35,6 +36,7 @@ RunEvent EventOf(const std::string& run_id, const RunNotice& note) {
   event.node_id = note.node_id.value;
   event.host = note.host;
   event.node_rank = note.node_rank;
+  event.rank = note.rank;
   if (!note.words.empty()) event.fields.emplace_back("reason", note.words);
   if (note.why) AddFailure(*note.why, event);
   const auto count = [&event](const char* name, int value) {

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
-#include "proto/message_limits.h"
+#include "proto/limits/message_limits.h"
 #include "proto/version.h"
 #include "rendezvous/base/addresses.h"
 #include "rendezvous/base/limits.h"

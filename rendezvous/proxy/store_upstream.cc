@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "proto/limited_messages.h"
+#include "proto/limits/limited_messages.h"
 #include "rendezvous/wire/grpc_channel.h"
 #include "rendezvous/wire/store_convert.h"
 

@@ -19,6 +19,14 @@ std::size_t OperationsIn(const StoreBatch& batch) {
                     [](const StoreRequest& request) { return request.op.has_value(); }));
 }
 
+// Without the time in heartbeats: it changes with each, and the node reports it again.
+MembershipEvent ForJournal(MembershipEvent event) {
+  if (auto* reported = std::get_if<NodeReported>(&event)) {
+    if (auto* heartbeat = std::get_if<Heartbeat>(&reported->report)) heartbeat->time = {};
+  }
+  return event;
+}
+
 }  // namespace
 
 Run::Run(std::string run_id, ArmTimer arm_timer, ServiceJournal* journal, RunWatcher* watcher,
@@ -143,7 +151,7 @@ absl::StatusOr<std::string> Run::Drain(const DrainRequest& request, TimePoint no
 }
 
 void Run::StepLocked(const MembershipEvent& event, TimePoint now, Afterwards& afterwards) {
-  if (journal_ != nullptr) AppendLocked(event, now);
+  if (journal_ != nullptr) AppendLocked(ForJournal(event), now);
   for (MembershipEffect& effect : Step(membership_, event, now)) {
     if (auto* changed = std::get_if<RoundChanged>(&effect)) {
       QueueLocked(store_.Clear(changed->round), afterwards);

@@ -51,6 +51,9 @@ std::string Sentence(const RunNotice& note) {
     case NoticeKind::kNodeLeft:
     case NoticeKind::kNodeDrained:
       return ToSentence(*note.why);
+    case NoticeKind::kRankSlow:
+    case NoticeKind::kRankNormal:
+      return note.words;
     default:  // not of interest, or told in other words
       return "";
   }

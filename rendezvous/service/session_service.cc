@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "proto/limited_messages.h"
+#include "proto/limits/limited_messages.h"
 #include "proto/version.h"
 #include "rendezvous/base/limits.h"
 #include "rendezvous/base/printable.h"

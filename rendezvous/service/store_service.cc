@@ -8,7 +8,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "proto/limited_messages.h"
+#include "proto/limits/limited_messages.h"
 #include "proto/version.h"
 #include "rendezvous/base/limits.h"
 #include "rendezvous/base/printable.h"

@@ -188,4 +188,9 @@ std::optional<RoundId> RoundOf(const Report& report) {
       report);
 }
 
+std::string SlowRankText(std::int64_t rank, const std::string& host, double slowness) {
+  return absl::StrFormat("rank %d on host %s needs %.1f times as long for a step as its peers",
+                         rank, host, slowness);
+}
+
 }  // namespace ddprun

@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "proto/collective.h"
+#include "proto/rank_time.h"
 #include "rendezvous/base/clock.h"
 
 namespace ddprun {
@@ -173,6 +174,7 @@ struct Verdict {
   std::vector<WorkerOutcomes> outcomes;
   int restarts_forgiven = 0;  // of restart_count: those that no longer count
   std::string not_restarted;  // why there is no restart, where the numbers do not say it
+  RankTime time{};            // of all ranks in all rounds
   bool operator==(const Verdict&) const = default;
 };
 
@@ -197,8 +199,9 @@ struct Join {
   bool resume = false;
   std::chrono::milliseconds stop_timeout{0};
   RestartPolicy restart_policy;
-  bool hosts_service = false;  // the run cannot go on without this node
-  std::string role;            // its workers are also counted among those of the same role
+  bool hosts_service = false;     // the run cannot go on without this node
+  std::string role;               // its workers are also counted among those of the same role
+  bool evict_stragglers = false;  // drain it if a rank of it is slow and a spare stands by
   bool operator==(const Join&) const = default;
 };
 
@@ -209,14 +212,23 @@ struct Progress {
   double rate = 0;          // per second; of several the sum; 0: not reported
   std::string rate_unit;    // "images"
   std::string section;      // what it does; of several: of the one furthest behind
+  // A rank that needs much longer for a step than its peers, and how many times as long; of several
+  // the slowest. -1: none.
+  std::int64_t slow_rank = -1;
+  double slowness = 0;
   bool operator==(const Progress&) const = default;
 };
+
+// "rank 3 on host b needs 2.1 times as long for a step as its peers".
+std::string SlowRankText(std::int64_t rank, const std::string& host, double slowness);
 
 // Sent when nothing else was sent for Accepted::heartbeat, and when the workers' progress has
 // changed.
 struct Heartbeat {
   RoundId progress_round = kNoRound;  // of `progress`; kNoRound: none is reported
   Progress progress;
+  // Here and below: of the node's workers in all rounds so far.
+  RankTime time{};
   bool operator==(const Heartbeat&) const = default;
 };
 
@@ -235,6 +247,7 @@ struct CanBeKept {
 
 struct NodeSucceeded {
   RoundId round = kNoRound;
+  RankTime time{};
   bool operator==(const NodeSucceeded&) const = default;
 };
 
@@ -251,6 +264,7 @@ struct NodeStopped {
   RoundId round = kNoRound;
   int worker_port = 0;
   std::vector<WorkerEnds> ends;
+  RankTime time{};
   bool operator==(const NodeStopped&) const = default;
 };
 

@@ -7,6 +7,20 @@
 
 namespace ddprun {
 
+DDPRUN_MESSAGE(RankTime) {
+  FIELD_AS(value[TimeClass::kTraining], training);
+  FIELD_AS(value[TimeClass::kWaiting], waiting);
+  FIELD_AS(value[TimeClass::kRecovery], recovery);
+  FIELD_AS(value[TimeClass::kCheckpoint], checkpoint);
+  FIELD_AS(value[TimeClass::kData], data);
+  FIELD_AS(value[TimeClass::kEvaluation], evaluation);
+  FIELD_AS(value[TimeClass::kStart], start);
+  if constexpr (LOADING) {
+    for (RankTime::Time& time : value.times)
+      time = std::clamp(time, RankTime::Time{0}, RankTime::kMax);
+  }
+}
+
 DDPRUN_MESSAGE(Hang) {
   FIELD(kind);
   FIELD(silent);
@@ -80,6 +94,7 @@ DDPRUN_MESSAGE(Verdict) {
   LIST(outcomes, kOutcomeWaysMax);
   FIELD(restarts_forgiven);
   LINES(not_restarted, kFailureMessageBytesMax);
+  FIELD(time);
 }
 Verdict FromService(const v1::Verdict& message) {
   Verdict verdict = FromProto(message);

@@ -34,6 +34,10 @@ template <typename T>
 std::int64_t ToWire(TimePoint from, const T*) {
   return std::chrono::nanoseconds(from.time_since_epoch()).count();
 }
+template <typename T>
+std::int64_t ToWire(std::chrono::microseconds from, const T*) {
+  return from.count();
+}
 template <typename From, typename Wire>
 Wire ToWire(From from, const Wire*) {
   return static_cast<Wire>(from);
@@ -69,6 +73,10 @@ void Load(const google::protobuf::Duration& from, std::chrono::milliseconds& to,
 template <typename Read>
 void Load(std::int64_t from, TimePoint& to, Read) {
   to = TimePoint(std::chrono::nanoseconds(from));
+}
+template <typename Read>
+void Load(std::int64_t from, std::chrono::microseconds& to, Read) {
+  to = std::chrono::microseconds(from);
 }
 template <typename Wire, typename T, typename Read>
 void Load(const Wire& from, T& to, Read read) {

@@ -58,6 +58,7 @@ DDPRUN_MESSAGE(Join) {
   FIELD(restart_policy);
   FIELD(hosts_service);
   TEXT(role, kJoinNameBytes);
+  FIELD(evict_stragglers);
 }
 
 // Names as in Join, so that they mean the same run and node.
@@ -74,12 +75,16 @@ DDPRUN_MESSAGE(Progress) {
   FIELD(rate);
   TEXT(rate_unit, kRateUnitBytesMax);
   TEXT(section, kSectionBytesMax);
+  COUNT(slow_rank);
+  FIELD(slowness);
   if constexpr (LOADING) {
+    value.slowness = std::isfinite(value.slowness) ? std::clamp(value.slowness, 0.0, kRateMax) : 0;
     value.rate = std::isfinite(value.rate) ? std::clamp(value.rate, 0.0, kRateMax) : 0;
   }
 }
 
 DDPRUN_MESSAGE(Heartbeat) {
+  FIELD(time);
   FIELD_AS(value.progress_round, round);
   if (value.progress_round == kNoRound) return;
   FIELD(progress);
@@ -95,7 +100,10 @@ DDPRUN_MESSAGE(CanBeKept) {
   FIELD(all);
 }
 
-DDPRUN_MESSAGE(NodeSucceeded) { FIELD(round); }
+DDPRUN_MESSAGE(NodeSucceeded) {
+  FIELD(round);
+  FIELD(time);
+}
 
 DDPRUN_MESSAGE(WorkerEnds) {
   FIELD(kind);
@@ -108,6 +116,7 @@ DDPRUN_MESSAGE(NodeStopped) {
   FIELD(round);
   FIELD(worker_port);
   LIST(ends, kLocalWorldSizeMax);
+  FIELD(time);
 }
 
 DDPRUN_MESSAGE(Leave) {

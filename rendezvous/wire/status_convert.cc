@@ -47,6 +47,7 @@ DDPRUN_MESSAGE(RunStatus) {
   FIELD(progress);
   FIELD(progress_age);
   FIELD(left_out);
+  FIELD(time);
   if constexpr (LOADING) {
     if (value.verdict) value.verdict = FromService(message.verdict());
   }

@@ -58,6 +58,15 @@ def processes_of_this_session():
     return found
 
 
+def worker_of(rank):
+    """The pid of this session's `train` with that rank."""
+    mark = f"\0RANK={rank}\0".encode()
+    for pid, command in processes_of_this_session():
+        if command.startswith(TRAIN) and mark in pathlib.Path(f"/proc/{pid}/environ").read_bytes():
+            return int(pid)
+    raise AssertionError(f"rank {rank} does not run")
+
+
 def run(command, timeout=120, env=None, **options):
     """Runs to the end and returns the completed process, text captured; a run over its time fails the test."""
     return subprocess.run(

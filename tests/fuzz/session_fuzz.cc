@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Messages of a session between node and service. The first byte chooses the message.
 #include "proto/ddprun.pb.h"
-#include "proto/message_limits.h"
+#include "proto/limits/message_limits.h"
 #include "rendezvous/wire/failure_convert.h"
 #include "rendezvous/wire/session_convert.h"
 #include "rendezvous/wire/status_convert.h"

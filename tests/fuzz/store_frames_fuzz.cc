@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a worker writes to its agent's store socket.
 #include "proto/ddprun.pb.h"
-#include "proto/message_limits.h"
+#include "proto/limits/message_limits.h"
 #include "rendezvous/wire/frame.h"
 #include "rendezvous/wire/store_convert.h"
 #include "tests/fuzz/fuzz.h"

@@ -166,6 +166,8 @@ const std::vector<Range>& Ranges() {
       {"timeout", "be above 0 and below 1e8 seconds", [](double x) { return x > 0 && x < 1e8; }},
       {"collective-timeout", "be from 0 up to but not including 1e8 seconds",
        [](double x) { return x >= 0 && x < 1e8; }},
+      {"straggler-factor", "be 0 or above 1",
+       [](double x) { return x == 0 || (x > 1 && x < 1e8); }},
       {"world-size", kAtLeast1, at_least(1), "", kNumberMax},
   };
   return ranges;
@@ -374,6 +376,8 @@ const std::vector<Setting>& Settings() {
       {"timeout", &Config::timeout, kRunGroup, kOwn, "seconds to wait for other ranks"},
       {"collective-timeout", &Config::collective_timeout, kRunGroup, kOwn,
        "the same within a training step; 0 is 60 with NCCL, and --timeout with Gloo"},
+      {"straggler-factor", &Config::straggler_factor, kRunGroup, kRun,
+       "name a rank that needs this many times as long for a step as its peers; 0 names none"},
       {"world-size", &Config::world_size, kRunGroup, kOwn,
        "when started by hand: run this many ranks on this machine; else checked against "
        "WORLD_SIZE"},

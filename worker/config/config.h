@@ -104,6 +104,7 @@ struct Config {
   BackendChoice backend = BackendChoice::kAuto;
   double timeout = 600;           // seconds
   double collective_timeout = 0;  // seconds; 0: 60 with NCCL, else timeout
+  double straggler_factor = 1.5;  // 0: no rank is named
   std::optional<std::int64_t> world_size;
   std::string env_file;
 };

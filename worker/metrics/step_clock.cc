@@ -43,6 +43,43 @@ void StepClock::Enter(StepSection section, Clock::time_point now) {
   if (listener_) listener_(section);
 }
 
+TimeClass ClassOf(StepSection section) {
+  switch (section) {
+    case StepSection::kData:
+      return TimeClass::kData;
+    case StepSection::kGradients:
+      return TimeClass::kWaiting;
+    case StepSection::kEvaluation:
+      return TimeClass::kEvaluation;
+    case StepSection::kCheckpoint:
+      return TimeClass::kCheckpoint;
+    case StepSection::kOther:
+    case StepSection::kForward:
+    case StepSection::kBackward:
+    case StepSection::kOptimizer:
+      return TimeClass::kTraining;
+  }
+  return TimeClass::kTraining;
+}
+
+RankTime StepClock::rank_time() const {
+  std::array<std::chrono::nanoseconds, kTimeClasses> times{};
+  for (std::size_t i = 0; i < kSections; ++i) {
+    times[static_cast<std::size_t>(ClassOf(static_cast<StepSection>(i)))] += totals_.times[i];
+  }
+  times[static_cast<std::size_t>(TimeClass::kTraining)] -= start_;
+  times[static_cast<std::size_t>(TimeClass::kStart)] += start_;
+  RankTime time;
+  for (std::size_t i = 0; i < kTimeClasses; ++i)
+    time.times[i] = std::chrono::duration_cast<RankTime::Time>(times[i]);
+  return time;
+}
+
+TimeClass StepClock::time_class() const {
+  const bool starts = section_ == StepSection::kOther && totals_.steps == 0;
+  return starts ? TimeClass::kStart : ClassOf(section_);
+}
+
 void StepClock::EndStep(Clock::time_point now) {
   Enter(StepSection::kOther, now);
   ++totals_.steps;
@@ -50,6 +87,7 @@ void StepClock::EndStep(Clock::time_point now) {
 
 void StepClock::Close(Clock::time_point now) {
   totals_[section_] += now - since_;
+  if (section_ == StepSection::kOther && totals_.steps == 0) start_ += now - since_;
   if (recording_ && spans_.size() < kSpans) {
     spans_.push_back({section_, totals_.steps + 1, since_, now});
   }

@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "proto/rank_time.h"
+
 namespace ddprun {
 
 enum class StepSection {
@@ -76,6 +78,11 @@ class StepClock {
   // Up to the latest border.
   const SectionTimes& totals() const { return totals_; }
 
+  // The same as classes of a rank's time: what is kOther before the first step is its start.
+  RankTime rank_time() const;
+  // The class of the section that it is in.
+  TimeClass time_class() const;
+
   // Called with each section that is entered; before the first Enter() only.
   void OnEnter(std::function<void(StepSection)> listener) { listener_ = std::move(listener); }
 
@@ -89,6 +96,7 @@ class StepClock {
   StepSection section_ = StepSection::kOther;
   Clock::time_point since_;
   SectionTimes totals_;
+  std::chrono::nanoseconds start_{0};  // of kOther, before the first step
   std::function<void(StepSection)> listener_;
   bool recording_ = false;
   std::vector<Span> spans_;

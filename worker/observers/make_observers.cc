@@ -2,12 +2,24 @@
 #include "worker/observers/make_observers.h"
 
 namespace ddprun {
+namespace {
+
+// The host's times say how fast a CPU is, and nothing of a GPU; stages of a pipeline differ.
+bool CanNameStragglers(const Config& config, const World& world) {
+  return config.straggler_factor > 0 && world.size() > 1 && world.device().is_cpu() &&
+         config.pipeline == 1;
+}
+
+}  // namespace
 
 Observers MakeObservers(const Config& config, World& world, Console& console,
                         ProgressSender& progress, StepClock& clock, const StepCounter& counter) {
   Observers observers;
+  // First: what the others do at the end of a step is not the step's time.
+  if (CanNameStragglers(config, world))
+    observers.push_back(MakeStragglerObserver(config, world, console, progress));
   observers.push_back(MakeProfileObserver(config, world, console, clock, counter));
-  observers.push_back(MakeProgressObserver(progress, counter));
+  observers.push_back(MakeProgressObserver(progress, clock, counter));
   observers.push_back(MakeConsoleObserver(config, world, console, counter));
   if (config.log_samples) observers.push_back(MakeSampleObserver(config, world));
   if (world.rank() == 0 && (config.metrics || config.tensorboard))

@@ -15,9 +15,12 @@ std::unique_ptr<Observer> MakeConsoleObserver(const Config& config, const World&
                                               Console& console, const StepCounter& counter);
 std::unique_ptr<Observer> MakeProfileObserver(const Config& config, World& world, Console& console,
                                               StepClock& clock, const StepCounter& counter);
-std::unique_ptr<Observer> MakeProgressObserver(ProgressSender& sender, const StepCounter& counter);
+std::unique_ptr<Observer> MakeProgressObserver(ProgressSender& sender, const StepClock& clock,
+                                               const StepCounter& counter);
 std::unique_ptr<Observer> MakeScalarRecorder(const Config& config, const StepCounter& counter);
 std::unique_ptr<Observer> MakeSampleObserver(const Config& config, const World& world);
+std::unique_ptr<Observer> MakeStragglerObserver(const Config& config, World& world,
+                                                Console& console, ProgressSender& progress);
 
 // Those that the settings ask for on this rank. All must outlive them.
 Observers MakeObservers(const Config& config, World& world, Console& console,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Observers follow a training without changing it: console, metrics, progress, profile, sample log.
-// The trainer calls each method of all observers in their order. Only the profile communicates with
-// other ranks.
+// The trainer calls each method of all observers in their order. Only the
+// profile and the search for stragglers communicate with other ranks.
 #pragma once
 
 #include <cstdint>

@@ -19,19 +19,20 @@ const char* WordsOf(StepSection section) {
   return kWords[static_cast<std::size_t>(section)];
 }
 
-// Sends to the agent which step this rank is at, what it is doing, and how fast it is.
+// Sends to the agent which step this rank is at, what it is doing, how fast it is, and what its
+// time was spent on.
 class ProgressObserver : public Observer {
  public:
-  // Both must outlive the observer.
-  ProgressObserver(ProgressSender& sender, const StepCounter& counter)
-      : sender_(sender), counter_(counter) {}
+  // All must outlive the observer.
+  ProgressObserver(ProgressSender& sender, const StepClock& clock, const StepCounter& counter)
+      : sender_(sender), clock_(clock), counter_(counter) {}
 
   void OnSection(StepSection section) override { OnPhase(WordsOf(section)); }
 
   void OnPhase(const char* phase) override {
     ProgressMessage message;
     message.section = phase;
-    sender_.Send(message);
+    Send(message);
   }
 
   void OnBegin(const TrainingState&) override { at_rate_ = counter_.Now(); }
@@ -48,7 +49,7 @@ class ProgressObserver : public Observer {
       message.unit = "images";
       at_rate_ = now;
     }
-    sender_.Send(message);
+    Send(message);
   }
 
   void OnStepEnd(const TrainingState&, const StepEvent&) override {
@@ -56,15 +57,23 @@ class ProgressObserver : public Observer {
   }
 
  private:
+  void Send(ProgressMessage& message) {
+    message.times = clock_.rank_time();
+    message.doing = clock_.time_class();
+    sender_.Send(message);
+  }
+
   ProgressSender& sender_;
+  const StepClock& clock_;
   const StepCounter& counter_;
   StepCounter::Counts at_rate_;  // of the rate that was sent last
 };
 
 }  // namespace
 
-std::unique_ptr<Observer> MakeProgressObserver(ProgressSender& sender, const StepCounter& counter) {
-  return std::make_unique<ProgressObserver>(sender, counter);
+std::unique_ptr<Observer> MakeProgressObserver(ProgressSender& sender, const StepClock& clock,
+                                               const StepCounter& counter) {
+  return std::make_unique<ProgressObserver>(sender, clock, counter);
 }
 
 }  // namespace ddprun

@@ -47,7 +47,7 @@ struct KeptTraining {
   at::Tensor random;  // the state of this rank's generator on the CPU
   SavedSoFar saved;
 
-  StepClock clock;
+  StepClock clock{start};
   StepCounter counter{clock};
   std::chrono::steady_clock::time_point left{};  // the latest world; {}: none yet
   double loss = 0;                               // the latest that was read from the device

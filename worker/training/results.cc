@@ -73,7 +73,7 @@ void WriteResults(const Config& config, const Dataset& data, World& world, Conso
     summary.model_file = folder / kModelFileName;
     SaveStateDict(*parts.model, summary.model_file);
     WriteDescription(summary.model_file, config, InputOf(data));
-    summary.total_seconds = SecondsSince(program_start);
+    summary.SetTotal(SecondsSince(program_start));
     const std::string json = ToJson(summary);
     WriteFile(folder / kSummaryFileName, json);
     console.Line(ToTable(summary));

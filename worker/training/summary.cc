@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/training/summary.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
@@ -22,6 +23,12 @@ void Summary::Count(const StepCounter::Counts& counts) {
   training_seconds = counts.seconds();
   data_wait_seconds = counts.data_wait_seconds;
   gradient_wait_seconds = StepCounter::Seconds(counts.sections[StepSection::kGradients]).count();
+}
+
+void Summary::SetTotal(double seconds) {
+  total_seconds = seconds;
+  const auto total = std::chrono::round<RankTime::Time>(StepCounter::Seconds(seconds));
+  rank_time[TimeClass::kCheckpoint] += std::max(RankTime::Time{0}, total - rank_time.Sum());
 }
 
 std::string ToTable(const Summary& summary) {
@@ -82,6 +89,9 @@ std::string ToJson(const Summary& summary) {
     json["test_accuracy"] = summary.evaluation->accuracy();
     json["test_loss"] = summary.evaluation->loss;
   }
+  ForEachClass(summary.rank_time, [&json](TimeClass kind, double seconds) {
+    json["rank_seconds"][NameOf(kind)] = seconds;
+  });
   return json.dump(2) + "\n";
 }
 

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "proto/rank_time.h"
 #include "worker/ddp/gradient_meter.h"
 #include "worker/evaluation/metric_sums.h"
 #include "worker/step/step_counter.h"
@@ -30,6 +31,7 @@ struct Summary {
   double data_wait_seconds = 0;      // how long rank 0's steps waited for batches
   double gradient_wait_seconds = 0;  // and, after their backward, for the other ranks
   GradientTraffic gradients;         // of rank 0
+  RankTime rank_time;                // of rank 0, since the program started
   int world_size = 1;
   std::string backend;
   std::string device;          // of rank 0: "cpu", "cuda:0"
@@ -40,6 +42,9 @@ struct Summary {
   // The program's first step has ended.
   void CountFirstStep(std::chrono::steady_clock::time_point program_start);
   void Count(const StepCounter::Counts& counts);
+
+  // Its end: what followed the last section was writing the results.
+  void SetTotal(double seconds);
 
   double steps_per_second() const {
     return training_seconds > 0 ? static_cast<double>(steps) / training_seconds : 0;

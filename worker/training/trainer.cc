@@ -231,7 +231,7 @@ void Trainer::Finish() {
   summary_.Count(counter_.Now());
   Notify(&Observer::OnEnd);
   CheckParametersFinite(*parts_.strategy, state_.position().step, config_, world_);
-  Notify(&Observer::OnPhase, "checkpoint");
+  Enter(StepSection::kCheckpoint);
   checkpoints_.Finish(state_.place);
   parts_.strategy->Evaluate();
   CheckRanksAgree(*parts_.strategy, world_, console_);
@@ -239,10 +239,11 @@ void Trainer::Finish() {
     Evaluate(/*last=*/true);
     if (!evaluation_) checkpoints_.StopIfAsked(state_.place);
   }
-  Notify(&Observer::OnPhase, "checkpoint");
+  Enter(StepSection::kCheckpoint);
   summary_.evaluation = evaluation_;
   summary_.loss = kept_.loss;
   summary_.cuda_graph = step_->is_graph();
+  summary_.rank_time = clock_.rank_time();
   WriteResults(config_, data_, world_, console_, parts_, kept_.start, summary_);
 }
 

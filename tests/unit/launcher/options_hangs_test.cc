@@ -32,6 +32,11 @@ TEST(HangOptionsTest, EachCanBeSetAndTurnedOff) {
   EXPECT_EQ(ParsedLine("", {{"PET_HANG_TIMEOUT", "7"}}).hangs.hang_timeout, seconds(7));
 }
 
+TEST(HangOptionsTest, StragglersStayUnlessTheyAreToLeave) {
+  EXPECT_FALSE(ParsedLine("").hangs.evict_stragglers);
+  EXPECT_TRUE(ParsedLine("--evict-stragglers").hangs.evict_stragglers);
+}
+
 TEST(HangOptionsTest, WhatIsNoTimeIsRefused) {
   EXPECT_THAT(LineError("--hang-timeout -1"), HasSubstr("--hang-timeout '-1' is not a number"));
   EXPECT_THAT(LineError("--heartbeat-timeout soon"), HasSubstr("'soon'"));

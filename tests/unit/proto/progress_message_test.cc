@@ -31,6 +31,23 @@ TEST(ProgressMessageTest, WhatConcernsRoundsComesBack) {
   EXPECT_FALSE(ParseProgress("LEFT=-1").left_round);
 }
 
+TEST(ProgressMessageTest, TimesComeBack) {
+  ProgressMessage message;
+  message.times.emplace();
+  (*message.times)[TimeClass::kTraining] = std::chrono::microseconds(12'345'678);
+  (*message.times)[TimeClass::kStart] = std::chrono::microseconds(1);
+  message.doing = TimeClass::kWaiting;
+  message.slow = 2.5;
+  EXPECT_EQ(ToText(message), "TIMES=training 12.345678,start 0.000001\nDOING=waiting\nSLOW=2.5\n");
+  EXPECT_EQ(ParseProgress(ToText(message)), message);
+  const ProgressMessage odd =
+      ParseProgress("TIMES=data 1,sleeping 4,start -1,waiting,training 1e300\nDOING=sleeping");
+  EXPECT_EQ((*odd.times)[TimeClass::kData], std::chrono::seconds(1));
+  EXPECT_EQ((*odd.times)[TimeClass::kTraining], RankTime::kMax);
+  EXPECT_EQ(odd.times->Sum(), RankTime::kMax + std::chrono::seconds(1));
+  EXPECT_EQ(odd.doing, std::nullopt);
+}
+
 TEST(ProgressMessageTest, AReasonBelongsToItsRound) {
   ProgressMessage message = ParseProgress("KEEP=1\nLEFT=3\nERROR=a");
   Merge(ParseProgress("STEP=2"), message);

@@ -93,8 +93,13 @@ TEST(ConvertTest, Reports) {
   ExpectRoundTrip<Report, v1::Report>(Heartbeat{});
   ExpectRoundTrip<Report, v1::Report>(
       Heartbeat{RoundId{7}, {1LL << 40, 0, 310.5, "images", "d\xC3\xA4ta"}});
-  ExpectRoundTrip<Report, v1::Report>(NodeSucceeded{RoundId{7}});
-  ExpectRoundTrip<Report, v1::Report>(NodeStopped{RoundId{7}, 4000, {}});
+  RankTime time;
+  for (std::size_t i = 0; i < kTimeClasses; ++i) time.times[i] = std::chrono::microseconds(7 + i);
+  ExpectRoundTrip<Report, v1::Report>(Heartbeat{.time = time});
+  ExpectRoundTrip<Report, v1::Report>(
+      Heartbeat{RoundId{7}, {.step = 3, .slow_rank = 0, .slowness = 2.125}});
+  ExpectRoundTrip<Report, v1::Report>(NodeSucceeded{RoundId{7}, time});
+  ExpectRoundTrip<Report, v1::Report>(NodeStopped{RoundId{7}, 4000, {}, time});
   NodeStopped stopped{RoundId{7}, 4000, {}};
   for (const EndKind kind : {EndKind::kExited, EndKind::kSignaled, EndKind::kNotStarted,
                              EndKind::kLost, EndKind::kStopped, EndKind::kSucceeded}) {
@@ -127,7 +132,8 @@ TEST(ConvertTest, Directives) {
                   .outcomes = {{EndKind::kExited, 1, 3, {{0, 1}, {4, 4}}, {}},
                                {EndKind::kLost, 0, 2, {{2, 3}}, {"host"}}},
                   .restarts_forgiven = 5,
-                  .not_restarted = "words"};
+                  .not_restarted = "words",
+                  .time = {{std::chrono::microseconds(1), std::chrono::microseconds(2)}}};
   ExpectRoundTrip<Directive, v1::Directive>(Finish{verdict});
   verdict = Verdict{.success = true};
   ExpectRoundTrip<Directive, v1::Directive>(Finish{verdict});

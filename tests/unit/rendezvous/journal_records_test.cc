@@ -40,9 +40,9 @@ template <typename Struct>
 requires std::is_same_v<std::remove_const_t<Struct>, Member>
 auto Fields(Struct& member) {
   auto& [join, order, node_rank, seated, rank_first, role_rank_first, role_world_size, drained_by,
-         leaving, phase, link, heard, words_told] = member;
+         leaving, phase, link, heard, words_told, time, time_at, slow_rank] = member;
   return std::tie(join, order, node_rank, seated, rank_first, role_rank_first, role_world_size,
-                  drained_by, leaving, phase, link, heard, words_told);
+                  drained_by, leaving, phase, link, heard, words_told, time, time_at, slow_rank);
 }
 template <typename Struct>
 requires std::is_same_v<std::remove_const_t<Struct>, RunState>
@@ -50,11 +50,11 @@ auto Fields(Struct& state) {
   auto& [run_id, durable, phase, round, restart_count, restarts, rules, members, links, places,
          asked, joins, waiting, running, stopping, leaving, cause, last_cause, broke, outcomes,
          sealed, left_out, may_restart, deadline, last_call_due, restart_due, lease_due, start,
-         verdict, words, words_version, words_due, words_sent] = state;
+         verdict, words, words_version, words_due, words_sent, time_gone] = state;
   return std::tie(run_id, durable, phase, round, restart_count, restarts, rules, members, links,
                   places, asked, joins, waiting, running, stopping, cause, last_cause, broke,
                   sealed, left_out, may_restart, deadline, last_call_due, restart_due, lease_due,
-                  start, verdict, words, words_version, words_due, words_sent);
+                  start, verdict, words, words_version, words_due, words_sent, time_gone);
 }
 
 template <typename T>
@@ -114,6 +114,9 @@ class Anything {
   void Fill(std::chrono::milliseconds& to) {
     to = std::chrono::milliseconds(random_() % 1'000'000'000);
   }
+  void Fill(RankTime& to) {
+    for (auto& time : to.times) time = std::chrono::microseconds(random_() % 1'000'000'000);
+  }
   void Fill(Failure& to) {
     auto& [kind, rank, local_rank, node_rank, host, pid, exit_code, signal, message, lines, age,
            oom, core_file, traceback, hang, places] = to;
@@ -159,17 +162,17 @@ class Anything {
   }
   void Fill(Verdict& to) {
     auto& [success, cause, exit_code, round, restart_count, restarts_max, world_size, node_count,
-           outcomes, restarts_forgiven, not_restarted] = to;
+           outcomes, restarts_forgiven, not_restarted, time] = to;
     All(success, cause, exit_code, round, restart_count, restarts_max, world_size, node_count,
-        outcomes, restarts_forgiven, not_restarted);
+        outcomes, restarts_forgiven, not_restarted, time);
   }
   void Fill(Join& to) {
     auto& [protocol_version, software_version, run_id, node_id, host, node_rank, local_world_size,
            nodes_min, nodes_max, restarts_max, address, worker_port, join_timeout, last_call, lease,
-           resume, stop_timeout, restart_policy, hosts_service, role] = to;
+           resume, stop_timeout, restart_policy, hosts_service, role, evict_stragglers] = to;
     All(protocol_version, software_version, run_id, node_id, host, node_rank, local_world_size,
         nodes_min, nodes_max, restarts_max, address, worker_port, join_timeout, last_call, lease,
-        resume, stop_timeout, restart_policy, hosts_service, role);
+        resume, stop_timeout, restart_policy, hosts_service, role, evict_stragglers);
   }
   void Fill(ExitCodeRange& to) {
     auto& [first, last] = to;

@@ -28,6 +28,7 @@ struct JoinOptions {
   std::chrono::milliseconds stop_timeout{0};
   RestartPolicy policy;
   bool hosts_service = false;
+  bool evict_stragglers = false;
   std::string role;
 };
 
@@ -52,6 +53,7 @@ inline Join MakeJoin(const std::string& host, JoinOptions options) {
   join.stop_timeout = options.stop_timeout;
   join.restart_policy = options.policy;
   join.hosts_service = options.hosts_service;
+  join.evict_stragglers = options.evict_stragglers;
   join.role = options.role;
   return join;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "proto/message_limits.h"
+#include "proto/limits/message_limits.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

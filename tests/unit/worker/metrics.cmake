@@ -8,6 +8,7 @@ ddprun_add_gtest(NAME unit_worker_metrics LABEL unit
     console_test.cc
     metrics_writer_test.cc
     step_clock_test.cc
+    straggler_rule_test.cc
   LIBS ddprun_worker_metrics nlohmann_json::nlohmann_json)
 
 ddprun_add_gtest(NAME unit_worker_profile TORCH LABEL unit

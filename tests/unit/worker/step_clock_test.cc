@@ -90,6 +90,34 @@ TEST(TimeTable, OfOneRank) {
             "backward         15.00   75.0%");
 }
 
+TEST(StepClock, WhatIsBeforeTheFirstStepIsTheStart) {
+  using std::chrono::milliseconds;
+  using std::chrono::seconds;
+  const StepClock::Clock::time_point begin{};
+  StepClock clock(begin);
+  EXPECT_EQ(clock.time_class(), TimeClass::kStart);
+  clock.Enter(StepSection::kCheckpoint, begin + seconds(2));  // resuming
+  clock.Enter(StepSection::kOther, begin + seconds(3));
+  EXPECT_EQ(clock.time_class(), TimeClass::kStart);
+  clock.Enter(StepSection::kData, begin + milliseconds(3500));
+  clock.Enter(StepSection::kForward, begin + seconds(4));
+  clock.Enter(StepSection::kGradients, begin + seconds(6));
+  EXPECT_EQ(clock.time_class(), TimeClass::kWaiting);
+  clock.Enter(StepSection::kOptimizer, begin + seconds(7));
+  clock.EndStep(begin + seconds(8));
+  EXPECT_EQ(clock.time_class(), TimeClass::kTraining);
+  clock.Enter(StepSection::kEvaluation, begin + seconds(9));
+  clock.Enter(StepSection::kOther, begin + seconds(12));
+  const RankTime time = clock.rank_time();
+  EXPECT_EQ(time[TimeClass::kStart], milliseconds(2500));
+  EXPECT_EQ(time[TimeClass::kCheckpoint], seconds(1));
+  EXPECT_EQ(time[TimeClass::kData], milliseconds(500));
+  EXPECT_EQ(time[TimeClass::kWaiting], seconds(1));
+  EXPECT_EQ(time[TimeClass::kEvaluation], seconds(3));
+  EXPECT_EQ(time[TimeClass::kTraining], seconds(4));
+  EXPECT_EQ(time.Sum(), seconds(12));
+}
+
 TEST(TimeTable, OfSeveralRanksNamesTheFastestAndTheSlowest) {
   EXPECT_EQ(TimeTable({Times(50, 150), Times(100, 140), Times(40, 160)}),
             "where        ms a step   share   fastest and slowest rank\n"

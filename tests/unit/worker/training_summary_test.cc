@@ -44,6 +44,18 @@ TEST(Summary, ProgramsAreToldWhatOfTheAveragingWasHiddenWhereThereWasSome) {
   EXPECT_EQ(json["gradient_bytes"], 300);
 }
 
+TEST(Summary, TheTimeOfTheRankAddsUpToTheWhole) {
+  Summary summary;
+  summary.rank_time[TimeClass::kTraining] = std::chrono::seconds(3);
+  summary.rank_time[TimeClass::kStart] = std::chrono::milliseconds(500);
+  summary.SetTotal(4);
+  const auto json = nlohmann::json::parse(ToJson(summary));
+  EXPECT_EQ(json["rank_seconds"]["training"], 3);
+  EXPECT_EQ(json["rank_seconds"]["start"], 0.5);
+  EXPECT_EQ(json["rank_seconds"]["checkpoint"], 0.5);
+  EXPECT_EQ(json["rank_seconds"].size(), kTimeClasses);
+}
+
 TEST(Summary, TheBestAccuracyIsToldIfItIsNotTheLast) {
   Summary summary{.evaluation = Evaluation{.images = 10, .loss = 0.5, .sums = {{kAccuracy, 9}}},
                   .best_accuracy = 0.9};

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "proto/ddprun.pb.h"
-#include "proto/message_limits.h"
+#include "proto/limits/message_limits.h"
 
 namespace ddprun {
 

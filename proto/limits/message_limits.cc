@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "proto/message_limits.h"
+#include "proto/limits/message_limits.h"
 
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/io/coded_stream.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "proto/limited_messages.h"
+#include "proto/limits/limited_messages.h"
 
 namespace ddprun {
 namespace {

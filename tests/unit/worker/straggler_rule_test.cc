@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/metrics/straggler_rule.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace ddprun {
+namespace {
+
+using std::chrono::microseconds;
+
+// The ranks of a training as they exchange their fastest steps: what is read is as old as the
+// exchange before.
+class Ranks {
+ public:
+  Ranks(std::size_t count, double factor) : fastest_(count), rule_(factor) {}
+
+  void Step(const std::vector<int>& times) {
+    for (std::size_t i = 0; i < times.size(); ++i) fastest_[i].Add(microseconds(times[i]), {});
+    if (++step_ % StragglerRule::kExchangeSteps != 0) return;
+    if (!sent_.empty()) rule_.Take(sent_);
+    sent_.clear();
+    for (const FastestStep& one : fastest_) sent_.push_back(one.Get());
+  }
+
+  const std::optional<Straggler>& slow() const { return rule_.slow(); }
+
+ private:
+  std::vector<FastestStep> fastest_;
+  StragglerRule rule_;
+  std::vector<std::int64_t> sent_;
+  int step_ = 0;
+};
+
+TEST(StragglerRule, ARankOfHalfTheSpeedIsNamedWithin20Steps) {
+  for (int offset = 0; offset < 18; ++offset) {
+    Ranks ranks(4, 1.5);
+    for (int i = 0; i < 40 + offset; ++i) {
+      ranks.Step({10'000, 10'100, 9'900, 10'000});
+      ASSERT_EQ(ranks.slow(), std::nullopt);
+    }
+    int steps = 0;
+    while (!ranks.slow()) {
+      ranks.Step({10'000, 10'100, 19'800, 10'000});
+      ASSERT_LE(++steps, 20) << offset;
+    }
+    EXPECT_EQ(ranks.slow()->rank, 2);
+    EXPECT_NEAR(ranks.slow()->factor, 1.98, 1e-9);
+    for (int i = 0; i < 8; ++i) ranks.Step({10'000, 10'000, 10'000, 10'000});
+    EXPECT_EQ(ranks.slow(), std::nullopt) << "it has made a fast step";
+  }
+}
+
+TEST(StragglerRule, OneFastStepOfSixteenIsEnough) {
+  Ranks ranks(2, 1.5);
+  std::mt19937 random(3);
+  for (int i = 0; i < 5000; ++i) {
+    const bool fast = i % static_cast<int>(FastestStep::kSteps) == 0;
+    const int noise = 10'000 + static_cast<int>(random() % 50'000);
+    ranks.Step({10'000, fast ? 10'500 : noise});
+    ASSERT_EQ(ranks.slow(), std::nullopt) << i;
+  }
+}
+
+TEST(FastestStep, IsThatOfALongEnoughTime) {
+  using std::chrono::milliseconds;
+  FastestStep fastest(milliseconds(1000));
+  FastestStep::Time now{};
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_EQ(fastest.Get(), 0) << i;
+    fastest.Add(microseconds(i == 0 ? 5000 : 9000 + i), now);
+    now += milliseconds(10);
+  }
+  fastest.Add(microseconds(9999), now);
+  EXPECT_EQ(fastest.Get(), 5000);
+  fastest.Add(microseconds(9999), now += milliseconds(10));
+  EXPECT_EQ(fastest.Get(), 9001) << "the first is older than the time";
+  for (int i = 0; i < 16; ++i) fastest.Add(microseconds(20'000 + i), now += milliseconds(500));
+  EXPECT_EQ(fastest.Get(), 20'000);
+}
+
+TEST(FastestStep, RemembersALimitedNumberOfSteps) {
+  FastestStep fastest(std::chrono::hours(1));
+  fastest.Add(microseconds(1), {});
+  for (std::size_t i = 1; i < FastestStep::kStepsMax; ++i) fastest.Add(microseconds(7), {});
+  EXPECT_EQ(fastest.Get(), 1);
+  fastest.Add(microseconds(7), {});
+  EXPECT_EQ(fastest.Get(), 7);
+}
+
+TEST(StragglerRule, OfTwoTheSlowerIsNamed) {
+  StragglerRule rule(1.5);
+  rule.Take({20'000, 10'000});
+  EXPECT_EQ(rule.slow(), (Straggler{0, 2}));
+}
+
+TEST(StragglerRule, ItIsSlowUntilItIsClearlyFaster) {
+  StragglerRule rule(1.5);
+  rule.Take({14'900, 10'000});
+  EXPECT_EQ(rule.slow(), std::nullopt);
+  rule.Take({15'100, 10'000});
+  EXPECT_TRUE(rule.slow());
+  rule.Take({12'500, 10'000});
+  EXPECT_EQ(rule.slow(), (Straggler{0, 1.25}));
+  rule.Take({11'900, 10'000});
+  EXPECT_EQ(rule.slow(), std::nullopt);
+  rule.Take({12'500, 10'000});
+  EXPECT_EQ(rule.slow(), std::nullopt);
+}
+
+TEST(StragglerRule, WhatIsNotKnownOrTooShortSaysNothing) {
+  StragglerRule rule(1.5);
+  for (const std::vector<std::int64_t>& fastest :
+       {std::vector<std::int64_t>{}, {20'000}, {0, 20'000}, {900, 100}}) {
+    rule.Take(fastest);
+    EXPECT_EQ(rule.slow(), std::nullopt);
+  }
+  rule.Take({0, 20'000, 10'000});
+  EXPECT_EQ(rule.slow(), (Straggler{1, 2}));
+  StragglerRule off(0);
+  off.Take({100'000, 10'000});
+  EXPECT_EQ(off.slow(), std::nullopt);
+}
+
+}  // namespace
+}  // namespace ddprun

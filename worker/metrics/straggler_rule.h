@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finds a rank that is slower than its peers, from the time that each needs for a step without
+// waiting for the others. Of each rank its fastest step of the last few counts: what delays a
+// single step (a page fault, another process) is in no minimum, what slows the rank down is in all.
+// Pure.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <vector>
+
+namespace ddprun {
+
+// The fastest of a rank's last steps.
+class FastestStep {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+  // Of at least so many steps, and at most that many.
+  static constexpr std::size_t kSteps = 16;
+  static constexpr std::size_t kStepsMax = 4096;
+
+  // Of the steps of so long a time at least.
+  explicit FastestStep(std::chrono::milliseconds span = {}) : span_(span) {}
+
+  void Add(std::chrono::microseconds own, Time end);
+  // In microseconds; 0: it has not made so many steps yet.
+  std::int64_t Get() const;
+
+ private:
+  struct Step {
+    std::chrono::microseconds own{};
+    Time end{};
+  };
+  const std::chrono::milliseconds span_;
+  std::deque<Step> steps_;
+};
+
+struct Straggler {
+  int rank = 0;
+  double factor = 0;  // its time for a step, in those of its peers
+  bool operator==(const Straggler&) const = default;
+};
+
+// Each rank passes the same numbers, and comes to the same result.
+class StragglerRule {
+ public:
+  // Between exchanges of the fastest steps. A rank that becomes slow is found at the second
+  // exchange after kSteps slow steps, which is read in the third: after 19 steps at most.
+  static constexpr std::int64_t kExchangeSteps = 2;
+  // A rank stays named until it is faster than this share of the factor.
+  static constexpr double kStillSlow = 0.8;
+  // Shorter differences say nothing of a machine.
+  static constexpr std::int64_t kDifferenceMin = 1000;  // microseconds
+
+  // `factor` of 0: no rank is ever slow.
+  explicit StragglerRule(double factor) : factor_(factor) {}
+
+  // The fastest step of each rank in microseconds, by rank; 0: not known.
+  void Take(const std::vector<std::int64_t>& fastest);
+
+  const std::optional<Straggler>& slow() const { return slow_; }
+
+ private:
+  const double factor_;
+  std::optional<Straggler> slow_;
+};
+
+}  // namespace ddprun

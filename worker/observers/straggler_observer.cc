@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <ATen/Functions.h>
+#include <ATen/Parallel.h>
+#include <c10/util/Exception.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <exception>
+#include <string>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+#include <utility>
+#include <vector>
+
+#include "worker/base/host_name.h"
+#include "worker/base/text.h"
+#include "worker/metrics/straggler_rule.h"
+#include "worker/observers/make_observers.h"
+
+namespace ddprun {
+namespace {
+
+// To get the name of the slow rank's host, which that rank stores as soon as it is found.
+constexpr std::chrono::seconds kHostTimeout{1};
+
+// Of a rank with several threads, whose waits for each other and for CPUs cannot be told from their
+// work, the fastest step of a time in which all have had their CPUs.
+constexpr std::chrono::milliseconds kThreadsSpan{5000};
+constexpr std::chrono::milliseconds kAtOnce{0};
+
+// How long this thread was ready to run and had no CPU, which other processes of a busy machine
+// cause: it changes within moments, and says nothing of the machine. 0 where the kernel does not
+// tell.
+class CpuWait {
+ public:
+  CpuWait() : file_(open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC)) {}
+  ~CpuWait() {
+    if (file_ >= 0) close(file_);
+  }
+  CpuWait(const CpuWait&) = delete;
+  CpuWait& operator=(const CpuWait&) = delete;
+
+  std::chrono::nanoseconds Now() const {
+    char text[96] = "";
+    if (file_ < 0 || pread(file_, text, sizeof text - 1, 0) <= 0) return {};
+    char* end = nullptr;
+    std::strtoull(text, &end, 10);  // the time for which it ran
+    return std::chrono::nanoseconds(std::strtoull(end, nullptr, 10));
+  }
+
+ private:
+  const int file_;
+};
+
+// The time of one rank's step without waiting, neither for the others' gradients nor for a CPU.
+// What a step waits for elsewhere (synchronized batch normalization) cannot be told from its own
+// time.
+class OwnTime {
+ public:
+  void Enter(StepSection section) {
+    // The wait for a CPU is read before the time at an end and after it at a begin: a thread that
+    // loses its CPU in between makes the step longer, which its fastest one is not, never shorter.
+    const auto waited = cpu_wait_.Now();
+    const auto now = Clock::now();
+    if (runs_) time_ += now - since_ - (waited - waited_);
+    runs_ = IsWithinStep(section) && section != StepSection::kGradients;
+    if (!runs_) return;
+    since_ = now;
+    waited_ = cpu_wait_.Now();
+  }
+
+  // Since the last call.
+  std::chrono::nanoseconds Take() { return std::exchange(time_, {}); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  const CpuWait cpu_wait_;
+  bool runs_ = false;
+  Clock::time_point since_{};
+  std::chrono::nanoseconds waited_{0};
+  std::chrono::nanoseconds time_{0};
+};
+
+// Names a rank that is slower than its peers. The ranks exchange their fastest steps beside the
+// training, and no rank waits for it: what was begun some steps before is done.
+class StragglerObserver : public Observer {
+ public:
+  // All must outlive the observer.
+  StragglerObserver(const Config& config, World& world, Console& console, ProgressSender& progress)
+      : world_(world), console_(console), progress_(progress), rule_(config.straggler_factor) {}
+
+  void OnSection(StepSection section) override { own_time_.Enter(section); }
+
+  void OnStepEnd(const TrainingState& state, const StepEvent&) override {
+    own_time_.Enter(StepSection::kOther);
+    fastest_.Add(std::chrono::duration_cast<std::chrono::microseconds>(own_time_.Take()),
+                 std::chrono::steady_clock::now());
+    if (state.position().step % StragglerRule::kExchangeSteps != 0) return;
+    if (work_) Judge();
+    BeginExchange();
+  }
+
+ private:
+  void BeginExchange() {
+    all_ = at::zeros({world_.size()}, at::kLong);
+    at::Tensor own = at::full({1}, fastest_.Get(), at::kLong);
+    work_ = world_.group()->_allgather_base(all_, own);
+  }
+
+  void Judge() {
+    try {
+      std::exchange(work_, nullptr)->wait();
+    } catch (const c10::Error&) {
+      return;  // a rank has ended, which the training notices by itself
+    }
+    const std::optional<Straggler> before = rule_.slow();
+    const auto* const numbers = all_.const_data_ptr<std::int64_t>();
+    rule_.Take({numbers, numbers + all_.numel()});
+    const std::optional<Straggler>& now = rule_.slow();
+    if (before == now) return;
+    const int was = before ? before->rank : -1;
+    const int is = now ? now->rank : -1;
+    if (world_.rank() == was || world_.rank() == is) {
+      ProgressMessage message;
+      message.slow = world_.rank() == is ? now->factor : 0;
+      progress_.Send(message);
+    }
+    if (was == is) return;
+    if (world_.rank() == is) world_.store()->set(HostKey(is), HostName());
+    if (world_.rank() != 0) return;
+    if (is < 0) {
+      console_.Line("rank " + std::to_string(was) + " is as fast as its peers again");
+    } else {
+      console_.Line("rank " + std::to_string(is) + HostOf(is) + " needs " + Fixed(now->factor, 1) +
+                    " times as long for a step as its peers; look at that machine");
+    }
+  }
+
+  static std::string HostKey(int rank) { return "straggler/host/" + std::to_string(rank); }
+
+  std::string HostOf(int rank) {
+    try {
+      const std::string key = HostKey(rank);
+      world_.store()->wait({key}, kHostTimeout);
+      return " on host " + world_.store()->get_to_str(key);
+    } catch (const std::exception&) {
+      return "";
+    }
+  }
+
+  World& world_;
+  Console& console_;
+  ProgressSender& progress_;
+  StragglerRule rule_;
+  FastestStep fastest_{at::get_num_threads() > 1 ? kThreadsSpan : kAtOnce};
+  OwnTime own_time_;
+  at::Tensor all_;  // each rank's fastest step, once work_ is done
+  c10::intrusive_ptr<c10d::Work> work_;
+};
+
+}  // namespace
+
+std::unique_ptr<Observer> MakeStragglerObserver(const Config& config, World& world,
+                                                Console& console, ProgressSender& progress) {
+  return std::make_unique<StragglerObserver>(config, world, console, progress);
+}
+
+}  // namespace ddprun
