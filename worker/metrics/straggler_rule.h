@@ -16,25 +16,14 @@ namespace ddprun {
 // The fastest of a rank's last steps.
 class FastestStep {
  public:
-  using Time = std::chrono::steady_clock::time_point;
-  // Of at least so many steps, and at most that many.
   static constexpr std::size_t kSteps = 16;
-  static constexpr std::size_t kStepsMax = 4096;
 
-  // Of the steps of so long a time at least.
-  explicit FastestStep(std::chrono::milliseconds span = {}) : span_(span) {}
-
-  void Add(std::chrono::microseconds own, Time end);
-  // In microseconds; 0: it has not made so many steps yet.
+  void Add(std::chrono::microseconds own);
+  // In microseconds; 0: it has not made so many steps.
   std::int64_t Get() const;
 
  private:
-  struct Step {
-    std::chrono::microseconds own{};
-    Time end{};
-  };
-  const std::chrono::milliseconds span_;
-  std::deque<Step> steps_;
+  std::deque<std::chrono::microseconds> steps_;
 };
 
 struct Straggler {

@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,10 +26,10 @@ namespace {
 // To get the name of the slow rank's host, which that rank stores as soon as it is found.
 constexpr std::chrono::seconds kHostTimeout{1};
 
-// Of a rank with several threads, whose waits for each other and for CPUs cannot be told from their
-// work, the fastest step of a time in which all have had their CPUs.
-constexpr std::chrono::milliseconds kThreadsSpan{5000};
-constexpr std::chrono::milliseconds kAtOnce{0};
+// Of a rank with several threads, which wait for each other and for CPUs, and whose waits cannot be
+// told from their work: a step counts if its threads were not interrupted more often. Kernel
+// threads are rarer, another busy process of that CPU far more frequent.
+constexpr std::chrono::milliseconds kBetweenInterruptions{20};
 
 // How long this thread was ready to run and had no CPU, which other processes of a busy machine
 // cause: it changes within moments, and says nothing of the machine. 0 where the kernel does not
@@ -52,6 +53,24 @@ class CpuWait {
 
  private:
   const int file_;
+};
+
+// Whether other processes took CPUs from any thread of this process.
+class Interruptions {
+ public:
+  // Since the last call.
+  bool TakeAreRare() {
+    const auto now = std::chrono::steady_clock::now();
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    const auto time = now - std::exchange(since_, now);
+    const auto count = usage.ru_nivcsw - std::exchange(count_, usage.ru_nivcsw);
+    return (count - 1) * kBetweenInterruptions <= time;
+  }
+
+ private:
+  std::chrono::steady_clock::time_point since_ = std::chrono::steady_clock::now();
+  decltype(rusage::ru_nivcsw) count_ = 0;
 };
 
 // The time of one rank's step without waiting, neither for the others' gradients nor for a CPU.
@@ -96,8 +115,8 @@ class StragglerObserver : public Observer {
 
   void OnStepEnd(const TrainingState& state, const StepEvent&) override {
     own_time_.Enter(StepSection::kOther);
-    fastest_.Add(std::chrono::duration_cast<std::chrono::microseconds>(own_time_.Take()),
-                 std::chrono::steady_clock::now());
+    const auto own = std::chrono::duration_cast<std::chrono::microseconds>(own_time_.Take());
+    if (at::get_num_threads() == 1 || interruptions_.TakeAreRare()) fastest_.Add(own);
     if (state.position().step % StragglerRule::kExchangeSteps != 0) return;
     if (work_) Judge();
     BeginExchange();
@@ -155,7 +174,8 @@ class StragglerObserver : public Observer {
   Console& console_;
   ProgressSender& progress_;
   StragglerRule rule_;
-  FastestStep fastest_{at::get_num_threads() > 1 ? kThreadsSpan : kAtOnce};
+  Interruptions interruptions_;
+  FastestStep fastest_;
   OwnTime own_time_;
   at::Tensor all_;  // each rank's fastest step, once work_ is done
   c10::intrusive_ptr<c10d::Work> work_;

@@ -17,7 +17,7 @@ class Ranks {
   Ranks(std::size_t count, double factor) : fastest_(count), rule_(factor) {}
 
   void Step(const std::vector<int>& times) {
-    for (std::size_t i = 0; i < times.size(); ++i) fastest_[i].Add(microseconds(times[i]), {});
+    for (std::size_t i = 0; i < times.size(); ++i) fastest_[i].Add(microseconds(times[i]));
     if (++step_ % StragglerRule::kExchangeSteps != 0) return;
     if (!sent_.empty()) rule_.Take(sent_);
     sent_.clear();
@@ -61,32 +61,6 @@ TEST(StragglerRule, OneFastStepOfSixteenIsEnough) {
     ranks.Step({10'000, fast ? 10'500 : noise});
     ASSERT_EQ(ranks.slow(), std::nullopt) << i;
   }
-}
-
-TEST(FastestStep, IsThatOfALongEnoughTime) {
-  using std::chrono::milliseconds;
-  FastestStep fastest(milliseconds(1000));
-  FastestStep::Time now{};
-  for (int i = 0; i < 100; ++i) {
-    EXPECT_EQ(fastest.Get(), 0) << i;
-    fastest.Add(microseconds(i == 0 ? 5000 : 9000 + i), now);
-    now += milliseconds(10);
-  }
-  fastest.Add(microseconds(9999), now);
-  EXPECT_EQ(fastest.Get(), 5000);
-  fastest.Add(microseconds(9999), now += milliseconds(10));
-  EXPECT_EQ(fastest.Get(), 9001) << "the first is older than the time";
-  for (int i = 0; i < 16; ++i) fastest.Add(microseconds(20'000 + i), now += milliseconds(500));
-  EXPECT_EQ(fastest.Get(), 20'000);
-}
-
-TEST(FastestStep, RemembersALimitedNumberOfSteps) {
-  FastestStep fastest(std::chrono::hours(1));
-  fastest.Add(microseconds(1), {});
-  for (std::size_t i = 1; i < FastestStep::kStepsMax; ++i) fastest.Add(microseconds(7), {});
-  EXPECT_EQ(fastest.Get(), 1);
-  fastest.Add(microseconds(7), {});
-  EXPECT_EQ(fastest.Get(), 7);
 }
 
 TEST(StragglerRule, OfTwoTheSlowerIsNamed) {
