@@ -33,6 +33,9 @@ std::int64_t FastestStep::Get() const {
 void StragglerRule::Take(const std::vector<std::int64_t>& fastest) {
   if (factor_ <= 0 || fastest.empty()) return;
   const auto slowest = std::max_element(fastest.begin(), fastest.end());
+  if (*slowest > 0) {
+    exchange_steps_ = std::clamp(kExchangeTime / *slowest, kExchangeSteps, kExchangeStepsMax);
+  }
   const auto rank = static_cast<std::size_t>(slowest - fastest.begin());
   const std::int64_t peers = MedianOfPeers(fastest, rank);
   const bool was_slow = slow_ && slow_->rank == static_cast<int>(rank);

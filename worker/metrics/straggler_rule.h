@@ -35,9 +35,12 @@ struct Straggler {
 // Each rank passes the same numbers, and comes to the same result.
 class StragglerRule {
  public:
-  // Between exchanges of the fastest steps. A rank that becomes slow is found at the second
-  // exchange after kSteps slow steps, which is read in the third: after 19 steps at most.
+  // Between exchanges of the fastest steps. A rank that becomes slow is found at the first exchange
+  // after kSteps slow steps, which is read at the second: after 19 steps at most. Exchanges of
+  // short steps are rarer, since each takes some time.
   static constexpr std::int64_t kExchangeSteps = 2;
+  static constexpr std::int64_t kExchangeStepsMax = 64;
+  static constexpr std::int64_t kExchangeTime = 40'000;  // microseconds
   // A rank stays named until it is faster than this share of the factor.
   static constexpr double kStillSlow = 0.8;
   // Shorter differences say nothing of a machine.
@@ -50,10 +53,13 @@ class StragglerRule {
   void Take(const std::vector<std::int64_t>& fastest);
 
   const std::optional<Straggler>& slow() const { return slow_; }
+  // From one exchange to the next.
+  std::int64_t exchange_steps() const { return exchange_steps_; }
 
  private:
   const double factor_;
   std::optional<Straggler> slow_;
+  std::int64_t exchange_steps_ = kExchangeSteps;
 };
 
 }  // namespace ddprun

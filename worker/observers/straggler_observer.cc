@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <exception>
+#include <optional>
 #include <string>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 #include <utility>
@@ -79,13 +80,15 @@ class Interruptions {
 class OwnTime {
  public:
   void Enter(StepSection section) {
+    const bool runs = IsWithinStep(section) && section != StepSection::kGradients;
+    if (runs == runs_) return;
     // The wait for a CPU is read before the time at an end and after it at a begin: a thread that
     // loses its CPU in between makes the step longer, which its fastest one is not, never shorter.
     const auto waited = cpu_wait_.Now();
     const auto now = Clock::now();
     if (runs_) time_ += now - since_ - (waited - waited_);
-    runs_ = IsWithinStep(section) && section != StepSection::kGradients;
-    if (!runs_) return;
+    runs_ = runs;
+    if (!runs) return;
     since_ = now;
     waited_ = cpu_wait_.Now();
   }
@@ -109,7 +112,7 @@ class StragglerObserver : public Observer {
  public:
   // All must outlive the observer.
   StragglerObserver(const Config& config, World& world, Console& console, ProgressSender& progress)
-      : world_(world), console_(console), progress_(progress), rule_(config.straggler_factor) {}
+      : world_(world), console_(console), progress_(progress), factor_(config.straggler_factor) {}
 
   void OnSection(StepSection section) override { own_time_.Enter(section); }
 
@@ -117,12 +120,24 @@ class StragglerObserver : public Observer {
     own_time_.Enter(StepSection::kOther);
     const auto own = std::chrono::duration_cast<std::chrono::microseconds>(own_time_.Take());
     if (at::get_num_threads() == 1 || interruptions_.TakeAreRare()) fastest_.Add(own);
-    if (state.position().step % StragglerRule::kExchangeSteps != 0) return;
-    if (work_) Judge();
-    BeginExchange();
+    Exchange(state.position().step);
   }
 
  private:
+  // At the same steps on all ranks, also if some have come into the world later.
+  void Exchange(std::int64_t step) {
+    if (world_.group() != group_) {
+      group_ = world_.group();
+      work_ = nullptr;
+      rule_.emplace(factor_);
+      next_ = 0;
+    }
+    if (step < next_) return;
+    if (work_) Judge();
+    BeginExchange();
+    next_ = step + rule_->exchange_steps();
+  }
+
   void BeginExchange() {
     all_ = at::zeros({world_.size()}, at::kLong);
     at::Tensor own = at::full({1}, fastest_.Get(), at::kLong);
@@ -135,10 +150,10 @@ class StragglerObserver : public Observer {
     } catch (const c10::Error&) {
       return;  // a rank has ended, which the training notices by itself
     }
-    const std::optional<Straggler> before = rule_.slow();
+    const std::optional<Straggler> before = rule_->slow();
     const auto* const numbers = all_.const_data_ptr<std::int64_t>();
-    rule_.Take({numbers, numbers + all_.numel()});
-    const std::optional<Straggler>& now = rule_.slow();
+    rule_->Take({numbers, numbers + all_.numel()});
+    const std::optional<Straggler>& now = rule_->slow();
     if (before == now) return;
     const int was = before ? before->rank : -1;
     const int is = now ? now->rank : -1;
@@ -173,7 +188,10 @@ class StragglerObserver : public Observer {
   World& world_;
   Console& console_;
   ProgressSender& progress_;
-  StragglerRule rule_;
+  const double factor_;
+  c10::intrusive_ptr<c10d::ProcessGroup> group_;  // that of the exchanges
+  std::optional<StragglerRule> rule_;
+  std::int64_t next_ = 0;  // the step at whose end the next exchange begins
   Interruptions interruptions_;
   FastestStep fastest_;
   OwnTime own_time_;

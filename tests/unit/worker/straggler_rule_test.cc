@@ -18,8 +18,9 @@ class Ranks {
 
   void Step(const std::vector<int>& times) {
     for (std::size_t i = 0; i < times.size(); ++i) fastest_[i].Add(microseconds(times[i]));
-    if (++step_ % StragglerRule::kExchangeSteps != 0) return;
+    if (++step_ < next_) return;
     if (!sent_.empty()) rule_.Take(sent_);
+    next_ = step_ + rule_.exchange_steps();
     sent_.clear();
     for (const FastestStep& one : fastest_) sent_.push_back(one.Get());
   }
@@ -30,24 +31,25 @@ class Ranks {
   std::vector<FastestStep> fastest_;
   StragglerRule rule_;
   std::vector<std::int64_t> sent_;
-  int step_ = 0;
+  std::int64_t step_ = 0;
+  std::int64_t next_ = 0;
 };
 
 TEST(StragglerRule, ARankOfHalfTheSpeedIsNamedWithin20Steps) {
   for (int offset = 0; offset < 18; ++offset) {
     Ranks ranks(4, 1.5);
     for (int i = 0; i < 40 + offset; ++i) {
-      ranks.Step({10'000, 10'100, 9'900, 10'000});
+      ranks.Step({20'000, 20'100, 19'900, 20'000});
       ASSERT_EQ(ranks.slow(), std::nullopt);
     }
     int steps = 0;
     while (!ranks.slow()) {
-      ranks.Step({10'000, 10'100, 19'800, 10'000});
+      ranks.Step({20'000, 20'100, 39'600, 20'000});
       ASSERT_LE(++steps, 20) << offset;
     }
     EXPECT_EQ(ranks.slow()->rank, 2);
     EXPECT_NEAR(ranks.slow()->factor, 1.98, 1e-9);
-    for (int i = 0; i < 8; ++i) ranks.Step({10'000, 10'000, 10'000, 10'000});
+    for (int i = 0; i < 8; ++i) ranks.Step({20'000, 20'000, 20'000, 20'000});
     EXPECT_EQ(ranks.slow(), std::nullopt) << "it has made a fast step";
   }
 }
@@ -61,6 +63,19 @@ TEST(StragglerRule, OneFastStepOfSixteenIsEnough) {
     ranks.Step({10'000, fast ? 10'500 : noise});
     ASSERT_EQ(ranks.slow(), std::nullopt) << i;
   }
+}
+
+TEST(StragglerRule, ExchangesOfShortStepsAreRarer) {
+  StragglerRule rule(1.5);
+  EXPECT_EQ(rule.exchange_steps(), 2);
+  rule.Take({0, 0});
+  EXPECT_EQ(rule.exchange_steps(), 2);
+  rule.Take({4'000, 5'000});
+  EXPECT_EQ(rule.exchange_steps(), 8);
+  rule.Take({10, 20});
+  EXPECT_EQ(rule.exchange_steps(), 64);
+  rule.Take({4'000, 500'000});
+  EXPECT_EQ(rule.exchange_steps(), 2);
 }
 
 TEST(StragglerRule, OfTwoTheSlowerIsNamed) {
