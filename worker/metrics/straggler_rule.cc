@@ -20,25 +20,22 @@ std::int64_t MedianOfPeers(const std::vector<std::int64_t>& fastest, std::size_t
 
 }  // namespace
 
-void FastestStep::Add(std::chrono::microseconds own, Time end) {
-  steps_.push_back({own, end});
-  const auto is_enough_without_first = [&] {
-    return steps_.size() > kSteps && (end - steps_[1].end >= span_ || steps_.size() > kStepsMax);
-  };
-  while (is_enough_without_first()) steps_.pop_front();
+void FastestStep::Add(std::chrono::microseconds own) {
+  steps_.push_back(own);
+  if (steps_.size() > kSteps) steps_.pop_front();
 }
 
 std::int64_t FastestStep::Get() const {
   if (steps_.size() < kSteps) return 0;
-  if (steps_.size() < kStepsMax && steps_.back().end - steps_.front().end < span_) return 0;
-  const auto fastest = std::min_element(steps_.begin(), steps_.end(),
-                                        [](const Step& a, const Step& b) { return a.own < b.own; });
-  return std::max<std::int64_t>(1, fastest->own.count());
+  return std::max<std::int64_t>(1, std::min_element(steps_.begin(), steps_.end())->count());
 }
 
 void StragglerRule::Take(const std::vector<std::int64_t>& fastest) {
   if (factor_ <= 0 || fastest.empty()) return;
   const auto slowest = std::max_element(fastest.begin(), fastest.end());
+  if (*slowest > 0) {
+    exchange_steps_ = std::clamp(kExchangeTime / *slowest, kExchangeSteps, kExchangeStepsMax);
+  }
   const auto rank = static_cast<std::size_t>(slowest - fastest.begin());
   const std::int64_t peers = MedianOfPeers(fastest, rank);
   const bool was_slow = slow_ && slow_->rank == static_cast<int>(rank);

@@ -16,25 +16,14 @@ namespace ddprun {
 // The fastest of a rank's last steps.
 class FastestStep {
  public:
-  using Time = std::chrono::steady_clock::time_point;
-  // Of at least so many steps, and at most that many.
   static constexpr std::size_t kSteps = 16;
-  static constexpr std::size_t kStepsMax = 4096;
 
-  // Of the steps of so long a time at least.
-  explicit FastestStep(std::chrono::milliseconds span = {}) : span_(span) {}
-
-  void Add(std::chrono::microseconds own, Time end);
-  // In microseconds; 0: it has not made so many steps yet.
+  void Add(std::chrono::microseconds own);
+  // In microseconds; 0: it has not made so many steps.
   std::int64_t Get() const;
 
  private:
-  struct Step {
-    std::chrono::microseconds own{};
-    Time end{};
-  };
-  const std::chrono::milliseconds span_;
-  std::deque<Step> steps_;
+  std::deque<std::chrono::microseconds> steps_;
 };
 
 struct Straggler {
@@ -46,9 +35,12 @@ struct Straggler {
 // Each rank passes the same numbers, and comes to the same result.
 class StragglerRule {
  public:
-  // Between exchanges of the fastest steps. A rank that becomes slow is found at the second
-  // exchange after kSteps slow steps, which is read in the third: after 19 steps at most.
+  // Between exchanges of the fastest steps. A rank that becomes slow is found at the first exchange
+  // after kSteps slow steps, which is read at the second: after 19 steps at most. Exchanges of
+  // short steps are rarer, since each takes some time.
   static constexpr std::int64_t kExchangeSteps = 2;
+  static constexpr std::int64_t kExchangeStepsMax = 64;
+  static constexpr std::int64_t kExchangeTime = 40'000;  // microseconds
   // A rank stays named until it is faster than this share of the factor.
   static constexpr double kStillSlow = 0.8;
   // Shorter differences say nothing of a machine.
@@ -61,10 +53,13 @@ class StragglerRule {
   void Take(const std::vector<std::int64_t>& fastest);
 
   const std::optional<Straggler>& slow() const { return slow_; }
+  // From one exchange to the next.
+  std::int64_t exchange_steps() const { return exchange_steps_; }
 
  private:
   const double factor_;
   std::optional<Straggler> slow_;
+  std::int64_t exchange_steps_ = kExchangeSteps;
 };
 
 }  // namespace ddprun

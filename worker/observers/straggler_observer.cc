@@ -3,12 +3,14 @@
 #include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <exception>
+#include <optional>
 #include <string>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 #include <utility>
@@ -25,10 +27,10 @@ namespace {
 // To get the name of the slow rank's host, which that rank stores as soon as it is found.
 constexpr std::chrono::seconds kHostTimeout{1};
 
-// Of a rank with several threads, whose waits for each other and for CPUs cannot be told from their
-// work, the fastest step of a time in which all have had their CPUs.
-constexpr std::chrono::milliseconds kThreadsSpan{5000};
-constexpr std::chrono::milliseconds kAtOnce{0};
+// Of a rank with several threads, which wait for each other and for CPUs, and whose waits cannot be
+// told from their work: a step counts if its threads were not interrupted more often. Kernel
+// threads are rarer, another busy process of that CPU far more frequent.
+constexpr std::chrono::milliseconds kBetweenInterruptions{20};
 
 // How long this thread was ready to run and had no CPU, which other processes of a busy machine
 // cause: it changes within moments, and says nothing of the machine. 0 where the kernel does not
@@ -54,19 +56,39 @@ class CpuWait {
   const int file_;
 };
 
+// Whether other processes took CPUs from any thread of this process.
+class Interruptions {
+ public:
+  // Since the last call.
+  bool TakeAreRare() {
+    const auto now = std::chrono::steady_clock::now();
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    const auto time = now - std::exchange(since_, now);
+    const auto count = usage.ru_nivcsw - std::exchange(count_, usage.ru_nivcsw);
+    return (count - 1) * kBetweenInterruptions <= time;
+  }
+
+ private:
+  std::chrono::steady_clock::time_point since_ = std::chrono::steady_clock::now();
+  decltype(rusage::ru_nivcsw) count_ = 0;
+};
+
 // The time of one rank's step without waiting, neither for the others' gradients nor for a CPU.
 // What a step waits for elsewhere (synchronized batch normalization) cannot be told from its own
 // time.
 class OwnTime {
  public:
   void Enter(StepSection section) {
+    const bool runs = IsWithinStep(section) && section != StepSection::kGradients;
+    if (runs == runs_) return;
     // The wait for a CPU is read before the time at an end and after it at a begin: a thread that
     // loses its CPU in between makes the step longer, which its fastest one is not, never shorter.
     const auto waited = cpu_wait_.Now();
     const auto now = Clock::now();
     if (runs_) time_ += now - since_ - (waited - waited_);
-    runs_ = IsWithinStep(section) && section != StepSection::kGradients;
-    if (!runs_) return;
+    runs_ = runs;
+    if (!runs) return;
     since_ = now;
     waited_ = cpu_wait_.Now();
   }
@@ -90,20 +112,32 @@ class StragglerObserver : public Observer {
  public:
   // All must outlive the observer.
   StragglerObserver(const Config& config, World& world, Console& console, ProgressSender& progress)
-      : world_(world), console_(console), progress_(progress), rule_(config.straggler_factor) {}
+      : world_(world), console_(console), progress_(progress), factor_(config.straggler_factor) {}
 
   void OnSection(StepSection section) override { own_time_.Enter(section); }
 
   void OnStepEnd(const TrainingState& state, const StepEvent&) override {
     own_time_.Enter(StepSection::kOther);
-    fastest_.Add(std::chrono::duration_cast<std::chrono::microseconds>(own_time_.Take()),
-                 std::chrono::steady_clock::now());
-    if (state.position().step % StragglerRule::kExchangeSteps != 0) return;
-    if (work_) Judge();
-    BeginExchange();
+    const auto own = std::chrono::duration_cast<std::chrono::microseconds>(own_time_.Take());
+    if (at::get_num_threads() == 1 || interruptions_.TakeAreRare()) fastest_.Add(own);
+    Exchange(state.position().step);
   }
 
  private:
+  // At the same steps on all ranks, also if some have come into the world later.
+  void Exchange(std::int64_t step) {
+    if (world_.group() != group_) {
+      group_ = world_.group();
+      work_ = nullptr;
+      rule_.emplace(factor_);
+      next_ = 0;
+    }
+    if (step < next_) return;
+    if (work_) Judge();
+    BeginExchange();
+    next_ = step + rule_->exchange_steps();
+  }
+
   void BeginExchange() {
     all_ = at::zeros({world_.size()}, at::kLong);
     at::Tensor own = at::full({1}, fastest_.Get(), at::kLong);
@@ -116,10 +150,10 @@ class StragglerObserver : public Observer {
     } catch (const c10::Error&) {
       return;  // a rank has ended, which the training notices by itself
     }
-    const std::optional<Straggler> before = rule_.slow();
+    const std::optional<Straggler> before = rule_->slow();
     const auto* const numbers = all_.const_data_ptr<std::int64_t>();
-    rule_.Take({numbers, numbers + all_.numel()});
-    const std::optional<Straggler>& now = rule_.slow();
+    rule_->Take({numbers, numbers + all_.numel()});
+    const std::optional<Straggler>& now = rule_->slow();
     if (before == now) return;
     const int was = before ? before->rank : -1;
     const int is = now ? now->rank : -1;
@@ -154,8 +188,12 @@ class StragglerObserver : public Observer {
   World& world_;
   Console& console_;
   ProgressSender& progress_;
-  StragglerRule rule_;
-  FastestStep fastest_{at::get_num_threads() > 1 ? kThreadsSpan : kAtOnce};
+  const double factor_;
+  c10::intrusive_ptr<c10d::ProcessGroup> group_;  // that of the exchanges
+  std::optional<StragglerRule> rule_;
+  std::int64_t next_ = 0;  // the step at whose end the next exchange begins
+  Interruptions interruptions_;
+  FastestStep fastest_;
   OwnTime own_time_;
   at::Tensor all_;  // each rank's fastest step, once work_ is done
   c10::intrusive_ptr<c10d::Work> work_;

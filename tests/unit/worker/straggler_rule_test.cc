@@ -17,9 +17,10 @@ class Ranks {
   Ranks(std::size_t count, double factor) : fastest_(count), rule_(factor) {}
 
   void Step(const std::vector<int>& times) {
-    for (std::size_t i = 0; i < times.size(); ++i) fastest_[i].Add(microseconds(times[i]), {});
-    if (++step_ % StragglerRule::kExchangeSteps != 0) return;
+    for (std::size_t i = 0; i < times.size(); ++i) fastest_[i].Add(microseconds(times[i]));
+    if (++step_ < next_) return;
     if (!sent_.empty()) rule_.Take(sent_);
+    next_ = step_ + rule_.exchange_steps();
     sent_.clear();
     for (const FastestStep& one : fastest_) sent_.push_back(one.Get());
   }
@@ -30,24 +31,25 @@ class Ranks {
   std::vector<FastestStep> fastest_;
   StragglerRule rule_;
   std::vector<std::int64_t> sent_;
-  int step_ = 0;
+  std::int64_t step_ = 0;
+  std::int64_t next_ = 0;
 };
 
 TEST(StragglerRule, ARankOfHalfTheSpeedIsNamedWithin20Steps) {
   for (int offset = 0; offset < 18; ++offset) {
     Ranks ranks(4, 1.5);
     for (int i = 0; i < 40 + offset; ++i) {
-      ranks.Step({10'000, 10'100, 9'900, 10'000});
+      ranks.Step({20'000, 20'100, 19'900, 20'000});
       ASSERT_EQ(ranks.slow(), std::nullopt);
     }
     int steps = 0;
     while (!ranks.slow()) {
-      ranks.Step({10'000, 10'100, 19'800, 10'000});
+      ranks.Step({20'000, 20'100, 39'600, 20'000});
       ASSERT_LE(++steps, 20) << offset;
     }
     EXPECT_EQ(ranks.slow()->rank, 2);
     EXPECT_NEAR(ranks.slow()->factor, 1.98, 1e-9);
-    for (int i = 0; i < 8; ++i) ranks.Step({10'000, 10'000, 10'000, 10'000});
+    for (int i = 0; i < 8; ++i) ranks.Step({20'000, 20'000, 20'000, 20'000});
     EXPECT_EQ(ranks.slow(), std::nullopt) << "it has made a fast step";
   }
 }
@@ -63,30 +65,17 @@ TEST(StragglerRule, OneFastStepOfSixteenIsEnough) {
   }
 }
 
-TEST(FastestStep, IsThatOfALongEnoughTime) {
-  using std::chrono::milliseconds;
-  FastestStep fastest(milliseconds(1000));
-  FastestStep::Time now{};
-  for (int i = 0; i < 100; ++i) {
-    EXPECT_EQ(fastest.Get(), 0) << i;
-    fastest.Add(microseconds(i == 0 ? 5000 : 9000 + i), now);
-    now += milliseconds(10);
-  }
-  fastest.Add(microseconds(9999), now);
-  EXPECT_EQ(fastest.Get(), 5000);
-  fastest.Add(microseconds(9999), now += milliseconds(10));
-  EXPECT_EQ(fastest.Get(), 9001) << "the first is older than the time";
-  for (int i = 0; i < 16; ++i) fastest.Add(microseconds(20'000 + i), now += milliseconds(500));
-  EXPECT_EQ(fastest.Get(), 20'000);
-}
-
-TEST(FastestStep, RemembersALimitedNumberOfSteps) {
-  FastestStep fastest(std::chrono::hours(1));
-  fastest.Add(microseconds(1), {});
-  for (std::size_t i = 1; i < FastestStep::kStepsMax; ++i) fastest.Add(microseconds(7), {});
-  EXPECT_EQ(fastest.Get(), 1);
-  fastest.Add(microseconds(7), {});
-  EXPECT_EQ(fastest.Get(), 7);
+TEST(StragglerRule, ExchangesOfShortStepsAreRarer) {
+  StragglerRule rule(1.5);
+  EXPECT_EQ(rule.exchange_steps(), 2);
+  rule.Take({0, 0});
+  EXPECT_EQ(rule.exchange_steps(), 2);
+  rule.Take({4'000, 5'000});
+  EXPECT_EQ(rule.exchange_steps(), 8);
+  rule.Take({10, 20});
+  EXPECT_EQ(rule.exchange_steps(), 64);
+  rule.Take({4'000, 500'000});
+  EXPECT_EQ(rule.exchange_steps(), 2);
 }
 
 TEST(StragglerRule, OfTwoTheSlowerIsNamed) {
