@@ -67,7 +67,10 @@ class Worker:
 
     def send(self, text):
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-            sender.sendto(text.encode(), self.path + ".rounds")
+            try:
+                sender.sendto(text.encode(), self.path + ".rounds")
+            except ConnectionRefusedError:
+                assert self.process.wait(DEADLINE) is not None  # it ends at this moment
 
     def alive(self):
         return self.process.poll() is None

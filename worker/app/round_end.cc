@@ -11,7 +11,6 @@
 #include "worker/checkpoint/stop_signal.h"
 #include "worker/config/config.h"
 #include "worker/data/dataset.h"
-#include "worker/ddp/shm_group.h"
 #include "worker/training/checks.h"
 
 namespace ddprun {
@@ -70,8 +69,7 @@ bool EndsRoundOnly(const std::exception_ptr& error, RoundListener& listener, boo
   by_itself = false;
   const Cause cause = CauseOf(error);
   if (cause == Cause::kOwn) return false;
-  if (listener.AwaitBroken(cause == Cause::kPeer ? kBrokenLimit : std::chrono::milliseconds(0)))
-    return true;
+  if (listener.AwaitBroken(kBrokenLimit)) return true;
   if (cause != Cause::kPeer) return false;
   by_itself = true;
   listener.Leave(Sentence(error));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -176,6 +177,8 @@ void TrainingProcess::Listen() {
   if (progress_ && listener_ && listener_->notify_socket() == env_.notify_socket) return;
   progress_.emplace(env_.notify_socket);
   listener_ = CanBeKept(config_, env_) ? RoundListener::Start(env_.notify_socket) : nullptr;
+  // Gloo writes to connections that were shut down.
+  if (listener_) std::signal(SIGPIPE, SIG_IGN);
 }
 
 void TrainingProcess::TrainInRound() {
@@ -258,9 +261,10 @@ void TrainingProcess::LeaveRound() {
 }
 
 void TrainingProcess::AwaitRound(const std::exception_ptr& left_by_itself) {
+  // Of a rank that has left by itself the collective that it was in says more.
   ProgressMessage waiting;
   waiting.section = "round";
-  progress_->Send(waiting);
+  if (!left_by_itself) progress_->Send(waiting);
   const auto deadline = std::chrono::steady_clock::now() + kAnswerLimit;
   const std::optional<RoundBegins> begins = listener_->AwaitRound([&] {
     if (signals_ && StopSignal::Received() != 0) return true;

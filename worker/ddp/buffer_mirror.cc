@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "worker/base/unique_tensors.h"
+#include "worker/distributed/await.h"
 
 namespace ddprun {
 namespace {
@@ -46,8 +47,8 @@ void BufferMirror::Send(World& world) {
   work_ = world.group()->broadcast(tensors);
 }
 
-void BufferMirror::Await() {
-  if (work_) work_->wait();
+void BufferMirror::Await(const World& world) {
+  if (work_) ddprun::Await(world, work_);
 }
 
 void BufferMirror::Commit() {

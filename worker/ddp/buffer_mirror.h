@@ -24,7 +24,7 @@ class BufferMirror {
   // In a step, after its last forward: begins to send rank 0's. All ranks must call it.
   void Send(World& world);
   // Before the step changes anything else: throws if they have not come.
-  void Await();
+  void Await(const World& world);
   // The step counts.
   void Commit();
 

@@ -15,6 +15,7 @@
 #include "worker/base/first_line.h"
 #include "worker/base/unique_tensors.h"
 #include "worker/ddp/shm_allreduce.h"
+#include "worker/distributed/await.h"
 #include "worker/files/crc32c.h"
 
 namespace ddprun {
@@ -71,6 +72,10 @@ void BroadcastFromRankZero(World& world, std::vector<at::Tensor> tensors) {
   if (tensors.empty() || world.size() == 1) return;
   const torch::NoGradGuard no_grad;
   for (at::Tensor& tensor : tensors) tensor = tensor.detach();
+  if (world.interrupt()) {
+    BroadcastAll(world, tensors, /*root=*/0);
+    return;
+  }
   c10d::broadcast_coalesced(world.group(), tensors, kBroadcastBucketBytes, /*rank=*/0);
 }
 

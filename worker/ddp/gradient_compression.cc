@@ -5,6 +5,8 @@
 
 #include <utility>
 
+#include "worker/distributed/await.h"
+
 namespace ddprun {
 namespace {
 
@@ -13,8 +15,11 @@ using Future = c10::intrusive_ptr<c10::ivalue::Future>;
 
 class GroupHook : public c10d::CppCommHookInterface<Group> {
  public:
-  GroupHook(Group group, GradientFormat format, std::shared_ptr<GradientMeter> meter)
-      : CppCommHookInterface(std::move(group)), format_(format), meter_(std::move(meter)) {}
+  GroupHook(const World& world, GradientFormat format, std::shared_ptr<GradientMeter> meter)
+      : CppCommHookInterface(world.group()),
+        world_(world),
+        format_(format),
+        meter_(std::move(meter)) {}
 
   Future runHook(c10d::GradBucket& bucket) override {
     at::Tensor buffer = bucket.getBufferRef();
@@ -22,7 +27,7 @@ class GroupHook : public c10d::CppCommHookInterface<Group> {
     std::vector<at::Tensor> travelling{format_ == GradientFormat::kFull ? buffer
                                                                         : buffer.to(Type())};
     meter_->Begin(static_cast<std::int64_t>(travelling[0].nbytes()), bucket.isLast());
-    const Future summed = state_->allreduce(travelling)->getFuture();
+    const Future summed = UntilRoundEnds(world_, state_->allreduce(travelling)->getFuture());
     const auto finish = [buffer, meter = meter_](c10::ivalue::Future& done) {
       meter->End();
       const at::Tensor sum = done.value().toTensorVector()[0];  // throws what went wrong
@@ -37,6 +42,7 @@ class GroupHook : public c10d::CppCommHookInterface<Group> {
     return format_ == GradientFormat::kBFloat16 ? at::kBFloat16 : at::kHalf;
   }
 
+  const World& world_;
   const GradientFormat format_;
   const std::shared_ptr<GradientMeter> meter_;
 };
@@ -45,7 +51,7 @@ class GroupHook : public c10d::CppCommHookInterface<Group> {
 
 std::unique_ptr<c10d::CommHookInterface> MakeGroupHook(World& world, GradientFormat format,
                                                        std::shared_ptr<GradientMeter> meter) {
-  return std::make_unique<GroupHook>(world.group(), format, std::move(meter));
+  return std::make_unique<GroupHook>(world, format, std::move(meter));
 }
 
 }  // namespace ddprun

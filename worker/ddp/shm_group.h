@@ -12,7 +12,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <stdexcept>
 #include <vector>
 
 #include "worker/distributed/world.h"
@@ -22,11 +21,6 @@ namespace ddprun {
 
 // Of the memory that the ranks of a machine share.
 inline constexpr std::size_t kShmPageBytes = 4096;
-
-// Another rank has ended, or does not come, or this one is stopping: one sentence.
-struct PeerError : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
 
 class ShmGroup {
  public:

@@ -11,6 +11,8 @@
 #include <thread>
 #include <vector>
 
+#include "worker/rounds/interrupt.h"
+
 namespace ddprun {
 namespace {
 
@@ -151,8 +153,8 @@ std::string AwaitVerdict(c10d::Store& store, int rank, std::chrono::milliseconds
   try {
     store.wait({kVerdictKey}, timeout + kVerdictGrace);
   } catch (const c10::DistNetworkError&) {
-    throw std::runtime_error("rank " + std::to_string(rank) +
-                             " lost rank 0 while it waited for all to join; see what rank 0 says");
+    throw PeerError("rank " + std::to_string(rank) +
+                    " lost rank 0 while it waited for all to join; see what rank 0 says");
   } catch (const c10::DistStoreError&) {
     throw std::runtime_error(
         "rank " + std::to_string(rank) + " waited " +

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "worker/accelerator/accelerator.h"
+#include "worker/distributed/await.h"
 
 namespace ddprun {
 namespace {
@@ -45,7 +46,7 @@ class HostBallot : public Ballot {
   }
 
   Numbers Read() override {
-    std::exchange(work_, nullptr)->wait();
+    Await(world_, std::exchange(work_, nullptr));
     Numbers numbers{};
     CopyOut(numbers_, numbers);
     return numbers;

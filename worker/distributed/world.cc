@@ -18,6 +18,7 @@
 #include "worker/accelerator/accelerator.h"
 #include "worker/base/first_line.h"
 #include "worker/base/quiet_log.h"
+#include "worker/distributed/await.h"
 #include "worker/distributed/background_task.h"
 #include "worker/distributed/device_agreement.h"
 #include "worker/distributed/nccl_settings.h"
@@ -176,6 +177,13 @@ class GroupWorld : public World {
                         });
   }
 
+  // What a broken connection has left waiting in Gloo ends with its timeout, and holds nobody up.
+  ~GroupWorld() override {
+    if (!interrupt() || !interrupt()->triggered()) return;
+    std::thread([store = store_, backend = std::move(backend_), group = std::move(group_)] {
+    }).detach();
+  }
+
   // `closing` ends when the world does.
   void CloseWith(Interrupt::Registration closing) { closing_ = std::move(closing); }
 
@@ -190,17 +198,17 @@ class GroupWorld : public World {
 
   void AllReduceSum(at::Tensor& tensor) override {
     std::vector<at::Tensor> tensors{tensor};
-    group()->allreduce(tensors)->wait();
+    Await(*this, group()->allreduce(tensors));
   }
 
   void Broadcast(at::Tensor& tensor, int root) override {
     std::vector<at::Tensor> tensors{tensor};
     c10d::BroadcastOptions options;
     options.rootRank = root;
-    group()->broadcast(tensors, options)->wait();
+    Await(*this, group()->broadcast(tensors, options));
   }
 
-  void Barrier() override { group()->barrier()->wait(); }
+  void Barrier() override { Await(*this, group()->barrier()); }
 
   void ExpectPeersSoon(bool soon) override {
     const auto timeout = soon ? timeouts_.step : timeouts_.set_up;
@@ -243,7 +251,7 @@ class GroupWorld : public World {
   const AgreedDevice chosen_;
   const at::Device device_;
   const std::string name_;
-  const c10::intrusive_ptr<c10d::Store> store_;
+  c10::intrusive_ptr<c10d::Store> store_;
   c10::intrusive_ptr<c10d::Backend> backend_;
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
   // Empty if there is nothing to wait for. Mutable because const methods wait, too.
@@ -316,7 +324,7 @@ at::Tensor World::AllGather(const at::Tensor& own) {
   std::vector<at::Tensor> input{own.to(device())};
   std::vector<std::vector<at::Tensor>> outputs(1);
   for (int i = 0; i < size(); ++i) outputs[0].push_back(at::empty_like(input[0]));
-  group()->allgather(outputs, input)->wait();
+  Await(*this, group()->allgather(outputs, input));
   return at::stack(outputs[0]).cpu();
 }
 
@@ -330,7 +338,7 @@ std::vector<std::string> World::GatherTexts(const std::string& own) {
   std::vector<at::Tensor> inputs{padded.to(device())};
   std::vector<std::vector<at::Tensor>> outputs(rank() == 0 ? 1 : 0);
   for (int i = 0; rank() == 0 && i < size(); ++i) outputs[0].push_back(at::empty_like(inputs[0]));
-  group()->gather(outputs, inputs, {.rootRank = 0})->wait();
+  Await(*this, group()->gather(outputs, inputs, {.rootRank = 0}));
   std::vector<std::string> texts;
   for (int i = 0; rank() == 0 && i < size(); ++i) {
     const at::Tensor bytes = outputs[0][static_cast<std::size_t>(i)].cpu();

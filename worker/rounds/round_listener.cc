@@ -124,11 +124,16 @@ void RoundListener::Leave(const std::string& error) {
 
 std::optional<RoundBegins> RoundListener::AwaitRound(const std::function<bool()>& gives_up) {
   std::unique_lock lock(mutex_);
+  inside_ = false;
+  if (broken_ > 0 && broken_ >= round_) Confirm(broken_);
   while (!changed_.wait_for(lock, kGiveUpInterval, [this] { return next_.has_value(); })) {
     lock.unlock();
     if (gives_up()) return std::nullopt;
     lock.lock();
   }
+  inside_ = true;
+  round_ = next_->round;
+  interrupt_.reset();
   return std::exchange(next_, std::nullopt);
 }
 
@@ -160,11 +165,16 @@ void RoundListener::Receive(std::string_view text) {
     Handle(std::get<RoundBegins>(*std::move(message)));
 }
 
-// Answered also if it is known already: the answer may have been lost.
+// Of a round that was left it is confirmed again: the answer may have been lost.
 void RoundListener::Handle(const RoundBroken& broken) {
   EndRound(broken.round);
+  const std::lock_guard lock(mutex_);
+  if (!inside_ || broken.round < round_) Confirm(broken.round);
+}
+
+void RoundListener::Confirm(std::uint64_t round) {
   ProgressMessage left;
-  left.left_round = broken.round;
+  left.left_round = round;
   Send(ToText(left));
 }
 

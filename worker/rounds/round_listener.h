@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// This worker's end of the agreement with its agent on rounds (proto/round_message.h): it receives
-// that a round is broken, ends the round's waits, confirms that it has left, and receives the next
-// round. All of that is done by a thread that never waits for another rank.
+// This worker's end of the agreement with its agent on rounds (proto/round_message.h). A thread
+// that never waits for another rank receives that a round is broken, ends the round's waits, and
+// receives the next round. That the round was left is confirmed only when this worker waits for
+// another one: one that hangs elsewhere must not count as ready.
 #pragma once
 
 #include <chrono>
@@ -44,8 +45,8 @@ class RoundListener {
   // This worker leaves the current round by itself: a collective has failed for the reason `error`.
   void Leave(const std::string& error);
 
-  // The next round, once it is there. Absent if `gives_up` is true first; it is asked every
-  // kGiveUpInterval.
+  // Outside a round from now on. The next one, once it is there. Absent if `gives_up` is true
+  // first; it is asked every kGiveUpInterval.
   static constexpr std::chrono::milliseconds kGiveUpInterval{20};
   std::optional<RoundBegins> AwaitRound(const std::function<bool()>& gives_up);
 
@@ -57,6 +58,7 @@ class RoundListener {
   void Handle(const RoundBroken& broken);
   void Handle(RoundBegins begins);
   void EndRound(std::uint64_t round);
+  void Confirm(std::uint64_t round);
   void Send(const std::string& text);
 
   const std::string notify_socket_;
@@ -66,7 +68,8 @@ class RoundListener {
 
   std::mutex mutex_;  // for what is below
   std::condition_variable changed_;
-  std::uint64_t round_ = 0;   // the current one
+  std::uint64_t round_ = 0;   // the current one, or the latest
+  bool inside_ = true;        // of it; false: this worker waits for another one
   std::uint64_t broken_ = 0;  // the latest that is over
   std::shared_ptr<Interrupt> interrupt_;
   std::optional<RoundBegins> next_;

@@ -57,7 +57,7 @@ SocketSet ConnectedTcpSockets() {
 
 void ShutDownTcpSockets(const SocketSet& except) {
   ForEachTcpConnection([&except](int fd, ino_t inode) {
-    if (!except.contains(inode)) shutdown(fd, SHUT_RDWR);
+    if (!except.contains(inode)) shutdown(fd, SHUT_RD);
   });
 }
 

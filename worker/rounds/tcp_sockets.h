@@ -14,7 +14,9 @@ using SocketSet = std::set<ino_t>;
 
 SocketSet ConnectedTcpSockets();
 
-// Shuts down those that are not among `except`, in both directions. Their owners close them.
+// Shuts down those that are not among `except` for reading: their owners take them for closed by
+// the peer, and close them. Gloo would lose a message that it is about to write to one that is shut
+// down for writing, and wait for its end.
 void ShutDownTcpSockets(const SocketSet& except);
 
 }  // namespace ddprun

@@ -8,19 +8,16 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
-#include <torch/csrc/distributed/c10d/comm.hpp>
 #include <tuple>
 
 #include "worker/base/text.h"
 #include "worker/data/random.h"
 #include "worker/ddp/checksum.h"
+#include "worker/distributed/await.h"
 #include "worker/training/training_snapshot.h"
 
 namespace ddprun {
 namespace {
-
-// Of one message of a state.
-constexpr std::size_t kMessageBytes = 64u << 20;
 
 std::vector<std::int64_t> Encode(const RankState& state) {
   const TrainingPlace& place = state.place;
@@ -99,7 +96,7 @@ void ReceiveState(const Config& config, World& world, const RoundStart& start, K
   std::vector<at::Tensor> tensors;
   for (const auto& [name, tensor] : StateTensors(parts)) tensors.push_back(tensor.detach());
   tensors.push_back(scale);
-  c10d::broadcast_coalesced(world.group(), tensors, kMessageBytes, start.source);
+  BroadcastAll(world, tensors, start.source);
   const at::Tensor sums =
       world.AllGather(at::tensor({static_cast<std::int64_t>(Checksum(tensors))}, at::kLong));
   if (!start.receives) return;

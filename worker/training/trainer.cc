@@ -56,7 +56,7 @@ Trainer::Trainer(const Config& config, const Dataset& data, World& world, Consol
                                  },
                              .before_update =
                                  [this] {
-                                   kept_.buffers->Await();
+                                   kept_.buffers->Await(world_);
                                    checkpoints_.BeforeUpdate();
                                  },
                              .enter = [this](StepSection section) { Enter(section); }},

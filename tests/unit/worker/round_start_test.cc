@@ -10,7 +10,6 @@
 #include "worker/checkpoint/stop_signal.h"
 #include "worker/config/config.h"
 #include "worker/data/dataset.h"
-#include "worker/ddp/shm_group.h"
 #include "worker/training/checks.h"
 
 namespace ddprun {

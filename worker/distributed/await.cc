@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/distributed/await.h"
+
+#include <ATen/Functions.h>
+#include <torch/csrc/autograd/grad_mode.h>
+
+#include <atomic>
+#include <memory>
+#include <torch/csrc/distributed/c10d/comm.hpp>
+#include <utility>
+
+namespace ddprun {
+namespace {
+
+// Of one message.
+constexpr std::int64_t kMessageBytesMax = 64 << 20;
+
+// Tensors of one type, which are few bytes or one tensor.
+void BroadcastGroup(World& world, const std::vector<at::Tensor>& tensors, int root) {
+  std::vector<at::Tensor> flat;
+  for (const at::Tensor& tensor : tensors) flat.push_back(tensor.contiguous().view({-1}));
+  at::Tensor message = at::cat(flat);
+  world.Broadcast(message, root);
+  if (world.rank() == root) return;
+  std::int64_t offset = 0;
+  for (const at::Tensor& tensor : tensors) {
+    tensor.copy_(message.narrow(0, offset, tensor.numel()).view(tensor.sizes()));
+    offset += tensor.numel();
+  }
+}
+
+}  // namespace
+
+void Await(const World& world, const c10::intrusive_ptr<c10d::Work>& work) {
+  if (world.interrupt()) UntilRoundEnds(world, work->getFuture())->waitAndThrow();
+  work->wait();
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> UntilRoundEnds(
+    const World& world, const c10::intrusive_ptr<c10::ivalue::Future>& future) {
+  using Future = c10::ivalue::Future;
+  if (!world.interrupt()) return future;
+  struct Result {
+    std::atomic<bool> done = false;
+    c10::intrusive_ptr<Future> future;
+  };
+  const auto result = std::make_shared<Result>();
+  result->future = c10::make_intrusive<Future>(future->elementType(), future->devices());
+  auto registration = world.interrupt()->Register([result] {
+    if (!result->done.exchange(true))
+      result->future->setError(std::make_exception_ptr(RoundOver()));
+  });
+  future->addCallback([result, registration = std::move(registration)](Future& done) {
+    if (result->done.exchange(true)) return;
+    if (done.hasError())
+      result->future->setError(done.exception_ptr());
+    else
+      result->future->markCompleted(done.value(), done.storages());
+  });
+  return result->future;
+}
+
+void BroadcastAll(World& world, const std::vector<at::Tensor>& tensors, int root) {
+  const torch::NoGradGuard no_grad;
+  std::vector<at::Tensor> group;
+  std::int64_t bytes = 0;
+  const auto send = [&] {
+    if (!group.empty()) BroadcastGroup(world, std::exchange(group, {}), root);
+    bytes = 0;
+  };
+  for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kLong,
+                                    at::kInt, at::kShort, at::kChar, at::kByte, at::kBool}) {
+    for (const at::Tensor& tensor : tensors) {
+      if (tensor.scalar_type() != type) continue;
+      group.push_back(tensor);
+      bytes += static_cast<std::int64_t>(tensor.nbytes());
+      if (bytes >= kMessageBytesMax) send();
+    }
+    send();
+  }
+}
+
+}  // namespace ddprun
