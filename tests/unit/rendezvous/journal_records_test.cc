@@ -40,21 +40,24 @@ template <typename Struct>
 requires std::is_same_v<std::remove_const_t<Struct>, Member>
 auto Fields(Struct& member) {
   auto& [join, order, node_rank, seated, rank_first, role_rank_first, role_world_size, drained_by,
-         leaving, phase, link, heard, words_told, time, time_at, slow_rank] = member;
+         leaving, can_be_kept, prepares, phase, link, heard, words_told, time, time_at, slow_rank] =
+      member;
   return std::tie(join, order, node_rank, seated, rank_first, role_rank_first, role_world_size,
-                  drained_by, leaving, phase, link, heard, words_told, time, time_at, slow_rank);
+                  drained_by, leaving, can_be_kept, prepares, phase, link, heard, words_told, time,
+                  time_at, slow_rank);
 }
 template <typename Struct>
 requires std::is_same_v<std::remove_const_t<Struct>, RunState>
 auto Fields(Struct& state) {
   auto& [run_id, durable, phase, round, restart_count, restarts, rules, members, links, places,
-         asked, joins, waiting, running, stopping, leaving, cause, last_cause, broke, outcomes,
-         sealed, left_out, may_restart, deadline, last_call_due, restart_due, lease_due, start,
-         verdict, words, words_version, words_due, words_sent, time_gone] = state;
+         asked, joins, waiting, running, stopping, leaving, kept, cause, last_cause, broke,
+         was_kept, outcomes, sealed, left_out, may_restart, deadline, last_call_due, restart_due,
+         lease_due, start, verdict, words, words_version, words_due, words_sent, time_gone] = state;
   return std::tie(run_id, durable, phase, round, restart_count, restarts, rules, members, links,
                   places, asked, joins, waiting, running, stopping, cause, last_cause, broke,
-                  sealed, left_out, may_restart, deadline, last_call_due, restart_due, lease_due,
-                  start, verdict, words, words_version, words_due, words_sent, time_gone);
+                  was_kept, sealed, left_out, may_restart, deadline, last_call_due, restart_due,
+                  lease_due, start, verdict, words, words_version, words_due, words_sent,
+                  time_gone);
 }
 
 template <typename T>
@@ -180,9 +183,9 @@ class Anything {
   }
   void Fill(RestartPolicy& to) {
     auto& [window, reset, no_progress_max, never_codes, only_codes, node_failures_max,
-           node_cooldown, delay, delay_max] = to;
+           node_cooldown, delay, delay_max, on_join] = to;
     All(window, reset, no_progress_max, never_codes, only_codes, node_failures_max, node_cooldown,
-        delay, delay_max);
+        delay, delay_max, on_join);
   }
   void Fill(Start& to) {
     auto& [round, run_id, node_rank, node_count, rank_first, world_size, master_addr, master_port,
