@@ -52,7 +52,7 @@ def peer(folder):
         model.module.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
         step = state["step"]
-    images, labels = torch.randn(32, 3, 32, 32), torch.randint(10, (32,))
+    images, labels = torch.randn(8, 3, 32, 32), torch.randint(10, (8,))
     with open(pathlib.Path(folder, f"samples-{rank}.jsonl"), "a", encoding="utf-8") as log:
         while True:
             log.write(f'{{"step": {step + 1}, "pid": {os.getpid()}}}\n')
@@ -166,7 +166,7 @@ def ddprun(build, spares):
     return [
         [f"{build}/bin/ddprun", "--nnodes", "2", "--node-rank", str(node), "--nproc-per-node", "2", "--insecure",
          "--master-addr", "127.0.0.1", "--master-port", str(port), "--max-restarts", "1000000", "--spares", str(spares),
-         "train", "--dataset", "synthetic", "--samples", "8000", "--epochs", "100000", "--batch-size", "32",
+         "train", "--dataset", "synthetic", "--samples", "8000", "--epochs", "100000", "--batch-size", "8",
          "--device", "cpu", "--no-metrics", "--no-eval", "--log-samples", "--output-dir", "FOLDER"]
         for node in range(2)
     ]  # fmt: skip

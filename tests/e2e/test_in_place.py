@@ -164,12 +164,12 @@ def test_a_world_grows_and_shrinks_while_it_trains(tmp_path):
     flags = ["--nnodes", "2:3", "--nproc-per-node", 1, "--master-addr", "127.0.0.1", "--master-port", port,
              "--insecure", "--max-restarts", 9, "--last-call", 0.5]  # fmt: skip
     run = tmp_path / "run"
-    training = [TRAIN, *TRAINING, "--epochs", "12", "--output-dir", run]
+    training = [TRAIN, *TRAINING, "--epochs", "24", "--output-dir", run]
     with Nodes(tmp_path) as nodes:
         first = [nodes.start([*flags, "--node-rank", rank], training) for rank in range(2)]
         healthy = nodes.until(lambda: len(found := trainers(run)) == 2 and found, "two ranks")
         nodes.until(lambda: min(steps(run).values(), default=0) >= 5, "five steps")
-        third = nodes.start(flags, training)
+        third = nodes.start([*flags, "--node-rank", 2], training)
         grown = nodes.until(lambda: len(found := trainers(run)) == 3 and found, "three ranks")
         assert {rank: grown[rank] for rank in healthy} == healthy
         at = max(steps(run).values())
@@ -181,7 +181,7 @@ def test_a_world_grows_and_shrinks_while_it_trains(tmp_path):
         notes = first[0].text()
         assert "round 2 begins: node " in notes and " has joined" in notes
         assert "restart 1 of 9 as round 3" in notes, "a node that joins uses no restart"
-    check_samples(run, 12)
+    check_samples(run, 24)
 
 
 @pytest.mark.parametrize("on_join", ["standby", "restart"])
@@ -193,7 +193,7 @@ def test_a_join_does_what_was_asked_for(tmp_path, on_join):
     with Nodes(tmp_path) as nodes:
         first = nodes.start([*flags, "--node-rank", 0], program)
         nodes.until(lambda: "round 1 rank 0 of 1" in first.text(), "the first round")
-        second = nodes.start(flags, program)
+        second = nodes.start([*flags, "--node-rank", 1], program)
         if on_join == "standby":
             nodes.until(lambda: "standing by" in second.text(), "a spare")
             assert "round 2" not in first.text()
