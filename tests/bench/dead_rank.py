@@ -99,6 +99,10 @@ def writers(folder):
     return pids
 
 
+class Stuck(Exception):
+    """The ranks do not go on."""
+
+
 class Run:
     def __init__(self, commands, folder, env):
         self.folder = folder
@@ -115,9 +119,7 @@ class Run:
         deadline = time.monotonic() + PATIENCE
         while not condition():
             if time.monotonic() > deadline or any(node.poll() is not None for node in self.nodes):
-                for log in self.logs:
-                    print(pathlib.Path(log.name).read_text(errors="replace")[-3000:], file=sys.stderr)
-                raise SystemExit("the ranks do not go on")
+                raise Stuck(pathlib.Path(self.logs[0].name).read_text(errors="replace")[-1000:])
             time.sleep(LOOK)
 
     def kill_one(self, rng):
@@ -150,15 +152,18 @@ def measure(commands, kills, rng, settle):
         env = {**os.environ, "OMP_NUM_THREADS": "1", "XDG_RUNTIME_DIR": folder}
         run = Run([[word.replace("FOLDER", folder) for word in command] for command in commands], folder, env)
         times = []
+        stuck = None
         try:
             run.wait(lambda: min(run.steps()) > settle)
             for _ in range(kills):
                 times.append(run.kill_one(rng))
                 goal = max(run.steps()) + settle + rng.randrange(10)
                 run.wait(lambda goal=goal: min(run.steps()) > goal)
+        except Stuck as error:
+            stuck = str(error)
         finally:
             run.end()
-        return times
+        return describe(times, stuck)
 
 
 def ddprun(build, spares):
@@ -182,9 +187,11 @@ def torchrun():
     ]  # fmt: skip
 
 
-def describe(times):
+def describe(times, stuck):
     ordered = sorted(times)
-    return {
+    if not ordered:
+        return {"kills": 0, "then stuck": stuck}
+    figures = {
         "kills": len(ordered),
         "p50": round(statistics.median(ordered), 3),
         "p90": round(ordered[int(0.9 * (len(ordered) - 1))], 3),
@@ -192,6 +199,7 @@ def describe(times):
         "least": round(ordered[0], 3),
         "most": round(ordered[-1], 3),
     }
+    return {**figures, "then stuck": stuck} if stuck else figures
 
 
 def main():
@@ -208,11 +216,13 @@ def main():
     if options.worker:
         return peer(options.worker)
     rng = random.Random(options.seed)
-    report = {f"ddprun, {options.spares} spares": describe(measure(ddprun(options.build, options.spares), options.kills, rng, options.settle))}
+    runs = [(f"ddprun, {options.spares} spares", ddprun(options.build, options.spares), options.kills)]
     if options.peer_kills:
-        report["torchrun"] = describe(measure(torchrun(), options.peer_kills, rng, options.settle))
-    for name, figures in report.items():
-        print(f"{name}: " + ", ".join(f"{key} {value}" for key, value in figures.items()) + " (seconds)")
+        runs.append(("torchrun", torchrun(), options.peer_kills))
+    report = {}
+    for name, commands, kills in runs:
+        report[name] = measure(commands, kills, rng, options.settle)
+        print(f"{name}: " + ", ".join(f"{key} {value}" for key, value in report[name].items()) + " (seconds)", flush=True)
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     return 0
