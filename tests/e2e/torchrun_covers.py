@@ -112,6 +112,7 @@ WRONG = {
     "`--rdzv-conf` ignores unknown": ["test_bad_input.py::test_launcher_arguments"],
     "a run without a name": ["a static endpoint", "standalone"],
     "each node counts its own restarts": ["a restart of two nodes"],
+    "a node that joins a running elastic job": ["test_in_place.py::test_a_join_does_what_was_asked_for"],
     "the logs of earlier restarts": ["test_torchrun_parity_ends.py::test_log_folders_have_the_same_in_them"],
     "the exit code is always 1": ["test_torchrun_parity_ends.py::test_what_the_others_get_when_one_fails"],
     "a joining node can end a healthy run": [
