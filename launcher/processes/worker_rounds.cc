@@ -42,6 +42,7 @@ void Workers::OnLeft(int local_rank, const ProgressMessage& message, TimePoint n
     left.age = AgeAt(now);
     left.error = message.error.value_or("");
     left.last_lines = log_mux_.LastLinesOf(local_rank);
+    if (on_ended_) left.places = on_ended_(local_rank);
     // Behind the ends of others that are being looked into.
     evidence_.Add(std::move(left));
     evidence_.Release(now, events);

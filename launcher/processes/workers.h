@@ -66,7 +66,8 @@ class Workers {
   // is not read before.
   bool TakeStarted() { return std::exchange(newly_started_, false); }
 
-  // Called first when a worker has ended; returns where the others wait.
+  // Called first when a worker has ended, or has left the round by itself; returns where the others
+  // wait.
   void SetOnEnded(std::function<std::vector<RanksInPlace>(int local_rank)> on_ended) {
     on_ended_ = std::move(on_ended);
   }

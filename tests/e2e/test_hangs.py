@@ -167,7 +167,7 @@ def test_a_rank_that_hangs_is_named_with_the_collective_that_the_others_wait_in(
 def test_a_collective_whose_time_is_over_names_the_rank_that_has_not_begun_it(tmp_path):
     done, cause = with_an_image_that_never_comes(tmp_path, TRAIN, "--collective-timeout", 6)
     assert done.returncode == 1, done.stderr
-    assert cause["kind"] == "worker_exited"
+    assert cause["kind"] == "collective_failed"
     sentence = re.fullmatch(ONE_HAS_NOT_BEGUN, cause["collectives"]["sentence"])
     assert sentence, cause["collectives"]
     assert int(sentence[1]) != cause["rank"], "the rank that gave up is one of those that waited"
