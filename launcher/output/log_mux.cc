@@ -60,10 +60,11 @@ absl::Status LogMux::StartRound(const LogPlan& plan, const std::vector<bool>& ke
     }
     if (stays) continue;
     if (absl::Status status = OpenChannels(source, write_ends[i]); !status.ok()) {
-      CloseFiles();
       // The round has none of them; the others go on as they were.
       for (std::size_t j = 0; j <= i; ++j) {
-        if (j >= kept.size() || !kept[j]) sources_[j].reset();
+        if (j < kept.size() && kept[j]) continue;
+        CloseFiles(*sources_[j]);
+        sources_[j].reset();
       }
       return status;
     }
