@@ -13,6 +13,8 @@ namespace ddprun {
 namespace {
 
 constexpr double kShownShareMin = 0.0005;
+// In less time most of it is a start and an end.
+constexpr double kShownSecondsMin = 1;
 
 }  // namespace
 
@@ -54,7 +56,7 @@ RankTime Divide(RankTime::Time whole, const RankTime& shares, TimeClass otherwis
 
 std::string GoodputText(const RankTime& time) {
   const double sum = std::chrono::duration<double>(time.Sum()).count();
-  if (sum <= 0) return "";
+  if (sum < kShownSecondsMin) return "";
   std::vector<std::pair<double, TimeClass>> others;
   ForEachClass(time, [&](TimeClass kind, double seconds) {
     if (kind != TimeClass::kTraining && seconds / sum >= kShownShareMin)

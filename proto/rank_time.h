@@ -52,7 +52,7 @@ void ForEachClass(const RankTime& time, Use use) {
 RankTime Divide(RankTime::Time whole, const RankTime& shares, TimeClass otherwise);
 
 // "93.0 % of 1234 rank-seconds: training; recovery 3.1 %, start 2.0 %": the greatest first, without
-// those below 0.05 %. Empty: there is no time.
+// those below 0.05 %. Empty: less than a second.
 std::string GoodputText(const RankTime& time);
 
 }  // namespace ddprun

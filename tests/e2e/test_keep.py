@@ -11,7 +11,7 @@ import pytest
 from conftest import TRAIN
 from round_agent import RoundAgent
 
-STEPS = 30
+STEPS = 60  # many enough that no kill comes after the last
 SETTINGS = f"""--dataset synthetic --samples 512 --model netresdeep --batch-size 16 --max-steps {STEPS} --epochs 100
     --deterministic --eval-every 0.5 --log-every 5 --augment""".split()
 

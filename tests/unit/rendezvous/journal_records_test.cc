@@ -100,6 +100,8 @@ class Anything {
       to = static_cast<T>(random_() % 4);
     } else if constexpr (std::is_same_v<T, MemberPhase>) {
       to = static_cast<T>(random_() % 5);
+    } else if constexpr (std::is_same_v<T, OnJoin>) {
+      to = static_cast<T>(random_() % 3);
     } else if constexpr (std::is_same_v<T, FailureKind> || std::is_same_v<T, EndKind>) {
       to = static_cast<T>(1 + random_() % 6);
     } else if constexpr (std::is_integral_v<T> || std::is_enum_v<T>) {

@@ -104,7 +104,10 @@ TEST_F(RoundListeners, EndsTheWaitsAndConfirmsOnceItWaits) {
   agent_.Send(RoundBroken{7});
   EXPECT_EQ(agent_.Receive(), "LEFT=7\n");
   agent_.Send(RoundBroken{8});
-  EXPECT_EQ(agent_.Receive(), "LEFT=8\n");
+  // The thread and the one that waits may both have confirmed round 7.
+  std::string answer = agent_.Receive();
+  while (answer == "LEFT=7\n") answer = agent_.Receive();
+  EXPECT_EQ(answer, "LEFT=8\n");
 }
 
 TEST_F(RoundListeners, ConfirmsAnEarlierRoundAgainAndStays) {
