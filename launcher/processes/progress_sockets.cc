@@ -2,8 +2,6 @@
 #include "launcher/processes/progress_sockets.h"
 
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <array>
@@ -13,51 +11,23 @@
 
 #include "absl/strings/str_cat.h"
 #include "launcher/base/limits.h"
+#include "rendezvous/base/datagram_socket.h"
 
 namespace ddprun {
-namespace {
-
-// Checked although the folder belongs to this user alone.
-bool IsOwnUser(const msghdr& header) {
-  for (const cmsghdr* control = CMSG_FIRSTHDR(&header); control != nullptr;
-       control = CMSG_NXTHDR(const_cast<msghdr*>(&header), const_cast<cmsghdr*>(control))) {
-    if (control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_CREDENTIALS) continue;
-    ucred peer{};
-    std::memcpy(&peer, CMSG_DATA(control), sizeof(peer));
-    return peer.uid == geteuid() || peer.uid == 0;
-  }
-  return false;
-}
-
-// Absent: the path is too long.
-std::optional<sockaddr_un> AddressOf(const std::string& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.empty() || path.size() >= sizeof(address.sun_path)) return std::nullopt;
-  std::memcpy(address.sun_path, path.c_str(), path.size());
-  return address;
-}
-
-}  // namespace
-
 absl::Status ProgressSockets::Open(const std::string& folder, const std::string& name, int worker) {
   if (!Has(worker)) sockets_.resize(Index(worker) + 1);
   Close(worker);
   Socket one;
   one.path = absl::StrCat(folder, "/progress_", name);
-  const std::optional<sockaddr_un> address = AddressOf(one.path);
+  const std::optional<sockaddr_un> address = UnixAddress(one.path);
   if (!address.has_value())
     return absl::UnavailableError(absl::StrCat("the path ", one.path, " is too long"));
-  unlink(one.path.c_str());  // first: its errno is not the one reported below
-  one.fd = OwnedFd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  const int on = 1;
-  if (!one.fd.valid() || setsockopt(one.fd.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) != 0 ||
-      bind(one.fd.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof(*address)) != 0) {
+  one.fd = BindDatagramSocket(*address);
+  if (!one.fd.valid()) {
     return absl::UnavailableError(absl::StrCat("cannot make the socket ", one.path, ": ",
                                                std::strerror(errno),
                                                "; check that folder and the limit on open files"));
   }
-  chmod(one.path.c_str(), S_IRUSR | S_IWUSR);
   sockets_[Index(worker)] = std::move(one);
   return absl::OkStatus();
 }
@@ -78,30 +48,22 @@ void ProgressSockets::Close() {
 }
 
 bool ProgressSockets::Send(int worker, const RoundMessage& message) const {
-  const std::optional<sockaddr_un> address = AddressOf(RoundSocketPath(path(worker)));
+  const std::optional<sockaddr_un> address = UnixAddress(RoundSocketPath(path(worker)));
   const std::string text = ToText(message);
   if (fd(worker) < 0 || !address.has_value() || text.size() > kRoundMessageBytesMax) return false;
   return sendto(fd(worker), text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL,
-                reinterpret_cast<const sockaddr*>(&*address),
-                sizeof(*address)) == static_cast<ssize_t>(text.size());
+                AsSockaddr(*address), sizeof(*address)) == static_cast<ssize_t>(text.size());
 }
 
 std::optional<ProgressMessage> ProgressSockets::Read(int worker) {
   if (fd(worker) < 0) return std::nullopt;
   std::optional<ProgressMessage> all;
   std::array<char, kProgressMessageBytesMax> text;
+  std::optional<std::string_view> one;
   for (int i = 0; i < kProgressMessagesMax; ++i) {
-    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(ucred))> control;
-    iovec part{text.data(), text.size()};
-    msghdr header{};
-    header.msg_iov = &part;
-    header.msg_iovlen = 1;
-    header.msg_control = control.data();
-    header.msg_controllen = control.size();
-    const ssize_t size = recvmsg(fd(worker), &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    if (size < 0) break;
-    if (!IsOwnUser(header)) continue;
-    ProgressMessage message = ParseProgress({text.data(), static_cast<std::size_t>(size)});
+    if (!ReceiveDatagram(fd(worker), text.data(), text.size(), one)) break;
+    if (!one.has_value()) continue;
+    ProgressMessage message = ParseProgress(*one);
     if (all.has_value()) {
       Merge(message, *all);
     } else {

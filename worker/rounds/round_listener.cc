@@ -4,67 +4,35 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/time.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <utility>
 #include <variant>
 
 #include "proto/progress_message.h"
+#include "rendezvous/base/datagram_socket.h"
 
 namespace ddprun {
 namespace {
 
-std::optional<sockaddr_un> AddressOf(const std::string& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.empty() || path.size() >= sizeof(address.sun_path)) return std::nullopt;
-  std::memcpy(address.sun_path, path.c_str(), path.size());
-  return address;
-}
-
 // Waits while the agent's queue is full, for a short time: no message is sent twice.
 OwnedFd ConnectTo(const std::string& path) {
-  const auto address = AddressOf(path);
+  const auto address = UnixAddress(path);
   if (!address) return OwnedFd();
   OwnedFd fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   const timeval limit{.tv_sec = RoundListener::kSendLimit.count() / 1000, .tv_usec = 0};
-  if (!fd.valid() ||
-      connect(fd.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof(*address)) != 0 ||
+  if (!fd.valid() || connect(fd.get(), AsSockaddr(*address), sizeof(*address)) != 0 ||
       setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) != 0)
     return OwnedFd();
   return fd;
 }
 
 OwnedFd BindAt(const std::string& path) {
-  const auto address = AddressOf(path);
-  if (!address) return OwnedFd();
-  unlink(path.c_str());
-  OwnedFd fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  const int on = 1;
-  if (!fd.valid() || setsockopt(fd.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0 ||
-      bind(fd.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof(*address)) != 0)
-    return OwnedFd();
-  chmod(path.c_str(), S_IRUSR | S_IWUSR);
-  return fd;
-}
-
-// Checked although the folder belongs to this user alone.
-bool IsOwnUser(const msghdr& header) {
-  for (const cmsghdr* control = CMSG_FIRSTHDR(&header); control != nullptr;
-       control = CMSG_NXTHDR(const_cast<msghdr*>(&header), const_cast<cmsghdr*>(control))) {
-    if (control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_CREDENTIALS) continue;
-    ucred peer{};
-    std::memcpy(&peer, CMSG_DATA(control), sizeof(peer));
-    return peer.uid == geteuid() || peer.uid == 0;
-  }
-  return false;
+  const auto address = UnixAddress(path);
+  return address ? BindDatagramSocket(*address) : OwnedFd();
 }
 
 }  // namespace
@@ -144,15 +112,9 @@ void RoundListener::Read() {
                               pollfd{.fd = ending_.get(), .events = POLLIN}};
     if (poll(fds.data(), fds.size(), /*timeout=*/-1) < 0 && errno != EINTR) return;
     if (fds[1].revents != 0) return;
-    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(ucred))> control;
-    iovec part{text.data(), text.size()};
-    msghdr header{};
-    header.msg_iov = &part;
-    header.msg_iovlen = 1;
-    header.msg_control = control.data();
-    header.msg_controllen = control.size();
-    const ssize_t size = recvmsg(rounds_.get(), &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    if (size >= 0 && IsOwnUser(header)) Receive({text.data(), static_cast<std::size_t>(size)});
+    std::optional<std::string_view> message;
+    if (ReceiveDatagram(rounds_.get(), text.data(), text.size(), message) && message)
+      Receive(*message);
   }
 }
 
