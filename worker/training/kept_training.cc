@@ -1,31 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/training/kept_training.h"
 
-#include <ATen/Context.h>
-
-#include <mutex>
 #include <utility>
 
+#include "worker/training/random_state.h"
+
 namespace ddprun {
-namespace {
-
-// Of dropout on a CPU.
-at::Generator CpuGenerator() { return at::globalContext().defaultGenerator(at::kCPU); }
-
-at::Tensor CpuRandomState() {
-  at::Generator generator = CpuGenerator();
-  const std::lock_guard lock(generator.mutex());
-  return generator.get_state();
-}
-
-void SetCpuRandomState(const at::Tensor& state) {
-  at::Generator generator = CpuGenerator();
-  const std::lock_guard lock(generator.mutex());
-  generator.set_state(state);
-}
-
-}  // namespace
-
 void KeptTraining::Join(const Config& config, const Dataset& data,
                         TrainingParts::Membership membership) {
   if (parts) {
@@ -40,13 +20,13 @@ void KeptTraining::Accept(const TrainingPlace& at) {
   has_state = true;
   buffers.emplace(*parts->model);
   parts->epoch_sums.Keep();
-  random = CpuRandomState();
+  random = RandomState(at::kCPU);
 }
 
 void KeptTraining::Commit() {
   buffers->Commit();
   parts->epoch_sums.Keep();
-  random = CpuRandomState();
+  random = RandomState(at::kCPU);
   if (layout.empty()) layout = parts->strategy->Layout();
 }
 
@@ -57,7 +37,7 @@ void KeptTraining::Leave(const TrainingPlace& at) {
   place = at;
   buffers->Restore();
   parts->epoch_sums.TakeBack();
-  SetCpuRandomState(random);
+  SetRandomState(at::kCPU, random);
 }
 
 }  // namespace ddprun

@@ -3,7 +3,6 @@
 
 #include <ATen/Functions.h>
 #include <torch/csrc/autograd/grad_mode.h>
-#include <torch/utils.h>
 
 #include <nlohmann/json.hpp>
 #include <stdexcept>
@@ -11,9 +10,9 @@
 #include <tuple>
 
 #include "worker/base/text.h"
-#include "worker/data/random.h"
 #include "worker/ddp/checksum.h"
 #include "worker/distributed/await.h"
+#include "worker/training/random_state.h"
 #include "worker/training/training_snapshot.h"
 
 namespace ddprun {
@@ -115,9 +114,7 @@ void ReceiveState(const Config& config, World& world, const RoundStart& start, K
        .steps_since_growth = static_cast<std::int64_t>(numbers[1].item<double>())});
   parts.WeightsChanged();
   // The generator's state is of each rank alone: a seed of this place of the training.
-  torch::manual_seed(SplitMix64({config.seed, static_cast<std::uint64_t>(start.place.position.step),
-                                 static_cast<std::uint64_t>(world.rank())})
-                         .Next());
+  SeedRandomState(config.seed, start.place.position.step, world.rank());
 }
 
 }  // namespace ddprun

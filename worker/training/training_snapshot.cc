@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/training/training_snapshot.h"
 
-#include <ATen/Context.h>
 #include <ATen/Functions.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/grad_mode.h>
-#include <torch/utils.h>
 
 #include <stdexcept>
 #include <unordered_map>
@@ -17,11 +15,11 @@
 #include "worker/base/unique_tensors.h"
 #include "worker/checkpoint/checkpoint_folder.h"
 #include "worker/checkpoint/resume.h"
-#include "worker/data/random.h"
 #include "worker/export/model_description.h"
 #include "worker/export/model_file.h"
 #include "worker/files/state_dict.h"
 #include "worker/files/tensor_list.h"
+#include "worker/training/random_state.h"
 
 namespace ddprun {
 namespace {
@@ -72,19 +70,6 @@ NamedTensors CopyWhatChanges(const NamedTensors& tensors, const TensorSet& buffe
   } catch (const c10::OutOfMemoryError&) {
     return Copied(tensors, buffers, /*on_device=*/false);
   }
-}
-
-// Of this rank's default generator for `device`, which dropout uses.
-at::Tensor RandomState(at::Device device) {
-  at::Generator generator = at::globalContext().defaultGenerator(device);
-  const std::lock_guard lock(generator.mutex());
-  return generator.get_state();
-}
-
-void SetRandomState(at::Device device, const at::Tensor& state) {
-  at::Generator generator = at::globalContext().defaultGenerator(device);
-  const std::lock_guard lock(generator.mutex());
-  generator.set_state(state);
 }
 
 }  // namespace
@@ -177,9 +162,7 @@ TrainingPlace TrainingSnapshot::Load(const Snapshot* snapshot, const Json& about
   // The saved states are of other ranks, or of another kind of device: a seed of this place of the
   // training.
   if (!same_generators) {
-    torch::manual_seed(SplitMix64({config_.seed, static_cast<std::uint64_t>(place.position.step),
-                                   static_cast<std::uint64_t>(world_.rank())})
-                           .Next());
+    SeedRandomState(config_.seed, place.position.step, world_.rank());
   }
   return place;
 }
