@@ -70,10 +70,8 @@ void Workers::EndParked(int worker) {
 }
 
 void Workers::Stop(int signal, bool keep, TimePoint now, std::vector<Event>& events) {
-  if (!keep && !end_all_) {
-    end_all_ = true;
-    round_live_ = round_live_ || AnyKept() || count() > 0;
-  }
+  // Kept and parked ones end like those of a round.
+  if (!keep && !end_all_) end_all_ = round_live_ = true;
   stopping_ = true;
   if (!round_live_) return;
   if (IsStarting()) return deferred_stops_.push_back({signal, keep});

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Workers that live on when a round breaks, and those that are parked for the next one.
-#include <fcntl.h>
-
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -9,7 +7,6 @@
 #include "launcher/base/limits.h"
 #include "launcher/placement/worker_environ.h"
 #include "launcher/processes/workers.h"
-#include "rendezvous/base/errno_text.h"
 
 namespace ddprun {
 
@@ -171,8 +168,7 @@ absl::Status Workers::Park(int worker) {
   // Any CPU: which rank's place it takes is not known.
   Place place;
   place.threads = config_.places.front().threads;
-  parking_cgroup_ =
-      OwnedFd(cgroup_.empty() ? -1 : open(cgroup_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  parking_cgroup_ = OpenCgroup();
   std::vector<SpawnRequest> requests;
   requests.push_back(RequestFor(place, ParkedEnviron(OwnEnviron(), env, place), 0, parking_ends_,
                                 parking_cgroup_.get()));

@@ -7,14 +7,9 @@
 #include <cerrno>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "launcher/base/temp_dir.h"
 #include "launcher/placement/worker_environ.h"
-#include "launcher/processes/orphans.h"
-#include "launcher/processes/process_stat.h"
-#include "rendezvous/base/bounded_call.h"
 #include "rendezvous/base/errno_text.h"
-#include "rendezvous/values/first_cause.h"
 
 namespace ddprun {
 namespace {
@@ -160,6 +155,10 @@ SpawnRequest Workers::RequestFor(const Place& place, std::vector<std::string> en
           .cgroup = cgroup};
 }
 
+OwnedFd Workers::OpenCgroup() const {
+  return OwnedFd(cgroup_.empty() ? -1 : open(cgroup_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+}
+
 // Those of the round that are not there yet. The others hear of the round first, and prepare for it
 // while these are started.
 void Workers::StartProcesses(TimePoint now) {
@@ -178,8 +177,7 @@ void Workers::StartProcesses(TimePoint now) {
   if (config_.cgroup != nullptr && cgroup_.empty())
     cgroup_ = config_.cgroup->MakeRound(start_.round);
   if (spawning_.empty()) return;  // ContinueSpawn() finds nothing to wait for
-  spawn_cgroup_ =
-      OwnedFd(cgroup_.empty() ? -1 : open(cgroup_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  spawn_cgroup_ = OpenCgroup();
   const std::vector<std::string> inherited = OwnEnviron();
   std::vector<SpawnRequest> requests;
   for (const int i : spawning_) {

@@ -166,6 +166,7 @@ class Workers {
   std::string ErrorFile(int local_rank) const;
   SpawnRequest RequestFor(const Place& place, std::vector<std::string> environ, int local_rank,
                           const LogMux::WriteEnds& ends, int cgroup) const;
+  OwnedFd OpenCgroup() const;
   void TakeSpawned(std::vector<Spawned> spawned, TimePoint now, std::vector<Event>& events);
   void Watch(int worker);
   void Unwatch(int worker);

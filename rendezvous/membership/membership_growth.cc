@@ -34,8 +34,7 @@ void MembershipStep::Grow() {
   const OnJoin on_join = state_.rules->restart_policy.on_join;
   const bool has_place = state_.start->node_count < state_.rules->nodes_max;
   const bool keeps = on_join != OnJoin::kRestart && state_.kept == state_.start->node_count;
-  const bool grows = on_join == OnJoin::kGrow && keeps;
-  if (on_join == OnJoin::kStandby ? !keeps : !keeps && on_join != OnJoin::kRestart) return;
+  if (!keeps && on_join != OnJoin::kRestart) return;
   for (auto& entry : state_.members) {
     Member& member = entry.second;
     if (IsInRound(member) || !member.link || member.leaving) continue;
@@ -44,7 +43,7 @@ void MembershipStep::Grow() {
       member.prepares = true;
       SendTo(member, StandBy{});
     }
-    const bool ready = grows ? member.can_be_kept : on_join == OnJoin::kRestart;
+    const bool ready = on_join == OnJoin::kGrow ? member.can_be_kept : on_join == OnJoin::kRestart;
     if (has_place && ready) return Break(JoinOf(member));
   }
 }

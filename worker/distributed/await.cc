@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/grad_mode.h>
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <torch/csrc/distributed/c10d/comm.hpp>
 #include <utility>
@@ -13,7 +14,7 @@ namespace ddprun {
 namespace {
 
 // Of one message.
-constexpr std::int64_t kMessageBytesMax = 64 << 20;
+constexpr std::size_t kMessageBytesMax = 64 << 20;
 
 // Tensors of one type, which are few bytes or one tensor.
 void BroadcastGroup(World& world, const std::vector<at::Tensor>& tensors, int root) {
@@ -62,21 +63,19 @@ c10::intrusive_ptr<c10::ivalue::Future> UntilRoundEnds(
 
 void BroadcastAll(World& world, const std::vector<at::Tensor>& tensors, int root) {
   const torch::NoGradGuard no_grad;
-  std::vector<at::Tensor> group;
-  std::int64_t bytes = 0;
-  const auto send = [&] {
-    if (!group.empty()) BroadcastGroup(world, std::exchange(group, {}), root);
-    bytes = 0;
-  };
-  for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kLong,
-                                    at::kInt, at::kShort, at::kChar, at::kByte, at::kBool}) {
-    for (const at::Tensor& tensor : tensors) {
-      if (tensor.scalar_type() != type) continue;
+  std::map<at::ScalarType, std::vector<at::Tensor>> by_type;
+  for (const at::Tensor& tensor : tensors) by_type[tensor.scalar_type()].push_back(tensor);
+  for (const auto& [type, alike] : by_type) {
+    std::vector<at::Tensor> group;
+    std::size_t bytes = 0;
+    for (const at::Tensor& tensor : alike) {
       group.push_back(tensor);
-      bytes += static_cast<std::int64_t>(tensor.nbytes());
-      if (bytes >= kMessageBytesMax) send();
+      bytes += tensor.nbytes();
+      const bool is_last = &tensor == &alike.back();
+      if (bytes < kMessageBytesMax && !is_last) continue;
+      BroadcastGroup(world, std::exchange(group, {}), root);
+      bytes = 0;
     }
-    send();
   }
 }
 
