@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "launcher/base/limits.h"
+#include "rendezvous/base/addresses.h"
 #include "rendezvous/base/datagram_socket.h"
 
 namespace ddprun {
@@ -19,8 +20,8 @@ absl::Status ProgressSockets::Open(const std::string& folder, const std::string&
   Close(worker);
   Socket one;
   one.path = absl::StrCat(folder, "/progress_", name);
-  const std::optional<sockaddr_un> address = UnixAddress(one.path);
-  if (!address.has_value())
+  const absl::StatusOr<sockaddr_un> address = UnixAddress(one.path);
+  if (!address.ok())
     return absl::UnavailableError(absl::StrCat("the path ", one.path, " is too long"));
   one.fd = BindDatagramSocket(*address);
   if (!one.fd.valid()) {
@@ -48,9 +49,9 @@ void ProgressSockets::Close() {
 }
 
 bool ProgressSockets::Send(int worker, const RoundMessage& message) const {
-  const std::optional<sockaddr_un> address = UnixAddress(RoundSocketPath(path(worker)));
+  const absl::StatusOr<sockaddr_un> address = UnixAddress(RoundSocketPath(path(worker)));
   const std::string text = ToText(message);
-  if (fd(worker) < 0 || !address.has_value() || text.size() > kRoundMessageBytesMax) return false;
+  if (fd(worker) < 0 || !address.ok() || text.size() > kRoundMessageBytesMax) return false;
   return sendto(fd(worker), text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL,
                 AsSockaddr(*address), sizeof(*address)) == static_cast<ssize_t>(text.size());
 }

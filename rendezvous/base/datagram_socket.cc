@@ -23,14 +23,6 @@ bool IsOwnUser(const msghdr& header) {
 
 }  // namespace
 
-std::optional<sockaddr_un> UnixAddress(const std::string& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.empty() || path.size() >= sizeof(address.sun_path)) return std::nullopt;
-  std::memcpy(address.sun_path, path.c_str(), path.size());
-  return address;
-}
-
 OwnedFd BindDatagramSocket(const sockaddr_un& address) {
   unlink(address.sun_path);  // first: its errno is not the one that the caller reports
   OwnedFd fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));

@@ -7,15 +7,11 @@
 
 #include <cstddef>
 #include <optional>
-#include <string>
 #include <string_view>
 
 #include "rendezvous/base/owned_fd.h"
 
 namespace ddprun {
-
-// Absent: the path is empty, or too long for a socket.
-std::optional<sockaddr_un> UnixAddress(const std::string& path);
 
 inline const sockaddr* AsSockaddr(const sockaddr_un& address) {
   return reinterpret_cast<const sockaddr*>(&address);

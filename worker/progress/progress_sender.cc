@@ -2,22 +2,21 @@
 #include "worker/progress/progress_sender.h"
 
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
+
+#include "rendezvous/base/addresses.h"
+#include "rendezvous/base/datagram_socket.h"
 
 namespace ddprun {
 
 ProgressSender::ProgressSender(const std::string& socket_path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (socket_path.empty() || socket_path.size() >= sizeof(address.sun_path)) return;
-  std::memcpy(address.sun_path, socket_path.c_str(), socket_path.size());
+  const auto address = UnixAddress(socket_path);
+  if (!address.ok()) return;
   socket_ = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (socket_ < 0) return;
-  if (connect(socket_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
+  if (connect(socket_, AsSockaddr(*address), sizeof(*address)) != 0) {
     close(socket_);
     socket_ = -1;
   }

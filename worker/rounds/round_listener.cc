@@ -13,6 +13,7 @@
 #include <variant>
 
 #include "proto/progress_message.h"
+#include "rendezvous/base/addresses.h"
 #include "rendezvous/base/datagram_socket.h"
 
 namespace ddprun {
@@ -21,7 +22,7 @@ namespace {
 // Waits while the agent's queue is full, for a short time: no message is sent twice.
 OwnedFd ConnectTo(const std::string& path) {
   const auto address = UnixAddress(path);
-  if (!address) return OwnedFd();
+  if (!address.ok()) return OwnedFd();
   OwnedFd fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   const timeval limit{.tv_sec = RoundListener::kSendLimit.count() / 1000, .tv_usec = 0};
   if (!fd.valid() || connect(fd.get(), AsSockaddr(*address), sizeof(*address)) != 0 ||
@@ -32,7 +33,7 @@ OwnedFd ConnectTo(const std::string& path) {
 
 OwnedFd BindAt(const std::string& path) {
   const auto address = UnixAddress(path);
-  return address ? BindDatagramSocket(*address) : OwnedFd();
+  return address.ok() ? BindDatagramSocket(*address) : OwnedFd();
 }
 
 }  // namespace
