@@ -103,16 +103,18 @@ int WorkerSocket::Patience(std::optional<TimePoint> due) const {
   return static_cast<int>(std::clamp<std::int64_t>(rest.count(), 0, 3'600'000));
 }
 
+bool WorkerSocket::IsStopping() {
+  absl::MutexLock lock(&mutex_);
+  return stopping_;
+}
+
 void WorkerSocket::Loop() {
   std::array<epoll_event, 128> events;
   std::optional<TimePoint> due;
-  while (true) {
+  // Asked after the waker was cleared and before the wait: Stop() wakes once.
+  while (!IsStopping()) {
     const int count =
         epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), Patience(due));
-    {
-      absl::MutexLock lock(&mutex_);
-      if (stopping_) return;
-    }
     for (int i = 0; i < count; ++i) {
       const epoll_event& event = events[static_cast<std::size_t>(i)];
       if (event.data.u64 == kListener) {

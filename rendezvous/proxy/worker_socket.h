@@ -71,6 +71,7 @@ class WorkerSocket {
   };
 
   void Loop();
+  bool IsStopping() ABSL_LOCKS_EXCLUDED(mutex_);
   int Patience(std::optional<TimePoint> due) const;
   void Accept();
   void Pause() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

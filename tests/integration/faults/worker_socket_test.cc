@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <chrono>
 #include <vector>
 
 #include "rendezvous/base/owned_fd.h"
@@ -85,6 +86,20 @@ TEST_F(WorkerSocketTest, IsMadeAgainWhereItsFileWasRemoved) {
   ExpectAnswer(late);
   ExpectAnswer(early);
   EXPECT_TRUE(socket_.EnsureListening().ok()) << "it is there, and stays";
+}
+
+// Stop() must not be lost where its thread is just clearing another wake.
+TEST_F(WorkerSocketTest, StopsRightAfterAWake) {
+  for (int i = 0; i < 2000; ++i) {
+    WorkerSocket socket({[](StoreWorker, std::string_view) { return true; }, [](StoreWorker) {},
+                         [] { return std::nullopt; }});
+    ASSERT_TRUE(socket.Listen(folder_ / "waking").ok());
+    socket.Wake();
+    const auto woken = std::chrono::steady_clock::now();
+    while (std::chrono::steady_clock::now() - woken < std::chrono::microseconds(i % 100)) {
+    }
+    socket.Stop();
+  }
 }
 
 }  // namespace
