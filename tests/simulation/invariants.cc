@@ -437,7 +437,8 @@ void Invariants::VictimsAreNoCause(const SimStep& step) {
   const bool in_time = member != nullptr && InRound(*member) &&
                        member->phase != MemberPhase::kStopped && failed->round == step.before.round;
   if (in_time) {
-    const bool is_symptom = failed->failure.message == kBrokenCollectiveWords;
+    const bool is_symptom = failed->failure.kind == FailureKind::kCollectiveFailed ||
+                            failed->failure.message == kBrokenCollectiveWords;
     std::optional<Failure>& first = is_symptom ? run.first_symptom : run.first_origin;
     if (!first) {
       first = failed->failure;
@@ -681,6 +682,27 @@ void Invariants::WorkersStarted(const NodeId& node, const Start& start) {
 }
 
 void Invariants::WorkersGone(const NodeId& node) { nodes_[node].live.reset(); }
+
+// ---- The training
+
+// A world that no later one has followed, but for nodes that are lost and have not heard of it.
+void Invariants::WorldMakesStep(SimRunNumber run, RoundId round, const std::set<NodeId>& nodes) {
+  RoundId& latest = runs_[run].stepped;
+  if (latest <= round) {
+    latest = round;
+    return;
+  }
+  for (const NodeId& node : nodes) {
+    if (nodes_[node].lost_in) continue;
+    Fail("one-world-steps",
+         absl::StrCat("the world of ", Name(round), ", with node ", node.value,
+                      ", makes a step after that of ", Name(latest), " has made one"));
+  }
+}
+
+void Invariants::WrongTraining(absl::string_view invariant, absl::string_view sentence) {
+  Fail(invariant, sentence);
+}
 
 // ---- The store
 

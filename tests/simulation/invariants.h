@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -56,6 +57,9 @@ class Invariants {
   void Mutated(const StoreOp& op, RoundId of_run, RoundId of_store);
   // After a step, and after a replay.
   void StoreIsOf(RoundId of_run, RoundId of_store);
+  // The world of that round, of workers of these nodes, has made a step together.
+  void WorldMakesStep(SimRunNumber run, RoundId round, const std::set<NodeId>& nodes);
+  void WrongTraining(absl::string_view invariant, absl::string_view sentence);
   // The faults are over, and so is the time in which all must end.
   void NotEnded(const std::string& who, const std::string& state);
   void Ended(const NodeId& node, const std::string& words);
@@ -63,6 +67,7 @@ class Invariants {
   void Spins();
   void ReplayedOtherwise(SimRunNumber run);
 
+  SimRunNumber RunOf(const NodeId& node) { return nodes_[node].run; }
   bool ok() const { return failure_.empty(); }
   // "name-of-the-invariant: sentence"; the first that did not hold.
   const std::string& failure() const { return failure_; }
@@ -84,6 +89,7 @@ class Invariants {
     std::optional<Failure> first_symptom;
     RunPhase phase = RunPhase::kForming;
     TimePoint phase_since{};
+    RoundId stepped{0};  // the latest whose world has made a step
   };
 
   // One function for each, in the order of the README.

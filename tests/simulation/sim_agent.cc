@@ -39,7 +39,8 @@ Report Forged(Report report) {
 
 SimAgent::SimAgent(SimClock& clock, SimRunNetwork& network, Place place,
                    const SimSettings& settings, const SimNodeSettings& node, SimRandom random,
-                   Invariants& invariants, SimTrace& trace, Handlers handlers)
+                   Invariants& invariants, SimTraining& training, SimTrace& trace,
+                   Handlers handlers)
     : clock_(clock),
       network_(network),
       place_(std::move(place)),
@@ -47,6 +48,7 @@ SimAgent::SimAgent(SimClock& clock, SimRunNetwork& network, Place place,
       node_(node),
       random_(random),
       invariants_(invariants),
+      training_(training),
       trace_(trace),
       handlers_(std::move(handlers)) {
   config_ = {.host = place_.host,
@@ -115,6 +117,8 @@ void SimAgent::OnSession(SessionEvent event) {
       reconnect_timeout_ =
           accepted->durable ? std::chrono::milliseconds(kReconnectTimeout) : accepted->lease;
     }
+    // A cause that is known later may be worth a restart.
+    if (const auto* stop = std::get_if<Stop>(directive)) told_last_ = told_last_ || stop->last;
     std::visit(
         [this](auto& kind) {
           using Kind = std::decay_t<decltype(kind)>;
@@ -207,6 +211,7 @@ void SimAgent::Perform(const Effect& effect) {
     invariants_.Ended(place_.id, end->text);
     session_->Close();
     if (store_ != nullptr) store_->Close();
+    training_.EndAllOf(place_.id);
     handlers_.ended();
   }
 }
@@ -236,6 +241,7 @@ void SimAgent::Spawn(const Start& start) {
     Worker& worker = workers_[i];
     const bool kept = i < before.size() && before[i].lives && before[i].left;
     worker.lives = true;
+    worker.process = kept ? before[i].process : ++last_process_;
     worker.ignores_term = kept ? before[i].ignores_term : random_.Chance(settings_.hang);
     worker.since = clock_.now();
     worker.id = StoreWorker{++last_worker_};
@@ -271,7 +277,10 @@ void SimAgent::Ask(std::size_t index, const StoreResult* last) {
   Worker& worker = workers_[index];
   if (worker.script->has_met() && !worker.met) {
     worker.met = true;
-    invariants_.Met(place_.id, *state_.round);
+    const Start& start = *state_.round;
+    invariants_.Met(place_.id, start);
+    training_.Enter(ProcessOf(worker), start, start.rank_first + static_cast<int>(index),
+                    network_.Timers(place_.self));
   }
   std::optional<StoreOp> op = worker.script->Next(last);
   if (!op) {
@@ -317,6 +326,7 @@ void SimAgent::EndWorker(std::size_t index, Duration after, Outcome outcome) {
 
 void SimAgent::WorkerEnds(std::size_t index, Outcome outcome, std::string message) {
   workers_[index].lives = false;
+  training_.End(ProcessOf(workers_[index]));
   store_->WorkerGone(workers_[index].id);
   const bool failed = !IsSuccess(outcome);
   const Start start = *state_.round;
@@ -351,6 +361,7 @@ void SimAgent::LeaveRound(std::size_t index, std::string error) {
   worker.asked.reset();
   worker.dying = false;
   worker.left = true;
+  training_.Leave(ProcessOf(worker));
   if (!worker.stopped) {
     WorkerLeft left;
     left.local_rank = static_cast<int>(index);
@@ -376,7 +387,7 @@ void SimAgent::SignalWorkers(bool kill, bool keep) {
           network_.Timers(place_.self));
       continue;
     }
-    stopped_kept_ = stopped_kept_ || (settings_.keep && workers_[i].lives && !keep);
+    stopped_kept_ = stopped_kept_ || (settings_.keep && workers_[i].lives && !keep && !told_last_);
     if (!kill && workers_[i].ignores_term) {
       // It hangs.
       workers_[i].dying = true;
@@ -429,6 +440,7 @@ void SimAgent::BreakCollective(RoundId round) {
 
 void SimAgent::Crashed() {
   invariants_.WorkersGone(place_.id);
+  training_.EndAllOf(place_.id);
   if (state_.workers_live) handlers_.workers_died(*state_.round);
 }
 

@@ -17,6 +17,7 @@
 #include "tests/simulation/sim_session.h"
 #include "tests/simulation/sim_settings.h"
 #include "tests/simulation/sim_store.h"
+#include "tests/simulation/sim_training.h"
 
 namespace ddprun {
 
@@ -34,8 +35,8 @@ class SimAgent final : public SimEndpoint<SimMessage> {
   };
 
   SimAgent(SimClock& clock, SimRunNetwork& network, Place place, const SimSettings& settings,
-           const SimNodeSettings& node, SimRandom random, Invariants& invariants, SimTrace& trace,
-           Handlers handlers);
+           const SimNodeSettings& node, SimRandom random, Invariants& invariants,
+           SimTraining& training, SimTrace& trace, Handlers handlers);
 
   void Begin();
   void Signal(int signal);
@@ -72,7 +73,8 @@ class SimAgent final : public SimEndpoint<SimMessage> {
     bool met = false;
     bool dying = false;
     bool stopped = false;  // the agent's signal has reached it
-    bool left = false;     // it has left the round, and waits for the next one
+    std::uint64_t process = 0;
+    bool left = false;  // it has left the round, and waits for the next one
   };
 
   TimePoint Now() const { return clock_.now() + node_.skew; }
@@ -88,6 +90,7 @@ class SimAgent final : public SimEndpoint<SimMessage> {
   void EndWorker(std::size_t index, Duration after, Outcome outcome);
   void WorkerEnds(std::size_t index, Outcome outcome, std::string message = "");
   std::optional<std::size_t> AnyWorker() const;
+  SimTraining::Process ProcessOf(const Worker& worker) const { return {place_.id, worker.process}; }
   void SignalWorkers(bool kill, bool keep);
   void LeaveRound(std::size_t index, std::string error = "");
   void Park();
@@ -101,6 +104,7 @@ class SimAgent final : public SimEndpoint<SimMessage> {
   const SimNodeSettings node_;
   SimRandom random_;
   Invariants& invariants_;
+  SimTraining& training_;
   SimTrace& trace_;
   const Handlers handlers_;
 
@@ -111,6 +115,7 @@ class SimAgent final : public SimEndpoint<SimMessage> {
   std::unique_ptr<SimStore> store_;
   std::chrono::milliseconds reconnect_timeout_{0};
   std::uint64_t last_worker_ = 0;
+  std::uint64_t last_process_ = 0;
   std::uint64_t last_question_ = 0;
   std::chrono::milliseconds heartbeat_{0};
   std::optional<TimePoint> heartbeat_due_;
@@ -118,6 +123,7 @@ class SimAgent final : public SimEndpoint<SimMessage> {
   std::optional<TimePoint> armed_;
   std::vector<Worker> workers_;
   int spawned_ = 0;
+  bool told_last_ = false;     // that no round follows
   bool stopped_kept_ = false;  // a worker that could have been kept was told to end
   std::vector<std::string> notes_;
   std::optional<End> end_;

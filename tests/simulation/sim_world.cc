@@ -21,6 +21,7 @@ namespace {
 constexpr std::chrono::hours kSettleTimeout{1};
 // Far more than all processes have to do at once.
 constexpr int kEventsOfMomentMax = 20'000;
+constexpr std::uint64_t kTrainingSeed = 0x7472'6169'6e;
 
 std::string Name(Phase phase) {
   switch (phase) {
@@ -191,6 +192,8 @@ void SimWorld::Build() {
   service_process_ = network_->Add("service");
   service_ = std::make_unique<SimService>(clock_, *network_, service_process_, settings_,
                                           random_->Fork(), invariants_, trace_);
+  // A source of its own, so that the seeds mean what they meant.
+  training_.emplace(clock_, SimRandom(settings_.seed ^ kTrainingSeed), invariants_);
 }
 
 // ---- Who is there
@@ -233,7 +236,7 @@ absl::Status SimWorld::StartOne(const ScenarioLine& line) {
       clock_, *network_,
       SimAgent::Place{node.process, service_process_, *name,
                       NodeId{absl::StrCat(*name, ".", ++node.lives)}},
-      settings_, settings, random_->Fork(), invariants_, trace_,
+      settings_, settings, random_->Fork(), invariants_, *training_, trace_,
       SimAgent::Handlers{[this, &node] { AgentEnded(node); },
                          [this, &node](const Start& start) { WorkersDied(node, start); }});
   trace_.Report(clock_.now(), [&] { return absl::StrCat(node.agent->id().value, " starts"); });

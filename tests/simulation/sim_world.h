@@ -17,6 +17,7 @@
 #include "tests/simulation/sim_message.h"
 #include "tests/simulation/sim_service.h"
 #include "tests/simulation/sim_settings.h"
+#include "tests/simulation/sim_training.h"
 
 namespace ddprun {
 
@@ -80,6 +81,7 @@ class SimWorld {
   std::unique_ptr<SimRunNetwork> network_;
   SimProcess service_process_{};
   std::unique_ptr<SimService> service_;
+  std::optional<SimTraining> training_;
   std::map<std::string, Node> nodes_;
   int events_of_moment_ = 0;
 };

@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
-#include <tuple>
 
 #include "worker/base/text.h"
 #include "worker/ddp/checksum.h"
@@ -32,29 +31,7 @@ RankState Decode(const at::Tensor& row) {
                     .evaluation_due = numbers[5] != 0}};
 }
 
-// An evaluation that is done is further than one that is due.
-auto Order(const RankState& state) {
-  return std::tuple(state.has_state, state.place.position.step, !state.place.evaluation_due);
-}
-
-bool Lacks(const RankState& state, const RankState& source) {
-  return !state.has_state || state.place.position.step != source.place.position.step;
-}
-
 }  // namespace
-
-RoundStart ChooseStart(const std::vector<RankState>& ranks, int rank) {
-  std::size_t source = 0;
-  for (std::size_t i = 1; i < ranks.size(); ++i) {
-    if (Order(ranks[i]) > Order(ranks[source])) source = i;
-  }
-  const RankState& furthest = ranks[source];
-  if (!furthest.has_state) return {};
-  RoundStart start{.goes_on = true, .source = static_cast<int>(source), .place = furthest.place};
-  for (const RankState& one : ranks) start.sends = start.sends || Lacks(one, furthest);
-  start.receives = Lacks(ranks[static_cast<std::size_t>(rank)], furthest);
-  return start;
-}
 
 RoundStart AgreeOnStart(World& world, KeptTraining& kept) {
   const at::Tensor all = world.AllGather(
