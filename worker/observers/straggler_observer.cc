@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/Functions.h>
-#include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -27,9 +26,9 @@ namespace {
 // To get the name of the slow rank's host, which that rank stores as soon as it is found.
 constexpr std::chrono::seconds kHostTimeout{1};
 
-// Of a rank with several threads, which wait for each other and for CPUs, and whose waits cannot be
-// told from their work: a step counts if its threads were not interrupted more often. Kernel
-// threads are rarer, another busy process of that CPU far more frequent.
+// A step counts if the rank's threads were not interrupted more often. Kernel threads are rarer,
+// another busy process of that CPU far more frequent: then one with several threads waits in ways
+// that cannot be told from its work, and one with a single thread finds its caches empty.
 constexpr std::chrono::milliseconds kBetweenInterruptions{20};
 
 // How long this thread was ready to run and had no CPU, which other processes of a busy machine
@@ -119,7 +118,7 @@ class StragglerObserver : public Observer {
   void OnStepEnd(const TrainingState& state, const StepEvent&) override {
     own_time_.Enter(StepSection::kOther);
     const auto own = std::chrono::duration_cast<std::chrono::microseconds>(own_time_.Take());
-    if (at::get_num_threads() == 1 || interruptions_.TakeAreRare()) fastest_.Add(own);
+    if (interruptions_.TakeAreRare()) fastest_.Add(own);
     Exchange(state.position().step);
   }
 

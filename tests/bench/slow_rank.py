@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A rank that suddenly needs twice as long for a step: after how many steps it is named.
+
+    tests/bench/slow_rank.py [--times 20] [--seed 1] [--build build] [--json FILE]
+
+Two ranks train on this machine. A random one is stopped and continued in slices of 1 ms by SIGSTOP and SIGCONT, so that it
+runs half of the time, until `train` names it; then it runs freely until `train` says that it is as fast as its peers. Counted
+are the steps that began slow. Exit code 1 if another rank was named, or one while none was slow.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import random
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+from dead_rank import last_step, writers
+
+HERE = pathlib.Path(__file__).resolve().parent
+PATIENCE = 120  # seconds; a wait that is not over by then fails
+NAMED = re.compile(r"rank (\d) on host \S+ needs (\S+) times as long for a step as its peers")
+FAST_AGAIN = re.compile(r"rank (\d) is as fast as its peers again")
+
+SLOW = """
+import os, signal, sys, time
+try:
+    os.setpriority(os.PRIO_PROCESS, 0, -20)
+except OSError:
+    pass
+pid = int(sys.argv[1])
+while True:
+    os.kill(pid, signal.SIGSTOP)
+    time.sleep(0.001)
+    os.kill(pid, signal.SIGCONT)
+    time.sleep(0.001)
+"""
+
+
+class Run:
+    def __init__(self, build, folder):
+        self.output = pathlib.Path(folder, "run")
+        self.log = pathlib.Path(folder, "log")
+        training = "--dataset synthetic --samples 100000 --model simple-cnn --batch-size 128 --epochs 1000 --no-eval --device cpu"
+        training += f" --no-metrics --log-samples --log-every 100000 --output-dir {self.output}"
+        with open(self.log, "wb") as log:
+            self.node = subprocess.Popen(
+                [f"{build}/bin/ddprun", "--standalone", "--nproc-per-node", "2", f"{build}/bin/train", *training.split()],
+                env={**os.environ, "OMP_NUM_THREADS": "1"},
+                stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+            )  # fmt: skip
+
+    def step(self):
+        return min(last_step(self.output / f"samples-{rank}.jsonl") for rank in range(2))
+
+    def said(self):
+        return self.log.read_text(errors="replace")
+
+    def wait(self, condition, what):
+        deadline = time.monotonic() + PATIENCE
+        while not (result := condition()):
+            if time.monotonic() > deadline or self.node.poll() is not None:
+                raise SystemExit(f"{what}: did not come\n{self.said()[-2000:]}")
+            time.sleep(0.002)
+        return result
+
+    def make_steps(self, count):
+        goal = self.step() + count
+        self.wait(lambda: self.step() >= goal, f"{count} steps")
+
+    def end(self):
+        self.node.send_signal(signal.SIGTERM)
+        self.node.wait(PATIENCE)
+
+
+def name_one(run, rank, times):
+    """Steps until it was named, and the factor that was said."""
+    before = run.step()
+    slow = subprocess.Popen([sys.executable, "-c", SLOW, str(writers(run.output)[rank])])
+    try:
+        run.wait(lambda: len(NAMED.findall(run.said())) > times, "its name")
+        steps = run.step() - before
+    finally:
+        slow.kill()
+        slow.wait()
+        os.kill(writers(run.output)[rank], signal.SIGCONT)
+    named, factor = NAMED.findall(run.said())[times]
+    run.wait(lambda: len(FAST_AGAIN.findall(run.said())) > times, "that it is fast again")
+    return int(named), float(factor), steps
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--times", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--build", default=str(HERE.parents[1] / "build"))
+    parser.add_argument("--json")
+    options = parser.parse_args()
+    rng = random.Random(options.seed)
+    with tempfile.TemporaryDirectory(prefix="slow-rank-") as folder:
+        run = Run(options.build, folder)
+        run.wait(lambda: run.step() > 50, "fifty steps")
+        right, steps, factors = True, [], []
+        for i in range(options.times):
+            rank = rng.randrange(2)
+            named, factor, took = name_one(run, rank, i)
+            right = right and named == rank
+            steps.append(took)
+            factors.append(factor)
+            run.make_steps(20 + rng.randrange(20))
+        right = right and len(NAMED.findall(run.said())) == options.times
+        run.end()
+    report = {
+        "times": len(steps),
+        "named after steps, p50": statistics.median(steps),
+        "least": min(steps),
+        "most": max(steps),
+        "factor that was said, p50": statistics.median(factors),
+        "only the slow rank was named": right,
+    }
+    for name, value in report.items():
+        print(f"{name}: {value}")
+    if options.json:
+        pathlib.Path(options.json).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    return 0 if right else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
