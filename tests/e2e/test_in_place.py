@@ -12,11 +12,13 @@ import sys
 import time
 
 import pytest
+import torch
+from torch import nn
 from conftest import DDPRUN, REPO, TRAIN, clean_environment, free_port, processes_of_this_session
 
 DEADLINE = 120
 SAMPLES = 512
-TRAINING = f"--dataset synthetic --samples {SAMPLES} --model netresdeep --batch-size 8 --device cpu --no-eval --log-samples".split()
+TRAINING = f"--dataset synthetic --samples {SAMPLES} --batch-size 8 --device cpu --no-eval --log-samples".split()
 
 # Says where it is, and is kept.
 KEPT = f"""
@@ -127,9 +129,17 @@ def model_of(run):
     return (run / "cifar_net.pth").read_bytes()
 
 
-@pytest.mark.parametrize("spares", [0, 1])
-def test_killed_ranks_leave_no_trace(tmp_path, spares):
+def with_dropout(path):
+    """What it drops is drawn by each rank for itself."""
+    layers = [nn.Conv2d(3, 32, 3), nn.ReLU(), nn.MaxPool2d(4), nn.Flatten(), nn.Dropout(0.5), nn.Linear(1568, 10)]
+    torch.jit.script(nn.Sequential(*layers)).save(path)
+    return path
+
+
+@pytest.mark.parametrize("spares, model", [(0, "netresdeep"), (1, "netresdeep"), (1, "dropout")])
+def test_killed_ranks_leave_no_trace(tmp_path, spares, model):
     training = [TRAIN, *TRAINING, "--deterministic", "--epochs", "4"]
+    training += ["--model-file", with_dropout(tmp_path / "net.pt")] if model == "dropout" else ["--model", model]
     with Nodes(tmp_path) as nodes:
         plain = nodes.start(["--standalone", "--nproc-per-node", 3], [*training, "--output-dir", tmp_path / "plain"])
         assert plain.wait() == 0, plain.text()
@@ -164,7 +174,7 @@ def test_a_world_grows_and_shrinks_while_it_trains(tmp_path):
     flags = ["--nnodes", "2:3", "--nproc-per-node", 1, "--master-addr", "127.0.0.1", "--master-port", port,
              "--insecure", "--max-restarts", 9, "--last-call", 0.5]  # fmt: skip
     run = tmp_path / "run"
-    training = [TRAIN, *TRAINING, "--epochs", "24", "--output-dir", run]
+    training = [TRAIN, *TRAINING, "--model", "netresdeep", "--epochs", "24", "--output-dir", run]
     with Nodes(tmp_path) as nodes:
         first = [nodes.start([*flags, "--node-rank", rank], training) for rank in range(2)]
         healthy = nodes.until(lambda: len(found := trainers(run)) == 2 and found, "two ranks")

@@ -3,9 +3,8 @@
 
 #include <utility>
 
-#include "worker/training/random_state.h"
-
 namespace ddprun {
+
 void KeptTraining::Join(const Config& config, const Dataset& data,
                         TrainingParts::Membership membership) {
   if (parts) {
@@ -20,13 +19,11 @@ void KeptTraining::Accept(const TrainingPlace& at) {
   has_state = true;
   buffers.emplace(*parts->model);
   parts->epoch_sums.Keep();
-  random = RandomState(at::kCPU);
 }
 
 void KeptTraining::Commit() {
   buffers->Commit();
   parts->epoch_sums.Keep();
-  random = RandomState(at::kCPU);
   if (layout.empty()) layout = parts->strategy->Layout();
 }
 
@@ -37,7 +34,6 @@ void KeptTraining::Leave(const TrainingPlace& at) {
   place = at;
   buffers->Restore();
   parts->epoch_sums.TakeBack();
-  SetRandomState(at::kCPU, random);
 }
 
 }  // namespace ddprun

@@ -44,7 +44,6 @@ struct KeptTraining {
   BucketLayout layout;  // of the gradients, once a step is complete
   std::unique_ptr<TrainingParts> parts;
   std::optional<BufferMirror> buffers;
-  at::Tensor random;  // the state of this rank's generator on the CPU
   SavedSoFar saved;
 
   StepClock clock{start};

@@ -11,7 +11,6 @@
 #include "worker/base/text.h"
 #include "worker/ddp/checksum.h"
 #include "worker/distributed/await.h"
-#include "worker/training/random_state.h"
 #include "worker/training/training_snapshot.h"
 
 namespace ddprun {
@@ -58,7 +57,7 @@ RoundStart AgreeOnStart(World& world, KeptTraining& kept) {
   return start;
 }
 
-void ReceiveState(const Config& config, World& world, const RoundStart& start, KeptTraining& kept) {
+void ReceiveState(World& world, const RoundStart& start, KeptTraining& kept) {
   // A checkpoint of the step before may still be read from these tensors.
   if (kept.saved.writer) kept.saved.writer->WaitUntilCopied();
   // If the round ends before all has come, this rank has none.
@@ -90,8 +89,6 @@ void ReceiveState(const Config& config, World& world, const RoundStart& start, K
       {.scale = numbers[0].item<double>(),
        .steps_since_growth = static_cast<std::int64_t>(numbers[1].item<double>())});
   parts.WeightsChanged();
-  // The generator's state is of each rank alone: a seed of this place of the training.
-  SeedRandomState(config.seed, start.place.position.step, world.rank());
 }
 
 }  // namespace ddprun

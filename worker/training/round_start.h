@@ -16,6 +16,6 @@ RoundStart AgreeOnStart(World& world, KeptTraining& kept);
 // The source's parameters, buffers, optimizer state, average and scale become every rank's. All
 // ranks must call it if `start.sends`. Throws std::runtime_error on a rank that has received other
 // values than were sent.
-void ReceiveState(const Config& config, World& world, const RoundStart& start, KeptTraining& kept);
+void ReceiveState(World& world, const RoundStart& start, KeptTraining& kept);
 
 }  // namespace ddprun

@@ -8,6 +8,7 @@
 #include "worker/observers/make_observers.h"
 #include "worker/parallel/pipeline_plan.h"
 #include "worker/step/make_train_step.h"
+#include "worker/step/step_seed.h"
 #include "worker/training/checks.h"
 #include "worker/training/results.h"
 #include "worker/training/warm_up.h"
@@ -28,7 +29,7 @@ TrainingParts& JoinWorld(const Config& config, const Dataset& data, World& world
   // A rank that ends with its world needs no copy of rank 0's buffers.
   if (world.interrupt()) membership.after_forward = [&kept, &world] { kept.buffers->Send(world); };
   kept.Join(config, data, std::move(membership));
-  if (start.sends) ReceiveState(config, world, start, kept);
+  if (start.sends) ReceiveState(world, start, kept);
   return *kept.parts;
 }
 
@@ -142,6 +143,7 @@ void Trainer::TrainEpoch() {
     Notify(&Observer::OnStepBegin, state_, sampler, batches);
     checkpoints_.BeginStep();
     step_->UseForward(parts_.model->Advance(state_.PlannedEpochs()));
+    SeedStep(world_.device(), config_.seed, state_.position().step + 1, world_.rank());
     // Batches, forward, backward with the all-reduce, optimizer: train_step.cc.
     const TrainStep::Result result =
         step_->Make(batches, state_.LearningRate(), state_.position().step + 1);

@@ -19,14 +19,12 @@
 #include "worker/export/model_file.h"
 #include "worker/files/state_dict.h"
 #include "worker/files/tensor_list.h"
-#include "worker/training/random_state.h"
 
 namespace ddprun {
 namespace {
 
 using Json = nlohmann::json;
 
-constexpr char kRandom[] = "random/";
 constexpr char kAverage[] = "ema/";
 
 using TensorsByName = std::unordered_map<std::string, at::Tensor>;
@@ -97,15 +95,6 @@ std::optional<GradScaler::State> SavedScale(const Json& about) {
       .scale = scale, .steps_since_growth = scaler.at("steps_since_growth").get<std::int64_t>()};
 }
 
-bool HasRandomState(const Json& tensors, int rank, const at::Tensor& own) {
-  const std::string name = kRandom + std::to_string(rank);
-  for (const Json& entry : tensors) {
-    if (entry.at(0).get<std::string>() == name)
-      return entry.at(1).get<std::vector<std::int64_t>>() == own.sizes().vec();
-  }
-  return false;
-}
-
 void TrainingSnapshot::CheckFits(const Snapshot& snapshot) const {
   const std::string misfit =
       Misfit(snapshot.about, {{"config", ConfigOf(config_)}, {"data", DataOf(data_)}});
@@ -122,12 +111,10 @@ void TrainingSnapshot::CheckFits(const Snapshot& snapshot) const {
   }
 }
 
-void TrainingSnapshot::CopyIn(const Snapshot* snapshot, const Json& tensors, bool with_random) {
+void TrainingSnapshot::CopyIn(const Snapshot* snapshot, const Json& tensors) {
   TensorsByName read;
   if (snapshot != nullptr) read = ByName(snapshot->tensors);
   TensorsByName own = ByName(StateTensors(parts_));
-  const std::string random = kRandom + std::to_string(world_.rank());
-  if (with_random) own.emplace(random, RandomState(world_.device()));
   const torch::NoGradGuard no_grad;
   std::unordered_set<std::string> done;
   for (const Json& entry : tensors) {
@@ -144,27 +131,17 @@ void TrainingSnapshot::CopyIn(const Snapshot* snapshot, const Json& tensors, boo
     if (name.starts_with(kAverage) && !done.contains(name))
       at::Tensor(tensor).copy_(own.at("model/" + name.substr(sizeof kAverage - 1)).detach());
   }
-  if (with_random) SetRandomState(world_.device(), own.at(random));
 }
 
 TrainingPlace TrainingSnapshot::Load(const Snapshot* snapshot, const Json& about,
                                      const Json& tensors) {
-  // All ranks decide alike: they are on devices of the same kind.
-  const bool same_generators = about.at("world_size").get<int>() == world_.size() &&
-                               HasRandomState(tensors, world_.rank(), RandomState(world_.device()));
-  CopyIn(snapshot, tensors, same_generators);
+  CopyIn(snapshot, tensors);
   if (const auto scale = SavedScale(about)) parts_.scaler.Restore(*scale);
-  const TrainingPlace place{.position = {.step = about.at("step").get<std::int64_t>(),
-                                         .epoch = about.at("epoch").get<std::int64_t>(),
-                                         .consumed = about.at("consumed").get<std::int64_t>()},
-                            .reached_target = about.at("reached_target").get<bool>(),
-                            .evaluation_due = about.value("evaluation_due", false)};
-  // The saved states are of other ranks, or of another kind of device: a seed of this place of the
-  // training.
-  if (!same_generators) {
-    SeedRandomState(config_.seed, place.position.step, world_.rank());
-  }
-  return place;
+  return {.position = {.step = about.at("step").get<std::int64_t>(),
+                       .epoch = about.at("epoch").get<std::int64_t>(),
+                       .consumed = about.at("consumed").get<std::int64_t>()},
+          .reached_target = about.at("reached_target").get<bool>(),
+          .evaluation_due = about.value("evaluation_due", false)};
 }
 
 Json TrainingSnapshot::About(const TrainingPlace& place, const std::string& training) const {
@@ -184,7 +161,7 @@ Json TrainingSnapshot::About(const TrainingPlace& place, const std::string& trai
 }
 
 TrainingSnapshot::Gathered TrainingSnapshot::Gather() {
-  Gathered gathered{.random = world_.AllGather(RandomState(world_.device()))};
+  Gathered gathered;
   try {
     gathered.tensors = parts_.strategy->Gather(StateTensors(parts_));
   } catch (const c10::OutOfMemoryError& error) {
@@ -199,8 +176,6 @@ Snapshot TrainingSnapshot::Complete(Gathered gathered, const TrainingPlace& plac
   Snapshot snapshot{CopyWhatChanges(gathered.tensors, SetOf(parts_.model->buffers())),
                     About(place, training)};
   world_.Synchronize();
-  for (std::int64_t rank = 0; rank < gathered.random.size(0); ++rank)
-    snapshot.tensors.emplace_back(kRandom + std::to_string(rank), gathered.random[rank].clone());
   return snapshot;
 }
 

@@ -22,10 +22,6 @@ namespace ddprun {
 // ends a training.
 std::optional<GradScaler::State> SavedScale(const nlohmann::json& about);
 
-// Whether a checkpoint's tensors, by their TensorList(), have a state for the generator of `rank`,
-// whose present one is `own`. A CPU's and a GPU's are of different sizes.
-bool HasRandomState(const nlohmann::json& tensors, int rank, const at::Tensor& own);
-
 // What this rank holds of model, optimizer state and average.
 NamedTensors StateTensors(const TrainingParts& parts);
 
@@ -48,7 +44,6 @@ class TrainingSnapshot {
   struct Gathered {
     std::string error;  // why there is nothing in it; the same on all ranks
     NamedTensors tensors;
-    at::Tensor random;  // states of the ranks' random number generators, uint8: world size x bytes
   };
   Gathered Gather();
   // On rank 0: the snapshot of the training that is called `training` at `place`. Whatever changes
@@ -58,8 +53,7 @@ class TrainingSnapshot {
 
  private:
   nlohmann::json About(const TrainingPlace& place, const std::string& training) const;
-  // `with_random`: the states of the ranks' generators too.
-  void CopyIn(const Snapshot* snapshot, const nlohmann::json& tensors, bool with_random);
+  void CopyIn(const Snapshot* snapshot, const nlohmann::json& tensors);
 
   const Config& config_;
   const Dataset& data_;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/training/warm_up.h"
 
-#include <ATen/Context.h>
 #include <torch/csrc/autograd/grad_mode.h>
 
 #include <algorithm>
@@ -29,8 +28,6 @@ class KeptState {
       for (const auto& [name, tensor] : parts.average->State()) keep(tensor);
     }
     if (parts.scaler.enabled()) scale_ = parts.scaler.state();
-    KeepGenerator(at::kCPU);
-    if (world.device().is_cuda()) KeepGenerator(world.device());
   }
   KeptState(const KeptState&) = delete;
   KeptState& operator=(const KeptState&) = delete;
@@ -40,25 +37,14 @@ class KeptState {
     for (auto& [tensor, values] : kept_) tensor.copy_(values);
     parts_.WeightsChanged();
     if (scale_) parts_.scaler.Restore(*scale_);
-    for (auto& [generator, state] : generators_) {
-      const std::lock_guard lock(generator.mutex());
-      generator.set_state(state);
-    }
     parts_.epoch_sums.Take(world_);
   }
 
  private:
-  void KeepGenerator(at::Device device) {
-    at::Generator generator = at::globalContext().defaultGenerator(device);
-    const std::lock_guard lock(generator.mutex());
-    generators_.emplace_back(generator, generator.get_state());
-  }
-
   World& world_;
   TrainingParts& parts_;
   std::vector<std::pair<at::Tensor, at::Tensor>> kept_;
   std::optional<GradScaler::State> scale_;
-  std::vector<std::pair<at::Generator, at::Tensor>> generators_;
 };
 
 // The forwards from here on, each as the epochs at which it is used.

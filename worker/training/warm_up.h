@@ -14,8 +14,8 @@
 
 namespace ddprun {
 
-// Parameters, buffers, optimizer, scaler, average and random numbers are afterwards as before, bit
-// by bit. The strategy must be in training mode, and is left in it. All ranks must call it.
+// Parameters, buffers, optimizer, scaler and average are afterwards as before, bit by bit. The
+// strategy must be in training mode, and is left in it. All ranks must call it.
 void WarmUp(const Config& config, const Dataset& data, World& world, TrainingParts& parts,
             TrainStep& step, const TrainingState& state);
 

@@ -121,7 +121,7 @@ TEST(CheckpointWriterTest, ValuesThatAreNotFiniteAreNotSaved) {
   EXPECT_EQ(SaveAndWait(writer, 4).error, "");
 }
 
-// All bits of a generator's state may be set, and a counter is any number.
+// All bits of what holds no numbers may be set, and a counter is any number.
 TEST(CheckpointWriterTest, AnyBitsOfWhatIsNotFloatingPointAreSaved) {
   const TempFiles files;
   CheckpointWriter writer({.folder = files.folder(), .training = "t"});

@@ -4,7 +4,7 @@
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
-#include "worker/files/tensor_list.h"
+#include "worker/step/step_seed.h"
 
 namespace ddprun {
 namespace {
@@ -31,16 +31,17 @@ TEST(SavedScale, IsNoneOfATrainingThatOverflowedUntilItsEnd) {
   EXPECT_EQ(SavedScale(AboutWith("fp16", 1))->scale, 1);
 }
 
-TEST(HasRandomState, IsOfTheSameRankAndKindOfDevice) {
-  const at::Tensor of_cpu = at::globalContext().defaultGenerator(at::kCPU).get_state();
-  const at::Tensor of_cuda = at::zeros({16}, at::kByte);
-  const nlohmann::json on_cpu = TensorList({{"model/w", at::ones({2})}, {"random/1", of_cpu}});
-  const nlohmann::json on_cuda = TensorList({{"random/0", of_cuda}, {"random/1", of_cuda}});
-  EXPECT_TRUE(HasRandomState(on_cpu, 1, of_cpu));
-  EXPECT_FALSE(HasRandomState(on_cpu, 1, of_cuda));
-  EXPECT_FALSE(HasRandomState(on_cpu, 0, of_cpu));
-  EXPECT_TRUE(HasRandomState(on_cuda, 0, of_cuda));
-  EXPECT_FALSE(HasRandomState(on_cuda, 0, of_cpu));
+TEST(SeedStep, IsOfSeedStepAndRankAlone) {
+  const auto drawn = [](std::uint64_t seed, std::int64_t step, int rank) {
+    SeedStep(at::kCPU, seed, step, rank);
+    return at::rand({8});
+  };
+  const at::Tensor first = drawn(1, 2, 3);
+  EXPECT_FALSE(at::equal(first, at::rand({8})));
+  EXPECT_TRUE(at::equal(first, drawn(1, 2, 3)));
+  EXPECT_FALSE(at::equal(first, drawn(2, 2, 3)));
+  EXPECT_FALSE(at::equal(first, drawn(1, 3, 3)));
+  EXPECT_FALSE(at::equal(first, drawn(1, 2, 2)));
 }
 
 }  // namespace
