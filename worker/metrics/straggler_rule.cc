@@ -20,14 +20,17 @@ std::int64_t MedianOfPeers(const std::vector<std::int64_t>& fastest, std::size_t
 
 }  // namespace
 
-void FastestStep::Add(std::chrono::microseconds own) {
+void FastestStep::Add(std::chrono::microseconds own, bool interrupted) {
   steps_.push_back(own);
-  if (steps_.size() > kSteps) steps_.pop_front();
+  if (steps_.size() > kStepsInterrupted) steps_.pop_front();
+  uninterrupted_ = interrupted ? 0 : uninterrupted_ + 1;
 }
 
 std::int64_t FastestStep::Get() const {
-  if (steps_.size() < kSteps) return 0;
-  return std::max<std::int64_t>(1, std::min_element(steps_.begin(), steps_.end())->count());
+  const std::size_t count = uninterrupted_ >= kSteps ? kSteps : kStepsInterrupted;
+  if (steps_.size() < count) return 0;
+  const auto from = steps_.end() - static_cast<std::ptrdiff_t>(count);
+  return std::max<std::int64_t>(1, std::min_element(from, steps_.end())->count());
 }
 
 void StragglerRule::Take(const std::vector<std::int64_t>& fastest) {

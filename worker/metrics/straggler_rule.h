@@ -13,17 +13,20 @@
 
 namespace ddprun {
 
-// The fastest of a rank's last steps.
+// The fastest of a rank's last steps: of kSteps if other processes interrupted none of them, which
+// may slow each of them down, else of kStepsInterrupted.
 class FastestStep {
  public:
   static constexpr std::size_t kSteps = 16;
+  static constexpr std::size_t kStepsInterrupted = 128;
 
-  void Add(std::chrono::microseconds own);
+  void Add(std::chrono::microseconds own, bool interrupted = false);
   // In microseconds; 0: it has not made so many steps.
   std::int64_t Get() const;
 
  private:
   std::deque<std::chrono::microseconds> steps_;
+  std::size_t uninterrupted_ = 0;  // the last steps, one after another
 };
 
 struct Straggler {

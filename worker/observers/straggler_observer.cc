@@ -26,9 +26,9 @@ namespace {
 // To get the name of the slow rank's host, which that rank stores as soon as it is found.
 constexpr std::chrono::seconds kHostTimeout{1};
 
-// A step counts if the rank's threads were not interrupted more often. Kernel threads are rarer,
-// another busy process of that CPU far more frequent: then one with several threads waits in ways
-// that cannot be told from its work, and one with a single thread finds its caches empty.
+// Of a step that counts as uninterrupted. Kernel threads interrupt more rarely, another busy
+// process of that CPU far more often: then a rank with several threads waits in ways that cannot be
+// told from its work, and one with a single thread finds its caches empty.
 constexpr std::chrono::milliseconds kBetweenInterruptions{20};
 
 // How long this thread was ready to run and had no CPU, which other processes of a busy machine
@@ -58,18 +58,23 @@ class CpuWait {
 // Whether other processes took CPUs from any thread of this process.
 class Interruptions {
  public:
-  // Since the last call.
+  // Since the last call, by the CPU time that was used: one that waits for most of the time is
+  // interrupted rarely.
   bool TakeAreRare() {
-    const auto now = std::chrono::steady_clock::now();
     rusage usage{};
     getrusage(RUSAGE_SELF, &usage);
-    const auto time = now - std::exchange(since_, now);
+    const auto now = TimeOf(usage.ru_utime) + TimeOf(usage.ru_stime);
+    const auto time = now - std::exchange(used_, now);
     const auto count = usage.ru_nivcsw - std::exchange(count_, usage.ru_nivcsw);
     return (count - 1) * kBetweenInterruptions <= time;
   }
 
  private:
-  std::chrono::steady_clock::time_point since_ = std::chrono::steady_clock::now();
+  static std::chrono::microseconds TimeOf(const timeval& time) {
+    return std::chrono::seconds(time.tv_sec) + std::chrono::microseconds(time.tv_usec);
+  }
+
+  std::chrono::microseconds used_{0};
   decltype(rusage::ru_nivcsw) count_ = 0;
 };
 
@@ -118,7 +123,7 @@ class StragglerObserver : public Observer {
   void OnStepEnd(const TrainingState& state, const StepEvent&) override {
     own_time_.Enter(StepSection::kOther);
     const auto own = std::chrono::duration_cast<std::chrono::microseconds>(own_time_.Take());
-    if (interruptions_.TakeAreRare()) fastest_.Add(own);
+    fastest_.Add(own, /*interrupted=*/!interruptions_.TakeAreRare());
     Exchange(state.position().step);
   }
 

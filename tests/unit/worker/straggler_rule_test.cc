@@ -65,6 +65,25 @@ TEST(StragglerRule, OneFastStepOfSixteenIsEnough) {
   }
 }
 
+TEST(FastestStep, OfAnInterruptedRankMoreStepsAreNeeded) {
+  using std::chrono::microseconds;
+  FastestStep fastest;
+  const auto add = [&](int count, microseconds own, bool interrupted) {
+    for (int i = 0; i < count; ++i) fastest.Add(own, interrupted);
+  };
+  add(15, microseconds(50), false);
+  add(1, microseconds(40), true);
+  EXPECT_EQ(fastest.Get(), 0);
+  add(112, microseconds(90), true);
+  EXPECT_EQ(fastest.Get(), 40);
+  add(15, microseconds(60), false);
+  EXPECT_EQ(fastest.Get(), 40);
+  add(1, microseconds(60), false);
+  EXPECT_EQ(fastest.Get(), 60);
+  add(1, microseconds(90), true);
+  EXPECT_EQ(fastest.Get(), 60) << "the first of the 128 steps is long gone";
+}
+
 TEST(StragglerRule, ExchangesOfShortStepsAreRarer) {
   StragglerRule rule(1.5);
   EXPECT_EQ(rule.exchange_steps(), 2);
