@@ -4,6 +4,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <filesystem>
+#include <set>
+#include <system_error>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+
 namespace ddprun {
 namespace {
 
@@ -46,6 +54,30 @@ bool CpuBinding::Apply() const {
   const int wanted = one_node_ ? kPolicyPreferred : kPolicyPreferredMany;
   // Of several nodes at once a kernel before 5.15 knows nothing: its own rule is near enough.
   syscall(SYS_set_mempolicy, wanted, node_mask_.data(), bits);
+  return true;
+}
+
+// A thread that comes after it was looked for has the CPUs of the one that has made it, which may
+// not have been bound by then: until a pass finds no new one.
+bool CpuBinding::ApplyTo(pid_t pid) const {
+  if (cpu_mask_.empty()) return true;
+  std::set<pid_t> bound;
+  for (bool any_new = true; any_new;) {
+    any_new = false;
+    std::error_code gone;
+    for (const auto& task :
+         std::filesystem::directory_iterator(absl::StrCat("/proc/", pid, "/task"), gone)) {
+      pid_t thread = 0;
+      if (!absl::SimpleAtoi(task.path().filename().string(), &thread)) continue;
+      if (!bound.insert(thread).second) continue;
+      any_new = true;
+      if (syscall(SYS_sched_setaffinity, thread, cpu_mask_.size() * sizeof(long),
+                  cpu_mask_.data()) != 0 &&
+          errno != ESRCH) {
+        return false;
+      }
+    }
+  }
   return true;
 }
 

@@ -3,6 +3,8 @@
 // the child must not allocate memory.
 #pragma once
 
+#include <sys/types.h>
+
 #include <vector>
 
 #include "launcher/placement/topology.h"
@@ -20,6 +22,10 @@ class CpuBinding {
   // allow the call is no error either: the kernel prefers memory near the CPU anyway. A
   // memory policy that ddprun was started with (numactl --interleave) stays.
   bool Apply() const;
+
+  // Of all threads of a process that runs already; its memory stays where it is, and what it
+  // allocates later is near its CPUs. False, with errno: it cannot run on these CPUs.
+  bool ApplyTo(pid_t pid) const;
 
  private:
   std::vector<unsigned long> cpu_mask_;

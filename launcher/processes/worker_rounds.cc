@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Workers that live on when a round breaks, and those that are parked for the next one.
+#include <cerrno>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "launcher/base/limits.h"
+#include "launcher/placement/cpu_binding.h"
 #include "launcher/placement/worker_environ.h"
 #include "launcher/processes/workers.h"
+#include "rendezvous/base/errno_text.h"
 
 namespace ddprun {
 
@@ -97,6 +100,17 @@ void Workers::TakeSpare(int local_rank, int spare) {
   progress_.Close(spare);
   Of(spare) = {};
   Watch(local_rank);
+  BindSpare(local_rank);
+}
+
+// Parked workers are bound to nothing, as it is not known whose place they will take.
+void Workers::BindSpare(int local_rank) {
+  const auto index = static_cast<std::size_t>(local_rank);
+  const CpuBinding binding(config_.places[index].cpus, {});
+  if (binding.ApplyTo(processes_.pid(index))) return;
+  console_.WriteLine(OutputStream::kErr,
+                     absl::StrCat("ddprun: rank ", start_.rank_first + local_rank,
+                                  " runs without its --numa-binding: ", ErrnoText(errno)));
 }
 
 void Workers::Prepare() {

@@ -180,6 +180,7 @@ class Workers {
               std::vector<Event>& events);
   std::optional<int> ReadySpare() const;
   void TakeSpare(int local_rank, int spare);
+  void BindSpare(int local_rank);
   bool AllCanBeKept() const;
   bool AllParkedAreReady() const;
   void ReportKeeping(std::vector<Event>& events);

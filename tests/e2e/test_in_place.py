@@ -26,6 +26,9 @@ import importlib.util, os, sys, time
 spec = importlib.util.spec_from_file_location("rounds", {str(REPO / "worker" / "rounds.py")!r})
 module = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(module)
+def cpus():  # of all threads
+    return sorted(set(cpu for task in os.listdir("/proc/self/task") for cpu in os.sched_getaffinity(int(task))))
+
 parked = os.environ.get("DDPRUN_PARKED") == "1"
 rounds = module.Rounds()
 rounds.keep()
@@ -33,7 +36,7 @@ while True:
     if parked:
         os.environ.update(rounds.wait_round())
         parked = False
-    print("round", os.environ["DDPRUN_ROUND"], "rank", os.environ["RANK"], "of", os.environ["WORLD_SIZE"], "pid", os.getpid(), flush=True)
+    print("round", os.environ["DDPRUN_ROUND"], "rank", os.environ["RANK"], "of", os.environ["WORLD_SIZE"], "pid", os.getpid(), "cpus", cpus(), flush=True)
     rounds.broken(timeout=1000)
     rounds.left()
     os.environ.update(rounds.wait_round())
@@ -85,6 +88,27 @@ class Nodes:
                 return result
             assert time.monotonic() < deadline, (what, [node.text()[-3000:] for node in self.all])
             time.sleep(0.01)
+
+
+def parent(pid):
+    return int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def parked_worker(node):
+    """The process of one that waits for its round."""
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            if b"DDPRUN_PARKED=1" not in (process / "environ").read_bytes():
+                continue
+            call = (process / "syscall").read_text().split()[0]
+            ancestor = int(process.name)
+            while ancestor not in (0, node.process.pid):
+                ancestor = parent(ancestor)
+        except OSError:
+            continue
+        if ancestor and call == "202":  # a futex: it has nothing else to wait for
+            return int(process.name)
+    return None
 
 
 def trainers(run):
@@ -229,3 +253,25 @@ def test_any_program_can_be_kept(tmp_path):
         node.process.send_signal(signal.SIGTERM)
         assert node.wait() == 143
         assert not processes_of_this_session()
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU")
+def test_a_spare_has_the_cpus_of_the_rank_whose_place_it_takes(tmp_path):
+    with Nodes(tmp_path) as nodes:
+        node = nodes.start(
+            ["--standalone", "--nproc-per-node", 2, "--max-restarts", 9, "--spares", 1]
+            + ["--numa-binding", "exclusive", "--no-python"],
+            [sys.executable, "-c", KEPT],
+        )
+
+        def bound(number):
+            found = re.findall(rf"round {number} rank (\d) of 2 pid (\d+) cpus (\[.*\])", node.text())
+            return {rank: (int(pid), cpus) for rank, pid, cpus in found} if len(found) == 2 else None
+
+        one = nodes.until(lambda: bound(1), "the first round")
+        assert one["0"][1] != one["1"][1]
+        spare = nodes.until(lambda: parked_worker(node), "a spare")
+        os.kill(one["1"][0], signal.SIGKILL)
+        two = nodes.until(lambda: bound(2), "the second round")
+        assert two["0"] == one["0"]
+        assert two["1"] == (spare, one["1"][1])
