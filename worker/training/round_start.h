@@ -30,6 +30,9 @@ struct RankState {
 // Pure.
 RoundStart ChooseStart(const std::vector<RankState>& ranks, int rank);
 
+// ChooseStart() of what each rank has. All ranks must call it.
+RoundStart AgreeOnSource(World& world, const RankState& own);
+
 // All ranks must call it. Where the state is sent, all have the source's words on it afterwards:
 // bucket layout, the checkpoints' name, the best accuracy.
 RoundStart AgreeOnStart(World& world, KeptTraining& kept);
