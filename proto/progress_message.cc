@@ -141,6 +141,7 @@ std::string ToText(const ProgressMessage& message) {
   if (message.doing) absl::StrAppend(&text, "DOING=", NameOf(*message.doing), "\n");
   if (message.can_be_kept) absl::StrAppend(&text, "KEEP=", *message.can_be_kept ? 1 : 0, "\n");
   add("SLOW", message.slow);
+  add("DAMAGED", message.damaged);
   add("LEFT", message.left_round);
   if (message.error)
     absl::StrAppend(&text, "ERROR=", CutText(OneLine(*message.error), kProgressErrorBytesMax),
@@ -185,6 +186,8 @@ ProgressMessage ParseProgress(std::string_view text) {
       MergeOne(Class(value), message.doing);
     } else if (key == "SLOW") {
       MergeOne(Rate(value), message.slow);
+    } else if (key == "DAMAGED") {
+      MergeOne(Count(value), message.damaged);
     } else if (key == "KEEP") {
       message.can_be_kept = value == "1";
     } else if (key == "LEFT") {
@@ -207,6 +210,7 @@ void Merge(const ProgressMessage& later, ProgressMessage& message) {
   MergeOne(later.times, message.times);
   MergeOne(later.doing, message.doing);
   MergeOne(later.slow, message.slow);
+  MergeOne(later.damaged, message.damaged);
   MergeOne(later.can_be_kept, message.can_be_kept);
   // One that left again has another reason, or none.
   if (later.left_round.has_value()) message.error = later.error;

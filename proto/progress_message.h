@@ -15,6 +15,7 @@
 //                   (rank_time.h), in all; those that it does not name: 0
 //   DOING=waiting   the class of time that it is in since then
 //   SLOW=2.1        it needs so many times as long for a step as its peers; 0: no longer
+//   DAMAGED=1       so often its memory was found to be damaged
 //   KEEP=1         it can be kept when its round breaks (round_message.h, as the next two)
 //   LEFT=7         it has left round 7
 //   ERROR=text     why it has left by itself
@@ -50,6 +51,7 @@ struct ProgressMessage {
   std::optional<RankTime> times;
   std::optional<TimeClass> doing;
   std::optional<double> slow;
+  std::optional<std::int64_t> damaged;
   std::optional<bool> can_be_kept;
   std::optional<std::uint64_t> left_round;
   std::optional<std::string> error;

@@ -119,6 +119,8 @@ Json ToJson(const std::optional<Progress>& progress, std::chrono::milliseconds a
           {"section", progress->section},
           {"slow_rank", Known(progress->slow_rank)},
           {"slowness", progress->slow_rank >= 0 ? Json(progress->slowness) : Json(nullptr)},
+          {"damages", Known(progress->damages)},
+          {"damaged_rank", Known(progress->damaged_rank)},
           {"age_ms", age.count()}};
 }
 
@@ -217,9 +219,14 @@ std::vector<std::string> RunLines(const RunStatus& run) {
   if (const std::string goodput = GoodputText(run.time); !goodput.empty())
     lines.push_back(absl::StrCat("  goodput: ", goodput));
   for (const NodeStatus& node : run.nodes) {
-    if (!node.progress || node.progress->slow_rank < 0) continue;
-    lines.push_back(absl::StrCat(
-        "  ", SlowRankText(node.progress->slow_rank, node.host, node.progress->slowness)));
+    if (!node.progress) continue;
+    const Progress& progress = *node.progress;
+    if (progress.slow_rank >= 0)
+      lines.push_back(
+          absl::StrCat("  ", SlowRankText(progress.slow_rank, node.host, progress.slowness)));
+    if (progress.damages > 0)
+      lines.push_back(
+          absl::StrCat("  ", DamagedRankText(progress.damaged_rank, node.host, progress.damages)));
   }
   if (run.verdict.has_value()) {
     lines.push_back(absl::StrCat("  ended with exit code ", run.verdict->exit_code,

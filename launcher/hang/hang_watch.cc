@@ -55,6 +55,10 @@ void HangWatch::OnProgress(int local_rank, const ProgressMessage& message, TimeP
     progress.slow_rank = *message.slow > 0 ? local_rank : -1;
     progress.slowness = *message.slow;
   }
+  if (message.damaged) {
+    progress.damages = *message.damaged;
+    progress.damaged_rank = *message.damaged > 0 ? local_rank : -1;
+  }
   if (!next_look_.has_value()) Schedule(now);
 }
 

@@ -182,7 +182,9 @@ std::optional<Heartbeat> WorkerWatch::TakeHeartbeat(TimePoint now) {
   Heartbeat heartbeat;
   heartbeat.progress_round = start_.round;
   heartbeat.progress = *progress;
-  if (progress->slow_rank >= 0) heartbeat.progress.slow_rank += start_.rank_first;
+  for (std::int64_t* rank : {&heartbeat.progress.slow_rank, &heartbeat.progress.damaged_rank}) {
+    if (*rank >= 0) *rank += start_.rank_first;
+  }
   return heartbeat;
 }
 

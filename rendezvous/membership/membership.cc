@@ -202,7 +202,9 @@ void MembershipStep::On(Member& member, const Heartbeat& report) {
   if (report.progress_round == state_.round && report.progress.step >= 0) {
     Progressed(state_.restarts, report.progress.step);
   }
-  if (report.progress_round == state_.round) TakeSlowRank(member, report.progress);
+  if (report.progress_round != state_.round) return;
+  TakeSlowRank(member, report.progress);
+  if (state_.phase == RunPhase::kSealed) TakeDamages(member, report.progress);
 }
 
 void MembershipStep::TakeSlowRank(Member& member, const Progress& progress) {
@@ -234,6 +236,32 @@ void MembershipStep::TakeSlowRank(Member& member, const Progress& progress) {
   note.words = absl::StrCat(words, "; ",
                             plan.ok() ? "no spare node stands by to take its place"
                                       : std::string(plan.status().message()));
+}
+
+// Memory that was damaged twice is not trusted a third time.
+void MembershipStep::TakeDamages(Member& member, const Progress& progress) {
+  constexpr std::int64_t kDamagesMax = 2;
+  if (progress.damages < 0) return;
+  const std::int64_t before = std::exchange(member.damages_reported, progress.damages);
+  if (progress.damages <= before) return;
+  member.damages += progress.damages - before;
+  RunNotice& note = AddNotice(NoticeKind::kRankDamaged, &member);
+  note.rank = static_cast<int>(progress.damaged_rank);
+  const std::string words =
+      DamagedRankText(progress.damaged_rank, member.join.host, member.damages);
+  if (member.damages < kDamagesMax) {
+    note.words = absl::StrCat(words, "; check the memory of that machine");
+    return;
+  }
+  const absl::StatusOr<DrainPlan> plan =
+      PlanDrain(state_, {.by = "", .node = member.join.node_id.value});
+  if (!plan.ok()) {
+    note.words = absl::StrCat(words, "; ", std::string(plan.status().message()));
+    return;
+  }
+  note.words = absl::StrCat(words, "; ", plan->sentence);
+  member.drained_by = absl::StrCat("--check-replicas: ", words);
+  Break(DrainFailure(member));
 }
 
 void MembershipStep::On(Member& member, const NodeSucceeded& report) {

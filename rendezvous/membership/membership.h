@@ -65,6 +65,9 @@ struct Member {
   RankTime time{};               // of its workers, as it has reported it, and when
   TimePoint time_at{};
   std::int64_t slow_rank = -1;  // of its ranks in this round, as it has reported it; -1: none
+  // How often the memory of its ranks was found to be damaged; and as its workers of now count it.
+  std::int64_t damages = 0;
+  std::int64_t damages_reported = 0;
 };
 
 struct RunState {
@@ -180,6 +183,7 @@ enum class NoticeKind {
   kRestart,      // the next round forms
   kRankSlow,     // `words`
   kRankNormal,   // a slow one is no longer; `words`
+  kRankDamaged,  // `words`
   kRunFinished,  // `why`, unless it is a success
 };
 struct RunNotice {
@@ -189,7 +193,7 @@ struct RunNotice {
   NodeId node_id;
   std::string host;
   std::optional<int> node_rank;
-  std::optional<int> rank;  // kRankSlow and kRankNormal
+  std::optional<int> rank;  // kRankSlow, kRankNormal and kRankDamaged
   std::optional<Failure> why;
   std::string words;
   int exit_code = 0;  // kRunFinished

@@ -49,6 +49,7 @@ class MembershipStep {
   void On(Member& member, const CanBeKept& report);
   void TakeTime(Member& member, const RankTime& time);
   void TakeSlowRank(Member& member, const Progress& progress);
+  void TakeDamages(Member& member, const Progress& progress);
   void On(Member&, const LogLines&) {}  // the run has given them to LogSubscriptions
 
   // Members.

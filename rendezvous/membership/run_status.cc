@@ -129,13 +129,25 @@ Progress Summarize(const std::vector<const Progress*>& all) {
   }
   Progress together = *behind;
   together.rate = 0;
+  together.damages = 0;
+  together.damaged_rank = -1;
+  bool all_checked = true;
+  std::int64_t most = 0;
   for (const Progress* one : all) {
     if (together.rate_unit.empty()) together.rate_unit = one->rate_unit;
     if (one->rate_unit == together.rate_unit) together.rate += one->rate;
+    all_checked = all_checked && one->damages >= 0;
+    together.damages += one->damages;
+    if (one->damages > 0 && one->damages >= most) {
+      most = one->damages;
+      together.damaged_rank = one->damaged_rank;
+    }
     if (one->slow_rank < 0 || one->slowness < together.slowness) continue;
     together.slow_rank = one->slow_rank;
     together.slowness = one->slowness;
   }
+  // A sum without some of them would seem to fall and rise again.
+  if (!all_checked) together.damages = together.damaged_rank = -1;
   return together;
 }
 

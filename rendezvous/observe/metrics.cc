@@ -131,6 +131,9 @@ void AddNodes(const std::vector<RunStatus>& runs, Families& families) {
   MetricSeries& slow = families.Add("ddprun_rank_slowness",
                                     "Of a rank that is slower than its peers: how many times as "
                                     "long it needs for a step.");
+  MetricSeries& damages =
+      families.Add("ddprun_node_memory_damages",
+                   "How often the memory of the node's workers was found to be damaged.");
   std::size_t shown = 0;
   for (const RunStatus& run : runs) {
     std::map<NodeState, int> counts;
@@ -150,6 +153,8 @@ void AddNodes(const std::vector<RunStatus>& runs, Families& families) {
         of_rank.emplace_back("rank", absl::StrCat(node.progress->slow_rank));
         slow.samples.push_back({std::move(of_rank), node.progress->slowness});
       }
+      if (node.progress->damages >= 0)
+        damages.samples.push_back({labels, static_cast<double>(node.progress->damages)});
       if (node.progress->step < 0) continue;
       step.samples.push_back({labels, static_cast<double>(node.progress->step)});
     }

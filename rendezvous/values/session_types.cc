@@ -193,4 +193,9 @@ std::string SlowRankText(std::int64_t rank, const std::string& host, double slow
                          rank, host, slowness);
 }
 
+std::string DamagedRankText(std::int64_t rank, const std::string& host, std::int64_t times) {
+  return absl::StrCat("the memory of rank ", rank, " on host ", host, " was found to be damaged",
+                      times == 1 ? "" : absl::StrCat(" ", times, " times"));
+}
+
 }  // namespace ddprun

@@ -216,11 +216,17 @@ struct Progress {
   // the slowest. -1: none.
   std::int64_t slow_rank = -1;
   double slowness = 0;
+  // How often a rank's memory was found to be damaged, of several the sum, and the rank that it was
+  // found on most often. -1: not checked; none.
+  std::int64_t damages = -1;
+  std::int64_t damaged_rank = -1;
   bool operator==(const Progress&) const = default;
 };
 
 // "rank 3 on host b needs 2.1 times as long for a step as its peers".
 std::string SlowRankText(std::int64_t rank, const std::string& host, double slowness);
+// "the memory of rank 3 on host b was found to be damaged 2 times".
+std::string DamagedRankText(std::int64_t rank, const std::string& host, std::int64_t times);
 
 // Sent when nothing else was sent for Accepted::heartbeat, and when the workers' progress has
 // changed.

@@ -77,6 +77,8 @@ DDPRUN_MESSAGE(Progress) {
   TEXT(section, kSectionBytesMax);
   COUNT(slow_rank);
   FIELD(slowness);
+  COUNT(damages);
+  COUNT(damaged_rank);
   if constexpr (LOADING) {
     value.slowness = std::isfinite(value.slowness) ? std::clamp(value.slowness, 0.0, kRateMax) : 0;
     value.rate = std::isfinite(value.rate) ? std::clamp(value.rate, 0.0, kRateMax) : 0;

@@ -20,7 +20,7 @@ FOLDERS = {
     "launcher": """base options node ctl supervisor command_line placement output processes hang agent hosts
         doctor commands""".split(),
     "worker": """base files memory config accelerator kernels data datasets loader layers models rounds distributed ddp progress
-        metrics profile checkpoint export pipeline plot optimizer loss parallel step evaluation observers training
+        metrics profile checkpoint export pipeline plot optimizer loss parallel replicas step evaluation observers training
         app""".split(),
 }
 FILES_PER_FOLDER_MAX = 25

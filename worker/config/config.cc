@@ -105,6 +105,8 @@ std::string Number(double value) {
 constexpr double kNumberMax = 1e9;
 // Steps are only counted and compared.
 constexpr double kStepsMax = 1e15;
+// A sum is kept of each step since the latest comparison.
+constexpr double kCheckReplicasMax = 100'000;
 
 // The allowed values of a number. `words` completes the sentence "--lr must be above 0".
 struct Range {
@@ -166,6 +168,7 @@ const std::vector<Range>& Ranges() {
       {"timeout", "be above 0 and below 1e8 seconds", [](double x) { return x > 0 && x < 1e8; }},
       {"collective-timeout", "be from 0 up to but not including 1e8 seconds",
        [](double x) { return x >= 0 && x < 1e8; }},
+      {"check-replicas", kNotNegative, at_least(0), "", kCheckReplicasMax},
       {"straggler-factor", "be 0 or above 1",
        [](double x) { return x == 0 || (x > 1 && x < 1e8); }},
       {"world-size", kAtLeast1, at_least(1), "", kNumberMax},
@@ -376,6 +379,9 @@ const std::vector<Setting>& Settings() {
       {"timeout", &Config::timeout, kRunGroup, kOwn, "seconds to wait for other ranks"},
       {"collective-timeout", &Config::collective_timeout, kRunGroup, kOwn,
        "the same within a training step; 0 is 60 with NCCL, and --timeout with Gloo"},
+      {"check-replicas", &Config::check_replicas, kRunGroup, kRun,
+       "steps between two comparisons of the ranks' parameters and optimizer state, which find and "
+       "heal a rank whose memory is damaged; 0 never compares"},
       {"straggler-factor", &Config::straggler_factor, kRunGroup, kRun,
        "name a rank that needs this many times as long for a step as its peers; 0 names none"},
       {"world-size", &Config::world_size, kRunGroup, kOwn,
@@ -447,6 +453,9 @@ void Validate(const Config& config) {
               " or pass --model torchscript");
   Require(!config.sync_batch_norm || config.model != "torchscript",
           "--sync-batch-norm does not reach into a --model-file; leave it out");
+  Require(config.check_replicas == 0 || config.pipeline == 1,
+          "--check-replicas compares ranks that hold the whole model, which those of --pipeline " +
+              std::to_string(config.pipeline) + " do not; leave one of them out");
   Require(!config.nesterov.value_or(false) || config.momentum > 0,
           "--nesterov needs a momentum above 0; set --momentum 0.9");
   Require(!config.nesterov.value_or(false) || config.optimizer == "sgd",

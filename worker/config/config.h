@@ -102,9 +102,10 @@ struct Config {
   std::int64_t profile_steps = 10;
   DeviceChoice device = DeviceChoice::kAuto;
   BackendChoice backend = BackendChoice::kAuto;
-  double timeout = 600;           // seconds
-  double collective_timeout = 0;  // seconds; 0: 60 with NCCL, else timeout
-  double straggler_factor = 1.5;  // 0: no rank is named
+  double timeout = 600;             // seconds
+  double collective_timeout = 0;    // seconds; 0: 60 with NCCL, else timeout
+  std::int64_t check_replicas = 0;  // steps; 0: never
+  double straggler_factor = 1.5;    // 0: no rank is named
   std::optional<std::int64_t> world_size;
   std::string env_file;
 };

@@ -48,6 +48,17 @@ Evaluation MetricSums::Take(World& world) {
   return totals;
 }
 
+at::Tensor MetricSums::Values() const { return sums_.defined() ? sums_.clone() : at::Tensor(); }
+
+void MetricSums::SetValues(const at::Tensor& values) {
+  if (values.defined() && !sums_.defined()) sums_ = at::zeros_like(values);
+  if (!sums_.defined()) return;
+  if (values.defined())
+    sums_.copy_(values);
+  else
+    sums_.zero_();
+}
+
 void MetricSums::Keep() {
   if (!sums_.defined()) return;
   if (!kept_.defined()) kept_ = at::empty_like(sums_);

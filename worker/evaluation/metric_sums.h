@@ -43,6 +43,11 @@ class MetricSums {
   void Keep();
   void TakeBack();
 
+  // Everything added since the last Take(); undefined if there is nothing.
+  at::Tensor Values() const;
+  // Values() of before, which count instead of what was added since.
+  void SetValues(const at::Tensor& values);
+
  private:
   at::Tensor sums_;  // images, loss, metrics by name; undefined until a batch has been added
   at::Tensor kept_;

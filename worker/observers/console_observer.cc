@@ -27,6 +27,8 @@ class ConsoleObserver : public Observer {
                   ": no step is left");
   }
 
+  void OnGoBack(const TrainingState&) override { at_line_ = counter_.Now(); }
+
   void OnStepEnd(const TrainingState& state, const StepEvent& event) override {
     if (event.is_logged) ShowLine(state, event.loss);
     if (console_.BarIsDue(std::chrono::steady_clock::now()) && !state.Done())

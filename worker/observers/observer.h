@@ -34,6 +34,8 @@ class Observer {
 
   // The first step comes next.
   virtual void OnBegin(const TrainingState&) {}
+  // The training goes on from an earlier step: what was said of later ones does not count.
+  virtual void OnGoBack(const TrainingState&) {}
   virtual void OnStepBegin(const TrainingState&, const EpochPlan&, const StepBatches&) {}
   virtual void OnStepEnd(const TrainingState&, const StepEvent&) {}
   // The training images of `epoch` (counted from 1) as they were trained, over all ranks.

@@ -37,6 +37,8 @@ class ProgressObserver : public Observer {
 
   void OnBegin(const TrainingState&) override { at_rate_ = counter_.Now(); }
 
+  void OnGoBack(const TrainingState& state) override { OnBegin(state); }
+
   void OnStepBegin(const TrainingState& state, const EpochPlan&, const StepBatches&) override {
     ProgressMessage message;
     message.step = state.position().step + 1;

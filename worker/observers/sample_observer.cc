@@ -20,6 +20,8 @@ class SampleObserver : public Observer {
                                     .steps = state.position().step});
   }
 
+  void OnGoBack(const TrainingState& state) override { OnBegin(state); }
+
   void OnStepBegin(const TrainingState& state, const EpochPlan& epoch,
                    const StepBatches& batches) override {
     for (std::int64_t i = 0; i < batches.count; ++i)

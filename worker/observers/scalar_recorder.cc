@@ -32,6 +32,11 @@ class ScalarRecorder : public Observer {
                                            }});
   }
 
+  void OnGoBack(const TrainingState& state) override {
+    losses_.reset();
+    OnBegin(state);
+  }
+
   void OnStepEnd(const TrainingState& state, const StepEvent& event) override {
     losses_ = losses_.defined() ? losses_ + event.result.loss : event.result.loss;
     if (event.is_logged) WriteSteps(state, event.step);

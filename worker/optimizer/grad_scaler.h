@@ -44,6 +44,8 @@ class GradScaler {
     std::int64_t steps_since_growth = 0;
   };
   State state() const;
+  // The same on the device, to copy from and into; none if disabled.
+  std::vector<at::Tensor> Tensors() const;
   void Restore(const State& state);
 
  private:

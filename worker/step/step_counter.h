@@ -66,6 +66,14 @@ class StepCounter {
     return counts;
   }
 
+  // The steps made since Now() was `then` do not count, nor does their time.
+  void GoBackTo(const Counts& then) {
+    const Counts lost = Now() - then;
+    LeaveOut(lost.time);
+    set_up_ = clock_.totals() - then.sections;
+    now_ = then;
+  }
+
  private:
   const StepClock& clock_;
   Clock::time_point begin_;

@@ -12,6 +12,7 @@
 #include "worker/data/dataset.h"
 #include "worker/ddp/buffer_mirror.h"
 #include "worker/metrics/step_clock.h"
+#include "worker/replicas/tensor_copy.h"
 #include "worker/step/step_counter.h"
 #include "worker/step/training_plan.h"
 #include "worker/training/summary.h"
@@ -19,6 +20,16 @@
 #include "worker/training/training_parts.h"
 
 namespace ddprun {
+
+// What all ranks had alike at their latest check (--check-replicas): a copy to go back to.
+struct AgreedState {
+  TrainingPlace place;
+  TensorCopy replicated;  // what is alike: parameters, optimizer state, scale, average
+  // What each rank has of its own.
+  TensorCopy buffers;
+  at::Tensor epoch_sums;
+  StepCounter::Counts counts;
+};
 
 struct KeptTraining {
   // The total time of the summary counts from `program_start`.
@@ -45,6 +56,8 @@ struct KeptTraining {
   std::unique_ptr<TrainingParts> parts;
   std::optional<BufferMirror> buffers;
   SavedSoFar saved;
+  AgreedState agreed;
+  std::int64_t damages = 0;  // found on this rank
 
   StepClock clock{start};
   StepCounter counter{clock};

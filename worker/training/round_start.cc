@@ -32,16 +32,20 @@ RankState Decode(const at::Tensor& row) {
 
 }  // namespace
 
-RoundStart AgreeOnStart(World& world, KeptTraining& kept) {
-  const at::Tensor all = world.AllGather(
-      at::tensor(Encode({.has_state = kept.has_state, .place = kept.place}), at::kLong));
+RoundStart AgreeOnSource(World& world, const RankState& own) {
+  const at::Tensor all = world.AllGather(at::tensor(Encode(own), at::kLong));
   std::vector<RankState> ranks;
   for (std::int64_t rank = 0; rank < world.size(); ++rank) ranks.push_back(Decode(all[rank]));
-  const RoundStart start = ChooseStart(ranks, world.rank());
+  return ChooseStart(ranks, world.rank());
+}
+
+RoundStart AgreeOnStart(World& world, KeptTraining& kept) {
+  const RoundStart start = AgreeOnSource(world, {.has_state = kept.has_state, .place = kept.place});
   if (!start.goes_on) {
     // Parts that have not begun may be in any state.
     kept.parts.reset();
     kept.layout.clear();
+    kept.agreed = {};
   }
   if (!start.sends) return start;
   nlohmann::json words;

@@ -9,6 +9,9 @@
 
 namespace ddprun {
 
+// ChooseStart() of what each rank has. All ranks must call it.
+RoundStart AgreeOnSource(World& world, const RankState& own);
+
 // All ranks must call it. Where the state is sent, all have the source's words on it afterwards:
 // bucket layout, the checkpoints' name, the best accuracy.
 RoundStart AgreeOnStart(World& world, KeptTraining& kept);

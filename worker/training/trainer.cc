@@ -50,7 +50,8 @@ Trainer::Trainer(const Config& config, const Dataset& data, World& world, Consol
       state_(config, data.train->size(), DataParallelSize(config, world.size())),
       parts_(JoinWorld(config, data, world, console, start_, state_.plan().steps_per_epoch, kept,
                        [this](StepSection section) { Enter(section); })),
-      checkpoints_(config, data, world, console, parts_, kept.saved),
+      replicas_(config, world, console, progress, kept),
+      checkpoints_(config, data, world, console, parts_, kept.saved, [this] { CheckReplicas(); }),
       step_(parts_.MakeStep({.on_loss =
                                  [this](const at::Tensor& loss) {
                                    if (loss.is_cpu()) ReadLoss(loss, state_.position().step + 1);
@@ -58,6 +59,7 @@ Trainer::Trainer(const Config& config, const Dataset& data, World& world, Consol
                              .before_update =
                                  [this] {
                                    kept_.buffers->Await(world_);
+                                   replicas_.BeforeUpdate();
                                    checkpoints_.BeforeUpdate();
                                  },
                              .enter = [this](StepSection section) { Enter(section); }},
@@ -68,6 +70,22 @@ Trainer::Trainer(const Config& config, const Dataset& data, World& world, Consol
 
 void Trainer::Run() {
   Begin();
+  while (true) {
+    try {
+      Train();
+      return;
+    } catch (const ReplicasDiffer&) {
+    }
+    GoBack();
+  }
+}
+
+void Trainer::Train() {
+  CheckReplicas();
+  if (state_.place.evaluation_due) {
+    Evaluate(/*last=*/false);
+    checkpoints_.StopIfAsked(state_.place);
+  }
   while (!state_.Done()) TrainEpoch();
   Finish();
 }
@@ -78,9 +96,6 @@ void Trainer::Begin() {
     GoOn();
   else
     BeginAnew();
-  if (!state_.place.evaluation_due) return;
-  Evaluate(/*last=*/false);
-  checkpoints_.StopIfAsked(state_.place);
 }
 
 void Trainer::BeginAnew() {
@@ -117,6 +132,22 @@ void Trainer::GoOn() {
   if (at.step > 0 && at.consumed == 0) ReportEpoch(at.epoch);
 }
 
+void Trainer::CheckReplicas() {
+  step_->AwaitQueued();
+  replicas_.Check(state_.place);
+}
+
+void Trainer::GoBack() {
+  Enter(StepSection::kOther);
+  checkpoints_.BeforeUpdate();
+  replicas_.GoBack(state_.place);
+  state_.EndEpochIfConsumed();
+  state_.GoOnFrom(TrainingPlace(state_.place));
+  parts_.strategy->Train();
+  evaluation_.reset();
+  Notify(&Observer::OnGoBack, state_);
+}
+
 TrainingPlace Trainer::PlaceAtEnd() {
   state_.EndEpochIfConsumed();
   return state_.place;
@@ -142,6 +173,7 @@ void Trainer::TrainEpoch() {
     world_.CheckRound();
     Notify(&Observer::OnStepBegin, state_, sampler, batches);
     checkpoints_.BeginStep();
+    replicas_.BeginStep(state_.place);
     step_->UseForward(parts_.model->Advance(state_.PlannedEpochs()));
     SeedStep(world_.device(), config_.seed, state_.position().step + 1, world_.rank());
     // Batches, forward, backward with the all-reduce, optimizer: train_step.cc.
@@ -152,9 +184,11 @@ void Trainer::TrainEpoch() {
     Record(result);
     if (state_.EvaluationIsDue()) Evaluate(/*last=*/false);
     state_.EndEpochIfConsumed();
+    if (replicas_.IsDue(state_.position().step)) CheckReplicas();
     Enter(StepSection::kCheckpoint);
     checkpoints_.EndStep(state_.place);
   }
+  CheckReplicas();
   // Also of an epoch that was not trained to its end, or not from its beginning.
   ReportEpoch(epoch + 1);
 }
@@ -188,7 +222,8 @@ void Trainer::Evaluate(bool last) {
   const auto begun = std::chrono::steady_clock::now();
   Enter(StepSection::kEvaluation);
   if (!last) state_.place.evaluation_due = true;  // again, if the world ends before
-  checkpoints_.BeforeUpdate();                    // of the average
+  CheckReplicas();
+  checkpoints_.BeforeUpdate();  // of the average
   SwapAverage();
   try {
     evaluation_ = EvaluateAverage();
@@ -250,14 +285,16 @@ void Trainer::Finish() {
 }
 
 // A loss that is not finite ends the training before it changes anything. With fp16 the scaler
-// skips such a step and lowers its scale, which ends the training when it is below 1.
+// skips such a step and lowers its scale, which ends the training when it is below 1. Where a
+// rank's memory may be damaged, the step is repeated first.
 void Trainer::ReadLoss(const at::Tensor& loss, std::int64_t step) {
   kept_.loss = loss.item<double>();
   const GradScaler& scaler = parts_.scaler;
   const bool too_small = scaler.enabled() && scaler.state().scale < 1;
-  if (too_small || !scaler.enabled())
-    CheckFinite(too_small ? std::nan("") : kept_.loss, step, state_.position().epoch + 1, config_,
-                world_);
+  const double checked = too_small ? std::nan("") : kept_.loss;
+  if (scaler.enabled() && !too_small) return;
+  if (std::isfinite(checked) || replicas_.MayBeDamage(step)) return;
+  CheckFinite(checked, step, state_.position().epoch + 1, config_, world_);
 }
 
 void Trainer::Enter(StepSection section) {

@@ -21,6 +21,7 @@
 #include "worker/step/train_step.h"
 #include "worker/step/training_state.h"
 #include "worker/training/kept_training.h"
+#include "worker/training/replica_check.h"
 #include "worker/training/round_start.h"
 #include "worker/training/training_checkpoints.h"
 #include "worker/training/training_parts.h"
@@ -58,6 +59,13 @@ class Trainer {
   void Begin();
   void BeginAnew();
   void GoOn();
+  // From the place where the ranks are, to the end.
+  void Train();
+  // All ranks have the same parameters and optimizer state, or throw ReplicasDiffer. Before
+  // anything of them is used elsewhere: an evaluation, a checkpoint, the end of an epoch.
+  void CheckReplicas();
+  // The ranks differ: makes the steps since they were alike again.
+  void GoBack();
   void WarmUp();
   void TrainEpoch();
   // The training images of `epoch`, counted from 1, are consumed.
@@ -96,6 +104,7 @@ class Trainer {
   const Observers observers_;
   TrainingState state_;
   TrainingParts& parts_;
+  ReplicaCheck replicas_;
   TrainingCheckpoints checkpoints_;
   const std::unique_ptr<TrainStep> step_;
   const std::unique_ptr<TestFeed> test_feed_;

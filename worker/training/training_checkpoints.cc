@@ -43,7 +43,8 @@ std::string CheckpointFolder(const Config& config) {
 }
 
 TrainingCheckpoints::TrainingCheckpoints(const Config& config, const Dataset& data, World& world,
-                                         Console& console, TrainingParts& parts, SavedSoFar& saved)
+                                         Console& console, TrainingParts& parts, SavedSoFar& saved,
+                                         std::function<void()> before_save)
     : config_(config),
       data_(data),
       world_(world),
@@ -52,6 +53,7 @@ TrainingCheckpoints::TrainingCheckpoints(const Config& config, const Dataset& da
       saving_(SavesCheckpoints(config)),
       folder_(CheckpointFolder(config)),
       saved_(saved),
+      before_save_(std::move(before_save)),
       vote_(world),
       evaluation_vote_(world),
       patience_(world.device().is_cuda() ? kQueuedSteps : 0) {}
@@ -192,6 +194,7 @@ void TrainingCheckpoints::EndSteps() {
 }
 
 void TrainingCheckpoints::Save(const Place& place) {
+  before_save_();
   TrainingSnapshot::Gathered gathered = contents_.Gather();
   if (!saved_.writer || saved_.good_step == place.position.step) return;
   try {

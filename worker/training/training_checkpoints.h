@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -45,9 +46,11 @@ class TrainingCheckpoints {
   // And the end of one that has failed for its copy of what is on the device.
   static constexpr std::chrono::seconds kCopyLimit{5};
 
-  // A checkpoint is made of `parts` and read into them. All must outlive this object.
-  TrainingCheckpoints(const Config& config, const Dataset& data, World& world, Console& console,
-                      TrainingParts& parts, SavedSoFar& saved);
+  // A checkpoint is made of `parts` and read into them. All must outlive this object. `before_save`
+  // is called on all ranks before each checkpoint; what it throws, saves nothing.
+  TrainingCheckpoints(
+      const Config& config, const Dataset& data, World& world, Console& console,
+      TrainingParts& parts, SavedSoFar& saved, std::function<void()> before_save = [] {});
 
   // Puts what the checkpoint holds, that --resume says, into the parts of all ranks. Where there is
   // none, the beginning. Throws the same on all ranks: UsageError (it is of another training),
@@ -93,6 +96,7 @@ class TrainingCheckpoints {
   const std::string folder_;
 
   SavedSoFar& saved_;
+  const std::function<void()> before_save_;
   StepVote vote_;
   StepVote evaluation_vote_;
   int stop_ = 0;  // the signal that has ended an evaluation, the same on all ranks

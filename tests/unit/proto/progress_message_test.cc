@@ -38,7 +38,9 @@ TEST(ProgressMessageTest, TimesComeBack) {
   (*message.times)[TimeClass::kStart] = std::chrono::microseconds(1);
   message.doing = TimeClass::kWaiting;
   message.slow = 2.5;
-  EXPECT_EQ(ToText(message), "TIMES=training 12.345678,start 0.000001\nDOING=waiting\nSLOW=2.5\n");
+  message.damaged = 1;
+  EXPECT_EQ(ToText(message),
+            "TIMES=training 12.345678,start 0.000001\nDOING=waiting\nSLOW=2.5\nDAMAGED=1\n");
   EXPECT_EQ(ParseProgress(ToText(message)), message);
   const ProgressMessage odd =
       ParseProgress("TIMES=data 1,sleeping 4,start -1,waiting,training 1e300\nDOING=sleeping");

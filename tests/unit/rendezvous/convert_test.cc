@@ -98,6 +98,8 @@ TEST(ConvertTest, Reports) {
   ExpectRoundTrip<Report, v1::Report>(Heartbeat{.time = time});
   ExpectRoundTrip<Report, v1::Report>(
       Heartbeat{RoundId{7}, {.step = 3, .slow_rank = 0, .slowness = 2.125}});
+  ExpectRoundTrip<Report, v1::Report>(
+      Heartbeat{RoundId{7}, {.step = 3, .damages = 2, .damaged_rank = 5}});
   ExpectRoundTrip<Report, v1::Report>(NodeSucceeded{RoundId{7}, time});
   ExpectRoundTrip<Report, v1::Report>(NodeStopped{RoundId{7}, 4000, {}, time});
   NodeStopped stopped{RoundId{7}, 4000, {}};

@@ -40,11 +40,11 @@ template <typename Struct>
 requires std::is_same_v<std::remove_const_t<Struct>, Member>
 auto Fields(Struct& member) {
   auto& [join, order, node_rank, seated, rank_first, role_rank_first, role_world_size, drained_by,
-         leaving, can_be_kept, prepares, phase, link, heard, words_told, time, time_at, slow_rank] =
-      member;
+         leaving, can_be_kept, prepares, phase, link, heard, words_told, time, time_at, slow_rank,
+         damages, damages_reported] = member;
   return std::tie(join, order, node_rank, seated, rank_first, role_rank_first, role_world_size,
                   drained_by, leaving, can_be_kept, prepares, phase, link, heard, words_told, time,
-                  time_at, slow_rank);
+                  time_at, slow_rank, damages, damages_reported);
 }
 template <typename Struct>
 requires std::is_same_v<std::remove_const_t<Struct>, RunState>

@@ -133,6 +133,18 @@ TEST_F(RunStatusTest, OfManyNodesTheFirstAreShownAndAllAreCounted) {
   EXPECT_EQ(status.nodes[0].host, "a");
 }
 
+TEST(Summarize, DamageIsTheSumWhereAllAreChecked) {
+  const Progress none{.step = 3, .damages = 0};
+  const Progress one{.step = 3, .damages = 1, .damaged_rank = 2};
+  const Progress two{.step = 3, .damages = 2, .damaged_rank = 5};
+  const Progress together = Summarize({&one, &none, &two});
+  EXPECT_EQ(together.damages, 3);
+  EXPECT_EQ(together.damaged_rank, 5);
+  const Progress unchecked{.step = 3};
+  EXPECT_EQ(Summarize({&one, &unchecked}).damages, -1);
+  EXPECT_EQ(Summarize({&one, &unchecked}).damaged_rank, -1);
+}
+
 TEST_F(RunStatusTest, ProgressIsOfThisRoundAndTheRunIsAsFarAsItsSlowestNode) {
   Join("a", 2);
   Join("b", 2);

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/replicas/tensor_sums.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <vector>
+
+#include "worker/replicas/tensor_copy.h"
+#include "worker/replicas/word_sum.h"
+
+namespace ddprun {
+namespace {
+
+using testing::ElementsAre;
+
+std::int64_t Sum(const std::vector<at::Tensor>& tensors) {
+  return SumOf(tensors, at::kCPU).item<std::int64_t>();
+}
+
+void Flip(const at::Tensor& tensor, std::size_t bit) {
+  static_cast<unsigned char*>(tensor.data_ptr())[bit / 8] ^=
+      static_cast<unsigned char>(1U << (bit % 8));
+}
+
+TEST(WordSum, ChangesWithEachBitAtEachLength) {
+  for (const std::size_t bytes : {1U, 7U, 8U, 255U, 256U, 257U, 600U}) {
+    std::vector<unsigned char> block(bytes, 0x5a);
+    const std::uint64_t sum = WordSum(block.data(), bytes);
+    for (std::size_t bit = 0; bit < 8 * bytes; ++bit) {
+      block[bit / 8] ^= static_cast<unsigned char>(1U << (bit % 8));
+      EXPECT_NE(WordSum(block.data(), bytes), sum) << bytes << " bytes, bit " << bit;
+      block[bit / 8] ^= static_cast<unsigned char>(1U << (bit % 8));
+    }
+    EXPECT_EQ(WordSum(block.data(), bytes), sum);
+  }
+}
+
+TEST(TensorSums, ChangeWithEachBitOfEachTensor) {
+  torch::manual_seed(1);
+  const std::vector<at::Tensor> tensors = {
+      torch::randn({3, 5, 3, 3}).contiguous(at::MemoryFormat::ChannelsLast), torch::randn({}),
+      torch::randn({7}, torch::kBFloat16), torch::ones({2}, torch::kLong),
+      torch::ones({3}, torch::kBool)};
+  const std::int64_t sum = Sum(tensors);
+  for (const at::Tensor& tensor : tensors) {
+    for (std::size_t bit = 0; bit < 8 * tensor.nbytes(); ++bit) {
+      Flip(tensor, bit);
+      EXPECT_NE(Sum(tensors), sum);
+      Flip(tensor, bit);
+    }
+  }
+  EXPECT_EQ(Sum(tensors), sum);
+}
+
+TEST(TensorSums, ChangeWhereTensorsAreExchanged) {
+  const at::Tensor a = torch::full({4}, 1.0F);
+  const at::Tensor b = torch::full({4}, 2.0F);
+  EXPECT_NE(Sum({a, b}), Sum({b, a}));
+}
+
+TEST(TensorSums, OfStepsAreInTheirOrder) {
+  const at::Tensor parameter = torch::ones({4});
+  StepSums sums({parameter}, at::kCPU, 3);
+  std::vector<std::int64_t> expected;
+  for (int step = 0; step < 3; ++step) {
+    parameter.add_(1);
+    expected.push_back(Sum({parameter}));
+    sums.Add();
+  }
+  EXPECT_EQ(sums.Get(3), expected);
+  sums.Clear();
+  parameter.fill_(9);
+  sums.Add();
+  EXPECT_THAT(sums.Get(1), ElementsAre(Sum({parameter})));
+}
+
+TEST(TensorCopy, TellsWhetherItIsDamaged) {
+  const std::vector<at::Tensor> tensors = {torch::randn({100}), torch::randn({3, 3})};
+  TensorCopy copy;
+  EXPECT_FALSE(copy.IsIntact());
+  copy.Keep(tensors, Sum(tensors));
+  EXPECT_TRUE(copy.IsIntact());
+  const std::vector<at::Tensor> values = {tensors[0].clone(), tensors[1].clone()};
+  tensors[0].fill_(0);
+  copy.CopyTo(tensors);
+  EXPECT_TRUE(torch::equal(tensors[0], values[0]) && torch::equal(tensors[1], values[1]));
+  Flip(copy.tensors()[1], 17);
+  EXPECT_FALSE(copy.IsIntact());
+}
+
+// Not an assertion of speed, which the machine decides: what is measured stands in the output.
+TEST(TensorSums, Speed) {
+  const at::Tensor tensor = torch::ones({32 << 20});
+  Sum({tensor});
+  const auto begun = std::chrono::steady_clock::now();
+  const std::int64_t sum = Sum({tensor});
+  const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begun;
+  std::printf("%.1f GB/s\n", static_cast<double>(tensor.nbytes()) / time.count() / 1e9);
+  EXPECT_EQ(sum, Sum({tensor.clone()}));
+}
+
+}  // namespace
+}  // namespace ddprun
