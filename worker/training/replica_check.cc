@@ -247,7 +247,7 @@ void ReplicaCheck::RestoreOwn() {
 void ReplicaCheck::TakeReceived(const TrainingPlace& place) {
   AgreedState& agreed = kept_.agreed;
   agreed.replicated.Keep(replicated_, StateSum());
-  if (agreed.epoch_sums.defined() && agreed.place.position.step == place.position.step) {
+  if (agreed.place.position.step == place.position.step) {
     RestoreOwn();
     return;
   }
