@@ -37,16 +37,18 @@ at::ScalarType IntegerOf(std::size_t bytes) {
 }
 
 std::uint64_t SumInMemory(const at::Tensor& tensor) {
-  const at::Tensor values = Flat(tensor);
+  // Without a view of it, which takes longer than to read a small tensor.
+  const at::Tensor values =
+      tensor.is_non_overlapping_and_dense() ? tensor : tensor.detach().contiguous();
   return WordSum(values.const_data_ptr(), values.nbytes());
 }
 
-at::Tensor SumOnDevice(const at::Tensor& tensor) {
+}  // namespace
+
+at::Tensor SumByOperations(const at::Tensor& tensor) {
   const at::Tensor values = Flat(tensor);
   return values.view(IntegerOf(values.element_size())).sum(at::kLong);
 }
-
-}  // namespace
 
 at::Tensor SumOf(const std::vector<at::Tensor>& tensors, at::Device device) {
   const torch::NoGradGuard no_grad;
@@ -59,7 +61,7 @@ at::Tensor SumOf(const std::vector<at::Tensor>& tensors, at::Device device) {
       continue;
     }
     const at::Tensor one =
-        SumOnDevice(tensors[i]).mul_(static_cast<std::int64_t>(FactorOf(i))).to(device);
+        SumByOperations(tensors[i]).mul_(static_cast<std::int64_t>(FactorOf(i))).to(device);
     sum = sum.defined() ? sum.add_(one) : one;
   }
   const auto rest = static_cast<std::int64_t>(in_memory);

@@ -189,7 +189,8 @@ void ReplicaCheck::Differ(const Attempt& now, const Judgement& judgement) {
     throw TrainingError("the ranks differ again " + after + ", the " + std::to_string(kRepeatsMax) +
                         "th time in a row; check the memory of all machines, and go on from a "
                         "checkpoint");
-  odd_ = judgement.odd;
+  // A rank that is new in this world has another one's state, which may be the damaged one.
+  odd_ = base_ < 0 ? std::vector<int>() : judgement.odd;
   if (judgement.alike)
     found_ = "a loss up to step " + std::to_string(now.step) +
              " is not finite, as damaged memory may make it";
