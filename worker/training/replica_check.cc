@@ -62,7 +62,7 @@ ReplicaCheck::ReplicaCheck(const Config& config, World& world, Console& console,
       progress_(progress),
       kept_(kept),
       enabled_(config.check_replicas > 0),
-      replicated_(Replicated(*kept.parts)),
+      replicated_(enabled_ ? Replicated(*kept.parts) : std::vector<at::Tensor>()),
       buffers_(UniqueBuffers(*kept.parts->model)) {
   if (!enabled_) return;
   sums_.emplace(Values(kept.parts->parameters), world.device(), config.check_replicas);
