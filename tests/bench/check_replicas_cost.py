@@ -14,7 +14,7 @@ import tempfile
 
 BIN = pathlib.Path(os.environ.get("DDPRUN_BUILD_DIR", pathlib.Path(__file__).resolve().parents[2] / "build")) / "bin"
 TRAININGS = {
-    "netresdeep": "--model netresdeep --batch-size 32 --max-steps 300",
+    "netresdeep": "--model netresdeep --batch-size 32 --max-steps 200",
     "resnet18": "--model resnet18 --batch-size 16 --max-steps 15",
 }
 

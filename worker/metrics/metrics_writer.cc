@@ -31,8 +31,8 @@ std::vector<std::string> NamesIn(const std::string& folder) {
 }
 
 // How much of the file stays, and the rest out of the way.
-std::uint64_t KeepForResume(const std::string& path, std::int64_t steps_done) {
-  if (steps_done > 0) return BytesUpToStep(path, steps_done);
+std::uint64_t KeepForResume(const std::string& path, std::int64_t steps_done, bool goes_back) {
+  if (steps_done > 0 || goes_back) return BytesUpToStep(path, steps_done);
   std::error_code ignored;
   if (std::filesystem::file_size(path, ignored) > 0 && !ignored) {
     const std::filesystem::path former =
@@ -83,7 +83,7 @@ void MetricsWriter::Open() {
   const std::filesystem::path folder(options_.directory);
   if (options_.jsonl) {
     const std::string path = folder / kMetricsFileName;
-    Check(jsonl_.Open(path, KeepForResume(path, options_.steps_done)), path);
+    Check(jsonl_.Open(path, KeepForResume(path, options_.steps_done, options_.goes_back)), path);
   }
   if (!options_.tensorboard) return;
   const std::string events = folder / kTensorboardFolder;

@@ -38,6 +38,8 @@ class MetricsWriter {
     // lost with the interruption and is superseded. With 0 a metrics.jsonl that is there becomes
     // metrics.previous.jsonl.
     std::int64_t steps_done = 0;
+    // The metrics.jsonl that is there is this run's own, also with 0 steps: it goes back.
+    bool goes_back = false;
     // Called on any thread, at most once, with a sentence; the run goes on.
     std::function<void(const std::string&)> warn;
     std::chrono::milliseconds flush_interval = kFlushInterval;

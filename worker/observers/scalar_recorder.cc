@@ -21,21 +21,9 @@ class ScalarRecorder : public Observer {
   ScalarRecorder(const Config& config, const StepCounter& counter)
       : config_(config), counter_(counter) {}
 
-  void OnBegin(const TrainingState& state) override {
-    at_record_ = counter_.Now();
-    writer_.emplace(MetricsWriter::Options{.directory = config_.output_dir,
-                                           .jsonl = config_.metrics,
-                                           .tensorboard = config_.tensorboard,
-                                           .steps_done = state.position().step,
-                                           .warn = [](const std::string& text) {
-                                             std::fprintf(stderr, "train: %s\n", text.c_str());
-                                           }});
-  }
+  void OnBegin(const TrainingState& state) override { Open(state, /*goes_back=*/false); }
 
-  void OnGoBack(const TrainingState& state) override {
-    losses_.reset();
-    OnBegin(state);
-  }
+  void OnGoBack(const TrainingState& state) override { Open(state, /*goes_back=*/true); }
 
   void OnStepEnd(const TrainingState& state, const StepEvent& event) override {
     losses_ = losses_.defined() ? losses_ + event.result.loss : event.result.loss;
@@ -51,6 +39,20 @@ class ScalarRecorder : public Observer {
   }
 
  private:
+  void Open(const TrainingState& state, bool goes_back) {
+    at_record_ = counter_.Now();
+    losses_.reset();
+    writer_.reset();  // what it has is in the file then
+    writer_.emplace(MetricsWriter::Options{.directory = config_.output_dir,
+                                           .jsonl = config_.metrics,
+                                           .tensorboard = config_.tensorboard,
+                                           .steps_done = state.position().step,
+                                           .goes_back = goes_back,
+                                           .warn = [](const std::string& text) {
+                                             std::fprintf(stderr, "train: %s\n", text.c_str());
+                                           }});
+  }
+
   // What the steps since the record before came to.
   void WriteSteps(const TrainingState& state, const TrainStep& step) {
     const StepCounter::Counts now = counter_.Now();

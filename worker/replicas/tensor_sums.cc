@@ -37,32 +37,38 @@ at::ScalarType IntegerOf(std::size_t bytes) {
 }
 
 std::uint64_t SumInMemory(const at::Tensor& tensor) {
-  const at::Tensor values = Flat(tensor);
+  // Without a view of it, which takes longer than to read a small tensor.
+  const at::Tensor values =
+      tensor.is_non_overlapping_and_dense() ? tensor : tensor.detach().contiguous();
   return WordSum(values.const_data_ptr(), values.nbytes());
 }
 
-at::Tensor SumOnDevice(const at::Tensor& tensor) {
-  const at::Tensor values = Flat(tensor);
-  return values.view(IntegerOf(values.element_size())).sum(at::kLong);
+// Of those that are there.
+std::uint64_t SumInMemory(const std::vector<at::Tensor>& tensors) {
+  std::uint64_t sum = 0;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (tensors[i].is_cpu()) sum += FactorOf(i) * SumInMemory(tensors[i]);
+  }
+  return sum;
 }
 
 }  // namespace
 
+at::Tensor SumByOperations(const at::Tensor& tensor) {
+  const at::Tensor values = Flat(tensor);
+  return values.view(IntegerOf(values.element_size())).sum(at::kLong);
+}
+
 at::Tensor SumOf(const std::vector<at::Tensor>& tensors, at::Device device) {
   const torch::NoGradGuard no_grad;
-  std::uint64_t in_memory = 0;
   at::Tensor sum;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    if (tensors[i].numel() == 0) continue;
-    if (tensors[i].is_cpu()) {
-      in_memory += FactorOf(i) * SumInMemory(tensors[i]);
-      continue;
-    }
+    if (tensors[i].is_cpu() || tensors[i].numel() == 0) continue;
     const at::Tensor one =
-        SumOnDevice(tensors[i]).mul_(static_cast<std::int64_t>(FactorOf(i))).to(device);
+        SumByOperations(tensors[i]).mul_(static_cast<std::int64_t>(FactorOf(i))).to(device);
     sum = sum.defined() ? sum.add_(one) : one;
   }
-  const auto rest = static_cast<std::int64_t>(in_memory);
+  const auto rest = static_cast<std::int64_t>(SumInMemory(tensors));
   if (sum.defined()) return sum.add_(rest);
   return at::full({}, rest, at::TensorOptions(device).dtype(at::kLong));
 }
@@ -77,6 +83,13 @@ void StepSums::Add() {
   const torch::NoGradGuard no_grad;
   at::Tensor sums = sums_;
   at::Tensor next = next_;
+  if (device_.is_cpu()) {
+    // A few operations take longer than to read a small model.
+    auto& i = *next.data_ptr<std::int64_t>();
+    sums.data_ptr<std::int64_t>()[i] = static_cast<std::int64_t>(SumInMemory(tensors_));
+    i = (i + 1) % sums.numel();
+    return;
+  }
   sums.index_copy_(0, next, SumOf(tensors_, device_).view({1}));
   // Warm-up makes more steps than are asked for.
   next.add_(1).remainder_(sums.numel());

@@ -15,6 +15,9 @@ namespace ddprun {
 // values get the same number where their devices are of one kind.
 at::Tensor SumOf(const std::vector<at::Tensor>& tensors, at::Device device);
 
+// Of one tensor, as SumOf() takes it on a GPU: by operations that wait for nothing.
+at::Tensor SumByOperations(const at::Tensor& tensor);
+
 // The sum before each step's update, on the device: adding one waits for nothing, and may be part
 // of a CUDA graph.
 class StepSums {

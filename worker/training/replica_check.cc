@@ -61,7 +61,7 @@ ReplicaCheck::ReplicaCheck(const Config& config, World& world, Console& console,
       progress_(progress),
       kept_(kept),
       enabled_(config.check_replicas > 0),
-      replicated_(Replicated(*kept.parts)),
+      replicated_(enabled_ ? Replicated(*kept.parts) : std::vector<at::Tensor>()),
       buffers_(UniqueBuffers(*kept.parts->model)) {
   if (!enabled_) return;
   sums_.emplace(Values(kept.parts->parameters), world.device(), config.check_replicas);
@@ -186,7 +186,8 @@ void ReplicaCheck::Differ(const Attempt& now, const Judgement& judgement) {
     throw TrainingError("the ranks differ again " + after + ", the " + std::to_string(kRepeatsMax) +
                         "th time in a row; check the memory of all machines, and go on from a "
                         "checkpoint");
-  odd_ = judgement.odd;
+  // A rank that is new in this world has another one's state, which may be the damaged one.
+  odd_ = base_ < 0 ? std::vector<int>() : judgement.odd;
   if (judgement.alike)
     found_ = "a loss up to step " + std::to_string(now.step) +
              " is not finite, as damaged memory may make it";

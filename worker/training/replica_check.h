@@ -35,6 +35,8 @@ class ReplicaCheck {
   ReplicaCheck(const Config& config, World& world, Console& console, ProgressSender& progress,
                KeptTraining& kept);
 
+  bool enabled() const { return enabled_; }
+
   // At the beginning of a step.
   void BeginStep(const TrainingPlace& place);
   // Before parameters change.

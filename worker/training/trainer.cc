@@ -133,6 +133,7 @@ void Trainer::GoOn() {
 }
 
 void Trainer::CheckReplicas() {
+  if (!replicas_.enabled()) return;
   step_->AwaitQueued();
   replicas_.Check(state_.place);
 }

@@ -16,8 +16,10 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <random>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -84,6 +86,8 @@ class Training {
   }
 
   void Run() { trainer_->Run(); }
+  // Its files are written.
+  void Close() { trainer_.reset(); }
   std::vector<at::Tensor> End() const {
     std::vector<at::Tensor> tensors;
     for (const auto& [name, tensor] : Replicated(*kept.parts))
@@ -286,6 +290,29 @@ TEST_P(ReplicaFlips, AreFoundAndUndone) {
 INSTANTIATE_TEST_SUITE_P(RanksAndSteps, ReplicaFlips,
                          testing::Combine(testing::Values(2, 3, 4), testing::Values(1, 3, 10)));
 
+std::string TextOf(const fs::path& path) {
+  std::stringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+// Of the records of steps.
+std::vector<int> StepsIn(const fs::path& metrics) {
+  std::vector<int> steps;
+  std::ifstream file(metrics);
+  for (std::string line; std::getline(file, line);) {
+    if (line.find("loss/train") == std::string::npos) continue;
+    steps.push_back(std::atoi(line.c_str() + line.find("\"step\":") + 7));
+  }
+  return steps;
+}
+
+std::vector<int> StepsUpTo(int last) {
+  std::vector<int> steps(static_cast<std::size_t>(last));
+  std::iota(steps.begin(), steps.end(), 1);
+  return steps;
+}
+
 // Damage at chosen batches, by the thread that trains.
 class ReplicaDamage : public testing::Test {
  protected:
@@ -311,6 +338,8 @@ class ReplicaDamage : public testing::Test {
           const auto world = JoinWorld(env);
           Config config = SmallTraining(folder_);
           config.max_steps = 20;
+          config.log_samples = config.metrics = true;
+          config.log_every = 1;
           const std::vector<at::Tensor> undisturbed = Undisturbed(*world, config);
           config.check_replicas = check_every;
           Training training(*world, config);
@@ -319,6 +348,12 @@ class ReplicaDamage : public testing::Test {
           training.Run();
           on_batch = nullptr;
           ExpectSame(training.End(), undisturbed);
+          training.Close();
+          const std::string samples = "samples-" + std::to_string(env.rank) + ".jsonl";
+          EXPECT_EQ(TextOf(folder_ / samples), TextOf(folder_ / "undisturbed" / samples));
+          if (env.rank == 0) {
+            EXPECT_EQ(StepsIn(folder_ / "metrics.jsonl"), StepsUpTo(20));
+          }
           EXPECT_EQ(training.kept.damages, named[static_cast<std::size_t>(env.rank)]);
           world->Shutdown();
         });

@@ -83,6 +83,17 @@ TEST_F(MetricsWriterTest, AnotherRunInTheFolderKeepsTheFormerOnes) {
   EXPECT_EQ(Steps(kFormerMetricsFileName), (std::vector<std::int64_t>{1}));
 }
 
+TEST_F(MetricsWriterTest, ARunThatGoesBackToItsBeginningKeepsTheFormerOnes) {
+  { MetricsWriter(MetricsWriter::Options{.directory = folder_}).Write(1, {{"loss/train", 1}}); }
+  { MetricsWriter(MetricsWriter::Options{.directory = folder_}).Write(2, {{"loss/train", 1}}); }
+  {
+    MetricsWriter(MetricsWriter::Options{.directory = folder_, .goes_back = true})
+        .Write(3, {{"loss/train", 1}});
+  }
+  EXPECT_EQ(Steps(), (std::vector<std::int64_t>{3}));
+  EXPECT_EQ(Steps(kFormerMetricsFileName), (std::vector<std::int64_t>{1}));
+}
+
 TEST_F(MetricsWriterTest, NothingIsWrittenWithoutBoth) {
   {
     MetricsWriter(MetricsWriter::Options{.directory = folder_, .jsonl = false})

@@ -40,12 +40,15 @@ TEST(WordSum, ChangesWithEachBitAtEachLength) {
   }
 }
 
-TEST(TensorSums, ChangeWithEachBitOfEachTensor) {
+std::vector<at::Tensor> Various() {
   torch::manual_seed(1);
-  const std::vector<at::Tensor> tensors = {
-      torch::randn({3, 5, 3, 3}).contiguous(at::MemoryFormat::ChannelsLast), torch::randn({}),
-      torch::randn({7}, torch::kBFloat16), torch::ones({2}, torch::kLong),
-      torch::ones({3}, torch::kBool)};
+  return {torch::randn({3, 5, 3, 3}).contiguous(at::MemoryFormat::ChannelsLast), torch::randn({}),
+          torch::randn({7}, torch::kBFloat16), torch::ones({2}, torch::kLong),
+          torch::ones({3}, torch::kBool)};
+}
+
+TEST(TensorSums, ChangeWithEachBitOfEachTensor) {
+  const std::vector<at::Tensor> tensors = Various();
   const std::int64_t sum = Sum(tensors);
   for (const at::Tensor& tensor : tensors) {
     for (std::size_t bit = 0; bit < 8 * tensor.nbytes(); ++bit) {
@@ -55,6 +58,25 @@ TEST(TensorSums, ChangeWithEachBitOfEachTensor) {
     }
   }
   EXPECT_EQ(Sum(tensors), sum);
+}
+
+TEST(TensorSums, ByOperationsOfADeviceChangeWithEachBit) {
+  const auto sum_of = [](const at::Tensor& tensor) {
+    return SumByOperations(tensor).item<std::int64_t>();
+  };
+  for (const at::Tensor& tensor : Various()) {
+    // The other bits of a bool mean nothing.
+    const std::size_t bits = tensor.scalar_type() == at::kBool ? 1 : 8 * tensor.element_size();
+    const std::int64_t sum = sum_of(tensor);
+    for (std::int64_t i = 0; i < tensor.numel(); ++i) {
+      for (std::size_t bit = 0; bit < bits; ++bit) {
+        Flip(tensor, 8 * tensor.element_size() * static_cast<std::size_t>(i) + bit);
+        EXPECT_NE(sum_of(tensor), sum);
+        Flip(tensor, 8 * tensor.element_size() * static_cast<std::size_t>(i) + bit);
+      }
+    }
+    EXPECT_EQ(sum_of(tensor), sum);
+  }
 }
 
 TEST(TensorSums, ChangeWhereTensorsAreExchanged) {
