@@ -138,7 +138,9 @@ bool ShmGroup::Map(World& world, const std::string& key_prefix) {
     }
   }
   world.store()->set(Key(key_prefix, rank_), own.ToText());
-  bool all = ranks_[static_cast<std::size_t>(rank_)].base != nullptr;
+  // Now no rank waits for another one at the store, where a wait does not end with the round.
+  if (!world.OnAllRanks(ranks_[static_cast<std::size_t>(rank_)].base != nullptr)) return false;
+  bool all = true;
   for (int rank = 0; rank < world.size() && all; ++rank) {
     if (rank == rank_) continue;
     const auto peer = Announcement::FromText(world.store()->get_to_str(Key(key_prefix, rank)));
