@@ -180,6 +180,7 @@ enum class NoticeKind {
   kRestart,      // the next round forms
   kRankSlow,     // `words`
   kRankNormal,   // a slow one is no longer; `words`
+  kFault,        // was injected on purpose; `words`
   kRunFinished,  // `why`, unless it is a success
 };
 struct RunNotice {
@@ -189,7 +190,7 @@ struct RunNotice {
   NodeId node_id;
   std::string host;
   std::optional<int> node_rank;
-  std::optional<int> rank;  // kRankSlow and kRankNormal
+  std::optional<int> rank;  // kRankSlow, kRankNormal, kFault
   std::optional<Failure> why;
   std::string words;
   int exit_code = 0;  // kRunFinished

@@ -53,6 +53,7 @@ std::string Sentence(const RunNotice& note) {
       return ToSentence(*note.why);
     case NoticeKind::kRankSlow:
     case NoticeKind::kRankNormal:
+    case NoticeKind::kFault:
       return note.words;
     default:  // not of interest, or told in other words
       return "";
