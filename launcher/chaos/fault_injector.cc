@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/chaos/fault_injector.h"
 
-#include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -92,9 +91,9 @@ absl::StatusOr<std::string> FaultInjector::Inject(const Fault& fault, const Faul
   const auto duration = fault.duration.count() > 0 ? fault.duration : info.duration;
   Lasting lasting{.kind = fault.kind,
                   .pid = worker.pid,
-                  .pidfd = OwnedFd(fcntl(worker.pidfd, F_DUPFD_CLOEXEC, 0)),
+                  .pidfd = OwnedFd(static_cast<int>(syscall(SYS_pidfd_open, worker.pid, 0))),
                   .until = now + duration};
-  if (!lasting.pidfd.valid()) return NotPossible("dup");
+  if (!lasting.pidfd.valid()) return NotPossible("pidfd_open");
   if (absl::Status status = Begin(lasting, now); !status.ok()) return status;
   lasting_.push_back(std::move(lasting));
   return absl::StrFormat("%s to %s for %.1f s", info.name, whom,

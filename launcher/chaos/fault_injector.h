@@ -41,7 +41,8 @@ class FaultInjector {
   void UndoAll();
 
  private:
-  // A fault that lasts. It holds a pidfd, so that it never reaches another process.
+  // A fault that lasts. It holds a pidfd, so that it never reaches another process; one of its own,
+  // as a duplicate would stay in the poller that watches the worker's end.
   struct Lasting {
     FaultKind kind;
     pid_t pid = 0;

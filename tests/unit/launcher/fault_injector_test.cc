@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -149,6 +150,21 @@ TEST(FaultInjector, EverythingIsUndoneWithTheInjector) {
     EXPECT_NE(child.Limit(RLIMIT_FSIZE), before);
   }
   EXPECT_EQ(child.Limit(RLIMIT_FSIZE), before);
+}
+
+// A poller reports a closed descriptor as long as a duplicate of it is open.
+TEST(FaultInjector, AWorkerThatHasEndedIsForgottenByThePollerOfItsEnd) {
+  FaultInjector injector;
+  const OwnedFd poller(epoll_create1(EPOLL_CLOEXEC));
+  {
+    Child child;
+    epoll_event event{};
+    event.events = EPOLLIN;
+    ASSERT_EQ(epoll_ctl(poller.get(), EPOLL_CTL_ADD, child.worker().pidfd, &event), 0);
+    ASSERT_TRUE(injector.Inject(Of(FaultKind::kStop, 60'000), child.worker(), At(0)).ok());
+  }
+  epoll_event event{};
+  EXPECT_EQ(epoll_wait(poller.get(), &event, 1, 0), 0);
 }
 
 // ---- Connections
