@@ -91,12 +91,14 @@ void Agent::Loop() {
     ShowRefusals(now);
     console_.Pump();
     console_.WatchReaders(poller_);
-    const std::vector<Ready> ready = poller_.Wait(Earliest(
-        {NextDeadline(state_), workers_.NextDeadline(), workers_.logs().NextDeadline(),
-         watch_.NextDeadline(), NextJoinDeadline(), heartbeat_due_, observer_.NextDeadline()}));
+    const std::vector<Ready> ready = poller_.Wait(
+        Earliest({NextDeadline(state_), workers_.NextDeadline(), workers_.logs().NextDeadline(),
+                  watch_.NextDeadline(), NextJoinDeadline(), heartbeat_due_,
+                  observer_.NextDeadline(), faults_.NextDeadline()}));
     now = Now();
     for (const Ready& one : ready) HandleReady(one, now);
     ContinueJoin(now);
+    faults_.OnTurn(now);
     workers_.OnTurn(now, events_);
     if (workers_.TakeStarted()) OnWorkersStarted(now);
     workers_.logs().OnDeadline(now);
@@ -203,6 +205,7 @@ void Agent::HandleSession(TimePoint now) {
     LogFeed& feed = workers_.logs().feed();
     std::visit(Overloaded{[&](LogWatches& watches) { feed.SetWatches(watches.watches); },
                           [&](LogsTaken& taken) { feed.Taken(taken); },
+                          [&](Fault& fault) { HandleFault(fault, now); },
                           [this](auto& kind) { events_.push_back(std::move(kind)); }},
                *directive);
   }

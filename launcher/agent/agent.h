@@ -18,6 +18,7 @@
 #include "launcher/agent/agent_observer.h"
 #include "launcher/base/background.h"
 #include "launcher/base/poller.h"
+#include "launcher/chaos/fault_injector.h"
 #include "launcher/hang/worker_watch.h"
 #include "launcher/node/control_pipe.h"
 #include "launcher/node/rendezvous_endpoint.h"
@@ -109,6 +110,8 @@ class Agent {
   void HandleSession(TimePoint now);
   void NotifyStore(const SessionEvent& event);
   void SendHeartbeatIfDue(TimePoint now);
+  void HandleFault(const Fault& fault, TimePoint now);
+  absl::StatusOr<std::string> CarryOut(const Fault& fault, TimePoint now);
   void SendLogLines();
   void Process(TimePoint now);
   void Perform(const Effect& effect, TimePoint now);
@@ -129,6 +132,7 @@ class Agent {
   Console console_;
   Workers workers_;
   WorkerWatch watch_;
+  FaultInjector faults_;  // after the workers, so that it undoes its faults before they go
   OwnedFd signal_fd_;
   std::vector<OwnedFd> guard_fds_;
   EventQueue session_events_;

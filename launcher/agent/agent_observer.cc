@@ -59,6 +59,10 @@ void AgentObserver::OnStarted(const Start& start, int local_rank, std::int64_t p
   ++live_;
 }
 
+void AgentObserver::OnFault(const Start* start, int local_rank, const std::string& words) {
+  if (log_ != nullptr) Write(FaultInjected(start, local_rank, words));
+}
+
 void AgentObserver::OnEnd(int exit_code) {
   if (log_ != nullptr) Write(AgentEnded(exit_code));
 }

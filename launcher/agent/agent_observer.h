@@ -41,6 +41,7 @@ class AgentObserver {
   // `state`: before the event.
   void OnEvent(const Event& event, const SupervisorState& state);
   void OnStarted(const Start& start, int local_rank, std::int64_t pid);
+  void OnFault(const Start* start, int local_rank, const std::string& words);
   void OnEnd(int exit_code);
   // Logs the nodes that the service in this process refused; returns a line to show, if one is due.
   std::optional<std::string> TakeRefusals(TimePoint now);

@@ -242,6 +242,31 @@ inline constexpr std::size_t kPythonBytesMax = 64u << 10;
 // A library in which a version is looked for, or a program that is hashed; the rest is left out.
 inline constexpr std::uint64_t kHashedBytesMax = std::uint64_t{1} << 30;
 
+// ---- Chaos
+
+// A slice of a worker that is slowed down: it runs for one and is stopped for one.
+inline constexpr std::chrono::milliseconds kChaosSlice{10};
+// What a worker's connection sends in a second while the network is slow.
+inline constexpr std::uint64_t kChaosBytesPerSecond = 1'000'000;
+// Faults of a node that last, and sockets of a worker that are looked at.
+inline constexpr std::size_t kChaosLastingMax = 64;
+inline constexpr std::size_t kChaosSocketsMax = 4096;
+// After a fault a node reports the progress of its workers this often, for so long: the time until
+// training goes on is then known to this precision.
+inline constexpr std::chrono::milliseconds kChaosReportInterval{50};
+inline constexpr std::chrono::seconds kChaosReportTime{30};
+// How often the status is asked for while a fault has not been followed by a new step, and else.
+inline constexpr std::chrono::milliseconds kChaosPollInterval{25};
+inline constexpr std::chrono::milliseconds kChaosIdleInterval{100};
+// At the end, for a new step after the last fault.
+inline constexpr std::chrono::seconds kChaosLastStepTimeout{60};
+// A service that does not answer for so long is not waited for.
+inline constexpr std::chrono::seconds kChaosServiceTimeout{60};
+inline constexpr std::chrono::seconds kChaosIntervalDefault{5};
+// How old the steps are that a node reports: workers report them at most every 100 ms.
+inline constexpr std::chrono::milliseconds kChaosStepAge{150};
+inline constexpr int kChaosFaultsMax = 1'000'000;
+
 inline constexpr int kPortDefault = 29500;          // torchrun's --master-port
 inline constexpr int kEndpointPortDefault = 29400;  // torchrun's c10d --rdzv-endpoint
 

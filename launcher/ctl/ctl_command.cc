@@ -89,7 +89,8 @@ absl::StatusOr<std::string> Ask(const CtlOptions& options,
     case CtlOptions::Command::kStatus:
       return AskForStatus(options, channel);
     case CtlOptions::Command::kLogs:
-      break;  // ShowLogs()
+    case CtlOptions::Command::kChaos:
+      break;  // ShowLogs(), RunChaos()
     case CtlOptions::Command::kStop:
       sentence = StopRun(channel, options.run_id, {.by = by, .now = options.now}, options.timeout);
       break;
@@ -158,6 +159,7 @@ int RunCtl(const std::vector<std::string>& arguments, const std::string& program
   if (!channel.ok()) return Fail(program, channel.status(), kExitFailure);
   if (options.refresh) return WatchStatus(options, *channel);
   if (options.command == CtlOptions::Command::kLogs) return ShowLogs(options, *channel);
+  if (options.command == CtlOptions::Command::kChaos) return RunChaos(options, *channel);
   if (options.wait) return StopAndWait(options, *channel, program);
   const absl::StatusOr<std::string> text = Ask(options, *channel);
   if (!text.ok()) return Fail(program, text.status(), kExitFailure);

@@ -36,6 +36,9 @@ absl::StatusOr<EndWatch> WatchEnd(const CtlOptions& options,
 // DEADLINE_EXCEEDED: the run has not ended within options.wait_timeout.
 absl::StatusOr<RunOver> WaitForEnd(const CtlOptions& options, EndWatch& end);
 
+// ddpctl chaos: asks for a yes, injects faults until its end, prints the report. The exit code.
+int RunChaos(const CtlOptions& options, const std::shared_ptr<ServiceChannel>& channel);
+
 // ddpctl status --watch: polls the service and shows the status on a terminal or as lines. Runs
 // until q, Ctrl-C or SIGTERM; if stdout is no terminal, also until the service is gone. The exit
 // code: 1 if the service was never reached.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/ctl/ctl_options.h"
 
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -8,6 +9,7 @@
 #include "absl/strings/str_split.h"
 #include "launcher/base/int_ranges.h"
 #include "launcher/base/limits.h"
+#include "launcher/chaos/fault_table.h"
 #include "proto/text.h"
 #include "proto/version.h"
 #include "rendezvous/base/limits.h"
@@ -20,6 +22,7 @@ using Command = CtlOptions::Command;
 constexpr double kStopWaitSecondsMax = 24.0 * 3600;
 constexpr double kWatchIntervalSecondsMax = 3600;
 constexpr double kTimeoutSecondsMax = 3600;
+constexpr double kChaosSecondsMax = 30.0 * 24 * 3600;
 
 const std::vector<Flag> kServiceFlags = {
     {"--rdzv-endpoint", 0, "HOST[:PORT]", "Address of the rendezvous service (port 29400)."},
@@ -93,6 +96,24 @@ const std::vector<CommandInfo>& Commands() {
         {"--node", 0, "LIST", "Only these nodes: node ranks, hosts or node ids."},
         {"--stdout", 0, nullptr, "Only stdout."},
         {"--stderr", 0, nullptr, "Only stderr."}}},
+      {"chaos",
+       Command::kChaos,
+       "ddpctl",
+       " [RUN]",
+       "inject faults into a run, on purpose, and report what they cost",
+       "Injects one fault after another into your own run, at random, and prints for each how long "
+       "it "
+       "took until the run\nhad made a new step. Ends with the run, after --count faults or --for "
+       "SECONDS, or with Ctrl-C; undoes what lasts and\nprints a report. Only for a run with a "
+       "secret. CHAOS.md explains it. Kinds of faults:\n\n",
+       {{"--every", 0, "SECONDS", "Time between two faults (5)."},
+        {"--kinds", 0, "LIST", "Kinds of faults: names, default or all (default)."},
+        {"--count", 0, "N", "End after N faults."},
+        {"--for", 0, "SECONDS", "End after this time."},
+        {"--lasting", 0, "SECONDS", "Duration of faults that last (that of each kind)."},
+        {"--seed", 0, "N", "Repeat the choices of an earlier report."},
+        {"--report", 0, "FILE", "Write the report as JSON."},
+        {"--yes", 0, nullptr, "Do not ask for the name of the run."}}},
   };
   return commands;
 }
@@ -120,7 +141,8 @@ std::vector<Flag> FlagsOf(const CommandInfo& info) {
 
 std::string HelpText(const CommandInfo& info) {
   return absl::StrCat("Usage: ", info.program, " ", info.name, info.positional, " [FLAGS]\n\n",
-                      info.help, "\n\n", FlagsHelp(FlagsOf(info)),
+                      info.help, info.command == Command::kChaos ? FaultsHelp() : "\n", "\n",
+                      FlagsHelp(FlagsOf(info)),
                       "  -h, --help                        Print this.\n");
 }
 
@@ -182,6 +204,21 @@ void ReadLogs(Reader& reader, CtlOptions& options) {
   watch.without_stderr = out && !err;
 }
 
+void ReadChaos(Reader& reader, ChaosOptions& chaos) {
+  chaos.every = reader.Seconds("--every", kChaosSecondsMax).value_or(kChaosIntervalDefault);
+  chaos.time = reader.Seconds("--for", kChaosSecondsMax).value_or(std::chrono::milliseconds(0));
+  chaos.count = reader.Integer("--count", 1, kChaosFaultsMax).value_or(0);
+  chaos.duration = reader.Seconds("--lasting", static_cast<double>(kFaultDurationMax.count()))
+                       .value_or(std::chrono::milliseconds(0));
+  chaos.seed = reader.Integer("--seed", 0, std::numeric_limits<int>::max());
+  chaos.report = reader.Text("--report", "a file", "");
+  chaos.yes = reader.Switch("--yes");
+  absl::StatusOr<std::vector<FaultKind>> kinds =
+      ParseFaultKinds(reader.Text("--kinds", "a list of kinds", "default"));
+  if (!kinds.ok()) return reader.FailWith(std::string(kinds.status().message()));
+  chaos.kinds = *std::move(kinds);
+}
+
 absl::StatusOr<ServiceAddress> ReadServiceAddress(Reader& reader, const std::string& see_help) {
   const std::optional<Endpoint> endpoint = reader.Endpoint("--rdzv-endpoint", kEndpointPortDefault);
   const std::string address = reader.Text("--master-addr", "an address", "");
@@ -198,7 +235,7 @@ absl::StatusOr<ServiceAddress> ReadServiceAddress(Reader& reader, const std::str
       "which rendezvous service? give --rdzv-endpoint HOST[:PORT], or --master-addr", see_help));
 }
 
-// The argument that is no flag: drain's NODE, the RUN of logs.
+// The argument that is no flag: drain's NODE, the RUN of logs and chaos.
 void ReadPositional(const CommandInfo& info, const std::vector<std::string>& rest,
                     const std::string& see_help, Reader& reader, CtlOptions& options) {
   const std::string name = absl::StrCat(info.program, " ", info.name);
@@ -215,7 +252,8 @@ void ReadPositional(const CommandInfo& info, const std::vector<std::string>& res
           absl::StrCat(name, " needs NODE: its node rank, host or node id", see_help));
     options.node = rest.front();
   }
-  if (info.command != Command::kLogs || rest.empty()) return;
+  const bool names_run = info.command == Command::kLogs || info.command == Command::kChaos;
+  if (!names_run || rest.empty()) return;
   if (!options.run_id.empty() && options.run_id != rest.front()) {
     return reader.FailWith(absl::StrCat(name, " is asked for run '", rest.front(),
                                         "' and --rdzv-id for '", options.run_id, "'; name one"));
@@ -242,6 +280,7 @@ absl::StatusOr<CtlOptions> ReadOptions(const CommandInfo& info, const ParsedFlag
   options.wait_timeout =
       reader.Seconds("--wait-timeout", kStopWaitSecondsMax).value_or(kStopWaitDefault);
   if (info.command == Command::kLogs) ReadLogs(reader, options);
+  if (info.command == Command::kChaos) ReadChaos(reader, options.chaos);
   options.force = reader.Switch("--force");
   options.at_next_round = reader.Switch("--at-next-round");
   options.dry_run = reader.Switch("--dry-run");

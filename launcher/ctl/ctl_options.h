@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -24,8 +25,20 @@ struct ServiceAddress {
 // For ServiceChannel and for messages: "HOST:PORT" or "unix:PATH".
 std::string TargetOf(const ServiceAddress& service);
 
+// Of ddpctl chaos.
+struct ChaosOptions {
+  std::chrono::milliseconds every{0};
+  std::chrono::milliseconds time{0};  // 0: without an end of its own
+  int count = 0;                      // likewise
+  std::vector<FaultKind> kinds;
+  std::chrono::milliseconds duration{0};  // of faults that last; 0: that of each kind
+  std::optional<int> seed;                // absent: a random one
+  bool yes = false;
+  std::string report;  // a file; empty: none
+};
+
 struct CtlOptions {
-  enum class Command { kStatus, kStop, kDrain, kLogs };
+  enum class Command { kStatus, kStop, kDrain, kLogs, kChaos };
   Command command = Command::kStop;
   ServiceAddress service;
   std::string run_id;  // empty: all runs (status), or the only one
@@ -51,6 +64,8 @@ struct CtlOptions {
   bool force = false;
   bool at_next_round = false;
   bool dry_run = false;
+
+  ChaosOptions chaos;
 };
 
 // `ddprun status`, for its help, completion and manual page.

@@ -172,13 +172,19 @@ Failure WorkerWatch::Describe(const HungWorker& hung) const {
   return failure;
 }
 
+void WorkerWatch::ReportOften(TimePoint now) {
+  often_until_ = now + kChaosReportTime;
+  next_report_ = kAtOnce;
+}
+
 std::optional<Heartbeat> WorkerWatch::TakeHeartbeat(TimePoint now) {
   if (!changed_ || now < next_report_) return std::nullopt;
   changed_ = false;
   const std::optional<Progress> progress = watch_.Summarize();
   if (!progress.has_value() || progress == last_sent_) return std::nullopt;
   last_sent_ = progress;
-  next_report_ = now + ReportInterval(start_.node_count);
+  next_report_ =
+      now + (now < often_until_ ? kChaosReportInterval : ReportInterval(start_.node_count));
   Heartbeat heartbeat;
   heartbeat.progress_round = start_.round;
   heartbeat.progress = *progress;

@@ -45,6 +45,10 @@ class WorkerWatch {
 
   // The report for the service, if there is new progress and the interval is over.
   std::optional<Heartbeat> TakeHeartbeat(TimePoint now);
+  // For a while the report comes much more often: a fault was injected.
+  void ReportOften(TimePoint now);
+  // Of the live workers together; absent: none has reported any.
+  std::optional<Progress> CurrentProgress() const { return watch_.Summarize(); }
   // Of this node's ranks, in all rounds so far.
   const RankTime& TimeOfRanks(TimePoint now) { return ledger_.Take(now); }
 
@@ -71,6 +75,7 @@ class WorkerWatch {
   bool changed_ = false;               // progress that the service may not know
   std::optional<Progress> last_sent_;  // to the service
   TimePoint next_report_{};            // no report before
+  TimePoint often_until_{};            // ReportOften()
 };
 
 }  // namespace ddprun

@@ -242,6 +242,7 @@ void Workers::AddEnded(int local_rank, std::optional<OomKill> oom, TimePoint now
   ended.pid = processes_.pid(index);
   ended.age = AgeAt(now);
   ended.oom = std::move(oom);
+  ended.asked_by = Of(local_rank).asked_by;
   std::vector<RanksInPlace> places;
   if (on_ended_) places = on_ended_(local_rank);
   if (IsSuccess(ended.outcome)) return evidence_.Add(std::move(ended));

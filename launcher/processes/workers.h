@@ -77,6 +77,10 @@ class Workers {
 
   // Absent: it could not be started.
   std::optional<pid_t> pid(int local_rank) const;
+  // Valid until the worker has ended.
+  int pidfd(int local_rank) const { return processes_.pidfd(static_cast<std::size_t>(local_rank)); }
+  // Its next end is wanted by somebody: the failure says by whom.
+  void SetAskedBy(int local_rank, const std::string& by) { Of(local_rank).asked_by = by; }
   // Whether it was started for this round, and not kept or parked before it.
   bool IsNew(int local_rank) const { return !Of(local_rank).carried; }
 
@@ -142,6 +146,7 @@ class Workers {
     bool can_be_kept = false;  // it has said so
     bool carried = false;      // its process is older than the round
     // Of this round:
+    std::string asked_by;      // who asked for its end; empty: nobody
     bool left = false;         // it will not communicate in it any more
     bool signaled = false;     // this agent has asked it to end
     bool stopped = false;      // and it had not failed then, or was told that the round is broken

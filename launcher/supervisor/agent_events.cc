@@ -151,6 +151,12 @@ RunEvent WorkerStarted(const Start& start, int local_rank, std::int64_t pid) {
   return event;
 }
 
+RunEvent FaultInjected(const Start* start, int local_rank, const std::string& words) {
+  RunEvent event = WithReason("fault", words);
+  if (start != nullptr && local_rank >= 0) Place(*start, local_rank, event);
+  return event;
+}
+
 RunEvent AgentEnded(int exit_code) {
   RunEvent event = Named("agent.ended");
   event.fields.emplace_back("exit_code", std::int64_t{exit_code});

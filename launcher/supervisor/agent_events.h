@@ -15,6 +15,9 @@ std::optional<RunEvent> EventOf(const Event& event, const SupervisorState& state
 // A worker of `start` was started, or could not be (pid 0).
 RunEvent WorkerStarted(const Start& start, int local_rank, std::int64_t pid);
 
+// A fault was injected on purpose, into a worker of `start` or (null) the agent.
+RunEvent FaultInjected(const Start* start, int local_rank, const std::string& words);
+
 // The last event of the log.
 RunEvent AgentEnded(int exit_code);
 

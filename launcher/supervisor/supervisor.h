@@ -57,6 +57,7 @@ struct WorkerEnded {
   std::optional<OomKill> oom;
   std::string core_file;
   std::vector<RanksInPlace> places;  // where this node's workers wait, if any
+  std::string asked_by;              // who asked for its end, by a fault; empty: nobody
 };
 
 // A worker is alive and makes no progress; its stacks have been read.

@@ -27,6 +27,7 @@ Failure ToFailure(const WorkerEnded& ended, const Start& start, const std::strin
   failure.traceback = ended.traceback;
   failure.oom = ended.oom;
   failure.core_file = ended.core_file;
+  failure.asked_by = ended.asked_by;
   if (const auto* exited = std::get_if<Exited>(&ended.outcome)) {
     failure.kind = FailureKind::kWorkerExited;
     failure.exit_code = exited->code;

@@ -238,6 +238,10 @@ inline constexpr std::chrono::seconds kLargeFrameTimeout{5};
 // Watches of a run's events without its workers' output (see kWatchesMax), which cost the nodes
 // nothing. Above either limit the oldest watch of the address that has the most is ended.
 inline constexpr std::size_t kQuietWatchesMax = 256;
+// Faults of a run that nodes have been asked for and have not reported yet.
+inline constexpr std::size_t kFaultsUnderWayMax = 64;
+// The longest fault that lasts.
+inline constexpr std::chrono::seconds kFaultDurationMax{60};
 
 // The highest rate that a worker may report, per second.
 inline constexpr double kRateMax = 1e12;

@@ -94,6 +94,19 @@ absl::StatusOr<std::string> DrainNode(const std::shared_ptr<ServiceChannel>& cha
   return Printable(answer->sentence());
 }
 
+absl::StatusOr<FaultReport> InjectFault(const std::shared_ptr<ServiceChannel>& channel,
+                                        const std::string& run_id, const FaultRequest& request,
+                                        milliseconds timeout) {
+  v1::InjectFaultRequest message = ToProto(request);
+  message.set_run_id(ToUtf8(run_id));
+  const auto answer = Ask<v1::Control>(*channel, timeout, &v1::Control::Stub::InjectFault, message);
+  if (!answer.ok()) return answer.status();
+  FaultReport report{.done = true, .words = Printable(answer->sentence())};
+  if (answer->has_step()) report.step = answer->step();
+  if (answer->has_epoch()) report.epoch = answer->epoch();
+  return report;
+}
+
 absl::Status ReportLoss(const std::shared_ptr<ServiceChannel>& channel, const LossReport& report,
                         milliseconds timeout) {
   const grpc::Status status = Call(*channel, report, Clock::now() + timeout);

@@ -37,6 +37,12 @@ absl::StatusOr<std::string> DrainNode(const std::shared_ptr<ServiceChannel>& cha
                                       const std::string& run_id, const DrainRequest& request,
                                       std::chrono::milliseconds timeout);
 
+// Injects a fault, and returns when it was carried out. Other errors are those of Run::Inject();
+// FAILED_PRECONDITION also: the run has no secret.
+absl::StatusOr<FaultReport> InjectFault(const std::shared_ptr<ServiceChannel>& channel,
+                                        const std::string& run_id, const FaultRequest& request,
+                                        std::chrono::milliseconds timeout);
+
 // Reports that a node's agent is dead; for the agent's warden. Retries if the connection was cut.
 // UNAVAILABLE: the message has the reason. Other errors than the two above are the service's
 // (proto/ddprun.proto): it was reached, and there was nothing to do.

@@ -101,7 +101,9 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
       // The log feed repeats its lines itself. Lines that wait for the next stream are kept here,
       // so that they precede the report of the workers' ends.
       const bool lines = std::holds_alternative<LogLines>(report);
-      if (!std::holds_alternative<Heartbeat>(report) && !(lines && accepted_)) {
+      const bool once =
+          std::holds_alternative<Heartbeat>(report) || std::holds_alternative<FaultReport>(report);
+      if (!once && !(lines && accepted_)) {
         unacked_.push_back(report);
       }
       // Until the stream is accepted, another attempt may follow; Answered() sends all reports.
@@ -109,6 +111,17 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
       attempt = attempt_;
     }
     attempt->Send(report);
+  }
+
+  void BreakFor(milliseconds pause) {
+    std::shared_ptr<Attempt> attempt;
+    {
+      absl::MutexLock lock(&mutex_);
+      if (ended_ || closing_) return;
+      not_before_ = Clock::now() + pause;
+      attempt = attempt_;
+    }
+    if (attempt != nullptr) attempt->Cancel();
   }
 
   // Ends the stream; afterwards the handler is not called again.
@@ -187,7 +200,8 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
       const auto remaining = std::chrono::duration_cast<milliseconds>(deadline_ - Clock::now());
       if (MayTryAgain(status) && !final_reason && remaining.count() > 0) {
         event = WhyAgain(status, remaining);
-        pause = std::min(backoff_, remaining);
+        const auto held_back = std::chrono::duration_cast<milliseconds>(not_before_ - Clock::now());
+        pause = std::min(std::max(backoff_, held_back), remaining);
         backoff_ = std::min<milliseconds>(backoff_ * 2,
                                           join_.resume ? kReconnectBackoffMax : kConnectBackoffMax);
       } else {
@@ -389,6 +403,7 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
   std::string why_broken_ ABSL_GUARDED_BY(mutex_);
   std::string words_ ABSL_GUARDED_BY(mutex_);
   milliseconds backoff_ ABSL_GUARDED_BY(mutex_) = kConnectBackoffMin;
+  TimePoint not_before_ ABSL_GUARDED_BY(mutex_){};      // no attempt before (BreakFor())
   bool accepted_ ABSL_GUARDED_BY(mutex_) = false;       // the service answered this stream
   bool heard_ ABSL_GUARDED_BY(mutex_) = false;          // and sent a directive on it
   bool answered_once_ ABSL_GUARDED_BY(mutex_) = false;  // it answered some stream
@@ -434,6 +449,10 @@ class SessionClientImpl final : public SessionClient {
   explicit SessionClientImpl(std::shared_ptr<SessionCore> core) : core_(std::move(core)) {}
   ~SessionClientImpl() override { core_->Close(); }
   void Send(Report report) override { core_->Send(std::move(report)); }
+  bool BreakFor(milliseconds pause) override {
+    core_->BreakFor(pause);
+    return true;
+  }
 
  private:
   const std::shared_ptr<SessionCore> core_;

@@ -60,6 +60,10 @@ class SessionClient {
 
   // Queues a report, in order. Reports after the stream's end (SessionEnded) are dropped.
   virtual void Send(Report report) = 0;
+
+  // On purpose: breaks the stream and reconnects after `pause`. False: there is no connection that
+  // could break, because the service is in this process.
+  virtual bool BreakFor(std::chrono::milliseconds /*pause*/) { return false; }
 };
 
 }  // namespace ddprun

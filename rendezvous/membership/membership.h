@@ -184,6 +184,7 @@ enum class NoticeKind {
   kRankSlow,     // `words`
   kRankNormal,   // a slow one is no longer; `words`
   kRankDamaged,  // `words`
+  kFault,        // was injected on purpose; `words`
   kRunFinished,  // `why`, unless it is a success
 };
 struct RunNotice {
@@ -193,7 +194,7 @@ struct RunNotice {
   NodeId node_id;
   std::string host;
   std::optional<int> node_rank;
-  std::optional<int> rank;  // kRankSlow, kRankNormal and kRankDamaged
+  std::optional<int> rank;  // kRankSlow, kRankNormal, kRankDamaged, kFault
   std::optional<Failure> why;
   std::string words;
   int exit_code = 0;  // kRunFinished

@@ -50,7 +50,8 @@ class MembershipStep {
   void TakeTime(Member& member, const RankTime& time);
   void TakeSlowRank(Member& member, const Progress& progress);
   void TakeDamages(Member& member, const Progress& progress);
-  void On(Member&, const LogLines&) {}  // the run has given them to LogSubscriptions
+  void On(Member&, const LogLines&) {}     // the run has given them to LogSubscriptions
+  void On(Member&, const FaultReport&) {}  // likewise to the caller that waits for it
 
   // Members.
   void RefuseJoin(LinkId link, const Join& join, Refused refused);

@@ -44,6 +44,19 @@ absl::StatusOr<const Member*> FindNode(const RunState& state, const std::string&
                                                  absl::StrJoin(found, ", ", append_id)));
 }
 
+// Null: no worker of that rank runs.
+const Member* MemberOfRank(const RunState& state, int rank) {
+  if (state.phase != RunPhase::kSealed) return nullptr;
+  for (const auto& entry : state.members) {
+    const Member& member = entry.second;
+    if (member.phase == MemberPhase::kRunning && rank >= member.rank_first &&
+        rank < member.rank_first + member.join.local_world_size) {
+      return &member;
+    }
+  }
+  return nullptr;
+}
+
 // The members without the node.
 struct Others {
   int count = 0;
@@ -143,6 +156,39 @@ absl::StatusOr<DrainPlan> PlanDrain(const RunState& state, const DrainRequest& r
   absl::StrAppend(&plan.sentence, lack, "; the others wait for one for up to ",
                   std::chrono::duration<double>(rules.join_timeout).count(), " s");
   return plan;
+}
+
+absl::StatusOr<FaultTarget> PlanFault(const RunState& state, const FaultRequest& request) {
+  if (IsEnding(state) || !state.rules) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("run '", state.run_id, "' is ending already; start a new one for chaos"));
+  }
+  const Member* node = nullptr;
+  int local_rank = -1;
+  if (request.node.empty()) {
+    node = MemberOfRank(state, request.rank);
+    if (node == nullptr) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "rank ", request.rank, " of run '", state.run_id,
+          "' does not run now; wait for its round to begin (ddpctl status shows the ranks)"));
+    }
+    local_rank = request.rank - node->rank_first;
+  } else {
+    const absl::StatusOr<const Member*> found = FindNode(state, request.node);
+    if (!found.ok()) return found.status();
+    node = *found;
+  }
+  if (!node->link) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(NameOf(*node), " is away; wait until its connection is back"));
+  }
+  if (request.kind == FaultKind::kAgent && node->join.hosts_service) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        NameOf(*node),
+        " hosts the run's rendezvous service, and the run would end with its agent; choose another "
+        "node, or run a ddprun-rendezvous of its own"));
+  }
+  return FaultTarget{node->join.node_id, *node->link, local_rank};
 }
 
 Failure StopFailure(const std::string& by, bool now) {

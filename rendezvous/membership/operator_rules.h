@@ -23,6 +23,14 @@ struct DrainRequest {
   bool dry_run = false;
 };
 
+struct FaultRequest {
+  std::string by;
+  FaultKind kind = FaultKind::kUndo;
+  int rank = -1;     // of the kinds that affect a worker
+  std::string node;  // of those that affect a node: its node rank, host or node id
+  std::chrono::milliseconds duration{0};
+};
+
 // NOT_FOUND: the run has no node of that rank, host or id.
 absl::Status NoSuchNode(const RunState& state, const std::string& name);
 
@@ -39,6 +47,16 @@ struct DrainPlan {
 // could not continue without it (with `force` it may have to wait for another node), or the node is
 // leaving already.
 absl::StatusOr<DrainPlan> PlanDrain(const RunState& state, const DrainRequest& request);
+
+struct FaultTarget {
+  NodeId node_id;
+  LinkId link;
+  int local_rank = -1;
+};
+
+// Which node is asked to inject the fault. NOT_FOUND: no such node or rank. FAILED_PRECONDITION:
+// the worker does not run now, the node is away, or the run would end with it.
+absl::StatusOr<FaultTarget> PlanFault(const RunState& state, const FaultRequest& request);
 
 // Why a round ends, or a node leaves.
 Failure StopFailure(const std::string& by, bool now);

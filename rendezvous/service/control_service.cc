@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/service/control_service.h"
 
+#include <unistd.h>
+
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <optional>
 #include <string>
 #include <utility>
@@ -61,6 +64,81 @@ grpc::ServerUnaryReactor* ControlService::DrainNode(grpc::CallbackServerContext*
                               .dry_run = request->dry_run()};
   return Answer(*context, registry_.Drain(*run_id, drain, std::chrono::steady_clock::now()),
                 *answer);
+}
+
+// ---- Faults
+
+// Owns itself until OnDone. The run may answer later than the caller waits.
+class ControlService::FaultCall final : public grpc::ServerUnaryReactor,
+                                        public std::enable_shared_from_this<FaultCall> {
+ public:
+  explicit FaultCall(v1::InjectFaultAnswer& answer) : answer_(answer) {}
+
+  void Begin() { self_ = shared_from_this(); }
+
+  void Answer(const absl::StatusOr<FaultReport>& report) {
+    if (answered_.exchange(true)) return;
+    if (report.ok()) {
+      answer_.set_sentence(report->words);
+      if (report->step >= 0) answer_.set_step(report->step);
+      if (report->epoch >= 0) answer_.set_epoch(report->epoch);
+    }
+    Finish(ToGrpc(report.status()));
+  }
+
+  // The fault is the end of this process.
+  void AnswerAndKill() {
+    kills_ = true;
+    Answer(FaultReport{.done = true, .words = "SIGKILL to the rendezvous service"});
+  }
+
+  void OnCancel() override { Answer(absl::CancelledError("the caller is gone")); }
+
+  void OnDone() override {
+    if (kills_) kill(getpid(), SIGKILL);
+    self_.reset();
+  }
+
+ private:
+  v1::InjectFaultAnswer& answer_;  // valid until Finish()
+  std::atomic<bool> answered_{false};
+  bool kills_ = false;
+  std::shared_ptr<FaultCall> self_;
+};
+
+grpc::ServerUnaryReactor* ControlService::InjectFault(grpc::CallbackServerContext* context,
+                                                      const v1::InjectFaultRequest* request,
+                                                      v1::InjectFaultAnswer* answer) {
+  const auto call = std::make_shared<FaultCall>(*answer);
+  call->Begin();
+  if (!context->auth_context()->IsPeerAuthenticated()) {
+    call->Answer(absl::FailedPreconditionError(
+        "chaos needs a run with a secret, and anybody could ask this service for it; start all "
+        "nodes without --insecure, and a ddprun-rendezvous at an address instead of a unix "
+        "socket"));
+    return call.get();
+  }
+  const auto run_id = guard_.RunToAskAbout(*context, Name(request->run_id()));
+  const auto run = run_id.ok() ? registry_.FindForOperator(*run_id) : run_id.status();
+  if (!run.ok()) {
+    call->Answer(run.status());
+    return call.get();
+  }
+  FaultRequest fault = FromProto(*request);
+  fault.by = absl::StrCat("ddpctl from ", Asker(request->by(), *context));
+  fault.node = Name(request->node());
+  if (fault.kind != FaultKind::kService) {
+    (*run)->Inject(fault,
+                   [call](const absl::StatusOr<FaultReport>& report) { call->Answer(report); });
+  } else if (!registry_.durable()) {
+    call->Answer(absl::FailedPreconditionError(
+        "this rendezvous service has no journal, and its runs would end with it; start a "
+        "ddprun-rendezvous with --journal"));
+  } else {
+    (*run)->NoteFault(absl::StrCat("SIGKILL to the rendezvous service, asked by ", fault.by));
+    call->AnswerAndKill();
+  }
+  return call.get();
 }
 
 // ---- Watches

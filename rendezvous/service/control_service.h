@@ -29,11 +29,16 @@ class ControlService final : public v1::Control::CallbackService {
   grpc::ServerWriteReactor<v1::RunNews>* WatchRun(grpc::CallbackServerContext* context,
                                                   const v1::WatchRunRequest* request) override;
 
+  grpc::ServerUnaryReactor* InjectFault(grpc::CallbackServerContext* context,
+                                        const v1::InjectFaultRequest* request,
+                                        v1::InjectFaultAnswer* answer) override;
+
   // Sends all watchers the rest of their news and ends their streams. Returns when all have ended,
   // or after the timeout.
   void EndWatches(std::chrono::milliseconds timeout);
 
  private:
+  class FaultCall;
   class Watch;
 
   void WatchEnded();

@@ -88,6 +88,8 @@ void Run::Do(const MembershipEvent& event, TimePoint now) {
 void Run::Reported(LinkId link, const Report& report, TimePoint now) {
   // Neither the membership core nor the journal needs them.
   if (const auto* lines = std::get_if<LogLines>(&report)) return ReceiveLines(link, *lines);
+  if (const auto* fault = std::get_if<FaultReport>(&report))
+    return ReceiveFaultReport(link, *fault);
   Action action(*this);
   TakeProgressLocked(link, report, ToCores(now));
   StepLocked(NodeReported{link, report}, ToCores(now), action.afterwards);
@@ -106,8 +108,15 @@ void Run::TakeProgressLocked(LinkId link, const Report& report, TimePoint now) {
   });
 }
 
+void Run::Gone(LinkId link, TimePoint now) {
+  Action action(*this);
+  StepLocked(NodeGone{link}, ToCores(now), action.afterwards);
+  FailFaultsLocked(link, action.afterwards);
+}
+
 void Run::Closed(LinkId link) {
-  absl::MutexLock lock(&mutex_);
+  Action action(*this);
+  FailFaultsLocked(link, action.afterwards);
   sessions_.erase(link);
   last_session_ = std::chrono::steady_clock::now();
 }
@@ -313,6 +322,7 @@ void Run::Perform(Afterwards afterwards) {
                      "' (ddpctl logs, ddpctl stop --wait), and a newer one took this one's place; "
                      "end some of them")));
   }
+  for (const auto& answer : afterwards.fault_answers) answer();
   if (afterwards.deadline) arm_timer_(ToSteady(*afterwards.deadline));
   if (journal_ != nullptr && journal_->WantsSnapshot()) {
     arm_timer_(std::chrono::steady_clock::now());

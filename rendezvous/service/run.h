@@ -82,7 +82,7 @@ class Run {
   std::optional<LinkId> Admit(std::shared_ptr<DirectiveSink> sink, bool resume);
   void Joined(LinkId link, const Join& join, TimePoint now) { Do(NodeJoined{link, join}, now); }
   void Reported(LinkId link, const Report& report, TimePoint now);
-  void Gone(LinkId link, TimePoint now) { Do(NodeGone{link}, now); }
+  void Gone(LinkId link, TimePoint now);
   void Closed(LinkId link);
   // False: the node is no member.
   bool Lost(const NodeId& node_id, const std::string& reason, TimePoint now);
@@ -90,6 +90,14 @@ class Run {
   // An operator's request (operator_rules.h). Returns what happens, as a sentence.
   absl::StatusOr<std::string> Stop(const StopRequest& request, TimePoint now);
   absl::StatusOr<std::string> Drain(const DrainRequest& request, TimePoint now);
+
+  // Faults (run_faults.cc). `answer` is called once, on any thread and without a lock, when the
+  // node has reported or its stream has ended. Errors: those of PlanFault(). ABORTED: the node
+  // could not carry it out. RESOURCE_EXHAUSTED: too many are under way.
+  using FaultAnswer = std::function<void(absl::StatusOr<FaultReport>)>;
+  void Inject(const FaultRequest& request, FaultAnswer answer);
+  // The service itself is what the fault affects.
+  void NoteFault(const std::string& words);
 
   // Watchers (run_logs.cc). Above the limit the oldest watch of the address with the most watches
   // is evicted. `from`: the new watcher's address. NOT_FOUND: no such node.
@@ -151,10 +159,17 @@ class Run {
     std::string from;     // its address
     bool output = false;  // also watches the output of workers
   };
+  // A fault that a node was asked for.
+  struct FaultUnderWay {
+    LinkId link;
+    FaultRequest request;
+    FaultAnswer answer;
+  };
   // What to do once the lock is released.
   struct Afterwards {
     std::vector<std::shared_ptr<StreamSink>> flushes;
     std::vector<std::shared_ptr<NewsSink>> replaced;
+    std::vector<std::function<void()>> fault_answers;
     std::optional<TimePoint> deadline;  // of the cores' clock
     bool says = false;
     std::uint64_t record = 0;  // the last one when the lock was released
@@ -197,6 +212,10 @@ class Run {
   void QueueLocked(StoreEffects effects, Afterwards& afterwards)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ReceiveLines(LinkId link, LogLines lines);
+  void ReceiveFaultReport(LinkId link, const FaultReport& report);
+  void FailFaultsLocked(LinkId link, Afterwards& afterwards) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void NoteFaultLocked(const NodeId& node_id, int rank, std::string words, Afterwards& afterwards)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void HearNoteLocked(const RunNotice& note, Afterwards& afterwards)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FinishWatchesLocked(Afterwards& afterwards) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -237,6 +256,8 @@ class Run {
   absl::flat_hash_map<StorePeer, std::shared_ptr<ReplySink>> store_streams_ ABSL_GUARDED_BY(mutex_);
   LogSubscriptions subscriptions_ ABSL_GUARDED_BY(mutex_);
   std::map<WatchId, Watcher> watchers_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::uint64_t, FaultUnderWay> faults_ ABSL_GUARDED_BY(mutex_);  // by Fault::id
+  std::uint64_t last_fault_ ABSL_GUARDED_BY(mutex_) = 0;
   TimePoint now_ ABSL_GUARDED_BY(mutex_);  // of the current step, for the journal
   std::uint64_t last_record_ ABSL_GUARDED_BY(mutex_) = 0;
   std::deque<Held> held_ ABSL_GUARDED_BY(mutex_);  // in the order of their records

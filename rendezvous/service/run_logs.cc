@@ -54,6 +54,7 @@ std::string Sentence(const RunNotice& note) {
     case NoticeKind::kRankSlow:
     case NoticeKind::kRankNormal:
     case NoticeKind::kRankDamaged:
+    case NoticeKind::kFault:
       return note.words;
     default:  // not of interest, or told in other words
       return "";

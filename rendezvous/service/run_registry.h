@@ -66,6 +66,9 @@ class RunRegistry {
   absl::StatusOr<std::string> Drain(const std::string& run_id, const DrainRequest& request,
                                     TimePoint now);
 
+  // Whether its runs outlive this process.
+  bool durable() const { return journal_ != nullptr; }
+
   // The run that a watcher means; errors as above.
   absl::StatusOr<std::shared_ptr<Run>> FindForOperator(const std::string& run_id);
 

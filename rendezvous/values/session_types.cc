@@ -83,6 +83,10 @@ std::string HangSentence(const Failure& failure) {
   return text;
 }
 
+std::string OnPurpose(const Failure& failure) {
+  return failure.asked_by.empty() ? "" : absl::StrCat(" (chaos, asked by ", failure.asked_by, ")");
+}
+
 std::string WithMessage(std::string sentence, const std::string& message) {
   if (!message.empty()) absl::StrAppend(&sentence, ": ", message);
   return sentence;
@@ -148,10 +152,10 @@ std::string ToSentence(const Failure& failure) {
   switch (failure.kind) {
     case FailureKind::kWorkerExited:
       return absl::StrCat(WorkerName(failure), " exited with code ", failure.exit_code,
-                          After(failure.age));
+                          After(failure.age), OnPurpose(failure));
     case FailureKind::kWorkerSignaled:
       return absl::StrCat(WorkerName(failure), " was killed by ", Killer(failure),
-                          After(failure.age));
+                          After(failure.age), OnPurpose(failure));
     case FailureKind::kSpawnFailed:
       return WithMessage(absl::StrCat(WorkerName(failure), " could not be started"),
                          failure.message);

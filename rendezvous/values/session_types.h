@@ -102,6 +102,7 @@ struct Failure {
   std::string traceback;             // of Python, which ends with `message`
   std::optional<Hang> hang;          // of kWorkerHung
   std::vector<RanksInPlace> places;  // of the ranks that have reported where they wait
+  std::string asked_by;              // of a worker that was ended on purpose: who asked for it
   bool operator==(const Failure&) const = default;
 };
 
@@ -302,8 +303,18 @@ struct LogLines {
   bool operator==(const LogLines&) const = default;
 };
 
+// The reply to Fault. Not for the membership core.
+struct FaultReport {
+  std::uint64_t id = 0;
+  bool done = false;
+  std::string words;        // what was done, or why it could not be
+  std::int64_t step = -1;   // of the node's workers at that moment, as in Progress
+  std::int64_t epoch = -1;  // likewise
+  bool operator==(const FaultReport&) const = default;
+};
+
 using Report = std::variant<Join, WorkerFailed, NodeSucceeded, NodeStopped, Leave, Heartbeat,
-                            LogLines, CanBeKept>;
+                            LogLines, CanBeKept, FaultReport>;
 
 // The round that a report belongs to; absent: to none.
 std::optional<RoundId> RoundOf(const Report& report);
@@ -402,7 +413,34 @@ struct LogsTaken {
   bool operator==(const LogsTaken&) const = default;
 };
 
-using Directive =
-    std::variant<Accepted, Waiting, StandBy, Start, Stop, Finish, Refused, LogWatches, LogsTaken>;
+// A fault that is injected on purpose. launcher/chaos/fault_table.h says what each kind does.
+enum class FaultKind {
+  kKill = 1,
+  kSegv,
+  kTerm,
+  kStop,
+  kSlow,
+  kDisk,
+  kFiles,
+  kSession,
+  kCut,
+  kSlowNet,
+  kAgent,
+  kService,
+  kUndo,
+};
+
+// Carry out this fault now. It is sent once, and lost with the stream.
+struct Fault {
+  std::uint64_t id = 0;
+  FaultKind kind = FaultKind::kUndo;
+  int local_rank = -1;
+  std::chrono::milliseconds duration{0};  // 0: that of the kind
+  std::string by;                         // who asked for it
+  bool operator==(const Fault&) const = default;
+};
+
+using Directive = std::variant<Accepted, Waiting, StandBy, Start, Stop, Finish, Refused, LogWatches,
+                               LogsTaken, Fault>;
 
 }  // namespace ddprun

@@ -72,6 +72,7 @@ DDPRUN_MESSAGE(Failure) {
   LINES(traceback, kTracebackBytesMax);
   FIELD(hang);
   LIST(places, kCollectivePlacesMax);
+  TEXT(asked_by, kNameBytesMax);
 }
 
 DDPRUN_MESSAGE(WorkerOutcomes) {

@@ -144,6 +144,14 @@ DDPRUN_MESSAGE(LogLines) {
   FIELD(tail_end);
 }
 
+DDPRUN_MESSAGE(FaultReport) {
+  FIELD(id);
+  FIELD(done);
+  TEXT(words, kFailureMessageBytesMax);
+  COUNT(step);
+  COUNT(epoch);
+}
+
 DDPRUN_FIELDS(Report) {
   KIND(Join, join);
   KIND(WorkerFailed, worker_failed);
@@ -153,6 +161,7 @@ DDPRUN_FIELDS(Report) {
   KIND(Heartbeat, heartbeat);
   KIND(LogLines, log_lines);
   KIND(CanBeKept, can_be_kept);
+  KIND(FaultReport, fault_report);
 }
 
 v1::Report ToProto(const Report& report) {
@@ -247,6 +256,14 @@ DDPRUN_MESSAGE(LogsTaken) {
   FIELD(number);
 }
 
+DDPRUN_MESSAGE(Fault) {
+  FIELD(id);
+  FIELD(kind);
+  FIELD(local_rank);
+  FIELD(duration);
+  TEXT(by, kNameBytesMax);
+}
+
 DDPRUN_FIELDS(Directive) {
   KIND(Accepted, accepted);
   KIND(Waiting, waiting);
@@ -257,6 +274,7 @@ DDPRUN_FIELDS(Directive) {
   KIND(Refused, refused);
   KIND(LogWatches, log_watches);
   KIND(LogsTaken, logs_taken);
+  KIND(Fault, fault);
 }
 
 v1::Directive ToProto(const Directive& directive) {

@@ -61,6 +61,25 @@ DDPRUN_FIELDS(RunQuestion) {
   TEXTS(nodes, kWatchNamesMax, kNameBytesMax);
 }
 
+v1::InjectFaultRequest ToProto(const FaultRequest& request) {
+  v1::InjectFaultRequest message;
+  message.set_by(ToUtf8(request.by));
+  message.set_kind(static_cast<v1::FaultKind>(request.kind));
+  message.set_rank(request.rank);
+  message.set_node(ToUtf8(request.node));
+  *message.mutable_duration() = ToDuration(request.duration);
+  return message;
+}
+
+FaultRequest FromProto(const v1::InjectFaultRequest& message) {
+  FaultRequest request;
+  fields::Load(message.kind(), request.kind, fields::ToValue{});
+  request.rank = message.rank();
+  request.duration = std::clamp(ToMilliseconds(message.duration()), std::chrono::milliseconds(0),
+                                std::chrono::milliseconds(kFaultDurationMax));
+  return request;
+}
+
 v1::WatchRunRequest ToProto(const RunQuestion& question, const std::string& run_id) {
   v1::WatchRunRequest message;
   message.set_run_id(ToUtf8(run_id));

@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "proto/ddprun.pb.h"
 #include "rendezvous/membership/log_subscriptions.h"
+#include "rendezvous/membership/operator_rules.h"
 #include "rendezvous/membership/run_status.h"
 
 namespace ddprun {
@@ -16,6 +17,10 @@ RunStatus FromProto(const v1::RunStatus& message);
 
 v1::WatchRunRequest ToProto(const RunQuestion& question, const std::string& run_id);
 RunQuestion FromProto(const v1::WatchRunRequest& message);
+
+v1::InjectFaultRequest ToProto(const FaultRequest& request);
+// Without `by` and `node`, which the service cleans itself.
+FaultRequest FromProto(const v1::InjectFaultRequest& message);
 
 v1::RunNews ToProto(const RunNews& news);
 // INVALID_ARGUMENT: this version does not know the kind of message.

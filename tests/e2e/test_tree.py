@@ -17,7 +17,7 @@ MAY_INCLUDE = {
 FOLDERS = {
     "rendezvous": """base values security membership store wire streams journal observe proxy client listener
         service""".split(),
-    "launcher": """base options node ctl supervisor command_line placement output processes hang agent hosts
+    "launcher": """base options node chaos ctl supervisor command_line placement output processes hang agent hosts
         doctor commands""".split(),
     "worker": """base files memory config accelerator kernels data datasets loader layers models rounds distributed ddp progress
         metrics profile checkpoint export pipeline plot optimizer loss parallel replicas step evaluation observers training
@@ -38,6 +38,9 @@ CORES = (
     "rendezvous/store/store_hub",
     "rendezvous/store/store_coalescer",
     "launcher/supervisor/agent_events",
+    "launcher/chaos/chaos_plan",
+    "launcher/chaos/chaos_report",
+    "launcher/chaos/fault_table",
     "launcher/ctl/status_screen",
     "launcher/supervisor/supervisor",
     "launcher/supervisor/supervisor_stepper",

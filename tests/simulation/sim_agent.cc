@@ -122,8 +122,9 @@ void SimAgent::OnSession(SessionEvent event) {
     std::visit(
         [this](auto& kind) {
           using Kind = std::decay_t<decltype(kind)>;
-          // Nobody watches a simulated run.
-          if constexpr (!std::is_same_v<Kind, LogWatches> && !std::is_same_v<Kind, LogsTaken>) {
+          // Nobody watches a simulated run, or asks it for faults.
+          if constexpr (!std::is_same_v<Kind, LogWatches> && !std::is_same_v<Kind, LogsTaken> &&
+                        !std::is_same_v<Kind, Fault>) {
             Post(std::move(kind));
           }
         },

@@ -44,6 +44,7 @@ std::string WordsOf(const Report& report) {
                                 keeps.all ? "yes" : "no");
           },
           [](const LogLines&) { return std::string("LogLines"); },
+          [](const FaultReport&) { return std::string("FaultReport"); },
       },
       report);
 }
@@ -70,6 +71,7 @@ std::string WordsOf(const Directive& directive) {
           [](const LogWatches&) { return std::string("LogWatches"); },
           [](const StandBy&) { return std::string("stand by"); },
           [](const LogsTaken&) { return std::string("LogsTaken"); },
+          [](const Fault&) { return std::string("Fault"); },
       },
       directive);
 }

@@ -2,6 +2,7 @@
 // The program `train`. The only place that turns an exception into a failure record, a sentence
 // and an exit code.
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
@@ -80,6 +81,8 @@ int Main(const std::vector<std::string>& arguments) {
 
 int main(int argc, char** argv) {
   setenv("TORCH_SHOW_CPP_STACKTRACES", "0", /*overwrite=*/1);
+  // A file that grows beyond RLIMIT_FSIZE is then an error of write(2), as on a full disk.
+  std::signal(SIGXFSZ, SIG_IGN);
   ddprun::KeepFreedMemory();
   ddprun::End(ddprun::Main({argv + 1, argv + argc}));
 }

@@ -9,6 +9,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <ATen/Context.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <climits>
@@ -16,7 +18,9 @@
 #include <fstream>
 #include <random>
 #include <sstream>
+#include <stdexcept>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -30,13 +34,17 @@ using Clock = std::chrono::steady_clock;
 // A rank that has ended is seen at the latest so long after it is waited for.
 constexpr std::chrono::milliseconds kLookInterval{100};
 
-// Where process ids mean the same: this boot of this machine, and this namespace.
-std::string HostIdentity() {
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  char space[64] = {};
-  const auto length = readlink("/proc/self/ns/pid", space, sizeof space - 1);
-  return boot + (length > 0 ? space : "?");
+// Where process ids mean the same: this boot of this machine, and this namespace. Read once, so
+// that a rank that is out of descriptors later does not seem to be elsewhere.
+const std::string& HostIdentity() {
+  static const std::string identity = [] {
+    std::string boot;
+    std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+    char space[64] = {};
+    const auto length = readlink("/proc/self/ns/pid", space, sizeof space - 1);
+    return boot + (length > 0 ? space : "?");
+  }();
+  return identity;
 }
 
 void FutexWait(std::atomic<std::uint32_t>& word, std::uint32_t seen,
@@ -128,34 +136,50 @@ ShmGroup::~ShmGroup() {
 bool ShmGroup::Map(World& world, const std::string& key_prefix) {
   const std::size_t size = kHeaderBytes + bytes_;
   const OwnedFd memory(memfd_create("ddprun-gradients", MFD_CLOEXEC));
-  Announcement own{.host = HostIdentity(), .pid = getpid(), .fd = memory.get()};
-  if (memory.valid() && ftruncate(memory.get(), static_cast<off_t>(size)) == 0) {
-    if (std::byte* base = MapMemory(memory.get(), size); base != nullptr) {
-      std::random_device random;
-      own.token = (std::uint64_t{random()} << 32) | random();
-      ranks_[static_cast<std::size_t>(rank_)].base = base;
-      ranks_[static_cast<std::size_t>(rank_)].words().token = own.token;
-    }
+  Announcement own{.host = HostIdentity(), .pid = getpid()};
+  Mapping& ours = ranks_[static_cast<std::size_t>(rank_)];
+  if (memory.valid() && ftruncate(memory.get(), static_cast<off_t>(size)) == 0)
+    ours.base = MapMemory(memory.get(), size);
+  bool mapped = ours.base != nullptr;
+  int error = mapped ? 0 : errno;
+  if (mapped) {
+    own.fd = memory.get();
+    std::random_device random;
+    own.token = ours.words().token = (std::uint64_t{random()} << 32) | random();
   }
   world.store()->set(Key(key_prefix, rank_), own.ToText());
-  bool all = ranks_[static_cast<std::size_t>(rank_)].base != nullptr;
-  for (int rank = 0; rank < world.size() && all; ++rank) {
-    if (rank == rank_) continue;
+  // Now no rank waits for another one at the store, where a wait does not end with the round.
+  world.OnAllRanks(true);
+  for (int rank = 0; rank < world.size(); ++rank) {
     const auto peer = Announcement::FromText(world.store()->get_to_str(Key(key_prefix, rank)));
+    if (peer.host != own.host) return false;  // all ranks see that
     Mapping& mapping = ranks_[static_cast<std::size_t>(rank)];
-    all = peer.host == own.host && peer.fd >= 0;
-    if (!all) break;
+    if (rank == rank_ || peer.fd < 0 || !mapped) continue;
     mapping.process = OwnedFd(static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0)));
     const std::string path = "/proc/" + std::to_string(peer.pid) + "/fd/" + std::to_string(peer.fd);
     const OwnedFd theirs(open(path.c_str(), O_RDWR | O_CLOEXEC));
     struct stat status {};
-    all = mapping.process.valid() && theirs.valid() && fstat(theirs.get(), &status) == 0 &&
-          static_cast<std::size_t>(status.st_size) == size;
-    if (all) mapping.base = MapMemory(theirs.get(), size);
-    all = mapping.base != nullptr && mapping.words().token == peer.token;
+    mapped = mapping.process.valid() && theirs.valid() && fstat(theirs.get(), &status) == 0 &&
+             static_cast<std::size_t>(status.st_size) == size;
+    if (mapped) mapping.base = MapMemory(theirs.get(), size);
+    mapped = mapping.base != nullptr && mapping.words().token == peer.token;
+    if (!mapped) error = errno;
   }
   // No rank closes its memory before all have opened it.
-  return world.OnAllRanks(all);
+  if (world.OnAllRanks(mapped)) return true;
+  RequireIfDeterministic(mapped, error);
+  return false;
+}
+
+// Gloo adds gradients in another order, so a run that is to be repeatable must not depend on
+// whether a descriptor or memory was to be had at this moment.
+void ShmGroup::RequireIfDeterministic(bool mapped, int error) {
+  if (!at::globalContext().deterministicAlgorithms()) return;
+  if (mapped) throw PeerError("another rank cannot map the memory that this machine's ranks share");
+  throw std::runtime_error("the memory that this machine's ranks share cannot be mapped (" +
+                           std::generic_category().message(error) +
+                           "), and --deterministic needs it; raise that limit, or "
+                           "leave --deterministic out");
 }
 
 int ShmGroup::size() const { return static_cast<int>(ranks_.size()); }

@@ -62,6 +62,7 @@ class ShmGroup {
 
   ShmGroup(int rank, std::size_t bytes);
   bool Map(World& world, const std::string& key_prefix);
+  static void RequireIfDeterministic(bool mapped, int error);
   void Await(std::uint32_t count, Word Words::*word, std::chrono::milliseconds timeout);
   void CheckAlive() const;
 

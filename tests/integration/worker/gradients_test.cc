@@ -5,10 +5,12 @@
 #include <gtest/gtest.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <torch/torch.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 
 #include "tests/integration/worker/ranks.h"
@@ -192,6 +194,31 @@ TEST(SharedGradients, ADeadRankIsNamed) {
       EXPECT_STREQ(error.what(),
                    "rank 1 has ended while gradients were averaged; its own output says why");
     }
+  });
+}
+
+// Gloo adds in another order, so it must not take over because of a limit at one moment.
+TEST(SharedGradients, ARepeatableRunDoesNotChangeHowItAdds) {
+  InWorld(2, [](World& world) {
+    at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
+    rlimit before{};
+    getrlimit(RLIMIT_FSIZE, &before);
+    rlimit none = before;
+    none.rlim_cur = 0;
+    signal(SIGXFSZ, SIG_IGN);
+    if (world.rank() == 1) setrlimit(RLIMIT_FSIZE, &none);
+    try {
+      ShmGroup::Form(world, 4096);
+      ADD_FAILURE() << "the ranks would have used Gloo";
+    } catch (const PeerError& error) {
+      EXPECT_EQ(world.rank(), 0) << error.what();
+    } catch (const std::runtime_error& error) {
+      EXPECT_EQ(world.rank(), 1);
+      EXPECT_THAT(error.what(), HasSubstr("(File too large), and --deterministic needs it"));
+    }
+    setrlimit(RLIMIT_FSIZE, &before);
+    EXPECT_NE(ShmGroup::Form(world, 4096), nullptr);
+    world.Shutdown();
   });
 }
 

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/chaos/chaos_plan.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace ddprun {
+
+std::string TargetName(const PlannedFault& fault) {
+  if (fault.rank >= 0) return absl::StrCat("rank ", fault.rank, " on ", fault.host);
+  if (!fault.node_id.empty()) return absl::StrCat("node ", fault.host, " (", fault.node_id, ")");
+  return "the service";
+}
+
+// SplitMix64: the numbers must not depend on a standard library.
+std::uint64_t ChaosPlan::Random(std::uint64_t below) {
+  std::uint64_t value = random_ += 0x9e3779b97f4a7c15;
+  value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9;
+  value = (value ^ (value >> 27)) * 0x94d049bb133111eb;
+  return (value ^ (value >> 31)) % below;
+}
+
+bool ChaosPlan::IsBusy(const std::string& name, TimePoint now) const {
+  const auto it = busy_.find(name);
+  return it != busy_.end() && now < it->second;
+}
+
+std::vector<PlannedFault> ChaosPlan::Targets(FaultKind kind, const RunStatus& status,
+                                             TimePoint now) const {
+  const FaultInfo& info = InfoOf(kind);
+  const bool lasts = info.duration.count() > 0;
+  PlannedFault fault{.kind = kind,
+                     .duration = lasts && duration_.count() > 0 ? duration_ : info.duration};
+  std::vector<PlannedFault> found;
+  if (status.phase != RunPhase::kSealed) return found;
+  if (info.target == FaultTargetKind::kService) return {fault};
+  for (const NodeStatus& node : status.nodes) {
+    if (node.state != NodeState::kRunning || node.ranks == 0) continue;
+    fault.node_id = node.node_id.value;
+    fault.host = node.host;
+    const bool by_rank = info.target == FaultTargetKind::kRank;
+    for (int i = 0; i < (by_rank ? node.ranks : 1); ++i) {
+      fault.rank = by_rank ? node.rank_first + i : -1;
+      if (!IsBusy(TargetName(fault), now)) found.push_back(fault);
+    }
+  }
+  return found;
+}
+
+std::optional<PlannedFault> ChaosPlan::Next(const RunStatus& status, TimePoint now) {
+  if (deck_.empty()) {
+    deck_ = kinds_;
+    for (std::size_t left = deck_.size(); left > 1; --left) {
+      std::swap(deck_[left - 1], deck_[Random(left)]);
+    }
+  }
+  const std::vector<PlannedFault> targets = Targets(deck_.back(), status, now);
+  if (targets.empty()) return std::nullopt;
+  deck_.pop_back();
+  PlannedFault fault = targets[Random(targets.size())];
+  busy_[TargetName(fault)] = now + fault.duration;
+  std::erase_if(busy_, [now](const auto& entry) { return entry.second < now; });
+  return fault;
+}
+
+}  // namespace ddprun
