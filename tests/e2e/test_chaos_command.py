@@ -81,7 +81,7 @@ def test_a_fault_is_told_everywhere(port, tmp_path):
     try:
         wait_for("the run", lambda: run([DDPCTL, "status", "--rdzv-endpoint", f"127.0.0.1:{port}"]).returncode == 0)
         logs = start([DDPCTL, "logs", "-f", "--rdzv-endpoint", f"127.0.0.1:{port}"])
-        done = chaos(port, "--yes", "--count", 1, "--for", 2, "--kinds", "kill", "job7")
+        done = chaos(port, "--yes", "--every", 0.3, "--for", 1.5, "--kinds", "kill", "job7")
         assert done.returncode == 0, done.stderr
     finally:
         node.terminate()
