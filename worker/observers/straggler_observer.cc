@@ -26,9 +26,9 @@ namespace {
 // To get the name of the slow rank's host, which that rank stores as soon as it is found.
 constexpr std::chrono::seconds kHostTimeout{1};
 
-// Of a step that counts as uninterrupted. Kernel threads interrupt more rarely, another busy
-// process of that CPU far more often: then a rank with several threads waits in ways that cannot be
-// told from its work, and one with a single thread finds its caches empty.
+// Of steps that count as uninterrupted, over some of them. Kernel threads interrupt more rarely,
+// another busy process of that CPU far more often: then a rank with several threads waits in ways
+// that cannot be told from its work, and one with a single thread finds its caches empty.
 constexpr std::chrono::milliseconds kBetweenInterruptions{20};
 
 // How long this thread was ready to run and had no CPU, which other processes of a busy machine
@@ -66,7 +66,12 @@ class Interruptions {
     const auto now = TimeOf(usage.ru_utime) + TimeOf(usage.ru_stime);
     const auto time = now - std::exchange(used_, now);
     const auto count = usage.ru_nivcsw - std::exchange(count_, usage.ru_nivcsw);
-    return (count - 1) * kBetweenInterruptions <= time;
+    allowed_ =
+        std::min(1.0, allowed_ + std::chrono::duration<double>(time) / kBetweenInterruptions);
+    allowed_ -= static_cast<double>(count);
+    if (allowed_ >= 0) return true;
+    allowed_ = 0;
+    return false;
   }
 
  private:
@@ -75,6 +80,7 @@ class Interruptions {
   }
 
   std::chrono::microseconds used_{0};
+  double allowed_ = 1;  // interruptions
   decltype(rusage::ru_nivcsw) count_ = 0;
 };
 
