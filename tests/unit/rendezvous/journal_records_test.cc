@@ -124,11 +124,11 @@ class Anything {
   }
   void Fill(Failure& to) {
     auto& [kind, rank, local_rank, node_rank, host, pid, exit_code, signal, message, lines, age,
-           oom, core_file, traceback, hang, places] = to;
+           oom, core_file, traceback, hang, places, asked_by] = to;
     lines.resize(2);
     places.resize(2);
     All(kind, rank, local_rank, node_rank, host, pid, exit_code, signal, message, lines[0],
-        lines[1], age, oom, core_file, traceback, hang, places[0], places[1]);
+        lines[1], age, oom, core_file, traceback, hang, places[0], places[1], asked_by);
   }
   void Fill(RanksInPlace& to) {
     auto& [ranks, place] = to;
