@@ -28,9 +28,13 @@ namespace ddprun {
 
 class ShmAllreduce;
 
-// Which parameters each bucket holds, by their place among those that need gradients. With three or
-// more ranks the sums' last bits depend on it.
-using BucketLayout = std::vector<std::vector<std::size_t>>;
+// How the ranks' gradients were added: which parameters each bucket holds, by their place among
+// those that need gradients, and where. The sums' last bits depend on it.
+struct BucketLayout {
+  std::vector<std::vector<std::size_t>> buckets;
+  bool in_shared_memory = false;
+  bool empty() const { return buckets.empty(); }
+};
 
 // Calls `computed` in each backward that goes through `loss`, when all gradients are there and
 // before the reducer waits for the other ranks. On a GPU it may be called on the device's thread

@@ -9,8 +9,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <ATen/Context.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <climits>
@@ -113,12 +111,12 @@ std::string Key(const std::string& prefix, int rank) { return prefix + std::to_s
 
 }  // namespace
 
-std::unique_ptr<ShmGroup> ShmGroup::Form(World& world, std::size_t bytes) {
+std::unique_ptr<ShmGroup> ShmGroup::Form(World& world, std::size_t bytes, bool required) {
   const std::string prefix = "ddprun/shared_node/" + std::to_string(world.NextNumber()) + "/";
   static_assert(sizeof(Words) <= kHeaderBytes);
   std::unique_ptr<ShmGroup> node(new ShmGroup(world.rank(), bytes));
   node->ranks_.resize(static_cast<std::size_t>(world.size()));
-  if (!node->Map(world, prefix)) return nullptr;
+  if (!node->Map(world, prefix, required)) return nullptr;
   if (world.interrupt())
     node->stopping_ = world.interrupt()->Register([group = node.get()] { group->Stop(); });
   return node;
@@ -133,7 +131,7 @@ ShmGroup::~ShmGroup() {
   }
 }
 
-bool ShmGroup::Map(World& world, const std::string& key_prefix) {
+bool ShmGroup::Map(World& world, const std::string& key_prefix, bool required) {
   const std::size_t size = kHeaderBytes + bytes_;
   const OwnedFd memory(memfd_create("ddprun-gradients", MFD_CLOEXEC));
   Announcement own{.host = HostIdentity(), .pid = getpid()};
@@ -167,19 +165,11 @@ bool ShmGroup::Map(World& world, const std::string& key_prefix) {
   }
   // No rank closes its memory before all have opened it.
   if (world.OnAllRanks(mapped)) return true;
-  RequireIfDeterministic(mapped, error);
-  return false;
-}
-
-// Gloo adds gradients in another order, so a run that is to be repeatable must not depend on
-// whether a descriptor or memory was to be had at this moment.
-void ShmGroup::RequireIfDeterministic(bool mapped, int error) {
-  if (!at::globalContext().deterministicAlgorithms()) return;
+  if (!required) return false;
   if (mapped) throw PeerError("another rank cannot map the memory that this machine's ranks share");
   throw std::runtime_error("the memory that this machine's ranks share cannot be mapped (" +
                            std::generic_category().message(error) +
-                           "), and --deterministic needs it; raise that limit, or "
-                           "leave --deterministic out");
+                           "), and --deterministic needs it as before; raise that limit");
 }
 
 int ShmGroup::size() const { return static_cast<int>(ranks_.size()); }

@@ -44,18 +44,20 @@ RoundStart AgreeOnStart(World& world, KeptTraining& kept) {
   if (!start.goes_on) {
     // Parts that have not begun may be in any state.
     kept.parts.reset();
-    kept.layout.clear();
+    kept.layout = {};
     kept.agreed = {};
   }
   if (!start.sends) return start;
   nlohmann::json words;
   if (world.rank() == start.source) {
-    words["layout"] = kept.layout;
+    words["buckets"] = kept.layout.buckets;
+    words["in_shared_memory"] = kept.layout.in_shared_memory;
     words["training"] = kept.saved.training;
     words["best_accuracy"] = kept.summary.best_accuracy;
   }
   words = nlohmann::json::parse(world.BroadcastText(words.dump(), start.source));
-  kept.layout = words["layout"].get<BucketLayout>();
+  words["buckets"].get_to(kept.layout.buckets);
+  words["in_shared_memory"].get_to(kept.layout.in_shared_memory);
   kept.saved.training = words["training"].get<std::string>();
   kept.summary.best_accuracy = words["best_accuracy"].get<double>();
   return start;
