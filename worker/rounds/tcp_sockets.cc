@@ -9,7 +9,7 @@
 
 #include <cstdlib>
 #include <functional>
-#include <memory>
+#include <mutex>
 #include <optional>
 
 #include "rendezvous/base/owned_fd.h"
@@ -32,18 +32,24 @@ bool IsTcpConnection(int fd) {
 }
 
 // Calls `visit` with a descriptor of its own for each connection: the number that was listed may be
-// closed by another thread, and be another file's, at any moment.
+// closed by another thread, and be another file's, at any moment. Where none is left it is that
+// number: then hardly another file takes it. The list stays open for the same reason.
 void ForEachTcpConnection(const std::function<void(int fd, ino_t inode)>& visit) {
-  const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir("/proc/self/fd"), closedir);
-  if (!folder) return;
-  while (const dirent* entry = readdir(folder.get())) {
+  static std::mutex mutex;
+  static DIR* folder = nullptr;
+  const std::lock_guard lock(mutex);
+  if (folder == nullptr) folder = opendir("/proc/self/fd");
+  if (folder == nullptr) return;
+  rewinddir(folder);
+  while (const dirent* entry = readdir(folder)) {
     char* end = nullptr;
     const int listed = static_cast<int>(std::strtol(entry->d_name, &end, 10));
     if (end == entry->d_name || *end != '\0' || !IsTcpConnection(listed)) continue;
     const OwnedFd own(fcntl(listed, F_DUPFD_CLOEXEC, 0));
+    const int fd = own.valid() ? own.get() : listed;
     struct stat status {};
-    if (!own.valid() || !IsTcpConnection(own.get()) || fstat(own.get(), &status) != 0) continue;
-    visit(own.get(), status.st_ino);
+    if (!IsTcpConnection(fd) || fstat(fd, &status) != 0) continue;
+    visit(fd, status.st_ino);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <memory>
@@ -84,6 +85,21 @@ TEST(TcpSockets, ShutsDownThoseThatCameLaterAndNoOthers) {
   ShutDownTcpSockets(others);
   EXPECT_TRUE(IsOpen(before.first));
   EXPECT_TRUE(IsOpen(before.second));
+  EXPECT_FALSE(IsOpen(after.first));
+  EXPECT_FALSE(IsOpen(after.second));
+}
+
+// Its round ends all the same: else Gloo would wait until this process is killed.
+TEST(TcpSockets, ShutsDownWhereNoDescriptorIsLeft) {
+  const SocketSet others = ConnectedTcpSockets();
+  const auto after = Connect();
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  rlimit none = before;
+  none.rlim_cur = 0;
+  setrlimit(RLIMIT_NOFILE, &none);
+  ShutDownTcpSockets(others);
+  setrlimit(RLIMIT_NOFILE, &before);
   EXPECT_FALSE(IsOpen(after.first));
   EXPECT_FALSE(IsOpen(after.second));
 }
