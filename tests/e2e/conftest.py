@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests share: the programs under test, how to run them with a deadline, and hosts to run them on."""
 
+import contextlib
 import os
 import pathlib
+import random
 import socket
 import subprocess
 import sys
@@ -128,9 +130,11 @@ def finish_all(processes, timeout=120):
 
 
 def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+    """One that the kernel gives to nobody who asks for any port, as connections of other tests do all the time."""
+    while True:
+        with socket.socket() as listener, contextlib.suppress(OSError):
+            listener.bind(("127.0.0.1", random.randrange(10_000, 32_000)))
+            return listener.getsockname()[1]
 
 
 def agent_of(warden):

@@ -69,7 +69,7 @@ def test_every_rank_second_is_in_one_class(tmp_path, port):
     flags = ["--max-restarts", 1, "--nproc-per-node", 1]
     own = [[*flags, *files(tmp_path, i), "--metrics-port", scraped_at[i]] for i in range(2)]
     program = [TRAIN, "--dataset", "synthetic", "--samples", 20000, "--model", "simple-cnn", "--batch-size", 8]
-    program += ["--max-steps", 60, "--epochs", 100, "--checkpoint-every", 8, "--output-dir", tmp_path / "out"]
+    program += ["--max-steps", 600, "--epochs", 100, "--checkpoint-every", 20, "--output-dir", tmp_path / "out"]
     job = nodes(port, own, program)
     try:
         wait_for("a step", lambda: [r for r in status(port) if step_of(r) > 12], DEADLINE_S)
