@@ -3,6 +3,7 @@
 
 import json
 import random
+import re
 import resource
 import signal
 import time
@@ -186,14 +187,19 @@ def test_a_parked_worker_ends_at_once_when_told_to(tmp_path):
 
 
 def test_a_signal_ends_a_worker_that_waits_for_a_round(tmp_path):
-    with agent_of(tmp_path, "--checkpoint-every", "5") as agent:
+    """All ranks may be told to end while their round ends: rank 0 saves what they have made."""
+    with agent_of(tmp_path, "--checkpoint-every", "1000") as agent:
         agent.begin([None] * 2)
         after_steps(agent, 2)
         agent.break_round()
         for worker in agent.workers:
             worker.kill(signal.SIGTERM)
             assert worker.process.returncode == 128 + signal.SIGTERM
-            assert "waited for a new round" in worker.output.read_text()
+        (saved,) = (tmp_path / "run" / "checkpoints").glob("step-*.safetensors")
+        first, second = (worker.output.read_text() for worker in agent.workers)
+        step = int(re.search(r"ended by SIGTERM after step (\d+); .* holds it", first).group(1))
+        assert step >= 2 and int(saved.stem[5:]) == step
+        assert "ended by SIGTERM while it waited for a new round" in second
 
 
 def test_a_loss_that_is_not_finite_ends_the_process(tmp_path):

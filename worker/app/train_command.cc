@@ -120,6 +120,8 @@ class TrainingProcess {
   // The round is over. Rethrows what ends the process.
   void LeaveRound();
   void AwaitRound(const std::exception_ptr& left_by_itself);
+  // Throws Stopped.
+  [[noreturn]] void StopOutsideRound(int signal);
   void EnterRound(const RoundBegins& begins);
 
   const Config& config_;
@@ -276,10 +278,25 @@ void TrainingProcess::AwaitRound(const std::exception_ptr& left_by_itself) {
     return;
   }
   if (const int signal = signals_ ? StopSignal::Received() : 0; signal != 0)
-    throw Stopped(signal, "rank " + std::to_string(env_.rank) + ": ended by " + SignalName(signal) +
-                              " while it waited for a new round; what came after the latest "
-                              "checkpoint is not saved");
+    StopOutsideRound(signal);
   std::rethrow_exception(left_by_itself);
+}
+
+// All ranks may have been told to end while their round ended, and no other one follows: rank 0,
+// which has the whole state, saves it in a world of its own.
+void TrainingProcess::StopOutsideRound(int signal) {
+  if (env_.rank == 0 && kept_.has_state && SavesCheckpoints(config_)) {
+    WorkerEnv alone = env_;
+    alone.world_size = alone.local_world_size = alone.group_world_size = 1;
+    alone.agent_socket.clear();
+    round_.emplace(alone);
+    round_->world = World::Join(alone, WorldOptions(config_));
+    round_->trainer = std::make_unique<Trainer>(config_, *data_, *round_->world, round_->console,
+                                                *progress_, round_->graph_steps, kept_);
+    round_->trainer->Stop(signal);
+  }
+  throw Stopped(signal, "rank " + std::to_string(env_.rank) + ": ended by " + SignalName(signal) +
+                            " while it waited for a new round");
 }
 
 void TrainingProcess::EnterRound(const RoundBegins& begins) {

@@ -132,6 +132,11 @@ void Trainer::GoOn() {
   if (at.step > 0 && at.consumed == 0) ReportEpoch(at.epoch);
 }
 
+void Trainer::Stop(int signal) {
+  checkpoints_.GoOn();
+  checkpoints_.Stop(start_.place, signal);
+}
+
 void Trainer::CheckReplicas() {
   if (!replicas_.enabled()) return;
   step_->AwaitQueued();

@@ -46,6 +46,10 @@ class Trainer {
   // read).
   void Run();
 
+  // Instead of Run(), where a signal has asked for the end meanwhile and a state was kept: saves it
+  // and throws Stopped.
+  [[noreturn]] void Stop(int signal);
+
   // After Run() has thrown because the world has ended: where the kept training is. Keeps up to the
   // latest complete step.
   TrainingPlace PlaceAtEnd();

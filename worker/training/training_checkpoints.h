@@ -72,6 +72,8 @@ class TrainingCheckpoints {
   void EndStep(const Place& place);
   // After an evaluation that does not belong to a step. Throws Stopped as EndStep() does.
   void StopIfAsked(const Place& place);
+  // Saves and throws Stopped, on all ranks.
+  [[noreturn]] void Stop(const Place& place, int signal);
   // After the last step: from here on no signal ends this rank before it has saved.
   void EndSteps();
   // At the end of the training: its checkpoint is on the disk when this returns.
@@ -85,7 +87,6 @@ class TrainingCheckpoints {
   void Save(const Place& place);
   // `next`: what becomes of a save that has failed, as the end of its sentence.
   void TellReports(const char* next);
-  [[noreturn]] void Stop(const Place& place, int signal);
 
   const Config& config_;
   const Dataset& data_;
