@@ -128,7 +128,7 @@ def test_a_failed_training_is_not_queued_again(submit):
 
 
 def test_near_its_limit_a_job_saves_and_goes_on_when_queued_again(submit):
-    steps = 800
+    steps = 400
     job = submit("--max-steps", str(steps), "--batch-size", "4")
     wait_for("a step", lambda: "loss" in job.log())
     job.near_its_limit()
