@@ -140,7 +140,9 @@ def test_near_its_limit_a_job_saves_and_goes_on_when_queued_again(submit):
     assert 0 < saved < steps and re.search(r"checkpoint|resume", first), first
     for rank in (0, 1):
         made = [int(step) for step in re.findall(rf":{rank}\] .* batch (\d+)/\d+ loss", first + second)]
-        assert made == list(range(1, steps + 1)), (rank, saved)  # each once, in order
+        # In order, from the saved one on: a rank may have been a step further than rank 0.
+        again = made.index(saved + 1, saved + 1) if made.count(saved + 1) > 1 else saved
+        assert made[:saved] + made[again:] == list(range(1, steps + 1)), (rank, saved, made)
     assert (job.output / "cifar_net.pth").is_file()
 
 
