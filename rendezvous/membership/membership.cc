@@ -225,17 +225,7 @@ void MembershipStep::TakeSlowRank(Member& member, const Progress& progress) {
     note.words = absl::StrCat(words, "; look at that machine");
     return;
   }
-  const absl::StatusOr<DrainPlan> plan =
-      PlanDrain(state_, {.by = "", .node = member.join.node_id.value});
-  if (plan.ok() && plan->has_spare) {
-    note.words = absl::StrCat(words, "; ", plan->sentence);
-    member.drained_by = absl::StrCat("--evict-stragglers: ", words);
-    Break(DrainFailure(member));
-    return;
-  }
-  note.words = absl::StrCat(words, "; ",
-                            plan.ok() ? "no spare node stands by to take its place"
-                                      : std::string(plan.status().message()));
+  DrainBecause("--evict-stragglers", words, /*only_for_spare=*/true, member, note);
 }
 
 // Memory that was damaged twice is not trusted a third time.
@@ -253,14 +243,20 @@ void MembershipStep::TakeDamages(Member& member, const Progress& progress) {
     note.words = absl::StrCat(words, "; check the memory of that machine");
     return;
   }
+  DrainBecause("--check-replicas", words, /*only_for_spare=*/false, member, note);
+}
+
+void MembershipStep::DrainBecause(const char* flag, const std::string& words, bool only_for_spare,
+                                  Member& member, RunNotice& note) {
   const absl::StatusOr<DrainPlan> plan =
       PlanDrain(state_, {.by = "", .node = member.join.node_id.value});
-  if (!plan.ok()) {
-    note.words = absl::StrCat(words, "; ", std::string(plan.status().message()));
-    return;
-  }
-  note.words = absl::StrCat(words, "; ", plan->sentence);
-  member.drained_by = absl::StrCat("--check-replicas: ", words);
+  const bool leaves = plan.ok() && (plan->has_spare || !only_for_spare);
+  note.words = absl::StrCat(words, "; ",
+                            !plan.ok() ? std::string(plan.status().message())
+                            : leaves   ? plan->sentence
+                                       : "no spare node stands by to take its place");
+  if (!leaves) return;
+  member.drained_by = absl::StrCat(flag, ": ", words);
   Break(DrainFailure(member));
 }
 

@@ -50,6 +50,9 @@ class MembershipStep {
   void TakeTime(Member& member, const RankTime& time);
   void TakeSlowRank(Member& member, const Progress& progress);
   void TakeDamages(Member& member, const Progress& progress);
+  // The node leaves for the reason `words`, if the run can go on; `note` says what comes of it.
+  void DrainBecause(const char* flag, const std::string& words, bool only_for_spare, Member& member,
+                    RunNotice& note);
   void On(Member&, const LogLines&) {}     // the run has given them to LogSubscriptions
   void On(Member&, const FaultReport&) {}  // likewise to the caller that waits for it
 
