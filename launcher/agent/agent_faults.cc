@@ -41,9 +41,7 @@ absl::StatusOr<std::string> Agent::CarryOut(const Fault& fault, TimePoint now) {
     return absl::StrCat("SIGKILL to the agent (pid ", getpid(), ")");
   if (fault.kind == FaultKind::kSession) {
     // Within the time in which the node may come back.
-    const auto wanted =
-        fault.duration.count() > 0 ? fault.duration : InfoOf(FaultKind::kSession).duration;
-    const auto pause = std::min(wanted, reconnect_timeout_ / 2);
+    const auto pause = std::min(DurationOf(fault.kind, fault.duration), reconnect_timeout_ / 2);
     if (session_ == nullptr || !session_->BreakFor(pause)) {
       return absl::FailedPreconditionError(
           "not possible here: the rendezvous service is in this node's own agent");
@@ -62,9 +60,7 @@ absl::StatusOr<std::string> Agent::CarryOut(const Fault& fault, TimePoint now) {
                             .pid = *pid,
                             .pidfd = workers_.pidfd(local_rank)};
   absl::StatusOr<std::string> done = faults_.Inject(fault, worker, now);
-  const bool ends = fault.kind == FaultKind::kKill || fault.kind == FaultKind::kSegv ||
-                    fault.kind == FaultKind::kTerm;
-  if (done.ok() && ends) workers_.SetAskedBy(local_rank, fault.by);
+  if (done.ok() && InfoOf(fault.kind).ends_round) workers_.SetAskedBy(local_rank, fault.by);
   return done;
 }
 

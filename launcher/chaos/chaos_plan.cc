@@ -29,9 +29,7 @@ bool ChaosPlan::IsBusy(const std::string& name, TimePoint now) const {
 std::vector<PlannedFault> ChaosPlan::Targets(FaultKind kind, const RunStatus& status,
                                              TimePoint now) const {
   const FaultInfo& info = InfoOf(kind);
-  const bool lasts = info.duration.count() > 0;
-  PlannedFault fault{.kind = kind,
-                     .duration = lasts && duration_.count() > 0 ? duration_ : info.duration};
+  PlannedFault fault{.kind = kind, .duration = DurationOf(kind, duration_)};
   std::vector<PlannedFault> found;
   if (status.phase != RunPhase::kSealed) return found;
   if (info.target == FaultTargetKind::kService) return {fault};

@@ -88,7 +88,7 @@ absl::StatusOr<std::string> FaultInjector::Inject(const Fault& fault, const Faul
         "the node has ", lasting_.size(), " lasting faults already; wait for the end of some"));
   }
   const FaultInfo& info = InfoOf(fault.kind);
-  const auto duration = fault.duration.count() > 0 ? fault.duration : info.duration;
+  const auto duration = DurationOf(fault.kind, fault.duration);
   Lasting lasting{.kind = fault.kind,
                   .pid = worker.pid,
                   .pidfd = OwnedFd(static_cast<int>(syscall(SYS_pidfd_open, worker.pid, 0))),

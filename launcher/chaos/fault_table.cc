@@ -62,6 +62,11 @@ const FaultInfo& InfoOf(FaultKind kind) {
   return undo;
 }
 
+milliseconds DurationOf(FaultKind kind, milliseconds asked) {
+  const milliseconds own = InfoOf(kind).duration;
+  return own.count() > 0 && asked.count() > 0 ? asked : own;
+}
+
 absl::StatusOr<std::vector<FaultKind>> ParseFaultKinds(const std::string& list) {
   std::vector<FaultKind> kinds;
   for (const absl::string_view word : absl::StrSplit(list, ',', absl::SkipWhitespace())) {

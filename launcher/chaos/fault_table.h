@@ -26,6 +26,8 @@ struct FaultInfo {
 
 const std::vector<FaultInfo>& FaultTable();
 const FaultInfo& InfoOf(FaultKind kind);
+// For how long a fault lasts that `asked` time was asked for; 0: no time, or it does not last.
+std::chrono::milliseconds DurationOf(FaultKind kind, std::chrono::milliseconds asked);
 
 // "kill,stop", "default" or "all". INVALID_ARGUMENT: names the one that there is not.
 absl::StatusOr<std::vector<FaultKind>> ParseFaultKinds(const std::string& list);
