@@ -116,6 +116,7 @@ class TrainingProcess {
   void OpenData();
   void Listen();
   void TrainInRound();
+  void MakeTrainer();
   void EndRun(const std::optional<Stopped>& stopped);
   // The round is over. Rethrows what ends the process.
   void LeaveRound();
@@ -211,8 +212,7 @@ void TrainingProcess::TrainInRound() {
       [nccl, &graph_steps = round_->graph_steps, begin = std::chrono::system_clock::now()] {
         return PlaceNow(nccl, graph_steps, begin);
       });
-  round_->trainer = std::make_unique<Trainer>(config_, *data_, *round_->world, round_->console,
-                                              *progress_, round_->graph_steps, kept_);
+  MakeTrainer();
   std::optional<Stopped> stopped;
   try {
     round_->trainer->Run();
@@ -228,6 +228,11 @@ void TrainingProcess::TrainInRound() {
     throw;
   }
   EndRun(stopped);
+}
+
+void TrainingProcess::MakeTrainer() {
+  round_->trainer = std::make_unique<Trainer>(config_, *data_, *round_->world, round_->console,
+                                              *progress_, round_->graph_steps, kept_);
 }
 
 void TrainingProcess::EndRun(const std::optional<Stopped>& stopped) {
@@ -291,8 +296,7 @@ void TrainingProcess::StopOutsideRound(int signal) {
     alone.agent_socket.clear();
     round_.emplace(alone);
     round_->world = World::Join(alone, WorldOptions(config_));
-    round_->trainer = std::make_unique<Trainer>(config_, *data_, *round_->world, round_->console,
-                                                *progress_, round_->graph_steps, kept_);
+    MakeTrainer();
     round_->trainer->Stop(signal);
   }
   throw Stopped(signal, "rank " + std::to_string(env_.rank) + ": ended by " + SignalName(signal) +

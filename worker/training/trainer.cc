@@ -138,6 +138,7 @@ void Trainer::Stop(int signal) {
 }
 
 void Trainer::CheckReplicas() {
+  if (config_.check_replicas == 0) return;  // nor wait for the device
   if (!replicas_.enabled()) return;
   step_->AwaitQueued();
   replicas_.Check(state_.place);
