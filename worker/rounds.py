@@ -68,8 +68,7 @@ class Rounds:
             return variables
 
     def _send(self, text):
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-            sender.sendto(text.encode(), self._notify)
+        self._socket.sendto(text.encode(), self._notify)  # its own: there may be no descriptor left
 
     def _read(self):
         while True:

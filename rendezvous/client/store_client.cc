@@ -125,7 +125,7 @@ class AgentStoreClient final : public StoreClient {
     if (patience < kReadPatience) {
       pollfd ready{fd_, POLLIN, 0};
       const auto limit = std::chrono::ceil<milliseconds>(patience);
-      if (poll(&ready, 1, static_cast<int>(limit.count())) <= 0) return absl::OkStatus();
+      if (poll(&ready, 1, static_cast<int>(limit.count())) == 0) return absl::OkStatus();
       flags = MSG_DONTWAIT;
     }
     const auto [to, room] = in_.Room(kReadBytes);

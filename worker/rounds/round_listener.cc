@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/rounds/round_listener.h"
 
-#include <poll.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -31,6 +31,11 @@ OwnedFd ConnectTo(const std::string& path) {
   return fd;
 }
 
+bool Watch(int epoll, int fd) {
+  epoll_event readable{.events = EPOLLIN, .data = {.fd = fd}};
+  return epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &readable) == 0;
+}
+
 OwnedFd BindAt(const std::string& path) {
   const auto address = UnixAddress(path);
   return address.ok() ? BindDatagramSocket(*address) : OwnedFd();
@@ -43,17 +48,19 @@ std::unique_ptr<RoundListener> RoundListener::Start(const std::string& notify_so
   if (!notify.valid()) return nullptr;
   OwnedFd rounds = BindAt(RoundSocketPath(notify_socket));
   OwnedFd ending(eventfd(0, EFD_CLOEXEC));
-  if (!rounds.valid() || !ending.valid()) return nullptr;
-  return std::unique_ptr<RoundListener>(
-      new RoundListener(notify_socket, std::move(notify), std::move(rounds), std::move(ending)));
+  OwnedFd either(epoll_create1(EPOLL_CLOEXEC));
+  if (!Watch(either.get(), rounds.get()) || !Watch(either.get(), ending.get())) return nullptr;
+  return std::unique_ptr<RoundListener>(new RoundListener(
+      notify_socket, std::move(notify), std::move(rounds), std::move(ending), std::move(either)));
 }
 
 RoundListener::RoundListener(std::string notify_socket, OwnedFd notify, OwnedFd rounds,
-                             OwnedFd ending)
+                             OwnedFd ending, OwnedFd either)
     : notify_socket_(std::move(notify_socket)),
       notify_(std::move(notify)),
       rounds_(std::move(rounds)),
       ending_(std::move(ending)),
+      either_(std::move(either)),
       thread_([this] { Read(); }) {
   ProgressMessage keep;
   keep.can_be_kept = true;
@@ -109,10 +116,9 @@ std::optional<RoundBegins> RoundListener::AwaitRound(const std::function<bool()>
 void RoundListener::Read() {
   std::array<char, kRoundMessageBytesMax> text;
   while (true) {
-    std::array<pollfd, 2> fds{pollfd{.fd = rounds_.get(), .events = POLLIN},
-                              pollfd{.fd = ending_.get(), .events = POLLIN}};
-    if (poll(fds.data(), fds.size(), /*timeout=*/-1) < 0 && errno != EINTR) return;
-    if (fds[1].revents != 0) return;
+    epoll_event ready{};
+    if (epoll_wait(either_.get(), &ready, 1, /*timeout=*/-1) <= 0) continue;
+    if (ready.data.fd == ending_.get()) return;
     std::optional<std::string_view> message;
     if (ReceiveDatagram(rounds_.get(), text.data(), text.size(), message) && message)
       Receive(*message);

@@ -51,7 +51,8 @@ class RoundListener {
   std::optional<RoundBegins> AwaitRound(const std::function<bool()>& gives_up);
 
  private:
-  RoundListener(std::string notify_socket, OwnedFd notify, OwnedFd rounds, OwnedFd ending);
+  RoundListener(std::string notify_socket, OwnedFd notify, OwnedFd rounds, OwnedFd ending,
+                OwnedFd either);
 
   void Read();
   void Receive(std::string_view text);
@@ -65,6 +66,8 @@ class RoundListener {
   const OwnedFd notify_;
   const OwnedFd rounds_;
   const OwnedFd ending_;  // an eventfd that ends the thread
+  // An epoll of these two. poll() fails where the limit of open files is lower than their number.
+  const OwnedFd either_;
 
   std::mutex mutex_;  // for what is below
   std::condition_variable changed_;

@@ -2,6 +2,7 @@
 #include "worker/rounds/round_listener.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -89,6 +90,23 @@ TEST_F(RoundListeners, OnlyTheUserMaySend) {
   struct stat status {};
   ASSERT_EQ(stat(RoundSocketPath(agent_.path()).c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 0777, 0600u);
+}
+
+// A program may lower its own limit, and `ddpctl chaos` does.
+TEST_F(RoundListeners, HearsAlsoWhereNoFileMayBeOpened) {
+  Enter(7);
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  const rlimit none{.rlim_cur = 0, .rlim_max = before.rlim_max};
+  setrlimit(RLIMIT_NOFILE, &none);
+  // The thread waits for the first one already, and for the others under that limit.
+  for (const std::uint64_t round : {5, 6, 7}) {
+    agent_.Send(RoundBroken{round});
+    if (round < 7) EXPECT_EQ(agent_.Receive(), "LEFT=" + std::to_string(round) + "\n");
+  }
+  const bool heard = listener_->AwaitBroken(kLimit);
+  setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_TRUE(heard);
 }
 
 TEST_F(RoundListeners, EndsTheWaitsAndConfirmsOnceItWaits) {
