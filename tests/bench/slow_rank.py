@@ -4,9 +4,10 @@
 
     tests/bench/slow_rank.py [--times 20] [--seed 1] [--build build] [--json FILE]
 
-Two ranks train on this machine. A random one is stopped and continued in slices of 1 ms by SIGSTOP and SIGCONT, so that it
-runs half of the time, until `train` names it; then it runs freely until `train` says that it is as fast as its peers. Counted
-are the steps that began slow. Exit code 1 if another rank was named, or one while none was slow.
+Two ranks train on this machine. A random one spends half of its time in a signal handler (tests/testing/slow_shim.c), until
+`train` names it; then it runs freely until `train` says that it is as fast as its peers. Counted are the steps that began slow.
+Exit code 1 if another rank was named, or one while none was slow. It wants two idle CPUs: a rank whose CPU other processes use
+is judged by 128 steps instead of 16.
 """
 
 import argparse
@@ -29,19 +30,8 @@ PATIENCE = 120  # seconds; a wait that is not over by then fails
 NAMED = re.compile(r"rank (\d) on host \S+ needs (\S+) times as long for a step as its peers")
 FAST_AGAIN = re.compile(r"rank (\d) is as fast as its peers again")
 
-SLOW = """
-import os, signal, sys, time
-try:
-    os.setpriority(os.PRIO_PROCESS, 0, -20)
-except OSError:
-    pass
-pid = int(sys.argv[1])
-while True:
-    os.kill(pid, signal.SIGSTOP)
-    time.sleep(0.001)
-    os.kill(pid, signal.SIGCONT)
-    time.sleep(0.001)
-"""
+# Of slow_shim.c: from one to the next the rank is slow.
+TOGGLE = signal.SIGRTMIN + 3
 
 
 class Run:
@@ -53,7 +43,7 @@ class Run:
         with open(self.log, "wb") as log:
             self.node = subprocess.Popen(
                 [f"{build}/bin/ddprun", "--standalone", "--nproc-per-node", "2", f"{build}/bin/train", *training.split()],
-                env={**os.environ, "OMP_NUM_THREADS": "1"},
+                env={**os.environ, "OMP_NUM_THREADS": "1", "LD_PRELOAD": f"{build}/tests/libslow_shim.so"},
                 stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
             )  # fmt: skip
 
@@ -81,16 +71,12 @@ class Run:
 
 
 def name_one(run, rank, times):
-    """Steps until it was named, and the factor that was said."""
+    """The rank that was named, the factor that was said, and after how many steps."""
     before = run.step()
-    slow = subprocess.Popen([sys.executable, "-c", SLOW, str(writers(run.output)[rank])])
-    try:
-        run.wait(lambda: len(NAMED.findall(run.said())) > times, "its name")
-        steps = run.step() - before
-    finally:
-        slow.kill()
-        slow.wait()
-        os.kill(writers(run.output)[rank], signal.SIGCONT)
+    os.kill(writers(run.output)[rank], TOGGLE)
+    run.wait(lambda: len(NAMED.findall(run.said())) > times, "its name")
+    steps = run.step() - before
+    os.kill(writers(run.output)[rank], TOGGLE)
     named, factor = NAMED.findall(run.said())[times]
     run.wait(lambda: len(FAST_AGAIN.findall(run.said())) > times, "that it is fast again")
     return int(named), float(factor), steps
