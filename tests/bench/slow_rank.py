@@ -6,8 +6,8 @@
 
 Two ranks train on this machine. A random one spends half of its time in a signal handler (tests/testing/slow_shim.c), until
 `train` names it; then it runs freely until `train` says that it is as fast as its peers. Counted are the steps that began slow.
-Exit code 1 if another rank was named, or one while none was slow. It wants two idle CPUs: a rank whose CPU other processes use
-is judged by 128 steps instead of 16.
+Exit code 1 if another rank was named, or one while none was slow. It wants two idle CPUs: a rank that waits for a CPU is judged
+by 128 steps instead of 16.
 """
 
 import argparse
@@ -21,12 +21,14 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 from dead_rank import last_step, writers
 
 HERE = pathlib.Path(__file__).resolve().parent
 PATIENCE = 120  # seconds; a wait that is not over by then fails
+LOOK = 0.05  # whoever looks takes a CPU from the ranks
 NAMED = re.compile(r"rank (\d) on host \S+ needs (\S+) times as long for a step as its peers")
 FAST_AGAIN = re.compile(r"rank (\d) is as fast as its peers again")
 
@@ -37,28 +39,34 @@ TOGGLE = signal.SIGRTMIN + 3
 class Run:
     def __init__(self, build, folder):
         self.output = pathlib.Path(folder, "run")
-        self.log = pathlib.Path(folder, "log")
-        training = "--dataset synthetic --samples 100000 --model simple-cnn --batch-size 128 --epochs 1000 --no-eval --device cpu"
+        training = "--dataset synthetic --samples 100000 --model simple-cnn --batch-size 512 --epochs 1000 --no-eval --device cpu"
         training += f" --no-metrics --log-samples --log-every 100000 --output-dir {self.output}"
-        with open(self.log, "wb") as log:
-            self.node = subprocess.Popen(
-                [f"{build}/bin/ddprun", "--standalone", "--nproc-per-node", "2", f"{build}/bin/train", *training.split()],
-                env={**os.environ, "OMP_NUM_THREADS": "1", "LD_PRELOAD": f"{build}/tests/libslow_shim.so"},
-                stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
-            )  # fmt: skip
+        self.node = subprocess.Popen(
+            [f"{build}/bin/ddprun", "--standalone", "--nproc-per-node", "2", f"{build}/bin/train", *training.split()],
+            env={**os.environ, "OMP_NUM_THREADS": "1", "LD_PRELOAD": f"{build}/tests/libslow_shim.so"},
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+        self.lines = []  # (line, the step at which it came)
+        self.reader = threading.Thread(target=self.read, daemon=True)
+        self.reader.start()
+
+    def read(self):
+        for line in self.node.stdout:
+            self.lines.append((line, self.step()))
 
     def step(self):
         return min(last_step(self.output / f"samples-{rank}.jsonl") for rank in range(2))
 
-    def said(self):
-        return self.log.read_text(errors="replace")
+    def find(self, pattern):
+        """(match, step) of each line with that pattern."""
+        return [(match, step) for line, step in self.lines[:] if (match := pattern.search(line))]
 
     def wait(self, condition, what):
         deadline = time.monotonic() + PATIENCE
         while not (result := condition()):
             if time.monotonic() > deadline or self.node.poll() is not None:
-                raise SystemExit(f"{what}: did not come\n{self.said()[-2000:]}")
-            time.sleep(0.002)
+                raise SystemExit(f"{what}: did not come\n" + "".join(line for line, _ in self.lines)[-2000:])
+            time.sleep(LOOK)
         return result
 
     def make_steps(self, count):
@@ -72,14 +80,14 @@ class Run:
 
 def name_one(run, rank, times):
     """The rank that was named, the factor that was said, and after how many steps."""
+    pid = writers(run.output)[rank]
     before = run.step()
-    os.kill(writers(run.output)[rank], TOGGLE)
-    run.wait(lambda: len(NAMED.findall(run.said())) > times, "its name")
-    steps = run.step() - before
-    os.kill(writers(run.output)[rank], TOGGLE)
-    named, factor = NAMED.findall(run.said())[times]
-    run.wait(lambda: len(FAST_AGAIN.findall(run.said())) > times, "that it is fast again")
-    return int(named), float(factor), steps
+    os.kill(pid, TOGGLE)
+    run.wait(lambda: len(run.find(NAMED)) > times, "its name")
+    os.kill(pid, TOGGLE)
+    named, step = run.find(NAMED)[times]
+    run.wait(lambda: len(run.find(FAST_AGAIN)) > times, "that it is fast again")
+    return int(named[1]), float(named[2]), step - before
 
 
 def main():
@@ -101,7 +109,7 @@ def main():
             steps.append(took)
             factors.append(factor)
             run.make_steps(20 + rng.randrange(20))
-        right = right and len(NAMED.findall(run.said())) == options.times
+        right = right and len(run.find(NAMED)) == options.times
         run.end()
     report = {
         "times": len(steps),

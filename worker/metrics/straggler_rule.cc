@@ -2,6 +2,7 @@
 #include "worker/metrics/straggler_rule.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace ddprun {
 namespace {
@@ -20,33 +21,57 @@ std::int64_t MedianOfPeers(const std::vector<std::int64_t>& fastest, std::size_t
 
 }  // namespace
 
-void FastestStep::Add(std::chrono::microseconds own, bool interrupted) {
-  steps_.push_back(own);
-  if (steps_.size() > kStepsInterrupted) steps_.pop_front();
-  uninterrupted_ = interrupted ? 0 : uninterrupted_ + 1;
+void OwnSteps::Add(std::chrono::microseconds own, std::chrono::microseconds waited) {
+  steps_.push_front({own, waited});
+  if (steps_.size() > kStepsMax) steps_.pop_back();
 }
 
-std::int64_t FastestStep::Get() const {
-  const std::size_t count = uninterrupted_ >= kSteps ? kSteps : kStepsInterrupted;
-  if (steps_.size() < count) return 0;
-  const auto from = steps_.end() - static_cast<std::ptrdiff_t>(count);
-  return std::max<std::int64_t>(1, std::min_element(from, steps_.end())->count());
-}
-
-void StragglerRule::Take(const std::vector<std::int64_t>& fastest) {
-  if (factor_ <= 0 || fastest.empty()) return;
-  const auto slowest = std::max_element(fastest.begin(), fastest.end());
-  if (*slowest > 0) {
-    exchange_steps_ = std::clamp(kExchangeTime / *slowest, kExchangeSteps, kExchangeStepsMax);
+FastestSteps OwnSteps::Fastest() const {
+  FastestSteps result;
+  Step sum{};
+  auto fastest = std::chrono::microseconds::max();
+  std::size_t count = 0;
+  for (const Step& step : steps_) {
+    ++count;
+    sum.own += step.own;
+    sum.waited += step.waited;
+    fastest = std::min(fastest, step.own);
+    const std::int64_t now = std::max<std::int64_t>(1, fastest.count());
+    const bool enough = count >= kSteps && sum.own >= kTime && sum.waited <= kWaitedShare * sum.own;
+    if (result.recent == 0 && (enough || count == kStepsMax)) result.recent = now;
+    if (count == kStepsMax) result.lasting = now;
   }
+  return result;
+}
+
+std::optional<Straggler> StragglerRule::Slowest(const Times& fastest, double factor) {
+  const auto slowest = std::max_element(fastest.begin(), fastest.end());
   const auto rank = static_cast<std::size_t>(slowest - fastest.begin());
   const std::int64_t peers = MedianOfPeers(fastest, rank);
-  const bool was_slow = slow_ && slow_->rank == static_cast<int>(rank);
-  slow_.reset();
-  if (peers == 0 || *slowest - peers < kDifferenceMin) return;
-  const double factor = static_cast<double>(*slowest) / static_cast<double>(peers);
-  if (factor < (was_slow ? kStillSlow * factor_ : factor_)) return;
-  slow_ = Straggler{static_cast<int>(rank), factor};
+  if (peers == 0 || *slowest - peers < kDifferenceMin) return std::nullopt;
+  const Straggler found{static_cast<int>(rank),
+                        static_cast<double>(*slowest) / static_cast<double>(peers)};
+  return found.factor < factor ? std::nullopt : std::optional(found);
+}
+
+void StragglerRule::Take(const std::vector<FastestSteps>& fastest) {
+  if (factor_ <= 0 || fastest.empty()) return;
+  Times recent;
+  Times lasting;
+  for (const FastestSteps& one : fastest) {
+    recent.push_back(one.recent);
+    lasting.push_back(one.lasting);
+  }
+  const std::int64_t step = *std::max_element(recent.begin(), recent.end());
+  if (step > 0)
+    exchange_steps_ = std::clamp(kExchangeTime / step, kExchangeSteps, kExchangeStepsMax);
+  const std::optional<Straggler> before =
+      std::exchange(slow_, Slowest(recent, kClearlySlow * factor_));
+  if (slow_) return;
+  const std::optional<Straggler> still = Slowest(recent, kStillSlow * factor_);
+  const std::optional<Straggler> lasts = Slowest(lasting, factor_);
+  if (still && ((before && before->rank == still->rank) || (lasts && lasts->rank == still->rank)))
+    slow_ = still;
 }
 
 }  // namespace ddprun

@@ -2,7 +2,6 @@
 #include <ATen/Functions.h>
 #include <c10/util/Exception.h>
 #include <fcntl.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,11 +24,6 @@ namespace {
 
 // To get the name of the slow rank's host, which that rank stores as soon as it is found.
 constexpr std::chrono::seconds kHostTimeout{1};
-
-// Of steps that count as uninterrupted, over some of them. Kernel threads interrupt more rarely,
-// another busy process of that CPU far more often: then a rank with several threads waits in ways
-// that cannot be told from its work, and one with a single thread finds its caches empty.
-constexpr std::chrono::milliseconds kBetweenInterruptions{20};
 
 // How long this thread was ready to run and had no CPU, which other processes of a busy machine
 // cause: it changes within moments, and says nothing of the machine. 0 where the kernel does not
@@ -55,40 +49,16 @@ class CpuWait {
   const int file_;
 };
 
-// Whether other processes took CPUs from any thread of this process.
-class Interruptions {
- public:
-  // Since the last call, by the CPU time that was used: one that waits for most of the time is
-  // interrupted rarely.
-  bool TakeAreRare() {
-    rusage usage{};
-    getrusage(RUSAGE_SELF, &usage);
-    const auto now = TimeOf(usage.ru_utime) + TimeOf(usage.ru_stime);
-    const auto time = now - std::exchange(used_, now);
-    const auto count = usage.ru_nivcsw - std::exchange(count_, usage.ru_nivcsw);
-    allowed_ =
-        std::min(1.0, allowed_ + std::chrono::duration<double>(time) / kBetweenInterruptions);
-    allowed_ -= static_cast<double>(count);
-    if (allowed_ >= 0) return true;
-    allowed_ = 0;
-    return false;
-  }
-
- private:
-  static std::chrono::microseconds TimeOf(const timeval& time) {
-    return std::chrono::seconds(time.tv_sec) + std::chrono::microseconds(time.tv_usec);
-  }
-
-  std::chrono::microseconds used_{0};
-  double allowed_ = 1;  // interruptions
-  decltype(rusage::ru_nivcsw) count_ = 0;
-};
-
 // The time of one rank's step without waiting, neither for the others' gradients nor for a CPU.
 // What a step waits for elsewhere (synchronized batch normalization) cannot be told from its own
 // time.
 class OwnTime {
  public:
+  struct Times {
+    std::chrono::nanoseconds own{0};
+    std::chrono::nanoseconds waited{0};  // for a CPU
+  };
+
   void Enter(StepSection section) {
     const bool runs = IsWithinStep(section) && section != StepSection::kGradients;
     if (runs == runs_) return;
@@ -96,7 +66,10 @@ class OwnTime {
     // loses its CPU in between makes the step longer, which its fastest one is not, never shorter.
     const auto waited = cpu_wait_.Now();
     const auto now = Clock::now();
-    if (runs_) time_ += now - since_ - (waited - waited_);
+    if (runs_) {
+      last_.waited += waited - waited_;
+      last_.own += now - since_ - (waited - waited_);
+    }
     runs_ = runs;
     if (!runs) return;
     since_ = now;
@@ -104,7 +77,7 @@ class OwnTime {
   }
 
   // Since the last call.
-  std::chrono::nanoseconds Take() { return std::exchange(time_, {}); }
+  Times Take() { return std::exchange(last_, {}); }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -113,7 +86,7 @@ class OwnTime {
   bool runs_ = false;
   Clock::time_point since_{};
   std::chrono::nanoseconds waited_{0};
-  std::chrono::nanoseconds time_{0};
+  Times last_;
 };
 
 // Names a rank that is slower than its peers. The ranks exchange their fastest steps beside the
@@ -128,8 +101,10 @@ class StragglerObserver : public Observer {
 
   void OnStepEnd(const TrainingState& state, const StepEvent&) override {
     own_time_.Enter(StepSection::kOther);
-    const auto own = std::chrono::duration_cast<std::chrono::microseconds>(own_time_.Take());
-    fastest_.Add(own, /*interrupted=*/!interruptions_.TakeAreRare());
+    using std::chrono::microseconds;
+    const OwnTime::Times step = own_time_.Take();
+    steps_.Add(std::chrono::duration_cast<microseconds>(step.own),
+               std::chrono::duration_cast<microseconds>(step.waited));
     Exchange(state.position().step);
   }
 
@@ -149,8 +124,9 @@ class StragglerObserver : public Observer {
   }
 
   void BeginExchange() {
-    all_ = at::zeros({world_.size()}, at::kLong);
-    at::Tensor own = at::full({1}, fastest_.Get(), at::kLong);
+    const FastestSteps fastest = steps_.Fastest();
+    all_ = at::zeros({world_.size() * 2}, at::kLong);
+    at::Tensor own = at::tensor({fastest.recent, fastest.lasting}, at::kLong);
     work_ = world_.group()->_allgather_base(all_, own);
   }
 
@@ -162,7 +138,10 @@ class StragglerObserver : public Observer {
     }
     const std::optional<Straggler> before = rule_->slow();
     const auto* const numbers = all_.const_data_ptr<std::int64_t>();
-    rule_->Take({numbers, numbers + all_.numel()});
+    std::vector<FastestSteps> fastest;
+    for (std::int64_t i = 0; i < all_.numel(); i += 2)
+      fastest.push_back({.recent = numbers[i], .lasting = numbers[i + 1]});
+    rule_->Take(fastest);
     const std::optional<Straggler>& now = rule_->slow();
     if (before == now) return;
     const int was = before ? before->rank : -1;
@@ -202,10 +181,9 @@ class StragglerObserver : public Observer {
   c10::intrusive_ptr<c10d::ProcessGroup> group_;  // that of the exchanges
   std::optional<StragglerRule> rule_;
   std::int64_t next_ = 0;  // the step at whose end the next exchange begins
-  Interruptions interruptions_;
-  FastestStep fastest_;
+  OwnSteps steps_;
   OwnTime own_time_;
-  at::Tensor all_;  // each rank's fastest step, once work_ is done
+  at::Tensor all_;  // recent and lasting of each rank, once work_ is done
   c10::intrusive_ptr<c10d::Work> work_;
 };
 
