@@ -90,12 +90,15 @@ bool RoundListener::AwaitBroken(std::chrono::milliseconds limit) {
 
 void RoundListener::Leave(const std::string& error) {
   ProgressMessage left;
+  std::shared_ptr<Interrupt> interrupt;
   {
     const std::lock_guard lock(mutex_);
     left.left_round = round_;
+    interrupt = interrupt_;
   }
   left.error = error.substr(0, kProgressErrorBytesMax);
   Send(ToText(left));
+  if (interrupt) interrupt->Trigger();
 }
 
 std::optional<RoundBegins> RoundListener::AwaitRound(const std::function<bool()>& gives_up) {

@@ -43,6 +43,7 @@ class RoundListener {
   bool AwaitBroken(std::chrono::milliseconds limit);
 
   // This worker leaves the current round by itself: a collective has failed for the reason `error`.
+  // Triggers the round's interrupt, since other collectives may still wait.
   void Leave(const std::string& error);
 
   // Outside a round from now on. The next one, once it is there. Absent if `gives_up` is true

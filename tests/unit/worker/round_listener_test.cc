@@ -180,9 +180,10 @@ TEST_F(RoundListeners, ARoundThatIsOverIsNotGiven) {
 }
 
 TEST_F(RoundListeners, LeavesByItselfWithTheReason) {
-  Enter(7);
+  const auto interrupt = Enter(7);
   listener_->Leave("connection closed by peer");
   EXPECT_EQ(agent_.Receive(), "LEFT=7\nERROR=connection closed by peer\n");
+  EXPECT_TRUE(interrupt->triggered()) << "other collectives would wait for their timeout";
 }
 
 TEST_F(RoundListeners, GivesUpWhenAsked) {
