@@ -91,9 +91,10 @@ void Agent::Loop() {
     ShowRefusals(now);
     console_.Pump();
     console_.WatchReaders(poller_);
+    const bool round_runs = state_.phase == Phase::kRunning;
     const std::vector<Ready> ready = poller_.Wait(
         Earliest({NextDeadline(state_), workers_.NextDeadline(), workers_.logs().NextDeadline(),
-                  watch_.NextDeadline(), NextJoinDeadline(), heartbeat_due_,
+                  watch_.NextDeadline(round_runs), NextJoinDeadline(), heartbeat_due_,
                   observer_.NextDeadline(), faults_.NextDeadline()}));
     now = Now();
     for (const Ready& one : ready) HandleReady(one, now);
@@ -102,7 +103,7 @@ void Agent::Loop() {
     workers_.OnTurn(now, events_);
     if (workers_.TakeStarted()) OnWorkersStarted(now);
     workers_.logs().OnDeadline(now);
-    watch_.OnTurn(now, state_.phase == Phase::kRunning, events_);
+    watch_.OnTurn(now, round_runs, events_);
     SendHeartbeatIfDue(now);
     const std::optional<TimePoint> due = NextDeadline(state_);
     if (due.has_value() && *due <= now) events_.push_back(DeadlinePassed{});

@@ -70,15 +70,15 @@ void WorkerWatch::Examine(std::chrono::milliseconds silent, TimePoint now,
   events.push_back(StacksRead{});
 }
 
-std::optional<TimePoint> WorkerWatch::NextDeadline() const {
+std::optional<TimePoint> WorkerWatch::NextDeadline(bool round_runs) const {
   std::optional<TimePoint> stacks;
   if (reader_ != nullptr) {
     stacks = reader_->deadline();
   } else if (found_.has_value()) {
     stacks = kAtOnce;
   }
-  return Earliest(
-      {watch_.NextLook(), stacks, changed_ ? std::optional(next_report_) : std::nullopt});
+  return Earliest({round_runs ? watch_.NextLook() : std::nullopt, stacks,
+                   changed_ ? std::optional(next_report_) : std::nullopt});
 }
 
 void WorkerWatch::OnTurn(TimePoint now, bool round_runs, std::vector<Event>& events) {

@@ -39,8 +39,9 @@ class WorkerWatch {
   // this or a later turn. Half: a node that learns of the hang a moment later still finds its own.
   void Examine(std::chrono::milliseconds silent, TimePoint now, std::vector<Event>& events);
 
-  std::optional<TimePoint> NextDeadline() const;
-  // Also when Source::kStacks is ready. Hangs are looked for only while the round runs.
+  // Hangs are looked for only while the round runs.
+  std::optional<TimePoint> NextDeadline(bool round_runs) const;
+  // Also when Source::kStacks is ready.
   void OnTurn(TimePoint now, bool round_runs, std::vector<Event>& events);
 
   // The report for the service, if there is new progress and the interval is over.

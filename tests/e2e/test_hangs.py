@@ -3,13 +3,15 @@
 
 import json
 import os
+import pathlib
 import re
 import subprocess
 import sys
+import time
 
 import pytest
 
-from conftest import BIN, DDPRUN, REPO, TRAIN, clean_environment, finish_all, run, start, wait_for
+from conftest import BIN, DDPRUN, REPO, TRAIN, agent_of, clean_environment, finish_all, run, start, wait_for
 from test_data import make_image_folder
 
 sys.path.insert(0, str(REPO / "tests" / "testing"))
@@ -62,6 +64,44 @@ threading.Event().wait()
 def status(port):
     answer = run([BIN / "ddpctl", "status", "--json", "--rdzv-endpoint", f"127.0.0.1:{port}"])
     return json.loads(answer.stdout)["runs"] if answer.returncode == 0 else []
+
+
+STUBBORN = TELL + """
+import signal, sys, time
+progress(STEP=1)
+if os.environ["RANK"] == "0":
+    while not os.path.exists(sys.argv[1]):
+        time.sleep(0.01)
+    sys.exit(3)
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("ignores SIGTERM", flush=True)
+time.sleep(60)
+"""
+
+
+def cpu_seconds(pid):
+    """0 if it has ended."""
+    try:
+        fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_the_agent_sleeps_while_a_worker_takes_its_time_to_end(tmp_path):
+    program = tmp_path / "stubborn.py"
+    program.write_text(STUBBORN)
+    node = start([DDPRUN, "--standalone", "--nproc-per-node", 2, "--term-timeout", 3, program, tmp_path / "go"])
+    assert "ignores SIGTERM" in node.stdout.readline()
+    agent = agent_of(node.pid)
+    before = cpu_seconds(agent)
+    (tmp_path / "go").touch()
+    used = 0
+    while node.poll() is None:
+        used = max(used, cpu_seconds(agent) - before)
+        time.sleep(0.02)
+    assert "are killed" in node.communicate()[1]
+    assert used < 0.25, f"the agent used {used} s of CPU time in the 3 s in which it only waited"
 
 
 def test_a_python_loop_is_named_with_its_stack(tmp_path):
