@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "absl/time/time.h"
 #include "launcher/base/flag_names.h"
 
 namespace ddprun {
@@ -138,7 +139,10 @@ std::optional<std::chrono::milliseconds> Reader::Seconds(const char* flag, doubl
 
 std::chrono::milliseconds Reader::Seconds(const Value& value, double max) {
   double seconds = 0;
-  if (!absl::SimpleAtod(value.text, &seconds) || !(seconds > 0) || seconds > max) {
+  if (absl::Duration duration; !absl::SimpleAtod(value.text, &seconds)) {
+    seconds = absl::ParseDuration(value.text, &duration) ? absl::ToDoubleSeconds(duration) : 0;
+  }
+  if (!(seconds > 0) || seconds > max) {
     Fail(value,
          absl::StrCat("a number of seconds above 0 and up to ", static_cast<long long>(max)));
     return {};

@@ -75,6 +75,7 @@ class Reader {
   bool Switch(const char* flag);
   std::optional<int> Integer(const char* flag, int min, int max);
   std::string Text(const char* flag, const char* needed, const std::string& otherwise);
+  // A number of seconds, or one with a unit: 500ms, 5s, 2m, 1h30m.
   std::optional<std::chrono::milliseconds> Seconds(const char* flag, double max);
   std::chrono::milliseconds Seconds(const Value& value, double max);
 

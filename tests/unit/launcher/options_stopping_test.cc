@@ -7,6 +7,7 @@
 #include <csignal>
 #include <map>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "launcher/command_line/parse_options.h"
 #include "launcher/options/options.h"
@@ -100,8 +101,16 @@ TEST(OptionsStoppingTest, EachTimeHasItsOwnFlagAndOneForBoth) {
   // The name that says more wins, wherever it stands.
   options = Good("--term-timeout 4", {{"TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "9"}});
   EXPECT_EQ(options.shutdown_timeout, seconds(9));
-  EXPECT_THAT(Error("--shutdown-timeout 0"), HasSubstr("a number of seconds above 0"));
+  for (const char* none : {"0", "-1s", "s", "5x", "nan", "inf"})
+    EXPECT_THAT(Error(absl::StrCat("--shutdown-timeout=", none)),
+                HasSubstr("a number of seconds above 0"));
   EXPECT_THAT(Error("--restart-timeout 90000"), HasSubstr("up to 86400"));
+}
+
+TEST(OptionsStoppingTest, ATimeMayHaveAUnit) {
+  EXPECT_EQ(Good("--term-timeout 90s").shutdown_timeout, seconds(90));
+  EXPECT_EQ(Good("--term-timeout 250ms").shutdown_timeout, milliseconds(250));
+  EXPECT_EQ(Good("--term-timeout 1h30m").shutdown_timeout, minutes(90));
 }
 
 TEST(OptionsStoppingTest, TheServiceIsAskedForAllOfTheTimeThatItTakes) {
