@@ -13,14 +13,6 @@ std::string TargetName(const PlannedFault& fault) {
   return "the service";
 }
 
-// SplitMix64: the numbers must not depend on a standard library.
-std::uint64_t ChaosPlan::Random(std::uint64_t below) {
-  std::uint64_t value = random_ += 0x9e3779b97f4a7c15;
-  value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9;
-  value = (value ^ (value >> 27)) * 0x94d049bb133111eb;
-  return (value ^ (value >> 31)) % below;
-}
-
 bool ChaosPlan::IsBusy(const std::string& name, TimePoint now) const {
   const auto it = busy_.find(name);
   return it != busy_.end() && now < it->second;
@@ -50,13 +42,13 @@ std::optional<PlannedFault> ChaosPlan::Next(const RunStatus& status, TimePoint n
   if (deck_.empty()) {
     deck_ = kinds_;
     for (std::size_t left = deck_.size(); left > 1; --left) {
-      std::swap(deck_[left - 1], deck_[Random(left)]);
+      std::swap(deck_[left - 1], deck_[random_.Below(static_cast<std::uint32_t>(left))]);
     }
   }
   const std::vector<PlannedFault> targets = Targets(deck_.back(), status, now);
   if (targets.empty()) return std::nullopt;
   deck_.pop_back();
-  PlannedFault fault = targets[Random(targets.size())];
+  PlannedFault fault = targets[random_.Below(static_cast<std::uint32_t>(targets.size()))];
   busy_[TargetName(fault)] = now + fault.duration;
   std::erase_if(busy_, [now](const auto& entry) { return entry.second < now; });
   return fault;

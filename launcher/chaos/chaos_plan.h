@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "launcher/chaos/fault_table.h"
+#include "rendezvous/base/random.h"
 #include "rendezvous/membership/run_status.h"
 
 namespace ddprun {
@@ -37,11 +38,10 @@ class ChaosPlan {
   std::optional<PlannedFault> Next(const RunStatus& status, TimePoint now);
 
  private:
-  std::uint64_t Random(std::uint64_t below);
   std::vector<PlannedFault> Targets(FaultKind kind, const RunStatus& status, TimePoint now) const;
   bool IsBusy(const std::string& name, TimePoint now) const;
 
-  std::uint64_t random_;
+  SplitMix64 random_;
   const std::vector<FaultKind> kinds_;
   const std::chrono::milliseconds duration_;
   std::vector<FaultKind> deck_;            // the kinds that are left of this turn

@@ -39,7 +39,7 @@ def parse_arguments():
 
 
 class SplitMix64:
-    """worker/data/random.h"""
+    """rendezvous/base/random.h"""
 
     def __init__(self, *coordinates):
         self.state = 0

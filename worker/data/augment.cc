@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/data/augment.h"
 
-#include "worker/data/random.h"
+#include "rendezvous/base/random.h"
 
 namespace ddprun {
 namespace {

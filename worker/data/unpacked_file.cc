@@ -20,9 +20,9 @@
 #include <thread>
 #include <vector>
 
+#include "rendezvous/base/random.h"
 #include "worker/base/text.h"
 #include "worker/data/dataset.h"
-#include "worker/data/random.h"
 #include "worker/files/atomic_file.h"
 
 namespace ddprun {

@@ -14,9 +14,9 @@
 #include <utility>
 
 #include "proto/input_file.h"
+#include "rendezvous/base/random.h"
 #include "worker/data/augment.h"
 #include "worker/data/image_decoder.h"
-#include "worker/data/random.h"
 
 namespace ddprun {
 namespace {

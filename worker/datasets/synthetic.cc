@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "rendezvous/base/random.h"
 #include "worker/data/dataset.h"
 #include "worker/data/fixed_size_images.h"
-#include "worker/data/random.h"
 
 namespace ddprun {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <mutex>
 
-#include "worker/data/random.h"
+#include "rendezvous/base/random.h"
 
 namespace ddprun {
 

@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "rendezvous/base/random.h"
 #include "tests/unit/worker/temp_files.h"
-#include "worker/data/random.h"
 
 namespace ddprun {
 namespace {
