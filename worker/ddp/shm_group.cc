@@ -147,7 +147,7 @@ bool ShmGroup::Map(World& world, const std::string& key_prefix, bool required) {
   }
   world.store()->set(Key(key_prefix, rank_), own.ToText());
   // Now no rank waits for another one at the store, where a wait does not end with the round.
-  world.OnAllRanks(true);
+  world.Barrier();
   for (int rank = 0; rank < world.size(); ++rank) {
     const auto peer = Announcement::FromText(world.store()->get_to_str(Key(key_prefix, rank)));
     if (peer.host != own.host) return false;  // all ranks see that

@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "rendezvous/values/session_types.h"
 #include "worker/base/host_name.h"
-#include "worker/base/text.h"
 #include "worker/metrics/straggler_rule.h"
 #include "worker/observers/make_observers.h"
 
@@ -157,8 +157,7 @@ class StragglerObserver : public Observer {
     if (is < 0) {
       console_.Line("rank " + std::to_string(was) + " is as fast as its peers again");
     } else {
-      console_.Line("rank " + std::to_string(is) + HostOf(is) + " needs " + Fixed(now->factor, 1) +
-                    " times as long for a step as its peers; look at that machine");
+      console_.Line(SlowRankText(is, HostOf(is), now->factor) + "; look at that machine");
     }
   }
 
@@ -168,9 +167,9 @@ class StragglerObserver : public Observer {
     try {
       const std::string key = HostKey(rank);
       world_.store()->wait({key}, kHostTimeout);
-      return " on host " + world_.store()->get_to_str(key);
+      return world_.store()->get_to_str(key);
     } catch (const std::exception&) {
-      return "";
+      return "unknown";
     }
   }
 
