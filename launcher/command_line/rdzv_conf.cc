@@ -99,15 +99,25 @@ void ReadKey(Reader& reader, const std::string& source, const std::string& name,
   }
 }
 
+// Those around all pairs, which no shell has taken away: of a list of arguments in a program.
+absl::string_view WithoutQuotes(absl::string_view text) {
+  text = absl::StripAsciiWhitespace(text);
+  const bool quoted = text.size() >= 2 && text.front() == text.back() &&
+                      (text.front() == '\'' || text.front() == '"');
+  return quoted ? text.substr(1, text.size() - 2) : text;
+}
+
 }  // namespace
 
 RdzvConf ReadRdzvConf(Reader& reader) {
   const Value* whole = reader.Find("--rdzv-conf");
-  if (whole == nullptr || absl::StripAsciiWhitespace(whole->text).empty()) return {};
+  if (whole == nullptr) return {};
+  const absl::string_view pairs = WithoutQuotes(whole->text);
+  if (pairs.empty()) return {};
   RdzvConf conf;
   Values values;
   std::set<std::string> seen;
-  for (const absl::string_view pair : absl::StrSplit(whole->text, ',')) {
+  for (const absl::string_view pair : absl::StrSplit(pairs, ',')) {
     const std::pair<std::string, std::string> parts = absl::StrSplit(pair, absl::MaxSplits('=', 1));
     const std::string name(absl::StripAsciiWhitespace(parts.first));
     if (!seen.insert(name).second) {

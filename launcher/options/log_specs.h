@@ -59,6 +59,10 @@ struct PrefixValues {
   std::string hostname;
 };
 
+// In place of a template: torchrun's own prefix, [role0]: with the local rank, of the lines of a
+// worker with --tee, and none of others.
+inline constexpr std::string_view kTorchrunPrefix = "torchrun";
+
 // Python's string.Template, as torchrun has it: ${name} and $name, and $$ for $. INVALID_ARGUMENT:
 // the error as the end of a sentence ("has ...").
 absl::StatusOr<std::string> FillPrefix(std::string_view format, const PrefixValues& values);

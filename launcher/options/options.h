@@ -86,8 +86,9 @@ struct LogOptions {
   std::set<int> local_ranks;  // shown on the console; empty: all
   std::vector<std::string>
       out_filters;  // lines that contain one of them are copied to another file
-  std::vector<std::string> err_filters;    // the same for stderr
-  std::optional<std::string> line_prefix;  // a template; absent: [rank], or [host:rank]
+  std::vector<std::string> err_filters;  // the same for stderr
+  // A template, or kTorchrunPrefix; absent: [rank], or [host:rank].
+  std::optional<std::string> line_prefix;
   LogRotation rotation;
   LogFold fold = LogFold::kAuto;
 };

@@ -10,7 +10,7 @@ constexpr double kMonitorIntervalSecondsMax = 24.0 * 3600;
 
 void ReadLogsSpecs(Reader& reader) {
   const Value* value = reader.Find("--logs-specs");
-  if (value == nullptr || value->text.empty()) return;
+  if (value == nullptr || value->text.empty() || value->text == "default") return;
   reader.FailWith(absl::StrCat(
       value->source, " '", value->text,
       "' names a Python class that torchrun loads into itself, which ddprun cannot; see ddprun "
@@ -24,7 +24,7 @@ const std::vector<Flag> kTorchrunFlags = {
     {"--start-method", 0, "spawn|fork|forkserver", "No effect: it concerns Python functions."},
     {"--event-log-handler", 0, "null|console",
      "console: the same as --event-log /dev/stderr (null)."},
-    {"--logs-specs", 0, "NAME", "Refused: it names a Python class."},
+    {"--logs-specs", 0, "NAME", "default; another one names a Python class, and is refused."},
     {"--use-env", 0, nullptr,
      "No effect: workers always have LOCAL_RANK. For a program that wants it as an argument, write "
      "'--local-rank=${local_rank}' after its name."},

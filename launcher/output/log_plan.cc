@@ -26,6 +26,11 @@ std::string RoundLogFolder(const LogRound& round) {
 
 std::string Prefix(const LogOptions& options, const LogRound& round, int local_rank) {
   const int rank = round.rank_first + local_rank;
+  if (options.line_prefix == kTorchrunPrefix) {
+    const bool tee = options.tee.Has(local_rank, OutputStream::kOut) ||
+                     options.tee.Has(local_rank, OutputStream::kErr);
+    return tee ? absl::StrCat("[", round.role, local_rank, "]:") : "";
+  }
   if (options.line_prefix.has_value()) {
     // The template was checked when the flags were read.
     return FillPrefix(*options.line_prefix, {.role_name = round.role,

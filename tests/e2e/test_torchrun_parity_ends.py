@@ -10,7 +10,16 @@ import socket
 import subprocess
 
 import pytest
-from conftest import DDPRUN, TORCHRUN, clean_environment, finish_all, processes_of_this_session, run, start
+from conftest import (
+    DDPRUN,
+    TORCHRUN,
+    clean_environment,
+    finish_all,
+    processes_of_this_session,
+    run,
+    start,
+    torchrun_standalone,
+)
 from side_by_side import TORCH_LAUNCH, Case, Side
 
 ONE = ("--rdzv-id=job",)
@@ -193,6 +202,15 @@ def test_a_prefix_of_2_14():
     prefix = "[${role_name} ${local_rank} ${rank} ${hostname}]:"
     done = run([DDPRUN, "--standalone", "--role=r", "--tee=3", "--log-line-prefix-template", prefix, "echo", "said"])
     assert done.stdout == f"[r 0 0 {socket.gethostname()}]:said\n"
+
+
+@pytest.mark.parametrize("tee", [[], ["--tee=3"]], ids=["no tee", "tee"])
+def test_torchruns_own_prefix(tee, tmp_path):
+    program = ["--no-python", f"--log-dir={tmp_path}", *tee, "sh", "-c", "echo said; echo told >&2"]
+    theirs = run([*torchrun_standalone(), *program])
+    ours = run([DDPRUN, "--standalone", "--log-line-prefix-template=torchrun", *program])
+    assert ours.stdout == theirs.stdout
+    assert [line for line in theirs.stderr.splitlines() if "told" in line] == ours.stderr.splitlines()
 
 
 @pytest.mark.parametrize(

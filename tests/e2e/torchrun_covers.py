@@ -40,7 +40,10 @@ FLAGS = {
 LATER_FLAGS = {
     "--use-env": ["torch.distributed.launch", "test_torchrun_parity_ends.py::test_a_local_rank_as_an_argument"],
     "--shutdown-timeout": ["test_torchrun_parity_ends.py::test_a_time_to_end"],
-    "--log-line-prefix-template": ["test_torchrun_parity_ends.py::test_a_prefix_of_2_14"],
+    "--log-line-prefix-template": [
+        "test_torchrun_parity_ends.py::test_a_prefix_of_2_14",
+        "test_torchrun_parity_ends.py::test_torchruns_own_prefix",
+    ],
     "--print-completion": ["test_completion.py::test_bash_completes"],
 }
 
@@ -95,6 +98,7 @@ READ = {
     "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": ["a store of the workers' own"],
     "TORCHELASTIC_ETCD_BINARY_PATH": ["variables of a person"],
     "TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT": ["variables of a person"],
+    "TORCH_ELASTIC_EXIT_BARRIER_TIMEOUT": ["variables of a person"],
     "TORCH_WORKER_SERVER_SOCKET": ["variables of a person"],
     "USE_LIBUV": ["variables of a person"],
     "TORCH_NCCL_*": ["variables of a person"],

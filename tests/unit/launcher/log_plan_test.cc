@@ -143,5 +143,13 @@ TEST(LogPlanTest, ATemplateIsThePrefixAsItStands) {
   EXPECT_EQ(PlanLogs(options, TwoWorkers()).workers[1].prefix, "");
 }
 
+TEST(LogPlanTest, TorchrunsPrefixIsOfWorkersWithTee) {
+  LogOptions options;
+  options.line_prefix = "torchrun";
+  options.tee = *ParseStreamSpec("1:2");
+  EXPECT_EQ(PlanLogs(options, TwoWorkers()).workers[0].prefix, "");
+  EXPECT_EQ(PlanLogs(options, TwoWorkers()).workers[1].prefix, "[trainer1]:");
+}
+
 }  // namespace
 }  // namespace ddprun

@@ -42,6 +42,7 @@ TEST(OptionsTorchrunTest, TheirValuesAreStillChecked) {
 }
 
 TEST(OptionsTorchrunTest, WhatCannotBeIsSaidInASentence) {
+  EXPECT_EQ(ParsedLine("--logs-specs default").logs.log_dir, "");
   EXPECT_THAT(LineError("--logs-specs mine"),
               AllOf(HasSubstr("--logs-specs 'mine'"), HasSubstr("Python class")));
   for (const char* backend : {"etcd", "etcd-v2"}) {
