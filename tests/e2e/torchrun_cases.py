@@ -180,6 +180,7 @@ CASES = [
             "TORCHELASTIC_TIMER_FILE": "FOLDER/timer",
             "TORCHELASTIC_ETCD_BINARY_PATH": "/nowhere/etcd",
             "TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT": "9",
+            "TORCH_ELASTIC_EXIT_BARRIER_TIMEOUT": "5",
             "TORCH_WORKER_SERVER_SOCKET": "FOLDER/socket",
             "EMPTY": "",
             "ODD": "a=b\nc",
