@@ -17,6 +17,7 @@ BUILD = pathlib.Path(os.environ.get("DDPRUN_BUILD_DIR", REPO / "build"))
 BIN = BUILD / "bin"
 DDPRUN = str(BIN / "ddprun")
 TRAIN = str(BIN / "train")
+PYTHON = str(REPO / "worker" / "python")  # of the package ddprun
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
 
 

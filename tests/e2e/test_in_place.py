@@ -14,7 +14,7 @@ import time
 import pytest
 import torch
 from torch import nn
-from conftest import DDPRUN, REPO, TRAIN, clean_environment, free_port, processes_of_this_session
+from conftest import DDPRUN, PYTHON, TRAIN, clean_environment, free_port, processes_of_this_session
 
 DEADLINE = 120
 SAMPLES = 512
@@ -22,15 +22,14 @@ TRAINING = f"--dataset synthetic --samples {SAMPLES} --batch-size 8 --device cpu
 
 # Says where it is, and is kept.
 KEPT = f"""
-import importlib.util, os, sys, time
-spec = importlib.util.spec_from_file_location("rounds", {str(REPO / "worker" / "rounds.py")!r})
-module = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(module)
+import os, sys, time
+sys.path.insert(0, {PYTHON!r})
+from ddprun import Rounds
 def cpus():  # of all threads
     return sorted(set(cpu for task in os.listdir("/proc/self/task") for cpu in os.sched_getaffinity(int(task))))
 
 parked = os.environ.get("DDPRUN_PARKED") == "1"
-rounds = module.Rounds()
+rounds = Rounds()
 rounds.keep()
 while True:
     if parked:

@@ -21,7 +21,7 @@ FOLDERS = {
         doctor commands""".split(),
     "worker": """base files memory config accelerator kernels data datasets loader layers models rounds distributed ddp progress
         metrics profile checkpoint export pipeline plot optimizer loss parallel replicas step evaluation observers training
-        app""".split(),
+        app python""".split(),
 }
 FILES_PER_FOLDER_MAX = 25
 LINES_PER_FILE_MAX = 500

@@ -1,21 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""worker/rounds.py against an agent of the test's own."""
+"""The Python package ddprun against an agent of the test's own."""
 
-import importlib.util
+import os
 import socket
+import sys
 import threading
 
 import pytest
-from conftest import REPO
+from conftest import PYTHON
+
+sys.path.insert(0, PYTHON)
+from ddprun import Rounds, progress  # noqa: E402
 
 DEADLINE = 10
-
-
-def load():
-    spec = importlib.util.spec_from_file_location("rounds", REPO / "worker" / "rounds.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 class Agent:
@@ -43,13 +40,13 @@ def agent(tmp_path):
 
 
 def test_a_program_without_an_agent_is_not_kept():
-    rounds = load().Rounds(environ={})
+    rounds = Rounds(environ={})
     assert not rounds.keep()
     assert not rounds.kept
 
 
 def test_goes_from_round_to_round(agent):
-    rounds = load().Rounds(environ=agent.environ())
+    rounds = Rounds(environ=agent.environ())
     assert rounds.keep()
     assert agent.receive() == "KEEP=1\n"
     assert not rounds.broken()
@@ -66,7 +63,7 @@ def test_goes_from_round_to_round(agent):
 
 def test_a_round_that_begins_ends_the_one_before(agent):
     over = threading.Event()
-    rounds = load().Rounds(on_broken=over.set, environ=agent.environ())
+    rounds = Rounds(on_broken=over.set, environ=agent.environ())
     rounds.keep()
     agent.receive()
     agent.send("ROUND=8\nRANK=0\n")
@@ -76,7 +73,7 @@ def test_a_round_that_begins_ends_the_one_before(agent):
 
 
 def test_leaves_by_itself_with_the_reason(agent):
-    rounds = load().Rounds(environ=agent.environ())
+    rounds = Rounds(environ=agent.environ())
     rounds.keep()
     agent.receive()
     rounds.left("all_reduce failed:\nconnection reset by peer")
@@ -84,7 +81,7 @@ def test_leaves_by_itself_with_the_reason(agent):
 
 
 def test_a_round_that_is_over_before_it_was_entered_is_not_given(agent):
-    rounds = load().Rounds(environ=agent.environ())
+    rounds = Rounds(environ=agent.environ())
     rounds.keep()
     agent.receive()
     agent.send("ROUND=8\nRANK=0\n")
@@ -97,3 +94,22 @@ def test_a_round_that_is_over_before_it_was_entered_is_not_given(agent):
     assert variables == {"RANK": "1"}
     with pytest.raises(TimeoutError):
         rounds.wait_round(timeout=0)
+
+
+def test_progress_is_told(agent, monkeypatch):
+    monkeypatch.setenv("DDPRUN_NOTIFY_SOCKET", agent.path)
+    progress(12, epoch=1, rate=310.5, unit="images", section="data\nSTEP=13")
+    assert agent.receive() == "STEP=12\nEPOCH=1\nRATE=310.5\nUNIT=images\nSECTION=data STEP=13\n"
+    progress(section="validation")
+    assert agent.receive() == "SECTION=validation\n"
+
+
+def test_progress_never_stops_a_program(agent, monkeypatch):
+    monkeypatch.delenv("DDPRUN_NOTIFY_SOCKET", raising=False)
+    progress(1)
+    monkeypatch.setenv("DDPRUN_NOTIFY_SOCKET", agent.path)
+    for step in range(10_000):  # nobody reads
+        progress(step)
+    agent.socket.close()
+    os.unlink(agent.path)
+    progress(2)

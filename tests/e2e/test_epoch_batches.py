@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ddprun.EpochBatches: the samples of `train`, number by number, and each exactly once whatever happens to the ranks."""
+
+import collections
+import json
+import random
+import sys
+
+import pytest
+import torch
+from conftest import BIN, DDPRUN, PYTHON, TRAIN, run
+from torch.utils.data import DataLoader, DistributedSampler
+
+sys.path.insert(0, PYTHON)
+from ddprun import EpochBatches  # noqa: E402
+
+
+def ranks_of(size, batch_size, world_size, state=None, seed=0):
+    ranks = [EpochBatches(size, batch_size, rank=rank, world_size=world_size, seed=seed) for rank in range(world_size)]
+    for rank in ranks:
+        if state:
+            rank.load_state_dict(state)
+    return ranks
+
+
+@pytest.mark.skipif(not (BIN / "train").exists(), reason="built without LibTorch")
+def test_the_numbers_are_those_of_train(tmp_path):
+    size, batch_size = 101, 4
+    state, step = None, 0
+    for world_size, steps in ((2, 5), (3, 18), (1, 30)):
+        done = run(
+            [DDPRUN, "--standalone", "--nproc-per-node", world_size, TRAIN, "--dataset", "synthetic", "--samples", size]
+            + ["--model", "netresdeep", "--batch-size", batch_size, "--seed", 5, "--epochs", 9, "--max-steps", steps, "--no-eval"]
+            + ["--device", "cpu", "--resume", "auto", "--checkpoint-every", 1, "--log-samples", "--output-dir", tmp_path]
+        )
+        assert done.returncode == 0, done.stderr
+        ranks = ranks_of(size, batch_size, world_size, state, seed=5)
+        logs = [
+            {entry["step"]: entry for entry in map(json.loads, (tmp_path / f"samples-{rank}.jsonl").read_text().splitlines())}
+            for rank in range(world_size)
+        ]
+        while step < steps:
+            epochs = [iter(rank) for rank in ranks]
+            while step < steps and len(ranks[0]) > 0:
+                step += 1
+                for log, rank, batches in zip(logs, ranks, epochs, strict=True):
+                    assert log[step]["epoch"] == rank.epoch + 1
+                    assert log[step]["images"] == next(batches), (step, rank.rank)
+                    rank.end_step()
+            if len(ranks[0]) == 0:
+                for rank in ranks:
+                    rank.end_epoch()
+        state = ranks[0].state_dict()
+
+
+def test_each_sample_once_at_any_number_of_ranks():
+    choice = random.Random(3)
+    for _ in range(300):
+        size, batch_size = choice.randrange(8, 200), choice.randrange(1, 9)
+        seen, state = collections.Counter(), None
+        while True:
+            ranks = ranks_of(size, batch_size, choice.randrange(1, 9), state)
+            assert len({len(rank) for rank in ranks}) == 1
+            steps = choice.randrange(0, 6)
+            for batches in zip(*ranks, strict=True):
+                if steps == 0:
+                    break  # read ahead, and not done
+                steps -= 1
+                sizes = [len(batch) for batch in batches]
+                assert max(sizes) - min(sizes) <= 1
+                for rank, batch in zip(ranks, batches, strict=True):
+                    seen.update(batch)
+                    rank.end_step()
+            state = ranks[0].state_dict()
+            assert all(rank.state_dict() == state for rank in ranks)
+            if len(ranks[0]) == 0:
+                break
+        assert seen == collections.Counter(range(size))
+
+
+def test_where_nothing_is_left_over_they_are_distributed_samplers():
+    data = list(range(48))
+    for epoch in range(3):
+        for rank in range(3):
+            theirs = DistributedSampler(data, num_replicas=3, rank=rank, seed=7)
+            theirs.set_epoch(epoch)
+            ours = EpochBatches(48, 4, rank=rank, world_size=3, seed=7)
+            ours.epoch = epoch
+            assert [index for batch in ours for index in batch] == list(theirs)
+
+
+def test_a_loader_may_be_ahead_of_the_steps_that_are_done():
+    data = torch.arange(40)
+    batches = EpochBatches(40, 4, rank=0, world_size=2)
+    loader = DataLoader(data, batch_sampler=batches, num_workers=2, prefetch_factor=4)
+    done = []
+    for batch in loader:
+        done += batch.tolist()
+        batches.end_step()
+        if len(done) == 8:
+            break
+    assert batches.state_dict()["consumed"] == 16
+    batches.set_world(0, 1)
+    rest = [index for batch in DataLoader(data, batch_sampler=batches) for index in batch.tolist()]
+    other = [index for batch in list(EpochBatches(40, 4, rank=1, world_size=2))[:2] for index in batch]
+    assert sorted(done + rest + other) == list(range(40))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"size": 2}, "2 samples cannot be shared by 3 ranks"),
+        ({"batch_size": 0}, "a batch of 0 samples"),
+        ({"rank": 3}, "rank 3 is not one of 3 ranks"),
+    ],
+)
+def test_what_cannot_be_is_said(options, words):
+    with pytest.raises(ValueError, match=words):
+        EpochBatches(**{"size": 9, "batch_size": 2, "rank": 0, "world_size": 3, **options})
+
+
+def test_a_state_of_other_data_is_refused():
+    state = EpochBatches(9, 2, rank=0, world_size=1).state_dict()
+    with pytest.raises(ValueError, match="of a run with size 9, this one has 10"):
+        EpochBatches(10, 2, rank=0, world_size=1).load_state_dict(state)

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What this worker tells its agent. The keys are those of proto/progress_message.h."""
+
+import os
+import socket
+
+_socket = None
+
+
+def progress(step=None, *, epoch=None, rate=None, unit=None, section=None):
+    """Tells how far this worker is, for `ddpctl status`, the metrics and --hang-timeout: it is named if it told something once and then
+    nothing more for that time. `rate`: per second, of this worker alone, in `unit` ("images"). `section`: what it does now ("data");
+    the name of a collective ("all_reduce") says that it waits for others. What is left out stays as it was told last.
+
+    Returns at once, also if the agent has no room for it now. Any thread."""
+    global _socket
+    path = os.environ.get("DDPRUN_NOTIFY_SOCKET")
+    if not path:
+        return
+    words = {"STEP": step, "EPOCH": epoch, "RATE": rate, "UNIT": unit, "SECTION": section}
+    text = "".join(f"{key}={value}\n".replace("\n", " ").rstrip() + "\n" for key, value in words.items() if value is not None)
+    try:
+        if _socket is None:
+            _socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        _socket.sendto(text.encode(), socket.MSG_DONTWAIT, path)
+    except OSError:
+        pass  # the next one has what this one had
