@@ -108,18 +108,18 @@ class SharedHook : public c10d::CppCommHookInterface<std::shared_ptr<ShmAllreduc
 };
 
 // Null where the ranks do not share a machine, or the gradients are not what its kernel adds.
-// `required`: see ShmGroup::Form().
+// `repeatable`: see ShmGroup::Form().
 std::shared_ptr<ShmAllreduce> MakeShmAllreduce(World& world,
                                                const std::vector<at::Tensor>& parameters,
                                                const std::shared_ptr<GradientMeter>& meter,
-                                               bool required) {
+                                               bool repeatable) {
   std::size_t bytes = 0;
   for (const at::Tensor& parameter : parameters) {
     if (!parameter.is_cpu() || parameter.scalar_type() != at::kFloat) return nullptr;
     bytes += parameter.nbytes();
   }
   std::shared_ptr<ShmGroup> node =
-      ShmGroup::Form(world, ShmAllreduce::BytesFor(parameters.size(), bytes), required);
+      ShmGroup::Form(world, ShmAllreduce::BytesFor(parameters.size(), bytes), repeatable);
   if (!node) return nullptr;
   return std::make_shared<ShmAllreduce>(std::move(node), world.timeout(), meter);
 }
@@ -183,23 +183,20 @@ BucketLayout DistributedDataParallel::Layout() const {
   std::unordered_map<const c10::TensorImpl*, std::size_t> places;
   for (std::size_t i = 0; i < parameters_.size(); ++i)
     places.emplace(parameters_[i].unsafeGetTensorImpl(), i);
-  BucketLayout layout{.buckets = {}, .in_shared_memory = shm_allreduce_ != nullptr};
+  BucketLayout layout;
   for (const auto& bucket : reducer_->get_grad_buckets(/*return_zero_tensors=*/false)) {
-    layout.buckets.emplace_back();
+    layout.emplace_back();
     for (const at::Tensor& parameter : bucket.getParameters())
-      layout.buckets.back().push_back(places.at(parameter.unsafeGetTensorImpl()));
+      layout.back().push_back(places.at(parameter.unsafeGetTensorImpl()));
   }
   return layout;
 }
 
 void DistributedDataParallel::MakeReducer() {
   const bool full = options_.format == GradientFormat::kFull;
-  // A run that is to be repeatable goes on to add as it has added, whether descriptors or memory
-  // are short or not at this moment.
-  const bool repeatable = at::globalContext().deterministicAlgorithms() && !options_.layout.empty();
-  const bool was_shared = options_.layout.in_shared_memory;
-  if (full && options_.shared_memory && (was_shared || !repeatable))
-    shm_allreduce_ = MakeShmAllreduce(world_, parameters_, meter_, repeatable && was_shared);
+  if (full && options_.shared_memory)
+    shm_allreduce_ = MakeShmAllreduce(world_, parameters_, meter_,
+                                      at::globalContext().deterministicAlgorithms());
   const std::int64_t bucket_bytes =
       shm_allreduce_ ? std::max(options_.shared_bucket_bytes, SmallestSharedBucket(parameters_))
                      : options_.bucket_bytes;
@@ -211,7 +208,7 @@ void DistributedDataParallel::MakeReducer() {
   auto [buckets, unused] = c10d::compute_bucket_assignment_by_size(parameters_, limits, sparse);
   // Gradients come roughly in the reverse order of the parameters.
   std::reverse(buckets.begin(), buckets.end());
-  if (!options_.layout.empty()) buckets = options_.layout.buckets;
+  if (!options_.layout.empty()) buckets = options_.layout;
   reducer_ = std::make_unique<c10d::Reducer>(
       parameters_, std::move(buckets), world_.group(), sparse, bucket_bytes,
       /*find_unused_parameters=*/false,

@@ -28,13 +28,9 @@ namespace ddprun {
 
 class ShmAllreduce;
 
-// How the ranks' gradients were added: which parameters each bucket holds, by their place among
-// those that need gradients, and where. The sums' last bits depend on it.
-struct BucketLayout {
-  std::vector<std::vector<std::size_t>> buckets;
-  bool in_shared_memory = false;
-  bool empty() const { return buckets.empty(); }
-};
+// Which parameters each of the reducer's buckets holds, by their place among those that need
+// gradients. Gloo's sums depend on it in their last bits.
+using BucketLayout = std::vector<std::vector<std::size_t>>;
 
 // Calls `computed` in each backward that goes through `loss`, when all gradients are there and
 // before the reducer waits for the other ranks. On a GPU it may be called on the device's thread

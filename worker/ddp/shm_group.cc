@@ -15,6 +15,7 @@
 #include <ctime>
 #include <fstream>
 #include <random>
+#include <set>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -32,17 +33,17 @@ using Clock = std::chrono::steady_clock;
 // A rank that has ended is seen at the latest so long after it is waited for.
 constexpr std::chrono::milliseconds kLookInterval{100};
 
-// Where process ids mean the same: this boot of this machine, and this namespace. Read once, so
-// that a rank that is out of descriptors later does not seem to be elsewhere.
-const std::string& HostIdentity() {
-  static const std::string identity = [] {
-    std::string boot;
-    std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-    char space[64] = {};
-    const auto length = readlink("/proc/self/ns/pid", space, sizeof space - 1);
-    return boot + (length > 0 ? space : "?");
-  }();
-  return identity;
+constexpr char kUnknownHost[] = "?";
+
+// Where process ids mean the same: this boot of this machine, and this namespace. A rank that is
+// out of descriptors cannot know, and must not seem to be elsewhere.
+std::string HostIdentity() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  if (boot.empty()) return kUnknownHost;
+  char space[64] = {};
+  const auto length = readlink("/proc/self/ns/pid", space, sizeof space - 1);
+  return boot + (length > 0 ? space : "?");
 }
 
 void FutexWait(std::atomic<std::uint32_t>& word, std::uint32_t seen,
@@ -107,16 +108,22 @@ std::byte* MapMemory(int fd, std::size_t size) {
   return mapped == MAP_FAILED ? nullptr : static_cast<std::byte*>(mapped);
 }
 
+// What may be otherwise a moment later, unlike a lack of permission or another machine.
+bool IsShortage(int error) {
+  return error == EMFILE || error == ENFILE || error == ENOMEM || error == EFBIG ||
+         error == ENOSPC || error == EAGAIN;
+}
+
 std::string Key(const std::string& prefix, int rank) { return prefix + std::to_string(rank); }
 
 }  // namespace
 
-std::unique_ptr<ShmGroup> ShmGroup::Form(World& world, std::size_t bytes, bool required) {
+std::unique_ptr<ShmGroup> ShmGroup::Form(World& world, std::size_t bytes, bool repeatable) {
   const std::string prefix = "ddprun/shared_node/" + std::to_string(world.NextNumber()) + "/";
   static_assert(sizeof(Words) <= kHeaderBytes);
   std::unique_ptr<ShmGroup> node(new ShmGroup(world.rank(), bytes));
   node->ranks_.resize(static_cast<std::size_t>(world.size()));
-  if (!node->Map(world, prefix, required)) return nullptr;
+  if (!node->Map(world, prefix, repeatable)) return nullptr;
   if (world.interrupt())
     node->stopping_ = world.interrupt()->Register([group = node.get()] { group->Stop(); });
   return node;
@@ -131,15 +138,19 @@ ShmGroup::~ShmGroup() {
   }
 }
 
-bool ShmGroup::Map(World& world, const std::string& key_prefix, bool required) {
+bool ShmGroup::Map(World& world, const std::string& key_prefix, bool repeatable) {
   const std::size_t size = kHeaderBytes + bytes_;
   const OwnedFd memory(memfd_create("ddprun-gradients", MFD_CLOEXEC));
-  Announcement own{.host = HostIdentity(), .pid = getpid()};
   Mapping& ours = ranks_[static_cast<std::size_t>(rank_)];
   if (memory.valid() && ftruncate(memory.get(), static_cast<off_t>(size)) == 0)
     ours.base = MapMemory(memory.get(), size);
   bool mapped = ours.base != nullptr;
   int error = mapped ? 0 : errno;
+  Announcement own{.host = HostIdentity(), .pid = getpid()};
+  if (mapped && own.host == kUnknownHost) {
+    mapped = false;
+    error = EMFILE;
+  }
   if (mapped) {
     own.fd = memory.get();
     std::random_device random;
@@ -148,11 +159,18 @@ bool ShmGroup::Map(World& world, const std::string& key_prefix, bool required) {
   world.store()->set(Key(key_prefix, rank_), own.ToText());
   // Now no rank waits for another one at the store, where a wait does not end with the round.
   world.Barrier();
+  std::vector<Announcement> all;
+  std::set<std::string> hosts;
   for (int rank = 0; rank < world.size(); ++rank) {
-    const auto peer = Announcement::FromText(world.store()->get_to_str(Key(key_prefix, rank)));
-    if (peer.host != own.host) return false;  // all ranks see that
+    all.push_back(Announcement::FromText(world.store()->get_to_str(Key(key_prefix, rank))));
+    if (all.back().host != kUnknownHost) hosts.insert(all.back().host);
+  }
+  if (hosts.size() > 1) return false;  // all ranks see that
+  for (int rank = 0; rank < world.size(); ++rank) {
+    const Announcement& peer = all[static_cast<std::size_t>(rank)];
     Mapping& mapping = ranks_[static_cast<std::size_t>(rank)];
     if (rank == rank_ || peer.fd < 0 || !mapped) continue;
+    errno = 0;
     mapping.process = OwnedFd(static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0)));
     const std::string path = "/proc/" + std::to_string(peer.pid) + "/fd/" + std::to_string(peer.fd);
     const OwnedFd theirs(open(path.c_str(), O_RDWR | O_CLOEXEC));
@@ -165,11 +183,15 @@ bool ShmGroup::Map(World& world, const std::string& key_prefix, bool required) {
   }
   // No rank closes its memory before all have opened it.
   if (world.OnAllRanks(mapped)) return true;
-  if (!required) return false;
-  if (mapped) throw PeerError("another rank cannot map the memory that this machine's ranks share");
-  throw std::runtime_error("the memory that this machine's ranks share cannot be mapped (" +
-                           std::generic_category().message(error) +
-                           "), and --deterministic needs it as before; raise that limit");
+  if (!repeatable) return false;
+  const bool short_here = !mapped && IsShortage(error);
+  if (world.OnAllRanks(!short_here)) return false;  // which is so at any time
+  if (!short_here)
+    throw PeerError("another rank cannot map the memory that this machine's ranks share");
+  throw std::runtime_error(
+      "the memory that this machine's ranks share cannot be mapped (" +
+      std::generic_category().message(error) +
+      "), and with --deterministic gradients are always added there; raise that limit");
 }
 
 int ShmGroup::size() const { return static_cast<int>(ranks_.size()); }

@@ -30,9 +30,10 @@ class ShmGroup {
 
   // With `bytes` of memory for each rank. Null, on all ranks, where not all of them can map each
   // other's memory: several machines, or process ids that the others do not know. All ranks must
-  // call it, with the same `bytes`. Where ranks of one machine cannot although it is `required`,
-  // throws std::runtime_error on a rank that cannot, PeerError on the others.
-  static std::unique_ptr<ShmGroup> Form(World& world, std::size_t bytes, bool required = false);
+  // call it, with the same `bytes`. A run that is to be `repeatable` must not add in another way
+  // because memory or descriptors are short at one moment: then throws std::runtime_error on a rank
+  // that has none, PeerError on the others.
+  static std::unique_ptr<ShmGroup> Form(World& world, std::size_t bytes, bool repeatable = false);
   ~ShmGroup();
   ShmGroup(const ShmGroup&) = delete;
   ShmGroup& operator=(const ShmGroup&) = delete;
@@ -62,7 +63,7 @@ class ShmGroup {
   using Word = std::atomic<std::uint32_t>;
 
   ShmGroup(int rank, std::size_t bytes);
-  bool Map(World& world, const std::string& key_prefix, bool required);
+  bool Map(World& world, const std::string& key_prefix, bool repeatable);
   void Await(std::uint32_t count, Word Words::*word, std::chrono::milliseconds timeout);
   void CheckAlive() const;
 

@@ -50,14 +50,12 @@ RoundStart AgreeOnStart(World& world, KeptTraining& kept) {
   if (!start.sends) return start;
   nlohmann::json words;
   if (world.rank() == start.source) {
-    words["buckets"] = kept.layout.buckets;
-    words["in_shared_memory"] = kept.layout.in_shared_memory;
+    words["buckets"] = kept.layout;
     words["training"] = kept.saved.training;
     words["best_accuracy"] = kept.summary.best_accuracy;
   }
   words = nlohmann::json::parse(world.BroadcastText(words.dump(), start.source));
-  words["buckets"].get_to(kept.layout.buckets);
-  words["in_shared_memory"].get_to(kept.layout.in_shared_memory);
+  words["buckets"].get_to(kept.layout);
   kept.saved.training = words["training"].get<std::string>();
   kept.summary.best_accuracy = words["best_accuracy"].get<double>();
   return start;

@@ -198,29 +198,37 @@ TEST(SharedGradients, ADeadRankIsNamed) {
 }
 
 // Gloo adds in another order, so it must not take over because of a limit at one moment.
-TEST(SharedGradients, ARepeatableRunDoesNotChangeHowItAdds) {
-  InWorld(2, [](World& world) {
-    rlimit before{};
-    getrlimit(RLIMIT_FSIZE, &before);
-    rlimit none = before;
-    none.rlim_cur = 0;
-    signal(SIGXFSZ, SIG_IGN);
-    if (world.rank() == 1) setrlimit(RLIMIT_FSIZE, &none);
-    try {
-      ShmGroup::Form(world, 4096, /*required=*/true);
-      ADD_FAILURE() << "the ranks would have used Gloo";
-    } catch (const PeerError& error) {
-      EXPECT_EQ(world.rank(), 0) << error.what();
-    } catch (const std::runtime_error& error) {
-      EXPECT_EQ(world.rank(), 1);
-      EXPECT_THAT(error.what(),
-                  HasSubstr("(File too large), and --deterministic needs it as before"));
-    }
-    EXPECT_EQ(ShmGroup::Form(world, 4096), nullptr) << "Gloo takes over where it is not required";
-    setrlimit(RLIMIT_FSIZE, &before);
-    EXPECT_NE(ShmGroup::Form(world, 4096), nullptr);
-    world.Shutdown();
-  });
+void FormWithLimitOnRank1(World& world, int resource, const std::string& reason) {
+  world.Barrier();  // connections are there
+  rlimit before{};
+  getrlimit(static_cast<__rlimit_resource>(resource), &before);
+  rlimit none = before;
+  none.rlim_cur = 0;
+  signal(SIGXFSZ, SIG_IGN);
+  if (world.rank() == 1) setrlimit(static_cast<__rlimit_resource>(resource), &none);
+  try {
+    ShmGroup::Form(world, 4096, /*repeatable=*/true);
+    ADD_FAILURE() << "the ranks would have used Gloo";
+  } catch (const PeerError& error) {
+    EXPECT_EQ(world.rank(), 0) << error.what();
+  } catch (const std::runtime_error& error) {
+    EXPECT_EQ(world.rank(), 1);
+    EXPECT_THAT(error.what(),
+                HasSubstr("(" + reason + "), and with --deterministic gradients are always"));
+  }
+  EXPECT_EQ(ShmGroup::Form(world, 4096), nullptr) << "Gloo takes over in other runs";
+  setrlimit(static_cast<__rlimit_resource>(resource), &before);
+  EXPECT_NE(ShmGroup::Form(world, 4096), nullptr);
+  world.Shutdown();
+}
+
+TEST(SharedGradients, ARepeatableRunDoesNotChangeHowItAddsForWantOfMemory) {
+  InWorld(2, [](World& world) { FormWithLimitOnRank1(world, RLIMIT_FSIZE, "File too large"); });
+}
+
+TEST(SharedGradients, ARepeatableRunDoesNotChangeHowItAddsForWantOfDescriptors) {
+  InWorld(2,
+          [](World& world) { FormWithLimitOnRank1(world, RLIMIT_NOFILE, "Too many open files"); });
 }
 
 TEST(SharedGradients, ASilentRankIsNamedWhenTheTimeIsOver) {
