@@ -85,7 +85,7 @@ TEST(RdzvConfTest, MayBeInQuotes) {
   EXPECT_EQ(WithConf("'last_call_timeout=5,timeout=9'").last_call, seconds(5));
   EXPECT_EQ(WithConf("\"timeout=9\"").join_timeout, seconds(9));
   EXPECT_THAT(ConfError("'timeout=9"), HasSubstr("unknown key ''timeout'"));
-  EXPECT_EQ(WithConf("''").last_call, Options().last_call);
+  EXPECT_EQ(WithConf("''").last_call, WithConf("last_call_timeout=30").last_call);
 }
 
 }  // namespace
