@@ -185,7 +185,8 @@ bool ShmGroup::Map(World& world, const std::string& key_prefix, bool repeatable)
   if (world.OnAllRanks(mapped)) return true;
   if (!repeatable) return false;
   const bool short_here = !mapped && IsShortage(error);
-  if (world.OnAllRanks(!short_here)) return false;  // which is so at any time
+  // With none that is so at any time; with all there is a limit for the whole run.
+  if (world.OnAllRanks(!short_here) || world.OnAllRanks(short_here)) return false;
   if (!short_here)
     throw PeerError("another rank cannot map the memory that this machine's ranks share");
   throw std::runtime_error(

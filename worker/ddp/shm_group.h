@@ -31,8 +31,8 @@ class ShmGroup {
   // With `bytes` of memory for each rank. Null, on all ranks, where not all of them can map each
   // other's memory: several machines, or process ids that the others do not know. All ranks must
   // call it, with the same `bytes`. A run that is to be `repeatable` must not add in another way
-  // because memory or descriptors are short at one moment: then throws std::runtime_error on a rank
-  // that has none, PeerError on the others.
+  // because memory or descriptors are short at one moment on some ranks: then throws
+  // std::runtime_error on these, PeerError on the others.
   static std::unique_ptr<ShmGroup> Form(World& world, std::size_t bytes, bool repeatable = false);
   ~ShmGroup();
   ShmGroup(const ShmGroup&) = delete;
