@@ -7,7 +7,7 @@
 Two ranks train on this machine. A random one spends half of its time in a signal handler (tests/testing/slow_shim.c), until
 `train` names it; then it runs freely until `train` says that it is as fast as its peers. Counted are the steps that began slow.
 Exit code 1 if another rank was named, or one while none was slow. It wants two idle CPUs: a rank that waits for a CPU is judged
-by 128 steps instead of 16.
+by up to 128 steps instead of 14.
 """
 
 import argparse

@@ -18,7 +18,7 @@ def progress(step=None, *, epoch=None, rate=None, unit=None, section=None):
     if not path:
         return
     words = {"STEP": step, "EPOCH": epoch, "RATE": rate, "UNIT": unit, "SECTION": section}
-    text = "".join(f"{key}={value}\n".replace("\n", " ").rstrip() + "\n" for key, value in words.items() if value is not None)
+    text = "".join(f"{key}={value}".replace("\n", " ") + "\n" for key, value in words.items() if value is not None)
     try:
         if _socket is None:
             _socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
