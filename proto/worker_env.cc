@@ -138,6 +138,7 @@ absl::StatusOr<WorkerEnv> FromOwnEnviron(const GetEnv& get_env) {
   env.max_restarts = reader.Int("TORCHELASTIC_MAX_RESTARTS", 0, 0, kIntMax);
   env.run_id = reader.Text("TORCHELASTIC_RUN_ID", "");
   env.error_file = reader.Text("TORCHELASTIC_ERROR_FILE", "");
+  env.agent_store = reader.Text("TORCHELASTIC_USE_AGENT_STORE", "False") == "True";
   env.agent_socket = reader.Text("DDPRUN_AGENT_SOCKET", "");
   env.notify_socket = reader.Text(kNotifySocketVariable, "");
   env.round = reader.Unsigned("DDPRUN_ROUND");
@@ -164,7 +165,7 @@ std::vector<std::pair<std::string, std::string>> ToEnviron(const WorkerEnv& env)
       {"TORCHELASTIC_RESTART_COUNT", absl::StrCat(env.restart_count)},
       {"TORCHELASTIC_MAX_RESTARTS", absl::StrCat(env.max_restarts)},
       {"TORCHELASTIC_RUN_ID", env.run_id},
-      {"TORCHELASTIC_USE_AGENT_STORE", "False"},
+      {"TORCHELASTIC_USE_AGENT_STORE", env.agent_store ? "True" : "False"},
   };
   if (!env.error_file.empty()) out.emplace_back("TORCHELASTIC_ERROR_FILE", env.error_file);
   if (!env.agent_socket.empty()) out.emplace_back("DDPRUN_AGENT_SOCKET", env.agent_socket);

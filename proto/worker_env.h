@@ -30,6 +30,9 @@ struct WorkerEnv {
   int max_restarts = 0;          // TORCHELASTIC_MAX_RESTARTS
   std::string run_id;            // TORCHELASTIC_RUN_ID
   std::string error_file;        // TORCHELASTIC_ERROR_FILE; empty: none
+  // TORCHELASTIC_USE_AGENT_STORE: an agent serves torch's TCPStore at MASTER_ADDR:MASTER_PORT. If
+  // not, rank 0 opens one there.
+  bool agent_store = false;
   // Ours. Absent if the worker was not started by ddprun.
   std::string agent_socket;  // DDPRUN_AGENT_SOCKET: path of the agent's unix socket; empty: none
   std::string
@@ -39,8 +42,7 @@ struct WorkerEnv {
       false;  // DDPRUN_CONSOLE_TERMINAL=1: the agent's output ends on a terminal
 };
 
-// All variables of `env`, including TORCHELASTIC_USE_AGENT_STORE=False: the agent's store is not a
-// TCPStore, so a Python program's rank 0 opens its own at MASTER_ADDR:MASTER_PORT.
+// All variables of `env`.
 std::vector<std::pair<std::string, std::string>> ToEnviron(const WorkerEnv& env);
 
 using GetEnv = std::function<std::optional<std::string>(const std::string& name)>;

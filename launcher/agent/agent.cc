@@ -271,9 +271,14 @@ void Agent::OnWorkersStarted(TimePoint now) {
 
 void Agent::Perform(const Effect& effect, TimePoint now) {
   if (const auto* spawn = std::get_if<SpawnRound>(&effect)) {
-    const absl::Status status = ServeStore(spawn->start);
+    Start start = spawn->start;
+    const absl::Status status = ServeStore(start);
+    if (EachAgentServes(start)) {
+      start.master_addr = "127.0.0.1";
+      start.master_port = worker_port_;
+    }
     if (status.ok()) {
-      workers_.Spawn(spawn->start, NetworkVariables(spawn->start), now, events_);
+      workers_.Spawn(start, NetworkVariables(start), now, events_);
     } else {
       workers_.FailToSpawn(std::string(status.message()), now, events_);
     }

@@ -28,6 +28,7 @@
 #include "launcher/processes/program.h"
 #include "launcher/processes/workers.h"
 #include "launcher/supervisor/supervisor.h"
+#include "rendezvous/base/addresses.h"
 #include "rendezvous/base/event_fd.h"
 #include "rendezvous/client/session_client.h"
 #include "rendezvous/proxy/store_proxy.h"
@@ -97,9 +98,11 @@ class Agent {
   void Join(const std::string& address, TimePoint now);
   std::optional<TimePoint> NextJoinDeadline() const;
   std::chrono::milliseconds JoinTimeLeft(TimePoint now) const;
-  absl::StatusOr<int> WorkerPort() const;
+  absl::StatusOr<int> WorkerPort();
   std::vector<std::string> NetworkVariables(const Start& start);
+  bool EachAgentServes(const Start& start) const;
   absl::Status ServeStore(const Start& start);
+  absl::Status ServeTcpStore(const Start& start);
   void Loop();
   void ShowRefusals(TimePoint now);
   void HandleReady(const Ready& ready, TimePoint now);
@@ -144,6 +147,11 @@ class Agent {
   std::shared_ptr<ServiceChannel> channel_;
   std::unique_ptr<SessionClient> session_;
   std::unique_ptr<StoreProxy> store_proxy_;
+
+  // Where this agent will serve torch's TCPStore in the next round: other nodes' workers may
+  // connect before this agent hears that it began.
+  std::optional<ListeningSocket> worker_listener_;
+  int worker_port_ = 0;  // of the last one
 
   std::string address_;  // at which the other nodes reach this node's workers
   TimePoint join_deadline_;

@@ -19,6 +19,14 @@ namespace {
 
 TimePoint Now() { return std::chrono::steady_clock::now(); }
 
+// An address that is none of this host's leads here by translation: --master-addr, --local-addr.
+absl::StatusOr<ListeningSocket> ListenForWorkers(const std::string& address, int port) {
+  absl::StatusOr<ListeningSocket> listener = ListenOn(address, port);
+  if (absl::IsInvalidArgument(listener.status())) listener = ListenOn("::", port);
+  if (absl::IsInvalidArgument(listener.status())) listener = ListenOn("0.0.0.0", port);
+  return listener;
+}
+
 }  // namespace
 
 absl::Status Agent::Open() {
@@ -66,14 +74,29 @@ absl::Status Agent::Open() {
 
 // ---- Joining
 
-absl::StatusOr<int> Agent::WorkerPort() const {
+// MASTER_PORT of the next round, if this node gets rank 0: a new one in each, so that a worker that
+// is early does not meet the last round's store.
+absl::StatusOr<int> Agent::WorkerPort() {
+  const Options& options = config_.options;
   // In a run of one node the service needs no port: --master-port is for the workers.
-  if (rendezvous_.name.empty() && config_.options.master_port.has_value())
-    return *config_.options.master_port;
-  absl::StatusOr<int> port = FindFreePort(address_);
-  // The service's number, free at another address, would be confusing.
-  if (port.ok() && *port == rendezvous_.port) port = FindFreePort(address_);
-  return port;
+  const int asked = rendezvous_.name.empty() ? options.master_port.value_or(0) : 0;
+  if (options.worker_store == WorkerStore::kRank0) {
+    if (asked != 0) return asked;
+    absl::StatusOr<int> port = FindFreePort(address_);
+    // The service's number, free at another address, would be confusing.
+    if (port.ok() && *port == rendezvous_.port) port = FindFreePort(address_);
+    return port;
+  }
+  if (asked != 0 && asked == worker_port_) return asked;  // it is still served
+  const bool alone = options.worker_store == WorkerStore::kAgent && options.nodes != 1;
+  absl::StatusOr<ListeningSocket> listener =
+      ListenForWorkers(alone ? "127.0.0.1" : address_, asked);
+  if (listener.ok() && listener->port == rendezvous_.port)
+    listener = ListenForWorkers(alone ? "127.0.0.1" : address_, asked);
+  if (!listener.ok()) return listener.status();
+  worker_port_ = listener->port;
+  worker_listener_ = *std::move(listener);
+  return worker_port_;
 }
 
 std::vector<std::string> Agent::NetworkVariables(const Start& start) {
@@ -154,6 +177,7 @@ void Agent::Join(const std::string& address, TimePoint now) {
   join.hosts_service = supervisor_config_.hosts_service;
   join.address = address_;
   join.worker_port = *port;
+  join.addresses = OwnAddresses();
   join.join_timeout = JoinTimeLeft(now);
   join.last_call = options.last_call;
   join.lease = options.lease;
@@ -181,12 +205,24 @@ absl::Status Agent::ServeStore(const Start& start) {
          .connector = rendezvous_.server ? rendezvous_.server->store_connector() : nullptr,
          .run_id = start.run_id,
          .node_id = config_.node_id,
-         .reconnect_timeout = reconnect_timeout_});
+         .reconnect_timeout = reconnect_timeout_,
+         .on_notice = workers_.logs().NoticeSink()});
     if (!proxy.ok()) return proxy.status();
     store_proxy_ = *std::move(proxy);
   }
   store_proxy_->SetRound(start.round);
-  return absl::OkStatus();
+  return ServeTcpStore(start);
+}
+
+bool Agent::EachAgentServes(const Start& start) const {
+  return config_.options.worker_store == WorkerStore::kAgent && start.node_count > 1;
+}
+
+absl::Status Agent::ServeTcpStore(const Start& start) {
+  std::optional<ListeningSocket> listener = std::exchange(worker_listener_, std::nullopt);
+  const bool serves = start.node_rank == 0 || EachAgentServes(start);
+  if (!listener.has_value() || !serves) return absl::OkStatus();
+  return store_proxy_->ServeTcpStore(*std::move(listener), start.addresses);
 }
 
 }  // namespace ddprun

@@ -93,6 +93,7 @@ WorkerEnv EnvOf(const DryRun& dry_run, int local_rank) {
   env.master_port = options.nodes == 1 ? options.master_port.value_or(1) : 1;
   env.max_restarts = options.restarts.max_restarts;
   env.run_id = options.run_id;
+  env.agent_store = options.worker_store != WorkerStore::kRank0;
   env.error_file = env.agent_socket = env.notify_socket = kUnknownPath;
   env.round = 1;
   env.console_is_terminal = isatty(STDERR_FILENO) == 1;
@@ -110,7 +111,11 @@ std::map<std::string, std::string> Unknown(const Options& options) {
   if (options.run_id.empty()) unknown["TORCHELASTIC_RUN_ID"] = "a name with the time of the start";
   for (const char* name : kInterfaces)
     unknown[name] = "the interface that reaches the rendezvous, unless that is lo";
-  if (options.nodes > 1) unknown["MASTER_ADDR"] = "the address of rank 0's node";
+  if (options.nodes > 1 && options.worker_store == WorkerStore::kAgent) {
+    unknown["MASTER_PORT"] = "a free port of this node, where its agent serves the store";
+  } else if (options.nodes > 1) {
+    unknown["MASTER_ADDR"] = "the address of rank 0's node";
+  }
   if (KnowsRanks(options)) return unknown;
   for (const char* name :
        {"RANK", "ROLE_RANK", "GROUP_RANK", "WORLD_SIZE", "ROLE_WORLD_SIZE", "GROUP_WORLD_SIZE"}) {

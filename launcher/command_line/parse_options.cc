@@ -50,6 +50,10 @@ const std::vector<Flag> kRendezvousFlags = {
      "Time without a heartbeat after which a node is lost (10; at most 3600)."},
     {"--local-addr", 0, "ADDRESS",
      "Address at which the other nodes reach this one (found by the route to node 0)."},
+    {"--worker-store", 0, "WHO",
+     "Who serves torch's TCPStore at MASTER_ADDR:MASTER_PORT: the first node's agent (master), "
+     "each "
+     "node's own (agent), or the program's rank 0 (rank0)."},
 };
 
 // Variables that torchrun reads besides PET_*, which override them.
@@ -118,6 +122,17 @@ void ReadTimeouts(Reader& reader, Options& options) {
   }
   options.is_host = conf.is_host;
   options.notes = std::move(conf.notes);
+}
+
+// The default is torchrun's: with it every program finds at MASTER_ADDR what it finds there, and
+// one that opens a store of its own at another port reaches it on all nodes.
+WorkerStore ReadWorkerStore(Reader& reader, const GetVariable& get_variable) {
+  const bool not_shared = get_variable("TORCH_DISABLE_SHARE_RDZV_TCP_STORE") == "1";
+  return reader.Choice<WorkerStore>("--worker-store",
+                                    {{"master", WorkerStore::kMaster},
+                                     {"agent", WorkerStore::kAgent},
+                                     {"rank0", WorkerStore::kRank0}},
+                                    not_shared ? WorkerStore::kRank0 : WorkerStore::kMaster);
 }
 
 void CheckBackend(Reader& reader) {
@@ -245,6 +260,7 @@ absl::StatusOr<Options> ReadValues(const Values& values, std::vector<std::string
   options.local_addr = reader.Text("--local-addr", "an address", "");
   options.security = reader.Security();
   options.role = reader.Text("--role", "a name", "default");
+  options.worker_store = ReadWorkerStore(reader, get_variable);
   options.module = reader.Switch("--module");
   options.no_python = reader.Switch("--no-python");
   options.hosts = ReadHostOptions(reader, values);

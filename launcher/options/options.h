@@ -142,6 +142,13 @@ struct VerdictOptions {
 
 // ---- All of them
 
+// Who serves torch's TCPStore to the workers.
+enum class WorkerStore {
+  kMaster,  // the agent of rank 0's node, to the workers of all nodes
+  kAgent,   // each agent to the workers of its own node
+  kRank0,   // rank 0 itself
+};
+
 enum class ProcPerNode { kNumber, kAuto, kGpu, kCpu };
 
 struct Options {
@@ -158,6 +165,7 @@ struct Options {
   std::optional<Endpoint> endpoint;
   std::string local_addr;  // empty: found by the route to the service
   std::string role = "default";
+  WorkerStore worker_store = WorkerStore::kMaster;
   std::chrono::milliseconds join_timeout{0};
   std::chrono::milliseconds last_call{0};
   std::chrono::milliseconds lease{0};

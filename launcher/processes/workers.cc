@@ -136,6 +136,7 @@ WorkerEnv Workers::EnvironmentOf(int local_rank) const {
   env.error_file = Of(local_rank).error_file;
   env.agent_socket = config_.agent_socket();
   env.notify_socket = progress_.path(local_rank);
+  env.agent_store = config_.options.worker_store != WorkerStore::kRank0;
   env.round = ToNumber(start_.round);
   env.console_is_terminal = console_.IsTerminal();
   return env;

@@ -206,24 +206,42 @@ bool IsOwnNameOnLoopback(const std::string& host) {
   return list != nullptr;
 }
 
-absl::StatusOr<std::string> OutwardAddress() {
-  // An address that is reserved for documentation stands for any other network; nothing is sent to
-  // it.
-  absl::StatusOr<std::string> routed = LocalAddressTowards("192.0.2.1", 9);
-  if (routed.ok()) return routed;
+bool IsLoopbackAddress(const std::string& address) {
+  sockaddr_in v4{};
+  sockaddr_in6 v6{};
+  v4.sin_family = AF_INET;
+  v6.sin6_family = AF_INET6;
+  return (inet_pton(AF_INET, address.c_str(), &v4.sin_addr) == 1 &&
+          IsLoopback(reinterpret_cast<const sockaddr*>(&v4))) ||
+         (inet_pton(AF_INET6, address.c_str(), &v6.sin6_addr) == 1 &&
+          IsLoopback(reinterpret_cast<const sockaddr*>(&v6)));
+}
+
+// Those of IPv4 first. A link-local address is not usable without its interface.
+std::vector<std::string> OwnAddresses() {
+  std::vector<std::string> addresses;
   ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) return routed;
+  if (getifaddrs(&list) != 0) return addresses;
   const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, &freeifaddrs);
   for (const int family : {AF_INET, AF_INET6}) {
     const socklen_t length = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
     for (const ifaddrs* one = list; one != nullptr; one = one->ifa_next) {
       const bool usable = one->ifa_addr != nullptr && one->ifa_addr->sa_family == family &&
-                          (one->ifa_flags & IFF_UP) != 0 && (one->ifa_flags & IFF_LOOPBACK) == 0;
-      // A link-local address is not usable without its interface.
-      if (usable && !IsLinkLocal(one->ifa_addr)) return ToText(one->ifa_addr, length);
+                          (one->ifa_flags & IFF_UP) != 0 && !IsLoopback(one->ifa_addr) &&
+                          !IsLinkLocal(one->ifa_addr);
+      if (usable) addresses.push_back(ToText(one->ifa_addr, length));
     }
   }
-  return routed;
+  return addresses;
+}
+
+absl::StatusOr<std::string> OutwardAddress() {
+  // An address that is reserved for documentation stands for any other network; nothing is sent to
+  // it.
+  absl::StatusOr<std::string> routed = LocalAddressTowards("192.0.2.1", 9);
+  if (routed.ok()) return routed;
+  const std::vector<std::string> own = OwnAddresses();
+  return own.empty() ? routed : own.front();
 }
 
 absl::StatusOr<std::string> AdvertisedAddress(const std::string& host, int port) {

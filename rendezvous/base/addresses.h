@@ -5,6 +5,7 @@
 #include <sys/un.h>
 
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -43,6 +44,13 @@ absl::StatusOr<int> FindFreePort(const std::string& address);
 // alone: Debian's "127.0.1.1 node0" in node 0's own /etc/hosts. The other nodes resolve it to
 // another address.
 bool IsOwnNameOnLoopback(const std::string& host);
+
+// Whether a numeric address is one of loopback.
+bool IsLoopbackAddress(const std::string& address);
+
+// The numeric addresses of this host's interfaces that are up, without those of loopback and of
+// links. Empty if they cannot be read.
+std::vector<std::string> OwnAddresses();
 
 // The address of the default route, or of the first interface that is up. UNAVAILABLE if there is
 // only loopback.

@@ -7,10 +7,17 @@
 
 namespace ddprun {
 
-// A key names a thing; c10d's own are under 200 bytes.
-inline constexpr std::size_t kKeyBytesMax = 1024;
-// The largest values are Gloo's address lists and object collectives of a few hundred KB.
-inline constexpr std::size_t kValueBytesMax = 4u << 20;
+// Those of torch's TCPStore (TCPStoreBackend.hpp); c10d's own keys are under 200 bytes, and its
+// largest values are Gloo's address lists and object collectives of a few hundred KB.
+inline constexpr std::size_t kKeyBytesMax = 8192;
+inline constexpr std::size_t kValueBytesMax = 8u << 20;
+// How many keys a request of TCPStore's protocol may name; torch's own limit.
+inline constexpr std::size_t kTcpStoreKeysMax = 128 * 1024;
+// Requests of one TCPStore client that are under way; it waits for the answer to most of them.
+inline constexpr std::size_t kTcpStoreOpsMax = 256;
+// Addresses that a node names as its own, and all of those that the first node is told.
+inline constexpr std::size_t kNodeAddressesMax = 16;
+inline constexpr std::size_t kStartAddressesMax = 131'072;
 inline constexpr std::size_t kMessageBytesMax = 16u << 20;
 // Per run. A world of 100 000 ranks that each set a few keys stays below.
 inline constexpr std::size_t kKeysMax = 4'000'000;

@@ -261,7 +261,23 @@ Start MembershipStep::StartOf(const Member& member) const {
   start.rank_first = member.rank_first;
   start.role_rank_first = member.role_rank_first;
   start.role_world_size = member.role_world_size;
+  if (start.node_rank == 0) start.addresses = AddressesOfOthers();
   return start;
+}
+
+// Of nodes without number each still has its first address, at which the service sees it.
+std::vector<std::string> MembershipStep::AddressesOfOthers() const {
+  std::vector<std::string> addresses;
+  const std::size_t of_each =
+      std::max<std::size_t>(1, kStartAddressesMax / (state_.places.size() + 1));
+  for (const auto& [node_rank, node_id] : state_.places) {
+    const auto member = state_.members.find(node_id);
+    if (node_rank == 0 || member == state_.members.end()) continue;
+    const std::vector<std::string>& its = member->second.join.addresses;
+    addresses.insert(addresses.end(), its.begin(),
+                     its.begin() + static_cast<std::ptrdiff_t>(std::min(its.size(), of_each)));
+  }
+  return addresses;
 }
 
 // A node that has just joined is told at once; the others when the sentence has changed and the

@@ -101,6 +101,7 @@ class MembershipStep {
   void SetKept(Member& member, bool can_be_kept);
 
   Start StartOf(const Member& member) const;
+  std::vector<std::string> AddressesOfOthers() const;
   void TellWaiting(Member* newcomer = nullptr);
   void Notify(Member& member);
   Verdict MakeVerdict() const;

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/proxy/store_proxy.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
@@ -14,6 +18,8 @@
 #include "rendezvous/base/addresses.h"
 #include "rendezvous/base/limits.h"
 #include "rendezvous/proxy/store_upstream.h"
+#include "rendezvous/proxy/tcp_peer.h"
+#include "rendezvous/proxy/tcpstore_session.h"
 #include "rendezvous/proxy/worker_socket.h"
 #include "rendezvous/store/store_coalescer.h"
 #include "rendezvous/wire/frame.h"
@@ -27,6 +33,9 @@ using std::chrono::milliseconds;
 
 // The id of no request: a reply with this id ends the worker's stream.
 constexpr std::uint64_t kStreamEnd = 0;
+
+// Between two notices about TCP clients: a stranger may connect again and again.
+constexpr std::chrono::seconds kClientNoticeInterval{10};
 
 TimePoint Now() { return std::chrono::steady_clock::now(); }
 
@@ -60,12 +69,16 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
 
   absl::Status Listen() {
     const std::shared_ptr<ProxyCore> self = shared_from_this();
-    auto socket = std::make_shared<WorkerSocket>(
-        WorkerSocket::Handlers{[self](StoreWorker worker, std::string_view message) {
-                                 return self->OnMessage(worker, message);
-                               },
-                               [self](StoreWorker worker) { self->OnWorkerGone(worker); },
-                               [self] { return self->OnIdle(); }});
+    auto socket = std::make_shared<WorkerSocket>(WorkerSocket::Handlers{
+        [self](StoreWorker worker, std::string_view message) {
+          return self->OnMessage(worker, message);
+        },
+        [self](StoreWorker worker) { self->OnWorkerGone(worker); },
+        [self] { return self->OnIdle(); },
+        [self](StoreWorker worker, int fd) { return self->OnClient(worker, PeerOf(fd)); },
+        [self](StoreWorker worker, std::string_view bytes) {
+          return self->OnBytes(worker, bytes);
+        }});
     absl::Status status = socket->Listen(options_.socket_path);
     if (!status.ok()) return status;
     absl::MutexLock lock(&mutex_);
@@ -82,11 +95,22 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
     return socket == nullptr ? absl::OkStatus() : socket->EnsureListening();
   }
 
+  absl::Status ServeTcpStore(ListeningSocket listener, const std::vector<std::string>& addresses) {
+    std::shared_ptr<WorkerSocket> socket;
+    {
+      absl::MutexLock lock(&mutex_);
+      others_ = {addresses.begin(), addresses.end()};
+      socket = socket_;
+    }
+    return socket == nullptr ? absl::OkStatus() : socket->ServeTcp(std::move(listener));
+  }
+
   void SetRound(RoundId round) {
     StoreCoalescer::Answers answers;
     std::shared_ptr<StoreLink> upstream;
     {
       absl::MutexLock lock(&mutex_);
+      if (round != coalescer_.round()) EndClientsLocked();
       answers = coalescer_.SetRound(round);
       upstream = upstream_;
     }
@@ -165,15 +189,16 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
     return true;
   }
 
-  void SubmitLocked(StoreWorker worker, StoreRequest& request, StoreCoalescer::Answers& answers)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  void SubmitLocked(StoreWorker worker, StoreRequest& request, StoreCoalescer::Answers& answers,
+                    bool alone = false) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (!request.op) {
       coalescer_.Cancel(worker, request.id);
     } else if (!failed_.ok()) {
       answers.push_back(ErrorTo(worker, request.id, failed_));
     } else {
       if (coalescer_.unanswered() == 0) lost_since_.reset();
-      for (auto& answer : coalescer_.Submit(worker, request.id, *std::move(request.op), Now())) {
+      for (auto& answer :
+           coalescer_.Submit(worker, request.id, *std::move(request.op), Now(), alone)) {
         answers.push_back(std::move(answer));
       }
     }
@@ -181,7 +206,82 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
 
   void OnWorkerGone(StoreWorker worker) {
     absl::MutexLock lock(&mutex_);
+    clients_.erase(worker);
     coalescer_.WorkerGone(worker);
+  }
+
+  // ---- Clients of torch's TCPStore
+
+  // Of this host the user decides, whatever the address: other users may be there too.
+  bool OnClient(StoreWorker worker, const TcpPeer& peer) {
+    absl::MutexLock lock(&mutex_);
+    const bool welcome = peer.on_this_host
+                             ? peer.user && (*peer.user == geteuid() || *peer.user == 0)
+                             : others_.contains(peer.address);
+    if (welcome) {
+      clients_.emplace(worker, TcpStoreSession(coalescer_.round()));
+    } else if (!peer.on_this_host || peer.user) {
+      NoticeLocked(absl::StrCat("refused a connection from ", peer.address,
+                                " to the workers' store: it is of ",
+                                peer.on_this_host ? absl::StrCat("user ", *peer.user)
+                                                  : std::string("no node of this run")));
+    }
+    return welcome;
+  }
+
+  bool OnBytes(StoreWorker worker, std::string_view bytes) {
+    absl::MutexLock lock(&mutex_);
+    const auto client = clients_.find(worker);
+    if (client == clients_.end()) return false;
+    client->second.Receive(bytes);
+    return ServeClientLocked(worker, client->second);
+  }
+
+  // Carries requests and replies between the client's session and the coalescer until there are
+  // none. Replies are sent under the lock, since a client relies on their order. False: the session
+  // has ended.
+  bool ServeClientLocked(StoreWorker worker, TcpStoreSession& session)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    for (std::vector<TcpStoreSession::Request> requests = session.TakeRequests(); !requests.empty();
+         requests = session.TakeRequests()) {
+      StoreCoalescer::Answers answers;
+      for (TcpStoreSession::Request& one : requests) {
+        StoreRequest request{one.id, std::move(one.op)};
+        SubmitLocked(worker, request, answers, one.alone);
+      }
+      for (const StoreCoalescer::Answer& answer : answers) {
+        for (const auto& [to, id] : answer.to) session.Answer(id, answer.result);
+      }
+    }
+    if (socket_ == nullptr) return false;
+    if (std::string out = session.TakeOutput(); !out.empty()) socket_->Send(worker, std::move(out));
+    const absl::Status& status = session.status();
+    if (status.ok()) {
+      socket_->Hold(worker, !session.wants_input());
+      return true;
+    }
+    // The end of a round and the loss of the service are told elsewhere.
+    if (!absl::IsAborted(status) && !absl::IsUnavailable(status))
+      NoticeLocked(absl::StrCat("closed a worker's connection to the store: ", status.message()));
+    clients_.erase(worker);
+    coalescer_.WorkerGone(worker);
+    socket_->End(worker);
+    return false;
+  }
+
+  void EndClientsLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    for (const auto& entry : clients_) {
+      coalescer_.WorkerGone(entry.first);
+      if (socket_ != nullptr) socket_->End(entry.first);
+    }
+    clients_.clear();
+  }
+
+  void NoticeLocked(const std::string& text) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const TimePoint now = Now();
+    if (options_.on_notice == nullptr || (next_notice_ && now < *next_notice_)) return;
+    next_notice_ = now + kClientNoticeInterval;
+    options_.on_notice(text);
   }
 
   // Requests that have arrived by now are sent together.
@@ -294,9 +394,11 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
     {
       absl::MutexLock lock(&mutex_);
       socket = socket_;
+      if (!clients_.empty()) AnswerClientsLocked(answers);
     }
     if (socket == nullptr) return;
     for (StoreCoalescer::Answer& answer : answers) {
+      if (answer.to.empty()) continue;
       v1::StoreReplies message;
       v1::StoreReply& reply = *message.add_replies();
       reply = ToProto(StoreReply{kStreamEnd, std::move(answer.result)});
@@ -307,11 +409,27 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
     }
   }
 
+  // Takes the TCP clients out of whom the answers are for.
+  void AnswerClientsLocked(StoreCoalescer::Answers& answers) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    for (StoreCoalescer::Answer& answer : answers) {
+      std::erase_if(answer.to, [&](const auto& to) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+        const auto client = clients_.find(to.first);
+        if (client == clients_.end()) return false;
+        client->second.Answer(to.second, answer.result);
+        ServeClientLocked(to.first, client->second);
+        return true;
+      });
+    }
+  }
+
   const StoreProxy::Options options_;
 
   absl::Mutex mutex_;
   StoreCoalescer coalescer_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<WorkerSocket> socket_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<StoreWorker, TcpStoreSession> clients_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_set<std::string> others_ ABSL_GUARDED_BY(mutex_);  // addresses of other nodes
+  std::optional<TimePoint> next_notice_ ABSL_GUARDED_BY(mutex_);
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status failed_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<StoreLink> upstream_ ABSL_GUARDED_BY(mutex_);
@@ -330,6 +448,10 @@ class StoreProxyImpl final : public StoreProxy {
   ~StoreProxyImpl() override { core_->Close(); }
 
   absl::Status Listen() { return core_->Listen(); }
+  absl::Status ServeTcpStore(ListeningSocket listener,
+                             const std::vector<std::string>& addresses) override {
+    return core_->ServeTcpStore(std::move(listener), addresses);
+  }
   absl::Status EnsureListening() override { return core_->EnsureListening(); }
   void SetRound(RoundId round) override { core_->SetRound(round); }
   void ServiceIsBack() override { core_->ServiceIsBack(); }

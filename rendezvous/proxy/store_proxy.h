@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Serves the store to an agent's workers on a unix socket: forwards their requests over the node's
-// one connection, on one stream per node. The agent, not the worker, names the run and the node. The
-// rules are in store_coalescer.h.
+// Serves the store to an agent's workers on a unix socket, and to clients of torch's TCPStore on a
+// TCP port: forwards their requests over the node's one connection, on one stream per node. The
+// agent, not the worker, names the run and the node. The rules are in store_coalescer.h and
+// tcpstore_session.h.
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "rendezvous/base/addresses.h"
 #include "rendezvous/proxy/store_link.h"
 #include "rendezvous/wire/service_channel.h"
 
@@ -27,6 +31,8 @@ class StoreProxy {
     // How long operations wait for a service that is gone before they fail with UNAVAILABLE. If it
     // comes back in time, each is performed exactly once. 0: they do not wait.
     std::chrono::milliseconds reconnect_timeout{0};
+    // Told, on any thread, why a TCP client was refused or its connection was closed. May be empty.
+    std::function<void(const std::string&)> on_notice;
   };
 
   // ALREADY_EXISTS if the path is taken, INVALID_ARGUMENT if it is too long.
@@ -37,6 +43,12 @@ class StoreProxy {
 
   // From now on operations of another round fail with ABORTED, including those that wait.
   virtual void SetRound(RoundId round) = 0;
+
+  // Serves torch's TCPStore at `listener`, in place of an earlier one, to processes of this user on
+  // this host and to whoever connects from one of `addresses` that is not of this host. A client's
+  // operations belong to the round in which it connected. RESOURCE_EXHAUSTED.
+  virtual absl::Status ServeTcpStore(ListeningSocket listener,
+                                     const std::vector<std::string>& addresses) = 0;
 
   // Creates the socket again if its file was removed. Errors are those of Start().
   virtual absl::Status EnsureListening() = 0;

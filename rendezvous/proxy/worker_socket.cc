@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/proxy/worker_socket.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -22,7 +24,8 @@ namespace {
 // The epoll ids of the loop's own descriptors; those of streams are higher.
 constexpr std::uint64_t kListener = 0;
 constexpr std::uint64_t kWaker = 1;
-constexpr std::uint64_t kFirstWorker = 2;
+constexpr std::uint64_t kTcpListener = 2;
+constexpr std::uint64_t kFirstWorker = 3;
 
 constexpr std::size_t kReadBytes = 64 * 1024;
 
@@ -72,6 +75,16 @@ absl::Status WorkerSocket::EnsureListening() {
   return absl::OkStatus();
 }
 
+absl::Status WorkerSocket::ServeTcp(ListeningSocket listener) {
+  absl::MutexLock lock(&mutex_);
+  if (!Watch(epoll_.get(), EPOLL_CTL_ADD, listener.fd.get(), EPOLLIN, kTcpListener)) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("cannot serve port ", listener.port, ": ", ErrnoText(errno)));
+  }
+  tcp_listener_ = std::move(listener);
+  return absl::OkStatus();
+}
+
 void WorkerSocket::Stop() {
   if (thread_.joinable()) {
     {
@@ -91,6 +104,7 @@ void WorkerSocket::Stop() {
     absl::MutexLock lock(&mutex_);
     if (listener_.fd.valid()) unlink(listener_.address.c_str());
     listener_ = {};
+    tcp_listener_ = {};
   }
   epoll_.Reset();
 }
@@ -117,8 +131,8 @@ void WorkerSocket::Loop() {
         epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), Patience(due));
     for (int i = 0; i < count; ++i) {
       const epoll_event& event = events[static_cast<std::size_t>(i)];
-      if (event.data.u64 == kListener) {
-        Accept();
+      if (event.data.u64 == kListener || event.data.u64 == kTcpListener) {
+        Accept(event.data.u64 == kTcpListener);
       } else if (event.data.u64 == kWaker) {
         wake_.Clear();
       } else {
@@ -131,36 +145,54 @@ void WorkerSocket::Loop() {
   }
 }
 
-void WorkerSocket::Accept() {
-  absl::MutexLock lock(&mutex_);
-  const int fd = accept4(listener_.fd.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-  if (fd < 0) {
-    if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) Pause();
-    return;
+void WorkerSocket::Accept(bool tcp) {
+  OwnedFd fd;
+  {
+    absl::MutexLock lock(&mutex_);
+    const int listener = tcp ? tcp_listener_.fd.get() : listener_.fd.get();
+    fd = OwnedFd(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!fd.valid()) {
+      if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) Pause();
+      return;
+    }
+    if (streams_.size() >= kWorkerStreamsMax) return;
   }
-  // The socket's folder should admit only the agent's user; this does not rely on it.
-  if (!IsOwnUser(fd) || streams_.size() >= kWorkerStreamsMax) {
-    close(fd);
-    return;
-  }
-  const StoreWorker worker{++last_worker_};
-  if (!Watch(epoll_.get(), EPOLL_CTL_ADD, fd, EPOLLIN, last_worker_)) {
-    close(fd);  // the worker sees it and connects again
-    return;
-  }
-  streams_.emplace(worker, std::make_shared<Stream>(fd));
+  Admit(std::move(fd), tcp);
 }
 
-// Ignores the listener in epoll for kAcceptPause.
+// A worker whose socket is closed here sees it and connects again.
+void WorkerSocket::Admit(OwnedFd fd, bool tcp) {
+  const StoreWorker worker{++last_worker_};
+  // The unix socket's folder should admit only the agent's user; this does not rely on it.
+  if (tcp ? !handlers_.on_client(worker, fd.get()) : !IsOwnUser(fd.get())) return;
+  const int on = 1;
+  if (tcp) setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  {
+    absl::MutexLock lock(&mutex_);
+    if (Watch(epoll_.get(), EPOLL_CTL_ADD, fd.get(), EPOLLIN, last_worker_)) {
+      streams_.emplace(worker, std::make_shared<Stream>(fd.Release(), tcp));
+      return;
+    }
+  }
+  handlers_.on_gone(worker);
+}
+
+bool WorkerSocket::WatchListenersLocked(unsigned events) {
+  return Watch(epoll_.get(), EPOLL_CTL_MOD, listener_.fd.get(), events, kListener) &&
+         (!tcp_listener_.fd.valid() ||
+          Watch(epoll_.get(), EPOLL_CTL_MOD, tcp_listener_.fd.get(), events, kTcpListener));
+}
+
+// Ignores the listeners in epoll for kAcceptPause.
 void WorkerSocket::Pause() {
-  Watch(epoll_.get(), EPOLL_CTL_MOD, listener_.fd.get(), 0, kListener);
+  WatchListenersLocked(0);
   accept_again_ = std::chrono::steady_clock::now() + kAcceptPause;
 }
 
 void WorkerSocket::ListenAgain() {
   absl::MutexLock lock(&mutex_);
   accept_again_.reset();
-  if (!Watch(epoll_.get(), EPOLL_CTL_MOD, listener_.fd.get(), EPOLLIN, kListener))
+  if (!WatchListenersLocked(EPOLLIN))
     accept_again_ = std::chrono::steady_clock::now() + kAcceptPause;
 }
 
@@ -190,6 +222,7 @@ bool WorkerSocket::Read(StoreWorker worker, Stream& stream) {
     absl::MutexLock lock(&stream.mutex);
     fd = stream.fd;
   }
+  if (stream.tcp_client) return ReadClient(worker, fd);
   const auto [to, room] = stream.in.Room(kReadBytes);
   const ssize_t got = recv(fd, to, room, 0);
   if (got < 0) return errno == EAGAIN || errno == EINTR;
@@ -206,6 +239,14 @@ bool WorkerSocket::Read(StoreWorker worker, Stream& stream) {
   stream.in.Shrink(kLargeFrameBytes);
   TakeRoom(worker, stream);
   return true;
+}
+
+bool WorkerSocket::ReadClient(StoreWorker worker, int fd) {
+  std::array<char, kReadBytes> bytes;
+  const ssize_t got = recv(fd, bytes.data(), bytes.size(), 0);
+  if (got < 0) return errno == EAGAIN || errno == EINTR;
+  return got > 0 &&
+         handlers_.on_bytes(worker, std::string_view(bytes.data(), static_cast<std::size_t>(got)));
 }
 
 // An incomplete message holds memory, so only kLargeFramesBytesMax of large ones are read at a
@@ -293,6 +334,25 @@ void WorkerSocket::Send(StoreWorker worker, std::string frame) {
   WatchLocked(worker, *stream);
 }
 
+void WorkerSocket::Hold(StoreWorker worker, bool held) {
+  const std::shared_ptr<Stream> stream = Find(worker);
+  if (stream == nullptr) return;
+  absl::MutexLock lock(&stream->mutex);
+  if (stream->fd < 0 || stream->held == held) return;
+  stream->held = held;
+  WatchLocked(worker, *stream);
+}
+
+void WorkerSocket::End(StoreWorker worker) {
+  const std::shared_ptr<Stream> stream = Find(worker);
+  if (stream == nullptr) return;
+  absl::MutexLock lock(&stream->mutex);
+  if (stream->fd < 0) return;
+  stream->held = false;  // the loop sees the end as it reads
+  WatchLocked(worker, *stream);
+  shutdown(stream->fd, SHUT_RDWR);
+}
+
 bool WorkerSocket::WriteLocked(Stream& stream) {
   while (stream.out_begin < stream.out.size()) {
     const ssize_t sent = send(stream.fd, stream.out.data() + stream.out_begin,
@@ -316,7 +376,7 @@ void WorkerSocket::WatchLocked(StoreWorker worker, Stream& stream) {
   const std::size_t left = stream.out.size() - stream.out_begin;
   if (left > kStreamReplyBytesMax) stream.reading = false;
   if (left <= kStreamReplyBytesMax / 2) stream.reading = true;
-  const bool reading = stream.reading && !stream.waits_for_room;
+  const bool reading = stream.reading && !stream.waits_for_room && !stream.held;
   const unsigned events = (reading ? EPOLLIN : 0u) | (left > 0 ? EPOLLOUT : 0u);
   // Without epoll the replies could not be sent; the worker and this thread see the end.
   if (!Watch(epoll_.get(), EPOLL_CTL_MOD, stream.fd, events, static_cast<std::uint64_t>(worker)))

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The unix socket on which an agent serves the store to its workers, with one thread that accepts,
-// reads and keeps deadlines. Only processes of the agent's user may connect.
+// The unix socket on which an agent serves the store to its workers, and the TCP port of torch's
+// clients, with one thread that accepts, reads and keeps deadlines. Only processes of the agent's
+// user may connect to the former; the caller decides who may to the latter.
 #pragma once
 
 #include <chrono>
@@ -35,6 +36,10 @@ class WorkerSocket {
     std::function<void(StoreWorker)> on_gone;
     // Called after all available messages, and at the time that it returned last.
     std::function<std::optional<TimePoint>()> on_idle;
+    // Only used after ServeTcp(): a client, and its connected socket. False: it is refused.
+    std::function<bool(StoreWorker, int fd)> on_client;
+    // Its bytes, as they come. False: the stream is closed.
+    std::function<bool(StoreWorker, std::string_view bytes)> on_bytes;
   };
 
   explicit WorkerSocket(Handlers handlers) : handlers_(std::move(handlers)) {}
@@ -47,24 +52,32 @@ class WorkerSocket {
   // Listen().
   absl::Status EnsureListening();
 
+  // Also accepts TCP clients from now on, in place of those of an earlier call. RESOURCE_EXHAUSTED.
+  absl::Status ServeTcp(ListeningSocket listener);
+
   // Ends all streams and removes the socket; returns when no handler will be called again.
   void Stop();
 
   // Threadsafe. Frames for a stream that has ended are dropped.
   void Send(StoreWorker worker, std::string frame);
+  // Whether to leave what the worker sends unread for now, and ends its stream. Both threadsafe.
+  void Hold(StoreWorker worker, bool held);
+  void End(StoreWorker worker);
   // Makes the thread call on_idle. Threadsafe.
   void Wake() { wake_.Notify(); }
 
  private:
   // Written by any thread, read by the socket's thread.
   struct Stream {
-    explicit Stream(int descriptor) : fd(descriptor) {}
+    Stream(int descriptor, bool is_client) : tcp_client(is_client), fd(descriptor) {}
+    const bool tcp_client;
     absl::Mutex mutex;
     int fd ABSL_GUARDED_BY(mutex);  // -1: closed
     std::string out ABSL_GUARDED_BY(mutex);
     std::size_t out_begin ABSL_GUARDED_BY(mutex) = 0;
     bool reading ABSL_GUARDED_BY(mutex) = true;
     bool waits_for_room ABSL_GUARDED_BY(mutex) = false;  // for a large message
+    bool held ABSL_GUARDED_BY(mutex) = false;
     FrameReader in;
     std::size_t large = 0;  // bytes of kLargeFramesBytesMax that its large message has
     TimePoint large_since{};
@@ -73,11 +86,14 @@ class WorkerSocket {
   void Loop();
   bool IsStopping() ABSL_LOCKS_EXCLUDED(mutex_);
   int Patience(std::optional<TimePoint> due) const;
-  void Accept();
+  void Accept(bool tcp);
+  void Admit(OwnedFd fd, bool tcp);
   void Pause() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ListenAgain();
+  bool WatchListenersLocked(unsigned events) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OnEvent(StoreWorker worker, unsigned events);
   bool Read(StoreWorker worker, Stream& stream);
+  bool ReadClient(StoreWorker worker, int fd);
   // Large messages.
   void TakeRoom(StoreWorker worker, Stream& stream);
   void GiveRoom(Stream& stream);
@@ -98,6 +114,7 @@ class WorkerSocket {
   std::optional<TimePoint> room_due_;       // when the next large message counts as stalled
   absl::Mutex mutex_;
   ListeningSocket listener_ ABSL_GUARDED_BY(mutex_);
+  ListeningSocket tcp_listener_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<StoreWorker, std::shared_ptr<Stream>> streams_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;

@@ -324,8 +324,8 @@ StoreResult KvStore::Delete(const std::string& key) {
   return Number(1);
 }
 
-// Operations that wait for the queue to exist are answered before the first waiting QUEUE_POP takes
-// the value.
+// Waits for several keys are answered before the first waiting QUEUE_POP takes the value; one for
+// this key alone, whose caller will pop, only if none does.
 StoreResult KvStore::Push(const std::string& key, std::string value) {
   auto it = queues_.find(key);
   const bool is_new = it == queues_.end();
@@ -341,12 +341,15 @@ StoreResult KvStore::Push(const std::string& key, std::string value) {
   ++queued_;
   it->second.push_back(std::move(value));
   const auto waiters = by_key_.find(key);
-  if (!is_new || waiters == by_key_.end()) return {};
+  if (waiters == by_key_.end()) return {};
   const absl::btree_set<WaiterId> pop = waiters->second.pop;
-  if (!values_.contains(key)) CameToBe(absl::btree_set<WaiterId>(waiters->second.wait));
+  const absl::btree_set<WaiterId> alone = waiters->second.wait_alone;
+  if (is_new && !values_.contains(key)) CameToBe(absl::btree_set<WaiterId>(waiters->second.wait));
   if (!pop.empty()) {
     Waiter first = Take(*pop.begin());
     AnswerTo(first.ticket, std::move(first.op), Pop(key));
+  } else if (!alone.empty()) {
+    CameToBe({*alone.begin()});
   }
   return {};
 }

@@ -6,7 +6,9 @@
 //
 // Keys and queues are two name spaces, as in c10d: CHECK and WAIT accept a key or a queue that is
 // not empty; GET and MULTI_GET need keys; NUM_KEYS, LIST_KEYS and DELETE apply to keys only. A wait
-// for several keys ends when all of them exist at the same time.
+// for several keys ends when all of them exist at the same time. A value that is pushed to a queue
+// ends one WAIT that is for that key alone, the first: torch's client pops from a queue by a WAIT
+// and then a QUEUE_POP that must not find it empty.
 #pragma once
 
 #include <cstddef>
@@ -89,8 +91,9 @@ class KvStore {
   struct KeyWaiters {
     absl::btree_set<WaiterId> get;
     absl::btree_set<WaiterId> wait;
+    absl::btree_set<WaiterId> wait_alone;  // WAITs for this key only; it may be a queue since
     absl::btree_set<WaiterId> pop;
-    bool empty() const { return get.empty() && wait.empty() && pop.empty(); }
+    bool empty() const { return get.empty() && wait.empty() && wait_alone.empty() && pop.empty(); }
   };
 
   void AnswerTo(StoreTicket ticket, StoreOp op, StoreResult result);

@@ -21,7 +21,8 @@ bool KvStore::IsPresent(const StoreOp& op, absl::string_view key) const {
 
 absl::btree_set<KvStore::WaiterId>& KvStore::WaitersOf(KeyWaiters& of, const StoreOp& op) const {
   if (op.verb == StoreVerb::kQueuePop) return of.pop;
-  return op.verb == StoreVerb::kWait ? of.wait : of.get;
+  if (op.verb == StoreVerb::kWait) return op.keys.size() == 1 ? of.wait_alone : of.wait;
+  return of.get;
 }
 
 void KvStore::Hold(StoreTicket ticket, StoreOp op, std::size_t missing, TimePoint now) {
@@ -66,6 +67,7 @@ void KvStore::KeyAppeared(const std::string& key) {
   const auto it = by_key_.find(key);
   if (it == by_key_.end()) return;
   absl::btree_set<WaiterId> ids = it->second.get;
+  ids.insert(it->second.wait_alone.begin(), it->second.wait_alone.end());
   if (!HasQueue(key)) ids.insert(it->second.wait.begin(), it->second.wait.end());
   CameToBe(ids);
 }

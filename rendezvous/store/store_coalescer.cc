@@ -40,7 +40,7 @@ milliseconds CutTimeout(milliseconds timeout) {
 // ---- From the workers
 
 StoreCoalescer::Answers StoreCoalescer::Submit(StoreWorker worker, std::uint64_t id, StoreOp op,
-                                               TimePoint now) {
+                                               TimePoint now, bool alone) {
   Answers answers;
   const auto refuse = [&](absl::Status status) {
     answers.push_back({ErrorResult(std::move(status)), {{worker, id}}});
@@ -59,7 +59,7 @@ StoreCoalescer::Answers StoreCoalescer::Submit(StoreWorker worker, std::uint64_t
   }
   op.timeout = CutTimeout(op.timeout);
   const Asker asker{worker, id, op.number, op.timeout, now + op.timeout, false};
-  if (op.verb == StoreVerb::kAdd && op.keys.size() == 1) {
+  if (op.verb == StoreVerb::kAdd && op.keys.size() == 1 && !alone) {
     if (FoldAdd(asker, op)) return answers;
     const std::string key = op.keys[0];
     const AskId ask = NewAsk(std::move(op), {asker}, asker.deadline, /*alone=*/false);
@@ -73,7 +73,7 @@ StoreCoalescer::Answers StoreCoalescer::Submit(StoreWorker worker, std::uint64_t
     }
     return answers;
   }
-  if (!IsFoldedRead(op.verb)) {
+  if (alone || !IsFoldedRead(op.verb)) {
     Queue(NewAsk(std::move(op), {asker}, asker.deadline, /*alone=*/true));
     return answers;
   }

@@ -7,9 +7,12 @@
 //   longer than the read. The reply to a request that had been sent before may be older than the
 //   read; such late reads are sent together as the next request.
 // - ADDs of one key that arrive while one is unanswered are summed and sent as one.
+// - An operation may be submitted as one not to be coalesced. Those of a worker are performed in
+// the
+//   order of their submission.
 // - Each request has an id that is used once, and an operation that changes something is performed
 //   once for an id (store_hub.h).
-// The order of operations that are unanswered at the same time is not defined.
+// The order of other operations that are unanswered at the same time is not defined.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +46,8 @@ class StoreCoalescer {
   RoundId round() const { return round_; }
 
   // From the workers.
-  Answers Submit(StoreWorker worker, std::uint64_t id, StoreOp op, TimePoint now);
+  Answers Submit(StoreWorker worker, std::uint64_t id, StoreOp op, TimePoint now,
+                 bool alone = false);
   void Cancel(StoreWorker worker, std::uint64_t id);
   void WorkerGone(StoreWorker worker);
 

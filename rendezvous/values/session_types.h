@@ -200,9 +200,11 @@ struct Join {
   bool resume = false;
   std::chrono::milliseconds stop_timeout{0};
   RestartPolicy restart_policy;
-  bool hosts_service = false;     // the run cannot go on without this node
-  std::string role;               // its workers are also counted among those of the same role
-  bool evict_stragglers = false;  // drain it if a rank of it is slow and a spare stands by
+  bool hosts_service = false;          // the run cannot go on without this node
+  std::string role;                    // its workers are also counted among those of the same role
+  bool evict_stragglers = false;       // drain it if a rank of it is slow and a spare stands by
+  std::vector<std::string> addresses;  // numeric, of all its interfaces: its workers may come
+                                       // from any of them
   bool operator==(const Join&) const = default;
 };
 
@@ -365,6 +367,8 @@ struct Start {
   std::string left_out;       // which hosts are, since the last round, as a sentence
   int role_rank_first = 0;    // as rank_first, among the workers of the node's role
   int role_world_size = 1;    // of that role
+  // To the first node: where the other nodes' workers may come from.
+  std::vector<std::string> addresses;
   bool operator==(const Start&) const = default;
 };
 

@@ -59,6 +59,7 @@ DDPRUN_MESSAGE(Join) {
   FIELD(hosts_service);
   TEXT(role, kJoinNameBytes);
   FIELD(evict_stragglers);
+  TEXTS(addresses, kNodeAddressesMax, kNameBytesMax);
 }
 
 // Names as in Join, so that they mean the same run and node.
@@ -210,6 +211,7 @@ DDPRUN_MESSAGE(Start) {
   LINES(left_out, kFailureMessageBytesMax);
   FIELD(role_rank_first);
   FIELD(role_world_size);
+  TEXTS(addresses, kStartAddressesMax, kNameBytesMax);
 }
 
 DDPRUN_MESSAGE(Stop) {

@@ -63,6 +63,15 @@ class BenchNode {
     proxy_->SetRound(RoundId{1});
   }
 
+  // Serves torch's TCPStore too, at the port that is returned.
+  int ServeTcpStore() {
+    absl::StatusOr<ListeningSocket> listener = ListenOn("127.0.0.1", 0);
+    if (!listener.ok()) Fail(std::string(listener.status().message()));
+    const int port = listener->port;
+    if (!proxy_->ServeTcpStore(*std::move(listener), {}).ok()) Fail("cannot serve TCPStore");
+    return port;
+  }
+
  private:
   static constexpr std::chrono::seconds kTimeout{60};
 

@@ -8,8 +8,9 @@
 // last, wait). From the first worker's start to the last one's end, over one node and over two
 // (half of the workers on each). TCPStore's set is not acknowledged: it returns before the server
 // has read it. The rows "acknowledged" add a get to it, which is then the same promise; those
-// without it are shown as well. latency: one worker, one call after another, over the agent of
-// the node that does not host the service.
+// without it are shown as well. "torch's client": c10d::TCPStore at the port of its node's agent.
+// latency: one worker, one call after another, over the agent of the node that does not host the
+// service.
 //
 // The processes are those of a run: node 0 (service and agent), node 1 (agent), a TCPStore server,
 // and the workers. The runs of two nodes are in plain text, with TLS between node 1 and the
@@ -57,6 +58,7 @@ constexpr TwoNodes kTwoNodes[] = {{"two", "two nodes"},
                                   {"tls", "two nodes, TLS", true},
                                   {"kept", "two nodes, journal", false, true}};
 constexpr int kTwoNodesCount = 3;
+constexpr int kTls = 1;  // of kTwoNodes: the one to whose agents torch's client goes too
 
 struct Arguments {
   int workers = 64;
@@ -70,6 +72,9 @@ struct Shared {
   pthread_barrier_t everyone;  // the helpers, the workers and the parent
   int tcp_port = 0;
   int service_port[kTwoNodesCount] = {};
+  // Where the agents serve TCPStore: of the run of one node, and of each node of the one with TLS.
+  int one_port = 0;
+  int tls_port[2] = {};
   int sample_count = 0;
   std::uint64_t messages[2] = {};  // one: node 0; two: node 0
   double begin[kWorkersMax] = {};
@@ -194,6 +199,8 @@ void Bench::HostNode0() {
   All();
   one.WaitForStart();
   for (const auto& node : nodes) node->WaitForStart();
+  shared_->one_port = one.ServeTcpStore();
+  shared_->tls_port[0] = nodes[kTls]->ServeTcpStore();
   All();
   All();
   shared_->messages[0] = first.store_messages("one", "node-0");
@@ -208,6 +215,7 @@ void Bench::HostNode1() {
         "127.0.0.1:" + std::to_string(shared_->service_port[i]), NodeOf(kTwoNodes[i], 1, nullptr)));
   }
   for (const auto& node : nodes) node->WaitForStart();
+  shared_->tls_port[1] = nodes[kTls]->ServeTcpStore();
   All();
   All();
 }
@@ -255,21 +263,29 @@ void Bench::Latency(c10d::Store& store, bool acknowledged) {
 void Bench::Work(int rank) {
   All();
   All();
-  c10d::TCPStoreOptions options;
-  options.port = static_cast<std::uint16_t>(shared_->tcp_port);
-  options.waitWorkers = false;
-  c10d::TCPStore tcp("127.0.0.1", options);
+  const int node = rank < arguments_.workers / 2 ? 0 : 1;
+  const auto torch_client = [](int port) {
+    c10d::TCPStoreOptions options;
+    options.port = static_cast<std::uint16_t>(port);
+    options.waitWorkers = false;
+    return c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
+  };
+  const auto tcp_store = torch_client(shared_->tcp_port);
+  c10d::TCPStore& tcp = *tcp_store;
+  const auto tcp_at_one = torch_client(shared_->one_port);
+  const auto tcp_at_tls = torch_client(shared_->tls_port[node]);
   const auto connect = [](const std::string& path) {
     return RendezvousStore::Connect({.target = "unix:" + path, .round = RoundId{1}}, kLong);
   };
   const auto one = connect(Socket("one"));
-  const int node = rank < arguments_.workers / 2 ? 0 : 1;
   std::vector<c10::intrusive_ptr<RendezvousStore>> two;
   for (const TwoNodes& run : kTwoNodes) two.push_back(connect(SocketOf(run, node)));
   for (int repeat = 0; repeat <= arguments_.repeats; ++repeat) {
     const std::string prefix = "exchange/" + std::to_string(repeat);
     Exchange(tcp, rank, prefix, false);
     Exchange(*one, rank, prefix, false);
+    Exchange(*tcp_at_one, rank, prefix + "/torch", false);
+    Exchange(*tcp_at_tls, rank, prefix + "/torch", false);
     Exchange(tcp, rank, prefix + "/acknowledged", true);
     for (const auto& store : two) Exchange(*store, rank, prefix, false);
   }
@@ -324,18 +340,18 @@ double Quantile(std::vector<double> values, double part) {
 
 void Bench::Print() const {
   nlohmann::json report{{"workers", arguments_.workers}, {"repeats", arguments_.repeats}};
-  std::printf("%-38s %10s %10s %10s %10s\n", "", "median", "p99", "min", "max");
+  std::printf("%-45s %10s %10s %10s %10s\n", "", "median", "p99", "min", "max");
   for (const auto& [name, values] : seen_) {
     const double median = Quantile(values, 0.5);
     const double p99 = Quantile(values, 0.99);
     const double least = Quantile(values, 0);
     const double most = Quantile(values, 1);
-    std::printf("%-38s %10.3f %10.3f %10.3f %10.3f\n", name.c_str(), median, p99, least, most);
+    std::printf("%-45s %10.3f %10.3f %10.3f %10.3f\n", name.c_str(), median, p99, least, most);
     report[name] = {{"median", median}, {"p99", p99}, {"min", least}, {"max", most}};
   }
   const auto median = [this](const std::string& name) { return Quantile(seen_.at(name), 0.5); };
-  for (const std::string nodes :
-       {"one node", "two nodes", "two nodes, TLS", "two nodes, journal"}) {
+  for (const std::string nodes : {"one node", "two nodes", "two nodes, TLS", "two nodes, journal",
+                                  "torch's client, one node", "torch's client, two nodes, TLS"}) {
     for (const std::string peer : {"TCPStore", "TCPStore, acknowledged"}) {
       const double ratio = median("exchange ms, " + nodes) / median("exchange ms, " + peer);
       std::printf("exchange, %s / %s: %.2f\n", nodes.c_str(), peer.c_str(), ratio);
@@ -370,6 +386,8 @@ int Bench::Run() {
   for (int repeat = 0; repeat <= arguments_.repeats; ++repeat) {
     TakeExchange("exchange ms, TCPStore", repeat > 0);
     TakeExchange("exchange ms, one node", repeat > 0);
+    TakeExchange("exchange ms, torch's client, one node", repeat > 0);
+    TakeExchange("exchange ms, torch's client, two nodes, TLS", repeat > 0);
     TakeExchange("exchange ms, TCPStore, acknowledged", repeat > 0);
     for (const TwoNodes& run : kTwoNodes) {
       TakeExchange(std::string("exchange ms, ") + run.label, repeat > 0);

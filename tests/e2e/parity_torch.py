@@ -18,7 +18,7 @@ TIMEOUT = datetime.timedelta(seconds=60)
 
 
 def own_store():
-    """As many programs do: rank 0 serves it, unless the launcher does."""
+    """As many programs do: rank 0 serves it, unless an agent does."""
     agents = os.environ["TORCHELASTIC_USE_AGENT_STORE"] == "True"
     return dist.TCPStore(
         os.environ["MASTER_ADDR"],

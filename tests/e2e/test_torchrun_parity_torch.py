@@ -20,8 +20,7 @@ def said(case, launcher, folder):
 
 @pytest.mark.parametrize(("meet", "nodes"), [(STATIC, BY_RANK), (C10D, ((), ()))], ids=["static", "c10d"])
 def test_the_store_of_the_agent(tmp_path, meet, nodes):
-    """TORCHELASTIC_USE_AGENT_STORE is `True` there and `False` here: a program that goes by it works with both, and so
-    does `env://`, at the same MASTER_ADDR and MASTER_PORT."""
+    """A program's own store and `env://`, both at MASTER_ADDR and MASTER_PORT, where an agent serves."""
     case = Case("torch", TWO, meet, nodes, program=PROGRAM, variables={"OMP_NUM_THREADS": "1"})
     theirs = said(case, case.torchrun, tmp_path / "torchrun")
     ours = said(case, [DDPRUN], tmp_path / "ddprun")

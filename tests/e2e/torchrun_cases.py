@@ -292,11 +292,6 @@ STATED = [
         lambda ours, theirs: ours.endswith(".json") and (theirs == "" or theirs.endswith("/error.json")),
     ),
     Stated(
-        r"environment\.TORCHELASTIC_USE_AGENT_STORE",
-        "`False`: rank 0 opens the TCPStore",
-        lambda o, t: (o, t) == ("False", "True"),
-    ),
-    Stated(
         r"environment\.TORCHELASTIC_SIGNALS_TO_HANDLE",
         "`TORCHELASTIC_TIMER_FILE`, `TORCHELASTIC_SIGNALS_TO_HANDLE` | not set by ddprun; a value of the user is passed on",
         lambda ours, theirs: theirs.startswith("SIGTERM"),

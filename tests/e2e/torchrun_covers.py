@@ -61,6 +61,7 @@ SET = {
         "one worker",
         "a store of the workers' own",
         "test_torchrun_parity_torch.py::test_the_store_of_the_agent",
+        "test_tcpstore.py::test_two_nodes_with_a_restart",
     ],
     "TORCHELASTIC_ERROR_FILE": ["one worker", "test_torchrun_parity_ends.py::test_error_files_have_the_same_in_them"],
     "TORCHELASTIC_SIGNALS_TO_HANDLE": ["other signals"],

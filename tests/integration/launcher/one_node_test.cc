@@ -30,7 +30,7 @@ TEST_F(DdprunTest, EveryWorkerKnowsItsPlace) {
           std::string("ROLE_WORLD_SIZE=2"), std::string("MASTER_ADDR=localhost"),
           std::string("TORCHELASTIC_RESTART_COUNT=0"), std::string("TORCHELASTIC_MAX_RESTARTS=3"),
           std::string("TORCHELASTIC_RUN_ID=job7"),
-          std::string("TORCHELASTIC_USE_AGENT_STORE=False"),
+          std::string("TORCHELASTIC_USE_AGENT_STORE=True"),
           std::string("TORCH_NCCL_ASYNC_ERROR_HANDLING=1"), std::string("DDPRUN_ROUND=1")}) {
       EXPECT_THAT("\n" + run->out(), HasSubstr("\n[" + rank + "] " + variable + "\n"));
     }

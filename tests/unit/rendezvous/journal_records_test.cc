@@ -174,10 +174,11 @@ class Anything {
   void Fill(Join& to) {
     auto& [protocol_version, software_version, run_id, node_id, host, node_rank, local_world_size,
            nodes_min, nodes_max, restarts_max, address, worker_port, join_timeout, last_call, lease,
-           resume, stop_timeout, restart_policy, hosts_service, role, evict_stragglers] = to;
+           resume, stop_timeout, restart_policy, hosts_service, role, evict_stragglers,
+           addresses] = to;
     All(protocol_version, software_version, run_id, node_id, host, node_rank, local_world_size,
         nodes_min, nodes_max, restarts_max, address, worker_port, join_timeout, last_call, lease,
-        resume, stop_timeout, restart_policy, hosts_service, role, evict_stragglers);
+        resume, stop_timeout, restart_policy, hosts_service, role, evict_stragglers, addresses);
   }
   void Fill(ExitCodeRange& to) {
     auto& [first, last] = to;
@@ -192,9 +193,10 @@ class Anything {
   void Fill(Start& to) {
     auto& [round, run_id, node_rank, node_count, rank_first, world_size, master_addr, master_port,
            restart_count, restarts_max, restarts_forgiven, left_out, role_rank_first,
-           role_world_size] = to;
+           role_world_size, addresses] = to;
     All(round, run_id, node_rank, node_count, rank_first, world_size, master_addr, master_port,
-        restart_count, restarts_max, restarts_forgiven, left_out, role_rank_first, role_world_size);
+        restart_count, restarts_max, restarts_forgiven, left_out, role_rank_first, role_world_size,
+        addresses);
   }
   template <typename T>
   void Fill(std::optional<T>& to) {

@@ -30,6 +30,9 @@ class PlainStore {
       answers[ticket].number = static_cast<std::int64_t>(values_.erase(op.keys[0]));
     } else if (op.verb == V::kQueuePush) {
       queues_[op.keys[0]].push_back(op.values[0]);
+      WakeOne(op.keys[0]);
+    } else if (IsLoneWait(op) && Has(op, op.keys[0])) {
+      // Answered below.
     } else {
       waiters_.push_back({ticket, op, now + op.timeout});
       Serve();
@@ -58,6 +61,21 @@ class PlainStore {
     return values_.contains(key) || (op.verb == V::kWait && queued);
   }
 
+  static bool IsLoneWait(const StoreOp& op) { return op.verb == V::kWait && op.keys.size() == 1; }
+
+  // A value that no QUEUE_POP waits for ends one WAIT for its queue alone.
+  void WakeOne(const std::string& key) {
+    auto first = waiters_.end();
+    for (auto it = waiters_.begin(); it != waiters_.end(); ++it) {
+      if (it->op.keys[0] != key) continue;
+      if (it->op.verb == V::kQueuePop) return;
+      if (IsLoneWait(it->op) && first == waiters_.end()) first = it;
+    }
+    if (first == waiters_.end()) return;
+    answers[first->ticket];
+    waiters_.erase(first);
+  }
+
   // Those that only look come before those that take.
   void Serve() {
     for (const bool takers : {false, true}) {
@@ -65,6 +83,7 @@ class PlainStore {
         if ((waiter.op.verb == V::kQueuePop) != takers) return false;
         for (const std::string& key : waiter.op.keys) {
           if (!Has(waiter.op, key)) return false;
+          if (IsLoneWait(waiter.op) && !values_.contains(key)) return false;
         }
         StoreResult& result = answers[waiter.ticket];
         for (const std::string& key : waiter.op.keys) {

@@ -117,13 +117,35 @@ TEST(KvStoreWaitTest, WaitIsContentWithAQueueButGetIsNot) {
   const StoreTicket pop = s.Wait(V::kQueuePop, {"q"});
   const StoreTicket both = s.Wait(V::kWait, {"q", "k"});
   s.Do(V::kQueuePush, {"q"}, {"1"});
-  EXPECT_TRUE(s.AnswerTo(wait).status.ok());
   EXPECT_THAT(s.AnswerTo(pop).values, ElementsAre("1"));
+  EXPECT_FALSE(s.IsAnswered(wait)) << "the value is gone";
+  s.Do(V::kQueuePush, {"q"}, {"2"});
+  EXPECT_TRUE(s.AnswerTo(wait).status.ok());
   EXPECT_FALSE(s.IsAnswered(get));
+  s.Do(V::kQueuePop, {"q"});
   s.Do(V::kSet, {"k"}, {""});
   EXPECT_FALSE(s.IsAnswered(both)) << "the queue is empty again";
   s.Do(V::kSet, {"q"}, {"v"});
   EXPECT_TRUE(s.IsAnswered(get) && s.IsAnswered(both));
+}
+
+TEST(KvStoreWaitTest, EachValueOfAQueueEndsOneWaitForItAlone) {
+  TestStore s;
+  const StoreTicket first = s.Wait(V::kWait, {"q"});
+  const StoreTicket second = s.Wait(V::kWait, {"q"});
+  const StoreTicket third = s.Wait(V::kWait, {"q"});
+  const StoreTicket pair = s.Wait(V::kWait, {"q", "q"});
+  s.Do(V::kQueuePush, {"q"}, {"1"});
+  EXPECT_TRUE(s.IsAnswered(first) && s.IsAnswered(pair));
+  EXPECT_FALSE(s.IsAnswered(second));
+  s.Do(V::kQueuePush, {"q"}, {"2"});
+  EXPECT_TRUE(s.IsAnswered(second)) << "the first value is still there";
+  s.Do(V::kQueuePop, {"q"});
+  s.Do(V::kQueuePop, {"q"});
+  EXPECT_FALSE(s.IsAnswered(third));
+  s.Do(V::kSet, {"q"}, {"v"});
+  EXPECT_TRUE(s.IsAnswered(third));
+  EXPECT_EQ(s.store.waiter_count(), 0u);
 }
 
 TEST(KvStoreWaitTest, ACancelledPopTakesNothing) {

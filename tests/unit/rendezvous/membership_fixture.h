@@ -30,6 +30,7 @@ struct JoinOptions {
   bool hosts_service = false;
   bool evict_stragglers = false;
   std::string role;
+  std::vector<std::string> addresses;
 };
 
 inline Join MakeJoin(const std::string& host, JoinOptions options) {
@@ -55,6 +56,7 @@ inline Join MakeJoin(const std::string& host, JoinOptions options) {
   join.hosts_service = options.hosts_service;
   join.evict_stragglers = options.evict_stragglers;
   join.role = options.role;
+  join.addresses = options.addresses;
   return join;
 }
 

@@ -86,6 +86,26 @@ TEST_F(StoreCoalescerTest, AddsThatWaitToGoUpAreOneAndEachHasItsOwnAnswer) {
   EXPECT_EQ(At(kTwo, 1).number, 111);
 }
 
+TEST_F(StoreCoalescerTest, WhatIsSubmittedAloneIsNotCoalescedAndKeepsItsOrder) {
+  Submit(kOne, AddOp("n", 1));
+  Submit(kOne, MakeOp(V::kGet, {"k"}));
+  const auto alone = [&](StoreOp op) {
+    Keep(folder.Submit(kTwo, ++ids[kTwo], std::move(op), now, /*alone=*/true));
+  };
+  alone(MakeOp(V::kSet, {"k"}, {"v"}));
+  alone(AddOp("n", 2));
+  alone(MakeOp(V::kGet, {"k"}));
+  const auto sent = Sent();
+  ASSERT_EQ(sent.size(), 5u);
+  EXPECT_EQ(sent[2].op->verb, V::kSet);
+  EXPECT_EQ(sent[3].op->number, 2);
+  EXPECT_EQ(sent[4].op->verb, V::kGet);
+  Submit(kThree, MakeOp(V::kGet, {"k"}));
+  Reply(sent[4].id, Value("v"));
+  EXPECT_EQ(At(kTwo, 3).values[0], "v");
+  EXPECT_FALSE(answers.contains({kThree, 1})) << "that GET joined the first one's";
+}
+
 TEST_F(StoreCoalescerTest, AddsGatherWhileOneIsUnderWay) {
   Submit(kOne, AddOp("n", 1));
   const auto first = Sent();

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/proxy/tcp_peer.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "rendezvous/base/addresses.h"
+
+namespace ddprun {
+namespace {
+
+constexpr char kEstablished[] = "01";
+
+// The kernel's form of an address and port: words of 32 bits in the host's order.
+std::string KernelText(const void* address, std::size_t bytes, in_port_t port) {
+  std::string text;
+  for (std::size_t i = 0; i < bytes; i += sizeof(std::uint32_t)) {
+    std::uint32_t word = 0;
+    std::memcpy(&word, static_cast<const char*>(address) + i, sizeof word);
+    absl::StrAppend(&text, absl::Hex(word, absl::kZeroPad8));
+  }
+  absl::StrAppend(&text, ":", absl::Hex(ntohs(port), absl::kZeroPad4));
+  return absl::AsciiStrToUpper(text);
+}
+
+std::string KernelText(const sockaddr_storage& from) {
+  if (from.ss_family == AF_INET) {
+    const auto& v4 = reinterpret_cast<const sockaddr_in&>(from);
+    return KernelText(&v4.sin_addr, sizeof v4.sin_addr, v4.sin_port);
+  }
+  const auto& v6 = reinterpret_cast<const sockaddr_in6&>(from);
+  return KernelText(&v6.sin6_addr, sizeof v6.sin6_addr, v6.sin6_port);
+}
+
+// An IPv4 address that an IPv6 socket sees, as itself.
+sockaddr_storage Unmapped(const sockaddr_storage& from) {
+  const auto& v6 = reinterpret_cast<const sockaddr_in6&>(from);
+  if (from.ss_family != AF_INET6 || !IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr)) return from;
+  sockaddr_storage to{};
+  auto& v4 = reinterpret_cast<sockaddr_in&>(to);
+  v4.sin_family = AF_INET;
+  v4.sin_port = v6.sin6_port;
+  std::memcpy(&v4.sin_addr, v6.sin6_addr.s6_addr + 12, sizeof v4.sin_addr);
+  return to;
+}
+
+sockaddr_storage Mapped(const sockaddr_storage& from) {
+  if (from.ss_family != AF_INET) return from;
+  const auto& v4 = reinterpret_cast<const sockaddr_in&>(from);
+  sockaddr_storage to{};
+  auto& v6 = reinterpret_cast<sockaddr_in6&>(to);
+  v6.sin6_family = AF_INET6;
+  v6.sin6_port = v4.sin_port;
+  v6.sin6_addr.s6_addr[10] = v6.sin6_addr.s6_addr[11] = 0xff;
+  std::memcpy(v6.sin6_addr.s6_addr + 12, &v4.sin_addr, sizeof v4.sin_addr);
+  return to;
+}
+
+std::string NumericAddress(const sockaddr_storage& from) {
+  char text[INET6_ADDRSTRLEN] = "";
+  const void* address =
+      from.ss_family == AF_INET
+          ? static_cast<const void*>(&reinterpret_cast<const sockaddr_in&>(from).sin_addr)
+          : static_cast<const void*>(&reinterpret_cast<const sockaddr_in6&>(from).sin6_addr);
+  return inet_ntop(from.ss_family, address, text, sizeof text) == nullptr ? "" : text;
+}
+
+// The user of the socket that has these two ends, seen from itself. A socket that its process has
+// closed is listed as root's until the connection is over, so only established ones count.
+std::optional<uid_t> UserOf(const char* table, const sockaddr_storage& own,
+                            const sockaddr_storage& other) {
+  const std::string own_text = KernelText(own);
+  const std::string other_text = KernelText(other);
+  std::ifstream lines(table);
+  std::string line;
+  while (std::getline(lines, line)) {
+    if (line.find(own_text) == std::string::npos) continue;
+    std::istringstream fields(line);
+    std::string number, local, remote, state, queues, timer, retransmits;
+    uid_t user = 0;
+    if (fields >> number >> local >> remote >> state >> queues >> timer >> retransmits >> user &&
+        local == own_text && remote == other_text && state == kEstablished) {
+      return user;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+TcpPeer PeerOf(int fd) {
+  sockaddr_storage own{};
+  sockaddr_storage peer{};
+  socklen_t own_size = sizeof own;
+  socklen_t peer_size = sizeof peer;
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&own), &own_size) != 0 ||
+      getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &peer_size) != 0) {
+    return {};
+  }
+  own = Unmapped(own);
+  peer = Unmapped(peer);
+  TcpPeer found{.address = NumericAddress(peer)};
+  const std::vector<std::string> here = OwnAddresses();
+  found.on_this_host = IsLoopbackAddress(found.address) ||
+                       std::find(here.begin(), here.end(), found.address) != here.end();
+  if (!found.on_this_host) return found;
+  if (peer.ss_family == AF_INET) found.user = UserOf("/proc/net/tcp", peer, own);
+  if (!found.user) found.user = UserOf("/proc/net/tcp6", Mapped(peer), Mapped(own));
+  return found;
+}
+
+}  // namespace ddprun

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+// The protocol of torch's TCPStore, byte by byte, in front of the real store.
+#include "rendezvous/proxy/tcpstore_session.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "rendezvous/base/limits.h"
+#include "rendezvous/store/kv_store.h"
+
+namespace ddprun {
+namespace {
+
+using std::string_literals::operator""s;
+using ::testing::HasSubstr;
+
+constexpr RoundId kRound{7};
+const std::string kHello = "\x00\xce\xf7\x85\x3c"s;
+
+std::string U64(std::uint64_t value) {
+  return std::string(reinterpret_cast<const char*>(&value), sizeof value);
+}
+std::string Text(const std::string& text) { return U64(text.size()) + text; }
+template <typename... Fields>
+std::string Request(int opcode, const Fields&... fields) {
+  return absl::StrCat(std::string(1, static_cast<char>(opcode)), fields...);
+}
+std::string Keys(const std::vector<std::string>& keys) {
+  std::string bytes = U64(keys.size());
+  for (const std::string& key : keys) bytes += Text(key);
+  return bytes;
+}
+
+// Several clients of one store.
+class TcpStoreSessionTest : public ::testing::Test {
+ protected:
+  struct Client {
+    TcpStoreSession session{kRound};
+    std::string out;
+    std::vector<TcpStoreSession::Request> requests;  // all that it has made
+  };
+
+  TcpStoreSessionTest() { Send(one, kHello), Send(two, kHello); }
+
+  void Send(Client& client, const std::string& bytes) {
+    client.session.Receive(bytes);
+    Serve(client);
+  }
+  // What the client has got since it was last asked.
+  static std::string Got(Client& client) { return std::exchange(client.out, {}); }
+  std::string Ask(const std::string& bytes) {
+    Send(one, bytes);
+    return Got(one);
+  }
+
+  void Serve(Client& client) {
+    for (auto requests = client.session.TakeRequests(); !requests.empty();
+         requests = client.session.TakeRequests()) {
+      for (TcpStoreSession::Request& request : requests) {
+        client.requests.push_back(request);
+        StoreTicket& ticket = tickets_[{&client, request.id}];
+        if (request.op) {
+          ticket = StoreTicket{++last_ticket_};
+          origins_[ticket] = {&client, request.id};
+          Deliver(store.Submit(ticket, *std::move(request.op), TimePoint{}));
+        } else {
+          store.Cancel(ticket);
+        }
+      }
+    }
+    client.out += client.session.TakeOutput();
+  }
+  void Deliver(std::vector<KvStore::Answer> answers) {
+    for (KvStore::Answer& answer : answers) {
+      const auto [client, id] = origins_.at(answer.ticket);
+      client->session.Answer(id, answer.result);
+      Serve(*client);
+    }
+  }
+
+  KvStore store{kRound};
+  Client one;
+  Client two;
+
+ private:
+  std::uint64_t last_ticket_ = 0;
+  std::map<std::pair<Client*, std::uint64_t>, StoreTicket> tickets_;
+  std::map<StoreTicket, std::pair<Client*, std::uint64_t>> origins_;
+};
+
+TEST_F(TcpStoreSessionTest, EachVerbHasItsReply) {
+  EXPECT_EQ(Ask(Request(13, "abcd")), "abcd");                               // PING
+  EXPECT_EQ(Ask(Request(1, Text("/k"), Text("v"))), "");                     // SET
+  EXPECT_EQ(Ask(Request(3, Text("/k"))), Text("v"));                         // GET
+  EXPECT_EQ(Ask(Request(3, Text("/none"))), Text(""));                       // a client waits first
+  EXPECT_EQ(Ask(Request(4, Text("/n"), U64(5))), U64(5));                    // ADD
+  EXPECT_EQ(Ask(Request(4, Text("/n"), U64(-7))), U64(-2));                  //
+  EXPECT_EQ(Ask(Request(3, Text("/n"))), Text("-2"));                        //
+  EXPECT_EQ(Ask(Request(5, Keys({"/k", "/n"}))), "\0"s);                     // CHECK
+  EXPECT_EQ(Ask(Request(5, Keys({"/k", "/none"}))), "\1");                   //
+  EXPECT_EQ(Ask(Request(6, Keys({"/k"}))), "\0"s);                           // WAIT
+  EXPECT_EQ(Ask(Request(7)), U64(2));                                        // GETNUMKEYS
+  EXPECT_EQ(Ask(Request(9, Text("/k"), Text("w"))), "");                     // APPEND
+  EXPECT_EQ(Ask(Request(10, Keys({"/k", "/n"}))), Text("vw") + Text("-2"));  // MULTI_GET
+  EXPECT_EQ(Ask(Request(11, U64(2), Text("a"), Text("1"), Text("b"), Text("2"))), "");
+  EXPECT_EQ(Ask(Request(10, Keys({"a", "b"}))), Text("1") + Text("2"));
+  EXPECT_EQ(Ask(Request(10, Keys({"a", "none", "b"}))), Text("1") + Text("") + Text("2"));
+  EXPECT_EQ(Ask(Request(17)), U64(4) + Text("/k") + Text("/n") + Text("a") + Text("b"));
+  EXPECT_EQ(Ask(Request(8, Text("a"))), U64(1));  // DELETE_KEY
+  EXPECT_EQ(Ask(Request(8, Text("a"))), U64(0));
+  EXPECT_EQ(Ask(Request(14, Text("q"), Text("x"))), "");  // QUEUE_PUSH
+  EXPECT_EQ(Ask(Request(14, Text("q"), Text("y"))), "");
+  EXPECT_EQ(Ask(Request(16, Text("q"))), U64(2));              // QUEUE_LEN
+  EXPECT_EQ(Ask(Request(15, Text("q"))), U64(1) + Text("x"));  // QUEUE_POP
+  EXPECT_EQ(Ask(Request(15, Text("q"))), U64(1) + Text("y"));
+  EXPECT_EQ(Ask(Request(15, Text("q"))), U64(0));
+  EXPECT_TRUE(one.session.status().ok());
+}
+
+TEST_F(TcpStoreSessionTest, CompareSetRepliesWithWhatIsStoredOrWasExpected) {
+  const auto compare_set = [&](const std::string& expected, const std::string& desired) {
+    return Ask(Request(2, Text("k"), Text(expected), Text(desired)));
+  };
+  EXPECT_EQ(compare_set("some", "new"), Text("some"));
+  EXPECT_EQ(compare_set("", "first"), Text("first"));
+  EXPECT_EQ(compare_set("wrong", "second"), Text("first"));
+  EXPECT_EQ(compare_set("first", "second"), Text("second"));
+}
+
+TEST_F(TcpStoreSessionTest, RequestsMayComeInAnyPieces) {
+  std::string all = Request(1, Text("/k"), Text("value"));
+  all += Request(9, Text("/k"), Text("+")) + Request(11, U64(1), Text("m"), Text("1"));
+  all += Request(10, Keys({"/k", "m"})) + Request(13, "1234");
+  const std::string expected = Text("value+") + Text("1") + "1234";
+  EXPECT_EQ(Ask(all), expected);
+  for (std::size_t piece = 1; piece < all.size(); ++piece) {
+    for (std::size_t at = 0; at < all.size(); at += piece) Send(two, all.substr(at, piece));
+    EXPECT_EQ(Got(two), expected) << piece;
+  }
+}
+
+TEST_F(TcpStoreSessionTest, AWaitEndsWithItsKeysOrIsCancelled) {
+  Send(one, Request(6, Keys({"a", "b"})));
+  Send(two, Request(1, Text("a"), Text("")));
+  EXPECT_EQ(Got(one), "");
+  Send(two, Request(1, Text("b"), Text("")));
+  EXPECT_EQ(Got(one), "\0"s);
+  EXPECT_EQ(Ask(Request(12)), "\1") << "its timeout ran out as the answer was under way";
+
+  Send(one, Request(6, Keys({"never"})));
+  EXPECT_EQ(Ask(Request(12)), "\1");
+  EXPECT_EQ(store.waiter_count(), 0u);
+  Send(two, Request(1, Text("never"), Text("v")));
+  EXPECT_EQ(Got(one), "") << "nothing of the old wait may follow";
+  EXPECT_EQ(Ask(Request(3, Text("never"))), Text("v"));
+}
+
+TEST_F(TcpStoreSessionTest, AValueOfAQueueEndsOneWait) {
+  Send(one, Request(6, Keys({"q"})));
+  Send(two, Request(6, Keys({"q"})));
+  Client third;
+  Send(third, kHello + Request(14, Text("q"), Text("x")));
+  EXPECT_EQ(Got(one) + Got(two), "\0"s);
+  EXPECT_EQ(Ask(Request(15, Text("q"))), U64(1) + Text("x"));
+  Send(third, Request(14, Text("q"), Text("y")));
+  EXPECT_EQ(Got(two), "\0"s);
+}
+
+TEST_F(TcpStoreSessionTest, OnlyAWaitThatMayBeForAQueueIsNotJoined) {
+  Send(one, Request(6, Keys({"a", "b"})));
+  Send(two, Request(6, Keys({"a"})));
+  EXPECT_FALSE(one.requests.back().alone);
+  EXPECT_TRUE(two.requests.back().alone);
+}
+
+TEST_F(TcpStoreSessionTest, WhatFollowsASilentRequestComesAfterIt) {
+  TcpStoreSession session(kRound);
+  session.Receive(kHello + Request(1, Text("k"), Text("v")) + Request(3, Text("k")));
+  const auto requests = session.TakeRequests();
+  ASSERT_EQ(requests.size(), 2u);
+  EXPECT_TRUE(requests[1].alone);
+  session.Answer(requests[0].id, {});
+  session.Receive(Request(3, Text("k")));
+  EXPECT_TRUE(session.TakeRequests().empty()) << "the first GET is not answered yet";
+  session.Answer(requests[1].id, {.values = {"v"}});
+  const auto next = session.TakeRequests();
+  ASSERT_EQ(next.size(), 1u);
+  EXPECT_FALSE(next[0].alone);
+}
+
+TEST_F(TcpStoreSessionTest, AClientThatDoesNotWaitIsHeld) {
+  TcpStoreSession session(kRound);
+  std::string sets = kHello;
+  for (std::size_t i = 0; i < 4 * kTcpStoreOpsMax; ++i) sets += Request(1, Text("k"), Text("v"));
+  sets.append(64 * 1024, '\1');
+  session.Receive(sets);
+  std::vector<TcpStoreSession::Request> requests = session.TakeRequests();
+  EXPECT_EQ(requests.size(), kTcpStoreOpsMax);
+  EXPECT_FALSE(session.wants_input());
+  for (const auto& request : requests) session.Answer(request.id, {});
+  EXPECT_EQ(session.TakeRequests().size(), kTcpStoreOpsMax);
+  EXPECT_TRUE(session.status().ok());
+}
+
+TEST_F(TcpStoreSessionTest, AnErrorOfTheStoreEndsTheConnection) {
+  Send(one, Request(1, Text("k"), Text("text")));
+  EXPECT_EQ(Ask(Request(4, Text("k"), U64(1))), "");
+  EXPECT_THAT(std::string(one.session.status().message()), HasSubstr("not a number"));
+
+  TcpStoreSession late(RoundId{6});
+  late.Receive(kHello + Request(1, Text("k"), Text("v")));
+  const auto requests = late.TakeRequests();
+  late.Answer(requests.at(0).id, ErrorResult(absl::AbortedError("over")));
+  EXPECT_TRUE(absl::IsAborted(late.status()));
+}
+
+TEST_F(TcpStoreSessionTest, WhatIsNoRequestEndsTheConnection) {
+  const struct {
+    std::string bytes;
+    const char* says;
+  } kCases[] = {
+      {"GET / HTTP/1.1", "does not speak the protocol"},
+      {"\x00wrong"s, "wrong magic"},
+      {kHello + Request(3, U64(kKeyBytesMax + 1)), "a key of 8193 bytes"},
+      {kHello + Request(1, Text("k"), U64(~0ull)), "a value of 18446744073709551615 bytes"},
+      {kHello + Request(5, U64(kTcpStoreKeysMax + 1)), "131073 keys"},
+      {kHello + Request(11, U64(~0ull)), "keys; at most"},
+      {kHello + Request(18, Text("k")), "opcode 18"},
+      {kHello + Request(255), "opcode 255"},
+  };
+  for (const auto& one_case : kCases) {
+    TcpStoreSession session(kRound);
+    session.Receive(one_case.bytes);
+    EXPECT_THAT(std::string(session.status().message()), HasSubstr(one_case.says));
+    EXPECT_TRUE(session.TakeRequests().empty());
+    EXPECT_FALSE(session.wants_input());
+  }
+}
+
+TEST_F(TcpStoreSessionTest, ARequestHasALimitAsAWhole) {
+  TcpStoreSession session(kRound);
+  session.Receive(kHello + Request(11, U64(100)));
+  const std::string value(kValueBytesMax, 'v');
+  for (int i = 0; i < 3 && session.status().ok(); ++i) session.Receive(Text("k") + Text(value));
+  EXPECT_THAT(std::string(session.status().message()), HasSubstr("more than 16777216 bytes"));
+}
+
+}  // namespace
+}  // namespace ddprun
