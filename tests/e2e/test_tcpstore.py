@@ -114,7 +114,7 @@ def test_a_store_of_the_programs_own_by_torchruns_variable(job):
 
 def test_a_queue_of_torchs_client(tmp_path):
     """Each value goes to one of those that wait, and to none twice."""
-    program = tmp_path / "queue.py"
+    program = tmp_path / "one_of_many.py"
     program.write_text(
         "import torch.distributed as dist\n"
         "dist.init_process_group('gloo')\n"
@@ -178,8 +178,7 @@ def test_a_taken_master_port_is_named(job):
     assert f"port {port} at 127.0.0.1 is in use" in done.stderr
 
 
-@pytest.mark.parametrize("restarts", [2])
-def test_a_fixed_port_over_restarts(tmp_path, restarts):
+def test_a_fixed_port_over_restarts(tmp_path):
     program = tmp_path / "again.py"
     program.write_text(
         "import os, sys\n"
@@ -188,18 +187,15 @@ def test_a_fixed_port_over_restarts(tmp_path, restarts):
         "dist.barrier()\n"
         "count = int(os.environ['TORCHELASTIC_RESTART_COUNT'])\n"
         "print('at', os.environ['MASTER_PORT'], 'in', count, flush=True)\n"
-        f"sys.exit(0 if count == {restarts} else 3)\n"
+        "sys.exit(0 if count == 2 else 3)\n"
     )
     port = free_port()
-    done = run([DDPRUN, "--master-port", port, "--nproc-per-node", "2", "--max-restarts", restarts, program])
+    done = run([DDPRUN, "--master-port", port, "--nproc-per-node", "2", "--max-restarts", "2", program])
     assert done.returncode == 0, done.stderr
-    assert {line for line in done.stdout.splitlines() if line.startswith("at")} == {
-        f"at {port} in {count}" for count in range(restarts + 1)
-    }
+    assert set(re.findall(r"at \d+ in \d", done.stdout)) == {f"at {port} in {count}" for count in range(3)}
 
 
-@pytest.mark.parametrize("killed", [signal.SIGKILL])
-def test_the_service_may_die_while_a_program_sets_up(tmp_path, killed):
+def test_the_service_may_die_while_a_program_sets_up(tmp_path):
     """The clients' connections end at the agents, which wait for the service to come back."""
     port = free_port()
     service = [BIN / "ddprun-rendezvous", "--host", "127.0.0.1", "--port", port, "--journal", tmp_path / "journal"]
@@ -221,7 +217,7 @@ def test_the_service_may_die_while_a_program_sets_up(tmp_path, killed):
         start([DDPRUN, "--nnodes", "2", "--rdzv-endpoint", f"127.0.0.1:{port}", "--rdzv-id", "r", program]) for _ in range(2)
     ]
     wait_for("workers", lambda: len(list(pathlib.Path(tmp_path).glob("gone.ready*"))) == 2, 120)
-    first.send_signal(killed)
+    first.kill()
     first.communicate(timeout=30)
     gone.touch()
     second = start(service)
