@@ -20,7 +20,7 @@ def said(case, launcher, folder):
 
 @pytest.mark.parametrize(("meet", "nodes"), [(STATIC, BY_RANK), (C10D, ((), ()))], ids=["static", "c10d"])
 def test_the_store_of_the_agent(tmp_path, meet, nodes):
-    """A program's own store and `env://`, both at MASTER_ADDR and MASTER_PORT, where an agent serves."""
+    """TORCHELASTIC_USE_AGENT_STORE: a program's own store and `env://` find the agent's at MASTER_ADDR:MASTER_PORT."""
     case = Case("torch", TWO, meet, nodes, program=PROGRAM, variables={"OMP_NUM_THREADS": "1"})
     theirs = said(case, case.torchrun, tmp_path / "torchrun")
     ours = said(case, [DDPRUN], tmp_path / "ddprun")
