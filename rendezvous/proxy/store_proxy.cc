@@ -212,6 +212,11 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
 
   // ---- Clients of torch's TCPStore
 
+  struct Client {
+    TcpStoreSession session;
+    bool held = false;
+  };
+
   // Of this host the user decides, whatever the address: other users may be there too.
   bool OnClient(StoreWorker worker, const TcpPeer& peer) {
     absl::MutexLock lock(&mutex_);
@@ -219,7 +224,7 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
                              ? peer.user && (*peer.user == geteuid() || *peer.user == 0)
                              : others_.contains(peer.address);
     if (welcome) {
-      clients_.emplace(worker, TcpStoreSession(coalescer_.round()));
+      clients_.emplace(worker, Client{TcpStoreSession(coalescer_.round())});
     } else if (!peer.on_this_host || peer.user) {
       NoticeLocked(absl::StrCat("refused a connection from ", peer.address,
                                 " to the workers' store: it is of ",
@@ -233,15 +238,15 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
     absl::MutexLock lock(&mutex_);
     const auto client = clients_.find(worker);
     if (client == clients_.end()) return false;
-    client->second.Receive(bytes);
+    client->second.session.Receive(bytes);
     return ServeClientLocked(worker, client->second);
   }
 
   // Carries requests and replies between the client's session and the coalescer until there are
   // none. Replies are sent under the lock, since a client relies on their order. False: the session
   // has ended.
-  bool ServeClientLocked(StoreWorker worker, TcpStoreSession& session)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  bool ServeClientLocked(StoreWorker worker, Client& client) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    TcpStoreSession& session = client.session;
     for (std::vector<TcpStoreSession::Request> requests = session.TakeRequests(); !requests.empty();
          requests = session.TakeRequests()) {
       StoreCoalescer::Answers answers;
@@ -257,7 +262,10 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
     if (std::string out = session.TakeOutput(); !out.empty()) socket_->Send(worker, std::move(out));
     const absl::Status& status = session.status();
     if (status.ok()) {
-      socket_->Hold(worker, !session.wants_input());
+      if (client.held == session.wants_input()) {
+        client.held = !client.held;
+        socket_->Hold(worker, client.held);
+      }
       return true;
     }
     // The end of a round and the loss of the service are told elsewhere.
@@ -415,7 +423,7 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
       std::erase_if(answer.to, [&](const auto& to) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
         const auto client = clients_.find(to.first);
         if (client == clients_.end()) return false;
-        client->second.Answer(to.second, answer.result);
+        client->second.session.Answer(to.second, answer.result);
         ServeClientLocked(to.first, client->second);
         return true;
       });
@@ -427,7 +435,7 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
   absl::Mutex mutex_;
   StoreCoalescer coalescer_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<WorkerSocket> socket_ ABSL_GUARDED_BY(mutex_);
-  absl::flat_hash_map<StoreWorker, TcpStoreSession> clients_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<StoreWorker, Client> clients_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_set<std::string> others_ ABSL_GUARDED_BY(mutex_);  // addresses of other nodes
   std::optional<TimePoint> next_notice_ ABSL_GUARDED_BY(mutex_);
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;

@@ -2,11 +2,15 @@
 #include "rendezvous/proxy/tcp_peer.h"
 
 #include <arpa/inet.h>
-#include <netdb.h>
+#include <linux/inet_diag.h>
+#include <linux/netlink.h>
+#include <linux/sock_diag.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <fstream>
 #include <sstream>
@@ -14,6 +18,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/addresses.h"
+#include "rendezvous/base/owned_fd.h"
 
 namespace ddprun {
 namespace {
@@ -76,8 +81,55 @@ std::string NumericAddress(const sockaddr_storage& from) {
 
 // The user of the socket that has these two ends, seen from itself. A socket that its process has
 // closed is listed as root's until the connection is over, so only established ones count.
-std::optional<uid_t> UserOf(const char* table, const sockaddr_storage& own,
-                            const sockaddr_storage& other) {
+//
+// By sock_diag(7), which looks one socket up. Absent also where the kernel has it not.
+std::optional<uid_t> UserByDiag(const sockaddr_storage& own, const sockaddr_storage& other) {
+  const OwnedFd netlink(
+      socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_SOCK_DIAG));
+  struct {
+    nlmsghdr header;
+    inet_diag_req_v2 request;
+  } query{};
+  query.header.nlmsg_len = sizeof query;
+  query.header.nlmsg_type = SOCK_DIAG_BY_FAMILY;
+  query.header.nlmsg_flags = NLM_F_REQUEST;
+  query.request.sdiag_family = static_cast<__u8>(own.ss_family);
+  query.request.sdiag_protocol = IPPROTO_TCP;
+  query.request.idiag_states = 1u << TCP_ESTABLISHED;
+  inet_diag_sockid& id = query.request.id;
+  id.idiag_cookie[0] = id.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
+  const auto put = [](const sockaddr_storage& from, __be16& port, __be32* address) {
+    if (from.ss_family == AF_INET) {
+      const auto& v4 = reinterpret_cast<const sockaddr_in&>(from);
+      port = v4.sin_port;
+      std::memcpy(address, &v4.sin_addr, sizeof v4.sin_addr);
+    } else {
+      const auto& v6 = reinterpret_cast<const sockaddr_in6&>(from);
+      port = v6.sin6_port;
+      std::memcpy(address, &v6.sin6_addr, sizeof v6.sin6_addr);
+    }
+  };
+  put(own, id.idiag_sport, id.idiag_src);
+  put(other, id.idiag_dport, id.idiag_dst);
+  if (send(netlink.get(), &query, sizeof query, 0) != sizeof query) return std::nullopt;
+  // The kernel answers within send().
+  alignas(nlmsghdr) std::array<char, 4096> answer{};
+  const ssize_t size = recv(netlink.get(), answer.data(), answer.size(), 0);
+  const auto* header = reinterpret_cast<const nlmsghdr*>(answer.data());
+  if (size < static_cast<ssize_t>(NLMSG_LENGTH(sizeof(inet_diag_msg))) ||
+      header->nlmsg_type != SOCK_DIAG_BY_FAMILY) {
+    return std::nullopt;
+  }
+  const auto* message = static_cast<const inet_diag_msg*>(NLMSG_DATA(header));
+  const bool same = message->id.idiag_sport == id.idiag_sport &&
+                    message->id.idiag_dport == id.idiag_dport &&
+                    message->idiag_state == TCP_ESTABLISHED;
+  return same ? std::optional<uid_t>(message->idiag_uid) : std::nullopt;
+}
+
+// The same from the list of all sockets, which takes the kernel milliseconds to make.
+std::optional<uid_t> UserByTable(const char* table, const sockaddr_storage& own,
+                                 const sockaddr_storage& other) {
   const std::string own_text = KernelText(own);
   const std::string other_text = KernelText(other);
   std::ifstream lines(table);
@@ -113,8 +165,11 @@ TcpPeer PeerOf(int fd) {
   found.on_this_host = IsLoopbackAddress(found.address) ||
                        std::find(here.begin(), here.end(), found.address) != here.end();
   if (!found.on_this_host) return found;
-  if (peer.ss_family == AF_INET) found.user = UserOf("/proc/net/tcp", peer, own);
-  if (!found.user) found.user = UserOf("/proc/net/tcp6", Mapped(peer), Mapped(own));
+  // An IPv4 connection may have been made by an IPv6 socket; sock_diag finds it either way.
+  found.user = UserByDiag(peer, own);
+  if (!found.user && peer.ss_family == AF_INET)
+    found.user = UserByTable("/proc/net/tcp", peer, own);
+  if (!found.user) found.user = UserByTable("/proc/net/tcp6", Mapped(peer), Mapped(own));
   return found;
 }
 

@@ -16,7 +16,7 @@ struct TcpPeer {
   std::optional<uid_t> user;
 };
 
-// Of a connected socket; no address if it is not connected. Reads /proc/net.
+// Of a connected socket; no address if it is not connected.
 TcpPeer PeerOf(int fd);
 
 }  // namespace ddprun

@@ -128,7 +128,7 @@ void TcpStoreSession::Parse() {
   }
   in_.erase(0, begin_);
   begin_ = 0;
-  if (in_.empty()) in_.shrink_to_fit();
+  if (in_.empty() && in_.capacity() > kReadAhead) in_.shrink_to_fit();
 }
 
 // True: a request was taken, and there may be another.
@@ -153,6 +153,8 @@ bool TcpStoreSession::ParseOne() {
     }
     return false;
   }
+  if (opcode == Opcode::kWait || opcode == Opcode::kMultiGet)
+    under_way_->fields = in_.substr(begin_ + 1, cursor.used());
   begin_ += 1 + cursor.used();
   return true;
 }
@@ -239,18 +241,24 @@ void TcpStoreSession::Ask(Opcode opcode, StoreVerb verb, std::vector<std::string
     silent_.insert(last_id_);
     return;
   }
-  // The client has a timeout of its own, and cancels.
-  if (verb == StoreVerb::kWait) op.timeout = kStoreTimeoutMax;
-  under_way_ = UnderWay{0, opcode, op, {}};
+  under_way_ = UnderWay{.opcode = opcode};
   Send(std::move(op));
 }
 
 // A WAIT for one key may be one for a queue, of which each value ends one WAIT. What follows silent
-// operations must come after them.
+// operations must come after them; of a WAIT, whose keys can only have become more, the reply.
 void TcpStoreSession::Send(StoreOp op) {
-  const bool may_be_queue = op.verb == StoreVerb::kWait && op.keys.size() == 1;
+  const bool is_wait = op.verb == StoreVerb::kWait;
+  const bool alone = is_wait ? op.keys.size() == 1 : !silent_.empty();
+  if (is_wait) op.timeout = kStoreTimeoutMax;  // the client has one of its own, and cancels
   under_way_->id = ++last_id_;
-  requests_.push_back({last_id_, std::move(op), may_be_queue || !silent_.empty()});
+  requests_.push_back({last_id_, std::move(op), alone});
+}
+
+void TcpStoreSession::StopWaitingIfSilent() {
+  if (!under_way_.has_value() || !under_way_->done || !silent_.empty()) return;
+  under_way_.reset();
+  Put8(kStopWaiting);
 }
 
 // Both a client whose WAIT is under way and one whose WAIT was answered meanwhile expect this.
@@ -266,6 +274,7 @@ void TcpStoreSession::Answer(std::uint64_t id, const StoreResult& result) {
   if (!status_.ok()) return;
   if (silent_.erase(id) > 0) {
     status_ = result.status;
+    if (status_.ok()) StopWaitingIfSilent();
   } else if (under_way_.has_value() && under_way_->id == id) {
     Reply(result);
   }
@@ -276,8 +285,14 @@ void TcpStoreSession::Reply(const StoreResult& result) {
   const Opcode opcode = under_way_->opcode;
   if (opcode == Opcode::kMultiGet) return GoOnOneByOne(result);
   const absl::Status& status = result.status;
-  if (opcode == Opcode::kWait && absl::IsDeadlineExceeded(status))
-    return Send(StoreOp(under_way_->op));
+  if (opcode == Opcode::kWait && absl::IsDeadlineExceeded(status)) {
+    return Send(
+        {.verb = StoreVerb::kWait, .round = round_, .keys = Cursor(under_way_->fields).Keys()});
+  }
+  if (opcode == Opcode::kWait && status.ok()) {
+    under_way_->done = true;
+    return StopWaitingIfSilent();
+  }
   const bool missing = (opcode == Opcode::kGet && absl::IsDeadlineExceeded(status)) ||
                        (opcode == Opcode::kQueuePop && absl::IsNotFound(status));
   under_way_.reset();
@@ -292,8 +307,6 @@ void TcpStoreSession::Reply(const StoreResult& result) {
       return PutBytes(result.values[0]);
     case Opcode::kCheck:
       return Put8(result.number == 1 ? kReady : kNotReady);
-    case Opcode::kWait:
-      return Put8(kStopWaiting);
     case Opcode::kQueuePop:
       // The length before; a client asks only whether it is 0.
       Put64(missing ? 0 : 1);
@@ -312,24 +325,23 @@ void TcpStoreSession::Reply(const StoreResult& result) {
 // all. torch's client waits for the keys first, so this is rare.
 void TcpStoreSession::GoOnOneByOne(const StoreResult& result) {
   UnderWay& under_way = *under_way_;
-  StoreOp& op = under_way.op;
   const bool missing = absl::IsDeadlineExceeded(result.status);
   if (!result.status.ok() && !missing) {
     status_ = result.status;
     return;
   }
-  if (op.verb == StoreVerb::kGet) {
+  if (!under_way.keys.empty()) {
     under_way.values.push_back(missing ? "" : result.values[0]);
-    op.keys.erase(op.keys.begin());
-  } else if (!missing) {
-    under_way.values = result.values;
-    op.keys.clear();
+  } else if (missing) {
+    under_way.keys = Cursor(under_way.fields).Keys();
   }
-  if (!op.keys.empty()) {
-    op.verb = StoreVerb::kGet;
-    return Send({.verb = StoreVerb::kGet, .round = round_, .keys = {op.keys[0]}});
+  if (under_way.values.size() < under_way.keys.size()) {
+    return Send({.verb = StoreVerb::kGet,
+                 .round = round_,
+                 .keys = {under_way.keys[under_way.values.size()]}});
   }
-  for (const std::string& value : under_way.values) PutBytes(value);
+  for (const std::string& value : under_way.keys.empty() ? result.values : under_way.values)
+    PutBytes(value);
   under_way_.reset();
 }
 

@@ -54,8 +54,11 @@ class TcpStoreSession {
   struct UnderWay {  // the request that has a reply
     std::uint64_t id = 0;
     Opcode opcode{};
-    StoreOp op;
-    std::vector<std::string> values;  // of a MULTI_GET that reads its keys one by one
+    std::string fields;  // of a WAIT or MULTI_GET, as they came, in case that it is asked again
+    bool done = false;   // a WAIT whose reply waits for silent operations before it
+    // Of a MULTI_GET that reads its keys one by one.
+    std::vector<std::string> keys;
+    std::vector<std::string> values;
   };
 
   void Parse();
@@ -66,6 +69,7 @@ class TcpStoreSession {
   void Send(StoreOp op);
   void CancelWait();
   void Reply(const StoreResult& result);
+  void StopWaitingIfSilent();
   void GoOnOneByOne(const StoreResult& result);
   void Put8(std::uint8_t value) { out_.push_back(static_cast<char>(value)); }
   void Put64(std::int64_t value);

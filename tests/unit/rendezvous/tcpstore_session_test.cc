@@ -191,6 +191,21 @@ TEST_F(TcpStoreSessionTest, WhatFollowsASilentRequestComesAfterIt) {
   EXPECT_FALSE(next[0].alone);
 }
 
+TEST_F(TcpStoreSessionTest, AWaitIsJoinedThoughItsReplyComesAfterSilentRequests) {
+  TcpStoreSession session(kRound);
+  session.Receive(kHello + Request(1, Text("k"), Text("v")) + Request(6, Keys({"a", "b"})));
+  const auto requests = session.TakeRequests();
+  ASSERT_EQ(requests.size(), 2u);
+  EXPECT_FALSE(requests[1].alone);
+  session.Answer(requests[1].id, {});
+  EXPECT_EQ(session.TakeOutput(), "") << "the client would take its SET for done";
+  session.Receive(Request(3, Text("k")));
+  EXPECT_TRUE(session.TakeRequests().empty());
+  session.Answer(requests[0].id, {});
+  EXPECT_EQ(session.TakeOutput(), "\0"s);
+  EXPECT_EQ(session.TakeRequests().size(), 1u) << "and goes on";
+}
+
 TEST_F(TcpStoreSessionTest, AClientThatDoesNotWaitIsHeld) {
   TcpStoreSession session(kRound);
   std::string sets = kHello;
