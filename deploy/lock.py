@@ -23,7 +23,9 @@ CUDA = "13.0"
 LISTS = {
     "requirements-torch.txt": [f"torch=={TORCH}"],
     "requirements-cuda-headers.txt": [f"nvidia-cuda-crt=={CUDA}.*", f"nvidia-cuda-cccl=={CUDA}.*"],
-    "requirements-test.txt": ["numpy", "pillow", "pytest", "safetensors", "tensorboard", "transformers"],
+    "requirements-test.txt": [
+        *("accelerate", "numpy", "pillow", "pytest", "pytorch-lightning", "safetensors", "tensorboard", "transformers")
+    ],
 }
 # Debian 12 and Ubuntu 24.04; glibc 2.36 is the older one's.
 PYTHONS = ("3.11", "3.12")
