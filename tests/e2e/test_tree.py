@@ -37,6 +37,7 @@ CORES = (
     "rendezvous/store/reply_cache",
     "rendezvous/store/store_hub",
     "rendezvous/store/store_coalescer",
+    "rendezvous/proxy/tcpstore_session",
     "launcher/supervisor/agent_events",
     "launcher/chaos/chaos_plan",
     "launcher/chaos/chaos_report",
