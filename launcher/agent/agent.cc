@@ -273,8 +273,8 @@ void Agent::Perform(const Effect& effect, TimePoint now) {
   if (const auto* spawn = std::get_if<SpawnRound>(&effect)) {
     Start start = spawn->start;
     const absl::Status status = ServeStore(start);
-    if (EachAgentServes(start)) {
-      start.master_addr = "127.0.0.1";
+    if (EachAgentServes()) {
+      start.master_addr = kLoopback;
       start.master_port = worker_port_;
     }
     if (status.ok()) {

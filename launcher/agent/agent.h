@@ -36,6 +36,9 @@
 
 namespace ddprun {
 
+// Where an agent serves torch's TCPStore if each does.
+inline constexpr char kLoopback[] = "127.0.0.1";
+
 // Events from gRPC's threads to the agent's thread: the only state that they share.
 class EventQueue {
  public:
@@ -100,7 +103,7 @@ class Agent {
   std::chrono::milliseconds JoinTimeLeft(TimePoint now) const;
   absl::StatusOr<int> WorkerPort();
   std::vector<std::string> NetworkVariables(const Start& start);
-  bool EachAgentServes(const Start& start) const;
+  bool EachAgentServes() const;
   absl::Status ServeStore(const Start& start);
   absl::Status ServeTcpStore(const Start& start);
   void Loop();

@@ -88,11 +88,10 @@ absl::StatusOr<int> Agent::WorkerPort() {
     return port;
   }
   if (asked != 0 && asked == worker_port_) return asked;  // it is still served
-  const bool alone = options.worker_store == WorkerStore::kAgent && options.nodes != 1;
-  absl::StatusOr<ListeningSocket> listener =
-      ListenForWorkers(alone ? "127.0.0.1" : address_, asked);
+  const std::string address = EachAgentServes() ? kLoopback : address_;
+  absl::StatusOr<ListeningSocket> listener = ListenForWorkers(address, asked);
   if (listener.ok() && listener->port == rendezvous_.port)
-    listener = ListenForWorkers(alone ? "127.0.0.1" : address_, asked);
+    listener = ListenForWorkers(address, asked);
   if (!listener.ok()) return listener.status();
   worker_port_ = listener->port;
   worker_listener_ = *std::move(listener);
@@ -214,13 +213,14 @@ absl::Status Agent::ServeStore(const Start& start) {
   return ServeTcpStore(start);
 }
 
-bool Agent::EachAgentServes(const Start& start) const {
-  return config_.options.worker_store == WorkerStore::kAgent && start.node_count > 1;
+// In a run of several nodes, also while a round has one.
+bool Agent::EachAgentServes() const {
+  return config_.options.worker_store == WorkerStore::kAgent && config_.options.nodes != 1;
 }
 
 absl::Status Agent::ServeTcpStore(const Start& start) {
   std::optional<ListeningSocket> listener = std::exchange(worker_listener_, std::nullopt);
-  const bool serves = start.node_rank == 0 || EachAgentServes(start);
+  const bool serves = start.node_rank == 0 || EachAgentServes();
   if (!listener.has_value() || !serves) return absl::OkStatus();
   return store_proxy_->ServeTcpStore(*std::move(listener), start.addresses);
 }

@@ -84,6 +84,15 @@ def test_two_nodes_with_a_restart(two_hosts, job, who):  # noqa: F811
     assert said(results) == [f"rank {rank} of 4: sum 10.0 {served} {address}" for rank in range(4)]
 
 
+def test_an_elastic_run_of_one_node_so_far(job):
+    flags = ["--nnodes", "1:2", "--last-call", "0.1", "--node-rank", "0", "--master-addr", "127.0.0.1"]
+    flags += ["--master-port", free_port(), "--max-restarts", "1", "--worker-store", "agent"]
+    done = run([DDPRUN, *flags, "--nproc-per-node", "2", job])
+    assert said([(done.returncode, done.stdout, done.stderr)]) == [
+        f"rank {rank} of 2: sum 3.0 True 127.0.0.1" for rank in (0, 1)
+    ]
+
+
 def test_the_store_outlives_rank_0(tmp_path):
     program = tmp_path / "rank_0_ends_first.py"
     program.write_text(
