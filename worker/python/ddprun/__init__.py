@@ -1,9 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """For Python programs that ddprun runs: what they may tell it, and how they go on when a peer dies. Only the standard library is
-needed (EpochBatches: torch). A program that runs without ddprun goes on as ever: nothing here fails for want of it."""
+needed (EpochBatches: torch; a callback: its package). A program that runs without ddprun goes on as ever: nothing here fails for
+want of it."""
 
+from .callbacks import accelerate_tracker, lightning_callback, transformers_callback
 from .notify import progress
 from .rounds import Rounds
 from .sampler import EpochBatches
 
-__all__ = ["EpochBatches", "Rounds", "progress"]
+__all__ = [
+    "EpochBatches",
+    "Rounds",
+    "accelerate_tracker",
+    "lightning_callback",
+    "progress",
+    "transformers_callback",
+]

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Callbacks that tell ddprun how far a training of a well-known package is. A package is imported when its callback is made."""
+
+import importlib
+import sys
+
+from .notify import progress
+
+
+def transformers_callback():
+    """`transformers.Trainer(..., callbacks=[ddprun.transformers_callback()])`."""
+    from transformers import TrainerCallback
+
+    class Progress(TrainerCallback):
+        def on_step_end(self, args, state, control, **kwargs):
+            progress(state.global_step, epoch=int(state.epoch or 0), section="train")
+
+        def on_prediction_step(self, args, state, control, **kwargs):
+            progress(state.global_step, section="evaluation")
+
+        def on_save(self, args, state, control, **kwargs):
+            progress(state.global_step, section="checkpoint")
+
+    return Progress()
+
+
+def lightning_callback():
+    """`Trainer(..., callbacks=[ddprun.lightning_callback()])`, of `lightning` or `pytorch_lightning`: the one that the program
+    has imported."""
+    names = ("lightning.pytorch", "pytorch_lightning")
+    package = importlib.import_module(next((name for name in names if name in sys.modules), names[0]))
+
+    class Progress(package.Callback):
+        def on_train_batch_end(self, trainer, *rest):
+            progress(trainer.global_step, epoch=trainer.current_epoch, section="train")
+
+        def on_validation_batch_end(self, trainer, *rest):
+            progress(trainer.global_step, epoch=trainer.current_epoch, section="evaluation")
+
+        def on_save_checkpoint(self, trainer, *rest):
+            progress(trainer.global_step, section="checkpoint")
+
+    return Progress()
+
+
+def accelerate_tracker():
+    """`Accelerator(log_with=ddprun.accelerate_tracker())` and `init_trackers()`: what `Accelerator.log(values, step=...)` is given
+    on each rank, its step and, if it is among the values, its "epoch"."""
+    from accelerate.tracking import GeneralTracker
+
+    class Progress(GeneralTracker):
+        name = "ddprun"
+        requires_logging_directory = False
+        main_process_only = False
+        tracker = None
+
+        def store_init_configuration(self, values):
+            pass
+
+        def log(self, values, step=None, **kwargs):
+            progress(step, epoch=values.get("epoch"), section="train")
+
+    return Progress()
