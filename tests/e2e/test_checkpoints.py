@@ -309,10 +309,27 @@ def with_tensor(content, name, values):
     sums = json.loads(about["crc32c"])
     sums[name] = f"{crc32c(values):08x}"
     ordered = dict(sorted(header.items(), key=lambda item: item[1]["data_offsets"]))
-    head = json.dumps({"__metadata__": {**about, "crc32c": json.dumps(sums)}, **ordered}).encode()
+    return with_header({"__metadata__": {**about, "crc32c": json.dumps(sums)}, **ordered}, body)
+
+
+def with_header(header, body):
+    """A checkpoint's bytes, with the checksum of the header."""
+    head = json.dumps(header).encode()
     head += b" " * (-len(head) % 8)
     head = len(head).to_bytes(8, "little") + head
     return head + body[:-4] + crc32c(head).to_bytes(4, "little")
+
+
+def with_buckets(content, buckets):
+    """A checkpoint's bytes with another bucket layout; None: without one."""
+    length = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + length])
+    about = json.loads(header["__metadata__"]["ddprun"])
+    about["buckets"] = buckets
+    if buckets is None:
+        del about["buckets"]
+    header["__metadata__"]["ddprun"] = json.dumps(about)
+    return with_header(header, content[8 + length :])
 
 
 def test_states_of_random_generators_are_not_needed(tmp_path):
@@ -329,3 +346,22 @@ def test_states_of_random_generators_are_not_needed(tmp_path):
     assert f"goes on from {saved}" in done.stdout, done.stdout
     with safe_open(checkpoints(tmp_path / "checkpoints")[-1], "pt") as file:
         assert not [name for name in file.keys() if name.startswith("random/")]
+
+
+def test_a_layout_of_buckets_that_does_not_fit_is_left(tmp_path):
+    """Checkpoints had none at first. Of two ranks the sums are the same in any."""
+    more = ["--checkpoint-every", "2", "--resume", "auto"]
+    assert run(command(2, tmp_path, *more, "--max-steps", "4")).returncode == 0
+    saved, last = checkpoints(tmp_path / "checkpoints")
+    alone, content = last.read_bytes(), saved.read_bytes()
+    with safe_open(saved, "pt") as file:
+        layout = json.loads(file.metadata()["ddprun"])["buckets"]
+    places = sorted(place for bucket in layout for place in bucket)
+    assert places == list(range(len(places))) and len(places) > 1
+    for odd in (None, [], [[]], [places[:-1]], [[*places, len(places)]], [[place] for place in places], [[-1]], "all"):
+        saved.write_bytes(with_buckets(content, odd))
+        last.unlink()
+        done = run(command(2, tmp_path, *more, "--max-steps", "4"))
+        assert done.returncode == 0, (odd, done.stderr)
+        assert f"goes on from {saved}" in done.stdout, (odd, done.stdout)
+        assert last.read_bytes() == alone, odd

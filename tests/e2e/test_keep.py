@@ -7,6 +7,7 @@ import re
 import resource
 import signal
 import time
+from pathlib import Path
 
 import pytest
 from conftest import TRAIN
@@ -16,8 +17,8 @@ STEPS = 60  # many enough that no kill comes after the last
 SETTINGS = f"""--dataset synthetic --samples 512 --model netresdeep --batch-size 16 --max-steps {STEPS} --epochs 100
     --deterministic --eval-every 0.5 --log-every 5 --augment""".split()
 
-# A file of this size holds the model, but not the memory that the ranks share.
-SMALL_FILES = 1_000_000
+# A file of this size holds the model or a checkpoint (1.3 MB), but not the memory that the ranks share (1.6 MB).
+SMALL_FILES = 1_450_000
 
 
 def without_shared_memory(rank):
@@ -30,6 +31,10 @@ MEMORY = {"shared": None, "network": without_shared_memory}
 
 def agent_of(folder, *more, memory="shared"):
     return RoundAgent(folder, [TRAIN, *SETTINGS, "--output-dir", folder / "run", *more], MEMORY[memory])
+
+
+def maps_shared_memory(worker):
+    return "memfd:ddprun-gradients" in Path(f"/proc/{worker.process.pid}/maps").read_text()
 
 
 def model_of(folder):
@@ -136,18 +141,39 @@ def test_two_die_one_after_the_other(tmp_path, expected):
     assert model_of(tmp_path) == expected(4)
 
 
-def test_all_states_are_lost_with_all_ranks_that_had_one(tmp_path, expected):
+@pytest.mark.parametrize("memory", MEMORY)
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_all_states_are_lost_with_all_ranks_that_had_one(tmp_path, expected, ranks, memory):
     """What is left is the newest checkpoint."""
     saving = ["--checkpoint-every", "5"]
-    with agent_of(tmp_path, *saving) as agent:
-        agent.begin([None] * 2)
+    with agent_of(tmp_path, *saving, memory=memory) as agent:
+        agent.begin([None] * ranks)
         agent.until_step(12)
-        agent.workers[0].kill()
-        agent.workers[1].kill()
+        assert not agent.ended(), agent.outputs()
+        assert [maps_shared_memory(worker) for worker in agent.workers] == [memory == "shared"] * ranks
+        for worker in agent.workers:
+            worker.kill()
         agent.begin(agent.break_round())
         agent.finish()
-        assert "goes on from" in agent.workers[0].output.read_text()
-    assert model_of(tmp_path) == expected(2, *saving)
+        assert "goes on from" in agent.workers[0].output.read_text(), agent.outputs()
+    assert model_of(tmp_path) == expected(ranks, *saving, memory=memory)
+
+
+def test_a_round_that_breaks_as_the_checkpoint_is_read_leaves_no_trace(tmp_path, expected):
+    """Also where the first step after it is never completed."""
+    saving = ["--checkpoint-every", "5"]
+    with agent_of(tmp_path, *saving, memory="network") as agent:
+        agent.begin([None] * 3)
+        agent.until_step(12)
+        for worker in agent.workers:
+            worker.kill()
+        agent.begin(agent.break_round())
+        first = agent.workers[0]
+        agent.until(lambda: agent.ended() or "goes on from" in first.output.read_text(), "the checkpoint to be read")
+        agent.begin(agent.break_round())
+        agent.finish()
+        assert first.output.read_text().count("goes on ") > 1, agent.outputs()
+    assert model_of(tmp_path) == expected(3, *saving, memory="network")
 
 
 def test_every_sample_once_while_the_world_grows_and_shrinks(tmp_path):

@@ -142,14 +142,22 @@ void BroadcastBuffers(World& world, const torch::nn::Module& module) {
 
 DistributedDataParallel::DistributedDataParallel(World& world, torch::nn::Module& module,
                                                  Options options)
-    : world_(world), module_(module), options_(options), parameters_(TrainableParameters(module)) {
+    : world_(world),
+      module_(module),
+      options_(options),
+      parameters_(TrainableParameters(module)),
+      layout_(options.layout) {
   if (!options_.alike) {
     CheckAlike(world_, module_, parameters_);
     std::vector<at::Tensor> state = UniqueState(module_);
     if (world_.size() > 1 && !SameBytesOnAllRanks(world_, state))
       BroadcastFromRankZero(world_, std::move(state));
   }
-  if (world_.size() > 1) MakeReducer();
+  if (world_.size() == 1) return;
+  if (options_.format == GradientFormat::kFull && options_.shared_memory)
+    shm_allreduce_ = MakeShmAllreduce(world_, parameters_, meter_,
+                                      at::globalContext().deterministicAlgorithms());
+  MakeReducer();
 }
 
 DistributedDataParallel::~DistributedDataParallel() = default;
@@ -179,7 +187,7 @@ void DistributedDataParallel::RebuildBuckets() {
 }
 
 BucketLayout DistributedDataParallel::Layout() const {
-  if (!buckets_rebuilt_) return options_.layout;
+  if (!buckets_rebuilt_) return layout_;
   std::unordered_map<const c10::TensorImpl*, std::size_t> places;
   for (std::size_t i = 0; i < parameters_.size(); ++i)
     places.emplace(parameters_[i].unsafeGetTensorImpl(), i);
@@ -192,15 +200,23 @@ BucketLayout DistributedDataParallel::Layout() const {
   return layout;
 }
 
-void DistributedDataParallel::MakeReducer() {
-  const bool full = options_.format == GradientFormat::kFull;
-  if (full && options_.shared_memory)
-    shm_allreduce_ = MakeShmAllreduce(world_, parameters_, meter_,
-                                      at::globalContext().deterministicAlgorithms());
+void DistributedDataParallel::UseLayout(const BucketLayout& layout) {
+  if (!reducer_ || buckets_rebuilt_ || layout == layout_) return;
+  if (!IsLayoutOf(parameters_, BucketLimits(), layout)) return;
+  layout_ = layout;
+  reducer_.reset();  // a parameter has the hook of one
+  MakeReducer();
+}
+
+std::vector<std::size_t> DistributedDataParallel::BucketLimits() const {
   const std::int64_t bucket_bytes =
       shm_allreduce_ ? std::max(options_.shared_bucket_bytes, SmallestSharedBucket(parameters_))
                      : options_.bucket_bytes;
+  return {static_cast<std::size_t>(options_.first_bucket_bytes),
+          static_cast<std::size_t>(bucket_bytes)};
+}
 
+void DistributedDataParallel::MakeReducer() {
   const std::vector<bool> sparse(parameters_.size(), false);
   // One bucket to begin with, since the first backward shows the order in which gradients come and
   // buckets are rebuilt after it.
@@ -208,19 +224,22 @@ void DistributedDataParallel::MakeReducer() {
   auto [buckets, unused] = c10d::compute_bucket_assignment_by_size(parameters_, limits, sparse);
   // Gradients come roughly in the reverse order of the parameters.
   std::reverse(buckets.begin(), buckets.end());
-  if (!options_.layout.empty()) buckets = options_.layout;
+  if (!layout_.empty()) buckets = layout_;
+  const std::vector<std::size_t> rebuilt = BucketLimits();
   reducer_ = std::make_unique<c10d::Reducer>(
-      parameters_, std::move(buckets), world_.group(), sparse, bucket_bytes,
+      parameters_, std::move(buckets), world_.group(), sparse,
+      static_cast<std::int64_t>(rebuilt[1]),
       /*find_unused_parameters=*/false,
       /*gradient_as_bucket_view=*/true,
-      /*param_names=*/std::unordered_map<std::size_t, std::string>{}, options_.first_bucket_bytes,
+      /*param_names=*/std::unordered_map<std::size_t, std::string>{},
+      static_cast<std::int64_t>(rebuilt[0]),
       /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false,
       /*bucket_bytes_cap_list=*/std::vector<std::int64_t>{});
 
   if (shm_allreduce_) {
     shm_allreduce_->Adopt(*reducer_);
     reducer_->register_comm_hook(std::make_unique<SharedHook>(shm_allreduce_));
-  } else if (!full || world_.device().is_cpu()) {
+  } else if (options_.format != GradientFormat::kFull || world_.device().is_cpu()) {
     reducer_->register_comm_hook(MakeGroupHook(world_, options_.format, meter_));
   }
   // Otherwise the reducer's own all-reduce, which divides a gradient while it puts it into its

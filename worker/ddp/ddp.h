@@ -16,6 +16,7 @@
 #include <memory>
 #include <vector>
 
+#include "worker/ddp/bucket_layout.h"
 #include "worker/ddp/gradient_compression.h"
 #include "worker/ddp/gradient_meter.h"
 #include "worker/distributed/world.h"
@@ -27,10 +28,6 @@ class Reducer;
 namespace ddprun {
 
 class ShmAllreduce;
-
-// Which parameters each of the reducer's buckets holds, by their place among those that need
-// gradients. Gloo's sums depend on it in their last bits.
-using BucketLayout = std::vector<std::vector<std::size_t>>;
 
 // Calls `computed` in each backward that goes through `loss`, when all gradients are there and
 // before the reducer waits for the other ranks. On a GPU it may be called on the device's thread
@@ -76,6 +73,9 @@ class DistributedDataParallel {
   void EndBackward();
   // Of all steps but the first one.
   BucketLayout Layout() const;
+  // Before the first step, which begins with this layout then. One that the steps after it would
+  // not have (of other parameters or limits) changes nothing. All ranks must give the same.
+  void UseLayout(const BucketLayout& layout);
 
   // Sets gradients to zero without letting go of the buckets' memory, as Optimizer::zero_grad()
   // would.
@@ -88,6 +88,8 @@ class DistributedDataParallel {
   bool uses_shared_memory() const { return shm_allreduce_ != nullptr; }
 
  private:
+  // Of the first bucket and of the others, in bytes.
+  std::vector<std::size_t> BucketLimits() const;
   void MakeReducer();
   void RebuildBuckets();
   void SynchronizeBuffers();
@@ -98,6 +100,7 @@ class DistributedDataParallel {
   std::vector<at::Tensor> parameters_;  // those that need gradients, in the module's order
   const std::shared_ptr<GradientMeter> meter_ = std::make_shared<GradientMeter>();
   std::shared_ptr<ShmAllreduce> shm_allreduce_;
+  BucketLayout layout_;                     // to begin with
   std::unique_ptr<c10d::Reducer> reducer_;  // null in a world of one
   bool buckets_rebuilt_ = false;
 };

@@ -23,6 +23,7 @@ class DataParallel : public ParallelStrategy {
   std::vector<at::Tensor> State() const override;
   at::Tensor Run(const Batch& batch, bool first, bool last) override;
   BucketLayout Layout() const override { return ddp_.Layout(); }
+  void UseLayout(const BucketLayout& layout) override { ddp_.UseLayout(layout); }
   GradientTraffic traffic() const override { return ddp_.traffic(); }
   void Train() override;
   void Evaluate() override;

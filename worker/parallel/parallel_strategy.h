@@ -77,6 +77,9 @@ class ParallelStrategy {
   // How the steps to come sum gradients over ranks: StepOptions::layout of another strategy. Empty
   // before the first step, and where nothing depends on it.
   virtual BucketLayout Layout() const { return {}; }
+  // Before the first step: makes it as steps with this Layout() were made, if this training's are.
+  // All ranks must give the same.
+  virtual void UseLayout(const BucketLayout& /*layout*/) {}
 
   // What was averaged since the beginning, and how long that took.
   virtual GradientTraffic traffic() const { return {}; }

@@ -17,6 +17,7 @@ void KeptTraining::Join(const Config& config, const Dataset& data,
 void KeptTraining::Accept(const TrainingPlace& at) {
   place = at;
   has_state = true;
+  layout = parts->strategy->Layout();  // a checkpoint's, if it has begun with one
   buffers.emplace(*parts->model);
   parts->epoch_sums.Keep();
 }

@@ -52,7 +52,7 @@ struct KeptTraining {
 
   bool has_state = false;  // place and parts are those of a training that has begun
   TrainingPlace place;
-  BucketLayout layout;  // of the gradients, once a step is complete
+  BucketLayout layout;  // of the gradients, once a step is complete, here or before a checkpoint
   std::unique_ptr<TrainingParts> parts;
   std::optional<BufferMirror> buffers;
   SavedSoFar saved;

@@ -26,6 +26,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr char kAverage[] = "ema/";
+constexpr char kBucketsKey[] = "buckets";
 
 using TensorsByName = std::unordered_map<std::string, at::Tensor>;
 
@@ -95,6 +96,21 @@ std::optional<GradScaler::State> SavedScale(const Json& about) {
       .scale = scale, .steps_since_growth = scaler.at("steps_since_growth").get<std::int64_t>()};
 }
 
+BucketLayout SavedLayout(const Json& about) {
+  const auto saved = about.find(kBucketsKey);
+  if (saved == about.end() || !saved->is_array()) return {};
+  BucketLayout layout;
+  for (const Json& bucket : *saved) {
+    if (!bucket.is_array()) return {};
+    layout.emplace_back();
+    for (const Json& parameter : bucket) {
+      if (!parameter.is_number_unsigned()) return {};
+      layout.back().push_back(parameter.get<std::size_t>());
+    }
+  }
+  return layout;
+}
+
 void TrainingSnapshot::CheckFits(const Snapshot& snapshot) const {
   const std::string misfit =
       Misfit(snapshot.about, {{"config", ConfigOf(config_)}, {"data", DataOf(data_)}});
@@ -137,6 +153,7 @@ TrainingPlace TrainingSnapshot::Load(const Snapshot* snapshot, const Json& about
                                      const Json& tensors) {
   CopyIn(snapshot, tensors);
   if (const auto scale = SavedScale(about)) parts_.scaler.Restore(*scale);
+  parts_.strategy->UseLayout(SavedLayout(about));
   return {.position = {.step = about.at("step").get<std::int64_t>(),
                        .epoch = about.at("epoch").get<std::int64_t>(),
                        .consumed = about.at("consumed").get<std::int64_t>()},
@@ -146,18 +163,22 @@ TrainingPlace TrainingSnapshot::Load(const Snapshot* snapshot, const Json& about
 
 Json TrainingSnapshot::About(const TrainingPlace& place, const std::string& training) const {
   const GradScaler::State scaler = parts_.scaler.state();
-  return {{"version", kSoftwareVersion},
-          {kTrainingKey, training},
-          {"step", place.position.step},
-          {"epoch", place.position.epoch},
-          {"consumed", place.position.consumed},
-          {"reached_target", place.reached_target},
-          {"evaluation_due", place.evaluation_due},
-          {"world_size", world_.size()},
-          {"batch_size", config_.batch_size},
-          {"scaler", {{"scale", scaler.scale}, {"steps_since_growth", scaler.steps_since_growth}}},
-          {"config", ConfigOf(config_)},
-          {"data", DataOf(data_)}};
+  Json about = {
+      {"version", kSoftwareVersion},
+      {kTrainingKey, training},
+      {"step", place.position.step},
+      {"epoch", place.position.epoch},
+      {"consumed", place.position.consumed},
+      {"reached_target", place.reached_target},
+      {"evaluation_due", place.evaluation_due},
+      {"world_size", world_.size()},
+      {"batch_size", config_.batch_size},
+      {"scaler", {{"scale", scaler.scale}, {"steps_since_growth", scaler.steps_since_growth}}},
+      {"config", ConfigOf(config_)},
+      {"data", DataOf(data_)}};
+  const BucketLayout layout = parts_.strategy->Layout();
+  if (!layout.empty()) about[kBucketsKey] = layout;
+  return about;
 }
 
 TrainingSnapshot::Gathered TrainingSnapshot::Gather() {

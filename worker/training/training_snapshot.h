@@ -11,6 +11,7 @@
 #include "worker/checkpoint/checkpoint_file.h"
 #include "worker/config/config.h"
 #include "worker/data/dataset.h"
+#include "worker/ddp/bucket_layout.h"
 #include "worker/distributed/world.h"
 #include "worker/step/training_plan.h"
 #include "worker/training/training_parts.h"
@@ -21,6 +22,10 @@ namespace ddprun {
 // scale: it has saved 1, with which small gradients vanish. Nor of one that had come below 1, which
 // ends a training.
 std::optional<GradScaler::State> SavedScale(const nlohmann::json& about);
+
+// How the gradients were summed in a checkpoint's training (Snapshot::about). Empty if it does not
+// say so, in words that can be read.
+BucketLayout SavedLayout(const nlohmann::json& about);
 
 // What this rank holds of model, optimizer state and average.
 NamedTensors StateTensors(const TrainingParts& parts);

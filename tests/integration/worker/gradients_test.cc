@@ -121,6 +121,70 @@ TEST(SharedGradients, AreTheSameOnThreeRanks) {
   });
 }
 
+// With the first of these limits there are more buckets than with the second.
+constexpr std::int64_t kSmall = 512;
+constexpr std::int64_t kLarge = 1 << 20;
+
+// Some steps in buckets of so many bytes, from `net` on.
+BucketLayout TrainSteps(World& world, Net& net, std::int64_t bucket_bytes, bool shared_memory,
+                        int first, int end, const BucketLayout& layout) {
+  DistributedDataParallel ddp(world, *net,
+                              {.bucket_bytes = bucket_bytes,
+                               .shared_bucket_bytes = bucket_bytes,
+                               .first_bucket_bytes = 16,
+                               .shared_memory = shared_memory});
+  ddp.UseLayout(layout);
+  torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.05));
+  for (int step = first; step < end; ++step) {
+    ddp.ZeroGrad();
+    ddp.Forward([&] { return LossOf(net, world.rank(), step); }).backward();
+    ddp.EndBackward();
+    optimizer.step();
+  }
+  return ddp.Layout();
+}
+
+class BucketLayouts : public testing::TestWithParam<bool> {};
+
+// As from a checkpoint: with the layout of the steps before the bits are those of one run.
+TEST_P(BucketLayouts, MakeTheFirstStepOfARestartLikeAllOthers) {
+  InWorld(3, [](World& world) {
+    Net whole;
+    Fill(*whole, 0);
+    const BucketLayout layout = TrainSteps(world, whole, kSmall, GetParam(), 0, 12, {});
+    EXPECT_GT(layout.size(), 1u);
+    Net resumed;
+    Fill(*resumed, 0);
+    EXPECT_EQ(TrainSteps(world, resumed, kSmall, GetParam(), 0, 1, {}), layout);
+    for (int step = 1; step < 11; ++step)
+      EXPECT_EQ(TrainSteps(world, resumed, kSmall, GetParam(), step, step + 1, layout), layout);
+    EXPECT_EQ(TrainSteps(world, resumed, kSmall, GetParam(), 11, 11, layout), layout);
+    TrainSteps(world, resumed, kSmall, GetParam(), 11, 12, layout);
+    ExpectEqual(resumed, whole);
+    world.Shutdown();
+  });
+}
+
+TEST_P(BucketLayouts, OfOtherLimitsOrParametersAreLeft) {
+  InWorld(2, [](World& world) {
+    Net net;
+    Fill(*net, 0);
+    const BucketLayout layout = TrainSteps(world, net, kSmall, GetParam(), 0, 1, {});
+    EXPECT_EQ(TrainSteps(world, net, kLarge, GetParam(), 0, 0, layout), BucketLayout());
+    const BucketLayout others = TrainSteps(world, net, kLarge, GetParam(), 0, 2, layout);
+    EXPECT_NE(others, layout);
+    const BucketLayout no_layouts[] = {{}, {{}}, {{0, 0, 1, 2}}, {{7}}, {{3}, {2}, {1}}};
+    for (const BucketLayout& none : no_layouts)
+      EXPECT_EQ(TrainSteps(world, net, kSmall, GetParam(), 0, 0, none), BucketLayout());
+    EXPECT_EQ(TrainSteps(world, net, kSmall, GetParam(), 0, 2, {{9}}), layout);
+    world.Shutdown();
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(, BucketLayouts, testing::Bool(), [](const auto& test) {
+  return test.param ? std::string("InSharedMemory") : std::string("OverGloo");
+});
+
 TEST(SharedGradients, OutliveTheirReducer) {
   InWorld(2, [](World& world) {
     Net net = Trained(world, {});

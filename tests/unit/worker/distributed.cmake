@@ -2,6 +2,7 @@
 ddprun_add_gtest(NAME unit_worker_distributed TORCH LABEL unit
   SOURCES
     atomic_file_test.cc
+    distributed_bucket_layout_test.cc
     distributed_flight_record_test.cc
     distributed_nccl_settings_test.cc
     distributed_rank_device_test.cc

@@ -4,6 +4,8 @@
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
+#include "tests/unit/worker/temp_files.h"
+#include "worker/files/atomic_file.h"
 #include "worker/step/step_seed.h"
 
 namespace ddprun {
@@ -29,6 +31,31 @@ TEST(SavedScale, IsNoneOfATrainingThatDidNotScale) {
 TEST(SavedScale, IsNoneOfATrainingThatOverflowedUntilItsEnd) {
   EXPECT_FALSE(SavedScale(AboutWith("fp16", 0.5)));
   EXPECT_EQ(SavedScale(AboutWith("fp16", 1))->scale, 1);
+}
+
+TEST(SavedLayout, IsThatOfTheFile) {
+  const BucketLayout layout = {{2, 0}, {1}};
+  const TempFiles files;
+  CheckpointImage image;
+  image.Fill({.tensors = {{"model/weight", at::zeros({2})}}, .about = {{"buckets", layout}}});
+  const std::string path = files.Path("checkpoint");
+  AtomicFile file(path);
+  file.Write(image.bytes(), image.size());
+  file.Commit();
+  EXPECT_EQ(SavedLayout(ReadCheckpoint(path).about), layout);
+}
+
+TEST(SavedLayout, IsNoneOfACheckpointBeforeThereWereAny) {
+  EXPECT_TRUE(SavedLayout(AboutWith("off", 1)).empty());
+  EXPECT_TRUE(SavedLayout(nlohmann::json::object()).empty());
+}
+
+TEST(SavedLayout, IsNoneWhereItCannotBeRead) {
+  for (const char* buckets : {"null", "7", "\"0\"", "{}", "{\"0\": [0]}", "[]", "[0, 1]",
+                              "[[0], 1]", "[[0], null]", "[[-1]]", "[[0.5]]", "[[\"0\"]]",
+                              "[[true]]", "[[[0]]]", "[[1e300]]", "[[36893488147419103232]]"}) {
+    EXPECT_TRUE(SavedLayout({{"buckets", nlohmann::json::parse(buckets)}}).empty()) << buckets;
+  }
 }
 
 TEST(SeedStep, IsOfSeedStepAndRankAlone) {
