@@ -86,7 +86,7 @@ absl::StatusOr<ListeningSocket> ListenOn(const std::string& host, int port) {
   OwnedFd listener = NewSocket(first.ai_family, SOCK_STREAM | SOCK_NONBLOCK);
   const int on = 1;
   // Connections of a server that has just ended must not block the next one.
-  setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (listener.valid()) setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (listener.valid() && bind(listener.get(), first.ai_addr, first.ai_addrlen) == 0 &&
       listen(listener.get(), SOMAXCONN) == 0) {
     const int bound_port = PortOf(listener.get());
