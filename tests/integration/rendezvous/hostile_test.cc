@@ -412,7 +412,7 @@ TEST_F(HostileMemberTest, KeyBombs) {
       request.mutable_op()->add_values(value);
     });
   };
-  peer.Send(BeginCall(kStorePath) + Hello("bombs") + set(2, std::string(2000, 'k'), "v") +
+  peer.Send(BeginCall(kStorePath) + Hello("bombs") + set(2, std::string(9000, 'k'), "v") +
             StoreMessage([](v1::StoreRequest& request) {
               request.set_id(3);
               request.mutable_op()->set_verb(v1::StoreOp::MULTI_SET);
@@ -429,7 +429,7 @@ TEST_F(HostileMemberTest, KeyBombs) {
               request.mutable_op()->set_round(1);
             }));
   const std::string answers = peer.Receive(kPatience, BYTES("\x02\x08\x05")).bytes;
-  EXPECT_THAT(answers, HasSubstr("2000"));                 // the key's size, and the limit
+  EXPECT_THAT(answers, HasSubstr("9000"));                 // the key's size, and the limit
   EXPECT_THAT(answers, HasSubstr("store verb 99"));        // not known
   EXPECT_THAT(answers, HasSubstr(BYTES("\x02\x08\x05")));  // NUM_KEYS: no number, thus 0
   ExpectServesAGoodNode("key bombs");
