@@ -102,6 +102,7 @@ class Agent {
   std::optional<TimePoint> NextJoinDeadline() const;
   std::chrono::milliseconds JoinTimeLeft(TimePoint now) const;
   absl::StatusOr<int> WorkerPort();
+  absl::StatusOr<int> TakeWorkerPort(int asked);  // asked: 0 for any
   std::vector<std::string> NetworkVariables(const Start& start);
   bool EachAgentServes() const;
   absl::Status ServeStore(const Start& start);

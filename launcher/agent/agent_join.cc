@@ -80,18 +80,18 @@ absl::StatusOr<int> Agent::WorkerPort() {
   const Options& options = config_.options;
   // In a run of one node the service needs no port: --master-port is for the workers.
   const int asked = rendezvous_.name.empty() ? options.master_port.value_or(0) : 0;
-  if (options.worker_store == WorkerStore::kRank0) {
-    if (asked != 0) return asked;
-    absl::StatusOr<int> port = FindFreePort(address_);
-    // The service's number, free at another address, would be confusing.
-    if (port.ok() && *port == rendezvous_.port) port = FindFreePort(address_);
-    return port;
-  }
   if (asked != 0 && asked == worker_port_) return asked;  // it is still served
-  const std::string address = EachAgentServes() ? kLoopback : address_;
-  absl::StatusOr<ListeningSocket> listener = ListenForWorkers(address, asked);
-  if (listener.ok() && listener->port == rendezvous_.port)
-    listener = ListenForWorkers(address, asked);
+  absl::StatusOr<int> port = TakeWorkerPort(asked);
+  // The service's number, free at another address, would be confusing.
+  if (port.ok() && *port == rendezvous_.port) port = TakeWorkerPort(asked);
+  return port;
+}
+
+absl::StatusOr<int> Agent::TakeWorkerPort(int asked) {
+  if (config_.options.worker_store == WorkerStore::kRank0)
+    return asked != 0 ? asked : FindFreePort(address_);
+  absl::StatusOr<ListeningSocket> listener =
+      ListenForWorkers(EachAgentServes() ? kLoopback : address_, asked);
   if (!listener.ok()) return listener.status();
   worker_port_ = listener->port;
   worker_listener_ = *std::move(listener);

@@ -50,10 +50,9 @@ const std::vector<Flag> kRendezvousFlags = {
      "Time without a heartbeat after which a node is lost (10; at most 3600)."},
     {"--local-addr", 0, "ADDRESS",
      "Address at which the other nodes reach this one (found by the route to node 0)."},
-    {"--worker-store", 0, "WHO",
-     "Who serves torch's TCPStore at MASTER_ADDR:MASTER_PORT: the first node's agent (master), "
-     "each "
-     "node's own (agent), or the program's rank 0 (rank0)."},
+    {"--worker-store", 0, "master|agent|rank0",
+     "Who serves torch's TCPStore at MASTER_ADDR:MASTER_PORT: the agent of the first node "
+     "(master), that of each node, or the program's rank 0."},
 };
 
 // Variables that torchrun reads besides PET_*, which override them.

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <memory>
 
+#include "rendezvous/base/addresses.h"
 #include "rendezvous/base/errno_text.h"
 #include "rendezvous/base/owned_fd.h"
 #include "rendezvous/base/resolve.h"
@@ -28,13 +29,6 @@ bool IsSameAddress(const sockaddr* a, const sockaddr* b) {
 }
 
 namespace {
-
-bool IsLoopback(const sockaddr* address) {
-  if (address->sa_family == AF_INET6)
-    return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
-  return address->sa_family == AF_INET &&
-         ntohl(reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr) >> 24 == 127;
-}
 
 std::optional<Interface> FindInterface(const addrinfo* addresses) {
   ifaddrs* interfaces = nullptr;

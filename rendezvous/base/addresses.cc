@@ -39,19 +39,6 @@ absl::StatusOr<AddrInfoPtr> ResolveOrSay(const std::string& host, int port, int 
   return absl::UnavailableError(absl::StrCat("cannot resolve '", host, "': ", gai_strerror(error)));
 }
 
-std::string ToText(const sockaddr* address, socklen_t length) {
-  char host[NI_MAXHOST];
-  if (getnameinfo(address, length, host, sizeof host, nullptr, 0, NI_NUMERICHOST) != 0) return "";
-  return host;
-}
-
-bool IsLoopback(const sockaddr* address) {
-  if (address->sa_family == AF_INET6)
-    return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
-  return address->sa_family == AF_INET &&
-         ntohl(reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr) >> 24 == 127;
-}
-
 bool IsLinkLocal(const sockaddr* address) {
   if (address->sa_family == AF_INET6)
     return IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
@@ -69,6 +56,19 @@ int PortOf(int fd) {
 }
 
 }  // namespace
+
+bool IsLoopback(const sockaddr* address) {
+  if (address->sa_family == AF_INET6)
+    return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
+  return address->sa_family == AF_INET &&
+         ntohl(reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr) >> 24 == 127;
+}
+
+std::string NumericAddress(const sockaddr* address, socklen_t length) {
+  char host[NI_MAXHOST];
+  if (getnameinfo(address, length, host, sizeof host, nullptr, 0, NI_NUMERICHOST) != 0) return "";
+  return host;
+}
 
 bool IsNumericAddress(const std::string& host) {
   in_addr v4;
@@ -90,7 +90,7 @@ absl::StatusOr<ListeningSocket> ListenOn(const std::string& host, int port) {
   if (listener.valid() && bind(listener.get(), first.ai_addr, first.ai_addrlen) == 0 &&
       listen(listener.get(), SOMAXCONN) == 0) {
     const int bound_port = PortOf(listener.get());
-    return ListeningSocket{std::move(listener), ToText(first.ai_addr, first.ai_addrlen),
+    return ListeningSocket{std::move(listener), NumericAddress(first.ai_addr, first.ai_addrlen),
                            bound_port};
   }
   const int error = errno;
@@ -188,7 +188,7 @@ absl::StatusOr<std::string> LocalAddressTowards(const std::string& host, int por
     }
     if (connect(probe.get(), entry->ai_addr, entry->ai_addrlen) == 0 &&
         getsockname(probe.get(), address, &length) == 0) {
-      return ToText(address, length);
+      return NumericAddress(address, length);
     }
     error = errno;
   }
@@ -206,17 +206,6 @@ bool IsOwnNameOnLoopback(const std::string& host) {
   return list != nullptr;
 }
 
-bool IsLoopbackAddress(const std::string& address) {
-  sockaddr_in v4{};
-  sockaddr_in6 v6{};
-  v4.sin_family = AF_INET;
-  v6.sin6_family = AF_INET6;
-  return (inet_pton(AF_INET, address.c_str(), &v4.sin_addr) == 1 &&
-          IsLoopback(reinterpret_cast<const sockaddr*>(&v4))) ||
-         (inet_pton(AF_INET6, address.c_str(), &v6.sin6_addr) == 1 &&
-          IsLoopback(reinterpret_cast<const sockaddr*>(&v6)));
-}
-
 // Those of IPv4 first. A link-local address is not usable without its interface.
 std::vector<std::string> OwnAddresses() {
   std::vector<std::string> addresses;
@@ -229,7 +218,7 @@ std::vector<std::string> OwnAddresses() {
       const bool usable = one->ifa_addr != nullptr && one->ifa_addr->sa_family == family &&
                           (one->ifa_flags & IFF_UP) != 0 && !IsLoopback(one->ifa_addr) &&
                           !IsLinkLocal(one->ifa_addr);
-      if (usable) addresses.push_back(ToText(one->ifa_addr, length));
+      if (usable) addresses.push_back(NumericAddress(one->ifa_addr, length));
     }
   }
   return addresses;

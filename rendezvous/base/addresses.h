@@ -2,6 +2,7 @@
 // Addresses of this host: those that a server may bind, and the one that other nodes use.
 #pragma once
 
+#include <sys/socket.h>
 #include <sys/un.h>
 
 #include <string>
@@ -45,8 +46,10 @@ absl::StatusOr<int> FindFreePort(const std::string& address);
 // another address.
 bool IsOwnNameOnLoopback(const std::string& host);
 
-// Whether a numeric address is one of loopback.
-bool IsLoopbackAddress(const std::string& address);
+bool IsLoopback(const sockaddr* address);
+
+// "10.0.0.1" or "fd00::1"; empty if it is of neither kind.
+std::string NumericAddress(const sockaddr* address, socklen_t length);
 
 // The numeric addresses of this host's interfaces that are up, without those of loopback and of
 // links. Empty if they cannot be read.

@@ -46,6 +46,10 @@ std::string KernelText(const sockaddr_storage& from) {
   return KernelText(&v6.sin6_addr, sizeof v6.sin6_addr, v6.sin6_port);
 }
 
+socklen_t SizeOf(const sockaddr_storage& address) {
+  return address.ss_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+}
+
 // An IPv4 address that an IPv6 socket sees, as itself.
 sockaddr_storage Unmapped(const sockaddr_storage& from) {
   const auto& v6 = reinterpret_cast<const sockaddr_in6&>(from);
@@ -68,15 +72,6 @@ sockaddr_storage Mapped(const sockaddr_storage& from) {
   v6.sin6_addr.s6_addr[10] = v6.sin6_addr.s6_addr[11] = 0xff;
   std::memcpy(v6.sin6_addr.s6_addr + 12, &v4.sin_addr, sizeof v4.sin_addr);
   return to;
-}
-
-std::string NumericAddress(const sockaddr_storage& from) {
-  char text[INET6_ADDRSTRLEN] = "";
-  const void* address =
-      from.ss_family == AF_INET
-          ? static_cast<const void*>(&reinterpret_cast<const sockaddr_in&>(from).sin_addr)
-          : static_cast<const void*>(&reinterpret_cast<const sockaddr_in6&>(from).sin6_addr);
-  return inet_ntop(from.ss_family, address, text, sizeof text) == nullptr ? "" : text;
 }
 
 // The user of the socket that has these two ends, seen from itself. A socket that its process has
@@ -160,10 +155,13 @@ TcpPeer PeerOf(int fd) {
   }
   own = Unmapped(own);
   peer = Unmapped(peer);
-  TcpPeer found{.address = NumericAddress(peer)};
-  const std::vector<std::string> here = OwnAddresses();
-  found.on_this_host = IsLoopbackAddress(found.address) ||
-                       std::find(here.begin(), here.end(), found.address) != here.end();
+  const auto* address = reinterpret_cast<const sockaddr*>(&peer);
+  TcpPeer found{.address = NumericAddress(address, SizeOf(peer)),
+                .on_this_host = IsLoopback(address)};
+  if (!found.on_this_host) {
+    const std::vector<std::string> here = OwnAddresses();
+    found.on_this_host = std::find(here.begin(), here.end(), found.address) != here.end();
+  }
   if (!found.on_this_host) return found;
   // An IPv4 connection may have been made by an IPv6 socket; sock_diag finds it either way.
   found.user = UserByDiag(peer, own);

@@ -159,84 +159,94 @@ bool TcpStoreSession::ParseOne() {
   return true;
 }
 
-void TcpStoreSession::Dispatch(Opcode opcode, Cursor& cursor) {
-  const auto ask = [&](StoreVerb verb, std::vector<std::string> keys,
-                       std::vector<std::string> values = {}, std::int64_t number = 0) {
-    if (cursor.whole()) Ask(opcode, verb, std::move(keys), std::move(values), number);
-  };
-  // The order of evaluation of arguments in parentheses is not that of the fields.
-  using Strings = std::vector<std::string>;
+// Of those that are operations of the store.
+std::optional<StoreVerb> TcpStoreSession::VerbOf(Opcode opcode) {
   switch (opcode) {
-    case Opcode::kValidate:
-      if (cursor.Number<std::uint32_t>() != kMagic && cursor.whole())
-        cursor.Fail("begins with a wrong magic number");
-      greeted_ = cursor.whole();
-      return;
-    case Opcode::kPing:
-      if (const auto nonce = cursor.Number<std::uint32_t>(); cursor.whole()) {
-        out_.append(reinterpret_cast<const char*>(&nonce), sizeof nonce);
-      }
-      return;
-    case Opcode::kCancelWait:
-      return CancelWait();
     case Opcode::kSet:
-    case Opcode::kAppend:
-    case Opcode::kQueuePush: {
-      Strings fields{cursor.Key(), cursor.Value()};
-      const StoreVerb verb = opcode == Opcode::kSet      ? StoreVerb::kSet
-                             : opcode == Opcode::kAppend ? StoreVerb::kAppend
-                                                         : StoreVerb::kQueuePush;
-      return ask(verb, {std::move(fields[0])}, {std::move(fields[1])});
-    }
-    case Opcode::kCompareSet: {
-      Strings fields{cursor.Key(), cursor.Value(), cursor.Value()};
-      return ask(StoreVerb::kCompareSet, {std::move(fields[0])},
-                 {std::move(fields[1]), std::move(fields[2])});
-    }
-    case Opcode::kAdd: {
-      Strings keys{cursor.Key()};
-      const auto number = cursor.Number<std::uint64_t>();
-      return ask(StoreVerb::kAdd, std::move(keys), {}, static_cast<std::int64_t>(number));
-    }
-    case Opcode::kMultiSet: {
-      Strings keys;
-      Strings values;
-      for (std::size_t left = cursor.Count(); left > 0 && cursor.whole(); --left) {
-        keys.push_back(cursor.Key());
-        values.push_back(cursor.Value());
-      }
-      return ask(StoreVerb::kMultiSet, std::move(keys), std::move(values));
-    }
+      return StoreVerb::kSet;
+    case Opcode::kCompareSet:
+      return StoreVerb::kCompareSet;
     case Opcode::kGet:
-      return ask(StoreVerb::kGet, {cursor.Key()});
-    case Opcode::kDelete:
-      return ask(StoreVerb::kDelete, {cursor.Key()});
-    case Opcode::kQueuePop:
-      return ask(StoreVerb::kQueuePop, {cursor.Key()});
-    case Opcode::kQueueLen:
-      return ask(StoreVerb::kQueueLen, {cursor.Key()});
+      return StoreVerb::kGet;
+    case Opcode::kAdd:
+      return StoreVerb::kAdd;
     case Opcode::kCheck:
-      return ask(StoreVerb::kCheck, cursor.Keys());
+      return StoreVerb::kCheck;
     case Opcode::kWait:
-      return ask(StoreVerb::kWait, cursor.Keys());
-    case Opcode::kMultiGet:
-      return ask(StoreVerb::kMultiGet, cursor.Keys());
+      return StoreVerb::kWait;
     case Opcode::kNumKeys:
-      return ask(StoreVerb::kNumKeys, {});
+      return StoreVerb::kNumKeys;
+    case Opcode::kDelete:
+      return StoreVerb::kDelete;
+    case Opcode::kAppend:
+      return StoreVerb::kAppend;
+    case Opcode::kMultiGet:
+      return StoreVerb::kMultiGet;
+    case Opcode::kMultiSet:
+      return StoreVerb::kMultiSet;
+    case Opcode::kQueuePush:
+      return StoreVerb::kQueuePush;
+    case Opcode::kQueuePop:
+      return StoreVerb::kQueuePop;
+    case Opcode::kQueueLen:
+      return StoreVerb::kQueueLen;
     case Opcode::kListKeys:
-      return ask(StoreVerb::kListKeys, {});
+      return StoreVerb::kListKeys;
+    case Opcode::kValidate:
+    case Opcode::kCancelWait:
+    case Opcode::kPing:
+      break;
   }
-  cursor.Fail(absl::StrCat("has the unknown opcode ", static_cast<int>(opcode)));
+  return std::nullopt;
 }
 
-void TcpStoreSession::Ask(Opcode opcode, StoreVerb verb, std::vector<std::string> keys,
-                          std::vector<std::string> values, std::int64_t number) {
-  StoreOp op{.verb = verb,
-             .round = round_,
-             .keys = std::move(keys),
-             .values = std::move(values),
-             .number = number};
-  if (IsSilent(verb)) {
+void TcpStoreSession::Dispatch(Opcode opcode, Cursor& cursor) {
+  if (const auto verb = VerbOf(opcode)) {
+    StoreOp op = OperationOf(*verb, cursor);
+    if (cursor.whole()) Ask(opcode, std::move(op));
+  } else if (opcode == Opcode::kValidate) {
+    if (cursor.Number<std::uint32_t>() != kMagic && cursor.whole())
+      cursor.Fail("begins with a wrong magic number");
+    greeted_ = cursor.whole();
+  } else if (opcode == Opcode::kPing) {
+    const auto nonce = cursor.Number<std::uint32_t>();
+    if (cursor.whole()) out_.append(reinterpret_cast<const char*>(&nonce), sizeof nonce);
+  } else if (opcode == Opcode::kCancelWait) {
+    CancelWait();
+  } else {
+    cursor.Fail(absl::StrCat("has the unknown opcode ", static_cast<int>(opcode)));
+  }
+}
+
+// With the fields that the verb has, in the order of the protocol.
+StoreOp TcpStoreSession::OperationOf(StoreVerb verb, Cursor& cursor) const {
+  StoreOp op{.verb = verb, .round = round_};
+  switch (verb) {
+    case StoreVerb::kNumKeys:
+    case StoreVerb::kListKeys:
+      break;
+    case StoreVerb::kCheck:
+    case StoreVerb::kWait:
+    case StoreVerb::kMultiGet:
+      op.keys = cursor.Keys();
+      break;
+    case StoreVerb::kMultiSet:
+      for (std::size_t left = cursor.Count(); left > 0 && cursor.whole(); --left) {
+        op.keys.push_back(cursor.Key());
+        op.values.push_back(cursor.Value());
+      }
+      break;
+    default:
+      op.keys.push_back(cursor.Key());
+      if (verb == StoreVerb::kAdd) op.number = cursor.Number<std::int64_t>();
+      if (IsSilent(verb) || verb == StoreVerb::kCompareSet) op.values.push_back(cursor.Value());
+      if (verb == StoreVerb::kCompareSet) op.values.push_back(cursor.Value());
+  }
+  return op;
+}
+
+void TcpStoreSession::Ask(Opcode opcode, StoreOp op) {
+  if (IsSilent(op.verb)) {
     requests_.push_back({++last_id_, std::move(op), /*alone=*/true});
     silent_.insert(last_id_);
     return;

@@ -64,8 +64,9 @@ class TcpStoreSession {
   void Parse();
   bool ParseOne();
   void Dispatch(Opcode opcode, Cursor& cursor);
-  void Ask(Opcode opcode, StoreVerb verb, std::vector<std::string> keys,
-           std::vector<std::string> values = {}, std::int64_t number = 0);
+  static std::optional<StoreVerb> VerbOf(Opcode opcode);
+  StoreOp OperationOf(StoreVerb verb, Cursor& cursor) const;
+  void Ask(Opcode opcode, StoreOp op);
   void Send(StoreOp op);
   void CancelWait();
   void Reply(const StoreResult& result);

@@ -7,9 +7,8 @@
 //   longer than the read. The reply to a request that had been sent before may be older than the
 //   read; such late reads are sent together as the next request.
 // - ADDs of one key that arrive while one is unanswered are summed and sent as one.
-// - An operation may be submitted as one not to be coalesced. Those of a worker are performed in
-// the
-//   order of their submission.
+// - An operation may be submitted as one not to be coalesced; a worker's are performed in their
+//   order.
 // - Each request has an id that is used once, and an operation that changes something is performed
 //   once for an id (store_hub.h).
 // The order of other operations that are unanswered at the same time is not defined.

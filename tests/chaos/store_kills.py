@@ -24,8 +24,12 @@ import sys
 import tempfile
 import time
 
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "bench"))
+from service_kills import Service  # noqa: E402
+
 PATIENCE_S = 90
-BUILD = os.environ.get("DDPRUN_BUILD_DIR", str(pathlib.Path(__file__).resolve().parents[2] / "build"))
+BUILD = os.environ.get("DDPRUN_BUILD_DIR", str(HERE.parents[1] / "build"))
 WORKER = """
 import datetime, os, pathlib, time
 import torch, torch.distributed as dist
@@ -69,34 +73,19 @@ class Job:
         self.env = dict(os.environ, DDPRUN_TOKEN=os.urandom(32).hex(), OMP_NUM_THREADS="1", KILLS_FOLDER=folder)
         self.program = self.folder / "worker.py"
         self.program.write_text(WORKER)
-        self.port = 0
-        self.service = None
-        self.start_service()
+        self.service = Service(self.ddprun + "-rendezvous", str(self.folder / "journal"), self.env)
         self.nodes = {}
         self.killed = []
         for _ in range(3):
             self.start_node()
 
-    def start_service(self):
-        command = [self.ddprun + "-rendezvous", "--host", "127.0.0.1", "--port", self.port]
-        command = [str(word) for word in [*command, "--journal", self.folder / "journal"]]
-        self.service = subprocess.Popen(command, env=self.env, stdout=subprocess.PIPE, text=True)
-        self.target = self.service.stdout.readline().split()[-1]
-        self.port = int(self.target.rsplit(":", 1)[1])
-
     def start_node(self):
         number = str(len(self.nodes) + len(self.killed))
-        command = [self.ddprun, "--nnodes", "3", "--rdzv-id", "kills", "--rdzv-endpoint", self.target, "--lease", "3"]
+        command = [self.ddprun, "--nnodes", "3", "--rdzv-id", "kills", "--rdzv-endpoint", self.service.target, "--lease", "3"]
         command += ["--max-restarts", "100000", str(self.program)]
         with open(self.folder / f"node{number}.err", "w") as err:
             env = dict(self.env, KILLS_NODE=number, PYTHON_EXEC=sys.executable)
             self.nodes[number] = subprocess.Popen(command, env=env, stdout=err, stderr=err)
-
-    def kill_service(self):
-        self.service.kill()
-        self.service.wait()
-        self.service.stdout.close()
-        self.start_service()
 
     def rank_0(self):
         """(restarts so far, node) of the last rank 0 that began."""
@@ -133,8 +122,7 @@ class Job:
     def end(self):
         (self.folder / "end").touch()
         codes = [node.wait(PATIENCE_S) for node in self.nodes.values()]
-        self.service.terminate()
-        self.service.wait(PATIENCE_S)
+        self.service.end()
         return codes
 
 
@@ -150,7 +138,7 @@ def measure(build, kills, seed):
                 began = time.monotonic()
                 _, pid, restarts = job.cycles()[-1]
                 if number % 2 == 0:
-                    job.kill_service()
+                    job.service.kill_and_start()
                     cycle = job.await_cycle(lambda cycle: cycle[0] > began and cycle[1] == pid)
                     # The one under way may have needed the store no more.
                     cycle = job.await_cycle(lambda later: later[0] > cycle[0])
@@ -171,9 +159,7 @@ def measure(build, kills, seed):
                 if node.poll() is None:
                     node.terminate()
                     node.wait()
-            if job.service.poll() is None:
-                job.service.kill()
-                job.service.wait()
+            job.service.end()
 
 
 def is_of(environ, folder):

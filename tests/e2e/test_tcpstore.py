@@ -53,6 +53,15 @@ def job(tmp_path):
     return path
 
 
+def on_one_node(folder, program, *flags):
+    """What the workers print."""
+    path = folder / "program.py"
+    path.write_text(program)
+    done = run([DDPRUN, *flags, path])
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def said(results):
     assert [code for code, _, _ in results] == [0] * len(results), results
     lines = re.findall(r"rank \d of .*", "".join(out for _, out, _ in results))
@@ -94,8 +103,7 @@ def test_an_elastic_run_of_one_node_so_far(job):
 
 
 def test_the_store_outlives_rank_0(tmp_path):
-    program = tmp_path / "rank_0_ends_first.py"
-    program.write_text(
+    program = (
         "import os, time\n"
         "import torch.distributed as dist\n"
         "dist.init_process_group('gloo')\n"
@@ -109,9 +117,7 @@ def test_the_store_outlives_rank_0(tmp_path):
         "    store.set('later', 'yes')\n"
         "    print('still there:', store.get('later').decode())\n"
     )
-    done = run([DDPRUN, "--standalone", "--nproc-per-node", "2", program])
-    assert done.returncode == 0, done.stderr
-    assert "still there: yes" in done.stdout
+    assert "still there: yes" in on_one_node(tmp_path, program, "--standalone", "--nproc-per-node", "2")
 
 
 def test_a_store_of_the_programs_own_by_torchruns_variable(job):
@@ -123,8 +129,7 @@ def test_a_store_of_the_programs_own_by_torchruns_variable(job):
 
 def test_a_queue_of_torchs_client(tmp_path):
     """Each value goes to one of those that wait, and to none twice."""
-    program = tmp_path / "one_of_many.py"
-    program.write_text(
+    program = (
         "import torch.distributed as dist\n"
         "dist.init_process_group('gloo')\n"
         "store = dist.distributed_c10d._get_default_store()\n"
@@ -139,9 +144,7 @@ def test_a_queue_of_torchs_client(tmp_path):
         "    store.set(f'seen {dist.get_rank()}', ' '.join(seen))\n"
         "dist.barrier()\n"
     )
-    done = run([DDPRUN, "--standalone", "--nproc-per-node", "4", program])
-    assert done.returncode == 0, done.stderr
-    assert "all once" in done.stdout
+    assert "all once" in on_one_node(tmp_path, program, "--standalone", "--nproc-per-node", "4")
 
 
 def test_another_machine_is_rejected(three_hosts, tmp_path):  # noqa: F811
@@ -188,8 +191,7 @@ def test_a_taken_master_port_is_named(job):
 
 
 def test_a_fixed_port_over_restarts(tmp_path):
-    program = tmp_path / "again.py"
-    program.write_text(
+    program = (
         "import os, sys\n"
         "import torch.distributed as dist\n"
         "dist.init_process_group('gloo')\n"
@@ -199,9 +201,8 @@ def test_a_fixed_port_over_restarts(tmp_path):
         "sys.exit(0 if count == 2 else 3)\n"
     )
     port = free_port()
-    done = run([DDPRUN, "--master-port", port, "--nproc-per-node", "2", "--max-restarts", "2", program])
-    assert done.returncode == 0, done.stderr
-    assert set(re.findall(r"at \d+ in \d", done.stdout)) == {f"at {port} in {count}" for count in range(3)}
+    said_by = on_one_node(tmp_path, program, "--master-port", port, "--nproc-per-node", "2", "--max-restarts", "2")
+    assert set(re.findall(r"at \d+ in \d", said_by)) == {f"at {port} in {count}" for count in range(3)}
 
 
 def test_the_service_may_die_while_a_program_sets_up(tmp_path):

@@ -6,15 +6,10 @@
 #include "rendezvous/proxy/tcpstore_session.h"
 #include "rendezvous/store/kv_store.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/testing/tcpstore_requests.h"
 
 namespace ddprun::fuzz {
 namespace {
-
-std::string U64(std::uint64_t value) {
-  return std::string(reinterpret_cast<const char*>(&value), sizeof value);
-}
-std::string Text(const std::string& text) { return U64(text.size()) + text; }
-std::string Opcode(int opcode) { return std::string(1, static_cast<char>(opcode)); }
 
 struct Ended {
   std::string out;
@@ -54,15 +49,18 @@ Ended Run(std::string_view bytes, std::size_t piece) {
 }  // namespace
 
 std::vector<std::string> Seeds() {
-  const std::string hello("\x00\xce\xf7\x85\x3c\x0d\x01\x02\x03\x04", 10);
+  using tcpstore::Request;
+  using tcpstore::Text;
+  using tcpstore::U64;
+  const std::string hello = tcpstore::kHello + Request(13, "1234");
   const std::string key = Text("/key");
   const std::string keys = U64(2) + key + Text("/other");
   return {
-      hello + Opcode(1) + key + Text("v") + Opcode(3) + key + Opcode(9) + key + Text("w"),
-      hello + Opcode(2) + key + Text("") + Text("new") + Opcode(8) + key + Opcode(7),
-      hello + Opcode(4) + key + U64(3) + Opcode(5) + keys + Opcode(6) + keys + Opcode(12),
-      hello + Opcode(11) + U64(1) + key + Text("v") + Opcode(10) + keys + Opcode(17),
-      hello + Opcode(14) + key + Text("v") + Opcode(16) + key + Opcode(15) + key + Opcode(15) + key,
+      hello + Request(1, key, Text("v")) + Request(3, key) + Request(9, key, Text("w")),
+      hello + Request(2, key, Text(""), Text("new")) + Request(8, key) + Request(7),
+      hello + Request(4, key, U64(3)) + Request(5, keys) + Request(6, keys) + Request(12),
+      hello + Request(11, U64(1), key, Text("v")) + Request(10, keys) + Request(17),
+      hello + Request(14, key, Text("v")) + Request(16, key) + Request(15, key) + Request(15, key),
   };
 }
 

@@ -16,24 +16,23 @@
 #include "rendezvous/proxy/store_proxy.h"
 #include "rendezvous/proxy/tcp_peer.h"
 #include "tests/integration/rendezvous/test_node.h"
+#include "tests/testing/tcpstore_requests.h"
 
 namespace ddprun {
 namespace {
 
 using std::string_literals::operator""s;
+using tcpstore::kHello;
+using tcpstore::Request;
+using tcpstore::Text;
+using tcpstore::U64;
 using ::testing::HasSubstr;
 
-const std::string kHello = "\x00\xce\xf7\x85\x3c"s;
-
-std::string U64(std::uint64_t value) {
-  return std::string(reinterpret_cast<const char*>(&value), sizeof value);
-}
-std::string Text(const std::string& text) { return U64(text.size()) + text; }
 std::string Set(const std::string& key, const std::string& value) {
-  return "\1" + Text(key) + Text(value);
+  return Request(1, Text(key), Text(value));
 }
-std::string Get(const std::string& key) { return "\3" + Text(key); }
-std::string Wait(const std::string& key) { return "\6" + U64(1) + Text(key); }
+std::string Get(const std::string& key) { return Request(3, Text(key)); }
+std::string Wait(const std::string& key) { return Request(6, U64(1), Text(key)); }
 
 OwnedFd ConnectTo(int port) {
   OwnedFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));

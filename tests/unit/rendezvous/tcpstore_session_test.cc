@@ -7,27 +7,21 @@
 
 #include <map>
 
-#include "absl/strings/str_cat.h"
 #include "rendezvous/base/limits.h"
 #include "rendezvous/store/kv_store.h"
+#include "tests/testing/tcpstore_requests.h"
 
 namespace ddprun {
 namespace {
 
 using std::string_literals::operator""s;
+using tcpstore::kHello;
+using tcpstore::Request;
+using tcpstore::Text;
+using tcpstore::U64;
 using ::testing::HasSubstr;
 
 constexpr RoundId kRound{7};
-const std::string kHello = "\x00\xce\xf7\x85\x3c"s;
-
-std::string U64(std::uint64_t value) {
-  return std::string(reinterpret_cast<const char*>(&value), sizeof value);
-}
-std::string Text(const std::string& text) { return U64(text.size()) + text; }
-template <typename... Fields>
-std::string Request(int opcode, const Fields&... fields) {
-  return absl::StrCat(std::string(1, static_cast<char>(opcode)), fields...);
-}
 std::string Keys(const std::vector<std::string>& keys) {
   std::string bytes = U64(keys.size());
   for (const std::string& key : keys) bytes += Text(key);
