@@ -88,6 +88,23 @@ def test_killed_ranks_leave_no_trace(tmp_path, expected, ranks, memory):
     assert model_of(tmp_path) == expected(ranks, memory=memory)
 
 
+@pytest.mark.parametrize("backend, devices", [("gloo", 1), ("nccl", 2)])
+def test_killed_ranks_on_gpus_leave_no_trace(tmp_path, expected, backend, devices):
+    shown = len(list(Path("/dev").glob("nvidia[0-9]*")))
+    if shown < devices:
+        pytest.skip(f"needs {devices} GPUs, and there are {shown}")
+    on_gpus = ["--device", "cuda", "--backend", backend, "--max-steps", "300"]
+    with agent_of(tmp_path, *on_gpus) as agent:
+        agent.begin([None] * 2)
+        for victim in [0, 1, 0, 1]:
+            after_steps(agent, 20)
+            survivor = agent.workers[1 - victim].process.pid
+            agent.replace(victim)
+            assert agent.workers[1 - victim].process.pid == survivor
+        agent.finish()
+    assert model_of(tmp_path) == expected(2, *on_gpus)
+
+
 @pytest.mark.parametrize("victim", [0, 1])
 @pytest.mark.parametrize("section", ["init", "forward", "backward, all_reduce", "all_reduce", "evaluate", "checkpoint"])
 def test_killed_in_each_section(tmp_path, expected, section, victim):

@@ -2,6 +2,7 @@
 // A world of one rank on any device, without a store: nothing in it communicates.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,8 +14,9 @@ namespace ddprun {
 class LoneWorld : public World {
  public:
   explicit LoneWorld(at::Device device, c10::intrusive_ptr<c10d::ProcessGroup> group = nullptr,
-                     std::chrono::milliseconds step_timeout = kDefaultTimeout)
-      : World(WorkerEnv{}, kDefaultTimeout, step_timeout),
+                     std::chrono::milliseconds step_timeout = kDefaultTimeout,
+                     std::shared_ptr<Interrupt> interrupt = nullptr)
+      : World(WorkerEnv{}, kDefaultTimeout, step_timeout, std::move(interrupt)),
         device_(device),
         group_(std::move(group)) {}
 

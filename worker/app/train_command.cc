@@ -15,6 +15,7 @@
 #include "proto/progress_message.h"
 #include "proto/round_message.h"
 #include "rendezvous/base/signal_name.h"
+#include "worker/accelerator/accelerator.h"
 #include "worker/app/command_line.h"
 #include "worker/app/commands.h"
 #include "worker/app/launch.h"
@@ -84,12 +85,17 @@ bool IsParked() {
 }
 
 // Whether this process can go on in another round: there must be rounds, and its step must be
-// undone without a trace, which what a device has queued cannot be, nor a pipeline's half.
+// undone without a trace, which a pipeline's half cannot be.
 bool CanBeKept(const Config& config, const WorkerEnv& env) {
   const bool has_rounds = env.round > 0 || IsParked();
-  return has_rounds && config.pipeline == 1 && !config.profile &&
-         (config.device == DeviceChoice::kCpu ||
-          FindCudaDevices(config.backend, config.device).uuids.empty());
+  return has_rounds && config.pipeline == 1 && !config.profile;
+}
+
+// A parked worker may take the place of any local rank, and making a context takes a while.
+void MakeDeviceContexts(const Config& config) {
+  const CudaDevices devices = FindCudaDevices(config.backend, config.device);
+  for (std::size_t device = 0; device < devices.uuids.size(); ++device)
+    LoadAccelerator().Synchronize(static_cast<int>(device));
 }
 
 // What exists as long as this rank is in a round.
@@ -120,6 +126,10 @@ class TrainingProcess {
   void EndRun(const std::optional<Stopped>& stopped);
   // The round is over. Rethrows what ends the process.
   void LeaveRound();
+  // Ends the process where it cannot be unwound: what is destroyed would wait for a device that
+  // hangs.
+  void EndAtOnceOnGpu(const std::exception_ptr& error);
+  void AwaitAborted();
   void AwaitRound(const std::exception_ptr& left_by_itself);
   // Throws Stopped.
   [[noreturn]] void StopOutsideRound(int signal);
@@ -143,6 +153,7 @@ void TrainingProcess::Run() {
   Prepare();
   if (parked) {
     OpenData();
+    MakeDeviceContexts(config_);
     Listen();
     if (!listener_)
       throw std::runtime_error(
@@ -203,7 +214,7 @@ void TrainingProcess::TrainInRound() {
   options.facts = FactsOf(config_, *data_);
   round_->world = World::Join(env_, options);
   // With NCCL the communicator is created in the background from here on, while the model is made.
-  const bool nccl = round_->world->backend_name() == "nccl";
+  const bool nccl = round_->world->is_nccl();
   // Up to here a signal ends this rank at once, because there is nothing to save. From here on it
   // is recorded, until all ranks are done.
   if (SavesCheckpoints(config_) && !signals_) signals_.emplace();
@@ -218,14 +229,6 @@ void TrainingProcess::TrainInRound() {
     round_->trainer->Run();
   } catch (const Stopped& by_signal) {
     stopped = by_signal;
-  } catch (const std::exception&) {
-    round_->stalls->Stop();
-    if (round_->world->device().is_cuda()) {
-      // What is destroyed would wait for a device that hangs.
-      round_->trainer->AwaitSave();
-      context_.end_at_once(std::current_exception());
-    }
-    throw;
   }
   EndRun(stopped);
 }
@@ -241,7 +244,7 @@ void TrainingProcess::EndRun(const std::optional<Stopped>& stopped) {
   const TrainingPlace place = round_->trainer->PlaceAtEnd();
   // NCCL's communicators cannot be ended before CUDA graphs that use them.
   round_->trainer.reset();
-  kept_.Leave(place);
+  kept_.Leave(place, round_->graph_steps.ended());
   // No rank leaves while another is still waiting for it.
   try {
     round_->world->Shutdown();
@@ -253,18 +256,37 @@ void TrainingProcess::EndRun(const std::optional<Stopped>& stopped) {
 
 void TrainingProcess::LeaveRound() {
   const std::exception_ptr error = std::current_exception();
-  bool by_itself = false;
-  if (!listener_ || !EndsRoundOnly(error, *listener_, by_itself)) throw;
   if (round_->stalls) round_->stalls->Stop();
+  bool by_itself = false;
+  if (!listener_ || !EndsRoundOnly(error, *listener_, by_itself)) {
+    EndAtOnceOnGpu(error);
+    throw;
+  }
+  if (round_->world) AwaitAborted();
   if (round_->trainer) {
     const TrainingPlace place = round_->trainer->PlaceAtEnd();
     round_->trainer.reset();
-    kept_.Leave(place);
+    kept_.Leave(place, round_->graph_steps.ended());
   } else {
-    kept_.Leave(kept_.place);
+    kept_.Leave(kept_.place, 0);
   }
   round_.reset();
   AwaitRound(by_itself ? error : nullptr);
+}
+
+void TrainingProcess::AwaitAborted() {
+  try {
+    round_->world->AwaitAborted();
+  } catch (const std::exception&) {
+    EndAtOnceOnGpu(std::current_exception());
+    throw;
+  }
+}
+
+void TrainingProcess::EndAtOnceOnGpu(const std::exception_ptr& error) {
+  if (!round_->trainer || !round_->world->device().is_cuda()) return;
+  round_->trainer->AwaitSave();
+  context_.end_at_once(error);
 }
 
 void TrainingProcess::AwaitRound(const std::exception_ptr& left_by_itself) {

@@ -26,6 +26,7 @@ BufferMirror::BufferMirror(const torch::nn::Module& module) {
     if (buffer.numel() > 0 && buffer.is_non_overlapping_and_dense())
       buffers_.push_back(BytesOf(buffer));
   }
+  in_place_ = !buffers_.empty() && buffers_.front().is_cuda();
   Accept();
 }
 
@@ -34,11 +35,24 @@ at::Tensor BufferMirror::Packed() const {
   return buffers_.empty() ? at::Tensor() : at::cat(buffers_);
 }
 
-void BufferMirror::Accept() { valid_ = Packed(); }
+void BufferMirror::Unpack(const at::Tensor& bytes) {
+  const torch::NoGradGuard no_grad;
+  std::vector<at::Tensor> values;
+  std::int64_t offset = 0;
+  for (const at::Tensor& buffer : buffers_) {
+    values.push_back(bytes.narrow(0, offset, buffer.numel()));
+    offset += buffer.numel();
+  }
+  at::_foreach_copy_(buffers_, values);
+}
+
+void BufferMirror::Accept() {
+  if (!in_place_) valid_ = Packed();
+}
 
 void BufferMirror::Send(World& world) {
   if (buffers_.empty()) return;
-  if (world.rank() == 0)
+  if (world.rank() == 0 || in_place_)
     coming_ = Packed();
   else if (!coming_.defined())
     coming_ = at::empty_like(valid_);
@@ -48,24 +62,20 @@ void BufferMirror::Send(World& world) {
 }
 
 void BufferMirror::Await(const World& world) {
-  if (work_) ddprun::Await(world, work_);
+  if (!work_) return;
+  ddprun::Await(world, work_);
+  if (in_place_ && world.rank() != 0) Unpack(coming_);
 }
 
 void BufferMirror::Commit() {
   work_.reset();
-  if (coming_.defined()) std::swap(valid_, coming_);
+  if (coming_.defined() && !in_place_) std::swap(valid_, coming_);
 }
 
 void BufferMirror::Restore() {
   work_.reset();
   coming_.reset();  // a group that is about to end may still write there
-  if (buffers_.empty()) return;
-  const torch::NoGradGuard no_grad;
-  std::int64_t offset = 0;
-  for (at::Tensor& buffer : buffers_) {
-    buffer.copy_(valid_.narrow(0, offset, buffer.numel()));
-    offset += buffer.numel();
-  }
+  if (!buffers_.empty() && !in_place_) Unpack(valid_);
 }
 
 }  // namespace ddprun

@@ -239,7 +239,8 @@ void DistributedDataParallel::MakeReducer() {
   if (shm_allreduce_) {
     shm_allreduce_->Adopt(*reducer_);
     reducer_->register_comm_hook(std::make_unique<SharedHook>(shm_allreduce_));
-  } else if (options_.format != GradientFormat::kFull || world_.device().is_cpu()) {
+  } else if (options_.format != GradientFormat::kFull || world_.device().is_cpu() ||
+             (world_.interrupt() && !world_.is_nccl())) {
     reducer_->register_comm_hook(MakeGroupHook(world_, options_.format, meter_));
   }
   // Otherwise the reducer's own all-reduce, which divides a gradient while it puts it into its

@@ -33,14 +33,15 @@ void BroadcastGroup(World& world, const std::vector<at::Tensor>& tensors, int ro
 }  // namespace
 
 void Await(const World& world, const c10::intrusive_ptr<c10d::Work>& work) {
-  if (world.interrupt()) UntilRoundEnds(world, work->getFuture())->waitAndThrow();
+  if (world.interrupt() && !world.is_nccl())
+    UntilRoundEnds(world, work->getFuture())->waitAndThrow();
   work->wait();
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> UntilRoundEnds(
     const World& world, const c10::intrusive_ptr<c10::ivalue::Future>& future) {
   using Future = c10::ivalue::Future;
-  if (!world.interrupt()) return future;
+  if (!world.interrupt() || world.is_nccl()) return future;
   struct Result {
     std::atomic<bool> done = false;
     c10::intrusive_ptr<Future> future;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Waits for collectives that end with the round. When a connection breaks, Gloo wakes whoever
-// receives on it, but not always whoever sends, who would wait for the whole timeout.
+// receives on it, but not always whoever sends, who would wait for the whole timeout. With NCCL the
+// device waits and not the host, until the group is aborted: World::ToHost() reads what they make.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -26,11 +26,13 @@ BackgroundTask::BackgroundTask(std::string name, std::chrono::milliseconds limit
   std::thread(std::move(task)).detach();
 }
 
-void BackgroundTask::Wait() {
+void BackgroundTask::Wait(const std::function<void()>& check) {
   const std::shared_future<void> done = done_;
-  if (done.wait_until(deadline_) != std::future_status::ready) {
-    throw std::runtime_error(name_ + " was not ready within " + Seconds(limit_) +
-                             "; see what the other ranks say, or raise --timeout");
+  while (done.wait_for(kCheckInterval) != std::future_status::ready) {
+    check();
+    if (std::chrono::steady_clock::now() >= deadline_)
+      throw std::runtime_error(name_ + " was not ready within " + Seconds(limit_) +
+                               "; see what the other ranks say, or raise --timeout");
   }
   done.get();
 }

@@ -21,8 +21,10 @@ class BackgroundTask {
 
   // Returns when the work is done, at once from the second time on; from any thread. Throws what it
   // threw, each time, and std::runtime_error with one sentence once the limit is over, which counts
-  // from the constructor.
-  void Wait();
+  // from the constructor. Calls `check` every kCheckInterval meanwhile; what that throws, ends the
+  // wait.
+  static constexpr std::chrono::milliseconds kCheckInterval{20};
+  void Wait(const std::function<void()>& check = [] {});
 
  private:
   const std::string name_;

@@ -21,6 +21,9 @@ constexpr const char* kAbortAndEnd = "1";
 // communicator: NCCL waits until the graph has given them back (commDestroySync). The watchdog
 // would hang instead of ending the process.
 constexpr const char* kEnd = "3";
+// A rank that is kept outlives its peers and their communicators: when the round ends it aborts
+// them itself.
+constexpr const char* kNothing = "0";
 // torchrun and ddprun give each worker the value 1, unless the user has set another one.
 constexpr const char* kLauncherDefault = kAbortAndEnd;
 constexpr const char* kLauncherMark = "TORCHELASTIC_RUN_ID";
@@ -42,12 +45,13 @@ bool IsSet(const Default& variable, const GetEnv& get_env) {
 }  // namespace
 
 std::vector<std::pair<std::string, std::string>> NcclDefaults(const GetEnv& get_env,
-                                                              bool step_graphs) {
+                                                              const NcclUse& use) {
   std::vector<std::pair<std::string, std::string>> missing;
-  const Default error_handling{kErrorHandling, "NCCL_ASYNC_ERROR_HANDLING",
-                               step_graphs ? kEnd : kAbortAndEnd};
+  const bool aborts = !use.kept && !use.step_graphs;
+  const char* value = aborts ? kAbortAndEnd : use.kept ? kNothing : kEnd;
+  const Default error_handling{kErrorHandling, "NCCL_ASYNC_ERROR_HANDLING", value};
   const bool is_launchers = get_env(kLauncherMark) && get_env(kErrorHandling) == kLauncherDefault;
-  if (!IsSet(error_handling, get_env) || (step_graphs && is_launchers))
+  if (!IsSet(error_handling, get_env) || (is_launchers && !aborts))
     missing.emplace_back(error_handling.name, error_handling.value);
   for (const Default& variable : kDefaults) {
     if (!IsSet(variable, get_env)) missing.emplace_back(variable.name, variable.value);

@@ -11,10 +11,14 @@
 
 namespace ddprun {
 
+struct NcclUse {
+  bool step_graphs = false;  // steps of several ranks may be CUDA graphs
+  bool kept = false;         // this rank goes on in another round when a peer ends
+};
+
 // NAME and VALUE of those to be set. Without those that `get_env` returns under their present or
-// former name, except for a launcher's default that train cannot live with. `step_graphs`: steps of
-// several ranks may be CUDA graphs.
+// former name, except for a launcher's default that train cannot live with.
 std::vector<std::pair<std::string, std::string>> NcclDefaults(const GetEnv& get_env,
-                                                              bool step_graphs);
+                                                              const NcclUse& use);
 
 }  // namespace ddprun

@@ -82,12 +82,14 @@ class DeviceBallot : public Ballot {
   Numbers Read() override {
     const Clock::time_point deadline = Clock::now() + world_.timeout();
     while (!mark_->Passed()) {
+      world_.CheckRound();
       if (Clock::now() >= deadline)
         throw std::runtime_error("rank " + std::to_string(world_.rank()) +
                                  " has not heard in time whether the others go on; see what they "
                                  "say, or raise --timeout");
       std::this_thread::sleep_for(kPause);
     }
+    world_.CheckRound();
     Numbers numbers{};
     CopyOut(pinned_[1], numbers);
     return numbers;
@@ -105,13 +107,13 @@ class DeviceBallot : public Ballot {
 
 std::unique_ptr<Ballot> MakeBallot(World& world) {
   if (world.size() == 1) return nullptr;
-  if (world.backend_name() != "nccl") return std::make_unique<HostBallot>(world);
+  if (!world.is_nccl()) return std::make_unique<HostBallot>(world);
   return std::make_unique<DeviceBallot>(world);
 }
 
 }  // namespace
 
-StepVote::StepVote(World& world) : StepVote(MakeBallot(world), world.backend_name() == "nccl") {}
+StepVote::StepVote(World& world) : StepVote(MakeBallot(world), world.is_nccl()) {}
 
 void StepVote::Begin(const Wishes& own, Time now) {
   wishes_.save = wishes_.save || own.save;

@@ -34,6 +34,8 @@ namespace {
 constexpr const char* kGroupName = "0";
 constexpr const char* kGroupDescription = "default_pg";
 
+constexpr std::chrono::microseconds kReadPause{50};
+
 using BackendType = c10d::ProcessGroup::BackendType;
 
 c10::intrusive_ptr<c10d::Backend> MakeGloo(const WorkerEnv& env,
@@ -106,12 +108,12 @@ c10::intrusive_ptr<c10d::Backend> MakeNccl(const WorkerEnv& env, int device,
 }
 
 // Sets NCCL's variables that are not the user's; before the first group of NCCL's.
-void SetNcclDefaults(bool step_graphs) {
+void SetNcclDefaults(const NcclUse& use) {
   const auto get_env = [](const std::string& name) -> std::optional<std::string> {
     const char* value = std::getenv(name.c_str());
     return value == nullptr ? std::nullopt : std::optional<std::string>(value);
   };
-  for (const auto& [name, value] : NcclDefaults(get_env, step_graphs))
+  for (const auto& [name, value] : NcclDefaults(get_env, use))
     setenv(name.c_str(), value.c_str(), /*overwrite=*/1);
 }
 
@@ -187,11 +189,31 @@ class GroupWorld : public World {
   // `closing` ends when the world does.
   void CloseWith(Interrupt::Registration closing) { closing_ = std::move(closing); }
 
+  // Once, where NCCL's collectives, which nobody else can end, may have to end with the round.
+  void AbortWith(Interrupt& interrupt) {
+    closing_ = interrupt.Register([aborting = aborting_, backend = backend_, device = chosen_.cuda,
+                                   before = std::move(closing_)] {
+      aborting->emplace("the end of NCCL's collectives", kAbortLimit, [backend, device] {
+        LoadAccelerator().SetDevice(device);
+        backend->abort();
+      });
+    });
+  }
+
+  void AwaitAborted() override {
+    if (!device_.is_cuda() || !interrupt()) return;
+    interrupt()->Trigger();  // returns when its actions have run, also those of another thread
+    if (*aborting_) (*aborting_)->Wait();
+    BackgroundTask("the GPU", kAbortLimit, [device = device_.index()] {
+      LoadAccelerator().Synchronize(device);
+    }).Wait();
+  }
+
   at::Device device() const override { return device_; }
   const std::string& backend_name() const override { return name_; }
   const std::string& device_note() const override { return chosen_.note; }
   const c10::intrusive_ptr<c10d::ProcessGroup>& group() const override {
-    if (connecting_) connecting_->Wait();
+    if (connecting_) connecting_->Wait([this] { CheckRound(); });
     return group_;
   }
   const c10::intrusive_ptr<c10d::Store>& store() const override { return store_; }
@@ -208,7 +230,13 @@ class GroupWorld : public World {
     Await(*this, group()->broadcast(tensors, options));
   }
 
-  void Barrier() override { Await(*this, group()->barrier()); }
+  void Barrier() override {
+    // The host would wait for the device in CUDA, where nothing limits it.
+    if (is_nccl())
+      OnAllRanks(true);
+    else
+      Await(*this, group()->barrier());
+  }
 
   void ExpectPeersSoon(bool soon) override {
     const auto timeout = soon ? timeouts_.step : timeouts_.set_up;
@@ -258,6 +286,9 @@ class GroupWorld : public World {
   mutable std::optional<BackgroundTask> connecting_;
   std::chrono::milliseconds timeout_now_ = timeouts_.set_up;
   std::vector<std::unique_ptr<World>> subgroups_;
+  // Empty until the world has ended. Written by the thread that triggers the interrupt.
+  std::shared_ptr<std::optional<BackgroundTask>> aborting_ =
+      std::make_shared<std::optional<BackgroundTask>>();
   Interrupt::Registration closing_;
 };
 
@@ -307,17 +338,36 @@ std::unique_ptr<World> JoinAll(const WorkerEnv& env, const World::Options& optio
     CallRoll(*store, env.rank, env.world_size, options.timeout, options.facts);
     chosen = AgreeOnBackend(*store, env, options.backend, own);
   }
-  if (chosen.nccl) SetNcclDefaults(options.step_graphs && env.world_size > 1);
+  if (chosen.nccl)
+    SetNcclDefaults({.step_graphs = options.step_graphs && env.world_size > 1,
+                     .kept = options.interrupt != nullptr});
   auto world = std::make_unique<GroupWorld>(
       env, TimeoutsOf(options, chosen.nccl), chosen,
       GroupWorld::Name{kGroupName, kGroupDescription}, store,
       DefaultGroupStore(store, chosen.cuda >= 0 ? "cuda" : "cpu"), options.interrupt);
   world->Connect();
   world->CloseWith(std::move(closing));
+  if (chosen.nccl && options.interrupt) world->AbortWith(*options.interrupt);
   return world;
 }
 
 }  // namespace
+
+at::Tensor World::ToHost(const at::Tensor& tensor) const {
+  if (!tensor.is_cuda()) return tensor.cpu();
+  const auto deadline = std::chrono::steady_clock::now() + timeout();
+  const auto made = LoadAccelerator().MakeMark();
+  while (!made->Passed()) {
+    CheckRound();
+    if (std::chrono::steady_clock::now() >= deadline)
+      throw PeerError("rank " + std::to_string(rank()) +
+                      ": a collective on the GPU has not ended in time; another rank hangs or is "
+                      "slower, whose own output may say why; --timeout gives it longer");
+    std::this_thread::sleep_for(kReadPause);
+  }
+  CheckRound();
+  return tensor.cpu();
+}
 
 at::Tensor World::AllGather(const at::Tensor& own) {
   if (size() == 1) return own.cpu().unsqueeze(0);
@@ -325,7 +375,7 @@ at::Tensor World::AllGather(const at::Tensor& own) {
   std::vector<std::vector<at::Tensor>> outputs(1);
   for (int i = 0; i < size(); ++i) outputs[0].push_back(at::empty_like(input[0]));
   Await(*this, group()->allgather(outputs, input));
-  return at::stack(outputs[0]).cpu();
+  return ToHost(at::stack(outputs[0]));
 }
 
 std::vector<std::string> World::GatherTexts(const std::string& own) {
@@ -341,7 +391,7 @@ std::vector<std::string> World::GatherTexts(const std::string& own) {
   Await(*this, group()->gather(outputs, inputs, {.rootRank = 0}));
   std::vector<std::string> texts;
   for (int i = 0; rank() == 0 && i < size(); ++i) {
-    const at::Tensor bytes = outputs[0][static_cast<std::size_t>(i)].cpu();
+    const at::Tensor bytes = ToHost(outputs[0][static_cast<std::size_t>(i)]);
     const auto* begin = bytes.const_data_ptr<std::uint8_t>();
     texts.emplace_back(begin, begin + lengths[i].item<std::int64_t>());
   }
@@ -352,12 +402,12 @@ std::string World::BroadcastText(std::string text, int root) {
   if (size() == 1) return text;
   at::Tensor length = at::full({1}, static_cast<std::int64_t>(text.size()), at::kLong).to(device());
   Broadcast(length, root);
-  text.resize(static_cast<std::size_t>(length.item<std::int64_t>()));
+  text.resize(static_cast<std::size_t>(ToHost(length).item<std::int64_t>()));
   at::Tensor bytes = at::empty({static_cast<std::int64_t>(text.size())}, at::kByte);
   std::copy(text.begin(), text.end(), bytes.data_ptr<std::uint8_t>());
   bytes = bytes.to(device());
   Broadcast(bytes, root);
-  bytes = bytes.cpu();
+  bytes = ToHost(bytes);
   const auto* begin = bytes.const_data_ptr<std::uint8_t>();
   return {begin, begin + bytes.numel()};
 }
@@ -365,14 +415,17 @@ std::string World::BroadcastText(std::string text, int root) {
 bool World::OnAllRanks(bool here) {
   at::Tensor elsewhere = at::full({1}, here ? 0 : 1, at::kInt).to(device());
   AllReduceSum(elsewhere);
-  return elsewhere.item<int>() == 0;
+  return ToHost(elsewhere).item<int>() == 0;
 }
 
 std::unique_ptr<World> World::Join(const WorkerEnv& env, Options options) {
   if (!options.interrupt) return JoinAll(env, std::move(options));
   Interrupt& interrupt = *options.interrupt;
-  return UntilInterrupted(interrupt,
-                          [env, options = std::move(options)] { return JoinAll(env, options); });
+  auto world = UntilInterrupted(
+      interrupt, [env, options = std::move(options)] { return JoinAll(env, options); });
+  // It is current on the thread that has made the world.
+  if (world->device().is_cuda()) LoadAccelerator().SetDevice(world->device().index());
+  return world;
 }
 
 }  // namespace ddprun

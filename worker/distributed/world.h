@@ -49,6 +49,9 @@ class World {
   static std::unique_ptr<World> Join(const WorkerEnv& env, Options options);
   virtual ~World() = default;
 
+  // For what is left on the device when the world has ended.
+  static constexpr std::chrono::seconds kAbortLimit{5};
+
   // Null: this rank is not kept when its world ends.
   const std::shared_ptr<Interrupt>& interrupt() const { return interrupt_; }
   // Throws RoundOver if this world has ended: between steps, where no collective would tell.
@@ -67,6 +70,7 @@ class World {
   std::chrono::milliseconds step_timeout() const { return step_timeout_; }
   virtual at::Device device() const = 0;
   virtual const std::string& backend_name() const = 0;  // "gloo" or "nccl"
+  bool is_nccl() const { return backend_name() == "nccl"; }
   // One line for the user if device or backend are not what one would expect; else empty.
   virtual const std::string& device_note() const = 0;
   // Throws what went wrong when the communicator was made.
@@ -98,8 +102,16 @@ class World {
   // Lives as long as this world, whose Shutdown() is also its own.
   virtual World& Subgroup(const std::string& name, const std::vector<int>& ranks) = 0;
 
+  // A tensor's values once the device has made them, with a deadline. Throws PeerError if they do
+  // not come in time, and RoundOver if the world has ended: what its collectives have made, is of
+  // no use then.
+  at::Tensor ToHost(const at::Tensor& tensor) const;
+
   // Leaves the group cleanly; nothing may communicate afterwards.
   virtual void Shutdown() = 0;
+  // Instead of Shutdown(), when the interrupt was triggered: waits until nothing of this world is
+  // left on the device. Throws std::runtime_error if that takes longer than kAbortLimit.
+  virtual void AwaitAborted() {}
 
  protected:
   explicit World(WorkerEnv env, std::chrono::milliseconds timeout = kDefaultTimeout,

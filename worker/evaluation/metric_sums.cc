@@ -24,7 +24,7 @@ void MetricSums::Add(const at::Tensor& scores, const at::Tensor& labels, const a
                      double weight) {
   const torch::NoGradGuard no_grad;
   if (labels.size(0) == 0) return;
-  if (!sums_.defined()) sums_ = Zeros(scores.device());
+  On(scores.device());
   sums_[kImages].add_(labels.size(0));
   sums_[kLoss].add_(loss.detach().to(at::kDouble), weight);
   std::int64_t i = kFirstMetric;
@@ -37,15 +37,20 @@ Evaluation MetricSums::Take(World& world) {
   at::Tensor sums = Zeros(world.device());
   if (sums_.defined()) sums.copy_(sums_);
   world.AllReduceSum(sums);
+  const at::Tensor all = world.ToHost(sums);
   if (sums_.defined()) sums_.zero_();
   if (kept_.defined()) kept_.zero_();
-  const at::Tensor all = sums.cpu();
   const auto of_all_ranks = all.accessor<double, 1>();
   Evaluation totals{.images = static_cast<std::int64_t>(of_all_ranks[kImages])};
   if (totals.images > 0) totals.loss = of_all_ranks[kLoss] / static_cast<double>(totals.images);
   std::int64_t i = kFirstMetric;
   for (const auto& [name, metric] : Metrics().entries()) totals.sums[name] = of_all_ranks[i++];
   return totals;
+}
+
+const at::Tensor& MetricSums::On(at::Device device) {
+  if (!sums_.defined()) sums_ = Zeros(device);
+  return sums_;
 }
 
 at::Tensor MetricSums::Values() const { return sums_.defined() ? sums_.clone() : at::Tensor(); }

@@ -42,6 +42,8 @@ class MetricSums {
   // What is added from now on can be taken back.
   void Keep();
   void TakeBack();
+  // Where the sums are, on `device`, for a copy of one's own.
+  const at::Tensor& On(at::Device device);
 
   // Everything added since the last Take(); undefined if there is nothing.
   at::Tensor Values() const;

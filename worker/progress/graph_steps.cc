@@ -27,10 +27,20 @@ bool GraphSteps::OldestEnded() {
   return PopIfEnded();
 }
 
+void GraphSteps::Close() {
+  const std::lock_guard lock(mutex_);
+  PopAllEnded();
+  closed_ = true;
+}
+
+std::int64_t GraphSteps::ended() const {
+  const std::lock_guard lock(mutex_);
+  return ended_;
+}
+
 CollectivePlace GraphSteps::Place() {
   const std::lock_guard lock(mutex_);
-  while (!steps_.empty() && PopIfEnded()) {
-  }
+  PopAllEnded();
   CollectivePlace place;
   if (!steps_.empty()) place.waits = NameOf(steps_.front().number);
   if (ended_ != 0) place.last.push_back(NameOf(ended_));
@@ -38,10 +48,15 @@ CollectivePlace GraphSteps::Place() {
 }
 
 bool GraphSteps::PopIfEnded() {
-  if (!steps_.front().mark->Passed()) return false;
+  if (closed_ || !steps_.front().mark->Passed()) return false;
   ended_ = steps_.front().number;
   steps_.pop_front();
   return true;
+}
+
+void GraphSteps::PopAllEnded() {
+  while (!steps_.empty() && PopIfEnded()) {
+  }
 }
 
 }  // namespace ddprun

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The steps that the host has queued and the device has not ended, by number. c10d's flight
 // recorder does not see the collectives that a CUDA graph replays, so this is all that can be said
-// of a rank that waits in one.
+// of a rank that waits in one. And it tells which steps were complete when a round ended.
 #pragma once
 
 #include <cstddef>
@@ -27,6 +27,13 @@ class GraphSteps {
   // Does not wait.
   bool OldestEnded();
 
+  // Asks the device a last time: steps that end from now on do not count, as their collectives are
+  // about to be aborted. From any thread.
+  void Close();
+
+  // The latest step that has ended; 0: none.
+  std::int64_t ended() const;
+
   // The oldest that has not ended, if any, and the latest that has, as kGraphStep with its number.
   // Asks the device; from any thread.
   CollectivePlace Place();
@@ -38,10 +45,12 @@ class GraphSteps {
   };
 
   bool PopIfEnded();
+  void PopAllEnded();
 
   mutable std::mutex mutex_;
   std::deque<Step> steps_;
   std::int64_t ended_ = 0;  // the latest; 0: none
+  bool closed_ = false;
 };
 
 }  // namespace ddprun

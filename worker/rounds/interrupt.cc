@@ -8,7 +8,7 @@ namespace ddprun {
 Interrupt::Registration Interrupt::Register(std::function<void()> action) {
   const std::lock_guard lock(mutex_);
   if (triggered_) action();
-  const auto place = actions_.insert(actions_.end(), std::move(action));
+  const auto place = actions_.insert(actions_.begin(), std::move(action));
   const auto remove = [self = shared_from_this(), place](void*) {
     Actions removed;  // destroyed without the lock: what it owns may hold a registration
     const std::lock_guard removing(self->mutex_);

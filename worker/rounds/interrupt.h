@@ -26,8 +26,9 @@ class Interrupt : public std::enable_shared_from_this<Interrupt> {
  public:
   using Registration = std::shared_ptr<void>;
 
-  // `action` runs when the interrupt is triggered, or at once if it was. It must not block and must
-  // not use this object. Destroying the registration removes the action, and waits while it runs.
+  // `action` runs when the interrupt is triggered, or at once if it was; the latest runs first, as
+  // it may need what was there before it. It must not block and must not use this object.
+  // Destroying the registration removes the action, and waits while it runs.
   [[nodiscard]] Registration Register(std::function<void()> action);
 
   // From any thread; the first call runs the actions.

@@ -16,7 +16,7 @@ namespace {
 std::string WhyNoGraph(const Config& config, const World& world) {
   if (!config.cuda_graph) return "--no-cuda-graph";
   if (world.size() == 1) return "";
-  if (world.backend_name() != "nccl") return "Gloo's all-reduce goes through the host";
+  if (!world.is_nccl()) return "Gloo's all-reduce goes through the host";
   if (config.compress != GradientFormat::kFull) return "--compress is done by the host";
   // The fused kernels alone normalise over ranks without a number that the host reads.
   if (config.sync_batch_norm && (!config.channels_last || KernelsFor(world.device()) == nullptr))
@@ -54,11 +54,19 @@ std::unique_ptr<TrainStep> MakeTrainStep(StepParts parts, const Dataset& data,
   std::unique_ptr<BatchFeed> feed = MakeFeed(parts, data, resident);
   TrainStep::MakeGraph make_graph;
   if (why_not.empty()) make_graph = [&accelerator] { return accelerator.MakeGraph(); };
-  // NCCL's watchdog does not see the all-reduce that a graph replays.
+  // NCCL's watchdog does not see the all-reduce that a graph replays; and a rank that is kept must
+  // know which steps are complete.
+  const bool kept = parts.world.interrupt() != nullptr;
   std::optional<RunAheadLimit> limit;
-  if (make_graph && parts.world.size() > 1)
+  if (kept || (make_graph && parts.world.size() > 1)) {
+    RunAheadLimit::Options options{.who = "rank " + std::to_string(parts.world.rank())};
+    if (kept) {
+      options.steps_ahead = RunAheadLimit::kStepsAheadIfKept;
+      options.check = [&world = parts.world] { world.CheckRound(); };
+    }
     limit.emplace([&accelerator] { return accelerator.MakeMark(); }, graph_steps,
-                  "rank " + std::to_string(parts.world.rank()));
+                  std::move(options));
+  }
   return std::make_unique<TrainStep>(std::move(parts), std::move(feed), std::move(make_graph),
                                      std::move(limit));
 }

@@ -17,20 +17,22 @@ constexpr std::chrono::microseconds kLongestPause{200};
 
 void RunAheadLimit::EndStep(std::int64_t number, std::chrono::milliseconds limit) {
   steps_->Add(number, make_mark_());
-  while (steps_->queued() > kStepsAhead) AwaitOldest(limit);
+  while (steps_->queued() > options_.steps_ahead) AwaitOldest(limit);
 }
 
 void RunAheadLimit::AwaitAll(std::chrono::milliseconds limit) {
   while (steps_->queued() > 0) AwaitOldest(limit);
+  options_.check();
 }
 
 void RunAheadLimit::AwaitOldest(std::chrono::milliseconds limit) {
   const Clock::time_point deadline = Clock::now() + limit;
   for (auto pause = kFirstPause; !steps_->OldestEnded();
        pause = std::min(2 * pause, kLongestPause)) {
+    options_.check();
     if (Clock::now() >= deadline) {
       throw StepHangs(
-          who_ + ": a step on the GPU has not ended within " +
+          options_.who + ": a step on the GPU has not ended within " +
           std::to_string(std::chrono::duration_cast<std::chrono::seconds>(limit).count()) +
           " s; another rank hangs or is slower, whose own output may say why; "
           "--collective-timeout gives it longer");

@@ -5,8 +5,10 @@
 #include <torch/csrc/autograd/grad_mode.h>
 
 #include <algorithm>
+#include <mutex>
 #include <numeric>
 #include <stdexcept>
+#include <thread>
 #include <utility>
 
 #include "worker/base/first_line.h"
@@ -26,14 +28,51 @@ std::vector<at::Tensor> GradientsOf(const NamedTensors& parameters) {
 
 }  // namespace
 
+class TrainStep::Graphs {
+ public:
+  // Throws RoundOver if they were taken away.
+  StepGraph* Add(std::unique_ptr<StepGraph> graph) {
+    const std::lock_guard lock(mutex_);
+    if (gone_) throw RoundOver();
+    return graphs_.emplace_back(std::move(graph)).get();
+  }
+  void Replay(StepGraph& graph) {
+    const std::lock_guard lock(mutex_);
+    if (gone_) throw RoundOver();
+    graph.Replay();
+  }
+  // Destroys them all, which may wait until the device has left them.
+  void TakeAway() {
+    std::vector<std::unique_ptr<StepGraph>> graphs;
+    const std::lock_guard lock(mutex_);
+    gone_ = true;
+    graphs.swap(graphs_);
+  }
+
+ private:
+  std::mutex mutex_;
+  bool gone_ = false;
+  std::vector<std::unique_ptr<StepGraph>> graphs_;
+};
+
 TrainStep::TrainStep(StepParts parts, std::unique_ptr<BatchFeed> feed, MakeGraph make_graph,
                      std::optional<RunAheadLimit> limit)
     : parts_(std::move(parts)),
       feed_(std::move(feed)),
       make_graph_(std::move(make_graph)),
+      graphs_(std::make_shared<Graphs>()),
       limit_(std::move(limit)),
       rate_(RateOn(parts_.world.device(), 0)),
-      forward_(recordings_.try_emplace(0).first) {}
+      forward_(recordings_.try_emplace(0).first) {
+  if (!make_graph_ || !parts_.world.interrupt()) return;
+  losing_graphs_ =
+      parts_.world.interrupt()->Register([graphs = graphs_, device = parts_.world.device()] {
+        std::thread([graphs, device] {
+          if (device.is_cuda()) LoadAccelerator().SetDevice(device.index());
+          graphs->TakeAway();
+        }).detach();
+      });
+}
 
 void TrainStep::BeginEpoch(const EpochPlan& plan, std::uint64_t epoch) {
   plan_ = &plan;
@@ -58,7 +97,7 @@ TrainStep::Result TrainStep::Make(const StepBatches& batches, double rate, std::
     for (std::int64_t i = 0; i < batches.count; ++i) load(i);
     if (!recording.graph) Capture(shares);
     parts_.calls.enter(StepSection::kForward);
-    recording.graph->Replay();
+    graphs_->Replay(*recording.graph);
     latest_ = recording.outcome;
     // The next replay writes there again.
     result.loss = recording.outcome.loss.clone();
@@ -81,7 +120,8 @@ void TrainStep::Guard(const std::function<void(std::chrono::milliseconds limit)>
   try {
     wait(dummy_ ? parts_.world.timeout() : parts_.world.step_timeout());
   } catch (const StepHangs&) {
-    Abort();
+    // Where there is an interrupt, leaving the round triggers it, and that aborts.
+    if (!parts_.world.interrupt()) Abort();
     throw;
   }
 }
@@ -167,7 +207,7 @@ void TrainStep::Capture(const Shares& shares) {
     throw std::runtime_error("the step cannot be captured as a CUDA graph: " + FirstLine(error) +
                              "; pass --no-cuda-graph");
   }
-  recording.graph = std::move(graph);
+  recording.graph = graphs_->Add(std::move(graph));
 }
 
 void TrainStep::UseForward(std::int64_t forward) {
@@ -184,13 +224,11 @@ bool TrainStep::is_warm() const {
 // destroyed when the device has left them, which the abort makes it do. All that may block, so it
 // is done by a thread that owns what it needs, and that is waited for for a short time only.
 void TrainStep::Abort() {
-  auto graphs = std::make_shared<std::vector<std::unique_ptr<StepGraph>>>();
-  for (auto& [number, recording] : recordings_) graphs->push_back(std::move(recording.graph));
   const at::Device device = parts_.world.device();
   BackgroundTask aborting("the end of the collectives", kAbortLimit,
-                          [graphs, device, group = parts_.world.group()] {
+                          [graphs = graphs_, device, group = parts_.world.group()] {
                             if (device.is_cuda()) LoadAccelerator().SetDevice(device.index());
-                            graphs->clear();
+                            graphs->TakeAway();
                             group->getDefaultBackend()->abort();
                           });
   try {

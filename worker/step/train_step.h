@@ -65,7 +65,7 @@ class TrainStep {
   static constexpr std::int64_t kWarmUpAgain = 1;
 
   // For what is left on the device of a step that hangs.
-  static constexpr std::chrono::seconds kAbortLimit{5};
+  static constexpr std::chrono::seconds kAbortLimit = World::kAbortLimit;
 
   using MakeGraph = std::function<std::unique_ptr<StepGraph>()>;
 
@@ -93,7 +93,8 @@ class TrainStep {
   static constexpr std::int64_t kDummy = 0;
 
   // Before anything is read from the device: waits for the steps that it has been given, where no
-  // watchdog sees that one hangs. Throws as Make() does.
+  // watchdog sees that one hangs. Throws as Make() does. Where the world can be interrupted, all
+  // steps are complete when this returns.
   void AwaitQueued();
 
   // The model's forward is this one from now on (ImageModel::Advance()). Each has a graph of its
@@ -109,6 +110,10 @@ class TrainStep {
 
   // Whether steps of full batches are replays of a CUDA graph by now.
   bool is_graph() const { return forward_->second.graph != nullptr; }
+
+  // Shared with the thread that takes the graphs away when the round ends: NCCL ends no collectives
+  // as long as there is a graph of them.
+  class Graphs;
 
  private:
   // The samples of a step's batches, and the factors of the batches' losses with which their sum,
@@ -126,9 +131,9 @@ class TrainStep {
 
   // A forward's graph, and its steps that were queued before.
   struct Recording {
-    std::unique_ptr<StepGraph> graph;  // null until it is captured
-    Outcome outcome;                   // which each replay writes anew
-    std::int64_t queued = 0;           // steps of full batches
+    StepGraph* graph = nullptr;  // of graphs_; null until it is captured
+    Outcome outcome;             // which each replay writes anew
+    std::int64_t queued = 0;     // steps of full batches
   };
 
   Shares SharesOf(const StepBatches& batches) const;
@@ -147,6 +152,8 @@ class TrainStep {
   const StepParts parts_;
   const std::unique_ptr<BatchFeed> feed_;
   const MakeGraph make_graph_;
+  const std::shared_ptr<Graphs> graphs_;
+  Interrupt::Registration losing_graphs_;
   std::optional<RunAheadLimit> limit_;
   at::Tensor rate_;  // scalar on the device
   const EpochPlan* plan_ = nullptr;

@@ -1,17 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/training/kept_training.h"
 
+#include <stdexcept>
+#include <string>
 #include <utility>
+#include <vector>
+
+#include "worker/base/unique_tensors.h"
+#include "worker/step/run_ahead_limit.h"
+#include "worker/training/training_snapshot.h"
 
 namespace ddprun {
+namespace {
+
+at::Device DeviceOf(const TrainingParts& parts) { return parts.parameters.front().second.device(); }
+
+// All that a step changes there.
+std::vector<at::Tensor> StateOn(TrainingParts& parts) {
+  std::vector<at::Tensor> tensors;
+  for (const auto& [name, tensor] : StateTensors(parts)) tensors.push_back(tensor);
+  for (const at::Tensor& tensor : parts.scaler.Tensors()) tensors.push_back(tensor);
+  tensors.push_back(parts.epoch_sums.On(DeviceOf(parts)));
+  return Unique(tensors);
+}
+
+}  // namespace
 
 void KeptTraining::Join(const Config& config, const Dataset& data,
                         TrainingParts::Membership membership) {
-  if (parts) {
-    parts->Join(std::move(membership));
+  if (!parts) {
+    parts = std::make_unique<TrainingParts>(config, data, std::move(membership));
     return;
   }
-  parts = std::make_unique<TrainingParts>(config, data, std::move(membership));
+  const at::Device device = DeviceOf(*parts);
+  if (device != membership.world.device())
+    throw std::runtime_error("rank " + std::to_string(membership.world.rank()) +
+                             " has its state on " + device.str() + ", but the ranks agree on " +
+                             membership.world.device().str() +
+                             " for it now; it has to be started anew");
+  parts->Join(std::move(membership));
 }
 
 void KeptTraining::Accept(const TrainingPlace& at) {
@@ -19,22 +46,43 @@ void KeptTraining::Accept(const TrainingPlace& at) {
   has_state = true;
   layout = parts->strategy->Layout();  // a checkpoint's, if it has begun with one
   buffers.emplace(*parts->model);
-  parts->epoch_sums.Keep();
+  recent.reset();
+  if (DeviceOf(*parts).is_cuda())
+    recent.emplace(StateOn(*parts), RunAheadLimit::kStepsAheadIfKept + 1);
+  else
+    parts->epoch_sums.Keep();
+}
+
+void KeptTraining::BeginStep(const TrainingPlace& at) {
+  if (recent) recent->Keep({.place = at, .counts = counter.Now()});
 }
 
 void KeptTraining::Commit() {
   buffers->Commit();
-  parts->epoch_sums.Keep();
+  if (!recent) parts->epoch_sums.Keep();
   if (layout.empty()) layout = parts->strategy->Layout();
 }
 
-void KeptTraining::Leave(const TrainingPlace& at) {
+void KeptTraining::Leave(const TrainingPlace& at, std::int64_t ended) {
   left = std::chrono::steady_clock::now();
   if (parts) parts->Leave();
   if (!has_state) return;
   place = at;
+  if (recent) {
+    GoBackTo(ended);
+    return;
+  }
   buffers->Restore();
   parts->epoch_sums.TakeBack();
+}
+
+void KeptTraining::GoBackTo(std::int64_t ended) {
+  const std::optional<RecentStates::Host> then = recent->GoBackTo(ended);
+  recent.reset();  // copies of this world's steps
+  if (!then) return;
+  place = then->place;
+  counter.GoBackTo(then->counts);
+  parts->WeightsChanged();
 }
 
 }  // namespace ddprun

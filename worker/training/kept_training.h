@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What of a training outlives a world of its ranks. When another rank ends, this one leaves the
 // world, and goes on from its latest complete step in the next one: the step under way is discarded
-// without a trace.
+// without a trace. On a CPU nothing but buffers and sums has changed by then; on a GPU, which is
+// behind the host, the state of that step is copied back.
 #pragma once
 
 #include <chrono>
@@ -13,6 +14,7 @@
 #include "worker/ddp/buffer_mirror.h"
 #include "worker/metrics/step_clock.h"
 #include "worker/replicas/tensor_copy.h"
+#include "worker/step/recent_states.h"
 #include "worker/step/step_counter.h"
 #include "worker/step/training_plan.h"
 #include "worker/training/summary.h"
@@ -43,10 +45,14 @@ struct KeptTraining {
   void Join(const Config& config, const Dataset& data, TrainingParts::Membership membership);
   // Parts and buffers are those of `place`: training begins, or goes on.
   void Accept(const TrainingPlace& place);
-  // A step is complete: what it has changed stays.
+  // The step after `place` is about to be made.
+  void BeginStep(const TrainingPlace& place);
+  // A step is complete, or on a GPU queued: what it has changed stays.
   void Commit();
-  // Leaves the world at `place`, with the parts as they were after the latest complete step.
-  void Leave(const TrainingPlace& place);
+  // Leaves the world at `place`, with the parts as they were after the latest complete step. On a
+  // GPU that is `ended`, the latest of this world whose end was seen, and the device has nothing of
+  // this world to do any more. 0: none has ended.
+  void Leave(const TrainingPlace& place, std::int64_t ended);
 
   const std::chrono::steady_clock::time_point start;
 
@@ -55,6 +61,7 @@ struct KeptTraining {
   BucketLayout layout;  // of the gradients, once a step is complete, here or before a checkpoint
   std::unique_ptr<TrainingParts> parts;
   std::optional<BufferMirror> buffers;
+  std::optional<RecentStates> recent;  // of a training on a GPU
   SavedSoFar saved;
   AgreedState agreed;
   std::int64_t damages = 0;  // found on this rank
@@ -64,6 +71,9 @@ struct KeptTraining {
   std::chrono::steady_clock::time_point left{};  // the latest world; {}: none yet
   double loss = 0;                               // the latest that was read from the device
   Summary summary;
+
+ private:
+  void GoBackTo(std::int64_t ended);
 };
 
 }  // namespace ddprun

@@ -28,9 +28,16 @@ TrainingParts& JoinWorld(const Config& config, const Dataset& data, World& world
                                        .layout = kept.layout};
   // A rank that ends with its world needs no copy of rank 0's buffers.
   if (world.interrupt()) membership.after_forward = [&kept, &world] { kept.buffers->Send(world); };
+  AgreeOnKernels(world, console);
   kept.Join(config, data, std::move(membership));
   if (start.sends) ReceiveState(world, start, kept);
   return *kept.parts;
+}
+
+// Before NCCL's collectives are aborted, which was registered when the world was made.
+Interrupt::Registration CloseWhenRoundEnds(const World& world, GraphSteps& steps) {
+  if (!world.interrupt()) return nullptr;
+  return world.interrupt()->Register([&steps] { steps.Close(); });
 }
 
 }  // namespace
@@ -42,6 +49,7 @@ Trainer::Trainer(const Config& config, const Dataset& data, World& world, Consol
       world_(world),
       console_(console),
       kept_(kept),
+      closing_steps_(CloseWhenRoundEnds(world, graph_steps)),
       start_(AgreeOnStart(world, kept)),
       settled_(world.device().is_cpu()),
       clock_(kept.clock),
@@ -51,7 +59,11 @@ Trainer::Trainer(const Config& config, const Dataset& data, World& world, Consol
       parts_(JoinWorld(config, data, world, console, start_, state_.plan().steps_per_epoch, kept,
                        [this](StepSection section) { Enter(section); })),
       replicas_(config, world, console, progress, kept),
-      checkpoints_(config, data, world, console, parts_, kept.saved, [this] { CheckReplicas(); }),
+      checkpoints_(config, data, world, console, parts_, kept.saved,
+                   [this] {
+                     AwaitSteps();
+                     CheckReplicas();
+                   }),
       step_(parts_.MakeStep({.on_loss =
                                  [this](const at::Tensor& loss) {
                                    if (loss.is_cpu()) ReadLoss(loss, state_.position().step + 1);
@@ -103,7 +115,11 @@ void Trainer::BeginAnew() {
   state_.GoOnFrom(checkpoints_.Resume());
   parts_.WeightsChanged();
   kept_.Accept(state_.place);
-  if (WholeModelOnGpu(config_, world_) && !state_.Done()) WarmUp();
+  if (WholeModelOnGpu(config_, world_) && !state_.Done()) {
+    kept_.has_state = false;  // it is changed, and put back at the end
+    WarmUp();
+    kept_.Accept(state_.place);
+  }
   Notify(&Observer::OnPhase, "barrier");
   world_.Barrier();
   counter_.Begin();  // observers read it
@@ -135,6 +151,12 @@ void Trainer::GoOn() {
 void Trainer::Stop(int signal) {
   checkpoints_.GoOn();
   checkpoints_.Stop(start_.place, signal);
+}
+
+// What is read, saved or evaluated from here on are complete steps. Without an interrupt nothing
+// undoes a step, and the device may be behind.
+void Trainer::AwaitSteps() {
+  if (world_.interrupt()) step_->AwaitQueued();
 }
 
 void Trainer::CheckReplicas() {
@@ -181,6 +203,7 @@ void Trainer::TrainEpoch() {
     Notify(&Observer::OnStepBegin, state_, sampler, batches);
     checkpoints_.BeginStep();
     replicas_.BeginStep(state_.place);
+    if (world_.interrupt()) kept_.BeginStep(state_.place);
     step_->UseForward(parts_.model->Advance(state_.PlannedEpochs()));
     SeedStep(world_.device(), config_.seed, state_.position().step + 1, world_.rank());
     // Batches, forward, backward with the all-reduce, optimizer: train_step.cc.
@@ -202,6 +225,7 @@ void Trainer::TrainEpoch() {
 
 void Trainer::ReportEpoch(std::int64_t epoch) {
   Enter(StepSection::kOther);
+  AwaitSteps();
   const Evaluation totals = parts_.epoch_sums.Take(world_);
   if (totals.images > 0) Notify(&Observer::OnEpochEnd, state_, epoch, totals);
 }
@@ -229,6 +253,7 @@ void Trainer::Evaluate(bool last) {
   const auto begun = std::chrono::steady_clock::now();
   Enter(StepSection::kEvaluation);
   if (!last) state_.place.evaluation_due = true;  // again, if the world ends before
+  AwaitSteps();
   CheckReplicas();
   checkpoints_.BeforeUpdate();  // of the average
   SwapAverage();
@@ -271,6 +296,7 @@ void Trainer::SwapAverage() {
 
 void Trainer::Finish() {
   checkpoints_.EndSteps();
+  AwaitSteps();
   world_.Synchronize();
   summary_.Count(counter_.Now());
   Notify(&Observer::OnEnd);
@@ -295,7 +321,7 @@ void Trainer::Finish() {
 // skips such a step and lowers its scale, which ends the training when it is below 1. Where a
 // rank's memory may be damaged, the step is repeated first.
 void Trainer::ReadLoss(const at::Tensor& loss, std::int64_t step) {
-  kept_.loss = loss.item<double>();
+  kept_.loss = world_.ToHost(loss).item<double>();
   const GradScaler& scaler = parts_.scaler;
   const bool too_small = scaler.enabled() && scaler.state().scale < 1;
   const double checked = too_small ? std::nan("") : kept_.loss;

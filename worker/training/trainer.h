@@ -51,7 +51,7 @@ class Trainer {
   [[noreturn]] void Stop(int signal);
 
   // After Run() has thrown because the world has ended: where the kept training is. Keeps up to the
-  // latest complete step.
+  // latest complete step, or on a GPU the latest that was queued.
   TrainingPlace PlaceAtEnd();
 
   // After Run() has thrown: waits for a save that is under way, unless the device does not let it
@@ -65,6 +65,7 @@ class Trainer {
   void GoOn();
   // From the place where the ranks are, to the end.
   void Train();
+  void AwaitSteps();
   // All ranks have the same parameters and optimizer state, or throw ReplicasDiffer. Before
   // anything of them is used elsewhere: an evaluation, a checkpoint, the end of an epoch.
   void CheckReplicas();
@@ -96,6 +97,7 @@ class Trainer {
   World& world_;
   Console& console_;
   KeptTraining& kept_;
+  const Interrupt::Registration closing_steps_;
   const RoundStart start_;
 
   // Whether a step takes as long as all that follow: on a GPU not before libraries have been loaded

@@ -68,23 +68,12 @@ void CalibrateOnImages(ImageModel& model, const SampleSet& train, const Config& 
   while (const auto batch = loader.Next()) model.Calibrate(batch->images);
 }
 
-// All ranks take the fused kernels or none: each makes the optimizer's step for itself, and the
-// kernels round in another way.
-void AgreeOnKernels(World& world, Console& console) {
-  if (!world.device().is_cuda() || world.size() == 1) return;
-  const bool has_kernels = KernelsFor(world.device()) != nullptr;
-  if (world.OnAllRanks(has_kernels)) return;
-  if (has_kernels) console.Line("no fused kernels, as another rank's GPU has none");
-  UseFusedKernels(false);
-}
-
 // Makes the model that is trained, on the world's device and in its final memory format, and prints
 // what is about to be trained. Initial weights from a file are rank 0's alone. Throws as
 // MakeModel() and LoadInitialWeights() do.
 std::shared_ptr<ImageModel> PrepareModel(const Config& config, const Dataset& data, World& world,
                                          Console& console, bool goes_on) {
   if (WholeModelOnGpu(config, world)) LoadAccelerator().UseOwnStream(world.device().index());
-  AgreeOnKernels(world, console);
   torch::manual_seed(config.seed);
   auto model = MakeModel(config.model, ModelOptionsOf(config, InputOf(data)));
   if (config.pad_channels > 0 && !model->takes_padded_images())
@@ -125,6 +114,14 @@ StepOptions OptionsOf(const Config& config, const TrainingParts::Membership& mem
 }
 
 }  // namespace
+
+void AgreeOnKernels(World& world, Console& console) {
+  if (!world.device().is_cuda() || world.size() == 1) return;
+  const bool has_kernels = KernelsFor(world.device()) != nullptr;
+  if (world.OnAllRanks(has_kernels)) return;
+  if (has_kernels) console.Line("no fused kernels, as another rank's GPU has none");
+  UseFusedKernels(false);
+}
 
 TrainingParts::TrainingParts(const Config& config, const Dataset& data, Membership membership)
     : model(PrepareModel(config, data, membership.world, membership.console, membership.goes_on)),

@@ -22,6 +22,10 @@
 
 namespace ddprun {
 
+// All ranks take the fused kernels or none: each makes the optimizer's step for itself, and the
+// kernels round in another way. All ranks of a world must call it, before parts are made or join.
+void AgreeOnKernels(World& world, Console& console);
+
 struct TrainingParts {
   // What belongs to a world of ranks, of which a training may have one after the other. Both
   // references must be valid until Leave().

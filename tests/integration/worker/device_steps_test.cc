@@ -13,6 +13,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "tests/testing/lone_world.h"
+#include "tests/testing/small_training.h"
 #include "worker/metrics/console.h"
 #include "worker/parallel/data_parallel.h"
 #include "worker/step/train_step.h"
@@ -25,66 +26,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr char kSmallModel[] = "simple-cnn";
-
-Config Small(Config config = {.model = kSmallModel}) {
-  config.dataset = "synthetic";
-  config.samples = 100;
-  config.batch_size = 8;
-  config.eval_batch_size = 16;
-  config.input_size = 16;
-  config.epochs = 4;
-  return config;
-}
-
-Dataset DataOf(const Config& config) {
-  return OpenDataset(config.dataset,
-                     {.seed = 1, .samples = config.samples, .input_size = config.input_size});
-}
-
 // ---- A graph with collectives, as NCCL treats it
 // -------------------------------------------------
-
-// How many captured graphs are alive.
-class Graphs {
- public:
-  void Add(int number) {
-    const std::lock_guard lock(mutex_);
-    alive_ += number;
-    changed_.notify_all();
-  }
-  // ncclCommAbort(): returns when there is none.
-  bool AwaitNone(milliseconds limit) {
-    std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, limit, [this] { return alive_ == 0; });
-  }
-  int alive() {
-    const std::lock_guard lock(mutex_);
-    return alive_;
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  int alive_ = 0;
-};
-
-class CountedGraph : public StepGraph {
- public:
-  explicit CountedGraph(std::shared_ptr<Graphs> graphs) : graphs_(std::move(graphs)) {}
-  ~CountedGraph() override {
-    if (work_) graphs_->Add(-1);
-  }
-  void Capture(const std::function<void()>& work) override {
-    work_ = work;
-    graphs_->Add(1);
-  }
-  void Replay() override { work_(); }
-
- private:
-  const std::shared_ptr<Graphs> graphs_;
-  std::function<void()> work_;
-};
 
 class HungBackend : public c10d::Backend {
  public:
@@ -111,75 +54,6 @@ struct NeverPassed : StreamMark {
   bool Passed() const override { return false; }
 };
 
-// Moves a model to "meta", which Module::to() refuses.
-void LoseValues(const torch::nn::Module& module) {
-  const auto lose = [](const at::Tensor& tensor) {
-    const at::Tensor empty =
-        at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(at::kMeta));
-    tensor.unsafeGetTensorImpl()->shallow_copy_from(empty.getIntrusivePtr());
-  };
-  for (const at::Tensor& parameter : module.parameters()) lose(parameter);
-  for (const at::Tensor& buffer : module.buffers()) lose(buffer);
-}
-
-// Parts of a training on any device; TrainingParts without its console lines.
-struct Training {
-  Training(const Config& own, World& in)
-      : config(own),
-        world(in),
-        data(DataOf(config)),
-        model([&] {
-          torch::manual_seed(5);
-          auto made = MakeModel(config.model, {.height = config.input_size,
-                                               .width = config.input_size,
-                                               .whiten_epochs = config.whiten_epochs});
-          UseChannelsLast(*made);
-          if (world.device().is_meta()) LoseValues(*made);
-          made->train();
-          return made;
-        }()),
-        strategy(world, *model, {}),
-        parameters(strategy.Parameters()),
-        optimizer(MakeOptimizer(config, parameters)),
-        scaler(config.amp == Amp::kFp16, world.device()) {
-    if (config.ema_decay > 0) average.emplace(parameters, config.ema_decay);
-  }
-
-  std::unique_ptr<TrainStep> MakeStep(TrainStep::MakeGraph make_graph = nullptr,
-                                      std::optional<RunAheadLimit> limit = std::nullopt) {
-    auto feed = std::make_unique<GpuFeed>(config, dynamic_cast<const FixedSizeImages&>(*data.train),
-                                          world.device());
-    return std::make_unique<TrainStep>(StepParts{.config = config,
-                                                 .world = world,
-                                                 .strategy = strategy,
-                                                 .parameters = parameters,
-                                                 .optimizer = *optimizer,
-                                                 .scaler = scaler,
-                                                 .average = average ? &*average : nullptr,
-                                                 .calls = {.on_loss = [](const at::Tensor&) {},
-                                                           .before_update = [] {},
-                                                           .enter = [](StepSection) {}}},
-                                       std::move(feed), std::move(make_graph), std::move(limit));
-  }
-
-  EpochPlan Epoch() const {
-    return EpochPlan({.size = data.train->size(),
-                      .shard = strategy.shard(),
-                      .batch_size = config.batch_size,
-                      .seed = config.seed});
-  }
-
-  const Config config;
-  World& world;
-  const Dataset data;
-  std::shared_ptr<ImageModel> model;
-  DataParallel strategy;
-  NamedTensors parameters;
-  std::unique_ptr<Optimizer> optimizer;
-  GradScaler scaler;
-  std::optional<WeightAverage> average;
-};
-
 class HungStep : public testing::Test {
  protected:
   // Steps until one is given up.
@@ -190,7 +64,8 @@ class HungStep : public testing::Test {
     const EpochPlan epoch = training.Epoch();
     GraphSteps steps;
     const auto step = training.MakeStep(
-        make_graph, RunAheadLimit([] { return std::make_unique<NeverPassed>(); }, steps, "rank 0"));
+        make_graph,
+        RunAheadLimit([] { return std::make_unique<NeverPassed>(); }, steps, {.who = "rank 0"}));
     step->BeginEpoch(epoch, 0);
     // Two forwards, each with its graph.
     for (int i = 0; i < 2 * static_cast<int>(RunAheadLimit::kStepsAhead); ++i) {
@@ -221,7 +96,7 @@ TEST_F(HungStep, IsGivenUpBeforeTheHostReadsFromIt) {
   GraphSteps steps;
   const auto step = training.MakeStep(
       [this] { return std::make_unique<CountedGraph>(graphs_); },
-      RunAheadLimit([] { return std::make_unique<NeverPassed>(); }, steps, "rank 0"));
+      RunAheadLimit([] { return std::make_unique<NeverPassed>(); }, steps, {.who = "rank 0"}));
   step->BeginEpoch(epoch, 0);
   for (int i = 0; i < 5; ++i) step->Make({.first = i, .count = 1}, 0.1, i + 1);
   EXPECT_TRUE(step->is_graph());

@@ -26,6 +26,18 @@ std::string ErrorOf(BackgroundTask& task) {
   return "";
 }
 
+TEST(BackgroundTaskTest, AWaitEndsWhenTheCheckThrows) {
+  std::latch may_end(1);
+  BackgroundTask task("it", kTaskTimeout, [&] { may_end.wait(); });
+  int checks = 0;
+  EXPECT_THROW(task.Wait([&checks] {
+    if (++checks == 2) throw std::logic_error("enough");
+  }),
+               std::logic_error);
+  may_end.count_down();
+  task.Wait();
+}
+
 TEST(BackgroundTaskTest, GoesOnWhileNobodyWaits) {
   std::latch begun(1);
   std::latch may_end(1);

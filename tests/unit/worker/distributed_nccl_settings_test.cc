@@ -26,14 +26,23 @@ const auto kWaitDefault = Pair("TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC", "1000");
 const auto kHeartbeatDefault = Pair("TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC", "120");
 
 TEST(NcclSettingsTest, ErrorsEndARankInSeconds) {
-  EXPECT_THAT(NcclDefaults(Having({}), /*step_graphs=*/false),
+  EXPECT_THAT(NcclDefaults(Having({}), NcclUse{}),
               ElementsAre(Pair(kErrorHandling, "1"), kWaitDefault, kHeartbeatDefault));
 }
 
 // ncclCommAbort would not return as long as the graph lives.
 TEST(NcclSettingsTest, NothingIsAbortedWhereAGraphHasCollectives) {
-  EXPECT_THAT(NcclDefaults(Having({}), /*step_graphs=*/true),
+  EXPECT_THAT(NcclDefaults(Having({}), NcclUse{.step_graphs = true}),
               ElementsAre(Pair(kErrorHandling, "3"), kWaitDefault, kHeartbeatDefault));
+}
+
+// The watchdog would end this process when a peer ends.
+TEST(NcclSettingsTest, ARankThatIsKeptIsNotEnded) {
+  for (const bool step_graphs : {false, true}) {
+    const NcclUse use{.step_graphs = step_graphs, .kept = true};
+    EXPECT_THAT(NcclDefaults(Having({{"TORCHELASTIC_RUN_ID", "none"}, {kErrorHandling, "1"}}), use),
+                ElementsAre(Pair(kErrorHandling, "0"), kWaitDefault, kHeartbeatDefault));
+  }
 }
 
 TEST(NcclSettingsTest, WhatAPersonHasSetStays) {
@@ -42,7 +51,7 @@ TEST(NcclSettingsTest, WhatAPersonHasSetStays) {
       EXPECT_THAT(NcclDefaults(Having({{kErrorHandling, value},
                                        {"TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC", "15000"},
                                        {"TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC", ""}}),
-                               step_graphs),
+                               NcclUse{.step_graphs = step_graphs}),
                   IsEmpty())
           << value;
     }
@@ -54,20 +63,20 @@ TEST(NcclSettingsTest, ALaunchersDefaultIsNotTheUsers) {
   const auto launched = [](const char* value) {
     return Having({{"TORCHELASTIC_RUN_ID", "none"}, {kErrorHandling, value}});
   };
-  EXPECT_THAT(NcclDefaults(launched("1"), /*step_graphs=*/true),
+  EXPECT_THAT(NcclDefaults(launched("1"), NcclUse{.step_graphs = true}),
               ElementsAre(Pair(kErrorHandling, "3"), kWaitDefault, kHeartbeatDefault));
-  EXPECT_THAT(NcclDefaults(launched("1"), /*step_graphs=*/false),
-              ElementsAre(kWaitDefault, kHeartbeatDefault));
+  EXPECT_THAT(NcclDefaults(launched("1"), NcclUse{}), ElementsAre(kWaitDefault, kHeartbeatDefault));
   for (const char* value : {"0", "2", "3"}) {
-    EXPECT_THAT(NcclDefaults(launched(value), /*step_graphs=*/true),
+    EXPECT_THAT(NcclDefaults(launched(value), NcclUse{.step_graphs = true}),
                 ElementsAre(kWaitDefault, kHeartbeatDefault));
   }
 }
 
 // PyTorch reads the former name only where the present one is not set.
 TEST(NcclSettingsTest, AFormerNameCountsToo) {
-  EXPECT_THAT(NcclDefaults(Having({{"NCCL_ASYNC_ERROR_HANDLING", "0"}}), /*step_graphs=*/true),
-              ElementsAre(kWaitDefault, kHeartbeatDefault));
+  EXPECT_THAT(
+      NcclDefaults(Having({{"NCCL_ASYNC_ERROR_HANDLING", "0"}}), NcclUse{.step_graphs = true}),
+      ElementsAre(kWaitDefault, kHeartbeatDefault));
 }
 
 }  // namespace

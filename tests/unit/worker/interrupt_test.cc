@@ -36,6 +36,15 @@ TEST(Interrupt, RunsALateActionAtOnce) {
   EXPECT_TRUE(run);
 }
 
+TEST(Interrupt, RunsTheLatestActionFirst) {
+  const auto interrupt = std::make_shared<Interrupt>();
+  std::string order;
+  const auto first = interrupt->Register([&order] { order += "1"; });
+  const auto second = interrupt->Register([&order] { order += "2"; });
+  interrupt->Trigger();
+  EXPECT_EQ(order, "21");
+}
+
 TEST(Interrupt, AnActionThatIsRemovedDoesNotRun) {
   const auto interrupt = std::make_shared<Interrupt>();
   bool run = false;

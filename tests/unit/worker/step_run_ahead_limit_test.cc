@@ -40,7 +40,7 @@ constexpr int kAhead = static_cast<int>(RunAheadLimit::kStepsAhead);
 TEST(RunAheadLimit, DoesNotAskBeforeTheHostIsFarAhead) {
   Device device;
   GraphSteps steps;
-  RunAheadLimit run_ahead_limit([&] { return device.MakeMark(); }, steps, "rank 1");
+  RunAheadLimit run_ahead_limit([&] { return device.MakeMark(); }, steps, {.who = "rank 1"});
   for (int i = 1; i <= kAhead; ++i) run_ahead_limit.EndStep(i, milliseconds(0));
   EXPECT_EQ(device.looks_, 0);
 }
@@ -48,7 +48,7 @@ TEST(RunAheadLimit, DoesNotAskBeforeTheHostIsFarAhead) {
 TEST(RunAheadLimit, WaitsForTheOldestStepOnly) {
   Device device;
   GraphSteps steps;
-  RunAheadLimit run_ahead_limit([&] { return device.MakeMark(); }, steps, "rank 1");
+  RunAheadLimit run_ahead_limit([&] { return device.MakeMark(); }, steps, {.who = "rank 1"});
   for (int i = 1; i <= kAhead; ++i) run_ahead_limit.EndStep(i, milliseconds(60'000));
   device.ended_ = 1;
   run_ahead_limit.EndStep(kAhead + 1, milliseconds(60'000));
@@ -62,7 +62,7 @@ TEST(RunAheadLimit, WaitsForTheOldestStepOnly) {
 TEST(RunAheadLimit, GivesUpOnAStepThatDoesNotEnd) {
   Device device;
   GraphSteps steps;
-  RunAheadLimit run_ahead_limit([&] { return device.MakeMark(); }, steps, "rank 1");
+  RunAheadLimit run_ahead_limit([&] { return device.MakeMark(); }, steps, {.who = "rank 1"});
   for (int i = 1; i <= kAhead; ++i) run_ahead_limit.EndStep(i, milliseconds(5));
   try {
     run_ahead_limit.EndStep(kAhead + 1, milliseconds(5));
@@ -76,13 +76,51 @@ TEST(RunAheadLimit, GivesUpOnAStepThatDoesNotEnd) {
 TEST(RunAheadLimit, WaitsForAllBeforeANumberIsRead) {
   Device device;
   GraphSteps steps;
-  RunAheadLimit run_ahead_limit([&] { return device.MakeMark(); }, steps, "rank 1");
+  RunAheadLimit run_ahead_limit([&] { return device.MakeMark(); }, steps, {.who = "rank 1"});
   for (int i = 1; i <= 3; ++i) run_ahead_limit.EndStep(i, milliseconds(60'000));
   device.ends_at_look_ = 3;
   run_ahead_limit.AwaitAll(milliseconds(60'000));
   EXPECT_EQ(steps.queued(), 0u);
   run_ahead_limit.EndStep(4, milliseconds(5));
   EXPECT_THROW(run_ahead_limit.AwaitAll(milliseconds(5)), StepHangs);
+}
+
+TEST(RunAheadLimit, EndsItsWaitWhenThereIsNoUseInIt) {
+  Device device;
+  GraphSteps steps;
+  int checks = 0;
+  RunAheadLimit run_ahead_limit([&] { return device.MakeMark(); }, steps,
+                                {.who = "rank 1", .steps_ahead = 2, .check = [&checks] {
+                                   if (++checks == 3) throw RoundOver();
+                                 }});
+  for (int i = 1; i <= 2; ++i) run_ahead_limit.EndStep(i, milliseconds(60'000));
+  EXPECT_THROW(run_ahead_limit.EndStep(3, milliseconds(60'000)), RoundOver);
+  EXPECT_EQ(checks, 3);
+}
+
+// Else the numbers that are read next would be those of an aborted collective.
+TEST(RunAheadLimit, ChecksAlsoWhereItNeedNotWait) {
+  Device device;
+  GraphSteps steps;
+  RunAheadLimit run_ahead_limit([&] { return device.MakeMark(); }, steps,
+                                {.who = "rank 1", .check = [] { throw RoundOver(); }});
+  EXPECT_THROW(run_ahead_limit.AwaitAll(milliseconds(60'000)), RoundOver);
+}
+
+// What a device ends when its collectives are aborted is of no use.
+TEST(GraphSteps, CountNoStepThatEndsWhenTheyAreClosed) {
+  Device device;
+  GraphSteps steps;
+  EXPECT_EQ(steps.ended(), 0);
+  for (int i = 41; i <= 44; ++i) steps.Add(i, device.MakeMark());
+  device.ended_ = 2;
+  EXPECT_EQ(steps.ended(), 0) << "nobody has asked";
+  steps.Close();
+  EXPECT_EQ(steps.ended(), 42);
+  device.ended_ = 4;
+  EXPECT_FALSE(steps.OldestEnded());
+  steps.Place();
+  EXPECT_EQ(steps.ended(), 42);
 }
 
 // The words of a verdict (rendezvous/values/collectives.h).
