@@ -4,6 +4,7 @@
 #include <ATen/Functions.h>
 #include <torch/csrc/autograd/grad_mode.h>
 
+#include "worker/distributed/await.h"
 #include "worker/evaluation/metric.h"
 
 namespace ddprun {
@@ -24,7 +25,7 @@ void MetricSums::Add(const at::Tensor& scores, const at::Tensor& labels, const a
                      double weight) {
   const torch::NoGradGuard no_grad;
   if (labels.size(0) == 0) return;
-  On(scores.device());
+  if (!sums_.defined()) sums_ = Zeros(scores.device());
   sums_[kImages].add_(labels.size(0));
   sums_[kLoss].add_(loss.detach().to(at::kDouble), weight);
   std::int64_t i = kFirstMetric;
@@ -33,14 +34,15 @@ void MetricSums::Add(const at::Tensor& scores, const at::Tensor& labels, const a
 }
 
 Evaluation MetricSums::Take(World& world) {
-  // A rank without the model's last stage has added nothing.
-  at::Tensor sums = Zeros(world.device());
-  if (sums_.defined()) sums.copy_(sums_);
-  world.AllReduceSum(sums);
-  const at::Tensor all = world.ToHost(sums);
-  if (sums_.defined()) sums_.zero_();
-  if (kept_.defined()) kept_.zero_();
-  const auto of_all_ranks = all.accessor<double, 1>();
+  at::Tensor all = all_;
+  if (!replicated()) {
+    // A rank without the model's last stage has added nothing.
+    all = sums_.defined() ? sums_.clone() : Zeros(world.device());
+    world.AllReduceSum(all);
+  }
+  const at::Tensor values = world.ToHost(all).clone();
+  SetValues({});
+  const auto of_all_ranks = values.accessor<double, 1>();
   Evaluation totals{.images = static_cast<std::int64_t>(of_all_ranks[kImages])};
   if (totals.images > 0) totals.loss = of_all_ranks[kLoss] / static_cast<double>(totals.images);
   std::int64_t i = kFirstMetric;
@@ -48,34 +50,45 @@ Evaluation MetricSums::Take(World& world) {
   return totals;
 }
 
-const at::Tensor& MetricSums::On(at::Device device) {
+void MetricSums::Replicate(at::Device device) {
   if (!sums_.defined()) sums_ = Zeros(device);
-  return sums_;
+  if (!all_.defined()) all_ = Zeros(device);
 }
 
-at::Tensor MetricSums::Values() const { return sums_.defined() ? sums_.clone() : at::Tensor(); }
+void MetricSums::Send(World& world) {
+  coming_ = sums_.clone();
+  if (world.size() == 1) return;
+  std::vector<at::Tensor> tensors{coming_};
+  work_ = world.group()->allreduce(tensors);
+}
+
+void MetricSums::Await(const World& world) {
+  if (!coming_.defined()) return;
+  if (work_) ddprun::Await(world, work_);
+  all_.add_(coming_);
+  Discard();
+}
+
+void MetricSums::Discard() {
+  work_.reset();
+  coming_.reset();  // a group that is about to end may still write there
+  if (sums_.defined()) sums_.zero_();
+}
+
+at::Tensor MetricSums::Values() const {
+  const at::Tensor& values = replicated() ? all_ : sums_;
+  return values.defined() ? values.clone() : at::Tensor();
+}
 
 void MetricSums::SetValues(const at::Tensor& values) {
+  Discard();
   if (values.defined() && !sums_.defined()) sums_ = at::zeros_like(values);
-  if (!sums_.defined()) return;
+  const at::Tensor& own = replicated() ? all_ : sums_;
+  if (!own.defined()) return;
   if (values.defined())
-    sums_.copy_(values);
+    own.copy_(values);
   else
-    sums_.zero_();
-}
-
-void MetricSums::Keep() {
-  if (!sums_.defined()) return;
-  if (!kept_.defined()) kept_ = at::empty_like(sums_);
-  kept_.copy_(sums_);
-}
-
-void MetricSums::TakeBack() {
-  if (!sums_.defined()) return;
-  if (kept_.defined())
-    sums_.copy_(kept_);
-  else
-    sums_.zero_();
+    own.zero_();
 }
 
 }  // namespace ddprun

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sums of the loss and of every metric over batches and ranks: of an evaluation, or of an epoch's
-// training batches.
+// training batches. Those of an epoch can be replicated: each step adds up what all ranks have
+// added in it, so that a rank which ends takes nothing with it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,6 +9,8 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+#include <vector>
 
 #include "worker/distributed/world.h"
 
@@ -37,22 +40,36 @@ class MetricSums {
            double weight);
 
   // The sums of all ranks since the last call; then starts again from zero. All ranks must call it.
+  // Communicates unless the sums are replicated.
   Evaluation Take(World& world);
 
-  // What is added from now on can be taken back.
-  void Keep();
-  void TakeBack();
-  // Where the sums are, on `device`, for a copy of one's own.
-  const at::Tensor& On(at::Device device);
+  // From now on every rank has the sums of all ranks; they lie on `device`.
+  void Replicate(at::Device device);
+  bool replicated() const { return all_.defined(); }
+  // In a step, after its last batch: begins to add up what the ranks have added in it. All ranks
+  // must call it.
+  void Send(World& world);
+  // Before the step changes anything else: what it adds counts. Throws if that has not come. On a
+  // GPU the device waits. Without Send() does nothing.
+  void Await(const World& world);
+  // What was added in a step that does not count is dropped.
+  void Discard();
+  // Where replicated sums lie: this rank's of a step, and those of all ranks.
+  std::vector<at::Tensor> Tensors() const { return {sums_, all_}; }
+  const at::Tensor& of_all_ranks() const { return all_; }
 
-  // Everything added since the last Take(); undefined if there is nothing.
+  // Everything added since the last Take(), if replicated that of all ranks; undefined if there is
+  // nothing.
   at::Tensor Values() const;
   // Values() of before, which count instead of what was added since.
   void SetValues(const at::Tensor& values);
 
  private:
-  at::Tensor sums_;  // images, loss, metrics by name; undefined until a batch has been added
-  at::Tensor kept_;
+  // Images, loss, metrics by name.
+  at::Tensor sums_;  // added by this rank; undefined until a batch has been added
+  at::Tensor all_;   // by all ranks in steps that count; undefined if not replicated
+  at::Tensor coming_;
+  c10::intrusive_ptr<c10d::Work> work_;
 };
 
 }  // namespace ddprun

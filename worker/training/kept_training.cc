@@ -20,7 +20,7 @@ std::vector<at::Tensor> StateOn(TrainingParts& parts) {
   std::vector<at::Tensor> tensors;
   for (const auto& [name, tensor] : StateTensors(parts)) tensors.push_back(tensor);
   for (const at::Tensor& tensor : parts.scaler.Tensors()) tensors.push_back(tensor);
-  tensors.push_back(parts.epoch_sums.On(DeviceOf(parts)));
+  for (const at::Tensor& tensor : parts.epoch_sums.Tensors()) tensors.push_back(tensor);
   return Unique(tensors);
 }
 
@@ -28,8 +28,10 @@ std::vector<at::Tensor> StateOn(TrainingParts& parts) {
 
 void KeptTraining::Join(const Config& config, const Dataset& data,
                         TrainingParts::Membership membership) {
+  const bool is_kept = membership.world.interrupt() != nullptr;
   if (!parts) {
     parts = std::make_unique<TrainingParts>(config, data, std::move(membership));
+    if (is_kept) parts->epoch_sums.Replicate(DeviceOf(*parts));
     return;
   }
   const at::Device device = DeviceOf(*parts);
@@ -47,10 +49,8 @@ void KeptTraining::Accept(const TrainingPlace& at) {
   layout = parts->strategy->Layout();  // a checkpoint's, if it has begun with one
   buffers.emplace(*parts->model);
   recent.reset();
-  if (DeviceOf(*parts).is_cuda())
+  if (DeviceOf(*parts).is_cuda() && parts->epoch_sums.replicated())
     recent.emplace(StateOn(*parts), RunAheadLimit::kStepsAheadIfKept + 1);
-  else
-    parts->epoch_sums.Keep();
 }
 
 void KeptTraining::BeginStep(const TrainingPlace& at) {
@@ -59,7 +59,6 @@ void KeptTraining::BeginStep(const TrainingPlace& at) {
 
 void KeptTraining::Commit() {
   buffers->Commit();
-  if (!recent) parts->epoch_sums.Keep();
   if (layout.empty()) layout = parts->strategy->Layout();
 }
 
@@ -68,12 +67,9 @@ void KeptTraining::Leave(const TrainingPlace& at, std::int64_t ended) {
   if (parts) parts->Leave();
   if (!has_state) return;
   place = at;
-  if (recent) {
-    GoBackTo(ended);
-    return;
-  }
   buffers->Restore();
-  parts->epoch_sums.TakeBack();
+  parts->epoch_sums.Discard();
+  if (recent) GoBackTo(ended);
 }
 
 void KeptTraining::GoBackTo(std::int64_t ended) {

@@ -252,7 +252,7 @@ void ReplicaCheck::TakeReceived(const TrainingPlace& place) {
     RestoreOwn();
     return;
   }
-  kept_.parts->epoch_sums.SetValues({});
+  if (!kept_.parts->epoch_sums.replicated()) kept_.parts->epoch_sums.SetValues({});
 }
 
 void ReplicaCheck::Name(const std::vector<int>& ranks, const std::string& fact,

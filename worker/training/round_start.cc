@@ -44,6 +44,7 @@ RoundStart AgreeOnStart(World& world, KeptTraining& kept) {
   if (!start.goes_on) {
     // Parts that have not begun may be in any state.
     kept.parts.reset();
+    kept.recent.reset();
     kept.layout = {};
     kept.agreed = {};
   }
@@ -75,6 +76,7 @@ void ReceiveState(World& world, const RoundStart& start, KeptTraining& kept) {
   std::vector<at::Tensor> tensors;
   for (const auto& [name, tensor] : StateTensors(parts)) tensors.push_back(tensor.detach());
   tensors.push_back(scale);
+  if (parts.epoch_sums.replicated()) tensors.push_back(parts.epoch_sums.of_all_ranks());
   BroadcastAll(world, tensors, start.source);
   const at::Tensor sums =
       world.AllGather(at::tensor({static_cast<std::int64_t>(Checksum(tensors))}, at::kLong));

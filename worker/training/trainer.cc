@@ -26,8 +26,12 @@ TrainingParts& JoinWorld(const Config& config, const Dataset& data, World& world
                                        .enter = std::move(enter),
                                        .goes_on = start.goes_on,
                                        .layout = kept.layout};
-  // A rank that ends with its world needs no copy of rank 0's buffers.
-  if (world.interrupt()) membership.after_forward = [&kept, &world] { kept.buffers->Send(world); };
+  // What one rank has of its own must not end with it, unless all end with the world.
+  if (world.interrupt())
+    membership.after_forward = [&kept, &world] {
+      kept.buffers->Send(world);
+      kept.parts->epoch_sums.Send(world);
+    };
   AgreeOnKernels(world, console);
   kept.Join(config, data, std::move(membership));
   if (start.sends) ReceiveState(world, start, kept);
@@ -73,6 +77,7 @@ Trainer::Trainer(const Config& config, const Dataset& data, World& world, Consol
                                    kept_.buffers->Await(world_);
                                    replicas_.BeforeUpdate();
                                    checkpoints_.BeforeUpdate();
+                                   parts_.epoch_sums.Await(world_);
                                  },
                              .enter = [this](StepSection section) { Enter(section); }},
                             graph_steps)),
