@@ -27,7 +27,9 @@ class GroupHook : public c10d::CppCommHookInterface<Group> {
     std::vector<at::Tensor> travelling{format_ == GradientFormat::kFull ? buffer
                                                                         : buffer.to(Type())};
     meter_->Begin(static_cast<std::int64_t>(travelling[0].nbytes()), bucket.isLast());
-    const Future summed = UntilRoundEnds(world_, state_->allreduce(travelling)->getFuture());
+    const auto work = state_->allreduce(travelling);
+    if (buffer.is_cuda() && !world_.is_nccl()) return Awaited(work, buffer, travelling[0]);
+    const Future summed = UntilRoundEnds(world_, work->getFuture());
     const auto finish = [buffer, meter = meter_](c10::ivalue::Future& done) {
       meter->End();
       const at::Tensor sum = done.value().toTensorVector()[0];  // throws what went wrong
@@ -38,6 +40,18 @@ class GroupHook : public c10d::CppCommHookInterface<Group> {
   }
 
  private:
+  // Gloo's future tells when the host is done, and no stream waits for the copy to the device; its
+  // work makes the calling thread's stream wait.
+  Future Awaited(const c10::intrusive_ptr<c10d::Work>& work, const at::Tensor& buffer,
+                 const at::Tensor& sum) {
+    Await(world_, work);
+    meter_->End();
+    if (!sum.is_alias_of(buffer)) buffer.copy_(sum);
+    auto done = c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get());
+    done->markCompleted(c10::IValue(buffer));
+    return done;
+  }
+
   at::ScalarType Type() const {
     return format_ == GradientFormat::kBFloat16 ? at::kBFloat16 : at::kHalf;
   }
