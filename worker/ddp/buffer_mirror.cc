@@ -4,6 +4,7 @@
 #include <ATen/Functions.h>
 #include <torch/csrc/autograd/grad_mode.h>
 
+#include <cstring>
 #include <utility>
 
 #include "worker/base/unique_tensors.h"
@@ -18,13 +19,23 @@ at::Tensor BytesOf(const at::Tensor& tensor) {
   return flat.view(at::kByte);
 }
 
+// What is not one block of memory (a view of another buffer) changes with that.
+bool IsBlock(const at::Tensor& buffer) {
+  return buffer.numel() > 0 && buffer.is_non_overlapping_and_dense();
+}
+
 }  // namespace
+
+std::size_t BufferMirror::NoteBytes(const torch::nn::Module& module) {
+  std::size_t bytes = 0;
+  for (const at::Tensor& buffer : UniqueBuffers(module))
+    bytes += IsBlock(buffer) ? buffer.nbytes() : 0;
+  return bytes;
+}
 
 BufferMirror::BufferMirror(const torch::nn::Module& module) {
   for (const at::Tensor& buffer : UniqueBuffers(module)) {
-    // What is not one block of memory (a view of another buffer) changes with that.
-    if (buffer.numel() > 0 && buffer.is_non_overlapping_and_dense())
-      buffers_.push_back(BytesOf(buffer));
+    if (IsBlock(buffer)) buffers_.push_back(BytesOf(buffer));
   }
   in_place_ = !buffers_.empty() && buffers_.front().is_cuda();
   Accept();
@@ -50,18 +61,25 @@ void BufferMirror::Accept() {
   if (!in_place_) valid_ = Packed();
 }
 
-void BufferMirror::Send(World& world) {
+void BufferMirror::Send(World& world, ShmNotes* notes, std::size_t offset) {
   if (buffers_.empty()) return;
   if (world.rank() == 0 || in_place_)
     coming_ = Packed();
   else if (!coming_.defined())
     coming_ = at::empty_like(valid_);
   if (world.size() == 1) return;
+  if (notes != nullptr) {
+    if (world.rank() == 0)
+      std::memcpy(notes->own() + offset, coming_.const_data_ptr(), coming_.nbytes());
+    return;
+  }
   std::vector<at::Tensor> tensors{coming_};
   work_ = world.group()->broadcast(tensors);
 }
 
-void BufferMirror::Await(const World& world) {
+void BufferMirror::Await(const World& world, const ShmNotes* notes, std::size_t offset) {
+  if (notes != nullptr && coming_.defined() && world.rank() != 0)
+    std::memcpy(coming_.mutable_data_ptr(), notes->of(0) + offset, coming_.nbytes());
   if (!work_) return;
   ddprun::Await(world, work_);
   if (in_place_ && world.rank() != 0) Unpack(coming_);

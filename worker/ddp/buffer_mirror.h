@@ -12,6 +12,7 @@
 
 #include <vector>
 
+#include "worker/ddp/shm_notes.h"
 #include "worker/distributed/world.h"
 
 namespace ddprun {
@@ -24,10 +25,12 @@ class BufferMirror {
   // The module's buffers are rank 0's now, on every rank.
   void Accept();
 
-  // In a step, after its last forward: begins to send rank 0's. All ranks must call it.
-  void Send(World& world);
+  // In a step, after its last forward: begins to send rank 0's. All ranks must call it. `notes`, if
+  // there are any, have room for NoteBytes() at `offset`.
+  void Send(World& world, ShmNotes* notes, std::size_t offset);
   // Before the step changes anything else: throws if they have not come. On a GPU the device waits.
-  void Await(const World& world);
+  void Await(const World& world, const ShmNotes* notes, std::size_t offset);
+  static std::size_t NoteBytes(const torch::nn::Module& module);
   // The step counts.
   void Commit();
 

@@ -16,6 +16,7 @@
 #include "worker/base/first_line.h"
 #include "worker/base/unique_tensors.h"
 #include "worker/ddp/shm_allreduce.h"
+#include "worker/ddp/shm_notes.h"
 #include "worker/distributed/await.h"
 #include "worker/files/crc32c.h"
 
@@ -107,23 +108,6 @@ class SharedHook : public c10d::CppCommHookInterface<std::shared_ptr<ShmAllreduc
   }
 };
 
-// Null where the ranks do not share a machine, or the gradients are not what its kernel adds.
-// `repeatable`: see ShmGroup::Form().
-std::shared_ptr<ShmAllreduce> MakeShmAllreduce(World& world,
-                                               const std::vector<at::Tensor>& parameters,
-                                               const std::shared_ptr<GradientMeter>& meter,
-                                               bool repeatable) {
-  std::size_t bytes = 0;
-  for (const at::Tensor& parameter : parameters) {
-    if (!parameter.is_cpu() || parameter.scalar_type() != at::kFloat) return nullptr;
-    bytes += parameter.nbytes();
-  }
-  std::shared_ptr<ShmGroup> node =
-      ShmGroup::Form(world, ShmAllreduce::BytesFor(parameters.size(), bytes), repeatable);
-  if (!node) return nullptr;
-  return std::make_shared<ShmAllreduce>(std::move(node), world.timeout(), meter);
-}
-
 }  // namespace
 
 void OnGradientsComputed(const at::Tensor& loss, std::function<void()> computed) {
@@ -154,10 +138,24 @@ DistributedDataParallel::DistributedDataParallel(World& world, torch::nn::Module
       BroadcastFromRankZero(world_, std::move(state));
   }
   if (world_.size() == 1) return;
-  if (options_.format == GradientFormat::kFull && options_.shared_memory)
-    shm_allreduce_ = MakeShmAllreduce(world_, parameters_, meter_,
-                                      at::globalContext().deterministicAlgorithms());
+  if (options_.format == GradientFormat::kFull && options_.shared_memory) UseSharedMemory();
   MakeReducer();
+}
+
+// Not where the ranks do not share a machine, or the gradients are not what its kernel adds.
+void DistributedDataParallel::UseSharedMemory() {
+  std::size_t parameter_bytes = 0;
+  for (const at::Tensor& parameter : parameters_) {
+    if (!parameter.is_cpu() || parameter.scalar_type() != at::kFloat) return;
+    parameter_bytes += parameter.nbytes();
+  }
+  const std::size_t bytes = ShmAllreduce::BytesFor(parameters_.size(), parameter_bytes);
+  std::shared_ptr<ShmGroup> node =
+      ShmGroup::Form(world_, bytes + ShmNotes::BytesFor(options_.note_bytes),
+                     /*repeatable=*/at::globalContext().deterministicAlgorithms());
+  if (!node) return;
+  notes_ = std::make_unique<ShmNotes>(node, /*offset=*/bytes, options_.note_bytes);
+  shm_allreduce_ = std::make_shared<ShmAllreduce>(std::move(node), bytes, world_.timeout(), meter_);
 }
 
 DistributedDataParallel::~DistributedDataParallel() = default;
@@ -239,8 +237,7 @@ void DistributedDataParallel::MakeReducer() {
   if (shm_allreduce_) {
     shm_allreduce_->Adopt(*reducer_);
     reducer_->register_comm_hook(std::make_unique<SharedHook>(shm_allreduce_));
-  } else if (options_.format != GradientFormat::kFull || world_.device().is_cpu() ||
-             (world_.interrupt() && !world_.is_nccl())) {
+  } else if (options_.format != GradientFormat::kFull || !world_.is_nccl()) {
     reducer_->register_comm_hook(MakeGroupHook(world_, options_.format, meter_));
   }
   // Otherwise the reducer's own all-reduce, which divides a gradient while it puts it into its

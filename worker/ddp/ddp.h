@@ -28,6 +28,7 @@ class Reducer;
 namespace ddprun {
 
 class ShmAllreduce;
+class ShmNotes;
 
 // Calls `computed` in each backward that goes through `loss`, when all gradients are there and
 // before the reducer waits for the other ranks. On a GPU it may be called on the device's thread
@@ -53,7 +54,8 @@ class DistributedDataParallel {
     bool shared_memory = true;  // where it can be had
     // All ranks' modules have the same shapes, and get the same values otherwise.
     bool alike = false;
-    BucketLayout layout = {};  // to begin with; empty: one bucket
+    BucketLayout layout = {};    // to begin with; empty: one bucket
+    std::size_t note_bytes = 0;  // see notes()
   };
 
   // Makes all ranks' parameters and buffers those of rank 0, after checking that all have the same
@@ -86,10 +88,13 @@ class DistributedDataParallel {
   GradientTraffic traffic() const { return meter_->Read(); }
 
   bool uses_shared_memory() const { return shm_allreduce_ != nullptr; }
+  // Of `note_bytes`, where gradients are averaged in shared memory; else null.
+  ShmNotes* notes() { return notes_.get(); }
 
  private:
   // Of the first bucket and of the others, in bytes.
   std::vector<std::size_t> BucketLimits() const;
+  void UseSharedMemory();
   void MakeReducer();
   void RebuildBuckets();
   void SynchronizeBuffers();
@@ -100,6 +105,7 @@ class DistributedDataParallel {
   std::vector<at::Tensor> parameters_;  // those that need gradients, in the module's order
   const std::shared_ptr<GradientMeter> meter_ = std::make_shared<GradientMeter>();
   std::shared_ptr<ShmAllreduce> shm_allreduce_;
+  std::unique_ptr<ShmNotes> notes_;
   BucketLayout layout_;                     // to begin with
   std::unique_ptr<c10d::Reducer> reducer_;  // null in a world of one
   bool buckets_rebuilt_ = false;

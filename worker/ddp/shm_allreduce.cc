@@ -34,9 +34,10 @@ c10::DataPtr SharedPointer(const std::shared_ptr<ShmGroup>& node, std::byte* dat
 
 }  // namespace
 
-ShmAllreduce::ShmAllreduce(std::shared_ptr<ShmGroup> node, std::chrono::milliseconds timeout,
-                           std::shared_ptr<GradientMeter> meter)
+ShmAllreduce::ShmAllreduce(std::shared_ptr<ShmGroup> node, std::size_t bytes,
+                           std::chrono::milliseconds timeout, std::shared_ptr<GradientMeter> meter)
     : node_(std::move(node)),
+      bytes_(bytes),
       timeout_(timeout),
       meter_(std::move(meter)),
       thread_([this] { Run(); }) {}
@@ -57,9 +58,9 @@ std::size_t ShmAllreduce::BytesFor(std::size_t parameters, std::size_t parameter
 }
 
 void ShmAllreduce::Adopt(const c10d::Reducer& reducer) {
-  std::size_t offset = second_half_ ? node_->bytes() / 2 : 0;
+  std::size_t offset = second_half_ ? bytes_ / 2 : 0;
   second_half_ = !second_half_;
-  const std::size_t end = offset + node_->bytes() / 2;
+  const std::size_t end = offset + bytes_ / 2;
   std::uint32_t buckets = 0;
   for (const auto& bucket : reducer.get_grad_buckets(/*return_zero_tensors=*/false)) {
     const at::Tensor& buffer = bucket.getBuffer();

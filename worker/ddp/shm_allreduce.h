@@ -23,14 +23,15 @@ namespace ddprun {
 
 class ShmAllreduce {
  public:
-  // `timeout` is how long another rank's bucket is waited for.
-  ShmAllreduce(std::shared_ptr<ShmGroup> node, std::chrono::milliseconds timeout,
+  // The buckets lie in the first `bytes` of the node's memory: BytesFor(). `timeout` is how long
+  // another rank's bucket is waited for.
+  ShmAllreduce(std::shared_ptr<ShmGroup> node, std::size_t bytes, std::chrono::milliseconds timeout,
                std::shared_ptr<GradientMeter> meter);
   ~ShmAllreduce();  // stops the thread, also while it waits for another rank
   ShmAllreduce(const ShmAllreduce&) = delete;
   ShmAllreduce& operator=(const ShmAllreduce&) = delete;
 
-  // What ShmGroup::Form() must be given for parameters of so many bytes.
+  // For parameters of so many bytes.
   static std::size_t BytesFor(std::size_t parameters, std::size_t parameter_bytes);
 
   // Brings the buckets' memory into the node's. After the reducer is made, and again after it has
@@ -52,6 +53,7 @@ class ShmAllreduce {
   void Do(const Job& job);
 
   const std::shared_ptr<ShmGroup> node_;
+  const std::size_t bytes_;
   const std::chrono::milliseconds timeout_;
   const std::shared_ptr<GradientMeter> meter_;
   bool second_half_ = false;

@@ -4,6 +4,9 @@
 #include <ATen/Functions.h>
 #include <torch/csrc/autograd/grad_mode.h>
 
+#include <algorithm>
+#include <cstring>
+
 #include "worker/distributed/await.h"
 #include "worker/evaluation/metric.h"
 
@@ -55,16 +58,37 @@ void MetricSums::Replicate(at::Device device) {
   if (!all_.defined()) all_ = Zeros(device);
 }
 
-void MetricSums::Send(World& world) {
+std::size_t MetricSums::NoteBytes() {
+  return (kFirstMetric + Metrics().entries().size()) * sizeof(double);
+}
+
+void MetricSums::Send(World& world, ShmNotes* notes) {
   coming_ = sums_.clone();
   if (world.size() == 1) return;
+  if (notes != nullptr) {
+    std::memcpy(notes->own(), coming_.const_data_ptr(), NoteBytes());
+    return;
+  }
   std::vector<at::Tensor> tensors{coming_};
   work_ = world.group()->allreduce(tensors);
 }
 
-void MetricSums::Await(const World& world) {
+void MetricSums::Await(const World& world, const ShmNotes* notes) {
   if (!coming_.defined()) return;
   if (work_) ddprun::Await(world, work_);
+  if (notes != nullptr) {
+    // In the order of the ranks, so that all come to the same.
+    auto* sums = coming_.mutable_data_ptr<double>();
+    std::fill_n(sums, coming_.numel(), 0.0);
+    for (int rank = 0; rank < notes->ranks(); ++rank) {
+      for (std::int64_t i = 0; i < coming_.numel(); ++i) {
+        double value = 0;
+        std::memcpy(&value, notes->of(rank) + static_cast<std::size_t>(i) * sizeof value,
+                    sizeof value);
+        sums[i] += value;
+      }
+    }
+  }
   all_.add_(coming_);
   Discard();
 }

@@ -12,6 +12,7 @@
 #include <torch/csrc/distributed/c10d/Work.hpp>
 #include <vector>
 
+#include "worker/ddp/shm_notes.h"
 #include "worker/distributed/world.h"
 
 namespace ddprun {
@@ -47,11 +48,12 @@ class MetricSums {
   void Replicate(at::Device device);
   bool replicated() const { return all_.defined(); }
   // In a step, after its last batch: begins to add up what the ranks have added in it. All ranks
-  // must call it.
-  void Send(World& world);
+  // must call it. `notes`, if there are any, have room for NoteBytes() at their begin.
+  void Send(World& world, ShmNotes* notes);
   // Before the step changes anything else: what it adds counts. Throws if that has not come. On a
   // GPU the device waits. Without Send() does nothing.
-  void Await(const World& world);
+  void Await(const World& world, const ShmNotes* notes);
+  static std::size_t NoteBytes();
   // What was added in a step that does not count is dropped.
   void Discard();
   // Where replicated sums lie: this rank's of a step, and those of all ranks.

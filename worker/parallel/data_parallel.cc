@@ -16,7 +16,8 @@ DataParallel::DataParallel(World& world, ImageModel& model, StepOptions options)
            {.broadcast_buffers = model.reads_buffers_in_training(),
             .format = options_.gradients,
             .alike = options_.alike,
-            .layout = options_.layout}) {}
+            .layout = options_.layout,
+            .note_bytes = options_.note_bytes}) {}
 
 at::ScalarType DataParallel::image_type() const {
   return model_.begins_in_autocast() ? options_.autocast.value_or(at::kFloat) : at::kFloat;

@@ -24,6 +24,7 @@ class DataParallel : public ParallelStrategy {
   at::Tensor Run(const Batch& batch, bool first, bool last) override;
   BucketLayout Layout() const override { return ddp_.Layout(); }
   void UseLayout(const BucketLayout& layout) override { ddp_.UseLayout(layout); }
+  ShmNotes* notes() override { return ddp_.notes(); }
   GradientTraffic traffic() const override { return ddp_.traffic(); }
   void Train() override;
   void Evaluate() override;

@@ -29,7 +29,8 @@ struct StepOptions {
   std::function<void()> after_forward = [] {};
   // The ranks' models have the same values already, or get them; data parallelism only.
   bool alike = false;
-  BucketLayout layout = {};  // of the steps before, if there were any
+  BucketLayout layout = {};    // of the steps before, if there were any
+  std::size_t note_bytes = 0;  // see ParallelStrategy::notes()
   // Called with the scores, labels and mean loss of each batch that counts, on the rank (and in the
   // thread) that has the model's last stage. Must not wait for the device.
   std::function<void(const at::Tensor& scores, const at::Tensor& labels, const at::Tensor& loss)>
@@ -80,6 +81,9 @@ class ParallelStrategy {
   // Before the first step: makes it as steps with this Layout() were made, if this training's are.
   // All ranks must give the same.
   virtual void UseLayout(const BucketLayout& /*layout*/) {}
+
+  // Bytes that the ranks give each other in each step; null where they share no memory.
+  virtual ShmNotes* notes() { return nullptr; }
 
   // What was averaged since the beginning, and how long that took.
   virtual GradientTraffic traffic() const { return {}; }

@@ -28,7 +28,7 @@ std::vector<at::Tensor> StateOn(TrainingParts& parts) {
 
 void KeptTraining::Join(const Config& config, const Dataset& data,
                         TrainingParts::Membership membership) {
-  const bool is_kept = membership.world.interrupt() != nullptr;
+  const bool is_kept = membership.kept;
   if (!parts) {
     parts = std::make_unique<TrainingParts>(config, data, std::move(membership));
     if (is_kept) parts->epoch_sums.Replicate(DeviceOf(*parts));
@@ -55,6 +55,19 @@ void KeptTraining::Accept(const TrainingPlace& at) {
 
 void KeptTraining::BeginStep(const TrainingPlace& at) {
   if (recent) recent->Keep({.place = at, .counts = counter.Now()});
+}
+
+void KeptTraining::Send(World& world) {
+  ShmNotes* notes = parts->strategy->notes();
+  if (notes != nullptr) notes->BeginStep();
+  parts->epoch_sums.Send(world, notes);
+  buffers->Send(world, notes, MetricSums::NoteBytes());
+}
+
+void KeptTraining::Await(const World& world) {
+  const ShmNotes* notes = parts->strategy->notes();
+  buffers->Await(world, notes, MetricSums::NoteBytes());
+  parts->epoch_sums.Await(world, notes);
 }
 
 void KeptTraining::Commit() {

@@ -47,6 +47,10 @@ struct KeptTraining {
   void Accept(const TrainingPlace& place);
   // The step after `place` is about to be made.
   void BeginStep(const TrainingPlace& place);
+  // In it, after its last forward: what one rank has of its own begins to be sent to all. Before
+  // the step changes anything else: it has come. All ranks must call both.
+  void Send(World& world);
+  void Await(const World& world);
   // A step is complete, or on a GPU queued: what it has changed stays.
   void Commit();
   // Leaves the world at `place`, with the parts as they were after the latest complete step. On a

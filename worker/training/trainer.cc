@@ -27,11 +27,8 @@ TrainingParts& JoinWorld(const Config& config, const Dataset& data, World& world
                                        .goes_on = start.goes_on,
                                        .layout = kept.layout};
   // What one rank has of its own must not end with it, unless all end with the world.
-  if (world.interrupt())
-    membership.after_forward = [&kept, &world] {
-      kept.buffers->Send(world);
-      kept.parts->epoch_sums.Send(world);
-    };
+  membership.kept = world.interrupt() != nullptr;
+  if (membership.kept) membership.after_forward = [&kept, &world] { kept.Send(world); };
   AgreeOnKernels(world, console);
   kept.Join(config, data, std::move(membership));
   if (start.sends) ReceiveState(world, start, kept);
@@ -74,10 +71,9 @@ Trainer::Trainer(const Config& config, const Dataset& data, World& world, Consol
                                  },
                              .before_update =
                                  [this] {
-                                   kept_.buffers->Await(world_);
+                                   kept_.Await(world_);
                                    replicas_.BeforeUpdate();
                                    checkpoints_.BeforeUpdate();
-                                   parts_.epoch_sums.Await(world_);
                                  },
                              .enter = [this](StepSection section) { Enter(section); }},
                             graph_steps)),

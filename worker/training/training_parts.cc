@@ -14,6 +14,7 @@
 #include "worker/base/unique_tensors.h"
 #include "worker/config/config.h"
 #include "worker/data/dataset.h"
+#include "worker/ddp/buffer_mirror.h"
 #include "worker/distributed/world.h"
 #include "worker/export/initial_weights.h"
 #include "worker/export/model_file.h"
@@ -99,18 +100,20 @@ std::shared_ptr<ImageModel> PrepareModel(const Config& config, const Dataset& da
 }
 
 StepOptions OptionsOf(const Config& config, const TrainingParts::Membership& membership,
-                      MetricSums& sums) {
-  return {.loss = Losses().Get(config.loss)({.label_smoothing = config.label_smoothing}),
-          .autocast = AutocastType(config.amp, membership.world.device()),
-          .gradients = config.compress,
-          .enter = membership.enter,
-          .after_forward = membership.after_forward,
-          .alike = membership.goes_on,
-          .layout = membership.layout,
-          .on_scores = [&sums](const at::Tensor& scores, const at::Tensor& labels,
-                               const at::Tensor& loss) {
-            sums.Add(scores, labels, loss, static_cast<double>(labels.size(0)));
-          }};
+                      const ImageModel& model, MetricSums& sums) {
+  return {
+      .loss = Losses().Get(config.loss)({.label_smoothing = config.label_smoothing}),
+      .autocast = AutocastType(config.amp, membership.world.device()),
+      .gradients = config.compress,
+      .enter = membership.enter,
+      .after_forward = membership.after_forward,
+      .alike = membership.goes_on,
+      .layout = membership.layout,
+      .note_bytes = membership.kept ? MetricSums::NoteBytes() + BufferMirror::NoteBytes(model) : 0,
+      .on_scores = [&sums](const at::Tensor& scores, const at::Tensor& labels,
+                           const at::Tensor& loss) {
+        sums.Add(scores, labels, loss, static_cast<double>(labels.size(0)));
+      }};
 }
 
 }  // namespace
@@ -160,7 +163,7 @@ void TrainingParts::MakeStrategy(const Membership& membership) {
     SynchronizeBatchNorm(*model, sum);
   }
   strategy = MakeParallelStrategy(config_, data_, *world_, *model, *console_,
-                                  OptionsOf(config_, membership, epoch_sums));
+                                  OptionsOf(config_, membership, *model, epoch_sums));
 }
 
 // Another number of ranks changes lengths and rates that are set in other units than steps.

@@ -38,6 +38,7 @@ struct TrainingParts {
     // Values of parameters and buffers are received from another rank, or all ranks have them.
     bool goes_on = false;
     BucketLayout layout = {};  // of the gradients in the world before
+    bool kept = false;         // this rank may go on in another world
   };
 
   // Makes the model, which becomes rank 0's on all ranks unless it goes on. All must outlive the
