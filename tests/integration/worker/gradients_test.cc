@@ -12,12 +12,16 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
+#include <random>
+#include <thread>
 
 #include "tests/integration/worker/ranks.h"
 #include "tests/integration/worker/seeded.h"
 #include "tests/integration/worker/service.h"
 #include "worker/ddp/ddp.h"
 #include "worker/ddp/shm_group.h"
+#include "worker/ddp/shm_notes.h"
 
 namespace ddprun {
 namespace {
@@ -214,6 +218,37 @@ TEST(SharedGradients, AreSummedOverBatchesWithoutSynchronisation) {
       for (int batch = 0; batch < 2; ++batch) (LossOf(alone, rank, batch) / 2).backward();
     }
     EXPECT_TRUE(at::allclose(net->hidden->weight.grad(), alone->hidden->weight.grad(), 1e-5, 1e-7));
+    world.Shutdown();
+  });
+}
+
+// However much sooner one rank is than another.
+TEST(SharedNotes, OfAStepAreThoseOfAllRanksUntilTheyAreRead) {
+  InWorld(3, [](World& world) {
+    Net net;
+    DistributedDataParallel ddp(world, *net, {.note_bytes = sizeof(std::int64_t)});
+    ShmNotes* const notes = ddp.notes();
+    ASSERT_NE(notes, nullptr);
+    std::minstd_rand chance(static_cast<unsigned>(world.rank()));
+    const auto dawdle = [&chance] {
+      std::this_thread::sleep_for(std::chrono::microseconds(chance() % 1000));
+    };
+    for (std::int64_t step = 0; step < 200; ++step) {
+      ddp.ZeroGrad();
+      const at::Tensor loss = ddp.Forward([&] { return LossOf(net, world.rank(), 0); });
+      dawdle();
+      notes->BeginStep();
+      const std::int64_t own = 10 * step + world.rank();
+      std::memcpy(notes->own(), &own, sizeof own);
+      loss.backward();
+      ddp.EndBackward();
+      dawdle();
+      for (int rank = 0; rank < world.size(); ++rank) {
+        std::int64_t theirs = -1;
+        std::memcpy(&theirs, notes->of(rank), sizeof theirs);
+        ASSERT_EQ(theirs, 10 * step + rank);
+      }
+    }
     world.Shutdown();
   });
 }
