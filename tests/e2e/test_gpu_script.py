@@ -19,6 +19,7 @@ import gpu_checks  # noqa: E402
 import judging  # noqa: E402
 import report  # noqa: E402
 import speed_checks  # noqa: E402
+import training_checks  # noqa: E402
 from workbench import Workbench  # noqa: E402
 
 EXPECTATIONS = json.loads((GPU / "expectations.json").read_text())
@@ -115,7 +116,7 @@ def test_parts_fit_into_commands_of_ten_minutes_and_a_session():
     # In the half hour that a machine may be lent for: what is asked for first.
     first = [check.name for checks in list(gpu_checks.PARTS.values())[:3] for check in checks]
     assert first == ["gpu_test", "nccl_world_of_one", "graph_equals_eager", "kernels_equal_operations", "two_ranks_one_gpu",
-                     "resnet18_speed", "resnet18_compiled", "speedrun", "speedrun_compiled"]
+                     "killed_rank", "resnet18_speed", "resnet18_compiled", "speedrun", "speedrun_compiled"]
     assert 3 * gpu_checks.PART_S <= 27 * 60
 
 
@@ -310,8 +311,14 @@ def bench_of_paper(tmp_path, monkeypatch):
             told = {"backend": backend, "world_size": ranks, "test_accuracy": 0.9, "steps": steps,
                     "training_seconds": 1.0, "total_seconds": 2.0}
             (folder / "summary.json").write_text(json.dumps(told))
+            (folder / "cifar_net.pth").touch()
             yield folder
 
+    def killed(bench, folder, flags):
+        (folder / "cifar_net.pth").touch()
+        return "goes on after step 60 with 2 ranks; the state is rank 0's"
+
+    monkeypatch.setattr(training_checks, "train_with_a_kill", killed)
     monkeypatch.setattr(speed_checks, "Peer", PeerOfPaper)
     bundle = tmp_path / "paper"  # not `bundle`: the fixture of that name
     (bundle / "libexec").mkdir(parents=True)
@@ -338,7 +345,7 @@ def test_where_all_goes_well_each_expectation_has_its_figure(tmp_path, monkeypat
 # ---- A rehearsal on the CPU ----------------------------------------------------------------------------------------------
 
 # Not: what needs a compiler for torch.compile, or minutes of a CPU.
-REHEARSED = ["nccl_world_of_one", "two_ranks_one_gpu", "resnet18_speed", "netresdeep_speed", "first_step", "augmentation",
+REHEARSED = ["nccl_world_of_one", "two_ranks_one_gpu", "killed_rank", "resnet18_speed", "netresdeep_speed", "first_step", "augmentation",
              "save_stall"]
 
 
@@ -357,6 +364,7 @@ def test_the_checks_run_and_leave_their_figures(bundle):  # noqa: F811
     else:  # built without CUDA
         assert "has no gpu_test" in checks["gpu_test"]["reason"]
     assert seen["two_ranks_one_gpu"]["world_size"] == 2
+    assert seen["killed_rank"]["kept_and_equal"] == 1, seen["killed_rank"]
     for name in ("resnet18_speed", "netresdeep_speed"):
         assert seen[name]["best"]["eager_step"] > 0 and seen[name]["best"]["python_eager"] > 0
         assert "needs a GPU" in checks[name]["missing"]["over_eager"]

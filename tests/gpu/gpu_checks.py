@@ -53,10 +53,11 @@ PARTS = {
     "correctness, and ResNet-18 beside PyTorch eager": [
         Check(training_checks.gpu_test, 90, 5),
         Check(training_checks.nccl_world_of_one, 60, 10),
-        Check(training_checks.graph_equals_eager, 60, 15),
+        Check(training_checks.graph_equals_eager, 50, 15),
         Check(training_checks.kernels_equal_operations, 50, 15),
-        Check(training_checks.two_ranks_one_gpu, 60, 15),
-        Check(speed_checks.resnet18_speed, 210, 40),
+        Check(training_checks.two_ranks_one_gpu, 50, 15),
+        Check(training_checks.killed_rank, 50, 20),
+        Check(speed_checks.resnet18_speed, 185, 40),
     ],
     "ResNet-18 beside torch.compile": [Check(speed_checks.resnet18_compiled, 530, 60)],
     "the speedrun recipe": [

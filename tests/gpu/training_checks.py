@@ -1,11 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks of what a GPU must do rightly. Each takes the Workbench, leaves figures there, and raises Failure if it is wrong."""
 
+import contextlib
 import os
 import pathlib
 import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
 
-from workbench import Failure, Skip, summary, windows
+from workbench import Expired, Failure, Skip, end, last_lines, summary, windows
 
 FASHION_MNIST = ("/usr/share/datasets/fashion-mnist",)
 CACHE = pathlib.Path(os.environ.get("DDPRUN_CACHE_DIR") or pathlib.Path.home() / ".cache" / "ddprun")
@@ -106,6 +112,58 @@ def two_ranks_one_gpu(bench):
         raise Skip("the train of this bundle has no --device, so several ranks on one GPU cannot be asked for")
     with bench.train(*learnt_quickly(bench, 32), ranks=2, backend="gloo") as folder:
         note_losses(bench, folder, 2)
+
+
+def pid_of_rank(mark, rank):
+    """The process of that rank whose environment has CHECK=`mark`; None: it is not there."""
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            command = (folder / "cmdline").read_bytes().split(b"\0")
+            variables = (folder / "environ").read_bytes().split(b"\0")
+            if command[0].endswith(b"train") and b"RANK=%d" % rank in variables and f"CHECK={mark}".encode() in variables:
+                return int(folder.name)
+    return None
+
+
+def train_with_a_kill(bench, folder, flags):
+    """Rank 1's process is killed after the first line about a step: what ddprun and train have said."""
+    mark = folder.name
+    command = [bench.bundle / "bin" / "ddprun", "--standalone", "--nproc-per-node", 2, "--max-restarts", 3, "train", *flags]
+    with open(folder / "said", "w+") as said:
+        process = bench.start([*command, "--output-dir", folder], environment={"CHECK": mark}, stdout=said, stderr=subprocess.STDOUT)
+        try:
+            victim = None
+            while process.poll() is None and bench.left() > 0:
+                if victim is None and re.search(r"batch \d+/", (folder / "said").read_text()) and (victim := pid_of_rank(mark, 1)):
+                    os.kill(victim, signal.SIGKILL)
+                time.sleep(0.02)
+            if process.poll() is None:
+                raise Expired("the training with a killed rank was not done in time")
+        finally:
+            end(process)
+        said.seek(0)
+        text = said.read()
+    if process.returncode != 0 or victim is None:
+        raise Failure(f"ddprun ended with {process.returncode}, killed: {victim}: {last_lines(text)}")
+    return text
+
+
+def killed_rank(bench):
+    """Of two ranks on one GPU: the other one goes on in place, to the bits of a training that nobody disturbed."""
+    if not bench.rehearsal and not bench.knows("device"):
+        raise Skip("the train of this bundle has no --device, so several ranks on one GPU cannot be asked for")
+    steps, every, batch = (200, 10, 2) if bench.rehearsal else (400, 20, 32)
+    work = ["--model", "netresdeep", "--deterministic", *made_up(bench, steps, every, batch)]
+    with bench.train(*work, ranks=2, backend="gloo") as folder:
+        undisturbed = (folder / "cifar_net.pth").read_bytes()
+    folder = pathlib.Path(tempfile.mkdtemp(dir=bench.work))
+    try:
+        said = train_with_a_kill(bench, folder, [*bench.device_flags(False, "gloo"), *work])
+        kept = re.findall(r"goes on after step (\d+) with 2 ranks; the state is rank 0's", said)
+        bench.figures |= {"bitwise": (folder / "cifar_net.pth").read_bytes() == undisturbed, "went_on_after": kept}
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    bench.figures["kept_and_equal"] = int(bench.figures["bitwise"] and len(kept) == 1)
 
 
 def fashion_mnist(bench):

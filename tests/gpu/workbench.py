@@ -84,9 +84,10 @@ class Workbench:
 
     # ---- Programs ----------------------------------------------------------------------------------------------------
 
-    def start(self, command, **options):
+    def start(self, command, environment=None, **options):
         return subprocess.Popen(
-            list(map(str, command)), env=self.environment, start_new_session=True, text=True, errors="replace", **options
+            list(map(str, command)), env={**self.environment, **(environment or {})}, start_new_session=True, text=True,
+            errors="replace", **options,
         )
 
     def with_torch_libraries(self):
