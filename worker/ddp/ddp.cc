@@ -15,6 +15,7 @@
 
 #include "worker/base/first_line.h"
 #include "worker/base/unique_tensors.h"
+#include "worker/ddp/round_group.h"
 #include "worker/ddp/shm_allreduce.h"
 #include "worker/ddp/shm_notes.h"
 #include "worker/distributed/await.h"
@@ -225,7 +226,7 @@ void DistributedDataParallel::MakeReducer() {
   if (!layout_.empty()) buckets = layout_;
   const std::vector<std::size_t> rebuilt = BucketLimits();
   reducer_ = std::make_unique<c10d::Reducer>(
-      parameters_, std::move(buckets), world_.group(), sparse,
+      parameters_, std::move(buckets), GroupForReducer(world_), sparse,
       static_cast<std::int64_t>(rebuilt[1]),
       /*find_unused_parameters=*/false,
       /*gradient_as_bucket_view=*/true,

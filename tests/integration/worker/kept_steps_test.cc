@@ -6,11 +6,15 @@
 #include <torch/torch.h>
 
 #include <atomic>
+#include <stdexcept>
 #include <thread>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "tests/testing/lone_world.h"
 #include "tests/testing/small_training.h"
 #include "worker/base/unique_tensors.h"
+#include "worker/ddp/round_group.h"
 #include "worker/step/recent_states.h"
 
 namespace ddprun {
@@ -123,6 +127,42 @@ TEST_P(KeptSteps, GoOnAfterTheLatestThatIsComplete) {
     for (std::size_t i = 0; i < state.size(); ++i)
       EXPECT_TRUE(at::equal(state[i], expected[i])) << "tensor " << i << ", after step " << ended;
   }
+}
+
+// A collective that no other rank comes to.
+class SilentBackend : public c10d::Backend {
+ public:
+  SilentBackend() : Backend(/*rank=*/0, /*size=*/1) {}
+  const std::string getBackendName() const override { return "silent"; }
+  c10::intrusive_ptr<c10d::Work> broadcast(std::vector<at::Tensor>&,
+                                           const c10d::BroadcastOptions&) override {
+    return c10::make_intrusive<Never>();
+  }
+
+ private:
+  struct Never : c10d::Work {
+    bool wait(std::chrono::milliseconds) override {
+      throw std::logic_error("this wait does not end with the round");
+    }
+    c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future; }
+    c10::intrusive_ptr<c10::ivalue::Future> future =
+        c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+  };
+};
+
+// c10d::Reducer waits for its broadcasts by itself.
+TEST(GroupForReducer, EndsTheReducersOwnWaitsWithTheRound) {
+  auto group = c10::make_intrusive<c10d::ProcessGroup>(0, 1);
+  group->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
+  group->setBackend(at::kCPU, c10d::ProcessGroup::BackendType::GLOO,
+                    c10::make_intrusive<SilentBackend>());
+  LoneWorld world(at::kCPU, group, kLimit, std::make_shared<Interrupt>());
+  std::vector<at::Tensor> indices{at::zeros({3}, at::kInt)};
+  const auto work = GroupForReducer(world)->broadcast(indices);
+  std::thread listener([&world] { world.interrupt()->Trigger(); });
+  EXPECT_THROW(work->wait(), RoundOver);
+  listener.join();
+  EXPECT_EQ(GroupForReducer(LoneWorld(at::kCPU, group)), group) << "nothing would end the wait";
 }
 
 INSTANTIATE_TEST_SUITE_P(All, KeptSteps,
