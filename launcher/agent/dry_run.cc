@@ -191,8 +191,13 @@ std::string DryRunText(const DryRun& dry_run) {
   argv.front() = dry_run.program.path;
   std::string text = absl::StrCat("ddprun would start, on ", dry_run.host, ":\n");
   absl::StrAppend(&text, Line("command", absl::StrJoin(argv, " ", quoted)),
-                  Line("workers", Workers(dry_run)), Line("nodes", Nodes(options)),
-                  Line("rendezvous", Rendezvous(dry_run)), Line("secret", dry_run.secret),
+                  Line("workers", Workers(dry_run)),
+                  options.preload.empty()
+                      ? ""
+                      : Line("preload", absl::StrCat(absl::StrJoin(options.preload, ", "),
+                                                     ", imported once; workers are forked")),
+                  Line("nodes", Nodes(options)), Line("rendezvous", Rendezvous(dry_run)),
+                  Line("secret", dry_run.secret),
                   Line("run", options.run_id.empty() ? "named when it starts" : options.run_id),
                   Line("restarts", absl::StrCat("up to ", options.restarts.max_restarts)),
                   Line("logs", options.logs.log_dir.empty() ? "no files" : options.logs.log_dir));

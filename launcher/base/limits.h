@@ -132,6 +132,18 @@ inline constexpr std::chrono::seconds kSilentStartMax{60};
 inline constexpr int kProgressMessagesMax = 64;
 // Parked workers that end one after another without being of use, before no other is started.
 inline constexpr int kParkedFailuresMax = 3;
+// For the modules of --preload, from a slow file server too; workers that import them themselves
+// need as long.
+inline constexpr std::chrono::seconds kPreloadTimeout{120};
+inline constexpr std::size_t kPreloadModulesMax = 64;
+// What the modules print while they are imported; of more only the end is kept.
+inline constexpr std::size_t kPreloadOutputBytesMax = 64u << 10;
+// For the fork server to fork a worker, which takes milliseconds; then another process is started.
+inline constexpr std::chrono::seconds kForkTimeout{10};
+// A reply is a process number or a sentence.
+inline constexpr std::size_t kForkReplyBytesMax = 1024;
+// Between the end of a connection to the fork server and the news of its own end.
+inline constexpr std::chrono::seconds kForkServerEndTimeout{1};
 // How long an agent whose warden or keeper was killed has to end by itself, which it does at once.
 inline constexpr std::chrono::milliseconds kGuardTimeout{400};
 // By how much the times that a file server gives its files may be behind this machine's clock.

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/command_line/parse_options.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -30,6 +32,9 @@ const std::vector<Flag> kWorkerFlags = {
     {"--no-python", 0, nullptr, "Execute PROGRAM itself, even if it ends in .py."},
     {"--run-path", 0, nullptr,
      "Run the script PROGRAM by Python's runpy.run_path: its folder is not in sys.path."},
+    {"--preload", 0, "MODULES",
+     "Import these Python modules (torch,numpy) once on this node, and fork the workers from "
+     "there."},
 };
 
 const std::vector<Flag> kRendezvousFlags = {
@@ -103,6 +108,29 @@ void ReadProcPerNode(Reader& reader, Options& options) {
     reader.Fail(*value, absl::StrCat("a number of workers from 1 to ", kLocalWorldSizeMax,
                                      ", auto, gpu or cpu; devices of another kind are not "
                                      "counted here: give their number"));
+  }
+}
+
+bool IsModuleName(absl::string_view name) {
+  const std::vector<absl::string_view> parts = absl::StrSplit(name, '.');
+  return std::all_of(parts.begin(), parts.end(), [](absl::string_view part) {
+    return !part.empty() && !absl::ascii_isdigit(static_cast<unsigned char>(part[0])) &&
+           std::all_of(part.begin(), part.end(), [](char c) {
+             return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_';
+           });
+  });
+}
+
+void ReadPreload(Reader& reader, Options& options) {
+  const Value* value = reader.Find("--preload");
+  if (value == nullptr) return;
+  for (const absl::string_view part : absl::StrSplit(value->text, ',')) {
+    const absl::string_view name = absl::StripAsciiWhitespace(part);
+    options.preload.emplace_back(name);
+    if (!IsModuleName(name) || options.preload.size() > kPreloadModulesMax) {
+      return reader.Fail(*value, absl::StrCat("a list of up to ", kPreloadModulesMax,
+                                              " Python modules, as in torch,numpy.random"));
+    }
   }
 }
 
@@ -264,6 +292,7 @@ absl::StatusOr<Options> ReadValues(const Values& values, std::vector<std::string
   options.no_python = reader.Switch("--no-python");
   options.hosts = ReadHostOptions(reader, values);
   options.run_path = reader.Switch("--run-path");
+  ReadPreload(reader, options);
   options.torchrun = ReadTorchrunOptions(reader);
   if (options.torchrun.logs_events_to_console && options.observe.event_log.empty()) {
     options.observe.event_log = kEventLogStderr;

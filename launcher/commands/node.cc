@@ -135,6 +135,22 @@ int ShowDryRun(const Agent::Config& config, bool has_token_variable) {
                           .inherited = OwnEnviron()}));
 }
 
+absl::Status CheckPreload(const Agent::Config& config) {
+  if (config.options.preload.empty()) return absl::OkStatus();
+  const std::string& name = config.options.program.front();
+  if (!config.program.is_python) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--preload is for Python programs, and ", name,
+                     " is not run by Python; name a script (.py), a module (-m), or leave it out"));
+  }
+  if (ArgumentsOf({.path = "", .argv = {"", name}}, 0).back() != name) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--preload needs one program for all workers, and ", name,
+                     " is another one for each; leave one of them out"));
+  }
+  return absl::OkStatus();
+}
+
 // The resources of each worker, and the file that it executes. Absent: success; else the exit code.
 std::optional<int> FindPlacesAndProgram(Agent::Config& config) {
   const auto machine = ReadMachine(config.options, ReadVariable);
@@ -149,6 +165,8 @@ std::optional<int> FindPlacesAndProgram(Agent::Config& config) {
                 absl::IsNotFound(program.status()) ? kExitNotFound : kExitNotExecutable);
   }
   config.program = *std::move(program);
+  if (const absl::Status status = CheckPreload(config); !status.ok())
+    return Fail(status, kExitUsage);
   return std::nullopt;
 }
 

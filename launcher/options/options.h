@@ -183,6 +183,7 @@ struct Options {
   bool module = false;
   bool no_python = false;
   bool run_path = false;
+  std::vector<std::string> preload;  // Python modules that a fork server imports
   std::vector<std::pair<std::string, std::string>> variables;  // of files, to be set
   std::string token_env_file;  // the .env file that has the run's secret; empty: none
   bool dry_run = false;

@@ -44,18 +44,27 @@ bool CpuBinding::Apply() const {
       syscall(SYS_sched_setaffinity, 0, cpu_mask_.size() * sizeof(long), cpu_mask_.data()) != 0) {
     return false;
   }
-  int policy = kPolicyDefault;
-  if (node_mask_.empty() || syscall(SYS_get_mempolicy, &policy, nullptr, 0ul, nullptr, 0ul) != 0 ||
-      policy != kPolicyDefault) {
-    return true;
-  }
-  // The kernel reads one bit less than the given number.
-  const unsigned long bits = node_mask_.size() * kWordBits + 1;
-  const int wanted = one_node_ ? kPolicyPreferred : kPolicyPreferredMany;
-  // Of several nodes at once a kernel before 5.15 knows nothing: its own rule is near enough.
-  syscall(SYS_set_mempolicy, wanted, node_mask_.data(), bits);
+  if (SetsMemory()) syscall(SYS_set_mempolicy, Policy(), node_mask_.data(), Bits());
   return true;
 }
+
+std::optional<MemoryPolicy> CpuBinding::memory_policy() const {
+  if (!SetsMemory()) return std::nullopt;
+  return MemoryPolicy{SYS_set_mempolicy, Policy(), Bits(), node_mask_};
+}
+
+bool CpuBinding::SetsMemory() const {
+  int policy = kPolicyDefault;
+  return !node_mask_.empty() &&
+         syscall(SYS_get_mempolicy, &policy, nullptr, 0ul, nullptr, 0ul) == 0 &&
+         policy == kPolicyDefault;
+}
+
+// Of several nodes at once a kernel before 5.15 knows nothing: its own rule is near enough.
+int CpuBinding::Policy() const { return one_node_ ? kPolicyPreferred : kPolicyPreferredMany; }
+
+// The kernel reads one bit less than the given number.
+unsigned long CpuBinding::Bits() const { return node_mask_.size() * kWordBits + 1; }
 
 // A thread that comes after it was looked for has the CPUs of the one that has made it, which may
 // not have been bound by then: until a pass finds no new one.

@@ -5,11 +5,20 @@
 
 #include <sys/types.h>
 
+#include <optional>
 #include <vector>
 
 #include "launcher/placement/topology.h"
 
 namespace ddprun {
+
+// A call of set_mempolicy(), for a process that makes it itself.
+struct MemoryPolicy {
+  long system_call = 0;
+  int policy = 0;
+  unsigned long bits = 0;
+  std::vector<unsigned long> mask;
+};
 
 class CpuBinding {
  public:
@@ -23,11 +32,18 @@ class CpuBinding {
   // memory policy that ddprun was started with (numactl --interleave) stays.
   bool Apply() const;
 
+  // The memory policy that Apply() sets. Absent: none.
+  std::optional<MemoryPolicy> memory_policy() const;
+
   // Of all threads of a process that runs already; its memory stays where it is, and what it
   // allocates later is near its CPUs. False, with errno: it cannot run on these CPUs.
   bool ApplyTo(pid_t pid) const;
 
  private:
+  bool SetsMemory() const;
+  int Policy() const;
+  unsigned long Bits() const;
+
   std::vector<unsigned long> cpu_mask_;
   std::vector<unsigned long> node_mask_;
   bool one_node_ = false;

@@ -76,6 +76,16 @@ std::vector<std::string> ParkedEnviron(const std::vector<std::string>& inherited
   return environment;
 }
 
+std::vector<std::string> CommonEnviron(const std::vector<std::string>& inherited,
+                                       const Place& place) {
+  std::vector<std::string> environment =
+      WorkerEnviron(inherited, {}, Place{.threads = place.threads}, {});
+  std::erase_if(environment, [names = ContractNames()](const std::string& entry) {
+    return names.count(entry.substr(0, entry.find('='))) != 0;
+  });
+  return environment;
+}
+
 std::vector<std::string> OwnEnviron() {
   std::vector<std::string> entries;
   for (char** entry = environ; *entry != nullptr; ++entry) entries.emplace_back(*entry);

@@ -25,6 +25,10 @@ std::vector<std::string> WorkerEnviron(const std::vector<std::string>& inherited
 std::vector<std::string> ParkedEnviron(const std::vector<std::string>& inherited,
                                        const WorkerEnv& env, const Place& place);
 
+// What the workers of a node with that place find in every round: nothing of rank and round.
+std::vector<std::string> CommonEnviron(const std::vector<std::string>& inherited,
+                                       const Place& place);
+
 // This process's own variables.
 std::vector<std::string> OwnEnviron();
 

@@ -163,6 +163,7 @@ absl::StatusOr<Program> ResolveProgram(const Options& options, const std::string
   }
   absl::StatusOr<std::string> python = FindPython(get_variable);
   if (!python.ok()) return python.status();
+  program.is_python = true;
   program.path = *python;
   program.argv = {*python, "-u"};
   if (options.run_path) {

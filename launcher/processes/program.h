@@ -13,6 +13,7 @@ namespace ddprun {
 struct Program {
   std::string path;
   std::vector<std::string> argv;
+  bool is_python = false;  // `path` is a Python, which runs a script or module
 };
 
 // The arguments of the worker of that local rank: every ${local_rank} in them is its number, as

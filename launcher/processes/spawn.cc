@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "launcher/base/int_ranges.h"
 #include "launcher/placement/cpu_binding.h"
+#include "launcher/processes/fork_server.h"
 #include "rendezvous/base/bounded_call.h"
 #include "rendezvous/base/errno_text.h"
 
@@ -177,9 +178,26 @@ struct Spawner::State {
   std::optional<Batch> batch;
   std::optional<std::vector<Spawned>> result;
   std::function<void()> wake;
+  std::shared_ptr<ForkServer> fork_server;
   bool started = false;
   bool stopping = false;
   bool cancelled = false;  // the batch
+
+  bool IsCancelled() {
+    const std::lock_guard<std::mutex> lock(mutex);
+    return cancelled;
+  }
+
+  Spawned StartOne(const SpawnRequest& request, const rlimit& file_limit) {
+    std::optional<Spawned> forked;
+    if (fork_server != nullptr && !IsCancelled())
+      forked = fork_server->Fork(request, [this] { return IsCancelled(); });
+    if (forked.has_value()) return *std::move(forked);
+    if (!IsCancelled()) return SpawnProcess(request, file_limit);
+    Spawned spawned;
+    spawned.outcome = SpawnFailed{126, "the run ended before the worker was started"};
+    return spawned;
+  }
 
   void Run() {
     std::unique_lock<std::mutex> lock(mutex);
@@ -189,13 +207,8 @@ struct Spawner::State {
       const Batch next = *std::exchange(batch, std::nullopt);
       std::vector<Spawned> spawned;
       for (const SpawnRequest& request : next.requests) {
-        if (cancelled) {
-          spawned.emplace_back().outcome =
-              SpawnFailed{126, "the run ended before the worker was started"};
-          continue;
-        }
         lock.unlock();
-        spawned.push_back(SpawnProcess(request, next.file_limit));
+        spawned.push_back(StartOne(request, next.file_limit));
         lock.lock();
       }
       result = std::move(spawned);
@@ -204,8 +217,10 @@ struct Spawner::State {
   }
 };
 
-Spawner::Spawner(std::function<void()> wake) : state_(std::make_shared<State>()) {
+Spawner::Spawner(std::function<void()> wake, std::shared_ptr<ForkServer> fork_server)
+    : state_(std::make_shared<State>()) {
   state_->wake = std::move(wake);
+  state_->fork_server = std::move(fork_server);
 }
 
 Spawner::~Spawner() {

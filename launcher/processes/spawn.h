@@ -43,12 +43,15 @@ struct Spawned {
 // Returns once the process executes its program. The disk of the program may delay that.
 Spawned SpawnProcess(const SpawnRequest& request, const rlimit& file_limit);
 
+class ForkServer;
+
 // Starts processes on a thread of its own, so that a hung disk does not block the caller. The
 // thread lives as long as this object, because the processes' parent-death signal is bound to it.
 class Spawner {
  public:
-  // `wake` is called on that thread when Take() has a result.
-  explicit Spawner(std::function<void()> wake);
+  // `wake` is called on that thread when Take() has a result. `fork_server` forks the processes if
+  // it can; absent: each is started by itself.
+  explicit Spawner(std::function<void()> wake, std::shared_ptr<ForkServer> fork_server = nullptr);
   ~Spawner();
   Spawner(const Spawner&) = delete;
   Spawner& operator=(const Spawner&) = delete;

@@ -74,6 +74,11 @@ void Workers::Stop(int signal, bool keep, TimePoint now, std::vector<Event>& eve
   if (!keep && !end_all_) end_all_ = round_live_ = true;
   stopping_ = true;
   if (!round_live_) return;
+  if (fork_server_ != nullptr && fork_server_->IsLoading()) {
+    // Its modules may take long, and the workers that wait for them are not needed any more.
+    spawner_.Cancel();
+    if (!keep) parker_.Cancel();
+  }
   if (IsStarting()) return deferred_stops_.push_back({signal, keep});
   TakeEnded(now, events);
   AskToEnd(signal, keep);
@@ -131,6 +136,7 @@ std::vector<bool> Workers::WorkersWithRecord() const {
 }
 
 bool Workers::IsKnown(pid_t pid) const {
+  if (fork_server_ != nullptr && fork_server_->pid() == pid) return true;
   for (int i = 0; i < count(); ++i) {
     const auto index = static_cast<std::size_t>(i);
     if (processes_.IsLive(index) && processes_.pid(index) == pid) return true;

@@ -28,13 +28,31 @@ Workers::Workers(const NodeConfig& config, Poller& poller, Console& console,
       background_(background),
       log_mux_(console, config_.options.logs.fold),
       workers_(static_cast<std::size_t>(config.local_world_size())),
-      spawner_(background.Waker()),
-      parker_(background.Waker()),
+      fork_server_(StartForkServer()),
+      spawner_(background.Waker(), fork_server_),
+      parker_(background.Waker(), fork_server_),
       evidence_(background, [this](int local_rank, const std::string& record) {
         log_mux_.KeepRecord(local_rank, record);
       }) {}
 
+Workers::~Workers() {
+  if (fork_server_ != nullptr) fork_server_->Stop();
+}
+
 // ---- Starting
+
+std::shared_ptr<ForkServer> Workers::StartForkServer() const {
+  if (config_.options.preload.empty()) return nullptr;
+  Place place;
+  place.threads = config_.places.front().threads;
+  return ForkServer::Start({.modules = config_.options.preload,
+                            .program = config_.program,
+                            .environ = CommonEnviron(OwnEnviron(), place),
+                            .folder = config_.temp_dir + "/preload",
+                            .signal_mask = config_.worker_signal_mask,
+                            .file_limit = processes_.file_limit()},
+                           background_.Waker());
+}
 
 void Workers::Spawn(const Start& start, const std::vector<std::string>& network, TimePoint now,
                     std::vector<Event>& events) {
@@ -79,6 +97,10 @@ void Workers::FinishSpawn(const absl::Status& status, TimePoint now, std::vector
 }
 
 void Workers::OnTurn(TimePoint now, std::vector<Event>& events) {
+  if (fork_server_ != nullptr) {
+    for (const std::string& note : fork_server_->TakeNotes())
+      console_.WriteLine(OutputStream::kErr, note);
+  }
   if (awaits_evidence_ || (next_sweep_.has_value() && *next_sweep_ <= now))
     FinishIfAllGone(now, events);
   ContinueSpawn(now, events);
@@ -104,11 +126,19 @@ void Workers::ContinueSpawn(TimePoint now, std::vector<Event>& events) {
       TakeSpawned(*std::move(spawned), now, events);
     } else if (now >= starting_deadline_) {
       starting_deadline_ = TimePoint::max();
-      console_.WriteLine(OutputStream::kErr,
-                         absl::StrCat("ddprun: the disk of ", config_.program.path,
-                                      " does not answer: the workers are not started yet"));
+      ReportLateStart();
     }
   }
+}
+
+void Workers::ReportLateStart() {
+  const bool loading = fork_server_ != nullptr && fork_server_->IsLoading();
+  console_.WriteLine(
+      OutputStream::kErr,
+      absl::StrCat("ddprun: ",
+                   loading ? "the modules of --preload are still being imported"
+                           : absl::StrCat("the disk of ", config_.program.path, " does not answer"),
+                   ": the workers are not started yet"));
 }
 
 std::optional<TimePoint> Workers::NextDeadline() const {

@@ -20,6 +20,7 @@
 #include "launcher/output/log_plan.h"
 #include "launcher/placement/placement.h"
 #include "launcher/processes/cgroup.h"
+#include "launcher/processes/fork_server.h"
 #include "launcher/processes/oom_watch.h"
 #include "launcher/processes/program.h"
 #include "launcher/processes/progress_sockets.h"
@@ -50,6 +51,7 @@ class Workers {
   // `config` and `background` must outlive the workers. Its fd() wakes the loop, which calls
   // OnTurn().
   Workers(const NodeConfig& config, Poller& poller, Console& console, const Background& background);
+  ~Workers();
 
   // Begins the round: tells it to the workers that were kept, gives parked ones to the vacant
   // ranks, and begins to start the others; `network`: variables for them, NAME=VALUE. OnTurn()
@@ -172,6 +174,8 @@ class Workers {
   SpawnRequest RequestFor(const Place& place, std::vector<std::string> environ, int local_rank,
                           const LogMux::WriteEnds& ends, int cgroup) const;
   OwnedFd OpenCgroup() const;
+  std::shared_ptr<ForkServer> StartForkServer() const;
+  void ReportLateStart();
   void TakeSpawned(std::vector<Spawned> spawned, TimePoint now, std::vector<Event>& events);
   void Watch(int worker);
   void Unwatch(int worker);
@@ -235,9 +239,10 @@ class Workers {
   std::future<absl::StatusOr<std::string>> log_folder_;
   bool log_folder_made_ = false;  // its path is to be shown
   std::vector<std::string> network_;
-  std::vector<LogMux::WriteEnds> write_ends_;  // of the pipes, until the workers are started
-  std::vector<int> spawning_;                  // the local ranks of the batch
-  OwnedFd spawn_cgroup_;                       // likewise
+  std::vector<LogMux::WriteEnds> write_ends_;      // of the pipes, until the workers are started
+  std::vector<int> spawning_;                      // the local ranks of the batch
+  OwnedFd spawn_cgroup_;                           // likewise
+  const std::shared_ptr<ForkServer> fork_server_;  // absent without --preload
   Spawner spawner_;
   bool newly_started_ = false;  // not yet returned by TakeStarted()
 

@@ -32,7 +32,9 @@ TEST(DryRunTest, OneNode) {
                     HasSubstr("    WORLD_SIZE=4\n"), HasSubstr("    OMP_NUM_THREADS=2\n"),
                     HasSubstr("    MASTER_PORT=1234\n"), HasSubstr("    ROLE_NAME=r\n"),
                     HasSubstr("    TORCHELASTIC_RUN_ID=job\n"), Not(HasSubstr("HOME=")),
-                    Not(HasSubstr("RANK=7"))));
+                    Not(HasSubstr("RANK=7")), Not(HasSubstr("preload"))));
+  EXPECT_THAT(Text("--preload torch,numpy", 2),
+              HasSubstr("  preload     torch, numpy, imported once; workers are forked\n"));
 }
 
 TEST(DryRunTest, ANodeWhoseRanksAreKnown) {

@@ -120,6 +120,10 @@ const FlagCase kFlagCases[] = {
      [](const Options& o) { return o.stopping.shutdown_timeout == std::chrono::seconds(3); }},
     {"--local-addr", "10.0.0.2", "", [](const Options& o) { return o.local_addr == "10.0.0.2"; }},
     {"--role", "trainer", "", [](const Options& o) { return o.role == "trainer"; }},
+    {"--preload", "torch,numpy.random", "",
+     [](const Options& o) {
+       return o.preload == std::vector<std::string>{"torch", "numpy.random"};
+     }},
 };
 
 std::string Replaced(std::string text, char from, char to) {
@@ -230,6 +234,10 @@ TEST(OptionsTest, ErrorsNameTheFlagAndTheValue) {
   EXPECT_THAT(Error("--join-timeout nan"), HasSubstr("--join-timeout 'nan' is not"));
   EXPECT_THAT(Error("--term-timeout 90000"), HasSubstr("up to 86400"));
   EXPECT_THAT(Error("--rdzv-id a/b"), HasSubstr("--rdzv-id 'a/b'"));
+  for (const char* modules : {",", "torch,", "a-b", "a..b", "1a", "a/b", "torch;numpy"}) {
+    EXPECT_THAT(Error(std::string("--preload ") + modules),
+                HasSubstr("is not a list of up to 64 Python modules"));
+  }
   EXPECT_THAT(Error("", {{"PET_NNODES", "x"}}), HasSubstr("PET_NNODES 'x'"));
   EXPECT_THAT(Error("", {{"PET_STANDALONE", "maybe"}}), HasSubstr("PET_STANDALONE 'maybe'"));
 }
