@@ -40,8 +40,8 @@ struct KeptTraining {
   KeptTraining(const KeptTraining&) = delete;
   KeptTraining& operator=(const KeptTraining&) = delete;
 
-  // In the next world: parts that go on, or new ones; and whether rank 0's buffers have to be known
-  // to all ranks.
+  // In the next world: parts that go on, or new ones. Throws std::runtime_error if they are on
+  // another device than that world.
   void Join(const Config& config, const Dataset& data, TrainingParts::Membership membership);
   // Parts and buffers are those of `place`: training begins, or goes on.
   void Accept(const TrainingPlace& place);
