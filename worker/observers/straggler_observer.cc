@@ -16,6 +16,7 @@
 
 #include "rendezvous/values/session_types.h"
 #include "worker/base/host_name.h"
+#include "worker/distributed/await.h"
 #include "worker/metrics/straggler_rule.h"
 #include "worker/observers/make_observers.h"
 
@@ -132,7 +133,7 @@ class StragglerObserver : public Observer {
 
   void Judge() {
     try {
-      std::exchange(work_, nullptr)->wait();
+      Await(world_, std::exchange(work_, nullptr));
     } catch (const c10::Error&) {
       return;  // a rank has ended, which the training notices by itself
     }
