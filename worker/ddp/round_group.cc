@@ -20,9 +20,6 @@ class RoundWork : public c10d::Work {
     Await(world_, work_);
     return true;
   }
-  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override {
-    return UntilRoundEnds(world_, work_->getFuture());
-  }
 
  private:
   const World& world_;

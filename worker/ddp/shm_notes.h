@@ -27,7 +27,6 @@ class ShmNotes {
   void BeginStep() { second_ = !second_; }
 
   int ranks() const { return node_->size(); }
-  std::size_t bytes() const { return bytes_; }
   std::byte* own() { return At(node_->rank()); }
   const std::byte* of(int rank) const { return At(rank); }
 

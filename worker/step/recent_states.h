@@ -24,8 +24,8 @@ class RecentStates {
     StepCounter::Counts counts;
   };
 
-  // `tensors`, all on one device, are the state. The host queues at most
-  // `copies` steps beyond the latest that is known to be complete.
+  // `tensors`, all on one device, are the state. The host queues at most `copies` steps beyond the
+  // latest that is known to be complete.
   RecentStates(const std::vector<at::Tensor>& tensors, std::size_t copies);
 
   // Before a step is queued: copies the state which the steps up to `now.place` lead to. Does not
