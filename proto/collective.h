@@ -11,8 +11,8 @@
 
 namespace ddprun {
 
-// Of a worker: it has few process groups.
-inline constexpr std::size_t kCollectiveGroupsMax = 4;
+// Of a worker: it has few process groups, and reports a few collectives of each.
+inline constexpr std::size_t kCollectivesDoneMax = 32;
 // Longer names of groups and collectives are cut.
 inline constexpr std::size_t kCollectiveNameBytesMax = 48;
 
@@ -31,7 +31,7 @@ struct Collective {
 
 struct CollectivePlace {
   std::optional<Collective> waits;  // has begun and is not done: the oldest one; absent: none
-  std::vector<Collective> last;     // of each group the last that was done
+  std::vector<Collective> last;     // the last that were done, of each group at least one
   bool operator==(const CollectivePlace&) const = default;
 };
 

@@ -54,6 +54,8 @@ std::vector<absl::string_view> Words(absl::string_view text) {
   return absl::StrSplit(text, ' ', absl::SkipEmpty());
 }
 
+constexpr char kMovesOn[] = "-";
+
 // NUMBER NAME BYTES TYPE GROUP.
 std::optional<Collective> Waiting(absl::string_view text) {
   const std::vector<absl::string_view> words = Words(text);
@@ -65,25 +67,26 @@ std::optional<Collective> Waiting(absl::string_view text) {
                     .dtype = Known(words[3])};
 }
 
-// NUMBER NAME GROUP.
+// NUMBER NAME GROUP, or NUMBER NAME BYTES TYPE GROUP.
 std::optional<Collective> Done(absl::string_view text) {
   const std::vector<absl::string_view> words = Words(text);
+  if (words.size() == 5) return Waiting(text);
   if (words.size() != 3 || !Count(words[0])) return std::nullopt;
   return Collective{.group = Known(words[2]), .number = *Count(words[0]), .name = Known(words[1])};
 }
 
+// NUMBER NAME BYTES TYPE GROUP.
+std::string ToText(const Collective& collective) {
+  return absl::StrCat(collective.number, " ", Word(collective.name), " ",
+                      collective.bytes < 0 ? "-" : absl::StrCat(collective.bytes), " ",
+                      Word(collective.dtype), " ", Word(collective.group));
+}
+
 std::string ToText(const CollectivePlace& place) {
-  std::string text = "WAITS=";
-  if (const auto& waits = place.waits) {
-    absl::StrAppend(&text, waits->number, " ", Word(waits->name), " ",
-                    waits->bytes < 0 ? "-" : absl::StrCat(waits->bytes), " ", Word(waits->dtype),
-                    " ", Word(waits->group));
-  }
-  absl::StrAppend(&text, "\n");
-  for (std::size_t i = 0; i < std::min(place.last.size(), kCollectiveGroupsMax); ++i) {
-    const Collective& last = place.last[i];
-    absl::StrAppend(&text, "LAST=", last.number, " ", Word(last.name), " ", Word(last.group), "\n");
-  }
+  std::string text =
+      absl::StrCat("WAITS=", place.waits.has_value() ? ToText(*place.waits) : "", "\n");
+  for (std::size_t i = 0; i < std::min(place.last.size(), kCollectivesDoneMax); ++i)
+    absl::StrAppend(&text, "LAST=", ToText(place.last[i]), "\n");
   return text;
 }
 
@@ -146,13 +149,18 @@ std::string ToText(const ProgressMessage& message) {
   if (message.error)
     absl::StrAppend(&text, "ERROR=", CutText(OneLine(*message.error), kProgressErrorBytesMax),
                     "\n");
-  if (message.place.has_value()) text += ToText(*message.place);
+  if (message.place.has_value()) {
+    text += ToText(*message.place);
+  } else if (!message.goes_on) {
+    absl::StrAppend(&text, "WAITS=", kMovesOn, "\n");
+  }
   return text;
 }
 
 ProgressMessage ParseProgress(std::string_view text) {
   ProgressMessage message;
   bool other_words = false;
+  bool moves_on = false;
   const absl::string_view whole(text.data(), text.size());
   for (const absl::string_view line : absl::StrSplit(whole, '\n')) {
     const std::size_t equals = line.find('=');
@@ -166,9 +174,10 @@ ProgressMessage ParseProgress(std::string_view text) {
     }
     if (key == "WAITS") {
       message.place->waits = Waiting(value);
+      moves_on = value == kMovesOn;
     } else if (key == "LAST") {
       const std::optional<Collective> last = Done(value);
-      if (last && message.place->last.size() < kCollectiveGroupsMax)
+      if (last && message.place->last.size() < kCollectivesDoneMax)
         message.place->last.push_back(*last);
     } else if (key == "STEP") {
       MergeOne(Count(value), message.step);
@@ -198,6 +207,7 @@ ProgressMessage ParseProgress(std::string_view text) {
     }
   }
   message.goes_on = other_words || !message.place.has_value();
+  if (moves_on) message.place.reset();
   return message;
 }
 

@@ -10,7 +10,9 @@
 //                   that the worker waits for others
 //   WAITS=57 all_reduce 4194304 float32 0   the collective that it is in: number, name, bytes and
 //                   type (both "-" if not known), process group; empty: none
-//   LAST=56 all_reduce 0   the last completed one; a line for each process group
+//   WAITS=-         it goes from one collective to the next: no place is valid any more
+//   LAST=56 all_reduce 0   the last completed one of a process group, or with bytes and type as in
+//                   WAITS; a line for each group, or several for the last ones of it
 //   TIMES=training 12.5,waiting 0.31   seconds that this process has spent in each class of time
 //                   (rank_time.h), in all; those that it does not name: 0
 //   DOING=waiting   the class of time that it is in since then
@@ -37,7 +39,7 @@ namespace ddprun {
 inline constexpr char kNotifySocketVariable[] = "DDPRUN_NOTIFY_SOCKET";
 
 // The reader cuts longer messages and longer names.
-inline constexpr std::size_t kProgressMessageBytesMax = 1024;
+inline constexpr std::size_t kProgressMessageBytesMax = 4096;
 inline constexpr std::size_t kProgressNameBytesMax = 128;
 inline constexpr std::size_t kProgressErrorBytesMax = 512;
 
@@ -55,7 +57,7 @@ struct ProgressMessage {
   std::optional<bool> can_be_kept;
   std::optional<std::uint64_t> left_round;
   std::optional<std::string> error;
-  bool goes_on = true;  // false: it only reports where it waits
+  bool goes_on = true;  // false: it only reports where it waits, or that it does not any more
   bool operator==(const ProgressMessage&) const = default;
 };
 

@@ -46,7 +46,10 @@ Agent::Agent(Config config)
       signal_fd_(
           OpenSignalFd(WithChildSignal(Union(config_.end_signals, config_.forwarded_signals)))),
       guard_fds_(config_.guard_pidfds.begin(), config_.guard_pidfds.end()) {
-  workers_.SetOnEnded([this](int local_rank) { return watch_.OnWorkerEnded(local_rank); });
+  workers_.SetPlaces(
+      {.on_ended = [this](int local_rank, const auto& message,
+                          TimePoint now) { return watch_.OnWorkerEnded(local_rank, message, now); },
+       .now = [this] { return watch_.Places(); }});
 }
 
 Agent::~Agent() = default;
@@ -301,7 +304,7 @@ void Agent::Perform(const Effect& effect, TimePoint now) {
   } else if (const auto* stopped = std::get_if<ReportStopped>(&effect)) {
     // Without a free port (there is always one) rank 0 fails to listen and reports it.
     session_->Send(NodeStopped{stopped->round, WorkerPort().value_or(0), stopped->ends,
-                               watch_.TimeOfRanks(now)});
+                               watch_.TimeOfRanks(now), watch_.TakePlaces()});
   } else if (std::holds_alternative<ReportStuck>(effect)) {
     workers_.ReportStuck();
   } else if (const auto* note = std::get_if<PrintNote>(&effect)) {

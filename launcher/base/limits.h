@@ -126,6 +126,11 @@ inline constexpr std::chrono::seconds kHangLookInterval{1};
 inline constexpr std::chrono::seconds kHangLateMax{2};
 // The time of a worker whose last report is older counts as that report has it.
 inline constexpr std::chrono::seconds kRankQuietTime{1};
+// A rank that failed in a collective is reported only when its peers have failed too, which takes
+// one after the other with it, and each says in which collective: so long after the last of them,
+// and never later than the second time.
+inline constexpr std::chrono::milliseconds kPeersSpeakTimeout{500};
+inline constexpr std::chrono::seconds kPeersSpeakMax{2};
 // A program that has reported nothing for so long since its start is one that reports nothing.
 inline constexpr std::chrono::seconds kSilentStartMax{60};
 // Messages that are read of a worker in one turn of the loop.

@@ -41,6 +41,12 @@ void HangWatch::OnProgress(int local_rank, const ProgressMessage& message, TimeP
   if (static_cast<std::size_t>(local_rank) >= workers_.size()) return;
   Worker& worker = workers_[static_cast<std::size_t>(local_rank)];
   worker.place = message.place;
+  if ((message.place.has_value() || !message.goes_on) && message.place != worker.seen) {
+    worker.seen = message.place;
+    worker.seen_at = now;
+    if (!worker.told) worker.reported.reset();
+    if (!next_look_.has_value()) Schedule(now);
+  }
   if (!message.goes_on) return;
   worker.told = true;
   worker.reported.reset();
@@ -81,6 +87,7 @@ std::optional<HungWorker> HangWatch::Look(TimePoint now) {
     for (Worker& worker : workers_) {
       worker.progress_at = std::min(now, worker.progress_at + lost);
       worker.output_at = std::min(now, worker.output_at + lost);
+      worker.seen_at = std::min(now, worker.seen_at + lost);
     }
   }
   if (now >= *next_look_) Schedule(now);
@@ -105,7 +112,8 @@ std::optional<HungWorker> HangWatch::FindSilent(milliseconds at_least, TimePoint
   std::vector<int> silent;
   for (std::size_t i = 0; i < workers_.size(); ++i) {
     const Worker& worker = workers_[i];
-    if (worker.lives && worker.told && now - worker.progress_at >= at_least) {
+    const bool known = worker.told || worker.seen.has_value();
+    if (worker.lives && known && now - ProgressAt(worker) >= at_least) {
       silent.push_back(static_cast<int>(i));
     }
   }
@@ -133,6 +141,22 @@ std::vector<RanksInPlace> HangWatch::Places(int rank_first) const {
   return places;
 }
 
+std::vector<RanksInPlace> HangWatch::PlacesBesideOthers(int rank_first) const {
+  std::vector<RanksInPlace> places;
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    const std::optional<CollectivePlace>& place = workers_[i].place;
+    if (place.has_value()) AddPlace(rank_first + static_cast<int>(i), *place, places);
+  }
+  return places;
+}
+
+bool HangWatch::WaitsInCollective(int local_rank) const {
+  if (static_cast<std::size_t>(local_rank) >= workers_.size()) return false;
+  const std::optional<CollectivePlace>& place =
+      workers_[static_cast<std::size_t>(local_rank)].place;
+  return place.has_value() && place->waits.has_value();
+}
+
 bool HangWatch::StillHangs(const HungWorker& found) const {
   if (static_cast<std::size_t>(found.local_rank) >= workers_.size()) return false;
   const Worker& worker = workers_[static_cast<std::size_t>(found.local_rank)];
@@ -154,7 +178,7 @@ bool HangWatch::IsWatched() const {
   if (options_.init_timeout.count() > 0 || options_.heartbeat_timeout.count() > 0) return true;
   return options_.hang_timeout.count() > 0 &&
          std::any_of(workers_.begin(), workers_.end(),
-                     [](const Worker& worker) { return worker.told; });
+                     [](const Worker& worker) { return worker.told || worker.seen.has_value(); });
 }
 
 milliseconds HangWatch::Shortest() const {
@@ -173,15 +197,29 @@ void HangWatch::Schedule(TimePoint now) {
                                               kHangLookInterval);
 }
 
+// Of one that reports only where it is among collectives, another place is progress.
+TimePoint HangWatch::ProgressAt(const Worker& worker) {
+  return worker.told || !worker.seen.has_value() ? worker.progress_at : worker.seen_at;
+}
+
 // A worker that reports progress need not write anything.
 TimePoint HangWatch::Since(const Worker& worker, HangKind kind) {
-  return kind == HangKind::kNoOutput ? std::max(worker.output_at, worker.progress_at)
-                                     : worker.progress_at;
+  switch (kind) {
+    case HangKind::kNoOutput:
+      return std::max(worker.output_at, ProgressAt(worker));
+    case HangKind::kNoStart:
+      return worker.progress_at;
+    case HangKind::kNoProgress:
+      break;
+  }
+  return ProgressAt(worker);
 }
 
 std::optional<HangKind> HangWatch::WhyHung(const Worker& worker, TimePoint now) const {
   if (!worker.lives) return std::nullopt;
-  if (worker.told && IsOver(options_.hang_timeout, worker.progress_at, now)) {
+  // One that reports only its place may compute for long, unless it waits for others.
+  const bool waits = worker.seen.has_value() && worker.seen->waits.has_value();
+  if ((worker.told || waits) && IsOver(options_.hang_timeout, ProgressAt(worker), now)) {
     return HangKind::kNoProgress;
   }
   if (!worker.told && IsOver(options_.init_timeout, worker.progress_at, now)) {
@@ -202,6 +240,8 @@ HungWorker HangWatch::Describe(int local_rank, HangKind kind, TimePoint now) con
   found.hang.silent = std::chrono::duration_cast<milliseconds>(now - found.since);
   found.hang.step = worker.progress.step;
   found.hang.section = worker.progress.section;
+  if (!worker.told && worker.seen.has_value() && worker.seen->waits.has_value())
+    found.hang.section = NameOf(*worker.seen->waits);
   return found;
 }
 
@@ -209,7 +249,7 @@ std::optional<int> HangWatch::FurthestBehind(const std::vector<int>& local_ranks
   const auto is_behind = [](const Worker& a, const Worker& b) {
     if (IsBehind(a.progress, b.progress)) return true;
     if (IsBehind(b.progress, a.progress)) return false;
-    return a.place && b.place && IsBehind(*a.place, *b.place);
+    return a.seen && b.seen && IsBehind(*a.seen, *b.seen);
   };
   std::optional<int> behind;
   for (const int local_rank : local_ranks) {

@@ -45,6 +45,12 @@ class HangWatch {
   // Where the round's workers wait for each other, by rank, with the live workers that have
   // reported nothing. Empty: no worker waits.
   std::vector<RanksInPlace> Places(int rank_first) const;
+  // The same of those that have reported a place, also if none of them waits: workers of another
+  // node may wait for them.
+  std::vector<RanksInPlace> PlacesBesideOthers(int rank_first) const;
+
+  // The last that it has reported is that it waits in a collective.
+  bool WaitsInCollective(int local_rank) const;
 
   // It has made no progress since it was found.
   bool StillHangs(const HungWorker& found) const;
@@ -62,12 +68,16 @@ class HangWatch {
     TimePoint output_at{};
     Progress progress;
     std::optional<CollectivePlace> place;  // since then
+    // The last place that was reported, and since when it has been that one.
+    std::optional<CollectivePlace> seen;
+    TimePoint seen_at{};
   };
   using Limit = std::chrono::milliseconds;
 
   bool IsWatched() const;
   void Schedule(TimePoint now);
   Limit Shortest() const;
+  static TimePoint ProgressAt(const Worker& worker);
   static TimePoint Since(const Worker& worker, HangKind kind);
   std::optional<HangKind> WhyHung(const Worker& worker, TimePoint now) const;
   HungWorker Describe(int local_rank, HangKind kind, TimePoint now) const;

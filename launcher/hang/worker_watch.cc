@@ -23,6 +23,7 @@ Duration ReportInterval(int node_count) {
 
 void WorkerWatch::Begin(const Start& start, TimePoint now) {
   End();
+  places_.clear();
   start_ = start;
   watch_.Start(workers_.size(), now);
   ledger_.Begin(start.round, workers_.size(), now);
@@ -39,13 +40,20 @@ void WorkerWatch::End() {
 
 void WorkerWatch::OnEvent(const Event& event, TimePoint now) {
   if (const auto* stop = std::get_if<Stop>(&event)) {
-    if (stop->round == start_.round) ledger_.OnBroken(now);
+    if (stop->round != start_.round) return;
+    ledger_.OnBroken(now);
+    KeepPlaces();
   } else if (const auto* ended = std::get_if<WorkerEnded>(&event)) {
     ledger_.OnExit(ended->local_rank, IsSuccess(ended->outcome), now);
   } else if (std::holds_alternative<AllGone>(event)) {
     ledger_.End(now);
+    KeepPlaces();
     End();
   }
+}
+
+void WorkerWatch::KeepPlaces() {
+  if (places_.empty()) places_ = watch_.PlacesBesideOthers(start_.rank_first);
 }
 
 void WorkerWatch::OnProgress(int worker, const ProgressMessage& message, TimePoint now) {
@@ -54,9 +62,11 @@ void WorkerWatch::OnProgress(int worker, const ProgressMessage& message, TimePoi
   changed_ = true;
 }
 
-std::vector<RanksInPlace> WorkerWatch::OnWorkerEnded(int local_rank) {
+bool WorkerWatch::OnWorkerEnded(int local_rank, const std::optional<ProgressMessage>& message,
+                                TimePoint now) {
+  if (message.has_value()) watch_.OnProgress(local_rank, *message, now);
   watch_.OnExit(local_rank);
-  return watch_.Places(start_.rank_first);
+  return watch_.WaitsInCollective(local_rank);
 }
 
 void WorkerWatch::Examine(std::chrono::milliseconds silent, TimePoint now,
@@ -116,7 +126,7 @@ void WorkerWatch::ReadStacks(TimePoint now) {
 void WorkerWatch::Finish(Stacks stacks, TimePoint now, std::vector<Event>& events) {
   reader_.reset();
   HungWorker found = *std::exchange(found_, std::nullopt);
-  std::vector<RanksInPlace> places = watch_.Places(start_.rank_first);
+  std::vector<RanksInPlace> places = Places();
   if (const std::string where = ToSentence(places); !where.empty()) Report(where);
   Show(stacks);
   if (!watch_.StillHangs(found)) {

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "launcher/base/poller.h"
@@ -29,8 +30,14 @@ class WorkerWatch {
   void OnProgress(int worker, const ProgressMessage& message, TimePoint now);
   void OnOutput(int worker, TimePoint now) { watch_.OnOutput(worker, now); }
 
-  // A worker has ended. Where this node's workers wait.
-  std::vector<RanksInPlace> OnWorkerEnded(int local_rank);
+  // A worker has ended; `message` is what it had sent before. True: the last that it has sent is
+  // that it waits in a collective.
+  bool OnWorkerEnded(int local_rank, const std::optional<ProgressMessage>& message, TimePoint now);
+  // Where this node's workers wait.
+  std::vector<RanksInPlace> Places() const { return watch_.Places(start_.rank_first); }
+  // Where this node's workers were when the round broke, or they had all ended: workers of other
+  // nodes may wait for them.
+  std::vector<RanksInPlace> TakePlaces() { return std::exchange(places_, {}); }
   // Before the supervisor's step.
   void OnEvent(const Event& event, TimePoint now);
 
@@ -55,6 +62,7 @@ class WorkerWatch {
 
  private:
   void End();
+  void KeepPlaces();
   void ReadStacks(TimePoint now);
   void Finish(Stacks stacks, TimePoint now, std::vector<Event>& events);
   void Show(const Stacks& stacks);
@@ -73,6 +81,7 @@ class WorkerWatch {
   bool asked_ = false;                   // for the supervisor, which waits for StacksRead
   std::unique_ptr<StackReader> reader_;  // null: nothing is being read
 
+  std::vector<RanksInPlace> places_;   // TakePlaces()
   bool changed_ = false;               // progress that the service may not know
   std::optional<Progress> last_sent_;  // to the service
   TimePoint next_report_{};            // no report before

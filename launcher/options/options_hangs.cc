@@ -26,6 +26,9 @@ const std::vector<Flag> kHangFlags = {
      "Time without output and progress after which any worker hangs (0: never)."},
     {"--on-hang", 0, "kill|report",
      "After printing its stacks: fail the hung worker, or let it run (kill)."},
+    {"--flight-recorder", 0, "on|off",
+     "Read in which collective of torch.distributed a Python worker is, from PyTorch's flight "
+     "recorder (on)."},
     {"--evict-stragglers", 0, nullptr,
      "Leave the run where a rank of this node is slower than its peers and a spare node stands "
      "by."},
@@ -38,6 +41,8 @@ HangOptions ReadHangOptions(Reader& reader) {
   options.heartbeat_timeout = SecondsOrNever(reader, "--heartbeat-timeout", {});
   options.on_hang = reader.Choice<OnHang>(
       "--on-hang", {{"kill", OnHang::kKill}, {"report", OnHang::kReport}}, OnHang::kKill);
+  options.flight_recorder =
+      reader.Choice<bool>("--flight-recorder", {{"on", true}, {"off", false}}, true);
   options.evict_stragglers = reader.Switch("--evict-stragglers");
   return options;
 }

@@ -25,6 +25,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "launcher/base/limits.h"
+#include "launcher/placement/collective_watch.h"
 #include "proto/output_file.h"
 #include "rendezvous/base/bounded_call.h"
 #include "rendezvous/base/errno_text.h"
@@ -40,8 +41,6 @@ using Clock = std::chrono::steady_clock;
 
 // Its value is read and removed by fork_server.py.
 constexpr char kServerVariable[] = "DDPRUN_FORK_SERVER";
-// Python imports a module of this name by itself, before it runs its program.
-constexpr char kSourceName[] = "sitecustomize.py";
 constexpr absl::string_view kReady = "ready";
 constexpr absl::string_view kPidPrefix = "pid ";
 constexpr char kTooLate[] = "has not imported its modules in time (120 s)";
@@ -111,19 +110,9 @@ std::string Receive(int socket) {
   return count > 0 ? std::string(bytes.data(), static_cast<std::size_t>(count)) : "";
 }
 
-// The folder in front of PYTHONPATH, and the server's own variable.
 std::vector<std::string> ServerEnviron(const ForkServerPlan& plan) {
-  constexpr absl::string_view kPath = "PYTHONPATH=";
-  std::vector<std::string> environment;
-  std::string path = absl::StrCat(kPath, plan.folder);
-  for (const std::string& entry : plan.environ) {
-    if (absl::StartsWith(entry, kPath)) {
-      absl::StrAppend(&path, ":", entry.substr(kPath.size()));
-    } else {
-      environment.push_back(entry);
-    }
-  }
-  environment.push_back(std::move(path));
+  std::vector<std::string> environment = plan.environ;
+  PrependPythonPath(plan.folder, environment);
   environment.push_back(
       absl::StrCat(kServerVariable, "=check ", getpid(), " ", absl::StrJoin(plan.modules, ",")));
   return environment;
@@ -297,7 +286,7 @@ void ForkServer::Run() {
 absl::Status ForkServer::StartProcess() {
   if (mkdir(plan_.folder.c_str(), S_IRWXU) != 0) return SystemError("make its folder");
   const absl::Status written =
-      WriteWholeFile(absl::StrCat(plan_.folder, "/", kSourceName), kForkServerSource);
+      WriteWholeFile(absl::StrCat(plan_.folder, "/", kSitecustomize), kForkServerSource);
   if (!written.ok()) return written;
   absl::StatusOr<SocketPair> sockets = MakeSocketPair();
   if (!sockets.ok()) return sockets.status();

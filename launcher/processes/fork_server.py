@@ -152,6 +152,13 @@ def become_worker(agent, middle, name, request, out, err, cgroup=None):
     importlib.invalidate_caches()
 
 
+def watch_collectives():
+    """What a cold start imports as its `sitecustomize`."""
+    if folder := os.environ.get("DDPRUN_COLLECTIVE_WATCH"):
+        with open(os.path.join(folder, "sitecustomize.py"), "rb") as file:
+            exec(compile(file.read(), file.name, "exec"), {"__name__": "collective_watch"})
+
+
 def serve(agent, modules):
     """Returns in each worker: the exception that Python handles as in a cold start."""
     listener = socket.socket(fileno=os.dup(1))
@@ -170,6 +177,7 @@ def serve(agent, modules):
     channel.settimeout(GO_SECONDS)
     try:
         become_worker(agent, middle, name, *fds[1:])
+        watch_collectives()
         channel.send(b"pid %d" % os.getpid())
         if not channel.recv(1):
             os._exit(1)  # the agent waits no longer: it has started another process

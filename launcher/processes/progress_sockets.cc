@@ -15,6 +15,13 @@
 #include "rendezvous/base/datagram_socket.h"
 
 namespace ddprun {
+namespace {
+
+// Of a worker that watches its collectives.
+std::string PlaceSocketPath(const std::string& notify_path) { return notify_path + ".places"; }
+
+}  // namespace
+
 absl::Status ProgressSockets::Open(const std::string& folder, const std::string& name, int worker) {
   if (!Has(worker)) sockets_.resize(Index(worker) + 1);
   Close(worker);
@@ -39,6 +46,7 @@ void ProgressSockets::Close(int worker) {
   if (!one.path.empty()) {
     unlink(one.path.c_str());
     unlink(RoundSocketPath(one.path).c_str());  // the worker's own
+    unlink(PlaceSocketPath(one.path).c_str());
   }
   one = {};
 }
@@ -54,6 +62,12 @@ bool ProgressSockets::Send(int worker, const RoundMessage& message) const {
   if (fd(worker) < 0 || !address.ok() || text.size() > kRoundMessageBytesMax) return false;
   return sendto(fd(worker), text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL,
                 AsSockaddr(*address), sizeof(*address)) == static_cast<ssize_t>(text.size());
+}
+
+void ProgressSockets::AskPlace(int worker) const {
+  const absl::StatusOr<sockaddr_un> address = UnixAddress(PlaceSocketPath(path(worker)));
+  if (fd(worker) < 0 || !address.ok()) return;
+  sendto(fd(worker), "?", 1, MSG_DONTWAIT | MSG_NOSIGNAL, AsSockaddr(*address), sizeof(*address));
 }
 
 std::optional<ProgressMessage> ProgressSockets::Read(int worker) {

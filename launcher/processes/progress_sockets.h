@@ -40,6 +40,9 @@ class ProgressSockets {
   // readable if there are more.
   std::optional<ProgressMessage> Read(int worker);
 
+  // Asks a worker that watches its collectives where it is (collective_watch.py). Never waits.
+  void AskPlace(int worker) const;
+
   // Never waits. False: the worker has not bound its own socket, is gone, or does not read.
   bool Send(int worker, const RoundMessage& message) const;
 

@@ -2,6 +2,9 @@
 // How workers are asked to end, and what becomes of their ends.
 #include <unistd.h>
 
+#include <algorithm>
+#include <csignal>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "launcher/base/limits.h"
@@ -52,7 +55,7 @@ bool Workers::ReapWorker(int worker, TimePoint now, std::vector<Event>& events) 
   } else {
     AddEnded(worker, std::move(oom), now);
   }
-  evidence_.Release(now, events);
+  ReleaseEvidence(now, events);
   return true;
 }
 
@@ -172,7 +175,7 @@ void Workers::FinishIfAllGone(TimePoint now, std::vector<Event>& events) {
     for (const pid_t pid : *left) ReportStuckProcess(pid, kSweepTimeout);
   }
   // Reports the ends before the end of the round.
-  evidence_.Release(now, events);
+  ReleaseEvidence(now, events);
   awaits_evidence_ = !evidence_.empty();
   next_sweep_.reset();
   if (awaits_evidence_) return;
@@ -249,11 +252,19 @@ void Workers::AddEnded(int local_rank, std::optional<OomKill> oom, TimePoint now
   ended.age = AgeAt(now);
   ended.oom = std::move(oom);
   ended.asked_by = Of(local_rank).asked_by;
-  std::vector<RanksInPlace> places;
-  if (on_ended_) places = on_ended_(local_rank);
+  const bool in_collective = FailedInCollective(local_rank, ended, now);
   if (IsSuccess(ended.outcome)) return evidence_.Add(std::move(ended));
   ended.stopped = WasStopped(local_rank, ended.outcome);
-  if (!ended.stopped) ended.places = std::move(places);
+  if (!ended.stopped && places_.now) ended.places = places_.now();
+  if (!ended.stopped && in_collective && !stopping_) {
+    if (!peers_until_.has_value()) {
+      peers_limit_ = now + kPeersSpeakMax;
+      for (int i = 0; i < count(); ++i) {
+        if (IsRunning(i)) progress_.AskPlace(i);
+      }
+    }
+    peers_until_ = std::min(now + kPeersSpeakTimeout, peers_limit_);
+  }
   ended.last_lines = log_mux_.LastLinesOf(local_rank);
   WorkerEvidence::Question question{.record_file = Of(local_rank).error_file};
   const auto* signaled = std::get_if<Signaled>(&ended.outcome);
@@ -265,6 +276,28 @@ void Workers::AddEnded(int local_rank, std::optional<OomKill> oom, TimePoint now
   // itself.
   if (signaled != nullptr && Of(local_rank).was_failing) ended.outcome = Exited{1};
   evidence_.Add(std::move(ended), std::move(question), now);
+}
+
+// Gloo ends the process where a message has another length than is expected.
+bool Workers::FailedInCollective(int local_rank, const WorkerEnded& ended, TimePoint now) {
+  if (!places_.on_ended) return false;
+  const bool waited = places_.on_ended(local_rank, progress_.Read(local_rank), now);
+  const auto* signaled = std::get_if<Signaled>(&ended.outcome);
+  const bool aborted = signaled != nullptr && signaled->signal == SIGABRT;
+  return watched_ && (waited || aborted) && !IsSuccess(ended.outcome);
+}
+
+// A rank that fails because of another one's collective takes its peers with it within moments, and
+// what they say tells which of them is the odd one out.
+void Workers::ReleaseEvidence(TimePoint now, std::vector<Event>& events) {
+  if (peers_until_.has_value()) {
+    bool any_runs = false;
+    for (int i = 0; i < count(); ++i) any_runs = any_runs || IsRunning(i);
+    if (any_runs && !stopping_ && now < *peers_until_) return;
+    peers_until_.reset();
+    evidence_.SetPlaces(places_.now());
+  }
+  evidence_.Release(now, events);
 }
 
 }  // namespace ddprun

@@ -127,6 +127,13 @@ WorkerEvidence::Found WorkerEvidence::Read(const Question& question, pid_t pid) 
   return found;
 }
 
+void WorkerEvidence::SetPlaces(const std::vector<RanksInPlace>& places) {
+  for (Waiting& waiting : waiting_) {
+    auto* ended = std::get_if<WorkerEnded>(&waiting.event);
+    if (ended != nullptr && !ended->stopped && !IsSuccess(ended->outcome)) ended->places = places;
+  }
+}
+
 void WorkerEvidence::Release(TimePoint now, std::vector<Event>& events) {
   while (!waiting_.empty()) {
     Waiting& front = waiting_.front();

@@ -59,6 +59,8 @@ class WorkerEvidence {
   // Adds an event that gets message, traceback and core file.
   void Add(WorkerEnded ended, Question question, TimePoint now);
 
+  // Where the ranks wait, for the failures among the waiting events.
+  void SetPlaces(const std::vector<RanksInPlace>& places);
   // Appends the events that are complete or have reached their deadline, in the order of Add().
   void Release(TimePoint now, std::vector<Event>& events);
   std::optional<TimePoint> NextDeadline() const;

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "launcher/base/limits.h"
+#include "launcher/placement/collective_watch.h"
 #include "launcher/placement/cpu_binding.h"
 #include "launcher/placement/worker_environ.h"
 #include "launcher/processes/workers.h"
@@ -42,10 +43,13 @@ void Workers::OnLeft(int local_rank, const ProgressMessage& message, TimePoint n
     left.age = AgeAt(now);
     left.error = message.error.value_or("");
     left.last_lines = log_mux_.LastLinesOf(local_rank);
-    if (on_ended_) left.places = on_ended_(local_rank);
+    if (places_.on_ended) {
+      places_.on_ended(local_rank, std::nullopt, now);
+      left.places = places_.now();
+    }
     // Behind the ends of others that are being looked into.
     evidence_.Add(std::move(left));
-    evidence_.Release(now, events);
+    ReleaseEvidence(now, events);
   }
   FinishIfAllGone(now, events);
 }
@@ -184,8 +188,10 @@ absl::Status Workers::Park(int worker) {
   place.threads = config_.places.front().threads;
   parking_cgroup_ = OpenCgroup();
   std::vector<SpawnRequest> requests;
-  requests.push_back(RequestFor(place, ParkedEnviron(OwnEnviron(), env, place), 0, parking_ends_,
-                                parking_cgroup_.get()));
+  std::vector<std::string> environment = ParkedEnviron(OwnEnviron(), env, place);
+  if (WatchesCollectives()) AddCollectiveWatch(CollectiveWatchFolder(), environment);
+  requests.push_back(
+      RequestFor(place, std::move(environment), 0, parking_ends_, parking_cgroup_.get()));
   parking_ = worker;
   parker_.Begin(std::move(requests), processes_.file_limit());
   return absl::OkStatus();

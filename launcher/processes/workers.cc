@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "launcher/base/temp_dir.h"
+#include "launcher/placement/collective_watch.h"
 #include "launcher/placement/worker_environ.h"
 #include "rendezvous/base/errno_text.h"
 
@@ -62,6 +63,7 @@ void Workers::Spawn(const Start& start, const std::vector<std::string>& network,
   round_started_ = now;
   round_live_ = true;
   end_all_ = stopping_ = prepares_ = false;
+  peers_until_.reset();
   reported_keeping_.reset();
   for (int i = 0; i < size(); ++i) {
     const auto index = static_cast<std::size_t>(i);
@@ -107,7 +109,7 @@ void Workers::OnTurn(TimePoint now, std::vector<Event>& events) {
   TakeParked(now, events);
   ReportKeeping(events);
   ParkWorkers();
-  evidence_.Release(now, events);
+  ReleaseEvidence(now, events);
 }
 
 void Workers::ContinueSpawn(TimePoint now, std::vector<Event>& events) {
@@ -144,7 +146,7 @@ void Workers::ReportLateStart() {
 std::optional<TimePoint> Workers::NextDeadline() const {
   const bool waits_for_start = IsStarting() && starting_deadline_ != TimePoint::max();
   return Earliest({next_sweep_, waits_for_start ? std::optional(starting_deadline_) : std::nullopt,
-                   evidence_.NextDeadline()});
+                   peers_until_.has_value() ? peers_until_ : evidence_.NextDeadline()});
 }
 
 WorkerEnv Workers::EnvironmentOf(int local_rank) const {
@@ -170,6 +172,12 @@ WorkerEnv Workers::EnvironmentOf(int local_rank) const {
   env.round = ToNumber(start_.round);
   env.console_is_terminal = console_.IsTerminal();
   return env;
+}
+
+// A temporary folder may have been cleaned since the last round.
+bool Workers::WatchesCollectives() const {
+  return config_.program.is_python && config_.options.hangs.flight_recorder &&
+         WriteCollectiveWatch(CollectiveWatchFolder()).ok();
 }
 
 SpawnRequest Workers::RequestFor(const Place& place, std::vector<std::string> environ,
@@ -210,6 +218,7 @@ void Workers::StartProcesses(TimePoint now) {
   if (spawning_.empty()) return;  // ContinueSpawn() finds nothing to wait for
   spawn_cgroup_ = OpenCgroup();
   const std::vector<std::string> inherited = OwnEnviron();
+  watched_ = WatchesCollectives();
   std::vector<SpawnRequest> requests;
   for (const int i : spawning_) {
     const auto index = static_cast<std::size_t>(i);
@@ -222,9 +231,11 @@ void Workers::StartProcesses(TimePoint now) {
       ReportMissingProgress(std::string(status.message()));
     }
     const Place& place = config_.places[index];
-    requests.push_back(RequestFor(place,
-                                  WorkerEnviron(inherited, EnvironmentOf(i), place, network_), i,
-                                  write_ends_[index], spawn_cgroup_.get()));
+    std::vector<std::string> environment =
+        WorkerEnviron(inherited, EnvironmentOf(i), place, network_);
+    if (watched_) AddCollectiveWatch(CollectiveWatchFolder(), environment);
+    requests.push_back(
+        RequestFor(place, std::move(environment), i, write_ends_[index], spawn_cgroup_.get()));
   }
   spawner_.Begin(std::move(requests), processes_.file_limit());
 }

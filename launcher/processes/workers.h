@@ -68,11 +68,16 @@ class Workers {
   // is not read before.
   bool TakeStarted() { return std::exchange(newly_started_, false); }
 
-  // Called first when a worker has ended, or has left the round by itself; returns where the others
-  // wait.
-  void SetOnEnded(std::function<std::vector<RanksInPlace>(int local_rank)> on_ended) {
-    on_ended_ = std::move(on_ended);
-  }
+  // What is known of the workers' places among collectives.
+  struct Places {
+    // Called first when a worker has ended, or has left the round by itself; `message`: what it had
+    // sent before and was not read yet. True: it has said that it waited in a collective.
+    std::function<bool(int local_rank, const std::optional<ProgressMessage>& message,
+                       TimePoint now)>
+        on_ended;
+    std::function<std::vector<RanksInPlace>()> now;  // where all wait
+  };
+  void SetPlaces(Places places) { places_ = std::move(places); }
 
   // Reports that the round's workers that are not there yet cannot be started.
   void FailToSpawn(const std::string& reason, TimePoint now, std::vector<Event>& events);
@@ -171,6 +176,10 @@ class Workers {
   void StartProcesses(TimePoint now);
   WorkerEnv EnvironmentOf(int local_rank) const;
   std::string ErrorFile(int local_rank) const;
+  bool WatchesCollectives() const;
+  bool FailedInCollective(int local_rank, const WorkerEnded& ended, TimePoint now);
+  void ReleaseEvidence(TimePoint now, std::vector<Event>& events);
+  std::string CollectiveWatchFolder() const { return config_.temp_dir + "/collective_watch"; }
   SpawnRequest RequestFor(const Place& place, std::vector<std::string> environ, int local_rank,
                           const LogMux::WriteEnds& ends, int cgroup) const;
   OwnedFd OpenCgroup() const;
@@ -264,7 +273,12 @@ class Workers {
   std::vector<DeferredStop> deferred_stops_;
   std::vector<int> deferred_forwards_;
   WorkerEvidence evidence_;
-  std::function<std::vector<RanksInPlace>(int local_rank)> on_ended_;
+  Places places_;
+  bool watched_ = false;  // the workers of this round say where they are among collectives
+  // The event of a worker that failed in a collective is held so long, so that its peers can say
+  // where they fail.
+  std::optional<TimePoint> peers_until_;
+  TimePoint peers_limit_{};
   // Checked on each SIGCHLD: dead, but traced by a process that has not reaped it yet; or the pidfd
   // cannot be watched.
   std::set<int> held_;

@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/signal_name.h"
+#include "rendezvous/values/collectives.h"
 
 namespace ddprun {
 
@@ -56,7 +57,11 @@ std::string RestartText(const Start& start, const std::optional<Failure>& cause)
   std::string text = absl::StrCat("restart ", start.restart_count - start.restarts_forgiven, " of ",
                                   start.restarts_max, " as round ", ToNumber(start.round));
   if (start.restarts_forgiven > 0) absl::StrAppend(&text, " (", start.restart_count, " in all)");
-  if (cause.has_value()) absl::StrAppend(&text, ": ", ToSentence(*cause));
+  if (cause.has_value()) {
+    absl::StrAppend(&text, ": ", ToSentence(*cause));
+    const std::string where = ToSentence(cause->places);
+    if (!where.empty()) absl::StrAppend(&text, "; collectives: ", where);
+  }
   if (!start.left_out.empty()) absl::StrAppend(&text, "; ", start.left_out);
   return text;
 }

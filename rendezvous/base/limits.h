@@ -58,7 +58,9 @@ inline constexpr std::size_t kLastLineBytesMax = 2048;
 // Distinct outcomes of the workers of one round; further ones are reported as one.
 inline constexpr std::size_t kOutcomeWaysMax = 16;
 // Distinct places among the collectives that a verdict reports.
-inline constexpr std::size_t kCollectivePlacesMax = 16;
+inline constexpr std::size_t kCollectivePlacesMax = 64;
+// Those that a sentence names beside the one in which most ranks wait.
+inline constexpr std::size_t kCollectivePlacesShown = 8;
 // Of one outcome in a verdict: the ranges of ranks and the hosts that are listed; the rest is a
 // number.
 inline constexpr std::size_t kOutcomeRangesShown = 16;

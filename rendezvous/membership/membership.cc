@@ -10,6 +10,7 @@
 #include "rendezvous/membership/membership_step.h"
 #include "rendezvous/membership/operator_rules.h"
 #include "rendezvous/membership/restart_rules.h"
+#include "rendezvous/values/collectives.h"
 #include "rendezvous/values/first_cause.h"
 #include "rendezvous/values/worker_outcomes.h"
 
@@ -280,6 +281,8 @@ void MembershipStep::On(Member& member, const NodeStopped& report) {
   if (report.worker_port > 0 && report.worker_port <= kPortMax) {
     member.join.worker_port = report.worker_port;
   }
+  if (!state_.cause->places.empty())
+    MergePlaces(OwnPlacesFrom(member, report.places), state_.cause->places);
   for (const WorkerEnds& ends : WorkerEndsFrom(member, report.ends)) {
     const int first = member.rank_first + ends.first;
     AddOutcome(ends.kind, ends.code, {first, first + ends.count - 1}, state_.outcomes);

@@ -158,6 +158,7 @@ class MembershipStep {
 Failure WorkerFailureFrom(const Member& member, Failure reported);
 
 // Why `member` leaves, limited to what it may report.
+std::vector<RanksInPlace> OwnPlacesFrom(const Member& member, std::vector<RanksInPlace> reported);
 Failure LeaveReasonFrom(const Member& member, Failure reported);
 
 // How its workers ended: each of them once, in ways that a node can observe.

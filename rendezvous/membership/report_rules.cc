@@ -17,6 +17,10 @@ void FillInWho(const Member& member, Failure& failure) {
   failure.node_rank = member.node_rank.value_or(-1);
 }
 
+RankRange OwnRanks(const Member& member) {
+  return {member.rank_first, member.rank_first + member.join.local_world_size - 1};
+}
+
 // Keeps the places of its own workers.
 void KeepOwnPlaces(const RankRange& own, std::vector<RanksInPlace>& places) {
   for (RanksInPlace& entry : places) {
@@ -49,7 +53,7 @@ Failure WorkerFailureFrom(const Member& member, Failure reported) {
   Failure failure = std::move(reported);
   FillInWho(member, failure);
   const int size = member.join.local_world_size;
-  const RankRange own{member.rank_first, member.rank_first + size - 1};
+  const RankRange own = OwnRanks(member);
   if (failure.rank >= own.first && failure.rank <= own.last) {
     failure.local_rank = failure.rank - own.first;
   } else if (failure.local_rank >= 0 && failure.local_rank < size) {
@@ -67,6 +71,11 @@ Failure WorkerFailureFrom(const Member& member, Failure reported) {
   failure.age = std::max(failure.age, std::chrono::milliseconds{0});
   KeepOwnPlaces(own, failure.places);
   return failure;
+}
+
+std::vector<RanksInPlace> OwnPlacesFrom(const Member& member, std::vector<RanksInPlace> reported) {
+  KeepOwnPlaces(OwnRanks(member), reported);
+  return reported;
 }
 
 Failure LeaveReasonFrom(const Member& member, Failure reported) {

@@ -3,8 +3,10 @@
 
 #include <array>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "absl/time/time.h"
+#include "rendezvous/values/collectives.h"
 
 namespace ddprun {
 namespace {
@@ -26,6 +28,8 @@ void AddFailure(const Failure& failure, RunEvent& event) {
   if (failure.signal > 0) event.fields.emplace_back("signal", std::int64_t{failure.signal});
   if (failure.rank >= 0) event.fields.emplace_back("cause_rank", std::int64_t{failure.rank});
   if (!failure.host.empty()) event.fields.emplace_back("cause_host", failure.host);
+  if (std::string where = ToSentence(failure.places); !where.empty())
+    event.fields.emplace_back("collectives", std::move(where));
 }
 
 RunEvent EventOf(const std::string& run_id, const RunNotice& note) {

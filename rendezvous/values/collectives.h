@@ -20,6 +20,9 @@ void MergePlaces(const std::vector<RanksInPlace>& from, std::vector<RanksInPlace
 // waits in. False also if that is not known.
 bool IsBehind(const CollectivePlace& a, const CollectivePlace& b);
 
+// "all_reduce 57", "recv", "the graph of step 57".
+std::string NameOf(const Collective& collective);
+
 // "ranks 0-1, 3 wait in all_reduce 57 (4 MiB float32); rank 2 has not begun it: its last was
 // all_reduce 56". Empty if no rank waits.
 std::string ToSentence(const std::vector<RanksInPlace>& places);

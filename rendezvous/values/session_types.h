@@ -274,6 +274,8 @@ struct NodeStopped {
   int worker_port = 0;
   std::vector<WorkerEnds> ends;
   RankTime time{};
+  // Of its ranks when the round broke.
+  std::vector<RanksInPlace> places{};
   bool operator==(const NodeStopped&) const = default;
 };
 

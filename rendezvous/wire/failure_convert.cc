@@ -42,7 +42,7 @@ DDPRUN_MESSAGE(Collective) {
 DDPRUN_MESSAGE(RanksInPlace) {
   RANGES(value.ranks, ranges, kOutcomeRangesShown);
   FIELD_AS(value.place.waits, waits);
-  LIST_AS(value.place.last, last, kCollectiveGroupsMax);
+  LIST_AS(value.place.last, last, kCollectivesDoneMax);
   if constexpr (LOADING) {
     std::erase_if(value.ranks, [](RankRange one) { return one.first < 0 || one.last < one.first; });
   }

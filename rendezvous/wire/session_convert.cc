@@ -120,6 +120,7 @@ DDPRUN_MESSAGE(NodeStopped) {
   FIELD(worker_port);
   LIST(ends, kLocalWorldSizeMax);
   FIELD(time);
+  LIST(places, kCollectivePlacesMax);
 }
 
 DDPRUN_MESSAGE(Leave) {

@@ -89,7 +89,7 @@ void NoteDone(Collective done, std::vector<Collective>& last) {
     if (known.number < done.number) known = std::move(done);
     return;
   }
-  if (last.size() < kCollectiveGroupsMax) last.push_back(std::move(done));
+  if (last.size() < kCollectivesDoneMax) last.push_back(std::move(done));
 }
 
 }  // namespace

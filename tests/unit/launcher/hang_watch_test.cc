@@ -272,5 +272,63 @@ TEST_F(HangWatchTest, ANodeIsAsFarAsItsSlowestWorkerAndAsFastAsAll) {
   EXPECT_EQ(*watch_->Summarize(), (Progress{17, 2, 150, "images", "data"}));
 }
 
+// ---- Workers that report only where they are among collectives
+
+ProgressMessage In(std::optional<std::int64_t> waits, std::int64_t last) {
+  ProgressMessage message;
+  message.goes_on = false;
+  message.place.emplace();
+  if (waits) message.place->waits = Collective{"0", *waits, "all_reduce"};
+  message.place->last = {{"0", last, "all_reduce"}};
+  return message;
+}
+
+TEST_F(HangWatchTest, TheOneThatTheOthersWaitForIsNamedThoughItReportsNoProgress) {
+  Begin({.hang_timeout = seconds(10)}, 3);
+  EXPECT_FALSE(watch_->NextLook().has_value());
+  for (const int rank : {0, 2}) watch_->OnProgress(rank, In(57, 56), now_);
+  watch_->OnProgress(1, In(std::nullopt, 56), now_);
+  EXPECT_FALSE(Pass(seconds(9)).has_value());
+  const auto found = Pass(seconds(2));
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->local_rank, 1);
+  EXPECT_EQ(found->hang.kind, HangKind::kNoProgress);
+  EXPECT_EQ(found->hang.section, "");
+  EXPECT_TRUE(watch_->StillHangs(*found));
+  watch_->OnProgress(1, In(57, 56), now_);
+  EXPECT_FALSE(watch_->StillHangs(*found));
+}
+
+TEST_F(HangWatchTest, OneThatWaitsForWorkersOfOtherNodesIsNamedWithItsCollective) {
+  Begin({.hang_timeout = seconds(10)}, 2);
+  for (const int rank : {0, 1}) watch_->OnProgress(rank, In(57, 56), now_);
+  const auto found = Pass(seconds(11));
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->hang.section, "all_reduce 57");
+}
+
+TEST_F(HangWatchTest, WorkersThatComputeForLongDoNotHangUnlessOneWaitsForThem) {
+  Begin({.hang_timeout = seconds(10)}, 2);
+  for (const int rank : {0, 1}) watch_->OnProgress(rank, In(std::nullopt, 56), now_);
+  EXPECT_FALSE(Pass(std::chrono::hours(1)).has_value());
+  const std::vector<RanksInPlace> places = watch_->PlacesBesideOthers(4);
+  ASSERT_EQ(places.size(), 1u);
+  EXPECT_EQ(places[0].ranks, (std::vector<RankRange>{{4, 5}}));
+  EXPECT_TRUE(watch_->Places(4).empty());
+}
+
+TEST_F(HangWatchTest, AnotherPlaceIsProgressAndThatItMovesOnEndsTheOld) {
+  Begin({.hang_timeout = seconds(10)}, 1);
+  for (int step = 0; step < 5; ++step) {
+    watch_->OnProgress(0, In(step + 1, step), now_);
+    EXPECT_FALSE(Pass(seconds(8)).has_value());
+  }
+  ProgressMessage moves;
+  moves.goes_on = false;
+  watch_->OnProgress(0, moves, now_);
+  EXPECT_TRUE(watch_->PlacesBesideOthers(0).empty());
+  EXPECT_FALSE(Pass(std::chrono::hours(1)).has_value());
+}
+
 }  // namespace
 }  // namespace ddprun

@@ -89,7 +89,7 @@ TEST(ProgressMessageTest, APlaceThatCannotBeReadIsNone) {
   std::string many;
   for (int i = 0; i < 100; ++i) many += "LAST=1 " + std::string(200, 'n') + " g\n";
   const CollectivePlace place = *ParseProgress(many).place;
-  EXPECT_EQ(place.last.size(), kCollectiveGroupsMax);
+  EXPECT_EQ(place.last.size(), kCollectivesDoneMax);
   EXPECT_EQ(place.last[0].name.size(), kCollectiveNameBytesMax);
 }
 
@@ -99,6 +99,16 @@ TEST(ProgressMessageTest, APlaceHoldsUntilTheNextMessage) {
   EXPECT_EQ(message, ParseProgress("STEP=2"));
   Merge(ParseProgress("WAITS="), message);
   EXPECT_EQ(message, ParseProgress("STEP=2\nWAITS="));
+}
+
+TEST(ProgressMessageTest, OneThatMovesOnHasNoPlaceAndReportsNoProgress) {
+  ProgressMessage moves;
+  moves.goes_on = false;
+  EXPECT_EQ(ToText(moves), "WAITS=-\n");
+  EXPECT_EQ(ParseProgress("WAITS=-"), moves);
+  ProgressMessage message = ParseProgress("WAITS=1 all_reduce 4 float32 0");
+  Merge(moves, message);
+  EXPECT_EQ(message, moves);
 }
 
 TEST(ProgressMessageTest, IsWrittenByHandInOneLine) {

@@ -34,16 +34,51 @@ TEST(CollectivesTest, TheOddOneOutIsNamed) {
 }
 
 TEST(CollectivesTest, RanksInDifferentCollectivesAreNamedWithBoth) {
-  EXPECT_EQ(Sentence({WaitsIn(57), WaitsIn(57), WaitsIn(57, "broadcast")}),
+  EXPECT_EQ(
+      Sentence({WaitsIn(57), WaitsIn(57), WaitsIn(57, "broadcast")}),
+      "rank 2 has called broadcast 57 (4 MiB float32) where ranks 0-1 have called all_reduce 57 "
+      "(4 MiB float32)");
+  EXPECT_EQ(Sentence({WaitsIn(57), WaitsIn(57), WaitsIn(55)}),
             "ranks 0-1 wait in all_reduce 57 (4 MiB float32); "
-            "rank 2 waits in broadcast 57 (4 MiB float32)");
+            "rank 2 waits in all_reduce 55 (4 MiB float32)");
+}
+
+TEST(CollectivesTest, RanksThatWaitInOneCollectiveAreTogetherWhateverElseTheyHaveDone) {
+  CollectivePlace row = WaitsIn(57);
+  row.last.push_back({"row", 3, "broadcast"});
+  CollectivePlace column = WaitsIn(57);
+  column.last.push_back({"column", 9, "all_gather"});
+  EXPECT_EQ(Sentence({WaitsIn(58), row, column, WaitsIn(58), row}),
+            "ranks 1-2, 4 wait in all_reduce 57 (4 MiB float32); "
+            "ranks 0, 3 wait in all_reduce 58 (4 MiB float32)");
+}
+
+TEST(CollectivesTest, RanksOutsideAGroupAreNotMissedInIt) {
+  const Collective in{"row", 3, "broadcast", 12};
+  const CollectivePlace waits{in, {{"0", 5, "all_reduce"}, {"row", 2, "broadcast"}}};
+  const CollectivePlace outside{std::nullopt, {{"0", 5, "all_reduce"}}};
+  const CollectivePlace member{std::nullopt, {{"0", 5, "all_reduce"}, {"row", 0, "-"}}};
+  EXPECT_FALSE(IsBehind(outside, waits));
+  EXPECT_TRUE(IsBehind(member, waits));
+  EXPECT_EQ(Sentence({waits, outside, member}),
+            "rank 0 waits in broadcast 3 (12 bytes) of group row; "
+            "rank 2 has begun none of that group");
+}
+
+TEST(CollectivesTest, ASentenceNamesSomeOfManyPlaces) {
+  std::vector<CollectivePlace> many(30, WaitsIn(57));
+  for (int i = 0; i < 20; ++i) many.push_back(WaitsIn(100 + i));
+  const std::string text = Sentence(many);
+  EXPECT_NE(text.find("; rank 37 waits in all_reduce 107"), text.npos);
+  EXPECT_EQ(text.find("rank 38"), text.npos);
+  EXPECT_NE(text.find("; and 12 more"), text.npos);
 }
 
 TEST(CollectivesTest, WhoSaysNothingOrIsInAnotherGroupIsNamedAsSuch) {
   CollectivePlace stage{Collective{"stage", 3, "broadcast", 12}, {}};
   EXPECT_EQ(Sentence({stage, stage, CollectivePlace{}, Did(5)}),
             "ranks 0-1 wait in broadcast 3 (12 bytes) of group stage; "
-            "rank 2 has reported no collective; rank 3 has begun none of that group");
+            "rank 2 has reported no collective");
   EXPECT_EQ(Sentence({{Collective{"0", 0, "recv"}, {}}, Did(5)}),
             "rank 0 waits in recv; rank 1 does not wait: its last was all_reduce 5");
 }

@@ -102,6 +102,8 @@ TEST(ConvertTest, Reports) {
       Heartbeat{RoundId{7}, {.step = 3, .damages = 2, .damaged_rank = 5}});
   ExpectRoundTrip<Report, v1::Report>(NodeSucceeded{RoundId{7}, time});
   ExpectRoundTrip<Report, v1::Report>(NodeStopped{RoundId{7}, 4000, {}, time});
+  const CollectivePlace place{Collective{"0", 3, "all_reduce"}, {{"0", 2, "barrier"}}};
+  ExpectRoundTrip<Report, v1::Report>(NodeStopped{RoundId{7}, 1, {}, {}, {{{{2, 3}}, place}}});
   NodeStopped stopped{RoundId{7}, 4000, {}};
   for (const EndKind kind : {EndKind::kExited, EndKind::kSignaled, EndKind::kNotStarted,
                              EndKind::kLost, EndKind::kStopped, EndKind::kSucceeded}) {

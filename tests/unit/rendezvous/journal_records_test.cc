@@ -174,8 +174,8 @@ class Anything {
   void Fill(Join& to) {
     auto& [protocol_version, software_version, run_id, node_id, host, node_rank, local_world_size,
            nodes_min, nodes_max, restarts_max, address, worker_port, join_timeout, last_call, lease,
-           resume, stop_timeout, restart_policy, hosts_service, role, evict_stragglers,
-           addresses] = to;
+           resume, stop_timeout, restart_policy, hosts_service, role, evict_stragglers, addresses] =
+        to;
     All(protocol_version, software_version, run_id, node_id, host, node_rank, local_world_size,
         nodes_min, nodes_max, restarts_max, address, worker_port, join_timeout, last_call, lease,
         resume, stop_timeout, restart_policy, hosts_service, role, evict_stragglers, addresses);

@@ -5,6 +5,7 @@
 #include <csignal>
 
 #include "rendezvous/membership/membership.h"
+#include "rendezvous/values/collectives.h"
 #include "rendezvous/values/worker_outcomes.h"
 #include "tests/unit/rendezvous/membership_fixture.h"
 
@@ -70,6 +71,26 @@ TEST_F(CauseTest, AmongEqualsTheFirstStays) {
   run.Reports(c, WorkerFailed{kFirst, Origin(4, SIGKILL)});
   EXPECT_TRUE(run.effects.empty());
   EXPECT_EQ(run.state.cause->rank, 2);
+}
+
+TEST_F(CauseTest, RanksOfOtherNodesAddWhereTheyWere) {
+  Seal();
+  const auto place = [](int rank, std::optional<std::int64_t> waits) {
+    std::vector<RanksInPlace> places;
+    CollectivePlace at{std::nullopt, {{"0", 6, "barrier"}}};
+    if (waits) at.waits = Collective{"0", *waits, "all_reduce"};
+    AddPlace(rank, at, places);
+    return places;
+  };
+  Failure failure = Symptom(0);
+  failure.places = place(0, 7);
+  run.Reports(a, WorkerFailed{kFirst, failure});
+  run.Reports(a, NodeStopped{kFirst, 1, {}, {}, place(1, 7)});
+  run.Reports(b, NodeStopped{kFirst, 1, {}, {}, place(3, std::nullopt)});
+  run.Reports(c, NodeStopped{kFirst, 1, {}, {}, place(1, 9)});  // not a rank of its own
+  ASSERT_TRUE(run.Sent<Finish>(a));
+  EXPECT_EQ(ToSentence(run.Sent<Finish>(a)->verdict.cause->places),
+            "ranks 0-1 wait in all_reduce 7; rank 3 has not begun it: its last was barrier 6");
 }
 
 Failure Hung(int rank, std::int64_t step, const std::string& section) {

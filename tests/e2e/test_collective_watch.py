@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Python ranks whose collectives do not match, and which know nothing of ddprun: the verdict names the rank and the
+collective, from PyTorch's own flight recorder."""
+
+import json
+import pathlib
+import sys
+
+import pytest
+
+from conftest import DDPRUN, clean_environment, finish_all, free_port, run, start
+
+pytest.importorskip("torch")
+
+DEADLINE_S = 120
+WORLD = 4
+
+# Everybody calls the same, and rank 2 something else in the place of the last one.
+PROGRAM = """
+import datetime, sys, time
+import torch, torch.distributed as dist
+
+kind, timeout = sys.argv[1], float(sys.argv[2])
+dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=timeout))
+everyone = dist.new_group(timeout=datetime.timedelta(seconds=timeout))
+for _ in range(5):
+    dist.all_reduce(torch.ones(3))
+if dist.get_rank() == 2:
+    if kind == "asleep":
+        time.sleep(600)
+    elif kind == "shape":
+        dist.all_reduce(torch.ones(512))
+    elif kind == "missing":
+        dist.broadcast(torch.ones(7), 0)
+    elif kind == "group":
+        dist.all_reduce(torch.ones(256), group=everyone)
+    elif kind == "done":
+        sys.exit(0)
+else:
+    dist.all_reduce(torch.ones(256))
+    dist.broadcast(torch.ones(7), 0)
+time.sleep(600)
+"""
+
+MOST = "ranks 0-1, 3 wait in all_reduce 6 (1 KiB float32)"
+MOST_CALLED = "ranks 0-1, 3 have called all_reduce 6 (1 KiB float32)"
+SENTENCES = {
+    "asleep": f"{MOST}; rank 2 has not begun it: its last was all_reduce 5",
+    "done": f"{MOST}; rank 2 has not begun it: its last was all_reduce 5",
+    "shape": f"rank 2 has called all_reduce 6 (2 KiB float32) where {MOST_CALLED}",
+    "missing": f"rank 2 has called broadcast 6 (28 bytes float32) where {MOST_CALLED}",
+    "group": f"{MOST}; rank 2 waits in all_reduce 1 (1 KiB float32) of group 1",
+}
+
+
+def environment(**variables):
+    return clean_environment(PYTHON_EXEC=sys.executable, OMP_NUM_THREADS="1", **variables)
+
+
+def write(folder, text, name="program.py"):
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def cause_of(verdict):
+    return json.loads(pathlib.Path(verdict).read_text())["cause"]
+
+
+@pytest.mark.parametrize("kind", SENTENCES)
+def test_the_rank_that_differs_is_named_when_a_collective_times_out(tmp_path, kind):
+    command = [DDPRUN, "--standalone", "--nproc-per-node", WORLD, "--verdict-file", tmp_path / "verdict"]
+    done = run([*command, write(tmp_path, PROGRAM), kind, 5], env=environment())
+    assert done.returncode != 0
+    sentence = cause_of(tmp_path / "verdict")["collectives"]["sentence"]
+    assert sentence == SENTENCES[kind], done.stderr
+    assert f"collectives: {sentence}" in done.stderr
+
+
+def test_ranks_of_another_node_are_named_too(tmp_path):
+    program = write(tmp_path, PROGRAM)
+    port = free_port()
+    command = [DDPRUN, "--nnodes", 2, "--nproc-per-node", 2, "--master-addr", "127.0.0.1", "--master-port", port]
+    nodes = [
+        start([*command, "--node-rank", rank, "--verdict-file", tmp_path / f"verdict{rank}", program, "asleep", 5], env=environment())
+        for rank in (0, 1)
+    ]
+    finish_all(nodes, DEADLINE_S)
+    for rank in (0, 1):
+        assert cause_of(tmp_path / f"verdict{rank}")["collectives"]["sentence"] == SENTENCES["asleep"]
+
+
+def test_a_hang_is_found_though_nothing_is_reported(tmp_path):
+    command = [DDPRUN, "--standalone", "--nproc-per-node", WORLD, "--hang-timeout", 3]
+    command += ["--verdict-file", tmp_path / "verdict"]
+    done = run([*command, write(tmp_path, PROGRAM), "asleep", 600], env=environment())
+    assert done.returncode == 124, done.stderr
+    cause = cause_of(tmp_path / "verdict")
+    assert (cause["kind"], cause["rank"]) == ("worker_hung", 2)
+    assert cause["collectives"]["sentence"] == SENTENCES["asleep"]
+
+
+def test_a_hang_is_found_over_two_nodes(tmp_path):
+    program = write(tmp_path, PROGRAM)
+    port = free_port()
+    command = [DDPRUN, "--nnodes", 2, "--nproc-per-node", 2, "--master-addr", "127.0.0.1", "--master-port", port]
+    command += ["--hang-timeout", 3]
+    nodes = [
+        start([*command, "--node-rank", rank, "--verdict-file", tmp_path / f"verdict{rank}", program, "asleep", 600], env=environment())
+        for rank in (0, 1)
+    ]
+    finish_all(nodes, DEADLINE_S)
+    for rank in (0, 1):
+        cause = cause_of(tmp_path / f"verdict{rank}")
+        assert (cause["kind"], cause["rank"]) == ("worker_hung", 2)
+        assert cause["collectives"]["sentence"] == SENTENCES["asleep"]
+
+
+def test_forked_workers_are_watched_too(tmp_path):
+    command = [DDPRUN, "--standalone", "--nproc-per-node", WORLD, "--preload", "torch"]
+    command += ["--verdict-file", tmp_path / "verdict"]
+    done = run([*command, write(tmp_path, PROGRAM), "shape", 5], env=environment())
+    assert cause_of(tmp_path / "verdict")["collectives"]["sentence"] == SENTENCES["shape"], done.stderr
+
+
+def test_each_restart_says_where_the_ranks_were(tmp_path):
+    command = [DDPRUN, "--standalone", "--nproc-per-node", WORLD, "--max-restarts", 1, "--preload", "torch"]
+    command += ["--event-log", tmp_path / "events"]
+    done = run([*command, write(tmp_path, PROGRAM), "asleep", 3], env=environment())
+    assert f"; collectives: {SENTENCES['asleep']}" in done.stderr
+    events = [json.loads(line) for line in (tmp_path / "events").read_text().splitlines()]
+    broken = [event for event in events if event["event"] == "round.broken"]
+    assert broken[0]["collectives"] == SENTENCES["asleep"], events
+
+
+# What a program sees of it: nothing, until it imports torch.distributed.
+PROBE = """
+import json, os, sys
+import warnings
+before = {"path": sys.path, "environment": [name for name in os.environ if "PYTHONPATH" in name or "WATCH" in name]}
+before["modules"] = "sitecustomize" in sys.modules
+before["threads"] = len(os.listdir("/proc/self/task"))
+before["finders"] = [type(finder).__name__ for finder in sys.meta_path]
+before["customized"] = globals()["__builtins__"].__dict__.get("customized")
+print(json.dumps(before))
+"""
+
+
+def probe(tmp_path, *flags, **variables):
+    done = run([DDPRUN, "--standalone", *flags, write(tmp_path, PROBE)], env=environment(**variables))
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1].removeprefix("[0] "))
+
+
+def test_a_program_sees_one_finder_more(tmp_path):
+    watched, plain = probe(tmp_path), probe(tmp_path, "--flight-recorder", "off")
+    assert watched["finders"] == ["AfterImport", *plain["finders"]]
+    assert {**watched, "finders": None} == {**plain, "finders": None}
+
+
+def test_the_users_path_and_sitecustomize_stay(tmp_path):
+    folder = tmp_path / "own"
+    folder.mkdir()
+    write(folder, "import builtins\nbuiltins.customized = True\n", "sitecustomize.py")
+    seen = probe(tmp_path, PYTHONPATH=str(folder))
+    assert seen["customized"] is True and seen["modules"] is True
+    assert seen["environment"] == ["PYTHONPATH"] and str(folder) in seen["path"]
+    assert not any("collective_watch" in one for one in seen["path"])
+
+
+def test_a_recorder_that_is_switched_off_or_unknown_disturbs_nothing(tmp_path):
+    program = write(tmp_path, PROGRAM)
+    command = [DDPRUN, "--standalone", "--nproc-per-node", WORLD, "--verdict-file", tmp_path / "verdict"]
+    run([*command, program, "asleep", 3], env=environment(TORCH_FR_BUFFER_SIZE="0"))
+    cause = cause_of(tmp_path / "verdict")
+    assert "Timed out" in cause["sentence"] + "".join(cause["last_lines"])
+    run([*command, "--flight-recorder", "off", program, "asleep", 3], env=environment())
+    assert cause_of(tmp_path / "verdict")["collectives"] is None
+
+
+CALM = """
+import os, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+for _ in range(50):
+    dist.all_reduce(torch.ones(3))
+dist.destroy_process_group()
+child = os.fork()
+if child == 0:
+    raise SystemExit(0)
+assert os.waitpid(child, 0)[1] == 0
+print("done", flush=True)
+"""
+
+
+def test_a_training_that_ends_well_says_nothing_of_it(tmp_path):
+    done = run([DDPRUN, "--standalone", "--nproc-per-node", 2, write(tmp_path, CALM)], env=environment())
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("done") == 2 and done.stderr == ""
