@@ -149,18 +149,15 @@ std::string ToText(const ProgressMessage& message) {
   if (message.error)
     absl::StrAppend(&text, "ERROR=", CutText(OneLine(*message.error), kProgressErrorBytesMax),
                     "\n");
-  if (message.place.has_value()) {
-    text += ToText(*message.place);
-  } else if (!message.goes_on) {
-    absl::StrAppend(&text, "WAITS=", kMovesOn, "\n");
-  }
+  if (message.hears_notices) absl::StrAppend(&text, "NOTICES=1\n");
+  if (message.place.has_value()) text += ToText(*message.place);
+  if (message.moves_on) absl::StrAppend(&text, "WAITS=", kMovesOn, "\n");
   return text;
 }
 
 ProgressMessage ParseProgress(std::string_view text) {
   ProgressMessage message;
   bool other_words = false;
-  bool moves_on = false;
   const absl::string_view whole(text.data(), text.size());
   for (const absl::string_view line : absl::StrSplit(whole, '\n')) {
     const std::size_t equals = line.find('=');
@@ -169,12 +166,14 @@ ProgressMessage ParseProgress(std::string_view text) {
     const absl::string_view value = line.substr(equals + 1);
     if (key == "WAITS" || key == "LAST") {
       if (!message.place.has_value()) message.place.emplace();
+    } else if (key == "NOTICES") {
+      message.hears_notices = message.hears_notices || value == "1";
     } else {
       other_words = true;
     }
     if (key == "WAITS") {
       message.place->waits = Waiting(value);
-      moves_on = value == kMovesOn;
+      message.moves_on = value == kMovesOn;
     } else if (key == "LAST") {
       const std::optional<Collective> last = Done(value);
       if (last && message.place->last.size() < kCollectivesDoneMax)
@@ -206,12 +205,15 @@ ProgressMessage ParseProgress(std::string_view text) {
       message.error = std::string(value.substr(0, kProgressErrorBytesMax));
     }
   }
-  message.goes_on = other_words || !message.place.has_value();
-  if (moves_on) message.place.reset();
+  const bool says_no_progress = message.place.has_value() || message.hears_notices;
+  message.goes_on = other_words || !says_no_progress;
+  if (message.moves_on) message.place.reset();
   return message;
 }
 
 void Merge(const ProgressMessage& later, ProgressMessage& message) {
+  message.hears_notices = message.hears_notices || later.hears_notices;
+  if (OnlyHears(later)) return;
   MergeOne(later.step, message.step);
   MergeOne(later.epoch, message.epoch);
   MergeOne(later.rate, message.rate);
@@ -225,6 +227,7 @@ void Merge(const ProgressMessage& later, ProgressMessage& message) {
   // One that left again has another reason, or none.
   if (later.left_round.has_value()) message.error = later.error;
   MergeOne(later.left_round, message.left_round);
+  message.moves_on = later.moves_on || (message.moves_on && !later.place.has_value());
   message.place = later.place;
   message.goes_on = message.goes_on || later.goes_on;
 }

@@ -21,9 +21,10 @@
 //   KEEP=1         it can be kept when its round breaks (round_message.h, as the next two)
 //   LEFT=7         it has left round 7
 //   ERROR=text     why it has left by itself
+//   NOTICES=1      it reads notices of preemption (notice_message.h)
 // A missing line leaves the last report of that key valid, except for WAITS and LAST, which are
 // valid until the next message. Other keys are ignored. Any message, even an empty one, is a sign
-// of progress, unless it has WAITS or LAST and nothing else.
+// of progress, unless it has WAITS, LAST or NOTICES and nothing else.
 #pragma once
 
 #include <cstdint>
@@ -57,7 +58,10 @@ struct ProgressMessage {
   std::optional<bool> can_be_kept;
   std::optional<std::uint64_t> left_round;
   std::optional<std::string> error;
-  bool goes_on = true;  // false: it only reports where it waits, or that it does not any more
+  bool moves_on = false;  // from one collective to the next: no place is valid any more
+  bool hears_notices = false;
+  // False: it only reports where it waits, or that it does not any more, or that it reads notices.
+  bool goes_on = true;
   bool operator==(const ProgressMessage&) const = default;
 };
 
@@ -65,6 +69,11 @@ std::string ToText(const ProgressMessage& message);
 
 // Ignores values that cannot be parsed, such as a step that is not a number or below 0.
 ProgressMessage ParseProgress(std::string_view text);
+
+// It reports nothing but that it reads notices.
+inline bool OnlyHears(const ProgressMessage& message) {
+  return !message.goes_on && !message.place.has_value();
+}
 
 // Updates `message` with what `later` reports.
 void Merge(const ProgressMessage& later, ProgressMessage& message);

@@ -15,6 +15,7 @@
 #include "rendezvous/base/errno_text.h"
 #include "rendezvous/base/limits.h"
 #include "rendezvous/base/overloaded.h"
+#include "rendezvous/base/signal_name.h"
 
 namespace ddprun {
 namespace {
@@ -43,8 +44,10 @@ Agent::Agent(Config config)
                config_.control_pipe.has_value() ? Console::Form::kMarked : Console::Form::kPlain),
       workers_(config_, poller_, console_, background_),
       watch_(config_.options.hangs, workers_, poller_, console_),
-      signal_fd_(
-          OpenSignalFd(WithChildSignal(Union(config_.end_signals, config_.forwarded_signals)))),
+      notice_file_(config_.options.stopping.notices.file, config_.options.stopping.notices.grace,
+                   background_),
+      signal_fd_(OpenSignalFd(WithChildSignal(
+          Union(config_.end_signals, Union(config_.forwarded_signals, config_.notice_signals))))),
       guard_fds_(config_.guard_pidfds.begin(), config_.guard_pidfds.end()) {
   workers_.SetPlaces(
       {.on_ended = [this](int local_rank, const auto& message,
@@ -98,11 +101,12 @@ void Agent::Loop() {
     const std::vector<Ready> ready = poller_.Wait(
         Earliest({NextDeadline(state_), workers_.NextDeadline(), workers_.logs().NextDeadline(),
                   watch_.NextDeadline(round_runs), NextJoinDeadline(), heartbeat_due_,
-                  observer_.NextDeadline(), faults_.NextDeadline()}));
+                  observer_.NextDeadline(), faults_.NextDeadline(), notice_file_.NextDeadline()}));
     now = Now();
     for (const Ready& one : ready) HandleReady(one, now);
     ContinueJoin(now);
     faults_.OnTurn(now);
+    LookForNotice(now);
     workers_.OnTurn(now, events_);
     if (workers_.TakeStarted()) OnWorkersStarted(now);
     workers_.logs().OnDeadline(now);
@@ -168,6 +172,8 @@ void Agent::HandleSignals(TimePoint now) {
 void Agent::TakeSignal(int number) {
   if (sigismember(&config_.forwarded_signals, number) == 1) {
     workers_.Forward(number);
+  } else if (sigismember(&config_.notice_signals, number) == 1) {
+    events_.push_back(NoticeGiven{config_.options.stopping.notices.grace, SignalName(number)});
   } else {
     events_.push_back(SignalReceived{number});
   }
@@ -295,6 +301,10 @@ void Agent::Perform(const Effect& effect, TimePoint now) {
     workers_.Kill(kill_all->keep, now, events_);
   } else if (const auto* kill = std::get_if<KillWorker>(&effect)) {
     workers_.KillOne(kill->local_rank, now, events_);
+  } else if (const auto* tell = std::get_if<TellNotice>(&effect)) {
+    TellWorkers(tell->preemption, now);
+  } else if (std::holds_alternative<EndNotice>(effect)) {
+    workers_.EndNotice();
   } else if (const auto* send = std::get_if<SendReport>(&effect)) {
     if (session_ == nullptr) return;
     Report report = send->report;

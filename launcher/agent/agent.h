@@ -16,6 +16,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "launcher/agent/agent_observer.h"
+#include "launcher/agent/notice_file.h"
 #include "launcher/base/background.h"
 #include "launcher/base/poller.h"
 #include "launcher/chaos/fault_injector.h"
@@ -76,6 +77,7 @@ class Agent {
   struct Config : NodeConfig {
     sigset_t end_signals;
     sigset_t forwarded_signals;
+    sigset_t notice_signals;
     std::vector<int> guard_pidfds;  // of the warden and the keeper
     // Of a node that the head of a run has started.
     std::optional<ControlPipe> control_pipe;
@@ -112,6 +114,8 @@ class Agent {
   void HandleReady(const Ready& ready, TimePoint now);
   void HandleSignals(TimePoint now);
   void TakeSignal(int number);
+  void LookForNotice(TimePoint now);
+  void TellWorkers(const Preemption& preemption, TimePoint now);
   void HandleControlPipe(bool readable);
   void SendToHead(const NodeMessage& message);
   void HandleSession(TimePoint now);
@@ -140,6 +144,7 @@ class Agent {
   Workers workers_;
   WorkerWatch watch_;
   FaultInjector faults_;  // after the workers, so that it undoes its faults before they go
+  NoticeFile notice_file_;
   OwnedFd signal_fd_;
   std::vector<OwnedFd> guard_fds_;
   EventQueue session_events_;

@@ -184,6 +184,7 @@ void Agent::Join(const std::string& address, TimePoint now) {
   join.role = options.role;
   join.evict_stragglers = options.hangs.evict_stragglers;
   join.stop_timeout = StopTimeout(options.stopping);
+  join.hears_preemption = true;
   SessionClient::Handler handler = [this](SessionEvent event) {
     session_events_.Post(std::move(event));
   };

@@ -93,6 +93,17 @@ inline constexpr std::chrono::seconds kNoticeDelay{1};
 // many as this wait for the event log.
 inline constexpr std::chrono::seconds kRefusalInterval{5};
 inline constexpr std::size_t kRefusalsMax = 64;
+// Between two looks for the file of --notice-on-file: short beside the 30 s that clouds give, and a
+// thread's start each.
+inline constexpr std::chrono::seconds kNoticeFileInterval{1};
+// A look that takes longer is reported; the next one waits for it.
+inline constexpr std::chrono::seconds kNoticeFileTimeout{5};
+// A number of seconds.
+inline constexpr std::size_t kNoticeFileBytesMax = 64;
+// As Kubernetes, GCP and Azure give it.
+inline constexpr std::chrono::seconds kNoticeGraceDefault{30};
+// Between two looks whether a worker has installed its handler for --notice-worker-signal.
+inline constexpr std::chrono::milliseconds kNoticeHandlerInterval{500};
 // Between the report that this node leaves and the service's verdict.
 inline constexpr std::chrono::seconds kLeaveTimeout{2};
 // `timeout` and job schedulers send one signal twice, to the process and to its group: an echo is

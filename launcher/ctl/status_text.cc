@@ -131,6 +131,14 @@ Json ToJson(const RankTime& time) {
   return json;
 }
 
+Json ToJson(const std::optional<Preemption>& preemption) {
+  if (!preemption) return nullptr;
+  return {{"host", preemption->host},
+          {"node_rank", Known(preemption->node_rank)},
+          {"reason", preemption->reason},
+          {"remaining_ms", preemption->remaining.count()}};
+}
+
 Json ToJson(const NodeStatus& node) {
   Json ranks = Json::array();
   for (int i = 0; i < node.ranks; ++i) ranks.push_back(node.rank_first + i);
@@ -175,7 +183,8 @@ Json ToJson(const RunStatus& run) {
       {"nodes", std::move(nodes)},
       {"left_out", std::move(left_out)},
       {"progress", ToJson(run.progress, run.progress_age)},
-      {"rank_seconds", ToJson(run.time)}};
+      {"rank_seconds", ToJson(run.time)},
+      {"preemption", ToJson(run.preemption)}};
 }
 
 }  // namespace
@@ -215,6 +224,7 @@ std::vector<std::string> RunLines(const RunStatus& run) {
       absl::StrAppend(&lines.back(), "; ", Seconds(run.remaining), " left");
     }
   }
+  if (run.preemption.has_value()) lines.push_back(absl::StrCat("  ", ToSentence(*run.preemption)));
   if (run.progress.has_value()) lines.push_back(ProgressLine(run));
   if (const std::string goodput = GoodputText(run.time); !goodput.empty())
     lines.push_back(absl::StrCat("  goodput: ", goodput));

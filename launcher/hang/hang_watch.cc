@@ -40,8 +40,9 @@ void HangWatch::End() {
 void HangWatch::OnProgress(int local_rank, const ProgressMessage& message, TimePoint now) {
   if (static_cast<std::size_t>(local_rank) >= workers_.size()) return;
   Worker& worker = workers_[static_cast<std::size_t>(local_rank)];
-  worker.place = message.place;
-  if ((message.place.has_value() || !message.goes_on) && message.place != worker.seen) {
+  const bool says_place = message.place.has_value() || message.moves_on;
+  if (says_place || message.goes_on) worker.place = message.place;
+  if (says_place && message.place != worker.seen) {
     worker.seen = message.place;
     worker.seen_at = now;
     if (!worker.told) worker.reported.reset();

@@ -241,7 +241,7 @@ void HeadStepper::StopHarder() {
   const StopStep stop = s_.stop;
   for (int transport = 0; transport < Transports(); ++transport) {
     if (!s_.live[Index(transport)]) continue;
-    if (stop == StopStep::kAskNext) OrderToStop(transport, SIGTERM);
+    if (stop == StopStep::kAskNext) OrderToStop(transport, config_.stop_signal);
     s_.ordered_to_stop = s_.ordered_to_stop || stop == StopStep::kAskNext;
     if (stop == StopStep::kCloseNext) effects_.emplace_back(CloseControlPipe{transport});
     if (stop == StopStep::kKillNext) effects_.emplace_back(EndTransport{transport, SIGKILL});

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <chrono>
+#include <csignal>
 #include <deque>
 #include <map>
 #include <optional>
@@ -22,6 +23,7 @@ struct HeadConfig {
   HostsPlan plan;
   std::chrono::milliseconds join_timeout{0};  // for all hosts to become ready
   std::chrono::milliseconds term_timeout{0};  // grace period of the nodes' workers
+  int stop_signal = SIGTERM;  // that a node is ordered to stop with: it ends the run there
   // By host, for the host of the service if ssh reports no address; an empty string: not known.
   std::vector<std::string> addresses;
 };

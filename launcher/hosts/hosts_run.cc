@@ -21,6 +21,7 @@
 #include "launcher/command_line/scheduler_env.h"
 #include "launcher/node/network.h"
 #include "launcher/node/rendezvous_endpoint.h"
+#include "launcher/options/option_groups.h"
 #include "launcher/placement/worker_environ.h"
 #include "proto/input_file.h"
 #include "rendezvous/base/addresses.h"
@@ -422,8 +423,9 @@ int RunHosts(const Options& options, const std::string& own_path,
   config.head.plan = *std::move(plan);
   config.head.join_timeout = options.join_timeout;
   config.head.term_timeout = options.stopping.shutdown_timeout;
+  config.head.stop_signal = StopSignal(options.stopping);
   config.end_signals = NotIgnored(options.stopping.end_signals);
-  config.forwarded_signals = NotIgnored(options.stopping.forwarded_signals);
+  config.forwarded_signals = NotIgnored(options.stopping.passed_signals());
   config.signal_mask = BlockSignals(Union(config.end_signals, config.forwarded_signals));
   HostsRun run(std::move(config));
   // After HostsRun has taken down the limit that the nodes of this machine are started with.

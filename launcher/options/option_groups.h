@@ -60,6 +60,8 @@ extern const std::vector<Flag> kStopFlags;
 StopOptions ReadStopOptions(Reader& reader);
 // The longest time between the order to stop and the end of a node's last process.
 std::chrono::milliseconds StopTimeout(const StopOptions& options);
+// That the head of a run orders a node to stop with: SIGTERM, unless it is a notice there.
+int StopSignal(const StopOptions& options);
 
 // ---- Flags of torchrun without effect, or rejected
 

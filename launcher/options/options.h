@@ -115,9 +115,24 @@ struct RestartOptions {
 
 // ---- Stopping workers
 
+// Notices of preemption: this machine will be taken away.
+struct NoticeOptions {
+  std::vector<int> signals;            // that are one
+  std::string file;                    // whose appearance is one; empty: none
+  std::chrono::milliseconds grace{0};  // the time that is left then
+  int worker_signal = 0;               // to each worker on a notice; 0: none
+};
+
 struct StopOptions {
-  std::vector<int> end_signals;                   // that end the run
-  std::vector<int> forwarded_signals;             // only forwarded to the workers
+  std::vector<int> end_signals;        // that end the run
+  std::vector<int> forwarded_signals;  // only forwarded to the workers
+  NoticeOptions notices;
+  // All that do not end the run.
+  std::vector<int> passed_signals() const {
+    std::vector<int> passed = forwarded_signals;
+    passed.insert(passed.end(), notices.signals.begin(), notices.signals.end());
+    return passed;
+  }
   std::chrono::milliseconds shutdown_timeout{0};  // between SIGTERM and SIGKILL at the run's end
   std::chrono::milliseconds restart_timeout{0};   // before another round
 };

@@ -10,12 +10,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "launcher/base/limits.h"
+#include "rendezvous/base/limits.h"
 #include "rendezvous/base/signal_name.h"
 
 namespace ddprun {
 namespace {
 
 constexpr char kEndSignalsDefault[] = "SIGTERM,SIGINT,SIGHUP,SIGQUIT";  // torchrun's
+constexpr double kNoticeSecondsMax = std::chrono::seconds(kNoticeMax).count();
 constexpr double kTermSecondsMax = std::chrono::seconds(kTermTimeoutMax).count();
 
 // Why ddprun cannot wait for this one; nullptr: it can.
@@ -62,6 +64,38 @@ std::vector<int> ReadSignals(Reader& reader, const Value& value) {
   return numbers;
 }
 
+bool Has(const std::vector<int>& signals, int number) {
+  return std::find(signals.begin(), signals.end(), number) != signals.end();
+}
+
+std::vector<int> ReadOptionalSignals(Reader& reader, const char* flag) {
+  const Value* value = reader.Find(flag);
+  return value != nullptr && !value->text.empty() ? ReadSignals(reader, *value)
+                                                  : std::vector<int>();
+}
+
+NoticeOptions ReadNoticeOptions(Reader& reader) {
+  NoticeOptions options;
+  options.signals = ReadOptionalSignals(reader, "--notice-on-signal");
+  options.file = reader.Text("--notice-on-file", "a path", "");
+  options.grace = reader.Seconds("--notice-grace", kNoticeSecondsMax).value_or(kNoticeGraceDefault);
+  const std::vector<int> to_workers = ReadOptionalSignals(reader, "--notice-worker-signal");
+  if (to_workers.size() > 1)
+    reader.Fail(*reader.Find("--notice-worker-signal"), "the name of one signal");
+  if (!to_workers.empty()) options.worker_signal = to_workers.front();
+  return options;
+}
+
+// A signal has one meaning.
+void RejectCommon(Reader& reader, const char* flag, const std::vector<int>& signals,
+                  const char* other_flag, const std::vector<int>& others, const char* meaning) {
+  for (const int number : signals) {
+    if (!Has(others, number)) continue;
+    reader.FailWith(absl::StrCat(reader.Find(flag)->source, " has ", SignalName(number), ", which ",
+                                 meaning, "; take it out of ", other_flag));
+  }
+}
+
 }  // namespace
 
 const std::vector<Flag> kStopFlags = {
@@ -69,6 +103,13 @@ const std::vector<Flag> kStopFlags = {
      "Signals that end the run (SIGTERM,SIGINT,SIGHUP,SIGQUIT); a second one kills the workers."},
     {"--forward-signals", 0, "NAME,...",
      "Signals to pass on to each worker, such as SIGUSR1,SIGUSR2 (none)."},
+    {"--notice-on-signal", 0, "NAME,...",
+     "Signals that are a notice of preemption: the workers of all nodes are told (none)."},
+    {"--notice-on-file", 0, "PATH",
+     "The same when this file appears; a number in it is the time left in seconds (none)."},
+    {"--notice-grace", 0, "SECONDS", "Time left after a notice that does not say it (30)."},
+    {"--notice-worker-signal", 0, "NAME",
+     "Signal to each worker that handles it when there is a notice, on any node (none)."},
     {"--term-timeout", 0, "SECONDS",
      "Time between SIGTERM and SIGKILL when workers are stopped (30)."},
     {"--shutdown-timeout", 0, "SECONDS", "The same at the end of the run (--term-timeout)."},
@@ -77,17 +118,22 @@ const std::vector<Flag> kStopFlags = {
 
 StopOptions ReadStopOptions(Reader& reader) {
   StopOptions options;
+  options.notices = ReadNoticeOptions(reader);
   const Value* handled = reader.Find("--signals-to-handle");
   options.end_signals =
       ReadSignals(reader, handled != nullptr ? *handled : Value{kEndSignalsDefault, ""});
-  const Value* forwarded = reader.Find("--forward-signals");
-  if (forwarded != nullptr && !forwarded->text.empty())
-    options.forwarded_signals = ReadSignals(reader, *forwarded);
-  for (const int number : options.forwarded_signals) {
-    if (std::count(options.end_signals.begin(), options.end_signals.end(), number) == 0) continue;
-    reader.FailWith(absl::StrCat(forwarded->source, " has ", SignalName(number),
-                                 ", which ends the run; take it out of --signals-to-handle"));
+  // Kubernetes gives notice by SIGTERM itself: to name it once is enough.
+  if (handled == nullptr) {
+    std::erase_if(options.end_signals,
+                  [&](int number) { return Has(options.notices.signals, number); });
   }
+  options.forwarded_signals = ReadOptionalSignals(reader, "--forward-signals");
+  RejectCommon(reader, "--forward-signals", options.forwarded_signals, "--signals-to-handle",
+               options.end_signals, "ends the run");
+  RejectCommon(reader, "--notice-on-signal", options.notices.signals, "--signals-to-handle",
+               options.end_signals, "ends the run");
+  RejectCommon(reader, "--notice-on-signal", options.notices.signals, "--forward-signals",
+               options.forwarded_signals, "is forwarded");
   const auto both = reader.Seconds("--term-timeout", kTermSecondsMax).value_or(kTermTimeoutDefault);
   options.shutdown_timeout = reader.Seconds("--shutdown-timeout", kTermSecondsMax).value_or(both);
   options.restart_timeout = reader.Seconds("--restart-timeout", kTermSecondsMax).value_or(both);
@@ -97,6 +143,11 @@ StopOptions ReadStopOptions(Reader& reader) {
 std::chrono::milliseconds StopTimeout(const StopOptions& options) {
   return std::max(options.shutdown_timeout, options.restart_timeout) + kKillTimeout +
          2 * kSweepTimeout;
+}
+
+int StopSignal(const StopOptions& options) {
+  const bool is_notice = Has(options.notices.signals, SIGTERM) && !options.end_signals.empty();
+  return is_notice ? options.end_signals.front() : SIGTERM;
 }
 
 }  // namespace ddprun

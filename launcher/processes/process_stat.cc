@@ -41,6 +41,20 @@ bool SaysEnding(absl::string_view stat) {
 
 bool IsEnding(pid_t pid) { return SaysEnding(StatOf(pid)); }
 
+bool SaysHandled(absl::string_view status, int signal) {
+  for (absl::string_view line : absl::StrSplit(status, '\n')) {
+    std::uint64_t caught = 0;
+    if (!absl::ConsumePrefix(&line, "SigCgt:")) continue;
+    return absl::SimpleHexAtoi(absl::StripAsciiWhitespace(line), &caught) &&
+           ((caught >> (signal - 1)) & 1) != 0;
+  }
+  return false;
+}
+
+bool HandlesSignal(pid_t pid, int signal) {
+  return SaysHandled(ReadSmallFile(absl::StrCat("/proc/", pid, "/status")), signal);
+}
+
 pid_t ParentOf(pid_t pid) { return static_cast<pid_t>(FieldOf(StatOf(pid), kParentField)); }
 
 namespace {

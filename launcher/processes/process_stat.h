@@ -20,6 +20,12 @@ bool SaysEnding(absl::string_view stat);
 // Reads /proc/PID/stat. False if the process does not exist.
 bool IsEnding(pid_t pid);
 
+// True if the process has a handler for the signal. `status`: the text of /proc/PID/status. Pure.
+bool SaysHandled(absl::string_view status, int signal);
+
+// Reads /proc/PID/status. False if the process does not exist.
+bool HandlesSignal(pid_t pid, int signal);
+
 // 0 if the process does not exist.
 pid_t ParentOf(pid_t pid);
 

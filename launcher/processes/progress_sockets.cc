@@ -47,6 +47,7 @@ void ProgressSockets::Close(int worker) {
     unlink(one.path.c_str());
     unlink(RoundSocketPath(one.path).c_str());  // the worker's own
     unlink(PlaceSocketPath(one.path).c_str());
+    unlink(NoticeSocketPath(one.path).c_str());
   }
   one = {};
 }
@@ -57,9 +58,18 @@ void ProgressSockets::Close() {
 }
 
 bool ProgressSockets::Send(int worker, const RoundMessage& message) const {
-  const absl::StatusOr<sockaddr_un> address = UnixAddress(RoundSocketPath(path(worker)));
   const std::string text = ToText(message);
-  if (fd(worker) < 0 || !address.ok() || text.size() > kRoundMessageBytesMax) return false;
+  return text.size() <= kRoundMessageBytesMax &&
+         SendTo(worker, RoundSocketPath(path(worker)), text);
+}
+
+bool ProgressSockets::Send(int worker, const NoticeMessage& message) const {
+  return SendTo(worker, NoticeSocketPath(path(worker)), ToText(message));
+}
+
+bool ProgressSockets::SendTo(int worker, const std::string& path, const std::string& text) const {
+  const absl::StatusOr<sockaddr_un> address = UnixAddress(path);
+  if (fd(worker) < 0 || !address.ok()) return false;
   return sendto(fd(worker), text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL,
                 AsSockaddr(*address), sizeof(*address)) == static_cast<ssize_t>(text.size());
 }

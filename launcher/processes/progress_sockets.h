@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sockets over which workers report progress and are told of rounds (proto/progress_message.h,
-// proto/round_message.h): a datagram socket for each process that was started as a worker; its path
-// identifies it, whichever of its own processes sends a message.
+// The sockets over which workers report progress and are told of rounds and notices
+// (proto/progress_message.h, proto/round_message.h, proto/notice_message.h): a datagram socket for
+// each process that was started as a worker; its path identifies it, whichever of its own processes
+// sends a message.
 #pragma once
 
 #include <optional>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "proto/notice_message.h"
 #include "proto/progress_message.h"
 #include "proto/round_message.h"
 #include "rendezvous/base/owned_fd.h"
@@ -45,12 +47,14 @@ class ProgressSockets {
 
   // Never waits. False: the worker has not bound its own socket, is gone, or does not read.
   bool Send(int worker, const RoundMessage& message) const;
+  bool Send(int worker, const NoticeMessage& message) const;
 
  private:
   struct Socket {
     std::string path;
     OwnedFd fd;
   };
+  bool SendTo(int worker, const std::string& path, const std::string& text) const;
   static std::size_t Index(int worker) { return static_cast<std::size_t>(worker); }
   bool Has(int worker) const { return Index(worker) < sockets_.size(); }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Workers that live on when a round breaks, and those that are parked for the next one.
+// Workers that live on when a round breaks, those that are parked for the next one, and what
+// workers are told in the middle of a round.
 #include <cerrno>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "launcher/placement/collective_watch.h"
 #include "launcher/placement/cpu_binding.h"
 #include "launcher/placement/worker_environ.h"
+#include "launcher/processes/process_stat.h"
 #include "launcher/processes/workers.h"
 #include "rendezvous/base/errno_text.h"
 
@@ -24,7 +26,11 @@ std::optional<ProgressMessage> Workers::ReadProgress(int worker, TimePoint now,
     Of(worker).can_be_kept = *message->can_be_kept;
     if (IsParked(worker)) parked_failures_ = 0;
   }
-  if (IsParked(worker)) return std::nullopt;
+  if (message->hears_notices) {
+    Of(worker).hears_notices = true;
+    TellNotice(worker, now);
+  }
+  if (IsParked(worker) || OnlyHears(*message)) return std::nullopt;
   if (message->left_round == ToNumber(start_.round)) OnLeft(worker, *message, now, events);
   if (!round_live_ || Of(worker).left) return std::nullopt;
   return message;
@@ -52,6 +58,52 @@ void Workers::OnLeft(int local_rank, const ProgressMessage& message, TimePoint n
     ReleaseEvidence(now, events);
   }
   FinishIfAllGone(now, events);
+}
+
+// ---- Notices of preemption
+
+Workers::Told Workers::SetNotice(const Preemption& preemption, TimePoint now) {
+  notice_ = preemption;
+  notice_deadline_ = now + preemption.remaining;
+  next_handler_look_.reset();
+  Told told;
+  for (int i = 0; i < count(); ++i) {
+    const bool is_told = TellNotice(i, now);
+    if (!IsRunning(i)) continue;
+    ++told.live;
+    told.told += is_told;
+  }
+  return told;
+}
+
+bool Workers::TellNotice(int worker, TimePoint now) {
+  if (!NoticeStands(now) || !Of(worker).hears_notices) return false;
+  return progress_.Send(
+      worker, NoticeMessage{.number = notice_->number,
+                            .remaining = std::chrono::duration_cast<std::chrono::milliseconds>(
+                                notice_deadline_ - now),
+                            .host = notice_->host,
+                            .node_rank = notice_->node_rank,
+                            .reason = notice_->reason});
+}
+
+// A worker without a handler, as one that has just been started, would be killed by the signal. To
+// the worker alone, as in Forward().
+void Workers::SignalNotice(TimePoint now) {
+  const int signal = config_.options.stopping.notices.worker_signal;
+  if (signal == 0 || (next_handler_look_.has_value() && now < *next_handler_look_)) return;
+  next_handler_look_.reset();
+  if (!NoticeStands(now) || !round_live_ || stopping_) return;
+  for (int i = 0; i < size(); ++i) {
+    const auto index = static_cast<std::size_t>(i);
+    if (!IsRunning(i) || Of(i).notice_signaled == notice_->number) continue;
+    if (HandlesSignal(processes_.pid(index), signal)) {
+      Of(i).notice_signaled = notice_->number;
+      processes_.SignalProcess(index, signal);
+    } else {
+      next_handler_look_ = now + kNoticeHandlerInterval;
+    }
+  }
 }
 
 // ---- The next round

@@ -76,7 +76,9 @@ void Workers::Spawn(const Start& start, const std::vector<std::string>& network,
       worker = {.error_file = std::move(worker.error_file),
                 .started_on_wall = worker.started_on_wall,
                 .can_be_kept = true,
-                .carried = true};
+                .carried = true,
+                .hears_notices = worker.hears_notices,
+                .notice_signaled = worker.notice_signaled};
     } else {
       processes_.Vacate(index);
       progress_.Close(i);
@@ -107,6 +109,7 @@ void Workers::OnTurn(TimePoint now, std::vector<Event>& events) {
     FinishIfAllGone(now, events);
   ContinueSpawn(now, events);
   TakeParked(now, events);
+  SignalNotice(now);
   ReportKeeping(events);
   ParkWorkers();
   ReleaseEvidence(now, events);
@@ -146,7 +149,8 @@ void Workers::ReportLateStart() {
 std::optional<TimePoint> Workers::NextDeadline() const {
   const bool waits_for_start = IsStarting() && starting_deadline_ != TimePoint::max();
   return Earliest({next_sweep_, waits_for_start ? std::optional(starting_deadline_) : std::nullopt,
-                   peers_until_.has_value() ? peers_until_ : evidence_.NextDeadline()});
+                   peers_until_.has_value() ? peers_until_ : evidence_.NextDeadline(),
+                   next_handler_look_});
 }
 
 WorkerEnv Workers::EnvironmentOf(int local_rank) const {

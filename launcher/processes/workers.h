@@ -116,6 +116,16 @@ class Workers {
   // Readable when a worker has ended: Source::kWorkerEnd.
   int ends_fd() const { return ends_.fd(); }
 
+  // A machine of the run will be taken away. Until `preemption` is over, each worker that says that
+  // it reads notices is told, and each that handles --notice-worker-signal gets it, once. Returns
+  // how many of the round's workers run now, and how many of them were told.
+  struct Told {
+    int live = 0;
+    int told = 0;
+  };
+  Told SetNotice(const Preemption& preemption, TimePoint now);
+  void EndNotice() { notice_.reset(); }
+
   // Sends a signal to each worker, not to its group: its helper processes (a data loader, a shell's
   // child) have no handler and would be killed.
   void Forward(int signal);
@@ -152,6 +162,8 @@ class Workers {
     std::chrono::system_clock::time_point started_on_wall;
     bool can_be_kept = false;  // it has said so
     bool carried = false;      // its process is older than the round
+    bool hears_notices = false;
+    std::uint64_t notice_signaled = 0;  // the last notice for which it got the signal
     // Of this round:
     std::string asked_by;      // who asked for its end; empty: nobody
     bool left = false;         // it will not communicate in it any more
@@ -208,6 +220,10 @@ class Workers {
   void TakeParked(TimePoint now, std::vector<Event>& events);
   std::vector<bool> KeptFlags() const;
   bool AnyKept() const;
+
+  bool TellNotice(int worker, TimePoint now);
+  void SignalNotice(TimePoint now);
+  bool NoticeStands(TimePoint now) const { return notice_.has_value() && notice_deadline_ > now; }
 
   // ---- worker_ends.cc
   void TakeEnded(TimePoint now, std::vector<Event>& events);
@@ -272,6 +288,10 @@ class Workers {
   // Requested while the workers were being started, in order.
   std::vector<DeferredStop> deferred_stops_;
   std::vector<int> deferred_forwards_;
+  // Of preemption.
+  std::optional<Preemption> notice_;
+  TimePoint notice_deadline_{};
+  std::optional<TimePoint> next_handler_look_;  // some workers do not handle its signal yet
   WorkerEvidence evidence_;
   Places places_;
   bool watched_ = false;  // the workers of this round say where they are among collectives

@@ -68,6 +68,12 @@ RunEvent WithReason(const char* name, const std::string& reason) {
   return event;
 }
 
+RunEvent Notice(const char* name, std::chrono::milliseconds remaining, const std::string& reason) {
+  RunEvent event = WithReason(name, reason);
+  event.fields.emplace_back("seconds", std::int64_t{remaining.count() / 1000});
+  return event;
+}
+
 RunEvent Started(const Start& start) {
   RunEvent event = Named("round.started");
   event.run_id = start.run_id;
@@ -136,6 +142,16 @@ std::optional<RunEvent> EventOf(const Event& event, const SupervisorState& state
             RunEvent signal = Named("signal.received");
             signal.fields.emplace_back("signal", SignalName(e.signal));
             return signal;
+          },
+          [](const NoticeGiven& e) -> Maybe {
+            return Notice("notice.received", e.remaining, e.reason);
+          },
+          [&](const Preemption& e) -> Maybe {
+            // Repeated after the connection broke, or over.
+            if (state.notice_number == e.number || e.remaining.count() <= 0) return std::nullopt;
+            RunEvent notice = Notice("node.notice", e.remaining, ToSentence(e));
+            notice.fields.emplace_back("notice_host", e.host);
+            return notice;
           },
           [](const WardenLost&) -> Maybe { return Named("warden.lost"); },
           [](const ControlPipeLost&) -> Maybe { return Named("control_pipe.lost"); },

@@ -99,6 +99,12 @@ struct SignalReceived {
   int signal = 0;
 };
 
+// This machine will be taken away: a notice came, by a signal or a file.
+struct NoticeGiven {
+  std::chrono::milliseconds remaining{0};
+  std::string reason;  // as in PreemptionReport
+};
+
 // The warden was killed: the run must leave the machine.
 struct WardenLost {};
 
@@ -109,8 +115,8 @@ struct DeadlinePassed {};
 
 using Event = std::variant<Connecting, Reconnecting, Reconnected, Accepted, Waiting, StandBy, Start,
                            Stop, Finish, Refused, SessionEnded, WorkerEnded, WorkerHung, WorkerLeft,
-                           WorkersCanBeKept, StacksRead, AllGone, SignalReceived, WardenLost,
-                           ControlPipeLost, DeadlinePassed>;
+                           WorkersCanBeKept, StacksRead, AllGone, SignalReceived, NoticeGiven,
+                           Preemption, WardenLost, ControlPipeLost, DeadlinePassed>;
 
 // ---- Effects
 
@@ -133,6 +139,12 @@ struct KillWorkers {  // SIGKILL to the same
 struct KillWorker {  // SIGKILL to one worker, which hangs and would not react to SIGTERM
   int local_rank = 0;
 };
+// Tell the workers, those of this moment and those that start before it is over, that a machine of
+// the run will be taken away; and a user.
+struct TellNotice {
+  Preemption preemption;
+};
+struct EndNotice {};  // it is over before its time: workers that start are not told of it
 struct SendReport {
   Report report;
 };
@@ -152,8 +164,9 @@ struct End {
   std::optional<Verdict> verdict;  // absent: the run's end is not known here
 };
 
-using Effect = std::variant<SpawnRound, ParkWorkers, ExamineWorkers, TerminateWorkers, KillWorkers,
-                            KillWorker, SendReport, ReportStopped, ReportStuck, PrintNote, End>;
+using Effect =
+    std::variant<SpawnRound, ParkWorkers, ExamineWorkers, TerminateWorkers, KillWorkers, KillWorker,
+                 TellNotice, EndNotice, SendReport, ReportStopped, ReportStuck, PrintNote, End>;
 using Effects = std::vector<Effect>;
 
 // ---- State
@@ -188,6 +201,16 @@ struct SupervisorState {
   bool hurried = false;  // the control pipe is lost: all waits are short
 
   bool joined = false;  // the service has answered and knows this node
+
+  // Of preemption. This node's own is reported until the service has told one that covers it.
+  struct OwnNotice {
+    TimePoint deadline;
+    std::string reason;
+  };
+  std::optional<OwnNotice> own_notice;
+  std::optional<bool> service_takes_notices;  // absent: it has not answered yet
+  std::uint64_t notice_number = 0;            // of the last one that the service has told,
+  TimePoint notice_until{};                   // and until when it stands
 
   std::string waiting_reason;                // what is waited for
   std::optional<TimePoint> waiting_until;    // when the service or the client gives up

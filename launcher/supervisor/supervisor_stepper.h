@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One call of Step(): the state, the event's time, and the effects so far. Internal to
-// supervisor.cc (events) and supervisor_stopping.cc (how workers are stopped and how the agent
-// ends).
+// supervisor.cc (events), supervisor_stopping.cc (how workers are stopped and how the agent ends)
+// and supervisor_notices.cc.
 #pragma once
 
 #include <chrono>
@@ -27,7 +27,7 @@ class Stepper {
   void operator()(const Connecting& event);
   void operator()(const Reconnecting& event);
   void operator()(const Reconnected&);
-  void operator()(const Accepted&) { s_.joined = true; }
+  void operator()(const Accepted& accepted);
   void operator()(const Waiting& event);
   void operator()(const StandBy&);
   void operator()(const Start& start);
@@ -42,6 +42,8 @@ class Stepper {
   void operator()(const StacksRead&);
   void operator()(const AllGone& gone);
   void operator()(const SignalReceived& event);
+  void operator()(const NoticeGiven& given);
+  void operator()(const Preemption& preemption);
   void operator()(const WardenLost&);
   void operator()(const ControlPipeLost&);
   void operator()(const DeadlinePassed&);
@@ -59,6 +61,8 @@ class Stepper {
   void BeginRound(const Start& start);
   void NoteWaiting(const std::string& reason, std::chrono::milliseconds remaining);
   void ShowWaiting();
+
+  void SendNotice();
 
   // ---- Failures
 

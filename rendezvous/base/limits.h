@@ -124,6 +124,12 @@ inline constexpr std::chrono::seconds kKeepaliveTimeout{10};
 // node whose workers have more time (a checkpoint on SIGTERM) says so when it joins.
 inline constexpr std::chrono::seconds kStopTimeout{60};
 inline constexpr std::chrono::hours kStopTimeoutMax{25};
+// The time that a notice of preemption may give: a day is a maintenance window.
+inline constexpr std::chrono::seconds kNoticeMin{1};
+inline constexpr std::chrono::hours kNoticeMax{24};
+// Notices of one event reach the nodes at different moments. One is another only if its deadline is
+// earlier by this.
+inline constexpr std::chrono::seconds kSameNoticeTime{1};
 // Waiting nodes are told at most this often what the run waits for. In a run of N thousand nodes it
 // is once in N of these: joins must not cause a million messages.
 inline constexpr std::chrono::seconds kWaitingInterval{1};

@@ -101,8 +101,9 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
       // The log feed repeats its lines itself. Lines that wait for the next stream are kept here,
       // so that they precede the report of the workers' ends.
       const bool lines = std::holds_alternative<LogLines>(report);
-      const bool once =
-          std::holds_alternative<Heartbeat>(report) || std::holds_alternative<FaultReport>(report);
+      const bool once = std::holds_alternative<Heartbeat>(report) ||
+                        std::holds_alternative<FaultReport>(report) ||
+                        std::holds_alternative<PreemptionReport>(report);
       if (!once && !(lines && accepted_)) {
         unacked_.push_back(report);
       }

@@ -43,6 +43,14 @@ DDPRUN_MESSAGE(RestartHistory) {
   }
 }
 
+DDPRUN_MESSAGE(PreemptionNotice) {
+  [[maybe_unused]] const auto& [f1, f2, f3, f4] = value;
+  FIELD(number);
+  FIELD(until);
+  FIELD_AS(value.node_id.value, node_id);
+  FIELD(reason);
+}
+
 DDPRUN_FIELDS(Member) {
   [[maybe_unused]] const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15,
                                 f16, f17, f18, f19, f20] = value;
@@ -72,7 +80,7 @@ DDPRUN_FIELDS(Member) {
 DDPRUN_FIELDS(RunState) {
   [[maybe_unused]] const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15,
                                 f16, f17, f18, f19, f20, f21, f22, f23, f24, f25, f26, f27, f28,
-                                f29, f30, f31, f32, f33, f34, f35, f36] = value;
+                                f29, f30, f31, f32, f33, f34, f35, f36, f37] = value;
   FIELD(run_id);
   FIELD(durable);
   FIELD(phase);
@@ -100,6 +108,7 @@ DDPRUN_FIELDS(RunState) {
   FIELD(words_due);
   FIELD(words_sent);
   FIELD(time_gone);
+  FIELD(preemption);
   if constexpr (LOADING) {
     for (const v1::RunMember& member : message.members()) {
       Fields(way, value.members[NodeId{member.join().node_id()}], member);

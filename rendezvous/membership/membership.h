@@ -70,6 +70,14 @@ struct Member {
   std::int64_t damages_reported = 0;
 };
 
+// A machine of the run will be taken away (values/preemption.h).
+struct PreemptionNotice {
+  std::uint64_t number = 0;
+  TimePoint until{};
+  NodeId node_id;  // a member: with it the notice ends
+  std::string reason;
+};
+
 struct RunState {
   std::string run_id;
   bool durable = false;  // told to the nodes
@@ -112,6 +120,9 @@ struct RunState {
   std::optional<TimePoint> words_sent;
 
   RankTime time_gone{};  // of nodes that are no longer members
+
+  // The last notice; it stands for its time.
+  std::optional<PreemptionNotice> preemption;
 };
 
 // ---- Events
@@ -177,6 +188,7 @@ enum class NoticeKind {
   kNodeLeft,      // `why`
   kNodeDrained,   // `why`
   kNodeRefused,   // `words`
+  kNodeNotice,    // its machine will be taken away; `words`
   kNodeSucceeded,
   kRoundStarted,
   kRoundBroken,  // `why`
@@ -213,6 +225,9 @@ std::vector<MembershipEffect> Step(RunState& state, const MembershipEvent& event
 
 // Of all ranks in all rounds so far, as far as nodes have reported it.
 RankTime TimeOf(const RunState& state);
+
+// The notice that stands, with the time left; absent: none does.
+std::optional<Preemption> PreemptionOf(const RunState& state, TimePoint now);
 
 // Rebuilds what follows from the members: links, places, requested ranks and the counts.
 void Reindex(RunState& state);

@@ -87,7 +87,9 @@ void MembershipStep::Link(LinkId link, Member& member) {
        // Without a lease the end of a stream is the end of its node, journal or not.
        Accepted{.lease = lease,
                 .heartbeat = lease / kHeartbeatsPerLease,
-                .durable = state_.durable && lease.count() > 0});
+                .durable = state_.durable && lease.count() > 0,
+                .takes_preemption = true});
+  if (state_.phase != RunPhase::kClosed) TellPreemption(member);
 }
 
 // Without a lease the streams of a run's nodes have ended with the run; otherwise a stream ends
@@ -151,7 +153,7 @@ MembershipStep::Loss MembershipStep::Erase(const NodeId& id, Failure reason) {
   const auto asked = state_.asked.find(member.join.node_rank.value_or(-1));
   if (asked != state_.asked.end() && asked->second == id) state_.asked.erase(asked);
   state_.time_gone += TimeOfLost(member);
-  state_.members.erase(it);
+  EndPreemptionOf(state_.members.extract(it).key());  // `id` may have been the member's own
   return loss;
 }
 

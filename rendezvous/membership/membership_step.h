@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One step of the membership core, for its own files only: membership.cc handles events and
-// reports, membership_members.cc the members, membership_rounds.cc the begin and end of rounds. And
-// the rules that only these use.
+// reports, membership_members.cc the members, membership_rounds.cc the begin and end of rounds,
+// membership_preemption.cc notices. And the rules that only these use.
 #pragma once
 
 #include <chrono>
@@ -53,6 +53,10 @@ class MembershipStep {
   // The node leaves for the reason `words`, if the run can go on; `note` says what comes of it.
   void DrainBecause(const char* flag, const std::string& words, bool only_for_spare, Member& member,
                     RunNotice& note);
+  void On(Member& member, const PreemptionReport& report);
+  void TellAll(const Preemption& preemption);
+  void TellPreemption(const Member& member);
+  void EndPreemptionOf(const NodeId& id);
   void On(Member&, const LogLines&) {}     // the run has given them to LogSubscriptions
   void On(Member&, const FaultReport&) {}  // likewise to the caller that waits for it
 

@@ -70,7 +70,8 @@ struct RunStatus {
   // Of all its nodes together, if they report any, and the time since the last report.
   std::optional<Progress> progress;
   std::chrono::milliseconds progress_age{0};
-  RankTime time{};  // of all ranks in all rounds so far
+  RankTime time{};                       // of all ranks in all rounds so far
+  std::optional<Preemption> preemption;  // the notice that stands
   bool operator==(const RunStatus&) const = default;
 };
 

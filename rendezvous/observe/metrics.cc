@@ -182,6 +182,8 @@ void AddCounters(const std::map<std::string, RunCounters>& counters, Families& f
        [](const RunCounters& c) { return c.nodes_lost; });
   each("ddprun_run_nodes_drained_total", "Nodes that were drained.",
        [](const RunCounters& c) { return c.nodes_drained; });
+  each("ddprun_run_notices_total", "Notices that a machine will be taken away.",
+       [](const RunCounters& c) { return c.notices; });
   each("ddprun_store_operations_total",
        "Operations of the store that nodes have sent to the service.",
        [](const RunCounters& c) { return c.store_operations; });

@@ -14,10 +14,11 @@ namespace {
 using std::chrono::microseconds;
 
 // By NoticeKind.
-constexpr std::array kNames = {"node.joined",   "node.returned", "node.away",    "node.lost",
-                               "node.left",     "node.drained",  "node.refused", "node.succeeded",
-                               "round.started", "round.broken",  "restart",      "rank.slow",
-                               "rank.normal",   "rank.damaged",  "fault",        "run.finished"};
+constexpr std::array kNames = {"node.joined",    "node.returned", "node.away",    "node.lost",
+                               "node.left",      "node.drained",  "node.refused", "node.notice",
+                               "node.succeeded", "round.started", "round.broken", "restart",
+                               "rank.slow",      "rank.normal",   "rank.damaged", "fault",
+                               "run.finished"};
 static_assert(kNames.size() == static_cast<std::size_t>(NoticeKind::kRunFinished) + 1);
 
 }  // namespace

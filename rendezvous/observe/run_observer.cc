@@ -21,6 +21,9 @@ void Count(const RunNotice& note, TimePoint now, RunCounters& counters) {
     case NoticeKind::kNodeDrained:
       ++counters.nodes_drained;
       return;
+    case NoticeKind::kNodeNotice:
+      ++counters.notices;
+      return;
     case NoticeKind::kRoundStarted:
       ++counters.rounds;
       ++counters.rendezvous_count;

@@ -21,6 +21,7 @@ struct RunCounters {
   std::uint64_t nodes_joined = 0;
   std::uint64_t nodes_lost = 0;
   std::uint64_t nodes_drained = 0;
+  std::uint64_t notices = 0;
   std::map<std::string, std::uint64_t> failures;  // rounds that broke, by kind
   std::map<int, std::uint64_t> worker_exits;      // of the workers that broke them, by exit code
   std::uint64_t store_operations = 0;             // as nodes have sent them

@@ -55,6 +55,7 @@ std::string Sentence(const RunNotice& note) {
     case NoticeKind::kRankNormal:
     case NoticeKind::kRankDamaged:
     case NoticeKind::kFault:
+    case NoticeKind::kNodeNotice:
       return note.words;
     default:  // not of interest, or told in other words
       return "";

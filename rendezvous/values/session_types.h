@@ -15,6 +15,7 @@
 #include "proto/collective.h"
 #include "proto/rank_time.h"
 #include "rendezvous/base/clock.h"
+#include "rendezvous/values/preemption.h"
 
 namespace ddprun {
 
@@ -205,6 +206,7 @@ struct Join {
   bool evict_stragglers = false;       // drain it if a rank of it is slow and a spare stands by
   std::vector<std::string> addresses;  // numeric, of all its interfaces: its workers may come
                                        // from any of them
+  bool hears_preemption = false;       // it knows the directive Preemption
   bool operator==(const Join&) const = default;
 };
 
@@ -318,7 +320,7 @@ struct FaultReport {
 };
 
 using Report = std::variant<Join, WorkerFailed, NodeSucceeded, NodeStopped, Leave, Heartbeat,
-                            LogLines, CanBeKept, FaultReport>;
+                            LogLines, CanBeKept, FaultReport, PreemptionReport>;
 
 // The round that a report belongs to; absent: to none.
 std::optional<RoundId> RoundOf(const Report& report);
@@ -339,7 +341,8 @@ struct Accepted {
   std::chrono::milliseconds lease{
       0};  // a silent node is lost after this long; 0: when its stream ends
   std::chrono::milliseconds heartbeat{0};  // the longest the node may be silent; 0: no limit
-  bool durable = false;  // the service has a journal: it comes back and knows the run
+  bool durable = false;           // the service has a journal: it comes back and knows the run
+  bool takes_preemption = false;  // it knows PreemptionReport
   bool operator==(const Accepted&) const = default;
 };
 
@@ -447,6 +450,6 @@ struct Fault {
 };
 
 using Directive = std::variant<Accepted, Waiting, StandBy, Start, Stop, Finish, Refused, LogWatches,
-                               LogsTaken, Fault>;
+                               LogsTaken, Fault, Preemption>;
 
 }  // namespace ddprun

@@ -60,6 +60,7 @@ DDPRUN_MESSAGE(Join) {
   TEXT(role, kJoinNameBytes);
   FIELD(evict_stragglers);
   TEXTS(addresses, kNodeAddressesMax, kNameBytesMax);
+  FIELD(hears_preemption);
 }
 
 // Names as in Join, so that they mean the same run and node.
@@ -154,6 +155,11 @@ DDPRUN_MESSAGE(FaultReport) {
   COUNT(epoch);
 }
 
+DDPRUN_MESSAGE(PreemptionReport) {
+  FIELD(remaining);
+  TEXT(reason, kNameBytesMax);
+}
+
 DDPRUN_FIELDS(Report) {
   KIND(Join, join);
   KIND(WorkerFailed, worker_failed);
@@ -164,6 +170,7 @@ DDPRUN_FIELDS(Report) {
   KIND(LogLines, log_lines);
   KIND(CanBeKept, can_be_kept);
   KIND(FaultReport, fault_report);
+  KIND(PreemptionReport, preemption_report);
 }
 
 v1::Report ToProto(const Report& report) {
@@ -188,6 +195,7 @@ DDPRUN_MESSAGE(Accepted) {
   FIELD(lease);
   FIELD(heartbeat);
   FIELD(durable);
+  FIELD(takes_preemption);
 }
 
 DDPRUN_MESSAGE(Waiting) {
@@ -267,6 +275,14 @@ DDPRUN_MESSAGE(Fault) {
   TEXT(by, kNameBytesMax);
 }
 
+DDPRUN_MESSAGE(Preemption) {
+  FIELD(number);
+  FIELD(remaining);
+  TEXT(host, kNameBytesMax);
+  FIELD(node_rank);
+  TEXT(reason, kNameBytesMax);
+}
+
 DDPRUN_FIELDS(Directive) {
   KIND(Accepted, accepted);
   KIND(Waiting, waiting);
@@ -278,6 +294,7 @@ DDPRUN_FIELDS(Directive) {
   KIND(LogWatches, log_watches);
   KIND(LogsTaken, logs_taken);
   KIND(Fault, fault);
+  KIND(Preemption, preemption);
 }
 
 v1::Directive ToProto(const Directive& directive) {

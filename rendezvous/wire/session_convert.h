@@ -26,6 +26,8 @@ v1::Progress ToProto(const Progress& value);
 Progress FromProto(const v1::Progress& message);
 v1::Start ToProto(const Start& value);
 Start FromProto(const v1::Start& message);
+v1::Preemption ToProto(const Preemption& preemption);
+Preemption FromProto(const v1::Preemption& message);
 v1::LogWatch ToProto(const LogWatch& value);
 LogWatch FromProto(const v1::LogWatch& message);
 v1::LogLines ToProto(const LogLines& value);

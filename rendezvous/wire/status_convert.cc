@@ -48,6 +48,7 @@ DDPRUN_MESSAGE(RunStatus) {
   FIELD(progress_age);
   FIELD(left_out);
   FIELD(time);
+  FIELD(preemption);
   if constexpr (LOADING) {
     if (value.verdict) value.verdict = FromService(message.verdict());
   }

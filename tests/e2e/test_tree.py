@@ -29,6 +29,7 @@ LINES_PER_FILE_MAX = 500
 CORES = (
     "rendezvous/membership/run_status",
     "rendezvous/membership/membership",
+    "rendezvous/membership/membership_preemption",
     "rendezvous/membership/restart_policy",
     "rendezvous/membership/restart_rules",
     "rendezvous/membership/operator_rules",
@@ -44,6 +45,7 @@ CORES = (
     "launcher/chaos/fault_table",
     "launcher/ctl/status_screen",
     "launcher/supervisor/supervisor",
+    "launcher/supervisor/supervisor_notices",
     "launcher/supervisor/supervisor_stepper",
     "launcher/supervisor/supervisor_stopping",
     "launcher/supervisor/supervisor_texts",

@@ -80,6 +80,7 @@ void SimAgent::Begin() {
   join.last_call = settings_.last_call;
   join.lease = settings_.lease;
   join.hosts_service = config_.hosts_service;
+  join.hears_preemption = true;
   session_ = std::make_unique<SimSession>(
       clock_, network_, place_.self, place_.service, std::move(join), settings_.join_timeout,
       [this](SessionEvent event) { OnSession(std::move(event)); });
@@ -137,6 +138,11 @@ void SimAgent::OnSession(SessionEvent event) {
         },
         event);
   }
+  Process();
+}
+
+void SimAgent::GiveNotice(std::chrono::milliseconds remaining) {
+  Post(NoticeGiven{remaining, "SIGUSR1"});
   Process();
 }
 
@@ -200,6 +206,12 @@ void SimAgent::Perform(const Effect& effect) {
     });
     session_->Send(NodeStopped{
         stopped->round, kPortFirst + static_cast<int>(random_.Below(kPortFirst)), stopped->ends});
+  } else if (const auto* tell = std::get_if<TellNotice>(&effect)) {
+    notes_.push_back(
+        absl::StrCat("notice ", tell->preemption.number, ": ", ToSentence(tell->preemption)));
+    trace_.Report(clock_.now(), [&] {
+      return absl::StrCat(place_.id.value, " tells its workers: ", notes_.back());
+    });
   } else if (const auto* note = std::get_if<PrintNote>(&effect)) {
     trace_.Report(clock_.now(),
                   [&] { return absl::StrCat(place_.id.value, " prints: ", note->text); });

@@ -44,6 +44,8 @@ class SimAgent final : public SimEndpoint<SimMessage> {
   void FailWorker(int exit_code, int signal);
   // Its workers tell that they are in that step, if any lives.
   void TellProgress(std::int64_t step);
+  // A machine will be taken away: a notice reaches this node.
+  void GiveNotice(std::chrono::milliseconds remaining);
   // One of its workers of that round fails, as its collective has lost a peer.
   void BreakCollective(RoundId round);
   // The process or its machine has crashed: its workers die with it.

@@ -45,6 +45,7 @@ std::string WordsOf(const Report& report) {
           },
           [](const LogLines&) { return std::string("LogLines"); },
           [](const FaultReport&) { return std::string("FaultReport"); },
+          [](const PreemptionReport&) { return std::string("PreemptionReport"); },
       },
       report);
 }
@@ -72,6 +73,7 @@ std::string WordsOf(const Directive& directive) {
           [](const StandBy&) { return std::string("stand by"); },
           [](const LogsTaken&) { return std::string("LogsTaken"); },
           [](const Fault&) { return std::string("Fault"); },
+          [](const Preemption& preemption) { return ToSentence(preemption); },
       },
       directive);
 }

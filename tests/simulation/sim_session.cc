@@ -48,7 +48,9 @@ void SimSession::TryOnce() {
 
 void SimSession::Send(Report report) {
   if (ended_) return;
-  if (!std::holds_alternative<Heartbeat>(report)) said_.push_back(report);
+  const bool once =
+      std::holds_alternative<Heartbeat>(report) || std::holds_alternative<PreemptionReport>(report);
+  if (!once) said_.push_back(report);
   if (connected_) network_.Send(self_, *stream_, std::move(report));
 }
 

@@ -105,6 +105,7 @@ absl::Status SimWorld::Play(const std::vector<ScenarioLine>& scenario) {
       {"fail", with_world([this](L line) { return Fail(line); })},
       {"progress", with_world([this](L line) { return TellProgress(line); })},
       {"interrupt", with_world([this](L line) { return Interrupt(line); })},
+      {"notice", with_world([this](L line) { return GiveNotice(line); })},
       {"ctl-stop", with_world([this](L line) { return CtlStop(line); })},
       {"drain", with_world([this](L line) { return Drain(line); })},
       {"settle", with_world([this](L) { return Settle(); })},
@@ -380,6 +381,17 @@ absl::Status SimWorld::TellProgress(const ScenarioLine& line) {
   if (status.ok() && network_->IsRunning(node.process) && !network_->IsStopped(node.process)) {
     node.agent->TellProgress(step);
   }
+  return status;
+}
+
+absl::Status SimWorld::GiveNotice(const ScenarioLine& line) {
+  const auto name = line.Word(0);
+  if (!name.ok()) return name.status();
+  std::chrono::milliseconds grace{0};
+  const absl::Status status = TimeInto(line, "grace", grace);
+  Node& node = Find(*name);
+  if (status.ok() && network_->IsRunning(node.process) && !network_->IsStopped(node.process))
+    node.agent->GiveNotice(grace);
   return status;
 }
 

@@ -52,6 +52,7 @@ class SimWorld {
   absl::Status Fail(const ScenarioLine& line);
   absl::Status TellProgress(const ScenarioLine& line);
   absl::Status Interrupt(const ScenarioLine& line);
+  absl::Status GiveNotice(const ScenarioLine& line);
   absl::Status CtlStop(const ScenarioLine& line);
   absl::Status Drain(const ScenarioLine& line);
   absl::Status Settle();

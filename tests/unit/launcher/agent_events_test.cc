@@ -27,6 +27,21 @@ Json Line(const std::optional<RunEvent>& event) {
   return event ? Json::parse(ToJsonLine(*event, {}, {})) : Json();
 }
 
+TEST(AgentEventsTest, ANotice) {
+  SupervisorState state;
+  const Json given = Line(EventOf(NoticeGiven{std::chrono::seconds(120), "SIGUSR1"}, state));
+  EXPECT_EQ(given["event"], "notice.received");
+  EXPECT_EQ(given["seconds"], 120);
+  Preemption told{3, std::chrono::seconds(60), "b", 1, "SIGUSR1"};
+  const Json notice = Line(EventOf(told, state));
+  EXPECT_EQ(notice["event"], "node.notice");
+  EXPECT_EQ(notice["notice_host"], "b");
+  state.notice_number = 3;
+  EXPECT_FALSE(EventOf(told, state)) << "told again";
+  told = {4};
+  EXPECT_FALSE(EventOf(told, state)) << "it is over";
+}
+
 TEST(AgentEventsTest, ARoundAndItsWorkers) {
   SupervisorState state;
   EXPECT_EQ(Line(EventOf(Round(1), state))["world_size"], 8);

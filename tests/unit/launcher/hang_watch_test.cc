@@ -323,8 +323,14 @@ TEST_F(HangWatchTest, AnotherPlaceIsProgressAndThatItMovesOnEndsTheOld) {
     watch_->OnProgress(0, In(step + 1, step), now_);
     EXPECT_FALSE(Pass(seconds(8)).has_value());
   }
+  ProgressMessage reads_notices;
+  reads_notices.goes_on = false;
+  reads_notices.hears_notices = true;
+  watch_->OnProgress(0, reads_notices, now_);
+  EXPECT_FALSE(watch_->PlacesBesideOthers(0).empty());
   ProgressMessage moves;
   moves.goes_on = false;
+  moves.moves_on = true;
   watch_->OnProgress(0, moves, now_);
   EXPECT_TRUE(watch_->PlacesBesideOthers(0).empty());
   EXPECT_FALSE(Pass(std::chrono::hours(1)).has_value());

@@ -88,6 +88,37 @@ TEST(OptionsStoppingTest, WhatCannotBeHandledIsRefusedWithTheReason) {
               HasSubstr("which ends the run; take it out of --signals-to-handle"));
 }
 
+TEST(OptionsStoppingTest, ANoticeIsASignalOrAFile) {
+  NoticeOptions options = Good("").notices;
+  EXPECT_THAT(options.signals, IsEmpty());
+  EXPECT_EQ(options.file, "");
+  EXPECT_EQ(options.grace, seconds(30));
+  EXPECT_EQ(options.worker_signal, 0);
+  options = Good(
+                "--notice-on-signal USR1,SIGUSR2 --notice-on-file /run/x --notice-grace 2m "
+                "--notice-worker-signal WINCH")
+                .notices;
+  EXPECT_THAT(options.signals, ElementsAre(SIGUSR1, SIGUSR2));
+  EXPECT_EQ(options.file, "/run/x");
+  EXPECT_EQ(options.grace, minutes(2));
+  EXPECT_EQ(options.worker_signal, SIGWINCH);
+}
+
+TEST(OptionsStoppingTest, ASignalHasOneMeaning) {
+  const StopOptions options = Good("--notice-on-signal SIGTERM --forward-signals USR1");
+  EXPECT_THAT(options.end_signals, ElementsAre(SIGINT, SIGHUP, SIGQUIT));
+  EXPECT_THAT(options.passed_signals(), ElementsAre(SIGUSR1, SIGTERM));
+  EXPECT_EQ(StopSignal(options), SIGINT);
+  EXPECT_EQ(StopSignal(Good("--notice-on-signal USR1 --signals-to-handle INT")), SIGTERM);
+  EXPECT_THAT(Error("--notice-on-signal TERM --signals-to-handle TERM"),
+              HasSubstr("--notice-on-signal has SIGTERM, which ends the run; take it out of "
+                        "--signals-to-handle"));
+  EXPECT_THAT(Error("--notice-on-signal USR1 --forward-signals USR1"),
+              HasSubstr("which is forwarded; take it out of --forward-signals"));
+  EXPECT_THAT(Error("--notice-on-signal KILL"), HasSubstr("the kernel lets no process handle it"));
+  EXPECT_THAT(Error("--notice-worker-signal USR1,USR2"), HasSubstr("the name of one signal"));
+}
+
 TEST(OptionsStoppingTest, EachTimeHasItsOwnFlagAndOneForBoth) {
   StopOptions options = Good("--term-timeout 4");
   EXPECT_EQ(options.shutdown_timeout, seconds(4));

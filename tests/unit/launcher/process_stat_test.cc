@@ -7,6 +7,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
+
 #include "rendezvous/base/owned_fd.h"
 
 namespace ddprun {
@@ -24,6 +26,27 @@ TEST(ProcessExitingTest, WhatIsNoSuchTextSaysNothing) {
   for (const char* text :
        {"", "7", "7 (python3) ", "7 (python3) S 1 7 7 0 -1", "7 (x) S 1 7 7 0 -1 many 1"})
     EXPECT_FALSE(SaysEnding(text)) << text;
+}
+
+TEST(HandledSignalTest, TheMaskSaysIt) {
+  const char* status = "Name:\tpython3\nSigIgn:\t0000000000000200\nSigCgt:\t0000000000004200\n";
+  EXPECT_TRUE(SaysHandled(status, SIGUSR1));
+  EXPECT_TRUE(SaysHandled(status, SIGTERM));
+  EXPECT_FALSE(SaysHandled(status, SIGUSR2));
+  EXPECT_TRUE(SaysHandled("SigCgt:\t8000000000000000\n", 64));
+  for (const char* text : {"", "SigCgt:", "SigCgt:\tmany", "SigBlk:\tffffffffffffffff"})
+    EXPECT_FALSE(SaysHandled(text, SIGUSR1)) << text;
+}
+
+TEST(HandledSignalTest, AHandlerIsSeenOnceItIsThere) {
+  signal(SIGUSR2, SIG_DFL);
+  EXPECT_FALSE(HandlesSignal(getpid(), SIGUSR2));
+  signal(SIGUSR2, [](int) {});
+  EXPECT_TRUE(HandlesSignal(getpid(), SIGUSR2));
+  signal(SIGUSR2, SIG_IGN);
+  EXPECT_FALSE(HandlesSignal(getpid(), SIGUSR2));
+  signal(SIGUSR2, SIG_DFL);
+  EXPECT_FALSE(HandlesSignal(0, SIGUSR2));
 }
 
 TEST(ProcessExitingTest, OneThatLivesAndOneThatIsDead) {

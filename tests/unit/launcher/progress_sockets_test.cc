@@ -70,6 +70,20 @@ TEST_F(ProgressSocketsTest, AProcessKeepsItsSocketUnderAnotherNumber) {
   EXPECT_FALSE(sockets_.Read(1).has_value());
 }
 
+TEST_F(ProgressSocketsTest, AWorkerIsToldOfNoticesWhereItReads) {
+  const NoticeMessage notice{1, std::chrono::milliseconds(118'250), "b", 1, "a\nb"};
+  EXPECT_FALSE(sockets_.Send(0, notice));  // it reads nowhere
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::strcpy(address.sun_path, NoticeSocketPath(sockets_.path(0)).c_str());
+  const OwnedFd fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  ASSERT_EQ(bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+  ASSERT_TRUE(sockets_.Send(0, notice));
+  std::string text(1024, '\0');
+  text.resize(static_cast<std::size_t>(recv(fd.get(), text.data(), text.size(), 0)));
+  EXPECT_EQ(text, "NOTICE=1\nSECONDS=118.250\nHOST=b\nNODE_RANK=1\nREASON=a b\n");
+}
+
 TEST_F(ProgressSocketsTest, AWorkerIsToldOfRoundsWhereItReads) {
   EXPECT_FALSE(sockets_.Send(0, RoundBroken{3}));  // it reads nowhere
   EXPECT_FALSE(sockets_.Send(7, RoundBroken{3}));

@@ -104,11 +104,14 @@ TEST(ProgressMessageTest, APlaceHoldsUntilTheNextMessage) {
 TEST(ProgressMessageTest, OneThatMovesOnHasNoPlaceAndReportsNoProgress) {
   ProgressMessage moves;
   moves.goes_on = false;
+  moves.moves_on = true;
   EXPECT_EQ(ToText(moves), "WAITS=-\n");
   EXPECT_EQ(ParseProgress("WAITS=-"), moves);
   ProgressMessage message = ParseProgress("WAITS=1 all_reduce 4 float32 0");
   Merge(moves, message);
   EXPECT_EQ(message, moves);
+  Merge(ParseProgress("WAITS=1 all_reduce 4 float32 0"), message);
+  EXPECT_EQ(message, ParseProgress("WAITS=1 all_reduce 4 float32 0"));
 }
 
 TEST(ProgressMessageTest, IsWrittenByHandInOneLine) {
@@ -123,6 +126,23 @@ TEST(ProgressMessageTest, WhatCannotBeReadIsNotThere) {
   }
   EXPECT_EQ(ParseProgress("SECTION=" + std::string(5000, 'x')).section->size(),
             kProgressNameBytesMax);
+}
+
+TEST(ProgressMessageTest, ThatNoticesAreReadIsNoProgress) {
+  const ProgressMessage message = ParseProgress("NOTICES=1\n");
+  EXPECT_TRUE(message.hears_notices && OnlyHears(message));
+  EXPECT_EQ(ParseProgress(ToText(message)), message);
+  EXPECT_FALSE(ParseProgress("NOTICES=0").hears_notices);
+  EXPECT_FALSE(OnlyHears(ParseProgress("")) || OnlyHears(ParseProgress("NOTICES=1\nSTEP=1")));
+  // Another thread says where it waits, which stays as it was.
+  ProgressMessage waits = ParseProgress("WAITS=1 all_reduce 4 float32 0\nSTEP=3");
+  const ProgressMessage before = waits;
+  Merge(message, waits);
+  EXPECT_TRUE(waits.hears_notices);
+  EXPECT_EQ(waits.place, before.place);
+  ProgressMessage first = message;
+  Merge(before, first);
+  EXPECT_EQ(first, waits);
 }
 
 TEST(ProgressMessageTest, LaterWordsAddToEarlierOnes) {

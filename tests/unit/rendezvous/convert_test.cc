@@ -81,6 +81,7 @@ TEST(ConvertTest, Reports) {
                          .delay_max = std::chrono::milliseconds(8)};
   join.hosts_service = true;
   join.role = "trainer";
+  join.hears_preemption = true;
   ExpectRoundTrip<Report, v1::Report>(join);
   join.node_rank = std::nullopt;
   ExpectRoundTrip<Report, v1::Report>(join);
@@ -114,10 +115,17 @@ TEST(ConvertTest, Reports) {
       Leave{FullFailure(FailureKind::kNodeInterrupted), true, false});
   ExpectRoundTrip<Report, v1::Report>(
       Leave{FullFailure(FailureKind::kNodeInterrupted), false, true});
+  ExpectRoundTrip<Report, v1::Report>(
+      PreemptionReport{std::chrono::milliseconds(120'001), "the file /run/\xC3\xA4"});
 }
 
 TEST(ConvertTest, Directives) {
   ExpectRoundTrip<Directive, v1::Directive>(Waiting{"words", std::chrono::milliseconds(2'001)});
+  ExpectRoundTrip<Directive, v1::Directive>(Accepted{.takes_preemption = true});
+  for (const int node_rank : {-1, 0, 3}) {
+    ExpectRoundTrip<Directive, v1::Directive>(
+        Preemption{2, std::chrono::milliseconds(120'001), "b", node_rank, "SIGUSR1"});
+  }
   ExpectRoundTrip<Directive, v1::Directive>(
       Start{RoundId{1}, "run", 2, 3, 4, 5, "addr", 6, 7, 8, 9, "b"});
   for (const bool last : {false, true}) {

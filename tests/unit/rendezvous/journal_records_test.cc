@@ -37,6 +37,12 @@ auto Fields(Struct& history) {
   return std::tie(used, times, step, step_before, no_progress, hosts);
 }
 template <typename Struct>
+requires std::is_same_v<std::remove_const_t<Struct>, PreemptionNotice>
+auto Fields(Struct& notice) {
+  auto& [number, until, node_id, reason] = notice;
+  return std::tie(number, until, node_id, reason);
+}
+template <typename Struct>
 requires std::is_same_v<std::remove_const_t<Struct>, Member>
 auto Fields(Struct& member) {
   auto& [join, order, node_rank, seated, rank_first, role_rank_first, role_world_size, drained_by,
@@ -52,12 +58,13 @@ auto Fields(Struct& state) {
   auto& [run_id, durable, phase, round, restart_count, restarts, rules, members, links, places,
          asked, joins, waiting, running, stopping, leaving, kept, cause, last_cause, broke,
          was_kept, outcomes, sealed, left_out, may_restart, deadline, last_call_due, restart_due,
-         lease_due, start, verdict, words, words_version, words_due, words_sent, time_gone] = state;
+         lease_due, start, verdict, words, words_version, words_due, words_sent, time_gone,
+         preemption] = state;
   return std::tie(run_id, durable, phase, round, restart_count, restarts, rules, members, links,
                   places, asked, joins, waiting, running, stopping, cause, last_cause, broke,
                   was_kept, sealed, left_out, may_restart, deadline, last_call_due, restart_due,
-                  lease_due, start, verdict, words, words_version, words_due, words_sent,
-                  time_gone);
+                  lease_due, start, verdict, words, words_version, words_due, words_sent, time_gone,
+                  preemption);
 }
 
 template <typename T>
@@ -174,11 +181,12 @@ class Anything {
   void Fill(Join& to) {
     auto& [protocol_version, software_version, run_id, node_id, host, node_rank, local_world_size,
            nodes_min, nodes_max, restarts_max, address, worker_port, join_timeout, last_call, lease,
-           resume, stop_timeout, restart_policy, hosts_service, role, evict_stragglers, addresses] =
-        to;
+           resume, stop_timeout, restart_policy, hosts_service, role, evict_stragglers, addresses,
+           hears_preemption] = to;
     All(protocol_version, software_version, run_id, node_id, host, node_rank, local_world_size,
         nodes_min, nodes_max, restarts_max, address, worker_port, join_timeout, last_call, lease,
-        resume, stop_timeout, restart_policy, hosts_service, role, evict_stragglers, addresses);
+        resume, stop_timeout, restart_policy, hosts_service, role, evict_stragglers, addresses,
+        hears_preemption);
   }
   void Fill(ExitCodeRange& to) {
     auto& [first, last] = to;
@@ -270,7 +278,8 @@ TEST(JournalRecordsTest, EveryKindOfRecordComesBack) {
        {Report(join), Report(WorkerFailed{RoundId{2}, ExitedWith(3)}),
         Report(NodeSucceeded{RoundId{4}}), Report(NodeStopped{RoundId{5}, 6}),
         Report(Leave{ExitedWith(7), true, true}), Report(Heartbeat{}),
-        Report(Heartbeat{RoundId{3}, {7, 1, 310.5, "images", "data"}})}) {
+        Report(Heartbeat{RoundId{3}, {7, 1, 310.5, "images", "data"}}),
+        Report(PreemptionReport{std::chrono::seconds(120), "SIGUSR1"})}) {
     const auto reported =
         std::get<NodeReported>(BackAs(MembershipEvent(NodeReported{LinkId{9}, report})));
     EXPECT_EQ(reported.link, LinkId{9});

@@ -31,6 +31,7 @@ struct JoinOptions {
   bool evict_stragglers = false;
   std::string role;
   std::vector<std::string> addresses;
+  bool hears_preemption = false;
 };
 
 inline Join MakeJoin(const std::string& host, JoinOptions options) {
@@ -57,6 +58,7 @@ inline Join MakeJoin(const std::string& host, JoinOptions options) {
   join.evict_stragglers = options.evict_stragglers;
   join.role = options.role;
   join.addresses = options.addresses;
+  join.hears_preemption = options.hears_preemption;
   return join;
 }
 

@@ -40,7 +40,8 @@ RunStatus Full() {
           .left_out = {{.host = "c", .failures = 2, .remaining = std::chrono::milliseconds(9)},
                        {.host = "d", .failures = 1}},
           .progress = Progress{7, -1, 621, "images", "all_reduce"},
-          .progress_age = std::chrono::milliseconds(10)};
+          .progress_age = std::chrono::milliseconds(10),
+          .preemption = Preemption{2, std::chrono::milliseconds(90'001), "b", 1, "SIGUSR1"}};
 }
 
 RunStatus ThereAndBack(const RunStatus& status) {

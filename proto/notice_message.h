@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a worker is told that a machine of the run will be taken away (preemption). Datagrams with
+// KEY=VALUE lines, so that any language can take part (worker/python/ddprun/notices.py is a client
+// in Python).
+//
+// The worker sends, to DDPRUN_NOTIFY_SOCKET (progress_message.h has the other keys of that socket):
+//   NOTICES=1       it has bound a datagram socket to NoticeSocketPath() and reads it. A notice
+//   that
+//                   came before is then sent at once.
+// The agent sends, to NoticeSocketPath():
+//   NOTICE=1        the number of the notice; one that is repeated has the same
+//   SECONDS=118.25  the time left
+//   HOST=b          whose machine it is, of this node or another one
+//   NODE_RANK=1     -1: it has none yet
+//   REASON=SIGUSR1  how the notice came
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/str_format.h"
+
+namespace ddprun {
+
+// Where a worker reads notices, given its DDPRUN_NOTIFY_SOCKET.
+inline std::string NoticeSocketPath(const std::string& notify_socket) {
+  return notify_socket + ".notices";
+}
+
+struct NoticeMessage {
+  std::uint64_t number = 0;
+  std::chrono::milliseconds remaining{0};
+  std::string host;
+  int node_rank = -1;
+  std::string reason;
+};
+
+// A line end in a value is sent as a space.
+inline std::string ToText(const NoticeMessage& message) {
+  const auto one_line = [](std::string text) {
+    std::replace(text.begin(), text.end(), '\n', ' ');
+    return text;
+  };
+  return absl::StrFormat("NOTICE=%d\nSECONDS=%.3f\nHOST=%s\nNODE_RANK=%d\nREASON=%s\n",
+                         message.number, static_cast<double>(message.remaining.count()) / 1000,
+                         one_line(message.host), message.node_rank, one_line(message.reason));
+}
+
+}  // namespace ddprun
