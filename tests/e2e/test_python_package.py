@@ -3,14 +3,15 @@
 
 import os
 import socket
+import subprocess
 import sys
 import threading
 
 import pytest
-from conftest import PYTHON
+from conftest import PYTHON, clean_environment, run
 
 sys.path.insert(0, PYTHON)
-from ddprun import Rounds, progress  # noqa: E402
+from ddprun import Rounds, on_notice, progress  # noqa: E402
 
 DEADLINE = 10
 
@@ -25,8 +26,8 @@ class Agent:
     def receive(self):
         return self.socket.recv(1024).decode()
 
-    def send(self, text):
-        self.socket.sendto(text.encode(), self.path + ".rounds")
+    def send(self, text, to=".rounds"):
+        self.socket.sendto(text.encode(), self.path + to)
 
     def environ(self):
         return {"DDPRUN_NOTIFY_SOCKET": self.path, "DDPRUN_ROUND": "7"}
@@ -113,3 +114,65 @@ def test_progress_never_stops_a_program(agent, monkeypatch):
     agent.socket.close()
     os.unlink(agent.path)
     progress(2)
+
+
+NOTICED = """
+import queue, sys, ddprun
+calls = queue.Queue()
+
+def fails(seconds):
+    calls.put(("fails", seconds))
+    raise ValueError("a callback's own error")
+
+print(ddprun.on_notice(fails), ddprun.on_notice(lambda seconds: calls.put(("second", seconds))), flush=True)
+for line in sys.stdin:
+    print(*calls.get(timeout=10), flush=True)
+"""
+
+
+def hears(agent, *names):
+    """What the package answers in so many lines."""
+    for _ in names:
+        agent.process.stdin.write("next\n")
+    agent.process.stdin.flush()
+    return [agent.process.stdout.readline().split() for _ in names]
+
+
+@pytest.fixture
+def noticed(agent):
+    """A program with two callbacks, and an agent that has heard of both."""
+    env = clean_environment(PYTHONPATH=PYTHON, DDPRUN_NOTIFY_SOCKET=agent.path)
+    pipes = {name: subprocess.PIPE for name in ("stdin", "stdout", "stderr")}
+    with subprocess.Popen([sys.executable, "-c", NOTICED], env=env, text=True, **pipes) as agent.process:
+        assert agent.receive() == agent.receive() == "NOTICES=1\n"
+        assert agent.process.stdout.readline() == "True True\n"
+        yield agent
+        agent.process.kill()
+
+
+def test_without_an_agent_no_notice_is_heard(monkeypatch):
+    monkeypatch.delenv("DDPRUN_NOTIFY_SOCKET", raising=False)
+    assert not on_notice(print)
+    monkeypatch.setenv("DDPRUN_NOTIFY_SOCKET", "/not/there")
+    assert not on_notice(print)
+
+
+def test_each_callback_hears_each_notice_once(noticed):
+    noticed.send("NOTICE=1\nSECONDS=118.25\nHOST=b\nNODE_RANK=1\nREASON=SIGUSR1\n", ".notices")
+    assert hears(noticed, "fails", "second") == [["fails", "118.25"], ["second", "118.25"]]
+    for text in ("nonsense", "NOTICE=x\nSECONDS=1\n", "NOTICE=2\n", "NOTICE=1\nSECONDS=90\n", "NOTICE=2\nSECONDS=7\nNEW=1\n"):
+        noticed.send(text, ".notices")
+    assert hears(noticed, "fails", "second") == [["fails", "7.0"], ["second", "7.0"]]
+    noticed.process.stdin.close()
+    assert noticed.process.stderr.read().count("ValueError: a callback's own error") == 2
+
+
+def test_a_second_process_of_a_worker_leaves_the_notices_to_the_first(noticed):
+    env = clean_environment(PYTHONPATH=PYTHON, DDPRUN_NOTIFY_SOCKET=noticed.path)
+    program = [sys.executable, "-c", "import ddprun; print(ddprun.on_notice(print))"]
+    assert run(program, env=env).stdout == "False\n"
+    noticed.send("NOTICE=1\nSECONDS=5\n", ".notices")
+    assert hears(noticed, "fails") == [["fails", "5.0"]]
+    noticed.process.kill()
+    noticed.process.wait()
+    assert run(program, env=env).stdout == "True\n"  # nobody reads there any more

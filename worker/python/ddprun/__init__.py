@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For Python programs that ddprun runs: what they may tell it, and how they go on when a peer dies. Only the standard library is
-needed (EpochBatches: torch; a callback: its package). A program that runs without ddprun goes on as ever: nothing here fails for
-want of it."""
+"""For Python programs that ddprun runs: what they may tell it, what it tells them, and how they go on when a peer dies. Only the
+standard library is needed (EpochBatches: torch; a callback: its package). A program that runs without ddprun goes on as ever:
+nothing here fails for want of it."""
 
 from .callbacks import accelerate_tracker, lightning_callback, transformers_callback
+from .notices import on_notice
 from .notify import progress
 from .rounds import Rounds
 from .sampler import EpochBatches
@@ -13,6 +14,7 @@ __all__ = [
     "Rounds",
     "accelerate_tracker",
     "lightning_callback",
+    "on_notice",
     "progress",
     "transformers_callback",
 ]
