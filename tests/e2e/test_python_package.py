@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Python package ddprun against an agent of the test's own."""
 
+import importlib.util
+import json
 import os
 import socket
 import subprocess
@@ -8,10 +10,10 @@ import sys
 import threading
 
 import pytest
-from conftest import PYTHON, clean_environment, run
+from conftest import DDPRUN, PYTHON, clean_environment, run
 
 sys.path.insert(0, PYTHON)
-from ddprun import Rounds, on_notice, progress  # noqa: E402
+from ddprun import Rounds, on_notice, progress, record  # noqa: E402
 
 DEADLINE = 10
 
@@ -176,3 +178,50 @@ def test_a_second_process_of_a_worker_leaves_the_notices_to_the_first(noticed):
     noticed.process.kill()
     noticed.process.wait()
     assert run(program, env=env).stdout == "True\n"  # nobody reads there any more
+
+
+def failing_main(text="no such layer"):
+    raise KeyError(text)
+
+
+def recorded(decorator, path, monkeypatch, *arguments):
+    monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(path))
+    with pytest.raises(KeyError):
+        decorator(failing_main)(*arguments)
+    return json.loads(path.read_text())
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="compares with torch's")
+def test_a_failure_is_recorded_as_torch_does(tmp_path, monkeypatch):
+    from torch.distributed.elastic.multiprocessing.errors import record as torch_record
+
+    own = recorded(record, tmp_path / "own", monkeypatch)
+    theirs = recorded(torch_record, tmp_path / "theirs", monkeypatch)
+    assert own["message"]["message"] == theirs["message"]["message"] == "KeyError: 'no such layer'"
+    assert own["message"].keys() == theirs["message"].keys()
+    extras = [one["message"]["extraInfo"] for one in (own, theirs)]
+    assert extras[0].keys() == extras[1].keys() == {"py_callstack", "timestamp"}
+    assert abs(int(extras[0]["timestamp"]) - int(extras[1]["timestamp"])) < 60
+    ends = [extra["py_callstack"].splitlines()[-3:] for extra in extras]
+    assert ends[0] == ends[1]
+
+
+def test_a_record_takes_any_text_and_no_file_is_needed(tmp_path, monkeypatch):
+    odd = recorded(record, tmp_path / "odd", monkeypatch, "\udcff" + "x" * 10**6)
+    assert odd["message"]["message"].startswith("KeyError: '") and (tmp_path / "odd").stat().st_size < 10**6
+    assert [path.name for path in tmp_path.iterdir()] == ["odd"]
+    assert record(lambda a, b=1: a + b)(2, b=3) == 5
+    for path in ("", "/not/there/record"):
+        monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", path)
+        with pytest.raises(KeyError):
+            record(failing_main)()
+
+
+def test_the_verdict_has_what_was_recorded(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text("import ddprun\n\n@ddprun.record\ndef main():\n    raise ValueError('bad batch')\n\nmain()\n")
+    ended = run([DDPRUN, "--standalone", "--verdict", "json", program], env=clean_environment(PYTHONPATH=PYTHON))
+    assert ended.returncode == 1
+    verdict = json.loads(ended.stderr.splitlines()[-1])
+    assert verdict["cause"]["message"] == "ValueError: bad batch", verdict
+    assert "in main" in verdict["cause"]["traceback"]

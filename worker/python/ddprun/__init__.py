@@ -4,6 +4,7 @@ standard library is needed (EpochBatches: torch; a callback: its package). A pro
 nothing here fails for want of it."""
 
 from .callbacks import accelerate_tracker, lightning_callback, transformers_callback
+from .failure_record import record
 from .notices import on_notice
 from .notify import progress
 from .rounds import Rounds
@@ -16,5 +17,6 @@ __all__ = [
     "lightning_callback",
     "on_notice",
     "progress",
+    "record",
     "transformers_callback",
 ]

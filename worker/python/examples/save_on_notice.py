@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 
 
+@ddprun.record
 def main(path, steps):
     noticed = threading.Event()
 
