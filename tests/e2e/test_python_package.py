@@ -180,6 +180,25 @@ def test_a_second_process_of_a_worker_leaves_the_notices_to_the_first(noticed):
     assert run(program, env=env).stdout == "True\n"  # nobody reads there any more
 
 
+BOTH = """
+import queue, ddprun
+calls = queue.Queue()
+rounds = ddprun.Rounds(on_broken=lambda: calls.put("broken"))
+print(rounds.keep(), ddprun.on_notice(lambda seconds: calls.put(seconds)), flush=True)
+print(calls.get(timeout=10), calls.get(timeout=10), flush=True)
+"""
+
+
+def test_rounds_and_notices_have_a_socket_each(agent):
+    env = clean_environment(PYTHONPATH=PYTHON, DDPRUN_NOTIFY_SOCKET=agent.path, DDPRUN_ROUND="7")
+    with subprocess.Popen([sys.executable, "-c", BOTH], env=env, text=True, stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == "True True\n"
+        assert [agent.receive(), agent.receive()] == ["KEEP=1\n", "NOTICES=1\n"]
+        agent.send("NOTICE=1\nSECONDS=5\n", ".notices")
+        agent.send("BROKEN=7\n")
+        assert sorted(process.stdout.readline().split()) == ["5.0", "broken"]
+
+
 def failing_main(text="no such layer"):
     raise KeyError(text)
 
