@@ -72,7 +72,7 @@ ProgressMessage ParseProgress(std::string_view text);
 
 // It reports nothing but that it reads notices.
 inline bool OnlyHears(const ProgressMessage& message) {
-  return !message.goes_on && !message.place.has_value();
+  return !message.goes_on && !message.place.has_value() && !message.moves_on;
 }
 
 // Updates `message` with what `later` reports.

@@ -119,7 +119,7 @@ class Watch:
         import socket
         import threading
 
-        self.c10d, self.parse, self.dont_wait = c10d, json.loads, socket.MSG_DONTWAIT
+        self.c10d, self.parse, self.timeout = c10d, json.loads, socket.timeout
         extension = sys.modules["torch._C._distributed_c10d"]
         # Gloo's groups write to one recorder, NCCL's to another. Older versions have none of Gloo.
         names = ("_dump_fr_trace_json", "_dump_nccl_trace_json")
@@ -127,13 +127,16 @@ class Watch:
         self.path = os.environ.get("DDPRUN_NOTIFY_SOCKET")
         if not self.recorders or not self.path:
             return
-        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self.asked = self.path + ".places"  # the agent asks there, when another rank has failed
-        if os.path.exists(self.asked):
-            os.unlink(self.asked)
-        self.socket.bind(self.asked)
-        self.socket.settimeout(LOOK_SECONDS)
+        self.out = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.out.setblocking(False)
+        self.questions = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.questions.settimeout(LOOK_SECONDS)
+        own_path = self.path + ".places"  # the agent asks there, when another rank has failed
+        if os.path.exists(own_path):
+            os.unlink(own_path)
+        self.questions.bind(own_path)
         self.process = os.getpid()
+        self.begin()
         self.waited = None  # key_of() what was waited for at the last look
         self.ended = threading.Event()
         self.lock = threading.Lock()  # nothing is sent after the last message
@@ -141,6 +144,10 @@ class Watch:
         import _thread
 
         _thread.start_new_thread(self.run, ())
+
+    def begin(self):
+        """What is older belongs to groups that this process has left."""
+        self.begun_ns = time.time_ns()
 
     def run(self):
         before, still, sent = None, 0, False
@@ -164,8 +171,8 @@ class Watch:
     def is_asked(self):
         """False: a second has passed."""
         try:
-            return bool(self.socket.recv(1))
-        except TimeoutError:
+            return bool(self.questions.recv(1))
+        except self.timeout:
             return False
 
     def place(self, with_nccl):
@@ -174,7 +181,8 @@ class Watch:
             if dump.__name__ == "_dump_nccl_trace_json" and not with_nccl:
                 continue
             for entry in self.parse(dump(True, False)).get("entries", ()):  # absent: there are none
-                place.add(entry)
+                if entry["time_created_ns"] >= self.begun_ns:
+                    place.add(entry)
         return place
 
     def send(self, message, last=False):
@@ -182,7 +190,7 @@ class Watch:
             if self.ended.is_set() and not last:
                 return
             try:
-                self.socket.sendto(message, self.dont_wait, self.path)
+                self.out.sendto(message, self.path)
             except OSError:
                 pass  # the agent is busy
 
@@ -207,26 +215,32 @@ class Watch:
             pass
 
 
-def watch_first_group(c10d):
+def watch_groups(c10d):
     """The thread begins with the first process group: a program without one keeps a single thread, and may fork."""
     original = getattr(c10d, "_update_default_pg", None)
     if original is None:
         return
+    watches = []
 
     def update_default_pg(group):
         original(group)
-        if group is not None:
-            c10d._update_default_pg = original
-            try:
-                Watch(c10d)
-            except Exception:
-                pass  # as a version of torch without a recorder
+        if group is None:
+            return
+        try:
+            if watches:
+                watches[0].begin()
+            else:
+                watches.append(Watch(c10d))
+        except Exception:
+            pass  # as a version of torch without a recorder
 
     c10d._update_default_pg = update_default_pg
 
 
 class AfterImport:
     """Stands in sys.meta_path until the module is imported."""
+
+    __module__ = "collective_watch"  # not "sitecustomize", which the user's is
 
     def find_spec(self, name, path=None, target=None):
         if name != MODULE:
@@ -239,7 +253,7 @@ class AfterImport:
 
             def exec_module(module):
                 execute(module)
-                watch_first_group(module)
+                watch_groups(module)
 
             spec.loader.exec_module = exec_module
         return spec
@@ -248,9 +262,9 @@ class AfterImport:
 def hide():
     """The program finds the path and the variables that it has without this file."""
     folder = os.environ.pop(VARIABLE)
-    others = os.environ.pop("PYTHONPATH", "").partition(":")[2]
-    if others:
-        os.environ["PYTHONPATH"] = others
+    others = [path for path in os.environ.pop("PYTHONPATH", "").split(":") if path != folder]
+    if any(others):
+        os.environ["PYTHONPATH"] = ":".join(others)
     if folder in sys.path:
         sys.path.remove(folder)
         sys.path_importer_cache.pop(folder, None)
@@ -258,7 +272,7 @@ def hide():
 
 hide()
 if MODULE in sys.modules:
-    watch_first_group(sys.modules[MODULE])
+    watch_groups(sys.modules[MODULE])
 else:
     sys.meta_path.insert(0, AfterImport())
 if __name__ == "sitecustomize":

@@ -256,15 +256,7 @@ void Workers::AddEnded(int local_rank, std::optional<OomKill> oom, TimePoint now
   if (IsSuccess(ended.outcome)) return evidence_.Add(std::move(ended));
   ended.stopped = WasStopped(local_rank, ended.outcome);
   if (!ended.stopped && places_.now) ended.places = places_.now();
-  if (!ended.stopped && in_collective && !stopping_) {
-    if (!peers_until_.has_value()) {
-      peers_limit_ = now + kPeersSpeakMax;
-      for (int i = 0; i < count(); ++i) {
-        if (IsRunning(i)) progress_.AskPlace(i);
-      }
-    }
-    peers_until_ = std::min(now + kPeersSpeakTimeout, peers_limit_);
-  }
+  if (!ended.stopped && in_collective && !stopping_) LetPeersSpeak(now);
   ended.last_lines = log_mux_.LastLinesOf(local_rank);
   WorkerEvidence::Question question{.record_file = Of(local_rank).error_file};
   const auto* signaled = std::get_if<Signaled>(&ended.outcome);
@@ -287,8 +279,21 @@ bool Workers::FailedInCollective(int local_rank, const WorkerEnded& ended, TimeP
   return watched_ && (waited || aborted) && !IsSuccess(ended.outcome);
 }
 
-// A rank that fails because of another one's collective takes its peers with it within moments, and
-// what they say tells which of them is the odd one out.
+// A rank that fails in a collective takes its peers with it, one after the other, and what they say
+// tells which of them is the odd one out. Those that can be kept do not end because of it.
+void Workers::LetPeersSpeak(TimePoint now) {
+  for (int i = 0; i < count(); ++i) {
+    if (IsRunning(i) && Of(i).can_be_kept) return;
+  }
+  if (!peers_until_.has_value()) {
+    peers_limit_ = now + kPeersSpeakMax;
+    for (int i = 0; i < count(); ++i) {
+      if (IsRunning(i)) progress_.AskPlace(i);
+    }
+  }
+  peers_until_ = std::min(now + kPeersSpeakTimeout, peers_limit_);
+}
+
 void Workers::ReleaseEvidence(TimePoint now, std::vector<Event>& events) {
   if (peers_until_.has_value()) {
     bool any_runs = false;

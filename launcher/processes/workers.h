@@ -190,6 +190,7 @@ class Workers {
   std::string ErrorFile(int local_rank) const;
   bool WatchesCollectives() const;
   bool FailedInCollective(int local_rank, const WorkerEnded& ended, TimePoint now);
+  void LetPeersSpeak(TimePoint now);
   void ReleaseEvidence(TimePoint now, std::vector<Event>& events);
   std::string CollectiveWatchFolder() const { return config_.temp_dir + "/collective_watch"; }
   SpawnRequest RequestFor(const Place& place, std::vector<std::string> environ, int local_rank,

@@ -199,8 +199,6 @@ ProgressMessage WaitsIn(std::int64_t number) {
 
 TEST_F(HangWatchTest, WhereItWaitsIsNoSignOfLife) {
   Begin({.hang_timeout = seconds(10)}, 1);
-  watch_->OnProgress(0, WaitsIn(57), now_);
-  EXPECT_FALSE(watch_->NextLook().has_value()) << "it has not told of any progress";
   watch_->OnProgress(0, At(17, "all_reduce"), now_);
   Pass(seconds(9));
   watch_->OnProgress(0, WaitsIn(57), now_);
