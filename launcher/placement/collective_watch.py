@@ -48,9 +48,15 @@ class Place:
         elif not entry["is_p2p"]:
             self.done.setdefault(entry["process_group"][0], []).append(entry)
 
-    def fail(self, waited):
-        """Work that failed looks like work that is done. It is what was waited for, or else the newest."""
-        newest = max(self.entries.values(), key=lambda entry: entry["time_created_ns"], default=None)
+    def newest(self):
+        return max(self.entries.values(), key=lambda entry: entry["time_created_ns"], default=None)
+
+    def fail(self, before):
+        """Work that failed looks like work that is done. It is what was waited for at the look before, or else the newest."""
+        newest = self.newest()
+        waited = key_of(before.waits) if before and before.waits else None
+        if waited and before.waits is before.newest() and newest and key_of(newest) != waited:
+            waited = None  # it was done, and another one was begun
         self.waits = self.entries.get(waited) or self.waits or newest
         if self.waits is not None and not self.waits["is_p2p"]:
             done = self.done.get(self.waits["process_group"][0], [])
@@ -137,7 +143,7 @@ class Watch:
         self.questions.bind(own_path)
         self.process = os.getpid()
         self.begin()
-        self.waited = None  # key_of() what was waited for at the last look
+        self.seen = None  # the place that was sent last, while the counters stand still
         self.ended = threading.Event()
         self.lock = threading.Lock()  # nothing is sent after the last message
         atexit.register(self.at_exit)
@@ -150,7 +156,7 @@ class Watch:
         self.begun_ns = time.time_ns()
 
     def run(self):
-        before, still, sent = None, 0, False
+        before, still = None, 0
         while not self.ended.is_set():
             try:
                 asked = self.is_asked()
@@ -158,12 +164,10 @@ class Watch:
                 still = still + 1 if counters == before else 0
                 before = counters
                 if asked or still in (1, NCCL_STALL_SECONDS):
-                    place = self.place(with_nccl=still > 1)
-                    self.waited = key_of(place.waits) if place.waits else None
-                    self.send(place.message())
-                    sent = True
-                elif still == 0 and sent:
-                    self.waited, sent = None, False
+                    self.seen = self.place(with_nccl=still > 1)
+                    self.send(self.seen.message())
+                elif still == 0 and self.seen:
+                    self.seen = None
                     self.send(b"WAITS=-\n")
             except Exception:
                 return  # another version of torch: the verdict is without these words
@@ -207,7 +211,7 @@ class Watch:
                 time.sleep(RETIRE_SECONDS)  # what has just ended is retired a moment later
                 place = self.place(with_nccl=False)
             if failed:
-                place.fail(self.waited)
+                place.fail(self.seen)
             else:
                 place.waits = None
             self.send(place.message(), last=True)
