@@ -25,9 +25,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/string_view.h"
 #include "launcher/base/limits.h"
+#include "launcher/hang/python_process.h"
 #include "launcher/hang/stacks.h"
 
 namespace ddprun {
@@ -150,52 +149,58 @@ void AddThreads(Dwfl* dwfl, pid_t pid, std::vector<std::string>& lines) {
   }
 }
 
-std::vector<std::string> NativeStacks(pid_t pid) {
+struct Process {
+  pid_t pid = 0;
+  std::string file;
+  Dwfl* dwfl = nullptr;
+  std::string why_not;  // dwfl cannot be used; a line
+  std::string text;     // what has been printed
+};
+
+void Print(Process& process, const std::vector<std::string>& lines) {
+  std::string text = absl::StrCat(kStacksProcessPrefix, process.pid, "\n");
+  const std::size_t prefix = process.text.empty() ? 0 : text.size();
+  for (const std::string& line : lines) text += line + "\n";
+  std::fputs(text.c_str(), stdout);
+  std::fflush(stdout);
+  process.text.append(text, prefix);
+}
+
+// An errno, or below 0 an error of libdwfl.
+std::string WhyNot(int error) {
+  return error > 0 ? WhyNotTraced(error) : absl::StrCat("  ", dwfl_errmsg(-1));
+}
+
+void Open(Process& process) {
   static char* debug_path = nullptr;
   static const Dwfl_Callbacks callbacks = {.find_elf = dwfl_linux_proc_find_elf,
                                            .find_debuginfo = dwfl_standard_find_debuginfo,
                                            .section_address = nullptr,
                                            .debuginfo_path = &debug_path};
-  std::vector<std::string> lines;
-  Dwfl* dwfl = dwfl_begin(&callbacks);
-  if (dwfl == nullptr) return {absl::StrCat("  ", dwfl_errmsg(-1))};
-  int error = dwfl_linux_proc_report(dwfl, pid);
-  if (error == 0) dwfl_report_end(dwfl, nullptr, nullptr);
-  if (error == 0) error = dwfl_linux_proc_attach(dwfl, pid, /*assume_ptrace_stopped=*/false);
-  if (error == 0) {
-    AddThreads(dwfl, pid, lines);
-  } else {
-    lines.push_back(error > 0 ? WhyNotTraced(error) : absl::StrCat("  ", dwfl_errmsg(-1)));
-    for (const pid_t tid : ThreadsOf(pid)) {
-      lines.push_back(absl::StrCat("  thread ", tid, ", state ", std::string(1, StateOf(pid, tid)),
-                                   WaitPoint(pid, tid)));
-      if (lines.size() > kStackThreadsMax) break;
-    }
-  }
-  dwfl_end(dwfl);
-  return lines;
+  process.dwfl = dwfl_begin(&callbacks);
+  const int error =
+      process.dwfl == nullptr ? -1 : dwfl_linux_proc_report(process.dwfl, process.pid);
+  if (error != 0) process.why_not = WhyNot(error);
+  if (error == 0) dwfl_report_end(process.dwfl, nullptr, nullptr);
 }
 
-bool IsPython(pid_t pid) {
-  std::error_code error;
-  const fs::path path = fs::read_symlink(absl::StrCat("/proc/", pid, "/exe"), error);
-  return !error && path.filename().string().rfind("python", 0) == 0;
-}
-
-// The output of `py-spy dump`, if it is installed.
-std::vector<std::string> PythonStacks(pid_t pid) {
-  std::string text;
-  std::array<char, 4096> buffer;
-  if (std::FILE* const output = popen(absl::StrCat("py-spy dump --pid ", pid).c_str(), "re")) {
-    while (const std::size_t size = std::fread(buffer.data(), 1, buffer.size(), output)) {
-      if (text.size() < kStacksBytesMax) text.append(buffer.data(), size);
-    }
-    pclose(output);
+std::vector<std::string> NativeStacks(Process& process) {
+  const pid_t pid = process.pid;
+  if (process.why_not.empty()) {
+    const int error = dwfl_linux_proc_attach(process.dwfl, pid, /*assume_ptrace_stopped=*/false);
+    if (error != 0) process.why_not = WhyNot(error);
   }
   std::vector<std::string> lines;
-  for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty()))
-    lines.push_back(absl::StrCat("  ", line));
-  if (lines.empty()) return {"  Python's own frames need py-spy in PATH (pip install py-spy)"};
+  if (process.why_not.empty()) {
+    AddThreads(process.dwfl, pid, lines);
+    return lines;
+  }
+  lines.push_back(process.why_not);
+  for (const pid_t tid : ThreadsOf(pid)) {
+    lines.push_back(absl::StrCat("  thread ", tid, ", state ", std::string(1, StateOf(pid, tid)),
+                                 WaitPoint(pid, tid)));
+    if (lines.size() > kStackThreadsMax) break;
+  }
   return lines;
 }
 
@@ -224,21 +229,25 @@ int Main(const std::vector<std::string>& arguments) {
     std::fputs("usage: ddprun-stacks PID FILE ...; FILE may be ''\n", stderr);
     return 2;
   }
-  std::vector<std::string> texts;
+  std::vector<Process> processes;
   for (std::size_t i = 0; i < arguments.size(); i += 2) {
-    const auto pid = static_cast<pid_t>(std::atoi(arguments[i].c_str()));
-    std::vector<std::string> lines;
-    if (IsPython(pid)) lines = PythonStacks(pid);
-    for (std::string& line : NativeStacks(pid)) lines.push_back(std::move(line));
-    std::string text = absl::StrCat(kStacksProcessPrefix, pid, "\n");
-    for (const std::string& line : lines) text += line + "\n";
-    std::fputs(text.c_str(), stdout);
-    std::fflush(stdout);
-    texts.push_back(std::move(text));
+    processes.push_back({.pid = std::atoi(arguments[i].c_str()), .file = arguments[i + 1]});
+  }
+  // Python's frames, which people look for, take milliseconds; so those of all processes come
+  // before the native ones of any.
+  for (Process& process : processes) {
+    Open(process);
+    if (!process.why_not.empty()) continue;
+    const std::vector<std::string> lines = PythonStacks(process.dwfl, process.pid);
+    if (!lines.empty()) Print(process, lines);
+  }
+  for (Process& process : processes) {
+    Print(process, NativeStacks(process));
+    dwfl_end(process.dwfl);
   }
   // A folder on a disk that hangs comes after everything else.
-  for (std::size_t i = 0; i < texts.size(); ++i) {
-    if (!arguments[2 * i + 1].empty()) AppendTo(arguments[2 * i + 1], texts[i]);
+  for (const Process& process : processes) {
+    if (!process.file.empty()) AppendTo(process.file, process.text);
   }
   return 0;
 }

@@ -125,6 +125,13 @@ inline constexpr std::size_t kStackThreadsMax = 64;
 inline constexpr std::size_t kStackFramesMax = 64;
 inline constexpr std::size_t kStacksBytesMax = 4u << 20;
 inline constexpr std::chrono::seconds kStacksTimeout{15};
+// Of Python's frames, which are read from a process that may change or damage them meanwhile: its
+// threads, those that are shown included; characters of a name; bytes of a table of lines; and
+// attempts at a thread whose frames change while they are read.
+inline constexpr std::size_t kPythonThreadsMax = 4096;
+inline constexpr std::uint64_t kPythonNameCharsMax = 1024;
+inline constexpr std::uint64_t kPythonLineTableBytesMax = 1u << 20;
+inline constexpr int kPythonReadsMax = 5;
 // A round's Stop that waits for the stacks is acted on after this long, whatever becomes of them.
 inline constexpr std::chrono::seconds kStopHeldMax{20};
 // For workers that report progress: above PyTorch's own 10 minutes for a collective, so that its

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The native stacks of workers, as another program sees them: `ddprun-stacks`, which lies beside
-// this one, stops each thread for a moment, reads its frames and resumes it. A program of its
-// own, since reading another process may block, and the code that reads symbols is large and may
-// crash: it is killed at its deadline, and the agent continues in any case.
+// The stacks of workers, native and Python's, as another program sees them: `ddprun-stacks`, which
+// lies beside this one, stops each thread for a moment, reads its frames and resumes it. A program
+// of its own, since reading another process may block, and the code that reads symbols is large and
+// may crash: it is killed at its deadline, and the agent continues in any case.
 #pragma once
 
 #include <sys/types.h>

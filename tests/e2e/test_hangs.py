@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -112,9 +113,121 @@ def test_a_python_loop_is_named_with_its_stack(tmp_path):
     cause = json.loads((tmp_path / "verdict").read_text())["cause"]
     assert cause["kind"] == "worker_hung"
     assert (cause["hang"]["step"], cause["hang"]["section"]) == (12, "data")
-    stack = "\n".join(cause["hang"]["stack"])
-    assert "thread" in stack and "#0 " in stack, stack
-    assert "py-spy" in stack or "forward_for_ever" in stack, stack
+    stack = cause["hang"]["stack"]
+    # Python's frames come first, those of the main thread before others, then the native ones.
+    assert re.fullmatch(r"  Python 3\.\d+ thread \d+ \(.+\), holds the GIL", stack[0]), stack
+    loop = 1 + LOOP.splitlines().index("    while True:")
+    assert re.fullmatch(rf"    #0 forward_for_ever at {re.escape(str(program))}:({loop}|{loop + 1})", stack[1]), stack
+    assert stack[2] == f"    #1 <module> at {program}:{len(LOOP.splitlines())}", stack
+    assert re.match(r"  thread \d+ ", stack[3]) and "    #0 " in stack[4], stack
+
+
+NESTED = """
+import ctypes, sys, threading, time
+
+class Trainer:
+    def forward(self):
+        def inner(depth):
+            return inner(depth - 1) if depth else wait()
+        inner(
+            1)
+
+def wait():
+    if sys.argv[1] == "holding the GIL":
+        ctypes.PyDLL(None).sleep(300)
+    time.sleep(300)
+
+def other():
+    event.wait()
+
+event = threading.Event()
+threading.Thread(target=other, daemon=True).start()
+[Trainer().forward() for _ in range(1)]
+"""
+
+
+def line_of(text):
+    (line,) = [number for number, line in enumerate(NESTED.splitlines(), 1) if line.strip() == text]
+    return line
+
+
+def interpreters():
+    """The tests' own and what else a machine with several has."""
+    found = {}
+    for program in [sys.executable, *pathlib.Path.home().glob(".pyenv/versions/3.*/bin/python3")]:
+        asked = run([program, "-c", "import sys; print(sys.implementation.name, *sys.version_info[:2])"])
+        name, major, minor = (asked.stdout.split() or ["", 0, 0])[:3]
+        if name == "cpython" and 9 <= int(minor) <= 15:
+            found.setdefault(f"{major}.{minor}", program)
+    return found
+
+
+def python_stacks(process, is_it):
+    """The lines of its Python threads as soon as they are what the test waits for."""
+
+    def ask():
+        lines = run([BIN / "ddprun-stacks", process.pid, ""]).stdout.splitlines()
+        native = [i for i, line in enumerate(lines) if line.startswith("  thread ")]
+        assert process.poll() is None, process.communicate()
+        assert native, lines
+        return lines[1 : native[0]] if is_it(lines) else None
+
+    return wait_for("its Python frames", ask)
+
+
+@pytest.mark.parametrize("where", ["sleeping", "holding the GIL"])
+@pytest.mark.parametrize("version", interpreters())
+def test_python_frames_of_a_worker_that_is_stuck_are_read(tmp_path, version, where):
+    program = tmp_path / "schl\u00e4fer_\u65e5\u672c.py"
+    program.write_text(NESTED)
+    process = start([interpreters()[version], program, where])
+    try:
+        stuck = line_of("ctypes.PyDLL(None).sleep(300)" if where == "holding the GIL" else "time.sleep(300)")
+        at = f"at {program}:"
+        both = (f"wait {at}{stuck}", "other at")
+        lines = python_stacks(process, lambda lines: all(any(text in line for line in lines) for text in both))
+        end = next(i for i in range(1, len(lines)) if "thread" in lines[i].split(" at ")[0])
+        gil = ", holds the GIL" if where == "holding the GIL" else ""
+        assert re.fullmatch(rf"  Python {version} thread {process.pid} \(.+\){gil}", lines[0]), lines
+        main = [re.sub(r"#\d+ ([\w<>]+\.)*", "", line).strip() for line in lines[1:end]]
+        inner = line_of("return inner(depth - 1) if depth else wait()")
+        call = f"forward {at}{line_of('inner(')}"
+        made = f"{at}{line_of('[Trainer().forward() for _ in range(1)]')}"
+        frames = [f"wait {at}{stuck}", f"inner {at}{inner}", f"inner {at}{inner}", call]
+        frames += [f"<listcomp> {made}", f"<module> {made}"]
+        if "<listcomp>" not in "".join(lines):  # from 3.12 on it is no function of its own
+            frames.pop(4)
+        assert main == frames, lines
+        other = lines[end:]
+        assert any(f"other {at}{line_of('event.wait()')}" in line for line in other), lines
+        assert re.match(rf"  Python {version} thread (?!{process.pid} )\d+ ", other[0]) and "GIL" not in other[0], lines
+    finally:
+        process.kill()
+        finish_all([process])
+
+
+def test_python_in_a_program_of_another_name_is_found(tmp_path):
+    program = tmp_path / "trainer"
+    shutil.copy(os.path.realpath(sys.executable), program)
+    script = tmp_path / "nested.py"
+    script.write_text(NESTED)
+    process = start([program, script, "sleeping"], env=clean_environment(PYTHONHOME=sys.base_prefix))
+    try:
+        lines = python_stacks(process, lambda lines: any("wait at" in line for line in lines))
+        assert "(trainer)" in lines[0], lines
+    finally:
+        process.kill()
+        finish_all([process])
+
+
+def test_a_program_without_python_has_only_native_frames():
+    process = start(["sleep", 300])
+    try:
+        lines = run([BIN / "ddprun-stacks", process.pid, ""]).stdout.splitlines()
+        assert lines[0] == f"=== process {process.pid}" and lines[1].startswith(f"  thread {process.pid} "), lines
+    finally:
+        process.kill()
+        finish_all([process])
 
 
 def test_who_waits_for_whom_is_said_of_any_program_that_tells(tmp_path):
