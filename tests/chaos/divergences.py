@@ -24,6 +24,7 @@ from divergent_worker import plan
 HERE = pathlib.Path(__file__).resolve().parent
 REPO = HERE.parents[1]
 ROUND_S = 60  # at most
+RIGHT_SHARE_MIN = 0.8  # below what chance does to a few rounds: 99 % are right in many
 
 
 def ranks_in(text):
@@ -88,6 +89,8 @@ def main():
     print(f"{'all':10} {right.total()} of {all_of.total()}")
     if all_of.total() < options.times:
         sys.exit(f"the run ended after {all_of.total()} of {options.times} rounds")
+    if right.total() < RIGHT_SHARE_MIN * all_of.total():
+        sys.exit(f"less than {RIGHT_SHARE_MIN:.0%} are right")
 
 
 if __name__ == "__main__":
