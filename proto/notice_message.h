@@ -5,8 +5,7 @@
 //
 // The worker sends, to DDPRUN_NOTIFY_SOCKET (progress_message.h has the other keys of that socket):
 //   NOTICES=1       it has bound a datagram socket to NoticeSocketPath() and reads it. A notice
-//   that
-//                   came before is then sent at once.
+//                   that came before is then sent at once.
 // The agent sends, to NoticeSocketPath():
 //   NOTICE=1        the number of the notice; one that is repeated has the same
 //   SECONDS=118.25  the time left

@@ -113,8 +113,7 @@ std::optional<HungWorker> HangWatch::FindSilent(milliseconds at_least, TimePoint
   std::vector<int> silent;
   for (std::size_t i = 0; i < workers_.size(); ++i) {
     const Worker& worker = workers_[i];
-    const bool known = worker.told || worker.seen.has_value();
-    if (worker.lives && known && now - ProgressAt(worker) >= at_least) {
+    if (worker.lives && Reports(worker) && now - ProgressAt(worker) >= at_least) {
       silent.push_back(static_cast<int>(i));
     }
   }
@@ -178,8 +177,7 @@ bool HangWatch::IsWatched() const {
   if (workers_.empty()) return false;
   if (options_.init_timeout.count() > 0 || options_.heartbeat_timeout.count() > 0) return true;
   return options_.hang_timeout.count() > 0 &&
-         std::any_of(workers_.begin(), workers_.end(),
-                     [](const Worker& worker) { return worker.told || worker.seen.has_value(); });
+         std::any_of(workers_.begin(), workers_.end(), Reports);
 }
 
 milliseconds HangWatch::Shortest() const {
@@ -196,6 +194,11 @@ void HangWatch::Schedule(TimePoint now) {
   if (!IsWatched()) return;
   next_look_ = now + std::clamp<milliseconds>(Shortest() / kLooksPerLimit, kLookIntervalMin,
                                               kHangLookInterval);
+}
+
+// The collective that it waits in, as far as it has reported one.
+const Collective* HangWatch::WaitOf(const Worker& worker) {
+  return worker.seen.has_value() && worker.seen->waits.has_value() ? &*worker.seen->waits : nullptr;
 }
 
 // Of one that reports only where it is among collectives, another place is progress.
@@ -219,8 +222,8 @@ TimePoint HangWatch::Since(const Worker& worker, HangKind kind) {
 std::optional<HangKind> HangWatch::WhyHung(const Worker& worker, TimePoint now) const {
   if (!worker.lives) return std::nullopt;
   // One that reports only its place may compute for long, unless it waits for others.
-  const bool waits = worker.seen.has_value() && worker.seen->waits.has_value();
-  if ((worker.told || waits) && IsOver(options_.hang_timeout, ProgressAt(worker), now)) {
+  if ((worker.told || WaitOf(worker) != nullptr) &&
+      IsOver(options_.hang_timeout, ProgressAt(worker), now)) {
     return HangKind::kNoProgress;
   }
   if (!worker.told && IsOver(options_.init_timeout, worker.progress_at, now)) {
@@ -241,8 +244,8 @@ HungWorker HangWatch::Describe(int local_rank, HangKind kind, TimePoint now) con
   found.hang.silent = std::chrono::duration_cast<milliseconds>(now - found.since);
   found.hang.step = worker.progress.step;
   found.hang.section = worker.progress.section;
-  if (!worker.told && worker.seen.has_value() && worker.seen->waits.has_value())
-    found.hang.section = NameOf(*worker.seen->waits);
+  if (const Collective* wait = WaitOf(worker); !worker.told && wait != nullptr)
+    found.hang.section = NameOf(*wait);
   return found;
 }
 

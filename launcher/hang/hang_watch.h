@@ -77,6 +77,8 @@ class HangWatch {
   bool IsWatched() const;
   void Schedule(TimePoint now);
   Limit Shortest() const;
+  static bool Reports(const Worker& worker) { return worker.told || worker.seen.has_value(); }
+  static const Collective* WaitOf(const Worker& worker);
   static TimePoint ProgressAt(const Worker& worker);
   static TimePoint Since(const Worker& worker, HangKind kind);
   std::optional<HangKind> WhyHung(const Worker& worker, TimePoint now) const;

@@ -161,8 +161,10 @@ class MembershipStep {
 // kind that workers have, an exit code of 1 to 255 or an existing signal.
 Failure WorkerFailureFrom(const Member& member, Failure reported);
 
-// Why `member` leaves, limited to what it may report.
+// Where ranks were, limited to its own.
 std::vector<RanksInPlace> OwnPlacesFrom(const Member& member, std::vector<RanksInPlace> reported);
+
+// Why `member` leaves, limited to what it may report.
 Failure LeaveReasonFrom(const Member& member, Failure reported);
 
 // How its workers ended: each of them once, in ways that a node can observe.

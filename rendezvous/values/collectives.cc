@@ -10,9 +10,6 @@
 namespace ddprun {
 namespace {
 
-// c10d's name of the group of all ranks, which sentences omit.
-constexpr char kWorldGroup[] = "0";
-
 void Add(RankRange range, const CollectivePlace& place, std::vector<RanksInPlace>& places) {
   for (RanksInPlace& known : places) {
     if (known.place == place) return AddRanks(range, kOutcomeRangesShown, known.ranks);

@@ -14,9 +14,6 @@
 namespace ddprun {
 namespace {
 
-// c10d's name of the group of all ranks.
-constexpr char kWorldGroup[] = "0";
-
 // In which all ranks give as many bytes. In others each may give its own.
 constexpr std::array<absl::string_view, 9> kOfOneSize = {
     "all_reduce",       "allreduce",       "broadcast",

@@ -10,6 +10,9 @@
 
 namespace ddprun {
 
+// c10d's name of the group of all ranks, which sentences omit.
+inline constexpr char kWorldGroup[] = "0";
+
 // Ranks that wait in the same collective, whatever else they have done in other groups.
 struct WaitingRanks {
   const Collective* in = nullptr;  // null: no rank waits
