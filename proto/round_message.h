@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a worker is kept when a round breaks, instead of being stopped and started anew. Agent and
 // worker exchange datagrams with KEY=VALUE lines, so that any language can take part
-// (worker/python/ddprun/rounds.py is a client in Python).
+// (worker/python/ddprun/round_client.py is a client in Python).
 //
 // The worker sends, to DDPRUN_NOTIFY_SOCKET (progress_message.h has the other keys of that socket):
 //   KEEP=1      it can be kept; it has bound a datagram socket to RoundSocketPath() and reads it

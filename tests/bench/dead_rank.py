@@ -2,12 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranks that are killed while two nodes of two ranks train: how soon all ranks have made their next step.
 
-    tests/bench/dead_rank.py [--kills 200] [--spares 1] [--peer-kills 5] [--seed 1] [--build build] [--json FILE]
+    tests/bench/dead_rank.py [--kills 200] [--spares 1] [--peer-kills 5] [--python] [--seed 1] [--build build] [--json FILE]
 
 The nodes are two agents on this machine, which train NetResDeep on synthetic images with Gloo. A random rank gets
 SIGKILL; the time is taken from there until every rank has done the step that was in flight. Beside it torchrun with the same
 network and batch in Python, whose workers are all started anew. What the workers write (samples-RANK.jsonl, and the same of
 the peer) is looked at every two milliseconds.
+
+--python: ranks of tests/e2e/kept_training.py instead, which is Python and uses ddprun.rounds(). They train to a last step, and the
+network and optimizer must have the bits of a run in which nobody was killed.
 """
 
 import argparse
@@ -134,6 +137,10 @@ class Run:
         self.wait(lambda: min(self.steps()) > in_flight)
         return time.monotonic() - killed
 
+    def finish(self):
+        """Exit codes, after the last step."""
+        return [node.wait(10 * PATIENCE) for node in self.nodes]
+
     def end(self):
         for node in self.nodes:
             node.send_signal(signal.SIGTERM)
@@ -146,11 +153,16 @@ class Run:
             log.close()
 
 
-def measure(commands, kills, rng, settle):
+def begin(commands, folder):
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "XDG_RUNTIME_DIR": folder}
+    env["PATH"] = os.path.dirname(sys.executable) + os.pathsep + env["PATH"]
+    return Run([[word.replace("FOLDER", folder) for word in command] for command in commands], folder, env)
+
+
+def measure(commands, kills, rng, settle, at_end=lambda run: {}):
     """Seconds for each kill; `settle`: steps that are made between two."""
     with tempfile.TemporaryDirectory(prefix="dead-rank-") as folder:
-        env = {**os.environ, "OMP_NUM_THREADS": "1", "XDG_RUNTIME_DIR": folder}
-        run = Run([[word.replace("FOLDER", folder) for word in command] for command in commands], folder, env)
+        run = begin(commands, folder)
         times = []
         stuck = None
         try:
@@ -159,22 +171,65 @@ def measure(commands, kills, rng, settle):
                 times.append(run.kill_one(rng))
                 goal = max(run.steps()) + settle + rng.randrange(10)
                 run.wait(lambda goal=goal: min(run.steps()) > goal)
+            more = at_end(run)
         except Stuck as error:
-            stuck = str(error)
+            stuck, more = str(error), {}
         finally:
             run.end()
-        return describe(times, stuck)
+        return {**describe(times, stuck), **more}
 
 
-def ddprun(build, spares):
+def bits_beside(commands):
+    """For the end of `measure`: whether the run ends as one of the same commands in which nobody is killed."""
+
+    def compare(run):
+        ended = run.finish()
+        with tempfile.TemporaryDirectory(prefix="dead-rank-") as folder:
+            plain = begin(commands, folder)
+            try:
+                plain_ended = plain.finish()
+                same = state_of(folder) == state_of(run.folder)
+            finally:
+                plain.end()
+        return {"exit codes": ended + plain_ended, "same bits": same}
+
+    return compare
+
+
+def state_of(folder):
+    """As bytes that do not depend on how it was pickled."""
+    import torch
+
+    out = []
+
+    def add(name, value):
+        if isinstance(value, torch.Tensor):
+            out.append((name, value.shape, value.numpy().tobytes()))
+        elif isinstance(value, dict):
+            for key in value:
+                add(f"{name}.{key}", value[key])
+        else:
+            out.append((name, repr(value)))
+
+    add("", torch.load(f"{folder}/end.pt", weights_only=False))
+    return out
+
+
+def ddprun(build, spares, program):
     port = free_port()
     return [
         [f"{build}/bin/ddprun", "--nnodes", "2", "--node-rank", str(node), "--nproc-per-node", "2", "--insecure",
-         "--master-addr", "127.0.0.1", "--master-port", str(port), "--max-restarts", "1000000", "--spares", str(spares),
-         "train", "--dataset", "synthetic", "--samples", "8000", "--epochs", "100000", "--batch-size", "8",
-         "--device", "cpu", "--no-metrics", "--no-eval", "--log-samples", "--output-dir", "FOLDER"]
+         "--master-addr", "127.0.0.1", "--master-port", str(port), "--max-restarts", "1000000", "--spares", str(spares), *program]
         for node in range(2)
     ]  # fmt: skip
+
+
+TRAIN = ["train", "--dataset", "synthetic", "--samples", "8000", "--epochs", "100000", "--batch-size", "8", "--device", "cpu",
+         "--no-metrics", "--no-eval", "--log-samples", "--output-dir", "FOLDER"]  # fmt: skip
+
+
+def python_ranks(steps):
+    return ["--preload", "torch", str(HERE.parent / "e2e" / "kept_training.py"), "FOLDER", str(steps)]
 
 
 def torchrun():
@@ -208,6 +263,7 @@ def main():
     parser.add_argument("--spares", type=int, default=1)
     parser.add_argument("--peer-kills", type=int, default=5)
     parser.add_argument("--settle", type=int, default=30, help="steps between two kills")
+    parser.add_argument("--python", action="store_true", help="ranks in Python, kept by ddprun.rounds()")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--build", default=str(HERE.parents[1] / "build"))
     parser.add_argument("--json")
@@ -216,12 +272,18 @@ def main():
     if options.worker:
         return peer(options.worker)
     rng = random.Random(options.seed)
-    runs = [(f"ddprun, {options.spares} spares", ddprun(options.build, options.spares), options.kills)]
+    name = f"ddprun, {options.spares} spares"
+    report = {}
+    if options.python:
+        # Some steps are made while ranks are found and counted.
+        commands = ddprun(options.build, options.spares, python_ranks(options.kills * 3 * options.settle))
+        runs = [(f"{name}, Python", commands, options.kills, bits_beside(commands))]
+    else:
+        runs = [(name, ddprun(options.build, options.spares, TRAIN), options.kills)]
     if options.peer_kills:
         runs.append(("torchrun", torchrun(), options.peer_kills))
-    report = {}
-    for name, commands, kills in runs:
-        report[name] = measure(commands, kills, rng, options.settle)
+    for name, commands, kills, *at_end in runs:
+        report[name] = measure(commands, kills, rng, options.settle, *at_end)
         print(f"{name}: " + ", ".join(f"{key} {value}" for key, value in report[name].items()) + " (seconds)", flush=True)
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")

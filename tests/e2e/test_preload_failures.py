@@ -39,7 +39,7 @@ def test_parked_workers_are_forked(folder):
     program = write(
         folder,
         "import os, signal, counted\n"
-        "from ddprun.rounds import Rounds\n"
+        "from ddprun import Rounds\n"
         "parked = 'DDPRUN_PARKED' in os.environ\n"
         "rounds = Rounds()\n"
         "rounds.keep()\n"

@@ -1,92 +1,198 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Takes part in the rounds of ddprun from any Python program: when a peer dies, this process is kept, and goes on in the next
-round instead of being started again. Nothing but the standard library is needed.
+"""A training loop that outlives the death of a rank: the other ranks keep their process, model and data, and go on in a new
+process group after the latest complete step. Needs torch."""
 
-    rounds = Rounds()                       # absent agent: rounds.kept is False, and nothing below is ever needed
-    rounds.keep()                           # from here on the agent keeps this process
-    while not done:
-        try:
-            train_step()                    # a collective fails when a peer is gone
-        except RuntimeError:
-            if not rounds.kept or not rounds.broken(timeout=0.3):
-                raise                       # an error of this process's own
-            leave_process_group()
-            rounds.left()                   # no communication in this round any more
-            os.environ.update(rounds.wait_round())
-            join_process_group_and_receive_the_state()
-
-The datagrams are described in proto/round_message.h. A program whose collectives do not fail by themselves asks broken() with
-timeout=0 between its steps, or gives Rounds() a function that ends them: it is called on a thread when the round is over.
-"""
-
+import contextlib
 import os
 import socket
+import stat
 import threading
 
+from .round_client import Rounds
+from .shared_state import send_state
 
-class Rounds:
-    def __init__(self, on_broken=None, environ=os.environ):
-        self._notify = environ.get("DDPRUN_NOTIFY_SOCKET", "")
-        self.round = int(environ.get("DDPRUN_ROUND") or 0)
-        self.kept = False
-        self._on_broken = on_broken
-        self._broken = 0  # the latest round that is over
-        self._next = None  # (number, variables)
-        self._changed = threading.Condition()
+_BROKEN_SECONDS = 0.3  # within which the agent says that the round is over, when a collective has failed
 
-    def keep(self):
-        """Asks the agent to keep this process. False: there is no agent."""
-        if not self._notify:
+
+class RoundBroken(RuntimeError):
+    """The round is over: a rank has died, or left. Raised by Round.end_step()."""
+
+
+def rounds(*state, step=0, backend=None, **arguments):
+    """Gives a process group for each round; ends when the loop's body has come to its end on all ranks.
+
+        for round in ddprun.rounds(model, optimizer, backend="gloo", step=first):
+            with round:
+                ddp = DistributedDataParallel(model)
+                while round.step < steps:
+                    optimizer.zero_grad()
+                    ...forward, backward, optimizer.step()...
+                    round.end_step()
+
+    `state`: what a process that comes in for a dead one receives, and a rank whose last step was not complete: objects with
+    state_dict() and load_state_dict(), the same on all ranks. Modules are those under DistributedDataParallel, which is made
+    anew in each round. `step`: how many steps are done, of a checkpoint. `backend`, `arguments`: of init_process_group().
+
+    A peer's death ends the `with` block by an exception that goes no further; the body begins again in the next round. Its own
+    exceptions leave the loop as ever. With --spares a process waits here, without a rank, until it takes a dead one's place: what
+    is before the loop must not ask for one. Without ddprun there is one round, and nothing is kept.
+
+    Main thread only. With NCCL, which has not been tried on a GPU yet, collectives wait for their end
+    (TORCH_NCCL_BLOCKING_WAIT), so that a step whose gradients are not complete is never made."""
+    os.environ.setdefault("TORCH_NCCL_BLOCKING_WAIT", "1")
+    os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0")
+    connections = _Connections()
+    client = Rounds(on_broken=connections.shut)
+    client.keep()
+    if os.environ.pop("DDPRUN_PARKED", "") == "1":
+        os.environ.update(client.wait_round())
+    current = Round(client, connections, state, step)
+    while True:
+        if current._join(backend, arguments):
+            try:
+                yield current
+            finally:
+                if current._state_of_block == "done":
+                    current._destroy_groups()
+            if current._state_of_block == "done":
+                return
+            if current._state_of_block != "left":
+                raise RuntimeError("the body of the loop over ddprun.rounds() must be within `with round:`")
+        os.environ.update(client.wait_round())
+
+
+class Round:
+    """One process group. `step`: the number of complete steps; `rank`, `world_size`: of this round."""
+
+    def __init__(self, client, connections, state, step):
+        self.step = step
+        self.rank = self.world_size = None
+        self._client, self._connections, self._state = client, connections, state
+        self._went_on = False  # has been in a round before: its state counts for more than a new process's of the same step
+        self._state_of_block = None
+        self._buffers = []  # (buffer, its value after the latest complete step)
+
+    def end_step(self):
+        """The step is complete: parameters, optimizer and all other state are those after it."""
+        self.step += 1
+        self._copy_buffers()
+        if self._client.kept and self._client.broken():
+            raise RoundBroken(f"round {self._client.round} is over")
+
+    def __enter__(self):
+        self._state_of_block = "entered"
+        return self
+
+    def __exit__(self, kind, error, trace):
+        import torch.distributed as dist
+
+        if error is None:
+            try:
+                dist.barrier()  # a rank that has ended could not give its state to another one
+            except Exception as failed:
+                error = failed
+                if not self._leave(failed):
+                    raise
+        elif not isinstance(error, Exception) or not self._leave(error):
             return False
-        path = self._notify + ".rounds"
-        if os.path.exists(path):
-            os.unlink(path)
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self._socket.bind(path)
-        os.chmod(path, 0o600)
-        threading.Thread(target=self._read, daemon=True).start()
-        self._send("KEEP=1\n")
-        self.kept = True
+        self._state_of_block = "done" if error is None else "left"
         return True
 
-    def broken(self, timeout=0.0):
-        """Whether the current round is over, or is within so many seconds."""
-        with self._changed:
-            return self._changed.wait_for(lambda: self._broken >= self.round, timeout)
+    def _join(self, backend, arguments):
+        """False: this round is over before it has begun."""
+        import torch.distributed as dist
 
-    def left(self, error=""):
-        """This process does not communicate in the current round any more. `error`: why it has left by itself."""
-        self._send(f"LEFT={self.round}\n" + (f"ERROR={error[:400]}\n".replace("\n", " ").strip() + "\n" if error else ""))
+        try:
+            with self._connections.being_made():
+                dist.init_process_group(backend, **arguments)
+            self.rank, self.world_size = dist.get_rank(), dist.get_world_size()
+            self.step = send_state(self._state, self.step, self._went_on)
+        except Exception as error:
+            if not self._leave(error):
+                raise
+            return False
+        self._went_on = True
+        self._copy_buffers()
+        return True
 
-    def wait_round(self, timeout=None):
-        """The variables of the next round, which are to be put into os.environ. TimeoutError if it does not come."""
-        with self._changed:
-            if not self._changed.wait_for(lambda: self._next is not None, timeout):
-                raise TimeoutError(f"no round after round {self.round} within {timeout} s")
-            self.round, variables = self._next
-            self._next = None
-            return variables
+    def _leave(self, error):
+        """False: the error is this program's own."""
+        if not self._client.kept:
+            return False
+        broken = self._client.broken(_BROKEN_SECONDS)
+        if not broken and not _is_of_communication(error):
+            return False
+        self._connections.shut()
+        self._destroy_groups()
+        for buffer, value in self._buffers:
+            buffer.copy_(value)
+        self._client.left("" if broken else str(error))
+        return True
 
-    def _send(self, text):
-        self._socket.sendto(text.encode(), self._notify)  # its own: there may be no descriptor left
+    def _destroy_groups(self):
+        import torch.distributed as dist
 
-    def _read(self):
-        while True:
-            lines = self._socket.recv(16384).decode().splitlines()
-            key, _, number = (lines or [""])[0].partition("=")
-            if key in ("BROKEN", "ROUND") and number.isdigit():
-                variables = dict(line.split("=", 1) for line in lines[1:] if "=" in line)
-                self._receive(key, int(number), variables)
+        with contextlib.suppress(Exception):  # there may be none, or half of one
+            dist.destroy_process_group()
 
-    def _receive(self, key, number, variables):
-        with self._changed:
-            over = number if key == "BROKEN" else number - 1  # a round that begins ends the one before
-            is_new = over >= self.round > self._broken
-            self._broken = max(self._broken, over)
-            if key == "ROUND" and number > self.round:
-                self._next = (number, variables)
-            if self._next and self._next[0] <= self._broken:
-                self._next = None
-            self._changed.notify_all()
-        if is_new and self._on_broken:
-            self._on_broken()
+    def _copy_buffers(self):
+        """What forward changes (batch norm's statistics) would count twice where a step is made again."""
+        buffers = [buffer for part in self._state if hasattr(part, "buffers") for buffer in part.buffers()]
+        self._buffers = [(buffer, buffer.detach().clone()) for buffer in buffers]
+
+
+def _is_of_communication(error):
+    import torch.distributed as dist
+
+    text = str(error).lower()
+    return isinstance(error, dist.DistError) or any(word in text for word in ("gloo", "nccl", "connection"))
+
+
+class _Connections:
+    """The TCP connections of the process groups. A collective of Gloo's cannot be told to give up: it ends with them."""
+
+    def __init__(self):
+        self._lock = threading.Lock()
+        self._made = {}  # inode of the socket by descriptor
+        self._before = None  # the same while a process group is made
+
+    @contextlib.contextmanager
+    def being_made(self):
+        with self._lock:
+            self._made = {}
+            self._before = _tcp_sockets()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._made = _new(self._before)
+                self._before = None
+
+    def shut(self):
+        with self._lock:
+            made = self._made if self._before is None else _new(self._before)
+            for fd, inode in made.items():
+                with contextlib.suppress(OSError):  # it is closed by now, and may be another file
+                    if os.fstat(fd).st_ino == inode:
+                        with socket.socket(fileno=os.dup(fd)) as connection:
+                            connection.shutdown(socket.SHUT_RDWR)
+
+
+def _new(before):
+    return {fd: inode for fd, inode in _tcp_sockets().items() if before.get(fd) != inode}
+
+
+def _tcp_sockets():
+    """Connections of this process, but no listener: Gloo ends the process when that is shut down."""
+    found = {}
+    for name in os.listdir("/proc/self/fd"):
+        fd = int(name)
+        with contextlib.suppress(OSError):
+            status = os.fstat(fd)
+            if not stat.S_ISSOCK(status.st_mode):
+                continue
+            with socket.socket(fileno=os.dup(fd)) as one:
+                is_tcp = one.family in (socket.AF_INET, socket.AF_INET6) and one.type == socket.SOCK_STREAM
+                if is_tcp and not one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+                    found[fd] = status.st_ino
+    return found

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ddprun.rounds() in a Python program under the real agent: ranks die, and the others go on in their processes."""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+import torch
+from conftest import DDPRUN, PYTHON, clean_environment, free_port, processes_of_this_session, run, start, wait_for
+
+PROGRAM = pathlib.Path(__file__).with_name("kept_training.py")
+STEPS = 150
+
+
+@pytest.fixture
+def processes():
+    """What a test has started, ended with it."""
+    started = []
+    yield started
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+
+
+def training(folder, *flags, pause=0.01, **environ):
+    folder.mkdir(exist_ok=True)
+    words = [DDPRUN, *flags, PROGRAM, folder, STEPS, pause]
+    return start(words, env=clean_environment(OMP_NUM_THREADS="1", **environ))
+
+
+def finished(process):
+    out, err = process.communicate(timeout=200)
+    assert process.returncode == 0, err + out
+    return err
+
+
+def logs(folder):
+    """[(step, pid)] of each rank."""
+    found = {}
+    for log in folder.glob("samples-*.jsonl"):
+        entries = [json.loads(line) for line in log.read_text().split("\n")[:-1]]
+        if entries:
+            found[int(log.stem[8:])] = [(entry["step"], entry["pid"]) for entry in entries]
+    return found
+
+
+def reach(folder, process, ranks, more):
+    """When each rank has made so many more steps: the process of each."""
+    goal = max((entries[-1][0] for entries in logs(folder).values()), default=0) + more
+
+    def there():
+        last = {rank: entries[-1] for rank, entries in logs(folder).items() if rank < ranks}
+        return last if len(last) == ranks and all(step >= goal for step, _ in last.values()) else None
+
+    last = wait_for(f"step {goal}", lambda: there() or process.poll() is not None, 100)
+    assert process.poll() is None, process.communicate()
+    return {rank: pid for rank, (_, pid) in last.items()}
+
+
+def same_bits(one, other):
+    def same(left, right):
+        if isinstance(left, torch.Tensor):
+            return torch.equal(left, right)
+        if isinstance(left, dict):
+            return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
+        return left == right
+
+    return same(*(torch.load(folder / "end.pt", weights_only=False) for folder in (one, other)))
+
+
+@pytest.mark.parametrize("spares", [0, 1])
+def test_killed_ranks_leave_no_trace(tmp_path, processes, spares):
+    finished(training(tmp_path / "plain", "--nproc-per-node", 3, pause=0))
+    process = training(tmp_path / "run", "--nproc-per-node", 3, "--max-restarts", 9, "--spares", spares)
+    processes.append(process)
+    for victim in (1, 0, 2):
+        pids = reach(tmp_path / "run", process, 3, 10)
+        os.kill(pids[victim], signal.SIGKILL)
+        after = reach(tmp_path / "run", process, 3, 5)
+        assert after[victim] != pids[victim]
+        assert all(after[rank] == pid for rank, pid in pids.items() if rank != victim)
+    assert len(re.findall("restart ", finished(process))) == 3
+    assert same_bits(tmp_path / "plain", tmp_path / "run")
+
+
+def test_a_step_that_is_made_again_counts_once(tmp_path, processes):
+    finished(training(tmp_path / "plain", "--nproc-per-node", 2, pause=0, WITH_BATCH_NORM="1"))
+    process = training(tmp_path / "run", "--nproc-per-node", 2, "--max-restarts", 9, WITH_BATCH_NORM="1")
+    processes.append(process)
+    reach(tmp_path / "run", process, 2, 10)
+    (tmp_path / "run" / "die-1").touch()  # after forward, which has changed batch norm's statistics
+    assert "restart 1 of 9" in finished(process)
+    assert same_bits(tmp_path / "plain", tmp_path / "run")
+
+
+def nodes(folder, count, *flags):
+    port = free_port()
+    at = ["--master-addr", "127.0.0.1", "--master-port", port, "--insecure", "--max-restarts", 9]
+    return [training(folder, *at, "--node-rank", node, *flags) for node in range(count)]
+
+
+def test_on_two_nodes(tmp_path, processes):
+    finished(training(tmp_path / "plain", "--nproc-per-node", 4, pause=0))
+    processes += nodes(tmp_path / "run", 2, "--nnodes", 2, "--nproc-per-node", 2)
+    for victim in (3, 0):
+        pids = reach(tmp_path / "run", processes[0], 4, 10)
+        os.kill(pids[victim], signal.SIGKILL)
+    reach(tmp_path / "run", processes[0], 4, 5)
+    for process in processes:
+        finished(process)
+    assert same_bits(tmp_path / "plain", tmp_path / "run")
+
+
+def test_goes_on_with_fewer_ranks(tmp_path, processes):
+    flags = ["--nnodes", "1:2", "--nproc-per-node", 1, "--last-call", 1, "--lease", 3]
+    processes += nodes(tmp_path / "run", 2, *flags)
+    pids = reach(tmp_path / "run", processes[0], 2, 10)
+    done = logs(tmp_path / "run")[0][-1][0]
+    processes[1].terminate()
+    reach(tmp_path / "run", processes[0], 1, 10)
+    finished(processes[0])
+    steps = [step for step, pid in logs(tmp_path / "run")[0] if pid == pids[0]]
+    assert steps[-1] == STEPS and all(step >= done for step in steps[steps.index(done) :])
+
+
+def test_a_cut_connection_is_no_reason_to_start_anew(tmp_path, processes):
+    finished(training(tmp_path / "plain", "--nproc-per-node", 2, pause=0))
+    process = training(tmp_path / "run", "--nproc-per-node", 2, "--max-restarts", 3)
+    processes.append(process)
+    pids = reach(tmp_path / "run", process, 2, 10)
+    (tmp_path / "run" / "cut-1").touch()
+    wait_for("the cut", lambda: not (tmp_path / "run" / "cut-1").exists())
+    assert reach(tmp_path / "run", process, 2, 10) == pids
+    err = finished(process)
+    assert "restart 1 of 3" in err
+    assert same_bits(tmp_path / "plain", tmp_path / "run")
+
+
+def test_an_error_of_its_own_ends_the_rank(tmp_path, processes):
+    process = training(tmp_path / "run", "--nproc-per-node", 2, "--max-restarts", 0)
+    processes.append(process)
+    reach(tmp_path / "run", process, 2, 10)
+    (tmp_path / "run" / "fail-1").touch()
+    _, err = process.communicate(timeout=100)
+    assert process.returncode == 1
+    assert "run failed: rank 1" in err and "an error of its own" in err
+    assert not processes_of_this_session()
+
+
+def test_without_ddprun_there_is_one_round(tmp_path):
+    environ = clean_environment(RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()))
+    done = run([sys.executable, PROGRAM, tmp_path, 20], env=environ)
+    assert done.returncode == 0, done.stderr
+    assert [step for step, _ in logs(tmp_path)[0]] == list(range(1, 21))
+
+
+def test_a_loop_without_its_with_is_an_error(tmp_path):
+    text = f"import sys; sys.path.insert(0, {PYTHON!r}); import ddprun\nfor round in ddprun.rounds(backend='gloo'): pass\n"
+    environ = clean_environment(RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()))
+    done = subprocess.run([sys.executable, "-c", text], env=environ, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 1
+    assert "must be within `with round:`" in done.stderr
