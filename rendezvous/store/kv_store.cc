@@ -71,17 +71,18 @@ std::vector<KvStore::Answer> KvStore::Submit(StoreTicket ticket, StoreOp op, Tim
     return std::move(answers_);
   }
   if (MayWait(op.verb)) {
-    const absl::flat_hash_set<absl::string_view> distinct(op.keys.begin(), op.keys.end());
-    const auto missing = static_cast<std::size_t>(
-        std::count_if(distinct.begin(), distinct.end(),
-                      [&](absl::string_view key) { return !IsPresent(op, key); }));
+    absl::flat_hash_set<absl::string_view> missing;
+    for (const std::string& key : op.keys) {
+      if (!IsPresent(op, key)) missing.insert(key);
+    }
     StoreResult result;
-    if (missing == 0) {
+    if (missing.empty()) {
       result = Perform(op);
     } else if (op.timeout.count() <= 0) {
       result = TimeIsOver(op);
     } else if (waiters_.size() < limits_.waiters_max) {
-      Hold(ticket, std::move(op), missing, now);
+      const std::size_t count = missing.size();
+      Hold(ticket, std::move(op), count, now);
       return {};
     } else {
       result = ErrorResult(
@@ -286,16 +287,21 @@ StoreResult KvStore::MultiSet(StoreOp& op) {
 }
 
 StoreResult KvStore::MultiGet(const StoreOp& op) const {
+  std::vector<const std::string*> values;
+  values.reserve(op.keys.size());
   std::size_t bytes = 0;
-  for (const std::string& key : op.keys) bytes += values_.at(key).size();
+  for (const std::string& key : op.keys) {
+    values.push_back(&values_.at(key));
+    bytes += values.back()->size();
+  }
   if (bytes > limits_.reply_bytes_max) {
     return ErrorResult(absl::ResourceExhaustedError(absl::StrCat(
         "the values of ", op.keys.size(), " keys are ", bytes, " bytes, more than the ",
         limits_.reply_bytes_max, " that one answer may have; ask for fewer at a time")));
   }
   StoreResult result;
-  result.values.reserve(op.keys.size());
-  for (const std::string& key : op.keys) result.values.push_back(values_.at(key));
+  result.values.reserve(values.size());
+  for (const std::string* value : values) result.values.push_back(*value);
   return result;
 }
 
