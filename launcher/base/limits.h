@@ -167,6 +167,9 @@ inline constexpr std::chrono::seconds kForkTimeout{10};
 inline constexpr std::size_t kForkReplyBytesMax = 1024;
 // Between the end of a connection to the fork server and the news of its own end.
 inline constexpr std::chrono::seconds kForkServerEndTimeout{1};
+// Fork servers that fail one after another without having forked a worker, before no other is
+// started.
+inline constexpr int kForkServerFailuresMax = 3;
 // How long an agent whose warden or keeper was killed has to end by itself, which it does at once.
 inline constexpr std::chrono::milliseconds kGuardTimeout{400};
 // By how much the times that a file server gives its files may be behind this machine's clock.

@@ -43,8 +43,6 @@ using Clock = std::chrono::steady_clock;
 constexpr char kServerVariable[] = "DDPRUN_FORK_SERVER";
 constexpr absl::string_view kReady = "ready";
 constexpr absl::string_view kPidPrefix = "pid ";
-constexpr char kTooLate[] = "has not imported its modules in time (120 s)";
-static_assert(kPreloadTimeout == std::chrono::seconds(120));
 
 // Waits until one is ready; -1 is none of them. False: the deadline has passed.
 bool WaitFor(absl::Span<pollfd> fds, Clock::time_point deadline) {
@@ -152,66 +150,83 @@ bool ReadsTheSame(const std::vector<std::string>& server_environ,
 
 // ---- On other threads
 
-std::shared_ptr<ForkServer> ForkServer::Start(ForkServerPlan plan, std::function<void()> wake) {
-  std::shared_ptr<ForkServer> server(new ForkServer(std::move(plan), std::move(wake)));
-  const std::error_code error = RunDetached([server] { server->Run(); });
-  if (error) server->Fail(absl::StrCat("cannot start a thread: ", error.message()));
-  return server;
+std::shared_ptr<ForkServerProcess> ForkServerProcess::Start(ForkServerPlan plan,
+                                                            std::function<void()> wake) {
+  std::shared_ptr<ForkServerProcess> process(
+      new ForkServerProcess(std::move(plan), std::move(wake)));
+  const std::error_code error = RunDetached([process] { process->Run(); });
+  if (error) {
+    process->Fail(absl::UnavailableError(absl::StrCat("cannot start a thread: ", error.message())));
+  }
+  return process;
 }
 
-bool ForkServer::IsLoading() const {
+bool ForkServerProcess::IsLoading() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   return phase_ == Phase::kLoading;
 }
 
-pid_t ForkServer::pid() const {
+ForkServerMatch ForkServerProcess::Matches(pid_t pid) const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return pid_;
+  if (!pid_.has_value()) return ForkServerMatch::kUnknown;
+  return *pid_ == pid ? ForkServerMatch::kYes : ForkServerMatch::kNo;
 }
 
-std::vector<std::string> ForkServer::TakeNotes() {
+std::vector<std::string> ForkServerProcess::TakeOutput() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return std::exchange(notes_, {});
+  return std::exchange(lines_, {});
 }
 
-void ForkServer::Stop() {
+std::optional<ForkServerFailure> ForkServerProcess::TakeFailure() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  stopping_ = true;
+  return std::exchange(failure_, std::nullopt);
+}
+
+void ForkServerProcess::Stop() {
+  const std::lock_guard<std::mutex> lock(mutex_);
   phase_ = Phase::kFailed;
-  if (pid_ > 0) kill(pid_, SIGKILL);
+  if (pid_.value_or(0) > 0) kill(*pid_, SIGKILL);
   changed_.notify_all();
 }
 
-// The first reason counts.
-void ForkServer::Fail(const std::string& sentence) {
+// The first reason counts. A process that ended by itself while it imported its modules, or was too
+// slow, has found something of the modules; the others were prevented.
+void ForkServerProcess::Fail(const absl::Status& status) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (phase_ == Phase::kFailed) return;
+  const bool of_modules = absl::IsFailedPrecondition(status) || absl::IsDeadlineExceeded(status);
+  failure_ = ForkServerFailure{.sentence = std::string(status.message()),
+                               .was_ready = phase_ == Phase::kReady,
+                               .is_final = phase_ == Phase::kLoading && of_modules};
   phase_ = Phase::kFailed;
-  notes_.push_back(absl::StrCat("ddprun: the fork server of --preload ",
-                                absl::StrJoin(plan_.modules, ","), " ", sentence,
-                                "; workers start without it"));
-  if (pid_ > 0) kill(pid_, SIGKILL);
+  if (pid_.value_or(0) > 0) kill(*pid_, SIGKILL);
   changed_.notify_all();
   wake_();
 }
 
+absl::Status ForkServerProcess::TooLate() const {
+  const double seconds = std::chrono::duration<double>(plan_.import_timeout).count();
+  return absl::DeadlineExceededError(
+      absl::StrCat("has not imported its modules in time (", seconds, " s)"));
+}
+
 // To import the modules takes a worker as long as it takes the server, so waiting costs nothing.
-bool ForkServer::WaitUntilReady(const std::function<bool()>& is_cancelled) {
+bool ForkServerProcess::WaitUntilReady(const std::function<bool()>& is_cancelled) {
   std::unique_lock<std::mutex> lock(mutex_);
   while (phase_ == Phase::kLoading) {
     changed_.wait_for(lock, kSweepInterval);
     lock.unlock();
     const bool cancelled = is_cancelled();
     // Its own thread may wait for a disk.
-    if (Clock::now() >= deadline_) Fail(kTooLate);
+    if (Clock::now() >= deadline_) Fail(TooLate());
     lock.lock();
     if (cancelled) return false;
   }
   return phase_ == Phase::kReady;
 }
 
-std::optional<Spawned> ForkServer::Fork(const SpawnRequest& request,
-                                        const std::function<bool()>& is_cancelled) {
+std::optional<Spawned> ForkServerProcess::Fork(const SpawnRequest& request,
+                                               const std::function<bool()>& is_cancelled) {
   if (!WaitUntilReady(is_cancelled) || !ReadsTheSame(plan_.environ, request.environ))
     return std::nullopt;
   absl::StatusOr<Spawned> spawned = Ask(request);
@@ -224,12 +239,13 @@ std::optional<Spawned> ForkServer::Fork(const SpawnRequest& request,
       return phase_ == Phase::kFailed || !absl::IsUnavailable(spawned.status());
     });
   }
-  Fail(absl::StrCat("did not start a worker: ", spawned.status().message()));
+  Fail(absl::Status(spawned.status().code(),
+                    absl::StrCat("did not start a worker: ", spawned.status().message())));
   return std::nullopt;
 }
 
 // UNAVAILABLE: the server, or the worker, has ended.
-absl::StatusOr<Spawned> ForkServer::Ask(const SpawnRequest& request) {
+absl::StatusOr<Spawned> ForkServerProcess::Ask(const SpawnRequest& request) {
   const CpuBinding binding(request.cpus, request.memory_nodes);
   const std::string text = EncodeForkRequest(request, binding.memory_policy());
   absl::StatusOr<OwnedFd> file = ToMemoryFile(text);
@@ -265,15 +281,14 @@ absl::StatusOr<Spawned> ForkServer::Ask(const SpawnRequest& request) {
 
 // ---- On the server's own thread
 
-void ForkServer::Run() {
+void ForkServerProcess::Run() {
   absl::Status status = StartProcess();
   if (status.ok()) status = Load();
   if (status.ok()) {
     SetReady();
-    Fail(WaitForEnd());
-  } else {
-    Fail(std::string(status.message()));
+    status = WaitForEnd();
   }
+  Fail(status);
   if (process_.pid <= 0) return;
   pollfd ended{.fd = process_.pidfd.get(), .events = POLLIN, .revents = 0};
   WaitFor(absl::MakeSpan(&ended, 1), Clock::time_point::max());  // Fail() has killed it
@@ -283,7 +298,7 @@ void ForkServer::Run() {
   pid_ = 0;
 }
 
-absl::Status ForkServer::StartProcess() {
+absl::Status ForkServerProcess::StartProcess() {
   if (mkdir(plan_.folder.c_str(), S_IRWXU) != 0) return SystemError("make its folder");
   const absl::Status written =
       WriteWholeFile(absl::StrCat(plan_.folder, "/", kSitecustomize), kForkServerSource);
@@ -306,18 +321,26 @@ absl::Status ForkServer::StartProcess() {
                        .signal_mask = plan_.signal_mask};
   // Behind its own "-u".
   request.argv.insert(request.argv.end(), plan_.program.argv.begin() + 2, plan_.program.argv.end());
+  SetPid(std::nullopt);
   Spawned process = SpawnProcess(request, plan_.file_limit);
-  if (process.outcome.has_value())
+  if (process.outcome.has_value()) {
+    SetPid(0);
     return absl::UnavailableError(std::get<SpawnFailed>(*process.outcome).message);
+  }
   process_ = std::move(process);
   socket_ = std::move(sockets->own);
-  const std::lock_guard<std::mutex> lock(mutex_);
-  pid_ = process_.pid;
-  if (stopping_) kill(pid_, SIGKILL);
+  SetPid(process_.pid);
   return absl::OkStatus();
 }
 
-absl::Status ForkServer::Load() {
+// Stop() and Fail() have not killed one that they did not know of.
+void ForkServerProcess::SetPid(std::optional<pid_t> pid) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  pid_ = pid;
+  if (pid_.value_or(0) > 0 && phase_ == Phase::kFailed) kill(*pid_, SIGKILL);
+}
+
+absl::Status ForkServerProcess::Load() {
   pollfd fds[] = {{.fd = socket_.get(), .events = POLLIN, .revents = 0},
                   {.fd = output_.get(), .events = POLLIN, .revents = 0},
                   {.fd = process_.pidfd.get(), .events = POLLIN, .revents = 0}};
@@ -328,22 +351,22 @@ absl::Status ForkServer::Load() {
       fds[0].fd = -1;  // it is ending
     }
     if ((fds[1].revents & POLLHUP) != 0) fds[1].fd = -1;
-    if (fds[2].revents != 0) return absl::UnavailableError(DescribeEnd());
+    if (fds[2].revents != 0) return DescribeEnd();
   }
-  return absl::DeadlineExceededError(kTooLate);
+  return TooLate();
 }
 
-void ForkServer::SetReady() {
+void ForkServerProcess::SetReady() {
   std::vector<std::string> lines = absl::StrSplit(text_, '\n', absl::SkipEmpty());
   if (lines.size() > kShownLinesMax) lines.erase(lines.begin(), lines.end() - kShownLinesMax);
   const std::lock_guard<std::mutex> lock(mutex_);
   if (phase_ == Phase::kLoading) phase_ = Phase::kReady;
-  for (const std::string& line : lines) notes_.push_back(absl::StrCat("[preload] ", line));
+  lines_ = std::move(lines);
   changed_.notify_all();
-  if (!lines.empty()) wake_();
+  if (!lines_.empty()) wake_();
 }
 
-std::string ForkServer::WaitForEnd() {
+absl::Status ForkServerProcess::WaitForEnd() {
   pollfd fds[] = {{.fd = process_.pidfd.get(), .events = POLLIN, .revents = 0},
                   {.fd = output_.get(), .events = POLLIN, .revents = 0}};
   while (WaitFor(absl::MakeSpan(fds), Clock::time_point::max()) && fds[0].revents == 0) {
@@ -353,23 +376,26 @@ std::string ForkServer::WaitForEnd() {
   return DescribeEnd();
 }
 
-// Of a process that has ended and is not reaped.
-std::string ForkServer::DescribeEnd() const {
+// Of a process that has ended and is not reaped. FAILED_PRECONDITION: it ended by itself.
+absl::Status ForkServerProcess::DescribeEnd() const {
   siginfo_t info{};
   waitid(static_cast<idtype_t>(P_PIDFD), static_cast<id_t>(process_.pidfd.get()), &info,
          WEXITED | WNOWAIT);
-  if (info.si_code != CLD_EXITED)
-    return absl::StrCat("was killed by signal ", info.si_status, " (", SignalName(info.si_status),
-                        ")");
+  if (info.si_code != CLD_EXITED) {
+    return absl::UnavailableError(absl::StrCat("was killed by signal ", info.si_status, " (",
+                                               SignalName(info.si_status), ")"));
+  }
   const std::string line = LastLine();
-  if (!line.empty()) return absl::StrCat("ended: ", line);
-  if (info.si_status == 0)
-    return absl::StrCat("ended with exit code 0: ", plan_.program.path,
-                        " imports no sitecustomize from PYTHONPATH, or a module has ended it");
-  return absl::StrCat("ended with exit code ", info.si_status);
+  if (!line.empty()) return absl::FailedPreconditionError(absl::StrCat("ended: ", line));
+  std::string text = absl::StrCat("ended with exit code ", info.si_status);
+  if (info.si_status == 0) {
+    absl::StrAppend(&text, ": ", plan_.program.path,
+                    " imports no sitecustomize from PYTHONPATH, or a module has ended it");
+  }
+  return absl::FailedPreconditionError(text);
 }
 
-void ForkServer::ReadOutput() {
+void ForkServerProcess::ReadOutput() {
   std::array<char, 4096> bytes;
   ssize_t count = 0;
   while ((count = read(output_.get(), bytes.data(), bytes.size())) > 0)
@@ -377,9 +403,88 @@ void ForkServer::ReadOutput() {
   if (text_.size() > kPreloadOutputBytesMax) text_.erase(0, text_.size() - kPreloadOutputBytesMax);
 }
 
-std::string ForkServer::LastLine() const {
+std::string ForkServerProcess::LastLine() const {
   const std::vector<absl::string_view> lines = absl::StrSplit(text_, '\n', absl::SkipWhitespace());
   return lines.empty() ? "" : std::string(absl::StripAsciiWhitespace(lines.back()));
+}
+
+// ---- One process after another
+
+std::shared_ptr<ForkServer> ForkServer::Start(ForkServerPlan plan, std::function<void()> wake) {
+  std::shared_ptr<ForkServer> server(new ForkServer(std::move(plan), std::move(wake)));
+  server->StartProcess();
+  return server;
+}
+
+void ForkServer::StartProcess() {
+  ForkServerPlan plan = plan_;
+  absl::StrAppend(&plan.folder, "_", ++started_);
+  process_ = ForkServerProcess::Start(std::move(plan), wake_);
+}
+
+bool ForkServer::IsLoading() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return awaited_ && process_->IsLoading();
+}
+
+ForkServerMatch ForkServer::Matches(pid_t pid) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return process_->Matches(pid);
+}
+
+void ForkServer::BeginRound() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  awaited_ = true;
+  if (std::exchange(start_at_round_, false)) StartProcess();
+}
+
+std::optional<Spawned> ForkServer::Fork(const SpawnRequest& request,
+                                        const std::function<bool()>& is_cancelled) {
+  std::shared_ptr<ForkServerProcess> process;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!awaited_ && process_->IsLoading()) return std::nullopt;
+    process = process_;
+  }
+  std::optional<Spawned> spawned = process->Fork(request, is_cancelled);
+  if (spawned.has_value()) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    failures_ = 0;
+  }
+  return spawned;
+}
+
+std::vector<std::string> ForkServer::TakeNotes() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::vector<std::string> notes;
+  if (started_ == 1) {  // the others print the same
+    for (const std::string& line : process_->TakeOutput())
+      notes.push_back(absl::StrCat("[preload] ", line));
+  }
+  const std::optional<ForkServerFailure> failure = process_->TakeFailure();
+  if (failure.has_value() && !stopped_) notes.push_back(OnFailure(*failure));
+  return notes;
+}
+
+// One that was not even ready is not started again at once: what prevented it may last.
+std::string ForkServer::OnFailure(const ForkServerFailure& failure) {
+  const std::string text =
+      absl::StrCat("ddprun: the fork server of --preload ", absl::StrJoin(plan_.modules, ","), " ",
+                   failure.sentence, "; workers start without it");
+  if (failure.is_final) return text;
+  if (++failures_ >= kForkServerFailuresMax)
+    return absl::StrCat(text, " from now on: it has failed ", failures_, " times in a row");
+  awaited_ = false;
+  start_at_round_ = !failure.was_ready;
+  if (failure.was_ready) StartProcess();
+  return absl::StrCat(text, " until another one is ready");
+}
+
+void ForkServer::Stop() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  stopped_ = true;
+  start_at_round_ = false;
+  process_->Stop();
 }
 
 }  // namespace ddprun

@@ -139,7 +139,14 @@ std::vector<bool> Workers::WorkersWithRecord() const {
 }
 
 bool Workers::IsKnown(pid_t pid) const {
-  if (fork_server_ != nullptr && fork_server_->pid() == pid) return true;
+  return MatchForkServer(pid) != ForkServerMatch::kNo || IsWorker(pid);
+}
+
+ForkServerMatch Workers::MatchForkServer(pid_t pid) const {
+  return fork_server_ != nullptr ? fork_server_->Matches(pid) : ForkServerMatch::kNo;
+}
+
+bool Workers::IsWorker(pid_t pid) const {
   for (int i = 0; i < count(); ++i) {
     const auto index = static_cast<std::size_t>(i);
     if (processes_.IsLive(index) && processes_.pid(index) == pid) return true;
@@ -148,7 +155,14 @@ bool Workers::IsKnown(pid_t pid) const {
 }
 
 std::optional<std::vector<pid_t>> Workers::KillOrphans() const {
-  return KillChildrenOnce([this](pid_t pid) { return IsKnown(pid); });
+  bool spared = false;  // it may be an orphan, or the fork server that is just being started
+  std::optional<std::vector<pid_t>> left = KillChildrenOnce([this, &spared](pid_t pid) {
+    const ForkServerMatch match = MatchForkServer(pid);
+    spared |= match == ForkServerMatch::kUnknown;
+    return match != ForkServerMatch::kNo || IsWorker(pid);
+  });
+  if (spared && !left.has_value()) left.emplace();  // look again
+  return left;
 }
 
 void Workers::FinishIfAllGone(TimePoint now, std::vector<Event>& events) {

@@ -65,6 +65,7 @@ void Workers::Spawn(const Start& start, const std::vector<std::string>& network,
   end_all_ = stopping_ = prepares_ = false;
   peers_until_.reset();
   reported_keeping_.reset();
+  if (fork_server_ != nullptr) fork_server_->BeginRound();
   for (int i = 0; i < size(); ++i) {
     const auto index = static_cast<std::size_t>(i);
     const bool stays = processes_.IsLive(index) && Of(i).left;

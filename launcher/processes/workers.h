@@ -236,6 +236,8 @@ class Workers {
   void AskToEnd(int signal, bool keep);
   std::optional<std::vector<pid_t>> KillOrphans() const;
   bool IsKnown(pid_t pid) const;
+  ForkServerMatch MatchForkServer(pid_t pid) const;
+  bool IsWorker(pid_t pid) const;
   void ReportStuckProcess(pid_t pid, std::chrono::seconds after_kill);
   void FinishIfAllGone(TimePoint now, std::vector<Event>& events);
 

@@ -62,10 +62,16 @@ def test_parked_workers_are_forked(folder):
     assert len(imports(folder)) == 1
 
 
+SAYS_WHETHER = "import os, sys\nprint('preloaded', {module!r} in sys.modules)\n"
+FAILS_BEFORE = "if int(os.environ['TORCHELASTIC_RESTART_COUNT']) < {round}: sys.exit(1)\n"
+
+
 def test_the_server_is_killed_while_it_waits(folder):
+    """Another one takes its place at once."""
     program = write(
         folder,
-        BEGINS + "if os.environ['TORCHELASTIC_RESTART_COUNT'] == '0':\n"
+        SAYS_WHETHER.format(module="counted") + "import counted\n"
+        "if os.environ['TORCHELASTIC_RESTART_COUNT'] == '0':\n"
         "    open('begun', 'w').close()\n"
         "    while not os.path.exists('gone'): pass\n"
         "    sys.exit(1)\n",
@@ -76,14 +82,31 @@ def test_the_server_is_killed_while_it_waits(folder):
     server = server_of(process.pid)
     os.kill(server, signal.SIGKILL)
     wait_for("its end", lambda: not pathlib.Path(f"/proc/{server}").exists())
+    wait_for("another one", lambda: len(imports(folder)) == 2)
     (folder / "gone").touch()
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
-    assert "round 1 rank 0" in out
-    assert f"of --preload counted was killed by signal 9 (SIGKILL); {FALLEN_BACK}" in err
+    assert out.splitlines() == ["[0] preloaded True", "[0] preloaded True"]
+    assert f"of --preload counted was killed by signal 9 (SIGKILL); {FALLEN_BACK} until another one is ready" in err
     assert err.count("fork server") == 1
-    assert len(imports(folder)) == 2
+    assert len(imports(folder)) == 2  # no worker has
     assert not processes_of_this_session()
+
+
+def test_a_server_that_was_killed_while_it_imported_is_started_again_in_the_next_round(folder):
+    write(
+        folder,
+        "import os, pathlib\n"
+        "if not os.path.exists('killed'):\n"
+        "    open('killed', 'w').close()\n"
+        "    os.kill(os.getpid(), 9)\n",
+        "killed_once.py",
+    )
+    program = write(folder, SAYS_WHETHER.format(module="killed_once") + FAILS_BEFORE.format(round=1))
+    done = ddprun(folder, "--preload", "killed_once", "--max-restarts", 1, program)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["[0] preloaded False", "[0] preloaded True"]
+    assert done.stderr.count("fork server") == 1
 
 
 HOOKS = """
@@ -117,6 +140,21 @@ def test_a_fork_that_fails_leaves_one_worker(folder, what):
     assert done.returncode == 0, done.stderr
     assert sentence in done.stderr and FALLEN_BACK in done.stderr
     assert len((folder / "runs").read_text().split()) == 1
+    assert not processes_of_this_session()
+
+
+def test_a_server_that_always_dies_is_given_up(folder):
+    hooks = HOOKS.format(at=("server", 2), does="os.kill(os.getpid(), 9)")
+    write(folder, hooks + "open('servers', 'a').write(f'{os.getpid()}\\n')\n", "hooked.py")
+    program = write(folder, SAYS_WHETHER.format(module="hooked") + FAILS_BEFORE.format(round=4))
+    done = ddprun(folder, "--preload", "hooked", "--max-restarts", 4, program)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["[0] preloaded False"] * 5
+    notes = [line for line in done.stderr.splitlines() if "fork server" in line]
+    said = f"ddprun: the fork server of --preload hooked was killed by signal 9 (SIGKILL); {FALLEN_BACK}"
+    ends = [" until another one is ready"] * 2 + [" from now on: it has failed 3 times in a row"]
+    assert notes == [said + end for end in ends]
+    assert len((folder / "servers").read_text().split()) == 3
     assert not processes_of_this_session()
 
 
@@ -183,7 +221,6 @@ BAD_MODULES = {
     "raises": ("raise ValueError('when imported')", "ended: ValueError: when imported"),
     "imports nothing": ("import nowhere_at_all", "ended: ModuleNotFoundError: No module named 'nowhere_at_all'"),
     "exits": ("import sys; sys.exit(4)", "ended: SystemExit: 4"),
-    "dies": ("import os; os.kill(os.getpid(), 11)", "was killed by signal 11 (SIGSEGV)"),
     "is no Python": ("def f(:", "ended: SyntaxError: invalid syntax"),
     "starts a thread": (
         "import threading, time\nthreading.Thread(target=time.sleep, args=(600,), daemon=True).start()",
