@@ -83,6 +83,7 @@ void Agent::ReportIfNotWritten(const std::string& path, std::function<absl::Stat
 }
 
 void Agent::Close() {
+  workers_.EndForkServer();  // before its folder is removed
   console_.Pump();
   session_.reset();
   store_proxy_.reset();

@@ -36,7 +36,9 @@ Workers::Workers(const NodeConfig& config, Poller& poller, Console& console,
         log_mux_.KeepRecord(local_rank, record);
       }) {}
 
-Workers::~Workers() {
+Workers::~Workers() { EndForkServer(); }
+
+void Workers::EndForkServer() {
   if (fork_server_ != nullptr) fork_server_->Stop();
 }
 

@@ -152,6 +152,9 @@ class Workers {
   // From Spawn() until nothing of the round is left.
   bool round_live() const { return round_live_; }
 
+  // No worker will be started any more.
+  void EndForkServer();
+
   // The output of the workers.
   LogMux& logs() { return log_mux_; }
 

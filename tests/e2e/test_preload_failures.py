@@ -197,6 +197,30 @@ def test_a_signal_does_not_wait_for_the_imports(folder):
     assert not processes_of_this_session()
 
 
+def test_the_server_ends_before_its_folder_is_removed(folder):
+    """Or it would not find the module that keeps it from running the program, as a worker without a rank."""
+    python = write(
+        folder,
+        "#!/bin/bash\n"
+        'if [[ "$DDPRUN_FORK_SERVER" == serve* ]]; then\n'
+        f"    touch {folder}/begun\n"
+        '    while [[ -e "${PYTHONPATH%%:*}" ]]; do :; done\n'
+        f"    touch {folder}/outlived\n"
+        "fi\n"
+        f'exec -a "$0" {sys.executable} "$@"\n',
+        "python",
+    )
+    python.chmod(0o755)
+    program = write(folder, "print('never')\n")
+    process = start([DDPRUN, "--standalone", *FORKED, program], env=environment(folder, PYTHON_EXEC=str(python)))
+    wait_for("the server", (folder / "begun").exists)
+    process.terminate()
+    process.communicate(timeout=20)
+    assert process.returncode == 143
+    assert not processes_of_this_session()
+    assert not (folder / "outlived").exists()
+
+
 def test_signals_reach_forked_workers(folder):
     program = write(
         folder,
