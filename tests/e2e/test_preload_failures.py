@@ -8,7 +8,7 @@ import signal
 import sys
 
 import pytest
-from conftest import DDPRUN, agent_of, processes_of_this_session, run, start, wait_for
+from conftest import DDPRUN, agent_of, finish_all, free_port, processes_of_this_session, run, start, wait_for
 from preload_runs import FORKED, ddprun, environment, folder, imports, server_of, write  # noqa: F401
 
 FALLEN_BACK = "workers start without it"
@@ -237,6 +237,37 @@ def test_signals_reach_forked_workers(folder):
     process.terminate()
     process.communicate(timeout=60)
     assert process.returncode == 143
+
+
+# ---- Two nodes
+
+
+def test_ranks_of_two_nodes_are_forked(folder):
+    """And once more after the death of one: each node has imported torch once."""
+    program = write(
+        folder,
+        SAYS_WHETHER.format(module="torch") + "import signal, torch.distributed as dist\n"
+        "dist.init_process_group('gloo')\n"
+        "import torch\n"
+        "x = torch.ones(1) * (dist.get_rank() + 1)\n"
+        "dist.all_reduce(x)\n"
+        "restart = os.environ['TORCHELASTIC_RESTART_COUNT']\n"
+        "print('restart', restart, 'rank', dist.get_rank(), 'sum', x.item())\n"
+        "if restart == '0':\n"
+        "    if dist.get_rank() == 1: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    while True: signal.pause()\n"
+        "dist.destroy_process_group()\n",
+    )
+    command = [DDPRUN, "--nnodes", 2, "--master-addr", "127.0.0.1", "--master-port", free_port(), "--max-restarts", 1]
+    command += ["--preload", "torch,counted", program]
+    nodes = [start([*command[:3], "--node-rank", rank, *command[3:]], env=environment(folder)) for rank in (0, 1)]
+    for rank, (code, out, err) in enumerate(finish_all(nodes)):
+        assert code == 0, err
+        assert "fork server" not in err
+        assert out.count("preloaded True") == 2
+        assert all(f"restart {restart} rank {rank} sum 3.0" in out for restart in (0, 1))
+    assert len(imports(folder)) == 2
+    assert not processes_of_this_session()
 
 
 # ---- Modules that cannot be preloaded
