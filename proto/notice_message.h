@@ -14,12 +14,12 @@
 //   REASON=SIGUSR1  how the notice came
 #pragma once
 
-#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <string>
 
 #include "absl/strings/str_format.h"
+#include "proto/text.h"
 
 namespace ddprun {
 
@@ -38,13 +38,9 @@ struct NoticeMessage {
 
 // A line end in a value is sent as a space.
 inline std::string ToText(const NoticeMessage& message) {
-  const auto one_line = [](std::string text) {
-    std::replace(text.begin(), text.end(), '\n', ' ');
-    return text;
-  };
   return absl::StrFormat("NOTICE=%d\nSECONDS=%.3f\nHOST=%s\nNODE_RANK=%d\nREASON=%s\n",
                          message.number, static_cast<double>(message.remaining.count()) / 1000,
-                         one_line(message.host), message.node_rank, one_line(message.reason));
+                         OneLine(message.host), message.node_rank, OneLine(message.reason));
 }
 
 }  // namespace ddprun

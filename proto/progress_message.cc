@@ -32,11 +32,6 @@ std::string Name(absl::string_view text) {
   return std::string(text.substr(0, kProgressNameBytesMax));
 }
 
-std::string OneLine(std::string text) {
-  std::replace(text.begin(), text.end(), '\n', ' ');
-  return text;
-}
-
 // One word, for a line of words.
 std::string Word(absl::string_view text) {
   std::string word(text.substr(0, kCollectiveNameBytesMax));

@@ -1,23 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "proto/round_message.h"
 
-#include <algorithm>
-
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "proto/text.h"
 
 namespace ddprun {
 namespace {
 
 constexpr absl::string_view kBroken = "BROKEN=";
 constexpr absl::string_view kRound = "ROUND=";
-
-std::string OneLine(std::string text) {
-  std::replace(text.begin(), text.end(), '\n', ' ');
-  return text;
-}
 
 std::optional<std::uint64_t> RoundIn(absl::string_view line, absl::string_view key) {
   std::uint64_t round = 0;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "proto/text.h"
 
+#include <algorithm>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
@@ -9,6 +11,11 @@ namespace ddprun {
 std::string HostPort(const std::string& host, int port) {
   const bool bare_v6 = absl::StrContains(host, ':') && !absl::StartsWith(host, "[");
   return bare_v6 ? absl::StrCat("[", host, "]:", port) : absl::StrCat(host, ":", port);
+}
+
+std::string OneLine(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
 }
 
 std::string CutText(std::string text, std::size_t bytes_max) {

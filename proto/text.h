@@ -14,4 +14,7 @@ std::string HostPort(const std::string& host, int port);
 // that was valid stays valid, and cutting it again changes nothing.
 std::string CutText(std::string text, std::size_t bytes_max);
 
+// Line ends become spaces.
+std::string OneLine(std::string text);
+
 }  // namespace ddprun
