@@ -457,9 +457,10 @@ std::optional<Spawned> ForkServer::Fork(const SpawnRequest& request,
 std::vector<std::string> ForkServer::TakeNotes() {
   const std::lock_guard<std::mutex> lock(mutex_);
   std::vector<std::string> notes;
-  if (started_ == 1) {  // the others print the same
+  if (!printed_) {  // the next process prints the same
     for (const std::string& line : process_->TakeOutput())
       notes.push_back(absl::StrCat("[preload] ", line));
+    printed_ = !notes.empty();
   }
   const std::optional<ForkServerFailure> failure = process_->TakeFailure();
   if (failure.has_value() && !stopped_) notes.push_back(OnFailure(*failure));

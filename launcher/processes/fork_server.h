@@ -164,6 +164,7 @@ class ForkServer {
   int failures_ = 0;             // in a row
   bool awaited_ = true;          // by the workers that are due
   bool start_at_round_ = false;  // the next one
+  bool printed_ = false;         // what the modules print
   bool stopped_ = false;
 };
 
