@@ -86,7 +86,7 @@ def run_one(path, name, agent):
     return 2 if result.skipped else 0
 
 
-def in_a_fork(work, said):
+def in_a_fork(work, said, limit=TEST_S):
     """Its exit code, or what ended it; what it writes goes to the file `said`."""
     sys.stdout.flush()
     pid = os.fork()
@@ -103,12 +103,12 @@ def in_a_fork(work, said):
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(code)
-    end = time.monotonic() + TEST_S
+    end = time.monotonic() + limit
     while (done := os.waitpid(pid, os.WNOHANG))[0] == 0:
         if time.monotonic() > end:
             os.kill(pid, 9)
             os.waitpid(pid, 0)
-            return f"not over after {TEST_S} s"
+            return f"not over after {limit} s"
         time.sleep(0.01)
     return os.waitstatus_to_exitcode(done[1])
 
