@@ -99,7 +99,8 @@ def test_a_server_that_was_killed_while_it_imported_is_started_again_in_the_next
         "import os, pathlib\n"
         "if not os.path.exists('killed'):\n"
         "    open('killed', 'w').close()\n"
-        "    os.kill(os.getpid(), 9)\n",
+        "    os.kill(os.getpid(), 9)\n"
+        "print('imported')\n",
         "killed_once.py",
     )
     program = write(folder, SAYS_WHETHER.format(module="killed_once") + FAILS_BEFORE.format(round=1))
@@ -107,6 +108,7 @@ def test_a_server_that_was_killed_while_it_imported_is_started_again_in_the_next
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["[0] preloaded False", "[0] preloaded True"]
     assert done.stderr.count("fork server") == 1
+    assert done.stderr.count("[preload] imported") == 1
 
 
 HOOKS = """
