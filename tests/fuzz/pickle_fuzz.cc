@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pickle in a checkpoint of PyTorch, which may come from anyone.
+// The pickle in a checkpoint or a dump of PyTorch, which may come from anyone.
+#include "rendezvous/base/pickle.h"
 #include "tests/fuzz/fuzz.h"
-#include "worker/files/pickle.h"
 
 namespace ddprun::fuzz {
 

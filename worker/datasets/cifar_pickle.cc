@@ -6,7 +6,7 @@
 #include <initializer_list>
 #include <string_view>
 
-#include "worker/files/pickle.h"
+#include "rendezvous/base/pickle.h"
 
 namespace ddprun {
 namespace {

@@ -14,8 +14,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "rendezvous/base/pickle.h"
 #include "worker/files/mapped_file.h"
-#include "worker/files/pickle.h"
 
 namespace ddprun {
 namespace {

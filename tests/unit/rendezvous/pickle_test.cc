@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/files/pickle.h"
+#include "rendezvous/base/pickle.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -121,6 +121,13 @@ TEST(Pickle, TooManyValuesAreRejected) {
   std::string recalls = "Nq\0"s;
   for (std::size_t i = 0; i < kPickleValuesMax; ++i) recalls += "h\0"s;
   EXPECT_EQ(ErrorOf(recalls), "the pickle's instructions do not fit together");
+}
+
+TEST(Pickle, TooManyMarksAndPlacesInTheMemoAreRejected) {
+  EXPECT_EQ(ErrorOf(std::string(kPickleValuesMax + 1, '(')),
+            "the pickle's instructions do not fit together");
+  EXPECT_EQ(ErrorOf("N" + std::string(kPickleValuesMax + 1, '\x94')),
+            "the pickle's instructions do not fit together");
 }
 
 }  // namespace

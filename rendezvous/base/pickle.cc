@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/files/pickle.h"
+#include "rendezvous/base/pickle.h"
 
 #include <bit>
 #include <string>
@@ -91,6 +91,7 @@ class PickleParser {
       case '.':  // STOP
         return false;
       case '(':  // MARK
+        if (marks_.size() == kPickleValuesMax) Malformed();
         marks_.push_back(stack_.size());
         return true;
       case 'c':  // GLOBAL
@@ -208,17 +209,14 @@ class PickleParser {
   bool Memo(std::uint8_t code) {
     switch (code) {
       case 'q':  // BINPUT
-        memo_[input_.Number(1)] = Top();
+        Remember(input_.Number(1));
         return true;
       case 'r':  // LONG_BINPUT
-        memo_[input_.Number(4)] = Top();
+        Remember(input_.Number(4));
         return true;
       case 0x94:  // MEMOIZE
-      {
-        const std::size_t next = memo_.size();
-        memo_[next] = Top();
+        Remember(memo_.size());
         return true;
-      }
       case 'h':  // BINGET
         Recall(input_.Number(1));
         return true;
@@ -237,6 +235,13 @@ class PickleParser {
     }
     pickle_.values_.push_back({std::move(value)});
     stack_.push_back(&pickle_.values_.back());
+  }
+
+  void Remember(std::uint64_t key) {
+    PickleValue* const value = Top();
+    // One byte of the pickle may cost an entry of the memo; no pickler stores a value twice.
+    if (memo_.size() == kPickleValuesMax) Malformed();
+    memo_[key] = value;
   }
 
   void Recall(std::uint64_t key) {
