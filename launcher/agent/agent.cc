@@ -52,7 +52,9 @@ Agent::Agent(Config config)
   workers_.SetPlaces(
       {.on_ended = [this](int local_rank, const auto& message,
                           TimePoint now) { return watch_.OnWorkerEnded(local_rank, message, now); },
-       .now = [this] { return watch_.Places(); }});
+       .now = [this] { return watch_.Places(); },
+       .missing = [this] { return watch_.WithoutPlace(); },
+       .on_dumps = [this](const DumpedPlaces& places) { watch_.OnDumps(places); }});
 }
 
 Agent::~Agent() = default;

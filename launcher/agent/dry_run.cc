@@ -14,6 +14,7 @@
 #include "launcher/base/command.h"
 #include "launcher/base/limits.h"
 #include "launcher/node/network.h"
+#include "launcher/placement/flight_recorder.h"
 #include "launcher/placement/worker_environ.h"
 #include "proto/progress_message.h"
 #include "proto/text.h"
@@ -105,7 +106,10 @@ std::map<std::string, std::string> Unknown(const Options& options) {
   std::map<std::string, std::string> unknown = {
       {"TORCHELASTIC_ERROR_FILE", "a file that is created for each worker"},
       {"DDPRUN_AGENT_SOCKET", "a socket that is created for each run"},
-      {kNotifySocketVariable, "a socket that is created for each worker"}};
+      {kNotifySocketVariable, "a socket that is created for each worker"},
+      {"TORCH_FR_DUMP_TEMP_FILE", "a file that PyTorch writes for each worker"},
+      {"TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "the same file"},
+      {"TORCH_NCCL_DEBUG_INFO_PIPE_FILE", "a FIFO that PyTorch makes for each worker"}};
   if (options.nodes > 1 || !options.master_port.has_value())
     unknown["MASTER_PORT"] = "a port that is free on rank 0's node";
   if (options.run_id.empty()) unknown["TORCHELASTIC_RUN_ID"] = "a name with the time of the start";
@@ -133,8 +137,12 @@ std::vector<std::string> EnvironmentOf(const DryRun& dry_run, int local_rank) {
         [&](const std::string& entry) { return absl::StartsWith(entry, absl::StrCat(name, "=")); });
     if (!own) network.push_back(absl::StrCat(name, "="));
   }
-  return WorkerEnviron(dry_run.inherited, EnvOf(dry_run, local_rank),
-                       dry_run.places[static_cast<std::size_t>(local_rank)], network);
+  std::vector<std::string> environment =
+      WorkerEnviron(dry_run.inherited, EnvOf(dry_run, local_rank),
+                    dry_run.places[static_cast<std::size_t>(local_rank)], network);
+  if (dry_run.options.hangs.flight_recorder)
+    AddFlightRecorder(kUnknownPath, "", local_rank, environment);
+  return environment;
 }
 
 // The variables of the first and the last worker that differ from ddprun's own.

@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "launcher/base/limits.h"
 #include "launcher/base/temp_dir.h"
+#include "launcher/placement/flight_recorder.h"
 #include "launcher/processes/orphans.h"
 #include "launcher/processes/process_stat.h"
 #include "rendezvous/base/errno_text.h"
@@ -138,6 +139,7 @@ void EndAllBelow(const Warden& warden, std::optional<int> child) {
     if (!named)
       std::fprintf(stderr, "ddprun: %s\n", ToText(LookAtStuckProcess(pid), timeout).c_str());
   }
+  RemoveFlightPipes(warden.temp_dir);
   RemoveTempDir(warden.temp_dir);
   if (warden.cgroup != nullptr) warden.cgroup->Remove();
 }

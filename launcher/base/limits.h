@@ -125,6 +125,12 @@ inline constexpr std::size_t kStackThreadsMax = 64;
 inline constexpr std::size_t kStackFramesMax = 64;
 inline constexpr std::size_t kStacksBytesMax = 4u << 20;
 inline constexpr std::chrono::seconds kStacksTimeout{15};
+// A dump of PyTorch's flight recorder (2 000 entries with their frames have a few MB), how long a
+// worker that hangs has to write it (it looks once a second whether it is asked), and how often its
+// file is looked at.
+inline constexpr std::size_t kFlightDumpBytesMax = 32u << 20;
+inline constexpr std::chrono::seconds kDumpTimeout{4};
+inline constexpr std::chrono::milliseconds kDumpLookInterval{20};
 // Of Python's frames, which are read from a process that may change or damage them meanwhile: its
 // threads, those that are shown included; characters of a name; bytes of a table of lines; and
 // attempts at a thread whose frames change while they are read.

@@ -130,13 +130,14 @@ std::optional<HungWorker> HangWatch::FindSilent(milliseconds at_least, TimePoint
 
 std::vector<RanksInPlace> HangWatch::Places(int rank_first) const {
   const bool any = std::any_of(workers_.begin(), workers_.end(), [](const Worker& worker) {
-    return worker.place.has_value() && worker.place->waits.has_value();
+    return PlaceOf(worker) != nullptr && PlaceOf(worker)->waits.has_value();
   });
   std::vector<RanksInPlace> places;
   for (std::size_t i = 0; any && i < workers_.size(); ++i) {
-    const Worker& worker = workers_[i];
-    if (!worker.place.has_value() && !worker.lives) continue;
-    AddPlace(rank_first + static_cast<int>(i), worker.place.value_or(CollectivePlace{}), places);
+    const CollectivePlace* place = PlaceOf(workers_[i]);
+    if (place == nullptr && !workers_[i].lives) continue;
+    AddPlace(rank_first + static_cast<int>(i), place != nullptr ? *place : CollectivePlace{},
+             places);
   }
   return places;
 }
@@ -144,10 +145,37 @@ std::vector<RanksInPlace> HangWatch::Places(int rank_first) const {
 std::vector<RanksInPlace> HangWatch::PlacesBesideOthers(int rank_first) const {
   std::vector<RanksInPlace> places;
   for (std::size_t i = 0; i < workers_.size(); ++i) {
-    const std::optional<CollectivePlace>& place = workers_[i].place;
-    if (place.has_value()) AddPlace(rank_first + static_cast<int>(i), *place, places);
+    const CollectivePlace* place = PlaceOf(workers_[i]);
+    if (place != nullptr) AddPlace(rank_first + static_cast<int>(i), *place, places);
   }
   return places;
+}
+
+std::vector<int> HangWatch::WithoutPlace() const {
+  std::vector<int> local_ranks;
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    if (!workers_[i].place.has_value()) local_ranks.push_back(static_cast<int>(i));
+  }
+  return local_ranks;
+}
+
+void HangWatch::SetDumped(int local_rank, CollectivePlace place) {
+  if (static_cast<std::size_t>(local_rank) >= workers_.size()) return;
+  workers_[static_cast<std::size_t>(local_rank)].dumped = std::move(place);
+}
+
+HungWorker HangWatch::Blame(HungWorker found, TimePoint now) const {
+  if (found.hang.kind == HangKind::kNoProgress) return found;
+  const Duration at_least = (now - found.since) / 2;
+  int blamed = found.local_rank;
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    const Worker& worker = workers_[i];
+    const CollectivePlace* before = PlaceOf(workers_[static_cast<std::size_t>(blamed)]);
+    if (!worker.lives || now - Since(worker, found.hang.kind) < at_least) continue;
+    if (before == nullptr || PlaceOf(worker) == nullptr) continue;
+    if (IsBehind(*PlaceOf(worker), *before)) blamed = static_cast<int>(i);
+  }
+  return blamed == found.local_rank ? std::move(found) : Describe(blamed, found.hang.kind, now);
 }
 
 bool HangWatch::WaitsInCollective(int local_rank) const {
@@ -194,6 +222,12 @@ void HangWatch::Schedule(TimePoint now) {
   if (!IsWatched()) return;
   next_look_ = now + std::clamp<milliseconds>(Shortest() / kLooksPerLimit, kLookIntervalMin,
                                               kHangLookInterval);
+}
+
+// Null: it is not known.
+const CollectivePlace* HangWatch::PlaceOf(const Worker& worker) {
+  if (worker.place.has_value()) return &*worker.place;
+  return worker.dumped.has_value() ? &*worker.dumped : nullptr;
 }
 
 // The collective that it waits in, as far as it has reported one.

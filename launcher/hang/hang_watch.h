@@ -52,6 +52,14 @@ class HangWatch {
   // The last that it has reported is that it waits in a collective.
   bool WaitsInCollective(int local_rank) const;
 
+  // The local ranks of the round that have not reported where they are.
+  std::vector<int> WithoutPlace() const;
+  // Where such a worker is, by its flight recorder: for the places above, and no sign of progress.
+  void SetDumped(int local_rank, CollectivePlace place);
+  // Of workers that do not write and start nothing: the one that the others wait for, by what they
+  // have dumped, or `found`.
+  HungWorker Blame(HungWorker found, TimePoint now) const;
+
   // It has made no progress since it was found.
   bool StillHangs(const HungWorker& found) const;
 
@@ -68,6 +76,7 @@ class HangWatch {
     TimePoint output_at{};
     Progress progress;
     std::optional<CollectivePlace> place;  // since then
+    std::optional<CollectivePlace> dumped;
     // The last place that was reported, and since when it has been that one.
     std::optional<CollectivePlace> seen;
     TimePoint seen_at{};
@@ -77,6 +86,7 @@ class HangWatch {
   bool IsWatched() const;
   void Schedule(TimePoint now);
   Limit Shortest() const;
+  static const CollectivePlace* PlaceOf(const Worker& worker);
   static bool Reports(const Worker& worker) { return worker.told || worker.seen.has_value(); }
   static const Collective* WaitOf(const Worker& worker);
   static TimePoint ProgressAt(const Worker& worker);

@@ -7,6 +7,8 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "launcher/base/background.h"
+#include "launcher/base/limits.h"
 #include "rendezvous/base/limits.h"
 #include "rendezvous/values/collectives.h"
 
@@ -33,6 +35,8 @@ void WorkerWatch::End() {
   watch_.End();
   found_.reset();
   reader_.reset();
+  stacks_.clear();
+  dumps_ = {};
   changed_ = false;
   last_sent_.reset();
   asked_ = false;
@@ -75,37 +79,65 @@ void WorkerWatch::Examine(std::chrono::milliseconds silent, TimePoint now,
   if (found_.has_value()) return;  // they are being read already
   // All wait for one. Which one is known only when every node has examined its own.
   found_ = watch_.FindSilent(silent / 2, now);
-  if (found_.has_value()) return ReadStacks(now);
+  if (found_.has_value()) ReadStacks(now);
+  ReadDumps(now);
+  if (found_.has_value() || IsReading()) return;
   asked_ = false;
   events.push_back(StacksRead{});
 }
 
 std::optional<TimePoint> WorkerWatch::NextDeadline(bool round_runs) const {
-  std::optional<TimePoint> stacks;
-  if (reader_ != nullptr) {
-    stacks = reader_->deadline();
+  std::optional<TimePoint> reading;
+  if (IsReading()) {
+    reading = Earliest({reader_ != nullptr ? reader_->deadline() : std::nullopt,
+                        dumps_.valid() ? std::optional(dumps_deadline_) : std::nullopt});
   } else if (found_.has_value()) {
-    stacks = kAtOnce;
+    reading = kAtOnce;
   }
-  return Earliest({round_runs ? watch_.NextLook() : std::nullopt, stacks,
+  return Earliest({round_runs ? watch_.NextLook() : std::nullopt, reading,
                    changed_ ? std::optional(next_report_) : std::nullopt});
 }
 
 void WorkerWatch::OnTurn(TimePoint now, bool round_runs, std::vector<Event>& events) {
-  if (found_.has_value()) {
-    std::optional<Stacks> stacks = Stacks{};
-    if (reader_ != nullptr) stacks = reader_->Take(now);
-    if (stacks.has_value()) {
-      Finish(*std::move(stacks), now, events);
-      if (std::exchange(asked_, false)) events.push_back(StacksRead{});
-    }
+  if (found_.has_value() || asked_) {
+    TakeWhatIsRead(now);
+    if (IsReading()) return;
+    if (found_.has_value()) Finish(std::exchange(stacks_, {}), now, events);
+    if (std::exchange(asked_, false)) events.push_back(StacksRead{});
   }
-  if (found_.has_value() || !round_runs) return;
+  if (!round_runs) return;
   found_ = watch_.Look(now);
   if (!found_.has_value()) return;
   Report(
       absl::StrCat(ToSentence(Describe(*found_)), "; reading the stacks of this node's workers"));
   ReadStacks(now);
+  ReadDumps(now);
+}
+
+void WorkerWatch::TakeWhatIsRead(TimePoint now) {
+  if (reader_ != nullptr) {
+    if (std::optional<Stacks> stacks = reader_->Take(now)) {
+      stacks_ = *std::move(stacks);
+      reader_.reset();
+    }
+  }
+  if (!dumps_.valid()) return;
+  const std::optional<DumpedPlaces> places = TakeResult(dumps_);
+  if (!places.has_value() && now < dumps_deadline_) return;
+  dumps_ = {};
+  if (places.has_value()) OnDumps(*places);
+}
+
+void WorkerWatch::OnDumps(const DumpedPlaces& places) {
+  for (const auto& [local_rank, place] : places) watch_.SetDumped(local_rank, place);
+  // The round was broken elsewhere, and these workers could not say where they were.
+  if (asked_ && !places.empty()) places_ = watch_.PlacesBesideOthers(start_.rank_first);
+}
+
+// At the same time as the stacks: a dump is written by the worker's own threads.
+void WorkerWatch::ReadDumps(TimePoint now) {
+  dumps_ = workers_.ReadDumps(watch_.WithoutPlace(), kDumpTimeout);
+  dumps_deadline_ = now + kDumpTimeout + kDiskAnswerTimeout;
 }
 
 void WorkerWatch::ReadStacks(TimePoint now) {
@@ -124,9 +156,10 @@ void WorkerWatch::ReadStacks(TimePoint now) {
 }
 
 void WorkerWatch::Finish(Stacks stacks, TimePoint now, std::vector<Event>& events) {
-  reader_.reset();
-  HungWorker found = *std::exchange(found_, std::nullopt);
+  HungWorker found = watch_.Blame(*std::exchange(found_, std::nullopt), now);
   std::vector<RanksInPlace> places = Places();
+  if (places.empty() && start_.node_count > 1)  // workers of other nodes may wait for these
+    places = watch_.PlacesBesideOthers(start_.rank_first);
   if (const std::string where = ToSentence(places); !where.empty()) Report(where);
   Show(stacks);
   if (!watch_.StillHangs(found)) {

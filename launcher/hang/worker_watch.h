@@ -3,6 +3,7 @@
 // one hangs (hang_watch) reads the stacks of all before they are stopped.
 #pragma once
 
+#include <future>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -33,6 +34,9 @@ class WorkerWatch {
   // A worker has ended; `message` is what it had sent before. True: the last that it has sent is
   // that it waits in a collective.
   bool OnWorkerEnded(int local_rank, const std::optional<ProgressMessage>& message, TimePoint now);
+  // The workers whose flight recorder is to be read, and what it has.
+  std::vector<int> WithoutPlace() const { return watch_.WithoutPlace(); }
+  void OnDumps(const DumpedPlaces& places);
   // Where this node's workers wait.
   std::vector<RanksInPlace> Places() const { return watch_.Places(start_.rank_first); }
   // Where this node's workers were when the round broke, or they had all ended: workers of other
@@ -42,8 +46,9 @@ class WorkerWatch {
   void OnEvent(const Event& event, TimePoint now);
 
   // The supervisor's ExamineWorkers: reads the stacks of workers that have made no progress for at
-  // least half of `silent`, if there is one, and appends WorkerHung and StacksRead to the events of
-  // this or a later turn. Half: a node that learns of the hang a moment later still finds its own.
+  // least half of `silent`, if there is one, and the flight recorders of those that report nothing,
+  // and appends WorkerHung and StacksRead to the events of this or a later turn. Half: a node that
+  // learns of the hang a moment later still finds its own.
   void Examine(std::chrono::milliseconds silent, TimePoint now, std::vector<Event>& events);
 
   // Hangs are looked for only while the round runs.
@@ -64,6 +69,9 @@ class WorkerWatch {
   void End();
   void KeepPlaces();
   void ReadStacks(TimePoint now);
+  void ReadDumps(TimePoint now);
+  bool IsReading() const { return reader_ != nullptr || dumps_.valid(); }
+  void TakeWhatIsRead(TimePoint now);
   void Finish(Stacks stacks, TimePoint now, std::vector<Event>& events);
   void Show(const Stacks& stacks);
   void Report(const std::string& sentence);
@@ -77,9 +85,12 @@ class WorkerWatch {
   Console& console_;
 
   Start start_;
-  std::optional<HungWorker> found_;      // its stacks are being read
+  std::optional<HungWorker> found_;      // the stacks and dumps of this node are being read
   bool asked_ = false;                   // for the supervisor, which waits for StacksRead
-  std::unique_ptr<StackReader> reader_;  // null: nothing is being read
+  std::unique_ptr<StackReader> reader_;  // null: no stack is being read
+  Stacks stacks_;                        // that have been read
+  std::future<DumpedPlaces> dumps_;      // not valid: no dump is being read
+  TimePoint dumps_deadline_{};
 
   std::vector<RanksInPlace> places_;   // TakePlaces()
   bool changed_ = false;               // progress that the service may not know

@@ -49,7 +49,7 @@ struct HangOptions {
   std::chrono::milliseconds init_timeout{0};       // of one that has not, since its start
   std::chrono::milliseconds heartbeat_timeout{0};  // without a byte of output, or progress
   OnHang on_hang = OnHang::kKill;
-  bool flight_recorder = true;  // of Python workers is read
+  bool flight_recorder = true;  // of the workers is read
   bool evict_stragglers = false;
 };
 

@@ -27,8 +27,8 @@ const std::vector<Flag> kHangFlags = {
     {"--on-hang", 0, "kill|report",
      "After printing its stacks: fail the hung worker, or let it run (kill)."},
     {"--flight-recorder", 0, "on|off",
-     "Read in which collective of torch.distributed a Python worker is, from PyTorch's flight "
-     "recorder (on)."},
+     "Read in which collective of torch.distributed a worker is, from PyTorch's flight recorder "
+     "(on)."},
     {"--evict-stragglers", 0, nullptr,
      "Leave the run where a rank of this node is slower than its peers and a spare node stands "
      "by."},

@@ -197,7 +197,9 @@ void Workers::FinishIfAllGone(TimePoint now, std::vector<Event>& events) {
   log_mux_.EndRound(KeptFlags(), now);  // epoll drops closed pipes
   if (!kept) RemoveCgroup(std::exchange(cgroup_, ""));
   for (int i = 0; i < count(); ++i) {
-    if (!processes_.IsLive(static_cast<std::size_t>(i))) progress_.Close(i);
+    if (processes_.IsLive(static_cast<std::size_t>(i))) continue;
+    progress_.Close(i);
+    RemoveFlightFiles(std::exchange(Of(i).flight, {}));
   }
   round_live_ = false;
   events.push_back(AllGone{kept});
@@ -271,6 +273,7 @@ void Workers::AddEnded(int local_rank, std::optional<OomKill> oom, TimePoint now
   ended.stopped = WasStopped(local_rank, ended.outcome);
   if (!ended.stopped && places_.now) ended.places = places_.now();
   if (!ended.stopped && in_collective && !stopping_) LetPeersSpeak(now);
+  if (!ended.stopped && !stopping_) ReadDumpsOfFailure(local_rank, now);
   ended.last_lines = log_mux_.LastLinesOf(local_rank);
   WorkerEvidence::Question question{.record_file = Of(local_rank).error_file};
   const auto* signaled = std::get_if<Signaled>(&ended.outcome);
@@ -308,7 +311,48 @@ void Workers::LetPeersSpeak(TimePoint now) {
   peers_until_ = std::min(now + kPeersSpeakTimeout, peers_limit_);
 }
 
+std::future<DumpedPlaces> Workers::ReadDumps(const std::vector<int>& local_ranks,
+                                             std::chrono::milliseconds limit, int ended) const {
+  std::vector<DumpQuestion> questions;
+  for (const int local_rank : local_ranks) {
+    const FlightFiles& files = Of(local_rank).flight;
+    if (files.dump.empty()) continue;
+    questions.push_back({.local_rank = local_rank,
+                         .dump = files.dump,
+                         .pipe = IsRunning(local_rank) ? files.pipe : "",
+                         .since = round_started_on_wall_,
+                         .copy = RankFile(local_rank, "flight_recorder.pickle")});
+  }
+  if (questions.empty()) return {};
+  return background_.Start<DumpedPlaces>([questions = std::move(questions), limit, ended] {
+    return ddprun::ReadDumps(questions, limit, ended);
+  });
+}
+
+// NCCL's watchdog dumps before it aborts, and the program's own end may follow a dump too.
+void Workers::ReadDumpsOfFailure(int local_rank, TimePoint now) {
+  if (dumps_.valid() || !places_.missing) return;
+  const std::vector<int> missing = places_.missing();
+  if (std::find(missing.begin(), missing.end(), local_rank) == missing.end()) return;
+  dumps_ = ReadDumps(missing, kPeersSpeakMax, local_rank);
+  dumps_deadline_ = now + kPeersSpeakMax + kDiskAnswerTimeout;
+}
+
+std::optional<TimePoint> Workers::EvidenceDeadline() const {
+  if (dumps_.valid()) return dumps_deadline_;
+  return peers_until_.has_value() ? peers_until_ : evidence_.NextDeadline();
+}
+
 void Workers::ReleaseEvidence(TimePoint now, std::vector<Event>& events) {
+  if (dumps_.valid()) {
+    const std::optional<DumpedPlaces> places = TakeResult(dumps_);
+    if (!places.has_value() && !stopping_ && now < dumps_deadline_) return;
+    dumps_ = {};
+    if (places.has_value() && !places->empty()) {
+      places_.on_dumps(*places);
+      evidence_.SetPlaces(places_.now());
+    }
+  }
   if (peers_until_.has_value()) {
     bool any_runs = false;
     for (int i = 0; i < count(); ++i) any_runs = any_runs || IsRunning(i);

@@ -63,9 +63,11 @@ void Workers::Spawn(const Start& start, const std::vector<std::string>& network,
   network_ = network;
   sent_signals_.clear();
   round_started_ = now;
+  round_started_on_wall_ = std::chrono::system_clock::now();
   round_live_ = true;
   end_all_ = stopping_ = prepares_ = false;
   peers_until_.reset();
+  dumps_ = {};
   reported_keeping_.reset();
   if (fork_server_ != nullptr) fork_server_->BeginRound();
   for (int i = 0; i < size(); ++i) {
@@ -78,6 +80,7 @@ void Workers::Spawn(const Start& start, const std::vector<std::string>& network,
       Worker& worker = Of(i);
       worker = {.error_file = std::move(worker.error_file),
                 .started_on_wall = worker.started_on_wall,
+                .flight = std::move(worker.flight),
                 .can_be_kept = true,
                 .carried = true,
                 .hears_notices = worker.hears_notices,
@@ -152,8 +155,7 @@ void Workers::ReportLateStart() {
 std::optional<TimePoint> Workers::NextDeadline() const {
   const bool waits_for_start = IsStarting() && starting_deadline_ != TimePoint::max();
   return Earliest({next_sweep_, waits_for_start ? std::optional(starting_deadline_) : std::nullopt,
-                   peers_until_.has_value() ? peers_until_ : evidence_.NextDeadline(),
-                   next_handler_look_});
+                   EvidenceDeadline(), next_handler_look_});
 }
 
 WorkerEnv Workers::EnvironmentOf(int local_rank) const {
@@ -241,6 +243,10 @@ void Workers::StartProcesses(TimePoint now) {
     std::vector<std::string> environment =
         WorkerEnviron(inherited, EnvironmentOf(i), place, network_);
     if (watched_) AddCollectiveWatch(CollectiveWatchFolder(), environment);
+    if (config_.options.hangs.flight_recorder) {
+      worker.flight = AddFlightRecorder(config_.temp_dir, absl::StrCat("flight_", name),
+                                        start_.rank_first + i, environment);
+    }
     requests.push_back(
         RequestFor(place, std::move(environment), i, write_ends_[index], spawn_cgroup_.get()));
   }
@@ -324,10 +330,10 @@ bool Workers::IsRunning(int worker) const {
          !Of(worker).left;
 }
 
-std::string Workers::StacksFile(int local_rank) const {
+std::string Workers::RankFile(int local_rank, const char* name) const {
   const WorkerPlan& plan = log_plan_.workers[static_cast<std::size_t>(local_rank)];
   if (plan.out.file.empty() && plan.err.file.empty()) return "";
-  return absl::StrCat(RankLogFolder(log_round_, local_rank), "/stacks.txt");
+  return absl::StrCat(RankLogFolder(log_round_, local_rank), "/", name);
 }
 
 void Workers::FailToSpawn(const std::string& reason, TimePoint now, std::vector<Event>& events) {

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <csignal>
 #include <functional>
+#include <future>
 #include <optional>
 #include <set>
 #include <string>
@@ -18,6 +19,7 @@
 #include "launcher/options/options.h"
 #include "launcher/output/log_mux.h"
 #include "launcher/output/log_plan.h"
+#include "launcher/placement/flight_recorder.h"
 #include "launcher/placement/placement.h"
 #include "launcher/processes/cgroup.h"
 #include "launcher/processes/fork_server.h"
@@ -76,6 +78,9 @@ class Workers {
                        TimePoint now)>
         on_ended;
     std::function<std::vector<RanksInPlace>()> now;  // where all wait
+    // The workers that have not said where they are, and what their flight recorders have.
+    std::function<std::vector<int>()> missing;
+    std::function<void(const DumpedPlaces&)> on_dumps;
   };
   void SetPlaces(Places places) { places_ = std::move(places); }
 
@@ -98,7 +103,11 @@ class Workers {
     return std::chrono::duration_cast<std::chrono::milliseconds>(now - round_started_);
   }
   // The file for the stacks of a hung worker; empty: the round has no files.
-  std::string StacksFile(int local_rank) const;
+  std::string StacksFile(int local_rank) const { return RankFile(local_rank, "stacks.txt"); }
+  // Asks the flight recorders of these workers, and reads what those that have ended have left.
+  // `ended`: see flight_recorder.h. Not valid: none of them has one.
+  std::future<DumpedPlaces> ReadDumps(const std::vector<int>& local_ranks,
+                                      std::chrono::milliseconds limit, int ended = -1) const;
 
   // Reads what a worker reports: Source::kWorkerProgress. Absent: it reports nothing, or is in no
   // round.
@@ -163,6 +172,7 @@ class Workers {
     std::string error_file;
     // The start of its process: its files are newer.
     std::chrono::system_clock::time_point started_on_wall;
+    FlightFiles flight;
     bool can_be_kept = false;  // it has said so
     bool carried = false;      // its process is older than the round
     bool hears_notices = false;
@@ -194,6 +204,9 @@ class Workers {
   bool WatchesCollectives() const;
   bool FailedInCollective(int local_rank, const WorkerEnded& ended, TimePoint now);
   void LetPeersSpeak(TimePoint now);
+  void ReadDumpsOfFailure(int local_rank, TimePoint now);
+  std::optional<TimePoint> EvidenceDeadline() const;
+  std::string RankFile(int local_rank, const char* name) const;
   void ReleaseEvidence(TimePoint now, std::vector<Event>& events);
   std::string CollectiveWatchFolder() const { return config_.temp_dir + "/collective_watch"; }
   SpawnRequest RequestFor(const Place& place, std::vector<std::string> environ, int local_rank,
@@ -262,6 +275,7 @@ class Workers {
   LogRound log_round_;
   LogPlan log_plan_;
   TimePoint round_started_;
+  std::chrono::system_clock::time_point round_started_on_wall_;
 
   // The step of Spawn(); each may wait for a disk.
   enum class Starting { kNo, kLogFolder, kLogFiles, kProcesses };
@@ -305,6 +319,9 @@ class Workers {
   // where they fail.
   std::optional<TimePoint> peers_until_;
   TimePoint peers_limit_{};
+  // Likewise for the dumps of one that could not say where it was, and of its peers.
+  std::future<DumpedPlaces> dumps_;
+  TimePoint dumps_deadline_{};
   // Checked on each SIGCHLD: dead, but traced by a process that has not reaped it yet; or the pidfd
   // cannot be watched.
   std::set<int> held_;

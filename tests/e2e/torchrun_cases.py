@@ -280,6 +280,11 @@ STATED = [
         "`DDPRUN_AGENT_SOCKET` `DDPRUN_NOTIFY_SOCKET` `DDPRUN_ROUND`",
         lambda ours, theirs: theirs is None,
     ),
+    Stated(
+        r"environment\.TORCH_(FR_DUMP_TEMP_FILE|NCCL_DEBUG_INFO_TEMP_FILE|NCCL_DEBUG_INFO_PIPE_FILE|NCCL_DUMP_ON_TIMEOUT)",
+        "where PyTorch's flight recorder dumps",
+        lambda ours, theirs: theirs is None,
+    ),
     Stated(r"environment\.DDPRUN_TOKEN", "removed: workers never have the run's secret", lambda ours, theirs: ours is None),
     Stated(
         r"environment\.(GLOO|NCCL)_SOCKET_IFNAME",

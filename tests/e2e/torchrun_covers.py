@@ -67,6 +67,10 @@ SET = {
     "TORCHELASTIC_SIGNALS_TO_HANDLE": ["other signals"],
     "TORCHELASTIC_TIMER_FILE": ["a timer and a health check"],
     "TORCH_NCCL_ASYNC_ERROR_HANDLING": ["one worker", "variables of a person"],
+    **dict.fromkeys(
+        "TORCH_FR_DUMP_TEMP_FILE TORCH_NCCL_DEBUG_INFO_TEMP_FILE TORCH_NCCL_DEBUG_INFO_PIPE_FILE TORCH_NCCL_DUMP_ON_TIMEOUT".split(),
+        ["one worker", "test_flight_recorder.py::test_the_variables_of_a_person_stay"],
+    ),
     "OMP_NUM_THREADS": ["two nodes", "variables of a person"],
     "CUDA_VISIBLE_DEVICES": ["virtual local ranks", "variables of a person"],
     "GLOO_SOCKET_IFNAME": ["two nodes", "test_interfaces.py::test_gloo_works_with_nothing_set"],

@@ -53,6 +53,13 @@ TEST(DryRunTest, WhatIsNotKnownIsSaid) {
                           HasSubstr("    LOCAL_RANK=0 to 1\n")));
 }
 
+TEST(DryRunTest, WhereTheFlightRecorderDumps) {
+  EXPECT_THAT(Text("", 2),
+              AllOf(HasSubstr("    TORCH_FR_DUMP_TEMP_FILE=<a file that PyTorch writes"),
+                    HasSubstr("    TORCH_NCCL_DUMP_ON_TIMEOUT=1\n")));
+  EXPECT_THAT(Text("--flight-recorder off", 2), Not(HasSubstr("TORCH_FR")));
+}
+
 TEST(DryRunTest, TheSecretsSource) {
   const auto source = [](const std::string& flags, bool has_variable = false) {
     return SecretInWords(ParsedLine(flags), has_variable, From({{"HOME", "/nowhere"}}));

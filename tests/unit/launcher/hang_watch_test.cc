@@ -334,5 +334,46 @@ TEST_F(HangWatchTest, AnotherPlaceIsProgressAndThatItMovesOnEndsTheOld) {
   EXPECT_FALSE(Pass(std::chrono::hours(1)).has_value());
 }
 
+// ---- Workers that report nothing, and whose flight recorder was read
+
+CollectivePlace WaitingIn(std::int64_t number) {
+  return {.waits = Collective{"0", number, "all_reduce"}, .last = {}};
+}
+
+TEST_F(HangWatchTest, ADumpIsAPlaceAndNoProgress) {
+  Begin({.heartbeat_timeout = seconds(10)}, 3);
+  const std::optional<HungWorker> found = Pass(seconds(11));
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(watch_->WithoutPlace(), (std::vector<int>{0, 1, 2}));
+  watch_->SetDumped(0, WaitingIn(4));
+  watch_->SetDumped(1, {.waits = {}, .last = {{"0", 3, "all_reduce"}}});
+  watch_->SetDumped(7, WaitingIn(4));
+  EXPECT_TRUE(watch_->StillHangs(*found));
+  ASSERT_EQ(watch_->Places(0).size(), 3u);
+  EXPECT_EQ(watch_->PlacesBesideOthers(0).size(), 2u);
+  // What it says itself counts more.
+  watch_->OnProgress(0, WaitsIn(5), now_);
+  EXPECT_EQ(watch_->WithoutPlace(), (std::vector<int>{1, 2}));
+  EXPECT_EQ(watch_->Places(0).front().place, *WaitsIn(5).place);
+}
+
+TEST_F(HangWatchTest, OfSilentOnesThatWhichTheOthersWaitForIsToBlame) {
+  Begin({.heartbeat_timeout = seconds(10)}, 4);
+  const std::optional<HungWorker> found = Pass(seconds(11));
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(watch_->Blame(*found, now_).local_rank, 0);
+  watch_->SetDumped(0, WaitingIn(4));
+  watch_->SetDumped(1, WaitingIn(3));
+  watch_->SetDumped(2, {.waits = {}, .last = {{"0", 3, "all_reduce"}}});
+  const HungWorker blamed = watch_->Blame(*found, now_);
+  EXPECT_EQ(blamed.local_rank, 1);
+  EXPECT_EQ(blamed.hang.kind, HangKind::kNoOutput);
+  EXPECT_GE(blamed.hang.silent, seconds(10));
+  watch_->SetDumped(1, WaitingIn(4));
+  EXPECT_EQ(watch_->Blame(*found, now_).local_rank, 2);
+  watch_->OnOutput(2, now_);  // it goes on
+  EXPECT_EQ(watch_->Blame(*found, now_).local_rank, 0);
+}
+
 }  // namespace
 }  // namespace ddprun
