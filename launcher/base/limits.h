@@ -125,6 +125,10 @@ inline constexpr std::size_t kStackThreadsMax = 64;
 inline constexpr std::size_t kStackFramesMax = 64;
 inline constexpr std::size_t kStacksBytesMax = 4u << 20;
 inline constexpr std::chrono::seconds kStacksTimeout{15};
+// The answer of NCCL's RAS service, which itself waits for half of that time for ranks that do not
+// answer. It comes after the stacks, and is left out where it might end after kStacksTimeout.
+inline constexpr std::size_t kRasBytesMax = 256u << 10;
+inline constexpr std::chrono::seconds kRasTimeout{6};
 // A dump of PyTorch's flight recorder (2 000 entries with their frames have a few MB), how long a
 // worker that hangs has to write it (it looks once a second whether it is asked), and how often its
 // file is looked at.
