@@ -6,12 +6,17 @@ import os
 import pathlib
 import re
 import signal
+import socket
 import subprocess
 import sys
+import threading
 
 import pytest
 import torch
 from conftest import DDPRUN, PYTHON, clean_environment, free_port, processes_of_this_session, run, start, wait_for
+
+sys.path.insert(0, PYTHON)
+from ddprun.rounds import Round, _Connections  # noqa: E402
 
 PROGRAM = pathlib.Path(__file__).with_name("kept_training.py")
 STEPS = 150
@@ -151,6 +156,65 @@ def test_an_error_of_its_own_ends_the_rank(tmp_path, processes):
     assert process.returncode == 1
     assert "run failed: rank 1" in err and "an error of its own" in err
     assert not processes_of_this_session()
+
+
+@pytest.mark.parametrize("when", ["before", "in"])
+def test_a_round_that_ends_while_its_group_is_made_is_left(tmp_path, processes, when):
+    """The other rank never comes."""
+    agent = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    path = str(tmp_path / "notify")
+    agent.bind(path)
+    agent.settimeout(60)
+    port = free_port()
+    environ = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    process = start(
+        [sys.executable, PROGRAM, tmp_path, 20], env=clean_environment(DDPRUN_NOTIFY_SOCKET=path, DDPRUN_ROUND="7", **environ)
+    )
+    processes.append(process)
+    assert agent.recv(1000) == b"KEEP=1\n"
+    if when == "in":
+        wait_for("its store", lambda: is_listening(port))
+    agent.sendto(b"BROKEN=7\n", path + ".rounds")
+    assert agent.recv(1000) == b"LEFT=7\n"
+    variables = {**environ, "WORLD_SIZE": "1", "MASTER_PORT": str(free_port())}
+    text = "ROUND=8\n" + "".join(f"{name}={value}\n" for name, value in variables.items())
+    agent.sendto(text.encode(), path + ".rounds")
+    finished(process)
+    assert [step for step, _ in logs(tmp_path)[0]] == list(range(1, 21))
+
+
+def is_listening(port):
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_connections_end_that_come_after_the_end_of_their_round():
+    connections = _Connections()
+    with socket.create_server(("127.0.0.1", 0)) as server, connections.being_made():
+        with socket.create_connection(server.getsockname(), timeout=10) as first:
+            thread = threading.Thread(target=connections.shut)
+            thread.start()
+            assert first.recv(1) == b""
+        with socket.create_connection(server.getsockname(), timeout=10) as second:
+            assert second.recv(1) == b""
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+def test_a_round_that_is_over_before_its_group_is_made_is_left():
+    class Client:
+        kept, round = True, 7
+        reasons = []
+
+        def broken(self, timeout=0.0):
+            return True
+
+        def left(self, error=""):
+            self.reasons.append(error)
+
+    current = Round(Client(), _Connections(), (), 0)
+    assert not current._join("gloo", {"init_method": "tcp://127.0.0.1:1", "rank": 1, "world_size": 2})
+    assert Client.reasons == [""]
 
 
 def test_without_ddprun_there_is_one_round(tmp_path):

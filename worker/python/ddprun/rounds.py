@@ -7,10 +7,12 @@ import os
 import socket
 import stat
 import threading
+import time
 
 from .round_client import Rounds
 from .shared_state import send_state
 
+_SHUT_SECONDS = 0.02
 _BROKEN_SECONDS = 0.3  # within which the agent says that the round is over, when a collective has failed
 
 
@@ -102,8 +104,12 @@ class Round:
         """False: this round is over before it has begun."""
         import torch.distributed as dist
 
+        self._state_of_block = None
+
         try:
             with self._connections.being_made():
+                if self._client.kept and self._client.broken():
+                    raise RoundBroken(f"round {self._client.round} is over")
                 dist.init_process_group(backend, **arguments)
             self.rank, self.world_size = dist.get_rank(), dist.get_world_size()
             self.step = send_state(self._state, self.step, self._went_on)
@@ -169,13 +175,20 @@ class _Connections:
                 self._before = None
 
     def shut(self):
+        """While a process group is being made, also those that come yet."""
+        while self._shut_once():
+            time.sleep(_SHUT_SECONDS)
+
+    def _shut_once(self):
         with self._lock:
-            made = self._made if self._before is None else _new(self._before)
+            is_being_made = self._before is not None
+            made = _new(self._before) if is_being_made else self._made
             for fd, inode in made.items():
                 with contextlib.suppress(OSError):  # it is closed by now, and may be another file
                     if os.fstat(fd).st_ino == inode:
                         with socket.socket(fileno=os.dup(fd)) as connection:
                             connection.shutdown(socket.SHUT_RDWR)
+            return is_being_made
 
 
 def _new(before):
