@@ -275,8 +275,8 @@ def main():
     name = f"ddprun, {options.spares} spares"
     report = {}
     if options.python:
-        # Some steps are made while ranks are found and counted.
-        commands = ddprun(options.build, options.spares, python_ranks(options.kills * 3 * options.settle))
+        # Between two kills, and while ranks are found and counted.
+        commands = ddprun(options.build, options.spares, python_ranks(options.kills * (options.settle + 30)))
         runs = [(f"{name}, Python", commands, options.kills, bits_beside(commands))]
     else:
         runs = [(name, ddprun(options.build, options.spares, TRAIN), options.kills)]
