@@ -166,3 +166,9 @@ def test_mutants_still_apply():
         mutant = mutants.read(path)
         count = (REPO / mutant["file"]).read_text().count(mutant["old"])
         assert count == 1, f"the text of {path.name} is found {count} times in {mutant['file']}"
+
+
+def test_every_file_of_tests_is_run():
+    listed = (REPO / "tests/e2e/CMakeLists.txt").read_text()
+    names = [path.stem.removeprefix("test_") for path in (REPO / "tests/e2e").glob("test_*.py")]
+    assert [name for name in names if not re.search(rf"\b{name}\b", listed)] == []
