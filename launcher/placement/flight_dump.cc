@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/placement/flight_dump.h"
 
-#include <algorithm>
-#include <array>
 #include <cstddef>
 #include <map>
 #include <string>
@@ -13,28 +11,13 @@
 #include "absl/strings/str_cat.h"
 #include "proto/progress_message.h"
 #include "rendezvous/base/pickle.h"
+#include "rendezvous/values/element_type.h"
 
 namespace ddprun {
 namespace {
 
 // The last ones of each group that are compared (HISTORY in collective_watch.py).
 constexpr std::size_t kDoneOfGroupMax = 6;
-
-struct ElementType {
-  std::string_view name;  // c10's
-  std::string_view shown;
-  std::int64_t bytes;
-};
-constexpr std::array<ElementType, 10> kTypes = {{{"Float", "float32", 4},
-                                                 {"Double", "float64", 8},
-                                                 {"Half", "float16", 2},
-                                                 {"BFloat16", "bfloat16", 2},
-                                                 {"Long", "int64", 8},
-                                                 {"Int", "int32", 4},
-                                                 {"Short", "int16", 2},
-                                                 {"Byte", "uint8", 1},
-                                                 {"Char", "int8", 1},
-                                                 {"Bool", "bool", 1}}};
 
 struct Entry {
   Collective call;
@@ -84,11 +67,10 @@ void ReadInput(const PickleDict& entry, Collective& call) {
   if (types == nullptr || types->items.empty()) return;
   const auto* name = types->items.front()->As<std::string_view>();
   if (name == nullptr) return;
-  const auto known = std::find_if(kTypes.begin(), kTypes.end(),
-                                  [name](const ElementType& type) { return type.name == *name; });
-  call.dtype = known == kTypes.end() ? *name : known->shown;
+  const ElementType* known = FindElementType(*name);
+  call.dtype = known == nullptr ? *name : known->name;
   const auto* sizes = Get<PickleList>(entry, "input_sizes");
-  if (known != kTypes.end() && sizes != nullptr) call.bytes = BytesOf(*sizes, known->bytes);
+  if (known != nullptr && sizes != nullptr) call.bytes = BytesOf(*sizes, known->bytes);
 }
 
 absl::StatusOr<Entry> ReadEntry(const PickleDict& fields) {

@@ -3,42 +3,18 @@
 
 #include <torch/csrc/distributed/c10d/FlightRecorder.hpp>
 
-#include <algorithm>
-#include <array>
 #include <cstdint>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "rendezvous/values/element_type.h"
 #include "worker/accelerator/accelerator.h"
 
 namespace ddprun {
 namespace {
 
 using Json = nlohmann::json;
-
-struct Type {
-  const char* recorded;  // c10::toString()
-  const char* name;
-  std::int64_t bytes;
-};
-
-constexpr std::array<Type, 9> kTypes = {{{"Float", "float32", 4},
-                                         {"Double", "float64", 8},
-                                         {"Half", "float16", 2},
-                                         {"BFloat16", "bfloat16", 2},
-                                         {"Long", "int64", 8},
-                                         {"Int", "int32", 4},
-                                         {"Byte", "uint8", 1},
-                                         {"Char", "int8", 1},
-                                         {"Bool", "bool", 1}}};
-
-const Type* FindType(const std::string& recorded) {
-  const auto found = std::find_if(kTypes.begin(), kTypes.end(), [&recorded](const Type& type) {
-    return recorded == type.recorded;
-  });
-  return found == kTypes.end() ? nullptr : &*found;
-}
 
 std::int64_t Elements(const Json& sizes) {
   std::int64_t all = 1;
@@ -64,8 +40,8 @@ Collective Read(const Json& entry) {
   const Json& sizes = entry.at("input_sizes");
   if (types.empty()) return collective;
   const auto recorded = types.at(0).get<std::string>();
-  const Type* type = FindType(recorded);
-  collective.dtype = type != nullptr ? type->name : recorded;
+  const ElementType* type = FindElementType(recorded);
+  collective.dtype = type != nullptr ? std::string(type->name) : recorded;
   if (type == nullptr) return collective;
   collective.bytes = 0;
   for (const Json& tensor : sizes) collective.bytes += Elements(tensor) * type->bytes;
