@@ -182,6 +182,9 @@ def measure(commands, kills, rng, settle, at_end=lambda run: {}):
 def bits_beside(commands):
     """For the end of `measure`: whether the run ends as one of the same commands in which nobody is killed."""
 
+    sys.path.insert(0, str(HERE.parent / "e2e"))
+    from kept_training import state_of
+
     def compare(run):
         ended = run.finish()
         with tempfile.TemporaryDirectory(prefix="dead-rank-") as folder:
@@ -194,25 +197,6 @@ def bits_beside(commands):
         return {"exit codes": ended + plain_ended, "same bits": same}
 
     return compare
-
-
-def state_of(folder):
-    """As bytes that do not depend on how it was pickled."""
-    import torch
-
-    out = []
-
-    def add(name, value):
-        if isinstance(value, torch.Tensor):
-            out.append((name, value.shape, value.numpy().tobytes()))
-        elif isinstance(value, dict):
-            for key in value:
-                add(f"{name}.{key}", value[key])
-        else:
-            out.append((name, repr(value)))
-
-    add("", torch.load(f"{folder}/end.pt", weights_only=False))
-    return out
 
 
 def ddprun(build, spares, program):

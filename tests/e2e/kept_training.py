@@ -28,6 +28,23 @@ def told(folder, what, rank):
     return True
 
 
+def state_of(folder):
+    """What end.pt has, as bytes that do not depend on how it was pickled."""
+    out = []
+
+    def add(name, value):
+        if isinstance(value, torch.Tensor):
+            out.append((name, value.shape, value.numpy().tobytes()))
+        elif isinstance(value, dict):
+            for key in value:
+                add(f"{name}.{key}", value[key])
+        else:
+            out.append((name, repr(value)))
+
+    add("", torch.load(f"{folder}/end.pt", weights_only=False))
+    return out
+
+
 def main():
     folder, steps = pathlib.Path(sys.argv[1]), int(sys.argv[2])
     pause = float(sys.argv[3]) if len(sys.argv) > 3 else 0

@@ -12,8 +12,8 @@ import sys
 import threading
 
 import pytest
-import torch
 from conftest import DDPRUN, PYTHON, clean_environment, free_port, processes_of_this_session, run, start, wait_for
+from kept_training import state_of
 
 sys.path.insert(0, PYTHON)
 from ddprun.rounds import Round, _Connections  # noqa: E402
@@ -68,17 +68,6 @@ def reach(folder, process, ranks, more):
     return {rank: pid for rank, (_, pid) in last.items()}
 
 
-def same_bits(one, other):
-    def same(left, right):
-        if isinstance(left, torch.Tensor):
-            return torch.equal(left, right)
-        if isinstance(left, dict):
-            return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
-        return left == right
-
-    return same(*(torch.load(folder / "end.pt", weights_only=False) for folder in (one, other)))
-
-
 @pytest.mark.parametrize("spares", [0, 1])
 def test_killed_ranks_leave_no_trace(tmp_path, processes, spares):
     finished(training(tmp_path / "plain", "--nproc-per-node", 3, pause=0))
@@ -91,7 +80,7 @@ def test_killed_ranks_leave_no_trace(tmp_path, processes, spares):
         assert after[victim] != pids[victim]
         assert all(after[rank] == pid for rank, pid in pids.items() if rank != victim)
     assert len(re.findall("restart ", finished(process))) == 3
-    assert same_bits(tmp_path / "plain", tmp_path / "run")
+    assert state_of(tmp_path / "plain") == state_of(tmp_path / "run")
 
 
 def test_a_step_that_is_made_again_counts_once(tmp_path, processes):
@@ -101,7 +90,7 @@ def test_a_step_that_is_made_again_counts_once(tmp_path, processes):
     reach(tmp_path / "run", process, 2, 10)
     (tmp_path / "run" / "die-1").touch()  # after forward, which has changed batch norm's statistics
     assert "restart 1 of 9" in finished(process)
-    assert same_bits(tmp_path / "plain", tmp_path / "run")
+    assert state_of(tmp_path / "plain") == state_of(tmp_path / "run")
 
 
 def nodes(folder, count, *flags):
@@ -119,7 +108,7 @@ def test_on_two_nodes(tmp_path, processes):
     reach(tmp_path / "run", processes[0], 4, 5)
     for process in processes:
         finished(process)
-    assert same_bits(tmp_path / "plain", tmp_path / "run")
+    assert state_of(tmp_path / "plain") == state_of(tmp_path / "run")
 
 
 def test_goes_on_with_fewer_ranks(tmp_path, processes):
@@ -144,7 +133,7 @@ def test_a_cut_connection_is_no_reason_to_start_anew(tmp_path, processes):
     assert reach(tmp_path / "run", process, 2, 10) == pids
     err = finished(process)
     assert "restart 1 of 3" in err
-    assert same_bits(tmp_path / "plain", tmp_path / "run")
+    assert state_of(tmp_path / "plain") == state_of(tmp_path / "run")
 
 
 def test_an_error_of_its_own_ends_the_rank(tmp_path, processes):

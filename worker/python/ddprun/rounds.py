@@ -71,18 +71,16 @@ class Round:
         self.rank = self.world_size = None
         self._client, self._connections, self._state = client, connections, state
         self._went_on = False  # has been in a round before: its state counts for more than a new process's of the same step
-        self._state_of_block = None
+        self._state_of_block = None  # "done" or "left" when it has ended
         self._buffers = []  # (buffer, its value after the latest complete step)
 
     def end_step(self):
         """The step is complete: parameters, optimizer and all other state are those after it."""
         self.step += 1
         self._copy_buffers()
-        if self._client.kept and self._client.broken():
-            raise RoundBroken(f"round {self._client.round} is over")
+        self._raise_if_over()
 
     def __enter__(self):
-        self._state_of_block = "entered"
         return self
 
     def __exit__(self, kind, error, trace):
@@ -105,11 +103,9 @@ class Round:
         import torch.distributed as dist
 
         self._state_of_block = None
-
         try:
             with self._connections.being_made():
-                if self._client.kept and self._client.broken():
-                    raise RoundBroken(f"round {self._client.round} is over")
+                self._raise_if_over()
                 dist.init_process_group(backend, **arguments)
             self.rank, self.world_size = dist.get_rank(), dist.get_world_size()
             self.step = send_state(self._state, self.step, self._went_on)
@@ -120,6 +116,10 @@ class Round:
         self._went_on = True
         self._copy_buffers()
         return True
+
+    def _raise_if_over(self):
+        if self._client.kept and self._client.broken():
+            raise RoundBroken(f"round {self._client.round} is over")
 
     def _leave(self, error):
         """False: the error is this program's own."""
