@@ -57,6 +57,7 @@ file(GLOB nvidia_library_dirs LIST_DIRECTORIES true "${DDPRUN_TORCH_DIR}/../nvid
 file(GLOB nvidia_include_dirs LIST_DIRECTORIES true "${DDPRUN_TORCH_DIR}/../nvidia/*/include")
 
 add_library(ddprun_torch INTERFACE)
+target_include_directories(ddprun_torch INTERFACE "${PROJECT_SOURCE_DIR}/worker/include")
 target_include_directories(ddprun_torch SYSTEM INTERFACE
   "${DDPRUN_TORCH_DIR}/include" "${DDPRUN_TORCH_DIR}/include/torch/csrc/api/include" "${DDPRUN_GLOO_INCLUDE_DIR}")
 target_compile_definitions(ddprun_torch INTERFACE USE_C10D_GLOO USE_DISTRIBUTED)

@@ -19,9 +19,9 @@ FOLDERS = {
         service""".split(),
     "launcher": """base options node chaos ctl supervisor command_line placement output processes hang agent hosts
         doctor commands""".split(),
-    "worker": """base files memory config accelerator kernels data datasets loader layers models rounds distributed ddp progress
-        metrics profile checkpoint export pipeline plot optimizer loss parallel replicas step evaluation observers training
-        app python""".split(),
+    "worker": """include base files memory config accelerator kernels data datasets loader layers models rounds distributed ddp progress
+        metrics profile checkpoint library export pipeline plot optimizer loss parallel replicas step evaluation observers training
+        app python examples""".split(),
 }
 FILES_PER_FOLDER_MAX = 25
 LINES_PER_FILE_MAX = 500

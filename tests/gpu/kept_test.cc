@@ -4,11 +4,11 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include "ddprun/world.h"
 #include "tests/gpu/device.h"
 #include "tests/testing/small_training.h"
-#include "worker/base/unique_tensors.h"
 #include "worker/accelerator/accelerator.h"
-#include "worker/distributed/world.h"
+#include "worker/base/unique_tensors.h"
 #include "worker/step/recent_states.h"
 
 namespace ddprun {

@@ -4,10 +4,10 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include "ddprun/world.h"
 #include "tests/gpu/device.h"
 #include "tests/testing/trained_steps.h"
 #include "worker/accelerator/accelerator.h"
-#include "worker/distributed/world.h"
 
 namespace ddprun {
 namespace {

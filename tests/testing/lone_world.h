@@ -7,7 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "worker/distributed/world.h"
+#include "ddprun/world.h"
+#include "proto/worker_env.h"
 
 namespace ddprun {
 

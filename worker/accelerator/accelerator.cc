@@ -15,6 +15,7 @@ namespace {
 
 constexpr const char* kModuleName = "libddprun_cuda.so";
 
+// Beside the program, or in bin/ beside its folder; else where the program's RUNPATH says.
 std::filesystem::path FindModule() {
   const std::filesystem::path folder =
       std::filesystem::read_symlink("/proc/self/exe").parent_path();
@@ -22,17 +23,16 @@ std::filesystem::path FindModule() {
     std::error_code ignored;
     if (std::filesystem::exists(candidate, ignored)) return candidate;
   }
-  throw std::runtime_error(
-      std::string(kModuleName) + " is not in " + folder.string() +
-      ": this build has no GPU support; build with a LibTorch that has CUDA, or use "
-      "--device cpu");
+  return kModuleName;
 }
 
 Accelerator& OpenModule() {
   const std::filesystem::path path = FindModule();
   void* module = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (module == nullptr)
-    throw std::runtime_error(std::string("GPU support cannot be loaded: ") + dlerror());
+    throw std::runtime_error(std::string("GPU support cannot be loaded: ") + dlerror() +
+                             "; build with a LibTorch that has CUDA, or choose the CPU (for "
+                             "`train`: --device cpu)");
   void* symbol = dlsym(module, kAcceleratorSymbol);
   Accelerator* accelerator =
       symbol == nullptr ? nullptr

@@ -2,10 +2,10 @@
 // Set-up shared by the commands that run as a rank.
 #pragma once
 
+#include "ddprun/world.h"
 #include "proto/worker_env.h"
 #include "worker/config/config.h"
 #include "worker/data/dataset.h"
-#include "worker/distributed/world.h"
 #include "worker/metrics/console.h"
 
 namespace ddprun {

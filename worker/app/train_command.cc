@@ -1,37 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <chrono>
-#include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "proto/progress_message.h"
+#include "ddprun/world.h"
 #include "proto/round_message.h"
 #include "rendezvous/base/signal_name.h"
 #include "worker/accelerator/accelerator.h"
 #include "worker/app/command_line.h"
 #include "worker/app/commands.h"
 #include "worker/app/launch.h"
-#include "worker/app/round_end.h"
 #include "worker/app/setup.h"
 #include "worker/checkpoint/folder_lock.h"
 #include "worker/checkpoint/stop_signal.h"
 #include "worker/data/dataset.h"
 #include "worker/distributed/device_agreement.h"
-#include "worker/distributed/world.h"
 #include "worker/kernels/kernels.h"
+#include "worker/library/round_member.h"
 #include "worker/metrics/console.h"
 #include "worker/parallel/precision.h"
 #include "worker/progress/flight_record.h"
-#include "worker/progress/progress_sender.h"
 #include "worker/progress/stall_reporter.h"
+#include "worker/rounds/interrupt.h"
+#include "worker/rounds/round_end.h"
 #include "worker/rounds/round_listener.h"
 #include "worker/training/kept_training.h"
 #include "worker/training/results.h"
@@ -60,28 +57,6 @@ FolderLocks TakeFolders(const Config& config, const WorkerEnv& env) {
         [](const std::string& line) { std::fprintf(stderr, "train: %s\n", line.c_str()); }));
   }
   return locks;
-}
-
-// A rank that has left its round by itself, and that the agent does not answer, ends so much later.
-constexpr std::chrono::seconds kAnswerLimit{20};
-
-// A variable that is added may move the environment while another thread reads it; one that is
-// there already is replaced in place. So a parked worker makes room for all that a round may bring,
-// before its first thread. An empty variable counts as one that is not set.
-WorkerEnv ParkedEnvironment() {
-  WorkerEnv all;
-  all.error_file = all.agent_socket = all.notify_socket = "-";
-  all.round = 1;
-  all.console_is_terminal = true;
-  for (const auto& [name, value] : ToEnviron(all)) setenv(name.c_str(), "", /*overwrite=*/0);
-  WorkerEnv env;
-  env.notify_socket = std::getenv(kNotifySocketVariable);
-  return env;
-}
-
-bool IsParked() {
-  const char* parked = std::getenv(kParkedVariable);
-  return parked != nullptr && std::string_view(parked) == "1";
 }
 
 // Whether this process can go on in another round: there must be rounds, and its step must be
@@ -133,14 +108,12 @@ class TrainingProcess {
   void AwaitRound(const std::exception_ptr& left_by_itself);
   // Throws Stopped.
   [[noreturn]] void StopOutsideRound(int signal);
-  void EnterRound(const RoundBegins& begins);
 
   const Config& config_;
   const CommandContext& context_;
   WorkerEnv env_;
-  std::optional<ProgressSender> progress_;
-  std::unique_ptr<RoundListener> listener_;  // null: not kept
-  FolderLocks locks_;                        // of rank 0
+  RoundMember member_;
+  FolderLocks locks_;  // of rank 0
   std::optional<Dataset> data_;
   std::optional<StopSignal> signals_;
   KeptTraining kept_;
@@ -155,7 +128,7 @@ void TrainingProcess::Run() {
     OpenData();
     MakeDeviceContexts(config_);
     Listen();
-    if (!listener_)
+    if (member_.listener() == nullptr)
       throw std::runtime_error(
           "a parked worker has no agent that it can hear; " + std::string(kParkedVariable) +
           " is for the workers of ddprun, with settings with which they can be kept");
@@ -186,26 +159,13 @@ void TrainingProcess::OpenData() {
   if (!data_) data_ = OpenDataset(config_);
 }
 
-// To what its environment says; again where a new round brings other sockets.
-void TrainingProcess::Listen() {
-  if (progress_ && listener_ && listener_->notify_socket() == env_.notify_socket) return;
-  progress_.emplace(env_.notify_socket);
-  listener_ = CanBeKept(config_, env_) ? RoundListener::Start(env_.notify_socket) : nullptr;
-  // Gloo writes to connections that were shut down.
-  if (listener_) std::signal(SIGPIPE, SIG_IGN);
-}
+void TrainingProcess::Listen() { member_.Listen(env_, CanBeKept(config_, env_)); }
 
 void TrainingProcess::TrainInRound() {
   round_.emplace(env_);
   World::Options options = WorldOptions(config_);
   options.step_graphs = config_.cuda_graph;
-  if (listener_) {
-    options.interrupt = std::make_shared<Interrupt>();
-    listener_->Enter(env_.round, options.interrupt);
-  }
-  ProgressMessage begun;
-  begun.section = "init";
-  progress_->Send(begun);
+  options.interrupt = member_.Enter(env_);
   // Before joining: a rank whose files are missing fails at once, and the others do not wait for
   // it.
   if (env_.rank != 0) locks_.clear();
@@ -219,7 +179,7 @@ void TrainingProcess::TrainInRound() {
   // is recorded, until all ranks are done.
   if (SavesCheckpoints(config_) && !signals_) signals_.emplace();
   round_->stalls = std::make_unique<StallReporter>(
-      *progress_,
+      member_.progress(),
       [nccl, &graph_steps = round_->graph_steps, begin = std::chrono::system_clock::now()] {
         return PlaceNow(nccl, graph_steps, begin);
       });
@@ -235,7 +195,7 @@ void TrainingProcess::TrainInRound() {
 
 void TrainingProcess::MakeTrainer() {
   round_->trainer = std::make_unique<Trainer>(config_, *data_, *round_->world, round_->console,
-                                              *progress_, round_->graph_steps, kept_);
+                                              member_.progress(), round_->graph_steps, kept_);
 }
 
 void TrainingProcess::EndRun(const std::optional<Stopped>& stopped) {
@@ -258,7 +218,7 @@ void TrainingProcess::LeaveRound() {
   const std::exception_ptr error = std::current_exception();
   if (round_->stalls) round_->stalls->Stop();
   bool by_itself = false;
-  if (!listener_ || !EndsRoundOnly(error, *listener_, by_itself)) {
+  if (member_.listener() == nullptr || !EndsRoundOnly(error, *member_.listener(), by_itself)) {
     EndAtOnceOnGpu(error);
     throw;
   }
@@ -290,18 +250,10 @@ void TrainingProcess::EndAtOnceOnGpu(const std::exception_ptr& error) {
 }
 
 void TrainingProcess::AwaitRound(const std::exception_ptr& left_by_itself) {
-  // Of a rank that has left by itself the collective that it was in says more.
-  ProgressMessage waiting;
-  waiting.section = "round";
-  if (!left_by_itself) progress_->Send(waiting);
-  const auto deadline = std::chrono::steady_clock::now() + kAnswerLimit;
-  const std::optional<RoundBegins> begins = listener_->AwaitRound([&] {
-    if (signals_ && StopSignal::Received() != 0) return true;
-    return left_by_itself && std::chrono::steady_clock::now() >= deadline &&
-           !listener_->AwaitBroken(std::chrono::milliseconds(0));
-  });
-  if (begins) {
-    EnterRound(*begins);
+  std::optional<WorkerEnv> env = member_.AwaitRound(
+      left_by_itself, [this] { return signals_ && StopSignal::Received() != 0; });
+  if (env) {
+    env_ = *std::move(env);
     return;
   }
   if (const int signal = signals_ ? StopSignal::Received() : 0; signal != 0)
@@ -323,20 +275,6 @@ void TrainingProcess::StopOutsideRound(int signal) {
   }
   throw Stopped(signal, "rank " + std::to_string(env_.rank) + ": ended by " + SignalName(signal) +
                             " while it waited for a new round");
-}
-
-void TrainingProcess::EnterRound(const RoundBegins& begins) {
-  absl::StatusOr<WorkerEnv> env = EnvOf(begins);
-  if (!env.ok())
-    throw std::runtime_error("round " + std::to_string(begins.round) + ": " +
-                             std::string(env.status().message()));
-  env_ = *std::move(env);
-  env_.round = begins.round;
-  if (env_.notify_socket.empty()) env_.notify_socket = listener_->notify_socket();
-  // For what reads them by name, such as where a failure is recorded.
-  for (const auto& [name, value] : begins.variables)
-    setenv(name.c_str(), value.c_str(), /*overwrite=*/1);
-  Listen();
 }
 
 }  // namespace

@@ -10,18 +10,13 @@
 
 #include <cstddef>
 #include <nlohmann/json.hpp>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "ddprun/errors.h"
 #include "worker/files/named_tensors.h"
 
 namespace ddprun {
-
-// The file is damaged, of another format or cannot be read: one sentence that names it.
-struct CheckpointError : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
 
 // What a checkpoint holds. Of tensors by convention "model/NAME", "optimizer/NAME/STATE",
 // "ema/NAME", "random/RANK".

@@ -8,8 +8,9 @@
 
 #include <chrono>
 #include <cstdint>
-#include <stdexcept>
 #include <string>
+
+#include "ddprun/errors.h"
 
 namespace ddprun {
 
@@ -64,8 +65,8 @@ class StepPatience {
 
 // The training was asked to end by a signal, has saved what it could, and ends: one sentence. The
 // program's exit code is 128 + signal, as a shell would show it.
-struct Stopped : std::runtime_error {
-  Stopped(int by, const std::string& sentence) : std::runtime_error(sentence), signal(by) {}
+struct Stopped : OwnError {
+  Stopped(int by, const std::string& sentence) : OwnError(sentence), signal(by) {}
   int signal;
 };
 

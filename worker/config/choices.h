@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "ddprun/choices.h"
+
 namespace ddprun {
 
 using ChoiceNames = std::vector<std::string>;
@@ -39,8 +41,6 @@ inline ChoiceNames NamesOf(ScheduleKind) {
 enum class Amp { kOff, kAuto, kBf16, kFp16, kFp16Pure };
 inline ChoiceNames NamesOf(Amp) { return {"off", "auto", "bf16", "fp16", "fp16-pure"}; }
 
-// How gradients travel between ranks.
-enum class GradientFormat { kFull, kBFloat16, kHalf };
 inline ChoiceNames NamesOf(GradientFormat) { return {"off", "bf16", "fp16"}; }
 
 // The order of a stage's actions (pipeline/actions.h).
@@ -55,10 +55,8 @@ enum class TestTimeAugmentation {
 };
 inline ChoiceNames NamesOf(TestTimeAugmentation) { return {"off", "mirror", "mirror-translate"}; }
 
-enum class DeviceChoice { kAuto, kCpu, kCuda };
 inline ChoiceNames NamesOf(DeviceChoice) { return {"auto", "cpu", "cuda"}; }
 
-enum class BackendChoice { kAuto, kGloo, kNccl };
 inline ChoiceNames NamesOf(BackendChoice) { return {"auto", "gloo", "nccl"}; }
 
 }  // namespace ddprun

@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "ddprun/errors.h"
 #include "worker/config/choices.h"
 
 namespace ddprun {
@@ -113,8 +114,8 @@ struct Config {
 bool UsesNesterov(const Config& config);
 
 // The request cannot be carried out: one sentence. The program ends with 2.
-struct UsageError : std::runtime_error {
-  using std::runtime_error::runtime_error;
+struct UsageError : OwnError {
+  using OwnError::OwnError;
 };
 
 enum class Agreement {

@@ -13,14 +13,15 @@
 #include <string>
 #include <vector>
 
+#include "ddprun/errors.h"
 #include "worker/base/registry.h"
 #include "worker/config/choices.h"
 
 namespace ddprun {
 
 // One sentence: the file, what is wrong with it, and what to do.
-struct DataError : std::runtime_error {
-  using std::runtime_error::runtime_error;
+struct DataError : OwnError {
+  using OwnError::OwnError;
 };
 
 // MapFile() of files/mapped_file.h. Throws DataError "PATH: REASON; NEXT_MOVE".

@@ -6,11 +6,9 @@
 #include <cstddef>
 #include <vector>
 
-namespace ddprun {
+#include "ddprun/distributed_data_parallel.h"
 
-// Which parameters each of the reducer's buckets holds, by their place among those that need
-// gradients. Gloo's sums depend on it in their last bits.
-using BucketLayout = std::vector<std::vector<std::size_t>>;
+namespace ddprun {
 
 // Whether a reducer of these parameters that fills its first bucket up to limits[0] bytes, the
 // second one up to limits[1] and so on (the last limit is that of all further ones) makes this

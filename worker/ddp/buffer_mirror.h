@@ -12,8 +12,8 @@
 
 #include <vector>
 
+#include "ddprun/world.h"
 #include "worker/ddp/shm_notes.h"
-#include "worker/distributed/world.h"
 
 namespace ddprun {
 

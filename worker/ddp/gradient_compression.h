@@ -6,9 +6,9 @@
 
 #include <memory>
 
+#include "ddprun/world.h"
 #include "worker/config/choices.h"
 #include "worker/ddp/gradient_meter.h"
-#include "worker/distributed/world.h"
 
 namespace ddprun {
 

@@ -6,17 +6,9 @@
 #include <cstdint>
 #include <mutex>
 
+#include "ddprun/distributed_data_parallel.h"
+
 namespace ddprun {
-
-struct GradientTraffic {
-  double averaging_seconds = 0;  // while at least one bucket was on its way
-  double waited_seconds = 0;     // of these, after this rank's last gradient was there
-  std::int64_t bytes = 0;        // that this rank gave to be averaged, as they travelled
-
-  double hidden_share() const {
-    return averaging_seconds > 0 ? 1 - waited_seconds / averaging_seconds : 0;
-  }
-};
 
 // Thread-safe. Begin() and End() once for each bucket.
 class GradientMeter {

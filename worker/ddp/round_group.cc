@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "worker/distributed/await.h"
+#include "worker/rounds/interrupt.h"
 
 namespace ddprun {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
-#include "worker/distributed/world.h"
+#include "ddprun/world.h"
 
 namespace ddprun {
 

@@ -24,6 +24,7 @@
 #include <utility>
 
 #include "rendezvous/base/owned_fd.h"
+#include "worker/rounds/interrupt.h"
 
 namespace ddprun {
 namespace {

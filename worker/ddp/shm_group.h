@@ -14,7 +14,7 @@
 #include <memory>
 #include <vector>
 
-#include "worker/distributed/world.h"
+#include "ddprun/world.h"
 #include "worker/rounds/interrupt.h"
 
 namespace ddprun {

@@ -11,7 +11,7 @@
 
 #include <vector>
 
-#include "worker/distributed/world.h"
+#include "ddprun/world.h"
 
 namespace ddprun {
 

@@ -12,10 +12,9 @@
 #include <utility>
 #include <vector>
 
-namespace ddprun {
+#include "ddprun/world.h"
 
-// What all ranks must have alike, by name: ("--lr", "0.01"). An empty value is one that is not set.
-using SharedFacts = std::vector<std::pair<std::string, std::string>>;
+namespace ddprun {
 
 // Returns when ranks 0 to world_size - 1 have called it. Throws std::runtime_error on every rank
 // that is there, with the same sentence: which rank did not come in time, came twice, or has

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "worker/distributed/world.h"
+#include "ddprun/world.h"
 
 namespace ddprun {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/distributed/world.h"
+#include "ddprun/world.h"
 
 #include <ATen/Functions.h>
 
@@ -15,6 +15,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <utility>
 
+#include "proto/worker_env.h"
 #include "worker/accelerator/accelerator.h"
 #include "worker/base/first_line.h"
 #include "worker/base/quiet_log.h"
@@ -24,7 +25,10 @@
 #include "worker/distributed/nccl_settings.h"
 #include "worker/distributed/network_address.h"
 #include "worker/distributed/peer_probe.h"
+#include "worker/distributed/roll_call.h"
 #include "worker/distributed/world_store.h"
+#include "worker/rounds/interrupt.h"
+#include "worker/rounds/process_state.h"
 #include "worker/rounds/tcp_sockets.h"
 
 namespace ddprun {
@@ -146,8 +150,9 @@ class GroupWorld : public World {
   GroupWorld(const WorkerEnv& env, Timeouts timeouts, const AgreedDevice& device, Name name,
              c10::intrusive_ptr<c10d::Store> store,
              const c10::intrusive_ptr<c10d::Store>& group_store,
-             std::shared_ptr<Interrupt> interrupt = nullptr)
-      : World(env, timeouts.set_up, timeouts.step, std::move(interrupt)),
+             std::shared_ptr<Interrupt> interrupt = nullptr,
+             std::shared_ptr<ProcessState> process = nullptr)
+      : World(env, timeouts.set_up, timeouts.step, std::move(interrupt), std::move(process)),
         timeouts_(timeouts),
         chosen_(device),
         device_(DeviceOf(device)),
@@ -341,10 +346,11 @@ std::unique_ptr<World> JoinAll(const WorkerEnv& env, const World::Options& optio
   if (chosen.nccl)
     SetNcclDefaults({.step_graphs = options.step_graphs && env.world_size > 1,
                      .kept = options.interrupt != nullptr});
-  auto world = std::make_unique<GroupWorld>(
-      env, TimeoutsOf(options, chosen.nccl), chosen,
-      GroupWorld::Name{kGroupName, kGroupDescription}, store,
-      DefaultGroupStore(store, chosen.cuda >= 0 ? "cuda" : "cpu"), options.interrupt);
+  auto world =
+      std::make_unique<GroupWorld>(env, TimeoutsOf(options, chosen.nccl), chosen,
+                                   GroupWorld::Name{kGroupName, kGroupDescription}, store,
+                                   DefaultGroupStore(store, chosen.cuda >= 0 ? "cuda" : "cpu"),
+                                   options.interrupt, options.process);
   world->Connect();
   world->CloseWith(std::move(closing));
   if (chosen.nccl && options.interrupt) world->AbortWith(*options.interrupt);
@@ -352,6 +358,30 @@ std::unique_ptr<World> JoinAll(const WorkerEnv& env, const World::Options& optio
 }
 
 }  // namespace
+
+World::World(const WorkerEnv& env, std::chrono::milliseconds timeout,
+             std::chrono::milliseconds step_timeout, std::shared_ptr<Interrupt> interrupt,
+             std::shared_ptr<ProcessState> process)
+    : env_(std::make_unique<const WorkerEnv>(env)),
+      timeout_(timeout),
+      step_timeout_(step_timeout),
+      interrupt_(std::move(interrupt)),
+      process_(std::move(process)) {}
+World::~World() = default;
+
+int World::rank() const { return env_->rank; }
+int World::size() const { return env_->world_size; }
+int World::local_rank() const { return env_->local_rank; }
+int World::local_size() const { return env_->local_world_size; }
+int World::restarts() const { return env_->restart_count; }
+
+void World::CheckRound() const {
+  if (interrupt_) interrupt_->Check();
+}
+
+void World::Progress(std::int64_t step, std::optional<std::int64_t> epoch) {
+  if (process_) process_->progress(step, epoch);
+}
 
 at::Tensor World::ToHost(const at::Tensor& tensor) const {
   if (!tensor.is_cuda()) return tensor.cpu();
@@ -416,6 +446,12 @@ bool World::OnAllRanks(bool here) {
   at::Tensor elsewhere = at::full({1}, here ? 0 : 1, at::kInt).to(device());
   AllReduceSum(elsewhere);
   return ToHost(elsewhere).item<int>() == 0;
+}
+
+std::unique_ptr<World> World::Join(Options options) {
+  const absl::StatusOr<WorkerEnv> env = FromProcessEnviron();
+  if (!env.ok()) throw std::invalid_argument(std::string(env.status().message()));
+  return Join(*env, std::move(options));
 }
 
 std::unique_ptr<World> World::Join(const WorkerEnv& env, Options options) {

@@ -4,8 +4,8 @@
 #include <functional>
 #include <optional>
 
+#include "ddprun/world.h"
 #include "worker/config/config.h"
-#include "worker/distributed/world.h"
 #include "worker/evaluation/metric_sums.h"
 #include "worker/evaluation/test_feed.h"
 #include "worker/parallel/parallel_strategy.h"

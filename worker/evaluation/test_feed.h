@@ -8,10 +8,10 @@
 #include <memory>
 #include <optional>
 
+#include "ddprun/world.h"
 #include "worker/config/config.h"
 #include "worker/data/dataset.h"
 #include "worker/data/fixed_size_images.h"
-#include "worker/distributed/world.h"
 #include "worker/loader/gpu_images.h"
 #include "worker/loader/loader.h"
 #include "worker/loader/sampler.h"

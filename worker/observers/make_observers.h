@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "ddprun/world.h"
 #include "worker/config/config.h"
-#include "worker/distributed/world.h"
 #include "worker/metrics/console.h"
 #include "worker/observers/observer.h"
 #include "worker/progress/progress_sender.h"

@@ -4,8 +4,8 @@
 
 #include <memory>
 
-#include "worker/ddp/ddp.h"
-#include "worker/distributed/world.h"
+#include "ddprun/distributed_data_parallel.h"
+#include "ddprun/world.h"
 #include "worker/models/models.h"
 #include "worker/parallel/parallel_strategy.h"
 

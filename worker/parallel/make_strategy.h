@@ -3,9 +3,9 @@
 
 #include <memory>
 
+#include "ddprun/world.h"
 #include "worker/config/config.h"
 #include "worker/data/dataset.h"
-#include "worker/distributed/world.h"
 #include "worker/metrics/console.h"
 #include "worker/models/models.h"
 #include "worker/parallel/parallel_strategy.h"

@@ -9,8 +9,8 @@
 #include <optional>
 #include <vector>
 
+#include "ddprun/distributed_data_parallel.h"
 #include "worker/config/config.h"
-#include "worker/ddp/ddp.h"
 #include "worker/ddp/gradient_compression.h"
 #include "worker/ddp/gradient_meter.h"
 #include "worker/files/state_dict.h"

@@ -10,8 +10,8 @@
 #include <memory>
 #include <optional>
 
-#include "worker/ddp/ddp.h"
-#include "worker/distributed/world.h"
+#include "ddprun/distributed_data_parallel.h"
+#include "ddprun/world.h"
 #include "worker/parallel/parallel_strategy.h"
 #include "worker/parallel/pipeline_plan.h"
 #include "worker/pipeline/rank_link.h"

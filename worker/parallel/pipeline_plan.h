@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "ddprun/world.h"
 #include "worker/config/config.h"
-#include "worker/distributed/world.h"
 #include "worker/models/models.h"
 #include "worker/pipeline/actions.h"
 

@@ -10,7 +10,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "worker/distributed/world.h"
+#include "ddprun/world.h"
 
 namespace ddprun {
 

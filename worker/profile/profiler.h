@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "worker/distributed/world.h"
+#include "ddprun/world.h"
 #include "worker/metrics/step_clock.h"
 #include "worker/profile/trace.h"
 

@@ -8,19 +8,10 @@
 #include <list>
 #include <memory>
 #include <mutex>
-#include <stdexcept>
+
+#include "ddprun/errors.h"
 
 namespace ddprun {
-
-// Another rank has ended, or does not come, or this one is stopping: one sentence.
-struct PeerError : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
-// The round of this rank is over: not an error of the training.
-struct RoundOver : std::runtime_error {
-  RoundOver() : std::runtime_error("the round is over") {}
-};
 
 class Interrupt : public std::enable_shared_from_this<Interrupt> {
  public:

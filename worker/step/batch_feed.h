@@ -10,8 +10,8 @@
 #include <optional>
 #include <vector>
 
+#include "ddprun/world.h"
 #include "worker/config/config.h"
-#include "worker/distributed/world.h"
 #include "worker/loader/epoch_plan.h"
 #include "worker/loader/gpu_images.h"
 #include "worker/loader/loader.h"

@@ -14,6 +14,7 @@
 #include "worker/base/first_line.h"
 #include "worker/distributed/background_task.h"
 #include "worker/optimizer/gradient_clip.h"
+#include "worker/rounds/interrupt.h"
 
 namespace ddprun {
 namespace {

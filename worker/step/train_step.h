@@ -18,9 +18,9 @@
 #include <optional>
 #include <vector>
 
+#include "ddprun/world.h"
 #include "worker/accelerator/accelerator.h"
 #include "worker/config/config.h"
-#include "worker/distributed/world.h"
 #include "worker/loader/epoch_plan.h"
 #include "worker/metrics/step_clock.h"
 #include "worker/optimizer/grad_scaler.h"
@@ -28,6 +28,7 @@
 #include "worker/optimizer/weight_average.h"
 #include "worker/parallel/cast_weights.h"
 #include "worker/parallel/parallel_strategy.h"
+#include "worker/rounds/interrupt.h"
 #include "worker/step/batch_feed.h"
 #include "worker/step/run_ahead_limit.h"
 

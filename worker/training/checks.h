@@ -6,16 +6,17 @@
 #include <stdexcept>
 #include <string>
 
+#include "ddprun/errors.h"
+#include "ddprun/world.h"
 #include "worker/config/config.h"
-#include "worker/distributed/world.h"
 #include "worker/metrics/console.h"
 #include "worker/parallel/parallel_strategy.h"
 
 namespace ddprun {
 
 // The training cannot go on: one sentence with what to try.
-struct TrainingError : std::runtime_error {
-  using std::runtime_error::runtime_error;
+struct TrainingError : OwnError {
+  using OwnError::OwnError;
 };
 
 // Throws TrainingError if the loss of step `step` (counted from 1) is not finite.

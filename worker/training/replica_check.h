@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "ddprun/world.h"
 #include "worker/config/config.h"
-#include "worker/distributed/world.h"
 #include "worker/metrics/console.h"
 #include "worker/progress/progress_sender.h"
 #include "worker/replicas/judgement.h"

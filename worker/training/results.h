@@ -5,9 +5,9 @@
 #include <chrono>
 #include <string>
 
+#include "ddprun/world.h"
 #include "worker/config/config.h"
 #include "worker/data/dataset.h"
-#include "worker/distributed/world.h"
 #include "worker/metrics/console.h"
 #include "worker/training/summary.h"
 #include "worker/training/training_parts.h"

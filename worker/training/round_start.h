@@ -3,7 +3,7 @@
 // every rank's.
 #pragma once
 
-#include "worker/distributed/world.h"
+#include "ddprun/world.h"
 #include "worker/training/kept_training.h"
 #include "worker/training/start_choice.h"
 

@@ -7,9 +7,9 @@
 #include <memory>
 #include <optional>
 
+#include "ddprun/world.h"
 #include "worker/config/config.h"
 #include "worker/data/dataset.h"
-#include "worker/distributed/world.h"
 #include "worker/evaluation/metric_sums.h"
 #include "worker/evaluation/test_feed.h"
 #include "worker/metrics/console.h"
@@ -17,6 +17,7 @@
 #include "worker/observers/observer.h"
 #include "worker/progress/graph_steps.h"
 #include "worker/progress/progress_sender.h"
+#include "worker/rounds/interrupt.h"
 #include "worker/step/step_counter.h"
 #include "worker/step/train_step.h"
 #include "worker/step/training_state.h"

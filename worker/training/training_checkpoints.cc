@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "proto/worker_env.h"
 #include "rendezvous/base/signal_name.h"
 #include "worker/base/first_line.h"
 #include "worker/checkpoint/resume.h"

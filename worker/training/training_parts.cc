@@ -10,12 +10,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "ddprun/world.h"
 #include "worker/accelerator/accelerator.h"
 #include "worker/base/unique_tensors.h"
 #include "worker/config/config.h"
 #include "worker/data/dataset.h"
 #include "worker/ddp/buffer_mirror.h"
-#include "worker/distributed/world.h"
 #include "worker/export/initial_weights.h"
 #include "worker/export/model_file.h"
 #include "worker/kernels/kernels.h"

@@ -6,9 +6,9 @@
 #include <memory>
 #include <optional>
 
+#include "ddprun/world.h"
 #include "worker/config/config.h"
 #include "worker/data/dataset.h"
-#include "worker/distributed/world.h"
 #include "worker/evaluation/metric_sums.h"
 #include "worker/metrics/console.h"
 #include "worker/metrics/step_clock.h"

@@ -5,9 +5,9 @@
 // training alone, as with Python's compiled peers.
 #pragma once
 
+#include "ddprun/world.h"
 #include "worker/config/config.h"
 #include "worker/data/dataset.h"
-#include "worker/distributed/world.h"
 #include "worker/step/train_step.h"
 #include "worker/step/training_state.h"
 #include "worker/training/training_parts.h"

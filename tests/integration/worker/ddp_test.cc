@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/ddp/ddp.h"
+#include "ddprun/distributed_data_parallel.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -6,10 +6,10 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include "ddprun/distributed_data_parallel.h"
+#include "ddprun/world.h"
 #include "rendezvous/client/session_client.h"
 #include "tests/integration/worker/ranks.h"
-#include "worker/ddp/ddp.h"
-#include "worker/distributed/world.h"
 
 namespace ddprun {
 namespace {

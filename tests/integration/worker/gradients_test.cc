@@ -16,10 +16,10 @@
 #include <random>
 #include <thread>
 
+#include "ddprun/distributed_data_parallel.h"
 #include "tests/integration/worker/ranks.h"
 #include "tests/integration/worker/seeded.h"
 #include "tests/integration/worker/service.h"
-#include "worker/ddp/ddp.h"
 #include "worker/ddp/shm_group.h"
 #include "worker/ddp/shm_notes.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Worlds of several ranks, as threads: over the run's store as under ddprun, and over a TCPStore as
 // by hand.
-#include "worker/distributed/world.h"
+#include "ddprun/world.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -6,10 +6,10 @@
 #include <stdexcept>
 #include <vector>
 
-#include "worker/app/round_end.h"
 #include "worker/checkpoint/stop_signal.h"
 #include "worker/config/config.h"
 #include "worker/data/dataset.h"
+#include "worker/rounds/round_end.h"
 #include "worker/training/checks.h"
 
 namespace ddprun {

@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/app/round_end.h"
+#include "worker/rounds/round_end.h"
 
 #include <c10/util/Exception.h>
 
 #include <new>
 #include <stdexcept>
 
+#include "ddprun/errors.h"
 #include "rendezvous/values/first_cause.h"
 #include "worker/base/first_line.h"
-#include "worker/checkpoint/stop_signal.h"
-#include "worker/config/config.h"
-#include "worker/data/dataset.h"
-#include "worker/training/checks.h"
 
 namespace ddprun {
 namespace {
@@ -44,13 +41,7 @@ Cause CauseOf(const std::exception_ptr& error) {
     return Cause::kPeer;
   } catch (const c10::DistNetworkError&) {
     return Cause::kPeer;
-  } catch (const TrainingError&) {
-    return Cause::kOwn;
-  } catch (const UsageError&) {
-    return Cause::kOwn;
-  } catch (const DataError&) {
-    return Cause::kOwn;
-  } catch (const Stopped&) {
+  } catch (const OwnError&) {
     return Cause::kOwn;
   } catch (const std::invalid_argument&) {
     return Cause::kOwn;

@@ -7,19 +7,28 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "proto/worker_env.h"
-#include "worker/distributed/rank_device.h"
-#include "worker/distributed/roll_call.h"
-#include "worker/rounds/interrupt.h"
+#include "ddprun/choices.h"
+#include "ddprun/errors.h"
 
 namespace ddprun {
 
+class Interrupt;
+struct ProcessState;
+struct WorkerEnv;  // the library's, as the two above
+
+// What all ranks must have alike, by name: ("--lr", "0.01"). An empty value is one that is not set.
+using SharedFacts = std::vector<std::pair<std::string, std::string>>;
+
 // The process group of all ranks and the device of this one. Not movable: others hold references to
-// it. Every method that communicates must be called by all ranks in the same order.
+// it. Every method that communicates must be called by all ranks in the same order, by one thread
+// at a time.
 class World {
  public:
   static constexpr std::chrono::milliseconds kDefaultTimeout = std::chrono::minutes(10);
@@ -37,8 +46,10 @@ class World {
     // Training steps may be recorded as CUDA graphs, collectives included.
     bool step_graphs = false;
     SharedFacts facts = {};  // that all ranks must have alike
-    // Ends every wait of the world, Join()'s too. Null: nothing does.
+    // Ends every wait of the world, Join()'s too. Null: nothing does. Main() gives one.
     std::shared_ptr<Interrupt> interrupt = nullptr;
+    // What outlives the world in this process. Null: nothing does. Main() gives one.
+    std::shared_ptr<ProcessState> process = nullptr;
   };
 
   // Joins the others. With NCCL a thread goes on to make the communicator; what needs the group
@@ -47,23 +58,31 @@ class World {
   // that does not complete in time or whose ranks do not have the same facts; RoundOver, where
   // there is an interrupt.
   static std::unique_ptr<World> Join(const WorkerEnv& env, Options options);
-  virtual ~World() = default;
+  // As what this process's own environment says: a rank under ddprun, torchrun, srun or mpirun, or
+  // by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT; else alone. Throws std::invalid_argument that
+  // names a variable that cannot be. Main() does it for programs that use that.
+  static std::unique_ptr<World> Join(Options options);
+  virtual ~World();
 
   // For what is left on the device when the world has ended.
   static constexpr std::chrono::seconds kAbortLimit{5};
 
   // Null: this rank is not kept when its world ends.
   const std::shared_ptr<Interrupt>& interrupt() const { return interrupt_; }
+  // Null where there is no Main().
+  const std::shared_ptr<ProcessState>& process() const { return process_; }
   // Throws RoundOver if this world has ended: between steps, where no collective would tell.
-  void CheckRound() const {
-    if (interrupt_) interrupt_->Check();
-  }
+  void CheckRound() const;
   // 0, 1, ...: the same on all ranks if they call it in the same order, for keys of the store.
   int NextNumber() { return next_number_++; }
 
-  const WorkerEnv& env() const { return env_; }
-  int rank() const { return env_.rank; }
-  int size() const { return env_.world_size; }
+  const WorkerEnv& env() const { return *env_; }
+  int rank() const;
+  int size() const;
+  int local_rank() const;  // among the ranks of this node
+  int local_size() const;  // their number
+  // How often the launcher has started workers in place of others.
+  int restarts() const;
   // Of a collective.
   std::chrono::milliseconds timeout() const { return timeout_; }
   // Of one within a training step.
@@ -91,6 +110,10 @@ class World {
   // Whether it is so on every rank.
   bool OnAllRanks(bool here);
 
+  // Reports to the launcher how far this rank is, for `ddprun status`, metrics and the detection of
+  // hangs. Does nothing without Main() or ddprun. Never waits; from any thread.
+  void Progress(std::int64_t step, std::optional<std::int64_t> epoch = std::nullopt);
+
   // Collectives begun from now on: within a step, in which the ranks are together, or in what may
   // take one of them longer than others (evaluation, a file). Cheap, and of this rank alone.
   virtual void ExpectPeersSoon(bool soon) = 0;
@@ -114,19 +137,21 @@ class World {
   virtual void AwaitAborted() {}
 
  protected:
-  explicit World(WorkerEnv env, std::chrono::milliseconds timeout = kDefaultTimeout,
+  World(const WorkerEnv& env, std::chrono::milliseconds timeout,
+        std::chrono::milliseconds step_timeout, std::shared_ptr<Interrupt> interrupt,
+        std::shared_ptr<ProcessState> process);
+  // Of one that is not kept.
+  explicit World(const WorkerEnv& env, std::chrono::milliseconds timeout = kDefaultTimeout,
                  std::chrono::milliseconds step_timeout = kDefaultTimeout,
                  std::shared_ptr<Interrupt> interrupt = nullptr)
-      : env_(std::move(env)),
-        timeout_(timeout),
-        step_timeout_(step_timeout),
-        interrupt_(std::move(interrupt)) {}
+      : World(env, timeout, step_timeout, std::move(interrupt), nullptr) {}
 
  private:
-  const WorkerEnv env_;
+  const std::unique_ptr<const WorkerEnv> env_;
   const std::chrono::milliseconds timeout_;
   const std::chrono::milliseconds step_timeout_;
   const std::shared_ptr<Interrupt> interrupt_;
+  const std::shared_ptr<ProcessState> process_;
   int next_number_ = 0;
 };
 

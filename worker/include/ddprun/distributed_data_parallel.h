@@ -11,15 +11,17 @@
 
 #include <torch/nn/module.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <memory>
+#include <tuple>
+#include <utility>
 #include <vector>
 
-#include "worker/ddp/bucket_layout.h"
-#include "worker/ddp/gradient_compression.h"
-#include "worker/ddp/gradient_meter.h"
-#include "worker/distributed/world.h"
+#include "ddprun/choices.h"
+#include "ddprun/world.h"
 
 namespace c10d {
 class Reducer;
@@ -27,8 +29,24 @@ class Reducer;
 
 namespace ddprun {
 
+class GradientMeter;
 class ShmAllreduce;
 class ShmNotes;
+
+// Which parameters each of the reducer's buckets holds, by their place among those that need
+// gradients. Gloo's sums depend on it in their last bits.
+using BucketLayout = std::vector<std::vector<std::size_t>>;
+
+// How much of the averaging of gradients is hidden behind backward.
+struct GradientTraffic {
+  double averaging_seconds = 0;  // while at least one bucket was on its way
+  double waited_seconds = 0;     // of these, after this rank's last gradient was there
+  std::int64_t bytes = 0;        // that this rank gave to be averaged, as they travelled
+
+  double hidden_share() const {
+    return averaging_seconds > 0 ? 1 - waited_seconds / averaging_seconds : 0;
+  }
+};
 
 // Calls `computed` in each backward that goes through `loss`, when all gradients are there and
 // before the reducer waits for the other ranks. On a GPU it may be called on the device's thread
@@ -38,6 +56,7 @@ void OnGradientsComputed(const at::Tensor& loss, std::function<void()> computed)
 // Makes rank 0's buffers every rank's. All ranks must call it.
 void BroadcastBuffers(World& world, const torch::nn::Module& module);
 
+// One thread at a time. The module's parameters, and their gradients, must not be replaced.
 class DistributedDataParallel {
  public:
   struct Options {
@@ -52,6 +71,13 @@ class DistributedDataParallel {
     // 16 bits are for networks: they go by the process group even where the ranks share a machine.
     GradientFormat format = GradientFormat::kFull;
     bool shared_memory = true;  // where it can be had
+    // Some parameters have no part in some losses, on one rank or on all (Python's option of that
+    // name). Each forward searches the graph of its outputs then.
+    bool find_unused_parameters = false;
+    // Gradients are views into the buckets: nothing is copied, and ZeroGrad() must take the place
+    // of Optimizer::zero_grad(), which LibTorch refuses for views. False: a copy for each, and
+    // either.
+    bool gradient_views = true;
     // All ranks' modules have the same shapes, and get the same values otherwise.
     bool alike = false;
     BucketLayout layout = {};    // to begin with; empty: one bucket
@@ -62,16 +88,28 @@ class DistributedDataParallel {
   // shapes. The module's parameters must be on the world's device and in their final memory format.
   // Throws c10::Error if the ranks' models differ.
   DistributedDataParallel(World& world, torch::nn::Module& module, Options options);
+  DistributedDataParallel(World& world, torch::nn::Module& module)
+      : DistributedDataParallel(world, module, Options()) {}
   ~DistributedDataParallel();
+  DistributedDataParallel(const DistributedDataParallel&) = delete;
+  DistributedDataParallel& operator=(const DistributedDataParallel&) = delete;
 
-  // Runs `forward` (which gives the outputs that the loss depends on) as DDP must: buffers
-  // synchronised before, reducer told of the outputs after. In eval mode, or with gradients off, it
-  // just runs it. Without `synchronize` (Python's no_sync()) backward only adds to this rank's
-  // gradients, and the next one with it averages the sums.
-  at::Tensor Forward(const std::function<at::Tensor()>& forward, bool synchronize = true);
+  // Runs `forward` (which gives the outputs that the loss depends on: a tensor, or a vector, pair
+  // or tuple of tensors) as DDP must: buffers synchronised before, reducer told of the outputs
+  // after. In eval mode, or with gradients off, it just runs it. Without `synchronize` (Python's
+  // no_sync()) backward only adds to this rank's gradients, and the next one with it averages the
+  // sums. Throws what `forward` throws, PeerError and RoundOver.
+  template <typename Function>
+  auto Forward(Function&& forward, bool synchronize = true) {
+    const bool reduces = synchronize && BeginForward();
+    auto outputs = std::forward<Function>(forward)();
+    if (reduces) EndForward(TensorsOf(outputs));
+    return outputs;
+  }
 
   // After a backward that synchronized. The first one has shown the order in which gradients come:
-  // buckets are rebuilt now, so that what a step needs of its ranks is done when it ends.
+  // buckets are rebuilt now, so that what a step needs of its ranks is done when it ends. Without
+  // this call the next Forward() does it.
   void EndBackward();
   // Of all steps but the first one.
   BucketLayout Layout() const;
@@ -79,19 +117,40 @@ class DistributedDataParallel {
   // not have (of other parameters or limits) changes nothing. All ranks must give the same.
   void UseLayout(const BucketLayout& layout);
 
-  // Sets gradients to zero without letting go of the buckets' memory, as Optimizer::zero_grad()
-  // would.
+  // Sets gradients to zero, in place of Optimizer::zero_grad() (see Options::gradient_views).
   void ZeroGrad();
 
   // Since the beginning. Nothing in a world of one, nor with NCCL's own all-reduce: there a trace
   // tells.
-  GradientTraffic traffic() const { return meter_->Read(); }
+  GradientTraffic traffic() const;
 
   bool uses_shared_memory() const { return shm_allreduce_ != nullptr; }
-  // Of `note_bytes`, where gradients are averaged in shared memory; else null.
+  // Of `note_bytes`, where gradients are averaged in shared memory; else null. The library's own.
   ShmNotes* notes() { return notes_.get(); }
 
  private:
+  using Tensors = std::vector<at::Tensor>;
+
+  static Tensors TensorsOf(const at::Tensor& output) { return {output}; }
+  static Tensors TensorsOf(const Tensors& outputs) { return outputs; }
+  template <typename... Outputs>
+  static Tensors TensorsOf(const std::tuple<Outputs...>& outputs) {
+    return std::apply([](const auto&... each) { return Concatenated({TensorsOf(each)...}); },
+                      outputs);
+  }
+  template <typename First, typename Second>
+  static Tensors TensorsOf(const std::pair<First, Second>& outputs) {
+    return Concatenated({TensorsOf(outputs.first), TensorsOf(outputs.second)});
+  }
+  static Tensors Concatenated(std::initializer_list<Tensors> lists) {
+    Tensors all;
+    for (const Tensors& list : lists) all.insert(all.end(), list.begin(), list.end());
+    return all;
+  }
+
+  // Whether the backward that follows averages gradients.
+  bool BeginForward();
+  void EndForward(const Tensors& outputs);
   // Of the first bucket and of the others, in bytes.
   std::vector<std::size_t> BucketLimits() const;
   void UseSharedMemory();
@@ -103,7 +162,7 @@ class DistributedDataParallel {
   torch::nn::Module& module_;
   const Options options_;
   std::vector<at::Tensor> parameters_;  // those that need gradients, in the module's order
-  const std::shared_ptr<GradientMeter> meter_ = std::make_shared<GradientMeter>();
+  const std::shared_ptr<GradientMeter> meter_;
   std::shared_ptr<ShmAllreduce> shm_allreduce_;
   std::unique_ptr<ShmNotes> notes_;
   BucketLayout layout_;                     // to begin with

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/ddp/ddp.h"
+#include "ddprun/distributed_data_parallel.h"
 
 #include <ATen/Context.h>
 #include <torch/csrc/autograd/engine.h>
@@ -15,11 +15,15 @@
 
 #include "worker/base/first_line.h"
 #include "worker/base/unique_tensors.h"
+#include "worker/ddp/bucket_layout.h"
+#include "worker/ddp/gradient_compression.h"
+#include "worker/ddp/gradient_meter.h"
 #include "worker/ddp/round_group.h"
 #include "worker/ddp/shm_allreduce.h"
 #include "worker/ddp/shm_notes.h"
 #include "worker/distributed/await.h"
 #include "worker/files/crc32c.h"
+#include "worker/rounds/interrupt.h"
 
 namespace ddprun {
 namespace {
@@ -57,10 +61,11 @@ void CheckAlike(World& world, const torch::nn::Module& module,
   } catch (const c10::Error& error) {
     TORCH_CHECK(false, "the ranks' models differ: ", FirstLine(error));
   }
-  TORCH_CHECK(
-      false, "the ranks' models differ from rank ", world.rank(), "'s, which has ",
-      parameters.size(),
-      " parameters that need gradients; give all ranks the same --model and the same data set");
+  TORCH_CHECK(false, "the ranks' models differ from rank ", world.rank(), "'s, which has ",
+              parameters.size(),
+              " parameters that need gradients; give all ranks the same model (for `train`: the "
+              "same --model "
+              "and the same data set)");
 }
 
 std::vector<at::Tensor> TrainableParameters(const torch::nn::Module& module) {
@@ -131,6 +136,7 @@ DistributedDataParallel::DistributedDataParallel(World& world, torch::nn::Module
       module_(module),
       options_(options),
       parameters_(TrainableParameters(module)),
+      meter_(std::make_shared<GradientMeter>()),
       layout_(options.layout) {
   if (!options_.alike) {
     CheckAlike(world_, module_, parameters_);
@@ -161,18 +167,20 @@ void DistributedDataParallel::UseSharedMemory() {
 
 DistributedDataParallel::~DistributedDataParallel() = default;
 
-at::Tensor DistributedDataParallel::Forward(const std::function<at::Tensor()>& forward,
-                                            bool synchronize) {
-  if (!reducer_ || !module_.is_training() || !at::GradMode::is_enabled() || !synchronize)
-    return forward();
+bool DistributedDataParallel::BeginForward() {
+  if (!reducer_ || !module_.is_training() || !at::GradMode::is_enabled()) return false;
   reducer_->prepare_for_forward();
   RebuildBuckets();
   if (options_.broadcast_buffers) SynchronizeBuffers();
-  at::Tensor outputs = forward();
-  // Only a search for unused parameters would walk the graph from the outputs.
-  reducer_->prepare_for_backward({});
-  return outputs;
+  return true;
 }
+
+void DistributedDataParallel::EndForward(const Tensors& outputs) {
+  // Only a search for unused parameters walks the graph from the outputs.
+  reducer_->prepare_for_backward(options_.find_unused_parameters ? outputs : Tensors());
+}
+
+GradientTraffic DistributedDataParallel::traffic() const { return meter_->Read(); }
 
 void DistributedDataParallel::EndBackward() {
   if (reducer_) RebuildBuckets();
@@ -227,9 +235,8 @@ void DistributedDataParallel::MakeReducer() {
   const std::vector<std::size_t> rebuilt = BucketLimits();
   reducer_ = std::make_unique<c10d::Reducer>(
       parameters_, std::move(buckets), GroupForReducer(world_), sparse,
-      static_cast<std::int64_t>(rebuilt[1]),
-      /*find_unused_parameters=*/false,
-      /*gradient_as_bucket_view=*/true,
+      static_cast<std::int64_t>(rebuilt[1]), options_.find_unused_parameters,
+      options_.gradient_views,
       /*param_names=*/std::unordered_map<std::size_t, std::string>{},
       static_cast<std::int64_t>(rebuilt[0]),
       /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false,

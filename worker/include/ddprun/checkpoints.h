@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Saves what is tracked, and gives it back: after a restart from the newest checkpoint, and where
+// this process was kept (see Main()) from the memory of the rank that has come furthest.
+//
+// A checkpoint is a safetensors file in which every bit is covered by a checksum; rank 0 writes it
+// beside the training, and a crash or a full disk during a save costs that save alone.
+#pragma once
+
+#include <torch/nn/module.h>
+#include <torch/optim/optimizer.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ddprun/training_position.h"
+#include "ddprun/world.h"
+#include "ddprun/zero_redundancy_optimizer.h"
+
+namespace ddprun {
+
+// All ranks must make one, with the same options and tracked things, and call all its methods. One
+// thread at a time. One in a process at a time.
+class Checkpoints {
+ public:
+  using Tensors = std::vector<std::pair<std::string, at::Tensor>>;
+
+  struct Options {
+    std::string folder;            // of its own; empty: nothing is saved
+    std::int64_t every_steps = 0;  // 0: at the end alone, and when a signal asks for the end
+    std::int64_t keep = 2;         // so many of the newest
+    // auto     goes on from the newest good checkpoint in the folder
+    // restart  the same, but only from one of this run, after a restart by the launcher
+    // never    begins anew
+    // PATH     goes on from that file, or the newest in that folder
+    std::string resume = "auto";
+    // SIGTERM, SIGINT, SIGHUP and SIGQUIT ask all ranks to save and to end at their next step. A
+    // second signal ends this process at once, and so does the first if no step ends in time.
+    bool stop_on_signals = true;
+    // Gets each sentence for a person, on rank 0. Default: stderr.
+    std::function<void(const std::string&)> notify = {};
+  };
+
+  // Rank 0 creates the folder and locks it. Throws CheckpointError if it cannot, or if another
+  // training has it.
+  Checkpoints(World& world, Options options);
+  // Waits for a save that is under way.
+  ~Checkpoints();
+  Checkpoints(const Checkpoints&) = delete;
+  Checkpoints& operator=(const Checkpoints&) = delete;
+
+  // Before Resume(). What is tracked must outlive this object: declare it first. A name has no '/'
+  // and comes once, or std::invalid_argument is thrown.
+  //
+  // Parameters and buffers, under the names of Python's state_dict().
+  void Track(const std::string& name, torch::nn::Module& module);
+  // SGD, Adam, AdamW, RMSprop or Adagrad: the state of each parameter, and the learning rates.
+  // std::invalid_argument for another; give its tensors by the last Track().
+  void Track(const std::string& name, torch::optim::Optimizer& optimizer);
+  // Its state is collected from all ranks, and divided anew among as many as there are when it
+  // comes back. It is not kept in memory: what a rank that ends has held alone, is gone.
+  void Track(const std::string& name, ShardedOptimizer& optimizer);
+  // Numbers, the same on all ranks: a learning-rate schedule's place, the best accuracy.
+  void Track(const std::string& name, std::int64_t& number);
+  void Track(const std::string& name, double& number);
+  // Anything else, the same on all ranks. `read` gives its tensors, which must not change before
+  // the next step; `write` gets them back, on the CPU or the world's device.
+  void Track(const std::string& name, std::function<Tensors()> read,
+             std::function<void(const Tensors&)> write);
+
+  // Once, before the first step: puts the saved state into what is tracked, on all ranks, and says
+  // where the training goes on; {} if it begins. Throws CheckpointError, the same on all ranks, if
+  // a checkpoint cannot be read or does not fit.
+  TrainingPosition Resume();
+
+  // After each step of the optimizer, before any other collective. True on all ranks if a signal
+  // has asked one of them for the end; the state is saved then, and the program should return from
+  // Main()'s function. Copies what it saves before it returns.
+  bool EndStep(const TrainingPosition& position);
+
+  // At the end of the training: its checkpoint is on the disk when this returns.
+  void Finish(const TrainingPosition& position);
+
+ private:
+  class State;
+  const std::unique_ptr<State> state_;
+};
+
+}  // namespace ddprun

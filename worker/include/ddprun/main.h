@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// The frame of a program that trains as one rank of several.
+#pragma once
+
+#include <functional>
+
+#include "ddprun/world.h"
+
+namespace ddprun {
+
+struct MainOptions {
+  World::Options world = {};
+  // On a CPU under ddprun: when another rank ends, this process goes on in the next round instead
+  // of being started anew (`--spares`, `--max-restarts`, `--nnodes MIN:MAX`). `train` is called
+  // again then, with another world; Checkpoints::Resume() gives it the state of the latest step.
+  bool keep = true;
+};
+
+// Joins the world that the environment says (see World::Join()), calls `train` and leaves the
+// world. Returns the program's exit code: 0, or what ended it, told in one sentence on stderr and
+// in TORCHELASTIC_ERROR_FILE, where launchers look for it: 1 after an exception, 2 after
+// std::invalid_argument, 128 + signal after a signal that Checkpoints has obeyed.
+//
+// `argv[0]` names the program in its messages; nothing else of the arguments is read. Reports to
+// the agent where this rank is and where it waits, by two threads of its own. With `keep` a third
+// one listens to the agent, and SIGPIPE is ignored, because Gloo writes to connections that were
+// shut down. Throws nothing. Once in a process, on its first thread.
+int Main(int argc, char** argv, const std::function<void(World&)>& train, MainOptions options = {});
+
+}  // namespace ddprun

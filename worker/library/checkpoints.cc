@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ddprun/checkpoints.h"
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <stdexcept>
+#include <system_error>
+
+#include "proto/version.h"
+#include "proto/worker_env.h"
+#include "rendezvous/base/signal_name.h"
+#include "worker/base/first_line.h"
+#include "worker/base/unique_tensors.h"
+#include "worker/checkpoint/checkpoint_folder.h"
+#include "worker/checkpoint/checkpoint_writer.h"
+#include "worker/checkpoint/folder_lock.h"
+#include "worker/checkpoint/resume.h"
+#include "worker/checkpoint/stop_signal.h"
+#include "worker/distributed/step_vote.h"
+#include "worker/files/state_dict.h"
+#include "worker/files/tensor_list.h"
+#include "worker/library/kept_state.h"
+#include "worker/library/optimizer_state.h"
+#include "worker/library/tracked.h"
+#include "worker/rounds/process_state.h"
+
+namespace ddprun {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Json = nlohmann::json;
+
+// How long the end of a training waits for its last checkpoint.
+constexpr std::chrono::seconds kSaveLimit{600};
+
+Json ToJson(const TrainingPosition& position) {
+  return {{"step", position.step}, {"epoch", position.epoch}, {"consumed", position.consumed}};
+}
+
+TrainingPosition PositionIn(const Json& json) {
+  return {.step = json.at("step").get<std::int64_t>(),
+          .epoch = json.at("epoch").get<std::int64_t>(),
+          .consumed = json.at("consumed").get<std::int64_t>()};
+}
+
+std::unique_ptr<FolderLock> TakeFolder(const std::string& folder, const World& world,
+                                       const Notify& notify) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error)
+    throw CheckpointError("the folder of the checkpoints, " + folder +
+                          ", cannot be created: " + error.message());
+  const WorkerEnv& env = world.env();
+  try {
+    return std::make_unique<FolderLock>(
+        folder,
+        FolderLock::Options{.run = env.run_id, .restarted = env.restart_count > 0 || env.round > 1},
+        notify);
+  } catch (const std::runtime_error& taken) {
+    throw CheckpointError(taken.what());
+  }
+}
+
+}  // namespace
+
+class Checkpoints::State {
+ public:
+  State(World& world, Options options);
+  ~State() { Keep(); }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
+  void Add(TrackedThing thing) { tracked_.Add(std::move(thing)); }
+  TrainingPosition Resume();
+  bool EndStep(const TrainingPosition& position);
+  void Finish(const TrainingPosition& position);
+
+ private:
+  bool saving() const { return !options_.folder.empty(); }
+  // Whether a rank of this world may go on in another one.
+  bool is_kept() const {
+    return world_.process() != nullptr && world_.interrupt() != nullptr && !tracked_.divided();
+  }
+  // The rank whose memory all go on from; none: none has any.
+  std::optional<int> FindSource();
+  TrainingPosition GoOn(int source);
+  TrainingPosition FromDisk();
+  // The tensors of `root`, null on the others, become those of all ranks' tracked things.
+  void Send(const NamedTensors* tensors, int root, const std::string& source);
+  void MakeWriter(const std::string& loaded_from);
+  void Mark(const TrainingPosition& position);
+  void Keep();
+  void Save(const TrainingPosition& position);
+  void AwaitSave();
+  void TellReports(const char* next);
+  void Stop(const TrainingPosition& position, int signal);
+
+  World& world_;
+  Options options_;
+  Tracked tracked_;
+  std::unique_ptr<FolderLock> lock_;  // rank 0's, as the next
+  std::unique_ptr<CheckpointWriter> writer_;
+  std::optional<StopSignal> signals_;
+  StepVote vote_;
+  StepPatience patience_;
+  Clock::time_point step_time_{};
+  std::string training_;
+  std::int64_t saved_step_ = -1;
+  std::optional<TrainingPosition> marked_;
+};
+
+Checkpoints::State::State(World& world, Options options)
+    : world_(world), options_(std::move(options)), vote_(world) {
+  if (!options_.notify)
+    options_.notify = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
+  if (saving() && world_.rank() == 0) lock_ = TakeFolder(options_.folder, world_, options_.notify);
+  if (options_.stop_on_signals) signals_.emplace();
+}
+
+std::optional<int> Checkpoints::State::FindSource() {
+  const KeptState* kept = is_kept() ? world_.process()->kept.get() : nullptr;
+  const at::Tensor steps =
+      world_.AllGather(at::full({1}, kept == nullptr ? -1 : kept->position.step, at::kLong));
+  const auto source = static_cast<int>(steps.argmax(0).item<std::int64_t>());
+  if (steps[source].item<std::int64_t>() < 0) return std::nullopt;
+  return source;
+}
+
+TrainingPosition Checkpoints::State::Resume() {
+  const std::optional<int> source = FindSource();
+  const TrainingPosition position = source ? GoOn(*source) : FromDisk();
+  if (world_.process() != nullptr) world_.process()->kept.reset();
+  Mark(position);
+  step_time_ = Clock::now();
+  vote_.Begin({.stop = signals_ ? StopSignal::Received() : 0});
+  return position;
+}
+
+TrainingPosition Checkpoints::State::GoOn(int source) {
+  const KeptState* kept = world_.rank() == source ? world_.process()->kept.get() : nullptr;
+  Json words;
+  if (kept != nullptr) words = {{"position", ToJson(kept->position)}, {"training", kept->training}};
+  words = Json::parse(world_.BroadcastText(words.dump(), source));
+  const TrainingPosition position = PositionIn(words.at("position"));
+  training_ = words.at("training").get<std::string>();
+  Send(kept == nullptr ? nullptr : &kept->tensors, source,
+       "the state of rank " + std::to_string(source));
+  MakeWriter("");
+  if (world_.rank() == 0)
+    options_.notify("goes on after step " + std::to_string(position.step) + " with " +
+                    std::to_string(world_.size()) + " ranks; the state is rank " +
+                    std::to_string(source) + "'s");
+  return position;
+}
+
+TrainingPosition Checkpoints::State::FromDisk() {
+  ResumePoint point;
+  Json finding = {{"training", ""}};
+  if (world_.rank() == 0 && saving()) {
+    const WorkerEnv& env = world_.env();
+    try {
+      point = DecideResume({.resume = options_.resume,
+                            .restarted = env.restart_count > 0 || env.round > 1,
+                            .run = env.run_id,
+                            .settings = Json::object(),
+                            .folder = options_.folder,
+                            .saving = true},
+                           options_.notify);
+      finding["training"] = point.training;
+      if (point.checkpoint) {
+        finding["path"] = point.checkpoint->path;
+        finding["position"] = ToJson(PositionIn(point.checkpoint->snapshot.about));
+      }
+    } catch (const std::exception& error) {
+      finding["error"] = FirstLine(error);
+    }
+  }
+  finding = Json::parse(world_.BroadcastText(finding.dump()));
+  if (finding.contains("error")) throw CheckpointError(finding.at("error").get<std::string>());
+  training_ = finding.at("training").get<std::string>();
+  if (!finding.contains("path")) {
+    MakeWriter("");
+    return {};
+  }
+  const auto path = finding.at("path").get<std::string>();
+  const TrainingPosition position = PositionIn(finding.at("position"));
+  Send(point.checkpoint ? &point.checkpoint->snapshot.tensors : nullptr, /*root=*/0, path);
+  MakeWriter(path);
+  if (world_.rank() == 0) {
+    if (std::filesystem::path(path).parent_path() == options_.folder) saved_step_ = position.step;
+    options_.notify("goes on from " + path + ": step " + std::to_string(position.step));
+  }
+  return position;
+}
+
+void Checkpoints::State::Send(const NamedTensors* tensors, int root, const std::string& source) {
+  const Json list = Json::parse(
+      world_.BroadcastText(tensors == nullptr ? "" : TensorList(*tensors).dump(), root));
+  NamedTensors received;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    at::Tensor value = tensors == nullptr ? EmptyOf(list[i], world_.device())
+                                          : (*tensors)[i].second.to(world_.device()).contiguous();
+    if (world_.size() > 1) world_.Broadcast(value, root);
+    received.emplace_back(list[i].at(0).get<std::string>(), value);
+  }
+  tracked_.Write(received, source);
+}
+
+void Checkpoints::State::MakeWriter(const std::string& loaded_from) {
+  if (world_.rank() != 0 || !saving()) return;
+  if (training_.empty()) training_ = NewTrainingName();
+  writer_ = std::make_unique<CheckpointWriter>(CheckpointWriter::Options{.folder = options_.folder,
+                                                                         .training = training_,
+                                                                         .loaded_from = loaded_from,
+                                                                         .keep = options_.keep});
+}
+
+void Checkpoints::State::Mark(const TrainingPosition& position) {
+  if (!is_kept()) return;
+  tracked_.Mark();
+  marked_ = position;
+}
+
+void Checkpoints::State::Keep() {
+  if (!marked_) return;
+  try {
+    NamedTensors tensors = tracked_.Marked();
+    if (tensors.empty()) return;
+    world_.process()->kept = std::make_shared<KeptState>(
+        KeptState{.position = *marked_, .training = training_, .tensors = std::move(tensors)});
+  } catch (const std::exception&) {
+    // This rank goes on without a state of its own.
+  }
+}
+
+bool Checkpoints::State::EndStep(const TrainingPosition& position) {
+  Mark(position);
+  int stop = vote_.End().stop;
+  if (world_.size() == 1 && signals_) stop = StopSignal::Received();
+  if (stop != 0) {
+    Stop(position, stop);
+    return true;
+  }
+  const bool due = options_.every_steps > 0 && position.step % options_.every_steps == 0;
+  // A save may hold up rank 0, and with it the others, until the next step ends.
+  if (due && signals_) StopSignal::Progress(StopSignal::kPatienceMax);
+  if (due) Save(position);
+  TellReports("; training goes on, and the next one is tried");
+  const Clock::time_point now = Clock::now();
+  patience_.Add(now - step_time_);
+  step_time_ = now;
+  if (signals_ && !due) StopSignal::Progress(patience_.Get());
+  vote_.Begin({.stop = signals_ ? StopSignal::Received() : 0});
+  return false;
+}
+
+void Checkpoints::State::Save(const TrainingPosition& position) {
+  if (!saving()) return;
+  const bool reads = writer_ != nullptr || tracked_.divided();
+  if (!reads) return;
+  NamedTensors tensors = tracked_.Read();
+  if (!writer_ || saved_step_ == position.step) return;
+  Json about = ToJson(position);
+  about[kTrainingKey] = training_;
+  about["version"] = kSoftwareVersion;
+  about["world_size"] = world_.size();
+  // The one before is on its way as long as the disk is slower than every_steps.
+  writer_->WaitUntilSaved(kSaveLimit);
+  world_.Synchronize();
+  if (!writer_->Save(position.step, {std::move(tensors), std::move(about)})) {
+    options_.notify("the checkpoint of step " + std::to_string(position.step) +
+                    " is not saved: the one before is still being written");
+    return;
+  }
+  writer_->WaitUntilCopied();
+}
+
+void Checkpoints::State::AwaitSave() {
+  if (writer_) writer_->WaitUntilSaved(kSaveLimit);
+  TellReports("");
+}
+
+void Checkpoints::State::TellReports(const char* next) {
+  if (!writer_) return;
+  for (const CheckpointWriter::Report& report : writer_->TakeReports()) {
+    if (report.error.empty())
+      saved_step_ = report.step;
+    else
+      options_.notify(report.error + next);
+  }
+}
+
+void Checkpoints::State::Finish(const TrainingPosition& position) {
+  if (signals_) StopSignal::Acknowledge();
+  AwaitSave();
+  Save(position);
+  AwaitSave();
+}
+
+void Checkpoints::State::Stop(const TrainingPosition& position, int signal) {
+  Finish(position);
+  if (world_.process() != nullptr) world_.process()->stopped_by = signal;
+  if (world_.rank() != 0) return;
+  std::string sentence =
+      "ended by " + SignalName(signal) + " after step " + std::to_string(position.step);
+  if (saving()) {
+    const std::string path =
+        (std::filesystem::path(options_.folder) / CheckpointName(position.step)).string();
+    sentence += saved_step_ == position.step ? "; " + path + " holds it" : "; it is not saved";
+  }
+  options_.notify(sentence);
+}
+
+Checkpoints::Checkpoints(World& world, Options options)
+    : state_(std::make_unique<State>(world, std::move(options))) {}
+Checkpoints::~Checkpoints() = default;
+
+void Checkpoints::Track(const std::string& name, torch::nn::Module& module) {
+  state_->Add({.name = name,
+               .read = [&module] { return StateDict(module); },
+               .write =
+                   [&module](const NamedTensors& tensors) {
+                     LoadTensors(module, tensors, "what was saved");
+                   },
+               .buffers = [&module] { return UniqueBuffers(module); }});
+}
+
+void Checkpoints::Track(const std::string& name, torch::optim::Optimizer& optimizer) {
+  ReadOptimizerState(optimizer);  // throws for one that is not known
+  state_->Add({.name = name,
+               .read = [&optimizer] { return ReadOptimizerState(optimizer); },
+               .write = [&optimizer](
+                            const NamedTensors& state) { WriteOptimizerState(optimizer, state); }});
+}
+
+void Checkpoints::Track(const std::string& name, ShardedOptimizer& optimizer) {
+  state_->Add(
+      {.name = name,
+       .read = [&optimizer] { return GatherOptimizerState(optimizer); },
+       .write = [&optimizer](const NamedTensors& state) { WriteOptimizerState(optimizer, state); },
+       .divided = true});
+}
+
+void Checkpoints::Track(const std::string& name, std::int64_t& number) {
+  Track(
+      name,
+      [&number] {
+        return Tensors{{"value", at::scalar_tensor(number, at::kLong)}};
+      },
+      [&number](const Tensors& state) { number = state.at(0).second.item<std::int64_t>(); });
+}
+
+void Checkpoints::Track(const std::string& name, double& number) {
+  Track(
+      name,
+      [&number] {
+        return Tensors{{"value", at::scalar_tensor(number, at::kDouble)}};
+      },
+      [&number](const Tensors& state) { number = state.at(0).second.item<double>(); });
+}
+
+void Checkpoints::Track(const std::string& name, std::function<Tensors()> read,
+                        std::function<void(const Tensors&)> write) {
+  state_->Add({.name = name, .read = std::move(read), .write = std::move(write)});
+}
+
+TrainingPosition Checkpoints::Resume() { return state_->Resume(); }
+bool Checkpoints::EndStep(const TrainingPosition& position) { return state_->EndStep(position); }
+void Checkpoints::Finish(const TrainingPosition& position) { state_->Finish(position); }
+
+}  // namespace ddprun
