@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""libddprun as its users have it: installed, moved, found by CMake or pkg-config, and built upon by the examples."""
+
+import gzip
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+
+import pytest
+from conftest import BUILD, DDPRUN, REPO, TRAIN, processes_of_this_session, run, start
+
+EXAMPLES = REPO / "worker/examples"
+MAN_PAGES = pathlib.Path("/usr/share/man/man1")
+IMAGES = pathlib.Path("/usr/share/datasets/fashion-mnist")
+
+pytestmark = pytest.mark.skipif(not (BUILD / "lib/libddprun.a").exists(), reason="built without libddprun.a")
+
+
+def torch_folder():
+    cache = (BUILD / "CMakeCache.txt").read_text()
+    return re.search(r"^DDPRUN_TORCH_DIR:\w+=(.*)$", cache, re.MULTILINE)[1]
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """The package, moved after it was installed."""
+    folder = tmp_path_factory.mktemp("library")
+    done = run(["cmake", "--install", BUILD, "--prefix", folder / "made", "--component", "dev"])
+    assert done.returncode == 0, done
+    (folder / "made").rename(folder / "moved")
+    return folder / "moved"
+
+
+@pytest.fixture(scope="module")
+def built(installed, tmp_path_factory):
+    """The program of an example, by its name; each is built once."""
+    programs = {}
+
+    def build(name):
+        if name not in programs:
+            folder = tmp_path_factory.mktemp(name)
+            flags = [f"-DCMAKE_PREFIX_PATH={installed}", f"-DDDPRUN_TORCH_DIR={torch_folder()}", "-DCMAKE_BUILD_TYPE=Release"]
+            for command in (["cmake", "-S", EXAMPLES / name, "-B", folder, *flags], ["cmake", "--build", folder]):
+                done = run(command, timeout=300)
+                assert done.returncode == 0, done
+            programs[name] = folder / name
+        return programs[name]
+
+    return build
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("images")
+    for packed in IMAGES.glob("*.gz"):
+        (folder / packed.stem).write_bytes(gzip.decompress(packed.read_bytes()))
+    return folder
+
+
+def launch(*arguments, **options):
+    return run([DDPRUN, "--standalone", *arguments], timeout=120, **options)
+
+
+def tensors(checkpoint):
+    """Name -> bytes, of a safetensors file."""
+    data = checkpoint.read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    entries = json.loads(data[8 : 8 + length])
+    body = data[8 + length :]
+    return {name: body[slice(*entry["data_offsets"])] for name, entry in entries.items() if name != "__metadata__"}
+
+
+def model(checkpoint):
+    return {name: value for name, value in tensors(checkpoint).items() if name.startswith("model/")}
+
+
+def newest(folder):
+    return sorted(folder.glob("step-*.safetensors"))[-1]
+
+
+def test_nothing_but_ddprun_is_shown():
+    """No Protobuf, gRPC or Abseil that could meet another version of it in a program."""
+    shown = run(["nm", "--defined-only", "--extern-only", "-C", BUILD / "lib/libddprun.a"]).stdout
+    names = [line.split(maxsplit=2)[2] for line in shown.splitlines() if len(line.split()) >= 3]
+    assert len(names) > 50
+    assert [name for name in names if "ddprun::" not in name] == []
+    assert [name for name in names if re.search(r"absl|google|grpc|nlohmann", name)] == []
+
+
+def test_headers_include_nothing_of_the_insides(installed):
+    headers = sorted((installed / "include/ddprun").iterdir())
+    assert len(headers) > 8
+    for header in headers:
+        included = re.findall(r'^#include [<"]([^>"]+)[>"]', header.read_text(), re.MULTILINE)
+        assert not [name for name in included if re.match(r"(proto|rendezvous|worker|absl|google|grpc|nlohmann)/", name)], header
+
+
+def test_the_small_trainer_is_train(built, images, tmp_path):
+    """Twenty steps of two ranks: the parameters of `train` with the same settings."""
+    program = built("fashion_mnist")
+    done = launch("--nproc-per-node", "2", program, images, tmp_path / "own", "20")
+    assert done.returncode == 0, done
+    settings = ["--model", "simple-cnn", "--dataset", "fashion-mnist", "--lr", "0.02", "--schedule", "constant"]
+    settings += ["--warmup-epochs", "0", "--no-nesterov", "--weight-decay", "0", "--max-steps", "20", "--no-eval"]
+    done = launch("--nproc-per-node", "2", TRAIN, *settings, "--checkpoint-every", "20", "--output-dir", tmp_path / "train")
+    assert done.returncode == 0, done
+    own, other = model(newest(tmp_path / "own")), model(newest(tmp_path / "train/checkpoints"))
+    assert len(own) == 10 and own.keys() == other.keys()
+    numpy = pytest.importorskip("numpy")
+    for name, value in own.items():
+        ours, theirs = (numpy.frombuffer(bytes_, numpy.float32) for bytes_ in (value, other[name]))
+        assert numpy.abs(ours - theirs).max() <= 1e-6, name
+
+
+def train_apart(program, images, folder, steps, *flags):
+    command = [DDPRUN, "--standalone", "--nproc-per-node", "2", *flags, program, images, folder, steps]
+    return start(["sh", "-c", 'exec "$@" 2>&1', "-", *command])
+
+
+def read_until(process, text):
+    lines = []
+    for line in process.stdout:
+        lines.append(line)
+        if text in line:
+            return lines
+    raise AssertionError(f"no {text!r} in {lines}")
+
+
+def workers_of(program):
+    """Process ids of this session's ranks."""
+    return [int(pid) for pid, command in processes_of_this_session() if command.startswith(str(program))]
+
+
+def test_a_rank_that_dies_is_replaced_in_place(built, images, tmp_path):
+    """The other process stays, and the end is that of a run that nobody disturbed, bit by bit."""
+    program = built("fashion_mnist")
+    plain = launch("--nproc-per-node", "2", program, images, tmp_path / "plain", "300")
+    assert plain.returncode == 0, plain
+    process = train_apart(program, images, tmp_path / "killed", 300, "--max-restarts", "1")
+    before = read_until(process, "step 100 ")
+    stays, dies = sorted(workers_of(program))
+    os.kill(dies, signal.SIGKILL)
+    after = read_until(process, "goes on after step")
+    assert stays in workers_of(program)
+    rest = process.stdout.read()
+    assert process.wait(60) == 0, (before, after, rest)
+    assert tensors(newest(tmp_path / "plain")).keys() == tensors(newest(tmp_path / "killed")).keys()
+    assert model(newest(tmp_path / "plain")) == model(newest(tmp_path / "killed"))
+
+
+def test_told_to_stop_it_saves_and_goes_on_from_there(built, images, tmp_path):
+    program = built("fashion_mnist")
+    process = train_apart(program, images, tmp_path / "run", 100_000)
+    read_until(process, "step 100 ")
+    process.send_signal(signal.SIGTERM)
+    rest = process.stdout.read()
+    assert "ended by SIGTERM after step" in rest and "holds it" in rest, rest
+    assert process.wait(60) == 128 + signal.SIGTERM, rest
+    step = int(re.search(r"step-0*(\d+)", newest(tmp_path / "run").name)[1])
+    done = launch("--nproc-per-node", "2", program, images, tmp_path / "run", str(step + 5))
+    assert done.returncode == 0 and f"step {step}" in done.stdout + done.stderr, done
+    plain = launch("--nproc-per-node", "2", program, images, tmp_path / "plain", str(step + 5))
+    assert plain.returncode == 0, plain
+    assert model(newest(tmp_path / "run")) == model(newest(tmp_path / "plain"))
+
+
+def test_a_checkpoint_of_another_program_is_refused(built, images, tmp_path):
+    done = launch("--nproc-per-node", "2", built("transformer"), MAN_PAGES / "bash.1.gz", tmp_path / "run", "3")
+    assert done.returncode == 0, done
+    done = launch("--nproc-per-node", "2", built("fashion_mnist"), images, tmp_path / "run", "3")
+    assert done.returncode == 1 and "does not fit" in done.stderr + done.stdout, done
+
+
+def test_it_runs_without_a_launcher(built, images, tmp_path):
+    done = run([built("fashion_mnist"), images, tmp_path / "alone", "3"], timeout=60)
+    assert done.returncode == 0 and newest(tmp_path / "alone").name == "step-000000003.safetensors", done
+
+
+def test_the_transformer_learns_from_manual_pages(built, tmp_path):
+    """Gradient accumulation, bfloat16 between the ranks, the optimizer's state divided among them; and on with one rank."""
+    text = tmp_path / "text"
+    pages = sorted(MAN_PAGES.glob("*.gz"), key=lambda page: page.stat().st_size)[-8:]
+    text.write_bytes(b"".join(gzip.decompress(page.read_bytes()) for page in pages))
+    done = launch("--nproc-per-node", "2", built("transformer"), text, tmp_path / "run", "150")
+    losses = [float(loss) for loss in re.findall(r"loss ([\d.]+)", done.stdout)]
+    assert done.returncode == 0 and len(losses) == 4 and losses[0] > 4 and losses[-1] < 2.8, done
+    done = launch("--nproc-per-node", "1", built("transformer"), text, tmp_path / "run", "200")
+    assert done.returncode == 0 and float(re.findall(r"loss ([\d.]+)", done.stdout)[0]) < 2.8, done
+
+
+def test_the_pipeline_learns_over_three_ranks(built):
+    done = launch("--nproc-per-node", "3", built("pipeline"), "200")
+    losses = [float(loss) for loss in re.findall(r"loss ([\d.]+)", done.stdout)]
+    assert done.returncode == 0 and losses[-1] < losses[0] / 2, done
+
+
+def test_the_wrong_torch_is_named(installed, tmp_path):
+    wrong = tmp_path / "torch"
+    (wrong / "lib").mkdir(parents=True)
+    (wrong / "lib/libtorch_cpu.so").touch()
+    (wrong / "version.py").write_text("__version__ = '2.6.0'\n")
+    flags = [f"-DCMAKE_PREFIX_PATH={installed}", f"-DDDPRUN_TORCH_DIR={wrong}"]
+    done = run(["cmake", "-S", EXAMPLES / "pipeline", "-B", tmp_path / "build", *flags])
+    assert done.returncode != 0 and "was built with LibTorch 2.11" in done.stderr and "is 2.6" in done.stderr, done
+
+
+def test_pkg_config_names_it(installed):
+    env = dict(os.environ, PKG_CONFIG_PATH=str(next(installed.rglob("pkgconfig"))))
+    done = run(["pkg-config", "--cflags", "--libs", "ddprun"], env=env)
+    assert done.returncode == 0 and str(installed) in done.stdout and "-lddprun" in done.stdout, done

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// A trainer of one's own: a small convolutional network on Fashion-MNIST, on as many ranks as there
+// are. It goes on from its last checkpoint after a restart, and in place when another rank dies.
+//
+//   ddprun --standalone --nproc-per-node 2 --max-restarts 3 ./fashion_mnist DATA OUT [STEPS]
+//
+// DATA has the four files of MNIST's format, not compressed.
+#include <ddprun/ddprun.h>
+#include <torch/torch.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <limits>
+
+#include "images.h"
+
+struct NetImpl : torch::nn::Module {
+  torch::nn::Conv2d conv1{register_module("conv1", torch::nn::Conv2d(3, 6, 5))};
+  torch::nn::Conv2d conv2{register_module("conv2", torch::nn::Conv2d(6, 16, 5))};
+  torch::nn::Linear fc1{register_module("fc1", torch::nn::Linear(16 * 5 * 5, 120))};
+  torch::nn::Linear fc2{register_module("fc2", torch::nn::Linear(120, 84))};
+  torch::nn::Linear fc3{register_module("fc3", torch::nn::Linear(84, 10))};
+
+  at::Tensor forward(at::Tensor x) {
+    x = at::max_pool2d(conv1(x), 2).relu_();
+    x = at::max_pool2d(conv2(x), 2).relu_();
+    return fc3(fc2(fc1(x.flatten(1)).relu_()).relu_());
+  }
+};
+TORCH_MODULE(Net);
+
+int main(int argc, char** argv) {
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // each line at once, into a pipe too
+  if (argc < 3) {
+    std::fprintf(stderr, "usage: %s DATA OUT [STEPS]\n", argv[0]);
+    return 2;
+  }
+  const std::int64_t last_step =
+      argc > 3 ? std::atoll(argv[3]) : std::numeric_limits<std::int64_t>::max();
+  const Images data(argv[1]);
+  return ddprun::Main(argc, argv, [&](ddprun::World& world) {
+    torch::manual_seed(0);
+    Net net;
+    net->to(world.device());
+    ddprun::DistributedDataParallel ddp(world, *net);
+    torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.02).momentum(0.9));
+    ddprun::Checkpoints saved(world, {.folder = argv[2], .every_steps = 500});
+    saved.Track("model", *net);
+    saved.Track("optimizer", optimizer);
+    auto at = saved.Resume();
+    for (; at.epoch < 10; at.NextEpoch()) {
+      ddprun::EpochSampler sampler(world, data.size().value(), {.batch_size = 64, .position = at});
+      const auto loader = torch::data::make_data_loader(data, sampler, 64);
+      for (auto& batch : *loader) {
+        const auto images = batch.data.to(world.device());
+        const auto labels = batch.target.to(world.device());
+        const auto loss =
+            torch::cross_entropy_loss(ddp.Forward([&] { return net(images); }), labels);
+        (loss * sampler.LossWeight()).backward();
+        optimizer.step();
+        ddp.ZeroGrad();
+        sampler.Advance(at);
+        if (saved.EndStep(at)) return;  // a signal has asked for the end, and the state is saved
+        world.Progress(at.step, at.epoch);
+        if (at.step % 100 == 0 && world.rank() == 0)
+          std::printf("epoch %ld step %ld loss %.4f\n", long(at.epoch), long(at.step),
+                      loss.item<double>());
+        if (at.step == last_step) return saved.Finish(at);
+      }
+    }
+    saved.Finish(at);
+  });
+}
