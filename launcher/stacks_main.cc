@@ -36,6 +36,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr char kUsage[] =
+    "Usage: ddprun-stacks PID FILE [PID FILE]...\n"
+    "\n"
+    "Prints the native and Python stacks of all threads of each process.\n"
+    "ddprun runs it for workers that hang. Each thread is stopped while its frames are read.\n"
+    "\n"
+    "  PID   process to read; needs the right to trace it\n"
+    "  FILE  also append the stacks to this file; '' for none\n";
+
 std::string ReadFile(const std::string& path) {
   std::ifstream in(path);
   std::string text((std::istreambuf_iterator<char>(in)), {});
@@ -243,8 +252,12 @@ int Main(const std::vector<std::string>& arguments) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   // What is known here must do: symbols from a server would take minutes.
   unsetenv("DEBUGINFOD_URLS");
+  if (arguments == std::vector<std::string>{"--help"}) {
+    std::fputs(kUsage, stdout);
+    return 0;
+  }
   if (arguments.size() < 2 || arguments.size() % 2 != 0) {
-    std::fputs("usage: ddprun-stacks PID FILE ...; FILE may be ''\n", stderr);
+    std::fputs("ddprun-stacks needs a PID and a FILE for each process; see --help\n", stderr);
     return 2;
   }
   const auto begin = std::chrono::steady_clock::now();

@@ -3,6 +3,7 @@
 
 import os
 import re
+import shutil
 
 import pytest
 from conftest import BIN, BUILD, REPO, TRAIN, clean_environment, free_port, run
@@ -30,7 +31,57 @@ def call(installed, tmp_path):
 
 def test_every_program_of_the_build_is_installed(installed):
     assert sorted(os.listdir(installed / "bin")) == sorted(os.listdir(BIN))
-    assert (installed / "share" / "man" / "man1" / "ddprun.1").is_file()
+
+
+def test_every_program_has_a_manual_page_that_man_takes(installed):
+    """But for ddprun-plot: it is `train plot`, which is in train's."""
+    programs = {name for name in os.listdir(BIN) if not name.endswith(".so")} - {"ddprun-plot"}
+    pages = installed / "share" / "man" / "man1"
+    assert {path.stem for path in pages.iterdir()} == programs
+    if shutil.which("man"):
+        for page in pages.iterdir():
+            done = run(["man", "--warnings", "-l", page], env={**os.environ, "MANWIDTH": "100", "LC_ALL": "C.UTF-8"})
+            assert done.returncode == 0 and not done.stderr, done.stderr
+            assert all(word in done.stdout for word in ("NAME", "SYNOPSIS", "OPTIONS", page.stem)), done.stdout
+
+
+def test_a_manual_page_has_what_help_has(installed):
+    page = (installed / "share" / "man" / "man1" / "ddpctl.1").read_text().replace("\\-", "-")
+    for command in ("stop", "logs", "chaos"):
+        for flag in re.findall(r"--[a-z-]+", run([installed / "bin" / "ddpctl", command, "--help"]).stdout):
+            assert flag in page, (command, flag)
+
+
+@pytest.mark.parametrize(
+    ("component", "has", "has_not"),
+    [("launcher", {"bin/ddprun", "share/ddprun/python/ddprun/__init__.py", "share/ddprun/LICENSE"}, {"bin/train"}),
+     ("train", {"bin/train", "share/man/man1/train.1", "share/ddprun/configs/config.yaml"}, {"bin/ddprun"})],
+)
+@pytest.mark.skipif(not os.path.exists(TRAIN), reason="built without LibTorch")
+def test_a_component_alone(tmp_path, component, has, has_not):
+    assert run(["cmake", "--install", BUILD, "--prefix", tmp_path, "--component", component]).returncode == 0
+    files = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")}
+    assert has <= files and not has_not & files, files
+
+
+def test_the_python_package_is_there(installed):
+    env = clean_environment(PYTHONPATH=str(installed / "share" / "ddprun" / "python"), PYTHONDONTWRITEBYTECODE="1")
+    done = run(["python3", "-c", "import ddprun; print(ddprun.__file__)"], env=env)
+    assert done.stdout.startswith(str(installed)), done
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="no systemd-analyze here")
+def test_systemd_takes_the_unit(installed, tmp_path):
+    """At the place where it would be, for systemd knows no other folder of programs."""
+    root = tmp_path / "root"
+    shutil.copytree(installed / "lib" / "systemd", root / "usr" / "lib" / "systemd")
+    (root / "usr" / "bin").mkdir(parents=True)
+    shutil.copy(installed / "bin" / "ddprun-rendezvous", root / "usr" / "bin")
+    unit = installed / "lib" / "systemd" / "system" / "ddprun-rendezvous.service"
+    rated = run(["systemd-analyze", "security", "--offline=true", "--threshold=20", unit])
+    assert rated.returncode == 0, rated
+    done = run(["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", f"--root={root}", "ddprun-rendezvous.service"])
+    assert "ddprun-rendezvous" not in done.stderr, done
 
 
 def test_nothing_looks_into_the_build_folder(installed):
