@@ -14,7 +14,8 @@ import pytest
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("DDPRUN_BUILD_DIR", REPO / "build"))
-BIN = BUILD / "bin"
+# Another folder of programs than the build's, such as that of an installed wheel (test_wheel_programs.py).
+BIN = pathlib.Path(os.environ.get("DDPRUN_BIN_DIR", BUILD / "bin"))
 DDPRUN = str(BIN / "ddprun")
 TRAIN = str(BIN / "train")
 PYTHON = str(REPO / "worker" / "python")  # of the package ddprun

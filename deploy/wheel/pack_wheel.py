@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the wheel from what relink.py has linked:
+
+    pack_wheel.py BUILD_FOLDER RELINKED_FOLDER OUTPUT_FOLDER
+
+Called by deploy/wheel.sh. The same files give the same bytes: entries are sorted and have the time of the commit
+(SOURCE_DATE_EPOCH). Prints the wheel's path.
+"""
+
+import base64
+import hashlib
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import time
+import zipfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+REPO = HERE.parents[1]
+sys.path.insert(0, str(HERE.parent))
+import pack_bundle  # noqa: E402
+import sbom  # noqa: E402
+from pack_bundle import fail, needed_by, output_of  # noqa: E402
+
+TAG = "py3-none-manylinux_2_31_x86_64"
+# Into the bin of the environment, and into ddprun/bin of the package.
+IN_BIN = ("ddprun", "ddpctl", "ddprun-rendezvous", "ddprun-stacks", "ddprun-metrics.so")
+IN_PACKAGE = ("train", "ddprun-plot", "libddprun_cuda.so")
+OPTIONAL = ("ddprun-metrics.so", "libddprun_cuda.so")
+# Libraries of the system that have no archive, but need nothing newer than the rest.
+COPIED = ("libisal.so.2",)
+# Of glibc, the compiler, LibTorch's side; whatever else a file asks for would be missing elsewhere.
+FOUND_ELSEWHERE = re.compile(
+    r"(ld-linux-x86-64|lib(c|m|dl|pthread|rt|gcc_s|stdc\+\+|gomp|torch_\w+|c10\w*|nccl|cudart))\.so[.\d]*$"
+)
+DOCUMENTS = {"launcher/ddprun.1": "man/man1/ddprun.1", "launcher/ddpctl.1": "man/man1/ddpctl.1",
+             "launcher/ddprun-stacks.1": "man/man1/ddprun-stacks.1",
+             "rendezvous/ddprun-rendezvous.1": "man/man1/ddprun-rendezvous.1", "worker/train.1": "man/man1/train.1",
+             "launcher/ddprun.bash": "bash-completion/completions/ddprun", "launcher/_ddprun": "zsh/site-functions/_ddprun",
+             "launcher/ddprun.fish": "fish/vendor_completions.d/ddprun.fish", "launcher/ddprun.tcsh": "ddprun/ddprun.tcsh"}
+# pip writes its Python's path in place of `python`.
+TRAIN = b"#!python\nfrom ddprun.programs import train\n\ntrain()\n"
+# train starts ranks with the ddprun beside itself.
+BESIDE_TRAIN = b'#!/bin/sh\nexec "${DDPRUN_PROGRAM:-ddprun}" "$@"\n'
+
+METADATA = """\
+Metadata-Version: 2.4
+Name: ddprun
+Version: {version}
+Summary: Starts, watches and restarts distributed training, with torchrun's flags and a start in milliseconds
+Keywords: pytorch,torchrun,distributed,training,launcher
+License-Expression: Apache-2.0
+{licences}
+Classifier: Environment :: Console
+Classifier: Operating System :: POSIX :: Linux
+Classifier: Programming Language :: C++
+Classifier: Programming Language :: Python :: 3
+Classifier: Topic :: Scientific/Engineering :: Artificial Intelligence
+Requires-Python: >=3.9
+Provides-Extra: train
+Requires-Dist: torch=={torch}.*; extra == "train"
+Description-Content-Type: text/markdown
+
+"""
+
+
+def programs(build, relinked):
+    """({path in the wheel: path here}, [copied libraries])."""
+    scripts, files = f"ddprun-{pack_bundle.project_version()}.data/scripts", {}
+    for folder, names in ((scripts, IN_BIN), ("ddprun/bin", IN_PACKAGE)):
+        for name in names:
+            if (relinked / name).exists():
+                files[f"{folder}/{name}"] = relinked / name
+            elif name not in OPTIONAL:
+                fail(f"{relinked / name} is not there; build all programs and run deploy/wheel.sh again")
+    copied = {}
+    for path in files.values():
+        for name in needed_by(path):
+            if name in COPIED:
+                copied[name] = pack_bundle.found_by_loader(build / "bin" / path.name)[name]
+            elif not FOUND_ELSEWHERE.fullmatch(name):
+                fail(f"{path} needs {name}, which other systems may lack; install the package with its archive (lib*.a)")
+    return files | {f"ddprun/bin/{name}": pathlib.Path(path) for name, path in copied.items()}, copied.values()
+
+
+def linked_packages(relinked, copied):
+    """[(package, version)] of all that is in the wheel and is not ours."""
+    archives = json.loads((relinked / "archives.json").read_text())
+    known = set(pack_bundle.packages_of([*archives, *map(os.path.realpath, copied)]).values())
+    return sorted(known | set(pack_bundle.versions_of(pack_bundle.HEADERS_ONLY).items()))
+
+
+def torch_version_of(build):
+    """Of the LibTorch that train is built for; the package says it too, in a sentence of its own."""
+    version_file = pack_bundle.torch_dir_of(build) / "version.py"
+    version = re.search(r"__version__ = '(\d+\.\d+)", version_file.read_text())[1]
+    text = (REPO / "worker" / "python" / "ddprun" / "programs.py").read_text()
+    if f'TORCH = "{version}"' not in text:
+        fail(f"train is built for torch {version}, and worker/python/ddprun/programs.py says another; change TORCH there")
+    return version
+
+
+def information(build, relinked, copied, moment):
+    """{path in dist-info: bytes}, all but RECORD."""
+    version, packages = pack_bundle.project_version(), linked_packages(relinked, copied)
+    files = {"licenses/LICENSE": (REPO / "LICENSE").read_bytes()}
+    for package, _ in packages:
+        files[f"licenses/{package}"] = pathlib.Path("/usr/share/doc", package, "copyright").read_bytes()
+    names = sorted(name.removeprefix("licenses/") for name in files)
+    head = METADATA.format(version=version, torch=torch_version_of(build), licences="\n".join(f"License-File: {name}" for name in names))
+    files["METADATA"] = head.encode() + (HERE / "README.md").read_bytes()
+    files["WHEEL"] = f"Wheel-Version: 1.0\nGenerator: deploy/wheel.sh\nRoot-Is-Purelib: false\nTag: {TAG}\n".encode()
+    files["sboms/ddprun.spdx.json"] = sbom.document(version, packages, moment)
+    return files
+
+
+def contents(build, relinked, moment):
+    """{path in the wheel: (bytes, executable)}."""
+    version = pack_bundle.project_version()
+    elf, copied = programs(build, relinked)
+    files = {name: (path.read_bytes(), True) for name, path in elf.items()}
+    files[f"ddprun-{version}.data/scripts/train"] = (TRAIN, True)
+    files["ddprun/bin/ddprun"] = (BESIDE_TRAIN, True)
+    for path in (REPO / "worker" / "python" / "ddprun").glob("*.py"):
+        files[f"ddprun/{path.name}"] = (path.read_bytes(), False)
+    for source, target in DOCUMENTS.items():
+        if not (build / source).exists():
+            fail(f"{build / source} is not there; build all targets and run deploy/wheel.sh again")
+        files[f"ddprun-{version}.data/data/share/{target}"] = ((build / source).read_bytes(), False)
+    for name, data in information(build, relinked, copied, moment).items():
+        files[f"ddprun-{version}.dist-info/{name}"] = (data, False)
+    return files
+
+
+def record(files, name):
+    lines = []
+    for path in sorted(files):
+        data = files[path][0]
+        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+        lines.append(f"{path},sha256={digest},{len(data)}")
+    return "\n".join([*lines, f"{name},,"]).encode() + b"\n"
+
+
+def write(path, files, moment):
+    part = path.with_suffix(".part")
+    with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for name in sorted(files, key=lambda name: (".dist-info/" in name, name)):  # dist-info last, as PEP 427 advises
+            data, executable = files[name]
+            entry = zipfile.ZipInfo(name, time.gmtime(moment)[:6])
+            entry.compress_type, entry.create_system = zipfile.ZIP_DEFLATED, 3
+            entry.external_attr = (0o100755 if executable else 0o100644) << 16
+            archive.writestr(entry, data, compresslevel=9)
+    part.replace(path)
+
+
+def commit_time():
+    """Of the commit, so that two builds of one commit are the same."""
+    if "SOURCE_DATE_EPOCH" in os.environ:
+        return int(os.environ["SOURCE_DATE_EPOCH"])
+    done = subprocess.run(["git", "-C", str(REPO), "log", "-1", "--format=%ct"], capture_output=True, text=True)
+    return int(done.stdout) if done.returncode == 0 else 315532800  # the first moment that a zip file can name
+
+
+def main():
+    build, relinked, folder = (pathlib.Path(argument).resolve() for argument in sys.argv[1:4])
+    moment, version = commit_time(), pack_bundle.project_version()
+    files = contents(build, relinked, moment)
+    name = f"ddprun-{version}.dist-info/RECORD"
+    files[name] = (record(files, name), False)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"ddprun-{version}-{TAG}.whl"
+    write(path, files, moment)
+    size = path.stat().st_size / 2**20
+    print(f"ddprun: {path} has {size:.1f} MB", file=sys.stderr)
+    print(path)
+
+
+if __name__ == "__main__":
+    main()

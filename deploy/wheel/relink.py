@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Links the programs of a build a second time, from the same object files, for older systems:
+
+    relink.py BUILD_FOLDER OUTPUT_FOLDER
+
+What came from shared libraries of this system comes from their archives, functions that are newer than glibc 2.31 from
+older_glibc.c, and members of libstdc++ that are newer than g++ 10's from libstdc++.a. A file that still asks for more than
+LIMITS is an error. Nothing is compiled but that one file. LibTorch is looked for beside the Python package that the wheel installs. OUTPUT_FOLDER/
+archives.json lists the archives of the system that are in the programs. Needs ninja, gcc, binutils and pkg-config.
+"""
+
+import json
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+LIMITS = {"GLIBC": (2, 31), "GLIBCXX": (3, 4, 28), "CXXABI": (1, 3, 12)}
+# {name: whether it uses LibTorch}. LibTorch throws exceptions that train catches, so both must have one C++ runtime: the
+# system's. The others bring their own.
+PROGRAMS = {"ddprun": False, "ddpctl": False, "ddprun-rendezvous": False, "ddprun-stacks": False, "train": True,
+            "ddprun-plot": False, "libddprun_cuda.so": True}
+LIBRARIES = ("/usr/lib/", "/lib/")
+# Archives of the system name no others, so what these need is said here, as arguments of pkg-config.
+MORE = {"libdw.a": ("libdw", "libelf", "liblzma", "zlib"), "libcairo.a": ("cairo",)}
+GLIBC = ("-lc", "-ldl", "-lm", "-lpthread", "-lrt")
+MORE_ARCHIVES = {"libdw.a": ("bz2",)}
+# Of libstdc++.a, for programs that use the system's: what g++ 10's has not.
+NEWER_MEMBERS = ("condition_variable.o", "floating_from_chars.o", "futex.o", "functexcept.o", "snprintf_lite.o",
+                 "lt5-sstream-inst.o")
+
+
+def fail(text):
+    sys.exit(f"ddprun: {text}")
+
+
+def output_of(*command, **options):
+    return subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, check=True, text=True, **options).stdout
+
+
+def archive_of(name):
+    """The archive -lNAME would be, or None."""
+    path = output_of("c++", f"-print-file-name=lib{name}.a").strip()
+    return os.path.realpath(path) if os.path.isabs(path) else None
+
+
+def as_archive(word):
+    """A shared library of the system as its archive, where it has one; any other word as it is."""
+    if not word.startswith(LIBRARIES) or ".so" not in os.path.basename(word):
+        return word
+    return archive_of(os.path.basename(word).split(".so")[0].removeprefix("lib")) or word
+
+
+def needed_by_archives(archives):
+    """What else must be linked: archives where there are any, as words."""
+    words = []
+    for archive in archives:
+        name = os.path.basename(archive)
+        if name in MORE:
+            words += shlex.split(output_of("pkg-config", "--static", "--libs", *MORE[name]))
+        words += [f"-l{other}" for other in MORE_ARCHIVES.get(name, ())]
+    words = [archive_of(word[2:]) or word if word.startswith("-l") and word not in GLIBC else word for word in words]
+    return list(dict.fromkeys(words))
+
+
+def objects(folder):
+    """Compiles older_glibc.c, takes libstdc++.a apart; {kind: path}."""
+    common = ["gcc", "-std=c11", "-O2", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror", "-c", HERE / "older_glibc.c"]
+    made = {"program": folder / "older_glibc_program.o", "library": folder / "older_glibc.o", "newer": folder / "libnewer.a"}
+    subprocess.run([*common, "-DPROGRAM", "-o", made["program"]], check=True)
+    subprocess.run([*common, "-o", made["library"]], check=True)
+    subprocess.run(["ar", "x", archive_of("stdc++"), *NEWER_MEMBERS], check=True, cwd=folder)
+    made["newer"].unlink(missing_ok=True)
+    subprocess.run(["ar", "rcD", made["newer"], *NEWER_MEMBERS], check=True, cwd=folder)
+    return made
+
+
+def link_command(build, name):
+    """The words of the build's own command, for ninja's folder."""
+    line = output_of("ninja", "-C", build, "-t", "commands", "-s", f"bin/{name}").splitlines()[-1]
+    return shlex.split(line.removeprefix(": && ").removesuffix(" && :"))
+
+
+def rpath_of(words):
+    """Where LibTorch's side is, as seen from ddprun/bin, which is beside torch in the folder of Python's packages."""
+    folders = [folder for word in words if word.startswith("-Wl,-rpath,") for folder in word.split(",", 2)[2].split(":") if folder]
+    return ["$ORIGIN", *("$ORIGIN/../../" + folder.rpartition("/site-packages/")[2] for folder in folders)]
+
+
+def relinked(words, output, made, uses_torch):
+    """The command that links `output` instead."""
+    rpath = [f"-Wl,-rpath,{':'.join(rpath_of(words))}"] if uses_torch else ["-Wl,-rpath,$ORIGIN"]
+    at = words.index("-o")
+    words = [*words[:at], *words[at + 2 :]]
+    words = [as_archive(word) for word in words if not word.startswith("-Wl,-rpath,")]
+    archives = list(dict.fromkeys(word for word in words if word.startswith(LIBRARIES) and word.endswith(".a")))
+    shim = made["library" if "-shared" in words else "program"]
+    after = ["-Wl,--start-group", *archives, *needed_by_archives(archives), "-Wl,--end-group"]
+    if uses_torch:
+        after.append(str(made["newer"]))
+    else:
+        after += ["-static-libstdc++", "-static-libgcc"]
+    # Before glibc 2.34 these are libraries of their own.
+    after += ["-Wl,--no-as-needed", "-l:libpthread.so.0", "-l:libdl.so.2", "-Wl,--as-needed"]
+    rpath.append(f"-Wl,-Map={output.parent}/parts/{output.name}.map")
+    return [*words, "-o", str(output), str(shim), *rpath, "-Wl,--as-needed", "-Wl,--gc-sections", "-Wl,--exclude-libs,ALL", "-s", *after]
+
+
+def archives_in(map_file):
+    """The archives of which members are in the program, by the linker's own list; libnewer.a is of libstdc++.a."""
+    found = set(re.findall(r"^(/\S+\.a)\(", map_file.read_text(), re.MULTILINE))
+    return {archive_of("stdc++") if path.endswith("/parts/libnewer.a") else os.path.realpath(path) for path in found}
+
+
+def too_new(path):
+    """[symbol@version] that it asks for and LIMITS excludes; the version alone where no symbol has it."""
+    asked = output_of("objdump", "-p", path).partition("Version References:")[2] + output_of("objdump", "-T", path)
+    excluded = set()
+    for kind, number, symbol in re.findall(r"\b(GLIBC|GLIBCXX|CXXABI)_(\d[\d.]*)\)?(?: +(\S+))?$", asked, re.MULTILINE):
+        if tuple(map(int, number.split("."))) > LIMITS[kind]:
+            excluded.add(f"{symbol}@{kind}_{number}")
+    return sorted(excluded)
+
+
+def main():
+    build, folder = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "parts").mkdir(exist_ok=True)
+    made, archives = objects(folder / "parts"), set()
+    for name, uses_torch in PROGRAMS.items():
+        if not (build / "bin" / name).exists():
+            continue
+        output = folder / name
+        if subprocess.run(relinked(link_command(build, name), output, made, uses_torch), cwd=build).returncode != 0:
+            fail(f"{name} could not be linked; the lines above say why")
+        if wrong := too_new(output):
+            fail(f"{name} asks for {', '.join(wrong)}, which is newer than {LIMITS}; add it to {HERE / 'older_glibc.c'}, or its "
+                 f"member of libstdc++.a to NEWER_MEMBERS in {__file__}")
+        archives |= archives_in(folder / "parts" / f"{name}.map")
+    ours = str(build) + os.sep
+    (folder / "archives.json").write_text(json.dumps(sorted(path for path in archives if not path.startswith(ours)), indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starts the programs that a wheel of ddprun brings: `python -m ddprun`, and `train`, for which it finds LibTorch.
+
+In a wheel `bin/` of this package has the training program and what that expects beside it; ddprun and the other programs are in
+the bin of the environment, where nothing has to be found for them.
+"""
+
+import importlib.util
+import os
+import re
+import shutil
+import sys
+import sysconfig
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TORCH = "2.11"  # the version that train is built for
+INSTALL = f"install torch {TORCH}: python3 -m pip install 'torch=={TORCH}.*'"
+
+
+def _fail(program, text):
+    sys.stderr.write(f"{program}: {text}\n")
+    sys.exit(2)
+
+
+def _become(path, arguments):
+    sys.stdout.flush()
+    os.execv(path, [path, *arguments])
+
+
+def find_program(name):
+    """The path of a program that came with this package, or of one in PATH; None if there is none."""
+    beside = os.path.join(sysconfig.get_path("scripts"), name)
+    if os.access(beside, os.X_OK):
+        return beside
+    # Of `pip install --user` or --target.
+    from importlib import metadata
+
+    try:
+        files = metadata.files("ddprun") or []
+    except metadata.PackageNotFoundError:
+        files = []
+    for file in files:
+        path = str(file.locate())
+        if file.name == name and os.path.basename(os.path.dirname(path)) == "bin" and HERE not in os.path.realpath(path):
+            return os.path.realpath(path)
+    return shutil.which(name)
+
+
+def ddprun():
+    path = find_program("ddprun")
+    if path is None:
+        _fail("ddprun", "the program ddprun is neither beside this Python nor in PATH; install ddprun's wheel or package")
+    _become(path, sys.argv[1:])
+
+
+def _version_of(folder):
+    """The version of the torch package in the folder; None if it is none."""
+    if not os.path.exists(os.path.join(folder, "lib", "libtorch_cpu.so")):
+        return None
+    try:
+        with open(os.path.join(folder, "version.py"), encoding="utf-8") as file:
+            found = re.search(r"^__version__ *= *['\"]([^'\"]*)", file.read(), re.MULTILINE)
+    except OSError:
+        found = None
+    return found[1] if found else "unknown"
+
+
+def _find_torch(arguments):
+    """(folder, who named it), and takes --torch FOLDER from the arguments. Does not import torch, which takes seconds."""
+    if arguments and arguments[0] == "--torch":
+        if len(arguments) < 2:
+            _fail("train", "--torch needs the folder of the torch package, for instance /usr/lib/python3/dist-packages/torch")
+        folder = arguments[1]
+        del arguments[:2]
+        return folder, "--torch"
+    if arguments and arguments[0].startswith("--torch="):
+        return arguments.pop(0).partition("=")[2], "--torch"
+    if os.environ.get("DDPRUN_TORCH"):
+        return os.environ["DDPRUN_TORCH"], "DDPRUN_TORCH"
+    spec = importlib.util.find_spec("torch")
+    if spec is None or not spec.submodule_search_locations:
+        _fail("train", f"LibTorch was not found: {sys.executable} has no package torch; {INSTALL}, or name the folder of another: "
+                       "--torch FOLDER as the first argument, or DDPRUN_TORCH=FOLDER")
+    return list(spec.submodule_search_locations)[0], sys.executable
+
+
+def _library_folders(torch):
+    beside = os.path.join(os.path.dirname(torch), "nvidia")
+    others = sorted(os.listdir(beside)) if os.path.isdir(beside) else []
+    folders = [os.path.join(torch, "lib"), *(os.path.join(beside, name, "lib") for name in others)]
+    return [folder for folder in folders if os.path.isdir(folder)]
+
+
+def train():
+    arguments = sys.argv[1:]
+    program = os.path.join(HERE, "bin", "train")
+    if not os.path.exists(program):
+        _fail("train", f"{program} is not there: this is not a wheel of ddprun; install one, or build train from the sources")
+    torch, source = _find_torch(arguments)
+    version = _version_of(torch)
+    if version is None:
+        _fail("train", f"{source} names {torch}, which is not the folder of a torch package (it has no lib/libtorch_cpu.so); "
+                       "name one that is")
+    if version.split(".")[:2] != TORCH.split("."):
+        _fail("train", f"the torch in {torch} ({source}) is version {version}, and this program was built for {TORCH}; {INSTALL}, "
+                       "or name the folder of another: --torch FOLDER or DDPRUN_TORCH=FOLDER")
+    # Beside this package train finds it by itself (RUNPATH), whatever the version of Python in the path.
+    if os.path.realpath(torch) != os.path.realpath(os.path.join(HERE, "..", "torch")):
+        known = os.environ.get("LD_LIBRARY_PATH")
+        os.environ["LD_LIBRARY_PATH"] = ":".join([*([known] if known else []), *_library_folders(os.path.realpath(torch))])
+    # bin/ddprun of this package, which train starts ranks with, leads there.
+    os.environ["DDPRUN_PROGRAM"] = find_program("ddprun") or "ddprun"
+    _become(program, arguments)
