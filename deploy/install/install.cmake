@@ -11,3 +11,5 @@ if(DDPRUN_WITH_TORCH)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/deploy/configs DESTINATION ${data} COMPONENT train FILES_MATCHING PATTERN "*.yaml")
   install(FILES ${PROJECT_SOURCE_DIR}/deploy/config.yaml DESTINATION ${data}/configs COMPONENT train)
 endif()
+
+include(${PROJECT_SOURCE_DIR}/deploy/debian/debian.cmake)

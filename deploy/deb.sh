@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Packages for the Debian or Ubuntu that this runs on: ddprun, ddprun-train, and libddprun-dev once there is a library.
+#
+#   deploy/deb.sh [--output FOLDER]     default: build/
+#   --build FOLDER          packs what is built there; sets nothing up and builds nothing
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+folder='' output=''
+while [ $# -gt 0 ]; do
+  case "$1" in
+    -h | --help)
+      sed -n '3,6s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+      exit 0
+      ;;
+    --output | --build)
+      [ $# -ge 2 ] || die "$1 needs a path after it"
+      if [ "$1" = --output ]; then output=$2; else folder=$2; fi
+      shift
+      ;;
+    *) die "unknown argument '$1'; see deploy/deb.sh --help" ;;
+  esac
+  shift
+done
+command -v dpkg-shlibdeps >/dev/null || die "dpkg-shlibdeps is not installed; install dpkg-dev (apt-get install dpkg-dev)"
+
+if [ -z "$folder" ]; then
+  folder=$repo/build
+  "$repo/deploy/setup.sh"
+  build OFF
+fi
+[ -e "$folder/CPackConfig.cmake" ] || die "$folder is no build folder of ddprun; run deploy/deb.sh without --build"
+mkdir -p "${output:=$folder}"
+output=$(cd "$output" && pwd)
+# One commit gives the same bytes.
+export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git -C "$repo" log -1 --format=%ct 2>/dev/null || date +%s)}
+umask 022
+cpack -G DEB --config "$folder/CPackConfig.cmake" -B "$folder/deb" >"$folder/cpack.log" 2>&1 || {
+  cat "$folder/cpack.log" >&2
+  die "the packages could not be made; the lines above say why"
+}
+mv "$folder"/deb/*.deb "$output"
+say "packages in $output:" "$(cd "$output" && echo ./*.deb)"
