@@ -235,6 +235,14 @@ def project_version():
     return re.search(r"^project\(ddprun VERSION (\S+)", (REPO / "CMakeLists.txt").read_text(), re.MULTILINE)[1]
 
 
+def commit_time():
+    """The time that packed files have, so that one commit gives the same bytes; 1980, the first of a zip file, without git."""
+    if "SOURCE_DATE_EPOCH" in os.environ:
+        return int(os.environ["SOURCE_DATE_EPOCH"])
+    done = subprocess.run(["git", "-C", str(REPO), "log", "-1", "--format=%ct"], capture_output=True, text=True)
+    return int(done.stdout) if done.returncode == 0 else 315532800
+
+
 def torch_dir_of(build):
     cache = (build / "CMakeCache.txt").read_text() if (build / "CMakeCache.txt").exists() else ""
     match = re.search(r"^DDPRUN_TORCH_DIR:\w+=(.+)$", cache, re.MULTILINE)
@@ -285,8 +293,8 @@ def main():
         make_folder(pathlib.Path(work) / name, options.build.resolve(), options.with_fashion_mnist)
         part = output.with_name(f".{output.name}.part")
         with open(part, "wb") as file:
-            archive = subprocess.Popen(["tar", "--sort=name", "--owner=0", "--group=0", "--numeric-owner", "-C", work, "-c", name],
-                                       stdout=subprocess.PIPE)
+            archive = subprocess.Popen(["tar", "--sort=name", "--owner=0", "--group=0", "--numeric-owner", f"--mtime=@{commit_time()}",
+                                        "--mode=u+rw,go+r-w,a+X", "-C", work, "-c", name], stdout=subprocess.PIPE)
             subprocess.run(COMPRESSORS[output.suffix], stdin=archive.stdout, stdout=file, check=True)
             if archive.wait() != 0:
                 fail("tar failed; the line above says why")

@@ -14,7 +14,6 @@ import json
 import os
 import pathlib
 import re
-import subprocess
 import sys
 import time
 import zipfile
@@ -157,17 +156,9 @@ def write(path, files, moment):
     part.replace(path)
 
 
-def commit_time():
-    """Of the commit, so that two builds of one commit are the same."""
-    if "SOURCE_DATE_EPOCH" in os.environ:
-        return int(os.environ["SOURCE_DATE_EPOCH"])
-    done = subprocess.run(["git", "-C", str(REPO), "log", "-1", "--format=%ct"], capture_output=True, text=True)
-    return int(done.stdout) if done.returncode == 0 else 315532800  # the first moment that a zip file can name
-
-
 def main():
     build, relinked, folder = (pathlib.Path(argument).resolve() for argument in sys.argv[1:4])
-    moment, version = commit_time(), pack_bundle.project_version()
+    moment, version = pack_bundle.commit_time(), pack_bundle.project_version()
     files = contents(build, relinked, moment)
     name = f"ddprun-{version}.dist-info/RECORD"
     files[name] = (record(files, name), False)
