@@ -86,11 +86,12 @@ def programs(build, relinked):
     return files | {f"ddprun/bin/{name}": pathlib.Path(path) for name, path in copied.items()}, copied.values()
 
 
-def linked_packages(relinked, copied):
-    """[(package, version)] of all that is in the wheel and is not ours."""
+def packages_in(relinked, copied):
+    """{(package, version): SPDX's word for how it is in the wheel} of all that is not ours."""
     archives = json.loads((relinked / "archives.json").read_text())
-    known = set(pack_bundle.packages_of([*archives, *map(os.path.realpath, copied)]).values())
-    return sorted(known | set(pack_bundle.versions_of(pack_bundle.HEADERS_ONLY).items()))
+    packages = {package: "STATIC_LINK" for package in pack_bundle.packages_of(archives).values()}
+    packages |= {package: "STATIC_LINK" for package in pack_bundle.versions_of(pack_bundle.HEADERS_ONLY).items()}
+    return packages | {package: "CONTAINS" for package in pack_bundle.packages_of(list(map(os.path.realpath, copied))).values()}
 
 
 def torch_version_of(build):
@@ -105,9 +106,9 @@ def torch_version_of(build):
 
 def information(build, relinked, copied, moment):
     """{path in dist-info: bytes}, all but RECORD."""
-    version, packages = pack_bundle.project_version(), linked_packages(relinked, copied)
+    version, packages = pack_bundle.project_version(), packages_in(relinked, copied)
     files = {"licenses/LICENSE": (REPO / "LICENSE").read_bytes()}
-    for package, _ in packages:
+    for package, _ in sorted(packages):
         files[f"licenses/{package}"] = pathlib.Path("/usr/share/doc", package, "copyright").read_bytes()
     names = sorted(name.removeprefix("licenses/") for name in files)
     head = METADATA.format(version=version, torch=torch_version_of(build), licences="\n".join(f"License-File: {name}" for name in names))

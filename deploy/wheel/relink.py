@@ -6,8 +6,9 @@
 
 What came from shared libraries of this system comes from their archives, functions that are newer than glibc 2.31 from
 older_glibc.c, and members of libstdc++ that are newer than g++ 10's from libstdc++.a. A file that still asks for more than
-LIMITS is an error. Nothing is compiled but that one file. LibTorch is looked for beside the Python package that the wheel installs. OUTPUT_FOLDER/
-archives.json lists the archives of the system that are in the programs. Needs ninja, gcc, binutils and pkg-config.
+LIMITS is an error. Nothing is compiled but that one file. The programs look for LibTorch beside the Python package that the
+wheel installs. OUTPUT_FOLDER/archives.json lists the archives of the system that are in them. Made for Debian 12; needs ninja,
+gcc, binutils and pkg-config.
 """
 
 import json
@@ -107,7 +108,8 @@ def relinked(words, output, made, uses_torch):
     # Before glibc 2.34 these are libraries of their own.
     after += ["-Wl,--no-as-needed", "-l:libpthread.so.0", "-l:libdl.so.2", "-Wl,--as-needed"]
     rpath.append(f"-Wl,-Map={output.parent}/parts/{output.name}.map")
-    return [*words, "-o", str(output), str(shim), *rpath, "-Wl,--as-needed", "-Wl,--gc-sections", "-Wl,--exclude-libs,ALL", "-s", *after]
+    options = [*rpath, "-Wl,--as-needed", "-Wl,--gc-sections", "-Wl,--exclude-libs,ALL", "-s"]
+    return [*words, "-o", str(output), str(shim), *options, *after]
 
 
 def archives_in(map_file):
@@ -117,7 +119,7 @@ def archives_in(map_file):
 
 
 def too_new(path):
-    """[symbol@version] that it asks for and LIMITS excludes; the version alone where no symbol has it."""
+    """[symbol@version] that it asks for and LIMITS excludes."""
     asked = output_of("objdump", "-p", path).partition("Version References:")[2] + output_of("objdump", "-T", path)
     excluded = set()
     for kind, number, symbol in re.findall(r"\b(GLIBC|GLIBCXX|CXXABI)_(\d[\d.]*)\)?(?: +(\S+))?$", asked, re.MULTILINE):

@@ -24,21 +24,30 @@ def entry(name, version, licence, reference):
     }
 
 
+def of_debian(name, version):
+    """The package URL."""
+    return f"pkg:deb/debian/{name}@{version.replace(':', '%3A').replace('+', '%2B')}?arch=amd64"
+
+
 def document(version, packages, moment):
-    """The bytes; packages: [(Debian's package, version)] that are linked in."""
+    """The bytes; packages: {(Debian's package, version): SPDX's relationship}."""
     # The terms of each are in the wheel; Debian's files name them in words, not in SPDX's identifiers.
-    entries = [entry(name, number, "NOASSERTION", f"pkg:deb/debian/{name}@{number.replace(':', '%3A').replace('+', '%2B')}?arch=amd64")
-               for name, number in packages]
+    entries = [entry(name, number, "NOASSERTION", of_debian(name, number)) for name, number in sorted(packages)]
     relations = [("SPDXRef-DOCUMENT", "DESCRIBES", identifier("ddprun"))]
-    relations += [(identifier("ddprun"), "STATIC_LINK", identifier(name)) for name, _ in packages]
+    relations += [(identifier("ddprun"), how, identifier(name)) for (name, _), how in sorted(packages.items())]
     content = {
         "spdxVersion": "SPDX-2.3",
         "dataLicense": "CC0-1.0",
         "SPDXID": "SPDXRef-DOCUMENT",
         "name": f"ddprun-{version}",
-        "creationInfo": {"created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(moment)), "creators": ["Tool: deploy/wheel.sh"]},
+        "creationInfo": {
+            "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(moment)),
+            "creators": ["Tool: deploy/wheel.sh"],
+        },
         "packages": [entry("ddprun", version, "Apache-2.0", f"pkg:pypi/ddprun@{version}"), *entries],
-        "relationships": [{"spdxElementId": one, "relationshipType": kind, "relatedSpdxElement": other} for one, kind, other in relations],
+        "relationships": [
+            {"spdxElementId": one, "relationshipType": kind, "relatedSpdxElement": other} for one, kind, other in relations
+        ],
     }
     # Unique as the document's name has to be, and the same for the same content.
     digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()

@@ -25,6 +25,9 @@ WORK = ["--dataset", "synthetic", "--batch-size", "8", "--max-steps", "2", "--lo
 
 pytestmark = [
     pytest.mark.skipif(os.uname().machine != "x86_64", reason="the wheel is for x86-64"),
+    pytest.mark.skipif(
+        tuple(map(int, os.confstr("CS_GNU_LIBC_VERSION").split()[1].split("."))) > (2, 36), reason="the wheel is made on Debian 12"
+    ),
     pytest.mark.skipif(not os.path.exists(TRAIN), reason="built without LibTorch"),
 ]
 
