@@ -44,10 +44,11 @@ def needs_mounts(*prepare):
 # ---- What is in it -------------------------------------------------------------------------------------------------------
 
 
-def test_it_has_the_programs_and_says_its_size(tmp_path, bundle):  # noqa: F811
+def test_it_has_the_programs_and_says_its_size(tmp_path, bundle, tarball):  # noqa: F811
     done = pack(tmp_path / "again.tar.gz")
     assert re.search(r"again.tar.gz has \d+\.\d MB of at most 64", done.stderr), done.stderr
     assert (tmp_path / "again.tar.gz").stat().st_size <= 64 << 20
+    assert (tmp_path / "again.tar.gz").read_bytes() == tarball.read_bytes(), "the same build gives other bytes"
     names = {str(path.relative_to(bundle)) for path in bundle.rglob("*")}
     assert {f"bin/{name}" for name in ("ddprun", "ddpctl", "ddprun-rendezvous", "ddprun-stacks", "train")} <= names
     assert {"libexec/train", "libexec/ddprun-plot", "libexec/ddprun", "tests/gpu/run.sh", "configs/config.yaml"} <= names
