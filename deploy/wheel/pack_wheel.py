@@ -29,7 +29,7 @@ TAG = "py3-none-manylinux_2_31_x86_64"
 # Into the bin of the environment, and into ddprun/bin of the package.
 IN_BIN = ("ddprun", "ddpctl", "ddprun-rendezvous", "ddprun-stacks", "ddprun-metrics.so")
 IN_PACKAGE = ("train", "ddprun-plot", "libddprun_cuda.so")
-OPTIONAL = ("ddprun-metrics.so", "libddprun_cuda.so")
+OPTIONAL = ("libddprun_cuda.so",)  # of a build without CUDA
 # Libraries of the system that have no archive, but need nothing newer than the rest.
 COPIED = ("libisal.so.2",)
 # Of glibc, the compiler, LibTorch's side; whatever else a file asks for would be missing elsewhere.

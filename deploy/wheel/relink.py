@@ -19,13 +19,17 @@ import shlex
 import subprocess
 import sys
 
+import prometheus
+
 HERE = pathlib.Path(__file__).resolve().parent
 LIMITS = {"GLIBC": (2, 31), "GLIBCXX": (3, 4, 28), "CXXABI": (1, 3, 12)}
 # {name: whether it uses LibTorch}. LibTorch throws exceptions that train catches, so both must have one C++ runtime: the
 # system's. The others bring their own.
 PROGRAMS = {"ddprun": False, "ddpctl": False, "ddprun-rendezvous": False, "ddprun-stacks": False, "train": True,
-            "ddprun-plot": False, "libddprun_cuda.so": True}
+            "ddprun-plot": False, "libddprun_cuda.so": True, "ddprun-metrics.so": False}
 LIBRARIES = ("/usr/lib/", "/lib/")
+# In the place of these is the archive of prometheus.py.
+PROMETHEUS = ("prometheus-cpp-pull", "prometheus-cpp-core")
 # Archives of the system name no others, so what these need is said here, as arguments of pkg-config.
 MORE = {"libdw.a": ("libdw", "libelf", "liblzma", "zlib"), "libcairo.a": ("cairo",)}
 GLIBC = ("-lc", "-ldl", "-lm", "-lpthread", "-lrt")
@@ -92,8 +96,17 @@ def rpath_of(words):
     return ["$ORIGIN", *("$ORIGIN/../../" + folder.rpartition("/site-packages/")[2] for folder in folders)]
 
 
+def with_prometheus(words, parts):
+    """The words with prometheus-cpp's archive, where they name its libraries."""
+    shared = [word for word in words if os.path.basename(word).split(".so")[0].removeprefix("lib") in PROMETHEUS]
+    if not shared:
+        return words
+    return [*(word for word in words if word not in shared), str(prometheus.archive(parts)), archive_of("z")]
+
+
 def relinked(words, output, made, uses_torch):
     """The command that links `output` instead."""
+    words = with_prometheus(words, output.parent / "parts")
     rpath = [f"-Wl,-rpath,{':'.join(rpath_of(words))}"] if uses_torch else ["-Wl,-rpath,$ORIGIN"]
     at = words.index("-o")
     words = [*words[:at], *words[at + 2 :]]
@@ -113,9 +126,17 @@ def relinked(words, output, made, uses_torch):
 
 
 def archives_in(map_file):
-    """The archives of which members are in the program, by the linker's own list; libnewer.a is of libstdc++.a."""
-    found = set(re.findall(r"^(/\S+\.a)\(", map_file.read_text(), re.MULTILINE))
-    return {archive_of("stdc++") if path.endswith("/parts/libnewer.a") else os.path.realpath(path) for path in found}
+    """The archives of which members are in the program, by the linker's own list.
+
+    Those that are made here stand for libstdc++.a, and for the shared libraries of the packages whose sources they are.
+    """
+    found = {os.path.realpath(path) for path in re.findall(r"^(/\S+\.a)\(", map_file.read_text(), re.MULTILINE)}
+    parts = str(map_file.parent)
+    if f"{parts}/libnewer.a" in found:
+        found.add(archive_of("stdc++"))
+    if f"{parts}/libprometheus.a" in found:
+        found |= {os.path.realpath(output_of("c++", f"-print-file-name=lib{name}.so").strip()) for name in (*PROMETHEUS, "civetweb")}
+    return found
 
 
 def too_new(path):
@@ -143,7 +164,7 @@ def main():
             fail(f"{name} asks for {', '.join(wrong)}, which is newer than {LIMITS}; add it to {HERE / 'older_glibc.c'}, or its "
                  f"member of libstdc++.a to NEWER_MEMBERS in {__file__}")
         archives |= archives_in(folder / "parts" / f"{name}.map")
-    ours = str(build) + os.sep
+    ours = (f"{build}/", f"{folder}/")
     (folder / "archives.json").write_text(json.dumps(sorted(path for path in archives if not path.startswith(ours)), indent=1))
 
 

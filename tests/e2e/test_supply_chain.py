@@ -70,8 +70,8 @@ def test_the_lists_have_all_that_their_packages_depend_on():
         pytest.skip("none of the listed versions is installed here")
 
 
-def test_the_data_and_the_weights_are_checked_by_whole_digests():
-    for script in ("fetch-data.sh", "fetch-weights.sh"):
+def test_data_weights_and_sources_are_checked_by_whole_digests():
+    for script in ("fetch-data.sh", "fetch-weights.sh", "wheel/prometheus.py"):
         text = (REPO / "deploy" / script).read_text()
-        assert "sha256sum" in text and "md5" not in text
+        assert "sha256" in text and "md5" not in text
         assert re.findall(r"\b[0-9a-f]{64}\b", text), script

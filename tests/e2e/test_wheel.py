@@ -96,7 +96,7 @@ def test_what_is_linked_in_is_listed_with_its_terms(wheel):
         listed = json.loads(archive.read(path))
     assert listed["spdxVersion"] == "SPDX-2.3"
     packages = {package["name"]: package["versionInfo"] for package in listed["packages"]}
-    assert {"ddprun", "libgrpc-dev", "libssl-dev", "libprotobuf-dev", "libcairo2-dev", "libisal2"} <= set(packages) and all(packages.values())
+    assert {"ddprun", "libgrpc-dev", "libssl-dev", "libprotobuf-dev", "libcairo2-dev", "libcivetweb1", "libisal2"} <= set(packages) and all(packages.values())
     assert {f"licenses/{name}" for name in packages if name != "ddprun"} | {"licenses/LICENSE"} <= names
 
 
@@ -134,6 +134,13 @@ def test_two_nodes_that_meet_over_tls(call):
     """gRPC, OpenSSL and threads, which a run of one node does without."""
     done = call("ddprun", "-H", "localhost,127.0.0.1", "--master-port", free_port(), "sh", "-c", "echo rank $RANK")
     assert done.returncode == 0 and sorted(re.findall(r"rank \d", done.stdout)) == ["rank 0", "rank 1"], done
+
+
+def test_metrics_are_served(call):
+    port = free_port()
+    script = f"import urllib.request as r; print(r.urlopen('http://127.0.0.1:{port}/metrics').read().decode())"
+    done = call("ddprun", "--standalone", "--metrics-port", port, "python", "-c", script)
+    assert done.returncode == 0 and "# TYPE ddprun_" in done.stdout, done
 
 
 def test_python_finds_launcher_and_package(call, venv):

@@ -10,9 +10,8 @@ import pytest
 from conftest import REPO
 from test_wheel import TORCH, pytestmark, venv, wheel  # noqa: F401  (fixtures; the same conditions)
 
-# What a run is made of. Not test_observe.py, since metrics are not in the wheel; nor tests that look for workers by the path of
-# train, which becomes another program.
-FILES = ("bad_input", "ctl_logs", "dry_run", "hangs", "hosts", "logs", "names", "preload", "python_programs", "restarts", "security",
+# What a run is made of. Not tests that look for workers by the path of train, which becomes another program.
+FILES = ("bad_input", "ctl_logs", "dry_run", "hangs", "hosts", "logs", "names", "observe", "preload", "python_programs", "restarts", "security",
          "service_restart", "settings", "torchrun_parity", "torchrun_surface", "train")
 
 
