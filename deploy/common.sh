@@ -6,6 +6,7 @@
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 torch_version=2.11.0
 cache=${DDPRUN_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/ddprun}
+book_environment=$cache/book
 
 say() { printf 'ddprun: %s\n' "$*" >&2; }
 die() {

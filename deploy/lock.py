@@ -3,10 +3,11 @@
 """Writes deploy/requirements-*.txt anew: every package that setup.sh installs by pip, with its version and the SHA-256 of
 each file that pip may take, for CPython 3.11 and 3.12 on x86_64 and aarch64. pip refuses any other file.
 
-    python3 deploy/lock.py
+    python3 deploy/lock.py [LIST...]
 
 asks pip's own resolver what it would install (nothing is downloaded but metadata). Run it after a change below, read the
-difference, and run deploy/test.sh.
+difference, and run deploy/test.sh. With names of lists (requirements-book.txt) it writes those alone, and the other lists
+stay as they are.
 """
 
 import json
@@ -26,7 +27,10 @@ LISTS = {
     "requirements-test.txt": [
         *("accelerate", "numpy", "pillow", "pytest", "pytorch-lightning", "safetensors", "tensorboard", "transformers")
     ],
+    "requirements-book.txt": ["mkdocs-material"],
 }
+# Lists for an environment of their own: they have all that their packages depend on, also what other lists have.
+STANDALONE = {"requirements-book.txt"}
 # Debian 12 and Ubuntu 24.04; glibc 2.36 is the older one's.
 PYTHONS = ("3.11", "3.12")
 MACHINES = ("x86_64", "aarch64")
@@ -50,9 +54,22 @@ def resolve(wanted, constraints, python, machine, folder):
     return found
 
 
+def read(file):
+    """{name: (version, {hashes})} of a list as it stands."""
+    text = (FOLDER / file).read_text()
+    packages = re.findall(r"^([a-z0-9-]+)==(\S+)((?:\s+\\?\s*--hash=sha256:[0-9a-f]{64})+)", text, re.MULTILINE)
+    return {name: (version, set(re.findall(r"[0-9a-f]{64}", hashes))) for name, version, hashes in packages}
+
+
 def main():
+    wanted_lists = sys.argv[1:] or list(LISTS)
+    if unknown := set(wanted_lists) - set(LISTS):
+        sys.exit(f"deploy/lock.py: no such list: {', '.join(sorted(unknown))}; the lists are {', '.join(LISTS)}")
     locked = {}  # name -> (version, {hashes}), of the lists so far
     for file, wanted in LISTS.items():
+        if file not in wanted_lists:
+            locked.update(read(file))
+            continue
         packages = {}
         for python in PYTHONS:
             for machine in MACHINES:
@@ -65,7 +82,7 @@ def main():
         # What torch brings is not listed again for the tests: it is there.
         text = "# SPDX-License-Identifier: Apache-2.0\n# Made by deploy/lock.py. Wanted: " + ", ".join(wanted) + "\n"
         for name, (version, digests) in sorted(packages.items()):
-            if name in locked:
+            if name in locked and file not in STANDALONE:
                 continue
             text += " \\\n".join([f"{name}=={version}", *(f"    --hash=sha256:{digest}" for digest in sorted(digests))]) + "\n"
         (FOLDER / file).write_text(text)

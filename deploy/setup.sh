@@ -6,21 +6,23 @@
 #
 #   deploy/setup.sh           what building and running need
 #   deploy/setup.sh --test    what the tests need as well
+#   deploy/setup.sh --book    what deploy/book.sh needs as well (mkdocs-material, 160 MB)
 #
 # Environment: DDPRUN_CACHE_DIR (default ~/.cache/ddprun), DDPRUN_PYTHON (a Python with torch >= 2.11 for CUDA to use
 # instead of the wheel in the cache).
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-with_tests=0
+with_tests=0 with_book=0
 case "${1:-}" in
   "") ;;
-  --test) with_tests=1 ;;
+  --test) with_tests=1 with_book=1 ;;
+  --book) with_book=1 ;;
   -h | --help)
-    sed -n '3,12s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+    sed -n '3,13s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
     exit 0
     ;;
-  *) die "unknown argument '$1'; deploy/setup.sh takes --test or nothing" ;;
+  *) die "unknown argument '$1'; deploy/setup.sh takes --test, --book or nothing" ;;
 esac
 
 # Prints the packages of section $1 of deploy/packages.txt.
@@ -146,6 +148,18 @@ install_test_tools() {
     die "pip could not install deploy/requirements-test.txt (its lines above say why); check the network"
 }
 
+# An environment of its own: its list has all that it needs, and its packages are of no use to any program of ddprun's.
+install_book_tools() {
+  local list="$repo/deploy/requirements-book.txt"
+  cmp -s "$list" "$book_environment/.installed" && return
+  say "installing mkdocs-material into $book_environment"
+  rm -f "$book_environment/.ddprun-made"
+  make_environment /usr/bin/python3 "$book_environment"
+  install_locked "$book_environment/bin/python" requirements-book.txt ||
+    die "pip could not install deploy/requirements-book.txt (its lines above say why); check the network"
+  cp "$list" "$book_environment/.installed"
+}
+
 install_packages
 mkdir -p "$cache"
 exec 9>"$cache/.lock"
@@ -156,6 +170,7 @@ if [ "$with_tests" = 1 ]; then
   install_test_tools
   unpack_test_programs
 fi
+[ "$with_book" = 0 ] || install_book_tools
 images=/usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz
 [ -r "$images" ] || die "$images is missing although its package is installed; reinstall dataset-fashion-mnist"
 say "ready: python $(find_python), LibTorch in $(torch_dir_of "$(find_python)")"

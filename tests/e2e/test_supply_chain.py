@@ -10,20 +10,33 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 LISTS = sorted((REPO / "deploy").glob("requirements-*.txt"))
+BOOK = REPO / "deploy" / "requirements-book.txt"  # for an environment of its own
+
+
+def versions_in(path):
+    return dict(re.findall(r"^([a-z0-9-]+)==(\S+)", path.read_text(), re.MULTILINE))
 
 
 def locked():
-    """{name: version} of all lists."""
+    """{name: version} of all lists of the one environment."""
     found = {}
     for path in LISTS:
-        for name, version in re.findall(r"^([a-z0-9-]+)==(\S+)", path.read_text(), re.MULTILINE):
-            assert name not in found, f"{name} is in two lists"
-            found[name] = version
+        if path != BOOK:
+            for name, version in versions_in(path).items():
+                assert name not in found, f"{name} is in two lists"
+                found[name] = version
     return found
 
 
 def test_there_are_lists_for_all_that_is_installed():
-    assert [path.name for path in LISTS] == ["requirements-cuda-headers.txt", "requirements-test.txt", "requirements-torch.txt"]
+    assert [path.name for path in LISTS] == [
+        *("requirements-book.txt", "requirements-cuda-headers.txt", "requirements-test.txt", "requirements-torch.txt")
+    ]
+
+
+def test_the_book_has_the_other_lists_versions():
+    others = locked()
+    assert {name: others.get(name, version) for name, version in versions_in(BOOK).items()} == versions_in(BOOK)
 
 
 @pytest.mark.parametrize("path", LISTS, ids=lambda path: path.stem)
