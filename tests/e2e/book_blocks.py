@@ -139,6 +139,9 @@ def environment_of(folder, tmp_path):
     env = clean_environment(STAND_INS=str(stand_ins), HOME=str(home), DDPRUN_CACHE_DIR=str(tmp_path / "cache"))
     del env["DDPRUN_TOKEN"]  # readers have none, until a page makes one
     env.update(PATH=f"{BIN}:{env['PATH']}", OMP_NUM_THREADS="1", LC_ALL="C.UTF-8", DDPRUN_BUILD_DIR=str(BUILD))
+    # What mpirun's flags --allow-run-as-root, --oversubscribe and --bind-to none say.
+    env.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    env.update(OMPI_MCA_rmaps_base_oversubscribe="1", OMPI_MCA_hwloc_base_binding_policy="none")
     # Python's frameworks ask no server for anything.
     env.update(HF_HUB_OFFLINE="1", PYTHONDONTWRITEBYTECODE="1", PYTHONWARNINGS="ignore")
     return env

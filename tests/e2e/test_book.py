@@ -80,7 +80,7 @@ def test_the_reference_has_each_flag_of_a_program(command):
     if not (BIN / command.split()[0]).exists():
         pytest.skip("built without LibTorch")
     said = {line.split()[0].rstrip(",") for line in reference.help_of(*command.split()).splitlines() if line.startswith("  -")}
-    rows = [row for _, _, rows in reference.parse(reference.help_of(*command.split())) for row in rows]
+    rows = [row for _, _, rows, _ in reference.parse(reference.help_of(*command.split())) for row in rows]
     assert len(said) > 3
     assert {entry.split()[0].rstrip(",") for entry, _ in rows if entry.startswith("-")} == said
     assert [entry for entry, meaning in rows if not meaning] == []
@@ -176,6 +176,16 @@ def test_nothing_of_the_site_is_on_another_host(site):
     for style in site.rglob("*.css"):
         outside += re.findall(r"url\(['\"]?((?:https?:)?//[^)]*)\)", style.read_text())
     assert outside == []
+
+
+def test_the_search_works_from_a_disk(site):
+    """The index is a script, as browsers read no JSON from a disk, and a script stands in for the worker."""
+    assert (site / "search" / "search_index.js").read_text().startswith("var __index = {")
+    worker = site / "assets" / "iframe-worker.js"
+    for name in ("index.html", "moving/torchrun.html", "launcher/hang/HANGS.html"):
+        page = site / name
+        scripts = re.findall(r'<script src="([^"]*iframe-worker[^"]*)"', page.read_text())
+        assert [(page.parent / script).resolve() for script in scripts] == [worker.resolve()], name
 
 
 def test_links_of_the_site_lead_to_a_page_and_a_place_on_it(site):

@@ -7,6 +7,8 @@
     <!-- metrics -->                   all metrics with their help
 """
 
+import re
+
 import documents
 import mkdocs.plugins
 import reference
@@ -55,10 +57,11 @@ def on_files(files, config):
     return files
 
 
-def fill_in(match, origin, shown_in):
+def fill_in(match, shown_in, anchors):
     kind, rest = match.groups()
     if kind == "help":
-        return reference.help_as_markdown(rest)
+        below_heading = re.search(r"^## ", match.string[: match.start()], re.MULTILINE)
+        return reference.help_as_markdown(rest, "###" if below_heading else "##", anchors)
     if kind == "metrics":
         return reference.metrics_as_markdown()
     if kind == "section":
@@ -88,5 +91,6 @@ def on_page_markdown(markdown, page, config, files):
         return markdown
     origin = origin_of(uri)
     text = documents.rewrite_links(markdown, origin, uri)
-    text = documents.DIRECTIVE.sub(lambda match: fill_in(match, origin, uri), text)
+    anchors = set()
+    text = documents.DIRECTIVE.sub(lambda match: fill_in(match, uri, anchors), text)
     return documents.plain_pipes(documents.separate_lists(text))
