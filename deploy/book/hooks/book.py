@@ -2,7 +2,7 @@
 """mkdocs' hooks: adds the repository's documents to the book's own pages, and fills in what pages name in comments:
 
     <!-- include: PATH as NAME -->     the file PATH of the repository as a block of code; readers save it as NAME
-    <!-- section: PATH#ANCHOR -->      one section of another document
+    <!-- section: PATH#ANCHOR -->      one section of another document; without #ANCHOR all below its title
     <!-- help: COMMAND -->             what the program prints, as tables
     <!-- metrics -->                   all metrics with their help
 """

@@ -146,11 +146,11 @@ def headings_of(text):
 
 
 def section_of(path, anchor):
-    """The text below one heading of a document, up to the next heading of its depth."""
+    """The text below one heading of a document, up to the next heading of its depth; without an anchor below its title."""
     text = (REPO / path).read_text()
     headings = headings_of(text)
     for index, (depth, words, start) in enumerate(headings):
-        if slug(words) == anchor:
+        if slug(words) == anchor or not anchor:
             end = next((at for deep, _, at in headings[index + 1 :] if deep <= depth), len(text))
             return text[start:end].partition("\n")[2].strip() + "\n"
     raise ValueError(f"{path} has no heading #{anchor}")
