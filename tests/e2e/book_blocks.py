@@ -15,8 +15,10 @@ word, and lines of `...` alone, are anything). A comment before a block says wha
 import dataclasses
 import os
 import pathlib
+import random
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 
@@ -122,9 +124,15 @@ def own_network():
     prefix = ["unshare", "--net", *([] if os.geteuid() == 0 else ["--map-root-user"]), "--"]
     set_up = "ip link set lo up && ip link add eth0 type veth peer name eth1 && ip link set eth1 up && ip link set eth0 up"
     set_up += f" && ip addr add {FIRST_MACHINE}/24 dev eth0"
-    if subprocess.run([*prefix, "sh", "-c", set_up], capture_output=True).returncode != 0:
+    if shutil.which("unshare") is None or subprocess.run([*prefix, "sh", "-c", set_up], capture_output=True).returncode != 0:
         return None
     return [*prefix, "bash", "-c", f'{set_up} && exec "$@"', "bash"]
+
+
+def on_two_cpus():
+    """Of a process before it becomes the shell: `--nproc-per-node auto` starts two workers on every machine."""
+    cpus = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, random.sample(cpus, min(2, len(cpus))))
 
 
 def environment_of(folder, tmp_path):
@@ -139,6 +147,7 @@ def environment_of(folder, tmp_path):
     env = clean_environment(STAND_INS=str(stand_ins), HOME=str(home), DDPRUN_CACHE_DIR=str(tmp_path / "cache"))
     del env["DDPRUN_TOKEN"]  # readers have none, until a page makes one
     env.update(PATH=f"{BIN}:{env['PATH']}", OMP_NUM_THREADS="1", LC_ALL="C.UTF-8", DDPRUN_BUILD_DIR=str(BUILD))
+    env["CUDA_VISIBLE_DEVICES"] = ""  # the pages show what a machine without GPUs prints
     # What mpirun's flags --allow-run-as-root, --oversubscribe and --bind-to none say.
     env.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
     env.update(OMPI_MCA_rmaps_base_oversubscribe="1", OMPI_MCA_hwloc_base_binding_policy="none")
@@ -175,7 +184,7 @@ def run_page(page, tmp_path, timeout):
     with log.open("w") as output:
         done = subprocess.run(
             [*(network or []), "timeout", "--kill-after=5", str(timeout), "bash", str(path)],
-            cwd=folder, env=environment_of(folder, tmp_path), stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+            preexec_fn=on_two_cpus, cwd=folder, env=environment_of(folder, tmp_path), stdin=subprocess.DEVNULL, stdout=output, stderr=output,
         )
     said = log.read_text(errors="replace")
     return judge(page, commands, said, done.returncode)
