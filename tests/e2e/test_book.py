@@ -125,6 +125,7 @@ def messages():
 def all_sources():
     for room in ("launcher", "rendezvous", "worker"):
         yield from (path for path in (REPO / room).rglob("*") if path.suffix in (".cc", ".h"))
+    yield from (path for path in (REPO / "deploy").iterdir() if path.suffix in (".sh", ".slurm"))
 
 
 SOURCES = [(path, literals(path)) for path in all_sources()]
