@@ -14,7 +14,8 @@ from conftest import BIN, REPO, clean_environment, run
 
 BOOK = REPO / "deploy" / "book"
 PAGES = BOOK / "pages"
-CACHE = pathlib.Path(os.environ.get("DDPRUN_CACHE_DIR", pathlib.Path.home() / ".cache" / "ddprun"))
+USERS_CACHE = os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")
+CACHE = pathlib.Path(os.environ.get("DDPRUN_CACHE_DIR", pathlib.Path(USERS_CACHE, "ddprun")))
 sys.path.insert(0, str(BOOK / "hooks"))
 import documents  # noqa: E402
 import reference  # noqa: E402
@@ -58,7 +59,7 @@ def test_directives_name_what_is_there():
                 assert (REPO / rest.partition(" as ")[0]).is_file(), (page, rest)
             elif kind == "section":
                 assert documents.section_of(*rest.partition("#")[::2]), (page, rest)
-            elif kind == "help":
+            elif kind == "help" and (BIN / rest.split()[0]).exists():
                 assert reference.help_of(*rest.split()), (page, rest)
 
 
@@ -112,6 +113,26 @@ def test_the_events_of_the_documents_are_those_of_the_sources():
     assert listed == {*re.findall(r'"([^"]+)"', service), *agent}
 
 
+def test_the_exit_codes_and_variables_of_the_manual_page_are_in_the_reference():
+    manual = run([BIN / "ddprun", "--print-man"]).stdout.replace("\\-", "-")
+    codes = documents.section_of("launcher/USAGE.md", "exit-codes")
+    for entry in re.findall(r"^\\fB(.*)\\fR$", re.search(r"\.SH EXIT STATUS(.*?)\.SH", manual, re.DOTALL).group(1), re.MULTILINE):
+        assert f"| {entry} |" in codes, entry
+    variables = documents.section_of("launcher/USAGE.md", "environment")
+    for entry in re.findall(r"^\\fB(.*)\\fR$", re.search(r"\.SH ENVIRONMENT(.*?)\.SH", manual, re.DOTALL).group(1), re.MULTILINE):
+        assert f"`{entry.replace('_NAME', '_<NAME>')}`" in variables, entry
+
+
+def test_the_variables_of_the_workers_are_in_the_reference():
+    """Those that a dry run shows, on a node of several."""
+    command = [BIN / "ddprun", "--dry-run", "--nnodes", 2, "--node-rank", 0, "--master-addr", "127.0.0.1", "true"]
+    shown = run(command).stdout.partition("environment of the workers")[2]
+    names = re.findall(r"^ +([A-Z_]+)=", shown, re.MULTILINE)
+    text = documents.section_of("launcher/USAGE.md", "environment")
+    text += documents.section_of("launcher/TORCHRUN.md", "environment-variables-of-the-workers")
+    assert len(names) > 15 and [name for name in names if not re.search(rf"\b{name}\b", text)] == []
+
+
 # Troubleshooting
 
 
@@ -146,6 +167,8 @@ def test_a_message_of_the_troubleshooting_is_one_of_the_programs(message, shown)
 
 
 def build(tmp_path):
+    if not (BIN / "train").exists():
+        pytest.skip("built without LibTorch")
     if not (CACHE / "book" / "bin" / "mkdocs").exists():
         pytest.skip("mkdocs-material is not installed; deploy/setup.sh --book does it")
     env = clean_environment(DDPRUN_CACHE_DIR=str(CACHE))
