@@ -53,7 +53,7 @@ DDPRUN_MESSAGE(PreemptionNotice) {
 
 DDPRUN_FIELDS(Member) {
   [[maybe_unused]] const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15,
-                                f16, f17, f18, f19, f20] = value;
+                                f16, f17, f18, f19, f20, f21] = value;
   FIELD(join);
   FIELD(order);
   FIELD(node_rank);
@@ -74,6 +74,7 @@ DDPRUN_FIELDS(Member) {
   FIELD(slow_rank);
   FIELD(damages);
   FIELD(damages_reported);
+  FIELD(roles);
 }
 
 // Without what Reindex() computes.

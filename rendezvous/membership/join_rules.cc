@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -79,6 +81,28 @@ absl::Status CheckRange(const Join& join, const char* what, long long value, lon
                                                  value, "; it must be ", min, " to ", max));
 }
 
+absl::Status CheckRoles(const Join& join) {
+  long long workers = 0;
+  std::set<std::string> names;
+  for (const RoleWorkers& role : join.roles) {
+    workers += role.workers;
+    const bool good = !role.name.empty() && role.name.size() <= kNameBytesMax &&
+                      role.workers >= 1 && role.workers <= kLocalWorldSizeMax &&
+                      role.worker_port >= (join.ranks_by_role ? 1 : 0) &&
+                      role.worker_port <= kPortMax;
+    if (good && names.insert(role.name).second) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "node ", join.host, " joined with a role '", role.name.substr(0, kNameBytesMax),
+        "' that is named twice or is not valid; give each program its own --role "
+        "NAME:COUNT"));
+  }
+  const bool none = join.roles.empty() && !join.ranks_by_role;
+  if (none || workers == join.local_world_size) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("node ", join.host, " joined with ",
+                                                 join.local_world_size, " workers, of which ",
+                                                 workers, " have a role; both must be equal"));
+}
+
 absl::Status CheckFields(const Join& join) {
   if (join.node_id.value.empty())
     return absl::InvalidArgumentError("a node joined without a node id");
@@ -94,8 +118,8 @@ absl::Status CheckFields(const Join& join) {
     return absl::InvalidArgumentError(
         absl::StrCat("node ", join.host, " joined without its address"));
   }
-  absl::Status status =
-      CheckRange(join, "--nproc-per-node", join.local_world_size, 1, kLocalWorldSizeMax);
+  absl::Status status = CheckRoles(join);
+  status.Update(CheckRange(join, "--nproc-per-node", join.local_world_size, 1, kLocalWorldSizeMax));
   status.Update(CheckRange(join, "--nnodes", join.nodes_max, 1, kNodesMax));
   status.Update(CheckRange(join, "the least number of nodes", join.nodes_min, 1, join.nodes_max));
   status.Update(CheckRange(join, "--max-restarts", join.restarts_max, 0, 1'000'000'000));
@@ -136,6 +160,16 @@ absl::Status CheckRules(const Join& rules, const Join& join) {
         absl::StrCat("node ", join.host, " was started with --max-restarts ", join.restarts_max,
                      ", the run has --max-restarts ", rules.restarts_max, " (set by node ",
                      rules.host, "); start all nodes with the same --max-restarts"));
+  }
+  if (join.ranks_by_role != rules.ranks_by_role) {
+    const auto flag = [](const Join& of) {
+      return of.ranks_by_role ? "--ranks-by role" : "--ranks-by run";
+    };
+    return absl::FailedPreconditionError(
+        absl::StrCat("node ", join.host, " was started with ", flag(join), ", the run has ",
+                     flag(rules), " (set by node ", rules.host,
+                     "); start all nodes with the same --ranks-by (role is the default of a node "
+                     "with several programs)"));
   }
   if (const auto differs = FindDifference(join.restart_policy, rules.restart_policy)) {
     return absl::FailedPreconditionError(absl::StrCat(

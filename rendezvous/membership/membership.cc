@@ -281,6 +281,12 @@ void MembershipStep::On(Member& member, const NodeStopped& report) {
   if (report.worker_port > 0 && report.worker_port <= kPortMax) {
     member.join.worker_port = report.worker_port;
   }
+  if (report.role_ports.size() == member.join.roles.size()) {
+    for (std::size_t i = 0; i < report.role_ports.size(); ++i) {
+      const int port = report.role_ports[i];
+      if (port > 0 && port <= kPortMax) member.join.roles[i].worker_port = port;
+    }
+  }
   if (!state_.cause->places.empty())
     MergePlaces(OwnPlacesFrom(member, report.places), state_.cause->places);
   for (const WorkerEnds& ends : WorkerEndsFrom(member, report.ends)) {

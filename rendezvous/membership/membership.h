@@ -50,6 +50,7 @@ struct Member {
   int rank_first = 0;            // in the round that it runs
   int role_rank_first = 0;       // the same among the workers of its role
   int role_world_size = 0;
+  std::vector<RoleRanks> roles;  // of Join::roles
   // It leaves when its round ends: "ddpctl from HOST", or why the run drains it; empty: it stays.
   std::string drained_by;
   // It has sent Leave, and its workers have not ended yet. A node that hosts the service stays a

@@ -105,7 +105,7 @@ class MembershipStep {
   void SetKept(Member& member, bool can_be_kept);
 
   Start StartOf(const Member& member) const;
-  std::vector<std::string> AddressesOfOthers() const;
+  std::vector<std::string> AddressesBeside(int own_rank) const;
   void TellWaiting(Member* newcomer = nullptr);
   void Notify(Member& member);
   Verdict MakeVerdict() const;
@@ -182,7 +182,8 @@ std::vector<Member*> ChooseForRound(RunState& state);
 // the order of joining. A smaller round has only the ranks below its size: members above it move.
 void GiveRanks(RunState& state, std::vector<Member*>& chosen);
 
-// Counts the workers of `chosen`, sorted by rank, among those of their role.
+// Counts the workers of `chosen`, sorted by rank, among those of their roles: first those of the
+// first node that has a role.
 void GiveRoleRanks(const std::vector<Member*>& chosen);
 
 }  // namespace ddprun

@@ -58,14 +58,46 @@ void GiveRanks(RunState& state, std::vector<Member*>& chosen) {
   chosen = std::move(by_rank);
 }
 
+namespace {
+
+std::vector<RoleWorkers> RolesOf(const Join& join) {
+  if (!join.roles.empty()) return join.roles;
+  return {{join.role, join.local_world_size, join.worker_port}};
+}
+
+}  // namespace
+
 void GiveRoleRanks(const std::vector<Member*>& chosen) {
-  std::map<std::string, int> sizes;
+  // As the next node that has the role finds it: rank_first is the number of ranks so far.
+  std::map<std::string, RoleRanks> roles;
   for (Member* member : chosen) {
-    int& size = sizes[member->join.role];
-    member->role_rank_first = size;
-    size += member->join.local_world_size;
+    member->roles.clear();
+    for (const RoleWorkers& of_node : RolesOf(member->join)) {
+      const auto [it, is_first] = roles.try_emplace(of_node.name);
+      RoleRanks& role = it->second;
+      if (is_first) {
+        role.master_addr = member->join.address;
+        role.master_port = of_node.worker_port;
+      }
+      member->roles.push_back(role);
+      role.rank_first += of_node.workers;
+      ++role.node_rank;
+    }
   }
-  for (Member* member : chosen) member->role_world_size = sizes[member->join.role];
+  for (Member* member : chosen) {
+    const std::vector<RoleWorkers> of_node = RolesOf(member->join);
+    for (std::size_t i = 0; i < of_node.size(); ++i) {
+      const RoleRanks& role = roles.at(of_node[i].name);
+      RoleRanks& ranks = member->roles[i];
+      ranks.world_size = role.rank_first;
+      ranks.node_count = role.node_rank;
+      ranks.master_addr = role.master_addr;
+      ranks.master_port = role.master_port;
+    }
+    member->role_rank_first = member->roles.front().rank_first;
+    member->role_world_size = member->roles.front().world_size;
+    if (member->join.roles.empty()) member->roles.clear();
+  }
 }
 
 }  // namespace ddprun

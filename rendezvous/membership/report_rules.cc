@@ -21,6 +21,23 @@ RankRange OwnRanks(const Member& member) {
   return {member.rank_first, member.rank_first + member.join.local_world_size - 1};
 }
 
+// The name of the role of its worker, and the worker's rank in it.
+void FillInRole(const Member& member, Failure& failure) {
+  failure.role.clear();
+  failure.role_rank = 0;
+  if (failure.local_rank < 0 || member.roles.size() != member.join.roles.size()) return;
+  int first = 0;
+  for (std::size_t i = 0; i < member.roles.size(); ++i) {
+    const RoleWorkers& role = member.join.roles[i];
+    if (failure.local_rank < first + role.workers) {
+      failure.role = role.name;
+      failure.role_rank = member.roles[i].rank_first + failure.local_rank - first;
+      return;
+    }
+    first += role.workers;
+  }
+}
+
 // Keeps the places of its own workers.
 void KeepOwnPlaces(const RankRange& own, std::vector<RanksInPlace>& places) {
   for (RanksInPlace& entry : places) {
@@ -61,6 +78,7 @@ Failure WorkerFailureFrom(const Member& member, Failure reported) {
   } else {
     failure.rank = failure.local_rank = -1;
   }
+  FillInRole(member, failure);
   const bool is_signal = failure.kind == FailureKind::kWorkerSignaled;
   const bool is_workers =
       IsWorkersEnd(failure.kind) || failure.kind == FailureKind::kCollectiveFailed;

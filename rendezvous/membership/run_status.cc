@@ -45,7 +45,8 @@ NodeStatus StatusOf(const RunState& state, const Member& member, TimePoint now) 
           .state = StateOf(state, member),
           .rank_first = in_round ? member.rank_first : 0,
           .ranks = in_round ? member.join.local_world_size : 0,
-          .silent = Between(member.last_seen, now)};
+          .silent = Between(member.last_seen, now),
+          .roles = in_round ? member.join.roles : std::vector<RoleWorkers>()};
 }
 
 std::vector<const Member*> InOrder(const RunState& state) {

@@ -39,6 +39,7 @@ struct NodeStatus {
   // Of its workers in this round, if they report any, and the time since it last changed.
   std::optional<Progress> progress;
   std::chrono::milliseconds progress_age{0};
+  std::vector<RoleWorkers> roles;  // of its ranks, in their order; none: it has one program
   bool operator==(const NodeStatus&) const = default;
 };
 

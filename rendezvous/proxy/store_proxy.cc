@@ -331,6 +331,7 @@ class ProxyCore final : public std::enable_shared_from_this<ProxyCore> {
     hello.run_id = options_.run_id;
     hello.node_id = options_.node_id.value;
     hello.stream = stream;
+    hello.space = options_.space;
     hello.unanswered = coalescer_.Unanswered();
     StoreLink::Handlers handlers{
         [self, stream](StoreBatch* batch) { return self->TakeBatch(stream, batch); },

@@ -28,6 +28,7 @@ class StoreProxy {
     std::shared_ptr<StoreConnector> connector;
     std::string run_id;
     NodeId node_id;
+    std::string space;  // the keys are those of this role; empty: of the run
     // How long operations wait for a service that is gone before they fail with UNAVAILABLE. If it
     // comes back in time, each is performed exactly once. 0: they do not wait.
     std::chrono::milliseconds reconnect_timeout{0};

@@ -3,19 +3,30 @@
 
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/limits.h"
 
 namespace ddprun {
+namespace {
+
+// A node's streams of different spaces are as those of different nodes.
+std::string NameOf(const StoreHello& hello) {
+  return hello.space.empty() ? hello.node_id : absl::StrCat(hello.node_id, "/", hello.space);
+}
+
+}  // namespace
+
 StoreEffects StoreHub::Open(StorePeer peer, const StoreHello& hello) {
   effects_.clear();
-  if (!nodes_.contains(hello.node_id) && nodes_.size() >= static_cast<std::size_t>(kNodesMax)) {
+  const std::string name = NameOf(hello);
+  if (!nodes_.contains(name) && nodes_.size() >= static_cast<std::size_t>(kNodesMax)) {
     effects_.push_back(StoreEnd{
         peer, absl::ResourceExhaustedError(absl::StrCat("the run's store serves ", nodes_.size(),
                                                         " nodes, which is its limit"))});
     return std::move(effects_);
   }
-  Node& node = nodes_[hello.node_id];
+  Node& node = nodes_[name];
   if (hello.stream <= node.stream) {
     effects_.push_back(StoreEnd{
         peer, absl::AbortedError(absl::StrCat("stream ", hello.stream, " of node '", hello.node_id,
@@ -31,7 +42,9 @@ StoreEffects StoreHub::Open(StorePeer peer, const StoreHello& hello) {
   node.peer = peer;
   node.stream = hello.stream;
   node.replies.KeepOnly(hello.unanswered);
-  streams_[peer].node_id = hello.node_id;
+  Stream& stream = streams_[peer];
+  stream.node_id = name;
+  if (!hello.space.empty()) stream.prefix = absl::StrCat("role/", hello.space, "/");
   return std::move(effects_);
 }
 
@@ -54,6 +67,9 @@ StoreEffects StoreHub::Receive(StorePeer peer, StoreBatch batch, TimePoint now) 
 
 void StoreHub::Submit(StorePeer peer, std::uint64_t id, StoreOp op, TimePoint now) {
   Stream& stream = streams_.at(peer);
+  if (!stream.prefix.empty()) {
+    for (std::string& key : op.keys) key.insert(0, stream.prefix);
+  }
   if (id == 0 || stream.waiting.contains(id)) {
     Reply(peer, id,
           ErrorResult(absl::InvalidArgumentError(
@@ -193,6 +209,13 @@ void StoreHub::Reply(StorePeer peer, std::uint64_t id, StoreResult result) {
   StoreReply reply;
   reply.id = id;
   reply.result = std::move(result);
+  const auto stream = streams_.find(peer);
+  if (stream != streams_.end() && !stream->second.prefix.empty()) {
+    const std::string& prefix = stream->second.prefix;
+    std::vector<std::string>& keys = reply.result.keys;
+    std::erase_if(keys, [&](const std::string& key) { return !absl::StartsWith(key, prefix); });
+    for (std::string& key : keys) key.erase(0, prefix.size());
+  }
   effects_.push_back(StoreSay{peer, std::move(reply)});
 }
 

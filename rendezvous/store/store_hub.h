@@ -47,7 +47,8 @@ class StoreHub {
 
   void set_on_mutation(OnMutation on_mutation) { on_mutation_ = std::move(on_mutation); }
 
-  // `peer` is a number that was not used before.
+  // `peer` is a number that was not used before. The keys of a space are apart from those of the
+  // others; only NUM_KEYS counts all, as it does below a PrefixStore of torch.
   StoreEffects Open(StorePeer peer, const StoreHello& hello);
   // One message. Messages of a stream that is not open are ignored.
   StoreEffects Receive(StorePeer peer, StoreBatch batch, TimePoint now);
@@ -80,6 +81,7 @@ class StoreHub {
   };
   struct Stream {
     std::string node_id;
+    std::string prefix;  // of its space's keys in the store
     absl::flat_hash_map<std::uint64_t, StoreTicket> waiting;
   };
   // Where a reply goes.

@@ -15,7 +15,9 @@ constexpr int kExitCodeHung = 124;  // timeout(1)'s
 
 std::string WorkerName(const Failure& failure) {
   std::string where;
-  if (failure.local_rank >= 0) absl::StrAppend(&where, "local rank ", failure.local_rank);
+  if (!failure.role.empty()) where = absl::StrCat("rank ", failure.role_rank, " of ", failure.role);
+  if (failure.local_rank >= 0)
+    absl::StrAppend(&where, where.empty() ? "" : ", ", "local rank ", failure.local_rank);
   if (!failure.host.empty())
     absl::StrAppend(&where, where.empty() ? "" : " ", "on host ", failure.host);
   if (failure.pid > 0) absl::StrAppend(&where, where.empty() ? "" : ", ", "pid ", failure.pid);

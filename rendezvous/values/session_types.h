@@ -104,6 +104,8 @@ struct Failure {
   std::optional<Hang> hang;          // of kWorkerHung
   std::vector<RanksInPlace> places;  // of the ranks that have reported where they wait
   std::string asked_by;              // of a worker that was ended on purpose: who asked for it
+  std::string role;                  // of a node with several programs; empty: not said
+  int role_rank = 0;                 // among the workers of that role
   bool operator==(const Failure&) const = default;
 };
 
@@ -182,6 +184,14 @@ struct Verdict {
 
 // ---- Reports: node to service
 
+// The workers of a node that run one program, with consecutive local ranks.
+struct RoleWorkers {
+  std::string name;
+  int workers = 0;
+  int worker_port = 0;  // as in Join, for the role; 0: ranks are not counted by role
+  bool operator==(const RoleWorkers&) const = default;
+};
+
 struct Join {
   unsigned protocol_version = 0;
   std::string software_version;
@@ -207,6 +217,8 @@ struct Join {
   std::vector<std::string> addresses;  // numeric, of all its interfaces: its workers may come
                                        // from any of them
   bool hears_preemption = false;       // it knows the directive Preemption
+  std::vector<RoleWorkers> roles;      // in the order of local ranks; none: all workers have `role`
+  bool ranks_by_role = false;          // RANK and WORLD_SIZE are counted in a role
   bool operator==(const Join&) const = default;
 };
 
@@ -278,6 +290,7 @@ struct NodeStopped {
   RankTime time{};
   // Of its ranks when the round broke.
   std::vector<RanksInPlace> places{};
+  std::vector<int> role_ports{};  // as worker_port, of its roles
   bool operator==(const NodeStopped&) const = default;
 };
 
@@ -357,6 +370,17 @@ struct StandBy {
   bool operator==(const StandBy&) const = default;
 };
 
+// What the workers of one role have in a round, on one node.
+struct RoleRanks {
+  int rank_first = 0;  // of the node's first worker, among those of the role
+  int world_size = 1;
+  int node_rank = 0;  // among the nodes that have the role
+  int node_count = 1;
+  std::string master_addr;  // of the first of these nodes
+  int master_port = 0;
+  bool operator==(const RoleRanks&) const = default;
+};
+
 struct Start {
   RoundId round = kNoRound;
   std::string run_id;
@@ -372,8 +396,9 @@ struct Start {
   std::string left_out;       // which hosts are, since the last round, as a sentence
   int role_rank_first = 0;    // as rank_first, among the workers of the node's role
   int role_world_size = 1;    // of that role
-  // To the first node: where the other nodes' workers may come from.
+  // To the first node, and the first of a role: where the other nodes' workers may come from.
   std::vector<std::string> addresses;
+  std::vector<RoleRanks> roles;  // of Join::roles
   bool operator==(const Start&) const = default;
 };
 

@@ -77,6 +77,7 @@ struct StoreHello {
   std::string node_id;
   std::uint64_t stream = 0;
   std::vector<std::uint64_t> unanswered;
+  std::string space;  // a node has one stream for each; empty: of the node
   bool operator==(const StoreHello&) const = default;
 };
 

@@ -73,6 +73,8 @@ DDPRUN_MESSAGE(Failure) {
   FIELD(hang);
   LIST(places, kCollectivePlacesMax);
   TEXT(asked_by, kNameBytesMax);
+  TEXT(role, kNameBytesMax);
+  FIELD(role_rank);
 }
 
 DDPRUN_MESSAGE(WorkerOutcomes) {

@@ -37,6 +37,21 @@ DDPRUN_MESSAGE(RestartPolicy) {
   FIELD(on_join);
 }
 
+DDPRUN_MESSAGE(RoleWorkers) {
+  TEXT(name, kJoinNameBytes);
+  FIELD(workers);
+  FIELD(worker_port);
+}
+
+DDPRUN_MESSAGE(RoleRanks) {
+  FIELD(rank_first);
+  FIELD(world_size);
+  FIELD(node_rank);
+  FIELD(node_count);
+  TEXT(master_addr, kNameBytesMax);
+  FIELD(master_port);
+}
+
 DDPRUN_MESSAGE(Join) {
   FIELD(protocol_version);
   TEXT(software_version, kNameBytesMax);
@@ -61,6 +76,8 @@ DDPRUN_MESSAGE(Join) {
   FIELD(evict_stragglers);
   TEXTS(addresses, kNodeAddressesMax, kNameBytesMax);
   FIELD(hears_preemption);
+  LIST(roles, kLocalWorldSizeMax + 1);
+  FIELD(ranks_by_role);
 }
 
 // Names as in Join, so that they mean the same run and node.
@@ -122,6 +139,7 @@ DDPRUN_MESSAGE(NodeStopped) {
   LIST(ends, kLocalWorldSizeMax);
   FIELD(time);
   LIST(places, kCollectivePlacesMax);
+  LIST(role_ports, kLocalWorldSizeMax);
 }
 
 DDPRUN_MESSAGE(Leave) {
@@ -221,6 +239,7 @@ DDPRUN_MESSAGE(Start) {
   FIELD(role_rank_first);
   FIELD(role_world_size);
   TEXTS(addresses, kStartAddressesMax, kNameBytesMax);
+  LIST(roles, kLocalWorldSizeMax);
 }
 
 DDPRUN_MESSAGE(Stop) {

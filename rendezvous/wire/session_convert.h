@@ -22,6 +22,10 @@ LossReport FromProto(const v1::LossReport& message);
 // Parts of the above, which the journal, the status and watchers also use.
 v1::Join ToProto(const Join& value);
 Join FromProto(const v1::Join& message);
+v1::RoleWorkers ToProto(const RoleWorkers& value);
+RoleWorkers FromProto(const v1::RoleWorkers& message);
+v1::RoleRanks ToProto(const RoleRanks& value);
+RoleRanks FromProto(const v1::RoleRanks& message);
 v1::Progress ToProto(const Progress& value);
 Progress FromProto(const v1::Progress& message);
 v1::Start ToProto(const Start& value);

@@ -20,6 +20,7 @@ DDPRUN_MESSAGE(NodeStatus) {
   FIELD(silent);
   FIELD(progress);
   FIELD(progress_age);
+  LIST(roles, kLocalWorldSizeMax);
 }
 
 DDPRUN_MESSAGE(LeftOutStatus) {

@@ -43,6 +43,7 @@ DDPRUN_MESSAGE(StoreHello) {
   FIELD(node_id);
   FIELD(stream);
   FIELD(unanswered);
+  TEXT(space, kNameBytesMax);
   if constexpr (!LOADING) message.set_protocol_version(kProtocolVersion);
 }
 

@@ -61,6 +61,11 @@ absl::Status CheckMembers(const RunState& state) {
   return absl::OkStatus();
 }
 
+std::vector<RoleWorkers> RolesOf(const Join& join) {
+  if (!join.roles.empty()) return join.roles;
+  return {{join.role, join.local_world_size, 0}};
+}
+
 // Ranks of nodes and of workers are those of a sealed round: unique, and without a gap.
 absl::Status CheckSeats(const RunState& state) {
   std::map<int, const Member*> seats;
@@ -81,16 +86,23 @@ absl::Status CheckSeats(const RunState& state) {
   for (const auto& [seat, member] : seats) {
     if (seat != node_rank++ || member->rank_first != rank) return Broken("ranks have a gap");
     rank += member->join.local_world_size;
-    int& role_rank = role_ranks[member->join.role];
-    if (member->role_rank_first != role_rank) return Broken("ranks of a role have a gap");
-    role_rank += member->join.local_world_size;
+    const std::vector<RoleWorkers> roles = RolesOf(member->join);
+    if (member->role_rank_first != role_ranks[roles.front().name])
+      return Broken("ranks of a role have a gap");
+    if (member->roles.size() != member->join.roles.size()) return Broken("a role has no ranks");
+    for (std::size_t i = 0; i < roles.size(); ++i) {
+      int& role_rank = role_ranks[roles[i].name];
+      if (!member->roles.empty() && member->roles[i].rank_first != role_rank)
+        return Broken("ranks of a role of several have a gap");
+      role_rank += roles[i].workers;
+    }
     if (count == state.rules->nodes_max && member->join.node_rank &&
         *member->join.node_rank != seat) {
       return Broken("a member was given another rank than it asked for");
     }
   }
   for (const auto& [seat, member] : seats) {
-    if (member->role_world_size != role_ranks[member->join.role])
+    if (member->role_world_size != role_ranks[RolesOf(member->join).front().name])
       return Broken("a wrong world size of a role");
   }
   return rank == state.start->world_size ? absl::OkStatus() : Broken("a wrong world size");

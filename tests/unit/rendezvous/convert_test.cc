@@ -32,6 +32,8 @@ Failure FullFailure(FailureKind kind) {
   failure.age = std::chrono::milliseconds(12'345);
   failure.oom = OomKill{1LL << 40, 1LL << 41, true};
   failure.core_file = "/tmp/core.7";
+  failure.role = "eval";
+  failure.role_rank = 1;
   failure.traceback = "Traceback (most recent call last):\nm\xC3\xA4h";
   failure.places = {
       {{{0, 1}, {3, 3}}, {Collective{"0", 57, "all_reduce", 4194304, "float32"}, {}}},
@@ -83,6 +85,9 @@ TEST(ConvertTest, Reports) {
   join.role = "trainer";
   join.hears_preemption = true;
   ExpectRoundTrip<Report, v1::Report>(join);
+  join.roles = {{"trainer", 1, 7}, {"eval", 2, 8}};
+  join.ranks_by_role = true;
+  ExpectRoundTrip<Report, v1::Report>(join);
   join.node_rank = std::nullopt;
   ExpectRoundTrip<Report, v1::Report>(join);
   for (const FailureKind kind :
@@ -105,6 +110,8 @@ TEST(ConvertTest, Reports) {
   ExpectRoundTrip<Report, v1::Report>(NodeStopped{RoundId{7}, 4000, {}, time});
   const CollectivePlace place{Collective{"0", 3, "all_reduce"}, {{"0", 2, "barrier"}}};
   ExpectRoundTrip<Report, v1::Report>(NodeStopped{RoundId{7}, 1, {}, {}, {{{{2, 3}}, place}}});
+  ExpectRoundTrip<Report, v1::Report>(
+      NodeStopped{.round = RoundId{7}, .worker_port = 1, .role_ports = {1, 2}});
   NodeStopped stopped{RoundId{7}, 4000, {}};
   for (const EndKind kind : {EndKind::kExited, EndKind::kSignaled, EndKind::kNotStarted,
                              EndKind::kLost, EndKind::kStopped, EndKind::kSucceeded}) {
@@ -128,6 +135,8 @@ TEST(ConvertTest, Directives) {
   }
   ExpectRoundTrip<Directive, v1::Directive>(
       Start{RoundId{1}, "run", 2, 3, 4, 5, "addr", 6, 7, 8, 9, "b"});
+  ExpectRoundTrip<Directive, v1::Directive>(
+      Start{.round = RoundId{1}, .roles = {{1, 2, 3, 4, "addr", 5}, {6, 7, 8, 9, "b", 10}}});
   for (const bool last : {false, true}) {
     ExpectRoundTrip<Directive, v1::Directive>(
         Stop{RoundId{2}, FullFailure(FailureKind::kNodeLost), last});

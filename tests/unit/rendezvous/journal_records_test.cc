@@ -47,10 +47,10 @@ requires std::is_same_v<std::remove_const_t<Struct>, Member>
 auto Fields(Struct& member) {
   auto& [join, order, node_rank, seated, rank_first, role_rank_first, role_world_size, drained_by,
          leaving, can_be_kept, prepares, phase, link, heard, words_told, time, time_at, slow_rank,
-         damages, damages_reported] = member;
+         damages, damages_reported, roles] = member;
   return std::tie(join, order, node_rank, seated, rank_first, role_rank_first, role_world_size,
                   drained_by, leaving, can_be_kept, prepares, phase, link, heard, words_told, time,
-                  time_at, slow_rank, damages, damages_reported);
+                  time_at, slow_rank, damages, damages_reported, roles);
 }
 template <typename Struct>
 requires std::is_same_v<std::remove_const_t<Struct>, RunState>
@@ -131,11 +131,12 @@ class Anything {
   }
   void Fill(Failure& to) {
     auto& [kind, rank, local_rank, node_rank, host, pid, exit_code, signal, message, lines, age,
-           oom, core_file, traceback, hang, places, asked_by] = to;
+           oom, core_file, traceback, hang, places, asked_by, role, role_rank] = to;
     lines.resize(2);
     places.resize(2);
     All(kind, rank, local_rank, node_rank, host, pid, exit_code, signal, message, lines[0],
-        lines[1], age, oom, core_file, traceback, hang, places[0], places[1], asked_by);
+        lines[1], age, oom, core_file, traceback, hang, places[0], places[1], asked_by, role,
+        role_rank);
   }
   void Fill(RanksInPlace& to) {
     auto& [ranks, place] = to;
@@ -182,11 +183,11 @@ class Anything {
     auto& [protocol_version, software_version, run_id, node_id, host, node_rank, local_world_size,
            nodes_min, nodes_max, restarts_max, address, worker_port, join_timeout, last_call, lease,
            resume, stop_timeout, restart_policy, hosts_service, role, evict_stragglers, addresses,
-           hears_preemption] = to;
+           hears_preemption, roles, ranks_by_role] = to;
     All(protocol_version, software_version, run_id, node_id, host, node_rank, local_world_size,
         nodes_min, nodes_max, restarts_max, address, worker_port, join_timeout, last_call, lease,
         resume, stop_timeout, restart_policy, hosts_service, role, evict_stragglers, addresses,
-        hears_preemption);
+        hears_preemption, roles, ranks_by_role);
   }
   void Fill(ExitCodeRange& to) {
     auto& [first, last] = to;
@@ -201,10 +202,18 @@ class Anything {
   void Fill(Start& to) {
     auto& [round, run_id, node_rank, node_count, rank_first, world_size, master_addr, master_port,
            restart_count, restarts_max, restarts_forgiven, left_out, role_rank_first,
-           role_world_size, addresses] = to;
+           role_world_size, addresses, roles] = to;
     All(round, run_id, node_rank, node_count, rank_first, world_size, master_addr, master_port,
         restart_count, restarts_max, restarts_forgiven, left_out, role_rank_first, role_world_size,
-        addresses);
+        addresses, roles);
+  }
+  void Fill(RoleWorkers& to) {
+    auto& [name, workers, worker_port] = to;
+    All(name, workers, worker_port);
+  }
+  void Fill(RoleRanks& to) {
+    auto& [rank_first, world_size, node_rank, node_count, master_addr, master_port] = to;
+    All(rank_first, world_size, node_rank, node_count, master_addr, master_port);
   }
   template <typename T>
   void Fill(std::optional<T>& to) {

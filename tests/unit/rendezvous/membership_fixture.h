@@ -32,6 +32,8 @@ struct JoinOptions {
   std::string role;
   std::vector<std::string> addresses;
   bool hears_preemption = false;
+  std::vector<RoleWorkers> roles;
+  bool ranks_by_role = false;
 };
 
 inline Join MakeJoin(const std::string& host, JoinOptions options) {
@@ -59,6 +61,8 @@ inline Join MakeJoin(const std::string& host, JoinOptions options) {
   join.role = options.role;
   join.addresses = options.addresses;
   join.hears_preemption = options.hears_preemption;
+  join.roles = options.roles;
+  join.ranks_by_role = options.ranks_by_role;
   return join;
 }
 

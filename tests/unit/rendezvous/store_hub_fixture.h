@@ -29,9 +29,9 @@ class TestHub {
   };
 
   StorePeer Open(const std::string& node, std::uint64_t stream,
-                 std::vector<std::uint64_t> unanswered = {}) {
+                 std::vector<std::uint64_t> unanswered = {}, const std::string& space = "") {
     const StorePeer peer{++last_peer};
-    Keep(hub.Open(peer, {"run", node, stream, std::move(unanswered)}));
+    Keep(hub.Open(peer, {"run", node, stream, std::move(unanswered), space}));
     return peer;
   }
   void Send(StorePeer peer, std::uint64_t id, StoreOp op) {

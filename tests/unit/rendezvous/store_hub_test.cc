@@ -42,6 +42,40 @@ TEST(StoreHubOnceTest, OtherNodesHaveIdsOfTheirOwn) {
   EXPECT_EQ(t.Do(t.Open("b", 1), 1, AddOp("n", 1)).result.number, 2);
 }
 
+// ---- Spaces
+
+TEST(StoreHubSpacesTest, KeysOfRolesAreApart) {
+  TestHub t;
+  const StorePeer a = t.Open("n", 1, {}, "actor");
+  const StorePeer b = t.Open("n", 1, {}, "learner");
+  const StorePeer run = t.Open("n", 1);
+  t.Do(a, 1, AddOp("n", 1));
+  t.Do(b, 1, AddOp("n", 5));
+  t.Do(run, 1, AddOp("n", 7));
+  EXPECT_EQ(t.Do(a, 2, AddOp("n", 1)).result.number, 2);
+  EXPECT_EQ(t.Do(b, 2, MakeOp(V::kGet, {"n"})).result.values[0], "5");
+  EXPECT_THAT(t.Do(b, 3, MakeOp(V::kListKeys, {})).result.keys, ElementsAre("n"));
+  EXPECT_THAT(t.ended, IsEmpty());
+}
+
+TEST(StoreHubSpacesTest, WhatIsMissingHasTheNameThatTheWorkerKnows) {
+  TestHub t;
+  const StorePeer a = t.Open("n", 1, {}, "actor");
+  t.Send(a, 1, WaitingOp(V::kGet, {"k"}, std::chrono::seconds(1)));
+  t.TickAt(t.now + std::chrono::seconds(2));
+  EXPECT_THAT(t.Answer(a).result.keys, ElementsAre("k"));
+}
+
+TEST(StoreHubSpacesTest, ANodesOtherNodesShareTheSpaceAndAnAnswerIsOncePerSpace) {
+  TestHub t;
+  StorePeer a = t.Open("n", 1, {}, "actor");
+  t.Do(a, 1, AddOp("n", 1));
+  t.Gone(a);
+  a = t.Open("n", 2, {1}, "actor");
+  EXPECT_EQ(t.Do(a, 1, AddOp("n", 1)).result.number, 1);
+  EXPECT_EQ(t.Do(t.Open("m", 1, {}, "actor"), 1, AddOp("n", 1)).result.number, 2);
+}
+
 // What a service that is started anew does with what the last one wrote down.
 TEST(StoreHubResumeTest, WhatWasPerformedIsAnsweredAndNotPerformedAgain) {
   TestHub t;
