@@ -226,14 +226,16 @@ void Agent::HandleSession(TimePoint now) {
 // The store's stream shares the session's connection but has no lease of its own.
 void Agent::NotifyStore(const SessionEvent& event) {
   if (std::holds_alternative<Reconnecting>(event)) workers_.logs().feed().Pause();
-  if (store_proxy_ == nullptr) return;
-  if (std::holds_alternative<Reconnected>(event)) {
-    store_proxy_->ServiceIsBack();
-  } else if (const auto* ended = std::get_if<SessionEnded>(&event)) {
-    store_proxy_->Fail(
-        ended->status.ok()
-            ? absl::UnavailableError("the rendezvous service has ended the node's session")
-            : ended->status);
+  for (const WorkerStoreDoor& store : stores_) {
+    if (store.proxy == nullptr) continue;
+    if (std::holds_alternative<Reconnected>(event)) {
+      store.proxy->ServiceIsBack();
+    } else if (const auto* ended = std::get_if<SessionEnded>(&event)) {
+      store.proxy->Fail(
+          ended->status.ok()
+              ? absl::UnavailableError("the rendezvous service has ended the node's session")
+              : ended->status);
+    }
   }
 }
 
@@ -283,11 +285,7 @@ void Agent::OnWorkersStarted(TimePoint now) {
 void Agent::Perform(const Effect& effect, TimePoint now) {
   if (const auto* spawn = std::get_if<SpawnRound>(&effect)) {
     Start start = spawn->start;
-    const absl::Status status = ServeStore(start);
-    if (EachAgentServes()) {
-      start.master_addr = kLoopback;
-      start.master_port = worker_port_;
-    }
+    const absl::Status status = ServeStores(start);
     if (status.ok()) {
       workers_.Spawn(start, NetworkVariables(start), now, events_);
     } else {
@@ -315,8 +313,11 @@ void Agent::Perform(const Effect& effect, TimePoint now) {
     session_->Send(std::move(report));
   } else if (const auto* stopped = std::get_if<ReportStopped>(&effect)) {
     // Without a free port (there is always one) rank 0 fails to listen and reports it.
-    session_->Send(NodeStopped{stopped->round, WorkerPort().value_or(0), stopped->ends,
-                               watch_.TimeOfRanks(now), watch_.TakePlaces()});
+    [[maybe_unused]] const absl::Status taken = TakeWorkerPorts();
+    NodeStopped report{stopped->round, stores_.front().port, stopped->ends, watch_.TimeOfRanks(now),
+                       watch_.TakePlaces()};
+    for (const RoleWorkers& role : RolesToJoin()) report.role_ports.push_back(role.worker_port);
+    session_->Send(std::move(report));
   } else if (std::holds_alternative<ReportStuck>(effect)) {
     workers_.ReportStuck();
   } else if (const auto* note = std::get_if<PrintNote>(&effect)) {

@@ -95,6 +95,15 @@ class Agent {
   int Run();
 
  private:
+  // Through which workers reach their store.
+  struct WorkerStoreDoor {
+    std::unique_ptr<StoreProxy> proxy;
+    // Where this agent will serve torch's TCPStore in the next round: other nodes' workers may
+    // connect before this agent hears that it began.
+    std::optional<ListeningSocket> listener;
+    int port = 0;  // of the last one
+  };
+
   absl::Status WatchSources();
   absl::Status Open();
   void BeginJoin(TimePoint now);
@@ -103,12 +112,15 @@ class Agent {
   void Join(const std::string& address, TimePoint now);
   std::optional<TimePoint> NextJoinDeadline() const;
   std::chrono::milliseconds JoinTimeLeft(TimePoint now) const;
-  absl::StatusOr<int> WorkerPort();
-  absl::StatusOr<int> TakeWorkerPort(int asked);  // asked: 0 for any
+  absl::Status TakeWorkerPorts();
+  absl::Status TakeWorkerPort(std::size_t store);
+  absl::Status ListenAt(WorkerStoreDoor& door, int asked);  // asked: 0 for any
+  std::vector<RoleWorkers> RolesToJoin() const;
   std::vector<std::string> NetworkVariables(const Start& start);
   bool EachAgentServes() const;
-  absl::Status ServeStore(const Start& start);
-  absl::Status ServeTcpStore(const Start& start);
+  absl::Status ServeStore(const Start& start, std::size_t store);
+  absl::Status ServeStores(Start& start);
+  absl::Status ServeTcpStore(const Start& start, std::size_t store);
   void Loop();
   void ShowRefusals(TimePoint now);
   void HandleReady(const Ready& ready, TimePoint now);
@@ -155,12 +167,8 @@ class Agent {
   RendezvousEndpoint rendezvous_;
   std::shared_ptr<ServiceChannel> channel_;
   std::unique_ptr<SessionClient> session_;
-  std::unique_ptr<StoreProxy> store_proxy_;
-
-  // Where this agent will serve torch's TCPStore in the next round: other nodes' workers may
-  // connect before this agent hears that it began.
-  std::optional<ListeningSocket> worker_listener_;
-  int worker_port_ = 0;  // of the last one
+  // One, or with --ranks-by role one for each program.
+  std::vector<WorkerStoreDoor> stores_;
 
   std::string address_;  // at which the other nodes reach this node's workers
   TimePoint join_deadline_;

@@ -86,7 +86,7 @@ void Agent::Close() {
   workers_.EndForkServer();  // before its folder is removed
   console_.Pump();
   session_.reset();
-  store_proxy_.reset();
+  stores_.clear();
   channel_.reset();
   if (rendezvous_.server != nullptr) {
     if (!rendezvous_.name.empty()) rendezvous_.server->WaitUntilDrained(kFinishTimeout);

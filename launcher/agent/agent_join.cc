@@ -9,6 +9,7 @@
 #include "launcher/base/temp_dir.h"
 #include "launcher/node/network.h"
 #include "launcher/options/option_groups.h"
+#include "launcher/placement/role_ranks.h"
 #include "launcher/placement/worker_environ.h"
 #include "proto/version.h"
 #include "rendezvous/base/addresses.h"
@@ -74,28 +75,53 @@ absl::Status Agent::Open() {
 
 // ---- Joining
 
-// MASTER_PORT of the next round, if this node gets rank 0: a new one in each, so that a worker that
-// is early does not meet the last round's store.
-absl::StatusOr<int> Agent::WorkerPort() {
-  const Options& options = config_.options;
-  // In a run of one node the service needs no port: --master-port is for the workers.
-  const int asked = rendezvous_.name.empty() ? options.master_port.value_or(0) : 0;
-  if (asked != 0 && asked == worker_port_) return asked;  // it is still served
-  absl::StatusOr<int> port = TakeWorkerPort(asked);
-  // The service's number, free at another address, would be confusing.
-  if (port.ok() && *port == rendezvous_.port) port = TakeWorkerPort(asked);
-  return port;
+// MASTER_PORT of the next round, if this node gets rank 0 (of a role): a new one in each, so that a
+// worker that is early does not meet the last round's store.
+absl::Status Agent::TakeWorkerPorts() {
+  stores_.resize(config_.has_role_stores() ? config_.programs.size() : 1);
+  for (std::size_t store = 0; store < stores_.size(); ++store) {
+    if (absl::Status status = TakeWorkerPort(store); !status.ok()) return status;
+  }
+  return absl::OkStatus();
 }
 
-absl::StatusOr<int> Agent::TakeWorkerPort(int asked) {
-  if (config_.options.worker_store == WorkerStore::kRank0)
-    return asked != 0 ? asked : FindFreePort(address_);
+absl::Status Agent::TakeWorkerPort(std::size_t store) {
+  WorkerStoreDoor& door = stores_[store];
+  // In a run of one node the service needs no port: --master-port is for the workers.
+  const bool may_ask = rendezvous_.name.empty() && store == 0;
+  const int asked = may_ask ? config_.options.master_port.value_or(0) : 0;
+  if (asked != 0 && asked == door.port) return absl::OkStatus();  // it is still served
+  absl::Status status = ListenAt(door, asked);
+  // The service's number, free at another address, would be confusing; the number of another role's
+  // store is free until its rank 0 listens there.
+  const bool is_another_stores =
+      std::any_of(stores_.begin(), stores_.begin() + static_cast<std::ptrdiff_t>(store),
+                  [&door](const WorkerStoreDoor& other) { return other.port == door.port; });
+  if (status.ok() && (door.port == rendezvous_.port || is_another_stores))
+    status = ListenAt(door, asked);
+  return status;
+}
+
+absl::Status Agent::ListenAt(WorkerStoreDoor& door, int asked) {
+  if (config_.options.worker_store == WorkerStore::kRank0) {
+    const absl::StatusOr<int> port = asked != 0 ? asked : FindFreePort(address_);
+    if (port.ok()) door.port = *port;
+    return port.status();
+  }
   absl::StatusOr<ListeningSocket> listener =
       ListenForWorkers(EachAgentServes() ? kLoopback : address_, asked);
   if (!listener.ok()) return listener.status();
-  worker_port_ = listener->port;
-  worker_listener_ = *std::move(listener);
-  return worker_port_;
+  door.port = listener->port;
+  door.listener = *std::move(listener);
+  return absl::OkStatus();
+}
+
+std::vector<RoleWorkers> Agent::RolesToJoin() const {
+  if (!ShowsRoles(config_.options)) return {};
+  std::vector<RoleWorkers> roles = RolesOf(config_.options, config_.places);
+  for (std::size_t i = 0; config_.has_role_stores() && i < roles.size(); ++i)
+    roles[i].worker_port = stores_[i].port;
+  return roles;
 }
 
 std::vector<std::string> Agent::NetworkVariables(const Start& start) {
@@ -157,8 +183,7 @@ void Agent::RetryJoin(const absl::Status& status, TimePoint now) {
 
 void Agent::Join(const std::string& address, TimePoint now) {
   address_ = address;
-  const absl::StatusOr<int> port = WorkerPort();
-  if (!port.ok()) return RetryJoin(port.status(), now);
+  if (absl::Status status = TakeWorkerPorts(); !status.ok()) return RetryJoin(status, now);
   const Options& options = config_.options;
   ddprun::Join join;
   join.protocol_version = kProtocolVersion;
@@ -175,13 +200,15 @@ void Agent::Join(const std::string& address, TimePoint now) {
   join.restart_policy = options.restarts.policy;
   join.hosts_service = supervisor_config_.hosts_service;
   join.address = address_;
-  join.worker_port = *port;
+  join.worker_port = stores_.front().port;
   join.addresses = OwnAddresses();
   join.join_timeout = JoinTimeLeft(now);
   join.last_call = options.last_call;
   join.lease = options.lease;
   join.hosts_service = rendezvous_.server != nullptr;
   join.role = options.role;
+  join.roles = RolesToJoin();
+  join.ranks_by_role = options.ranks_by_role;
   join.evict_stragglers = options.hangs.evict_stragglers;
   join.stop_timeout = StopTimeout(options.stopping);
   join.hears_preemption = true;
@@ -194,24 +221,41 @@ void Agent::Join(const std::string& address, TimePoint now) {
           : SessionClient::Open(channel_, std::move(join), JoinTimeLeft(now), std::move(handler));
 }
 
-absl::Status Agent::ServeStore(const Start& start) {
-  if (absl::Status status = RestoreTempDir(config_.temp_dir); !status.ok()) return status;
-  if (store_proxy_ != nullptr) {
-    if (absl::Status status = store_proxy_->EnsureListening(); !status.ok()) return status;
+// Changes where `start` says that workers find their stores, if this agent serves them alone.
+absl::Status Agent::ServeStores(Start& start) {
+  absl::Status status = CheckStart(start, config_.options, config_.programs.size());
+  if (status.ok()) status = RestoreTempDir(config_.temp_dir);
+  for (std::size_t store = 0; status.ok() && store < stores_.size(); ++store)
+    status = ServeStore(start, store);
+  if (!EachAgentServes()) return status;
+  start.master_addr = kLoopback;
+  start.master_port = stores_.front().port;
+  for (std::size_t i = 0; config_.has_role_stores() && i < start.roles.size(); ++i) {
+    start.roles[i].master_addr = kLoopback;
+    start.roles[i].master_port = stores_[i].port;
+  }
+  return status;
+}
+
+absl::Status Agent::ServeStore(const Start& start, std::size_t store) {
+  std::unique_ptr<StoreProxy>& store_proxy = stores_[store].proxy;
+  if (store_proxy != nullptr) {
+    if (absl::Status status = store_proxy->EnsureListening(); !status.ok()) return status;
   } else {
     absl::StatusOr<std::unique_ptr<StoreProxy>> proxy = StoreProxy::Start(
-        {.socket_path = config_.agent_socket(),
+        {.socket_path = config_.agent_socket(static_cast<int>(store)),
          .channel = channel_,
          .connector = rendezvous_.server ? rendezvous_.server->store_connector() : nullptr,
          .run_id = start.run_id,
          .node_id = config_.node_id,
+         .space = config_.has_role_stores() ? SectionsOf(config_.options)[store]->role : "",
          .reconnect_timeout = reconnect_timeout_,
          .on_notice = workers_.logs().NoticeSink()});
     if (!proxy.ok()) return proxy.status();
-    store_proxy_ = *std::move(proxy);
+    store_proxy = *std::move(proxy);
   }
-  store_proxy_->SetRound(start.round);
-  return ServeTcpStore(start);
+  store_proxy->SetRound(start.round);
+  return ServeTcpStore(start, store);
 }
 
 // In a run of several nodes, also while a round has one.
@@ -219,11 +263,12 @@ bool Agent::EachAgentServes() const {
   return config_.options.worker_store == WorkerStore::kAgent && config_.options.nodes != 1;
 }
 
-absl::Status Agent::ServeTcpStore(const Start& start) {
-  std::optional<ListeningSocket> listener = std::exchange(worker_listener_, std::nullopt);
-  const bool serves = start.node_rank == 0 || EachAgentServes();
+absl::Status Agent::ServeTcpStore(const Start& start, std::size_t store) {
+  std::optional<ListeningSocket> listener = std::exchange(stores_[store].listener, std::nullopt);
+  const int node_rank = config_.has_role_stores() ? start.roles[store].node_rank : start.node_rank;
+  const bool serves = node_rank == 0 || EachAgentServes();
   if (!listener.has_value() || !serves) return absl::OkStatus();
-  return store_proxy_->ServeTcpStore(*std::move(listener), start.addresses);
+  return stores_[store].proxy->ServeTcpStore(*std::move(listener), start.addresses);
 }
 
 }  // namespace ddprun

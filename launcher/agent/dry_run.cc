@@ -15,6 +15,7 @@
 #include "launcher/base/limits.h"
 #include "launcher/node/network.h"
 #include "launcher/placement/flight_recorder.h"
+#include "launcher/placement/role_ranks.h"
 #include "launcher/placement/worker_environ.h"
 #include "proto/progress_message.h"
 #include "proto/text.h"
@@ -80,18 +81,24 @@ std::string Rendezvous(const DryRun& dry_run) {
 
 WorkerEnv EnvOf(const DryRun& dry_run, int local_rank) {
   const Options& options = dry_run.options;
+  // The round that begins if every node has the same workers.
+  const std::vector<RoleWorkers> roles = RolesOf(options, dry_run.places);
+  const int workers = LocalWorldSize(dry_run);
+  Start start{.node_rank = NodeRank(options), .node_count = options.nodes};
+  start.rank_first = start.role_rank_first = start.node_rank * workers;
+  start.world_size = start.role_world_size = start.node_count * workers;
+  start.master_addr = options.master_addr.value_or("127.0.0.1");
+  start.master_port = options.nodes == 1 ? options.master_port.value_or(1) : 1;
+  for (const RoleWorkers& role : roles) {
+    start.roles.push_back({.rank_first = start.node_rank * role.workers,
+                           .world_size = start.node_count * role.workers,
+                           .node_rank = start.node_rank,
+                           .node_count = start.node_count,
+                           .master_addr = start.master_addr,
+                           .master_port = start.master_port});
+  }
   WorkerEnv env;
-  env.local_rank = local_rank;
-  env.local_world_size = LocalWorldSize(dry_run);
-  env.group_rank = NodeRank(options);
-  env.rank = env.group_rank * env.local_world_size + local_rank;
-  env.group_world_size = options.nodes;
-  env.world_size = options.nodes * env.local_world_size;
-  env.role = options.role;
-  env.role_rank = env.rank;
-  env.role_world_size = env.world_size;
-  env.master_addr = options.master_addr.value_or("127.0.0.1");
-  env.master_port = options.nodes == 1 ? options.master_port.value_or(1) : 1;
+  SetRanks(start, roles, options.ranks_by_role, local_rank, env);
   env.max_restarts = options.restarts.max_restarts;
   env.run_id = options.run_id;
   env.agent_store = options.worker_store != WorkerStore::kRank0;
@@ -110,7 +117,7 @@ std::map<std::string, std::string> Unknown(const Options& options) {
       {"TORCH_FR_DUMP_TEMP_FILE", "a file that PyTorch writes for each worker"},
       {"TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "the same file"},
       {"TORCH_NCCL_DEBUG_INFO_PIPE_FILE", "a FIFO that PyTorch makes for each worker"}};
-  if (options.nodes > 1 || !options.master_port.has_value())
+  if (options.nodes > 1 || !options.master_port.has_value() || !options.more_programs.empty())
     unknown["MASTER_PORT"] = "a port that is free on rank 0's node";
   if (options.run_id.empty()) unknown["TORCHELASTIC_RUN_ID"] = "a name with the time of the start";
   for (const char* name : kInterfaces)
@@ -145,10 +152,10 @@ std::vector<std::string> EnvironmentOf(const DryRun& dry_run, int local_rank) {
   return environment;
 }
 
-// The variables of the first and the last worker that differ from ddprun's own.
-std::string Environment(const DryRun& dry_run) {
-  const std::vector<std::string> first = EnvironmentOf(dry_run, 0);
-  const std::vector<std::string> last = EnvironmentOf(dry_run, LocalWorldSize(dry_run) - 1);
+// The variables of the first and the last worker (of a program) that differ from ddprun's own.
+std::string Environment(const DryRun& dry_run, int first_worker, int last_worker) {
+  const std::vector<std::string> first = EnvironmentOf(dry_run, first_worker);
+  const std::vector<std::string> last = EnvironmentOf(dry_run, last_worker);
   const std::set<std::string> own(dry_run.inherited.begin(), dry_run.inherited.end());
   std::map<std::string, std::string> of_last;
   for (const std::string& entry : last) {
@@ -192,14 +199,49 @@ std::string SecretInWords(const Options& options, bool has_variable,
                       access(path->c_str(), F_OK) == 0 ? "" : ", which would be created");
 }
 
+namespace {
+
+std::string Command(const Program& program) {
+  const auto quoted = [](std::string* out, const std::string& word) { *out += ShellQuote(word); };
+  std::vector<std::string> argv = program.argv;
+  argv.front() = program.path;
+  return absl::StrJoin(argv, " ", quoted);
+}
+
+// One for each program.
+std::string Commands(const DryRun& dry_run) {
+  if (dry_run.programs.size() == 1) return Line("command", Command(dry_run.programs.front()));
+  const std::vector<RoleWorkers> roles = RolesOf(dry_run.options, dry_run.places);
+  std::string text;
+  for (std::size_t i = 0; i < roles.size(); ++i) {
+    absl::StrAppend(
+        &text, Line("command", absl::StrCat(Command(dry_run.programs[i]), "  (role ", roles[i].name,
+                                            ", ", roles[i].workers,
+                                            roles[i].workers == 1 ? " worker)" : " workers)")));
+  }
+  return text;
+}
+
+std::string Environments(const DryRun& dry_run) {
+  std::string text;
+  int first = 0;
+  for (const RoleWorkers& role : RolesOf(dry_run.options, dry_run.places)) {
+    absl::StrAppend(&text, "  environment of the workers",
+                    dry_run.programs.size() > 1 ? absl::StrCat(" of role ", role.name) : "",
+                    ", in addition to ddprun's own:\n",
+                    Environment(dry_run, first, first + role.workers - 1));
+    first += role.workers;
+  }
+  return text;
+}
+
+}  // namespace
+
 std::string DryRunText(const DryRun& dry_run) {
   const Options& options = dry_run.options;
-  const auto quoted = [](std::string* out, const std::string& word) { *out += ShellQuote(word); };
-  std::vector<std::string> argv = dry_run.program.argv;
-  argv.front() = dry_run.program.path;
-  std::string text = absl::StrCat("ddprun would start, on ", dry_run.host, ":\n");
-  absl::StrAppend(&text, Line("command", absl::StrJoin(argv, " ", quoted)),
-                  Line("workers", Workers(dry_run)),
+  std::string text =
+      absl::StrCat("ddprun would start, on ", dry_run.host, ":\n", Commands(dry_run));
+  absl::StrAppend(&text, Line("workers", Workers(dry_run)),
                   options.preload.empty()
                       ? ""
                       : Line("preload", absl::StrCat(absl::StrJoin(options.preload, ", "),
@@ -209,8 +251,7 @@ std::string DryRunText(const DryRun& dry_run) {
                   Line("run", options.run_id.empty() ? "named when it starts" : options.run_id),
                   Line("restarts", absl::StrCat("up to ", options.restarts.max_restarts)),
                   Line("logs", options.logs.log_dir.empty() ? "no files" : options.logs.log_dir));
-  absl::StrAppend(&text, "  environment of the workers, in addition to ddprun's own:\n",
-                  Environment(dry_run));
+  absl::StrAppend(&text, Environments(dry_run));
   for (const std::string& note : options.notes) absl::StrAppend(&text, "  note: ", note, "\n");
   return text;
 }

@@ -14,8 +14,8 @@ namespace ddprun {
 
 struct DryRun {
   Options options;
-  Program program;
-  std::vector<Place> places;  // of the workers, by local rank
+  std::vector<Program> programs;  // of SectionsOf(options)
+  std::vector<Place> places;      // of the workers, by local rank
   std::string host;
   bool endpoint_is_here = false;       // of --rdzv-endpoint
   std::string secret;                  // its source, in words

@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "launcher/base/flag_names.h"
 #include "launcher/base/limits.h"
+#include "launcher/command_line/program_sections.h"
 #include "launcher/command_line/rdzv_conf.h"
 #include "launcher/command_line/scheduler_env.h"
 #include "launcher/options/option_groups.h"
@@ -27,7 +28,12 @@ constexpr double kLeaseSecondsMax = std::chrono::seconds(kLeaseMax).count();
 const std::vector<Flag> kWorkerFlags = {
     {"--nproc-per-node", 0, "N|auto|gpu|cpu",
      "Number of workers on this node (1); auto: one a GPU, else one a CPU."},
-    {"--role", 0, "NAME", "ROLE_NAME of the workers (default)."},
+    {"--role", 0, "NAME[:COUNT]",
+     "ROLE_NAME of the workers (default), and their number on this node. Another program of the "
+     "run follows as \": --role NAME[:COUNT] PROGRAM ARGUMENTS\"."},
+    {"--ranks-by", 0, "run|role",
+     "Count RANK, WORLD_SIZE and LOCAL_RANK over the whole run, or in each role, which then has a "
+     "store of its own (role if there are several programs)."},
     {"--module", 'm', nullptr, "PROGRAM is a Python module, as in python3 -m."},
     {"--no-python", 0, nullptr, "Execute PROGRAM itself, even if it ends in .py."},
     {"--run-path", 0, nullptr,
@@ -264,6 +270,7 @@ std::string UnknownFlag(const std::string& argument, absl::Span<const Flag> all,
 }
 
 absl::StatusOr<Options> ReadValues(const Values& values, std::vector<std::string> program,
+                                   std::vector<ProgramSection> more_programs,
                                    const GetVariable& get_variable, Purpose purpose) {
   Reader reader(values);
   Options options;
@@ -286,7 +293,10 @@ absl::StatusOr<Options> ReadValues(const Values& values, std::vector<std::string
   ReadTimeouts(reader, options);
   options.local_addr = reader.Text("--local-addr", "an address", "");
   options.security = reader.Security();
-  options.role = reader.Text("--role", "a name", "default");
+  ReadRole(reader, options);
+  options.more_programs = std::move(more_programs);
+  options.ranks_by_role = reader.Choice<bool>("--ranks-by", {{"run", false}, {"role", true}},
+                                              !options.more_programs.empty());
   options.worker_store = ReadWorkerStore(reader, get_variable);
   options.module = reader.Switch("--module");
   options.no_python = reader.Switch("--no-python");
@@ -304,6 +314,7 @@ absl::StatusOr<Options> ReadValues(const Values& values, std::vector<std::string
   ResolvePortZero(reader, options);
   FollowSlurmStep(get_variable, reader, options);
   CheckTogether(reader, options);
+  CheckSections(reader, options);
   if (!reader.status().ok()) return reader.status();
   return options;
 }
@@ -356,7 +367,8 @@ absl::StatusOr<std::variant<Options, ShowText>> ParseOptions(
     const ReadFile& read_file, Purpose purpose) {
   std::vector<Flag> all = AllFlags();
   if (purpose == Purpose::kDoctor) all.insert(all.end(), kDoctorFlags.begin(), kDoctorFlags.end());
-  absl::StatusOr<ParsedFlags> flags = ParseFlags(all, arguments);
+  const std::vector<std::vector<std::string>> sections = SplitSections(arguments);
+  absl::StatusOr<ParsedFlags> flags = ParseFlags(all, sections.front());
   if (!flags.ok()) return Invalid(absl::StrCat(flags.status().message(), SeeHelp(purpose)));
   if (flags->help && purpose == Purpose::kDoctor) return ShowText{DoctorHelp(MeetingFlags())};
   if (flags->help) {
@@ -383,15 +395,23 @@ absl::StatusOr<std::variant<Options, ShowText>> ParseOptions(
       GatherSettings(all, std::move(flags->values), get_variable, read_file);
   if (!settings.ok()) return settings.status();
   if (program.empty()) program = std::move(settings->program);
+  std::vector<ProgramSection> more_programs;
+  for (auto section = sections.begin() + 1; section != sections.end(); ++section) {
+    absl::StatusOr<ProgramSection> parsed = ParseSection(*section);
+    if (!parsed.ok()) return parsed.status();
+    more_programs.push_back(*std::move(parsed));
+  }
   AddLogVariables(get_variable, settings->values);
   ReadOtherVariables(get_variable, settings->values);
-  absl::StatusOr<Options> options =
-      ReadValues(settings->values, std::move(program), get_variable, purpose);
+  absl::StatusOr<Options> options = ReadValues(settings->values, std::move(program),
+                                               std::move(more_programs), get_variable, purpose);
   if (!options.ok()) return options.status();
   options->verdict.record_file = get_variable("TORCHELASTIC_ERROR_FILE").value_or("");
   options->variables = std::move(settings->variables);
   options->token_env_file = std::move(settings->token_env_file);
   if (std::string warning = WorldOfOneWarning(*options, get_variable); !warning.empty())
+    options->warnings.push_back(std::move(warning));
+  if (std::string warning = ColonWarning(*options); !warning.empty())
     options->warnings.push_back(std::move(warning));
   return *std::move(options);
 }

@@ -127,7 +127,7 @@ void PrintWarnings(const Options& options) {
 int ShowDryRun(const Agent::Config& config, bool has_token_variable) {
   const std::optional<Endpoint>& endpoint = config.options.endpoint;
   return Show(DryRunText({.options = config.options,
-                          .program = config.program,
+                          .programs = config.programs,
                           .places = config.places,
                           .host = HostName(),
                           .endpoint_is_here = endpoint.has_value() && IsThisMachine(endpoint->host),
@@ -138,7 +138,11 @@ int ShowDryRun(const Agent::Config& config, bool has_token_variable) {
 absl::Status CheckPreload(const Agent::Config& config) {
   if (config.options.preload.empty()) return absl::OkStatus();
   const std::string& name = config.options.program.front();
-  if (!config.program.is_python) {
+  if (config.programs.size() > 1) {
+    return absl::InvalidArgumentError(
+        "--preload needs one program for all workers, and there are several; leave it out");
+  }
+  if (!config.programs.front().is_python) {
     return absl::InvalidArgumentError(
         absl::StrCat("--preload is for Python programs, and ", name,
                      " is not run by Python; name a script (.py), a module (-m), or leave it out"));
@@ -158,13 +162,15 @@ std::optional<int> FindPlacesAndProgram(Agent::Config& config) {
   auto places = PlaceWorkers(config.options, *machine);
   if (!places.ok()) return Fail(places.status(), 1);
   config.places = *std::move(places);
-  absl::StatusOr<Program> program =
-      ResolveProgram(config.options, OwnPath().parent_path().string(), ReadVariable);
-  if (!program.ok()) {
-    return Fail(program.status(),
-                absl::IsNotFound(program.status()) ? kExitNotFound : kExitNotExecutable);
+  for (const ProgramSection* section : SectionsOf(config.options)) {
+    absl::StatusOr<Program> program =
+        ResolveProgram(*section, OwnPath().parent_path().string(), ReadVariable);
+    if (!program.ok()) {
+      return Fail(program.status(),
+                  absl::IsNotFound(program.status()) ? kExitNotFound : kExitNotExecutable);
+    }
+    config.programs.push_back(*std::move(program));
   }
-  config.program = *std::move(program);
   if (const absl::Status status = CheckPreload(config); !status.ok())
     return Fail(status, kExitUsage);
   return std::nullopt;

@@ -33,10 +33,22 @@ std::string Seconds(std::chrono::milliseconds time) {
   return absl::StrFormat("%.1f s", static_cast<double>(time.count()) / 1000.0);
 }
 
+std::string Ranks(int first, int count) {
+  if (count == 1) return absl::StrCat(first);
+  return absl::StrCat(first, "-", first + count - 1);
+}
+
+// "0-7", or of several programs "0-5 trainer, 6-7 eval".
 std::string Ranks(const NodeStatus& node) {
   if (node.ranks == 0) return "-";
-  if (node.ranks == 1) return absl::StrCat(node.rank_first);
-  return absl::StrCat(node.rank_first, "-", node.rank_first + node.ranks - 1);
+  if (node.roles.empty()) return Ranks(node.rank_first, node.ranks);
+  std::string text;
+  int first = node.rank_first;
+  for (const RoleWorkers& role : node.roles) {
+    absl::StrAppend(&text, text.empty() ? "" : ", ", Ranks(first, role.workers), " ", role.name);
+    first += role.workers;
+  }
+  return text;
 }
 
 std::string Rank(const NodeStatus& node) {
@@ -106,6 +118,7 @@ Json ToJson(const Failure& failure) {
           {"host", failure.host},
           {"node_rank", Known(failure.node_rank)},
           {"rank", Known(failure.rank)},
+          {"role", failure.role.empty() ? Json(nullptr) : Json(failure.role)},
           {"exit_code", ToExitCode(failure)},
           {"signal", failure.signal > 0 ? Json(SignalName(failure.signal)) : Json(nullptr)}};
 }
@@ -142,12 +155,20 @@ Json ToJson(const std::optional<Preemption>& preemption) {
 Json ToJson(const NodeStatus& node) {
   Json ranks = Json::array();
   for (int i = 0; i < node.ranks; ++i) ranks.push_back(node.rank_first + i);
+  Json roles = Json::array();
+  int first = node.rank_first;
+  for (const RoleWorkers& role : node.roles) {
+    Json its = Json::array();
+    for (int i = 0; i < role.workers; ++i) its.push_back(first++);
+    roles.push_back({{"name", role.name}, {"ranks", std::move(its)}});
+  }
   return {{"node_id", node.node_id.value},
           {"node_rank", Known(node.node_rank.value_or(-1))},
           {"host", node.host},
           {"address", node.address},
           {"state", StateName(node.state)},
           {"ranks", std::move(ranks)},
+          {"roles", std::move(roles)},
           {"silent_ms", node.silent.count()},
           {"progress", ToJson(node.progress, node.progress_age)}};
 }

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "launcher/base/background.h"
 #include "launcher/base/limits.h"
+#include "launcher/placement/role_ranks.h"
 #include "rendezvous/base/limits.h"
 #include "rendezvous/values/collectives.h"
 
@@ -60,15 +61,22 @@ void WorkerWatch::KeepPlaces() {
   if (places_.empty()) places_ = watch_.PlacesBesideOthers(start_.rank_first);
 }
 
+// Ranks of different roles are in different process groups of the same names.
+void WorkerWatch::WatchProgress(int local_rank, ProgressMessage message, TimePoint now) {
+  const std::string role = workers_.CountingRole(local_rank);
+  if (!role.empty() && message.place.has_value()) AddRole(role, *message.place);
+  watch_.OnProgress(local_rank, message, now);
+}
+
 void WorkerWatch::OnProgress(int worker, const ProgressMessage& message, TimePoint now) {
-  watch_.OnProgress(worker, message, now);
+  WatchProgress(worker, message, now);
   ledger_.OnProgress(worker, message, now);
   changed_ = true;
 }
 
 bool WorkerWatch::OnWorkerEnded(int local_rank, const std::optional<ProgressMessage>& message,
                                 TimePoint now) {
-  if (message.has_value()) watch_.OnProgress(local_rank, *message, now);
+  if (message.has_value()) WatchProgress(local_rank, *message, now);
   watch_.OnExit(local_rank);
   return watch_.WaitsInCollective(local_rank);
 }
@@ -129,7 +137,11 @@ void WorkerWatch::TakeWhatIsRead(TimePoint now) {
 }
 
 void WorkerWatch::OnDumps(const DumpedPlaces& places) {
-  for (const auto& [local_rank, place] : places) watch_.SetDumped(local_rank, place);
+  for (auto [local_rank, place] : places) {
+    const std::string role = workers_.CountingRole(local_rank);
+    if (!role.empty()) AddRole(role, place);
+    watch_.SetDumped(local_rank, std::move(place));
+  }
   // The round was broken elsewhere, and these workers could not say where they were.
   if (asked_ && !places.empty()) places_ = watch_.PlacesBesideOthers(start_.rank_first);
 }

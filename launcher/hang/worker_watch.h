@@ -67,6 +67,7 @@ class WorkerWatch {
 
  private:
   void End();
+  void WatchProgress(int local_rank, ProgressMessage message, TimePoint now);
   void KeepPlaces();
   void ReadStacks(TimePoint now);
   void ReadDumps(TimePoint now);

@@ -10,6 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "launcher/base/command.h"
 #include "launcher/base/limits.h"
+#include "launcher/command_line/program_sections.h"
 #include "rendezvous/base/limits.h"
 
 namespace ddprun {
@@ -127,8 +128,24 @@ Transport TransportOfSrun(std::size_t count, const Options& options, const Hosts
   return transport;
 }
 
-// --nproc-per-node if given, else the slots, else 1.
+// Where roles decide it: of one program only with --role NAME:COUNT.
+int WorkersOfRoles(const Options& options) {
+  const int otherwise = options.more_programs.empty() ? 0 : options.proc_per_node_number;
+  int workers = 0;
+  for (const ProgramSection* section : SectionsOf(options))
+    workers += section->workers.value_or(otherwise);
+  return workers;
+}
+
+// --nproc-per-node if given, else the slots, else 1. Several programs share the slots, so that
+// each says its number.
 absl::StatusOr<std::string> NodeProcPerNode(const Options& options, const HostEntry& host) {
+  const int workers = WorkersOfRoles(options);
+  if (host.slots.has_value() && workers > *host.slots) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the roles have ", workers, " workers, which is more than the ", *host.slots,
+        *host.slots == 1 ? " slot" : " slots", " of ", host.name, "; give the host more"));
+  }
   switch (options.proc_per_node) {
     case ProcPerNode::kAuto:
       return "auto";
@@ -139,7 +156,8 @@ absl::StatusOr<std::string> NodeProcPerNode(const Options& options, const HostEn
     case ProcPerNode::kNumber:
       break;
   }
-  if (!options.hosts.has_nproc) return absl::StrCat(host.slots.value_or(1));
+  if (!options.hosts.has_nproc)
+    return absl::StrCat(options.more_programs.empty() ? host.slots.value_or(1) : 1);
   if (host.slots.has_value() && options.proc_per_node_number > *host.slots) {
     return absl::InvalidArgumentError(
         absl::StrCat("--nproc-per-node ", options.proc_per_node_number, " is more than the ",
@@ -156,6 +174,8 @@ Words NodeArguments(const Options& options, const std::string& run_id, const std
   arguments.push_back(absl::StrCat("--rdzv-id=", run_id));
   arguments.push_back("--");
   Append(arguments, options.program);
+  for (const ProgramSection& section : options.more_programs)
+    Append(arguments, ArgumentsOf(section));
   return arguments;
 }
 

@@ -167,7 +167,19 @@ enum class WorkerStore {
 
 enum class ProcPerNode { kNumber, kAuto, kGpu, kCpu };
 
-struct Options {
+// A program and its workers. Those of several programs follow each other on each node, in the order
+// of the command line.
+struct ProgramSection {
+  std::string role = "default";
+  std::optional<int> workers;  // on each node; absent: --nproc-per-node
+  bool module = false;
+  bool no_python = false;
+  bool run_path = false;
+  std::vector<std::string> program;  // with its arguments
+};
+
+// The first program is the options' own.
+struct Options : ProgramSection {
   int nodes = 1;      // the maximum: N of --nnodes N
   int nodes_min = 1;  // the minimum; the same unless --nnodes MIN:MAX
   ProcPerNode proc_per_node = ProcPerNode::kNumber;
@@ -180,7 +192,10 @@ struct Options {
   std::string run_id;           // empty: none was given
   std::optional<Endpoint> endpoint;
   std::string local_addr;  // empty: found by the route to the service
-  std::string role = "default";
+  std::vector<ProgramSection> more_programs;
+  // RANK, LOCAL_RANK, WORLD_SIZE and LOCAL_WORLD_SIZE are counted in a role, and each role has a
+  // store of its own.
+  bool ranks_by_role = false;
   WorkerStore worker_store = WorkerStore::kMaster;
   std::chrono::milliseconds join_timeout{0};
   std::chrono::milliseconds last_call{0};
@@ -196,19 +211,21 @@ struct Options {
   HostOptions hosts;
   std::optional<DoctorOptions> doctor;  // `ddprun doctor`: nothing is started
   TorchrunOptions torchrun;
-  bool module = false;
-  bool no_python = false;
-  bool run_path = false;
   std::vector<std::string> preload;  // Python modules that a fork server imports
   std::vector<std::pair<std::string, std::string>> variables;  // of files, to be set
   std::string token_env_file;  // the .env file that has the run's secret; empty: none
   bool dry_run = false;
-  std::vector<std::string> program;  // with its arguments
   // Printed before the run starts, and printed only on request
   // (LOGLEVEL=INFO, --dry-run): flags that have no effect.
   std::vector<std::string> warnings;
   std::vector<std::string> notes;
 };
+
+inline std::vector<const ProgramSection*> SectionsOf(const Options& options) {
+  std::vector<const ProgramSection*> sections = {&options};
+  for (const ProgramSection& section : options.more_programs) sections.push_back(&section);
+  return sections;
+}
 
 // True if the nodes communicate over TCP: a single node needs no secret.
 inline bool UsesNetwork(const Options& options) {

@@ -26,21 +26,22 @@ std::string RoundLogFolder(const LogRound& round) {
 
 std::string Prefix(const LogOptions& options, const LogRound& round, int local_rank) {
   const int rank = round.rank_first + local_rank;
+  const std::string role =
+      round.roles.empty() ? round.role : round.roles[static_cast<std::size_t>(local_rank)];
   if (options.line_prefix == kTorchrunPrefix) {
     const bool tee = options.tee.Has(local_rank, OutputStream::kOut) ||
                      options.tee.Has(local_rank, OutputStream::kErr);
-    return tee ? absl::StrCat("[", round.role, local_rank, "]:") : "";
+    return tee ? absl::StrCat("[", role, local_rank, "]:") : "";
   }
   if (options.line_prefix.has_value()) {
     // The template was checked when the flags were read.
-    return FillPrefix(*options.line_prefix, {.role_name = round.role,
-                                             .local_rank = local_rank,
-                                             .rank = rank,
-                                             .hostname = round.host})
+    return FillPrefix(
+               *options.line_prefix,
+               {.role_name = role, .local_rank = local_rank, .rank = rank, .hostname = round.host})
         .value_or("");
   }
-  return round.node_count > 1 ? absl::StrCat("[", round.host, ":", rank, "] ")
-                              : absl::StrCat("[", rank, "] ");
+  return absl::StrCat("[", round.node_count > 1 ? round.host + ":" : "", rank,
+                      round.roles.empty() ? "" : " " + role, "] ");
 }
 
 StreamPlan PlanStream(const LogOptions& options, const LogRound& round, int local_rank,

@@ -51,6 +51,7 @@ struct LogRound {
   std::string run_id;
   std::string host;
   std::string role;
+  std::vector<std::string> roles;  // by local rank, where workers may have several; else empty
   std::uint64_t round = 0;
   int node_rank = 0;
   int node_count = 1;

@@ -183,7 +183,8 @@ absl::StatusOr<Machine> ReadMachine(const Options& options, const GetVariable& g
     }
     machine.topology = *std::move(topology);
   }
-  if (options.proc_per_node != ProcPerNode::kNumber || options.proc_per_node_number > 1) {
+  if (options.proc_per_node != ProcPerNode::kNumber || options.proc_per_node_number > 1 ||
+      options.workers.has_value() || !options.more_programs.empty()) {
     machine.cores = CountCores("", cpus);
     machine.cpu_quota = ReadCpuQuota("");
   }

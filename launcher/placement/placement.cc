@@ -64,6 +64,18 @@ absl::Status ShareGpus(const AffinityOptions& affinity, const Machine& machine,
   return absl::OkStatus();
 }
 
+// Each program sees GPUs of its own, as many as it has workers, so that LOCAL_RANK names one of
+// them although it is counted in the role. With fewer GPUs than workers the programs share all.
+void ShareGpusByRole(const std::vector<std::string>& chosen, std::vector<Place>& places) {
+  if (chosen.size() < places.size()) return;
+  for (std::size_t first = 0, end = 0; first < places.size(); first = end) {
+    while (end < places.size() && places[end].program == places[first].program) ++end;
+    const std::string gpus = absl::StrJoin(chosen.begin() + static_cast<std::ptrdiff_t>(first),
+                                           chosen.begin() + static_cast<std::ptrdiff_t>(end), ",");
+    for (std::size_t i = first; i < end; ++i) places[i].cuda_visible_devices = gpus;
+  }
+}
+
 // The NUMA node of each worker's (first) GPU, and of those that no worker has. Empty without GPUs.
 absl::StatusOr<std::vector<int>> Seats(const AffinityOptions& affinity, const Machine& machine,
                                        const std::vector<std::string>& chosen,
@@ -119,16 +131,23 @@ absl::StatusOr<std::vector<Place>> PlaceWorkers(const Options& options, const Ma
                  affinity.gpus, machine.gpus);
   if (!chosen.ok()) return chosen.status();
   const int share = std::max(1, GpusOfAWorker(affinity));
+  // Of each program that does not say it.
   const absl::StatusOr<int> workers =
       LocalWorldSize(options, static_cast<int>(chosen->size()) / share, machine.cpus);
   if (!workers.ok()) return workers.status();
 
-  std::vector<Place> places(static_cast<std::size_t>(*workers));
-  for (Place& place : places) {
-    place.local_rank_is_zero = affinity.virtual_local_rank;
-    place.threads = machine.cores / *workers;
+  std::vector<Place> places;
+  const std::vector<const ProgramSection*> programs = SectionsOf(options);
+  for (std::size_t program = 0; program < programs.size(); ++program) {
+    const Place place{.local_rank_is_zero = affinity.virtual_local_rank,
+                      .program = static_cast<int>(program)};
+    places.insert(places.end(),
+                  static_cast<std::size_t>(programs[program]->workers.value_or(*workers)), place);
   }
+  for (Place& place : places) place.threads = machine.cores / static_cast<int>(places.size());
   absl::Status status = ShareGpus(affinity, machine, *chosen, places);
+  if (programs.size() > 1 && options.ranks_by_role && GpusOfAWorker(affinity) == 0)
+    ShareGpusByRole(*chosen, places);
   if (status.ok() && affinity.numa_binding != NumaBinding::kNone) {
     status = Bind(options, machine, *chosen, places);
   }

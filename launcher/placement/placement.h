@@ -30,6 +30,7 @@ struct Place {
   int threads = 0;                                  // for OMP_NUM_THREADS; 0: not set
   std::optional<std::string> cuda_visible_devices;  // absent: as for ddprun
   bool local_rank_is_zero = false;                  // for --virtual-local-rank
+  int program = 0;                                  // of SectionsOf(options): which one it runs
   bool operator==(const Place&) const = default;
 };
 

@@ -137,17 +137,17 @@ std::vector<std::string> ArgumentsOf(const Program& program, int local_rank) {
   return argv;
 }
 
-absl::StatusOr<Program> ResolveProgram(const Options& options, const std::string& own_folder,
+absl::StatusOr<Program> ResolveProgram(const ProgramSection& section, const std::string& own_folder,
                                        const GetVariable& get_variable) {
-  const std::string& name = options.program.front();
-  const bool script = options.run_path || (!options.module && !options.no_python && IsPython(name));
+  const std::string& name = section.program.front();
+  const bool script = section.run_path || (!section.module && !section.no_python && IsPython(name));
   Program program;
-  if (!options.module && !script) {
+  if (!section.module && !script) {
     absl::StatusOr<std::string> path = FindProgram(name, own_folder, get_variable);
     if (!path.ok()) return path.status();
     if (absl::Status status = CheckInterpreter(*path); !status.ok()) return status;
     program.path = *path;
-    program.argv = options.program;
+    program.argv = section.program;
     return program;
   }
   if (script) {
@@ -166,12 +166,12 @@ absl::StatusOr<Program> ResolveProgram(const Options& options, const std::string
   program.is_python = true;
   program.path = *python;
   program.argv = {*python, "-u"};
-  if (options.run_path) {
+  if (section.run_path) {
     program.argv.insert(program.argv.end(), {"-c", kRunPath});
-  } else if (options.module) {
+  } else if (section.module) {
     program.argv.push_back("-m");
   }
-  program.argv.insert(program.argv.end(), options.program.begin(), options.program.end());
+  program.argv.insert(program.argv.end(), section.program.begin(), section.program.end());
   return program;
 }
 

@@ -24,7 +24,7 @@ std::vector<std::string> ArgumentsOf(const Program& program, int local_rank);
 // is a path; a Python file (.py, .pyc, .pyz, or a folder with a __main__.py) and a module are run
 // by PYTHON_EXEC or python3. NOT_FOUND (exit code 127) or PERMISSION_DENIED (126): one sentence for
 // users.
-absl::StatusOr<Program> ResolveProgram(const Options& options, const std::string& own_folder,
+absl::StatusOr<Program> ResolveProgram(const ProgramSection& section, const std::string& own_folder,
                                        const GetVariable& get_variable);
 
 }  // namespace ddprun

@@ -233,9 +233,10 @@ void Workers::KillOne(int local_rank, TimePoint now, std::vector<Event>& events)
 
 void Workers::ReportStuck() {
   if (starting_ == Starting::kProcesses) {
-    console_.WriteLine(OutputStream::kErr,
-                       absl::StrCat("ddprun: the workers could not be started: the disk of ",
-                                    config_.program.path, " does not answer; check that disk"));
+    console_.WriteLine(
+        OutputStream::kErr,
+        absl::StrCat("ddprun: the workers could not be started: the disk of ",
+                     config_.programs.front().path, " does not answer; check that disk"));
   }
   for (int i = 0; i < count(); ++i) {
     const auto index = static_cast<std::size_t>(i);

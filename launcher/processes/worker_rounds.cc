@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Workers that live on when a round breaks, those that are parked for the next one, and what
 // workers are told in the middle of a round.
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
@@ -139,9 +140,13 @@ bool Workers::AnyKept() const {
 
 // ---- Parked workers
 
-std::optional<int> Workers::ReadySpare() const {
+std::optional<int> Workers::ReadySpare(int local_rank) const {
+  const int program = config_.places[static_cast<std::size_t>(local_rank)].program;
   for (int i = size(); i < count(); ++i) {
-    if (Of(i).can_be_kept && processes_.IsLive(static_cast<std::size_t>(i))) return i;
+    const auto stands_for = static_cast<std::size_t>(StandsFor(i));
+    if (config_.places[stands_for].program == program && Of(i).can_be_kept &&
+        processes_.IsLive(static_cast<std::size_t>(i)))
+      return i;
   }
   return std::nullopt;
 }
@@ -235,15 +240,23 @@ absl::Status Workers::Park(int worker) {
   Of(worker).error_file = absl::StrCat(config_.temp_dir, "/error_", name, ".json");
   Of(worker).started_on_wall = std::chrono::system_clock::now();
   const WorkerEnv env = EnvironmentOf(worker);
-  // Any CPU: which rank's place it takes is not known.
+  // Any CPU: which rank's place it takes is not known, only which program it runs.
+  const Place& one = config_.places[static_cast<std::size_t>(StandsFor(worker))];
   Place place;
   place.threads = config_.places.front().threads;
+  const bool gpus_are_shared =
+      std::all_of(config_.places.begin(), config_.places.end(), [&one](const Place& other) {
+        return other.program != one.program ||
+               other.cuda_visible_devices == one.cuda_visible_devices;
+      });
+  if (gpus_are_shared) place.cuda_visible_devices = one.cuda_visible_devices;
   parking_cgroup_ = OpenCgroup();
   std::vector<SpawnRequest> requests;
   std::vector<std::string> environment = ParkedEnviron(OwnEnviron(), env, place);
-  if (WatchesCollectives()) AddCollectiveWatch(CollectiveWatchFolder(), environment);
+  if (WatchesCollectives() && config_.program_of(StandsFor(worker)).is_python)
+    AddCollectiveWatch(CollectiveWatchFolder(), environment);
   requests.push_back(
-      RequestFor(place, std::move(environment), 0, parking_ends_, parking_cgroup_.get()));
+      RequestFor(worker, place, std::move(environment), parking_ends_, parking_cgroup_.get()));
   parking_ = worker;
   parker_.Begin(std::move(requests), processes_.file_limit());
   return absl::OkStatus();

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "launcher/base/temp_dir.h"
 #include "launcher/placement/collective_watch.h"
+#include "launcher/placement/role_ranks.h"
 #include "launcher/placement/worker_environ.h"
 #include "rendezvous/base/errno_text.h"
 
@@ -28,6 +29,7 @@ Workers::Workers(const NodeConfig& config, Poller& poller, Console& console,
       console_(console),
       background_(background),
       log_mux_(console, config_.options.logs.fold),
+      roles_(RolesOf(config.options, config.places)),
       workers_(static_cast<std::size_t>(config.local_world_size())),
       fork_server_(StartForkServer()),
       spawner_(background.Waker(), fork_server_),
@@ -49,7 +51,7 @@ std::shared_ptr<ForkServer> Workers::StartForkServer() const {
   Place place;
   place.threads = config_.places.front().threads;
   return ForkServer::Start({.modules = config_.options.preload,
-                            .program = config_.program,
+                            .program = config_.programs.front(),
                             .environ = CommonEnviron(OwnEnviron(), place),
                             .folder = config_.temp_dir + "/preload",
                             .signal_mask = config_.worker_signal_mask,
@@ -73,7 +75,7 @@ void Workers::Spawn(const Start& start, const std::vector<std::string>& network,
   for (int i = 0; i < size(); ++i) {
     const auto index = static_cast<std::size_t>(i);
     const bool stays = processes_.IsLive(index) && Of(i).left;
-    const std::optional<int> spare = stays ? std::nullopt : ReadySpare();
+    const std::optional<int> spare = stays ? std::nullopt : ReadySpare(i);
     held_.erase(i);
     if (spare.has_value()) TakeSpare(i, *spare);
     if (stays || spare.has_value()) {
@@ -146,10 +148,11 @@ void Workers::ReportLateStart() {
   const bool loading = fork_server_ != nullptr && fork_server_->IsLoading();
   console_.WriteLine(
       OutputStream::kErr,
-      absl::StrCat("ddprun: ",
-                   loading ? "the modules of --preload are still being imported"
-                           : absl::StrCat("the disk of ", config_.program.path, " does not answer"),
-                   ": the workers are not started yet"));
+      absl::StrCat(
+          "ddprun: ",
+          loading ? "the modules of --preload are still being imported"
+                  : absl::StrCat("the disk of ", config_.programs.front().path, " does not answer"),
+          ": the workers are not started yet"));
 }
 
 std::optional<TimePoint> Workers::NextDeadline() const {
@@ -158,41 +161,41 @@ std::optional<TimePoint> Workers::NextDeadline() const {
                    EvidenceDeadline(), next_handler_look_});
 }
 
-WorkerEnv Workers::EnvironmentOf(int local_rank) const {
+WorkerEnv Workers::EnvironmentOf(int worker) const {
   WorkerEnv env;
-  env.rank = start_.rank_first + local_rank;
-  env.local_rank = local_rank;
-  env.role_rank = start_.role_rank_first + local_rank;
-  env.world_size = start_.world_size;
-  env.local_world_size = config_.local_world_size();
-  env.group_rank = start_.node_rank;
-  env.group_world_size = start_.node_count;
-  env.role = config_.options.role;
-  env.role_world_size = start_.role_world_size;
-  env.master_addr = start_.master_addr;
-  env.master_port = start_.master_port;
+  const int local_rank = StandsFor(worker);
+  SetRanks(start_, roles_, config_.options.ranks_by_role, local_rank, env);
   env.restart_count = start_.restart_count;
   env.max_restarts = start_.restarts_max;
   env.run_id = start_.run_id;
-  env.error_file = Of(local_rank).error_file;
-  env.agent_socket = config_.agent_socket();
-  env.notify_socket = progress_.path(local_rank);
+  env.error_file = Of(worker).error_file;
+  env.agent_socket =
+      config_.agent_socket(config_.places[static_cast<std::size_t>(local_rank)].program);
+  env.notify_socket = progress_.path(worker);
   env.agent_store = config_.options.worker_store != WorkerStore::kRank0;
   env.round = ToNumber(start_.round);
   env.console_is_terminal = console_.IsTerminal();
   return env;
 }
 
+std::string Workers::CountingRole(int local_rank) const {
+  return config_.options.ranks_by_role ? RoleOf(local_rank).name : "";
+}
+
 // A temporary folder may have been cleaned since the last round.
 bool Workers::WatchesCollectives() const {
-  return config_.program.is_python && config_.options.hangs.flight_recorder &&
+  const bool any_python = std::any_of(config_.programs.begin(), config_.programs.end(),
+                                      [](const Program& program) { return program.is_python; });
+  return any_python && config_.options.hangs.flight_recorder &&
          WriteCollectiveWatch(CollectiveWatchFolder()).ok();
 }
 
-SpawnRequest Workers::RequestFor(const Place& place, std::vector<std::string> environ,
-                                 int local_rank, const LogMux::WriteEnds& ends, int cgroup) const {
-  return {.path = config_.program.path,
-          .argv = ArgumentsOf(config_.program, local_rank),
+SpawnRequest Workers::RequestFor(int worker, const Place& place, std::vector<std::string> environ,
+                                 const LogMux::WriteEnds& ends, int cgroup) const {
+  const Program& program = config_.program_of(StandsFor(worker));
+  const int local_rank = IsParked(worker) ? 0 : EnvironmentOf(worker).local_rank;
+  return {.path = program.path,
+          .argv = ArgumentsOf(program, local_rank),
           .environ = std::move(environ),
           .in = -1,
           .out = ends.out.get(),
@@ -240,15 +243,16 @@ void Workers::StartProcesses(TimePoint now) {
       ReportMissingProgress(std::string(status.message()));
     }
     const Place& place = config_.places[index];
-    std::vector<std::string> environment =
-        WorkerEnviron(inherited, EnvironmentOf(i), place, network_);
-    if (watched_) AddCollectiveWatch(CollectiveWatchFolder(), environment);
+    const WorkerEnv env = EnvironmentOf(i);
+    std::vector<std::string> environment = WorkerEnviron(inherited, env, place, network_);
+    if (watched_ && config_.program_of(i).is_python)
+      AddCollectiveWatch(CollectiveWatchFolder(), environment);
     if (config_.options.hangs.flight_recorder) {
-      worker.flight = AddFlightRecorder(config_.temp_dir, absl::StrCat("flight_", name),
-                                        start_.rank_first + i, environment);
+      worker.flight =
+          AddFlightRecorder(config_.temp_dir, absl::StrCat("flight_", name), env.rank, environment);
     }
     requests.push_back(
-        RequestFor(place, std::move(environment), i, write_ends_[index], spawn_cgroup_.get()));
+        RequestFor(i, place, std::move(environment), write_ends_[index], spawn_cgroup_.get()));
   }
   spawner_.Begin(std::move(requests), processes_.file_limit());
 }
@@ -369,6 +373,9 @@ absl::Status Workers::OpenLogs(TimePoint now) {
   log_round_.run_id = start_.run_id;
   log_round_.host = config_.host;
   log_round_.role = config_.options.role;
+  log_round_.roles.clear();
+  for (int i = 0; i < size() && ShowsRoles(config_.options); ++i)
+    log_round_.roles.push_back(RoleOf(i).name);
   log_round_.round = ToNumber(start_.round);
   log_round_.node_rank = start_.node_rank;
   log_round_.node_count = start_.node_count;

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "launcher/base/background.h"
 #include "launcher/base/poller.h"
 #include "launcher/options/options.h"
@@ -36,15 +37,23 @@ namespace ddprun {
 // What a node runs; the same for all rounds.
 struct NodeConfig {
   Options options;
-  Program program;
-  std::vector<Place> places;  // of the workers, by local rank
-  std::string host;           // this node's name
+  std::vector<Program> programs;  // of SectionsOf(options)
+  std::vector<Place> places;      // of the workers, by local rank
+  std::string host;               // this node's name
   std::string temp_dir;
   sigset_t worker_signal_mask;        // the workers start with it
   const RunCgroup* cgroup = nullptr;  // outlives the node; the rounds' own are made in it
 
   int local_world_size() const { return static_cast<int>(places.size()); }
-  std::string agent_socket() const { return temp_dir + "/agent.sock"; }
+  const Program& program_of(int local_rank) const {
+    return programs[static_cast<std::size_t>(places[static_cast<std::size_t>(local_rank)].program)];
+  }
+  // Whether each role has a store of its own.
+  bool has_role_stores() const { return options.ranks_by_role; }
+  std::string agent_socket(int program) const {
+    return has_role_stores() ? absl::StrCat(temp_dir, "/agent_", program, ".sock")
+                             : temp_dir + "/agent.sock";
+  }
 };
 
 // Workers are numbered: those of a round by local rank, and parked ones from local_world_size() on.
@@ -99,6 +108,8 @@ class Workers {
   // The number of the round's workers.
   int size() const { return config_.local_world_size(); }
   bool IsLive(int local_rank) const;
+  // Its role, where ranks are counted by role; else empty.
+  std::string CountingRole(int local_rank) const;
   std::chrono::milliseconds AgeAt(TimePoint now) const {
     return std::chrono::duration_cast<std::chrono::milliseconds>(now - round_started_);
   }
@@ -199,7 +210,13 @@ class Workers {
   absl::Status TakeLogFolder(TimePoint now);
   absl::Status OpenLogs(TimePoint now);
   void StartProcesses(TimePoint now);
-  WorkerEnv EnvironmentOf(int local_rank) const;
+  const RoleWorkers& RoleOf(int local_rank) const {
+    const Place& place = config_.places[static_cast<std::size_t>(local_rank)];
+    return roles_[static_cast<std::size_t>(place.program)];
+  }
+  // A parked worker runs the program of this local rank.
+  int StandsFor(int worker) const { return worker % size(); }
+  WorkerEnv EnvironmentOf(int worker) const;
   std::string ErrorFile(int local_rank) const;
   bool WatchesCollectives() const;
   bool FailedInCollective(int local_rank, const WorkerEnded& ended, TimePoint now);
@@ -209,7 +226,7 @@ class Workers {
   std::string RankFile(int local_rank, const char* name) const;
   void ReleaseEvidence(TimePoint now, std::vector<Event>& events);
   std::string CollectiveWatchFolder() const { return config_.temp_dir + "/collective_watch"; }
-  SpawnRequest RequestFor(const Place& place, std::vector<std::string> environ, int local_rank,
+  SpawnRequest RequestFor(int worker, const Place& place, std::vector<std::string> environ,
                           const LogMux::WriteEnds& ends, int cgroup) const;
   OwnedFd OpenCgroup() const;
   std::shared_ptr<ForkServer> StartForkServer() const;
@@ -225,7 +242,7 @@ class Workers {
   void TellRound(int local_rank);
   void OnLeft(int local_rank, const ProgressMessage& message, TimePoint now,
               std::vector<Event>& events);
-  std::optional<int> ReadySpare() const;
+  std::optional<int> ReadySpare(int local_rank) const;
   void TakeSpare(int local_rank, int spare);
   void BindSpare(int local_rank);
   bool AllCanBeKept() const;
@@ -262,6 +279,7 @@ class Workers {
   Console& console_;
   const Background& background_;
   LogMux log_mux_;
+  const std::vector<RoleWorkers> roles_;  // in the order of local ranks
   std::vector<Worker> workers_;
   ProcessSet processes_;
   ProgressSockets progress_;

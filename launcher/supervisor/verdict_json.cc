@@ -89,6 +89,8 @@ Json ToJson(const Failure& failure) {
           {"sentence", ToSentence(failure)},
           {"rank", KnownOrNull(failure.rank)},
           {"local_rank", KnownOrNull(failure.local_rank)},
+          {"role", TextOrNull(failure.role)},
+          {"role_rank", failure.role.empty() ? Json(nullptr) : Json(failure.role_rank)},
           {"node_rank", KnownOrNull(failure.node_rank)},
           {"host", TextOrNull(failure.host)},
           {"pid", failure.pid > 0 ? Json(failure.pid) : Json(nullptr)},

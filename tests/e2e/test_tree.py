@@ -61,6 +61,8 @@ CORES = (
     "launcher/hosts/hosts_plan",
     "launcher/node/control_pipe_protocol",
     "launcher/command_line/scheduler_env",
+    "launcher/command_line/program_sections",
+    "launcher/placement/role_ranks",
     "launcher/output/line_folder",
     "launcher/output/line_splitter",
     "launcher/output/log_plan",

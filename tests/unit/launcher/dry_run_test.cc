@@ -16,8 +16,14 @@ using ::testing::Not;
 std::string Text(const std::string& flags, int local_world_size) {
   std::vector<Place> places(static_cast<std::size_t>(local_world_size));
   for (Place& place : places) place.threads = 2;
-  return DryRunText({.options = ParsedLine(flags),
-                     .program = {"/bin/prog", {"prog", "a b", "--x=${local_rank}"}},
+  const Options options = ParsedLine(flags);
+  // The workers of a second program come last.
+  for (const ProgramSection& section : options.more_programs)
+    places.resize(places.size() + static_cast<std::size_t>(*section.workers), {.program = 1});
+  std::vector<Program> programs = {{"/bin/prog", {"prog", "a b", "--x=${local_rank}"}}};
+  if (!options.more_programs.empty()) programs.push_back({"/bin/other", {"other"}});
+  return DryRunText({.options = options,
+                     .programs = programs,
                      .places = places,
                      .host = "here",
                      .secret = "the file t",
@@ -35,6 +41,20 @@ TEST(DryRunTest, OneNode) {
                     Not(HasSubstr("RANK=7")), Not(HasSubstr("preload"))));
   EXPECT_THAT(Text("--preload torch,numpy", 2),
               HasSubstr("  preload     torch, numpy, imported once; workers are forked\n"));
+}
+
+TEST(DryRunTest, SeveralPrograms) {
+  EXPECT_THAT(Text("--role trainer p : --role eval:2", 3),
+              AllOf(HasSubstr("(role trainer, 3 workers)\n"),
+                    HasSubstr("/bin/other  (role eval, 2 workers)\n"),
+                    HasSubstr("5 here: ranks 0 to 4 of 5\n"),
+                    HasSubstr("environment of the workers of role trainer, in addition"),
+                    HasSubstr("    RANK=0 to 2\n"), HasSubstr("    WORLD_SIZE=3\n"),
+                    HasSubstr("    RANK=0 to 1\n"), HasSubstr("    LOCAL_WORLD_SIZE=2\n"),
+                    HasSubstr("    ROLE_NAME=eval\n")));
+  EXPECT_THAT(Text("--ranks-by run --role trainer p : --role eval:2", 3),
+              AllOf(HasSubstr("    RANK=3 to 4\n"), HasSubstr("    WORLD_SIZE=5\n"),
+                    HasSubstr("    ROLE_RANK=0 to 1\n")));
 }
 
 TEST(DryRunTest, ANodeWhoseRanksAreKnown) {

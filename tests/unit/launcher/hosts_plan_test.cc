@@ -66,6 +66,18 @@ TEST(HostsPlan, OtherFlagsGoAlongFromWhereverTheyCame) {
                           "--rdzv-id=made-up", "--", "train", "--epochs", "1"));
 }
 
+TEST(HostsPlan, EveryProgramGoesAlongAndTheSlotsAreForAll) {
+  const HostsPlan plan =
+      Plan({"-H", "a", "--role", "x:1", "prog", "p", ":", "--role", "y", "-m"}, {{"a", 2}});
+  EXPECT_THAT(plan.transports[0].setup.arguments,
+              ElementsAre("--role=x:1", "--nproc-per-node=1", "--rdzv-id=made-up", "--", "prog",
+                          "p", ":", "--role=y", "--module", "--", "train", "--epochs", "1"));
+  const auto refused =
+      MakeHostsPlan(Parse({"-H", "a", "--role", "x:1", "p", ":", "--role", "y:2"}), kTwo, Facts());
+  EXPECT_THAT(std::string(refused.status().message()),
+              HasSubstr("the roles have 3 workers, which is more than the 2 slots of a"));
+}
+
 TEST(HostsPlan, ThisMachineNeedsNoSsh) {
   const HostsPlan plan = Plan({"-H", "here"}, {{"here", 2}});
   EXPECT_EQ(plan.transports[0].kind, TransportKind::kDirect);

@@ -39,6 +39,17 @@ TEST(LogPlanTest, WithoutAFolderAllIsOnTheConsole) {
   EXPECT_TRUE(plan.workers[1].err.on_console);
 }
 
+TEST(LogPlanTest, LinesOfSeveralProgramsHaveTheirRole) {
+  LogRound round = TwoWorkers();
+  round.roles = {"trainer", "eval"};
+  EXPECT_EQ(PlanLogs({}, round).workers[1].prefix, "[5 eval] ");
+  round.node_count = 2;
+  EXPECT_EQ(PlanLogs({}, round).workers[0].prefix, "[a:4 trainer] ");
+  LogOptions options;
+  options.line_prefix = "${role_name}${local_rank}:";
+  EXPECT_EQ(PlanLogs(options, round).workers[1].prefix, "eval1:");
+}
+
 TEST(LogPlanTest, AChosenFolderHasEveryStream) {
   const LogPlan plan = PlanLogs(With("0", "0"), TwoWorkers());
   EXPECT_EQ(plan.workers[0].out.file, "/logs/job7/round_3/rank_4/stdout.log");

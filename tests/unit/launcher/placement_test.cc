@@ -167,5 +167,33 @@ TEST(PlacementTest, WhatTheMachineDoesNotHaveIsSaid) {
   EXPECT_THAT(WhyNot(OnePerGpu(), bare), HasSubstr("no NVIDIA GPU"));
 }
 
+// Two programs, of 3 and 1 workers.
+Options TwoPrograms(bool by_role) {
+  Options options = Workers(1);
+  options.workers = 3;
+  options.more_programs.emplace_back();
+  options.ranks_by_role = by_role;
+  return options;
+}
+
+TEST(PlacementTest, WorkersOfSeveralProgramsFollowEachOther) {
+  std::vector<int> programs;
+  for (const Place& place : Places(TwoPrograms(false), Server())) programs.push_back(place.program);
+  EXPECT_THAT(programs, ElementsAre(0, 0, 0, 1));
+}
+
+TEST(PlacementTest, ProgramsWhoseRanksAreCountedApartSeeGpusOfTheirOwn) {
+  EXPECT_THAT(GpuLists(TwoPrograms(true), Server()), ElementsAre("0,1,2", "0,1,2", "0,1,2", "3"));
+  EXPECT_THAT(GpuLists(TwoPrograms(false), Server()),
+              ElementsAre(std::nullopt, std::nullopt, std::nullopt, std::nullopt));
+  Machine fewer = Server();
+  fewer.gpus.resize(3);
+  EXPECT_THAT(GpuLists(TwoPrograms(true), fewer),
+              ElementsAre(std::nullopt, std::nullopt, std::nullopt, std::nullopt));
+  Options options = TwoPrograms(true);
+  options.affinity.gpus_per_worker = 1;
+  EXPECT_THAT(GpuLists(options, Server()), ElementsAre("0", "1", "2", "3"));
+}
+
 }  // namespace
 }  // namespace ddprun

@@ -37,16 +37,16 @@ class ProgramTest : public ::testing::Test {
 
   absl::StatusOr<Program> Resolve(std::vector<std::string> program, bool module = false,
                                   bool no_python = false) {
-    Options options;
-    options.program = std::move(program);
-    options.module = module;
-    options.no_python = no_python;
-    return Resolve(options);
+    ProgramSection section;
+    section.program = std::move(program);
+    section.module = module;
+    section.no_python = no_python;
+    return ResolveSection(section);
   }
 
-  absl::StatusOr<Program> Resolve(const Options& options) {
+  absl::StatusOr<Program> ResolveSection(const ProgramSection& section) {
     return ResolveProgram(
-        options, folder_ + "/own", [this](const std::string& name) -> std::optional<std::string> {
+        section, folder_ + "/own", [this](const std::string& name) -> std::optional<std::string> {
           const auto found = variables_.find(name);
           return found == variables_.end() ? std::nullopt : std::optional(found->second);
         });
@@ -107,10 +107,10 @@ TEST_F(ProgramTest, ScriptsAndModulesAreRunByPython) {
 TEST_F(ProgramTest, RunPathIsWhatRunpyDoes) {
   const std::string python = Make("path/python3");
   const std::string script = Make("job.py", 0644);
-  Options options;
-  options.run_path = options.no_python = true;
-  options.program = {script, "-v"};
-  EXPECT_THAT(Resolve(options)->argv,
+  ProgramSection section;
+  section.run_path = section.no_python = true;
+  section.program = {script, "-v"};
+  EXPECT_THAT(ResolveSection(section)->argv,
               ElementsAre(python, "-u", "-c", HasSubstr("runpy.run_path("), script, "-v"));
 }
 

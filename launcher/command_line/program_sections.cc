@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/command_line/program_sections.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "launcher/base/limits.h"
+#include "rendezvous/base/limits.h"
+
+namespace ddprun {
+namespace {
+
+constexpr char kColon[] = ":";
+
+const std::vector<Flag> kSectionFlags = {
+    {"--role", 0, "NAME[:COUNT]", ""},
+    {"--module", 'm', nullptr, ""},
+    {"--no-python", 0, nullptr, ""},
+    {"--run-path", 0, nullptr, ""},
+};
+
+bool IsRoleFlag(const std::string& argument) {
+  return argument == "--role" || absl::StartsWith(argument, "--role=");
+}
+
+bool IsNumber(absl::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), absl::ascii_isdigit);
+}
+
+absl::Status Invalid(const std::string& sentence) { return absl::InvalidArgumentError(sentence); }
+
+}  // namespace
+
+std::vector<std::vector<std::string>> SplitSections(const std::vector<std::string>& arguments) {
+  std::vector<std::vector<std::string>> sections(1);
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i] == kColon && i + 1 < arguments.size() && IsRoleFlag(arguments[i + 1])) {
+      sections.emplace_back();
+    } else {
+      sections.back().push_back(arguments[i]);
+    }
+  }
+  return sections;
+}
+
+void ReadRole(Reader& reader, ProgramSection& section) {
+  section.role = reader.Text("--role", "a name", section.role);
+  const std::size_t colon = section.role.rfind(':');
+  if (colon == std::string::npos) return;
+  const std::string count = section.role.substr(colon + 1);
+  if (!IsNumber(count)) return;
+  int workers = 0;
+  if (colon == 0 || !absl::SimpleAtoi(count, &workers) || workers < 1 ||
+      workers > kLocalWorldSizeMax) {
+    return reader.Fail(*reader.Find("--role"),
+                       absl::StrCat("a name, or NAME:COUNT with a number of workers from 1 to ",
+                                    kLocalWorldSizeMax));
+  }
+  section.workers = workers;
+  section.role.resize(colon);
+}
+
+absl::StatusOr<ProgramSection> ParseSection(const std::vector<std::string>& arguments) {
+  absl::StatusOr<ParsedFlags> flags = ParseFlags(kSectionFlags, arguments);
+  if (!flags.ok()) return Invalid(absl::StrCat(flags.status().message(), "; see ddprun --help"));
+  Reader reader(flags->values);
+  ProgramSection section;
+  ReadRole(reader, section);
+  section.module = reader.Switch("--module");
+  section.no_python = reader.Switch("--no-python");
+  section.run_path = reader.Switch("--run-path");
+  section.program = std::move(flags->rest);
+  if (!reader.status().ok()) return reader.status();
+  const std::string named = absl::StrCat("role ", section.role);
+  if (!section.program.empty() && section.program.front() == "--") {
+    section.program.erase(section.program.begin());
+  } else if (!section.program.empty() && section.program.front().size() > 1 &&
+             section.program.front()[0] == '-') {
+    return Invalid(
+        absl::StrCat(section.program.front().substr(0, section.program.front().find('=')),
+                     " stands after the ':' of ", named,
+                     ", where only --role, --module, --no-python and --run-path may; "
+                     "give flags of the run before the first program"));
+  }
+  if (section.program.empty())
+    return Invalid(absl::StrCat(named, " has no program; name one after its flags"));
+  if (section.module && section.no_python && !section.run_path) {
+    return Invalid(absl::StrCat("--module and --no-python contradict each other in ", named,
+                                "; leave one of them out"));
+  }
+  return section;
+}
+
+void CheckSections(Reader& reader, const Options& options) {
+  std::set<std::string> names;
+  for (const ProgramSection* section : SectionsOf(options)) {
+    if (names.insert(section->role).second) continue;
+    reader.FailWith(absl::StrCat("two programs have the role ", section->role,
+                                 "; give each its own with --role NAME:COUNT"));
+  }
+  if (!options.more_programs.empty() && options.restarts.spares > 0) {
+    reader.FailWith(
+        "--spares parks workers of one program, and there are several; leave --spares out, and "
+        "workers that are lost are started anew");
+  }
+}
+
+std::vector<std::string> ArgumentsOf(const ProgramSection& section) {
+  std::vector<std::string> arguments = {
+      kColon, absl::StrCat("--role=", section.role,
+                           section.workers ? absl::StrCat(":", *section.workers) : "")};
+  if (section.module) arguments.push_back("--module");
+  if (section.no_python) arguments.push_back("--no-python");
+  if (section.run_path) arguments.push_back("--run-path");
+  arguments.push_back("--");
+  arguments.insert(arguments.end(), section.program.begin(), section.program.end());
+  return arguments;
+}
+
+std::string ColonWarning(const Options& options) {
+  if (!options.workers.has_value() && options.more_programs.empty()) return "";
+  for (const ProgramSection* section : SectionsOf(options)) {
+    const std::vector<std::string>& words = section->program;
+    if (std::find(words.begin(), words.end(), kColon) == words.end()) continue;
+    return absl::StrCat("':' is an argument of ", words.front(),
+                        ", since no --role follows it; another program begins with : --role NAME");
+  }
+  return "";
+}
+
+}  // namespace ddprun
