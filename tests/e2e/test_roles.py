@@ -6,9 +6,11 @@ import os
 import pathlib
 import re
 import signal
+import subprocess
 
 import pytest
 from conftest import BIN, DDPRUN, TRAIN, clean_environment, finish_all, free_port, processes_of_this_session, run, start, wait_for
+from hosts import three_hosts  # noqa: F401  (a fixture)
 
 SHOW = (
     'echo "$ROLE_NAME $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $GROUP_RANK/$GROUP_WORLD_SIZE '
@@ -119,6 +121,20 @@ def test_each_role_has_its_process_group(reduce, store):
     assert lines_of(second[1]) == ["judge 0 0 1 1", "trainer 0 2 3 7"], second
 
 
+def test_a_role_meets_on_hosts_of_its_own(three_hosts, reduce):  # noqa: F811
+    """The store of the judges is on the second host, and the third reaches it there."""
+    trainer, judge = ["--role", "trainer:1", reduce], ["--role", "judge:1", reduce]
+    programs = [["--ranks-by", "role", *trainer], [*trainer, ":", *judge], ["--ranks-by", "role", *judge]]
+    results = finish_all(
+        [
+            start([*host.prefix, DDPRUN, "--nnodes", "3", "--node-rank", rank, "--master-addr", three_hosts[0].address, *programs[rank]])
+            for rank, host in enumerate(three_hosts)
+        ]
+    )
+    assert [code for code, _, _ in results] == [0, 0, 0], results
+    assert [lines_of(out) for _, out, _ in results] == [["trainer 0 0 2 3"], ["judge 0 0 2 3", "trainer 0 1 2 3"], ["judge 0 1 2 3"]]
+
+
 def test_all_roles_may_have_one_process_group(reduce):
     done = run([DDPRUN, "--ranks-by", "run", "--role", "a:1", reduce, ":", "--role", "b:2", reduce])
     assert done.returncode == 0, done
@@ -145,6 +161,25 @@ def test_the_verdict_names_the_role(tmp_path):
     assert done.stderr.startswith("ddprun: run failed: rank 2 (rank 1 of b, local rank 2 on host "), done.stderr
     cause = json.loads((tmp_path / "verdict").read_text())["cause"]
     assert (cause["rank"], cause["role"], cause["role_rank"]) == (2, "b", 1)
+
+
+def test_ranks_are_compared_with_those_of_their_role(tmp_path):
+    """The judges have done fewer collectives than the trainers and are behind nobody else."""
+    program = tmp_path / "waits.py"
+    program.write_text(
+        "import os, time, torch, torch.distributed as dist\n"
+        "dist.init_process_group('gloo')\n"
+        "trains, at = os.environ['ROLE_NAME'] == 'trainer', torch.ones(1)\n"
+        "for _ in range(5 if trains else 2):\n"
+        "    dist.all_reduce(at)\n"
+        "if dist.get_rank() == 0:\n"
+        "    time.sleep(600)\n"
+        "dist.all_reduce(at)\n"
+    )
+    done = run([DDPRUN, "--hang-timeout", "4", "--role", "trainer:3", program, ":", "--role", "judge:2", program])
+    assert done.returncode == 124, done
+    found = re.search(r"^  collectives: ranks 1-2 wait in all_reduce 6 .* of group trainer; rank 0 has not begun it.*$", done.stderr, re.M)
+    assert found and "rank 4 waits in all_reduce 3" in found[0] and "rank 3" not in found[0], done.stderr[-3000:]
 
 
 def test_status_names_the_roles(tmp_path):
@@ -225,3 +260,29 @@ def test_train_is_a_role_like_any_other(tmp_path):
     for name in ("a", "b"):
         assert re.search(rf"^\[\d {name}\] goes on after step", out, re.M), out
         assert (tmp_path / name / "cifar_net.pth").exists(), (out, err)
+
+
+@pytest.mark.skipif(not os.path.exists(TRAIN), reason="train is not built")
+def test_a_node_that_joins_parks_workers_of_every_program(tmp_path):
+    def words(name):
+        small = "--model simple-cnn --dataset synthetic --samples 64 --batch-size 4 --no-eval --max-steps 1000000 --epochs 1000000"
+        return ["--role", f"{name}:1", TRAIN, *small.split(), "--output-dir", tmp_path / name]
+
+    command = [DDPRUN, "--nnodes", "1:2", "--last-call", "0.1", "--master-addr", "127.0.0.1", "--master-port", free_port()]
+    out = tmp_path / "out"
+
+    def node(rank):
+        with open(out, "a") as file:
+            return subprocess.Popen(
+                [str(word) for word in [*command, "--node-rank", rank, *words("a"), ":", *words("b")]],
+                env=clean_environment(OMP_NUM_THREADS="1"),
+                stdout=file,
+                stderr=file,
+            )
+
+    nodes = [node(0)]
+    wait_for("both trainings", lambda: all(f" {name}] epoch 3/" in out.read_text() for name in ("a", "b")))
+    nodes.append(node(1))
+    wait_for("a world of two", lambda: all(re.search(rf" {name}\] goes on .* with 2 ranks", out.read_text()) for name in ("a", "b")))
+    nodes[0].terminate()
+    assert [one.wait(60) for one in nodes] == [143, 143], out.read_text()
