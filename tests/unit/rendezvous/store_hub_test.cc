@@ -76,6 +76,17 @@ TEST(StoreHubSpacesTest, ANodesOtherNodesShareTheSpaceAndAnAnswerIsOncePerSpace)
   EXPECT_EQ(t.Do(t.Open("m", 1, {}, "actor"), 1, AddOp("n", 1)).result.number, 2);
 }
 
+TEST(StoreHubSpacesTest, AServiceThatIsStartedAnewKnowsThem) {
+  TestHub before;
+  before.Do(before.Open("n", 1, {}, "actor"), 7, AddOp("n", 5));
+  ASSERT_EQ(before.journal.size(), 1u);
+  TestHub after;
+  after.hub.Replay(before.journal[0].node, before.journal[0].id, before.journal[0].op);
+  const StorePeer actor = after.Open("n", 2, {7}, "actor");
+  EXPECT_EQ(after.Do(actor, 7, AddOp("n", 5)).result.number, 5);
+  EXPECT_EQ(after.Do(after.Open("n", 2), 7, AddOp("n", 1)).result.number, 1);
+}
+
 // What a service that is started anew does with what the last one wrote down.
 TEST(StoreHubResumeTest, WhatWasPerformedIsAnsweredAndNotPerformedAgain) {
   TestHub t;
