@@ -80,6 +80,14 @@ enum class LogFold {
   kNever,
 };
 
+// Before each line of a worker on the console.
+enum class LogTime {
+  kOff,
+  kLocal,     // date and time of this machine's zone
+  kUtc,       // the same in UTC
+  kRelative,  // seconds since ddprun began
+};
+
 struct LogOptions {
   std::string log_dir;        // empty: none was given
   StreamSpec redirects;       // to files only
@@ -92,6 +100,7 @@ struct LogOptions {
   std::optional<std::string> line_prefix;
   LogRotation rotation;
   LogFold fold = LogFold::kAuto;
+  LogTime time = LogTime::kOff;
 };
 
 // ---- Events and metrics of a run

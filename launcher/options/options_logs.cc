@@ -71,6 +71,9 @@ const std::vector<Flag> kLogFlags = {
      "Rotate a log file at SIZE (K, M, G); keep FILES of each (all)."},
     {"--log-fold", 0, "auto|always|never",
      "Show equal lines of several ranks once, as \"ranks 0-63: ...\"; auto: on a terminal."},
+    {"--log-time", 0, "off|local|utc|relative",
+     "Begin each line of a worker on the console with its time, or the seconds since the start "
+     "(off)."},
 };
 
 void AddLogVariables(const GetVariable& get_variable, Values& values) {
@@ -102,6 +105,12 @@ LogOptions ReadLogOptions(Reader& reader) {
       "--log-fold",
       {{"auto", LogFold::kAuto}, {"always", LogFold::kAlways}, {"never", LogFold::kNever}},
       LogFold::kAuto);
+  options.time = reader.Choice<LogTime>("--log-time",
+                                        {{"off", LogTime::kOff},
+                                         {"local", LogTime::kLocal},
+                                         {"utc", LogTime::kUtc},
+                                         {"relative", LogTime::kRelative}},
+                                        LogTime::kOff);
   return options;
 }
 

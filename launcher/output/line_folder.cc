@@ -43,11 +43,11 @@ LineFolder::Groups LineFolder::Add(int worker_index, OutputStream stream, std::s
   std::uint64_t number = NumberToJoin(worker, key);
   if (number == 0) {
     number = first_ + pending_.size();
-    pending_.push_back({{stream, std::string(text), {}}, now});
+    pending_.push_back({stream, std::string(text), {}, now});
     by_key_[key].push_back(number);
     bytes_ += CostOf(text);
   }
-  std::vector<int>& members = pending_[number - first_].group.workers;
+  std::vector<int>& members = pending_[number - first_].workers;
   members.insert(std::upper_bound(members.begin(), members.end(), worker_index), worker_index);
   worker.last = number;
   return Release(now);
@@ -88,7 +88,7 @@ LineFolder::Groups LineFolder::Release(TimePoint now) {
 }
 
 void LineFolder::PopFront(Groups& leaving) {
-  Group& group = pending_.front().group;
+  Group& group = pending_.front();
   bytes_ -= CostOf(group.text);
   const auto found = by_key_.find(KeyOf(group.stream, group.text));
   found->second.pop_front();

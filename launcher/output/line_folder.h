@@ -33,6 +33,7 @@ class LineFolder {
     OutputStream stream = OutputStream::kOut;
     std::string text;
     std::vector<int> workers;  // ascending
+    TimePoint time = {};       // of its first line
   };
   using Groups = std::vector<Group>;
 
@@ -52,10 +53,6 @@ class LineFolder {
   std::optional<TimePoint> NextDeadline() const;
 
  private:
-  struct Pending {
-    Group group;
-    TimePoint time;  // of its first line
-  };
   struct Worker {
     bool active = false;
     std::uint64_t last = 0;  // the number of the last group that it has joined
@@ -69,7 +66,7 @@ class LineFolder {
   const Limits limits_;
   std::vector<Worker> workers_;
   int idle_ = 0;  // active workers without a waiting line, which may join any group
-  std::deque<Pending> pending_;
+  std::deque<Group> pending_;
   std::uint64_t first_ = 1;  // the number of the front group
   std::size_t bytes_ = 0;
   absl::flat_hash_map<std::string, std::deque<std::uint64_t>> by_key_;  // numbers, rising

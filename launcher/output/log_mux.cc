@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "launcher/base/int_ranges.h"
 #include "rendezvous/base/errno_text.h"
 #include "rendezvous/base/limits.h"
@@ -23,9 +24,10 @@ constexpr int kNoRank = -1;
 
 // ---- The round
 
-LogMux::LogMux(Console& console, LogFold fold)
+LogMux::LogMux(Console& console, LogFold fold, LogTime time)
     : console_(console),
       fold_(fold),
+      stamp_(time, std::chrono::steady_clock::now()),
       writer_(LogWriter::Make(
           {.queue_bytes_max = kLogQueueBytesMax, .retry_interval = kLogRetryInterval})),
       folder_({.window = kFoldWindow, .bytes_max = kFoldBytesMax, .lines_max = kFoldLinesMax}),
@@ -222,8 +224,7 @@ void LogMux::EndRound(const std::vector<bool>& kept, TimePoint now) {
 }
 
 void LogMux::OnLine(Source& source, OutputStream stream, std::string_view line) {
-  if (source.plan.rank == kNoRank)
-    return console_.WriteWorkerLine(stream, source.plan.prefix, line);
+  if (source.plan.rank == kNoRank) return ShowLine(stream, source.plan.prefix, line, now_);
   feed_.Add(source.index, source.plan.rank, stream, source.plan.prefix, line);
   const StreamPlan& plan = source.plan.Of(stream);
   const Filter& filter = stream == OutputStream::kOut ? out_filter_ : err_filter_;
@@ -240,7 +241,7 @@ void LogMux::OnLine(Source& source, OutputStream stream, std::string_view line) 
   if (folding_ && Folds(stream)) {
     Show(folder_.Add(source.index, stream, line, now_));
   } else {
-    console_.WriteWorkerLine(stream, source.plan.prefix, line);
+    ShowLine(stream, source.plan.prefix, line, now_);
   }
 }
 
@@ -278,15 +279,23 @@ void LogMux::Show(const LineFolder::Groups& groups) {
   for (const LineFolder::Group& group : groups) {
     const Source& first = *sources_[static_cast<std::size_t>(group.workers.front())];
     if (group.workers.size() == 1) {
-      console_.WriteWorkerLine(group.stream, first.plan.prefix, group.text);
+      ShowLine(group.stream, first.plan.prefix, group.text, group.time);
       continue;
     }
     std::vector<int> ranks;
     for (const int worker : group.workers)
       ranks.push_back(sources_[static_cast<std::size_t>(worker)]->plan.rank);
-    console_.WriteWorkerLine(
-        group.stream, absl::StrCat(fold_prefix_, "ranks ", RangesText(ranks), ": "), group.text);
+    ShowLine(group.stream, absl::StrCat(fold_prefix_, "ranks ", RangesText(ranks), ": "),
+             group.text, group.time);
   }
+}
+
+void LogMux::ShowLine(OutputStream stream, const std::string& prefix, std::string_view line,
+                      TimePoint time) {
+  if (!stamp_.wanted()) return console_.WriteWorkerLine(stream, prefix, line);
+  const auto age = std::chrono::steady_clock::now() - time;
+  console_.WriteWorkerLine(stream, stamp_.Of(time, absl::Now() - absl::FromChrono(age)) + prefix,
+                           line);
 }
 
 std::optional<TimePoint> LogMux::NextDeadline() const { return folder_.NextDeadline(); }

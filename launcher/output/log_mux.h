@@ -17,6 +17,7 @@
 #include "launcher/output/console.h"
 #include "launcher/output/line_folder.h"
 #include "launcher/output/line_splitter.h"
+#include "launcher/output/line_stamp.h"
 #include "launcher/output/log_feed.h"
 #include "launcher/output/log_plan.h"
 #include "launcher/output/log_writer.h"
@@ -39,7 +40,7 @@ class LogMux {
     OwnedFd err;
   };
 
-  LogMux(Console& console, LogFold fold);
+  LogMux(Console& console, LogFold fold, LogTime time = LogTime::kOff);
 
   // Discards the workers of the previous round but those of which `kept` is true, by local rank:
   // they keep their pipes, and files that they have. Removes failure records of an earlier run from
@@ -126,9 +127,12 @@ class LogMux {
   void OnProgress(Source& source, OutputStream stream, std::string_view segment);
   bool Folds(OutputStream stream) const;
   void Show(const LineFolder::Groups& groups);
+  void ShowLine(OutputStream stream, const std::string& prefix, std::string_view line,
+                TimePoint time);
 
   Console& console_;
   const LogFold fold_;
+  LineStamp stamp_;
   std::shared_ptr<LogWriter> writer_;
   LineFolder folder_;
   LogFeed feed_;

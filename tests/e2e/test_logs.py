@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the workers say: torchrun's flags beside torchrun, a terminal that nobody reads, a disk that is full."""
 
+import datetime
 import os
 import pty
 import re
@@ -212,3 +213,26 @@ def test_a_slow_reader_loses_nothing(tmp_path):
     assert zipper.wait(DEADLINE * 2) == 0
     lines = subprocess.run(["gzip", "-dc", archive], stdout=subprocess.PIPE, check=True).stdout.count(b"\n")
     assert lines == 4_000_000
+
+
+def test_lines_begin_with_their_time(tmp_path):
+    before = datetime.datetime.now()
+    done = run([DDPRUN, "--nproc-per-node=2", "--log-time=local", f"--log-dir={tmp_path}", "echo", "word"])
+    after = datetime.datetime.now()
+    assert done.returncode == 0, done.stderr
+    lines = [re.fullmatch(r"(\S{23}) \[[01]\] word", line) for line in done.stdout.splitlines()]
+    assert len(lines) == 2 and all(lines), done.stdout
+    for line in lines:
+        time_of_line = datetime.datetime.strptime(line[1], "%Y-%m-%dT%H:%M:%S.%f")
+        assert before - datetime.timedelta(seconds=0.01) <= time_of_line <= after
+    assert set(log_files(tmp_path).values()) == {"word\n"}
+
+
+def test_times_in_utc_and_since_the_start():
+    env = clean_environment(PET_LOG_TIME="utc", TZ="Asia/Kathmandu")
+    here = time.strftime("%Y-%m-%dT%H:", time.gmtime())
+    line = run([DDPRUN, "sh", "-c", "echo word >&2"], env=env).stderr
+    there = time.strftime("%Y-%m-%dT%H:", time.gmtime())
+    assert line.startswith((here, there)) and line.endswith("Z [0] word\n")
+    line = run([DDPRUN, "--log-time", "relative", "echo", "word"]).stdout
+    assert re.fullmatch(r" {3,4}\d{1,2}\.\d{3} \[0\] word\n", line), line

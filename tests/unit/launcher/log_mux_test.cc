@@ -241,5 +241,26 @@ TEST_F(LogMuxTest, AParkedWorkersLinesAreARanksOnceItHasOne) {
   EXPECT_EQ(Content(folder_ + "/round_2/1.log"), "trains\n");
 }
 
+TEST_F(LogMuxTest, TheTimeIsOnTheConsoleAndNotInFiles) {
+  mux_ = std::make_unique<LogMux>(*console_, LogFold::kNever, LogTime::kRelative);
+  now_ = std::chrono::steady_clock::now() + std::chrono::seconds(100);
+  StartRound(folder_);
+  Say(0, OutputStream::kOut, "a\n");
+  EXPECT_THAT(Shown(), ::testing::ContainsRegex("^  100\\.[0-9]{3} \\[4\\] a\n$"));
+  mux_->FinishFiles();
+  EXPECT_EQ(Content(folder_ + "/stdout.log"), "a\n");
+}
+
+TEST_F(LogMuxTest, AFoldedLineHasTheTimeOfItsFirstOne) {
+  mux_ = std::make_unique<LogMux>(*console_, LogFold::kAlways, LogTime::kRelative);
+  const TimePoint start = std::chrono::steady_clock::now();
+  now_ = start + std::chrono::seconds(100);
+  StartRound("");
+  Say(0, OutputStream::kOut, "a\n");
+  now_ = start + std::chrono::seconds(300);
+  mux_->OnDeadline(now_);
+  EXPECT_THAT(Shown(), ::testing::ContainsRegex("^  100\\.[0-9]{3} \\[4\\] a\n$"));
+}
+
 }  // namespace
 }  // namespace ddprun

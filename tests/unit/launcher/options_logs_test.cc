@@ -97,6 +97,8 @@ TEST(LogOptionsTest, WhatAPersonGetsWrong) {
               HasSubstr("longer than 256"));
   EXPECT_THAT(Error({"--log-rotate", "5"}), HasSubstr("--log-rotate '5' is not SIZE"));
   EXPECT_THAT(Error({"--log-fold", "maybe"}), HasSubstr("auto, always or never"));
+  EXPECT_THAT(Error({"--log-time", "train.py"}),
+              HasSubstr("--log-time 'train.py' is not off, local, utc or relative"));
 }
 
 }  // namespace

@@ -97,6 +97,7 @@ const FlagCase kFlagCases[] = {
      [](const Options& o) { return o.restarts.policy.node_failures_max == 3; }},
     {"--node-cooldown", "600", "--node-failures-max 2",
      [](const Options& o) { return o.restarts.policy.node_cooldown == std::chrono::minutes(10); }},
+    {"--log-time", "utc", "", [](const Options& o) { return o.logs.time == LogTime::kUtc; }},
     {"--log-dir", "logs", "", [](const Options& o) { return o.logs.log_dir == "logs"; }},
     {"--rdzv-id", "job7", "", [](const Options& o) { return o.run_id == "job7"; }},
     {"--rdzv-endpoint", "h:1", "",
