@@ -26,8 +26,9 @@ constexpr double kLastCallSecondsMax = std::chrono::seconds(kLastCallMax).count(
 constexpr double kLeaseSecondsMax = std::chrono::seconds(kLeaseMax).count();
 
 const std::vector<Flag> kWorkerFlags = {
-    {"--nproc-per-node", 0, "N|auto|gpu|cpu",
-     "Number of workers on this node (1); auto: one a GPU, else one a CPU."},
+    {"--nproc-per-node", 0, "N|auto|gpu|cpu|xpu|npu",
+     "Number of workers on this node (1); gpu, xpu (Intel), npu (Ascend): one a device; auto: one a "
+     "device, without any one a CPU."},
     {"--role", 0, "NAME[:COUNT]",
      "ROLE_NAME of the workers (default), and their number on this node. Another program of the "
      "run follows as \": --role NAME[:COUNT] PROGRAM ARGUMENTS\"."},
@@ -99,21 +100,24 @@ void ReadNodes(Reader& reader, Options& options) {
   options.nodes = max;
 }
 
+constexpr std::pair<const char*, ProcPerNode> kProcPerNodeNames[] = {
+    {"auto", ProcPerNode::kAuto}, {"gpu", ProcPerNode::kGpu}, {"cpu", ProcPerNode::kCpu},
+    {"xpu", ProcPerNode::kXpu},   {"npu", ProcPerNode::kNpu},
+};
+
 void ReadProcPerNode(Reader& reader, Options& options) {
   const Value* value = reader.Find("--nproc-per-node");
   if (value == nullptr) return;
-  if (value->text == "auto") {
-    options.proc_per_node = ProcPerNode::kAuto;
-  } else if (value->text == "gpu") {
-    options.proc_per_node = ProcPerNode::kGpu;
-  } else if (value->text == "cpu") {
-    options.proc_per_node = ProcPerNode::kCpu;
-  } else if (!absl::SimpleAtoi(value->text, &options.proc_per_node_number) ||
-             options.proc_per_node_number < 1 ||
-             options.proc_per_node_number > kLocalWorldSizeMax) {
+  for (const auto& [name, kind] : kProcPerNodeNames) {
+    if (value->text != name) continue;
+    options.proc_per_node = kind;
+    return;
+  }
+  if (!absl::SimpleAtoi(value->text, &options.proc_per_node_number) ||
+      options.proc_per_node_number < 1 || options.proc_per_node_number > kLocalWorldSizeMax) {
     reader.Fail(*value, absl::StrCat("a number of workers from 1 to ", kLocalWorldSizeMax,
-                                     ", auto, gpu or cpu; devices of another kind are not "
-                                     "counted here: give their number"));
+                                     ", auto, gpu, cpu, xpu or npu; devices of another kind are "
+                                     "not counted here: give their number"));
   }
 }
 

@@ -154,6 +154,10 @@ absl::StatusOr<std::string> NodeProcPerNode(const Options& options, const HostEn
     case ProcPerNode::kCpu:
       return "cpu";
     case ProcPerNode::kNumber:
+    case ProcPerNode::kXpu:
+      return "xpu";
+    case ProcPerNode::kNpu:
+      return "npu";
       break;
   }
   if (!options.hosts.has_nproc)

@@ -174,7 +174,8 @@ enum class WorkerStore {
   kRank0,   // rank 0 itself
 };
 
-enum class ProcPerNode { kNumber, kAuto, kGpu, kCpu };
+// kGpu: NVIDIA's or AMD's, as torch.cuda has both; kXpu: Intel's; kNpu: Ascend's.
+enum class ProcPerNode { kNumber, kAuto, kGpu, kCpu, kXpu, kNpu };
 
 // A program and its workers. Those of several programs follow each other on each node, in the order
 // of the command line.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/placement/devices.h"
 
-#include <dirent.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -20,21 +19,10 @@
 #include "launcher/base/int_ranges.h"
 #include "launcher/base/limits.h"
 #include "launcher/base/small_file.h"
+#include "launcher/placement/accelerators.h"
 
 namespace ddprun {
 namespace {
-
-std::vector<std::string> SortedEntries(const std::string& path) {
-  std::vector<std::string> names;
-  DIR* folder = opendir(path.c_str());
-  if (folder == nullptr) return names;
-  while (const dirent* entry = readdir(folder)) {
-    if (entry->d_name[0] != '.') names.emplace_back(entry->d_name);
-  }
-  closedir(folder);
-  std::sort(names.begin(), names.end());
-  return names;
-}
 
 // "Name:  value" lines.
 std::map<std::string, std::string> ParseFacts(const std::string& text) {
@@ -53,12 +41,8 @@ std::map<std::string, std::string> ParseFacts(const std::string& text) {
 std::set<int> UsableGpuMinors(const std::string& root) {
   std::set<int> minors;
   for (const std::string& name : SortedEntries(root + "/dev")) {
-    absl::string_view digits = name;
-    int minor = 0;
-    if (absl::ConsumePrefix(&digits, "nvidia") && !digits.empty() &&
-        std::all_of(digits.begin(), digits.end(), absl::ascii_isdigit) &&
-        absl::SimpleAtoi(digits, &minor) &&
-        access(absl::StrCat(root, "/dev/", name).c_str(), R_OK | W_OK) == 0) {
+    const int minor = NumberBehind("nvidia", name);
+    if (minor >= 0 && access(absl::StrCat(root, "/dev/", name).c_str(), R_OK | W_OK) == 0) {
       minors.insert(minor);
     }
   }
@@ -94,12 +78,7 @@ std::vector<Gpu> ReadGpus(const std::string& root) {
     Gpu gpu{.uuid = fact("GPU UUID"), .node = 0};
     // A GPU that is not initialized shows question marks.
     if (absl::StrContains(gpu.uuid, '?')) gpu.uuid.clear();
-    // -1 where the firmware does not say, as with a single node: there is a first one, as torchrun
-    // has it too.
-    const std::string node =
-        ReadSmallFile(absl::StrCat(root, "/sys/bus/pci/devices/", place, "/numa_node"));
-    if (!absl::SimpleAtoi(absl::StripAsciiWhitespace(node), &gpu.node)) gpu.node = 0;
-    gpu.node = std::max(gpu.node, 0);
+    gpu.node = NodeOfPciDevice(root, place);
     gpus.push_back(std::move(gpu));
   }
   // A driver of another kind, or a container without its /proc: that there are GPUs is all that is
@@ -153,13 +132,84 @@ absl::StatusOr<int> LocalWorldSize(const Options& options, int gpus, int cpus) {
     case ProcPerNode::kGpu:
       if (gpus > 0) return gpus;
       return absl::NotFoundError(
-          "--nproc-per-node gpu, but no NVIDIA GPU is visible here (/dev/nvidia0, "
-          "CUDA_VISIBLE_DEVICES); give a number, "
-          "or cpu");
+          "--nproc-per-node gpu, but no NVIDIA or AMD GPU is visible here (/dev/nvidia0, "
+          "CUDA_VISIBLE_DEVICES; /dev/kfd, HIP_VISIBLE_DEVICES); give a number, or cpu");
+    case ProcPerNode::kXpu:
+      if (gpus > 0) return gpus;
+      return absl::NotFoundError(
+          "--nproc-per-node xpu, but no Intel GPU is visible here (/dev/dri/renderD128 of the "
+          "drivers xe and i915, ZE_AFFINITY_MASK); give a number, or cpu");
+    case ProcPerNode::kNpu:
+      if (gpus > 0) return gpus;
+      return absl::NotFoundError(
+          "--nproc-per-node npu, but no Ascend NPU is visible here (/dev/davinci0, "
+          "ASCEND_RT_VISIBLE_DEVICES); give a number, or cpu");
     case ProcPerNode::kCpu:
       return cpus;
   }
   return absl::InternalError("unknown --nproc-per-node");
+}
+
+namespace {
+
+// ROCR_VISIBLE_DEVICES comes first: HIP numbers what it leaves.
+std::vector<Gpu> VisibleRocmGpus(const std::string& root, const GetVariable& get_variable) {
+  const std::vector<Gpu> gpus = ReadRocmGpus(root);
+  const std::optional<std::string> list = get_variable("ROCR_VISIBLE_DEVICES");
+  return list.has_value() ? GpusOf(VisibleGpus(static_cast<int>(gpus.size()), list), gpus) : gpus;
+}
+
+std::vector<Gpu> GpusOfKind(DeviceKind kind, const std::string& root, const Options& options,
+                            const GetVariable& get_variable) {
+  const AffinityOptions& affinity = options.affinity;
+  switch (kind) {
+    case DeviceKind::kNvidia:
+      if (affinity.numa_binding != NumaBinding::kNone || !affinity.gpus.empty())
+        return ReadGpus(root);
+      return std::vector<Gpu>(static_cast<std::size_t>(CountGpuDevices(root)));
+    case DeviceKind::kRocm:
+      return VisibleRocmGpus(root, get_variable);
+    case DeviceKind::kXpu:
+      return ReadXpus(root, {.integrated = options.proc_per_node == ProcPerNode::kXpu,
+                             .tiles = get_variable("ZE_FLAT_DEVICE_HIERARCHY") != "COMPOSITE"});
+    case DeviceKind::kNpu:
+      return ReadNpus(root);
+  }
+  return {};
+}
+
+std::vector<DeviceKind> KindsFor(ProcPerNode proc_per_node) {
+  switch (proc_per_node) {
+    case ProcPerNode::kGpu:
+      return {DeviceKind::kNvidia, DeviceKind::kRocm};
+    case ProcPerNode::kXpu:
+      return {DeviceKind::kXpu};
+    case ProcPerNode::kNpu:
+      return {DeviceKind::kNpu};
+    case ProcPerNode::kNumber:
+    case ProcPerNode::kAuto:
+    case ProcPerNode::kCpu:
+      break;
+  }
+  return {DeviceKind::kNvidia, DeviceKind::kRocm, DeviceKind::kXpu, DeviceKind::kNpu};
+}
+
+}  // namespace
+
+void FindDevices(const std::string& root, const Options& options, const GetVariable& get_variable,
+                 Machine& machine) {
+  const std::vector<DeviceKind> kinds = KindsFor(options.proc_per_node);
+  machine.device_kind = kinds.front();
+  for (const DeviceKind kind : kinds) {
+    machine.gpus = GpusOfKind(kind, root, options, get_variable);
+    if (machine.gpus.empty()) continue;
+    machine.device_kind = kind;
+    break;
+  }
+  machine.visible_devices = get_variable(VisibleVariable(machine.device_kind));
+  // HIP reads CUDA's where its own is not set.
+  if (machine.device_kind == DeviceKind::kRocm && !machine.visible_devices.has_value())
+    machine.visible_devices = get_variable("CUDA_VISIBLE_DEVICES");
 }
 
 absl::StatusOr<Machine> ReadMachine(const Options& options, const GetVariable& get_variable) {
@@ -169,12 +219,7 @@ absl::StatusOr<Machine> ReadMachine(const Options& options, const GetVariable& g
   Machine machine;
   machine.cpus = static_cast<int>(cpus.size());
   machine.cores = machine.cpus;
-  machine.cuda_visible_devices = get_variable("CUDA_VISIBLE_DEVICES");
-  if (binds || !affinity.gpus.empty()) {
-    machine.gpus = ReadGpus("");
-  } else {
-    machine.gpus.resize(static_cast<std::size_t>(CountGpuDevices("")));
-  }
+  FindDevices("", options, get_variable, machine);
   if (binds) {
     absl::StatusOr<Topology> topology = ReadTopology(cpus);
     if (!topology.ok()) {

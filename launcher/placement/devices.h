@@ -23,13 +23,19 @@ int CountGpuDevices(const std::string& root);
 // The same devices with their ids and NUMA nodes; -1: not known.
 std::vector<Gpu> ReadGpus(const std::string& root);
 
+// The accelerators for these options, of the first kind of which there are some: what
+// --nproc-per-node asks for, else NVIDIA's, AMD's, Intel's, Ascend's. GPUs of the processor count
+// only for xpu: a machine that has one would start a single worker with auto.
+void FindDevices(const std::string& root, const Options& options, const GetVariable& get_variable,
+                 Machine& machine);
+
 // CPUs that this process may run on.
 CpuSet AllowedCpus();
 
 // Physical cores among these CPUs; a CPU whose core is not known counts as a core.
 int CountCores(const std::string& root, const CpuSet& cpus);
 
-// The number for --nproc-per-node. NOT_FOUND: gpu was requested and there is none.
+// The number for --nproc-per-node. NOT_FOUND: a device was requested and there is none.
 absl::StatusOr<int> LocalWorldSize(const Options& options, int gpus, int cpus);
 
 // The properties of this machine that these options need. NOT_FOUND, UNAVAILABLE: --numa-binding

@@ -58,18 +58,57 @@ const std::string* FindById(const std::vector<std::string>& visible, const std::
   return nullptr;
 }
 
-absl::Status NotVisible(const std::string& wanted, const std::vector<std::string>& visible) {
-  if (visible.empty()) {
-    return absl::NotFoundError(
-        absl::StrCat("--gpus names ", wanted,
-                     ", but no NVIDIA GPU is visible here (/dev/nvidia0, CUDA_VISIBLE_DEVICES)"));
+// What lists them by number.
+const char* ListerOf(DeviceKind kind) {
+  switch (kind) {
+    case DeviceKind::kNvidia:
+      return "nvidia-smi -L";
+    case DeviceKind::kRocm:
+      return "rocm-smi";
+    case DeviceKind::kXpu:
+      return "xpu-smi discovery";
+    case DeviceKind::kNpu:
+      return "npu-smi info";
   }
-  return absl::NotFoundError(absl::StrCat(
-      "--gpus names ", wanted, ", but what is visible here is ", absl::StrJoin(visible, ","),
-      ", numbered 0 to ", visible.size() - 1, "; see CUDA_VISIBLE_DEVICES and nvidia-smi -L"));
+  return "";
+}
+
+absl::Status NotVisible(const std::string& wanted, const std::vector<std::string>& visible,
+                        DeviceKind kind) {
+  if (visible.empty()) {
+    return absl::NotFoundError(absl::StrCat("--gpus names ", wanted,
+                                            ", but no GPU or NPU is visible here; see ",
+                                            VisibleVariable(kind), " and ", ListerOf(kind)));
+  }
+  return absl::NotFoundError(absl::StrCat("--gpus names ", wanted, ", but what is visible here is ",
+                                          absl::StrJoin(visible, ","), ", numbered 0 to ",
+                                          visible.size() - 1, "; see ", VisibleVariable(kind),
+                                          " and ", ListerOf(kind)));
 }
 
 }  // namespace
+
+const char* VisibleVariable(DeviceKind kind) {
+  switch (kind) {
+    case DeviceKind::kNvidia:
+      return "CUDA_VISIBLE_DEVICES";
+    case DeviceKind::kRocm:
+      return "HIP_VISIBLE_DEVICES";
+    case DeviceKind::kXpu:
+      return "ZE_AFFINITY_MASK";
+    case DeviceKind::kNpu:
+      return "ASCEND_RT_VISIBLE_DEVICES";
+  }
+  return "";
+}
+
+std::vector<Gpu> GpusOf(const std::vector<std::string>& entries, const std::vector<Gpu>& gpus) {
+  std::vector<Gpu> found;
+  for (const std::string& entry : entries) {
+    if (const Gpu* gpu = FindGpu(entry, gpus); gpu != nullptr) found.push_back(*gpu);
+  }
+  return found;
+}
 
 std::vector<std::string> VisibleGpus(int devices,
                                      const std::optional<std::string>& cuda_visible_devices) {
@@ -92,7 +131,7 @@ std::vector<std::string> VisibleGpus(int devices,
 
 absl::StatusOr<std::vector<std::string>> ChooseGpus(const std::vector<std::string>& visible,
                                                     const std::vector<std::string>& wanted,
-                                                    const std::vector<Gpu>& gpus) {
+                                                    const std::vector<Gpu>& gpus, DeviceKind kind) {
   if (wanted.empty()) return visible;
   // Where no list limits what is visible, an id of a MIG device stands for itself: only CUDA knows
   // these.
@@ -112,7 +151,7 @@ absl::StatusOr<std::vector<std::string>> ChooseGpus(const std::vector<std::strin
         entry = &name;
       }
     }
-    if (entry == nullptr) return NotVisible(name, visible);
+    if (entry == nullptr) return NotVisible(name, visible, kind);
     if (std::find(chosen.begin(), chosen.end(), *entry) != chosen.end()) {
       return absl::NotFoundError(
           absl::StrCat("--gpus names GPU ", *entry, " twice; name each GPU once"));
@@ -130,10 +169,9 @@ absl::StatusOr<int> NodeOfGpu(const std::string& entry, const std::vector<Gpu>& 
                         std::all_of(gpus.begin(), gpus.end(),
                                     [&](const Gpu& other) { return other.node == gpus[0].node; });
   if (one_node) return gpus[0].node;
-  return absl::NotFoundError(absl::StrCat(
-      "--numa-binding needs to know where GPU ", entry,
-      " is, and /proc/driver/nvidia/gpus does not say; name GPUs by number, or leave the flag "
-      "out"));
+  return absl::NotFoundError(
+      absl::StrCat("--numa-binding needs to know where GPU ", entry,
+                   " is, and its driver does not say; name GPUs by number, or leave the flag out"));
 }
 
 }  // namespace ddprun

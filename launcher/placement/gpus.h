@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GPUs that workers may use, by name or number as in CUDA_VISIBLE_DEVICES and --gpus. Pure.
+// The GPUs and other accelerators that workers may use, by name or number as in
+// CUDA_VISIBLE_DEVICES and --gpus. Pure.
 #pragma once
 
 #include <optional>
@@ -9,6 +10,11 @@
 #include "absl/status/statusor.h"
 
 namespace ddprun {
+
+enum class DeviceKind { kNvidia, kRocm, kXpu, kNpu };
+
+// The variable that limits what a process sees of them: "CUDA_VISIBLE_DEVICES".
+const char* VisibleVariable(DeviceKind kind);
 
 // In the order of nvidia-smi, which is CUDA's if all GPUs are of one kind.
 struct Gpu {
@@ -26,7 +32,11 @@ std::vector<std::string> VisibleGpus(int devices,
 // them. NOT_FOUND: one sentence for people.
 absl::StatusOr<std::vector<std::string>> ChooseGpus(const std::vector<std::string>& visible,
                                                     const std::vector<std::string>& wanted,
-                                                    const std::vector<Gpu>& gpus);
+                                                    const std::vector<Gpu>& gpus,
+                                                    DeviceKind kind = DeviceKind::kNvidia);
+
+// The GPUs that these entries mean, in their order; an entry that means none is left out.
+std::vector<Gpu> GpusOf(const std::vector<std::string>& entries, const std::vector<Gpu>& gpus);
 
 // The NUMA node of an entry. NOT_FOUND: the entry does not identify a GPU.
 absl::StatusOr<int> NodeOfGpu(const std::string& entry, const std::vector<Gpu>& gpus);

@@ -24,27 +24,27 @@ int GpusOfAWorker(const AffinityOptions& affinity) {
 // one, or the local ranks where it is not set.
 absl::StatusOr<std::vector<std::string>> VirtualGpus(const Machine& machine, int workers) {
   std::vector<std::string> entries;
-  if (!machine.cuda_visible_devices.has_value()) {
+  if (!machine.visible_devices.has_value()) {
     for (int worker = 0; worker < workers; ++worker) entries.push_back(absl::StrCat(worker));
     return entries;
   }
-  for (const absl::string_view entry : absl::StrSplit(*machine.cuda_visible_devices, ',')) {
+  for (const absl::string_view entry : absl::StrSplit(*machine.visible_devices, ',')) {
     entries.emplace_back(absl::StripAsciiWhitespace(entry));
   }
   if (static_cast<std::size_t>(workers) <= entries.size()) return entries;
   return absl::FailedPreconditionError(
-      absl::StrCat("--virtual-local-rank gives each of ", workers,
-                   " workers a GPU, and CUDA_VISIBLE_DEVICES=", *machine.cuda_visible_devices,
-                   " has ", entries.size(), "; start fewer workers, or name more GPUs"));
+      absl::StrCat("--virtual-local-rank gives each of ", workers, " workers a GPU, and ",
+                   VisibleVariable(machine.device_kind), "=", *machine.visible_devices, " has ",
+                   entries.size(), "; start fewer workers, or name more GPUs"));
 }
 
-// CUDA_VISIBLE_DEVICES of each worker.
+// CUDA_VISIBLE_DEVICES of each worker, or that of the other kind.
 absl::Status ShareGpus(const AffinityOptions& affinity, const Machine& machine,
                        std::vector<std::string> chosen, std::vector<Place>& places) {
   const auto share = static_cast<std::size_t>(GpusOfAWorker(affinity));
   if (share == 0) {
     if (affinity.gpus.empty()) return absl::OkStatus();
-    for (Place& place : places) place.cuda_visible_devices = absl::StrJoin(chosen, ",");
+    for (Place& place : places) place.visible_devices = absl::StrJoin(chosen, ",");
     return absl::OkStatus();
   }
   if (affinity.gpus.empty() && affinity.gpus_per_worker == 0) {
@@ -58,7 +58,7 @@ absl::Status ShareGpus(const AffinityOptions& affinity, const Machine& machine,
   }
   for (std::size_t worker = 0; worker < places.size(); ++worker) {
     const auto first = chosen.begin() + static_cast<std::ptrdiff_t>(worker * share);
-    places[worker].cuda_visible_devices =
+    places[worker].visible_devices =
         absl::StrJoin(first, first + static_cast<std::ptrdiff_t>(share), ",");
   }
   return absl::OkStatus();
@@ -127,8 +127,8 @@ void LimitThreads(const Machine& machine, std::vector<Place>& places) {
 absl::StatusOr<std::vector<Place>> PlaceWorkers(const Options& options, const Machine& machine) {
   const AffinityOptions& affinity = options.affinity;
   const absl::StatusOr<std::vector<std::string>> chosen =
-      ChooseGpus(VisibleGpus(static_cast<int>(machine.gpus.size()), machine.cuda_visible_devices),
-                 affinity.gpus, machine.gpus);
+      ChooseGpus(VisibleGpus(static_cast<int>(machine.gpus.size()), machine.visible_devices),
+                 affinity.gpus, machine.gpus, machine.device_kind);
   if (!chosen.ok()) return chosen.status();
   const int share = std::max(1, GpusOfAWorker(affinity));
   // Of each program that does not say it.
@@ -139,7 +139,8 @@ absl::StatusOr<std::vector<Place>> PlaceWorkers(const Options& options, const Ma
   std::vector<Place> places;
   const std::vector<const ProgramSection*> programs = SectionsOf(options);
   for (std::size_t program = 0; program < programs.size(); ++program) {
-    const Place place{.local_rank_is_zero = affinity.virtual_local_rank,
+    const Place place{.device_kind = machine.device_kind,
+                      .local_rank_is_zero = affinity.virtual_local_rank,
                       .program = static_cast<int>(program)};
     places.insert(places.end(),
                   static_cast<std::size_t>(programs[program]->workers.value_or(*workers)), place);

@@ -18,19 +18,21 @@ struct Machine {
   int cpus = 1;                     // that this process may run on
   int cores = 1;                    // physical ones among them
   std::optional<double> cpu_quota;  // in CPUs; absent: no quota
-  std::vector<Gpu> gpus;            // all GPUs of this machine; ids and nodes only if needed
-  std::optional<std::string> cuda_visible_devices;
-  Topology topology;  // only with --numa-binding
+  std::vector<Gpu> gpus;            // all of one kind; ids and nodes only if needed
+  DeviceKind device_kind = DeviceKind::kNvidia;
+  std::optional<std::string> visible_devices;  // the value of their variable
+  Topology topology;                           // only with --numa-binding
 };
 
 // Of one worker.
 struct Place {
-  CpuSet cpus;                                      // empty: not bound
-  std::vector<int> memory_nodes;                    // empty: not bound
-  int threads = 0;                                  // for OMP_NUM_THREADS; 0: not set
-  std::optional<std::string> cuda_visible_devices;  // absent: as for ddprun
-  bool local_rank_is_zero = false;                  // for --virtual-local-rank
-  int program = 0;                                  // of SectionsOf(options): which one it runs
+  CpuSet cpus;                                   // empty: not bound
+  std::vector<int> memory_nodes;                 // empty: not bound
+  int threads = 0;                               // for OMP_NUM_THREADS; 0: not set
+  std::optional<std::string> visible_devices;    // absent: as for ddprun
+  DeviceKind device_kind = DeviceKind::kNvidia;  // of these
+  bool local_rank_is_zero = false;               // for --virtual-local-rank
+  int program = 0;                               // of SectionsOf(options): which one it runs
   bool operator==(const Place&) const = default;
 };
 

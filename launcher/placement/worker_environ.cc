@@ -41,7 +41,7 @@ std::vector<std::string> WorkerEnviron(const std::vector<std::string>& inherited
                                        const std::vector<std::string>& network) {
   std::set<std::string> names = ContractNames();
   std::vector<std::string> environment;
-  if (place.cuda_visible_devices.has_value()) names.insert("CUDA_VISIBLE_DEVICES");
+  if (place.visible_devices.has_value()) names.insert(VisibleVariable(place.device_kind));
   names.insert(kTokenVariable);  // taken out of this process's own already: to be sure
   for (const std::string& entry : inherited) {
     if (names.count(entry.substr(0, entry.find('='))) == 0) environment.push_back(entry);
@@ -50,8 +50,9 @@ std::vector<std::string> WorkerEnviron(const std::vector<std::string>& inherited
   if (place.local_rank_is_zero) seen.local_rank = 0;
   for (const auto& [name, value] : ToEnviron(seen))
     environment.push_back(absl::StrCat(name, "=", value));
-  if (place.cuda_visible_devices.has_value()) {
-    environment.push_back(absl::StrCat("CUDA_VISIBLE_DEVICES=", *place.cuda_visible_devices));
+  if (place.visible_devices.has_value()) {
+    environment.push_back(
+        absl::StrCat(VisibleVariable(place.device_kind), "=", *place.visible_devices));
   }
   if (place.threads > 0 && !Has(inherited, "OMP_NUM_THREADS")) {
     environment.push_back(absl::StrCat("OMP_NUM_THREADS=", place.threads));

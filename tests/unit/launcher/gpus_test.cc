@@ -43,7 +43,8 @@ TEST(GpusTest, NumbersCountWhatIsVisible) {
   EXPECT_THAT(Chosen({"2", "3"}, {"1", "0"}), ElementsAre("3", "2"));
   EXPECT_THAT(Chosen({"GPU-x", "GPU-y"}, {"1"}), ElementsAre("GPU-y"));
   EXPECT_THAT(WhyNot({"2", "3"}, {"2"}), HasSubstr("2,3, numbered 0 to 1"));
-  EXPECT_THAT(WhyNot({}, {"0"}), HasSubstr("no NVIDIA GPU is visible"));
+  EXPECT_THAT(WhyNot({}, {"0"}),
+              HasSubstr("no GPU or NPU is visible here; see CUDA_VISIBLE_DEVICES"));
 }
 
 TEST(GpusTest, AnIdIsFoundHoweverTheListWritesIt) {

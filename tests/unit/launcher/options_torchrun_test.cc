@@ -50,8 +50,8 @@ TEST(OptionsTorchrunTest, WhatCannotBeIsSaidInASentence) {
                 AllOf(HasSubstr(backend), HasSubstr("--journal")));
   }
   EXPECT_THAT(LineError("--rdzv-backend mpi"), AllOf(HasSubstr("'mpi'"), HasSubstr("c10d")));
-  EXPECT_THAT(LineError("--nproc-per-node xpu"),
-              AllOf(HasSubstr("'xpu'"), HasSubstr("give their number")));
+  EXPECT_THAT(LineError("--nproc-per-node hpu"),
+              AllOf(HasSubstr("'hpu'"), HasSubstr("give their number")));
 }
 
 TEST(OptionsTorchrunTest, EverySpellingOfAFlag) {

@@ -43,7 +43,7 @@ std::vector<Place> Places(const Options& options, const Machine& machine) {
 
 std::vector<List> GpuLists(const Options& options, const Machine& machine) {
   std::vector<List> lists;
-  for (const Place& place : Places(options, machine)) lists.push_back(place.cuda_visible_devices);
+  for (const Place& place : Places(options, machine)) lists.push_back(place.visible_devices);
   return lists;
 }
 
@@ -90,14 +90,14 @@ TEST(PlacementTest, ChosenGpusAreSeenByAllAndCounted) {
   options.affinity.gpus = {"0", "2"};
   EXPECT_THAT(GpuLists(options, Server()), ElementsAre("0,2", "0,2"));
   Machine limited = Server();
-  limited.cuda_visible_devices = "3,1,0";
+  limited.visible_devices = "3,1,0";
   EXPECT_THAT(GpuLists(options, limited), ElementsAre("3,0", "3,0"));
 }
 
 TEST(PlacementTest, AllGpusAreCountedWhereNoneIsChosen) {
   EXPECT_THAT(GpuLists(OnePerGpu(), Server()), ElementsAre(List{}, List{}, List{}, List{}));
   Machine limited = Server();
-  limited.cuda_visible_devices = "2";
+  limited.visible_devices = "2";
   EXPECT_EQ(Places(OnePerGpu(), limited).size(), 1u);
 }
 
@@ -117,14 +117,14 @@ TEST(PlacementTest, VirtualLocalRanksGoThroughTheParentsList) {
   options.affinity.virtual_local_rank = true;
   Machine machine;
   EXPECT_THAT(GpuLists(options, machine), ElementsAre("0", "1"));
-  machine.cuda_visible_devices = "6, GPU-x";
+  machine.visible_devices = "6, GPU-x";
   EXPECT_THAT(GpuLists(options, machine), ElementsAre("6", "GPU-x"));
-  machine.cuda_visible_devices = "6";
+  machine.visible_devices = "6";
   EXPECT_THAT(WhyNot(options, machine), HasSubstr("CUDA_VISIBLE_DEVICES=6 has 1"));
   options.affinity.gpus = {"2", "1"};
   const std::vector<Place> places = Places(options, Server());
-  EXPECT_EQ(places[0].cuda_visible_devices, "2");
-  EXPECT_EQ(places[1].cuda_visible_devices, "1");
+  EXPECT_EQ(places[0].visible_devices, "2");
+  EXPECT_EQ(places[1].visible_devices, "1");
   EXPECT_TRUE(places[1].local_rank_is_zero);
 }
 
@@ -164,7 +164,7 @@ TEST(PlacementTest, WhatTheMachineDoesNotHaveIsSaid) {
   EXPECT_THAT(WhyNot(options, Server()), HasSubstr("--gpus names 4"));
   Machine bare = Server();
   bare.gpus.clear();
-  EXPECT_THAT(WhyNot(OnePerGpu(), bare), HasSubstr("no NVIDIA GPU"));
+  EXPECT_THAT(WhyNot(OnePerGpu(), bare), HasSubstr("no NVIDIA or AMD GPU"));
 }
 
 // Two programs, of 3 and 1 workers.

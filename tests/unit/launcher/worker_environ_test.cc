@@ -51,7 +51,7 @@ TEST(WorkerEnvironTest, ThreadsAreSharedUnlessAPersonSaysOtherwise) {
 
 TEST(WorkerEnvironTest, GpusOfItsOwnReplaceThoseOfTheParent) {
   const auto own =
-      WorkerEnviron({"CUDA_VISIBLE_DEVICES=4,5"}, TwoWorkers(), {.cuda_visible_devices = "5"}, {});
+      WorkerEnviron({"CUDA_VISIBLE_DEVICES=4,5"}, TwoWorkers(), {.visible_devices = "5"}, {});
   EXPECT_THAT(own, Contains("CUDA_VISIBLE_DEVICES=5"));
   EXPECT_THAT(own, Not(Contains("CUDA_VISIBLE_DEVICES=4,5")));
   EXPECT_THAT(WorkerEnviron({"CUDA_VISIBLE_DEVICES=4,5"}, TwoWorkers(), {}, {}),
