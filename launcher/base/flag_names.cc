@@ -54,6 +54,13 @@ const Flag* FindLetter(absl::Span<const Flag> flags, char letter) {
   return found == flags.end() ? nullptr : &*found;
 }
 
+const Flag* FindAlias(absl::Span<const Flag> flags, const std::string& name) {
+  const auto found = std::find_if(flags.begin(), flags.end(), [&](const Flag& flag) {
+    return std::find(flag.aliases.begin(), flag.aliases.end(), name) != flag.aliases.end();
+  });
+  return found == flags.end() ? nullptr : &*found;
+}
+
 bool IsGeneral(const std::string& argument) {
   return argument == "-h" || argument == "--help" || argument == "--version";
 }
@@ -69,15 +76,17 @@ std::vector<std::string> CanonicalArguments(absl::Span<const Flag> flags,
     std::string& argument = canonical[i];
     if (argument.size() < 2 || argument[0] != '-' || argument == "--") break;
     if (IsGeneral(argument)) continue;
-    if (argument[1] != '-') {
-      const Flag* flag = FindLetter(flags, argument[1]);
+    const std::size_t end = std::min(argument.find('='), argument.size());
+    const std::string name = WithDashes(absl::string_view(argument).substr(0, end));
+    const Flag* flag = FindAlias(flags, name);
+    if (flag == nullptr && argument[1] != '-') {
+      flag = FindLetter(flags, argument[1]);
       if (flag == nullptr) break;
       if (flag->value != nullptr && argument.size() == 2) ++i;
       if (flag->value != nullptr && argument.size() > 2 && argument[2] == '=') argument.erase(2, 1);
       continue;
     }
-    const std::size_t end = std::min(argument.find('='), argument.size());
-    const Flag* flag = FindFlag(flags, WithDashes(absl::string_view(argument).substr(0, end)));
+    if (flag == nullptr) flag = FindFlag(flags, name);
     if (flag == nullptr) break;
     if (flag->value != nullptr && end == argument.size()) ++i;
     argument.replace(0, end, flag->name);

@@ -24,6 +24,8 @@ struct Flag {
   const char* value;  // for --help; nullptr: a switch
   const char* help;
   bool repeats = false;  // may be repeated: the texts are joined by kRepeatSeparator
+  // What users of other launchers write for it, "-ppn": whole words, which abbreviate nothing.
+  std::vector<const char*> aliases = {};
 };
 
 inline constexpr char kRepeatSeparator = '\n';

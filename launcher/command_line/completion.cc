@@ -43,6 +43,7 @@ bool IsFolder(const Flag& flag) {
 std::string Patterns(const Flag& flag) {
   std::string pattern = flag.name;
   if (flag.letter != 0) absl::StrAppend(&pattern, "|-", std::string(1, flag.letter));
+  for (const char* alias : flag.aliases) absl::StrAppend(&pattern, "|", alias);
   return pattern;
 }
 
@@ -146,6 +147,8 @@ std::string ZshFlag(const Flag& flag) {
                     flag.value != nullptr ? "+" : "", "[", ZshText(flag.help), "]", value,
                     "' \\\n");
   }
+  for (const char* alias : flag.aliases)
+    absl::StrAppend(&lines, "    '*", alias, "[", ZshText(flag.help), "]", value, "' \\\n");
   return lines;
 }
 

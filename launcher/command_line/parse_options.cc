@@ -14,6 +14,7 @@
 #include "launcher/command_line/program_sections.h"
 #include "launcher/command_line/rdzv_conf.h"
 #include "launcher/command_line/scheduler_env.h"
+#include "launcher/command_line/total_workers.h"
 #include "launcher/options/option_groups.h"
 #include "proto/version.h"
 #include "rendezvous/base/limits.h"
@@ -26,9 +27,21 @@ constexpr double kLastCallSecondsMax = std::chrono::seconds(kLastCallMax).count(
 constexpr double kLeaseSecondsMax = std::chrono::seconds(kLeaseMax).count();
 
 const std::vector<Flag> kWorkerFlags = {
-    {"--nproc-per-node", 0, "N|auto|gpu|cpu|xpu|npu",
-     "Number of workers on this node (1); gpu, xpu (Intel), npu (Ascend): one a device; auto: one a "
-     "device, without any one a CPU."},
+    {"--nproc-per-node",
+     0,
+     "N|auto|gpu|cpu|xpu|npu",
+     "Number of workers on this node (1), also -ppn and --npernode; gpu, xpu (Intel), npu "
+     "(Ascend): "
+     "one a device; auto: one a device, without any one a CPU.",
+     false,
+     {"-ppn", "--ppn", "-npernode", "--npernode"}},
+    {"--ntasks",
+     'n',
+     "N",
+     "Number of workers on all nodes together, also -np: with --nnodes, --nproc-per-node or hosts "
+     "gives what is missing.",
+     false,
+     {"-np"}},
     {"--role", 0, "NAME[:COUNT]",
      "ROLE_NAME of the workers (default), and their number on this node. Another program of the "
      "run follows as \": --role NAME[:COUNT] PROGRAM ARGUMENTS\"."},
@@ -317,6 +330,7 @@ absl::StatusOr<Options> ReadValues(const Values& values, std::vector<std::string
   if (options.standalone) StandAlone(reader, options);
   ResolvePortZero(reader, options);
   FollowSlurmStep(get_variable, reader, options);
+  FollowTotal(reader, options);
   CheckTogether(reader, options);
   CheckSections(reader, options);
   if (!reader.status().ok()) return reader.status();

@@ -11,6 +11,7 @@
 #include "launcher/base/command.h"
 #include "launcher/base/limits.h"
 #include "launcher/command_line/program_sections.h"
+#include "launcher/hosts/hosts_total.h"
 #include "rendezvous/base/limits.h"
 
 namespace ddprun {
@@ -153,11 +154,11 @@ absl::StatusOr<std::string> NodeProcPerNode(const Options& options, const HostEn
       return "gpu";
     case ProcPerNode::kCpu:
       return "cpu";
-    case ProcPerNode::kNumber:
     case ProcPerNode::kXpu:
       return "xpu";
     case ProcPerNode::kNpu:
       return "npu";
+    case ProcPerNode::kNumber:
       break;
   }
   if (!options.hosts.has_nproc)
@@ -222,8 +223,11 @@ const char* TransportName(TransportKind kind) {
   return "";
 }
 
-absl::StatusOr<HostsPlan> MakeHostsPlan(const Options& options, const std::vector<HostEntry>& hosts,
+absl::StatusOr<HostsPlan> MakeHostsPlan(const Options& options, const std::vector<HostEntry>& given,
                                         const HostsFacts& facts) {
+  const absl::StatusOr<std::vector<HostEntry>> shared = ShareTotal(options, given);
+  if (!shared.ok()) return shared.status();
+  const std::vector<HostEntry>& hosts = *shared;
   HostsPlan plan;
   plan.run_id = options.run_id.empty() ? facts.run_id : options.run_id;
   const int count = static_cast<int>(hosts.size());

@@ -194,6 +194,7 @@ struct Options : ProgramSection {
   int nodes_min = 1;  // the minimum; the same unless --nnodes MIN:MAX
   ProcPerNode proc_per_node = ProcPerNode::kNumber;
   int proc_per_node_number = 1;
+  std::optional<int> total_workers;  // of the run: -n
   std::optional<int> node_rank;
   std::optional<std::string> master_addr;
   std::optional<int> master_port;

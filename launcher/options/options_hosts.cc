@@ -11,9 +11,9 @@ namespace {
 
 // Flags that the head sets for each node, or that concern the head alone. The secret is sent
 // separately.
-constexpr const char* kHeadFlags[] = {"--nnodes",      "--node-rank",   "--nproc-per-node",
-                                      "--master-addr", "--master-port", "--rdzv-endpoint",
-                                      "--rdzv-id",     "--standalone",  "--token-file"};
+constexpr const char* kHeadFlags[] = {
+    "--nnodes",        "--node-rank", "--nproc-per-node", "--master-addr", "--master-port",
+    "--rdzv-endpoint", "--rdzv-id",   "--standalone",     "--token-file",  "--ntasks"};
 
 // What the head has done: what files say is in the other values.
 constexpr const char* kDoneFlags[] = {"--config", "--env-file", "--dry-run"};

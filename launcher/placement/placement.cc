@@ -72,7 +72,7 @@ void ShareGpusByRole(const std::vector<std::string>& chosen, std::vector<Place>&
     while (end < places.size() && places[end].program == places[first].program) ++end;
     const std::string gpus = absl::StrJoin(chosen.begin() + static_cast<std::ptrdiff_t>(first),
                                            chosen.begin() + static_cast<std::ptrdiff_t>(end), ",");
-    for (std::size_t i = first; i < end; ++i) places[i].cuda_visible_devices = gpus;
+    for (std::size_t i = first; i < end; ++i) places[i].visible_devices = gpus;
   }
 }
 

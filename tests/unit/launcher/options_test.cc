@@ -76,6 +76,7 @@ const FlagCase kFlagCases[] = {
      [](const Options& o) { return o.proc_per_node == ProcPerNode::kXpu; }},
     {"--nproc-per-node", "npu", "",
      [](const Options& o) { return o.proc_per_node == ProcPerNode::kNpu; }},
+    {"--ntasks", "4", "", [](const Options& o) { return o.total_workers == 4; }},
     {"--node-rank", "1", "--nnodes 2 --master-addr a",
      [](const Options& o) { return o.node_rank == 1; }},
     {"--master-addr", "10.0.0.1", "", [](const Options& o) { return o.master_addr == "10.0.0.1"; }},
