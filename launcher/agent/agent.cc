@@ -46,9 +46,11 @@ Agent::Agent(Config config)
       watch_(config_.options.hangs, workers_, poller_, console_),
       notice_file_(config_.options.stopping.notices.file, config_.options.stopping.notices.grace,
                    background_),
+      stdin_pump_(config_.options.worker_stdin, config_.warden),
       signal_fd_(OpenSignalFd(WithChildSignal(
           Union(config_.end_signals, Union(config_.forwarded_signals, config_.notice_signals))))),
       guard_fds_(config_.guard_pidfds.begin(), config_.guard_pidfds.end()) {
+  config_.worker_stdin = stdin_pump_.worker_end();
   workers_.SetPlaces(
       {.on_ended = [this](int local_rank, const auto& message,
                           TimePoint now) { return watch_.OnWorkerEnded(local_rank, message, now); },
@@ -103,12 +105,14 @@ void Agent::Loop() {
     const std::vector<Ready> ready = poller_.Wait(
         Earliest({NextDeadline(state_), workers_.NextDeadline(), workers_.logs().NextDeadline(),
                   watch_.NextDeadline(round_runs), NextJoinDeadline(), heartbeat_due_,
-                  observer_.NextDeadline(), faults_.NextDeadline(), notice_file_.NextDeadline()}));
+                  observer_.NextDeadline(), faults_.NextDeadline(), notice_file_.NextDeadline(),
+                  stdin_pump_.NextDeadline()}));
     now = Now();
     for (const Ready& one : ready) HandleReady(one, now);
     ContinueJoin(now);
     faults_.OnTurn(now);
     LookForNotice(now);
+    stdin_pump_.OnTurn(poller_, now);
     workers_.OnTurn(now, events_);
     if (workers_.TakeStarted()) OnWorkersStarted(now);
     workers_.logs().OnDeadline(now);
@@ -146,6 +150,8 @@ void Agent::HandleReady(const Ready& ready, TimePoint now) {
       if (const auto message = workers_.ReadProgress(ready.worker, now, events_))
         watch_.OnProgress(ready.worker, *message, now);
       return;
+    case Source::kStdin:
+      return stdin_pump_.OnReady();
     case Source::kStacks:
       return;  // handled in each turn of the loop
     case Source::kConsoleOut:
@@ -287,6 +293,7 @@ void Agent::Perform(const Effect& effect, TimePoint now) {
     Start start = spawn->start;
     const absl::Status status = ServeStores(start);
     if (status.ok()) {
+      stdin_pump_.BeginRound(start.rank_first, workers_.size());
       workers_.Spawn(start, NetworkVariables(start), now, events_);
     } else {
       workers_.FailToSpawn(std::string(status.message()), now, events_);

@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "launcher/agent/agent_observer.h"
 #include "launcher/agent/notice_file.h"
+#include "launcher/agent/stdin_pump.h"
 #include "launcher/base/background.h"
 #include "launcher/base/poller.h"
 #include "launcher/chaos/fault_injector.h"
@@ -78,6 +79,7 @@ class Agent {
     sigset_t end_signals;
     sigset_t forwarded_signals;
     sigset_t notice_signals;
+    pid_t warden = 0;               // the process that the user started
     std::vector<int> guard_pidfds;  // of the warden and the keeper
     // Of a node that the head of a run has started.
     std::optional<ControlPipe> control_pipe;
@@ -157,6 +159,7 @@ class Agent {
   WorkerWatch watch_;
   FaultInjector faults_;  // after the workers, so that it undoes its faults before they go
   NoticeFile notice_file_;
+  StdinPump stdin_pump_;
   OwnedFd signal_fd_;
   std::vector<OwnedFd> guard_fds_;
   EventQueue session_events_;

@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
 #include "launcher/base/command.h"
+#include "launcher/base/int_ranges.h"
 #include "launcher/base/limits.h"
 #include "launcher/node/network.h"
 #include "launcher/placement/flight_recorder.h"
@@ -32,6 +33,8 @@ std::string Line(const std::string& what, const std::string& text) {
   return absl::StrCat("  ", what, std::string(what.size() < 12 ? 12 - what.size() : 1, ' '), text,
                       "\n");
 }
+
+void AppendQuoted(std::string* out, const std::string& word) { *out += ShellQuote(word); }
 
 int LocalWorldSize(const DryRun& dry_run) { return static_cast<int>(dry_run.places.size()); }
 
@@ -178,6 +181,23 @@ std::string Environment(const DryRun& dry_run, int first_worker, int last_worker
   return text;
 }
 
+std::string Wraps(const Options& options) {
+  std::string text;
+  for (const WorkerWrap& wrap : options.wraps) {
+    const std::string ranks =
+        wrap.ranks.empty() ? "all ranks" : absl::StrCat("ranks ", RangesText(wrap.ranks));
+    absl::StrAppend(
+        &text,
+        Line("wrapped", absl::StrCat(ranks, ": ", absl::StrJoin(wrap.command, " ", AppendQuoted))));
+  }
+  return text;
+}
+
+std::string Stdin(const WorkerStdin& worker_stdin) {
+  return worker_stdin.to == WorkerStdin::To::kNone ? "of no worker"
+                                                   : absl::StrCat("of rank ", worker_stdin.rank);
+}
+
 }  // namespace
 
 std::string SecretInWords(const Options& options, bool has_variable,
@@ -202,10 +222,9 @@ std::string SecretInWords(const Options& options, bool has_variable,
 namespace {
 
 std::string Command(const Program& program) {
-  const auto quoted = [](std::string* out, const std::string& word) { *out += ShellQuote(word); };
   std::vector<std::string> argv = program.argv;
   argv.front() = program.path;
-  return absl::StrJoin(argv, " ", quoted);
+  return absl::StrJoin(argv, " ", AppendQuoted);
 }
 
 // One for each program.
@@ -246,6 +265,10 @@ std::string DryRunText(const DryRun& dry_run) {
                       ? ""
                       : Line("preload", absl::StrCat(absl::StrJoin(options.preload, ", "),
                                                      ", imported once; workers are forked")),
+                  Wraps(options),
+                  options.worker_stdin.to == WorkerStdin::To::kShared
+                      ? ""
+                      : Line("stdin", Stdin(options.worker_stdin)),
                   Line("nodes", Nodes(options)), Line("rendezvous", Rendezvous(dry_run)),
                   Line("secret", dry_run.secret),
                   Line("run", options.run_id.empty() ? "named when it starts" : options.run_id),

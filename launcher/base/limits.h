@@ -47,6 +47,13 @@ inline constexpr std::size_t kLogLineBytesMax = 16u << 10;
 // are left out and counted.
 inline constexpr std::size_t kLogPendingBytesMax = 256u << 10;
 
+// The rank of --stdin: what is read from a terminal at once (a terminal holds 4096 bytes), and how
+// often a ddprun in the background looks whether it is in the foreground.
+inline constexpr std::size_t kStdinReadBytes = 4096;
+inline constexpr std::chrono::milliseconds kStdinRetryInterval{500};
+// After that an unfinished line of this rank is a prompt.
+inline constexpr std::chrono::milliseconds kPromptDelay{50};
+
 // How long a line waits for equal lines of other workers: longer than the workers' skew after a
 // collective, too short to be noticed.
 inline constexpr std::chrono::milliseconds kFoldWindow{200};

@@ -28,6 +28,7 @@ enum class Source : std::uint32_t {
   kLogNotice,
   kBackground,
   kControlPipe,
+  kStdin,
   kWorkerProgress,
   kStacks
 };

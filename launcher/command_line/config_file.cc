@@ -85,23 +85,27 @@ class ConfigReader {
   absl::Status ReadFlag(const std::string& key, const YAML::Node& node) {
     std::vector<std::string> known = {"program", "env"};
     bool found = false;
+    std::string separator = ",";
     for (const Flag& flag : flags_) {
       const std::string name = std::string(flag.name).substr(2);
       if (IsForTheCommandLine(name)) continue;
       known.push_back(name);
-      found = found || name == key;
+      if (name != key) continue;
+      found = true;
+      if (flag.repeats) separator = kRepeatSeparator;
     }
     if (!found) {
       return Wrong(absl::StrCat("has the unknown key '", key, "'", DidYouMean(key, known),
                                 "; keys are flags without --, program and env"));
     }
-    absl::StatusOr<std::string> text = TextOf(key, node);
+    absl::StatusOr<std::string> text = TextOf(key, node, separator);
     if (!text.ok()) return text.status();
     file_.values[absl::StrCat("--", key)] = {*std::move(text), absl::StrCat(path_, ": ", key)};
     return absl::OkStatus();
   }
 
-  absl::StatusOr<std::string> TextOf(const std::string& key, const YAML::Node& node) const {
+  absl::StatusOr<std::string> TextOf(const std::string& key, const YAML::Node& node,
+                                     const std::string& separator) const {
     if (node.IsScalar()) return node.Scalar();
     std::vector<std::string> parts;
     for (const auto& entry : node) {
@@ -112,7 +116,7 @@ class ConfigReader {
                                    : value.Scalar());
     }
     if (parts.empty()) return Wrong(absl::StrCat("has no value for ", key));
-    return absl::StrJoin(parts, ",");
+    return absl::StrJoin(parts, separator);
   }
 
   const std::string& path_;

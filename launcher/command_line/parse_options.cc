@@ -55,6 +55,12 @@ const std::vector<Flag> kWorkerFlags = {
     {"--preload", 0, "MODULES",
      "Import these Python modules (torch,numpy) once on this node, and fork the workers from "
      "there."},
+    {"--wrap", 0, "RANKS:COMMAND",
+     "Run the programs of these ranks (0-3,8 or all) under a command: 0:\"gdb --args\"; %r is the "
+     "rank. May be repeated.",
+     true},
+    {"--stdin", 0, "RANK|none|shared",
+     "Give stdin to this rank alone, to none, or to all, the first reader getting it (shared)."},
 };
 
 const std::vector<Flag> kRendezvousFlags = {
@@ -320,6 +326,8 @@ absl::StatusOr<Options> ReadValues(const Values& values, std::vector<std::string
   options.hosts = ReadHostOptions(reader, values);
   options.run_path = reader.Switch("--run-path");
   ReadPreload(reader, options);
+  options.wraps = ReadWraps(reader);
+  options.worker_stdin = ReadWorkerStdin(reader, options.hosts.asked());
   options.torchrun = ReadTorchrunOptions(reader);
   if (options.torchrun.logs_events_to_console && options.observe.event_log.empty()) {
     options.observe.event_log = kEventLogStderr;

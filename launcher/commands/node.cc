@@ -173,6 +173,12 @@ std::optional<int> FindPlacesAndProgram(Agent::Config& config) {
   }
   if (const absl::Status status = CheckPreload(config); !status.ok())
     return Fail(status, kExitUsage);
+  const absl::Status wraps = ResolveWraps(config.options, config.local_world_size(), ReadVariable);
+  if (!wraps.ok()) {
+    return Fail(wraps, absl::IsNotFound(wraps)           ? kExitNotFound
+                       : absl::IsPermissionDenied(wraps) ? kExitNotExecutable
+                                                         : kExitUsage);
+  }
   return std::nullopt;
 }
 
@@ -208,6 +214,7 @@ int RunGuarded(Agent::Config& config, std::optional<HeadConnection> head,
   config.temp_dir = *temp_dir;
   const RunCgroup cgroup = RunCgroup::Make(OwnCgroup(), config.node_id.value);
   config.cgroup = &cgroup;
+  config.warden = getpid();
   const Warden warden{.passed_signals = signals,
                       .control_pipe = head.has_value() ? head->control_pipe.fd() : -1,
                       .temp_dir = config.temp_dir,

@@ -319,6 +319,7 @@ void HostsRun::HandleReady(const Ready& ready) {
     case Source::kLogNotice:
       return console_.ShowNotices();
     case Source::kSession:
+    case Source::kStdin:
     case Source::kWarden:
     case Source::kWorkerProgress:
     case Source::kStacks:

@@ -68,6 +68,12 @@ int StopSignal(const StopOptions& options);
 extern const std::vector<Flag> kTorchrunFlags;
 TorchrunOptions ReadTorchrunOptions(Reader& reader);
 
+// ---- Single workers: their flags are in command_line/parse_options.cc
+
+std::vector<WorkerWrap> ReadWraps(Reader& reader);
+// `by_head`: the nodes are started from here (-H).
+WorkerStdin ReadWorkerStdin(Reader& reader, bool by_head);
+
 // ---- The final report of a run
 
 extern const std::vector<Flag> kVerdictFlags;

@@ -13,6 +13,7 @@
 #include "launcher/base/flags.h"
 #include "launcher/options/hosts_list.h"
 #include "launcher/options/log_specs.h"
+#include "launcher/options/worker_wraps.h"
 #include "rendezvous/security/credentials.h"
 #include "rendezvous/values/session_types.h"
 
@@ -177,6 +178,16 @@ enum class WorkerStore {
 // kGpu: NVIDIA's or AMD's, as torch.cuda has both; kXpu: Intel's; kNpu: Ascend's.
 enum class ProcPerNode { kNumber, kAuto, kGpu, kCpu, kXpu, kNpu };
 
+// Who has the stdin of ddprun.
+struct WorkerStdin {
+  enum class To {
+    kShared,
+    kNone,
+    kRank
+  } to = To::kShared;  // kShared: all, the first reader gets it
+  int rank = 0;        // with kRank
+};
+
 // A program and its workers. Those of several programs follow each other on each node, in the order
 // of the command line.
 struct ProgramSection {
@@ -222,6 +233,8 @@ struct Options : ProgramSection {
   HostOptions hosts;
   std::optional<DoctorOptions> doctor;  // `ddprun doctor`: nothing is started
   TorchrunOptions torchrun;
+  std::vector<WorkerWrap> wraps;  // of different ranks
+  WorkerStdin worker_stdin;
   std::vector<std::string> preload;  // Python modules that a fork server imports
   std::vector<std::pair<std::string, std::string>> variables;  // of files, to be set
   std::string token_env_file;  // the .env file that has the run's secret; empty: none

@@ -23,6 +23,11 @@ class LineSplitter {
   // "\r\n" ends a line as "\n" does. A longer line is passed on in pieces of that size.
   void Append(std::string_view bytes);
 
+  // The beginning of a line whose end has not come, such as a prompt.
+  std::string_view unfinished() const {
+    return after_return_ ? std::string_view() : std::string_view(partial_);
+  }
+
   // The output has ended: the rest without a line end is a line too.
   void Flush();
 

@@ -44,6 +44,7 @@ absl::Status LogMux::StartRound(const LogPlan& plan, const std::vector<bool>& ke
   write_ends.clear();
   write_ends.resize(count);
   status_rank_ = -1;
+  prompt_.reset();
   read_buffer_.resize(kPipeReadBytes);
   feed_.StartRound(plan.round, static_cast<int>(count));
   for (std::size_t i = 0; i < count; ++i) {
@@ -171,7 +172,10 @@ std::vector<LogMux::Pipe> LogMux::OpenPipes(int worker) const {
 
 bool LogMux::Read(int worker, OutputStream stream, TimePoint now) {
   Source& source = *sources_[static_cast<std::size_t>(worker)];
-  if (ReadInto(source, stream, kPipeReadBytes, now)) return true;
+  if (ReadInto(source, stream, kPipeReadBytes, now)) {
+    if (source.plan.rank == prompt_rank_) AwaitPrompt(source, stream, now);
+    return true;
+  }
   if (!source.out.pipe.valid() && !source.err.pipe.valid()) EndWorker(source, now);
   return false;
 }
@@ -245,6 +249,14 @@ void LogMux::OnLine(Source& source, OutputStream stream, std::string_view line) 
   }
 }
 
+// The end of most lines comes within the delay.
+void LogMux::AwaitPrompt(const Source& source, OutputStream stream, TimePoint now) {
+  const Channel& channel = stream == OutputStream::kOut ? source.out : source.err;
+  prompt_.reset();
+  if (console_.IsTerminal() && prompt_rank_ >= 0 && !channel.splitter->unfinished().empty())
+    prompt_ = Prompt{.worker = source.index, .stream = stream, .due = now + kPromptDelay};
+}
+
 void LogMux::OnProgress(Source& source, OutputStream stream, std::string_view segment) {
   if (!source.plan.Of(stream).on_console || source.plan.rank == kNoRank) return;
   if (status_rank_ >= 0 && source.plan.rank > status_rank_) return;
@@ -298,8 +310,19 @@ void LogMux::ShowLine(OutputStream stream, const std::string& prefix, std::strin
                            line);
 }
 
-std::optional<TimePoint> LogMux::NextDeadline() const { return folder_.NextDeadline(); }
-void LogMux::OnDeadline(TimePoint now) { Show(folder_.Expire(now)); }
+std::optional<TimePoint> LogMux::NextDeadline() const {
+  return Earliest(
+      {folder_.NextDeadline(), prompt_.has_value() ? std::optional(prompt_->due) : std::nullopt});
+}
+
+void LogMux::OnDeadline(TimePoint now) {
+  Show(folder_.Expire(now));
+  if (!prompt_.has_value() || now < prompt_->due) return;
+  const Prompt prompt = *std::exchange(prompt_, std::nullopt);
+  OnProgress(*sources_[static_cast<std::size_t>(prompt.worker)], prompt.stream,
+             ChannelOf(prompt.worker, prompt.stream).splitter->unfinished());
+}
+
 void LogMux::ShowAll() { Show(folder_.Flush()); }
 
 // ---- Files

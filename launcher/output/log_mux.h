@@ -62,6 +62,10 @@ class LogMux {
   // Continues without waiting for the files' disk; output is queued for it.
   absl::Status GoOnUnopened();
 
+  // A terminal shows the unfinished lines of this rank, such as prompts: its stdin is typed there.
+  // -1: of none.
+  void SetPromptRank(int rank) { prompt_rank_ = rank; }
+
   // Writes a worker's failure record beside its log files, if any.
   void KeepRecord(int worker, std::string_view record);
 
@@ -82,7 +86,8 @@ class LogMux {
   // The output for subscribers of the service.
   LogFeed& feed() { return feed_; }
 
-  // Lines that wait for equal lines of other workers: their deadline, and functions that show them.
+  // Lines that wait for equal lines of other workers, or for their end: their deadline, and
+  // functions that show them.
   std::optional<TimePoint> NextDeadline() const;
   void OnDeadline(TimePoint now);
   void ShowAll();
@@ -124,6 +129,7 @@ class LogMux {
   bool ReadInto(Source& source, OutputStream stream, std::size_t bytes_max, TimePoint now);
   void EndWorker(const Source& source, TimePoint now);
   void OnLine(Source& source, OutputStream stream, std::string_view line);
+  void AwaitPrompt(const Source& source, OutputStream stream, TimePoint now);
   void OnProgress(Source& source, OutputStream stream, std::string_view segment);
   bool Folds(OutputStream stream) const;
   void Show(const LineFolder::Groups& groups);
@@ -143,7 +149,14 @@ class LogMux {
   std::vector<std::unique_ptr<Source>>
       sources_;           // by local rank, then parked ones; the splitters hold their addresses
   int status_rank_ = -1;  // the rank whose progress the terminal shows: the lowest with progress
-  TimePoint now_;         // the time of the current call, for the splitters' callbacks
+  int prompt_rank_ = -1;
+  struct Prompt {
+    int worker = 0;
+    OutputStream stream = OutputStream::kOut;
+    TimePoint due;
+  };
+  std::optional<Prompt> prompt_;
+  TimePoint now_;  // the time of the current call, for the splitters' callbacks
   std::string read_buffer_;
 };
 

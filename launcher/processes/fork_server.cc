@@ -252,7 +252,8 @@ absl::StatusOr<Spawned> ForkServerProcess::Ask(const SpawnRequest& request) {
   if (!file.ok()) return file.status();
   absl::StatusOr<SocketPair> channel = MakeSocketPair();
   if (!channel.ok()) return channel.status();
-  std::vector<int> fds = {channel->other.get(), file->get(), request.out, request.err};
+  std::vector<int> fds = {channel->other.get(), file->get(),
+                          request.in < 0 ? STDIN_FILENO : request.in, request.out, request.err};
   if (request.cgroup >= 0) fds.push_back(request.cgroup);
   if (!SendDescriptors(socket_.get(), fds)) {
     if (errno == EPIPE) return absl::UnavailableError("the process ended");

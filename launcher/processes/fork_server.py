@@ -18,7 +18,7 @@ import time
 
 VARIABLE = "DDPRUN_FORK_SERVER"  # "check AGENT MODULES", then "serve AGENT MODULES"
 PR_SET_PDEATHSIG, PR_SET_NAME, PR_SET_PTRACER = 1, 15, 0x59616D61
-DESCRIPTORS_MAX = 5  # the channel to the agent, the request, stdout, stderr, the cgroup
+DESCRIPTORS_MAX = 6  # the channel to the agent, the request, stdin, stdout, stderr, the cgroup
 GO_SECONDS = 10  # the agent answers at once
 THREAD_END_SECONDS = 1  # a joined thread is listed for a moment longer
 libc = ctypes.CDLL(None, use_errno=True)
@@ -113,7 +113,7 @@ def wait_for_requests(listener):
             os.close(fd)
 
 
-def become_worker(agent, middle, name, request, out, err, cgroup=None):
+def become_worker(agent, middle, name, request, stdin, out, err, cgroup=None):
     """What the kernel keeps of a process, in the order of RunChild() in spawn.cc; then what Python does."""
     while os.getppid() == middle:
         time.sleep(0.0002)
@@ -123,6 +123,7 @@ def become_worker(agent, middle, name, request, out, err, cgroup=None):
         raise ProcessLookupError("the agent has ended")
     os.setsid()
     libc.prctl(PR_SET_NAME, name, 0, 0, 0)
+    os.dup2(stdin, 0)
     os.dup2(out, 1)
     os.dup2(err, 2)
     with open(request, "rb") as file:
@@ -131,6 +132,7 @@ def become_worker(agent, middle, name, request, out, err, cgroup=None):
         with contextlib.suppress(OSError), open(f"/proc/self/fd/{cgroup}/cgroup.procs", "wb", 0) as file:
             file.write(b"0")
         os.close(cgroup)
+    os.close(stdin)
     os.close(out)
     os.close(err)
     for kind, text in items:

@@ -137,6 +137,41 @@ std::vector<std::string> ArgumentsOf(const Program& program, int local_rank) {
   return argv;
 }
 
+std::string MissingRank(const Options& options, int world_size) {
+  const bool has_stdin = options.worker_stdin.to == WorkerStdin::To::kRank;
+  const int wrapped = HighestWrapped(options.wraps);
+  const bool of_wrap = wrapped >= world_size;
+  if (!of_wrap && (!has_stdin || options.worker_stdin.rank < world_size)) return "";
+  return absl::StrCat(
+      of_wrap ? "--wrap" : "--stdin", " names rank ", of_wrap ? wrapped : options.worker_stdin.rank,
+      ", and this run has ",
+      world_size == 1 ? "rank 0 alone" : absl::StrCat("ranks 0 to ", world_size - 1),
+      "; name one of them");
+}
+
+absl::Status ResolveWraps(Options& options, int workers, const GetVariable& get_variable) {
+  if (options.nodes == 1) {
+    const std::string sentence = MissingRank(options, workers);
+    if (!sentence.empty()) return absl::InvalidArgumentError(sentence);
+  }
+  for (WorkerWrap& wrap : options.wraps) {
+    std::string& name = wrap.command.front();
+    const absl::StatusOr<std::string> path =
+        absl::StrContains(name, '/') ? CheckPath(name) : FindIn(PathFolders(get_variable), name);
+    if (path.ok()) {
+      name = *path;
+    } else if (options.nodes == 1) {
+      return absl::Status(path.status().code(),
+                          absl::StrCat("--wrap: ", path.status().message().empty()
+                                                       ? absl::StrCat("there is no program '", name,
+                                                                      "' in PATH; install it, or "
+                                                                      "give its path")
+                                                       : std::string(path.status().message())));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Program> ResolveProgram(const ProgramSection& section, const std::string& own_folder,
                                        const GetVariable& get_variable) {
   const std::string& name = section.program.front();

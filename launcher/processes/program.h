@@ -20,6 +20,15 @@ struct Program {
 // under torchrun. Nothing else is touched; `$$` and other `${...}` stay as they are.
 std::vector<std::string> ArgumentsOf(const Program& program, int local_rank);
 
+// Finds the programs of --wrap in PATH, and checks that the ranks of --wrap and --stdin exist where
+// these are known: in a run of one node, of `workers` workers. With more nodes a program need only
+// be where the rank is, so one that is missing here stays a name. Errors as below, and
+// INVALID_ARGUMENT.
+absl::Status ResolveWraps(Options& options, int workers, const GetVariable& get_variable);
+
+// Of --wrap and --stdin: a rank beyond the `world_size` ranks, as one sentence; empty: none.
+std::string MissingRank(const Options& options, int world_size);
+
 // A bare name is searched in `own_folder` (the folder of ddprun) and then in PATH; one with a '/'
 // is a path; a Python file (.py, .pyc, .pyz, or a folder with a __main__.py) and a module are run
 // by PYTHON_EXEC or python3. NOT_FOUND (exit code 127) or PERMISSION_DENIED (126): one sentence for

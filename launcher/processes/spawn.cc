@@ -190,7 +190,7 @@ struct Spawner::State {
 
   Spawned StartOne(const SpawnRequest& request, const rlimit& file_limit) {
     std::optional<Spawned> forked;
-    if (fork_server != nullptr && !IsCancelled())
+    if (fork_server != nullptr && !request.wrapped && !IsCancelled())
       forked = fork_server->Fork(request, [this] { return IsCancelled(); });
     if (forked.has_value()) return *std::move(forked);
     if (!IsCancelled()) return SpawnProcess(request, file_limit);

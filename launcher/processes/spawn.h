@@ -32,6 +32,7 @@ struct SpawnRequest {
   sigset_t signal_mask;           // its initial mask
   int cgroup = -1;                // a folder: it starts in that cgroup if the kernel supports it
   int death_signal = SIGKILL;     // that it receives when the agent dies
+  bool wrapped = false;           // another program than the other workers': not to be forked
 };
 
 struct Spawned {

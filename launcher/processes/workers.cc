@@ -20,6 +20,12 @@ Source SourceOf(OutputStream stream) {
   return stream == OutputStream::kOut ? Source::kWorkerOut : Source::kWorkerErr;
 }
 
+// Not valid: the workers share the stdin of ddprun.
+OwnedFd OpenNoStdin(const WorkerStdin& worker_stdin) {
+  if (worker_stdin.to == WorkerStdin::To::kShared) return {};
+  return OwnedFd(open("/dev/null", O_RDONLY | O_CLOEXEC));
+}
+
 }  // namespace
 
 Workers::Workers(const NodeConfig& config, Poller& poller, Console& console,
@@ -27,6 +33,7 @@ Workers::Workers(const NodeConfig& config, Poller& poller, Console& console,
     : config_(config),
       poller_(poller),
       console_(console),
+      no_stdin_(OpenNoStdin(config.options.worker_stdin)),
       background_(background),
       log_mux_(console, config_.options.logs.fold, config_.options.logs.time),
       roles_(RolesOf(config.options, config.places)),
@@ -72,10 +79,12 @@ void Workers::Spawn(const Start& start, const std::vector<std::string>& network,
   dumps_ = {};
   reported_keeping_.reset();
   if (fork_server_ != nullptr) fork_server_->BeginRound();
+  log_mux_.SetPromptRank(config_.worker_stdin >= 0 ? config_.options.worker_stdin.rank : -1);
   for (int i = 0; i < size(); ++i) {
     const auto index = static_cast<std::size_t>(i);
     const bool stays = processes_.IsLive(index) && Of(i).left;
-    const std::optional<int> spare = stays ? std::nullopt : ReadySpare(i);
+    const std::optional<int> spare =
+        stays || NeedsOwnStart(i) ? std::nullopt : ReadySpare(i);
     held_.erase(i);
     if (spare.has_value()) TakeSpare(i, *spare);
     if (stays || spare.has_value()) {
@@ -197,13 +206,44 @@ SpawnRequest Workers::RequestFor(int worker, const Place& place, std::vector<std
   return {.path = program.path,
           .argv = ArgumentsOf(program, local_rank),
           .environ = std::move(environ),
-          .in = -1,
+          .in = no_stdin_.get(),
           .out = ends.out.get(),
           .err = ends.err.get(),
           .cpus = place.cpus,
           .memory_nodes = place.memory_nodes,
           .signal_mask = config_.worker_signal_mask,
           .cgroup = cgroup};
+}
+
+// What this rank has that others have not.
+void Workers::FitToRank(int local_rank, SpawnRequest& request) const {
+  const int rank = start_.rank_first + local_rank;
+  const WorkerStdin& worker_stdin = config_.options.worker_stdin;
+  if (worker_stdin.to == WorkerStdin::To::kRank && worker_stdin.rank == rank)
+    request.in = config_.worker_stdin;
+  const WorkerWrap* wrap = FindWrap(config_.options.wraps, rank);
+  if (wrap == nullptr) return;
+  std::vector<std::string> argv = WrapCommand(*wrap, rank, local_rank);
+  argv.push_back(config_.program_of(local_rank).path);
+  argv.insert(argv.end(), request.argv.begin() + 1, request.argv.end());
+  request.path = argv.front();
+  request.argv = std::move(argv);
+  request.wrapped = true;
+}
+
+// A parked worker could not take its place: it runs the program alone, and has no stdin.
+bool Workers::NeedsOwnStart(int local_rank) const {
+  const int rank = start_.rank_first + local_rank;
+  const WorkerStdin& worker_stdin = config_.options.worker_stdin;
+  return FindWrap(config_.options.wraps, rank) != nullptr ||
+         (worker_stdin.to == WorkerStdin::To::kRank && worker_stdin.rank == rank);
+}
+
+// With one node it was checked before; with several the first says it for all.
+void Workers::NoteMissingRank() const {
+  const std::string sentence = MissingRank(config_.options, start_.world_size);
+  if (start_.rank_first == 0 && !sentence.empty())
+    console_.WriteLine(OutputStream::kErr, absl::StrCat("ddprun: ", sentence));
 }
 
 OwnedFd Workers::OpenCgroup() const {
@@ -223,6 +263,7 @@ void Workers::StartProcesses(TimePoint now) {
       spawning_.push_back(i);
     }
   }
+  NoteMissingRank();
   oom_watch_.Begin();
   // Workers that are kept stay in their cgroup, and new ones come to them.
   if (config_.cgroup != nullptr && cgroup_.empty())
@@ -253,6 +294,7 @@ void Workers::StartProcesses(TimePoint now) {
     }
     requests.push_back(
         RequestFor(i, place, std::move(environment), write_ends_[index], spawn_cgroup_.get()));
+    FitToRank(i, requests.back());
   }
   spawner_.Begin(std::move(requests), processes_.file_limit());
 }

@@ -43,6 +43,7 @@ struct NodeConfig {
   std::string temp_dir;
   sigset_t worker_signal_mask;        // the workers start with it
   const RunCgroup* cgroup = nullptr;  // outlives the node; the rounds' own are made in it
+  int worker_stdin = -1;              // of the rank of --stdin; -1: ddprun's own
 
   int local_world_size() const { return static_cast<int>(places.size()); }
   const Program& program_of(int local_rank) const {
@@ -228,6 +229,9 @@ class Workers {
   std::string CollectiveWatchFolder() const { return config_.temp_dir + "/collective_watch"; }
   SpawnRequest RequestFor(int worker, const Place& place, std::vector<std::string> environ,
                           const LogMux::WriteEnds& ends, int cgroup) const;
+  void FitToRank(int local_rank, SpawnRequest& request) const;
+  bool NeedsOwnStart(int local_rank) const;
+  void NoteMissingRank() const;
   OwnedFd OpenCgroup() const;
   std::shared_ptr<ForkServer> StartForkServer() const;
   void ReportLateStart();
@@ -277,6 +281,7 @@ class Workers {
   const NodeConfig& config_;
   Poller& poller_;
   Console& console_;
+  const OwnedFd no_stdin_;  // of workers that have none; not valid: all have ddprun's
   const Background& background_;
   LogMux log_mux_;
   const std::vector<RoleWorkers> roles_;  // in the order of local ranks

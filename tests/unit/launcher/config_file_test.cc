@@ -91,6 +91,12 @@ TEST(ConfigFileTest, WhatCannotBeMeant) {
               HasSubstr("of the configuration file c.yaml is not YAML"));
 }
 
+TEST(ConfigFileTest, AFlagThatRepeatsIsAList) {
+  const auto config = Parse("wrap: ['0:gdb --args', '1-2:time']");
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->values.at("--wrap").text, "0:gdb --args\n1-2:time");
+}
+
 TEST(ConfigFileTest, ASecretDoesNotBelongThere) {
   EXPECT_THAT(Error("env: {DDPRUN_TOKEN: abc}"),
               AllOf(HasSubstr("token-file"), ::testing::Not(HasSubstr("abc"))));

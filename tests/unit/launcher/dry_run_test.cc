@@ -57,6 +57,15 @@ TEST(DryRunTest, SeveralPrograms) {
                     HasSubstr("    ROLE_RANK=0 to 1\n")));
 }
 
+TEST(DryRunTest, WrappedRanksAndStdin) {
+  EXPECT_THAT(Text("--wrap 0-1:time --wrap 3:gdb --stdin 3", 4),
+              AllOf(HasSubstr("  wrapped     ranks 0-1: time\n  wrapped     ranks 3: gdb\n"),
+                    HasSubstr("  stdin       of rank 3\n")));
+  EXPECT_THAT(Text("--wrap all:time --stdin none", 2),
+              AllOf(HasSubstr("all ranks: time\n"), HasSubstr("  stdin       of no worker\n")));
+  EXPECT_THAT(Text("", 2), AllOf(Not(HasSubstr("wrapped")), Not(HasSubstr("stdin"))));
+}
+
 TEST(DryRunTest, ANodeWhoseRanksAreKnown) {
   EXPECT_THAT(Text("--nnodes 3 --node-rank 1 --master-addr a", 2),
               AllOf(HasSubstr("2 here: ranks 2 to 3 of 6, if every node has as many\n"),

@@ -151,5 +151,39 @@ TEST_F(ProgramTest, WhatCannotBeExecutedIsDenied) {
   EXPECT_TRUE(absl::IsPermissionDenied(Resolve({"plain"}).status()));
 }
 
+TEST_F(ProgramTest, TheProgramOfAWrapIsInPath) {
+  const auto in_path = [this](const std::string& name) -> std::optional<std::string> {
+    return name == "PATH" ? std::optional(folder_ + "/path") : std::nullopt;
+  };
+  const std::string gdb = Make("path/gdb");
+  Make("own/time");
+  Options options;
+  options.wraps = {{{0}, {"gdb", "--args"}}};
+  ASSERT_TRUE(ResolveWraps(options, 1, in_path).ok());
+  EXPECT_THAT(options.wraps[0].command, ElementsAre(gdb, "--args"));
+  options.wraps = {{{0}, {"time"}}};
+  const absl::Status missing = ResolveWraps(options, 1, in_path);
+  EXPECT_TRUE(absl::IsNotFound(missing));
+  EXPECT_EQ(missing.message(),
+            "--wrap: there is no program 'time' in PATH; install it, or give its path");
+  options.nodes = 2;  // the rank may be on the other node
+  ASSERT_TRUE(ResolveWraps(options, 1, in_path).ok());
+  EXPECT_THAT(options.wraps[0].command, ElementsAre("time"));
+}
+
+TEST(MissingRankTest, RanksOfWrapAndStdinMustExist) {
+  Options options;
+  EXPECT_EQ(MissingRank(options, 1), "");
+  options.wraps = {{{0, 4}, {"gdb"}}};
+  EXPECT_EQ(MissingRank(options, 5), "");
+  EXPECT_EQ(MissingRank(options, 4),
+            "--wrap names rank 4, and this run has ranks 0 to 3; name one of them");
+  options.wraps.clear();
+  options.worker_stdin = {.to = WorkerStdin::To::kRank, .rank = 1};
+  EXPECT_EQ(MissingRank(options, 2), "");
+  EXPECT_EQ(MissingRank(options, 1),
+            "--stdin names rank 1, and this run has rank 0 alone; name one of them");
+}
+
 }  // namespace
 }  // namespace ddprun
