@@ -103,6 +103,11 @@ void CheckSections(Reader& reader, const Options& options) {
     reader.FailWith(absl::StrCat("two programs have the role ", section->role,
                                  "; give each its own with --role NAME:COUNT"));
   }
+  if (options.total_workers && (!options.more_programs.empty() || options.workers)) {
+    reader.FailWith(
+        "-n is the number of workers of one program on all nodes, and --role NAME:COUNT that on "
+        "each node; leave -n out");
+  }
   if (!options.more_programs.empty() && options.restarts.spares > 0) {
     reader.FailWith(
         "--spares parks workers of one program, and there are several; leave --spares out, and "

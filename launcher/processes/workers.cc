@@ -83,8 +83,7 @@ void Workers::Spawn(const Start& start, const std::vector<std::string>& network,
   for (int i = 0; i < size(); ++i) {
     const auto index = static_cast<std::size_t>(i);
     const bool stays = processes_.IsLive(index) && Of(i).left;
-    const std::optional<int> spare =
-        stays || NeedsOwnStart(i) ? std::nullopt : ReadySpare(i);
+    const std::optional<int> spare = stays || NeedsOwnStart(i) ? std::nullopt : ReadySpare(i);
     held_.erase(i);
     if (spare.has_value()) TakeSpare(i, *spare);
     if (stays || spare.has_value()) {

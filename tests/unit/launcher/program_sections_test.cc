@@ -72,6 +72,8 @@ TEST(ProgramSectionsTest, WhatIsWrongIsSaidInASentence) {
               HasSubstr("contradict each other in role b"));
   EXPECT_THAT(LineError("--spares 1 --max-restarts 1 --role a p : --role b"),
               HasSubstr("--spares parks workers of one program"));
+  EXPECT_THAT(LineError("-n 4 --role a p : --role b"), HasSubstr("leave -n out"));
+  EXPECT_THAT(LineError("-n 4 --role a:2"), HasSubstr("leave -n out"));
   EXPECT_EQ(
       std::string(
           ParseOptions({"--role", "a", "p", ":", "--role", "b"}, From({})).status().message()),
