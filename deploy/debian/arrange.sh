@@ -53,7 +53,7 @@ train() {
 
 [ ! -d "$root/launcher" ] || { launcher && document launcher ddprun ddprun ddpctl ddprun-rendezvous ddprun-stacks ddprun-metrics.so; }
 [ ! -d "$root/train" ] || { train && document train ddprun-train train ddprun-plot libddprun_cuda.so; }
-[ ! -d "$root/dev" ] || document dev libddprun-dev
+[ ! -d "$root/dev" ] || document dev libddprun-dev lib/libddprun.a
 # CPack packs with these modes.
 find "$root" -mindepth 1 -type d -exec chmod 755 {} +
 find "$root" -type f -perm /111 -exec chmod 755 {} + -o -type f -exec chmod 644 {} +

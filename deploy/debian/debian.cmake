@@ -38,10 +38,14 @@ set(CPACK_COMPONENT_TRAIN_DESCRIPTION "trains image classifiers with LibTorch un
 A training program in C++ with distributed data parallelism, pipelines,
 checkpoints and mixed precision. It needs torch 2.11, which is not in Debian:
 install it with pip, or name its folder in DDPRUN_TORCH.")
-set(CPACK_COMPONENT_DEV_DESCRIPTION "library of ddprun, for programs that it runs
-Headers, library and CMake package of libddprun, with which a program in C++
-reports its progress and continues when a peer dies.")
+set(CPACK_COMPONENT_DEV_DESCRIPTION "distributed data parallel training in C++ with LibTorch
+Headers, library and CMake package of libddprun: data parallelism, checkpoints
+and recovery in place for any module of LibTorch. It needs torch 2.11, which is
+not in Debian: install it with pip, or name its folder in DDPRUN_TORCH_DIR.")
 set(CPACK_DEBIAN_LAUNCHER_PACKAGE_RECOMMENDS "python3, libhwloc15")
+# What a program that is linked with libddprun.a is linked with besides LibTorch.
+set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "libisal2, zlib1g")
+set(CPACK_DEBIAN_DEV_PACKAGE_RECOMMENDS "ddprun, ddprun-train, cmake, g++")
 set(CPACK_DEBIAN_TRAIN_PACKAGE_DEPENDS "ddprun (= ${PROJECT_VERSION}-${CPACK_DEBIAN_PACKAGE_RELEASE})")
 set(CPACK_DEBIAN_TRAIN_PACKAGE_RECOMMENDS "python3, python3-venv, fonts-dejavu-core")
 set(CPACK_DEBIAN_LAUNCHER_PACKAGE_CONTROL_EXTRA

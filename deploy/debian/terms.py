@@ -15,7 +15,8 @@ from pack_bundle import HEADERS_ONLY, output_of, packages_of, versions_of  # noq
 
 def main():
     build, *names = sys.argv[1:]
-    targets = [f"bin/{name}" for name in names if pathlib.Path(build, "bin", name).exists()]
+    paths = [name if "/" in name else f"bin/{name}" for name in names]
+    targets = [path for path in paths if pathlib.Path(build, path).exists()]
     commands = output_of("ninja", "-C", build, "-t", "commands", "-s", *targets)
     archives = sorted(set(re.findall(r"/usr/lib\S+\.a\b", commands)))
     packages = sorted(set(packages_of(archives).values()) | set(versions_of(HEADERS_ONLY).items()))

@@ -45,7 +45,7 @@ def field(package, name):
 
 def test_names_versions_and_dependencies(packages):
     version = re.search(r"^project\(ddprun VERSION (\S+)", (REPO / "CMakeLists.txt").read_text(), re.MULTILINE)[1]
-    assert {"ddprun", "ddprun-train"} <= set(packages)
+    assert {"ddprun", "ddprun-train", "libddprun-dev"} == set(packages)
     assert {field(path, "Version") for path in packages.values()} == {f"{version}-1"}
     assert "libc6 (>= 2." in field(packages["ddprun"], "Depends")
     assert f"ddprun (= {version}-1)" in field(packages["ddprun-train"], "Depends")
@@ -69,7 +69,7 @@ def test_nothing_looks_into_the_build_folder_or_the_cache(unpacked):
 
 
 def test_what_is_linked_in_is_named_with_its_terms(unpacked):
-    for package, has in (("ddprun", "libgrpc-dev"), ("ddprun-train", "libprotobuf-dev")):
+    for package, has in (("ddprun", "libgrpc-dev"), ("ddprun-train", "libprotobuf-dev"), ("libddprun-dev", "libabsl-dev")):
         text = (unpacked / "usr" / "share" / "doc" / package / "copyright").read_text()
         assert f"\n==== {has} " in text and "Apache-2.0" in text
 
