@@ -246,9 +246,9 @@ absl::Status Workers::Park(int worker) {
   place.threads = config_.places.front().threads;
   const bool gpus_are_shared =
       std::all_of(config_.places.begin(), config_.places.end(), [&one](const Place& other) {
-        return other.program != one.program || other.visible_devices == one.cuda_visible_devices;
+        return other.program != one.program || other.visible_devices == one.visible_devices;
       });
-  if (gpus_are_shared) place.visible_devices = one.cuda_visible_devices;
+  if (gpus_are_shared) place.visible_devices = one.visible_devices;
   parking_cgroup_ = OpenCgroup();
   std::vector<SpawnRequest> requests;
   std::vector<std::string> environment = ParkedEnviron(OwnEnviron(), env, place);
