@@ -98,6 +98,16 @@ def test_intel_gpus(machine):
     assert machine.said("ZE_AFFINITY_MASK", "--nproc-per-node", "auto", "--gpus", "1") == ["1"]
 
 
+def test_tiles_of_intel_gpus(machine):
+    add_xpu(machine, 128, "0000:29:00.0")
+    for tile in (0, 1):
+        machine.write(f"sys/bus/pci/devices/0000:29:00.0/tile{tile}/gt0/id")
+    flags = ("--nproc-per-node", "xpu")
+    assert machine.said("RANK", *flags) == ["0", "1"]
+    assert machine.said("RANK", *flags, ZE_FLAT_DEVICE_HIERARCHY="COMPOSITE") == ["0"]
+    assert machine.said("ZE_AFFINITY_MASK", *flags, ZE_AFFINITY_MASK="1") == ["1"]
+
+
 def test_ascend_npus(machine):
     machine.write("dev/davinci_manager")
     for number in range(3):

@@ -73,6 +73,9 @@ SET = {
     ),
     "OMP_NUM_THREADS": ["two nodes", "variables of a person"],
     "CUDA_VISIBLE_DEVICES": ["virtual local ranks", "variables of a person"],
+    "HIP_VISIBLE_DEVICES": ["test_accelerators.py::test_amd_gpus_are_gpus"],
+    "ZE_AFFINITY_MASK": ["test_accelerators.py::test_intel_gpus"],
+    "ASCEND_RT_VISIBLE_DEVICES": ["test_accelerators.py::test_ascend_npus"],
     "GLOO_SOCKET_IFNAME": ["two nodes", "test_interfaces.py::test_gloo_works_with_nothing_set"],
     "NCCL_SOCKET_IFNAME": ["two nodes", "test_interfaces.py::test_gloo_works_with_nothing_set"],
     "DDPRUN_AGENT_SOCKET": ["one worker"],
@@ -111,7 +114,11 @@ READ = {
     "TORCH_DISTRIBUTED_DEBUG": ["variables of a person"],
     "GLOO_*": ["variables of a person"],
     "NCCL_*": ["variables of a person"],
-    "HIP_VISIBLE_DEVICES": ["variables of a person"],
+    "HIP_VISIBLE_DEVICES": ["variables of a person", "test_accelerators.py::test_amd_gpus_are_gpus"],
+    "ROCR_VISIBLE_DEVICES": ["test_accelerators.py::test_amd_gpus_are_gpus"],
+    "ZE_AFFINITY_MASK": ["test_accelerators.py::test_intel_gpus"],
+    "ZE_FLAT_DEVICE_HIERARCHY": ["test_accelerators.py::test_tiles_of_intel_gpus"],
+    "ASCEND_RT_VISIBLE_DEVICES": ["test_accelerators.py::test_ascend_npus"],
 }
 
 # The rows of "Defects of torchrun that ddprun does not have" on launcher/TORCHRUN.md, by how they begin.
