@@ -46,7 +46,7 @@ Agent::Agent(Config config)
       watch_(config_.options.hangs, workers_, poller_, console_),
       notice_file_(config_.options.stopping.notices.file, config_.options.stopping.notices.grace,
                    background_),
-      stdin_pump_(config_.options.worker_stdin, config_.warden),
+      stdin_pump_(MakeStdinPump()),
       signal_fd_(OpenSignalFd(WithChildSignal(
           Union(config_.end_signals, Union(config_.forwarded_signals, config_.notice_signals))))),
       guard_fds_(config_.guard_pidfds.begin(), config_.guard_pidfds.end()) {
@@ -191,9 +191,17 @@ void Agent::HandleControlPipe(bool readable) {
   bool ended = false;
   for (const PassSignal& passed : config_.control_pipe->TakeSignals(readable, ended))
     TakeSignal(passed.signal);
+  for (const PassStdin& input : config_.control_pipe->TakeInput())
+    stdin_pump_.Receive(input.bytes, input.end);
   if (!ended) return;
   poller_.Remove(config_.control_pipe->fd());
   events_.push_back(ControlPipeLost{});
+}
+
+StdinPump Agent::MakeStdinPump() {
+  const WorkerStdin& worker_stdin = config_.options.worker_stdin;
+  if (!config_.control_pipe.has_value()) return StdinPump(worker_stdin, config_.warden);
+  return StdinPump(worker_stdin, [this] { SendToHead(StdinWanted{}); });
 }
 
 void Agent::SendToHead(const NodeMessage& message) {

@@ -132,6 +132,7 @@ class Agent {
   void TellWorkers(const Preemption& preemption, TimePoint now);
   void HandleControlPipe(bool readable);
   void SendToHead(const NodeMessage& message);
+  StdinPump MakeStdinPump();
   void HandleSession(TimePoint now);
   void NotifyStore(const SessionEvent& event);
   void SendHeartbeatIfDue(TimePoint now);

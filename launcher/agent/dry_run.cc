@@ -185,7 +185,9 @@ std::string Wraps(const Options& options) {
   std::string text;
   for (const WorkerWrap& wrap : options.wraps) {
     const std::string ranks =
-        wrap.ranks.empty() ? "all ranks" : absl::StrCat("ranks ", RangesText(wrap.ranks));
+        wrap.ranks.empty()
+            ? "all ranks"
+            : absl::StrCat(wrap.ranks.size() == 1 ? "rank " : "ranks ", RangesText(wrap.ranks));
     absl::StrAppend(
         &text,
         Line("wrapped", absl::StrCat(ranks, ": ", absl::StrJoin(wrap.command, " ", AppendQuoted))));

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cerrno>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -36,13 +37,22 @@ StdinPump::StdinPump(const WorkerStdin& worker_stdin, pid_t warden, int terminal
   if (worker_stdin.to != WorkerStdin::To::kRank || isatty(terminal) != 1) return;
   const std::string path = absl::StrCat("/proc/self/fd/", terminal);
   OwnedFd own(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
-  int fds[2];
   // Without it the rank has the terminal itself.
-  if (!own.valid() || pipe2(fds, O_CLOEXEC) != 0) return;
+  if (own.valid() && OpenPipe()) terminal_ = std::move(own);
+}
+
+StdinPump::StdinPump(const WorkerStdin& worker_stdin, std::function<void()> ask_head)
+    : worker_stdin_(worker_stdin), ask_head_(std::move(ask_head)) {
+  if (worker_stdin.to == WorkerStdin::To::kRank) OpenPipe();
+}
+
+bool StdinPump::OpenPipe() {
+  int fds[2];
+  if (pipe2(fds, O_CLOEXEC) != 0) return false;
   worker_end_ = OwnedFd(fds[0]);
   pipe_ = OwnedFd(fds[1]);
   fcntl(fds[1], F_SETFL, O_NONBLOCK);  // the worker's end stays blocking
-  terminal_ = std::move(own);
+  return true;
 }
 
 void StdinPump::BeginRound(int rank_first, int local_world_size) {
@@ -64,11 +74,15 @@ void StdinPump::OnTurn(Poller& poller, TimePoint now) {
       retry_ = now + kStdinRetryInterval;
     }
   }
-  if (!terminal_.valid() && pending_.empty()) {
-    Watch(poller, -1, 0);
-    pipe_.Reset();  // the rank finds the end
-  } else if (!pending_.empty()) {
+  if (!pending_.empty()) {
     Watch(poller, pipe_.get(), EPOLLOUT);
+  } else if (ended_) {
+    Watch(poller, -1, 0);
+    terminal_.Reset();
+    pipe_.Reset();  // the rank finds the end
+  } else if (ask_head_) {
+    Watch(poller, -1, 0);
+    AskHead();
   } else {
     Watch(poller, here_ && !retry_.has_value() ? terminal_.get() : -1, EPOLLIN);
   }
@@ -81,8 +95,21 @@ void StdinPump::Read() {
     pending_.assign(bytes.data(), static_cast<std::size_t>(count));
     Write();
   } else if (count == 0 || (errno != EAGAIN && errno != EINTR)) {
-    terminal_.Reset();
+    ended_ = true;
   }
+}
+
+void StdinPump::AskHead() {
+  if (!here_ || std::exchange(asked_, true)) return;
+  ask_head_();
+}
+
+void StdinPump::Receive(const std::string& bytes, bool end) {
+  if (!pipe_.valid()) return;
+  asked_ = false;
+  ended_ = end;
+  pending_ += bytes;
+  Write();
 }
 
 // Never SIGPIPE: the reading end stays open here.

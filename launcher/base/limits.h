@@ -50,6 +50,7 @@ inline constexpr std::size_t kLogPendingBytesMax = 256u << 10;
 // The rank of --stdin: what is read from a terminal at once (a terminal holds 4096 bytes), and how
 // often a ddprun in the background looks whether it is in the foreground.
 inline constexpr std::size_t kStdinReadBytes = 4096;
+inline constexpr std::size_t kHeadStdinReadBytes = 32u << 10;  // at once, for a node
 inline constexpr std::chrono::milliseconds kStdinRetryInterval{500};
 // After that an unfinished line of this rank is a prompt.
 inline constexpr std::chrono::milliseconds kPromptDelay{50};

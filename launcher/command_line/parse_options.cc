@@ -327,7 +327,7 @@ absl::StatusOr<Options> ReadValues(const Values& values, std::vector<std::string
   options.run_path = reader.Switch("--run-path");
   ReadPreload(reader, options);
   options.wraps = ReadWraps(reader);
-  options.worker_stdin = ReadWorkerStdin(reader, options.hosts.asked());
+  options.worker_stdin = ReadWorkerStdin(reader);
   options.torchrun = ReadTorchrunOptions(reader);
   if (options.torchrun.logs_events_to_console && options.observe.event_log.empty()) {
     options.observe.event_log = kEventLogStderr;

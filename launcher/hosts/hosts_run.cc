@@ -280,8 +280,11 @@ void HostsRun::OnOutLine(int transport, std::string_view line) {
   absl::string_view text(line.data(), line.size());
   const int node = TakeNode(transport, text);
   const auto parsed = ParseLine(text);
-  if (const auto* word = std::get_if<NodeMessage>(&parsed))
+  if (const auto* word = std::get_if<NodeMessage>(&parsed)) {
+    if (std::holds_alternative<StdinWanted>(*word))
+      return SendStdin(stdin_.Want(poller_, transport, node));
     return Feed(MessageReceived{node, *word});
+  }
   const auto* output = std::get_if<OutputLine>(&parsed);
   if (output == nullptr) return;
   const bool is_there = state_.nodes[static_cast<std::size_t>(node)].hello.has_value();
@@ -290,6 +293,10 @@ void HostsRun::OnOutLine(int transport, std::string_view line) {
   }
   console_.WriteWorkerLine(output->is_error ? OutputStream::kErr : OutputStream::kOut, "",
                            {output->text.data(), output->text.size()});
+}
+
+void HostsRun::SendStdin(const std::optional<HeadStdin::Answer>& answer) {
+  if (answer.has_value()) Send(answer->transport, Encode(answer->input));
 }
 
 // stderr of the transport: the messages of a running ddprun come on stdout, marked.
@@ -318,8 +325,9 @@ void HostsRun::HandleReady(const Ready& ready) {
       return console_.Pump();
     case Source::kLogNotice:
       return console_.ShowNotices();
-    case Source::kSession:
     case Source::kStdin:
+      return SendStdin(stdin_.OnReady(poller_));
+    case Source::kSession:
     case Source::kWarden:
     case Source::kWorkerProgress:
     case Source::kStacks:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `ddprun -H`, the head of a run, as a process: its transports, their pipes, the console and the signals. One
-// thread and one loop; hosts_head makes the decisions.
+// `ddprun -H`, the head of a run, as a process: its transports, their pipes, the console and the
+// signals. One thread and one loop; hosts_head makes the decisions.
 #pragma once
 
 #include <csignal>
@@ -13,6 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "launcher/base/poller.h"
+#include "launcher/hosts/head_stdin.h"
 #include "launcher/hosts/hosts_head.h"
 #include "launcher/hosts/hosts_plan.h"
 #include "launcher/options/options.h"
@@ -70,6 +71,7 @@ class HostsRun {
   void ReadPipe(int transport, OutputStream stream, std::size_t bytes_max);
   void HandleEnd(int transport);
   void OnOutLine(int transport, std::string_view line);
+  void SendStdin(const std::optional<HeadStdin::Answer>& answer);
   void OnErrLine(int transport, std::string_view line);
   // The node that wrote the line. Removes srun's label.
   int TakeNode(int transport, absl::string_view& line) const;
@@ -81,6 +83,7 @@ class HostsRun {
   Console console_;
   ProcessSet processes_;
   OwnedFd signal_fd_;
+  HeadStdin stdin_;
   std::vector<TransportProcess> transports_;  // by transport
   std::deque<HeadEvent> events_;
   bool feeding_ = false;

@@ -134,6 +134,7 @@ absl::StatusOr<Orders> ControlPipe::AwaitOrders() {
       if (!reader.go().has_value()) continue;
       const absl::StatusOr<int> number = OwnNumber(reader.setup());
       if (!number.ok()) return number.status();
+      number_ = *number;
       const Go& go = *reader.go();
       if (go.node < 0 || go.node == *number) return MakeOrders(reader.setup(), go, *number);
     }
@@ -152,6 +153,8 @@ std::vector<PassSignal> ControlPipe::TakeSignals(bool readable, bool& ended) {
   while (TakeLine(line)) {
     // With srun it also receives messages for other nodes.
     if (const std::optional<PassSignal> signal = ParseSignal(line)) signals.push_back(*signal);
+    std::optional<PassStdin> input = ParseStdin(line);
+    if (input.has_value() && input->node == number_) input_.push_back(*std::move(input));
   }
   return signals;
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -37,6 +38,8 @@ class ControlPipe {
   // After orders: the signals that the head passed on. Reads at most once, and only if `readable`.
   // `ended`: the head is gone.
   std::vector<PassSignal> TakeSignals(bool readable, bool& ended);
+  // The head's stdin, as far as TakeSignals() has read it.
+  std::vector<PassStdin> TakeInput() { return std::exchange(input_, {}); }
 
  private:
   bool ReadMore();
@@ -45,6 +48,8 @@ class ControlPipe {
   OwnedFd fd_;
   std::string buffer_;  // unread bytes begin at taken_; may contain the secret
   std::size_t taken_ = 0;
+  int number_ = 0;  // of this node
+  std::vector<PassStdin> input_;
 };
 
 // Enters the folder and sets the environment, except the secret. FAILED_PRECONDITION: the

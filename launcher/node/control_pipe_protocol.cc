@@ -29,10 +29,12 @@ namespace ddprun {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Setup, node, names, folder, environment, arguments)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Go, node, node_rank, serve, flags)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(PassSignal, signal)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(PassStdin, node, bytes, end)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Hello, control_pipe, protocol, version,
                                                 head_address, own_address)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Serving, port)
 inline void to_json(nlohmann::json& json, const Joined&) { json = nlohmann::json::object(); }
+inline void to_json(nlohmann::json& json, const StdinWanted&) { json = nlohmann::json::object(); }
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeVerdict, text)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Finished, run_id, round, nodes, world_size)
 
@@ -90,6 +92,7 @@ std::optional<NodeMessage> ParseNodeMessage(absl::string_view line) {
   try {
     if (type == "hello") return json.get<Hello>();
     if (type == "joined") return Joined{};
+    if (type == "stdin-wanted") return StdinWanted{};
     if (type == "verdict") return json.get<NodeVerdict>();
     if (type == "finished") return json.get<Finished>();
     if (type != "serving") return std::nullopt;
@@ -131,6 +134,8 @@ std::string Encode(const Go& go) { return Dump("go", go) + "\n"; }
 
 std::string Encode(const PassSignal& signal) { return Dump("signal", signal) + "\n"; }
 
+std::string Encode(const PassStdin& input) { return Dump("stdin", input) + "\n"; }
+
 absl::Status SetupReader::TakeLine(absl::string_view line) {
   absl::string_view digits = line;
   if (absl::ConsumePrefix(&digits, kTokenPrefix) && absl::ConsumeSuffix(&digits, kTokenSuffix)) {
@@ -158,8 +163,19 @@ std::optional<PassSignal> ParseSignal(absl::string_view line) {
   return signal > 0 ? std::optional(PassSignal{signal}) : std::nullopt;
 }
 
+std::optional<PassStdin> ParseStdin(absl::string_view line) {
+  const Json json = ParseObject(line);
+  if (json.is_null() || json["type"] != "stdin") return std::nullopt;
+  try {
+    return json.get<PassStdin>();
+  } catch (const Json::exception&) {  // a member has another type
+    return std::nullopt;
+  }
+}
+
 std::string ToLine(const NodeMessage& message) {
-  constexpr const char* kTypes[] = {"hello", "serving", "joined", "verdict", "finished"};
+  constexpr const char* kTypes[] = {"hello",   "serving",  "joined",
+                                    "verdict", "finished", "stdin-wanted"};
   const Json json = std::visit([](const auto& one) { return Json(one); }, message);
   return absl::StrCat(std::string({kMark, kMessageMark}), Dump(kTypes[message.index()], json));
 }

@@ -45,12 +45,21 @@ struct PassSignal {
   bool operator==(const PassSignal&) const = default;
 };
 
+// What the head read from its own stdin, for node `node`: one for each StdinWanted.
+struct PassStdin {
+  int node = 0;
+  std::string bytes;
+  bool end = false;  // nothing follows
+  bool operator==(const PassStdin&) const = default;
+};
+
 // Without the secret, which is sent separately so that no copies of it remain in memory.
 std::string Encode(const Setup& setup);
 // The caller wipes it.
 std::string Encode(const Token& token);
 std::string Encode(const Go& go);
 std::string Encode(const PassSignal& signal);
+std::string Encode(const PassStdin& input);
 
 // A node's side: lines in, a setup until `go`, signals after it.
 class SetupReader {
@@ -68,6 +77,7 @@ class SetupReader {
 };
 
 std::optional<PassSignal> ParseSignal(absl::string_view line);
+std::optional<PassStdin> ParseStdin(absl::string_view line);
 
 // ---- Node to head
 
@@ -107,7 +117,12 @@ struct Finished {
   bool operator==(const Finished&) const = default;
 };
 
-using NodeMessage = std::variant<Hello, Serving, Joined, NodeVerdict, Finished>;
+// The rank of --stdin is on this node, and has taken what was sent before.
+struct StdinWanted {
+  bool operator==(const StdinWanted&) const = default;
+};
+
+using NodeMessage = std::variant<Hello, Serving, Joined, NodeVerdict, Finished, StdinWanted>;
 
 // One line without its end, to be written to stdout.
 std::string ToLine(const NodeMessage& message);

@@ -71,8 +71,7 @@ TorchrunOptions ReadTorchrunOptions(Reader& reader);
 // ---- Single workers: their flags are in command_line/parse_options.cc
 
 std::vector<WorkerWrap> ReadWraps(Reader& reader);
-// `by_head`: the nodes are started from here (-H).
-WorkerStdin ReadWorkerStdin(Reader& reader, bool by_head);
+WorkerStdin ReadWorkerStdin(Reader& reader);
 
 // ---- The final report of a run
 

@@ -28,7 +28,7 @@ std::vector<WorkerWrap> ReadWraps(Reader& reader) {
   return wraps;
 }
 
-WorkerStdin ReadWorkerStdin(Reader& reader, bool by_head) {
+WorkerStdin ReadWorkerStdin(Reader& reader) {
   WorkerStdin worker_stdin;
   const Value* value = reader.Find("--stdin");
   if (value == nullptr || value->text == "shared") return worker_stdin;
@@ -39,12 +39,6 @@ WorkerStdin ReadWorkerStdin(Reader& reader, bool by_head) {
     worker_stdin.to = WorkerStdin::To::kRank;
   } else {
     reader.Fail(*value, "a rank, none or shared");
-  }
-  if (by_head && worker_stdin.to == WorkerStdin::To::kRank) {
-    reader.FailWith(absl::StrCat(
-        value->source, " ", value->text,
-        " cannot be had with hosts that are started from here, whose own stdin carries orders; "
-        "start ddprun on each node, or let the program read a file"));
   }
   return worker_stdin;
 }

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What users of mpirun and srun type: the number of all ranks, ranks under a debugger, the stdin of one rank."""
 
+import hashlib
 import os
 import pty
 import select
@@ -27,6 +28,14 @@ def with_stdin(command, text):
     )
 
 
+def two_hosts(tmp_path):
+    """Flags for two hosts, which both are this machine."""
+    rsh = tmp_path / "rsh"
+    rsh.write_text('#!/bin/sh\nshift\nexec "$@"\n')
+    rsh.chmod(0o755)
+    return ["-H", "a:2,b:2", "--rsh", rsh, "--master-addr", "127.0.0.1"]
+
+
 # ---- -n, -np, -ppn
 
 
@@ -47,11 +56,7 @@ def test_two_nodes_share_the_total():
 
 
 def test_hosts_are_filled_in_their_order(tmp_path):
-    rsh = tmp_path / "rsh"
-    rsh.write_text('#!/bin/sh\nshift\nexec "$@"\n')
-    rsh.chmod(0o755)
-    command = [DDPRUN, "-H", "a:2,b:2", "-n", "3", "--rsh", rsh, "--master-addr", "127.0.0.1", *SAY_RANK]
-    done = run(command)
+    done = run([DDPRUN, *two_hosts(tmp_path), "-n", "3", *SAY_RANK])
     assert done.returncode == 0, done.stderr
     assert sorted(line.split("] ")[1] for line in done.stdout.splitlines()) == [
         "0 of 3, 2 here",
@@ -126,7 +131,7 @@ def test_wraps_of_a_settings_file(tmp_path):
     done = run([DDPRUN, "--config", settings, "sh", "-c", "echo $W"])
     assert lines_of(done) == [("0", "zero"), ("1", "one")]
     text = run([DDPRUN, "--config", settings, "--dry-run", "true"]).stdout
-    assert "ranks 0: /" in text and "W=one" in text and "of no worker" in text
+    assert "rank 0: /" in text and "W=one" in text and "of no worker" in text
 
 
 @pytest.mark.skipif(shutil.which("gdb") is None, reason="needs gdb")
@@ -192,10 +197,29 @@ def test_a_forked_python_has_it_too(tmp_path):
     assert lines_of(done) == [("0", "True []"), ("1", "True ['a', 'b']")]
 
 
-def test_hosts_started_from_here_have_no_stdin():
-    done = run([DDPRUN, "-H", "localhost", "--stdin", "0", "true"])
-    assert done.returncode == 2
-    assert done.stderr.startswith("ddprun: --stdin 0 cannot be had with hosts that are started from here")
+def test_a_rank_of_another_host_has_the_stdin_of_the_head(tmp_path):
+    text = "".join(f"line {i} \u00e4\n" for i in range(40_000))
+    script = 'if [ $RANK = 3 ]; then md5sum; else cat; fi; echo "$RANK end"'
+    done = with_stdin([DDPRUN, *two_hosts(tmp_path), "--stdin", "3", "sh", "-c", script], text)
+    assert done.returncode == 0, done.stderr
+    said = sorted(line.split("] ")[1] for line in done.stdout.splitlines())
+    assert said[:4] == ["0 end", "1 end", "2 end", "3 end"]
+    assert said[4] == hashlib.md5(text.encode()).hexdigest() + "  -"
+
+
+def test_a_rank_of_a_host_that_does_not_read_ends_the_run_all_the_same(tmp_path):
+    with subprocess.Popen(["yes"], stdout=subprocess.PIPE) as endless:
+        done = subprocess.run(
+            [DDPRUN, *[str(word) for word in two_hosts(tmp_path)], "--stdin", "2", "echo", "word"],
+            stdin=endless.stdout,
+            env=clean_environment(),
+            text=True,
+            capture_output=True,
+            timeout=60,
+        )
+        endless.kill()
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("word") == 4
 
 
 class Terminal:

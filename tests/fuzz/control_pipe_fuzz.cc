@@ -15,6 +15,8 @@ std::vector<std::string> Seeds() {
   return {Encode(setup),
           Encode(Go{.node = 1, .node_rank = 2, .serve = true, .flags = {"--nnodes=2"}}),
           Encode(PassSignal{15}),
+          Encode(PassStdin{.node = 1, .bytes = "a\nb", .end = true}),
+          ToLine(StdinWanted{}),
           ToLine(Hello{.protocol = 3, .version = "1", .head_address = "h", .own_address = "o"}),
           ToLine(Serving{29500}),
           ToLine(Joined{}),
@@ -34,7 +36,8 @@ bool Try(std::string_view bytes) {
     Require(same != nullptr && *same == *message, "a message is read as it was written");
   }
   SetupReader reader;
-  const bool from_head = reader.TakeLine(line).ok() || ParseSignal(line).has_value();
+  const bool from_head =
+      reader.TakeLine(line).ok() || ParseSignal(line).has_value() || ParseStdin(line).has_value();
   return from_head || !std::holds_alternative<std::monostate>(parsed);
 }
 

@@ -46,6 +46,17 @@ TEST(ControlPipeProtocolTest, TheFlagsOfAGoAreItsOwn) {
   EXPECT_EQ(Read(Encode(first) + Encode(all)).go(), all);
 }
 
+TEST(ControlPipeProtocolTest, StdinArrivesByteForByte) {
+  for (const PassStdin& sent : {PassStdin{2, EveryByte(), false}, PassStdin{0, "", true}}) {
+    const std::string line = Encode(sent);
+    EXPECT_EQ(line.find('\n'), line.size() - 1);
+    EXPECT_EQ(ParseStdin(line), sent);
+    EXPECT_EQ(ParseSignal(line), std::nullopt);
+  }
+  EXPECT_EQ(ParseStdin(Encode(PassSignal{15})), std::nullopt);
+  EXPECT_EQ(ParseStdin(R"({"type":"stdin","bytes":3})"), std::nullopt);
+}
+
 TEST(ControlPipeProtocolTest, WhatIsNoMessageIsRefusedWithoutShowingIt) {
   SetupReader reader;
   const absl::Status status = reader.TakeLine(R"({"tokn":"5ecre7"})");
@@ -83,9 +94,12 @@ TEST(ControlPipeProtocolTest, ASignalIsPassedOn) {
 
 TEST(ControlPipeProtocolTest, MessagesOfANodeAreNoWorkersLines) {
   const NodeMessage messages[] = {
-      Hello{1, 2, "0.1.0", "10.0.0.1", ""}, Serving{29500}, Joined{},
+      Hello{1, 2, "0.1.0", "10.0.0.1", ""},
+      Serving{29500},
+      Joined{},
       NodeVerdict{"ddprun: run failed: x\n  last lines:\n    - y \x1e\n"},
-      Finished{"a run", 3, 2, 16}};
+      Finished{"a run", 3, 2, 16},
+      StdinWanted{}};
   for (const NodeMessage& message : messages) {
     const std::string line = ToLine(message);
     EXPECT_EQ(line.find('\n'), std::string::npos);

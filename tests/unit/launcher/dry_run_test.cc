@@ -59,7 +59,7 @@ TEST(DryRunTest, SeveralPrograms) {
 
 TEST(DryRunTest, WrappedRanksAndStdin) {
   EXPECT_THAT(Text("--wrap 0-1:time --wrap 3:gdb --stdin 3", 4),
-              AllOf(HasSubstr("  wrapped     ranks 0-1: time\n  wrapped     ranks 3: gdb\n"),
+              AllOf(HasSubstr("  wrapped     ranks 0-1: time\n  wrapped     rank 3: gdb\n"),
                     HasSubstr("  stdin       of rank 3\n")));
   EXPECT_THAT(Text("--wrap all:time --stdin none", 2),
               AllOf(HasSubstr("all ranks: time\n"), HasSubstr("  stdin       of no worker\n")));

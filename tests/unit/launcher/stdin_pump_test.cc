@@ -108,6 +108,37 @@ TEST(StdinPumpChoiceTest, OnlyATerminalForOneRankNeedsIt) {
   EXPECT_EQ(StdinPump({}, 0, fds[0]).worker_end(), -1);
 }
 
+TEST(StdinPumpOfAHeadTest, TheHeadIsAskedOnceTheRankHasTakenWhatItSent) {
+  int asked = 0;
+  StdinPump pump(kRankOne, [&asked] { ++asked; });
+  Poller poller;
+  fcntl(pump.worker_end(), F_SETFL, O_NONBLOCK);
+  const auto read_all = [&pump] {
+    char buffer[256 << 10];
+    const ssize_t count = read(pump.worker_end(), buffer, sizeof(buffer));
+    return static_cast<int>(count);
+  };
+  pump.OnTurn(poller, TimePoint());
+  EXPECT_EQ(asked, 0);  // the rank is not here
+  pump.BeginRound(0, 2);
+  for (int turn = 0; turn < 3; ++turn) pump.OnTurn(poller, TimePoint());
+  EXPECT_EQ(asked, 1);
+  const int pipe_bytes = fcntl(pump.worker_end(), F_GETPIPE_SZ);
+  pump.Receive(std::string(static_cast<std::size_t>(pipe_bytes) + 10, 'x'), /*end=*/false);
+  pump.OnTurn(poller, TimePoint());
+  EXPECT_EQ(asked, 1);
+  EXPECT_EQ(read_all(), pipe_bytes);
+  ASSERT_FALSE(poller.Wait(TimePoint::max()).empty());
+  pump.OnReady();
+  pump.OnTurn(poller, TimePoint());
+  EXPECT_EQ(asked, 2);
+  EXPECT_EQ(read_all(), 10);
+  pump.Receive("", /*end=*/true);
+  pump.OnTurn(poller, TimePoint());
+  EXPECT_EQ(read_all(), 0);
+  EXPECT_EQ(asked, 2);
+}
+
 TEST(SaysForegroundTest, TheGroupOfTheTerminalIsTheProcesss) {
   EXPECT_TRUE(SaysForeground("12 (ddprun) S 1 12 12 34816 12 4194560 1"));
   EXPECT_FALSE(SaysForeground("12 (a) b) S 1 12 9 34816 9 4194560 1"));

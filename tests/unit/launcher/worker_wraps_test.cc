@@ -82,8 +82,7 @@ TEST(WorkerStdinTest, OneRankNoneOrAll) {
   EXPECT_EQ(one.rank, 3);
   for (const char* flags : {"--stdin all", "--stdin -1", "--stdin 1-2"})
     EXPECT_THAT(LineError(flags), HasSubstr("' is not a rank, none or shared")) << flags;
-  EXPECT_THAT(LineError("--stdin 0 -H a"), HasSubstr("--stdin 0 cannot be had with hosts that are "
-                                                     "started from here"));
+  EXPECT_THAT(ParsedLine("--stdin 0 -H a").hosts.forwarded, ElementsAre("--stdin=0"));
 }
 
 }  // namespace
