@@ -30,9 +30,8 @@ const std::vector<Flag> kWorkerFlags = {
     {"--nproc-per-node",
      0,
      "N|auto|gpu|cpu|xpu|npu",
-     "Number of workers on this node (1), also -ppn and --npernode; gpu, xpu (Intel), npu "
-     "(Ascend): "
-     "one a device; auto: one a device, without any one a CPU.",
+     "Number of workers on this node (1), also -ppn and --npernode. gpu, xpu (Intel) and npu "
+     "(Ascend): one a device; auto: one a device, without any one a CPU.",
      false,
      {"-ppn", "--ppn", "-npernode", "--npernode"}},
     {"--ntasks",
