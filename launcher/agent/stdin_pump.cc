@@ -56,7 +56,10 @@ bool StdinPump::OpenPipe() {
 }
 
 void StdinPump::BeginRound(int rank_first, int local_world_size) {
+  const bool was_here = here_;
   here_ = worker_stdin_.rank >= rank_first && worker_stdin_.rank < rank_first + local_world_size;
+  // Meanwhile the head may have answered another node instead.
+  if (here_ && !was_here) asked_ = false;
 }
 
 void StdinPump::OnReady() { ready_ = true; }

@@ -139,6 +139,17 @@ TEST(StdinPumpOfAHeadTest, TheHeadIsAskedOnceTheRankHasTakenWhatItSent) {
   EXPECT_EQ(asked, 2);
 }
 
+TEST(StdinPumpOfAHeadTest, ItIsAskedAgainWhenTheRankComesBack) {
+  int asked = 0;
+  StdinPump pump(kRankOne, [&asked] { ++asked; });
+  Poller poller;
+  for (const int rank_first : {0, 2, 0}) {
+    pump.BeginRound(rank_first, 2);
+    pump.OnTurn(poller, TimePoint());
+  }
+  EXPECT_EQ(asked, 2);
+}
+
 TEST(SaysForegroundTest, TheGroupOfTheTerminalIsTheProcesss) {
   EXPECT_TRUE(SaysForeground("12 (ddprun) S 1 12 12 34816 12 4194560 1"));
   EXPECT_FALSE(SaysForeground("12 (a) b) S 1 12 9 34816 9 4194560 1"));
