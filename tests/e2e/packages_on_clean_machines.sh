@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Wheel and Debian packages as a new user installs them, on systems that have nothing of this: Debian 12 and Ubuntu 24.04, made
 # by debootstrap in folders and entered with chroot. Each way runs `true`, a Python program with DDP, and train, with two
-# ranks each. Prints each command and its seconds. Needs root, debootstrap, the network and 12 GB a system in FOLDER.
+# ranks each. Prints each command and its seconds. Needs root, debootstrap, the network and 12 GB in FOLDER.
 #
 #   tests/e2e/packages_on_clean_machines.sh FOLDER RELEASE [SUITE...]     default: bookworm noble
 #
