@@ -77,3 +77,29 @@ build() {
   for target in "$@"; do targets+=(--target "$target"); done
   cmake --build "$repo/build" "${targets[@]}"
 }
+
+# Reads the arguments of a script that packs: --output PATH, --build FOLDER, and words that stand in $1. Sets `output`, `folder`
+# and `words`. --help prints the comment at the script's beginning.
+read_pack_arguments() { # WORDS ARGUMENT...
+  local known=" $1 "
+  folder='' output='' words=()
+  shift
+  while [ $# -gt 0 ]; do
+    case "$1" in
+      -h | --help)
+        sed -n '3,/^set /{/^#/s/^# \{0,1\}//p}' "$0"
+        exit 0
+        ;;
+      --output | --build)
+        [ $# -ge 2 ] || die "$1 needs a path after it"
+        if [ "$1" = --output ]; then output=$2; else folder=$2; fi
+        shift
+        ;;
+      *)
+        [ -n "$1" ] && [[ $known == *" $1 "* ]] || die "unknown argument '$1'; see deploy/$(basename "$0") --help"
+        words+=("$1")
+        ;;
+    esac
+    shift
+  done
+}

@@ -7,22 +7,7 @@
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-folder='' output=''
-while [ $# -gt 0 ]; do
-  case "$1" in
-    -h | --help)
-      sed -n '3,6s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
-      exit 0
-      ;;
-    --output | --build)
-      [ $# -ge 2 ] || die "$1 needs a path after it"
-      if [ "$1" = --output ]; then output=$2; else folder=$2; fi
-      shift
-      ;;
-    *) die "unknown argument '$1'; see deploy/deb.sh --help" ;;
-  esac
-  shift
-done
+read_pack_arguments '' "$@"
 command -v dpkg-shlibdeps >/dev/null || die "dpkg-shlibdeps is not installed; install dpkg-dev (apt-get install dpkg-dev)"
 
 if [ -z "$folder" ]; then

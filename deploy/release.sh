@@ -10,23 +10,8 @@
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-folder='' output='' kinds=()
-while [ $# -gt 0 ]; do
-  case "$1" in
-    -h | --help)
-      sed -n '3,10s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
-      exit 0
-      ;;
-    --output | --build)
-      [ $# -ge 2 ] || die "$1 needs a path after it"
-      if [ "$1" = --output ]; then output=$2; else folder=$2; fi
-      shift
-      ;;
-    sources | bundle | wheel | deb) kinds+=("$1") ;;
-    *) die "unknown argument '$1'; see deploy/release.sh --help" ;;
-  esac
-  shift
-done
+read_pack_arguments 'sources bundle wheel deb' "$@"
+kinds=("${words[@]}")
 [ ${#kinds[@]} -gt 0 ] || kinds=(sources bundle wheel deb)
 
 version=$(sed -n 's/^project(ddprun VERSION \([^ ]*\).*/\1/p' "$repo/CMakeLists.txt")

@@ -169,6 +169,7 @@ install_cuda_headers
 if [ "$with_tests" = 1 ]; then
   install_test_tools
   unpack_test_programs
+  python3 "$repo/deploy/wheel/prometheus.py" || say "without these sources deploy/wheel.sh makes no wheel, and its test fails"
 fi
 [ "$with_book" = 0 ] || install_book_tools
 images=/usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz

@@ -8,22 +8,7 @@
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-folder='' output=''
-while [ $# -gt 0 ]; do
-  case "$1" in
-    -h | --help)
-      sed -n '3,7s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
-      exit 0
-      ;;
-    --output | --build)
-      [ $# -ge 2 ] || die "$1 needs a path after it"
-      if [ "$1" = --output ]; then output=$2; else folder=$2; fi
-      shift
-      ;;
-    *) die "unknown argument '$1'; see deploy/wheel.sh --help" ;;
-  esac
-  shift
-done
+read_pack_arguments '' "$@"
 [ "$(uname -m)" = x86_64 ] || die "the wheel is made on x86-64 only; on this machine use deploy/bundle.sh"
 
 if [ -z "$folder" ]; then

@@ -71,3 +71,8 @@ def archive(folder):
     subprocess.run(["ar", "rcD", f"{made}.part", *(command[-1] for command in commands)], check=True)
     os.replace(f"{made}.part", made)
     return made
+
+
+if __name__ == "__main__":  # deploy/setup.sh --test: the tests need no network then
+    for source, sum_of_it in SOURCES.items():
+        fetched(source, sum_of_it)
