@@ -100,17 +100,17 @@ def joined_literals(source):
 
 
 def metrics():
-    """{name: help} of every metric that ddprun and ddprun-rendezvous have."""
+    """{name: (help, type)} of every metric that ddprun and ddprun-rendezvous have."""
     found = {}
     for path in METRIC_SOURCES:
         text = joined_literals((REPO / path).read_text())
-        found.update(re.findall(r'"((?:ddprun|process)_[a-z_]+)",\s*"([^"]+)"', text))
+        for name, words, kind in re.findall(r'"((?:ddprun|process)_[a-z_]+)",\s*"([^"]+)"(?:,\s*Type::k(\w+))?', text):
+            found[name] = (words, kind.lower() or ("counter" if name.endswith("_total") else "gauge"))
     return found
 
 
 def metrics_as_markdown():
     lines = ["| metric | type | what it is |", "|---|---|---|"]
-    for name, meaning in sorted(metrics().items()):
-        kind = "counter" if name.endswith("_total") else "gauge"
+    for name, (meaning, kind) in sorted(metrics().items()):
         lines.append(f'| <span id="{slug(name)}"></span>`{name}` | {kind} | {cell(meaning)} |')
     return "\n".join(lines) + "\n"
