@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/Functions.h>
+#include <ATen/record_function.h>
 #include <c10/util/Exception.h>
 #include <fcntl.h>
 #include <unistd.h>
@@ -128,6 +129,8 @@ class StragglerObserver : public Observer {
     const FastestSteps fastest = steps_.Fastest();
     all_ = at::zeros({world_.size() * 2}, at::kLong);
     at::Tensor own = at::tensor({fastest.recent, fastest.lasting}, at::kLong);
+    // It may end after --profile has: the profiler's record of it would be gone by then.
+    const at::DisableRecordFunctionGuard not_profiled;
     work_ = world_.group()->_allgather_base(all_, own);
   }
 
