@@ -94,7 +94,8 @@ def script_of(commands):
             lines += ["export PET_DRY_RUN=1"]
         if command.mark == "stand-in":
             lines += ["before=$PATH; PATH=$STAND_INS:$PATH"]
-        lines += [text]
+        # (A command that fails before && is none to the trap.)
+        lines += [text, "last=$?; [ $failed != 0 ] || failed=$last"]
         if command.mark == "stand-in":
             lines += ["PATH=$before"]
         lines += [f"trap - ERR; unset PET_DRY_RUN; echo; echo @@ {number} ends $failed"]
