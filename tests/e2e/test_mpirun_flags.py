@@ -223,12 +223,12 @@ def test_a_rank_of_a_host_that_does_not_read_ends_the_run_all_the_same(tmp_path)
 
 
 class Terminal:
-    """ddprun with a person at its terminal."""
+    """A program with a person at its terminal."""
 
     def __init__(self, command):
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
-            os.execve(DDPRUN, [str(word) for word in command], clean_environment())
+            os.execvpe(command[0], [str(word) for word in command], clean_environment(PS1="$ "))
         self.seen = ""
 
     def read_until(self, words, timeout=60):
@@ -265,4 +265,23 @@ def test_a_terminal_shows_the_prompt_and_passes_lines_on():
     terminal.read_until("hello world False")
     terminal.type("rest\n\x04")
     terminal.read_until("'rest\\n'")
+    assert terminal.exit_code() == 0
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs a shell with job control")
+def test_in_the_background_the_terminal_is_the_shells():
+    terminal = Terminal(["bash", "--norc", "--noprofile", "-i"])
+    terminal.read_until("$ ")
+    terminal.type(f"{DDPRUN} --stdin 0 sh -c 'echo up; read x; echo got $x' &\n")
+    terminal.read_until("[0] up")
+    terminal.type("echo shell-$((40+2))\n")
+    terminal.read_until("shell-42")
+    terminal.seen = ""
+    terminal.type("fg\n")
+    terminal.read_until("echo got $x'")  # the shell says what comes to the foreground, and reads no more
+    terminal.type("hello\n")
+    terminal.read_until("[0] got hello")
+    terminal.seen = terminal.seen.split("got hello")[1]
+    terminal.read_until("$ ")  # before that ddprun still reads
+    terminal.type("exit\n")
     assert terminal.exit_code() == 0
