@@ -43,7 +43,12 @@ train() {
     [ ! -e "$usr/bin/$file" ] || mv "$usr/bin/$file" "$usr/libexec/ddprun/"
   done
   ln -s ../../bin/ddprun "$usr/libexec/ddprun/ddprun"
-  sed -e 's|^programs=.*|programs=$root/libexec/ddprun|' -e 's|^link=.*|link=/nonexistent|' -e '/ ln -sn /d' \
+  sed -e '3,9d' \
+    -e '2a # Finds LibTorch, which no package brings, and becomes /usr/libexec/ddprun/train:\' \
+    -e '# train [--torch FOLDER] ARGUMENTS..., else $DDPRUN_TORCH, else the torch of the python3 in PATH.' \
+    -e 's|^programs=.*|programs=$root/libexec/ddprun|' \
+    -e 's|^link=.*|link=/nonexistent|' \
+    -e '/ ln -sn /d' \
     "$repo/deploy/bundle/train" >"$usr/bin/train"
   chmod 755 "$usr/bin/train"
   for file in train libddprun_cuda.so; do
@@ -51,9 +56,15 @@ train() {
   done
 }
 
-[ ! -d "$root/launcher" ] || { launcher && document launcher ddprun ddprun ddpctl ddprun-rendezvous ddprun-stacks ddprun-metrics.so; }
-[ ! -d "$root/train" ] || { train && document train ddprun-train train ddprun-plot libddprun_cuda.so; }
-[ ! -d "$root/dev" ] || document dev libddprun-dev lib/libddprun.a
+if [ -d "$root/launcher" ]; then
+  launcher
+  document launcher ddprun ddprun ddpctl ddprun-rendezvous ddprun-stacks ddprun-metrics.so
+fi
+if [ -d "$root/train" ]; then
+  train
+  document train ddprun-train train ddprun-plot libddprun_cuda.so
+fi
+if [ -d "$root/dev" ]; then document dev libddprun-dev lib/libddprun.a; fi
 # CPack packs with these modes.
 find "$root" -mindepth 1 -type d -exec chmod 755 {} +
 find "$root" -type f -perm /111 -exec chmod 755 {} + -o -type f -exec chmod 644 {} +

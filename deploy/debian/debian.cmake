@@ -29,7 +29,7 @@ endif()
 set(CPACK_DEBIAN_LAUNCHER_PACKAGE_NAME ddprun)
 set(CPACK_DEBIAN_TRAIN_PACKAGE_NAME ddprun-train)
 set(CPACK_DEBIAN_DEV_PACKAGE_NAME libddprun-dev)
-# \n: CPack indents the rest as Debian wants it.
+# The first line is the synopsis; CPack indents the others as Debian wants it.
 set(CPACK_COMPONENT_LAUNCHER_DESCRIPTION "launcher of distributed training, compatible with torchrun
 ddprun starts, watches and restarts the workers of distributed training on one
 machine or many, with torchrun's flags and environment. This package has the
