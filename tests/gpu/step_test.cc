@@ -5,6 +5,7 @@
 #include <torch/torch.h>
 
 #include "ddprun/world.h"
+#include "proto/worker_env.h"
 #include "tests/gpu/device.h"
 #include "tests/testing/trained_steps.h"
 #include "worker/accelerator/accelerator.h"
