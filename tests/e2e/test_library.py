@@ -174,9 +174,10 @@ def test_a_checkpoint_of_another_program_is_refused(built, images, tmp_path):
     assert done.returncode == 1 and "does not fit" in done.stderr + done.stdout, done
 
 
-def test_it_runs_without_a_launcher(built, images, tmp_path):
-    done = run([built("fashion_mnist"), images, tmp_path / "alone", "3"], timeout=60)
-    assert done.returncode == 0 and newest(tmp_path / "alone").name == "step-000000003.safetensors", done
+def test_it_runs_without_a_launcher_and_knows_when_it_is_done(built, images, tmp_path):
+    for _ in range(2):
+        done = run([built("fashion_mnist"), images, tmp_path / "alone", "3"], timeout=60)
+        assert done.returncode == 0 and newest(tmp_path / "alone").name == "step-000000003.safetensors", done
 
 
 def test_the_transformer_learns_from_manual_pages(built, tmp_path):

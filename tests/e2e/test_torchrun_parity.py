@@ -151,7 +151,9 @@ def test_every_variable_that_workers_find_has_a_case(runs):
                     for name, value in environment.items()
                     if given.get(name) != value and "FOLDER" not in given.get(name, "")
                 }
-    assert found == set(SET), "what launchers set against torchrun_covers.py"
+    # What only another test can show: on machines with other devices than this one's.
+    elsewhere = {name for name, covers in SET.items() if all("::" in cover for cover in covers)}
+    assert found == set(SET) - elsewhere, "what launchers set against torchrun_covers.py"
 
 
 def test_nothing_is_left_behind():

@@ -48,7 +48,7 @@ int main(int argc, char** argv) {
     saved.Track("model", *net);
     saved.Track("optimizer", optimizer);
     auto at = saved.Resume();
-    for (; at.epoch < 10; at.NextEpoch()) {
+    for (; at.epoch < 10 && at.step < last_step; at.NextEpoch()) {
       ddprun::EpochSampler sampler(world, data.size().value(), {.batch_size = 64, .position = at});
       const auto loader = torch::data::make_data_loader(data, sampler, 64);
       for (auto& batch : *loader) {

@@ -81,7 +81,7 @@ int main(int argc, char** argv) {
     saved.Track("model", *net);
     saved.Track("optimizer", optimizer);
     auto at = saved.Resume();
-    for (;; at.NextEpoch()) {
+    for (; at.step < steps; at.NextEpoch()) {
       ddprun::EpochSampler sampler(world, samples,
                                    {.batch_size = kBatch * kAccumulate, .position = at});
       while (const auto rows = sampler.next(kBatch * kAccumulate)) {
