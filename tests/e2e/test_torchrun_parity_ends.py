@@ -142,7 +142,6 @@ def test_a_local_rank_as_an_argument(tmp_path):
         ["--nnodes=2:1"],
         ["--nnodes=1:2:3"],
         ["--nproc-per-node=many"],
-        ["--nproc-per-node=xpu"],
         ["--max-restarts=-1"],
         ["--max-restarts=x"],
         ["--monitor-interval=x"],
