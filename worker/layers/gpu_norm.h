@@ -10,12 +10,9 @@
 #include <functional>
 
 #include "worker/layers/fused_norm.h"
+#include "worker/layers/sync_norm.h"
 
 namespace ddprun {
-
-// Adds up a tensor over all ranks, in place. Called in training by forward and, on autograd's
-// thread, by backward, on every rank in the same order.
-using SumOverRanks = std::function<void(at::Tensor&)>;
 
 // What follows the norm. norm_rows.cuh has the same numbers.
 enum class NormTail : int {

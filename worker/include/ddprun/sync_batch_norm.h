@@ -13,9 +13,10 @@
 namespace ddprun {
 
 // A module in place of BatchNorm1d, 2d and 3d, with the same parameters and buffers under the same
-// names: weight, bias, running_mean, running_var, num_batches_tracked. Input: (N, C, ...), float or
-// double. In training, forward and backward communicate: all ranks must run both, with as many
-// calls, and no rank an empty batch. `world` must outlive the module.
+// names: weight, bias, running_mean, running_var, num_batches_tracked. Input: (N, C, ...), float,
+// or half and bfloat16 as BatchNorm takes them. In training, forward and backward communicate: all
+// ranks must run both, with as many calls, and no rank an empty batch. `world` must outlive the
+// module.
 class SyncBatchNormImpl : public torch::nn::Module {
  public:
   struct Options {
