@@ -19,7 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "launcher/base/limits.h"
 #include "launcher/base/temp_dir.h"
-#include "launcher/placement/flight_recorder.h"
+#include "launcher/collectives/flight_recorder.h"
 #include "launcher/processes/orphans.h"
 #include "launcher/processes/process_stat.h"
 #include "rendezvous/base/errno_text.h"

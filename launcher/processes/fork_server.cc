@@ -25,7 +25,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "launcher/base/limits.h"
-#include "launcher/placement/collective_watch.h"
+#include "launcher/collectives/collective_watch.h"
 #include "proto/output_file.h"
 #include "rendezvous/base/bounded_call.h"
 #include "rendezvous/base/errno_text.h"

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "launcher/base/limits.h"
-#include "launcher/placement/collective_watch.h"
+#include "launcher/collectives/collective_watch.h"
 #include "launcher/placement/cpu_binding.h"
 #include "launcher/placement/worker_environ.h"
 #include "launcher/processes/process_stat.h"

@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "launcher/base/temp_dir.h"
-#include "launcher/placement/collective_watch.h"
+#include "launcher/collectives/collective_watch.h"
 #include "launcher/placement/role_ranks.h"
 #include "launcher/placement/worker_environ.h"
 #include "rendezvous/base/errno_text.h"

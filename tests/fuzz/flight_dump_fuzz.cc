@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A dump of PyTorch's flight recorder, which a worker writes.
-#include "launcher/placement/flight_dump.h"
+#include "launcher/collectives/flight_dump.h"
 
 #include "tests/fuzz/fuzz.h"
 

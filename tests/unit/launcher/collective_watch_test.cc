@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a Python worker comes to import the file that watches its collectives.
-#include "launcher/placement/collective_watch.h"
+#include "launcher/collectives/collective_watch.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

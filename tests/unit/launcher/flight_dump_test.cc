@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Dumps of PyTorch's flight recorder: those that PyTorch 2.11 has written (flight_dumps/), and ones
 // as NCCL's would be.
-#include "launcher/placement/flight_dump.h"
+#include "launcher/collectives/flight_dump.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/placement/flight_recorder.h"
+#include "launcher/collectives/flight_recorder.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/placement/flight_dump.h"
+#include "launcher/collectives/flight_dump.h"
 
 #include <cstddef>
 #include <map>

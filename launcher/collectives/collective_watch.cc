@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/placement/collective_watch.h"
+#include "launcher/collectives/collective_watch.h"
 
 #include <sys/stat.h>
 

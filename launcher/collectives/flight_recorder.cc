@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/placement/flight_recorder.h"
+#include "launcher/collectives/flight_recorder.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -20,7 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "launcher/base/limits.h"
-#include "launcher/placement/flight_dump.h"
+#include "launcher/collectives/flight_dump.h"
 #include "proto/input_file.h"
 #include "proto/output_file.h"
 #include "rendezvous/base/bounded_call.h"
