@@ -56,7 +56,7 @@ def main():
             return seconds(example, folder, folder / f"own-{run}-{steps}", steps)
 
         def other(steps, run):
-            settings = ["--weight-decay", "0", "--no-eval", "--no-metrics", "--max-steps", steps]
+            settings = ["--weight-decay", "0", "--no-eval", "--no-metrics", "--max-steps", steps, "--checkpoint-every", 500]
             return seconds(*TRAIN.split(), *settings, "--output-dir", folder / f"train-{run}-{steps}")
 
         times = {own: [], other: []}

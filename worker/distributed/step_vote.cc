@@ -116,7 +116,8 @@ std::unique_ptr<Ballot> MakeBallot(World& world) {
 
 }  // namespace
 
-StepVote::StepVote(World& world) : StepVote(MakeBallot(world), world.is_nccl()) {}
+StepVote::StepVote(World& world, bool seldom)
+    : StepVote(MakeBallot(world), seldom || world.is_nccl()) {}
 
 void StepVote::Begin(const Wishes& own, Time now) {
   wishes_.save = wishes_.save || own.save;

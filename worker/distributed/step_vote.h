@@ -38,8 +38,9 @@ class StepVote {
   static constexpr std::int64_t kIntervalSteps = 16;
   static constexpr std::int64_t kReadAfterSteps = 8;
 
-  explicit StepVote(World& world);
-  // Null: a rank alone. `queued`: as on a GPU; else each step casts and reads a ballot.
+  // `seldom`: on a CPU too, where a ballot in each of many short steps costs them a tenth.
+  explicit StepVote(World& world, bool seldom = false);
+  // Null: a rank alone. `queued`: as on a GPU or seldom; else each step casts and reads a ballot.
   StepVote(std::unique_ptr<Ballot> ballot, bool queued)
       : ballot_(std::move(ballot)), queued_(queued) {}
 

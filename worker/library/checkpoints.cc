@@ -113,7 +113,7 @@ class Checkpoints::State {
 };
 
 Checkpoints::State::State(World& world, Options options)
-    : world_(world), options_(std::move(options)), vote_(world) {
+    : world_(world), options_(std::move(options)), vote_(world, /*seldom=*/true) {
   if (!options_.notify)
     options_.notify = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
   if (saving() && world_.rank() == 0) lock_ = TakeFolder(options_.folder, world_, options_.notify);
@@ -135,7 +135,7 @@ TrainingPosition Checkpoints::State::Resume() {
   if (world_.process() != nullptr) world_.process()->kept.reset();
   Mark(position);
   step_time_ = Clock::now();
-  vote_.Begin({.stop = signals_ ? StopSignal::Received() : 0});
+  if (signals_) vote_.Begin({.stop = StopSignal::Received()});
   return position;
 }
 
@@ -238,7 +238,7 @@ void Checkpoints::State::Keep() {
 
 bool Checkpoints::State::EndStep(const TrainingPosition& position) {
   Mark(position);
-  int stop = vote_.End().stop;
+  int stop = signals_ ? vote_.End().stop : 0;
   if (world_.size() == 1 && signals_) stop = StopSignal::Received();
   if (stop != 0) {
     Stop(position, stop);
@@ -253,7 +253,7 @@ bool Checkpoints::State::EndStep(const TrainingPosition& position) {
   patience_.Add(now - step_time_);
   step_time_ = now;
   if (signals_ && !due) StopSignal::Progress(patience_.Get());
-  vote_.Begin({.stop = signals_ ? StopSignal::Received() : 0});
+  if (signals_) vote_.Begin({.stop = StopSignal::Received()});
   return false;
 }
 

@@ -16,7 +16,7 @@ endif()
 
 set(archives)
 set(own_objects)
-foreach(part library distributed checkpoint files sampling sync_norm accelerator)
+foreach(part library distributed checkpoint files memory sampling sync_norm accelerator)
   list(APPEND own_objects $<TARGET_OBJECTS:ddprun_worker_${part}>)
 endforeach()
 foreach(room ddprun_rendezvous_client ddprun_rendezvous_core ddprun_messages ddprun_contract ddprun_pickle)

@@ -17,6 +17,7 @@
 #include "worker/distributed/device_agreement.h"
 #include "worker/library/exit.h"
 #include "worker/library/round_member.h"
+#include "worker/memory/keep_freed_memory.h"
 #include "worker/progress/flight_record.h"
 #include "worker/progress/graph_steps.h"
 #include "worker/progress/stall_reporter.h"
@@ -139,6 +140,7 @@ const char* Version() { return kSoftwareVersion; }
 int Main(int argc, char** argv, const Train& train, MainOptions options) {
   const std::string program =
       argc > 0 ? std::filesystem::path(argv[0]).filename().string() : "ddprun";
+  if (options.keep_freed_memory) KeepFreedMemory();
   try {
     const int signal = Program(train, std::move(options)).Run();
     return signal == 0 ? kExitSuccess : kExitSignal + signal;

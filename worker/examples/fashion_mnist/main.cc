@@ -38,7 +38,7 @@ int main(int argc, char** argv) {
   const std::int64_t last_step =
       argc > 3 ? std::atoll(argv[3]) : std::numeric_limits<std::int64_t>::max();
   const Images data(argv[1]);
-  return ddprun::Main(argc, argv, [&](ddprun::World& world) {
+  const auto train = [&](ddprun::World& world) {
     torch::manual_seed(0);
     Net net;
     net->to(world.device());
@@ -69,5 +69,6 @@ int main(int argc, char** argv) {
       }
     }
     saved.Finish(at);
-  });
+  };
+  return ddprun::Main(argc, argv, train, {.keep_freed_memory = true});
 }

@@ -37,8 +37,9 @@ class Checkpoints {
     // never    begins anew
     // PATH     goes on from that file, or the newest in that folder
     std::string resume = "auto";
-    // SIGTERM, SIGINT, SIGHUP and SIGQUIT ask all ranks to save and to end at their next step. A
-    // second signal ends this process at once, and so does the first if no step ends in time.
+    // SIGTERM, SIGINT, SIGHUP and SIGQUIT ask all ranks to save and to end at their next step, or,
+    // if steps are short, about 0.2 s later. A second signal ends this process at once, and so does
+    // the first if no step ends in time.
     bool stop_on_signals = true;
     // Gets each sentence for a person, on rank 0. Default: stderr.
     std::function<void(const std::string&)> notify = {};

@@ -14,6 +14,9 @@ struct MainOptions {
   // of being started anew (`--spares`, `--max-restarts`, `--nnodes MIN:MAX`). `train` is called
   // again then, with another world; Checkpoints::Resume() gives it the state of the latest step.
   bool keep = true;
+  // malloc keeps freed memory instead of returning it to the kernel, as `train` has it: a step's
+  // tensors are used again in the next one. The process then holds what it held at its peak.
+  bool keep_freed_memory = false;
 };
 
 // Joins the world that the environment says (see World::Join()), calls `train` and leaves the
