@@ -18,6 +18,7 @@
 #include "worker/app/launch.h"
 #include "worker/app/setup.h"
 #include "worker/checkpoint/folder_lock.h"
+#include "worker/checkpoint/resume.h"
 #include "worker/checkpoint/stop_signal.h"
 #include "worker/data/dataset.h"
 #include "worker/distributed/device_agreement.h"

@@ -4,6 +4,8 @@
 #include <set>
 #include <utility>
 
+#include "proto/worker_env.h"
+
 namespace ddprun {
 namespace {
 
@@ -104,6 +106,8 @@ std::string ValueOf(const Json& about, const Condition& condition) {
 }
 
 }  // namespace
+
+bool Restarted(const WorkerEnv& env) { return env.restart_count > 0 || env.round > 1; }
 
 ResumePoint DecideResume(const ResumeOptions& options, const Notify& notify) {
   // A damaged file is met again where the folder is searched twice.

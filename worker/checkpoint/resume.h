@@ -10,6 +10,11 @@
 
 namespace ddprun {
 
+struct WorkerEnv;
+
+// Whether the launcher has started these workers in place of others.
+bool Restarted(const WorkerEnv& env);
+
 struct ResumeOptions {
   std::string resume;       // auto, restart, never, or a file or folder of checkpoints
   bool restarted = false;   // the launcher has restarted the workers

@@ -56,9 +56,7 @@ std::unique_ptr<FolderLock> TakeFolder(const std::string& folder, const World& w
   const WorkerEnv& env = world.env();
   try {
     return std::make_unique<FolderLock>(
-        folder,
-        FolderLock::Options{.run = env.run_id, .restarted = env.restart_count > 0 || env.round > 1},
-        notify);
+        folder, FolderLock::Options{.run = env.run_id, .restarted = Restarted(env)}, notify);
   } catch (const std::runtime_error& taken) {
     throw CheckpointError(taken.what());
   }
@@ -163,7 +161,7 @@ TrainingPosition Checkpoints::State::FromDisk() {
     const WorkerEnv& env = world_.env();
     try {
       point = DecideResume({.resume = options_.resume,
-                            .restarted = env.restart_count > 0 || env.round > 1,
+                            .restarted = Restarted(env),
                             .run = env.run_id,
                             .settings = Json::object(),
                             .folder = options_.folder,

@@ -35,8 +35,6 @@ bool SavesCheckpoints(const Config& config) {
          !config.checkpoint_dir.empty();
 }
 
-bool Restarted(const WorkerEnv& env) { return env.restart_count > 0 || env.round > 1; }
-
 std::string CheckpointFolder(const Config& config) {
   return config.checkpoint_dir.empty()
              ? (std::filesystem::path(config.output_dir) / "checkpoints").string()

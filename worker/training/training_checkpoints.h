@@ -23,8 +23,6 @@ namespace ddprun {
 
 // Whether this training saves any.
 bool SavesCheckpoints(const Config& config);
-// Whether the launcher has started these workers in place of others.
-bool Restarted(const WorkerEnv& env);
 // --checkpoint-dir, or checkpoints in --output-dir.
 std::string CheckpointFolder(const Config& config);
 
