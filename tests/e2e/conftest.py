@@ -5,6 +5,7 @@ import contextlib
 import os
 import pathlib
 import random
+import re
 import socket
 import subprocess
 import sys
@@ -96,6 +97,12 @@ def start(command, env=None, **options):
         stdin=subprocess.DEVNULL,
         **options,
     )
+
+
+def torch_folder():
+    """LibTorch as the build has it: the folder with include/ and lib/."""
+    cache = (BUILD / "CMakeCache.txt").read_text()
+    return re.search(r"^DDPRUN_TORCH_DIR:\w+=(.*)$", cache, re.MULTILINE)[1]
 
 
 def wait_for(what, question, timeout=60):

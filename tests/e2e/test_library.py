@@ -10,18 +10,13 @@ import shutil
 import signal
 
 import pytest
-from conftest import BUILD, DDPRUN, REPO, TRAIN, processes_of_this_session, run, start
+from conftest import BUILD, DDPRUN, REPO, TRAIN, processes_of_this_session, run, start, torch_folder
 
 EXAMPLES = REPO / "worker/examples"
 MAN_PAGES = pathlib.Path("/usr/share/man/man1")
 IMAGES = pathlib.Path("/usr/share/datasets/fashion-mnist")
 
 pytestmark = pytest.mark.skipif(not (BUILD / "lib/libddprun.a").exists(), reason="built without libddprun.a")
-
-
-def torch_folder():
-    cache = (BUILD / "CMakeCache.txt").read_text()
-    return re.search(r"^DDPRUN_TORCH_DIR:\w+=(.*)$", cache, re.MULTILINE)[1]
 
 
 @pytest.fixture(scope="module")

@@ -2,12 +2,10 @@
 """Each public header of libddprun compiles alone, without a warning, with both compilers. Nightly: LibTorch's headers take
 seconds each time."""
 
-import pathlib
-import re
 import shutil
 
 import pytest
-from conftest import BUILD, REPO, run
+from conftest import REPO, run, torch_folder
 
 HEADERS = REPO / "worker/include"
 
@@ -16,8 +14,7 @@ HEADERS = REPO / "worker/include"
 def test_each_header_compiles_alone(compiler, tmp_path):
     if shutil.which(compiler) is None:
         pytest.skip(f"no {compiler} here")
-    cache = (BUILD / "CMakeCache.txt").read_text()
-    torch = pathlib.Path(re.search(r"^DDPRUN_TORCH_DIR:\w+=(.*)$", cache, re.MULTILINE)[1])
+    torch = torch_folder()
     flags = [f"-I{HEADERS}", f"-isystem{torch}/include", f"-isystem{torch}/include/torch/csrc/api/include"]
     headers = sorted((HEADERS / "ddprun").iterdir())
     assert len(headers) > 8

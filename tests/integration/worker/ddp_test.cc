@@ -5,9 +5,8 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include "tests/integration/worker/ranks.h"
+#include "tests/integration/worker/in_world.h"
 #include "tests/integration/worker/seeded.h"
-#include "tests/integration/worker/service.h"
 
 namespace ddprun {
 namespace {
@@ -35,20 +34,6 @@ at::Tensor BatchOf(int rank, int step) {
 }
 
 at::Tensor Loss(Net& net, const at::Tensor& batch) { return net->forward(batch).square().mean(); }
-
-// In a world of `size` ranks, each a process, over the run's store.
-void InWorld(int size, const std::function<void(World&)>& body) {
-  std::unique_ptr<Service> service;
-  if (!IsRankProcess()) service = std::make_unique<Service>();
-  RunProcesses(
-      size, [&](int rank) { return service->EnvOf(rank, size); },
-      [&](const WorkerEnv& env) {
-        const auto world = World::Join(
-            env, {.backend = BackendChoice::kGloo, .timeout = std::chrono::seconds(20)});
-        body(*world);
-        world->Shutdown();
-      });
-}
 
 // Rank 0's copy, to compare with on every rank.
 at::Tensor OfRankZero(World& world, const at::Tensor& tensor) {

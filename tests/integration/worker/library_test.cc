@@ -8,28 +8,14 @@
 #include <tuple>
 
 #include "ddprun/ddprun.h"
-#include "tests/integration/worker/ranks.h"
+#include "tests/integration/worker/in_world.h"
 #include "tests/integration/worker/seeded.h"
-#include "tests/integration/worker/service.h"
 #include "worker/library/optimizer_state.h"
 
 namespace ddprun {
 namespace {
 
 using testing::ElementsAre;
-
-void InWorld(int size, const std::function<void(World&)>& body) {
-  std::unique_ptr<Service> service;
-  if (!IsRankProcess()) service = std::make_unique<Service>();
-  RunProcesses(
-      size, [&](int rank) { return service->EnvOf(rank, size); },
-      [&](const WorkerEnv& env) {
-        const auto world = World::Join(
-            env, {.backend = BackendChoice::kGloo, .timeout = std::chrono::seconds(20)});
-        body(*world);
-        world->Shutdown();
-      });
-}
 
 at::Tensor Random(at::IntArrayRef shape, std::uint64_t seed) {
   return at::randn(shape, GeneratorOf(static_cast<int>(seed)), at::TensorOptions());
