@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
+#include "ddprun/checksum.h"
 #include "ddprun/world.h"
 #include "worker/app/command_line.h"
 #include "worker/app/commands.h"
@@ -9,7 +10,6 @@
 #include "worker/app/setup.h"
 #include "worker/base/text.h"
 #include "worker/base/unique_tensors.h"
-#include "worker/ddp/checksum.h"
 #include "worker/evaluation/evaluate.h"
 #include "worker/export/model_file.h"
 #include "worker/parallel/data_parallel.h"

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "ddprun/failure.h"
 #include "worker/app/command_line.h"
 #include "worker/app/commands.h"
 #include "worker/config/config.h"
-#include "worker/library/exit.h"
 #include "worker/memory/keep_freed_memory.h"
 
 namespace ddprun {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "ddprun/interrupt.h"
 #include "ddprun/world.h"
 #include "proto/round_message.h"
 #include "rendezvous/base/signal_name.h"
@@ -28,7 +29,7 @@
 #include "worker/parallel/precision.h"
 #include "worker/progress/flight_record.h"
 #include "worker/progress/stall_reporter.h"
-#include "worker/rounds/interrupt.h"
+#include "worker/rounds/process_state.h"
 #include "worker/rounds/round_end.h"
 #include "worker/rounds/round_listener.h"
 #include "worker/training/kept_training.h"
@@ -89,7 +90,9 @@ struct Round {
 class TrainingProcess {
  public:
   TrainingProcess(const Config& config, const CommandContext& context)
-      : config_(config), context_(context), kept_(context.program_start) {}
+      : config_(config), context_(context), kept_(context.program_start) {
+    state_->report = [this](const ProgressMessage& message) { member_.progress().Send(message); };
+  }
 
   void Run();
 
@@ -114,6 +117,7 @@ class TrainingProcess {
   const CommandContext& context_;
   WorkerEnv env_;
   RoundMember member_;
+  const std::shared_ptr<ProcessState> state_ = std::make_shared<ProcessState>();
   FolderLocks locks_;  // of rank 0
   std::optional<Dataset> data_;
   std::optional<StopSignal> signals_;
@@ -167,6 +171,7 @@ void TrainingProcess::TrainInRound() {
   World::Options options = WorldOptions(config_);
   options.step_graphs = config_.cuda_graph;
   options.interrupt = member_.Enter(env_);
+  options.process = state_;
   // Before joining: a rank whose files are missing fails at once, and the others do not wait for
   // it.
   if (env_.rank != 0) locks_.clear();
@@ -196,7 +201,7 @@ void TrainingProcess::TrainInRound() {
 
 void TrainingProcess::MakeTrainer() {
   round_->trainer = std::make_unique<Trainer>(config_, *data_, *round_->world, round_->console,
-                                              member_.progress(), round_->graph_steps, kept_);
+                                              round_->graph_steps, kept_);
 }
 
 void TrainingProcess::EndRun(const std::optional<Stopped>& stopped) {

@@ -7,8 +7,8 @@
 #include <cstring>
 #include <utility>
 
+#include "ddprun/collectives.h"
 #include "worker/base/unique_tensors.h"
-#include "worker/distributed/await.h"
 
 namespace ddprun {
 namespace {

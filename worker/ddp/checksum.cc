@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/ddp/checksum.h"
+#include "ddprun/checksum.h"
 
 #include <ATen/Functions.h>
 #include <zlib.h>

@@ -13,6 +13,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "ddprun/collectives.h"
+#include "ddprun/interrupt.h"
 #include "worker/base/first_line.h"
 #include "worker/base/unique_tensors.h"
 #include "worker/ddp/bucket_layout.h"
@@ -21,9 +23,7 @@
 #include "worker/ddp/round_group.h"
 #include "worker/ddp/shm_allreduce.h"
 #include "worker/ddp/shm_notes.h"
-#include "worker/distributed/await.h"
 #include "worker/files/crc32c.h"
-#include "worker/rounds/interrupt.h"
 
 namespace ddprun {
 namespace {

@@ -5,7 +5,8 @@
 
 #include <utility>
 
-#include "worker/distributed/await.h"
+#include "ddprun/collectives.h"
+#include "worker/distributed/until_round_ends.h"
 
 namespace ddprun {
 namespace {

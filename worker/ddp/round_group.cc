@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "worker/distributed/await.h"
-#include "worker/rounds/interrupt.h"
+#include "ddprun/collectives.h"
+#include "ddprun/interrupt.h"
 
 namespace ddprun {
 namespace {

@@ -23,8 +23,8 @@
 #include <thread>
 #include <utility>
 
+#include "ddprun/interrupt.h"
 #include "rendezvous/base/owned_fd.h"
-#include "worker/rounds/interrupt.h"
 
 namespace ddprun {
 namespace {

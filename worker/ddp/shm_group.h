@@ -14,8 +14,8 @@
 #include <memory>
 #include <vector>
 
+#include "ddprun/interrupt.h"
 #include "ddprun/world.h"
-#include "worker/rounds/interrupt.h"
 
 namespace ddprun {
 

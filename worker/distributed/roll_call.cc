@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "worker/rounds/interrupt.h"
+#include "ddprun/interrupt.h"
 
 namespace ddprun {
 namespace {

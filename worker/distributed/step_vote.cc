@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/distributed/step_vote.h"
+#include "ddprun/step_vote.h"
 
 #include <ATen/Functions.h>
 #include <ATen/record_function.h>
@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "ddprun/collectives.h"
 #include "worker/accelerator/accelerator.h"
-#include "worker/distributed/await.h"
 
 namespace ddprun {
 namespace {

@@ -15,19 +15,19 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <utility>
 
+#include "ddprun/collectives.h"
+#include "ddprun/interrupt.h"
 #include "proto/worker_env.h"
 #include "worker/accelerator/accelerator.h"
+#include "worker/base/background_task.h"
 #include "worker/base/first_line.h"
 #include "worker/base/quiet_log.h"
-#include "worker/distributed/await.h"
-#include "worker/distributed/background_task.h"
 #include "worker/distributed/device_agreement.h"
 #include "worker/distributed/nccl_settings.h"
 #include "worker/distributed/network_address.h"
 #include "worker/distributed/peer_probe.h"
 #include "worker/distributed/roll_call.h"
 #include "worker/distributed/world_store.h"
-#include "worker/rounds/interrupt.h"
 #include "worker/rounds/process_state.h"
 #include "worker/rounds/tcp_sockets.h"
 
@@ -380,7 +380,15 @@ void World::CheckRound() const {
 }
 
 void World::Progress(std::int64_t step, std::optional<std::int64_t> epoch) {
-  if (process_) process_->progress(step, epoch);
+  ProgressMessage message;
+  message.step = step;
+  message.epoch = epoch;
+  message.section = "training";
+  Report(message);
+}
+
+void World::Report(const ProgressMessage& message) {
+  if (process_) process_->report(message);
 }
 
 at::Tensor World::ToHost(const at::Tensor& tensor) const {

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "worker/distributed/await.h"
+#include "ddprun/collectives.h"
 #include "worker/evaluation/metric.h"
 
 namespace ddprun {

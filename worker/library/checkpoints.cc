@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <system_error>
 
+#include "ddprun/step_vote.h"
 #include "proto/version.h"
 #include "proto/worker_env.h"
 #include "rendezvous/base/signal_name.h"
@@ -19,7 +20,6 @@
 #include "worker/checkpoint/folder_lock.h"
 #include "worker/checkpoint/resume.h"
 #include "worker/checkpoint/stop_signal.h"
-#include "worker/distributed/step_vote.h"
 #include "worker/files/state_dict.h"
 #include "worker/files/tensor_list.h"
 #include "worker/library/kept_state.h"
@@ -149,8 +149,8 @@ TrainingPosition Checkpoints::State::GoOn(int source) {
   MakeWriter("");
   if (world_.rank() == 0)
     options_.notify("goes on after step " + std::to_string(position.step) + " with " +
-                    std::to_string(world_.size()) + " ranks; the state is rank " +
-                    std::to_string(source) + "'s");
+                    std::to_string(world_.size()) + (world_.size() == 1 ? " rank" : " ranks") +
+                    "; the state is rank " + std::to_string(source) + "'s");
   return position;
 }
 

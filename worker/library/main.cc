@@ -10,12 +10,12 @@
 #include <string>
 #include <utility>
 
+#include "ddprun/failure.h"
 #include "ddprun/version.h"
 #include "proto/progress_message.h"
 #include "proto/round_message.h"
 #include "proto/version.h"
 #include "worker/distributed/device_agreement.h"
-#include "worker/library/exit.h"
 #include "worker/library/round_member.h"
 #include "worker/memory/keep_freed_memory.h"
 #include "worker/progress/flight_record.h"
@@ -34,13 +34,7 @@ class Program {
  public:
   Program(const Train& train, MainOptions options)
       : train_(train), options_(std::move(options)), state_(std::make_shared<ProcessState>()) {
-    state_->progress = [this](std::int64_t step, std::optional<std::int64_t> epoch) {
-      ProgressMessage message;
-      message.step = step;
-      message.epoch = epoch;
-      message.section = "training";
-      member_.progress().Send(message);
-    };
+    state_->report = [this](const ProgressMessage& message) { member_.progress().Send(message); };
   }
 
   // The signal that has ended the training; 0: none has.

@@ -8,9 +8,9 @@
 #include <memory>
 #include <optional>
 
+#include "ddprun/interrupt.h"
 #include "proto/worker_env.h"
 #include "worker/progress/progress_sender.h"
-#include "worker/rounds/interrupt.h"
 #include "worker/rounds/round_listener.h"
 
 namespace ddprun {

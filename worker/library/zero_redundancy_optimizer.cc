@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <numeric>
 
-#include "worker/distributed/await.h"
+#include "ddprun/collectives.h"
 
 namespace ddprun {
 

@@ -12,14 +12,14 @@ bool CanNameStragglers(const Config& config, const World& world) {
 
 }  // namespace
 
-Observers MakeObservers(const Config& config, World& world, Console& console,
-                        ProgressSender& progress, StepClock& clock, const StepCounter& counter) {
+Observers MakeObservers(const Config& config, World& world, Console& console, StepClock& clock,
+                        const StepCounter& counter) {
   Observers observers;
   // First: what the others do at the end of a step is not the step's time.
   if (CanNameStragglers(config, world))
-    observers.push_back(MakeStragglerObserver(config, world, console, progress));
+    observers.push_back(MakeStragglerObserver(config, world, console));
   observers.push_back(MakeProfileObserver(config, world, console, clock, counter));
-  observers.push_back(MakeProgressObserver(progress, clock, counter));
+  observers.push_back(MakeProgressObserver(world, clock, counter));
   observers.push_back(MakeConsoleObserver(config, world, console, counter));
   if (config.log_samples) observers.push_back(MakeSampleObserver(config, world));
   if (world.rank() == 0 && (config.metrics || config.tensorboard))

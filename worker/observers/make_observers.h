@@ -5,7 +5,6 @@
 #include "worker/config/config.h"
 #include "worker/metrics/console.h"
 #include "worker/observers/observer.h"
-#include "worker/progress/progress_sender.h"
 #include "worker/step/step_counter.h"
 
 namespace ddprun {
@@ -15,15 +14,15 @@ std::unique_ptr<Observer> MakeConsoleObserver(const Config& config, const World&
                                               Console& console, const StepCounter& counter);
 std::unique_ptr<Observer> MakeProfileObserver(const Config& config, World& world, Console& console,
                                               StepClock& clock, const StepCounter& counter);
-std::unique_ptr<Observer> MakeProgressObserver(ProgressSender& sender, const StepClock& clock,
+std::unique_ptr<Observer> MakeProgressObserver(World& world, const StepClock& clock,
                                                const StepCounter& counter);
 std::unique_ptr<Observer> MakeScalarRecorder(const Config& config, const StepCounter& counter);
 std::unique_ptr<Observer> MakeSampleObserver(const Config& config, const World& world);
 std::unique_ptr<Observer> MakeStragglerObserver(const Config& config, World& world,
-                                                Console& console, ProgressSender& progress);
+                                                Console& console);
 
 // Those that the settings ask for on this rank. All must outlive them.
-Observers MakeObservers(const Config& config, World& world, Console& console,
-                        ProgressSender& progress, StepClock& clock, const StepCounter& counter);
+Observers MakeObservers(const Config& config, World& world, Console& console, StepClock& clock,
+                        const StepCounter& counter);
 
 }  // namespace ddprun

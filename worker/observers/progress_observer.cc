@@ -2,6 +2,7 @@
 #include <array>
 #include <chrono>
 
+#include "proto/progress_message.h"
 #include "worker/observers/make_observers.h"
 
 namespace ddprun {
@@ -24,8 +25,8 @@ const char* WordsOf(StepSection section) {
 class ProgressObserver : public Observer {
  public:
   // All must outlive the observer.
-  ProgressObserver(ProgressSender& sender, const StepClock& clock, const StepCounter& counter)
-      : sender_(sender), clock_(clock), counter_(counter) {}
+  ProgressObserver(World& world, const StepClock& clock, const StepCounter& counter)
+      : world_(world), clock_(clock), counter_(counter) {}
 
   void OnSection(StepSection section) override { OnPhase(WordsOf(section)); }
 
@@ -62,10 +63,10 @@ class ProgressObserver : public Observer {
   void Send(ProgressMessage& message) {
     message.times = clock_.rank_time();
     message.doing = clock_.time_class();
-    sender_.Send(message);
+    world_.Report(message);
   }
 
-  ProgressSender& sender_;
+  World& world_;
   const StepClock& clock_;
   const StepCounter& counter_;
   StepCounter::Counts at_rate_;  // of the rate that was sent last
@@ -73,9 +74,9 @@ class ProgressObserver : public Observer {
 
 }  // namespace
 
-std::unique_ptr<Observer> MakeProgressObserver(ProgressSender& sender, const StepClock& clock,
+std::unique_ptr<Observer> MakeProgressObserver(World& world, const StepClock& clock,
                                                const StepCounter& counter) {
-  return std::make_unique<ProgressObserver>(sender, clock, counter);
+  return std::make_unique<ProgressObserver>(world, clock, counter);
 }
 
 }  // namespace ddprun

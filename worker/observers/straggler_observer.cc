@@ -15,9 +15,9 @@
 #include <utility>
 #include <vector>
 
+#include "ddprun/collectives.h"
 #include "rendezvous/values/session_types.h"
 #include "worker/base/host_name.h"
-#include "worker/distributed/await.h"
 #include "worker/metrics/straggler_rule.h"
 #include "worker/observers/make_observers.h"
 
@@ -96,8 +96,8 @@ class OwnTime {
 class StragglerObserver : public Observer {
  public:
   // All must outlive the observer.
-  StragglerObserver(const Config& config, World& world, Console& console, ProgressSender& progress)
-      : world_(world), console_(console), progress_(progress), factor_(config.straggler_factor) {}
+  StragglerObserver(const Config& config, World& world, Console& console)
+      : world_(world), console_(console), factor_(config.straggler_factor) {}
 
   void OnSection(StepSection section) override { own_time_.Enter(section); }
 
@@ -153,7 +153,7 @@ class StragglerObserver : public Observer {
     if (world_.rank() == was || world_.rank() == is) {
       ProgressMessage message;
       message.slow = world_.rank() == is ? now->factor : 0;
-      progress_.Send(message);
+      world_.Report(message);
     }
     if (was == is) return;
     if (world_.rank() == is) world_.store()->set(HostKey(is), HostName());
@@ -179,7 +179,6 @@ class StragglerObserver : public Observer {
 
   World& world_;
   Console& console_;
-  ProgressSender& progress_;
   const double factor_;
   c10::intrusive_ptr<c10d::ProcessGroup> group_;  // that of the exchanges
   std::optional<StragglerRule> rule_;
@@ -193,8 +192,8 @@ class StragglerObserver : public Observer {
 }  // namespace
 
 std::unique_ptr<Observer> MakeStragglerObserver(const Config& config, World& world,
-                                                Console& console, ProgressSender& progress) {
-  return std::make_unique<StragglerObserver>(config, world, console, progress);
+                                                Console& console) {
+  return std::make_unique<StragglerObserver>(config, world, console);
 }
 
 }  // namespace ddprun

@@ -11,8 +11,6 @@
 
 #include "ddprun/distributed_data_parallel.h"
 #include "worker/config/config.h"
-#include "worker/ddp/gradient_compression.h"
-#include "worker/ddp/gradient_meter.h"
 #include "worker/files/state_dict.h"
 #include "worker/loader/sampler.h"
 #include "worker/loss/loss.h"

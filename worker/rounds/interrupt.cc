@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/rounds/interrupt.h"
+#include "ddprun/interrupt.h"
 
 #include <utility>
 

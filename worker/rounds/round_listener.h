@@ -16,9 +16,9 @@
 #include <string_view>
 #include <thread>
 
+#include "ddprun/interrupt.h"
 #include "proto/round_message.h"
 #include "rendezvous/base/owned_fd.h"
-#include "worker/rounds/interrupt.h"
 
 namespace ddprun {
 

@@ -10,9 +10,9 @@
 #include <memory>
 #include <string>
 
+#include "ddprun/interrupt.h"
 #include "worker/accelerator/accelerator.h"
 #include "worker/progress/graph_steps.h"
-#include "worker/rounds/interrupt.h"
 
 namespace ddprun {
 

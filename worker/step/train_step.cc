@@ -11,10 +11,10 @@
 #include <thread>
 #include <utility>
 
+#include "ddprun/interrupt.h"
+#include "worker/base/background_task.h"
 #include "worker/base/first_line.h"
-#include "worker/distributed/background_task.h"
 #include "worker/optimizer/gradient_clip.h"
-#include "worker/rounds/interrupt.h"
 
 namespace ddprun {
 namespace {

@@ -18,6 +18,7 @@
 #include <optional>
 #include <vector>
 
+#include "ddprun/interrupt.h"
 #include "ddprun/world.h"
 #include "worker/accelerator/accelerator.h"
 #include "worker/config/config.h"
@@ -28,7 +29,6 @@
 #include "worker/optimizer/weight_average.h"
 #include "worker/parallel/cast_weights.h"
 #include "worker/parallel/parallel_strategy.h"
-#include "worker/rounds/interrupt.h"
 #include "worker/step/batch_feed.h"
 #include "worker/step/run_ahead_limit.h"
 

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <vector>
 
+#include "ddprun/checksum.h"
 #include "worker/base/text.h"
-#include "worker/ddp/checksum.h"
 
 namespace ddprun {
 namespace {

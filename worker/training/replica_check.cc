@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "ddprun/collectives.h"
 #include "worker/base/host_name.h"
 #include "worker/base/unique_tensors.h"
-#include "worker/distributed/await.h"
 #include "worker/training/checks.h"
 #include "worker/training/training_snapshot.h"
 
@@ -53,12 +53,10 @@ std::string Numbers(const std::vector<int>& ranks) {
 
 }  // namespace
 
-ReplicaCheck::ReplicaCheck(const Config& config, World& world, Console& console,
-                           ProgressSender& progress, KeptTraining& kept)
+ReplicaCheck::ReplicaCheck(const Config& config, World& world, Console& console, KeptTraining& kept)
     : config_(config),
       world_(world),
       console_(console),
-      progress_(progress),
       kept_(kept),
       enabled_(config.check_replicas > 0),
       replicated_(enabled_ ? Replicated(*kept.parts) : std::vector<at::Tensor>()),
@@ -275,7 +273,7 @@ void ReplicaCheck::Name(const std::vector<int>& ranks, const std::string& fact,
 void ReplicaCheck::Report() {
   ProgressMessage message;
   message.damaged = kept_.damages;
-  progress_.Send(message);
+  world_.Report(message);
 }
 
 void ReplicaCheck::Say(const std::string& sentence) {

@@ -13,7 +13,6 @@
 #include "ddprun/world.h"
 #include "worker/config/config.h"
 #include "worker/metrics/console.h"
-#include "worker/progress/progress_sender.h"
 #include "worker/replicas/judgement.h"
 #include "worker/replicas/tensor_sums.h"
 #include "worker/training/kept_training.h"
@@ -32,8 +31,7 @@ class ReplicaCheck {
   static constexpr int kRepeatsMax = 8;
 
   // All must outlive this object. `kept` has parts.
-  ReplicaCheck(const Config& config, World& world, Console& console, ProgressSender& progress,
-               KeptTraining& kept);
+  ReplicaCheck(const Config& config, World& world, Console& console, KeptTraining& kept);
 
   bool enabled() const { return enabled_; }
 
@@ -84,7 +82,6 @@ class ReplicaCheck {
   const Config& config_;
   World& world_;
   Console& console_;
-  ProgressSender& progress_;
   KeptTraining& kept_;
   const bool enabled_;
   const std::vector<at::Tensor> replicated_;

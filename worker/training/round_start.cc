@@ -8,9 +8,9 @@
 #include <stdexcept>
 #include <string>
 
+#include "ddprun/checksum.h"
+#include "ddprun/collectives.h"
 #include "worker/base/text.h"
-#include "worker/ddp/checksum.h"
-#include "worker/distributed/await.h"
 #include "worker/training/training_snapshot.h"
 
 namespace ddprun {

@@ -7,8 +7,8 @@
 #include <optional>
 #include <string>
 
+#include "ddprun/distributed_data_parallel.h"
 #include "proto/rank_time.h"
-#include "worker/ddp/gradient_meter.h"
 #include "worker/evaluation/metric_sums.h"
 #include "worker/step/step_counter.h"
 

@@ -44,7 +44,7 @@ Interrupt::Registration CloseWhenRoundEnds(const World& world, GraphSteps& steps
 }  // namespace
 
 Trainer::Trainer(const Config& config, const Dataset& data, World& world, Console& console,
-                 ProgressSender& progress, GraphSteps& graph_steps, KeptTraining& kept)
+                 GraphSteps& graph_steps, KeptTraining& kept)
     : config_(config),
       data_(data),
       world_(world),
@@ -55,11 +55,11 @@ Trainer::Trainer(const Config& config, const Dataset& data, World& world, Consol
       settled_(world.device().is_cpu()),
       clock_(kept.clock),
       counter_(kept.counter),
-      observers_(MakeObservers(config, world, console, progress, clock_, counter_)),
+      observers_(MakeObservers(config, world, console, clock_, counter_)),
       state_(config, data.train->size(), DataParallelSize(config, world.size())),
       parts_(JoinWorld(config, data, world, console, start_, state_.plan().steps_per_epoch, kept,
                        [this](StepSection section) { Enter(section); })),
-      replicas_(config, world, console, progress, kept),
+      replicas_(config, world, console, kept),
       checkpoints_(config, data, world, console, parts_, kept.saved,
                    [this] {
                      AwaitSteps();

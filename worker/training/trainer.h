@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 
+#include "ddprun/interrupt.h"
 #include "ddprun/world.h"
 #include "worker/config/config.h"
 #include "worker/data/dataset.h"
@@ -16,8 +17,6 @@
 #include "worker/metrics/step_clock.h"
 #include "worker/observers/observer.h"
 #include "worker/progress/graph_steps.h"
-#include "worker/progress/progress_sender.h"
-#include "worker/rounds/interrupt.h"
 #include "worker/step/step_counter.h"
 #include "worker/step/train_step.h"
 #include "worker/step/training_state.h"
@@ -37,7 +36,7 @@ class Trainer {
   // device is. Where no rank has kept anything, makes the model, which becomes rank 0's on all
   // ranks; else all ranks have the state of the furthest one.
   Trainer(const Config& config, const Dataset& data, World& world, Console& console,
-          ProgressSender& progress, GraphSteps& graph_steps, KeptTraining& kept);
+          GraphSteps& graph_steps, KeptTraining& kept);
 
   // Trains, checks that all ranks have the same model, evaluates, and on rank 0 writes the model
   // and the summary and shows the table. Throws TrainingError (a loss that is not finite, ranks

@@ -8,12 +8,12 @@
 #include <memory>
 #include <string>
 
+#include "ddprun/step_vote.h"
 #include "ddprun/world.h"
 #include "worker/checkpoint/checkpoint_writer.h"
 #include "worker/checkpoint/stop_signal.h"
 #include "worker/config/config.h"
 #include "worker/data/dataset.h"
-#include "worker/distributed/step_vote.h"
 #include "worker/metrics/console.h"
 #include "worker/step/training_plan.h"
 #include "worker/training/training_parts.h"

@@ -8,11 +8,11 @@
 #include <optional>
 #include <string>
 
+#include "ddprun/distributed_data_parallel.h"
 #include "ddprun/world.h"
 #include "worker/checkpoint/checkpoint_file.h"
 #include "worker/config/config.h"
 #include "worker/data/dataset.h"
-#include "worker/ddp/bucket_layout.h"
 #include "worker/step/training_plan.h"
 #include "worker/training/training_parts.h"
 

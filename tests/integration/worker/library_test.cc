@@ -5,6 +5,7 @@
 #include <torch/torch.h>
 
 #include <filesystem>
+#include <thread>
 #include <tuple>
 
 #include "ddprun/ddprun.h"
@@ -148,6 +149,36 @@ TEST(Library, GradientsMayBeCopies) {
       EXPECT_TRUE(at::equal(copy, parameter));
     }
   });
+}
+
+// Work that rank 1 has no part in ends for rank 0 when the round does: also a receive of Gloo's,
+// which has no future.
+TEST(Library, WaitsForOwnCollectivesEndWithTheRound) {
+  std::unique_ptr<Service> service;
+  if (!IsRankProcess()) service = std::make_unique<Service>();
+  RunProcesses(
+      2, [&](int rank) { return service->EnvOf(rank, 2); },
+      [](const WorkerEnv& env) {
+        const auto interrupt = std::make_shared<Interrupt>();
+        const auto world =
+            World::Join(env, {.backend = BackendChoice::kGloo, .interrupt = interrupt});
+        std::vector<at::Tensor> message{at::full({3}, world->rank(), at::kFloat)};
+        const int other = 1 - world->rank();
+        if (world->rank() == 1) {
+          Await(*world, world->group()->send(message, other, /*tag=*/0));
+          world->store()->get("rank 0 is done");
+          return;
+        }
+        Await(*world, world->group()->recv(message, other, /*tag=*/0));
+        EXPECT_EQ(message[0].sum().item<float>(), 3);
+        const auto receive = world->group()->recv(message, other, /*tag=*/1);
+        const auto reduce = world->group()->allreduce(message);
+        std::thread agent([&] { interrupt->Trigger(); });
+        EXPECT_THROW(Await(*world, receive), RoundOver);
+        EXPECT_THROW(Await(*world, reduce), RoundOver);
+        agent.join();
+        world->store()->set("rank 0 is done", "");
+      });
 }
 
 // Over a sampler's copies, in two worlds: what is left of an epoch is shared out among more ranks.

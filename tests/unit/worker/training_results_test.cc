@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include "ddprun/checksum.h"
 #include "tests/unit/worker/temp_files.h"
-#include "worker/ddp/checksum.h"
 
 namespace ddprun {
 namespace {

@@ -33,11 +33,11 @@ class Links {
   }
   at::Tensor Receive(int from) {
     std::vector<at::Tensor> message{at::empty({kRows, kWidth}, world_.device())};
-    world_.group()->recv(message, from, /*tag=*/0)->wait();
+    ddprun::Await(world_, world_.group()->recv(message, from, /*tag=*/0));
     return message[0];
   }
   void Finish() {
-    for (const auto& work : works_) work->wait();
+    for (const auto& work : works_) ddprun::Await(world_, work);
     works_.clear();
     sent_.clear();
   }

@@ -21,6 +21,7 @@ namespace ddprun {
 
 class Interrupt;
 struct ProcessState;
+struct ProgressMessage;
 struct WorkerEnv;  // the library's, as the two above
 
 // What all ranks must have alike, by name: ("--lr", "0.01"). An empty value is one that is not set.
@@ -113,6 +114,8 @@ class World {
   // Reports to the launcher how far this rank is, for `ddprun status`, metrics and the detection of
   // hangs. Does nothing without Main() or ddprun. Never waits; from any thread.
   void Progress(std::int64_t step, std::optional<std::int64_t> epoch = std::nullopt);
+  // The same of all else that a rank can tell. The library's own.
+  void Report(const ProgressMessage& message);
 
   // Collectives begun from now on: within a step, in which the ranks are together, or in what may
   // take one of them longer than others (evaluation, a file). Cheap, and of this rank alone.

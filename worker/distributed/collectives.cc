@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/distributed/await.h"
-#include "worker/rounds/interrupt.h"
+#include "ddprun/collectives.h"
 
 #include <ATen/Functions.h>
 #include <torch/csrc/autograd/grad_mode.h>
 
 #include <atomic>
+#include <exception>
 #include <map>
 #include <memory>
 #include <torch/csrc/distributed/c10d/comm.hpp>
 #include <utility>
+
+#include "ddprun/interrupt.h"
+#include "worker/distributed/until_round_ends.h"
 
 namespace ddprun {
 namespace {
@@ -31,12 +34,32 @@ void BroadcastGroup(World& world, const std::vector<at::Tensor>& tensors, int ro
   }
 }
 
+bool IsPointToPoint(c10d::OpType type) {
+  return type == c10d::OpType::SEND || type == c10d::OpType::RECV ||
+         type == c10d::OpType::RECVANYSOURCE;
+}
+
 }  // namespace
 
 void Await(const World& world, const c10::intrusive_ptr<c10d::Work>& work) {
-  if (world.interrupt() && !world.is_nccl())
+  if (!world.interrupt() || world.is_nccl()) {
+    work->wait();
+    return;
+  }
+  if (!IsPointToPoint(work->retrieveOpType())) {
     UntilRoundEnds(world, work->getFuture())->waitAndThrow();
-  work->wait();
+    work->wait();
+    return;
+  }
+  // Gloo's sends and receives have no future, and can be aborted instead.
+  const auto registration = world.interrupt()->Register([work] { work->abort(); });
+  try {
+    work->wait();
+  } catch (const std::exception&) {
+    world.CheckRound();
+    throw;
+  }
+  world.CheckRound();
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> UntilRoundEnds(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/library/exit.h"
+#include "ddprun/failure.h"
 
 #include <cstdio>
 #include <cstdlib>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/distributed/background_task.h"
+#include "worker/base/background_task.h"
 
 #include <cstdio>
 #include <stdexcept>
