@@ -116,8 +116,7 @@ std::unique_ptr<Ballot> MakeBallot(World& world) {
 
 }  // namespace
 
-StepVote::StepVote(World& world, bool seldom)
-    : StepVote(MakeBallot(world), seldom || world.is_nccl()) {}
+StepVote::StepVote(World& world) : StepVote(MakeBallot(world), world.is_nccl()) {}
 
 void StepVote::Begin(const Wishes& own, Time now) {
   wishes_.save = wishes_.save || own.save;
@@ -146,18 +145,19 @@ Ballot::Numbers StepVote::Cast(Time now) {
 
 StepVote::Wishes StepVote::End() {
   if (!ballot_) return std::exchange(wishes_, {});
-  const std::int64_t steps = step_ - 1 - cast_at_;
-  if (cast_at_ < 0 || (queued_ && steps < std::min(interval_, kReadAfterSteps))) return {};
+  if (cast_at_ < 0 || step_ - 1 - cast_at_ < ReadAfter()) return {};
   const auto [save, stop, step_us] = ballot_->Read();
-  next_ = cast_at_ + 1;
-  if (queued_) {
-    SetInterval(std::chrono::microseconds(step_us));
-    next_ = cast_at_ + interval_;
-  }
+  SetInterval(std::chrono::microseconds(step_us));
+  next_ = cast_at_ + interval_;
   cast_at_ = -1;
   // The save to come is what is wished for since.
   if (save != 0) wishes_.save = false;
   return {.save = save != 0, .stop = stop};
+}
+
+std::int64_t StepVote::ReadAfter() const {
+  if (queued_) return std::min(interval_, kReadAfterSteps);
+  return interval_ == 1 ? 0 : 1;
 }
 
 // From the slowest rank's time of a step, so that all ranks have the same interval. It grows by

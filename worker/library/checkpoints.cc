@@ -111,7 +111,7 @@ class Checkpoints::State {
 };
 
 Checkpoints::State::State(World& world, Options options)
-    : world_(world), options_(std::move(options)), vote_(world, /*seldom=*/true) {
+    : world_(world), options_(std::move(options)), vote_(world) {
   if (!options_.notify)
     options_.notify = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
   if (saving() && world_.rank() == 0) lock_ = TakeFolder(options_.folder, world_, options_.notify);

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "ddprun/collectives.h"
+#include "proto/progress_message.h"
 #include "rendezvous/values/session_types.h"
 #include "worker/base/host_name.h"
 #include "worker/metrics/straggler_rule.h"

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ddprun/collectives.h"
+#include "proto/progress_message.h"
 #include "worker/base/host_name.h"
 #include "worker/base/unique_tensors.h"
 #include "worker/training/checks.h"

@@ -32,15 +32,16 @@ class StepVote {
     int stop = 0;  // number of a signal; the greatest counts
   };
 
-  // On a GPU, whose queue is ahead of what can be read, a vote is cast at most so often and in
-  // every so many steps at least, and read when the device must have come so far.
+  // A vote is cast at most so often and in every so many steps at least: one in each of many short
+  // steps costs them a tenth. On a GPU, whose queue is ahead of what can be read, it is read when
+  // the device must have come so far; on a CPU one step later, or within its own step if steps are
+  // so long that each has one.
   static constexpr std::chrono::milliseconds kInterval{100};
   static constexpr std::int64_t kIntervalSteps = 16;
   static constexpr std::int64_t kReadAfterSteps = 8;
 
-  // `seldom`: on a CPU too, where a ballot in each of many short steps costs them a tenth.
-  explicit StepVote(World& world, bool seldom = false);
-  // Null: a rank alone. `queued`: as on a GPU or seldom; else each step casts and reads a ballot.
+  explicit StepVote(World& world);
+  // Null: a rank alone. `queued`: as on a GPU.
   StepVote(std::unique_ptr<Ballot> ballot, bool queued)
       : ballot_(std::move(ballot)), queued_(queued) {}
 
@@ -54,6 +55,8 @@ class StepVote {
 
  private:
   Ballot::Numbers Cast(Time now);
+  // So many steps after that of its cast a ballot is read.
+  std::int64_t ReadAfter() const;
   void SetInterval(std::chrono::microseconds step);
 
   const std::unique_ptr<Ballot> ballot_;
@@ -62,7 +65,7 @@ class StepVote {
   std::int64_t step_ = 0;
   std::int64_t cast_at_ = -1;  // the step; -1: none is on its way
   std::int64_t next_ = 0;      // the step that casts the next one
-  std::int64_t interval_ = 1;  // in steps, of a GPU
+  std::int64_t interval_ = 1;  // in steps
   // The latest cast, from which this rank's time of a step is measured.
   std::int64_t timed_step_ = 0;
   Time timed_{};
