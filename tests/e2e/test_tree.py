@@ -23,6 +23,10 @@ FOLDERS = {
         metrics profile checkpoint library export pipeline plot optimizer loss parallel replicas step evaluation observers training
         app python examples""".split(),
 }
+# What is within libddprun for a program's ranks to work together. `train` has it through the public headers, as any other program
+# has; only where its process enters and leaves rounds on a GPU too, it reaches further than Main() does.
+LIBRARY_INSIDES = {"distributed", "ddp", "rounds", "progress", "library"}
+MAY_LOOK_INSIDE = {"worker/app/train_command.cc", "worker/app/setup.cc"}
 FILES_PER_FOLDER_MAX = 25
 LINES_PER_FILE_MAX = 500
 # The pure cores: functions of state, event and now. (<csignal> gives them names for numbers.)
@@ -112,6 +116,16 @@ def test_folders_include_only_those_before_them():
                 if order.index((REPO / included).parent.name) > order.index(path.parent.name):
                     wrong.append(f"{path.relative_to(REPO)} includes {included}")
     assert not wrong, wrong
+
+
+def test_train_is_made_upon_the_public_headers():
+    looking = set()
+    for path in sources("worker"):
+        if path.parent.name in LIBRARY_INSIDES:
+            continue
+        if any((REPO / included).parent.name in LIBRARY_INSIDES for included in INCLUDE.findall(path.read_text())):
+            looking.add(str(path.relative_to(REPO)))
+    assert looking == MAY_LOOK_INSIDE
 
 
 def test_folders_and_files_are_small():

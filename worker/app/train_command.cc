@@ -187,7 +187,7 @@ void TrainingProcess::TrainInRound() {
   round_->stalls = std::make_unique<StallReporter>(
       member_.progress(),
       [nccl, &graph_steps = round_->graph_steps, begin = std::chrono::system_clock::now()] {
-        return PlaceNow(nccl, graph_steps, begin);
+        return PlaceNow(nccl, graph_steps.Place(), begin);
       });
   MakeTrainer();
   std::optional<Stopped> stopped;

@@ -22,7 +22,6 @@
 #include "worker/ddp/gradient_meter.h"
 #include "worker/ddp/round_group.h"
 #include "worker/ddp/shm_allreduce.h"
-#include "worker/ddp/shm_notes.h"
 #include "worker/files/crc32c.h"
 
 namespace ddprun {

@@ -12,8 +12,8 @@
 #include <torch/csrc/distributed/c10d/Work.hpp>
 #include <vector>
 
+#include "ddprun/shm_notes.h"
 #include "ddprun/world.h"
-#include "worker/ddp/shm_notes.h"
 
 namespace ddprun {
 

@@ -19,7 +19,6 @@
 #include "worker/library/round_member.h"
 #include "worker/memory/keep_freed_memory.h"
 #include "worker/progress/flight_record.h"
-#include "worker/progress/graph_steps.h"
 #include "worker/progress/stall_reporter.h"
 #include "worker/rounds/process_state.h"
 #include "worker/rounds/round_end.h"
@@ -55,7 +54,6 @@ class Program {
 
   // Of the round.
   std::unique_ptr<World> world_;
-  GraphSteps graph_steps_;
   std::unique_ptr<StallReporter> stalls_;
 };
 
@@ -96,9 +94,8 @@ void Program::TrainInRound() {
   options.process = state_;
   world_ = World::Join(env_, std::move(options));
   stalls_ = std::make_unique<StallReporter>(
-      member_.progress(),
-      [this, nccl = world_->is_nccl(), begin = std::chrono::system_clock::now()] {
-        return PlaceNow(nccl, graph_steps_, begin);
+      member_.progress(), [nccl = world_->is_nccl(), begin = std::chrono::system_clock::now()] {
+        return PlaceNow(nccl, /*queued=*/{}, begin);
       });
   train_(*world_);
   stalls_->Stop();

@@ -98,14 +98,13 @@ CollectivePlace PlaceIn(const std::vector<std::string>& records, RecordTime begi
   return place;
 }
 
-CollectivePlace PlaceNow(bool with_nccl, GraphSteps& graph_steps, RecordTime begin) {
+CollectivePlace PlaceNow(bool with_nccl, const CollectivePlace& queued, RecordTime begin) {
   std::vector<std::string> records{
       c10d::dump_fr_trace_json(/*includeCollectives=*/true, /*onlyActive=*/false)};
   if (with_nccl) records.push_back(LoadAccelerator().FlightRecord());
   CollectivePlace place = PlaceIn(records, begin);
-  const CollectivePlace graph = graph_steps.Place();
-  if (graph.waits) place.waits = graph.waits;
-  place.last.insert(place.last.begin(), graph.last.begin(), graph.last.end());
+  if (queued.waits) place.waits = queued.waits;
+  place.last.insert(place.last.begin(), queued.last.begin(), queued.last.end());
   return place;
 }
 

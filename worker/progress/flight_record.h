@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "proto/collective.h"
-#include "worker/progress/graph_steps.h"
 
 namespace ddprun {
 
@@ -18,9 +17,9 @@ namespace ddprun {
 using RecordTime = std::chrono::system_clock::time_point;
 CollectivePlace PlaceIn(const std::vector<std::string>& records, RecordTime begin = {});
 
-// Of this process now; from any thread. `with_nccl`: the module of accelerator.h is open. A step
-// among `graph_steps` is said before any collective. May take tens of milliseconds, and blocks
-// where CUDA does.
-CollectivePlace PlaceNow(bool with_nccl, GraphSteps& graph_steps, RecordTime begin = {});
+// Of this process now; from any thread. `with_nccl`: the module of accelerator.h is open. What is
+// known of `queued` steps, which no recorder sees, is said before any collective. May take tens of
+// milliseconds, and blocks where CUDA does.
+CollectivePlace PlaceNow(bool with_nccl, const CollectivePlace& queued, RecordTime begin = {});
 
 }  // namespace ddprun

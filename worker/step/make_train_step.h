@@ -6,7 +6,7 @@
 #include <string>
 
 #include "worker/data/dataset.h"
-#include "worker/progress/graph_steps.h"
+#include "worker/step/graph_steps.h"
 #include "worker/step/train_step.h"
 
 namespace ddprun {

@@ -12,7 +12,7 @@
 
 #include "ddprun/interrupt.h"
 #include "worker/accelerator/accelerator.h"
-#include "worker/progress/graph_steps.h"
+#include "worker/step/graph_steps.h"
 
 namespace ddprun {
 

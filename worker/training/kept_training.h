@@ -11,9 +11,9 @@
 
 #include "worker/config/config.h"
 #include "worker/data/dataset.h"
-#include "worker/ddp/buffer_mirror.h"
 #include "worker/metrics/step_clock.h"
 #include "worker/replicas/tensor_copy.h"
+#include "worker/step/buffer_mirror.h"
 #include "worker/step/recent_states.h"
 #include "worker/step/step_counter.h"
 #include "worker/step/training_plan.h"

@@ -16,7 +16,7 @@
 #include "worker/metrics/console.h"
 #include "worker/metrics/step_clock.h"
 #include "worker/observers/observer.h"
-#include "worker/progress/graph_steps.h"
+#include "worker/step/graph_steps.h"
 #include "worker/step/step_counter.h"
 #include "worker/step/train_step.h"
 #include "worker/step/training_state.h"

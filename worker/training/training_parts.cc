@@ -15,7 +15,6 @@
 #include "worker/base/unique_tensors.h"
 #include "worker/config/config.h"
 #include "worker/data/dataset.h"
-#include "worker/ddp/buffer_mirror.h"
 #include "worker/export/initial_weights.h"
 #include "worker/export/model_file.h"
 #include "worker/kernels/kernels.h"
@@ -27,6 +26,7 @@
 #include "worker/parallel/make_strategy.h"
 #include "worker/parallel/pipeline_plan.h"
 #include "worker/parallel/precision.h"
+#include "worker/step/buffer_mirror.h"
 #include "worker/step/make_train_step.h"
 
 namespace ddprun {

@@ -17,11 +17,11 @@
 #include <thread>
 
 #include "ddprun/distributed_data_parallel.h"
+#include "ddprun/shm_notes.h"
 #include "tests/integration/worker/ranks.h"
 #include "tests/integration/worker/seeded.h"
 #include "tests/integration/worker/service.h"
 #include "worker/ddp/shm_group.h"
-#include "worker/ddp/shm_notes.h"
 
 namespace ddprun {
 namespace {

@@ -28,7 +28,7 @@
 #include "tests/integration/worker/ranks.h"
 #include "worker/data/dataset.h"
 #include "worker/evaluation/metric.h"
-#include "worker/progress/graph_steps.h"
+#include "worker/step/graph_steps.h"
 #include "worker/training/checks.h"
 #include "worker/training/trainer.h"
 
@@ -82,7 +82,7 @@ class Training {
     data_ = OpenDataset(
         config_.dataset,
         {.seed = config_.seed, .samples = config_.samples, .input_size = config_.input_size});
-    trainer_.emplace(config_, data_, world_, console_, progress_, graph_steps_, kept);
+    trainer_.emplace(config_, data_, world_, console_, graph_steps_, kept);
   }
 
   void Run() { trainer_->Run(); }
@@ -107,7 +107,6 @@ class Training {
   World& world_;
   Dataset data_;
   Console console_{{}};
-  ProgressSender progress_{""};
   GraphSteps graph_steps_;
   std::optional<Trainer> trainer_;
 };

@@ -91,8 +91,7 @@ TEST(FlightRecordTest, WhatCannotBeReadIsAsIfItWereNotThere) {
 }
 
 TEST(FlightRecordTest, AProcessWithoutAGroupIsNowhere) {
-  GraphSteps steps;
-  EXPECT_EQ(PlaceNow(/*with_nccl=*/false, steps), CollectivePlace{});
+  EXPECT_EQ(PlaceNow(/*with_nccl=*/false, /*queued=*/{}), CollectivePlace{});
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "ddprun/failure.h"
 #include "ddprun/interrupt.h"
 #include "ddprun/main.h"
+#include "ddprun/shm_notes.h"
 #include "ddprun/step_vote.h"
 #include "ddprun/sync_batch_norm.h"
 #include "ddprun/training_position.h"

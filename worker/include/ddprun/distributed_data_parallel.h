@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "ddprun/choices.h"
+#include "ddprun/shm_notes.h"
 #include "ddprun/world.h"
 
 namespace c10d {
@@ -31,7 +32,6 @@ namespace ddprun {
 
 class GradientMeter;
 class ShmAllreduce;
-class ShmNotes;
 
 // Which parameters each of the reducer's buckets holds, by their place among those that need
 // gradients. Gloo's sums depend on it in their last bits.
@@ -125,7 +125,7 @@ class DistributedDataParallel {
   GradientTraffic traffic() const;
 
   bool uses_shared_memory() const { return shm_allreduce_ != nullptr; }
-  // Of `note_bytes`, where gradients are averaged in shared memory; else null. The library's own.
+  // Of `note_bytes`, where gradients are averaged in shared memory; else null.
   ShmNotes* notes() { return notes_.get(); }
 
  private:

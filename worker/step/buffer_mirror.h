@@ -12,8 +12,8 @@
 
 #include <vector>
 
+#include "ddprun/shm_notes.h"
 #include "ddprun/world.h"
-#include "worker/ddp/shm_notes.h"
 
 namespace ddprun {
 

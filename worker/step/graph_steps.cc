@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/progress/graph_steps.h"
+#include "worker/step/graph_steps.h"
 
 #include <utility>
 
