@@ -9,6 +9,7 @@
 # FOLDER is kept: remove it to start from nothing, or run again to see the second run's times. The machine's own
 # certificates and proxy variables are passed on, since a clean machine at the same site has them too.
 set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/clean_root.sh"
 
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 folder=${1:?name a folder, for instance /var/tmp/clean-debian}
@@ -19,31 +20,11 @@ mirror=${DEBIAN_MIRROR:-http://deb.debian.org/debian}
 if [ ! -e "$folder/.made" ]; then
   mkdir -p "$folder"
   debootstrap --variant=minbase bookworm "$folder" "$mirror" >"$folder.log"
-  cp /etc/resolv.conf "$folder/etc/resolv.conf"
-  mkdir -p "$folder/usr/local/share/ca-certificates"
-  cp /usr/local/share/ca-certificates/*.crt "$folder/usr/local/share/ca-certificates/" 2>/dev/null || true
+  copy_site "$folder"
   touch "$folder/.made"
 fi
 rm -rf "$folder/root/clone"
 git clone -q "$repo" "$folder/root/clone"
-
-inside() { # COMMAND...: in a pid and mount namespace of its own, so that nothing outlives it
-  unshare --mount --pid --fork --kill-child bash -c '
-    set -e
-    root=$1; shift
-    mount --bind "$root" "$root"
-    mount -t proc proc "$root/proc"
-    mount -t tmpfs tmpfs "$root/dev" -o mode=755
-    for node in null zero full random urandom tty; do touch "$root/dev/$node"; mount --bind "/dev/$node" "$root/dev/$node"; done
-    mkdir "$root/dev/pts" "$root/dev/shm"
-    mount -t devpts devpts "$root/dev/pts" -o newinstance,ptmxmode=0666
-    ln -s pts/ptmx "$root/dev/ptmx"; ln -s /proc/self/fd "$root/dev/fd"
-    mount -t tmpfs tmpfs "$root/dev/shm"
-    mount -t sysfs sysfs "$root/sys"
-    exec chroot "$root" /usr/bin/env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 \
-      ${PIP_CERT:+PIP_CERT=$PIP_CERT} ${http_proxy:+http_proxy=$http_proxy} ${https_proxy:+https_proxy=$https_proxy} "$@"
-  ' inside "$folder" "$@"
-}
 
 timed() { # NAME COMMAND...
   local name=$1 begin=$SECONDS
@@ -52,7 +33,7 @@ timed() { # NAME COMMAND...
   echo "$name took $((SECONDS - begin)) s"
 }
 
-inside sh -c '! command -v gcc && ! command -v python3 && test ! -e /usr/local/cuda' ||
+inside "$folder" sh -c '! command -v gcc && ! command -v python3 && test ! -e /usr/local/cuda' ||
   echo "note: $folder is not new any more"
-case $what in quickstart | both) timed quickstart inside /root/clone/deploy/quickstart.sh ;; esac
-case $what in test | both) timed test inside /root/clone/deploy/test.sh ;; esac
+case $what in quickstart | both) timed quickstart inside "$folder" /root/clone/deploy/quickstart.sh ;; esac
+case $what in test | both) timed test inside "$folder" /root/clone/deploy/test.sh ;; esac

@@ -10,6 +10,7 @@
 # left out. FOLDER/pip keeps what pip has downloaded, so that torch, 2.5 GB, is fetched once. Exit code 77: this machine lacks
 # what is needed.
 set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/clean_root.sh"
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 folder=${1:?name a folder, for instance /var/tmp/clean-packages}
@@ -21,7 +22,8 @@ ubuntu=${UBUNTU_MIRROR:-http://archive.ubuntu.com/ubuntu}
 
 [ "$(id -u)" = 0 ] || { echo "packages_on_clean_machines.sh needs root for chroot and mounts" >&2; exit 77; }
 command -v debootstrap >/dev/null || { echo "debootstrap is not installed; install it (apt-get install debootstrap)" >&2; exit 77; }
-mkdir -p "$folder/pip"
+pip_cache=$folder/pip
+mkdir -p "$pip_cache"
 
 make_system() { # SUITE
   local root=$folder/$1 options=()
@@ -34,30 +36,9 @@ make_system() { # SUITE
     [ -e /usr/share/keyrings/ubuntu-archive-keyring.gpg ] || options=(--no-check-gpg)
     debootstrap --variant=minbase --components=main,universe "${options[@]}" "$1" "$root" "$ubuntu" gutsy >"$root.log"
   fi
-  cp /etc/resolv.conf "$root/etc/resolv.conf"
-  mkdir -p "$root/usr/local/share/ca-certificates" "$root/root/release" "$root/root/.cache/pip"
-  cp /usr/local/share/ca-certificates/*.crt "$root/usr/local/share/ca-certificates/" 2>/dev/null || true
+  copy_site "$root"
+  mkdir -p "$root/root/release"
   cp "$release"/*.whl "$release"/*.deb "$here/all_reduce_and_ddp.py" "$root/root/release/"
-}
-
-inside() { # ROOT COMMAND...: in a pid and mount namespace of its own, so that nothing outlives it
-  unshare --mount --pid --fork --kill-child bash -c '
-    set -e
-    root=$1 pip=$2; shift 2
-    mount --bind "$root" "$root"
-    mount --bind "$pip" "$root/root/.cache/pip"
-    mount -t proc proc "$root/proc"
-    mount -t tmpfs tmpfs "$root/dev" -o mode=755
-    for node in null zero full random urandom tty; do touch "$root/dev/$node"; mount --bind "/dev/$node" "$root/dev/$node"; done
-    mkdir "$root/dev/pts" "$root/dev/shm"
-    mount -t devpts devpts "$root/dev/pts" -o newinstance,ptmxmode=0666
-    ln -s pts/ptmx "$root/dev/ptmx"; ln -s /proc/self/fd "$root/dev/fd"
-    mount -t tmpfs tmpfs "$root/dev/shm"
-    mount -t sysfs sysfs "$root/sys"
-    exec chroot "$root" /usr/bin/env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 OMP_NUM_THREADS=1 \
-      DEBIAN_FRONTEND=noninteractive ${PIP_CERT:+PIP_CERT=$PIP_CERT} ${http_proxy:+http_proxy=$http_proxy} \
-      ${https_proxy:+https_proxy=$https_proxy} "$@"
-  ' inside "$1" "$folder/pip" "${@:2}"
 }
 
 step() { # COMMAND: what a user types; in the suite's system, with the virtual environment in PATH once there is one
