@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """libddprun as its users have it: installed, moved, found by CMake or pkg-config, and built upon by the examples."""
 
+import contextlib
 import gzip
 import json
 import os
@@ -8,15 +9,29 @@ import pathlib
 import re
 import shutil
 import signal
+import sys
 
 import pytest
-from conftest import BUILD, DDPRUN, REPO, TRAIN, free_port, processes_of_this_session, run, start, torch_folder
+from conftest import BUILD, DDPRUN, REPO, TRAIN, clean_environment, free_port, processes_of_this_session, run, start
+from conftest import torch_folder, wait_for
+
+sys.path.insert(0, str(REPO / "tests" / "testing"))
+from faults import Faults, with_limit  # noqa: E402
 
 EXAMPLES = REPO / "worker/examples"
 MAN_PAGES = pathlib.Path("/usr/share/man/man1")
 IMAGES = pathlib.Path("/usr/share/datasets/fashion-mnist")
 
 pytestmark = pytest.mark.skipif(not (BUILD / "lib/libddprun.a").exists(), reason="built without libddprun.a")
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left():
+    """A test that fails leaves no run behind that others would see."""
+    yield
+    for pid, _ in processes_of_this_session():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(pid), signal.SIGKILL)
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +91,12 @@ def newest(folder):
     return sorted(folder.glob("step-*.safetensors"))[-1]
 
 
+def wait_for_step(folder, step):
+    """Until a checkpoint of that step or a later one is there."""
+    name = f"step-{step:09}.safetensors"
+    wait_for(name, lambda: any(path.name >= name for path in folder.glob("step-*.safetensors")))
+
+
 def test_nothing_but_ddprun_is_shown():
     """No Protobuf, gRPC or Abseil that could meet another version of it in a program."""
     shown = run(["nm", "--defined-only", "--extern-only", "-C", BUILD / "lib/libddprun.a"]).stdout
@@ -110,9 +131,9 @@ def test_the_small_trainer_is_train(built, images, tmp_path):
         assert numpy.abs(ours - theirs).max() <= 1e-6, name
 
 
-def train_apart(program, images, folder, steps, *flags):
+def train_apart(program, images, folder, steps, *flags, env=None):
     command = [DDPRUN, "--standalone", "--nproc-per-node", "2", *flags, program, images, folder, steps]
-    return start(["sh", "-c", 'exec "$@" 2>&1', "-", *command])
+    return start(["sh", "-c", 'exec "$@" 2>&1', "-", *command], env=env)
 
 
 def read_until(process, text):
@@ -125,7 +146,7 @@ def read_until(process, text):
 
 
 def workers_of(program):
-    """Process ids of this session's ranks."""
+    """Process ids of this session's ranks, spares among them."""
     return [int(pid) for pid, command in processes_of_this_session() if command.startswith(str(program))]
 
 
@@ -144,6 +165,67 @@ def test_a_rank_that_dies_is_replaced_in_place(built, images, tmp_path):
     assert process.wait(60) == 0, (before, after, rest)
     assert tensors(newest(tmp_path / "plain")).keys() == tensors(newest(tmp_path / "killed")).keys()
     assert model(newest(tmp_path / "plain")) == model(newest(tmp_path / "killed"))
+
+
+def is_spare(pid):
+    return b"\0DDPRUN_PARKED=1\0" in pathlib.Path(f"/proc/{pid}/environ").read_bytes()
+
+
+def test_a_spare_takes_the_place_of_a_rank_that_dies(built, images, tmp_path):
+    """It was started before; whatever is started then is a spare again."""
+    program = built("fashion_mnist")
+    process = train_apart(program, images, tmp_path, 100_000, "--max-restarts", "1", "--spares", "1")
+    read_until(process, "step 100 ")
+    before = set(workers_of(program))
+    dies = next(pid for pid in before if not is_spare(pid))
+    assert len(before) == 3
+    os.kill(dies, signal.SIGKILL)
+    read_until(process, "goes on after step")
+    read_until(process, "loss")
+    after = set(workers_of(program))
+    assert before - after == {dies} and all(is_spare(pid) for pid in after - before)
+    process.send_signal(signal.SIGTERM)
+    rest = process.stdout.read()
+    assert process.wait(60) == 128 + signal.SIGTERM, rest
+
+
+def test_a_checkpoint_that_the_disk_does_not_take_is_told(built, images, tmp_path):
+    """The training goes on without it; one that has none of its end fails on all ranks, and no signal kills it."""
+    command = [DDPRUN, "--standalone", "--nproc-per-node", "2", built("fashion_mnist"), images, tmp_path / "run", "1001"]
+    done = run(with_limit("--fsize=100000", command))
+    said = done.stdout + done.stderr
+    assert done.returncode == 1 and "SIGXFSZ" not in said, done
+    assert "checkpoint of step 500 is not saved" in said and "training goes on" in said, done
+    assert len(re.findall(r"fashion_mnist: checkpoint of step 1001 is not saved: .*[Ff]ile too large", said)) == 2, done
+    assert not list((tmp_path / "run").glob("step-*")), done
+
+
+def test_a_disk_that_is_full_for_a_while_costs_the_checkpoints_of_that_time(built, images, tmp_path):
+    faults = Faults(tmp_path)
+    folder = tmp_path / "run"
+    process = train_apart(built("fashion_mnist"), images, folder, 100_000, env=clean_environment(**faults.env()))
+    read_until(process, "step 100 ")
+    faults.set(f"write ENOSPC path={folder}/step")
+    read_until(process, "checkpoint of step 500 is not saved")
+    faults.clear()
+    wait_for_step(folder, 1000)
+    process.send_signal(signal.SIGTERM)
+    assert "holds it" in process.stdout.read() and process.wait(60) == 128 + signal.SIGTERM
+
+
+def test_a_disk_that_hangs_holds_up_no_step_before_the_next_save(built, images, tmp_path):
+    faults = Faults(tmp_path)
+    folder = tmp_path / "run"
+    process = train_apart(built("fashion_mnist"), images, folder, 100_000, env=clean_environment(**faults.env()))
+    read_until(process, "step 100 ")
+    faults.set(f"write hang path={folder}/step")
+    faults.wait_for_hit("write hang")
+    read_until(process, "step 900 ")
+    assert not list(folder.glob("step-*.safetensors"))
+    faults.clear()
+    wait_for_step(folder, 1000)
+    process.send_signal(signal.SIGTERM)
+    assert "holds it" in process.stdout.read() and process.wait(60) == 128 + signal.SIGTERM
 
 
 def test_a_node_that_joins_takes_part_and_one_that_ends_is_left_out(built, images, tmp_path):

@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "worker/base/file_size_errors.h"
 #include "worker/base/first_line.h"
 #include "worker/files/atomic_file.h"
 
@@ -71,6 +72,7 @@ std::vector<CheckpointWriter::Report> CheckpointWriter::TakeReports() {
 }
 
 void CheckpointWriter::Run() {
+  const FileSizeErrors no_signals;
   for (;;) {
     Order order;
     {

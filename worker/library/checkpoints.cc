@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ddprun/checkpoints.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -33,7 +34,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Json = nlohmann::json;
 
-// How long the end of a training waits for its last checkpoint.
+// How long a training waits for a checkpoint to be written.
 constexpr std::chrono::seconds kSaveLimit{600};
 
 Json ToJson(const TrainingPosition& position) {
@@ -67,7 +68,7 @@ std::unique_ptr<FolderLock> TakeFolder(const std::string& folder, const World& w
 class Checkpoints::State {
  public:
   State(World& world, Options options);
-  ~State() { Keep(); }
+  ~State();
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
@@ -82,6 +83,10 @@ class Checkpoints::State {
   bool is_kept() const {
     return world_.process() != nullptr && world_.interrupt() != nullptr && !tracked_.divided();
   }
+  // Throws what the ranks do not have alike.
+  void CheckAlike();
+  // Throws std::logic_error before Resume().
+  void CheckResumed(const char* method) const;
   // The rank whose memory all go on from; none: none has any.
   std::optional<int> FindSource();
   TrainingPosition GoOn(int source);
@@ -92,8 +97,12 @@ class Checkpoints::State {
   void Mark(const TrainingPosition& position);
   void Keep();
   void Save(const TrainingPosition& position);
-  void AwaitSave();
-  void TellReports(const char* next);
+  // Of the whole end: other ranks wait for rank 0.
+  std::chrono::milliseconds save_limit() const;
+  // Saves `position` and waits until it is saved. Of rank 0: why it is not on the disk; empty: it
+  // is, or nothing is saved.
+  std::string SaveLast(const TrainingPosition& position);
+  void TellReports();
   void Stop(const TrainingPosition& position, int signal);
 
   World& world_;
@@ -106,16 +115,52 @@ class Checkpoints::State {
   StepPatience patience_;
   Clock::time_point step_time_{};
   std::string training_;
+  bool resumed_ = false;
   std::int64_t saved_step_ = -1;
   std::optional<TrainingPosition> marked_;
 };
 
 Checkpoints::State::State(World& world, Options options)
     : world_(world), options_(std::move(options)), vote_(world) {
+  if (options_.every_steps < 0 || options_.keep < 1)
+    throw std::invalid_argument("Checkpoints cannot save every " +
+                                std::to_string(options_.every_steps) + " steps and keep " +
+                                std::to_string(options_.keep) +
+                                "; give 0 or more steps, and keep at least 1");
   if (!options_.notify)
     options_.notify = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
   if (saving() && world_.rank() == 0) lock_ = TakeFolder(options_.folder, world_, options_.notify);
   if (options_.stop_on_signals) signals_.emplace();
+}
+
+Checkpoints::State::~State() {
+  Keep();
+  // A disk that hangs has it for good: whoever waits for the thread would hang, too.
+  if (writer_ && !writer_->WaitUntilSaved(save_limit())) writer_.release();
+}
+
+void Checkpoints::State::CheckAlike() {
+  const std::string own =
+      "tracks " + (tracked_.Names().empty() ? "nothing" : tracked_.Names()) + " and saves " +
+      (saving() ? "every " + std::to_string(options_.every_steps) + " steps" : "nothing") +
+      (options_.stop_on_signals ? "" : ", whatever signals come");
+  const std::string expected = world_.BroadcastText(own);
+  const bool alike = world_.OnAllRanks(own == expected);
+  if (alike) return;
+  throw std::invalid_argument(
+      "rank " + std::to_string(world_.rank()) + " " + own +
+      (own == expected ? ", but another rank has other Checkpoints" : ", but rank 0 " + expected) +
+      "; make the same on all ranks");
+}
+
+void Checkpoints::State::CheckResumed(const char* method) const {
+  if (!resumed_)
+    throw std::logic_error(std::string("Checkpoints::") + method +
+                           "() comes after Resume(), which is missing");
+}
+
+std::chrono::milliseconds Checkpoints::State::save_limit() const {
+  return std::min<std::chrono::milliseconds>(kSaveLimit, world_.timeout() * 3 / 4);
 }
 
 std::optional<int> Checkpoints::State::FindSource() {
@@ -128,6 +173,8 @@ std::optional<int> Checkpoints::State::FindSource() {
 }
 
 TrainingPosition Checkpoints::State::Resume() {
+  CheckAlike();
+  resumed_ = true;
   const std::optional<int> source = FindSource();
   const TrainingPosition position = source ? GoOn(*source) : FromDisk();
   if (world_.process() != nullptr) world_.process()->kept.reset();
@@ -235,7 +282,9 @@ void Checkpoints::State::Keep() {
 }
 
 bool Checkpoints::State::EndStep(const TrainingPosition& position) {
+  CheckResumed("EndStep");
   Mark(position);
+  world_.CheckRound();  // a rank alone has no collective that would tell
   int stop = signals_ ? vote_.End().stop : 0;
   if (world_.size() == 1 && signals_) stop = StopSignal::Received();
   if (stop != 0) {
@@ -246,7 +295,7 @@ bool Checkpoints::State::EndStep(const TrainingPosition& position) {
   // A save may hold up rank 0, and with it the others, until the next step ends.
   if (due && signals_) StopSignal::Progress(StopSignal::kPatienceMax);
   if (due) Save(position);
-  TellReports("; training goes on, and the next one is tried");
+  TellReports();
   const Clock::time_point now = Clock::now();
   patience_.Add(now - step_time_);
   step_time_ = now;
@@ -257,16 +306,19 @@ bool Checkpoints::State::EndStep(const TrainingPosition& position) {
 
 void Checkpoints::State::Save(const TrainingPosition& position) {
   if (!saving()) return;
-  const bool reads = writer_ != nullptr || tracked_.divided();
-  if (!reads) return;
+  if (writer_) {
+    // On its way as long as the disk is slower than every_steps.
+    writer_->WaitUntilSaved(save_limit());
+    TellReports();
+  } else if (!tracked_.divided()) {
+    return;
+  }
   NamedTensors tensors = tracked_.Read();
   if (!writer_ || saved_step_ == position.step) return;
   Json about = ToJson(position);
   about[kTrainingKey] = training_;
   about["version"] = kSoftwareVersion;
   about["world_size"] = world_.size();
-  // The one before is on its way as long as the disk is slower than every_steps.
-  writer_->WaitUntilSaved(kSaveLimit);
   world_.Synchronize();
   if (!writer_->Save(position.step, {std::move(tensors), std::move(about)})) {
     options_.notify("the checkpoint of step " + std::to_string(position.step) +
@@ -276,30 +328,42 @@ void Checkpoints::State::Save(const TrainingPosition& position) {
   writer_->WaitUntilCopied();
 }
 
-void Checkpoints::State::AwaitSave() {
-  if (writer_) writer_->WaitUntilSaved(kSaveLimit);
-  TellReports("");
+std::string Checkpoints::State::SaveLast(const TrainingPosition& position) {
+  if (signals_) StopSignal::Acknowledge();
+  Save(position);
+  if (!writer_) return "";
+  const bool in_time = writer_->WaitUntilSaved(save_limit());
+  std::string error;
+  for (const CheckpointWriter::Report& report : writer_->TakeReports()) {
+    error = report.error;
+    if (error.empty()) saved_step_ = report.step;
+  }
+  if (saved_step_ == position.step) return "";
+  if (error.empty())
+    error = "checkpoint of step " + std::to_string(position.step) + " is not saved" +
+            (in_time ? "" : ": the disk of " + options_.folder + " does not take it; look at it");
+  return error;
 }
 
-void Checkpoints::State::TellReports(const char* next) {
+void Checkpoints::State::TellReports() {
   if (!writer_) return;
   for (const CheckpointWriter::Report& report : writer_->TakeReports()) {
     if (report.error.empty())
       saved_step_ = report.step;
     else
-      options_.notify(report.error + next);
+      options_.notify(report.error + "; training goes on, and the next one is tried");
   }
 }
 
 void Checkpoints::State::Finish(const TrainingPosition& position) {
-  if (signals_) StopSignal::Acknowledge();
-  AwaitSave();
-  Save(position);
-  AwaitSave();
+  CheckResumed("Finish");
+  const std::string error = world_.BroadcastText(SaveLast(position));
+  if (!error.empty()) throw CheckpointError(error);
 }
 
 void Checkpoints::State::Stop(const TrainingPosition& position, int signal) {
-  Finish(position);
+  const std::string error = SaveLast(position);
+  if (!error.empty()) options_.notify(error);
   if (world_.process() != nullptr) world_.process()->stopped_by = signal;
   if (world_.rank() != 0) return;
   std::string sentence =

@@ -33,6 +33,12 @@ bool Tracked::divided() const {
   return false;
 }
 
+std::string Tracked::Names() const {
+  std::string names;
+  for (const TrackedThing& thing : things_) names += (names.empty() ? "" : ", ") + thing.name;
+  return names;
+}
+
 NamedTensors Tracked::Read() const {
   NamedTensors tensors;
   for (const TrackedThing& thing : things_) {
@@ -56,6 +62,7 @@ void Tracked::Write(const NamedTensors& tensors, const std::string& source) {
   const torch::NoGradGuard no_grad;
   for (const TrackedThing& thing : things_) {
     const NamedTensors& part = parts[thing.name];
+    if (part.empty() && !thing.divided && thing.read().empty()) continue;
     if (part.empty())
       throw CheckpointError(source + " has nothing of \"" + thing.name +
                             "\"; it is of another program");

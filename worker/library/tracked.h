@@ -34,6 +34,8 @@ class Tracked {
   // Throws CheckpointError that begins with `source` if they are not what is tracked.
   void Write(const NamedTensors& tensors, const std::string& source);
   bool divided() const;
+  // "model, optimizer".
+  std::string Names() const;
 
   // All is as after a complete step. Remembers it until the next Mark().
   void Mark();

@@ -250,6 +250,58 @@ TEST(Library, StateOfEachOptimizerComesBack) {
   EXPECT_THROW(WriteOptimizerState(sgd, {{"momentum", at::zeros({1})}}), CheckpointError);
 }
 
+TEST(Library, CheckpointsThatCannotBeAreRefused) {
+  InWorld(1, [](World& world) {
+    EXPECT_THROW(Checkpoints(world, {.every_steps = -1}), std::invalid_argument);
+    EXPECT_THROW(Checkpoints(world, {.keep = 0}), std::invalid_argument);
+    Checkpoints saved(world, {.stop_on_signals = false});
+    EXPECT_THROW(saved.EndStep({}), std::logic_error);
+    EXPECT_THROW(saved.Finish({}), std::logic_error);
+    auto net = Net();
+    EXPECT_THROW(saved.Track("a/b", *net), std::invalid_argument);
+    EXPECT_THROW(saved.Track("", *net), std::invalid_argument);
+  });
+}
+
+// Else one rank would wait in a save that another one does not make.
+TEST(Library, RanksWithOtherCheckpointsAreTold) {
+  InWorld(2, [](World& world) {
+    double best = 0;
+    Checkpoints saved(world, {.stop_on_signals = false});
+    if (world.rank() == 1) saved.Track("best", best);
+    try {
+      saved.Resume();
+      FAIL() << "rank " << world.rank() << " goes on";
+    } catch (const std::invalid_argument& error) {
+      EXPECT_THAT(error.what(),
+                  testing::HasSubstr(world.rank() == 0 ? "rank 0 tracks nothing"
+                                                       : "rank 1 tracks best and saves nothing, "
+                                                         "whatever signals come, but rank 0 tracks "
+                                                         "nothing"));
+    }
+  });
+}
+
+// What was empty when it was saved is no sign of another program.
+TEST(Library, ThingsThatHaveNothingYetComeBack) {
+  InWorld(1, [](World& world) {
+    const std::string folder = testing::TempDir() + "ddprun-empty-" + std::to_string(getpid());
+    for (int run = 0; run < 2; ++run) {
+      double best = 0;
+      Checkpoints saved(world, {.folder = folder, .stop_on_signals = false});
+      saved.Track("best", best);
+      saved.Track(
+          "queue", [] { return Checkpoints::Tensors(); }, [](const Checkpoints::Tensors&) {});
+      const TrainingPosition at = saved.Resume();
+      EXPECT_EQ(at.step, run);
+      EXPECT_EQ(best, run);
+      best = 1;
+      saved.Finish({.step = 1});
+    }
+    std::filesystem::remove_all(folder);
+  });
+}
+
 // Three ranks save; two go on, with sharded state divided anew, numbers, and the place.
 TEST(Library, CheckpointsGoOnWithAnotherNumberOfRanks) {
   std::string folder;

@@ -46,9 +46,9 @@ class Checkpoints {
   };
 
   // Rank 0 creates the folder and locks it. Throws CheckpointError if it cannot, or if another
-  // training has it.
+  // training has it, and std::invalid_argument for options that cannot be.
   Checkpoints(World& world, Options options);
-  // Waits for a save that is under way.
+  // Waits for a save that is under way, but not for ever.
   ~Checkpoints();
   Checkpoints(const Checkpoints&) = delete;
   Checkpoints& operator=(const Checkpoints&) = delete;
@@ -74,15 +74,19 @@ class Checkpoints {
 
   // Once, before the first step: puts the saved state into what is tracked, on all ranks, and says
   // where the training goes on; {} if it begins. Throws CheckpointError, the same on all ranks, if
-  // a checkpoint cannot be read or does not fit.
+  // a checkpoint cannot be read or does not fit, and std::invalid_argument if the ranks have not
+  // the same options and tracked things.
   TrainingPosition Resume();
 
   // After each step of the optimizer, before any other collective. True on all ranks if a signal
   // has asked one of them for the end; the state is saved then, and the program should return from
-  // Main()'s function. Copies what it saves before it returns.
+  // Main()'s function. Copies what it saves before it returns. A save that fails (a full disk) is
+  // told, and the training goes on. Throws RoundOver if the world has ended, PeerError and what
+  // LibTorch throws if another rank has.
   bool EndStep(const TrainingPosition& position);
 
-  // At the end of the training: its checkpoint is on the disk when this returns.
+  // At the end of the training: its checkpoint is on the disk when this returns. Throws
+  // CheckpointError, the same on all ranks, if it cannot be.
   void Finish(const TrainingPosition& position);
 
  private:

@@ -72,7 +72,8 @@ class World {
   const std::shared_ptr<Interrupt>& interrupt() const { return interrupt_; }
   // Null where there is no Main().
   const std::shared_ptr<ProcessState>& process() const { return process_; }
-  // Throws RoundOver if this world has ended: between steps, where no collective would tell.
+  // Throws RoundOver if this world has ended: between steps, where no collective would tell. A rank
+  // that is alone must call it in each step, or a node that joins waits for it (Checkpoints does).
   void CheckRound() const;
   // 0, 1, ...: the same on all ranks if they call it in the same order, for keys of the store.
   int NextNumber() { return next_number_++; }
