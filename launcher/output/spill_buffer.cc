@@ -53,13 +53,15 @@ bool SpillBuffer::Spill() {
 }
 
 bool SpillBuffer::Append(std::string_view text, bool use_reserve) {
-  const std::size_t in_memory = head_.size() - taken_ + tail_.size();
-  if (in_memory + text.size() > limits_.memory_bytes && tail_.size() >= kPieceBytes) Spill();
-  const std::size_t left = head_.size() - taken_ + tail_.size() + text.size();
-  if (left > limits_.memory_bytes + kPieceBytes + (use_reserve ? limits_.reserve_bytes : 0))
-    return false;
+  const std::size_t head = head_.size() - taken_;
   tail_ += text;
-  return true;
+  if (head + tail_.size() > limits_.memory_bytes && tail_.size() >= kPieceBytes) Spill();
+  const std::size_t limit =
+      limits_.memory_bytes + kPieceBytes + (use_reserve ? limits_.reserve_bytes : 0);
+  // What the file has a part of stays whole.
+  if (head + tail_.size() <= limit || tail_.size() < text.size()) return true;
+  tail_.resize(tail_.size() - text.size());
+  return false;
 }
 
 std::string_view SpillBuffer::Front() {

@@ -398,9 +398,9 @@ void Stepper::operator()(const DeadlinePassed&) {
   }
   if (IsOver(s_.examine_deadline)) BeginStop(Stop(*s_.deferred_stop));
   if (IsOver(s_.kill_deadline)) {
-    effects_.push_back(
-        PrintNote{absl::StrCat("workers that did not end within ", InSeconds(Grace()), " of ",
-                               SignalName(s_.term_signal), " are killed")});
+    effects_.push_back(PrintNote{absl::StrCat(
+        "workers that did not end within ", InSeconds(Grace()), " of ", SignalName(s_.term_signal),
+        s_.term_keeps ? ", or leave the round," : "", " are killed")});
     Kill(/*keep=*/s_.term_keeps);
   }
   if (IsOver(s_.give_up_deadline)) GiveUp();

@@ -177,7 +177,9 @@ def test_a_signal_of_choice_goes_to_the_workers_that_handle_it(tmp_path):
     wait_for("rank 1", (tmp_path / "ready.1.1").exists)
     node.send_signal(signal.SIGUSR1)
     [(code, _, err)] = finish_all([node])
-    assert code == 0 and "the workers that handle SIGUSR2 get it" in err, err
+    # Rank 1 may run before the agent has started all.
+    told = "the workers that handle SIGUSR2 get it" in err or "no worker runs now, those that start are told" in err
+    assert code == 0 and told, err
 
 
 def test_if_no_worker_listens_the_console_says_so(tmp_path):

@@ -118,9 +118,9 @@ def test_goes_on_with_fewer_ranks(tmp_path, processes):
     done = logs(tmp_path / "run")[0][-1][0]
     processes[1].terminate()
     reach(tmp_path / "run", processes[0], 1, 10)
-    finished(processes[0])
+    said = finished(processes[0])
     steps = [step for step, pid in logs(tmp_path / "run")[0] if pid == pids[0]]
-    assert steps[-1] == STEPS and all(step >= done for step in steps[steps.index(done) :])
+    assert steps[-1] == STEPS and all(step >= done for step in steps[steps.index(done) :]), said
 
 
 def test_a_cut_connection_is_no_reason_to_start_anew(tmp_path, processes):

@@ -187,29 +187,32 @@ INSTANTIATE_TEST_SUITE_P(
 
 class PaddedChannels : public testing::TestWithParam<const char*> {};
 
+// Each step begins with the same parameters: where sums are rounded otherwise, as some CPUs'
+// kernels do for another number of channels, that would grow from step to step.
 TEST_P(PaddedChannels, ChangeNothingThatIsLearnt) {
   LoneWorld world(at::kCPU);
-  std::vector<std::vector<double>> losses;
-  std::vector<NamedTensors> learnt;
-  for (const std::int64_t channels : {0, 8}) {
-    Training training(Small({.model = GetParam(), .pad_channels = channels}), world);
-    const auto step = training.MakeStep();
-    const EpochPlan epoch = training.Epoch();
-    step->BeginEpoch(epoch, 0);
-    losses.emplace_back();
-    for (std::int64_t batch = 0; batch < 4; ++batch) {
-      step->UseForward(training.model->Advance(batch < 2 ? 0 : 100));
-      const auto made = step->Make({.first = batch, .count = 1}, 0.01, batch + 1);
-      losses.back().push_back(made.loss.item<double>());
+  Training plain(Small({.model = GetParam()}), world);
+  Training padded(Small({.model = GetParam(), .pad_channels = 8}), world);
+  const auto plain_step = plain.MakeStep(), padded_step = padded.MakeStep();
+  const EpochPlan epoch = plain.Epoch();
+  plain_step->BeginEpoch(epoch, 0);
+  padded_step->BeginEpoch(epoch, 0);
+  ASSERT_EQ(padded.parameters.size(), plain.parameters.size());
+  for (std::int64_t batch = 0; batch < 4; ++batch) {
+    const auto loss_of = [batch](Training& training, TrainStep& step) {
+      step.UseForward(training.model->Advance(batch < 2 ? 0 : 100));
+      return step.Make({.first = batch, .count = 1}, 0.01, batch + 1).loss.item<double>();
+    };
+    const double expected = loss_of(plain, *plain_step);
+    EXPECT_NEAR(loss_of(padded, *padded_step), expected, 1e-3 * expected);
+    const torch::NoGradGuard no_grad;
+    for (std::size_t i = 0; i < plain.parameters.size(); ++i) {
+      const auto& [name, value] = plain.parameters[i];
+      const at::Tensor& other = padded.parameters[i].second;
+      ASSERT_EQ(other.sizes(), value.sizes());
+      EXPECT_TRUE(at::allclose(other, value, 1e-2, 1e-3)) << name << " after batch " << batch;
+      other.copy_(value);
     }
-    learnt.push_back(training.parameters);
-  }
-  for (std::size_t i = 0; i < losses[0].size(); ++i)
-    EXPECT_NEAR(losses[1][i], losses[0][i], 1e-3 * losses[0][i]);
-  for (std::size_t i = 0; i < learnt[0].size(); ++i) {
-    ASSERT_EQ(learnt[1][i].second.sizes(), learnt[0][i].second.sizes());
-    EXPECT_TRUE(at::allclose(learnt[1][i].second, learnt[0][i].second, 1e-2, 1e-3))
-        << learnt[0][i].first;
   }
 }
 

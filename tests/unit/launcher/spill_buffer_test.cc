@@ -46,6 +46,21 @@ TEST(SpillBufferTest, BeyondMemoryAFileHoldsIt) {
   EXPECT_TRUE(Take(buffer, 100'000) == said);
 }
 
+// What a reader has begun to take fills the memory: a piece that is larger than what may be above
+// it goes to the file at once.
+TEST(SpillBufferTest, ALargePieceBehindAFullMemoryIsHeldToo) {
+  SpillBuffer buffer({.memory_bytes = kMega, .file_bytes = 16 * kMega});
+  std::string said(kMega, 'a');
+  ASSERT_TRUE(buffer.Append(said));
+  ASSERT_EQ(buffer.Front().size(), kMega);
+  for (const char letter : {'b', 'c', 'd'}) {
+    const std::string piece(400'000, letter);
+    ASSERT_TRUE(buffer.Append(piece)) << letter;
+    said += piece;
+  }
+  EXPECT_TRUE(Take(buffer, 100'000) == said);
+}
+
 // The ring in the file goes round many times while the reader is always behind.
 TEST(SpillBufferTest, AReaderThatIsAlwaysBehindGetsAllInOrder) {
   SpillBuffer buffer({.memory_bytes = kMega, .file_bytes = 4 * kMega});

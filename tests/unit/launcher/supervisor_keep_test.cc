@@ -99,6 +99,8 @@ TEST_F(SupervisorKeepTest, TheDeadlineKillsOnlyThoseThatHaveNotLeft) {
   Pass(seconds(4));
   ASSERT_TRUE(Last<KillWorkers>());
   EXPECT_TRUE(Of<KillWorkers>(last_)[0].keep);
+  EXPECT_THAT(Of<PrintNote>(last_).at(0).text,
+              ::testing::HasSubstr("within 4 s of SIGTERM, or leave the round, are killed"));
   Feed(AllGone{.kept = true});
   EXPECT_TRUE(Last<ReportStopped>());
 }
