@@ -12,7 +12,6 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
-#include <ctime>
 #include <filesystem>
 
 #include "absl/strings/match.h"
@@ -40,31 +39,6 @@ bool IsForeignLink(const std::string& path, const struct stat& link) {
   const bool shared = (folder.st_mode & S_ISVTX) != 0 && (folder.st_mode & S_IWOTH) != 0;
   return shared && link.st_uid != folder.st_uid;
 }
-
-// Makes a write to a pipe without a reader fail with EPIPE instead of ending the process.
-class WithoutSigpipe {
- public:
-  WithoutSigpipe() {
-    sigemptyset(&pipe_);
-    sigaddset(&pipe_, SIGPIPE);
-    sigset_t pending;
-    sigpending(&pending);
-    was_pending_ = sigismember(&pending, SIGPIPE) == 1;
-    pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
-  }
-  ~WithoutSigpipe() {
-    const timespec now{};
-    if (!was_pending_) sigtimedwait(&pipe_, nullptr, &now);
-    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  }
-  WithoutSigpipe(const WithoutSigpipe&) = delete;
-  WithoutSigpipe& operator=(const WithoutSigpipe&) = delete;
-
- private:
-  sigset_t pipe_;
-  sigset_t before_;
-  bool was_pending_ = false;
-};
 
 absl::Status CannotWrite(const std::string& path, absl::string_view reason) {
   return absl::UnavailableError(absl::StrCat("cannot write ", path, ": ", reason));
@@ -159,7 +133,8 @@ int WriteAll(int fd, const char* data, std::size_t size) {
   const bool is_regular = fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
   // A pipe that is ready accepts PIPE_BUF bytes at once, even if its descriptor blocks.
   const std::size_t piece_max = is_regular ? size : std::size_t{PIPE_BUF};
-  const WithoutSigpipe without_sigpipe;
+  // A pipe without a reader is an error, and not the end of the process.
+  const HeldBackSignal no_sigpipe(SIGPIPE);
   while (size > 0) {
     if (!is_regular) {
       pollfd ready{fd, POLLOUT, 0};

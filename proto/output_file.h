@@ -12,6 +12,8 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <csignal>
+#include <ctime>
 #include <string>
 
 #include "absl/status/status.h"
@@ -55,5 +57,32 @@ int WriteAll(int fd, const char* data, std::size_t size);
 // Writes the file completely or not at all, replacing an existing one; `path` is a user's. The
 // error is a sentence with the path and the reason.
 absl::Status WriteWholeFile(const std::string& path, const std::string& text, mode_t mode = 0644);
+
+// While it exists, a signal that a system call of this thread causes (SIGPIPE of a write to a pipe
+// without a reader, SIGXFSZ of a file at its size limit) is not delivered: the call fails with its
+// error alone. Nothing changes for other threads. Of one thread.
+class HeldBackSignal {
+ public:
+  explicit HeldBackSignal(int number) {
+    sigemptyset(&signal_);
+    sigaddset(&signal_, number);
+    sigset_t pending;
+    sigpending(&pending);
+    was_pending_ = sigismember(&pending, number) == 1;
+    pthread_sigmask(SIG_BLOCK, &signal_, &before_);
+  }
+  ~HeldBackSignal() {
+    const timespec now{};
+    if (!was_pending_) sigtimedwait(&signal_, nullptr, &now);
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  HeldBackSignal(const HeldBackSignal&) = delete;
+  HeldBackSignal& operator=(const HeldBackSignal&) = delete;
+
+ private:
+  sigset_t signal_;
+  sigset_t before_;
+  bool was_pending_ = false;
+};
 
 }  // namespace ddprun

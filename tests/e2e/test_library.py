@@ -145,6 +145,14 @@ def read_until(process, text):
     raise AssertionError(f"no {text!r} in {lines}")
 
 
+def told_to_stop(process):
+    """What it says from SIGTERM on, which is its end."""
+    process.send_signal(signal.SIGTERM)
+    rest = process.stdout.read()
+    assert process.wait(60) == 128 + signal.SIGTERM, rest
+    return rest
+
+
 def workers_of(program):
     """Process ids of this session's ranks, spares among them."""
     return [int(pid) for pid, command in processes_of_this_session() if command.startswith(str(program))]
@@ -192,9 +200,7 @@ def test_a_spare_takes_the_place_of_a_rank_that_dies(built, images, tmp_path):
     read_until(process, "loss")
     after = set(workers_of(program))
     assert before - after == {dies} and all(is_spare(pid) for pid in after - before)
-    process.send_signal(signal.SIGTERM)
-    rest = process.stdout.read()
-    assert process.wait(60) == 128 + signal.SIGTERM, rest
+    told_to_stop(process)
 
 
 def test_a_checkpoint_that_the_disk_does_not_take_is_told(built, images, tmp_path):
@@ -208,32 +214,32 @@ def test_a_checkpoint_that_the_disk_does_not_take_is_told(built, images, tmp_pat
     assert not list((tmp_path / "run").glob("step-*")), done
 
 
-def test_a_disk_that_is_full_for_a_while_costs_the_checkpoints_of_that_time(built, images, tmp_path):
-    faults = Faults(tmp_path)
-    folder = tmp_path / "run"
-    process = train_apart(built("fashion_mnist"), images, folder, 100_000, env=clean_environment(**faults.env()))
+def train_with_faults(program, images, folder):
+    """At step 100: the faults of its disk, its folder and its process."""
+    faults = Faults(folder)
+    process = train_apart(program, images, folder / "run", 100_000, env=clean_environment(**faults.env()))
     read_until(process, "step 100 ")
+    return faults, folder / "run", process
+
+
+def test_a_disk_that_is_full_for_a_while_costs_the_checkpoints_of_that_time(built, images, tmp_path):
+    faults, folder, process = train_with_faults(built("fashion_mnist"), images, tmp_path)
     faults.set(f"write ENOSPC path={folder}/step")
     read_until(process, "checkpoint of step 500 is not saved")
     faults.clear()
     wait_for_step(folder, 1000)
-    process.send_signal(signal.SIGTERM)
-    assert "holds it" in process.stdout.read() and process.wait(60) == 128 + signal.SIGTERM
+    assert "holds it" in told_to_stop(process)
 
 
 def test_a_disk_that_hangs_holds_up_no_step_before_the_next_save(built, images, tmp_path):
-    faults = Faults(tmp_path)
-    folder = tmp_path / "run"
-    process = train_apart(built("fashion_mnist"), images, folder, 100_000, env=clean_environment(**faults.env()))
-    read_until(process, "step 100 ")
+    faults, folder, process = train_with_faults(built("fashion_mnist"), images, tmp_path)
     faults.set(f"write hang path={folder}/step")
     faults.wait_for_hit("write hang")
     read_until(process, "step 900 ")
     assert not list(folder.glob("step-*.safetensors"))
     faults.clear()
     wait_for_step(folder, 1000)
-    process.send_signal(signal.SIGTERM)
-    assert "holds it" in process.stdout.read() and process.wait(60) == 128 + signal.SIGTERM
+    assert "holds it" in told_to_stop(process)
 
 
 def test_a_node_that_joins_takes_part_and_one_that_ends_is_left_out(built, images, tmp_path):
@@ -255,9 +261,7 @@ def test_a_node_that_joins_takes_part_and_one_that_ends_is_left_out(built, image
     read_until(first, "with 1 rank;")
     read_until(first, "loss")
     assert workers_of(program) == [stays]
-    first.send_signal(signal.SIGTERM)
-    rest = first.stdout.read()
-    assert first.wait(60) == 128 + signal.SIGTERM and "holds it" in rest, rest
+    assert "holds it" in told_to_stop(first)
 
 
 def test_told_to_stop_it_saves_and_goes_on_from_there(built, images, tmp_path):

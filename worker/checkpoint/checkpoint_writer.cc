@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "worker/base/file_size_errors.h"
+#include "proto/output_file.h"
 #include "worker/base/first_line.h"
 #include "worker/files/atomic_file.h"
 
@@ -72,7 +72,8 @@ std::vector<CheckpointWriter::Report> CheckpointWriter::TakeReports() {
 }
 
 void CheckpointWriter::Run() {
-  const FileSizeErrors no_signals;
+  // A file at its size limit is then an error, as a full disk is, and not the end of the process.
+  const HeldBackSignal no_sigxfsz(SIGXFSZ);
   for (;;) {
     Order order;
     {

@@ -24,8 +24,8 @@
 #include <utility>
 
 #include "ddprun/interrupt.h"
+#include "proto/output_file.h"
 #include "rendezvous/base/owned_fd.h"
-#include "worker/base/file_size_errors.h"
 
 namespace ddprun {
 namespace {
@@ -142,7 +142,7 @@ ShmGroup::~ShmGroup() {
 
 bool ShmGroup::Map(World& world, const std::string& key_prefix, bool repeatable) {
   const std::size_t size = kHeaderBytes + bytes_;
-  const FileSizeErrors no_signals;
+  const HeldBackSignal no_sigxfsz(SIGXFSZ);  // memory counts as a file
   const OwnedFd memory(memfd_create("ddprun-gradients", MFD_CLOEXEC));
   Mapping& ours = ranks_[static_cast<std::size_t>(rank_)];
   if (memory.valid() && ftruncate(memory.get(), static_cast<off_t>(size)) == 0)

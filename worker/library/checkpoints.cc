@@ -103,6 +103,8 @@ class Checkpoints::State {
   // is, or nothing is saved.
   std::string SaveLast(const TrainingPosition& position);
   void TellReports();
+  // Of the saves that have ended since the last call.
+  std::vector<std::string> TakeErrors();
   void Stop(const TrainingPosition& position, int signal);
 
   World& world_;
@@ -333,26 +335,28 @@ std::string Checkpoints::State::SaveLast(const TrainingPosition& position) {
   Save(position);
   if (!writer_) return "";
   const bool in_time = writer_->WaitUntilSaved(save_limit());
-  std::string error;
-  for (const CheckpointWriter::Report& report : writer_->TakeReports()) {
-    error = report.error;
-    if (error.empty()) saved_step_ = report.step;
-  }
+  const std::vector<std::string> errors = TakeErrors();
   if (saved_step_ == position.step) return "";
-  if (error.empty())
-    error = "checkpoint of step " + std::to_string(position.step) + " is not saved" +
-            (in_time ? "" : ": the disk of " + options_.folder + " does not take it; look at it");
-  return error;
+  if (!errors.empty()) return errors.back();
+  return "checkpoint of step " + std::to_string(position.step) + " is not saved" +
+         (in_time ? "" : ": the disk of " + options_.folder + " does not take it; look at it");
 }
 
 void Checkpoints::State::TellReports() {
-  if (!writer_) return;
+  for (const std::string& error : TakeErrors())
+    options_.notify(error + "; training goes on, and the next one is tried");
+}
+
+std::vector<std::string> Checkpoints::State::TakeErrors() {
+  std::vector<std::string> errors;
+  if (!writer_) return errors;
   for (const CheckpointWriter::Report& report : writer_->TakeReports()) {
     if (report.error.empty())
       saved_step_ = report.step;
     else
-      options_.notify(report.error + "; training goes on, and the next one is tried");
+      errors.push_back(report.error);
   }
+  return errors;
 }
 
 void Checkpoints::State::Finish(const TrainingPosition& position) {
