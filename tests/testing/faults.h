@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Faults of disks, descriptors and limits, for programs that a test starts. fault_shim.c has the
-// rules' form. The target needs FAULT_SHIM="$<TARGET_FILE:fault_shim>" and the dependency on it.
+// rules' form. The target needs ddprun_use_faults().
 #pragma once
 
 #include <sys/mount.h>
@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "tests/testing/eventually.h"
+#include "tests/testing/paths.h"
 
 namespace ddprun {
 
@@ -30,7 +31,7 @@ class Faults {
   ~Faults() { Clear(); }  // so that nothing hangs longer than the test
 
   std::map<std::string, std::string> variables() const {
-    return {{"LD_PRELOAD", FAULT_SHIM}, {"DDPRUN_FAULTS", file_}};
+    return {{"LD_PRELOAD", BuildPath("tests/libfault_shim.so")}, {"DDPRUN_FAULTS", file_}};
   }
 
   // These rules and no others, from each program's next call on.

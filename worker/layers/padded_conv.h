@@ -6,6 +6,7 @@
 
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/conv2d.h>
+#include <torch/nn/functional/conv.h>
 #include <torch/nn/modules/conv.h>
 
 namespace ddprun {

@@ -7,6 +7,7 @@
 #include <csignal>
 
 #include "tests/integration/launcher/ddprun_fixture.h"
+#include "tests/testing/paths.h"
 
 namespace ddprun {
 namespace {
@@ -36,7 +37,8 @@ class DdprunFaultsTest : public DdprunTest {
   // With a file as its stdout.
   std::unique_ptr<RunningProcess> LaunchInto(const std::string& file,
                                              std::vector<std::string> arguments) const {
-    std::vector<std::string> argv = {"sh", "-c", "exec \"$@\" > " + file, "sh", DDPRUN_BINARY};
+    std::vector<std::string> argv = {"sh", "-c", "exec \"$@\" > " + file, "sh",
+                                     BuildPath("bin/ddprun")};
     argv.insert(argv.end(), arguments.begin(), arguments.end());
     return std::make_unique<RunningProcess>(std::move(argv), variables_);
   }
@@ -146,7 +148,7 @@ TEST_F(DdprunFaultsTest, ARemovedRunFolderIsMadeAgainForTheNextRound) {
 // ---- Full disks, and the limit of `ulimit -f`, which is one
 
 TEST_F(DdprunFaultsTest, ALogAtTheLimitOfFileSizesIsAFullDisk) {
-  const std::vector<std::string> command = {DDPRUN_BINARY,
+  const std::vector<std::string> command = {BuildPath("bin/ddprun"),
                                             "--log-dir",
                                             logs_,
                                             "--redirects",
@@ -225,8 +227,8 @@ TEST_F(DdprunFaultsTest, AWorkerWhoseOutputCannotBeWatchedDoesNotHang) {
 TEST_F(DdprunFaultsTest, TooFewDescriptorsAreSaid) {
   for (int files = 6; files < 40; files += 3) {  // fewer are too few for the loader
     const std::string limit = "--nofile=" + std::to_string(files) + ":" + std::to_string(files);
-    RunningProcess run(WithLimit(limit, {DDPRUN_BINARY, "--rdzv-endpoint=127.0.0.1:0", "--nnodes=1",
-                                         "--join-timeout=3", "true"}),
+    RunningProcess run(WithLimit(limit, {BuildPath("bin/ddprun"), "--rdzv-endpoint=127.0.0.1:0",
+                                         "--nnodes=1", "--join-timeout=3", "true"}),
                        variables_);
     const int code = run.Wait();
     if (code == 0) continue;

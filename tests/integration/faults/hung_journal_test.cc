@@ -6,6 +6,7 @@
 #include "tests/integration/rendezvous/service_program.h"
 #include "tests/integration/rendezvous/test_node.h"
 #include "tests/testing/faults.h"
+#include "tests/testing/paths.h"
 
 namespace ddprun {
 namespace {
@@ -37,9 +38,9 @@ TEST_F(HungJournalTest, TheServiceEndsWhenItIsTold) {
 
 TEST_F(HungJournalTest, TheServiceEndsWhileItReadsItsJournal) {
   faults_.Set({"open hang path=" + (folder_ / "journal")});
-  RunningProcess service(
-      {DDPRUN_RENDEZVOUS, "--port", "0", "--insecure", "--journal", folder_ / "journal"},
-      faults_.variables());
+  RunningProcess service({BuildPath("bin/ddprun-rendezvous"), "--port", "0", "--insecure",
+                          "--journal", folder_ / "journal"},
+                         faults_.variables());
   ASSERT_TRUE(faults_.WaitForHit("open hang "));
   service.Signal(SIGINT);
   EXPECT_EQ(service.Wait(), 1);

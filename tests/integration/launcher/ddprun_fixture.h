@@ -16,6 +16,7 @@
 
 #include "rendezvous/base/addresses.h"
 #include "rendezvous/client/session_client.h"
+#include "tests/testing/paths.h"
 #include "tests/testing/run_process.h"
 
 namespace ddprun {
@@ -39,13 +40,13 @@ class DdprunTest : public ::testing::Test {
   }
 
   std::unique_ptr<RunningProcess> Launch(std::vector<std::string> arguments) const {
-    arguments.insert(arguments.begin(), DDPRUN_BINARY);
+    arguments.insert(arguments.begin(), BuildPath("bin/ddprun"));
     return std::make_unique<RunningProcess>(std::move(arguments), variables_);
   }
 
   // Ended.
   std::unique_ptr<RunningProcess> Ctl(std::vector<std::string> arguments) const {
-    arguments.insert(arguments.begin(), DDPCTL_BINARY);
+    arguments.insert(arguments.begin(), BuildPath("bin/ddpctl"));
     auto process = std::make_unique<RunningProcess>(std::move(arguments), variables_);
     process->Wait();
     return process;

@@ -6,6 +6,8 @@
 
 #include "tests/integration/launcher/ddprun_fixture.h"
 
+#include "tests/testing/paths.h"
+
 namespace ddprun {
 namespace {
 
@@ -17,7 +19,7 @@ class HangsTest : public DdprunPortTest {
   // Rank r hangs as the r-th says.
   std::unique_ptr<RunningProcess> Hang(std::vector<std::string> flags,
                                        const std::vector<std::string>& how) const {
-    flags.push_back(HANGING_WORKER);
+    flags.push_back(BuildPath("tests/hanging_worker"));
     flags.insert(flags.end(), how.begin(), how.end());
     return Launch(std::move(flags));
   }
@@ -102,7 +104,7 @@ TEST_F(HangsTest, TheOddOneIsNamedAcrossNodesWithItsStack) {
 
 TEST_F(HangsTest, AHangUsesARestart) {
   const std::string script = std::string("[ $TORCHELASTIC_RESTART_COUNT = 1 ] && exit 0; exec ") +
-                             HANGING_WORKER + " spin";
+                             BuildPath("tests/hanging_worker") + " spin";
   auto run = Launch({"--hang-timeout", "1", "--max-restarts", "1", "sh", "-c", script});
   EXPECT_EQ(run->Wait(), 0) << run->err();
   EXPECT_THAT(run->err(), HasSubstr("restart 1 of 1 as round 2: rank 0 "));

@@ -10,6 +10,7 @@
 
 #include "launcher/base/limits.h"
 #include "tests/integration/launcher/ddprun_fixture.h"
+#include "tests/testing/paths.h"
 
 namespace ddprun {
 namespace {
@@ -59,10 +60,10 @@ TEST_F(SignalsTest, OneOfOnesOwnChoiceEndsTheRun) {
 }
 
 TEST_F(SignalsTest, AnIgnoredOneStaysIgnoredAlsoIfItIsNamed) {
-  RunningProcess run(
-      {"sh", "-c", "trap '' USR1 USR2; exec \"$@\"", "sh", DDPRUN_BINARY, "--signals-to-handle",
-       "TERM,USR1", "--forward-signals", "USR2", "sh", "-c", "echo ready; exec sleep 100"},
-      variables_);
+  RunningProcess run({"sh", "-c", "trap '' USR1 USR2; exec \"$@\"", "sh", BuildPath("bin/ddprun"),
+                      "--signals-to-handle", "TERM,USR1", "--forward-signals", "USR2", "sh", "-c",
+                      "echo ready; exec sleep 100"},
+                     variables_);
   ASSERT_TRUE(run.WaitForText("ready"));
   run.Signal(SIGUSR1);
   run.Signal(SIGUSR2);
@@ -154,7 +155,7 @@ class TerminalTest : public DdprunTest {
 };
 
 TEST_F(TerminalTest, CtrlCOnceIsPolite) {
-  StartInTerminal({DDPRUN_BINARY, "sh", "-c",
+  StartInTerminal({BuildPath("bin/ddprun"), "sh", "-c",
                    "trap 'echo cleaned up; exit 0' INT TERM; echo ready; sleep 100 & wait"});
   ASSERT_TRUE(WaitForText("ready")) << said_;
   PressCtrlC();
@@ -163,7 +164,7 @@ TEST_F(TerminalTest, CtrlCOnceIsPolite) {
 }
 
 TEST_F(TerminalTest, CtrlCTwiceIsNow_RealTime) {
-  StartInTerminal({DDPRUN_BINARY, "--shutdown-timeout", "3600", "sh", "-c",
+  StartInTerminal({BuildPath("bin/ddprun"), "--shutdown-timeout", "3600", "sh", "-c",
                    "trap '' INT TERM; echo ready; while :; do sleep 1; done"});
   ASSERT_TRUE(WaitForText("ready")) << said_;
   PressCtrlC();
@@ -178,7 +179,7 @@ TEST_F(TerminalTest, ATerminalThatGoesEndsTheRunAndNohupKeepsIt) {
     const std::string file = folder_ + (nohup ? "/kept" : "/ended");
     ASSERT_EQ(mkfifo((file + ".go").c_str(), 0600), 0);
     std::vector<std::string> command = {
-        DDPRUN_BINARY, "sh", "-c",
+        BuildPath("bin/ddprun"), "sh", "-c",
         "echo pid=$$; read line < " + file + ".go; echo $line > " + file};
     if (nohup) command.insert(command.begin(), {"sh", "-c", "trap '' HUP; exec \"$@\"", "sh"});
     StartInTerminal(command);

@@ -14,6 +14,8 @@
 
 #include "tests/integration/rendezvous/test_node.h"
 
+#include "tests/testing/paths.h"
+
 extern char** environ;
 
 namespace ddprun {
@@ -31,11 +33,11 @@ class Program {
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, out[1], 1);
     posix_spawn_file_actions_adddup2(&actions, out[1], 2);
-    arguments.insert(arguments.begin(), DDPRUN_RENDEZVOUS);
+    arguments.insert(arguments.begin(), BuildPath("bin/ddprun-rendezvous"));
     std::vector<char*> argv;
     for (std::string& argument : arguments) argv.push_back(argument.data());
     argv.push_back(nullptr);
-    EXPECT_EQ(posix_spawn(&pid_, DDPRUN_RENDEZVOUS, &actions, nullptr, argv.data(), environ), 0);
+    EXPECT_EQ(posix_spawn(&pid_, argv[0], &actions, nullptr, argv.data(), environ), 0);
     posix_spawn_file_actions_destroy(&actions);
     close(out[1]);
     output_ = out[0];

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/testing/paths.h"
 #include "tests/testing/run_process.h"
 
 namespace ddprun {
@@ -17,7 +18,7 @@ class ServiceProgram {
  public:
   ServiceProgram(std::vector<std::string> flags,
                  const std::map<std::string, std::string>& variables) {
-    std::vector<std::string> argv = {DDPRUN_RENDEZVOUS, "--port", "0"};
+    std::vector<std::string> argv = {BuildPath("bin/ddprun-rendezvous"), "--port", "0"};
     argv.insert(argv.end(), flags.begin(), flags.end());
     process_ = std::make_unique<RunningProcess>(std::move(argv), variables);
     if (!process_->WaitForText("listening on 127.0.0.1:")) return;

@@ -11,6 +11,7 @@
 #include "tests/integration/rendezvous/service_program.h"
 #include "tests/integration/rendezvous/store_contract.h"
 #include "tests/integration/rendezvous/test_node.h"
+#include "tests/testing/paths.h"
 
 namespace ddprun {
 namespace {
@@ -175,8 +176,8 @@ TEST_F(ServiceRestartTest, NoAcknowledgedWriteIsLostAndNoneIsDoneTwice) {
 }
 
 TEST_F(ServiceRestartTest, AnotherServiceOnTheSameJournalIsRefused) {
-  RunningProcess other(
-      {DDPRUN_RENDEZVOUS, "--port=0", "--insecure", "--journal", folder_ / "journal"});
+  RunningProcess other({BuildPath("bin/ddprun-rendezvous"), "--port=0", "--insecure", "--journal",
+                        folder_ / "journal"});
   EXPECT_EQ(other.Wait(), 1);
   EXPECT_THAT(other.err(), HasSubstr("belongs to a service that runs (process " +
                                      std::to_string(service_->pid()) + ")"));
@@ -191,8 +192,8 @@ TEST_F(ServiceRestartTest, AFileThatIsNoJournalIsOneSentence) {
   file.seekp(2);
   file.write("\xff\xff\xff", 3);
   file.close();
-  RunningProcess other(
-      {DDPRUN_RENDEZVOUS, "--port=0", "--insecure", "--journal", folder_ / "journal"});
+  RunningProcess other({BuildPath("bin/ddprun-rendezvous"), "--port=0", "--insecure", "--journal",
+                        folder_ / "journal"});
   EXPECT_EQ(other.Wait(), 2) << "that folder is not for --journal";
   EXPECT_THAT(other.err(), HasSubstr(path));
   EXPECT_EQ(std::count(other.err().begin(), other.err().end(), '\n'), 1) << other.err();

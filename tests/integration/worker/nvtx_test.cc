@@ -8,15 +8,18 @@
 #include <thread>
 
 #include "tests/testing/lone_world.h"
+#include "tests/testing/paths.h"
 #include "worker/profile/profiler.h"
 
 namespace ddprun {
 namespace {
 
+std::string Recorder() { return BuildPath("tests/libnvtx_recorder.so"); }
+
 // What the tool has recorded; empty as long as it is not loaded.
 std::vector<std::string> Recorded() {
   std::vector<std::string> events;
-  void* tool = dlopen(DDPRUN_TEST_NVTX_RECORDER, RTLD_NOW | RTLD_NOLOAD);
+  void* tool = dlopen(Recorder().c_str(), RTLD_NOW | RTLD_NOLOAD);
   if (tool == nullptr) return events;
   const auto size = reinterpret_cast<unsigned (*)()>(dlsym(tool, "nvtx_recorder_size"));
   const auto event =
@@ -26,7 +29,7 @@ std::vector<std::string> Recorded() {
 }
 
 TEST(Nvtx, SectionsOfAGpusStepsAreRanges) {
-  setenv("NVTX_INJECTION64_PATH", DDPRUN_TEST_NVTX_RECORDER, 1);
+  setenv("NVTX_INJECTION64_PATH", Recorder().c_str(), 1);
   StepClock on_cpu;
   ShowSectionsInNvtx(LoneWorld(at::kCPU), on_cpu);
   on_cpu.Enter(StepSection::kData);

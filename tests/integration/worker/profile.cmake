@@ -12,6 +12,5 @@ if(TARGET ddprun_cuda)
   set_target_properties(nvtx_recorder PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   ddprun_add_gtest(NAME integration_worker_nvtx TORCH LABEL integration SOURCES nvtx_test.cc
     LIBS ddprun_worker_profile ${CMAKE_DL_LIBS})
-  target_compile_definitions(integration_worker_nvtx PRIVATE DDPRUN_TEST_NVTX_RECORDER="$<TARGET_FILE:nvtx_recorder>")
   add_dependencies(integration_worker_nvtx nvtx_recorder)
 endif()

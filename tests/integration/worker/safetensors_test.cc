@@ -8,6 +8,7 @@
 
 #include <cstdlib>
 
+#include "tests/testing/paths.h"
 #include "tests/unit/worker/temp_files.h"
 
 namespace ddprun {
@@ -30,8 +31,9 @@ NamedTensors Tensors() {
 }
 
 int Python(const std::string& verb, const std::string& path) {
-  return std::system(("'" DDPRUN_TEST_PYTHON "' '" DDPRUN_TEST_SOURCE_DIR "/safetensors_peer.py' " +
-                      verb + " '" + path + "'")
+  return std::system(("'" + TestPython() + "' '" +
+                      SourcePath("tests/integration/worker/safetensors_peer.py") + "' " + verb +
+                      " '" + path + "'")
                          .c_str());
 }
 

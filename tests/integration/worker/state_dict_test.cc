@@ -11,6 +11,8 @@
 #include <filesystem>
 #include <sstream>
 
+#include "tests/testing/paths.h"
+
 namespace ddprun {
 namespace {
 
@@ -56,8 +58,8 @@ struct Outcome {
 };
 
 Outcome Python(const std::string& verb, const std::string& path) {
-  const std::string command = "PYTHONPATH='" DDPRUN_TEST_PYTHONPATH "' '" DDPRUN_TEST_PYTHON
-                              "' '" DDPRUN_TEST_SOURCE_DIR "/state_dict_peer.py' " +
+  const std::string command = "PYTHONPATH='" + TorchPythonPath() + "' '" + TestPython() + "' '" +
+                              SourcePath("tests/integration/worker/state_dict_peer.py") + "' " +
                               verb + " '" + path + "' 2>&1";
   Outcome outcome;
   FILE* pipe = popen(command.c_str(), "r");

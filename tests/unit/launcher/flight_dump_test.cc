@@ -11,6 +11,7 @@
 #include <limits>
 
 #include "rendezvous/values/collectives.h"
+#include "tests/testing/paths.h"
 
 namespace ddprun {
 namespace {
@@ -20,8 +21,9 @@ using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
 std::string Recorded(int rank) {
-  std::ifstream in(std::string(DDPRUN_FLIGHT_DUMPS) + "/rank" + std::to_string(rank) + ".pickle",
-                   std::ios::binary);
+  std::ifstream in(
+      SourcePath("tests/unit/launcher/flight_dumps/rank" + std::to_string(rank) + ".pickle"),
+      std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
 }
 

@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "launcher/base/limits.h"
 #include "rendezvous/base/owned_fd.h"
+#include "tests/testing/paths.h"
 
 namespace ddprun {
 namespace {
@@ -41,7 +42,7 @@ class FlightRecorderTest : public ::testing::Test {
   FlightRecorderTest() {
     std::string pattern = ::testing::TempDir() + "ddprun-XXXXXX";
     folder_ = mkdtemp(pattern.data());
-    recorded_ = FileText(std::string(DDPRUN_FLIGHT_DUMPS) + "/rank0.pickle");
+    recorded_ = FileText(SourcePath("tests/unit/launcher/flight_dumps/rank0.pickle"));
   }
   ~FlightRecorderTest() override { fs::remove_all(folder_); }
 

@@ -8,4 +8,3 @@ ddprun_add_gtest(NAME unit_worker_models TORCH LABEL unit
     models_fused_norm_test.cc
     models_test.cc
   LIBS ddprun_worker_models)
-target_compile_definitions(unit_worker_models PRIVATE DDPRUN_SOURCE_DIR="${PROJECT_SOURCE_DIR}")

@@ -8,13 +8,15 @@
 
 #include "worker/models/models.h"
 
+#include "tests/testing/paths.h"
+
 namespace ddprun {
 
 namespace {
 
 std::string ReadText(const std::string& path) {
   std::stringstream text;
-  text << std::ifstream(std::string(DDPRUN_SOURCE_DIR) + "/" + path).rdbuf();
+  text << std::ifstream(SourcePath(path)).rdbuf();
   return text.str();
 }
 
