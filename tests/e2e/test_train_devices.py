@@ -59,3 +59,17 @@ def test_gloo_on_the_cpu_of_a_machine_with_a_gpu_is_reported(tmp_path):
             "pass --device cuda to use a GPU") in done.stdout
     done = run([TRAIN, *SMALL, "--device", "cpu", "--output-dir", tmp_path], env=with_driver("1"))
     assert done.returncode == 0 and "though" not in done.stdout, done.stdout + done.stderr
+
+
+def test_a_driver_that_does_not_start_is_not_a_machine_without_one(tmp_path):
+    """Error 802: GPUs that NVSwitch connects, without their fabric manager."""
+    broken = clean_environment(LD_LIBRARY_PATH=str(FAKE_DRIVER), FAKE_CUDA_ERROR="802")
+    why = "the NVIDIA driver fails with error 802 (system not yet initialized); see what nvidia-smi says"
+    done = run([TRAIN, *SMALL, "--output-dir", tmp_path], env=broken)
+    assert done.returncode == 0 and done.stdout.count(f"the CPU is used: {why}") == 1, done.stdout + done.stderr
+    done = run([TRAIN, *SMALL, "--device", "cuda", "--output-dir", tmp_path], env=broken)
+    assert done.returncode == 1 and f"train: --device cuda needs a CUDA device; {why}" in done.stderr, done.stderr
+    done = run([TRAIN, *SMALL, "--output-dir", tmp_path], env=with_driver(""))
+    assert done.returncode == 0 and "the CPU is used: an NVIDIA driver is installed, but shows no CUDA device" in done.stdout
+    done = run([TRAIN, *SMALL, "--output-dir", tmp_path], env={**with_driver(""), "CUDA_VISIBLE_DEVICES": ""})
+    assert done.returncode == 0 and "the CPU is used" not in done.stdout, done.stdout

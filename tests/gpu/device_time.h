@@ -35,7 +35,7 @@ inline double MedianMicroseconds(int calls, const std::function<void()>& work,
 inline double GraphMicroseconds(const std::function<void()>& work) {
   Accelerator& accelerator = LoadAccelerator();
   work();
-  const auto graph = accelerator.MakeGraph();
+  const auto graph = accelerator.GraphMaker()();
   graph->Capture(work);
   return MedianMicroseconds(
       200, [&] { graph->Replay(); }, [&] { accelerator.Synchronize(0); });

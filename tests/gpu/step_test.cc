@@ -28,9 +28,8 @@ class GpuSteps : public testing::TestWithParam<std::tuple<Recipe, bool>> {
 
   Trained Train(How how, const Config& config, bool resident,
                 const std::function<void(std::int64_t)>& before_step = {}) {
-    return TrainBy(
-        how, config, *world_, resident, [] { return LoadAccelerator().MakeGraph(); },
-        /*consumed=*/0, before_step);
+    return TrainBy(how, config, *world_, resident, LoadAccelerator().GraphMaker(),
+                   /*consumed=*/0, before_step);
   }
 
   std::unique_ptr<World> world_;

@@ -79,6 +79,37 @@ class CountedGraph : public StepGraph {
   std::function<void()> work_;
 };
 
+// LibTorch's rule for memory that graphs share (CUDACachingAllocator of 2.11): once all graphs of a
+// pool are destroyed, none can be captured into it.
+class PooledGraph : public CountedGraph {
+ public:
+  struct Pool {
+    int captured = 0;
+    int alive = 0;
+  };
+  PooledGraph(std::shared_ptr<Graphs> graphs, std::shared_ptr<Pool> pool)
+      : CountedGraph(std::move(graphs)), pool_(std::move(pool)) {}
+  ~PooledGraph() override { pool_->alive -= captured_; }
+  void Capture(const std::function<void()>& work) override {
+    TORCH_CHECK(pool_->captured == 0 || pool_->alive > 0, "use_count > 0");
+    CountedGraph::Capture(work);
+    captured_ = 1;
+    ++pool_->captured;
+    ++pool_->alive;
+  }
+
+ private:
+  const std::shared_ptr<Pool> pool_;
+  int captured_ = 0;
+};
+
+// As Accelerator::GraphMaker().
+inline MakeStepGraph MakerOfPooledGraphs(std::shared_ptr<Graphs> graphs) {
+  return [graphs = std::move(graphs), pool = std::make_shared<PooledGraph::Pool>()] {
+    return std::make_unique<PooledGraph>(graphs, pool);
+  };
+}
+
 // Moves a model to "meta", which Module::to() refuses.
 inline void LoseValues(const torch::nn::Module& module) {
   const auto lose = [](const at::Tensor& tensor) {
@@ -122,7 +153,7 @@ struct Training {
     if (config.ema_decay > 0) average.emplace(parameters, config.ema_decay);
   }
 
-  std::unique_ptr<TrainStep> MakeStep(TrainStep::MakeGraph make_graph = nullptr,
+  std::unique_ptr<TrainStep> MakeStep(MakeStepGraph make_graph = nullptr,
                                       std::optional<RunAheadLimit> limit = std::nullopt) {
     auto feed = std::make_unique<GpuFeed>(config, dynamic_cast<const FixedSizeImages&>(*data.train),
                                           world.device());

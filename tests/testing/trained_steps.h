@@ -66,7 +66,7 @@ inline std::optional<at::ScalarType> AutocastHere(Amp amp, at::Device device) {
 // `before_step` is called with the number of each step, counted from 0, and with -1 after
 // the last. Numbers are asked for then, but for gradients' norms.
 inline Trained TrainBy(How how, const Config& config, World& world, bool resident,
-                       const TrainStep::MakeGraph& make_graph, std::int64_t consumed = 0,
+                       const MakeStepGraph& make_graph, std::int64_t consumed = 0,
                        const std::function<void(std::int64_t step)>& before_step = {}) {
   const Dataset data = OpenDataset(
       config.dataset, {.seed = 1, .samples = config.samples, .input_size = config.input_size});

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstddef>
+#include <cstdlib>
 #include <filesystem>
 #include <iterator>
 #include <stdexcept>
@@ -54,31 +55,79 @@ std::string UuidText(const unsigned char (&uuid)[16]) {
   return text;
 }
 
+constexpr int kSuccess = 0;
+constexpr int kNoDevice = 100;
+
+// The driver's C interface, which is stable; its header comes only with CUDA.
+struct Driver {
+  explicit Driver(void* library) {
+    Find(library, "cuInit", initialize);
+    Find(library, "cuDeviceGetCount", get_count);
+    Find(library, "cuDeviceGet", get_device);
+    Find(library, "cuDeviceGetUuid", get_uuid);
+    Find(library, "cuGetErrorString", get_error_text);
+  }
+
+  bool usable() const {
+    return initialize != nullptr && get_count != nullptr && get_device != nullptr &&
+           get_uuid != nullptr;
+  }
+
+  std::string ProblemOf(int error) const {
+    if (error == kSuccess || error == kNoDevice) {
+      if (std::getenv("CUDA_VISIBLE_DEVICES") != nullptr) return "";
+      return "an NVIDIA driver is installed, but shows no CUDA device; see what nvidia-smi says, "
+             "or "
+             "choose the CPU (for `train`: --device cpu)";
+    }
+    const char* text = nullptr;
+    if (get_error_text != nullptr) get_error_text(error, &text);
+    return "the NVIDIA driver fails with error " + std::to_string(error) +
+           (text == nullptr ? "" : " (" + std::string(text) + ")") +
+           "; see what nvidia-smi says (where GPUs are connected by NVSwitch, "
+           "nvidia-fabricmanager must run), or choose the CPU (for `train`: --device cpu)";
+  }
+
+  int (*initialize)(unsigned) = nullptr;
+  int (*get_count)(int*) = nullptr;
+  int (*get_device)(int*, int) = nullptr;
+  int (*get_uuid)(unsigned char*, int) = nullptr;
+  int (*get_error_text)(int, const char**) = nullptr;
+
+ private:
+  template <typename Function>
+  static void Find(void* library, const char* name, Function& function) {
+    function = reinterpret_cast<Function>(dlsym(library, name));
+  }
+};
+
 }  // namespace
 
-std::vector<std::string> DriverDevices() {
-  void* driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
-  if (driver == nullptr) return {};
-  // The driver's C interface, which is stable; its header comes only with CUDA. Zero is success.
-  const auto initialize = reinterpret_cast<int (*)(unsigned)>(dlsym(driver, "cuInit"));
-  const auto get_count = reinterpret_cast<int (*)(int*)>(dlsym(driver, "cuDeviceGetCount"));
-  const auto get_device = reinterpret_cast<int (*)(int*, int)>(dlsym(driver, "cuDeviceGet"));
-  const auto get_uuid =
-      reinterpret_cast<int (*)(unsigned char*, int)>(dlsym(driver, "cuDeviceGetUuid"));
+DriverView AskDriver() {
+  void* library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+  if (library == nullptr) return {};
+  const Driver driver(library);
+  if (!driver.usable())
+    return {.problem =
+                "libcuda.so.1 is not an NVIDIA driver's; reinstall the driver, or choose the "
+                "CPU (for `train`: --device cpu)"};
   int count = 0;
-  if (initialize == nullptr || get_count == nullptr || get_device == nullptr ||
-      get_uuid == nullptr || initialize(0) != 0 || get_count(&count) != 0) {
-    return {};
-  }
-  std::vector<std::string> devices;
-  for (int ordinal = 0; ordinal < count; ++ordinal) {
+  int error = driver.initialize(0);
+  if (error == kSuccess) error = driver.get_count(&count);
+  DriverView view;
+  for (int ordinal = 0; error == kSuccess && ordinal < count; ++ordinal) {
     int device = 0;
     unsigned char uuid[16] = {};
-    if (get_device(&device, ordinal) != 0 || get_uuid(uuid, device) != 0) return {};
-    devices.push_back(UuidText(uuid));
+    error = driver.get_device(&device, ordinal);
+    if (error == kSuccess) error = driver.get_uuid(uuid, device);
+    view.devices.push_back(UuidText(uuid));
   }
-  return devices;  // the driver stays loaded: it cannot be initialised twice
+  if (error != kSuccess) view.devices.clear();
+  if (view.devices.empty()) view.problem = driver.ProblemOf(error);
+  return view;  // the driver stays loaded: it cannot be initialised twice
 }
+
+std::vector<std::string> DriverDevices() { return AskDriver().devices; }
 
 int DriverDeviceCount() { return static_cast<int>(DriverDevices().size()); }
 

@@ -20,7 +20,7 @@ namespace ddprun {
 
 // Incremented with every change of Accelerator: a module of another build is rejected instead of
 // crashing.
-inline constexpr int kAcceleratorInterface = 6;
+inline constexpr int kAcceleratorInterface = 7;
 
 // Work that a device does again and again by itself (a CUDA graph).
 class StepGraph {
@@ -34,6 +34,8 @@ class StepGraph {
   // Queues it all, after what the calling thread has queued.
   virtual void Replay() = 0;
 };
+
+using MakeStepGraph = std::function<std::unique_ptr<StepGraph>()>;
 
 // A place in what a thread has queued on its stream.
 class StreamMark {
@@ -69,7 +71,10 @@ class Accelerator {
   // Gives the calling thread a stream of its own on `device`, on which a graph can be captured.
   // Before the model is made: backward runs where forward did.
   virtual void UseOwnStream(int device) = 0;
-  virtual std::unique_ptr<StepGraph> MakeGraph() = 0;
+  // Makes graphs that share their memory, so no two of them may run at a time. Once all of them are
+  // destroyed, no other graph of the same maker can be captured: LibTorch's allocator asserts that
+  // such a pool of memory is in use. So each TrainStep has a maker of its own.
+  virtual MakeStepGraph GraphMaker() = 0;
   // After all that the calling thread has queued so far.
   virtual std::unique_ptr<StreamMark> MakeMark() = 0;
 
@@ -113,9 +118,17 @@ class Accelerator {
 inline constexpr const char* kAcceleratorSymbol = "ddprun_accelerator";
 using AcceleratorFunction = Accelerator* (*)(int interface);
 
-// UUIDs of the devices that the installed driver shows to this process, asked of the driver alone:
-// nothing of LibTorch's CUDA is loaded. Those of the GPUs, also where one is divided by MIG: NCCL
-// takes two parts of a GPU for one device.
+// What the installed driver shows to this process, asked of the driver alone: nothing of LibTorch's
+// CUDA is loaded.
+struct DriverView {
+  // UUIDs of the devices. Those of the GPUs, also where one is divided by MIG: NCCL takes two parts
+  // of a GPU for one device.
+  std::vector<std::string> devices{};
+  // Why a driver that is installed shows none, a clause with a next move. Empty without a driver,
+  // and where CUDA_VISIBLE_DEVICES hides all devices.
+  std::string problem{};
+};
+DriverView AskDriver();
 std::vector<std::string> DriverDevices();
 int DriverDeviceCount();
 

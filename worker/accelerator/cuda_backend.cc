@@ -38,12 +38,12 @@ std::string NcclVersion(int version) {
 
 class CudaStepGraph : public StepGraph {
  public:
+  explicit CudaStepGraph(c10::MempoolId_t pool) : pool_(pool) {}
+
   void Capture(const std::function<void()>& work) override {
-    // Graphs of one process never run at the same time, so they share their memory.
-    static const c10::MempoolId_t pool = at::cuda::graph_pool_handle();
     // Work of other threads (a loader's pinned memory, NCCL's watchdog) is not captured, and
     // backward's thread queues on the stream that is captured.
-    graph_.capture_begin(pool, cudaStreamCaptureModeThreadLocal);
+    graph_.capture_begin(pool_, cudaStreamCaptureModeThreadLocal);
     try {
       work();
     } catch (...) {
@@ -60,6 +60,7 @@ class CudaStepGraph : public StepGraph {
   void Replay() override { graph_.replay(); }
 
  private:
+  const c10::MempoolId_t pool_;
   at::cuda::CUDAGraph graph_;
 };
 
@@ -105,7 +106,9 @@ class CudaAccelerator : public Accelerator {
         /*isHighPriority=*/false, static_cast<c10::DeviceIndex>(device)));
   }
 
-  std::unique_ptr<StepGraph> MakeGraph() override { return std::make_unique<CudaStepGraph>(); }
+  MakeStepGraph GraphMaker() override {
+    return [pool = at::cuda::graph_pool_handle()] { return std::make_unique<CudaStepGraph>(pool); };
+  }
   std::unique_ptr<StreamMark> MakeMark() override { return std::make_unique<CudaStreamMark>(); }
 
   KernelLauncher* Kernels(int device) override {
@@ -198,8 +201,9 @@ extern "C" __attribute__((visibility("default"))) ddprun::Accelerator* ddprun_ac
   // With the hooks that it has found at the first question, ATen goes on to the process's end.
   if (!at::detail::getCUDAHooks().hasCUDART()) {
     throw std::runtime_error(
-        "LibTorch was asked about CUDA before its CUDA library was loaded, and knows of none from "
-        "then on; this is an error of this program: report it, and pass --device cpu meanwhile");
+        "LibTorch was asked about CUDA before its CUDA library was loaded (torch::manual_seed() "
+        "does that, and a batch norm), and knows of none from then on; call ddprun::Main() or "
+        "World::Join() first, or choose the CPU");
   }
   static ddprun::CudaAccelerator accelerator;
   return interface == ddprun::kAcceleratorInterface ? &accelerator : nullptr;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdio>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -20,8 +21,9 @@ constexpr const char* kNccl = "nccl";
 
 CudaDevices FindCudaDevices(BackendChoice backend, DeviceChoice device) {
   if (device == DeviceChoice::kCpu) return {};
-  std::vector<std::string> shown = DriverDevices();
-  CudaDevices found{.shown = static_cast<int>(shown.size())};
+  DriverView driver = AskDriver();
+  std::vector<std::string>& shown = driver.devices;
+  CudaDevices found{.shown = static_cast<int>(shown.size()), .problem = driver.problem};
   const bool takes_cpu = device == DeviceChoice::kAuto && backend == BackendChoice::kGloo;
   if (shown.empty() || takes_cpu) return found;
   try {
@@ -55,6 +57,11 @@ AgreedDevice AgreeOnBackend(c10d::Store& store, const WorkerEnv& env, BackendCho
   return {.cuda = own.cuda,
           .nccl = decision.substr(0, space) == kNccl,
           .note = note.empty() ? own.note : note};
+}
+
+void PrintDeviceNote(const World& world) {
+  if (world.rank() != 0 || world.device_note().empty()) return;
+  std::fprintf(stderr, "ddprun: %s\n", world.device_note().c_str());
 }
 
 }  // namespace ddprun

@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "ddprun/world.h"
 #include "proto/worker_env.h"
 #include "worker/config/choices.h"
 #include "worker/distributed/rank_device.h"
@@ -28,5 +29,8 @@ struct AgreedDevice {
 // Throws as ChooseBackend() does, the same on every rank.
 AgreedDevice AgreeOnBackend(c10d::Store& store, const WorkerEnv& env, BackendChoice backend,
                             const RankDevice& own);
+
+// The world's note, if it has one, on rank 0's standard error.
+void PrintDeviceNote(const World& world);
 
 }  // namespace ddprun

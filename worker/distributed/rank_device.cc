@@ -20,6 +20,8 @@ std::string DriverShows(const WorkerEnv& env, int shown) {
 // A rank that must have a device has none that it can use.
 [[noreturn]] void RefuseDevice(const std::string& needs, const WorkerEnv& env,
                                const CudaDevices& devices, const std::string& next) {
+  if (devices.shown == 0 && !devices.problem.empty())
+    throw std::runtime_error(needs + "; " + devices.problem);
   throw std::runtime_error(needs + "; " + DriverShows(env, devices.shown) +
                            (devices.problem.empty() ? "; " + next : ", but " + devices.problem));
 }
@@ -86,14 +88,15 @@ RankDevice ChooseDevice(const WorkerEnv& env, BackendChoice backend, DeviceChoic
                      Count(env.local_world_size, "rank"),
                  env, devices, "use --backend gloo or fewer ranks a node");
   }
+  if (usable == 0 && devices.shown == 0)
+    return OnCpu(devices.problem.empty() ? "" : "the CPU is used: " + devices.problem);
   const std::string though = "the CPU is used, though " + DriverShows(env, devices.shown);
   if (device == DeviceChoice::kAuto && backend == BackendChoice::kGloo) {
-    return OnCpu(devices.shown == 0 ? ""
-                                    : though +
-                                          ": --device auto takes the CPU with --backend gloo; pass "
-                                          "--device cuda to use a GPU");
+    return OnCpu(though +
+                 ": --device auto takes the CPU with --backend gloo; pass --device cuda to use a "
+                 "GPU");
   }
-  if (usable == 0) return OnCpu(devices.shown == 0 ? "" : though + ": " + devices.problem);
+  if (usable == 0) return OnCpu(though + ": " + devices.problem);
   const int chosen = env.local_rank % usable;
   return {.cuda = chosen, .uuid = devices.uuids[static_cast<std::size_t>(chosen)], .note = ""};
 }

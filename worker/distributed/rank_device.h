@@ -15,8 +15,8 @@ namespace ddprun {
 struct CudaDevices {
   int shown = 0;                     // by the driver
   std::vector<std::string> uuids{};  // of those that LibTorch can use
-  std::string problem{};  // why they are fewer than the driver shows: a clause with a next
-                          // move
+  std::string problem{};  // why they are fewer than the driver shows, or why that shows none: a
+                          // clause with a next move
 };
 
 struct RankDevice {
@@ -27,7 +27,7 @@ struct RankDevice {
 };
 
 // Automatically a GPU if LibTorch can use one, else the CPU; the local rank chooses among several.
-// Never the CPU without a note where the driver shows a device. Throws std::runtime_error with one
+// Never the CPU without a note where a driver is installed. Throws std::runtime_error with one
 // sentence if the settings cannot be met.
 RankDevice ChooseDevice(const WorkerEnv& env, BackendChoice backend, DeviceChoice device,
                         const CudaDevices& devices);

@@ -40,6 +40,10 @@ constexpr const char* kGroupDescription = "default_pg";
 
 constexpr std::chrono::microseconds kReadPause{50};
 
+// For the thread that queues collectives, until they are aborted without it. Its waits end with the
+// round, so it takes milliseconds.
+constexpr std::chrono::seconds kLeaveLimit{1};
+
 using BackendType = c10d::ProcessGroup::BackendType;
 
 c10::intrusive_ptr<c10d::Backend> MakeGloo(const WorkerEnv& env,
@@ -184,10 +188,13 @@ class GroupWorld : public World {
                         });
   }
 
-  // What a broken connection has left waiting in Gloo ends with its timeout, and holds nobody up.
+  // What a broken connection has left waiting in Gloo ends with its timeout, and what NCCL's abort
+  // waits for may not end at all: the last references go to a thread that nobody waits for.
   ~GroupWorld() override {
+    closing_.reset();  // which may have one; from here on no action begins or runs
     if (!interrupt() || !interrupt()->triggered()) return;
-    std::thread([store = store_, backend = std::move(backend_), group = std::move(group_)] {
+    std::thread([store = store_, backend = std::move(backend_), group = std::move(group_),
+                 aborting = std::move(aborting_)] {
     }).detach();
   }
 
@@ -195,18 +202,23 @@ class GroupWorld : public World {
   void CloseWith(Interrupt::Registration closing) { closing_ = std::move(closing); }
 
   // Once, where NCCL's collectives, which nobody else can end, may have to end with the round.
+  // ncclCommAbort() must not meet a collective that is being queued on the communicator, so the
+  // thread that queues them leaves first; one that hangs there is not waited for.
   void AbortWith(Interrupt& interrupt) {
-    closing_ = interrupt.Register([aborting = aborting_, backend = backend_, device = chosen_.cuda,
-                                   before = std::move(closing_)] {
-      aborting->emplace("the end of NCCL's collectives", kAbortLimit, [backend, device] {
-        LoadAccelerator().SetDevice(device);
-        backend->abort();
-      });
-    });
+    closing_ =
+        interrupt.Register([aborting = aborting_, backend = backend_, device = chosen_.cuda,
+                            left = left_.get_future().share(), before = std::move(closing_)] {
+          aborting->emplace("the end of NCCL's collectives", kAbortLimit, [backend, device, left] {
+            left.wait_for(kLeaveLimit);
+            LoadAccelerator().SetDevice(device);
+            backend->abort();
+          });
+        });
   }
 
   void AwaitAborted() override {
     if (!device_.is_cuda() || !interrupt()) return;
+    if (!std::exchange(has_left_, true)) left_.set_value();
     interrupt()->Trigger();  // returns when its actions have run, also those of another thread
     if (*aborting_) (*aborting_)->Wait();
     BackgroundTask("the GPU", kAbortLimit, [device = device_.index()] {
@@ -294,6 +306,8 @@ class GroupWorld : public World {
   // Empty until the world has ended. Written by the thread that triggers the interrupt.
   std::shared_ptr<std::optional<BackgroundTask>> aborting_ =
       std::make_shared<std::optional<BackgroundTask>>();
+  std::promise<void> left_;  // the thread that queues collectives queues no more
+  bool has_left_ = false;
   Interrupt::Registration closing_;
 };
 
@@ -459,7 +473,9 @@ bool World::OnAllRanks(bool here) {
 std::unique_ptr<World> World::Join(Options options) {
   const absl::StatusOr<WorkerEnv> env = FromProcessEnviron();
   if (!env.ok()) throw std::invalid_argument(std::string(env.status().message()));
-  return Join(*env, std::move(options));
+  auto world = Join(*env, std::move(options));
+  PrintDeviceNote(*world);
+  return world;
 }
 
 std::unique_ptr<World> World::Join(const WorkerEnv& env, Options options) {

@@ -52,6 +52,8 @@ class Program {
   RoundMember member_;
   WorkerEnv env_;
 
+  bool is_joined_again_ = false;
+
   // Of the round.
   std::unique_ptr<World> world_;
   std::unique_ptr<StallReporter> stalls_;
@@ -93,6 +95,8 @@ void Program::TrainInRound() {
   options.interrupt = member_.Enter(env_);
   options.process = state_;
   world_ = World::Join(env_, std::move(options));
+  if (!is_joined_again_) PrintDeviceNote(*world_);
+  is_joined_again_ = true;
   stalls_ = std::make_unique<StallReporter>(
       member_.progress(), [nccl = world_->is_nccl(), begin = std::chrono::system_clock::now()] {
         return PlaceNow(nccl, /*queued=*/{}, begin);

@@ -37,6 +37,13 @@ EpochPlan::EpochPlan(const Options& options)
           BatchesOf(options.size - options.consumed, options.shard.world_size, options.batch_size)),
       order_(EpochOrder(options.size, options.seed, options.epoch)) {}
 
+EpochPlan::Options EpochPlan::Next() const {
+  Options next = options_;
+  ++next.epoch;
+  next.consumed = 0;
+  return next;
+}
+
 std::int64_t EpochPlan::BatchesOf(std::int64_t size, int world_size, std::int64_t batch_size) {
   // Not batch_size * world_size, which could overflow: floor of floor is the floor of the product.
   const std::int64_t per_rank = size / world_size;

@@ -38,11 +38,16 @@ class EpochPlan {
     std::uint64_t seed = 0;
     std::uint64_t epoch = 0;
     std::int64_t consumed = 0;  // samples of this epoch that were seen, by any number of ranks
+    bool operator==(const Options&) const = default;
   };
 
   // Throws std::invalid_argument if there are fewer samples than ranks, or if more are consumed
   // than there are.
   explicit EpochPlan(const Options& options);
+
+  const Options& options() const { return options_; }
+  // The whole of the next epoch.
+  Options Next() const;
 
   // That are left, the same on all ranks.
   std::int64_t batches() const { return batches_; }

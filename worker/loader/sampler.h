@@ -12,6 +12,7 @@ namespace ddprun {
 struct Shard {
   int rank = 0;
   int world_size = 1;
+  bool operator==(const Shard&) const = default;
 };
 
 // int64, a permutation: torch.randperm of a generator seeded with seed + epoch, the order of

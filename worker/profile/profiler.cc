@@ -154,6 +154,7 @@ void Profiler::Finish() {
 }
 
 void Profiler::Start(std::int64_t step) {
+  world_.Synchronize();  // what the device is behind is of steps before
   recording_ = true;
   first_ = step;
   steps_before_ = clock_.totals().steps;
@@ -168,6 +169,7 @@ void Profiler::Start(std::int64_t step) {
 }
 
 void Profiler::Stop() {
+  world_.Synchronize();  // the device is behind: its part of the last steps would be missing
   recording_ = false;
   done_ = true;
   const std::vector<std::string> pieces = world_.GatherTexts(TraceEvents(Collect()));

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <system_error>
 #include <utility>
 
 #include "worker/data/augment.h"
@@ -33,26 +34,49 @@ bool GpuFeed::Fits(const Config& config, const SampleSet& set, std::int64_t free
   return stored != nullptr && GpuImages::BytesOf(*stored, VariationOf(config)) <= free_bytes / 2;
 }
 
-void GpuFeed::BeginEpoch(const EpochPlan& plan, std::uint64_t epoch) {
+GpuFeed::Rows GpuFeed::MakeRows(const EpochPlan& plan) const {
+  Rows made{.plan = plan.options(), .rows = {}, .begins = {}};
   std::vector<Sample> samples;
-  begins_.clear();
   for (std::int64_t batch = 0; batch < plan.batches(); ++batch) {
-    begins_.push_back(static_cast<std::int64_t>(samples.size()));
+    made.begins.push_back(static_cast<std::int64_t>(samples.size()));
     const std::vector<Sample> own = plan.Samples(batch);
     samples.insert(samples.end(), own.begin(), own.end());
     // A rank that nothing is left for goes along with a sample that does not count.
     if (own.empty()) samples.push_back(plan.First(batch));
   }
   std::optional<Draw> draw;
-  if (config_.augment) draw = Draw{.seed = config_.seed, .epoch = epoch};
-  const at::Tensor rows = images_.Rows(samples, draw);
-  host_rows_ = device_.is_cuda() ? rows.pin_memory() : rows;
+  if (config_.augment) draw = Draw{.seed = config_.seed, .epoch = made.plan.epoch};
+  made.rows = images_.Rows(samples, draw);
+  return made;
+}
+
+GpuFeed::Rows GpuFeed::TakeRows(const EpochPlan& plan) {
+  if (ahead_.valid()) {
+    Rows made = ahead_.get();
+    if (made.plan == plan.options()) return made;
+  }
+  return MakeRows(plan);
+}
+
+void GpuFeed::MakeAhead(const EpochPlan::Options& plan) {
+  try {
+    ahead_ = std::async(std::launch::async, [this, plan] { return MakeRows(EpochPlan(plan)); });
+  } catch (const std::system_error&) {
+    // No thread can be started: they are made when they are needed.
+  }
+}
+
+void GpuFeed::BeginEpoch(const EpochPlan& plan, std::uint64_t) {
+  Rows made = TakeRows(plan);
+  begins_ = std::move(made.begins);
+  host_rows_ = device_.is_cuda() ? made.rows.pin_memory() : made.rows;
   // A graph reads where the first epoch's rows lay.
   if (!rows_.defined()) {
     rows_ = at::zeros({plan.OwnLimit(), GpuImages::kColumns},
                       at::TensorOptions(device_).dtype(at::kInt));
   }
   rows_.narrow(0, 0, host_rows_.size(0)).copy_(host_rows_, /*non_blocking=*/true);
+  MakeAhead(plan.Next());
 }
 
 void GpuFeed::BeginStep(const StepBatches& batches, const std::vector<std::int64_t>& own) {

@@ -7,6 +7,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <future>
 #include <optional>
 #include <vector>
 
@@ -46,7 +47,8 @@ class BatchFeed {
   virtual Images Get(std::int64_t i) = 0;
 };
 
-// From a set that lies on the device.
+// From a set that lies on the device. While an epoch is trained, a thread makes the next one's
+// rows.
 class GpuFeed : public BatchFeed {
  public:
   // Gives images of this type.
@@ -62,6 +64,18 @@ class GpuFeed : public BatchFeed {
   Images Get(std::int64_t i) override;
 
  private:
+  // What an epoch is read by.
+  struct Rows {
+    EpochPlan::Options plan;
+    at::Tensor rows;                   // on the host
+    std::vector<std::int64_t> begins;  // of each batch
+  };
+
+  Rows MakeRows(const EpochPlan& plan) const;
+  // Made ahead, or now.
+  Rows TakeRows(const EpochPlan& plan);
+  void MakeAhead(const EpochPlan::Options& plan);
+
   const Config& config_;
   const at::Device device_;
   const at::ScalarType type_;
@@ -71,6 +85,7 @@ class GpuFeed : public BatchFeed {
   at::Tensor cursor_;                 // int64 scalar there: the row that the step begins with
   std::vector<std::int64_t> begins_;  // of each batch of the epoch
   std::vector<std::int64_t> sizes_;
+  std::future<Rows> ahead_;  // the last member: destroying it waits for the thread
 };
 
 // From a loader's threads.

@@ -62,7 +62,7 @@ void BufferMirror::Accept() {
 }
 
 void BufferMirror::Send(World& world, ShmNotes* notes, std::size_t offset) {
-  if (buffers_.empty()) return;
+  if (buffers_.empty() || (in_place_ && world.size() == 1)) return;
   if (world.rank() == 0 || in_place_)
     coming_ = Packed();
   else if (!coming_.defined())

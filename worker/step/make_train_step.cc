@@ -52,13 +52,13 @@ std::unique_ptr<TrainStep> MakeTrainStep(StepParts parts, const Dataset& data,
   report(std::string("training images ") + (resident ? "lie on the GPU" : "come from the host") +
          "; the step is " + (why_not.empty() ? "one CUDA graph" : "no CUDA graph: " + why_not));
   std::unique_ptr<BatchFeed> feed = MakeFeed(parts, data, resident);
-  TrainStep::MakeGraph make_graph;
-  if (why_not.empty()) make_graph = [&accelerator] { return accelerator.MakeGraph(); };
+  MakeStepGraph make_graph;
+  if (why_not.empty()) make_graph = accelerator.GraphMaker();
   // NCCL's watchdog does not see the all-reduce that a graph replays; and a rank that is kept must
-  // know which steps are complete.
+  // know which steps are complete. Nothing undoes or hangs the steps of a rank that is alone.
   const bool kept = parts.world.interrupt() != nullptr;
   std::optional<RunAheadLimit> limit;
-  if (kept || (make_graph && parts.world.size() > 1)) {
+  if (parts.world.size() > 1 && (kept || make_graph)) {
     RunAheadLimit::Options options{.who = "rank " + std::to_string(parts.world.rank())};
     if (kept) {
       options.steps_ahead = RunAheadLimit::kStepsAheadIfKept;

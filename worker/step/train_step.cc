@@ -27,6 +27,14 @@ std::vector<at::Tensor> GradientsOf(const NamedTensors& parameters) {
   return gradients;
 }
 
+// A capture that fails leaves LibTorch's allocator in the belief that it goes on for ever, where a
+// stream of NCCL's was not joined: this process cannot go on in another round.
+[[noreturn]] void ThrowInterrupted() {
+  throw OwnError(
+      "the round ended while the step was captured as a CUDA graph, after which this process "
+      "cannot use the GPU any more; it ends, and its place is taken by another one");
+}
+
 }  // namespace
 
 class TrainStep::Graphs {
@@ -56,7 +64,7 @@ class TrainStep::Graphs {
   std::vector<std::unique_ptr<StepGraph>> graphs_;
 };
 
-TrainStep::TrainStep(StepParts parts, std::unique_ptr<BatchFeed> feed, MakeGraph make_graph,
+TrainStep::TrainStep(StepParts parts, std::unique_ptr<BatchFeed> feed, MakeStepGraph make_graph,
                      std::optional<RunAheadLimit> limit)
     : parts_(std::move(parts)),
       feed_(std::move(feed)),
@@ -153,6 +161,7 @@ TrainStep::Outcome TrainStep::Queue(const Shares& shares,
                                                  .weight = weight,
                                                  .scale = parts_.scaler.scale()},
                                                 /*first=*/i == 0, /*last=*/i + 1 == count);
+    if (parts_.casts != nullptr) parts_.casts->GatherGradients();
     const at::Tensor share = weight == 1 ? loss : loss * weight;
     outcome.loss = i == 0 ? share : outcome.loss + share;
   }
@@ -204,9 +213,12 @@ void TrainStep::Capture(const Shares& shares) {
   try {
     graph->Capture(
         [this, &recording, shares, loaded] { recording.outcome = Queue(shares, loaded); });
+  } catch (const RoundOver&) {
+    ThrowInterrupted();
   } catch (const c10::Error& error) {
-    throw std::runtime_error("the step cannot be captured as a CUDA graph: " + FirstLine(error) +
-                             "; pass --no-cuda-graph");
+    if (parts_.world.interrupt() && parts_.world.interrupt()->triggered()) ThrowInterrupted();
+    throw OwnError("the step cannot be captured as a CUDA graph: " + FirstLine(error) +
+                   "; pass --no-cuda-graph");
   }
   recording.graph = graphs_->Add(std::move(graph));
 }

@@ -68,8 +68,6 @@ class TrainStep {
   // For what is left on the device of a step that hangs.
   static constexpr std::chrono::seconds kAbortLimit = World::kAbortLimit;
 
-  using MakeGraph = std::function<std::unique_ptr<StepGraph>()>;
-
   struct Result {
     at::Tensor loss;               // mean over this rank's samples, on the device
     std::int64_t samples = 0;      // of all ranks
@@ -77,9 +75,9 @@ class TrainStep {
     double data_wait_seconds = 0;
   };
 
-  // Without `make_graph` each step is queued operation by operation. Without `limit` nothing checks
-  // that the device goes on.
-  TrainStep(StepParts parts, std::unique_ptr<BatchFeed> feed, MakeGraph make_graph = nullptr,
+  // `make_graph` belongs to this step alone, see Accelerator::GraphMaker(). Without it each step is
+  // queued operation by operation. Without `limit` nothing checks that the device goes on.
+  TrainStep(StepParts parts, std::unique_ptr<BatchFeed> feed, MakeStepGraph make_graph = nullptr,
             std::optional<RunAheadLimit> limit = std::nullopt);
 
   // Steps are made of this plan's batches from now on; it must live until the next call.
@@ -152,7 +150,7 @@ class TrainStep {
 
   const StepParts parts_;
   const std::unique_ptr<BatchFeed> feed_;
-  const MakeGraph make_graph_;
+  const MakeStepGraph make_graph_;
   const std::shared_ptr<Graphs> graphs_;
   Interrupt::Registration losing_graphs_;
   std::optional<RunAheadLimit> limit_;

@@ -29,6 +29,7 @@ std::vector<at::Tensor> StateOn(TrainingParts& parts) {
 void KeptTraining::Join(const Config& config, const Dataset& data,
                         TrainingParts::Membership membership) {
   const bool is_kept = membership.kept;
+  undoes_steps_ = is_kept && membership.world.device().is_cuda() && membership.world.size() > 1;
   if (!parts) {
     parts = std::make_unique<TrainingParts>(config, data, std::move(membership));
     if (is_kept) parts->epoch_sums.Replicate(DeviceOf(*parts));
@@ -49,8 +50,7 @@ void KeptTraining::Accept(const TrainingPlace& at) {
   layout = parts->strategy->Layout();  // a checkpoint's, if it has begun with one
   buffers.emplace(*parts->model);
   recent.reset();
-  if (DeviceOf(*parts).is_cuda() && parts->epoch_sums.replicated())
-    recent.emplace(StateOn(*parts), RunAheadLimit::kStepsAheadIfKept + 1);
+  if (undoes_steps_) recent.emplace(StateOn(*parts), RunAheadLimit::kStepsAheadIfKept + 1);
 }
 
 void KeptTraining::BeginStep(const TrainingPlace& at) {

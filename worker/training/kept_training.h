@@ -77,6 +77,10 @@ struct KeptTraining {
   Summary summary;
 
  private:
+  // Whether steps on the device may have to be undone when this world ends: of a rank that is
+  // alone all are complete, as they wait for nobody.
+  bool undoes_steps_ = false;
+
   void GoBackTo(std::int64_t ended);
 };
 

@@ -108,5 +108,21 @@ TEST(DeviceAgreement, WithoutADriverNothingIsLoadedAndNothingNoted) {
   });
 }
 
+// A program of a library's user that draws numbers before it joins, as many do.
+TEST(DeviceNotes, ALibrarysProgramSaysWhyItTakesTheCpu) {
+  testing::GTEST_FLAG(death_test_style) = "threadsafe";  // no thread of this process is in there
+  const auto join = [](const char* variable, const char* value) {
+    setenv(variable, value, /*overwrite=*/1);
+    torch::manual_seed(1);
+    World::Join({})->Shutdown();
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(join("FAKE_CUDA_DEVICES", "1"), testing::ExitedWithCode(0),
+              "ddprun: the CPU is used, though the driver shows 1 CUDA device to rank 0: ");
+  EXPECT_EXIT(join("FAKE_CUDA_ERROR", "802"), testing::ExitedWithCode(0),
+              "ddprun: the CPU is used: the NVIDIA driver fails with error 802 .system not yet "
+              "initialized.; see what nvidia-smi says");
+}
+
 }  // namespace
 }  // namespace ddprun

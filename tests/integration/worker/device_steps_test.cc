@@ -57,7 +57,7 @@ struct NeverPassed : StreamMark {
 class HungStep : public testing::Test {
  protected:
   // Steps until one is given up.
-  void TrainUntilItHangs(const TrainStep::MakeGraph& make_graph) {
+  void TrainUntilItHangs(const MakeStepGraph& make_graph) {
     const auto group = GroupOf(backend_);
     LoneWorld world(at::kCPU, group, /*step_timeout=*/milliseconds(50));
     Training training(Small(), world);
@@ -219,6 +219,89 @@ TEST_P(PaddedChannels, ChangeNothingThatIsLearnt) {
 INSTANTIATE_TEST_SUITE_P(All, PaddedChannels,
                          testing::Values("resnet18", "netresdeep", "airbench"));
 
+// ---- Captures
+// -------------------------------------------------------------------------------------
+
+// Steps until one is a graph.
+void MakeUntilGraph(Training& training, TrainStep& step) {
+  const EpochPlan epoch = training.Epoch();
+  step.BeginEpoch(epoch, 0);
+  for (int i = 0; i < 5; ++i) step.Make({.first = i, .count = 1}, 0.1, i + 1);
+  EXPECT_TRUE(step.is_graph());
+}
+
+// As after a round that has ended, where the graphs of the step before are gone.
+TEST(Captures, OfAStepThatFollowsAnotherHaveMemoryOfTheirOwn) {
+  const auto graphs = std::make_shared<Graphs>();
+  LoneWorld world(at::kCPU);
+  Training training(Small(), world);
+  for (int round = 0; round < 2; ++round) {
+    MakeUntilGraph(training, *training.MakeStep(MakerOfPooledGraphs(graphs)));
+    EXPECT_EQ(graphs->alive(), 0);
+  }
+  const MakeStepGraph shared = MakerOfPooledGraphs(graphs);
+  MakeUntilGraph(training, *training.MakeStep(shared));
+  EXPECT_THROW(MakeUntilGraph(training, *training.MakeStep(shared)), OwnError)
+      << "the allocator's rule does not hold here";
+}
+
+// What the round's end leaves of a capture is of no use to the next round: the process ends.
+TEST(Captures, ThatTheEndOfARoundInterruptsEndTheProcess) {
+  struct Interrupted : StepGraph {
+    Interrupted(Interrupt& round, bool nccl) : interrupt(round), by_nccl(nccl) {}
+    void Capture(const std::function<void()>&) override {
+      interrupt.Trigger();
+      TORCH_CHECK(!by_nccl, "NCCL error: the communicator was aborted");
+      throw RoundOver();
+    }
+    void Replay() override {}
+    Interrupt& interrupt;
+    const bool by_nccl;
+  };
+  for (const bool by_nccl : {false, true}) {
+    const auto interrupt = std::make_shared<Interrupt>();
+    LoneWorld world(at::kCPU, nullptr, World::kDefaultTimeout, interrupt);
+    Training training(Small(), world);
+    const auto step =
+        training.MakeStep([&] { return std::make_unique<Interrupted>(*interrupt, by_nccl); });
+    try {
+      MakeUntilGraph(training, *step);
+      FAIL() << "the capture was interrupted";
+    } catch (const OwnError& error) {
+      EXPECT_THAT(error.what(), testing::HasSubstr("the round ended while the step was captured"));
+    }
+  }
+}
+
+// ---- The border of an epoch
+// --------------------------------------------------------------------------
+
+double ThreadSeconds() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+// Hundreds of thousands of rows, which the thread that trains makes once: processor time, not time.
+TEST(GpuFeedAhead, TheNextEpochsRowsAreMadeByAnotherThread) {
+  Config config = Small({.model = kSmallModel, .augment = true});
+  config.samples = 200'000;
+  config.input_size = 1;
+  const Dataset data = DataOf(config);
+  GpuFeed feed(config, dynamic_cast<const FixedSizeImages&>(*data.train), at::kCPU);
+  EpochPlan plan({.size = data.train->size(), .shard = {}, .batch_size = 1000, .seed = 1});
+  const auto seconds_of = [&feed](const EpochPlan& epoch) {
+    const double begin = ThreadSeconds();
+    feed.BeginEpoch(epoch, epoch.options().epoch);
+    return ThreadSeconds() - begin;
+  };
+  const double first = seconds_of(plan);
+  const EpochPlan next(plan.Next());
+  EXPECT_LT(seconds_of(next), first / 2);
+  // Another epoch than the one that was expected.
+  EXPECT_GT(seconds_of(plan), first / 4);
+}
+
 // ---- Warm-up
 // --------------------------------------------------------------------------------------
 
@@ -237,7 +320,7 @@ Result TrainAll(const Config& config, bool warm_up, bool graphs_wanted) {
       {.world = world, .console = console, .steps_per_epoch = state.plan().steps_per_epoch});
   parts.strategy->Train();
   const auto graphs = std::make_shared<Graphs>();
-  TrainStep::MakeGraph make_graph;
+  MakeStepGraph make_graph;
   if (graphs_wanted) make_graph = [graphs] { return std::make_unique<CountedGraph>(graphs); };
   const auto step = std::make_unique<TrainStep>(
       StepParts{.config = config,

@@ -99,6 +99,19 @@ TEST(RankDeviceTest, TheCpuIsNeverTakenSilentlyWhereTheDriverShowsADevice) {
             "the CPU with --backend gloo; pass --device cuda to use a GPU");
 }
 
+// A driver that is installed and fails is not a machine without one.
+TEST(RankDeviceTest, TheCpuIsNeverTakenSilentlyWhereADriverIsInstalled) {
+  const CudaDevices failing{.problem = "the NVIDIA driver fails with error 802"};
+  for (const BackendChoice backend : {kAnyBackend, BackendChoice::kGloo}) {
+    const RankDevice cpu = ChooseDevice(LocalRank(0, 1), backend, DeviceChoice::kAuto, failing);
+    EXPECT_EQ(cpu.cuda, -1);
+    EXPECT_EQ(cpu.note, "the CPU is used: the NVIDIA driver fails with error 802");
+  }
+  EXPECT_EQ(ChooseDevice(LocalRank(0, 1), kAnyBackend, DeviceChoice::kCpu, failing).note, "");
+  EXPECT_EQ(Refusal(LocalRank(0, 1), kAnyBackend, DeviceChoice::kCuda, failing),
+            "--device cuda needs a CUDA device; the NVIDIA driver fails with error 802");
+}
+
 TEST(RankDeviceTest, WhatCannotBeIsOneSentence) {
   EXPECT_EQ(Refusal(LocalRank(1, 2), kAnyBackend, DeviceChoice::kCuda, Devices(0)),
             "--device cuda needs a CUDA device; the driver shows no CUDA device to rank 1; check "

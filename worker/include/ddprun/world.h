@@ -92,7 +92,8 @@ class World {
   virtual at::Device device() const = 0;
   virtual const std::string& backend_name() const = 0;  // "gloo" or "nccl"
   bool is_nccl() const { return backend_name() == "nccl"; }
-  // One line for the user if device or backend are not what one would expect; else empty.
+  // One line for the user if device or backend are not what one would expect; else empty. Main() and
+  // Join(Options) print it once, on rank 0's standard error.
   virtual const std::string& device_note() const = 0;
   // Throws what went wrong when the communicator was made.
   virtual const c10::intrusive_ptr<c10d::ProcessGroup>& group() const = 0;
