@@ -50,6 +50,9 @@ void UseDeterministicAlgorithms() {
   at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
   at::globalContext().setDeterministicCuDNN(true);
   at::globalContext().setBenchmarkCuDNN(false);
+  // LibTorch would fill each new tensor with NaN, a tenth of a step, to show reads of memory that
+  // nothing wrote. Operations that are deterministic do not read any.
+  at::globalContext().setDeterministicFillUninitializedMemory(false);
 }
 
 void UseFastestKernels() { at::globalContext().setBenchmarkCuDNN(true); }

@@ -181,7 +181,7 @@ void TrainingParts::MakeOptimizer(const Membership& membership) {
   for (std::size_t i = 0; i < before.size(); ++i)
     at::Tensor(state[i].second).copy_(before[i].second);
   if (const auto type = AutocastType(config_.amp, world_->device()))
-    casts.emplace(parameters, world_->device(), *type, *optimizer);
+    casts.emplace(parameters, world_->device(), *type, *optimizer, /*gather=*/world_->size() == 1);
 }
 
 std::unique_ptr<TrainStep> TrainingParts::MakeStep(StepCalls calls, GraphSteps& graph_steps) {

@@ -5,6 +5,10 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include "worker/parallel/precision.h"
 
 namespace ddprun {
@@ -41,13 +45,16 @@ at::Tensor Scores(Net& net, at::ScalarType type, std::int64_t seed) {
 }
 
 // What a training comes to that also has its weights halved from outside, and is evaluated.
-std::vector<at::Tensor> Train(const Config& config, at::ScalarType type, bool stay) {
+enum class Casts { kAutocasts, kStay, kStayAndGather };
+
+std::vector<at::Tensor> Train(const Config& config, at::ScalarType type, Casts how) {
   torch::manual_seed(1);
   Net net;
   const NamedTensors parameters = ParametersOf(net);
   const auto optimizer = MakeOptimizer(config, parameters);
   std::optional<CastWeights> casts;
-  if (stay) casts.emplace(parameters, at::kCPU, type, *optimizer);
+  if (how != Casts::kAutocasts)
+    casts.emplace(parameters, at::kCPU, type, *optimizer, how == Casts::kStayAndGather);
   std::vector<at::Tensor> results;
   for (int step = 0; step < 6; ++step) {
     for (const auto& [name, parameter] : parameters) parameter.mutable_grad().reset();
@@ -57,6 +64,7 @@ std::vector<at::Tensor> Train(const Config& config, at::ScalarType type, bool st
       const at::Tensor scores = Scores(net, type, 2 * step + batch);
       EXPECT_EQ(scores.scalar_type(), type);
       scores.to(at::kFloat).square().mean().backward();
+      if (casts) casts->GatherGradients();
     }
     for (const auto& [name, parameter] : parameters)
       EXPECT_EQ(parameter.grad().scalar_type(), at::kFloat) << name;
@@ -83,13 +91,36 @@ TEST(CastWeights, GiveAutocastsNumbers) {
     Config config;
     config.optimizer = optimizer;
     for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
-      const auto expected = Train(config, type, /*stay=*/false);
-      const auto results = Train(config, type, /*stay=*/true);
-      ASSERT_EQ(results.size(), expected.size());
-      for (std::size_t i = 0; i < results.size(); ++i)
-        EXPECT_TRUE(results[i].equal(expected[i])) << optimizer << ", result " << i;
+      const auto expected = Train(config, type, Casts::kAutocasts);
+      for (const Casts how : {Casts::kStay, Casts::kStayAndGather}) {
+        const auto results = Train(config, type, how);
+        ASSERT_EQ(results.size(), expected.size());
+        for (std::size_t i = 0; i < results.size(); ++i)
+          EXPECT_TRUE(results[i].equal(expected[i])) << optimizer << ", result " << i;
+      }
     }
   }
+}
+
+// What a reducer averages while backward goes on: the last layer's gradient is there before
+// backward has come to the first one.
+TEST(CastWeights, GiveEachGradientAsSoonAsItIsThere) {
+  Net net;
+  const NamedTensors parameters = ParametersOf(net);
+  const auto optimizer = MakeOptimizer({}, parameters);
+  const CastWeights casts(parameters, at::kCPU, at::kBFloat16, *optimizer);
+  std::vector<std::string> order;
+  for (const auto& [name, parameter] : parameters)
+    parameter.register_hook([&order, name = name](const at::Tensor&) { order.push_back(name); });
+  const at::Tensor scores = Scores(net, at::kBFloat16, 1);
+  scores.to(at::kFloat).square().mean().backward();
+  ASSERT_EQ(order.size(), parameters.size());
+  const auto place = [&](const std::string& name) {
+    return std::find(order.begin(), order.end(), name) - order.begin();
+  };
+  EXPECT_LT(place("fc.weight"), place("norm.weight"));
+  EXPECT_LT(place("fc.bias"), place("norm.weight"));
+  EXPECT_LT(place("norm.weight"), place("conv.weight"));
 }
 
 // Nothing of them is left to a later training, or to an evaluation of another model.
