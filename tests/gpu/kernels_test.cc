@@ -112,13 +112,17 @@ TEST_P(GpuKernels, NormaliseAsOperationsDo) {
       UseFusedKernels(false);
       const auto theirs = TrainNorm(tails[tail], x, shortcut, gradient);
       UseFusedKernels(true);
+      // A ReLU at zero may go either way after another rounding: a few values in a thousand, each
+      // of which adds a gradient to its channel's sums or takes it away.
+      const double flips = (ours[0] > 0).ne(theirs[0] > 0).sum({0, 2, 3}).max().item<double>();
       for (std::size_t i = 0; i < ours.size(); ++i) {
         const at::Tensor apart = (ours[i].to(at::kDouble) - theirs[i].to(at::kDouble)).abs();
-        // A ReLU at zero may go either way after another rounding: a few values in a thousand.
-        const double share = (apart > tolerance * (1 + theirs[i].to(at::kDouble).abs().max()))
-                                 .to(at::kDouble)
-                                 .mean()
-                                 .item<double>();
+        const double sums = i >= 3 ? 4 * flips : 0;
+        const double share =
+            (apart > sums + tolerance * (1 + theirs[i].to(at::kDouble).abs().max()))
+                .to(at::kDouble)
+                .mean()
+                .item<double>();
         EXPECT_LE(share, i == 1 || i == 2 ? 5e-3 : 0) << "tensor " << i;
       }
     }
@@ -163,7 +167,7 @@ TEST_P(GpuKernels, CanBeCapturedAndTheHostWaitsForNothing) {
   LoadAccelerator().Synchronize(0);
   const at::Tensor expected_out = out.detach().clone();
   const at::Tensor expected_gradient = x.grad().clone();
-  const auto graph = LoadAccelerator().MakeGraph();
+  const auto graph = LoadAccelerator().GraphMaker()();
   LoadAccelerator().OnWait(2);
   EXPECT_NO_THROW(work());
   EXPECT_NO_THROW(graph->Capture(work));

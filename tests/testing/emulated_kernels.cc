@@ -5,6 +5,7 @@
 #include "worker/kernels/batch.cu"
 #include "worker/kernels/batch_norm.cu"
 #include "worker/kernels/batch_norm_backward.cu"
+#include "worker/kernels/batch_norm_channels.cu"
 #include "worker/kernels/max_pool.cu"
 #include "worker/kernels/muon.cu"
 #include "worker/kernels/sgd.cu"
@@ -25,6 +26,8 @@ std::unique_ptr<CudaEmulator> EmulatedKernels(int multiprocessors) {
   DDPRUN_ADD_TYPES(norm_gradient_sums);
   DDPRUN_ADD_TYPES(norm_gelu_gradient_sums);
   DDPRUN_ADD_TYPES(norm_input_gradient);
+  DDPRUN_ADD_TYPES(norm_channels);
+  DDPRUN_ADD_TYPES(norm_channels_gradient);
   DDPRUN_ADD(norm_statistics);
   DDPRUN_ADD(norm_running_statistics);
   DDPRUN_ADD(norm_rank_sums);

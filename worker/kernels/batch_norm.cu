@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Batch norm of channels-last images (rows x channels) with what follows it: forward.
-#include "worker/kernels/norm_rows.cuh"
+#include "worker/kernels/norm_steps.cuh"
 
 namespace ddprun::device {
 
@@ -74,106 +74,51 @@ __device__ void BlockMoments(const T* __restrict__ x, const Rows& rows, float* p
   if (place.line != 0 || !works) return;
   const int64 plane = static_cast<int64>(gridDim.x) * rows.channels;
   const int64 at = static_cast<int64>(blockIdx.x) * rows.channels + place.channel;
+  float mean[V];
+  float rest[V];
   for (int i = 0; i < V; ++i) {
-    partial[at + i] = means[i][own];
-    partial[plane + at + i] = squares[i][own];
+    mean[i] = means[i][own];
+    rest[i] = squares[i][own];
   }
+  StoreFloats<V>(partial + at, mean);
+  StoreFloats<V>(partial + plane + at, rest);
   if (place.channel == 0) partial[2 * plane + blockIdx.x] = counts[own];
 }
 
-struct TotalMoments {
-  double count;
-  double mean;
-  double squares;
-};
-
-// Of all blocks. All threads of a block call it; those of a column with the same channel.
+// Of all blocks, in a column's first thread. All threads of a block call it; those of a column with
+// the same channel. Distances are from the first block's mean: little is lost in double, as it is
+// near the others'.
 __device__ inline TotalMoments Combine(const float* partial, int blocks, int channels,
                                        int channel) {
   const int64 plane = static_cast<int64>(blocks) * channels;
   const int lane = static_cast<int>(threadIdx.x) / kCombineChannels;
   const bool works = channel < channels;
-  double count = 0.0;
-  double sum = 0.0;
-  if (works) {
-#pragma unroll 4
-    for (int block = lane; block < blocks; block += kCombineLanes) {
-      const double own = partial[2 * plane + block];
-      count += own;
-      sum += own * partial[static_cast<int64>(block) * channels + channel];
-    }
-  }
-  count = SumOfColumn(count);
-  const double mean = SumOfColumn(sum) / count;
-  double squares = 0.0;
+  const double pivot = works ? partial[channel] : 0.0;
+  double sums[3] = {};  // counts, distances, and squared distances
   if (works) {
 #pragma unroll 4
     for (int block = lane; block < blocks; block += kCombineLanes) {
       const int64 at = static_cast<int64>(block) * channels + channel;
-      const double distance = partial[at] - mean;
-      squares += partial[plane + at] + partial[2 * plane + block] * distance * distance;
+      const double count = partial[2 * plane + block];
+      const double distance = partial[at] - pivot;
+      sums[0] += count;
+      sums[1] += count * distance;
+      sums[2] += partial[plane + at] + count * distance * distance;
     }
   }
-  return {count, mean, SumOfColumn(squares)};
+  SumColumns(sums);
+  const auto [count, distance, squares] = sums;
+  const double rest = squares - distance * distance / count;
+  return {count, pivot + distance / count, rest < 0.0 ? 0.0 : rest};
 }
-
-// What training keeps of each batch.
-struct Running {
-  float* mean;
-  float* variance;
-  int64* batches;
-  float momentum;
-};
-
-// statistics: means, inverse deviations, and the inverse of the count.
-__device__ inline void Finish(const TotalMoments& total, int channel, int channels, float eps,
-                              const Running& running, float* statistics) {
-  const double variance = total.squares / total.count;
-  statistics[channel] = static_cast<float>(total.mean);
-  statistics[channels + channel] = static_cast<float>(rsqrt(variance + eps));
-  const double momentum = running.momentum;
-  running.mean[channel] =
-      static_cast<float>((1.0 - momentum) * running.mean[channel] + momentum * total.mean);
-  running.variance[channel] = static_cast<float>((1.0 - momentum) * running.variance[channel] +
-                                                 momentum * total.squares / (total.count - 1.0));
-  if (channel != 0) return;
-  statistics[2 * channels] = static_cast<float>(1.0 / total.count);
-  *running.batches += 1;
-}
-
-__device__ inline float Gelu(float z) { return z * 0.5f * (1.0f + erff(z * 0.70710678f)); }
-
-// As ATen's: not a number stays one.
-__device__ inline float Relu(float z) { return z <= 0.0f ? 0.0f : z; }
 
 template <typename T, int V, bool kIsGelu>
-__device__ void Apply(const T* __restrict__ x, const T* __restrict__ shortcut,
-                      const float* statistics, const float* weight, const float* bias,
-                      const Rows& rows, int tail, T* __restrict__ out) {
+__device__ void Apply(const T* x, const T* shortcut, const float* statistics, const float* weight,
+                      const float* bias, const Rows& rows, int tail, T* out) {
   const Place<V> place(rows);
   if (place.channel >= rows.channels) return;
   const Norm<V> norm(statistics, weight, bias, place.channel, rows.channels);
-  const bool adds = tail == kAddRelu || tail == kReluAdd;
-#pragma unroll 2
-  for (int64 row = place.row; row < rows.count; row += place.step) {
-    const int64 at = row * rows.channels + place.channel;
-    const Pack<T, V> pack = Load<T, V>(x + at);
-    Pack<T, V> added = {};
-    if (!kIsGelu && adds) added = Load<T, V>(shortcut + at);
-    Pack<T, V> result;
-    for (int i = 0; i < V; ++i) {
-      float z = norm(ToFloat(pack.values[i]), i);
-      if (kIsGelu) {
-        z = Gelu(z);
-      } else {
-        if (tail == kAddRelu) z += ToFloat(added.values[i]);
-        if (tail != kNone) z = Relu(z);
-        if (tail == kReluAdd) z += ToFloat(added.values[i]);
-      }
-      result.values[i] = FromFloat<T>(z);
-    }
-    Store<T, V>(out + at, result);
-  }
+  ApplyToRows<T, V, kIsGelu>(x, shortcut, norm, rows, place, tail, out);
 }
 
 }  // namespace ddprun::device

@@ -8,6 +8,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <functional>
+#include <utility>
 
 #include "worker/layers/fused_norm.h"
 #include "worker/layers/sync_norm.h"
@@ -38,6 +39,11 @@ bool CanNormByKernels(const at::Tensor& x, const at::Tensor& shortcut, const Nor
 at::Tensor NormByKernels(const at::Tensor& x, const at::Tensor& shortcut, NormTail tail,
                          const NormState& state, const at::Tensor& batches, const SumOverRanks& sum,
                          bool pool = false);
+
+// x twice, for a block and the shortcut around it. Where x is what a norm with kAddRelu gave, that
+// norm's backward adds up the gradients of both by itself; else autograd adds them, in a pass of
+// its own.
+std::pair<at::Tensor, at::Tensor> Fork(const at::Tensor& x);
 
 // In evaluation: by the running statistics, which stay as they are. Without gradients.
 at::Tensor NormByRunningStatistics(const at::Tensor& x, const at::Tensor& shortcut, NormTail tail,

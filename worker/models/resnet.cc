@@ -12,6 +12,7 @@
 #include <string>
 
 #include "worker/layers/batch_norm.h"
+#include "worker/layers/gpu_norm.h"
 #include "worker/layers/padded_conv.h"
 #include "worker/models/models.h"
 
@@ -75,8 +76,9 @@ class BasicBlock : public Block {
   }
 
   at::Tensor forward(const at::Tensor& x) override {
-    const at::Tensor out = conv2_->forward(bn1_->Relu(conv1_->forward(x)));
-    return bn2_->AddRelu(out, Shortcut(x));
+    const auto [main, side] = Fork(x);
+    const at::Tensor out = conv2_->forward(bn1_->Relu(conv1_->forward(main)));
+    return bn2_->AddRelu(out, Shortcut(side));
   }
 
  private:
@@ -101,9 +103,10 @@ class Bottleneck : public Block {
   }
 
   at::Tensor forward(const at::Tensor& x) override {
-    at::Tensor out = bn1_->Relu(conv1_->forward(x));
+    const auto [main, side] = Fork(x);
+    at::Tensor out = bn1_->Relu(conv1_->forward(main));
     out = conv3_->forward(bn2_->Relu(conv2_->forward(out)));
-    return bn3_->AddRelu(out, Shortcut(x));
+    return bn3_->AddRelu(out, Shortcut(side));
   }
 
  private:

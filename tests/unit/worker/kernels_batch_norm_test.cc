@@ -127,7 +127,10 @@ TEST_P(BatchNormKernelTest, IsLibTorchsButForRounding) {
     const KernelsOnCpu on_cpu(*emulator);
     made = Train(*ours, ByLayer(ours, tail), x, shortcut, gradient);
   }
-  ASSERT_EQ(emulator->TakeLaunches().size(), 6u);
+  const std::int64_t pack = type == at::kFloat ? 4 : 8;
+  const bool by_channels = shape.channels % pack == 0 && tail != NormTail::kGelu &&
+                           shape.images * shape.side * shape.side <= 8192;
+  ASSERT_EQ(emulator->TakeLaunches().size(), by_channels ? 2u : 6u);
   EXPECT_EQ(made.out.scalar_type(), type);
   EXPECT_TRUE(made.out.is_contiguous(at::MemoryFormat::ChannelsLast));
 
@@ -165,13 +168,18 @@ INSTANTIATE_TEST_SUITE_P(
                      testing::Values(NormTail::kAddRelu),
                      testing::Values(NormShape{2, 1, 1}, NormShape{31, 3, 1}, NormShape{10, 64, 10},
                                      NormShape{2, 100, 3}, NormShape{2, 512, 2},
-                                     NormShape{5, 24, 14})));
+                                     NormShape{5, 24, 14}, NormShape{33, 24, 16},
+                                     NormShape{9, 72, 31})));
+
+// So many that a block has all rows of its channels, and so many that blocks share them.
+class BatchNormImages : public testing::TestWithParam<std::int64_t> {};
+INSTANTIATE_TEST_SUITE_P(All, BatchNormImages, testing::Values(8, 60));
 
 // Of a module of one channel block whose x lies far from zero.
-TEST(BatchNormKernel, AMeanFarFromZeroCostsNoDigits) {
+TEST_P(BatchNormImages, AMeanFarFromZeroCostsNoDigits) {
   torch::manual_seed(3);
   const at::Tensor x =
-      (at::randn({8, 16, 12, 12}) + 1000).contiguous(at::MemoryFormat::ChannelsLast);
+      (at::randn({GetParam(), 16, 12, 12}) + 1000).contiguous(at::MemoryFormat::ChannelsLast);
   const at::Tensor exact = x.to(at::kDouble);
   BatchNorm norm(16);
   const auto emulator = EmulatedKernels(/*multiprocessors=*/5);
@@ -188,9 +196,9 @@ TEST(BatchNormKernel, AMeanFarFromZeroCostsNoDigits) {
 }
 
 // One that the batch's other values are far from does not spoil the variance.
-TEST(BatchNormKernel, AFirstRowFarFromTheOthersCostsNoDigits) {
+TEST_P(BatchNormImages, AFirstRowFarFromTheOthersCostsNoDigits) {
   torch::manual_seed(3);
-  at::Tensor x = at::randn({8, 16, 12, 12}).contiguous(at::MemoryFormat::ChannelsLast);
+  at::Tensor x = at::randn({GetParam(), 16, 12, 12}).contiguous(at::MemoryFormat::ChannelsLast);
   x[0].select(1, 0).select(1, 0).fill_(100);
   BatchNorm norm(16);
   const auto emulator = EmulatedKernels(/*multiprocessors=*/5);
@@ -200,9 +208,10 @@ TEST(BatchNormKernel, AFirstRowFarFromTheOthersCostsNoDigits) {
   EXPECT_LT(((norm->running_var - variance) / variance).abs().max().item<double>(), 1e-6);
 }
 
-TEST(BatchNormKernel, OneResultHoweverOftenItIsMade) {
+TEST_P(BatchNormImages, OneResultHoweverOftenItIsMade) {
   torch::manual_seed(5);
-  const at::Tensor x = at::randn({6, 8, 9, 9}).contiguous(at::MemoryFormat::ChannelsLast);
+  const at::Tensor x =
+      at::randn({GetParam(), 8, 12, 12}).contiguous(at::MemoryFormat::ChannelsLast);
   const auto emulator = EmulatedKernels();
   const KernelsOnCpu on_cpu(*emulator);
   BatchNorm a(8);
@@ -254,6 +263,45 @@ TEST(BatchNormKernel, AGradientMayLieInAnyWay) {
   EXPECT_TRUE(at::equal(gradient_of(odd), expected));
   EXPECT_TRUE(
       at::equal(gradient_of(at::ones({1, 8, 1, 1}).expand_as(x)), gradient_of(at::ones_like(x))));
+}
+
+// What a block and its shortcut give back reaches the norm before them as one gradient, also where
+// one of them is not used or somebody else uses the same tensor.
+TEST(BatchNormKernel, AddsUpTheGradientsOfAFork) {
+  torch::manual_seed(6);
+  const auto emulator = EmulatedKernels();
+  const KernelsOnCpu on_cpu(*emulator);
+  const at::Tensor x = at::randn({2, 8, 3, 3}).contiguous(at::MemoryFormat::ChannelsLast);
+  const at::Tensor added = at::randn_like(x);
+  const at::Tensor of_block = at::randn_like(x);
+  const at::Tensor of_shortcut = at::randn_like(x).contiguous();  // in another order of memory
+  const at::Tensor of_other = at::randn_like(x);
+  const auto gradients_of = [&](bool forked, bool block, bool shortcut, bool other) {
+    BatchNorm norm(8);
+    const at::Tensor input = x.clone().requires_grad_();
+    const at::Tensor side = added.clone().requires_grad_();
+    const at::Tensor out = norm->AddRelu(input, side);
+    const auto [first, second] = forked ? Fork(out) : std::pair(out, out);
+    EXPECT_EQ(first.grad_fn() != out.grad_fn(), forked);
+    at::Tensor sum = at::zeros({});
+    if (block) sum = sum + (first * of_block).sum();
+    if (shortcut) sum = sum + (second * of_shortcut).sum();
+    if (other) sum = sum + (out * of_other).sum();
+    sum.backward();
+    return std::vector<at::Tensor>{input.grad(), side.grad(), norm->weight.grad(),
+                                   norm->bias.grad()};
+  };
+  for (const auto& [block, shortcut, other] : {std::array{true, true, false},
+                                               {true, true, true},
+                                               {true, false, false},
+                                               {false, true, false}}) {
+    const auto expected = gradients_of(false, block, shortcut, other);
+    const auto seen = gradients_of(true, block, shortcut, other);
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      EXPECT_TRUE(at::allclose(seen[i], expected[i], 1e-4, 1e-5)) << i;
+  }
+  const at::Tensor plain = at::randn({2, 8, 3, 3}).requires_grad_();
+  EXPECT_TRUE(Fork(plain).first.is_same(plain)) << "nothing that could add them up comes before it";
 }
 
 TEST(BatchNormKernel, WeightsThatAreNotTrainedGetNoGradient) {
